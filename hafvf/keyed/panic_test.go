@@ -70,7 +70,7 @@ func (l faultyLine) Jet(s float64) expfam.Jet { burn(); return l.Line.Jet(s) }
 // faultyConfigs are configurations of all that a chain is made of.
 func faultyConfigs() map[string]Config {
 	member := &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
-	all := Config{
+	full := Config{
 		Filter: hafvf.Config{
 			Family: "faulty", WarmUp: 12, Detect: &hafvf.Detect{}, Forgetting: .999,
 			Bank: []hafvf.Member{*member, {Top: .985}},
@@ -78,7 +78,7 @@ func faultyConfigs() map[string]Config {
 		Interval: .9, Silence: &SilenceConfig{},
 	}
 	plain := Config{Filter: hafvf.Config{Family: "faulty", Member: member}}
-	return map[string]Config{"plain": plain, "all": all}
+	return map[string]Config{"plain": plain, "all": full}
 }
 
 // A panic of one key's mathematics, at whatever place, costs an observation of that key: its
@@ -89,7 +89,7 @@ func TestPanicCostsOneObservation(t *testing.T) {
 	for name, cfg := range faultyConfigs() {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 77))
-			at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			faulted, control := newEstimator(t, cfg), newEstimator(t, cfg)
 			keys := []string{"a", "b"}
 			tracks, controls := map[string]*Track{}, map[string]*Track{}
@@ -98,13 +98,13 @@ func TestPanicCostsOneObservation(t *testing.T) {
 			}
 			panics := 0
 			for i := range 150 {
-				at = at.Add(time.Hour)
+				now = now.Add(time.Hour)
 				for _, k := range keys {
-					o := Value(at, fmt.Sprint(i), rng.NormFloat64()+float64(i/80)*9)
+					o := Value(now, fmt.Sprint(i), rng.NormFloat64()+float64(i/80)*9)
 					for range 3 {
 						before, _ := tracks[k].AppendBinary(nil)
 						fuse = 1 + rng.IntN(150)
-						bad := faulted.Estimate(tracks[k], Value(at, "bad", 1e3))
+						bad := faulted.Estimate(tracks[k], Value(now, "bad", 1e3))
 						burnt := fuse <= 0
 						fuse = math.MaxInt
 						switch {
@@ -137,18 +137,18 @@ func TestPanicCostsOneObservation(t *testing.T) {
 }
 
 // With the third panic in a row the key begins anew, and learns the observation if it then can.
-func TestPanicsInARow(t *testing.T) {
+func TestPanicReset(t *testing.T) {
 	defer func() { fuse = math.MaxInt }()
 	est := newEstimator(t, faultyConfigs()["all"])
 	track := est.NewTrack("a")
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 30 {
-		est.Estimate(track, Value(at.Add(time.Duration(i)*time.Hour), "", float64(i%7)))
+		est.Estimate(track, Value(start.Add(time.Duration(i)*time.Hour), "", float64(i%7)))
 	}
 	bad := func() Estimate {
 		fuse = 5
 		defer func() { fuse = math.MaxInt }()
-		return est.Estimate(track, Value(at.Add(40*time.Hour), "", 3))
+		return est.Estimate(track, Value(start.Add(40*time.Hour), "", 3))
 	}
 	for i := range 2 {
 		if e := bad(); e.SkipReason == "" || e.Reset || track.n != 30 {

@@ -57,8 +57,8 @@ func TestSeasonalPredictive(t *testing.T) {
 			track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(7, 8))
 			var next Observation
 			for i := range n + 1 {
-				at := time.Unix(int64(i)*3600, 0).UTC()
-				next = Observation{Time: at, X: [][]float64{c.x(rng, math.Sin(2*math.Pi*float64(i)/24))}}
+				now := time.Unix(int64(i)*3600, 0).UTC()
+				next = Observation{Time: now, X: [][]float64{c.x(rng, math.Sin(2*math.Pi*float64(i)/24))}}
 				if i < n {
 					est.Estimate(track, next)
 				}
@@ -92,13 +92,13 @@ func TestSeasonalPredictive(t *testing.T) {
 				}
 				for u := -8.; u <= 8; u += step {
 					y := append([]float64{}, x...)
-					at := free[0]
+					coordinate := free[0]
 					if cfg.Family == "exponential" {
-						y[at] = math.Exp(u)
-						sum(y, free[1:], volume*step*y[at])
+						y[coordinate] = math.Exp(u)
+						sum(y, free[1:], volume*step*y[coordinate])
 						continue
 					}
-					y[at] = want.Mean[at-(len(x)-outputs)] + math.Sinh(u)
+					y[coordinate] = want.Mean[coordinate-(len(x)-outputs)] + math.Sinh(u)
 					sum(y, free[1:], volume*step*math.Cosh(u))
 				}
 			}
@@ -124,7 +124,7 @@ func TestSeasonalPredictive(t *testing.T) {
 
 // What comes out is on the data's scale: with a season known, predictions and estimates
 // follow it, before a change and after it.
-func TestSeasonComesBack(t *testing.T) {
+func TestSeasonRestored(t *testing.T) {
 	for name, c := range seasonalConfigs {
 		if strings.HasSuffix(name, "detects") {
 			continue

@@ -16,7 +16,7 @@ import (
 // A daily rhythm is neither drift nor edges: with the season a session of ten days has the
 // one change that was made, in the level or in a coefficient, and estimates follow the rhythm.
 // The coefficients are those of the data, also where the regressor has a rhythm of its own.
-func TestSessionsHaveSeasons(t *testing.T) {
+func TestSessionSeason(t *testing.T) {
 	const perDay, days = 96, 10
 	const n, edge = perDay * days, 6*perDay + 30
 	wave := func(i int, shift float64) float64 { return math.Sin(2*math.Pi*float64(i)/perDay + shift) }
@@ -29,7 +29,7 @@ func TestSessionsHaveSeasons(t *testing.T) {
 		// step returns the observation and the mean that it has, given its regressors.
 		step         func(rng *rand.Rand, i int) (x []float64, mean float64)
 		parts        int       // of the session
-		off          float64   // root mean square of the estimates, at most, relative to the mean where there is no regressor
+		maxError     float64   // root mean square of the estimates, at most, relative to the mean where there is no regressor
 		coefficients []float64 // the first one, before the change and after it
 	}{
 		{hafvf.Config{Family: "normal"}, func(rng *rand.Rand, i int) ([]float64, float64) {
@@ -84,21 +84,21 @@ func TestSessionsHaveSeasons(t *testing.T) {
 					if max(i-edge, edge-i) <= 10 || c.coefficients != nil && s.Missing {
 						continue // the place of the change is uncertain, or there are no regressors
 					}
-					off := s.Estimate.Mean[0] - means[i]
-					if count++; math.Abs(off) <= 2*s.Estimate.SD[0] {
+					diff := s.Estimate.Mean[0] - means[i]
+					if count++; math.Abs(diff) <= 2*s.Estimate.SD[0] {
 						covered++
 					}
 					if c.coefficients == nil {
-						off /= means[i]
+						diff /= means[i]
 					} else if want := c.coefficients[i/edge]; (i == edge/2 || i == (n+edge)/2) && math.Abs(s.Posterior[0]-want) > .15 {
 						t.Errorf("coefficient at %d is %.3f, want %g", i, s.Posterior[0], want)
 					}
-					square += off * off
+					square += diff * diff
 				}
 				if !slices.EqualFunc(changes, []int{edge}, func(a, b int) bool { return max(a-b, b-a) <= 5 }) {
 					t.Errorf("%d parts: changes %v, want one about %d", parts, changes, edge)
 				}
-				if rms := math.Sqrt(square / count); !(rms < c.off) || c.coefficients != nil && !(covered > .85*count) {
+				if rms := math.Sqrt(square / count); !(rms < c.maxError) || c.coefficients != nil && !(covered > .85*count) {
 					t.Errorf("%d parts: estimates are off by %.3g, %g of %g within two standard deviations", parts, rms, covered, count)
 				}
 			}
@@ -107,7 +107,7 @@ func TestSessionsHaveSeasons(t *testing.T) {
 }
 
 // A session shorter than two periods has no season that could be told from its segments.
-func TestShortSessionsHaveNoSeason(t *testing.T) {
+func TestSessionSeasonShort(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 30))
 	var observations []Observation
 	for i := range 200 {
@@ -122,9 +122,9 @@ func TestShortSessionsHaveNoSeason(t *testing.T) {
 		run := func(season *usual.RhythmConfig) []Smoothed {
 			return smoothed(t, SmoothConfig{Gap: time.Hour, Filter: hafvf.Config{Family: family, WarmUp: 50, Season: season}}, observations)
 		}
-		with, without := run(&usual.RhythmConfig{Seasons: usual.DefaultSeasons()}), run(nil)
-		for i := range with {
-			if a, b := with[i], without[i]; math.Abs(a.Estimate.Mean[0]-b.Estimate.Mean[0]) > 1e-9 || a.Change != b.Change {
+		withSeason, withoutSeason := run(&usual.RhythmConfig{Seasons: usual.DefaultSeasons()}), run(nil)
+		for i := range withSeason {
+			if a, b := withSeason[i], withoutSeason[i]; math.Abs(a.Estimate.Mean[0]-b.Estimate.Mean[0]) > 1e-9 || a.Change != b.Change {
 				t.Fatalf("%s, %d: %+v, without a season %+v", family, i, a, b)
 			}
 		}

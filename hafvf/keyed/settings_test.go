@@ -33,11 +33,11 @@ func TestFingerprint(t *testing.T) {
 		{Family: "normal", Season: &usual.RhythmConfig{Seasons: usual.DefaultSeasons(), Zone: "Europe/Berlin"}},
 	} {
 		for _, c := range []keyed.Config{{Filter: f}, {Filter: f, Order: keyed.Arrival}, {Filter: f, TimeUnit: 1}} {
-			of := fingerprint(c)
-			if other, ok := seen[of]; ok {
-				t.Errorf("%+v and %+v have the fingerprint %s", c, other, of)
+			id := fingerprint(c)
+			if other, ok := seen[id]; ok {
+				t.Errorf("%+v and %+v have the fingerprint %s", c, other, id)
 			}
-			seen[of] = c
+			seen[id] = c
 		}
 	}
 	paper := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}

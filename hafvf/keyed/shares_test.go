@@ -20,7 +20,7 @@ type pages struct {
 
 // alarms counts alarms at other times, and the pages whose doubling is told within ten hours.
 func (p pages) alarms(t testing.TB, seed uint64) (wrong, found int) {
-	const lasts = 48
+	const doubledHours = 48
 	rng := rand.New(rand.NewPCG(seed, 3))
 	est := newEstimator(t, Recommended("binomial"))
 	hours := 24 * 7 * p.weeks
@@ -32,7 +32,7 @@ func (p pages) alarms(t testing.TB, seed uint64) (wrong, found int) {
 		for hour := range hours {
 			n := math.Round(p.errors / probability * math.Exp(.2*rng.NormFloat64()))
 			q := probability * math.Exp(p.spread*rng.NormFloat64()-p.spread*p.spread/2)
-			if hour >= doubles && hour < doubles+lasts {
+			if hour >= doubles && hour < doubles+doubledHours {
 				q *= 2
 			}
 			k := 0.
@@ -42,7 +42,7 @@ func (p pages) alarms(t testing.TB, seed uint64) (wrong, found int) {
 			o := Observation{Time: time.Unix(int64(1_767_571_200+3600*hour), 0).UTC(), X: [][]float64{{k, n}}, Shape: Vector}
 			if e := est.Estimate(track, o); e.Alarm != nil {
 				switch {
-				case hour < doubles || hour >= doubles+2*lasts:
+				case hour < doubles || hour >= doubles+2*doubledHours:
 					wrong++
 				case hour < doubles+10:
 					seen = 1

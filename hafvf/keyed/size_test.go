@@ -89,14 +89,14 @@ func BenchmarkStateSize(b *testing.B) {
 						rng := rand.New(rand.NewPCG(uint64(k), 5))
 						e := KeyState{Track: est.NewTrack(key)}
 						for i := range n {
-							at := time.Unix(1_800_000_000, 0).UTC().Add(time.Duration(i) * f.step)
-							o := Observation{Time: at, ID: fmt.Sprint("observations-3-", i), Seq: int64(i), Log: "observations-3", X: [][]float64{drawn[m.family](rng, m.dim)}}
+							now := time.Unix(1_800_000_000, 0).UTC().Add(time.Duration(i) * f.step)
+							o := Observation{Time: now, ID: fmt.Sprint("observations-3-", i), Seq: int64(i), Log: "observations-3", X: [][]float64{drawn[m.family](rng, m.dim)}}
 							fatal(b, est.Check(key, o))
 							if e.repeats(&o) {
 								b.Fatal("an observation was taken for a repeated one")
 							}
 							est.Estimate(e.Track, o)
-							e.clock, e.released = at, at
+							e.clock, e.released = now, now
 						}
 						size := len(e.append(nil))
 						total, largest = total+size, max(largest, size)

@@ -18,10 +18,10 @@ func BenchmarkState(b *testing.B) {
 	var out Estimate
 	i := 0
 	update := func() {
-		at := time.Unix(1_800_000_000+300*int64(i), 0).UTC()
-		o := Value(at, "", rng.NormFloat64())
+		now := time.Unix(1_800_000_000+300*int64(i), 0).UTC()
+		o := Value(now, "", rng.NormFloat64())
 		e.Learn(&m, &out, &o)
-		e.clock, e.released = at, at
+		e.clock, e.released = now, now
 		i++
 	}
 	for range 1000 {

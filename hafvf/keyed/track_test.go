@@ -35,14 +35,14 @@ func restored(t expect.T, est *Estimator, state []byte) *Track {
 }
 
 // fed are the estimates of a key under cfg with a value every step.
-func fed(t expect.T, cfg Config, n int, step time.Duration, x func(i int) float64) (all []Estimate) {
+func fed(t expect.T, cfg Config, n int, step time.Duration, x func(i int) float64) (estimates []Estimate) {
 	t.Helper()
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
 	for i := range n {
-		all = append(all, est.Estimate(track, Value(time.Unix(0, 0).UTC().Add(time.Duration(i)*step), "", x(i))))
+		estimates = append(estimates, est.Estimate(track, Value(time.Unix(0, 0).UTC().Add(time.Duration(i)*step), "", x(i))))
 	}
-	return all
+	return estimates
 }
 
 // take has the entity take an observation that is not late.

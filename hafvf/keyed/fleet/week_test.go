@@ -23,7 +23,7 @@ const minutes = 7 * 24 * 60 // of a week
 // perWeek counts what is told by week: incidents' pages, and alarms in no incident.
 type perWeek []int
 
-func (p perWeek) add(t time.Time) { p[int(t.Sub(at)/(168*time.Hour))]++ }
+func (p perWeek) add(t time.Time) { p[int(t.Sub(start)/(168*time.Hour))]++ }
 
 func (p perWeek) Alert(_ string, t keyed.AlertEvent, incident string) {
 	if incident == "" {
@@ -46,10 +46,10 @@ func (u usualFleet) messages(t testing.TB, seed uint64) perWeek {
 	c := make(perWeek, u.weeks+1) // what ends is told after the last one
 	f := expect.Get(New(Config{}, c))(t)
 	type noticed struct {
-		at time.Time
-		b  []byte
+		time time.Time
+		b    []byte
 	}
-	var all []noticed
+	var notices []noticed
 	est := expect.Get(keyed.NewEstimator(keyed.Recommended("normal")))(t)
 	for series := range u.series {
 		rng := rand.New(rand.NewPCG(seed, uint64(series)))
@@ -57,7 +57,7 @@ func (u usualFleet) messages(t testing.TB, seed uint64) perWeek {
 		phase, depth := rng.Float64(), .5+2*rng.ExpFloat64()
 		correlation, level, noise := .9*rng.Float64(), 0., 0.
 		track := est.NewTrack(key)
-		size, until := 0., 0
+		size, end := 0., 0
 		for i := range u.weeks * minutes {
 			hour := math.Mod(float64(i)/60+24*phase/4, 168)
 			gauss := rng.NormFloat64()
@@ -78,28 +78,28 @@ func (u usualFleet) messages(t testing.TB, seed uint64) perWeek {
 			noise = correlation*noise + math.Sqrt(1-correlation*correlation)*gauss
 			level = (1-1e-5)*level + .002*rng.NormFloat64()
 			if rng.IntN(2*minutes) == 0 {
-				size, until = 8*float64(2*rng.IntN(2)-1), i+3
+				size, end = 8*float64(2*rng.IntN(2)-1), i+3
 				if rng.IntN(2) == 0 {
-					until = i + 60*(1+rng.IntN(6))
+					end = i + 60*(1+rng.IntN(6))
 				}
 			}
 			x := depth*busy + level + noise
-			if i < until {
+			if i < end {
 				x += size
 			}
-			o := keyed.Observation{Time: at.Add(time.Duration(i) * time.Minute), ID: fmt.Sprint(i), X: [][]float64{{x}}, Shape: keyed.Scalar}
+			o := keyed.Observation{Time: start.Add(time.Duration(i) * time.Minute), ID: fmt.Sprint(i), X: [][]float64{{x}}, Shape: keyed.Scalar}
 			e := est.Estimate(track, o)
 			if b := AppendNotices(nil, key, &e, e.Alerts(key)); len(b) > 0 {
-				all = append(all, noticed{e.Time, b})
+				notices = append(notices, noticed{e.Time, b})
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b noticed) int { return a.at.Compare(b.at) })
-	for _, n := range all {
+	slices.SortStableFunc(notices, func(a, b noticed) int { return a.time.Compare(b.time) })
+	for _, n := range notices {
 		expect.OK(t, f.Take(n.b))
-		expect.OK(t, f.Advance(n.at.Add(-time.Minute)))
+		expect.OK(t, f.Advance(n.time.Add(-time.Minute)))
 	}
-	expect.OK(t, f.End(all[len(all)-1].at))
+	expect.OK(t, f.End(notices[len(notices)-1].time))
 	return c[:u.weeks]
 }
 
