@@ -11,7 +11,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// alertsOf are the alarms of a key, by the number of the observation, with marks that begin at an observation each.
+// alarmsByIndex returns the alarms of a key by the index of the observation. marks replaces the marks at some
+// indexes.
 func alarmsByIndex(t expect.T, cfg Config, xs []float64, marks map[int][]FalseMark) map[int]*Alert {
 	t.Helper()
 	est := expect.Get(NewEstimator(cfg))(t)
@@ -34,8 +35,8 @@ func alarmsByIndex(t expect.T, cfg Config, xs []float64, marks map[int][]FalseMa
 
 func hourly(i int) time.Time { return sunday.Add(time.Duration(i) * time.Hour) }
 
-// What is like an alarm that was false is not told for four budgets. What is twice its size is, and so is what is on the
-// other side, and what is like it of another output or later.
+// A mark suppresses similar alarms for four budgets. Alarms of twice its size, on the other side, of another
+// output, or later are reported.
 func TestFalseMark(t *testing.T) {
 	cfg := Recommended("normal")
 	cfg.Alarms.BudgetTime = 7 * 24 * time.Hour
@@ -82,7 +83,7 @@ func TestFalseMark(t *testing.T) {
 	}
 }
 
-// With any marks the first n observations raise at most n/P + 9 alarms, and none that is marked.
+// With any marks, the first n observations raise at most n/P + 9 alarms, and no alarm that a mark suppresses.
 func TestFalseMarkBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Recommended("normal")

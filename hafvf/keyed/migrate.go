@@ -21,8 +21,8 @@ type Migrator struct {
 }
 
 // A change is a difference between the settings of a state and those of the configuration.
-type change struct { // of the state
-	from  Settings
+type change struct {
+	from  Settings   // of the state
 	names []string   // settings that differ
 	est   *Estimator // estimator of from; nil until it is needed
 }

@@ -12,7 +12,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// migrated has a key learn all under from, and carries its state over to to.
+// migrated feeds observations to a key under oldCfg, and migrates its state to newCfg.
 func migrated(t *testing.T, oldCfg, newCfg Config, observations []Observation) (b []byte, carried string, err error) {
 	t.Helper()
 	est := newEstimator(t, oldCfg)
@@ -25,7 +25,7 @@ func migrated(t *testing.T, oldCfg, newCfg Config, observations []Observation) (
 	m := newMigrator(t, newCfg)
 	b, parts, err := m.Migrate("k", state, written)
 	if carried = parts.String(); carried == "" && err == nil && !bytes.Equal(b, state) {
-		t.Error("a state that goes on as it is has changed")
+		t.Error("a state that needs no migration has changed")
 	}
 	return b, carried, err
 }
@@ -51,7 +51,7 @@ func TestMigrateRefuses(t *testing.T) {
 	if _, carried, err := migrated(t, normal, normal, in); err != nil || carried != "" {
 		t.Errorf("the same: %s, %v", carried, err)
 	}
-	// Columns fix a dimension that messages leave open. It is the same one.
+	// Columns fix the dimension, which messages leave open. Here it stays the same.
 	if _, carried, err := migrated(t, normal, Config{Filter: hafvf.Config{Family: "normal", Dim: 1}}, in); err != nil || carried != "samples and levels kept" {
 		t.Errorf("%s, %v", carried, err)
 	}
@@ -72,7 +72,7 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 }
 
-// Errors name what differs as the user has written it: fields in the library, keys in a config.
+// Errors name the settings that differ as the user wrote them: fields in the library, keys in a config.
 func TestErrorsNameSettings(t *testing.T) {
 	before := Recommended("normal")
 	for _, c := range []struct {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A job that writes many rows at 04:30 every day, and one day does not, raises one alarm at 05:00, which says so, and
-// ends. A key that asks for what rises alone has none.
+// A job writes many rows at 04:30 every day. On the day that it does not, the key raises one alarm at 05:00 with
+// the reason, and the alarm ends. A key with Direction Up raises none.
 func TestMissed(t *testing.T) {
 	for _, direction := range []Direction{Both, Up} {
 		cfg := Recommended("normal")
@@ -24,7 +24,7 @@ func TestMissed(t *testing.T) {
 			if slot := i%288 - 54; slot >= 0 && slot < 3 && i/288 != 23 {
 				rows = float64(390 + rng.IntN(20))
 			}
-			if i%288 == 53 { // a state goes on with what it knows
+			if i%288 == 53 { // decode the state once a day
 				track = restored(t, est, must(track.AppendBinary(nil)))
 			}
 			e := est.Estimate(track, Value(now, "", rows))
@@ -39,7 +39,7 @@ func TestMissed(t *testing.T) {
 		}
 		if direction == Up {
 			if len(alarms) > 0 {
-				t.Errorf("%d alarms of what falls", len(alarms))
+				t.Errorf("%d alarms although only rises count", len(alarms))
 			}
 			continue
 		}

@@ -16,12 +16,12 @@ import (
 
 var sequences = flag.Int("sequences", 350, "number of sequences of TestAnyFiniteValue")
 
-// A source is a stream of ordinary observations of a family.
+// A source generates ordinary observations of a family.
 type source struct {
 	family     string
-	prior      expfam.Params // what an automatic prior does not set
+	prior      expfam.Params // settings that an automatic prior does not set
 	dim        int
-	coordinate int // of the coordinate that is an outlier
+	coordinate int // of the outlier
 	draw       func(r *rand.Rand, before float64) []float64
 }
 
@@ -41,7 +41,7 @@ var ordinary = []source{
 	{"categorical", expfam.Params{"alpha": []float64{1, 1, 1}}, 0, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{float64(r.IntN(3))} }},
 }
 
-// A stage feeds a source into tracks, one observation every five minutes.
+// A stage feeds a source into tracks, with one observation every five minutes.
 type stage struct {
 	source
 	est  *Estimator
@@ -63,8 +63,7 @@ func (st *stage) next() Observation {
 	return Observation{Time: st.now, X: [][]float64{x}}
 }
 
-// with is the configuration of a source: with an automatic prior, with detection or with the
-// default levels.
+// config returns the configuration of a source: with an automatic prior, and with detection or the default levels.
 func (s source) config(detect, season bool, scale hafvf.Scale) Config {
 	cfg := Recommended(s.family)
 	f := &cfg.Filter
@@ -78,13 +77,12 @@ func (s source) config(detect, season bool, scale hafvf.Scale) Config {
 	return cfg
 }
 
-// One outlier of any size moves what is predicted by less than half a standard deviation, in
-// the root mean square over streams, once ten ordinary observations have followed it; two more
-// for an AR of order 2. With detection the outlier is kept out. Without, a filter with the default
-// levels gives up what it knew, as it does from 10 standard deviations on, and what ten
-// observations say of a mean is .3 to 1.2 standard deviations away: a larger outlier then moves no
-// more. A regression has more to learn again than ten observations tell, and an exponential
-// distribution finds large values likely: without detection they have no such bound.
+// One outlier of any size moves predictions by less than half a standard deviation, in the root mean square over
+// streams, after ten ordinary observations; after twelve for an AR of order 2. With detection the outlier is not
+// learned. Without detection, a filter with the default levels forgets at 10 standard deviations and more. It then
+// knows the mean from ten observations, with an error of .3 to 1.2 standard deviations, so a larger outlier moves
+// it no further. Without detection there is no such bound for a regression, which needs more than ten observations,
+// and for an exponential distribution, in which large values are likely.
 func TestOneOutlier(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long under the race detector, which it gives nothing to see")
@@ -119,9 +117,8 @@ func TestOneOutlier(t *testing.T) {
 	}
 }
 
-// moves is, by the size of an outlier, the root mean square over streams of how far one in place
-// of observation n has moved the predictions, ten observations and the order later, in their
-// standard deviations.
+// movedBy returns by the size of an outlier how far one outlier at observation n moves the predictions, ten
+// observations plus the order later: the root mean square over streams, in standard deviations of the predictions.
 func (s source) movedBy(t *testing.T, cfg Config, n int) map[float64]float64 {
 	t.Helper()
 	const streams = 10
@@ -140,7 +137,7 @@ func (s source) movedBy(t *testing.T, cfg Config, n int) map[float64]float64 {
 		if s.family == "ar" {
 			next = append(next, st.next(), st.next())
 		}
-		predicted := func() (last Moments) { // of the last observation
+		predicted := func() (last Moments) { // returns the prediction of the last observation
 			track := restored(t, st.est, before)
 			for _, o := range next {
 				last = st.est.Estimate(track, o).Predicted
@@ -156,7 +153,7 @@ func (s source) movedBy(t *testing.T, cfg Config, n int) map[float64]float64 {
 			for j, mean := range predicted().Mean {
 				sd := baseline.SD[j]
 				if notFinite(sd) {
-					sd = baseline.Mean[j] // of a scale, or of a distribution without variance
+					sd = baseline.Mean[j] // a scale, or a distribution without variance
 				}
 				if d := math.Abs(mean-baseline.Mean[j]) / sd; !(d <= largest) {
 					largest = d
@@ -168,14 +165,14 @@ func (s source) movedBy(t *testing.T, cfg Config, n int) map[float64]float64 {
 	return moved
 }
 
-// odd are values that programs and sensors write, and the ends of what floats can say.
+// oddValues are values that programs and sensors write, and the limits of floats.
 var oddValues = []float64{
 	0, math.Copysign(0, -1), 5e-324, -5e-324, 1e-310, 1e-200, 1e-160, -1e-160, 1e-20, 1, 2, -1, -9999, 255, 32767, 65535,
 	math.MaxUint32, math.MaxInt64, math.MaxUint64, 1 << 53, 1e12, 1e25, -1e25, 9.97e36, -9.97e36, 1e100, -1e100, 1e139, -1e139, 1e154, 1e200,
 	math.MaxFloat64, -math.MaxFloat64, math.NaN(),
 }
 
-// variety are settings of all kinds.
+// configs returns configurations of all kinds.
 func (s source) configs() (list []Config) {
 	for _, detect := range []bool{false, true} {
 		for _, season := range []bool{false, true} {
@@ -185,7 +182,7 @@ func (s source) configs() (list []Config) {
 			for _, scale := range []hafvf.Scale{hafvf.Linear, hafvf.Log, hafvf.Log1p, hafvf.Sqrt} {
 				cfg := s.config(detect, season, scale)
 				if _, err := NewEstimator(cfg); err != nil {
-					continue // of a family without that scale
+					continue // the family does not support that scale
 				}
 				list = append(list, cfg)
 				fixedPrior := cfg
@@ -208,9 +205,9 @@ func (s source) configs() (list []Config) {
 	return list
 }
 
-// Whatever finite values come, in any order, of any family under any settings: what is learned
-// is finite, the state can be read again, and a key with an automatic prior and levels or
-// detection predicts ordinary values once some have come.
+// For any finite values, in any order, of any family and under any settings: the state is finite and can be
+// decoded, and a key with an automatic prior and levels or detection learns ordinary values again after some of
+// them.
 func TestAnyFiniteValue(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long under the race detector, which it gives nothing to see")

@@ -14,7 +14,7 @@ import (
 	"hafvf/internal/compact"
 )
 
-// fuse is how many calls of the family faulty are left until one panics.
+// fuse is the number of calls of the family faulty until one panics.
 var fuse = math.MaxInt
 
 func burn() {
@@ -23,7 +23,7 @@ func burn() {
 	}
 }
 
-// faulty is a normal that panics at the call that fuse says.
+// faulty is the family normal, but panics when fuse reaches zero.
 type faulty struct{ expfam.Fitted }
 
 func init() {
@@ -67,7 +67,7 @@ type faultyLine struct{ expfam.Line }
 func (l faultyLine) Gain(s float64) float64   { burn(); return l.Line.Gain(s) }
 func (l faultyLine) Jet(s float64) expfam.Jet { burn(); return l.Line.Jet(s) }
 
-// faultyConfigs are configurations of all that a chain is made of.
+// faultyConfigs returns configurations that use all stages.
 func faultyConfigs() map[string]Config {
 	member := &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
 	full := Config{
@@ -81,9 +81,8 @@ func faultyConfigs() map[string]Config {
 	return map[string]Config{"plain": plain, "all": full}
 }
 
-// A panic of one key's mathematics, at whatever place, costs an observation of that key: its
-// state is what it was, to the byte, and what comes after of it and of other keys is as if it had
-// not come.
+// A panic in the mathematics of one key, at any place, skips one observation of that key. The state of the key is
+// unchanged to the byte, and later estimates of all keys are as if the observation did not exist.
 func TestPanicCostsOneObservation(t *testing.T) {
 	defer func() { fuse = math.MaxInt }()
 	for name, cfg := range faultyConfigs() {
@@ -108,19 +107,19 @@ func TestPanicCostsOneObservation(t *testing.T) {
 						burnt := fuse <= 0
 						fuse = math.MaxInt
 						switch {
-						case !burnt: // it was learned: begin again from before
+						case !burnt: // it was learned: restore the previous state
 							var err error
 							if tracks[k], err = faulted.RestoreTrack(k, before); err != nil {
 								t.Fatal(err)
 							}
 							continue
 						case bad.Panic == nil || !strings.Contains(bad.SkipReason, "of the family") || !strings.Contains(bad.Panic.Stack, "burn"):
-							t.Fatalf("step %d: a panic is not told: %+v", i, bad)
+							t.Fatalf("step %d: a panic is not reported: %+v", i, bad)
 						}
 						panics++
 						tracks[k].unlearned = 0
 						if after, _ := tracks[k].AppendBinary(nil); !bytes.Equal(before, after) {
-							t.Fatalf("step %d: the state is another one after a panic", i)
+							t.Fatalf("step %d: a panic has changed the state", i)
 						}
 					}
 					got, want := faulted.Estimate(tracks[k], o), control.Estimate(controls[k], o)
@@ -136,7 +135,7 @@ func TestPanicCostsOneObservation(t *testing.T) {
 	}
 }
 
-// With the third panic in a row the key begins anew, and learns the observation if it then can.
+// At the third panic in a row the key is reset, and learns the observation if it can.
 func TestPanicReset(t *testing.T) {
 	defer func() { fuse = math.MaxInt }()
 	est := newEstimator(t, faultyConfigs()["all"])
@@ -159,6 +158,6 @@ func TestPanicReset(t *testing.T) {
 		t.Errorf("third panic: %+v", e)
 	}
 	if track.priorSet {
-		t.Error("the key has not begun anew")
+		t.Error("the key was not reset")
 	}
 }

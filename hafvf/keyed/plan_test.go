@@ -9,8 +9,8 @@ import (
 	"hafvf/hafvf"
 )
 
-// A key that is stored and read after each observation goes on to the last bit as one that is not, at any step, with
-// events behind its values, with shares, of vectors, and without times.
+// A key that is encoded and decoded after each observation has the same estimates, to the last bit, as one that is
+// not: for any step, with event counts, shares, vectors, and without times.
 func TestRestoreEachObservation(t *testing.T) {
 	binomial := Recommended("binomial")
 	vectors := Recommended("mvnormal")

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the values are, what is written of them is short, and no zero is negative.
+// For any values, the text is short, and zero is not negative.
 func TestFigureLength(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-1e7, 1e7), rapid.SampledFrom([]float64{0, 1e-300, -1e-9, math.NaN(), math.Inf(1)}))

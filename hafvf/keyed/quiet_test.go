@@ -16,7 +16,7 @@ import (
 
 var sunday = time.Date(2026, 3, 22, 0, 0, 0, 0, time.UTC)
 
-// learnedFrom is what an estimate tells, without the numbers of observations.
+// resultText returns the content of an estimate as text, without the number of the observation.
 func resultText(e *Estimate) string {
 	copied := *e
 	copied.N = 0
@@ -24,8 +24,7 @@ func resultText(e *Estimate) string {
 	return fmt.Sprint(string(b), err, e.Silence, e.Detection.Age, e.Levels, e.Bank, e.Posterior)
 }
 
-// Observations of quiet times leave nothing behind: those after them have the estimates, to the last bit, and the alarms
-// that they have without them.
+// Observations in quiet times leave no trace: later estimates and alarms are, to the last bit, as without them.
 func TestQuietRestoresState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
@@ -66,7 +65,7 @@ func TestQuietRestoresState(t *testing.T) {
 			a := estimates(&withQuiet)
 			if quiet {
 				if len(a) != 1 || !a[0].Quiet || a[0].Alarm != nil || a[0].N != withQuiet.n {
-					t.Fatalf("of a quiet time: %+v", a)
+					t.Fatalf("in a quiet time: %+v", a)
 				}
 				continue
 			}
@@ -83,7 +82,7 @@ func TestQuietRestoresState(t *testing.T) {
 	})
 }
 
-// The clock of a silence stands still in quiet times.
+// Quiet times do not count towards a silence.
 func TestQuietStopsSilence(t *testing.T) {
 	minuteTime := func(minute float64) time.Time { return sunday.Add(time.Duration(minute * float64(time.Minute))) }
 	quiet := newQuietIndex([]QuietTime{
@@ -100,7 +99,7 @@ func TestQuietStopsSilence(t *testing.T) {
 	if got := quiet.overlap(minuteTime(5), minuteTime(45)); got != 21*time.Minute {
 		t.Errorf("quiet for %v", got)
 	}
-	for _, after := range []time.Duration{0, 15 * time.Minute} { // a silence that is told at the next value has the time at which it is one
+	for _, after := range []time.Duration{0, 15 * time.Minute} { // a silence that is reported with the next value starts at the deadline
 		cfg := Recommended("normal")
 		cfg.Silence = &SilenceConfig{After: after}
 		cfg.Quiet = []QuietTime{{Match: "*", From: minuteTime(1000), To: minuteTime(1060)}, {Match: "*", From: minuteTime(1090), To: minuteTime(1100)}}
@@ -117,18 +116,18 @@ func TestQuietStopsSilence(t *testing.T) {
 				if expect.OK(t, err); (e.Silence != nil) != (i == 1200) {
 					t.Errorf("after %v: at minute %d silence %+v", after, i, e.Silence)
 				} else if s := e.Silence; s != nil && (!s.Since.Equal(minuteTime(989)) || !s.Since.Add(s.Bound).Equal(due) || after > 0 && !due.Equal(minuteTime(1064))) {
-					t.Errorf("after %v: silent since %v, for more than %v, and the deadline was %v", after, s.Since, s.Bound, due)
+					t.Errorf("after %v: silent since %v, with the limit %v, and the deadline was %v", after, s.Since, s.Bound, due)
 				}
 			}
 		}
 	}
 	always := newQuietIndex([]QuietTime{{Match: "*", Weekly: &Weekly{Lasts: aWeek}}}).timesFor("k")
 	if got := always.deadline(sunday, func(start time.Time) time.Time { return start.Add(time.Hour) }); !got.IsZero() {
-		t.Errorf("silent at %v in a time that does not end", got)
+		t.Errorf("silent at %v in an endless quiet time", got)
 	}
 }
 
-// Quiet times in any order, which may overlap and adjoin, are the minutes that any of them contains.
+// Quiet times in any order, which may overlap and adjoin, contain the minutes that any of them contains.
 func TestQuietMerge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const minutes = 3 * 7 * 24 * 60
@@ -139,7 +138,7 @@ func TestQuietMerge(t *testing.T) {
 		for range rapid.IntRange(0, 12).Draw(t, "spans") {
 			first, n := minute.Draw(t, "from"), rapid.SampledFrom([]int{1, 60, 600}).Draw(t, "minutes")
 			match := rapid.SampledFrom([]string{"*", "k", "other"}).Draw(t, "match")
-			for i := 0; i < 3; i++ { // three that adjoin, newest first
+			for i := 0; i < 3; i++ { // three that adjoin, latest first
 				span := QuietTime{Match: match, From: minuteTime(first + (2-i)*n), To: minuteTime(first + (3-i)*n)}
 				list = append(list, span)
 				for j := first + (2-i)*n; j < min(first+(3-i)*n, minutes) && match != "other"; j++ {
@@ -179,11 +178,12 @@ func TestQuietMerge(t *testing.T) {
 	})
 }
 
-// Quiet times are merged when they are read: how many adjoin makes no difference later. Without that this test takes hours.
+// Adjoining quiet times are merged when they are indexed, so their number does not matter later. Without that, this
+// test takes hours.
 func TestQuietMergeMany(t *testing.T) {
 	const n = 50_000
 	var list []QuietTime
-	for i := range n { // newest first
+	for i := range n { // latest first
 		start := sunday.Add(time.Duration(n-i) * time.Minute)
 		list = append(list, QuietTime{Match: "*", From: start, To: start.Add(time.Minute)})
 	}
@@ -200,14 +200,14 @@ func TestQuietMergeMany(t *testing.T) {
 	}
 }
 
-// A weekly time begins by the clock of its zone, and lasts what elapses.
+// A weekly time starts at the local time of its zone, and lasts for an elapsed time.
 func TestQuietWeekly(t *testing.T) {
 	for _, test := range []struct{ day, clock, begins, ends string }{
 		{"2026-03-22", "2h30m", "2026-03-22T01:30:00Z", "2026-03-22T03:30:00Z"},
-		{"2026-03-29", "2h30m", "2026-03-29T01:30:00Z", "2026-03-29T03:30:00Z"}, // left out: by the offset before
+		{"2026-03-29", "2h30m", "2026-03-29T01:30:00Z", "2026-03-29T03:30:00Z"}, // skipped: the offset before applies
 		{"2026-03-29", "1h30m", "2026-03-29T00:30:00Z", "2026-03-29T02:30:00Z"},
 		{"2026-03-29", "3h30m", "2026-03-29T01:30:00Z", "2026-03-29T03:30:00Z"},
-		{"2026-10-25", "2h30m", "2026-10-25T00:30:00Z", "2026-10-25T02:30:00Z"}, // twice: the first
+		{"2026-10-25", "2h30m", "2026-10-25T00:30:00Z", "2026-10-25T02:30:00Z"}, // occurs twice: the first
 		{"2026-10-25", "3h30m", "2026-10-25T02:30:00Z", "2026-10-25T04:30:00Z"},
 	} {
 		day := expect.Get(time.Parse(time.DateOnly, test.day))(t)
@@ -218,19 +218,19 @@ func TestQuietWeekly(t *testing.T) {
 			t.Errorf("%s at %s: from %v to %v, want %s to %s", test.day, test.clock, begins.UTC(), ends.UTC(), test.begins, test.ends)
 		}
 		if !quiet.endAt(begins.Add(-time.Nanosecond)).IsZero() {
-			t.Errorf("%s: quiet before it begins", test.day)
+			t.Errorf("%s: quiet before the start", test.day)
 		}
 	}
 }
 
-// A quiet time of thousands of years is as long as a Duration can be.
+// A quiet time of thousands of years lasts for the maximum of a Duration.
 func TestQuietOverlapMaximum(t *testing.T) {
 	start, end := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	always := newQuietIndex([]QuietTime{{Match: "*", Weekly: &Weekly{Day: time.Sunday, Lasts: 7 * 24 * time.Hour}}, {Match: "*", From: start, To: start.AddDate(250, 0, 0)}}).timesFor("k")
 	expect.Same(t, time.Duration(math.MaxInt64), always.overlap(start, end))
 }
 
-// What is still different after a quiet time alarms.
+// A value that is still different after a quiet time raises an alarm.
 func TestQuietChangeAlarmsLater(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	cfg := Recommended("normal")
@@ -254,8 +254,8 @@ func TestQuietChangeAlarmsLater(t *testing.T) {
 	}
 }
 
-// A state knows about how many of its observations are of a quiet time that comes too late, but not those that are quiet
-// already. New quiet times hold for keys that are opened from then on.
+// Learned estimates how many observations of a state are in an added quiet time, but not in the present ones. New
+// quiet times apply to keys that are opened later.
 func TestQuietLearned(t *testing.T) {
 	alarms := DefaultAlarms()
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -288,6 +288,6 @@ func TestQuietLearned(t *testing.T) {
 	o := Value(start.Add(500*time.Minute), "", 1)
 	expect.Get(e.Take(&o))(t)
 	if e.Learn(nil, &out, &o); !out.Quiet {
-		t.Error("it is not quiet")
+		t.Error("SetQuiet has no effect")
 	}
 }

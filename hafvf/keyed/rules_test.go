@@ -17,7 +17,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Stars and question marks match slashes, unlike those of paths.
+// Stars and question marks match slashes, unlike in path patterns.
 func TestMatches(t *testing.T) {
 	for _, test := range []struct {
 		pattern, key string
@@ -43,8 +43,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// Of each part of a filter the first rule that matches a key and sets it holds, and a rule without parts sets all that no
-// rule before it has set.
+// For each part of a filter, the first matching rule that sets it wins. A rule without parts sets all parts that no
+// earlier rule sets.
 func TestRulesByPart(t *testing.T) {
 	parts := []FilterPart{PriorPart, SeasonPart, ZonePart, HolidaysPart, BankPart}
 	filter := func(i float64) hafvf.Config {
@@ -83,11 +83,11 @@ func TestRulesByPart(t *testing.T) {
 	})
 }
 
-// What two rules make together is checked before there is a key, if some key may match both and the first does not set all.
+// NewEstimator checks the combination of two rules, if a key may match both and the first does not set all parts.
 func TestRulePairs(t *testing.T) {
 	filter := func(season *usual.RhythmConfig) hafvf.Config { return hafvf.Config{Family: "normal", Season: season} }
 	cfg := Config{Filter: filter(nil)}
-	part := Rule{Match: "a*", Filter: filter(&usual.RhythmConfig{Zone: "No/Where"}), Sets: []FilterPart{ZonePart}} // of a season
+	part := Rule{Match: "a*", Filter: filter(&usual.RhythmConfig{Zone: "No/Where"}), Sets: []FilterPart{ZonePart}} // zone of a season
 	whole := Rule{Match: "*b", Filter: filter(&usual.RhythmConfig{Seasons: []usual.Season{{Period: 24 * time.Hour, Harmonics: 1}}})}
 	other := whole
 	other.Match = "b"
@@ -96,7 +96,7 @@ func TestRulePairs(t *testing.T) {
 		fails bool
 	}{
 		{[]Rule{part, whole}, true},
-		{[]Rule{whole, part}, false}, // the whole one alone counts
+		{[]Rule{whole, part}, false}, // only the whole rule applies
 		{[]Rule{part, other}, false}, // no key matches both
 	} {
 		cfg.Keys = c.rules
@@ -113,8 +113,8 @@ func collect(estimates iter.Seq2[Estimate, error]) (list []Estimate) {
 	return list
 }
 
-// The estimates of a key with rules are those of a configuration of that key alone, also from its state; settings that a
-// rule of alarms changes are in no state.
+// The estimates of a key with rules equal those of its own configuration, also after decoding its state. Settings
+// that an AlertRule changes are not in the state.
 func TestRulesEqualOwnConfig(t *testing.T) {
 	cfg := Recommended("normal")
 	cfg.Silence = &SilenceConfig{}
@@ -158,7 +158,7 @@ func TestRulesEqualOwnConfig(t *testing.T) {
 	}
 }
 
-// With another season of its alarms a key learns its usual values again, and with another budget it does not.
+// With other alarm seasons a key relearns its usual values; with another budget it does not.
 func TestRelearns(t *testing.T) {
 	cfg := Recommended("normal")
 	before := expect.Get(NewEstimator(cfg))(t)

@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The filter of values on a scale is that of the scaled values, its density less their
-// Jacobian, and its means as medians.
+// A filter with a scale equals a filter of the scaled values: the densities differ by the Jacobian, and the means
+// are medians.
 func TestScaleEqualsScaledValues(t *testing.T) {
 	for _, scale := range []hafvf.Scale{hafvf.Log, hafvf.Log1p, hafvf.Sqrt} {
 		plain := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}
@@ -83,13 +83,12 @@ func TestScaleEqualsScaledValues(t *testing.T) {
 			}
 		}
 		if beliefs == 0 {
-			t.Errorf("%s: no change was told", scale)
+			t.Errorf("%s: no change was reported", scale)
 		}
 	}
 }
 
-// The least distances of an alarm are in the units of the data, and its size in standard
-// deviations of the scale.
+// MinAbs is in the units of the data, and the size of an alarm in standard deviations on the scale.
 func TestScaleMinAbs(t *testing.T) {
 	for minAbs, want := range map[float64]bool{5: true, 20: false} {
 		cfg := Config{
@@ -100,12 +99,12 @@ func TestScaleMinAbs(t *testing.T) {
 		// The median goes from 10 to 20.
 		estimates := fed(t, cfg, 200, time.Minute, func(i int) float64 { return 10 * float64(1+i/100) * math.Exp(rng.NormFloat64()/10) })
 		if alerted := slices.ContainsFunc(estimates, func(e Estimate) bool { return e.Belief != nil }); alerted != want {
-			t.Errorf("min_abs %g: told is %v", minAbs, alerted)
+			t.Errorf("min_abs %g: reported is %v", minAbs, alerted)
 		}
 	}
 }
 
-// A value without a place on the scale is no observation; a missing one is.
+// A value that the scale does not allow is rejected; a missing value is accepted.
 func TestScaleCheck(t *testing.T) {
 	for scale, bad := range map[hafvf.Scale]float64{hafvf.Log: 0, hafvf.Log1p: -1, hafvf.Sqrt: -.1} {
 		filter := hafvf.Config{Family: "normal", Scale: scale}
@@ -128,8 +127,8 @@ func TestScaleCheck(t *testing.T) {
 	}
 }
 
-// Of a regression the target alone is scaled; sessions are smoothed on the scale, and
-// evidence of changes does not depend on the unit.
+// For a regression only the target is scaled. Sessions are smoothed on the scale, and evidence of changes does not
+// depend on the unit.
 func TestScaleOfRegressionAndSessions(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "regression", Dim: 2, Scale: hafvf.Log}})
 	track := est.NewTrack("k")
@@ -157,7 +156,7 @@ func TestScaleOfRegressionAndSessions(t *testing.T) {
 			math.Abs(math.Log(s.Estimate.Mean[0])-p.Estimate.Mean[0]) > 1e-9 ||
 			math.Abs(s.Estimate.SD[0]/s.Estimate.Mean[0]-p.Estimate.SD[0]) > 1e-9 ||
 			math.Abs(s.Segment.Estimate.SD[0]/s.Segment.Estimate.Mean[0]-p.Segment.Estimate.SD[0]) > 1e-9 {
-			t.Fatalf("step %d: %+v, want that of %+v", i, s, p)
+			t.Fatalf("step %d: %+v, want the equivalent of %+v", i, s, p)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func smoothed(t *testing.T, cfg SmoothConfig, observations []Observation) (recor
 	return records
 }
 
-// Records are what the segmenter says of the session.
+// Records equal the results of the segmenter for the session.
 func TestSegmented(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	m := expect.Get(expfam.New("normal", nil, 0))(t)
@@ -51,7 +51,7 @@ func TestSegmented(t *testing.T) {
 	}
 }
 
-// A segment goes on over the cuts of a long session, and an edge at a cut is one.
+// A segment can extend over the parts of a long session, and a change at the border of two parts is found.
 func TestSegmentsAcrossParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		length  int
@@ -104,7 +104,7 @@ func TestSegmentsAcrossParts(t *testing.T) {
 	}
 }
 
-// Odds of a change are lower where one observation tells little, and there are segments.
+// The default odds are lower for segments of families in which one observation carries little information.
 func TestDefaultOdds(t *testing.T) {
 	member := hafvf.DefaultMember()
 	var got []float64

@@ -13,8 +13,8 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// watched are the estimates of a key whose values vary by 1 around 20, with a time each step if
-// that is not 0. From observation at on they are what with makes of them.
+// watched returns the estimates of a key whose values vary by 1 around 20, with times if step is not 0. From
+// observation from on, edit changes the values.
 func watched(t *testing.T, cfg Config, n, from int, step time.Duration, edit func(i int, x float64) float64) (estimates []Estimate) {
 	t.Helper()
 	if step == 0 {
@@ -36,16 +36,16 @@ func watched(t *testing.T, cfg Config, n, from int, step time.Duration, edit fun
 	return estimates
 }
 
-// A message says what is unusual about the values: since when, how far from usual, or how the
-// last ones lie together.
+// A message states what is unusual about the values: since when, how far from usual, or how the last values
+// compare.
 func TestSentences(t *testing.T) {
 	const n, first = 3000, 2500
 	for _, c := range []struct {
 		name   string
 		step   time.Duration
 		zone   string
-		change func(i int, usual float64) float64 // the values from at on
-		want   []string                           // of the alarms from at on
+		change func(i int, usual float64) float64 // changes the values from first on
+		want   []string                           // messages of the alarms from first on
 	}{
 		{"shift", 5 * time.Minute, "", func(_ int, x float64) float64 { return x + 3.5 },
 			[]string{`^k is 21 % above usual since 16:20 \(5 min\): 24\.\d, usual at this hour 19\.9 ± 1\.0\.$`}},
@@ -73,7 +73,7 @@ func TestSentences(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Recommended("normal")
-			cfg.Alarms.Zone, cfg.Alarms.Lasting = c.zone, false // later alarms have sentences too
+			cfg.Alarms.Zone, cfg.Alarms.Lasting = c.zone, false // later alarms have messages too
 			var got []string
 			for _, e := range watched(t, cfg, n, first, c.step, c.change)[first:] {
 				if e.Alarm == nil || e.Alarm.Kind != string(usual.NoveltyAlarm) {
@@ -81,7 +81,7 @@ func TestSentences(t *testing.T) {
 				}
 				got = append(got, e.Alarm.Message)
 				if u, x := e.Alarm.Usual, e.X[0][0]; math.Abs(e.Alarm.Size-(x-u.Mean[0])/u.SD[0]) > 1e-9 {
-					t.Errorf("the size %g is not that of %g from %v", e.Alarm.Size, x, u)
+					t.Errorf("the size %g does not equal the distance of %g from %v", e.Alarm.Size, x, u)
 				}
 			}
 			for i, want := range c.want {
@@ -93,8 +93,8 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// Values that are rounded scatter by their rounding at least: the distance of the first other
-// value from equal ones is not that of a standard deviation of 0.
+// The standard deviation of rounded values is at least that of the rounding error. So the size of the first
+// different value after equal ones is finite.
 func TestRoundedValues(t *testing.T) {
 	for _, c := range []struct{ start, end, unit float64 }{{0, 1, 1}, {14.5, 14.6, .1}, {3, 1e9, 1}} {
 		cfg := Recommended("normal")
@@ -112,12 +112,12 @@ func TestRoundedValues(t *testing.T) {
 			}
 		}
 		if alerted == 0 {
-			t.Errorf("from %g to %g: nothing is told", c.start, c.end)
+			t.Errorf("from %g to %g: no alert", c.start, c.end)
 		}
 	}
 }
 
-// A shift plan is known at the third week. What does not keep to it is told by the plan's hour.
+// A shift plan is known in the third week. The message of a deviation names the hour of the plan.
 func TestSentencePlan(t *testing.T) {
 	cfg := Recommended("normal")
 	cfg.Alarms.Zone = "Europe/Berlin"
@@ -144,17 +144,17 @@ func TestSentencePlan(t *testing.T) {
 		}
 	}
 	if !regexp.MustCompile(`^M01 is [34]\d above usual at 14:00: [34]\d, usual on Saturdays at 14:00 [-\d.]+ ± `).MatchString(text) || alarms > 2 {
-		t.Errorf("the overtime is told as %q, and the plan %d times", text, alarms)
+		t.Errorf("the overtime is reported as %q, and the plan %d times", text, alarms)
 	}
 }
 
-// A novelty began with the first unusual value of its run, and message and record say the same of it. What is far from usual
-// before by chance, or a little, is not of the run.
+// A novelty starts with the first unusual value of its run, and message and record agree. Values before that are
+// unusual by chance, or only a little, are not part of the run.
 func TestNoveltyStart(t *testing.T) {
 	const n, first = 2600, 2500
 	for _, c := range []struct {
 		name       string
-		values     []float64 // from at on, standard deviations from usual; then as the last
+		values     []float64 // from first on, in sd from usual; then the last value repeats
 		startIndex int
 		when       string
 	}{

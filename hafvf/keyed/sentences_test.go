@@ -15,16 +15,16 @@ import (
 	"hafvf/hafvf"
 )
 
-// A story is a key whose values scatter around base by a part of it. From 3:10 on they are what with makes of them,
-// after a pause. Of each of its kinds of alerts the golden file has the first sentence.
+// A story is a key whose values scatter around base with the relative noise. At 3:10, after a pause, change starts
+// to change the values. The golden file has the first message of each kind in kinds.
 type story struct {
 	key         string
 	base, noise float64
-	step        time.Duration // 0: a minute; -1: no times
+	step        time.Duration // 0: one minute; -1: no times
 	change      func(i int, x float64) float64
 	kinds       string
 	set         func(*Config)
-	shape       func(x float64) [][]float64 // of an observation; nil: the value
+	shape       func(x float64) [][]float64 // of an observation; nil for the value itself
 	pause       time.Duration
 }
 
@@ -114,7 +114,7 @@ func stories() []story {
 	}
 }
 
-// tell has the first sentences of a story by kind.
+// sentences returns the first message of a story by kind.
 func (s story) sentences(t *testing.T) map[string]string {
 	cfg := Recommended("normal")
 	if s.pause > 0 {
@@ -183,8 +183,8 @@ func (s story) sentences(t *testing.T) map[string]string {
 	return byKind
 }
 
-// The golden file has all kinds of sentences, of all units and in both directions. Read them aloud: one that has to be
-// read twice is a bad one.
+// The golden file has messages of all kinds, in all units and both directions. Read them aloud: a message that has
+// to be read twice is a bad one.
 func TestSentencesGolden(t *testing.T) {
 	var text strings.Builder
 	n := 0
@@ -192,7 +192,7 @@ func TestSentencesGolden(t *testing.T) {
 		byKind := s.sentences(t)
 		for _, kind := range strings.Fields(s.kinds) {
 			if byKind[kind] == "" {
-				t.Errorf("%s tells nothing of kind %s: %q", s.key, kind, byKind)
+				t.Errorf("%s has no message of kind %s: %q", s.key, kind, byKind)
 			}
 			n++
 			fmt.Fprintln(&text, byKind[kind])

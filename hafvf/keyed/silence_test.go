@@ -8,14 +8,14 @@ import (
 	"hafvf/hafvf"
 )
 
-// silences are the silences of a key that speaks at the times.
+// silences returns the silences of a key with observations at the given times.
 func silences(t *testing.T, cfg Config, times []time.Time) (found []Silence) {
 	t.Helper()
 	cfg.Filter = hafvf.Config{Family: "normal"}
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
 	for i, now := range times {
-		if i%7 == 3 { // a state goes on with the rhythm
+		if i%7 == 3 { // decode the state regularly
 			track = restored(t, est, must(track.AppendBinary(nil)))
 		}
 		if s := est.Estimate(track, Value(now, "", 0)).Silence; s != nil {
@@ -25,7 +25,7 @@ func silences(t *testing.T, cfg Config, times []time.Time) (found []Silence) {
 	return found
 }
 
-// regular are n times a minute apart, with those left out that drop names.
+// regular returns n times a minute apart, without those for which drop is true.
 func regular(n int, drop func(i int) bool) (times []time.Time) {
 	for i := range n {
 		if drop == nil || !drop(i) {
@@ -69,7 +69,7 @@ func TestSilence(t *testing.T) {
 			if c.want == 1 && (!got[0].Since.Equal(time.Unix(60*int64(start), 0)) || got[0].Bound < 5*time.Minute || got[0].Bound > 16*time.Minute) {
 				t.Errorf("%+v", got[0])
 			}
-			for _, s := range got { // whose bounds have parts of a millisecond, where a rhythm sets them
+			for _, s := range got { // a bound from a rhythm has fractions of a millisecond
 				a := s.silentEvent("k", 1, 1)
 				if late := a.Time.Sub(s.Since.Add(s.Bound)); late < 0 || late >= time.Millisecond || a.Time.Nanosecond()%1e6 != 0 || a.ID != "k/"+a.Time.Format(time.RFC3339Nano) {
 					t.Errorf("the alert %s of %v has the time %v", a.ID, s, a.Time)
@@ -79,8 +79,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A silence is paid from the budget of the key's alarms: if that is used up, it is not told, and
-// its end neither.
+// A silence costs alarm budget. If the budget is used up, neither the silence nor its end is reported.
 func TestSilenceBudget(t *testing.T) {
 	detect := hafvf.DefaultDetect()
 	cfg := Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &detect}, Silence: &SilenceConfig{After: time.Minute}}
@@ -109,13 +108,13 @@ func TestSilenceBudget(t *testing.T) {
 				t.Fatal(err)
 			}
 			if deadline := e.Deadline(); !deadline.IsZero() {
-				t.Fatalf("a key that is silent is so again at %v", deadline)
+				t.Fatalf("a silent key has another deadline, %v", deadline)
 			}
 			now = now.Add(2 * time.Minute)
 		}
 	}
 	if reported != 9 || ended != 9 {
-		t.Errorf("%d silences told and %d ended, want 9 each: 8 in debt, and one more", reported, ended)
+		t.Errorf("%d silences reported and %d ended, want 9 each: 8 in debt, and one more", reported, ended)
 	}
 }
 
@@ -143,8 +142,8 @@ func TestSilenceMessage(t *testing.T) {
 	}
 }
 
-// A key that comes from 05:00 to 05:20 every day is silent at 05:43 of the day on which it does not come, while it
-// lasts, and recovers when it comes again.
+// A key that reports from 05:00 to 05:20 every day is silent at 05:43 of a day without reports, and recovers with
+// its next report.
 func TestSilenceDaily(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Silence: &SilenceConfig{}})
 	e := open(t, est, nil)
@@ -165,7 +164,7 @@ func TestSilenceDaily(t *testing.T) {
 	o := Value(start.AddDate(0, 0, 22), "", 1)
 	var out Estimate
 	if e.Learn(nil, &out, &o); !silent || out.Silence == nil || !out.Silence.Daily {
-		t.Fatalf("silent is %v, and what ends %+v", silent, out.Silence)
+		t.Fatalf("silent is %v, and the ended silence %+v", silent, out.Silence)
 	}
 	out.Silence.Reported = false
 	for i, message := range []string{"k silent since 2026-01-25 05:19 (24 h 24 min): it usually comes by 05:43.", "k back at 05:00, after 47 h 41 min of silence."} {

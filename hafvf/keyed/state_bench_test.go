@@ -8,8 +8,7 @@ import (
 	"hafvf/hafvf"
 )
 
-// BenchmarkState measures an update of a key with detection and alarms, and how long its state
-// takes to be encoded and decoded.
+// BenchmarkState measures an update of a key with detection and alarms, and the encoding and decoding of its state.
 func BenchmarkState(b *testing.B) {
 	est := newEstimator(b, Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}})
 	e := KeyState{Track: est.NewTrack("k"), est: est}

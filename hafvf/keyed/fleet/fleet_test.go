@@ -15,7 +15,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// A heard listener notes alerts.
+// A heard listener records alerts.
 type heard []string
 
 func (h *heard) Alert(key string, t keyed.AlertEvent, _ string) {
@@ -28,11 +28,11 @@ func (*heard) Assigned(incidents.Assignment) {}
 func (*heard) Incident(*incidents.Event)     {}
 func (*heard) Digest(*incidents.Digest)      {}
 
-// alarm is the notice of an alarm of a key.
+// alarm returns the notice of an alarm of a key.
 func alarm(key, id string, when time.Time, score float64, pace keyed.Pace) []byte {
 	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
 	e := keyed.AlertEvent{Key: key, Time: when, ID: id, X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Score: score, Threshold: 4, Before: m, After: m, Usual: m}}
-	event, _ := e.AppendBinary(nil) // which never fails
+	event, _ := e.AppendBinary(nil) // never fails
 	return appendNotice(nil, notice{key: key, time: when, pace: pace, event: event})
 }
 
@@ -53,14 +53,15 @@ func encoded(t *testing.T, f *Fleet) []byte {
 	return b
 }
 
-// Alarms that wait are told also if the state of their fleet is of other separators, or damaged
-// alone. A state from before it had the number of keys is as any. That number outlives other separators.
+// Waiting alarms are reported even if the stored fleet has other separators, or is damaged in its incidents alone.
+// A state without the number of keys, of an older format, can be restored. The number of keys survives other
+// separators.
 func TestRestoreReset(t *testing.T) {
 	f := newFleet(t, Config{}, &heard{})
 	take(t, f, alarm("a/b", "f:1", start, 5, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
 	state := encoded(t, f)
 	damaged := slices.Clone(state)
-	damaged[1] ^= 0xff // the format of the fleet
+	damaged[1] ^= 0xff // the format of the incidents
 	for name, c := range map[string]struct {
 		separators string
 		state      []byte
@@ -80,11 +81,11 @@ func TestRestoreReset(t *testing.T) {
 		t.Errorf("%v, %v, %d keys", reset, err, other.Keys())
 	}
 	if _, reset, err := Restore(Config{}, state[:len(state)-1], &heard{}); err != nil || reset == nil {
-		t.Errorf("a state that is cut off: %v, %v", reset, err)
+		t.Errorf("a state that is cut short: %v, %v", reset, err)
 	}
 }
 
-// An alarm of a key that is in no incident is told at once, and leaves nothing.
+// An alarm that must not join an incident is reported at once, and does not change the fleet.
 func TestAppendAlone(t *testing.T) {
 	var got heard
 	f := newFleet(t, Config{Digests: []time.Duration{24 * time.Hour}}, &got)
@@ -94,12 +95,12 @@ func TestAppendAlone(t *testing.T) {
 	take(t, f, AppendAlone(nil, "a/b", []keyed.AlertEvent{e}))
 	expect.Same(t, heard{"a/b f:1 silent"}, got)
 	if f.Changed() || !bytes.Equal(before, encoded(t, f)) {
-		t.Error("it leaves something in the fleet")
+		t.Error("it has changed the fleet")
 	}
 }
 
-// A key that is forgotten while a run goes on is told of before, and nothing of it is left. In a
-// state between two runs nobody is told, and the others are as before.
+// If a key is forgotten during a run, its waiting alarms are reported, and the fleet has no trace of it. Forget on
+// a stored state reports nothing and leaves the other keys unchanged.
 func TestForget(t *testing.T) {
 	var got heard
 	f := newFleet(t, Config{Config: incidents.Config{Separators: "."}, Digests: []time.Duration{24 * time.Hour}}, &got)
@@ -124,19 +125,19 @@ func TestForget(t *testing.T) {
 			t.Errorf("%s: %q", name, b)
 		}
 		if !bytes.Equal(b, rest) {
-			t.Errorf("%s has another state", name)
+			t.Errorf("%s: the states differ", name)
 		}
 	}
 	same, names, err := Forget(state, func(string) bool { return false })
 	if err != nil || len(names) != 0 || !bytes.Equal(same, state) {
-		t.Errorf("nothing is forgotten, and the state is another: %v", err)
+		t.Errorf("no key was removed, but the state has changed: %v", err)
 	}
 	if _, _, err := Forget(state[:len(state)-1], func(string) bool { return true }); err == nil {
-		t.Error("a state that is cut off is accepted")
+		t.Error("a state that is cut short is accepted")
 	}
 }
 
-// An alarm in no incident is a page eight steps after it was taken, also over a restart.
+// An alarm outside incidents becomes a page eight steps after it was processed, even after a restart.
 func TestSinglePage(t *testing.T) {
 	var got heard
 	cfg := Config{Config: incidents.Config{Single: 3}}
@@ -154,7 +155,7 @@ func TestSinglePage(t *testing.T) {
 	expect.Same(t, 0, len(f.pageCandidates), "alarms that are kept")
 }
 
-// Of the events of a moment one is made. It replaces the labels that were told before.
+// Events of one time are merged. Replaced has the labels that were reported before.
 func TestMergeEvents(t *testing.T) {
 	labels := func(job string) map[string]string { return map[string]string{"job": job} }
 	event := func(state incidents.State, replaced map[string]string) incidents.Event {
