@@ -35,7 +35,7 @@ type Observation struct {
 	// Seq is the position of the observation in its source. It orders observations of a key at equal times. Equal
 	// Seq keep their order of arrival, if the runner preserves one.
 	Seq int64
-	// Log names the log in which Seq is a position; empty if the source is no log. Positions in a log increase: a
+	// Log names the log in which Seq is a position; empty if the source is not a log. Positions in a log increase: a
 	// KeyState skips an observation if it includes the same or a later position of the log.
 	Log string
 	// LogTime is the time that the log had reached before this observation, if it is later than Time; else zero.

@@ -51,7 +51,7 @@ func (q *QuietTime) validate() error {
 	case w.Day < time.Sunday || w.Day > time.Saturday:
 		return fmt.Errorf("day %d is not a weekday: use 0 (Sunday) to 6", w.Day)
 	case w.Clock < 0 || w.Clock >= 24*time.Hour:
-		return fmt.Errorf("clock %v is not at least 0 and below 24h", w.Clock)
+		return fmt.Errorf("clock %v must be at least 0 and below 24h", w.Clock)
 	case w.Lasts <= 0 || w.Lasts > aWeek:
 		return fmt.Errorf("lasts %v is not above 0 and at most a week", w.Lasts)
 	}

@@ -64,8 +64,8 @@ func (sc *scaling) toScale(o Observation) (_ Observation, jacobian float64) {
 	return o, jacobian
 }
 
-// addJacobian converts the log densities of an outcome from the scale to the data. jacobian is the log derivative
-// of the scale at the observation.
+// addJacobian converts the log densities of an outcome to the values of the data, if the filter saw a function of
+// them. jacobian is the logarithm of the derivative of the function.
 func addJacobian(out *hafvf.Outcome, jacobian float64) {
 	out.LogPredictive += jacobian
 	for i := range out.Members {

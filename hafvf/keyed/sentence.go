@@ -54,7 +54,7 @@ func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 		who = metric + who
 	case series && own != "":
 		if metric = own; strings.HasPrefix(unitText, "/") && valuePart == "" {
-			unitText = "" // the name of the metric belongs to the total, not to the rate
+			unitText = "" // rate() removes the name of a metric, so this is not a rate
 		}
 	case metric == "":
 		metric = t.key

@@ -82,11 +82,11 @@ type AllSettings struct {
 // AllSettings returns the settings of all keys.
 func (c Config) AllSettings() AllSettings {
 	c = c.withDefaults()
-	all := AllSettings{Settings: c.settingsOf(c.Filter)}
+	s := AllSettings{Settings: c.settingsOf(c.Filter)}
 	for _, r := range c.Keys {
-		all.Keys = append(all.Keys, Rule{Match: r.Match, Filter: r.Filter.Canonical(), Sets: r.Sets})
+		s.Keys = append(s.Keys, Rule{Match: r.Match, Filter: r.Filter.Canonical(), Sets: r.Sets})
 	}
-	return all
+	return s
 }
 
 // String returns the settings as JSON.
@@ -115,7 +115,7 @@ func (s Settings) Differ(other Settings, keys bool) (names []string) {
 	a, b := s.Filter, other.Filter
 	warmUp := [2]int{a.WarmUp, b.WarmUp}
 	if !same(a.Prior, b.Prior) || a.WarmUp == 0 || b.WarmUp == 0 {
-		warmUp = [2]int{} // a difference of the prior includes it
+		warmUp = [2]int{} // the difference of the priors covers it
 	}
 	for _, part := range []struct {
 		field, key string

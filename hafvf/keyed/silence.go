@@ -11,7 +11,7 @@ import (
 
 // Kinds of alerts of silences and of ended alarms.
 const (
-	SilentAlarm    = "silent"    // a key has been silent for longer than its rhythm allows
+	SilentAlarm    = "silent"    // a key has been silent for longer than its limit
 	RecoveredAlarm = "recovered" // the key reports again, or is back to usual: see Alert.BackToUsual
 )
 
@@ -110,7 +110,7 @@ func (d *silenceDetector) arrived(h *heartbeat, quiet *quietTimes, now time.Time
 }
 
 // deadline returns the time at which a key becomes silent whose last observation was at last. It returns the zero
-// Time if a silence was reported or muted, or if no limit is known.
+// Time if a silence was reported or muted, if reports are disabled, or if no limit is known.
 func (d *silenceDetector) deadline(h *heartbeat, quiet *quietTimes, last time.Time) time.Time {
 	if last.IsZero() || h.reported != nil || d.never {
 		return time.Time{}

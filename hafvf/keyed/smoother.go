@@ -18,15 +18,15 @@ import (
 // SmoothConfig configures the smoothing of sessions.
 type SmoothConfig struct {
 	// Filter needs a Family. It must have neither a bank nor detection. Without a Member, a segments.Segmenter
-	// finds the segments of a session, after the Season, if there is one, is subtracted. With a Member, the filter
-	// smooths by a forward and a backward pass, the smoother of the paper, and a Season is an error. For that,
-	// levels {9, 1}, {1, 1} and top 1 suit it better than the filter's default. With a WarmUp above zero, the whole
-	// session sets its prior.
+	// finds the segments of a session, after the Season, if there is one, is subtracted. With a Member, a Season is
+	// an error, and the filter smooths by a forward and a backward pass, the smoother of the paper. It also uses
+	// later observations, so levels {9, 1}, {1, 1} and top 1 suit it better than the filter's default. With a
+	// WarmUp above zero, the whole session sets its prior.
 	Filter hafvf.Config
 	// Keys are exceptions, as in Config.
 	Keys []Rule
-	// Aggregate summarises the events of a session in intervals. Intervals without events are added up to the last
-	// event. Nil: the input consists of observations.
+	// Aggregate summarises the events of a session in intervals, including empty ones before the last event. Nil:
+	// the input consists of observations.
 	Aggregate *Aggregation
 	// Order defines a session. With EventTime, the default, it is the observations of a key between two gaps. With
 	// Arrival or Trials it is all observations of a key with the same Observation.Session, in that order. These
@@ -63,9 +63,8 @@ func RecommendedSmoothing(family string, gap time.Duration) SmoothConfig {
 // DefaultMax is the default of SmoothConfig.Max.
 const DefaultMax = 10_000_000
 
-// DefaultOdds returns the default of Odds: 10, or 4 for segments of a family without a scale. With 4, a change is
-// reported in about 2 % of short sessions of such a family without a change, and in fewer of long ones; with 3, in
-// 3 %.
+// DefaultOdds returns the default of Odds: 10, or 4 for segments of a family without a scale. For such a family, odds
+// of 4 report a change in about 2 % of short sessions without a change, and in fewer of long ones; odds of 3 in 3 %.
 func (c SmoothConfig) DefaultOdds() float64 {
 	if m, err := expfam.New(c.Filter.Family, c.Filter.Prior, c.Filter.Dim); err == nil && findsSegments(c.Filter) {
 		if _, scaleless := m.(expfam.Scaleless); scaleless {

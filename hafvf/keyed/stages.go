@@ -32,7 +32,7 @@ type stages struct {
 	admits      func(*Observation) error // see CheckOf
 
 	scale         *scaling      // nil for the linear scale
-	fitted        expfam.Fitted // model before exposure, if a warm-up sets its prior; else nil
+	fitted        expfam.Fitted // model without exposure, if a warm-up sets its prior; else nil
 	priorOf       *Track        // track whose prior the bank has; nil if unknown
 	season        *season       // nil without a season
 	bound         *bound        // nil if the model's formulas need no bound

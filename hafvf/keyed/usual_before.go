@@ -10,14 +10,14 @@ import (
 )
 
 // preAlarmBaseline holds the usual values at the start of an alarm. It exists until the values return to them,
-// because the profile may adapt to the alarmed values before.
+// because the profile may meanwhile adapt to the alarmed values.
 type preAlarmBaseline struct {
 	usual           Moments   // of every output; nil if there is no baseline
 	seasonRange     []float64 // maximum effect of the seasons on usual, in standard deviations
 	start           time.Time
 	output          int     // output of the alarm
 	level           float64 // running mean of its distance, in sd, over half a rest, which also ends an alarm
-	alertedDistance float64 // signed distance that the alarm reported, in sd, at least far; during the rest it follows level
+	alertedDistance float64 // signed distance that the alarm reported, in sd, at least far; grows with level during the rest
 	alertedTimes    float64 // multiple of alertedDistance that the alarms have reported
 	restObs         float64 // observations since the last of these alarms, at most the rest
 }
