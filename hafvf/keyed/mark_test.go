@@ -92,7 +92,7 @@ func TestFalseMarkBound(t *testing.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		xs, marks := make([]float64, 1500), map[int][]FalseMark{}
 		level, eventGap := 0., rapid.SampledFrom([]int{5, 30, 200}).Draw(t, "often")
-		var given []FalseMark
+		var placed []FalseMark
 		for i := range xs {
 			xs[i] = rng.NormFloat64() + level
 			switch rng.IntN(eventGap) {
@@ -101,11 +101,11 @@ func TestFalseMarkBound(t *testing.T) {
 			case 1:
 				level += 5 * rng.NormFloat64()
 			case 2:
-				given = append(given, FalseMark{From: hourly(i - rng.IntN(100)), Size: 10 * rng.NormFloat64()})
-				marks[i] = append([]FalseMark(nil), given...)
+				placed = append(placed, FalseMark{From: hourly(i - rng.IntN(100)), Size: 10 * rng.NormFloat64()})
+				marks[i] = append([]FalseMark(nil), placed...)
 			}
 		}
-		alarms, marked := alarmsByIndex(t, cfg, xs, marks), given[:0]
+		alarms, marked := alarmsByIndex(t, cfg, xs, marks), placed[:0]
 		limit := 9.
 		for i, n := 0, 0.; i < len(xs); i++ {
 			if m, ok := marks[i]; ok {

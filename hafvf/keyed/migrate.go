@@ -127,8 +127,8 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 // MigratedParts names the parts of a state that were carried over, and the parts that were reset.
 type MigratedParts struct{ Kept, Reset []string }
 
-func (p *MigratedParts) add(name string, kept bool) {
-	if kept {
+func (p *MigratedParts) add(name string, retained bool) {
+	if retained {
 		p.Kept = append(p.Kept, name)
 	} else {
 		p.Reset = append(p.Reset, name)

@@ -48,8 +48,8 @@ func FuzzOpen(f *testing.F) {
 		if s.Err != nil {
 			return
 		}
-		if again := Open(key, s.Seal()); again.Err != nil || again.Settings != s.Settings || !bytes.Equal(again.Bytes, s.Bytes) {
-			t.Fatalf("%+v", again)
+		if reopened := Open(key, s.Seal()); reopened.Err != nil || reopened.Settings != s.Settings || !bytes.Equal(reopened.Bytes, s.Bytes) {
+			t.Fatalf("%+v", reopened)
 		}
 	})
 }
