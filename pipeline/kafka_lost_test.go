@@ -100,7 +100,7 @@ func TestKafkaBadState(t *testing.T) {
 	if s.Reset != 1 || s.Rejected != 0 || !strings.Contains(s.String(), "1 key began anew") {
 		t.Error(s)
 	}
-	if text := log.String(); !strings.Contains(text, "a state cannot be read: its key begins anew when it speaks") || !strings.Contains(text, "key=k1") {
+	if text := log.String(); !strings.Contains(text, "cannot read a state: its key starts without it") || !strings.Contains(text, "key=k1") {
 		t.Error(text)
 	}
 	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], `the state of the key \"k1\" cannot be read, and the key begins anew: it is damaged`) {

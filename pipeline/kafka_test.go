@@ -333,7 +333,7 @@ func TestTrialsOfATopic(t *testing.T) {
 		got = append(got, fmt.Sprint(r.ID, r.Time, r.X))
 	}
 	equal(t, []string{"s/1/1<nil> 1", "s/1/2<nil> 2", "s/1/3<nil> 3"}, got)
-	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], "trial 2 of the session s/1 is there twice: in-0-2 has it already") {
+	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], "trial 2 of the session s/1 occurs twice: the first is in-0-2") {
 		t.Errorf("%q", rejected)
 	}
 }

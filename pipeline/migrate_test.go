@@ -59,7 +59,7 @@ func TestMigrateStates(t *testing.T) {
 	}
 	t.Run("another family", func(t *testing.T) {
 		text := file(nil, "model: {family: exponential}\n")
-		if _, err := CheckStates(t.Context(), compose(t, text), states, quiet); err == nil || !strings.Contains(err.Error(), "it has another model.family, and nothing of it means the same") {
+		if _, err := CheckStates(t.Context(), compose(t, text), states, quiet); err == nil || !strings.Contains(err.Error(), "it has another model.family, and no part of it can be used") {
 			t.Error(err)
 		}
 		if _, err := (Run{Graph: compose(t, text), Migrate: true}).Execute(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "another model.family") {

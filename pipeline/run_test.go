@@ -452,7 +452,7 @@ func TestRunOfSeason(t *testing.T) {
 	path := write(t, "in.jsonl", append(lines, "{\"key\":\"a\",\"x\":1}\n")...)
 	const model = "{family: normal, season: {24h: 1}, zone: Europe/Berlin, holidays: [2026-03-09]}"
 	_, estimates, rejected := runConfig(t, "order: arrival\nmodel: "+model+"\nkeys: [{match: b, model: {season: []}}]\nsource: {jsonl: {path: "+path+"}}\n")
-	if len(rejected) != 1 || !strings.Contains(rejected[0], "no time; a season needs that of every observation") {
+	if len(rejected) != 1 || !strings.Contains(rejected[0], "no time; a season needs the time of every observation") {
 		t.Errorf("rejected %q", rejected)
 	}
 	plain := hafvf.Config{Family: "normal", Prior: expfam.Params{}}

@@ -231,7 +231,7 @@ func TestStateFileRefuses(t *testing.T) {
 	flipped[len(flipped)/2] ^= 1
 	for what, bad := range map[string][]byte{"cut": good[:len(good)-9], "damaged": flipped, "text": []byte("key,time,x\n"), "empty": {}} {
 		expect.OK(t, os.WriteFile(states, bad, 0o600))
-		expect.Error(t, run("model: {family: normal}\n"), "is no file of states, or it is damaged", what)
+		expect.Error(t, run("model: {family: normal}\n"), "is not a state file, or it is damaged", what)
 	}
 }
 

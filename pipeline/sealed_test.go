@@ -99,15 +99,15 @@ func TestStateOfAnotherKey(t *testing.T) {
 	damaged[len(damaged)/2] ^= 4
 	for want, value := range map[string][]byte{
 		`it is the state of another key, \"k0\"`:     good["k0"],
-		"it is damaged: its checksum is another":     damaged,
+		"it is damaged: its checksum does not match": damaged,
 		"it is damaged: its end is missing":          damaged[:5],
 		"it has the version 1, and this program rea": slices.Concat(damaged[:3], []byte{1}, damaged[4:]),
-		"it has no seal":                             []byte("\x00\x01"),
+		"it has no seal": []byte("\x00\x01"),
 	} {
 		b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: value})
 		var log strings.Builder
 		err := execute(t, text, slog.New(slog.NewTextHandler(&log, nil)))
-		if quoted := log.String(); err != nil || strings.Count(quoted, "a state cannot be read") != 1 || !strings.Contains(quoted, "key=k1") || !strings.Contains(quoted, want) {
+		if quoted := log.String(); err != nil || strings.Count(quoted, "cannot read a state") != 1 || !strings.Contains(quoted, "key=k1") || !strings.Contains(quoted, want) {
 			t.Errorf("%s: %v, %s", want, err, quoted)
 		}
 	}

@@ -163,7 +163,7 @@ func TestSmoothAtStepsOfKeys(t *testing.T) {
 	}
 	cfg.AllowedLateness = time.Hour
 	_, err := keyed.NewSmoother(cfg.SmoothConfig)
-	expect.Error(t, err, "allowed lateness: sessions are revised whose gap is known before")
+	expect.Error(t, err, "allowed lateness: only sessions with a configured gap are revised")
 }
 
 // Sessions without times are those of a key and a name, in the order of arrival or of trials, whatever
@@ -192,12 +192,12 @@ func TestSmoothWithoutTimes(t *testing.T) {
 		if l := c.smoothed["l"][5]; !l.Time.IsZero() || l.ID != "l/6" || l.Session.N != 6 {
 			t.Errorf("%+v", l)
 		}
-		if order == keyed.Trials && (len(c.rejected) != 1 || c.rejected[0].Reason != "trial 2 of the session k/1 is there twice: f:1 has it already" || c.rejected[0].ID != "f:3") {
+		if order == keyed.Trials && (len(c.rejected) != 1 || c.rejected[0].Reason != "trial 2 of the session k/1 occurs twice: the first is f:1" || c.rejected[0].ID != "f:3") {
 			t.Errorf("%+v", c.rejected)
 		}
 		cfg.Gap = time.Second
 		_, err := keyed.NewSmoother(cfg.SmoothConfig)
-		expect.Error(t, err, fmt.Sprintf("gap goes by times, and the order %q has none", order))
+		expect.Error(t, err, fmt.Sprintf("gap needs times, and the order %q has none", order))
 	}
 }
 

@@ -83,7 +83,7 @@ func TestTrials(t *testing.T) {
 		{"arrival", 4, 40, []string{`"block" is empty, which session.by names`}},
 		{"trial", 0, 43, []string{
 			`"block" is empty, which session.by names`, `the trial "x" is no whole number`, `the trial "2.5" is no whole number`,
-			`no number of a trial: "trial" is empty`, `trial 7 of the session s1/2 is there twice: trials.csv:94 has it already`,
+			`no number of a trial: "trial" is empty`, `trial 7 of the session s1/2 occurs twice: the first is trials.csv:94`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -223,8 +223,8 @@ type decisions struct {
 	last     time.Time     // of the last alarm
 	lately   []oneSidedRun // of every output
 	lasting  lastingAlarm
-	before   usualBefore // that alarm, or one whose values have stayed
-	event    event       // of the alarm that lasts, or of one whose values have not returned
+	before   preAlarmBaseline // that alarm, or one whose values have stayed
+	event    event            // of the alarm that lasts, or of one whose values have not returned
 }
 
 // medianStep is the median of the steps between observations.
@@ -261,7 +261,7 @@ func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, p
 		score = math.NaN() // a category is not unusual by itself; its rate is, where it changes
 		if !(d.categories && d.single) {
 			score, missed = d.score(s, at, y)
-			score = d.since(s, at, y, score)
+			score = d.capScore(s, at, y, score)
 		}
 		alarm := usual.NewAlarm(s.pace)
 		if !d.cfg.Lasting {
@@ -447,7 +447,7 @@ func (t *Track) pays() bool {
 // noteAlarm notes that the alarm was raised.
 func (s *decisions) noteAlarm(a *Alert) {
 	if a.Output < len(s.lately) {
-		s.lately[a.Output].alerted(a.Size)
+		s.lately[a.Output].markAlarmed(a.Size)
 	}
 }
 

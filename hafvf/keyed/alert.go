@@ -139,7 +139,7 @@ func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, named regime
 // decide decides whether the estimate raises an alarm, and fills in what that
 // depends on. y are the values of the observation.
 func (t *Track) decide(e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) (decision usual.Decision) {
-	cfg, found, decider := &t.stages.all.Alerts, e.Detection, t.stages.decider
+	cfg, found, decider := &t.stages.keyCfg.Alerts, e.Detection, t.stages.decider
 	sizeOf := func(kind usual.AlarmKind) shift {
 		if kind == usual.ChangeAlarm {
 			return t.moved(before, e.Regime.Mean)
@@ -148,7 +148,7 @@ func (t *Track) decide(e *Estimate, y []float64, d hafvf.Hypotheses, before *reg
 			return decider.missing(t.stages.scale)
 		}
 		if decider.farther {
-			return t.decisions.before.moments(decider).shift(y, t.stages.scale)
+			return t.decisions.before.current(decider).shift(y, t.stages.scale)
 		}
 		return decider.shownUsual().shift(y, t.stages.scale)
 	}
@@ -195,7 +195,7 @@ type alerts struct {
 // believe returns the alert that the belief of an estimate raises, nil where it
 // raises none. y are the values of the observation.
 func (t *Track) believe(e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) *Alert {
-	cfg, kind := &t.stages.all.Alerts, e.Detection.Kind
+	cfg, kind := &t.stages.keyCfg.Alerts, e.Detection.Kind
 	if cfg.None || !slices.Contains(cfg.Beliefs, kind) {
 		return nil
 	}

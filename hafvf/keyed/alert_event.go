@@ -34,7 +34,7 @@ func (e *Estimate) event(key, id string, a *Alert, basis Basis) AlertEvent {
 // end of an alarm that has lasted, its alarm, and what AlertConfig.Beliefs asks for.
 func (e *Estimate) Alerts(key string) (all []AlertEvent) {
 	if s := e.Silence; s != nil {
-		all = s.ended(key, e.Time, e.ID, e.N, len(e.Predicted.Mean))
+		all = s.endedEvents(key, e.Time, e.ID, e.N, len(e.Predicted.Mean))
 	}
 	if e.Recovered != nil {
 		all = append(all, e.event(key, e.Recovered.ID, e.Recovered.Alert, AlarmBasis))

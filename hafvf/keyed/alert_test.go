@@ -41,7 +41,7 @@ func TestBeliefsAndTheirRevisions(t *testing.T) {
 		"none":        {AlertConfig{}, []step{{0, hafvf.Outlier, 0, false, ""}, {1, hafvf.Change, 5, false, ""}, {2, hafvf.Revision, 5, false, ""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			track := &Track{stages: &stages{all: Config{Alerts: c.cfg}}}
+			track := &Track{stages: &stages{keyCfg: Config{Alerts: c.cfg}}}
 			for _, s := range c.steps {
 				at := begin.Add(time.Duration(s.minute) * time.Minute)
 				e := Estimate{Time: at, ID: at.Format("4"), Detection: &Detection{Kind: s.kind}, Regime: Moments{[]float64{s.mean}, []float64{1}}}

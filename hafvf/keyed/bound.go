@@ -72,7 +72,7 @@ func adapts(bank *hafvf.Bank) bool {
 // stages.learn.
 func (b *bound) near(t *Track, elapsed float64, xs [][]float64, before regime) [][]float64 {
 	b.expect(t, elapsed, xs, before)
-	bounded := b.copies.of(xs)
+	bounded := b.copies.copy(xs)
 	for _, x := range bounded {
 		if len(x) > b.first { // else it is a bare missing value
 			for j := range x[b.first:] {

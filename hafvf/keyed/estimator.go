@@ -125,14 +125,14 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 	c.guard.save(t)
 	why, failed := est.try(m, out, t, given)
 	if why == "" {
-		t.refused = 0
+		t.unlearned = 0
 		return
 	}
 	c.guard.takeBack(t)
 	if failed != nil {
 		est.renew(c)
 	}
-	if t.refused++; t.refused == resetAfter {
+	if t.unlearned++; t.unlearned == resetAfter {
 		t.reset()
 		est.estimateIn(m, out, t, given)
 		out.Reset = true
@@ -146,7 +146,7 @@ func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Obse
 // may have left it in the middle of something.
 func (est *Estimator) renew(c *stages) {
 	admits := c.admits // which is of c
-	*c = *checked(newStages(c.all))
+	*c = *checked(newStages(c.keyCfg))
 	c.admits = admits
 }
 
@@ -166,8 +166,8 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	if t.heartbeat != nil && est.aggregator == nil { // otherwise it has seen the events
 		out.Silence = t.stages.silences.arrived(t.heartbeat, &t.rules.quiet, given.Time, t.pays)
 	}
-	o, jacobian := c.scale.to(*given)
-	o.X = tried(c.checks.Model(), o.X)
+	o, jacobian := c.scale.toScale(*given)
+	o.X = withoutEmptyTrials(c.checks.Model(), o.X)
 	elapsed := c.enter(t, o, est.cfg.TimeUnit)
 	row := c.regressors(t.state, o)
 	known := t.priorSet || t.locationScale != nil // there is a prior
@@ -204,13 +204,13 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	if !t.finite() {
 		return unlearnable, nil
 	}
-	c.leave(out, before)
+	c.toData(out, before)
 	for _, a := range [...]*Alert{out.Alarm, out.Belief} {
 		if a != nil {
 			a.Score, a.Threshold, a.Usual = out.Detection.Score, out.Detection.Threshold, out.Detection.Usual
 			if a == out.Alarm && c.decider.farther {
-				a.Usual = t.decisions.before.moments(c.decider)
-				c.scale.moments(a.Usual)
+				a.Usual = t.decisions.before.current(c.decider)
+				c.scale.momentsToData(a.Usual)
 			}
 			if m := &c.decider.missed; a == out.Alarm && m.Score > 0 {
 				a.Usual = Moments{append([]float64(nil), a.Usual.Mean...), a.Usual.SD}
@@ -225,7 +225,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	if !math.IsNaN(decision.Threshold) {
 		t.follow(out, decision, &est.cfg)
 	}
-	if t.decisions.standard != nil && !t.stages.all.Alerts.None && (begins || out.Alarm != nil || t.n&(t.n-1) == 0) {
+	if t.decisions.standard != nil && !t.stages.keyCfg.Alerts.None && (begins || out.Alarm != nil || t.n&(t.n-1) == 0) {
 		out.Pace = c.decider.paceOf(&t.decisions)
 	}
 	return "", nil

@@ -15,12 +15,12 @@ import (
 // as end an alarm. What lasts longer than longest, about a tenth of what a profile remembers, is no event.
 // Another one within habit is learned: a stream may have them.
 type event struct {
-	profile hafvf.State // before the first observation; nil if nothing is to be forgotten
-	was     usualBefore // what was usual then
-	n       float64     // observations since
-	back    float64     // the last ones of these that lie within nearby of what was usual
-	sum     float64     // of their distances in the output of the alarm
-	since   float64     // observations since an event was forgotten, within habit; 0: none was
+	profile hafvf.State      // before the first observation; nil if nothing is to be forgotten
+	was     preAlarmBaseline // what was usual then
+	n       float64          // observations since
+	back    float64          // the last ones of these that lie within nearby of what was usual
+	sum     float64          // of their distances in the output of the alarm
+	since   float64          // observations since an event was forgotten, within habit; 0: none was
 }
 
 const (
@@ -33,7 +33,7 @@ const (
 func (e *event) known() bool { return e.profile != nil }
 
 // begin notes the profile of before an alarm, and what was usual, unless an event goes on.
-func (e *event) begin(profile hafvf.State, was *usualBefore) {
+func (e *event) begin(profile hafvf.State, was *preAlarmBaseline) {
 	if e.since == 0 && !e.known() && was.known() {
 		e.profile, e.was = slices.Clone(profile), *was
 	}
@@ -72,7 +72,7 @@ func (e *event) forgets(d *decider, s *decisions, at time.Time) bool {
 		return false
 	}
 	s.plan.ForgetScatter()
-	if !e.was.grew(d) && (s.pace.Fine() || !e.far(d, s, at, d.usual.Mean)) { // bursts at fine steps are a habit
+	if !e.was.spreadGrew(d) && (s.pace.Fine() || !e.far(d, s, at, d.usual.Mean)) { // bursts at fine steps are a habit
 		return false
 	}
 	e.since = 1
@@ -81,7 +81,7 @@ func (e *event) forgets(d *decider, s *decisions, at time.Time) bool {
 
 // far reports whether one of the values is far from what was usual.
 func (e *event) far(d *decider, s *decisions, at time.Time, y []float64) bool {
-	return slices.ContainsFunc(e.was.distances(d.apart, d, s, at, y), func(z float64) bool { return math.Abs(z) > nearby })
+	return slices.ContainsFunc(e.was.fillDistances(d.apart, d, s, at, y), func(z float64) bool { return math.Abs(z) > nearby })
 }
 
 // form is that of an event whose profile is encoded.

@@ -15,7 +15,7 @@ func (est *Estimator) Learn(t *Track, o Observation) (nats float64) {
 	c := t.stages
 	defer est.renewed(c, &nats)
 	t.n++
-	scaled, jacobian := c.scale.to(o)
+	scaled, jacobian := c.scale.toScale(o)
 	outcome, _ := c.learn(t, t.n, scaled, c.enter(t, scaled, est.cfg.TimeUnit), regime{})
 	addJacobian(&outcome, jacobian)
 	switch {
@@ -38,9 +38,9 @@ func (est *Estimator) Predict(t *Track, at time.Time, to Moments) {
 	c.bank.PredictAll(&hafvf.Prediction{Mean: to.Mean, SD: to.SD}, t.state, elapsed, c.regressors(t.state, o))
 	if c.season != nil {
 		c.season.remove(t, o, elapsed)
-		c.season.predicted(to.Mean, to.SD)
+		c.season.restorePrediction(to.Mean, to.SD)
 	}
-	c.scale.moments(to)
+	c.scale.momentsToData(to)
 }
 
 // renewed renews a chain after a panic, and puts −Inf in the place of what was asked for.

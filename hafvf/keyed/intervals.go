@@ -204,7 +204,7 @@ func (e *KeyState) silentBy(start time.Time) bool {
 func (e *KeyState) noteEvent() bool {
 	at := e.intervals.unseenEvents[0]
 	e.intervals.unseenEvents = slices.Delete(e.intervals.unseenEvents, 0, 1)
-	if !e.rules.quiet.until(at).IsZero() {
+	if !e.rules.quiet.endAt(at).IsZero() {
 		return false
 	}
 	s := e.stages.silences.arrived(e.heartbeat, &e.rules.quiet, at, e.pays)

@@ -363,7 +363,7 @@ func (est *Estimator) decodeKeyState(key string, b []byte) (KeyState, error) {
 	r := coderOf(b)
 	e, err := est.beginKeyState(key, r)
 	if err == nil {
-		err = e.withoutTail(r)
+		err = e.decodeBody(r)
 	}
 	return e, err
 }
@@ -375,7 +375,7 @@ func (est *Estimator) beginKeyState(key string, r *coder) (e KeyState, err error
 	}
 	e.form(r)
 	e.est = est
-	if e.Track, err = est.beginning(key, r); err != nil {
+	if e.Track, err = est.decodeHead(key, r); err != nil {
 		return e, err
 	}
 	if r.intervals != "" { // a Track has none

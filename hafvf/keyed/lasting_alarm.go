@@ -38,7 +38,7 @@ func (t *Track) follow(e *Estimate, d usual.Decision, cfg *Config) {
 	l := &t.decisions.lasting
 	decider, was, event := t.stages.decider, &t.decisions.before, &t.decisions.event
 	if !decider.cfg.Lasting {
-		*l, *was = lastingAlarm{}, usualBefore{}
+		*l, *was = lastingAlarm{}, preAlarmBaseline{}
 		event.end()
 		return
 	}
@@ -72,13 +72,13 @@ func (t *Track) follow(e *Estimate, d usual.Decision, cfg *Config) {
 	}
 	switch {
 	case e.Alarm != nil && decider.farther:
-		was.repeat()
+		was.recordEscalation()
 	case e.Alarm != nil && !l.lasts && !math.IsNaN(decider.usual.Mean[0]):
-		*was = decider.begin(&t.decisions, e.Time, e.Alarm)
+		*was = decider.newBaseline(&t.decisions, e.Time, e.Alarm)
 	case e.Alarm != nil && was.known():
-		was.setAlerted(was.level, decider.distances[was.output])
+		was.recordAlarm(was.level, decider.distances[was.output])
 	case !l.lasts && was.known() && math.Abs(was.level) < 1:
-		*was = usualBefore{}
+		*was = preAlarmBaseline{}
 	}
 	if e.Alarm != nil && !l.lasts {
 		*l = lastingAlarm{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text

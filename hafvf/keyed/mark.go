@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// A FalseMark says of an alarm of a key that it was false: what is like it is not told for a while, see
-// Estimator.SetMarks.
+// A FalseMark marks an alarm of a key as false. Similar alarms are suppressed for a while, see Estimator.SetMarks.
 type FalseMark struct {
-	From   time.Time
-	Size   float64 // the largest of the alarm, with the sign of its side, standard deviations as Alert.Size
-	Output int     // of the alarm, as Alert.Output
+	From   time.Time // time of the marked alarm
+	Size   float64   // largest Alert.Size while the alarm lasted, in sd, with the sign of its side
+	Output int       // Alert.Output of the alarm
 }
 
 const (
-	markedBudgets = 4   // for which a FalseMark acts
-	markedSizes   = 1.5 // up to which an alarm is like the one that is marked
+	falseMarkBudgets   = 4   // a FalseMark acts for this number of the key's alarm budgets
+	falseMarkSizeRatio = 1.5 // maximum size of a similar alarm, in sizes of the marked one
 )
 
-// SetMarks replaces the false marks, by key, for keys that are opened from now on. None is there at first. For four
-// budgets of the key no alarm of the output and side of a mark is told whose size is at most 1.5 times that of the mark. It
-// costs no budget. It rests and lasts as others do, so that what belongs to it is not told either. Of a key whose
-// observations have no times no mark acts, and none that has no size.
-func (est *Estimator) SetMarks(all map[string][]FalseMark) { est.marks = all }
+// SetMarks replaces the false marks, by key. It affects keys that are opened later. A new Estimator has no marks.
+// For four budgets of the key after From, a mark suppresses alarms of its output and side whose size is at most 1.5
+// times the marked size. A suppressed alarm costs no budget. It still starts a rest and can last, so that its later
+// observations raise no alarm either. A mark has no effect if it has no size, or if the key's observations have no
+// times.
+func (est *Estimator) SetMarks(marks map[string][]FalseMark) { est.marks = marks }
 
-// markedFalse reports whether the key has a mark of what an alarm at a time of such a shift is like.
-func (t *Track) markedFalse(at time.Time, s shift) bool {
+// markedFalse reports whether a mark of the key suppresses an alarm of shift s at alarmTime.
+func (t *Track) markedFalse(alarmTime time.Time, s shift) bool {
 	for _, m := range t.rules.marks {
-		acts := at.After(m.From) && at.Sub(m.From)/markedBudgets < t.stages.decider.paceOf(&t.decisions).Budget
-		if acts && s.output == m.Output && (s.size > 0) == (m.Size > 0) && math.Abs(s.size) <= markedSizes*math.Abs(m.Size) {
+		active := alarmTime.After(m.From) && alarmTime.Sub(m.From)/falseMarkBudgets < t.stages.decider.paceOf(&t.decisions).Budget
+		if active && s.output == m.Output && (s.size > 0) == (m.Size > 0) && math.Abs(s.size) <= falseMarkSizeRatio*math.Abs(m.Size) {
 			return true
 		}
 	}

@@ -11,33 +11,33 @@ import (
 	"hafvf/internal/message"
 )
 
-// A Migrator checks whether the states of keys are those of a configuration, and carries
-// them over from other settings. It is not safe for concurrent use.
+// A Migrator checks whether states of keys belong to a configuration, and converts states that were written with
+// other settings. It is not safe for concurrent use.
 type Migrator struct {
 	cfg      Config
 	settings func(key string) (Settings, string)
 	est      *Estimator
-	changes  map[[2]string]*change // by the texts of the settings, those of the state first
+	changes  map[[2]string]*change // by settings texts: of the state, of the configuration
 }
 
-// A change is one of settings.
+// A change is a difference between the settings of a state and those of the configuration.
 type change struct {
-	from  Settings
-	names []string   // of the settings that differ
-	est   *Estimator // of the settings before; nil until it is needed
+	from  Settings   // of the state
+	names []string   // settings that differ
+	est   *Estimator // estimator of from; nil until it is needed
 }
 
-// NewMigrator makes a migrator to the states of cfg. An error names what is wrong with cfg.
+// NewMigrator returns a Migrator to the configuration cfg. The error names what is wrong with cfg.
 func NewMigrator(cfg Config) (*Migrator, error) {
 	est, err := NewEstimator(cfg)
 	return &Migrator{cfg.withDefaults(), cfg.Settings(), est, map[[2]string]*change{}}, err
 }
 
-// Check says why b, a state of the key that was written with other settings, cannot go on
-// as it is. The error wraps ErrOtherConfig where the settings are why, and names
-// those that differ. Empty settings say nothing, and are taken for the configuration's:
-// states that are stored without are those of jobs with cells: 0. Check returns the last places that the state includes,
-// as Estimator.CheckState does.
+// Check reports why the state b of the key, which was written with the settings text written, cannot be resumed
+// without Migrate. The error is nil if it can. The error wraps ErrOtherConfig and names the settings that differ,
+// if they are the reason. If written is empty, Check assumes the settings of the configuration: jobs with cells: 0
+// store states without settings. Check returns the last offset of each log that the state includes, as
+// Estimator.CheckState does.
 func (m *Migrator) Check(key string, b []byte, written string) (included []Offset, err error) {
 	included, err = m.est.CheckState(key, b)
 	own, text := m.settings(key)
@@ -49,21 +49,20 @@ func (m *Migrator) Check(key string, b []byte, written string) (included []Offse
 		return included, cmp.Or(err, parseErr)
 	}
 	if err == nil {
-		return included, nil // the text differs, and says the same
+		return included, nil // the texts differ, but mean the same
 	}
 	return included, fmt.Errorf("%w: it was written with other %s", ErrOtherConfig, message.List(c.names))
 }
 
-// Fits reports whether the text of settings is that of the key's, so that a state that was
-// written with them goes on as it is.
+// Fits reports whether the key has the settings text written, so that a state with it can be resumed unchanged.
 func (m *Migrator) Fits(key, written string) bool {
 	_, text := m.settings(key)
 	return written == text
 }
 
-// change is that from the settings of the text written to own, whose text is to.
-func (m *Migrator) change(written string, own Settings, to string) (*change, error) {
-	key := [2]string{written, to}
+// change returns the change from the settings in the text written to own, whose text is ownText.
+func (m *Migrator) change(written string, own Settings, ownText string) (*change, error) {
+	key := [2]string{written, ownText}
 	if c := m.changes[key]; c != nil {
 		return c, nil
 	}
@@ -76,17 +75,16 @@ func (m *Migrator) change(written string, own Settings, to string) (*change, err
 	return c, nil
 }
 
-// Migrate returns the state that a key goes on with, and what of it was carried over. A
-// state that goes on as it is comes back as it is, with no parts. The error wraps
-// ErrOtherConfig where nothing of the state means the same.
+// Migrate returns a state of the key for this configuration, and the parts of b that it carried over. If b fits,
+// Migrate returns b itself, without parts. The error wraps ErrOtherConfig if no part of the state keeps its
+// meaning.
 //
-// The layers of a state are carried over each by itself:
+// Migrate carries over each part by itself:
 //
-//   - the effective samples, unless the season differs, or the prior is to come of the data
-//     now (prior: auto);
-//   - levels, shares of a bank and detection as Bank.Carry says;
-//   - the profile and the debt of the alarms, which see the values and not the filter;
-//   - the number of observations, and those that wait.
+//   - the effective samples, unless the season differs, or the prior now comes from the data (prior: auto);
+//   - levels, shares of a bank and detection, as Bank.Carry describes;
+//   - the profile and the alarm debt, which depend on the values and not on the filter;
+//   - the number of observations, and the waiting observations.
 func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byte, carried MigratedParts, err error) {
 	own, text := m.settings(key)
 	if _, err = m.Check(key, b, written); err == nil {
@@ -99,10 +97,10 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	if err != nil {
 		return nil, carried, err
 	}
-	alike := own
-	alike.Filter.Family, alike.Filter.Scale, alike.Aggregate = c.from.Filter.Family, c.from.Filter.Scale, c.from.Aggregate
-	if other := alike.Differ(own, m.cfg.NameKeys); len(other) > 0 {
-		return nil, carried, fmt.Errorf("%w: it has another %s, and nothing of it means the same", ErrOtherConfig, message.List(other))
+	adapted := own
+	adapted.Filter.Family, adapted.Filter.Scale, adapted.Aggregate = c.from.Filter.Family, c.from.Filter.Scale, c.from.Aggregate
+	if differing := adapted.Differ(own, m.cfg.NameKeys); len(differing) > 0 {
+		return nil, carried, fmt.Errorf("%w: it has another %s, and no part of it can be used", ErrOtherConfig, message.List(differing))
 	}
 	if c.est == nil {
 		if c.est, err = NewEstimator(c.from.In(m.cfg)); err != nil {
@@ -117,27 +115,27 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 		return nil, carried, fmt.Errorf("%w: %s in it, which a run in the order %s would never learn: let a run with the old config end first",
 			ErrOtherConfig, message.Count(len(e.waiting), "observation waits", "observations wait"), own.Order)
 	}
-	to := m.est.chains.ofKey(key)
-	if a, b := c.est.chains.ofKey(key).checks.Model(), to.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
-		return nil, carried, fmt.Errorf("%w: its model has other dimensions, by model.dim or the prior", ErrOtherConfig)
+	target := m.est.chains.ofKey(key)
+	if a, b := c.est.chains.ofKey(key).checks.Model(), target.checks.Model(); a.Len() != b.Len() || a.Dim() != b.Dim() {
+		return nil, carried, fmt.Errorf("%w: its model has other dimensions (model.dim or the prior)", ErrOtherConfig)
 	}
 	e.Track, carried = m.est.carry(e.Track, c.from.TimeUnit == own.TimeUnit)
 	e.est = m.est
 	return e.append(nil), carried, nil
 }
 
-// MigratedParts names the parts of a state that were carried over, and those that begin anew.
+// MigratedParts names the parts of a state that were carried over, and the parts that were reset.
 type MigratedParts struct{ Kept, Reset []string }
 
-func (p *MigratedParts) add(name string, kept bool) {
-	if kept {
+func (p *MigratedParts) add(name string, retained bool) {
+	if retained {
 		p.Kept = append(p.Kept, name)
 	} else {
 		p.Reset = append(p.Reset, name)
 	}
 }
 
-// String is empty if there are no parts.
+// String returns the parts as text. It is empty if there are no parts.
 func (p MigratedParts) String() string {
 	var text []string
 	if len(p.Kept) > 0 {
@@ -153,51 +151,52 @@ func (p MigratedParts) String() string {
 	return strings.Join(text, "; ")
 }
 
-// carry returns the track of this estimator that goes on from one of another estimator, of the same
-// family, dimension and scale, and says what was carried over.
-func (est *Estimator) carry(from *Track, samePace bool) (*Track, MigratedParts) {
-	t := est.NewTrack(from.key)
-	c, old := t.stages, from.stages
-	t.n, t.last = from.n, from.last
-	if t.heartbeat != nil && from.heartbeat != nil {
-		t.heartbeat = from.heartbeat
+// carry returns a track of this estimator with the state of oldTrack, which belongs to an estimator of the same
+// family, dimension and scale. It also returns which parts it carried over. samePace reports that both have the
+// same time unit.
+func (est *Estimator) carry(oldTrack *Track, samePace bool) (*Track, MigratedParts) {
+	t := est.NewTrack(oldTrack.key)
+	target, oldStages := t.stages, oldTrack.stages
+	t.n, t.last = oldTrack.n, oldTrack.last
+	if t.heartbeat != nil && oldTrack.heartbeat != nil {
+		t.heartbeat = oldTrack.heartbeat
 	}
-	cfg, was := c.cfg.Canonical(), old.cfg.Canonical()
-	samePrior := same(cfg.Prior, was.Prior) && (c.fitted == nil) == (old.fitted == nil)
-	fits := same(cfg.Season, was.Season)
-	if c.fitted == nil {
-		fits = fits && from.priorSet
-	} else if fits = fits && samePrior && (from.priorSet || cfg.WarmUp == was.WarmUp); fits {
-		// The prior is the one that the data has set, or is setting.
-		t.priorSet, t.warmUp, t.locationScale = from.priorSet, from.warmUp, from.locationScale
+	cfg, oldCfg := target.cfg.Canonical(), oldStages.cfg.Canonical()
+	samePrior := same(cfg.Prior, oldCfg.Prior) && (target.fitted == nil) == (oldStages.fitted == nil)
+	keepSamples := same(cfg.Season, oldCfg.Season)
+	if target.fitted == nil {
+		keepSamples = keepSamples && oldTrack.priorSet
+	} else if keepSamples = keepSamples && samePrior && (oldTrack.priorSet || cfg.WarmUp == oldCfg.WarmUp); keepSamples {
+		// The data have set the prior, or are setting it.
+		t.priorSet, t.warmUp, t.locationScale = oldTrack.priorSet, oldTrack.warmUp, oldTrack.locationScale
 	}
 	var parts MigratedParts
 	var carried hafvf.MigratedState
-	if fits {
-		old.usePrior(from)
-		t.state, carried = c.bank.Carry(old.bank, from.state, samePrior, samePace)
-		t.rhythm = from.rhythm
-		if c.spreads {
-			t.spread = from.spread
+	if keepSamples {
+		oldStages.usePrior(oldTrack)
+		t.state, carried = target.bank.Carry(oldStages.bank, oldTrack.state, samePrior, samePace)
+		t.rhythm = oldTrack.rhythm
+		if target.spreads {
+			t.spread = oldTrack.spread
 		}
 	}
-	parts.add("samples", fits)
+	parts.add("samples", keepSamples)
 	if slices.ContainsFunc(cfg.Members(), func(m hafvf.Member) bool { return len(m.Levels) > 0 }) {
 		parts.add("levels", carried.Levels)
 	}
-	if c.bank.Members() > 1 {
+	if target.bank.Members() > 1 {
 		parts.add("shares", carried.Shares)
 	}
-	if c.season != nil {
-		parts.add("season", fits)
+	if target.season != nil {
+		parts.add("season", keepSamples)
 	}
-	if c.bank.Detects() {
+	if target.bank.Detects() {
 		if parts.add("detection", carried.Detection); carried.Detection {
-			t.steps, t.starts = from.steps, from.starts
+			t.steps, t.starts = oldTrack.steps, oldTrack.starts
 		}
-		alarms := old.decider != nil && (from.decisions.standard != nil || len(from.decisions.warmUp) < c.decider.warmUp)
-		if parts.add("alarms", alarms); alarms {
-			t.decisions, t.alerts = from.decisions, from.alerts
+		keepAlarms := oldStages.decider != nil && (oldTrack.decisions.standard != nil || len(oldTrack.decisions.warmUp) < target.decider.warmUp)
+		if parts.add("alarms", keepAlarms); keepAlarms {
+			t.decisions, t.alerts = oldTrack.decisions, oldTrack.alerts
 		}
 	}
 	return t, parts

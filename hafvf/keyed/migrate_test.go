@@ -12,20 +12,20 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// migrated has a key learn all under from, and carries its state over to to.
-func migrated(t *testing.T, from, to Config, all []Observation) (b []byte, carried string, err error) {
+// migrated feeds observations to a key under oldCfg, and migrates its state to newCfg.
+func migrated(t *testing.T, oldCfg, newCfg Config, observations []Observation) (b []byte, carried string, err error) {
 	t.Helper()
-	est := newEstimator(t, from)
+	est := newEstimator(t, oldCfg)
 	track := est.NewTrack("k")
-	for _, o := range all {
+	for _, o := range observations {
 		est.Estimate(track, o)
 	}
 	state, _ := track.AppendBinary(nil)
-	_, written := from.Settings()("k")
-	m := newMigrator(t, to)
+	_, written := oldCfg.Settings()("k")
+	m := newMigrator(t, newCfg)
 	b, parts, err := m.Migrate("k", state, written)
 	if carried = parts.String(); carried == "" && err == nil && !bytes.Equal(b, state) {
-		t.Error("a state that goes on as it is has changed")
+		t.Error("a state that needs no migration has changed")
 	}
 	return b, carried, err
 }
@@ -33,11 +33,11 @@ func migrated(t *testing.T, from, to Config, all []Observation) (b []byte, carri
 func TestMigrateRefuses(t *testing.T) {
 	normal := Config{Filter: hafvf.Config{Family: "normal"}}
 	in := shifting(30)
-	for want, to := range map[string]Config{
+	for want, newCfg := range map[string]Config{
 		"another Filter.Family": {Filter: hafvf.Config{Family: "bernoulli"}},
 		"another Filter.Scale":  {Filter: hafvf.Config{Family: "normal", Scale: hafvf.Log}},
 	} {
-		if _, _, err := migrated(t, normal, to, in); !errors.Is(err, ErrOtherConfig) || !strings.Contains(err.Error(), want) {
+		if _, _, err := migrated(t, normal, newCfg, in); !errors.Is(err, ErrOtherConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -51,7 +51,7 @@ func TestMigrateRefuses(t *testing.T) {
 	if _, carried, err := migrated(t, normal, normal, in); err != nil || carried != "" {
 		t.Errorf("the same: %s, %v", carried, err)
 	}
-	// Columns fix a dimension that messages leave open. It is the same one.
+	// Columns fix the dimension, which messages leave open. Here it stays the same.
 	if _, carried, err := migrated(t, normal, Config{Filter: hafvf.Config{Family: "normal", Dim: 1}}, in); err != nil || carried != "samples and levels kept" {
 		t.Errorf("%s, %v", carried, err)
 	}
@@ -72,7 +72,7 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 }
 
-// Errors name what differs as the user has written it: fields in the library, keys in a config.
+// Errors name the settings that differ as the user wrote them: fields in the library, keys in a config.
 func TestErrorsNameSettings(t *testing.T) {
 	before := Recommended("normal")
 	for _, c := range []struct {
@@ -87,8 +87,8 @@ func TestErrorsNameSettings(t *testing.T) {
 		_, written := before.Settings()("k")
 		after := before
 		c.change(&after)
-		for named, want := range map[bool]string{false: c.field, true: c.keys} {
-			after.NameKeys = named
+		for nameKeys, want := range map[bool]string{false: c.field, true: c.keys} {
+			after.NameKeys = nameKeys
 			_, err := newMigrator(t, after).Check("k", state, written)
 			if err == nil || !strings.HasSuffix(err.Error(), "it was written with other "+want) {
 				t.Errorf("%v, want %s", err, want)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A job that writes many rows at 04:30 every day, and one day does not, raises one alarm at 05:00, which says so, and
-// ends. A key that asks for what rises alone has none.
+// A job writes many rows at 04:30 every day. On the day that it does not, the key raises one alarm at 05:00 with
+// the reason, and the alarm ends. A key with Direction Up raises none.
 func TestMissed(t *testing.T) {
 	for _, direction := range []Direction{Both, Up} {
 		cfg := Recommended("normal")
@@ -15,19 +15,19 @@ func TestMissed(t *testing.T) {
 		est := newEstimator(t, cfg)
 		track := est.NewTrack("k")
 		rng := rand.New(rand.NewPCG(3, 1))
-		from := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+		start := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 		var alarms []Estimate
 		recovered := 0
 		for i := range 25 * 288 {
-			at := from.Add(time.Duration(i) * 5 * time.Minute)
+			now := start.Add(time.Duration(i) * 5 * time.Minute)
 			rows := float64(rng.IntN(7))
-			if late := i%288 - 54; late >= 0 && late < 3 && i/288 != 23 {
+			if slot := i%288 - 54; slot >= 0 && slot < 3 && i/288 != 23 {
 				rows = float64(390 + rng.IntN(20))
 			}
-			if i%288 == 53 { // a state goes on with what it knows
+			if i%288 == 53 { // decode the state once a day
 				track = restored(t, est, must(track.AppendBinary(nil)))
 			}
-			e := est.Estimate(track, Value(at, "", rows))
+			e := est.Estimate(track, Value(now, "", rows))
 			if i/288 >= 14 {
 				if e.Alarm != nil {
 					alarms = append(alarms, e)
@@ -39,7 +39,7 @@ func TestMissed(t *testing.T) {
 		}
 		if direction == Up {
 			if len(alarms) > 0 {
-				t.Errorf("%d alarms of what falls", len(alarms))
+				t.Errorf("%d alarms although only rises count", len(alarms))
 			}
 			continue
 		}
@@ -48,7 +48,7 @@ func TestMissed(t *testing.T) {
 		}
 		e, a := alarms[0], alarms[0].Alarm
 		const want = "k rows stayed at 6 from 04:00 to 05:00, usually it reaches 399.7 then (21 of 21 days)."
-		if at := from.AddDate(0, 0, 23).Add(5 * time.Hour); a.Message != want || a.Kind != "novelty" || !e.Time.Equal(at) || !a.Start.Equal(at) {
+		if wantTime := start.AddDate(0, 0, 23).Add(5 * time.Hour); a.Message != want || a.Kind != "novelty" || !e.Time.Equal(wantTime) || !a.Start.Equal(wantTime) {
 			t.Errorf("%s %q at %v, want %q", a.Kind, a.Message, e.Time, want)
 		}
 		if a.Score < a.Threshold || a.Usual.Mean[0] < 390 || a.Size > -50 || e.Detection.Usual.Mean[0] > 10 || e.Detection.Score != a.Score {

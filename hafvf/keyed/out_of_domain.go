@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/domain"
 )
 
-// OutOfDomain reports whether an observation that CheckOf refuses has all but its numbers, which are
-// outside of what the family of the key has, or its scale. With detection such a one is for
+// OutOfDomain reports whether CheckOf rejects the observation only because of its numbers, which the family of the
+// key or its scale does not allow. It returns false without detection. Pass such an observation to
 // KeyState.OutOfDomain.
 func (est *Estimator) OutOfDomain(key string, o *Observation) bool {
 	if domain.CheckKey(key) != nil || est.cfg.timed(o) != nil {
@@ -27,11 +27,12 @@ func (est *Estimator) OutOfDomain(key string, o *Observation) bool {
 	return !slices.ContainsFunc(o.X, func(x []float64) bool { return len(x) != dim && !(len(x) == 1 && math.IsNaN(x[0])) }) && c.check(o) != nil
 }
 
-// OutOfDomain takes an observation that Estimator.OutOfDomain has passed, as it comes: it does not wait, and
-// is not learned. If that is an alarm it returns an estimate that has the alarm and no numbers, if the
-// budget does not pay it one whose Detection is Muted, and else nil. There is no alarm while the key is
-// unknown or in its warm-up, where the observation is late or a repeat, in the rest of an alarm, and
-// while one of Outside lasts. It has no size, and no bound of sizes holds for it.
+// OutOfDomain processes an observation for which Estimator.OutOfDomain is true. It does so at once, and does not
+// learn the observation. If the observation raises an alarm, OutOfDomain returns an estimate with the alarm and
+// without numbers. If the budget suppresses the alarm, the estimate has Detection.Muted. Otherwise it returns nil.
+// There is no alarm if the key is new or in its warm-up, if the observation is late or a repeat, during the rest of
+// an alarm, or while an alarm of OutOfDomain lasts. The alarm has no size, so AlertConfig's limits on sizes do not
+// apply.
 func (e *KeyState) OutOfDomain(o *Observation) *Estimate {
 	if e.IsNew() || e.repeats(o) || e.overdue(o) || e.expires(clock.Later(e.released, e.intervals.busy), o.Time) {
 		return nil
@@ -51,9 +52,9 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	if s.alarm == nil {
 		return nil
 	}
-	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.all.Alerts.None && !within(t.stages.all.Alerts.Cooldown, s.last, o.Time))
-	l := &s.lasting
-	l.back, l.normalSteps, l.sum = time.Time{}, 0, 0
+	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.keyCfg.Alerts.None && !within(t.stages.keyCfg.Alerts.Cooldown, s.last, o.Time))
+	lasting := &s.lasting
+	lasting.back, lasting.normalSteps, lasting.sum = time.Time{}, 0, 0
 	if decision == (usual.Decision{}) {
 		return nil
 	}
@@ -63,30 +64,30 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 		return out
 	}
 	s.last = o.Time
-	if c.decider.cfg.Lasting && !l.lasts {
-		*l, s.before = lastingAlarm{lasts: true, id: strings.Clone(o.ID), start: o.Time}, usualBefore{}
+	if c.decider.cfg.Lasting && !lasting.lasts {
+		*lasting, s.before = lastingAlarm{lasts: true, id: strings.Clone(o.ID), start: o.Time}, preAlarmBaseline{}
 	}
 	if est.aggregator == nil {
 		c.decider.expect(out.Detection.Usual, s, o.Time)
-		c.scale.moments(out.Detection.Usual)
+		c.scale.momentsToData(out.Detection.Usual)
 	}
 	a := &Alert{
 		Kind: string(decision.Alarm), Start: o.Time, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: out.Detection.Usual,
 	}
-	a.Message = t.outsideOf(&est.cfg, o)
+	a.Message = t.outOfDomainMessage(&est.cfg, o)
 	out.Alarm = a
 	return out
 }
 
-// expect fills in what the profile of a key expects at a time, on the scale of the filter. What it
-// does not know it leaves as it is.
-func (d *decider) expect(to Moments, s *decisions, at time.Time) {
-	if s.standard == nil || s.timed && at.IsZero() {
+// expect sets dst to the values that the profile of a key expects at time t, on the scale of the filter. It leaves
+// dst unchanged if the profile expects nothing yet.
+func (d *decider) expect(dst Moments, s *decisions, t time.Time) {
+	if s.standard == nil || s.timed && t.IsZero() {
 		return
 	}
-	clear(d.standard) // whatever comes
-	step := d.profile(s).UpdatePlan(slices.Clone(s.profile), slices.Clone(s.plan), s.pace, at, d.standard, usual.Evidence{})
-	for i := range to.Mean {
-		to.Mean[i], to.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])
+	clear(d.standard) // the expected values do not depend on the observed ones
+	step := d.profile(s).UpdatePlan(slices.Clone(s.profile), slices.Clone(s.plan), s.pace, t, d.standard, usual.Evidence{})
+	for i := range dst.Mean {
+		dst.Mean[i], dst.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])
 	}
 }

@@ -10,10 +10,9 @@ import (
 	"hafvf/hafvf"
 )
 
-// A number that a family does not have is an alarm of a key that is out of its warm-up. It is told
-// once while such numbers go on, with or without others between them, and once they have ended that is
-// told too.
-func TestOutside(t *testing.T) {
+// After the warm-up, a value outside the family's domain raises an alarm. The alarm is reported once while such
+// values go on, with or without valid values between them, and its end is reported too.
+func TestOutOfDomain(t *testing.T) {
 	start := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		minus  func(i int) bool
@@ -41,10 +40,10 @@ func TestOutside(t *testing.T) {
 				if c.minus(i) {
 					o.X[0][0] = -5
 					if !est.OutOfDomain("k", &o) {
-						t.Fatal("it is not outside")
+						t.Fatal("OutOfDomain is false")
 					}
 					if e, err := est.Open("k", must(e.AppendBinary(nil))); err != nil || e.OutOfDomain(&Observation{Time: start, X: o.X}) != nil {
-						t.Error(err, "a late one is told")
+						t.Error(err, "a late observation raised an alarm")
 					}
 					found := e.OutOfDomain(&o)
 					if found == nil {
@@ -82,27 +81,27 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// What is refused for another reason is not outside, and nothing is without detection.
-func TestOutsideIsOfNumbers(t *testing.T) {
-	at := time.Unix(0, 0).UTC()
+// OutOfDomain is false for observations that are rejected for another reason, and always without detection.
+func TestOutOfDomainOnlyNumbers(t *testing.T) {
+	now := time.Unix(0, 0).UTC()
 	cfg := Recommended("binomial")
 	est, blind := newEstimator(t, cfg), newEstimator(t, Config{Filter: hafvf.Config{Family: "binomial"}})
 	for _, c := range []struct {
 		o    Observation
 		want bool
 	}{
-		{Observation{Time: at, X: [][]float64{{5, 3}}, Shape: Vector}, true},
-		{Observation{Time: at, X: [][]float64{{3, 5}}, Shape: Vector}, false},
-		{Observation{Time: at, X: [][]float64{{5}}}, false},
+		{Observation{Time: now, X: [][]float64{{5, 3}}, Shape: Vector}, true},
+		{Observation{Time: now, X: [][]float64{{3, 5}}, Shape: Vector}, false},
+		{Observation{Time: now, X: [][]float64{{5}}}, false},
 		{Observation{X: [][]float64{{5, 3}}, Shape: Vector}, false},
-		{Observation{Time: at, X: [][]float64{{math.NaN(), -1}}, Shape: Vector}, false},
+		{Observation{Time: now, X: [][]float64{{math.NaN(), -1}}, Shape: Vector}, false},
 	} {
 		if got := est.OutOfDomain("k", &c.o); got != c.want || blind.OutOfDomain("k", &c.o) {
 			t.Errorf("%v at %v: %t", c.o.X, c.o.Time, got)
 		}
 	}
 	e := open(t, est, nil)
-	if o := (Observation{Time: at, X: [][]float64{{5, 3}}, Shape: Vector, Log: "l", Seq: 1}); e.OutOfDomain(&o) != nil || !e.IsNew() {
-		t.Error("it begins a state")
+	if o := (Observation{Time: now, X: [][]float64{{5, 3}}, Shape: Vector, Log: "l", Seq: 1}); e.OutOfDomain(&o) != nil || !e.IsNew() {
+		t.Error("an observation out of the domain created a state")
 	}
 }

@@ -16,13 +16,13 @@ import (
 
 var sequences = flag.Int("sequences", 350, "number of sequences of TestAnyFiniteValue")
 
-// A source is a stream of ordinary observations of a family.
+// A source generates ordinary observations of a family.
 type source struct {
-	family string
-	prior  expfam.Params // what an automatic prior does not set
-	dim    int
-	place  int // of the coordinate that is an outlier
-	draw   func(r *rand.Rand, before float64) []float64
+	family     string
+	prior      expfam.Params // settings that an automatic prior does not set
+	dim        int
+	coordinate int // of the outlier
+	draw       func(r *rand.Rand, before float64) []float64
 }
 
 var ordinary = []source{
@@ -41,12 +41,12 @@ var ordinary = []source{
 	{"categorical", expfam.Params{"alpha": []float64{1, 1, 1}}, 0, 0, func(r *rand.Rand, _ float64) []float64 { return []float64{float64(r.IntN(3))} }},
 }
 
-// A stage feeds a source into tracks, one observation every five minutes.
+// A stage feeds a source into tracks, with one observation every five minutes.
 type stage struct {
 	source
 	est  *Estimator
 	rng  *rand.Rand
-	at   time.Time
+	now  time.Time
 	last float64
 }
 
@@ -57,15 +57,14 @@ func newStage(t testing.TB, s source, cfg Config, seed uint64) *stage {
 }
 
 func (st *stage) next() Observation {
-	st.at = st.at.Add(5 * time.Minute)
+	st.now = st.now.Add(5 * time.Minute)
 	x := st.draw(st.rng, st.last)
 	st.last = x[len(x)-1]
-	return Observation{Time: st.at, X: [][]float64{x}}
+	return Observation{Time: st.now, X: [][]float64{x}}
 }
 
-// with is the configuration of a source: with an automatic prior, with detection or with the
-// default levels.
-func (s source) with(detect, season bool, scale hafvf.Scale) Config {
+// config returns the configuration of a source: with an automatic prior, and with detection or the default levels.
+func (s source) config(detect, season bool, scale hafvf.Scale) Config {
 	cfg := Recommended(s.family)
 	f := &cfg.Filter
 	f.Dim, f.Prior, f.Scale = s.dim, s.prior, scale
@@ -78,13 +77,12 @@ func (s source) with(detect, season bool, scale hafvf.Scale) Config {
 	return cfg
 }
 
-// One outlier of any size moves what is predicted by less than half a standard deviation, in
-// the root mean square over streams, once ten ordinary observations have followed it; two more
-// for an AR of order 2. With detection the outlier is kept out. Without, a filter with the default
-// levels gives up what it knew, as it does from 10 standard deviations on, and what ten
-// observations say of a mean is .3 to 1.2 standard deviations away: a larger outlier then moves no
-// more. A regression has more to learn again than ten observations tell, and an exponential
-// distribution finds large values likely: without detection they have no such bound.
+// One outlier of any size moves predictions by less than half a standard deviation, in the root mean square over
+// streams, after ten ordinary observations; after twelve for an AR of order 2. With detection the outlier is not
+// learned. Without detection, a filter with the default levels forgets at 10 standard deviations and more. It then
+// knows the mean from ten observations, with an error of .3 to 1.2 standard deviations, so a larger outlier moves
+// it no further. Without detection there is no such bound for a regression, which needs more than ten observations,
+// and for an exponential distribution, in which large values are likely.
 func TestOneOutlier(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long under the race detector, which it gives nothing to see")
@@ -106,7 +104,7 @@ func TestOneOutlier(t *testing.T) {
 							bound = 1.5
 						}
 						for _, n := range []int{51, 200} {
-							for size, moved := range s.moves(t, s.with(detect, season, scale), n) {
+							for size, moved := range s.movedBy(t, s.config(detect, season, scale), n) {
 								if !(moved < bound) {
 									t.Errorf("after %d observations: an outlier of %g moves predictions by %.3g standard deviations", n, size, moved)
 								}
@@ -119,10 +117,9 @@ func TestOneOutlier(t *testing.T) {
 	}
 }
 
-// moves is, by the size of an outlier, the root mean square over streams of how far one in place
-// of observation n has moved the predictions, ten observations and the order later, in their
-// standard deviations.
-func (s source) moves(t *testing.T, cfg Config, n int) map[float64]float64 {
+// movedBy returns by the size of an outlier how far one outlier at observation n moves the predictions, ten
+// observations plus the order later: the root mean square over streams, in standard deviations of the predictions.
+func (s source) movedBy(t *testing.T, cfg Config, n int) map[float64]float64 {
 	t.Helper()
 	const streams = 10
 	moved := map[float64]float64{}
@@ -140,77 +137,77 @@ func (s source) moves(t *testing.T, cfg Config, n int) map[float64]float64 {
 		if s.family == "ar" {
 			next = append(next, st.next(), st.next())
 		}
-		predicted := func() (last Moments) { // of the last observation
+		predicted := func() (last Moments) { // returns the prediction of the last observation
 			track := restored(t, st.est, before)
 			for _, o := range next {
 				last = st.est.Estimate(track, o).Predicted
 			}
 			return last
 		}
-		without := predicted()
+		baseline := predicted()
 		for _, size := range []float64{5e-324, 15, 255, math.MaxUint32, math.MaxUint64, 9.97e36, 1e139, -9999, -1e12} {
-			if next[0].X[0][s.place] = size; st.est.Check("k", next[0]) != nil {
+			if next[0].X[0][s.coordinate] = size; st.est.Check("k", next[0]) != nil {
 				continue
 			}
-			most := 0.
+			largest := 0.
 			for j, mean := range predicted().Mean {
-				sd := without.SD[j]
+				sd := baseline.SD[j]
 				if notFinite(sd) {
-					sd = without.Mean[j] // of a scale, or of a distribution without variance
+					sd = baseline.Mean[j] // a scale, or a distribution without variance
 				}
-				if d := math.Abs(mean-without.Mean[j]) / sd; !(d <= most) {
-					most = d
+				if d := math.Abs(mean-baseline.Mean[j]) / sd; !(d <= largest) {
+					largest = d
 				}
 			}
-			moved[size] = math.Sqrt(moved[size]*moved[size] + most*most/streams)
+			moved[size] = math.Sqrt(moved[size]*moved[size] + largest*largest/streams)
 		}
 	}
 	return moved
 }
 
-// odd are values that programs and sensors write, and the ends of what floats can say.
-var odd = []float64{
+// oddValues are values that programs and sensors write, and the limits of floats.
+var oddValues = []float64{
 	0, math.Copysign(0, -1), 5e-324, -5e-324, 1e-310, 1e-200, 1e-160, -1e-160, 1e-20, 1, 2, -1, -9999, 255, 32767, 65535,
 	math.MaxUint32, math.MaxInt64, math.MaxUint64, 1 << 53, 1e12, 1e25, -1e25, 9.97e36, -9.97e36, 1e100, -1e100, 1e139, -1e139, 1e154, 1e200,
 	math.MaxFloat64, -math.MaxFloat64, math.NaN(),
 }
 
-// variety are settings of all kinds.
-func (s source) variety() (all []Config) {
+// configs returns configurations of all kinds.
+func (s source) configs() (list []Config) {
 	for _, detect := range []bool{false, true} {
 		for _, season := range []bool{false, true} {
 			if season && usual.Seasonal(s.family) != nil {
 				continue
 			}
 			for _, scale := range []hafvf.Scale{hafvf.Linear, hafvf.Log, hafvf.Log1p, hafvf.Sqrt} {
-				cfg := s.with(detect, season, scale)
+				cfg := s.config(detect, season, scale)
 				if _, err := NewEstimator(cfg); err != nil {
-					continue // of a family without that scale
+					continue // the family does not support that scale
 				}
-				all = append(all, cfg)
-				given := cfg
-				given.Filter.WarmUp = 0
-				all = append(all, given)
+				list = append(list, cfg)
+				fixedPrior := cfg
+				fixedPrior.Filter.WarmUp = 0
+				list = append(list, fixedPrior)
 				if detect {
 					continue
 				}
 				for _, m := range []hafvf.Member{{Top: 1}, {Top: .999}, {Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: .9}, {Levels: []hafvf.Beta{{Alpha: 9, Beta: .1}, {Alpha: 1, Beta: 1}, {Alpha: 2, Beta: 1}}, Top: 1}} {
-					with := cfg
-					with.Filter.Member = &m
-					all = append(all, with)
+					withMember := cfg
+					withMember.Filter.Member = &m
+					list = append(list, withMember)
 				}
 				timed := cfg
 				timed.TimeUnit = time.Minute
-				all = append(all, timed)
+				list = append(list, timed)
 			}
 		}
 	}
-	return all
+	return list
 }
 
-// Whatever finite values come, in any order, of any family under any settings: what is learned
-// is finite, the state can be read again, and a key with an automatic prior and levels or
-// detection predicts ordinary values once some have come.
+// For any finite values, in any order, of any family and under any settings: the state is finite and can be
+// decoded, and a key with an automatic prior and levels or detection learns ordinary values again after some of
+// them.
 func TestAnyFiniteValue(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long under the race detector, which it gives nothing to see")
@@ -219,16 +216,16 @@ func TestAnyFiniteValue(t *testing.T) {
 		source
 		cfg Config
 	}
-	var all []setting
+	var settings []setting
 	for _, s := range ordinary {
-		for _, cfg := range s.variety() {
-			all = append(all, setting{s, cfg})
+		for _, cfg := range s.configs() {
+			settings = append(settings, setting{s, cfg})
 		}
 	}
-	t.Logf("%d settings", len(all))
-	each := max(1, *sequences/len(all))
+	t.Logf("%d settings", len(settings))
+	each := max(1, *sequences/len(settings))
 	unlearned := 0
-	for i, s := range all {
+	for i, s := range settings {
 		for k := range each {
 			seed := uint64(i*each + k)
 			st := newStage(t, s.source, s.cfg, seed)
@@ -239,7 +236,7 @@ func TestAnyFiniteValue(t *testing.T) {
 			for step := range 10 + st.rng.IntN(60) {
 				o := st.next()
 				if st.rng.Float64() < share {
-					v := odd[st.rng.IntN(len(odd))]
+					v := oddValues[st.rng.IntN(len(oddValues))]
 					if seed%5 == 0 { // a counter that wraps
 						counter = math.Mod(counter+1e9*st.rng.Float64(), math.MaxUint32)
 						v = math.Floor(counter)
@@ -258,21 +255,21 @@ func TestAnyFiniteValue(t *testing.T) {
 				}
 				if step%10 == 0 {
 					b, _ := track.AppendBinary(nil)
-					again, err := st.est.RestoreTrack("k", b)
+					decoded, err := st.est.RestoreTrack("k", b)
 					if err != nil {
 						t.Fatalf("%s: step %d, x = %v: %v", name, step, o.X, err)
 					}
-					track = again
+					track = decoded
 				}
 			}
-			refused := 0
+			skipped := 0
 			for range 20 {
 				if e := st.est.Estimate(track, st.next()); e.SkipReason != "" {
-					refused++
+					skipped++
 				}
 			}
-			if refused > 5 {
-				t.Fatalf("%s: of 20 ordinary values afterwards %d are not learned", name, refused)
+			if skipped > 5 {
+				t.Fatalf("%s: of 20 ordinary values afterwards %d are not learned", name, skipped)
 			}
 		}
 	}

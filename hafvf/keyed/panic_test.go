@@ -14,7 +14,7 @@ import (
 	"hafvf/internal/compact"
 )
 
-// fuse is how many calls of the family faulty are left until one panics.
+// fuse is the number of calls of the family faulty until one panics.
 var fuse = math.MaxInt
 
 func burn() {
@@ -23,7 +23,7 @@ func burn() {
 	}
 }
 
-// faulty is a normal that panics at the call that fuse says.
+// faulty is the family normal, but panics when fuse reaches zero.
 type faulty struct{ expfam.Fitted }
 
 func init() {
@@ -67,10 +67,10 @@ type faultyLine struct{ expfam.Line }
 func (l faultyLine) Gain(s float64) float64   { burn(); return l.Line.Gain(s) }
 func (l faultyLine) Jet(s float64) expfam.Jet { burn(); return l.Line.Jet(s) }
 
-// faultyConfigs are configurations of all that a chain is made of.
+// faultyConfigs returns configurations that use all stages.
 func faultyConfigs() map[string]Config {
 	member := &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
-	all := Config{
+	full := Config{
 		Filter: hafvf.Config{
 			Family: "faulty", WarmUp: 12, Detect: &hafvf.Detect{}, Forgetting: .999,
 			Bank: []hafvf.Member{*member, {Top: .985}},
@@ -78,18 +78,17 @@ func faultyConfigs() map[string]Config {
 		Interval: .9, Silence: &SilenceConfig{},
 	}
 	plain := Config{Filter: hafvf.Config{Family: "faulty", Member: member}}
-	return map[string]Config{"plain": plain, "all": all}
+	return map[string]Config{"plain": plain, "all": full}
 }
 
-// A panic of one key's mathematics, at whatever place, costs an observation of that key: its
-// state is what it was, to the byte, and what comes after of it and of other keys is as if it had
-// not come.
+// A panic in the mathematics of one key, at any place, skips one observation of that key. The state of the key is
+// unchanged to the byte, and later estimates of all keys are as if the observation did not exist.
 func TestPanicCostsOneObservation(t *testing.T) {
 	defer func() { fuse = math.MaxInt }()
 	for name, cfg := range faultyConfigs() {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 77))
-			at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			faulted, control := newEstimator(t, cfg), newEstimator(t, cfg)
 			keys := []string{"a", "b"}
 			tracks, controls := map[string]*Track{}, map[string]*Track{}
@@ -98,29 +97,29 @@ func TestPanicCostsOneObservation(t *testing.T) {
 			}
 			panics := 0
 			for i := range 150 {
-				at = at.Add(time.Hour)
+				now = now.Add(time.Hour)
 				for _, k := range keys {
-					o := Value(at, fmt.Sprint(i), rng.NormFloat64()+float64(i/80)*9)
+					o := Value(now, fmt.Sprint(i), rng.NormFloat64()+float64(i/80)*9)
 					for range 3 {
 						before, _ := tracks[k].AppendBinary(nil)
 						fuse = 1 + rng.IntN(150)
-						bad := faulted.Estimate(tracks[k], Value(at, "bad", 1e3))
+						bad := faulted.Estimate(tracks[k], Value(now, "bad", 1e3))
 						burnt := fuse <= 0
 						fuse = math.MaxInt
 						switch {
-						case !burnt: // it was learned: begin again from before
+						case !burnt: // it was learned: restore the previous state
 							var err error
 							if tracks[k], err = faulted.RestoreTrack(k, before); err != nil {
 								t.Fatal(err)
 							}
 							continue
 						case bad.Panic == nil || !strings.Contains(bad.SkipReason, "of the family") || !strings.Contains(bad.Panic.Stack, "burn"):
-							t.Fatalf("step %d: a panic is not told: %+v", i, bad)
+							t.Fatalf("step %d: a panic is not reported: %+v", i, bad)
 						}
 						panics++
-						tracks[k].refused = 0
+						tracks[k].unlearned = 0
 						if after, _ := tracks[k].AppendBinary(nil); !bytes.Equal(before, after) {
-							t.Fatalf("step %d: the state is another one after a panic", i)
+							t.Fatalf("step %d: a panic has changed the state", i)
 						}
 					}
 					got, want := faulted.Estimate(tracks[k], o), control.Estimate(controls[k], o)
@@ -136,19 +135,19 @@ func TestPanicCostsOneObservation(t *testing.T) {
 	}
 }
 
-// With the third panic in a row the key begins anew, and learns the observation if it then can.
-func TestPanicsInARow(t *testing.T) {
+// At the third panic in a row the key is reset, and learns the observation if it can.
+func TestPanicReset(t *testing.T) {
 	defer func() { fuse = math.MaxInt }()
 	est := newEstimator(t, faultyConfigs()["all"])
 	track := est.NewTrack("a")
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 30 {
-		est.Estimate(track, Value(at.Add(time.Duration(i)*time.Hour), "", float64(i%7)))
+		est.Estimate(track, Value(start.Add(time.Duration(i)*time.Hour), "", float64(i%7)))
 	}
 	bad := func() Estimate {
 		fuse = 5
 		defer func() { fuse = math.MaxInt }()
-		return est.Estimate(track, Value(at.Add(40*time.Hour), "", 3))
+		return est.Estimate(track, Value(start.Add(40*time.Hour), "", 3))
 	}
 	for i := range 2 {
 		if e := bad(); e.SkipReason == "" || e.Reset || track.n != 30 {
@@ -159,6 +158,6 @@ func TestPanicsInARow(t *testing.T) {
 		t.Errorf("third panic: %+v", e)
 	}
 	if track.priorSet {
-		t.Error("the key has not begun anew")
+		t.Error("the key was not reset")
 	}
 }

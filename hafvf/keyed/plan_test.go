@@ -9,9 +9,9 @@ import (
 	"hafvf/hafvf"
 )
 
-// A key that is stored and read after each observation goes on to the last bit as one that is not, at any step, with
-// events behind its values, with shares, of vectors, and without times.
-func TestPlansAreReadBack(t *testing.T) {
+// A key that is encoded and decoded after each observation has the same estimates, to the last bit, as one that is
+// not: for any step, with event counts, shares, vectors, and without times.
+func TestRestoreEachObservation(t *testing.T) {
 	binomial := Recommended("binomial")
 	vectors := Recommended("mvnormal")
 	vectors.Filter.Dim = 2
@@ -62,7 +62,7 @@ func TestPlansAreReadBack(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(6, 5))
 			est := newEstimator(t, c.cfg)
-			straight, again := est.NewTrack("k"), est.NewTrack("k")
+			whole, decoded := est.NewTrack("k"), est.NewTrack("k")
 			for i := range 900 {
 				o := Observation{X: c.x(rng, i)}
 				if c.step > 0 {
@@ -71,12 +71,12 @@ func TestPlansAreReadBack(t *testing.T) {
 				if c.each != nil {
 					c.each(&o, i)
 				}
-				want, got := est.Estimate(straight, o.Clone()), est.Estimate(again, o)
+				want, got := est.Estimate(whole, o.Clone()), est.Estimate(decoded, o)
 				b, _ := want.AppendBinary(nil)
 				if a, _ := got.AppendBinary(nil); string(a) != string(b) {
 					t.Fatalf("observation %d: %+v, want %+v", i, got.Detection, want.Detection)
 				}
-				again = must(est.RestoreTrack("k", must(again.AppendBinary(nil))))
+				decoded = must(est.RestoreTrack("k", must(decoded.AppendBinary(nil))))
 			}
 		})
 	}

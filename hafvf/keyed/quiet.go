@@ -12,27 +12,27 @@ import (
 	"hafvf/internal/domain"
 )
 
-// A QuietTime is one of some keys in which nothing is learned or told: a maintenance, say. An observation of a quiet
-// time has an estimate with Quiet, and leaves the state of its key as it is but for the number of observations. The
-// clock of a silence stands still.
+// A QuietTime is a time range in which matching keys neither learn nor raise alarms, for example during
+// maintenance. An observation in it gets an estimate with Quiet, and changes only the number of observations in the
+// state of its key. The time does not count towards a silence.
 type QuietTime struct {
-	Match    string    // as in Rule
-	From, To time.Time // From belongs to it, To does not; zero with Weekly
-	Weekly   *Weekly   // it comes every week
+	Match    string    // a pattern, as in Rule
+	From, To time.Time // the range includes From and excludes To; zero with Weekly
+	Weekly   *Weekly   // if not nil, the range recurs every week
 }
 
-// A Weekly time begins at a time of its zone's clock. If the clock shows that twice, it begins at the first. If the clock
-// leaves it out, the offset before the change counts.
+// A Weekly range starts at a local time of its zone. If that time occurs twice, the range starts at the first. If
+// it is skipped, the offset before the clock change applies.
 type Weekly struct {
 	Day   time.Weekday
-	Clock time.Duration // since midnight, below 24 h
-	Lasts time.Duration // that elapse, above 0 and at most a week
+	Clock time.Duration // local time since midnight, at least 0 and below 24 h
+	Lasts time.Duration // elapsed time, above 0 and at most a week
 	Zone  string        // an IANA name; empty for UTC
 }
 
 const (
-	aWeek   = 7 * 24 * time.Hour
-	endless = 366 * 24 * time.Hour // a quiet time that is longer has no end that matters
+	aWeek    = 7 * 24 * time.Hour
+	maxQuiet = 366 * 24 * time.Hour // the exact end of a longer quiet time does not matter
 
 	quietYear = 52 * aWeek
 )
@@ -47,11 +47,11 @@ func (q *QuietTime) validate() error {
 	w := q.Weekly
 	switch {
 	case !q.From.IsZero() || !q.To.IsZero():
-		return errors.New("a weekly time has no from or to")
+		return errors.New("a weekly quiet time must not have from or to")
 	case w.Day < time.Sunday || w.Day > time.Saturday:
-		return fmt.Errorf("day %d is none of a week", w.Day)
+		return fmt.Errorf("day %d is not a weekday: use 0 (Sunday) to 6", w.Day)
 	case w.Clock < 0 || w.Clock >= 24*time.Hour:
-		return fmt.Errorf("clock %v is not from 0 to 24h", w.Clock)
+		return fmt.Errorf("clock %v must be at least 0 and below 24h", w.Clock)
 	case w.Lasts <= 0 || w.Lasts > aWeek:
 		return fmt.Errorf("lasts %v is not above 0 and at most a week", w.Lasts)
 	}
@@ -59,12 +59,13 @@ func (q *QuietTime) validate() error {
 	return err
 }
 
-// SetQuiet replaces the configured quiet times. It affects keys that are opened later; open Tracks and KeyStates keep theirs.
+// SetQuiet replaces the configured quiet times. It affects keys that are opened later; open Tracks and KeyStates
+// keep theirs.
 func (est *Estimator) SetQuiet(times []QuietTime) { est.quiet = newQuietIndex(times) }
 
-// Learned is about how many observations that the state of a key has learned are of quiet times that are added to those
-// of the estimator. The state knows when the last one was, and how far they are apart, but nothing of gaps. The error is
-// CheckState's.
+// Learned estimates how many observations in the state of a key fall into the added quiet times, but not into the
+// quiet times of the estimator. The state stores the time of the last observation and the usual step, but no gaps, so
+// n is approximate. Learned returns the errors of CheckState.
 func (est *Estimator) Learned(key string, state []byte, added []QuietTime) (n int64, err error) {
 	e, err := est.decodeKeyState(key, state)
 	if err != nil || e.n == 0 {
@@ -85,11 +86,11 @@ func (est *Estimator) Learned(key string, state []byte, added []QuietTime) (n in
 			step, _ = e.stages.silences.gaps.Usual(&h.gaps, last)
 		}
 	}
-	first, end := last.Add(-time.Duration(min(float64(e.n-1)*float64(step), float64(endless)))), last.Add(1)
-	were := e.rules.quiet.between(first, end)
-	more := newQuietIndex(added).timesFor(key)
-	together := quietTimes{slices.Concat(e.rules.quiet.spans, more.spans), slices.Concat(e.rules.quiet.weekly, more.weekly)}
-	quiet := together.between(first, end) - were
+	first, end := last.Add(-time.Duration(min(float64(e.n-1)*float64(step), float64(maxQuiet)))), last.Add(1)
+	quietBefore := e.rules.quiet.overlap(first, end)
+	addedTimes := newQuietIndex(added).timesFor(key)
+	combined := quietTimes{slices.Concat(e.rules.quiet.spans, addedTimes.spans), slices.Concat(e.rules.quiet.weekly, addedTimes.weekly)}
+	quiet := combined.overlap(first, end) - quietBefore
 	if quiet == 0 || step == 0 {
 		return min(int64(quiet), 1), nil
 	}
@@ -102,11 +103,11 @@ type quietIndex struct {
 	times    []quietTimes // by pattern
 }
 
-func newQuietIndex(all []QuietTime) *quietIndex {
+func newQuietIndex(times []QuietTime) *quietIndex {
 	var patterns []string
 	positions := map[string]int{}
 	x := &quietIndex{}
-	for _, q := range all {
+	for _, q := range times {
 		i, known := positions[q.Match]
 		if !known {
 			i = len(patterns)
@@ -134,16 +135,16 @@ func (x *quietIndex) timesFor(key string) (q quietTimes) {
 	return q
 }
 
-// A quietSpan is the time from its start, which belongs to it, to its end, which does not.
-type quietSpan struct{ from, to time.Time }
+// A quietSpan is a time range that includes start and excludes end.
+type quietSpan struct{ start, end time.Time }
 
-// merged sorts spans, and merges those that overlap or adjoin.
+// merged sorts spans, and merges spans that overlap or adjoin.
 func merged(spans []quietSpan) []quietSpan {
-	slices.SortFunc(spans, func(a, b quietSpan) int { return a.from.Compare(b.from) })
+	slices.SortFunc(spans, func(a, b quietSpan) int { return a.start.Compare(b.start) })
 	n := 0
 	for _, s := range spans {
-		if n > 0 && !s.from.After(spans[n-1].to) {
-			spans[n-1].to = clock.Later(spans[n-1].to, s.to)
+		if n > 0 && !s.start.After(spans[n-1].end) {
+			spans[n-1].end = clock.Later(spans[n-1].end, s.end)
 			continue
 		}
 		spans[n] = s
@@ -158,156 +159,157 @@ type quietTimes struct {
 	weekly []quietWeek
 }
 
-// A quietWeek is a quiet time of every week. It remembers its last occurrence.
+// A quietWeek is a weekly quiet time. Its quietSpan is the occurrence that was found last.
 type quietWeek struct {
 	Weekly
-	zone  *time.Location
-	since time.Time // the occurrence is the current or the next one from this time on
+	zone         *time.Location
+	searchedFrom time.Time // time of the last search: the occurrence is also the result from then until its end
 	quietSpan
 }
 
-// around returns the occurrence that contains t, or else the next one.
-func (q *quietWeek) around(t time.Time) quietSpan {
-	if !q.since.IsZero() && !t.Before(q.since) && t.Before(q.to) {
+// occurrence returns the occurrence that contains t, or else the next one.
+func (q *quietWeek) occurrence(t time.Time) quietSpan {
+	if !q.searchedFrom.IsZero() && !t.Before(q.searchedFrom) && t.Before(q.end) {
 		return q.quietSpan
 	}
-	q.since = t
+	q.searchedFrom = t
 	local := t.In(q.zone)
 	for days := -7; ; days++ {
 		day := time.Date(local.Year(), local.Month(), local.Day()+days, 0, 0, 0, 0, time.UTC)
 		if day.Weekday() != q.Day {
 			continue
 		}
-		q.from = clock.At(day.Add(q.Clock), q.zone)
-		if q.to = q.from.Add(q.Lasts); q.to.After(t) {
+		q.start = clock.At(day.Add(q.Clock), q.zone)
+		if q.end = q.start.Add(q.Lasts); q.end.After(t) {
 			return q.quietSpan
 		}
 	}
 }
 
-// around calls f with the span of each list, and with the occurrence of each week, that contains t or is the next one
-// after t, until f returns false.
-func (q *quietTimes) around(t time.Time, f func(quietSpan) bool) {
+// visit calls f with the span of each list, and with the weekly occurrence of each quietWeek, that contains t or
+// else is the next one after t. It stops if f returns false.
+func (q *quietTimes) visit(t time.Time, f func(quietSpan) bool) {
 	for _, spans := range q.spans {
-		i := sort.Search(len(spans), func(i int) bool { return spans[i].to.After(t) })
+		i := sort.Search(len(spans), func(i int) bool { return spans[i].end.After(t) })
 		if i < len(spans) && !f(spans[i]) {
 			return
 		}
 	}
 	for i := range q.weekly {
-		if !f(q.weekly[i].around(t)) {
+		if !f(q.weekly[i].occurrence(t)) {
 			return
 		}
 	}
 }
 
-// until returns the end of the quiet time that contains t, and zero if t is in none. If quiet times follow each other for
-// longer than a year, until returns a time beyond that year.
-func (q *quietTimes) until(t time.Time) (end time.Time) {
-	begin := t
-	for again := true; again && t.Sub(begin) < endless; {
-		again = false
-		q.around(t, func(s quietSpan) bool {
-			if !s.from.After(t) {
-				t, end, again = s.to, s.to, true
+// endAt returns the end of the quiet time that contains t, or the zero Time if there is none. Quiet times that
+// overlap or adjoin count as one; if together they last longer than a year, endAt returns a time beyond that year.
+func (q *quietTimes) endAt(t time.Time) (end time.Time) {
+	first := t
+	for extended := true; extended && t.Sub(first) < maxQuiet; {
+		extended = false
+		q.visit(t, func(s quietSpan) bool {
+			if !s.start.After(t) {
+				t, end, extended = s.end, s.end, true
 			}
-			return !again
+			return !extended
 		})
 	}
 	return end
 }
 
-// next returns when the next quiet time begins after t, which is in none; zero if none does.
-func (q *quietTimes) next(t time.Time) (next time.Time) {
-	q.around(t, func(s quietSpan) bool {
-		next = clock.Earlier(next, s.from)
+// nextStart returns the start of the next quiet time after t, or the zero Time if there is none. t must not be
+// quiet.
+func (q *quietTimes) nextStart(t time.Time) (start time.Time) {
+	q.visit(t, func(s quietSpan) bool {
+		start = clock.Earlier(start, s.start)
 		return true
 	})
-	return next
+	return start
 }
 
-// between returns how much of the time from one time to another is quiet, at most the maximum of a Duration. Over years
-// with weekly times alone it counts the first 52 weeks, and as much for each other 52 weeks.
-func (q *quietTimes) between(from, to time.Time) (quiet time.Duration) {
-	for len(q.spans)+len(q.weekly) > 0 && from.Before(to) {
-		if years := (q.spanAfter(from, to).Unix() - from.Unix()) / int64(quietYear/time.Second); years > 1 {
-			week := quietTimes{weekly: q.weekly}
-			inYear := week.between(from, from.Add(quietYear))
+// overlap returns the quiet time from start to end, at most the maximum of a Duration. For years in which only
+// weekly times apply, it counts the first 52 weeks and multiplies.
+func (q *quietTimes) overlap(start, end time.Time) (quiet time.Duration) {
+	for len(q.spans)+len(q.weekly) > 0 && start.Before(end) {
+		if years := (q.spanAfter(start, end).Unix() - start.Unix()) / int64(quietYear/time.Second); years > 1 {
+			weeklyOnly := quietTimes{weekly: q.weekly}
+			inYear := weeklyOnly.overlap(start, start.Add(quietYear))
 			if int64(inYear) > (math.MaxInt64-int64(quiet))/years {
 				return math.MaxInt64
 			}
 			quiet += time.Duration(years) * inYear
-			from = time.Unix(from.Unix()+years*int64(quietYear/time.Second), int64(from.Nanosecond()))
+			start = time.Unix(start.Unix()+years*int64(quietYear/time.Second), int64(start.Nanosecond()))
 			continue
 		}
-		if end := q.until(from); !end.IsZero() {
-			end = clock.Earlier(end, to)
-			quiet += min(end.Sub(from), math.MaxInt64-quiet)
-			from = end
-		} else if from = q.next(from); from.IsZero() {
+		if quietEnd := q.endAt(start); !quietEnd.IsZero() {
+			quietEnd = clock.Earlier(quietEnd, end)
+			quiet += min(quietEnd.Sub(start), math.MaxInt64-quiet)
+			start = quietEnd
+		} else if start = q.nextStart(start); start.IsZero() {
 			break
 		}
 	}
 	return quiet
 }
 
-// spanAfter returns the start of the first span that ends after t, at least t and at most to.
-func (q *quietTimes) spanAfter(t, to time.Time) time.Time {
+// spanAfter returns the start of the first span that ends after t, but at least t and at most limit.
+func (q *quietTimes) spanAfter(t, limit time.Time) time.Time {
 	spans := quietTimes{spans: q.spans}
-	spans.around(t, func(s quietSpan) bool {
-		to = clock.Earlier(to, clock.Later(s.from, t))
+	spans.visit(t, func(s quietSpan) bool {
+		limit = clock.Earlier(limit, clock.Later(s.start, t))
 		return true
 	})
-	return to
+	return limit
 }
 
-// deadline is when a clock that began at a time is at its deadline, if it stands still in quiet times. by is the deadline
-// of one that began at any time; zero for none.
-func (q *quietTimes) deadline(since time.Time, by func(since time.Time) time.Time) time.Time {
+// deadline returns the deadline of a clock that starts at start and stops during quiet times. deadlineOf returns
+// the deadline of a clock that never stops, or the zero Time for none.
+func (q *quietTimes) deadline(start time.Time, deadlineOf func(start time.Time) time.Time) time.Time {
 	if len(q.spans)+len(q.weekly) == 0 {
-		return by(since)
+		return deadlineOf(start)
 	}
-	for at, first := since, since; at.Sub(first) < endless; {
-		deadline, begin := by(since), at
-		if q.until(at).IsZero() {
-			begin = q.next(at)
+	for t, first := start, start; t.Sub(first) < maxQuiet; {
+		deadline, quietStart := deadlineOf(start), t
+		if q.endAt(t).IsZero() {
+			quietStart = q.nextStart(t)
 		}
-		if deadline.IsZero() || begin.IsZero() || !begin.Before(deadline) {
+		if deadline.IsZero() || quietStart.IsZero() || !quietStart.Before(deadline) {
 			return deadline
 		}
-		at = q.until(begin)
-		since = since.Add(at.Sub(begin))
+		t = q.endAt(quietStart)
+		start = start.Add(t.Sub(quietStart))
 	}
 	return time.Time{}
 }
 
-// quietAt reports whether an observation is of a quiet time. That of an interval is if any of the interval is.
+// quietAt reports whether an observation is quiet. An interval is quiet if any part of it is.
 func (est *Estimator) quietAt(quiet *quietTimes, o *Observation) bool {
 	if o.Aggregated {
-		return quiet.between(o.Time, est.IntervalEnd(o.Time)) > 0
+		return quiet.overlap(o.Time, est.IntervalEnd(o.Time)) > 0
 	}
-	return !o.Time.IsZero() && !quiet.until(o.Time).IsZero()
+	return !o.Time.IsZero() && !quiet.endAt(o.Time).IsZero()
 }
 
-// estimateQuietly is the estimate of an observation of a quiet time: that of a missing value, of which the state keeps
-// nothing.
-func (est *Estimator) estimateQuietly(m *Memory, out *Estimate, t *Track, given *Observation) {
+// estimateQuietly fills in the estimate of an observation in a quiet time. It treats the observation as a missing
+// value, and restores the state afterwards.
+func (est *Estimator) estimateQuietly(m *Memory, out *Estimate, t *Track, original *Observation) {
 	c := t.stages
-	o := *given
-	o.X = make([][]float64, len(given.X))
+	o := *original
+	o.X = make([][]float64, len(original.X))
 	for i := range o.X {
 		o.X[i] = []float64{math.NaN()}
 	}
 	c.guard.save(t)
-	why, failed := est.try(m, out, t, &o)
+	skipReason, panicked := est.try(m, out, t, &o)
 	c.guard.takeBack(t)
-	if failed != nil {
+	if panicked != nil {
 		est.renew(c)
 	}
 	t.n++
-	if why != "" {
-		c.blank(m, out, t.n, given, est.cfg.Interval != 0)
+	if skipReason != "" {
+		c.blank(m, out, t.n, original, est.cfg.Interval != 0)
 	}
-	out.X, out.Quiet, out.Missing = given.X, true, true
+	out.X, out.Quiet, out.Missing = original.X, true, true
 	out.Silence, out.Alarm, out.Belief, out.Recovered, out.Pace = nil, nil, nil, nil, Pace{}
 }

@@ -6,33 +6,34 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A coder reads what states consist of, or writes it.
+// A coder encodes or decodes the parts of a state.
 type coder struct {
 	compact.Codec
-	clock time.Time // of the entity, which other times are near to
-	width spread    // of the entity, if it has one
-	// Of an entity with intervals:
+	clock time.Time // latest time of the key; other times are stored relative to it
+	width spread    // spread of the key, if it has one
+	// For a key with intervals:
 	waiting   span
 	intervals string
 }
 
-// A span is between two times.
+// A span is a time range.
 type span struct{ first, last time.Time }
 
 func coderOf(b []byte) *coder { return &coder{Codec: compact.Codec{Reader: compact.Reader{B: b}}} }
 
-// near are times that are near to the clock.
-func (c *coder) near(all ...*time.Time) { c.TimesNear(c.clock, all...) }
+// near encodes or decodes times relative to the clock.
+func (c *coder) near(times ...*time.Time) { c.TimesNear(c.clock, times...) }
 
-// tagged reports whether what stands behind a tag is there. If it is written, the caller knows.
-func (c *coder) tagged(tag byte, there bool) bool {
+// tagged reports whether an optional part follows, which a tag announces. When encoding, present reports it, and
+// tagged writes the tag. When decoding, tagged skips the tag if it is there.
+func (c *coder) tagged(tag byte, present bool) bool {
 	switch {
 	case !c.Writes:
-		if there = len(c.B) > 0 && c.B[0] == tag; there {
+		if present = len(c.B) > 0 && c.B[0] == tag; present {
 			c.Byte()
 		}
-	case there:
+	case present:
 		c.B = append(c.B, tag)
 	}
-	return there
+	return present
 }

@@ -11,41 +11,41 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Of a session that goes on, the records of the segment that grows are unchanged where
-// their estimates are: what its end adds to the segment's length and mean is no change.
-func TestSessionThatGoesOnChangesItsEnd(t *testing.T) {
+// If a session grows, records of the growing segment are not Changed if their estimates are the same, although the
+// length and the mean of the segment change.
+func TestReviseGrowingSegment(t *testing.T) {
 	sm := expect.Get(NewSmoother(SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: time.Hour}))(t)
-	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	rng := rand.New(rand.NewPCG(1, 31))
 	var observations []Observation
 	for i := range 8020 {
-		level := 2 * math.Sin(float64(i)/80) // what is far tells nothing of it
-		observations = append(observations, Value(begin.Add(time.Duration(i)*time.Second), "", level+rng.NormFloat64()))
+		level := 2 * math.Sin(float64(i)/80) // distant observations carry no information about it
+		observations = append(observations, Value(start.Add(time.Duration(i)*time.Second), "", level+rng.NormFloat64()))
 	}
-	was := map[string]Smoothed{}
+	old := map[string]Smoothed{}
 	first := slices.Clone(observations[:8000])
-	sm.Revise("k", first, 0, nil, func(s Smoothed) { was[s.ID] = s })
+	sm.Revise("k", first, 0, nil, func(s Smoothed) { old[s.ID] = s })
 	unchanged, grown := 0, 0
 	sm.Revise("k", observations, 1, [][]Observation{first}, func(s Smoothed) {
-		before, known := was[s.ID]
+		prev, known := old[s.ID]
 		if !known || s.Changed {
 			if !s.Changed {
-				t.Errorf("%s is new and not changed", s.ID)
+				t.Errorf("%s is new, but not Changed", s.ID)
 			}
 			return
 		}
 		unchanged++
-		if s.Segment.N > before.Segment.N {
+		if s.Segment.N > prev.Segment.N {
 			grown++
 		}
-		if s.Segment.Start.Compare(before.Segment.Start) != 0 || s.Change != before.Change {
-			t.Errorf("%s is not changed, and in another segment", s.ID)
+		if s.Segment.Start.Compare(prev.Segment.Start) != 0 || s.Change != prev.Change {
+			t.Errorf("%s is not Changed, but in another segment", s.ID)
 		}
-		if far := math.Abs(s.Estimate.Mean[0] - before.Estimate.Mean[0]); far > .01*s.Estimate.SD[0] {
-			t.Errorf("%s is not changed, and off by %g sd", s.ID, far/s.Estimate.SD[0])
+		if distance := math.Abs(s.Estimate.Mean[0] - prev.Estimate.Mean[0]); distance > .01*s.Estimate.SD[0] {
+			t.Errorf("%s is not Changed, but differs by %g sd", s.ID, distance/s.Estimate.SD[0])
 		}
 	})
 	if grown < 1000 {
-		t.Errorf("%d records unchanged, %d of them of the segment that grew", unchanged, grown)
+		t.Errorf("%d records unchanged, %d of them in the growing segment", unchanged, grown)
 	}
 }

@@ -10,59 +10,60 @@ import (
 	"hafvf/internal/domain"
 )
 
-// A Rule says what of the filter is different for the keys that match a pattern. Each part is that of the first rule that
-// matches the key and sets it, else that of Config.Filter.
+// A Rule overrides parts of the filter for the keys that match a pattern. For each part, the first matching rule
+// that sets it wins; else Config.Filter applies.
 type Rule struct {
-	Match  string // as in path.Match, but * and ? match slashes too; or a pattern of domain.LabelPattern
+	Match  string // as in path.Match, but * and ? also match slashes; or a pattern of domain.LabelPattern
 	Filter hafvf.Config
-	// Sets are the parts of Filter that the rule sets. Default: all that no rule before it has set.
+	// Sets lists the parts of Filter that the rule sets. If it is nil, the rule sets all parts.
 	Sets []FilterPart `json:",omitempty"`
 }
 
-// A FilterPart is what a rule may set of a filter by itself.
+// A FilterPart is a part of a filter that a rule can set separately.
 type FilterPart string
 
 // The parts of a filter.
 const (
 	PriorPart    FilterPart = "prior" // Prior and WarmUp
 	SeasonPart   FilterPart = "season"
-	ZonePart     FilterPart = "zone"     // of the season
-	HolidaysPart FilterPart = "holidays" // of the season, that it does not learn
+	ZonePart     FilterPart = "zone"     // zone of the season
+	HolidaysPart FilterPart = "holidays" // days that the season does not learn
 	BankPart     FilterPart = "bank"     // Member, Bank and Forgetting
 )
 
-// Matches reports whether the rule is for the key.
+// Matches reports whether the rule applies to the key.
 func (r Rule) Matches(key string) bool { return domain.Matches(r.Match, key) }
 
-// apply sets the parts of the rule. Those that an earlier rule sets are applied later.
-func (r *Rule) apply(to *hafvf.Config) {
+// apply copies the parts that the rule sets to dst. Call apply for earlier rules after later ones, so that they
+// win.
+func (r *Rule) apply(dst *hafvf.Config) {
 	if r.Sets == nil {
-		*to = r.Filter
+		*dst = r.Filter
 		return
 	}
 	for _, part := range r.Sets {
-		switch of := &r.Filter; part {
+		switch src := &r.Filter; part {
 		case PriorPart:
-			to.Prior, to.WarmUp = of.Prior, of.WarmUp
+			dst.Prior, dst.WarmUp = src.Prior, src.WarmUp
 		case BankPart:
-			to.Member, to.Bank, to.Forgetting = of.Member, of.Bank, of.Forgetting
+			dst.Member, dst.Bank, dst.Forgetting = src.Member, src.Bank, src.Forgetting
 		case SeasonPart, ZonePart, HolidaysPart:
-			if of.Season == nil || to.Season == nil {
+			if src.Season == nil || dst.Season == nil {
 				if part == SeasonPart {
-					to.Season = of.Season
+					dst.Season = src.Season
 				}
 				continue
 			}
-			s := *to.Season
+			s := *dst.Season
 			switch part {
 			case SeasonPart:
-				s.Seasons = of.Season.Seasons
+				s.Seasons = src.Season.Seasons
 			case ZonePart:
-				s.Zone = of.Season.Zone
+				s.Zone = src.Season.Zone
 			case HolidaysPart:
-				s.Holidays = of.Season.Holidays
+				s.Holidays = src.Season.Holidays
 			}
-			to.Season = &s
+			dst.Season = &s
 		}
 	}
 }
@@ -70,11 +71,12 @@ func (r *Rule) apply(to *hafvf.Config) {
 // Of returns the configuration of one key, without rules.
 func (c Config) Of(key string) Config {
 	c = c.withDefaults()
-	return c.with(domain.NewPatterns(c.rulePatterns()).Matching(nil, key))
+	return c.withRules(domain.NewPatterns(c.rulePatterns()).Matching(nil, key))
 }
 
-// with applies rules, given by their positions in rulePatterns, which ascend. c has its defaults.
-func (c Config) with(rules []int) Config {
+// withRules returns c with the rules applied that have the given positions in rulePatterns, in ascending order. c
+// has its defaults.
+func (c Config) withRules(rules []int) Config {
 	alarms := *c.Alarms
 	for _, i := range slices.Backward(rules) { // so that the first rule that sets a part wins
 		if i < len(c.Keys) {
@@ -87,24 +89,24 @@ func (c Config) with(rules []int) Config {
 	return c
 }
 
-// rulePatterns are the patterns of Keys and of AlertRules.
-func (c *Config) rulePatterns() (all []string) {
+// rulePatterns returns the patterns of Keys, then the patterns of AlertRules.
+func (c *Config) rulePatterns() (patterns []string) {
 	for _, r := range c.Keys {
-		all = append(all, r.Match)
+		patterns = append(patterns, r.Match)
 	}
 	for _, r := range c.AlertRules {
-		all = append(all, r.Match)
+		patterns = append(patterns, r.Match)
 	}
-	return all
+	return patterns
 }
 
-// Patterns are those of all rules and quiet times.
+// Patterns returns the patterns of all rules and quiet times.
 func (c *Config) Patterns() []string {
-	all := c.rulePatterns()
+	patterns := c.rulePatterns()
 	for _, q := range c.Quiet {
-		all = append(all, q.Match)
+		patterns = append(patterns, q.Match)
 	}
-	return all
+	return patterns
 }
 
 func checkRules(base hafvf.Config, rules []Rule) error {
@@ -123,23 +125,25 @@ func checkRules(base hafvf.Config, rules []Rule) error {
 	return nil
 }
 
-// byRules holds what is made of the configurations of keys: one value for all keys that match the same rules.
+// byRules caches a value that depends on the configuration of a key: one value for all keys that match the same
+// rules.
 type byRules[T any] struct {
 	cfg      Config
-	of       func(Config) (T, error)
-	patterns *domain.Patterns // as of rulePatterns
-	none     T                // of keys that match no rule
+	build    func(Config) (T, error)
+	patterns *domain.Patterns // of rulePatterns
+	noRule   T                // value for keys that match no rule
 
-	mu  sync.Mutex
-	all map[string]T // by the positions of the rules that match
+	mu     sync.Mutex
+	values map[string]T // by the positions of the matching rules, as uvarints
 }
 
-// newByRules makes the values of keys that match no rule, one rule, or two rules of which the first does not set all that
-// the second sets. It returns an error if one of these values cannot be made. c has its defaults.
-func newByRules[T any](c Config, of func(Config) (T, error)) (*byRules[T], error) {
-	b := &byRules[T]{cfg: c, of: of, patterns: domain.NewPatterns(c.rulePatterns()), all: map[string]T{}}
+// newByRules builds the values for keys that match no rule, one rule, or two rules if the first does not set
+// all parts of the second. It returns an error if build fails for one of them. Other values are built when needed.
+// c has its defaults.
+func newByRules[T any](c Config, build func(Config) (T, error)) (*byRules[T], error) {
+	b := &byRules[T]{cfg: c, build: build, patterns: domain.NewPatterns(c.rulePatterns()), values: map[string]T{}}
 	var err error
-	if b.none, err = b.value(nil); err != nil {
+	if b.noRule, err = b.value(nil); err != nil {
 		return nil, err
 	}
 	for i := range c.Keys {
@@ -151,7 +155,7 @@ func newByRules[T any](c Config, of func(Config) (T, error)) (*byRules[T], error
 				break
 			}
 			if first := &c.Keys[j]; first.Sets == nil || slices.Equal(first.Sets, c.Keys[i].Sets) {
-				continue // the first counts for a key of both
+				continue // the second rule has no effect on a key that matches both
 			}
 			if _, err := b.value([]int{j, i}); err != nil {
 				return nil, fmt.Errorf("rule %d of Keys: %w", i, err)
@@ -161,27 +165,28 @@ func newByRules[T any](c Config, of func(Config) (T, error)) (*byRules[T], error
 	return b, nil
 }
 
-// value makes, or finds, the value of keys that match the rules at the given positions, which ascend.
+// value returns the value for keys that match the rules at the given positions, in ascending order. It builds a
+// value that is not cached.
 func (b *byRules[T]) value(rules []int) (v T, err error) {
-	name := make([]byte, 0, 16)
+	id := make([]byte, 0, 16)
 	for _, i := range rules {
-		name = binary.AppendUvarint(name, uint64(i))
+		id = binary.AppendUvarint(id, uint64(i))
 	}
-	v, known := b.all[string(name)]
+	v, known := b.values[string(id)]
 	if !known {
-		if v, err = b.of(b.cfg.with(rules)); err == nil {
-			b.all[string(name)] = v
+		if v, err = b.build(b.cfg.withRules(rules)); err == nil {
+			b.values[string(id)] = v
 		}
 	}
 	return v, err
 }
 
-// ofKey returns the value of a key.
+// ofKey returns the value of a key. It panics if build fails.
 func (b *byRules[T]) ofKey(key string) T {
 	var buffer [8]int
 	rules := b.patterns.Matching(buffer[:0], key)
 	if len(rules) == 0 {
-		return b.none
+		return b.noRule
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

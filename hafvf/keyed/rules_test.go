@@ -17,7 +17,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Stars and question marks match slashes, unlike those of paths.
+// Stars and question marks match slashes, unlike in path patterns.
 func TestMatches(t *testing.T) {
 	for _, test := range []struct {
 		pattern, key string
@@ -43,8 +43,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// Of each part of a filter the first rule that matches a key and sets it holds, and a rule without parts sets all that no
-// rule before it has set.
+// For each part of a filter, the first matching rule that sets it wins. A rule without parts sets all parts that no
+// earlier rule sets.
 func TestRulesByPart(t *testing.T) {
 	parts := []FilterPart{PriorPart, SeasonPart, ZonePart, HolidaysPart, BankPart}
 	filter := func(i float64) hafvf.Config {
@@ -64,7 +64,7 @@ func TestRulesByPart(t *testing.T) {
 			cfg.Keys = append(cfg.Keys, r)
 		}
 		for _, key := range []string{"a/b", "b", "c"} {
-			of := func(part FilterPart) hafvf.Config {
+			filterFor := func(part FilterPart) hafvf.Config {
 				for _, r := range cfg.Keys {
 					if r.Matches(key) && (r.Sets == nil || slices.Contains(r.Sets, part)) {
 						return r.Filter
@@ -73,8 +73,8 @@ func TestRulesByPart(t *testing.T) {
 				return cfg.Filter
 			}
 			want := hafvf.Config{
-				Family: "normal", Prior: of(PriorPart).Prior, WarmUp: of(PriorPart).WarmUp, Member: of(BankPart).Member,
-				Season: &usual.RhythmConfig{Seasons: of(SeasonPart).Season.Seasons, Zone: of(ZonePart).Season.Zone, Holidays: of(HolidaysPart).Season.Holidays},
+				Family: "normal", Prior: filterFor(PriorPart).Prior, WarmUp: filterFor(PriorPart).WarmUp, Member: filterFor(BankPart).Member,
+				Season: &usual.RhythmConfig{Seasons: filterFor(SeasonPart).Season.Seasons, Zone: filterFor(ZonePart).Season.Zone, Holidays: filterFor(HolidaysPart).Season.Holidays},
 			}
 			if diff := cmp.Diff(want, cfg.Of(key).Filter); diff != "" {
 				t.Fatalf("%s (-want +got)\n%s", key, diff)
@@ -83,11 +83,11 @@ func TestRulesByPart(t *testing.T) {
 	})
 }
 
-// What two rules make together is checked before there is a key, if some key may match both and the first does not set all.
-func TestRulesTogether(t *testing.T) {
+// NewEstimator checks the combination of two rules, if a key may match both and the first does not set all parts.
+func TestRulePairs(t *testing.T) {
 	filter := func(season *usual.RhythmConfig) hafvf.Config { return hafvf.Config{Family: "normal", Season: season} }
 	cfg := Config{Filter: filter(nil)}
-	part := Rule{Match: "a*", Filter: filter(&usual.RhythmConfig{Zone: "No/Where"}), Sets: []FilterPart{ZonePart}} // of a season
+	part := Rule{Match: "a*", Filter: filter(&usual.RhythmConfig{Zone: "No/Where"}), Sets: []FilterPart{ZonePart}} // zone of a season
 	whole := Rule{Match: "*b", Filter: filter(&usual.RhythmConfig{Seasons: []usual.Season{{Period: 24 * time.Hour, Harmonics: 1}}})}
 	other := whole
 	other.Match = "b"
@@ -96,7 +96,7 @@ func TestRulesTogether(t *testing.T) {
 		fails bool
 	}{
 		{[]Rule{part, whole}, true},
-		{[]Rule{whole, part}, false}, // the whole one alone counts
+		{[]Rule{whole, part}, false}, // only the whole rule applies
 		{[]Rule{part, other}, false}, // no key matches both
 	} {
 		cfg.Keys = c.rules
@@ -106,16 +106,16 @@ func TestRulesTogether(t *testing.T) {
 	}
 }
 
-func collect(estimates iter.Seq2[Estimate, error]) (all []Estimate) {
+func collect(estimates iter.Seq2[Estimate, error]) (list []Estimate) {
 	for e := range estimates {
-		all = append(all, e)
+		list = append(list, e)
 	}
-	return all
+	return list
 }
 
-// The estimates of a key with rules are those of a configuration of that key alone, also from its state; settings that a
-// rule of alarms changes are in no state.
-func TestKeysAsAlone(t *testing.T) {
+// The estimates of a key with rules equal those of its own configuration, also after decoding its state. Settings
+// that an AlertRule changes are not in the state.
+func TestRulesEqualOwnConfig(t *testing.T) {
 	cfg := Recommended("normal")
 	cfg.Silence = &SilenceConfig{}
 	slow := cfg.Filter
@@ -124,16 +124,16 @@ func TestKeysAsAlone(t *testing.T) {
 	level.Bank, level.Forgetting, level.Member = nil, 0, &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: 1}
 	cfg.Keys = []Rule{{Match: "*b", Filter: slow, Sets: []FilterPart{PriorPart}}, {Match: "a*", Filter: level, Sets: []FilterPart{BankPart}}}
 	cfg.AlertRules = []AlertRule{{Match: "*c", Budget: new(20.), Rest: new(0), Settling: new(time.Duration(0)), Seasons: &[]usual.Season{}, Zone: new("Asia/Tokyo")}}
-	together := expect.Get(NewEstimator(cfg))(t)
+	shared := expect.Get(NewEstimator(cfg))(t)
 	alarms := map[string]int{}
 	for _, key := range []string{"a", "b", "ab", "abc", "c", "d"} {
-		alone := expect.Get(NewEstimator(cfg.Of(key)))(t)
-		x, y := expect.Get(together.Open(key, nil))(t), expect.Get(alone.Open(key, nil))(t)
+		own := expect.Get(NewEstimator(cfg.Of(key)))(t)
+		x, y := expect.Get(shared.Open(key, nil))(t), expect.Get(own.Open(key, nil))(t)
 		values := rand.New(rand.NewPCG(1, 2))
 		for i := range 600 {
 			o := Value(sunday.Add(time.Duration(i)*time.Minute), "", values.ExpFloat64())
 			if i == 300 {
-				x = expect.Get(together.Open(key, expect.Get(x.AppendBinary(nil))(t)))(t)
+				x = expect.Get(shared.Open(key, expect.Get(x.AppendBinary(nil))(t)))(t)
 			}
 			want := collect(y.Estimates(o))
 			got := collect(x.Estimates(o))
@@ -158,7 +158,7 @@ func TestKeysAsAlone(t *testing.T) {
 	}
 }
 
-// With another season of its alarms a key learns its usual values again, and with another budget it does not.
+// With other alarm seasons a key relearns its usual values; with another budget it does not.
 func TestRelearns(t *testing.T) {
 	cfg := Recommended("normal")
 	before := expect.Get(NewEstimator(cfg))(t)

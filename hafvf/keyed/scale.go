@@ -7,15 +7,15 @@ import (
 	"hafvf/hafvf"
 )
 
-// A scaling takes observations to the scale that their filter has, and what the filter
-// says of them back. Means are medians then, and standard deviations are those of the
-// delta method: sd(x) ≈ sd(y)·dx/dy at the median.
+// A scaling converts observations to the scale of their filter, and the filter's results back to the scale of the
+// data. After the conversion back, means are medians, and standard deviations follow from the delta method: sd(x) ≈
+// sd(y)·dx/dy at the median. A nil scaling changes nothing.
 type scaling struct {
 	hafvf.Scale
-	first int // of the coordinates that are scaled: of a regression the target alone
+	first int // first scaled coordinate: for a regression only the target is scaled
 }
 
-// newScaling is that of a configuration and its bank, nil where values stay as they are.
+// newScaling returns the scaling of a configuration and its bank, or nil for the linear scale.
 func newScaling(cfg hafvf.Config, bank *hafvf.Bank) *scaling {
 	if cfg.Scale == "" || cfg.Scale == hafvf.Linear {
 		return nil
@@ -27,8 +27,8 @@ func newScaling(cfg hafvf.Config, bank *hafvf.Bank) *scaling {
 	return sc
 }
 
-// check says why o is not an observation: a value that has no place on the scale, or what
-// a filter says of the others.
+// check returns an error if o has a value that the scale does not allow, or if the filter rejects the scaled
+// observation.
 func (sc *scaling) check(filter *hafvf.Filter, o *Observation) error {
 	if sc == nil {
 		return filter.Check(o.X)
@@ -40,13 +40,12 @@ func (sc *scaling) check(filter *hafvf.Filter, o *Observation) error {
 			}
 		}
 	}
-	scaled, _ := sc.to(*o)
+	scaled, _ := sc.toScale(*o)
 	return filter.Check(scaled.X)
 }
 
-// to returns the observation on the scale, and the sum of the log slopes of the values
-// that are not missing.
-func (sc *scaling) to(o Observation) (_ Observation, jacobian float64) {
+// toScale returns the observation on the scale, and the sum of the log slopes of its complete vectors.
+func (sc *scaling) toScale(o Observation) (_ Observation, jacobian float64) {
 	if sc == nil {
 		return o, 0
 	}
@@ -65,8 +64,8 @@ func (sc *scaling) to(o Observation) (_ Observation, jacobian float64) {
 	return o, jacobian
 }
 
-// addJacobian makes the log densities of an outcome those of values of which it saw a
-// function; jacobian is the logarithm of its derivative.
+// addJacobian converts the log densities of an outcome to the values of the data, if the filter saw a function of
+// them. jacobian is the logarithm of the derivative of the function.
 func addJacobian(out *hafvf.Outcome, jacobian float64) {
 	out.LogPredictive += jacobian
 	for i := range out.Members {
@@ -75,8 +74,8 @@ func addJacobian(out *hafvf.Outcome, jacobian float64) {
 	}
 }
 
-// back takes values on the scale to those of the data, in place.
-func (sc *scaling) back(y ...[]float64) {
+// toData converts values on the scale to values of the data, in place.
+func (sc *scaling) toData(y ...[]float64) {
 	if sc == nil {
 		return
 	}
@@ -87,20 +86,20 @@ func (sc *scaling) back(y ...[]float64) {
 	}
 }
 
-// moments takes those of values on the scale to those of the data, in place.
-func (sc *scaling) moments(all ...Moments) {
+// momentsToData converts moments on the scale to moments of the data, in place.
+func (sc *scaling) momentsToData(list ...Moments) {
 	if sc == nil {
 		return
 	}
-	for _, m := range all {
-		sc.back(m.Mean)
+	for _, m := range list {
+		sc.toData(m.Mean)
 		for i := range m.SD {
 			m.SD[i] *= math.Exp(-sc.LogSlope(m.Mean[i]))
 		}
 	}
 }
 
-// value is that of the data at y.
+// value returns the value of the data for the value y on the scale.
 func (sc *scaling) value(y float64) float64 {
 	if sc == nil {
 		return y

@@ -12,9 +12,9 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The filter of values on a scale is that of the scaled values, its density less their
-// Jacobian, and its means as medians.
-func TestScaleIsThatOfTheValues(t *testing.T) {
+// A filter with a scale equals a filter of the scaled values: the densities differ by the Jacobian, and the means
+// are medians.
+func TestScaleEqualsScaledValues(t *testing.T) {
 	for _, scale := range []hafvf.Scale{hafvf.Log, hafvf.Log1p, hafvf.Sqrt} {
 		plain := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}
 		scaled := plain
@@ -25,7 +25,7 @@ func TestScaleIsThatOfTheValues(t *testing.T) {
 		b := newEstimator(t, cfg)
 		ta, tb := a.NewTrack("k"), b.NewTrack("k")
 		rng := rand.New(rand.NewPCG(1, 2))
-		alerted := 0
+		beliefs := 0
 		near := func(i int, what string, got, want float64) {
 			t.Helper()
 			if math.Abs(got-want) > 1e-9*(1+math.Abs(want)) && !(math.IsNaN(got) && math.IsNaN(want)) {
@@ -37,7 +37,7 @@ func TestScaleIsThatOfTheValues(t *testing.T) {
 			if i == 30 {
 				x = math.NaN()
 			}
-			at := time.Unix(int64(60*i), 0)
+			now := time.Unix(int64(60*i), 0)
 			y, slope := math.Log(x), 1/x
 			switch scale {
 			case hafvf.Log1p:
@@ -45,7 +45,7 @@ func TestScaleIsThatOfTheValues(t *testing.T) {
 			case hafvf.Sqrt:
 				y, slope = math.Sqrt(x), .5/math.Sqrt(x)
 			}
-			back := func(y float64) float64 {
+			toData := func(y float64) float64 {
 				switch scale {
 				case hafvf.Log:
 					return math.Exp(y)
@@ -54,20 +54,20 @@ func TestScaleIsThatOfTheValues(t *testing.T) {
 				}
 				return math.Max(y, 0) * math.Max(y, 0)
 			}
-			got, want := a.Estimate(ta, Value(at, "", x)), b.Estimate(tb, Value(at, "", y))
+			got, want := a.Estimate(ta, Value(now, "", x)), b.Estimate(tb, Value(now, "", y))
 			near(i, "log predictive", got.LogPredictive, want.LogPredictive+math.Log(slope))
 			near(i, "elbo", got.ELBO, want.ELBO+math.Log(slope))
 			near(i, "member's log predictive", got.Bank[1].LogPredictive, want.Bank[1].LogPredictive+math.Log(slope))
-			near(i, "prediction", got.Predicted.Mean[0], back(want.Predicted.Mean[0]))
-			near(i, "estimate", got.Estimate.Mean[0], back(want.Estimate.Mean[0]))
-			near(i, "regime", got.Regime.Mean[0], back(want.Regime.Mean[0]))
-			near(i, "lower", got.Lower[0], back(want.Lower[0]))
-			near(i, "upper", got.Upper[0], back(want.Upper[0]))
+			near(i, "prediction", got.Predicted.Mean[0], toData(want.Predicted.Mean[0]))
+			near(i, "estimate", got.Estimate.Mean[0], toData(want.Estimate.Mean[0]))
+			near(i, "regime", got.Regime.Mean[0], toData(want.Regime.Mean[0]))
+			near(i, "lower", got.Lower[0], toData(want.Lower[0]))
+			near(i, "upper", got.Upper[0], toData(want.Upper[0]))
 			near(i, "score", got.Detection.Score, want.Detection.Score)
-			near(i, "usual", got.Detection.Usual.Mean[0], back(want.Detection.Usual.Mean[0]))
+			near(i, "usual", got.Detection.Usual.Mean[0], toData(want.Detection.Usual.Mean[0]))
 			for _, m := range [][2]Moments{{got.Predicted, want.Predicted}, {got.Estimate, want.Estimate}, {got.Regime, want.Regime}, {got.Detection.Usual, want.Detection.Usual}} {
 				y, h := m[1].Mean[0], 1e-5
-				near(i, "standard deviation", m[0].SD[0]/m[1].SD[0], (back(y+h)-back(y-h))/(2*h))
+				near(i, "standard deviation", m[0].SD[0]/m[1].SD[0], (toData(y+h)-toData(y-h))/(2*h))
 			}
 			if (got.Belief == nil) != (want.Belief == nil) || (got.Alarm == nil) != (want.Alarm == nil) {
 				t.Fatalf("%s, step %d: alerts differ", scale, i)
@@ -76,37 +76,36 @@ func TestScaleIsThatOfTheValues(t *testing.T) {
 				t.Errorf("%s, step %d: a change from observation %d on, want 151", scale, i, d.StartN)
 			}
 			if got.Belief != nil {
-				alerted++
+				beliefs++
 				near(i, "size", got.Belief.Size, want.Belief.Size)
-				near(i, "before", got.Belief.Before.Mean[0], back(want.Belief.Before.Mean[0]))
-				near(i, "after", got.Belief.After.Mean[0], back(want.Belief.After.Mean[0]))
+				near(i, "before", got.Belief.Before.Mean[0], toData(want.Belief.Before.Mean[0]))
+				near(i, "after", got.Belief.After.Mean[0], toData(want.Belief.After.Mean[0]))
 			}
 		}
-		if alerted == 0 {
-			t.Errorf("%s: no change was told", scale)
+		if beliefs == 0 {
+			t.Errorf("%s: no change was reported", scale)
 		}
 	}
 }
 
-// The least distances of an alarm are in the units of the data, and its size in standard
-// deviations of the scale.
-func TestAlarmsOnAScaleAreInUnitsOfTheData(t *testing.T) {
-	for least, want := range map[float64]bool{5: true, 20: false} {
+// MinAbs is in the units of the data, and the size of an alarm in standard deviations on the scale.
+func TestScaleMinAbs(t *testing.T) {
+	for minAbs, want := range map[float64]bool{5: true, 20: false} {
 		cfg := Config{
 			Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, Scale: hafvf.Log},
-			Alerts: AlertConfig{Beliefs: []hafvf.Kind{hafvf.Change}, MinAbs: least},
+			Alerts: AlertConfig{Beliefs: []hafvf.Kind{hafvf.Change}, MinAbs: minAbs},
 		}
 		rng := rand.New(rand.NewPCG(1, 3))
 		// The median goes from 10 to 20.
-		all := fed(t, cfg, 200, time.Minute, func(i int) float64 { return 10 * float64(1+i/100) * math.Exp(rng.NormFloat64()/10) })
-		if alerted := slices.ContainsFunc(all, func(e Estimate) bool { return e.Belief != nil }); alerted != want {
-			t.Errorf("min_abs %g: told is %v", least, alerted)
+		estimates := fed(t, cfg, 200, time.Minute, func(i int) float64 { return 10 * float64(1+i/100) * math.Exp(rng.NormFloat64()/10) })
+		if alerted := slices.ContainsFunc(estimates, func(e Estimate) bool { return e.Belief != nil }); alerted != want {
+			t.Errorf("min_abs %g: reported is %v", minAbs, alerted)
 		}
 	}
 }
 
-// A value without a place on the scale is no observation; a missing one is.
-func TestValuesOffTheScale(t *testing.T) {
+// A value that the scale does not allow is rejected; a missing value is accepted.
+func TestScaleCheck(t *testing.T) {
 	for scale, bad := range map[hafvf.Scale]float64{hafvf.Log: 0, hafvf.Log1p: -1, hafvf.Sqrt: -.1} {
 		filter := hafvf.Config{Family: "normal", Scale: scale}
 		est := newEstimator(t, Config{Filter: filter})
@@ -128,8 +127,8 @@ func TestValuesOffTheScale(t *testing.T) {
 	}
 }
 
-// Of a regression the target alone is scaled; sessions are smoothed on the scale, and
-// evidence of changes does not depend on the unit.
+// For a regression only the target is scaled. Sessions are smoothed on the scale, and evidence of changes does not
+// depend on the unit.
 func TestScaleOfRegressionAndSessions(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "regression", Dim: 2, Scale: hafvf.Log}})
 	track := est.NewTrack("k")
@@ -146,8 +145,8 @@ func TestScaleOfRegressionAndSessions(t *testing.T) {
 
 	var values, logs []Observation
 	for i := range 60 {
-		y, at := rng.NormFloat64()+float64(i/30)*5, time.Unix(int64(i), 0)
-		values, logs = append(values, Value(at, "", y)), append(logs, Value(at, "", math.Exp(y)))
+		y, now := rng.NormFloat64()+float64(i/30)*5, time.Unix(int64(i), 0)
+		values, logs = append(values, Value(now, "", y)), append(logs, Value(now, "", math.Exp(y)))
 	}
 	plain := smoothed(t, SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: time.Hour}, values)
 	scaled := smoothed(t, SmoothConfig{Filter: hafvf.Config{Family: "normal", Scale: hafvf.Log}, Gap: time.Hour}, logs)
@@ -157,7 +156,7 @@ func TestScaleOfRegressionAndSessions(t *testing.T) {
 			math.Abs(math.Log(s.Estimate.Mean[0])-p.Estimate.Mean[0]) > 1e-9 ||
 			math.Abs(s.Estimate.SD[0]/s.Estimate.Mean[0]-p.Estimate.SD[0]) > 1e-9 ||
 			math.Abs(s.Segment.Estimate.SD[0]/s.Segment.Estimate.Mean[0]-p.Segment.Estimate.SD[0]) > 1e-9 {
-			t.Fatalf("step %d: %+v, want that of %+v", i, s, p)
+			t.Fatalf("step %d: %+v, want the equivalent of %+v", i, s, p)
 		}
 	}
 }

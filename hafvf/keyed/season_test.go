@@ -22,7 +22,7 @@ var seasonal = func() Config {
 	return cfg
 }()
 
-// seasonalConfigs are of every family that may have a season, each with observations.
+// seasonalConfigs has every family that supports a season, each with observations.
 var seasonalConfigs = map[string]struct {
 	cfg hafvf.Config
 	x   func(rng *rand.Rand, season float64) []float64
@@ -43,22 +43,22 @@ var seasonalConfigs = map[string]struct {
 	}},
 }
 
-// The predictive density integrates to one over x, and has the mean and the standard
-// deviation that the estimate predicts: while the season is hardly known, and later.
+// The predictive density integrates to one over x, and has the predicted mean and standard deviation, both while
+// the season is hardly known and later.
 func TestSeasonalPredictive(t *testing.T) {
 	for name, c := range seasonalConfigs {
 		for _, n := range []int{12, 100} {
 			cfg := c.cfg
 			cfg.Season = daily
 			if cfg.Detect == nil {
-				cfg.Member = &hafvf.Member{Top: 1} // with levels, moments are those at the mean weight
+				cfg.Member = &hafvf.Member{Top: 1} // with levels, the moments are at the mean weight
 			}
 			est := newEstimator(t, Config{Filter: cfg})
 			track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(7, 8))
 			var next Observation
 			for i := range n + 1 {
-				at := time.Unix(int64(i)*3600, 0).UTC()
-				next = Observation{Time: at, X: [][]float64{c.x(rng, math.Sin(2*math.Pi*float64(i)/24))}}
+				now := time.Unix(int64(i)*3600, 0).UTC()
+				next = Observation{Time: now, X: [][]float64{c.x(rng, math.Sin(2*math.Pi*float64(i)/24))}}
 				if i < n {
 					est.Estimate(track, next)
 				}
@@ -69,7 +69,7 @@ func TestSeasonalPredictive(t *testing.T) {
 				return est.Estimate(track, Observation{Time: next.Time, X: [][]float64{x}})
 			}
 			want := predict(next.X[0]).Predicted
-			// x = m + sinh u, and for a value above zero eᵘ.
+			// x = m + sinh u, or eᵘ for a positive value.
 			outputs := len(want.Mean)
 			step := .02
 			if outputs > 1 {
@@ -92,13 +92,13 @@ func TestSeasonalPredictive(t *testing.T) {
 				}
 				for u := -8.; u <= 8; u += step {
 					y := append([]float64{}, x...)
-					at := free[0]
+					coordinate := free[0]
 					if cfg.Family == "exponential" {
-						y[at] = math.Exp(u)
-						sum(y, free[1:], volume*step*y[at])
+						y[coordinate] = math.Exp(u)
+						sum(y, free[1:], volume*step*y[coordinate])
 						continue
 					}
-					y[at] = want.Mean[at-(len(x)-outputs)] + math.Sinh(u)
+					y[coordinate] = want.Mean[coordinate-(len(x)-outputs)] + math.Sinh(u)
 					sum(y, free[1:], volume*step*math.Cosh(u))
 				}
 			}
@@ -112,7 +112,7 @@ func TestSeasonalPredictive(t *testing.T) {
 				t.Errorf("%s after %d: the predictive integrates to %g", name, n, total)
 			}
 			if strings.Contains(name, "detects") {
-				continue // what it predicts leaves out an excursion that begins
+				continue // the prediction does not include a new excursion
 			}
 			sd := want.SD[outputs-1]
 			if math.Abs(mean) > .01*sd || math.Abs(math.Sqrt(square)/sd-1) > .02 {
@@ -122,9 +122,9 @@ func TestSeasonalPredictive(t *testing.T) {
 	}
 }
 
-// What comes out is on the data's scale: with a season known, predictions and estimates
-// follow it, before a change and after it.
-func TestSeasonComesBack(t *testing.T) {
+// Results are on the scale of the data: with a known season, predictions and estimates follow it, before and after
+// a change.
+func TestSeasonRestored(t *testing.T) {
 	for name, c := range seasonalConfigs {
 		if strings.HasSuffix(name, "detects") {
 			continue
@@ -142,7 +142,7 @@ func TestSeasonComesBack(t *testing.T) {
 				continue
 			}
 			d := e.Predicted.Mean[last] - e.X[0][len(e.X[0])-1]
-			switch cfg.Family { // a third of the season's amplitude would be 1
+			switch cfg.Family { // an error of 1 is a third of the season's amplitude
 			case "exponential":
 				d = 3 * (math.Log(e.Predicted.Mean[0]) - season)
 			case "poisson":
@@ -154,7 +154,7 @@ func TestSeasonComesBack(t *testing.T) {
 				t.Fatalf("%s: regime %v, estimate %v, predicted %v", name, e.Regime, e.Estimate, e.Predicted)
 			}
 		}
-		// The noise has a variance of 1, and the season of more than 1.
+		// The noise has a variance of 1, and the season a larger one.
 		if v := squares / n; v > 1.35 || n < 400 {
 			t.Errorf("%s: mean square %g of the errors of %g predictions", name, v, n)
 		}

@@ -12,14 +12,14 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-func smoothed(t *testing.T, cfg SmoothConfig, observations []Observation) (all []Smoothed) {
+func smoothed(t *testing.T, cfg SmoothConfig, observations []Observation) (records []Smoothed) {
 	t.Helper()
 	sm := expect.Get(NewSmoother(cfg))(t)
-	sm.Smooth("k", observations, 0, func(s Smoothed) { all = append(all, s) })
-	return all
+	sm.Smooth("k", observations, 0, func(s Smoothed) { records = append(records, s) })
+	return records
 }
 
-// Records are what the segmenter says of the session.
+// Records equal the results of the segmenter for the session.
 func TestSegmented(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	m := expect.Get(expfam.New("normal", nil, 0))(t)
@@ -51,8 +51,8 @@ func TestSegmented(t *testing.T) {
 	}
 }
 
-// A segment goes on over the cuts of a long session, and an edge at a cut is one.
-func TestSegmentsGoOnOverCuts(t *testing.T) {
+// A segment can extend over the parts of a long session, and a change at the border of two parts is found.
+func TestSegmentsAcrossParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		length  int
 		regimes []float64
@@ -69,11 +69,11 @@ func TestSegmentsGoOnOverCuts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(c.length), 7))
-			begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+			start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 			var observations []Observation
 			for _, regime := range c.regimes {
 				for range c.length {
-					observations = append(observations, Value(begin.Add(time.Duration(len(observations))*time.Second), "", 6*regime+rng.NormFloat64()))
+					observations = append(observations, Value(start.Add(time.Duration(len(observations))*time.Second), "", 6*regime+rng.NormFloat64()))
 				}
 			}
 			observations = observations[:400]
@@ -92,8 +92,8 @@ func TestSegmentsGoOnOverCuts(t *testing.T) {
 				if i > 0 && math.IsNaN(s.ChangeEvidence) {
 					t.Errorf("no evidence at %d", i)
 				}
-				if far := math.Abs(s.Estimate.Mean[0] - w.Estimate.Mean[0]); !(far <= .3*w.Estimate.SD[0]) {
-					t.Errorf("estimate %d is %g sd from that of the whole session", i, far/w.Estimate.SD[0])
+				if distance := math.Abs(s.Estimate.Mean[0] - w.Estimate.Mean[0]); !(distance <= .3*w.Estimate.SD[0]) {
+					t.Errorf("estimate %d is %g sd from that of the whole session", i, distance/w.Estimate.SD[0])
 				}
 				if s.Segment.Start.Compare(w.Segment.Start) != 0 || s.Segment.N != w.Segment.N {
 					t.Errorf("segment %+v at %d, in the whole session %+v", s.Segment, i, w.Segment)
@@ -104,7 +104,7 @@ func TestSegmentsGoOnOverCuts(t *testing.T) {
 	}
 }
 
-// Odds of a change are lower where one observation tells little, and there are segments.
+// The default odds are lower for segments of families in which one observation carries little information.
 func TestDefaultOdds(t *testing.T) {
 	member := hafvf.DefaultMember()
 	var got []float64

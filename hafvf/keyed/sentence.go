@@ -14,7 +14,7 @@ import (
 	"hafvf/internal/message"
 )
 
-// A sentence is the message of an alert: who does what and by how much, when, the value, and what is usual.
+// A sentence is the message of an alert: who does what, when, the value, and the usual value.
 type sentence struct{ who, what, when, value, usual string }
 
 func (s sentence) String() string {
@@ -27,8 +27,8 @@ func (s sentence) String() string {
 	return text + "."
 }
 
-// subject says what an output is of the key, and how its values are written. A value without a name of its
-// own is that of a metric, which the key names or else the configuration.
+// subject returns the name of an output of the key in messages, and the unit of its values. An output without a
+// name of its own is a metric. The metric is named by the key, or else by the configuration.
 func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 	outputs, n, name := t.stages.decider.outputs, len(cfg.Values), "x"
 	switch {
@@ -37,24 +37,24 @@ func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 	case outputs > 1:
 		name = fmt.Sprintf("x[%d]", output)
 	case n > 0:
-		name = cfg.Values[n-1] // the target, behind its regressors
+		name = cfg.Values[n-1] // the target follows its regressors
 	}
 	who = t.key
-	of, unnamed := strings.CutSuffix(" "+name, " value") // also p95 of value
+	valuePart, unnamed := strings.CutSuffix(" "+name, " value") // also of "p95 of value"
 	switch {
 	case t.stages.decider.counted != nil:
 		return who + " " + name, unitNamed("ratio", "")
 	case outputs > 1 || !unnamed && name != "x":
 		return who + " " + name, unitNamed(name, cfg.Unit)
 	}
-	metric, given := cfg.Metric, cfg.Unit
+	metric, unitText := cfg.Metric, cfg.Unit
 	own, labels, _ := strings.Cut(t.key, "{")
 	switch series := strings.HasSuffix(labels, "}"); {
 	case series && own == "" && !strings.ContainsAny(metric, " ()*/+-%^"):
 		who = metric + who
 	case series && own != "":
-		if metric = own; strings.HasPrefix(given, "/") && of == "" {
-			given = "" // what makes a rate takes the name
+		if metric = own; strings.HasPrefix(unitText, "/") && valuePart == "" {
+			unitText = "" // rate() removes the name of a metric, so this is not a rate
 		}
 	case metric == "":
 		metric = t.key
@@ -62,13 +62,13 @@ func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 		who += " " + metric
 	}
 	if unnamed {
-		who += strings.TrimSuffix(of, " of")
+		who += strings.TrimSuffix(valuePart, " of")
 	}
-	return who, unitNamed(metric, given)
+	return who, unitNamed(metric, unitText)
 }
 
-// sentence is the message of the alert of an estimate, which has left the stages. Of a novelty it notes where what it says
-// begins.
+// sentence returns the message of an alert of the estimate e, which has passed toData. For a run of values, it also
+// sets a.Start and a.Delay to the start of the run.
 func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	decider, run, kind := t.stages.decider, &oneSidedRun{}, hafvf.Kind(a.Kind)
 	if a.Output < len(t.decisions.lately) {
@@ -91,21 +91,21 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	}
 	f, s := u.figure(mean, sd, x), sentence{who: who, what: "is unusual"}
 	if seen {
-		s.value = f.of(x - mean).value(x)
+		s.value = f.forDistance(x - mean).value(x)
 	}
 	if !math.IsNaN(mean) {
 		s.usual = t.usually(a.Output, e.Time) + " " + f.band(mean, sd)
 		if seen {
-			s.what = f.much(x, mean, sd, "above usual", "below usual")
+			s.what = f.difference(x, mean, sd, "above usual", "below usual")
 		}
 	}
 	farther, equal := a == e.Alarm && decider.farther, ""
 	switch {
 	case farther || kind == hafvf.Outlier:
-	case run.returns(a.Size) && !decider.stuck:
+	case run.isReturn(a.Size) && !decider.stuck:
 		s.what = "back to usual"
 	case seen && (run.isStuck() || decider.stuck):
-		a.Start, a.Delay, equal = run.repeat, run.equal-1, fmt.Sprintf(", %d equal values", run.equal)
+		a.Start, a.Delay, equal = run.equalStart, run.equal-1, fmt.Sprintf(", %d equal values", run.equal)
 		s.what, s.value = "frozen at "+u.figure(x, math.NaN(), x).value(x), ""
 		switch {
 		case !unremarkable(a.Size) && decider.stuck:
@@ -116,7 +116,7 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 			s.usual = "values usually scatter by " + f.value(sd)
 		}
 	case run.n > 1 && !run.gap:
-		a.Start, a.Delay = run.since, run.n-1
+		a.Start, a.Delay = run.start, run.n-1
 	case !unremarkable(a.Size):
 	case decider.moves:
 		s.what = "moves from value to value more than usual"
@@ -127,8 +127,8 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	switch {
 	case farther:
 		before := "the alarm before"
-		if was := t.decisions.before.at; !was.IsZero() {
-			before = t.clock(was, e.Time)
+		if began := t.decisions.before.start; !began.IsZero() {
+			before = t.clock(began, e.Time)
 		}
 		s.when += ", as far again as at " + before
 		s.usual = "usual before that " + f.band(mean, sd)
@@ -141,13 +141,13 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	return s.String()
 }
 
-// regimes says from what to what the key went, and when.
+// regimes returns the message of a change: the mean before and after it, and its time.
 func (t *Track) regimes(a *Alert, e *Estimate, run *oneSidedRun, who string, u unit) string {
 	s, sd := sentence{who: who, when: t.when(a, e.Time, "")}, a.Usual.SD[a.Output]
 	before, after := a.Before.Mean[a.Output], a.After.Mean[a.Output]
 	f := u.figure(before, math.NaN(), after)
-	s.what = f.much(after, before, sd, "higher", "lower")
-	if run.returns((after - a.Usual.Mean[a.Output]) / sd) {
+	s.what = f.difference(after, before, sd, "higher", "lower")
+	if run.isReturn((after - a.Usual.Mean[a.Output]) / sd) {
 		s.what = "back to usual"
 	}
 	if a.Corrects != "" {
@@ -157,20 +157,20 @@ func (t *Track) regimes(a *Alert, e *Estimate, run *oneSidedRun, who string, u u
 	return s.String()
 }
 
-// missed says that what usually comes in an hour has not come by the time now.
+// missed returns the message of a regular spike or drop that has not come by now.
 func (t *Track) missed(m *usual.Missed, who string, u unit, now time.Time) string {
-	moves, scale := "reaches", t.stages.scale
+	verb, scale := "reaches", t.stages.scale
 	if m.Usual < m.Most {
-		moves = "falls to"
+		verb = "falls to"
 	}
-	most, usually := scale.value(m.Most), scale.value(m.Usual)
+	extreme, usualValue := scale.value(m.Most), scale.value(m.Usual)
 	return sentence{
-		who: who, what: "stayed at " + u.figure(most, math.NaN(), most).value(most), when: fmt.Sprintf("from %s to %s", t.clock(m.From, now), t.clock(m.From.Add(time.Hour), now)),
-		usual: fmt.Sprintf("usually it %s %s then (%d of %d days)", moves, u.figure(usually, math.NaN(), usually).value(usually), m.Came, m.Days),
+		who: who, what: "stayed at " + u.figure(extreme, math.NaN(), extreme).value(extreme), when: fmt.Sprintf("from %s to %s", t.clock(m.From, now), t.clock(m.From.Add(time.Hour), now)),
+		usual: fmt.Sprintf("usually it %s %s then (%d of %d days)", verb, u.figure(usualValue, math.NaN(), usualValue).value(usualValue), m.Came, m.Days),
 	}.String()
 }
 
-// when says since when that is of which an alert tells at the time now, and more of what has come since.
+// when returns the time part of a message: since a.Start, or at now. more follows the duration.
 func (t *Track) when(a *Alert, now time.Time, more string) string {
 	switch {
 	case a.Start.Before(now) && !a.Start.IsZero():
@@ -185,14 +185,14 @@ func (t *Track) when(a *Alert, now time.Time, more string) string {
 	return "at " + t.clock(now, now)
 }
 
-// usually says for when a mean is usual.
-func (t *Track) usually(output int, at time.Time) string {
+// usually returns the words that say for which times the mean is usual.
+func (t *Track) usually(output int, now time.Time) string {
 	decider, d := t.stages.decider, &t.decisions
 	switch {
 	case !d.timed || len(decider.cfg.Seasons) == 0:
 		return "usually"
 	case decider.planned[output]:
-		return fmt.Sprintf("usual on %ss at %02d:00", decider.calendar.Weekday(at), at.In(decider.calendar.Zone()).Hour())
+		return fmt.Sprintf("usual on %ss at %02d:00", decider.calendar.Weekday(now), now.In(decider.calendar.Zone()).Hour())
 	case d.step >= day:
 		return "usual on such a day"
 	}
@@ -201,24 +201,24 @@ func (t *Track) usually(output int, at time.Time) string {
 
 const day = 24 * time.Hour
 
-// clock is the time at as a person reads it at the time now, in the zone of the alarms.
-func (t *Track) clock(at, now time.Time) string {
+// clock returns the time shown for readers at the time now, in the zone of the alarms. Keys with steps of a day
+// show the date alone.
+func (t *Track) clock(shown, now time.Time) string {
 	if t.decisions.step >= day {
-		return at.In(t.stages.decider.calendar.Zone()).Format(time.DateOnly)
+		return shown.In(t.stages.decider.calendar.Zone()).Format(time.DateOnly)
 	}
-	return clockOf(at, now, t.decisions.step, t.stages.decider.calendar.Zone())
+	return clockOf(shown, now, t.decisions.step, t.stages.decider.calendar.Zone())
 }
 
-// clockOf is message.Clock, without seconds where as much as a minute lies between observations.
-func clockOf(at, now time.Time, step time.Duration, zone *time.Location) string {
+// clockOf returns message.Clock. It omits seconds if the step between observations is at least a minute.
+func clockOf(shown, now time.Time, step time.Duration, zone *time.Location) string {
 	if step >= time.Minute {
-		at = at.Truncate(time.Minute)
+		shown = shown.Truncate(time.Minute)
 	}
-	return message.Clock(at, now, zone)
+	return message.Clock(shown, now, zone)
 }
 
-// seen is the observed value that the alert is about; ok is false where the observation
-// is of categories or several vectors.
+// seen returns the observed value of the alert's output. ok is false for categories and for several vectors.
 func (a *Alert) seen(step [][]float64) (v float64, ok bool) {
 	if len(step) != 1 {
 		return 0, false
@@ -232,7 +232,7 @@ func (a *Alert) seen(step [][]float64) (v float64, ok bool) {
 	return 0, false
 }
 
-// ended is the message of the end of an alarm that has lasted, with an estimate.
+// ended returns the message of the end of an alarm that lasted, at the estimate e.
 func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) string {
 	who, u := t.subject(cfg, a.Output)
 	s := sentence{who: who, what: "back to usual"}
@@ -245,14 +245,14 @@ func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) strin
 			s.when += ", after " + message.Span(lasted)
 		}
 	}
-	p, was := &l.peak, &t.decisions.before
+	p, baseline := &l.peak, &t.decisions.before
 	if p.size == 0 {
 		return s.String()
 	}
 	mean, sd := math.NaN(), math.NaN()
-	if was.known() {
-		before := Moments{slices.Clone(was.usual.Mean), slices.Clone(was.usual.SD)}
-		t.stages.scale.moments(before)
+	if baseline.known() {
+		before := Moments{slices.Clone(baseline.usual.Mean), slices.Clone(baseline.usual.SD)}
+		t.stages.scale.momentsToData(before)
 		mean, sd = before.Mean[p.output], before.SD[p.output]
 	}
 	f := u.figure(mean, sd, p.x)
@@ -261,16 +261,16 @@ func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) strin
 		s.value += " at " + t.clock(p.at, e.Time)
 	}
 	if !math.IsNaN(p.x) {
-		s.value += " with " + f.of(p.x-mean).value(p.x)
+		s.value += " with " + f.forDistance(p.x-mean).value(p.x)
 	}
-	if was.known() {
+	if baseline.known() {
 		s.usual = "usual " + f.band(mean, sd)
 	}
 	return s.String()
 }
 
-// outsideOf says what is outside of the family, and why.
-func (t *Track) outsideOf(cfg *Config, o *Observation) string {
+// outOfDomainMessage returns the message of a value that the family does not allow, with the reason.
+func (t *Track) outOfDomainMessage(cfg *Config, o *Observation) string {
 	family := t.stages.cfg.Family
 	if s := t.stages.cfg.Scale; s != "" && s != hafvf.Linear {
 		family += " with scale " + string(s)
@@ -285,28 +285,28 @@ func (t *Track) outsideOf(cfg *Config, o *Observation) string {
 	return s.String()
 }
 
-// message says since when nothing came from a key, or for how long nothing had come, of an alert
-// of the silence at a time.
-func (s *Silence) message(kind, key string, at time.Time) string {
+// message returns the message of an alert about the silence at the time now: since when the key is silent, or how
+// long it was.
+func (s *Silence) message(kind, key string, now time.Time) string {
 	zone, err := domain.Zone(s.Zone)
 	if err != nil {
-		zone = time.UTC // the state comes from a computer that knows more zones
+		zone = time.UTC // the computer that wrote the state knows more zones
 	}
-	step := s.Bound / 2 // seconds are for keys that are silent within two minutes
+	step := s.Bound / 2 // messages show seconds only for keys that are silent after less than two minutes
 	if kind == RecoveredAlarm {
-		return sentence{who: key, what: "back", when: "at " + clockOf(at, at, step, zone) + ", after " + message.Span(at.Sub(s.Since)) + " of silence"}.String()
+		return sentence{who: key, what: "back", when: "at " + clockOf(now, now, step, zone) + ", after " + message.Span(now.Sub(s.Since)) + " of silence"}.String()
 	}
 	usually := "the limit is " + message.Span(s.Bound)
 	switch {
 	case s.Daily:
-		usually = "it usually comes by " + clockOf(s.Since.Add(s.Bound), at, step, zone)
+		usually = "it usually comes by " + clockOf(s.Since.Add(s.Bound), now, step, zone)
 	case s.Usual > 0:
 		span := message.Span(s.Usual)
-		one := map[string]string{"1 s": "second", "1 min": "minute", "1 h": "hour"}
-		usually = "usually a value every " + cmp.Or(one[span], span)
+		unitWords := map[string]string{"1 s": "second", "1 min": "minute", "1 h": "hour"}
+		usually = "usually a value every " + cmp.Or(unitWords[span], span)
 		if !s.Regular {
 			usually += " at this hour"
 		}
 	}
-	return sentence{who: key, what: "silent", when: fmt.Sprintf("since %s (%s)", clockOf(s.Since, at, step, zone), message.Span(at.Sub(s.Since))), value: usually}.String()
+	return sentence{who: key, what: "silent", when: fmt.Sprintf("since %s (%s)", clockOf(s.Since, now, step, zone), message.Span(now.Sub(s.Since))), value: usually}.String()
 }

@@ -13,9 +13,9 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// watched are the estimates of a key whose values vary by 1 around 20, with a time each step if
-// that is not 0. From observation at on they are what with makes of them.
-func watched(t *testing.T, cfg Config, n, at int, step time.Duration, with func(i int, x float64) float64) (all []Estimate) {
+// watched returns the estimates of a key whose values vary by 1 around 20, with times if step is not 0. From
+// observation from on, edit changes the values.
+func watched(t *testing.T, cfg Config, n, from int, step time.Duration, edit func(i int, x float64) float64) (estimates []Estimate) {
 	t.Helper()
 	if step == 0 {
 		cfg.Order = Arrival
@@ -25,27 +25,27 @@ func watched(t *testing.T, cfg Config, n, at int, step time.Duration, with func(
 	rng := rand.New(rand.NewPCG(2, 3))
 	for i := range n {
 		o := Value(time.Time{}, fmt.Sprint(i), 20+rng.NormFloat64())
-		if i >= at {
-			o.X[0][0] = with(i-at, o.X[0][0])
+		if i >= from {
+			o.X[0][0] = edit(i-from, o.X[0][0])
 		}
 		if step != 0 {
 			o.Time = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * step)
 		}
-		all = append(all, est.Estimate(track, o))
+		estimates = append(estimates, est.Estimate(track, o))
 	}
-	return all
+	return estimates
 }
 
-// A message says what is unusual about the values: since when, how far from usual, or how the
-// last ones lie together.
+// A message states what is unusual about the values: since when, how far from usual, or how the last values
+// compare.
 func TestSentences(t *testing.T) {
-	const n, at = 3000, 2500
+	const n, first = 3000, 2500
 	for _, c := range []struct {
-		name string
-		step time.Duration
-		zone string
-		with func(i int, usual float64) float64 // the values from at on
-		want []string                           // of the alarms from at on
+		name   string
+		step   time.Duration
+		zone   string
+		change func(i int, usual float64) float64 // changes the values from first on
+		want   []string                           // messages of the alarms from first on
 	}{
 		{"shift", 5 * time.Minute, "", func(_ int, x float64) float64 { return x + 3.5 },
 			[]string{`^k is 21 % above usual since 16:20 \(5 min\): 24\.\d, usual at this hour 19\.9 ± 1\.0\.$`}},
@@ -73,15 +73,15 @@ func TestSentences(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Recommended("normal")
-			cfg.Alarms.Zone, cfg.Alarms.Lasting = c.zone, false // later alarms have sentences too
+			cfg.Alarms.Zone, cfg.Alarms.Lasting = c.zone, false // later alarms have messages too
 			var got []string
-			for _, e := range watched(t, cfg, n, at, c.step, c.with)[at:] {
+			for _, e := range watched(t, cfg, n, first, c.step, c.change)[first:] {
 				if e.Alarm == nil || e.Alarm.Kind != string(usual.NoveltyAlarm) {
 					continue
 				}
 				got = append(got, e.Alarm.Message)
 				if u, x := e.Alarm.Usual, e.X[0][0]; math.Abs(e.Alarm.Size-(x-u.Mean[0])/u.SD[0]) > 1e-9 {
-					t.Errorf("the size %g is not that of %g from %v", e.Alarm.Size, x, u)
+					t.Errorf("the size %g does not equal the distance of %g from %v", e.Alarm.Size, x, u)
 				}
 			}
 			for i, want := range c.want {
@@ -93,70 +93,70 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// Values that are rounded scatter by their rounding at least: the distance of the first other
-// value from equal ones is not that of a standard deviation of 0.
+// The standard deviation of rounded values is at least that of the rounding error. So the size of the first
+// different value after equal ones is finite.
 func TestRoundedValues(t *testing.T) {
-	for _, c := range []struct{ from, to, unit float64 }{{0, 1, 1}, {14.5, 14.6, .1}, {3, 1e9, 1}} {
+	for _, c := range []struct{ start, end, unit float64 }{{0, 1, 1}, {14.5, 14.6, .1}, {3, 1e9, 1}} {
 		cfg := Recommended("normal")
 		cfg.Alerts.Beliefs = []hafvf.Kind{hafvf.Outlier, hafvf.Change}
 		alerted := 0
-		for _, e := range fed(t, cfg, 1100, 5*time.Minute, func(i int) float64 { return []float64{c.from, c.to}[i/1000] }) {
+		for _, e := range fed(t, cfg, 1100, 5*time.Minute, func(i int) float64 { return []float64{c.start, c.end}[i/1000] }) {
 			for _, a := range []*Alert{e.Alarm, e.Belief} {
 				if a == nil {
 					continue
 				}
 				alerted++
-				if most := 1.01 * (c.to - c.from) / (c.unit / math.Sqrt(12)); math.Abs(a.Size) > most || regexp.MustCompile(`e-\d`).MatchString(a.Message) {
-					t.Errorf("from %g to %g: size %g, want at most %g; %s", c.from, c.to, a.Size, most, a.Message)
+				if limit := 1.01 * (c.end - c.start) / (c.unit / math.Sqrt(12)); math.Abs(a.Size) > limit || regexp.MustCompile(`e-\d`).MatchString(a.Message) {
+					t.Errorf("from %g to %g: size %g, want at most %g; %s", c.start, c.end, a.Size, limit, a.Message)
 				}
 			}
 		}
 		if alerted == 0 {
-			t.Errorf("from %g to %g: nothing is told", c.from, c.to)
+			t.Errorf("from %g to %g: no alert", c.start, c.end)
 		}
 	}
 }
 
-// A shift plan is known at the third week. What does not keep to it is told by the plan's hour.
-func TestPlanIsNamed(t *testing.T) {
+// A shift plan is known in the third week. The message of a deviation names the hour of the plan.
+func TestSentencePlan(t *testing.T) {
 	cfg := Recommended("normal")
 	cfg.Alarms.Zone = "Europe/Berlin"
 	berlin := must(time.LoadLocation(cfg.Alarms.Zone))
 	rng := rand.New(rand.NewPCG(2, 3))
 	est := newEstimator(t, cfg)
 	machine := est.NewTrack("M01")
-	began := time.Date(2026, 1, 5, 0, 0, 0, 0, berlin)
-	rings, told := 0, ""
-	for at := began; at.Before(began.AddDate(0, 0, 8*7)); at = at.Add(time.Hour) {
-		d, h := at.Weekday(), at.Hour()
+	start := time.Date(2026, 1, 5, 0, 0, 0, 0, berlin)
+	alarms, text := 0, ""
+	for now := start; now.Before(start.AddDate(0, 0, 8*7)); now = now.Add(time.Hour) {
+		d, h := now.Weekday(), now.Hour()
 		x := 3 + .1*rng.NormFloat64()
-		extra := d == time.Saturday && h == 14 && at.After(began.AddDate(0, 0, 7*7))
+		extra := d == time.Saturday && h == 14 && now.After(start.AddDate(0, 0, 7*7))
 		if d >= 1 && d <= 5 && h >= 6 && h < 22 || d == 6 && h >= 6 && h < 14 || extra {
 			x = 40 + 2*rng.NormFloat64()
 		}
-		e := est.Estimate(machine, Value(at, "", x))
+		e := est.Estimate(machine, Value(now, "", x))
 		switch {
 		case e.Alarm == nil:
 		case extra:
-			told = e.Alarm.Message
-		case at.After(began.AddDate(0, 0, 4*7)):
-			rings++
+			text = e.Alarm.Message
+		case now.After(start.AddDate(0, 0, 4*7)):
+			alarms++
 		}
 	}
-	if !regexp.MustCompile(`^M01 is [34]\d above usual at 14:00: [34]\d, usual on Saturdays at 14:00 [-\d.]+ ± `).MatchString(told) || rings > 2 {
-		t.Errorf("the overtime is told as %q, and the plan %d times", told, rings)
+	if !regexp.MustCompile(`^M01 is [34]\d above usual at 14:00: [34]\d, usual on Saturdays at 14:00 [-\d.]+ ± `).MatchString(text) || alarms > 2 {
+		t.Errorf("the overtime is reported as %q, and the plan %d times", text, alarms)
 	}
 }
 
-// A novelty began with the first unusual value of its run, and message and record say the same of it. What is far from usual
-// before by chance, or a little, is not of the run.
-func TestNoveltyBegins(t *testing.T) {
-	const n, at = 2600, 2500
+// A novelty starts with the first unusual value of its run, and message and record agree. Values before that are
+// unusual by chance, or only a little, are not part of the run.
+func TestNoveltyStart(t *testing.T) {
+	const n, first = 2600, 2500
 	for _, c := range []struct {
-		name   string
-		values []float64 // from at on, standard deviations from usual; then as the last
-		began  int
-		when   string
+		name       string
+		values     []float64 // from first on, in sd from usual; then the last value repeats
+		startIndex int
+		when       string
 	}{
 		{"noise before an outage", []float64{1.5, 1.6, 1.4, 1.7, 12}, 4, "at 16:40: "},
 		{"chance before an outage", []float64{1.5, 2.6, 1.2, 12}, 3, "at 16:35: "},
@@ -167,15 +167,15 @@ func TestNoveltyBegins(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			for i, e := range watched(t, Recommended("normal"), n, at, 5*time.Minute, func(i int, _ float64) float64 {
+			for i, e := range watched(t, Recommended("normal"), n, first, 5*time.Minute, func(i int, _ float64) float64 {
 				return 19.9 + 1.02*c.values[min(i, len(c.values)-1)]
-			})[at:] {
+			})[first:] {
 				a := e.Alarm
 				if a == nil {
 					continue
 				}
-				if began := start.Add(time.Duration(at+c.began) * 5 * time.Minute); !a.Start.Equal(began) || a.Delay != int64(i-c.began) || !strings.Contains(a.Message, " "+c.when) {
-					t.Errorf("alarm %d, start %v, delay %d, want %v: %s", i, a.Start, a.Delay, began, a.Message)
+				if wantStart := start.Add(time.Duration(first+c.startIndex) * 5 * time.Minute); !a.Start.Equal(wantStart) || a.Delay != int64(i-c.startIndex) || !strings.Contains(a.Message, " "+c.when) {
+					t.Errorf("alarm %d, start %v, delay %d, want %v: %s", i, a.Start, a.Delay, wantStart, a.Message)
 				}
 				return
 			}

@@ -9,133 +9,132 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// A sessionSeason takes the season out of the values of a session before the smoother looks
-// for segments, and puts it back into the estimates. It is one season for the session,
-// known from the whole of it: with s the season at an observation x, the smoother has x − s,
-// or where the season is a factor, x·e⁻ˢ or the exposure eˢ of a count.
+// A sessionSeason subtracts the season from the values of a session before the smoother looks for segments, and
+// adds it to the estimates. Each session has one season, which is learned from the whole session. With the season s
+// at an observation x, the smoother sees x − s or, if the season is a factor, x·e⁻ˢ or the exposure eˢ of a count.
 //
-// Of a regression it takes the season out of the regressors too: what is left of the target
-// then has the same coefficients on what is left of them (Frisch and Waugh 1933), where a
-// regressor with a rhythm of its own would else lose its part in the target to the season.
+// For a regression it also subtracts the season of each regressor. The rest of the target then has the same
+// coefficients on the rest of the regressors (Frisch and Waugh 1933). Otherwise a regressor with a rhythm of its
+// own would lose its contribution to the season.
 //
-// It is learned twice. At first nothing is known of segments: the level of the values is
-// forgotten as they come, so that its changes leave the season alone. Then the level begins
-// anew with each of the segments that were found, and outliers do not count.
+// The season is learned twice. At first no segments are known: the rhythm forgets the level of the values over
+// time, so that changes of the level do not affect the season. Then the level restarts at each segment that was
+// found, and outliers are not learned.
 type sessionSeason struct {
 	cfg         usual.RhythmConfig
-	coordinates int  // of an observation, all of which have a season
-	log         bool // the season is a factor of times
-	counts      bool // the season is the exposure of counts
+	coordinates int  // coordinates of an observation, each has a season
+	log         bool // times: the season is a factor
+	counts      bool // counts: the season is their exposure
 }
 
 func newSessionSeason(cfg hafvf.Config, bank *hafvf.Bank) *sessionSeason {
 	se := &sessionSeason{cfg: *cfg.Season, coordinates: bank.Dim(), log: cfg.Family == "exponential"}
 	if _, se.counts = bank.Model().(expfam.Exposed); se.counts {
-		se.coordinates = 1 // the other one is the exposure
+		se.coordinates = 1 // the other coordinate is the exposure
 	}
 	return se
 }
 
-// leastPeriods is how many periods a session has of a season that can be told from its
+// minPeriods is the minimum length of a session, in periods of a season, that allows telling the season from
 // segments.
-const leastPeriods = 2
+const minPeriods = 2
 
-// A seasonOf is the season of one session.
-type seasonOf struct {
+// A fittedSeason is the season of one session.
+type fittedSeason struct {
 	*sessionSeason
 	observations []Observation
-	steps        [][][]float64 // the values on their scale
-	rhythm       *usual.Rhythm // nil where the session is too short for a season
-	mean         []float64     // s by observation
-	variance     []float64     // of s, by observation, in units of the noise's
+	steps        [][][]float64 // values on the scale of the filter
+	rhythm       *usual.Rhythm // nil if the session is too short for a season
+	mean         []float64     // s of all observations, coordinates entries each
+	variance     []float64     // variance of s by observation, in units of the noise variance
 }
 
-func (se *sessionSeason) of(observations []Observation, steps [][][]float64) *seasonOf {
+func (se *sessionSeason) start(observations []Observation, steps [][][]float64) *fittedSeason {
 	n := len(observations)
-	of := &seasonOf{sessionSeason: se, observations: observations, steps: steps, mean: make([]float64, n*se.coordinates), variance: make([]float64, n)}
+	fs := &fittedSeason{sessionSeason: se, observations: observations, steps: steps, mean: make([]float64, n*se.coordinates), variance: make([]float64, n)}
 	cfg := se.cfg
 	cfg.Seasons = nil
 	length := observations[n-1].Time.Sub(observations[0].Time)
 	for _, s := range se.cfg.Seasons {
-		if length >= leastPeriods*s.Period {
+		if length >= minPeriods*s.Period {
 			cfg.Seasons = append(cfg.Seasons, s)
 		}
 	}
 	if len(cfg.Seasons) > 0 {
-		of.rhythm = checked(usual.NewRhythm(cfg, se.coordinates)) // of a part of a config that NewBank has checked
-		of.rhythm.Lasting()
+		fs.rhythm = checked(usual.NewRhythm(cfg, se.coordinates)) // cfg is a part of a config that NewBank has checked
+		fs.rhythm.Lasting()
 	}
-	return of
+	return fs
 }
 
-// learn learns the season, where weight is the probability that observation i is no
-// accident, and a new segment begins where begins says so.
-func (of *seasonOf) learn(weight func(i int) float64, begins func(i int) bool) {
-	if of.rhythm == nil {
+// learn learns the season. weight is the probability that observation i is not an outlier, and starts reports
+// whether a new segment starts at i.
+func (fs *fittedSeason) learn(weight func(i int) float64, starts func(i int) bool) {
+	if fs.rhythm == nil {
 		return
 	}
-	state := of.rhythm.NewState()
-	value, least := make([]float64, of.coordinates), make([]float64, of.coordinates)
-	for i, o := range of.observations {
-		if begins(i) {
-			of.rhythm.ForgetLevel(state)
+	state := fs.rhythm.NewState()
+	value, minSD := make([]float64, fs.coordinates), make([]float64, fs.coordinates)
+	for i, o := range fs.observations {
+		if starts(i) {
+			fs.rhythm.ForgetLevel(state)
 		}
-		for _, x := range complete(of.steps[i]) {
+		for _, x := range complete(fs.steps[i]) {
 			copy(value, x)
 			switch {
-			case of.counts:
+			case fs.counts:
 				value[0] = math.Log(x[0] + .5)
-			case of.log && x[0] == 0:
-				continue // tells nothing of a factor
-			case of.log:
+			case fs.log && x[0] == 0:
+				continue // zero times carry no information about a factor
+			case fs.log:
 				value[0] = math.Log(x[0])
 			}
-			of.rhythm.Learn(state, o.Time, value, weight(i), least)
+			fs.rhythm.Learn(state, o.Time, value, weight(i), minSD)
 		}
 	}
 	var last time.Time
-	for i, o := range of.observations {
-		at := of.at(i)
+	for i, o := range fs.observations {
+		mean := fs.meanAt(i)
 		if i > 0 && o.Time.Equal(last) {
-			copy(at, of.at(i-1))
-			of.variance[i] = of.variance[i-1]
+			copy(mean, fs.meanAt(i-1))
+			fs.variance[i] = fs.variance[i-1]
 			continue
 		}
 		last = o.Time
-		of.variance[i] = of.rhythm.Predict(at, state, o.Time)
-		if of.log || of.counts {
-			at[0] = math.Max(-maxFactor, math.Min(at[0], maxFactor))
+		fs.variance[i] = fs.rhythm.Predict(mean, state, o.Time)
+		if fs.log || fs.counts {
+			mean[0] = math.Max(-maxFactor, math.Min(mean[0], maxFactor))
 		}
 	}
 }
 
-// at is the season at observation i.
-func (of *seasonOf) at(i int) []float64 {
-	return of.mean[i*of.coordinates : (i+1)*of.coordinates]
+// meanAt returns the season at observation i.
+func (fs *fittedSeason) meanAt(i int) []float64 {
+	return fs.mean[i*fs.coordinates : (i+1)*fs.coordinates]
 }
 
-// removed are the steps less their season; those of counts are rows with their exposure.
-func (of *seasonOf) removed() [][][]float64 {
-	all := make([][][]float64, len(of.steps))
-	for i, step := range of.steps {
-		if of.counts && len(step) == 0 {
+// removeAll returns the steps without their season. Counts become rows with their exposure.
+func (fs *fittedSeason) removeAll() [][][]float64 {
+	steps := make([][][]float64, len(fs.steps))
+	for i, step := range fs.steps {
+		if fs.counts && len(step) == 0 {
 			step = [][]float64{{math.NaN()}}
 		}
 		for _, x := range step {
-			all[i] = append(all[i], of.remove(i, x))
+			steps[i] = append(steps[i], fs.remove(i, x))
 		}
 	}
-	return all
+	return steps
 }
 
-func (of *seasonOf) remove(i int, x []float64) []float64 {
-	if of.counts {
-		return []float64{math.Exp(of.at(i)[0]), x[0]}
+func (fs *fittedSeason) remove(i int, x []float64) []float64 {
+	if fs.counts {
+		return []float64{math.Exp(fs.meanAt(i)[0]), x[0]}
 	}
 	y := append([]float64(nil), x...)
-	season := of.at(i)
-	for j := range y { // one for a bare missing value
-		if of.log {
+	season := fs.meanAt(i)
+	for j := range y { // a missing value may have fewer coordinates
+		if fs.log {
 			y[j] *= math.Exp(-season[j])
 		} else {
 			y[j] -= season[j]
@@ -144,23 +143,23 @@ func (of *seasonOf) remove(i int, x []float64) []float64 {
 	return y
 }
 
-// restore puts the season back into the moments of the likelihood's mean at observation i,
-// with its uncertainty where the noise has that standard deviation. The mean of a segment
-// is that of the values less their season.
-func (of *seasonOf) restore(i int, m, segment Moments, noise []float64) {
-	season := of.at(i)
+// restore adds the season to the moments m of the likelihood's mean at observation i, and its uncertainty for the
+// standard deviation noise. The mean of a segment stays without season; for counts restore divides it by the
+// exposure.
+func (fs *fittedSeason) restore(i int, m, segment Moments, noise []float64) {
+	season := fs.meanAt(i)
 	for j, s := range season[len(season)-len(m.Mean):] { // the target is the last coordinate
 		switch {
-		case of.counts:
+		case fs.counts:
 			r := math.Exp(s)
 			segment.Mean[j] /= r
 			segment.SD[j] /= r
-		case of.log:
+		case fs.log:
 			m.Mean[j] *= math.Exp(s)
 			m.SD[j] *= math.Exp(s)
 		default:
 			m.Mean[j] += s
-			if v := math.Sqrt(of.variance[i]) * noise[j]; v < math.Inf(1) {
+			if v := math.Sqrt(fs.variance[i]) * noise[j]; v < math.Inf(1) {
 				m.SD[j] = math.Hypot(m.SD[j], v)
 			}
 		}

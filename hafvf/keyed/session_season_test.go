@@ -13,10 +13,10 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// A daily rhythm is neither drift nor edges: with the season a session of ten days has the
-// one change that was made, in the level or in a coefficient, and estimates follow the rhythm.
-// The coefficients are those of the data, also where the regressor has a rhythm of its own.
-func TestSessionsHaveSeasons(t *testing.T) {
+// A daily rhythm is neither drift nor a change: with a season, a session of ten days has the one change that was
+// made, in the level or in a coefficient, and estimates follow the rhythm. The coefficients are those of the data,
+// even if the regressor has a rhythm of its own.
+func TestSessionSeason(t *testing.T) {
 	const perDay, days = 96, 10
 	const n, edge = perDay * days, 6*perDay + 30
 	wave := func(i int, shift float64) float64 { return math.Sin(2*math.Pi*float64(i)/perDay + shift) }
@@ -26,11 +26,11 @@ func TestSessionsHaveSeasons(t *testing.T) {
 	last := 0.
 	for _, c := range []struct {
 		filter hafvf.Config
-		// step returns the observation and the mean that it has, given its regressors.
+		// step returns the observation, and its mean given the regressors.
 		step         func(rng *rand.Rand, i int) (x []float64, mean float64)
-		parts        int       // of the session
-		off          float64   // root mean square of the estimates, at most, relative to the mean where there is no regressor
-		coefficients []float64 // the first one, before the change and after it
+		parts        int       // maximum number of parts of the session
+		maxError     float64   // maximum root mean square error of the estimates, relative to the mean if there is no regressor
+		coefficients []float64 // first coefficient before and after the change
 	}{
 		{hafvf.Config{Family: "normal"}, func(rng *rand.Rand, i int) ([]float64, float64) {
 			return []float64{level(i) + rng.NormFloat64()}, level(i)
@@ -82,23 +82,23 @@ func TestSessionsHaveSeasons(t *testing.T) {
 						changes = append(changes, i)
 					}
 					if max(i-edge, edge-i) <= 10 || c.coefficients != nil && s.Missing {
-						continue // the place of the change is uncertain, or there are no regressors
+						continue // the position of the change is uncertain, or there are no regressors
 					}
-					off := s.Estimate.Mean[0] - means[i]
-					if count++; math.Abs(off) <= 2*s.Estimate.SD[0] {
+					diff := s.Estimate.Mean[0] - means[i]
+					if count++; math.Abs(diff) <= 2*s.Estimate.SD[0] {
 						covered++
 					}
 					if c.coefficients == nil {
-						off /= means[i]
+						diff /= means[i]
 					} else if want := c.coefficients[i/edge]; (i == edge/2 || i == (n+edge)/2) && math.Abs(s.Posterior[0]-want) > .15 {
 						t.Errorf("coefficient at %d is %.3f, want %g", i, s.Posterior[0], want)
 					}
-					square += off * off
+					square += diff * diff
 				}
 				if !slices.EqualFunc(changes, []int{edge}, func(a, b int) bool { return max(a-b, b-a) <= 5 }) {
-					t.Errorf("%d parts: changes %v, want one about %d", parts, changes, edge)
+					t.Errorf("%d parts: changes %v, want one near %d", parts, changes, edge)
 				}
-				if rms := math.Sqrt(square / count); !(rms < c.off) || c.coefficients != nil && !(covered > .85*count) {
+				if rms := math.Sqrt(square / count); !(rms < c.maxError) || c.coefficients != nil && !(covered > .85*count) {
 					t.Errorf("%d parts: estimates are off by %.3g, %g of %g within two standard deviations", parts, rms, covered, count)
 				}
 			}
@@ -106,8 +106,8 @@ func TestSessionsHaveSeasons(t *testing.T) {
 	}
 }
 
-// A session shorter than two periods has no season that could be told from its segments.
-func TestShortSessionsHaveNoSeason(t *testing.T) {
+// The smoother ignores the season of a session shorter than two periods, which it could not tell from segments.
+func TestSessionSeasonShort(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 30))
 	var observations []Observation
 	for i := range 200 {
@@ -122,9 +122,9 @@ func TestShortSessionsHaveNoSeason(t *testing.T) {
 		run := func(season *usual.RhythmConfig) []Smoothed {
 			return smoothed(t, SmoothConfig{Gap: time.Hour, Filter: hafvf.Config{Family: family, WarmUp: 50, Season: season}}, observations)
 		}
-		with, without := run(&usual.RhythmConfig{Seasons: usual.DefaultSeasons()}), run(nil)
-		for i := range with {
-			if a, b := with[i], without[i]; math.Abs(a.Estimate.Mean[0]-b.Estimate.Mean[0]) > 1e-9 || a.Change != b.Change {
+		withSeason, withoutSeason := run(&usual.RhythmConfig{Seasons: usual.DefaultSeasons()}), run(nil)
+		for i := range withSeason {
+			if a, b := withSeason[i], withoutSeason[i]; math.Abs(a.Estimate.Mean[0]-b.Estimate.Mean[0]) > 1e-9 || a.Change != b.Change {
 				t.Fatalf("%s, %d: %+v, without a season %+v", family, i, a, b)
 			}
 		}

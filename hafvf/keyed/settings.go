@@ -11,36 +11,34 @@ import (
 	"hafvf/hafvf"
 )
 
-// ErrOtherConfig means that a state was written under another configuration.
+// ErrOtherConfig means that a state was written with another configuration.
 var ErrOtherConfig = errors.New("state belongs to another configuration")
 
-// Settings say what the meaning of a key's state depends on. They are stored with it.
+// Settings are the settings that the meaning of a key's state depends on. They are stored with it.
 type Settings struct {
-	// In another order, observations that wait are never released, or late ones are
-	// learned.
+	// In another order, waiting observations would never be released, or late observations would be learned.
 	Order Order `json:"order"`
-	// With another unit of time, the same pause is another share of the memory.
+	// With another time unit, the same pause is a different share of the memory.
 	TimeUnit time.Duration `json:"time_unit,omitempty"`
-	// Of other intervals, or another value of them, nothing means the same.
+	// With other intervals, or another value of them, no part of the state keeps its meaning.
 	Aggregate *Aggregation `json:"aggregate,omitempty"`
 	// Filter is canonical.
 	Filter hafvf.Config `json:"filter"`
 }
 
-// Settings returns the function that gives the settings of the states of a key, and
-// their text.
+// Settings returns a function that returns the settings of a key's state, and their text.
 func (c Config) Settings() func(key string) (Settings, string) {
 	c = c.withDefaults()
 	type written struct {
 		Settings
 		text string
 	}
-	all, _ := newByRules(c, func(of Config) (written, error) {
-		s := c.settingsOf(of.Filter)
+	byKey, _ := newByRules(c, func(keyCfg Config) (written, error) {
+		s := c.settingsOf(keyCfg.Filter)
 		return written{s, s.String()}, nil
 	})
 	return func(key string) (Settings, string) {
-		w := all.ofKey(key)
+		w := byKey.ofKey(key)
 		return w.Settings, w.text
 	}
 }
@@ -66,32 +64,32 @@ func (s Settings) In(c Config) Config {
 	return c
 }
 
-// String is the JSON form.
+// String returns the settings as JSON.
 func (s Settings) String() string { return textOf(s) }
 
-// textOf is the JSON form of settings.
+// textOf returns settings as JSON.
 func textOf(settings any) string {
 	return string(checked(json.Marshal(settings)))
 }
 
-// AllSettings are the settings of all keys of a configuration. States that a runner keeps
-// together are stored with them.
+// AllSettings are the settings of all keys of a configuration. They are stored with a group of states, such as a
+// cell or file.
 type AllSettings struct {
-	Settings        // of the keys that match no rule
+	Settings        // of keys that match no rule
 	Keys     []Rule `json:"keys,omitempty"`
 }
 
 // AllSettings returns the settings of all keys.
 func (c Config) AllSettings() AllSettings {
 	c = c.withDefaults()
-	all := AllSettings{Settings: c.settingsOf(c.Filter)}
+	s := AllSettings{Settings: c.settingsOf(c.Filter)}
 	for _, r := range c.Keys {
-		all.Keys = append(all.Keys, Rule{Match: r.Match, Filter: r.Filter.Canonical(), Sets: r.Sets})
+		s.Keys = append(s.Keys, Rule{Match: r.Match, Filter: r.Filter.Canonical(), Sets: r.Sets})
 	}
-	return all
+	return s
 }
 
-// String is the JSON form.
+// String returns the settings as JSON.
 func (s AllSettings) String() string { return textOf(s) }
 
 // In returns c with these settings.
@@ -101,8 +99,7 @@ func (s AllSettings) In(c Config) Config {
 	return c
 }
 
-// ParseSettings reads the JSON form of Settings, or of settings S that hold more. It refuses
-// settings that this program does not know.
+// ParseSettings parses the JSON of Settings, or of a type S that embeds them. Unknown fields are an error.
 func ParseSettings[S any](text string) (s S, err error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
@@ -112,13 +109,13 @@ func ParseSettings[S any](text string) (s S, err error) {
 	return s, nil
 }
 
-// Differ names the settings in which s and other differ: the fields of a Config, or the keys of the program's
-// config.
+// Differ names the settings in which s and other differ: as keys of the program's config if keys is true, else as
+// fields of a Config.
 func (s Settings) Differ(other Settings, keys bool) (names []string) {
 	a, b := s.Filter, other.Filter
 	warmUp := [2]int{a.WarmUp, b.WarmUp}
 	if !same(a.Prior, b.Prior) || a.WarmUp == 0 || b.WarmUp == 0 {
-		warmUp = [2]int{} // the priors differ
+		warmUp = [2]int{} // the difference of the priors covers it
 	}
 	for _, part := range []struct {
 		field, key string
@@ -141,7 +138,7 @@ func (s Settings) Differ(other Settings, keys bool) (names []string) {
 	return names
 }
 
-// levels are those of the filter, nil of a bank.
+// levels returns the levels of the filter, or nil for a bank.
 func levels(c hafvf.Config) []hafvf.Beta {
 	if c.Member == nil {
 		return nil
@@ -149,7 +146,7 @@ func levels(c hafvf.Config) []hafvf.Beta {
 	return c.Member.Levels
 }
 
-// top is that of the filter, and zero if one of the two is a bank.
+// top returns c's top, or 0 if c or other is a bank.
 func top(c, other hafvf.Config) float64 {
 	if c.Member == nil || other.Member == nil {
 		return 0
@@ -157,7 +154,7 @@ func top(c, other hafvf.Config) float64 {
 	return c.Member.Top
 }
 
-// same compares parts of settings by their JSON form.
+// same compares parts of settings by their JSON.
 func same(a, b any) bool {
 	x, err := json.Marshal(a)
 	y, err2 := json.Marshal(b)

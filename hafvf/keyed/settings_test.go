@@ -15,8 +15,8 @@ func fingerprint(c keyed.Config) string {
 	return fmt.Sprintf("%x", compact.FingerprintOf(text))
 }
 
-// TestFingerprint: settings under which a state means something else have another
-// fingerprint, and what stands for a default has that of the default.
+// Settings that change the meaning of a state have another fingerprint. A value that means the default has the
+// fingerprint of the default.
 func TestFingerprint(t *testing.T) {
 	seen := map[string]keyed.Config{}
 	for _, f := range []hafvf.Config{
@@ -33,18 +33,18 @@ func TestFingerprint(t *testing.T) {
 		{Family: "normal", Season: &usual.RhythmConfig{Seasons: usual.DefaultSeasons(), Zone: "Europe/Berlin"}},
 	} {
 		for _, c := range []keyed.Config{{Filter: f}, {Filter: f, Order: keyed.Arrival}, {Filter: f, TimeUnit: 1}} {
-			of := fingerprint(c)
-			if other, ok := seen[of]; ok {
-				t.Errorf("%+v and %+v have the fingerprint %s", c, other, of)
+			id := fingerprint(c)
+			if other, ok := seen[id]; ok {
+				t.Errorf("%+v and %+v have the fingerprint %s", c, other, id)
 			}
-			seen[of] = c
+			seen[id] = c
 		}
 	}
 	paper := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 	if a, b := fingerprint(keyed.Config{Filter: hafvf.Config{Family: "normal"}}), fingerprint(keyed.Config{Filter: paper, Order: keyed.EventTime}); a != b {
-		t.Errorf("defaults have the fingerprint %s, the values that they stand for %s", a, b)
+		t.Errorf("defaults have the fingerprint %s, their explicit values %s", a, b)
 	}
-	// A state does not depend on holidays, which are named as the years go by.
+	// A state does not depend on holidays, which users add every year.
 	season := hafvf.Config{Family: "normal", Season: &usual.RhythmConfig{Seasons: usual.DefaultSeasons()}}
 	holidays := season
 	holidays.Season = &usual.RhythmConfig{Seasons: usual.DefaultSeasons(), Holidays: []string{"2026-12-25"}}

@@ -10,17 +10,17 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// Pages are streams of the errors and requests of every hour. The probability of an error is
-// between 1 and 10 percent, and varies by a factor from hour to hour. It doubles for two days.
+// pages are streams of hourly errors and requests. The probability of an error is between 1 and 10 percent, and
+// varies from hour to hour by a random factor. It doubles for two days.
 type pages struct {
 	n, weeks int
-	errors   float64 // an hour, on average
+	errors   float64 // per hour, on average
 	spread   float64 // standard deviation of the logarithm of the factor
 }
 
-// alarms counts alarms at other times, and the pages whose doubling is told within ten hours.
+// alarms returns the number of false alarms, and of pages whose doubling is reported within ten hours.
 func (p pages) alarms(t testing.TB, seed uint64) (wrong, found int) {
-	const lasts = 48
+	const doubledHours = 48
 	rng := rand.New(rand.NewPCG(seed, 3))
 	est := newEstimator(t, Recommended("binomial"))
 	hours := 24 * 7 * p.weeks
@@ -32,7 +32,7 @@ func (p pages) alarms(t testing.TB, seed uint64) (wrong, found int) {
 		for hour := range hours {
 			n := math.Round(p.errors / probability * math.Exp(.2*rng.NormFloat64()))
 			q := probability * math.Exp(p.spread*rng.NormFloat64()-p.spread*p.spread/2)
-			if hour >= doubles && hour < doubles+lasts {
+			if hour >= doubles && hour < doubles+doubledHours {
 				q *= 2
 			}
 			k := 0.
@@ -42,7 +42,7 @@ func (p pages) alarms(t testing.TB, seed uint64) (wrong, found int) {
 			o := Observation{Time: time.Unix(int64(1_767_571_200+3600*hour), 0).UTC(), X: [][]float64{{k, n}}, Shape: Vector}
 			if e := est.Estimate(track, o); e.Alarm != nil {
 				switch {
-				case hour < doubles || hour >= doubles+2*lasts:
+				case hour < doubles || hour >= doubles+2*doubledHours:
 					wrong++
 				case hour < doubles+10:
 					seen = 1
@@ -54,8 +54,8 @@ func (p pages) alarms(t testing.TB, seed uint64) (wrong, found int) {
 	return wrong, found
 }
 
-// Shares whose probabilities vary by 30 percent raise fewer alarms than the budget allows, and a
-// share that doubles is found within ten hours.
+// Shares whose probabilities vary by 30 percent raise fewer alarms than the budget allows, and a doubling is found
+// within ten hours.
 func TestSharesThatVary(t *testing.T) {
 	p := pages{n: 12, weeks: 6, errors: 50, spread: .3}
 	wrong, found := p.alarms(t, 1)

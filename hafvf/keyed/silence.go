@@ -9,57 +9,58 @@ import (
 	"hafvf/internal/compact"
 )
 
-// Kinds of alarms of silence, and of the end of others.
+// Kinds of alerts of silences and of ended alarms.
 const (
-	SilentAlarm    = "silent"    // a key has been silent for longer than its rhythm allows
-	RecoveredAlarm = "recovered" // it speaks again, or is back to usual: see Alert.BackToUsual
+	SilentAlarm    = "silent"    // a key has been silent for longer than its limit
+	RecoveredAlarm = "recovered" // the key reports again, or is back to usual: see Alert.BackToUsual
 )
 
-// SilenceConfig says how long a key may be silent.
+// SilenceConfig limits how long a key may be silent.
 type SilenceConfig struct {
-	// After is a fixed bound. Zero: the rhythm of the key sets it, as usual.GapModel says, for
-	// the budget of AlarmConfig, with hours of its zone.
+	// After is a fixed limit. With zero, the rhythm of the key sets the limit, see usual.GapModel, with the budget
+	// and the zone of AlarmConfig.
 	After time.Duration
-	// Never tells no silence. The rhythm is learned.
+	// Never disables reports of silence. The rhythm is still learned.
 	Never bool
 }
 
-// A Silence is one of a key.
+// A Silence is a silence of a key.
 type Silence struct {
-	Since    time.Time     // of the observation before it
-	Bound    time.Duration // after which it was one
-	Usual    time.Duration // mean gap of the key at the hour of Since; 0 where that is not known
-	Zone     string        // of the times in messages, an IANA name; empty for UTC
-	Reported bool          // it was told while it lasted
-	Regular  bool          // Usual is the median gap of a regular key, whose hour is not known
-	Daily    bool          // the key usually comes once a day, or on some days of the week, by Since + Bound
+	Since    time.Time     // time of the observation before it
+	Bound    time.Duration // limit: the key is silent from Since + Bound on
+	Usual    time.Duration // mean gap of the key at the hour of Since; 0 if not known
+	Zone     string        // zone of times in messages, an IANA name; empty for UTC
+	Reported bool          // it was reported while it lasted
+	Regular  bool          // Usual is the median gap of a regular key, because the gap at this hour is not known
+	Daily    bool          // the key usually reports once a day, or on some days of the week, by Since + Bound
 }
 
-// A SilenceEvent is a key that is silent, as KeyState.ReportSilence tells it, or was, as a Listener receives it.
+// A SilenceEvent is a silence that lasts, from KeyState.ReportSilence, or one that has ended, from a
+// Listener.
 type SilenceEvent struct {
 	Silence
-	N       int64     // position of its last observation, from 1
-	Outputs int       // of its model
-	Until   time.Time // of the event that ended it; zero while it lasts
+	N       int64     // position of the key's last observation, from 1
+	Outputs int       // number of the model's outputs
+	Until   time.Time // time of the event that ended the silence; zero while it lasts
 }
 
 // A heartbeat is the rhythm of the observations of a key.
 type heartbeat struct {
 	last     time.Time
 	gaps     usual.Gaps
-	reported *Silence // that goes on; nil where there is none
-	muted    bool     // told is one that the budget did not pay
+	reported *Silence // the current silence, reported or muted; nil if there is none
+	muted    bool     // the budget suppressed the current silence
 }
 
 // A silenceDetector finds the silences of keys.
 type silenceDetector struct {
 	after time.Duration
-	never bool // no silence is told; gaps are learned
+	never bool // report no silence, but learn the gaps
 	zone  string
 	gaps  *usual.GapModel
 }
 
-// newSilenceDetector makes the listener of a configuration, nil without Config.Silence.
+// newSilenceDetector returns the detector of a configuration, or nil without Config.Silence.
 func newSilenceDetector(c Config) *silenceDetector {
 	if c.Silence == nil {
 		return nil
@@ -68,85 +69,85 @@ func newSilenceDetector(c Config) *silenceDetector {
 	return &silenceDetector{after: c.Silence.After, never: c.Silence.Never, zone: c.Alarms.Zone, gaps: gaps}
 }
 
-// arrived notes an observation, and returns the silence that it ends, nil where there was none.
-// Of one that was not told, pays says whether the budget pays it. If not, it is no silence. The observation is of no quiet
-// time, or nothing of what is noted is kept.
-func (l *silenceDetector) arrived(p *heartbeat, quiet *quietTimes, now time.Time, pays func() bool) *Silence {
-	if now.IsZero() || !p.last.IsZero() && !now.After(p.last) {
+// arrived learns an observation at now, and returns the silence that it ends; nil if there is none. For a silence
+// that was not reported, it calls pay, which charges the budget: if pay returns false, the result is nil. For an
+// observation in a quiet time, the caller must restore h afterwards.
+func (d *silenceDetector) arrived(h *heartbeat, quiet *quietTimes, now time.Time, pay func() bool) *Silence {
+	if now.IsZero() || !h.last.IsZero() && !now.After(h.last) {
 		return nil
 	}
-	last, alerted, muted := p.last, p.reported, p.muted
-	p.last, p.reported, p.muted = now, nil, false
+	last, silence, muted := h.last, h.reported, h.muted
+	h.last, h.reported, h.muted = now, nil, false
 	if last.IsZero() {
 		return nil
 	}
-	var ended, deadline time.Time
-	began := last // of the gap
-	if alerted != nil {
-		ended = alerted.Since.Add(alerted.Bound)
-	} else if away := quiet.between(last, now); away > 0 {
-		began, deadline = last.Add(away), l.deadline(p, quiet, last)
+	var silentFrom, deadline time.Time
+	gapStart := last // start of the gap, moved by the quiet time in it
+	if silence != nil {
+		silentFrom = silence.Since.Add(silence.Bound)
+	} else if quietDur := quiet.overlap(last, now); quietDur > 0 {
+		gapStart, deadline = last.Add(quietDur), d.deadline(h, quiet, last)
 	}
-	usually, beat := l.gaps.Usual(&p.gaps, last)
-	due := l.gaps.Due(&p.gaps, last)
-	if l.after == 0 {
-		ended = l.gaps.Next(&p.gaps, began, now, ended)
-	} else if alerted == nil && now.Sub(began) > l.after {
-		ended = began.Add(l.after)
+	usualGap, isRegular := d.gaps.Usual(&h.gaps, last)
+	due := d.gaps.Due(&h.gaps, last)
+	if d.after == 0 {
+		silentFrom = d.gaps.Next(&h.gaps, gapStart, now, silentFrom)
+	} else if silence == nil && now.Sub(gapStart) > d.after {
+		silentFrom = gapStart.Add(d.after)
 	}
-	if !ended.IsZero() && !deadline.IsZero() {
-		ended = deadline
+	if !silentFrom.IsZero() && !deadline.IsZero() {
+		silentFrom = deadline
 	}
 	switch {
-	case ended.IsZero() || muted:
+	case silentFrom.IsZero() || muted:
 		return nil
-	case alerted != nil:
-		return alerted
-	case l.never || !pays():
+	case silence != nil:
+		return silence
+	case d.never || !pay():
 		return nil
 	}
-	return &Silence{Since: last, Bound: ended.Sub(last), Usual: usually, Regular: beat, Zone: l.zone, Daily: l.after == 0 && ended.Equal(due)}
+	return &Silence{Since: last, Bound: silentFrom.Sub(last), Usual: usualGap, Regular: isRegular, Zone: d.zone, Daily: d.after == 0 && silentFrom.Equal(due)}
 }
 
-// deadline is when a key becomes silent that has spoken last at that time, zero where it
-// is so already, or no bound is known.
-func (l *silenceDetector) deadline(p *heartbeat, quiet *quietTimes, last time.Time) time.Time {
-	if last.IsZero() || p.reported != nil || l.never {
+// deadline returns the time at which a key becomes silent whose last observation was at last. It returns the zero
+// Time if a silence was reported or muted, if reports are disabled, or if no limit is known.
+func (d *silenceDetector) deadline(h *heartbeat, quiet *quietTimes, last time.Time) time.Time {
+	if last.IsZero() || h.reported != nil || d.never {
 		return time.Time{}
 	}
 	return quiet.deadline(last, func(last time.Time) time.Time {
-		if l.after > 0 {
-			return last.Add(l.after)
+		if d.after > 0 {
+			return last.Add(d.after)
 		}
-		return l.gaps.Deadline(&p.gaps, last)
+		return d.gaps.Deadline(&h.gaps, last)
 	})
 }
 
-// report notes that the key's silence is told, unless the budget does not pay it, and reports
-// whether it is.
-func (l *silenceDetector) report(p *heartbeat, quiet *quietTimes, pays func() bool) bool {
-	p.reported = &Silence{Since: p.last, Bound: l.deadline(p, quiet, p.last).Sub(p.last), Zone: l.zone, Reported: true}
-	p.reported.Usual, p.reported.Regular = l.gaps.Usual(&p.gaps, p.last)
-	p.reported.Daily = l.after == 0 && p.last.Add(p.reported.Bound).Equal(l.gaps.Due(&p.gaps, p.last))
-	p.muted = !pays()
-	return !p.muted
+// report records the current silence of the key. It returns whether to report it, which is false if pay returns
+// false.
+func (d *silenceDetector) report(h *heartbeat, quiet *quietTimes, pay func() bool) bool {
+	h.reported = &Silence{Since: h.last, Bound: d.deadline(h, quiet, h.last).Sub(h.last), Zone: d.zone, Reported: true}
+	h.reported.Usual, h.reported.Regular = d.gaps.Usual(&h.gaps, h.last)
+	h.reported.Daily = d.after == 0 && h.last.Add(h.reported.Bound).Equal(d.gaps.Due(&h.gaps, h.last))
+	h.muted = !pay()
+	return !h.muted
 }
 
-// rewind forgets the last time, which was wrong.
-func (p *heartbeat) rewind() {
-	gaps := p.gaps
+// rewind discards the last time, which was wrong.
+func (h *heartbeat) rewind() {
+	gaps := h.gaps
 	gaps.Restart()
-	*p = heartbeat{gaps: gaps}
+	*h = heartbeat{gaps: gaps}
 }
 
-func (p *heartbeat) form(c *coder) {
-	alerted, none := p.reported != nil, false
-	c.near(&p.last)
-	if c.Bits(&alerted, &p.muted, &none); alerted {
-		silenceForm(&c.Codec, compact.Ref(&p.reported))
+func (h *heartbeat) form(c *coder) {
+	reported, unused := h.reported != nil, false
+	c.near(&h.last)
+	if c.Bits(&reported, &h.muted, &unused); reported {
+		silenceForm(&c.Codec, compact.Ref(&h.reported))
 	}
-	p.gaps.Form(&c.Codec)
-	c.Check((!alerted || p.reported.Bound >= 0) && (alerted || !p.muted))
+	h.gaps.Form(&c.Codec)
+	c.Check((!reported || h.reported.Bound >= 0) && (reported || !h.muted))
 }
 
 func silenceForm(c *compact.Codec, s *Silence) {
@@ -156,40 +157,39 @@ func silenceForm(c *compact.Codec, s *Silence) {
 	c.Bits(&s.Reported, &s.Regular, &s.Daily)
 }
 
-// silent is the alert that a key is silent, dated when its bound was passed. That of a rhythm is computed: the
-// date is the next whole millisecond, as timers have it.
-func (s *Silence) silent(key string, n int64, outputs int) AlertEvent {
+// silentEvent returns the alert that a key is silent, at the time its limit was passed. A limit from the rhythm is
+// rounded up to a whole millisecond, the resolution of timers.
+func (s *Silence) silentEvent(key string, n int64, outputs int) AlertEvent {
 	passed := s.Since.Add(s.Bound)
 	if s.Bound%time.Millisecond != 0 {
 		passed = passed.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 	}
-	return s.alert(SilentAlarm, key, passed, key+"/"+stamp(passed), n, outputs)
+	return s.event(SilentAlarm, key, passed, key+"/"+stamp(passed), n, outputs)
 }
 
-// Alerts are what is told of a key that is silent: that, and of a silence that has ended what
-// Estimate.Alerts tells.
+// Alerts returns the alert of a silence that lasts, or the alerts of one that has ended, as Estimate.Alerts does.
 func (s *SilenceEvent) Alerts(key string) []AlertEvent {
 	if s.Until.IsZero() {
-		return []AlertEvent{s.silent(key, s.N, s.Outputs)}
+		return []AlertEvent{s.silentEvent(key, s.N, s.Outputs)}
 	}
-	return s.ended(key, s.Until, key+"/"+stamp(s.Until), s.N, s.Outputs)
+	return s.endedEvents(key, s.Until, key+"/"+stamp(s.Until), s.N, s.Outputs)
 }
 
-// ended are the alerts of a silence that is over: that there was one, unless that was told while it
-// lasted, and that it is over.
-func (s *Silence) ended(key string, at time.Time, id string, n int64, outputs int) (all []AlertEvent) {
+// endedEvents returns the alerts of a silence that has ended: that the key was silent, unless it was reported
+// before, and that it is back.
+func (s *Silence) endedEvents(key string, t time.Time, id string, n int64, outputs int) (events []AlertEvent) {
 	if !s.Reported {
-		all = append(all, s.silent(key, n, outputs))
+		events = append(events, s.silentEvent(key, n, outputs))
 	}
-	return append(all, s.alert(RecoveredAlarm, key, at, id, n, outputs))
+	return append(events, s.event(RecoveredAlarm, key, t, id, n, outputs))
 }
 
-// alert is one of a silence. It has no value.
-func (s *Silence) alert(kind, key string, at time.Time, id string, n int64, outputs int) AlertEvent {
+// event returns an alert about the silence. It has no value.
+func (s *Silence) event(kind, key string, t time.Time, id string, n int64, outputs int) AlertEvent {
 	none, nan := unknown(outputs), math.NaN()
 	a := &Alert{Kind: kind, Start: s.Since, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: none}
-	a.Message = s.message(kind, key, at)
-	return AlertEvent{Key: key, Time: at, ID: id, N: n, Predicted: none, Alert: a}
+	a.Message = s.message(kind, key, t)
+	return AlertEvent{Key: key, Time: t, ID: id, N: n, Predicted: none, Alert: a}
 }
 
 func (c *SilenceConfig) validate(order Order) error {

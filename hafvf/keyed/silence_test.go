@@ -8,24 +8,24 @@ import (
 	"hafvf/hafvf"
 )
 
-// silences are the silences of a key that speaks at the times.
-func silences(t *testing.T, cfg Config, times []time.Time) (all []Silence) {
+// silences returns the silences of a key with observations at the given times.
+func silences(t *testing.T, cfg Config, times []time.Time) (found []Silence) {
 	t.Helper()
 	cfg.Filter = hafvf.Config{Family: "normal"}
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
-	for i, at := range times {
-		if i%7 == 3 { // a state goes on with the rhythm
+	for i, now := range times {
+		if i%7 == 3 { // decode the state regularly
 			track = restored(t, est, must(track.AppendBinary(nil)))
 		}
-		if s := est.Estimate(track, Value(at, "", 0)).Silence; s != nil {
-			all = append(all, *s)
+		if s := est.Estimate(track, Value(now, "", 0)).Silence; s != nil {
+			found = append(found, *s)
 		}
 	}
-	return all
+	return found
 }
 
-// regular are n times a minute apart, with those left out that drop names.
+// regular returns n times a minute apart, without those for which drop is true.
 func regular(n int, drop func(i int) bool) (times []time.Time) {
 	for i := range n {
 		if drop == nil || !drop(i) {
@@ -62,15 +62,15 @@ func TestSilence(t *testing.T) {
 			if len(got) != c.want {
 				t.Fatalf("%d silences, want %d: %v", len(got), c.want, got)
 			}
-			since := 5 * day
+			start := 5 * day
 			if strings.HasSuffix(name, "night") {
-				since = 600
+				start = 600
 			}
-			if c.want == 1 && (!got[0].Since.Equal(time.Unix(60*int64(since), 0)) || got[0].Bound < 5*time.Minute || got[0].Bound > 16*time.Minute) {
+			if c.want == 1 && (!got[0].Since.Equal(time.Unix(60*int64(start), 0)) || got[0].Bound < 5*time.Minute || got[0].Bound > 16*time.Minute) {
 				t.Errorf("%+v", got[0])
 			}
-			for _, s := range got { // whose bounds have parts of a millisecond, where a rhythm sets them
-				a := s.silent("k", 1, 1)
+			for _, s := range got { // a bound from a rhythm has fractions of a millisecond
+				a := s.silentEvent("k", 1, 1)
 				if late := a.Time.Sub(s.Since.Add(s.Bound)); late < 0 || late >= time.Millisecond || a.Time.Nanosecond()%1e6 != 0 || a.ID != "k/"+a.Time.Format(time.RFC3339Nano) {
 					t.Errorf("the alert %s of %v has the time %v", a.ID, s, a.Time)
 				}
@@ -79,26 +79,25 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A silence is paid from the budget of the key's alarms: if that is used up, it is not told, and
-// its end neither.
-func TestSilenceIsPaid(t *testing.T) {
+// A silence costs alarm budget. If the budget is used up, neither the silence nor its end is reported.
+func TestSilenceBudget(t *testing.T) {
 	detect := hafvf.DefaultDetect()
 	cfg := Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &detect}, Silence: &SilenceConfig{After: time.Minute}}
 	est := newEstimator(t, cfg)
 	e := open(t, est, nil)
-	at := time.Unix(0, 0).UTC()
-	alerted, ended := 0, 0
+	now := time.Unix(0, 0).UTC()
+	reported, ended := 0, 0
 	for i := range 200 {
-		o := Value(at, "", float64(i%7))
+		o := Value(now, "", float64(i%7))
 		var out Estimate
 		learnNow(&e, &out, &o)
 		if out.Silence != nil {
 			ended++
 		}
-		at = at.Add(time.Second)
+		now = now.Add(time.Second)
 		if i >= 100 {
-			if s, silent := e.ReportSilence(at.Add(time.Minute)); silent {
-				alerted++
+			if s, silent := e.ReportSilence(now.Add(time.Minute)); silent {
+				reported++
 				if !s.Since.Equal(o.Time) {
 					t.Errorf("%+v", s)
 				}
@@ -109,24 +108,24 @@ func TestSilenceIsPaid(t *testing.T) {
 				t.Fatal(err)
 			}
 			if deadline := e.Deadline(); !deadline.IsZero() {
-				t.Fatalf("a key that is silent is so again at %v", deadline)
+				t.Fatalf("a silent key has another deadline, %v", deadline)
 			}
-			at = at.Add(2 * time.Minute)
+			now = now.Add(2 * time.Minute)
 		}
 	}
-	if alerted != 9 || ended != 9 {
-		t.Errorf("%d silences told and %d ended, want 9 each: 8 in debt, and one more", alerted, ended)
+	if reported != 9 || ended != 9 {
+		t.Errorf("%d silences reported and %d ended, want 9 each: 8 in debt, and one more", reported, ended)
 	}
 }
 
-func TestSilenceSays(t *testing.T) {
-	since := time.Date(2026, 1, 5, 13, 5, 0, 0, time.UTC)
-	s := &Silence{Since: since, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
-	e := Estimate{Time: since.Add(3*time.Hour + 20*time.Minute), Silence: s}
+func TestSilenceMessage(t *testing.T) {
+	start := time.Date(2026, 1, 5, 13, 5, 0, 0, time.UTC)
+	s := &Silence{Since: start, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
+	e := Estimate{Time: start.Add(3*time.Hour + 20*time.Minute), Silence: s}
 	want := []string{"S04 silent since 14:05 (15 min): usually a value every 61 s at this hour.", "S04 back at 17:25, after 3 h 20 min of silence."}
-	for i, alerted := range e.Alerts("S04") {
-		if alerted.Message != want[i] {
-			t.Errorf("%q, want %q", alerted.Message, want[i])
+	for i, alert := range e.Alerts("S04") {
+		if alert.Message != want[i] {
+			t.Errorf("%q, want %q", alert.Message, want[i])
 		}
 	}
 	s.Regular = true
@@ -143,37 +142,37 @@ func TestSilenceSays(t *testing.T) {
 	}
 }
 
-// A key that comes from 05:00 to 05:20 every day is silent at 05:43 of the day on which it does not come, while it
-// lasts, and recovers when it comes again.
-func TestSilenceOfADay(t *testing.T) {
+// A key that reports from 05:00 to 05:20 every day is silent at 05:43 of a day without reports, and recovers with
+// its next report.
+func TestSilenceDaily(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Silence: &SilenceConfig{}})
 	e := open(t, est, nil)
-	from := time.Date(2026, 1, 5, 5, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 1, 5, 5, 0, 0, 0, time.UTC)
 	for i := range 21 * 20 {
-		o := Value(from.AddDate(0, 0, i/20).Add(time.Duration(i%20)*time.Minute), "", 1)
+		o := Value(start.AddDate(0, 0, i/20).Add(time.Duration(i%20)*time.Minute), "", 1)
 		var out Estimate
 		if learnNow(&e, &out, &o); out.Silence != nil {
 			t.Fatalf("%+v", out.Silence)
 		}
 	}
 	due := e.Deadline()
-	if want := from.AddDate(0, 0, 21).Add(43 * time.Minute); !due.Equal(want) {
+	if want := start.AddDate(0, 0, 21).Add(43 * time.Minute); !due.Equal(want) {
 		t.Fatalf("it is due at %v, want %v", due, want)
 	}
 	s, silent := e.ReportSilence(due)
 	e = open(t, est, must(e.AppendBinary(nil)))
-	o := Value(from.AddDate(0, 0, 22), "", 1)
+	o := Value(start.AddDate(0, 0, 22), "", 1)
 	var out Estimate
 	if learnNow(&e, &out, &o); !silent || out.Silence == nil || !out.Silence.Daily {
-		t.Fatalf("silent is %v, and what ends %+v", silent, out.Silence)
+		t.Fatalf("silent is %v, and the ended silence %+v", silent, out.Silence)
 	}
 	out.Silence.Reported = false
 	for i, message := range []string{"k silent since 2026-01-25 05:19 (24 h 24 min): it usually comes by 05:43.", "k back at 05:00, after 47 h 41 min of silence."} {
 		if i == 0 && s.Alerts("k")[0].Message != message {
 			t.Errorf("%q, want %q", s.Alerts("k")[0].Message, message)
 		}
-		if all := out.Alerts("k"); all[i].Message != message {
-			t.Errorf("%q, want %q", all[i].Message, message)
+		if events := out.Alerts("k"); events[i].Message != message {
+			t.Errorf("%q, want %q", events[i].Message, message)
 		}
 	}
 }

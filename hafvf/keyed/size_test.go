@@ -11,8 +11,7 @@ import (
 	"hafvf/hafvf/expfam"
 )
 
-// drawn draws observations of a family, standard ones, for its model with the given
-// number of values in an observation.
+// drawn draws standard observations of a family, for a model with dim values in an observation.
 var drawn = map[string]func(rng *rand.Rand, dim int) []float64{
 	"bernoulli":   func(rng *rand.Rand, _ int) []float64 { return []float64{float64(rng.IntN(2))} },
 	"categorical": func(rng *rand.Rand, dim int) []float64 { return []float64{float64(rng.IntN(dim))} },
@@ -32,9 +31,8 @@ func normals(rng *rand.Rand, dim int) []float64 {
 	return x
 }
 
-// BenchmarkStateSize measures the bytes of a key's state after 1,000 observations
-// of a topic in event time, of which none waits, by family and filter: the table
-// of deploy/reference.md. Run it with -benchtime 1x.
+// BenchmarkStateSize measures the bytes of a key's state after 1,000 observations of a topic in event time, without
+// waiting observations, by family and filter: the table of deploy/reference.md. Run it with -benchtime 1x.
 func BenchmarkStateSize(b *testing.B) {
 	const keys, n = 16, 1000
 	level := hafvf.Beta{Alpha: .9, Beta: .1}
@@ -89,14 +87,14 @@ func BenchmarkStateSize(b *testing.B) {
 						rng := rand.New(rand.NewPCG(uint64(k), 5))
 						e := KeyState{Track: est.NewTrack(key)}
 						for i := range n {
-							at := time.Unix(1_800_000_000, 0).UTC().Add(time.Duration(i) * f.step)
-							o := Observation{Time: at, ID: fmt.Sprint("observations-3-", i), Seq: int64(i), Log: "observations-3", X: [][]float64{drawn[m.family](rng, m.dim)}}
+							now := time.Unix(1_800_000_000, 0).UTC().Add(time.Duration(i) * f.step)
+							o := Observation{Time: now, ID: fmt.Sprint("observations-3-", i), Seq: int64(i), Log: "observations-3", X: [][]float64{drawn[m.family](rng, m.dim)}}
 							fatal(b, est.Check(key, o))
 							if e.repeats(&o) {
-								b.Fatal("an observation was taken for a repeated one")
+								b.Fatal("an observation counts as a repeat")
 							}
 							est.Estimate(e.Track, o)
-							e.clock, e.released = at, at
+							e.clock, e.released = now, now
 						}
 						size := len(e.append(nil))
 						total, largest = total+size, max(largest, size)

@@ -15,37 +15,34 @@ import (
 	"hafvf/internal/domain"
 )
 
-// SmoothConfig says how the sessions of keys are smoothed.
+// SmoothConfig configures the smoothing of sessions.
 type SmoothConfig struct {
-	// Filter needs a Family, and has neither bank nor detection. If it has no Member, a
-	// segments.Segmenter finds the segments of a session, less the Season if there is one. If
-	// it has one, there is no season, and the filter smooths by a forward and a backward pass,
-	// the smoother of the paper. That looks back: levels {9, 1}, {1, 1} and top 1 suit it
-	// better than the filter's default. With a WarmUp above zero the whole session sets its
-	// prior.
+	// Filter needs a Family. It must have neither a bank nor detection. Without a Member, a segments.Segmenter
+	// finds the segments of a session, after the Season, if there is one, is subtracted. With a Member, a Season is
+	// an error, and the filter smooths by a forward and a backward pass, the smoother of the paper. It also uses
+	// later observations, so levels {9, 1}, {1, 1} and top 1 suit it better than the filter's default. With a
+	// WarmUp above zero, the whole session sets its prior.
 	Filter hafvf.Config
 	// Keys are exceptions, as in Config.
 	Keys []Rule
-	// Aggregate makes the observations of intervals from the events of a session. Intervals
-	// without events go on up to its last event. Nil: what comes are observations.
+	// Aggregate summarises the events of a session in intervals, including empty ones before the last event. Nil:
+	// the input consists of observations.
 	Aggregate *Aggregation
-	// Order says what a session is. By EventTime, the default, it is the observations of a key
-	// between two gaps. By Arrival or Trials it is all observations of a key that have the same
-	// Observation.Session, in that order, and there is nothing that goes by times: no Season, Aggregate,
-	// Gap or AllowedLateness. Trials takes an observation of each number alone.
+	// Order defines a session. With EventTime, the default, it is the observations of a key between two gaps. With
+	// Arrival or Trials it is all observations of a key with the same Observation.Session, in that order. These
+	// orders do not use times, so Season, Aggregate, Gap and AllowedLateness must not be set. Trials accepts one
+	// observation of each number.
 	Order Order
-	// Gap ends a session: observations that are at least so far apart belong to
-	// different ones. It is of the order EventTime; whole milliseconds. Zero is that of GapOf, for an
-	// input that ends.
+	// Gap ends a session: observations that are at least Gap apart belong to different sessions. It needs the order
+	// EventTime, and is a whole number of milliseconds. Zero means GapOf, for bounded input.
 	Gap time.Duration
-	// AllowedLateness is how long after its end a session still takes late
-	// observations, and is emitted again. Default 0.
+	// AllowedLateness is the time after the end of a session in which it accepts late observations and is emitted
+	// again. Default 0.
 	AllowedLateness time.Duration
-	// Max is the largest number of observations that are smoothed together; a
-	// longer session is divided. Default 10 million.
+	// Max is the maximum number of observations that are smoothed together. A longer session is divided. Default 10
+	// million.
 	Max int
-	// Odds is the Bayes factor in favour of a change above which it is reported.
-	// Default: DefaultOdds.
+	// Odds is the Bayes factor for a change above which the change is reported. Default: DefaultOdds.
 	Odds float64
 }
 
@@ -56,19 +53,18 @@ func (c SmoothConfig) withDefaults() SmoothConfig {
 	return c
 }
 
-// RecommendedSmoothing is the configuration to begin with for sessions that end at a gap of that time, or at GapOf if it is zero:
-// each sets its prior, and a segments.Segmenter finds its segments. It is that of a config of the
-// program with transform: smooth and prior: auto. As for Recommended, some families need more.
+// RecommendedSmoothing returns a configuration to start with. Sessions end at gaps of the given duration, or of
+// GapOf if it is zero. Each session sets its prior, and a segments.Segmenter finds its segments. It equals the
+// program's config with transform: smooth and prior: auto. Some families need more settings, see Recommended.
 func RecommendedSmoothing(family string, gap time.Duration) SmoothConfig {
 	return SmoothConfig{Filter: hafvf.Config{Family: family, WarmUp: defaultWarmUp(family)}, Order: EventTime, Gap: gap, Max: DefaultMax}
 }
 
-// DefaultMax is what zero stands for in SmoothConfig.Max.
+// DefaultMax is the default of SmoothConfig.Max.
 const DefaultMax = 10_000_000
 
-// DefaultOdds are those of a configuration without Odds: 10, and 4 for segments of a family without a scale: there about two sessions in
-// a hundred without a change are said to have one if they are short, and fewer if they are long. At 3
-// they are three.
+// DefaultOdds returns the default of Odds: 10, or 4 for segments of a family without a scale. For such a family, odds
+// of 4 report a change in about 2 % of short sessions without a change, and in fewer of long ones; odds of 3 in 3 %.
 func (c SmoothConfig) DefaultOdds() float64 {
 	if m, err := expfam.New(c.Filter.Family, c.Filter.Prior, c.Filter.Dim); err == nil && findsSegments(c.Filter) {
 		if _, scaleless := m.(expfam.Scaleless); scaleless {
@@ -82,16 +78,16 @@ func (c SmoothConfig) validate() error {
 	switch {
 	case c.Order == EventTime && c.Gap == 0:
 		if c.AllowedLateness != 0 {
-			return errors.New("allowed lateness: sessions are revised whose gap is known before, and there is none")
+			return errors.New("allowed lateness: only sessions with a configured gap are revised: set a gap")
 		}
 	case c.Order == EventTime:
 		if err := domain.CheckGap(c.Gap); err != nil {
 			return fmt.Errorf("gap: %w", err)
 		}
 	case c.Order != Arrival && c.Order != Trials:
-		return fmt.Errorf("order %q is none of %q, %q and %q", c.Order, EventTime, Arrival, Trials)
+		return fmt.Errorf("unknown order %q: use %q, %q or %q", c.Order, EventTime, Arrival, Trials)
 	case c.timed() != "":
-		return fmt.Errorf("%s goes by times, and the order %q has none", c.timed(), c.Order)
+		return fmt.Errorf("%s needs times, and the order %q has none", c.timed(), c.Order)
 	}
 	switch {
 	case c.AllowedLateness < 0:
@@ -112,29 +108,29 @@ func (c SmoothConfig) validate() error {
 	return checkRules(c.Filter, c.Keys)
 }
 
-// What ends a session if no gap is configured.
+// Default end of a session.
 const (
-	GapSteps = 30 // of the key
+	GapSteps = 30 // median steps of the key
 	LeastGap = 30 * time.Minute
 )
 
-// GapOf is the gap that ends the sessions of a key with these observations, sorted by time, if none is configured:
-// GapSteps median steps between them, and at least LeastGap. The steps of Aggregate are its intervals.
-func (c SmoothConfig) GapOf(all []Observation) time.Duration {
+// GapOf returns the default gap for a key with these observations, sorted by time: GapSteps median steps, and at
+// least LeastGap. With Aggregate, a step is an interval.
+func (c SmoothConfig) GapOf(observations []Observation) time.Duration {
 	var step time.Duration
 	if c.Aggregate != nil {
 		step = c.Aggregate.Every
 	} else {
-		times := make([]time.Time, len(all))
-		for i := range all {
-			times[i] = all[i].Time
+		times := make([]time.Time, len(observations))
+		for i := range observations {
+			times[i] = observations[i].Time
 		}
 		step = usual.MedianStep(times)
 	}
 	return max(GapSteps*step.Truncate(time.Millisecond), LeastGap)
 }
 
-// timed names a setting that goes by times, or is empty.
+// timed returns the name of a setting that needs times, or "".
 func (c SmoothConfig) timed() string {
 	switch {
 	case c.Filter.Season != nil || slices.ContainsFunc(c.Keys, func(r Rule) bool { return r.Filter.Season != nil }):
@@ -149,49 +145,47 @@ func (c SmoothConfig) timed() string {
 	return ""
 }
 
-// A Smoothed is the posterior at one observation given its whole session. Numbers
-// that do not apply or are undefined are NaN; infinite ones are ±Inf.
+// A Smoothed is the posterior at one observation given its whole session. Numbers that do not apply or are
+// undefined are NaN; infinite numbers are ±Inf.
 type Smoothed struct {
 	Time time.Time
-	// ID is key/time/k, k = 0, 1, … among equal times of the key: it depends
-	// neither on the source nor on the session's bounds, so that a later
-	// revision replaces an earlier one. Without times it is key/session/n, or key/n.
+	// ID is key/time/k, with k = 0, 1, … for equal times of the key. It depends neither on the source nor on the
+	// bounds of the session, so that a later revision replaces an earlier one. Without times it is key/session/n,
+	// or key/n.
 	ID string
-	// Origin is the ID of the observation, if that was kept.
+	// Origin is the ID of the observation, if it has one.
 	Origin string
 	N      int64 // position in the session, from 1
 	X      [][]float64
 	Shape
 	Aggregated bool
 	Events     int64
-	Carried    string // that of the observation
+	Carried    string // of the observation
 
 	Estimate          Moments   // of the likelihood's mean
 	Memory            float64   // θ^η − θ₀^η: forward + backward − J
-	Posterior         []float64 // as the model's Params describe it
+	Posterior         []float64 // in the order of the model's Params
 	Forward, Backward Pass      // only of the smoother with levels
 
-	// Segment is the regime that the observation is in, and Outlier the probability that
-	// it says nothing of that: an accident. Nil and NaN of the smoother with levels.
+	// Segment is the regime of the observation. Outlier is the probability that the observation says nothing about
+	// the regime. They are nil and NaN for the smoother with levels.
 	Segment *Segment
 	Outlier float64
 
 	Session  Session
-	Revision int64 // how often the session was emitted before, with less in it
-	// Split says why the session was divided into parts, each smoothed on its own. It is
-	// "" where it was not.
+	Revision int64 // number of earlier emissions of the session, each with fewer observations
+	// Split is the reason why the session was divided into parts that were smoothed separately; "" if it was not.
 	Split string
 
-	ChangeEvidence float64        // log Bayes factor, nats, of a change between the observation before and this one; NaN on the first
-	Change         bool           // on the first observation of a new regime
+	ChangeEvidence float64        // log Bayes factor, nats, of a change since the previous observation; NaN on the first
+	Change         bool           // this is the first observation of a new regime
 	ChangeInterval ChangeInterval // of the change
 
-	// Changed says, where Revision is above 0, that the revision before had no record of
-	// this ID, or one of another observation, place, outlier or change, of a segment that
-	// begins elsewhere, or of an estimate that is off by more than a hundredth of its
-	// standard deviation. Segment.N, Segment.Estimate and Session do not count: they are on every
-	// record of a segment, and an observation at its end changes them. The segment's last
-	// record has them as they are.
+	// Changed is for Revision above 0. It reports that the previous revision had no record of this ID, or that the
+	// observation, its position, the outlier, the change or the start of the segment differs, or that the estimate
+	// differs by more than a hundredth of its standard deviation. Segment.N, Segment.Estimate and Session do not
+	// count: every record of a segment contains them, and a new observation at its end changes them. The last
+	// record of the segment has their current values.
 	Changed bool
 	Missing bool
 }
@@ -200,25 +194,25 @@ type Smoothed struct {
 type Segment struct {
 	Start    Point     // of its first observation
 	N        int64     // observations
-	Estimate Moments   // of the likelihood's mean, as if that did not drift in it
-	Before   []float64 // mean of the segment before, on the first observation; nil on the others
+	Estimate Moments   // of the likelihood's mean, as if it did not drift in the segment
+	Before   []float64 // mean of the previous segment, on the first observation; nil on others
 }
 
-// A ChangeInterval is where a change is, as far as the session tells: the new regime begins, if there
-// is one, with an observation From, …, To, with a probability of 95 %.
+// A ChangeInterval locates a change: if there is one, the new regime starts at one of the observations From to To
+// with a probability of 95 %.
 type ChangeInterval struct {
 	From, To    time.Time // zero without times
 	FromN, ToN  int64     // positions in the session, from 1
-	Probability float64   // of a change that begins there
+	Probability float64   // that there is a change in the interval
 }
 
-// changeIntervalOf is a place of steps, of which the first is observation from.
-func changeIntervalOf(observations []Observation, from int, p expfam.ChangeInterval) ChangeInterval {
-	first, last := from+p.From, from+p.To
+// changeIntervalOf converts an interval of steps to observations. The first step is observation start.
+func changeIntervalOf(observations []Observation, start int, p expfam.ChangeInterval) ChangeInterval {
+	first, last := start+p.From, start+p.To
 	return ChangeInterval{observations[first].Time, observations[last].Time, int64(first + 1), int64(last + 1), p.Probability}
 }
 
-// A Pass is one direction's part in a smoothed observation.
+// A Pass is the part of the forward or of the backward pass in a smoothed observation.
 type Pass struct {
 	Weight float64 // E[w]
 	Memory float64
@@ -229,8 +223,8 @@ type Pass struct {
 type Session struct {
 	Start, End Point // of the first and the last observation
 	N          int64
-	// Drift and Wanders are of sessions without a change, of which a line explains the level, or it walks. A session
-	// that is divided into parts has neither.
+	// Drift and Wanders are for sessions without a change: a line explains the level, or the level is a random
+	// walk. They are not set for sessions that are divided into parts.
 	Drift   *Drift
 	Wanders bool
 }
@@ -246,28 +240,27 @@ type Smoother struct {
 	aggregator *aggregator // nil without SmoothConfig.Aggregate
 }
 
-// A smoothing smooths the sessions of the keys that match the same rules. It has one of filter and
-// smoother.
+// A smoothing smooths the sessions of keys that match the same rules. Either filter or smoother is nil.
 type smoothing struct {
 	cfg      hafvf.Config
-	filter   *hafvf.Filter // with levels
+	filter   *hafvf.Filter // smoother with levels
 	smoother *segments.Segmenter
-	checks   *hafvf.Filter  // of observations as they come
+	checks   *hafvf.Filter  // checks observations before they are scaled
 	model    expfam.Model   // as configured
 	fits     bool           // each session sets its prior
-	season   *sessionSeason // nil without one
+	season   *sessionSeason // nil without a season
 	scale    *scaling
 	params   int
 }
 
-// NewSmoother makes a smoother. An error names what is wrong with cfg.
+// NewSmoother returns a Smoother. The error names what is wrong with cfg.
 func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	of := Config{Filter: cfg.Filter, Keys: cfg.Keys}.withDefaults()
-	keys, err := newByRules(of, func(of Config) (*smoothing, error) { return newSmoothing(of.Filter, cfg.Odds) })
+	withRules := Config{Filter: cfg.Filter, Keys: cfg.Keys}.withDefaults()
+	keys, err := newByRules(withRules, func(keyCfg Config) (*smoothing, error) { return newSmoothing(keyCfg.Filter, cfg.Odds) })
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +276,7 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 		return nil, errors.New("a bank or detection is for the filter, not for smoothing")
 	}
 	if cfg.Season != nil && !findsSegments(cfg) {
-		return nil, errors.New("season: smoothing with levels has none; without levels it has segments, which have one")
+		return nil, errors.New("season: smoothing with levels does not support it: remove the levels or the season")
 	}
 	bank, err := cfg.NewBank()
 	if err != nil {
@@ -304,24 +297,24 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 	return z, nil
 }
 
-// Segments reports whether Smooth finds segments in the sessions of keys that match no rule: the configuration
-// gives no filter.
+// Segments reports whether Smooth finds segments in the sessions of keys that match no rule, because the
+// configuration has neither a Member nor a Bank.
 func (c SmoothConfig) Segments() bool { return findsSegments(c.Filter) }
 
 func findsSegments(cfg hafvf.Config) bool { return cfg.Member == nil && len(cfg.Bank) == 0 }
 
-// vectors are those of steps, without missing values, by which a prior is set.
+// vectors returns the complete vectors of steps, from which to set a prior.
 func vectors(steps [][][]float64, dim int) (xs [][]float64) {
 	for _, step := range steps {
 		xs = append(xs, complete(step)...)
 	}
 	if len(xs) == 0 {
-		xs = [][]float64{make([]float64, dim)} // any prior will do: there is nothing to learn
+		xs = [][]float64{make([]float64, dim)} // nothing is learned, so the prior does not matter
 	}
 	return xs
 }
 
-// Check says why o is not an observation of the key that Smooth takes.
+// Check returns an error if Smooth cannot use o as an observation of the key.
 func (sm *Smoother) Check(key string, o Observation) error {
 	if err := domain.CheckKey(key); err != nil {
 		return err
@@ -339,10 +332,10 @@ func (sm *Smoother) Check(key string, o Observation) error {
 	return z.scale.check(z.checks, &o)
 }
 
-// Smooth sorts the observations of a key's session, which Check has passed, by point
-// and Seq, in place, and calls emit for each. It returns how many updates did not
-// converge. Repeats of a trial are rejected. Where the mathematics of the session panic, the
-// observations that are not emitted by then are rejected too, the first of them with the PanicError.
+// Smooth smooths a session of a key, and calls emit for each observation. Check must have accepted the
+// observations. Smooth sorts them in place by point and Seq. notConverged is the number of updates that did not
+// converge. Repeated trials are rejected. If the mathematics panic, the observations that are not emitted yet are
+// also rejected, the first of them with the PanicError.
 func (sm *Smoother) Smooth(key string, observations []Observation, revision int64, emit func(Smoothed)) (notConverged int, rejected []Rejected) {
 	observations, rejected = sm.arrange(key, observations)
 	z := sm.keys.ofKey(key)
@@ -351,8 +344,8 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	}
 	n := len(observations)
 	c := division{n: n, parts: (n + sm.cfg.Max - 1) / sm.cfg.Max}
-	k := 0                     // among equal times
-	id := func(i int) string { // of the observations in their order
+	k := 0                     // counts equal times
+	id := func(i int) string { // call it for increasing i
 		if sm.cfg.Order != EventTime {
 			return fmt.Sprintf("%s/%d", nameOf(key, observations[i].Session), i+1)
 		}
@@ -396,9 +389,9 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	return notConverged, rejected
 }
 
-// arrange sorts the observations of a session. By Arrival it numbers them as trials, and by Trials it
-// rejects those whose trial is there already.
-func (sm *Smoother) arrange(key string, observations []Observation) (kept []Observation, rejected []Rejected) {
+// arrange sorts the observations of a session. For Arrival it numbers them as trials. For Trials it rejects an
+// observation whose trial occurred before.
+func (sm *Smoother) arrange(key string, observations []Observation) (accepted []Observation, rejected []Rejected) {
 	slices.SortStableFunc(observations, Observation.Compare)
 	switch sm.cfg.Order {
 	case Arrival:
@@ -406,20 +399,20 @@ func (sm *Smoother) arrange(key string, observations []Observation) (kept []Obse
 			observations[i].Trial = int64(i + 1)
 		}
 	case Trials:
-		kept = observations[:0]
+		accepted = observations[:0]
 		for _, o := range observations {
-			if n := len(kept); n > 0 && kept[n-1].Trial == o.Trial {
-				rejected = append(rejected, Rejected{Key: key, Observation: o, Reason: fmt.Sprintf("trial %d of the session %s is there twice: %s has it already", o.Trial, nameOf(key, o.Session), kept[n-1].ID)})
+			if n := len(accepted); n > 0 && accepted[n-1].Trial == o.Trial {
+				rejected = append(rejected, Rejected{Key: key, Observation: o, Reason: fmt.Sprintf("trial %d of the session %s occurs twice: the first is %s", o.Trial, nameOf(key, o.Session), accepted[n-1].ID)})
 				continue
 			}
-			kept = append(kept, o)
+			accepted = append(accepted, o)
 		}
-		return kept, rejected
+		return accepted, rejected
 	}
 	return observations, nil
 }
 
-// nameOf is the name of a session without times.
+// nameOf returns the name of a session without times.
 func nameOf(key, session string) string {
 	if session == "" {
 		return key
@@ -427,7 +420,7 @@ func nameOf(key, session string) string {
 	return key + "/" + session
 }
 
-// try smooths a session. It returns the panic of the mathematics; that of record is raised.
+// try smooths a session. It returns a panic of the mathematics, but does not recover one of record.
 func (z *smoothing) try(observations []Observation, c division, odds float64, emitting *bool, record func(int, Smoothed)) (notConverged int, failed *PanicError) {
 	defer func() {
 		if *emitting {
@@ -444,43 +437,43 @@ func (z *smoothing) try(observations []Observation, c division, odds float64, em
 	return z.smoothByPasses(observations, c, odds, record), nil
 }
 
-// renew makes the smoothing what it was at first, as Estimator.renew does.
+// renew resets z to its initial state, as Estimator.renew does.
 func (z *smoothing) renew(odds float64) {
 	*z = *checked(newSmoothing(z.cfg, odds))
 }
 
-// A division divides n observations into parts of about the same length.
+// A division divides n observations into parts of nearly equal length.
 type division struct{ n, parts int }
 
-func (c division) part(i int) (from, end int) { return i * c.n / c.parts, (i + 1) * c.n / c.parts }
+func (c division) part(i int) (start, end int) { return i * c.n / c.parts, (i + 1) * c.n / c.parts }
 
-// partOf is the part that observation i is in.
+// partOf returns the part that contains observation i.
 func (c division) partOf(i int) int { return ((i+1)*c.parts - 1) / c.n }
 
 // divide divides the steps.
 func (c division) divide(steps [][][]float64) (parts [][][][]float64) {
 	for i := range c.parts {
-		from, end := c.part(i)
-		parts = append(parts, steps[from:end])
+		start, end := c.part(i)
+		parts = append(parts, steps[start:end])
 	}
 	return parts
 }
 
-// steps are the observations as the filter sees them.
+// steps returns the observations on the scale of the filter.
 func (z *smoothing) steps(observations []Observation) [][][]float64 {
 	steps := make([][][]float64, len(observations))
 	for i, o := range observations {
-		scaled, _ := z.scale.to(o)
-		steps[i] = tried(z.model, scaled.X)
+		scaled, _ := z.scale.toScale(o)
+		steps[i] = withoutEmptyTrials(z.model, scaled.X)
 	}
 	return steps
 }
 
-// smoothByPasses smooths by a forward and a backward pass of the filter, each part on its own.
+// smoothByPasses smooths by a forward and a backward pass of the filter, separately for each part.
 func (z *smoothing) smoothByPasses(observations []Observation, c division, odds float64, record func(int, Smoothed)) (notConverged int) {
 	for part := range c.parts {
-		from, end := c.part(part)
-		steps := z.steps(observations[from:end])
+		start, end := c.part(part)
+		steps := z.steps(observations[start:end])
 		if z.fits {
 			base := z.model.(expfam.Fitted)
 			z.filter.Use(base.Fit(base.LocationScale(vectors(steps, z.filter.Dim()))))
@@ -488,15 +481,15 @@ func (z *smoothing) smoothByPasses(observations []Observation, c division, odds 
 		s := z.filter.Smooth(steps)
 		notConverged += s.NotConverged
 		changes := hafvf.Changes(s.Evidence, odds)
-		places := s.ChangeIntervals(changes)
+		changeIntervals := s.ChangeIntervals(changes)
 		for t := range steps {
 			out := z.smoothedByPasses(s, t)
-			z.scale.moments(out.Estimate)
+			z.scale.momentsToData(out.Estimate)
 			if len(changes) > 0 && changes[0] == t {
-				out.Change, out.ChangeInterval = true, changeIntervalOf(observations, from, places[0])
-				changes, places = changes[1:], places[1:]
+				out.Change, out.ChangeInterval = true, changeIntervalOf(observations, start, changeIntervals[0])
+				changes, changeIntervals = changes[1:], changeIntervals[1:]
 			}
-			record(from+t, out)
+			record(start+t, out)
 		}
 	}
 	return notConverged
@@ -514,44 +507,44 @@ func (z *smoothing) smoothedByPasses(s *hafvf.Posteriors, t int) Smoothed {
 	s.Estimate(out.Estimate.Mean, out.Estimate.SD, t)
 	m.Posterior(out.Posterior, s.Sample(t))
 	for _, dir := range []struct {
-		to   *Pass
-		from hafvf.PassStep
+		dst  *Pass
+		step hafvf.PassStep
 	}{{&out.Forward, s.Forward(t)}, {&out.Backward, s.Backward(t)}} {
-		*dir.to = Pass{dir.from.Weight, dir.from.Memory, slice(levels)}
-		copyLevels(dir.to.Levels, z.filter, dir.from.State)
+		*dir.dst = Pass{dir.step.Weight, dir.step.Memory, slice(levels)}
+		copyLevels(dir.dst.Levels, z.filter, dir.step.State)
 	}
 	return out
 }
 
-// segments smooths inside of segments, which go on over the cuts between parts.
+// segments smooths within segments. A segment can extend over several parts.
 func (z *smoothing) segments(observations []Observation, c division, record func(int, Smoothed)) {
 	steps := z.steps(observations)
-	var season *seasonOf
+	var season *fittedSeason
 	if z.season != nil {
-		season = z.season.of(observations, steps)
+		season = z.season.start(observations, steps)
 		season.learn(func(int) float64 { return 1 }, func(int) bool { return false })
-		steps = season.removed()
+		steps = season.removeAll()
 		if season.rhythm != nil {
 			z.use(steps)
 			parts := z.smoother.Segment(c.divide(steps)...)
-			at := func(i int) (*segments.Segmentation, int) {
-				from, _ := c.part(c.partOf(i))
-				return parts[c.partOf(i)], i - from
+			find := func(i int) (*segments.Segmentation, int) {
+				start, _ := c.part(c.partOf(i))
+				return parts[c.partOf(i)], i - start
 			}
-			begins := map[int]bool{}
+			starts := map[int]bool{}
 			for i, g := range parts {
-				from, _ := c.part(i)
+				start, _ := c.part(i)
 				for _, t := range g.Changes() {
-					begins[from+t] = true
+					starts[start+t] = true
 				}
 			}
-			season.learn(func(i int) float64 { g, t := at(i); return 1 - g.Outlier(t) }, func(i int) bool { return begins[i] })
-			steps = season.removed()
+			season.learn(func(i int) float64 { g, t := find(i); return 1 - g.Outlier(t) }, func(i int) bool { return starts[i] })
+			steps = season.removeAll()
 		}
 	}
 	z.use(steps)
 	var parts []*segments.Segmentation
-	var session Session // its trend
+	var session Session // with the trend
 	if c.parts == 1 {
 		g := z.smoother.Smooth(steps)
 		parts = append(parts, g)
@@ -560,13 +553,13 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 	} else {
 		parts = z.smoother.Segment(c.divide(steps)...)
 	}
-	var before []float64 // mean of the last observation's segment
+	var before []float64 // mean of the previous observation's segment
 	for i, g := range parts {
-		from, _ := c.part(i)
+		start, _ := c.part(i)
 		if c.parts > 1 {
 			z.smoother.Estimate(g)
 		}
-		changes, places := g.Changes(), g.Places()
+		changes, changeIntervals := g.Changes(), g.Places()
 		k := 0
 		for t := range g.Len() {
 			for k+1 < len(g.Segments) && g.Segments[k+1].Start <= t {
@@ -577,23 +570,23 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 			if season != nil {
 				noise := make([]float64, 2*len(out.Estimate.Mean))
 				g.Predict(noise[:len(noise)/2], noise[len(noise)/2:], t)
-				season.restore(from+t, out.Estimate, out.Segment.Estimate, noise[len(noise)/2:])
+				season.restore(start+t, out.Estimate, out.Segment.Estimate, noise[len(noise)/2:])
 			}
-			z.scale.moments(out.Estimate, out.Segment.Estimate)
-			out.Segment.Start = observations[from+g.Segments[k].Start].Point()
+			z.scale.momentsToData(out.Estimate, out.Segment.Estimate)
+			out.Segment.Start = observations[start+g.Segments[k].Start].Point()
 			if len(changes) > 0 && changes[0] == t {
-				out.Change, out.ChangeInterval = true, changeIntervalOf(observations, from, places[0])
-				changes, places = changes[1:], places[1:]
+				out.Change, out.ChangeInterval = true, changeIntervalOf(observations, start, changeIntervals[0])
+				changes, changeIntervals = changes[1:], changeIntervals[1:]
 				out.Segment.Before = before
 			}
 			before = out.Segment.Estimate.Mean
-			record(from+t, out)
+			record(start+t, out)
 		}
 		parts[i] = nil
 	}
 }
 
-// use has the smoother use the prior that the steps set, if they set one.
+// use sets the prior of the smoother from the steps, if sessions set their prior.
 func (z *smoothing) use(steps [][][]float64) {
 	if z.fits {
 		z.smoother.Fit(vectors(steps, z.smoother.Dim()))
@@ -617,53 +610,51 @@ func (z *smoothing) segmented(g *segments.Segmentation, k, t int) Smoothed {
 	return out
 }
 
-// Revise is Smooth of a session that takes the place of earlier ones, whose observations it
-// has too, with Changed of its records. It smooths the earlier ones once more: late
-// observations are rare, and nothing else is kept.
+// Revise is Smooth for a session that replaces the earlier ones and contains their observations. It sets Changed.
+// To compare, it smooths the earlier sessions again: late observations are rare, and their results are not stored.
 func (sm *Smoother) Revise(key string, observations []Observation, revision int64, earlier [][]Observation, emit func(Smoothed)) (notConverged int, rejected []Rejected) {
 	if revision == 0 {
 		return sm.Smooth(key, observations, 0, emit)
 	}
 	before := map[string]Smoothed{}
 	for _, e := range earlier {
-		sm.Smooth(key, e, 0, func(was Smoothed) { before[was.ID] = was })
+		sm.Smooth(key, e, 0, func(old Smoothed) { before[old.ID] = old })
 	}
 	return sm.Smooth(key, observations, revision, func(now Smoothed) {
-		was, known := before[now.ID]
-		now.Changed = !known || now.differs(was)
+		old, known := before[now.ID]
+		now.Changed = !known || now.differs(old)
 		emit(now)
 	})
 }
 
-// differs reports whether a record says something else than that of the revision before.
-// Evidence from afar changes every number a little: what is below a hundredth of a standard
-// deviation is the same.
-func (s *Smoothed) differs(was Smoothed) bool {
+// differs reports whether a record differs from the record old of the previous revision. It ignores differences
+// below a hundredth of a standard deviation, because distant observations change every number a little.
+func (s *Smoothed) differs(old Smoothed) bool {
 	equal := func(x, y []float64) bool {
 		return slices.EqualFunc(x, y, func(a, b float64) bool { return near(a, b, 0) })
 	}
-	if s.N != was.N || !slices.EqualFunc(s.X, was.X, equal) || s.Change != was.Change || !near(s.Outlier, was.Outlier, leastDifference) {
+	if s.N != old.N || !slices.EqualFunc(s.X, old.X, equal) || s.Change != old.Change || !near(s.Outlier, old.Outlier, minDifference) {
 		return true
 	}
-	if s.Segment != nil && s.Segment.Start.Compare(was.Segment.Start) != 0 {
+	if s.Segment != nil && s.Segment.Start.Compare(old.Segment.Start) != 0 {
 		return true
 	}
 	for i, sd := range s.Estimate.SD {
-		if sd != sd { // of a scale that has none
+		if sd != sd { // the scale has no standard deviation
 			sd = math.Abs(s.Estimate.Mean[i])
 		}
-		if !near(s.Estimate.Mean[i], was.Estimate.Mean[i], leastDifference*sd) || !near(s.Estimate.SD[i], was.Estimate.SD[i], leastDifference*sd) {
+		if !near(s.Estimate.Mean[i], old.Estimate.Mean[i], minDifference*sd) || !near(s.Estimate.SD[i], old.Estimate.SD[i], minDifference*sd) {
 			return true
 		}
 	}
 	return false
 }
 
-// leastDifference is the difference of probabilities, or of estimates in standard deviations,
-// below which a revision says the same.
-const leastDifference = .01
+// minDifference is the minimum difference of probabilities, or of estimates in standard deviations, that a revision
+// reports.
+const minDifference = .01
 
-// near reports whether two numbers are at most so far apart, or the same infinity or NaN.
-func near(a, b, far float64) bool {
-	return math.Abs(a-b) <= far || a == b || a != a && b != b
+// near reports whether a and b differ by at most tolerance, or are the same infinity or both NaN.
+func near(a, b, tolerance float64) bool {
+	return math.Abs(a-b) <= tolerance || a == b || a != a && b != b
 }

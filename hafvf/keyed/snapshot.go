@@ -9,25 +9,24 @@ import (
 	"hafvf/internal/clock"
 )
 
-// A Snapshot is what the state of a key says, between two observations.
+// A Snapshot describes the state of a key between two observations.
 type Snapshot struct {
 	N       int64     // observations so far
-	Time    time.Time // latest that the state knows of; zero if it keeps none, as in the order of arrival
-	Waiting int       // observations that were read and not learned yet
-	WarmUp  bool      // the prior is still being set
+	Time    time.Time // latest time in the state; zero if it stores no times, as with the order Arrival
+	Waiting int       // observations that were read but not learned yet
+	WarmUp  bool      // the prior is not set yet
 
-	// The rest is NaN before there is a prior. Estimate is without the season, and NaN of a
-	// regression, which has none without regressors.
+	// The other fields are NaN while there is no prior. Estimate does not include the season. It is NaN for a
+	// regression, whose estimate needs regressors.
 	Estimate Moments
-	// Weight, Memory, Levels and Posterior are those of the heaviest member, as in an
-	// Estimate.
+	// Weight, Memory, Levels and Posterior are values of the member with the largest share, as in an Estimate.
 	Weight, Memory    float64
 	Levels, Posterior []float64
-	Bank              []MemberStep // without LogPredictive, which is NaN; nil without a bank
+	Bank              []MemberStep // LogPredictive is NaN; nil without a bank
 }
 
-// Snapshot decodes a state of the key. The error wraps ErrOtherConfig if the state
-// was written under another configuration.
+// Snapshot decodes the state b of the key. The error wraps ErrOtherConfig if the state was written with another
+// configuration.
 func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 	e, err := est.decodeKeyState(key, b)
 	if err != nil {
@@ -65,7 +64,7 @@ func (est *Estimator) Snapshot(key string, b []byte) (Snapshot, error) {
 		row = m.Unit()
 	}
 	bank.Estimate(s.Estimate.Mean, s.Estimate.SD, e.state, row)
-	c.scale.moments(s.Estimate)
+	c.scale.momentsToData(s.Estimate)
 	s.Weight, s.Memory = f.Weight(member), f.Model().Memory(f.Sample(member))
 	bank.Model().Posterior(s.Posterior, f.Sample(member))
 	s.Levels = make([]float64, 2*f.Levels())

@@ -11,52 +11,50 @@ import (
 	"hafvf/internal/compact"
 )
 
-// stages are what the values of a key pass on their way into its state, and what the bank says
-// of them passes on its way out:
+// stages are the stages through which the values of a key pass into its state, and the bank's results pass out:
 //
 //	observation → scale → prior → season → bound → bank
 //	   estimate ← scale ← decision ← season ←
 //
-// So the season and the prior are of values on their scale, the bank sees no season, and the
-// decision sees values with their season, on their scale. The steps are called here and nowhere
-// else: enter, predict, learn and leave are the way through the chain, of an observation and of
-// a warm-up that is learned again.
+// So season and prior apply to values on their scale, the bank sees values without the season, and the decision
+// sees values with their season, on their scale. Only the methods enter, predict, learn and toData call the stages,
+// both for an observation and for a warm-up that is replayed.
 //
-// One chain serves the keys that match the same rules. What it has learned of a key is in the key's Track.
+// Keys that match the same rules share one stages value. The state of a key is in its Track.
 type stages struct {
 	cfg         hafvf.Config
-	all         Config              // of the keys, of which cfg is the filter
+	keyCfg      Config              // configuration of the keys; cfg is its filter
 	fingerprint compact.Fingerprint // of the settings
-	checks      *hafvf.Filter       // of observations as they come
+	checks      *hafvf.Filter       // checks observations before they are scaled
 	params      int
 	brief       bool // see Config
 	row         []float64
 	admits      func(*Observation) error // see CheckOf
 
-	scale    *scaling      // nil if values stay as they are
-	fitted   expfam.Fitted // the model of observations as they come, if a warm-up sets its prior
-	priorOf  *Track        // whose prior the bank has
-	season   *season       // nil without one
-	bound    *bound        // nil if values count as the formulas say
-	bank     *hafvf.Bank
-	decider  *decider         // nil without detection
-	silences *silenceDetector // nil without Config.Silence
-	spreads  bool             // keys have a spread
-	beside   []hafvf.Normal
-	guard    guard
+	scale         *scaling      // nil for the linear scale
+	fitted        expfam.Fitted // model without exposure, if a warm-up sets its prior; else nil
+	priorOf       *Track        // track whose prior the bank has; nil if unknown
+	season        *season       // nil without a season
+	bound         *bound        // nil if the model's formulas need no bound
+	bank          *hafvf.Bank
+	decider       *decider         // nil without detection
+	silences      *silenceDetector // nil without Config.Silence
+	spreads       bool             // the keys have a spread
+	spreadNormals []hafvf.Normal
+	guard         guard
 }
 
-// newStages makes the chain of the keys with that configuration, which has no rules.
-func newStages(all Config) (*stages, error) {
-	cfg := all.Filter
+// newStages returns the stages for keys with this configuration, which must have no rules.
+func newStages(keyCfg Config) (*stages, error) {
+	cfg := keyCfg.Filter
 	bank, err := cfg.NewBank()
 	if err != nil {
 		return nil, err
 	}
-	if all := cfg.Members(); len(all) > 1 {
-		cfg.Bank = all // also that of the family
+	if members := cfg.Members(); len(members) > 1 {
+		cfg.Bank = members // or the default bank of the family
 	}
-	c := &stages{cfg: cfg, all: all, silences: newSilenceDetector(all), fingerprint: compact.FingerprintOf(all.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: all.Brief}
+	c := &stages{cfg: cfg, keyCfg: keyCfg, silences: newSilenceDetector(keyCfg), fingerprint: compact.FingerprintOf(keyCfg.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: keyCfg.Brief}
 	if cfg.WarmUp > 0 {
 		c.fitted = c.checks.Model().(expfam.Fitted)
 	}
@@ -72,14 +70,14 @@ func newStages(all Config) (*stages, error) {
 	}
 	c.bound = newBound(cfg, bank)
 	if bank.Detects() {
-		c.decider = newDecider(all, cfg, bank.Model())
+		c.decider = newDecider(keyCfg, cfg, bank.Model())
 	}
 	c.spreads = spreads(cfg)
 	c.admits = func(o *Observation) error {
-		if err := all.timed(o); err != nil {
+		if err := keyCfg.timed(o); err != nil {
 			return err
 		}
-		if all.Aggregate != nil && all.Aggregate.Value.Counts() {
+		if keyCfg.Aggregate != nil && keyCfg.Aggregate.Value.Counts() {
 			return nil
 		}
 		return c.check(o)
@@ -87,20 +85,20 @@ func newStages(all Config) (*stages, error) {
 	return c, nil
 }
 
-// newChecks makes the filter that checks observations as they come: that of a bank, which the
-// configuration has made, may take rows with an exposure.
+// newChecks returns a filter that checks observations before the stages. The bank's own filter may expect rows with
+// an exposure.
 func newChecks(cfg hafvf.Config) *hafvf.Filter {
 	return hafvf.NewFilter(checked(expfam.New(cfg.Family, cfg.Prior, cfg.Dim)), nil, 1)
 }
 
 func (c *stages) check(o *Observation) error {
 	if c.season != nil && o.Time.IsZero() {
-		return errors.New("no time; a season needs that of every observation")
+		return errors.New("no time; a season needs the time of every observation")
 	}
 	return c.scale.check(c.checks, o)
 }
 
-// usePrior reparametrises the bank by the track's own prior.
+// usePrior sets the bank's prior to the track's own, if the track has one.
 func (c *stages) usePrior(t *Track) {
 	if c.fitted != nil && t.locationScale != nil && c.priorOf != t {
 		m := c.fit(t.locationScale)
@@ -112,7 +110,7 @@ func (c *stages) usePrior(t *Track) {
 	}
 }
 
-// fit is the model whose prior the warm-up sets.
+// fit returns the model with the prior that the warm-up sets.
 func (c *stages) fit(locationScale []float64) expfam.Model {
 	if e, ok := c.fitted.(expfam.Excursive); ok && c.bank.Detects() {
 		return e.FitExcursions(locationScale)
@@ -120,9 +118,9 @@ func (c *stages) fit(locationScale []float64) expfam.Model {
 	return c.fitted.Fit(locationScale)
 }
 
-// enter brings the chain to the track's next observation, which is on its scale: the bank
-// gets the track's own prior, and the season is that of the observation's time. It returns how
-// many units of time have passed since the observation before.
+// enter prepares the stages for the track's next observation o, which is on its scale: the bank gets the track's
+// prior, and counts get the exposure of the season at o.Time. It returns the time since the previous observation,
+// in units of unit; 1 if unit is 0.
 func (c *stages) enter(t *Track, o Observation, unit time.Duration) (elapsed float64) {
 	elapsed = t.elapsed(o, unit)
 	c.usePrior(t)
@@ -132,30 +130,30 @@ func (c *stages) enter(t *Track, o Observation, unit time.Duration) (elapsed flo
 	return elapsed
 }
 
-// predict fills in what the bank predicts of the observation that has entered, without its
-// season, with bounds of that level unless it is 0. It returns the running regime.
+// predict fills in the bank's prediction of the observation that entered, without its season. If level is not 0, it
+// adds bounds of that level. It returns the running regime.
 func (c *stages) predict(m *Memory, out *Estimate, t *Track, elapsed float64, row []float64, level float64) (before regime) {
-	to := hafvf.Prediction{Mean: out.Predicted.Mean, SD: out.Predicted.SD, Lower: out.Lower, Upper: out.Upper, Level: level}
+	prediction := hafvf.Prediction{Mean: out.Predicted.Mean, SD: out.Predicted.SD, Lower: out.Lower, Upper: out.Upper, Level: level}
 	if c.bank.Detects() {
 		n := c.bank.Model().Outputs()
-		slice := slicer(m.take(4 * n))
+		slice := slicer(m.alloc(4 * n))
 		before = regime{predicted: slice(n), predictive: slice(n)}
-		to.RegimeMean, to.RegimeSD = before.predicted, before.predictive
-		if !t.priorSet || c.season != nil { // what it depends on may change until somebody asks
+		prediction.RegimeMean, prediction.RegimeSD = before.predicted, before.predictive
+		if !t.priorSet || c.season != nil { // its inputs may change before an alarm asks for it
 			before.estimate = Moments{slice(n), slice(n)}
 			c.bank.Regime(before.estimate.Mean, before.estimate.SD, t.state, row)
 		}
 	}
 	if c.spreads && t.priorSet && level != 0 {
-		c.beside = t.spread.beside(c.beside[:0])
-		to.Beside = c.beside
+		c.spreadNormals = t.spread.normals(c.spreadNormals[:0])
+		prediction.Beside = c.spreadNormals
 	}
-	c.bank.PredictAll(&to, t.state, elapsed, row)
+	c.bank.PredictAll(&prediction, t.state, elapsed, row)
 	return before
 }
 
-// regimeBefore is the estimate of a regime that predict has returned. Alarms alone ask for it: it is made of what
-// the guard has kept.
+// regimeBefore returns the estimate of a regime from predict. Only alarms need it, so it may be computed here, from
+// the state that the guard has saved.
 func (c *stages) regimeBefore(r *regime) Moments {
 	if n := len(r.predicted); n > 0 && r.estimate.Mean == nil {
 		r.estimate = Moments{make([]float64, n), make([]float64, n)}
@@ -164,9 +162,9 @@ func (c *stages) regimeBefore(r *regime) Moments {
 	return r.estimate
 }
 
-// learn has the bank learn observation n of the track, which has entered, without its season,
-// and the season what the bank makes of it. It returns the outcome, and the start of the
-// regime that its detection reports. before is what predict has returned, zero if it was not called.
+// learn updates the bank with observation n of the track, which has entered, without its season, and updates the
+// season with the bank's outcome. named is the start of the regime that the detection reports. before is the result
+// of predict, or zero if it was not called.
 func (c *stages) learn(t *Track, n int64, o Observation, elapsed float64, before regime) (out hafvf.Outcome, named regimeStart) {
 	bank, se := c.bank, c.season
 	xs := o.X
@@ -175,7 +173,7 @@ func (c *stages) learn(t *Track, n int64, o Observation, elapsed float64, before
 	}
 	if c.bound != nil {
 		if se != nil {
-			before = regime{} // whose row has the season
+			before = regime{} // its moments include the season
 		}
 		xs = c.bound.near(t, elapsed, xs, before)
 	}
@@ -200,33 +198,32 @@ func (c *stages) learn(t *Track, n int64, o Observation, elapsed float64, before
 	return out, named
 }
 
-// restore puts the season back into what was predicted of the observation that was learned.
+// restore adds the season to the predictions of the observation that was learned.
 func (c *stages) restore(out *Estimate, before regime, known bool) {
 	if c.season == nil {
 		return
 	}
-	c.season.predicted(out.Predicted.Mean, out.Predicted.SD)
-	c.season.bounds(out.Lower)
-	c.season.bounds(out.Upper)
+	c.season.restorePrediction(out.Predicted.Mean, out.Predicted.SD)
+	c.season.restoreBounds(out.Lower)
+	c.season.restoreBounds(out.Upper)
 	if known && c.bank.Detects() {
-		c.season.predicted(before.predicted, before.predictive)
-		c.season.estimated(before.estimate)
+		c.season.restorePrediction(before.predicted, before.predictive)
+		c.season.restoreEstimate(before.estimate)
 	}
 }
 
-// leave takes the estimate, decided on, to the scale of the data.
-func (c *stages) leave(out *Estimate, before regime) {
-	c.scale.moments(out.Predicted, out.Estimate, out.Regime, before.estimate)
+// toData converts the estimate to the scale of the data, after the decision.
+func (c *stages) toData(out *Estimate, before regime) {
+	c.scale.momentsToData(out.Predicted, out.Estimate, out.Regime, before.estimate)
 	if out.Detection != nil {
-		c.scale.moments(out.Detection.Usual)
+		c.scale.momentsToData(out.Detection.Usual)
 	}
-	c.scale.back(out.Lower, out.Upper)
+	c.scale.toData(out.Lower, out.Upper)
 }
 
-// replay learns the warm-up again under the prior that it has set, and returns the
-// last outcome.
+// replay learns the warm-up again with the prior that it has set, and returns the last outcome.
 func (c *stages) replay(t *Track, unit time.Duration) (out hafvf.Outcome) {
-	c.priorOf = nil // it is another one now
+	c.priorOf = nil // the prior has changed
 	c.usePrior(t)
 	t.begin()
 	t.steps, t.starts, t.last = 0, nil, time.Time{}
@@ -239,11 +236,11 @@ func (c *stages) replay(t *Track, unit time.Duration) (out hafvf.Outcome) {
 	return out
 }
 
-// blank makes out an estimate whose numbers are NaN.
+// blank sets out to the estimate of an observation without numbers: they are NaN.
 func (c *stages) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds bool) {
 	nan := math.NaN()
 	outputs := c.bank.Model().Outputs()
-	floats := m.take(10*outputs + c.params)
+	floats := m.alloc(10*outputs + c.params)
 	for i := range floats {
 		floats[i] = nan
 	}
@@ -258,7 +255,7 @@ func (c *stages) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds
 	}
 	if c.bank.Detects() {
 		out.Regime = Moments{slice(outputs), slice(outputs)}
-		out.Detection = m.verdict()
+		out.Detection = m.detectionBuffer()
 		*out.Detection = Detection{Score: nan, Threshold: nan, Usual: Moments{slice(outputs), slice(outputs)}}
 	}
 	if bounds {
@@ -266,17 +263,16 @@ func (c *stages) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds
 	}
 }
 
-// regressors returns the row at which o is predicted, valid until the next call.
+// regressors returns the row at which to predict o, valid until the next call.
 func (c *stages) regressors(s hafvf.State, o Observation) []float64 {
 	if c.season != nil && c.season.counts {
 		return c.season.row
 	}
-	c.row = append(c.row[:0], c.bank.Regressors(s, o.X)...) // the update has its own row
+	c.row = append(c.row[:0], c.bank.Regressors(s, o.X)...) // the update needs its own row
 	return c.row
 }
 
-// score fills in how well the observation was predicted, where there was a prior
-// that did not come from it.
+// score fills in how well the observation was predicted, if known reports a prior that does not come from it.
 func (c *stages) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 	out.Missing = outcome.Missing
 	if !known {
@@ -287,8 +283,8 @@ func (c *stages) score(out *Estimate, outcome hafvf.Outcome, known bool) {
 	out.Iterations, out.Converged = step.Iterations, step.Converged
 }
 
-// spread makes what was predicted of o, and is scored, that of the bank and the track's spread, which learns. jacobian is that
-// of the scale.
+// spread applies the track's spread to the prediction and the score of o, and updates the spread. jacobian is the
+// log slope of the scale at o.
 func (c *stages) spread(out *Estimate, t *Track, o *Observation, before regime, jacobian float64) {
 	sd, regime := &out.Predicted.SD[0], before.predictive[0]
 	*sd = t.spread.sd(*sd, regime)
@@ -297,8 +293,8 @@ func (c *stages) spread(out *Estimate, t *Track, o *Observation, before regime, 
 	}
 }
 
-// describe fills in the posterior after the observation. Without a prior yet it
-// leaves out what depends on values.
+// describe fills in the posterior after the observation. If known is false, there is no prior, and numbers that
+// depend on values stay NaN.
 func (c *stages) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf.Outcome, row []float64, known bool) {
 	b := c.bank
 	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
@@ -308,9 +304,9 @@ func (c *stages) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf
 			b.Model().Posterior(out.Posterior, f.Sample(member))
 		}
 		if c.season != nil {
-			c.season.estimated(out.Estimate)
+			c.season.restoreEstimate(out.Estimate)
 			if b.Detects() {
-				c.season.estimated(out.Regime)
+				c.season.restoreEstimate(out.Regime)
 			}
 		}
 	}
@@ -322,7 +318,7 @@ func (c *stages) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf
 			out.LearningRate += s.Share * s.Learned / (s.Memory + b.Filter(i).Model().PriorMemory())
 		}
 	}
-	out.Levels = m.take(2 * f.Levels())
+	out.Levels = m.alloc(2 * f.Levels())
 	copyLevels(out.Levels, f, member)
 	if len(c.cfg.Bank) == 0 {
 		return

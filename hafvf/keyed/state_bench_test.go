@@ -8,8 +8,7 @@ import (
 	"hafvf/hafvf"
 )
 
-// BenchmarkState measures an update of a key with detection and alarms, and how long its state
-// takes to be encoded and decoded.
+// BenchmarkState measures an update of a key with detection and alarms, and the encoding and decoding of its state.
 func BenchmarkState(b *testing.B) {
 	est := newEstimator(b, Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}})
 	e := KeyState{Track: est.NewTrack("k"), est: est}
@@ -18,10 +17,10 @@ func BenchmarkState(b *testing.B) {
 	var out Estimate
 	i := 0
 	update := func() {
-		at := time.Unix(1_800_000_000+300*int64(i), 0).UTC()
-		o := Value(at, "", rng.NormFloat64())
+		now := time.Unix(1_800_000_000+300*int64(i), 0).UTC()
+		o := Value(now, "", rng.NormFloat64())
 		est.EstimateIn(&m, &out, e.Track, &o)
-		e.clock, e.released = at, at
+		e.clock, e.released = now, now
 		i++
 	}
 	for range 1000 {

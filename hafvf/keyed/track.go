@@ -10,37 +10,37 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A Track is what an estimator keeps of one key. AppendBinary saves it, and
-// Estimator.RestoreTrack goes on with it. What is kept is encoded by append, read by beginning and
-// withoutTail, carried over to other settings by Estimator.carry, and taken back by a guard.
+// A Track is the state of one key. AppendBinary encodes it, and Estimator.RestoreTrack decodes it. A field of the
+// state needs code in append, decodeHead or decodeBody, in Estimator.carry, which converts it to other settings,
+// and in guard, which restores it.
 type Track struct {
 	key    string
 	stages *stages
 	state  hafvf.State
 	n      int64     // observations so far
-	last   time.Time // of the last observation that was not missing, with a time unit
+	last   time.Time // time of the last observation that was not missing; zero without a time unit
 
 	priorSet bool                  // the prior is set: there is no warm-up, or it is over
-	warmUp   []numberedObservation // its observations so far
+	warmUp   []numberedObservation // observations of the warm-up so far
 
-	locationScale []float64 // of the warm-up, which set the prior; nil before the first
+	locationScale []float64 // of the warm-up, which sets the prior; nil until it first does
 
-	rhythm hafvf.State // of the season; nil without one
+	rhythm hafvf.State // of the season; nil without a season
 
-	// Of detection: the number of steps of the bank so far, and the observations of
-	// those steps at which the present excursions started.
+	// For detection: the number of steps of the bank so far, and the observations of the steps at which the current
+	// excursions started.
 	steps  int64
 	starts []regimeStart
 	alerts alerts
 
 	decisions decisions
-	spread    spread // of predictions, if the stages have one
+	spread    spread // of predictions, if the stages have spreads
 
-	heartbeat *heartbeat // nil where nobody asks for silence
+	heartbeat *heartbeat // nil without Config.Silence
 
-	refused int // observations in a row that could not be learned
+	unlearned int // consecutive observations that could not be learned
 
-	rules keyRules // no part of the state
+	rules keyRules // not part of the state
 }
 
 // numberedObservation is an observation of a warm-up with its position.
@@ -49,15 +49,14 @@ type numberedObservation struct {
 	Observation
 }
 
-// A regimeStart is the observation of a step that a detection may report as the start of
-// a regime.
+// A regimeStart is the observation of a step that a detection may report as the start of a regime.
 type regimeStart struct {
 	step int64
 	n    int64
 	time time.Time
 }
 
-// keyRules are what a run says of a key while it goes on.
+// keyRules are the runtime settings of a key.
 type keyRules struct {
 	quiet quietTimes
 	marks []FalseMark
@@ -78,8 +77,7 @@ func (est *Estimator) NewTrack(key string) *Track {
 	return t
 }
 
-// reset makes the track one that has learned nothing. It goes on counting observations,
-// and knows when the key has spoken.
+// reset makes t a track that has learned nothing. It keeps the number of observations and the heartbeat.
 func (t *Track) reset() {
 	*t = Track{key: t.key, stages: t.stages, n: t.n, priorSet: t.stages.fitted == nil, heartbeat: t.heartbeat, rules: t.rules}
 	t.begin()
@@ -93,17 +91,16 @@ func (t *Track) begin() {
 	}
 }
 
-// bind gives the track to this estimator, which goes on with what another one of the
-// same configuration has learned.
+// bind makes this estimator the owner of t. The previous owner must have the same configuration.
 func (est *Estimator) bind(t *Track) {
 	if c := est.chains.ofKey(t.key); t.stages != c {
 		t.stages = c
-		c.priorOf = nil // its bank may have an earlier prior of the track
+		c.priorOf = nil // the bank may have an earlier prior of the track
 	}
 }
 
-// elapsed returns how many units of time have passed since the last observation, 1
-// without a time unit.
+// elapsed returns the time since the last observation in units of unit. It returns 1 if unit is 0, or if one of the
+// times is not known.
 func (t *Track) elapsed(o Observation, unit time.Duration) float64 {
 	if unit == 0 {
 		return 1
@@ -118,14 +115,14 @@ func (t *Track) elapsed(o Observation, unit time.Duration) float64 {
 	return math.Max(0, o.Time.Sub(last).Seconds()/unit.Seconds())
 }
 
-// refit adds an observation to the warm-up, and sets the prior where their number
-// is a power of two or the last. It reports whether it has set the prior: then
-// the observations have to be learned again.
+// refit adds an observation to the warm-up, and sets the prior if the number of complete observations is a power of
+// two or is the last of the warm-up. It reports whether it has set the prior: the caller must then replay the
+// warm-up.
 func (t *Track) refit(o Observation) bool {
 	c := t.stages
 	o.ID, o.Raw = "", ""
 	absent := len(complete(o.X)) == 0
-	// A key that shows nothing but gaps must not fill its state with them.
+	// Missing observations of a key with nothing else must not fill its state.
 	if !absent || len(t.warmUp) < 20*c.cfg.WarmUp {
 		t.warmUp = append(t.warmUp, numberedObservation{t.n, o.Clone()})
 	}
@@ -148,7 +145,7 @@ func (t *Track) refit(o Observation) bool {
 	return true
 }
 
-// append encodes the track, its state with the fingerprint of its configuration.
+// append encodes the track, with the fingerprint of its configuration.
 func (t *Track) append(c *coder) {
 	t.form(c)
 	c.Raw(t.stages.fingerprint[:])
@@ -161,11 +158,11 @@ func (t *Track) append(c *coder) {
 	}
 }
 
-// form is that of the track before the fingerprint. Its times are near to the clock.
+// form encodes or decodes the track before the fingerprint. decided reports whether decisions follow.
 func (t *Track) form(c *coder) (decided bool) {
 	decided, beats := t.stages.decider != nil, t.heartbeat != nil
 	compact.Unsigned(&c.Codec, &t.n, &t.steps)
-	compact.Unsigned(&c.Codec, &t.refused)
+	compact.Unsigned(&c.Codec, &t.unlearned)
 	c.near(&t.last)
 	c.Bits(&t.priorSet, &decided, &beats)
 	c.Lists(&t.locationScale)
@@ -187,8 +184,8 @@ func (t *Track) form(c *coder) (decided bool) {
 	return decided
 }
 
-// beginning reads what append wrote of the key's track before the state of the bank.
-func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
+// decodeHead decodes a track up to the state of the bank.
+func (est *Estimator) decodeHead(key string, r *coder) (*Track, error) {
 	c := est.chains.ofKey(key)
 	t := &Track{key: key, stages: c, rules: est.rulesOf(key)}
 	decided := t.form(r)
@@ -214,8 +211,8 @@ func (est *Estimator) beginning(key string, r *coder) (*Track, error) {
 	return t, nil
 }
 
-// withoutTail reads what append wrote after that.
-func (t *Track) withoutTail(r *coder) (err error) {
+// decodeBody decodes the rest, after decodeHead.
+func (t *Track) decodeBody(r *coder) (err error) {
 	c := t.stages
 	if t.state, r.B, err = c.bank.ReadState(r.B); err != nil {
 		return err

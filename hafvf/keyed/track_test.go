@@ -22,30 +22,30 @@ func newMigrator(t expect.T, cfg Config) *Migrator {
 	return expect.Get(NewMigrator(cfg))(t)
 }
 
-// open is the entity k of a state, nil for a new one.
+// open returns the KeyState of key k from a state; nil for a new key.
 func open(t expect.T, est *Estimator, state []byte) KeyState {
 	t.Helper()
 	return expect.Get(est.Open("k", state))(t)
 }
 
-// restored is the track k of a state.
+// restored returns the track of key k from a state.
 func restored(t expect.T, est *Estimator, state []byte) *Track {
 	t.Helper()
 	return expect.Get(est.RestoreTrack("k", state))(t)
 }
 
-// fed are the estimates of a key under cfg with a value every step.
-func fed(t expect.T, cfg Config, n int, step time.Duration, x func(i int) float64) (all []Estimate) {
+// fed returns the estimates of a key under cfg, with a value every step.
+func fed(t expect.T, cfg Config, n int, step time.Duration, x func(i int) float64) (estimates []Estimate) {
 	t.Helper()
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
 	for i := range n {
-		all = append(all, est.Estimate(track, Value(time.Unix(0, 0).UTC().Add(time.Duration(i)*step), "", x(i))))
+		estimates = append(estimates, est.Estimate(track, Value(time.Unix(0, 0).UTC().Add(time.Duration(i)*step), "", x(i))))
 	}
-	return all
+	return estimates
 }
 
-// take has the entity take an observation that is not late.
+// take passes an observation that is not late to a KeyState.
 func take(t expect.T, e *KeyState, o *Observation) {
 	t.Helper()
 	expect.Get(e.take(o))(t)
@@ -56,14 +56,14 @@ func fatal(t expect.T, err error) {
 	expect.OK(t, err)
 }
 
-// lagging is detecting with a member on the last value.
+// lagging is detecting with the default bank, which has a member on the last value.
 var lagging = func() Config {
 	cfg := detecting
 	cfg.Filter.Bank = hafvf.DefaultBankOf("normal")
 	return cfg
 }()
 
-// What is not a track of the key under the configuration is refused.
+// RestoreTrack rejects bytes that are not a track of the key under the configuration.
 func TestRestoreTrackRefuses(t *testing.T) {
 	est, e := keeping(t, detecting)
 	saved, _ := e.Track.AppendBinary(nil)
@@ -121,7 +121,7 @@ func TestRestoreTrackRefuses(t *testing.T) {
 	}
 }
 
-// must is v, of what cannot fail here.
+// must returns v. It panics on an error, which cannot occur here.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -129,8 +129,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// The learning rate of a bank is the mean of its filters', by their shares after the observation. It rises after
-// a jump.
+// The learning rate of a bank is the mean of its filters' rates, weighted by their shares after the observation. It
+// rises after a jump.
 func TestLearningRateOfBank(t *testing.T) {
 	cfg := Config{Filter: hafvf.Config{Family: "normal", Bank: []hafvf.Member{{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}, {Top: .98}}, Forgetting: .999}}
 	est := newEstimator(t, cfg)
@@ -141,7 +141,7 @@ func TestLearningRateOfBank(t *testing.T) {
 		e := est.Estimate(track, Value(time.Unix(int64(i), 0), "", float64(i*7919%101)/50+float64(i/150*20)))
 		want := 0.
 		for _, m := range e.Bank {
-			want += m.Share / (m.Memory + prior) // of one observation each filter has learned 1
+			want += m.Share / (m.Memory + prior) // each filter has learned 1 from one observation
 		}
 		if math.Abs(e.LearningRate-want) > 1e-12 {
 			t.Fatalf("observation %d: %g, want %g", i, e.LearningRate, want)

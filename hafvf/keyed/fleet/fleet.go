@@ -1,6 +1,6 @@
-// Package fleet makes incidents of the alarms of all keys, as package incidents finds them, and
-// digests of the others. Keys send notices. Their alarms wait until a watermark has passed
-// them, since an incident needs all alarms of its time.
+// Package fleet groups the alarms of all keys into incidents, using package incidents, and lists the others in
+// digests. Keys send notices. An alarm waits until the watermark has passed it, because an incident needs all
+// alarms of its time.
 package fleet
 
 import (
@@ -18,66 +18,65 @@ import (
 // Config is the configuration of a Fleet.
 type Config struct {
 	incidents.Config
-	// Digests are the lengths of time of which the alarms in no incident are listed.
+	// Digests are the periods of the digests, which list alarms outside incidents.
 	Digests []time.Duration
 }
 
-// A Listener is told what becomes of alerts.
+// A Listener receives the alerts, incidents and digests of a Fleet.
 type Listener interface {
-	// Alert is called with an alert of a key. incident is the id of the incident that it belongs to, empty
-	// if it belongs to none.
+	// Alert receives an alert of a key. incident is the ID of its incident, or empty.
 	Alert(key string, t keyed.AlertEvent, incident string)
-	// Single is called with an alarm in no incident that is a page, after its Alert.
+	// Single receives an alarm outside incidents that is a page, after its Alert.
 	Single(key string, t keyed.AlertEvent)
-	// Assigned is called when an alarm comes to belong to an incident, before its Alert, and when that
-	// becomes another one.
+	// Assigned is called when an alarm joins an incident, before its Alert, and when the alarm moves to another
+	// incident.
 	Assigned(incidents.Assignment)
-	// Incident is called with what becomes of an incident.
+	// Incident receives an event of an incident.
 	Incident(*incidents.Event)
-	// Digest is called with the alarms in no incident.
+	// Digest receives the alarms outside incidents.
 	Digest(*incidents.Digest)
 }
 
-// A Fleet is what is known of all keys.
+// A Fleet holds the alarms and incidents of all keys.
 type Fleet struct {
-	of       *incidents.Fleet
-	waiting  map[incidents.AlarmName]waitingAlert // until their alarms are taken
-	alone    map[incidents.AlarmName][]byte       // the events of alarms that may become pages
-	digests  incidents.Digests
-	most     int // keys that it has had at a time
-	listener Listener
-	changed  bool
+	grouping       *incidents.Fleet
+	waiting        map[incidents.AlarmName]waitingAlert // alerts that the watermark has not passed
+	pageCandidates map[incidents.AlarmName][]byte       // encoded events of alarms that may become pages
+	digests        incidents.Digests
+	maxKeys        int // maximum number of keys at one time
+	listener       Listener
+	changed        bool
 }
 
 type waitingAlert struct {
-	at    time.Time
+	time  time.Time
 	event []byte
 }
 
-// New returns a fleet without keys. The error is that of incidents.New.
-func New(cfg Config, notify Listener) (f *Fleet, err error) {
-	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, alone: map[incidents.AlarmName][]byte{}, digests: incidents.NewDigests(cfg.Digests, cfg.Zone), listener: notify, changed: true}
-	f.of, err = incidents.New(cfg.Config)
+// New returns a fleet without keys. It returns the errors of incidents.New.
+func New(cfg Config, listener Listener) (f *Fleet, err error) {
+	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, pageCandidates: map[incidents.AlarmName][]byte{}, digests: incidents.NewDigests(cfg.Digests, cfg.Zone), listener: listener, changed: true}
+	f.grouping, err = incidents.New(cfg.Config)
 	return f, err
 }
 
-// Restore returns the fleet that AppendBinary has encoded. If it cannot be read, or is of other
-// groups, incidents begin anew, with the alarms that wait, and anew says why.
-func Restore(cfg Config, b []byte, notify Listener) (f *Fleet, reset, err error) {
-	if f, err = New(cfg, notify); err != nil {
+// Restore decodes a fleet that AppendBinary has encoded. If b cannot be read, or has other groups, reset is the
+// reason, and f starts without incidents. With other groups, f keeps the waiting alarms.
+func Restore(cfg Config, b []byte, listener Listener) (f *Fleet, reset, err error) {
+	if f, err = New(cfg, listener); err != nil {
 		return nil, nil, err
 	}
 	stored, inner, err := decode(b)
 	if err != nil {
 		return f, err, nil
 	}
-	of, reset := incidents.Restore(cfg.Config, inner)
+	grouping, reset := incidents.Restore(cfg.Config, inner)
 	if reset == nil {
 		digests := incidents.NewDigests(cfg.Digests, cfg.Zone)
 		digests.Adopt(stored.digests)
-		return &Fleet{of: of, waiting: stored.waiting, alone: stored.alone, digests: digests, most: max(stored.most, of.Keys()), listener: notify}, nil, nil
+		return &Fleet{grouping: grouping, waiting: stored.waiting, pageCandidates: stored.pageCandidates, digests: digests, maxKeys: max(stored.maxKeys, grouping.Keys()), listener: listener}, nil, nil
 	}
-	f.most = stored.most
+	f.maxKeys = stored.maxKeys
 	for name, h := range stored.waiting {
 		t, err := eventOf(name.Key, h.event)
 		if err != nil {
@@ -95,27 +94,27 @@ func eventOf(key string, b []byte) (t keyed.AlertEvent, err error) {
 	return t, err
 }
 
-// decode returns a fleet without its incidents, which stay encoded.
+// decode decodes a fleet except for inner, its encoded incidents.
 func decode(b []byte) (f *Fleet, inner []byte, err error) {
-	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, alone: map[incidents.AlarmName][]byte{}, digests: incidents.NewDigests(nil, nil)}
+	f = &Fleet{waiting: map[incidents.AlarmName]waitingAlert{}, pageCandidates: map[incidents.AlarmName][]byte{}, digests: incidents.NewDigests(nil, nil)}
 	err = compact.Decode(b, &inner, f.form)
 	return f, inner, err
 }
 
-// form is how a fleet with encoded incidents is encoded.
+// form encodes or decodes a fleet with encoded incidents.
 func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 	compact.Texts(c, inner)
 	compact.Entries(c, f.waiting, 5, incidents.AlarmName.Compare, func(n *incidents.AlarmName, h *waitingAlert) {
 		n.Form(c)
-		c.Times(&h.at)
+		c.Times(&h.time)
 		compact.Texts(c, &h.event)
 	})
-	if f.digests.Form(c); c.Writes || len(c.B) > 0 { // States from before the largest number was known end without.
-		end := uint8(aloneFollow)
-		compact.Unsigned(c, &f.most)
-		compact.Bytes(c, &end)
-		if c.Check(end == mostFollows || end == aloneFollow); end == aloneFollow {
-			compact.Entries(c, f.alone, 4, incidents.AlarmName.Compare, func(n *incidents.AlarmName, event *[]byte) {
+	if f.digests.Form(c); c.Writes || len(c.B) > 0 { // older states end here
+		tail := uint8(pageCandidatesFollow)
+		compact.Unsigned(c, &f.maxKeys)
+		compact.Bytes(c, &tail)
+		if c.Check(tail == maxKeysFollow || tail == pageCandidatesFollow); tail == pageCandidatesFollow {
+			compact.Entries(c, f.pageCandidates, 4, incidents.AlarmName.Compare, func(n *incidents.AlarmName, event *[]byte) {
 				n.Form(c)
 				compact.Texts(c, event)
 			})
@@ -124,21 +123,21 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 	}
 }
 
-// What follows the digests of a state.
+// Parts of a state that can follow its digests.
 const (
-	mostFollows = 1 // the largest number of keys, in front
-	aloneFollow = 2 // and behind it the alarms that may become pages, and the messages of those of digests
+	maxKeysFollow        = 1 // the maximum number of keys; it is encoded before this number
+	pageCandidatesFollow = 2 // after the maximum number: the page candidates and the messages of the digests
 )
 
-// Keys is the largest number of keys that the fleet has had at a time.
-func (f *Fleet) Keys() int { return f.most }
+// Keys returns the maximum number of keys that the fleet had at one time.
+func (f *Fleet) Keys() int { return f.maxKeys }
 
-// Open are the incidents that are open.
-func (f *Fleet) Open() []incidents.Event { return f.of.Open() }
+// Open returns the open incidents.
+func (f *Fleet) Open() []incidents.Event { return f.grouping.Open() }
 
 // AppendBinary appends the encoded fleet to b. The error is always nil.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
-	inner, _ := f.of.AppendBinary(nil) // which never fails
+	inner, _ := f.grouping.AppendBinary(nil) // never fails
 	return compact.Encode(b, inner, f.form), nil
 }
 
@@ -148,54 +147,53 @@ func (f *Fleet) Changed() bool {
 	return f.changed
 }
 
-// Take takes notices. Beliefs, and what has no time, go on at once.
+// Take processes notices. It reports beliefs, and alerts without a time, at once.
 func (f *Fleet) Take(notices []byte) error {
-	return eachNotice(notices, func(of notice) error {
-		if of.role == forgotten {
+	return eachNotice(notices, func(n notice) error {
+		if n.role == forgottenKey {
 			f.changed = true
-			return f.forget(of.key)
+			return f.forget(n.key)
 		}
-		if of.pace != (keyed.Pace{}) && f.of.Register(of.key, of.at, of.pace.Step, of.pace.Budget) {
+		if n.pace != (keyed.Pace{}) && f.grouping.Register(n.key, n.time, n.pace.Step, n.pace.Budget) {
 			f.changed = true
 		}
-		if of.event == nil {
+		if n.event == nil {
 			return nil
 		}
-		t, err := eventOf(of.key, of.event)
+		t, err := eventOf(n.key, n.event)
 		if err != nil {
 			return err
 		}
-		if t.Basis = of.role; of.role == alone {
+		if t.Basis = n.role; n.role == noIncident {
 			t.Basis = keyed.AlarmBasis
 		}
-		if of.role != keyed.AlarmBasis || t.Time.IsZero() {
-			f.listener.Alert(of.key, t, "")
+		if n.role != keyed.AlarmBasis || t.Time.IsZero() {
+			f.listener.Alert(n.key, t, "")
 			return nil
 		}
-		f.wait(incidents.AlarmName{Key: of.key, ID: t.ID, Kind: t.Kind}, waitingAlert{t.Time, of.event}, t)
+		f.wait(incidents.AlarmName{Key: n.key, ID: t.ID, Kind: t.Kind}, waitingAlert{t.Time, n.event}, t)
 		return nil
 	})
 }
 
-// wait has an alarm wait, unless it is a repeat, which is told or is held already. The end of an
-// alarm waits as well, so as not to come before it.
+// wait makes an alarm wait for the watermark, unless it is a repeat. The end of an alarm also waits, so that it is
+// not reported before the alarm.
 func (f *Fleet) wait(name incidents.AlarmName, h waitingAlert, t keyed.AlertEvent) {
-	if name.Kind == keyed.RecoveredAlarm || f.of.Add(incidents.Alarm{ID: name.ID, Key: name.Key, Kind: name.Kind, Time: h.at, Score: t.Score, Size: t.Size, Threshold: t.Threshold}) {
+	if name.Kind == keyed.RecoveredAlarm || f.grouping.Add(incidents.Alarm{ID: name.ID, Key: name.Key, Kind: name.Kind, Time: h.time, Score: t.Score, Size: t.Size, Threshold: t.Threshold}) {
 		f.waiting[name] = h
 		f.changed = true
 	}
 }
 
-// forget takes a key out of the fleet. What was to be told of the key before is told now: nothing
-// of it waits for the watermark any more.
+// forget removes a key. It reports the key's waiting alerts at once, without waiting for the watermark.
 func (f *Fleet) forget(key string) error {
-	f.of.Forget(key)
-	maps.DeleteFunc(f.alone, func(name incidents.AlarmName, _ []byte) bool { return name.Key == key })
+	f.grouping.Forget(key)
+	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return name.Key == key })
 	f.digests.Forget(func(k string) bool { return k == key })
 	return f.release(func(name incidents.AlarmName, _ waitingAlert) bool { return name.Key == key })
 }
 
-// release tells of the alerts that wait, as far as they are due, without an incident.
+// release reports the waiting alerts that are due, without an incident, in the order of their times.
 func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error {
 	var names []incidents.AlarmName
 	for name, h := range f.waiting {
@@ -204,7 +202,7 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 		}
 	}
 	slices.SortFunc(names, func(a, b incidents.AlarmName) int {
-		return cmp.Or(f.waiting[a].at.Compare(f.waiting[b].at), a.Compare(b))
+		return cmp.Or(f.waiting[a].time.Compare(f.waiting[b].time), a.Compare(b))
 	})
 	for _, name := range names {
 		t, err := eventOf(name.Key, f.waiting[name].event)
@@ -217,27 +215,27 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 	return nil
 }
 
-// Next is the next time of which there is something to do when the watermark passes it, and the
-// time of the last alert that waits. They are zero if there is none.
+// Next returns the next time at which a watermark has an effect, and the time of the last waiting alert. They are
+// zero if there is none.
 func (f *Fleet) Next() (next, last time.Time) {
-	first, last := f.waits()
-	next, _ = f.of.Next()
+	first, last := f.waitingRange()
+	next, _ = f.grouping.Next()
 	end, _ := f.digests.Next()
 	return clock.Earlier(clock.Earlier(next, end), first), last
 }
 
-// waits are the times of the first and the last alert that waits; zero where there is none.
-func (f *Fleet) waits() (first, last time.Time) {
+// waitingRange returns the times of the first and the last waiting alert; zero if there is none.
+func (f *Fleet) waitingRange() (first, last time.Time) {
 	for _, h := range f.waiting {
-		first, last = clock.Earlier(first, h.at), clock.Later(last, h.at)
+		first, last = clock.Earlier(first, h.time), clock.Later(last, h.time)
 	}
 	return first, last
 }
 
-// End takes all alarms, when the input has ended at a latest time. Incidents of the last minutes
-// stay open: nothing is known of the time after them.
+// End processes all alarms after the end of the input, whose latest time is latest, and closes the digests.
+// Incidents of the last minutes stay open, because nothing is known about the time after them.
 func (f *Fleet) End(latest time.Time) error {
-	_, last := f.waits()
+	_, last := f.waitingRange()
 	latest = clock.Later(latest, last)
 	if err := f.Advance(latest); err != nil {
 		return err
@@ -246,14 +244,14 @@ func (f *Fleet) End(latest time.Time) error {
 	return nil
 }
 
-// Advance takes the alarms that the watermark has passed.
+// Advance processes the alarms that the watermark has passed.
 func (f *Fleet) Advance(watermark time.Time) error {
 	f.changed = true
-	// What a digest has does not depend on how far the watermark jumps: it closes before later
-	// alarms are taken, which may be what opens it.
+	// The content of a digest must not depend on the steps of the watermark: close it before processing later
+	// alarms, which may open the next digest.
 	for {
 		end, open := f.digests.Next()
-		if first, _ := f.waits(); !open && !first.IsZero() {
+		if first, _ := f.waitingRange(); !open && !first.IsZero() {
 			end, open = f.digests.EndOf(first)
 		}
 		if !open || end.After(watermark) {
@@ -267,101 +265,101 @@ func (f *Fleet) Advance(watermark time.Time) error {
 }
 
 func (f *Fleet) advance(watermark time.Time) error {
-	step := f.of.Advance(watermark)
-	f.most = max(f.most, f.of.Keys())
+	step := f.grouping.Advance(watermark)
+	f.maxKeys = max(f.maxKeys, f.grouping.Keys())
 	for _, a := range step.Assigned {
 		f.listener.Assigned(a)
 		name := incidents.AlarmName{Key: a.Key, ID: a.ID, Kind: a.Kind}
-		h, waits := f.waiting[name]
-		if !waits { // it is told, and belongs to an incident that was found later
+		h, isWaiting := f.waiting[name]
+		if !isWaiting { // already reported: it joins an incident that was found later
 			f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind}, a.Incident)
 			continue
 		}
 		delete(f.waiting, name)
-		f.alone[name] = h.event
+		f.pageCandidates[name] = h.event
 		t, err := eventOf(name.Key, h.event)
 		if err != nil {
 			return err
 		}
-		f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.at, Score: t.Score, Size: t.Size, Message: t.Message}, a.Incident)
+		f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.time, Score: t.Score, Size: t.Size, Message: t.Message}, a.Incident)
 		f.listener.Alert(a.Key, t, a.Incident)
 	}
 	for _, s := range step.Singles {
 		if s.Page {
-			t, err := eventOf(s.Key, f.alone[s.AlarmName])
+			t, err := eventOf(s.Key, f.pageCandidates[s.AlarmName])
 			if err != nil {
 				return err
 			}
 			f.listener.Single(s.Key, t)
 		}
 	}
-	maps.DeleteFunc(f.alone, func(name incidents.AlarmName, _ []byte) bool { return !f.of.Waits(name) })
+	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return !f.grouping.Waits(name) })
 	err := f.release(func(name incidents.AlarmName, h waitingAlert) bool {
-		return name.Kind == keyed.RecoveredAlarm && !h.at.After(watermark)
+		return name.Kind == keyed.RecoveredAlarm && !h.time.After(watermark)
 	})
 	if err != nil {
 		return err
 	}
-	for _, e := range together(step.Events) {
+	for _, e := range mergeEvents(step.Events) {
 		f.listener.Incident(&e)
 	}
 	return nil
 }
 
-func (f *Fleet) closeDigests(by time.Time, all bool) {
-	for _, d := range f.digests.Close(by, all) {
+func (f *Fleet) closeDigests(end time.Time, includeOpen bool) {
+	for _, d := range f.digests.Close(end, includeOpen) {
 		f.listener.Digest(&d)
 	}
 }
 
-// together makes one event of those that an incident has at one time, as keys that alarm together
-// have it grow several times. The watermark passes them together.
-func together(all []incidents.Event) (alerted []incidents.Event) {
-	last := map[string]int{} // in told, by id
-	for _, e := range all {
+// mergeEvents merges the updates of an incident with an earlier event of the same time, for example if several keys
+// alarm at once. The watermark passes them together.
+func mergeEvents(events []incidents.Event) (merged []incidents.Event) {
+	last := map[string]int{} // index in merged by ID
+	for _, e := range events {
 		i, seen := last[e.ID]
-		if seen && e.State == incidents.Update && alerted[i].Time.Equal(e.Time) && alerted[i].State != incidents.Merged {
-			was := alerted[i]
-			e.State, e.Page = was.State, e.Page || was.Page
-			if was.Replaced != nil || was.State == incidents.Opened { // what was told before is what is replaced
-				e.Replaced = was.Replaced
+		if seen && e.State == incidents.Update && merged[i].Time.Equal(e.Time) && merged[i].State != incidents.Merged {
+			earlier := merged[i]
+			e.State, e.Page = earlier.State, e.Page || earlier.Page
+			if earlier.Replaced != nil || earlier.State == incidents.Opened { // the replaced event is the one reported before
+				e.Replaced = earlier.Replaced
 			}
-			alerted[i] = e
+			merged[i] = e
 			continue
 		}
-		last[e.ID] = len(alerted)
-		alerted = append(alerted, e)
+		last[e.ID] = len(merged)
+		merged = append(merged, e)
 	}
-	return alerted
+	return merged
 }
 
-// Forget returns what AppendBinary has encoded without the keys that gone reports, and the names of
-// those that it had. Alerts of theirs that wait for the watermark are dropped: nobody is there to be
-// told. The configuration of the fleet is not needed.
-func Forget(encoded []byte, gone func(key string) bool) (without []byte, names map[string]bool, err error) {
+// Forget removes the keys for which remove is true from an encoded fleet. It returns the encoded rest, and the
+// names of the removed keys. Waiting alerts of these keys are dropped, because there is no listener. Forget does
+// not need the configuration of the fleet.
+func Forget(encoded []byte, remove func(key string) bool) (rest []byte, names map[string]bool, err error) {
 	f, inner, err := decode(encoded)
 	if err != nil {
 		return nil, nil, err
 	}
-	if f.of, err = incidents.RestoreAny(inner); err != nil {
+	if f.grouping, err = incidents.RestoreAny(inner); err != nil {
 		return nil, nil, err
 	}
 	names = map[string]bool{}
-	goes := func(key string) bool {
-		if !gone(key) {
+	removes := func(key string) bool {
+		if !remove(key) {
 			return false
 		}
 		names[key] = true
 		return true
 	}
-	for _, name := range f.of.Names() {
-		if goes(name) {
-			f.of.Forget(name)
+	for _, name := range f.grouping.Names() {
+		if removes(name) {
+			f.grouping.Forget(name)
 		}
 	}
-	maps.DeleteFunc(f.waiting, func(name incidents.AlarmName, _ waitingAlert) bool { return goes(name.Key) })
-	maps.DeleteFunc(f.alone, func(name incidents.AlarmName, _ []byte) bool { return goes(name.Key) })
-	f.digests.Forget(goes)
-	without, err = f.AppendBinary(nil)
-	return without, names, err
+	maps.DeleteFunc(f.waiting, func(name incidents.AlarmName, _ waitingAlert) bool { return removes(name.Key) })
+	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return removes(name.Key) })
+	f.digests.Forget(removes)
+	rest, err = f.AppendBinary(nil)
+	return rest, names, err
 }

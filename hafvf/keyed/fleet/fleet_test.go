@@ -13,9 +13,9 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// A heard listener notes alerts.
+// A heard listener records alerts.
 type heard []string
 
 func (h *heard) Alert(key string, t keyed.AlertEvent, _ string) {
@@ -28,17 +28,17 @@ func (*heard) Assigned(incidents.Assignment) {}
 func (*heard) Incident(*incidents.Event)     {}
 func (*heard) Digest(*incidents.Digest)      {}
 
-// alarm is the notice of an alarm of a key.
-func alarm(key, id string, at time.Time, score float64, pace keyed.Pace) []byte {
+// alarm returns the notice of an alarm of a key.
+func alarm(key, id string, when time.Time, score float64, pace keyed.Pace) []byte {
 	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
-	of := keyed.AlertEvent{Key: key, Time: at, ID: id, X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Score: score, Threshold: 4, Before: m, After: m, Usual: m}}
-	event, _ := of.AppendBinary(nil) // which never fails
-	return appendNotice(nil, notice{key: key, at: at, pace: pace, event: event})
+	e := keyed.AlertEvent{Key: key, Time: when, ID: id, X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Score: score, Threshold: 4, Before: m, After: m, Usual: m}}
+	event, _ := e.AppendBinary(nil) // never fails
+	return appendNotice(nil, notice{key: key, time: when, pace: pace, event: event})
 }
 
-func newFleet(t *testing.T, cfg Config, notify Listener) *Fleet {
+func newFleet(t *testing.T, cfg Config, listener Listener) *Fleet {
 	t.Helper()
-	f := expect.Get(New(cfg, notify))(t)
+	f := expect.Get(New(cfg, listener))(t)
 	return f
 }
 
@@ -53,123 +53,124 @@ func encoded(t *testing.T, f *Fleet) []byte {
 	return b
 }
 
-// Alarms that wait are told also if the state of their fleet is of other separators, or damaged
-// alone. A state from before it had the number of keys is as any. That number outlives other separators.
-func TestBeginsAnew(t *testing.T) {
+// Waiting alarms are reported even if the stored fleet has other separators, or is damaged in its incidents alone.
+// A state without the number of keys, of an older format, can be restored. The number of keys survives other
+// separators.
+func TestRestoreReset(t *testing.T) {
 	f := newFleet(t, Config{}, &heard{})
-	take(t, f, alarm("a/b", "f:1", at, 5, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
+	take(t, f, alarm("a/b", "f:1", start, 5, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
 	state := encoded(t, f)
 	damaged := slices.Clone(state)
-	damaged[1] ^= 0xff // the format of the fleet
+	damaged[1] ^= 0xff // the format of the incidents
 	for name, c := range map[string]struct {
 		separators string
 		state      []byte
-		anew       bool
+		reset      bool
 	}{"same": {"", state, false}, "separators": {".", state, true}, "damaged": {"", damaged, true}, "older": {"", state[:len(state)-3], false}} {
 		var got heard
 		f, reset, err := Restore(Config{Config: incidents.Config{Separators: c.separators}}, c.state, &got)
-		if err != nil || (reset != nil) != c.anew {
+		if err != nil || (reset != nil) != c.reset {
 			t.Fatalf("%s: %v, %v", name, reset, err)
 		}
-		expect.OK(t, f.Advance(at))
+		expect.OK(t, f.Advance(start))
 		expect.Same(t, heard{"a/b f:1 novelty"}, got, name)
 	}
-	expect.OK(t, f.Advance(at))
+	expect.OK(t, f.Advance(start))
 	other, reset, err := Restore(Config{Config: incidents.Config{Separators: "."}}, encoded(t, f), &heard{})
 	if err != nil || reset == nil || other.Keys() != 1 {
 		t.Errorf("%v, %v, %d keys", reset, err, other.Keys())
 	}
 	if _, reset, err := Restore(Config{}, state[:len(state)-1], &heard{}); err != nil || reset == nil {
-		t.Errorf("a state that is cut off: %v, %v", reset, err)
+		t.Errorf("a state that is cut short: %v, %v", reset, err)
 	}
 }
 
-// An alarm of a key that is in no incident is told at once, and leaves nothing.
-func TestAlone(t *testing.T) {
+// An alarm that must not join an incident is reported at once, and does not change the fleet.
+func TestAppendAlone(t *testing.T) {
 	var got heard
 	f := newFleet(t, Config{Digests: []time.Duration{24 * time.Hour}}, &got)
 	before := encoded(t, f)
 	f.Changed()
-	e := keyed.AlertEvent{Key: "a/b", Time: at, ID: "f:1", Alert: &keyed.Alert{Kind: keyed.SilentAlarm}}
+	e := keyed.AlertEvent{Key: "a/b", Time: start, ID: "f:1", Alert: &keyed.Alert{Kind: keyed.SilentAlarm}}
 	take(t, f, AppendAlone(nil, "a/b", []keyed.AlertEvent{e}))
 	expect.Same(t, heard{"a/b f:1 silent"}, got)
 	if f.Changed() || !bytes.Equal(before, encoded(t, f)) {
-		t.Error("it leaves something in the fleet")
+		t.Error("it has changed the fleet")
 	}
 }
 
-// A key that is forgotten while a run goes on is told of before, and nothing of it is left. In a
-// state between two runs nobody is told, and the others are as before.
-func TestForgets(t *testing.T) {
+// If a key is forgotten during a run, its waiting alarms are reported, and the fleet has no trace of it. Forget on
+// a stored state reports nothing and leaves the other keys unchanged.
+func TestForget(t *testing.T) {
 	var got heard
 	f := newFleet(t, Config{Config: incidents.Config{Separators: "."}, Digests: []time.Duration{24 * time.Hour}}, &got)
 	for i, key := range []string{"a.b", "the.secret"} {
-		for j, when := range []time.Time{at, at.Add(time.Hour)} {
+		for j, when := range []time.Time{start, start.Add(time.Hour)} {
 			take(t, f, alarm(key, fmt.Sprint(key, ":", j), when, float64(i), keyed.Pace{Step: time.Minute, Budget: time.Hour}))
 		}
 	}
-	if err := f.Advance(at); err != nil || len(got) != 2 {
+	if err := f.Advance(start); err != nil || len(got) != 2 {
 		t.Fatal(got, err)
 	}
 	state := encoded(t, f)
 	got = nil
 	take(t, f, AppendForgotten(nil, "the.secret"))
 	expect.Same(t, heard{"the.secret the.secret:1 novelty"}, got)
-	without, names, err := Forget(state, func(key string) bool { return strings.HasPrefix(key, "the.") })
+	rest, names, err := Forget(state, func(key string) bool { return strings.HasPrefix(key, "the.") })
 	if err != nil || len(names) != 1 || !names["the.secret"] {
 		t.Fatal(names, err)
 	}
-	for name, b := range map[string][]byte{"a run": encoded(t, f), "a state": without} {
+	for name, b := range map[string][]byte{"a run": encoded(t, f), "a state": rest} {
 		if bytes.Contains(b, []byte("secret")) || !bytes.Contains(b, []byte("a.b:1")) {
 			t.Errorf("%s: %q", name, b)
 		}
-		if !bytes.Equal(b, without) {
-			t.Errorf("%s has another state", name)
+		if !bytes.Equal(b, rest) {
+			t.Errorf("%s: the states differ", name)
 		}
 	}
 	same, names, err := Forget(state, func(string) bool { return false })
 	if err != nil || len(names) != 0 || !bytes.Equal(same, state) {
-		t.Errorf("nothing is forgotten, and the state is another: %v", err)
+		t.Errorf("no key was removed, but the state has changed: %v", err)
 	}
 	if _, _, err := Forget(state[:len(state)-1], func(string) bool { return true }); err == nil {
-		t.Error("a state that is cut off is accepted")
+		t.Error("a state that is cut short is accepted")
 	}
 }
 
-// An alarm in no incident is a page eight steps after it was taken, also over a restart.
+// An alarm outside incidents becomes a page eight steps after it was processed, even after a restart.
 func TestSinglePage(t *testing.T) {
 	var got heard
 	cfg := Config{Config: incidents.Config{Single: 3}}
 	f := newFleet(t, cfg, &got)
-	take(t, f, alarm("a/b", "f:1", at, 5, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
-	expect.OK(t, f.Advance(at.Add(7*time.Minute)))
+	take(t, f, alarm("a/b", "f:1", start, 5, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
+	expect.OK(t, f.Advance(start.Add(7*time.Minute)))
 	expect.Same(t, heard{"a/b f:1 novelty"}, got, "before")
-	if next, _ := f.Next(); !next.Equal(at.Add(8 * time.Minute)) {
+	if next, _ := f.Next(); !next.Equal(start.Add(8 * time.Minute)) {
 		t.Errorf("next at %v", next)
 	}
 	f, _, err := Restore(cfg, encoded(t, f), &got)
 	expect.OK(t, err)
-	expect.OK(t, f.Advance(at.Add(8*time.Minute)))
+	expect.OK(t, f.Advance(start.Add(8*time.Minute)))
 	expect.Same(t, heard{"a/b f:1 novelty", "page a/b f:1 novelty"}, got)
-	expect.Same(t, 0, len(f.alone), "alarms that are kept")
+	expect.Same(t, 0, len(f.pageCandidates), "alarms that are kept")
 }
 
-// Of the events of a moment one is made. It replaces the labels that were told before.
-func TestTogether(t *testing.T) {
+// Events of one time are merged. Replaced has the labels that were reported before.
+func TestMergeEvents(t *testing.T) {
 	labels := func(job string) map[string]string { return map[string]string{"job": job} }
-	at := func(state incidents.State, replaced map[string]string) incidents.Event {
+	event := func(state incidents.State, replaced map[string]string) incidents.Event {
 		return incidents.Event{ID: "i", State: state, Page: true, Replaced: replaced}
 	}
 	for name, c := range map[string]struct {
 		events []incidents.Event
 		want   map[string]string
 	}{
-		"opened":         {[]incidents.Event{at(incidents.Opened, nil), at(incidents.Update, labels("a"))}, nil},
-		"once":           {[]incidents.Event{at(incidents.Update, labels("a")), at(incidents.Update, nil)}, labels("a")},
-		"twice":          {[]incidents.Event{at(incidents.Update, labels("a")), at(incidents.Update, labels("b"))}, labels("a")},
-		"after no other": {[]incidents.Event{at(incidents.Update, nil), at(incidents.Update, labels("b"))}, labels("b")},
+		"opened":         {[]incidents.Event{event(incidents.Opened, nil), event(incidents.Update, labels("a"))}, nil},
+		"once":           {[]incidents.Event{event(incidents.Update, labels("a")), event(incidents.Update, nil)}, labels("a")},
+		"twice":          {[]incidents.Event{event(incidents.Update, labels("a")), event(incidents.Update, labels("b"))}, labels("a")},
+		"after no other": {[]incidents.Event{event(incidents.Update, nil), event(incidents.Update, labels("b"))}, labels("b")},
 	} {
-		got := together(c.events)
+		got := mergeEvents(c.events)
 		if len(got) != 1 {
 			t.Fatal(name, got)
 		}

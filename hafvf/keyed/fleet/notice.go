@@ -7,11 +7,10 @@ import (
 	"hafvf/internal/compact"
 )
 
-// AppendNotices appends what a fleet has to know of an estimate, which is nil of a key that is
-// silent, and of its alerts.
+// AppendNotices appends the notices of an estimate and its alerts. e is nil for alerts of a silent key.
 func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.AlertEvent) []byte {
 	if e != nil && e.Pace != (keyed.Pace{}) {
-		b = appendNotice(b, notice{key: key, at: e.Time, pace: e.Pace})
+		b = appendNotice(b, notice{key: key, time: e.Time, pace: e.Pace})
 	}
 	for _, t := range alerts {
 		b = appendAlert(b, key, t)
@@ -19,54 +18,54 @@ func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.Alert
 	return b
 }
 
-// Roles of notices beside the bases of alerts.
+// Roles of notices, in addition to the bases of alerts.
 const (
-	forgotten = keyed.DuplicateBasis + 1 + iota // the key is forgotten
-	alone                                       // an alarm, or the end of one, that belongs to no incident
+	forgottenKey = keyed.DuplicateBasis + 1 + iota // the key is forgotten
+	noIncident                                     // an alarm, or its end, that must not join an incident
 )
 
-// AppendAlone appends alerts of a key that is in no incident, digest or page of single alarms.
+// AppendAlone appends alerts of a key whose alarms do not join incidents, digests or single pages.
 func AppendAlone(b []byte, key string, alerts []keyed.AlertEvent) []byte {
 	for _, t := range alerts {
 		if t.Basis == keyed.AlarmBasis {
-			t.Basis = alone
+			t.Basis = noIncident
 		}
 		b = appendAlert(b, key, t)
 	}
 	return b
 }
 
-// AppendForgotten appends that a key was forgotten.
+// AppendForgotten appends the notice that a key is forgotten.
 func AppendForgotten(b []byte, key string) []byte {
-	return appendNotice(b, notice{key: key, role: forgotten})
+	return appendNotice(b, notice{key: key, role: forgottenKey})
 }
 
-// appendAlert appends an alert of a key. Of it only that is kept which its record has.
+// appendAlert appends an alert of a key, with the fields that its record has.
 func appendAlert(b []byte, key string, t keyed.AlertEvent) []byte {
-	event, _ := t.AppendBinary(nil) // which never fails
-	return appendNotice(b, notice{key: key, at: t.Time, event: event, role: t.Basis})
+	event, _ := t.AppendBinary(nil) // never fails
+	return appendNotice(b, notice{key: key, time: t.Time, event: event, role: t.Basis})
 }
 
 func appendNotice(b []byte, n notice) []byte {
 	return compact.AppendString(b, compact.Encode(nil, n, noticeForm))
 }
 
-// A notice is an alert of a key, the pace of the key, or that it is forgotten.
+// A notice is an alert of a key, the pace of a key, or the notice that a key is forgotten.
 type notice struct {
 	key   string
-	at    time.Time
-	pace  keyed.Pace // zero if it says none
-	event []byte     // nil if there is no alert
+	time  time.Time
+	pace  keyed.Pace // zero without a pace
+	event []byte     // nil without an alert
 	role  keyed.Basis
 }
 
-// noticeForm has the alert at the end, as all bytes that are left.
+// noticeForm encodes or decodes a notice. The alert is at the end and takes all remaining bytes.
 func noticeForm(c *compact.Codec, n *notice) {
 	alert := n.event != nil
 	c.Bits(&alert)
 	compact.Bytes(c, &n.role)
 	compact.Texts(c, &n.key)
-	c.Times(&n.at)
+	c.Times(&n.time)
 	compact.Signed(c, &n.pace.Step, &n.pace.Budget)
 	switch {
 	case c.Writes:
@@ -76,11 +75,11 @@ func noticeForm(c *compact.Codec, n *notice) {
 	}
 }
 
-// eachNotice calls f with the notices of b.
+// eachNotice calls f with the notices in b.
 func eachNotice(b []byte, f func(notice) error) error {
-	for all := (compact.Reader{B: b}); len(all.B) > 0; {
+	for r := (compact.Reader{B: b}); len(r.B) > 0; {
 		var n notice
-		if err := compact.Decode([]byte(all.Text()), &n, noticeForm); err != nil { // a copy: alerts wait
+		if err := compact.Decode([]byte(r.Text()), &n, noticeForm); err != nil { // a copy, because alerts wait
 			return err
 		}
 		if err := f(n); err != nil {

@@ -15,79 +15,79 @@ import (
 	"hafvf/internal/table"
 )
 
-// A Cell is what a runner keeps as one state: the entities of one key, or of all keys
-// of one hash. Reading or writing a state is a round trip to the runner, whatever its
-// size. Keys that share a cell share the trips.
+// A Cell is one state of a runner: the key states of one key, or of all keys with one hash. Reading or writing a
+// state costs a round trip to the runner, whatever its size. Keys that share a cell share the trips.
 //
-// The zero cell has no entities.
+// The zero cell has no keys.
 //
-// A small cell is rewritten whole. A larger one is a log: a bundle appends the entities
-// that it changed, and the last of a key counts. The log is read only by a worker that
-// has not got its last version.
+// A small cell is rewritten as a whole. A larger one is a log: each bundle appends the key states that it changed,
+// and the last entry of a key wins. A worker reads the log only if it does not have the last version of the cell.
 type Cell struct {
-	// Settings are those that the entities were written with; zero if the cell has one key
-	// alone.
+	// Settings is the fingerprint of the settings that the key states were written with; zero for a cell of a
+	// single key.
 	Settings compact.Fingerprint
 
 	table.Table
-	logged bool   // the runner has the cell as a log
-	name   CellID // of its versions
-	seq    uint64 // of the next piece of the log
-	log    int    // bytes of the log
+	logged   bool   // the runner stores the cell as a log
+	id       CellID // first part of its versions
+	seq      uint64 // number of the next piece of the log
+	logBytes int    // size of the log in bytes
 }
 
-// A CellStore keeps a cell, as states of a runner.
+// A CellStore stores a cell as states of a runner.
 type CellStore interface {
-	// ReadHead returns the head; there is false if there is none.
-	ReadHead() (head []byte, there bool, err error)
+	// ReadHead returns the head. found is false if there is none.
+	ReadHead() (head []byte, found bool, err error)
 	WriteHead([]byte) error
 	// ReadLog returns the pieces of the log, in any order.
 	ReadLog() ([][]byte, error)
 	AddLog(piece []byte) error
 	ClearLog() error
-	// ReadSettings returns the text of the settings that the entities were written with. It is
-	// written when they change, and read if they are not the job's.
+	// ReadSettings returns the text of the settings that the key states were written with. Cell.Write writes it
+	// when the settings change. It needs to be read only if they are not the job's settings.
 	ReadSettings() (string, error)
 	WriteSettings(string) error
 }
 
 const (
-	// smallCell is the size in bytes up to which a cell is rewritten whole.
+	// smallCell is the maximum size in bytes of a cell that is rewritten as a whole.
 	smallCell = 4 << 10
-	// logPiece bounds a piece of the log, a message to the runner.
+	// logPiece limits a piece of the log, in bytes. A piece is a message to the runner.
 	logPiece = 1 << 20
 )
 
-// The head of a cell starts with a byte that no entity starts with: the state of a key that
-// shares none is its entity.
+// The first byte of a cell's head. No key state starts with one of these bytes: a cell of a single key has the key
+// state itself as its head.
 const (
 	headWhole    = 2 // the entries follow
 	headLogged   = 3 // the version follows
-	headSettings = 5 // the fingerprint of the settings follows, and then one of the heads above
+	headSettings = 5 // the fingerprint of the settings follows, then one of the heads above
 )
 
 var ErrFormat = errors.New("state has the format of another version of this program: start the job without the savepoint")
 
 var ErrCell = errors.New("state is corrupt: a cell is cut short or malformed")
 
-var ErrPieces = errors.New("state is corrupt: pieces of a cell's log are missing; go on from an earlier savepoint")
+var ErrPieces = errors.New("state is corrupt: pieces of a cell's log are missing: resume from an earlier savepoint")
 
-var ErrSettings = errors.New("state is corrupt: the settings of a cell are missing or others; go on from an earlier savepoint")
+var ErrSettings = errors.New("state is corrupt: the settings of a cell are missing or do not match: resume from an earlier savepoint")
 
-// States are the entities, by key, with the settings that each was written with.
+// States returns the key states, sorted by key. written returns the settings that the state of a key was written
+// with.
 func (c *Cell) States(written func(key string) (keyed.Settings, string)) []State {
-	all := make([]State, 0, c.Len())
+	states := make([]State, 0, c.Len())
 	for key, b := range c.All() {
 		_, text := written(key)
-		all = append(all, State{Key: key, Bytes: b, Settings: text})
+		states = append(states, State{Key: key, Bytes: b, Settings: text})
 	}
-	slices.SortFunc(all, func(a, b State) int { return strings.Compare(a.Key, b.Key) })
-	return all
+	slices.SortFunc(states, func(a, b State) int { return strings.Compare(a.Key, b.Key) })
+	return states
 }
 
-// ReadCell returns the cell in a store. alone names the only key of the cell, if it has but
-// one. If the store has a log, and known returns a cell for its version, the log is not read.
-func ReadCell(s CellStore, alone string, known func(Version) *Cell) (*Cell, error) {
+// ReadCell returns the cell in a store. alone names the only key of the cell; it is empty if keys can share the
+// cell. If the store has a log, and cached returns a cell for its version, ReadCell returns this cell and does not
+// read the log.
+func ReadCell(s CellStore, alone string, cached func(Version) *Cell) (*Cell, error) {
 	c := &Cell{}
 	head, ok, err := s.ReadHead()
 	if err != nil || !ok {
@@ -112,10 +112,10 @@ func ReadCell(s CellStore, alone string, known func(Version) *Cell) (*Cell, erro
 		return c, c.load(head[1:])
 	case len(head) == 1+len(Version{}) && head[0] == headLogged:
 		v := Version(head[1:])
-		if kept := known(v); kept != nil {
-			return kept, nil
+		if hit := cached(v); hit != nil {
+			return hit, nil
 		}
-		c.name = v.Cell()
+		c.id = v.Cell()
 		return c, c.loadLog(s)
 	}
 	return c, ErrCell
@@ -143,38 +143,38 @@ func (c *Cell) loadLog(s CellStore) error {
 		seq     uint64
 		entries []byte
 	}
-	all := make([]piece, len(pieces))
+	parts := make([]piece, len(pieces))
 	for i, b := range pieces {
 		r := &compact.Reader{B: b}
-		if all[i] = (piece{r.Uvarint(), r.B}); r.Bad {
+		if parts[i] = (piece{r.Uvarint(), r.B}); r.Bad {
 			return ErrCell
 		}
 	}
-	if len(all) == 0 {
+	if len(parts) == 0 {
 		return ErrPieces
 	}
-	slices.SortFunc(all, func(a, b piece) int { return cmp.Compare(a.seq, b.seq) })
-	for i, b := range all {
-		if b.seq != all[0].seq+uint64(i) {
+	slices.SortFunc(parts, func(a, b piece) int { return cmp.Compare(a.seq, b.seq) })
+	for i, b := range parts {
+		if b.seq != parts[0].seq+uint64(i) {
 			return ErrPieces
 		}
 		if err := c.load(b.entries); err != nil {
 			return err
 		}
-		c.log += len(b.entries)
+		c.logBytes += len(b.entries)
 		c.seq = b.seq + 1
 	}
 	c.Compact()
 	return nil
 }
 
-// Write makes the changed entities, by key, those of the cell, and writes it with the text of
-// the job's settings, whose fingerprint is own. It returns the version that the store has now;
-// zero if it has no log. If the cell is spilled and its file does not take the changes, the store
-// takes them all the same; Err says then that the cell is of no use any more.
+// Write puts the changed key states into the cell, and writes it with the text of the job's settings, whose
+// fingerprint is own. It returns the new version of the store, or zero if the store has no log. If the cell is
+// spilled and its file cannot store the changes, Write still writes them to the store; Err then reports that the
+// cell is no longer valid.
 func (c *Cell) Write(s CellStore, settings string, own compact.Fingerprint, changed iter.Seq2[string, []byte]) (v Version, err error) {
 	if err := c.Err(); err != nil {
-		return v, err // what was read is not all
+		return v, err // parts of the cell could not be read
 	}
 	var written []byte
 	for key, b := range changed {
@@ -182,8 +182,8 @@ func (c *Cell) Write(s CellStore, settings string, own compact.Fingerprint, chan
 			written = appendEntry(written, key, b)
 		}
 	}
-	others := c.Settings != own
-	if others {
+	settingsChanged := c.Settings != own
+	if settingsChanged {
 		if err := s.WriteSettings(settings); err != nil {
 			return v, err
 		}
@@ -193,8 +193,8 @@ func (c *Cell) Write(s CellStore, settings string, own compact.Fingerprint, chan
 	if !c.logged && c.Live() <= smallCell {
 		return v, s.WriteHead(c.appendAll(append(head, headWhole)))
 	}
-	if !c.logged || others || c.Err() == nil && c.log+len(written) > 2*c.Live()+smallCell {
-		all := c.appendAll(make([]byte, 0, c.Live()))
+	if !c.logged || settingsChanged || c.Err() == nil && c.logBytes+len(written) > 2*c.Live()+smallCell {
+		entries := c.appendAll(make([]byte, 0, c.Live()))
 		switch err := c.Err(); {
 		case err == nil:
 			if c.logged {
@@ -202,27 +202,27 @@ func (c *Cell) Write(s CellStore, settings string, own compact.Fingerprint, chan
 					return v, err
 				}
 			}
-			written, c.log, c.logged = all, 0, len(all) > 0
-			if !c.logged { // a log without pieces is one that was lost
+			written, c.logBytes, c.logged = entries, 0, len(entries) > 0
+			if !c.logged { // a log without pieces would count as lost
 				return v, s.WriteHead(append(head, headWhole))
 			}
-		case others:
+		case settingsChanged:
 			return v, err
 		}
 	}
 	if err := c.appendLog(s, written); err != nil {
 		return v, err
 	}
-	if c.name == (CellID{}) {
-		rand.Read(c.name[:])
+	if c.id == (CellID{}) {
+		rand.Read(c.id[:])
 	}
-	rand.Read(v[copy(v[:], c.name[:]):])
+	rand.Read(v[copy(v[:], c.id[:]):])
 	return v, s.WriteHead(append(append(head, headLogged), v[:]...))
 }
 
 // appendLog appends entries to the log, in pieces of whole entries.
 func (c *Cell) appendLog(s CellStore, entries []byte) error {
-	c.log += len(entries)
+	c.logBytes += len(entries)
 	for len(entries) > 0 {
 		r := &compact.Reader{B: entries}
 		for len(r.B) > 0 && len(entries)-len(r.B) < logPiece {
@@ -239,28 +239,28 @@ func (c *Cell) appendLog(s CellStore, entries []byte) error {
 	return nil
 }
 
-// A Version names what a cell held after one write, among all cells and writes
-// anywhere. The runner has it in the cell's head. So a worker need not be told which of
-// its copies hold: a copy under the version that the runner has is the cell, also after
-// a restart from a checkpoint, on another worker, and if the write was rolled back. All
-// versions of a cell begin with its name, so that a worker can tell which copy has become old.
+// A Version identifies the content of a cell after one write, among all cells and writes. The runner stores it in
+// the cell's head. So a worker needs no notification: its copy with the runner's version is the current content,
+// also after a restart from a checkpoint, on another worker, and after a write that was rolled back. All versions
+// of a cell start with its CellID, so that a worker can find its outdated copy.
 type Version [16]byte
 
-// A CellID is the part of a version that names the cell.
+// A CellID is the part of a version that identifies the cell.
 type CellID [8]byte
 
-// Cell returns the name of the cell.
+// Cell returns the ID of the cell.
 func (v Version) Cell() CellID { return CellID(v[:8]) }
 
-// appendAll appends all entities as they are stored.
-func (c *Cell) appendAll(to []byte) []byte {
+// appendAll appends all entries as they are stored.
+func (c *Cell) appendAll(dst []byte) []byte {
 	for key, b := range c.All() {
-		to = appendEntry(to, key, b)
+		dst = appendEntry(dst, key, b)
 	}
-	return to
+	return dst
 }
 
-// load puts stored entities, the last of a key last. An entry without bytes removes its key.
+// load puts stored entries into the cell, in order: the last entry of a key wins. An entry without bytes removes
+// its key.
 func (c *Cell) load(b []byte) error {
 	c.Expect(0, len(b))
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
@@ -273,7 +273,7 @@ func (c *Cell) load(b []byte) error {
 	return nil
 }
 
-// appendEntry appends an entry as it is stored: key and entity, each behind its length.
-func appendEntry(to []byte, key string, b []byte) []byte {
-	return compact.AppendString(compact.AppendString(to, key), b)
+// appendEntry appends a stored entry: key and key state, each after its length.
+func appendEntry(dst []byte, key string, b []byte) []byte {
+	return compact.AppendString(compact.AppendString(dst, key), b)
 }

@@ -18,18 +18,17 @@ import (
 	"hafvf/internal/inputfile"
 )
 
-// fileMagic begins a file of states. After it come, compressed and with a checksum, parts, each
-// behind its length: how far the source was read, and for every key itself and its sealed state.
-// Version 1 of the file does not say how far.
+// fileMagic starts a state file. The parts after it are compressed, with a checksum, and each follows its length:
+// the position of the source, then the key and the sealed state of every key. Version 1 has no position.
 const (
 	fileMagic  = "hafvf states 2\n"
 	fileMagic1 = "hafvf states 1\n"
 )
 
-// maxPart bounds a length in the file, so that a damaged one does not ask for all memory.
+// maxPart limits a length in bytes, so that a damaged length does not allocate all memory.
 const maxPart = 1 << 30
 
-// IsFile reports whether a file looks like a file of states.
+// IsFile reports whether a file looks like a state file.
 func IsFile(path string) bool {
 	f, err := inputfile.Open(path)
 	if err != nil {
@@ -41,9 +40,8 @@ func IsFile(path string) bool {
 	return err == nil && (string(head) == fileMagic || string(head) == fileMagic1)
 }
 
-// ReadFile reads a file of states one by one, as long as each returns true, and returns how far the
-// source of its run was read, as PrepareFile got it; nil if the file does not say it. There are no
-// states if it does not exist.
+// ReadFile calls each with every state of a state file, until it returns false. It returns the source position that
+// PrepareFile wrote, or nil if the file has none. A missing file has no states.
 func ReadFile(path string, each func(State) bool) (source []byte, err error) {
 	f, err := inputfile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +56,7 @@ func ReadFile(path string, each func(State) bool) (source []byte, err error) {
 		return nil, fmt.Errorf("%s cannot be read: %w", path, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is no file of states, or it is damaged: %w; restore it, or remove it to start without states", path, err)
+		return nil, fmt.Errorf("%s is not a state file, or it is damaged: %w; restore it, or remove it to start without states", path, err)
 	}
 	return source, nil
 }
@@ -101,7 +99,7 @@ func read(r *bufio.Reader, each func(State) bool) (source []byte, err error) {
 	}
 }
 
-// readPart reads a length and as many bytes.
+// readPart reads a length, and that number of bytes.
 func readPart(r *bufio.Reader) ([]byte, error) {
 	n, err := binary.ReadUvarint(r)
 	if err == io.EOF {
@@ -111,7 +109,7 @@ func readPart(r *bufio.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if n > maxPart {
-		return nil, fmt.Errorf("a part of %d bytes", n)
+		return nil, fmt.Errorf("a part of %d bytes is too large", n)
 	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(r, b); err != nil {
@@ -120,9 +118,9 @@ func readPart(r *bufio.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// PrepareFile writes a file of states, which replaces the one at path when it is committed.
-// source says how far the source was read.
-func PrepareFile(path string, source []byte, all iter.Seq[State]) (*atomicfile.File, error) {
+// PrepareFile writes a state file, which replaces the file at path when it is committed. source is the position of
+// the source.
+func PrepareFile(path string, source []byte, states iter.Seq[State]) (*atomicfile.File, error) {
 	return atomicfile.Prepare(path, func(out io.Writer) error {
 		if _, err := io.WriteString(out, fileMagic); err != nil {
 			return err
@@ -135,7 +133,7 @@ func PrepareFile(path string, source []byte, all iter.Seq[State]) (*atomicfile.F
 			return err
 		}
 		var b []byte
-		for s := range all {
+		for s := range states {
 			b = compact.AppendString(compact.AppendString(b[:0], s.Key), s.Seal())
 			if _, err := z.Write(b); err != nil {
 				return err

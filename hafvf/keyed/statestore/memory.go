@@ -9,12 +9,12 @@ import (
 	"hafvf/internal/table"
 )
 
-// A Memory holds the states of all keys of a run in one process, in cells. So there is one copy of
-// a state. Different goroutines may use different cells.
+// A Memory holds the states of all keys of a run in one process, in cells. It has one copy of each state. Different
+// cells can be used concurrently.
 type Memory struct {
 	// Settings, if not nil, are the settings of the job's states. A filter with other settings fails.
 	Settings *keyed.AllSettings
-	// Reserved are the states of reserved keys, as the run has found them or as they were put last.
+	// Reserved holds the states of reserved keys: as restored, or as put last.
 	Reserved map[string][]byte
 
 	names []string
@@ -24,7 +24,7 @@ type Memory struct {
 // memoryCells is the number of cells of a Memory.
 const memoryCells = 256
 
-// NewMemory returns a memory without states.
+// NewMemory returns a Memory without states.
 func NewMemory() *Memory {
 	m := &Memory{Reserved: map[string][]byte{}, cells: map[string]*Cell{}}
 	for i := range memoryCells {
@@ -35,21 +35,22 @@ func NewMemory() *Memory {
 	return m
 }
 
-// Names are those of the cells.
+// Names returns the names of the cells.
 func (m *Memory) Names() []string { return m.names }
 
-// Cell returns the cell of that name.
+// Cell returns the cell with that name.
 func (m *Memory) Cell(name string) *Cell { return m.cells[name] }
 
-// Expect says that so many keys with so many bytes in all will be restored. table.Shards has the
-// same cells if there are as many: those of a shard fill one cell, and then those of the next.
+// Expect prepares the cells for that number of keys, with that number of bytes in total, to be restored.
+// table.Shards with the same number of shards assigns keys to the same cells, so that its shards fill one cell
+// after the other.
 func (m *Memory) Expect(keys, bytes int) {
 	for _, c := range m.cells {
 		c.Expect(keys/len(m.cells), (bytes+bytes/16)/len(m.cells))
 	}
 }
 
-// Restore puts the state of a key from before the run.
+// Restore puts the state that a key had before the run.
 func (m *Memory) Restore(key string, state []byte) {
 	if Reserved(key) {
 		m.Put(key, state)
@@ -60,7 +61,7 @@ func (m *Memory) Restore(key string, state []byte) {
 	c.Mark(key)
 }
 
-// Put puts the state of a key; nil takes it away.
+// Put puts the state of a key. A nil state removes it.
 func (m *Memory) Put(key string, state []byte) {
 	switch {
 	case !Reserved(key):
@@ -72,10 +73,10 @@ func (m *Memory) Put(key string, state []byte) {
 	}
 }
 
-// Touched reports whether the state of a key was put in this run, or there is none.
+// Touched reports whether the state of a key was put in this run, or does not exist.
 func (m *Memory) Touched(key string) bool { return !m.cells[CellName(key, m.names)].Marked(key) }
 
-// Len is the number of keys that are not reserved.
+// Len returns the number of keys that are not reserved.
 func (m *Memory) Len() (n int) {
 	for _, c := range m.cells {
 		n += c.Len()
@@ -83,8 +84,8 @@ func (m *Memory) Len() (n int) {
 	return n
 }
 
-// All are the keys that are not reserved, with their states, by cell, and sorted within one. Nothing may be put
-// meanwhile.
+// All returns the keys that are not reserved, with their states: cell by cell, sorted within each cell. Do not call
+// Put or Restore during the iteration.
 func (m *Memory) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		var keys []string
@@ -104,7 +105,7 @@ func (m *Memory) All() iter.Seq2[string, []byte] {
 	}
 }
 
-// CellName returns the name of the key's cell among those; the key where there are none.
+// CellName returns the name of the key's cell among cells, or the key itself if cells is empty.
 func CellName(key string, cells []string) string {
 	if len(cells) == 0 {
 		return key

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A memory finds what was restored and put, and tells them apart.
+// A Memory finds restored and put states, and distinguishes them.
 func TestMemory(t *testing.T) {
 	m := NewMemory()
 	want := map[string]string{}
@@ -23,12 +23,12 @@ func TestMemory(t *testing.T) {
 		key := fmt.Sprint("key", i*7)
 		c := m.Cell(CellName(key, m.names))
 		if !c.Marked(key) {
-			t.Errorf("%s is of this run", key)
+			t.Errorf("%s counts as put in this run", key)
 		}
 		c.Put(key, []byte("again"))
 		want[key] = "again"
 		if c.Marked(key) {
-			t.Errorf("%s is not of this run", key)
+			t.Errorf("%s does not count as put in this run", key)
 		}
 	}
 	got := map[string]string{}

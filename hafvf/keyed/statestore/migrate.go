@@ -14,20 +14,20 @@ import (
 	"hafvf/internal/message"
 )
 
-// Migrated is what becomes of stored states under a configuration.
+// Migrated is the result of Migrate.
 type Migrated struct {
-	// Changed is the number of keys whose states are others than those stored.
+	// Changed is the number of keys whose state differs from the stored one.
 	Changed int
-	// Included are the last observations that the states include, by log.
+	// Included is the position of the last observation that the states include, by log.
 	Included map[string]int64
-	// Reset is the number of keys of whose states a part, or all, begins anew, and Lost are those of
-	// whose states nothing is kept, with Leave.
+	// Reset is the number of keys whose state was reset in part or in full. Lost lists the keys whose state was
+	// dropped under Leave.
 	Reset int
 	Lost  []string
-	// Damaged are the states that cannot be read. Err says why. Their keys begin anew.
+	// Damaged lists the states that cannot be read, with the reason in Err. Their keys start without a state.
 	Damaged []State
 
-	outcomes map[string]int // the number of keys, by what is carried over
+	outcomes map[string]int // number of keys by what was carried over
 }
 
 // MismatchError is the error for a state of another configuration.
@@ -42,11 +42,11 @@ func (m *MismatchError) Error() string {
 
 func (m *MismatchError) Unwrap() error { return m.Err }
 
-// A Policy says what becomes of states that were written under other settings.
+// A Policy defines what Migrate does with states that were written with other settings.
 type Policy int
 
-// The migrations: such a state is refused; or it is carried over as far as it means the same, and if
-// nothing does it is refused, or left out.
+// The policies: Refuse rejects such a state. Carry and Leave carry over the parts that keep their meaning. If there
+// are none, Carry rejects the state, and Leave drops it.
 const (
 	Refuse Policy = iota
 	Carry
@@ -56,23 +56,22 @@ const (
 // unchanged is the outcome of a state that fits the configuration.
 const unchanged = "unchanged"
 
-// Migrate looks at stored states for runs of cfg, one after the other, and gives each to keep: those
-// that go on as keyed.Estimator.Open takes them, and those that cannot be read with Err. States that were
-// written under other settings are dealt with as migrate says. The error for such a state is a
-// *MismatchError with Refuse, and says why nothing of it is kept with Carry. where names the place of the
-// states in errors.
+// Migrate converts stored states for runs of cfg, one by one, and calls keep for each: for converted states, which
+// keyed.Estimator.Open accepts, and for unreadable states, with Err set. policy applies to states that were written
+// with other settings. For such a state, the error is a *MismatchError under Refuse; under Carry it gives the
+// reason if no part can be kept. where names the location of the states in errors.
 //
-// Of the states with the settings of cfg, Migrate decodes the first alone. Another one that cannot
-// be decoded, although its seal is whole, shows when its key speaks.
-func Migrate(cfg keyed.Config, all iter.Seq[State], migrate Policy, where string, keep func(s State, changed bool)) (Migrated, error) {
+// Of the states with the settings of cfg, Migrate decodes only the first. Another state that cannot be decoded,
+// although its seal is intact, fails when its key reports.
+func Migrate(cfg keyed.Config, states iter.Seq[State], policy Policy, where string, keep func(s State, changed bool)) (Migrated, error) {
 	a := Migrated{Included: map[string]int64{}, outcomes: map[string]int{}}
 	migrator, err := keyed.NewMigrator(cfg)
 	if err != nil {
 		return a, err
 	}
 	n, first := 0, ""
-	decoded := map[string]bool{} // the first state with these settings
-	for s := range all {
+	decoded := map[string]bool{} // by settings: a state with them was decoded
+	for s := range states {
 		if n++; n == 1 {
 			first = s.Key
 		}
@@ -93,7 +92,7 @@ func Migrate(cfg keyed.Config, all iter.Seq[State], migrate Policy, where string
 			included, err = keyed.StateBytes(s.Bytes).IncludedOffsets()
 		} else {
 			decoded[s.Settings] = true
-			if changed, err = a.carry(migrator, &s, migrate, where); err != nil {
+			if changed, err = a.carry(migrator, &s, policy, where); err != nil {
 				return a, err
 			}
 			if s.Bytes == nil {
@@ -102,7 +101,7 @@ func Migrate(cfg keyed.Config, all iter.Seq[State], migrate Policy, where string
 			included, err = migrator.Check(s.Key, s.Bytes, s.Settings)
 		}
 		for _, p := range included {
-			if at, ok := a.Included[p.Log]; !ok || p.Seq > at {
+			if seq, ok := a.Included[p.Log]; !ok || p.Seq > seq {
 				a.Included[p.Log] = p.Seq
 			}
 		}
@@ -120,7 +119,7 @@ func Migrate(cfg keyed.Config, all iter.Seq[State], migrate Policy, where string
 		}
 	}
 	if len(a.Damaged) > 0 && len(a.Damaged) == n && errors.Is(a.Damaged[0].Err, errOtherKey) {
-		return a, fmt.Errorf("no state in %s can be read; the first one, of the key %s: %w; restore the states, or start without: remove the file, or begin anew with --begin-anew", where, message.Quote(first), a.Damaged[0].Err)
+		return a, fmt.Errorf("no state in %s can be read; the first one, of the key %s: %w; restore the states, or start without: remove the file, or use --begin-anew", where, message.Quote(first), a.Damaged[0].Err)
 	}
 	return a, nil
 }
@@ -129,19 +128,19 @@ func newerState(key, where string, err error) error {
 	return fmt.Errorf("the state of the key %s in %s cannot be read: %w", message.Quote(key), where, err)
 }
 
-// carry carries a state over, unless it is to be refused, and reports whether that changes it. One that
-// is left out has no Bytes then.
-func (a *Migrated) carry(m *keyed.Migrator, s *State, migrate Policy, where string) (changed bool, err error) {
-	if migrate == Refuse {
+// carry converts a state, unless policy is Refuse, and reports whether this changes it. A state that is dropped has
+// nil Bytes afterwards.
+func (a *Migrated) carry(m *keyed.Migrator, s *State, policy Policy, where string) (changed bool, err error) {
+	if policy == Refuse {
 		return false, nil
 	}
 	b, parts, err := m.Migrate(s.Key, s.Bytes, s.Settings)
-	if migrate == Leave && errors.Is(err, keyed.ErrOtherConfig) {
+	if policy == Leave && errors.Is(err, keyed.ErrOtherConfig) {
 		a.Changed++
 		a.Reset++
 		a.Lost = append(a.Lost, s.Key)
-		why, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), keyed.ErrOtherConfig.Error()+": "), ", and")
-		a.outcomes["nothing kept, "+why]++
+		reason, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), keyed.ErrOtherConfig.Error()+": "), ", and")
+		a.outcomes["nothing kept, "+reason]++
 		s.Bytes = nil
 		return false, nil
 	}
@@ -155,30 +154,30 @@ func (a *Migrated) carry(m *keyed.Migrator, s *State, migrate Policy, where stri
 	carried := parts.String()
 	if carried != "" {
 		a.Changed++
-		s.Settings = "" // are those of cfg now
+		s.Settings = "" // the settings of cfg
 	}
 	a.outcomes[cmp.Or(carried, unchanged)]++
 	return carried != "", nil
 }
 
-// ResetDamaged returns, by key, why the damaged states cannot be read, and says so in the log. where
-// names the place of the states.
+// ResetDamaged returns the reasons why the damaged states cannot be read, by key, and logs them. where names the
+// location of the states.
 func (a Migrated) ResetDamaged(where string, log *slog.Logger) map[string]error {
-	const named = 10
-	why := map[string]error{}
+	const maxLogged = 10
+	reasons := map[string]error{}
 	for i, s := range a.Damaged {
-		why[s.Key] = s.Err
-		if i < named {
-			log.Warn("a state cannot be read: its key begins anew when it speaks", "in", cmp.Or(s.Place, where), "key", s.Key, "reason", s.Err)
+		reasons[s.Key] = s.Err
+		if i < maxLogged {
+			log.Warn("cannot read a state: its key starts without it", "in", cmp.Or(s.Place, where), "key", s.Key, "reason", s.Err)
 		}
 	}
-	if n := len(a.Damaged) - named; n > 0 {
-		log.Warn("and other states cannot be read", "in", where, "states", n)
+	if n := len(a.Damaged) - maxLogged; n > 0 {
+		log.Warn("cannot read more states", "in", where, "states", n)
 	}
-	return why
+	return reasons
 }
 
-// String says how many keys have which outcome of a migration, the most frequent one first.
+// String lists the outcomes with their numbers of keys, the most frequent first.
 func (a Migrated) String() string {
 	var text []string
 	for _, outcome := range slices.SortedFunc(maps.Keys(a.outcomes), func(x, y string) int {

@@ -1,7 +1,6 @@
-// Package statestore is what is stored of keys between runs: states, each with the settings that
-// it was written with. A state in a changelog or a file is sealed, so that a damaged state or
-// the state of another key is not taken for it. A runner's cells hold states too,
-// which package transforms reads.
+// Package statestore stores the states of keys between runs, each with the settings that it was written with. A
+// state in a changelog or a file is sealed, so that a damaged state, or the state of another key, is detected. A
+// runner's cells also hold states; package transforms reads them.
 package statestore
 
 import (
@@ -22,50 +21,47 @@ import (
 // A State is the stored state of a key.
 type State struct {
 	Key string
-	// Bytes are what keyed.KeyState.AppendBinary has written.
+	// Bytes is the result of keyed.KeyState.AppendBinary.
 	Bytes []byte
-	// Settings are those that the state was written with, the text of keyed.Settings.
+	// Settings are the settings that the state was written with, the text of keyed.Settings.
 	Settings string
-	// Place is where a changelog has the state; empty elsewhere.
+	// Place is the position of the state in a changelog; empty for other stores.
 	Place string
-	// Err says why what is stored is not a state of the key, or is damaged.
+	// Err is the reason why the stored bytes are not a valid state of the key.
 	Err error
 
-	stored []byte // what Open could not open
+	stored []byte // bytes that Open could not open
 }
 
-// reserved begins every reserved key. It is not UTF-8, and so begins the key of no observation.
+// reserved starts every reserved key. It is not valid UTF-8, so no key of an observation starts with it.
 const reserved = "\x00\xff"
 
-// The reserved keys: of the state of all keys together, which transforms.Incidents has, and of what a run works by beside
-// its configuration, see account.Run.Instruct.
+// The reserved keys: of the state of all keys together, see transforms.Incidents, and of the runtime settings, see
+// account.Run.Instruct.
 const (
 	FleetKey = reserved + "incidents"
-	// AlarmsKey is that of the last alarms, which marks may be of.
+	// AlarmsKey holds the last alarms, to which marks can refer.
 	AlarmsKey = reserved + "alarms"
 	QuietKey  = reserved + "quiet" // quiet times of files
-	MarksKey  = reserved + "marks" // of alarms, and how far they were read
+	MarksKey  = reserved + "marks" // marks of alarms, and the position up to which they were read
 )
 
-// Reserved reports whether a key is none of observations.
+// Reserved reports whether a key is reserved, so that it is not the key of observations.
 func Reserved(key string) bool { return strings.HasPrefix(key, reserved) }
 
-// magic begins every sealed state.
+// magic starts every sealed state.
 const magic = "\xffHS"
 
-// version is the byte after magic. After it come the key and the settings, each with its
-// length as an unsigned varint, the state, and the CRC-32C of everything before it, little
-// endian.
+// version is the byte after magic. The key and the settings follow, each after its length as an unsigned varint,
+// then the state, and the CRC-32C of everything before it, little endian.
 const version = 5
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errOtherKey is the error of a state that is in another form. If all states are, they are not
-// damaged.
+// errOtherKey is the error of a state in another format. If all states have this error, they are not damaged.
 var errOtherKey = errors.New("another version of this program wrote it, or another program")
 
-// Seal returns the bytes that are stored for the state. Those that Open could not open it returns
-// as they were.
+// Seal returns the stored bytes of the state. For a state that Open could not open, it returns the original bytes.
 func (s State) Seal() []byte {
 	if s.stored != nil {
 		return s.stored
@@ -77,14 +73,14 @@ func (s State) Seal() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// Open returns the state that Seal has made bytes of. If they are not a state of the key, Err
-// of the state says why.
+// Open returns the state from the bytes that Seal returned. If they are not a state of the key, Err of the state is
+// the reason.
 func Open(key string, b []byte) State {
 	state, settings, err := open(key, b)
 	if err != nil {
 		return State{Key: key, Err: err, stored: b}
 	}
-	return State{Key: key, Bytes: state, Settings: unique.Make(string(settings)).Value()} // most keys have the same
+	return State{Key: key, Bytes: state, Settings: unique.Make(string(settings)).Value()} // most keys share their settings
 }
 
 func open(key string, b []byte) (state, settings []byte, err error) {
@@ -102,57 +98,57 @@ func open(key string, b []byte) (state, settings []byte, err error) {
 	}
 	end := len(b) - crc32.Size
 	if crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
-		return nil, nil, errors.New("it is damaged: its checksum is another")
+		return nil, nil, errors.New("it is damaged: its checksum does not match")
 	}
 	r := compact.Reader{B: rest[1 : len(rest)-crc32.Size]}
-	of, settings := r.Part(), r.Part()
+	owner, settings := r.Part(), r.Part()
 	switch {
 	case r.Bad:
 		return nil, nil, errors.New("it is damaged: it has no key or settings")
-	case string(of) != key:
-		return nil, nil, fmt.Errorf("it is the state of another key, %s", message.Quote(string(of)))
+	case string(owner) != key:
+		return nil, nil, fmt.Errorf("it is the state of another key, %s", message.Quote(string(owner)))
 	}
 	return r.B, settings, nil
 }
 
-// An Unsealer holds stored states in fewer bytes, as most have the same settings. Its methods may be
-// called by several goroutines. The zero value is ready.
+// An Unsealer compacts stored states, most of which have the same settings. It is safe for concurrent use. The zero
+// value is ready for use.
 type Unsealer struct {
 	mu       sync.RWMutex
 	settings []string
-	number   map[string]int // by settings, their place from 1
+	index    map[string]int // index in settings by text, from 1
 }
 
-// Unseal appends what Open opens of the stored state of a key.
-func (u *Unsealer) Unseal(to []byte, key string, stored []byte) []byte {
+// Unseal appends the compact form of a stored state of a key to dst.
+func (u *Unsealer) Unseal(dst []byte, key string, stored []byte) []byte {
 	state, settings, err := open(key, stored)
 	if err != nil {
-		return append(append(to, 0), stored...)
+		return append(append(dst, 0), stored...)
 	}
 	u.mu.RLock()
-	n, known := u.number[string(settings)]
+	n, known := u.index[string(settings)]
 	u.mu.RUnlock()
 	if !known {
 		n = u.add(string(settings))
 	}
-	return append(binary.AppendUvarint(to, uint64(n)), state...)
+	return append(binary.AppendUvarint(dst, uint64(n)), state...)
 }
 
 func (u *Unsealer) add(settings string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if n, known := u.number[settings]; known {
+	if n, known := u.index[settings]; known {
 		return n
 	}
-	if u.number == nil {
-		u.number = map[string]int{}
+	if u.index == nil {
+		u.index = map[string]int{}
 	}
 	u.settings = append(u.settings, settings)
-	u.number[settings] = len(u.settings)
+	u.index[settings] = len(u.settings)
 	return len(u.settings)
 }
 
-// Open is the package's Open of what Unseal has appended.
+// Open is the package's Open for the form that Unseal has appended.
 func (u *Unsealer) Open(key string, b []byte) State {
 	n, size := binary.Uvarint(b)
 	if b = b[size:]; n == 0 {

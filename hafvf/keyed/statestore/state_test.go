@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What was sealed for a key is opened for that key alone, and not with any bit changed or
-// any end cut off.
+// A state that was sealed for a key can be opened for that key only, and not if any bit is changed or the end is
+// cut off.
 func TestSeal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key, settings := rapid.String().Draw(t, "key"), rapid.String().Draw(t, "settings")
@@ -25,10 +25,10 @@ func TestSeal(t *testing.T) {
 		damaged := bytes.Clone(b)
 		damaged[bit/8] ^= 1 << (bit % 8)
 		if Open(key, damaged).Err == nil {
-			t.Fatalf("bit %d is changed, and nobody sees it", bit)
+			t.Fatalf("bit %d is changed, but Open returns no error", bit)
 		}
 		if Open(key, b[:rapid.IntRange(0, len(b)-1).Draw(t, "length")]).Err == nil {
-			t.Fatal("the end is missing, and nobody sees it")
+			t.Fatal("the end is missing, but Open returns no error")
 		}
 	})
 }
@@ -48,8 +48,8 @@ func FuzzOpen(f *testing.F) {
 		if s.Err != nil {
 			return
 		}
-		if again := Open(key, s.Seal()); again.Err != nil || again.Settings != s.Settings || !bytes.Equal(again.Bytes, s.Bytes) {
-			t.Fatalf("%+v", again)
+		if reopened := Open(key, s.Seal()); reopened.Err != nil || reopened.Settings != s.Settings || !bytes.Equal(reopened.Bytes, s.Bytes) {
+			t.Fatalf("%+v", reopened)
 		}
 	})
 }
