@@ -170,17 +170,17 @@ func (a *aggregator) increase(x []float64, c *counter, t *accumulator, start tim
 }
 
 // mostValues is from how many values of an interval on those are dropped that say little.
-const mostValues = 256
+const maxCounterValues = 256
 
 // place takes in a value of a counter by its time, after others of that time.
-func (t *accumulator) place(at time.Time, x []float64) {
+func (t *accumulator) insert(at time.Time, x []float64) {
 	k := len(t.times)
 	for k > 0 && at.Before(t.times[k-1]) {
 		k--
 	}
 	t.times = slices.Insert(t.times, k, at)
 	t.values = slices.Insert(t.values, k*len(x), x...)
-	if n := len(t.times); n >= mostValues && n&(n-1) == 0 {
+	if n := len(t.times); n >= maxCounterValues && n&(n-1) == 0 {
 		t.thin(len(x))
 	}
 	t.n = int64(len(t.times))

@@ -156,7 +156,7 @@ func TestIncreaseOverGaps(t *testing.T) {
 		for i := range 5000 {
 			give(300+float64(i)/100, 108+float64(i))
 		}
-		if size := len(e.append(nil)); size > 20*mostValues {
+		if size := len(e.append(nil)); size > 20*maxCounterValues {
 			t.Errorf("%d bytes", size)
 		}
 		e.End(time.Time{})

@@ -183,7 +183,7 @@ func (e *KeyState) stops(start time.Time) bool {
 	if e.heartbeat != nil && e.heartbeat.reported != nil && !e.heartbeat.muted && start.After(e.heartbeat.reported.Since.Add(e.heartbeat.reported.Bound)) {
 		return true
 	}
-	return start.Sub(e.intervals.busy)/e.est.aggregator.Every > mostEmpty
+	return start.Sub(e.intervals.busy)/e.est.aggregator.Every > maxEmptyIntervals
 }
 
 // silentBy reports whether the key is silent before then, and it is not decided whether that is
