@@ -196,7 +196,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	if c.bank.Detects() {
 		out.Detection.set(outcome.Detection, out.WarmUp, t.n, started)
 		if y := c.decider.values(o.X); !given.Partial {
-			c.decider.behind(&o)
+			c.decider.setEvents(&o)
 			decision = t.decide(out, y, outcome.Detection, &before)
 			out.Belief = t.believe(out, y, outcome.Detection, &before)
 		}
@@ -208,7 +208,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	for _, a := range [...]*Alert{out.Alarm, out.Belief} {
 		if a != nil {
 			a.Score, a.Threshold, a.Usual = out.Detection.Score, out.Detection.Threshold, out.Detection.Usual
-			if a == out.Alarm && c.decider.farther {
+			if a == out.Alarm && c.decider.escalated {
 				a.Usual = t.decisions.before.moments(c.decider)
 				c.scale.moments(a.Usual)
 			}
@@ -220,7 +220,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 		}
 	}
 	if out.Alarm != nil {
-		t.decisions.noteAlarm(out.Alarm)
+		t.decisions.recordAlarm(out.Alarm)
 	}
 	if !math.IsNaN(decision.Threshold) {
 		t.follow(out, decision, &est.cfg)

@@ -68,7 +68,7 @@ func (e *event) forgets(d *decider, s *decisions, at time.Time) bool {
 		return false
 	}
 	e.back++
-	if e.sum += d.apart[e.was.output]; !e.over(s.pace.Rest()) {
+	if e.sum += d.eventDeviations[e.was.output]; !e.over(s.pace.Rest()) {
 		return false
 	}
 	s.plan.ForgetScatter()
@@ -81,7 +81,7 @@ func (e *event) forgets(d *decider, s *decisions, at time.Time) bool {
 
 // far reports whether one of the values is far from what was usual.
 func (e *event) far(d *decider, s *decisions, at time.Time, y []float64) bool {
-	return slices.ContainsFunc(e.was.distances(d.apart, d, s, at, y), func(z float64) bool { return math.Abs(z) > nearby })
+	return slices.ContainsFunc(e.was.distances(d.eventDeviations, d, s, at, y), func(z float64) bool { return math.Abs(z) > nearby })
 }
 
 // form is that of an event whose profile is encoded.

@@ -35,7 +35,7 @@ func (g *guard) save(t *Track) {
 	}
 	g.plan = append(g.plan[:0], t.decisions.plan...)
 	g.starts = append(g.starts[:0], t.starts...)
-	g.lately = append(g.lately[:0], t.decisions.lately...)
+	g.lately = append(g.lately[:0], t.decisions.runs...)
 	if t.heartbeat != nil {
 		g.heartbeat = *t.heartbeat
 	}
@@ -50,7 +50,7 @@ func (g *guard) takeBack(t *Track) {
 	}
 	copy(t.decisions.plan, g.plan)
 	copy(t.starts, g.starts)
-	copy(t.decisions.lately, g.lately)
+	copy(t.decisions.runs, g.lately)
 	if t.heartbeat != nil {
 		*t.heartbeat = g.heartbeat
 	}

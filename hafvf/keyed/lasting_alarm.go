@@ -53,7 +53,7 @@ func (t *Track) follow(e *Estimate, d usual.Decision, cfg *Config) {
 				l.back = e.Time
 			}
 			if was.known() {
-				l.sum += decider.distances[l.peak.output]
+				l.sum += decider.deviations[l.peak.output]
 			}
 		}
 		if d.Ended {
@@ -71,18 +71,18 @@ func (t *Track) follow(e *Estimate, d usual.Decision, cfg *Config) {
 		return
 	}
 	switch {
-	case e.Alarm != nil && decider.farther:
+	case e.Alarm != nil && decider.escalated:
 		was.repeat()
 	case e.Alarm != nil && !l.lasts && !math.IsNaN(decider.usual.Mean[0]):
 		*was = decider.begin(&t.decisions, e.Time, e.Alarm)
 	case e.Alarm != nil && was.known():
-		was.setAlerted(was.level, decider.distances[was.output])
+		was.setAlerted(was.level, decider.deviations[was.output])
 	case !l.lasts && was.known() && math.Abs(was.level) < 1:
 		*was = usualBefore{}
 	}
 	if e.Alarm != nil && !l.lasts {
 		*l = lastingAlarm{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
-		event.begin(decider.unalarmed, was)
+		event.begin(decider.profileBeforeAlarm, was)
 	}
 	if l.lasts {
 		t.note(l, e)
@@ -97,7 +97,7 @@ func (t *Track) note(l *lastingAlarm, e *Estimate) {
 	if d.Score > l.score {
 		l.score = d.Score
 	}
-	s := decider.shownUsual().shift(decider.y, t.stages.scale)
+	s := decider.recentUsual().shift(decider.y, t.stages.scale)
 	if !(math.Abs(s.size) > math.Abs(l.peak.size)) || math.IsInf(s.size, 0) {
 		return
 	}

@@ -51,7 +51,7 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	if s.alarm == nil {
 		return nil
 	}
-	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.all.Alerts.None && !within(t.stages.all.Alerts.Cooldown, s.last, o.Time))
+	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.all.Alerts.None && !inCooldown(t.stages.all.Alerts.Cooldown, s.last, o.Time))
 	l := &s.lasting
 	l.back, l.normalSteps, l.sum = time.Time{}, 0, 0
 	if decision == (usual.Decision{}) {

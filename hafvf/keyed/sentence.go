@@ -71,8 +71,8 @@ func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 // begins.
 func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	decider, run, kind := t.stages.decider, &oneSidedRun{}, hafvf.Kind(a.Kind)
-	if a.Output < len(t.decisions.lately) {
-		run = &t.decisions.lately[a.Output]
+	if a.Output < len(t.decisions.runs) {
+		run = &t.decisions.runs[a.Output]
 	}
 	who, u := t.subject(cfg, a.Output)
 	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
@@ -99,7 +99,7 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 			s.what = f.much(x, mean, sd, "above usual", "below usual")
 		}
 	}
-	farther, equal := a == e.Alarm && decider.farther, ""
+	farther, equal := a == e.Alarm && decider.escalated, ""
 	switch {
 	case farther || kind == hafvf.Outlier:
 	case run.returns(a.Size) && !decider.stuck:
@@ -118,7 +118,7 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	case run.n > 1 && !run.gap:
 		a.Start, a.Delay = run.since, run.n-1
 	case !unremarkable(a.Size):
-	case decider.moves:
+	case decider.movesMost:
 		s.what = "moves from value to value more than usual"
 	default:
 		s.what = "scatters more than usual"

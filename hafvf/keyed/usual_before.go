@@ -50,10 +50,10 @@ func (b *usualBefore) distances(to []float64, d *decider, s *decisions, at time.
 
 // away notes the values of an observation, and returns their distances.
 func (b *usualBefore) away(d *decider, s *decisions, at time.Time, y []float64) []float64 {
-	b.distances(d.distances, d, s, at, y)
+	b.distances(d.deviations, d, s, at, y)
 	half := math.Ceil(float64(s.pace.Rest()) / 2)
 	most := min(2*math.Abs(b.next()), farthest)
-	b.level = short(b.level + (max(-most, min(d.distances[b.output], most))-b.level)/max(1, half))
+	b.level = short(b.level + (max(-most, min(d.deviations[b.output], most))-b.level)/max(1, half))
 	if b.n < float64(s.pace.Rest()) {
 		b.n++
 		switch {
@@ -64,7 +64,7 @@ func (b *usualBefore) away(d *decider, s *decisions, at time.Time, y []float64) 
 			b.times = math.Floor(b.level / b.alerted)
 		}
 	}
-	return d.distances
+	return d.deviations
 }
 
 func (b *usualBefore) known() bool { return b.usual.Mean != nil }
@@ -108,7 +108,7 @@ func (d *decider) since(s *decisions, at time.Time, y []float64, score float64) 
 		return score
 	}
 	all := b.away(d, s, at, y)
-	d.farther = !d.stuck && b.farther(all[b.output], s.pace.Rest())
+	d.escalated = !d.stuck && b.farther(all[b.output], s.pace.Rest())
 	if !s.lasting.lasts || d.stuck {
 		return score
 	}
@@ -131,7 +131,7 @@ func (b *usualBefore) farther(z float64, rest int) bool {
 // moments are what was usual, as the seasons have gone on since, at the last observation.
 func (b *usualBefore) moments(d *decider) Moments {
 	m := Moments{slices.Clone(d.y), slices.Clone(b.usual.SD)}
-	for i, z := range d.distances {
+	for i, z := range d.deviations {
 		m.Mean[i] -= z * m.SD[i]
 	}
 	return m
