@@ -33,8 +33,8 @@ const quantileError = 0.001
 var buckets mapping.IndexMapping = checked(mapping.NewLogarithmicMapping(quantileError))
 
 // add adds an event. It skips vectors with a missing number.
-func (t *accumulator) add(aggregate Aggregate, o *Observation) {
-	t.events++
+func (acc *accumulator) add(aggregate Aggregate, o *Observation) {
+	acc.events++
 	if aggregate.Counts() {
 		return
 	}
@@ -42,43 +42,43 @@ func (t *accumulator) add(aggregate Aggregate, o *Observation) {
 		if slices.ContainsFunc(x, math.IsNaN) {
 			continue
 		}
-		t.n++
+		acc.n++
 		switch aggregate {
 		case Sum, Mean, Share:
-			if t.sums == nil {
-				t.sums = make([]exactSum, len(x))
+			if acc.sums == nil {
+				acc.sums = make([]exactSum, len(x))
 			}
 			for i, v := range x {
-				t.sums[i].add(v)
+				acc.sums[i].add(v)
 			}
 		case Min, Max:
-			if t.values == nil {
-				t.values = slices.Clone(x)
+			if acc.values == nil {
+				acc.values = slices.Clone(x)
 			}
 			for i, v := range x {
 				if aggregate == Min {
-					t.values[i] = min(t.values[i], v)
+					acc.values[i] = min(acc.values[i], v)
 				} else {
-					t.values[i] = max(t.values[i], v)
+					acc.values[i] = max(acc.values[i], v)
 				}
 			}
 		case Last:
-			if t.values == nil || !after(&t.last, o) {
-				t.values = append(t.values[:0], x...)
-				t.last = Observation{Time: o.Time, Seq: o.Seq, Log: o.Log}
+			if acc.values == nil || !after(&acc.last, o) {
+				acc.values = append(acc.values[:0], x...)
+				acc.last = Observation{Time: o.Time, Seq: o.Seq, Log: o.Log}
 			}
 		case Increase:
-			t.insert(o.Time, x)
+			acc.insert(o.Time, x)
 		default:
-			if t.sketches == nil {
+			if acc.sketches == nil {
 				for range x {
-					t.sketches = append(t.sketches, ddsketch.NewDDSketchFromStoreProvider(buckets, store.BufferedPaginatedStoreConstructor))
+					acc.sketches = append(acc.sketches, ddsketch.NewDDSketchFromStoreProvider(buckets, store.BufferedPaginatedStoreConstructor))
 				}
 			}
 			for i, v := range x {
 				// A number that is too large for the sketch counts as the largest that the sketch accepts.
-				maxValue := t.sketches[i].MaxIndexableValue()
-				if err := t.sketches[i].Add(max(-maxValue, min(v, maxValue))); err != nil {
+				maxValue := acc.sketches[i].MaxIndexableValue()
+				if err := acc.sketches[i].Add(max(-maxValue, min(v, maxValue))); err != nil {
 					panic("keyed: " + err.Error())
 				}
 			}
@@ -99,34 +99,34 @@ func after(a, b *Observation) bool {
 
 // value appends the interval's value, a vector of dim numbers, to x. It appends NaN, or 0 with Aggregation.Zero, if
 // the interval has no value, and NaN for a sum that overflows.
-func (t *accumulator) value(x []float64, cfg *Aggregation, dim int) []float64 {
+func (acc *accumulator) value(x []float64, cfg *Aggregation, dim int) []float64 {
 	empty := math.NaN()
-	if t.events == 0 && cfg.Zero {
+	if acc.events == 0 && cfg.Zero {
 		empty = 0
 	}
 	switch {
-	case cfg.Value == Count && t.events > 0:
-		return append(x, float64(t.events))
-	case cfg.Value == Rate && t.events > 0:
-		return append(x, float64(t.events)/cfg.Every.Seconds())
-	case t.n == 0:
+	case cfg.Value == Count && acc.events > 0:
+		return append(x, float64(acc.events))
+	case cfg.Value == Rate && acc.events > 0:
+		return append(x, float64(acc.events)/cfg.Every.Seconds())
+	case acc.n == 0:
 		return append(x, slices.Repeat([]float64{empty}, dim)...)
 	}
 	for i := range dim {
 		switch cfg.Value {
 		case Sum, Share, Mean:
-			sum := t.sums[i].value()
+			sum := acc.sums[i].value()
 			if cfg.Value == Mean {
-				sum /= float64(t.n)
+				sum /= float64(acc.n)
 			}
 			if math.IsInf(sum, 0) {
 				sum = math.NaN()
 			}
 			x = append(x, sum)
 		case Min, Max, Last:
-			x = append(x, t.values[i])
+			x = append(x, acc.values[i])
 		default:
-			x = append(x, atRank(t.sketches[i], math.Floor(quantiles[cfg.Value]*float64(t.n-1))))
+			x = append(x, atRank(acc.sketches[i], math.Floor(quantiles[cfg.Value]*float64(acc.n-1))))
 		}
 	}
 	return x
@@ -146,29 +146,29 @@ func atRank(s *ddsketch.DDSketch, rank float64) float64 {
 	return s.Value(s.GetPositiveValueStore().KeyAtRank(rank - below - s.GetZeroCount()))
 }
 
-func (t *accumulator) form(c *compact.Codec, aggregate Aggregate) {
-	if compact.Unsigned(c, &t.events); aggregate.Counts() {
+func (acc *accumulator) form(c *compact.Codec, aggregate Aggregate) {
+	if compact.Unsigned(c, &acc.events); aggregate.Counts() {
 		return
 	}
-	if compact.Unsigned(c, &t.n); t.n == 0 || c.Bad {
+	if compact.Unsigned(c, &acc.n); acc.n == 0 || c.Bad {
 		return
 	}
 	switch aggregate {
 	case Sum, Mean, Share:
-		compact.List(c, &t.sums, 1, func(s *exactSum) { c.Lists((*[]float64)(s)) })
+		compact.List(c, &acc.sums, 1, func(s *exactSum) { c.Lists((*[]float64)(s)) })
 	case Min, Max:
-		c.Lists(&t.values)
+		c.Lists(&acc.values)
 	case Last:
-		c.Lists(&t.values)
-		c.Times(&t.last.Time)
-		compact.Signed(c, &t.last.Seq)
-		compact.Texts(c, &t.last.Log)
+		c.Lists(&acc.values)
+		c.Times(&acc.last.Time)
+		compact.Signed(c, &acc.last.Seq)
+		compact.Texts(c, &acc.last.Log)
 	case Increase:
-		timesForm(c, &t.times, t.n)
-		c.Lists(&t.values)
-		c.Check(len(t.values) == len(t.times)*t.dim())
+		timesForm(c, &acc.times, acc.n)
+		c.Lists(&acc.values)
+		c.Check(len(acc.values) == len(acc.times)*acc.dim())
 	default:
-		compact.List(c, &t.sketches, 1, func(s **ddsketch.DDSketch) {
+		compact.List(c, &acc.sketches, 1, func(s **ddsketch.DDSketch) {
 			var text []byte
 			if c.Writes {
 				(*s).Encode(&text, true)
@@ -177,7 +177,7 @@ func (t *accumulator) form(c *compact.Codec, aggregate Aggregate) {
 			}
 			var err error
 			*s, err = ddsketch.DecodeDDSketch(c.Part(), store.BufferedPaginatedStoreConstructor, buckets)
-			if err != nil || (*s).GetCount() != float64(t.n) {
+			if err != nil || (*s).GetCount() != float64(acc.n) {
 				c.Fail()
 			}
 		})
@@ -185,8 +185,8 @@ func (t *accumulator) form(c *compact.Codec, aggregate Aggregate) {
 }
 
 // dim returns the number of coordinates, or 0 if there is no value.
-func (t *accumulator) dim() int {
-	return max(len(t.sums), len(t.values)/max(len(t.times), 1), len(t.sketches))
+func (acc *accumulator) dim() int {
+	return max(len(acc.sums), len(acc.values)/max(len(acc.times), 1), len(acc.sketches))
 }
 
 // An exactSum is a sum without rounding. It is a list of numbers that do not overlap, the smallest first (Shewchuk,

@@ -215,8 +215,8 @@ func (e *KeyState) noteEvent() bool {
 }
 
 // observation is that of an interval.
-func (e *KeyState) observation(at time.Time, t *accumulator) Observation {
-	o := e.est.aggregator.observation(e.key, at, t, &e.intervals.counter, e.stages.checks.Dim())
+func (e *KeyState) observation(at time.Time, acc *accumulator) Observation {
+	o := e.est.aggregator.observation(e.key, at, acc, &e.intervals.counter, e.stages.checks.Dim())
 	if e.est.quietAt(&e.rules.quiet, &o) {
 		e.intervals.counter = counter{}
 	}
@@ -224,16 +224,16 @@ func (e *KeyState) observation(at time.Time, t *accumulator) Observation {
 }
 
 // observation is that of the interval of a key, in so many dimensions. A counter goes on with it.
-func (a *aggregator) observation(key string, at time.Time, t *accumulator, c *counter, dim int) Observation {
-	o := Observation{Time: at, ID: key + "/" + stamp(at), Aggregated: true, Events: t.events}
+func (a *aggregator) observation(key string, at time.Time, acc *accumulator, c *counter, dim int) Observation {
+	o := Observation{Time: at, ID: key + "/" + stamp(at), Aggregated: true, Events: acc.events}
 	x := make([]float64, 0, dim)
 	if a.Value == Increase {
 		var falls CounterFalls
-		if x, falls, o.Partial = a.increase(x, c, t, at, dim); falls != (CounterFalls{}) {
+		if x, falls, o.Partial = a.increase(x, c, acc, at, dim); falls != (CounterFalls{}) {
 			o.Falls = &falls
 		}
 	} else {
-		x = t.value(x, &a.Aggregation, dim)
+		x = acc.value(x, &a.Aggregation, dim)
 	}
 	o.X = [][]float64{x}
 	if dim > 1 {
@@ -244,18 +244,18 @@ func (a *aggregator) observation(key string, at time.Time, t *accumulator, c *co
 
 // all returns the observations of the intervals of a key's events, which are in order.
 func (a *aggregator) all(key string, events []Observation, dim int) (all []Observation) {
-	var t accumulator
+	var acc accumulator
 	var c counter
 	at, end := a.of(events[0].Time)
 	for i := range events {
 		for !events[i].Time.Before(end) {
-			all = append(all, a.observation(key, at, &t, &c, dim))
-			t = accumulator{}
+			all = append(all, a.observation(key, at, &acc, &c, dim))
+			acc = accumulator{}
 			at, end = a.of(end)
 		}
-		t.add(a.Value, &events[i])
+		acc.add(a.Value, &events[i])
 	}
-	return append(all, a.observation(key, at, &t, &c, dim))
+	return append(all, a.observation(key, at, &acc, &c, dim))
 }
 
 // span does not use the memory of the aggregator, which another goroutine may have. It returns between which times the key has to be looked at, less the patience: the ends of
