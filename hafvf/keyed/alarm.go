@@ -129,7 +129,7 @@ type decider struct {
 	escalated          bool         // the value deviates by another full step from the usual value before the alarm
 	missed             usual.Missed // the missing spike that raised the alarm, on the scale of the filter; zero for other alarms
 	deviations         []float64    // deviations from decisions.before, by output, in sd
-	eventDeviations    []float64    // deviations from event.was, by output, in sd
+	episodeDeviations  []float64    // deviations from event.was, by output, in sd
 	profileBeforeAlarm hafvf.State  // profile before the observation, if no alarm lasts
 	// categories reports that the values are categories; single, that the step has one observation.
 	categories, single bool
@@ -145,7 +145,7 @@ func newDecider(config Config, filter hafvf.Config, m expfam.Model) *decider {
 	counted, _ := m.(expfam.Counted)
 	d := &decider{
 		cfg: cfg, lookback: config.Lookback, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: compact.FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
-		y: make([]float64, n), standard: make([]float64, n), deviations: make([]float64, n), eventDeviations: make([]float64, n), categories: categories, counted: counted, calendar: cfg.calendar(),
+		y: make([]float64, n), standard: make([]float64, n), deviations: make([]float64, n), episodeDeviations: make([]float64, n), categories: categories, counted: counted, calendar: cfg.calendar(),
 		averages: config.Aggregate == nil || config.Aggregate.Value.Averages(),
 		measured: hafvf.Scalable(filter.Family) == nil,
 		usual:    Moments{make([]float64, n), make([]float64, n)}, recentSD: make([]float64, n), planned: make([]bool, n),
@@ -219,7 +219,7 @@ type decisions struct {
 	runs     []oneSidedRun // by output: the run of recent values
 	lasting  lastingAlarm
 	before   usualBefore // usual values before the lasting alarm, or before an alarm whose values have not returned
-	event    event       // the event of the lasting alarm, or of an alarm whose values have not returned
+	episode  episode     // the event of the lasting alarm, or of an alarm whose values have not returned
 }
 
 // medianStep returns the median time between observations.
@@ -452,9 +452,9 @@ func (s *decisions) recordAlarm(a *Alert) {
 // decisions.standard is set, and same that it equals the location and scale of the filter's warm-up. repeats and
 // eventRepeats are usual.Profile.Repeats of the two profiles.
 type storedForm struct {
-	fingerprint                               compact.Fingerprint
-	standardized, same, repeats, eventRepeats bool
-	event                                     string // the encoded profile before the event
+	fingerprint                                 compact.Fingerprint
+	standardized, same, repeats, episodeRepeats bool
+	episode                                     string // the encoded profile before the event
 }
 
 // append encodes the alarm state of a key. locationScale is from the warm-up of the filter.
@@ -463,8 +463,8 @@ func (d *decider) append(c *coder, s *decisions, locationScale []float64) {
 	if stored.standardized {
 		stored.same, stored.repeats = slices.EqualFunc(s.standard, locationScale, sameBits), d.profile(s).Repeats(s.profile)
 	}
-	if s.event.known() {
-		stored.event, stored.eventRepeats = string(d.profile(s).Append(nil, s.event.profile)), d.profile(s).Repeats(s.event.profile)
+	if s.episode.known() {
+		stored.episode, stored.episodeRepeats = string(d.profile(s).Append(nil, s.episode.profile)), d.profile(s).Repeats(s.episode.profile)
 	}
 	if d.form(c, s, &stored, locationScale); stored.standardized {
 		c.B = compact.AppendString(c.B, compact.Encode(nil, s.plan, d.profile(s).PlanForm(s.profile)))
@@ -474,18 +474,18 @@ func (d *decider) append(c *coder, s *decisions, locationScale []float64) {
 
 // form encodes or decodes the part of the decisions before the plan and the profile.
 func (d *decider) form(c *coder, s *decisions, stored *storedForm, locationScale []float64) {
-	hasAlarm, hasBefore, hasEvent := s.alarm != nil, s.before.known(), s.event.known() || s.event.since > 0
+	hasAlarm, hasBefore, hasEpisode := s.alarm != nil, s.before.known(), s.episode.known() || s.episode.sinceRestored > 0
 	c.Raw(stored.fingerprint[:])
 	c.Bits(&s.timed, &s.lasting.lasts, &hasAlarm)
 	c.Bits(&stored.standardized, &stored.same, &stored.repeats)
-	if c.Bits(&hasBefore, &hasEvent, &stored.eventRepeats); hasBefore {
+	if c.Bits(&hasBefore, &hasEpisode, &stored.episodeRepeats); hasBefore {
 		s.before.form(c, d.outputs)
 	}
 	if s.lasting.lasts {
 		s.lasting.form(c)
 	}
-	if hasEvent {
-		s.event.form(c, &stored.event, d.outputs)
+	if hasEpisode {
+		s.episode.form(c, &stored.episode, d.outputs)
 	}
 	compact.Signed(&c.Codec, &s.step)
 	c.near(&s.last)
@@ -553,8 +553,8 @@ func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err er
 // readProfiles decodes the profile and its plan, which are the rest of r, and the profile before an event.
 func (s *decisions) readProfiles(r *coder, p *usual.Profile, stored *storedForm) (err error) {
 	plan := r.Text()
-	if s.profile, err = p.Decode(r.B, stored.repeats); err == nil && stored.event != "" {
-		s.event.profile, err = p.Decode([]byte(stored.event), stored.eventRepeats)
+	if s.profile, err = p.Decode(r.B, stored.repeats); err == nil && stored.episode != "" {
+		s.episode.profile, err = p.Decode([]byte(stored.episode), stored.episodeRepeats)
 	}
 	if err != nil {
 		return err

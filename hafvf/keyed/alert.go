@@ -16,7 +16,7 @@ import (
 // AlertConfig configures which alarms are permitted, and which beliefs also raise alerts. An alarm that is not permitted
 // costs no budget. The size of an alarm is the largest over the coordinates. For a change it is the distance between the
 // means of the regimes, in standard deviations of the running regime's prediction. For a novelty it is the distance of
-// the observation from the usual value, in usual standard deviations.
+// the observation from the usual value, in recent standard deviations.
 type AlertConfig struct {
 	// Cooldown is the time after an alarm in which its key raises no other alarm, and after a belief's alert in which
 	// the key raises no other belief alert of the same kind. Revisions are exempt. Default 0.

@@ -36,13 +36,13 @@ type peak struct {
 // stages. Its end becomes part of the estimate.
 func (t *Track) follow(e *Estimate, d usual.Decision, cfg *Config) {
 	l := &t.decisions.lasting
-	decider, was, event := t.stages.decider, &t.decisions.before, &t.decisions.event
+	decider, was, event := t.stages.decider, &t.decisions.before, &t.decisions.episode
 	if !decider.cfg.Lasting {
 		*l, *was = lastingAlarm{}, usualBefore{}
 		event.end()
 		return
 	}
-	if event.forgets(decider, &t.decisions, e.Time) {
+	if event.restores(decider, &t.decisions, e.Time) {
 		copy(t.decisions.profile, event.profile)
 	}
 	if l.lasts {

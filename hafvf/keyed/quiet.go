@@ -299,10 +299,10 @@ func (est *Estimator) estimateQuietly(m *Memory, out *Estimate, t *Track, given 
 		o.X[i] = []float64{math.NaN()}
 	}
 	c.guard.save(t)
-	why, failed := est.try(m, out, t, &o)
-	c.guard.takeBack(t)
+	why, failed := est.update(m, out, t, &o)
+	c.guard.restore(t)
 	if failed != nil {
-		est.renew(c)
+		est.rebuild(c)
 	}
 	t.n++
 	if why != "" {

@@ -434,7 +434,7 @@ func (z *smoothing) try(observations []Observation, c division, odds float64, em
 			return
 		}
 		if p := recover(); p != nil {
-			failed = caught(p)
+			failed = newPanicError(p)
 		}
 	}()
 	if z.smoother != nil {

@@ -36,8 +36,8 @@ func short(v float64) float64 {
 // they are those of before.
 func (b *usualBefore) distances(to []float64, d *decider, s *decisions, at time.Time, y []float64) []float64 {
 	learned := s.profile
-	if s.event.known() && b.grew(d) {
-		learned = s.event.profile
+	if s.episode.known() && b.grew(d) {
+		learned = s.episode.profile
 	}
 	season := d.profile(s).Seasonal(learned, s.plan, b.at, at)
 	for i, v := range y {
@@ -72,7 +72,7 @@ func (b *usualBefore) known() bool { return b.usual.Mean != nil }
 // grew reports whether what is usual of the scatter has grown since.
 func (b *usualBefore) grew(d *decider) bool {
 	for i, sd := range b.usual.SD {
-		if d.usual.SD[i] > grown*sd {
+		if d.usual.SD[i] > grownRatio*sd {
 			return true
 		}
 	}
