@@ -129,7 +129,7 @@ type decider struct {
 	escalated          bool         // the value deviates by another full step from the usual value before the alarm
 	missed             usual.Missed // the missing spike that raised the alarm, on the scale of the filter; zero for other alarms
 	deviations         []float64    // deviations from decisions.before, by output, in sd
-	episodeDeviations  []float64    // deviations from event.was, by output, in sd
+	episodeDeviations  []float64    // deviations from decisions.episode.before, by output, in sd
 	profileBeforeAlarm hafvf.State  // profile before the observation, if no alarm lasts
 	// categories reports that the values are categories; single, that the step has one observation.
 	categories, single bool
@@ -219,7 +219,7 @@ type decisions struct {
 	runs     []oneSidedRun // by output: the run of recent values
 	lasting  lastingAlarm
 	before   usualBefore // usual values before the lasting alarm, or before an alarm whose values have not returned
-	episode  episode     // the event of the lasting alarm, or of an alarm whose values have not returned
+	episode  episode     // the episode of the lasting alarm, or of an alarm whose values have not returned
 }
 
 // medianStep returns the median time between observations.
@@ -450,11 +450,11 @@ func (s *decisions) recordAlarm(a *Alert) {
 
 // storedForm holds the fields of encoded decisions that differ from their form in memory. standardized reports that
 // decisions.standard is set, and same that it equals the location and scale of the filter's warm-up. repeats and
-// eventRepeats are usual.Profile.Repeats of the two profiles.
+// episodeRepeats are usual.Profile.Repeats of the two profiles.
 type storedForm struct {
 	fingerprint                                 compact.Fingerprint
 	standardized, same, repeats, episodeRepeats bool
-	episode                                     string // the encoded profile before the event
+	episode                                     string // the encoded profile before the episode
 }
 
 // append encodes the alarm state of a key. locationScale is from the warm-up of the filter.
@@ -550,7 +550,7 @@ func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err er
 	return s, err
 }
 
-// readProfiles decodes the profile and its plan, which are the rest of r, and the profile before an event.
+// readProfiles decodes the profile and its plan, which are the rest of r, and the profile before an episode.
 func (s *decisions) readProfiles(r *coder, p *usual.Profile, stored *storedForm) (err error) {
 	plan := r.Text()
 	if s.profile, err = p.Decode(r.B, stored.repeats); err == nil && stored.episode != "" {

@@ -70,7 +70,7 @@ func (est *Estimator) IntervalEnd(t time.Time) time.Time {
 	if est.aggregator == nil || t.IsZero() {
 		return t
 	}
-	_, end := est.aggregator.of(t)
+	_, end := est.aggregator.interval(t)
 	return end
 }
 

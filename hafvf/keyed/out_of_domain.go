@@ -53,7 +53,7 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	}
 	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.all.Alerts.None && !inCooldown(t.stages.all.Alerts.Cooldown, s.last, o.Time))
 	l := &s.lasting
-	l.back, l.normalSteps, l.sum = time.Time{}, 0, 0
+	l.normalFrom, l.normalSteps, l.sum = time.Time{}, 0, 0
 	if decision == (usual.Decision{}) {
 		return nil
 	}

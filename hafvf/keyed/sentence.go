@@ -239,9 +239,9 @@ func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) strin
 	if side := l.stays(); side != "" {
 		s.what = "stays " + side + " usual, no alarm any more"
 	}
-	if !l.back.IsZero() {
-		s.when = "since " + t.clock(l.back, e.Time)
-		if lasted := l.back.Sub(l.start); !l.start.IsZero() && lasted > 0 {
+	if !l.normalFrom.IsZero() {
+		s.when = "since " + t.clock(l.normalFrom, e.Time)
+		if lasted := l.normalFrom.Sub(l.start); !l.start.IsZero() && lasted > 0 {
 			s.when += ", after " + message.Span(lasted)
 		}
 	}
@@ -257,8 +257,8 @@ func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) strin
 	}
 	f := u.figure(mean, sd, p.x)
 	s.value = "farthest"
-	if !p.at.IsZero() {
-		s.value += " at " + t.clock(p.at, e.Time)
+	if !p.time.IsZero() {
+		s.value += " at " + t.clock(p.time, e.Time)
 	}
 	if !math.IsNaN(p.x) {
 		s.value += " with " + f.of(p.x-mean).value(p.x)
