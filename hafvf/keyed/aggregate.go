@@ -94,8 +94,8 @@ const (
 	maxEvery = 31 * 24 * time.Hour
 )
 
-// maxEmptyIntervals is the maximum number of consecutive intervals without events of a key. It limits the cost of one wrong
-// time in the future.
+// maxEmptyIntervals is the maximum number of consecutive intervals without events of a key. It limits the cost of one
+// wrong time in the future.
 const maxEmptyIntervals = 100_000
 
 // Check returns an error that describes the first invalid field, or nil.

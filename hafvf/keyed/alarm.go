@@ -17,8 +17,9 @@ import (
 )
 
 // AlarmConfig configures when detection raises an alarm. Start with DefaultAlarms: a zero field is used as zero, not
-// replaced by a default. Changed settings do not affect the states of keys, except for Seasons, Zone and Order: if one of
-// these changes, the key's profile is reset, and raises no alarm until it has seen as many observations as a warm-up.
+// replaced by a default. Changed settings do not affect the states of keys, except for Seasons, Zone and Order: if one
+// of these changes, the key's profile is reset, and raises no alarm until it has seen as many observations as a
+// warm-up.
 type AlarmConfig struct {
 	// Budget is the number of observations per alarm, at least 1; zero if BudgetTime applies.
 	Budget float64
@@ -112,7 +113,7 @@ type decider struct {
 	counted            expfam.Counted // nil for other models
 	cfg                AlarmConfig
 	lookback           time.Duration // see Config
-	warmUp             int           // number of first observations that standardize the values and decide whether the key has times
+	warmUp             int           // first observations; they set the standardization and whether the key has times
 	outputs            int
 	timed              *usual.Profile      // for keys with times
 	untimed            *usual.Profile      // for keys without times
@@ -127,14 +128,14 @@ type decider struct {
 	stuck              bool         // equal values in a row gave the largest score
 	scattersMore       bool         // values scatter more than ever: they lie on both sides
 	escalated          bool         // the value deviates by another full step from the usual value before the alarm
-	missed             usual.Missed // the missing spike that raised the alarm, on the scale of the filter; zero for other alarms
+	missed             usual.Missed // the missed spike of the alarm, on the scale of the filter; else zero
 	deviations         []float64    // deviations from decisions.before, by output, in sd
 	episodeDeviations  []float64    // deviations from decisions.episode.before, by output, in sd
 	profileBeforeAlarm hafvf.State  // profile before the observation, if no alarm lasts
 	// categories reports that the values are categories; single, that the step has one observation.
 	categories, single bool
 	averages           bool // intervals vary less if they have more events
-	measured           bool // the family learns the spread of values; the spread of counts and shares follows from their mean
+	measured           bool // the family learns the spread of values; for counts and shares the mean determines it
 }
 
 // newDecider returns the decider for the keys of all that have the filter. m is the model of the filter.
@@ -238,8 +239,8 @@ type timedValues struct {
 }
 
 // update learns the values y of an observation and decides on an alarm. y is the last result of values; nil means that
-// the observation is missing. Score and Decision.Threshold are NaN if the observation is not scored: if it is missing, in
-// the warm-up, or without a time although the key has times. A single category has a threshold and no score.
+// the observation is missing. Score and Decision.Threshold are NaN if the observation is not scored: if it is missing,
+// in the warm-up, or without a time although the key has times. A single category has a threshold and no score.
 func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, permit func(usual.AlarmKind) bool) (decision usual.Decision, score float64) {
 	for i := range d.usual.Mean {
 		d.usual.Mean[i], d.usual.SD[i], d.recentSD[i] = math.NaN(), math.NaN(), math.NaN()
@@ -273,8 +274,9 @@ func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, pe
 	return usual.Decision{Threshold: math.NaN()}, math.NaN()
 }
 
-// applyMissed returns the decision and the score of a step, including a missed spike. A missed spike is a novelty if the step
-// raises no other alarm. Its threshold is the score of one alarm per budget, independent of the key's usual scores.
+// applyMissed returns the decision and the score of a step, including a missed spike. A missed spike is a novelty if
+// the step raises no other alarm. Its threshold is the score of one alarm per budget, independent of the key's usual
+// scores.
 func (d *decider) applyMissed(s *decisions, missed usual.Missed, decision usual.Decision, score float64, permit func(usual.AlarmKind) bool) (usual.Decision, float64) {
 	threshold := math.Log10(s.pace.Budget())
 	if missed.Score == 0 || missed.Score < threshold || decision.Alarm != usual.NoAlarm {
@@ -412,8 +414,8 @@ func (d *decider) paceOf(s *decisions) Pace {
 // rounding is the standard deviation of the error of rounding to a unit, in units.
 var rounding = 1 / math.Sqrt(12)
 
-// unitOf returns the largest power of ten, at most 1, to which all values are rounded: at least 1e-6, or for values below
-// 1 about a millionth of the largest. It returns 0 if there is none.
+// unitOf returns the largest power of ten, at most 1, to which all values are rounded: at least 1e-6, or for values
+// below 1 about a millionth of the largest. It returns 0 if there is none.
 func unitOf(x []float64) float64 {
 	size := 0.
 	for _, v := range x {
@@ -434,8 +436,8 @@ func unitOf(x []float64) float64 {
 	return 0
 }
 
-// pays charges the key's alarm budget for another alarm. It reports whether the budget allowed it. Without a budget, as in
-// the warm-up and without detection, every alarm is allowed.
+// pays charges the key's alarm budget for another alarm. It reports whether the budget allowed it. Without a budget, as
+// in the warm-up and without detection, every alarm is allowed.
 func (t *Track) pays() bool {
 	s := t.decisions.alarm
 	return s == nil || usual.NewAlarm(t.decisions.pace).Pay(s)

@@ -13,10 +13,10 @@ import (
 	"hafvf/internal/domain"
 )
 
-// AlertConfig configures which alarms are permitted, and which beliefs also raise alerts. An alarm that is not permitted
-// costs no budget. The size of an alarm is the largest over the coordinates. For a change it is the distance between the
-// means of the regimes, in standard deviations of the running regime's prediction. For a novelty it is the distance of
-// the observation from the usual value, in recent standard deviations.
+// AlertConfig configures which alarms are permitted, and which beliefs also raise alerts. An alarm that is not
+// permitted costs no budget. The size of an alarm is the largest over the coordinates. For a change it is the distance
+// between the means of the regimes, in standard deviations of the running regime's prediction. For a novelty it is the
+// distance of the observation from the usual value, in recent standard deviations.
 type AlertConfig struct {
 	// Cooldown is the time after an alarm in which its key raises no other alarm, and after a belief's alert in which
 	// the key raises no other belief alert of the same kind. Revisions are exempt. Default 0.
@@ -66,8 +66,8 @@ func (c AlertConfig) validate() error {
 	return nil
 }
 
-// A Detection is the verdict on an observation: whether it is an outlier or the key has changed. Stay, Outlier and Change
-// are posterior probabilities, before a change resets them. They sum to one.
+// A Detection is the verdict on an observation: whether it is an outlier or the key has changed. Stay, Outlier and
+// Change are posterior probabilities, before a change resets them. They sum to one.
 type Detection struct {
 	Kind                  hafvf.Kind
 	Stay, Outlier, Change float64
@@ -87,8 +87,8 @@ type Detection struct {
 	// Muted reports that only the debt of earlier alarms prevented an alarm, see usual.Decision. In an incident it is
 	// true for the first observation, and for one observation after every rest.
 	Muted bool
-	// Resting reports that only an earlier alarm prevented an alarm, after the key was back to usual. It is true for the
-	// first observation of a recurring deviation.
+	// Resting reports that only an earlier alarm prevented an alarm, after the key was back to usual. It is true for
+	// the first observation of a recurring deviation.
 	Resting bool
 }
 
@@ -129,8 +129,8 @@ func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, start regime
 	}
 }
 
-// decide decides whether the estimate raises an alarm, and sets e.Alarm and the fields of e.Detection that alarms depend
-// on. y are the values of the observation, nil if it is missing.
+// decide decides whether the estimate raises an alarm, and sets e.Alarm and the fields of e.Detection that alarms
+// depend on. y are the values of the observation, nil if it is missing.
 func (t *Track) decide(e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) (decision usual.Decision) {
 	cfg, detection, decider := &t.stages.all.Alerts, e.Detection, t.stages.decider
 	sizeOf := func(kind usual.AlarmKind) shift {
@@ -234,7 +234,8 @@ type shift struct {
 	output   int
 }
 
-// moved returns the shift from the mean of the regime to another mean, in standard deviations of the regime's prediction.
+// moved returns the shift from the mean of the regime to another mean, in standard deviations of the regime's
+// prediction.
 func (t *Track) moved(r *regime, mean []float64) shift {
 	return Moments{t.stages.regimeBefore(r).Mean, t.rounded(r.predictive)}.shift(mean, t.stages.scale)
 }

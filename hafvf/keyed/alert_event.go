@@ -25,8 +25,8 @@ const (
 	DuplicateBasis              // a belief whose estimate also has an alarm of the same kind
 )
 
-// event returns the AlertEvent of an alert of the estimate. id is the ID of the estimate or, for the end of an alarm, the
-// ID of the alarm.
+// event returns the AlertEvent of an alert of the estimate. id is the ID of the estimate or, for the end of an alarm,
+// the ID of the alarm.
 func (e *Estimate) event(key, id string, a *Alert, basis Basis) AlertEvent {
 	return AlertEvent{Key: key, Time: e.Time, ID: id, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted, Alert: a, Basis: basis}
 }

@@ -9,13 +9,13 @@ import (
 	"hafvf/internal/domain"
 )
 
-// An AlertRule overrides the alarm settings of the keys that match a pattern. A nil field is not set. For each field, the
-// first rule that matches the key and sets the field wins, else the Config.
+// An AlertRule overrides the alarm settings of the keys that match a pattern. A nil field is not set. For each field,
+// the first rule that matches the key and sets the field wins, else the Config.
 type AlertRule struct {
 	Match string // pattern, as in Rule.Match
 
 	// Fields of AlertConfig.
-	None      *bool // the key raises no alarm and no belief alert; its filter and the other fields of its records do not change
+	None      *bool // no alarm and no belief alert; filters and other record fields do not change
 	Cooldown  *time.Duration
 	MinChange *float64
 	MinAbs    *float64

@@ -21,9 +21,9 @@ const (
 	farBack = 4
 )
 
-// A bound clamps values to a maximum deviation from their key's expectation, so that a fill value or a counter that wraps
-// does not dominate the estimates that follow. Stages have a bound if the prior comes from the data and the memory
-// adapts. With another prior or a fixed weight, values are not changed.
+// A bound clamps values to a maximum deviation from their key's expectation, so that a fill value or a counter that
+// wraps does not dominate the estimates that follow. Stages have a bound if the prior comes from the data and the
+// memory adapts. With another prior or a fixed weight, values are not changed.
 type bound struct {
 	bank     *hafvf.Bank
 	far      float64 // maximum deviation, sd
@@ -65,8 +65,8 @@ func adapts(bank *hafvf.Bank) bool {
 	return bank.Detects()
 }
 
-// clamp returns clamped copies of the vectors of the track's next observation, which are on the filter's scale and without
-// their season. The copies are valid until the next call. before is as in stages.learn.
+// clamp returns clamped copies of the vectors of the track's next observation, which are on the filter's scale and
+// without their season. The copies are valid until the next call. before is as in stages.learn.
 func (b *bound) clamp(t *Track, elapsed float64, xs [][]float64, before regime) [][]float64 {
 	b.expect(t, elapsed, xs, before)
 	bounded := b.copies.of(xs)

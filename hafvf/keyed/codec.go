@@ -60,8 +60,8 @@ func (s *Smoothed) UnmarshalBinary(b []byte) error { return compact.Decode(b, s,
 // Observations is a reader of concatenated observations, see ReadObservations.
 type Observations struct{ r compact.Reader }
 
-// ReadObservations returns a reader of the observations in b. text is b as a string, or empty. If text is not empty, the
-// strings of the observations are substrings of it, and need no memory of their own.
+// ReadObservations returns a reader of the observations in b. text is b as a string, or empty. If text is not empty,
+// the strings of the observations are substrings of it, and need no memory of their own.
 func ReadObservations(b []byte, text string) Observations {
 	return Observations{compact.Reader{B: b, Source: text}}
 }

@@ -64,10 +64,10 @@ type Config struct {
 const DefaultWarmUp = 50
 
 // Recommended returns the configuration to start with. A key's first observations set its prior; the families bernoulli
-// and categorical have no scale and use their default prior. A bank of filters follows the key, and unusual observations
-// raise alarms within a budget. The configuration equals the program's with prior: auto and detect: true, and reads its
-// states. Set Filter.Dim if observations are vectors: regression and mvnormal need it. categorical needs the parameter
-// alpha of Filter.Prior.
+// and categorical have no scale and use their default prior. A bank of filters follows the key, and unusual
+// observations raise alarms within a budget. The configuration equals the program's with prior: auto and detect: true,
+// and reads its states. Set Filter.Dim if observations are vectors: regression and mvnormal need it. categorical needs
+// the parameter alpha of Filter.Prior.
 func Recommended(family string) Config {
 	return Config{
 		Filter: hafvf.Config{

@@ -16,7 +16,8 @@ type counter struct {
 	rises  []pastRises // nil before the second value
 }
 
-// A fall is a wrap instead of a restart if its rise is at most wrapFactor times the largest of the last lastRises rises.
+// A fall is a wrap instead of a restart if its rise is at most wrapFactor times the largest of the last lastRises
+// rises.
 const (
 	lastRises  = 20
 	wrapFactor = 3
@@ -24,9 +25,9 @@ const (
 
 // pastRises are the recent rises of a coordinate, and its value before the last fall.
 type pastRises struct {
-	largest []pastRise // of the last lastRises rises, those larger than every later one, the oldest and largest first
-	before  float64    // value before the last fall
-	since   int        // number of values from the fall on, 1 to 3; 0 if there was no recent fall
+	largest    []pastRise // of the last lastRises rises, those larger than every later one, the oldest and largest first
+	beforeFall float64    // value before the last fall
+	sinceFall  int        // number of values from the fall on, 1 to 3; 0 if there was no recent fall
 }
 
 // A pastRise is a rise that age other rises followed.
@@ -47,9 +48,9 @@ func (p *pastRises) add(size float64) {
 // moduli are the numbers at which counters of 32 and 64 bits wrap.
 var moduli = []float64{1 << 32, 1 << 64}
 
-// wrap returns the rise of a fall from last to v if the fall is a wrap. With a modulus above 0, the fall is a wrap if last
-// is below the modulus. Otherwise it is a wrap at the first of moduli for which the rise is at most wrapFactor times the
-// largest of the last rises.
+// wrap returns the rise of a fall from last to v if the fall is a wrap. With a modulus above 0, the fall is a wrap if
+// last is below the modulus. Otherwise it is a wrap at the first of moduli for which the rise is at most wrapFactor
+// times the largest of the last rises.
 func (p *pastRises) wrap(last, v, modulus float64) (size float64, wraps bool) {
 	if modulus > 0 {
 		return v - last + modulus, last < modulus
@@ -81,20 +82,20 @@ func (c *counter) rise(i int, v, modulus float64, falls *CounterFalls) (size, wr
 			falls.Wraps++
 			c.last[i], c.maxima[i] = v, v
 			p.add(size)
-			p.since = 0
+			p.sinceFall = 0
 			return size, -1
 		}
 	}
-	if p.since > 0 {
-		if v >= p.before {
+	if p.sinceFall > 0 {
+		if v >= p.beforeFall {
 			falls.MadeUp++
-			p.since = 0
-		} else if p.since++; p.since > 3 {
-			p.since = 0
+			p.sinceFall = 0
+		} else if p.sinceFall++; p.sinceFall > 3 {
+			p.sinceFall = 0
 		}
 	}
-	if v < last && p.since == 0 {
-		p.before, p.since = last, 1
+	if v < last && p.sinceFall == 0 {
+		p.beforeFall, p.sinceFall = last, 1
 	}
 	size, wrongBy = c.climb(i, v, falls)
 	if size > 0 && v > last {
@@ -124,12 +125,12 @@ func (c *counter) climb(i int, v float64, falls *CounterFalls) (size, wrongBy fl
 	return v - maximum, -1
 }
 
-// increase adds the values of an interval, and appends the interval's increase to x. The increase is NaN if the interval
-// has no value, or if there is no earlier value. doubtful reports that falls of the counter make at least a quarter of the
-// increase uncertain.
+// increase adds the values of an interval, and appends the interval's increase to x. The increase is NaN if the
+// interval has no value, or if there is no earlier value. doubtful reports that falls of the counter make at least a
+// quarter of the increase uncertain.
 //
-// A rise over intervals without a value is treated as even in time. Only the part within Every before the interval's last
-// value counts, so that the interval is as long as others. The rest is dropped, because its intervals are closed.
+// A rise over intervals without a value is treated as even in time. Only the part within Every before the interval's
+// last value counts, so that the interval is as long as others. The rest is dropped, because its intervals are closed.
 func (a *aggregator) increase(x []float64, c *counter, acc *accumulator, start time.Time, dim int) (increases []float64, falls CounterFalls, doubtful bool) {
 	x = append(x, make([]float64, dim)...)
 	doubt := slices.Repeat([]float64{-1}, dim)
@@ -218,8 +219,8 @@ func timesForm(c *compact.Codec, times *[]time.Time, n int64) {
 	}
 }
 
-// form encodes or decodes the counter. The past rises follow the maxima in one list. The maxima are left out if they equal
-// the last values and there are no past rises.
+// form encodes or decodes the counter. The past rises follow the maxima in one list. The maxima are left out if they
+// equal the last values and there are no past rises.
 func (cnt *counter) form(c *compact.Codec, dim int) {
 	list := cnt.maxima
 	if cnt.rises == nil && slices.Equal(cnt.maxima, cnt.last) {
@@ -252,12 +253,12 @@ func (cnt *counter) form(c *compact.Codec, dim int) {
 	}
 }
 
-// append appends the encoded rises to dst: the number of rises plus 100 times since, before if since is not zero, and the
-// rises.
+// append appends the encoded rises to dst: the number of rises plus 100 times sinceFall, beforeFall if sinceFall is not
+// zero, and the rises.
 func (p *pastRises) append(dst []float64) []float64 {
-	dst = append(slices.Clip(dst), float64(len(p.largest)+100*p.since))
-	if p.since > 0 {
-		dst = append(dst, p.before)
+	dst = append(slices.Clip(dst), float64(len(p.largest)+100*p.sinceFall))
+	if p.sinceFall > 0 {
+		dst = append(dst, p.beforeFall)
 	}
 	for _, r := range p.largest {
 		dst = append(dst, math.Float64frombits(uint64(r.age)<<32|uint64(math.Float32bits(r.size))))
@@ -271,9 +272,9 @@ func (p *pastRises) read(src []float64) (rest []float64, ok bool) {
 		return src, false
 	}
 	n := int(src[0]) % 100
-	p.since = int(src[0]) / 100
-	if src = src[1:]; p.since > 0 && len(src) > 0 {
-		p.before, src = src[0], src[1:]
+	p.sinceFall = int(src[0]) / 100
+	if src = src[1:]; p.sinceFall > 0 && len(src) > 0 {
+		p.beforeFall, src = src[0], src[1:]
 	}
 	if n > lastRises || n > len(src) {
 		return src, false

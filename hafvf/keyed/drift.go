@@ -10,9 +10,9 @@ import (
 )
 
 // A Drift describes a session whose level follows a straight line. The line is a least-squares fit to the means of ten
-// blocks of the session. The season is subtracted from the values, and each value is weighted by the probability that it
-// is not an outlier. All fields are on the data's scale. If the model uses another scale, the line is straight on that
-// scale, and Rate is the mean rate over the session.
+// blocks of the session. The season is subtracted from the values, and each value is weighted by the probability that
+// it is not an outlier. All fields are on the data's scale. If the model uses another scale, the line is straight on
+// that scale, and Rate is the mean rate over the session.
 type Drift struct {
 	// Rate is the change of the level per day, or per trial without times. Lower and Upper bound its 95 % interval, by
 	// Student's t. The spread of the block means determines the interval, so correlated noise widens it.
@@ -21,11 +21,11 @@ type Drift struct {
 	Positive           bool    // all values are above zero
 }
 
-// A session drifts if the line explains the share minExplained of the variance of the block means. A step reaches at most
-// three quarters, and few random walks reach more. If a random walk explains the session better, as for a line with
-// bends, the share minExplainedWalk is enough, but the residuals must not form a walk: their squared successive
-// differences must sum to at least minStepRatio times their squares. This ratio is 2 for independent residuals, and near
-// 0 for a walk.
+// A session drifts if the line explains the share minExplained of the variance of the block means. A step reaches at
+// most three quarters, and few random walks reach more. If a random walk explains the session better, as for a line
+// with bends, the share minExplainedWalk is enough, but the residuals must not form a walk: their squared successive
+// differences must sum to at least minStepRatio times their squares. This ratio is 2 for independent residuals, and
+// near 0 for a walk.
 const (
 	nBlocks          = 10
 	minExplained     = .92
@@ -33,8 +33,8 @@ const (
 	minStepRatio     = .8
 )
 
-// drift returns the Drift of a session, or nil if a line does not explain the session. steps are the values on the model's
-// scale without their season. Families other than normal have no Drift.
+// drift returns the Drift of a session, or nil if a line does not explain the session. steps are the values on the
+// model's scale without their season. Families other than normal have no Drift.
 func (z *smoothing) drift(observations []Observation, steps [][][]float64, g *segments.Segmentation) *Drift {
 	trend := g.Trend()
 	if trend == segments.Steady || z.cfg.Family != "normal" {
@@ -79,10 +79,10 @@ func (z *smoothing) drift(observations []Observation, steps [][][]float64, g *se
 	halfWidth := math.Abs(slope) * math.Sqrt((1-explained)/explained/degrees) * distuv.StudentsT{Sigma: 1, Nu: degrees}.Quantile(.975)
 	// All slopes of the interval share the point at the centre of the means.
 	centre, length := stat.Mean(meanTimes, nil), timeOf(observations[len(observations)-1].Point())
-	ends := func(s float64) (start, to float64) {
+	ends := func(s float64) (start, stop float64) {
 		return z.scale.value(level + slope*centre - s*centre), z.scale.value(level + slope*centre + s*(length-centre))
 	}
-	rate := func(s float64) float64 { start, to := ends(s); return (to - start) / length }
+	rate := func(s float64) float64 { start, stop := ends(s); return (stop - start) / length }
 	d.Rate, d.Lower, d.Upper = rate(slope), rate(slope-halfWidth), rate(slope+halfWidth)
 	d.From, d.To = ends(slope)
 	return d

@@ -82,8 +82,8 @@ func (est *Estimator) Check(key string, o Observation) error {
 	return est.chains.ofKey(key).check(&o)
 }
 
-// CheckOf returns a function that checks observations of the key before KeyState.Take. It returns an error as Check does,
-// or if the time that the order needs is missing. With an aggregate of counts, it does not check values.
+// CheckOf returns a function that checks observations of the key before KeyState.Take. It returns an error as Check
+// does, or if the time that the order needs is missing. With an aggregate of counts, it does not check values.
 func (est *Estimator) CheckOf(key string) func(*Observation) error {
 	if err := domain.CheckKey(key); err != nil {
 		return func(o *Observation) error { return cmp.Or(est.cfg.timed(o), err) }
@@ -107,8 +107,9 @@ func (est *Estimator) Estimate(t *Track, o Observation) (e Estimate) {
 	return e
 }
 
-// EstimateIn is Estimate with the slices of the estimate in m. They are valid until the next use of m. If the observation
-// raises no alert, EstimateIn allocates memory only for a Posterior of several coefficients, see Config.Brief.
+// EstimateIn is Estimate with the slices of the estimate in m. They are valid until the next use of m. If the
+// observation raises no alert, EstimateIn allocates memory only for a Posterior of several coefficients, see
+// Config.Brief.
 func (est *Estimator) EstimateIn(m *Memory, out *Estimate, t *Track, o *Observation) {
 	m.reset()
 	est.estimateIn(m, out, t, o)
@@ -149,8 +150,8 @@ func (est *Estimator) rebuild(c *stages) {
 	c.admits = admits
 }
 
-// update computes the estimate and changes the track. If why is not empty, the observation cannot be learned, and the caller
-// must restore the track; failed is the panic that caused this, or nil.
+// update computes the estimate and changes the track. If why is not empty, the observation cannot be learned, and the
+// caller must restore the track; failed is the panic that caused this, or nil.
 func (est *Estimator) update(m *Memory, out *Estimate, t *Track, input *Observation) (why string, failed *PanicError) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -11,10 +11,10 @@ import (
 
 // An episode is the stretch of observations from an alarm until the values have returned; it includes later alarms in
 // the stretch. If the episode has changed the usual values or their spread, the profile from before the episode is
-// restored at its end. Otherwise, the next deviation would be missed. The values have returned after as many consecutive
-// usual observations as the deviation had, or after as many as end an alarm. A stretch of more than maxEpisodeObs, about a
-// tenth of the memory of a profile, is not an episode. If another episode starts within habitObs after a restored one, it
-// is learned, because episodes may be normal for the stream.
+// restored at its end. Otherwise, the next deviation would be missed. The values have returned after as many
+// consecutive usual observations as the deviation had, or after as many as end an alarm. A stretch of more than
+// maxEpisodeObs, about a tenth of the memory of a profile, is not an episode. If another episode starts within habitObs
+// after a restored one, it is learned, because episodes may be normal for the stream.
 type episode struct {
 	profile       hafvf.State // profile before the first observation; nil outside an episode
 	before        usualBefore // usual values before the first observation
@@ -34,8 +34,8 @@ const (
 // known reports whether an episode lasts.
 func (e *episode) known() bool { return e.profile != nil }
 
-// begin starts an episode with the profile and the usual values before an alarm. It does nothing if an episode lasts, or
-// if one was restored within habitObs.
+// begin starts an episode with the profile and the usual values before an alarm. It does nothing if an episode lasts,
+// or if one was restored within habitObs.
 func (e *episode) begin(profile hafvf.State, before *usualBefore) {
 	if e.sinceRestored == 0 && !e.known() && before.known() {
 		e.profile, e.before = slices.Clone(profile), *before

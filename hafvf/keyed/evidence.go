@@ -8,8 +8,8 @@ import (
 )
 
 // Learn learns the next observation of a track, as Estimate does, without computing an estimate. It returns the log
-// predictive density in nats, and 0 for a missing observation. It returns −Inf for an observation that Estimate would not
-// learn; the track is then invalid. Learn does not support filters with a warm-up or detection.
+// predictive density in nats, and 0 for a missing observation. It returns −Inf for an observation that Estimate would
+// not learn; the track is then invalid. Learn does not support filters with a warm-up or detection.
 func (est *Estimator) Learn(t *Track, o Observation) (nats float64) {
 	c := t.stages
 	defer est.recoverTo(c, &nats)
@@ -26,9 +26,9 @@ func (est *Estimator) Learn(t *Track, o Observation) (nats float64) {
 	return outcome.LogPredictive
 }
 
-// Predict writes the mean and standard deviation that the track predicts for its next observation, as Estimate does. The
-// track does not change. If the prediction panics, the first mean is −Inf. Predict does not support families
-// with regressors in their observations, warm-ups and detection.
+// Predict writes the mean and standard deviation that the track predicts for its next observation, as Estimate does.
+// The track does not change. If the prediction panics, the first mean is −Inf. Predict does not support families with
+// regressors in their observations, warm-ups and detection.
 func (est *Estimator) Predict(t *Track, when time.Time, dst Moments) {
 	c := t.stages
 	defer est.recoverTo(c, &dst.Mean[0])

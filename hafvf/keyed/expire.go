@@ -2,8 +2,8 @@ package keyed
 
 import "time"
 
-// Expiry returns the time at which Config.Expire resets the key of an encoded KeyState if it has no further observation.
-// It returns the zero time if the key never expires. It decodes only the start of the state.
+// Expiry returns the time at which Config.Expire resets the key of an encoded KeyState if it has no further
+// observation. It returns the zero time if the key never expires. It decodes only the start of the state.
 func (est *Estimator) Expiry(state []byte) time.Time {
 	e := KeyState{est: est}
 	e.head(coderOf(state))
@@ -12,10 +12,10 @@ func (est *Estimator) Expiry(state []byte) time.Time {
 
 // Expiry returns the time at which Config.Expire resets the key, as Estimator.Expiry does for an encoded state.
 //
-// The key expires if the next observation, or its log at that point, is after this time. The times of records decide, not
-// a clock. If the log was ahead of the key at the key's last observation, as in logs that are written key by key, Expire
-// counts from the time of the log, rounded down to a multiple of Config.ExpiryPart. A caller may drop the state earlier
-// if the log has passed this time: the next observation would reset the key in any case.
+// The key expires if the next observation, or its log at that point, is after this time. The times of records decide,
+// not a clock. If the log was ahead of the key at the key's last observation, as in logs that are written key by key,
+// Expire counts from the time of the log, rounded down to a multiple of Config.ExpiryPart. A caller may drop the state
+// earlier if the log has passed this time: the next observation would reset the key in any case.
 func (e *KeyState) Expiry() time.Time {
 	cfg := &e.est.cfg
 	if cfg.Expire == 0 || e.clock.IsZero() {
@@ -61,8 +61,8 @@ func (e *KeyState) expires(last, t time.Time) bool {
 	return expire > 0 && !last.IsZero() && t.Sub(last) > expire
 }
 
-// expireTrack resets the track. Open intervals and waiting observations remain: they are later than the expiry. A silence
-// before the expiry is added to endedSilences. The included offsets of the logs remain.
+// expireTrack resets the track. Open intervals and waiting observations remain: they are later than the expiry. A
+// silence before the expiry is added to endedSilences. The included offsets of the logs remain.
 func (e *KeyState) expireTrack() {
 	if p := e.heartbeat; p != nil {
 		deadline := e.stages.silences.deadline(p, &e.rules.quiet, p.last)

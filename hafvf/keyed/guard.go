@@ -71,8 +71,8 @@ const resetAfter = 3
 // unlearnable is the reason for not learning an observation that would make numbers of its key's state infinite or NaN.
 const unlearnable = "not learned: x is out of proportion to the earlier values of this key, and the state of the key would not be finite with it; the key continues without this observation"
 
-// A PanicError is a panic in the computations of a key. It is a bug in hafvf. The observation is not learned; other keys
-// are not affected.
+// A PanicError is a panic in the computations of a key. It is a bug in hafvf. The observation is not learned; other
+// keys are not affected.
 type PanicError struct {
 	Value string // value of the panic, formatted
 	Stack string

@@ -112,8 +112,8 @@ func (b *interval) addOffset(o *Observation) {
 	b.offsets = append(b.offsets, Offset{Log: strings.Clone(o.Log), Seq: o.Seq})
 }
 
-// close closes the key's next interval that is due, and returns its observation. ok is false if no interval is due. Events
-// before the end of the interval are passed to the heartbeat first.
+// close closes the key's next interval that is due, and returns its observation. ok is false if no interval is due.
+// Events before the end of the interval are passed to the heartbeat first.
 func (e *KeyState) close() (o Observation, ok bool) {
 	a, in := e.est.aggregator, &e.intervals
 	for {
@@ -197,8 +197,8 @@ func (e *KeyState) silentBy(start time.Time) bool {
 	return !deadline.IsZero() && start.After(deadline)
 }
 
-// passEvent passes the first unseen event to the heartbeat. It reports whether the event ends a silence. Events in quiet
-// times are skipped.
+// passEvent passes the first unseen event to the heartbeat. It reports whether the event ends a silence. Events in
+// quiet times are skipped.
 func (e *KeyState) passEvent() bool {
 	t := e.intervals.unseenEvents[0]
 	e.intervals.unseenEvents = slices.Delete(e.intervals.unseenEvents, 0, 1)
@@ -258,8 +258,8 @@ func (a *aggregator) observations(key string, events []Observation, dim int) (ob
 }
 
 // span returns the ends of the first and of the last interval that can be closed. They are zero if there is none. The
-// intervals are due at these times plus MaxDelay. span does not use the cache of the aggregator, which another goroutine
-// may use.
+// intervals are due at these times plus MaxDelay. span does not use the cache of the aggregator, which another
+// goroutine may use.
 func (e *KeyState) span() (first, last time.Time) {
 	a, in := e.est.aggregator, &e.intervals
 	if n := len(in.open); n > 0 {

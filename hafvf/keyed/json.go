@@ -81,8 +81,8 @@ type jsonDetection struct {
 	Alarm     *string      `json:"alarm"`
 }
 
-// MarshalJSON writes the estimate with the field names of the program's records. Numbers that are not finite are null. It
-// leaves out the key, which an estimate does not have, and the posterior, whose names only the model knows.
+// MarshalJSON writes the estimate with the field names of the program's records. Numbers that are not finite are null.
+// It leaves out the key, which an estimate does not have, and the posterior, whose names only the model knows.
 func (e Estimate) MarshalJSON() ([]byte, error) {
 	estimate := jsonMomentsOf(e.Estimate)
 	var detect *jsonDetection
