@@ -28,8 +28,8 @@ func shifting(n int) []Observation {
 
 var alarming = Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}}
 
-// alarmsOf returns the positions of the alarms and of the muted alarms, and the part of the last threshold that is due to
-// debt.
+// alarmsOf returns the positions of the alarms and of the muted alarms, and the part of the last threshold that is due
+// to debt.
 func alarmsOf(t *testing.T, cfg Config, in []Observation) (alarms, muted []int64, debt float64) {
 	t.Helper()
 	est := newEstimator(t, cfg)
@@ -102,8 +102,8 @@ func TestAlarmsThatAreNotPermitted(t *testing.T) {
 	}
 }
 
-// A state can be used under other alarm settings. With another budget and rest it does not change. With other seasons the
-// profile is reset and the debt remains.
+// A state can be used under other alarm settings. With another budget and rest it does not change. With other seasons
+// the profile is reset and the debt remains.
 func TestAlarmSettingsChange(t *testing.T) {
 	in := shifting(1000)
 	before := alarming

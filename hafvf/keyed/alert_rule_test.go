@@ -118,7 +118,8 @@ func TestSilenceOfRules(t *testing.T) {
 	}
 }
 
-// Checking rules does not build the tables that their keys need: with 48 harmonics these take 30,000 allocations per rule.
+// Checking rules does not build the tables that their keys need: with 48 harmonics these take 30,000 allocations per
+// rule.
 func TestManyAlertRules(t *testing.T) {
 	const rules = 200
 	cfg := Recommended("normal")

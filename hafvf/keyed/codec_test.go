@@ -45,7 +45,7 @@ func TestCodecKeepsEverything(t *testing.T) {
 	}
 }
 
-// keeping returns an estimator and a KeyState with a track, times and a waiting observation.
+// filledKeyState returns an estimator and a KeyState with a track, times and a waiting observation.
 func filledKeyState(t testing.TB, cfg Config) (*Estimator, KeyState) {
 	t.Helper()
 	est := newEstimator(t, cfg)
