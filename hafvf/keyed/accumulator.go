@@ -97,8 +97,8 @@ func after(a, b *Observation) bool {
 	return a.Seq > b.Seq
 }
 
-// value appends the interval's value, a vector of dim numbers, to x. It appends NaN, or 0 with Aggregation.Zero, if
-// the interval has no value, and NaN for a sum that overflows.
+// value appends the interval's value, a vector of dim numbers, to x. It appends NaN if the
+// interval has no value or a sum overflows, and zeros if the interval has no events and Zero is set.
 func (acc *accumulator) value(x []float64, cfg *Aggregation, dim int) []float64 {
 	empty := math.NaN()
 	if acc.events == 0 && cfg.Zero {

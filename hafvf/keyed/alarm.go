@@ -40,7 +40,7 @@ type AlarmConfig struct {
 	// deviations raise no alarm and cost no budget, unless they are much worse or on the other side of usual. The end
 	// of the alarm is Estimate.Recovered.
 	Lasting bool
-	// Seasons of the profile, for keys whose observations have times. Empty: none.
+	// Seasons are the seasons of the profile, for keys whose observations have times. Empty: none.
 	Seasons []usual.Season
 	Zone    string // time zone of the seasons, an IANA name; empty for UTC
 	// Holidays are treated as another day of the week, in the profile and for silences. States do not depend on them.
@@ -113,7 +113,7 @@ type decider struct {
 	counted            expfam.Counted // nil for other models
 	cfg                AlarmConfig
 	lookback           time.Duration // see Config
-	warmUp             int           // first observations; they set the standardization and whether the key has times
+	warmUp             int           // number of first observations, which set decisions.standard and timed
 	outputs            int
 	timed              *usual.Profile      // for keys with times
 	untimed            *usual.Profile      // for keys without times
@@ -124,7 +124,7 @@ type decider struct {
 	usual              Moments      // usual values, on the scale of the filter; NaN if there are none
 	recentSD           []float64    // recent SD of usual, by output; no decision depends on it
 	movesMost          bool         // the autoregressive view gave the largest score
-	planned            []bool       // by output: the usual value mainly depends on the hour of the week
+	planned            []bool       // by output: the offset of the hour of the week is larger than recentSD
 	stuck              bool         // equal values in a row gave the largest score
 	scattersMore       bool         // values scatter more than ever: they lie on both sides
 	escalated          bool         // the value deviates by another full step from the usual value before the alarm

@@ -76,7 +76,7 @@ type Detection struct {
 	Start  time.Time
 	StartN int64
 	Delay  int64 // observations from Start to this one, for a change or revision
-	Age    int64 // run length: observations since the start of the previous regime
+	Age    int64 // run length: observations since the start of the regime that was running before this one
 	// Score is how unusual the recent observations are for the key, and Threshold is the score of an alarm. Both are
 	// minus decimal logarithms of a tail probability. They are NaN in the warm-up and if the observation is missing. A
 	// single category has no Score.

@@ -25,7 +25,7 @@ const (
 
 // pastRises are the recent rises of a coordinate, and its value before the last fall.
 type pastRises struct {
-	largest    []pastRise // of the last lastRises rises, those larger than every later one, the oldest and largest first
+	largest    []pastRise // of the last lastRises rises, those above every later one, the largest first
 	beforeFall float64    // value before the last fall
 	sinceFall  int        // number of values from the fall on, 1 to 3; 0 if there was no recent fall
 }
@@ -36,7 +36,7 @@ type pastRise struct {
 	age  uint8
 }
 
-// add adds a rise, and removes rises that are too old or not larger.
+// add adds a rise, and removes rises that are too old or not larger than the new one.
 func (p *pastRises) add(size float64) {
 	for i := range p.largest {
 		p.largest[i].age++
@@ -49,8 +49,8 @@ func (p *pastRises) add(size float64) {
 var moduli = []float64{1 << 32, 1 << 64}
 
 // wrap returns the rise of a fall from last to v if the fall is a wrap. With a modulus above 0, the fall is a wrap if
-// last is below the modulus. Otherwise it is a wrap at the first of moduli for which the rise is at most wrapFactor
-// times the largest of the last rises.
+// last is below the modulus. Otherwise it is a wrap at the first of moduli above last for which the rise is at most
+// wrapFactor times the largest of the last rises.
 func (p *pastRises) wrap(last, v, modulus float64) (size float64, wraps bool) {
 	if modulus > 0 {
 		return v - last + modulus, last < modulus

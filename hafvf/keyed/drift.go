@@ -77,7 +77,7 @@ func (z *smoothing) drift(observations []Observation, steps [][][]float64, g *se
 	}
 	const degrees = nBlocks - 2
 	halfWidth := math.Abs(slope) * math.Sqrt((1-explained)/explained/degrees) * distuv.StudentsT{Sigma: 1, Nu: degrees}.Quantile(.975)
-	// All slopes of the interval share the point at the centre of the means.
+	// The lines of all slopes pass through the centre of the means.
 	centre, length := stat.Mean(meanTimes, nil), timeOf(observations[len(observations)-1].Point())
 	ends := func(s float64) (start, stop float64) {
 		return z.scale.value(level + slope*centre - s*centre), z.scale.value(level + slope*centre + s*(length-centre))

@@ -17,7 +17,7 @@ type Estimator struct {
 	chains     *byRules[*stages]
 	aggregator *aggregator // nil without Config.Aggregate
 	now        func() time.Time
-	watermark  time.Time              // see Pass
+	watermark  time.Time              // see SetWatermark
 	marks      map[string][]FalseMark // see SetMarks
 	quiet      *quietIndex            // see SetQuiet
 }
@@ -53,7 +53,7 @@ func (est *Estimator) MaxDelay() time.Duration {
 }
 
 // SetWatermark sets the watermark. An observation that a KeyState takes later does not wait if the watermark has passed
-// its time by MaxDelay. The zero time, which is the initial value, means that the watermark is unknown.
+// its time by at least MaxDelay. The zero time, which is the initial value, means that the watermark is unknown.
 func (est *Estimator) SetWatermark(watermark time.Time) { est.watermark = watermark }
 
 // horizon returns the time before which the watermark excludes further observations, or the zero time.

@@ -10,11 +10,11 @@ import (
 )
 
 // An episode is the stretch of observations from an alarm until the values have returned; it includes later alarms in
-// the stretch. If the episode has changed the usual values or their spread, the profile from before the episode is
-// restored at its end. Otherwise, the next deviation would be missed. The values have returned after as many
-// consecutive usual observations as the deviation had, or after as many as end an alarm. A stretch of more than
-// maxEpisodeObs, about a tenth of the memory of a profile, is not an episode. If another episode starts within habitObs
-// after a restored one, it is learned, because episodes may be normal for the stream.
+// the stretch. If the episode has increased the usual SD or, except at fine steps, moved the usual values, the profile
+// from before the episode is restored at its end. Otherwise, the next deviation would be missed. The values have
+// returned after as many consecutive usual observations as the deviation had, or after as many as end an alarm. A
+// stretch of more than maxEpisodeObs, about a tenth of the memory of a profile, is not an episode. If another episode
+// starts within habitObs after a restored one, it is learned, because episodes may be normal for the stream.
 type episode struct {
 	profile       hafvf.State // profile before the first observation; nil outside an episode
 	before        usualBefore // usual values before the first observation

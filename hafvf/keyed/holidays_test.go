@@ -89,7 +89,8 @@ func TestHolidaysWithoutEffect(t *testing.T) {
 		cfg.Filter.Season = &usual.RhythmConfig{Seasons: usual.DefaultSeasons()}
 		cfg.Silence = &SilenceConfig{}
 		named, season := cfg, *cfg.Filter.Season
-		season.Like = usual.Holidays{Dates: []string{"2025-12-25", "2026-03-08", "2036-01-01"}} // the second is a Sunday
+		// 2026-03-08 is a Sunday.
+		season.Like = usual.Holidays{Dates: []string{"2025-12-25", "2026-03-08", "2036-01-01"}}
 		alarms := *cfg.Alarms
 		named.Alarms, alarms.Holidays, named.Filter.Season = &alarms, season.Like, &season
 		estPlain, estNamed := expect.Get(NewEstimator(cfg))(t), expect.Get(NewEstimator(named))(t)

@@ -12,7 +12,7 @@ import (
 
 // intervals are the aggregation state of one key.
 type intervals struct {
-	next time.Time  // end of the last closed interval; zero before the first one
+	next time.Time  // intervals that start before this time are closed; zero if none is closed
 	busy time.Time  // start of the last closed interval with events
 	open []interval // open intervals with events, by time
 	// unseenEvents are the times of events that the heartbeat has not seen yet, sorted. They wait until no earlier
@@ -30,7 +30,7 @@ type intervals struct {
 type interval struct {
 	start time.Time
 	accumulator
-	offsets []Offset // by log, the first position of its events
+	offsets []Offset // by log, the lowest position of its events
 }
 
 // An aggregator closes the intervals of the keys of an estimator.
@@ -98,7 +98,7 @@ func (in *intervals) events() (n int) {
 	return n
 }
 
-// addOffset stores the position of an event if it is the first of its log.
+// addOffset updates offsets, the lowest position per log, with an event.
 func (b *interval) addOffset(o *Observation) {
 	if o.Log == "" {
 		return

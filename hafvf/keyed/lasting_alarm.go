@@ -15,7 +15,7 @@ type lastingAlarm struct {
 	lasts      bool      // false if the key has no such alarm; the other fields are then zero
 	id         string    // ID of the first alarm
 	start      time.Time // Start of the first alarm
-	normalFrom time.Time // time of the first observation after the last unusual one; zero while observations are unusual
+	normalFrom time.Time // time of the first observation after the last unusual one; zero if there is none
 	score      float64   // largest score
 	peak       peak
 
@@ -81,7 +81,8 @@ func (t *Track) follow(e *Estimate, d usual.Decision, cfg *Config) {
 		*before = usualBefore{}
 	}
 	if e.Alarm != nil && !l.lasts {
-		*l = lastingAlarm{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
+		// Clone the ID, which may be part of a larger text.
+		*l = lastingAlarm{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start}
 		episode.begin(decider.profileBeforeAlarm, before)
 	}
 	if l.lasts {
