@@ -170,9 +170,9 @@ func TestIntervalsClose(t *testing.T) {
 		_, err := e.Take(&o)
 		return err
 	}
-	describe := func(all []Observation) string {
+	describe := func(observations []Observation) string {
 		var text []string
-		for _, o := range all {
+		for _, o := range observations {
 			text = append(text, fmt.Sprintf("%s %g", o.Time.Format("15:04"), o.X[0][0]))
 		}
 		return strings.Join(text, ", ")

@@ -92,7 +92,7 @@ type Detection struct {
 	Resting bool
 }
 
-// An Alert reports an alarm or a belief. Key, time and ID are those of its estimate.
+// An Alert reports an alarm or a belief. It has the key, time and ID of its estimate.
 type Alert struct {
 	// Kind is novelty or change for an alarm; outlier, change or revision for a belief.
 	Kind string

@@ -86,10 +86,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add(appendObservation(nil, &o))
 	f.Add(compact.Encode(nil, Estimate{N: 1, X: [][]float64{{1}}}, estimateForm))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var o, again Observation
+		var o, decoded Observation
 		if o.UnmarshalBinary(b) == nil {
-			err := again.UnmarshalBinary(appendObservation(nil, &o))
-			if diff := cmp.Diff(o, again, cmpopts.EquateNaNs()); diff != "" || err != nil {
+			err := decoded.UnmarshalBinary(appendObservation(nil, &o))
+			if diff := cmp.Diff(o, decoded, cmpopts.EquateNaNs()); diff != "" || err != nil {
 				t.Fatalf("%v %s", err, diff)
 			}
 		}
@@ -107,9 +107,9 @@ func FuzzDecodeKeyState(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := est.decodeKeyState("k", e.append(nil))
-		if err != nil || !bytes.Equal(e.append(nil), again.append(nil)) {
-			t.Fatalf("%v: %+v became %+v", err, e, again)
+		decoded, err := est.decodeKeyState("k", e.append(nil))
+		if err != nil || !bytes.Equal(e.append(nil), decoded.append(nil)) {
+			t.Fatalf("%v: %+v became %+v", err, e, decoded)
 		}
 		est.Estimate(e.Track, Value(time.Unix(100, 0), "", 1))
 	})

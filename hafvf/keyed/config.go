@@ -15,7 +15,7 @@ import (
 type Config struct {
 	// Filter needs a Family; other fields have defaults.
 	Filter hafvf.Config
-	// Keys are exceptions to Filter for matching keys, part by part. Family and dimension must be those of Filter.
+	// Keys are exceptions to Filter for matching keys, part by part. They must have the family and dimension of Filter.
 	Keys     []Rule
 	Order    Order         // default EventTime
 	Lateness time.Duration // for EventTime, at least 0; default 0: a key's observations are in order

@@ -67,7 +67,7 @@ func (p *pastRises) wrap(last, v, modulus float64) (size float64, wraps bool) {
 type CounterFalls struct {
 	Wraps    int
 	Restarts int // falls to less than half that are not wraps
-	MadeUp   int // falls that a recovery follows: one of the next three values reaches the value before the fall
+	MadeUp   int // falls with a recovery: within three values, the counter reaches its value before the fall
 }
 
 // rise adds value v of coordinate i, and returns the rise of the counter. If the counter has fallen or recovers from a

@@ -104,18 +104,18 @@ func ExampleEstimator_RestoreTrack() {
 		return
 	}
 
-	there, err := keyed.NewEstimator(cfg)
+	other, err := keyed.NewEstimator(cfg)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	restored, err := there.RestoreTrack("shop", saved)
+	restored, err := other.RestoreTrack("shop", saved)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println("restored")
-	estimate(there, restored, 3, 4)
+	estimate(other, restored, 3, 4)
 	fmt.Println("uninterrupted")
 	estimate(est, track, 3, 4)
 	// Output:

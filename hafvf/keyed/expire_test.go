@@ -78,8 +78,8 @@ func TestDroppingExpiredKeysChangesNothing(t *testing.T) {
 					continue
 				}
 				b, _ := e.AppendBinary(nil)
-				if again := est.Expiry(b); !again.Equal(e.Expiry()) {
-					t.Fatalf("the encoded state expires at %v, the KeyState at %v", again, e.Expiry())
+				if expiry := est.Expiry(b); !expiry.Equal(e.Expiry()) {
+					t.Fatalf("the encoded state expires at %v, the KeyState at %v", expiry, e.Expiry())
 				}
 				e := must(est.Open(key, b))
 				dropping[key] = &e

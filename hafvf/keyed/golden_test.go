@@ -272,8 +272,8 @@ func TestGoldenStates(t *testing.T) {
 				return
 			}
 			resumed := must(g.estimator(t).Open("pump/1", stored))
-			if again := resumed.append(nil); !bytes.Equal(again, stored) {
-				t.Errorf("opened and encoded again: %x, want %x", again, stored)
+			if encoded := resumed.append(nil); !bytes.Equal(encoded, stored) {
+				t.Errorf("opened and encoded again: %x, want %x", encoded, stored)
 			}
 			if !bytes.Equal(g.take(t, &resumed, g.n, g.n+60, nil), g.take(t, &straight, g.n, g.n+60, nil)) {
 				t.Error("the opened state gives other results")

@@ -444,7 +444,7 @@ func (z *smoothing) try(observations []Observation, c division, odds float64, em
 	return z.smoothByPasses(observations, c, odds, record), nil
 }
 
-// renew makes the smoothing what it was at first, as Estimator.renew does.
+// renew makes the smoothing what it was at first, as Estimator.rebuild does.
 func (z *smoothing) renew(odds float64) {
 	*z = *checked(newSmoothing(z.cfg, odds))
 }
