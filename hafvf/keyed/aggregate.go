@@ -88,7 +88,6 @@ func (a Aggregate) Averages() bool { return a == Mean || quantiles[a] > 0 }
 // EmptyIsZero reports whether the value of an interval without events is zero unless the user sets it otherwise.
 func (a Aggregate) EmptyIsZero() bool { return a.Counts() || a == Sum }
 
-// Bounds of Aggregation.Every.
 const (
 	minEvery = time.Second
 	maxEvery = 31 * 24 * time.Hour

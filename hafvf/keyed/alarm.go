@@ -58,7 +58,6 @@ func DefaultAlarms() AlarmConfig {
 	}
 }
 
-// calendar returns the calendar of the seasons and of silences.
 func (c AlarmConfig) calendar() *usual.Calendar {
 	return checked(usual.NewCalendar(checked(domain.Zone(c.Zone)), c.Holidays))
 }
@@ -223,7 +222,6 @@ type decisions struct {
 	episode  episode     // the episode of the lasting alarm, or of an alarm whose values have not returned
 }
 
-// medianStep returns the median time between observations.
 func medianStep(values []timedValues) time.Duration {
 	times := make([]time.Time, len(values))
 	for i, w := range values {

@@ -34,7 +34,6 @@ type AlertRule struct {
 	Silence *SilenceConfig // needs Config.Silence
 }
 
-// apply writes the fields that the rule sets to the given settings.
 func (r *AlertRule) apply(alarms *AlarmConfig, alerts *AlertConfig, silence **SilenceConfig) {
 	replace(&alerts.None, r.None)
 	replace(&alerts.Cooldown, r.Cooldown)

@@ -75,7 +75,6 @@ func (e *KeyState) expireTrack() {
 	e.expired = true
 }
 
-// silent returns the reported silence of the key.
 func (e *KeyState) silent() SilenceEvent {
 	return SilenceEvent{Silence: *e.heartbeat.reported, N: e.n, Outputs: e.stages.bank.Model().Outputs()}
 }

@@ -223,7 +223,6 @@ func (g *golden) scripted(t *testing.T, reader *Estimator) (e KeyState, results 
 	return e, results
 }
 
-// file returns the path of the golden's file.
 func (g *golden) file() string {
 	return filepath.Join("testdata", g.name+".txt")
 }

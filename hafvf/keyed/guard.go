@@ -27,7 +27,6 @@ func (t *Track) states() [4]hafvf.State {
 	return [...]hafvf.State{t.state, t.rhythm, t.decisions.profile, t.decisions.alarm}
 }
 
-// save copies the track.
 func (g *guard) save(t *Track) {
 	g.track = *t
 	for i, s := range t.states() {

@@ -276,7 +276,6 @@ func (e *KeyState) span() (first, last time.Time) {
 	return end, last
 }
 
-// intervalsForm encodes or decodes the intervals.
 func (e *KeyState) intervalsForm(c *compact.Codec) {
 	a, in, dim := e.est.aggregator, &e.intervals, e.stages.checks.Dim()
 	c.Times(&in.next, &in.busy)

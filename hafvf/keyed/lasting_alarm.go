@@ -145,7 +145,6 @@ func returned(sum, n float64) bool { return !(math.Abs(sum) >= max(n, 2*math.Sqr
 // BackToUsual reports whether the alert is the end of a lasting alarm. The end of a silence has no threshold.
 func (a *Alert) BackToUsual() bool { return a.Kind == RecoveredAlarm && !math.IsNaN(a.Threshold) }
 
-// form encodes or decodes the lasting alarm.
 func (l *lastingAlarm) form(c *coder) {
 	p := &l.peak
 	output := float64(p.output)
