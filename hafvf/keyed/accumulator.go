@@ -12,73 +12,73 @@ import (
 	"hafvf/internal/compact"
 )
 
-// An accumulator is what an aggregation keeps of the events of an interval. It does not depend on
-// the order in which they come, but for Increase at equal times.
+// An accumulator summarizes the events of one interval. The result does not depend on the order of arrival, except
+// for Increase with equal times.
 type accumulator struct {
 	events int64
 	n      int64 // vectors without a missing number
 
-	// Of each coordinate, what the aggregate needs:
+	// For each coordinate, the data that the aggregate needs:
 	sums     []exactSum
-	values   []float64 // of Min, Max and Last one, of Increase all, by time
+	values   []float64 // one vector for Min, Max and Last; for Increase all vectors, by time
 	sketches []*ddsketch.DDSketch
-	last     Observation // of Last: its time and place
-	times    []time.Time // of Increase: those of values
+	last     Observation // time and position of the vector for Last
+	times    []time.Time // times of values, for Increase
 }
 
-// quantileError is the largest relative error of a Median or a percentile.
+// quantileError is the maximum relative error of a Median or a percentile.
 const quantileError = 0.001
 
-// buckets are those of the sketches.
+// buckets maps values to the buckets of the sketches.
 var buckets mapping.IndexMapping = checked(mapping.NewLogarithmicMapping(quantileError))
 
-// add takes in an event.
-func (t *accumulator) add(of Aggregate, o *Observation) {
-	t.events++
-	if of.Counts() {
+// add adds an event. It skips vectors with a missing number.
+func (acc *accumulator) add(aggregate Aggregate, o *Observation) {
+	acc.events++
+	if aggregate.Counts() {
 		return
 	}
 	for _, x := range o.X {
 		if slices.ContainsFunc(x, math.IsNaN) {
 			continue
 		}
-		t.n++
-		switch of {
+		acc.n++
+		switch aggregate {
 		case Sum, Mean, Share:
-			if t.sums == nil {
-				t.sums = make([]exactSum, len(x))
+			if acc.sums == nil {
+				acc.sums = make([]exactSum, len(x))
 			}
 			for i, v := range x {
-				t.sums[i].add(v)
+				acc.sums[i].add(v)
 			}
 		case Min, Max:
-			if t.values == nil {
-				t.values = slices.Clone(x)
+			if acc.values == nil {
+				acc.values = slices.Clone(x)
 			}
 			for i, v := range x {
-				if of == Min {
-					t.values[i] = min(t.values[i], v)
+				if aggregate == Min {
+					acc.values[i] = min(acc.values[i], v)
 				} else {
-					t.values[i] = max(t.values[i], v)
+					acc.values[i] = max(acc.values[i], v)
 				}
 			}
 		case Last:
-			if t.values == nil || !after(&t.last, o) {
-				t.values = append(t.values[:0], x...)
-				t.last = Observation{Time: o.Time, Seq: o.Seq, Log: o.Log}
+			if acc.values == nil || !after(&acc.last, o) {
+				acc.values = append(acc.values[:0], x...)
+				acc.last = Observation{Time: o.Time, Seq: o.Seq, Log: o.Log}
 			}
 		case Increase:
-			t.place(o.Time, x)
+			acc.insert(o.Time, x)
 		default:
-			if t.sketches == nil {
+			if acc.sketches == nil {
 				for range x {
-					t.sketches = append(t.sketches, ddsketch.NewDDSketchFromStoreProvider(buckets, store.BufferedPaginatedStoreConstructor))
+					acc.sketches = append(acc.sketches, ddsketch.NewDDSketchFromStoreProvider(buckets, store.BufferedPaginatedStoreConstructor))
 				}
 			}
 			for i, v := range x {
-				// A number that is too large for the sketch counts as the largest that is not.
-				most := t.sketches[i].MaxIndexableValue()
-				if err := t.sketches[i].Add(max(-most, min(v, most))); err != nil {
+				// A number that is too large for the sketch counts as the largest that the sketch accepts.
+				maxValue := acc.sketches[i].MaxIndexableValue()
+				if err := acc.sketches[i].Add(max(-maxValue, min(v, maxValue))); err != nil {
 					panic("keyed: " + err.Error())
 				}
 			}
@@ -86,7 +86,7 @@ func (t *accumulator) add(of Aggregate, o *Observation) {
 	}
 }
 
-// after reports whether an event is later than another, at equal times by its place.
+// after reports whether event a is later than b. At equal times it compares log and position.
 func after(a, b *Observation) bool {
 	switch {
 	case !a.Time.Equal(b.Time):
@@ -97,43 +97,43 @@ func after(a, b *Observation) bool {
 	return a.Seq > b.Seq
 }
 
-// value appends the observation's vector of dim numbers to x: NaN if there is none, and of a sum
-// that is too large.
-func (t *accumulator) value(x []float64, of *Aggregation, dim int) []float64 {
+// value appends the interval's value, a vector of dim numbers, to x. It appends NaN if the
+// interval has no value or a sum overflows, and zeros if the interval has no events and Zero is set.
+func (acc *accumulator) value(x []float64, cfg *Aggregation, dim int) []float64 {
 	empty := math.NaN()
-	if t.events == 0 && of.Zero {
+	if acc.events == 0 && cfg.Zero {
 		empty = 0
 	}
 	switch {
-	case of.Value == Count && t.events > 0:
-		return append(x, float64(t.events))
-	case of.Value == Rate && t.events > 0:
-		return append(x, float64(t.events)/of.Every.Seconds())
-	case t.n == 0:
+	case cfg.Value == Count && acc.events > 0:
+		return append(x, float64(acc.events))
+	case cfg.Value == Rate && acc.events > 0:
+		return append(x, float64(acc.events)/cfg.Every.Seconds())
+	case acc.n == 0:
 		return append(x, slices.Repeat([]float64{empty}, dim)...)
 	}
 	for i := range dim {
-		switch of.Value {
+		switch cfg.Value {
 		case Sum, Share, Mean:
-			sum := t.sums[i].value()
-			if of.Value == Mean {
-				sum /= float64(t.n)
+			sum := acc.sums[i].value()
+			if cfg.Value == Mean {
+				sum /= float64(acc.n)
 			}
 			if math.IsInf(sum, 0) {
 				sum = math.NaN()
 			}
 			x = append(x, sum)
 		case Min, Max, Last:
-			x = append(x, t.values[i])
+			x = append(x, acc.values[i])
 		default:
-			x = append(x, atRank(t.sketches[i], math.Floor(quantiles[of.Value]*float64(t.n-1))))
+			x = append(x, atRank(acc.sketches[i], math.Floor(quantiles[cfg.Value]*float64(acc.n-1))))
 		}
 	}
 	return x
 }
 
-// atRank is the value of a rank, from 0. The sketch's own quantiles take the value above a rank
-// between two if they are negative, and the one below if they are not.
+// atRank returns the value of a rank; the lowest rank is 0. The sketch's own quantiles round a rank between two
+// values up for negative values, and down for others.
 func atRank(s *ddsketch.DDSketch, rank float64) float64 {
 	negative := s.GetNegativeValueStore()
 	below := negative.TotalCount()
@@ -146,29 +146,29 @@ func atRank(s *ddsketch.DDSketch, rank float64) float64 {
 	return s.Value(s.GetPositiveValueStore().KeyAtRank(rank - below - s.GetZeroCount()))
 }
 
-func (t *accumulator) form(c *compact.Codec, of Aggregate) {
-	if compact.Unsigned(c, &t.events); of.Counts() {
+func (acc *accumulator) form(c *compact.Codec, aggregate Aggregate) {
+	if compact.Unsigned(c, &acc.events); aggregate.Counts() {
 		return
 	}
-	if compact.Unsigned(c, &t.n); t.n == 0 || c.Bad {
+	if compact.Unsigned(c, &acc.n); acc.n == 0 || c.Bad {
 		return
 	}
-	switch of {
+	switch aggregate {
 	case Sum, Mean, Share:
-		compact.List(c, &t.sums, 1, func(s *exactSum) { c.Lists((*[]float64)(s)) })
+		compact.List(c, &acc.sums, 1, func(s *exactSum) { c.Lists((*[]float64)(s)) })
 	case Min, Max:
-		c.Lists(&t.values)
+		c.Lists(&acc.values)
 	case Last:
-		c.Lists(&t.values)
-		c.Times(&t.last.Time)
-		compact.Signed(c, &t.last.Seq)
-		compact.Texts(c, &t.last.Log)
+		c.Lists(&acc.values)
+		c.Times(&acc.last.Time)
+		compact.Signed(c, &acc.last.Seq)
+		compact.Texts(c, &acc.last.Log)
 	case Increase:
-		timesForm(c, &t.times, t.n)
-		c.Lists(&t.values)
-		c.Check(len(t.values) == len(t.times)*t.dim())
+		timesForm(c, &acc.times, acc.n)
+		c.Lists(&acc.values)
+		c.Check(len(acc.values) == len(acc.times)*acc.dim())
 	default:
-		compact.List(c, &t.sketches, 1, func(s **ddsketch.DDSketch) {
+		compact.List(c, &acc.sketches, 1, func(s **ddsketch.DDSketch) {
 			var text []byte
 			if c.Writes {
 				(*s).Encode(&text, true)
@@ -177,28 +177,28 @@ func (t *accumulator) form(c *compact.Codec, of Aggregate) {
 			}
 			var err error
 			*s, err = ddsketch.DecodeDDSketch(c.Part(), store.BufferedPaginatedStoreConstructor, buckets)
-			if err != nil || (*s).GetCount() != float64(t.n) {
+			if err != nil || (*s).GetCount() != float64(acc.n) {
 				c.Fail()
 			}
 		})
 	}
 }
 
-// dim is the number of coordinates, 0 if there is no value.
-func (t *accumulator) dim() int {
-	return max(len(t.sums), len(t.values)/max(len(t.times), 1), len(t.sketches))
+// dim returns the number of coordinates, or 0 if there is no value.
+func (acc *accumulator) dim() int {
+	return max(len(acc.sums), len(acc.values)/max(len(acc.times), 1), len(acc.sketches))
 }
 
-// An exactSum is a sum without rounding: numbers that do not overlap, the smallest first
-// (Shewchuk, Adaptive precision floating-point arithmetic, Discrete & Computational Geometry 18
-// (1997), 305–363). So the sum of events does not depend on their order.
+// An exactSum is a sum without rounding. It is a list of numbers that do not overlap, the smallest first (Shewchuk,
+// Adaptive precision floating-point arithmetic, Discrete & Computational Geometry 18 (1997), 305–363). The sum of
+// events therefore does not depend on their order.
 type exactSum []float64
 
 func (s *exactSum) add(v float64) {
 	if n := len(*s); n > 0 && math.IsInf((*s)[n-1], 0) {
-		return // it has overflowed, and stays so
+		return // an overflow is final
 	}
-	kept := (*s)[:0]
+	parts := (*s)[:0]
 	for _, p := range *s {
 		if math.Abs(v) < math.Abs(p) {
 			v, p = p, v
@@ -209,14 +209,14 @@ func (s *exactSum) add(v float64) {
 			return
 		}
 		if rest := p - (sum - v); rest != 0 {
-			kept = append(kept, rest)
+			parts = append(parts, rest)
 		}
 		v = sum
 	}
-	*s = append(kept, v)
+	*s = append(parts, v)
 }
 
-// value is the sum, rounded once.
+// value returns the sum, rounded once.
 func (s exactSum) value() float64 {
 	i := len(s) - 1
 	if i < 0 {
@@ -224,14 +224,13 @@ func (s exactSum) value() float64 {
 	}
 	sum, rest := s[i], 0.
 	for i--; i >= 0; i-- {
-		was := sum
-		sum = was + s[i]
-		if rest = s[i] - (sum - was); rest != 0 {
+		prev := sum
+		sum = prev + s[i]
+		if rest = s[i] - (sum - prev); rest != 0 {
 			break
 		}
 	}
-	// Half of a unit in the last place was rounded to even: what is below it says which way
-	// is right.
+	// Half of a unit in the last place was rounded to even. The next smaller number decides the correct direction.
 	if i > 0 && (rest < 0 && s[i-1] < 0 || rest > 0 && s[i-1] > 0) {
 		if twice := 2 * rest; twice == sum+twice-sum {
 			sum += twice

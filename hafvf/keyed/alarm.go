@@ -16,45 +16,41 @@ import (
 	"hafvf/internal/linear"
 )
 
-// AlarmConfig says when detection raises an alarm. Begin with DefaultAlarms: every field
-// means what it says, and none has another default. Other settings than before leave the
-// states of keys as they are, but for Seasons, Zone and Order: with those a key's profile
-// begins again, and raises no alarm until it has seen as many observations as a warm-up has.
+// AlarmConfig configures when detection raises an alarm. Start with DefaultAlarms: a zero field is used as zero, not
+// replaced by a default. Changed settings do not affect the states of keys, except for Seasons, Zone and Order: if one
+// of these changes, the key's profile is reset, and raises no alarm until it has seen as many observations as a
+// warm-up.
 type AlarmConfig struct {
-	// Budget is the number of observations per alarm, at least 1; zero if BudgetTime holds.
+	// Budget is the number of observations per alarm, at least 1; zero if BudgetTime applies.
 	Budget float64
-	// BudgetTime is the time per alarm, for keys whose observations have times: it
-	// counts as many observations as come in it at the median step of the warm-up.
-	// A key without times has usual.DefaultBudget.
+	// BudgetTime is the time per alarm, for keys whose observations have times. It is converted to observations at
+	// the median step of the warm-up. A key without times uses usual.DefaultBudget.
 	BudgetTime time.Duration
-	// Rest is the number of observations after an alarm in which no other is raised, at
-	// least 0, or usual.AutoRest: seven hours, within 6 to 60 observations. What comes in the
-	// rest belongs to the same incident: a change that is found there shows in Detection and
-	// raises no alarm of its own.
+	// Rest is the number of observations after an alarm in which no other alarm is raised, at least 0, or
+	// usual.AutoRest: seven hours, within 6 to 60 observations. Deviations in the rest belong to the same incident: a
+	// change that is found in the rest is in Detection and raises no alarm.
 	Rest int
-	// RestTime, if not zero, takes the place of Rest for keys whose observations have times: it
-	// counts as many observations as come in it at the median step of the warm-up. A key
-	// without times has usual.AutoRest then.
+	// RestTime, if not zero, replaces Rest for keys whose observations have times. It is converted to observations at
+	// the median step of the warm-up. A key without times then uses usual.AutoRest.
 	RestTime time.Duration
-	// Settling is how long the threshold of a key is higher at first, and an eighth of it how long
-	// no change raises an alarm. Zero is not at all.
+	// Settling is how long the threshold of a new key is raised. In the first eighth of this time, changes raise no
+	// alarm. Zero disables both.
 	Settling time.Duration
-	// Lasting has an alarm last until its key is back to usual, as usual.Alarm.Follow says. What
-	// would raise another one before that raises none and costs no budget, unless it is much
-	// worse or on the other side of usual. Its end is Estimate.Recovered.
+	// Lasting makes an alarm last until its key is back to usual, see usual.Alarm.Follow. Until then, further
+	// deviations raise no alarm and cost no budget, unless they are much worse or on the other side of usual. The end
+	// of the alarm is Estimate.Recovered.
 	Lasting bool
-	// Seasons are those of the profile of a key whose observations have times. An empty
-	// list is none.
+	// Seasons are the seasons of the profile, for keys whose observations have times. Empty: none.
 	Seasons []usual.Season
-	Zone    string // of the seasons, an IANA name; empty for UTC
-	// Holidays are as another day of the week, for the profile and for silence. States do not depend on them.
+	Zone    string // time zone of the seasons, an IANA name; empty for UTC
+	// Holidays are treated as another day of the week, in the profile and for silences. States do not depend on them.
 	Holidays usual.Holidays
-	// Order is that of the profile's autoregressive view; 0 for no such view.
+	// Order is the order of the profile's autoregressive view; 0 disables the view.
 	Order int
 }
 
-// DefaultAlarms are the settings to begin with: about one alarm a week, a rest of seven hours,
-// and a profile of day, week and the last three values.
+// DefaultAlarms returns the recommended settings: about one alarm a week, a rest of seven hours, and a profile of day,
+// week and the last three values.
 func DefaultAlarms() AlarmConfig {
 	return AlarmConfig{
 		BudgetTime: usual.DefaultBudgetTime, Rest: usual.AutoRest, Settling: usual.DefaultSettling, Lasting: true,
@@ -62,7 +58,6 @@ func DefaultAlarms() AlarmConfig {
 	}
 }
 
-// calendar is that of the seasons and of silence.
 func (c AlarmConfig) calendar() *usual.Calendar {
 	return checked(usual.NewCalendar(checked(domain.Zone(c.Zone)), c.Holidays))
 }
@@ -90,8 +85,8 @@ func (c AlarmConfig) validate() error {
 	return usual.ProfileConfig{Seasons: c.Seasons, Order: c.Order}.Validate()
 }
 
-// BudgetOf returns the number of observations per alarm of a key whose warm-up has the
-// median step between observations, 0 where it has none.
+// BudgetOf returns the number of observations per alarm of a key. step is the median time between the observations of
+// its warm-up, or 0 without times.
 func (c AlarmConfig) BudgetOf(step time.Duration) float64 {
 	if c.Budget != 0 {
 		return c.Budget
@@ -99,7 +94,7 @@ func (c AlarmConfig) BudgetOf(step time.Duration) float64 {
 	return usual.BudgetOver(c.BudgetTime, step)
 }
 
-// PaceOf returns the pace of the alarms of such a key.
+// PaceOf returns the pace of the alarms of a key. step is as in BudgetOf.
 func (c AlarmConfig) PaceOf(step time.Duration) usual.Pace {
 	rest := c.Rest
 	switch {
@@ -111,49 +106,49 @@ func (c AlarmConfig) PaceOf(step time.Duration) usual.Pace {
 	return checked(usual.NewPace(c.BudgetOf(step), step, rest, c.Settling))
 }
 
-// A decider decides on the alarms of the keys of a rule.
+// A decider decides whether keys raise alarms. One decider serves all keys that match the same rules. The fields from
+// evidence to profileBeforeAlarm, and single, describe the last observation that it processed.
 type decider struct {
-	counted     expfam.Counted // nil of other models
-	cfg         AlarmConfig
-	lookback    time.Duration // see Config
-	warmUp      int           // first observations of a key, which standardise its values and tell whether it has times
-	outputs     int
-	timed       *usual.Profile      // of keys with times
-	untimed     *usual.Profile      // of keys without
-	fingerprint compact.Fingerprint // of the settings of the profiles
-	y, standard []float64
-	calendar    *usual.Calendar // of the profile, and of the times in messages
-	evidence    usual.Evidence  // of the step at hand
-	usual       Moments         // of the last step, on the scale of the filter; NaN where it has none
-	shown       []float64       // its SD by how values scatter lately: no decision depends on it
-	moves       bool            // the autoregressive view found the last step the least usual
-	planned     []bool          // by output: what is usual is mainly so in this hour of the week
-	stuck       bool            // equal values in a row were the least usual
-	scatters    bool            // values scatter more than always: they lie on both sides
-	farther     bool            // the last step was as far again from what was usual before an alarm
-	missed      usual.Missed    // the alarm of the last step is that this has not come; on the scale of the filter
-	distances   []float64       // of usualBefore.away
-	apart       []float64       // those of event.was
-	unalarmed   hafvf.State     // the profile before the observation at hand, if no alarm lasts
-	// Whether the values are of categories, and whether those of the step at hand are of
-	// one observation.
+	counted            expfam.Counted // nil for other models
+	cfg                AlarmConfig
+	lookback           time.Duration // see Config
+	warmUp             int           // number of first observations, which set decisions.standard and timed
+	outputs            int
+	timed              *usual.Profile      // for keys with times
+	untimed            *usual.Profile      // for keys without times
+	fingerprint        compact.Fingerprint // of the settings of the profiles
+	y, standard        []float64
+	calendar           *usual.Calendar // for the profile, and for the times in messages
+	evidence           usual.Evidence
+	usual              Moments      // usual values, on the scale of the filter; NaN if there are none
+	recentSD           []float64    // recent SD of usual, by output; no decision depends on it
+	movesMost          bool         // the autoregressive view gave the largest score
+	planned            []bool       // by output: the offset of the hour of the week is larger than recentSD
+	stuck              bool         // equal values in a row gave the largest score
+	scattersMore       bool         // values scatter more than ever: they lie on both sides
+	escalated          bool         // the value deviates by another full step from the usual value before the alarm
+	missed             usual.Missed // the missed spike of the alarm, on the scale of the filter; else zero
+	deviations         []float64    // deviations from decisions.before, by output, in sd
+	episodeDeviations  []float64    // deviations from decisions.episode.before, by output, in sd
+	profileBeforeAlarm hafvf.State  // profile before the observation, if no alarm lasts
+	// categories reports that the values are categories; single, that the step has one observation.
 	categories, single bool
-	averages           bool // intervals scatter the less the more events they have
-	measured           bool // the family learns how values scatter: counts and rates scatter as they do
+	averages           bool // intervals vary less if they have more events
+	measured           bool // the family learns the spread of values; for counts and shares the mean determines it
 }
 
-// newDecider makes the decider of the keys of all that have the filter, whose model is m.
-func newDecider(all Config, filter hafvf.Config, m expfam.Model) *decider {
-	cfg := *all.Alarms
+// newDecider returns the decider for the keys of all that have the filter. m is the model of the filter.
+func newDecider(config Config, filter hafvf.Config, m expfam.Model) *decider {
+	cfg := *config.Alarms
 	n := m.Outputs()
 	_, categories := m.(expfam.Discrete)
 	counted, _ := m.(expfam.Counted)
 	d := &decider{
-		cfg: cfg, lookback: all.Lookback, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: compact.FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
-		y: make([]float64, n), standard: make([]float64, n), distances: make([]float64, n), apart: make([]float64, n), categories: categories, counted: counted, calendar: cfg.calendar(),
-		averages: all.Aggregate == nil || all.Aggregate.Value.Averages(),
+		cfg: cfg, lookback: config.Lookback, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: compact.FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
+		y: make([]float64, n), standard: make([]float64, n), deviations: make([]float64, n), episodeDeviations: make([]float64, n), categories: categories, counted: counted, calendar: cfg.calendar(),
+		averages: config.Aggregate == nil || config.Aggregate.Value.Averages(),
 		measured: hafvf.Scalable(filter.Family) == nil,
-		usual:    Moments{make([]float64, n), make([]float64, n)}, shown: make([]float64, n), planned: make([]bool, n),
+		usual:    Moments{make([]float64, n), make([]float64, n)}, recentSD: make([]float64, n), planned: make([]bool, n),
 	}
 	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order, Indicators: categories}
 	d.untimed = checked(usual.NewProfile(settings))
@@ -162,9 +157,9 @@ func newDecider(all Config, filter hafvf.Config, m expfam.Model) *decider {
 	return d
 }
 
-// values are what a step shows of the model's outputs, valid until the next call:
-// the mean of its vectors, of trials of their shares, of a category the indicator of each, of a
-// regression the target. Nil where the step is missing.
+// values returns the model's outputs for a step: the mean of its vectors, of the shares for trials, of the indicators
+// of each category, or of the target for a regression. It returns nil if the step is missing. The result is valid until
+// the next call.
 func (d *decider) values(step [][]float64) []float64 {
 	clear(d.y)
 	d.evidence = usual.Evidence{}
@@ -183,11 +178,11 @@ func (d *decider) values(step [][]float64) []float64 {
 			d.y[0] += (x[len(x)-1] - d.y[0]) / n
 		case len(x) == 1:
 			for i := range d.y {
-				is := 0.0
+				indicator := 0.0
 				if i == int(x[0]) {
-					is = 1
+					indicator = 1
 				}
-				d.y[i] += (is - d.y[i]) / n
+				d.y[i] += (indicator - d.y[i]) / n
 			}
 		default:
 			for i, v := range x {
@@ -202,35 +197,34 @@ func (d *decider) values(step [][]float64) []float64 {
 	return d.y
 }
 
-// behind notes how many events are behind the values of an interval, if they are averages of them.
-func (d *decider) behind(o *Observation) {
+// setEvents stores the number of events of an interval whose value is an average of events.
+func (d *decider) setEvents(o *Observation) {
 	if o.Aggregated && d.averages && d.counted == nil {
 		d.evidence.Events = min(float64(o.Events), usual.MostEvents)
 	}
 }
 
-// decisions hold what the alarms of a key depend on.
+// decisions hold the alarm state of a key.
 type decisions struct {
 	warmUp   []timedValues // the first observations, until there are enough
-	standard []float64     // location and scale of every output, one after the other; nil in the warm-up
-	units    []float64     // to which the values of every output are rounded, 0 where they are not; as long as lately
+	standard []float64     // location and scale of every output, alternating; nil in the warm-up
+	units    []float64     // by output: the unit to which values are rounded, or 0; as long as runs
 	timed    bool          // all observations of the warm-up had times
-	step     time.Duration // median of the steps between them; 0 where there was none
-	pace     usual.Pace    // by step and configuration; not in the warm-up
+	step     time.Duration // median time between the observations of the warm-up; 0 without times
+	pace     usual.Pace    // from step and the configuration; zero in the warm-up
 	profile  hafvf.State   // nil in the warm-up
-	plan     usual.Plan    // as the profile
+	plan     usual.Plan    // nil in the warm-up
 	alarm    hafvf.State   // nil in the first warm-up
-	last     time.Time     // of the last alarm
-	lately   []oneSidedRun // of every output
+	last     time.Time     // time of the last alarm
+	runs     []oneSidedRun // by output: the run of recent values
 	lasting  lastingAlarm
-	before   preAlarmBaseline // that alarm, or one whose values have stayed
-	event    event            // of the alarm that lasts, or of one whose values have not returned
+	before   preAlarmBaseline // usual values before the lasting alarm, or before an alarm whose values have not returned
+	episode  episode          // the episode of the lasting alarm, or of an alarm whose values have not returned
 }
 
-// medianStep is the median of the steps between observations.
-func medianStep(all []timedValues) time.Duration {
-	times := make([]time.Time, len(all))
-	for i, w := range all {
+func medianStep(values []timedValues) time.Duration {
+	times := make([]time.Time, len(values))
+	for i, w := range values {
 		times[i] = w.time
 	}
 	return usual.MedianStep(times)
@@ -239,48 +233,49 @@ func medianStep(all []timedValues) time.Duration {
 type timedValues struct {
 	time   time.Time
 	y      []float64
-	events float64 // behind them; 0 where that is not known
+	events float64 // number of events of the interval, or trials; 0 if unknown
 }
 
-// update learns the values y of an observation, nil where it is missing. They are those
-// that values returned last. It returns the decision, and the score. The score and the threshold
-// are NaN where there is none.
-func (d *decider) update(s *decisions, at time.Time, y []float64, change bool, permit func(usual.AlarmKind) bool) (decision usual.Decision, score float64) {
+// update learns the values y of an observation and decides on an alarm. y is the last result of values; nil means that
+// the observation is missing. Score and Decision.Threshold are NaN if the observation is not scored: if it is missing,
+// in the warm-up, or without a time although the key has times. A single category has a threshold and no score.
+func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, permit func(usual.AlarmKind) bool) (decision usual.Decision, score float64) {
 	for i := range d.usual.Mean {
-		d.usual.Mean[i], d.usual.SD[i], d.shown[i] = math.NaN(), math.NaN(), math.NaN()
+		d.usual.Mean[i], d.usual.SD[i], d.recentSD[i] = math.NaN(), math.NaN(), math.NaN()
 	}
-	d.farther, d.stuck, d.missed = false, false, usual.Missed{}
+	d.escalated, d.stuck, d.missed = false, false, usual.Missed{}
 	switch {
 	case y == nil:
 	case s.standard == nil:
-		d.wait(s, at, y)
-	case s.timed && at.IsZero():
-		// A key with times has seasons: without its time an observation has no place.
+		d.addToWarmUp(s, t, y)
+	case s.timed && t.IsZero():
+		// A key with times has seasons, which need the time of every observation.
 	default:
 		var missed usual.Missed
-		score = math.NaN() // a category is not unusual by itself; its rate is, where it changes
+		score = math.NaN() // a single category is not unusual; a change of its rate is
 		if !(d.categories && d.single) {
-			score, missed = d.score(s, at, y)
-			score = d.capScore(s, at, y, score)
+			score, missed = d.score(s, t, y)
+			score = d.capScore(s, t, y, score)
 		}
 		alarm := usual.NewAlarm(s.pace)
 		if !d.cfg.Lasting {
 			decision = alarm.Update(s.alarm, score, change, permit)
-			return d.miss(s, missed, decision, score, permit)
+			return d.applyMissed(s, missed, decision, score, permit)
 		}
-		of := usual.Context{Change: change, Side: d.usual.side(y), Farther: d.farther, Stuck: d.stuck}
-		if d.stuck || d.scatters { // it is the usual value that moves, or values lie on both sides
-			of.Side = 0
+		context := usual.Context{Change: change, Side: d.usual.side(y), Farther: d.escalated, Stuck: d.stuck}
+		if d.stuck || d.scattersMore { // the usual value moves, or values lie on both sides of it
+			context.Side = 0
 		}
-		decision = alarm.Follow(s.alarm, score, of, permit)
-		return d.miss(s, missed, decision, score, permit)
+		decision = alarm.Follow(s.alarm, score, context, permit)
+		return d.applyMissed(s, missed, decision, score, permit)
 	}
 	return usual.Decision{Threshold: math.NaN()}, math.NaN()
 }
 
-// miss is the decision and the score of a step after which something is missed. That is a novelty if the step raises no
-// other alarm, and its score is that of one alarm in a budget: what the key's scores are by habit does not matter.
-func (d *decider) miss(s *decisions, missed usual.Missed, decision usual.Decision, score float64, permit func(usual.AlarmKind) bool) (usual.Decision, float64) {
+// applyMissed returns the decision and the score of a step, including a missed spike. A missed spike is a novelty if
+// the step raises no other alarm. Its threshold is the score of one alarm per budget, independent of the key's usual
+// scores.
+func (d *decider) applyMissed(s *decisions, missed usual.Missed, decision usual.Decision, score float64, permit func(usual.AlarmKind) bool) (usual.Decision, float64) {
 	threshold := math.Log10(s.pace.Budget())
 	if missed.Score == 0 || missed.Score < threshold || decision.Alarm != usual.NoAlarm {
 		return decision, score
@@ -298,17 +293,17 @@ func (d *decider) miss(s *decisions, missed usual.Missed, decision usual.Decisio
 	return decision, missed.Score
 }
 
-// missing is by how much what was missed was less than usual.
-func (d *decider) missing(sc *scaling) shift {
+// missedShift returns the shift from the usual value of the missed spike to the value that occurred.
+func (d *decider) missedShift(sc *scaling) shift {
 	m := &d.missed
-	was := sc.value(m.Usual)
-	return shift{(m.Most - m.Usual) / d.shown[m.Output], sc.value(m.Most) - was, was, m.Output}
+	usualValue := sc.value(m.Usual)
+	return shift{(m.Most - m.Usual) / d.recentSD[m.Output], sc.value(m.Most) - usualValue, usualValue, m.Output}
 }
 
-// shownUsual is what is usual with the scatter of lately, by which sizes go.
-func (d *decider) shownUsual() Moments { return Moments{d.usual.Mean, d.shown} }
+// recentUsual returns the usual values with their recent SD. The sizes of alerts use it.
+func (d *decider) recentUsual() Moments { return Moments{d.usual.Mean, d.recentSD} }
 
-// profile is that of a key.
+// profile returns the profile of a key, depending on whether its observations have times.
 func (d *decider) profile(s *decisions) *usual.Profile {
 	if s.timed {
 		return d.timed
@@ -316,49 +311,51 @@ func (d *decider) profile(s *decisions) *usual.Profile {
 	return d.untimed
 }
 
-func (d *decider) score(s *decisions, at time.Time, y []float64) (float64, usual.Missed) {
+// score learns the values y in the profile and in the runs of recent values, and sets the fields of d that describe the
+// observation. It returns the score, and the spike that the observation shows to be missed, if there is one.
+func (d *decider) score(s *decisions, t time.Time, y []float64) (float64, usual.Missed) {
 	for i, v := range y {
 		d.standard[i] = (v - s.standard[2*i]) / s.standard[2*i+1]
 	}
 	if d.cfg.Lasting && !s.lasting.lasts {
-		d.unalarmed = append(d.unalarmed[:0], s.profile...)
+		d.profileBeforeAlarm = append(d.profileBeforeAlarm[:0], s.profile...)
 	}
-	if s.lately == nil {
-		s.lately = make([]oneSidedRun, d.outputs)
+	if s.runs == nil {
+		s.runs = make([]oneSidedRun, d.outputs)
 	}
 	within := int64(0)
 	for i, v := range y {
-		within = max(within, s.lately[i].add(at, v, d.lookback))
+		within = max(within, s.runs[i].add(t, v, d.lookback))
 	}
 	e := d.evidence
 	e.Uncounted, e.Location, e.Scale = int(within), s.standard[0], s.standard[1]
-	step := d.profile(s).UpdatePlan(s.profile, s.plan, s.pace, at, d.standard, e)
+	step := d.profile(s).UpdatePlan(s.profile, s.plan, s.pace, t, d.standard, e)
 	for i := range y {
 		d.usual.Mean[i], d.usual.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], 1)
-		_, d.shown[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])
-		d.planned[i] = math.Abs(s.standard[2*i+1]*step.Offset[i]) > d.shown[i]
-		s.lately[i].addDeviation(at, d.usual.Mean[i], d.usual.SD[i])
+		_, d.recentSD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])
+		d.planned[i] = math.Abs(s.standard[2*i+1]*step.Offset[i]) > d.recentSD[i]
+		s.runs[i].addDeviation(t, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
-	d.stuck, d.scatters = step.Stuck, step.Scatters
-	d.moves = d.cfg.Order > 0
+	d.stuck, d.scattersMore = step.Stuck, step.Scatters
+	d.movesMost = d.cfg.Order > 0
 	for _, v := range step.Views[:last] {
-		d.moves = d.moves && max(step.Views[last].Score, step.Fast) > v.Score
+		d.movesMost = d.movesMost && max(step.Views[last].Score, step.Fast) > v.Score
 	}
 	return step.Score, step.Missed
 }
 
-// onScale are moments of a standardised output on the scale of the filter, if values scatter so many times as much.
-// Rounding explains some of the scatter.
+// onScale converts the mean and sd of a standardized output to the scale of the filter, and multiplies sd by the factor
+// times. The result onSD is at least the standard deviation of rounding.
 func (s *decisions) onScale(output int, mean, sd, times float64) (onMean, onSD float64) {
 	location, scale := s.standard[2*output], s.standard[2*output+1]
 	return location + scale*mean, max(scale*sd*times, s.units[output]*rounding)
 }
 
-// wait adds an observation to the warm-up. The last one standardises the values, and
-// has the profile learn them all.
-func (d *decider) wait(s *decisions, at time.Time, y []float64) {
-	s.warmUp = append(s.warmUp, timedValues{at, slices.Clone(y), d.evidence.Events})
+// addToWarmUp adds an observation to the warm-up. If the warm-up is then complete, addToWarmUp computes the
+// standardization, and the profile learns all observations of the warm-up.
+func (d *decider) addToWarmUp(s *decisions, obsTime time.Time, y []float64) {
+	s.warmUp = append(s.warmUp, timedValues{obsTime, slices.Clone(y), d.evidence.Events})
 	if len(s.warmUp) < d.warmUp {
 		return
 	}
@@ -406,17 +403,17 @@ func (d *decider) wait(s *decisions, at time.Time, y []float64) {
 	}
 }
 
-// paceOf is the pace of a key after its warm-up, zero if its observations have no times.
+// paceOf returns the pace of a key after its warm-up. Step and Budget are zero if its observations have no times.
 func (d *decider) paceOf(s *decisions) Pace {
 	const longest = 1 << 62 // ns
 	return Pace{Step: s.step, Budget: time.Duration(min(d.cfg.BudgetOf(s.step)*float64(s.step), longest))}
 }
 
-// rounding is the standard deviation of values of a unit that are rounded to it.
+// rounding is the standard deviation of the error of rounding to a unit, in units.
 var rounding = 1 / math.Sqrt(12)
 
-// unitOf is the largest power of ten to which all values are rounded: of values that reach 1 one of 1, .1, …, 1e-6, of smaller
-// ones down to a millionth of their size. It is 0 if there is none.
+// unitOf returns the largest power of ten, at most 1, to which all values are rounded: at least 1e-6, or for values
+// below 1 about a millionth of the largest. It returns 0 if there is none.
 func unitOf(x []float64) float64 {
 	size := 0.
 	for _, v := range x {
@@ -437,57 +434,58 @@ func unitOf(x []float64) float64 {
 	return 0
 }
 
-// pays has the budget of the key's alarms pay another one, and reports whether it does. Without
-// a budget, as in the warm-up and without detection, all are paid.
+// pays charges the key's alarm budget for another alarm. It reports whether the budget allowed it. Without a budget, as
+// in the warm-up and without detection, every alarm is allowed.
 func (t *Track) pays() bool {
 	s := t.decisions.alarm
 	return s == nil || usual.NewAlarm(t.decisions.pace).Pay(s)
 }
 
-// noteAlarm notes that the alarm was raised.
-func (s *decisions) noteAlarm(a *Alert) {
-	if a.Output < len(s.lately) {
-		s.lately[a.Output].markAlarmed(a.Size)
+// recordAlarm marks the run of recent values of the alarm's output as alarmed.
+func (s *decisions) recordAlarm(a *Alert) {
+	if a.Output < len(s.runs) {
+		s.runs[a.Output].markAlarmed(a.Size)
 	}
 }
 
-// written is what a state has of decisions in another form than they are kept in.
-type written struct {
-	fingerprint                               compact.Fingerprint
-	standardised, same, repeats, eventRepeats bool
-	event                                     string // the profile before it
+// storedForm holds the fields of encoded decisions that differ from their form in memory. standardized reports that
+// decisions.standard is set, and same that it equals the location and scale of the filter's warm-up. repeats and
+// episodeRepeats are usual.Profile.Repeats of the two profiles.
+type storedForm struct {
+	fingerprint                                 compact.Fingerprint
+	standardized, same, repeats, episodeRepeats bool
+	episode                                     string // the encoded profile before the episode
 }
 
-// append encodes what the alarms of a key depend on. The warm-up of the filter has set
-// locationScale.
+// append encodes the alarm state of a key. locationScale is from the warm-up of the filter.
 func (d *decider) append(c *coder, s *decisions, locationScale []float64) {
-	w := written{fingerprint: d.fingerprint, standardised: s.standard != nil}
-	if w.standardised {
-		w.same, w.repeats = slices.EqualFunc(s.standard, locationScale, sameBits), d.profile(s).Repeats(s.profile)
+	stored := storedForm{fingerprint: d.fingerprint, standardized: s.standard != nil}
+	if stored.standardized {
+		stored.same, stored.repeats = slices.EqualFunc(s.standard, locationScale, sameBits), d.profile(s).Repeats(s.profile)
 	}
-	if s.event.known() {
-		w.event, w.eventRepeats = string(d.profile(s).Append(nil, s.event.profile)), d.profile(s).Repeats(s.event.profile)
+	if s.episode.known() {
+		stored.episode, stored.episodeRepeats = string(d.profile(s).Append(nil, s.episode.profile)), d.profile(s).Repeats(s.episode.profile)
 	}
-	if d.form(c, s, &w, locationScale); w.standardised {
+	if d.form(c, s, &stored, locationScale); stored.standardized {
 		c.B = compact.AppendString(c.B, compact.Encode(nil, s.plan, d.profile(s).PlanForm(s.profile)))
 		c.B = d.profile(s).Append(c.B, s.profile)
 	}
 }
 
-// form is that of the decisions before their plan and profile.
-func (d *decider) form(c *coder, s *decisions, w *written, locationScale []float64) {
-	alarms, kept, event := s.alarm != nil, s.before.known(), s.event.known() || s.event.since > 0
-	c.Raw(w.fingerprint[:])
-	c.Bits(&s.timed, &s.lasting.lasts, &alarms)
-	c.Bits(&w.standardised, &w.same, &w.repeats)
-	if c.Bits(&kept, &event, &w.eventRepeats); kept {
+// form encodes or decodes the part of the decisions before the plan and the profile.
+func (d *decider) form(c *coder, s *decisions, stored *storedForm, locationScale []float64) {
+	hasAlarm, hasBefore, hasEpisode := s.alarm != nil, s.before.known(), s.episode.known() || s.episode.sinceRestored > 0
+	c.Raw(stored.fingerprint[:])
+	c.Bits(&s.timed, &s.lasting.lasts, &hasAlarm)
+	c.Bits(&stored.standardized, &stored.same, &stored.repeats)
+	if c.Bits(&hasBefore, &hasEpisode, &stored.episodeRepeats); hasBefore {
 		s.before.form(c, d.outputs)
 	}
 	if s.lasting.lasts {
 		s.lasting.form(c)
 	}
-	if event {
-		s.event.form(c, &w.event, d.outputs)
+	if hasEpisode {
+		s.episode.form(c, &stored.episode, d.outputs)
 	}
 	compact.Signed(&c.Codec, &s.step)
 	c.near(&s.last)
@@ -496,25 +494,25 @@ func (d *decider) form(c *coder, s *decisions, w *written, locationScale []float
 		c.Lists(&v.y)
 		c.Packs(&v.events)
 	})
-	if alarms && !c.Writes {
+	if hasAlarm && !c.Writes {
 		s.alarm = usual.Alarm{}.NewState()
 	}
-	if alarms {
+	if hasAlarm {
 		usual.Alarm{}.Form(&c.Codec, s.alarm)
 	}
-	if !w.standardised {
+	if !stored.standardized {
 		return
 	}
 	if !c.Writes {
-		s.standard, s.units, s.lately = make([]float64, 2*d.outputs), make([]float64, d.outputs), make([]oneSidedRun, d.outputs)
+		s.standard, s.units, s.runs = make([]float64, 2*d.outputs), make([]float64, d.outputs), make([]oneSidedRun, d.outputs)
 		copy(s.standard, locationScale)
 	}
-	if !w.same {
+	if !stored.same {
 		c.Pack(s.standard)
 	}
 	c.Pack(s.units)
-	for i := range s.lately {
-		s.lately[i].form(c)
+	for i := range s.runs {
+		s.runs[i].form(c)
 	}
 }
 
@@ -522,12 +520,12 @@ func sameBits(a, b float64) bool { return math.Float64bits(a) == math.Float64bit
 
 var errDecisions = errors.New("state is corrupt: alarms")
 
-// decode reads what append wrote, the rest of r. A profile of other settings begins
-// anew; debt and rest of the alarms stay.
+// decode decodes the result of append, which is the rest of r. If the profile was written under other settings, decode
+// resets it; debt and rest of the alarms remain.
 func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err error) {
-	var w written
-	d.form(r, &s, &w, locationScale)
-	if r.Bad || !w.standardised && len(r.B) > 0 || w.same && (!w.standardised || len(locationScale) != 2*d.outputs) {
+	var stored storedForm
+	d.form(r, &s, &stored, locationScale)
+	if r.Bad || !stored.standardized && len(r.B) > 0 || stored.same && (!stored.standardized || len(locationScale) != 2*d.outputs) {
 		return s, compact.ErrCut
 	}
 	if s.lasting.peak.output >= d.outputs {
@@ -538,8 +536,8 @@ func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err er
 			return s, err
 		}
 	}
-	if w.fingerprint != d.fingerprint {
-		return decisions{alarm: s.alarm, last: s.last, lasting: s.lasting}, nil // the moments before are of other seasons
+	if stored.fingerprint != d.fingerprint {
+		return decisions{alarm: s.alarm, last: s.last, lasting: s.lasting}, nil // s.before depends on the other seasons
 	}
 	if !d.valid(&s) {
 		return s, errDecisions
@@ -548,15 +546,15 @@ func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err er
 		return s, nil
 	}
 	s.pace = d.cfg.PaceOf(s.step)
-	err = s.readProfiles(r, d.profile(&s), &w)
+	err = s.readProfiles(r, d.profile(&s), &stored)
 	return s, err
 }
 
-// readProfiles reads the profile and its plan, the rest of r, and the profile of before an event.
-func (s *decisions) readProfiles(r *coder, p *usual.Profile, w *written) (err error) {
+// readProfiles decodes the profile and its plan, which are the rest of r, and the profile before an episode.
+func (s *decisions) readProfiles(r *coder, p *usual.Profile, stored *storedForm) (err error) {
 	plan := r.Text()
-	if s.profile, err = p.Decode(r.B, w.repeats); err == nil && w.event != "" {
-		s.event.profile, err = p.Decode([]byte(w.event), w.eventRepeats)
+	if s.profile, err = p.Decode(r.B, stored.repeats); err == nil && stored.episode != "" {
+		s.episode.profile, err = p.Decode([]byte(stored.episode), stored.episodeRepeats)
 	}
 	if err != nil {
 		return err
@@ -567,7 +565,7 @@ func (s *decisions) readProfiles(r *coder, p *usual.Profile, w *written) (err er
 	return nil
 }
 
-// valid reports whether append can have written the decisions.
+// valid reports whether append could have written the decisions.
 func (d *decider) valid(s *decisions) bool {
 	for _, w := range s.warmUp {
 		if len(w.y) != d.outputs || !linear.Finite(w.y) || !(w.events >= 0) {

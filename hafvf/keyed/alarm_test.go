@@ -12,26 +12,25 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// shifting are n standard normal values, one every five minutes, which are 8 higher
-// in 20 of every 200.
+// shifting returns n standard normal values, one every five minutes. The last 20 of every 200 are 8 higher.
 func shifting(n int) []Observation {
 	rng := rand.New(rand.NewPCG(3, 4))
-	all := make([]Observation, n)
-	for i := range all {
+	observations := make([]Observation, n)
+	for i := range observations {
 		x := rng.NormFloat64()
 		if i%200 >= 180 {
 			x += 8
 		}
-		all[i] = Value(time.Unix(int64(300*i), 0).UTC(), fmt.Sprint(i), x)
+		observations[i] = Value(time.Unix(int64(300*i), 0).UTC(), fmt.Sprint(i), x)
 	}
-	return all
+	return observations
 }
 
 var alarming = Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}}
 
-// alarmsOf returns the positions of the alarms and of those that are muted, and what debt adds to
-// the last threshold.
-func alarmsOf(t *testing.T, cfg Config, in []Observation) (at, muted []int64, debt float64) {
+// alarmsOf returns the positions of the alarms and of the muted alarms, and the part of the last threshold that is due
+// to debt.
+func alarmsOf(t *testing.T, cfg Config, in []Observation) (alarms, muted []int64, debt float64) {
 	t.Helper()
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
@@ -45,27 +44,27 @@ func alarmsOf(t *testing.T, cfg Config, in []Observation) (at, muted []int64, de
 			debt = d.Threshold - calm.Update(state, 0, false, nil).Threshold
 		}
 		if e.Alarm != nil {
-			at = append(at, e.N)
+			alarms = append(alarms, e.N)
 		}
 		if e.Detection.Muted {
 			muted = append(muted, e.N)
 		}
 	}
-	return at, muted, debt
+	return alarms, muted, debt
 }
 
-// What AlertConfig does not permit raises no alarm, is none that is muted, and costs no budget.
+// An alarm that AlertConfig does not permit is neither raised nor muted, and costs no budget.
 func TestAlarmsThatAreNotPermitted(t *testing.T) {
 	in := shifting(2000)
 	plain := alarming
 	plain.Alarms = alarmsWith(func(c *AlarmConfig) { c.Budget = 100 })
-	all, _, debt := alarmsOf(t, plain, in)
-	if len(all) < 5 || debt <= 0 {
-		t.Fatalf("%d alarms, debt %g", len(all), debt)
+	alarms, _, debt := alarmsOf(t, plain, in)
+	if len(alarms) < 5 || debt <= 0 {
+		t.Fatalf("%d alarms, debt %g", len(alarms), debt)
 	}
 	rare := plain
 	rare.Alarms = alarmsWith(func(c *AlarmConfig) { c.Budget = 300 })
-	if few, muted, _ := alarmsOf(t, rare, in); len(few) == 0 || len(few) >= len(all) || len(muted) == 0 || muted[0] < few[0] {
+	if few, muted, _ := alarmsOf(t, rare, in); len(few) == 0 || len(few) >= len(alarms) || len(muted) == 0 || muted[0] < few[0] {
 		t.Errorf("at a larger budget alarms at %v, muted ones at %v", few, muted)
 	}
 	for name, c := range map[string]AlertConfig{
@@ -77,42 +76,41 @@ func TestAlarmsThatAreNotPermitted(t *testing.T) {
 	} {
 		cfg := plain
 		cfg.Alerts = c
-		at, muted, debt := alarmsOf(t, cfg, in)
-		// The way back from the shift is down, and no novelty.
-		if name == "direction" && len(at) < len(all) {
+		permitted, muted, debt := alarmsOf(t, cfg, in)
+		// The return from the shift is downwards and is not a novelty.
+		if name == "direction" && len(permitted) < len(alarms) {
 			continue
 		}
-		if len(at)+len(muted) != 0 || debt != 0 {
-			t.Errorf("%s: alarms %v, muted %v, debt %g", name, at, muted, debt)
+		if len(permitted)+len(muted) != 0 || debt != 0 {
+			t.Errorf("%s: alarms %v, muted %v, debt %g", name, permitted, muted, debt)
 		}
 	}
 	cfg := plain
 	cfg.Alerts = AlertConfig{Direction: Up, MinAbs: 5}
 	if up, _, _ := alarmsOf(t, cfg, in); len(up) < 5 {
-		t.Errorf("alarms up %v, of %v", up, all)
+		t.Errorf("alarms up %v, of %v", up, alarms)
 	}
 	cfg.Alerts = AlertConfig{Cooldown: 24 * time.Hour}
-	at, _, _ := alarmsOf(t, cfg, in)
-	for i := range at[1:] {
-		if at[i+1]-at[i] < 288 {
-			t.Errorf("alarms %v within the cooldown of 288 observations", at)
+	permitted, _, _ := alarmsOf(t, cfg, in)
+	for i := range permitted[1:] {
+		if permitted[i+1]-permitted[i] < 288 {
+			t.Errorf("alarms %v within the cooldown of 288 observations", permitted)
 		}
 	}
-	if len(at) < 2 || len(at) >= len(all) {
-		t.Errorf("alarms %v, without a cooldown %v", at, all)
+	if len(permitted) < 2 || len(permitted) >= len(alarms) {
+		t.Errorf("alarms %v, without a cooldown %v", permitted, alarms)
 	}
 }
 
-// A state goes on under other settings of the alarms: with another budget and rest as
-// it is, and with another season with a profile that begins anew, under the debt that
-// there was.
+// A state can be used under other alarm settings. With another budget and rest it does not change. With other seasons
+// the profile is reset and the debt remains.
 func TestAlarmSettingsChange(t *testing.T) {
 	in := shifting(1000)
 	before := alarming
 	before.Alarms = alarmsWith(func(c *AlarmConfig) { c.Budget = 100 })
 	est := newEstimator(t, before)
 	track := est.NewTrack("k")
-	split := 0 // in the rest after an alarm
+	split := 0 // right after an alarm
 	for alarm := false; split < 400 || !alarm; split++ {
 		alarm = est.Estimate(track, in[split]).Alarm != nil
 	}
@@ -133,7 +131,7 @@ func TestAlarmSettingsChange(t *testing.T) {
 	other.Alerts = AlertConfig{MinChange: 1, Direction: Up}
 	got, _ := resume(other)
 	if got[0].Detection.Score != same[0].Detection.Score || math.Abs(got[0].Detection.Threshold-same[0].Detection.Threshold-math.Log10(4)) > .01 {
-		t.Errorf("another budget: %+v, as it was %+v", got[0].Detection, same[0].Detection)
+		t.Errorf("another budget: %+v, with the same budget %+v", got[0].Detection, same[0].Detection)
 	}
 
 	other = before
@@ -144,14 +142,14 @@ func TestAlarmSettingsChange(t *testing.T) {
 			t.Fatalf("another zone: observation %d after it has score %g", i, e.Detection.Score)
 		}
 		if e.LogPredictive != same[i].LogPredictive {
-			t.Fatalf("another zone: observation %d is predicted otherwise", i)
+			t.Fatalf("another zone: observation %d has another prediction", i)
 		}
 	}
 	if debt := got[50].Detection.Threshold - 2; debt <= 0 {
 		t.Errorf("another zone: debt %g", debt)
 	}
 	if zoned.decisions.warmUp != nil {
-		t.Error("the warm-up is kept")
+		t.Error("the warm-up is not dropped")
 	}
 	other.Alarms = alarmsWith(func(c *AlarmConfig) { c.Zone = "Nowhere" })
 	if _, err := NewEstimator(other); err == nil {
@@ -159,7 +157,7 @@ func TestAlarmSettingsChange(t *testing.T) {
 	}
 }
 
-// A state of which anything of the alarms is not as it can be is refused.
+// A state with invalid alarm state is rejected.
 func TestRestoreRefusesDecisions(t *testing.T) {
 	est := newEstimator(t, alarming)
 	track := est.NewTrack("k")
@@ -187,7 +185,7 @@ func TestRestoreRefusesDecisions(t *testing.T) {
 	}
 }
 
-// A rest is in observations, or a time at the key's step, or what suits the key.
+// A rest is given in observations, as a time at the key's step, or automatic.
 func TestPaceOf(t *testing.T) {
 	for _, c := range []struct {
 		cfg    AlarmConfig
@@ -212,14 +210,14 @@ func TestPaceOf(t *testing.T) {
 	}
 }
 
-// alarmsWith are the default settings of alarms, but for a change.
+// alarmsWith returns the default alarm settings after change.
 func alarmsWith(change func(*AlarmConfig)) *AlarmConfig {
 	c := DefaultAlarms()
 	change(&c)
 	return &c
 }
 
-// The unit of values does not depend on their size.
+// unitOf finds the unit of values of any size.
 func TestUnitOf(t *testing.T) {
 	for _, exponent := range []int{0, -1, -9, -15, -300} {
 		size := math.Pow10(exponent)

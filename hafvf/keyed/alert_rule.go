@@ -9,20 +9,20 @@ import (
 	"hafvf/internal/domain"
 )
 
-// An AlertRule says which alarms the keys that match a pattern raise. A nil field sets nothing. Each
-// field is that of the first rule that matches the key and sets it, else that of the Config.
+// An AlertRule overrides the alarm settings of the keys that match a pattern. A nil field is not set. For each field,
+// the first rule that matches the key and sets the field wins, else the Config.
 type AlertRule struct {
-	Match string // as that of Rule
+	Match string // pattern, as in Rule.Match
 
-	// Of AlertConfig.
-	None      *bool // the key raises no alarm and no alert of a belief: its filter and records are as without
+	// Fields of AlertConfig.
+	None      *bool // no alarm and no belief alert; filters and other record fields do not change
 	Cooldown  *time.Duration
 	MinChange *float64
 	MinAbs    *float64
 	MinRel    *float64
 	Direction *Direction
 
-	// Of AlarmConfig: Budget and BudgetTime are one field, as are Rest and RestTime.
+	// Fields of AlarmConfig. Budget and BudgetTime count as one field, and so do Rest and RestTime.
 	Budget     *float64
 	BudgetTime *time.Duration
 	Rest       *int
@@ -31,7 +31,7 @@ type AlertRule struct {
 	Seasons    *[]usual.Season
 	Zone       *string
 
-	Silence *SilenceConfig // with Config.Silence
+	Silence *SilenceConfig // needs Config.Silence
 }
 
 func (r *AlertRule) apply(alarms *AlarmConfig, alerts *AlertConfig, silence **SilenceConfig) {
@@ -57,9 +57,9 @@ func (r *AlertRule) apply(alarms *AlarmConfig, alerts *AlertConfig, silence **Si
 	*silence = cmp.Or(r.Silence, *silence)
 }
 
-func replace[T any](dst, by *T) {
-	if by != nil {
-		*dst = *by
+func replace[T any](dst, value *T) {
+	if value != nil {
+		*dst = *value
 	}
 }
 

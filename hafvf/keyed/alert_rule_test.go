@@ -12,7 +12,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Of each field the first rule that matches a key and sets it holds.
+// For each field, the first matching rule that sets it wins.
 func TestAlertRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		optional := func(name string) *float64 {
@@ -62,7 +62,7 @@ func TestAlertRules(t *testing.T) {
 	})
 }
 
-// firstThat is the value of the first rule that matches the key and has one.
+// firstThat returns the value of the first rule that matches the key and sets the field.
 func firstThat[T any](cfg Config, key string, otherwise T, field func(AlertRule) *T) T {
 	for _, r := range cfg.AlertRules {
 		if v := field(r); v != nil && (Rule{Match: r.Match}).Matches(key) {
@@ -72,7 +72,7 @@ func firstThat[T any](cfg Config, key string, otherwise T, field func(AlertRule)
 	return otherwise
 }
 
-// The first rule that says something of silence holds.
+// The first matching rule that sets Silence wins.
 func TestSilenceOfRules(t *testing.T) {
 	cfg := Recommended("normal")
 	cfg.Silence = &SilenceConfig{After: time.Hour}
@@ -80,29 +80,29 @@ func TestSilenceOfRules(t *testing.T) {
 		{Match: "a", MinAbs: new(1.0)},
 		{Match: "a*", Silence: &SilenceConfig{After: 25 * time.Hour}},
 		{Match: "*b", Silence: &SilenceConfig{Never: true}},
-		{Match: "c", Silence: &SilenceConfig{}}, // by its rhythm
+		{Match: "c", Silence: &SilenceConfig{}}, // bound from the rhythm
 	}
 	est := expect.Get(NewEstimator(cfg))(t)
-	at := func(minute int) time.Time { return sunday.Add(time.Duration(minute) * time.Minute) }
+	minuteTime := func(minute int) time.Time { return sunday.Add(time.Duration(minute) * time.Minute) }
 	for key, want := range map[string]time.Duration{"a": 25 * time.Hour, "ab": 25 * time.Hour, "b": 0, "c": -1, "d": time.Hour} {
 		k := expect.Get(est.Open(key, nil))(t)
 		for i := range 1000 {
-			for range k.Estimates(Value(at(i), "", float64(i%7))) {
+			for range k.Estimates(Value(minuteTime(i), "", float64(i%7))) {
 			}
 		}
 		k = expect.Get(est.Open(key, expect.Get(k.AppendBinary(nil))(t)))(t)
 		got := time.Duration(0)
 		if deadline := k.Deadline(); !deadline.IsZero() {
-			got = deadline.Sub(at(999))
+			got = deadline.Sub(minuteTime(999))
 		}
 		if got != want && (want >= 0 || got < time.Minute || got > 30*time.Minute) {
 			t.Errorf("%s: silent after %v, want %v", key, got, want)
 		}
-		_, silent := k.ReportSilence(at(999).Add(24 * time.Hour))
+		_, silent := k.ReportSilence(minuteTime(999).Add(24 * time.Hour))
 		if silent != (want < 24*time.Hour && want != 0) {
 			t.Errorf("%s: silent %v after a day", key, silent)
 		}
-		for e := range k.Estimates(Value(at(999).Add(30*time.Hour), "", 3)) {
+		for e := range k.Estimates(Value(minuteTime(999).Add(30*time.Hour), "", 3)) {
 			if (e.Silence != nil) != (want != 0) {
 				t.Errorf("%s: silence %+v", key, e.Silence)
 			}
@@ -113,20 +113,21 @@ func TestSilenceOfRules(t *testing.T) {
 		{Filter: cfg.Filter, Silence: cfg.Silence, AlertRules: []AlertRule{{Match: "a", Silence: &SilenceConfig{After: -1}}}},
 	} {
 		if _, err := NewEstimator(bad); err == nil {
-			t.Errorf("%+v is taken", bad.AlertRules)
+			t.Errorf("%+v is accepted", bad.AlertRules)
 		}
 	}
 }
 
-// Rules are checked without the tables that a key of theirs needs: with 48 harmonics those take 30,000 allocations a rule.
+// Checking rules does not build the tables that their keys need: with 48 harmonics these take 30,000 allocations per
+// rule.
 func TestManyAlertRules(t *testing.T) {
 	const rules = 200
 	cfg := Recommended("normal")
 	for i := range rules {
 		cfg.AlertRules = append(cfg.AlertRules, AlertRule{Match: fmt.Sprint("k", i), Seasons: &[]usual.Season{{Period: 24 * time.Hour, Harmonics: 4}, {Period: 168 * time.Hour, Harmonics: 1 + i%48}}})
 	}
-	without := testing.AllocsPerRun(1, func() { expect.Get(NewEstimator(Recommended("normal")))(t) })
-	if n := testing.AllocsPerRun(1, func() { expect.Get(NewEstimator(cfg))(t) }); n > without+20*rules {
-		t.Errorf("%g allocations for %d rules, %g without rules", n, rules, without)
+	baseline := testing.AllocsPerRun(1, func() { expect.Get(NewEstimator(Recommended("normal")))(t) })
+	if n := testing.AllocsPerRun(1, func() { expect.Get(NewEstimator(cfg))(t) }); n > baseline+20*rules {
+		t.Errorf("%g allocations for %d rules, %g without rules", n, rules, baseline)
 	}
 }

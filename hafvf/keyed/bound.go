@@ -7,35 +7,33 @@ import (
 	"hafvf/hafvf/expfam"
 )
 
-// The numbers of standard deviations from what is expected beyond which a value counts as one at
-// that distance.
+// The maximum deviations from the expected value, in standard deviations. A bound clamps values beyond them.
 const (
-	// farAway is that of values with a location. A filter that forgets what it knew then returns
-	// to ordinary values within a few of them: their part in its sums of squares is not lost in
-	// rounding, and the weight of memory takes the rest of the outlier away.
+	// farAway applies to values with a location. After an outlier of this size, a filter that forgets returns to
+	// ordinary values within a few of them: rounding does not lose their part in its sums of squares, and the weight
+	// of memory removes the rest of the outlier.
 	farAway = 1e6
-	// farAbove is that of times and counts, whose tails are light. A filter that knows a mean of
-	// thousands finds small values likely, and would take long to come down.
+	// farAbove applies to times and counts, which have light tails. A filter with a mean of thousands finds small
+	// values likely, and would need a long time to return to them.
 	farAbove = 20
-	// farBack is that of values that serve as regressors of those that come. Few of them would
-	// decide over all coefficients.
+	// farBack applies to values that are regressors of the next values. A few larger ones would determine all
+	// coefficients.
 	farBack = 4
 )
 
-// A bound takes values that are farther from what their key expects to that distance,
-// so that a fill value or a counter that wraps does not decide over what follows. A chain has one
-// if its prior comes from the data and its memory adapts. With another prior, or a weight that
-// is fixed, all values count as the formulas say.
+// A bound clamps values to a maximum deviation from their key's expectation, so that a fill value or a counter that
+// wraps does not dominate the estimates that follow. Stages have a bound if the prior comes from the data and the
+// memory adapts. With another prior or a fixed weight, values are not changed.
 type bound struct {
 	bank     *hafvf.Bank
-	far      float64
-	positive bool // values have a scale and no location
-	first    int  // of the coordinates that are bounded: of a regression the target alone
+	far      float64 // maximum deviation, sd
+	positive bool    // values have a scale and no location
+	first    int     // first coordinate that is clamped; for a regression only the target is
 	mean, sd []float64
 	copies   vectorCopies
 }
 
-// newBound returns nil if values count as the formulas say.
+// newBound returns the bound of a configuration, or nil if values are not clamped.
 func newBound(cfg hafvf.Config, bank *hafvf.Bank) *bound {
 	if cfg.WarmUp == 0 || !adapts(bank) {
 		return nil
@@ -57,7 +55,7 @@ func newBound(cfg hafvf.Config, bank *hafvf.Bank) *bound {
 	return b
 }
 
-// adapts reports whether a bank gives up what it knows when it does not hold any more.
+// adapts reports whether the memory of a bank adapts: a member has levels, or the bank detects changes.
 func adapts(bank *hafvf.Bank) bool {
 	for i := range bank.Members() {
 		if bank.Filter(i).Levels() > 0 {
@@ -67,34 +65,33 @@ func adapts(bank *hafvf.Bank) bool {
 	return bank.Detects()
 }
 
-// near returns the vectors of the track's next observation, which are on its scale and without
-// their season, with values that are not far. They are valid until the next call. before is as in
-// stages.learn.
-func (b *bound) near(t *Track, elapsed float64, xs [][]float64, before regime) [][]float64 {
+// clamp returns clamped copies of the vectors of the track's next observation, which are on the filter's scale and
+// without their season. The copies are valid until the next call. before is as in stages.learn.
+func (b *bound) clamp(t *Track, elapsed float64, xs [][]float64, before regime) [][]float64 {
 	b.expect(t, elapsed, xs, before)
 	bounded := b.copies.copy(xs)
 	for _, x := range bounded {
-		if len(x) > b.first { // else it is a bare missing value
+		if len(x) > b.first { // a shorter vector is a missing value
 			for j := range x[b.first:] {
-				x[b.first+j] = b.within(j, x[b.first+j], b.far)
+				x[b.first+j] = b.clampValue(j, x[b.first+j], b.far)
 			}
 		}
 	}
 	return bounded
 }
 
-// recall has the bank remember a value that is not far back as the last one.
+// recall replaces the bank's last value by the value clamped to farBack.
 func (b *bound) recall(t *Track, xs [][]float64) {
 	last := xs[0][0]
-	if v := b.within(0, last, farBack); v != last {
+	if v := b.clampValue(0, last, farBack); v != last {
 		b.bank.Recall(t.state, v)
 	}
 }
 
-// expect sets what the key expects: after the warm-up what the running regime predicts, and in
-// it, once there is one, location and scale.
+// expect sets mean and sd to the key's expectation. After the warm-up this is the running regime's prediction, in the
+// warm-up it is location and scale; sd is infinite while those are unknown.
 func (b *bound) expect(t *Track, elapsed float64, xs [][]float64, before regime) {
-	if t.priorSet && len(t.warmUp) == 0 { // nor is a warm-up learned again
+	if t.priorSet && len(t.warmUp) == 0 { // and no warm-up is being learned again
 		if before.predicted != nil {
 			copy(b.mean, before.predicted)
 			copy(b.sd, before.predictive)
@@ -115,16 +112,15 @@ func (b *bound) expect(t *Track, elapsed float64, xs [][]float64, before regime)
 	}
 }
 
-// within returns the value v of coordinate j, or the one nearest to it that is at most far
-// standard deviations from what is expected.
-func (b *bound) within(j int, v, far float64) float64 {
+// clampValue returns the value v of coordinate j, clamped to far standard deviations around the expected value.
+func (b *bound) clampValue(j int, v, far float64) float64 {
 	far *= b.sd[j]
 	if !(far < math.Inf(1)) {
 		return v
 	}
-	least, most := b.mean[j]-far, b.mean[j]+far
+	lowest, highest := b.mean[j]-far, b.mean[j]+far
 	if b.positive {
-		least, most = 0, math.Ceil(most) // a count stays one
+		lowest, highest = 0, math.Ceil(highest) // counts stay whole numbers
 	}
-	return math.Max(least, math.Min(v, most))
+	return math.Max(lowest, math.Min(v, highest))
 }

@@ -7,12 +7,10 @@ import (
 	"hafvf/internal/compact"
 )
 
-// Observations and what becomes of them have a compact binary form, for states and for what
-// crosses the stages of a runner: JSON neither knows NaN nor is fast. The errors of
-// AppendBinary are always nil.
+// Observations, estimates, alerts and rejections have a compact binary encoding, for states and for the stages of a
+// runner. JSON is slower and has no NaN. The errors of AppendBinary are always nil.
 
-// AppendBinary appends the encoded observation to b. Observations that are appended to each
-// other are read by Observations.
+// AppendBinary appends the encoded observation to b. ReadObservations reads concatenated observations.
 func (o *Observation) AppendBinary(b []byte) ([]byte, error) {
 	return appendObservation(b, o), nil
 }
@@ -59,22 +57,22 @@ func (s *Smoothed) AppendBinary(b []byte) ([]byte, error) {
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (s *Smoothed) UnmarshalBinary(b []byte) error { return compact.Decode(b, s, smoothedForm) }
 
-// Observations reads observations that were appended to each other.
+// Observations is a reader of concatenated observations, see ReadObservations.
 type Observations struct{ r compact.Reader }
 
-// ReadObservations returns the observations of b. Their strings are cut from text, which is b
-// as one string, so that they take no memory of their own. They do where text is empty.
+// ReadObservations returns a reader of the observations in b. text is b as a string, or empty. If text is not empty,
+// the strings of the observations are substrings of it, and need no memory of their own.
 func ReadObservations(b []byte, text string) Observations {
 	return Observations{compact.Reader{B: b, Source: text}}
 }
 
 // More reports whether there is another observation.
-func (all *Observations) More() bool { return len(all.r.B) > 0 }
+func (s *Observations) More() bool { return len(s.r.B) > 0 }
 
-// Next returns the next observation. Its X is in the memory of x, which may be nil.
-func (all *Observations) Next(x [][]float64) (Observation, error) {
-	o := readObservationIn(&all.r, x)
-	if all.r.Bad {
+// Next returns the next observation. Its X uses the memory of x, which may be nil.
+func (s *Observations) Next(x [][]float64) (Observation, error) {
+	o := readObservationIn(&s.r, x)
+	if s.r.Bad {
 		return o, compact.ErrCut
 	}
 	return o, nil
@@ -85,37 +83,35 @@ func appendObservation(b []byte, o *Observation) []byte {
 	b = compact.AppendString(b, o.ID)
 	b = binary.AppendVarint(b, o.Seq)
 	b = compact.AppendString(b, o.Log)
-	at := len(b)
+	shapeIndex := len(b)
 	b = appendShape(b, o.Shape, o.Aggregated, o.Events)
 	b = compact.AppendVectors(b, o.X)
 	b = compact.AppendString(b, o.Raw)
 	if o.OutOfDomain {
-		b[at] |= outsideBit
+		b[shapeIndex] |= outsideBit
 	}
 	if !o.LogTime.IsZero() {
-		b[at] |= logTimeBit
+		b[shapeIndex] |= logTimeBit
 		b = compact.AppendTimeNear(b, o.LogTime, o.Time)
 	}
 	if o.Trial != 0 || o.Session != "" {
-		b[at] |= trialBit
+		b[shapeIndex] |= trialBit
 		b = compact.AppendString(binary.AppendVarint(b, o.Trial), o.Session)
 	}
 	if o.Carried != "" {
-		b[at] |= carriedBit
+		b[shapeIndex] |= carriedBit
 		b = compact.AppendString(b, o.Carried)
 	}
 	return b
 }
 
-// aggregatedBit stands beside the shape: the number of events follows. logTimeBit says that the
-// time of the log stands at the end of an observation, trialBit that trial and session do, carriedBit
-// that Carried does, and outsideBit that it is OutOfDomain.
+// Flags in the byte of the shape.
 const (
-	aggregatedBit = 0x80
-	logTimeBit    = 0x40
-	outsideBit    = 0x20
-	trialBit      = 0x10
-	carriedBit    = 0x08
+	aggregatedBit = 0x80 // the number of events follows
+	logTimeBit    = 0x40 // LogTime is at the end of the observation
+	outsideBit    = 0x20 // OutOfDomain is true
+	trialBit      = 0x10 // Trial and Session are at the end of the observation
+	carriedBit    = 0x08 // Carried is at the end of the observation, or follows the shape of an estimate
 )
 
 func appendShape(b []byte, shape Shape, aggregated bool, events int64) []byte {
@@ -174,10 +170,10 @@ func rejectedForm(c *compact.Codec, r *Rejected) {
 }
 
 func alertEventForm(c *compact.Codec, t *AlertEvent) {
-	of := Estimate{Time: t.Time, ID: t.ID, N: t.N, X: t.X, Shape: t.Shape, Predicted: t.Predicted}
-	estimateForm(c, &of)
+	e := Estimate{Time: t.Time, ID: t.ID, N: t.N, X: t.X, Shape: t.Shape, Predicted: t.Predicted}
+	estimateForm(c, &e)
 	if alertForm(c, compact.Ref(&t.Alert)); !c.Writes {
-		*t = of.event("", of.ID, t.Alert, AlarmBasis)
+		*t = e.event("", e.ID, t.Alert, AlarmBasis)
 	}
 }
 
@@ -197,7 +193,7 @@ func estimateForm(c *compact.Codec, e *Estimate) {
 	momentsForm(c, &e.Predicted, &e.Estimate)
 	c.Lists(&e.Lower, &e.Upper, &e.Levels, &e.Posterior)
 	numbers := []*float64{&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory, &e.LearningRate}
-	if !c.Writes && len(c.B) > 0 && c.B[0] == 4 { // alerts in states of before have no learning rate
+	if !c.Writes && len(c.B) > 0 && c.B[0] == 4 { // alerts in older states have no learning rate
 		numbers, e.LearningRate = numbers[:4], math.NaN()
 	}
 	c.Scalars(numbers...)
@@ -244,8 +240,8 @@ func alertForm(c *compact.Codec, a *Alert) {
 	compact.Texts(c, &a.Message)
 }
 
-func momentsForm(c *compact.Codec, all ...*Moments) {
-	for _, m := range all {
+func momentsForm(c *compact.Codec, moments ...*Moments) {
+	for _, m := range moments {
 		c.Lists(&m.Mean, &m.SD)
 	}
 }

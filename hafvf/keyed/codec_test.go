@@ -17,6 +17,7 @@ import (
 
 var nan = math.NaN()
 
+// Decoding restores every field.
 func TestCodecKeepsEverything(t *testing.T) {
 	o := Observation{Time: time.Date(1677, 1, 2, 3, 4, 5, 678, time.UTC), ID: "a:1", Trial: -3, Session: "2", Seq: -7, X: [][]float64{{1, nan}, {math.Inf(1), -0.5}}, Shape: List, Raw: "raw", Carried: `{"c":1}`}
 	expect.Form(t, observationForm, o)
@@ -34,18 +35,18 @@ func TestCodecKeepsEverything(t *testing.T) {
 		Belief:    &Alert{Kind: "revision", Corrects: "c", Start: o.Time, Delay: 4, LogOdds: -1, Size: 6, Output: 7, Before: Moments{[]float64{1}, []float64{2}}, After: Moments{[]float64{3}, []float64{4}}, Usual: Moments{[]float64{5}, []float64{6}}}}
 	expect.Form(t, estimateForm, e)
 
-	// In states of before an estimate has no learning rate.
+	// Estimates in older states have no learning rate.
 	e.Carried, e.LearningRate = "", nan
-	now, was := compact.AppendFloats(nil, []float64{-1, -2, .5, 7, nan}), compact.AppendFloats(nil, []float64{-1, -2, .5, 7})
+	current, older := compact.AppendFloats(nil, []float64{-1, -2, .5, 7, nan}), compact.AppendFloats(nil, []float64{-1, -2, .5, 7})
 	var gotE Estimate
-	err := gotE.UnmarshalBinary(bytes.Replace(compact.Encode(nil, e, estimateForm), now, was, 1))
+	err := gotE.UnmarshalBinary(bytes.Replace(compact.Encode(nil, e, estimateForm), current, older, 1))
 	if diff := cmp.Diff(e, gotE, cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
 }
 
-// keeping is an entity with something in every field.
-func keeping(t testing.TB, cfg Config) (*Estimator, KeyState) {
+// filledKeyState returns an estimator and a KeyState with a track, times and a waiting observation.
+func filledKeyState(t testing.TB, cfg Config) (*Estimator, KeyState) {
 	t.Helper()
 	est := newEstimator(t, cfg)
 	e := KeyState{Track: est.NewTrack("k"), clock: time.Unix(7, 0).UTC(), released: time.Unix(6, 0).UTC(), waiting: []Observation{Value(time.Unix(7, 0).UTC(), "w", 2)}}
@@ -64,30 +65,31 @@ var detecting = Config{
 	Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 8},
 }
 
-// A state of an earlier format is refused as such. It begins with its clock, or with another tag.
+// A state of an earlier format is rejected with errFormat. It starts with its clock or with another tag.
 func TestKeyStateRefusesEarlierFormats(t *testing.T) {
-	est, e := keeping(t, detecting)
+	est, e := filledKeyState(t, detecting)
 	b := e.append(nil)
 	for _, first := range []byte{0, 1, 6, 7, 9} {
 		b[0] = first
 		if _, err := est.Open("k", b); !errors.Is(err, errFormat) {
-			t.Errorf("beginning with %d: %v", first, err)
+			t.Errorf("first byte %d: %v", first, err)
 		}
 		if _, err := est.RestoreTrack("k", b); !errors.Is(err, errFormat) {
-			t.Errorf("of a track, beginning with %d: %v", first, err)
+			t.Errorf("track, first byte %d: %v", first, err)
 		}
 	}
 }
 
+// Decoding arbitrary bytes does not panic, and a decoded observation encodes to bytes that decode to it.
 func FuzzDecode(f *testing.F) {
 	o := Value(time.Unix(1, 2), "id", 3)
 	f.Add(appendObservation(nil, &o))
 	f.Add(compact.Encode(nil, Estimate{N: 1, X: [][]float64{{1}}}, estimateForm))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var o, again Observation
+		var o, decoded Observation
 		if o.UnmarshalBinary(b) == nil {
-			err := again.UnmarshalBinary(appendObservation(nil, &o))
-			if diff := cmp.Diff(o, again, cmpopts.EquateNaNs()); diff != "" || err != nil {
+			err := decoded.UnmarshalBinary(appendObservation(nil, &o))
+			if diff := cmp.Diff(o, decoded, cmpopts.EquateNaNs()); diff != "" || err != nil {
 				t.Fatalf("%v %s", err, diff)
 			}
 		}
@@ -96,17 +98,18 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func FuzzDecodeEntity(f *testing.F) {
-	est, e := keeping(f, detecting)
+// Decoding an arbitrary state does not panic. A decoded KeyState survives another encoding, and can estimate.
+func FuzzDecodeKeyState(f *testing.F) {
+	est, e := filledKeyState(f, detecting)
 	f.Add(e.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := est.decodeKeyState("k", b)
 		if err != nil {
 			return
 		}
-		again, err := est.decodeKeyState("k", e.append(nil))
-		if err != nil || !bytes.Equal(e.append(nil), again.append(nil)) {
-			t.Fatalf("%v: %+v became %+v", err, e, again)
+		decoded, err := est.decodeKeyState("k", e.append(nil))
+		if err != nil || !bytes.Equal(e.append(nil), decoded.append(nil)) {
+			t.Fatalf("%v: %+v became %+v", err, e, decoded)
 		}
 		est.Estimate(e.Track, Value(time.Unix(100, 0), "", 1))
 	})

@@ -11,65 +11,63 @@ import (
 	"hafvf/internal/message"
 )
 
-// Config says how keys are filtered.
+// Config configures the filters, the order and the alarms of all keys.
 type Config struct {
-	// Filter needs a Family; the rest has defaults.
+	// Filter needs a Family; other fields have defaults.
 	Filter hafvf.Config
-	// Keys are exceptions to Filter, part by part. Family and dimension are those of Filter.
+	// Keys are exceptions to Filter for matching keys, part by part. They must have the family and dimension of Filter.
 	Keys     []Rule
 	Order    Order         // default EventTime
-	Lateness time.Duration // of EventTime, at least 0; default 0: a key's observations are in order
-	// Aggregate makes the observations of intervals from events, which is what a KeyState takes
-	// then. It needs EventTime. Nil: what comes are observations.
+	Lateness time.Duration // for EventTime, at least 0; default 0: a key's observations are in order
+	// Aggregate combines events into the observations of intervals. The input of a KeyState is then events. Aggregate
+	// needs EventTime. Nil: the input is observations.
 	Aggregate *AggregateConfig
-	// TimeUnit makes the weight of memory act once per unit of time between
-	// observations. Default 0: once per observation.
+	// TimeUnit applies the weight of memory once per unit of time between observations. Default 0: once per
+	// observation.
 	TimeUnit time.Duration
-	// Interval adds the central predictive interval of this probability, in (0, 1), to
-	// every estimate. Default 0: none.
+	// Interval adds the central predictive interval of this probability, in (0, 1), to every estimate. Default 0: none.
 	Interval float64
-	// Brief leaves out Estimate.Posterior. Estimate.ELBO is NaN then, or a lower bound of what it is.
+	// Brief leaves out Estimate.Posterior. Estimate.ELBO is then NaN or a lower bound of its value.
 	Brief  bool
-	Alarms *AlarmConfig // with detection; its budget is that of silence too. Nil: DefaultAlarms
-	Alerts AlertConfig  // with detection
-	// AlertRules are exceptions to Alarms, Alerts and Silence, field by field. They do not change what the states of
-	// keys mean.
+	Alarms *AlarmConfig // for detection; its budget also pays for silences. Nil: DefaultAlarms
+	Alerts AlertConfig  // for detection
+	// AlertRules are exceptions to Alarms, Alerts and Silence for matching keys, field by field. The meaning of stored
+	// states does not depend on them.
 	AlertRules []AlertRule
-	// Lookback is for how long the source gives a value again while it has no newer one, as range
-	// queries of Prometheus do. A value that is less than that after the first one equal to it does
-	// not count for the alarm about equal values in a row. A state goes on under another lookback.
-	// Observations without times have none. Default 0: all values are the source's own.
+	// Lookback is how long the source repeats a value if it has no newer one, as range queries of Prometheus do. The
+	// alarm for equal values in a row ignores a value that is less than Lookback after the first of these equal values.
+	// A state can be used with another Lookback. Lookback has no effect on observations without times. Default 0: the
+	// source repeats no value.
 	Lookback time.Duration
 	// Values names the numbers of an observation, for the messages of alerts. Default: x.
 	Values []string
-	// Metric names what the value of a key measures, for the messages of alerts, if neither Values nor
-	// the key does, as that of the series {job="api"}. Default: none.
+	// Metric names the quantity that a key's value measures, for the messages of alerts. It is used if neither Values
+	// nor the key names it, as with the series {job="api"}. Default: none.
 	Metric string
-	// Unit stands behind the values in messages. One such as /s stands behind what the name of the value
-	// ends with: _seconds, _ms, _bytes, _ratio, _percent or _celsius. Default: that.
+	// Unit follows the values in messages. A unit such as /s is appended to the unit of the value's name, which is
+	// recognized by its suffix: _seconds, _ms, _bytes, _ratio, _percent or _celsius. Default: the unit of the name.
 	Unit string
-	// Silence tells of keys that have been silent for too long. Nil: it does not.
+	// Silence reports keys that have been silent for too long. Nil: silences are not reported.
 	Silence *SilenceConfig
-	// Expire is after how long without an observation a key is forgotten: its next one is its
-	// first. With Aggregate it counts from the beginning of the interval of the last event. It
-	// needs EventTime, and is longer than Lateness and an interval. Default 0: never.
+	// Expire resets a key that has had no observation for this duration: the next observation counts as its first. With
+	// Aggregate, the duration starts at the start of the interval of the last event. Expire needs EventTime, and must
+	// be longer than Lateness and than an interval. Default 0: never.
 	Expire time.Duration
-	// Quiet are times of some keys in which nothing is learned or told.
+	// Quiet are time ranges in which matching keys neither learn nor raise alarms.
 	Quiet []QuietTime
-	// NameKeys has errors about states of other settings name the keys of the program's config, and not the
-	// fields of this one.
+	// NameKeys makes errors about states of other settings name the keys of the program's config instead of the fields
+	// of Config.
 	NameKeys bool
 }
 
-// DefaultWarmUp is the number of first observations that Recommended takes for a prior.
+// DefaultWarmUp is the number of first observations from which Recommended sets the prior.
 const DefaultWarmUp = 50
 
-// Recommended is the configuration to begin with: a key's first observations set its prior
-// (of the families bernoulli and categorical, whose values have no scale, the prior is the
-// family's own), a bank of filters follows it, and what is unusual for the key raises alarms
-// within a budget. It is that of a config of the program with prior: auto and detect: true,
-// and reads its states. Set Filter.Dim where observations are vectors; a regression and a
-// mvnormal need it, and a categorical needs the parameter alpha of Filter.Prior.
+// Recommended returns the configuration to start with. A key's first observations set its prior; the families bernoulli
+// and categorical have no scale and use their default prior. A bank of filters follows the key, and unusual
+// observations raise alarms within a budget. The configuration equals the program's with prior: auto and detect: true,
+// and reads its states. Set Filter.Dim if observations are vectors: regression and mvnormal need it. categorical needs
+// the parameter alpha of Filter.Prior.
 func Recommended(family string) Config {
 	return Config{
 		Filter: hafvf.Config{
@@ -79,9 +77,9 @@ func Recommended(family string) Config {
 	}
 }
 
-// defaultWarmUp is DefaultWarmUp of a family that first observations can set the prior of, else 0.
+// defaultWarmUp returns DefaultWarmUp if first observations can set the prior of the family, else 0.
 func defaultWarmUp(family string) int {
-	for _, dim := range []int{0, 2} { // of vectors there are two
+	for _, dim := range []int{0, 2} { // 2 for families of vectors
 		if m, err := expfam.New(family, nil, dim); err == nil {
 			if _, ok := m.(expfam.Fitted); ok {
 				return DefaultWarmUp
@@ -97,7 +95,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate says what is wrong with a configuration that has its defaults.
+// validate returns an error that describes the first invalid field. c must have its defaults.
 func (c Config) validate() error {
 	switch {
 	case c.Order != EventTime && c.Order != Arrival:
@@ -130,7 +128,7 @@ func (c Config) validate() error {
 	return cmp.Or(c.validateAlertRules(), checkRules(c.Filter, c.Keys))
 }
 
-// CheckExpire says why keys cannot be forgotten after Expire; 0 forgets none.
+// CheckExpire returns an error if Expire is invalid. 0 is valid and disables it.
 func (c *Config) CheckExpire() error {
 	switch {
 	case c.Expire < 0:

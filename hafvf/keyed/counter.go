@@ -8,154 +8,155 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A counter is what is known of a cumulative counter at its last value, by coordinate.
+// A counter is the state of a cumulative counter after its last value. The slices are by coordinate.
 type counter struct {
-	at   time.Time // zero before the first value
-	last []float64
-	most []float64   // the largest since it began
-	past []pastRises // of falls; nil before the first rise
+	time   time.Time // time of the last value; zero before the first value
+	last   []float64
+	maxima []float64   // maxima since the last restart
+	rises  []pastRises // nil before the second value
 }
 
-// lastRises is how many rises tell a wrap from a restart, and wrapFactor how much larger than the largest of them that of a
-// wrap may be.
+// A fall is a wrap instead of a restart if its rise is at most wrapFactor times the largest of the last lastRises
+// rises.
 const (
 	lastRises  = 20
 	wrapFactor = 3
 )
 
-// pastRises are what is known of the last rises of a coordinate, and what it was before its last fall.
+// pastRises are the recent rises of a coordinate, and its value before the last fall.
 type pastRises struct {
-	largest []pastRise // those of lastRises that no later one reaches, the oldest and largest first
-	before  float64
-	since   int // values since then; 0 if there was no fall of late
+	largest    []pastRise // of the last lastRises rises, those above every later one, the largest first
+	beforeFall float64    // value before the last fall
+	sinceFall  int        // number of values from the fall on, 1 to 3; 0 if there was no recent fall
 }
 
-// A pastRise is one after which there were so many others.
+// A pastRise is a rise that age other rises followed.
 type pastRise struct {
-	by  float32
-	age uint8
+	size float32
+	age  uint8
 }
 
-func (p *pastRises) add(by float64) {
+// add adds a rise, and removes rises that are too old or not larger than the new one.
+func (p *pastRises) add(size float64) {
 	for i := range p.largest {
 		p.largest[i].age++
 	}
-	p.largest = slices.DeleteFunc(p.largest, func(r pastRise) bool { return r.age == lastRises || r.by <= float32(by) })
-	p.largest = append(p.largest, pastRise{by: float32(by)})
+	p.largest = slices.DeleteFunc(p.largest, func(r pastRise) bool { return r.age == lastRises || r.size <= float32(size) })
+	p.largest = append(p.largest, pastRise{size: float32(size)})
 }
 
-// moduli are the numbers at which counters of 32 and 64 bits begin anew.
+// moduli are the numbers at which counters of 32 and 64 bits wrap.
 var moduli = []float64{1 << 32, 1 << 64}
 
-// wrap is the rise of a fall from last to v that goes over a modulus: over the one that is given, or over one of moduli if
-// that makes it at most wrapFactor times the largest of the last rises.
-func (p *pastRises) wrap(last, v, modulus float64) (by float64, wraps bool) {
+// wrap returns the rise of a fall from last to v if the fall is a wrap. With a modulus above 0, the fall is a wrap if
+// last is below the modulus. Otherwise it is a wrap at the first of moduli above last for which the rise is at most
+// wrapFactor times the largest of the last rises.
+func (p *pastRises) wrap(last, v, modulus float64) (size float64, wraps bool) {
 	if modulus > 0 {
 		return v - last + modulus, last < modulus
 	}
 	for _, m := range moduli {
-		if by := v - last + m; last < m && v >= 0 && len(p.largest) > 0 && by <= wrapFactor*float64(p.largest[0].by) {
-			return by, true
+		if size := v - last + m; last < m && v >= 0 && len(p.largest) > 0 && size <= wrapFactor*float64(p.largest[0].size) {
+			return size, true
 		}
 	}
 	return 0, false
 }
 
-// A CounterFalls counts falls of a counter.
+// CounterFalls counts the falls of a counter.
 type CounterFalls struct {
 	Wraps    int
-	Restarts int // falls to less than half, which are no wraps
-	MadeUp   int // falls after which one of three values is as large as before
+	Restarts int // falls to less than half that are not wraps
+	MadeUp   int // falls with a recovery: within three values, the counter reaches its value before the fall
 }
 
-// rise takes in a value of a coordinate, and returns by how much the counter has risen. If it has
-// fallen, or makes up for a fall, odd is by how much the rise may be wrong, else it is negative.
-func (c *counter) rise(i int, v, modulus float64, falls *CounterFalls) (by, wrongBy float64) {
-	if c.past == nil {
-		c.past = make([]pastRises, len(c.last))
+// rise adds value v of coordinate i, and returns the rise of the counter. If the counter has fallen or recovers from a
+// fall, wrongBy is the possible error of the rise, else it is negative.
+func (c *counter) rise(i int, v, modulus float64, falls *CounterFalls) (size, wrongBy float64) {
+	if c.rises == nil {
+		c.rises = make([]pastRises, len(c.last))
 	}
-	last, p := c.last[i], &c.past[i]
+	last, p := c.last[i], &c.rises[i]
 	if v < last {
-		if by, wraps := p.wrap(last, v, modulus); wraps {
+		if size, wraps := p.wrap(last, v, modulus); wraps {
 			falls.Wraps++
-			c.last[i], c.most[i] = v, v
-			p.add(by)
-			p.since = 0
-			return by, -1
+			c.last[i], c.maxima[i] = v, v
+			p.add(size)
+			p.sinceFall = 0
+			return size, -1
 		}
 	}
-	if p.since > 0 {
-		if v >= p.before {
+	if p.sinceFall > 0 {
+		if v >= p.beforeFall {
 			falls.MadeUp++
-			p.since = 0
-		} else if p.since++; p.since > 3 {
-			p.since = 0
+			p.sinceFall = 0
+		} else if p.sinceFall++; p.sinceFall > 3 {
+			p.sinceFall = 0
 		}
 	}
-	if v < last && p.since == 0 {
-		p.before, p.since = last, 1
+	if v < last && p.sinceFall == 0 {
+		p.beforeFall, p.sinceFall = last, 1
 	}
-	by, wrongBy = c.climb(i, v, falls)
-	if by > 0 && v > last {
-		p.add(by)
+	size, wrongBy = c.climb(i, v, falls)
+	if size > 0 && v > last {
+		p.add(size)
 	}
-	return by, wrongBy
+	return size, wrongBy
 }
 
-// climb is rise of a value that is no wrap.
-func (c *counter) climb(i int, v float64, falls *CounterFalls) (by, wrongBy float64) {
-	last, most := c.last[i], c.most[i]
+// climb is rise for a value that is not a wrap.
+func (c *counter) climb(i int, v float64, falls *CounterFalls) (size, wrongBy float64) {
+	last, maximum := c.last[i], c.maxima[i]
 	c.last[i] = v
 	switch {
-	case last > 0 && v < last/2: // it has begun anew, at 0
+	case last > 0 && v < last/2: // a restart at 0
 		falls.Restarts++
-		c.most[i] = v
+		c.maxima[i] = v
 		return max(v, 0), max(v, 0)
 	case v < last:
 		return 0, last - v
-	case v <= most:
+	case v <= maximum:
 		return 0, -1
 	}
-	c.most[i] = v
-	if last < most {
-		return v - most, most - last
+	c.maxima[i] = v
+	if last < maximum {
+		return v - maximum, maximum - last
 	}
-	return v - most, -1
+	return v - maximum, -1
 }
 
-// increase takes in the values of an interval, and appends its increase: NaN if there is none, or
-// nothing to compare it with. It reports whether at least a quarter of that may be wrong, as the
-// counter has fallen.
+// increase adds the values of an interval, and appends the interval's increase to x. The increase is NaN if the
+// interval has no value, or if there is no earlier value. doubtful reports that falls of the counter make at least a
+// quarter of the increase uncertain.
 //
-// A rise over intervals without a value is taken to be even in time. Of it counts what lies within
-// Every before the interval's last value, so that it is as long as others. The rest is left out:
-// the intervals that it belongs to are closed.
-func (a *aggregator) increase(x []float64, c *counter, t *accumulator, start time.Time, dim int) (all []float64, falls CounterFalls, doubtful bool) {
+// A rise over intervals without a value is treated as even in time. Only the part within Every before the interval's
+// last value counts, so that the interval is as long as others. The rest is dropped, because its intervals are closed.
+func (a *aggregator) increase(x []float64, c *counter, acc *accumulator, start time.Time, dim int) (increases []float64, falls CounterFalls, doubtful bool) {
 	x = append(x, make([]float64, dim)...)
 	doubt := slices.Repeat([]float64{-1}, dim)
 	known := false
-	for k, at := range t.times {
-		v, share := t.values[k*dim:(k+1)*dim], 1.
-		if c.at.IsZero() {
-			*c = counter{at: at, last: slices.Clone(v), most: slices.Clone(v)}
+	for k, when := range acc.times {
+		v, share := acc.values[k*dim:(k+1)*dim], 1.
+		if c.time.IsZero() {
+			*c = counter{time: when, last: slices.Clone(v), maxima: slices.Clone(v)}
 			continue
 		}
-		if k == 0 && a.grid.Next(c.at).Before(start) {
-			within := a.Every - t.times[len(t.times)-1].Sub(at)
-			share = max(0, min(1, float64(within)/float64(at.Sub(c.at))))
+		if k == 0 && a.grid.Next(c.time).Before(start) {
+			within := a.Every - acc.times[len(acc.times)-1].Sub(when)
+			share = max(0, min(1, float64(within)/float64(when.Sub(c.time))))
 		}
 		for i := range dim {
-			by, wrongBy := c.rise(i, v[i], a.Modulus, &falls)
+			rise, wrongBy := c.rise(i, v[i], a.Modulus, &falls)
 			if share < 1 {
-				if by *= share; a.whole {
-					by = math.Round(by)
+				if rise *= share; a.whole {
+					rise = math.Round(rise)
 				}
 			}
-			if x[i] += by; wrongBy >= 0 {
+			if x[i] += rise; wrongBy >= 0 {
 				doubt[i] = max(doubt[i], 0) + wrongBy
 			}
 		}
-		c.at, known = at, true
+		c.time, known = when, true
 	}
 	for i := range x {
 		doubtful = doubtful || doubt[i] >= x[i]/4
@@ -169,124 +170,125 @@ func (a *aggregator) increase(x []float64, c *counter, t *accumulator, start tim
 	return x, falls, doubtful
 }
 
-// mostValues is from how many values of an interval on those are dropped that say little.
-const mostValues = 256
+// maxCounterValues is the number of values in an interval from which redundant values are dropped.
+const maxCounterValues = 256
 
-// place takes in a value of a counter by its time, after others of that time.
-func (t *accumulator) place(at time.Time, x []float64) {
-	k := len(t.times)
-	for k > 0 && at.Before(t.times[k-1]) {
+// insert inserts a value of a counter by its time, after values of the same time.
+func (acc *accumulator) insert(when time.Time, x []float64) {
+	k := len(acc.times)
+	for k > 0 && when.Before(acc.times[k-1]) {
 		k--
 	}
-	t.times = slices.Insert(t.times, k, at)
-	t.values = slices.Insert(t.values, k*len(x), x...)
-	if n := len(t.times); n >= mostValues && n&(n-1) == 0 {
-		t.thin(len(x))
+	acc.times = slices.Insert(acc.times, k, when)
+	acc.values = slices.Insert(acc.values, k*len(x), x...)
+	if n := len(acc.times); n >= maxCounterValues && n&(n-1) == 0 {
+		acc.thin(len(x))
 	}
-	t.n = int64(len(t.times))
+	acc.n = int64(len(acc.times))
 }
 
-// thin drops values between others on a rise. They change nothing, unless a value that comes late
-// is a reset between them.
-func (t *accumulator) thin(dim int) {
-	kept := 1
-	for k := 1; k < len(t.times); k++ {
-		v := t.values[k*dim : (k+1)*dim]
-		rises := k+1 < len(t.times)
+// thin drops values in the middle of a rise. This changes the increase only if a late value is a restart between them.
+func (acc *accumulator) thin(dim int) {
+	n := 1
+	for k := 1; k < len(acc.times); k++ {
+		v := acc.values[k*dim : (k+1)*dim]
+		rises := k+1 < len(acc.times)
 		for i := 0; i < dim && rises; i++ {
-			rises = t.values[(kept-1)*dim+i] <= v[i] && v[i] <= t.values[(k+1)*dim+i]
+			rises = acc.values[(n-1)*dim+i] <= v[i] && v[i] <= acc.values[(k+1)*dim+i]
 		}
 		if !rises {
-			t.times[kept] = t.times[k]
-			copy(t.values[kept*dim:], v)
-			kept++
+			acc.times[n] = acc.times[k]
+			copy(acc.values[n*dim:], v)
+			n++
 		}
 	}
-	t.times, t.values = t.times[:kept], t.values[:kept*dim]
+	acc.times, acc.values = acc.times[:n], acc.values[:n*dim]
 }
 
-// timesForm are the times of n values, each near to the one before.
-func timesForm(c *compact.Codec, all *[]time.Time, n int64) {
-	var before time.Time
+// timesForm encodes or decodes n ascending times as differences.
+func timesForm(c *compact.Codec, times *[]time.Time, n int64) {
+	var prev time.Time
 	for i := 0; int64(i) < n && !c.Bad; i++ {
 		if !c.Writes {
-			*all = append(*all, before)
+			*times = append(*times, prev)
 		}
-		at := &(*all)[i]
-		c.TimesNear(before, at)
-		c.Check(!at.Before(before))
-		before = *at
+		t := &(*times)[i]
+		c.TimesNear(prev, t)
+		c.Check(!t.Before(prev))
+		prev = *t
 	}
 }
 
-// form has the past behind the largest values, which are as many as the last ones in states without one.
-func (k *counter) form(c *compact.Codec, dim int) {
-	most := k.most
-	if k.past == nil && slices.Equal(k.most, k.last) {
-		most = nil
+// form encodes or decodes the counter. The past rises follow the maxima in one list. The maxima are left out if they
+// equal the last values and there are no past rises.
+func (cnt *counter) form(c *compact.Codec, dim int) {
+	list := cnt.maxima
+	if cnt.rises == nil && slices.Equal(cnt.maxima, cnt.last) {
+		list = nil
 	}
-	for i := range k.past {
-		most = k.past[i].append(most)
+	for i := range cnt.rises {
+		list = cnt.rises[i].append(list)
 	}
-	c.Times(&k.at)
-	if c.Lists(&k.last, &most); c.Writes {
+	c.Times(&cnt.time)
+	if c.Lists(&cnt.last, &list); c.Writes {
 		return
 	}
-	if k.at.IsZero() {
+	if cnt.time.IsZero() {
 		dim = 0
 	}
-	k.most = most[:min(dim, len(most))]
-	if most = most[len(k.most):]; len(k.most) == 0 {
-		k.most = slices.Clone(k.last)
+	cnt.maxima = list[:min(dim, len(list))]
+	if list = list[len(cnt.maxima):]; len(cnt.maxima) == 0 {
+		cnt.maxima = slices.Clone(cnt.last)
 	}
-	for len(most) > 0 && len(k.past) < dim {
+	for len(list) > 0 && len(cnt.rises) < dim {
 		var p pastRises
 		var ok bool
-		if most, ok = p.read(most); !ok {
+		if list, ok = p.read(list); !ok {
 			break
 		}
-		k.past = append(k.past, p)
+		cnt.rises = append(cnt.rises, p)
 	}
-	if len(k.last) != dim || len(k.most) != dim || len(most) > 0 || k.past != nil && len(k.past) != dim {
+	if len(cnt.last) != dim || len(cnt.maxima) != dim || len(list) > 0 || cnt.rises != nil && len(cnt.rises) != dim {
 		c.Fail()
 	}
 }
 
-// append appends what read reads: how many rises there are and values since a fall, the value before it, and the rises.
-func (p *pastRises) append(to []float64) []float64 {
-	to = append(slices.Clip(to), float64(len(p.largest)+100*p.since))
-	if p.since > 0 {
-		to = append(to, p.before)
+// append appends the encoded rises to dst: the number of rises plus 100 times sinceFall, beforeFall if sinceFall is not
+// zero, and the rises.
+func (p *pastRises) append(dst []float64) []float64 {
+	dst = append(slices.Clip(dst), float64(len(p.largest)+100*p.sinceFall))
+	if p.sinceFall > 0 {
+		dst = append(dst, p.beforeFall)
 	}
 	for _, r := range p.largest {
-		to = append(to, math.Float64frombits(uint64(r.age)<<32|uint64(math.Float32bits(r.by))))
+		dst = append(dst, math.Float64frombits(uint64(r.age)<<32|uint64(math.Float32bits(r.size))))
 	}
-	return to
+	return dst
 }
 
-// read returns what is left, and reports whether the rest is what append has appended.
-func (p *pastRises) read(of []float64) (rest []float64, ok bool) {
-	if !(of[0] >= 0 && of[0] < 400) {
-		return of, false
+// read decodes the result of append at the start of src, and returns the rest. ok is false if src is corrupt.
+func (p *pastRises) read(src []float64) (rest []float64, ok bool) {
+	if !(src[0] >= 0 && src[0] < 400) {
+		return src, false
 	}
-	n := int(of[0]) % 100
-	p.since = int(of[0]) / 100
-	if of = of[1:]; p.since > 0 && len(of) > 0 {
-		p.before, of = of[0], of[1:]
+	n := int(src[0]) % 100
+	p.sinceFall = int(src[0]) / 100
+	if src = src[1:]; p.sinceFall > 0 && len(src) > 0 {
+		p.beforeFall, src = src[0], src[1:]
 	}
-	if n > lastRises || n > len(of) {
-		return of, false
+	if n > lastRises || n > len(src) {
+		return src, false
 	}
 	ok = true
-	for _, v := range of[:n] {
+	for _, v := range src[:n] {
 		bits := math.Float64bits(v)
 		p.largest = append(p.largest, pastRise{math.Float32frombits(uint32(bits)), uint8(bits >> 32)})
 		ok = ok && p.largest[len(p.largest)-1].age < lastRises
 	}
-	return of[n:], ok
+	return src[n:], ok
 }
 
-// FallsOf are the falls of the values of a counter in their order. NaN is no value.
+// FallsOf counts the falls in the values of a counter, which are in order. It skips NaN.
 func FallsOf(values []float64, modulus float64) (falls CounterFalls) {
 	var c counter
 	for _, v := range values {
@@ -294,7 +296,7 @@ func FallsOf(values []float64, modulus float64) (falls CounterFalls) {
 		case math.IsNaN(v):
 			continue
 		case c.last == nil:
-			c = counter{last: []float64{v}, most: []float64{v}}
+			c = counter{last: []float64{v}, maxima: []float64{v}}
 			continue
 		}
 		c.rise(0, v, modulus, &falls)

@@ -15,65 +15,65 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// plainIncreases are the increases of a counter by the beginnings of their intervals, and which of
-// them raise no alarm.
-func plainIncreases(a *Aggregation, sorted []Observation, start func(time.Time) time.Time) (by map[time.Time]float64, doubtful map[time.Time]bool) {
+// plainIncreases returns the increases of a counter by the start of their interval, and the intervals that raise no
+// alarm. sorted are the events in order.
+func plainIncreases(a *Aggregation, sorted []Observation, start func(time.Time) time.Time) (increases map[time.Time]float64, doubtful map[time.Time]bool) {
 	sorted = slices.DeleteFunc(slices.Clone(sorted), func(o Observation) bool { return o.X[0][0] != o.X[0][0] })
-	by, doubtful = map[time.Time]float64{}, map[time.Time]bool{}
+	increases, doubtful = map[time.Time]float64{}, map[time.Time]bool{}
 	ends, wrongBy := map[time.Time]time.Time{}, map[time.Time]float64{}
 	for _, o := range sorted {
 		ends[start(o.Time)] = o.Time
 	}
-	most := math.NaN()
+	maximum := math.NaN()
 	for i, o := range sorted {
-		v, in := o.X[0][0], start(o.Time)
+		v, interval := o.X[0][0], start(o.Time)
 		if i == 0 {
-			most = v
+			maximum = v
 			continue
 		}
 		before := sorted[i-1]
-		was := before.X[0][0]
-		rise := max(v-most, 0)
-		note := func(by float64) { wrongBy[in] += by; doubtful[in] = true }
+		prev := before.X[0][0]
+		rise := max(v-maximum, 0)
+		note := func(increases float64) { wrongBy[interval] += increases; doubtful[interval] = true }
 		switch {
-		case was > 0 && v < was/2:
-			rise, most = max(v, 0), v
+		case prev > 0 && v < prev/2:
+			rise, maximum = max(v, 0), v
 			note(rise)
-		case v < was:
-			note(was - v)
-		case v > most && was < most:
-			note(most - was)
+		case v < prev:
+			note(prev - v)
+		case v > maximum && prev < maximum:
+			note(maximum - prev)
 		}
-		most = max(most, v)
-		if start(before.Time).Add(a.Every).Before(in) {
-			from := ends[in].Add(-a.Every)
-			rise *= float64(o.Time.Sub(from)) / float64(o.Time.Sub(before.Time))
+		maximum = max(maximum, v)
+		if start(before.Time).Add(a.Every).Before(interval) {
+			first := ends[interval].Add(-a.Every)
+			rise *= float64(o.Time.Sub(first)) / float64(o.Time.Sub(before.Time))
 		}
-		by[in] += rise
+		increases[interval] += rise
 	}
-	for in := range doubtful {
-		doubtful[in] = wrongBy[in] >= by[in]/4
+	for interval := range doubtful {
+		doubtful[interval] = wrongBy[interval] >= increases[interval]/4
 	}
-	for in := range by {
+	for interval := range increases {
 		if a.Per > 0 {
-			by[in] *= a.Per.Seconds() / a.Every.Seconds()
+			increases[interval] *= a.Per.Seconds() / a.Every.Seconds()
 		}
 	}
-	return by, doubtful
+	return increases, doubtful
 }
 
-// A counter resets, falls a little, pauses and has missing values. What comes shuffled within wait,
-// with a restart between any two events, makes the increases that a plain loop makes, by the key's
-// own clock and by the watermark.
+// A counter restarts, falls a little, pauses and has missing values. Its events arrive shuffled within wait, and the
+// state is stored and restored between any two events. The increases equal those of a plain loop, with intervals closed
+// by the key's own clock and by the watermark.
 func TestIncrease(t *testing.T) {
 	const wait = 40 * time.Second
 	noise := rand.New(rand.NewPCG(3, 4))
-	var events [2][]Observation // of the counters of a vector
-	at, total := time.Date(2026, 1, 5, 16, 0, 30, 0, time.UTC), [2]float64{1e6, 50}
+	var events [2][]Observation // by coordinate
+	eventTime, total := time.Date(2026, 1, 5, 16, 0, 30, 0, time.UTC), [2]float64{1e6, 50}
 	for i := range 500 {
-		at = at.Add(time.Duration(noise.ExpFloat64() * float64(25*time.Second)).Truncate(time.Millisecond))
+		eventTime = eventTime.Add(time.Duration(noise.ExpFloat64() * float64(25*time.Second)).Truncate(time.Millisecond))
 		if i%90 == 80 {
-			at = at.Add(time.Duration(noise.IntN(400)) * time.Second)
+			eventTime = eventTime.Add(time.Duration(noise.IntN(400)) * time.Second)
 		}
 		missing := noise.IntN(20) == 0
 		for k := range total {
@@ -88,55 +88,55 @@ func TestIncrease(t *testing.T) {
 			if missing {
 				x = math.NaN()
 			}
-			events[k] = append(events[k], Value(at, "", x))
+			events[k] = append(events[k], Value(eventTime, "", x))
 		}
 	}
 	type arrival struct {
-		at time.Time
-		o  Observation
+		time time.Time
+		o    Observation
 	}
-	var all []arrival
+	var arrivals []arrival
 	for i, o := range events[0] {
-		of := Observation{Time: o.Time, X: [][]float64{{o.X[0][0], events[1][i].X[0][0]}}, Shape: Vector}
-		all = append(all, arrival{o.Time.Add(time.Duration(noise.Float64() * float64(wait))), of})
+		vector := Observation{Time: o.Time, X: [][]float64{{o.X[0][0], events[1][i].X[0][0]}}, Shape: Vector}
+		arrivals = append(arrivals, arrival{o.Time.Add(time.Duration(noise.Float64() * float64(wait))), vector})
 	}
-	slices.SortFunc(all, func(a, b arrival) int { return a.at.Compare(b.at) })
+	slices.SortFunc(arrivals, func(a, b arrival) int { return a.time.Compare(b.time) })
 	for _, watermark := range []bool{false, true} {
 		a := AggregateConfig{Aggregation: Aggregation{Every: time.Minute, Value: Increase, Per: time.Second}, Wait: wait, Watermark: watermark}
 		est := newEstimator(t, Config{Filter: hafvf.Config{Family: "mvnormal", Dim: 2}, Aggregate: &a})
 		e := open(t, est, nil)
 		var got []Observation
-		for i := range all {
-			take(t, &e, &all[i].o)
+		for i := range arrivals {
+			take(t, &e, &arrivals[i].o)
 			if watermark {
-				e.Release(all[i].at.Add(-wait))
+				e.Release(arrivals[i].time.Add(-wait))
 			}
 			got = append(got, due(&e)...)
 			e = open(t, est, e.append(nil))
 		}
 		if len(got) < 100 {
-			t.Errorf("%d intervals are closed by themselves", len(got))
+			t.Errorf("%d intervals are closed before the end", len(got))
 		}
-		e.End(at)
+		e.End(eventTime)
 		got = append(got, due(&e)...)
 		if size := len(e.append(nil)); size > 250 {
-			t.Errorf("%d bytes of a key without open intervals", size)
+			t.Errorf("a key without open intervals has %d bytes", size)
 		}
-		want := plainly("k", &a.Aggregation, events[0], at)
-		for i, other := range plainly("k", &a.Aggregation, events[1], at) {
+		want := plainly("k", &a.Aggregation, events[0], eventTime)
+		for i, other := range plainly("k", &a.Aggregation, events[1], eventTime) {
 			w := &want[i]
 			w.X[0], w.Shape, w.Partial = append(w.X[0], other.X[0]...), Vector, w.Partial || other.Partial
 		}
 		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 1e-9), cmpopts.IgnoreFields(Observation{}, "Falls")); diff != "" {
-			t.Errorf("by the watermark %t: %s", watermark, diff)
+			t.Errorf("watermark %t: %s", watermark, diff)
 		}
 	}
 }
 
-// A rise over intervals without a value is put into none of them, and into the next one with its
-// share, of whole numbers a whole one. Many values in an interval take little memory.
+// Intervals without a value get no share of a rise. The next interval gets its share, rounded for a family of whole
+// numbers. Many values in an interval need little memory.
 func TestIncreaseOverGaps(t *testing.T) {
-	begin := time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		family string
 		want   []string
@@ -147,7 +147,7 @@ func TestIncreaseOverGaps(t *testing.T) {
 		est := newEstimator(t, Config{Filter: hafvf.Config{Family: c.family}, Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: time.Hour, Value: Increase}}})
 		e := open(t, est, nil)
 		give := func(minutes, x float64) {
-			o := Value(begin.Add(time.Duration(minutes*float64(time.Minute))), "", x)
+			o := Value(start.Add(time.Duration(minutes*float64(time.Minute))), "", x)
 			take(t, &e, &o)
 		}
 		give(0, 70)
@@ -156,7 +156,7 @@ func TestIncreaseOverGaps(t *testing.T) {
 		for i := range 5000 {
 			give(300+float64(i)/100, 108+float64(i))
 		}
-		if size := len(e.append(nil)); size > 20*mostValues {
+		if size := len(e.append(nil)); size > 20*maxCounterValues {
 			t.Errorf("%d bytes", size)
 		}
 		e.End(time.Time{})
@@ -168,16 +168,16 @@ func TestIncreaseOverGaps(t *testing.T) {
 	}
 }
 
-// A key that begins anew does not count from its value before.
-func TestIncreaseBeginsAnew(t *testing.T) {
+// A key that has expired does not count from its earlier value.
+func TestIncreaseAfterExpiry(t *testing.T) {
 	est := newEstimator(t, Config{
 		Filter: hafvf.Config{Family: "normal"}, Expire: 24 * time.Hour,
 		Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: time.Hour, Value: Increase}},
 	})
 	e := open(t, est, nil)
-	begin := time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)
 	for i, hour := range []int{0, 1, 100, 101} {
-		o := Value(begin.Add(time.Duration(hour)*time.Hour), "", float64(10*i))
+		o := Value(start.Add(time.Duration(hour)*time.Hour), "", float64(10*i))
 		take(t, &e, &o)
 	}
 	e.End(time.Time{})
@@ -192,9 +192,9 @@ func TestIncreaseBeginsAnew(t *testing.T) {
 	}
 }
 
-// wrapped are the increases of a counter of so many per poll at a modulus, by a true rate with scatter, with restarts of the
-// estimator's state between polls.
-func wrapped(t *testing.T, a Aggregation, polls int, value func(poll int) float64) (sum float64, falls CounterFalls) {
+// wrappedIncrease returns the sum of the increases of a counter with one value per poll, and its falls. It stores and
+// restores the state after every seventh poll.
+func wrappedIncrease(t *testing.T, a Aggregation, polls int, value func(poll int) float64) (sum float64, falls CounterFalls) {
 	t.Helper()
 	a.Every, a.Value = time.Minute, Increase
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &AggregateConfig{Aggregation: a}})
@@ -204,8 +204,8 @@ func wrapped(t *testing.T, a Aggregation, polls int, value func(poll int) float6
 			if !math.IsNaN(o.X[0][0]) {
 				sum += o.X[0][0]
 			}
-			if of := o.Falls; of != nil {
-				falls.Wraps, falls.Restarts, falls.MadeUp = falls.Wraps+of.Wraps, falls.Restarts+of.Restarts, falls.MadeUp+of.MadeUp
+			if counts := o.Falls; counts != nil {
+				falls.Wraps, falls.Restarts, falls.MadeUp = falls.Wraps+counts.Wraps, falls.Restarts+counts.Restarts, falls.MadeUp+counts.MadeUp
 			}
 		}
 	}
@@ -221,29 +221,29 @@ func wrapped(t *testing.T, a Aggregation, polls int, value func(poll int) float6
 	return sum, falls
 }
 
-// A counter of 32 or 64 bits that wraps every so many polls rises as one that does not. Falls that would be too large a rise are
-// restarts, unless a modulus is given.
+// The increases of a counter that wraps every few polls equal those of a counter that does not wrap. Without a modulus,
+// a fall is a restart if its rise would be too large.
 func TestWraps(t *testing.T) {
 	const polls = 2000
 	for _, modulus := range []float64{1 << 32, 1 << 64, 1000} {
 		for _, every := range []float64{50, 20, 10, 6, 3, 1.8} {
 			rng := rand.New(rand.NewPCG(1, uint64(every)))
-			at, begin := 0., 0.
+			total, first := 0., 0.
 			var a Aggregation
 			if modulus == 1000 {
 				a.Modulus = modulus
 			}
-			sum, falls := wrapped(t, a, polls, func(i int) float64 {
-				if at += modulus / every * (.9 + .2*rng.Float64()); i == 0 {
-					begin = at
+			sum, falls := wrappedIncrease(t, a, polls, func(i int) float64 {
+				if total += modulus / every * (.9 + .2*rng.Float64()); i == 0 {
+					first = total
 				}
-				return math.Mod(at, modulus)
+				return math.Mod(total, modulus)
 			})
-			within, restarts := 1e-9, 0
-			if every < 2 && a.Modulus == 0 { // the first fall comes before a rise
-				within, restarts = 1e-3, 1
+			tolerance, restarts := 1e-9, 0
+			if every < 2 && a.Modulus == 0 { // the first fall is before the first rise
+				tolerance, restarts = 1e-3, 1
 			}
-			if ratio := sum / (at - begin); math.Abs(ratio-1) > within || falls.Restarts != restarts || falls.Wraps < int(.8*polls/every) {
+			if ratio := sum / (total - first); math.Abs(ratio-1) > tolerance || falls.Restarts != restarts || falls.Wraps < int(.8*polls/every) {
 				t.Errorf("modulus %g, every %g polls: %g of the true increase, %+v", modulus, every, ratio, falls)
 			}
 		}
@@ -254,16 +254,16 @@ func TestWraps(t *testing.T) {
 		want  CounterFalls
 		most  float64
 	}{
-		"a counter of 64 bits that begins anew": {func(i int) float64 {
+		"a counter of 64 bits that restarts": {func(i int) float64 {
 			if i >= 1000 {
 				i -= 1000
 			}
 			return 3e6 * float64(i)
 		}, CounterFalls{Restarts: 1}, 6e9},
-		"a meter that begins anew each day": {daily, CounterFalls{Restarts: 1}, 6000},
-		"two counters under one name":       {func(i int) float64 { return float64(i%2)*1e6 + float64(i) }, CounterFalls{Restarts: 999, MadeUp: 999}, math.Inf(1)},
+		"a meter that restarts every day": {daily, CounterFalls{Restarts: 1}, 6000},
+		"two counters under one name":     {func(i int) float64 { return float64(i%2)*1e6 + float64(i) }, CounterFalls{Restarts: 999, MadeUp: 999}, math.Inf(1)},
 	} {
-		sum, falls := wrapped(t, Aggregation{}, polls, c.value)
+		sum, falls := wrappedIncrease(t, Aggregation{}, polls, c.value)
 		if falls != c.want || sum > c.most {
 			t.Errorf("%s: %+v, rises by %g", name, falls, sum)
 		}

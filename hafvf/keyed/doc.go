@@ -1,9 +1,8 @@
-// Package keyed says of one key whether it has changed, or whether that was one odd value, in a plain
-// loop: a bank of filters follows its observations, and what is unusual for it raises alarms. It
-// needs no pipeline and no broker.
+// Package keyed filters the observations of single keys in a plain loop, and raises alarms. For each key, a bank of
+// filters distinguishes a lasting change from a single outlier, and a profile scores how unusual each value is. The
+// package needs no pipeline and no broker.
 //
-// Begin with Recommended. An Estimator holds what the keys of a configuration have in common,
-// and a Track what is remembered of one key:
+// Start with Recommended. An Estimator holds the configuration that keys share. A Track holds the state of one key:
 //
 //	est, err := keyed.NewEstimator(keyed.Recommended("normal"))
 //	track := est.NewTrack("pump-1")
@@ -12,47 +11,43 @@
 //		fmt.Println(e.Alarm.Message)
 //	}
 //
-// The estimate has the prediction before the observation and the posterior after it, and
-// Alarm if the observation raises one.
+// The estimate contains the prediction before the observation and the posterior after it. Alarm is not nil if the
+// observation raises an alarm.
 //
-// # The way of an observation
+// # Processing steps
 //
-// Check says why an observation is none of the model. Estimate then takes one through
-// these steps, in this order:
+// Check reports why an observation does not fit the model. Estimate processes an observation in these steps:
 //
-//   - Silence: the key's rhythm learns the gap before the observation, and says whether that
-//     was a silence (Config.Silence), which the budget of alarms pays.
-//   - Scale: the values go to the scale on which they are modelled, such as their logarithm
-//     (hafvf.Config.Scale). What follows sees the scaled values, and the estimate is taken
-//     back at the end.
-//   - Season: the season at the observation's time is taken out of the values
-//     (hafvf.Config.Season). It learns the observation too, and is put back into the estimate.
-//   - Bank: the filters predict the observation, then learn it, and with detection say whether
-//     it is an outlier or the key has changed: a belief. In the warm-up the first observations
-//     set the prior, under which the bank learns them again.
-//   - AlarmBasis: the profile of what is usual for the key, by the hour, the day and the last
-//     values, gives the observation a score. A score above the threshold is an alarm, and so
-//     is a rare change. The threshold follows a budget (AlarmConfig).
-//   - Alerts: an alarm, or a belief that is asked for, becomes an Alert if its size, direction
-//     and cooldown permit it (AlertConfig).
+//   - Silence: the key's rhythm learns the gap before the observation and decides whether the gap was a silence
+//     (Config.Silence). The alarm budget pays for a silence.
+//   - Scale: the values are transformed to the scale on which they are modelled, such as their logarithm
+//     (hafvf.Config.Scale). The next steps use the scaled values. The estimate is transformed back at the end.
+//   - Season: the season at the observation's time is removed from the values (hafvf.Config.Season). The season also
+//     learns the observation, and is added to the estimate again.
+//   - Bank: the filters predict the observation, then learn it. With detection, the bank also reports whether the
+//     observation is an outlier or the key has changed. This result is called a belief. In the warm-up, the first
+//     observations set the prior, and the bank learns them again under it.
+//   - Alarm: the key's profile of usual values, by the hour, the day and the last values, scores the observation. A
+//     score above the threshold raises an alarm, and so does a rare change. The threshold depends on a budget
+//     (AlarmConfig).
+//   - Alerts: an alarm, or a belief that the configuration asks for, becomes an Alert if its size, direction and
+//     cooldown permit it (AlertConfig).
 //
 // # Order
 //
-// Estimate learns observations in the order in which it gets them. A KeyState also has what a
-// stream that is out of order needs: it skips observations that it includes already, holds
-// others back for Config.Lateness, rejects late ones, and tells that a key has fallen silent.
-// Package transforms has a KeyState for each key.
+// Estimate learns observations in the order of its calls. A KeyState also handles streams that are out of order: it
+// skips observations that it already includes, buffers others for Config.Lateness, rejects late ones, and reports
+// that a key has fallen silent. Package transforms uses one KeyState per key.
 //
 // # States
 //
-// Track.AppendBinary and KeyState.AppendBinary encode what is known of a key. The bytes
-// continue in another process as if they had never been saved, bit for bit. They belong to the
-// configuration that they were written under: another one gets an error that wraps
-// ErrOtherConfig. A Migrator carries over what still means the same. A Snapshot is what
-// a state says to a reader.
+// Track.AppendBinary and KeyState.AppendBinary encode the state of a key. Another process that decodes the bytes
+// computes the same results, bit for bit. A state belongs to the configuration that wrote it; under another
+// configuration, decoding returns an error that wraps ErrOtherConfig. A Migrator converts the parts of a state that
+// keep their meaning under a new configuration. A Snapshot presents a state to a reader.
 //
 // # Sessions
 //
-// A Smoother looks back on the observations of a finished session, and gives each the
-// posterior given all of them.
+// A Smoother processes the observations of a finished session, and returns for each observation the posterior given
+// all of them.
 package keyed

@@ -9,80 +9,81 @@ import (
 	"hafvf/hafvf/segments"
 )
 
-// A Drift is a session that a line explains. The line is that of least squares through the means of ten blocks of
-// the session. Values are less their season, and each has the probability that it is no accident for its weight.
-// Everything is on the data's scale. If the model has another one, the line is straight there, and Rate is its mean
-// one over the session.
+// A Drift describes a session whose level follows a straight line. The line is a least-squares fit to the means of ten
+// blocks of the session. The season is subtracted from the values, and each value is weighted by the probability that
+// it is not an outlier. All fields are on the data's scale. If the model uses another scale, the line is straight on
+// that scale, and Rate is the mean rate over the session.
 type Drift struct {
-	// Rate is what the level gains a day, or without times a trial, and Lower to Upper its interval of 95 %, by
-	// Student's t. As means of blocks scatter, correlated noise widens it.
+	// Rate is the change of the level per day, or per trial without times. Lower and Upper bound its 95 % interval, by
+	// Student's t. The spread of the block means determines the interval, so correlated noise widens it.
 	Rate, Lower, Upper float64
 	From, To           float64 // levels at the first and at the last observation
 	Positive           bool    // all values are above zero
 }
 
-// A session drifts if the line explains so much of the variance of the means: of a step that is at most three quarters,
-// and of few walks more. If a walk explains the session better, as of a line with bends, a little less is enough, and the
-// squares of the steps between what values are off the line have to be so large against the squares of these: 2 if they
-// are independent, and near 0 in a walk.
+// A session drifts if the line explains the share minExplained of the variance of the block means. A step reaches at
+// most three quarters, and few random walks reach more. If a random walk explains the session better, as for a line
+// with bends, the share minExplainedWalk is enough, but the residuals must not form a walk: their squared successive
+// differences must sum to at least minStepRatio times their squares. This ratio is 2 for independent residuals, and
+// near 0 for a walk.
 const (
-	blocks           = 10
-	straight         = .92
-	straightOfWander = .905
-	leastSteps       = .8
+	nBlocks          = 10
+	minExplained     = .92
+	minExplainedWalk = .905
+	minStepRatio     = .8
 )
 
-// drift is that of a session, whose steps are the values on the model's scale less their season. It is nil of one that
-// a line does not explain.
+// drift returns the Drift of a session, or nil if a line does not explain the session. steps are the values on the
+// model's scale without their season. Families other than normal have no Drift.
 func (z *smoothing) drift(observations []Observation, steps [][][]float64, g *segments.Segmentation) *Drift {
 	trend := g.Trend()
 	if trend == segments.Steady || z.cfg.Family != "normal" {
 		return nil
 	}
 	first := observations[0].Point()
-	since := func(p Point) float64 {
+	timeOf := func(p Point) float64 {
 		if first.Time.IsZero() {
 			return float64(p.Trial - first.Trial)
 		}
 		return p.Time.Sub(first.Time).Hours() / 24
 	}
-	var at, values, weights []float64
+	var times, values, weights []float64
 	d := &Drift{Positive: true}
 	for i, o := range observations {
 		for j, y := range steps[i] {
 			if !math.IsNaN(y[0]) {
-				at, values, weights = append(at, since(o.Point())), append(values, y[0]), append(weights, 1-g.Outlier(i))
+				times, values, weights = append(times, timeOf(o.Point())), append(values, y[0]), append(weights, 1-g.Outlier(i))
 				d.Positive = d.Positive && o.X[j][0] > 0
 			}
 		}
 	}
-	var meanAt, means []float64
-	for i := range blocks {
-		from, end := i*len(at)/blocks, (i+1)*len(at)/blocks
-		meanAt, means = append(meanAt, stat.Mean(at[from:end], weights[from:end])), append(means, stat.Mean(values[from:end], weights[from:end]))
+	var meanTimes, means []float64
+	for i := range nBlocks {
+		start, end := i*len(times)/nBlocks, (i+1)*len(times)/nBlocks
+		meanTimes, means = append(meanTimes, stat.Mean(times[start:end], weights[start:end])), append(means, stat.Mean(values[start:end], weights[start:end]))
 	}
-	level, slope := stat.LinearRegression(meanAt, means, nil, false)
-	explained := stat.RSquared(meanAt, means, nil, level, slope)
+	level, slope := stat.LinearRegression(meanTimes, means, nil, false)
+	explained := stat.RSquared(meanTimes, means, nil, level, slope)
 	var squares, successive, last float64
-	for i := range at {
-		off := weights[i] * (values[i] - level - slope*at[i])
-		if squares += off * off; i > 0 {
-			successive += (off - last) * (off - last)
+	for i := range times {
+		residual := weights[i] * (values[i] - level - slope*times[i])
+		if squares += residual * residual; i > 0 {
+			successive += (residual - last) * (residual - last)
 		}
-		last = off
+		last = residual
 	}
-	if trend == segments.Wanders && (!(explained >= straightOfWander) || successive < leastSteps*squares) || trend == segments.Drifts && !(explained >= straight) {
+	if trend == segments.Wanders && (!(explained >= minExplainedWalk) || successive < minStepRatio*squares) || trend == segments.Drifts && !(explained >= minExplained) {
 		return nil
 	}
-	const free = blocks - 2
-	within := math.Abs(slope) * math.Sqrt((1-explained)/explained/free) * distuv.StudentsT{Sigma: 1, Nu: free}.Quantile(.975)
-	// The line turns in the centre of the means.
-	centre, length := stat.Mean(meanAt, nil), since(observations[len(observations)-1].Point())
-	ends := func(s float64) (from, to float64) {
+	const degrees = nBlocks - 2
+	halfWidth := math.Abs(slope) * math.Sqrt((1-explained)/explained/degrees) * distuv.StudentsT{Sigma: 1, Nu: degrees}.Quantile(.975)
+	// The lines of all slopes pass through the centre of the means.
+	centre, length := stat.Mean(meanTimes, nil), timeOf(observations[len(observations)-1].Point())
+	ends := func(s float64) (start, stop float64) {
 		return z.scale.value(level + slope*centre - s*centre), z.scale.value(level + slope*centre + s*(length-centre))
 	}
-	rate := func(s float64) float64 { from, to := ends(s); return (to - from) / length }
-	d.Rate, d.Lower, d.Upper = rate(slope), rate(slope-within), rate(slope+within)
+	rate := func(s float64) float64 { start, stop := ends(s); return (stop - start) / length }
+	d.Rate, d.Lower, d.Upper = rate(slope), rate(slope-halfWidth), rate(slope+halfWidth)
 	d.From, d.To = ends(slope)
 	return d
 }

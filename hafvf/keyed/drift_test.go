@@ -13,7 +13,8 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// sessionOf smooths a session of a value a day, or without times a trial, and returns what its records say of it.
+// sessionOf smooths a session with one value per day, or per trial without times, and returns the Session of its
+// records.
 func sessionOf(t *testing.T, cfg SmoothConfig, values []float64) Session {
 	t.Helper()
 	var observations []Observation
@@ -27,7 +28,7 @@ func sessionOf(t *testing.T, cfg SmoothConfig, values []float64) Session {
 	var last Session
 	checked(NewSmoother(cfg)).Smooth("k", observations, 0, func(s Smoothed) {
 		if s.N > 1 && !cmp.Equal(last, s.Session) {
-			t.Fatalf("record %d has the session %+v, the one before %+v", s.N, s.Session, last)
+			t.Fatalf("record %d has the session %+v, the previous record %+v", s.N, s.Session, last)
 		}
 		last = s.Session
 	})
@@ -36,36 +37,37 @@ func sessionOf(t *testing.T, cfg SmoothConfig, values []float64) Session {
 
 func dailySessions() SmoothConfig { return RecommendedSmoothing("normal", 240*time.Hour) }
 
-// series is so many values of a law.
-func series(n int, next func(i int) float64) (all []float64) {
+// series returns n values of next.
+func series(n int, next func(i int) float64) (values []float64) {
 	for i := range n {
-		all = append(all, next(i))
+		values = append(values, next(i))
 	}
-	return all
+	return values
 }
 
-// Sessions that are lines have their rate in its interval as often as that says, and hardly another session has one.
+// In sessions that are lines, the interval covers the rate as often as its probability. Few other sessions have a
+// Drift.
 func TestDrift(t *testing.T) {
 	const n = 100
-	sessions, least, most := 200, .9, .98
+	sessions, minShare, maxShare := 200, .9, .98
 	if testing.Short() {
-		sessions, least, most = 40, .8, 1
+		sessions, minShare, maxShare = 40, .8, 1
 	}
 	rng := rand.New(rand.NewPCG(71, 4))
-	found, within := 0, 0
+	found, covered := 0, 0
 	for range sessions {
 		rate := .04 + .06*rng.Float64()
 		d := sessionOf(t, dailySessions(), series(n, func(i int) float64 { return 50 - rate*float64(i) + rng.NormFloat64() })).Drift
 		if d != nil {
 			found++
 			if d.Lower <= -rate && -rate <= d.Upper {
-				within++
+				covered++
 			}
 		}
 	}
-	t.Logf("lines: %d of %d drift, %d with the rate in the interval", found, sessions, within)
-	if share := float64(within) / float64(found); found < sessions*9/10 || share < least || share > most {
-		t.Errorf("of %d lines %d drift, %d with the rate in the interval", sessions, found, within)
+	t.Logf("lines: %d of %d drift, %d with the rate in the interval", found, sessions, covered)
+	if share := float64(covered) / float64(found); found < sessions*9/10 || share < minShare || share > maxShare {
+		t.Errorf("of %d lines %d drift, %d with the rate in the interval", sessions, found, covered)
 	}
 	last := 0.
 	for _, kind := range []struct {
@@ -96,7 +98,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// The rate is on the data's scale, less the season, a day or a trial. Missing values and accidents do not count.
+// The rate is per day or trial, on the data's scale and without the season. Missing values and outliers do not count.
 func TestRateOfDrift(t *testing.T) {
 	rng := rand.New(rand.NewPCG(71, 5))
 	line := series(100, func(i int) float64 { return 500 + 1.5*float64(i) + 5*rng.NormFloat64() })

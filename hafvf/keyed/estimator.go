@@ -10,19 +10,19 @@ import (
 	"hafvf/internal/domain"
 )
 
-// An Estimator makes the estimates of the keys of a configuration, from their observations in
-// their order. It is not safe for concurrent use.
+// An Estimator computes the estimates of the keys of a configuration, from each key's observations in order. It is not
+// safe for concurrent use.
 type Estimator struct {
 	cfg        Config
 	chains     *byRules[*stages]
 	aggregator *aggregator // nil without Config.Aggregate
 	now        func() time.Time
-	watermark  time.Time              // see Pass
+	watermark  time.Time              // see SetWatermark
 	marks      map[string][]FalseMark // see SetMarks
 	quiet      *quietIndex            // see SetQuiet
 }
 
-// NewEstimator makes an estimator. An error names what is wrong with cfg.
+// NewEstimator returns an Estimator. The error describes the first invalid field of cfg.
 func NewEstimator(cfg Config) (*Estimator, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -35,7 +35,7 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	return &Estimator{cfg: cfg, chains: chains, aggregator: newAggregator(cfg.Aggregate, cfg.Filter.Family), now: time.Now, quiet: newQuietIndex(cfg.Quiet)}, nil
 }
 
-// checked returns what is made of settings that were checked before: there is no error.
+// checked returns v, which was made from settings that are already validated. It panics if err is not nil.
 func checked[T any](v T, err error) T {
 	if err != nil {
 		panic("keyed: " + err.Error())
@@ -43,8 +43,8 @@ func checked[T any](v T, err error) T {
 	return v
 }
 
-// MaxDelay is how long after a time the last observations before it are taken: the lateness, and
-// with Config.Aggregate what an interval waits.
+// MaxDelay returns how long a KeyState waits for earlier observations: Config.Lateness, plus AggregateConfig.Wait with
+// Config.Aggregate.
 func (est *Estimator) MaxDelay() time.Duration {
 	if est.aggregator != nil {
 		return est.cfg.Lateness + est.aggregator.Wait
@@ -52,11 +52,11 @@ func (est *Estimator) MaxDelay() time.Duration {
 	return est.cfg.Lateness
 }
 
-// SetWatermark notes the time that the watermark has passed: what a KeyState takes does not wait for it again.
-// The zero time, at first, says that it is not known.
+// SetWatermark sets the watermark. An observation that a KeyState takes later does not wait if the watermark has passed
+// its time by at least MaxDelay. The zero time, which is the initial value, means that the watermark is unknown.
 func (est *Estimator) SetWatermark(watermark time.Time) { est.watermark = watermark }
 
-// horizon is the time before which nothing is to come by the watermark.
+// horizon returns the time before which the watermark excludes further observations, or the zero time.
 func (est *Estimator) horizon() time.Time {
 	if est.watermark.IsZero() {
 		return est.watermark
@@ -64,17 +64,17 @@ func (est *Estimator) horizon() time.Time {
 	return est.watermark.Add(-est.MaxDelay())
 }
 
-// IntervalEnd is when what is shown at a time is due, less the patience: at once, and with
-// Config.Aggregate at the end of its interval.
+// IntervalEnd returns the end of the interval that contains t. Without Config.Aggregate, or for the zero time, it
+// returns t.
 func (est *Estimator) IntervalEnd(t time.Time) time.Time {
 	if est.aggregator == nil || t.IsZero() {
 		return t
 	}
-	_, end := est.aggregator.of(t)
+	_, end := est.aggregator.interval(t)
 	return end
 }
 
-// Check says why o is not an observation of the key.
+// Check returns an error if o is not a valid observation of the key, or if the key is invalid.
 func (est *Estimator) Check(key string, o Observation) error {
 	if err := domain.CheckKey(key); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (est *Estimator) Check(key string, o Observation) error {
 	return est.chains.ofKey(key).check(&o)
 }
 
-// CheckOf returns the function that says why an observation of the key is none that
-// KeyState.Process takes: Check, and whether it has the time that the order needs.
+// CheckOf returns a function that checks observations of the key before KeyState.Take. It returns an error as Check
+// does, or if the time that the order needs is missing. With an aggregate of counts, it does not check values.
 func (est *Estimator) CheckOf(key string) func(*Observation) error {
 	if err := domain.CheckKey(key); err != nil {
 		return func(o *Observation) error { return cmp.Or(est.cfg.timed(o), err) }
@@ -91,7 +91,7 @@ func (est *Estimator) CheckOf(key string) func(*Observation) error {
 	return est.chains.ofKey(key).admits
 }
 
-// timed says whether the time of an observation is missing.
+// timed returns an error if the observation has no time and the order needs one.
 func (c *Config) timed(o *Observation) error {
 	if c.Order == EventTime && o.Time.IsZero() {
 		return errNoTime
@@ -101,76 +101,76 @@ func (c *Config) timed(o *Observation) error {
 
 var errNoTime = errors.New("no time; observations without one need order: arrival")
 
-// Estimate predicts the next observation of the track's key, which Check has
-// passed, and learns it.
+// Estimate predicts and learns the next observation of the track's key. Check must have accepted the observation.
 func (est *Estimator) Estimate(t *Track, o Observation) (e Estimate) {
 	est.estimateIn(&Memory{}, &e, t, &o)
 	return e
 }
 
-// EstimateIn is Estimate with the slices of the estimate in a memory, where they are valid until it is used again. If
-// nothing is told it allocates nothing but a Posterior of several coefficients, see Config.Brief.
+// EstimateIn is Estimate with the slices of the estimate in m. They are valid until the next use of m. If the
+// observation raises no alert, EstimateIn allocates memory only for a Posterior of several coefficients, see
+// Config.Brief.
 func (est *Estimator) EstimateIn(m *Memory, out *Estimate, t *Track, o *Observation) {
 	m.reset()
 	est.estimateIn(m, out, t, o)
 }
 
-// estimateIn is EstimateIn beside what the memory has given already.
-func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, given *Observation) {
+// estimateIn is EstimateIn without the reset of m. If the observation cannot be learned, it restores the track and sets
+// out.SkipReason. After resetAfter such observations in a row it resets the track and learns the observation.
+func (est *Estimator) estimateIn(m *Memory, out *Estimate, t *Track, input *Observation) {
 	c := t.stages
-	if est.quietAt(&t.rules.quiet, given) {
-		est.estimateQuietly(m, out, t, given)
+	if est.quietAt(&t.rules.quiet, input) {
+		est.estimateQuietly(m, out, t, input)
 		return
 	}
 	c.guard.save(t)
-	why, failed := est.try(m, out, t, given)
+	why, failed := est.update(m, out, t, input)
 	if why == "" {
 		t.unlearned = 0
 		return
 	}
-	c.guard.takeBack(t)
+	c.guard.restore(t)
 	if failed != nil {
-		est.renew(c)
+		est.rebuild(c)
 	}
 	if t.unlearned++; t.unlearned == resetAfter {
 		t.reset()
-		est.estimateIn(m, out, t, given)
+		est.estimateIn(m, out, t, input)
 		out.Reset = true
 		return
 	}
-	c.blank(m, out, t.n+1, given, est.cfg.Interval != 0)
+	c.blank(m, out, t.n+1, input, est.cfg.Interval != 0)
 	out.SkipReason, out.Panic = why, failed
 }
 
-// renew makes a chain what it was at first. What the keys of it share is scratch, but a panic
-// may have left it in the middle of something.
-func (est *Estimator) renew(c *stages) {
-	admits := c.admits // which is of c
+// rebuild rebuilds stages after a panic, which may have left their shared scratch data inconsistent.
+func (est *Estimator) rebuild(c *stages) {
+	admits := c.admits // which refers to c
 	*c = *checked(newStages(c.keyCfg))
 	c.admits = admits
 }
 
-// try is estimateIn of an observation that may have to be taken back: why says so, and failed is
-// the panic that is the reason.
-func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation) (why string, failed *PanicError) {
+// update computes the estimate and changes the track. If why is not empty, the observation cannot be learned, and the
+// caller must restore the track; failed is the panic that caused this, or nil.
+func (est *Estimator) update(m *Memory, out *Estimate, t *Track, input *Observation) (why string, failed *PanicError) {
 	defer func() {
 		if p := recover(); p != nil {
-			failed = caught(p)
-			why = "not learned: " + failed.Error() + "; the key goes on as if it had not come"
+			failed = newPanicError(p)
+			why = "not learned: " + failed.Error() + "; the key continues without this observation"
 		}
 	}()
 	c := t.stages
 	t.n++
-	c.blank(m, out, t.n, given, est.cfg.Interval != 0)
+	c.blank(m, out, t.n, input, est.cfg.Interval != 0)
 	out.WarmUp = !t.priorSet
-	if t.heartbeat != nil && est.aggregator == nil { // otherwise it has seen the events
-		out.Silence = t.stages.silences.arrived(t.heartbeat, &t.rules.quiet, given.Time, t.pays)
+	if t.heartbeat != nil && est.aggregator == nil { // with an aggregator, the heartbeat has already seen the events
+		out.Silence = t.stages.silences.arrived(t.heartbeat, &t.rules.quiet, input.Time, t.pays)
 	}
-	o, jacobian := c.scale.toScale(*given)
+	o, jacobian := c.scale.toScale(*input)
 	o.X = withoutEmptyTrials(c.checks.Model(), o.X)
 	elapsed := c.enter(t, o, est.cfg.TimeUnit)
 	row := c.regressors(t.state, o)
-	known := t.priorSet || t.locationScale != nil // there is a prior
+	known := t.priorSet || t.locationScale != nil // the prior is set, perhaps preliminarily
 	var before regime
 	if known {
 		before = c.predict(m, out, t, elapsed, row, est.cfg.Interval)
@@ -191,12 +191,12 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 		known = true
 	}
 	c.describe(m, out, t.state, outcome, row, known)
-	begins := t.decisions.standard == nil
+	profileStarts := t.decisions.standard == nil
 	decision := usual.Decision{Threshold: math.NaN()}
 	if c.bank.Detects() {
 		out.Detection.set(outcome.Detection, out.WarmUp, t.n, started)
-		if y := c.decider.values(o.X); !given.Partial {
-			c.decider.behind(&o)
+		if y := c.decider.values(o.X); !input.Partial {
+			c.decider.setEvents(&o)
 			decision = t.decide(out, y, outcome.Detection, &before)
 			out.Belief = t.believe(out, y, outcome.Detection, &before)
 		}
@@ -208,7 +208,7 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 	for _, a := range [...]*Alert{out.Alarm, out.Belief} {
 		if a != nil {
 			a.Score, a.Threshold, a.Usual = out.Detection.Score, out.Detection.Threshold, out.Detection.Usual
-			if a == out.Alarm && c.decider.farther {
+			if a == out.Alarm && c.decider.escalated {
 				a.Usual = t.decisions.before.current(c.decider)
 				c.scale.momentsToData(a.Usual)
 			}
@@ -220,12 +220,12 @@ func (est *Estimator) try(m *Memory, out *Estimate, t *Track, given *Observation
 		}
 	}
 	if out.Alarm != nil {
-		t.decisions.noteAlarm(out.Alarm)
+		t.decisions.recordAlarm(out.Alarm)
 	}
 	if !math.IsNaN(decision.Threshold) {
 		t.follow(out, decision, &est.cfg)
 	}
-	if t.decisions.standard != nil && !t.stages.keyCfg.Alerts.None && (begins || out.Alarm != nil || t.n&(t.n-1) == 0) {
+	if t.decisions.standard != nil && !t.stages.keyCfg.Alerts.None && (profileStarts || out.Alarm != nil || t.n&(t.n-1) == 0) {
 		out.Pace = c.decider.paceOf(&t.decisions)
 	}
 	return "", nil

@@ -9,86 +9,91 @@ import (
 	"hafvf/internal/compact"
 )
 
-// An event is what an alarm is about, and those that follow before the values have returned. If it has
-// changed what is usual, the key forgets it when they have: it goes on with the profile of before. Otherwise
-// what comes next would be missed. The values have returned when as many are usual as the event was long, or
-// as end an alarm. What lasts longer than longest, about a tenth of what a profile remembers, is no event.
-// Another one within habit is learned: a stream may have them.
-type event struct {
-	profile hafvf.State      // before the first observation; nil if nothing is to be forgotten
-	was     preAlarmBaseline // what was usual then
-	n       float64          // observations since
-	back    float64          // the last ones of these that lie within nearby of what was usual
-	sum     float64          // of their distances in the output of the alarm
-	since   float64          // observations since an event was forgotten, within habit; 0: none was
+// An episode is the stretch of observations from an alarm until the values have returned; it includes later alarms in
+// the stretch. If the episode has increased the usual SD or, except at fine steps, moved the usual values, the profile
+// from before the episode is restored at its end. Otherwise, the next deviation would be missed. The values have
+// returned after as many consecutive usual observations as the deviation had, or after as many as end an alarm. A
+// stretch of more than maxEpisodeObs, about a tenth of the memory of a profile, is not an episode. If another episode
+// starts within habitObs after a restored one, it is learned, because episodes may be normal for the stream.
+type episode struct {
+	profile       hafvf.State      // profile before the first observation; nil outside an episode
+	before        preAlarmBaseline // usual values before the first observation
+	n             float64          // observations in the episode
+	nearObs       float64          // number of observations at its end that lie within nearSD of the earlier usual values
+	sum           float64          // sum of their deviations in the output of the alarm, sd
+	sinceRestored float64          // observations since the last restored episode, at most habitObs; 0 if there was none
 }
 
 const (
-	grown   = 1.2
-	nearby  = 2.5  // standard deviations
-	longest = 600  // observations
-	habit   = 1200 // observations
+	grownRatio    = 1.2  // ratio from which an SD counts as grown
+	nearSD        = 2.5  // standard deviations
+	maxEpisodeObs = 600  // observations
+	habitObs      = 1200 // observations
 )
 
-func (e *event) known() bool { return e.profile != nil }
+// known reports whether an episode lasts.
+func (e *episode) known() bool { return e.profile != nil }
 
-// begin notes the profile of before an alarm, and what was usual, unless an event goes on.
-func (e *event) begin(profile hafvf.State, was *preAlarmBaseline) {
-	if e.since == 0 && !e.known() && was.known() {
-		e.profile, e.was = slices.Clone(profile), *was
+// begin starts an episode with the profile and the usual values before an alarm. It does nothing if an episode lasts,
+// or if one was restored within habitObs.
+func (e *episode) begin(profile hafvf.State, before *preAlarmBaseline) {
+	if e.sinceRestored == 0 && !e.known() && before.known() {
+		e.profile, e.before = slices.Clone(profile), *before
 	}
 }
 
-func (e *event) end() { *e = event{since: e.since} }
+// end ends the episode without restoring the profile.
+func (e *episode) end() { *e = episode{sinceRestored: e.sinceRestored} }
 
-// over reports whether the values have returned.
-func (e *event) over(rest int) bool {
-	return e.known() && e.back >= max(1, min(e.n-e.back, math.Ceil(float64(rest)/2))) && returned(e.sum, e.back)
+// over reports whether the values have returned. rest is the rest after an alarm, in observations.
+func (e *episode) over(rest int) bool {
+	return e.known() && e.nearObs >= max(1, min(e.n-e.nearObs, math.Ceil(float64(rest)/2))) && returned(e.sum, e.nearObs)
 }
 
-// forgets notes the observation at hand. It reports whether the key is to go on with the profile of before.
-func (e *event) forgets(d *decider, s *decisions, at time.Time) bool {
+// restores adds the current observation to the episode. It reports whether the values have returned and the caller must
+// restore the profile from before the episode.
+func (e *episode) restores(d *decider, s *decisions, t time.Time) bool {
 	switch {
 	case math.IsNaN(d.usual.Mean[0]):
-		return false // it is missing
-	case !e.known() && e.since > 0:
-		if e.since++; e.since > habit {
-			e.since = 0
+		return false // the observation is missing
+	case !e.known() && e.sinceRestored > 0:
+		if e.sinceRestored++; e.sinceRestored > habitObs {
+			e.sinceRestored = 0
 		}
 		return false
 	case !e.known():
 		return false
-	case e.n == longest:
+	case e.n == maxEpisodeObs:
 		e.end()
 		return false
 	}
 	e.n++
-	if e.far(d, s, at, d.y) {
-		e.back, e.sum = 0, 0
+	if e.far(d, s, t, d.y) {
+		e.nearObs, e.sum = 0, 0
 		return false
 	}
-	e.back++
-	if e.sum += d.apart[e.was.output]; !e.over(s.pace.Rest()) {
+	e.nearObs++
+	if e.sum += d.episodeDeviations[e.before.output]; !e.over(s.pace.Rest()) {
 		return false
 	}
 	s.plan.ForgetScatter()
-	if !e.was.spreadGrew(d) && (s.pace.Fine() || !e.far(d, s, at, d.usual.Mean)) { // bursts at fine steps are a habit
+	if !e.before.spreadGrew(d) && (s.pace.Fine() || !e.far(d, s, t, d.usual.Mean)) { // bursts at fine steps are normal
 		return false
 	}
-	e.since = 1
+	e.sinceRestored = 1
 	return true
 }
 
-// far reports whether one of the values is far from what was usual.
-func (e *event) far(d *decider, s *decisions, at time.Time, y []float64) bool {
-	return slices.ContainsFunc(e.was.fillDistances(d.apart, d, s, at, y), func(z float64) bool { return math.Abs(z) > nearby })
+// far reports whether one of the values deviates by more than nearSD from the usual value before the episode.
+func (e *episode) far(d *decider, s *decisions, t time.Time, y []float64) bool {
+	return slices.ContainsFunc(e.before.fillDistances(d.episodeDeviations, d, s, t, y), func(z float64) bool { return math.Abs(z) > nearSD })
 }
 
-// form is that of an event whose profile is encoded.
-func (e *event) form(c *coder, profile *string, outputs int) {
-	c.Packs(&e.n, &e.back, &e.sum, &e.since)
-	c.Check(e.n >= e.back && e.back >= 0 && e.since >= 0 && !math.IsNaN(e.sum))
+// form encodes or decodes the episode. profile is its encoded profile, empty outside an episode.
+func (e *episode) form(c *coder, profile *string, outputs int) {
+	c.Packs(&e.n, &e.nearObs, &e.sum, &e.sinceRestored)
+	c.Check(e.n >= e.nearObs && e.nearObs >= 0 && e.sinceRestored >= 0 && !math.IsNaN(e.sum))
 	if compact.Texts(&c.Codec, profile); *profile != "" {
-		e.was.form(c, outputs)
+		e.before.form(c, outputs)
 	}
 }

@@ -7,13 +7,12 @@ import (
 	"hafvf/hafvf"
 )
 
-// Learn has a track learn its next observation, as Estimate does without the rest of the estimate. It
-// returns the log predictive, in nats: 0 of a missing observation, and −Inf of one that Estimate would not
-// learn, after which the track is of no use. A filter with a warm-up or detection has no log predictive in
-// this sense.
+// Learn learns the next observation of a track, as Estimate does, without computing an estimate. It returns the log
+// predictive density in nats, and 0 for a missing observation. It returns −Inf for an observation that Estimate would
+// not learn; the track is then invalid. Learn does not support filters with a warm-up or detection.
 func (est *Estimator) Learn(t *Track, o Observation) (nats float64) {
 	c := t.stages
-	defer est.renewed(c, &nats)
+	defer est.recoverTo(c, &nats)
 	t.n++
 	scaled, jacobian := c.scale.toScale(o)
 	outcome, _ := c.learn(t, t.n, scaled, c.enter(t, scaled, est.cfg.TimeUnit), regime{})
@@ -27,26 +26,26 @@ func (est *Estimator) Learn(t *Track, o Observation) (nats float64) {
 	return outcome.LogPredictive
 }
 
-// Predict fills in what a track predicts of its next observation if that comes at a time, as Estimate
-// does. The track stays as it is. It is not for a family with regressors in its observations, a warm-up or
-// detection.
-func (est *Estimator) Predict(t *Track, at time.Time, to Moments) {
+// Predict writes the mean and standard deviation that the track predicts for its next observation, as Estimate does.
+// The track does not change. If the prediction panics, the first mean is −Inf. Predict does not support families with
+// regressors in their observations, warm-ups and detection.
+func (est *Estimator) Predict(t *Track, when time.Time, dst Moments) {
 	c := t.stages
-	defer est.renewed(c, &to.Mean[0])
-	o := Observation{Time: at}
+	defer est.recoverTo(c, &dst.Mean[0])
+	o := Observation{Time: when}
 	elapsed := c.enter(t, o, est.cfg.TimeUnit)
-	c.bank.PredictAll(&hafvf.Prediction{Mean: to.Mean, SD: to.SD}, t.state, elapsed, c.regressors(t.state, o))
+	c.bank.PredictAll(&hafvf.Prediction{Mean: dst.Mean, SD: dst.SD}, t.state, elapsed, c.regressors(t.state, o))
 	if c.season != nil {
 		c.season.remove(t, o, elapsed)
-		c.season.restorePrediction(to.Mean, to.SD)
+		c.season.restorePrediction(dst.Mean, dst.SD)
 	}
-	c.scale.momentsToData(to)
+	c.scale.momentsToData(dst)
 }
 
-// renewed renews a chain after a panic, and puts −Inf in the place of what was asked for.
-func (est *Estimator) renewed(c *stages, v *float64) {
+// recoverTo must be deferred. It recovers from a panic, rebuilds the stages, and sets v to −Inf.
+func (est *Estimator) recoverTo(c *stages, v *float64) {
 	if recover() != nil {
-		est.renew(c)
+		est.rebuild(c)
 		*v = math.Inf(-1)
 	}
 }

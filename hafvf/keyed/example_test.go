@@ -9,8 +9,8 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// A plain loop over the values of one key, every ten minutes, with the settings to begin
-// with: what is unusual raises an alarm.
+// A plain loop over the values of one key, one every ten minutes, with the recommended settings. Unusual values raise
+// an alarm.
 func Example() {
 	est, err := keyed.NewEstimator(keyed.Recommended("normal"))
 	if err != nil {
@@ -23,10 +23,10 @@ func Example() {
 	for i := range 1000 {
 		x := 20 + rng.NormFloat64()
 		if i >= 800 {
-			x += 6 // it has changed
+			x += 6 // the level changes
 		}
 		o := keyed.Value(start.Add(time.Duration(i)*10*time.Minute), "", x)
-		if err := est.Check("pump-1", o); err != nil { // not a number, say
+		if err := est.Check("pump-1", o); err != nil { // for example an infinite number
 			fmt.Println(err)
 			continue
 		}
@@ -46,8 +46,8 @@ func Example() {
 	// Jan 11 05:50  predicted 25.9 ± 0.9, is 27.5
 }
 
-// A plain loop over records that come in any order within a minute. Estimates come by time, and one that is
-// too late is an error.
+// A plain loop over records that arrive in any order within a minute. Estimates are in the order of time. A record that
+// is too late returns an error.
 func ExampleKeyState_Estimates() {
 	cfg := keyed.Recommended("normal")
 	cfg.Lateness = time.Minute
@@ -56,7 +56,7 @@ func ExampleKeyState_Estimates() {
 		fmt.Println(err)
 		return
 	}
-	key, _ := est.Open("pump-1", nil) // nil: nothing is known of it
+	key, _ := est.Open("pump-1", nil) // nil: a new key
 	show := func(e keyed.Estimate) { fmt.Printf("%d: %s %v\n", e.N, e.Time.Format("15:04:05"), e.X[0][0]) }
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	for i, seconds := range []int{0, 40, 20, 130, 30} {
@@ -79,8 +79,8 @@ func ExampleKeyState_Estimates() {
 	// 4: 00:02:10 3
 }
 
-// A plain loop, without a pipeline: half of a series, save, restore in another
-// process, and go on as if nothing had happened.
+// A plain loop without a pipeline: process half of a series, save the track, restore it in another process, and
+// continue with the same results.
 func ExampleEstimator_RestoreTrack() {
 	cfg := keyed.Config{Filter: hafvf.Config{Family: "poisson"}}
 	start := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
@@ -104,18 +104,18 @@ func ExampleEstimator_RestoreTrack() {
 		return
 	}
 
-	there, err := keyed.NewEstimator(cfg)
+	other, err := keyed.NewEstimator(cfg)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	restored, err := there.RestoreTrack("shop", saved)
+	restored, err := other.RestoreTrack("shop", saved)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println("restored")
-	estimate(there, restored, 3, 4)
+	estimate(other, restored, 3, 4)
 	fmt.Println("uninterrupted")
 	estimate(est, track, 3, 4)
 	// Output:

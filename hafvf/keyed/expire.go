@@ -2,39 +2,36 @@ package keyed
 
 import "time"
 
-// Expiry is when the key of an encoded entity is forgotten if it does not speak, by
-// Config.Expire: what comes later finds a key before its first observation. It is zero if the
-// key is never forgotten. It reads the beginning of the entity alone.
+// Expiry returns the time at which Config.Expire resets the key of an encoded KeyState if it has no further
+// observation. It returns the zero time if the key never expires. It decodes only the start of the state.
 func (est *Estimator) Expiry(state []byte) time.Time {
 	e := KeyState{est: est}
 	e.head(coderOf(state))
 	return e.Expiry()
 }
 
-// Expiry is Estimator.Expiry of the entity as it is.
+// Expiry returns the time at which Config.Expire resets the key, as Estimator.Expiry does for an encoded state.
 //
-// The key is forgotten if its log has passed that time when the next observation comes, or its own
-// time has come so far: the records of the log decide, and no clock. A log may have been ahead of
-// the key when it spoke last, as of keys that are written one after the other; the time counts from
-// there, to Config.ExpiryPart. Whoever forgets the key earlier must know that the log has passed the
-// time. Then nobody sees it: the key would begin anew with its next observation in any case.
+// The key expires if the next observation, or its log at that point, is after this time. The times of records decide,
+// not a clock. If the log was ahead of the key at the key's last observation, as in logs that are written key by key,
+// Expire counts from the time of the log, rounded down to a multiple of Config.ExpiryPart. A caller may drop the state
+// earlier if the log has passed this time: the next observation would reset the key in any case.
 func (e *KeyState) Expiry() time.Time {
 	cfg := &e.est.cfg
 	if cfg.Expire == 0 || e.clock.IsZero() {
 		return time.Time{}
 	}
-	at := e.clock.Add(time.Duration(e.lead)*cfg.ExpiryPart() + cfg.Expire + e.est.MaxDelay())
+	expiry := e.clock.Add(time.Duration(e.lead)*cfg.ExpiryPart() + cfg.Expire + e.est.MaxDelay())
 	if cfg.Aggregate != nil {
-		at = at.Add(cfg.Aggregate.Every) // the last interval without events is over
+		expiry = expiry.Add(cfg.Aggregate.Every) // the end of the last interval without events
 	}
-	return at
+	return expiry
 }
 
-// ExpiryPart is the part of Expire to which the time of a log is known: a sixteenth.
+// ExpiryPart returns the resolution of the time of a log in states: a sixteenth of Expire, at least a millisecond.
 func (c *Config) ExpiryPart() time.Duration { return max(c.Expire/16, time.Millisecond) }
 
-// leadOf is how far the log of an observation was ahead of the key when it came, in whole parts of
-// Config.Expire.
+// leadOf returns how far the log was ahead of the key at an observation, in whole multiples of Config.ExpiryPart.
 func (e *KeyState) leadOf(o *Observation) int {
 	if e.est.cfg.Expire == 0 || !o.LogTime.After(e.clock) {
 		return 0
@@ -42,30 +39,30 @@ func (e *KeyState) leadOf(o *Observation) int {
 	return int(o.LogTime.Sub(e.clock) / e.est.cfg.ExpiryPart())
 }
 
-// overdue reports whether the key was forgotten before an observation, by the time of its log.
-// What waits is not forgotten.
+// overdue reports whether the key has expired before an observation, by the time of its log. A key with waiting
+// observations or open intervals does not expire.
 func (e *KeyState) overdue(o *Observation) bool {
 	if o.LogTime.IsZero() || len(e.waiting) > 0 || len(e.intervals.open) > 0 {
 		return false
 	}
-	at := e.Expiry()
-	return !at.IsZero() && o.LogTime.After(at)
+	expiry := e.Expiry()
+	return !expiry.IsZero() && o.LogTime.After(expiry)
 }
 
-// expire has the key begin anew before an observation of any time.
+// expire resets the key, so that it accepts an observation of any time.
 func (e *KeyState) expire() {
 	e.expireTrack()
 	e.clock, e.released, e.lateRun, e.lead = time.Time{}, time.Time{}, lateRun{}, 0
 }
 
-// expires reports whether a key with its last observation at one time is forgotten by another.
-func (e *KeyState) expires(last, at time.Time) bool {
+// expires reports whether a key whose last observation is at last has expired at time t.
+func (e *KeyState) expires(last, t time.Time) bool {
 	expire := e.est.cfg.Expire
-	return expire > 0 && !last.IsZero() && at.Sub(last) > expire
+	return expire > 0 && !last.IsZero() && t.Sub(last) > expire
 }
 
-// expireTrack has the key begin anew with what is open or waits, which is all from after it was
-// forgotten. A silence is told before. What the key includes of its logs stays.
+// expireTrack resets the track. Open intervals and waiting observations remain: they are later than the expiry. A
+// silence before the expiry is added to endedSilences. The included offsets of the logs remain.
 func (e *KeyState) expireTrack() {
 	if p := e.heartbeat; p != nil {
 		deadline := e.stages.silences.deadline(p, &e.rules.quiet, p.last)
@@ -78,7 +75,6 @@ func (e *KeyState) expireTrack() {
 	e.expired = true
 }
 
-// silent is the silence of the key, which is told.
 func (e *KeyState) silent() SilenceEvent {
 	return SilenceEvent{Silence: *e.heartbeat.reported, N: e.n, Outputs: e.stages.bank.Model().Outputs()}
 }

@@ -25,13 +25,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden states")
 
-// A golden is a state of testdata: what a key is after n observations.
+// A golden describes a state of testdata: the state of a key after n observations.
 type golden struct {
-	name string
-	cfg  Config
-	n    int
-	each func(i int, o *Observation) // changes observation i; nil: none
-	tell bool                        // the silence at the end is told
+	name          string
+	cfg           Config
+	n             int
+	each          func(i int, o *Observation) // changes observation i; nil changes nothing
+	reportSilence bool                        // report the silence at the end
 }
 
 var (
@@ -40,9 +40,9 @@ var (
 
 const goldenStep = 10 * time.Minute
 
-// goldens are those of each family, plain and recommended, and of each setting of the family normal.
-func goldens() (all []golden) {
-	of := func(family string, cfg Config) Config {
+// goldens returns the goldens of each family, plain and recommended, and of each setting of the family normal.
+func goldens() (list []golden) {
+	withPrior := func(family string, cfg Config) Config {
 		row := familytest.Of(family)
 		cfg.Filter.Prior, cfg.Filter.Dim = row.Least, row.Dim
 		if family == "ar" { // the states have the default by name
@@ -51,21 +51,21 @@ func goldens() (all []golden) {
 		return cfg
 	}
 	for _, c := range familytest.All() {
-		all = append(all,
-			golden{name: c.Name + "_plain", cfg: of(c.Name, Config{Filter: hafvf.Config{Family: c.Name}}), n: 105},
-			golden{name: c.Name + "_recommended", cfg: of(c.Name, Recommended(c.Name)), n: 105})
+		list = append(list,
+			golden{name: c.Name + "_plain", cfg: withPrior(c.Name, Config{Filter: hafvf.Config{Family: c.Name}}), n: 105},
+			golden{name: c.Name + "_recommended", cfg: withPrior(c.Name, Recommended(c.Name)), n: 105})
 	}
 	season := func(c *Config) { c.Filter.Season = &usual.RhythmConfig{Seasons: usual.DefaultSeasons()} }
 	for _, family := range []string{"exponential", "poisson", "regression"} {
-		c := of(family, Recommended(family))
+		c := withPrior(family, Recommended(family))
 		season(&c)
-		all = append(all, golden{name: family + "_season", cfg: c, n: 105})
+		list = append(list, golden{name: family + "_season", cfg: c, n: 105})
 	}
 	add := func(name string, n int, each func(int, *Observation), change func(*Config)) *golden {
 		c := Recommended("normal")
 		change(&c)
-		all = append(all, golden{name: "normal_" + name, cfg: c, n: n, each: each})
-		return &all[len(all)-1]
+		list = append(list, golden{name: "normal_" + name, cfg: c, n: n, each: each})
+		return &list[len(list)-1]
 	}
 	silence := func(c *Config) { c.Silence = &SilenceConfig{} }
 	paused := func(i int, o *Observation) {
@@ -108,9 +108,9 @@ func goldens() (all []golden) {
 		c.Filter.Bank = append(hafvf.DefaultBank(), hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: 1, AR: 2})
 	})
 	add("silence", 105, nil, silence)
-	add("silence_told", 100, paused, silence).tell = true
+	add("silence_told", 100, paused, silence).reportSilence = true
 	add("silence_over", 103, paused, silence)
-	add("silence_bound", 100, paused, func(c *Config) { c.Silence = &SilenceConfig{After: time.Hour} }).tell = true
+	add("silence_bound", 100, paused, func(c *Config) { c.Silence = &SilenceConfig{After: time.Hour} }).reportSilence = true
 	add("lookback", 105, func(i int, o *Observation) {
 		if i >= 98 {
 			o.X[0][0] = 2
@@ -131,10 +131,10 @@ func goldens() (all []golden) {
 	for _, value := range []Aggregate{Count, Mean, Max, Last, Median} {
 		add("aggregate_"+string(value), 400, nil, aggregate(value))
 	}
-	refused := of("regression", Recommended("regression"))
+	refused := withPrior("regression", Recommended("regression"))
 	refused.Silence, refused.Alarms.Budget = &SilenceConfig{After: time.Hour}, 1
-	return append(all, golden{name: "regression_refused", cfg: refused, n: 94, each: func(i int, o *Observation) {
-		if i >= 92 { // the budget pays a silence, which is taken back
+	return append(list, golden{name: "regression_refused", cfg: refused, n: 94, each: func(i int, o *Observation) {
+		if i >= 92 { // the budget pays for a silence; the guard restores it
 			o.Time = o.Time.Add(40 * time.Hour)
 		}
 		if i >= 90 {
@@ -145,8 +145,8 @@ func goldens() (all []golden) {
 	}})
 }
 
-// observation is number i of the script, from 0. From the 91st on values are far from usual, and
-// from the 101st on a little.
+// observation returns observation i of the script; the first is 0. Observations 90 to 99 deviate much from usual, later
+// ones a little.
 func (g *golden) observation(i int) Observation {
 	rng := rand.New(rand.NewPCG(uint64(i), 7))
 	far := 0.
@@ -169,28 +169,28 @@ func (g *golden) observation(i int) Observation {
 	return o
 }
 
-// estimator is that of the state. Its clock stands still, behind the script.
+// estimator returns the estimator of the state. Its clock has a fixed time, after the script.
 func (g *golden) estimator(t *testing.T) *Estimator {
 	est := newEstimator(t, g.cfg)
 	est.now = func() time.Time { return goldenStart.Add(300 * goldenStep) }
 	return est
 }
 
-// take has the entity take observations of the script, and returns all that it says. With an
-// estimator it is stored after each, and read by that.
-func (g *golden) take(t *testing.T, e *KeyState, from, to int, reads *Estimator) (said []byte) {
+// take passes observations of the script to the KeyState, and returns its encoded results. If reader is not nil, take
+// stores the KeyState after each observation, and opens it with reader.
+func (g *golden) take(t *testing.T, e *KeyState, start, end int, reader *Estimator) (results []byte) {
 	t.Helper()
 	learn := func(o *Observation) {
 		var out Estimate
 		learnNow(e, &out, o)
-		said, _ = out.AppendBinary(said)
-		said = fmt.Append(said, out.SkipReason, out.Reset)
+		results, _ = out.AppendBinary(results)
+		results = fmt.Append(results, out.SkipReason, out.Reset)
 	}
-	for i := from; i < to; i++ {
+	for i := start; i < end; i++ {
 		o := g.observation(i)
 		fatal(t, e.est.CheckOf(e.key)(&o))
 		now, err := e.take(&o)
-		said = fmt.Append(said, err)
+		results = fmt.Append(results, err)
 		if now {
 			learn(&o)
 		}
@@ -198,37 +198,37 @@ func (g *golden) take(t *testing.T, e *KeyState, from, to int, reads *Estimator)
 			learn(&o)
 		}
 		for _, s := range e.endedSilences {
-			said = binary.AppendVarint(compact.Encode(said, s.Silence, silenceForm), s.N)
-			said = compact.AppendTime(binary.AppendVarint(said, int64(s.Outputs)), s.Until)
+			results = binary.AppendVarint(compact.Encode(results, s.Silence, silenceForm), s.N)
+			results = compact.AppendTime(binary.AppendVarint(results, int64(s.Outputs)), s.Until)
 		}
-		said = fmt.Append(said, e.expired)
+		results = fmt.Append(results, e.expired)
 		e.endedSilences, e.expired = nil, false
-		if reads != nil {
-			if *e, err = reads.Open(e.key, e.append(nil)); err != nil {
+		if reader != nil {
+			if *e, err = reader.Open(e.key, e.append(nil)); err != nil {
 				t.Fatalf("after %d observations: %v", i+1, err)
 			}
 		}
 	}
-	return said
+	return results
 }
 
-// scripted is the entity that the script makes, and what it says.
-func (g *golden) scripted(t *testing.T, reads *Estimator) (e KeyState, said []byte) {
+// scripted returns the KeyState after the script, and its encoded results. reader is as in take.
+func (g *golden) scripted(t *testing.T, reader *Estimator) (e KeyState, results []byte) {
 	e = must(g.estimator(t).Open("pump/1", nil))
-	said = g.take(t, &e, 0, g.n, reads)
-	if g.tell {
+	results = g.take(t, &e, 0, g.n, reader)
+	if g.reportSilence {
 		if _, alerted := e.ReportSilence(e.Deadline()); !alerted {
-			t.Fatal("no silence is told")
+			t.Fatal("no silence is reported")
 		}
 	}
-	return e, said
+	return e, results
 }
 
 func (g *golden) file() string {
 	return filepath.Join("testdata", g.name+".txt")
 }
 
-// text is the file of a state: its settings, what it says, and its bytes.
+// text returns the contents of the file of a state: its settings, its snapshot and its bytes.
 func (g *golden) text(t *testing.T, state []byte) string {
 	_, settings := g.cfg.Settings()("pump/1")
 	snapshot := must(g.estimator(t).Snapshot("pump/1", state))
@@ -239,14 +239,15 @@ func (g *golden) text(t *testing.T, state []byte) string {
 	return text
 }
 
+// read returns the file of the golden and the state in it.
 func (g *golden) read(t *testing.T) (text string, state []byte) {
 	b := must(os.ReadFile(g.file()))
 	lines := strings.SplitN(string(b), "\n", 4)
 	return string(b), must(hex.DecodeString(strings.ReplaceAll(lines[3], "\n", "")))
 }
 
-// A key has the bytes of its file of testdata. A state of the file goes on as if it had never been
-// saved, and so does one that another estimator reads after each observation.
+// The state of a key equals its file in testdata. A state that is read from the file gives the same results as one that
+// was never stored, and so does a state that is stored and opened after each observation.
 func TestGoldenStates(t *testing.T) {
 	files := []string{filepath.Join("testdata", "migrations.txt")}
 	for _, g := range goldens() {
@@ -254,63 +255,62 @@ func TestGoldenStates(t *testing.T) {
 		t.Run(g.name, func(t *testing.T) {
 			straight, want := g.scripted(t, nil)
 			state := straight.append(nil)
-			if often, said := g.scripted(t, g.estimator(t)); !bytes.Equal(said, want) || !bytes.Equal(often.append(nil), state) {
-				t.Error("stored and read after each observation it is another one")
+			if often, results := g.scripted(t, g.estimator(t)); !bytes.Equal(results, want) || !bytes.Equal(often.append(nil), state) {
+				t.Error("storing and opening after each observation changes the results or the state")
 			}
 			if *update {
 				fatal(t, os.WriteFile(g.file(), []byte(g.text(t, state)), 0o666))
 			}
 			text, stored := g.read(t)
 			if runtime.GOARCH != "amd64" {
-				state = stored // other machines round otherwise
+				state = stored // other machines round differently
 			}
 			if got := g.text(t, state); got != text {
-				t.Errorf("the state is\n%s\nand its file has\n%s", got, text)
+				t.Errorf("state\n%s\nwant, from the file,\n%s", got, text)
 			}
 			if runtime.GOARCH != "amd64" {
 				return
 			}
 			resumed := must(g.estimator(t).Open("pump/1", stored))
-			if again := resumed.append(nil); !bytes.Equal(again, stored) {
-				t.Errorf("the state is %x when it was read, and its file has %x", again, stored)
+			if encoded := resumed.append(nil); !bytes.Equal(encoded, stored) {
+				t.Errorf("opened and encoded again: %x, want %x", encoded, stored)
 			}
 			if !bytes.Equal(g.take(t, &resumed, g.n, g.n+60, nil), g.take(t, &straight, g.n, g.n+60, nil)) {
-				t.Error("it goes on otherwise")
+				t.Error("the opened state gives other results")
 			}
 			if !bytes.Equal(resumed.append(nil), straight.append(nil)) {
-				t.Error("it is another one after 60 observations more")
+				t.Error("the states differ after 60 more observations")
 			}
 		})
 	}
-	all := must(filepath.Glob("testdata/*.txt"))
-	for _, file := range all {
+	paths := must(filepath.Glob("testdata/*.txt"))
+	for _, file := range paths {
 		if !slices.Contains(files, file) {
-			t.Errorf("%s is of no state", file)
+			t.Errorf("%s belongs to no golden", file)
 		}
 	}
 }
 
-// What is carried over from each state of the family normal to each of its configurations is as in
-// the file.
+// Migrating each state of the family normal to each of its configurations gives the results of the file.
 func TestGoldenMigrations(t *testing.T) {
 	var text strings.Builder
-	all := goldens()
-	for _, from := range all {
-		if !strings.HasPrefix(from.name, "normal_") {
+	list := goldens()
+	for _, source := range list {
+		if !strings.HasPrefix(source.name, "normal_") {
 			continue
 		}
-		_, state := from.read(t)
-		_, written := from.cfg.Settings()("pump/1")
-		for _, to := range all {
-			if !strings.HasPrefix(to.name, "normal_") {
+		_, state := source.read(t)
+		_, written := source.cfg.Settings()("pump/1")
+		for _, target := range list {
+			if !strings.HasPrefix(target.name, "normal_") {
 				continue
 			}
-			to.cfg.NameKeys = true
-			m := newMigrator(t, to.cfg)
+			target.cfg.NameKeys = true
+			m := newMigrator(t, target.cfg)
 			_, differ := m.Check("pump/1", state, written)
 			b, carried, err := m.Migrate("pump/1", state, written)
 			if carried.String() != "" && err == nil {
-				fmt.Fprintf(&text, "%s to %s: %v: %s: %d bytes, %x\n", from.name, to.name, differ, carried, len(b), compact.FingerprintOf(string(b)))
+				fmt.Fprintf(&text, "%s to %s: %v: %s: %d bytes, %x\n", source.name, target.name, differ, carried, len(b), compact.FingerprintOf(string(b)))
 			}
 		}
 	}

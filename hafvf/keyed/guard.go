@@ -11,23 +11,22 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// A guard keeps what a track was before an observation, so that one which would leave a number
-// in it that is not finite, or that the mathematics panic at, can be taken back.
+// A guard saves a track before an observation. It restores the track if learning the observation panics or leaves a
+// number that is not finite.
 type guard struct {
 	track     Track
-	states    [4]hafvf.State // of the track
+	states    [4]hafvf.State // copies of Track.states
 	plan      usual.Plan
 	starts    []regimeStart
-	lately    []oneSidedRun
+	runs      []oneSidedRun
 	heartbeat heartbeat
 }
 
-// states are those that an observation changes in place.
+// states returns the states that an observation changes in place.
 func (t *Track) states() [4]hafvf.State {
 	return [...]hafvf.State{t.state, t.rhythm, t.decisions.profile, t.decisions.alarm}
 }
 
-// save keeps the track as it is.
 func (g *guard) save(t *Track) {
 	g.track = *t
 	for i, s := range t.states() {
@@ -35,57 +34,55 @@ func (g *guard) save(t *Track) {
 	}
 	g.plan = append(g.plan[:0], t.decisions.plan...)
 	g.starts = append(g.starts[:0], t.starts...)
-	g.lately = append(g.lately[:0], t.decisions.lately...)
+	g.runs = append(g.runs[:0], t.decisions.runs...)
 	if t.heartbeat != nil {
 		g.heartbeat = *t.heartbeat
 	}
 }
 
-// takeBack makes the track what it was. Its slices may have been replaced since, but what they
-// held is in the guard.
-func (g *guard) takeBack(t *Track) {
+// restore restores the saved track, including the contents of its slices, which may have been replaced.
+func (g *guard) restore(t *Track) {
 	*t = g.track
 	for i, s := range t.states() {
 		copy(s, g.states[i])
 	}
 	copy(t.decisions.plan, g.plan)
 	copy(t.starts, g.starts)
-	copy(t.decisions.lately, g.lately)
+	copy(t.decisions.runs, g.runs)
 	if t.heartbeat != nil {
 		*t.heartbeat = g.heartbeat
 	}
 	t.stages.priorOf = nil
 }
 
-// finite reports whether all numbers of the track are finite, but for those that the window of
-// a model on past values lacks.
+// finite reports whether all numbers of the track are finite. It ignores missing values in the window of an
+// autoregressive model.
 func (t *Track) finite() bool {
 	states := t.states()
 	return t.stages.bank.Finite(t.state) && !slices.ContainsFunc(states[1:], func(s hafvf.State) bool { return !linear.Finite(s) }) &&
 		linear.Finite(t.locationScale) && linear.Finite(t.decisions.standard)
 }
 
-// resetAfter is the number of observations in a row that cannot be learned after which it is the
-// state that is out of proportion: the key begins anew.
+// resetAfter is the number of consecutive observations that cannot be learned, after which the state itself is assumed
+// to be out of proportion and the key is reset.
 const resetAfter = 3
 
-// unlearnable is the reason of an observation with which the numbers of its key would not be
-// finite any more.
-const unlearnable = "not learned: x is out of all proportion to the values of this key before, and with it the state of the key would not be finite; the key goes on as if it had not come"
+// unlearnable is the reason for not learning an observation that would make numbers of its key's state infinite or NaN.
+const unlearnable = "not learned: x is out of proportion to the earlier values of this key, and the state of the key would not be finite with it; the key continues without this observation"
 
-// A PanicError is one of the mathematics of a key. It is a fault of this module, and costs no other
-// key: the observation is not learned.
+// A PanicError is a panic in the computations of a key. It is a bug in hafvf. The observation is not learned; other
+// keys are not affected.
 type PanicError struct {
-	Value string // what it says of itself
+	Value string // value of the panic, formatted
 	Stack string
 }
 
 func (p *PanicError) Error() string {
-	return fmt.Sprintf("the mathematics of the key panicked, a fault of hafvf, of which the log has the place (%s)", p.Value)
+	return fmt.Sprintf("the computation of the key panicked, a bug in hafvf; the log has the stack trace (%s)", p.Value)
 }
 
-// caught makes a PanicError of what recover has returned.
-func caught(value any) *PanicError {
+// newPanicError converts a non-nil result of recover to a PanicError.
+func newPanicError(value any) *PanicError {
 	stack := debug.Stack()
 	if raised, ok := value.(*parallel.Raised); ok {
 		value, stack = raised.Value, raised.Stack

@@ -13,15 +13,16 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Of 20 keys of office hours, holidays are as Sundays. If they are named, they and the days after raise at most a tenth of
-// the alarms that they raise else. An outage on one is told, and its message names the day that it is like.
+// 20 keys follow office hours, and behave on holidays as on Sundays. With configured holidays, holidays and the days
+// after them raise at most a tenth of the alarms. An outage on a holiday is reported, and its message compares it to
+// Sundays.
 func TestHolidays(t *testing.T) {
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
-	begin := time.Date(2026, 1, 5, 0, 0, 0, 0, berlin) // a Monday
+	start := time.Date(2026, 1, 5, 0, 0, 0, 0, berlin) // a Monday
 	holidays := []string{"2026-03-11", "2026-03-20", "2026-04-03", "2026-04-06", "2026-04-23", "2026-05-01"}
 	holiday := func(local time.Time) bool { return slices.Contains(holidays, local.Format(time.DateOnly)) }
 	outage := time.Date(2026, 5, 1, 10, 0, 0, 0, berlin)
-	run := func(t *testing.T, step time.Duration, named bool) (alarms, told int) {
+	run := func(t *testing.T, step time.Duration, named bool) (alarms, reported int) {
 		cfg := Recommended("normal")
 		cfg.Alarms.Zone = "Europe/Berlin"
 		if named {
@@ -31,9 +32,9 @@ func TestHolidays(t *testing.T) {
 		for key := range 20 {
 			rng := rand.New(rand.NewPCG(uint64(key), 3))
 			k := expect.Get(est.Open(fmt.Sprint(key), nil))(t)
-			was := false
-			for at := begin; at.Before(begin.AddDate(0, 0, 7*17)); at = at.Add(step) {
-				local := at.In(berlin)
+			seen := false
+			for now := start; now.Before(start.AddDate(0, 0, 7*17)); now = now.Add(step) {
+				local := now.In(berlin)
 				day, hour := local.Weekday(), local.Hour()
 				if holiday(local) {
 					day = time.Sunday
@@ -45,15 +46,15 @@ func TestHolidays(t *testing.T) {
 				case day != time.Sunday && day != time.Saturday && hour >= 8 && hour < 18:
 					x += 40 + 3*rng.NormFloat64()
 				}
-				out := step < time.Hour && !at.Before(outage) && at.Before(outage.Add(3*time.Hour))
+				out := step < time.Hour && !now.Before(outage) && now.Before(outage.Add(3*time.Hour))
 				if out {
 					x = 0
 				}
-				for e, err := range k.Estimates(Value(at.UTC(), "", x)) {
+				for e, err := range k.Estimates(Value(now.UTC(), "", x)) {
 					switch expect.OK(t, err); {
 					case e.Alarm == nil:
-					case out && !was:
-						was, told = true, told+1
+					case out && !seen:
+						seen, reported = true, reported+1
 						for _, a := range e.Alerts(fmt.Sprint(key)) {
 							if named && !strings.Contains(a.Alert.Message, "usual on Sundays at 1") {
 								t.Errorf("%q", a.Alert.Message)
@@ -65,33 +66,35 @@ func TestHolidays(t *testing.T) {
 				}
 			}
 		}
-		return alarms, told
+		return alarms, reported
 	}
 	for _, step := range []time.Duration{30 * time.Minute, 12 * time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
 			t.Parallel()
 			unnamed, _ := run(t, step, false)
-			named, told := run(t, step, true)
-			t.Log("alarms", unnamed, "named", named, "outages told", told)
-			if unnamed < 60 || 10*named > unnamed || step < time.Hour && told < 20 {
-				t.Errorf("alarms %d, if they are named %d, outages told %d", unnamed, named, told)
+			named, reported := run(t, step, true)
+			t.Log("alarms", unnamed, "with holidays", named, "outages reported", reported)
+			if unnamed < 60 || 10*named > unnamed || step < time.Hour && reported < 20 {
+				t.Errorf("alarms %d, with holidays %d, outages reported %d", unnamed, named, reported)
 			}
 		})
 	}
 }
 
-// Holidays on which nothing comes, and those that are as they are, change no estimate and no state, to the last bit.
-func TestHolidaysElsewhere(t *testing.T) {
+// Holidays without observations, and holidays on the day that they are like, change no estimate and no state, bit for
+// bit.
+func TestHolidaysWithoutEffect(t *testing.T) {
 	for _, step := range []time.Duration{time.Minute, time.Hour, 12 * time.Hour} {
 		cfg := Recommended("normal")
 		cfg.Filter.Season = &usual.RhythmConfig{Seasons: usual.DefaultSeasons()}
 		cfg.Silence = &SilenceConfig{}
 		named, season := cfg, *cfg.Filter.Season
-		season.Like = usual.Holidays{Dates: []string{"2025-12-25", "2026-03-08", "2036-01-01"}} // the second is a Sunday
+		// 2026-03-08 is a Sunday.
+		season.Like = usual.Holidays{Dates: []string{"2025-12-25", "2026-03-08", "2036-01-01"}}
 		alarms := *cfg.Alarms
 		named.Alarms, alarms.Holidays, named.Filter.Season = &alarms, season.Like, &season
-		without, with := expect.Get(NewEstimator(cfg))(t), expect.Get(NewEstimator(named))(t)
-		a, b := without.NewTrack("k"), with.NewTrack("k")
+		estPlain, estNamed := expect.Get(NewEstimator(cfg))(t), expect.Get(NewEstimator(named))(t)
+		a, b := estPlain.NewTrack("k"), estNamed.NewTrack("k")
 		rng := rand.New(rand.NewPCG(1, uint64(step)))
 		for i := range 2000 {
 			x := rng.NormFloat64()
@@ -99,13 +102,13 @@ func TestHolidaysElsewhere(t *testing.T) {
 				x += 12
 			}
 			o := Value(time.Date(2026, 3, 7, 0, 0, 0, 0, time.UTC).Add(time.Duration(i)*step), "", x)
-			want, got := without.Estimate(a, o.Clone()), with.Estimate(b, o)
+			want, got := estPlain.Estimate(a, o.Clone()), estNamed.Estimate(b, o)
 			if !bytes.Equal(expect.Get(want.AppendBinary(nil))(t), expect.Get(got.AppendBinary(nil))(t)) {
 				t.Fatalf("%v, observation %d: %+v, want %+v", step, i, got, want)
 			}
 		}
 		if !bytes.Equal(expect.Get(a.AppendBinary(nil))(t), expect.Get(b.AppendBinary(nil))(t)) {
-			t.Errorf("%v: another state", step)
+			t.Errorf("%v: the states differ", step)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Streams at the ends of arithmetic, and exponential values with outliers, have what is asked for,
-// or are rejected with the reason: bounds, standard deviations and log predictives, from the fourth
-// observation of a key on, or of one that has begun anew.
+// Streams at the limits of floating-point numbers, and exponential values with outliers, have finite bounds, standard
+// deviations and log predictive densities from the fourth observation after the start or a reset of the key. Otherwise
+// the observation is not learned, with a reason.
 func TestHostileStreams(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 62))
 	pair := func(k, n float64) func(int) [][]float64 { return func(int) [][]float64 { return [][]float64{{k, n}} } }
@@ -33,7 +33,7 @@ func TestHostileStreams(t *testing.T) {
 	} {
 		for _, detect := range []bool{false, true} {
 			if !detect && c.family == "exponential" {
-				continue // after an outlier its prediction need not have a deviation
+				continue // after an outlier, the prediction may have no standard deviation
 			}
 			cfg := Recommended(c.family)
 			cfg.Interval = .95
@@ -42,10 +42,10 @@ func TestHostileStreams(t *testing.T) {
 			}
 			est := newEstimator(t, cfg)
 			track := est.NewTrack("k")
-			at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			unlearned, since := 0, 0
+			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			unlearned, learned := 0, 0
 			for i := range c.n {
-				e := est.Estimate(track, Observation{Time: at.Add(time.Duration(i) * time.Minute), X: c.x(i)})
+				e := est.Estimate(track, Observation{Time: start.Add(time.Duration(i) * time.Minute), X: c.x(i)})
 				if e.Panic != nil {
 					t.Fatalf("%s, detection %v, observation %d: %v\n%s", c.name, detect, i+1, e.Panic, e.Panic.Stack)
 				}
@@ -53,17 +53,17 @@ func TestHostileStreams(t *testing.T) {
 					unlearned++
 					continue
 				}
-				if since++; e.Reset {
-					since = 1
+				if learned++; e.Reset {
+					learned = 1
 				}
 				for _, v := range []float64{e.Lower[0], e.Upper[0], e.Predicted.Mean[0], e.Predicted.SD[0], e.Estimate.Mean[0], e.Estimate.SD[0], e.LogPredictive} {
-					if since > 3 && notFinite(v) || e.Lower[0] > e.Upper[0] || c.family == "binomial" && e.Upper[0] > 1 {
+					if learned > 3 && notFinite(v) || e.Lower[0] > e.Upper[0] || c.family == "binomial" && e.Upper[0] > 1 {
 						t.Fatalf("%s, detection %v, observation %d: [%g, %g], predicted %g ± %g, estimate %g ± %g, %g nats", c.name, detect, i+1, e.Lower, e.Upper, e.Predicted.Mean, e.Predicted.SD, e.Estimate.Mean, e.Estimate.SD, e.LogPredictive)
 					}
 				}
 			}
 			if unlearned > c.unlearned {
-				t.Errorf("%s, detection %v: %d observations are not learned", c.name, detect, unlearned)
+				t.Errorf("%s, detection %v: %d observations were not learned", c.name, detect, unlearned)
 			}
 		}
 	}

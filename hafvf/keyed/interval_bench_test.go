@@ -9,7 +9,7 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// BenchmarkInterval is an estimate with and without an interval: the ratio is what the interval costs.
+// BenchmarkInterval measures an estimate with and without an interval. The ratio is the cost of the interval.
 func BenchmarkInterval(b *testing.B) {
 	draws := map[string]func(*rand.Rand) []float64{
 		"normal":      func(r *rand.Rand) []float64 { return []float64{20 + r.NormFloat64()} },
@@ -37,7 +37,7 @@ func BenchmarkInterval(b *testing.B) {
 	}
 }
 
-// An estimate with an interval allocates nothing in a memory, but for what is told.
+// EstimateIn with an interval does not allocate unless an alert is raised.
 func TestEstimateInAllocatesNothing(t *testing.T) {
 	for _, f := range familytest.Families {
 		cfg := Recommended(f.Name)

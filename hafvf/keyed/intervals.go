@@ -10,28 +10,27 @@ import (
 	"hafvf/internal/domain"
 )
 
-// intervals are what an aggregation keeps of one key.
+// intervals are the aggregation state of one key.
 type intervals struct {
-	next time.Time  // from which on intervals are open; zero before the first is closed
+	next time.Time  // intervals that start before this time are closed; zero if none is closed
 	busy time.Time  // start of the last closed interval with events
-	open []interval // with events, by time
-	// unseenEvents are the times of events that the heartbeat has not seen yet, sorted. They wait until no
-	// earlier one is to come.
+	open []interval // open intervals with events, by time
+	// unseenEvents are the times of events that the heartbeat has not seen yet, sorted. They wait until no earlier
+	// event can arrive.
 	unseenEvents []time.Time
-	// counter is of Increase, at the last value of the closed intervals.
-	counter counter
+	counter      counter // for Increase, after the last value of the closed intervals
 
-	until   time.Time // up to which nothing is to come any more
-	ended   bool      // nothing is to come at all
+	until   time.Time // no event before this time can arrive
+	ended   bool      // the input has ended
 	last    time.Time // if ended, the time of the last event of any key
-	cleared time.Time // up to which it is known that the key was not silent
+	cleared time.Time // the key is known not to be silent up to this time
 }
 
-// An interval gathers its events.
+// An interval collects its events.
 type interval struct {
 	start time.Time
 	accumulator
-	offsets []Offset // of each log, the first place of its events
+	offsets []Offset // by log, the lowest position of its events
 }
 
 // An aggregator closes the intervals of the keys of an estimator.
@@ -39,8 +38,8 @@ type aggregator struct {
 	AggregateConfig
 	grid  clock.Grid
 	whole bool // observations are whole numbers
-	// The interval of the event before, of any key: events come in stretches.
-	at, to time.Time
+	// The interval of the previous event of any key. It is cached because consecutive events often share an interval.
+	start, end time.Time
 }
 
 func newAggregator(cfg *AggregateConfig, family string) *aggregator {
@@ -50,19 +49,19 @@ func newAggregator(cfg *AggregateConfig, family string) *aggregator {
 	return &aggregator{AggregateConfig: *cfg, grid: clock.Grid{Every: cfg.Every, Zone: checked(domain.Zone(cfg.Zone))}, whole: family == "poisson"}
 }
 
-// of is the interval that t lies in.
-func (a *aggregator) of(t time.Time) (start, end time.Time) {
-	if t.Before(a.at) || !t.Before(a.to) {
-		a.at = a.grid.Start(t)
-		a.to = a.grid.Next(a.at)
+// interval returns the start and end of the interval that contains t. It is not safe for concurrent use.
+func (a *aggregator) interval(t time.Time) (start, end time.Time) {
+	if t.Before(a.start) || !t.Before(a.end) {
+		a.start = a.grid.Start(t)
+		a.end = a.grid.Next(a.start)
 	}
-	return a.at, a.to
+	return a.start, a.end
 }
 
-// addEvent takes in an event, unless its interval is closed.
+// addEvent adds an event to its interval. If the interval is closed, it returns a *LateError.
 func (e *KeyState) addEvent(o *Observation) error {
 	a, in := e.est.aggregator, &e.intervals
-	start, _ := a.of(o.Time)
+	start, _ := a.interval(o.Time)
 	if start.Before(in.next) {
 		return &LateError{Time: o.Time, Released: in.next, Behind: e.clock.Sub(o.Time), Closed: true}
 	}
@@ -78,20 +77,20 @@ func (e *KeyState) addEvent(o *Observation) error {
 	}
 	b := &in.open[i-1]
 	b.add(a.Value, o)
-	b.note(o)
+	b.addOffset(o)
 	if e.heartbeat != nil {
 		i, _ := slices.BinarySearchFunc(in.unseenEvents, o.Time, time.Time.Compare)
 		in.unseenEvents = slices.Insert(in.unseenEvents, i, o.Time)
 	}
 	if !a.Watermark {
-		// A time that lies ahead may be wrong, and closes nothing.
+		// A time ahead of the clock may be wrong, and closes no interval.
 		in.until = clock.Earlier(e.clock, e.est.now()).Add(-e.est.MaxDelay())
 	}
 	in.until = clock.Later(in.until, e.est.horizon())
 	return nil
 }
 
-// events is how many are in open intervals.
+// events returns the number of events in open intervals.
 func (in *intervals) events() (n int) {
 	for i := range in.open {
 		n += int(in.open[i].accumulator.events)
@@ -99,8 +98,8 @@ func (in *intervals) events() (n int) {
 	return n
 }
 
-// note notes the place of an event.
-func (b *interval) note(o *Observation) {
+// addOffset updates offsets, the lowest position per log, with an event.
+func (b *interval) addOffset(o *Observation) {
 	if o.Log == "" {
 		return
 	}
@@ -113,81 +112,80 @@ func (b *interval) note(o *Observation) {
 	b.offsets = append(b.offsets, Offset{Log: strings.Clone(o.Log), Seq: o.Seq})
 }
 
-// close closes the key's next interval that is to be closed by now, and returns its
-// observation. ok is false if there is none.
+// close closes the key's next interval that is due, and returns its observation. ok is false if no interval is due.
+// Events before the end of the interval are passed to the heartbeat first.
 func (e *KeyState) close() (o Observation, ok bool) {
 	a, in := e.est.aggregator, &e.intervals
 	for {
-		at := in.next
-		if at.IsZero() {
+		t := in.next
+		if t.IsZero() {
 			if len(in.open) == 0 {
 				return o, false
 			}
-			at = in.open[0].start
+			t = in.open[0].start
 		}
-		if e.expires(in.busy, at) {
+		if e.expires(in.busy, t) {
 			if len(in.open) == 0 {
 				return o, false
 			}
-			if _, end := a.of(in.open[0].start); !in.ended && end.After(in.until) {
+			if _, end := a.interval(in.open[0].start); !in.ended && end.After(in.until) {
 				return o, false
 			}
 			e.expireTrack()
 			continue
 		}
-		_, end := a.of(at)
+		_, end := a.interval(t)
 		over := in.ended || !end.After(in.until)
 		for len(in.unseenEvents) > 0 && in.unseenEvents[0].Before(end) && (over || !in.unseenEvents[0].After(in.until)) {
-			e.noteEvent()
+			e.passEvent()
 		}
 		switch {
-		case len(in.open) > 0 && !at.Before(in.open[0].start):
+		case len(in.open) > 0 && !t.Before(in.open[0].start):
 			if !over {
 				return o, false
 			}
 			b := in.open[0]
 			in.open = slices.Delete(in.open, 0, 1)
-			in.next, in.busy = end, at
-			o = e.observation(at, &b.accumulator)
+			in.next, in.busy = end, t
+			o = e.observation(t, &b.accumulator)
 			o.Partial = o.Partial || in.ended && end.After(in.last) && !in.last.IsZero()
 			return o, true
-		case in.ended && len(in.open) == 0 && at.After(in.last), !over:
+		case in.ended && len(in.open) == 0 && t.After(in.last), !over:
 			return o, false
-		case e.stops(at):
+		case e.stops(t):
 			if len(in.open) == 0 {
 				return o, false
 			}
 			in.next = in.open[0].start
-		case !e.silentBy(at):
+		case !e.silentBy(t):
 			in.next = end
-			o = e.observation(at, &accumulator{})
+			o = e.observation(t, &accumulator{})
 			o.Partial = in.ended && end.After(in.last)
 			return o, true
 		case len(in.open) > 0 && e.expires(in.busy, in.open[0].start):
 			in.next = in.open[0].start
 		case len(in.unseenEvents) == 0 || !in.ended && in.unseenEvents[0].After(in.until):
-			return o, false // who tells of the silence decides
+			return o, false // the caller decides first whether to report the silence
 		default:
-			if at := in.unseenEvents[0]; e.noteEvent() {
+			if t := in.unseenEvents[0]; e.passEvent() {
 				in.next = in.open[0].start
 			} else {
-				in.cleared = at
+				in.cleared = t
 			}
 		}
 	}
 }
 
-// stops reports whether the intervals without events stop before one that begins then: a silence
-// is told, or there have been too many.
+// stops reports whether the interval without events that starts at start is left out: a silence was reported, or there
+// were too many such intervals.
 func (e *KeyState) stops(start time.Time) bool {
 	if e.heartbeat != nil && e.heartbeat.reported != nil && !e.heartbeat.muted && start.After(e.heartbeat.reported.Since.Add(e.heartbeat.reported.Bound)) {
 		return true
 	}
-	return start.Sub(e.intervals.busy)/e.est.aggregator.Every > mostEmpty
+	return start.Sub(e.intervals.busy)/e.est.aggregator.Every > maxEmptyIntervals
 }
 
-// silentBy reports whether the key is silent before then, and it is not decided whether that is
-// told.
+// silentBy reports whether the key becomes silent before start, and the silence is not reported or muted yet.
 func (e *KeyState) silentBy(start time.Time) bool {
 	if e.heartbeat == nil || e.heartbeat.reported != nil || !start.After(e.intervals.cleared) {
 		return false
@@ -199,41 +197,42 @@ func (e *KeyState) silentBy(start time.Time) bool {
 	return !deadline.IsZero() && start.After(deadline)
 }
 
-// noteEvent gives the heartbeat the first event that it has not seen. It reports whether that ends a
-// silence.
-func (e *KeyState) noteEvent() bool {
-	at := e.intervals.unseenEvents[0]
+// passEvent passes the first unseen event to the heartbeat. It reports whether the event ends a silence. Events in
+// quiet times are skipped.
+func (e *KeyState) passEvent() bool {
+	t := e.intervals.unseenEvents[0]
 	e.intervals.unseenEvents = slices.Delete(e.intervals.unseenEvents, 0, 1)
-	if !e.rules.quiet.endAt(at).IsZero() {
+	if !e.rules.quiet.endAt(t).IsZero() {
 		return false
 	}
-	s := e.stages.silences.arrived(e.heartbeat, &e.rules.quiet, at, e.pays)
+	s := e.stages.silences.arrived(e.heartbeat, &e.rules.quiet, t, e.pays)
 	if s != nil {
-		e.endedSilences = append(e.endedSilences, SilenceEvent{*s, e.n, e.stages.bank.Model().Outputs(), at})
+		e.endedSilences = append(e.endedSilences, SilenceEvent{*s, e.n, e.stages.bank.Model().Outputs(), t})
 	}
 	return s != nil
 }
 
-// observation is that of an interval.
-func (e *KeyState) observation(at time.Time, t *accumulator) Observation {
-	o := e.est.aggregator.observation(e.key, at, t, &e.intervals.counter, e.stages.checks.Dim())
+// observation returns the observation of the interval that starts at start. In a quiet time it resets the counter.
+func (e *KeyState) observation(start time.Time, acc *accumulator) Observation {
+	o := e.est.aggregator.observation(e.key, start, acc, &e.intervals.counter, e.stages.checks.Dim())
 	if e.est.quietAt(&e.rules.quiet, &o) {
 		e.intervals.counter = counter{}
 	}
 	return o
 }
 
-// observation is that of the interval of a key, in so many dimensions. A counter goes on with it.
-func (a *aggregator) observation(key string, at time.Time, t *accumulator, c *counter, dim int) Observation {
-	o := Observation{Time: at, ID: key + "/" + stamp(at), Aggregated: true, Events: t.events}
+// observation returns the observation, with dim coordinates, of a key's interval that starts at start. For Increase it
+// updates the counter c.
+func (a *aggregator) observation(key string, start time.Time, acc *accumulator, c *counter, dim int) Observation {
+	o := Observation{Time: start, ID: key + "/" + stamp(start), Aggregated: true, Events: acc.events}
 	x := make([]float64, 0, dim)
 	if a.Value == Increase {
 		var falls CounterFalls
-		if x, falls, o.Partial = a.increase(x, c, t, at, dim); falls != (CounterFalls{}) {
+		if x, falls, o.Partial = a.increase(x, c, acc, start, dim); falls != (CounterFalls{}) {
 			o.Falls = &falls
 		}
 	} else {
-		x = t.value(x, &a.Aggregation, dim)
+		x = acc.value(x, &a.Aggregation, dim)
 	}
 	o.X = [][]float64{x}
 	if dim > 1 {
@@ -242,24 +241,25 @@ func (a *aggregator) observation(key string, at time.Time, t *accumulator, c *co
 	return o
 }
 
-// all returns the observations of the intervals of a key's events, which are in order.
-func (a *aggregator) all(key string, events []Observation, dim int) (all []Observation) {
-	var t accumulator
+// observations returns the observations of the intervals of a key's events. The events must be in order, and not empty.
+func (a *aggregator) observations(key string, events []Observation, dim int) (observations []Observation) {
+	var acc accumulator
 	var c counter
-	at, end := a.of(events[0].Time)
+	start, end := a.interval(events[0].Time)
 	for i := range events {
 		for !events[i].Time.Before(end) {
-			all = append(all, a.observation(key, at, &t, &c, dim))
-			t = accumulator{}
-			at, end = a.of(end)
+			observations = append(observations, a.observation(key, start, &acc, &c, dim))
+			acc = accumulator{}
+			start, end = a.interval(end)
 		}
-		t.add(a.Value, &events[i])
+		acc.add(a.Value, &events[i])
 	}
-	return append(all, a.observation(key, at, &t, &c, dim))
+	return append(observations, a.observation(key, start, &acc, &c, dim))
 }
 
-// span does not use the memory of the aggregator, which another goroutine may have. It returns between which times the key has to be looked at, less the patience: the ends of
-// the first interval to be closed and of the last. They are zero if there is none.
+// span returns the ends of the first and of the last interval that can be closed. They are zero if there is none. The
+// intervals are due at these times plus MaxDelay. span does not use the cache of the aggregator, which another
+// goroutine may use.
 func (e *KeyState) span() (first, last time.Time) {
 	a, in := e.est.aggregator, &e.intervals
 	if n := len(in.open); n > 0 {
@@ -279,13 +279,13 @@ func (e *KeyState) span() (first, last time.Time) {
 func (e *KeyState) intervalsForm(c *compact.Codec) {
 	a, in, dim := e.est.aggregator, &e.intervals, e.stages.checks.Dim()
 	c.Times(&in.next, &in.busy)
-	before := in.next
+	earliest := in.next
 	compact.List(c, &in.open, 3, func(o *interval) {
 		c.Times(&o.start)
 		o.accumulator.form(c, a.Value)
 		offsetsForm(c, &o.offsets)
-		c.Check(c.Writes || o.events > 0 && !o.start.Before(before) && a.grid.Start(o.start).Equal(o.start) && (o.dim() == dim || o.dim() == 0 && o.n <= 0))
-		before = o.start.Add(1)
+		c.Check(c.Writes || o.events > 0 && !o.start.Before(earliest) && a.grid.Start(o.start).Equal(o.start) && (o.dim() == dim || o.dim() == 0 && o.n <= 0))
+		earliest = o.start.Add(1)
 	})
 	compact.List(c, &in.unseenEvents, 1, func(t *time.Time) { c.Times(t) })
 	if a.Value == Increase {

@@ -8,7 +8,7 @@ import (
 	"hafvf/hafvf"
 )
 
-// A jsonNumber is null if it is not finite.
+// A jsonNumber is a number that is written as null if it is not finite.
 type jsonNumber float64
 
 func (v jsonNumber) MarshalJSON() ([]byte, error) {
@@ -18,14 +18,14 @@ func (v jsonNumber) MarshalJSON() ([]byte, error) {
 	return []byte("null"), nil
 }
 
-func jsonNumbers(v []float64) (all []jsonNumber) {
+func jsonNumbers(v []float64) (numbers []jsonNumber) {
 	for _, f := range v {
-		all = append(all, jsonNumber(f))
+		numbers = append(numbers, jsonNumber(f))
 	}
-	return all
+	return numbers
 }
 
-// jsonOutputs is a number if the model has one output, else a list.
+// jsonOutputs returns a number if the model has one output, else a list.
 func jsonOutputs(v []float64) any {
 	if len(v) == 1 {
 		return jsonNumber(v[0])
@@ -33,15 +33,15 @@ func jsonOutputs(v []float64) any {
 	return jsonNumbers(v)
 }
 
-// jsonValue is x as it was given, null if it is missing.
+// jsonValue returns x in the shape of the input. It is null if x is missing.
 func jsonValue(x [][]float64, shape Shape) any {
 	switch {
 	case shape == List:
-		all := [][]jsonNumber{}
+		rows := [][]jsonNumber{}
 		for _, row := range x {
-			all = append(all, jsonNumbers(row))
+			rows = append(rows, jsonNumbers(row))
 		}
-		return all
+		return rows
 	case len(x) != 1:
 		return nil
 	case shape == Vector:
@@ -81,8 +81,8 @@ type jsonDetection struct {
 	Alarm     *string      `json:"alarm"`
 }
 
-// MarshalJSON has the names of the program's records. What is not finite is null. Of a full record it
-// has neither key, which an estimate has not, nor posterior, whose names the model has.
+// MarshalJSON writes the estimate with the field names of the program's records. Numbers that are not finite are null.
+// It leaves out the key, which an estimate does not have, and the posterior, whose names only the model knows.
 func (e Estimate) MarshalJSON() ([]byte, error) {
 	estimate := jsonMomentsOf(e.Estimate)
 	var detect *jsonDetection
@@ -112,7 +112,7 @@ func (e Estimate) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// MarshalJSON is the program's record of the alert. What is not finite is null.
+// MarshalJSON writes the program's record of the alert. Numbers that are not finite are null.
 func (a AlertEvent) MarshalJSON() ([]byte, error) {
 	var corrects *string
 	if a.Corrects != "" {

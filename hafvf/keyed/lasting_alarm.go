@@ -10,50 +10,50 @@ import (
 	"hafvf/internal/compact"
 )
 
-// lastingAlarm is an alarm that lasts: what is told when its key is back to usual.
+// A lastingAlarm is the alarm of a key that is not back to usual yet. Its fields are reported when the alarm ends.
 type lastingAlarm struct {
-	lasts bool      // else there is none
-	id    string    // of the alarm that began it
-	start time.Time // of that alert
-	back  time.Time // of the first observation since the last unusual one; zero where that is the last
-	score float64   // the highest
-	peak  peak
+	lasts      bool      // false if the key has no such alarm; the other fields are then zero
+	id         string    // ID of the first alarm
+	start      time.Time // Start of the first alarm
+	normalFrom time.Time // time of the first observation after the last unusual one; zero if there is none
+	score      float64   // largest score
+	peak       peak
 
-	// Since the last unusual observation: how many there are, and the sum of their distances from
-	// what was usual before the alarm, standard deviations in the output of the peak.
+	// normalSteps is the number of observations after the last unusual one. sum is the sum of their deviations from the
+	// usual value before the alarm, in sd, in the output of the peak.
 	normalSteps, sum float64
 }
 
-// A peak is the observation that was farthest from what was usual.
+// A peak is the observation with the largest deviation from the usual value.
 type peak struct {
-	at     time.Time
-	x      float64 // NaN where the observation has not one value of the output
-	size   float64 // standard deviations, as Alert.Size of a novelty; 0 where there is none
+	time   time.Time
+	x      float64 // value of the output; NaN if the observation does not have exactly one
+	size   float64 // standard deviations, as Alert.Size of a novelty; 0 if there is no peak
 	output int
 }
 
-// follow goes on with the alarm that lasts, after the decision on an estimate, which has left the
-// stages. Its end becomes part of the estimate.
+// follow updates the lasting alarm and the episode after the decision on an estimate, which is already on the data's
+// scale. If the alarm ends, follow sets e.Recovered.
 func (t *Track) follow(e *Estimate, d usual.Decision, cfg *Config) {
 	l := &t.decisions.lasting
-	decider, was, event := t.stages.decider, &t.decisions.before, &t.decisions.event
+	decider, before, episode := t.stages.decider, &t.decisions.before, &t.decisions.episode
 	if !decider.cfg.Lasting {
-		*l, *was = lastingAlarm{}, preAlarmBaseline{}
-		event.end()
+		*l, *before = lastingAlarm{}, preAlarmBaseline{}
+		episode.end()
 		return
 	}
-	if event.forgets(decider, &t.decisions, e.Time) {
-		copy(t.decisions.profile, event.profile)
+	if episode.restores(decider, &t.decisions, e.Time) {
+		copy(t.decisions.profile, episode.profile)
 	}
 	if l.lasts {
 		if d.Unusual {
-			l.back, l.normalSteps, l.sum = time.Time{}, 0, 0
+			l.normalFrom, l.normalSteps, l.sum = time.Time{}, 0, 0
 		} else {
 			if l.normalSteps++; l.normalSteps == 1 {
-				l.back = e.Time
+				l.normalFrom = e.Time
 			}
-			if was.known() {
-				l.sum += decider.distances[l.peak.output]
+			if before.known() {
+				l.sum += decider.deviations[l.peak.output]
 			}
 		}
 		if d.Ended {
@@ -71,39 +71,40 @@ func (t *Track) follow(e *Estimate, d usual.Decision, cfg *Config) {
 		return
 	}
 	switch {
-	case e.Alarm != nil && decider.farther:
-		was.recordEscalation()
+	case e.Alarm != nil && decider.escalated:
+		before.recordEscalation()
 	case e.Alarm != nil && !l.lasts && !math.IsNaN(decider.usual.Mean[0]):
-		*was = decider.newBaseline(&t.decisions, e.Time, e.Alarm)
-	case e.Alarm != nil && was.known():
-		was.recordAlarm(was.level, decider.distances[was.output])
-	case !l.lasts && was.known() && math.Abs(was.level) < 1:
-		*was = preAlarmBaseline{}
+		*before = decider.newBaseline(&t.decisions, e.Time, e.Alarm)
+	case e.Alarm != nil && before.known():
+		before.recordAlarm(before.level, decider.deviations[before.output])
+	case !l.lasts && before.known() && math.Abs(before.level) < 1:
+		*before = preAlarmBaseline{}
 	}
 	if e.Alarm != nil && !l.lasts {
-		*l = lastingAlarm{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start} // the ID may be part of a larger text
-		event.begin(decider.unalarmed, was)
+		// Clone the ID, which may be part of a larger text.
+		*l = lastingAlarm{lasts: true, id: strings.Clone(e.ID), start: e.Alarm.Start}
+		episode.begin(decider.profileBeforeAlarm, before)
 	}
 	if l.lasts {
-		t.note(l, e)
-	} else if event.over(t.decisions.pace.Rest()) {
-		event.end()
+		t.recordPeak(l, e)
+	} else if episode.over(t.decisions.pace.Rest()) {
+		episode.end()
 	}
 }
 
-// note notes an observation of the alarm that lasts.
-func (t *Track) note(l *lastingAlarm, e *Estimate) {
+// recordPeak updates the largest score and the peak of the lasting alarm.
+func (t *Track) recordPeak(l *lastingAlarm, e *Estimate) {
 	d, decider := e.Detection, t.stages.decider
 	if d.Score > l.score {
 		l.score = d.Score
 	}
-	s := decider.shownUsual().shift(decider.y, t.stages.scale)
+	s := decider.recentUsual().shift(decider.y, t.stages.scale)
 	if !(math.Abs(s.size) > math.Abs(l.peak.size)) || math.IsInf(s.size, 0) {
 		return
 	}
-	l.peak = peak{at: e.Time, x: math.NaN(), size: s.size, output: s.output}
-	at := Alert{Output: s.output, Before: d.Usual}
-	if x, seen := at.seen(e.X); seen {
+	l.peak = peak{time: e.Time, x: math.NaN(), size: s.size, output: s.output}
+	alert := Alert{Output: s.output, Before: d.Usual}
+	if x, seen := alert.seen(e.X); seen {
 		l.peak.x = x
 		if m, ok := t.stages.checks.Model().(expfam.Counted); ok {
 			l.peak.x = m.Share(e.X[0])
@@ -111,7 +112,7 @@ func (t *Track) note(l *lastingAlarm, e *Estimate) {
 	}
 }
 
-// end is the alert of the end of an alarm with an estimate.
+// end returns the alert for the end of the alarm l at estimate e.
 func (t *Track) end(l *lastingAlarm, e *Estimate, cfg *Config) *Alert {
 	outputs := len(e.Detection.Usual.Mean)
 	a := &Alert{
@@ -125,9 +126,9 @@ func (t *Track) end(l *lastingAlarm, e *Estimate, cfg *Config) *Alert {
 	return a
 }
 
-// stays is the side of what was usual before the alarm on which the values still lie: the profile has
-// become used to them. It is empty if they have returned, that is if their mean is less than a
-// standard deviation away, or less than two of its own.
+// stays returns the side, above or below the usual value before the alarm, on which the values have stayed because the
+// profile adapted to them. It returns "" if the values have returned: their mean deviates by less than one standard
+// deviation of the values, or by less than two standard errors.
 func (l *lastingAlarm) stays() string {
 	switch {
 	case returned(l.sum, l.normalSteps):
@@ -138,18 +139,17 @@ func (l *lastingAlarm) stays() string {
 	return "below"
 }
 
-// returned reports whether n distances of that sum are of values that have returned.
+// returned reports whether n values whose deviations have the given sum have returned.
 func returned(sum, n float64) bool { return !(math.Abs(sum) >= max(n, 2*math.Sqrt(n))) }
 
-// BackToUsual reports whether the alert is the end of an alarm that has lasted, and not that of a
-// silence, which has no threshold.
+// BackToUsual reports whether the alert is the end of a lasting alarm. The end of a silence has no threshold.
 func (a *Alert) BackToUsual() bool { return a.Kind == RecoveredAlarm && !math.IsNaN(a.Threshold) }
 
 func (l *lastingAlarm) form(c *coder) {
 	p := &l.peak
 	output := float64(p.output)
 	compact.Texts(&c.Codec, &l.id)
-	c.near(&l.start, &l.back, &p.at)
+	c.near(&l.start, &l.normalFrom, &p.time)
 	c.Packs(&l.score, &p.x, &p.size, &output, &l.normalSteps, &l.sum)
 	p.output = int(output)
 	c.Check(l.score >= 0 && output >= 0 && l.normalSteps >= 0 && !math.IsNaN(p.size+l.sum))

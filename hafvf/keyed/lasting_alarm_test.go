@@ -15,15 +15,15 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// An alarm lasts until its key is back to usual. Its end is told of its own id, with its start and
+// An alarm lasts until its key is back to usual. Its end is reported with the ID and the start of the alarm, and with
 // its peak.
 func TestLasting(t *testing.T) {
-	const at, n = 2500, 4000
+	const start, n = 2500, 4000
 	for _, c := range []struct {
 		name   string
 		timed  bool
-		with   func(i int, usual float64) float64 // the values from at on
-		alarms []int                              // from there
+		with   func(i int, usual float64) float64 // the values from position start on
+		alarms []int                              // positions, counted from start
 		ends   []string
 	}{
 		{"two hours", true, func(i int, x float64) float64 {
@@ -65,7 +65,7 @@ func TestLasting(t *testing.T) {
 			if !c.timed {
 				step = 0
 			}
-			for i, e := range watched(t, Recommended("normal"), n, at, step, c.with)[at:] {
+			for i, e := range watched(t, Recommended("normal"), n, start, step, c.with)[start:] {
 				if e.Alarm != nil {
 					alarms = append(alarms, i)
 				}
@@ -94,44 +94,44 @@ func TestLasting(t *testing.T) {
 	}
 }
 
-// An outage that comes back soon after its end is told or counted, and that the values return raises
-// no alarm: they score below 1 unless they are unusual by themselves.
-func TestOutageComesBack(t *testing.T) {
-	const at, long = 4 * 1440, 30
+// An outage that recurs soon after its end raises an alarm, or is counted as resting or muted. The return of the values
+// raises no alarm: they score below 1 unless they are unusual themselves.
+func TestOutageRecurs(t *testing.T) {
+	const start, length = 4 * 1440, 30
 	rng := rand.New(rand.NewPCG(5, 1))
 	for k := range 12 {
 		gap := []int{20, 45, 70}[k%3]
 		est := newEstimator(t, Recommended("normal"))
 		track := est.NewTrack("k")
-		alerted, held := 0, 0
-		for i := range at + 300 {
-			x, back := 100+5*rng.NormFloat64(), i-at-long-gap
-			first, again := i >= at && i < at+long, back >= 0 && back < long
-			if first || again {
+		alerted, counted := 0, 0
+		for i := range start + 300 {
+			x, posAgain := 100+5*rng.NormFloat64(), i-start-length-gap
+			first, recurs := i >= start && i < start+length, posAgain >= 0 && posAgain < length
+			if first || recurs {
 				x -= 60
 			}
 			e := est.Estimate(track, Value(time.Date(2026, 3, 2, 0, i+17*k, 0, 0, time.UTC), "", x))
 			d := e.Detection
 			switch {
-			case i < at:
+			case i < start:
 			case first && e.Alarm != nil:
 				alerted++
-			case again && (e.Alarm != nil || d.Resting || d.Muted):
-				held++
-			case !first && !again && e.Alarm != nil:
-				t.Errorf("key %d: an alarm of %g, %d minutes after the beginning", k, x, i-at)
-			case i >= at+long && i < at+long+20 && math.Abs(x-100) < 5 && d.Score >= 1:
-				t.Errorf("key %d: %g scores %g, %d minutes after the end", k, x, d.Score, i-at-long)
+			case recurs && (e.Alarm != nil || d.Resting || d.Muted):
+				counted++
+			case !first && !recurs && e.Alarm != nil:
+				t.Errorf("key %d: an alarm at %g, %d minutes after the start", k, x, i-start)
+			case i >= start+length && i < start+length+20 && math.Abs(x-100) < 5 && d.Score >= 1:
+				t.Errorf("key %d: %g scores %g, %d minutes after the end", k, x, d.Score, i-start-length)
 			}
 		}
-		if alerted != 1 || held == 0 {
-			t.Errorf("key %d: the outage is told %d times, and told or counted %d times when it comes back after %d minutes", k, alerted, held, gap)
+		if alerted != 1 || counted == 0 {
+			t.Errorf("key %d: the outage raises %d alarms; %d observations alarm or are counted when it recurs after %d minutes", k, alerted, counted, gap)
 		}
 	}
 }
 
-// What shifts in the first days stays where it is, and a drift is told again each time it is as far
-// again from what was usual before its alarm, with a novelty that the budget pays.
+// A shift in the first days ends with "stays above usual". A drift raises another alarm, a novelty that the budget pays
+// for, each time it has moved another full step from the usual value before its first alarm.
 func TestStaysAndDrifts(t *testing.T) {
 	for day := range 5 {
 		ends := 0
@@ -146,18 +146,18 @@ func TestStaysAndDrifts(t *testing.T) {
 			t.Errorf("day %d: %d ends", day, ends)
 		}
 	}
-	const at = 2880
-	var again []string
-	all := watched(t, Recommended("normal"), at+2016, at, 5*time.Minute, func(i int, x float64) float64 { return x + float64(i)/80 })
-	for _, e := range all[at:] {
+	const start = 2880
+	var escalations []string
+	estimates := watched(t, Recommended("normal"), start+2016, start, 5*time.Minute, func(i int, x float64) float64 { return x + float64(i)/80 })
+	for _, e := range estimates[start:] {
 		if e.Alarm != nil && strings.Contains(e.Alarm.Message, "as far again as at") {
-			again = append(again, e.Alarm.Message)
+			escalations = append(escalations, e.Alarm.Message)
 			if e.Alarm.Kind != string(usual.NoveltyAlarm) || math.Abs(e.Alarm.Usual.Mean[0]-20) > 1 || e.Alarm.Size < 4 {
 				t.Errorf("%+v", e.Alarm)
 			}
 		}
 	}
-	if len(again) < 3 {
-		t.Errorf("a drift of 25 standard deviations is told again %d times: %q", len(again), again)
+	if len(escalations) < 3 {
+		t.Errorf("a drift of 25 standard deviations raises %d further alarms: %q", len(escalations), escalations)
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 const lookback = 5 * time.Minute
 
-// sampled are what range queries give of n samples, but for those that are away from one position to another:
-// the last one again for as long as the lookback. From position frozen on all samples are equal.
-func sampled(step time.Duration, n, frozen int, away ...[2]int) (all []Observation) {
+// sampled returns the results of range queries for n samples. Samples in the ranges away are missing; the queries
+// repeat the previous sample for the lookback. From position frozen on, all samples are equal.
+func sampled(step time.Duration, n, frozen int, away ...[2]int) (observations []Observation) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	begin := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	value, last := 0., 0
@@ -27,36 +27,37 @@ func sampled(step time.Duration, n, frozen int, away ...[2]int) (all []Observati
 			}
 		}
 		if time.Duration(i-last)*step <= lookback {
-			all = append(all, Value(begin.Add(time.Duration(i)*step), fmt.Sprint(i), value))
+			observations = append(observations, Value(begin.Add(time.Duration(i)*step), fmt.Sprint(i), value))
 		}
 	}
-	return all
+	return observations
 }
 
-// ofLookback are the estimates of a key of a source of that lookback.
-func ofLookback(t *testing.T, lookback time.Duration, in []Observation) (all []Estimate) {
+// estimatesWithLookback returns the estimates of a key under the given lookback.
+func estimatesWithLookback(t *testing.T, lookback time.Duration, in []Observation) (estimates []Estimate) {
 	t.Helper()
-	cfg := lookingBack(lookback)
+	cfg := configWithLookback(lookback)
 	if in[0].Time.IsZero() {
 		cfg.Order = Arrival
 	}
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
 	for _, o := range in {
-		all = append(all, est.Estimate(track, o))
+		estimates = append(estimates, est.Estimate(track, o))
 	}
-	return all
+	return estimates
 }
 
-func lookingBack(lookback time.Duration) Config {
+// configWithLookback returns the recommended configuration with the given lookback.
+func configWithLookback(lookback time.Duration) Config {
 	cfg := Recommended("normal")
 	cfg.Lookback = lookback
 	return cfg
 }
 
-// equalAlarms are the alarms about equal values in a row.
-func equalAlarms(all []Estimate) (alerted []string) {
-	for _, e := range all {
+// equalAlarms returns the times and messages of the alarms for equal values in a row.
+func equalAlarms(estimates []Estimate) (alerted []string) {
+	for _, e := range estimates {
 		if e.Alarm != nil && strings.Contains(e.Alarm.Message, "which is rare here") {
 			alerted = append(alerted, e.Time.String()+" "+e.Alarm.Message)
 		}
@@ -64,9 +65,9 @@ func equalAlarms(all []Estimate) (alerted []string) {
 	return alerted
 }
 
-// decided are the scores and alarms of estimates.
-func decided(all []Estimate) (lines []string) {
-	for _, e := range all {
+// decisionLines returns the times, scores, thresholds and alarm messages of estimates.
+func decisionLines(estimates []Estimate) (lines []string) {
+	for _, e := range estimates {
 		line := fmt.Sprint(e.Time, e.Detection.Score, e.Detection.Threshold)
 		if e.Alarm != nil {
 			line += e.Alarm.Message
@@ -76,97 +77,96 @@ func decided(all []Estimate) (lines []string) {
 	return lines
 }
 
-// firstAlarm is the time of the first alarm from a time on, the zero time if there is none.
-func firstAlarm(all []Estimate, from time.Time) time.Time {
-	for _, e := range all {
-		if e.Alarm != nil && !e.Time.Before(from) {
+// firstAlarm returns the time of the first alarm at or after from, or the zero time.
+func firstAlarm(estimates []Estimate, start time.Time) time.Time {
+	for _, e := range estimates {
+		if e.Alarm != nil && !e.Time.Before(start) {
 			return e.Time
 		}
 	}
 	return time.Time{}
 }
 
-// A series whose server was away, or which has ended, raises no alarm about values that its source repeats. One that
-// freezes raises it at most a lookback later than without a lookback, and a step more after such gaps, which are past
-// episodes. At steps above the
-// lookback nothing changes.
+// If the server of a series was away, or the series has ended, the values that the source repeats raise no alarm. A
+// series that freezes raises an alarm at most a lookback and a step later than without a lookback, also after gaps. At
+// steps above the lookback the results do not change.
 func TestLookback(t *testing.T) {
 	for _, step := range []time.Duration{20 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 7 * time.Minute} {
 		t.Run(step.String(), func(t *testing.T) {
 			const n, frozen = 3500, 3000
-			gap := func(at int, lasts time.Duration) [2]int { return [2]int{at, at + int(lasts/step)} }
+			gap := func(pos int, lasts time.Duration) [2]int { return [2]int{pos, pos + int(lasts/step)} }
 			gaps := [][2]int{gap(2000, 4*time.Minute), gap(2500, 20*time.Minute)}
 			away := sampled(step, n, n, append(gaps, [2]int{n - 200, n})...)
-			alerted := equalAlarms(ofLookback(t, 0, away))
+			alerted := equalAlarms(estimatesWithLookback(t, 0, away))
 			if repeats := step < lookback/2; repeats != (len(alerted) > 0) {
-				t.Errorf("without a lookback there are alarms %q", alerted)
+				t.Errorf("without a lookback: alarms %q", alerted)
 			}
-			if alerted := equalAlarms(ofLookback(t, lookback, away)); len(alerted) > 0 {
-				t.Errorf("there are alarms %q", alerted)
+			if alerted := equalAlarms(estimatesWithLookback(t, lookback, away)); len(alerted) > 0 {
+				t.Errorf("alarms %q", alerted)
 			}
 
 			freezes := sampled(step, n, frozen)
-			plain := ofLookback(t, 0, freezes)
-			from := freezes[frozen].Time
-			was := firstAlarm(plain, from)
+			plain := estimatesWithLookback(t, 0, freezes)
+			freezeTime := freezes[frozen].Time
+			plainAlarm := firstAlarm(plain, freezeTime)
 			if len(equalAlarms(plain)) != 1 {
-				t.Fatal("a series that freezes is not told once")
+				t.Fatal("a series that freezes does not raise exactly one alarm")
 			}
 			for name, in := range map[string][]Observation{"": freezes, " after gaps": sampled(step, n, frozen, gaps...)} {
-				all := ofLookback(t, lookback, in)
-				if is := firstAlarm(all, from); is.IsZero() || is.Sub(was) > lookback+step {
-					t.Errorf("the series freezes%s: an alarm at %v, without a lookback at %v", name, is, was)
+				estimates := estimatesWithLookback(t, lookback, in)
+				if alarm := firstAlarm(estimates, freezeTime); alarm.IsZero() || alarm.Sub(plainAlarm) > lookback+step {
+					t.Errorf("the series freezes%s: an alarm at %v, without a lookback at %v", name, alarm, plainAlarm)
 				}
 				if step > lookback && name == "" {
-					expect.Same(t, decided(plain), decided(all), "with a lookback")
+					expect.Same(t, decisionLines(plain), decisionLines(estimates), "with a lookback")
 				}
 			}
 		})
 	}
 }
 
-// Without times there is no lookback.
+// Without times the lookback has no effect.
 func TestLookbackWithoutTimes(t *testing.T) {
 	in := sampled(time.Minute, 1100, 1000)
 	for i := range in {
 		in[i].Time = time.Time{}
 	}
-	plain := ofLookback(t, 0, in)
+	plain := estimatesWithLookback(t, 0, in)
 	if len(equalAlarms(plain)) == 0 {
-		t.Error("nothing is told of a series that freezes")
+		t.Error("a series that freezes raises no alarm")
 	}
-	expect.Same(t, decided(plain), decided(ofLookback(t, lookback, in)), "with a lookback")
+	expect.Same(t, decisionLines(plain), decisionLines(estimatesWithLookback(t, lookback, in)), "with a lookback")
 }
 
-// A run that resumes anywhere within equal values goes on as one that was not interrupted. A state from before there
-// was a lookback goes on, and does not count what it has seen within the lookback.
+// A run that resumes anywhere in a stretch of equal values gives the same results as one that was not interrupted. So
+// does a run with a state from before a lookback was set: it does not count values within the lookback.
 func TestLookbackResumes(t *testing.T) {
-	const at, n, step = 1000, 1040, time.Minute
-	in := sampled(step, n, at)
-	est := newEstimator(t, lookingBack(lookback))
-	whole := ofLookback(t, lookback, in)
+	const frozen, n, step = 1000, 1040, time.Minute
+	in := sampled(step, n, frozen)
+	est := newEstimator(t, configWithLookback(lookback))
+	whole := estimatesWithLookback(t, lookback, in)
 	if len(equalAlarms(whole)) == 0 {
-		t.Fatal("nothing is told of a series that freezes")
+		t.Fatal("a series that freezes raises no alarm")
 	}
 	saved := func(lookback time.Duration, until int) []byte {
-		est := newEstimator(t, lookingBack(lookback))
+		est := newEstimator(t, configWithLookback(lookback))
 		track := est.NewTrack("k")
 		for _, o := range in[:until] {
 			est.Estimate(track, o)
 		}
 		return expect.Get(track.AppendBinary(nil))(t)
 	}
-	for until := at - 1; until < n; until++ {
+	for until := frozen - 1; until < n; until++ {
 		for _, before := range []time.Duration{lookback, 0} {
-			if before == 0 && until >= at+3 { // an alarm was told
+			if before == 0 && until >= frozen+3 { // an alarm was raised
 				break
 			}
 			track := expect.Get(est.RestoreTrack("k", saved(before, until)))(t)
-			var rest []Estimate
+			var resumed []Estimate
 			for _, o := range in[until:] {
-				rest = append(rest, est.Estimate(track, o))
+				resumed = append(resumed, est.Estimate(track, o))
 			}
-			expect.Same(t, decided(whole[until:]), decided(rest), "resumed at ", until, " with a state of lookback ", before)
+			expect.Same(t, decisionLines(whole[until:]), decisionLines(resumed), "resumed at ", until, " with a state of lookback ", before)
 		}
 	}
 }

@@ -52,9 +52,9 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	if s.alarm == nil {
 		return nil
 	}
-	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.keyCfg.Alerts.None && !within(t.stages.keyCfg.Alerts.Cooldown, s.last, o.Time))
+	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.keyCfg.Alerts.None && !inCooldown(t.stages.keyCfg.Alerts.Cooldown, s.last, o.Time))
 	lasting := &s.lasting
-	lasting.back, lasting.normalSteps, lasting.sum = time.Time{}, 0, 0
+	lasting.normalFrom, lasting.normalSteps, lasting.sum = time.Time{}, 0, 0
 	if decision == (usual.Decision{}) {
 		return nil
 	}

@@ -301,10 +301,10 @@ func (est *Estimator) estimateQuietly(m *Memory, out *Estimate, t *Track, origin
 		o.X[i] = []float64{math.NaN()}
 	}
 	c.guard.save(t)
-	skipReason, panicked := est.try(m, out, t, &o)
-	c.guard.takeBack(t)
+	skipReason, panicked := est.update(m, out, t, &o)
+	c.guard.restore(t)
 	if panicked != nil {
-		est.renew(c)
+		est.rebuild(c)
 	}
 	t.n++
 	if skipReason != "" {

@@ -71,8 +71,8 @@ func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 // sets a.Start and a.Delay to the start of the run.
 func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	decider, run, kind := t.stages.decider, &oneSidedRun{}, hafvf.Kind(a.Kind)
-	if a.Output < len(t.decisions.lately) {
-		run = &t.decisions.lately[a.Output]
+	if a.Output < len(t.decisions.runs) {
+		run = &t.decisions.runs[a.Output]
 	}
 	who, u := t.subject(cfg, a.Output)
 	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
@@ -99,7 +99,7 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 			s.what = f.difference(x, mean, sd, "above usual", "below usual")
 		}
 	}
-	farther, equal := a == e.Alarm && decider.farther, ""
+	farther, equal := a == e.Alarm && decider.escalated, ""
 	switch {
 	case farther || kind == hafvf.Outlier:
 	case run.isReturn(a.Size) && !decider.stuck:
@@ -118,7 +118,7 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	case run.n > 1 && !run.gap:
 		a.Start, a.Delay = run.start, run.n-1
 	case !unremarkable(a.Size):
-	case decider.moves:
+	case decider.movesMost:
 		s.what = "moves from value to value more than usual"
 	default:
 		s.what = "scatters more than usual"
@@ -239,9 +239,9 @@ func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) strin
 	if side := l.stays(); side != "" {
 		s.what = "stays " + side + " usual, no alarm any more"
 	}
-	if !l.back.IsZero() {
-		s.when = "since " + t.clock(l.back, e.Time)
-		if lasted := l.back.Sub(l.start); !l.start.IsZero() && lasted > 0 {
+	if !l.normalFrom.IsZero() {
+		s.when = "since " + t.clock(l.normalFrom, e.Time)
+		if lasted := l.normalFrom.Sub(l.start); !l.start.IsZero() && lasted > 0 {
 			s.when += ", after " + message.Span(lasted)
 		}
 	}
@@ -257,8 +257,8 @@ func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) strin
 	}
 	f := u.figure(mean, sd, p.x)
 	s.value = "farthest"
-	if !p.at.IsZero() {
-		s.value += " at " + t.clock(p.at, e.Time)
+	if !p.time.IsZero() {
+		s.value += " at " + t.clock(p.time, e.Time)
 	}
 	if !math.IsNaN(p.x) {
 		s.value += " with " + f.forDistance(p.x-mean).value(p.x)

@@ -340,7 +340,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	observations, rejected = sm.arrange(key, observations)
 	z := sm.keys.ofKey(key)
 	if sm.aggregator != nil {
-		observations = sm.aggregator.all(key, observations, z.checks.Dim())
+		observations = sm.aggregator.observations(key, observations, z.checks.Dim())
 	}
 	n := len(observations)
 	c := division{n: n, parts: (n + sm.cfg.Max - 1) / sm.cfg.Max}
@@ -427,7 +427,7 @@ func (z *smoothing) try(observations []Observation, c division, odds float64, em
 			return
 		}
 		if p := recover(); p != nil {
-			failed = caught(p)
+			failed = newPanicError(p)
 		}
 	}()
 	if z.smoother != nil {

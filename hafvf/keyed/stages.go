@@ -175,7 +175,7 @@ func (c *stages) learn(t *Track, n int64, o Observation, elapsed float64, before
 		if se != nil {
 			before = regime{} // its moments include the season
 		}
-		xs = c.bound.near(t, elapsed, xs, before)
+		xs = c.bound.clamp(t, elapsed, xs, before)
 	}
 	out = bank.UpdateAfter(t.state, elapsed, xs...)
 	if c.bound != nil && !out.Missing {

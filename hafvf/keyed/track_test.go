@@ -65,7 +65,7 @@ var lagging = func() Config {
 
 // RestoreTrack rejects bytes that are not a track of the key under the configuration.
 func TestRestoreTrackRefuses(t *testing.T) {
-	est, e := keeping(t, detecting)
+	est, e := filledKeyState(t, detecting)
 	saved, _ := e.Track.AppendBinary(nil)
 	if _, err := est.RestoreTrack("k", saved); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestRestoreTrackRefuses(t *testing.T) {
 	}
 	for name, other := range map[string]*usual.RhythmConfig{"none": nil, "of a week": {Seasons: usual.DefaultSeasons()}} {
 		cfg := seasonal
-		_, e := keeping(t, cfg)
+		_, e := filledKeyState(t, cfg)
 		saved, _ := e.Track.AppendBinary(nil)
 		if _, err := newEstimator(t, cfg).RestoreTrack("k", saved); err != nil {
 			t.Fatal(err)

@@ -36,8 +36,8 @@ func toFloat32(v float64) float64 {
 // apply.
 func (b *preAlarmBaseline) fillDistances(dst []float64, d *decider, s *decisions, t time.Time, y []float64) []float64 {
 	learned := s.profile
-	if s.event.known() && b.spreadGrew(d) {
-		learned = s.event.profile
+	if s.episode.known() && b.spreadGrew(d) {
+		learned = s.episode.profile
 	}
 	season := d.profile(s).Seasonal(learned, s.plan, b.start, t)
 	for i, v := range y {
@@ -50,10 +50,10 @@ func (b *preAlarmBaseline) fillDistances(dst []float64, d *decider, s *decisions
 
 // updateLevel updates level with the values of an observation, and returns their distances.
 func (b *preAlarmBaseline) updateLevel(d *decider, s *decisions, t time.Time, y []float64) []float64 {
-	b.fillDistances(d.distances, d, s, t, y)
+	b.fillDistances(d.deviations, d, s, t, y)
 	halfRest := math.Ceil(float64(s.pace.Rest()) / 2)
 	limit := min(2*math.Abs(b.nextDistance()), maxDistance)
-	b.level = toFloat32(b.level + (max(-limit, min(d.distances[b.output], limit))-b.level)/max(1, halfRest))
+	b.level = toFloat32(b.level + (max(-limit, min(d.deviations[b.output], limit))-b.level)/max(1, halfRest))
 	if b.restObs < float64(s.pace.Rest()) {
 		b.restObs++
 		switch {
@@ -64,7 +64,7 @@ func (b *preAlarmBaseline) updateLevel(d *decider, s *decisions, t time.Time, y 
 			b.alertedTimes = math.Floor(b.level / b.alertedDistance)
 		}
 	}
-	return d.distances
+	return d.deviations
 }
 
 func (b *preAlarmBaseline) known() bool { return b.usual.Mean != nil }
@@ -72,7 +72,7 @@ func (b *preAlarmBaseline) known() bool { return b.usual.Mean != nil }
 // spreadGrew reports whether the usual standard deviation has grown since the alarm, by more than the factor grown.
 func (b *preAlarmBaseline) spreadGrew(d *decider) bool {
 	for i, sd := range b.usual.SD {
-		if d.usual.SD[i] > grown*sd {
+		if d.usual.SD[i] > grownRatio*sd {
 			return true
 		}
 	}
@@ -108,7 +108,7 @@ func (d *decider) capScore(s *decisions, t time.Time, y []float64, score float64
 		return score
 	}
 	distances := b.updateLevel(d, s, t, y)
-	d.farther = !d.stuck && b.escalates(distances[b.output], s.pace.Rest())
+	d.escalated = !d.stuck && b.escalates(distances[b.output], s.pace.Rest())
 	if !s.lasting.lasts || d.stuck {
 		return score
 	}
@@ -131,7 +131,7 @@ func (b *preAlarmBaseline) escalates(z float64, rest int) bool {
 // current returns the baseline at the last observation, including its seasons.
 func (b *preAlarmBaseline) current(d *decider) Moments {
 	m := Moments{slices.Clone(d.y), slices.Clone(b.usual.SD)}
-	for i, z := range d.distances {
+	for i, z := range d.deviations {
 		m.Mean[i] -= z * m.SD[i]
 	}
 	return m

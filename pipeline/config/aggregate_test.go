@@ -50,7 +50,7 @@ func TestAggregateErrors(t *testing.T) {
 		{"normal", "every: 1m, value: p50", "", "aggregate.value: unknown value"},
 		{"normal", "every: 1m, value: mean, empty: 1", "", "aggregate.empty: must be 0 or missing"},
 		{"normal", "every: 1m, value: mean, wait: -1s", "", "aggregate.wait: must not be negative"},
-		{"normal", "every: 1m, value: mean", ", order: arrival", "aggregate: intervals are by the times of events"},
+		{"normal", "every: 1m, value: mean", ", order: arrival", "aggregate: intervals use the times of events"},
 		{"normal", "every: 1m, value: mean, of: a", "", "aggregate.of: belongs to value: share"},
 		{"binomial", "every: 1m, value: share, of: a", "", "aggregate.to: missing; a share is of one field to another"},
 		{"binomial", "every: 1m, value: mean", "", "share and the family binomial belong together"},

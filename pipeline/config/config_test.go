@@ -381,7 +381,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:4: session.allowed_lateness: goes by times, and order: arrival has none: leave it out`,
 			`pump.yaml:5: lateness: goes by times, and order: arrival has none: leave it out`,
 			`pump.yaml:6: silence: goes by times, and order: arrival has none: leave it out`,
-			`pump.yaml:7: aggregate: intervals are by the times of events: order must be event_time`,
+			`pump.yaml:7: aggregate: intervals use the times of events: order must be event_time`,
 		}},
 		{"times beside trials", "transform: smooth\nmodel: {family: normal}\nsession: {gap: 1h, by: block}\nsource: {csv: {path: a, time: t, time_format: trial}}", []string{`pump.yaml:3: session.gap: goes by times, and time_format: trial has none: leave it out`}},
 		{"trials without a column", "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: a, time: '', time_format: trial}}", []string{`pump.yaml:3: source.csv.time: an empty name means that there are no numbers of trials: name their column, or say order: arrival in place of time_format: trial`}},

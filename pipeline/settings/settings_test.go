@@ -44,7 +44,7 @@ func TestParse(t *testing.T) {
 a.yaml:1: model.family: missing; one of ar, bernoulli, binomial, categorical, exponential, mvnormal, normal, poisson, regression is required
 a.yaml:3: sink: unknown key; did you mean "bank"?
 a.yaml:4: top: must be in [0, 1], not 2
-a.yaml:5: aggregate: intervals are by the times of events: order must be event_time`, fmt.Sprint(err))
+a.yaml:5: aggregate: intervals use the times of events: order must be event_time`, fmt.Sprint(err))
 
 	for _, c := range []struct {
 		text, want string
