@@ -375,8 +375,8 @@ func TestBankRefusesCorruptStates(t *testing.T) {
 		"negative mass":           {excursion + outlier, -.1},
 		"excursion in the future": {excursion + startedAt, 1000},
 		"order of excursions":     {excursion + age, 0},
-		"negative memory":         {excursion + ofSample, -1},
-		"negative memory of ar":   {excursion + b.views[1].at, -1},
+		"negative memory":         {excursion + sampleAt, -1},
+		"negative memory of ar":   {excursion + b.views[1].offset, -1},
 	} {
 		u := slices.Clone(s)
 		u[c.at] = c.v
@@ -419,24 +419,24 @@ func TestConfigBank(t *testing.T) {
 		}
 	}
 	for want, c := range map[string]Config{
-		"top: must be in [0, 1], not 2":                                                 {Family: "normal", Member: &Member{Top: 2}},
-		"bank.1.top: must be in [0, 1], not 2":                                          {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
-		"bank.0.levels.0.alpha: must be greater than 0, not 0":                          {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
-		"bank.1.ar: must be from 0 to 8, not 9":                                         {Family: "normal", Bank: []Member{{Top: 1}, {Top: 1, AR: 9}}},
-		"bank.1.ar: is for the family normal alone":                                     {Family: "poisson", Bank: []Member{{Top: 1}, {Top: 1, AR: 1}}},
-		"bank.0.ar: the first member has the family's own model; put another before it": {Family: "normal", Bank: []Member{{Top: 1, AR: 1}}},
-		"bank_forgetting: must be in (0, 1], not 2":                                     {Family: "normal", Forgetting: 2},
-		"detect.commit: must be in (0, 1), not 1":                                       {Family: "normal", Detect: &Detect{Commit: 1}},
-		"detect.min_length: must be at least 1, not -1":                                 {Family: "normal", Detect: &Detect{MinLength: -1}},
+		"top: must be in [0, 1], not 2":                                                                   {Family: "normal", Member: &Member{Top: 2}},
+		"bank.1.top: must be in [0, 1], not 2":                                                            {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
+		"bank.0.levels.0.alpha: must be greater than 0, not 0":                                            {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
+		"bank.1.ar: must be from 0 to 8, not 9":                                                           {Family: "normal", Bank: []Member{{Top: 1}, {Top: 1, AR: 9}}},
+		"bank.1.ar: requires the family normal":                                                           {Family: "poisson", Bank: []Member{{Top: 1}, {Top: 1, AR: 1}}},
+		"bank.0.ar: the first member must have the family's own model: put a member without ar before it": {Family: "normal", Bank: []Member{{Top: 1, AR: 1}}},
+		"bank_forgetting: must be in (0, 1], not 2":                                                       {Family: "normal", Forgetting: 2},
+		"detect.commit: must be in (0, 1), not 1":                                                         {Family: "normal", Detect: &Detect{Commit: 1}},
+		"detect.min_length: must be at least 1, not -1":                                                   {Family: "normal", Detect: &Detect{MinLength: -1}},
 	} {
 		if _, err := c.NewBank(); err == nil || err.Error() != want {
 			t.Errorf("%+v: %v, want %s", c, err, want)
 		}
 	}
 	for want, c := range map[string]Config{
-		"bank: one filter has none; NewBank makes it":    {Family: "normal", Bank: DefaultBank()},
-		"detect: one filter has none; NewBank makes it":  {Family: "normal", Detect: &Detect{}},
-		"warm_up: one filter has none; NewBank makes it": {Family: "normal", WarmUp: 50},
+		"bank: a single filter has no members: use NewBank":     {Family: "normal", Bank: DefaultBank()},
+		"detect: a single filter has no detection: use NewBank": {Family: "normal", Detect: &Detect{}},
+		"warm_up: a single filter has no warm-up: use NewBank":  {Family: "normal", WarmUp: 50},
 	} {
 		if _, err := c.Filter(); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -20,7 +20,7 @@ func TestUpdateAfterIsStationary(t *testing.T) {
 				t.Errorf("%s, step %d: not converged", family, i)
 			}
 			// The line still stands as in the step; elapsed is the level's.
-			z := slices.Clone(f.best.at)
+			z := slices.Clone(f.best.point)
 			value := func(k, c int, by float64) float64 {
 				y := slices.Clone(z)
 				y[k][c] += by

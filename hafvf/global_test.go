@@ -35,10 +35,10 @@ func bruteForce(f, g *Filter, s State) float64 {
 		for _, mean := range []float64{-8, -4, -2, -1, 0, 1, 2, 4, 8} {
 			for _, concentration := range []float64{-1, 1, 3, 6} {
 				m := &g.other
-				copy(m.at, start)
-				m.at[0] = [2]float64{mean, concentration}
+				copy(m.point, start)
+				m.point[0] = [2]float64{mean, concentration}
 				if len(start) > 1 && b != 0 {
-					m.at[1][0] = b
+					m.point[1][0] = b
 				}
 				m.iterations = 0
 				g.climb(m, nil)

@@ -41,7 +41,7 @@ func (f *Filter) logPredictive(prior Beta, elapsed, q0, q1 float64) float64 {
 const (
 	stepTolerance = 3e-9  // what the step may miss
 	cut           = 1e-10 // the uncertainty of what is beyond the last node
-	nothing       = 28    // nats below the largest term that a term is not worth a finer step
+	ignoredNats   = 28    // nats below the largest term that a term is not worth a finer step
 	maxNodes      = 1 << 14
 )
 
@@ -105,9 +105,9 @@ func logisticAt(x float64) logistic {
 
 // steps are the nodes k·h within ±tabled of one step.
 type steps struct {
-	h, y float64 // y = 2π/h
-	last int
-	at   []logistic
+	h, y   float64 // y = 2π/h
+	last   int
+	points []logistic
 }
 
 // tables are those of the steps that the rule begins with, the coarsest first. Every
@@ -117,8 +117,8 @@ var tables = func() (t [17]steps) {
 		h := coarsest * math.Exp2(-float64(i)/8)
 		n := int(tabled / h)
 		t[i] = steps{h, 2 * math.Pi / h, n, make([]logistic, 2*n+1)}
-		for k := range t[i].at {
-			t[i].at[k] = logisticAt(float64(k-n) * h)
+		for k := range t[i].points {
+			t[i].points[k] = logisticAt(float64(k-n) * h)
 		}
 	}
 	return t
@@ -129,10 +129,10 @@ const (
 	tabled   = 24
 )
 
-func (r *rule) at(k int) node {
+func (r *rule) node(k int) node {
 	var l logistic
-	if t := r.table; t != nil && uint(k+t.last) < uint(len(t.at)) {
-		l = t.at[k+t.last]
+	if t := r.table; t != nil && uint(k+t.last) < uint(len(t.points)) {
+		l = t.points[k+t.last]
 	} else {
 		l = logisticAt(float64(k) * r.h)
 	}
@@ -148,7 +148,7 @@ func (r *rule) at(k int) node {
 func (r *rule) scan(q0, q1 float64) {
 	reach := max(0, special.Log((r.a+r.b)/small))
 	far := int(reach/r.h) + 2
-	first := r.at(max(-far, min(far, int(math.Round(special.Log(r.a/r.b)/r.h)))))
+	first := r.node(max(-far, min(far, int(math.Round(special.Log(r.a/r.b)/r.h)))))
 	r.top, r.sum, r.missed = first.log(), 1, 0
 	r.bound = max(q0, q1, first.gain)
 	r.down = r.extend(r.down, first, &r.lo, -1, reach, r.a, q0)
@@ -161,15 +161,15 @@ func (r *rule) scan(q0, q1 float64) {
 // extend lists the nodes from the first one in one direction, and sets the tail behind
 // them. end is the gain at the end. As many nodes as the last list had are made ahead, one
 // beside the other: a processor then waits for none of them.
-func (r *rule) extend(nodes []node, first node, to *tail, direction int, reach, power, end float64) []node {
-	ahead := min(len(nodes), mostAhead)
+func (r *rule) extend(nodes []node, first node, outer *tail, direction int, reach, power, end float64) []node {
+	ahead := min(len(nodes), maxAhead)
 	nodes = append(nodes[:0], first)
 	before, log, e := math.NaN(), first.log(), special.Exp(first.log()-r.top)
-	*to = tail{power: power, gain: end}
+	*outer = tail{power: power, gain: end}
 	for i := 1; i < maxNodes; i++ {
 		if i == len(nodes) {
 			for j := range max(ahead-i, 4) {
-				nodes = append(nodes, r.at(first.k+direction*(i+j)))
+				nodes = append(nodes, r.node(first.k+direction*(i+j)))
 			}
 			r.terms(nodes[i:])
 		}
@@ -197,8 +197,8 @@ func (r *rule) extend(nodes []node, first node, to *tail, direction int, reach, 
 			}
 		}
 		if x := float64(direction*n.k) * r.h; math.Abs(n.gain-end) < 1.01*short && x > reach && x > 1 && i >= 2 {
-			if to.fit(nodes[:i+1], r.a+r.b, r.h, x) {
-				r.sum += to.sum(x, r.h, r.top)
+			if outer.fit(nodes[:i+1], r.a+r.b, r.h, x) {
+				r.sum += outer.sum(x, r.h, r.top)
 				return nodes[:i+1]
 			}
 		}
@@ -208,7 +208,7 @@ func (r *rule) extend(nodes []node, first node, to *tail, direction int, reach, 
 }
 
 // mostAhead bounds how many nodes are made before it is known that they are needed.
-const mostAhead = 24
+const maxAhead = 24
 
 // terms sets those of the nodes.
 func (r *rule) terms(nodes []node) {
@@ -222,10 +222,10 @@ const huge = 1e100
 
 // rescale makes e^top the new unit of the sum.
 func (r *rule) rescale(top float64) {
-	by := math.Exp(r.top - top)
+	factor := math.Exp(r.top - top)
 	r.top = top
-	r.sum *= by
-	r.missed *= by
+	r.sum *= factor
+	r.missed *= factor
 }
 
 // miss adds to missed what the rule misses about a node of the value e and the logarithm
@@ -234,9 +234,9 @@ func (r *rule) rescale(top float64) {
 // have poles at distance π besides, which widen κh² by poles·h: then the fraction is
 // that of decay for both sides of a Beta. The sum over every second node would not do
 // as another estimate: it may agree by accident.
-func (r *rule) miss(e, d, at float64) {
+func (r *rule) miss(e, d, logValue float64) {
 	if d+r.poles*r.h > visible {
-		r.missed += e * r.fraction(d, at)
+		r.missed += e * r.fraction(d, logValue)
 	}
 }
 
@@ -244,8 +244,8 @@ func (r *rule) miss(e, d, at float64) {
 const visible = 0.9
 
 // fraction is what the rule misses of a node, see miss.
-func (r *rule) fraction(d, at float64) float64 {
-	d -= 0x1p-48 * math.Abs(at) // rounding
+func (r *rule) fraction(d, logValue float64) float64 {
+	d -= 0x1p-48 * math.Abs(logValue) // rounding
 	if d <= 0 {
 		return 0
 	}
@@ -295,7 +295,7 @@ const (
 //
 // or, before that holds, a rest that is small.
 type tail struct {
-	on          bool
+	fitted      bool
 	power, gain float64
 	c           [6]float64
 }
@@ -319,7 +319,7 @@ func (t *tail) fit(nodes []node, concentration, h, x float64) bool {
 	if !(math.Abs(e1) < short && math.Abs(e2) < short*short && math.Abs(e3) < short*short*short) {
 		return false
 	}
-	t.on = true
+	t.fitted = true
 	// (1+t)^−(a+b), times exp(e₁s + e₂s² + e₃s³).
 	e3 += e1 * (e2 + e1*e1/6)
 	e2 += e1 * e1 / 2
@@ -387,8 +387,8 @@ func (r *rule) refine() {
 			break
 		}
 		// Else it is left out already.
-		if m := &r.nodes[i+1]; m.k == k+1 && max(n.log(), m.log())+rise(i)+rise(i+1) > top-nothing {
-			out = append(out, r.at(n.k+1))
+		if m := &r.nodes[i+1]; m.k == k+1 && max(n.log(), m.log())+rise(i)+rise(i+1) > top-ignoredNats {
+			out = append(out, r.node(n.k+1))
 		}
 	}
 	r.nodes, r.next = out, r.nodes
@@ -419,7 +419,7 @@ func (r *rule) add() {
 	}{{&r.lo, -1, 0, 1}, {&r.hi, 1, n - 1, n - 2}} {
 		k := r.nodes[side.last].k
 		switch {
-		case side.on:
+		case side.fitted:
 			r.sum += side.sum(float64(side.direction*k)*r.h, r.h, r.top)
 		case k == r.nodes[side.inner].k+side.direction:
 			if e := value(side.last); e > 0 {

@@ -113,19 +113,19 @@ func TestPredictionOfARareRate(t *testing.T) {
 	for i := range x {
 		b.Update(s, x[i:i+1])
 	}
-	l := b.detection(s)
-	if !b.detector.runsRare(l, b.Member(s, 0)) || l.alive() < maxExcursions {
+	ds := b.detection(s)
+	if !b.detector.usesReference(ds, b.Member(s, 0)) || ds.alive() < maxExcursions {
 		t.Fatal("too few excursions have the reference prior here")
 	}
-	b.detector.thin(l) // else the next toss would, after the prediction
+	b.detector.thin(ds) // else the next toss would, after the prediction
 	var mean, regime, sd [1]float64
 	b.Predict(mean[:], sd[:], s, nil)
 	b.PredictRegime(regime[:], sd[:], s, 1, nil)
-	starts := l[atStay] * (l.mean(atOutlier) + l.mean(atChange))
+	starts := ds[atStay] * (ds.mean(atOutlier) + ds.mean(atChange))
 
 	p := math.Exp(b.Update(s, []float64{1}).LogPredictive)
-	started := b.detector.excursion(l, l.alive()-1)
-	if started[startedAt] != l[atSteps] {
+	started := b.detector.excursion(ds, ds.alive()-1)
+	if started[startedAt] != ds[atSteps] {
 		t.Fatal("the excursion that starts at this toss is gone")
 	}
 	p -= p * (started[outlier] + started[change])

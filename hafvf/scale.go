@@ -24,8 +24,8 @@ type transformation struct {
 	scale    Scale
 	contains func(x float64) bool
 	reason   string // why another x has no place, after "x = …"
-	of       func(x float64) float64
-	value    func(y float64) float64 // the inverse
+	forward  func(x float64) float64
+	inverse  func(y float64) float64 // the inverse
 	logSlope func(x float64) float64 // log of the derivative
 }
 
@@ -72,7 +72,7 @@ func Scalable(family string) error {
 	case "normal", "mvnormal", "regression", "ar":
 		return nil
 	}
-	return fmt.Errorf("%s has the linear scale alone; normal, mvnormal, regression and ar have others", family)
+	return fmt.Errorf("%s supports only the linear scale: use it, or one of the families normal, mvnormal, regression and ar", family)
 }
 
 // check says why values of a family cannot have the scale.
@@ -81,7 +81,7 @@ func (s Scale) check(family string) error {
 	case s.linear():
 		return nil
 	case !slices.Contains(Scales(), string(s)):
-		return fmt.Errorf("%q is none of %s", s, strings.Join(Scales(), ", "))
+		return fmt.Errorf("%q is not one of %s", s, strings.Join(Scales(), ", "))
 	}
 	return Scalable(family)
 }
@@ -96,10 +96,10 @@ func (s Scale) Check(x float64) error {
 }
 
 // Of is the place of x on the scale.
-func (s Scale) Of(x float64) float64 { return s.transformation().of(x) }
+func (s Scale) Of(x float64) float64 { return s.transformation().forward(x) }
 
 // Value is the value at y, the inverse of Of. Below the scale it is its least value.
-func (s Scale) Value(y float64) float64 { return s.transformation().value(y) }
+func (s Scale) Value(y float64) float64 { return s.transformation().inverse(y) }
 
 // LogSlope is the logarithm of the derivative of Of at x: what the log density of a value
 // is above that of its place. That of Sqrt at 0 is +Inf.

@@ -23,7 +23,7 @@ const (
 
 // A mode is a local maximum of the objective, or where the search for one ended.
 type mode struct {
-	at         [][2]float64
+	point      [][2]float64
 	value      float64
 	residual   float64
 	iterations int
@@ -58,7 +58,7 @@ func (f *Filter) childOf(i int) beta.Child {
 // another mode to beat, it ends where it is clear that it comes to that one, or to a
 // lower one: m.value is then −Inf.
 func (f *Filter) climb(m, beat *mode) {
-	f.evaluate(m.at)
+	f.evaluate(m.point)
 	m.converged = false
 	m.iterations += f.ascend(m, beat)
 }
@@ -114,8 +114,8 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 		t := min(1, maxStep/size)
 		for {
 			for i := range n {
-				trial[i][0] = clamp(m.at[i][0] + t*delta[i][0])
-				trial[i][1] = clamp(m.at[i][1] + t*delta[i][1])
+				trial[i][0] = clamp(m.point[i][0] + t*delta[i][0])
+				trial[i][1] = clamp(m.point[i][1] + t*delta[i][1])
 			}
 			f.evaluate(trial)
 			evaluations++
@@ -140,7 +140,7 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 			// secant puts it.
 			t *= max(0.1, min(0.7, slope/(slope-end)))
 		}
-		copy(m.at, trial)
+		copy(m.point, trial)
 	}
 	m.value = f.objective()
 	return evaluations
@@ -150,8 +150,8 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 // beat is or below it. What is left to gain is about slope/2.
 func (f *Filter) hopeless(m, beat *mode, slope float64) bool {
 	far := 0.0
-	for i := range m.at {
-		far = max(far, math.Abs(m.at[i][0]-beat.at[i][0]), math.Abs(m.at[i][1]-beat.at[i][1]))
+	for i := range m.point {
+		far = max(far, math.Abs(m.point[i][0]-beat.point[i][0]), math.Abs(m.point[i][1]-beat.point[i][1]))
 	}
 	return far < 0.5 || f.objective()+2*slope < beat.value-0.5
 }
@@ -159,19 +159,19 @@ func (f *Filter) hopeless(m, beat *mode, slope float64) bool {
 // shift applies the last step, which adds half its slope to the value at the
 // point before it. The levels' polygammas stay behind.
 func (f *Filter) shift(m *mode, slope float64) {
-	least := math.Inf(-1)
-	if f.unbound {
-		least = f.floor()
+	value := math.Inf(-1)
+	if f.skipELBO {
+		value = f.floor()
 	}
-	if f.bound-least < modeGap {
-		m.value = least
+	if f.bound-value < modeGap {
+		m.value = value
 	} else {
 		m.value = f.objective() + slope/2
 	}
 	for i, d := range f.delta {
-		m.at[i][0] += d[0]
-		m.at[i][1] += d[1]
-		f.levels[i].Move(m.at[i][0], m.at[i][1])
+		m.point[i][0] += d[0]
+		m.point[i][1] += d[1]
+		f.levels[i].Move(m.point[i][0], m.point[i][1])
 	}
 }
 
@@ -226,14 +226,14 @@ func (f *Filter) objective() float64 {
 func (f *Filter) floor() float64 {
 	m, _ := f.levels[0].Memory()
 	value := f.line.Gain(m)
-	most := func(a, b float64) float64 {
+	maxDivergence := func(a, b float64) float64 {
 		r, d := 1/min(a, b), a-b
 		return d * d * (r + r*r)
 	}
 	for i := range f.levels {
 		l := &f.levels[i]
 		_, v := l.Memory()
-		value -= 0.5 * (v*l.Child.S0 + most(l.A, l.Prior.Alpha) + most(l.B, l.Prior.Beta))
+		value -= 0.5 * (v*l.Child.S0 + maxDivergence(l.A, l.Prior.Alpha) + maxDivergence(l.B, l.Prior.Beta))
 	}
 	return value
 }
@@ -250,7 +250,7 @@ func (f *Filter) maximise(bound float64, leads []float64) *mode {
 		p := f.levels[i].PriorAt(w)
 		x, y := special.Log(p.Alpha/p.Beta), special.Log(p.Alpha+p.Beta)
 		start[i] = [2]float64{x, y}
-		best.at[i] = [2]float64{clamp(x + leads[2*i]), clamp(y + leads[2*i+1])}
+		best.point[i] = [2]float64{clamp(x + leads[2*i]), clamp(y + leads[2*i+1])}
 		w = p.Mean()
 	}
 	f.climb(best, nil)
@@ -259,10 +259,10 @@ func (f *Filter) maximise(bound float64, leads []float64) *mode {
 	}
 	f.bound = math.NaN() // values are compared from here on
 	// What has not been forgotten can only be forgotten.
-	wide, kept := bound-best.value > wideGap, best.at[0][0] > 0
+	wide, remembers := bound-best.value > wideGap, best.point[0][0] > 0
 	alpha := start[0][1] - softplus(-start[0][0])
 	f.restart([2]float64{-3, alpha + softplus(3)})
-	if wide || !kept {
+	if wide || !remembers {
 		beta := start[0][1] - softplus(start[0][0])
 		f.restart([2]float64{3, beta + softplus(3)})
 	}
@@ -271,7 +271,7 @@ func (f *Filter) maximise(bound float64, leads []float64) *mode {
 			f.restart(z)
 		}
 	}
-	f.evaluate(best.at)
+	f.evaluate(best.point)
 	return best
 }
 
@@ -279,8 +279,8 @@ func (f *Filter) maximise(bound float64, leads []float64) *mode {
 // that leads if it is better.
 func (f *Filter) restart(z [2]float64) {
 	m := &f.other
-	copy(m.at, f.start)
-	m.at[0] = z
+	copy(m.point, f.start)
+	m.point[0] = z
 	m.iterations = 0
 	f.climb(m, &f.best)
 	iterations := f.best.iterations + m.iterations
@@ -298,23 +298,23 @@ var means = [...]float64{0.01, 0.05, 0.15, 0.4, 0.8, 0.95}
 func (f *Filter) room() float64 {
 	l := &f.levels[0]
 	prior := l.PriorAt(f.top).Mean()
-	most, at, gain, price := math.Inf(-1), 0.0, f.gain0, math.Inf(1)
+	largest, mean, gain, price := math.Inf(-1), 0.0, f.gain0, math.Inf(1)
 	for j := range len(means) + 1 {
-		nextAt, nextGain, nextPrice := 1.0, f.gain1, math.Inf(1)
+		nextMean, nextGain, nextPrice := 1.0, f.gain1, math.Inf(1)
 		if j < len(means) {
-			nextAt = means[j]
-			nextGain, nextPrice = f.line.Gain(nextAt), l.Price(nextAt, f.top)
+			nextMean = means[j]
+			nextGain, nextPrice = f.line.Gain(nextMean), l.Price(nextMean, f.top)
 		}
-		least := min(price, nextPrice)
-		if at <= prior && prior <= nextAt {
-			least = 0
+		minPrice := min(price, nextPrice)
+		if mean <= prior && prior <= nextMean {
+			minPrice = 0
 		}
-		if l.M < at || l.M > nextAt {
-			most = max(most, max(gain, nextGain)-least)
+		if l.M < mean || l.M > nextMean {
+			largest = max(largest, max(gain, nextGain)-minPrice)
 		}
-		at, gain, price = nextAt, nextGain, nextPrice
+		mean, gain, price = nextMean, nextGain, nextPrice
 	}
-	return most
+	return largest
 }
 
 // better reports whether a is the better mode: the one of the larger value, or

@@ -21,14 +21,14 @@ func (s State) Append(b []byte) []byte { return compact.AppendPacked(append(b, s
 func readState(b []byte, n int) (s State, rest []byte, err error) {
 	switch {
 	case len(b) == 0:
-		return nil, nil, errors.New("state of 0 bytes is cut short")
+		return nil, nil, errors.New("state is empty")
 	case b[0] != stateVersion:
-		return nil, nil, fmt.Errorf("state has the format %d, and this version reads the format %d: start without it", b[0], stateVersion)
+		return nil, nil, fmt.Errorf("state has the format %d, but this version reads the format %d: start without it", b[0], stateVersion)
 	}
 	s = make(State, n)
 	r := compact.Reader{B: b[1:]}
 	if r.Packed(s); r.Bad {
-		return nil, nil, fmt.Errorf("state of %d bytes is not one of %d floats", len(b), n)
+		return nil, nil, fmt.Errorf("state of %d bytes does not hold %d floats", len(b), n)
 	}
 	return s, r.B, nil
 }
@@ -41,7 +41,7 @@ func (f *Filter) DecodeState(b []byte) (State, error) {
 	case err != nil:
 		return nil, err
 	case len(rest) > 0:
-		return nil, fmt.Errorf("state of %d bytes is not one of %d floats", len(b), f.StateLen())
+		return nil, fmt.Errorf("state of %d bytes does not hold %d floats", len(b), f.StateLen())
 	}
 	if err := f.valid(s); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func (b *Bank) Finite(s State) bool {
 	b.checkState(s)
 	end := b.lagsAt
 	if b.detector != nil { // without the excursions that are not used
-		l := b.detection(s)
-		end = b.detectorAt + b.detector.first + l.alive()*b.detector.stride
+		ds := b.detection(s)
+		end = b.detectorAt + b.detector.excursionsAt + ds.alive()*b.detector.stride
 	}
 	first := b.members[0]
 	m := b.Member(s, 0)
@@ -118,8 +118,8 @@ func (b *Bank) valid(s State) error {
 			return err
 		}
 	}
-	if !linear.Finite(s[:b.at[0]]) {
-		return fmt.Errorf("state is corrupt: not finite")
+	if !linear.Finite(s[:b.starts[0]]) {
+		return fmt.Errorf("state is corrupt: a number is not finite")
 	}
 	if b.detector != nil {
 		if err := b.detector.valid(b.detection(s)); err != nil {

@@ -393,9 +393,9 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: session.by: names columns or fields of records, and the points of a query have none: leave it out`,
 		}},
 		{"sessions by a column with times", with("transform: smooth", "session: {by: [a]}"), []string{`pump.yaml:4: session.by: tells sessions without times apart: add order: arrival or, to the source, time_format: trial; with times session.gap ends a session`}},
-		{"member on the last value first", with("bank: [{ar: 1, top: 1}]"), []string{`pump.yaml:3: bank.0.ar: the first member has the family's own model; put another before it`}},
+		{"member on the last value first", with("bank: [{ar: 1, top: 1}]"), []string{`pump.yaml:3: bank.0.ar: the first member must have the family's own model: put a member without ar before it`}},
 		{"member on too many last values", with("bank: [{levels: [], top: 1}, {ar: 9, top: 1}]"), []string{`pump.yaml:3: bank.1.ar: must be at most 8, not 9`}},
-		{"member on the last value of counts", "model: {family: poisson}\nbank: [{levels: [], top: 1}, {ar: 1, top: 1}]\nsource: {jsonl: {path: a}}", []string{`pump.yaml:2: bank.1.ar: is for the family normal alone`}},
+		{"member on the last value of counts", "model: {family: poisson}\nbank: [{levels: [], top: 1}, {ar: 1, top: 1}]\nsource: {jsonl: {path: a}}", []string{`pump.yaml:2: bank.1.ar: requires the family normal`}},
 		{"alarms", with("detect: {budget: 0, rest: -1, season: 24h, zone: Local, ar: 17, direction: sideways, min_abs: -1, min_rel: x}"), []string{
 			`pump.yaml:3: detect.budget: must be at least 1, not 0`,
 			`pump.yaml:3: detect.rest: must be at least 0, not -1`,
