@@ -274,7 +274,7 @@ func (m mixed) newton(below, above, z, sd float64) (lower, upper float64, ok boo
 			case !(math.Abs(step) < 4*sd):
 				return 0, false
 			case math.Abs(step) < width/20 && math.Abs(step*(density-last)) < tolerance*sd*density:
-				return x, true // the error is below half of the step times the relative change of the density since the last step
+				return x, true // the error is below step/2 times the relative change of the density
 			}
 			last = density
 		}
