@@ -26,7 +26,7 @@ func TestEvidenceIsTheBayesFactor(t *testing.T) {
 		}
 		g := NewSegmenter(m, 10).newSegmentation(nil, x)
 		g.regular[3] = .4
-		all := len(g.at) // but for the first of a sequential model
+		all := len(g.stepIndex) // but for the first of a sequential model
 		before, after := l.newSet(), l.newSet()
 		l.forward(before, g, 0, n)
 		l.backward(after, g, 0, n, all)
@@ -35,7 +35,7 @@ func TestEvidenceIsTheBayesFactor(t *testing.T) {
 			marginal := func(from, end int) float64 {
 				d := make([]float64, m.Len())
 				for i := from; i < end; i++ {
-					for _, row := range rows.At(nil, x, g.at[i]) {
+					for _, row := range rows.At(nil, x, g.stepIndex[i]) {
 						m.Observe(d, row, g.regular[i]*math.Pow(w, float64(max(n-1-i, i-n))))
 					}
 				}
@@ -44,7 +44,7 @@ func TestEvidenceIsTheBayesFactor(t *testing.T) {
 				return line.Gain(1)
 			}
 			want := marginal(0, n) + marginal(n, all) - marginal(0, all)
-			if got := l.evidenceOf(lane, before, after); math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
+			if got := l.laneEvidence(lane, before, after); math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
 				t.Errorf("%s, lane %g: evidence %.12g, want %.12g", c.Name, w, got, want)
 			}
 		}

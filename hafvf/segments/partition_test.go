@@ -45,7 +45,7 @@ func TestRecursionReproducesTheTraces(t *testing.T) {
 			}
 			s := NewSegmenter(familytest.New(t, want.Family, want.Prior), 10)
 			g := s.newSegmentation(nil, familytest.Single(want.X))
-			b := newBuffers(g.lanes, len(g.at))
+			b := newBuffers(g.lanes, len(g.stepIndex))
 			if s.banks[0] != nil {
 				s.findAccidents(g)
 			}
