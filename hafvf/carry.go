@@ -8,7 +8,7 @@ import (
 )
 
 // MigratedState reports which parts of a state have the same meaning under another configuration and were
-// carried over. The other parts are those of a new state.
+// carried over. The other parts equal those of a new state.
 type MigratedState struct {
 	Levels    bool // levels of every member that has levels
 	Shares    bool // shares of the members

@@ -7,7 +7,7 @@ import (
 )
 
 // If observations arrive at irregular times, w is the weight of memory per unit of time. Over Δ units the
-// weight is v = w^Δ, and the objective has mean and variance of v instead of those of w. They are moments of
+// weight is v = w^Δ, and the objective has mean and variance of v instead of mean and variance of w. They are moments of
 // Beta(φ),
 //
 //	E[v] = B(a+Δ, b)/B(a, b),  E[v²] = B(a+2Δ, b)/B(a, b)

@@ -225,7 +225,7 @@ func (r *rule) rescale(top float64) {
 }
 
 // miss adds to missed the error of the rule at a node with value e = exp(logValue). d is the second difference
-// of the logarithms, positive at a maximum. Of e^−κx²/2 the rule misses the fraction 2·exp(−2π²/κh²), where κh²
+// of the logarithms, positive at a maximum. The rule misses the fraction 2·exp(−2π²/κh²) of e^−κx²/2, where κh²
 // is d. Powers of w and 1−w also have poles at distance π, which widen κh² by poles·h: the fraction is then
 // that of decay for both sides of a Beta. The sum over every second node would be no safe estimate, because it
 // can agree by accident.
@@ -235,7 +235,7 @@ func (r *rule) miss(e, d, logValue float64) {
 	}
 }
 
-// visible is the width d + poles·h of which the rule misses 1e-9.
+// visible is the width d + poles·h for which the rule misses the fraction 1e-9.
 const visible = 0.9
 
 // fraction returns the fraction that the rule misses at a node, see miss.

@@ -95,7 +95,7 @@ func (s Scale) Check(x float64) error {
 	return nil
 }
 
-// Of returns x on the scale.
+// Of converts x to the scale.
 func (s Scale) Of(x float64) float64 { return s.transformation().forward(x) }
 
 // Value returns the inverse of Of. For y below the range of Of, it returns the smallest value.

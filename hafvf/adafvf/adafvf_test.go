@@ -151,7 +151,7 @@ func TestClimbEndsAtProposition1(t *testing.T) {
 				g.phi[i].Beta *= 1 + 3*rng.Float64()
 			}
 			w := s.learn(g, grads, 1)
-			var at statePlace
+			var at point
 			for i, phi := range g.phi {
 				at[i] = coordinates(phi)
 			}

@@ -185,8 +185,8 @@ func TestUnmarshalRefuses(t *testing.T) {
 		state []byte
 		want  string
 	}{
-		{o, nil, "cut short"},
-		{o, state[:len(state)-1], "cut short"},
+		{o, nil, "too short"},
+		{o, state[:len(state)-1], "too short"},
 		{o, append(bytes.Clone(state), 0), "1 bytes too many"},
 		{o, change(0, 'A'), "another optimizer"},
 		{o, change(1, 9), "version is 9"},
@@ -194,12 +194,12 @@ func TestUnmarshalRefuses(t *testing.T) {
 		{must(adafvf.NewAdam(adafvf.AdamConfig{}, twoGroups()...)), state, "another optimizer"},
 		{other(adafvf.Config{Prior: adafvf.Prior{Beta: 1e-8}}, same), state, "Prior.Beta = 1e-06, this optimizer has 1e-08"},
 		{other(adafvf.Config{Fixed: &adafvf.Decays{}}, same), state, "fixed decays"},
-		{other(adafvf.Config{}, func(g []adafvf.Group) []adafvf.Group { return g[:1] }), state, "2 groups, this optimizer 1"},
-		{other(adafvf.Config{}, func(g []adafvf.Group) []adafvf.Group { g[1].Name = "c"; return g }), state, `group 1 is "b", this optimizer's "c"`},
+		{other(adafvf.Config{}, func(g []adafvf.Group) []adafvf.Group { return g[:1] }), state, "2 groups, this optimizer has 1"},
+		{other(adafvf.Config{}, func(g []adafvf.Group) []adafvf.Group { g[1].Name = "c"; return g }), state, `group 1 is "b", this optimizer's is "c"`},
 		{other(adafvf.Config{}, func(g []adafvf.Group) []adafvf.Group {
 			g[0].Params, g[0].Grads = g[0].Params[1:], g[0].Grads[1:]
 			return g
-		}), state, `"w" has 11 parameters, this optimizer's 10`},
+		}), state, `"w" has 11 parameters, this optimizer's has 10`},
 	} {
 		before := must(c.o.MarshalBinary())
 		err := c.o.UnmarshalBinary(c.state)
@@ -341,7 +341,7 @@ func TestConstructionErrors(t *testing.T) {
 		groups []adafvf.Group
 		want   string
 	}{
-		{adafvf.Config{}, nil, "no group"},
+		{adafvf.Config{}, nil, "no groups"},
 		{adafvf.Config{}, []adafvf.Group{ok, {Name: "b"}}, `group 1 "b" has no parameters`},
 		{adafvf.Config{}, []adafvf.Group{{Name: "w", Params: []float64{1, 2}, Grads: []float64{0}}}, `group 0 "w" has 2 parameters and 1 gradients`},
 		{adafvf.Config{Rate: -1}, []adafvf.Group{ok}, "Rate = -1"},

@@ -104,7 +104,7 @@ func TestGrid(t *testing.T) {
 		best := math.Inf(-1)
 		for mean := 0.; mean <= 4; mean += .5 {
 			for sum := -2.; sum <= 7; sum += .5 {
-				c := math.Min(math.Exp(sum), mostSum)
+				c := math.Min(math.Exp(sum), maxSum)
 				best = math.Max(best, p.Evidence([]float64{expit(mean) * c, (1 - expit(mean)) * c}))
 			}
 		}
@@ -119,7 +119,7 @@ func TestGrid(t *testing.T) {
 		}
 		near(t, m.Evidence-profile, Fall, .05, "the fall")
 		if seed == 1 {
-			near(t, m.At[0]+m.At[1], mostSum, 1e-6, "the sum")
+			near(t, m.At[0]+m.At[1], maxSum, 1e-6, "the sum")
 			expect.Same(t, m.At, p.Maximise().At, "once more")
 		}
 	}

@@ -94,7 +94,7 @@ func (l *lanes) accidentsIn(g *Segmentation, k int, cost float64) bool {
 
 // leastLikely returns the index of the regular observation in [from, end) without which the rest, combined with
 // neighbour, has the largest likelihood, or −1 if there is none. rest is the log likelihood of the rest with
-// neighbour, and alone that of the observation alone.
+// neighbour, and alone the log likelihood of the observation alone.
 func (l *lanes) leastLikely(g *Segmentation, from, end int, neighbour []float64) (index int, rest, alone float64) {
 	index, rest = -1, math.Inf(-1)
 	for t := from; t < end; t++ {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	placePrior  = .4   // factor of log(session length) in the threshold of an edge: an edge may be at any of the places nearby
+	placePrior  = .4   // factor of log(session length) in the threshold of an edge, which has many possible places
 	edgeHorizon = 1000 // maximum session length in that threshold
 	maxJudged   = 4    // maximum number of rounds of judgeEdges
 )

@@ -53,7 +53,7 @@ type Segmenter struct {
 }
 
 const (
-	candidateOdds       = 3.    // odds of a change in a lane above which an edge is possible, unless the Segmenter's odds are lower
+	candidateOdds       = 3.    // minimum odds of a change in a lane for an edge, unless the Segmenter's odds are lower
 	longRun             = 8     // odd observations in a row from which they are not accidents
 	minPlaceProbability = 1e-6  // minimum probability of an edge's place in an estimate
 	minLaneWeight       = 1e-12 // minimum weight of a lane in an estimate
