@@ -65,8 +65,8 @@ func (s suite) equal(t *testing.T, what string, d, e []float64) {
 	}
 }
 
-// jet compares derivatives with finite differences of the gain, of Q1, F2 and F3, and compares F2 with the gain
-// of small multiples of the sample itself.
+// jet compares derivatives with finite differences of the gain, of Q1, F2 and F3, and compares F2 with Q1
+// for small multiples of the sample as new statistics.
 func (s suite) jet(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 50 {
@@ -242,7 +242,7 @@ func (s suite) allocations(t *testing.T) {
 	}
 }
 
-// moments: means are finite, +Inf or NaN, and standard deviations are at least zero, +Inf or NaN.
+// moments: no mean is −Inf, and no standard deviation is negative. After more than five observations neither is NaN.
 func (s suite) moments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	mean, sd := make([]float64, s.m.Outputs()), make([]float64, s.m.Outputs())
