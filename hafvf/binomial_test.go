@@ -57,11 +57,11 @@ func TestBinomialFits(t *testing.T) {
 func TestBinomialChecks(t *testing.T) {
 	f := hafvf.NewFilter(familytest.New(t, "binomial", nil), nil, 1)
 	for want, x := range map[string][]float64{
-		"6 successes of 5 trials":                      {6, 5},
-		"-1 successes are below zero":                  {-1, 5},
-		"-2 trials are below zero":                     {0, -2},
+		"6 successes of 5 trials":                         {6, 5},
+		"-1 successes are below zero":                     {-1, 5},
+		"-2 trials are below zero":                        {0, -2},
 		"1.5 successes are not a whole number up to 2^53": {1.5, 5},
-		"x has 3 values, want 2":                       {1, 2, 3},
+		"x has 3 values, want 2":                          {1, 2, 3},
 	} {
 		if err := f.Check([][]float64{x}); err == nil || err.Error() != want {
 			t.Errorf("%v: %v, want %s", x, err, want)

@@ -6,9 +6,9 @@ import (
 	"hafvf/internal/beta"
 )
 
-// If observations arrive at irregular times, w is the weight of memory per unit of time. Over Δ units the
-// weight is v = w^Δ, and the objective has mean and variance of v instead of mean and variance of w. They are moments of
-// Beta(φ),
+// If observations arrive at irregular times, w is the weight of memory per unit of time. Over Δ units the weight
+// is v = w^Δ, and the objective has mean and variance of v instead of mean and variance of w. They are moments
+// of Beta(φ),
 //
 //	E[v] = B(a+Δ, b)/B(a, b),  E[v²] = B(a+2Δ, b)/B(a, b)
 //

@@ -65,7 +65,7 @@ const (
 	minInformed     = 0.04 // minimum of the squared information ratio: an excursion lives at most 5000 observations
 	minStay         = 1e-12
 	minBefore       = 1e-280 // minimum of P before an observation
-	revisable       = 20     // minimum number of observations between changes; an earlier change corrects the previous one
+	revisable       = 20     // a change fewer observations after another one corrects it
 )
 
 // A Kind is the verdict of the detection on a step.
