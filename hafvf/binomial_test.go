@@ -11,8 +11,8 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// The prior of the data has their share and the correlation of their trials, and its evidence is
-// that of a distribution of k.
+// A fitted binomial has the share of the data and the correlation of their trials, and its predictive is a
+// distribution of k.
 func TestBinomialFits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, spread := range []float64{0, .3} {
@@ -72,8 +72,8 @@ func TestBinomialChecks(t *testing.T) {
 	}
 	s := f.NewState()
 	f.Update(s, []float64{2, 5})
-	was := slices.Clone(s)
-	if step := f.Update(s, []float64{0, 0}); !slices.Equal(s, was) || !math.IsNaN(step.LogPredictive) {
+	before := slices.Clone(s)
+	if step := f.Update(s, []float64{0, 0}); !slices.Equal(s, before) || !math.IsNaN(step.LogPredictive) {
 		t.Errorf("no trial is an observation: %+v", step)
 	}
 }

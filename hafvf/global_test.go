@@ -10,14 +10,14 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// bruteForce is the best of many climbs, from a grid of means and concentrations
-// of w and means of b, on another filter's scratch.
+// bruteForce returns the best value of many climbs, from a grid of means and concentrations of w and means of
+// b. It uses another filter's scratch.
 func bruteForce(f, g *Filter, s State) float64 {
 	copy(g.stats, f.stats)
 	g.line.Set(f.Sample(s), g.stats)
 	for i := range g.levels {
-		l, was := &g.levels[i], f.Level(s, i)
-		l.DA, l.DB = was.Alpha-l.Naive.Alpha, was.Beta-l.Naive.Beta
+		l, prev := &g.levels[i], f.Level(s, i)
+		l.DA, l.DB = prev.Alpha-l.Naive.Alpha, prev.Beta-l.Naive.Beta
 	}
 	start := make([][2]float64, len(g.levels))
 	w := g.top
@@ -51,7 +51,7 @@ func bruteForce(f, g *Filter, s State) float64 {
 	return best
 }
 
-// hardStreams are those on which the objective has been seen to have two maxima.
+// hardStreams are streams on which the objective is known to have two maxima.
 var hardStreams = []struct {
 	family, kind string
 	draw         func(rng *rand.Rand, t int) float64
@@ -75,8 +75,7 @@ var hardStreams = []struct {
 
 var seed = flag.Uint64("seed", 1, "seed of the streams, and of the search for missed maxima")
 
-// TestGlobalMaximum compares the objective with brute force at every step of the
-// filter's own way.
+// TestGlobalMaximum compares the objective with brute force at every step of the filter's own path.
 func TestGlobalMaximum(t *testing.T) {
 	steps, missed, iterations := 0, 0, 0
 	phis := []Beta{{.9, .1}, {9, 1}, {4.5, .5}, {99, 1}, {.99, .01}}

@@ -9,8 +9,7 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// Lengths that do not fit panic with the constant that names them, whatever the
-// capacity of a slice would allow.
+// Wrong lengths panic with the constant that names them, also if the capacity of a slice would be sufficient.
 func TestWrongLengthsPanic(t *testing.T) {
 	normal, _ := familyStream(t, "normal", nil)
 	pair, _ := familyStream(t, "mvnormal", rand.New(rand.NewPCG(1, 1)))
