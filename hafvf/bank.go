@@ -550,9 +550,9 @@ func (b *Bank) moments(p *mixturePart, laws bool) {
 		p.model.Predict(b.mixture.mean, b.mixture.sd, p.sample, p.w, p.regressors)
 		return
 	}
-	at := len(b.laws)
+	start := len(b.laws)
 	b.addLaws(p)
-	for k, d := range b.laws[at:] {
+	for k, d := range b.laws[start:] {
 		b.mixture.mean[k], b.mixture.sd[k] = d.Moments()
 	}
 }

@@ -67,7 +67,7 @@ func defaultMembers(family string) []Member {
 	return []Member{DefaultMember()}
 }
 
-// Members returns the filters of the configuration: those of Bank, or Member alone.
+// Members returns the filters of the configuration: Bank, or Member alone.
 func (c Config) Members() []Member {
 	if c = c.withDefaults(); c.Member != nil && len(c.Bank) == 0 {
 		return []Member{*c.Member}

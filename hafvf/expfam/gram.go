@@ -425,7 +425,7 @@ func (l *gramLine) Jet(s float64) Jet {
 //	Λ = 1 + s·ρ² + s·Σ c²w,  leverage = Σ b²w,  residual = y − s·Σ bσc·w
 //
 // and Λ grows by residual²/(1 + leverage). The derivatives of s·w are w², −2w²r, 6w²r² and −24w²r³ with r = λw.
-// Those of Λ, and of its logarithm, are therefore sums without cancellation.
+// The derivatives of Λ and of its logarithm are therefore sums without cancellation.
 
 // schurGain returns the same as factored, from the spectrum.
 func (l *gramLine) schurGain(s float64) (uu, lambda, log float64) {

@@ -114,7 +114,7 @@ func (a ar) Observe(d, x []float64, weight float64) {
 			unit = a.rK.At(i, i)
 		}
 		diagonal := &r.V[r.Index(i, i)]
-		if uncertainty := roundingError * x[i] / unit; math.Abs(*diagonal) < 1e8*math.Abs(uncertainty) { // else negligible
+		if uncertainty := roundingError * x[i] / unit; math.Abs(*diagonal) < 1e8*math.Abs(uncertainty) {
 			*diagonal = math.Hypot(*diagonal, uncertainty)
 		}
 	}

@@ -44,8 +44,8 @@ func (r *Rows) At(earlier, steps [][][]float64, t int) [][]float64 {
 	return r.one[:]
 }
 
-// Last returns the row of the last vector of step t, or a row of NaNs if that vector is missing. It is valid
-// until the next call.
+// Last returns the row of the last vector of step t. If the step has no full vector, the observation in the row is
+// NaN. The row is valid until the next call.
 func (r *Rows) Last(earlier, steps [][][]float64, t int) []float64 {
 	x, xs := r.unknown, steps[t]
 	if n := len(xs); n > 0 && len(xs[n-1]) == len(r.unknown) {

@@ -34,7 +34,7 @@ var placedKinds = func() (kinds []streams.Kind) {
 
 // A placeScore counts reported changes.
 type placeScore struct {
-	count, within    float64     // true changes within 30 of a reported one or in its interval, and those in the interval
+	count, within    float64     // true changes near a reported one or in its interval, and those in the interval
 	wide, wideWithin float64     // the same for intervals of five places or more
 	claimed          [2]struct { // changes with a probability of .9 to .99, and above .99
 		count, right, probability float64

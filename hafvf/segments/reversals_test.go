@@ -16,7 +16,7 @@ type reversal struct {
 	family       family
 	levels       [2]float64
 	block        int
-	first, count int // trials of the first and of the last block, 0 means block; number of blocks, 0 means about 300 trials
+	first, count int // trials of the first and last block, 0 means block; blocks, 0 means about 300 trials
 }
 
 func (r reversal) String() string {

@@ -231,7 +231,7 @@ func TestTrend(t *testing.T) {
 		}
 	}
 	if !(right[segments.Steady] >= 76) || !(right[segments.Drifts] >= 19) || !(right[segments.Wanders] >= 36) {
-		t.Errorf("of 80 steady, 20 drifting and 40 wandering sessions %v are told so", right)
+		t.Errorf("of 80 steady, 20 drifting and 40 wandering sessions, %v are recognised", right)
 	}
 }
 
