@@ -17,8 +17,8 @@ type peak struct {
 // An axis is a direction of a search, with its bounds.
 type axis struct {
 	lo, hi     float64
-	coordinate func(point []float64) float64
-	set        func(point []float64, u float64) // call set for all axes in order
+	coordinate func(v []float64) float64
+	set        func(v []float64, u float64) // call set for all axes in order
 	// At the lower bound of the axis, the lower ends of the intervals of the parameters in below are open, and
 	// the upper ends of those in above. At the upper bound of the axis it is the reverse.
 	below, above []int
@@ -37,11 +37,11 @@ func (p Problem) axes(fixed int, value float64) (axes []axis) {
 		case free[a] && free[b]:
 			axes = append(axes,
 				axis{logit(minMean), logit(maxMean),
-					func(point []float64) float64 { return logit(point[a] / (point[a] + point[b])) },
-					func(point []float64, u float64) { point[a] = expit(u) }, []int{a}, []int{b}},
+					func(v []float64) float64 { return logit(v[a] / (v[a] + v[b])) },
+					func(v []float64, u float64) { v[a] = expit(u) }, []int{a}, []int{b}},
 				axis{math.Log(minSum), math.Log(maxSum),
-					func(point []float64) float64 { return math.Log(point[a] + point[b]) },
-					func(point []float64, u float64) { point[a], point[b] = point[a]*math.Exp(u), (1-point[a])*math.Exp(u) }, []int{a, b}, nil})
+					func(v []float64) float64 { return math.Log(v[a] + v[b]) },
+					func(v []float64, u float64) { v[a], v[b] = v[a]*math.Exp(u), (1-v[a])*math.Exp(u) }, []int{a, b}, nil})
 			free[a], free[b] = false, false
 		default:
 			j := b
@@ -50,14 +50,14 @@ func (p Problem) axes(fixed int, value float64) (axes []axis) {
 			}
 			ratio := maxMean / minMean
 			axes = append(axes, axis{math.Log(math.Max(value/ratio, minSum-value)), math.Log(math.Min(value*ratio, maxSum-value)),
-				func(point []float64) float64 { return math.Log(point[j]) }, func(point []float64, u float64) { point[j] = math.Exp(u) }, nil, nil})
+				func(v []float64) float64 { return math.Log(v[j]) }, func(v []float64, u float64) { v[j] = math.Exp(u) }, nil, nil})
 			free[j] = false
 		}
 	}
 	for j, q := range p.Parameters {
 		if free[j] {
 			axes = append(axes, axis{q.toScale(q.Lower), q.toScale(q.Upper),
-				func(point []float64) float64 { return q.toScale(point[j]) }, func(point []float64, u float64) { point[j] = q.fromScale(u) }, []int{j}, nil})
+				func(v []float64) float64 { return q.toScale(v[j]) }, func(v []float64, u float64) { v[j] = q.fromScale(u) }, []int{j}, nil})
 		}
 	}
 	return axes
