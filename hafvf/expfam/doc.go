@@ -1,5 +1,5 @@
-// Package expfam holds the families of models for a filter: exponential family likelihoods with their conjugate
-// priors. Each family has its own file, and registers itself by name.
+// Package expfam holds the families of models that a filter may have: likelihoods of exponential families with
+// their conjugate priors. Each family has its own file, and registers itself by name.
 //
 //	m, err := expfam.New("poisson", expfam.Params{"shape": 2.0, "rate": 0.1}, 0)
 //

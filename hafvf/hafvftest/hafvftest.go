@@ -1,5 +1,5 @@
-// Package hafvftest is the acceptance suite for models: it tests the laws of conjugate models on which the
-// filter relies. Run it on your own model before you use the model.
+// Package hafvftest is the acceptance suite of models: it tests the laws of conjugate models that the filter
+// relies on. Run it on your own model before you use the model.
 package hafvftest
 
 import (

@@ -19,8 +19,7 @@ import (
 //     r = 1 − P(accident) times.
 //   - Did the regime end? A dynamic programme finds the segmentation with the largest posterior. A change has
 //     one of two hazards: 1/40 where changes are frequent, otherwise 1/(2·min(n, 10,000)) in a session of n
-//     observations, both at odds
-//     10. Drift costs a segment 7 or 20 nats.
+//     observations. Both hazards are for odds 10. Drift costs a segment 7 or 20 nats.
 //   - How fast does the mean drift? Inside a segment, five filters of fixed weights, the lanes, run forward and
 //     backward and are averaged by their predictions.
 //
