@@ -84,8 +84,8 @@ func nab(t testing.TB) (series []nabSeries) {
 
 // The score of the benchmark (Lavin and Ahmad 2015, arXiv:1510.03336), as counted by the sweeper of
 // numenta/NAB. Detections among the first observations, the probation, do not count. In a window of n
-// observations, of which r come after a detection, the first detection earns S((r+1)/n)/S(1), with S(y) =
-// tanh(5y/2). A detection d observations after the end of the last window of n observations costs A·S(d/(n−1)),
+// observations, of which r come after a detection, the first detection earns S((r+1)/n)/S(1), where
+// S(y) = tanh(5y/2). A detection d observations after the end of the last window of n observations costs A·S(d/(n−1)),
 // and a detection before all windows costs A. A window without a detection costs B. The standard profile gives
 // A and B. The sum over all series is standardised so that a detector that finds nothing scores 0, and a
 // detector that finds exactly the beginning of every window scores 100.

@@ -209,8 +209,8 @@ func (o *Optimizer) Step() {
 	}
 }
 
-// forgotten is the state of a group after forgetting, in numbers that all coordinates share: κ̄ and ᾱ, m̄ =
-// keep·m, β̄ = β₀ + ω(β−β₀) + drift·m², and for the gradient 1/κ′ = gain and ½κ̄/κ′ = half.
+// forgotten is the state of a group after forgetting, in numbers that all coordinates share: κ̄ and ᾱ,
+// m̄ = keep·m, β̄ = β₀ + ω(β−β₀) + drift·m², and for the gradient 1/κ′ = gain and ½κ̄/κ′ = half.
 type forgotten struct{ kappa, alpha, keep, drift, gain, half float64 }
 
 func (s *group) forget(p *Prior, w Decays) (f forgotten) {

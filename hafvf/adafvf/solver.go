@@ -230,8 +230,9 @@ func evidence(p *Prior, s *group, w Decays, grads []float64, first, stride int) 
 //
 //	log p(g) under NormalGamma(m̄, κ̄, ᾱ, β̄), minus ½Var[w]·S,
 //
-// whose slopes are δ = (E[T] after g − E[T] before)·d with T = (τμ, −½τμ², ln τ, −τ), d_ρ = (κm, κ−κ₀, 0,
-// ½κm²), d_ω = (0, 0, α−α₀, β−β₀), and S = dᵀ Cov[T] d. The curvature along ρ is taken in the limit κ₀ → 0.
+// whose slopes are δ = (E[T] after g − E[T] before)·d with T = (τμ, −½τμ², ln τ, −τ),
+// d_ρ = (κm, κ−κ₀, 0, ½κm²), d_ω = (0, 0, α−α₀, β−β₀), and S = dᵀ Cov[T] d. The curvature along ρ is taken in the
+// limit κ₀ → 0.
 func pooled(p *Prior, s *group, w Decays, grads []float64, first, stride int) (c curve) {
 	f := s.forget(p, w)
 	kappa, alpha, alpha1 := f.kappa, f.alpha, f.alpha+0.5

@@ -11,8 +11,8 @@ import (
 //
 //	y|u ~ N(Bᵀu, Σ),  B|Σ ~ matrix normal(M₀, K⁻¹, Σ),  Σ ~ InvWishart(Λ, ν).
 //
-// Let G be the (p+m)×(p+m) Gram matrix of v = (u, y), with the block K and the cross terms. Learning is G +=
-// v·vᵀ, and log|Λ| = log|G| − log|G_uu|:
+// Let G be the (p+m)×(p+m) Gram matrix of v = (u, y), with the block K and the cross terms. Learning adds
+// v·vᵀ to G, and log|Λ| = log|G| − log|G_uu|:
 //
 //	B(θ) = −(m/2) log|G_uu| − (ν/2) log|Λ| + (νm/2) ln 2 + Σᵢ lnΓ((ν+1−i)/2)
 //

@@ -175,8 +175,8 @@ func (l *normalLine) Evidence() float64 {
 	return (v1 - v3) + (v2 - l.naive) + 0.5*special.Log((r1/r3)*(r2/l.root))
 }
 
-// stirling returns the log-partition of a normal's posterior, up to a constant and a multiple of alpha, as v +
-// ½ ln r.
+// stirling returns the log-partition of a normal's posterior, up to a constant and a multiple of alpha, in the
+// form v + ½ ln r.
 func stirling(alpha, beta, kappa float64) (v, r float64) {
 	if alpha >= special.Lift {
 		return alpha*special.Log(alpha/beta) + special.Stirling(1/alpha), 1 / (alpha * kappa)
