@@ -42,7 +42,7 @@ func DefaultMember() Member {
 	return Member{Levels: []Beta{{.9, .1}, {1, 1}}, Top: 1}
 }
 
-// withDefaults returns the config with the default members and scale filled in.
+// withDefaults returns the config with the default members filled in, and with an empty Scale for Linear.
 func (c Config) withDefaults() Config {
 	if c.Scale.linear() {
 		c.Scale = ""
@@ -185,8 +185,8 @@ func (m Member) CheckAR(model Model, i int) error {
 	return nil
 }
 
-// Canonical returns the part of the configuration on which states depend, with the default levels, top and
-// scale filled in. Encoding it as JSON and decoding it restores it.
+// Canonical returns the part of the configuration on which states depend, with the default levels and top filled
+// in, and with an empty Scale for Linear. Encoding it as JSON and decoding it restores it.
 func (c Config) Canonical() Config {
 	c = c.withDefaults()
 	if c.Season != nil {

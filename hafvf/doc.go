@@ -74,7 +74,7 @@
 //	φ, β, …         their posteriors                                Filter.Level
 //	w ~ Beta(φ)     weight of yesterday's posterior against θ₀      level 0
 //	b ~ Beta(β)     weight of yesterday's φ against φ₀              level 1
-//	γ               fixed weight above the topmost level            Config.Top
+//	γ               fixed weight above the topmost level            Member.Top
 //	d = θ − θ₀      effective sample                                Filter.Sample
 //	θ^η − θ₀^η      effective memory                                Step.Memory
 //	B(θ)            log-partition                                   Line, a Jet of it
