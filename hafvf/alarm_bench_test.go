@@ -8,7 +8,7 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// BenchmarkAlarm times the default profile and its alarm, with the bytes of state per key.
+// BenchmarkAlarm times the default profile with its alarm, and reports the bytes of state per key.
 func BenchmarkAlarm(b *testing.B) {
 	b.Run("default", func(b *testing.B) {
 		xs := familytest.Stream("outliers", 4096)

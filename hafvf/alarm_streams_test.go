@@ -13,7 +13,7 @@ import (
 // alarmKinds are streams without an incident, with an observation every five minutes.
 var alarmKinds = []struct {
 	name  string
-	timed bool // the profile has the times
+	timed bool // whether the profile gets the times
 	draw  func(rng *rand.Rand, i int, last float64) float64
 }{
 	{"iid normal", false, func(rng *rand.Rand, _ int, _ float64) float64 { return rng.NormFloat64() }},
@@ -28,12 +28,12 @@ var alarmKinds = []struct {
 	}},
 }
 
-// BenchmarkAlarmStreams gives the false alarms per 10,000 observations that the defaults
-// raise at budgets of 500, 2000 and 10,000 observations:
+// BenchmarkAlarmStreams reports the false alarms per 10,000 observations under the default settings, at budgets
+// of 500, 2000 and 10,000 observations:
 //
 //	go test ./hafvf -run - -bench AlarmStreams -benchtime 1x
 //
-// On streams with a daily cycle the profile knows the times.
+// For streams with a daily cycle, the profile gets the times.
 func BenchmarkAlarmStreams(b *testing.B) {
 	const n, seeds = 12_000, 6
 	for _, kind := range alarmKinds {

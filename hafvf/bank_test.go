@@ -12,14 +12,14 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// threeKinds is the default bank in two orders: the last member is the one that
-// excursions forget with, and the first the one that holds the window.
+// threeKinds is the default bank in two orders. Excursions forget at the rate of the last member, and the first
+// member holds the window.
 var threeKinds = [][]Member{
 	DefaultBank(),
 	{{Top: .985}, {Levels: []Beta{{9, 1}}, Top: .9}, {Levels: []Beta{{.9, .1}, {1, 1}}, Top: 1}},
 }
 
-// banksOf are threeKinds, and for normal those with members on the last values.
+// banksOf returns threeKinds and, for normal, also banks whose members have AR.
 func banksOf(family string) [][]Member {
 	banks := slices.Clone(threeKinds)
 	if family == "normal" {
@@ -29,7 +29,7 @@ func banksOf(family string) [][]Member {
 	return banks
 }
 
-// familyStream draws from every family, by name, with outliers and changes.
+// familyStream returns a model of the family, and a function that draws observations with outliers and changes.
 func familyStream(t testing.TB, family string, rng *rand.Rand) (Model, func() []float64) {
 	t.Helper()
 	c := familytest.Of(family)
@@ -53,8 +53,7 @@ func familyStream(t testing.TB, family string, rng *rand.Rand) (Model, func() []
 
 var someFamilies = []string{"bernoulli", "categorical", "poisson", "exponential", "normal", "mvnormal", "regression", "ar"}
 
-// hiccups draws the observations of one step: mostly one, else none, one that is
-// missing, or three.
+// hiccups draws the observations of one step: usually one, sometimes none, a missing one, or three.
 func hiccups(rng *rand.Rand, m Model, draw func() []float64) [][]float64 {
 	x := draw()
 	switch rng.IntN(12) {
@@ -74,8 +73,8 @@ func sameBits(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(v, w float64) bool { return math.Float64bits(v) == math.Float64bits(w) })
 }
 
-// A bank of one is its filter: state, step, prediction and estimate.
-func TestBankOfOneIsTheFilter(t *testing.T) {
+// A bank with one member equals its filter: state, step, prediction and estimate.
+func TestBankWithOneMemberEqualsFilter(t *testing.T) {
 	for _, family := range someFamilies {
 		for depth := range 3 {
 			rng := rand.New(rand.NewPCG(1, uint64(depth)))
@@ -118,8 +117,8 @@ func TestBankOfOneIsTheFilter(t *testing.T) {
 	}
 }
 
-// The log predictive of a bank is the log of the mean of its members' under
-// shares that are tempered towards equal ones.
+// The log predictive of a bank is the log of the mean of its members' predictives, under shares that are drawn
+// towards equality.
 func TestBankAverages(t *testing.T) {
 	m, draw := familyStream(t, "normal", rand.New(rand.NewPCG(1, 3)))
 	const forgetting = .9
@@ -149,11 +148,11 @@ func TestBankAverages(t *testing.T) {
 	}
 }
 
-// density sums exp(log predictive) of a bank over all observations after a time.
+// density sums exp(log predictive) of a bank over all observations, after the given elapsed time.
 func density(t *testing.T, b *Bank, s State, elapsed float64, family string, each func(x, p float64)) float64 {
 	t.Helper()
 	sum := 0.
-	at := func(x, weight float64) {
+	add := func(x, weight float64) {
 		p := weight * math.Exp(b.UpdateAfter(slices.Clone(s), elapsed, []float64{x}).LogPredictive)
 		each(x, p)
 		sum += p
@@ -162,29 +161,29 @@ func density(t *testing.T, b *Bank, s State, elapsed float64, family string, eac
 	case "bernoulli", "categorical":
 		for x := range b.Model().Outputs() + 1 {
 			if b.Filter(0).Check([][]float64{{float64(x)}}) == nil {
-				at(float64(x), 1)
+				add(float64(x), 1)
 			}
 		}
 	case "poisson":
-		for x := range 600 { // the levels that familyStream reaches have tails of 2⁻ˣ
-			at(float64(x), 1)
+		for x := range 600 { // the levels of familyStream have tails of 2⁻ˣ
+			add(float64(x), 1)
 		}
 	default:
 		// x = sinh y, or eʸ: heavy tails become exponential.
 		const h = 1. / 12
 		for i := -20 * 12; i <= 20*12; i++ {
 			if y := float64(i) * h; family == "normal" {
-				at(math.Sinh(y), h*math.Cosh(y))
+				add(math.Sinh(y), h*math.Cosh(y))
 			} else {
-				at(math.Exp(y), h*math.Exp(y))
+				add(math.Exp(y), h*math.Exp(y))
 			}
 		}
 	}
 	return sum
 }
 
-// The predictive of a bank integrates to one, with and without detection, in
-// calm, in the middle of an excursion, after a change, and after any time.
+// The predictive of a bank integrates to one with and without detection: in a calm stream, during an excursion,
+// after a change, and after any elapsed time.
 func TestBankPredictiveIntegratesToOne(t *testing.T) {
 	expect.Long(t, "integrals of densities")
 	for _, family := range []string{"bernoulli", "categorical", "poisson", "exponential", "normal"} {
@@ -209,9 +208,9 @@ func TestBankPredictiveIntegratesToOne(t *testing.T) {
 	}
 }
 
-// Mean and standard deviation of the prediction are those of the mixture that
-// the log predictive belongs to. Members with levels predict with the mean of
-// their weight, the log predictive integrates over it: only fixed weights agree.
+// Mean and standard deviation of the prediction equal the moments of the log predictive's mixture. This holds
+// only for fixed weights: members with levels predict with the mean of their weight, while the log predictive
+// integrates over it.
 func TestBankPredictiveMoments(t *testing.T) {
 	m := familytest.New(t, "normal", Params{"alpha": 6.})
 	rng := rand.New(rand.NewPCG(1, 5))
@@ -232,8 +231,7 @@ func TestBankPredictiveMoments(t *testing.T) {
 	}
 }
 
-// A missing observation changes nothing but the number of steps and the window;
-// the start of a change is counted with it.
+// A missing observation changes only the number of steps and the window. It counts in the start of a change.
 func TestBankMissing(t *testing.T) {
 	m, _ := familyStream(t, "normal", nil)
 	rng := rand.New(rand.NewPCG(1, 6))
@@ -247,13 +245,13 @@ func TestBankMissing(t *testing.T) {
 			x += 12
 		}
 		for range rng.IntN(3) {
-			was := slices.Clone(u)
+			before := slices.Clone(u)
 			out := gaps.Update(u, []float64{math.NaN()})
 			if !out.Missing || !math.IsNaN(out.LogPredictive) || math.Abs(out.Detection.Stay+out.Detection.Outlier+out.Detection.Change-1) > 1e-12 {
 				t.Fatalf("step %d: %+v", i, out)
 			}
-			was[gaps.detectorAt+atSteps]++
-			if !sameBits(was, u) {
+			before[gaps.detectorAt+atSteps]++
+			if !sameBits(before, u) {
 				t.Fatalf("step %d: a missing observation changed the state", i)
 			}
 			n++
@@ -282,8 +280,9 @@ func TestBankMissing(t *testing.T) {
 	}
 }
 
-// Split, encode, resume is bit-identical, for every family; no update allocates. An encoded
-// state ends where it ends, and is refused if it is cut short, or of another format.
+// Encoding and decoding a state at any step is bit-identical, for every family, and updates allocate nothing.
+// DecodeState and ReadState find the end of a state, and reject a state that is truncated or has another
+// format.
 func TestBankResumeAndAllocations(t *testing.T) {
 	for _, family := range someFamilies {
 		for _, members := range banksOf(family) {
@@ -336,7 +335,7 @@ func TestBankResumeAndAllocations(t *testing.T) {
 	}
 }
 
-// A state with any one entry made impossible is refused.
+// A state in which any single entry is impossible is rejected.
 func TestBankRefusesCorruptStates(t *testing.T) {
 	m, draw := familyStream(t, "normal", rand.New(rand.NewPCG(1, 8)))
 	b := NewBank(m, DefaultBankOf("normal"), .999, &Detect{})
@@ -356,30 +355,30 @@ func TestBankRefusesCorruptStates(t *testing.T) {
 			}
 		}
 	}
-	at := b.detectorAt
-	excursion := at + detectorHead + 2*m.Len()
+	base := b.detectorAt
+	excursion := base + detectorHead + 2*m.Len()
 	for name, c := range map[string]struct {
-		at int
-		v  float64
+		index int
+		v     float64
 	}{
-		"steps below zero":        {at + atSteps, -1},
-		"start in the future":     {at + atStart, 1000},
-		"half an observation":     {at + atAge, .5},
-		"masses above one":        {at + atStay, 2},
-		"nine excursions":         {at + atAlive, 9},
-		"an excursion too few":    {at + atAlive, s[at+atAlive] - 1},
-		"more events than tries":  {at + atOutlier, 1e9},
-		"no tries":                {at + atPersist + 1, 0},
-		"a class below zero":      {at + atLearned, 0},
-		"a share above one":       {at + atLastShare, 1.5},
+		"steps below zero":        {base + atSteps, -1},
+		"start in the future":     {base + atStart, 1000},
+		"half an observation":     {base + atAge, .5},
+		"masses above one":        {base + atStay, 2},
+		"nine excursions":         {base + atAlive, 9},
+		"an excursion too few":    {base + atAlive, s[base+atAlive] - 1},
+		"more events than tries":  {base + atOutlier, 1e9},
+		"no tries":                {base + atPersist + 1, 0},
+		"a class below zero":      {base + atLearned, 0},
+		"a share above one":       {base + atLastShare, 1.5},
 		"negative mass":           {excursion + outlier, -.1},
 		"excursion in the future": {excursion + startedAt, 1000},
 		"order of excursions":     {excursion + age, 0},
-		"negative memory":         {excursion + ofSample, -1},
-		"negative memory of ar":   {excursion + b.views[1].at, -1},
+		"negative memory":         {excursion + sampleAt, -1},
+		"negative memory of ar":   {excursion + b.views[1].offset, -1},
 	} {
 		u := slices.Clone(s)
-		u[c.at] = c.v
+		u[c.index] = c.v
 		if _, err := b.DecodeState(u.Append(nil)); err == nil {
 			t.Errorf("%s passed", name)
 		}
@@ -406,8 +405,8 @@ func FuzzDecodeBankState(f *testing.F) {
 	})
 }
 
-// What a config says is done or refused. One filter of a config that asks for more is refused, not
-// cut down to it.
+// NewBank accepts valid configurations and names the invalid setting of others. Filter rejects a configuration
+// that needs a bank, instead of ignoring the setting.
 func TestConfigBank(t *testing.T) {
 	for _, c := range []Config{
 		{Family: "normal", Bank: DefaultBankOf("normal"), Forgetting: .99},
@@ -419,24 +418,24 @@ func TestConfigBank(t *testing.T) {
 		}
 	}
 	for want, c := range map[string]Config{
-		"top: must be in [0, 1], not 2":                                                 {Family: "normal", Member: &Member{Top: 2}},
-		"bank.1.top: must be in [0, 1], not 2":                                          {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
-		"bank.0.levels.0.alpha: must be greater than 0, not 0":                          {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
-		"bank.1.ar: must be from 0 to 8, not 9":                                         {Family: "normal", Bank: []Member{{Top: 1}, {Top: 1, AR: 9}}},
-		"bank.1.ar: is for the family normal alone":                                     {Family: "poisson", Bank: []Member{{Top: 1}, {Top: 1, AR: 1}}},
-		"bank.0.ar: the first member has the family's own model; put another before it": {Family: "normal", Bank: []Member{{Top: 1, AR: 1}}},
-		"bank_forgetting: must be in (0, 1], not 2":                                     {Family: "normal", Forgetting: 2},
-		"detect.commit: must be in (0, 1), not 1":                                       {Family: "normal", Detect: &Detect{Commit: 1}},
-		"detect.min_length: must be at least 1, not -1":                                 {Family: "normal", Detect: &Detect{MinLength: -1}},
+		"top: must be in [0, 1], not 2":                                                                   {Family: "normal", Member: &Member{Top: 2}},
+		"bank.1.top: must be in [0, 1], not 2":                                                            {Family: "normal", Bank: []Member{{Top: 1}, {Top: 2}}},
+		"bank.0.levels.0.alpha: must be greater than 0, not 0":                                            {Family: "normal", Bank: []Member{{Levels: []Beta{{0, 1}}}}},
+		"bank.1.ar: must be from 0 to 8, not 9":                                                           {Family: "normal", Bank: []Member{{Top: 1}, {Top: 1, AR: 9}}},
+		"bank.1.ar: requires the family normal":                                                           {Family: "poisson", Bank: []Member{{Top: 1}, {Top: 1, AR: 1}}},
+		"bank.0.ar: the first member must have the family's own model: put a member without ar before it": {Family: "normal", Bank: []Member{{Top: 1, AR: 1}}},
+		"bank_forgetting: must be in (0, 1], not 2":                                                       {Family: "normal", Forgetting: 2},
+		"detect.commit: must be in (0, 1), not 1":                                                         {Family: "normal", Detect: &Detect{Commit: 1}},
+		"detect.min_length: must be at least 1, not -1":                                                   {Family: "normal", Detect: &Detect{MinLength: -1}},
 	} {
 		if _, err := c.NewBank(); err == nil || err.Error() != want {
 			t.Errorf("%+v: %v, want %s", c, err, want)
 		}
 	}
 	for want, c := range map[string]Config{
-		"bank: one filter has none; NewBank makes it":    {Family: "normal", Bank: DefaultBank()},
-		"detect: one filter has none; NewBank makes it":  {Family: "normal", Detect: &Detect{}},
-		"warm_up: one filter has none; NewBank makes it": {Family: "normal", WarmUp: 50},
+		"bank: a single filter has no members: use NewBank":     {Family: "normal", Bank: DefaultBank()},
+		"detect: a single filter has no detection: use NewBank": {Family: "normal", Detect: &Detect{}},
+		"warm_up: a single filter has no warm-up: use NewBank":  {Family: "normal", WarmUp: 50},
 	} {
 		if _, err := c.Filter(); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -444,7 +443,7 @@ func TestConfigBank(t *testing.T) {
 	}
 }
 
-// must is v, of what cannot fail here.
+// must returns v and panics on an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -452,31 +451,31 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Without the ELBO a bank learns the same, bit by bit, and what it says in its place is not above it.
+// Without the ELBO a bank learns the same, bit by bit, and reports a lower bound of the ELBO.
 func TestWithoutELBO(t *testing.T) {
 	for _, family := range someFamilies {
 		for _, members := range banksOf(family) {
 			rng := rand.New(rand.NewPCG(7, 8))
 			m, draw := familyStream(t, family, rng)
-			with, without := NewBank(m, members, DefaultForgetting, &Detect{}), NewBank(m, members, DefaultForgetting, &Detect{})
-			without.WithoutELBO()
-			s, silent := with.NewState(), without.NewState()
+			full, bounded := NewBank(m, members, DefaultForgetting, &Detect{}), NewBank(m, members, DefaultForgetting, &Detect{})
+			bounded.WithoutELBO()
+			s, boundedState := full.NewState(), bounded.NewState()
 			lower := 0
 			for range 600 {
 				xs := hiccups(rng, m, draw)
-				if with.Filter(0).Check(xs) != nil {
+				if full.Filter(0).Check(xs) != nil {
 					continue
 				}
-				known, out := with.Update(s, xs...), without.Update(silent, xs...)
+				exact, out := full.Update(s, xs...), bounded.Update(boundedState, xs...)
 				for i, step := range out.Members {
-					if want := known.Members[i].ELBO; step.ELBO > want+1e-9*(1+math.Abs(want)) {
+					if want := exact.Members[i].ELBO; step.ELBO > want+1e-9*(1+math.Abs(want)) {
 						t.Fatalf("%s: %g, and the ELBO is %g", family, step.ELBO, want)
 					} else if step.ELBO < want {
 						lower++
 					}
 				}
 			}
-			if !slices.EqualFunc(s, silent, func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }) {
+			if !slices.EqualFunc(s, boundedState, func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }) {
 				t.Errorf("%s: another state", family)
 			}
 			if lower == 0 {

@@ -43,8 +43,8 @@ func BenchmarkBank(b *testing.B) {
 	}
 }
 
-// BenchmarkRegressors times the models on regressors: one fixed weight, two levels, and
-// the default bank with detection.
+// BenchmarkRegressors times the models with regressors: with one fixed weight, with two levels, and in the
+// default bank with detection.
 func BenchmarkRegressors(b *testing.B) {
 	for _, c := range []struct {
 		name, family string
@@ -70,7 +70,7 @@ func BenchmarkRegressors(b *testing.B) {
 	}
 }
 
-// benchmarkBank times a bank on a stream. The bytes of a key are the mean over it.
+// benchmarkBank times a bank on a stream. It reports the mean number of bytes per key after a warm-up.
 func benchmarkBank(b *testing.B, name string, m expfam.Model, members []hafvf.Member, detect *hafvf.Detect, xs [][]float64) {
 	b.Run(name, func(b *testing.B) {
 		bank := hafvf.NewBank(m, members, hafvf.DefaultForgetting, detect)
@@ -91,7 +91,7 @@ func benchmarkBank(b *testing.B, name string, m expfam.Model, members []hafvf.Me
 	})
 }
 
-// must is v, of what cannot fail here.
+// must returns v and panics on an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

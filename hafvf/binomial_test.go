@@ -11,8 +11,8 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// The prior of the data has their share and the correlation of their trials, and its evidence is
-// that of a distribution of k.
+// A fitted binomial has the share of the data and the correlation of their trials, and its predictive is a
+// distribution of k.
 func TestBinomialFits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, spread := range []float64{0, .3} {
@@ -57,11 +57,11 @@ func TestBinomialFits(t *testing.T) {
 func TestBinomialChecks(t *testing.T) {
 	f := hafvf.NewFilter(familytest.New(t, "binomial", nil), nil, 1)
 	for want, x := range map[string][]float64{
-		"6 successes of 5 trials":                      {6, 5},
-		"-1 successes are below zero":                  {-1, 5},
-		"-2 trials are below zero":                     {0, -2},
-		"1.5 successes are no whole number up to 2^53": {1.5, 5},
-		"x has 3 values, want 2":                       {1, 2, 3},
+		"6 successes of 5 trials":                         {6, 5},
+		"-1 successes are below zero":                     {-1, 5},
+		"-2 trials are below zero":                        {0, -2},
+		"1.5 successes are not a whole number up to 2^53": {1.5, 5},
+		"x has 3 values, want 2":                          {1, 2, 3},
 	} {
 		if err := f.Check([][]float64{x}); err == nil || err.Error() != want {
 			t.Errorf("%v: %v, want %s", x, err, want)
@@ -72,8 +72,8 @@ func TestBinomialChecks(t *testing.T) {
 	}
 	s := f.NewState()
 	f.Update(s, []float64{2, 5})
-	was := slices.Clone(s)
-	if step := f.Update(s, []float64{0, 0}); !slices.Equal(s, was) || !math.IsNaN(step.LogPredictive) {
+	before := slices.Clone(s)
+	if step := f.Update(s, []float64{0, 0}); !slices.Equal(s, before) || !math.IsNaN(step.LogPredictive) {
 		t.Errorf("no trial is an observation: %+v", step)
 	}
 }

@@ -7,33 +7,34 @@ import (
 	"hafvf/hafvf/expfam"
 )
 
-// MigratedState says what of a state means the same under another configuration, and was
-// carried over. The rest is as in a new state.
+// MigratedState reports which parts of a state have the same meaning under another configuration and were
+// carried over. The other parts equal those of a new state.
 type MigratedState struct {
-	Levels    bool // of each member with levels
-	Shares    bool // of the members
-	Detection bool // excursions, and what outliers are like
+	Levels    bool // levels of every member that has levels
+	Shares    bool // shares of the members
+	Detection bool // excursions and the class of outliers
 }
 
-// joining is the share of a member that joins without a sample, relative to that of the
-// first. It is the prior probability of a change.
+// joining is the share of a member that joins without a sample, relative to the first member's share. It is the
+// prior probability of a change.
 const joining = changeMean
 
-// Carry returns the state that this bank goes on with from s, a state of the bank other of
-// the same family, dimension and scale, and what of s it has besides the effective samples.
-// An effective sample θ − θ₀ means the same under any prior, levels and members:
+// Carry converts s, a state of other, to a state of this bank. other must have the same family, dimension and
+// scale. The result has the effective samples of s; the MigratedState lists the other parts that were carried
+// over. An effective sample θ − θ₀ has the same meaning under any prior, levels and members:
 //
-//   - A member has sample and levels of the member of other with the same settings. If
-//     there is none, it has the sample of the heaviest member, and naive levels.
-//   - A member with AR has a sample only from such a member under the same prior, whose
-//     units its regressors have. Without, it joins with a thousandth of the share of the
-//     first member: it knows nothing of the stream yet, and with a larger share it would
-//     pass a change that is under way for the regime.
-//   - The shares stay if the members do. Else the members with a sample have equal ones.
-//   - The detection stays under the same prior, settings and AR.
+//   - A member takes sample and levels of the member of other with the same settings. If there is none, it
+//     takes the sample of the heaviest member, and naive levels.
+//   - A member with AR takes a sample only from a member with the same AR under the same prior, because its
+//     regressors are in units of the prior. Without a sample, it starts with a thousandth of the first member's
+//     share: it does not know the stream yet, and with a larger share it would mistake a change in progress for
+//     the regime.
+//   - The shares are carried over if the members are the same. Otherwise the members with a sample have equal
+//     shares.
+//   - The detection is carried over if prior, settings and AR are the same.
 //
-// Weights are per step, or per unit of time: where that differs, samePace is false, and all
-// levels are naive. Carry panics where samples have another length.
+// Weights are per step or per unit of time. samePace is false if this differs between the banks; then all
+// levels are naive. Carry panics if the lengths of the samples differ.
 func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, MigratedState) {
 	other.checkState(s)
 	if b.Model().Len() != other.Model().Len() || b.Dim() != other.Dim() {
@@ -42,72 +43,71 @@ func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, Mig
 	other.shares(other.gains, s, 1)
 	heaviest := 0
 	for i, share := range other.gains {
-		if other.of[i] == 0 && share > other.gains[heaviest] {
+		if other.viewIndex[i] == 0 && share > other.gains[heaviest] {
 			heaviest = i
 		}
 	}
 	out, c := b.NewState(), MigratedState{Levels: samePace}
 	sameMembers := len(b.members) == len(other.members) && b.forgetting == other.forgetting
-	odds := b.oddsOf(out)
+	odds := b.logOdds(out)
 	for i, f := range b.members {
-		to, order := b.Member(out, i), b.views[b.of[i]].order
-		j := other.like(f, order)
+		dst, order := b.Member(out, i), b.views[b.viewIndex[i]].order
+		j := other.findMember(f, order)
 		sameMembers = sameMembers && j == i && (order == 0 || samePrior)
 		switch {
 		case order > 0 && (j < 0 || !samePrior):
 			odds[i-1] = math.Log(joining)
 			continue
 		case j >= 0 && samePace:
-			copy(to[:f.stepLen()], other.Member(s, j))
+			copy(dst[:f.stepLen()], other.Member(s, j))
 		default:
 			c.Levels = c.Levels && f.Levels() == 0
 		}
-		from := heaviest
+		source := heaviest
 		if j >= 0 {
-			from = j
+			source = j
 		}
-		sample := other.members[from].Sample(other.Member(s, from))
+		sample := other.members[source].Sample(other.Member(s, source))
 		if samePrior {
-			copy(f.Sample(to), sample)
+			copy(f.Sample(dst), sample)
 		} else {
-			expfam.Rebase(f.Sample(to), sample, f.model, other.members[from].model)
+			expfam.Rebase(f.Sample(dst), sample, f.model, other.members[source].model)
 		}
 	}
 	if c.Shares = sameMembers; sameMembers {
-		copy(odds, other.oddsOf(s))
+		copy(odds, other.logOdds(s))
 	}
 	f, g := b.members[0], other.members[0]
 	if f.seq != nil && f.seq.Window() == g.seq.Window() {
 		copy(b.Member(out, 0)[f.stepLen():], other.Member(s, 0)[g.stepLen():])
 	}
-	if samePrior && b.order() == other.order() {
+	if samePrior && b.maxOrder() == other.maxOrder() {
 		copy(b.lags(out), other.lags(s))
 	}
-	if b.detector != nil && other.detector != nil && samePrior && b.detector.like(other.detector) {
+	if b.detector != nil && other.detector != nil && samePrior && b.detector.compatible(other.detector) {
 		c.Detection = true
 		copy(b.detection(out), other.detection(s))
 	}
 	return out, c
 }
 
-// like reports whether levels of the two mean the same.
-func (f *Filter) like(g *Filter) bool {
+// sameSettings reports whether levels of f and g have the same meaning.
+func (f *Filter) sameSettings(g *Filter) bool {
 	return g.top == f.top && slices.Equal(g.naive, f.naive)
 }
 
-// like is the first member with the settings of f and an AR of that order, -1 if there is
-// none.
-func (b *Bank) like(f *Filter, order int) int {
+// findMember returns the index of the first member with the settings of f and an AR of the given order, or -1.
+func (b *Bank) findMember(f *Filter, order int) int {
 	for i, g := range b.members {
-		if b.views[b.of[i]].order == order && f.like(g) {
+		if b.views[b.viewIndex[i]].order == order && f.sameSettings(g) {
 			return i
 		}
 	}
 	return -1
 }
 
-// like reports whether states of the two mean the same.
-func (dr *detector) like(other *detector) bool {
+// compatible reports whether states of dr and other have the same meaning.
+func (dr *detector) compatible(other *detector) bool {
 	return dr.commit == other.commit && dr.minLength == other.minLength &&
-		slices.EqualFunc(dr.views, other.views, func(v, w view) bool { return v.order == w.order && v.at == w.at })
+		slices.EqualFunc(dr.views, other.views, func(v, w view) bool { return v.order == w.order && v.offset == w.offset })
 }

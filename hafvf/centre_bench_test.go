@@ -22,8 +22,8 @@ import (
 
 var freshDir = flag.String("fresh", "", "folder with *.csv.gz of key, time in Unix seconds, and x, by key in the order of time")
 
-// fresh are the first values of each key of the files of -fresh.
-func fresh(t testing.TB, most int) (all []nabSeries) {
+// fresh returns the first values of each key in the files of -fresh, at most limit per key.
+func fresh(t testing.TB, limit int) (series []nabSeries) {
 	t.Helper()
 	files := must(filepath.Glob(filepath.Join(*freshDir, "*.csv.gz")))
 	if len(files) == 0 {
@@ -33,7 +33,7 @@ func fresh(t testing.TB, most int) (all []nabSeries) {
 		f := must(os.Open(file))
 		rows := csv.NewReader(must(gzip.NewReader(f)))
 		must(rows.Read())
-		at := map[string]int{}
+		index := map[string]int{}
 		for {
 			r, err := rows.Read()
 			if errors.Is(err, io.EOF) {
@@ -46,41 +46,42 @@ func fresh(t testing.TB, most int) (all []nabSeries) {
 			if err != nil {
 				continue // missing
 			}
-			i, known := at[r[0]]
+			i, known := index[r[0]]
 			if !known {
-				i = len(all)
-				at[r[0]], all = i, append(all, nabSeries{name: filepath.Base(file) + "/" + r[0]})
+				i = len(series)
+				index[r[0]], series = i, append(series, nabSeries{name: filepath.Base(file) + "/" + r[0]})
 			}
-			if s := &all[i]; len(s.x) < most {
+			if s := &series[i]; len(s.x) < limit {
 				s.times = append(s.times, time.Unix(must(strconv.ParseInt(r[1], 10, 64)), 0))
 				s.x = append(s.x, x)
 			}
 		}
 		f.Close()
 	}
-	return all
+	return series
 }
 
-// BenchmarkCentre prints how often central intervals of .5 and .95 of the recommended settings hold the next value, and the
-// mean log score, nats a value, by the step of the series, as means over series of up to 10,000 values each:
+// BenchmarkCentre prints how often central intervals of .5 and .95 under the recommended settings contain the
+// next value, and the mean log score in nats per value. It averages over series of up to 10,000 values each,
+// grouped by step:
 //
 //	go test ./hafvf -run - -bench Centre -benchtime 1x -nab DIR -fresh DIR
 func BenchmarkCentre(b *testing.B) {
-	const most = 10000
-	var all []nabSeries
+	const limit = 10000
+	var series []nabSeries
 	if *nabDir != "" {
-		all = nab(b)
+		series = nab(b)
 	}
 	if *freshDir != "" {
-		all = append(all, fresh(b, most)...)
+		series = append(series, fresh(b, limit)...)
 	}
-	if all == nil {
+	if series == nil {
 		b.Skip("neither -nab DIR nor -fresh DIR names a dataset")
 	}
-	type tally struct{ series, half, most, score float64 }
+	type tally struct{ series, half, wide, score float64 }
 	for b.Loop() {
-		by := map[time.Duration]*tally{}
-		for _, s := range all {
+		tallies := map[time.Duration]*tally{}
+		for _, s := range series {
 			var inside [2]float64
 			n, score := 0., 0.
 			for k, level := range []float64{.5, .95} {
@@ -103,18 +104,18 @@ func BenchmarkCentre(b *testing.B) {
 				}
 			}
 			step := usual.MedianStep(s.times)
-			if by[step] == nil {
-				by[step] = &tally{}
+			if tallies[step] == nil {
+				tallies[step] = &tally{}
 			}
-			t := by[step]
+			t := tallies[step]
 			t.series++
 			t.half += inside[0] / n
-			t.most += inside[1] / n
+			t.wide += inside[1] / n
 			t.score += score / n
 		}
-		for _, step := range slices.Sorted(maps.Keys(by)) {
-			t := by[step]
-			fmt.Printf("%-8v %3g series: .5 holds %.3f, .95 holds %.3f, log score %.4f\n", step, t.series, t.half/t.series, t.most/t.series, t.score/t.series)
+		for _, step := range slices.Sorted(maps.Keys(tallies)) {
+			t := tallies[step]
+			fmt.Printf("%-8v %3g series: .5 holds %.3f, .95 holds %.3f, log score %.4f\n", step, t.series, t.half/t.series, t.wide/t.series, t.score/t.series)
 		}
 	}
 }

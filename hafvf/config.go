@@ -9,42 +9,40 @@ import (
 	"hafvf/internal/domain"
 )
 
-// Config describes a filter, or a bank of filters, as data that can be sent to
-// another process. Its JSON form is stable. Family alone is enough: the rest has
-// defaults.
+// Config describes a filter, or a bank of filters, as data that can be sent to another process. Its JSON form
+// is stable. Only Family is required; all other fields have defaults.
 type Config struct {
 	Family string `json:"family"`
 	Prior  Params `json:"prior,omitempty"`
-	Dim    int    `json:"dim,omitempty"` // only where the prior leaves it open
-	// Member is the filter. If it is nil and there is no Bank, Members are the filters of the family.
+	Dim    int    `json:"dim,omitempty"` // length of an observation, if the prior does not determine it
+	// Member configures the filter. If Member is nil and Bank is empty, the family's default members apply.
 	Member *Member `json:"member,omitempty"`
 
-	Bank       []Member `json:"bank,omitempty"`            // in place of Member, see DefaultBank
-	Forgetting float64  `json:"bank_forgetting,omitempty"` // of the bank's shares; zero stands for DefaultForgetting
+	Bank       []Member `json:"bank,omitempty"`            // replaces Member, see DefaultBank
+	Forgetting float64  `json:"bank_forgetting,omitempty"` // of the bank's shares; 0 means DefaultForgetting
 	Detect     *Detect  `json:"detect,omitempty"`          // nil: no detection
 
-	// WarmUp is the number of a stream's first observations that set the prior, see
-	// Fitted. Prior then gives only parameters without a scale, such as an order.
-	// Zero: the prior is as given.
+	// WarmUp is the number of first observations that set the prior, see expfam.Fitted. Prior then holds only
+	// parameters without a scale, such as an order. 0 means that Prior is the prior. A bank does not fit its
+	// prior itself; package keyed does.
 	WarmUp int `json:"warm_up,omitempty"`
 
-	// Season makes the bank one of the values less their season, see Rhythm. A bank
-	// does not take the season out by itself; package keyed does. Nil: there is
-	// none.
+	// Season means that the values of the bank have their season removed, see usual.RhythmConfig. A bank does
+	// not remove the season itself; package keyed does. Nil means no season.
 	Season *usual.RhythmConfig `json:"season,omitempty"`
 
-	// Scale makes the bank one of the values on that scale. A bank does not scale
-	// values itself; package keyed does. The empty one is Linear.
+	// Scale is the scale of the bank's values. A bank does not transform values itself; package keyed does. The
+	// empty Scale is Linear.
 	Scale Scale `json:"scale,omitempty"`
 }
 
-// DefaultMember is the filter of the paper: two levels, weight and forgetting of
-// the weight both learned.
+// DefaultMember returns the filter of the paper: two levels, which learn the weight and the forgetting of the
+// weight.
 func DefaultMember() Member {
 	return Member{Levels: []Beta{{.9, .1}, {1, 1}}, Top: 1}
 }
 
-// withDefaults returns the config with the default levels and scale, where it has those.
+// withDefaults returns the config with the default members filled in, and with an empty Scale for Linear.
 func (c Config) withDefaults() Config {
 	if c.Scale.linear() {
 		c.Scale = ""
@@ -57,9 +55,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// defaultMembers are the filters of a family without detection: DefaultMember, and for single outcomes,
-// of which each tells little, four. The first remembers about five and learns how fast to forget. The second
-// hardly forgets: it is for rates that stay. The others remember ten and five, for rates that reverse.
+// defaultMembers returns the default filters of a family without detection. Most families have DefaultMember
+// alone. bernoulli and categorical have four, because a single outcome carries little information. The first
+// remembers about five outcomes and learns how fast to forget. The second hardly forgets, for rates that stay
+// constant. The others remember ten and five outcomes, for rates that reverse.
 func defaultMembers(family string) []Member {
 	switch family {
 	case "bernoulli", "categorical":
@@ -68,7 +67,7 @@ func defaultMembers(family string) []Member {
 	return []Member{DefaultMember()}
 }
 
-// Members are the filters of the configuration: those of Bank, or Member alone.
+// Members returns the filters of the configuration: Bank, or Member alone.
 func (c Config) Members() []Member {
 	if c = c.withDefaults(); c.Member != nil && len(c.Bank) == 0 {
 		return []Member{*c.Member}
@@ -76,20 +75,20 @@ func (c Config) Members() []Member {
 	return c.Bank
 }
 
-// Filter makes the filter of Member. An error names what is wrong, also
-// Bank, Detect and WarmUp, which take NewBank.
+// Filter returns the filter of Member. The error names the invalid setting. Bank, Detect, WarmUp, Season and a
+// nonlinear Scale are errors.
 func (c Config) Filter() (*Filter, error) {
 	switch {
 	case len(c.Bank) > 0:
-		return nil, errors.New("bank: one filter has none; NewBank makes it")
+		return nil, errors.New("bank: a single filter has no members: use NewBank")
 	case c.Detect != nil:
-		return nil, errors.New("detect: one filter has none; NewBank makes it")
+		return nil, errors.New("detect: a single filter has no detection: use NewBank")
 	case c.WarmUp != 0:
-		return nil, errors.New("warm_up: one filter has none; NewBank makes it")
+		return nil, errors.New("warm_up: a single filter has no warm-up: use NewBank")
 	case c.Season != nil:
-		return nil, errors.New("season: one filter has none; package keyed takes it out")
+		return nil, errors.New("season: a filter does not remove a season: use package keyed")
 	case !c.Scale.linear():
-		return nil, errors.New("scale: one filter has none; package keyed scales")
+		return nil, errors.New("scale: a filter does not transform values: use package keyed")
 	}
 	if c.Member == nil {
 		c.Member = new(DefaultMember())
@@ -104,8 +103,8 @@ func (c Config) Filter() (*Filter, error) {
 	return NewFilter(m, c.Member.Levels, c.Member.Top), nil
 }
 
-// NewBank makes the bank: of Member alone if Bank is empty. With a Season
-// it is the bank of the values less their season. An error names what is wrong.
+// NewBank returns the bank. If Bank is empty, Member is its only filter. With a Season, the bank expects values
+// without their season. The error names the invalid setting.
 func (c Config) NewBank() (*Bank, error) {
 	c = c.withDefaults()
 	m, err := expfam.New(c.Family, c.Prior, c.Dim)
@@ -117,11 +116,11 @@ func (c Config) NewBank() (*Bank, error) {
 	}
 	members := c.Members()
 	for i, member := range members {
-		at := ""
+		path := ""
 		if len(c.Bank) > 0 {
-			at = fmt.Sprintf("bank.%d.", i)
+			path = fmt.Sprintf("bank.%d.", i)
 		}
-		if err := member.valid(at); err != nil {
+		if err := member.valid(path); err != nil {
 			return nil, err
 		}
 		if err := member.CheckAR(m, i); err != nil {
@@ -157,20 +156,21 @@ func (c Config) NewBank() (*Bank, error) {
 	return NewBank(m, members, forgetting, c.Detect), nil
 }
 
-// valid names, under the path at, what is wrong with the member.
-func (m Member) valid(at string) error {
-	if err := domain.Top.Check(at+"top", m.Top); err != nil {
+// valid returns an error that names the first invalid setting of the member. path is the prefix of the name.
+func (m Member) valid(path string) error {
+	if err := domain.Top.Check(path+"top", m.Top); err != nil {
 		return err
 	}
 	for i, l := range m.Levels {
-		if err := l.check(fmt.Sprintf("%slevels.%d", at, i)); err != nil {
+		if err := l.check(fmt.Sprintf("%slevels.%d", path, i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// CheckAR says why member i of a bank of that model cannot have its AR.
+// CheckAR returns an error if member i of a bank with the given model cannot have its AR. It returns nil for AR
+// 0.
 func (m Member) CheckAR(model Model, i int) error {
 	_, ok := expfam.NewLagged(model, 1)
 	switch {
@@ -178,19 +178,19 @@ func (m Member) CheckAR(model Model, i int) error {
 	case m.AR < 0 || m.AR > expfam.MaxAR:
 		return fmt.Errorf("must be from 0 to %d, not %d", expfam.MaxAR, m.AR)
 	case !ok:
-		return errors.New("is for the family normal alone")
+		return errors.New("requires the family normal")
 	case i == 0:
-		return errors.New("the first member has the family's own model; put another before it")
+		return errors.New("the first member must have the family's own model: put a member without ar before it")
 	}
 	return nil
 }
 
-// Canonical returns the part of the configuration that states depend on, with the values
-// that defaults of levels and top stand for. Its JSON form gives it back.
+// Canonical returns the part of the configuration on which states depend, with the default levels and top filled
+// in, and with an empty Scale for Linear. Encoding it as JSON and decoding it restores it.
 func (c Config) Canonical() Config {
 	c = c.withDefaults()
 	if c.Season != nil {
-		// A state does not depend on holidays: new ones can be named as the years go by.
+		// A state does not depend on holidays, so that new holidays can be added every year.
 		season := *c.Season
 		season.Holidays, season.Like = nil, usual.Holidays{}
 		c.Season = &season

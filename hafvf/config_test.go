@@ -9,8 +9,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A configuration without a member has the default one; what a member says holds, zeros too, as it
-// arrives in another process.
+// A configuration without a member has the default one. A given member applies unchanged, including its zeros,
+// after encoding and decoding in another process.
 func TestConfigDefaults(t *testing.T) {
 	paper := &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}
 	for _, c := range []struct {

@@ -2,20 +2,23 @@
 // (Moens 2018): a Bayesian filter that follows the distribution of a stream and
 // learns how fast to forget it.
 //
-//	f, err := hafvf.Config{Family: "normal"}.Filter()
-//	state := f.NewState()        // of one stream
-//	step := f.Update(state, []float64{20.1})
-//	fmt.Println(step.Memory)     // how many observations the posterior rests on
+// The prior needs the scale of the data: the default prior of normal has mean 0 and sd 1. For values of another
+// scale, set Config.Prior, or fit the model to observations with expfam.Fitted, as package keyed does with
+// Config.WarmUp.
 //
-// To raise alarms on the values of keys, begin with keyed.Recommended(family), the set-up that package
-// keyed runs. This package is the mathematics below it.
+//	f, err := hafvf.Config{Family: "normal"}.Filter()
+//	state := f.NewState()        // one per stream
+//	step := f.Update(state, []float64{20.1})
+//	fmt.Println(step.Memory)     // number of observations behind the posterior
+//
+// To raise alarms on the values of keys, start with package keyed and its configuration
+// keyed.Recommended(family). This package contains the mathematics below it.
 //
 // # Families
 //
-// The model of a stream is one of these likelihoods with its conjugate prior, or
-// one of your own, see expfam.Register. A parameter that Params leaves out has its default. A number
-// for a vector or a matrix stands for every entry, or for the diagonal. Memory is
-// counted in the units of the last column.
+// The model of a stream is one of these likelihoods with its conjugate prior, or your own model, see
+// expfam.Register. A parameter that is missing in Params has its default. If a parameter is a vector or a
+// matrix, a number sets every entry, or the diagonal. The last column gives the unit of memory.
 //
 //	family       observation              parameter  default   domain             memory
 //	bernoulli    0 or 1                   alpha      1         > 0                alpha + beta
@@ -56,7 +59,7 @@
 //	normal       x ~ N(μ, σ²), μ|σ² ~ N(mu, σ²/kappa), σ² ~ InvGamma(alpha, beta)
 //	mvnormal     x ~ N(μ, Σ), μ|Σ ~ N(mu, Σ/kappa), Σ ~ InvWishart(scale, nu)
 //	regression   y ~ N(cᵀu, σ²), c|σ² ~ N(mean, σ²·precision⁻¹), σ² ~ InvGamma(alpha, beta)
-//	ar           regression on the stream's own last values, latest first, then 1
+//	ar           regression on the stream's own previous values, latest first, then 1
 //	             for the intercept
 //
 // Counts are at most 2⁵³, reals at most 1e140 in magnitude.
@@ -71,73 +74,65 @@
 //	φ, β, …         their posteriors                                Filter.Level
 //	w ~ Beta(φ)     weight of yesterday's posterior against θ₀      level 0
 //	b ~ Beta(β)     weight of yesterday's φ against φ₀              level 1
-//	γ               fixed weight above the topmost level            Config.Top
+//	γ               fixed weight above the topmost level            Member.Top
 //	d = θ − θ₀      effective sample                                Filter.Sample
 //	θ^η − θ₀^η      effective memory                                Step.Memory
 //	B(θ)            log-partition                                   Line, a Jet of it
 //	u₁, u₂, u₃      increments of Proposition 1                     Filter.Increments
 //
-// The depth is the number of levels. No level and top = 1 is exact conjugate
-// inference, no level and top < 1 exponential forgetting, one level and top < 1
-// the paper's fixed decay, and two levels the HAFVF.
+// The depth is the number of levels. Depth 0 with top = 1 is exact conjugate inference, and with top < 1
+// exponential forgetting. Depth 1 with top < 1 is the paper's fixed decay. Depth 2 is the HAFVF.
 //
 // # Update
 //
-// One step takes the sum T of the statistics of J observations. With f(w) =
-// B(θ₀+w·d), q(w) = B(θ₀+w·d+T) − f(w), and for every level the prior φ̂ = φ₀ +
-// m·(φ−φ₀), m the mean of the level above or γ, it maximises over all levels
+// One step learns the sum T of the statistics of J observations. Let f(w) = B(θ₀+w·d) and
+// q(w) = B(θ₀+w·d+T) − f(w). Every level has the prior φ̂ = φ₀ + m·(φ−φ₀), where m is the mean of the level
+// above or γ. The step maximises over all levels
 //
 //	L = q(ŵ) − ½ Var[w] f″(ŵ) − Σ KL(φ‖φ̂) − ½ Σ Var[b] ∂²B(φ̂)/∂b²
 //
-// and sets d ← ŵ·d + T. The stationary points of L are the fixed points φ = φ̂ +
-// u₁ + u₂ + u₃ of Proposition 1; Newton's method finds them. L can have two local
-// maxima right after a surprising observation. The filter tries other starts where
-// the best value found leaves room for a better one. This finds the higher maximum
-// on the streams of the tests; it is not proven to find it always.
+// and sets d ← ŵ·d + T. The stationary points of L are the fixed points φ = φ̂ + u₁ + u₂ + u₃ of
+// Proposition 1; Newton's method finds them. L can have two local maxima right after a surprising observation.
+// If an upper bound of L allows a better maximum than the one found, the filter tries other starts. This finds
+// the higher maximum on the streams of the tests; it is not proven to find it always.
 //
 // # Predictive
 //
-// Before it learns, a step reports log p(x|past) = log E[exp q(w)] + log h(x),
-// with w ~ Beta(φ̂), φ̂ under the prior means of the levels above, integrated
-// numerically.
+// Before it learns, a step reports log p(x|past) = log E[exp q(w)] + log h(x), where w ~ Beta(φ̂) and φ̂ has the
+// prior means of the levels above. The expectation is integrated numerically.
 //
 // # Irregular times
 //
-// UpdateAfter takes w as the weight per unit of time: over Δ units memory weighs
-// v = w^Δ, and E[v] and Var[v], moments of Beta(φ) in closed form, stand in place
-// of ŵ and Var[w].
+// UpdateAfter interprets w as the weight per unit of time. Over Δ units the weight of memory is v = w^Δ, and
+// E[v] and Var[v], moments of Beta(φ) in closed form, replace ŵ and Var[w].
 //
 // # Smoothing
 //
 // Smooth runs the filter forward and backward over a finished session and merges
-// the two samples of every step, the paper's fθ + bθ − ΣT − θ₀. Changes finds the
-// changepoints: steps where the samples before and after have two distributions.
+// the two samples of every step, the paper's fθ + bθ − ΣT − θ₀. Changes finds the changepoints: steps at which
+// the distributions before and after differ.
 //
-// Package segments finds the segments of a session, and tells accidents, edges and drift
-// apart.
+// Package segments finds the segments of a session, and distinguishes accidents, edges and drift.
 //
 // # Banks, outliers and changes
 //
-// A Bank averages filters of different levels over the same stream, weighted by
-// their predictive densities (Bayesian model averaging). Members with AR predict the
-// values of a normal model from the last ones. With Detect a bank tells outliers,
-// which leave the filter's memory alone, from changes, which end it. A bank of one
-// filter without detection is that filter. A Fitted model takes location and scale
-// of its naive prior from data.
+// A Bank averages filters with different levels over the same stream, weighted by their predictive densities
+// (Bayesian model averaging). Members with AR predict the values of a normal model from the previous ones. With
+// Detect a bank distinguishes outliers, which do not affect the filter's memory, from changes, which end it. A
+// bank of one filter without detection equals that filter. The naive prior of an expfam.Fitted model can be
+// computed from data.
 //
-// # What is usual
+// # Seasons and alarms
 //
-// Package usual has the season of a stream, which a Bank may stand behind, and the alarms that
-// keep to a budget. Package keyed puts them around a Bank, for streams with keys and times.
+// Package usual estimates the season of a stream, and limits alarms to a budget. Package keyed combines both with
+// a Bank, for streams with keys and times.
 //
 // # Results and errors
 //
-// A Step holds the log predictive density, the objective (ELBO), E[w], the memory,
-// and whether the iteration converged. Converged is reported, never assumed; the
-// state is valid either way.
+// A Step holds the log predictive density, the objective (ELBO), E[w], the memory, and whether the iteration
+// converged. Converged is reported, never assumed; the state is valid in both cases.
 //
-// Settings and observations that come from users are checked by expfam.New, Config and
-// Check, which return errors. NewFilter and NewBank take values that a program names, and
-// panic if one is out of range, as all methods do at a vector or a state of the wrong length.
-// Numbers that are undefined are NaN.
+// expfam.New, Config and Check check settings and observations of users, and return errors. NewFilter and NewBank
+// take values from a program, and panic if a value is out of range. All methods panic if a vector or a state has
+// the wrong length. Undefined numbers are NaN.
 package hafvf

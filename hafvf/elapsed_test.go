@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The returned φ is a stationary point of the objective, whatever the time.
+// The returned φ is a stationary point of the objective for any elapsed time.
 func TestUpdateAfterIsStationary(t *testing.T) {
 	for _, family := range []string{"normal", "bernoulli", "poisson", "mvnormal"} {
 		rng := rand.New(rand.NewPCG(5, 4))
@@ -19,11 +19,11 @@ func TestUpdateAfterIsStationary(t *testing.T) {
 			if !step.Converged {
 				t.Errorf("%s, step %d: not converged", family, i)
 			}
-			// The line still stands as in the step; elapsed is the level's.
-			z := slices.Clone(f.best.at)
-			value := func(k, c int, by float64) float64 {
+			// The line is still prepared as in the step, and the level has the elapsed time.
+			z := slices.Clone(f.best.point)
+			value := func(k, c int, delta float64) float64 {
 				y := slices.Clone(z)
-				y[k][c] += by
+				y[k][c] += delta
 				f.evaluate(y)
 				return f.objective()
 			}
@@ -40,8 +40,8 @@ func TestUpdateAfterIsStationary(t *testing.T) {
 	}
 }
 
-// Without a level, Δ units weigh as Δ steps; no time is no forgetting, and a very
-// long time forgets all.
+// Without a level, Δ units weigh as Δ steps. Zero elapsed time means no forgetting, and a very long time
+// forgets everything.
 func TestUpdateAfterExtremes(t *testing.T) {
 	m, _ := familyStream(t, "normal", nil)
 	f := NewFilter(m, nil, .9)
@@ -59,10 +59,10 @@ func TestUpdateAfterExtremes(t *testing.T) {
 		f.Update(s, []float64{math.Sin(float64(i))})
 	}
 	none, eternity := slices.Clone(s), slices.Clone(s)
-	was := m.Memory(f.Sample(s))
+	before := m.Memory(f.Sample(s))
 	exact := NewFilter(m, nil, 1)
 	want := exact.Update(slices.Clone(exact.Sample(s)), []float64{1})
-	if step := f.UpdateAfter(none, 0, []float64{1}); math.Abs(step.Memory-was-1) > 1e-9 || math.Abs(step.LogPredictive-want.LogPredictive) > 1e-12 {
+	if step := f.UpdateAfter(none, 0, []float64{1}); math.Abs(step.Memory-before-1) > 1e-9 || math.Abs(step.LogPredictive-want.LogPredictive) > 1e-12 {
 		t.Errorf("after no time: %+v, without forgetting %+v", step, want)
 	}
 	if step := f.UpdateAfter(eternity, 1e6, []float64{1}); math.Abs(step.Memory-1) > .01 {

@@ -7,13 +7,13 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// The prior of a weight is the mixture of its last posterior and its naive prior in their parameters,
-// with the mean of the weight above: φ̂ = b φ_t₋₁ + (1 − b) φ₀ (equation MixtExpPrior, as FullJointVB
-// has it for every level).
+// The prior of a weight is the mixture of its last posterior and its naive prior in their parameters, with the
+// mean of the weight above: φ̂ = b φ_t₋₁ + (1 − b) φ₀ (equation MixtExpPrior, used in FullJointVB for every
+// level).
 func TestMixtExpPriorOfTheWeights(t *testing.T) {
 	f := NewFilter(familytest.New(t, "poisson", nil), []Beta{{Alpha: 9, Beta: 1}, {Alpha: 2, Beta: 3}}, .75)
 	s := f.NewState()
-	copy(s[f.model.Len():], []float64{20, 4, 5, 6}) // the last posteriors
+	copy(s[f.model.Len():], []float64{20, 4, 5, 6}) // the previous posteriors
 	above := f.prior(s, 1, .75)
 	if want := (Beta{2 + .75*3, 3 + .75*3}); above != want {
 		t.Errorf("the prior of b is %v, want %v", above, want)
@@ -27,8 +27,8 @@ func TestMixtExpPriorOfTheWeights(t *testing.T) {
 	}
 }
 
-// What a key has learned is T(x) and the share E[w] of what it had: θ_t − θ₀ = T(x_t) + E[w](θ_t₋₁ − θ₀)
-// (equation updCVMP). A learning rate of 1/(θ^η) moves the mean from the last one to x (equation RL).
+// A step adds T(x) to the share E[w] of the previous sample: θ_t − θ₀ = T(x_t) + E[w](θ_t₋₁ − θ₀) (equation
+// updCVMP). A learning rate of 1/(θ^η) moves the mean from the previous one towards x (equation RL).
 func TestUpdCVMPAndRL(t *testing.T) {
 	f := NewFilter(familytest.New(t, "poisson", nil), []Beta{{Alpha: 9, Beta: 1}}, 1)
 	s := f.NewState()

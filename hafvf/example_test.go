@@ -28,7 +28,7 @@ func ExampleConfig_Filter() {
 	// x 12  log p(x|past) -8.94  weight 0.91  memory 4.2
 }
 
-// At a jump the filter forgets most of what it knew, and follows.
+// At a jump the filter forgets most of its memory, and follows.
 func ExampleFilter_Update() {
 	f, err := hafvf.Config{Family: "normal"}.Filter()
 	if err != nil {
@@ -55,7 +55,7 @@ func ExampleFilter_Update() {
 	// x  9.2  mean  6.26  memory 2.8
 }
 
-// The interval that holds the next observation with a probability of 90 %.
+// The interval that contains the next observation with a probability of 90 %.
 func ExampleBank_Interval() {
 	b, err := hafvf.Config{Family: "exponential", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: .9}}.NewBank()
 	if err != nil {
@@ -104,9 +104,8 @@ func ExampleRegister() {
 	// shape 3.900, rate 2.950
 }
 
-// A finished session, smoothed: the mean at each step given the whole session, and
-// the changepoint. A smoother looks back, so that its prior of w is stronger than a
-// filter's.
+// A finished session, smoothed: the mean at each step given the whole session, and the changepoint. A smoother
+// also uses later observations, so that its prior of w is stronger than a filter's.
 func ExampleFilter_Smooth() {
 	f, err := hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}}.Filter()
 	if err != nil {
@@ -115,7 +114,7 @@ func ExampleFilter_Smooth() {
 	}
 	var session [][][]float64
 	for t := range 80 {
-		x := math.Sin(float64(17 * t)) // noise, to the eye
+		x := math.Sin(float64(17 * t)) // looks like noise
 		if t >= 50 {
 			x += 5
 		}
@@ -138,8 +137,7 @@ func ExampleFilter_Smooth() {
 	// changes at [50]
 }
 
-// An outlier leaves the regime's mean where it is; a change is reported with the
-// step at which it started.
+// An outlier does not move the regime's mean. A change is reported with the step at which it started.
 func ExampleBank_Update() {
 	b, err := hafvf.Config{
 		Family: "normal", Prior: expfam.Params{"kappa": .01},

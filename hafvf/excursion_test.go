@@ -11,12 +11,11 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// fixedPair are members without levels, whose log predictive and forgetting are
-// in closed form.
+// fixedPair holds members without levels, whose log predictive and forgetting have a closed form.
 var fixedPair = []Member{{Top: .985}, {Top: .9998}}
 
-// TestExcursionTraces compares with an independent implementation on natural
-// statistics, on streams with outliers, bursts and changes.
+// TestExcursionTraces compares with an independent implementation on natural statistics, on streams with
+// outliers, bursts and changes.
 func TestExcursionTraces(t *testing.T) {
 	files, _ := filepath.Glob("testdata/excursion_*.json")
 	if len(files) != 4 {
@@ -52,8 +51,8 @@ func TestExcursionTraces(t *testing.T) {
 	}
 }
 
-// TestExcursionsHostile runs random families, priors, banks, times and data,
-// hiccups included: masses sum to one, every figure is a number, every state valid.
+// TestExcursionsHostile runs random families, priors, banks, times and data, including hiccups. Masses must sum
+// to one, every figure must be a number, and every state valid.
 func TestExcursionsHostile(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	kinds, failures := map[Kind]int{}, 0
@@ -114,12 +113,12 @@ func TestExcursionsHostile(t *testing.T) {
 	}
 }
 
-// A burst shorter than MinLength is no change, and leaves the regime's memory and mean where they were.
+// A burst shorter than MinLength is no change, and does not affect the regime's memory and mean.
 func TestMinLength(t *testing.T) {
 	m, _ := familyStream(t, "normal", nil)
-	for least, want := range map[int]bool{5: true, 12: false} {
+	for minLength, want := range map[int]bool{5: true, 12: false} {
 		rng := rand.New(rand.NewPCG(2, 9))
-		b := NewBank(m, DefaultBank(), .999, &Detect{MinLength: least})
+		b := NewBank(m, DefaultBank(), .999, &Detect{MinLength: minLength})
 		s := b.NewState()
 		changed := false
 		for i := range 209 {
@@ -129,7 +128,7 @@ func TestMinLength(t *testing.T) {
 		var mean, sd [1]float64
 		b.Regime(mean[:], sd[:], s, nil)
 		if memory := m.Memory(b.Filter(2).Sample(b.Member(s, 2))); changed != want || (math.Abs(mean[0]) < .5 && memory > 150) == want {
-			t.Errorf("at least %d: a change %v, mean of the regime %g, memory %g", least, changed, mean[0], memory)
+			t.Errorf("at least %d: a change %v, mean of the regime %g, memory %g", minLength, changed, mean[0], memory)
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 // A documented parameter is a row of the package doc's table of families.
 type documented struct{ family, observation, parameter, value, domain, memory string }
 
-// familyTable reads the table. A cell starts where its heading does; family,
-// observation and memory stand in a family's first row alone.
+// familyTable reads the table. A cell starts where its heading starts. Family, observation and memory appear
+// only in a family's first row.
 func familyTable(t *testing.T) (table []documented) {
 	t.Helper()
 	text := must(os.ReadFile("doc.go"))
@@ -45,7 +45,7 @@ func familyTable(t *testing.T) (table []documented) {
 	return table
 }
 
-// domains are what the table's words for them admit and exclude, m = 2.
+// domains lists values inside and outside the domains that the table names, for m = 2.
 var domains = map[string]struct{ in, out []any }{
 	"> 0":               {[]any{.5, 3.}, []any{0., -1.}},
 	"> 0, K ≥ 2":        {[]any{[]float64{1, .5}}, []any{[]float64{1}, []float64{1, 0}, 1.}},
@@ -56,7 +56,7 @@ var domains = map[string]struct{ in, out []any }{
 	"true or false":     {[]any{true, false}, []any{1.}},
 }
 
-// The table of families in the package doc says what the code does.
+// The table of families in the package doc matches the code.
 func TestFamilyTable(t *testing.T) {
 	table := familyTable(t)
 	var names []string
@@ -77,8 +77,8 @@ func TestFamilyTable(t *testing.T) {
 				rows = append(rows, d)
 			}
 		}
-		// A parameter that there isn't makes the family name those that there are.
-		_, err := expfam.New(family, with(c.Least, "nonsense", 1.), c.Dim)
+		// For an unknown parameter, the error lists the known ones.
+		_, err := expfam.New(family, withParam(c.Least, "nonsense", 1.), c.Dim)
 		if err == nil {
 			t.Fatalf("%s knows a parameter nonsense", family)
 		}
@@ -92,12 +92,12 @@ func TestFamilyTable(t *testing.T) {
 				t.Errorf("%s, %s: unknown domain %q", family, d.parameter, d.domain)
 			}
 			for _, v := range domain.in {
-				if _, err := expfam.New(family, with(c.Least, d.parameter, v), c.Dim); err != nil {
+				if _, err := expfam.New(family, withParam(c.Least, d.parameter, v), c.Dim); err != nil {
 					t.Errorf("%s, %s in %q: %v", family, d.parameter, d.domain, err)
 				}
 			}
 			for _, v := range domain.out {
-				if _, err := expfam.New(family, with(c.Least, d.parameter, v), c.Dim); err == nil {
+				if _, err := expfam.New(family, withParam(c.Least, d.parameter, v), c.Dim); err == nil {
 					t.Errorf("%s: %s = %v is accepted, documented %q", family, d.parameter, v, d.domain)
 				}
 			}
@@ -111,7 +111,7 @@ func TestFamilyTable(t *testing.T) {
 	}
 }
 
-func with(params expfam.Params, name string, value any) expfam.Params {
+func withParam(params expfam.Params, name string, value any) expfam.Params {
 	out := expfam.Params{name: value}
 	for k, v := range params {
 		if k != name {
@@ -121,11 +121,11 @@ func with(params expfam.Params, name string, value any) expfam.Params {
 	return out
 }
 
-// checkDefault compares the default with the prior of a model that has it.
+// checkDefault compares the documented default with the prior of a model that has it.
 func checkDefault(t *testing.T, m expfam.Model, d documented) {
 	t.Helper()
 	c := familytest.Of(d.family)
-	if d.parameter == "order" { // not one of the posterior
+	if d.parameter == "order" { // not a parameter of the posterior
 		if s, ok := m.(expfam.Sequential); !ok || strconv.Itoa(s.Window()) != d.value {
 			t.Errorf("%s: order is not %s by default", d.family, d.value)
 		}
@@ -133,18 +133,18 @@ func checkDefault(t *testing.T, m expfam.Model, d documented) {
 	}
 	switch d.value {
 	case "required":
-		params := with(c.Least, d.parameter, nil)
+		params := withParam(c.Least, d.parameter, nil)
 		delete(params, d.parameter)
 		if _, err := expfam.New(d.family, params, 3); err == nil {
 			t.Errorf("%s: %s has a default, documented as required", d.family, d.parameter)
 		}
 		return
 	case "false":
-		explicit, err := expfam.New(d.family, with(c.Least, d.parameter, false), c.Dim)
+		explicit, err := expfam.New(d.family, withParam(c.Least, d.parameter, false), c.Dim)
 		if err != nil || explicit.Len() != m.Len() {
 			t.Errorf("%s: %s is not false by default (%v)", d.family, d.parameter, err)
 		}
-		other, err := expfam.New(d.family, with(c.Least, d.parameter, true), c.Dim)
+		other, err := expfam.New(d.family, withParam(c.Least, d.parameter, true), c.Dim)
 		if err != nil || other.Len() == m.Len() {
 			t.Errorf("%s: %s means nothing (%v)", d.family, d.parameter, err)
 		}
@@ -175,17 +175,17 @@ func checkDefault(t *testing.T, m expfam.Model, d documented) {
 
 // parameter returns a parameter of the posterior of sample d.
 func parameter(m expfam.Model, d []float64, name string) (shape expfam.Param, values []float64) {
-	all := familytest.Posterior(m, d)
+	posterior := familytest.Posterior(m, d)
 	for _, p := range m.Params() {
 		if p.Name == name {
-			return p, all[:p.Size()]
+			return p, posterior[:p.Size()]
 		}
-		all = all[p.Size():]
+		posterior = posterior[p.Size():]
 	}
 	return shape, nil
 }
 
-// checkMemory compares the unit of memory with the prior and with an observation.
+// checkMemory compares the documented unit of memory with the prior and with observations.
 func checkMemory(t *testing.T, m expfam.Model, x []float64, d documented) {
 	t.Helper()
 	count := func(sample []float64) (sum float64) {

@@ -10,14 +10,14 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// Data in other units give the same inference in those units, of a bank with detection too: the
-// log predictive moves by the log of the scale, predictions with the units, and nothing else changes.
+// Data in other units give the same inference in those units, also in a bank with detection: the log predictive
+// changes by the log of the scale, predictions change with the units, and nothing else changes.
 func TestFitIsEquivariant(t *testing.T) {
 	for _, c := range []struct {
 		family        string
 		prior         expfam.Params
 		scale, offset float64
-		columns       int // of an observation
+		columns       int // length of an observation
 	}{
 		{"normal", nil, 1e-3, 1e4, 1},
 		{"normal", nil, 1e6, -7, 1},
@@ -39,7 +39,7 @@ func TestFitIsEquivariant(t *testing.T) {
 				y[k] = c.scale*x[k] + c.offset
 			}
 			if c.family == "regression" {
-				x[1] = 1 // an intercept, which is in no units
+				x[1] = 1 // an intercept, which has no unit
 				y[1] = 1
 			}
 			xs, ys = append(xs, x), append(ys, y)
@@ -64,7 +64,7 @@ func TestFitIsEquivariant(t *testing.T) {
 				t.Fatalf("%s, scale %g, step %d: %+v, in other units %+v", c.family, c.scale, i, p, q)
 			}
 			if c.family == "regression" {
-				continue // whose regressors have units
+				continue // its regressors have units
 			}
 			f.Predict(mean, sd, s, f.Regressors(s, nil))
 			g.Predict(mean2, sd2, u, g.Regressors(u, nil))
@@ -77,7 +77,7 @@ func TestFitIsEquivariant(t *testing.T) {
 	}
 }
 
-// What does not vary has a scale all the same.
+// Constant data also get a scale.
 func TestFitOfConstants(t *testing.T) {
 	for _, x := range []float64{0, 3, -1e9} {
 		for family, prior := range map[string]expfam.Params{"normal": nil, "exponential": nil, "poisson": nil, "ar": {"order": 1, "intercept": true}} {

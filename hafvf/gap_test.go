@@ -9,9 +9,8 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// After a gap the prediction stands for the missing value: as long as it is among the
-// regressors, steps are predicted and change nothing but the window. A state encoded in
-// the gap goes on bit for bit.
+// After a gap the prediction replaces the missing value: while it is among the regressors, steps are predicted
+// and change only the window. A state that is encoded in the gap continues bit for bit.
 func TestGapOfAR(t *testing.T) {
 	const order, gap = 3, 2
 	m := familytest.New(t, "ar", Params{"order": order})
@@ -73,7 +72,7 @@ func TestGapOfAR(t *testing.T) {
 			if n := testing.AllocsPerRun(20, func() { c.update(s, math.NaN()) }); n != 0 && !raced {
 				t.Errorf("%g allocations at a missing value", n)
 			}
-			for range 5000 { // of an explosive autoregression or not
+			for range 5000 { // even if the autoregression is explosive
 				c.update(s, math.NaN())
 			}
 			for range 2 * order {

@@ -10,14 +10,14 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// bruteForce is the best of many climbs, from a grid of means and concentrations
-// of w and means of b, on another filter's scratch.
+// bruteForce returns the best value of many climbs, from a grid of means and concentrations of w and means of
+// b. It uses another filter's scratch.
 func bruteForce(f, g *Filter, s State) float64 {
 	copy(g.stats, f.stats)
 	g.line.Set(f.Sample(s), g.stats)
 	for i := range g.levels {
-		l, was := &g.levels[i], f.Level(s, i)
-		l.DA, l.DB = was.Alpha-l.Naive.Alpha, was.Beta-l.Naive.Beta
+		l, prev := &g.levels[i], f.Level(s, i)
+		l.DA, l.DB = prev.Alpha-l.Naive.Alpha, prev.Beta-l.Naive.Beta
 	}
 	start := make([][2]float64, len(g.levels))
 	w := g.top
@@ -35,10 +35,10 @@ func bruteForce(f, g *Filter, s State) float64 {
 		for _, mean := range []float64{-8, -4, -2, -1, 0, 1, 2, 4, 8} {
 			for _, concentration := range []float64{-1, 1, 3, 6} {
 				m := &g.other
-				copy(m.at, start)
-				m.at[0] = [2]float64{mean, concentration}
+				copy(m.point, start)
+				m.point[0] = [2]float64{mean, concentration}
 				if len(start) > 1 && b != 0 {
-					m.at[1][0] = b
+					m.point[1][0] = b
 				}
 				m.iterations = 0
 				g.climb(m, nil)
@@ -51,7 +51,7 @@ func bruteForce(f, g *Filter, s State) float64 {
 	return best
 }
 
-// hardStreams are those on which the objective has been seen to have two maxima.
+// hardStreams are streams on which the objective is known to have two maxima.
 var hardStreams = []struct {
 	family, kind string
 	draw         func(rng *rand.Rand, t int) float64
@@ -75,8 +75,7 @@ var hardStreams = []struct {
 
 var seed = flag.Uint64("seed", 1, "seed of the streams, and of the search for missed maxima")
 
-// TestGlobalMaximum compares the objective with brute force at every step of the
-// filter's own way.
+// TestGlobalMaximum compares the objective with brute force at every step of the filter's own path.
 func TestGlobalMaximum(t *testing.T) {
 	steps, missed, iterations := 0, 0, 0
 	phis := []Beta{{.9, .1}, {9, 1}, {4.5, .5}, {99, 1}, {.99, .01}}

@@ -13,7 +13,7 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// hostile draws positive numbers of all sizes, and those next to which arithmetic gives way.
+// hostile draws positive numbers of all sizes, and numbers at which arithmetic is critical.
 var hostile = rapid.Custom(func(t *rapid.T) float64 {
 	if rapid.Bool().Draw(t, "edge") {
 		return rapid.SampledFrom([]float64{5e-324, 1e-300, 1e-17, 1e-9, .5, 1 - 0x1p-53, 1, 2, 1e8, 1e15, 1 << 53, 1e100, 1e140, 1e300}).Draw(t, "number")
@@ -64,7 +64,7 @@ func hostileModel(t *rapid.T, family string) expfam.Model {
 	return fitted.Fit(fitted.LocationScale(xs))
 }
 
-// hostileVector draws an observation that the model takes.
+// hostileVector draws an observation that the model accepts.
 func hostileVector(t *rapid.T, family string, m expfam.Model) []float64 {
 	x := make([]float64, m.Dim())
 	kind := familytest.Of(family).Kind
@@ -88,8 +88,8 @@ func hostileVector(t *rapid.T, family string, m expfam.Model) []float64 {
 	return x
 }
 
-// What a model predicts has probabilities, whatever its prior and its sample: they are in
-// [0, 1] and do not fall, or are NaN, where a parameter is beyond the largest number.
+// Predictive distributions have valid probabilities for any prior and sample: they are in [0, 1] and do not
+// decrease, or are NaN if a parameter exceeds the largest number.
 func TestHostileProbabilities(t *testing.T) {
 	for _, c := range familytest.All() {
 		family := c.Name
@@ -101,10 +101,10 @@ func TestHostileProbabilities(t *testing.T) {
 			}
 			row := hostileVector(t, family, m)
 			s := rapid.SampledFrom([]float64{0, 1e-300, .5, 1}).Draw(t, "s")
-			var at []float64
+			var points []float64
 			for range 6 {
 				x := hostile.Draw(t, "at")
-				at = append(at, x, -x, 1-x)
+				points = append(points, x, -x, 1-x)
 			}
 			mean, sd := make([]float64, m.Outputs()), make([]float64, m.Outputs())
 			m.Predict(mean, sd, d, s, row)
@@ -113,11 +113,11 @@ func TestHostileProbabilities(t *testing.T) {
 			m.(expfam.Predictor).Predictive(laws, d, s, row)
 			for i := range m.Outputs() {
 				p := laws[i]
-				at := append(slices.Clone(at), mean[i], mean[i]-sd[i], mean[i]+sd[i], math.Inf(-1), math.Inf(1))
-				at = slices.DeleteFunc(at, math.IsNaN)
-				slices.Sort(at)
+				sorted := append(slices.Clone(points), mean[i], mean[i]-sd[i], mean[i]+sd[i], math.Inf(-1), math.Inf(1))
+				sorted = slices.DeleteFunc(sorted, math.IsNaN)
+				slices.Sort(sorted)
 				below := 0.
-				for _, x := range at {
+				for _, x := range sorted {
 					c := p.CDF(x)
 					if c < below-1e-9 || c > 1 || c < 0 {
 						t.Fatalf("%#v: P(X ≤ %g) = %g after %g", p, x, c, below)
@@ -129,7 +129,7 @@ func TestHostileProbabilities(t *testing.T) {
 	}
 }
 
-// Whatever comes, a bank predicts it, with bounds in their order.
+// A bank predicts any stream, with bounds in order.
 func TestHostileStreams(t *testing.T) {
 	for _, c := range familytest.All() {
 		family := c.Name
@@ -163,7 +163,7 @@ func TestHostileStreams(t *testing.T) {
 				}
 				b.Update(s, x)
 				if !b.Finite(s) {
-					break // the key takes it back
+					break // package keyed restores the previous state
 				}
 				b.Estimate(mean, sd, s, row)
 			}

@@ -8,35 +8,35 @@ import (
 	"hafvf/internal/domain"
 )
 
-// A Prediction says what is asked of Bank.PredictAll: slices of length Model.Outputs.
+// A Prediction holds the results that Bank.PredictAll computes, in slices of length Model.Outputs.
 type Prediction struct {
 	Mean, SD             []float64 // of the next observation, as PredictAfter
-	RegimeMean, RegimeSD []float64 // as PredictRegime; nil: not asked for
-	// Lower and Upper are the bounds of the central interval that holds the next observation
-	// with probability Level: the quantiles at (1 − Level)/2 and (1 + Level)/2 of the whole mixture,
-	// each component with its weight at its prior mean. Other than Mean it has the part of what
-	// starts at this very observation. A quantile is the smallest value whose distribution function is
-	// at least that probability; it is exact to about 1e-7 of the scale of the prediction.
-	// Lower is nil if no bounds are asked for.
+	RegimeMean, RegimeSD []float64 // as PredictRegime; nil: not computed
+	// Lower and Upper are the bounds of the central interval that contains the next observation with
+	// probability Level: the quantiles at (1 − Level)/2 and (1 + Level)/2 of the whole mixture, each component
+	// with its weight at its prior mean. Unlike Mean, they include excursions that start at the next
+	// observation. A quantile is the smallest value whose distribution function is at least the probability; it
+	// is exact to about 1e-7 of the scale of the prediction. If Lower is nil, no bounds are computed.
 	Lower, Upper []float64
 	Level        float64
-	// Beside are normals about Mean that the distribution of the bounds has beside the mixture, which has the rest of the
-	// weight. They go by RegimeSD: where that is not positive and finite, or Mean is not finite, there are none.
+	// Beside lists normals about Mean that are mixed into the distribution of the bounds. The mixture of the
+	// bank has the rest of the weight. The standard deviations of the normals are multiples of RegimeSD. For an
+	// output whose RegimeSD is not positive and finite, or whose Mean is not finite, Beside has no effect.
 	Beside []Normal
 }
 
-// A Normal is one of some times a standard deviation, with its weight.
+// A Normal is a normal distribution, with its standard deviation in multiples of another one, and its weight.
 type Normal struct{ Times, Weight float64 }
 
 // PredictAll is PredictAfter, PredictRegime and Interval in one pass over the hypotheses.
 //
-// It panics if the level of bounds is not in domain.Interval, a slice has another length, or bounds are asked
-// of a model that is not a Predictor; those of this package are.
-func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64) {
-	b.begin(to.Mean, to.SD, to.RegimeMean, to.RegimeSD, s)
-	if to.Lower != nil {
-		b.checkMoments(to.Lower, to.Upper, s)
-		if err := domain.Interval.Check("level", to.Level); err != nil {
+// It panics if Level is not in domain.Interval while Lower is set, if a slice has the wrong length, or if Lower
+// is set and the model is not an expfam.Predictor. All models of package expfam are Predictors.
+func (b *Bank) PredictAll(req *Prediction, s State, elapsed float64, x []float64) {
+	b.begin(req.Mean, req.SD, req.RegimeMean, req.RegimeSD, s)
+	if req.Lower != nil {
+		b.checkMoments(req.Lower, req.Upper, s)
+		if err := domain.Interval.Check("level", req.Level); err != nil {
 			panic("hafvf: interval." + err.Error())
 		}
 	}
@@ -44,91 +44,92 @@ func (b *Bank) PredictAll(to *Prediction, s State, elapsed float64, x []float64)
 	excursions, n := len(parts)-len(b.members), b.Model().Outputs()
 	b.laws = b.laws[:0]
 	for i := range parts {
-		b.moments(&parts[i], to.Lower != nil)
+		b.moments(&parts[i], req.Lower != nil)
 		b.mixture.add(parts[i].weight)
-		if b.running.toMean != nil && i >= excursions {
-			b.running.add(b.gains[i-excursions])
+		if b.regimeMixture.toMean != nil && i >= excursions {
+			b.regimeMixture.add(b.gains[i-excursions])
 		}
 	}
-	if to.Lower == nil {
+	if req.Lower == nil {
 		return
 	}
 	parts = b.starting(parts, s, x)
 	for i := len(b.laws) / n; i < len(parts); i++ {
 		b.addLaws(&parts[i])
 	}
-	for k, mean := range to.Mean {
-		beside, rest := to.Beside, 1.
-		if beside != nil && (!(to.RegimeSD[k] > 0) || notFinite(to.RegimeSD[k]) || notFinite(mean)) {
-			beside = nil
+	for k, mean := range req.Mean {
+		extra, restWeight := req.Beside, 1.
+		if extra != nil && (!(req.RegimeSD[k] > 0) || notFinite(req.RegimeSD[k]) || notFinite(mean)) {
+			extra = nil
 		}
-		all := len(beside) + len(parts)
-		b.mixed = slices.Grow(b.mixed[:0], all)[:all]
-		for i, o := range beside {
-			c, sd := &b.mixed[i], o.Times*to.RegimeSD[k]
+		total := len(extra) + len(parts)
+		b.mixed = slices.Grow(b.mixed[:0], total)[:total]
+		for i, o := range extra {
+			c, sd := &b.mixed[i], o.Times*req.RegimeSD[k]
 			c.Distribution, c.weight = expfam.Student(mean, sd*sd, math.MaxFloat64), o.Weight
-			rest -= o.Weight
+			restWeight -= o.Weight
 		}
-		for i := range parts { // from the last on: those of the naive prior stay what they are
-			c := &b.mixed[all-1-i]
-			c.Distribution, c.weight = b.laws[i*n+k], rest*parts[i].weight
+		for i := range parts { // from the last to the first, so that components of the naive prior keep their curves
+			c := &b.mixed[total-1-i]
+			c.Distribution, c.weight = b.laws[i*n+k], restWeight*parts[i].weight
 		}
-		to.Lower[k], to.Upper[k] = b.mixed.interval(to.Level, mean, to.SD[k])
+		req.Lower[k], req.Upper[k] = b.mixed.interval(req.Level, mean, req.SD[k])
 	}
 }
 
-// addLaws appends the distributions of a component, by output, to laws.
+// addLaws appends the distributions of a component to laws, one per output.
 func (b *Bank) addLaws(p *mixturePart) {
-	at := len(b.laws)
-	b.laws = slices.Grow(b.laws, b.Model().Outputs())[:at+b.Model().Outputs()]
+	start := len(b.laws)
+	b.laws = slices.Grow(b.laws, b.Model().Outputs())[:start+b.Model().Outputs()]
 	if p.line != nil {
-		p.line.Predictive(b.laws[at:], p.sample, p.w, p.regressors)
+		p.line.Predictive(b.laws[start:], p.sample, p.w, p.regressors)
 		return
 	}
-	p.model.(expfam.Predictor).Predictive(b.laws[at:], p.sample, p.w, p.regressors)
+	p.model.(expfam.Predictor).Predictive(b.laws[start:], p.sample, p.w, p.regressors)
 }
 
-// Interval writes the bounds of a central interval, see Prediction. elapsed and x are as in PredictAfter.
+// Interval writes the bounds of a central interval, see Prediction. elapsed and x have the same meaning as in
+// PredictAfter.
 func (b *Bank) Interval(lower, upper []float64, level float64, s State, elapsed float64, x []float64) {
 	b.PredictAll(&Prediction{Mean: lower, SD: upper, Lower: lower, Upper: upper, Level: level}, s, elapsed, x)
 }
 
-// starting gives the components, of which hypotheses has made the members the last, what
-// starts at the next observation.
+// starting appends the components of excursions that start at the next observation to parts, and reduces the
+// weights of the members accordingly. parts is the result of hypotheses, which ends with the members.
 func (b *Bank) starting(parts []mixturePart, s State, x []float64) []mixturePart {
 	if b.detector == nil {
 		return parts
 	}
-	l := b.detection(s)
-	outliers, changes := l.starts()
-	v := l.learned()
+	ds := b.detection(s)
+	outliers, changes := ds.starts()
+	v := ds.learned()
 	stay := 0.0
 	members := parts[len(parts)-len(b.members):]
 	for _, p := range members {
 		stay += p.weight
 	}
 	for i := range members {
-		members[i].weight *= 1 - l[atStay]*(outliers+changes)/stay
+		members[i].weight *= 1 - ds[atStay]*(outliers+changes)/stay
 	}
-	class := b.detector.class(l)
+	class := b.detector.class(ds)
 	return append(parts,
-		mixturePart{b.Model(), nil, class, 0, l[atStay] * (changes + (1-v)*outliers), x},
-		mixturePart{b.Model(), nil, class, 1, l[atStay] * v * outliers, x})
+		mixturePart{b.Model(), nil, class, 0, ds[atStay] * (changes + (1-v)*outliers), x},
+		mixturePart{b.Model(), nil, class, 1, ds[atStay] * v * outliers, x})
 }
 
 // A component of a mixture is a distribution with a weight.
 type component struct {
 	expfam.Distribution
 	weight float64
-	curve  expfam.Curve // for newton
+	curve  expfam.Curve // scratch of newton
 }
 
-// mixed is a mixture, of weights that sum to one.
+// mixed is a mixture. Its weights sum to one.
 type mixed []component
 
-// interval is the central interval with the probability level, of a mixture with this mean and sd.
+// interval returns the central interval with probability level. mean and sd are the moments of the mixture.
 func (m mixed) interval(level, mean, sd float64) (lower, upper float64) {
-	below, total := (1-level)/2, m.CDF(math.Inf(1)) // which rounding may leave below 1
+	below, total := (1-level)/2, m.CDF(math.Inf(1)) // rounding may make total less than 1
 	if _, whole := m[0].Lattice(); !whole && !notFinite(sd) {
 		if lower, upper, ok := m.newton(below*total, (1-below)*total, math.Sqrt2*math.Erfinv(level), sd); ok {
 			return lower, upper
@@ -150,8 +151,8 @@ func (m mixed) CDF(x float64) float64 {
 	return p
 }
 
-// spread is the standard deviation sd, or where that is none, half of the distance between the
-// quartiles: the scale of the prediction, to which quantiles are exact.
+// spread returns the scale of the prediction, to which quantiles are exact. It is sd, or half of the distance
+// between the quartiles if sd is not finite or not positive.
 func (m mixed) spread(total, mean, sd float64) float64 {
 	if !notFinite(sd) && sd > 0 {
 		return sd
@@ -173,9 +174,9 @@ func (m mixed) spread(total, mean, sd float64) float64 {
 	}
 }
 
-// quantile is the smallest value at which the distribution function is at least p, NaN where
-// that is not known. The search begins where that of a normal with this mean and sd is; the mean need not be
-// finite.
+// quantile returns the smallest value at which the distribution function is at least p, or NaN if the
+// distribution function is NaN. The search starts at the quantile of a normal with this mean and sd; mean need
+// not be finite.
 func (m mixed) quantile(p, mean, sd float64) float64 {
 	if notFinite(mean) {
 		mean = 0
@@ -201,11 +202,12 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 		return math.NaN()
 	}
 	if whole && perUnit >= 1 && math.Max(-lo, hi)*perUnit < 0x1p52 {
-		const rounding = 0x1p-51 // of k/n, and of the product
+		const rounding = 0x1p-51 // relative, of k/n and of the product
 		return m.onLattice(p, perUnit, math.Floor(lo*perUnit*(1-rounding)), math.Floor(hi*perUnit*(1+rounding)), below, above)
 	}
-	// The secant finds the place where the function is smooth: an end that stays counts by half (the Illinois
-	// rule). The middle finds it where the function has steps. Below stays negative, and above does not.
+	// The secant finds the quantile where the function is smooth: if an end does not move, its value is halved
+	// (the Illinois rule). Bisection finds it where the function has steps. below stays negative, and above
+	// stays nonnegative.
 	tolerance := 1e-9 * sd
 	width, stays := hi-lo, 0
 	for i := 1; hi-lo > tolerance; i++ {
@@ -218,9 +220,9 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 		if i%4 == 0 {
 			width = hi - lo
 		}
-		if !(x > lo && x < hi) { // the tolerance is less than the distance of numbers here
+		if !(x > lo && x < hi) { // the tolerance is smaller than the distance between floats here
 			if x = middle; x <= lo || x >= hi {
-				break // neighbours
+				break // lo and hi are neighbouring floats
 			}
 		}
 		if f := m.CDF(x) - p; f < 0 {
@@ -235,16 +237,16 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 			stays = -1
 		}
 	}
-	if whole { // no bound of a share is above 1
-		if at := math.Round(hi); math.Abs(hi-at) <= 2*tolerance && m.CDF(at) >= p {
-			return at
+	if whole { // a bound of a share is at most 1
+		if integer := math.Round(hi); math.Abs(hi-integer) <= 2*tolerance && m.CDF(integer) >= p {
+			return integer
 		}
 	}
 	return hi
 }
 
-// newton finds the quantiles of two probabilities by Newton's method. z and −z are those of a standard normal. It returns false
-// if that does not converge at once.
+// newton finds the quantiles of the probabilities below and above by Newton's method. −z and z are these
+// quantiles of a standard normal. ok is false if the iteration does not converge quickly.
 func (m mixed) newton(below, above, z, sd float64) (lower, upper float64, ok bool) {
 	heaviest, width := &m[0], math.Inf(1)
 	for i := range m {
@@ -256,8 +258,8 @@ func (m mixed) newton(below, above, z, sd float64) (lower, upper float64, ok boo
 		}
 	}
 	find := func(p, x float64) (quantile float64, ok bool) {
-		const tolerance = 1e-8 // of sd
-		last := 0.             // density
+		const tolerance = 1e-8 // in units of sd
+		last := 0.             // density at the previous point
 		for range 10 {
 			f, density := -p, 0.
 			for i := range m {
@@ -272,7 +274,7 @@ func (m mixed) newton(below, above, z, sd float64) (lower, upper float64, ok boo
 			case !(math.Abs(step) < 4*sd):
 				return 0, false
 			case math.Abs(step) < width/20 && math.Abs(step*(density-last)) < tolerance*sd*density:
-				return x, true // the error of a step is below half of it times the relative change of the density since the last
+				return x, true // the error is below step/2 times the relative change of the density
 			}
 			last = density
 		}
@@ -284,19 +286,19 @@ func (m mixed) newton(below, above, z, sd float64) (lower, upper float64, ok boo
 	return lower, math.Max(lower, upper), ok
 }
 
-// onLattice returns the quantile of p among the multiples of 1/perUnit above from/perUnit and up to to/perUnit. The
-// distribution function there less p is below, which is negative, and above, which is not.
-func (m mixed) onLattice(p, perUnit, from, to, below, above float64) float64 {
-	for i := 0; to-from > 1; i++ {
-		k := math.Floor(from + (to-from)/2)
+// onLattice returns the quantile of p among the multiples of 1/perUnit in (lo/perUnit, hi/perUnit]. below and
+// above are the distribution function minus p at the two ends; below is negative, above is not.
+func (m mixed) onLattice(p, perUnit, lo, hi, below, above float64) float64 {
+	for i := 0; hi-lo > 1; i++ {
+		k := math.Floor(lo + (hi-lo)/2)
 		if i%2 == 0 {
-			k = math.Max(from+1, math.Min(math.Floor(from-below*(to-from)/(above-below)), to-1))
+			k = math.Max(lo+1, math.Min(math.Floor(lo-below*(hi-lo)/(above-below)), hi-1))
 		}
 		if f := m.CDF(k/perUnit) - p; f < 0 {
-			from, below = k, f
+			lo, below = k, f
 		} else {
-			to, above = k, f
+			hi, above = k, f
 		}
 	}
-	return to / perUnit
+	return hi / perUnit
 }

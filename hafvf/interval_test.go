@@ -11,8 +11,8 @@ import (
 	"hafvf/hafvf/expfam"
 )
 
-// tails are the probabilities, by the log predictive of a bank, of an observation up to
-// lower, and of one from upper on.
+// tails returns the probabilities, according to the log predictive of a bank, of an observation of at most
+// lower, and of at least upper.
 func tails(t *testing.T, b *Bank, s State, discrete bool, lower, upper float64) (below, above float64) {
 	t.Helper()
 	density := func(x float64) float64 {
@@ -41,17 +41,18 @@ func tails(t *testing.T, b *Bank, s State, discrete bool, lower, upper float64) 
 	return 1 - below, above
 }
 
-// Normals beside a mixture take their part of the bounds. If they have all of the weight, the bounds are theirs.
+// The normals of Prediction.Beside contribute to the bounds with their weight. With all of the weight, they
+// determine the bounds.
 func TestIntervalBeside(t *testing.T) {
 	m, draw := familyStream(t, "normal", rand.New(rand.NewPCG(*seed, 9)))
 	b := NewBank(m, []Member{{Top: .9}, {Top: .99}}, .999, &Detect{})
 	s := b.NewState()
 	var v [6][1]float64
-	to := Prediction{Mean: v[0][:], SD: v[1][:], RegimeMean: v[2][:], RegimeSD: v[3][:], Lower: v[4][:], Upper: v[5][:], Level: .95}
-	bounds := func(beside ...Normal) (below, above float64) {
-		to.Beside = beside
-		b.PredictAll(&to, s, 1, nil)
-		return (to.Mean[0] - to.Lower[0]) / to.RegimeSD[0], (to.Upper[0] - to.Mean[0]) / to.RegimeSD[0]
+	req := Prediction{Mean: v[0][:], SD: v[1][:], RegimeMean: v[2][:], RegimeSD: v[3][:], Lower: v[4][:], Upper: v[5][:], Level: .95}
+	bounds := func(extra ...Normal) (below, above float64) {
+		req.Beside = extra
+		b.PredictAll(&req, s, 1, nil)
+		return (req.Mean[0] - req.Lower[0]) / req.RegimeSD[0], (req.Upper[0] - req.Mean[0]) / req.RegimeSD[0]
 	}
 	bounds(Normal{1, .5}) // the naive prior has no standard deviation
 	for range 60 {
@@ -62,16 +63,16 @@ func TestIntervalBeside(t *testing.T) {
 	if math.Abs(p-.025) > 1e-7 || math.Abs(below-above) > 1e-6 {
 		t.Errorf("the bounds of two normals leave %g below, and are %g and %g off", p, below, above)
 	}
-	of, _ := bounds()
-	if half, _ := bounds(Normal{.01, .5}); half >= of {
-		t.Errorf("the bounds are %g off, and %g with narrow normals", of, half)
+	base, _ := bounds()
+	if half, _ := bounds(Normal{.01, .5}); half >= base {
+		t.Errorf("the bounds are %g off, and %g with narrow normals", base, half)
 	}
 }
 
-// The interval leaves out what it should by the predictive density: with fixed weights
-// the two are of the same mixture. That of counts is the narrowest with no less than its
-// probability on either side.
-func TestIntervalIsOfThePredictive(t *testing.T) {
+// The interval leaves out the specified probability according to the predictive density: with fixed weights
+// both describe the same mixture. The interval of counts is the narrowest one with at least this probability on
+// either side.
+func TestIntervalMatchesPredictive(t *testing.T) {
 	const level = .9
 	for _, family := range []string{"bernoulli", "poisson", "exponential", "normal"} {
 		for _, detect := range []*Detect{nil, {}} {
@@ -83,7 +84,7 @@ func TestIntervalIsOfThePredictive(t *testing.T) {
 			for i := range 130 {
 				b.Update(s, draw())
 				if i%16 > 2 || b.detector != nil && b.detection(s).alive() == maxExcursions {
-					continue // a further excursion would merge two
+					continue // another excursion would merge two
 				}
 				checked++
 				var lower, upper [1]float64
@@ -106,7 +107,7 @@ func TestIntervalIsOfThePredictive(t *testing.T) {
 	}
 }
 
-// A quantile is found however far away or narrow the mixture is.
+// quantile finds a quantile for any location and scale of the mixture.
 func TestQuantile(t *testing.T) {
 	for _, scale := range []float64{1e-100, 1, 1e100} {
 		for _, location := range []float64{0, -3e5 * scale, 1e9 * scale} {
@@ -123,7 +124,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// The quantile of 1 of a category that hardly ever comes is 1, although the search passes 0.9999999999999998.
+// The quantile of 1 of a very rare category is 1, although the search passes 0.9999999999999998.
 func TestQuantileOfRareCategory(t *testing.T) {
 	m, err := expfam.New("categorical", expfam.Params{"alpha": []float64{2, 0x1p53}}, 0)
 	if err != nil {
@@ -136,8 +137,8 @@ func TestQuantileOfRareCategory(t *testing.T) {
 	}
 }
 
-// Quantiles of mixtures are those that halving finds, and of counts and shares the same whole numbers, also if
-// they are looked for near to those of the heaviest component.
+// Quantiles of mixtures equal those of bisection. For counts and shares they are the same whole numbers, also
+// if the search starts near the quantile of the heaviest component.
 func TestQuantileOfMixtures(t *testing.T) {
 	for family, c := range map[string]struct {
 		params expfam.Params
@@ -155,7 +156,7 @@ func TestQuantileOfMixtures(t *testing.T) {
 		}
 		r := rand.New(rand.NewPCG(4, 4))
 		for range 80 {
-			var all mixed
+			var mix mixed
 			var mean, sd [1]float64
 			mixture := newMixture(1)
 			mixture.reset(mean[:], sd[:])
@@ -166,24 +167,24 @@ func TestQuantileOfMixtures(t *testing.T) {
 					m.Observe(sample, append([]float64{c.draw(r) * (1 + 9*float64(r.IntN(2)))}, c.trials...), 1)
 				}
 				w := r.Float64()
-				if k%3 > 0 { // some weigh little
+				if k%3 > 0 { // some components have little weight
 					w *= .01
 				}
 				sum += w
 				var d [1]expfam.Distribution
 				m.(expfam.Predictor).Predictive(d[:], sample, r.Float64(), append([]float64{0}, c.trials...))
-				all = append(all, component{Distribution: d[0], weight: w})
+				mix = append(mix, component{Distribution: d[0], weight: w})
 				mixture.mean[0], mixture.sd[0] = d[0].Moments()
 				mixture.add(w)
 			}
-			for i := range all {
-				all[i].weight /= sum
+			for i := range mix {
+				mix[i].weight /= sum
 			}
 			check := func(p, got float64) {
 				t.Helper()
 				lo, hi := -1e4, 1e4
 				for range 100 {
-					if middle := (lo + hi) / 2; all.CDF(middle) < p {
+					if middle := (lo + hi) / 2; mix.CDF(middle) < p {
 						lo = middle
 					} else {
 						hi = middle
@@ -197,11 +198,11 @@ func TestQuantileOfMixtures(t *testing.T) {
 				}
 			}
 			for _, p := range []float64{.001, .025, .3, .5, .975, .9999} {
-				check(p, all.quantile(p, 0, 1))
+				check(p, mix.quantile(p, 0, 1))
 			}
 			for _, level := range []float64{.5, .95, .999} {
 				below := (1 - level) / 2
-				lower, upper := all.interval(level, mean[0], sd[0])
+				lower, upper := mix.interval(level, mean[0], sd[0])
 				check(below, lower)
 				check(1-below, upper)
 			}
@@ -209,31 +210,31 @@ func TestQuantileOfMixtures(t *testing.T) {
 	}
 }
 
-// Newton's method finds no quantile, or the right one, whatever the widths of the components.
+// For any widths of the components, Newton's method either fails or finds the right quantiles.
 func TestQuantileOfWidths(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 9))
 	found := 0
 	for range 5000 {
-		var all mixed
+		var mix mixed
 		mean, square, total := 0., 0., 0.
 		for range 1 + r.IntN(5) {
 			location, scale := 2*r.NormFloat64()*float64(r.IntN(2)), math.Exp(6*r.NormFloat64()*float64(r.IntN(3)))
-			all = append(all, component{Distribution: expfam.Student(location, scale*scale, 2+math.Exp(1+2*r.NormFloat64())), weight: math.Exp(3 * r.NormFloat64())})
-			total += all[len(all)-1].weight
+			mix = append(mix, component{Distribution: expfam.Student(location, scale*scale, 2+math.Exp(1+2*r.NormFloat64())), weight: math.Exp(3 * r.NormFloat64())})
+			total += mix[len(mix)-1].weight
 		}
-		for i := range all {
-			c := &all[i]
+		for i := range mix {
+			c := &mix[i]
 			c.weight /= total
 			a, sd := c.Moments()
 			mean, square = mean+c.weight*a, square+c.weight*(a*a+sd*sd)
 		}
 		sd := math.Sqrt(square - mean*mean)
-		lower, upper, ok := all.newton(.025, .975, 1.96, sd)
+		lower, upper, ok := mix.newton(.025, .975, 1.96, sd)
 		if !ok {
 			continue
 		}
 		found++
-		if l, u := all.quantile(.025, mean, sd), all.quantile(.975, mean, sd); math.Abs(lower-l) > 3e-8*sd || math.Abs(upper-u) > 3e-8*sd {
+		if l, u := mix.quantile(.025, mean, sd), mix.quantile(.975, mean, sd); math.Abs(lower-l) > 3e-8*sd || math.Abs(upper-u) > 3e-8*sd {
 			t.Errorf("%g and %g, and by halves %g and %g, where the scale is %g", lower, upper, l, u, sd)
 		}
 	}

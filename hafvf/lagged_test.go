@@ -8,9 +8,9 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// TestRealTraces compares with an independent implementation, on a stream of
-// independent values, one of autocorrelated ones and one with a season. The
-// reference leaves out the first observation, of which there is no last value.
+// TestRealTraces compares with an independent implementation, on streams of independent values, of
+// autocorrelated values and with a season. The reference leaves out the first observation, which has no
+// previous value.
 func TestRealTraces(t *testing.T) {
 	for _, name := range []string{"iid", "ar", "season"} {
 		t.Run(name, func(t *testing.T) {
@@ -72,14 +72,14 @@ func TestRealTraces(t *testing.T) {
 	}
 }
 
-// normalOf is the model of the family normal with that prior.
+// normalOf returns the model of the family normal with the given prior.
 func normalOf(mu, kappa, alpha, beta float64) Model {
 	m := must(expfam.New("normal", Params{"mu": mu, "kappa": kappa, "alpha": alpha, "beta": beta}, 0))
 	return m
 }
 
-// The observations of one step have the same last value and no order among them,
-// and their mean is the next step's last value.
+// The observations of one step have the same previous value and no order, and their mean is the next step's
+// previous value.
 func TestLaggedSteps(t *testing.T) {
 	m := normalOf(0, 1, 1, 1)
 	b := NewBank(m, DefaultBankOf("normal"), .999, &Detect{})

@@ -12,19 +12,19 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// alarmWarmUp is the number of values to which prior, location, scale and budget are
-// fitted, and among which nothing is an alarm.
+// alarmWarmUp is the number of values from which prior, location, scale and budget are fitted, and which raise
+// no alarm.
 const alarmWarmUp = 50
 
-// An alarmTrace is what bank and profile make of a series, by observation.
+// An alarmTrace holds the results of bank and profile for a series, by observation.
 type alarmTrace struct {
 	pace    usual.Pace
-	changes []bool // commits
+	changes []bool // whether the bank reports a change
 	scores  []float64
 }
 
-// traceOf has the default bank with detection and the default profile follow a series. A
-// profile without times knows no season.
+// traceOf runs the default bank with detection and the default profile over a series. If times is nil, the
+// profile has no season.
 func traceOf(t testing.TB, family string, x []float64, times []time.Time, pace usual.Pace) alarmTrace {
 	t.Helper()
 	model, first := familytest.New(t, family, nil), x[:alarmWarmUp]
@@ -52,31 +52,31 @@ func traceOf(t testing.TB, family string, x []float64, times []time.Time, pace u
 	return out
 }
 
-// commits are where the bank commits to a change.
-func (s alarmTrace) commits() (at []int) {
+// commits returns the indices at which the bank reports a change.
+func (s alarmTrace) commits() (indices []int) {
 	for i, change := range s.changes {
 		if change {
-			at = append(at, i)
+			indices = append(indices, i)
 		}
 	}
-	return at
+	return indices
 }
 
-// alarms are those at the pace, of which none lasts.
-func (s alarmTrace) alarms() (at []int) {
+// alarms returns the indices of the alarms at the pace of the trace, if no alarm lasts.
+func (s alarmTrace) alarms() (indices []int) {
 	a := usual.NewAlarm(s.pace)
 	state := a.NewState()
 	for i := alarmWarmUp; i < len(s.scores); i++ {
 		if a.Update(state, s.scores[i], s.changes[i], nil).Alarm != usual.NoAlarm {
-			at = append(at, i)
+			indices = append(indices, i)
 		}
 	}
-	return at
+	return indices
 }
 
-// alarmsOf are the alarms that the recommended settings raise on a series, at a budget of so many
-// observations or, if it is 0, of a week.
-func alarmsOf(t testing.TB, budget float64, x []float64, times []time.Time) (at []int) {
+// alarmsOf returns the indices of the alarms that the recommended settings raise on a series. budget is in
+// observations; 0 means a week.
+func alarmsOf(t testing.TB, budget float64, x []float64, times []time.Time) (indices []int) {
 	t.Helper()
 	cfg := keyed.Recommended("normal")
 	cfg.Alarms.Budget = budget
@@ -88,19 +88,18 @@ func alarmsOf(t testing.TB, budget float64, x []float64, times []time.Time) (at 
 	track := est.NewTrack("k")
 	for i, v := range x {
 		if est.Estimate(track, keyed.Value(times[i], "", v)).Alarm != nil {
-			at = append(at, i)
+			indices = append(indices, i)
 		}
 	}
-	return at
+	return indices
 }
 
-// BenchmarkNAB scores alarms on the series of the Numenta Anomaly Benchmark, at a budget of
-// a week:
+// BenchmarkNAB scores alarms on the series of the Numenta Anomaly Benchmark, at a budget of a week:
 //
 //	go test ./hafvf -run - -bench NAB -benchtime 1x -nab DIR
 //
-// It reports the benchmark's score, the numbers of alarms and of windows hit, and false alarms
-// per 10,000 observations outside windows.
+// It reports the benchmark's score, the numbers of alarms and of windows hit, and false alarms per 10,000
+// observations outside windows.
 func BenchmarkNAB(b *testing.B) {
 	if *nabDir == "" {
 		b.Skip("-nab DIR names no dataset")

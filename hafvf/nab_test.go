@@ -19,12 +19,12 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// The files are those of the repository numenta/NAB, and published_scores.json.gz
-// holds anomaly scores of its folder results, by detector and series.
+// The folder holds files of the repository numenta/NAB, and published_scores.json.gz with the anomaly scores of
+// its folder results, by detector and series.
 var nabDir = flag.String("nab", "", "folder with data/*/*.csv, combined_windows.json and published_scores.json.gz of the Numenta Anomaly Benchmark")
 
-// A nabSeries are observations, and the windows that its annotators labelled, as
-// the first and the last observation in each, in order of time.
+// A nabSeries holds observations, and the windows of its annotators as the first and the last observation in
+// each, in order of time.
 type nabSeries struct {
 	name    string
 	times   []time.Time
@@ -32,7 +32,7 @@ type nabSeries struct {
 	windows [][2]int
 }
 
-func nab(t testing.TB) (all []nabSeries) {
+func nab(t testing.TB) (series []nabSeries) {
 	t.Helper()
 	files := must(filepath.Glob(filepath.Join(*nabDir, "data", "*", "*.csv")))
 	if len(files) == 0 {
@@ -40,7 +40,7 @@ func nab(t testing.TB) (all []nabSeries) {
 	}
 	windows := map[string][][2]string{}
 	familytest.ReadJSON(t, filepath.Join(*nabDir, "combined_windows.json"), &windows)
-	at := func(text string) time.Time {
+	parse := func(text string) time.Time {
 		v := must(time.Parse(time.DateTime, text))
 		return v
 	}
@@ -57,7 +57,7 @@ func nab(t testing.TB) (all []nabSeries) {
 			if err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			s.times = append(s.times, at(r[0]))
+			s.times = append(s.times, parse(r[0]))
 			s.x = append(s.x, v)
 		}
 		labelled, known := windows[s.name]
@@ -65,10 +65,10 @@ func nab(t testing.TB) (all []nabSeries) {
 			t.Fatalf("%s has no labels", s.name)
 		}
 		for _, w := range labelled {
-			from, to := at(w[0]), at(w[1])
+			start, end := parse(w[0]), parse(w[1])
 			window := [2]int{len(s.x), -1}
 			for i, v := range s.times {
-				if !v.Before(from) && !v.After(to) {
+				if !v.Before(start) && !v.After(end) {
 					window = [2]int{min(window[0], i), i}
 				}
 			}
@@ -77,23 +77,22 @@ func nab(t testing.TB) (all []nabSeries) {
 			}
 			s.windows = append(s.windows, window)
 		}
-		all = append(all, s)
+		series = append(series, s)
 	}
-	return all
+	return series
 }
 
-// The score of the benchmark (Lavin and Ahmad 2015, arXiv:1510.03336, as the sweeper
-// of numenta/NAB counts it). Detections among the first observations, the probation,
-// do not count. In a window of n observations, of which r come after a detection,
-// the first detection earns S((r+1)/n)/S(1), with S(y) = tanh(5y/2). A detection d
-// observations after the end of the last window of n observations costs A·S(d/(n−1)),
-// and one before all windows costs A. A window without a detection costs B. The
-// standard profile gives A and B. With the sum over all series standardised, a detector that
-// finds nothing scores 0, and one that finds just the beginning of every window 100.
+// The score of the benchmark (Lavin and Ahmad 2015, arXiv:1510.03336), as counted by the sweeper of
+// numenta/NAB. Detections among the first observations, the probation, do not count. In a window of n
+// observations, of which r come after a detection, the first detection earns S((r+1)/n)/S(1), where
+// S(y) = tanh(5y/2). A detection d observations after the end of the last window of n observations costs A·S(d/(n−1)),
+// and a detection before all windows costs A. A window without a detection costs B. The standard profile gives
+// A and B. The sum over all series is standardised so that a detector that finds nothing scores 0, and a
+// detector that finds exactly the beginning of every window scores 100.
 
 const (
-	nabFalse  = .11 // what a false detection costs at most
-	nabMissed = 1.  // what a missed window costs
+	nabFalse  = .11 // maximum cost of a false detection
+	nabMissed = 1.  // cost of a missed window
 )
 
 // A nabTally counts detections, without the probation.
@@ -122,14 +121,14 @@ func (c nabTally) falseAlarms() float64 { return 1e4 * float64(c.false) / float6
 
 func (s nabSeries) probation() int { return min(15*len(s.x)/100, 750) }
 
-// A nabPoint is an observation after the probation, as detection.
+// A nabPoint is an observation after the probation, seen as a detection.
 type nabPoint struct {
-	window int     // that it is in, −1 outside of all
-	worth  float64 // what it earns as the first of the window, or costs at A = 1
+	window int     // index of its window, −1 outside of all windows
+	worth  float64 // gain if it is the first detection of the window, or cost at A = 1
 }
 
 func (s nabSeries) point(i int) nabPoint {
-	past := math.Inf(1) // S of it is 1
+	past := math.Inf(1) // S(past) is 1
 	for k, w := range s.windows {
 		n := float64(w[1] - w[0] + 1)
 		switch {
@@ -142,7 +141,7 @@ func (s nabSeries) point(i int) nabPoint {
 	return nabPoint{-1, math.Tanh(2.5 * past)}
 }
 
-// nothing is the tally of no detection.
+// nothing returns the tally without detections.
 func (s nabSeries) nothing() nabTally {
 	c := nabTally{outside: len(s.x) - s.probation()}
 	for _, w := range s.windows {
@@ -167,13 +166,13 @@ func (c *nabCount) detect(series int, p nabPoint) {
 		c.cost += p.worth
 		return
 	}
-	at := [2]int{series, p.window}
-	before, hit := c.best[at]
+	key := [2]int{series, p.window}
+	before, hit := c.best[key]
 	if !hit {
 		c.hit++
 	}
-	c.best[at] = max(before, p.worth)
-	c.gain += c.best[at] - before
+	c.best[key] = max(before, p.worth)
+	c.gain += c.best[key] - before
 }
 
 // tally counts detections at the given observations.
@@ -187,7 +186,7 @@ func (s nabSeries) tally(detections []int) nabTally {
 	return c.nabTally
 }
 
-// nabSweep returns the tally at the best threshold of anomaly scores, one for all series. A
+// nabSweep returns the tally at the best threshold of anomaly scores, with one threshold for all series. A
 // score that reaches it is a detection.
 func nabSweep(series []nabSeries, scores [][]float64) (best nabTally, threshold float64) {
 	type scored struct {
@@ -195,28 +194,27 @@ func nabSweep(series []nabSeries, scores [][]float64) (best nabTally, threshold 
 		series int
 		score  float64
 	}
-	var all []scored
+	var points []scored
 	c := nabCount{best: map[[2]int]float64{}}
 	for k, s := range series {
 		c.add(s.nothing())
 		for i := s.probation(); i < len(s.x); i++ {
-			all = append(all, scored{s.point(i), k, scores[k][i]})
+			points = append(points, scored{s.point(i), k, scores[k][i]})
 		}
 	}
-	slices.SortFunc(all, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
+	slices.SortFunc(points, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
 	best, threshold = c.nabTally, math.Inf(1)
-	for i, p := range all {
+	for i, p := range points {
 		c.detect(p.series, p.nabPoint)
-		if (i+1 == len(all) || all[i+1].score < p.score) && c.score() > best.score() {
+		if (i+1 == len(points) || points[i+1].score < p.score) && c.score() > best.score() {
 			best, threshold = c.nabTally, p.score
 		}
 	}
 	return best, threshold
 }
 
-// Published detectors score what another implementation gave for them at their best
-// threshold on these 39 series. That one reproduces the published figures for the
-// whole corpus.
+// Published detectors have the scores that another implementation gave for them at their best threshold on
+// these 39 series. That implementation reproduces the published figures for the whole corpus.
 func TestNABPublished(t *testing.T) {
 	if *nabDir == "" {
 		t.Skip("-nab DIR names no dataset")

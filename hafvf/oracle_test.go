@@ -12,8 +12,8 @@ import (
 
 var oracleDir = flag.String("oracle", "", "folder with further oracle sequences to compare with")
 
-// oracle is a sequence with the results of an independent implementation:
-// automatic differentiation, damped fixed point from six starts.
+// oracle is a sequence with the results of an independent implementation: automatic differentiation, damped
+// fixed point from six starts.
 type oracle struct {
 	Model struct {
 		Family string
@@ -57,8 +57,8 @@ func flatten(v any) []float64 {
 	return nil
 }
 
-// TestOracle compares every figure of every step. The oracle's own residual is
-// below 1e-9, which flat objectives turn into up to 1e-6 in the figures.
+// TestOracle compares every figure of every step. The oracle's own residual is below 1e-9, which flat
+// objectives amplify to as much as 1e-6 in the figures.
 func TestOracle(t *testing.T) {
 	files, _ := filepath.Glob("../testdata/oracle/*.json")
 	if len(files) == 0 {

@@ -7,18 +7,16 @@ import (
 	"hafvf/internal/special"
 )
 
-// logPredictive is log ∫ exp q(w) Beta(w; prior) dw, by the trapezoidal rule in
-// x = logit w. A flat prior piles up about the ends of [0, 1], which are at infinity
-// in x. The integrand is analytic in a strip about the real line, so that halving
-// the step squares the error (Trefethen and Weideman 2014).
+// logPredictive returns log ∫ exp q(w) Beta(w; prior) dw, by the trapezoidal rule in x = logit w. A flat prior
+// piles up near the ends of [0, 1], which are at infinity in x. The integrand is analytic in a strip around the
+// real line, so that halving the step squares the error (Trefethen and Weideman 2014).
 //
-// Near an end, with t = e^−|x|, the integrand is a power of t times a polynomial in
-// t, and the sum over all further nodes is a geometric series for each of its terms:
-// no prior, however flat in x, needs nodes there.
+// Near an end, with t = e^−|x|, the integrand is a power of t times a polynomial in t, and the sum over all
+// further nodes is a geometric series for each term. No prior, however flat in x, needs nodes there.
 //
-// The first step is the widest that integrates the prior itself. Where the gain is
-// sharper than the prior, the curvature of the integrand shows it, and the step is
-// halved where a finer one is worth its nodes.
+// The first step is the widest that integrates the prior itself. If the gain is sharper than the prior, the
+// curvature of the integrand shows it, and the step is halved in the places whose terms are large enough to
+// matter.
 //
 // q0 and q1 are the gains at the ends.
 func (f *Filter) logPredictive(prior Beta, elapsed, q0, q1 float64) float64 {
@@ -37,28 +35,28 @@ func (f *Filter) logPredictive(prior Beta, elapsed, q0, q1 float64) float64 {
 	return special.Log(r.sum*r.h) + r.top - special.LogBeta(r.a, r.b)
 }
 
-// Relative to the integral:
+// Tolerances relative to the integral, and limits.
 const (
-	stepTolerance = 3e-9  // what the step may miss
-	cut           = 1e-10 // the uncertainty of what is beyond the last node
-	nothing       = 28    // nats below the largest term that a term is not worth a finer step
+	stepTolerance = 3e-9  // error of the step
+	cut           = 1e-10 // uncertainty of the rest beyond the last node
+	ignoredNats   = 28    // a term this many nats below the largest one needs no finer step
 	maxNodes      = 1 << 14
 )
 
-// A rule is the trapezoidal rule of logPredictive: nodes at k·h, and what is beyond
-// the last one on either side.
+// A rule is the trapezoidal rule of logPredictive: nodes at k·h, and a tail beyond the last node on either
+// side.
 type rule struct {
 	line        expfam.Line
 	a, b        float64
 	elapsed     float64
 	h           float64
-	poles       float64 // the constant, times Δ above 1: w^Δ has its poles as much nearer
-	table       *steps  // of h, or nil
-	finer       []steps // the first is that of h/2
-	down, up    []node  // of the first step, from the same node outward
-	nodes, next []node  // all of them in order, once the step has been halved
+	poles       float64 // the constant poles, times Δ if Δ > 1: the poles of w^Δ are closer by this factor
+	table       *steps  // nodes for h, or nil
+	finer       []steps // finer tables; the first has step h/2
+	down, up    []node  // nodes of the first step, outward from the same node
+	nodes, next []node  // all nodes in order, after the step has been halved
 	lo, hi      tail
-	top         float64 // log of what sum and missed are relative to
+	top         float64 // log of the unit of sum and missed
 	bound       float64 // largest gain so far
 	sum         float64
 	missed      float64 // estimate of the error of sum
@@ -67,13 +65,13 @@ type rule struct {
 type node struct {
 	k            int
 	weight, gain float64 // logs
-	term         float64 // e^(log − top), where extend has come to it
+	term         float64 // e^(log − top), set by terms
 }
 
 func (n *node) log() float64 { return n.weight + n.gain }
 
-// step chooses h such that the rule integrates the Beta itself to 1e-10: its error
-// is |Γ(a+iy)Γ(b−iy)|/Γ(a)Γ(b) with y = 2π/h.
+// step chooses h such that the rule integrates the Beta itself to 1e-10. The error is |Γ(a+iy)Γ(b−iy)|/Γ(a)Γ(b)
+// with y = 2π/h.
 func (r *rule) step() {
 	for i := range tables {
 		if t := &tables[i]; decay(r.a, t.y)+decay(r.b, t.y) > 25 {
@@ -89,13 +87,12 @@ func (r *rule) step() {
 	}
 }
 
-// decay is about −log |Γ(a+iy)/Γ(a)|, which is y²/2a for y ≪ a and πy/2, less a power of
-// y, for y ≫ a.
+// decay returns about −log |Γ(a+iy)/Γ(a)|, which is y²/2a for y ≪ a and, up to a power of y, πy/2 for y ≫ a.
 func decay(a, y float64) float64 { return y * y / (2*a + poles/(math.Pi/2)*y) }
 
 const poles = 0.864 // from a fit of decay to the gamma function
 
-// A logistic is w = 1/(1+e^−x) with the logarithms of w and 1−w.
+// A logistic holds w = 1/(1+e^−x) and the logarithms of w and 1−w.
 type logistic struct{ w, lw, l1w float64 }
 
 func logisticAt(x float64) logistic {
@@ -103,22 +100,21 @@ func logisticAt(x float64) logistic {
 	return logistic{w, lw, l1w}
 }
 
-// steps are the nodes k·h within ±tabled of one step.
+// steps holds the nodes k·h in ±tabled for one step h.
 type steps struct {
-	h, y float64 // y = 2π/h
-	last int
-	at   []logistic
+	h, y   float64 // y = 2π/h
+	last   int
+	points []logistic
 }
 
-// tables are those of the steps that the rule begins with, the coarsest first. Every
-// eighth has half the step.
+// tables holds the first steps of the rule, coarsest first. The step halves with every eighth table.
 var tables = func() (t [17]steps) {
 	for i := range t {
 		h := coarsest * math.Exp2(-float64(i)/8)
 		n := int(tabled / h)
 		t[i] = steps{h, 2 * math.Pi / h, n, make([]logistic, 2*n+1)}
-		for k := range t[i].at {
-			t[i].at[k] = logisticAt(float64(k-n) * h)
+		for k := range t[i].points {
+			t[i].points[k] = logisticAt(float64(k-n) * h)
 		}
 	}
 	return t
@@ -129,10 +125,10 @@ const (
 	tabled   = 24
 )
 
-func (r *rule) at(k int) node {
+func (r *rule) node(k int) node {
 	var l logistic
-	if t := r.table; t != nil && uint(k+t.last) < uint(len(t.at)) {
-		l = t.at[k+t.last]
+	if t := r.table; t != nil && uint(k+t.last) < uint(len(t.points)) {
+		l = t.points[k+t.last]
 	} else {
 		l = logisticAt(float64(k) * r.h)
 	}
@@ -143,12 +139,12 @@ func (r *rule) at(k int) node {
 	return node{k: k, weight: r.a*l.lw + r.b*l.l1w, gain: r.line.Gain(v)}
 }
 
-// scan sums over the first nodes, from the prior's mode outward to where a tail
-// takes over. q0 and q1 are the gains at the ends.
+// scan sums the first nodes, from the prior's mode outward to the start of a tail on either side. q0 and q1 are
+// the gains at the ends.
 func (r *rule) scan(q0, q1 float64) {
 	reach := max(0, special.Log((r.a+r.b)/small))
 	far := int(reach/r.h) + 2
-	first := r.at(max(-far, min(far, int(math.Round(special.Log(r.a/r.b)/r.h)))))
+	first := r.node(max(-far, min(far, int(math.Round(special.Log(r.a/r.b)/r.h)))))
 	r.top, r.sum, r.missed = first.log(), 1, 0
 	r.bound = max(q0, q1, first.gain)
 	r.down = r.extend(r.down, first, &r.lo, -1, reach, r.a, q0)
@@ -158,18 +154,18 @@ func (r *rule) scan(q0, q1 float64) {
 	}
 }
 
-// extend lists the nodes from the first one in one direction, and sets the tail behind
-// them. end is the gain at the end. As many nodes as the last list had are made ahead, one
-// beside the other: a processor then waits for none of them.
-func (r *rule) extend(nodes []node, first node, to *tail, direction int, reach, power, end float64) []node {
-	ahead := min(len(nodes), mostAhead)
+// extend lists the nodes from the first one in one direction, and sets outer to the tail beyond them. end is
+// the gain at the end. extend computes as many nodes in advance as the previous list had, so that a processor
+// can evaluate them in parallel.
+func (r *rule) extend(nodes []node, first node, outer *tail, direction int, reach, power, end float64) []node {
+	ahead := min(len(nodes), maxAhead)
 	nodes = append(nodes[:0], first)
 	before, log, e := math.NaN(), first.log(), special.Exp(first.log()-r.top)
-	*to = tail{power: power, gain: end}
+	*outer = tail{power: power, gain: end}
 	for i := 1; i < maxNodes; i++ {
 		if i == len(nodes) {
 			for j := range max(ahead-i, 4) {
-				nodes = append(nodes, r.at(first.k+direction*(i+j)))
+				nodes = append(nodes, r.node(first.k+direction*(i+j)))
 			}
 			r.terms(nodes[i:])
 		}
@@ -197,8 +193,8 @@ func (r *rule) extend(nodes []node, first node, to *tail, direction int, reach, 
 			}
 		}
 		if x := float64(direction*n.k) * r.h; math.Abs(n.gain-end) < 1.01*short && x > reach && x > 1 && i >= 2 {
-			if to.fit(nodes[:i+1], r.a+r.b, r.h, x) {
-				r.sum += to.sum(x, r.h, r.top)
+			if outer.fit(nodes[:i+1], r.a+r.b, r.h, x) {
+				r.sum += outer.sum(x, r.h, r.top)
 				return nodes[:i+1]
 			}
 		}
@@ -207,54 +203,53 @@ func (r *rule) extend(nodes []node, first node, to *tail, direction int, reach, 
 	return nodes[:maxNodes]
 }
 
-// mostAhead bounds how many nodes are made before it is known that they are needed.
-const mostAhead = 24
+// maxAhead limits the number of nodes that are computed in advance.
+const maxAhead = 24
 
-// terms sets those of the nodes.
+// terms sets the terms of the nodes.
 func (r *rule) terms(nodes []node) {
 	for i := range nodes {
 		nodes[i].term = special.Exp(nodes[i].log() - r.top)
 	}
 }
 
-// huge is a term at which the sum is rescaled.
+// huge is the size of a term above which the sum is rescaled.
 const huge = 1e100
 
 // rescale makes e^top the new unit of the sum.
 func (r *rule) rescale(top float64) {
-	by := math.Exp(r.top - top)
+	factor := math.Exp(r.top - top)
 	r.top = top
-	r.sum *= by
-	r.missed *= by
+	r.sum *= factor
+	r.missed *= factor
 }
 
-// miss adds to missed what the rule misses about a node of the value e and the logarithm
-// at, where d is the second difference of the logarithms, as of a maximum. Of e^−κx²/2 it
-// misses the fraction 2·exp(−2π²/κh²), where κh² is d. Powers of w and 1−w
-// have poles at distance π besides, which widen κh² by poles·h: then the fraction is
-// that of decay for both sides of a Beta. The sum over every second node would not do
-// as another estimate: it may agree by accident.
-func (r *rule) miss(e, d, at float64) {
+// miss adds to missed the error of the rule at a node with value e = exp(logValue). d is the second difference
+// of the logarithms, positive at a maximum. The rule misses the fraction 2·exp(−2π²/κh²) of e^−κx²/2, where κh²
+// is d. Powers of w and 1−w also have poles at distance π, which widen κh² by poles·h: the fraction is then
+// that of decay for both sides of a Beta. The sum over every second node would be no safe estimate, because it
+// can agree by accident.
+func (r *rule) miss(e, d, logValue float64) {
 	if d+r.poles*r.h > visible {
-		r.missed += e * r.fraction(d, at)
+		r.missed += e * r.fraction(d, logValue)
 	}
 }
 
-// visible is the width of which the rule misses 1e-9.
+// visible is the width d + poles·h for which the rule misses the fraction 1e-9.
 const visible = 0.9
 
-// fraction is what the rule misses of a node, see miss.
-func (r *rule) fraction(d, at float64) float64 {
-	d -= 0x1p-48 * math.Abs(at) // rounding
+// fraction returns the fraction that the rule misses at a node, see miss.
+func (r *rule) fraction(d, logValue float64) float64 {
+	d -= 0x1p-48 * math.Abs(logValue) // rounding
 	if d <= 0 {
 		return 0
 	}
 	return 2 * special.Exp(-2*math.Pi*math.Pi/(d+r.poles*r.h))
 }
 
-// rest is the sum over all nodes beyond the last one, of value e after one of value
-// before, as a geometric series. It is ok where that is certain enough: bend is the
-// second difference of the logarithms, and rise how far the gain may rise yet.
+// rest returns the sum over all nodes beyond the last one as a geometric series. The last node has value e, the
+// node before it has value before. ok reports whether the series is accurate enough: bend is the second
+// difference of the logarithms, and rise the largest further rise of the gain.
 func (r *rule) rest(e, before, bend, rise float64) (rest float64, ok bool) {
 	ratio := e / before
 	left := 1 - ratio
@@ -266,9 +261,9 @@ func (r *rule) rest(e, before, bend, rise float64) (rest float64, ok bool) {
 	return rest, rest*doubt < cut*r.sum
 }
 
-// fall is by how much the logarithm falls from node n to the next one, the last. A change of
-// the gain within its rounding counts as none: gains of counts of 10¹² round by more than
-// the prior falls. That falls at least as a power of t.
+// fall returns the decrease of the logarithm from node n to the next node, last. It ignores a change of the
+// gain within its rounding: gains of counts of 10¹² round by more than the prior falls. The prior falls at
+// least as a power of t.
 func (r *rule) fall(n, last *node, power float64) float64 {
 	gain := last.gain - n.gain
 	if math.Abs(gain) <= 0x1p-48*math.Abs(last.gain) {
@@ -280,33 +275,33 @@ func (r *rule) fall(n, last *node, power float64) float64 {
 	return power * r.h
 }
 
-// A tail starts where short bounds t·(the scale of the gain's derivatives), of which
-// the fourth power is what a cubic leaves out, and small bounds t·(a+b), of which
-// the seventh, over 7!, is what the prior's density leaves out.
+// A tail starts where short limits t·(the scale of the gain's derivatives) and small limits t·(a+b). A cubic in
+// the gain leaves out the fourth power of the former. The series of the prior's density leaves out the seventh
+// power of the latter over 7!.
 const (
 	short = 4e-3
 	small = 0.1
 )
 
-// A tail is what is beyond the last node on one side. It is the integrand near an end
-// of [0, 1]:
+// A tail describes the integrand beyond the last node on one side. If fitted is true, the integrand near the
+// end of [0, 1] is
 //
 //	t^power · (1 + c₁·s + … + c₆·s⁶) · e^gain,  s = t/t of the last node
 //
-// or, before that holds, a rest that is small.
+// Otherwise the rest is small, and add sums it as a geometric series.
 type tail struct {
-	on          bool
+	fitted      bool
 	power, gain float64
 	c           [6]float64
 }
 
-// fit interpolates the gain at the end, t = 0, and at the last three nodes, and
-// reports whether this is precise enough from t = e^−x on. It is not if the gain at the
-// last node is further than 1.01·short from that at the end.
+// fit interpolates the gain at the end, t = 0, and at the last three nodes. It reports whether the
+// interpolation is precise enough beyond t = e^−x, which requires that the gain at the last node is within
+// 1.01·short of the gain at the end.
 func (t *tail) fit(nodes []node, concentration, h, x float64) bool {
 	ratio := special.Exp(h)
 	n := len(nodes)
-	s2, s3 := ratio, ratio*ratio // of the last node but one, and but two
+	s2, s3 := ratio, ratio*ratio // of the second-last node and the third-last node
 	// Divided differences.
 	d01 := nodes[n-1].gain - t.gain
 	d02 := (nodes[n-2].gain - t.gain) / s2
@@ -319,7 +314,7 @@ func (t *tail) fit(nodes []node, concentration, h, x float64) bool {
 	if !(math.Abs(e1) < short && math.Abs(e2) < short*short && math.Abs(e3) < short*short*short) {
 		return false
 	}
-	t.on = true
+	t.fitted = true
 	// (1+t)^−(a+b), times exp(e₁s + e₂s² + e₃s³).
 	e3 += e1 * (e2 + e1*e1/6)
 	e2 += e1 * e1 / 2
@@ -333,7 +328,7 @@ func (t *tail) fit(nodes []node, concentration, h, x float64) bool {
 	return true
 }
 
-// sum is the sum over all nodes of the step h beyond |x|, over e^top.
+// sum returns the sum over all nodes with step h beyond |x|, divided by e^top.
 func (t *tail) sum(x, h, top float64) float64 {
 	step := special.Exp(-h)
 	u := math.Expm1(-t.power * h)
@@ -347,7 +342,7 @@ func (t *tail) sum(x, h, top float64) float64 {
 	return base * sum
 }
 
-// join makes one list of the nodes of the first step.
+// join combines the nodes of the first step into one list.
 func (r *rule) join() {
 	r.nodes = r.nodes[:0]
 	for i := len(r.down) - 1; i > 0; i-- {
@@ -356,7 +351,7 @@ func (r *rule) join() {
 	r.nodes = append(r.nodes, r.up...)
 }
 
-// refine halves the step where a term can be of any size.
+// refine halves the step, except between nodes whose terms are too small to matter.
 func (r *rule) refine() {
 	r.h /= 2
 	r.table = nil
@@ -368,7 +363,7 @@ func (r *rule) refine() {
 	for i := range r.nodes {
 		top = max(top, r.nodes[i].log())
 	}
-	rise := func(i int) float64 { // what the integrand can rise by next to node i
+	rise := func(i int) float64 { // bound of the rise of the integrand next to node i
 		if i <= 0 || i >= len(r.nodes)-1 {
 			return 0
 		}
@@ -386,15 +381,15 @@ func (r *rule) refine() {
 		if i+1 == len(r.nodes) {
 			break
 		}
-		// Else it is left out already.
-		if m := &r.nodes[i+1]; m.k == k+1 && max(n.log(), m.log())+rise(i)+rise(i+1) > top-nothing {
-			out = append(out, r.at(n.k+1))
+		// Nodes that are not adjacent have been judged negligible before.
+		if m := &r.nodes[i+1]; m.k == k+1 && max(n.log(), m.log())+rise(i)+rise(i+1) > top-ignoredNats {
+			out = append(out, r.node(n.k+1))
 		}
 	}
 	r.nodes, r.next = out, r.nodes
 }
 
-// add sums over the nodes that there are, and what is beyond them.
+// add sums the present nodes and the tails beyond them.
 func (r *rule) add() {
 	n := len(r.nodes)
 	r.top = math.Inf(-1)
@@ -419,7 +414,7 @@ func (r *rule) add() {
 	}{{&r.lo, -1, 0, 1}, {&r.hi, 1, n - 1, n - 2}} {
 		k := r.nodes[side.last].k
 		switch {
-		case side.on:
+		case side.fitted:
 			r.sum += side.sum(float64(side.direction*k)*r.h, r.h, r.top)
 		case k == r.nodes[side.inner].k+side.direction:
 			if e := value(side.last); e > 0 {

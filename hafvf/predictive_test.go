@@ -14,8 +14,8 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// quadrature is log ∫ exp q(w) Beta(w; prior) dw by Gauss–Legendre panels in
-// logit w, about 10⁵ nodes, with the normaliser from lnΓ.
+// quadrature returns log ∫ exp q(w) Beta(w; prior) dw, by Gauss–Legendre panels in logit w with about 10⁵
+// nodes, and with the normaliser from lnΓ.
 func quadrature(line expfam.Line, prior Beta) float64 {
 	const points = 10
 	var xs, ws [points]float64
@@ -52,8 +52,8 @@ func quadrature(line expfam.Line, prior Beta) float64 {
 	return math.Log(sum) + peak - logGamma(a) - logGamma(b) + logGamma(a+b)
 }
 
-// randomLine sets a family's line to a random sample and new statistics, with
-// memory up to 10⁶ and outliers up to 10³ standard deviations.
+// randomLine returns a family's line that is set to a random sample and new statistics, with memory up to 10⁶
+// and outliers up to 10³ standard deviations, and then the sample and the statistics.
 func randomLine(t *testing.T, rng *rand.Rand, family string, params Params) (expfam.Line, []float64, []float64) {
 	t.Helper()
 	m := familytest.New(t, family, params)
@@ -94,9 +94,8 @@ func randomLine(t *testing.T, rng *rand.Rand, family string, params Params) (exp
 	return l, d, s
 }
 
-// TestPredictive compares the integrated predictive with the quadrature, for
-// priors of w from 1e-3 to 1e4 and random lines. A filter that has predicted others before says
-// the same to the last bit.
+// TestPredictive compares the integrated predictive with the quadrature, for priors of w from 1e-3 to 1e4 and
+// random lines. A filter that has predicted before gives the same result to the last bit.
 func TestPredictive(t *testing.T) {
 	expect.Long(t, "integrals of densities")
 	rng := rand.New(rand.NewPCG(3, 5))
@@ -116,7 +115,7 @@ func TestPredictive(t *testing.T) {
 			t.Errorf("%d %s prior %v: %v after other predictions, %v alone", i, family, prior, again, got)
 		}
 		err := math.Abs(got - want)
-		// What the lnΓ of the reference and the gain round.
+		// Subtract the rounding of the reference's lnΓ and of the gain.
 		if err -= 1e-14 * (math.Abs(want) + prior.Alpha + prior.Beta); !(err < 1e-6) {
 			t.Errorf("%d %s prior %v, d %v, T %v: %.12g, want %.12g (off by %.1e)", i, family, prior, d, s, got, want, err)
 		}
@@ -125,8 +124,8 @@ func TestPredictive(t *testing.T) {
 	t.Logf("worst error %.1e nats", worst)
 }
 
-// Of this integrand, the trapezoidal rules of the steps .75 and 1.5 agree to 5e-7 by
-// accident, and both are off by 1e-6: their difference is no estimate of the error.
+// For this integrand, the trapezoidal rules with steps .75 and 1.5 agree to 5e-7 by accident, and both are off
+// by 1e-6: their difference is no estimate of the error.
 func TestPredictiveWhereTwoRulesAgree(t *testing.T) {
 	m := familytest.New(t, "mvnormal", Params{"mu": []float64{0, 0}})
 	f := NewFilter(m, nil, 1)
@@ -140,8 +139,8 @@ func TestPredictiveWhereTwoRulesAgree(t *testing.T) {
 	}
 }
 
-// Gains of counts of 10¹² round by more than what they and the prior change by between two
-// nodes: the rest beyond the last node is that of the prior's power, not infinite.
+// Gains of counts of 10¹² round by more than they and the prior change between two nodes. The rest beyond the
+// last node must follow the prior's power, and not be infinite.
 func TestPredictiveOfHugeCounts(t *testing.T) {
 	m := familytest.New(t, "poisson", Params{"shape": .25, "rate": 3.})
 	f := NewFilter(m, nil, 1)
@@ -150,7 +149,7 @@ func TestPredictiveOfHugeCounts(t *testing.T) {
 	for i := range 20 {
 		f.line.Set([]float64{4.21726e10 + float64(i), 2.0795}, []float64{3.07438256845e12 + float64(i)*1e6, 3})
 		got := f.logPredictive(prior, 1, f.line.Gain(0), f.line.Gain(1))
-		// The trapezoidal rule over x = logit w, far beyond where the gain is flat.
+		// The trapezoidal rule over x = logit w, far beyond the start of the gain's flat part.
 		var logs []float64
 		for k := -5000 / h; k <= 40/h; k++ {
 			l := logisticAt(k * h)
@@ -168,7 +167,7 @@ func logGamma(x float64) float64 {
 	return v
 }
 
-// logOfSum is log Σ exp v.
+// logOfSum returns log Σ exp v.
 func logOfSum(v []float64) float64 {
 	top, sum := slices.Max(v), 0.0
 	for _, x := range v {

@@ -2,6 +2,6 @@
 
 package hafvf
 
-// raced says that the race detector is on. What the compiler puts on the stack without it
-// may be allocated then.
+// raced reports whether the race detector is on. With it, values may be allocated that the compiler otherwise
+// puts on the stack.
 const raced = true

@@ -10,10 +10,10 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// A rateStep is a stream of coin tosses whose rate goes from one to another.
+// A rateStep is a stream of coin tosses whose rate changes once.
 type rateStep struct {
 	before, after   float64
-	calm, following int // tosses at each
+	calm, following int // number of tosses at each rate
 }
 
 func (r rateStep) draw(rng *rand.Rand) []float64 {
@@ -28,10 +28,10 @@ func (r rateStep) draw(rng *rand.Rand) []float64 {
 	return x
 }
 
-// A rateScore is what the default bank with detection makes of streams.
+// A rateScore is the result of the default bank with detection on streams.
 type rateScore struct {
 	streams, steps, calm int
-	found, false, delay  int // delay: sum over those found
+	found, false, delay  int // delay is the sum over found changes
 	logPredictive        float64
 }
 
@@ -61,8 +61,8 @@ func (r rateStep) score(t testing.TB, streams int) (out rateScore) {
 	return out
 }
 
-// A change between rates of a few in a hundred gathers its evidence over a thousand
-// tosses, and is found all the same. Without a change there is none.
+// A change between rates of a few percent is found, although its evidence takes a thousand tosses to collect.
+// Without a change hardly any is reported.
 func TestRareRates(t *testing.T) {
 	fall := rateStep{before: .05, after: .02, calm: 5000, following: 3000}.score(t, 3)
 	if fall.found < 2 || fall.false > 1 {
@@ -73,9 +73,8 @@ func TestRareRates(t *testing.T) {
 	}
 }
 
-// BenchmarkRates scores the default bank with detection on coins whose rate changes,
-// and on some whose rate doesn't. Run it with -benchtime 1x, and with -seeds for the
-// number of streams of every kind.
+// BenchmarkRates scores the default bank with detection on coins whose rate changes, and on coins whose rate is
+// constant. Run it with -benchtime 1x, and set the number of streams of every kind with -seeds.
 func BenchmarkRates(b *testing.B) {
 	for _, r := range []rateStep{
 		{.05, .02, 5000, 3000}, {.05, .02, 30000, 3000}, {.02, .05, 5000, 3000},
@@ -102,10 +101,10 @@ func BenchmarkRates(b *testing.B) {
 	}
 }
 
-// The prediction is that of the mixture which weighs the excursions, also where they
-// have the reference prior: the two differ by the excursion that starts at the very toss,
-// which the prediction counts to the running regime.
-func TestPredictionOfARareRate(t *testing.T) {
+// The prediction equals the mixture that weighs the excursions, also if the excursions have the reference
+// prior. The two differ by the excursion that starts at the predicted toss, which the prediction counts towards
+// the running regime.
+func TestPredictRareRate(t *testing.T) {
 	b := NewBank(familytest.OfStreams(t, "bernoulli"), []Member{{Top: 1}}, DefaultForgetting, &Detect{})
 	s := b.NewState()
 	rng := rand.New(rand.NewPCG(*seed, 78))
@@ -113,19 +112,19 @@ func TestPredictionOfARareRate(t *testing.T) {
 	for i := range x {
 		b.Update(s, x[i:i+1])
 	}
-	l := b.detection(s)
-	if !b.detector.runsRare(l, b.Member(s, 0)) || l.alive() < maxExcursions {
+	ds := b.detection(s)
+	if !b.detector.usesReference(ds, b.Member(s, 0)) || ds.alive() < maxExcursions {
 		t.Fatal("too few excursions have the reference prior here")
 	}
-	b.detector.thin(l) // else the next toss would, after the prediction
+	b.detector.thin(ds) // otherwise the next toss would thin, after the prediction
 	var mean, regime, sd [1]float64
 	b.Predict(mean[:], sd[:], s, nil)
 	b.PredictRegime(regime[:], sd[:], s, 1, nil)
-	starts := l[atStay] * (l.mean(atOutlier) + l.mean(atChange))
+	starts := ds[atStay] * (ds.mean(atOutlier) + ds.mean(atChange))
 
 	p := math.Exp(b.Update(s, []float64{1}).LogPredictive)
-	started := b.detector.excursion(l, l.alive()-1)
-	if started[startedAt] != l[atSteps] {
+	started := b.detector.excursion(ds, ds.alive()-1)
+	if started[startedAt] != ds[atSteps] {
 		t.Fatal("the excursion that starts at this toss is gone")
 	}
 	p -= p * (started[outlier] + started[change])

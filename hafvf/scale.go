@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// A Scale is on which a filter sees values: an increasing function of them. The filter
-// of the logarithm, say, has factors for what are sums to that of the values.
+// A Scale is an increasing function that is applied to values before a filter sees them. With the logarithm,
+// for example, factors between values become differences.
 type Scale string
 
-// Scales. The empty one is Linear.
+// Scales. The empty Scale is Linear.
 const (
 	Linear Scale = "linear"
-	Log    Scale = "log"   // of values above 0
-	Log1p  Scale = "log1p" // log(1 + x), of values above −1: for counts
-	Sqrt   Scale = "sqrt"  // of values of at least 0
+	Log    Scale = "log"   // for values above 0
+	Log1p  Scale = "log1p" // log(1 + x), for values above −1, such as counts
+	Sqrt   Scale = "sqrt"  // for values of at least 0
 )
 
-// A transformation is what a scale does to values.
+// A transformation implements a scale.
 type transformation struct {
 	scale    Scale
 	contains func(x float64) bool
-	reason   string // why another x has no place, after "x = …"
-	of       func(x float64) float64
-	value    func(y float64) float64 // the inverse
-	logSlope func(x float64) float64 // log of the derivative
+	reason   string // text after "x = …" in the error for an x outside the scale
+	forward  func(x float64) float64
+	inverse  func(y float64) float64 // inverse of forward
+	logSlope func(x float64) float64 // log of the derivative of forward
 }
 
 var transformations = []transformation{
@@ -42,7 +42,7 @@ var transformations = []transformation{
 
 func identity(v float64) float64 { return v }
 
-// Scales are the names of all of them.
+// Scales returns the names of all scales.
 func Scales() (names []string) {
 	for _, t := range transformations {
 		names = append(names, string(t.scale))
@@ -50,7 +50,7 @@ func Scales() (names []string) {
 	return names
 }
 
-// transformation panics where there is no such scale.
+// transformation returns the transformation of s. It panics if s is unknown.
 func (s Scale) transformation() *transformation {
 	if s == "" {
 		s = Linear
@@ -62,32 +62,32 @@ func (s Scale) transformation() *transformation {
 	return &transformations[i]
 }
 
-// linear reports whether the scale leaves values as they are.
+// linear reports whether the scale leaves values unchanged.
 func (s Scale) linear() bool { return s == "" || s == Linear }
 
-// Scalable says why values of a family have the linear scale alone; nil where they may
-// have another.
+// Scalable returns an error if values of the family support only the linear scale, and nil if they support the
+// others.
 func Scalable(family string) error {
 	switch family {
 	case "normal", "mvnormal", "regression", "ar":
 		return nil
 	}
-	return fmt.Errorf("%s has the linear scale alone; normal, mvnormal, regression and ar have others", family)
+	return fmt.Errorf("%s supports only the linear scale: use it, or one of the families normal, mvnormal, regression and ar", family)
 }
 
-// check says why values of a family cannot have the scale.
+// check returns an error if values of the family cannot have the scale.
 func (s Scale) check(family string) error {
 	switch {
 	case s.linear():
 		return nil
 	case !slices.Contains(Scales(), string(s)):
-		return fmt.Errorf("%q is none of %s", s, strings.Join(Scales(), ", "))
+		return fmt.Errorf("%q is not one of %s", s, strings.Join(Scales(), ", "))
 	}
 	return Scalable(family)
 }
 
-// Check says why x has no place on the scale. As the methods below, it panics where there
-// is no such scale.
+// Check returns an error if x is outside the domain of the scale. Check and the methods below panic if s is
+// unknown.
 func (s Scale) Check(x float64) error {
 	if t := s.transformation(); !t.contains(x) {
 		return fmt.Errorf("x = %g%s", x, t.reason)
@@ -95,12 +95,12 @@ func (s Scale) Check(x float64) error {
 	return nil
 }
 
-// Of is the place of x on the scale.
-func (s Scale) Of(x float64) float64 { return s.transformation().of(x) }
+// Of converts x to the scale.
+func (s Scale) Of(x float64) float64 { return s.transformation().forward(x) }
 
-// Value is the value at y, the inverse of Of. Below the scale it is its least value.
-func (s Scale) Value(y float64) float64 { return s.transformation().value(y) }
+// Value returns the inverse of Of. For y below the range of Of, it returns the smallest value.
+func (s Scale) Value(y float64) float64 { return s.transformation().inverse(y) }
 
-// LogSlope is the logarithm of the derivative of Of at x: what the log density of a value
-// is above that of its place. That of Sqrt at 0 is +Inf.
+// LogSlope returns the logarithm of the derivative of Of at x, which converts the log density of Of(x) to the
+// log density of x. For Sqrt at 0 it is +Inf.
 func (s Scale) LogSlope(x float64) float64 { return s.transformation().logSlope(x) }

@@ -1,7 +1,6 @@
 package hafvf
 
-// What the program gets wrong about lengths panics, with one of these. What data
-// get wrong, Check says.
+// These messages are for panics: the program passed a wrong length. Check returns errors for wrong data.
 const (
 	badDim     = "hafvf: vector of the wrong length in a step"
 	badCount   = "hafvf: several vectors in a step of a sequential model"
@@ -11,8 +10,8 @@ const (
 	badModel   = "hafvf: model of another shape"
 )
 
-// checkStep panics where s is not a state of n floats or xs are not the vectors of
-// a step. A lone NaN is a missing vector, whatever the dimension.
+// checkStep panics if s does not have n floats or xs are not vectors of a step. A lone NaN is a missing vector
+// of any dimension.
 func (f *Filter) checkStep(s State, n int, elapsed float64, xs [][]float64) {
 	if len(s) != n {
 		panic(badState)
@@ -34,8 +33,7 @@ func (f *Filter) checkVectors(xs [][]float64) {
 	}
 }
 
-// checkMoments panics where mean and sd do not have an entry per output, or s is
-// not a state of the bank.
+// checkMoments panics if mean and sd do not have one entry per output, or s is not a state of the bank.
 func (b *Bank) checkMoments(mean, sd []float64, s State) {
 	b.checkState(s)
 	if n := len(b.mixture.mean); len(mean) != n || len(sd) != n {

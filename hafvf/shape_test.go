@@ -9,8 +9,7 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// Lengths that do not fit panic with the constant that names them, whatever the
-// capacity of a slice would allow.
+// Wrong lengths panic with the constant that names them, also if the capacity of a slice would be sufficient.
 func TestWrongLengthsPanic(t *testing.T) {
 	normal, _ := familyStream(t, "normal", nil)
 	pair, _ := familyStream(t, "mvnormal", rand.New(rand.NewPCG(1, 1)))
@@ -56,9 +55,9 @@ func TestWrongLengthsPanic(t *testing.T) {
 		"bank shares":                 {badDst, func() { b.Shares(mean, b.NewState()) }},
 		"bank excursions":             {badState, func() { b.ExcursionStarts(nil, nil) }},
 		"bank regressors":             {badState, func() { b.Regressors(nil, nil) }},
-		"no regressors":               {"family: too few regressors", func() { r.Predict(mean, sd, r.NewState(), nil) }},
-		"too few regressors":          {"family: too few regressors", func() { r.Estimate(mean, sd, r.NewState(), x) }},
-		"too few regressors, predictive": {"family: too few regressors", func() {
+		"no regressors":               {"expfam: too few regressors", func() { r.Predict(mean, sd, r.NewState(), nil) }},
+		"too few regressors":          {"expfam: too few regressors", func() { r.Estimate(mean, sd, r.NewState(), x) }},
+		"too few regressors, predictive": {"expfam: too few regressors", func() {
 			line.(expfam.Predictor).Predictive(make([]expfam.Distribution, 1), make([]float64, line.Len()), 1, room)
 		}},
 		"bank interval":          {badDst, func() { b.Interval(mean, nil, .9, b.NewState(), 1, nil) }},

@@ -8,22 +8,20 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// Posteriors holds the smoothed posteriors of a finished session, merged from a
-// forward and a backward pass (the paper's Forward-Backward algorithm). Its size
-// is linear in the session. Slices that its methods return alias it.
+// Posteriors holds the smoothed posteriors of a finished session, merged from a forward and a backward pass
+// (the paper's Forward-Backward algorithm). Its size is linear in the session. Slices that its methods return
+// alias it.
 type Posteriors struct {
-	// Evidence[t] is the change evidence between the steps t−1 and t, in nats:
-	// the log Bayes factor of two distributions against one for the effective
-	// samples before and after,
+	// Evidence[t] is the change evidence between the steps t−1 and t, in nats: the log Bayes factor of two
+	// distributions against one for the effective samples before and after,
 	//
 	//	E = B(fθ_{t−1}) + B(bθ_t) − B(fθ_{t−1} + bθ_t − θ₀) − B(θ₀)
 	//
-	// NaN at t = 0.
+	// Evidence[0] is NaN.
 	Evidence []float64
-	// Missing[t] says that step t had no observation to learn.
+	// Missing[t] reports whether step t had no observation to learn.
 	Missing []bool
-	// NotConverged counts the updates, of both passes, whose search for the
-	// maximum did not converge.
+	// NotConverged counts the updates in both passes whose search for the maximum did not converge.
 	NotConverged int
 
 	filter *Filter
@@ -32,20 +30,20 @@ type Posteriors struct {
 	sample []float64
 }
 
-// The passes over a session.
+// Directions of the passes over a session.
 const forward, backward = 0, 1
 
-// A PassStep is one direction's part in a smoothed step: the filter after it has
-// learned the step, coming from that direction.
+// A PassStep is the state of one pass at a smoothed step: the filter after it has learned the step, coming from
+// one direction.
 type PassStep struct {
-	Weight float64 // E[w], or Top where there is no level
+	Weight float64 // E[w]; Top without levels
 	Memory float64 // θ^η − θ₀^η
-	State  State   // sample and levels; without the window of a Sequential model
+	State  State   // sample and levels, without the window of a Sequential model
 }
 
 // A track holds the states and weights of one pass, by step.
 type track struct {
-	width        int // floats of a state that are kept: sample and levels
+	width        int // floats stored per state: sample and levels
 	states       []float64
 	weights      []float64
 	notConverged int
@@ -56,19 +54,16 @@ func (f *Filter) newTrack(steps int) track {
 	return track{width: width, states: make([]float64, steps*width), weights: make([]float64, steps)}
 }
 
-// Smooth runs the filter forward and backward over the steps of a finished
-// session, each with its J ≥ 0 observations, which Check has passed. The
-// posterior of step t is
+// Smooth runs the filter forward and backward over the steps of a finished session. Each step has J ≥ 0
+// observations, which must have passed Check. The posterior of step t is
 //
 //	θ_t = fθ_t + bθ_t − ΣT(x_t) − θ₀
 //
-// A missing step changes nothing in either direction. A Sequential model sees the
-// same rows in both directions: the regressors of a row are the values before it,
-// and the first rows, which lack some of these, are missing.
+// A missing step changes nothing in either direction. A Sequential model sees the same rows in both directions:
+// the regressors of a row are the values before it. The first rows lack some of these values and are missing.
 //
-// Time and memory are linear in the number of steps. Long sessions are smoothed on two
-// goroutines where GOMAXPROCS allows that, with the same result. Smooth panics where a
-// vector has the wrong length.
+// Time and memory are linear in the number of steps. Long sessions are smoothed on two goroutines if GOMAXPROCS
+// allows it, with the same result. Smooth panics if a vector has the wrong length.
 func (f *Filter) Smooth(steps [][][]float64) *Posteriors {
 	for _, xs := range steps {
 		f.checkVectors(xs)
@@ -95,8 +90,7 @@ func (f *Filter) Smooth(steps [][][]float64) *Posteriors {
 	return out
 }
 
-// stepsForTwo is the length from which a session is worth a second goroutine, and the
-// scratch that it needs.
+// stepsForTwo is the minimum length of a session for a second goroutine, which needs its own scratch.
 const stepsForTwo = 1000
 
 // pass runs the filter over the steps in one direction.
@@ -114,11 +108,11 @@ func (f *Filter) pass(out *Posteriors, direction int) {
 	}
 }
 
-// merge makes samples and evidence of the steps from, …, end−1 of the two passes.
+// merge computes samples and evidence of the steps from, …, end−1 from the two passes.
 func (f *Filter) merge(out *Posteriors, from, end int) {
 	before := make([]float64, f.model.Len())
 	for t := from; t < end; t++ {
-		// Without x_t, which the forward sample holds already.
+		// The forward sample already includes x_t, so that the backward one must not.
 		clear(before)
 		if t+1 < out.Len() {
 			copy(before, out.tracks[backward].state(t+1))
@@ -150,21 +144,21 @@ func (tr *track) state(t int) State {
 	return tr.states[t*tr.width : (t+1)*tr.width : (t+1)*tr.width]
 }
 
-// Len is the number of steps.
+// Len returns the number of steps.
 func (s *Posteriors) Len() int { return len(s.Evidence) }
 
-// Sample returns the effective sample of step t given the whole session. The
-// model's Posterior, Estimate and Memory of it are the smoothed ones.
+// Sample returns the effective sample of step t given the whole session. The model's methods Posterior,
+// Estimate and Memory convert it to smoothed results.
 func (s *Posteriors) Sample(t int) []float64 {
 	k := s.filter.model.Len()
 	return s.sample[t*k : (t+1)*k : (t+1)*k]
 }
 
-// Memory is θ^η − θ₀^η of the smoothed posterior of step t: the sum of forward and
-// backward memory, less the observations of the step, which both count.
+// Memory returns θ^η − θ₀^η of the smoothed posterior of step t: the sum of forward and backward memory, minus
+// the observations of the step, which both contain.
 func (s *Posteriors) Memory(t int) float64 { return s.filter.model.Memory(s.Sample(t)) }
 
-// ChangeIntervals are those of changes, in order, as expfam.ChangeIntervals has them.
+// ChangeIntervals returns the intervals of changes, in order, as computed by expfam.ChangeIntervals.
 func (s *Posteriors) ChangeIntervals(changes []int) []expfam.ChangeInterval {
 	f := s.filter
 	return expfam.ChangeIntervals(f.model, s.Len(), changes, func(d []float64, t int) {
@@ -176,9 +170,9 @@ func (s *Posteriors) ChangeIntervals(changes []int) []expfam.ChangeInterval {
 	})
 }
 
-// Estimate writes mean and standard deviation of the likelihood's mean at step t to
-// slices of length Model.Outputs. Regressors are those of the step's last
-// observation. What is undefined is NaN, what is infinite +Inf.
+// Estimate writes mean and standard deviation of the likelihood's mean at step t to slices of length
+// Model.Outputs. The regressors are those of the step's last observation. Undefined results are NaN, infinite
+// ones +Inf.
 func (s *Posteriors) Estimate(mean, sd []float64, t int) {
 	f := s.filter
 	if n := f.model.Outputs(); len(mean) != n || len(sd) != n {
@@ -187,10 +181,10 @@ func (s *Posteriors) Estimate(mean, sd []float64, t int) {
 	f.model.Estimate(mean, sd, s.Sample(t), f.session.Last(nil, s.steps, t))
 }
 
-// Forward is the forward pass after step t.
+// Forward returns the forward pass after step t.
 func (s *Posteriors) Forward(t int) PassStep { return s.pass(forward, t) }
 
-// Backward is the backward pass after step t.
+// Backward returns the backward pass after step t.
 func (s *Posteriors) Backward(t int) PassStep { return s.pass(backward, t) }
 
 func (s *Posteriors) pass(direction, t int) PassStep {
@@ -199,9 +193,9 @@ func (s *Posteriors) pass(direction, t int) PassStep {
 	return PassStep{Weight: tr.weights[t], Memory: s.filter.model.Memory(state[:s.filter.model.Len()]), State: state}
 }
 
-// Changes returns the changepoints, in order: the steps at which a new regime
-// begins. In every run of consecutive steps whose evidence is above log(odds), that
-// is the step of the largest evidence, and the last of them where there are several.
+// Changes returns the changepoints, in order: the steps at which a new regime begins. Every run of consecutive
+// steps with evidence above log(odds) gives one changepoint, the step with the largest evidence, or the last
+// such step in a tie.
 func Changes(evidence []float64, odds float64) []int {
 	var peaks expfam.Peaks
 	peaks.Add(evidence, 0, math.Log(odds))

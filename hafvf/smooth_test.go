@@ -13,9 +13,8 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// The smoothed posterior is fθ + bθ − ΣT − θ₀ of two filters that run on their
-// own, for every family and depth, with missing values and several observations
-// per step.
+// The smoothed posterior is fθ + bθ − ΣT − θ₀ of two separate filters, for every family and depth, with missing
+// values and several observations per step.
 func TestSmoothIsForwardPlusBackward(t *testing.T) {
 	for _, c := range familytest.All() {
 		for depth := range 4 {
@@ -29,7 +28,7 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 						x[0] += 6
 					}
 				})
-				// Rows, which a model without memory of its own takes in any order.
+				// Rows, which a model without its own memory accepts in any order.
 				rows, plain := steps, m
 				if sequential {
 					rows, plain = familytest.ARRows(steps), familytest.New(t, "regression", expfam.Params{"mean": []float64{0, 0, 0}})
@@ -88,7 +87,7 @@ func TestSmoothIsForwardPlusBackward(t *testing.T) {
 	}
 }
 
-// The evidence of the design's formula, from the normal's log-partition.
+// The evidence equals the formula of Posteriors.Evidence, computed from the normal's log-partition.
 func TestEvidence(t *testing.T) {
 	m := familytest.New(t, "normal", expfam.Params{"kappa": .5})
 	logPartition := func(theta []float64) float64 {
@@ -120,7 +119,7 @@ func TestEvidence(t *testing.T) {
 	expect.Same(t, []int{40}, hafvf.Changes(s.Evidence, 10), "changes")
 }
 
-// A gap of missing values puts the change at its end.
+// If values are missing around a change, the change is at the end of the gap.
 func TestEvidenceOverAGap(t *testing.T) {
 	var steps [][][]float64
 	for i := range 40 {
@@ -142,7 +141,7 @@ func TestChanges(t *testing.T) {
 	}{
 		{nil, nil},
 		{[]float64{nan}, nil},
-		{[]float64{nan, ten}, nil}, // at the threshold is not above it
+		{[]float64{nan, ten}, nil}, // equal to the threshold is not above it
 		{[]float64{nan, 3, 5, 4, 1, 3}, []int{2, 5}},
 		{[]float64{nan, 3, 4, 4, 3}, []int{3}},
 		{[]float64{nan, 4, nan, 4}, []int{1, 3}},
@@ -151,18 +150,18 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A long session is the same on one goroutine and on two, for every family.
+// Smoothing a long session gives the same result on one goroutine and on two, for every family.
 func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
-	familytest.SameOnAnyNumberOfGoroutines(t, 0, func(m expfam.Model, steps [][][]float64) (all []string) {
+	familytest.SameOnAnyNumberOfGoroutines(t, 0, func(m expfam.Model, steps [][][]float64) (results []string) {
 		s := hafvf.NewFilter(m, levels(2), 1).Smooth(steps)
 		for i := range steps {
-			all = append(all, fmt.Sprint(s.Evidence[i], s.Missing[i], s.Sample(i), s.Forward(i), s.Backward(i)))
+			results = append(results, fmt.Sprint(s.Evidence[i], s.Missing[i], s.Sample(i), s.Forward(i), s.Backward(i)))
 		}
-		return append(all, fmt.Sprint(s.NotConverged))
+		return append(results, fmt.Sprint(s.NotConverged))
 	})
 }
 
-// BenchmarkSmooth shows that time per observation does not grow with length.
+// BenchmarkSmooth shows that the time per observation does not grow with the length.
 func BenchmarkSmooth(b *testing.B) {
 	m := familytest.New(b, "normal", nil)
 	for _, n := range []int{1e3, 1e4, 1e5, 1e6} {

@@ -7,23 +7,22 @@ import (
 	"hafvf/internal/special"
 )
 
-// The update maximises, over the Beta levels together,
+// The update maximises, over all Beta levels together,
 //
 //	L = q(m₁) − ½ V₁ f″(m₁) − Σᵢ KL(φᵢ‖priorᵢ) − ½ Σᵢ>₁ Vᵢ Sᵢ
 //
-// by Newton's method in the logit of every level's mean and the log of its
-// concentration. A step is judged by the slope it ends on, not by the value of
-// L, which rounding blurs when φ is large.
+// by Newton's method in the logit of every level's mean and the log of its concentration. A step is judged by
+// the slope at its end, and not by the value of L, which suffers from rounding if φ is large.
 const (
-	tolerance      = 3e-5 // on the last Newton step; what remains is about its square
+	tolerance      = 3e-5 // of the last Newton step; the remaining error is about its square
 	maxStep        = 2
 	maxIterations  = 200
-	maxEvaluations = 12 // evaluations after which rounding is suspected; after four times as many, a flat maximum
+	maxEvaluations = 12 // after these evaluations rounding is suspected; after four times as many, a flat maximum
 )
 
-// A mode is a local maximum of the objective, or where the search for one ended.
+// A mode is a local maximum of the objective, or the point at which its search ended.
 type mode struct {
-	at         [][2]float64
+	point      [][2]float64
 	value      float64
 	residual   float64
 	iterations int
@@ -44,7 +43,7 @@ func (f *Filter) evaluate(z [][2]float64) {
 	}
 }
 
-// childOf returns what level i weighs: the family, or the level below.
+// childOf returns the child of level i, which the level weighs: the family, or the level below.
 func (f *Filter) childOf(i int) beta.Child {
 	if i > 0 {
 		return f.levels[i-1].AsChild()
@@ -54,17 +53,16 @@ func (f *Filter) childOf(i int) beta.Child {
 	return beta.Child{A1: jet.Q1, A2: jet.Q2, S0: jet.F2, S1: jet.F3, S2: jet.F4}
 }
 
-// climb runs Newton's method from m.at, and leaves the levels where it ends. With
-// another mode to beat, it ends where it is clear that it comes to that one, or to a
-// lower one: m.value is then −Inf.
+// climb runs Newton's method from m.point, and leaves the levels at the end point. If beat is not nil, climb
+// stops once it is clear that it converges to beat or to a lower mode; m.value is then −Inf.
 func (f *Filter) climb(m, beat *mode) {
-	f.evaluate(m.at)
+	f.evaluate(m.point)
 	m.converged = false
 	m.iterations += f.ascend(m, beat)
 }
 
-// ascend is climb from where the levels have been evaluated. It returns the number
-// of evaluations, with that one.
+// ascend is climb from a point at which the levels have been evaluated. It returns the number of evaluations,
+// including that one.
 func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 	n := len(f.levels)
 	delta, trial := f.delta[:n], f.trial[:n]
@@ -75,7 +73,7 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 		for i := range n {
 			l := &f.levels[i]
 			u, v := delta[i][0], delta[i][1]
-			if evaluations <= maxEvaluations { // after that, it would bend rounding
+			if evaluations <= maxEvaluations { // later, Bend would only amplify rounding
 				u, v = l.Bend(u, v)
 			}
 			slope += f.sys.G[i][0]*u + f.sys.G[i][1]*v
@@ -88,7 +86,7 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 		}
 		m.residual = size
 		if evaluations > maxEvaluations {
-			// What is left to gain is slope/2.
+			// The remaining gain is slope/2.
 			left := 0x1p-50 * f.scale()
 			if evaluations > 4*maxEvaluations {
 				left += 1e-10
@@ -114,8 +112,8 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 		t := min(1, maxStep/size)
 		for {
 			for i := range n {
-				trial[i][0] = clamp(m.at[i][0] + t*delta[i][0])
-				trial[i][1] = clamp(m.at[i][1] + t*delta[i][1])
+				trial[i][0] = clamp(m.point[i][0] + t*delta[i][0])
+				trial[i][1] = clamp(m.point[i][1] + t*delta[i][1])
 			}
 			f.evaluate(trial)
 			evaluations++
@@ -129,54 +127,52 @@ func (f *Filter) ascend(m, beat *mode) (evaluations int) {
 				break
 			}
 			if end > 0.75*slope && t*size < maxStep/4 {
-				// Hardly any change: a curved ridge, on which Newton's step is short.
+				// The slope hardly changed: on a curved ridge, Newton's step is too short.
 				t *= 4
 				continue
 			}
 			if end >= -0.5*slope {
 				break
 			}
-			// The slope changed sign: the maximum is nearer, about where the
-			// secant puts it.
+			// The slope changed its sign: the maximum is nearer, about where the secant puts it.
 			t *= max(0.1, min(0.7, slope/(slope-end)))
 		}
-		copy(m.at, trial)
+		copy(m.point, trial)
 	}
 	m.value = f.objective()
 	return evaluations
 }
 
-// hopeless reports whether a climb that is about to converge, from m.at, ends where
-// beat is or below it. What is left to gain is about slope/2.
+// hopeless reports whether a climb that is about to converge, from m.point, ends at beat or below it. The
+// remaining gain is about slope/2.
 func (f *Filter) hopeless(m, beat *mode, slope float64) bool {
 	far := 0.0
-	for i := range m.at {
-		far = max(far, math.Abs(m.at[i][0]-beat.at[i][0]), math.Abs(m.at[i][1]-beat.at[i][1]))
+	for i := range m.point {
+		far = max(far, math.Abs(m.point[i][0]-beat.point[i][0]), math.Abs(m.point[i][1]-beat.point[i][1]))
 	}
 	return far < 0.5 || f.objective()+2*slope < beat.value-0.5
 }
 
-// shift applies the last step, which adds half its slope to the value at the
-// point before it. The levels' polygammas stay behind.
+// shift applies the last step, which adds half its slope to the value at the previous point. It does not update
+// the levels' polygammas.
 func (f *Filter) shift(m *mode, slope float64) {
-	least := math.Inf(-1)
-	if f.unbound {
-		least = f.floor()
+	value := math.Inf(-1)
+	if f.skipELBO {
+		value = f.floor()
 	}
-	if f.bound-least < modeGap {
-		m.value = least
+	if f.bound-value < modeGap {
+		m.value = value
 	} else {
 		m.value = f.objective() + slope/2
 	}
 	for i, d := range f.delta {
-		m.at[i][0] += d[0]
-		m.at[i][1] += d[1]
-		f.levels[i].Move(m.at[i][0], m.at[i][1])
+		m.point[i][0] += d[0]
+		m.point[i][1] += d[1]
+		f.levels[i].Move(m.point[i][0], m.point[i][1])
 	}
 }
 
-// scale is the size, in nats, of the terms of L: differences within their rounding
-// mean nothing.
+// scale returns the size of the terms of L in nats. Differences within their rounding are meaningless.
 func (f *Filter) scale() float64 {
 	m, _ := f.levels[0].Memory()
 	scale := math.Abs(f.line.Gain(m))
@@ -188,13 +184,13 @@ func (f *Filter) scale() float64 {
 	return scale
 }
 
-// maxCoordinate bounds the coordinates, far outside of what any stream reaches at even
-// times: it keeps φ and its polygammas representable.
+// maxCoordinate limits the coordinates, far beyond the values of any stream with even times, so that φ and its
+// polygammas remain representable.
 const maxCoordinate = 100
 
 func clamp(v float64) float64 { return max(-maxCoordinate, min(maxCoordinate, v)) }
 
-// place moves the levels to z, and their priors with them.
+// place moves the levels to z, and updates their priors.
 func (f *Filter) place(z [][2]float64) {
 	n := len(f.levels)
 	for i := n - 1; i >= 0; i-- {
@@ -208,7 +204,7 @@ func (f *Filter) place(z [][2]float64) {
 	}
 }
 
-// objective is L where the levels were last evaluated, without Σ log h.
+// objective returns L at the last evaluated point, without Σ log h.
 func (f *Filter) objective() float64 {
 	m, _ := f.levels[0].Memory()
 	value := f.line.Gain(m)
@@ -220,27 +216,27 @@ func (f *Filter) objective() float64 {
 	return value
 }
 
-// floor is a lower bound of the objective, in a fraction of the time. The divergence is ½ δᵀIδ, where δ is the distance of
-// φ and the prior, and I the Fisher information somewhere between: at most that of ψ₁ alone, which falls, and is at most
-// 1/x + 1/x².
+// floor returns a lower bound of the objective in a fraction of the time. The divergence is ½ δᵀIδ, where δ is
+// the difference of φ and the prior, and I is the Fisher information at a point between them. I is at most that
+// of ψ₁ alone, which falls and is at most 1/x + 1/x².
 func (f *Filter) floor() float64 {
 	m, _ := f.levels[0].Memory()
 	value := f.line.Gain(m)
-	most := func(a, b float64) float64 {
+	maxDivergence := func(a, b float64) float64 {
 		r, d := 1/min(a, b), a-b
 		return d * d * (r + r*r)
 	}
 	for i := range f.levels {
 		l := &f.levels[i]
 		_, v := l.Memory()
-		value -= 0.5 * (v*l.Child.S0 + most(l.A, l.Prior.Alpha) + most(l.B, l.Prior.Beta))
+		value -= 0.5 * (v*l.Child.S0 + maxDivergence(l.A, l.Prior.Alpha) + maxDivergence(l.B, l.Prior.Beta))
 	}
 	return value
 }
 
-// maximise finds the global maximum and leaves the levels there. It starts at the
-// levels' priors, each moved by its lead. No maximum is above bound = max q (up to an
-// interior maximum of q), so that other starts are tried only where that leaves room.
+// maximise finds the global maximum and leaves the levels there. It starts at the levels' priors, each moved by
+// its lead. No maximum exceeds bound = max q (up to an interior maximum of q), so that maximise tries other
+// starts only if the bound allows a better maximum.
 func (f *Filter) maximise(bound float64, leads []float64) *mode {
 	best := &f.best
 	best.iterations, f.bound = 0, bound
@@ -250,19 +246,19 @@ func (f *Filter) maximise(bound float64, leads []float64) *mode {
 		p := f.levels[i].PriorAt(w)
 		x, y := special.Log(p.Alpha/p.Beta), special.Log(p.Alpha+p.Beta)
 		start[i] = [2]float64{x, y}
-		best.at[i] = [2]float64{clamp(x + leads[2*i]), clamp(y + leads[2*i+1])}
+		best.point[i] = [2]float64{clamp(x + leads[2*i]), clamp(y + leads[2*i+1])}
 		w = p.Mean()
 	}
 	f.climb(best, nil)
 	if best.converged && (bound-best.value < modeGap || len(f.levels) == 1 && f.room() < best.value) {
 		return best
 	}
-	f.bound = math.NaN() // values are compared from here on
-	// What has not been forgotten can only be forgotten.
-	wide, kept := bound-best.value > wideGap, best.at[0][0] > 0
+	f.bound = math.NaN() // from here on, values are compared and must not be replaced by a lower bound
+	// A maximum that has not forgotten can only be beaten by one that forgets.
+	wide, remembers := bound-best.value > wideGap, best.point[0][0] > 0
 	alpha := start[0][1] - softplus(-start[0][0])
 	f.restart([2]float64{-3, alpha + softplus(3)})
-	if wide || !kept {
+	if wide || !remembers {
 		beta := start[0][1] - softplus(start[0][0])
 		f.restart([2]float64{3, beta + softplus(3)})
 	}
@@ -271,16 +267,15 @@ func (f *Filter) maximise(bound float64, leads []float64) *mode {
 			f.restart(z)
 		}
 	}
-	f.evaluate(best.at)
+	f.evaluate(best.point)
 	return best
 }
 
-// restart climbs from the levels' priors with the first level at z, and keeps where
-// that leads if it is better.
+// restart climbs from the levels' priors, with the first level at z, and keeps the result if it is better.
 func (f *Filter) restart(z [2]float64) {
 	m := &f.other
-	copy(m.at, f.start)
-	m.at[0] = z
+	copy(m.point, f.start)
+	m.point[0] = z
 	m.iterations = 0
 	f.climb(m, &f.best)
 	iterations := f.best.iterations + m.iterations
@@ -290,35 +285,35 @@ func (f *Filter) restart(z [2]float64) {
 	f.best.iterations = iterations
 }
 
-// means is the grid on which room looks.
+// means is the grid of room.
 var means = [...]float64{0.01, 0.05, 0.15, 0.4, 0.8, 0.95}
 
-// room is what another mode of a single level can be worth at most: over the mean of
-// the weight, the gain there less what that mean costs at least.
+// room returns an upper bound of the value of another mode of a single level: over the mean of the weight, the
+// gain minus the smallest cost of that mean.
 func (f *Filter) room() float64 {
 	l := &f.levels[0]
 	prior := l.PriorAt(f.top).Mean()
-	most, at, gain, price := math.Inf(-1), 0.0, f.gain0, math.Inf(1)
+	largest, mean, gain, price := math.Inf(-1), 0.0, f.gain0, math.Inf(1)
 	for j := range len(means) + 1 {
-		nextAt, nextGain, nextPrice := 1.0, f.gain1, math.Inf(1)
+		nextMean, nextGain, nextPrice := 1.0, f.gain1, math.Inf(1)
 		if j < len(means) {
-			nextAt = means[j]
-			nextGain, nextPrice = f.line.Gain(nextAt), l.Price(nextAt, f.top)
+			nextMean = means[j]
+			nextGain, nextPrice = f.line.Gain(nextMean), l.Price(nextMean, f.top)
 		}
-		least := min(price, nextPrice)
-		if at <= prior && prior <= nextAt {
-			least = 0
+		minPrice := min(price, nextPrice)
+		if mean <= prior && prior <= nextMean {
+			minPrice = 0
 		}
-		if l.M < at || l.M > nextAt {
-			most = max(most, max(gain, nextGain)-least)
+		if l.M < mean || l.M > nextMean {
+			largest = max(largest, max(gain, nextGain)-minPrice)
 		}
-		at, gain, price = nextAt, nextGain, nextPrice
+		mean, gain, price = nextMean, nextGain, nextPrice
 	}
-	return most
+	return largest
 }
 
-// better reports whether a is the better mode: the one of the larger value, or
-// where rounding cannot tell the values apart, the one that has converged.
+// better reports whether a is the better mode: the one with the larger value or, if the values are equal within
+// rounding, the one that has converged.
 func better(a, b *mode) bool {
 	if a.converged != b.converged && math.Abs(a.value-b.value) < 1e-9*(1+math.Abs(b.value)) {
 		return a.converged
@@ -326,20 +321,19 @@ func better(a, b *mode) bool {
 	return a.value > b.value
 }
 
-// modeGap is the least difference, in nats, between the bound and a maximum at
-// which another maximum is searched for: from a mean of logit −3 with the prior's α,
-// and if the maximum is itself one that forgets, from 3 with the prior's β. From
-// wideGap on, which streams hardly reach, the search takes all restarts too.
+// modeGap is the minimum difference, in nats, between the bound and a maximum for which another maximum is
+// searched. The search starts at a mean of logit −3 with the prior's α and, if the maximum itself forgets, also
+// at logit 3 with the prior's β. If the difference is above wideGap, which streams hardly reach, the search
+// also tries all restarts.
 const (
 	modeGap = 1
 	wideGap = 20
 )
 
-// restarts are starts of the search for another mode, (logit of the mean, log of the
-// concentration) of the first level.
+// restarts are further starts: (logit of the mean, log of the concentration) of the first level.
 var restarts = [...][2]float64{{-6, 0}, {-2, 1}, {0, 3}, {3, 0}, {6, 3}}
 
-// softplus is ln(1+eˣ).
+// softplus returns ln(1+eˣ).
 func softplus(x float64) float64 {
 	return max(x, 0) + special.Log1p(special.Exp(-math.Abs(x)))
 }

@@ -6,7 +6,7 @@ import (
 	"hafvf/hafvf"
 )
 
-// Programs of others are compiled against these.
+// Other programs are compiled against these signatures.
 var (
 	_ func(string, hafvf.Params, int) (hafvf.Model, error)                  = hafvf.New
 	_ func(hafvf.Model, []hafvf.Beta, float64) *hafvf.Filter                = hafvf.NewFilter
@@ -20,7 +20,7 @@ var (
 	_                                                                       = hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: 1}
 )
 
-// A filter is made of a family's name, or of a config.
+// A filter is made from a family's name, or from a config.
 func TestModelByName(t *testing.T) {
 	model, err := hafvf.New("mvnormal", nil, 3)
 	if err != nil || model.Dim() != 3 {

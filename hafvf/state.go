@@ -10,38 +10,38 @@ import (
 	"hafvf/internal/linear"
 )
 
-// stateVersion is the first byte of an encoded state. It changes whenever the encoding
-// or the meaning of a state's floats does.
+// stateVersion is the first byte of an encoded state. It changes with the encoding and with the meaning of a
+// state's floats.
 const stateVersion = 5
 
-// Append appends the encoded state to b: version, and the floats as package compact packs them.
+// Append appends the encoded state to b: the version, then the floats as packed by package compact.
 func (s State) Append(b []byte) []byte { return compact.AppendPacked(append(b, stateVersion), s) }
 
-// readState reads the state of n floats that b begins with, and returns what follows.
+// readState decodes a state of n floats at the start of b, and returns the remaining bytes.
 func readState(b []byte, n int) (s State, rest []byte, err error) {
 	switch {
 	case len(b) == 0:
-		return nil, nil, errors.New("state of 0 bytes is cut short")
+		return nil, nil, errors.New("state is empty")
 	case b[0] != stateVersion:
-		return nil, nil, fmt.Errorf("state has the format %d, and this version reads the format %d: start without it", b[0], stateVersion)
+		return nil, nil, fmt.Errorf("state has the format %d, but this version reads the format %d: start without it", b[0], stateVersion)
 	}
 	s = make(State, n)
 	r := compact.Reader{B: b[1:]}
 	if r.Packed(s); r.Bad {
-		return nil, nil, fmt.Errorf("state of %d bytes is not one of %d floats", len(b), n)
+		return nil, nil, fmt.Errorf("state of %d bytes does not hold %d floats", len(b), n)
 	}
 	return s, r.B, nil
 }
 
-// DecodeState reads a state of a filter with the same settings that Append wrote. Whether
-// the settings are the same is for the caller to know: a state does not say it.
+// DecodeState decodes a state that Append has written, of a filter with the same settings. The caller must
+// ensure that the settings are the same, because a state does not contain them.
 func (f *Filter) DecodeState(b []byte) (State, error) {
 	s, rest, err := readState(b, f.StateLen())
 	switch {
 	case err != nil:
 		return nil, err
 	case len(rest) > 0:
-		return nil, fmt.Errorf("state of %d bytes is not one of %d floats", len(b), f.StateLen())
+		return nil, fmt.Errorf("state of %d bytes does not hold %d floats", len(b), f.StateLen())
 	}
 	if err := f.valid(s); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (f *Filter) DecodeState(b []byte) (State, error) {
 	return s, nil
 }
 
-// valid says why s, of the right length, is not a state of the filter.
+// valid returns an error if s, of the right length, is not a state of the filter.
 func (f *Filter) valid(s State) error {
 	for i, v := range s[:f.stepLen()] {
 		if notFinite(v) {
@@ -74,14 +74,14 @@ func (f *Filter) valid(s State) error {
 
 func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 
-// Finite reports whether all numbers of a state are finite. The window of a Sequential model may
-// have none yet.
+// Finite reports whether all numbers of a state are finite. NaN is allowed in the window of a Sequential model,
+// for values that do not exist yet.
 func (b *Bank) Finite(s State) bool {
 	b.checkState(s)
 	end := b.lagsAt
-	if b.detector != nil { // without the excursions that are not used
-		l := b.detection(s)
-		end = b.detectorAt + b.detector.first + l.alive()*b.detector.stride
+	if b.detector != nil { // skip unused excursions
+		ds := b.detection(s)
+		end = b.detectorAt + b.detector.excursionsAt + ds.alive()*b.detector.stride
 	}
 	first := b.members[0]
 	m := b.Member(s, 0)
@@ -89,8 +89,8 @@ func (b *Bank) Finite(s State) bool {
 		!slices.ContainsFunc(first.window(m), func(v float64) bool { return math.IsInf(v, 0) })
 }
 
-// DecodeState reads a state of a bank with the same settings that Append wrote. Whether the
-// settings are the same is for the caller to know: a state does not say it.
+// DecodeState decodes a state that Append has written, of a bank with the same settings. The caller must ensure
+// that the settings are the same, because a state does not contain them.
 func (b *Bank) DecodeState(bytes []byte) (State, error) {
 	s, rest, err := b.ReadState(bytes)
 	if err == nil && len(rest) > 0 {
@@ -99,7 +99,7 @@ func (b *Bank) DecodeState(bytes []byte) (State, error) {
 	return s, err
 }
 
-// ReadState is DecodeState of a state that bytes begins with. It returns what follows.
+// ReadState is DecodeState for a state at the start of bytes. It also returns the remaining bytes.
 func (b *Bank) ReadState(bytes []byte) (s State, rest []byte, err error) {
 	s, rest, err = readState(bytes, b.StateLen())
 	if err != nil {
@@ -111,15 +111,15 @@ func (b *Bank) ReadState(bytes []byte) (s State, rest []byte, err error) {
 	return s, rest, nil
 }
 
-// valid says why s, of the right length, is not a state of the bank.
+// valid returns an error if s, of the right length, is not a state of the bank.
 func (b *Bank) valid(s State) error {
 	for i, f := range b.members {
 		if err := f.valid(b.Member(s, i)); err != nil {
 			return err
 		}
 	}
-	if !linear.Finite(s[:b.at[0]]) {
-		return fmt.Errorf("state is corrupt: not finite")
+	if !linear.Finite(s[:b.starts[0]]) {
+		return fmt.Errorf("state is corrupt: a number is not finite")
 	}
 	if b.detector != nil {
 		if err := b.detector.valid(b.detection(s)); err != nil {

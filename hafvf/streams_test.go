@@ -14,14 +14,14 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// A score is what a bank made of the streams of a kind.
+// A score is the result of a bank on streams of a kind.
 type score struct {
 	streams, steps int
 	logPredictive  float64
 	alarms, false  int
 	near, causal   float64 // sums of F1 over streams: of starts within 5, of alarms within 100
 	delays         []int
-	outliers       [4]int // hit, labelled, true; labelled in the first observations of a regime
+	outliers       [4]int // hit, labelled, true, and labelled in the first observations of a regime
 }
 
 func (s *score) add(o score) {
@@ -38,8 +38,8 @@ func (s *score) add(o score) {
 	}
 }
 
-// precision, recall of the label outlier, and precision where it isn't yet to be
-// known whether a regime or a burst has started.
+// precision and recall of the label outlier, and settled: the precision without observations at which it is
+// still unknown whether a regime or a burst has started.
 func (s *score) precision() float64 { return float64(s.outliers[0]) / float64(s.outliers[1]) }
 func (s *score) recall() float64    { return float64(s.outliers[0]) / float64(s.outliers[2]) }
 func (s *score) settled() float64 {
@@ -68,9 +68,8 @@ func (s *score) String() string {
 // warmUp is the number of observations that set a prior.
 const warmUp = 50
 
-// scoreStream scores a bank on a stream, in units where scale isn't 0: multiplied by
-// scale and moved by offset, under the prior that the first observations give.
-// The log predictive is that of the stream before.
+// scoreStream scores a bank on a stream. If scale is not 0, the stream is multiplied by scale and moved by
+// offset, and the first observations set the prior. The log predictive is converted back to the original units.
 func scoreStream(s streams.Stream, b *Bank, scale, offset float64) score {
 	x, moved := s.X, 0.0
 	if base, ok := b.Model().(expfam.Fitted); ok && scale != 0 {
@@ -87,7 +86,7 @@ func scoreStream(s streams.Stream, b *Bank, scale, offset float64) score {
 	out := score{streams: 1, steps: len(x)}
 	state := b.NewState()
 	var alarms, starts []int
-	regime := 0 // changes so far
+	regime := 0 // number of changes so far
 	for t := range x {
 		for regime < len(s.Changes) && s.Changes[regime] <= t {
 			regime++
@@ -119,12 +118,13 @@ func scoreStream(s streams.Stream, b *Bank, scale, offset float64) score {
 	return out
 }
 
-// f1 is that of hits.
+// f1 returns the F1 of the given number of hits.
 func f1(hits, truth, found int) float64 {
 	return 2 * float64(hits) / float64(truth+found)
 }
 
-// match pairs truth with what was found from lo to hi after it, one to one.
+// match pairs truth with found values that are from lo to hi after it, one to one, and returns the number of
+// pairs.
 func match(truth, found []int, lo, hi int, each func(after int)) int {
 	hits, next := 0, 0
 	for _, c := range truth {
@@ -140,19 +140,19 @@ func match(truth, found []int, lo, hi int, each func(after int)) int {
 	return hits
 }
 
-// A streamTable is a score per kind, and that of all together.
+// A streamTable holds a score per kind of stream, and the score of all kinds together.
 type streamTable struct {
 	kinds map[string]*score
 	total score
 }
 
-// A streamSetting is how the default banks follow the streams, and the units of these.
+// A streamSetting configures the default banks, and the units of the streams.
 type streamSetting struct {
 	detect        *Detect
 	scale, offset float64
 }
 
-// score runs all kinds of streams of n observations, -seeds of each.
+// score runs all kinds of streams with n observations, with -seeds streams per kind.
 func (c streamSetting) score(t *testing.T, n int) streamTable {
 	table := streamTable{kinds: map[string]*score{}}
 	for k, kind := range streams.Kinds {
@@ -182,77 +182,71 @@ func (c streamTable) log(t *testing.T, title string) {
 
 var seeds = flag.Int("seeds", 1, "number of seeds, from -seed on, that streams are averaged over")
 
-// TestStreams runs the default bank with detection, under one setting, over all
-// kinds of streams, and prints what every kind gives. -seeds averages over several.
+// TestStreams runs the default bank with detection, under one setting, over all kinds of streams, and prints
+// the results of every kind. -seeds averages over several seeds.
 //
-// F1 is that of the Turing Change Point Dataset: the first observation counts
-// among the changes and among what is found, so that one false alarm on a stream
-// without changes gives ⅔. It is averaged over streams, then kinds; changes and
-// alarms are paired one to one. An alarm is a step of kind change. It finds a
-// change that is at most 100 observations old, and within 5, one that its start is
-// that close to: a revision is no alarm, and comes too late for the start. An
-// alarm is false where no change is in the 100 observations before it. Of the
-// rules tried, these alone give the figures that were measured elsewhere for
-// detection on fixed weights .985 and .9998, on streams of the same descriptions:
-// log predictive -1.4254, F1 within 5 .961, F1 .991 and .06 false alarms in
-// 10,000. Robust Bayesian online change point detection scores there -1.4645 .589
-// .514 21.2 for runs of 5000 expected observations, and -1.4544 .466 .415 23.0
-// for 250. The mean's delay is the median over all changes, most of which are those of
-// b2 and g5.
+// F1 is defined as for the Turing Change Point Dataset: the first observation counts as a change and as found,
+// so that one false alarm on a stream without changes gives ⅔. It is averaged over streams, then kinds; changes
+// and alarms are paired one to one. An alarm is a step of kind change. It finds a change that is at most 100
+// observations old. For "within 5", the start of the alarm must be within 5 observations of the change; a
+// revision is no alarm, and comes too late for the start. An alarm is false if no change is in the 100
+// observations before it. Of the rules tried, only these give the figures that were measured elsewhere for
+// detection on fixed weights .985 and .9998, on streams with the same descriptions: log predictive -1.4254, F1
+// within 5 .961, F1 .991 and .06 false alarms in 10,000. Robust Bayesian online change point detection scores
+// there -1.4645 .589 .514 21.2 for runs of 5000 expected observations, and -1.4544 .466 .415 23.0 for 250. The
+// delay in the row mean is the median over all changes, most of which belong to b2 and g5.
 //
-// What is labelled an outlier, and wasn't made one, is mostly among the first
-// observations of a regime, when a burst is the likelier: settled is the
-// precision without those.
+// Most observations that are wrongly labelled as outliers are among the first of a regime, when a burst is more
+// probable: settled is the precision without them.
 //
-// The same streams in other units, under the prior that their first observations
-// give, have to score the same.
+// The same streams in other units, under the prior from their first observations, must have the same scores.
 func TestStreams(t *testing.T) {
 	n := 5000
 	if *long {
 		n = 20000
 	}
 	title := fmt.Sprintf("%d seeds from %d", *seeds, *seed)
-	with := streamSetting{detect: &Detect{}}.score(t, n)
+	detected := streamSetting{detect: &Detect{}}.score(t, n)
 	plain := streamSetting{}.score(t, n)
-	with.log(t, title)
+	detected.log(t, title)
 	plain.log(t, title+", no detection")
 
-	// What any seed reaches, far below what is usual.
-	total, count := &with.total, float64(with.total.streams)
+	// Any seed reaches these bounds, which are far below typical results.
+	total, count := &detected.total, float64(detected.total.streams)
 	if causal, near := total.causal/count, total.near/count; !(causal > .9) || !(near > .85) || !(total.falseAlarms() < .6) || !(total.delay() <= 15) {
 		t.Errorf("F1 %.3f, within 5 %.3f, %.2f false alarms in 10,000, delay %g", causal, near, total.falseAlarms(), total.delay())
 	}
 	for _, k := range []string{"g1", "g3"} {
-		if s := with.kinds[k]; !(s.precision() > .7) || !(s.settled() > .85) || !(s.recall() > .9) {
+		if s := detected.kinds[k]; !(s.precision() > .7) || !(s.settled() > .85) || !(s.recall() > .9) {
 			t.Errorf("%s: outliers with precision %.3f, settled %.3f, and recall %.3f", k, s.precision(), s.settled(), s.recall())
 		}
 	}
 	for _, k := range []string{"g3", "g4", "burst_0", "huge_0"} {
-		if s := with.kinds[k]; s.alarms > s.streams {
+		if s := detected.kinds[k]; s.alarms > s.streams {
 			t.Errorf("%s: %d alarms on %d streams without changes", k, s.alarms, s.streams)
 		}
 	}
 	for _, k := range []string{"g1", "g3", "g5", "burst_0", "huge_0"} {
-		if with, without := with.kinds[k].logPredictive, plain.kinds[k].logPredictive; !(with > without) {
+		if with, without := detected.kinds[k].logPredictive, plain.kinds[k].logPredictive; !(with > without) {
 			t.Errorf("%s: log predictive %g with detection, %g without", k, with, without)
 		}
 	}
-	if s, without := with.kinds["g4"], plain.kinds["g4"].logPredictive; !(s.logPredictive > without-.005*float64(s.steps)) {
+	if s, without := detected.kinds["g4"], plain.kinds["g4"].logPredictive; !(s.logPredictive > without-.005*float64(s.steps)) {
 		t.Errorf("g4: log predictive %g with detection, %g without", s.logPredictive, without)
 	}
 
 	scales := []float64{1e-3, 1e6}
 	if !*long {
-		scales = scales[:1] // beside 1e4, the one that rounds more
+		scales = scales[:1] // with the offset 1e4, this scale rounds more
 	}
 	for _, scale := range scales {
 		t.Run(fmt.Sprintf("scale %g", scale), func(t *testing.T) {
 			moved := streamSetting{detect: &Detect{}, scale: scale, offset: 1e4}.score(t, n)
 			moved.log(t, fmt.Sprintf("%s, scale %g", title, scale))
-			far := math.Abs(moved.total.logPredictive-total.logPredictive) / float64(total.steps)
+			diff := math.Abs(moved.total.logPredictive-total.logPredictive) / float64(total.steps)
 			causal, near := math.Abs(moved.total.causal-total.causal)/count, math.Abs(moved.total.near-total.near)/count
-			if !(far < .01) || !(causal < .02) || !(near < .02) {
-				t.Errorf("log predictive %.4f away from that of the fixed prior, F1 %.4f, within 5 %.4f", far, causal, near)
+			if !(diff < .01) || !(causal < .02) || !(near < .02) {
+				t.Errorf("log predictive %.4f away from that of the fixed prior, F1 %.4f, within 5 %.4f", diff, causal, near)
 			}
 		})
 	}

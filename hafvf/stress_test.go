@@ -26,9 +26,8 @@ func logUniform(rng *rand.Rand, lo, hi float64) float64 {
 	return math.Exp(math.Log(lo) + rng.Float64()*math.Log(hi/lo))
 }
 
-// randomModel draws a family with a prior between 1e-4 and 1e6, and a stream of
-// its observations at a scale between 1e-12 and 1e12, with outliers of 8 and 100
-// standard deviations.
+// randomModel draws a family with a prior between 1e-4 and 1e6, and a stream of its observations at a scale
+// between 1e-12 and 1e12, with outliers of 8 and 100 standard deviations.
 func randomModel(t *testing.T, rng *rand.Rand) (Model, func() []float64) {
 	t.Helper()
 	u := func() float64 { return logUniform(rng, 1e-4, 1e6) }
@@ -46,8 +45,8 @@ func randomModel(t *testing.T, rng *rand.Rand) (Model, func() []float64) {
 		}
 		return scale * (level + x)
 	}
-	all := familytest.All()
-	c := all[rng.IntN(len(all))]
+	families := familytest.All()
+	c := families[rng.IntN(len(families))]
 	params := Params{}
 	maps.Copy(params, c.Prior)
 	for _, name := range c.Sizes {
@@ -71,8 +70,8 @@ func randomLevels(rng *rand.Rand, n int) []Beta {
 	return out
 }
 
-// TestHostile runs random families, priors, levels and data: every figure is a
-// number, every state valid, at most 1 step in 10⁵ not converged, and those say so.
+// TestHostile runs random families, priors, levels and data. Every figure must be a number, every state valid,
+// and at most 1 step in 10⁵ may report that it has not converged.
 func TestHostile(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	steps, failures := 0, map[string]int{}

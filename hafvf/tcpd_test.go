@@ -19,8 +19,8 @@ import (
 
 var tcpdDir = flag.String("tcpd", "", "folder with series of the Turing Change Point Dataset, annotations.json and published_default_scores.json")
 
-// tcpdSeries are the series of the folder, z-scored, by name, without
-// uk_coal_employ, of which most published methods have no score.
+// tcpdSeries returns the series of the folder by name, z-scored. It leaves out uk_coal_employ, for which most
+// published methods have no score.
 func tcpdSeries(t testing.TB) map[string][]float64 {
 	t.Helper()
 	files := must(filepath.Glob(filepath.Join(*tcpdDir, "*.json")))
@@ -50,7 +50,7 @@ func tcpdSeries(t testing.TB) map[string][]float64 {
 	return out
 }
 
-// zScore brings the values that are not missing to mean 0 and variance 1.
+// zScore scales the values that are not missing to mean 0 and variance 1.
 func zScore(x []float64) {
 	mean, variance := stat.PopMeanVariance(slices.DeleteFunc(slices.Clone(x), math.IsNaN), nil)
 	for i := range x {
@@ -58,9 +58,8 @@ func zScore(x []float64) {
 	}
 }
 
-// covering is how well the segments of the annotators are covered by those that
-// the changes make (van den Burg and Williams 2020, equation 6), mean over the
-// annotators.
+// covering measures how well the segments between changes cover the segments of the annotators (van den Burg
+// and Williams 2020, equation 6), averaged over the annotators.
 func covering(annotations map[string][]int, changes []int, n int) float64 {
 	segments := func(changes []int) [][2]int {
 		var out [][2]int
@@ -89,9 +88,9 @@ func covering(annotations map[string][]int, changes []int, n int) float64 {
 	return sum / float64(len(annotations))
 }
 
-// f1 is the F₁ of the changes within a margin, precision against all annotators
-// together and recall the mean over them; index 0 counts as a change of everyone
-// (van den Burg and Williams 2020, section 4.2).
+// f1 returns the F₁ of the changes within a margin. Precision is against all annotators together, and recall is
+// the mean over them. Index 0 counts as a change of every annotator (van den Burg and Williams 2020, section
+// 4.2).
 func f1(annotations map[string][]int, changes []int, margin int) float64 {
 	withStart := func(list []int) []int {
 		return slices.Compact(slices.Sorted(slices.Values(append([]int{0}, list...))))
@@ -113,14 +112,14 @@ func f1(annotations map[string][]int, changes []int, margin int) float64 {
 		}
 		return float64(n)
 	}
-	var all []int
+	var merged []int
 	recall := 0.0
 	for _, a := range annotations {
 		a = withStart(a)
-		all = append(all, a...)
+		merged = append(merged, a...)
 		recall += hits(a) / float64(len(a)) / float64(len(annotations))
 	}
-	precision := hits(withStart(all)) / float64(len(changes))
+	precision := hits(withStart(merged)) / float64(len(changes))
 	return 2 * precision * recall / (precision + recall)
 }
 
@@ -145,9 +144,8 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// BenchmarkTCPD prints covering and F1 per series of the Turing Change Point
-// Dataset, of the changes that both ways of smoothing find, beside the published scores
-// of other methods with their default settings:
+// BenchmarkTCPD prints covering and F1 per series of the Turing Change Point Dataset, for the changes of both
+// ways of smoothing, next to the published scores of other methods with their default settings:
 //
 //	go test ./hafvf -run - -bench 'TCPD$' -benchtime 1x -tcpd DIR
 func BenchmarkTCPD(b *testing.B) {
@@ -198,7 +196,7 @@ func tcpdTable(t testing.TB, series map[string][]float64, found map[string][]int
 	methods := slices.Sorted(maps.Keys(published.Cover[names[0]]))
 	for _, kind := range []struct {
 		title string
-		of    func(name string) float64
+		score func(name string) float64
 		other map[string]map[string]*float64
 		mean  *float64
 	}{
@@ -211,7 +209,7 @@ func tcpdTable(t testing.TB, series map[string][]float64, found map[string][]int
 		}
 		means := make([]float64, len(methods))
 		for _, n := range names {
-			own := kind.of(n)
+			own := kind.score(n)
 			*kind.mean += own / float64(len(names))
 			fmt.Printf("\n%-18s %8.3f", n, own)
 			for i, m := range methods {

@@ -1,27 +1,24 @@
-// Package adafvf trains by stochastic gradients: an optimizer with Adam's
-// interface that learns, per group of parameters, how fast to forget the mean
-// and the variance of the gradient. It is the AdaFVF of Moens (2018), experiment
-// 3, with the Beta levels of package hafvf; the paper's supplement is not
-// published, and the derivation here fills its place.
+// Package adafvf trains by stochastic gradients: an optimizer with Adam's interface that learns, per group of
+// parameters, how fast to forget the mean and the variance of the gradient. It is the AdaFVF of Moens (2018),
+// experiment 3, with the Beta levels of package hafvf. The paper's supplement is not published; the derivation
+// here replaces it.
 //
-// Per coordinate the gradient is g ~ N(μ, 1/τ), of which the optimizer keeps a
-// Normal-Gamma posterior (m, κ, α, β): κ and α are one number per group, m and β
-// one per coordinate. Every step forgets it towards the prior (0, κ₀, α₀, β₀), the
-// mean with ρ = w₁w₂ and the variance with ω = w₂, and then learns g:
+// Per coordinate the gradient is g ~ N(μ, 1/τ), and the optimizer keeps a Normal-Gamma posterior (m, κ, α, β)
+// of it: κ and α are one number per group, m and β one per coordinate. Every step moves it towards the prior
+// (0, κ₀, α₀, β₀), the mean with ρ = w₁w₂ and the variance with ω = w₂, and then learns g:
 //
 //	κ̄ = κ₀ + ρ(κ−κ₀)   m̄ = ρκm/κ̄
 //	ᾱ = α₀ + ω(α−α₀)   β̄ = β₀ + ω(β−β₀) + ½ρ(1−ρ)κκ₀m²/κ̄
 //	κ′ = κ̄ + 1          m′ = m̄ + (g−m̄)/κ′
 //	α′ = ᾱ + ½          β′ = β̄ + ½(κ̄/κ′)(g−m̄)²
 //
-// The parameter moves by −rate·m′/√(m′² + s²(1+1/κ′)), s² = β′/(α′−1): never by
-// more than the rate. Both weights are Beta distributed, under one b per group
-// that decides how much of what is known of them is kept; each step maximises
-// their ELBO, pooled over the group's coordinates, before it learns g.
+// The parameter moves by −rate·m′/√(m′² + s²(1+1/κ′)), s² = β′/(α′−1), which is never more than the rate. Both
+// weights are Beta distributed. One b per group, above both, is the weight of their previous posteriors. Each
+// step maximises their ELBO, pooled over the group's coordinates, before it learns g.
 //
-// Its use was measured (hafvf-lab experiment sgd and the tests of this package): with the default pooling it does what Adam does with a short memory
-// of the variance, near β₂ = 0.95; with Pooling 1 the decays react to single
-// corrupt batches, at the price of precision if there are none.
+// Its benefit was measured (hafvf-lab experiment sgd and the tests of this package). With the default pooling
+// it performs like Adam with a short memory of the variance, near β₂ = 0.95. With Pooling 1 the decays react to
+// single corrupt batches, which costs precision if there are none.
 package adafvf
 
 import (
@@ -32,91 +29,84 @@ import (
 	"hafvf/internal/beta"
 )
 
-// A Group is parameters that share their decays, such as one weight matrix or
-// one vector of biases, and their gradient. The slices stay the caller's: Step
-// reads Grads, and moves Params in place. Those of a *mat.Dense are its
-// RawMatrix().Data.
+// A Group is a set of parameters that share their decays, such as one weight matrix or one vector of biases,
+// with their gradient. The slices belong to the caller: Step reads Grads, and modifies Params in place. For a
+// *mat.Dense, pass its RawMatrix().Data.
 type Group struct {
 	Name   string // in Stats and errors
 	Params []float64
 	Grads  []float64 // as long as Params
 }
 
-// Config is how the optimizer learns. Its zero value is the usual one.
+// Config configures an Optimizer. Its zero value is the usual configuration.
 type Config struct {
-	// Rate is the learning rate: the most that a step moves a parameter. Zero
-	// stands for 1e-3.
+	// Rate is the learning rate: the maximum distance that a step moves a parameter. 0 means 1e-3.
 	Rate float64
-	// Schedule is a factor on Rate, finite and not below zero, at steps 1, 2, ….
-	// Nil is 1 throughout.
+	// Schedule returns a factor of Rate for steps 1, 2, …, finite and at least zero. Nil means 1 at every step.
 	Schedule func(step int) float64
 	// WeightDecay multiplies the parameters by 1 − rate·WeightDecay before each
 	// step: decoupled from the gradient, as in AdamW (Loshchilov and Hutter 2019).
 	WeightDecay float64
 
-	// W1 and W2 are the naive priors φ₁ and φ₂ of the weights; zero stands for
-	// {9, 1} and {9.5, 0.5}. B is that of the b above both; zero stands for {1, 1}.
+	// W1 and W2 are the naive priors φ₁ and φ₂ of the weights; zero means {9, 1} and {9.5, 0.5}. B is the naive
+	// prior of the b above both; zero means {1, 1}.
 	W1, W2, B hafvf.Beta
-	// Top is γ, the weight of what is known of b, in (0, 1]. Zero stands for
-	// 0.999.
+	// Top is γ, the weight of the previous posterior of b, in (0, 1]. 0 means 0.999.
 	Top float64
-	// Fixed is what the weights are where they are not learned. Nil: they are.
+	// Fixed sets constant weights. If it is nil, the weights are learned.
 	Fixed *Decays
 
-	// Pooling is the p of the factor N^(p−1) on the sum over the N coordinates of
-	// a group, from which its weights are learned: 0 is the mean, 1 the sum, which
-	// is the exact ELBO, and what reacts to single corrupt batches.
+	// Pooling is the exponent p in the factor N^(p−1) of the sum over the N coordinates of a group, from which
+	// the group's weights are learned. 0 gives the mean. 1 gives the sum, which is the exact ELBO and reacts to
+	// single corrupt batches.
 	Pooling float64
-	// Coordinates is from how many coordinates of a group its weights are learned,
-	// at most: every ⌈N/Coordinates⌉-th, other ones at each step. Zero stands for
-	// 256.
+	// Coordinates is the maximum number of a group's coordinates from which its weights are learned: every
+	// ⌈N/Coordinates⌉-th, with another offset at each step. 0 means 256.
 	Coordinates int
 	// Prior is the prior of the gradient.
 	Prior Prior
 }
 
-// Decays are the weights w₁ and w₂, both in [0, 1].
+// Decays holds the weights w₁ and w₂, both in [0, 1].
 type Decays struct{ W1, W2 float64 }
 
-// A Prior is the Normal-Gamma prior of a coordinate's gradient, of mean zero. Zeros
-// stand for κ₀ = 1e-10, α₀ = 2 and β₀ = 1e-6: gradients of about 1e-3, and hardly
-// any confidence in their mean. Gradients that are far smaller need a smaller Beta.
+// A Prior is the Normal-Gamma prior of a coordinate's gradient, with mean zero. Zeros mean κ₀ = 1e-10, α₀ = 2
+// and β₀ = 1e-6: gradients of about 1e-3, with hardly any confidence in their mean. Far smaller gradients need
+// a smaller Beta.
 type Prior struct {
 	Kappa float64
 	Alpha float64 // above ½, so that the variance has a mean after one gradient
 	Beta  float64
 }
 
-// Stats is what the optimizer knows of a group's gradient.
+// Stats describes the posterior of a group's gradient.
 type Stats struct {
 	Name string
-	// W1, W2 and B are the means of the weights after the last step; W1 and W2 are
-	// the fixed ones, and B is NaN, under fixed decays.
+	// W1, W2 and B are the means of the weights after the last step. With fixed decays, W1 and W2 are the fixed
+	// ones and B is NaN.
 	W1, W2, B float64
-	// MeanMemory and VarianceMemory are on how many gradients the estimates of mean
-	// and variance rest: κ − κ₀ and 2(α − α₀). Weights that stay lead them to
-	// 1/(1−w₁w₂) and 1/(1−w₂).
+	// MeanMemory and VarianceMemory are the effective numbers of gradients behind the estimates of mean and
+	// variance: κ − κ₀ and 2(α − α₀). Under constant weights they converge to 1/(1−w₁w₂) and 1/(1−w₂).
 	MeanMemory, VarianceMemory float64
-	Skipped                    int // steps without the group, for gradients that are not finite
+	Skipped                    int // steps without the group, because its gradient was not finite
 }
 
-// An Optimizer is AdaFVF over groups of parameters. It is for one goroutine.
+// An Optimizer is AdaFVF over groups of parameters. It is not safe for concurrent use.
 type Optimizer struct {
 	base
-	config Config // without zeros that stand for something else
+	config Config // with defaults in place of zeros
 	groups []group
 	solver solver
 }
 
-// A group is one Group with what is known of its gradient.
+// A group is the state of one Group.
 type group struct {
 	kappa, alpha float64
 	m, beta      []float64
 	phi          [3]beta.Dist // posteriors of w₁, w₂ and b
 }
 
-// New makes an optimizer of the groups. An error names the setting or the group
-// that is wrong.
+// New returns an optimizer of the groups. The error names the invalid setting or group.
 func New(config Config, groups ...Group) (*Optimizer, error) {
 	c, err := config.complete()
 	if err != nil {
@@ -137,7 +127,7 @@ func New(config Config, groups ...Group) (*Optimizer, error) {
 	return o, nil
 }
 
-// complete puts what zeros stand for in their place.
+// complete replaces zeros by their defaults, and checks the settings.
 func (c Config) complete() (Config, error) {
 	set := func(v *float64, standard float64) {
 		if *v == 0 {
@@ -153,34 +143,34 @@ func (c Config) complete() (Config, error) {
 		c.Coordinates = 256
 	}
 	for _, l := range []struct {
-		name string
-		phi  *hafvf.Beta
-		or   hafvf.Beta
+		name     string
+		phi      *hafvf.Beta
+		standard hafvf.Beta
 	}{
 		{"W1", &c.W1, hafvf.Beta{Alpha: 9, Beta: 1}},
 		{"W2", &c.W2, hafvf.Beta{Alpha: 9.5, Beta: 0.5}},
 		{"B", &c.B, hafvf.Beta{Alpha: 1, Beta: 1}},
 	} {
 		if *l.phi == (hafvf.Beta{}) {
-			*l.phi = l.or
+			*l.phi = l.standard
 		}
 		if !(l.phi.Alpha > 0 && l.phi.Beta > 0 && l.phi.Alpha+l.phi.Beta < math.Inf(1)) {
-			return c, fmt.Errorf("adafvf: %s = {%g, %g} needs finite numbers above zero", l.name, l.phi.Alpha, l.phi.Beta)
+			return c, fmt.Errorf("adafvf: %s = {%g, %g} must have finite numbers above zero", l.name, l.phi.Alpha, l.phi.Beta)
 		}
 	}
 	for _, v := range []struct {
 		name string
 		v    float64
-		over float64
-		to   float64
+		min  float64
+		max  float64
 	}{
 		{"Top", c.Top, 0, 1},
 		{"Prior.Kappa", c.Prior.Kappa, 0, math.MaxFloat64},
 		{"Prior.Alpha", c.Prior.Alpha, 0.5, math.MaxFloat64},
 		{"Prior.Beta", c.Prior.Beta, 0, math.MaxFloat64},
 	} {
-		if !(v.v > v.over && v.v <= v.to) {
-			return c, fmt.Errorf("adafvf: %s = %g is outside (%g, %g]", v.name, v.v, v.over, v.to)
+		if !(v.v > v.min && v.v <= v.max) {
+			return c, fmt.Errorf("adafvf: %s = %g is outside (%g, %g]", v.name, v.v, v.min, v.max)
 		}
 	}
 	if !(c.Pooling >= 0 && c.Pooling <= 1) {
@@ -198,13 +188,12 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// Step learns the gradients of all groups and moves their parameters. A group
-// with a gradient that is not finite, or beyond 1e100, stays as it is, which is
-// counted. Step allocates nothing.
+// Step learns the gradients of all groups and moves their parameters. If a gradient of a group is not finite or
+// beyond 1e100, Step skips the group and counts it in Skipped. Step allocates nothing.
 func (o *Optimizer) Step() {
 	rate := o.begin()
 	for i := range o.groups {
-		g := &o.given[i]
+		g := &o.inputs[i]
 		if !o.admit(i) {
 			continue
 		}
@@ -220,9 +209,8 @@ func (o *Optimizer) Step() {
 	}
 }
 
-// forgotten is what the weights leave of a group, as far as all coordinates have
-// it in common: κ̄ and ᾱ, m̄ = keep·m, β̄ = β₀ + ω(β−β₀) + drift·m², and with the
-// gradient 1/κ′ = gain and ½κ̄/κ′ = half.
+// forgotten is the state of a group after forgetting, in numbers that all coordinates share: κ̄ and ᾱ,
+// m̄ = keep·m, β̄ = β₀ + ω(β−β₀) + drift·m², and for the gradient 1/κ′ = gain and ½κ̄/κ′ = half.
 type forgotten struct{ kappa, alpha, keep, drift, gain, half float64 }
 
 func (s *group) forget(p *Prior, w Decays) (f forgotten) {
@@ -245,21 +233,21 @@ func (s *group) learn(p *Prior, w Decays, rate float64, params, grads []float64)
 	m, beta := s.m[:len(grads)], s.beta[:len(grads)]
 	params = params[:len(grads)]
 	for i, g := range grads {
-		was := m[i]
-		mean := f.keep * was
+		prev := m[i]
+		mean := f.keep * prev
 		e := g - mean
 		mean += f.gain * e
-		b := beta0 + omega*beta[i] + f.drift*was*was + f.half*e*e
+		b := beta0 + omega*beta[i] + f.drift*prev*prev + f.half*e*e
 		m[i], beta[i] = mean, b
 		params[i] -= rate * (mean / math.Sqrt(mean*mean+spread*b))
 	}
 }
 
-// Stats is what is known of group i.
+// Stats returns the statistics of group i.
 func (o *Optimizer) Stats(i int) Stats {
 	s, p := &o.groups[i], &o.config.Prior
 	stats := Stats{
-		Name: o.given[i].Name, W1: s.phi[0].Mean(), W2: s.phi[1].Mean(), B: s.phi[2].Mean(),
+		Name: o.inputs[i].Name, W1: s.phi[0].Mean(), W2: s.phi[1].Mean(), B: s.phi[2].Mean(),
 		MeanMemory: s.kappa - p.Kappa, VarianceMemory: 2 * (s.alpha - p.Alpha), Skipped: o.skipped[i],
 	}
 	if f := o.config.Fixed; f != nil {

@@ -9,8 +9,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// logEvidence is the mean over coordinates of log p(g) under the forgotten
-// posterior: a Student's t, written with the log-partition.
+// logEvidence returns the mean over coordinates of log p(g) under the posterior after forgetting: a Student's
+// t, written with the log-partition.
 func logEvidence(p *Prior, s *group, rho, omega float64, grads []float64) float64 {
 	sum := 0.0
 	for i, g := range grads {
@@ -30,21 +30,21 @@ func forget(p *Prior, s *group, rho, omega float64, i int) (k, m, a, b float64) 
 	return k, m, a, b
 }
 
-// partition is the log-normaliser of NormalGamma(m, κ, α, β).
+// partition returns the log-normaliser of NormalGamma(m, κ, α, β).
 func partition(k, a, b float64) float64 {
 	l, _ := math.Lgamma(a)
 	return l - a*math.Log(b) - 0.5*math.Log(k)
 }
 
-// derivative is the first derivative by central differences, extrapolated twice.
-func derivative(f func(float64) float64, at, h float64) float64 {
-	d := func(h float64) float64 { return (f(at+h) - f(at-h)) / (2 * h) }
+// derivative returns the first derivative by central differences, extrapolated twice.
+func derivative(f func(float64) float64, x, h float64) float64 {
+	d := func(h float64) float64 { return (f(x+h) - f(x-h)) / (2 * h) }
 	a, b, c := d(h), d(h/2), d(h/4)
 	ab, bc := (4*b-a)/3, (4*c-b)/3
 	return (16*bc - ab) / 15
 }
 
-// randomGroup is a group in the midst of training.
+// randomGroup returns a group in the middle of training, and a gradient.
 func randomGroup(rng *rand.Rand, p *Prior, n int) (*group, []float64) {
 	s := &group{kappa: p.Kappa + math.Exp(3*rng.Float64()), alpha: p.Alpha + math.Exp(4*rng.Float64()-1)}
 	var grads []float64
@@ -66,12 +66,12 @@ func TestCurveAgainstDifferencesOfTheELBO(t *testing.T) {
 		w := Decays{0.05 + 0.93*rng.Float64(), 0.05 + 0.93*rng.Float64()}
 		rho, omega := w.W1*w.W2, w.W2
 		c := pooled(p, s, w, grads, 0, 1)
-		at := func(rho, omega float64) curve {
+		curveAt := func(rho, omega float64) curve {
 			return pooled(p, s, Decays{rho / omega, omega}, grads, 0, 1)
 		}
 		h := 0.02 * math.Min(rho, 1-omega)
-		// The log-partition before the gradient, of which S are the second
-		// derivatives, and the first is −E[T]·d.
+		// The log-partition before the gradient. S are its second derivatives, and its first derivative is
+		// −E[T]·d.
 		naive := func(rho, omega float64) float64 {
 			sum := 0.0
 			for i := range grads {
@@ -90,7 +90,7 @@ func TestCurveAgainstDifferencesOfTheELBO(t *testing.T) {
 			return func(x float64) float64 { return f(rho, x) }
 		}
 		field := func(get func(curve) float64, rhoFree bool) func(float64) float64 {
-			return along(func(r, o float64) float64 { return get(at(r, o)) }, rhoFree)
+			return along(func(r, o float64) float64 { return get(curveAt(r, o)) }, rhoFree)
 		}
 		value := func(r, o float64) float64 { return logEvidence(p, s, r, o, grads) }
 		for _, c := range []struct {
@@ -117,28 +117,27 @@ func TestCurveAgainstDifferencesOfTheELBO(t *testing.T) {
 	}
 }
 
-// The value that two starts are compared by is the ELBO whose slopes the climb
-// follows.
+// The value by which two starts are compared is the ELBO whose slopes the climb follows.
 func TestEvidence(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	p := &Prior{1e-10, 2, 1e-6}
 	for range 100 {
 		s, grads := randomGroup(rng, p, 4)
-		at := func(rho, omega float64) (got, want float64) {
+		both := func(rho, omega float64) (got, want float64) {
 			return evidence(p, s, Decays{rho / omega, omega}, grads, 0, 1), logEvidence(p, s, rho, omega, grads)
 		}
-		a, wantA := at(0.5, 0.7)
-		b, wantB := at(0.2+0.5*rng.Float64(), 0.8)
+		a, wantA := both(0.5, 0.7)
+		b, wantB := both(0.2+0.5*rng.Float64(), 0.8)
 		if math.Abs((a-b)-(wantA-wantB)) > 1e-10*(1+math.Abs(a)+math.Abs(b)) {
 			t.Errorf("difference %.12g, want %.12g", a-b, wantA-wantB)
 		}
 	}
 }
 
-// Climbed to the end, φ is the fixed point φ̂ + u₁ + u₂ + u₃ of Proposition 1 at
-// every level; and where learn stops already, the weights are nearly there.
+// At the end of a full climb, φ is the fixed point φ̂ + u₁ + u₂ + u₃ of Proposition 1 at every level. Where
+// learn stops earlier, the weights are close to it.
 func TestClimbEndsAtProposition1(t *testing.T) {
-	for pooling, most := range map[float64]float64{0: 0.01, 0.5: 0.05, 1: 0.2} {
+	for pooling, maxLeft := range map[float64]float64{0: 0.01, 0.5: 0.05, 1: 0.2} {
 		c := expect.Get(Config{Pooling: pooling}.complete())(t)
 		s := newSolver(&c)
 		left := 0.0
@@ -151,14 +150,14 @@ func TestClimbEndsAtProposition1(t *testing.T) {
 				g.phi[i].Beta *= 1 + 3*rng.Float64()
 			}
 			w := s.learn(g, grads, 1)
-			var at statePlace
+			var z point
 			for i, phi := range g.phi {
-				at[i] = coordinates(phi)
+				z[i] = coordinates(phi)
 			}
 			for range 5 {
-				at = s.climb(at, 1e-10)
+				z = s.climb(z, 1e-10)
 			}
-			s.evaluate(&at)
+			s.evaluate(&z)
 			for i := range s.levels {
 				l := &s.levels[i]
 				u := l.Increment()
@@ -170,15 +169,15 @@ func TestClimbEndsAtProposition1(t *testing.T) {
 			}
 			left = math.Max(left, math.Max(math.Abs(w.W1-s.levels[0].M), math.Abs(w.W2-s.levels[1].M)))
 		}
-		if left > most {
+		if left > maxLeft {
 			t.Errorf("pooling %g: a weight stops %.2g from its maximum", pooling, left)
 		}
 		t.Logf("pooling %g: weights stop at most %.2g from their maximum", pooling, left)
 	}
 }
 
-// A weight that was learned to be near zero, on a gradient that comes from where
-// the last one did, is given up for the naive one.
+// A weight that has been learned to be near zero returns to the naive weight, if the gradient comes from the
+// same place as the previous one.
 func TestLowWeightsAreLeft(t *testing.T) {
 	c := expect.Get(Config{Pooling: 1}.complete())(t)
 	s := newSolver(&c)

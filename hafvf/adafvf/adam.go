@@ -5,49 +5,48 @@ import (
 	"math"
 )
 
-// AdamConfig is how Adam learns. Zeros stand for its usual settings.
+// AdamConfig configures Adam. Zeros mean its usual settings.
 type AdamConfig struct {
-	Rate         float64                // zero stands for 1e-3
-	Schedule     func(step int) float64 // as that of Config
-	WeightDecay  float64                // as that of Config
-	Beta1, Beta2 float64                // decays of the moments, in (0, 1); zeros stand for 0.9 and 0.999
-	Epsilon      float64                // zero stands for 1e-8
-	// Clip is the largest norm of the gradient over all groups, to which longer
-	// ones are scaled. Zero: none.
+	Rate         float64                // 0 means 1e-3
+	Schedule     func(step int) float64 // see Config
+	WeightDecay  float64                // see Config
+	Beta1, Beta2 float64                // decays of the moments, in (0, 1); 0 means 0.9 and 0.999
+	Epsilon      float64                // 0 means 1e-8
+	// Clip is the maximum norm of the gradient over all groups; longer gradients are scaled to it. 0 means no
+	// maximum.
 	Clip float64
 }
 
-// Adam is the optimizer of Kingma and Ba (2015), with the interface of Optimizer,
-// to compare with. It is for one goroutine.
+// Adam is the optimizer of Kingma and Ba (2015) with the interface of Optimizer, for comparison. It is not safe
+// for concurrent use.
 type Adam struct {
 	base
 	config AdamConfig
 	groups []moments
 }
 
-// moments are those of one group's gradient.
+// moments holds the moments of one group's gradient.
 type moments struct {
 	n    int // steps that were not skipped
 	m, v []float64
 }
 
-// NewAdam makes an optimizer of the groups. An error names the setting or the
-// group that is wrong.
+// NewAdam returns an optimizer of the groups. The error names the invalid setting or group.
 func NewAdam(config AdamConfig, groups ...Group) (*Adam, error) {
 	c := config
 	for _, v := range []struct {
-		v  *float64
-		or float64
+		v        *float64
+		standard float64
 	}{{&c.Rate, 1e-3}, {&c.Beta1, 0.9}, {&c.Beta2, 0.999}, {&c.Epsilon, 1e-8}} {
 		if *v.v == 0 {
-			*v.v = v.or
+			*v.v = v.standard
 		}
 	}
 	if !(c.Beta1 > 0 && c.Beta1 < 1 && c.Beta2 > 0 && c.Beta2 < 1) {
 		return nil, fmt.Errorf("adafvf: Beta1 = %g or Beta2 = %g is outside (0, 1)", c.Beta1, c.Beta2)
 	}
 	if !(c.Epsilon > 0 && c.Epsilon < math.Inf(1)) {
-		return nil, fmt.Errorf("adafvf: Epsilon = %g is no finite number above zero", c.Epsilon)
+		return nil, fmt.Errorf("adafvf: Epsilon = %g is not a finite number above zero", c.Epsilon)
 	}
 	if !(c.Clip >= 0) {
 		return nil, fmt.Errorf("adafvf: Clip = %g is below zero", c.Clip)
@@ -63,9 +62,8 @@ func NewAdam(config AdamConfig, groups ...Group) (*Adam, error) {
 	return o, nil
 }
 
-// Step learns the gradients of all groups and moves their parameters. A group
-// with a gradient that is not finite, or beyond 1e100, stays as it is, which is
-// counted. Step allocates nothing.
+// Step learns the gradients of all groups and moves their parameters. If a gradient of a group is not finite or
+// beyond 1e100, Step skips the group and counts it in Skipped. Step allocates nothing.
 func (o *Adam) Step() {
 	rate := o.begin()
 	scale := 1.0
@@ -73,7 +71,7 @@ func (o *Adam) Step() {
 		scale = o.clip()
 	}
 	for i := range o.groups {
-		g, s := &o.given[i], &o.groups[i]
+		g, s := &o.inputs[i], &o.groups[i]
 		if !o.admit(i) {
 			continue
 		}
@@ -95,13 +93,13 @@ func (o *Adam) Step() {
 	}
 }
 
-// clip is the factor that brings the gradient of the groups that are finite to
-// the largest norm.
+// clip returns the factor that scales the gradient of all finite groups down to the maximum norm, or 1 if it is
+// shorter.
 func (o *Adam) clip() float64 {
 	sum := 0.0
-	for i := range o.given {
+	for i := range o.inputs {
 		part := 0.0
-		for _, x := range o.given[i].Grads {
+		for _, x := range o.inputs[i].Grads {
 			part += x * x
 		}
 		if part < math.Inf(1) {

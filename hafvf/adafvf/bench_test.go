@@ -25,9 +25,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// BenchmarkStep times a step on one group of N coordinates: Adam, AdaFVF with
-// weights from 256 coordinates, by their mean and by their sum, from all, and with
-// fixed weights.
+// BenchmarkStep times a step on one group of N coordinates: Adam, AdaFVF with weights from 256 coordinates, by
+// their mean and by their sum, with weights from all coordinates, and with fixed weights.
 func BenchmarkStep(b *testing.B) {
 	for _, n := range []int{64, 1024, 65536} {
 		for _, c := range []struct {
@@ -54,8 +53,8 @@ func BenchmarkStep(b *testing.B) {
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					// An eighth of the gradient is new, which costs next to nothing.
-					at, part := i%8*n/8, n/8
-					copy(g.Grads[at:at+part], noise[i*131%997:])
+					start, part := i%8*n/8, n/8
+					copy(g.Grads[start:start+part], noise[i*131%997:])
 					o.Step()
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/coordinate")

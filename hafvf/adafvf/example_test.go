@@ -11,9 +11,8 @@ import (
 	"hafvf/hafvf/adafvf"
 )
 
-// Logistic regression on gonum matrices. One batch in twenty is corrupt: its
-// features are a thousand times too large. Pooling 1 makes the weights react to
-// that; Adam remembers such a gradient for a thousand steps.
+// Logistic regression on gonum matrices. One batch in twenty is corrupt: its features are a thousand times too
+// large. Pooling 1 makes the weights react to that; Adam remembers such a gradient for a thousand steps.
 func Example_corruptBatches() {
 	const d, batch = 5, 32
 	truth := mat.NewVecDense(d, []float64{1, -2, 0.5, 0, 1.5})
@@ -78,8 +77,8 @@ func sub(a, b mat.Vector) *mat.VecDense {
 	return &d
 }
 
-// A problem as gonum/optimize has it, Rosenbrock's function, descended with a
-// schedule until the gradient is small.
+// A problem in the form of gonum/optimize, Rosenbrock's function, minimised with a schedule until the gradient
+// is small.
 func Example_problem() {
 	problem := struct {
 		Func func(x []float64) float64
@@ -115,8 +114,7 @@ func Example_problem() {
 	// E[w₁] 0.90  E[w₂] 0.95
 }
 
-// Training that is stopped goes on where it was: the optimizer's state and the
-// parameters are saved together.
+// Training resumes where it stopped: the optimizer's state and the parameters are saved together.
 func ExampleOptimizer_MarshalBinary() {
 	start := func() (*adafvf.Optimizer, []float64, []float64) {
 		p, g := []float64{3, -2}, make([]float64, 2)

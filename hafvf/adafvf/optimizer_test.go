@@ -15,8 +15,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// all makes every kind of optimizer.
-var all = map[string]func(groups ...adafvf.Group) (stepper, error){
+// optimizers makes every kind of optimizer.
+var optimizers = map[string]func(groups ...adafvf.Group) (stepper, error){
 	"adam": func(g ...adafvf.Group) (stepper, error) { return adafvf.NewAdam(adafvf.AdamConfig{Clip: 3}, g...) },
 	"mean": func(g ...adafvf.Group) (stepper, error) { return adafvf.New(adafvf.Config{}, g...) },
 	"sum":  func(g ...adafvf.Group) (stepper, error) { return adafvf.New(adafvf.Config{Pooling: 1}, g...) },
@@ -27,7 +27,7 @@ var all = map[string]func(groups ...adafvf.Group) (stepper, error){
 	"shrink": func(g ...adafvf.Group) (stepper, error) { return adafvf.New(adafvf.Config{WeightDecay: .1}, g...) },
 }
 
-// twoGroups are of 11 parameters and 1.
+// twoGroups returns groups of 11 parameters and of 1.
 func twoGroups() []adafvf.Group {
 	return []adafvf.Group{
 		{Name: "w", Params: make([]float64, 11), Grads: make([]float64, 11)},
@@ -35,7 +35,7 @@ func twoGroups() []adafvf.Group {
 	}
 }
 
-// fill draws gradients, with a corrupt one now and then.
+// fill draws gradients, and occasionally corrupt ones.
 func fill(rng *rand.Rand, groups []adafvf.Group) {
 	scale := math.Exp(rng.NormFloat64())
 	if rng.IntN(20) == 0 {
@@ -48,15 +48,15 @@ func fill(rng *rand.Rand, groups []adafvf.Group) {
 	}
 }
 
-func params(groups []adafvf.Group) (all []float64) {
+func params(groups []adafvf.Group) (values []float64) {
 	for _, g := range groups {
-		all = append(all, g.Params...)
+		values = append(values, g.Params...)
 	}
-	return all
+	return values
 }
 
-// With fixed decays, the natural parameters of the posterior are weighted sums:
-// κ − κ₀ = Σρⁱ, κm = Σρⁱg, 2(α−α₀) = Σωⁱ; and β + ½κm² gains ½g².
+// With fixed decays, the natural parameters of the posterior are weighted sums: κ − κ₀ = Σρⁱ, κm = Σρⁱg,
+// 2(α−α₀) = Σωⁱ. Each step adds ½g² to β + ½κm².
 func TestFixedDecaysFollowTheClosedForm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := adafvf.Decays{W1: rapid.Float64Range(0, 1).Draw(t, "w1"), W2: rapid.Float64Range(0, 1).Draw(t, "w2")}
@@ -88,7 +88,7 @@ func TestFixedDecaysFollowTheClosedForm(t *testing.T) {
 	})
 }
 
-// No parameter moves by more than the rate, whatever the gradients.
+// No parameter moves by more than the rate, for any gradients.
 func TestNoStepIsLongerThanTheRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := math.Exp(rapid.Float64Range(-10, 3).Draw(t, "log rate"))
@@ -122,14 +122,14 @@ func TestNoStepIsLongerThanTheRate(t *testing.T) {
 	})
 }
 
-// Saved, loaded and gone on with, training is the same to the last bit.
+// Training that is saved and resumed is the same to the last bit.
 func TestResumedTrainingIsTheSame(t *testing.T) {
-	for name, make := range all {
+	for name, make := range optimizers {
 		groups := twoGroups()
 		rng := rand.New(rand.NewPCG(3, 1))
 		o := must(make(groups...))
 		var saved []byte
-		var at []float64
+		var savedParams []float64
 		for i := range 150 {
 			fill(rng, groups)
 			if i == 50 {
@@ -137,7 +137,7 @@ func TestResumedTrainingIsTheSame(t *testing.T) {
 			}
 			o.Step()
 			if i == 79 {
-				saved, at = must(o.MarshalBinary()), params(groups)
+				saved, savedParams = must(o.MarshalBinary()), params(groups)
 			}
 		}
 		again := twoGroups()
@@ -146,8 +146,8 @@ func TestResumedTrainingIsTheSame(t *testing.T) {
 			// The draws of the first part, on parameters that do not matter.
 			fill(rng, twoGroups())
 		}
-		copy(again[0].Params, at)
-		copy(again[1].Params, at[11:])
+		copy(again[0].Params, savedParams)
+		copy(again[1].Params, savedParams[11:])
 		o2 := must(make(again...))
 		if err := o2.UnmarshalBinary(saved); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -163,7 +163,7 @@ func TestResumedTrainingIsTheSame(t *testing.T) {
 	}
 }
 
-// A state that does not fit says why, and leaves the optimizer as it was.
+// For a state that does not fit, the error gives the reason, and the optimizer is unchanged.
 func TestUnmarshalRefuses(t *testing.T) {
 	groups := twoGroups()
 	o := must(adafvf.New(adafvf.Config{}, groups...))
@@ -171,9 +171,9 @@ func TestUnmarshalRefuses(t *testing.T) {
 	fill(rng, groups)
 	o.Step()
 	state := must(o.MarshalBinary())
-	change := func(at int, to byte) []byte {
+	change := func(index int, value byte) []byte {
 		b := bytes.Clone(state)
-		b[at] = to
+		b[index] = value
 		return b
 	}
 	other := func(c adafvf.Config, change func([]adafvf.Group) []adafvf.Group) stepper {
@@ -185,8 +185,8 @@ func TestUnmarshalRefuses(t *testing.T) {
 		state []byte
 		want  string
 	}{
-		{o, nil, "cut short"},
-		{o, state[:len(state)-1], "cut short"},
+		{o, nil, "too short"},
+		{o, state[:len(state)-1], "too short"},
 		{o, append(bytes.Clone(state), 0), "1 bytes too many"},
 		{o, change(0, 'A'), "another optimizer"},
 		{o, change(1, 9), "version is 9"},
@@ -194,12 +194,12 @@ func TestUnmarshalRefuses(t *testing.T) {
 		{must(adafvf.NewAdam(adafvf.AdamConfig{}, twoGroups()...)), state, "another optimizer"},
 		{other(adafvf.Config{Prior: adafvf.Prior{Beta: 1e-8}}, same), state, "Prior.Beta = 1e-06, this optimizer has 1e-08"},
 		{other(adafvf.Config{Fixed: &adafvf.Decays{}}, same), state, "fixed decays"},
-		{other(adafvf.Config{}, func(g []adafvf.Group) []adafvf.Group { return g[:1] }), state, "2 groups, this optimizer 1"},
-		{other(adafvf.Config{}, func(g []adafvf.Group) []adafvf.Group { g[1].Name = "c"; return g }), state, `group 1 is "b", this optimizer's "c"`},
+		{other(adafvf.Config{}, func(g []adafvf.Group) []adafvf.Group { return g[:1] }), state, "2 groups, this optimizer has 1"},
+		{other(adafvf.Config{}, func(g []adafvf.Group) []adafvf.Group { g[1].Name = "c"; return g }), state, `group 1 is "b", this optimizer's is "c"`},
 		{other(adafvf.Config{}, func(g []adafvf.Group) []adafvf.Group {
 			g[0].Params, g[0].Grads = g[0].Params[1:], g[0].Grads[1:]
 			return g
-		}), state, `"w" has 11 parameters, this optimizer's 10`},
+		}), state, `"w" has 11 parameters, this optimizer's has 10`},
 	} {
 		before := must(c.o.MarshalBinary())
 		err := c.o.UnmarshalBinary(c.state)
@@ -212,12 +212,12 @@ func TestUnmarshalRefuses(t *testing.T) {
 
 func FuzzUnmarshalBinary(f *testing.F) {
 	groups := twoGroups()
-	for _, make := range all {
+	for _, make := range optimizers {
 		f.Add(must(must(make(groups...)).MarshalBinary()))
 	}
 	f.Fuzz(func(t *testing.T, state []byte) {
 		groups := twoGroups()
-		for name, make := range all {
+		for name, make := range optimizers {
 			o := must(make(groups...))
 			if o.UnmarshalBinary(state) != nil {
 				continue
@@ -236,9 +236,9 @@ func FuzzUnmarshalBinary(f *testing.F) {
 	})
 }
 
-// A group whose gradient is not finite stays as it is, and the others do not.
+// A group whose gradient is not finite does not change, and the other groups do.
 func TestNonFiniteGradientsAreSkipped(t *testing.T) {
-	for name, make := range all {
+	for name, make := range optimizers {
 		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e200} {
 			groups := twoGroups()
 			rng := rand.New(rand.NewPCG(6, 1))
@@ -268,7 +268,7 @@ func TestNonFiniteGradientsAreSkipped(t *testing.T) {
 	}
 }
 
-// Adam's first steps by hand, after Kingma and Ba's algorithm 1.
+// Adam's first steps, computed by hand after Kingma and Ba's algorithm 1.
 func TestAdamByHand(t *testing.T) {
 	p, g := []float64{1}, []float64{0}
 	o := must(adafvf.NewAdam(adafvf.AdamConfig{Rate: .1, WeightDecay: .5}, adafvf.Group{Params: p, Grads: g}))
@@ -284,8 +284,8 @@ func TestAdamByHand(t *testing.T) {
 			t.Fatalf("step %d: %.17g, want %.17g", step+1, p[0], want)
 		}
 	}
-	// Clipped to a norm of 1, (3, 4) is (0.6, 0.8): same signs and sizes of the first
-	// step, another memory of it.
+	// Clipped to a norm of 1, (3, 4) is (0.6, 0.8): the first step has the same signs and sizes, but its
+	// moments differ from those without clipping.
 	p, g = []float64{0, 0}, []float64{3, 4}
 	o = must(adafvf.NewAdam(adafvf.AdamConfig{Clip: 1}, adafvf.Group{Params: p, Grads: g}))
 	q, h := []float64{0, 0}, []float64{0.6, 0.8}
@@ -301,7 +301,7 @@ func TestAdamByHand(t *testing.T) {
 	}
 }
 
-// Decoupled decay multiplies what the step then moves from.
+// Decoupled decay shrinks the parameters before the step moves them.
 func TestWeightDecayIsDecoupled(t *testing.T) {
 	a, b := twoGroups(), twoGroups()
 	for i := range a[0].Params {
@@ -324,7 +324,7 @@ func TestWeightDecayIsDecoupled(t *testing.T) {
 }
 
 func TestStepAllocatesNothing(t *testing.T) {
-	for name, make := range all {
+	for name, make := range optimizers {
 		groups := twoGroups()
 		rng := rand.New(rand.NewPCG(8, 1))
 		o := must(make(groups...))
@@ -341,7 +341,7 @@ func TestConstructionErrors(t *testing.T) {
 		groups []adafvf.Group
 		want   string
 	}{
-		{adafvf.Config{}, nil, "no group"},
+		{adafvf.Config{}, nil, "no groups"},
 		{adafvf.Config{}, []adafvf.Group{ok, {Name: "b"}}, `group 1 "b" has no parameters`},
 		{adafvf.Config{}, []adafvf.Group{{Name: "w", Params: []float64{1, 2}, Grads: []float64{0}}}, `group 0 "w" has 2 parameters and 1 gradients`},
 		{adafvf.Config{Rate: -1}, []adafvf.Group{ok}, "Rate = -1"},

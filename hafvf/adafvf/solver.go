@@ -7,31 +7,30 @@ import (
 	"hafvf/internal/special"
 )
 
-// A solver learns the weights of a group from its gradient, before the gradient
-// itself is learned: it maximises the ELBO over q(w₁), q(w₂) and q(b), of which w₁
-// and w₂ stand under b.
+// A solver learns the weights of a group from its gradient, before the gradient itself is learned: it maximises
+// the ELBO over q(w₁), q(w₂) and q(b), where b is the level above w₁ and w₂.
 type solver struct {
-	prior  *Prior
-	naive  [3]beta.Dist
-	top    float64
-	power  float64       // Pooling
-	most   int           // Coordinates
-	levels [3]beta.Level // w₁, w₂, b
-	sys    beta.System
+	prior          *Prior
+	naive          [3]beta.Dist
+	top            float64
+	power          float64       // Pooling
+	maxCoordinates int           // Coordinates
+	levels         [3]beta.Level // w₁, w₂, b
+	sys            beta.System
 
-	// The group and its gradient, of which every stride-th coordinate counts.
+	// The group and its gradient. Only every stride-th coordinate counts.
 	group         *group
 	grads         []float64
 	first, stride int
 	factor        float64 // N^Pooling
 }
 
-// newSolver is that of a complete configuration.
+// newSolver returns the solver for a complete configuration.
 func newSolver(c *Config) solver {
 	s := solver{
 		naive: [3]beta.Dist{beta.Dist(c.W1), beta.Dist(c.W2), beta.Dist(c.B)},
 		prior: &Prior{c.Prior.Kappa, c.Prior.Alpha, c.Prior.Beta},
-		top:   c.Top, power: c.Pooling, most: c.Coordinates,
+		top:   c.Top, power: c.Pooling, maxCoordinates: c.Coordinates,
 		sys: beta.NewSystem(2, 2, 3),
 	}
 	for i := range s.levels {
@@ -40,39 +39,35 @@ func newSolver(c *Config) solver {
 	return s
 }
 
-// A statePlace is where the levels stand: (logit of the mean, log of the concentration)
-// of each.
-type statePlace [3][2]float64
+// A point is the position of the levels: (logit of the mean, log of the concentration) per level.
+type point [3][2]float64
 
 const (
-	// known is the memory of the variance, in gradients, below which the weights
-	// are not learned but stay at their priors. After a single gradient the variance
-	// is the prior's, whose scale is a guess, and next to which any second one is a
-	// surprise: a pooled sum would forget the first one, and so on for ever.
-	known = 1.5
-	// maxRounds is how many Newton steps are taken at most, and maxStep the length
-	// of one, in any coordinate of a place. What is left after one shorter than the
-	// tolerance, the next gradient may go on with: weights are then within 0.01 of
-	// their maximum under the mean, and 0.2 under the sum.
+	// minVarianceMemory is the minimum memory of the variance, in gradients, for learning the weights; below it
+	// they stay at their priors. After a single gradient the variance is the prior's, whose scale is a guess,
+	// so that any second gradient is a surprise: a pooled sum would forget the first one, and so on for ever.
+	minVarianceMemory = 1.5
+	// maxRounds is the maximum number of Newton steps, and maxStep the maximum length of one in any coordinate
+	// of a point. After a step shorter than tolerance, the next gradient continues with the remaining error:
+	// weights are then within 0.01 of their maximum under the mean, and within 0.2 under the sum.
 	maxRounds = 30
 	maxStep   = 2
 	tolerance = 0.1
-	// doubt is how far below its naive value the logit of a weight has to lie for
-	// another maximum to be looked for.
+	// If the logit of a weight is more than doubt below its naive value, the solver searches for another
+	// maximum.
 	doubt = 1
 )
 
-// learn moves the group's q(w₁), q(w₂) and q(b), and returns the means of the
-// first two.
+// learn moves the group's q(w₁), q(w₂) and q(b), and returns the means of the first two.
 func (s *solver) learn(g *group, grads []float64, step int) Decays {
 	n := len(grads)
 	s.group, s.grads = g, grads
-	s.stride = 1 + (n-1)/s.most
+	s.stride = 1 + (n-1)/s.maxCoordinates
 	s.first = step % s.stride
 	s.factor = math.Pow(float64(n), s.power)
 
 	// From the priors, under the prior mean of b.
-	var start statePlace
+	var start point
 	w := s.top
 	for i := len(s.levels) - 1; i >= 0; i-- {
 		l := &s.levels[i]
@@ -83,7 +78,7 @@ func (s *solver) learn(g *group, grads []float64, step int) Decays {
 			w = p.Mean()
 		}
 	}
-	if 2*(g.alpha-s.prior.Alpha) < known {
+	if 2*(g.alpha-s.prior.Alpha) < minVarianceMemory {
 		s.move(&start)
 	} else {
 		s.maximise(start)
@@ -94,10 +89,9 @@ func (s *solver) learn(g *group, grads []float64, step int) Decays {
 	return s.means()
 }
 
-// maximise climbs from the start. Where that ends in forgetting, or began there,
-// the naive weights can lie on the slope of a higher maximum, which the climb does
-// not see: it is tried as well.
-func (s *solver) maximise(start statePlace) {
+// maximise climbs from start. If the climb ends at weights that forget, the naive weights can be on the slope
+// of a higher maximum that the climb misses; maximise then also climbs from there.
+func (s *solver) maximise(start point) {
 	found := s.climb(start, tolerance)
 	low := false
 	for i := range 2 {
@@ -105,7 +99,7 @@ func (s *solver) maximise(start statePlace) {
 	}
 	if low {
 		value := s.value(&found)
-		other := statePlace{coordinates(s.naive[0]), coordinates(s.naive[1]), {math.Min(start[2][0], -2), start[2][1]}}
+		other := point{coordinates(s.naive[0]), coordinates(s.naive[1]), {math.Min(start[2][0], -2), start[2][1]}}
 		other = s.climb(other, tolerance)
 		if s.value(&other) > value {
 			found = other
@@ -114,13 +108,12 @@ func (s *solver) maximise(start statePlace) {
 	s.move(&found)
 }
 
-// climb runs Newton's method from at, until after a step shorter than the
-// tolerance, and returns where it ends.
-func (s *solver) climb(at statePlace, tolerance float64) statePlace {
-	var delta, last statePlace
+// climb runs Newton's method from z until a step is shorter than the tolerance, and returns the end point.
+func (s *solver) climb(z point, tolerance float64) point {
+	var delta, last point
 	reach := float64(maxStep)
 	for range maxRounds {
-		s.evaluate(&at)
+		s.evaluate(&z)
 		s.sys.Solve(delta[:])
 		size, turn := 0.0, 0.0
 		for i := range delta {
@@ -131,45 +124,45 @@ func (s *solver) climb(at statePlace, tolerance float64) statePlace {
 			turn += d[0]*last[i][0] + d[1]*last[i][1]
 		}
 		if !(size < math.Inf(1)) {
-			return at
+			return z
 		}
 		if turn < 0 {
-			reach /= 2 // it went too far
+			reach /= 2 // the last step went too far
 		}
 		last = delta
 		t := math.Min(1, reach/size)
-		for i := range at {
-			at[i][0] = clamp(at[i][0] + t*delta[i][0])
-			at[i][1] = clamp(at[i][1] + t*delta[i][1])
+		for i := range z {
+			z[i][0] = clamp(z[i][0] + t*delta[i][0])
+			z[i][1] = clamp(z[i][1] + t*delta[i][1])
 		}
 		if size < tolerance {
-			return at
+			return z
 		}
 	}
-	return at
+	return z
 }
 
 func coordinates(p beta.Dist) [2]float64 {
 	return [2]float64{math.Log(p.Alpha / p.Beta), math.Log(p.Alpha + p.Beta)}
 }
 
-// clamp keeps φ far from where it cannot be represented.
+// clamp keeps φ representable.
 func clamp(v float64) float64 { return math.Max(-30, math.Min(30, v)) }
 
-// means are those of w₁ and w₂ where the levels stand.
+// means returns the means of w₁ and w₂ at the present point.
 func (s *solver) means() Decays { return Decays{s.levels[0].M, s.levels[1].M} }
 
-func (s *solver) move(at *statePlace) {
+func (s *solver) move(z *point) {
 	for i := range s.levels {
-		s.levels[i].Move(at[i][0], at[i][1])
+		s.levels[i].Move(z[i][0], z[i][1])
 	}
 }
 
-// evaluate moves the levels and derives the system there.
-func (s *solver) evaluate(at *statePlace) {
+// evaluate moves the levels to z and derives the system there.
+func (s *solver) evaluate(z *point) {
 	w1, w2, b := &s.levels[0], &s.levels[1], &s.levels[2]
 	for i := range s.levels {
-		s.levels[i].Place(at[i][0], at[i][1])
+		s.levels[i].Place(z[i][0], z[i][1])
 	}
 	b.SetPrior(s.top, false)
 	w1.SetPrior(b.M, true)
@@ -184,9 +177,9 @@ func (s *solver) evaluate(at *statePlace) {
 	w2.Couple(&s.sys, 1, b)
 }
 
-// value is the ELBO at a place, to which it moves the levels.
-func (s *solver) value(at *statePlace) float64 {
-	s.evaluate(at)
+// value moves the levels to z and returns the ELBO there.
+func (s *solver) value(z *point) float64 {
+	s.evaluate(z)
 	v := s.factor * evidence(s.prior, s.group, s.means(), s.grads, s.first, s.stride)
 	for i := range s.levels {
 		l := &s.levels[i]
@@ -195,10 +188,9 @@ func (s *solver) value(at *statePlace) float64 {
 	return v
 }
 
-// A curve is how the ELBO of a group depends on ρ and ω: the slopes of its optimum
-// over the posterior of the gradient, and along each of both directions the second
-// to fourth derivative of the log-partition before the gradient, and the second
-// after it.
+// A curve describes how the ELBO of a group depends on ρ and ω: the slopes of its optimum over the posterior of
+// the gradient and, along each direction, the second to fourth derivative of the log-partition before the
+// gradient and the second derivative after it.
 type curve struct {
 	rho, omega                   float64 // δ
 	rho2, rho3, rho4             float64 // S_ρρ and its derivatives in ρ
@@ -206,8 +198,7 @@ type curve struct {
 	rhoAfter, omegaAfter, across float64 // S_ρρ, S_ωω, S_ρω after the gradient
 }
 
-// children are what w₁ and w₂ weigh, factor times the curve: ρ = w₁w₂ and ω = w₂ by
-// the chain rule.
+// children returns the children of w₁ and w₂, the curve times factor: ρ = w₁w₂ and ω = w₂ by the chain rule.
 func (c *curve) children(w1, w2, factor float64) (first, second beta.Child) {
 	p1, p2 := w1*w1, w2*w2
 	rho := c.rhoAfter - c.rho2
@@ -220,8 +211,8 @@ func (c *curve) children(w1, w2, factor float64) (first, second beta.Child) {
 	return first, second
 }
 
-// evidence is the mean over coordinates first, first+stride, … of log p(g) under
-// NormalGamma(m̄, κ̄, ᾱ, β̄), but for a constant.
+// evidence returns the mean over coordinates first, first+stride, … of log p(g) under NormalGamma(m̄, κ̄, ᾱ,
+// β̄), up to a constant.
 func evidence(p *Prior, s *group, w Decays, grads []float64, first, stride int) float64 {
 	f := s.forget(p, w)
 	sum, n := 0.0, 0
@@ -235,35 +226,34 @@ func evidence(p *Prior, s *group, w Decays, grads []float64, first, stride int) 
 	return sum/float64(n) + special.LgammaDelta(f.alpha, 0.5) + 0.5*math.Log(f.kappa*f.gain)
 }
 
-// pooled is the mean over coordinates first, first+stride, … of the curve of
+// pooled returns the mean over coordinates first, first+stride, … of the curve of
 //
-//	log p(g) under NormalGamma(m̄, κ̄, ᾱ, β̄), less ½Var[w]·S,
+//	log p(g) under NormalGamma(m̄, κ̄, ᾱ, β̄), minus ½Var[w]·S,
 //
-// whose slopes are δ = (E[T] after g − E[T] before)·d with T = (τμ, −½τμ², ln τ,
-// −τ), d_ρ = (κm, κ−κ₀, 0, ½κm²), d_ω = (0, 0, α−α₀, β−β₀), and S = dᵀ Cov[T] d. The
-// curvature along ρ is that for κ₀ → 0.
+// whose slopes are δ = (E[T] after g − E[T] before)·d with T = (τμ, −½τμ², ln τ, −τ),
+// d_ρ = (κm, κ−κ₀, 0, ½κm²), d_ω = (0, 0, α−α₀, β−β₀), and S = dᵀ Cov[T] d. The curvature along ρ is taken in the
+// limit κ₀ → 0.
 func pooled(p *Prior, s *group, w Decays, grads []float64, first, stride int) (c curve) {
 	f := s.forget(p, w)
 	kappa, alpha, alpha1 := f.kappa, f.alpha, f.alpha+0.5
 	keep, drift, gain, half, omega := f.keep, f.drift, f.gain, f.half, w.W2
 	n := 0
-	// Sums of m²/β̄, m′²/β′, q = (m′−m)²/β′, q², qy; of the powers of x = (β−β₀)/β̄ and
-	// of y = (β−β₀)/β′.
+	// Sums of m²/β̄, m′²/β′, q = (m′−m)²/β′, q², qy, and of the powers of x = (β−β₀)/β̄ and y = (β−β₀)/β′.
 	var before, after, q1, q2, qy float64
 	var x1, x2, x3, x4, y1, y2 float64
 	logs, product := 0.0, 1.0 // Σ ln β′/β̄
 	for i := first; i < len(grads); i += stride {
 		n++
-		m, over := s.m[i], s.beta[i]-p.Beta
+		m, excess := s.m[i], s.beta[i]-p.Beta
 		mean := keep * m
 		e := grads[i] - mean
-		b := p.Beta + omega*over + drift*m*m
+		b := p.Beta + omega*excess + drift*m*m
 		b1 := b + half*e*e
 		mean1 := mean + gain*e
 		r, r1 := 1/b, 1/b1
 		ratio := b1 * r
-		if more := product * ratio; more < 1e150 {
-			product = more
+		if next := product * ratio; next < 1e150 {
+			product = next
 		} else {
 			logs += math.Log(product) + math.Log(ratio)
 			product = 1
@@ -274,7 +264,7 @@ func pooled(p *Prior, s *group, w Decays, grads []float64, first, stride int) (c
 		q := r1 * d * d
 		q1 += q
 		q2 += q * q
-		x, y := over*r, over*r1
+		x, y := excess*r, excess*r1
 		xx := x * x
 		x1 += x
 		x2 += xx

@@ -8,9 +8,9 @@ import (
 	"hafvf/internal/compact"
 )
 
-// An encoded state is a kind, a version, the settings without which its numbers
-// mean something else, and per group name, length and numbers, little endian. It
-// holds no parameters: those are the caller's to save.
+// An encoded state consists of a kind, a version, the settings on which the meaning of its numbers depends, and
+// per group its name, length and numbers, little endian. It does not contain the parameters: the caller must
+// save them.
 const stateVersion = 1
 
 const (
@@ -18,20 +18,20 @@ const (
 	kindAdam   = 'A'
 )
 
-// MarshalBinary encodes what is known of the gradients, for UnmarshalBinary. The
-// parameters are not in it.
-func (o *Optimizer) MarshalBinary() ([]byte, error) { return marshal(&o.base, o.groups, o.form), nil }
-
-// UnmarshalBinary puts the optimizer, which New has made of groups with the same
-// names and lengths, where the encoded one was: what follows is the same to the
-// last bit, if the parameters are. Rate, schedule, weight decay, pooling and
-// coordinates are the optimizer's own; another prior or other levels are an error,
-// after which the optimizer is as before.
-func (o *Optimizer) UnmarshalBinary(data []byte) error {
-	return unmarshal(&o.base, &o.groups, o.form, data)
+// MarshalBinary encodes the state of the optimizer for UnmarshalBinary, without the parameters.
+func (o *Optimizer) MarshalBinary() ([]byte, error) {
+	return marshal(&o.base, o.groups, o.serialize), nil
 }
 
-func (o *Optimizer) form(c *codec, i, n int, s *group) {
+// UnmarshalBinary restores an encoded state. The optimizer must come from New with groups of the same names and
+// lengths. With the same parameters, all later steps are equal to the last bit. Rate, schedule, weight decay,
+// pooling and coordinates are not part of the state. Another prior or other levels are an error. After an error
+// the optimizer is unchanged.
+func (o *Optimizer) UnmarshalBinary(data []byte) error {
+	return unmarshal(&o.base, &o.groups, o.serialize, data)
+}
+
+func (o *Optimizer) serialize(c *codec, i, n int, s *group) {
 	if i == 0 {
 		c.head(&o.base, kindAdaFVF, o.settings())
 	}
@@ -42,7 +42,7 @@ func (o *Optimizer) form(c *codec, i, n int, s *group) {
 	}
 	c.vectors(n, &s.m, &s.beta)
 	if c.err == nil && !c.Writes && !s.valid(&o.config.Prior) {
-		c.fail("group %d %q is corrupt", i, o.given[i].Name)
+		c.fail("group %d %q is corrupt", i, o.inputs[i].Name)
 	}
 }
 
@@ -52,7 +52,7 @@ type setting struct {
 	value float64
 }
 
-// settings are those that a state's numbers rest on.
+// settings returns the settings on which the numbers of a state depend.
 func (o *Optimizer) settings() []setting {
 	c := &o.config
 	fixed := 0.0
@@ -66,7 +66,7 @@ func (o *Optimizer) settings() []setting {
 	}
 }
 
-// valid reports whether the optimizer can have got to s.
+// valid reports whether s is a possible state of the optimizer.
 func (s *group) valid(p *Prior) bool {
 	if !(s.kappa >= p.Kappa && s.alpha >= p.Alpha && s.kappa+s.alpha < math.Inf(1)) {
 		return false
@@ -84,19 +84,17 @@ func (s *group) valid(p *Prior) bool {
 	return true
 }
 
-// MarshalBinary encodes what is known of the gradients, for UnmarshalBinary. The
-// parameters are not in it.
-func (o *Adam) MarshalBinary() ([]byte, error) { return marshal(&o.base, o.groups, o.form), nil }
+// MarshalBinary encodes the state of the optimizer for UnmarshalBinary, without the parameters.
+func (o *Adam) MarshalBinary() ([]byte, error) { return marshal(&o.base, o.groups, o.serialize), nil }
 
-// UnmarshalBinary puts the optimizer, which NewAdam has made of groups with the
-// same names and lengths, where the encoded one was: what follows is the same to
-// the last bit, if the parameters are. All settings are the optimizer's own. After
-// an error it is as before.
+// UnmarshalBinary restores an encoded state. The optimizer must come from NewAdam with groups of the same names
+// and lengths. With the same parameters, all later steps are equal to the last bit. Settings are not part of
+// the state. After an error the optimizer is unchanged.
 func (o *Adam) UnmarshalBinary(data []byte) error {
-	return unmarshal(&o.base, &o.groups, o.form, data)
+	return unmarshal(&o.base, &o.groups, o.serialize, data)
 }
 
-func (o *Adam) form(c *codec, i, n int, s *moments) {
+func (o *Adam) serialize(c *codec, i, n int, s *moments) {
 	if i == 0 {
 		c.head(&o.base, kindAdam, nil)
 	}
@@ -105,32 +103,32 @@ func (o *Adam) form(c *codec, i, n int, s *moments) {
 	c.vectors(n, &s.m, &s.v)
 	for k, m := range s.m {
 		if !c.Writes && !(math.Abs(m) < math.Inf(1) && s.v[k] >= 0 && s.v[k] < math.Inf(1)) {
-			c.fail("group %d %q is corrupt", i, o.given[i].Name)
+			c.fail("group %d %q is corrupt", i, o.inputs[i].Name)
 		}
 	}
 }
 
-// marshal writes the groups of an optimizer in their form, which takes the place and the length of each.
-func marshal[G any](o *base, groups []G, form func(c *codec, i, n int, s *G)) []byte {
+// marshal encodes the groups of an optimizer. serialize encodes or decodes group i, which has n parameters.
+func marshal[G any](o *base, groups []G, serialize func(c *codec, i, n int, s *G)) []byte {
 	c := codec{Codec: compact.Codec{Writes: true}, steps: o.steps, skipped: o.skipped}
 	for i := range groups {
-		form(&c, i, len(o.given[i].Params), &groups[i])
+		serialize(&c, i, len(o.inputs[i].Params), &groups[i])
 	}
 	return c.B
 }
 
-// unmarshal reads what marshal wrote. After an error the optimizer is as before.
-func unmarshal[G any](o *base, groups *[]G, form func(c *codec, i, n int, s *G), data []byte) error {
-	c := codec{Codec: compact.Codec{Reader: compact.Reader{B: data}}, skipped: make([]int, len(o.given))}
-	read := make([]G, len(o.given))
+// unmarshal decodes the output of marshal. After an error the optimizer is unchanged.
+func unmarshal[G any](o *base, groups *[]G, serialize func(c *codec, i, n int, s *G), data []byte) error {
+	c := codec{Codec: compact.Codec{Reader: compact.Reader{B: data}}, skipped: make([]int, len(o.inputs))}
+	read := make([]G, len(o.inputs))
 	for i := range read {
-		form(&c, i, len(o.given[i].Params), &read[i])
+		serialize(&c, i, len(o.inputs[i].Params), &read[i])
 	}
 	if len(c.B) > 0 {
 		c.fail("it has %d bytes too many", len(c.B))
 	}
 	if c.err != nil {
-		return fmt.Errorf("adafvf: the state cannot be read: %w", c.err)
+		return fmt.Errorf("adafvf: cannot read state: %w", c.err)
 	}
 	o.steps, o.skipped, *groups = c.steps, c.skipped, read
 	return nil
@@ -144,7 +142,7 @@ type codec struct {
 	err     error
 }
 
-// fail notes the first error.
+// fail stores the first error.
 func (c *codec) fail(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf(format, args...)
@@ -154,7 +152,7 @@ func (c *codec) fail(format string, args ...any) {
 
 func (c *codec) raw(b []byte) {
 	if c.Raw(b); c.Bad {
-		c.fail("it is cut short")
+		c.fail("it is too short")
 	}
 }
 
@@ -165,26 +163,26 @@ func (c *codec) word(v *uint64) {
 	*v = binary.LittleEndian.Uint64(b[:])
 }
 
-// count is a number from zero on.
+// count encodes or decodes a nonnegative number.
 func (c *codec) count(n *int) {
 	v := uint64(*n)
 	if c.word(&v); v > math.MaxInt32 {
-		c.fail("a count of %d is beyond belief", v)
+		c.fail("a count of %d is too large", v)
 		v = 0
 	}
 	*n = int(v)
 }
 
-func (c *codec) floats(all ...*float64) {
-	for _, f := range all {
+func (c *codec) floats(values ...*float64) {
+	for _, f := range values {
 		v := math.Float64bits(*f)
 		c.word(&v)
 		*f = math.Float64frombits(v)
 	}
 }
 
-func (c *codec) vectors(n int, all ...*[]float64) {
-	for _, v := range all {
+func (c *codec) vectors(n int, vectors ...*[]float64) {
+	for _, v := range vectors {
 		if !c.Writes {
 			*v = make([]float64, n)
 		}
@@ -194,11 +192,11 @@ func (c *codec) vectors(n int, all ...*[]float64) {
 	}
 }
 
-// head is what stands before the groups.
+// head encodes the part before the groups or, when reading, checks it against the optimizer.
 func (c *codec) head(o *base, kind byte, settings []setting) {
 	b := []byte{kind, stateVersion}
 	if c.raw(b); b[0] != kind {
-		c.fail("it is that of another optimizer")
+		c.fail("it belongs to another optimizer")
 	} else if b[1] != stateVersion {
 		c.fail("its version is %d, this package reads %d", b[1], stateVersion)
 	}
@@ -206,30 +204,31 @@ func (c *codec) head(o *base, kind byte, settings []setting) {
 	for _, s := range settings {
 		v := s.value
 		if c.floats(&v); v != s.value {
-			c.fail("it was made with %s = %g, this optimizer has %g", s.name, v, s.value)
+			c.fail("it was written with %s = %g, this optimizer has %g", s.name, v, s.value)
 		}
 	}
-	n := len(o.given)
-	if c.count(&n); n != len(o.given) {
-		c.fail("it has %d groups, this optimizer %d", n, len(o.given))
+	n := len(o.inputs)
+	if c.count(&n); n != len(o.inputs) {
+		c.fail("it has %d groups, this optimizer has %d", n, len(o.inputs))
 	}
 }
 
-// groupHead is what stands before the numbers of group i, of which there have to be so many.
+// groupHead encodes the part before the numbers of group i or, when reading, checks it against the group.
+// numbers is the expected number of floats.
 func (c *codec) groupHead(o *base, i, numbers int) {
-	name, length := o.given[i].Name, len(o.given[i].Params)
+	name, length := o.inputs[i].Name, len(o.inputs[i].Params)
 	n, got := len(name), []byte(name)
 	if c.count(&n); !c.Writes {
 		got = make([]byte, min(n, len(c.B)+1))
 	}
 	if c.raw(got); string(got) != name {
-		c.fail("its group %d is %q, this optimizer's %q", i, got, name)
+		c.fail("its group %d is %q, this optimizer's is %q", i, got, name)
 	}
 	n = length
 	if c.count(&n); n != length {
-		c.fail("its group %d %q has %d parameters, this optimizer's %d", i, name, n, length)
+		c.fail("its group %d %q has %d parameters, this optimizer's has %d", i, name, n, length)
 	}
 	if c.count(&c.skipped[i]); !c.Writes && len(c.B) < 8*numbers {
-		c.fail("it is cut short")
+		c.fail("it is too short")
 	}
 }

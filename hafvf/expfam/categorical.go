@@ -18,8 +18,7 @@ func init() {
 	})
 }
 
-// categorical has x in {0, …, K−1} and a Dirichlet(alpha) prior on the
-// probabilities.
+// categorical has x in {0, …, K−1} and a Dirichlet(alpha) prior on the probabilities.
 //
 //	T(x) = onehot(x),  B = Σ lnΓ(αᵢ) − lnΓ(Σαᵢ),  log h = 0
 type categorical struct {
@@ -96,8 +95,8 @@ func (m categorical) total(d []float64, s float64) float64 {
 	return total
 }
 
-// others is the total without category i. Where that has most of it, the difference would lose
-// the digits of what is left.
+// others returns the total without category i. If category i has most of the total, others sums the rest,
+// because the difference would lose its digits.
 func (m categorical) others(i int, d []float64, s, total float64) (rest float64) {
 	if rest = total - m.alpha[i] - s*d[i]; rest > total/1024 {
 		return rest
@@ -111,9 +110,8 @@ func (m categorical) others(i int, d []float64, s, total float64) (rest float64)
 	return rest
 }
 
-// dirichletLine is the Dirichlet log-partition along α + s·d. Only categories
-// that the new statistics touch contribute to the gain, so that one observation
-// costs neither a logarithm of a gamma function nor a digamma.
+// dirichletLine is the Dirichlet log-partition along α + s·d. Only categories in the new statistics contribute
+// to the gain, so that one observation needs neither a log gamma function nor a digamma function.
 type dirichletLine struct {
 	alpha  []float64
 	total  float64

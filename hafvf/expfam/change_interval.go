@@ -6,14 +6,15 @@ import (
 	"hafvf/internal/special"
 )
 
-// Peaks are where evidence is the largest in each run of it above a threshold: the last such place.
+// Peaks collects the places with the largest evidence in each run of evidence above a threshold. If several
+// places of a run have the largest evidence, the last one counts.
 type Peaks struct {
 	At    []int
-	best  float64 // evidence at the last
-	above bool    // whether its run goes on
+	best  float64 // evidence at the last peak
+	above bool    // whether the run of the last peak continues
 }
 
-// Add adds the evidence at the places from first on.
+// Add adds the evidence at the places first, first+1, ….
 func (p *Peaks) Add(evidence []float64, first int, threshold float64) {
 	for i, e := range evidence {
 		switch {
@@ -28,32 +29,30 @@ func (p *Peaks) Add(evidence []float64, first int, threshold float64) {
 	}
 }
 
-// A ChangeInterval is where a change is, as far as the observations tell.
+// A ChangeInterval is an interval estimate of the place of a change.
 type ChangeInterval struct {
-	// From and To are the first and the last observation with which the new regime may
-	// begin: the central interval of 95 % of the posterior probability, given that there is
-	// a change.
+	// From and To are the first and the last observation with which the new regime may begin: the central 95 %
+	// interval of the posterior probability, given that there is a change.
 	From, To int
-	// Probability is that of a change which begins there.
+	// Probability is the probability of a change that begins in the interval.
 	Probability float64
-	// Evidence is that of a change, wherever it is, in nats.
+	// Evidence is the evidence of a change at any place, in nats.
 	Evidence float64
 }
 
-// ChangeIntervals says where the changes of a session of n observations are, and how sure they are.
-// Observe adds observation i to a sample of the model. In the stretch between the
-// neighbours l and u of a change, a change at s has the evidence of two constant regimes
-// against one,
+// ChangeIntervals returns the intervals of the given changes in a session of n observations. observe must add
+// observation i to a sample d of the model. Let l and u be the neighbours of a change. In the stretch between
+// them, a change at s has the evidence of two constant regimes against one,
 //
 //	E(s) = B(d[l, s)) + B(d[s, u)) − B(d[l, u)) − B(0)
 //
-// in nats, with the sample d of observations that all count the same. Its place has the
-// posterior q(s) ∝ exp E(s), and Evidence is log Σ exp E(s). The log odds of a change are
-// Evidence − log(n − 1): by its prior it is at any observation but the first. Its
-// Probability is that of a change times the sum of q over the interval.
+// in nats, where d is the sample of observations with equal weights. The place of the change has the posterior
+// q(s) ∝ exp E(s), and Evidence is log Σ exp E(s). The log odds of a change are Evidence − log(n − 1), because
+// the prior allows a change at any observation but the first. Probability is the probability of a change times
+// the sum of q over the interval.
 func ChangeIntervals(m Model, n int, changes []int, observe func(d []float64, i int)) []ChangeInterval {
 	p := placing{line: m.NewLine(), zero: make([]float64, m.Len()), sample: make([]float64, m.Len()), observe: observe}
-	all := make([]ChangeInterval, len(changes))
+	intervals := make([]ChangeInterval, len(changes))
 	for k, c := range changes {
 		from, end := 0, n
 		if k > 0 {
@@ -62,9 +61,9 @@ func ChangeIntervals(m Model, n int, changes []int, observe func(d []float64, i 
 		if k+1 < len(changes) {
 			end = changes[k+1]
 		}
-		all[k] = p.place(n, from, c, end)
+		intervals[k] = p.place(n, from, c, end)
 	}
-	return all
+	return intervals
 }
 
 // A placing is scratch of ChangeIntervals.
@@ -75,13 +74,13 @@ type placing struct {
 	evidence     []float64 // by place
 }
 
-// logPartition is B of the sample, less B(0).
+// logPartition returns B of the sample minus B(0).
 func (p *placing) logPartition() float64 {
 	p.line.Set(p.zero, p.sample)
 	return p.line.Gain(1)
 }
 
-// place is that of a change at c in the stretch [from, end) of n observations.
+// place returns the interval of a change at c in the stretch [from, end) of n observations.
 func (p *placing) place(n, from, c, end int) ChangeInterval {
 	p.weigh(from, end)
 	total := special.LogSumExp(p.evidence)
@@ -112,7 +111,7 @@ func (p *placing) place(n, from, c, end int) ChangeInterval {
 func (p *placing) weigh(from, end int) {
 	first := from + 1
 	if n := end - first; cap(p.evidence) < n {
-		p.evidence = make([]float64, n) // slices.Grow would take more
+		p.evidence = make([]float64, n) // slices.Grow would allocate more
 	} else {
 		p.evidence = p.evidence[:n]
 	}
@@ -128,7 +127,7 @@ func (p *placing) weigh(from, end int) {
 		p.observe(p.sample, s-1)
 		e := p.evidence[s-first] + p.logPartition() - whole
 		if math.IsNaN(e) {
-			e = math.Inf(-1) // of samples that hold no numbers nothing is evident
+			e = math.Inf(-1) // samples without numbers give no evidence
 		}
 		p.evidence[s-first] = e
 	}

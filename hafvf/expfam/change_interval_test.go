@@ -9,7 +9,7 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// ChangeIntervals are those of a plain sum over the places of every change, for every family.
+// ChangeIntervals equals a plain sum over the places of every change, for every family.
 func TestChangeIntervals(t *testing.T) {
 	const n = 50
 	changes := []int{12, 30, 31}
@@ -29,7 +29,7 @@ func TestChangeIntervals(t *testing.T) {
 					}
 				}
 			}
-			logPartition := func(from, end int) float64 { // less that of no observation
+			logPartition := func(from, end int) float64 { // minus the value without observations
 				d := make([]float64, m.Len())
 				for i := from; i < end; i++ {
 					observe(d, i)
@@ -39,7 +39,7 @@ func TestChangeIntervals(t *testing.T) {
 				return line.Gain(1)
 			}
 			got := expfam.ChangeIntervals(m, n, changes, observe)
-			for k, at := range changes {
+			for k, change := range changes {
 				from, end := 0, n
 				if k > 0 {
 					from = changes[k-1]
@@ -56,8 +56,8 @@ func TestChangeIntervals(t *testing.T) {
 				if want := math.Log(sum); math.Abs(p.Evidence-want) > 1e-9 {
 					t.Errorf("evidence %g, want %g", p.Evidence, want)
 				}
-				if !(p.From > from && p.From <= at && at <= p.To && p.To < end) {
-					t.Errorf("from %d to %d, a change at %d between %d and %d", p.From, p.To, at, from, end)
+				if !(p.From > from && p.From <= change && change <= p.To && p.To < end) {
+					t.Errorf("from %d to %d, a change at %d between %d and %d", p.From, p.To, change, from, end)
 				}
 				within := 0.
 				for s := p.From; s <= p.To; s++ {
@@ -66,7 +66,7 @@ func TestChangeIntervals(t *testing.T) {
 				if want := within / (sum + n - 1); math.Abs(p.Probability-want) > 1e-9 {
 					t.Errorf("probability %g, want %g", p.Probability, want)
 				}
-				// Half of what is at the bounds counts, but where the change itself is one.
+				// Half of the probability at a bound counts, unless the change itself is the bound.
 				before, after := q[p.From]/2, q[p.To]/2
 				for s := range q {
 					if s < p.From {
@@ -76,15 +76,15 @@ func TestChangeIntervals(t *testing.T) {
 						after += q[s]
 					}
 				}
-				if p.From < at && before <= .025*sum || p.To > at && after <= .025*sum {
+				if p.From < change && before <= .025*sum || p.To > change && after <= .025*sum {
 					t.Errorf("from %d to %d leaves %g and %g", p.From, p.To, before/sum, after/sum)
 				}
-				// And the middle of what is left out lies in the tails.
+				// The middle of the probability that is left out lies in the tails.
 				below, above := before-q[p.From]/2-q[p.From-1]/2, after-q[p.To]/2
 				if p.To+1 < end {
 					above -= q[p.To+1] / 2
 				}
-				if most := .025*sum + 1e-9; below > most || above > most {
+				if limit := .025*sum + 1e-9; below > limit || above > limit {
 					t.Errorf("from %d to %d leaves out %g and %g", p.From, p.To, below/sum, above/sum)
 				}
 			}

@@ -6,7 +6,8 @@ import (
 	"hafvf/internal/special"
 )
 
-// A Distribution is one of real numbers, with the parameters a, b and c of its law, and of a share its variance.
+// A Distribution is a distribution of real numbers: the kind law, its parameters a, b and c, and the variance
+// of a share.
 type Distribution struct {
 	law
 	a, b, c, variance float64
@@ -16,20 +17,19 @@ type law int
 
 const (
 	studentsT        law = iota + 1 // location, squared scale, degrees of freedom
-	lomax                           // shape, rate: an exponential time whose rate is Gamma
-	negativeBinomial                // shape, rate: a count whose mean is Gamma
+	lomax                           // shape, rate: an exponential time with a Gamma rate
+	negativeBinomial                // shape, rate: a count with a Gamma mean
 	betaShare                       // alpha, beta, trials: see shareCDF
-	indicator                       // the probabilities of 1 and of 0
+	indicator                       // probabilities of 1 and of 0
 )
 
-// Student is Student's t with the given location, squared scale and degrees of freedom.
+// Student returns Student's t distribution with the given location, squared scale and degrees of freedom.
 func Student(location, scale2, nu float64) Distribution {
 	return Distribution{law: studentsT, a: location, b: scale2, c: nu}
 }
 
-// studentMoments returns mean and standard deviation of Student's t with the
-// given location, squared scale and degrees of freedom ν: the mean is undefined
-// for ν ≤ 1, and the variance infinite for ν ≤ 2.
+// studentMoments returns mean and standard deviation of Student's t with the given location, squared scale and
+// degrees of freedom ν: the mean is undefined for ν ≤ 1, and the variance infinite for ν ≤ 2.
 func studentMoments(location, scale2, nu float64) (mean, sd float64) {
 	if nu <= 1 {
 		return math.NaN(), math.NaN()
@@ -37,7 +37,7 @@ func studentMoments(location, scale2, nu float64) (mean, sd float64) {
 	return location, math.Sqrt(scale2 * ratioAbove(nu, nu-2))
 }
 
-// Moments are mean and standard deviation.
+// Moments returns mean and standard deviation.
 func (d Distribution) Moments() (mean, sd float64) {
 	switch d.law {
 	case studentsT:
@@ -52,25 +52,25 @@ func (d Distribution) Moments() (mean, sd float64) {
 	return d.a, math.Sqrt(d.a * d.b)
 }
 
-// lomaxMoments are those of an exponential time whose rate is Gamma(shape, rate).
+// lomaxMoments returns the moments of an exponential time whose rate is Gamma(shape, rate).
 func lomaxMoments(shape, rate float64) (mean, sd float64) {
 	mean = ratioAbove(rate, shape-1)
 	return mean, mean * math.Sqrt(shape*ratioAbove(1, shape-2))
 }
 
-// Lattice reports whether it is of whole multiples of one number, and how many of them there are to 1, 0
-// where that is not known.
+// Lattice reports whether all values are integer multiples of 1/perUnit. perUnit is 0 if the number of trials
+// of a share is unknown.
 func (d Distribution) Lattice() (perUnit float64, ok bool) {
 	switch d.law {
 	case negativeBinomial, indicator:
 		return 1, true
-	case betaShare: // of an unknown number of trials a share has no steps but 0 and 1
+	case betaShare: // with an unknown number of trials, a share has only the steps 0 and 1
 		return d.c, true
 	}
 	return 0, false
 }
 
-// CDF is P(X ≤ x).
+// CDF returns P(X ≤ x).
 func (d Distribution) CDF(x float64) float64 {
 	switch d.law {
 	case studentsT, lomax:
@@ -92,14 +92,14 @@ func (d Distribution) CDF(x float64) float64 {
 	return 1
 }
 
-// A Curve is a Distribution that is not on a Lattice, with what does not depend on the place.
+// A Curve is a Distribution that is not on a lattice, with the parts that do not depend on x precomputed.
 type Curve struct {
 	Distribution
 	scale float64 // of Student's t
 	t     special.Student
 }
 
-// SetCurve sets c to the curve of d. This takes less time if c was Student's t with the same degrees of freedom.
+// SetCurve sets c to the curve of d. It takes less time if c was Student's t with the same degrees of freedom.
 func (d Distribution) SetCurve(c *Curve) {
 	if c.Distribution = d; d.law == studentsT {
 		c.scale = math.Sqrt(d.b)
@@ -109,8 +109,8 @@ func (d Distribution) SetCurve(c *Curve) {
 	}
 }
 
-// At returns P(X ≤ x) and the density at x. Below 0, where a time has neither, it returns the tangent at 0, by which Newton's
-// method comes back.
+// At returns P(X ≤ x) and the density at x. Below 0, where both are zero for a time, it returns the tangent at
+// 0 instead, which leads Newton's method back.
 func (c *Curve) At(x float64) (cdf, density float64) {
 	if c.law == lomax {
 		if density = c.a / c.b; x < 0 {
@@ -126,7 +126,7 @@ func (c *Curve) At(x float64) (cdf, density float64) {
 	return cdf, density / c.scale
 }
 
-// Width returns about the distance over which the density changes.
+// Width returns the approximate distance over which the density changes.
 func (c *Curve) Width() float64 {
 	if c.law == lomax {
 		return c.b / math.Max(c.a, 1)
@@ -134,7 +134,7 @@ func (c *Curve) Width() float64 {
 	return c.scale
 }
 
-// Near returns about the quantile of p. z is the quantile of p of a standard normal.
+// Near returns the approximate quantile of p. z is the quantile of p of a standard normal.
 func (c *Curve) Near(p, z float64) float64 {
 	if c.law == lomax {
 		return c.b * math.Expm1(-math.Log1p(-p)/c.a)
@@ -142,10 +142,10 @@ func (c *Curve) Near(p, z float64) float64 {
 	return c.a + c.scale*z
 }
 
-// few is how many probabilities are summed at most.
-const few = 64
+// maxTerms is the maximum number of probabilities that are summed.
+const maxTerms = 64
 
-// countCDF is that of a count whose mean is Gamma(shape, rate).
+// countCDF is the CDF of a count whose mean is Gamma(shape, rate).
 func countCDF(shape, rate, x float64) float64 {
 	switch {
 	case x < 0:
@@ -154,8 +154,8 @@ func countCDF(shape, rate, x float64) float64 {
 		return 1
 	}
 	k := math.Floor(x)
-	if none := shape * math.Log1p(1/rate); k < few && none < 600 { // a sum of few is exact, and faster
-		term := math.Exp(-none)
+	if minusLogP0 := shape * math.Log1p(1/rate); k < maxTerms && minusLogP0 < 600 { // a short sum is exact, and faster
+		term := math.Exp(-minusLogP0)
 		sum := term
 		for i := range int(k) {
 			term *= (shape + float64(i)) / float64(i+1) / (1 + rate)
@@ -166,12 +166,13 @@ func countCDF(shape, rate, x float64) float64 {
 	return special.BetaCDF(shape, k+1, 1/(1+1/rate), 1/(1+rate))
 }
 
-// shareCDF has the probabilities of a Beta distribution, of the mean and the variance of a share:
-// those within half a success of k successes are k's. Trials are 0 if there are very many.
+// shareCDF returns the CDF of a share of trials, from a Beta distribution with the mean and the variance of the
+// share: the probability of k successes is the probability within half a success of k. If trials is 0, the
+// share is continuous.
 func shareCDF(alpha, beta, trials, x float64) float64 {
 	y := 1 - x
 	if trials > 0 {
-		const rounding = 0x1p-51 // of x, which is k/n, and of the product
+		const rounding = 0x1p-51 // relative, of k/n and of the product
 		k := math.Floor(x*trials*(1+rounding)) + .5
 		x, y = k/trials, (trials-k)/trials
 	}

@@ -33,14 +33,14 @@ func (m exponential) PriorMemory() float64     { return m.shape }
 func (exponential) Memory(d []float64) float64 { return d[0] }
 func (exponential) LogBase([]float64) float64  { return 0 }
 
-// Estimate is that of the mean 1/rate, whose posterior is inverse-gamma.
+// Estimate describes the mean 1/rate, whose posterior is inverse-gamma.
 func (m exponential) Estimate(mean, sd, d, _ []float64) {
 	a, b := m.shape+d[0], m.rate+d[1]
 	mean[0] = ratioAbove(b, a-1)
 	sd[0] = mean[0] * math.Sqrt(ratioAbove(1, a-2))
 }
 
-// Predict is that of the Lomax distribution.
+// Predict returns the moments of the Lomax distribution.
 func (m exponential) Predict(mean, sd, d []float64, s float64, _ []float64) {
 	mean[0], sd[0] = lomaxMoments(m.shape+s*d[0], m.rate+s*d[1])
 }
@@ -49,8 +49,7 @@ func (m exponential) Predictive(dst []Distribution, d []float64, s float64, _ []
 	dst[0] = Distribution{law: lomax, a: m.shape + s*d[0], b: m.rate + s*d[1]}
 }
 
-// ratioAbove is x/y, or +Inf where y is not above zero: a moment that is not
-// finite.
+// ratioAbove returns x/y, or +Inf if y is not above zero. It is used for moments that can be infinite.
 func ratioAbove(x, y float64) float64 {
 	if y <= 0 {
 		return math.Inf(1)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A count x under the exposure r is a count of poisson whose rate is r times as large: with
-// the rate of prior and sample in units of r, all but ln r of the density is the same.
+// A count x under the exposure r is a count of poisson with an r times larger rate: with the rate of prior and
+// sample in units of r, everything but the term x·ln r of the density is the same.
 func TestExposedIsPoissonOfAnotherUnit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 40))
 	for range 100 {

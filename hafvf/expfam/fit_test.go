@@ -9,7 +9,7 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// The scale of a session whose level jumps is that of the noise, whatever the levels are, by coordinate.
+// The scale of a session whose level jumps is the scale of the noise, for any levels, in every coordinate.
 func TestFitSegments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(71, 1))
 	var one, two [][]float64

@@ -6,8 +6,8 @@ import (
 	"hafvf/internal/special"
 )
 
-// gammaPrior is Gamma(shape, rate), the conjugate prior of poisson and
-// exponential. A sample is (increment of the shape, increment of the rate).
+// gammaPrior is Gamma(shape, rate), the conjugate prior of poisson and exponential. A sample is (increment of
+// the shape, increment of the rate).
 type gammaPrior struct {
 	Natural
 	noScale
@@ -43,7 +43,7 @@ func (l *gammaLine) Set(d, t []float64) {
 	l.ta, l.tb = t[0], t[1]
 }
 
-// Gain is lnΓ(a+tₐ) − lnΓ(a) − a ln(1+t_b/b) − tₐ ln(b+t_b).
+// Gain returns lnΓ(a+tₐ) − lnΓ(a) − a ln(1+t_b/b) − tₐ ln(b+t_b).
 func (l *gammaLine) Gain(s float64) float64 {
 	a, b := l.shape+s*l.da, l.rate+s*l.db
 	return special.LgammaDelta(a, l.ta) - a*math.Log1p(l.tb/b) - l.ta*math.Log(b+l.tb)

@@ -7,34 +7,32 @@ import (
 	"hafvf/internal/special"
 )
 
-// gram is the shared core of mvnormal, regression and ar: m targets y given p
-// regressors u,
+// gram is the common core of mvnormal, regression and ar: m targets y given p regressors u,
 //
 //	y|u ~ N(Bᵀu, Σ),  B|Σ ~ matrix normal(M₀, K⁻¹, Σ),  Σ ~ InvWishart(Λ, ν).
 //
-// With G = K-block and cross terms in one (p+m)×(p+m) Gram matrix of v = (u, y),
-// learning is G += v·vᵀ, and log|Λ| = log|G| − log|G_uu|:
+// Let G be the (p+m)×(p+m) Gram matrix of v = (u, y), with the block K and the cross terms. Learning adds
+// v·vᵀ to G, and log|Λ| = log|G| − log|G_uu|:
 //
 //	B(θ) = −(m/2) log|G_uu| − (ν/2) log|Λ| + (νm/2) ln 2 + Σᵢ lnΓ((ν+1−i)/2)
 //
-// A sample is (count n, R), R the upper triangular factor of Σ v′v′ᵀ in the
-// prior's own coordinates, v′ = G₀⁻ᵀᐟ²v, where G₀ is the identity. A factor keeps
-// twice the digits of the matrix, and the singular values σ of R turn every
-// determinant along the line into a product: |I + s·RᵀR| = Π(1 + s·σ²).
+// A sample is (count n, R), where R is the upper triangular factor of Σ v′v′ᵀ in the prior's own coordinates,
+// v′ = G₀⁻ᵀᐟ²v, in which G₀ is the identity. A factor keeps twice the digits of the matrix, and the singular
+// values σ of R turn every determinant along the line into a product: |I + s·RᵀR| = Π(1 + s·σ²).
 type gram struct {
 	layout
-	rK     linear.Triangle // RᵀR = K
-	rL     linear.Triangle // RᵀR = Λ₀
-	mean   [][]float64     // M₀ by target
-	nu     float64
-	perNat float64 // (m ln 2 − ln|Λ₀|)/2, the part of f linear in ν
-	plain  bool    // K is diagonal
+	rK       linear.Triangle // RᵀR = K
+	rL       linear.Triangle // RᵀR = Λ₀
+	mean     [][]float64     // M₀ by target
+	nu       float64
+	perNat   float64 // (m ln 2 − ln|Λ₀|)/2, the part of f linear in ν
+	diagonal bool    // whether K is diagonal
 }
 
 func newGram(rK, rL linear.Triangle, mean [][]float64, nu float64) gram {
-	g := gram{layout: layout{rK.N, rL.N}, rK: rK, rL: rL, mean: mean, nu: nu, plain: true}
+	g := gram{layout: layout{rK.N, rL.N}, rK: rK, rL: rL, mean: mean, nu: nu, diagonal: true}
 	for i := range g.p {
-		g.plain = g.plain && linear.Zeros(rK.Row(i)[1:])
+		g.diagonal = g.diagonal && linear.Zeros(rK.Row(i)[1:])
 	}
 	for i := range g.m {
 		g.perNat += 0.5*math.Ln2 - math.Log(rL.At(i, i))
@@ -42,7 +40,7 @@ func newGram(rK, rL linear.Triangle, mean [][]float64, nu float64) gram {
 	return g
 }
 
-// A layout is that of the samples of p regressors and m targets.
+// A layout describes samples of p regressors and m targets.
 type layout struct{ p, m int }
 
 func (l layout) size() int { return l.p + l.m }
@@ -77,7 +75,7 @@ func (layout) Memory(d []float64) float64 { return d[0] }
 // LogBase implements Model.
 func (g gram) LogBase([]float64) float64 { return -0.5 * float64(g.m) * log2Pi }
 
-// observe adds weight·v′v′ᵀ for v = (u, y), which it overwrites.
+// observe adds weight·v′v′ᵀ for v = (u, y) to the sample d. It overwrites v.
 func (g gram) observe(d, v []float64, weight float64) {
 	u, y := v[:g.p], v[g.p:]
 	for k := range y {
@@ -97,34 +95,34 @@ func (g gram) core() gram { return g }
 // A relative model has samples in the coordinates of its prior.
 type relative interface{ core() gram }
 
-// Rebase writes the sample d of the model from to dst, as a sample of m, which differs from
-// it in the prior only.
-func Rebase(dst, d []float64, m, from Model) {
-	if to, ok := m.(relative); ok {
-		to.core().rebase(dst, d, from.(relative).core())
+// Rebase converts d, a sample of the model source, to a sample of m and writes it to dst. The two models may
+// differ in their prior only.
+func Rebase(dst, d []float64, m, source Model) {
+	if target, ok := m.(relative); ok {
+		target.core().rebase(dst, d, source.(relative).core())
 		return
 	}
 	copy(dst, d)
 }
 
-// rebase writes the sample d of a model with another prior to dst, in this prior's
-// coordinates. The rows of its factor are observations as good as those it came of.
-func (g gram) rebase(dst, d []float64, from gram) {
+// rebase converts d, a sample of source, to this prior's coordinates and writes it to dst. The rows of its
+// factor are observations that are equivalent to the original ones.
+func (g gram) rebase(dst, d []float64, source gram) {
 	clear(dst)
-	r := from.factor(d)
+	r := source.factor(d)
 	for i := range r.N {
 		white := append(make([]float64, i), r.Row(i)...)
 		v := make([]float64, r.N)
 		u, y := v[:g.p], v[g.p:]
 		for j := range u {
 			for k := range j + 1 {
-				u[j] += from.rK.At(k, j) * white[k]
+				u[j] += source.rK.At(k, j) * white[k]
 			}
 		}
 		for j := range y {
-			y[j] = linear.Dot(from.mean[j], u)
+			y[j] = linear.Dot(source.mean[j], u)
 			for k := range j + 1 {
-				y[j] += from.rL.At(k, j) * white[g.p+k]
+				y[j] += source.rL.At(k, j) * white[g.p+k]
 			}
 		}
 		g.observe(dst, v, 1)
@@ -132,10 +130,9 @@ func (g gram) rebase(dst, d []float64, from gram) {
 	dst[0] = d[0]
 }
 
-// standardise takes regressors to the coordinates in which the prior's K is the
-// identity.
+// standardise converts regressors to the coordinates in which the prior's K is the identity.
 func (g gram) standardise(u []float64) {
-	if !g.plain {
+	if !g.diagonal {
 		g.rK.SolveT(u)
 		return
 	}
@@ -151,14 +148,14 @@ type gramPosterior struct {
 	nu float64
 }
 
-func (g gram) at(d []float64, s float64) gramPosterior {
+func (g gram) posteriorAt(d []float64, s float64) gramPosterior {
 	return g.posterior(d, s, make([]float64, g.scratch()))
 }
 
-// scratch is the number of floats that posterior takes.
+// scratch returns the number of floats that posterior needs.
 func (g gram) scratch() int { return 2 * linear.TriangleLen(g.size()) }
 
-// posterior is at in scratch.
+// posterior is posteriorAt with the given scratch.
 func (g gram) posterior(d []float64, s float64, scratch []float64) gramPosterior {
 	n := linear.TriangleLen(g.size())
 	r := linear.Triangle{N: g.size(), V: scratch[:n]}
@@ -200,8 +197,8 @@ func (g gramPosterior) coefficients() [][]float64 {
 	return out
 }
 
-// moments writes mean and standard deviation, under θ₀ + s·d, of the likelihood's mean
-// at the regressors u, or with noise = 1 of an observation there.
+// moments writes mean and standard deviation, under θ₀ + s·d, of the likelihood's mean at the regressors u or,
+// with noise = 1, of an observation there.
 func (g gram) moments(mean, sd, d []float64, s float64, u []float64, noise float64) {
 	g.each(d, s, u, noise, func(k int, loc, scale2, dof float64) { mean[k], sd[k] = studentMoments(loc, scale2, dof) })
 }
@@ -211,32 +208,32 @@ func (g gram) predictive(dst []Distribution, d []float64, s float64, u []float64
 	g.each(d, s, u, 1, func(k int, loc, scale2, dof float64) { dst[k] = Student(loc, scale2, dof) })
 }
 
-// each calls do with the Student distribution of each target, as moments.
+// each calls do with the Student distribution of each target; the arguments are those of moments.
 func (g gram) each(d []float64, s float64, u []float64, noise float64, do func(k int, loc, scale2, dof float64)) {
 	var small [64]float64
 	buffer := small[:]
 	if n := g.scratch() + len(u); n > len(small) {
-		var large [1024]float64 // room for 30 rows; more allocate
+		var large [1024]float64 // enough for 30 rows; more rows allocate
 		buffer = append(large[:0], make([]float64, n)...)
 	}
-	at := g.posterior(d, s, buffer[len(u):])
+	posterior := g.posterior(d, s, buffer[len(u):])
 	z := buffer[:len(u)]
-	at.whiten(z, u)
+	posterior.whiten(z, u)
 	for k := range g.m {
-		loc, scale2, dof := at.student(z, u, k, noise)
+		loc, scale2, dof := posterior.student(z, u, k, noise)
 		do(k, loc, scale2, dof)
 	}
 }
 
-// whiten writes the regressors u in coordinates in which K is the identity to z.
+// whiten writes the regressors u to z, in coordinates in which K is the identity.
 func (g gramPosterior) whiten(z, u []float64) {
 	copy(z, u)
 	g.standardise(z)
 	g.r.SolveT(z)
 }
 
-// student returns the marginal Student distribution of target k at the regressors u,
-// which are z once whitened.
+// student returns the marginal Student distribution of target k at the regressors u. z holds the whitened
+// regressors.
 func (g gramPosterior) student(z, u []float64, k int, noise float64) (loc, scale2, dof float64) {
 	loc, dof = linear.Dot(g.mean[k], u), g.nu-float64(g.m)+1
 	for l := 0; l <= k; l++ {
@@ -257,28 +254,27 @@ func (g gramPosterior) student(z, u []float64, k int, noise float64) (loc, scale
 func (g gram) NewLine() Line {
 	n := g.size()
 	return &gramLine{
-		gram: g, uu: newSpectrum(g.p), all: newSpectrum(n),
+		gram: g, uu: newSpectrum(g.p), full: newSpectrum(n),
 		rows: make([]float64, n*n), before: linear.NewTriangle(n), origin: linear.NewTriangle(n),
 		scratch: linear.NewTriangle(n), z: make([]float64, n),
 	}
 }
 
-// gramLine is the log-partition along the line. A gain at one weight takes a
-// triangular factor. Derivatives and gains at further weights take spectra, in which
-// they are sums over the singular values.
+// gramLine is the log-partition along the line. A gain at one weight uses a triangular factor. Derivatives, and
+// gains at further weights, use spectra, in which they are sums over the singular values.
 type gramLine struct {
 	gram
 	d    []float64
 	n, j float64
-	rows []float64 // of the new statistics' factor that aren't zero, in full length
-	k    int       // the number of rows
+	rows []float64 // rows of the new statistics' factor that are not zero, in full length
+	k    int       // number of rows
 
-	s                       float64         // the weight of before, 0 until there is one
+	s                       float64         // weight of before; 0 if before is not set
 	before, origin, scratch linear.Triangle // factors at s and at 0, without the new statistics
 	z                       []float64
 
-	spectral bool // uu is that of d and the rows, and so is all unless schur holds
-	uu, all  spectrum
+	spectral bool // whether uu is set for d and the rows, and also full unless schur holds
+	uu, full spectrum
 }
 
 func (l *gramLine) Set(d, t []float64) {
@@ -286,10 +282,10 @@ func (l *gramLine) Set(d, t []float64) {
 	l.k, l.s, l.spectral = 0, 0, false
 	n, q := l.size(), l.factor(t)
 	for i := range n {
-		if from := q.Row(i); !linear.Zeros(from) {
+		if entries := q.Row(i); !linear.Zeros(entries) {
 			row := l.rows[l.k*n : (l.k+1)*n]
 			clear(row[:i])
-			copy(row[i:], from)
+			copy(row[i:], entries)
 			l.k++
 		}
 	}
@@ -302,12 +298,12 @@ func (l *gramLine) Weigh(w float64) {
 	linear.Scale(l.rows[:l.k*l.size()], root)
 	if l.spectral {
 		linear.Scale(l.uu.rows[:l.uu.k*l.uu.n], root)
-		linear.Scale(l.all.rows[:l.all.k*l.all.n], root)
+		linear.Scale(l.full.rows[:l.full.k*l.full.n], root)
 	}
 }
 
-// schur reports whether schurGain and schurAt hold: there is one target, and one new row.
-// Several take the spectrum of the whole matrix besides.
+// schur reports whether schurGain and schurAt apply, which need one target and one new row. Otherwise the
+// spectrum of the whole matrix is needed too.
 func (l *gramLine) schur() bool { return l.m == 1 && l.k == 1 }
 
 func (l *gramLine) diagonalise() {
@@ -317,12 +313,12 @@ func (l *gramLine) diagonalise() {
 	l.spectral = true
 	r := l.factor(l.d)
 	l.uu.set(r, l.rows[:l.k*l.size()], l.size())
-	if l.all.k = 0; !l.schur() {
-		l.all.set(r, l.rows[:l.k*l.size()], l.size())
+	if l.full.k = 0; !l.schur() {
+		l.full.set(r, l.rows[:l.k*l.size()], l.size())
 	}
 }
 
-// Gain is
+// Gain returns
 //
 //	q(s) = −(m/2)·Δlog|G_uu| − (ν+j)/2·Δlog|Λ| − (j/2)·log|Λ| + Σᵢ Δ lnΓ((ν+1−i)/2)
 func (l *gramLine) Gain(s float64) float64 {
@@ -336,7 +332,7 @@ func (l *gramLine) Gain(s float64) float64 {
 			uu, lambda, log = l.schurGain(s)
 			break
 		}
-		u, a := l.uu.at(s), l.all.at(s)
+		u, a := l.uu.evaluate(s), l.full.evaluate(s)
 		uu, lambda, log = u.gain, a.gain-u.gain, a.log-u.log
 	}
 	nu := l.nu + s*l.n
@@ -347,8 +343,8 @@ func (l *gramLine) Gain(s float64) float64 {
 	return q
 }
 
-// factored returns the gains of log|G_uu| and log|Λ|, and log|Λ| before, from
-// triangular factors. The one before the statistics stays for another gain at s.
+// factored returns the gains of log|G_uu| and log|Λ|, and log|Λ| before the new statistics, from triangular
+// factors. It keeps the factor before the new statistics for another gain at s.
 func (l *gramLine) factored(s float64) (uu, lambda, log float64) {
 	f, n, p := l.before, l.size(), l.p
 	switch {
@@ -394,12 +390,12 @@ func (l *gramLine) Jet(s float64) Jet {
 	if l.schur() {
 		uu, h, e0, e1, e2 = l.schurAt(s)
 	} else {
-		uu = l.uu.at(s)
-		all := l.all.at(s)
+		uu = l.uu.evaluate(s)
+		full := l.full.evaluate(s)
 		for k := range h {
-			h[k] = all.d[k] - uu.d[k]
+			h[k] = full.d[k] - uu.d[k]
 		}
-		e0, e1, e2 = all.gain-uu.gain, all.gain1-uu.gain1, all.gain2-uu.gain2
+		e0, e1, e2 = full.gain-uu.gain, full.gain1-uu.gain1, full.gain2-uu.gain2
 	}
 	m, nu, n := float64(l.m), l.nu+s*l.n, l.n
 	jet := Jet{
@@ -423,15 +419,15 @@ func (l *gramLine) Jet(s float64) Jet {
 	return jet
 }
 
-// With one target and one new row (u, y), the spectrum of G_uu is enough: in its basis,
-// with w = 1/(1+sλ), R's last column (c, ρ) and b the regressors u,
+// With one target and one new row (u, y), the spectrum of G_uu is enough. In its basis, with w = 1/(1+sλ), R's
+// last column (c, ρ) and the regressors b of the row,
 //
 //	Λ = 1 + s·ρ² + s·Σ c²w,  leverage = Σ b²w,  residual = y − s·Σ bσc·w
 //
-// and Λ grows by residual²/(1 + leverage). Of s·w, the derivatives are w², −2w²r, 6w²r²,
-// −24w²r³ with r = λw: those of Λ, and of its logarithm, are sums without cancellation.
+// and Λ grows by residual²/(1 + leverage). The derivatives of s·w are w², −2w²r, 6w²r² and −24w²r³ with r = λw.
+// The derivatives of Λ and of its logarithm are therefore sums without cancellation.
 
-// schurGain is factored, from the spectrum.
+// schurGain returns the same as factored, from the spectrum.
 func (l *gramLine) schurGain(s float64) (uu, lambda, log float64) {
 	sp := &l.uu
 	rho, residual := l.rho(), l.rows[l.p]
@@ -446,10 +442,10 @@ func (l *gramLine) schurGain(s float64) (uu, lambda, log float64) {
 	return special.Log(leverage), special.Log1p(residual * (residual / (leverage * scale))), special.Log(scale)
 }
 
-// rho is the last entry of the sample's factor.
+// rho returns the last entry of the sample's factor.
 func (l *gramLine) rho() float64 { return l.d[len(l.d)-1] }
 
-// schurAt returns what Jet takes.
+// schurAt returns the determinants and derivatives for Jet.
 func (l *gramLine) schurAt(s float64) (uu determinants, h [4]float64, e0, e1, e2 float64) {
 	sp := &l.uu
 	rho := l.rho()
@@ -501,8 +497,8 @@ func (l *gramLine) schurAt(s float64) (uu determinants, h [4]float64, e0, e1, e2
 	return uu, h, special.Log1p(x), e1, x2/(1+x) - e1*e1
 }
 
-// A spectrum diagonalises the leading n×n block of I + s·RᵀR, and holds the rows of new
-// statistics in the same basis.
+// A spectrum diagonalises the leading n×n block of I + s·RᵀR, and holds the rows of new statistics in the same
+// basis.
 type spectrum struct {
 	n      int
 	a      []float64 // scratch of set
@@ -510,9 +506,9 @@ type spectrum struct {
 	lambda []float64 // σ²
 	c      []float64 // column n of R, in the basis of the left singular vectors
 	e, w   []float64 // scratch of set
-	rows   []float64 // k rows of n
+	rows   []float64 // k rows of n entries
 	k      int
-	f, y   []float64 // scratch of at
+	f, y   []float64 // scratch of evaluate
 }
 
 func newSpectrum(n int) spectrum {
@@ -524,7 +520,7 @@ func newSpectrum(n int) spectrum {
 	}
 }
 
-// set takes the leading block of the sample's factor r, and rows of the given stride.
+// set sets the leading block of the sample's factor r, and rows with the given stride.
 func (sp *spectrum) set(r linear.Triangle, rows []float64, stride int) {
 	n := sp.n
 	for i := range n {
@@ -537,7 +533,7 @@ func (sp *spectrum) set(r linear.Triangle, rows []float64, stride int) {
 		}
 	}
 	sp.k = 0
-	clear(sp.rows[:n]) // the one row that schur has may be zero
+	clear(sp.rows[:n]) // the single row of schur may be zero
 	for ; len(rows) > 0; rows = rows[stride:] {
 		if !linear.Zeros(rows[:n]) {
 			copy(sp.rows[sp.k*n:(sp.k+1)*n], rows[:n])
@@ -550,15 +546,15 @@ func (sp *spectrum) set(r linear.Triangle, rows []float64, stride int) {
 	}
 }
 
-// determinants holds log|I + sRᵀR| with four derivatives, and the gain that the new
-// statistics add to it with two.
+// determinants holds log|I + sRᵀR| with four derivatives, and the gain that the new statistics add to it with
+// two derivatives.
 type determinants struct {
 	log                float64
 	d                  [4]float64
 	gain, gain1, gain2 float64
 }
 
-func (sp *spectrum) at(s float64) determinants {
+func (sp *spectrum) evaluate(s float64) determinants {
 	var out determinants
 	for _, l := range sp.lambda {
 		out.log += math.Log1p(s * l)
@@ -585,9 +581,9 @@ func (sp *spectrum) at(s float64) determinants {
 		out.gain2 = g2/(1+g) - out.gain1*out.gain1
 		return out
 	}
-	// The k×k matrix is FᵀF = I + Σ w·c·cᵀ over the columns c of rows, w = 1/(1+sλ)
-	// with w′ = −wr, w″ = 2wr², r = λw: with y = F⁻ᵀc·√w, the traces are sums of
-	// products of the y. Built as a factor, it stays definite at any scale.
+	// The k×k matrix is FᵀF = I + Σ w·c·cᵀ over the columns c of rows, w = 1/(1+sλ) with w′ = −wr, w″ = 2wr², r
+	// = λw. With y = F⁻ᵀc·√w, the traces are sums of products of the y. Built as a factor, the matrix stays
+	// definite at any scale.
 	f := linear.Triangle{N: k, V: sp.f[:linear.TriangleLen(k)]}
 	clear(f.V)
 	for a := range k {

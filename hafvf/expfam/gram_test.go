@@ -12,7 +12,7 @@ import (
 	"hafvf/internal/linear"
 )
 
-// matrices are upper triangular factors of samples, well and badly conditioned.
+// matrices returns upper triangular factors of samples, well and badly conditioned.
 func matrices(rng *rand.Rand, n int) map[string]linear.Triangle {
 	draw := func(rows int, row func(i int) []float64) linear.Triangle {
 		t := linear.NewTriangle(n)
@@ -28,11 +28,11 @@ func matrices(rng *rand.Rand, n int) map[string]linear.Triangle {
 		}
 		return x
 	}
-	scaled := func(by func(i int) float64) func(int) []float64 {
+	scaled := func(factor func(i int) float64) func(int) []float64 {
 		return func(i int) []float64 {
 			x := normals(i)
 			for j := range x {
-				x[j] *= by(j)
+				x[j] *= factor(j)
 			}
 			return x
 		}
@@ -64,8 +64,8 @@ func matrices(rng *rand.Rand, n int) map[string]linear.Triangle {
 	}
 }
 
-// The singular values are gonum's, and rows and column are turned by the vectors that
-// belong to them: (b, c) ↦ Σ bσc is then that of the matrix, (u, r) ↦ rᵀRu.
+// The singular values equal gonum's. Rows and column are transformed by the matching singular vectors, so that
+// (b, c) ↦ Σ bσc equals the form of the matrix, (u, r) ↦ rᵀRu.
 func TestSpectrum(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 30))
 	for _, n := range []int{1, 2, 3, 8, 17} {
@@ -82,7 +82,7 @@ func TestSpectrum(t *testing.T) {
 					t.Fatal("no reference")
 				}
 				want := svd.Values(nil)
-				most := math.Max(want[0], math.SmallestNonzeroFloat64)
+				largest := math.Max(want[0], math.SmallestNonzeroFloat64)
 				sp := newSpectrum(n)
 				u, c := make([]float64, 2*n), make([]float64, n)
 				for i := range u {
@@ -101,9 +101,9 @@ func TestSpectrum(t *testing.T) {
 				for k := range sp.k {
 					sum, exact := 0.0, 0.0
 					for i := range n {
-						sum += sp.rows[k*n+i] * (sp.sigma[i] / most) * sp.c[i]
+						sum += sp.rows[k*n+i] * (sp.sigma[i] / largest) * sp.c[i]
 						for j := range n {
-							exact += c[i] * (dense.At(i, j) / most) * u[k*n+j]
+							exact += c[i] * (dense.At(i, j) / largest) * u[k*n+j]
 						}
 					}
 					if !(math.Abs(sum-exact) < 1e-12*float64(n)) {
@@ -117,7 +117,7 @@ func TestSpectrum(t *testing.T) {
 				slices.Sort(got)
 				slices.Reverse(got)
 				for i := range got {
-					if !(math.Abs(got[i]-want[i]) <= 1e-14*float64(n)*most) {
+					if !(math.Abs(got[i]-want[i]) <= 1e-14*float64(n)*largest) {
 						t.Errorf("singular values %v, want %v", got, want)
 						break
 					}
@@ -129,7 +129,7 @@ func TestSpectrum(t *testing.T) {
 
 func norm(v []float64) float64 { return math.Sqrt(linear.Dot(v, v)) }
 
-// The factor of I + s·RᵀR by reflections is that by rotations of one row after another.
+// The factor of I + s·RᵀR from reflections equals the factor from rotations of one row after another.
 func TestTriangleLine(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 31))
 	for _, n := range []int{1, 2, 5, 17} {
@@ -146,15 +146,15 @@ func TestTriangleLine(t *testing.T) {
 					want.Add(row)
 				}
 				for j := range n {
-					size := 0.0 // of the column, to which rounding is relative
+					size := 0.0 // size of the column, to which rounding is relative
 					for i := range j + 1 {
 						size = math.Hypot(size, want.At(i, j))
 					}
 					if !(got.At(j, j) >= 1) {
 						t.Errorf("%s, %d: diagonal %g", name, n, got.At(j, j))
 					}
-					// The Gram matrix is unique to rounding, where nearly equal
-					// columns leave its factor free.
+					// The Gram matrix is unique up to rounding, while nearly equal columns leave its factor
+					// free.
 					for i := range j + 1 {
 						a, b, left := 0.0, 0.0, 0.0
 						for k := range i + 1 {
@@ -172,9 +172,8 @@ func TestTriangleLine(t *testing.T) {
 	}
 }
 
-// The ways to a gain and to derivatives agree: a factor, the spectrum of G_uu alone for a
-// step of one observation, and both spectra; and weigh does what Set does with statistics
-// of that weight.
+// All ways to a gain and to derivatives agree: a factor, the spectrum of G_uu alone for a step of one
+// observation, and both spectra. Weigh has the same effect as Set with weighted statistics.
 func TestGramLine(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 32))
 	const w = .3
@@ -200,7 +199,7 @@ func TestGramLine(t *testing.T) {
 				}
 				x := draw()
 				if seen == 5 {
-					clear(x[:n]) // an observation that tells nothing of the coefficients
+					clear(x[:n]) // an observation without information on the coefficients
 				}
 				m.Observe(u, x, 1)
 				near := func(what string, got, want, size float64) {
@@ -223,7 +222,7 @@ func TestGramLine(t *testing.T) {
 				v := make([]float64, m.Len())
 				m.Observe(v, draw(), 1)
 				one.Set(d, v)
-				one.Jet(.5) // of which nothing may stay behind
+				one.Jet(.5) // must leave no trace
 				one.Set(d, u)
 				both.Set(d, u)
 				both.k = 2 // with a row of zeros, which is no observation

@@ -8,19 +8,19 @@ import (
 	"hafvf/internal/special"
 )
 
-// MaxAR is the largest order of a member of a bank on the last values.
+// MaxAR is the maximum order of Lagged.
 const MaxAR = 8
 
-// A Lagged is the autoregression of order p that belongs to a normal model: the
-// values of the bank's stream regressed on its last values,
+// A Lagged is the autoregression of order p that belongs to a normal model. It regresses the values of the
+// bank's stream on the previous values,
 //
 //	x ~ N(c₀ + Σ cᵢuᵢ, σ²),  uᵢ = (xₜ₋ᵢ − mu)/s,  s = √(beta/alpha)
 //	c₀|σ² ~ N(mu, σ²/kappa),  cᵢ|σ² ~ N(0, σ²),  σ² ~ InvGamma(alpha, beta)
 //
-// with mu, kappa, alpha and beta of that model. It is equivariant: values in other
-// units, under the prior in those units, give the same inference.
+// with mu, kappa, alpha and beta of the normal model. It is equivariant: values in other units, under the prior
+// in those units, give the same inference.
 //
-// A row is u₁, …, u_p, x. A sample is that of regression on u₁, …, u_p, 1.
+// A row is u₁, …, u_p, x. A sample has the layout of a regression on u₁, …, u_p, 1.
 type Lagged struct {
 	layout
 	prior        normal
@@ -29,8 +29,8 @@ type Lagged struct {
 	rootK, rootL float64 // √kappa, √(2·beta)
 }
 
-// NewLagged returns the autoregression of order 1 to MaxAR with the prior of the model m. It
-// reports false if m is not of the family normal.
+// NewLagged returns the autoregression of the given order, from 1 to MaxAR, with the prior of the model m. The
+// second result is false if m is not of the family normal.
 func NewLagged(m Model, order int) (Lagged, bool) {
 	n, ok := m.(normal)
 	return Lagged{
@@ -39,7 +39,7 @@ func NewLagged(m Model, order int) (Lagged, bool) {
 	}, ok
 }
 
-// regression is the same model with its matrices, which most steps do without.
+// regression returns the same model with its matrices, which most steps do not need.
 func (m Lagged) regression() regression {
 	p := m.order + 1
 	rK, rL, mean := linear.NewTriangle(p), linear.NewTriangle(1), make([]float64, p)
@@ -74,7 +74,7 @@ func (m Lagged) Predictive(dst []Distribution, d []float64, s float64, row []flo
 	dst[0] = Student(m.student(d, s, row, 1))
 }
 
-// Standard is x as a regressor.
+// Standard converts x to a regressor.
 func (m Lagged) Standard(x float64) float64 { return (x - m.prior.mu) / m.unit }
 
 // A laggedRow is a row in the coordinates of the sample, see gram.
@@ -95,7 +95,7 @@ func (m Lagged) Observe(d, row []float64, weight float64) {
 // A laggedFactor is the upper triangular factor of a Gram matrix.
 type laggedFactor [(MaxAR + 2) * (MaxAR + 3) / 2]float64
 
-// factor writes that of I + s·RᵀR, R the sample's, to f.
+// factor writes the factor of I + s·RᵀR to f. R is the factor of the sample d.
 func (m Lagged) factor(f *laggedFactor, d []float64, s float64) linear.Triangle {
 	var scratch laggedFactor
 	n := m.order + 2
@@ -104,29 +104,29 @@ func (m Lagged) factor(f *laggedFactor, d []float64, s float64) linear.Triangle 
 	return r
 }
 
-// add adds RᵀR, R the sample's, to the matrix of which r is the factor.
+// add adds RᵀR to the matrix with the factor r. R is the factor of the sample d.
 func (m Lagged) add(r linear.Triangle, d []float64) {
 	var stack laggedRow
 	row := stack[:r.N]
 	q := m.layout.factor(d)
 	for i := range row {
-		if from := q.Row(i); !linear.Zeros(from) {
-			copy(row[i:], from)
+		if entries := q.Row(i); !linear.Zeros(entries) {
+			copy(row[i:], entries)
 			r.Add(row)
 			clear(row)
 		}
 	}
 }
 
-// student returns location, squared scale and degrees of freedom of the likelihood's
-// mean at the last values of row, or with noise = 1 of an observation there.
+// student returns location, squared scale and degrees of freedom of the likelihood's mean at the previous
+// values in row or, with noise = 1, of an observation there.
 func (m Lagged) student(d []float64, s float64, row []float64, noise float64) (loc, scale2, dof float64) {
 	var factor laggedFactor
-	return m.studentOf(m.factor(&factor, d, s), d, s, row, noise)
+	return m.studentFrom(m.factor(&factor, d, s), d, s, row, noise)
 }
 
-// studentOf is student, from the factor of I + s·RᵀR.
-func (m Lagged) studentOf(r linear.Triangle, d []float64, s float64, row []float64, noise float64) (loc, scale2, dof float64) {
+// studentFrom is student for the given factor of I + s·RᵀR.
+func (m Lagged) studentFrom(r linear.Triangle, d []float64, s float64, row []float64, noise float64) (loc, scale2, dof float64) {
 	var stack laggedRow
 	z := stack[:m.order+1]
 	copy(z, row[:m.order])
@@ -141,45 +141,45 @@ func (m Lagged) studentOf(r linear.Triangle, d []float64, s float64, row []float
 	return m.prior.mu + m.rootL*location, scale * scale * (linear.Dot(z, z) + noise) / nu, nu
 }
 
-// laggedLine is the log-partition along the line, as gramLine, which it leaves the
-// derivatives to. A gain needs none of the prior's matrices, and no heap.
+// laggedLine is the log-partition along the line, as gramLine, to which it delegates the derivatives. A gain
+// needs none of the prior's matrices, and no heap.
 type laggedLine struct {
 	m    Lagged
 	d, t []float64
-	jets *gramLine // for the derivatives, nil until they are asked for
-	set  bool      // jets is that of d and t
+	jets *gramLine // for the derivatives; nil until the first Jet
+	set  bool      // whether jets is set to d and t
 
-	known laggedFactor // that of I + s·RᵀR, R of the sample of
-	of    [1 + len(laggedFactor{})]float64
-	s     float64 // NaN if none is known
+	knownFactor laggedFactor // factor of I + s·RᵀR for knownSample
+	knownSample [1 + len(laggedFactor{})]float64
+	s           float64 // NaN if knownFactor is not set
 }
 
-// factor is Lagged.factor, of the last call if d and s are the same.
+// factor is Lagged.factor, but returns the result of the last call again if d and s are the same.
 func (l *laggedLine) factor(d []float64, s float64) linear.Triangle {
 	n := l.m.order + 2
-	if s == l.s && slices.Equal(d, l.of[:len(d)]) {
-		return linear.Triangle{N: n, V: l.known[:linear.TriangleLen(n)]}
+	if s == l.s && slices.Equal(d, l.knownSample[:len(d)]) {
+		return linear.Triangle{N: n, V: l.knownFactor[:linear.TriangleLen(n)]}
 	}
 	l.s = s
-	copy(l.of[:], d)
-	return l.m.factor(&l.known, d, s)
+	copy(l.knownSample[:], d)
+	return l.m.factor(&l.knownFactor, d, s)
 }
 
 // Predictive implements PredictiveLine.
 func (l *laggedLine) Predictive(dst []Distribution, d []float64, s float64, row []float64) {
-	dst[0] = Student(l.m.studentOf(l.factor(d, s), d, s, row, 1))
+	dst[0] = Student(l.m.studentFrom(l.factor(d, s), d, s, row, 1))
 }
 
 func (l *laggedLine) Set(d, t []float64) { l.d, l.t, l.set = d, t, false }
 
-// Gain is that of gramLine.Gain, in the diagonals f and g of the factors of the
-// Gram matrix before and after the new statistics:
+// Gain returns the same as gramLine.Gain, from the diagonals f and g of the factors of the Gram matrix before
+// and after the new statistics:
 //
 //	½ log|Λ| = ln f_yy + const,  ½ log|G_uu| = Σ ln f_uu
 func (l *laggedLine) Gain(s float64) float64 {
 	m, n := &l.m, l.m.order+2
 	f := l.factor(l.d, s)
-	after := l.known
+	after := l.knownFactor
 	g := linear.Triangle{N: n, V: after[:linear.TriangleLen(n)]}
 	m.add(g, l.t)
 	leverage := 1.0

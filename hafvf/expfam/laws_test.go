@@ -12,29 +12,29 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// Every family has the laws of conjugate models, and what it says of an observation that comes are
-// sums over the density of the same observation: exp(Gain + LogBase).
+// Every family satisfies the laws of conjugate models. Its statements on the next observation are sums over the
+// density of that observation: exp(Gain + LogBase).
 func TestLaws(t *testing.T) {
 	for _, c := range familytest.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			m := c.New(t)
 			hafvftest.TestModel(t, m, c.Draw)
 			rng := rand.New(rand.NewPCG(1, 11))
-			for _, of := range []struct {
+			for _, size := range []struct {
 				n int
 				s float64
 			}{{0, 1}, {1, .3}, {1, 1}, {8, 0}, {30, .3}, {8, 1}} {
-				l := law{c: c, m: m, row: c.Draw(rng), d: sample(c, m, rng, of.n), s: of.s}
-				t.Run(fmt.Sprintf("n=%d,s=%g", of.n, of.s), func(t *testing.T) {
+				l := law{c: c, m: m, row: c.Draw(rng), d: sample(c, m, rng, size.n), s: size.s}
+				t.Run(fmt.Sprintf("n=%d,s=%g", size.n, size.s), func(t *testing.T) {
 					l.T = t
-					l.prediction(float64(of.n) * of.s)
-					if of.s == 1 {
+					l.prediction(float64(size.n) * size.s)
+					if size.s == 1 {
 						l.posterior(rng)
-						l.estimate(of.n)
+						l.estimate(size.n)
 					}
 				})
 			}
-			if c.Kind == familytest.Category { // one that is nearly sure
+			if c.Kind == familytest.Category { // also test an almost certain category
 				x := c.Draw(rng)
 				l := law{T: t, c: c, m: m, row: x, d: sample(c, m, rng, 5), s: 1}
 				for range 10_000 {
@@ -53,7 +53,7 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// sample draws the sample of n observations of different weights.
+// sample draws a sample of n observations with different weights.
 func sample(c familytest.Family, m expfam.Model, rng *rand.Rand, n int) []float64 {
 	d := make([]float64, m.Len())
 	for range n {
@@ -62,8 +62,8 @@ func sample(c familytest.Family, m expfam.Model, rng *rand.Rand, n int) []float6
 	return d
 }
 
-// A law is of the sample d, of which the share s is left, and of the observation that comes. Its row
-// has the regressors, or the trials, and a target.
+// A law tests the sample d, scaled by s, and the next observation. row has its regressors, or its trials, and a
+// target.
 type law struct {
 	*testing.T
 	c      familytest.Family
@@ -72,7 +72,7 @@ type law struct {
 	s      float64
 }
 
-// output is what output k of the model says of x.
+// output returns output k of the model for x.
 func (l law) output(x []float64, k int) float64 {
 	if c, ok := l.m.(expfam.Counted); ok {
 		return c.Share(x)
@@ -86,7 +86,7 @@ func (l law) output(x []float64, k int) float64 {
 	return x[len(x)-l.m.Outputs()+k]
 }
 
-// density is that of x.
+// density returns the density at x.
 func (l law) density(x []float64) float64 {
 	statistics := make([]float64, l.m.Len())
 	l.m.Observe(statistics, x, 1)
@@ -95,16 +95,16 @@ func (l law) density(x []float64) float64 {
 	return math.Exp(line.Gain(l.s) + l.m.LogBase(x))
 }
 
-// each calls f with all observations that the row may become, and with their probabilities: whole ones
-// are listed, of continuous ones the trapezoidal rule has nodes that come double exponentially far. Of
-// output only, those up to bound.
+// each calls f with all possible observations of the row and their probabilities. It enumerates whole numbers,
+// and uses the trapezoidal rule with double exponential nodes for continuous values. In the coordinate output,
+// it stops at bound.
 func (l law) each(output int, bound float64, f func(x []float64, p float64)) {
 	x := slices.Clone(l.row)
-	at := func(weight float64) { f(x, weight*l.density(x)) }
+	visit := func(weight float64) { f(x, weight*l.density(x)) }
 	whole := func(last int) {
 		for v := range last + 1 {
 			if x[0] = float64(v); l.m.Check(x) == nil && l.output(x, output) <= bound {
-				at(1)
+				visit(1)
 			}
 		}
 	}
@@ -116,17 +116,17 @@ func (l law) each(output int, bound float64, f func(x []float64, p float64)) {
 	case familytest.Trials:
 		whole(int(x[1]))
 	default:
-		h, far := 1./16, 30.
+		h, reach := 1./16, 30.
 		if l.m.Outputs() > 1 {
-			h, far = 1./7, 18 // a grid of them
+			h, reach = 1./7, 18 // a grid
 		}
 		var axis func(i int, weight float64)
 		axis = func(i int, weight float64) {
 			if i == len(x) {
-				at(weight)
+				visit(weight)
 				return
 			}
-			for y := -far; y <= far; y += h {
+			for y := -reach; y <= reach; y += h {
 				switch {
 				case i-first == output && !math.IsInf(bound, 1):
 					x[i] = bound - math.Exp(y)
@@ -187,7 +187,7 @@ func (l law) prediction(n float64) {
 			l.each(k, bound, func(_ []float64, px float64) { below += px })
 			tolerance := 1e-6
 			if trials {
-				tolerance = .05 // a Beta distribution in place of a sum, see betaShare
+				tolerance = .05 // a Beta distribution replaces a sum, see betaShare
 			}
 			if l.c.Kind != familytest.Positive || bound > 0 {
 				l.near(fmt.Sprintf("P(x ≤ %g)", bound), distribution.CDF(bound), below, tolerance)
@@ -214,7 +214,7 @@ func (l law) posterior(rng *rand.Rand) {
 	}
 }
 
-// estimate: the mean has the expectation and the variance of E[x], as E[E[x]²] is E[xy] of two
+// estimate: the mean has the expectation and the variance of E[x], because E[E[x]²] equals E[xy] for two
 // observations.
 func (l law) estimate(n int) {
 	if n < 8 && l.c.Kind != familytest.Category && l.c.Kind != familytest.Trials && l.c.Kind != familytest.Count {

@@ -12,7 +12,7 @@ func init() {
 	Register("mvnormal", func(p Prior, dim int) (Model, error) {
 		dim = cmp.Or(p.Len("mu"), p.Len("scale"), dim)
 		if dim < 1 {
-			p.Fail("mu", "the dimension is open: give mu as a list, or dim")
+			p.Fail("mu", "the dimension is unknown: give mu as a list, or dim")
 			dim = 1
 		}
 		mu := p.Vector("mu", dim, 0)
@@ -31,8 +31,8 @@ func init() {
 	})
 }
 
-// mvnormal has x ~ N(μ, Σ), μ|Σ ~ N(mu, Σ/kappa), Σ ~ InvWishart(scale, nu):
-// gram with the one regressor 1.
+// mvnormal has x ~ N(μ, Σ), μ|Σ ~ N(mu, Σ/kappa), Σ ~ InvWishart(scale, nu). It is gram with the single
+// regressor 1.
 type mvnormal struct{ gram }
 
 func (m mvnormal) Dim() int                { return m.m }
@@ -44,7 +44,7 @@ func (m mvnormal) Observe(d, x []float64, weight float64) {
 	m.observe(d, v, weight)
 }
 
-// PriorMemory is kappa.
+// PriorMemory returns kappa.
 func (m mvnormal) PriorMemory() float64 { return m.rK.At(0, 0) * m.rK.At(0, 0) }
 
 func (m mvnormal) Params() []Param {
@@ -52,7 +52,7 @@ func (m mvnormal) Params() []Param {
 }
 
 func (m mvnormal) Posterior(dst, d []float64) {
-	g := m.at(d, 1)
+	g := m.posteriorAt(d, 1)
 	n := 0
 	for _, c := range g.coefficients() {
 		n += copy(dst[n:], c)

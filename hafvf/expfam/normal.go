@@ -16,9 +16,8 @@ func init() {
 //
 //	T(x) = (1, x, x²),  B = lnΓ(α) − α ln β − ½ ln κ,  log h = −½ ln 2π
 //
-// A sample is (count n, mean m, sum of squares M about the mean): in place of
-// Σx and Σx², whose difference loses all digits where the mean is far from
-// zero. Along the line, with Δ = m − mu and g = s·n/κ(s),
+// A sample is (count n, mean m, sum of squares M about the mean) instead of Σx and Σx², whose difference loses
+// all digits if the mean is far from zero. Along the line, with Δ = m − mu and g = s·n/κ(s),
 //
 //	κ = kappa + s·n,  α = alpha + s·n/2,  β = beta + ½ s·M + ½ kappa·Δ²·g
 type normal struct{ mu, kappa, alpha, beta float64 }
@@ -26,7 +25,7 @@ type normal struct{ mu, kappa, alpha, beta float64 }
 // A Normal is a model of one normal value.
 type Normal interface {
 	Model
-	// NormalPrior is the prior μ | σ² ~ N(mu, σ²/kappa), σ² ~ InvGamma(alpha, beta).
+	// NormalPrior returns the parameters of the prior μ | σ² ~ N(mu, σ²/kappa), σ² ~ InvGamma(alpha, beta).
 	NormalPrior() (mu, kappa, alpha, beta float64)
 }
 
@@ -82,11 +81,11 @@ func (normal) Params() []Param {
 }
 
 func (m normal) Posterior(dst, d []float64) {
-	dst[0], dst[1], dst[2], dst[3] = m.at(d, 1)
+	dst[0], dst[1], dst[2], dst[3] = m.posteriorParams(d, 1)
 }
 
-// at returns the textbook parameters of θ₀ + s·d.
-func (m normal) at(d []float64, s float64) (mu, kappa, alpha, beta float64) {
+// posteriorParams returns the textbook parameters of θ₀ + s·d.
+func (m normal) posteriorParams(d []float64, s float64) (mu, kappa, alpha, beta float64) {
 	sn := s * d[0]
 	kappa = m.kappa + sn
 	g := sn / kappa
@@ -97,22 +96,21 @@ func (m normal) at(d []float64, s float64) (mu, kappa, alpha, beta float64) {
 func (normal) Outputs() int { return 1 }
 
 func (m normal) Estimate(mean, sd, d, _ []float64) {
-	mu, kappa, alpha, beta := m.at(d, 1)
+	mu, kappa, alpha, beta := m.posteriorParams(d, 1)
 	mean[0], sd[0] = studentMoments(mu, beta/(alpha*kappa), 2*alpha)
 }
 
 func (m normal) Predict(mean, sd, d []float64, s float64, _ []float64) {
-	mu, kappa, alpha, beta := m.at(d, s)
+	mu, kappa, alpha, beta := m.posteriorParams(d, s)
 	mean[0], sd[0] = studentMoments(mu, beta/alpha*(1+1/kappa), 2*alpha)
 }
 
 func (m normal) Predictive(dst []Distribution, d []float64, s float64, _ []float64) {
-	mu, kappa, alpha, beta := m.at(d, s)
+	mu, kappa, alpha, beta := m.posteriorParams(d, s)
 	dst[0] = Student(mu, beta/alpha*(1+1/kappa), 2*alpha)
 }
 
-// normalLine is the log-partition along the line. The new statistics are (j, x̄,
-// m₂); they add
+// normalLine is the log-partition along the line. The new statistics are (j, x̄, m₂); they add
 //
 //	δ = ½ m₂ + ½ j·h·y²,  h = κ/(κ+j),  y = x̄ − μ(s)
 //
@@ -161,8 +159,8 @@ func (l *normalLine) Gain(s float64) float64 {
 	return special.LgammaDelta(alpha, l.j/2) - (alpha+l.j/2)*special.Log1p(d*rb) - 0.5*(l.j*special.Log(beta)+special.Log1p(l.j*rk))
 }
 
-// Evidence is Gain(0) − Gain(1) in a third of the time: B is a sum, and so is what four of
-// them make, in which the logarithms but one of each become one.
+// Evidence returns Gain(0) − Gain(1) in a third of the time: it is a combination of four log-partitions, in
+// which all logarithms but one per log-partition combine into one.
 func (l *normalLine) Evidence() float64 {
 	m := &l.m
 	before, after, both := m.kappa+l.n, m.kappa+l.j, m.kappa+l.n+l.j
@@ -177,8 +175,8 @@ func (l *normalLine) Evidence() float64 {
 	return (v1 - v3) + (v2 - l.naive) + 0.5*special.Log((r1/r3)*(r2/l.root))
 }
 
-// stirling is the log-partition of a normal's posterior, but for a constant and a
-// multiple of alpha: v + ½ ln r.
+// stirling returns the log-partition of a normal's posterior, up to a constant and a multiple of alpha, in the
+// form v + ½ ln r.
 func stirling(alpha, beta, kappa float64) (v, r float64) {
 	if alpha >= special.Lift {
 		return alpha*special.Log(alpha/beta) + special.Stirling(1/alpha), 1 / (alpha * kappa)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The evidence of a normal is that which a line's gains have, for large and small samples
-// anywhere.
-func TestNormalEvidenceIsThatOfItsGains(t *testing.T) {
+// The evidence of a normal line equals the difference of its gains, for large and small samples at any
+// location.
+func TestNormalEvidenceMatchesGains(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 20))
 	for range 10_000 {
 		m := normal{mu: rng.NormFloat64(), kappa: math.Exp(3 * rng.NormFloat64()), alpha: math.Exp(2 * rng.NormFloat64()), beta: math.Exp(5 * rng.NormFloat64())}
@@ -33,8 +33,8 @@ func TestNormalEvidenceIsThatOfItsGains(t *testing.T) {
 	}
 }
 
-// The autoregression is that of the family ar, where the prior's location is 0 and
-// its scale 1: log-partition, derivatives, posterior and moments.
+// The autoregression equals the family ar if the prior's location is 0 and its scale 1: log-partition,
+// derivatives, posterior and moments.
 func TestLaggedIsAR(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 10))
 	for order := 1; order <= 3; order++ {

@@ -42,25 +42,24 @@ func (m poisson) Predictive(dst []Distribution, d []float64, s float64, _ []floa
 	dst[0] = Distribution{law: negativeBinomial, a: m.shape + s*d[0], b: m.rate + s*d[1]}
 }
 
-// Exposable is a model of counts that may come with an exposure: how much time or traffic,
-// say, a count is of.
+// Exposable is a model of counts that can have an exposure, such as the time or traffic that a count covers.
 type Exposable interface {
 	Model
-	// Exposed is the model, with the same prior, of vectors of an exposure and a count.
+	// Exposed returns the model, with the same prior, of vectors of an exposure and a count.
 	Exposed() Exposed
 }
 
-// Exposed is a model of vectors of an exposure and a count. Its moments are of counts under
-// the exposure in the row.
+// Exposed is a model of vectors of an exposure and a count. Its moments describe counts under the exposure in
+// the row.
 type Exposed interface {
 	Model
-	// Unit is the row of one unit of exposure.
+	// Unit returns the row with one unit of exposure.
 	Unit() []float64
 }
 
 func (m poisson) Exposed() Exposed { return exposed(m) }
 
-// exposed has x ~ Poisson(λr) of the exposure r > 0, and rows (r, x).
+// exposed has x ~ Poisson(λr) with the exposure r > 0, and rows (r, x).
 //
 //	T(x) = (x, r),  log h = x ln r − ln x!
 type exposed struct{ gammaPrior }

@@ -15,14 +15,12 @@ import (
 	"hafvf/internal/linear"
 )
 
-// Params of a naive prior θ₀ by their textbook names: numbers, lists of numbers,
-// lists of lists, booleans. A number where a vector or a matrix is due stands
-// for every entry, or for the diagonal.
+// Params holds the parameters of a naive prior θ₀ by their textbook names: numbers, lists of numbers, lists of
+// lists, booleans. If a parameter is a vector or a matrix, a number sets every entry, or the diagonal.
 type Params = map[string]any
 
-// A Build makes a model of a family from its prior. Dim is the length of the
-// observation vectors where the prior leaves it open, 0 where it isn't known.
-// Where the prior fixes another length, the prior counts.
+// A Build makes a model of a family from its prior. dim is the length of the observation vectors if the prior
+// does not determine it, or 0 if it is unknown. If the prior determines another length, the prior wins.
 type Build func(p Prior, dim int) (Model, error)
 
 var (
@@ -30,28 +28,28 @@ var (
 	families   = map[string]Build{}
 )
 
-// Register makes a family known by name, for New and for everything that is
-// configured by name. Call it from an init function; a name taken twice panics.
+// Register registers a family under a name, for New and for configurations. Call it from an init function. It
+// panics if the name is already registered.
 func Register(family string, build Build) {
 	familiesMu.Lock()
 	defer familiesMu.Unlock()
-	if _, taken := families[family]; taken {
+	if _, exists := families[family]; exists {
 		panic("expfam: family " + family + " registered twice")
 	}
 	families[family] = build
 }
 
-// Families returns the names of the known families, sorted.
+// Families returns the names of the registered families, sorted.
 func Families() []string {
 	familiesMu.RLock()
 	defer familiesMu.RUnlock()
 	return slices.Sorted(maps.Keys(families))
 }
 
-// New makes the model of a family from the textbook parameters of its naive prior.
-// Parameters that are absent have the family's defaults, see the package doc. Dim is
-// the length of an observation (of categorical, the number of categories) where no
-// parameter fixes it, and 0 otherwise. An error names the parameter.
+// New returns the model of a family with the given textbook parameters of its naive prior. Missing parameters
+// have the family's defaults, see the doc of package hafvf. dim is the length of an observation (for
+// categorical, the number of categories) if no parameter determines it, and 0 otherwise. The error names the
+// invalid parameter.
 func New(family string, params Params, dim int) (Model, error) {
 	familiesMu.RLock()
 	build := families[family]
@@ -66,17 +64,16 @@ func New(family string, params Params, dim int) (Model, error) {
 	return m, nil
 }
 
-// A ParamError says which parameter of a prior is wrong, and why.
+// A ParamError reports an invalid parameter of a prior, and the reason.
 type ParamError struct {
 	Name, Reason string
-	Known        []string // the parameters that there are, where this one is none of them
+	Known        []string // valid parameters, if Name is not one of them
 }
 
 func (e *ParamError) Error() string { return "prior." + e.Name + ": " + e.Reason }
 
-// A Prior reads the textbook parameters of a family, for a Build. Its methods record
-// mistakes and go on. Done returns all of them, and reports parameters that were
-// never read as unknown.
+// A Prior reads the textbook parameters of a family for a Build. Its methods record errors and continue. Done
+// returns all errors, and reports parameters that were never read as unknown.
 type Prior struct {
 	params Params
 	read   map[string]bool
@@ -87,12 +84,12 @@ func newPrior(params Params) Prior {
 	return Prior{params: params, read: map[string]bool{}, errs: new([]error)}
 }
 
-// Fail records that a parameter is wrong.
+// Fail records that a parameter is invalid.
 func (p Prior) Fail(name, reason string) {
 	*p.errs = append(*p.errs, &ParamError{Name: name, Reason: reason})
 }
 
-// Done returns all mistakes, joined, or nil.
+// Done returns all errors, joined, or nil.
 func (p Prior) Done() error {
 	known := slices.Sorted(maps.Keys(p.read))
 	for _, name := range slices.Sorted(maps.Keys(p.params)) {
@@ -119,7 +116,7 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// show names a value in an error, in brief: a list may be long.
+// show formats a value for an error. It shortens lists, which may be long.
 func show(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -162,24 +159,24 @@ func (p Prior) Positive(name string, absent float64) float64 {
 	return f
 }
 
-// maxLen bounds lengths that a single number asks for, and maxMatrix those of
-// the rows of a matrix: a sample then has about half their square in numbers.
+// maxLen is the maximum length that a single number can set. maxMatrix is the maximum number of rows of a
+// matrix: a sample has about half the square of it in numbers.
 const (
 	maxLen    = 1 << 20
 	maxMatrix = 1000
 )
 
-// Count reads an integer of at least least.
-func (p Prior) Count(name string, least int, absent int) int {
+// Count reads an integer of at least minimum.
+func (p Prior) Count(name string, minimum int, absent int) int {
 	f := p.Float(name, float64(absent))
-	if f != math.Trunc(f) || f < float64(least) || f > maxLen {
-		p.Fail(name, fmt.Sprintf("must be a whole number from %d to %d, not %v", least, maxLen, f))
-		return max(absent, least)
+	if f != math.Trunc(f) || f < float64(minimum) || f > maxLen {
+		p.Fail(name, fmt.Sprintf("must be a whole number from %d to %d, not %v", minimum, maxLen, f))
+		return max(absent, minimum)
 	}
 	return int(f)
 }
 
-// Bool reads a truth value.
+// Bool reads a boolean.
 func (p Prior) Bool(name string, absent bool) bool {
 	v, ok := p.get(name)
 	if !ok {
@@ -214,20 +211,19 @@ func rows(v any) ([][]float64, bool) {
 	return nil, false
 }
 
-// each returns what the entries of a list are by of, and whether all are that.
-func each[E, T any](v []E, of func(any) (T, bool)) ([]T, bool) {
+// each converts every entry of v. It reports false if an entry cannot be converted.
+func each[E, T any](v []E, convert func(any) (T, bool)) ([]T, bool) {
 	out := make([]T, len(v))
 	for i, e := range v {
 		var ok bool
-		if out[i], ok = of(e); !ok {
+		if out[i], ok = convert(e); !ok {
 			return nil, false
 		}
 	}
 	return out, true
 }
 
-// Len is the length of a vector, or the number of rows of a matrix, as given;
-// 0 where it is absent or a scalar.
+// Len returns the length of a vector or the number of rows of a matrix, or 0 if it is absent or a scalar.
 func (p Prior) Len(name string) int {
 	switch v := p.params[name].(type) {
 	case []float64:
@@ -260,8 +256,8 @@ func (p Prior) Vector(name string, n int, absent float64) []float64 {
 	return slices.Repeat([]float64{absent}, n)
 }
 
-// PositiveVector reads a vector of numbers above zero, of the length given or,
-// for a scalar, of length n. An absent one is n ones.
+// PositiveVector reads a vector of numbers above zero. Its length is the length of the list or, for a scalar,
+// n. If it is absent, PositiveVector returns n ones.
 func (p Prior) PositiveVector(name string, n int) []float64 {
 	out := p.Vector(name, max(cmp.Or(p.Len(name), n), 0), 1)
 	for i, f := range out {
@@ -273,8 +269,7 @@ func (p Prior) PositiveVector(name string, n int) []float64 {
 	return out
 }
 
-// Matrix reads a symmetric positive definite n×n matrix; a scalar stands for the
-// diagonal.
+// Matrix reads a symmetric positive definite n×n matrix. A scalar sets the diagonal.
 func (p Prior) Matrix(name string, n int, absent float64) *mat.SymDense {
 	v, ok := p.get(name)
 	if !ok {
@@ -282,7 +277,7 @@ func (p Prior) Matrix(name string, n int, absent float64) *mat.SymDense {
 	}
 	if n > maxMatrix {
 		p.Fail(name, fmt.Sprintf("would have %d rows; at most %d are allowed", n, maxMatrix))
-		n = 1 // as good as any: there will be no model
+		n = 1 // any size will do: New returns an error
 		v = absent
 	}
 	if n == 0 {
@@ -296,7 +291,7 @@ func (p Prior) Matrix(name string, n int, absent float64) *mat.SymDense {
 	return m
 }
 
-// matrix returns v as a symmetric positive definite n×n matrix, or says why it is none.
+// matrix returns v as a symmetric positive definite n×n matrix, or an error that begins with a verb.
 func matrix(v any, n int) (*mat.SymDense, error) {
 	sym := mat.NewSymDense(n, nil)
 	if f, ok := number(v); ok {
@@ -336,8 +331,8 @@ func matrix(v any, n int) (*mat.SymDense, error) {
 	return sym, nil
 }
 
-// cholesky reads a positive definite n×n matrix and returns its upper
-// triangular Cholesky factor R, RᵀR the matrix, by rows and packed.
+// cholesky reads a positive definite n×n matrix and returns its packed upper triangular Cholesky factor R,
+// where RᵀR is the matrix.
 func (p Prior) cholesky(name string, n int, absent float64) linear.Triangle {
 	m := p.Matrix(name, n, absent)
 	n = m.SymmetricDim()

@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A family outside this package reads a matrix as the families here do.
+// A family outside this package can read a matrix with Prior.Matrix, as the families of this package do.
 func TestPriorMatrix(t *testing.T) {
 	for _, c := range []struct {
 		prior Params

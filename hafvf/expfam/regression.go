@@ -11,7 +11,7 @@ func init() {
 	Register("regression", func(p Prior, dim int) (Model, error) {
 		n := cmp.Or(p.Len("mean"), p.Len("precision"), dim-1)
 		if n < 1 {
-			p.Fail("mean", "the number of regressors is open: give mean as a list, or dim (regressors and target)")
+			p.Fail("mean", "the number of regressors is unknown: give mean as a list, or dim (regressors and target)")
 			n = 1
 		}
 		return newRegression(p, n), p.Done()
@@ -27,9 +27,8 @@ func init() {
 	})
 }
 
-// regression has y ~ N(cᵀu, σ²), c|σ² ~ N(mean, σ²·precision⁻¹),
-// σ² ~ InvGamma(alpha, beta); an observation is the regressors u, then y. It is
-// gram with one target, ν = 2·alpha, Λ = 2·beta.
+// regression has y ~ N(cᵀu, σ²), c|σ² ~ N(mean, σ²·precision⁻¹), σ² ~ InvGamma(alpha, beta). An observation is
+// the regressors u, then y. It is gram with one target, ν = 2·alpha, Λ = 2·beta.
 type regression struct{ gram }
 
 func newRegression(p Prior, n int) regression {
@@ -50,7 +49,7 @@ func (r regression) Observe(d, x []float64, weight float64) {
 	r.observe(d, append(stack[:0], x...), weight)
 }
 
-// PriorMemory is 2·alpha.
+// PriorMemory returns 2·alpha.
 func (r regression) PriorMemory() float64 { return r.nu }
 
 func (r regression) Params() []Param {
@@ -58,7 +57,7 @@ func (r regression) Params() []Param {
 }
 
 func (r regression) Posterior(dst, d []float64) {
-	g := r.at(d, 1)
+	g := r.posteriorAt(d, 1)
 	n := copy(dst, g.coefficients()[0])
 	n += g.precision(dst[n:])
 	dst[n] = g.nu / 2
@@ -68,10 +67,11 @@ func (r regression) Posterior(dst, d []float64) {
 
 func (r regression) Outputs() int { return 1 }
 
-// regressors are those of the row x, whose target may be left out.
+// regressors returns the regressors of the row x, which may lack the target. It panics if a regressor is
+// missing.
 func (r regression) regressors(x []float64) []float64 {
 	if len(x) < r.p {
-		panic("family: too few regressors")
+		panic("expfam: too few regressors")
 	}
 	return x[:r.p]
 }
@@ -88,20 +88,19 @@ func (r regression) Predictive(dst []Distribution, d []float64, s float64, x []f
 	r.predictive(dst, d, s, r.regressors(x))
 }
 
-// ar is regression on the entity's own last values, latest first, then 1 for
-// the intercept.
+// ar is a regression on the stream's own previous values, latest first, then 1 for the intercept.
 type ar struct {
 	regression
 	order     int
 	intercept bool
 }
 
-// unsure is what rounding leaves open of a value, relative to it, after some sums.
-const unsure = 0x1p-48
+// roundingError is the relative rounding error of a value after some sums.
+const roundingError = 0x1p-48
 
-// Observe adds what rounding leaves open to the factor of a sample that has observations. If each
-// value is a multiple of the last one, regressors and residuals would otherwise be told apart by
-// rounding alone, and the next value would be anywhere.
+// Observe adds the rounding error to the factor of a sample that has observations. If each value is a multiple
+// of the previous one, only rounding would otherwise separate regressors from residuals, and the prediction
+// would be arbitrary.
 func (a ar) Observe(d, x []float64, weight float64) {
 	before := d[0]
 	a.regression.Observe(d, x, weight)
@@ -114,9 +113,9 @@ func (a ar) Observe(d, x []float64, weight float64) {
 		if i < a.p {
 			unit = a.rK.At(i, i)
 		}
-		at := &r.V[r.Index(i, i)]
-		if open := unsure * x[i] / unit; math.Abs(*at) < 1e8*math.Abs(open) { // else it is nothing
-			*at = math.Hypot(*at, open)
+		diagonal := &r.V[r.Index(i, i)]
+		if uncertainty := roundingError * x[i] / unit; math.Abs(*diagonal) < 1e8*math.Abs(uncertainty) {
+			*diagonal = math.Hypot(*diagonal, uncertainty)
 		}
 	}
 }

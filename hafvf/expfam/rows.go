@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Rows makes the rows that a model takes for the steps of a finished session: the
-// observations themselves, or for a Sequential model the values before them, then the
-// observation. Rows owns its scratch: one per goroutine.
+// Rows makes a model's rows for the steps of a finished session: the observations themselves or, for a
+// Sequential model, the previous values followed by the observation. Rows owns its scratch and is not safe for
+// concurrent use: use one per goroutine.
 type Rows struct {
 	seq     Sequential // nil for other models
 	past    []float64
@@ -16,7 +16,7 @@ type Rows struct {
 	unknown []float64 // an observation of NaN
 }
 
-// NewRows makes the rows of a model.
+// NewRows returns the Rows of a model.
 func NewRows(m Model) *Rows {
 	if seq, ok := m.(Sequential); ok {
 		return &Rows{seq: seq, past: make([]float64, seq.Window()), row: make([]float64, m.Dim()), unknown: []float64{math.NaN()}}
@@ -24,49 +24,49 @@ func NewRows(m Model) *Rows {
 	return &Rows{unknown: slices.Repeat([]float64{math.NaN()}, m.Dim())}
 }
 
-// Window is the number of past values that a row needs.
+// Window returns the number of previous values that a row needs.
 func (r *Rows) Window() int { return len(r.past) }
 
-// Dim is the length of an observation.
+// Dim returns the length of an observation.
 func (r *Rows) Dim() int { return len(r.unknown) }
 
 // Incomplete reports whether a row has a missing value.
 func Incomplete(row []float64) bool { return slices.ContainsFunc(row, math.IsNaN) }
 
-// At returns the rows of step t, before which the steps earlier and the first t of steps
-// come. They are valid until the next call.
+// At returns the rows of step t. The steps earlier come before the steps of the session. The rows are valid
+// until the next call.
 func (r *Rows) At(earlier, steps [][][]float64, t int) [][]float64 {
 	xs := steps[t]
 	if r.seq == nil || len(xs) == 0 {
 		return xs
 	}
-	r.one[0] = r.with(earlier, steps, t, xs[0])
+	r.one[0] = r.rowFor(earlier, steps, t, xs[0])
 	return r.one[:]
 }
 
-// Last returns the row of the last vector of step t, or of NaNs if the step has no full
-// vector. It is valid until the next call.
+// Last returns the row of the last vector of step t. If the step has no full vector, the observation in the row is
+// NaN. The row is valid until the next call.
 func (r *Rows) Last(earlier, steps [][][]float64, t int) []float64 {
 	x, xs := r.unknown, steps[t]
 	if n := len(xs); n > 0 && len(xs[n-1]) == len(r.unknown) {
 		x = xs[n-1]
 	}
-	return r.with(earlier, steps, t, x)
+	return r.rowFor(earlier, steps, t, x)
 }
 
-// with is the row of an observation x of step t.
-func (r *Rows) with(earlier, steps [][][]float64, t int, x []float64) []float64 {
+// rowFor returns the row of an observation x of step t.
+func (r *Rows) rowFor(earlier, steps [][][]float64, t int, x []float64) []float64 {
 	if r.seq == nil {
 		return x
 	}
 	for i := range r.past {
 		r.past[i] = math.NaN()
-		from, at := steps, t-1-i
-		if at < 0 {
-			from, at = earlier, at+len(earlier)
+		source, index := steps, t-1-i
+		if index < 0 {
+			source, index = earlier, index+len(earlier)
 		}
-		if at >= 0 && len(from[at]) > 0 {
-			r.past[i] = from[at][0][0]
+		if index >= 0 && len(source[index]) > 0 {
+			r.past[i] = source[index][0][0]
 		}
 	}
 	r.seq.Row(r.row, r.past, x[0])

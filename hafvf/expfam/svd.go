@@ -6,37 +6,36 @@ import (
 	"hafvf/internal/linear"
 )
 
-// decompose writes the singular values of the matrix a to sigma, in no order, and turns
-// rows by the right and c by the left singular vectors, which it does not keep: for
-// a = UΣVᵀ, rows become rows·V, and c becomes Uᵀc. It overwrites a. If an entry is not finite,
-// the singular values are NaN.
+// decompose writes the singular values of the matrix a to sigma, unordered. It multiplies rows by the right and
+// c by the left singular vectors, which it does not store: for a = UΣVᵀ, rows become rows·V, and c becomes Uᵀc.
+// It overwrites a. If an entry is not finite, the singular values are NaN.
 func (sp *spectrum) decompose() {
-	most := 0.0
+	largest := 0.0
 	for _, v := range sp.a {
-		most = max(most, math.Abs(v))
+		largest = max(largest, math.Abs(v))
 	}
-	if most == 0 {
+	if largest == 0 {
 		clear(sp.sigma)
 		return
 	}
-	for i := range sp.a { // so that squares do not overflow
-		sp.a[i] /= most
+	for i := range sp.a { // avoid overflow of squares
+		sp.a[i] /= largest
 	}
 	sp.bidiagonalise()
 	if !sp.iterate() {
-		most = math.NaN()
+		largest = math.NaN()
 	}
-	linear.Scale(sp.sigma, most)
+	linear.Scale(sp.sigma, largest)
 }
 
-// bidiagonalise reduces a, whose entries are at most 1, to the upper bidiagonal matrix of
-// diagonal sigma and superdiagonal e by Householder reflections (Golub and Kahan 1965).
-// Entries of squares up to vanishing count as zero.
+// bidiagonalise reduces a, whose entries are at most 1, to the upper bidiagonal matrix with diagonal sigma and
+// superdiagonal e, by Householder reflections (Golub and Kahan 1965). Sums of squares up to vanishing count as
+// zero.
 func (sp *spectrum) bidiagonalise() {
 	const vanishing = 1e-290
 	n, a, w := sp.n, sp.a, sp.w
 	for j := range n {
-		// From the left, of column j.
+		// Reflection from the left, for column j.
 		top := a[j*n+j : (j+1)*n]
 		size := 0.0
 		for i := j + 1; i < n; i++ {
@@ -71,7 +70,7 @@ func (sp *spectrum) bidiagonalise() {
 		if j+1 == n {
 			break
 		}
-		// From the right, of row j.
+		// Reflection from the right, for row j.
 		v := top[1:]
 		sp.e[j] = v[0]
 		size = linear.Dot(v[1:], v[1:])
@@ -93,12 +92,12 @@ func (sp *spectrum) bidiagonalise() {
 	}
 }
 
-// iterate diagonalises the bidiagonal matrix by implicit QR steps, as LINPACK's dsvdc
-// does. It reports whether that has converged.
+// iterate diagonalises the bidiagonal matrix by implicit QR steps, as LINPACK's dsvdc does. It reports whether
+// the iteration has converged.
 func (sp *spectrum) iterate() bool {
-	const tiny, steps = 0x1p-966, 60 // steps for each value, of which two suffice
+	const tiny, steps = 0x1p-966, 60 // maximum number of steps per value; two are usually enough
 	s, e := sp.sigma, sp.e
-	p := sp.n // of the values, those from p on are found
+	p := sp.n // the values from p on are found
 	for left := steps * sp.n; p > 0 && left > 0; left-- {
 		// The block from k to p−1 has no negligible superdiagonal entry.
 		k := p - 1
@@ -132,7 +131,7 @@ func (sp *spectrum) iterate() bool {
 			}
 		}
 		switch {
-		case zero == p-1: // its column goes
+		case zero == p-1: // remove its column
 			f := e[p-2]
 			e[p-2] = 0
 			for j := p - 2; j >= k; j-- {
@@ -143,7 +142,7 @@ func (sp *spectrum) iterate() bool {
 				}
 				sp.turnRight(j, p-1, c, t)
 			}
-		case zero >= 0: // its row goes
+		case zero >= 0: // remove its row
 			f := e[zero]
 			e[zero] = 0
 			for j := zero + 1; j < p; j++ {
@@ -203,7 +202,7 @@ func turn(v []float64, i, j int, c, t float64) {
 	v[i], v[j] = c*v[i]+t*v[j], c*v[j]-t*v[i]
 }
 
-// rotation returns cosine and sine of the rotation that takes (f, g) to (r, 0), and r.
+// rotation returns cosine and sine of the rotation of (f, g) to (r, 0), and r.
 func rotation(f, g float64) (c, t, r float64) {
 	if g == 0 {
 		return 1, 0, f
@@ -212,6 +211,6 @@ func rotation(f, g float64) (c, t, r float64) {
 	if r < 1e-300 { // the inverse could overflow
 		return f / r, g / r, r
 	}
-	over := 1 / r
-	return f * over, g * over, r
+	inverse := 1 / r
+	return f * inverse, g * inverse, r
 }

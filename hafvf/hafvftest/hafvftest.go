@@ -1,5 +1,5 @@
-// Package hafvftest is the acceptance suite of models: it tests the laws of conjugate
-// models that the filter relies on. Run it on a model of your own before you use it.
+// Package hafvftest is the acceptance suite of models: it tests the laws of conjugate models that the filter
+// relies on. Run it on your own model before you use the model.
 package hafvftest
 
 import (
@@ -13,9 +13,8 @@ import (
 	"hafvf/hafvf/expfam"
 )
 
-// TestModel checks the laws of conjugate models for m on observations that draw
-// makes. Draw has to return vectors that m.Check accepts, for a Sequential model
-// whole rows.
+// TestModel checks the laws of conjugate models for m on observations from draw. draw must return vectors that
+// m.Check accepts; for a Sequential model these are whole rows.
 func TestModel(t *testing.T, m expfam.Model, draw func(rng *rand.Rand) []float64) {
 	s := suite{m: m, draw: draw}
 	t.Run("Jet", s.jet)
@@ -66,24 +65,23 @@ func (s suite) equal(t *testing.T, what string, d, e []float64) {
 	}
 }
 
-// jet compares derivatives with finite differences: of the gain, of Q1, and of
-// f through the gain of no more than the sample itself, f(s) = q_d(0) − …, where
-// q with T = s·d at 0 is f(s) − f(0).
+// jet compares derivatives with finite differences of the gain, of Q1, F2 and F3, and compares F2 with Q1
+// for small multiples of the sample as new statistics.
 func (s suite) jet(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 50 {
 		d, x := s.sample(rng, 1+rng.IntN(12)), s.sample(rng, 1)
 		line := s.m.NewLine()
 		line.Set(d, x)
-		at := 0.2 + 0.6*rng.Float64()
-		jet := line.Jet(at)
+		s0 := 0.2 + 0.6*rng.Float64()
+		jet := line.Jet(s0)
 		settings := &fd.Settings{Formula: fd.Central, Step: 1e-3}
 		derivative := func(f func(float64) float64) float64 {
 			// Richardson's extrapolation of the central difference.
 			settings.Step = 2e-3
-			wide := fd.Derivative(f, at, settings)
+			wide := fd.Derivative(f, s0, settings)
 			settings.Step = 1e-3
-			return (4*fd.Derivative(f, at, settings) - wide) / 3
+			return (4*fd.Derivative(f, s0, settings) - wide) / 3
 		}
 		check := func(name string, got, want float64) {
 			t.Helper()
@@ -96,17 +94,16 @@ func (s suite) jet(t *testing.T) {
 		check("F3", jet.F3, derivative(func(u float64) float64 { return line.Jet(u).F2 }))
 		check("F4", jet.F4, derivative(func(u float64) float64 { return line.Jet(u).F3 }))
 
-		// f″ from the gain of small multiples of d itself: with T = ε·d,
-		// q′(s) = f′(s+ε) − f′(s).
+		// f″ from the gain of small multiples of d itself: with T = ε·d, q′(s) = f′(s+ε) − f′(s).
 		slope := func(eps float64) float64 {
 			e := append([]float64(nil), d...)
 			s.m.Scale(e, eps)
 			l := s.m.NewLine()
 			l.Set(d, e)
-			return l.Jet(at).Q1 / eps
+			return l.Jet(s0).Q1 / eps
 		}
 		const eps = 1e-3
-		// Three terms of Richardson's scheme leave ε³.
+		// Richardson's scheme with three terms leaves an error of order ε³.
 		a, b, c := slope(eps), slope(eps/2), slope(eps/4)
 		ab, bc := 2*b-a, 2*c-b
 		check("F2", jet.F2, (4*bc-ab)/3)
@@ -123,7 +120,7 @@ func (s suite) addition(t *testing.T) {
 		s.m.Merge(first, second)
 		s.equal(t, "merge", first, both)
 
-		// w·(d + e) = w·d + w·e, the right by observing with the weight w.
+		// w·(d + e) = w·d + w·e, where the right side observes with the weight w.
 		const w = 0.37
 		xs = rand.New(rand.NewPCG(2, uint64(n)))
 		weighted := s.sample(xs, n)
@@ -139,7 +136,7 @@ func (s suite) addition(t *testing.T) {
 	}
 }
 
-// permutation: with no level and top = 1 the filter is the batch posterior.
+// permutation: without levels and with top = 1, the filter equals the batch posterior.
 func (s suite) permutation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	f := hafvf.NewFilter(s.m, nil, 1)
@@ -183,8 +180,7 @@ func (s suite) chain(t *testing.T) {
 	}
 }
 
-// empty: the posterior of the empty sample is the prior, to which total
-// forgetting leads back.
+// empty: the posterior of the empty sample is the prior, and forgetting everything leads back to it.
 func (s suite) empty(t *testing.T) {
 	d := s.sample(rand.New(rand.NewPCG(5, 1)), 7)
 	s.m.Scale(d, 0)
@@ -198,8 +194,7 @@ func (s suite) levels() []hafvf.Beta {
 	return []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}
 }
 
-// stream draws an observation for a filter: for a Sequential model the target of a
-// row.
+// stream draws an observation for a filter, which is the target of a row for a Sequential model.
 func (s suite) stream(rng *rand.Rand) []float64 {
 	x := s.draw(rng)
 	if _, ok := s.m.(expfam.Sequential); ok {
@@ -208,7 +203,7 @@ func (s suite) stream(rng *rand.Rand) []float64 {
 	return x
 }
 
-// resume: encoded, decoded and resumed, a state goes on bit by bit.
+// resume: a state that is encoded and decoded continues bit by bit like the original.
 func (s suite) resume(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 1))
 	f, g := hafvf.NewFilter(s.m, s.levels(), 1), hafvf.NewFilter(s.m, s.levels(), 1)
@@ -247,8 +242,7 @@ func (s suite) allocations(t *testing.T) {
 	}
 }
 
-// moments: means are numbers or NaN, standard deviations at least zero, +Inf or
-// NaN.
+// moments: no mean is −Inf, and no standard deviation is negative. After more than five observations neither is NaN.
 func (s suite) moments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	mean, sd := make([]float64, s.m.Outputs()), make([]float64, s.m.Outputs())

@@ -1,55 +1,55 @@
-// Package likelihood finds the parameters that maximise the log evidence of data, with intervals
-// of the profile likelihood. It knows the evidence as a function of numbers alone.
+// Package likelihood finds the parameters that maximise the log evidence of data, with intervals of the profile
+// likelihood. It needs the evidence only as a function of numbers.
 package likelihood
 
 import "math"
 
-// A Parameter is a number that is searched.
+// A Parameter is a number to search for.
 type Parameter struct {
-	Start        float64 // of the first search
+	Start        float64 // start of the first search
 	Lower, Upper float64 // bounds
-	Scale        Scale   // on which steps are taken
+	Scale        Scale   // scale of the steps
 }
 
-// A Scale is one of a parameter.
+// A Scale is the scale on which a parameter is searched.
 type Scale int
 
 // The scales.
 const (
-	Real     Scale = iota // asinh: straight near zero, logarithmic beyond
+	Real     Scale = iota // asinh: linear near zero, logarithmic beyond
 	Positive              // log
 	Share                 // logit, within bounds above 0 and below 1; at a bound the share is 0 or 1
 )
 
-// Bounds of α and β of a Beta distribution that are searched together.
+// Bounds for a pair of α and β of a Beta distribution.
 const (
-	leastMean, mostMean = .001, .999 // of α/(α+β)
-	leastSum, mostSum   = .1, 1000   // of α+β
+	minMean, maxMean = .001, .999 // of α/(α+β)
+	minSum, maxSum   = .1, 1000   // of α+β
 )
 
-// A Real parameter is within ±wide, a Positive one within 1/wide and wide; a start near or beyond a
-// bound moves that a thousand times farther.
+// wide bounds a Real parameter by ±wide, and a Positive one by 1/wide and wide. If the start is near or beyond
+// a bound, the bound is 1000 times farther out than the start.
 const wide = 1e6
 
-// NewParameter is a parameter on a scale, within the bounds of that.
-func NewParameter(start float64, on Scale) Parameter {
-	switch on {
+// NewParameter returns a parameter with the default bounds of its scale.
+func NewParameter(start float64, scale Scale) Parameter {
+	switch scale {
 	case Real:
-		most := math.Max(wide, 1e3*math.Abs(start))
-		return Parameter{start, -most, most, Real}
+		bound := math.Max(wide, 1e3*math.Abs(start))
+		return Parameter{start, -bound, bound, Real}
 	case Share:
 		return Parameter{start, 1e-4, 1 - 1e-6, Share}
 	}
 	return Parameter{start, math.Min(1/wide, start/1e3), math.Max(wide, 1e3*start), Positive}
 }
 
-// NewShape is a parameter of a Beta distribution, α or β.
+// NewShape returns a parameter of a Beta distribution, α or β.
 func NewShape(start float64) Parameter {
-	return Parameter{start, leastMean * leastSum, mostMean * mostSum, Positive}
+	return Parameter{start, minMean * minSum, maxMean * maxSum, Positive}
 }
 
-// to takes a value to the scale of the steps.
-func (p Parameter) to(v float64) float64 {
+// toScale converts a value to the scale of the steps.
+func (p Parameter) toScale(v float64) float64 {
 	switch v = clamp(v, p.Lower, p.Upper); p.Scale {
 	case Real:
 		return math.Asinh(v)
@@ -59,59 +59,59 @@ func (p Parameter) to(v float64) float64 {
 	return math.Log(v)
 }
 
-// from takes a number on the scale of the steps back.
-func (p Parameter) from(u float64) float64 {
+// fromScale is the inverse of toScale.
+func (p Parameter) fromScale(u float64) float64 {
 	switch {
 	case p.Scale == Real:
 		return clamp(math.Sinh(u), p.Lower, p.Upper)
 	case p.Scale == Positive:
 		return clamp(math.Exp(u), p.Lower, p.Upper)
-	case u <= p.to(0):
+	case u <= p.toScale(0):
 		return 0
-	case u >= p.to(1):
+	case u >= p.toScale(1):
 		return 1
 	}
 	return expit(u)
 }
 
-// A Problem is to be maximised.
+// A Problem is an evidence to maximise over its parameters.
 type Problem struct {
 	Parameters []Parameter
-	// Pairs are places of α and β of one Beta distribution, both among the parameters. They are
-	// searched as the logit of their mean and the log of their sum.
+	// Pairs lists the indices of α and β of one Beta distribution, both among the parameters. Such a pair is
+	// searched as the logit of its mean and the log of its sum.
 	Pairs [][2]int
-	// Evidence is the log evidence at values of the parameters; −Inf where there is none.
-	Evidence func(at []float64) float64
+	// Evidence returns the log evidence at values of the parameters, or −Inf where it is undefined.
+	Evidence func(values []float64) float64
 }
 
-// A Maximum is what Maximise finds.
+// A Maximum is the result of Maximise.
 type Maximum struct {
 	At       []float64
 	Evidence float64
-	// Lower and Upper bound the interval of each parameter, in which the profile likelihood is at
-	// most Fall nats below the maximum. They are NaN where it does not fall as far up to the bound,
-	// and if the search has failed.
+	// Lower and Upper bound the interval of each parameter, in which the profile likelihood is at most Fall
+	// nats below the maximum. A bound is NaN if the profile does not fall this far before the parameter's
+	// bound. All are NaN if the search has failed.
 	Lower, Upper []float64
 	Outcome      Outcome
 }
 
-// Fall is how far the log evidence falls at the ends of an interval of 95 %: half the quantile of
-// χ² with one degree of freedom.
+// Fall is the decrease of the log evidence at the ends of a 95 % interval: half the quantile of χ² with one
+// degree of freedom.
 const Fall = 1.92
 
-// An Outcome is that of a search.
+// An Outcome is the outcome of a search.
 type Outcome string
 
 // The outcomes.
 const (
 	Converged Outcome = "true"
-	AtBound   Outcome = "bound" // of a parameter, or on a ridge that leads to one: some side of an interval is open
-	Failed    Outcome = "false" // the search went on for too long, or there is no evidence
+	AtBound   Outcome = "bound" // of a parameter, or on a ridge that leads to one: an end of an interval is NaN
+	Failed    Outcome = "false" // the search took too many evaluations, or there is no evidence
 )
 
-// Maximise searches from the starts and from two places beside them, and climbs on where the profile
-// of a parameter rises above the maximum: the evidence jumps where a posterior changes its mode. The
-// same problem has the same maximum.
+// Maximise searches from the starts and from two points nearby. If the profile of a parameter rises above the
+// maximum, which can happen because the evidence jumps where a posterior changes its mode, Maximise continues
+// from there. The same problem always has the same result.
 func (p Problem) Maximise() Maximum {
 	const rounds = 4
 	best := p.search()
@@ -124,12 +124,12 @@ func (p Problem) Maximise() Maximum {
 	}
 }
 
-// Peak is where Maximise would climb to before it looks at the profiles: the greatest evidence without
-// intervals.
-func (p Problem) Peak() []float64 { return p.search().at }
+// Peak returns the parameters with the greatest evidence, without intervals: the point that Maximise reaches
+// before it computes profiles.
+func (p Problem) Peak() []float64 { return p.search().point }
 
 func (p Problem) maximum(best peak, lower, upper []float64, ended bool) Maximum {
-	m := Maximum{best.at, best.evidence, lower, upper, Converged}
+	m := Maximum{best.point, best.evidence, lower, upper, Converged}
 	failed := !ended || !best.ended || math.IsInf(best.evidence, 0)
 	for j := range lower {
 		if failed {

@@ -9,20 +9,20 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// near fails unless got is near to want; NaN is near to NaN.
-func near(t *testing.T, got, want, by float64, what string) {
+// near fails unless got is within tolerance of want, or both are NaN.
+func near(t *testing.T, got, want, tolerance float64, what string) {
 	t.Helper()
-	if !(math.Abs(got-want) <= by) && !(math.IsNaN(got) && math.IsNaN(want)) {
+	if !(math.Abs(got-want) <= tolerance) && !(math.IsNaN(got) && math.IsNaN(want)) {
 		t.Errorf("%s: %g, want %g", what, got, want)
 	}
 }
 
-// Of a parabola the interval of the profile is known: 1.96 standard deviations on either side,
-// whatever the correlation.
+// For a parabola, the interval of the profile is known: 1.96 standard deviations on either side, for any
+// correlation.
 func TestParabola(t *testing.T) {
 	const rho, sd = .9, .02
-	p := Problem{Parameters: []Parameter{NewParameter(0, Real), NewParameter(1, Positive)}, Evidence: func(at []float64) float64 {
-		x, y := (at[0]-250)/sd, math.Log(at[1]/40)
+	p := Problem{Parameters: []Parameter{NewParameter(0, Real), NewParameter(1, Positive)}, Evidence: func(values []float64) float64 {
+		x, y := (values[0]-250)/sd, math.Log(values[1]/40)
 		return 7 - (x*x-2*rho*x*y+y*y)/2/(1-rho*rho)
 	}}
 	m := p.Maximise()
@@ -37,10 +37,10 @@ func TestParabola(t *testing.T) {
 	near(t, math.Log(m.Upper[1]/40), width, .02, "upper of the other")
 }
 
-// A profile that rises above the first maximum is climbed.
+// If a profile rises above the first maximum, the search continues there.
 func TestJump(t *testing.T) {
-	m := Problem{Parameters: []Parameter{NewParameter(1, Positive)}, Evidence: func(at []float64) float64 {
-		u := math.Log(at[0])
+	m := Problem{Parameters: []Parameter{NewParameter(1, Positive)}, Evidence: func(values []float64) float64 {
+		u := math.Log(values[0])
 		if u > .6 && u < 1.4 {
 			return 3 - 200*(u-1)*(u-1)
 		}
@@ -50,36 +50,36 @@ func TestJump(t *testing.T) {
 	near(t, m.Evidence, 3, .01, "evidence")
 }
 
-// A share that wants to be 1 is at a bound, and there is no evidence where all is impossible.
+// A share whose evidence increases up to 1 is at its bound. The search fails if there is no evidence anywhere.
 func TestOutcomes(t *testing.T) {
-	m := Problem{Parameters: []Parameter{NewParameter(.5, Share)}, Evidence: func(at []float64) float64 { return 10 * at[0] }}.Maximise()
+	m := Problem{Parameters: []Parameter{NewParameter(.5, Share)}, Evidence: func(values []float64) float64 { return 10 * values[0] }}.Maximise()
 	expect.Same(t, AtBound, m.Outcome)
 	expect.Same(t, []float64{1}, m.At)
 	near(t, m.Lower[0], 1-Fall/10, .01, "lower")
 	near(t, m.Upper[0], math.NaN(), 0, "upper")
-	m = Problem{Parameters: []Parameter{NewParameter(.5, Share)}, Evidence: func(at []float64) float64 { return math.Inf(-1) }}.Maximise()
+	m = Problem{Parameters: []Parameter{NewParameter(.5, Share)}, Evidence: func(values []float64) float64 { return math.Inf(-1) }}.Maximise()
 	expect.Same(t, Failed, m.Outcome)
 }
 
-// tosses are of a coin whose chance turns over every so many of them.
-func tosses(seed uint64, every int) (all [][]float64) {
+// tosses returns tosses of a coin whose chance reverses after the given number of tosses.
+func tosses(seed uint64, every int) (values [][]float64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for t := range 300 {
 		x := 0.
 		if (rng.Float64() < .85) == (t/every%2 == 0) {
 			x = 1
 		}
-		all = append(all, []float64{x})
+		values = append(values, []float64{x})
 	}
-	return all
+	return values
 }
 
-// ofLevel is the problem of tosses, by the α and β of the only level.
-func ofLevel(all [][]float64) Problem {
-	return Problem{Parameters: []Parameter{NewShape(.9), NewShape(.1)}, Pairs: [][2]int{{0, 1}}, Evidence: func(at []float64) (nats float64) {
-		f := hafvf.NewFilter(bernoulli, []hafvf.Beta{{Alpha: at[0], Beta: at[1]}}, 1)
+// levelProblem returns the problem of fitting α and β of the only level to xs.
+func levelProblem(xs [][]float64) Problem {
+	return Problem{Parameters: []Parameter{NewShape(.9), NewShape(.1)}, Pairs: [][2]int{{0, 1}}, Evidence: func(values []float64) (nats float64) {
+		f := hafvf.NewFilter(bernoulli, []hafvf.Beta{{Alpha: values[0], Beta: values[1]}}, 1)
 		s := f.NewState()
-		for _, x := range all {
+		for _, x := range xs {
 			nats += f.Update(s, x).LogPredictive
 		}
 		return nats
@@ -94,17 +94,17 @@ var bernoulli = func() hafvf.Model {
 	return f.Model()
 }()
 
-// No place of a grid has more evidence than the maximum, be it inside or on the ridge of large sums,
-// where the upper sides of both intervals are open. The profile at an end of an interval, from a grid
-// of its own, is 1.92 nats below.
+// No point of a grid has more evidence than the maximum, whether it is inside or on the ridge of large sums,
+// where the upper sides of both intervals are open. The profile at an end of an interval, from a separate grid,
+// is 1.92 nats below the maximum.
 func TestGrid(t *testing.T) {
 	for _, seed := range []uint64{0, 1} {
-		p := ofLevel(tosses(seed, 40))
+		p := levelProblem(tosses(seed, 40))
 		m := p.Maximise()
 		best := math.Inf(-1)
 		for mean := 0.; mean <= 4; mean += .5 {
 			for sum := -2.; sum <= 7; sum += .5 {
-				c := math.Min(math.Exp(sum), mostSum)
+				c := math.Min(math.Exp(sum), maxSum)
 				best = math.Max(best, p.Evidence([]float64{expit(mean) * c, (1 - expit(mean)) * c}))
 			}
 		}
@@ -119,7 +119,7 @@ func TestGrid(t *testing.T) {
 		}
 		near(t, m.Evidence-profile, Fall, .05, "the fall")
 		if seed == 1 {
-			near(t, m.At[0]+m.At[1], mostSum, 1e-6, "the sum")
+			near(t, m.At[0]+m.At[1], maxSum, 1e-6, "the sum")
 			expect.Same(t, m.At, p.Maximise().At, "once more")
 		}
 	}

@@ -7,25 +7,26 @@ import (
 	"gonum.org/v1/gonum/optimize"
 )
 
-// A peak is where a search has ended.
+// A peak is the end point of a search.
 type peak struct {
-	at       []float64
+	point    []float64
 	evidence float64
-	ended    bool // by itself
+	ended    bool // whether the search converged
 }
 
-// An axis is one along which a search takes its steps, between bounds.
+// An axis is a direction of a search, with its bounds.
 type axis struct {
-	lo, hi float64
-	of     func(at []float64) float64
-	put    func(at []float64, u float64) // of all axes, in their order
-	// Where the axis is at its lower bound, the lower sides of the intervals of below are open, and
-	// the upper sides of above. At its upper bound it is the other way.
+	lo, hi     float64
+	coordinate func(v []float64) float64
+	set        func(v []float64, u float64) // call set for all axes in order
+	// At the lower bound of the axis, the lower ends of the intervals of the parameters in below are open, and
+	// the upper ends of those in above. At the upper bound of the axis it is the reverse.
 	below, above []int
 }
 
-// axes are those of the search in which a parameter is held; none is where held is negative.
-func (p Problem) axes(fixed int, value float64) (all []axis) {
+// axes returns the axes of a search in which parameter fixed is held at value. If fixed is negative, all
+// parameters are free.
+func (p Problem) axes(fixed int, value float64) (axes []axis) {
 	free := make([]bool, len(p.Parameters))
 	for j := range free {
 		free[j] = j != fixed
@@ -34,68 +35,68 @@ func (p Problem) axes(fixed int, value float64) (all []axis) {
 		a, b := pair[0], pair[1]
 		switch {
 		case free[a] && free[b]:
-			all = append(all,
-				axis{logit(leastMean), logit(mostMean),
-					func(at []float64) float64 { return logit(at[a] / (at[a] + at[b])) },
-					func(at []float64, u float64) { at[a] = expit(u) }, []int{a}, []int{b}},
-				axis{math.Log(leastSum), math.Log(mostSum),
-					func(at []float64) float64 { return math.Log(at[a] + at[b]) },
-					func(at []float64, u float64) { at[a], at[b] = at[a]*math.Exp(u), (1-at[a])*math.Exp(u) }, []int{a, b}, nil})
+			axes = append(axes,
+				axis{logit(minMean), logit(maxMean),
+					func(v []float64) float64 { return logit(v[a] / (v[a] + v[b])) },
+					func(v []float64, u float64) { v[a] = expit(u) }, []int{a}, []int{b}},
+				axis{math.Log(minSum), math.Log(maxSum),
+					func(v []float64) float64 { return math.Log(v[a] + v[b]) },
+					func(v []float64, u float64) { v[a], v[b] = v[a]*math.Exp(u), (1-v[a])*math.Exp(u) }, []int{a, b}, nil})
 			free[a], free[b] = false, false
 		default:
 			j := b
 			if free[a] {
 				j = a
 			}
-			ratio := mostMean / leastMean
-			all = append(all, axis{math.Log(math.Max(value/ratio, leastSum-value)), math.Log(math.Min(value*ratio, mostSum-value)),
-				func(at []float64) float64 { return math.Log(at[j]) }, func(at []float64, u float64) { at[j] = math.Exp(u) }, nil, nil})
+			ratio := maxMean / minMean
+			axes = append(axes, axis{math.Log(math.Max(value/ratio, minSum-value)), math.Log(math.Min(value*ratio, maxSum-value)),
+				func(v []float64) float64 { return math.Log(v[j]) }, func(v []float64, u float64) { v[j] = math.Exp(u) }, nil, nil})
 			free[j] = false
 		}
 	}
 	for j, q := range p.Parameters {
 		if free[j] {
-			all = append(all, axis{q.to(q.Lower), q.to(q.Upper),
-				func(at []float64) float64 { return q.to(at[j]) }, func(at []float64, u float64) { at[j] = q.from(u) }, []int{j}, nil})
+			axes = append(axes, axis{q.toScale(q.Lower), q.toScale(q.Upper),
+				func(v []float64) float64 { return q.toScale(v[j]) }, func(v []float64, u float64) { v[j] = q.fromScale(u) }, []int{j}, nil})
 		}
 	}
-	return all
+	return axes
 }
 
-// A climb is a search along axes by a simplex. Its pace is the length of the first steps, at most. It
-// ends when so many rounds have not gained the tolerance.
+// A climb is a search along axes by a simplex. pace is the maximum length of the first steps. The climb ends
+// when the given rounds have not gained tolerance.
 type climb struct {
 	pace, tolerance float64
 	rounds          int
 }
 
-// from climbs from a place.
-func (c climb) from(p Problem, fixed int, value float64, place []float64) peak {
+// from climbs from place.
+func (c climb) start(p Problem, fixed int, value float64, place []float64) peak {
 	axes := p.axes(fixed, value)
-	at := slices.Clone(place)
+	point := slices.Clone(place)
 	if fixed >= 0 {
-		at[fixed] = value
+		point[fixed] = value
 	}
 	evidence := func(u []float64) (nats float64, outside float64) {
 		for i, a := range axes {
-			in := clamp(u[i], a.lo, a.hi)
-			outside += (u[i] - in) * (u[i] - in)
-			a.put(at, in)
+			inside := clamp(u[i], a.lo, a.hi)
+			outside += (u[i] - inside) * (u[i] - inside)
+			a.set(point, inside)
 		}
-		return p.Evidence(at), outside
+		return p.Evidence(point), outside
 	}
 	start := make([]float64, len(axes))
 	for i, a := range axes {
-		start[i] = clamp(a.of(at), a.lo, a.hi)
+		start[i] = clamp(a.coordinate(point), a.lo, a.hi)
 	}
 	if len(axes) == 0 {
-		return peak{at, p.Evidence(at), true}
+		return peak{point, p.Evidence(point), true}
 	}
-	const none = 1e300 // in place of an infinity, which a simplex cannot compare with another
+	const noEvidence = 1e300 // replaces infinities, which a simplex cannot compare
 	loss := func(u []float64) float64 {
 		nats, outside := evidence(u)
-		if !(nats > -none) {
-			return none
+		if !(nats > -noEvidence) {
+			return noEvidence
 		}
 		return outside - nats
 	}
@@ -118,10 +119,10 @@ func (c climb) from(p Problem, fixed int, value float64, place []float64) peak {
 		Converger:       &optimize.FunctionConverge{Absolute: c.tolerance, Iterations: c.rounds * (1 + len(axes))},
 	}, &optimize.NelderMead{InitialVertices: vertices, InitialValues: values})
 	nats, _ := evidence(found.X)
-	return peak{at, nats, found.Status == optimize.FunctionConvergence}
+	return peak{point, nats, found.Status == optimize.FunctionConvergence}
 }
 
-// search climbs from the starts, and from two places beside them.
+// search climbs from the starts, and from two points nearby.
 func (p Problem) search() (best peak) {
 	place := make([]float64, len(p.Parameters))
 	for j, q := range p.Parameters {
@@ -129,7 +130,7 @@ func (p Problem) search() (best peak) {
 	}
 	axes := p.axes(-1, 0)
 	for k := range 3 {
-		at := slices.Clone(place)
+		point := slices.Clone(place)
 		for i, a := range axes {
 			step, margin := 2., math.Min(.5, (a.hi-a.lo)/4)
 			switch {
@@ -138,52 +139,52 @@ func (p Problem) search() (best peak) {
 			case k == 2 && i%2 == 0:
 				step = -2
 			}
-			a.put(at, clamp(a.of(place)+step, a.lo+margin, a.hi-margin))
+			a.set(point, clamp(a.coordinate(place)+step, a.lo+margin, a.hi-margin))
 		}
-		if found := (climb{.5, 1e-2, 5}).from(p, -1, 0, at); k == 0 || found.evidence > best.evidence {
+		if found := (climb{.5, 1e-2, 5}).start(p, -1, 0, point); k == 0 || found.evidence > best.evidence {
 			best = found
 		}
 	}
 	return p.polish(best)
 }
 
-// polish climbs the last steps, and onto a bound that is near and not lower.
+// polish climbs the last steps. If a bound is near and its evidence is not lower, polish moves onto the bound.
 func (p Problem) polish(best peak) peak {
 	const near = .2
-	if found := (climb{.1, 1e-5, 5}).from(p, -1, 0, best.at); found.evidence >= best.evidence {
+	if found := (climb{.1, 1e-5, 5}).start(p, -1, 0, best.point); found.evidence >= best.evidence {
 		best = found
 	}
 	axes := p.axes(-1, 0)
 	for i, a := range axes {
 		for _, bound := range []float64{a.lo, a.hi} {
-			if math.Abs(a.of(best.at)-bound) > near {
+			if math.Abs(a.coordinate(best.point)-bound) > near {
 				continue
 			}
-			at := slices.Clone(best.at)
+			point := slices.Clone(best.point)
 			for k, other := range axes {
-				u := other.of(best.at)
+				u := other.coordinate(best.point)
 				if k == i {
 					u = bound
 				}
-				other.put(at, u)
+				other.set(point, u)
 			}
-			if nats := p.Evidence(at); nats >= best.evidence {
-				best.at, best.evidence = at, nats
+			if nats := p.Evidence(point); nats >= best.evidence {
+				best.point, best.evidence = point, nats
 			}
 		}
 	}
 	return best
 }
 
-// intervals are those of the profile likelihood about a peak. If a profile rises above the peak, that
-// place is returned in their stead.
+// intervals returns the intervals of the profile likelihood around a peak. If a profile rises above the peak,
+// above is the higher point and the intervals are incomplete.
 func (p Problem) intervals(best peak) (lower, upper []float64, above *peak) {
 	n := len(p.Parameters)
 	lower, upper = make([]float64, n), make([]float64, n)
 	for _, a := range p.axes(-1, 0) {
 		const same = 1e-9
 		below, over := a.below, a.above
-		switch u := a.of(best.at); {
+		switch u := a.coordinate(best.point); {
 		case u > a.hi-same:
 			below, over = over, below
 		case u > a.lo+same:
@@ -212,21 +213,21 @@ func (p Problem) intervals(best peak) (lower, upper []float64, above *peak) {
 	return lower, upper, nil
 }
 
-// cut reports whether a place is at the bounds of the pair that has parameter j: the profile of j falls
-// there because the other one cannot follow.
-func (p Problem) cut(j int, at []float64) bool {
-	const near = .02 // to which a search comes
+// atPairBound reports whether point is at the bounds of the pair that contains parameter j: the profile of j
+// falls there because the other parameter cannot follow.
+func (p Problem) atPairBound(j int, point []float64) bool {
+	const near = .02 // relative distance to which a search approaches a bound
 	for _, pair := range p.Pairs {
-		if a, b := at[pair[0]], at[pair[1]]; slices.Contains(pair[:], j) {
-			least, most := math.Min(a, b)/(a+b), a+b
-			return most > mostSum*(1-near) || most < leastSum*(1+near) || least < leastMean*(1+near)
+		if a, b := point[pair[0]], point[pair[1]]; slices.Contains(pair[:], j) {
+			minShare, sum := math.Min(a, b)/(a+b), a+b
+			return sum > maxSum*(1-near) || sum < minSum*(1+near) || minShare < minMean*(1+near)
 		}
 	}
 	return false
 }
 
-// end is where the profile of parameter j is Fall below the peak, on the side of a bound; NaN if it
-// does not fall as far before a bound.
+// end returns the value at which the profile of parameter j is Fall below the peak, on the side of bound. It
+// returns NaN if the profile does not fall this far before a bound.
 func (p Problem) end(best peak, j int, bound float64) (value float64, above *peak) {
 	const (
 		first    = .1  // step
@@ -235,31 +236,31 @@ func (p Problem) end(best peak, j int, bound float64) (value float64, above *pea
 		shortest = 1e-6
 	)
 	q := p.Parameters[j]
-	warm := slices.Clone(best.at)
-	// depth is the root of the fall, which is straight where the profile is a parabola.
+	warm := slices.Clone(best.point)
+	// depth is the square root of the fall, which is linear if the profile is a parabola.
 	depth := func(u float64) float64 {
 		for _, pair := range p.Pairs { // along a ridge the mean stays
 			if k := slices.Index(pair[:], j); k >= 0 {
-				warm[pair[1-k]] *= q.from(u) / warm[j]
+				warm[pair[1-k]] *= q.fromScale(u) / warm[j]
 			}
 		}
-		found := climb{.2, 1e-3, 3}.from(p, j, q.from(u), warm)
-		copy(warm, found.at)
+		found := climb{.2, 1e-3, 3}.start(p, j, q.fromScale(u), warm)
+		copy(warm, found.point)
 		if found.evidence > best.evidence+rises {
 			above = &found
 		}
 		return math.Sqrt(math.Max(0, best.evidence-found.evidence))
 	}
 	goal := math.Sqrt(Fall)
-	near, to := q.to(best.at[j]), q.to(bound)
+	near, end := q.toScale(best.point[j]), q.toScale(bound)
 	far, nearDepth, farDepth := near, 0., 0.
 	for step := first; farDepth < goal; step *= 2 {
-		if far == to {
+		if far == end {
 			return math.NaN(), nil
 		}
 		near, nearDepth = far, farDepth
-		if far += math.Copysign(step, to-near); math.Abs(far-near) > math.Abs(to-near) {
-			far = to
+		if far += math.Copysign(step, end-near); math.Abs(far-near) > math.Abs(end-near) {
+			far = end
 		}
 		if farDepth = depth(far); above != nil {
 			return 0, above
@@ -285,8 +286,8 @@ func (p Problem) end(best peak, j int, bound float64) (value float64, above *pea
 			far, farDepth = u, d
 		}
 	}
-	if p.cut(j, warm) {
+	if p.atPairBound(j, warm) {
 		return math.NaN(), nil
 	}
-	return q.from(u), nil
+	return q.fromScale(u), nil
 }

@@ -3,48 +3,49 @@ package segments
 import "math"
 
 const (
-	accidentCost   = 5. // nats of an observation that is made an accident
-	accidentLength = 20 // observations of a segment that may be due to a few accidents
-	accidentNear   = 50 // observations on either side with which these are compared
-	maxAccidents   = 3  // accidents in such a segment
+	accidentCost   = 5. // nats per observation that becomes an accident
+	accidentLength = 20 // maximum length of a segment that may consist of accidents
+	accidentNear   = 50 // maximum number of compared observations on either side
+	maxAccidents   = 3  // maximum number of accidents in such a segment
 )
 
-// accidents makes accidents of the observations to which a short segment is due: without its oddest
-// few it is like what is beside it. The same holds of the observations that the session begins or
-// ends with, which are too few for a segment. A change costs so much. It returns whether there are
-// any.
-func (l *lanes) accidents(g *Segmentation, cost float64) (any bool) {
-	n := len(g.at)
-	least := min(minSegment, n)
-	any = l.accidentsAtEnd(g, 0, least, least, min(endOf(g.edges, 0, n), least+accidentNear))
-	any = l.accidentsAtEnd(g, n-least, n, max(startOf(g.edges, len(g.edges)), n-least-accidentNear), n-least) || any
+// accidents turns observations into accidents if a short segment is due to them: without its most unlikely few,
+// the segment resembles its neighbours. It treats the first and last observations of the session in the same
+// way, if they are too few for a segment. cost is the price of a change in nats. accidents reports whether it
+// found any.
+func (l *lanes) accidents(g *Segmentation, cost float64) (found bool) {
+	n := len(g.stepIndex)
+	edgeLen := min(minSegment, n)
+	found = l.accidentsAtEnd(g, 0, edgeLen, edgeLen, min(endOf(g.edges, 0, n), edgeLen+accidentNear))
+	found = l.accidentsAtEnd(g, n-edgeLen, n, max(startOf(g.edges, len(g.edges)), n-edgeLen-accidentNear), n-edgeLen) || found
 	for k := range len(g.edges) + 1 {
-		any = l.accidentsIn(g, k, cost) || any
+		found = l.accidentsIn(g, k, cost) || found
 	}
-	return any
+	return found
 }
 
-// accidentsAtEnd makes accidents in [from, end) of what is unlike the stretch [lo, hi).
-func (l *lanes) accidentsAtEnd(g *Segmentation, from, end, lo, hi int) (any bool) {
+// accidentsAtEnd turns observations in [from, end) into accidents if they differ from the observations in [lo,
+// hi).
+func (l *lanes) accidentsAtEnd(g *Segmentation, from, end, lo, hi int) (found bool) {
 	if hi-lo < minSegment {
 		return false
 	}
-	beside := l.total(g, lo, hi)
+	neighbour := l.total(g, lo, hi)
 	for range minSegment {
-		keep := l.logMarginal(l.total(g, from, end), beside)
-		at, rest, alone := l.leastLikely(g, from, end, beside)
-		if at < 0 || rest+alone-accidentCost <= keep {
+		keep := l.logMarginal(l.total(g, from, end), neighbour)
+		i, rest, alone := l.leastLikely(g, from, end, neighbour)
+		if i < 0 || rest+alone-accidentCost <= keep {
 			break
 		}
-		g.regular[at] = 0
-		any = true
+		g.regular[i] = 0
+		found = true
 	}
-	return any
+	return found
 }
 
-// accidentsIn makes accidents in segment k, if that is a short one beside another.
+// accidentsIn turns observations of segment k into accidents, if the segment is short and has a neighbour.
 func (l *lanes) accidentsIn(g *Segmentation, k int, cost float64) bool {
-	n := len(g.at)
+	n := len(g.stepIndex)
 	from, end := startOf(g.edges, k), endOf(g.edges, k, n)
 	if end-from > accidentLength || len(g.edges) == 0 {
 		return false
@@ -63,59 +64,59 @@ func (l *lanes) accidentsIn(g *Segmentation, k int, cost float64) bool {
 	var out []int
 	price := 0.
 	for range maxAccidents {
-		at, _, alone := l.leastLikely(g, from, end, nil)
-		if at < 0 {
+		i, _, alone := l.leastLikely(g, from, end, nil)
+		if i < 0 {
 			break
 		}
 		price += alone - accidentCost
-		out = append(out, at)
-		g.regular[at] = 0
+		out = append(out, i)
+		g.regular[i] = 0
 		rest := l.total(g, from, end)
-		like := math.Inf(-1)
+		merged := math.Inf(-1)
 		if before != nil {
-			like = math.Max(like, l.logMarginal(rest, before)+apartAfter)
+			merged = math.Max(merged, l.logMarginal(rest, before)+apartAfter)
 		}
 		if after != nil {
-			like = math.Max(like, l.logMarginal(rest, after)+apartBefore)
+			merged = math.Max(merged, l.logMarginal(rest, after)+apartBefore)
 		}
 		if before != nil && after != nil {
-			like = math.Max(like, l.logMarginal(rest, before, after))
+			merged = math.Max(merged, l.logMarginal(rest, before, after))
 		}
-		if like+price > keep {
+		if merged+price > keep {
 			return true
 		}
 	}
-	for _, at := range out {
-		g.regular[at] = 1
+	for _, i := range out {
+		g.regular[i] = 1
 	}
 	return false
 }
 
-// leastLikely is the regular observation of [from, end) without which the rest, with what is beside it,
-// is the likeliest, −1 if there is none; and the log likelihoods of that rest and of the observation
-// alone.
-func (l *lanes) leastLikely(g *Segmentation, from, end int, beside []float64) (at int, rest, alone float64) {
-	at, rest = -1, math.Inf(-1)
+// leastLikely returns the index of the regular observation in [from, end) without which the rest, combined with
+// neighbour, has the largest likelihood, or −1 if there is none. rest is the log likelihood of the rest with
+// neighbour, and alone the log likelihood of the observation alone.
+func (l *lanes) leastLikely(g *Segmentation, from, end int, neighbour []float64) (index int, rest, alone float64) {
+	index, rest = -1, math.Inf(-1)
 	for t := from; t < end; t++ {
-		was := g.regular[t]
-		if was < .5 {
+		prev := g.regular[t]
+		if prev < .5 {
 			continue
 		}
 		g.regular[t] = 0
-		if v := l.logMarginal(l.total(g, from, end), beside); v > rest {
-			at, rest = t, v
+		if v := l.logMarginal(l.total(g, from, end), neighbour); v > rest {
+			index, rest = t, v
 		}
-		g.regular[t] = was
+		g.regular[t] = prev
 	}
-	if at >= 0 {
+	if index >= 0 {
 		d := make([]float64, l.width)
-		l.observe(d, l.rows(g, at), 1)
+		l.observe(d, l.rows(g, index), 1)
 		alone = l.logMarginal(d)
 	}
-	return at, rest, alone
+	return index, rest, alone
 }
 
-// total is Σ r·T(x) of the observations [from, end).
+// total returns Σ r·T(x) over the observations [from, end).
 func (l *lanes) total(g *Segmentation, from, end int) []float64 {
 	d := make([]float64, l.width)
 	for i := from; i < end; i++ {
@@ -124,7 +125,7 @@ func (l *lanes) total(g *Segmentation, from, end int) []float64 {
 	return d
 }
 
-// logMarginal is B(Σd) − B(0), the log likelihood of the samples d as one.
+// logMarginal returns B(Σd) − B(0), the log likelihood of the samples d combined. It ignores nil samples.
 func (l *lanes) logMarginal(samples ...[]float64) float64 {
 	d := make([]float64, l.width)
 	for _, s := range samples {

@@ -1,5 +1,5 @@
-// Package segments finds the segments of a finished session: where a regime ended, which
-// observations were accidents, and how fast the mean drifts in between.
+// Package segments finds the segments of a finished session: where a regime ended, which observations were
+// accidents, and how fast the mean drifts in between.
 //
 //	g := segments.NewSegmenter(model, 10).Smooth(steps)
 //	g.Changes() // the steps at which a segment begins

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	placePrior  = .4   // of the logarithm of the session's length, in the evidence that an edge takes here: each may be at any of the places near
-	edgeHorizon = 1000 // observations, above which a length no longer counts there
-	maxJudged   = 4    // times that edges are judged by themselves
+	placePrior  = .4   // factor of log(session length) in the threshold of an edge, which has many possible places
+	edgeHorizon = 1000 // maximum session length in that threshold
+	maxJudged   = 4    // maximum number of rounds of judgeEdges
 )
 
-// judgeEdges judges the edges once more, by shares of lanes whose samples begin anew at the edges
-// alone, and by the sizes of all changes: the weakest goes as long as one is below the threshold.
-// Samples that begin anew at every candidate favour long memory, and so drift has edges before.
-// It returns whether the buffers have the shares under the edges.
+// judgeEdges judges the edges again, by shares of lanes whose samples are reset at the edges only, and by the
+// sizes of all changes. It removes the weakest edge while one is below the threshold. Samples that are reset at
+// every candidate favour long memory, so that drift produced edges before. judgeEdges reports whether the
+// buffers hold the shares under the final edges.
 func (s *Segmenter) judgeEdges(g *Segmentation, b buffers) (shared bool) {
 	l := s.workers[0]
-	threshold := math.Log(s.odds) + placePrior*math.Log(float64(min(max(len(g.at), 1), edgeHorizon)))
+	threshold := math.Log(s.odds) + placePrior*math.Log(float64(min(max(len(g.stepIndex), 1), edgeHorizon)))
 	if _, normal := s.model.(expfam.Normal); normal {
-		threshold += wanderMargin * priceOfShort(len(g.at))
+		threshold += wanderMargin * priceOfShort(len(g.stepIndex))
 	}
 	for range maxJudged {
 		blocks := s.blocks(g, b, g.edges)
@@ -29,19 +29,19 @@ func (s *Segmenter) judgeEdges(g *Segmentation, b buffers) (shared bool) {
 		for k := range blocks {
 			blocks[k].d = slices.Clone(g.Segments[k].d)
 		}
-		kept := l.prune(blocks, newSizes(s.model, blocks), threshold)
-		if len(kept) == len(g.edges) {
+		begins := l.prune(blocks, newSizes(s.model, blocks), threshold)
+		if len(begins) == len(g.edges) {
 			return len(g.bounds) == 2
 		}
-		l.place(g, blocks, kept)
+		l.place(g, blocks, begins)
 	}
 	return false
 }
 
-// prune joins the blocks between which there is the least evidence as long as that is not above
-// the threshold, and returns those with which a segment begins, without the first.
+// prune joins the two blocks with the smallest evidence between them, while this evidence is at most the
+// threshold. It returns the blocks at which a segment begins, without the first block. z may be nil.
 func (l *lanes) prune(blocks []block, z *sizes, threshold float64) (begins []int) {
-	evidence := make([]float64, len(blocks)) // of the boundary on the left of a block
+	evidence := make([]float64, len(blocks)) // evidence of the boundary at the start of a block
 	before := func(i int) *block {
 		if i == 0 {
 			return &blocks[0]
@@ -55,7 +55,7 @@ func (l *lanes) prune(blocks []block, z *sizes, threshold float64) (begins []int
 			e += z.logPrior(a, c)
 		}
 		if math.IsNaN(e) {
-			e = math.Inf(-1) // of samples that hold no numbers nothing is evident
+			e = math.Inf(-1) // samples without numbers give no evidence
 		}
 		evidence[begins[i]] = e
 	}
@@ -84,7 +84,7 @@ func (l *lanes) prune(blocks []block, z *sizes, threshold float64) (begins []int
 	return begins
 }
 
-// join makes block a and the next one, c, which is used up, one block.
+// join appends block c, the next one, to block a. c must not be used afterwards.
 func (l *lanes) join(a, c *block) {
 	for j := range laneWeights {
 		f, b := l.lane(a.f, j), l.lane(c.b, j)

@@ -7,7 +7,7 @@ import (
 	"hafvf/hafvf/segments"
 )
 
-// A session with an outlier and a jump: the smoother tells one from the other.
+// A session with an outlier and a jump, which the smoother distinguishes.
 func ExampleSegmenter() {
 	m, err := expfam.New("normal", expfam.Params{"kappa": .01, "beta": .1}, 0)
 	if err != nil {

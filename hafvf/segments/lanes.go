@@ -9,33 +9,32 @@ import (
 	"hafvf/internal/special"
 )
 
-// laneWeights are the fixed weights of a Segmenter's lanes: memories of 5, 12, 40, 200 and
-// 5000 observations.
+// laneWeights are the fixed weights of a Segmenter's lanes: memories of 5, 12, 40, 200 and 5000 observations.
 var laneWeights = [...]float64{.8, .92, .975, .995, .9998}
 
 const (
 	laneCount  = len(laneWeights)
-	shareDecay = .999 // by which the lanes' log shares are drawn towards equal ones at every step
-	placeReach = 30   // observations on either side of an edge that may be its place
+	shareDecay = .999 // decay of the lanes' log shares towards equality per step
+	placeReach = 30   // maximum distance of an edge's place from the edge, in observations
 )
 
-// perLane is a number for every lane.
+// perLane holds a number per lane.
 type perLane [laneCount]float64
 
-// lanes are the filters of fixed weight that a Segmenter averages, with the scratch of one
-// goroutine. A set of samples holds that of every lane, one after the other. An
-// observation is one of the steps of a Segmentation that have something to learn.
+// lanes are the filters of fixed weight that a Segmenter averages, with the scratch of one goroutine. A set of
+// samples holds one sample per lane, one after the other. An observation is a step of a Segmentation that has
+// values to learn; it is identified by its index among these steps.
 type lanes struct {
-	rowsOf *expfam.Rows
-	model  expfam.Model // of rows
-	line   expfam.Line
-	width  int       // floats of a sample
-	stats  []float64 // ΣT(x) of an observation
-	set    []float64 // of samples
-	window []float64 // sets of samples, of the observations within reach of an edge
-	places []float64 // evidence of these
+	rowSource *expfam.Rows
+	model     expfam.Model // model of the rows
+	line      expfam.Line
+	width     int       // floats in a sample
+	stats     []float64 // ΣT(x) of an observation
+	set       []float64 // a set of samples
+	window    []float64 // a set of samples per observation within reach of an edge
+	places    []float64 // evidence of the places of an edge
 
-	complete [][]float64 // rows that aren't missing
+	complete [][]float64 // rows without missing values
 }
 
 func newLanes(m expfam.Model) *lanes {
@@ -48,12 +47,12 @@ func newLanes(m expfam.Model) *lanes {
 
 // use replaces the model.
 func (l *lanes) use(m expfam.Model) {
-	l.rowsOf = expfam.NewRows(m)
+	l.rowSource = expfam.NewRows(m)
 	l.model = withoutWindow(m)
 	l.line = l.model.NewLine()
 }
 
-// withoutWindow is m as a model of rows, without a window of past values.
+// withoutWindow returns m as a model of rows, without a window of previous values.
 func withoutWindow(m expfam.Model) expfam.Model {
 	if _, ok := m.(expfam.Sequential); ok {
 		return struct{ expfam.Model }{m}
@@ -63,20 +62,20 @@ func withoutWindow(m expfam.Model) expfam.Model {
 
 func (l *lanes) newSet() []float64 { return make([]float64, laneCount*l.width) }
 
-// lane is the sample that a set has for lane i.
+// lane returns the sample of lane i in a set. It aliases set.
 func (l *lanes) lane(set []float64, i int) []float64 {
 	return set[i*l.width : (i+1)*l.width : (i+1)*l.width]
 }
 
-// setAt is set j of those that sets holds.
+// setAt returns set j of sets. It aliases sets.
 func (l *lanes) setAt(sets []float64, j int) []float64 {
 	n := laneCount * l.width
 	return sets[j*n : (j+1)*n : (j+1)*n]
 }
 
-// rows are those of observation i that aren't missing, valid until the next call.
+// rows returns the rows of observation i that are not missing, valid until the next call.
 func (l *lanes) rows(g *Segmentation, i int) [][]float64 {
-	rows := l.rowsOf.At(g.earlier, g.steps, g.at[i])
+	rows := l.rowSource.At(g.earlier, g.steps, g.stepIndex[i])
 	if len(rows) == 1 || !slices.ContainsFunc(rows, expfam.Incomplete) {
 		return rows
 	}
@@ -115,8 +114,8 @@ func (l *lanes) forward(set []float64, g *Segmentation, from, end int) {
 	}
 }
 
-// backward runs the lanes over the observations end−1, …, from, where end is that of a segment or
-// of a part, beyond which a segment goes on.
+// backward runs the lanes over the observations end−1, …, from. end must be the end of a segment, or the end of
+// a part in which a segment continues beyond the part.
 func (l *lanes) backward(set []float64, g *Segmentation, part, from, end int) {
 	if clear(set); end == g.bounds[part+1] {
 		copy(set, g.crossings[1][part].set)
@@ -126,8 +125,8 @@ func (l *lanes) backward(set []float64, g *Segmentation, part, from, end int) {
 	}
 }
 
-// score is advance, and adds to every lane's log share, and to its log likelihood, what it
-// predicted of the observation.
+// score is advance, and also adds the log predictive of the observation to every lane's log share and log
+// likelihood.
 func (l *lanes) score(share, likelihood *perLane, set []float64, g *Segmentation, i int) {
 	rows, regular := l.rows(g, i), g.regular[i]
 	clear(l.stats)
@@ -150,10 +149,10 @@ func (l *lanes) score(share, likelihood *perLane, set []float64, g *Segmentation
 	}
 }
 
-// decay draws log shares towards equal ones.
+// decay moves log shares towards equality.
 func (p *perLane) decay() { linear.Scale(p[:], shareDecay) }
 
-// normalise makes the shares, of which p holds logarithms, sum to one.
+// normalise makes the shares sum to one. p holds their logarithms.
 func (p *perLane) normalise() {
 	sum := special.LogSumExp(p[:])
 	for j := range p {
@@ -161,25 +160,25 @@ func (p *perLane) normalise() {
 	}
 }
 
-// evidence is the change evidence E of the samples before and after, averaged over the
-// lanes under the log shares p:
+// evidence returns the change evidence E of the samples before and after, averaged over the lanes under the log
+// shares p:
 //
 //	E = −log Σ pᵢ exp(−Eᵢ),  Eᵢ = B(fᵢ) + B(bᵢ) − B(fᵢ + bᵢ) − B(0)
 //
-// Where one plausible lane explains both sides, by drift, there is no change.
+// If one plausible lane explains both sides by drift, there is no change.
 func (l *lanes) evidence(before, after []float64, p *perLane) float64 {
 	var terms perLane
 	for j := range terms {
-		terms[j] = p[j] - l.evidenceOf(j, before, after)
+		terms[j] = p[j] - l.laneEvidence(j, before, after)
 	}
 	return -special.LogSumExp(terms[:])
 }
 
-func (l *lanes) evidenceOf(lane int, before, after []float64) float64 {
+func (l *lanes) laneEvidence(lane int, before, after []float64) float64 {
 	return l.bayesFactor(l.lane(before, lane), l.lane(after, lane))
 }
 
-// bayesFactor is the logarithm of that of two samples against one.
+// bayesFactor returns the log Bayes factor of two samples against one.
 func (l *lanes) bayesFactor(before, after []float64) float64 {
 	l.line.Set(before, after)
 	if e, ok := l.line.(expfam.EvidenceLine); ok {
@@ -188,10 +187,9 @@ func (l *lanes) bayesFactor(before, after []float64) float64 {
 	return l.line.Gain(0) - l.line.Gain(1)
 }
 
-// locate computes the evidence of every place that edge c between the segments [from, c)
-// and [c, end) may have. It returns the first of the places and their evidence, which is
-// valid until the next call. The sets are those of the forward pass, by observation, or nil
-// where there was none.
+// locate computes the evidence of every possible place of edge c between the segments [from, c) and [c, end).
+// It returns the first of the places and the evidence of all, which is valid until the next call. sets holds
+// the sets of the forward pass by observation, or is nil if there was no such pass.
 func (l *lanes) locate(g *Segmentation, sets []float64, from, c, end int, p *perLane) (first int, evidence []float64) {
 	first, last := max(from+1, c-placeReach), min(end-1, c+placeReach)
 	set, known := l.set, first-1

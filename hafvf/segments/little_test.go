@@ -13,12 +13,12 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// A family is one without a scale of its own, whose observations tell little.
+// A family is one without a scale of its own, whose single observations carry little information.
 type family struct {
 	name string
 	draw func(rng *rand.Rand, level float64) float64
-	// marginal is the log marginal likelihood of n observations of a sum, but for what
-	// does not depend on how they are divided, under the default prior.
+	// marginal returns the log marginal likelihood of n observations with the given sum under the default
+	// prior, without the terms that do not depend on how the observations are divided.
 	marginal func(n, sum float64) float64
 }
 
@@ -34,12 +34,12 @@ var (
 
 func lgamma(x float64) float64 { v, _ := math.Lgamma(x); return v }
 
-// found are the changes of streams that a Segmenter finds within 30 observations, and those
-// that it has elsewhere; and the same of an enumeration.
+// found counts the changes of streams that a Segmenter finds within 30 observations, and those that it reports
+// elsewhere. It also counts both for an enumeration.
 type found struct{ streams, observations, changes, found, elsewhere, enumerated, enumeratedElsewhere float64 }
 
-// stream has n observations in two or four levels. One change is in the middle half, three are
-// near the quarters. Between equal levels there is none.
+// stream returns n observations with two or four levels. One change is in the middle half; three changes are
+// near the quarters. If the first two levels are equal, there is no change.
 func (f family) stream(rng *rand.Rand, n int, levels ...float64) streams.Stream {
 	changes := []int{n/4 + rng.IntN(n/2)}
 	if len(levels) == 4 {
@@ -60,7 +60,7 @@ func (f family) stream(rng *rand.Rand, n int, levels ...float64) streams.Stream 
 	return s
 }
 
-// add makes streams of n observations in so many levels.
+// add scores seeds streams of n observations with the given levels.
 func (c *found) add(t testing.TB, f family, levels []float64, n, seeds int) {
 	t.Helper()
 	s := segments.NewSegmenter(familytest.OfStreams(t, f.name), 10)
@@ -70,8 +70,8 @@ func (c *found) add(t testing.TB, f family, levels []float64, n, seeds int) {
 		c.streams++
 		c.observations += float64(n)
 		c.changes += float64(len(changes))
-		near := func(all []int, at int) bool {
-			return slices.ContainsFunc(all, func(c int) bool { return max(c-at, at-c) <= 30 })
+		near := func(places []int, place int) bool {
+			return slices.ContainsFunc(places, func(c int) bool { return max(c-place, place-c) <= 30 })
 		}
 		count := func(reported []int, found, elsewhere *float64) {
 			for _, change := range changes {
@@ -79,8 +79,8 @@ func (c *found) add(t testing.TB, f family, levels []float64, n, seeds int) {
 					*found++
 				}
 			}
-			for _, at := range reported {
-				if !near(changes, at) {
+			for _, place := range reported {
+				if !near(changes, place) {
 					*elsewhere++
 				}
 			}
@@ -90,21 +90,21 @@ func (c *found) add(t testing.TB, f family, levels []float64, n, seeds int) {
 	}
 }
 
-// divide divides x at the best place of a change if the log odds are above those of 10, and so
-// on in both parts.
+// divide divides x at the best place of a change if the log odds are above log 10, and then divides both parts
+// in the same way.
 func (f family) divide(x []float64, from int) (changes []int) {
 	if len(x) < 2 {
 		return nil
 	}
-	at, logOdds := f.enumerate(x)
+	split, logOdds := f.enumerate(x)
 	if logOdds <= math.Log(10) {
 		return nil
 	}
-	return slices.Concat(f.divide(x[:at], from), []int{from + at}, f.divide(x[at:], from+at))
+	return slices.Concat(f.divide(x[:split], from), []int{from + split}, f.divide(x[split:], from+split))
 }
 
-// enumerate is the best place of one change, and the log odds for a change against none,
-// averaged over the places.
+// enumerate returns the best place of one change, and the log odds of a change against no change, averaged over
+// the places.
 func (f family) enumerate(x []float64) (best int, logOdds float64) {
 	prefix := make([]float64, len(x)+1)
 	for i, v := range x {
@@ -123,8 +123,8 @@ func (f family) enumerate(x []float64) (best int, logOdds float64) {
 	return slices.Index(evidence, top) + 1, top + math.Log(sum/float64(len(evidence)))
 }
 
-// A change of values that tell little is found about as often as by enumeration of its places,
-// and where there is none hardly any is.
+// A change in values that carry little information is found about as often as by enumeration of its places.
+// Without a change hardly any is reported.
 func TestLittleInformation(t *testing.T) {
 	expect.Long(t, "many streams")
 	var clear, same found
@@ -144,8 +144,8 @@ func TestLittleInformation(t *testing.T) {
 	}
 }
 
-// BenchmarkLittleInformation prints what is found of the changes of values that tell little,
-// beside an enumeration of their places, and what is found elsewhere per 10,000:
+// BenchmarkLittleInformation prints the share of changes that are found in values that carry little
+// information, the same for an enumeration of their places, and the changes found elsewhere per 10,000:
 //
 //	go test ./hafvf/segments -run - -bench LittleInformation -benchtime 1x
 func BenchmarkLittleInformation(b *testing.B) {

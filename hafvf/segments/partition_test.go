@@ -13,8 +13,8 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// A recursionTrace is what an independent implementation makes of a session before its edges are
-// judged once more.
+// A recursionTrace is the result of an independent implementation for a session, before its edges are judged
+// again.
 type recursionTrace struct {
 	Family       string
 	Prior        expfam.Params
@@ -45,7 +45,7 @@ func TestRecursionReproducesTheTraces(t *testing.T) {
 			}
 			s := NewSegmenter(familytest.New(t, want.Family, want.Prior), 10)
 			g := s.newSegmentation(nil, familytest.Single(want.X))
-			b := newBuffers(g.lanes, len(g.at))
+			b := newBuffers(g.lanes, len(g.stepIndex))
 			if s.banks[0] != nil {
 				s.findAccidents(g)
 			}
@@ -73,7 +73,7 @@ func TestRecursionReproducesTheTraces(t *testing.T) {
 	}
 }
 
-// Odds are a price of every change, in both hazards, and none of these is above one half.
+// Odds are a price of every change under both hazards, and no change has a probability above one half.
 func TestOddsPriceBothHazards(t *testing.T) {
 	for _, n := range []int{1, 5, 19, 200, 6000, 1e6} {
 		usual := newPrices(10, n)
@@ -92,9 +92,9 @@ func TestOddsPriceBothHazards(t *testing.T) {
 	}
 }
 
-// However a session is cut into parts, it has the segments, the accidents and the places that it has
-// in one pass, for every family.
-func TestPartsAreSearchedAsOne(t *testing.T) {
+// A session that is cut into parts has the same segments, accidents and places as in one pass, for every
+// family.
+func TestSegmentEqualsSmooth(t *testing.T) {
 	for _, c := range familytest.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			m := c.New(t)
@@ -146,5 +146,5 @@ func TestPartsAreSearchedAsOne(t *testing.T) {
 	}
 }
 
-// shiftOf is a change that is found, in families in which a value can shift.
+// shiftOf is a change that is found, for families in which a value can shift.
 var shiftOf = map[string]float64{"normal": 12, "ar": 12, "poisson": 40}

@@ -14,11 +14,11 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// placedKinds are streams that change once, or hardly ever, in the middle half.
-var placedKinds = func() (all []streams.Kind) {
+// placedKinds are streams with one change, or none, in the middle half.
+var placedKinds = func() (kinds []streams.Kind) {
 	add := func(f family, before float64, levels ...float64) {
 		for _, after := range levels {
-			all = append(all, streams.Kind{Name: fmt.Sprintf("%s %g → %g", f.name, before, after), Family: f.name, Make: func(rng *rand.Rand, n int) streams.Stream {
+			kinds = append(kinds, streams.Kind{Name: fmt.Sprintf("%s %g → %g", f.name, before, after), Family: f.name, Make: func(rng *rand.Rand, n int) streams.Stream {
 				return f.stream(rng, n, before, after)
 			}})
 		}
@@ -29,33 +29,33 @@ var placedKinds = func() (all []streams.Kind) {
 	add(family{name: "normal", draw: func(rng *rand.Rand, mean float64) float64 { return mean + rng.NormFloat64() }}, 0, 0, .64, 1, 1.5, 3)
 	add(counts, .3, .3, .8, 3)
 	add(waits, 1, 1, 1.9, 4)
-	return all
+	return kinds
 }()
 
-// A placeScore counts changes that are reported.
+// A placeScore counts reported changes.
 type placeScore struct {
-	all, within      float64     // true ones within 30 of what is reported, or within the interval, and those within
-	wide, wideWithin float64     // the same of intervals of five places or more
-	said             [2]struct { // of the changes with a probability of .9 to .99, and above
-		all, right, probability float64
+	count, within    float64     // true changes near a reported one or in its interval, and those in the interval
+	wide, wideWithin float64     // the same for intervals of five places or more
+	claimed          [2]struct { // changes with a probability of .9 to .99, and above .99
+		count, right, probability float64
 	}
 }
 
 func (c *placeScore) add(places []expfam.ChangeInterval, changes, truth []int) {
 	for k, p := range places {
-		far, within := math.MaxInt, false
-		for _, at := range truth {
-			if nearest(changes, at) == k {
-				far = min(far, max(at-changes[k], changes[k]-at))
-				within = within || p.From <= at && at <= p.To
+		distance, within := math.MaxInt, false
+		for _, place := range truth {
+			if nearest(changes, place) == k {
+				distance = min(distance, max(place-changes[k], changes[k]-place))
+				within = within || p.From <= place && place <= p.To
 			}
 		}
 		right := 0.
 		if within {
 			right = 1
 		}
-		if within || far <= 30 {
-			c.all++
+		if within || distance <= 30 {
+			c.count++
 			c.within += right
 			if p.To-p.From >= 4 {
 				c.wide++
@@ -63,21 +63,21 @@ func (c *placeScore) add(places []expfam.ChangeInterval, changes, truth []int) {
 			}
 		}
 		if p.Probability >= .9 {
-			said := &c.said[0]
+			claimed := &c.claimed[0]
 			if p.Probability > .99 {
-				said = &c.said[1]
+				claimed = &c.claimed[1]
 			}
-			said.all++
-			said.right += right
-			said.probability += p.Probability
+			claimed.count++
+			claimed.right += right
+			claimed.probability += p.Probability
 		}
 	}
 }
 
-// nearest is which of the changes is the nearest to at.
-func nearest(changes []int, at int) (k int) {
+// nearest returns the index of the change that is nearest to place.
+func nearest(changes []int, place int) (k int) {
 	for i, c := range changes {
-		if max(c-at, at-c) < max(changes[k]-at, at-changes[k]) {
+		if max(c-place, place-c) < max(changes[k]-place, place-changes[k]) {
 			k = i
 		}
 	}
@@ -85,24 +85,24 @@ func nearest(changes []int, at int) (k int) {
 }
 
 func (c *placeScore) plus(o *placeScore) {
-	c.all, c.within, c.wide, c.wideWithin = c.all+o.all, c.within+o.within, c.wide+o.wide, c.wideWithin+o.wideWithin
-	for i, s := range o.said {
-		c.said[i].all += s.all
-		c.said[i].right += s.right
-		c.said[i].probability += s.probability
+	c.count, c.within, c.wide, c.wideWithin = c.count+o.count, c.within+o.within, c.wide+o.wide, c.wideWithin+o.wideWithin
+	for i, s := range o.claimed {
+		c.claimed[i].count += s.count
+		c.claimed[i].right += s.right
+		c.claimed[i].probability += s.probability
 	}
 }
 
 func (c *placeScore) String() string {
-	said := ""
-	for _, s := range c.said {
-		said += fmt.Sprintf(" %6.0f %6.3f %6.3f", s.all, s.probability/s.all, s.right/s.all)
+	text := ""
+	for _, s := range c.claimed {
+		text += fmt.Sprintf(" %6.0f %6.3f %6.3f", s.count, s.probability/s.count, s.right/s.count)
 	}
-	return fmt.Sprintf("%6.0f %6.3f %6.0f %6.3f %s", c.all, c.within/c.all, c.wide, c.wideWithin/c.wide, said)
+	return fmt.Sprintf("%6.0f %6.3f %6.0f %6.3f %s", c.count, c.within/c.count, c.wide, c.wideWithin/c.wide, text)
 }
 
 // placed scores a smoother on streams of a kind.
-func placed(t testing.TB, kind streams.Kind, at uint64, lengths []int, seeds int, levels bool) (c placeScore) {
+func placed(t testing.TB, kind streams.Kind, stream uint64, lengths []int, seeds int, levels bool) (c placeScore) {
 	m := familytest.OfStreams(t, kind.Family)
 	smooth := bySegments(m)
 	if levels {
@@ -110,7 +110,7 @@ func placed(t testing.TB, kind streams.Kind, at uint64, lengths []int, seeds int
 	}
 	for _, n := range lengths {
 		for k := range seeds {
-			truth := kind.Make(rand.New(rand.NewPCG(*seed+uint64(k), at)), n)
+			truth := kind.Make(rand.New(rand.NewPCG(*seed+uint64(k), stream)), n)
 			changes, places := smooth(truth.X)
 			c.add(places, changes, truth.Changes)
 		}
@@ -135,22 +135,22 @@ func byLevels(m expfam.Model) func(x []float64) ([]int, []expfam.ChangeInterval)
 	}
 }
 
-// The interval of a change holds the true one about as often as it says, and so does the
-// probability of a change: bounds far from what is usual.
+// The interval of a change contains the true one about as often as claimed, and the probability of a change is
+// right about as often as claimed. The bounds are far from typical results.
 func TestPlacesAreCalibrated(t *testing.T) {
 	expect.Long(t, "many streams")
-	var all placeScore
+	var total placeScore
 	for i, kind := range placedKinds {
 		c := placed(t, kind, uint64(i), []int{400}, 30, false)
-		all.plus(&c)
+		total.plus(&c)
 	}
-	t.Logf("%v", &all)
-	if !(all.all > 150) || !(all.within/all.all > .92) || !(all.said[1].right/all.said[1].all > .9) {
-		t.Errorf("%v", &all)
+	t.Logf("%v", &total)
+	if !(total.count > 150) || !(total.within/total.count > .92) || !(total.claimed[1].right/total.claimed[1].count > .9) {
+		t.Errorf("%v", &total)
 	}
 }
 
-// Edges of a session that is cut have their places over the cuts.
+// Changes of a session that is cut have their intervals across the cuts.
 func TestPlacesInParts(t *testing.T) {
 	x := make([]float64, 900)
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -183,10 +183,10 @@ func TestPlacesInParts(t *testing.T) {
 	}
 }
 
-// BenchmarkPlaces prints how often the intervals of changes hold the true one: the true
-// changes within 30 of a reported one or in its interval, the share of them in it; the same of
-// intervals of five places or more; and of changes said .9 to .99, and above .99, how many
-// there are, what is said and how often it is right.
+// BenchmarkPlaces prints how often the intervals of changes contain the true one: the number of true changes
+// within 30 of a reported one or in its interval, and the share of them in the interval; the same for intervals
+// of five places or more; and for changes with a probability of .9 to .99, and above .99, their number, the
+// mean probability, and the share that is right.
 //
 //	go test ./hafvf/segments -run - -bench Places -benchtime 1x -seeds 50 -seed 1000
 func BenchmarkPlaces(b *testing.B) {
@@ -194,18 +194,18 @@ func BenchmarkPlaces(b *testing.B) {
 		for _, levels := range []bool{false, true} {
 			name := map[bool]string{false: "segments", true: "levels {9, 1}, {1, 1}"}[levels]
 			fmt.Printf("\n%-26s %6s %6s %6s %6s  %20s %20s\n", name, "true", "within", "wide", "within", ".9 to .99, said, true", "above, said, true")
-			var all placeScore
+			var total placeScore
 			for i, kind := range smoothedKinds {
 				c := placed(b, kind, uint64(i), []int{6000}, int(*seeds), levels)
 				fmt.Printf("%-26s %v\n", kind.Name, &c)
-				all.plus(&c)
+				total.plus(&c)
 			}
 			for i, kind := range placedKinds {
 				c := placed(b, kind, uint64(100+i), []int{100, 400, 1600}, 10*int(*seeds), levels)
 				fmt.Printf("%-26s %v\n", kind.Name, &c)
-				all.plus(&c)
+				total.plus(&c)
 			}
-			fmt.Printf("%-26s %v\n", "all", &all)
+			fmt.Printf("%-26s %v\n", "all", &total)
 		}
 	}
 }

@@ -8,40 +8,40 @@ import (
 )
 
 const (
-	exactLength      = 1500 // observations of a session, up to which every one may be the first of a segment
-	behind           = 8.   // nats below the best segments up to here, at which a start is given up
-	leastWeight      = .01  // of an observation that is learned
-	clearlyRegular   = 2.   // nats above the prior alone, from which an observation is no accident
-	correlationPrice = 4.   // nats of noise with a correlation
-	shortLength      = 200  // observations, below which a change of level costs more
-	shortest         = 20   // observations at which it costs the most
-	wanderShare      = .5   // of the observations in segments that a walk explains best, above which a session wanders
-	wanderMargin     = .25  // share of the price of short sessions in the evidence that a change takes, if a session wanders
+	exactLength      = 1500 // maximum number of observations of a session in which every one may start a segment
+	searchMargin     = 8.   // nats below the best segmentation so far at which a start is dropped
+	minLearnedWeight = .01  // minimum weight of an observation that is learned
+	clearlyRegular   = 2.   // nats above the prior alone from which an observation is surely regular
+	correlationPrice = 4.   // nats for correlated noise
+	shortLength      = 200  // session length below which a change of level costs more
+	shortestLength   = 20   // session length at which a change costs most
+	wanderShare      = .5   // share of observations in segments best explained by a walk, above which a session wanders
+	wanderMargin     = .25  // share of priceOfShort that is added to the threshold of an edge in a session that wanders
 )
 
-// correlations are those that the noise of a session may have.
+// correlations are the possible correlations of the noise of a session.
 var correlations = [...]float64{0, .25, .5, .65, 1}
 
-// A recursion is over the observations of a session, of which every one may be the first of a segment. An accident is
-// a regime of one observation inside a segment: the likelihood of an observation is
+// A recursion searches the segments of a session in which every observation may start a segment. An accident is
+// a regime of one observation inside a segment. The likelihood of an observation is
 //
 //	p = (1 − ε)·p(x | the segment's samples) + ε·p(x | prior alone)
 //
-// and it is learned with the weight (1 − ε)·p(x | samples) / p. A Scaleless family has the lanes as explanations, a
-// normal of one value has regressions.
+// and the observation is learned with the weight (1 − ε)·p(x | samples) / p. The explanations are the lanes for
+// a Scaleless family, and regressions for the scalar normal family.
 type recursion struct {
 	*lanes
 	g                       *Segmentation
 	logAccident, logRegular float64 // log ε and log(1 − ε)
 	prior                   normalPrior
-	y                       [][]float64 // the values of observations; nil with the lanes
-	alone                   [][]float64 // log likelihoods under the prior alone: of the values, or of observations
-	first                   int         // observation of the first segment, before which there are accidents
+	y                       [][]float64 // values by observation; nil for a Scaleless family
+	alone                   [][]float64 // log likelihoods under the prior alone: of the values, or of the observations
+	first                   int         // first observation of the first segment; earlier ones are accidents
 }
 
-// newRecursion returns nil if a session is too long for one, or its family has none.
+// newRecursion returns nil if the session is too long for a recursion, or its family has none.
 func (s *Segmenter) newRecursion(g *Segmentation) *recursion {
-	l, n := s.workers[0], len(g.at)
+	l, n := s.workers[0], len(g.stepIndex)
 	_, scaleless := s.model.(expfam.Scaleless)
 	normal, ok := s.model.(expfam.Normal)
 	if n == 0 || n > exactLength || !scaleless && !ok {
@@ -79,12 +79,12 @@ func (s *Segmenter) newRecursion(g *Segmentation) *recursion {
 	return r
 }
 
-// search sets the edges of the best segments. Wanders says that most observations are in segments that a walk
-// explains, or that the noise is one.
+// search sets the edges of the best segmentation. wanders reports whether most observations are in segments
+// that a walk explains best, or the noise itself is a walk.
 func (r *recursion) search(odds float64) (wanders bool) {
-	g, n := r.g, len(r.g.at)
+	g, n := r.g, len(r.g.stepIndex)
 	p, sum := newPrices(odds, n), 0.
-	var lead []float64 // too few for a segment
+	var lead []float64 // log likelihoods of first observations that are too few for a segment
 	for i := range min(minSegment-1, n) {
 		for _, v := range r.alone[i] {
 			sum += r.logAccident + v
@@ -92,7 +92,7 @@ func (r *recursion) search(odds float64) (wanders bool) {
 		lead = append(lead, sum)
 	}
 	if r.y == nil {
-		r.first, g.edges, _ = r.optimal(n, p, lead, behind, r.extendLanes)
+		r.first, g.edges, _ = r.optimal(n, p, lead, searchMargin, r.extendLanes)
 		return false
 	}
 	for h := range p.change {
@@ -101,7 +101,7 @@ func (r *recursion) search(odds float64) (wanders bool) {
 	best, correlation := math.Inf(-1), 0.
 	for _, c := range correlations {
 		r.prior.correlation = c
-		first, edges, v := r.optimal(n, p, lead, behind, r.extendRegressions)
+		first, edges, v := r.optimal(n, p, lead, searchMargin, r.extendRegressions)
 		if c > 0 {
 			v -= correlationPrice
 		}
@@ -111,7 +111,7 @@ func (r *recursion) search(odds float64) (wanders bool) {
 		if c == 0 && white(r.y, edges) {
 			break
 		}
-		p.change[1] = p.change[0] // correlated noise looks like frequent changes
+		p.change[1] = p.change[0] // correlated noise resembles frequent changes
 	}
 	r.prior.correlation = correlation
 	walks, last := r.explain()
@@ -125,14 +125,15 @@ func (r *recursion) search(odds float64) (wanders bool) {
 	return wanders
 }
 
-// priceOfShort is what a change costs more in a session of n observations, in nats: a short swing is levels as well.
+// priceOfShort returns the additional nats of a change in a session of n observations: a short swing also looks
+// like levels.
 func priceOfShort(n int) float64 {
-	const most = 4.5
-	return most * math.Max(0, math.Min(1, float64(shortLength-n)/(shortLength-shortest)))
+	const maxPrice = 4.5
+	return maxPrice * math.Max(0, math.Min(1, float64(shortLength-n)/(shortLength-shortestLength)))
 }
 
-// explain returns the share of the observations in segments that a walk explains best, and what explains the last
-// segment.
+// explain returns the share of the observations in segments that a walk explains best, and the explanation of
+// the last segment.
 func (r *recursion) explain() (walks float64, last explanation) {
 	n, edges := len(r.y), r.g.edges
 	for k := range len(edges) + 1 {
@@ -154,7 +155,7 @@ func (r *recursion) explain() (walks float64, last explanation) {
 	return walks, last
 }
 
-// extendRegressions has the segment of s go on with observation i, and returns its evidence.
+// extendRegressions adds observation i to the segment of s, and returns the segment's evidence.
 func (r *recursion) extendRegressions(s *start, i int) float64 {
 	var terms [explanationCount]float64
 	regular := 1.
@@ -183,7 +184,7 @@ func (r *recursion) extendRegressions(s *start, i int) float64 {
 	return special.LogSumExp(terms[:])
 }
 
-// extendLanes is extendRegressions with the lanes, but for the shortest, which has no part in a segment.
+// extendLanes is extendRegressions with the lanes instead. It excludes the shortest lane.
 func (r *recursion) extendLanes(s *start, i int) float64 {
 	rows, regular := r.readRows(i), 1.
 	s.likelihood[0] = math.Inf(-1)
@@ -201,8 +202,8 @@ func (r *recursion) extendLanes(s *start, i int) float64 {
 	return r.evidenceOfStart(s)
 }
 
-// count counts an observation of a segment. Outliers with which a session begins do not make a segment with
-// a regular one.
+// count counts an observation of a segment. Outliers at the start of a session do not form a segment with one
+// regular observation.
 func (s *start) count(regular float64) {
 	if s.block >= minSegment {
 		regular = 1
@@ -211,7 +212,7 @@ func (s *start) count(regular float64) {
 	s.length++
 }
 
-// readRows are the rows of observation i, of which the statistics are then.
+// readRows returns the rows of observation i, and sets stats to their statistics.
 func (r *recursion) readRows(i int) [][]float64 {
 	rows := r.rows(r.g, i)
 	clear(r.stats)
@@ -219,23 +220,23 @@ func (r *recursion) readRows(i int) [][]float64 {
 	return rows
 }
 
-// mix is the log likelihood of an observation that the segment has in its own log likelihood, or is an accident,
-// and the probability that it is none.
-func (r *recursion) mix(in, alone float64) (p, regular float64) {
-	if in > alone+clearlyRegular {
-		return r.logRegular + in, 1
+// mix returns the log likelihood of an observation that either belongs to the segment, with log likelihood own,
+// or is an accident, with log likelihood alone. regular is the probability that it belongs to the segment.
+func (r *recursion) mix(own, alone float64) (p, regular float64) {
+	if own > alone+clearlyRegular {
+		return r.logRegular + own, 1
 	}
-	regular = 1 / (1 + special.Exp(r.logAccident-r.logRegular+alone-in))
-	if regular < leastWeight {
+	regular = 1 / (1 + special.Exp(r.logAccident-r.logRegular+alone-own))
+	if regular < minLearnedWeight {
 		return r.logAccident + alone, 0
 	}
-	return r.logRegular + in - special.Log(regular), regular
+	return r.logRegular + own - special.Log(regular), regular
 }
 
-// findAccidents sets how probably each observation is regular, given all others of its segment, by the lane
-// that predicts the segment best.
+// findAccidents sets the probability that each observation is regular, given all others of its segment, by the
+// lane that predicts the segment best.
 func (r *recursion) findAccidents() {
-	g, n := r.g, len(r.g.at)
+	g, n := r.g, len(r.g.stepIndex)
 	for i := range r.alone {
 		r.readRows(i)
 		r.alone[i] = []float64{r.logMarginal(r.stats)}

@@ -6,47 +6,48 @@ import (
 	"hafvf/internal/special"
 )
 
-// An explanation is how the values of a segment come about: a normal whose mean is m₀ + m₁·u, with the regressor u.
+// An explanation is a model of the values in a segment: a normal whose mean is m₀ + m₁·u, with the regressor u.
 type explanation int
 
 const (
 	constant       explanation = iota // u = 0
-	slowWalk                          // m₀ walks, by .1 of the noise at an observation
-	walk                              // by .3
-	fastWalk                          // by as much as the noise
-	line                              // u counts the observations
-	autoregression                    // u is the value before
+	slowWalk                          // m₀ walks by .1 sd of the noise per observation
+	walk                              // m₀ walks by .3 sd
+	fastWalk                          // m₀ walks by 1 sd
+	line                              // u is the index of the observation in the segment
+	autoregression                    // u is the previous value
 	explanationCount
 )
 
-// cost is what an explanation costs a segment, in nats, and walked is the variance by which m₀ walks in that of
-// the noise.
+// cost is the cost of an explanation per segment, in nats. walked is the variance by which m₀ walks per
+// observation, in units of the noise variance.
 var (
 	cost   = [explanationCount]float64{0, 7, 7, 7, 4, 1}
 	walked = [explanationCount]float64{slowWalk: .01, walk: .1, fastWalk: 1}
 )
 
 const (
-	correlationSD = .05 // of the correlation in a segment, about that of the session
-	slopeSD       = .1  // of a line, in scales of the prior an observation
-	fittedWorth   = 4.  // α of the scale of a fitted prior
+	correlationSD = .05 // prior sd of the correlation in a segment, about the correlation of the session
+	slopeSD       = .1  // prior sd of a line's slope, in scales of the prior per observation
+	fittedWorth   = 4.  // factor of α in a fitted prior
 )
 
-// A regression is the posterior of an explanation, by recursive least squares: coefficients, their covariance in
-// variances of the noise, and the InvGamma(a, b) of that variance. Values are centred and scaled by the prior.
+// A regression is the posterior of an explanation, computed by recursive least squares: the coefficients m0 and
+// m1, their covariance in units of the noise variance, and the InvGamma(a, b) of that variance. Values are
+// centred and scaled by the prior.
 type regression struct {
 	m0, m1, p00, p01, p11, a, b float64
-	last                        float64 // value; of an accident the predicted one
+	last                        float64 // the previous value; the predicted value if it was an accident
 	likelihood                  float64 // log L
 }
 
-// A normalPrior is that of a session in whose units mu is 0 and β/α is 1.
+// A normalPrior is the prior of a session. In its units, mu is 0 and β/α is 1.
 type normalPrior struct {
 	mu, kappa, alpha, scale float64
 	correlation             float64 // of the noise of the session
 }
 
-// regression is an explanation before the first observation.
+// regression returns an explanation before its first observation.
 func (p *normalPrior) regression(e explanation) regression {
 	r := regression{p00: 1 / p.kappa, a: p.alpha, b: p.alpha}
 	switch e {
@@ -54,12 +55,12 @@ func (p *normalPrior) regression(e explanation) regression {
 		r.p11 = slopeSD * slopeSD
 	case autoregression:
 		r.m1, r.p11 = p.correlation, correlationSD*correlationSD
-		r.p00 *= math.Max(.1, 1-p.correlation) // m₀ is less than the level
+		r.p00 *= math.Max(.1, 1-p.correlation) // m₀ is smaller than the level
 	}
 	return r
 }
 
-// regressor is u of the observation after n others.
+// regressor returns u for the observation after n others.
 func (r *regression) regressor(e explanation, n int) float64 {
 	switch {
 	case e == line:
@@ -70,18 +71,18 @@ func (r *regression) regressor(e explanation, n int) float64 {
 	return 0
 }
 
-// predict is the log density of y, up to a constant.
+// predict returns the log density of y, up to a constant.
 func (r *regression) predict(y, u float64) float64 {
 	e := y - r.m0 - r.m1*u
 	q := 1 + r.p00 + 2*r.p01*u + r.p11*u*u
 	return special.LgammaDelta(r.a, .5) - .5*special.Log(r.b*q) - (r.a+.5)*special.Log1p(e*e/(2*r.b*q))
 }
 
-// learn has y count so many times.
+// learn learns y with the given weight.
 func (r *regression) learn(y, u, weight float64) {
 	e := y - r.m0 - r.m1*u
 	r.last = weight*y + (1-weight)*(y-e)
-	if weight < leastWeight {
+	if weight < minLearnedWeight {
 		return
 	}
 	g0, g1 := r.p00+r.p01*u, r.p01+r.p11*u
@@ -95,9 +96,9 @@ func (r *regression) learn(y, u, weight float64) {
 	r.b += .5 * e * e / q
 }
 
-// white reports whether neighbours among values are hardly correlated beside the means of their segments.
+// white reports whether neighbouring values, minus the means of their segments, are nearly uncorrelated.
 func white(y [][]float64, edges []int) bool {
-	const deviations, most = 1.5, 8.
+	const deviations, maxDeviation = 1.5, 8.
 	product, square := 0., 0.
 	for k := range len(edges) + 1 {
 		segment := y[startOf(edges, k):endOf(edges, k, len(y))]
@@ -107,7 +108,7 @@ func white(y [][]float64, edges []int) bool {
 		}
 		last := 0.
 		for _, v := range segment {
-			e := math.Max(-most, math.Min(most, v[0]-mean))
+			e := math.Max(-maxDeviation, math.Min(maxDeviation, v[0]-mean))
 			product += last * e
 			square += e * e
 			last = e

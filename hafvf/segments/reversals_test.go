@@ -11,19 +11,19 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// A reversal is between two levels, one block of trials after another.
+// A reversal alternates between two levels, in blocks of trials.
 type reversal struct {
 	family       family
 	levels       [2]float64
 	block        int
-	first, count int // trials of the first and of the last block, 0 for as many as of the others; blocks
+	first, count int // trials of the first and last block, 0 means block; blocks, 0 means about 300 trials
 }
 
 func (r reversal) String() string {
 	return fmt.Sprintf("%s %g/%g, blocks of %d", r.family.name, r.levels[0], r.levels[1], r.block)
 }
 
-// stream is of three hundred trials, or as its blocks say.
+// stream draws the trials, and returns them with the indices of the changes.
 func (r reversal) stream(rng *rand.Rand) (x []float64, changes []int) {
 	ends := r.first
 	if ends == 0 {
@@ -48,33 +48,33 @@ func (r reversal) stream(rng *rand.Rand) (x []float64, changes []int) {
 	return x, changes
 }
 
-// reversals of coins are the first twelve.
-var reversals = func() (all []reversal) {
+// reversals lists the sets. The first twelve are coins.
+var reversals = func() (kinds []reversal) {
 	add := func(f family, a, b float64, blocks ...int) {
 		for _, n := range blocks {
-			all = append(all, reversal{family: f, levels: [2]float64{a, b}, block: n})
+			kinds = append(kinds, reversal{family: f, levels: [2]float64{a, b}, block: n})
 		}
 	}
 	add(tosses, .9, .1, 10, 15, 20, 30, 50)
 	add(tosses, .8, .2, 15, 20, 30, 50)
 	add(tosses, .7, .3, 30, 50)
-	all = append(all, reversal{tosses, [2]float64{.9, .1}, 20, 100, 11})
+	kinds = append(kinds, reversal{tosses, [2]float64{.9, .1}, 20, 100, 11})
 	add(counts, 1, 5, 10, 20, 30)
 	add(counts, .3, 2, 20, 50)
 	add(waits, 1, 6, 15, 30, 50)
-	return all
+	return kinds
 }()
 
-// reversed is the share of the changes of so many sessions that are found within 5 trials, and how
-// many are reported more than 20 from any, by trial.
+// reversed returns the share of the changes that are found within 5 trials, over the given number of sessions,
+// and the reported changes that are more than 20 trials from any change, per trial.
 func reversed(t testing.TB, r reversal, odds float64, sessions int) (recall, falsely float64) {
 	s := segments.NewSegmenter(familytest.OfStreams(t, r.family.name), odds)
-	found, all, elsewhere, trials := 0., 0., 0., 0.
+	found, total, elsewhere, trials := 0., 0., 0., 0.
 	for i := range sessions {
 		x, changes := r.stream(rand.New(rand.NewPCG(*seed+uint64(i), 77)))
 		got := s.Smooth(familytest.Single(x)).Changes()
-		within := func(all []int, at, far int) bool {
-			return slices.ContainsFunc(all, func(c int) bool { return max(c-at, at-c) <= far })
+		within := func(places []int, place, far int) bool {
+			return slices.ContainsFunc(places, func(c int) bool { return max(c-place, place-c) <= far })
 		}
 		for _, c := range changes {
 			if within(got, c, 5) {
@@ -86,14 +86,14 @@ func reversed(t testing.TB, r reversal, odds float64, sessions int) (recall, fal
 				elsewhere++
 			}
 		}
-		all += float64(len(changes))
+		total += float64(len(changes))
 		trials += float64(len(x))
 	}
-	return found / all, elsewhere / trials
+	return found / total, elsewhere / trials
 }
 
-// BenchmarkReversals prints, of the reversals of levels after blocks of a few trials, which are found
-// within 5, and false changes (more than 20 from any) per 10,000, at odds of 10 and of 4:
+// BenchmarkReversals prints the share of reversals that are found within 5 trials, and false changes (more than
+// 20 from any) per 10,000, at odds of 10 and of 4:
 //
 //	go test ./hafvf/segments -run - -bench Reversals -benchtime 1x -seed 1000
 func BenchmarkReversals(b *testing.B) {
@@ -113,8 +113,8 @@ func BenchmarkReversals(b *testing.B) {
 	}
 }
 
-// Higher odds report no more changes, on any set, and odds beyond all evidence none.
-func TestOddsAreAPrice(t *testing.T) {
+// Higher odds never report more changes, on any set, and odds beyond all evidence report none.
+func TestHigherOddsFewerChanges(t *testing.T) {
 	for _, r := range reversals {
 		m := familytest.OfStreams(t, r.family.name)
 		for i := range uint64(4) {
@@ -130,18 +130,18 @@ func TestOddsAreAPrice(t *testing.T) {
 
 func inOrder(t *testing.T, name string, m expfam.Model, x []float64) {
 	t.Helper()
-	was := len(x)
+	previous := len(x)
 	for _, odds := range []float64{10, 1000, 1e300} {
 		n := len(segments.NewSegmenter(m, odds).Smooth(familytest.Single(x)).Changes())
-		if n > was || odds > 1e6 && n > 0 {
-			t.Errorf("%s: %d changes at odds %g, and at lower odds %d", name, n, odds, was)
+		if n > previous || odds > 1e6 && n > 0 {
+			t.Errorf("%s: %d changes at odds %g, and at lower odds %d", name, n, odds, previous)
 		}
-		was = n
+		previous = n
 	}
 }
 
 // Sessions of a few trials are smoothed at any odds, for every family.
-func TestSmootherOfAFewTrials(t *testing.T) {
+func TestSmoothFewTrials(t *testing.T) {
 	for _, c := range familytest.All() {
 		m := c.New(t)
 		rng := rand.New(rand.NewPCG(79, 1))

@@ -7,11 +7,13 @@ import (
 	"hafvf/internal/special"
 )
 
-// Estimate does the second half of Smooth: it sets Evidence and the posteriors.
-func (s *Segmenter) Estimate(g *Segmentation) { s.estimate(g, newBuffers(s.workers[0], len(g.at))) }
+// Estimate does the second half of Smooth: it sets Evidence and the posteriors. g must be a result of Segment.
+func (s *Segmenter) Estimate(g *Segmentation) {
+	s.estimate(g, newBuffers(s.workers[0], len(g.stepIndex)))
+}
 
 func (s *Segmenter) estimate(g *Segmentation, b buffers) {
-	n, outputs := len(g.at), g.model.Outputs()
+	n, outputs := len(g.stepIndex), g.model.Outputs()
 	g.Evidence = make([]float64, len(g.steps))
 	g.mean, g.sd = make([]float64, len(g.steps)*outputs), make([]float64, len(g.steps)*outputs)
 	g.samples = make([]float64, n*s.workers[0].width)
@@ -32,7 +34,7 @@ func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 		e.run(from, end)
 	})
 	g.shares = nil
-	// Evidence at the observation that ends a gap is that at the missing ones before.
+	// The observation that ends a gap has the same evidence as the missing steps before it.
 	e := 0.0
 	for t := len(g.steps) - 1; t >= 0; t-- {
 		if g.Missing[t] {
@@ -43,17 +45,17 @@ func (s *Segmenter) estimate(g *Segmentation, b buffers) {
 	if !g.begun {
 		g.Evidence[0] = math.NaN()
 	}
-	// The lanes see little of a change that is found by what a segment tells in all, and an
-	// edge that opens a part has none before it.
+	// The lanes see little of a change that is found from its segments as a whole, and an edge at the start of
+	// a part has no evidence before it.
 	_, scaleless := g.model.(expfam.Scaleless)
 	for i, t := range g.Changes() {
-		if scaleless || t == g.at[0] {
+		if scaleless || t == g.stepIndex[0] {
 			g.Evidence[t] = math.Max(g.Evidence[t], g.places[i].Evidence)
 		}
 	}
 }
 
-// estimateNothing is for steps that are all missing.
+// estimateNothing is estimate for steps that are all missing.
 func (l *lanes) estimateNothing(g *Segmentation) {
 	d := make([]float64, l.width)
 	copy(d, l.lane(g.crossings[0][0].set, laneCount-1))
@@ -68,13 +70,13 @@ func (l *lanes) estimateNothing(g *Segmentation) {
 
 // An edgePlace is an edge with the probabilities of its places.
 type edgePlace struct {
-	at, first, last int
-	until           []float64 // P(the edge is at first + j or before)
-	evidence        float64   // of an edge at any of the places
+	edge, first, last int
+	until             []float64 // P(the edge is at first + j or earlier)
+	evidence          float64   // evidence of an edge at any of the places
 }
 
-// before is the probability that the edge is later than observation i, after that it is
-// at i or earlier.
+// before returns the probability that the edge is later than observation i, and after the probability that it
+// is at i or earlier.
 func (e *edgePlace) before(i int) float64 { return math.Max(0, 1-e.after(i)) }
 
 func (e *edgePlace) after(i int) float64 {
@@ -87,14 +89,14 @@ func (e *edgePlace) after(i int) float64 {
 	return e.until[i-e.first]
 }
 
-// locateAll returns the edges with the probabilities of their places. The sets are those of
-// the forward pass, by observation.
+// locateAll returns the edges with the probabilities of their places. sets holds the sets of the forward pass
+// by observation.
 func (l *lanes) locateAll(g *Segmentation, sets []float64) []edgePlace {
-	all := make([]edgePlace, len(g.edges))
+	places := make([]edgePlace, len(g.edges))
 	from := 0
 	for k, c := range g.edges {
 		p := g.sharesAt(c)
-		first, evidence := l.locate(g, sets, from, c, endOf(g.edges, k+1, len(g.at)), &p)
+		first, evidence := l.locate(g, sets, from, c, endOf(g.edges, k+1, len(g.stepIndex)), &p)
 		sum := special.LogSumExp(evidence)
 		total := 0.0
 		until := make([]float64, len(evidence))
@@ -102,33 +104,32 @@ func (l *lanes) locateAll(g *Segmentation, sets []float64) []edgePlace {
 			total += special.Exp(e - sum)
 			until[j] = total
 		}
-		all[k] = edgePlace{c, first, first + len(evidence) - 1, until, sum}
+		places[k] = edgePlace{c, first, first + len(evidence) - 1, until, sum}
 		from = c
 	}
-	return all
+	return places
 }
 
-// An estimator sets evidence and posteriors of a stretch of observations, on a pass
-// backward.
+// An estimator sets evidence and posteriors of a stretch of observations, in a backward pass.
 type estimator struct {
 	*lanes
 	g      *Segmentation
 	sets   []float64 // of the forward pass, by observation
 	edges  []edgePlace
-	own    []float64 // set of samples of the segment, from both sides
-	next   []float64 // backward samples of the segment after, run on into this one
+	own    []float64 // samples of the segment, from both sides
+	next   []float64 // backward samples of the next segment, continued into this one
 	mixing mixing
 }
 
 func (e *estimator) run(from, end int) {
-	g, n := e.g, len(e.g.at)
-	k := segmentOf(g.edges, end-1) // of the observation
+	g, n := e.g, len(e.g.stepIndex)
+	k := segmentOf(g.edges, end-1) // segment of the observation
 	set := e.newSet()              // backward samples of the segment
 	e.backward(set, g, 0, end, endOf(g.edges, k, n))
 	if k < len(e.edges) && end > e.edges[k].first {
 		e.backward(e.next, g, 0, end, endOf(g.edges, k+1, n))
 	}
-	ranOn := -1 // the segment whose samples the window holds, of the one before it, run on
+	ranOn := -1 // the segment for which the window holds the continued samples of the previous one; −1 if there is none
 	for i := end - 1; i >= from; i-- {
 		shares := g.sharesAt(i)
 		var p perLane
@@ -139,7 +140,7 @@ func (e *estimator) run(from, end int) {
 			}
 			p[j] = special.Exp(v)
 		}
-		// Own samples are those of the observations before, with i, and those after.
+		// The samples of the segment combine the observations up to i with those after i.
 		rows := e.rows(g, i)
 		for j, w := range laneWeights {
 			own, b := e.lane(e.own, j), e.lane(set, j)
@@ -158,7 +159,7 @@ func (e *estimator) run(from, end int) {
 				e.runOn(edge, min(edge.last, i+1))
 				ranOn = k
 			}
-			before, ran = edge.before(i), e.setAt(e.window, i-edge.at)
+			before, ran = edge.before(i), e.setAt(e.window, i-edge.edge)
 		}
 		if k < len(e.edges) && i >= e.edges[k].first {
 			after = e.edges[k].after(i)
@@ -171,7 +172,7 @@ func (e *estimator) run(from, end int) {
 		e.moments(i)
 
 		first := k > 0 && g.edges[k-1] == i
-		switch t := g.at[i]; {
+		switch t := g.stepIndex[i]; {
 		case first:
 			g.Evidence[t] = e.edges[k-1].evidence
 			copy(e.next, set)
@@ -185,40 +186,39 @@ func (e *estimator) run(from, end int) {
 	}
 }
 
-// runOn runs the lanes of the segment before an edge on to before the observation end,
-// into the window.
+// runOn continues the lanes of the segment before an edge up to the observation end−1, into the window.
 func (e *estimator) runOn(edge *edgePlace, end int) {
 	set := e.lanes.set
-	copy(set, e.setAt(e.sets, edge.at-1))
-	for i := edge.at; i < end; i++ {
+	copy(set, e.setAt(e.sets, edge.edge-1))
+	for i := edge.edge; i < end; i++ {
 		e.advance(set, e.g, i)
-		copy(e.setAt(e.window, i-edge.at), set)
+		copy(e.setAt(e.window, i-edge.edge), set)
 	}
 }
 
-// mix adds the lanes of a set to the mixture, with weight times the shares p. What is
-// hardly possible is left out, and the others weigh the more.
+// mix adds the lanes of a set to the mixture, with weight times the shares p. It leaves out improbable
+// components; the remaining weights are normalised later.
 func (e *estimator) mix(weight float64, p *perLane, set []float64) {
-	if weight <= leastPlace {
+	if weight <= minPlaceProbability {
 		return
 	}
 	for j, share := range p {
-		if v := weight * share; v > leastShare {
+		if v := weight * share; v > minLaneWeight {
 			e.mixing.add(v, e.lane(set, j))
 		}
 	}
 }
 
-// moments writes those of the mixture at observation i and at the missing steps that
-// follow it, and where i is the first, at those before it.
+// moments writes the moments of the mixture for observation i and for the missing steps that follow it. If i is
+// the first observation, moments also writes them for the missing steps before it.
 func (e *estimator) moments(i int) {
 	g := e.g
-	from, end := g.at[i], len(g.steps)
+	from, end := g.stepIndex[i], len(g.steps)
 	if i == 0 {
 		from = 0
 	}
-	if i+1 < len(g.at) {
-		end = g.at[i+1]
+	if i+1 < len(g.stepIndex) {
+		end = g.stepIndex[i+1]
 	}
 	for t := from; t < end; t++ {
 		mean, sd := g.moments(t)
@@ -226,9 +226,9 @@ func (e *estimator) moments(i int) {
 	}
 }
 
-// row is that of step t, at whose regressors its estimate is.
+// row returns the last row of step t, which has the regressors of the step's estimate.
 func (l *lanes) row(g *Segmentation, t int) []float64 {
-	return l.rowsOf.Last(g.earlier, g.steps, t)
+	return l.rowSource.Last(g.earlier, g.steps, t)
 }
 
 // mixing is a mixture of posteriors.
@@ -249,8 +249,7 @@ func (m *mixing) add(weight float64, sample []float64) {
 	m.weights, m.samples = append(m.weights, weight), append(m.samples, sample)
 }
 
-// moments writes mean and standard deviation of the likelihood's mean, by the law of total
-// variance.
+// moments writes mean and standard deviation of the likelihood's mean, by the law of total variance.
 func (m *mixing) moments(mean, sd []float64, model expfam.Model, row []float64) {
 	n := len(mean)
 	total := 0.0
@@ -264,41 +263,39 @@ func (m *mixing) moments(mean, sd []float64, model expfam.Model, row []float64) 
 			sum += w / total * m.mean[c*n+o]
 		}
 		for c, w := range m.weights {
-			far, v := m.mean[c*n+o]-sum, m.sd[c*n+o]
-			spread += w / total * (v*v + far*far)
+			diff, v := m.mean[c*n+o]-sum, m.sd[c*n+o]
+			spread += w / total * (v*v + diff*diff)
 		}
 		mean[o], sd[o] = sum, math.Sqrt(spread)
 	}
 }
 
-// moments are those of step t, to be written.
+// moments returns the slices for mean and standard deviation of step t.
 func (g *Segmentation) moments(t int) (mean, sd []float64) {
 	n := g.model.Outputs()
 	return g.mean[t*n : (t+1)*n], g.sd[t*n : (t+1)*n]
 }
 
-// Mean and SD are those of the likelihood's mean at step t, given the whole session.
-// Regressors are those of the step's last observation. What is undefined is NaN, what is
-// infinite +Inf.
+// Mean returns the mean of the likelihood's mean at step t, given the whole session. The regressors are those
+// of the step's last observation. Undefined results are NaN, infinite ones +Inf.
 func (g *Segmentation) Mean(t int) []float64 { mean, _ := g.moments(t); return mean }
 
-// SD is the standard deviation of the likelihood's mean at step t, see Mean.
+// SD returns the standard deviation of the likelihood's mean at step t, see Mean.
 func (g *Segmentation) SD(t int) []float64 { _, sd := g.moments(t); return sd }
 
-// Sample returns the effective sample of the lane that weighs most at step t, of the
-// segment that the step is in. The model's Posterior and Memory of it are those of that
-// lane.
+// Sample returns the effective sample of the lane with the largest weight at step t, in the segment of the
+// step. The model's methods Posterior and Memory convert it to results of that lane.
 func (g *Segmentation) Sample(t int) []float64 {
 	k := g.model.Len()
-	i := segmentOf(g.at, t) - 1
-	if i = max(i, 0); len(g.at) == 0 {
+	i := segmentOf(g.stepIndex, t) - 1
+	if i = max(i, 0); len(g.stepIndex) == 0 {
 		return make([]float64, k)
 	}
 	return g.samples[i*k : (i+1)*k : (i+1)*k]
 }
 
-// SegmentEstimate writes mean and standard deviation of the likelihood's mean in segment k,
-// as if it did not drift, to slices of length Model.Outputs. Regressors are those of step t.
+// SegmentEstimate writes mean and standard deviation of the likelihood's mean in segment k, as if the segment
+// did not drift, to slices of length Model.Outputs. The regressors are those of step t.
 func (g *Segmentation) SegmentEstimate(mean, sd []float64, k, t int) {
 	if n := g.model.Outputs(); len(mean) != n || len(sd) != n {
 		panic("segments: destination of the wrong length")
@@ -306,8 +303,8 @@ func (g *Segmentation) SegmentEstimate(mean, sd []float64, k, t int) {
 	g.model.Estimate(mean, sd, g.Segments[k].d, g.lanes.row(g, t))
 }
 
-// Predict writes mean and standard deviation of one observation at step t, given the
-// session, to slices of length Model.Outputs, of the lane that weighs most there.
+// Predict writes mean and standard deviation of one observation at step t, given the session, to slices of
+// length Model.Outputs. It uses the lane with the largest weight at step t.
 func (g *Segmentation) Predict(mean, sd []float64, t int) {
 	if n := g.model.Outputs(); len(mean) != n || len(sd) != n {
 		panic("segments: destination of the wrong length")
@@ -315,34 +312,36 @@ func (g *Segmentation) Predict(mean, sd []float64, t int) {
 	g.model.Predict(mean, sd, g.Sample(t), 1, g.lanes.row(g, t))
 }
 
-// Changes are the steps at which a segment begins that isn't the session's first.
-func (g *Segmentation) Changes() (all []int) {
+// Changes returns the steps at which a segment begins, except the first segment of the session.
+func (g *Segmentation) Changes() (steps []int) {
 	for _, s := range g.Segments {
 		if s.Start > 0 || s.Start == 0 && g.opens {
-			all = append(all, s.Start)
+			steps = append(steps, s.Start)
 		}
 	}
-	return all
+	return steps
 }
 
-// Places are those of the Changes, in steps: below zero, or from Len on, where they are in
-// another part of the session.
+// Places returns the intervals of the places of Changes, in steps. Bounds are negative or at least Len if they
+// are in another part of the session.
 func (g *Segmentation) Places() []expfam.ChangeInterval { return g.places }
 
-// A Trend is how the level of a session goes on that has no change.
+// A Trend describes how the level of a session without changes moves.
 type Trend int
 
 const (
-	// Steady is every session that neither drifts nor wanders, or that has a change.
+	// Steady is a session that neither drifts nor wanders, or that has a change.
 	Steady Trend = iota
-	// Drifts is a session that a line explains best, of up to 1,500 values of the family normal.
+	// Drifts is a session that a line explains best. Only sessions of the family normal with up to 1,500 values
+	// drift.
 	Drifts
-	// Wanders is a session whose level walks: a walk explains it best, or in sessions and families without these
-	// explanations a lane of memory 40 or less predicts it better than the longest one does, by three nats.
+	// Wanders is a session whose level walks. Either a walk explains it best or, in sessions and families
+	// without this explanation, a lane of memory 40 or less predicts it better than the longest lane, by more
+	// than three nats.
 	Wanders
 )
 
-// Trend is that of the session.
+// Trend returns the trend of the session.
 func (g *Segmentation) Trend() Trend {
 	const clear = 3.
 	switch l := &g.likelihood; {

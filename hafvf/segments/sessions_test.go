@@ -13,15 +13,15 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// A sessionKind makes sessions of n values; n is 0 of a kind that sets the length itself. A change is found if
-// one is reported so many values from it.
+// A sessionKind makes sessions of n values, or of a fixed length that ignores n. A change is found if one is
+// reported at most within values from it.
 type sessionKind struct {
 	name   string
 	within int
 	make   func(rng *rand.Rand, n int) (x []float64, changes []int)
 }
 
-// noise is white, or with a correlation of neighbours.
+// noise returns white noise, or noise with a correlation between neighbours.
 func noise(rng *rand.Rand, correlation float64) func() float64 {
 	last := rng.NormFloat64()
 	return func() float64 {
@@ -30,7 +30,8 @@ func noise(rng *rand.Rand, correlation float64) func() float64 {
 	}
 }
 
-// blocks are levels one after the other, each of so many values, under noise of standard deviation 1.
+// blocks returns consecutive levels, each with the given number of values, under noise with a standard
+// deviation of 1.
 func blocks(noise func() float64, lengths []int, level func(k int) float64) (x []float64, changes []int) {
 	for k, n := range lengths {
 		if k > 0 {
@@ -43,9 +44,9 @@ func blocks(noise func() float64, lengths []int, level func(k int) float64) (x [
 	return x, changes
 }
 
-// changing are kinds of sessions with changes.
-var changing = func() (all []sessionKind) {
-	all = append(all, sessionKind{"helicopter", 2, func(rng *rand.Rand, _ int) ([]float64, []int) {
+// changing lists kinds of sessions with changes.
+var changing = func() (kinds []sessionKind) {
+	kinds = append(kinds, sessionKind{"helicopter", 2, func(rng *rand.Rand, _ int) ([]float64, []int) {
 		lengths := []int{1}
 		for range 199 {
 			if rng.Float64() < .05 {
@@ -60,12 +61,12 @@ var changing = func() (all []sessionKind) {
 		return blocks(rng.NormFloat64, lengths, func(k int) float64 { return levels[k] })
 	}})
 	for _, jumps := range []int{1, 2, 3, 5, 8, 12} {
-		all = append(all, sessionKind{fmt.Sprintf("%d jumps in 200", jumps), 2, func(rng *rand.Rand, _ int) ([]float64, []int) {
-			at := rng.Perm(18)[:jumps]
-			slices.Sort(at)
+		kinds = append(kinds, sessionKind{fmt.Sprintf("%d jumps in 200", jumps), 2, func(rng *rand.Rand, _ int) ([]float64, []int) {
+			edges := rng.Perm(18)[:jumps]
+			slices.Sort(edges)
 			var lengths []int
 			last := -1
-			for _, i := range append(at, 19) {
+			for _, i := range append(edges, 19) {
 				lengths, last = append(lengths, 10*(i-last)), i
 			}
 			levels := []float64{150. / 12}
@@ -79,30 +80,30 @@ var changing = func() (all []sessionKind) {
 		levels, length int
 		apart          float64
 	}{{2, 5, 10}, {3, 5, 10}, {4, 5, 10}, {4, 7, 10}, {3, 10, 10}, {4, 10, 10}, {4, 7, 4}, {4, 15, 4}} {
-		all = append(all, sessionKind{fmt.Sprintf("%d levels of %d, %g sd apart", c.levels, c.length, c.apart), 0, func(rng *rand.Rand, _ int) ([]float64, []int) {
+		kinds = append(kinds, sessionKind{fmt.Sprintf("%d levels of %d, %g sd apart", c.levels, c.length, c.apart), 0, func(rng *rand.Rand, _ int) ([]float64, []int) {
 			return blocks(rng.NormFloat64, slices.Repeat([]int{c.length}, c.levels), func(k int) float64 { return c.apart * float64(k%2) })
 		}})
 	}
 	for _, size := range []float64{.64, 1, 1.5} {
-		all = append(all, sessionKind{fmt.Sprintf("one change of %g sd in 400", size), 30, func(rng *rand.Rand, _ int) ([]float64, []int) {
+		kinds = append(kinds, sessionKind{fmt.Sprintf("one change of %g sd in 400", size), 30, func(rng *rand.Rand, _ int) ([]float64, []int) {
 			n := 100 + rng.IntN(200)
 			return blocks(rng.NormFloat64, []int{n, 400 - n}, func(k int) float64 { return size * float64(k) })
 		}})
 	}
 	for _, correlation := range []float64{0, .3, .6, .8} {
-		all = append(all, sessionKind{fmt.Sprintf("3 steps of 3 sd, correlation %g", correlation), 5, func(rng *rand.Rand, _ int) ([]float64, []int) {
+		kinds = append(kinds, sessionKind{fmt.Sprintf("3 steps of 3 sd, correlation %g", correlation), 5, func(rng *rand.Rand, _ int) ([]float64, []int) {
 			return blocks(noise(rng, correlation), []int{100, 100, 100, 100}, func(k int) float64 { return 3 * float64(k%2) })
 		}})
 	}
-	return append(all, sessionKind{"20 values each, 3 sd apart", 5, func(rng *rand.Rand, _ int) ([]float64, []int) {
+	return append(kinds, sessionKind{"20 values each, 3 sd apart", 5, func(rng *rand.Rand, _ int) ([]float64, []int) {
 		return blocks(rng.NormFloat64, slices.Repeat([]int{20}, 15), func(k int) float64 { return 3 * float64(k%2) })
 	}})
 }()
 
-// unchanging are kinds of sessions without a change.
-var unchanging = func() (all []sessionKind) {
+// unchanging lists kinds of sessions without a change.
+var unchanging = func() (kinds []sessionKind) {
 	add := func(name string, x func(rng *rand.Rand, n int) func(t int) float64) {
-		all = append(all, sessionKind{name: name, make: func(rng *rand.Rand, n int) ([]float64, []int) {
+		kinds = append(kinds, sessionKind{name: name, make: func(rng *rand.Rand, n int) ([]float64, []int) {
 			values, f := make([]float64, n), x(rng, n)
 			for t := range values {
 				values[t] = f(t)
@@ -155,20 +156,20 @@ var unchanging = func() (all []sessionKind) {
 	add("rounded", func(rng *rand.Rand, _ int) func(int) float64 {
 		return func(int) float64 { return math.Round(.6 * rng.NormFloat64()) }
 	})
-	return all
+	return kinds
 }()
 
-// segmented are the shares of the changes of so many sessions that are found, and the other changes of a session,
-// with the prior that the session sets.
+// segmented returns the share of the changes that are found, and the number of other changes per session, with
+// the prior fitted to each session.
 func segmented(t testing.TB, k sessionKind, n, sessions int, seed uint64) (recall, others float64) {
 	s := segments.NewSegmenter(familytest.New(t, "normal", nil), 10)
-	found, all := 0, 0
+	found, total := 0, 0
 	for i := range sessions {
 		x, changes := k.make(rand.New(rand.NewPCG(seed+uint64(i), 71)), n)
 		steps := familytest.Single(x)
 		s.Fit(slices.Concat(steps...))
 		free := s.Smooth(steps).Changes()
-		all += len(changes)
+		total += len(changes)
 		for _, c := range changes {
 			if j := slices.IndexFunc(free, func(f int) bool { return max(c-f, f-c) <= k.within }); j >= 0 {
 				free = slices.Delete(free, j, j+1)
@@ -177,11 +178,11 @@ func segmented(t testing.TB, k sessionKind, n, sessions int, seed uint64) (recal
 		}
 		others += float64(len(free)) / float64(sessions)
 	}
-	return float64(found) / float64(all), others
+	return float64(found) / float64(total), others
 }
 
-// BenchmarkSessions prints the share of the changes that are found and the other changes of a session, of 40 sessions
-// of each kind:
+// BenchmarkSessions prints the share of the changes that are found and the number of other changes per session,
+// for 40 sessions of each kind:
 //
 //	go test ./hafvf/segments -run - -bench Sessions -benchtime 1x -seed 1000
 func BenchmarkSessions(b *testing.B) {
@@ -205,7 +206,7 @@ func BenchmarkSessions(b *testing.B) {
 	}
 }
 
-// The trend of sessions is what made them.
+// The trend of a session matches its kind.
 func TestTrend(t *testing.T) {
 	right := map[segments.Trend]int{}
 	for _, k := range unchanging {
@@ -230,25 +231,26 @@ func TestTrend(t *testing.T) {
 		}
 	}
 	if !(right[segments.Steady] >= 76) || !(right[segments.Drifts] >= 19) || !(right[segments.Wanders] >= 36) {
-		t.Errorf("of 80 steady, 20 drifting and 40 wandering sessions %v are told so", right)
+		t.Errorf("of 80 steady, 20 drifting and 40 wandering sessions, %v are recognised", right)
 	}
 }
 
-// Clear changes are found however many there are, and none in sessions without: bounds far from what is usual.
+// Clear changes are found for any number of changes, and none in sessions without changes. The bounds are far
+// from typical results.
 func TestSessions(t *testing.T) {
 	for i, k := range changing {
-		least, most := .6, .5
+		minRecall, maxOthers := .6, .5
 		switch {
 		case i > 0 && i < 7:
-			least = .65
+			minRecall = .65
 		case k.within == 0 && i < 13:
-			least = .9
+			minRecall = .9
 		case k.name == "3 steps of 3 sd, correlation 0.8", k.name == "4 levels of 7, 4 sd apart":
-			least = 0 // where steps are lost, and not made up
+			minRecall = 0 // steps are missed here, but none are invented
 		case k.name == "20 values each, 3 sd apart":
-			least = .4
+			minRecall = .4
 		}
-		if recall, others := segmented(t, k, 0, 10, 1); recall < least || others > most {
+		if recall, others := segmented(t, k, 0, 10, 1); recall < minRecall || others > maxOthers {
 			t.Errorf("%s: %.2f are found, %.2f others a session", k.name, recall, others)
 		}
 	}

@@ -6,33 +6,32 @@ import (
 	"hafvf/hafvf/expfam"
 )
 
-// sizes are how far apart the levels of a session are, to which its changes are compared. A
-// level is the mean m and the standard deviation s of an observation in a segment, and the
-// size δ of a change from one to another is their distance,
+// sizes measures the distances between the levels of a session, to which its changes are compared. A level is
+// the mean m and the standard deviation s of an observation in a segment, and the size δ of a change is the
+// distance of two levels,
 //
 //	δ² = (m − m′)² + (s − s′)²
 //
-// which is the Wasserstein distance of normal distributions. With the variance V of the
-// levels over the observations of the session, a change has the prior density
+// which is the Wasserstein distance of normal distributions. With the variance V of the levels over the
+// observations of the session, a change has the prior density
 //
 //	p(δ) ∝ max(exp(−V/δ²), e⁻²⁵)
 //
-// relative to that without sizes: an inverse moment prior (Johnson and Rossell 2010), under
-// which a change is hardly ever small beside what is usual in its session. Where segments
-// change by about the same it takes less than a nat off the evidence. Its bound keeps clear
-// changes beside a sensor's fault, whatever that makes of V. Of several outputs the one
-// counts in which the change is the largest.
+// relative to the prior without sizes: an inverse moment prior (Johnson and Rossell 2010), under which a change
+// that is small compared to the other changes of its session is improbable. If all changes have about the same
+// size, the prior reduces the evidence by less than a nat. The bound keeps clear changes next to a sensor
+// fault, however large the fault makes V. With several outputs, the output with the largest change counts.
 type sizes struct {
 	model    expfam.Model
-	variance []float64    // V of the outputs
+	variance []float64    // V per output
 	moments  [4][]float64 // scratch: mean and standard deviation on both sides
 }
 
 // smallest is the log prior of the smallest change.
 const smallest = -25.
 
-// newSizes are those of blocks; nil where a model has no levels, but what depends on
-// regressors.
+// newSizes returns the sizes of blocks. It returns nil if the model has regressors, because a level is then
+// undefined.
 func newSizes(m expfam.Model, blocks []block) *sizes {
 	n := m.Outputs()
 	z := &sizes{model: m, variance: make([]float64, n)}
@@ -49,7 +48,7 @@ func newSizes(m expfam.Model, blocks []block) *sizes {
 			continue
 		}
 		z.level(0, b)
-		// Welford's update, of both means and of the variance.
+		// Welford's update of both means and of the variance.
 		total += b.regular
 		for o := range n {
 			dm, ds := z.moments[0][o]-mean[o], z.moments[1][o]-sd[o]
@@ -69,7 +68,7 @@ func (z *sizes) level(i int, b *block) {
 	z.model.Predict(z.moments[i], z.moments[i+1], b.d, 1, nil)
 }
 
-// logPrior is log p(δ) of a change from one block to another; 0 where the levels are unknown.
+// logPrior returns log p(δ) of a change between two blocks. Outputs with an undefined level count as 0.
 func (z *sizes) logPrior(before, after *block) float64 {
 	z.level(0, before)
 	z.level(2, after)

@@ -15,10 +15,10 @@ import (
 	"hafvf/testdata"
 )
 
-// Edges of the bundled series of servers are where one sees them: in 825cc2 a fall and its
-// end, in ac20cd a fall, its bottom, its end and the rise at the end. Shifts of a twentieth
-// of these, which the series have besides, are none.
-func TestEdgesOfServersAreThoseThatOneSees(t *testing.T) {
+// Edges of the bundled series of servers are where a person sees them: in 825cc2 a fall and its end, in ac20cd
+// a fall, its bottom, its end and the rise at the end. The series also have shifts of a twentieth of these
+// sizes, which are no edges.
+func TestEdgesOfServers(t *testing.T) {
 	rows := expect.Get(csv.NewReader(bytes.NewReader(testdata.CloudCSV)).ReadAll())(t)
 	series := map[string][][]float64{}
 	for _, row := range rows[1:] {
@@ -44,7 +44,7 @@ func TestEdgesOfServersAreThoseThatOneSees(t *testing.T) {
 	}
 }
 
-// sampleOf is that of values.
+// sampleOf returns the sample of the given observations.
 func sampleOf(m expfam.Model, values ...[]float64) []float64 {
 	d := make([]float64, m.Len())
 	for _, x := range values {
@@ -53,8 +53,8 @@ func sampleOf(m expfam.Model, values ...[]float64) []float64 {
 	return d
 }
 
-// The prior of sizes is that of its definition: of two levels δ apart, one of a quarter of
-// the observations, V is 3/16 of δ².
+// The prior of sizes follows its definition: for two levels at distance δ, one of which has a quarter of the
+// observations, V is 3/16 of δ².
 func TestSizesOfLevels(t *testing.T) {
 	m := familytest.New(t, "poisson", expfam.Params{"shape": 1e-9, "rate": 1e-9})
 	level := func(v float64, n int) block {
@@ -64,7 +64,7 @@ func TestSizesOfLevels(t *testing.T) {
 		}
 		return block{regular: float64(n), d: sampleOf(m, x...)}
 	}
-	// Counts of mean 4 and 9 have standard deviations 2 and 3, but for what 1000 of them add.
+	// Counts with means 4 and 9 have standard deviations 2 and 3, up to the contribution of 1000 observations.
 	blocks := []block{level(4, 1000), level(4, 2000), level(9, 1000)}
 	z := newSizes(m, blocks)
 	const square = 5*5 + 1
@@ -80,8 +80,8 @@ func TestSizesOfLevels(t *testing.T) {
 	}
 }
 
-// In several coordinates a change counts in the one where it is the largest, and in other
-// units as much.
+// With several coordinates, the coordinate with the largest change counts. The units of the coordinates do not
+// matter.
 func TestSizesOfCoordinates(t *testing.T) {
 	m := familytest.New(t, "mvnormal", expfam.Params{"mu": []float64{0, 0}})
 	rng := rand.New(rand.NewPCG(5, 20))

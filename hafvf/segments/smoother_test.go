@@ -19,7 +19,7 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// A smoothingTrace is what an independent implementation makes of a session.
+// A smoothingTrace is the result of an independent implementation for a session.
 type smoothingTrace struct {
 	Family   string
 	Prior    expfam.Params
@@ -31,7 +31,7 @@ type smoothingTrace struct {
 	Shares   [][]float64
 }
 
-// memory is that of the heaviest lane at i: its weights of the segment's observations.
+// memory returns the memory of the heaviest lane at i: the sum of its weights over the segment's observations.
 func (tr *smoothingTrace) memory(i int) (memory float64) {
 	from, end := 0, len(tr.X)
 	for _, c := range tr.Changes {
@@ -76,10 +76,10 @@ func TestSmootherReproducesTheTraces(t *testing.T) {
 				near("memory", i, m.Memory(got.Sample(i)), want.memory(i))
 				near("outlier", i, got.Outlier(i), want.Accident[i])
 			}
-			for at, odds := range want.LogOdds {
-				i := expect.Get(strconv.Atoi(at))(t)
+			for step, odds := range want.LogOdds {
+				i := expect.Get(strconv.Atoi(step))(t)
 				if k := slices.Index(got.Changes(), i); k >= 0 && want.Family != "normal" {
-					odds = math.Max(odds, got.Places()[k].Evidence) // of which the trace has none
+					odds = math.Max(odds, got.Places()[k].Evidence) // the trace has no evidence of places
 				}
 				near("evidence", i, got.Evidence[i], odds)
 			}
@@ -87,9 +87,9 @@ func TestSmootherReproducesTheTraces(t *testing.T) {
 	}
 }
 
-// The posterior of a step is that of its segment's observations, each to the power of its
-// distance, in one of the lanes, and of its probability to be no accident: for every family,
-// with missing values and several observations in a step.
+// The posterior of a step combines its segment's observations. Each is weighted by its distance, with the decay
+// of one of the lanes, and by its probability of not being an accident. This holds for every family, with
+// missing values and several observations per step.
 func TestSegmentPosteriorIsConjugate(t *testing.T) {
 	for _, c := range familytest.All() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -111,30 +111,30 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 			if n := len(g.Changes()); (c.Name == "normal" || c.Name == "poisson") && n == 0 {
 				t.Error("no edge")
 			}
-			var at []int // the steps that aren't missing
+			var observed []int // the steps that are not missing
 			for i, step := range rows {
 				if g.Missing[i] == slices.ContainsFunc(step, func(x []float64) bool { return !familytest.AnyMissing(x) }) {
 					t.Fatalf("step %d: missing %v", i, g.Missing[i])
 				}
 				if !g.Missing[i] {
-					at = append(at, i)
+					observed = append(observed, i)
 				}
 			}
 			prior := c.Natural(familytest.Posterior(m, make([]float64, m.Len())))
 			for k, seg := range g.Segments {
-				from, _ := slices.BinarySearch(at, seg.Start)
-				end, _ := slices.BinarySearch(at, seg.Start+seg.N)
+				from, _ := slices.BinarySearch(observed, seg.Start)
+				end, _ := slices.BinarySearch(observed, seg.Start+seg.N)
 				if k == 0 {
 					from = 0
 				}
 				for i := from; i < end; i++ {
-					got := c.Natural(familytest.Posterior(m, g.Sample(at[i])))
+					got := c.Natural(familytest.Posterior(m, g.Sample(observed[i])))
 					best := math.Inf(1)
 					for _, w := range []float64{.8, .92, .975, .995, .9998} {
 						want, size := slices.Clone(prior), make([]float64, len(prior))
 						for j := from; j < end; j++ {
-							weight := math.Pow(w, math.Abs(float64(i-j))) * (1 - g.Outlier(at[j]))
-							for _, x := range rows[at[j]] {
+							weight := math.Pow(w, math.Abs(float64(i-j))) * (1 - g.Outlier(observed[j]))
+							for _, x := range rows[observed[j]] {
 								if familytest.AnyMissing(x) {
 									continue
 								}
@@ -151,7 +151,7 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 						best = math.Min(best, off)
 					}
 					if best > 1e-11 {
-						t.Fatalf("step %d: natural parameters are %g from those of any lane", at[i], best)
+						t.Fatalf("step %d: natural parameters are %g from those of any lane", observed[i], best)
 					}
 				}
 			}
@@ -159,7 +159,7 @@ func TestSegmentPosteriorIsConjugate(t *testing.T) {
 	}
 }
 
-// wellFormed checks what holds of every segmentation.
+// wellFormed checks properties of every segmentation.
 func wellFormed(t *testing.T, g *segments.Segmentation, n int) {
 	t.Helper()
 	if g.Len() != n {
@@ -197,7 +197,7 @@ func repeat(n int, f func(i int) float64) []float64 {
 	return x
 }
 
-func TestSmootherOfHostileSessions(t *testing.T) {
+func TestSmoothHostileSessions(t *testing.T) {
 	rng := rand.New(rand.NewPCG(14, 1))
 	nan := math.NaN()
 	noise := func(int) float64 { return rng.NormFloat64() }
@@ -218,7 +218,7 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 		"constant":        {repeat(500, func(int) float64 { return 7 }), nil},
 		"two values":      {repeat(500, func(i int) float64 { return float64(i / 250) }), []int{250}},
 		"alternating":     {repeat(500, func(i int) float64 { return float64(i % 2) }), nil},
-		// Which hides no change of five standard deviations, but one of a half.
+		// The fault does not hide a change of five standard deviations, but hides one of a half.
 		"a fault of a hundredth": {repeat(4000, func(i int) float64 {
 			switch x := rng.NormFloat64(); {
 			case i >= 2000 && i < 2040:
@@ -255,9 +255,9 @@ func TestSmootherOfHostileSessions(t *testing.T) {
 	}
 }
 
-// However a session is cut into parts, these are its segments in order: parts of one step and
-// of missing values alone too, for every family.
-func TestSmootherOfAnyParts(t *testing.T) {
+// However a session is cut into parts, the parts have its segments in order, for every family. Parts can have a
+// single step, or only missing values.
+func TestSegmentAnyParts(t *testing.T) {
 	for _, c := range familytest.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			m := c.New(t)
@@ -277,29 +277,29 @@ func TestSmootherOfAnyParts(t *testing.T) {
 					}
 					parts = append(parts, steps)
 				}
-				from, end := 0, 0 // of the last segment, in the session
-				at := 0
+				from, end := 0, 0 // of the previous segment, in the session
+				offset := 0
 				for k, g := range smoother.Segment(parts...) {
 					smoother.Estimate(g)
 					for j, s := range g.Segments {
-						start := at + s.Start
+						start := offset + s.Start
 						if joined := j == 0 && k > 0 && s.Start < 0; joined != (start == from && k > 0) || !joined && start != end {
 							t.Fatalf("seed %d, part %d: a segment of %d from %d on, after one from %d to %d", seed, k, s.N, start, from, end)
 						}
 						from, end = start, start+s.N
 					}
 					for i := range parts[k] {
-						if e := g.Evidence[i]; (at+i > 0) != (e == e) || math.IsInf(e, 0) {
-							t.Errorf("seed %d: evidence %g at %d", seed, e, at+i)
+						if e := g.Evidence[i]; (offset+i > 0) != (e == e) || math.IsInf(e, 0) {
+							t.Errorf("seed %d: evidence %g at %d", seed, e, offset+i)
 						}
 						if sd := g.SD(i)[0]; !(sd >= 0) && !g.Missing[i] {
-							t.Errorf("seed %d: sd %g at %d", seed, sd, at+i)
+							t.Errorf("seed %d: sd %g at %d", seed, sd, offset+i)
 						}
 					}
-					at += len(parts[k])
+					offset += len(parts[k])
 				}
-				if end != at {
-					t.Errorf("seed %d: segments up to %d of %d", seed, end, at)
+				if end != offset {
+					t.Errorf("seed %d: segments up to %d of %d", seed, end, offset)
 				}
 			}
 		})
@@ -325,7 +325,7 @@ var twoRegimes = map[string]func(rng *rand.Rand, regime float64) []float64{
 	"ar": func(rng *rand.Rand, r float64) []float64 { return []float64{rng.NormFloat64() + 8*r} },
 }
 
-// Changes of every family are found where they are, and outliers are not changes.
+// Changes of every family are found in the right place, and missing values do not cause changes.
 func TestSmootherFindsChangesOfEveryFamily(t *testing.T) {
 	for family, draw := range twoRegimes {
 		t.Run(family, func(t *testing.T) {
@@ -349,7 +349,7 @@ func TestSmootherFindsChangesOfEveryFamily(t *testing.T) {
 					}
 				}
 			}
-			// One of the coins is explained by drift: tosses tell little.
+			// Drift explains one of the changes of the coins: tosses carry little information.
 			want := 10
 			if family == "bernoulli" {
 				want = 9
@@ -361,11 +361,10 @@ func TestSmootherFindsChangesOfEveryFamily(t *testing.T) {
 	}
 }
 
-// BenchmarkSmoothedFamilies prints, for sessions of 2000 observations of every family with
-// five changes between two regimes, F1 of the changes within 5 and false changes (more than 20
-// from any) per 10,000: with the prior as given, with one that the first 50 observations set
-// (prior: auto), and with a fifth of the values missing. The third number is the share of the
-// changes found that lie in their intervals.
+// BenchmarkSmoothedFamilies prints results for sessions of 2000 observations of every family, with five changes
+// between two regimes: F1 of the changes within 5, false changes (more than 20 from any) per 10,000, and the
+// share of the found changes that lie in their intervals. It does so with the given prior, with a prior from
+// the first 50 observations (prior: auto), and with a fifth of the values missing.
 //
 //	go test ./hafvf/segments -run - -bench SmoothedFamilies -benchtime 1x
 func BenchmarkSmoothedFamilies(b *testing.B) {
@@ -418,14 +417,14 @@ func BenchmarkSmoothedFamilies(b *testing.B) {
 					}
 					f1 += 2 * float64(hits) / float64(len(changes)+len(truth)) / sessions
 				}
-				line += fmt.Sprintf("  %.3f %6.2f %.2f", f1, 1e4*float64(falsely)/(n*sessions), places.within/places.all)
+				line += fmt.Sprintf("  %.3f %6.2f %.2f", f1, 1e4*float64(falsely)/(n*sessions), places.within/places.count)
 			}
 			fmt.Println(line)
 		}
 	}
 }
 
-// In other units the same is found.
+// Sessions in other units have the same result.
 func TestSmootherIsEquivariant(t *testing.T) {
 	rng := rand.New(rand.NewPCG(17, 1))
 	x := repeat(600, func(i int) float64 {
@@ -458,7 +457,7 @@ func TestSmootherIsEquivariant(t *testing.T) {
 	}
 }
 
-// Estimates of counts far from zero keep the precision that their number gives them.
+// Estimates of counts far from zero keep the precision of the number of observations.
 func TestLargeCountsStayPrecise(t *testing.T) {
 	rng := rand.New(rand.NewPCG(18, 1))
 	x := repeat(300, func(i int) float64 { return 1e8 + math.Round(1e4*rng.NormFloat64()) + 1e6*float64(i/150) })
@@ -473,18 +472,18 @@ func TestLargeCountsStayPrecise(t *testing.T) {
 	}
 }
 
-// A long session is the same on one goroutine and on two, for every family.
+// Smoothing a long session gives the same result on one goroutine and on two, for every family.
 func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
-	familytest.SameOnAnyNumberOfGoroutines(t, 6, func(m expfam.Model, steps [][][]float64) (all []string) {
+	familytest.SameOnAnyNumberOfGoroutines(t, 6, func(m expfam.Model, steps [][][]float64) (results []string) {
 		g := segments.NewSegmenter(m, 10).Smooth(steps)
 		for i := range steps {
-			all = append(all, fmt.Sprint(g.Evidence[i], g.Missing[i], g.Sample(i), g.Mean(i), g.SD(i), g.Outlier(i)))
+			results = append(results, fmt.Sprint(g.Evidence[i], g.Missing[i], g.Sample(i), g.Mean(i), g.SD(i), g.Outlier(i)))
 		}
-		return append(all, fmt.Sprint(g.Segments))
+		return append(results, fmt.Sprint(g.Segments))
 	})
 }
 
-// BenchmarkSmoother times the segmenting smoother beside that of a filter.
+// BenchmarkSmoother times the segmenting smoother and the smoother of a filter.
 func BenchmarkSmoother(b *testing.B) {
 	m := familytest.New(b, "normal", nil)
 	for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {

@@ -22,9 +22,9 @@ var seed = flag.Uint64("seed", 1, "seed of the streams, and of the search for mi
 
 var seeds = flag.Int("seeds", 1, "number of seeds, from -seed on, that streams are averaged over")
 
-// smoothedKinds are those of streams.Kinds and seven more: a rare event whose rate falls,
-// with a stretch in which it is frequent; faster walks; changes of half to one standard
-// deviation; a mean that swings; and noise that remembers.
+// smoothedKinds are streams.Kinds and seven more: a rare event whose rate falls, with a stretch in which it is
+// frequent; faster walks; changes of half to one standard deviation; a mean that swings; and autocorrelated
+// noise.
 var smoothedKinds = slices.Concat(streams.Kinds, []streams.Kind{
 	{Name: "coin rare, outage", Family: "bernoulli", Make: outage},
 	{Name: "walk .1σ", Family: "normal", Make: func(rng *rand.Rand, n int) streams.Stream { return streams.Walk(rng, n, .1) }},
@@ -35,8 +35,7 @@ var smoothedKinds = slices.Concat(streams.Kinds, []streams.Kind{
 	{Name: "AR .8", Family: "normal", Make: func(rng *rand.Rand, n int) streams.Stream { return correlated(rng, n, .8) }},
 })
 
-// outage has a rate of .02 that falls to .005 in the middle, and of .5 for 60 tosses after
-// a quarter.
+// outage has a rate of .02 that falls to .005 in the middle, and a rate of .5 for 60 tosses after a quarter.
 func outage(rng *rand.Rand, n int) streams.Stream {
 	s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n), Changes: []int{n / 4, n/4 + 60, n / 2}}
 	for t := range n {
@@ -52,7 +51,7 @@ func outage(rng *rand.Rand, n int) streams.Stream {
 	return s
 }
 
-// smallShifts are five changes of .5 to 1.
+// smallShifts has five changes of .5 to 1.
 func smallShifts(rng *rand.Rand, n int) streams.Stream {
 	s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n), Changes: streams.Separated(rng, n, 5, n/20)}
 	mu, next := 0.0, 0
@@ -66,7 +65,7 @@ func smallShifts(rng *rand.Rand, n int) streams.Stream {
 	return s
 }
 
-// sine swings by 2 in 500 observations.
+// sine swings by 2 with a period of 500 observations.
 func sine(rng *rand.Rand, n int) streams.Stream {
 	s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n)}
 	for t := range n {
@@ -76,7 +75,7 @@ func sine(rng *rand.Rand, n int) streams.Stream {
 	return s
 }
 
-// correlated is autoregressive noise of variance 1 about 0.
+// correlated is autoregressive noise with mean 0 and variance 1.
 func correlated(rng *rand.Rand, n int, phi float64) streams.Stream {
 	s := streams.Stream{X: make([]float64, n), Mean: make([]float64, n)}
 	last := rng.NormFloat64()
@@ -87,7 +86,7 @@ func correlated(rng *rand.Rand, n int, phi float64) streams.Stream {
 	return s
 }
 
-// A smoothing is what a method makes of a stream.
+// A smoothing is the result of a method for a stream.
 type smoothing struct {
 	mean, sd []float64
 	changes  []int
@@ -133,8 +132,8 @@ func (s *smoothingScore) add(truth streams.Stream, got smoothing, took time.Dura
 		}
 		free = slices.Delete(free, i, i+1)
 	}
-	if all := len(got.changes) + len(truth.Changes); all > 0 {
-		s.f1 += 2 * float64(hits) / float64(all)
+	if total := len(got.changes) + len(truth.Changes); total > 0 {
+		s.f1 += 2 * float64(hits) / float64(total)
 	} else {
 		s.f1++
 	}
@@ -143,8 +142,8 @@ func (s *smoothingScore) add(truth streams.Stream, got smoothing, took time.Dura
 func (s *smoothingScore) rmse() float64         { return math.Sqrt(s.squares / s.n) }
 func (s *smoothingScore) falseChanges() float64 { return 1e4 * s.falsely / s.n }
 
-// A smoothingTotal holds means over kinds. Kinds without changes have neither F1 nor an
-// error near changes.
+// A smoothingTotal holds means over kinds. Kinds without changes contribute neither to F1 nor to the error near
+// changes.
 type smoothingTotal struct{ rmse, near, coverage, f1, falsely, micros, kinds, changing float64 }
 
 func (total *smoothingTotal) add(s *smoothingScore) {
@@ -172,7 +171,7 @@ func (s *smoothingScore) String() string {
 	return fmt.Sprintf("%6.3f %s %6.3f %s %7.2f %6.1f", s.rmse(), near, s.covered/s.n, f1, s.falseChanges(), float64(s.took.Microseconds())/s.n)
 }
 
-// smoothings are the methods that are compared.
+// smoothings lists the compared methods.
 var smoothings = []struct {
 	name   string
 	smooth func(m expfam.Model, x []float64) smoothing
@@ -196,13 +195,13 @@ var smoothings = []struct {
 	{"Kalman, fitted noise", func(_ expfam.Model, x []float64) smoothing { return kalman(x) }},
 }
 
-// kalman is the Rauch-Tung-Striebel smoother of a random walk under noise, with the ratio
-// of their variances at its maximum likelihood.
+// kalman is the Rauch-Tung-Striebel smoother of a random walk with noise. The ratio of their variances has its
+// maximum-likelihood value.
 func kalman(x []float64) smoothing {
 	n := len(x)
 	filter := func(q float64) (logLikelihood, noise float64, mean, variance []float64) {
 		mean, variance = make([]float64, n), make([]float64, n)
-		mean[0], variance[0] = x[0], 1 // in units of the noise's
+		mean[0], variance[0] = x[0], 1 // in units of the noise variance
 		logs, squares := 0.0, 0.0
 		for t := 1; t < n; t++ {
 			p := variance[t-1] + q
@@ -215,13 +214,13 @@ func kalman(x []float64) smoothing {
 		noise = squares / float64(n-1)
 		return -(float64(n-1)*math.Log(noise) + logs) / 2, noise, mean, variance
 	}
-	best, at := math.Inf(-1), 0.0
+	best, bestLogQ := math.Inf(-1), 0.0
 	for logQ := -20.; logQ <= 5; logQ += .25 {
 		if l, _, _, _ := filter(math.Exp(logQ)); l > best {
-			best, at = l, logQ
+			best, bestLogQ = l, logQ
 		}
 	}
-	q := math.Exp(at)
+	q := math.Exp(bestLogQ)
 	_, noise, mean, variance := filter(q)
 	sd := make([]float64, n)
 	sd[n-1] = math.Sqrt(noise * variance[n-1])
@@ -257,12 +256,12 @@ func scoreSmoothing(t testing.TB, methods int, seed uint64, seeds, n int) (kinds
 	return kinds, totals
 }
 
-// BenchmarkSmoothing prints a table of smoothers on streams of 22 kinds, of 6000
-// observations: root mean square error of the mean, the same within 10 of a change, how
-// many true means are within two standard deviations, F1 of the changes within 5, false
-// changes (more than 20 from any) per 10,000 observations, and microseconds an observation.
+// BenchmarkSmoothing prints a table of smoothers on streams of 22 kinds with 6000 observations: root mean
+// square error of the mean, the same within 10 of a change, the share of true means within two standard
+// deviations, F1 of the changes within 5, false changes (more than 20 from any) per 10,000 observations, and
+// microseconds per observation.
 //
-//	go test ./hafvf -run - -bench 'Smoothing$' -benchtime 1x -seeds 5 -seed 2000
+//	go test ./hafvf/segments -run - -bench 'Smoothing$' -benchtime 1x -seeds 5 -seed 2000
 func BenchmarkSmoothing(b *testing.B) {
 	for b.Loop() {
 		kinds, totals := scoreSmoothing(b, len(smoothings), *seed, *seeds, 6000)
@@ -276,9 +275,9 @@ func BenchmarkSmoothing(b *testing.B) {
 	}
 }
 
-// The smoother has edges where there are some and nowhere else, on streams of every kind:
-// bounds far from what is usual.
-func TestSmootherOfStreams(t *testing.T) {
+// The smoother finds edges where there are some and nowhere else, on streams of every kind. The bounds are far
+// from typical results.
+func TestSmoothStreams(t *testing.T) {
 	n, seeds := 3000, 1
 	if *long {
 		n, seeds = 6000, 5
