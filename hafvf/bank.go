@@ -94,6 +94,7 @@ type Bank struct {
 	laws          []expfam.Distribution // distributions of the components, for PredictAll
 	parts         []mixturePart
 	mixed         mixed // scratch of PredictAll
+	estimated     mixtureMoments
 }
 
 // A view is one model of the stream's values, with the current step as that model sees it.
@@ -124,6 +125,9 @@ func (v *view) setRows(lags []float64, xs [][]float64) {
 	observe(v.model, v.stats, v.rows, 1)
 }
 
+// mixtureMoments has the buffers of Outcome.Estimate; nil before the first call.
+type mixtureMoments struct{ mean, sd []float64 }
+
 // A MemberOutcome is the outcome of one step for one filter of a bank.
 type MemberOutcome struct {
 	Share float64 // posterior weight of the member after the step
@@ -137,6 +141,26 @@ type Outcome struct {
 	Members       []MemberOutcome // valid until the next Update
 	Heaviest      int             // index of the member with the largest share, among those with the bank's own model
 	Detection     Hypotheses      // zero without detection
+
+	bank  *Bank
+	state State
+}
+
+// Estimate returns mean and standard deviation of the likelihood's mean after the update, one for each of Model.Outputs:
+// Bank.Estimate at the regressors of the last complete vector. They are NaN if the model has regressors and the step has no
+// complete vector. Call Estimate before the next call for the bank and before xs or the state change; the slices are valid until the
+// next Estimate.
+func (o Outcome) Estimate() (mean, sd []float64) {
+	b := o.bank
+	if n := b.Model().Outputs(); b.estimated.mean == nil {
+		b.estimated = mixtureMoments{make([]float64, n), make([]float64, n)}
+	}
+	row := b.members[0].unknown
+	if rows := b.views[0].rows; len(rows) > 0 && !o.Missing {
+		row = rows[len(rows)-1]
+	}
+	b.Estimate(b.estimated.mean, b.estimated.sd, o.state, row)
+	return b.estimated.mean, b.estimated.sd
 }
 
 // NewBank returns a bank. members must not be empty, and forgetting is the forgetting of the shares, in (0, 1].
@@ -385,7 +409,7 @@ func (b *Bank) UpdateAfter(s State, elapsed float64, xs ...[]float64) Outcome {
 	first.checkStep(s, b.StateLen(), elapsed, xs)
 	sequence := b.Member(s, 0)
 	rows := first.rows(sequence, xs)
-	out := Outcome{Members: b.steps, LogPredictive: math.NaN()}
+	out := Outcome{Members: b.steps, LogPredictive: math.NaN(), bank: b, state: s}
 	if b.detector != nil {
 		b.detection(s)[atSteps]++
 	}

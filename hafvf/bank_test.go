@@ -484,3 +484,37 @@ func TestWithoutELBO(t *testing.T) {
 		}
 	}
 }
+
+// Outcome.Estimate is Bank.Estimate at the regressors of the step, and NaN without them. An update allocates nothing.
+func TestOutcomeEstimate(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		xs   [][]float64
+		want bool // the last step has an estimate
+	}{
+		{Config{Family: "normal", Detect: new(DefaultDetect())}, [][]float64{{1}, {2}, {30}}, true},
+		{Config{Family: "mvnormal", Dim: 2}, [][]float64{{1, 2}, {2, 3}}, true},
+		{Config{Family: "regression", Dim: 3}, [][]float64{{1, 2, 3}, {2, 1, 4}}, true},
+		{Config{Family: "regression", Dim: 3}, [][]float64{{1, 2, 3}, {2, math.NaN(), 4}}, false},
+		{Config{Family: "ar"}, [][]float64{{1}, {2}, {3}, {4}}, true},
+	} {
+		b := expect.Get(c.cfg.NewBank())(t)
+		s := b.NewState()
+		var out Outcome
+		var row []float64
+		for _, x := range c.xs {
+			row = slices.Clone(b.Regressors(s, [][]float64{x}))
+			out = b.Update(s, x)
+		}
+		n := b.Model().Outputs()
+		mean, sd := make([]float64, n), make([]float64, n)
+		b.Estimate(mean, sd, s, row)
+		gotMean, gotSD := out.Estimate()
+		if c.want != !math.IsNaN(gotMean[0]) || c.want && (!slices.Equal(gotMean, mean) || !slices.Equal(gotSD, sd)) {
+			t.Errorf("%s: %v ± %v, want %v ± %v", c.cfg.Family, gotMean, gotSD, mean, sd)
+		}
+		if n := testing.AllocsPerRun(10, func() { b.Update(s, c.xs[0]).Estimate() }); n > 0 {
+			t.Errorf("%s: %g allocations", c.cfg.Family, n)
+		}
+	}
+}

@@ -55,6 +55,41 @@ func ExampleFilter_Update() {
 	// x  9.2  mean  6.26  memory 2.8
 }
 
+// The filter of one stream, with detection. The prior has the scale of the data: mean 20, and variance 1.5². A single large value is an
+// outlier. A new level is an outlier until there is enough evidence for a change.
+func ExampleOutcome_Estimate() {
+	b, err := hafvf.Config{
+		Family: "normal", Prior: expfam.Params{"mu": 20.0, "beta": 2.25}, Bank: hafvf.DefaultBank(), Detect: new(hafvf.DefaultDetect()),
+	}.NewBank()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	s := b.NewState()
+	for i := range 75 {
+		x := 20 + 1.5*math.Sin(float64(17*i)) // looks like noise
+		switch {
+		case i == 50:
+			x += 20
+		case i >= 60:
+			x += 12
+		}
+		out := b.Update(s, []float64{x})
+		if mean, sd := out.Estimate(); out.Detection.Kind != hafvf.None {
+			fmt.Printf("%d: %.1f, mean %.1f ± %.1f, %s\n", i, x, mean[0], sd[0], out.Detection.Kind)
+		}
+	}
+	// Output:
+	// 50: 41.5, mean 30.4 ± 10.8, outlier
+	// 60: 33.3, mean 26.6 ± 6.8, outlier
+	// 61: 32.4, mean 28.5 ± 4.4, outlier
+	// 62: 30.5, mean 29.0 ± 3.1, outlier
+	// 63: 32.4, mean 29.7 ± 2.5, outlier
+	// 64: 33.3, mean 30.3 ± 2.1, outlier
+	// 65: 30.9, mean 30.4 ± 1.8, outlier
+	// 70: 32.9, mean 31.1 ± 1.1, change
+}
+
 // The interval that contains the next observation with a probability of 90 %.
 func ExampleBank_Interval() {
 	b, err := hafvf.Config{Family: "exponential", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}}, Top: .9}}.NewBank()
