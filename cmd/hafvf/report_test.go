@@ -212,7 +212,7 @@ func TestReportExitCodes(t *testing.T) {
 		{"", "detect.yaml -o source.html", 2, "source.html is what is read"},
 		{"", "detect.yaml -o detect.yaml", 2, "detect.yaml is what is read"},
 		{"", "alerts.jsonl -o .", 2, ". is a folder"},
-		{"", "alerts.jsonl -o week.txt", 2, "a page is an .html file"},
+		{"", "alerts.jsonl -o week.txt", 2, "a page must be an .html file"},
 		{"", "alerts.jsonl -o a.html --since soon", 2, `--since: "soon" is neither a time span`},
 		{"", "- -o a.html --since 7d", 2, "standard input comes once"},
 		{"", "alerts.jsonl detect.yaml -o a.html", 2, "either one config, or files"},
