@@ -337,7 +337,7 @@ func TestBacktestExitCodes(t *testing.T) {
 		{"picture", "ok.yaml --plot p.svg", 2, "backtest draws no picture: -o FILE.html"},
 		{"page", "ok.yaml -o p.html --against ok.yaml", 0, "0 alarms of 0 keys: p.html"},
 		{"page of another kind", "ok.yaml -o p.svg", 2, "a page must be an .html file"},
-		{"page in place of the input", "ok.yaml -o in.csv", 2, "in.csv is what is read"},
+		{"page in place of the input", "ok.yaml -o in.csv", 2, "in.csv is an input"},
 		{"without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv", 0, "0 rejected"},
 	})
 }

@@ -169,7 +169,7 @@ func TestChoicesCompare(t *testing.T) {
 	}
 	fit := "s.yaml --over top --response choice --choice choice"
 	says(`"right" stands for outcome 1, "left" for outcome 0`, fit+" -o own.csv")
-	says("warning: the choices of 3 of 3 subjects are likelier if the other word stands for outcome 1", fit+"=left -o left.csv")
+	says("warning: the choices of 3 of 3 subjects are more probable if the other word stands for outcome 1", fit+"=left -o left.csv")
 	says("this for 0 of 3 keys, own.csv for 3", fit+" --pooled --against own.csv -o all.csv")
 	says("no choice enters", "s.yaml --over top -o outcomes.csv")
 	says("1 row", "three.yaml --over top --response choice --choice c -o three.csv")
@@ -218,7 +218,7 @@ func TestChoiceExits(t *testing.T) {
 		{"one option", arms + " --set source.csv.path=one.csv", 2, "nothing to choose"},
 		{"a word of options", arms + "=left", 2, "an option needs none"},
 		{"a subject without choices", fit + " --set source.csv.path=missed.csv", 2, "all choices of s/1 are missed"},
-		{"another part of the key", fit + " --subject block", 2, `"block" is no part of the key`},
+		{"another part of the key", fit + " --subject block", 2, `"block" is not a part of the key`},
 		{"the choice as a subject", arms + " --subject choice", 2, "beside the choice"},
 		{"no probability", fit + " --set model.family=normal", 2, "normal does not predict an option"},
 		{"no one number", arms + " --set model.family=categorical --set model.dim=2", 2, "categorical does not predict an option"},

@@ -102,8 +102,8 @@ func TestExitCodes(t *testing.T) {
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
 		{"sessions without a table", "sessions estimates.jsonl", 2, "sessions needs -o"},
 		{"sessions of estimates", "sessions -o a.csv estimates.jsonl", 2, "estimates.jsonl holds estimates"},
-		{"sessions of nothing", "sessions empty.jsonl -o a.csv", 1, "holds no records"},
-		{"sessions over their records", "sessions estimates.jsonl -o linked.csv", 2, "linked.csv is what is read"},
+		{"sessions of nothing", "sessions empty.jsonl -o a.csv", 1, "contains no records"},
+		{"sessions over their records", "sessions estimates.jsonl -o linked.csv", 2, "linked.csv is an input"},
 	})
 }
 

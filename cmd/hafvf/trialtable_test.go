@@ -247,7 +247,7 @@ func TestTrialTableExits(t *testing.T) {
 	exits(t, dir, "", "trials", []exit{
 		{"without a table", "ok.yaml", 2, "trials needs -o"},
 		{"no table", "ok.yaml -o a.jsonl", 2, "a table is a .csv or a .parquet file"},
-		{"over the data", "ok.yaml -o in.csv", 2, "in.csv is what is read"},
+		{"over the data", "ok.yaml -o in.csv", 2, "in.csv is an input"},
 		{"one file", "ok.yaml -o a.csv --keys a.csv", 2, "given for both tables"},
 		{"topics", "topics.yaml -o a.csv", 2, "trials are of a file, not of Kafka"},
 		{"endless", "query.yaml -o a.csv", 2, "trials are of a source that ends"},

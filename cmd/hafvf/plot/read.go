@@ -50,7 +50,7 @@ func readRecords(ctx context.Context, path string, c Choice) (histories []histor
 		return nil, 0, err
 	}
 	if len(sizes) == 0 {
-		return nil, 0, fmt.Errorf("%s holds no records%s", path, c.name())
+		return nil, 0, fmt.Errorf("%s contains no records%s", path, c.name())
 	}
 	names := c.Keys
 	if len(names) == 0 {

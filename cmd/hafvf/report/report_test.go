@@ -363,8 +363,8 @@ func TestNotesOnTheInput(t *testing.T) {
 
 func TestFilesRejectsOtherInput(t *testing.T) {
 	for name, c := range map[string]struct{ line, message string }{
-		"text":       {"hello", "line 1 is no record of a run: it is no JSON object"},
-		"a list":     {"[1]", "line 1 is no record of a run: it is a number"},
+		"text":       {"hello", "line 1 is not a record of a run: it is not a JSON object"},
+		"a list":     {"[1]", "line 1 is not a record of a run: it is a number"},
 		"an object":  {`{"key":"a","value":1}`, "it has neither kind, prediction nor session"},
 		"no key":     {`{"kind":"novelty"}`, "it has no key"},
 		"a number":   {`{"key":7,"kind":"novelty"}`, "key is a number"},
