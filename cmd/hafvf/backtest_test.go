@@ -334,7 +334,7 @@ func TestBacktestExitCodes(t *testing.T) {
 		{"half a window", "ok.yaml --labels labels.json", 2, "a/b.csv, window 1 has 1 entries"},
 		{"two paths of one key", "ok.yaml --labels twice.json", 2, "a/b.csv and c/b.csv have the same base name"},
 		{"labels without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv --labels good.csv", 1, "the records have no times"},
-		{"picture", "ok.yaml --plot p.svg", 2, "backtest draws no picture: -o FILE.html"},
+		{"picture", "ok.yaml --plot p.svg", 2, "backtest has no --plot: write a page of its alarms with -o FILE.html"},
 		{"page", "ok.yaml -o p.html --against ok.yaml", 0, "0 alarms of 0 keys: p.html"},
 		{"page of another kind", "ok.yaml -o p.svg", 2, "a page must be an .html file"},
 		{"page in place of the input", "ok.yaml -o in.csv", 2, "in.csv is an input"},

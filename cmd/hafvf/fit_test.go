@@ -158,7 +158,7 @@ func TestFitExits(t *testing.T) {
 	fit := "fit s.yaml -o out.csv --over "
 	exits(t, dir, "", "", []exit{
 		{"no table", "fit s.yaml --over top", 2, "fit needs -o"},
-		{"no paths", "fit s.yaml -o out.csv", 2, "fit needs --over"},
+		{"no paths", "fit s.yaml -o out.csv", 2, "fit needs the parameters to search"},
 		{"another ending", "fit s.yaml --over top -o out.txt", 2, ".parquet"},
 		{"a prior from the data", "fit auto.yaml -o out.csv --over top", 2, "give the prior in numbers"},
 		{"detection", fit + "top --set detect=true", 2, "leave out detect"},
