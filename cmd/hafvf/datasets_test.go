@@ -21,8 +21,8 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// A dataSet is a file as somebody has it, with the config that leads from it to alarms and
-// a picture, and what is known to have happened in it. Without a config, that of init is taken.
+// A dataSet is a file from practice, with a config that leads from it to alarms and a picture, and the known events
+// in it. Without a config, the test uses the config that init writes.
 type dataSet struct {
 	name, file, config string
 	seed               uint64
@@ -30,22 +30,22 @@ type dataSet struct {
 	events             []dataEvent
 }
 
-// A dataEvent happened to a key between two times. An alert of the key in that stretch has
-// to say it, in words that match the pattern.
+// A dataEvent is an event of a key between two times. An alert of the key between these times must have a message
+// that matches the pattern.
 type dataEvent struct {
-	what, key string
-	from, to  time.Time
-	message   string
+	what, key  string
+	start, end time.Time
+	message    string
 }
 
-// firstMonday is when the data sets begin.
+// firstMonday is the start of the data sets.
 var firstMonday = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
 func day(d float64) time.Time { return firstMonday.Add(time.Duration(d * 24 * float64(time.Hour))) }
 
 var dataSets = []dataSet{
 	{
-		// A spreadsheet of pumps as Europe exports it.
+		// A spreadsheet of pumps in European format.
 		name: "spreadsheet", file: "druck.csv", text: spreadsheet, seed: 0,
 		config: `model: {family: normal, prior: auto}
 detect: true
@@ -60,7 +60,7 @@ dead_letter: {jsonl: {path: rejected.jsonl}}
 		},
 	},
 	{
-		// Thermometers that speak when they want to.
+		// Thermometers with irregular steps.
 		name: "sensors", file: "sensors.jsonl", text: sensors, seed: 1,
 		config: `model: {family: normal, prior: auto, season: [24h]}
 detect: true
@@ -87,7 +87,7 @@ alerts: {jsonl: {path: alerts.jsonl}}
 		},
 	},
 	{
-		// Requests and errors of pages, by the hour.
+		// Hourly requests and errors of pages.
 		name: "errors", file: "pages.csv", text: pageErrors, seed: 8,
 		events: []dataEvent{
 			{"a release breaks a page", "/cart", day(40), day(41), `errors`},
@@ -111,19 +111,19 @@ func rooms(noise *rand.Rand) string {
 	}
 	b.WriteString("Time," + strings.Join(names, ",") + ",Comment\n")
 	for i := range 21 * 144 {
-		at := firstMonday.Add(time.Duration(i) * 10 * time.Minute)
-		b.WriteString(at.Format("2006-01-02 15:04"))
+		t := firstMonday.Add(time.Duration(i) * 10 * time.Minute)
+		b.WriteString(t.Format("2006-01-02 15:04"))
 		for room := range names {
-			x := 20 + .2*float64(room) + math.Sin(2*math.Pi*at.Sub(day(.3)).Hours()/24) + .3*noise.NormFloat64()
+			x := 20 + .2*float64(room) + math.Sin(2*math.Pi*t.Sub(day(.3)).Hours()/24) + .3*noise.NormFloat64()
 			switch {
-			case room == 0 && at.Before(day(18)):
+			case room == 0 && t.Before(day(18)):
 				x = -18 + .4*noise.NormFloat64()
 			case room == 0:
-				x = -18 + at.Sub(day(18)).Hours()/2 + .4*noise.NormFloat64()
-			case room == 3 && !at.Before(day(16.25)) && at.Before(day(16.3)):
+				x = -18 + t.Sub(day(18)).Hours()/2 + .4*noise.NormFloat64()
+			case room == 3 && !t.Before(day(16.25)) && t.Before(day(16.3)):
 				x -= 5
 			}
-			if room == 5 && i%500 > 480 { // its logger is away at times
+			if room == 5 && i%500 > 480 { // its logger fails at times
 				b.WriteString(",")
 				continue
 			}
@@ -256,9 +256,8 @@ func sensors(noise *rand.Rand) string {
 	return b.String()
 }
 
-// Data sets as new users have them lead from init, or from a config of a few lines, to a look at
-// the data, alarms, and a picture. What is known to have happened is told. The golden files hold
-// what the program says on the way; times of the clock are left out.
+// Data sets of new users lead from init, or from a short config, to a check of the data, alarms and a picture. Alerts
+// report the known events. The golden files contain the output of the program, without speeds.
 func TestDataSets(t *testing.T) {
 	for _, d := range dataSets {
 		t.Run(d.name, func(t *testing.T) {
@@ -267,17 +266,17 @@ func TestDataSets(t *testing.T) {
 				t.Errorf("the config has %d lines", n)
 			}
 			dir := e2e.Folder(t, map[string]string{d.file: d.text(rand.New(rand.NewPCG(18, d.seed))), "c.yaml": d.config})
-			var said strings.Builder
+			var output strings.Builder
 			hafvf := func(args string) (stdout string) {
 				stdout, stderr := program.Well(t, dir, strings.Fields(args)...)
-				fmt.Fprintf(&said, "$ hafvf %s\n%s%s", args, stdout, stderr)
+				fmt.Fprintf(&output, "$ hafvf %s\n%s%s", args, stdout, stderr)
 				return stdout
 			}
 			draft, out := hafvf("init "+d.file), "out.jsonl"
 			expect.OK(t, os.WriteFile(filepath.Join(dir, "init.yaml"), []byte(draft), 0o666))
-			// A season is a suggestion for values that have one, which a look at the beginning cannot tell.
+			// A season is only a suggestion, since the first records do not show whether the values have one.
 			if checked := hafvf("check init.yaml"); warnings.MatchString(strings.ReplaceAll(checked, "suggest  model.season:", "season")) {
-				t.Errorf("what init writes does not pass check without a warning:\n%s%s", draft, checked)
+				t.Errorf("check warns about the config of init:\n%s%s", draft, checked)
 			}
 			if d.config == "" {
 				out = "estimates.jsonl"
@@ -292,31 +291,31 @@ func TestDataSets(t *testing.T) {
 				t.Errorf("%v: no picture", err)
 			}
 			alerts := readAlerts(t, filepath.Join(dir, "alerts.jsonl"))
-			said.WriteString("$ cat alerts.jsonl   # the messages\n")
+			output.WriteString("$ cat alerts.jsonl   # the messages\n")
 			for _, a := range alerts {
-				fmt.Fprintf(&said, "%s %s %s\n", a.Time.Format(time.RFC3339), a.Kind, a.Message)
+				fmt.Fprintf(&output, "%s %s %s\n", a.Time.Format(time.RFC3339), a.Kind, a.Message)
 			}
 			for _, e := range d.events {
 				warned := false
 				for _, a := range alerts {
-					warned = warned || a.Key == e.key && !a.Time.Before(e.from) && !a.Time.After(e.to) && regexp.MustCompile(e.message).MatchString(a.Message)
+					warned = warned || a.Key == e.key && !a.Time.Before(e.start) && !a.Time.After(e.end) && regexp.MustCompile(e.message).MatchString(a.Message)
 				}
 				if !warned {
-					t.Errorf("%s (%s, from %v) is not told", e.what, e.key, e.from)
+					t.Errorf("%s (%s, from %v) has no alert", e.what, e.key, e.start)
 				}
 			}
-			compareGolden(t, filepath.Join("testdata", d.name+".txt"), clockTimes.ReplaceAllString(said.String(), "(time)"))
+			compareGolden(t, filepath.Join("testdata", d.name+".txt"), clockTimes.ReplaceAllString(output.String(), "(time)"))
 		})
 	}
 }
 
-// warnings match the lines of a look that something is not as it should be.
+// warnings matches the lines of check that report a problem.
 var warnings = regexp.MustCompile(`(?m)^(rejected|far|counters|suggest) `)
 
-// clockTimes are what a run takes: seconds, and records per second.
+// clockTimes matches durations and records per second.
 var clockTimes = regexp.MustCompile(`[0-9.]+ s\b|[0-9]+ records/s|[0-9]+ records per second`)
 
-// compareGolden compares a text with that in a file, or with -update writes it there.
+// compareGolden compares a text with the golden file. With -update it writes the file instead.
 func compareGolden(t *testing.T, golden, got string) {
 	t.Helper()
 	if *update {
@@ -328,15 +327,15 @@ func compareGolden(t *testing.T, golden, got string) {
 	}
 }
 
-// readAlerts reads alerts that a run has written, by time.
-func readAlerts(t *testing.T, file string) (all []alertRecord) {
+// readAlerts returns the alerts in a file, sorted by time and key.
+func readAlerts(t *testing.T, file string) (alerts []alertRecord) {
 	t.Helper()
 	text := expect.Get(os.ReadFile(file))(t)
 	for line := range strings.Lines(string(text)) {
 		var a alertRecord
 		expect.OK(t, json.Unmarshal([]byte(line), &a))
-		all = append(all, a)
+		alerts = append(alerts, a)
 	}
-	slices.SortStableFunc(all, func(a, b alertRecord) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Key, b.Key)) })
-	return all
+	slices.SortStableFunc(alerts, func(a, b alertRecord) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Key, b.Key)) })
+	return alerts
 }

@@ -28,12 +28,12 @@ import (
 )
 
 var (
-	flinkRecords = flag.Int("flink-records", 0, "records of TestFlinkRates, which measures with millions")
-	flinkKeys    = flag.Int("flink-keys", 1000, "keys of TestFlinkRates, which have records in turn")
+	flinkRecords = flag.Int("flink-records", 0, "records of TestFlinkRates; use millions to measure")
+	flinkKeys    = flag.Int("flink-keys", 1000, "keys of TestFlinkRates, in turn")
 	flinkCells   = flag.Int("flink-cells", config.DefaultCells, "runner.cells of TestFlinkRates")
 )
 
-// filters are those of which rates are measured.
+// filters are the filters whose rates are measured.
 var filters = []struct {
 	name, yaml string
 	config     hafvf.Config
@@ -50,7 +50,7 @@ func startSite(t *testing.T) *site {
 	return &site{e2e.StartSite(t, program, flinktest.Config{TaskManagers: 1, Slots: 2, Measured: *flinkRecords > 0})}
 }
 
-// TestFlinkRates measures records per second, which -v shows.
+// TestFlinkRates measures records per second; -v shows the rates.
 func TestFlinkRates(t *testing.T) {
 	if *flinkRecords == 0 {
 		t.Skip("measures, with -flink-records N")
@@ -58,10 +58,9 @@ func TestFlinkRates(t *testing.T) {
 	startSite(t).rates(t, *flinkRecords)
 }
 
-// rates measures records per second from topic to topic: on Flink at parallelism 1 and
-// 2, in this process, and by a plain loop over decoded observations; and those of
-// the node alone, in blocks. The rates are those of the last four fifths, and mean
-// something with millions of records.
+// rates measures records per second from topic to topic: on Flink at parallelism 1 and 2, in this process, and in a
+// plain loop over decoded observations. It also measures the node alone, in blocks. The rates are those of the last
+// four fifths of the records, and need millions of records to be meaningful.
 func (s *site) rates(t *testing.T, n int) {
 	keys := *flinkKeys
 	s.Broker.CreateTopic(t, "in", 8, nil)
@@ -110,8 +109,7 @@ func (s *site) rates(t *testing.T, n int) {
 	}
 }
 
-// size measures a checkpoint of all keys, and how long a job whose worker is killed takes to
-// go on from it.
+// size measures a checkpoint of all keys, and the time that a job with a killed worker needs to resume from it.
 func (s *site) size(t *testing.T, d *e2e.Daemon, keys int) {
 	const job = "hafvf"
 	was := s.Status(t, job)
@@ -120,7 +118,7 @@ func (s *site) size(t *testing.T, d *e2e.Daemon, keys int) {
 	begin := time.Now()
 	s.Workers[0].Kill()
 	s.StartWorker(0)
-	s.Await(t, d, job, "the job goes on", func(now flink.Status) bool {
+	s.Await(t, d, job, "the job resumes", func(now flink.Status) bool {
 		return now.Restored > is.Restored && now.State == "RUNNING" && now.Completed > is.Completed
 	})
 	t.Logf("restored, with another checkpoint: %v", time.Since(begin))
@@ -138,7 +136,7 @@ func init() {
 	register.Function1x2(observeDraw)
 }
 
-// drawn is how many observations come of a seed.
+// drawn is the number of observations per seed.
 const drawn = 10_000
 
 type seedFn struct{ N int }
@@ -172,8 +170,8 @@ type dropFn struct{}
 
 func (*dropFn) ProcessElement(string, keyed.Estimate) {}
 
-// inBlocks is the rate of a job that draws observations, filters them, and drops
-// the estimates, its start included.
+// inBlocks returns the rate of a job that draws observations, filters them, and drops the estimates, including its
+// start.
 func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int) float64 {
 	t.Helper()
 	p, root := beam.NewPipelineWithRoot()
@@ -203,8 +201,7 @@ func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int
 	return rate
 }
 
-// rate waits until a topic has n records, and says how fast the last four fifths
-// came.
+// rate waits until a topic has n records, and returns the rate of the last four fifths.
 func (s *site) rate(t *testing.T, d *e2e.Daemon, topic string, n int) float64 {
 	t.Helper()
 	var from time.Time

@@ -63,7 +63,7 @@ func reportCommand() *cobra.Command {
 			var err error
 			switch {
 			case hasConfig && len(args) > 1:
-				return cli.Usage(errors.New("report needs one config, or files of records: give only one config"))
+				return cli.Usage(errors.New("a config is given with other inputs: give one config, or only files of records"))
 			case hasConfig:
 				c, err = reportRun(cmd.Context(), args[0], out, set, period, zone, &o)
 			case period.Last > 0 && slices.Contains(args, "-"):
