@@ -112,14 +112,14 @@ func (s *site) rates(t *testing.T, n int) {
 // size measures a checkpoint of all keys, and the time that a job with a killed worker needs to resume from it.
 func (s *site) size(t *testing.T, d *e2e.Daemon, keys int) {
 	const job = "hafvf"
-	was := s.Status(t, job)
-	is := s.Await(t, d, job, "a checkpoint of all", func(is flink.Status) bool { return is.Completed >= was.Completed+2 })
-	t.Logf("checkpoint: %d bytes, %d for each key, in %v", is.Checkpoint.Bytes, is.Checkpoint.Bytes/int64(keys), is.Checkpoint.Took)
+	first := s.Status(t, job)
+	last := s.Await(t, d, job, "a checkpoint of all", func(now flink.Status) bool { return now.Completed >= first.Completed+2 })
+	t.Logf("checkpoint: %d bytes, %d for each key, in %v", last.Checkpoint.Bytes, last.Checkpoint.Bytes/int64(keys), last.Checkpoint.Took)
 	begin := time.Now()
 	s.Workers[0].Kill()
 	s.StartWorker(0)
 	s.Await(t, d, job, "the job resumes", func(now flink.Status) bool {
-		return now.Restored > is.Restored && now.State == "RUNNING" && now.Completed > is.Completed
+		return now.Restored > last.Restored && now.State == "RUNNING" && now.Completed > last.Completed
 	})
 	t.Logf("restored, with another checkpoint: %v", time.Since(begin))
 }
@@ -188,15 +188,15 @@ func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int
 	}
 	begin := time.Now()
 	expect.OK(t, job.Start(t.Context()))
-	all, got := int64(max(n/drawn, 1)*drawn), int64(0)
-	for deadline := time.Now().Add(20 * time.Minute); got < all; time.Sleep(100 * time.Millisecond) {
+	total, got := int64(max(n/drawn, 1)*drawn), int64(0)
+	for deadline := time.Now().Add(20 * time.Minute); got < total; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d observations", got, all)
+			t.Fatalf("%d of %d observations", got, total)
 		}
 		counts := expect.Get(job.Counters(t.Context(), "hafvf"))(t)
 		got = counts["records"]
 	}
-	rate := float64(all) / time.Since(begin).Seconds()
+	rate := float64(total) / time.Since(begin).Seconds()
 	expect.OK(t, job.Cancel(t.Context()))
 	return rate
 }
@@ -204,13 +204,13 @@ func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int
 // rate waits until a topic has n records, and returns the rate of the last four fifths.
 func (s *site) rate(t *testing.T, d *e2e.Daemon, topic string, n int) float64 {
 	t.Helper()
-	var from time.Time
+	var start time.Time
 	first, got := 0, 0
 	deadline := time.Now().Add(40 * time.Minute)
 	for got < n {
 		got = int(e2e.Held(t, s.Broker, topic))
-		if from.IsZero() && got >= n/5 {
-			from, first = time.Now(), got
+		if start.IsZero() && got >= n/5 {
+			start, first = time.Now(), got
 		}
 		select {
 		case <-d.Exited():
@@ -221,7 +221,7 @@ func (s *site) rate(t *testing.T, d *e2e.Daemon, topic string, n int) float64 {
 			t.Fatalf("%d of %d records\n%s", got, n, d.Log())
 		}
 	}
-	return float64(got-first) / time.Since(from).Seconds()
+	return float64(got-first) / time.Since(start).Seconds()
 }
 
 func plainLoop(t *testing.T, cfg hafvf.Config, keys, n int) float64 {

@@ -77,9 +77,9 @@ func TestZone(t *testing.T) {
 		default:
 			text = string(expect.Get(os.ReadFile(out))(t))
 		}
-		for _, texts := range c.texts {
-			if !strings.Contains(text, texts) {
-				t.Errorf("hafvf %s: no %q in %.500s", c.args, texts, text)
+		for _, want := range c.texts {
+			if !strings.Contains(text, want) {
+				t.Errorf("hafvf %s: no %q in %.500s", c.args, want, text)
 			}
 		}
 	}
