@@ -773,7 +773,7 @@ func TestCaseOfPrometheus(t *testing.T) {
 	if n := refused.Load(); n > 0 {
 		t.Errorf("%d queries asked for more points than the server returns", n)
 	}
-	if !regexp.MustCompile("told: [12] novelt(y|ies), 0 change, 1 silent\n").MatchString(report) { // one is by chance, at some hours of the day
+	if !regexp.MustCompile("alerts: [12] novelt(y|ies), 0 change, 1 silent\n").MatchString(report) { // one is by chance, at some hours of the day
 		t.Error(report)
 	}
 }

@@ -31,10 +31,10 @@ func (r *Report) String() string {
 	shown := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool {
 		return kind != kinds[0] && kind != kinds[1] && r.Alerts[kind] == 0
 	})
-	fmt.Fprintf(&b, "\ntold: %s\n", r.Alerts.text(shown))
-	fmt.Fprintf(&b, "budget: %s alarms over these records, %d raised; a key may be ahead of its budget by nine\n", decimal(r.Budget.Allowed), r.Budget.Spent)
+	fmt.Fprintf(&b, "\nalerts: %s\n", r.Alerts.text(shown))
+	fmt.Fprintf(&b, "budget: %s alarms over these records, %d raised; a key may exceed its budget by nine\n", decimal(r.Budget.Allowed), r.Budget.Spent)
 	r.writeSuppressed(&b, r.Muted, "muted", "of keys that had spent their budget")
-	r.writeSuppressed(&b, r.Resting, "resting", "that came back while one lasted")
+	r.writeSuppressed(&b, r.Resting, "resting", "that recurred during another alarm")
 	r.writeIncidents(&b)
 	r.writeLabels(&b)
 	if r.Marks != nil {
@@ -88,7 +88,7 @@ func (r *Report) String() string {
 func (r *Report) writePlans(b *strings.Builder) {
 	planned := slices.DeleteFunc(slices.Clone(r.ByKey), func(k Key) bool { return k.Plan == "" })
 	if len(planned) > 0 {
-		b.WriteString("\nplans that keys have shown\n")
+		b.WriteString("\nweekly plans of keys\n")
 	}
 	list(b, "  ", planned, func(k Key) string { return fmt.Sprintf("%s  plan: %s", message.Printable(k.Key), k.Plan) })
 }
@@ -149,7 +149,7 @@ func (r *Report) writeIncidents(b *strings.Builder) {
 	if found == nil {
 		return
 	}
-	fmt.Fprintf(b, "incidents: %d, of which %s; %s to a receiver of incidents alone, in place of %s; %s in no incident\n", found.Opened, message.Count(found.Pages, "is a page", "are pages"),
+	fmt.Fprintf(b, "incidents: %d, of which %s; %s to a receiver of incidents only, instead of %s; %s in no incident\n", found.Opened, message.Count(found.Pages, "is a page", "are pages"),
 		message.Count(found.Messages, "message", "messages"), message.Count(found.Alarms, "alarm", "alarms"), message.Count(found.Outside, "alarm is", "alarms are"))
 	list(b, "  ", found.ByScore, func(e Incident) string {
 		return fmt.Sprintf("%s  score %.1f  %s", r.stamp(e.Start), float64(e.Score), e.Message)
