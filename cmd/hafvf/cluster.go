@@ -70,8 +70,8 @@ func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog
 	return s.withRemedy(ctx, graph, job, err)
 }
 
-// explained adds a remedy to the error of a job whose states were written under another config. The states are in the
-// last checkpoint or, without one, in the savepoint.
+// withRemedy adds a remedy to the error of a job whose states were written under another config. The states are in
+// the last checkpoint or, without one, in the savepoint.
 func (s submission) withRemedy(ctx context.Context, graph *pipeline.Graph, job *flink.Job, err error) error {
 	if s.migrate || graph.Runner.Cells == 0 || !errors.Is(err, keyed.ErrOtherConfig) {
 		return err

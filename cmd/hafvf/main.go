@@ -43,7 +43,7 @@ func main() {
 // Otherwise SIGPIPE would end the process without closing its files.
 func reportReaderGone() { signal.Ignore(syscall.SIGPIPE) }
 
-// stoppable returns a context that is canceled by Ctrl-C or SIGTERM.
+// stoppable returns a context that is cancelled by Ctrl-C or SIGTERM.
 func stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }

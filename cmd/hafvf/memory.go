@@ -10,7 +10,7 @@ import (
 const (
 	// minGarbage is the amount of garbage in bytes below which the collector does not run.
 	minGarbage = 48 << 20
-	// 1/garbageShare is the share of the live heap below which the collector does not run.
+	// garbageShare is the inverse of the share of the live heap below which the collector does not run.
 	garbageShare = 5
 )
 

@@ -79,5 +79,5 @@ func parseSpan(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// defaultOdds is the default odds in favor of a change of a smoothing run, in a family with a scale.
+// defaultOdds is the default odds in favour of a change of a smoothing run, in a family with a scale.
 const defaultOdds = 10

@@ -15,7 +15,7 @@ import (
 
 // A receiver gets pages, one message per minute in which keys fell silent or recovered, and a digest for each day
 // with other alarms. With few keys it gets each alarm.
-func TestMessagesOfAWeek(t *testing.T) {
+func TestMessagesPerWeek(t *testing.T) {
 	const text = "model: {family: normal}\ndetect: true\nincidents: true\nsource: {jsonl: {path: a}}\n"
 	for n, want := range map[int]string{19: "9.0 (2.0 of incidents, 7.0 alarms)", 20: "6.0 (2.0 of incidents, 2.0 of silent and recovered keys, 2.0 digests)"} {
 		c := NewCollector(expect.Get(pipeline.Compose(expect.Get(config.Parse("c.yaml", []byte(text), nil))(t)))(t), nil)

@@ -80,7 +80,7 @@ const (
 	noteLine = 11 * vg.Length(1)
 )
 
-// TextStyle returns a sans-serif style. part is the part of a text (top, center or bottom) that is drawn at its
+// TextStyle returns a sans-serif style. part is the part of a text (top, centre or bottom) that is drawn at its
 // position.
 func TextStyle(size float64, c color.Color, part draw.YAlignment) draw.TextStyle {
 	sans := font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Length(size))
@@ -220,7 +220,8 @@ func (m *measured) FillString(f font.Face, position vg.Point, text string) {
 	m.Canvas.FillString(f, position, text)
 }
 
-// lengthen adds the measured width to every text of the picture, so that a wider font does not overlap its neighbors.
+// lengthen adds the measured width to every text of the picture, so that a wider font does not overlap its
+// neighbours.
 func (m *measured) lengthen(picture []byte) []byte {
 	const element = "<text "
 	parts := bytes.Split(picture, []byte(element))
@@ -367,7 +368,7 @@ func (p *Panel) entries() (entries []Entry) {
 type Entry struct {
 	Name  string
 	Depth int                                    // layers of larger depth are drawn above
-	Mark  func(c draw.Canvas, position vg.Point) // draws the symbol, of width Swatch, at the left center at
+	Mark  func(c draw.Canvas, position vg.Point) // draws the symbol, of width Swatch; position is its left centre
 }
 
 // Swatch is the width of the symbol before a name in the legend.

@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// The palette of Okabe and Ito, which is distinguishable with any color vision, and grays for the data and the grid.
+// The palette of Okabe and Ito, which is distinguishable with any colour vision, and grays for the data and the grid.
 var (
 	Black     = color.NRGBA{0x22, 0x22, 0x22, 0xff}
 	Gray      = color.NRGBA{0x77, 0x77, 0x77, 0xff}

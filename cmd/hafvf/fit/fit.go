@@ -62,8 +62,8 @@ type subject struct {
 	defaultEvidence float64      // log evidence at the values of the config
 }
 
-// New returns a Fit of the parameters in over. For a fit of choices it changes c: see Response. Its error is a usage
-// error.
+// New returns a Fit of the parameters in over. For a fit of choices it changes c to carry the choice. Its error is a
+// usage error.
 func New(c *config.Config, g *pipeline.Graph, over string, r Response) (*Fit, error) {
 	filter, ok := g.Filter()
 	switch {
@@ -286,7 +286,7 @@ func (f *Fit) Table(pooled bool, progress func(done, total int)) *Table {
 		}
 		m, other := f.maximise(func(values []float64) float64 { return f.likelihood(s, values) })
 		t.rows[i] = f.row(s, m.At, other)
-		f.judge(&t.rows[i], &m)
+		f.setCriteria(&t.rows[i], &m)
 		progress(int(done.Add(1)), len(f.subjects))
 	})
 	if !pooled {
@@ -306,7 +306,7 @@ func (f *Fit) Table(pooled bool, progress func(done, total int)) *Table {
 	for _, r := range t.rows {
 		sum.figures, sum.defaultEvidence = sum.figures.plus(r.figures), sum.defaultEvidence+r.defaultEvidence
 	}
-	f.judge(&sum, &m)
+	f.setCriteria(&sum, &m)
 	t.rows = append([]row{sum}, t.rows...)
 	return t
 }
@@ -349,8 +349,8 @@ func (f *Fit) row(s *subject, values, other []float64) row {
 	return r
 }
 
-// judge sets the maximum of a row, and its AIC and BIC.
-func (f *Fit) judge(r *row, m *likelihood.Maximum) {
+// setCriteria sets the maximum of a row, and its AIC and BIC.
+func (f *Fit) setCriteria(r *row, m *likelihood.Maximum) {
 	paths, n := float64(len(f.paths)), float64(r.trials)
 	if f.response.Choice != "" {
 		n = float64(r.choices)

@@ -24,7 +24,7 @@ type Record struct {
 	Key  *string
 	Time *time.Time
 	Kind *string // nil for estimates and smoothed records
-	// Alert is set for alerts and incidents, which have only the fields above otherwise; nil without Kind.
+	// Alert is the alert or incident; nil without Kind. Such a record has no other fields except those above.
 	Alert *Alert `json:"-"`
 	// Unread means that only Key, Time and Kind have been read; Alert is nil.
 	Unread bool   `json:"-"`

@@ -31,10 +31,10 @@ type estimates struct {
 	surprise  []float64 // −log p(x|past), nats
 	quiet     [][2]float64
 
-	rates   bool // the observations are zeros and ones
-	bounded bool // the records have intervals
-	bank    bool // weights and memory belong to the heaviest filter of a bank
-	usually bool // the band is usual ± 2 sd
+	rates     bool // the observations are zeros and ones
+	bounded   bool // the records have intervals
+	bank      bool // weights and memory belong to the heaviest filter of a bank
+	usualBand bool // the band is usual ± 2 sd
 	*detected
 }
 
@@ -50,7 +50,7 @@ type detected struct {
 	alarms          []float64
 	outliers        []chart.Point
 	changes         []found
-	warm            float64 // x of the end of the warm-up; −∞ without a warm-up
+	warmUpEnd       float64 // x of the end of the warm-up; −∞ without a warm-up
 	brief           bool    // brief records: they have neither regimes nor starts
 }
 
@@ -126,7 +126,7 @@ func newEstimates(h history, band Band) *estimates {
 	s.bank = slices.ContainsFunc(records, func(r output.Record) bool { return len(r.Bank) > 1 })
 	if slices.ContainsFunc(records, func(r output.Record) bool { return r.Detect != nil }) {
 		s.detected = newDetected(records, s.x, s.timed)
-		s.usually = band != Predicted && !s.rates && hasNumber(s.usual)
+		s.usualBand = band != Predicted && !s.rates && hasNumber(s.usual)
 		notes = append(notes, count(len(s.alarms), "alarm"), count(len(s.changes), "change"), count(len(s.outliers), "outlier"))
 	}
 	s.note = strings.Join(notes, ", ")
@@ -167,10 +167,10 @@ func count(n int, one string) string { return message.Count(n, one, one+"s") }
 
 // newDetected reads the detections of records. x has the position of each record.
 func newDetected(records []output.Record, x []float64, timed bool) *detected {
-	d := &detected{warm: math.Inf(-1)}
+	d := &detected{warmUpEnd: math.Inf(-1)}
 	for i, r := range records {
 		if r.WarmUp {
-			d.warm = x[i]
+			d.warmUpEnd = x[i]
 		}
 		detection := cmp.Or(r.Detect, &output.Detection{}) // a record without detection gives NaN
 		usual := cmp.Or(detection.Usual, &output.Moments{})
@@ -225,15 +225,16 @@ func newDetected(records []output.Record, x []float64, timed bool) *detected {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-// whose returns the filter that weights and memory belong to, if there are several filters.
-func (s *estimates) whose() string {
+// filterSuffix returns the suffix of legend names that identifies the filter of weights and memory; "" if there is
+// only one filter.
+func (s *estimates) filterSuffix() string {
 	if s.bank {
 		return " of the heaviest filter"
 	}
 	return ""
 }
 
-// levelColor returns the color of the weight of level i; 0 is the bottom level.
+// levelColor returns the colour of the weight of level i; 0 is the bottom level.
 func levelColor(i int) color.NRGBA {
 	return []color.NRGBA{chart.Vermilion, chart.Green, chart.Purple, chart.Orange}[min(i, 3)]
 }
@@ -293,7 +294,7 @@ func (s *estimates) stack(large bool) chart.Stack {
 // band returns the band in the data panel: usual ± 2 sd, or the estimate of a rate ± 2 sd, or the predicted interval.
 // Records without intervals have predicted ± 2 sd.
 func (s *estimates) band() chart.Band {
-	if s.usually {
+	if s.usualBand {
 		return chart.Band{Name: "usual ± 2 sd", X: s.x, Low: s.lowest, High: s.highest, Color: chart.Blue}
 	}
 	name := "predicted ± 2 sd"
@@ -354,7 +355,7 @@ func (s *estimates) marks(first, large bool) []chart.Layer {
 	changes := chart.Rules{Color: changeColor, Width: 1.1}
 	regimes := chart.Stripes{Color: color.NRGBA{0x00, 0x00, 0x00, 0x0e}}
 	search := chart.Spans{Color: color.NRGBA{0xcc, 0x79, 0xa7, 0x50}}
-	warm := chart.Spans{Color: color.NRGBA{0x00, 0x9e, 0x73, 0x22}}
+	warmUp := chart.Spans{Color: color.NRGBA{0x00, 0x9e, 0x73, 0x22}}
 	for _, c := range s.changes {
 		changes.X = append(changes.X, c.start)
 		search.X = append(search.X, [2]float64{c.start, c.foundAt})
@@ -363,8 +364,8 @@ func (s *estimates) marks(first, large bool) []chart.Layer {
 		}
 	}
 	regimes.Edges = changes.X
-	if !math.IsInf(s.warm, -1) {
-		warm.X = [][2]float64{{math.Inf(-1), s.warm}}
+	if !math.IsInf(s.warmUpEnd, -1) {
+		warmUp.X = [][2]float64{{math.Inf(-1), s.warmUpEnd}}
 	}
 	if first {
 		changes.Name, regimes.Name = "change, at the start of the new regime", "regimes"
@@ -372,15 +373,15 @@ func (s *estimates) marks(first, large bool) []chart.Layer {
 		if large {
 			search.Name += ", +n observations"
 		}
-		if warm.X != nil {
-			warm.Name = "warm-up: no alarms"
+		if warmUp.X != nil {
+			warmUp.Name = "warm-up: no alarms"
 		}
 	}
 	if s.brief {
 		changes.Name, changes.Labels = strings.Replace(changes.Name, "at the start of the new regime", "where it was found", 1), nil
-		return []chart.Layer{changes, warm, regimes}
+		return []chart.Layer{changes, warmUp, regimes}
 	}
-	return []chart.Layer{changes, search, warm, regimes}
+	return []chart.Layer{changes, search, warmUp, regimes}
 }
 
 // scorePanel shows the score and, if the records have it, its threshold.
@@ -411,7 +412,7 @@ func (s *estimates) weightPanel() chart.Panel {
 	for i, w := range s.weights {
 		name := levelName(i)
 		if i == 0 {
-			name += s.whose()
+			name += s.filterSuffix()
 		}
 		p.Layers = append(p.Layers, chart.Line{Name: name, X: s.x, Y: w, Color: levelColor(i), Width: 0.9})
 	}
@@ -421,7 +422,7 @@ func (s *estimates) weightPanel() chart.Panel {
 func (s *estimates) memoryPanel() chart.Panel {
 	lo, hi := positive(s.memory)
 	p := chart.Panel{Share: 1, Max: max(1.05*hi, 1e-9), Layers: []chart.Layer{
-		chart.Line{Name: "memory (observations)" + s.whose(), X: s.x, Y: s.memory, Color: chart.Blue, Width: 0.9},
+		chart.Line{Name: "memory (observations)" + s.filterSuffix(), X: s.x, Y: s.memory, Color: chart.Blue, Width: 0.9},
 	}}
 	if hi > 100*lo {
 		p.Min, p.Max, p.Log = lo/1.2, hi*1.2, true

@@ -29,7 +29,7 @@ type Choice struct {
 	Pattern string // pattern in the syntax of match under keys of a config
 	Window
 	Band  Band    // band of filtered records; empty means Usual
-	Odds  float64 // odds in favor of a change, for the threshold of smoothed records
+	Odds  float64 // odds in favour of a change, for the threshold of smoothed records
 	Title string  // title of the picture; empty means the name of the file
 }
 

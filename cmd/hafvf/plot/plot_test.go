@@ -149,7 +149,7 @@ func TestPlotKeepsAPictureThatIsThere(t *testing.T) {
 	}
 }
 
-func TestReadSeriesTakesTheCoordinateThatIsPredicted(t *testing.T) {
+func TestReadSeriesPredictedCoordinate(t *testing.T) {
 	line := func(x, mean string) string {
 		return fmt.Sprintf(`{"key":"k","time":null,"n":1,"x":%s,"predicted":{"mean":%s,"sd":null},"log_predictive":null}`+"\n", x, mean)
 	}
@@ -394,8 +394,8 @@ func TestDetectedChangesAndOutliers(t *testing.T) {
 	if want := []found{{x[2], x[3], 2}}; !slices.Equal(s.changes, want) {
 		t.Errorf("changes %v, want %v", s.changes, want)
 	}
-	if s.warm != x[0] || s.note != "1 alarm, 1 change, 1 outlier" || !slices.Equal(s.alarms, x[3:]) || s.outlier[0] != .2 || s.change[0] != .3 {
-		t.Errorf("warm-up until %v, note %q, alarms %v, probabilities %v and %v", s.warm, s.note, s.alarms, s.outlier, s.change)
+	if s.warmUpEnd != x[0] || s.note != "1 alarm, 1 change, 1 outlier" || !slices.Equal(s.alarms, x[3:]) || s.outlier[0] != .2 || s.change[0] != .3 {
+		t.Errorf("warm-up until %v, note %q, alarms %v, probabilities %v and %v", s.warmUpEnd, s.note, s.alarms, s.outlier, s.change)
 	}
 
 	s = readDetected(t, append(lines,
@@ -419,8 +419,8 @@ func TestDetectedChangesAndOutliers(t *testing.T) {
 		return strings.NewReplacer(`"time":"2026-01-01T00:09:00Z"`, `"time":null`, `"start":"2026-01-01T00:07:00Z"`, `"start":null`).Replace(line)
 	}
 	s = readDetected(t, timeless(detectLine("k", 9, "revision", 7, "")))
-	if want := []found{{7, 9, 2}}; !slices.Equal(s.changes, want) || !math.IsInf(s.warm, -1) {
-		t.Errorf("changes %v, want %v; warm-up until %g", s.changes, want, s.warm)
+	if want := []found{{7, 9, 2}}; !slices.Equal(s.changes, want) || !math.IsInf(s.warmUpEnd, -1) {
+		t.Errorf("changes %v, want %v; warm-up until %g", s.changes, want, s.warmUpEnd)
 	}
 }
 

@@ -13,26 +13,26 @@ import (
 )
 
 // smoothed holds the content of a picture of the smoothed records of a key. The slices x, mean, sd, weights, memory,
-// evidence and enough have one entry per record, and a NaN entry where lines break: between two sessions, and between
+// evidence and threshold have one entry per record, and a NaN entry where lines break: between two sessions, and between
 // the parts of a split session without segments.
 type smoothed struct {
 	key  string
 	note string
 
-	timed   bool      // x is Unix seconds; otherwise the trial of the key
-	x       []float64 // not decreasing
-	data    []chart.Point
-	changes []float64    // x of the first observations of new regimes
-	sure    []string     // probability of each change, as text
-	places  [][2]float64 // 95 % interval of each change
+	timed         bool      // x is Unix seconds; otherwise the trial of the key
+	x             []float64 // not decreasing
+	data          []chart.Point
+	changes       []float64    // x of the first observations of new regimes
+	probabilities []string     // probability of each change, as text
+	intervals     [][2]float64 // 95 % interval of each change
 
-	mean, sd []float64
-	segments struct{ x, mean []float64 } // means of the segments, with a NaN entry between two segments
-	outliers []chart.Point               // observations with an outlier probability above 0.5
-	weights  [2][]float64                // forward, backward
-	memory   [3][]float64                // forward, backward, both
-	evidence []float64
-	enough   []float64 // threshold of the evidence for a change
+	mean, sd  []float64
+	segments  struct{ x, mean []float64 } // means of the segments, with a NaN entry between two segments
+	outliers  []chart.Point               // observations with an outlier probability above 0.5
+	weights   [2][]float64                // forward, backward
+	memory    [3][]float64                // forward, backward, both
+	evidence  []float64
+	threshold []float64 // threshold of the evidence for a change
 }
 
 func newSmoothed(h history, odds float64) *smoothed {
@@ -88,21 +88,21 @@ func newSmoothed(h history, odds float64) *smoothed {
 			}
 		}
 		if r.Change {
-			s.changes, s.sure = append(s.changes, xOf(r)), append(s.sure, output.Percent(output.OrNaN(r.Probability)))
+			s.changes, s.probabilities = append(s.changes, xOf(r)), append(s.probabilities, output.Percent(output.OrNaN(r.Probability)))
 			if p := r.Interval; p != nil && !s.timed {
-				s.places = append(s.places, [2]float64{offset + float64(p.FromN), offset + float64(p.ToN)})
+				s.intervals = append(s.intervals, [2]float64{offset + float64(p.FromN), offset + float64(p.ToN)})
 			} else if p != nil && p.From != nil && p.To != nil {
-				s.places = append(s.places, [2]float64{seconds(*p.From), seconds(*p.To)})
+				s.intervals = append(s.intervals, [2]float64{seconds(*p.From), seconds(*p.To)})
 			}
 		}
-		enough := math.Log(odds)
+		threshold := math.Log(odds)
 		if r.Segment != nil {
-			enough = segments.Threshold(odds, int(r.Session.N))
+			threshold = segments.Threshold(odds, int(r.Session.N))
 		}
 		outputs = max(outputs, len(r.Estimate.Mean))
 		s.add(xOf(r), output.First(r.Estimate.Mean), output.First(r.Estimate.SD),
 			[2]float64{output.OrNaN(r.Forward.Weight), output.OrNaN(r.Backward.Weight)},
-			[3]float64{output.OrNaN(r.Forward.Memory), output.OrNaN(r.Backward.Memory), output.OrNaN(r.Memory)}, output.OrNaN(r.Evidence), enough)
+			[3]float64{output.OrNaN(r.Forward.Memory), output.OrNaN(r.Backward.Memory), output.OrNaN(r.Memory)}, output.OrNaN(r.Evidence), threshold)
 	}
 	s.note = noteOf(outputs, sessions, len(cut), names)
 	return s
@@ -133,9 +133,9 @@ func noteOf(outputs, sessions, cut int, names []string) string {
 // maxNames is the maximum number of sessions that a picture names.
 const maxNames = 8
 
-func (s *smoothed) add(x, mean, sd float64, weights [2]float64, memory [3]float64, evidence, enough float64) {
+func (s *smoothed) add(x, mean, sd float64, weights [2]float64, memory [3]float64, evidence, threshold float64) {
 	s.x, s.mean, s.sd = append(s.x, x), append(s.mean, mean), append(s.sd, sd)
-	s.evidence, s.enough = append(s.evidence, evidence), append(s.enough, enough)
+	s.evidence, s.threshold = append(s.evidence, evidence), append(s.threshold, threshold)
 	for i, v := range weights {
 		s.weights[i] = append(s.weights[i], v)
 	}
@@ -165,16 +165,16 @@ func (s *smoothed) stack(large bool) chart.Stack {
 		if i == 0 {
 			changes.Name = "change"
 			if large {
-				changes.Labels = s.sure
+				changes.Labels = s.probabilities
 			}
 		}
 		panels[i].Layers = append(panels[i].Layers, changes)
-		if len(s.places) > 0 {
-			places := chart.Spans{X: s.places, Color: color.NRGBA{0xcc, 0x79, 0xa7, 0x50}}
+		if len(s.intervals) > 0 {
+			intervals := chart.Spans{X: s.intervals, Color: color.NRGBA{0xcc, 0x79, 0xa7, 0x50}}
 			if i == 0 {
-				places.Name = "its place (95 %)"
+				intervals.Name = "its place (95 %)"
 			}
-			panels[i].Layers = append(panels[i].Layers, places)
+			panels[i].Layers = append(panels[i].Layers, intervals)
 		}
 	}
 	x := chart.Axis{Time: s.timed, Min: slices.Min(s.x), Max: slices.Max(s.x)}
@@ -240,7 +240,7 @@ func (s *smoothed) memoryPanel(passes bool) chart.Panel {
 
 func (s *smoothed) evidencePanel() chart.Panel {
 	lo, hi := chart.Extent(s.evidence, 10)
-	for _, e := range s.enough {
+	for _, e := range s.threshold {
 		if e == e {
 			lo, hi = min(lo, e), max(hi, e)
 		}
@@ -248,7 +248,7 @@ func (s *smoothed) evidencePanel() chart.Panel {
 	lo, hi = chart.Pad(lo, hi)
 	return chart.Panel{Share: 1, Min: lo, Max: hi, Layers: []chart.Layer{
 		chart.Line{Name: "evidence of a change (nats)", X: s.x, Y: s.evidence, Color: chart.Gray, Width: 0.8},
-		chart.Line{Name: "evidence needed for a change", X: s.x, Y: s.enough, Color: chart.Black, Width: 0.8, Dashed: true},
+		chart.Line{Name: "evidence needed for a change", X: s.x, Y: s.threshold, Color: chart.Black, Width: 0.8, Dashed: true},
 		chart.Arrows{Points: chart.Points(s.x, s.evidence), Color: chart.Black},
 	}}
 }

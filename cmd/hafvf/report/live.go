@@ -227,7 +227,7 @@ func (l *Live) notify(a output.Alert) {
 // name returns a name of the page's version that is unique among runs.
 func (l *Live) name(version int64) string { return fmt.Sprintf("%d.%d", l.started.UnixNano(), version) }
 
-// since returns the stored events after a version, the current version, and a channel that is closed at the next
+// newsAfter returns the stored events after a version, the current version, and a channel that is closed at the next
 // event.
 func (l *Live) newsAfter(version int64) (news [][]byte, now int64, changed <-chan struct{}) {
 	l.mu.Lock()

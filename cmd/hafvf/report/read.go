@@ -21,7 +21,7 @@ type Since struct {
 }
 
 // Files returns a Collector with the records of files of alerts, estimates and smoothed records, in any order. With
-// since.Last it reads the files twice, which fails for standard input. The page has times in zone.
+// period.Last it reads the files twice, so they must not include standard input. The page has times in zone.
 func Files(ctx context.Context, paths []string, period Since, zone *time.Location) (*Collector, error) {
 	start := period.From
 	if period.Last > 0 {

@@ -44,7 +44,7 @@ func file(t testing.TB, lines ...string) string {
 	return path
 }
 
-// contains fails for each text that the page lacks.
+// containsTexts fails for each text that the page lacks.
 func containsTexts(t *testing.T, page string, texts ...string) {
 	t.Helper()
 	plain := plainText(page)

@@ -20,7 +20,7 @@ import (
 // maxSmoothed is the maximum number of smoothed records that a Collector stores.
 const maxSmoothed = 500_000
 
-// odds are the odds in favor of a change at which the page draws the threshold of the evidence.
+// odds are the odds in favour of a change at which the page draws the threshold of the evidence.
 const odds = 10
 
 // Sessions are the smoothed sessions on the page.
@@ -51,8 +51,8 @@ type ChangeRow struct {
 	N                     int64     // observations of the new segment; 0 if unknown
 }
 
-// says returns the change in words.
-func (r *ChangeRow) says() string {
+// describe returns the change in words.
+func (r *ChangeRow) describe() string {
 	words := fmt.Sprintf("%s → %s", number(r.Before), number(r.After))
 	if r.N > 0 {
 		words += " for " + message.Count(r.N, "observation", "observations")
@@ -166,7 +166,7 @@ func (c *Collector) addSessions(p *Page, others int) (data []byte) {
 		data = line.append(data, min(max(pagePoints/min(len(keys), maxFollowed), 300), 3000))
 		data = records.AppendList(append(data, `,"changes":`...), len(changes), func(b []byte, j int) []byte {
 			r := &changes[j]
-			text, _ := json.Marshal(r.says())
+			text, _ := json.Marshal(r.describe())
 			return fmt.Appendf(b, "[%d,%d,%d,%s]", r.Time.Unix(), cmp.Or(r.From, r.Time).Unix(), cmp.Or(r.To, r.Time).Unix(), text)
 		})
 		data = records.AppendList(append(data, `,"moving":`...), len(moving), func(b []byte, j int) []byte {

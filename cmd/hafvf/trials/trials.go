@@ -98,7 +98,7 @@ func (t *Table) Filtered() *pipeline.Observer {
 }
 
 // Smoothed returns the observer for the run of the smoother. It joins records and estimates by the IDs of
-// observations. Positions would not do: a key may have several sessions, and trials need not be in order.
+// observations. Positions cannot join them: a key may have several sessions, and trials need not be in order.
 func (t *Table) Smoothed() *pipeline.Observer {
 	return &pipeline.Observer{Smoothed: func(key string, r *keyed.Smoothed) {
 		t.mu.Lock()

@@ -1,4 +1,4 @@
-// Package cli is shared by the commands of this module: exit codes, and loading of configs.
+// Package cli provides exit codes and the loading of configs to the commands of this module.
 package cli
 
 import (
