@@ -96,7 +96,7 @@ func likelihoodOf(rows []chosen, arms, blocks bool, top, beta, stay float64) (na
 	return nats, choices, trials
 }
 
-// The likelihood equals that of a separate computation, and is largest at the fitted values.
+// The likelihood equals the result of a separate computation, and is largest at the fitted values.
 func TestChoices(t *testing.T) {
 	trials, file := choosers()
 	dir := e2e.Folder(t, map[string]string{"in.csv": file, "s.yaml": choicesYAML})

@@ -138,15 +138,15 @@ func pageErrors(noise *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("page,hour,requests,errors\n")
 	for hour := range 56 * 24 {
-		at := firstMonday.Add(time.Duration(hour) * time.Hour)
+		t := firstMonday.Add(time.Duration(hour) * time.Hour)
 		for i, page := range []string{"/", "/cart", "/login", "/search", "/item", "/help"} {
-			mean := 3000 * math.Exp(math.Sin(2*math.Pi*at.Sub(day(.25)).Hours()/24)) / float64(i+1)
+			mean := 3000 * math.Exp(math.Sin(2*math.Pi*t.Sub(day(.25)).Hours()/24)) / float64(i+1)
 			share := .01 * math.Exp(.3*noise.NormFloat64())
-			if page == "/cart" && !at.Before(day(40)) && at.Before(day(41)) {
+			if page == "/cart" && !t.Before(day(40)) && t.Before(day(41)) {
 				share *= 3
 			}
 			n := streams.Poisson(noise, mean)
-			fmt.Fprintf(&b, "%s,%s,%.0f,%.0f\n", page, at.Format(time.RFC3339), n, min(n, streams.Poisson(noise, share*n)))
+			fmt.Fprintf(&b, "%s,%s,%.0f,%.0f\n", page, t.Format(time.RFC3339), n, min(n, streams.Poisson(noise, share*n)))
 		}
 	}
 	return b.String()
@@ -156,27 +156,27 @@ func logins(noise *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("time,client,user,result\n")
 	for minute := range 21 * 24 * 60 {
-		at := firstMonday.Add(time.Duration(minute) * time.Minute)
+		t := firstMonday.Add(time.Duration(minute) * time.Minute)
 		type login struct {
-			at     time.Time
+			t      time.Time
 			client string
 		}
-		var all []login
+		var lines []login
 		for _, client := range []string{"web", "app"} {
-			rate := 4 * math.Exp(.5*math.Sin(2*math.Pi*at.Sub(day(.25)).Hours()/24))
-			switch since := at.Sub(day(16)); {
-			case client == "web" && since >= 16*time.Hour+10*time.Minute && since < 16*time.Hour+40*time.Minute:
+			rate := 4 * math.Exp(.5*math.Sin(2*math.Pi*t.Sub(day(.25)).Hours()/24))
+			switch last := t.Sub(day(16)); {
+			case client == "web" && last >= 16*time.Hour+10*time.Minute && last < 16*time.Hour+40*time.Minute:
 				rate = 0
-			case client == "app" && !at.Before(day(19.1)) && at.Before(day(19.12)):
+			case client == "app" && !t.Before(day(19.1)) && t.Before(day(19.12)):
 				rate *= 5
 			}
 			for range int(streams.Poisson(noise, rate)) {
-				all = append(all, login{at.Add(time.Duration(noise.Int64N(int64(time.Minute)))), client})
+				lines = append(lines, login{t.Add(time.Duration(noise.Int64N(int64(time.Minute)))), client})
 			}
 		}
-		slices.SortFunc(all, func(a, b login) int { return a.at.Compare(b.at) })
-		for _, l := range all {
-			fmt.Fprintf(&b, "%s,%s,u%05d,%s\n", l.at.Format("2006-01-02T15:04:05.000Z"), l.client, noise.IntN(60000), []string{"ok", "ok", "ok", "wrong password"}[noise.IntN(4)])
+		slices.SortFunc(lines, func(a, b login) int { return a.t.Compare(b.t) })
+		for _, l := range lines {
+			fmt.Fprintf(&b, "%s,%s,u%05d,%s\n", l.t.Format("2006-01-02T15:04:05.000Z"), l.client, noise.IntN(60000), []string{"ok", "ok", "ok", "wrong password"}[noise.IntN(4)])
 		}
 	}
 	return b.String()
@@ -186,16 +186,16 @@ func spreadsheet(noise *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("\ufeffHalle;Pumpe;\"Zeit (ms)\";\"Druck (bar)\";Bemerkung\r\n")
 	for i := range 21 * 144 {
-		at := firstMonday.Add(time.Duration(i) * 10 * time.Minute)
+		t := firstMonday.Add(time.Duration(i) * 10 * time.Minute)
 		for _, pump := range []struct {
 			hall, name  string
 			level, step float64
 		}{{"Nord", `"Pumpe 2; ""alt"""`, 6.5, 0.4}, {"Nord", "Pumpe 1", 5.1, 0}, {"Süd", "Pumpe 1", 4.2, 0}} {
 			x := pump.level + 0.1*noise.NormFloat64()
-			if at.After(day(12.5)) {
+			if t.After(day(12.5)) {
 				x += pump.step
 			}
-			if pump.hall == "Süd" && !at.Before(day(17)) && at.Before(day(17).Add(100*time.Minute)) {
+			if pump.hall == "Süd" && !t.Before(day(17)) && t.Before(day(17).Add(100*time.Minute)) {
 				x = 0.8 + 0.1*noise.NormFloat64()
 			}
 			value, note := strings.Replace(fmt.Sprintf("%.3f", x), ".", ",", 1), ""
@@ -205,7 +205,7 @@ func spreadsheet(noise *rand.Rand) string {
 			case i == 1000:
 				value, note = "Fehler", `"Sensor ""Druck"" defekt; gemeldet"`
 			}
-			fmt.Fprintf(&b, "%s;%s;%d;%s;%s\r\n", pump.hall, pump.name, at.UnixMilli(), value, note)
+			fmt.Fprintf(&b, "%s;%s;%d;%s;%s\r\n", pump.hall, pump.name, t.UnixMilli(), value, note)
 		}
 	}
 	return b.String()
@@ -218,21 +218,21 @@ func sensors(noise *rand.Rand) string {
 		next  time.Time
 		stuck float64
 	}
-	all := []*sensor{{name: "attic", level: 18}, {name: "cellar", level: 11}, {name: "hall", level: 22}, {name: "kitchen", level: 20}, {name: "office", level: 21}}
+	lines := []*sensor{{name: "attic", level: 18}, {name: "cellar", level: 11}, {name: "hall", level: 22}, {name: "kitchen", level: 20}, {name: "office", level: 21}}
 	var b strings.Builder
 	for minute := range 21 * 24 * 60 {
-		at := firstMonday.Add(time.Duration(minute) * time.Minute)
-		for _, s := range all {
-			if at.Before(s.next) {
+		t := firstMonday.Add(time.Duration(minute) * time.Minute)
+		for _, s := range lines {
+			if t.Before(s.next) {
 				continue
 			}
-			spoke := at.Add(time.Duration(noise.IntN(60)) * time.Second)
-			s.next = at.Add(time.Duration(1+min(60, 10*noise.ExpFloat64())) * time.Minute)
-			if s.name == "attic" && !at.Before(day(15.25)) && at.Before(day(15.55)) {
+			spoke := t.Add(time.Duration(noise.IntN(60)) * time.Second)
+			s.next = t.Add(time.Duration(1+min(60, 10*noise.ExpFloat64())) * time.Minute)
+			if s.name == "attic" && !t.Before(day(15.25)) && t.Before(day(15.55)) {
 				continue
 			}
 			level := s.level
-			if !at.Before(day(16)) {
+			if !t.Before(day(16)) {
 				switch s.name {
 				case "hall":
 					level = 20
@@ -240,11 +240,11 @@ func sensors(noise *rand.Rand) string {
 					level = 22
 				}
 			}
-			x := level + 1.5*math.Sin(2*math.Pi*at.Sub(firstMonday).Hours()/24) + 0.3*noise.NormFloat64()
+			x := level + 1.5*math.Sin(2*math.Pi*t.Sub(firstMonday).Hours()/24) + 0.3*noise.NormFloat64()
 			switch {
-			case s.name == "office" && !at.Before(day(19)):
+			case s.name == "office" && !t.Before(day(19)):
 				x = 32 + 1.8*x
-			case s.name == "cellar" && !at.Before(day(18)):
+			case s.name == "cellar" && !t.Before(day(18)):
 				if s.stuck == 0 {
 					s.stuck = x
 				}

@@ -77,7 +77,7 @@ func TestFit(t *testing.T) {
 	const columns = "key,trials,levels[0].alpha,levels[0].alpha_lower,levels[0].alpha_upper,levels[0].beta,levels[0].beta_lower,levels[0].beta_upper,log_evidence,aic,bic,default_log_evidence,converged"
 	expect.Same(t, columns, header)
 
-	// The evidence of the config, and of the fit, equals that of a run.
+	// The evidence of the config and of the fit equals the evidence of a run.
 	evidence := func(key string, set ...string) (nats float64) {
 		t.Helper()
 		args := []string{"run", "s.yaml"}

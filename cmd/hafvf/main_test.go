@@ -49,7 +49,7 @@ func TestExitCodes(t *testing.T) {
 		{"check of a column", "check ok.yaml --set source.csv.values=[y]", 1, `"y"`},
 		{"check without a look", "check ok.yaml --set source.csv.values=[y] --no-data", 0, ""},
 		{"init", "init fine.csv", 0, ""},
-		{"init of what is rejected", "init in.csv", 1, "33.3 % of the records are rejected, such as in.csv:3"},
+		{"init of rejected records", "init in.csv", 1, "33.3 % of the records are rejected, such as in.csv:3"},
 		{"init of nothing", "init no.csv", 1, "no.csv"},
 		{"init over a file", "init in.csv -o ok.yaml", 2, "ok.yaml already exists"},
 		{"mostly rejected", "run ok.yaml --set source.csv.decimal=','", 1, `2 of 3 records were rejected, more than half, most of them because of this: the text "1.5" where a number is due`},

@@ -67,8 +67,8 @@ func byKey(lines []string) {
 	})
 }
 
-// The alarms of a pipe are delivered when the watermark passes them, not at the end, and they equal those of a file.
-// If times go back by more than disorder, the alarms wait for the end, the log reports it once, and no further
+// The alarms of a pipe are delivered when the watermark passes them, not at the end, and they equal the alarms of a
+// file. If times go back by more than disorder, the alarms wait for the end, the log reports it once, and no further
 // records are rejected.
 func TestPipe(t *testing.T) {
 	for _, c := range []pipeCase{

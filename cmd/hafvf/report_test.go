@@ -137,8 +137,8 @@ func TestReportOfIncidents(t *testing.T) {
 	}
 }
 
-// The page of a config that smooths equals that of its records, in the zone of the config. Summary, table and page
-// describe the session that drifts.
+// The page of a config that smooths equals the page of its records, in the zone of the config. Summary, table and
+// page describe the session that drifts.
 func TestReportOfSessions(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	var in strings.Builder

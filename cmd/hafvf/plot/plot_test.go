@@ -33,12 +33,12 @@ func results(t *testing.T, lines ...string) string {
 	return path
 }
 
-func readEstimates(path string) (all []*estimates, omitted int, err error) {
+func readEstimates(path string) (found []*estimates, omitted int, err error) {
 	histories, omitted, err := readRecords(context.Background(), path, Choice{})
 	for _, h := range histories {
-		all = append(all, newEstimates(h, Usual))
+		found = append(found, newEstimates(h, Usual))
 	}
-	return all, omitted, err
+	return found, omitted, err
 }
 
 func TestPlotErrors(t *testing.T) {
@@ -166,12 +166,12 @@ func TestReadSeriesPredictedCoordinate(t *testing.T) {
 		{"category 0", "0", "[0.5,0.5]", []float64{1}},
 		{"category 1", "[1]", "[0.5,0.5]", []float64{0}},
 	} {
-		all, _, err := readEstimates(results(t, line(c.x, c.mean)))
+		found, _, err := readEstimates(results(t, line(c.x, c.mean)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []float64
-		for _, p := range all[0].data {
+		for _, p := range found[0].data {
 			got = append(got, p.Y)
 		}
 		if !slices.Equal(got, c.want) {
@@ -181,12 +181,12 @@ func TestReadSeriesPredictedCoordinate(t *testing.T) {
 }
 
 func TestReadSeries(t *testing.T) {
-	all, omitted, err := readEstimates(results(t, estimateLine("k", 2, "5"), estimateLine("k", 1, "4")))
+	found, omitted, err := readEstimates(results(t, estimateLine("k", 2, "5"), estimateLine("k", 1, "4")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const start = 1767225600 // 2026-01-01T00:00:00Z
-	s := all[0]
+	s := found[0]
 	if omitted != 0 || !slices.Equal(s.data, []chart.Point{{X: start + 60, Y: 4}, {X: start + 120, Y: 5}}) || !slices.Equal(s.memory, []float64{1, 2}) ||
 		!slices.Equal(s.weights[0], []float64{0.9, 0.9}) || !slices.Equal(s.weights[1], []float64{0.5, 0.5}) || !slices.Equal(s.surprise, []float64{1, 1}) {
 		t.Errorf("%d left out; %+v", omitted, s)
@@ -196,9 +196,9 @@ func TestReadSeries(t *testing.T) {
 	for i := range maxKeys + 3 {
 		lines = append(lines, estimateLine(fmt.Sprintf("k%02d", 99-i), 1, "1"))
 	}
-	all, omitted, err = readEstimates(results(t, lines...))
-	if err != nil || omitted != 3 || len(all) != maxKeys || all[0].key != "k77" || all[maxKeys-1].key != "k96" {
-		t.Errorf("%d series, %d left out, error %v", len(all), omitted, err)
+	found, omitted, err = readEstimates(results(t, lines...))
+	if err != nil || omitted != 3 || len(found) != maxKeys || found[0].key != "k77" || found[maxKeys-1].key != "k96" {
+		t.Errorf("%d series, %d left out, error %v", len(found), omitted, err)
 	}
 }
 
@@ -224,23 +224,23 @@ func TestKeysRankByAlarm(t *testing.T) {
 		lines = append(lines, line("k99", i+2, 1, 0, 0, "none", "null"))
 	}
 	path := results(t, lines...)
-	all, omitted, err := readRecords(context.Background(), path, Choice{})
+	found, omitted, err := readRecords(context.Background(), path, Choice{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var keys []string
-	for _, h := range all {
+	for _, h := range found {
 		keys = append(keys, h.key)
 	}
 	if omitted != 6 || !slices.Equal(keys[:4], []string{"change", "novelty", "belief", "k77"}) || keys[maxKeys-1] != "k93" {
 		t.Errorf("%d left out of %v", omitted, keys)
 	}
-	if n := len(all[0].records); n != 3 {
+	if n := len(found[0].records); n != 3 {
 		t.Errorf("the key that ranks first has %d records, want 3", n)
 	}
-	all, omitted, err = readRecords(context.Background(), path, Choice{Pattern: "k?9"})
-	if err != nil || omitted != 0 || len(all) != 3 || all[0].key != "k79" || all[2].key != "k99" || len(all[2].records) != 6 {
-		t.Errorf("keys of k?9: %d, %d left out, error %v", len(all), omitted, err)
+	found, omitted, err = readRecords(context.Background(), path, Choice{Pattern: "k?9"})
+	if err != nil || omitted != 0 || len(found) != 3 || found[0].key != "k79" || found[2].key != "k99" || len(found[2].records) != 6 {
+		t.Errorf("keys of k?9: %d, %d left out, error %v", len(found), omitted, err)
 	}
 	if _, _, err := readRecords(context.Background(), path, Choice{Pattern: "noveltx*"}); err == nil || !strings.Contains(err.Error(), `no key that matches "noveltx*"; the nearest is "novelty"`) {
 		t.Error(err)
@@ -258,11 +258,11 @@ func smoothedLine(key string, start, k, n, revision int, mean float64, more stri
 
 func readSmoothed(t *testing.T, lines ...string) *smoothed {
 	t.Helper()
-	all, _, err := readRecords(context.Background(), results(t, lines...), Choice{})
+	found, _, err := readRecords(context.Background(), results(t, lines...), Choice{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSmoothed(all[0], 10)
+	return newSmoothed(found[0], 10)
 }
 
 func equalWithNaN(a, b []float64) bool {
@@ -364,11 +364,11 @@ func minutes(n ...float64) []float64 {
 
 func readDetected(t *testing.T, lines ...string) *estimates {
 	t.Helper()
-	all, _, err := readEstimates(results(t, lines...))
+	found, _, err := readEstimates(results(t, lines...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all[0]
+	return found[0]
 }
 
 // The change found at 6 starts at 4. At 9 it is revised to start at 7: the outlier at 5 was a first observation of
@@ -467,11 +467,11 @@ func TestPlotBriefRecords(t *testing.T) {
 		return fmt.Sprintf(`{"key":"k","time":"2026-01-01T00:%02d:00Z","n":%d,"x":1,"predicted":{"mean":1,"sd":null},"estimate":{"mean":1,"sd":1},"lower":-1,"upper":3,"log_predictive":-1,"weight":0.9,"memory":9,"detect":{"kind":%q,"p_outlier":0,"p_change":0,"score":0,"alarm":null}}`+"\n", n, n, kind)
 	}
 	path := results(t, brief(1, "none"), brief(2, "none"), brief(9, "change"))
-	all, _, err := readEstimates(path)
+	found, _, err := readEstimates(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := all[0]; len(e.changes) != 1 || e.changes[0].start != e.x[2] || e.low[2] != -1 || e.high[2] != 3 {
+	if e := found[0]; len(e.changes) != 1 || e.changes[0].start != e.x[2] || e.low[2] != -1 || e.high[2] != 3 {
 		t.Errorf("%+v", e)
 	}
 	shows(t, path, Choice{Odds: 10}, []string{"change, where it was found", "predicted, lower to upper", ">out.jsonl<", ">x<"}, []string{"until it is found", "+0"})
@@ -532,11 +532,11 @@ func TestRates(t *testing.T) {
 		}
 		lines = append(lines, fmt.Sprintf(`{"key":"k","time":"2026-01-01T00:%02d:00Z","n":%d,"x":%d,"predicted":{"mean":0.04,"sd":0.2},"estimate":{"mean":0.04,"sd":0.03},"weight":1,"memory":1}`+"\n", i, i+1, x))
 	}
-	all, _, err := readEstimates(results(t, lines...))
+	found, _, err := readEstimates(results(t, lines...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := all[0]
+	s := found[0]
 	p := s.dataPanel()
 	if !s.rates || p.Min > 0 || p.Min < -.02 || p.Max < .1 || p.Max > .12 {
 		t.Errorf("rates %t, axis from %g to %g", s.rates, p.Min, p.Max)
@@ -589,20 +589,20 @@ func TestWindow(t *testing.T) {
 		{"from", Window{From: day(15)}, []string{"a", "b"}, 336, 479},
 		{"from and to", Window{From: day(3), To: day(4)}, []string{"a", "b"}, 48, 72},
 	} {
-		all, _, err := readRecords(context.Background(), path, Choice{Window: c.window})
+		found, _, err := readRecords(context.Background(), path, Choice{Window: c.window})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var keys []string
-		for _, h := range all {
+		for _, h := range found {
 			keys = append(keys, h.key)
 		}
-		got := all[0].records
+		got := found[0].records
 		if !slices.Equal(keys, c.keys) || got[0].N != c.first || got[len(got)-1].N != c.last {
 			t.Errorf("%s: keys %v from %d to %d, want %v from %d to %d", c.name, keys, got[0].N, got[len(got)-1].N, c.keys, c.first, c.last)
 		}
 	}
-	all, _, err := readRecords(context.Background(), path, Choice{})
+	found, _, err := readRecords(context.Background(), path, Choice{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -610,13 +610,13 @@ func TestWindow(t *testing.T) {
 		key         string
 		first, last int64
 	}{1: {"b", 150, 471}, 2: {"a", 250, 479}, 3: {"a", 0, 250}} {
-		some := expect.Get(largest(all, n))(t)
-		got := some[0].records
-		if len(some) != 1 || some[0].key != want.key || got[0].N != want.first || got[len(got)-1].N != want.last {
-			t.Errorf("alarm %d: key %s from %d to %d, want %+v", n, some[0].key, got[0].N, got[len(got)-1].N, want)
+		alarmed := expect.Get(largest(found, n))(t)
+		got := alarmed[0].records
+		if len(alarmed) != 1 || alarmed[0].key != want.key || got[0].N != want.first || got[len(got)-1].N != want.last {
+			t.Errorf("alarm %d: key %s from %d to %d, want %+v", n, alarmed[0].key, got[0].N, got[len(got)-1].N, want)
 		}
 	}
-	if _, err := largest(all, 4); err == nil || !strings.Contains(err.Error(), "3 alarms") {
+	if _, err := largest(found, 4); err == nil || !strings.Contains(err.Error(), "3 alarms") {
 		t.Errorf("alarm 4: %v", err)
 	}
 	for _, c := range []struct {

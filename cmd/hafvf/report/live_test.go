@@ -306,7 +306,7 @@ func TestLiveReaders(t *testing.T) {
 
 // A reader that lags too far behind misses events, which the version in the state shows.
 func TestLiveSlowReader(t *testing.T) {
-	expect.Long(t, "a page that goes on for seconds")
+	expect.Long(t, "a page that lasts for seconds")
 	l, s := serveLive(t)
 	events := listen(t, s.URL)
 	before := await(t, events, "state").data["version"]
