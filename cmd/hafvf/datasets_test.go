@@ -158,25 +158,25 @@ func logins(noise *rand.Rand) string {
 	for minute := range 21 * 24 * 60 {
 		t := firstMonday.Add(time.Duration(minute) * time.Minute)
 		type login struct {
-			t      time.Time
+			when   time.Time
 			client string
 		}
-		var lines []login
+		var logged []login
 		for _, client := range []string{"web", "app"} {
 			rate := 4 * math.Exp(.5*math.Sin(2*math.Pi*t.Sub(day(.25)).Hours()/24))
-			switch last := t.Sub(day(16)); {
-			case client == "web" && last >= 16*time.Hour+10*time.Minute && last < 16*time.Hour+40*time.Minute:
+			switch elapsed := t.Sub(day(16)); {
+			case client == "web" && elapsed >= 16*time.Hour+10*time.Minute && elapsed < 16*time.Hour+40*time.Minute:
 				rate = 0
 			case client == "app" && !t.Before(day(19.1)) && t.Before(day(19.12)):
 				rate *= 5
 			}
 			for range int(streams.Poisson(noise, rate)) {
-				lines = append(lines, login{t.Add(time.Duration(noise.Int64N(int64(time.Minute)))), client})
+				logged = append(logged, login{t.Add(time.Duration(noise.Int64N(int64(time.Minute)))), client})
 			}
 		}
-		slices.SortFunc(lines, func(a, b login) int { return a.t.Compare(b.t) })
-		for _, l := range lines {
-			fmt.Fprintf(&b, "%s,%s,u%05d,%s\n", l.t.Format("2006-01-02T15:04:05.000Z"), l.client, noise.IntN(60000), []string{"ok", "ok", "ok", "wrong password"}[noise.IntN(4)])
+		slices.SortFunc(logged, func(a, b login) int { return a.when.Compare(b.when) })
+		for _, l := range logged {
+			fmt.Fprintf(&b, "%s,%s,u%05d,%s\n", l.when.Format("2006-01-02T15:04:05.000Z"), l.client, noise.IntN(60000), []string{"ok", "ok", "ok", "wrong password"}[noise.IntN(4)])
 		}
 	}
 	return b.String()
@@ -218,11 +218,11 @@ func sensors(noise *rand.Rand) string {
 		next  time.Time
 		stuck float64
 	}
-	lines := []*sensor{{name: "attic", level: 18}, {name: "cellar", level: 11}, {name: "hall", level: 22}, {name: "kitchen", level: 20}, {name: "office", level: 21}}
+	thermometers := []*sensor{{name: "attic", level: 18}, {name: "cellar", level: 11}, {name: "hall", level: 22}, {name: "kitchen", level: 20}, {name: "office", level: 21}}
 	var b strings.Builder
 	for minute := range 21 * 24 * 60 {
 		t := firstMonday.Add(time.Duration(minute) * time.Minute)
-		for _, s := range lines {
+		for _, s := range thermometers {
 			if t.Before(s.next) {
 				continue
 			}
