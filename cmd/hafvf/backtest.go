@@ -36,10 +36,10 @@ func backtestCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if against == "-" && args[0] == "-" {
-				return cli.Usage(errors.New("standard input holds one config: give the other one as a file"))
+				return cli.Usage(errors.New("both configs are read from standard input: use a file for one of them"))
 			}
 			if cmd.Flags().Changed("plot") {
-				return cli.Usage(errors.New("backtest draws no picture: -o FILE.html writes a page of its alarms, and hafvf plot draws the records of a run"))
+				return cli.Usage(errors.New("backtest has no --plot: write a page of its alarms with -o FILE.html, or draw the records of a run with hafvf plot"))
 			}
 			b := backtester{operation: o}
 			cfg, graph, err := loadBacktest(args[0], set)
@@ -59,7 +59,7 @@ func backtestCommand() *cobra.Command {
 					return err
 				}
 				if graph.StandardInput() && other.StandardInput() {
-					return cli.Usage(fmt.Errorf("%s and %s both read standard input, which comes once: give a file", args[0], against))
+					return cli.Usage(fmt.Errorf("%s and %s both read standard input: use a file for one of them", args[0], against))
 				}
 			}
 			if err := b.read(labelFile, markFile); err != nil {
@@ -74,11 +74,11 @@ func backtestCommand() *cobra.Command {
 				return err
 			}
 			if other != nil && !tested.Stopped {
-				there, err := b.run(cmd.Context(), against, other, nil)
+				otherReport, err := b.run(cmd.Context(), against, other, nil)
 				if err != nil {
 					return fmt.Errorf("%s: %w", against, err)
 				}
-				tested.Compare(there)
+				tested.Compare(otherReport)
 			}
 			if page != nil {
 				if err := writePage(page, out); err != nil {
@@ -90,9 +90,9 @@ func backtestCommand() *cobra.Command {
 	}
 	cli.AddSet(cmd, &set)
 	o.flags(cmd)
-	cmd.Flags().StringVar(&against, "against", "", "another `CONFIG`, to list the alerts that differ")
-	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows of known incidents: CSV or NAB's JSON")
-	cmd.Flags().StringVar(&markFile, "marks", "", "a `FILE` of marks, as hafvf mark writes them")
+	cmd.Flags().StringVar(&against, "against", "", "another `CONFIG` to compare with: list the alerts that differ")
+	cmd.Flags().StringVar(&labelFile, "labels", "", "`FILE` with the windows of known incidents: CSV or the JSON of NAB")
+	cmd.Flags().StringVar(&markFile, "marks", "", "`FILE` with marks, as hafvf mark writes them")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "also write a page of the alarms, as hafvf report does, to `FILE`.html")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON, with all keys")
 	cmd.Flags().String("plot", "", "")
@@ -105,10 +105,10 @@ func printReport(w io.Writer, tested *backtest.Report, asJSON bool) error {
 		_, err := fmt.Fprint(w, tested)
 		return err
 	}
-	to := json.NewEncoder(w)
-	to.SetIndent("", "  ")
-	to.SetEscapeHTML(false)
-	return to.Encode(tested)
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(tested)
 }
 
 // A backtester runs graphs and reports on them.
@@ -118,7 +118,7 @@ type backtester struct {
 	marks  []records.Mark  // nil without --marks
 }
 
-// read reads labels and marks, of which there may be no file.
+// read reads the files of labels and marks. Empty names are ignored.
 func (b *backtester) read(labels, marks string) (err error) {
 	if labels != "" {
 		b.labels, err = backtest.ReadLabels(labels)
@@ -131,7 +131,7 @@ func (b *backtester) read(labels, marks string) (err error) {
 	return err
 }
 
-// run runs a graph, of which the page may be nil.
+// run runs a graph and returns its report. page may be nil.
 func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph, page *report.Collector) (*backtest.Report, error) {
 	c := backtest.NewCollector(graph, page)
 	s, err := b.observe(ctx, pipeline.Run{Graph: graph.Trial(), Observer: c.Observer()})
@@ -141,9 +141,9 @@ func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph
 	return c.Report(name, s, b.labels, b.marks)
 }
 
-// loadBacktest composes a config, and refuses what cannot be tested.
+// loadBacktest composes a config. It fails if the config cannot be backtested.
 func loadBacktest(path string, set []string) (*config.Config, *pipeline.Graph, error) {
-	cfg, graph, err := loadPast(path, set, "a backtest runs here", "a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
+	cfg, graph, err := loadPast(path, set, "a backtest runs locally", "a backtest reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -154,12 +154,12 @@ func loadBacktest(path string, set []string) (*config.Config, *pipeline.Graph, e
 }
 
 func noAlarms(path string) error {
-	return cli.Usage(fmt.Errorf("%s: without detect there are no alarms: add detect: true, or give --set detect=true", path))
+	return cli.Usage(fmt.Errorf("%s: there are no alarms without detect: add detect: true, or use --set detect=true", path))
 }
 
-// loadPast composes a config, and refuses what cannot be run over past data. The errors of runs on
-// Flink and of topics say what runs here, and what of.
-func loadPast(path string, set []string, here, of string) (*config.Config, *pipeline.Graph, error) {
+// loadPast composes a config. It fails if the config cannot run over past data: on Flink, with an error that begins
+// with notFlink, and with topics, with the error noTopics.
+func loadPast(path string, set []string, notFlink, noTopics string) (*config.Config, *pipeline.Graph, error) {
 	cfg, graph, err := cli.Load(path, set)
 	if err != nil {
 		return nil, nil, err
@@ -167,9 +167,9 @@ func loadPast(path string, set []string, here, of string) (*config.Config, *pipe
 	_, topics := graph.Topics()
 	switch {
 	case graph.Runner.Name == config.Flink:
-		return nil, nil, cli.Usage(fmt.Errorf("%s: %s, not on Flink: leave out runner, or give --set runner.name=direct", path, here))
+		return nil, nil, cli.Usage(fmt.Errorf("%s: %s, not on Flink: leave out runner, or use --set runner.name=direct", path, notFlink))
 	case topics:
-		return nil, nil, cli.Usage(fmt.Errorf("%s: %s", path, of))
+		return nil, nil, cli.Usage(fmt.Errorf("%s: %s", path, noTopics))
 	}
 	return cfg, graph, nil
 }

@@ -32,16 +32,15 @@ dead_letter: {jsonl: {path: rejected.jsonl}}
 state: states.bin
 `
 
-// threeWeeks are three weeks of hourly values of two keys: pump-1 rises for good in the
-// second week, pump-2 has an hour far off in the third. One value is missing, and one is no
-// number.
+// threeWeeks returns three weeks of hourly values of two keys. pump-1 rises permanently in the second week, and
+// pump-2 has one extreme value in the third. One value is missing, and one is not a number.
 func threeWeeks() string {
 	noise := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder
 	b.WriteString("key,time,x\n")
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	for i := range 3 * 168 {
-		at := start.Add(time.Duration(i) * time.Hour).Format(time.RFC3339)
+		timeText := start.Add(time.Duration(i) * time.Hour).Format(time.RFC3339)
 		first, second := 10+noise.NormFloat64(), fmt.Sprintf("%.3f", 50+3*noise.NormFloat64())
 		if i >= 250 {
 			first += 8
@@ -54,13 +53,13 @@ func threeWeeks() string {
 		case 400:
 			second = "95"
 		}
-		fmt.Fprintf(&b, "pump-1,%s,%.3f\npump-2,%s,%s\n", at, first, at, second)
+		fmt.Fprintf(&b, "pump-1,%s,%.3f\npump-2,%s,%s\n", timeText, first, timeText, second)
 	}
 	return b.String()
 }
 
-// The golden report is of threeWeeks. Its figures are those of alerts.jsonl of a run, see
-// TestBacktestTellsWhatARunTells; the speeds are left out.
+// The golden file is the report on threeWeeks, without speeds. Its figures match the alerts of a run; see
+// TestBacktestMatchesRun.
 func TestBacktestReport(t *testing.T) {
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv":    threeWeeks(),
@@ -82,27 +81,27 @@ func withoutSpeeds(report string) string {
 	return regexp.MustCompile(`(?m)^  records/s .*$`).ReplaceAllString(report, "  records/s (speeds)")
 }
 
-// The bundled series against NAB's own windows, in words and on a page.
+// The bundled series with NAB's own windows, as text and as a page.
 func TestBacktestOfBundled(t *testing.T) {
 	nab := expect.Get(filepath.Abs("../../testdata/nab"))(t)
 	page := filepath.Join(t.TempDir(), "nab.html")
-	var all strings.Builder
+	var output strings.Builder
 	for _, args := range [][]string{
 		{"cloud.yaml"},
 		{"tweets.yaml", "--set", "model={family: normal, scale: log1p, prior: auto}", "--set", "detect=true"},
 	} {
 		stdout, _ := program.Well(t, nab, append([]string{"backtest", "--labels", "windows.json", "-o", page}, args...)...)
-		all.WriteString(withoutSpeeds(stdout) + "\n")
+		output.WriteString(withoutSpeeds(stdout) + "\n")
 		tested := bytes.ReplaceAll(expect.Get(os.ReadFile(page))(t), []byte(".yaml with --set"), []byte(".yaml"))
 		program.Well(t, nab, append([]string{"report", "-o", page}, args...)...)
 		if reported := expect.Get(os.ReadFile(page))(t); !bytes.Equal(tested, reported) {
 			t.Errorf("%v: the pages of backtest and of report differ, %d and %d bytes", args, len(tested), len(reported))
 		}
 	}
-	compareGolden(t, filepath.Join("testdata", "backtest-nab.txt"), all.String())
+	compareGolden(t, filepath.Join("testdata", "backtest-nab.txt"), output.String())
 }
 
-// mutedRecord is what the tests read of muted alarms.
+// mutedRecord has the fields of muted alarms that the tests read.
 type mutedRecord struct {
 	Count, N int
 	Key      string
@@ -110,7 +109,7 @@ type mutedRecord struct {
 	Time     time.Time
 }
 
-// backtestReport is what the tests read of a report in JSON.
+// backtestReport has the fields of a JSON report that the tests read.
 type backtestReport struct {
 	Units                   map[string]string
 	Keys, Records, Rejected int
@@ -163,11 +162,10 @@ func backtestJSON(t *testing.T, dir string, args ...string) (r backtestReport) {
 	return r
 }
 
-// What a backtest reports of the bundled series, and how it scores them against NAB's
-// windows, is what follows from the alerts that a run of the same config writes. The windows
-// are those of labels/combined_windows.json (numenta/NAB, commit ea702d7) for
+// The report of a backtest of the bundled series, and its score against NAB's windows, match the alerts that a run of
+// the same config writes. The windows are those of labels/combined_windows.json (numenta/NAB, commit ea702d7) for
 // ec2_cpu_utilization_77c1ca, _825cc2 and _ac20cd.
-func TestBacktestTellsWhatARunTells(t *testing.T) {
+func TestBacktestMatchesRun(t *testing.T) {
 	expect.Long(t, "a back-test of each data set")
 	const nab = `{"realAWSCloudwatch/ec2_cpu_77c1ca.csv": [["2014-04-08 17:30:00.000000", "2014-04-10 03:00:00.000000"]],
 		"realAWSCloudwatch/ec2_cpu_825cc2.csv": [["2014-04-15 07:24:00.000000", "2014-04-16 11:54:00.000000"]],
@@ -187,7 +185,7 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 	written, _ := program.Well(t, dir, "backtest", "--json", "cloud.yaml", "--labels", "nab.json")
 	for name := range r.Units {
 		if !strings.Contains(written, `"`+name+`": `) {
-			t.Errorf("a unit of %s, which the report has not", name)
+			t.Errorf("a unit of %s, which is not in the report", name)
 		}
 	}
 	if len(r.Units) < 5 {
@@ -223,7 +221,7 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 	if r.Keys != 8 || r.Records != 22174 || r.Rejected != 0 || r.Budget.Spent != len(alerts) {
 		t.Errorf("%+v", r)
 	}
-	// Nine days of each key and fourteen of ec2_cpu_ac20cd, without the warm-up of 50.
+	// Nine days of each key and fourteen of ec2_cpu_ac20cd, without the warm-up of 50 observations.
 	if n := float64(22174-8*50) / 2016; r.Budget.Allowed < n-.01 || r.Budget.Allowed > n+.01 {
 		t.Errorf("%g alarms are allowed, want %g", r.Budget.Allowed, n)
 	}
@@ -234,7 +232,7 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 	for _, k := range r.ByKey {
 		muted += k.Muted.Count
 		if m := k.Muted; m.Count > 0 && (m.Key != k.Key || m.N == 0 || m.Time.IsZero() || *m.Score > *r.Muted.Score) {
-			t.Errorf("%s: muted %+v, of all %+v", k.Key, m, r.Muted)
+			t.Errorf("%s: muted %+v, total %+v", k.Key, m, r.Muted)
 		}
 	}
 	if muted == 0 || r.Muted.Count != muted {
@@ -259,7 +257,7 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 			t.Errorf("%s by week: %s", k.Key, diff)
 		}
 		if n > last {
-			t.Errorf("%s has %d alerts and comes behind a key of %d", k.Key, n, last)
+			t.Errorf("%s has %d alerts and follows a key with %d", k.Key, n, last)
 		}
 		last = n
 	}
@@ -288,7 +286,7 @@ func TestBacktestTellsWhatARunTells(t *testing.T) {
 		t.Errorf("median delay %g, want %g", *r.Labels.MedianDelay, want)
 	}
 
-	// The run has left states, with which a backtest does not begin.
+	// A backtest ignores the states that the run has written.
 	other := backtestJSON(t, dir, "cloud.yaml", "--labels", "labels.csv", "--against", "cloud.yaml")
 	r.Labels.Unknown = []string{}
 	if diff := cmp.Diff(r.Labels, other.Labels); diff != "" {
@@ -325,7 +323,7 @@ func TestBacktestExitCodes(t *testing.T) {
 		{"smooth", "plain.yaml --set transform=smooth --set session.gap=1h", 2, "add detect: true"},
 		{"topics", "topics.yaml", 2, "not Kafka"},
 		{"flink", "topics.yaml --set runner.name=flink --set runner.endpoint=a:1", 2, "not on Flink"},
-		{"other config", "ok.yaml --against plain.yaml", 2, "plain.yaml: without detect"},
+		{"other config", "ok.yaml --against plain.yaml", 2, "plain.yaml: there are no alarms without detect"},
 		{"input missing", "ok.yaml --set source.csv.path=no.csv", 1, "no.csv"},
 		{"mostly rejected", "ok.yaml --set source.csv.decimal=','", 1, "more than half"},
 		{"no labels", "ok.yaml --labels no.csv", 2, "no.csv"},
@@ -334,10 +332,10 @@ func TestBacktestExitCodes(t *testing.T) {
 		{"half a window", "ok.yaml --labels labels.json", 2, "a/b.csv, window 1 has 1 entries"},
 		{"two paths of one key", "ok.yaml --labels twice.json", 2, "a/b.csv and c/b.csv have the same base name"},
 		{"labels without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv --labels good.csv", 1, "the records have no times"},
-		{"picture", "ok.yaml --plot p.svg", 2, "backtest draws no picture: -o FILE.html"},
+		{"picture", "ok.yaml --plot p.svg", 2, "backtest has no --plot: write a page of its alarms with -o FILE.html"},
 		{"page", "ok.yaml -o p.html --against ok.yaml", 0, "0 alarms of 0 keys: p.html"},
-		{"page of another kind", "ok.yaml -o p.svg", 2, "a page is an .html file"},
-		{"page in place of the input", "ok.yaml -o in.csv", 2, "in.csv is what is read"},
+		{"page of another kind", "ok.yaml -o p.svg", 2, "a page must be an .html file"},
+		{"page in place of the input", "ok.yaml -o in.csv", 2, "in.csv is an input"},
 		{"without times", "ok.yaml --set order=arrival --set source.csv.path=no-time.csv", 0, "0 rejected"},
 	})
 }

@@ -24,38 +24,38 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A practice is an input as practitioners have it, after a public report, and what is right for it: a draft, a check, and
-// runs, also with what a person adds. testdata/cases/README.md has the sources.
-type practice struct {
+// A useCase is an input from practice, after a public report, with the correct draft, check and runs, also with
+// additions by a person. testdata/cases/README.md lists the sources.
+type useCase struct {
 	file   string
-	code   int      // of init
-	says   string   // by init, on standard error; empty is nothing
-	config []string // in the draft
-	check  told
-	runs   []ran
+	code   int      // exit code of init
+	stderr string   // part of standard error of init; empty means no output
+	config []string // parts of the draft
+	check  expectation
+	runs   []runCase
 }
 
-// A told is how a command ends and parts of what it says.
-type told struct {
-	code int
-	says []string
+// An expectation is the exit code of a command and parts of its output.
+type expectation struct {
+	code  int
+	texts []string
 }
 
-// A ran is one run: of the draft, with some settings, or of a config of one's own.
-type ran struct {
+// A runCase is a run of the draft with some settings, or of a separate config.
+type runCase struct {
 	set    []string
 	config string
-	told
-	lacks  string                           // what it does not say
-	alarms []string                         // the alerts that are right, each its kind, key and time
-	chance int                              // novelties besides these, at most
-	edges  []string                         // changes of sessions, each its key and the number of the first observation behind it
-	near   int                              // how far an edge may be from there
-	holds  func(*testing.T, []madeEstimate) // of the estimates
+	expectation
+	lacks  string                              // text that the output must not contain
+	alarms []string                            // correct alerts, as kind, key and time
+	chance int                                 // maximum number of additional novelties
+	edges  []string                            // changes of sessions, as key and number of the first observation after the change
+	near   int                                 // maximum distance from an edge, in observations
+	check  func(*testing.T, []writtenEstimate) // check of the estimates
 }
 
-// A madeEstimate is what the tests read of an estimate, and of a smoothed record.
-type madeEstimate struct {
+// A writtenEstimate has the fields of an estimate or a smoothed record that the tests read.
+type writtenEstimate struct {
 	Key, ID string
 	Time    *time.Time
 	N       int
@@ -64,40 +64,42 @@ type madeEstimate struct {
 	Detect  *struct{ Usual *struct{ Mean, SD float64 } }
 }
 
-// smooth is a config of finished sessions, with more keys of the config and its source.
+// smooth returns a config that smooths. more are further keys of the config, and source is its source.
 func smooth(more, source string) string {
 	return "transform: smooth\n" + more + "\nsource: {" + source + "}\nsink: {jsonl: {path: estimates.jsonl}}\n"
 }
 
 const normal = "model: {family: normal, prior: auto}"
 
-// inOrder are names with places behind them: %d of the format counts from a number to below another.
-func inOrder(format string, from, to int, places ...int) (all []string) {
-	for i := from; i < to; i++ {
-		for _, place := range places {
-			all = append(all, fmt.Sprintf(format+" %d", i, place))
+// numbered returns names with positions: format gets each number from start to end, exclusive, and " " and a position
+// follow.
+func numbered(format string, start, end int, positions ...int) (names []string) {
+	for i := start; i < end; i++ {
+		for _, position := range positions {
+			names = append(names, fmt.Sprintf(format+" %d", i, position))
 		}
 	}
-	return all
+	return names
 }
 
-// between is that the values of a key from the second on lie in a range, but for those from one time to before another,
-// which are below it.
-func between(key string, low, high float64, from, to string, skip int) func(*testing.T, []madeEstimate) {
-	return func(t *testing.T, all []madeEstimate) {
+// valuesBetween returns a check that the values of a key, after the first skip values, are in a range, except those from a
+// time until before another time, which must be below the range.
+func valuesBetween(key string, low, high float64, start, end string, skip int) func(*testing.T, []writtenEstimate) {
+	return func(t *testing.T, estimates []writtenEstimate) {
 		t.Helper()
-		all = slices.DeleteFunc(slices.Clone(all), func(e madeEstimate) bool { return e.Key != key || e.X == nil })
-		for _, e := range all[skip:] {
-			at, x := e.Time.Format("2006-01-02T15:04"), e.X.(float64)
-			if event := from <= at && at < to; x > high || event != (x < low) {
-				t.Errorf("%s at %s: %g", key, at, x)
+		estimates = slices.DeleteFunc(slices.Clone(estimates), func(e writtenEstimate) bool { return e.Key != key || e.X == nil })
+		for _, e := range estimates[skip:] {
+			timeText, x := e.Time.Format("2006-01-02T15:04"), e.X.(float64)
+			if event := start <= timeText && timeText < end; x > high || event != (x < low) {
+				t.Errorf("%s at %s: %g", key, timeText, x)
 			}
 		}
 	}
 }
 
-// TestCases runs init, check and run on each input. What a comment does not call otherwise is what was written down as
-// right before the program first saw the input. The numbers of alarms by chance are of the build that shipped the inputs.
+// TestCases runs init, check and run on each input. Unless a comment says otherwise, the expectations were written
+// before the program first read the input. The numbers of chance alarms are those of the build that first included
+// the inputs.
 func TestCases(t *testing.T) {
 	expect.Long(t, "the inputs of practitioners")
 	for _, p := range slices.Concat(counters(), tables(), clocks(), binaries(), shifts(), trialCases(), shapes()) {
@@ -108,7 +110,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-func (p practice) test(t *testing.T) {
+func (p useCase) test(t *testing.T) {
 	dir := e2e.Folder(t, nil)
 	files := expect.Get(filepath.Glob("testdata/cases/*"))(t)
 	for _, f := range files { // a run may read another input than the draft
@@ -120,7 +122,7 @@ func (p practice) test(t *testing.T) {
 		expect.OK(t, os.WriteFile(filepath.Join(dir, p.file), []byte(text), 0o666))
 	}
 	code, _, stderr := program.Run(t, dir, "", "init", p.file, "-o", "x.yaml")
-	if code != p.code || !strings.Contains(stderr, p.says) || p.says == "" && stderr != "" {
+	if code != p.code || !strings.Contains(stderr, p.stderr) || p.stderr == "" && stderr != "" {
 		t.Errorf("init: exit %d, want %d: %s", code, p.code, stderr)
 	}
 	if len(p.config) > 0 {
@@ -130,7 +132,7 @@ func (p practice) test(t *testing.T) {
 				t.Errorf("no %q in the draft:\n%s", part, draft)
 			}
 		}
-		if sure := p.says == ""; strings.Contains(draft, "# Not sure") == sure {
+		if sure := p.stderr == ""; strings.Contains(draft, "# Not sure") == sure {
 			t.Errorf("sure is %v:\n%s", sure, draft)
 		}
 		code, stdout, stderr := program.Run(t, dir, "", "check", "x.yaml")
@@ -141,19 +143,19 @@ func (p practice) test(t *testing.T) {
 	}
 }
 
-func (w told) compare(t *testing.T, what string, code int, said string) {
+func (w expectation) compare(t *testing.T, what string, code int, output string) {
 	t.Helper()
 	if code != w.code {
-		t.Errorf("%s: exit %d, want %d: %s", what, code, w.code, said)
+		t.Errorf("%s: exit %d, want %d: %s", what, code, w.code, output)
 	}
-	for _, part := range w.says {
-		if !strings.Contains(said, part) {
-			t.Errorf("%s: no %q in %s", what, part, said)
+	for _, part := range w.texts {
+		if !strings.Contains(output, part) {
+			t.Errorf("%s: no %q in %s", what, part, output)
 		}
 	}
 }
 
-func (r ran) test(t *testing.T, dir string) {
+func (r runCase) test(t *testing.T, dir string) {
 	t.Helper()
 	config := "x.yaml"
 	if r.config != "" {
@@ -168,27 +170,27 @@ func (r ran) test(t *testing.T, dir string) {
 		os.Remove(filepath.Join(dir, old))
 	}
 	code, _, stderr := program.Run(t, dir, "", append([]string{"run"}, what...)...)
-	// Records that are rejected are on standard error, one a line.
-	var said strings.Builder
+	// Rejected records are on standard error, one per line.
+	var output strings.Builder
 	for line := range strings.Lines(stderr) {
 		if !strings.HasPrefix(line, `{"reason"`) {
-			said.WriteString(line)
+			output.WriteString(line)
 		}
 	}
 	name := fmt.Sprint("run ", what)
-	r.compare(t, name, code, said.String())
-	if r.lacks != "" && strings.Contains(said.String(), r.lacks) {
-		t.Errorf("%s: %q in %s", name, r.lacks, said.String())
+	r.compare(t, name, code, output.String())
+	if r.lacks != "" && strings.Contains(output.String(), r.lacks) {
+		t.Errorf("%s: %q in %s", name, r.lacks, output.String())
 	}
 	var alarms []string
 	chance := 0
 	if file := filepath.Join(dir, "alerts.jsonl"); exists(file) {
 		for _, a := range readAlerts(t, file) {
-			at := a.ID
+			timeText := a.ID
 			if !a.Time.IsZero() {
-				at = a.Time.Format("2006-01-02T15:04")
+				timeText = a.Time.Format("2006-01-02T15:04")
 			}
-			if alarm := a.Kind + " " + a.Key + " " + at; a.Kind == "novelty" && !slices.Contains(r.alarms, alarm) {
+			if alarm := a.Kind + " " + a.Key + " " + timeText; a.Kind == "novelty" && !slices.Contains(r.alarms, alarm) {
 				chance++
 			} else {
 				alarms = append(alarms, alarm)
@@ -203,20 +205,20 @@ func (r ran) test(t *testing.T, dir string) {
 	r.compareEstimates(t, name, filepath.Join(dir, "estimates.jsonl"))
 }
 
-// compareEstimates compares the estimates of a run with what is right.
-func (r ran) compareEstimates(t *testing.T, name, file string) {
+// compareEstimates compares the estimates of a run with the correct changes.
+func (r runCase) compareEstimates(t *testing.T, name, file string) {
 	t.Helper()
-	var all []madeEstimate
+	var estimates []writtenEstimate
 	edges := map[string][]int{}
 	for line := range strings.Lines(string(expect.Get(os.ReadFile(file))(t))) {
-		var e madeEstimate
+		var e writtenEstimate
 		expect.OK(t, json.Unmarshal([]byte(line), &e))
-		if all = append(all, e); e.Change {
+		if estimates = append(estimates, e); e.Change {
 			edges[e.Key] = append(edges[e.Key], e.N)
 		}
 	}
-	if r.holds != nil {
-		r.holds(t, all)
+	if r.check != nil {
+		r.check(t, estimates)
 	}
 	if r.edges == nil {
 		return
@@ -237,7 +239,7 @@ func (r ran) compareEstimates(t *testing.T, name, file string) {
 		}
 	}
 	if len(edges) > len(wants) {
-		t.Errorf("%s: changes of keys without one: %v", name, edges)
+		t.Errorf("%s: unexpected changes: %v", name, edges)
 	}
 }
 
@@ -246,36 +248,37 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// unpacked is the text of a file that gzip has packed.
+// unpacked returns the text of a gzip file.
 func unpacked(t *testing.T, file string) string {
 	t.Helper()
 	r := expect.Get(gzip.NewReader(bytes.NewReader(expect.Get(os.ReadFile(file))(t))))(t)
 	return string(expect.Get(io.ReadAll(r))(t))
 }
 
-// counters wrap, begin anew, are two under one name, and change their unit.
-func counters() []practice {
-	const event, from, to = "novelty ge-0 2026-03-07T12:30", "2026-03-07T12:30", "2026-03-07T15:30"
-	return []practice{
+// counters are counters that wrap, restart, share a name, or change their unit.
+func counters() []useCase {
+	const event, start, end = "novelty ge-0 2026-03-07T12:30", "2026-03-07T12:30", "2026-03-07T15:30"
+	return []useCase{
 		{
-			// The rates are true but for the first of ge-0, a wrap before any rise is known; with a modulus it is true too.
+			// The rates are correct except the first of ge-0, a wrap before any rise is known. With a modulus it is
+			// correct too.
 			file: "octets.csv.gz", config: []string{"aggregate: {every: 5m, value: increase}", "key: ifName "},
-			check: told{says: []string{"all 4032 records", "restarts 1 of counters"}},
-			runs: []ran{
+			check: expectation{texts: []string{"all 4032 records", "restarts 1 of counters"}},
+			runs: []runCase{
 				{
-					told: told{says: []string{"2 keys, 1 alarm ", "4032 records (2 missing), 0 rejected", "counters began anew 1 time"}}, alarms: []string{event},
-					holds: between("ge-0", 5.2e8, 1e9, from, to, 1), lacks: "model.scale",
+					expectation: expectation{texts: []string{"2 keys, 1 alarm ", "4032 records (2 missing), 0 rejected", "counters began anew 1 time"}}, alarms: []string{event},
+					check: valuesBetween("ge-0", 5.2e8, 1e9, start, end, 1), lacks: "model.scale",
 				},
-				{set: []string{"aggregate.modulus=4294967296"}, alarms: []string{event}, holds: between("ge-0", 5.2e8, 1e9, from, to, 0), lacks: "anew"},
-				{set: []string{"aggregate.modulus=4294967296", "aggregate.per=1s"}, alarms: []string{event}, holds: between("ge-1", 3e7/300, 6.2e7/300, "", "", 0)},
+				{set: []string{"aggregate.modulus=4294967296"}, alarms: []string{event}, check: valuesBetween("ge-0", 5.2e8, 1e9, start, end, 0), lacks: "anew"},
+				{set: []string{"aggregate.modulus=4294967296", "aggregate.per=1s"}, alarms: []string{event}, check: valuesBetween("ge-1", 3e7/300, 6.2e7/300, "", "", 0)},
 			},
 		},
 		{
-			file: "requests.csv.gz", code: 1, says: "web: more than 5 % of the values are falls that are made up for within three records: two counters may share the key",
-			config: []string{"key: job "}, check: told{says: []string{"remark   the values of 1 key rise", "remark   web: more than 5 %"}},
-			runs: []ran{{
+			file: "requests.csv.gz", code: 1, stderr: "web: more than 5 % of the values are falls that are made up for within three records: two counters may share the key",
+			config: []string{"key: job "}, check: expectation{texts: []string{"remark   the values of 1 key rise", "remark   web: more than 5 %"}},
+			runs: []runCase{{
 				set: []string{"aggregate={every: 5m, value: increase, per: 1s}", "model.scale=linear"},
-				told: told{says: []string{
+				expectation: expectation{texts: []string{
 					"2 keys, 0 alarms", "800 records (0 missing), 0 rejected", "counters began anew 999 times",
 					"warning: web falls at more than 5 % of its records, and within three records is where it was: two counters may share the key",
 				}},
@@ -283,21 +286,23 @@ func counters() []practice {
 			}},
 		},
 		{
-			// Of plug-1 two alarms are right, the second for its increases, which are larger since. Not right: the other plugs have three
-			// alarms by chance, and what is usual for plug-1 is as wide as its increases scatter from the fifth day on only.
+			// Two alarms of plug-1 are correct; the second is for its increases, which are larger from then on. Three
+			// chance alarms of the other plugs are not correct, and the usual band of plug-1 is as wide as its
+			// increases vary only from the fifth day on.
 			file: "energy.csv.gz", config: []string{"aggregate: {every: 1h, value: increase}", "key: device "},
-			check: told{says: []string{"all 5184 records", "keys     3: plug-0, plug-1, plug-2"}},
-			runs: []ran{{
-				told:   told{says: []string{"3 keys, 5 alarms", "2592 records (0 missing), 0 rejected"}},
-				alarms: []string{"novelty plug-1 2026-01-29T09:00", "novelty plug-1 2026-01-30T20:00"}, chance: 3, holds: larger,
+			check: expectation{texts: []string{"all 5184 records", "keys     3: plug-0, plug-1, plug-2"}},
+			runs: []runCase{{
+				expectation: expectation{texts: []string{"3 keys, 5 alarms", "2592 records (0 missing), 0 rejected"}},
+				alarms:      []string{"novelty plug-1 2026-01-29T09:00", "novelty plug-1 2026-01-30T20:00"}, chance: 3, check: larger,
 			}},
 		},
 	}
 }
 
-// larger is that what is usual for plug-1, if anything is, is a thousandfold from the fifth day after its unit has changed on.
-func larger(t *testing.T, all []madeEstimate) {
-	for _, e := range all {
+// larger checks that the usual value of plug-1, if there is one, is about a thousandfold from the fifth day after the
+// change of its unit.
+func larger(t *testing.T, estimates []writtenEstimate) {
+	for _, e := range estimates {
 		if e.Key == "plug-1" && e.Time.Format("2006-01-02T15") >= "2026-02-03T10" {
 			if u := e.Detect.Usual; u.SD != 0 && (u.Mean < 50 || u.Mean > 250 || u.SD < 20 || u.SD > 250) {
 				t.Errorf("%v: usual is %g ± %g", e.Time, u.Mean, u.SD)
@@ -306,81 +311,81 @@ func larger(t *testing.T, all []madeEstimate) {
 	}
 }
 
-// tables have headers in their midst, none, short lines, and other letters.
-func tables() []practice {
+// tables are CSV files with repeated headers, without a header, with short lines, or in another encoding.
+func tables() []useCase {
 	const passed = "passed over: above a header, comments, or the header of another table"
 	hall := []string{"key: device ", "time: time ", "values: [temp] "}
 	const put = ", where the names of the columns are due: put a header line before it"
-	return []practice{
+	return []useCase{
 		{
-			file: "same.csv.gz", config: hall, check: told{says: []string{"all 1540 records", "100 % of the records parse"}},
-			runs: []ran{{told: told{says: []string{"1540 records (0 missing), 0 rejected", "13 lines were " + passed}}, holds: between("hall", 15, 30, "", "", 0)}},
+			file: "same.csv.gz", config: hall, check: expectation{texts: []string{"all 1540 records", "100 % of the records parse"}},
+			runs: []runCase{{expectation: expectation{texts: []string{"1540 records (0 missing), 0 rejected", "13 lines were " + passed}}, check: valuesBetween("hall", 15, 30, "", "", 0)}},
 		},
 		{
-			file: "changed.csv.gz", config: hall, check: told{says: []string{"all 1500 records", "100 % of the records parse"}},
-			runs: []ran{{told: told{says: []string{"1500 records (0 missing), 0 rejected", "1 line was " + passed}}, holds: between("hall", 15, 30, "", "", 0)}},
+			file: "changed.csv.gz", config: hall, check: expectation{texts: []string{"all 1500 records", "100 % of the records parse"}},
+			runs: []runCase{{expectation: expectation{texts: []string{"1500 records (0 missing), 0 rejected", "1 line was " + passed}}, check: valuesBetween("hall", 15, 30, "", "", 0)}},
 		},
 		{
-			// The one alarm is of a value by 3.7 standard deviations low, which is in the column.
-			file: "swapped.csv.gz", config: hall, check: told{says: []string{"all 1500 records", "100 % of the records parse"}},
-			runs: []ran{{told: told{says: []string{"1500 records (0 missing), 0 rejected", "1 line was " + passed}}, chance: 1, holds: between("hall", 15, 30, "", "", 0)}},
+			// The chance alarm is for a value 3.7 standard deviations below usual, which is in the column.
+			file: "swapped.csv.gz", config: hall, check: expectation{texts: []string{"all 1500 records", "100 % of the records parse"}},
+			runs: []runCase{{expectation: expectation{texts: []string{"1500 records (0 missing), 0 rejected", "1 line was " + passed}}, chance: 1, check: valuesBetween("hall", 15, 30, "", "", 0)}},
 		},
 		{
-			file: "noheader.csv.gz", code: 1, says: "33.3 % of the records are rejected, such as noheader.csv.gz:1002: 5 fields where the header has 4",
-			config: []string{"layout: wide ", "values: [temp, hum]"}, check: told{says: []string{"rejected 1000 × 5 fields where the header has 4"}},
-			runs: []ran{{told: told{says: []string{"2000 records (0 missing), 1000 rejected"}}, chance: 1, holds: between("temp", 15, 30, "", "", 0)}},
+			file: "noheader.csv.gz", code: 1, stderr: "33.3 % of the records are rejected, such as noheader.csv.gz:1002: 5 fields where the header has 4",
+			config: []string{"layout: wide ", "values: [temp, hum]"}, check: expectation{texts: []string{"rejected 1000 × 5 fields where the header has 4"}},
+			runs: []runCase{{expectation: expectation{texts: []string{"2000 records (0 missing), 1000 rejected"}}, chance: 1, check: valuesBetween("temp", 15, 30, "", "", 0)}},
 		},
 		{
-			file: "sensor.csv.gz", code: 1, says: "10.1 % of the records are rejected, such as sensor.csv.gz:14: 6 fields where the header has 8",
-			config: []string{"layout: wide ", "delimiter: ;"}, check: told{says: []string{"rejected 1106 × 6 fields where the header has 8"}},
-			runs: []ran{{ // 205 lines of 7 values each
-				told:  told{says: []string{"7 keys, 0 alarms", "13965 records (0 missing), 1435 rejected", "1435 × 6 fields where the header has 8"}},
-				holds: between("temperature", 15, 35, "", "", 0),
+			file: "sensor.csv.gz", code: 1, stderr: "10.1 % of the records are rejected, such as sensor.csv.gz:14: 6 fields where the header has 8",
+			config: []string{"layout: wide ", "delimiter: ;"}, check: expectation{texts: []string{"rejected 1106 × 6 fields where the header has 8"}},
+			runs: []runCase{{ // 205 lines with 7 values each
+				expectation: expectation{texts: []string{"7 keys, 0 alarms", "13965 records (0 missing), 1435 rejected", "1435 × 6 fields where the header has 8"}},
+				check:       valuesBetween("temperature", 15, 35, "", "", 0),
 			}},
 		},
 		{
-			// 706 of 1440 lines have other numbers of fields, and no reading of the others is right.
-			file: "day.csv.gz", code: 1, says: "49.0 % of the records are rejected, such as day.csv.gz:75: 8 fields where the header has 5",
-			config: []string{"layout: wide "}, check: told{says: []string{"51.0 % of the records parse"}},
-			runs: []ran{{told: told{says: []string{"2936 records (0 missing), 2824 rejected"}}, chance: 6}},
+			// 706 of 1440 lines have other numbers of fields, and no interpretation of them is correct.
+			file: "day.csv.gz", code: 1, stderr: "49.0 % of the records are rejected, such as day.csv.gz:75: 8 fields where the header has 5",
+			config: []string{"layout: wide "}, check: expectation{texts: []string{"51.0 % of the records parse"}},
+			runs: []runCase{{expectation: expectation{texts: []string{"2936 records (0 missing), 2824 rejected"}}, chance: 6}},
 		},
-		{file: "meter.csv.gz", code: 1, says: "meter.csv.gz begins with the record 2026-05-18T00:00:00+0200, main, 00123.9011, 123.9011" + ", 123.9000, 0.000216, 0.0011, no error, …" + put},
+		{file: "meter.csv.gz", code: 1, stderr: "meter.csv.gz begins with the record 2026-05-18T00:00:00+0200, main, 00123.9011, 123.9011" + ", 123.9000, 0.000216, 0.0011, no error, …" + put},
 		{
 			file: "time,name,raw,value,pre,rate,delta,error,a,b,c before meter.csv.gz", config: []string{"key: name ", "time: time "},
-			check: told{says: []string{"all 1500 records"}},
-			runs:  []ran{{told: told{says: []string{"1467 records (0 missing), 33 rejected", "33 × "}}, chance: 4}},
+			check: expectation{texts: []string{"all 1500 records"}},
+			runs:  []runCase{{expectation: expectation{texts: []string{"1467 records (0 missing), 33 rejected", "33 × "}}, chance: 4}},
 		},
-		{file: "export.csv.gz", code: 1, says: "export.csv.gz begins with the record 2026-01-05T00:00:00Z, 50.0, 49, CH-1" + put},
+		{file: "export.csv.gz", code: 1, stderr: "export.csv.gz begins with the record 2026-01-05T00:00:00Z, 50.0, 49, CH-1" + put},
 		{
 			file: "time,power,vpsz,channel before export.csv.gz", config: []string{"key: channel ", "time: time ", "values: [power]"},
-			check: told{says: []string{"all 3000 records", "keys     3: CH-1, CH-2, CH-3"}},
-			runs:  []ran{{told: told{says: []string{"3000 records (0 missing), 0 rejected"}}, alarms: []string{"novelty CH-2 2026-01-08T03:05"}}},
+			check: expectation{texts: []string{"all 3000 records", "keys     3: CH-1, CH-2, CH-3"}},
+			runs:  []runCase{{expectation: expectation{texts: []string{"3000 records (0 missing), 0 rejected"}}, alarms: []string{"novelty CH-2 2026-01-08T03:05"}}},
 		},
 		{
 			file: "export.jsonl.gz", config: []string{"layout: series ", "key: metric ", "time: timestamps ", "values: [values]"},
-			check: told{says: []string{"all 3000 records", `keys     3: power{aid="CH-1",vpsz="49"}, `}},
-			runs: []ran{{
-				told:   told{says: []string{"3 keys, 1 alarm ", "3000 records (0 missing), 0 rejected"}},
-				alarms: []string{`novelty power{aid="CH-2",vpsz="49"} 2026-01-08T03:05`},
+			check: expectation{texts: []string{"all 3000 records", `keys     3: power{aid="CH-1",vpsz="49"}, `}},
+			runs: []runCase{{
+				expectation: expectation{texts: []string{"3 keys, 1 alarm ", "3000 records (0 missing), 0 rejected"}},
+				alarms:      []string{`novelty power{aid="CH-2",vpsz="49"} 2026-01-08T03:05`},
 			}},
 		},
 		{
-			file: "station.csv.gz", says: "remark   the file is not UTF-8, and read as windows-1252; see encoding\n",
+			file: "station.csv.gz", stderr: "remark   the file is not UTF-8, and read as windows-1252; see encoding\n",
 			config: []string{"encoding: windows-1252 ", "delimiter: ;", "decimal: ','", "time_format: '%d/%m/%Y %H:%M' ", "Température °C]", "missing: ['---']"},
-			check:  told{says: []string{"100 % of the records parse, 0.1 % are missing", "Rain , Température °C\n"}},
-			runs:   []ran{{told: told{says: []string{"9 keys, ", "13500 records (20 missing), 0 rejected"}}, chance: 14}},
+			check:  expectation{texts: []string{"100 % of the records parse, 0.1 % are missing", "Rain , Température °C\n"}},
+			runs:   []runCase{{expectation: expectation{texts: []string{"9 keys, ", "13500 records (20 missing), 0 rejected"}}, chance: 14}},
 		},
 	}
 }
 
-// clocks go back an hour, leave one out, are 1,024 weeks behind, and have days off.
-func clocks() []practice {
-	twice := func(t *testing.T, all []madeEstimate) { // the hour that the clock shows twice is two
+// clocks are files whose clocks repeat or skip an hour or are 1,024 weeks behind, and keys with days off.
+func clocks() []useCase {
+	repeatedHour := func(t *testing.T, estimates []writtenEstimate) { // the repeated hour becomes two hours
 		for i, key := range []string{"north", "south"} {
 			var hours []string
-			for _, e := range all {
-				if at := e.Time.UTC().Format("2006-01-02 15:04"); e.Key == key && "2025-11-02 05" <= at && at < "2025-11-02 07" {
-					hours = append(hours, at[11:])
+			for _, e := range estimates {
+				if timeText := e.Time.UTC().Format("2006-01-02 15:04"); e.Key == key && "2025-11-02 05" <= timeText && timeText < "2025-11-02 07" {
+					hours = append(hours, timeText[11:])
 				}
 			}
 			expect.Same(t, strings.Fields("05:05 05:20 05:35 05:50 06:05 06:20 06:35 06:50"), hours, i)
@@ -390,25 +395,26 @@ func clocks() []practice {
 		newYork = "source.csv.zone=America/New_York"
 		rain    = "rx-2 2019-04-07T02:40"
 	)
-	var off []string // 49 silences: six days off of eight desks, and the gap of one
+	var daysOff []string // 49 silences: six days off of eight desks, and a gap of one desk
 	for _, day := range [][2]string{{"04-18", "04-22"}, {"05-01", "05-02"}, {"05-29", "05-30"}, {"06-09", "06-10"}, {"10-03", "10-06"}, {"12-25", "12-29"}} {
 		for desk := range 8 {
-			off = append(off, fmt.Sprintf("silent desk-%d 2025-%sT00:24", desk, day[0]), fmt.Sprintf("recovered desk-%d 2025-%sT00:00", desk, day[1]))
+			daysOff = append(daysOff, fmt.Sprintf("silent desk-%d 2025-%sT00:24", desk, day[0]), fmt.Sprintf("recovered desk-%d 2025-%sT00:00", desk, day[1]))
 		}
 	}
-	return []practice{
+	return []useCase{
 		{
-			file: "fall.csv.gz", says: "times without a zone go back by an hour at 2025-11-02 01:05 (fall.csv.gz:1258), as clocks do at the end of summer time; see zone",
-			config: []string{"key: meter ", "time: end "}, check: told{says: []string{"remark   times without a zone go back by an hour"}},
-			runs: []ran{{set: []string{newYork}, told: told{says: []string{"2 keys, 0 alarms", "3808 records (0 missing), 0 rejected"}}, holds: twice}},
+			file: "fall.csv.gz", stderr: "times without a zone go back by an hour at 2025-11-02 01:05 (fall.csv.gz:1258), as clocks do at the end of summer time; see zone",
+			config: []string{"key: meter ", "time: end "}, check: expectation{texts: []string{"remark   times without a zone go back by an hour"}},
+			runs: []runCase{{set: []string{newYork}, expectation: expectation{texts: []string{"2 keys, 0 alarms", "3808 records (0 missing), 0 rejected"}}, check: repeatedHour}},
 		},
 		{
-			// Times that do not exist count by the offset before, and three of the hour behind them are late then: right were that the rest is read.
-			file: "spring.csv.gz", config: []string{"key: meter ", "time: end "}, check: told{says: []string{"all 1344 records"}},
-			runs: []ran{
-				{told: told{says: []string{"1344 records (0 missing), 0 rejected"}}, chance: 1},
+			// Skipped times use the offset before the change, so three records of the hour after them are late.
+			// Correct would be that the other records are accepted.
+			file: "spring.csv.gz", config: []string{"key: meter ", "time: end "}, check: expectation{texts: []string{"all 1344 records"}},
+			runs: []runCase{
+				{expectation: expectation{texts: []string{"1344 records (0 missing), 0 rejected"}}, chance: 1},
 				{
-					set: []string{newYork}, told: told{says: []string{
+					set: []string{newYork}, expectation: expectation{texts: []string{
 						"1341 records (0 missing), 3 rejected",
 						"3 records came up to 45m0s after a later one of the key, when the clock of the zone had gone forward: a time that it leaves out counts by the offset before",
 					}}, lacks: "lateness", chance: 1,
@@ -417,89 +423,89 @@ func clocks() []practice {
 		},
 		{
 			file: "falls-back.csv.gz", code: 1,
-			says:   "18.3 % of the records are late, up to 19.6 years after a later one of their key, the first at falls-back.csv.gz:3171: times fall back there, and order: arrival takes records as they come; see order",
-			config: []string{"key: receiver ", "time: time "}, check: told{says: []string{"all 5000 records", "18.3 % of the records are late"}},
-			runs: []ran{
+			stderr: "18.3 % of the records are late, up to 19.6 years after a later one of their key, the first at falls-back.csv.gz:3171: times fall back there, and order: arrival takes records as they come; see order",
+			config: []string{"key: receiver ", "time: time "}, check: expectation{texts: []string{"all 5000 records", "18.3 % of the records are late"}},
+			runs: []runCase{
 				{
-					told:  told{says: []string{"4084 records (0 missing), 916 rejected", "916 records came more than a year after a later one of the key, by their times: times fall back there; order: arrival takes records as they come"}},
-					lacks: "max_ahead", chance: 2,
+					expectation: expectation{texts: []string{"4084 records (0 missing), 916 rejected", "916 records came more than a year after a later one of the key, by their times: times fall back there; order: arrival takes records as they come"}},
+					lacks:       "max_ahead", chance: 2,
 				},
-				{set: []string{"silence=true"}, told: told{says: []string{"916 rejected", "1 silence,"}}, alarms: []string{"silent " + rain}, chance: 2},
+				{set: []string{"silence=true"}, expectation: expectation{texts: []string{"916 rejected", "1 silence,"}}, alarms: []string{"silent " + rain}, chance: 2},
 				{
-					set: []string{"order=arrival"}, told: told{says: []string{"5000 records (0 missing), 0 rejected"}},
+					set: []string{"order=arrival"}, expectation: expectation{texts: []string{"5000 records (0 missing), 0 rejected"}},
 					alarms: []string{"novelty rx-2 1999-08-26T23:30", "novelty rx-2 1999-08-27T10:20"}, chance: 3,
 				},
 			},
 		},
 		{
-			file: "jumps-ahead.csv.gz", config: []string{"key: receiver ", "time: time "}, check: told{says: []string{"times    1999-08-11T00:00:00Z to 2019-04-13T08:30:00Z"}},
-			runs: []ran{
-				{told: told{says: []string{"5000 records (0 missing), 0 rejected"}}, alarms: []string{"novelty rx-2 2019-04-11T23:30"}, chance: 3},
+			file: "jumps-ahead.csv.gz", config: []string{"key: receiver ", "time: time "}, check: expectation{texts: []string{"times    1999-08-11T00:00:00Z to 2019-04-13T08:30:00Z"}},
+			runs: []runCase{
+				{expectation: expectation{texts: []string{"5000 records (0 missing), 0 rejected"}}, alarms: []string{"novelty rx-2 2019-04-11T23:30"}, chance: 3},
 				{
-					set: []string{"silence=true"}, told: told{says: []string{"1 silence,"}},
+					set: []string{"silence=true"}, expectation: expectation{texts: []string{"1 silence,"}},
 					alarms: []string{"silent rx-2 1999-08-22T02:40", "recovered rx-2 2019-04-07T00:00", "novelty rx-2 2019-04-11T23:50"}, chance: 3,
 				},
 			},
 		},
 		{
-			file: "revenue.csv.gz", config: []string{"key: desk ", "time: date ", "values: [revenue]"}, check: told{says: []string{"all 2013 records"}},
-			runs: []ran{
-				{told: told{says: []string{"2013 records (0 missing), 0 rejected"}}, chance: 3},
+			file: "revenue.csv.gz", config: []string{"key: desk ", "time: date ", "values: [revenue]"}, check: expectation{texts: []string{"all 2013 records"}},
+			runs: []runCase{
+				{expectation: expectation{texts: []string{"2013 records (0 missing), 0 rejected"}}, chance: 3},
 				{
-					set: []string{"silence=true"}, told: told{says: []string{"49 silences"}}, chance: 1,
-					alarms: append(off, "silent desk-3 2025-08-12T00:24", "recovered desk-3 2025-08-15T00:00"),
+					set: []string{"silence=true"}, expectation: expectation{texts: []string{"49 silences"}}, chance: 1,
+					alarms: append(daysOff, "silent desk-3 2025-08-12T00:24", "recovered desk-3 2025-08-15T00:00"),
 				},
 			},
 		},
 		{
-			file: "metrics.csv.gz", config: []string{"key: metric ", "time: time "}, check: told{says: []string{"all 4920 records"}},
-			runs: []ran{{
-				set: []string{"silence=true"}, told: told{says: []string{"4 silences", "4920 records (0 missing), 0 rejected"}}, chance: 6,
+			file: "metrics.csv.gz", config: []string{"key: metric ", "time: time "}, check: expectation{texts: []string{"all 4920 records"}},
+			runs: []runCase{{
+				set: []string{"silence=true"}, expectation: expectation{texts: []string{"4 silences", "4920 records (0 missing), 0 rejected"}}, chance: 6,
 				alarms: []string{
-					"silent a2 2026-05-04T12:04", "silent b4 2026-05-05T14:15", // which have ended
-					"silent c1 2026-05-04T06:04", "recovered c1 2026-05-04T06:15", "silent a1 2026-05-04T12:10", "recovered a1 2026-05-04T12:10", // whose interval grows
+					"silent a2 2026-05-04T12:04", "silent b4 2026-05-05T14:15", // ended keys
+					"silent c1 2026-05-04T06:04", "recovered c1 2026-05-04T06:15", "silent a1 2026-05-04T12:10", "recovered a1 2026-05-04T12:10", // keys with growing steps
 				},
 			}},
 		},
 	}
 }
 
-// binaries are one table in six forms of Parquet, and forms that are not read.
-func binaries() (all []practice) {
+// binaries are one table in six forms of Parquet, and forms that are not supported.
+func binaries() (cases []useCase) {
 	pumps := []string{"novelty pump-1 2026-01-12T15:20", "novelty pump-2 2026-01-12T15:30"}
 	for _, form := range []string{"ms", "us", "ns", "int96", "index", "dict-decimal"} {
-		at := "time: time "
+		timeKey := "time: time "
 		if form == "index" {
-			at = "time: __index_level_0__ "
+			timeKey = "time: __index_level_0__ "
 		}
-		all = append(all, practice{
-			file: form + ".parquet", config: []string{"key: key ", at, "values: [x]"}, check: told{says: []string{"all 1200 records", "keys     2: pump-1, pump-2"}},
-			runs: []ran{{told: told{says: []string{"2 keys, 2 alarms", "found 2 changes and 4 outliers, 1200 records (0 missing), 0 rejected"}}, alarms: pumps}},
+		cases = append(cases, useCase{
+			file: form + ".parquet", config: []string{"key: key ", timeKey, "values: [x]"}, check: expectation{texts: []string{"all 1200 records", "keys     2: pump-1, pump-2"}},
+			runs: []runCase{{expectation: expectation{texts: []string{"2 keys, 2 alarms", "found 2 changes and 4 outliers, 1200 records (0 missing), 0 rejected"}}, alarms: pumps}},
 		})
 	}
 	const far, none = "far      1 time lies far beyond the others, the first at ", `the time "0001-01-01T00:00:00Z" stands for none`
 	for _, file := range []string{"sentinel.parquet", "sentinel96.parquet"} {
-		all = append(all, practice{
+		cases = append(cases, useCase{
 			file: file, config: []string{"key: key ", "time: time ", "values: [x]"},
-			check: told{says: []string{far + file + ":301", "rejected 1 × " + none, "suggest  source.parquet.max_ahead: 1h"}},
-			runs: []ran{
-				{told: told{says: []string{"1195 records (0 missing), 5 rejected", "1 × " + none, "max_ahead of the source rejects such times"}}, alarms: pumps},
+			check: expectation{texts: []string{far + file + ":301", "rejected 1 × " + none, "suggest  source.parquet.max_ahead: 1h"}},
+			runs: []runCase{
+				{expectation: expectation{texts: []string{"1195 records (0 missing), 5 rejected", "1 × " + none, "max_ahead of the source rejects such times"}}, alarms: pumps},
 				{
 					set: []string{"source.parquet.max_ahead=1h"}, alarms: pumps,
-					told: told{says: []string{"1198 records (0 missing), 2 rejected", "1 × the time 9999-12-31T23:59:59Z is over 292 years ahead of the clock", "1 × " + none}},
+					expectation: expectation{texts: []string{"1198 records (0 missing), 2 rejected", "1 × the time 9999-12-31T23:59:59Z is over 292 years ahead of the clock", "1 × " + none}},
 				},
 			},
 		})
 	}
-	return append(all, practice{
+	return append(cases, useCase{
 		file: "date-half.parquet", code: 1,
-		says: `date-half.parquet: column "x" is of type FIXED_LEN_BYTE_ARRAY(2), which cannot be read: write plain numbers, decimals, texts, booleans, dates or timestamps`,
+		stderr: `date-half.parquet: column "x" is of type FIXED_LEN_BYTE_ARRAY(2), which cannot be read: write plain numbers, decimals, texts, booleans, dates or timestamps`,
 	})
 }
 
-// shifts are series with levels, scatters and shares that change.
-func shifts() (all []practice) {
-	climbs := []string{ // at runs 208 to 213, and once more as they go on
+// shifts are series with changes of level, spread or share.
+func shifts() (cases []useCase) {
+	climbs := []string{ // at runs 208 to 213, and again during the climb
 		"novelty bench-0 perf.csv.gz:1563", "novelty bench-1 perf.csv.gz:1758", "novelty bench-2 perf.csv.gz:1644", "novelty bench-3 perf.csv.gz:1712",
 		"novelty bench-0 perf.csv.gz:1822", "novelty bench-2 perf.csv.gz:1931", "novelty bench-3 perf.csv.gz:2244",
 	}
@@ -509,82 +515,84 @@ func shifts() (all []practice) {
 		alarms = append(alarms, "novelty "+key+" 2026-01-07T02:00", "novelty "+key+" 2026-01-07T23:40")
 		edges = append(edges, key+" 301")
 	}
-	all = []practice{
+	cases = []useCase{
 		{
-			// Right is what smooth finds; a filter has too few observations for a change, and says none.
-			file: "numbers.csv.gz", says: "no column of times was found", config: []string{"order: arrival ", "values: [sales]"},
-			check: told{says: []string{"all 20 records"}},
-			runs: []ran{
-				{told: told{says: []string{"1 key, 0 alarms", "20 records (0 missing), 0 rejected"}}},
+			// The changes that smooth finds are correct. The filter has too few observations for a change, and
+			// reports none.
+			file: "numbers.csv.gz", stderr: "no column of times was found", config: []string{"order: arrival ", "values: [sales]"},
+			check: expectation{texts: []string{"all 20 records"}},
+			runs: []runCase{
+				{expectation: expectation{texts: []string{"1 key, 0 alarms", "20 records (0 missing), 0 rejected"}}},
 				{config: smooth("order: arrival\n"+normal, `csv: {path: numbers.csv.gz, key: none, time: "", values: [sales]}`), edges: []string{"numbers 7", "numbers 14"}},
 			},
 		},
 		{
-			file: "trace.csv.gz", config: []string{"key: app ", "time: time ", "values: [ms]"}, check: told{says: []string{"all 4800 records"}},
-			runs: []ran{
-				{told: told{says: []string{"16 keys, ", "4800 records (0 missing), 0 rejected"}}, alarms: everyTrace(), chance: 16},
+			file: "trace.csv.gz", config: []string{"key: app ", "time: time ", "values: [ms]"}, check: expectation{texts: []string{"all 4800 records"}},
+			runs: []runCase{
+				{expectation: expectation{texts: []string{"16 keys, ", "4800 records (0 missing), 0 rejected"}}, alarms: everyTrace(), chance: 16},
 				{
-					config: smooth(normal, "csv: {path: trace.csv.gz, key: app, values: [ms]}"), told: told{says: []string{"16 sessions, 24 changes"}},
-					edges: append(inOrder("app-%02d", 0, 8, 101, 201), inOrder("app-%02d", 8, 16, 151)...), near: 10,
+					config: smooth(normal, "csv: {path: trace.csv.gz, key: app, values: [ms]}"), expectation: expectation{texts: []string{"16 sessions, 24 changes"}},
+					edges: append(numbered("app-%02d", 0, 8, 101, 201), numbered("app-%02d", 8, 16, 151)...), near: 10,
 				},
 			},
 		},
 		{
-			// Each of the four that climb alarms while it does, from record 201 of its 300 on; two alarms are by chance.
-			file: "perf.csv.gz", says: "no column of times was found", config: []string{"order: arrival ", "key: test ", "values: [ms]"},
-			check: told{says: []string{"all 2400 records"}},
-			runs: []ran{
-				{told: told{says: []string{"8 keys, 9 alarms", "2400 records (0 missing), 0 rejected"}}, alarms: climbs, chance: 2},
+			// Each of the four climbing series alarms during its climb, from record 201 of 300. Two alarms are by
+			// chance.
+			file: "perf.csv.gz", stderr: "no column of times was found", config: []string{"order: arrival ", "key: test ", "values: [ms]"},
+			check: expectation{texts: []string{"all 2400 records"}},
+			runs: []runCase{
+				{expectation: expectation{texts: []string{"8 keys, 9 alarms", "2400 records (0 missing), 0 rejected"}}, alarms: climbs, chance: 2},
 				{
 					config: smooth("order: arrival\n"+normal, `csv: {path: perf.csv.gz, key: test, time: "", values: [ms]}`),
-					edges:  inOrder("bench-%d", 0, 4, 205, 240), near: 15,
+					edges:  numbered("bench-%d", 0, 4, 205, 240), near: 15,
 				},
 			},
 		},
 		{
-			// 1 of 1 that fails by night is no alarm, and the four hours of eu are one.
-			file: "failures.csv.gz", config: []string{"family: binomial ", "key: app ", "values: [failed, requests]"}, check: told{says: []string{"all 2520 records"}},
-			runs: []ran{{told: told{says: []string{"3 keys, 1 alarm ", "2520 records (856 missing), 0 rejected"}}, alarms: []string{"novelty eu 2026-04-01T10:00"}}},
+			// One failure of one request at night is not an alarm, and the four hours of eu are one alarm.
+			file: "failures.csv.gz", config: []string{"family: binomial ", "key: app ", "values: [failed, requests]"}, check: expectation{texts: []string{"all 2520 records"}},
+			runs: []runCase{{expectation: expectation{texts: []string{"3 keys, 1 alarm ", "2520 records (856 missing), 0 rejected"}}, alarms: []string{"novelty eu 2026-04-01T10:00"}}},
 		},
 		{
-			file: "scales.csv.gz", config: []string{"key: key ", "time: time "}, check: told{says: []string{"all 4000 records"}},
-			runs: []ran{
-				{told: told{says: []string{"8 keys, 16 alarms", "found 8 changes and 32 outliers, 4000 records (0 missing), 0 rejected"}}, alarms: alarms, holds: alike},
-				{config: smooth(normal, "csv: {path: scales.csv.gz}"), told: told{says: []string{"8 sessions, 8 changes"}}, edges: edges},
+			file: "scales.csv.gz", config: []string{"key: key ", "time: time "}, check: expectation{texts: []string{"all 4000 records"}},
+			runs: []runCase{
+				{expectation: expectation{texts: []string{"8 keys, 16 alarms", "found 8 changes and 32 outliers, 4000 records (0 missing), 0 rejected"}}, alarms: alarms, check: similar},
+				{config: smooth(normal, "csv: {path: scales.csv.gz}"), expectation: expectation{texts: []string{"8 sessions, 8 changes"}}, edges: edges},
 			},
 		},
 	}
 	for file, step := range map[string]string{"half-hourly": "30m", "31-minutes": "31m", "hourly": "1h", "daily": "24h"} {
 		config := smooth(normal, "csv: {path: "+file+".csv.gz}")
-		all = append(all, practice{
-			file: file + ".csv.gz", config: []string{"key: key ", "time: time "}, check: told{says: []string{"all 400 records", "median step of a key " + step}},
-			runs: []ran{
-				{config: config, told: told{says: []string{"1 session, 1 change, 400 records", "30 median steps of the key and at least 30m; session.gap is another"}}, edges: []string{"a 201"}},
+		cases = append(cases, useCase{
+			file: file + ".csv.gz", config: []string{"key: key ", "time: time "}, check: expectation{texts: []string{"all 400 records", "median step of a key " + step}},
+			runs: []runCase{
+				{config: config, expectation: expectation{texts: []string{"1 session, 1 change, 400 records", "30 median steps of the key and at least 30m; session.gap is another"}}, edges: []string{"a 201"}},
 				{
 					config: config, set: []string{"session.gap=30m"}, edges: []string{},
-					told: told{1, []string{"400 sessions, 0 changes", "400 of 400 sessions have one record: session.gap is 30m, and the records of a key are " + step + " apart"}},
+					expectation: expectation{1, []string{"400 sessions, 0 changes", "400 of 400 sessions have one record: session.gap is 30m, and the records of a key are " + step + " apart"}},
 				},
 			},
 		})
 	}
-	return all
+	return cases
 }
 
-// everyTrace are the alarms of the traces whose level goes up.
-func everyTrace() (all []string) {
+// everyTrace returns the alarms of the traces whose level rises.
+func everyTrace() (alarms []string) {
 	for i := range 8 {
-		all = append(all, fmt.Sprintf("novelty app-%02d 2026-01-05T03:20", i))
+		alarms = append(alarms, fmt.Sprintf("novelty app-%02d 2026-01-05T03:20", i))
 	}
-	return all
+	return alarms
 }
 
-// alike is that what is usual for a series in another unit is that in this unit.
-func alike(t *testing.T, all []madeEstimate) {
+// similar checks that the usual values of a series in several units are equal up to the unit.
+func similar(t *testing.T, estimates []writtenEstimate) {
 	units := map[string]float64{"one": 1, "nano": 1e-9, "giga": 1e9, "pico": 1e-15, "tera": 1e15}
-	for _, e := range all {
+	for _, e := range estimates {
 		if unit := units[e.Key]; unit > 0 && e.N == 300 {
 			if e.Detect == nil || e.Detect.Usual == nil {
-				t.Errorf("%s: nothing is usual", e.Key)
+				t.Errorf("%s: no usual value", e.Key)
 			} else if u := e.Detect.Usual; u.Mean < 9.5*unit || u.Mean > 11*unit || u.SD < .8*unit || u.SD > 1.2*unit {
 				t.Errorf("%s: %g ± %g", e.Key, u.Mean, u.SD)
 			}
@@ -592,93 +600,93 @@ func alike(t *testing.T, all []madeEstimate) {
 	}
 }
 
-// trialCases are of experiments: trials that are missed, two arms, lists.
-func trialCases() []practice {
-	missed := func(t *testing.T, all []madeEstimate) {
+// trialCases are experiments with missed trials, two arms, or lists.
+func trialCases() []useCase {
+	missed := func(t *testing.T, estimates []writtenEstimate) {
 		n := 0
-		for _, e := range all {
+		for _, e := range estimates {
 			if e.X == nil {
 				n++
 			}
 		}
-		if len(all) != 2400 || n != 598 {
-			t.Errorf("%d rows, %d of them missed", len(all), n)
+		if len(estimates) != 2400 || n != 598 {
+			t.Errorf("%d rows, %d of them missed", len(estimates), n)
 		}
 	}
-	arms := inOrder("%d/1", 1, 11, 66)
-	arms = append(arms, inOrder("%d/2", 1, 11, 38)...)
-	return []practice{
+	arms := numbered("%d/1", 1, 11, 66)
+	arms = append(arms, numbered("%d/2", 1, 11, 38)...)
+	return []useCase{
 		{
-			// init takes the stimulus for the value, and names the others.
-			file: "mice.csv.gz", says: "no column of times was found", config: []string{"key: mouse ", "order: arrival ", "# or action, correct"},
-			check: told{says: []string{"all 2400 records"}},
-			runs: []ran{
-				{told: told{says: []string{"6 keys, 0 alarms"}}},
-				{ // the edge of m5 is at 116, 35 before the true one
-					config: smooth("order: arrival\nmodel: {family: bernoulli}", "csv: {path: mice.csv.gz, key: mouse, values: [correct]}"), holds: missed,
-					told: told{says: []string{"6 sessions, 6 changes, 2400 records (598 missing)"}}, edges: inOrder("m%d", 0, 6, 151), near: 35,
+			// init uses the stimulus as value, and lists the others.
+			file: "mice.csv.gz", stderr: "no column of times was found", config: []string{"key: mouse ", "order: arrival ", "# or action, correct"},
+			check: expectation{texts: []string{"all 2400 records"}},
+			runs: []runCase{
+				{expectation: expectation{texts: []string{"6 keys, 0 alarms"}}},
+				{ // the edge of m5 is found at 116, 35 before the true edge
+					config: smooth("order: arrival\nmodel: {family: bernoulli}", "csv: {path: mice.csv.gz, key: mouse, values: [correct]}"), check: missed,
+					expectation: expectation{texts: []string{"6 sessions, 6 changes, 2400 records (598 missing)"}}, edges: numbered("m%d", 0, 6, 151), near: 35,
 				},
 			},
 		},
 		{
-			file: "bandit.csv.gz", says: "no column of times was found", config: []string{"key: subjID ", "values: [outcome] "}, check: told{says: []string{"keys     10: 1, 2, 3"}},
-			runs: []ran{
-				{told: told{says: []string{"10 keys, ", "2000 records (0 missing), 0 rejected"}}},
+			file: "bandit.csv.gz", stderr: "no column of times was found", config: []string{"key: subjID ", "values: [outcome] "}, check: expectation{texts: []string{"keys     10: 1, 2, 3"}},
+			runs: []runCase{
+				{expectation: expectation{texts: []string{"10 keys, ", "2000 records (0 missing), 0 rejected"}}},
 				{
-					config: smooth("order: arrival\nmodel: {family: bernoulli}", "csv: {path: bandit.csv.gz, key: [subjID, choice], values: [outcome], values_as: [-1, 1]}"),
-					told:   told{says: []string{"20 sessions, 20 changes, 2000 records (0 missing), 0 rejected"}}, edges: arms, near: 14,
+					config:      smooth("order: arrival\nmodel: {family: bernoulli}", "csv: {path: bandit.csv.gz, key: [subjID, choice], values: [outcome], values_as: [-1, 1]}"),
+					expectation: expectation{texts: []string{"20 sessions, 20 changes, 2000 records (0 missing), 0 rejected"}}, edges: arms, near: 14,
 				},
 			},
 		},
 		{
-			file: "participants.jsonl.gz", code: 1, says: `its columns are lists without times, which layout: series of the source reads under order: arrival, with key: participant, time: "" and values: [rts]`,
-			runs: []ran{{
-				config: smooth("order: arrival\nmodel: {family: bernoulli}", `jsonl: {path: participants.jsonl.gz, layout: series, key: participant, time: "", values: [correct]}`),
-				told:   told{says: []string{"20 sessions, 40 changes, 3600 records (0 missing), 0 rejected"}}, edges: inOrder("p%d", 0, 20, 61, 121), near: 3,
+			file: "participants.jsonl.gz", code: 1, stderr: `its columns are lists without times, which layout: series of the source reads under order: arrival, with key: participant, time: "" and values: [rts]`,
+			runs: []runCase{{
+				config:      smooth("order: arrival\nmodel: {family: bernoulli}", `jsonl: {path: participants.jsonl.gz, layout: series, key: participant, time: "", values: [correct]}`),
+				expectation: expectation{texts: []string{"20 sessions, 40 changes, 3600 records (0 missing), 0 rejected"}}, edges: numbered("p%d", 0, 20, 61, 121), near: 3,
 			}},
 		},
-		{file: "strings.jsonl.gz", code: 1, says: "1, 1, 1, 1, 1…\", which is not read: zcat strings.jsonl.gz | jq -c '.correct |= fromjson' > records.jsonl makes fields of it"},
+		{file: "strings.jsonl.gz", code: 1, stderr: "1, 1, 1, 1, 1…\", which is not read: zcat strings.jsonl.gz | jq -c '.correct |= fromjson' > records.jsonl makes fields of it"},
 	}
 }
 
-// shapes are forms of JSON that are no table.
-func shapes() []practice {
-	series := func(file, at, value string) []ran {
-		return []ran{{
-			config: normal + "\ndetect: true\nsource: {jsonl: {path: " + file + ", layout: series, key: none, time: " + at + ", values: [" + value + "]}}\nsink: {jsonl: {path: estimates.jsonl}}\n",
-			told:   told{says: []string{"1 key, ", "400 records (0 missing), 0 rejected"}},
+// shapes are JSON files that are not tables.
+func shapes() []useCase {
+	series := func(file, timeField, value string) []runCase {
+		return []runCase{{
+			config:      normal + "\ndetect: true\nsource: {jsonl: {path: " + file + ", layout: series, key: none, time: " + timeField + ", values: [" + value + "]}}\nsink: {jsonl: {path: estimates.jsonl}}\n",
+			expectation: expectation{texts: []string{"1 key, ", "400 records (0 missing), 0 rejected"}},
 		}}
 	}
 	const each = " > records.jsonl writes a record for each"
-	return []practice{
+	return []useCase{
 		{
-			file: "inf.jsonl.gz", config: []string{"key: dev ", "values: [load]"}, check: told{says: []string{"all 800 records", "rejected 1 × the number is infinite"}},
-			runs: []ran{{told: told{says: []string{"2 keys, 0 alarms", "799 records (0 missing), 1 rejected", "1 × the number is infinite\n      inf.jsonl.gz:501: "}}}},
+			file: "inf.jsonl.gz", config: []string{"key: dev ", "values: [load]"}, check: expectation{texts: []string{"all 800 records", "rejected 1 × the number is infinite"}},
+			runs: []runCase{{expectation: expectation{texts: []string{"2 keys, 0 alarms", "799 records (0 missing), 1 rejected", "1 × the number is infinite\n      inf.jsonl.gz:501: "}}}},
 		},
-		{file: "cols.json.gz", code: 1, says: "its columns are lists, which layout: series of the source reads, with time: time and values: [temp]", runs: series("cols.json.gz", "time", "temp")},
+		{file: "cols.json.gz", code: 1, stderr: "its columns are lists, which layout: series of the source reads, with time: time and values: [temp]", runs: series("cols.json.gz", "time", "temp")},
 		{
-			file: "hourly.json.gz", code: 1, says: "its columns are lists, which layout: series of the source reads, with time: hourly.time and values: [hourly.temperature_2m]",
+			file: "hourly.json.gz", code: 1, stderr: "its columns are lists, which layout: series of the source reads, with time: hourly.time and values: [hourly.temperature_2m]",
 			runs: series("hourly.json.gz", "hourly.time", "hourly.temperature_2m"),
 		},
-		{file: "cw.json.gz", code: 1, says: ".Datapoints holds lists of objects, which are not read: zcat cw.json.gz | jq -c '.Datapoints[]'" + each},
-		{file: "wrapped2.json.gz", code: 1, says: ".records holds lists of objects, which are not read: zcat wrapped2.json.gz | jq -c '.records[]'" + each},
-		{file: "readings.jsonl.gz", code: 1, says: ".readings holds lists of objects, which are not read: zcat readings.jsonl.gz | jq -c '. as $r | .readings[] | $r + . | del(.readings)'" + each},
-		{file: "list.jsonl.gz", code: 1, says: ".values holds lists, which are not read as values: zcat list.jsonl.gz | jq -c '. as $r | .values[] | $r + {x: .} | del(.values)'" + each},
-		{file: "cell.csv.gz", code: 1, says: `cell.csv.gz: column "payload" holds JSON in a text, such as "{\"temp\":21.0}", which is not read: write its fields as columns, or as fields of JSON Lines`},
+		{file: "cw.json.gz", code: 1, stderr: ".Datapoints holds lists of objects, which are not read: zcat cw.json.gz | jq -c '.Datapoints[]'" + each},
+		{file: "wrapped2.json.gz", code: 1, stderr: ".records holds lists of objects, which are not read: zcat wrapped2.json.gz | jq -c '.records[]'" + each},
+		{file: "readings.jsonl.gz", code: 1, stderr: ".readings holds lists of objects, which are not read: zcat readings.jsonl.gz | jq -c '. as $r | .readings[] | $r + . | del(.readings)'" + each},
+		{file: "list.jsonl.gz", code: 1, stderr: ".values holds lists, which are not read as values: zcat list.jsonl.gz | jq -c '. as $r | .values[] | $r + {x: .} | del(.values)'" + each},
+		{file: "cell.csv.gz", code: 1, stderr: `cell.csv.gz: column "payload" holds JSON in a text, such as "{\"temp\":21.0}", which is not read: write its fields as columns, or as fields of JSON Lines`},
 	}
 }
 
-// The six forms of one table have the same estimates, but for their ids.
+// The six forms of one table give equal estimates, except for their IDs.
 func TestCasesOfParquet(t *testing.T) {
 	expect.Long(t, "the inputs of practitioners")
 	dir := expect.Get(filepath.Abs("testdata/cases"))(t)
 	var first string
 	for _, form := range []string{"ms", "us", "ns", "int96", "index", "dict-decimal"} {
-		at := "time"
+		timeField := "time"
 		if form == "index" {
-			at = "__index_level_0__"
+			timeField = "__index_level_0__"
 		}
-		config := fmt.Sprintf("%s\ndetect: true\nsource: {parquet: {path: %s, key: key, time: %s, values: [x]}}\n", normal, filepath.Join(dir, form+".parquet"), at)
+		config := fmt.Sprintf("%s\ndetect: true\nsource: {parquet: {path: %s, key: key, time: %s, values: [x]}}\n", normal, filepath.Join(dir, form+".parquet"), timeField)
 		code, stdout, stderr := program.Run(t, t.TempDir(), config, "run", "-")
 		if code != 0 {
 			t.Fatal(stderr)
@@ -690,15 +698,15 @@ func TestCasesOfParquet(t *testing.T) {
 	}
 }
 
-// An answer of Prometheus as servers give it: no more than 11,000 points a series, infinite and missing values, a series of
-// histograms, a warning, and a pod in place of another. The event is in the last two hours. See hastic/hastic-server#866,
-// ryotarai/prometheus-query#1, prometheus/prometheus#1968, #2253, #10310.
+// Responses like those of real Prometheus servers: at most 11,000 points per series, infinite and missing values, a
+// series of histograms, a warning, and a pod that replaces another. The event is in the last two hours. See
+// hastic/hastic-server#866, ryotarai/prometheus-query#1, prometheus/prometheus#1968, #2253, #10310.
 func TestCaseOfPrometheus(t *testing.T) {
 	expect.Long(t, "the inputs of practitioners")
 	t.Parallel()
 	minute := time.Now().Unix() / 60
 	var refused atomic.Int64
-	value := func(pod string, i int64) string { // i minutes after the start
+	value := func(pod string, i int64) string { // value i minutes after minute
 		x := 40 + 10*math.Sin(2*math.Pi*float64(i%1440)/1440) + rand.New(rand.NewPCG(uint64(i), uint64(len(pod)))).NormFloat64()
 		switch {
 		case pod == "web-a" && i > -120:
@@ -711,11 +719,11 @@ func TestCaseOfPrometheus(t *testing.T) {
 		return fmt.Sprintf("%.3f", x)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var from, to, step float64
-		fmt.Sscan(r.FormValue("start"), &from)
-		fmt.Sscan(r.FormValue("end"), &to)
+		var start, end, step float64
+		fmt.Sscan(r.FormValue("start"), &start)
+		fmt.Sscan(r.FormValue("end"), &end)
 		fmt.Sscan(strings.TrimSuffix(r.FormValue("step"), "s"), &step)
-		if (to-from)/step > 11000 {
+		if (end-start)/step > 11000 {
 			refused.Add(1)
 			w.WriteHeader(http.StatusBadRequest)
 			io.WriteString(w, `{"status": "error", "errorType": "bad_data", "error": "exceeded maximum resolution of 11,000 points per timeseries"}`)
@@ -723,17 +731,17 @@ func TestCaseOfPrometheus(t *testing.T) {
 		}
 		var result []map[string]any
 		for _, pod := range []struct {
-			name     string
-			from, to int64
+			name       string
+			start, end int64
 		}{{"web-a", -30000, 1e6}, {"web-b-1", -30000, -4320}, {"web-b-22", -4318, 1e6}, {"histogram", -2000, -1500}} {
 			var points [][2]any
-			for at := from; at <= to; at += step {
-				if i := int64(at)/60 - minute; i < pod.from || i >= pod.to {
+			for t := start; t <= end; t += step {
+				if i := int64(t)/60 - minute; i < pod.start || i >= pod.end {
 					continue
 				} else if pod.name == "histogram" {
-					points = append(points, [2]any{at, map[string]any{"count": "10", "sum": "3", "buckets": [][4]any{{0, "0.1", "0.2", "10"}}}})
+					points = append(points, [2]any{t, map[string]any{"count": "10", "sum": "3", "buckets": [][4]any{{0, "0.1", "0.2", "10"}}}})
 				} else {
-					points = append(points, [2]any{at, value(pod.name, i)})
+					points = append(points, [2]any{t, value(pod.name, i)})
 				}
 			}
 			values := "values"
@@ -752,20 +760,20 @@ func TestCaseOfPrometheus(t *testing.T) {
 		t.Error(stderr)
 	}
 	stdout, _ := program.Well(t, dir, "check", "x.yaml")
-	said, stderr := program.Well(t, dir, "backtest", "x.yaml")
+	report, stderr := program.Well(t, dir, "backtest", "x.yaml")
 	for _, want := range []string{
 		"keys     3: ", "500 × a histogram is no number: take histogram_quantile", "40 × the number is infinite", "(40 missing)",
 		time.Unix(60*(minute-119), 0).UTC().Format("2006-01-02T15:04:05Z") + `  novelty  latency_ms{pod="web-a"}`, `silent  latency_ms{pod="web-b-1"} silent since`,
 		"PromQL info: metric might not be a counter",
 	} {
-		if !strings.Contains(stdout+said+stderr, want) {
-			t.Errorf("no %q in %s%s%s", want, stdout, said, stderr)
+		if !strings.Contains(stdout+report+stderr, want) {
+			t.Errorf("no %q in %s%s%s", want, stdout, report, stderr)
 		}
 	}
 	if n := refused.Load(); n > 0 {
-		t.Errorf("%d questions asked for more than the server gives", n)
+		t.Errorf("%d queries asked for more points than the server returns", n)
 	}
-	if !regexp.MustCompile("told: [12] novelt(y|ies), 0 change, 1 silent\n").MatchString(said) { // one is by chance, at some hours of the clock
-		t.Error(said)
+	if !regexp.MustCompile("alerts: [12] novelt(y|ies), 0 change, 1 silent\n").MatchString(report) { // one is by chance, at some hours of the day
+		t.Error(report)
 	}
 }

@@ -46,11 +46,11 @@ func checkCommand() *cobra.Command {
 			if cmd.Flags().Changed("states") {
 				ctx, stop := stoppable(cmd.Context())
 				defer stop()
-				kept, err := pipeline.CheckStates(ctx, graph, states, slog.New(slog.DiscardHandler))
+				retained, err := pipeline.CheckStates(ctx, graph, states, slog.New(slog.DiscardHandler))
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "states   %s\n", kept)
+				fmt.Fprintf(cmd.OutOrStdout(), "states   %s\n", retained)
 			}
 			for _, remark := range cfg.HolidayRemarks() {
 				fmt.Fprintf(cmd.OutOrStdout(), "remark   %s\n", remark)
@@ -63,8 +63,8 @@ func checkCommand() *cobra.Command {
 			case errors.Is(err, sniff.ErrNoData):
 				return nil
 			case errors.Is(err, fs.ErrNotExist) || errors.Is(err, promio.ErrAway):
-				// A config may be checked where its data is not.
-				fmt.Fprintf(cmd.OutOrStdout(), "data     not looked at: %v\n", err)
+				// A config may be checked on a machine without its data.
+				fmt.Fprintf(cmd.OutOrStdout(), "data     not checked: %v\n", err)
 				return nil
 			case err != nil:
 				return err
@@ -74,8 +74,8 @@ func checkCommand() *cobra.Command {
 		},
 	}
 	cli.AddSet(cmd, &set)
-	cmd.Flags().BoolVar(&keys, "keys", false, "list the keys of a config, and check none")
-	cmd.Flags().StringVar(&states, "states", "", "list what --migrate keeps of the states in `WHERE`: a file of states or a changelog")
-	cmd.Flags().BoolVar(&noData, "no-data", false, "do not look at the data")
+	cmd.Flags().BoolVar(&keys, "keys", false, "list the keys of a config instead of checking one")
+	cmd.Flags().StringVar(&states, "states", "", "list the parts of states that --migrate keeps; `WHERE` is a state file or a changelog")
+	cmd.Flags().BoolVar(&noData, "no-data", false, "do not check the data")
 	return cmd
 }

@@ -16,20 +16,20 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A counted learner of tosses forgets by one fixed weight, from a flat prior.
-type counted struct{ right, all float64 }
+// A counted learner of tosses forgets with a fixed weight, from a flat prior.
+type counted struct{ right, total float64 }
 
-func (l counted) mean(top float64) float64 { return (1 + top*l.right) / (2 + top*l.all) }
+func (l counted) mean(top float64) float64 { return (1 + top*l.right) / (2 + top*l.total) }
 
-func (l *counted) learn(top, x float64) { *l = counted{top*l.right + x, top*l.all + 1} }
+func (l *counted) learn(top, x float64) { *l = counted{top*l.right + x, top*l.total + 1} }
 
 const choicesYAML = "order: arrival\nmodel: {family: bernoulli}\nlevels: []\ntop: .9\nsource: {csv: {path: in.csv, time: '', missing: [None]}}\n"
 
-// A chosen trial: of a subject in a block, and what came of the option on the right and of the chosen one.
+// A chosen is a trial of a subject in a block, with the outcome of the right option and of the chosen option.
 type chosen struct{ subject, block, choice, right, reward string }
 
-// choosers are subjects with some choices missed, and some outcomes not seen.
-func choosers() (all []chosen, file string) {
+// choosers simulates subjects with some missed choices and some missing outcomes.
+func choosers() (trials []chosen, file string) {
 	rng := rand.New(rand.NewPCG(2, 71))
 	var b strings.Builder
 	b.WriteString("subject,block,choice,right,reward\n")
@@ -55,18 +55,18 @@ func choosers() (all []chosen, file string) {
 		case 14:
 			s.reward, s.right = "None", ""
 		}
-		all = append(all, s)
+		trials = append(trials, s)
 		fmt.Fprintf(&b, "%s,%s,%s,%s,%s\n", s.subject, s.block, s.choice, s.right, s.reward)
 	}
-	return all, b.String()
+	return trials, b.String()
 }
 
-// likelihoodOf is the log likelihood of the choices of a subject, with a learner of the option on the right or one
-// of each option, which begin anew with each block or do not.
-func likelihoodOf(all []chosen, arms, blocks bool, top, beta, stay float64) (nats float64, choices, trials int) {
+// likelihoodOf returns the log likelihood of the choices of a subject. arms means a learner for each option instead
+// of one for the right option. blocks means that learners are reset in each block.
+func likelihoodOf(rows []chosen, arms, blocks bool, top, beta, stay float64) (nats float64, choices, trials int) {
 	var l [2]counted
-	block, last := all[0].block, -1
-	for _, t := range all {
+	block, last := rows[0].block, -1
+	for _, t := range rows {
 		if blocks && t.block != block {
 			block, last, l = t.block, -1, [2]counted{}
 		}
@@ -96,9 +96,9 @@ func likelihoodOf(all []chosen, arms, blocks bool, top, beta, stay float64) (nat
 	return nats, choices, trials
 }
 
-// The likelihood is that of another computation, and greatest where the fit says.
+// The likelihood equals the result of a separate computation, and is largest at the fitted values.
 func TestChoices(t *testing.T) {
-	all, file := choosers()
+	trials, file := choosers()
 	dir := e2e.Folder(t, map[string]string{"in.csv": file, "s.yaml": choicesYAML})
 	for _, test := range []struct {
 		key, values        string
@@ -120,30 +120,30 @@ func TestChoices(t *testing.T) {
 		expect.Same(t, "key,trials,top,top_lower,top_upper,beta,beta_lower,beta_upper,"+stay+"choices,log_likelihood,log_evidence,aic,bic,default_log_evidence,converged", header, test.key)
 		expect.Same(t, 3, len(rows), test.key)
 		for name, r := range rows {
-			var own []chosen
-			for _, c := range all {
+			var subjectTrials []chosen
+			for _, c := range trials {
 				if c.subject == name {
-					own = append(own, c)
+					subjectTrials = append(subjectTrials, c)
 				}
 			}
-			at := [3]float64{r["top"], r["beta"], r["stay"]}
+			values := [3]float64{r["top"], r["beta"], r["stay"]}
 			if !test.stay {
-				at[2] = 0
+				values[2] = 0
 			}
-			nats, choices, trials := likelihoodOf(own, test.arms, test.blocks, at[0], at[1], at[2])
+			nats, choices, trials := likelihoodOf(subjectTrials, test.arms, test.blocks, values[0], values[1], values[2])
 			expect.Same(t, []float64{float64(choices), float64(trials)}, []float64{r["choices"], r["trials"]}, test.key)
-			if off := math.Abs(nats - r["log_likelihood"]); !(off < 1e-9) {
+			if difference := math.Abs(nats - r["log_likelihood"]); !(difference < 1e-9) {
 				t.Errorf("%s, %s: log likelihood %g, want %g", test.key, name, r["log_likelihood"], nats)
 			}
-			if off := math.Abs(r["aic"]-2*paths+2*nats) + math.Abs(r["bic"]-paths*math.Log(r["choices"])+2*nats); !(off < 1e-9) {
+			if difference := math.Abs(r["aic"]-2*paths+2*nats) + math.Abs(r["bic"]-paths*math.Log(r["choices"])+2*nats); !(difference < 1e-9) {
 				t.Errorf("%s, %s: aic %g and bic %g of %g nats", test.key, name, r["aic"], r["bic"], nats)
 			}
-			for i := range at {
-				for _, by := range []float64{.97, 1.03} {
-					near := at
-					if near[i] *= by; near[0] < 1 {
-						if n, _, _ := likelihoodOf(own, test.arms, test.blocks, near[0], near[1], near[2]); n > nats+1e-3 {
-							t.Errorf("%s, %s: %g nats at %v, %g at %v", test.key, name, nats, at, n, near)
+			for i := range values {
+				for _, factor := range []float64{.97, 1.03} {
+					near := values
+					if near[i] *= factor; near[0] < 1 {
+						if n, _, _ := likelihoodOf(subjectTrials, test.arms, test.blocks, near[0], near[1], near[2]); n > nats+1e-3 {
+							t.Errorf("%s, %s: %g nats at %v, %g at %v", test.key, name, nats, values, n, near)
 						}
 					}
 				}
@@ -152,7 +152,8 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// What is compared has choices on both sides, the words of a mapping are said, and all together have one row more.
+// A comparison needs choices on both sides, the output explains the mapping of words, and a pooled fit has one more
+// row.
 func TestChoicesCompare(t *testing.T) {
 	_, file := choosers()
 	dir := e2e.Folder(t, map[string]string{
@@ -160,7 +161,7 @@ func TestChoicesCompare(t *testing.T) {
 		"toss.jsonl": "{\"k\": \"a\", \"x\": 0, \"c\": 2}\n{\"k\": \"a\", \"x\": 2, \"c\": 0}\n{\"k\": \"a\", \"x\": 1}\n{\"k\": \"a\", \"x\": 1, \"c\": 1}\n",
 		"three.yaml": "order: arrival\nmodel: {family: categorical, dim: 3}\nlevels: []\ntop: .9\nsource: {jsonl: {path: toss.jsonl, key: k, values: [x]}}\n",
 	})
-	says := func(want, args string) {
+	expectOutput := func(want, args string) {
 		t.Helper()
 		stdout, stderr := program.Well(t, dir, strings.Fields("fit "+args)...)
 		if !strings.Contains(stdout+stderr, want) {
@@ -168,26 +169,26 @@ func TestChoicesCompare(t *testing.T) {
 		}
 	}
 	fit := "s.yaml --over top --response choice --choice choice"
-	says(`"right" stands for outcome 1, "left" for outcome 0`, fit+" -o own.csv")
-	says("warning: the choices of 3 of 3 subjects are likelier if the other word stands for outcome 1", fit+"=left -o left.csv")
-	says("this for 0 of 3 keys, own.csv for 3", fit+" --pooled --against own.csv -o all.csv")
-	says("no choice enters", "s.yaml --over top -o outcomes.csv")
-	says("1 row", "three.yaml --over top --response choice --choice c -o three.csv")
+	expectOutput(`"right" stands for outcome 1, "left" for outcome 0`, fit+" -o own.csv")
+	expectOutput("warning: the choices of 3 of 3 subjects are more probable if the other word stands for outcome 1", fit+"=left -o left.csv")
+	expectOutput("this for 0 of 3 keys, own.csv for 3", fit+" --pooled --against own.csv -o all.csv")
+	expectOutput("without choices", "s.yaml --over top -o outcomes.csv")
+	expectOutput("1 row", "three.yaml --over top --response choice --choice c -o three.csv")
 	_, own := fitted(t, filepath.Join(dir, "own.csv"))
-	header, all := fitted(t, filepath.Join(dir, "all.csv"))
+	header, pooled := fitted(t, filepath.Join(dir, "all.csv"))
 	if want := "against_log_evidence,delta_aic,delta_bic"; !strings.HasSuffix(header, want) {
 		t.Errorf("%s does not end with %s", header, want)
 	}
 	sum := 0.
 	for name, r := range own {
-		sum += all[name]["log_likelihood"]
-		expect.Same(t, r["log_evidence"], all[name]["against_log_evidence"])
+		sum += pooled[name]["log_likelihood"]
+		expect.Same(t, r["log_evidence"], pooled[name]["against_log_evidence"])
 	}
-	expect.Same(t, 4, len(all))
-	if total := all[""]; !(math.Abs(total["log_likelihood"]-sum) < 1e-9) || total["choices"] != own["s/0"]["choices"]+own["s/1"]["choices"]+own["s/2"]["choices"] {
-		t.Errorf("all together: %v", total)
+	expect.Same(t, 4, len(pooled))
+	if total := pooled[""]; !(math.Abs(total["log_likelihood"]-sum) < 1e-9) || total["choices"] != own["s/0"]["choices"]+own["s/1"]["choices"]+own["s/2"]["choices"] {
+		t.Errorf("pooled: %v", total)
 	}
-	// Of three trials with a choice the first has a third each, and beta and top do the rest.
+	// Only trials with a choice count as choices.
 	_, three := fitted(t, filepath.Join(dir, "three.csv"))
 	expect.Same(t, []float64{4, 3}, []float64{three["a"]["trials"], three["a"]["choices"]})
 }
@@ -208,18 +209,18 @@ func TestChoiceExits(t *testing.T) {
 	arms := strings.Replace(fit, "s.yaml", "arms.yaml", 1)
 	exits(t, dir, "", "", []exit{
 		{"no response", "fit s.yaml -o out.csv --over top --choice choice", 2, "needs --choice COLUMN"},
-		{"another response", "fit s.yaml -o out.csv --over top --response speed", 2, "the only one"},
-		{"no choice", "fit s.yaml -o out.csv --over top --stay", 2, "--stay belong"},
+		{"another response", "fit s.yaml -o out.csv --over top --response speed", 2, "the only response"},
+		{"no choice", "fit s.yaml -o out.csv --over top --stay", 2, "--stay need both"},
 		{"no column", "fit s.yaml -o out.csv --over top --response choice", 2, "needs --choice COLUMN"},
 		{"an absent column", strings.Replace(fit, "choice choice", "choice chose", 1), 1, `no column "chose"`},
-		{"a third word", fit + " --set source.csv.path=third.csv", 2, `third.csv:252: "up" is a third word, and two`},
-		{"a third word beside a named one", fit + "=up", 2, "is a third word"},
+		{"a third word", fit + " --set source.csv.path=third.csv", 2, `third.csv:252: "up" is a third word, but only two`},
+		{"a third word next to a named one", fit + "=up", 2, "is a third word"},
 		{"one word", fit + " --set source.csv.path=one.csv", 2, `only the word "right"`},
-		{"one option", arms + " --set source.csv.path=one.csv", 2, "nothing to choose"},
-		{"a word of options", arms + "=left", 2, "an option needs none"},
+		{"one option", arms + " --set source.csv.path=one.csv", 2, "a choice needs two"},
+		{"a word of options", arms + "=left", 2, "leave it out for options"},
 		{"a subject without choices", fit + " --set source.csv.path=missed.csv", 2, "all choices of s/1 are missed"},
-		{"another part of the key", fit + " --subject block", 2, `"block" is no part of the key`},
-		{"the choice as a subject", arms + " --subject choice", 2, "beside the choice"},
+		{"another part of the key", fit + " --subject block", 2, `"block" is not a part of the key`},
+		{"the choice as a subject", arms + " --subject choice", 2, "next to the choice"},
 		{"no probability", fit + " --set model.family=normal", 2, "normal does not predict an option"},
 		{"no one number", arms + " --set model.family=categorical --set model.dim=2", 2, "categorical does not predict an option"},
 		{"a prior without a mean", arms + " --set model.family=exponential", 2, "predicts no mean"},
@@ -228,9 +229,9 @@ func TestChoiceExits(t *testing.T) {
 	})
 }
 
-// recovered simulates subjects that choose by a learner of the option on the right, which turns over, and fits
-// them. It returns what is true and what is fitted, and whether the intervals hold what is true.
-func recovered(t *testing.T, seed uint64, subjects, trials int) (top, beta [2][]float64, held []bool) {
+// recovered simulates subjects that choose by a learner of the right option, whose chances reverse, and fits them. It
+// returns true and fitted values, and whether each interval contains the true value.
+func recovered(t *testing.T, seed uint64, subjects, trials int) (top, beta [2][]float64, contained []bool) {
 	rng := rand.New(rand.NewPCG(seed, 71))
 	var b strings.Builder
 	b.WriteString("key,choice,x\n")
@@ -261,43 +262,43 @@ func recovered(t *testing.T, seed uint64, subjects, trials int) (top, beta [2][]
 	_, rows := fitted(t, filepath.Join(dir, "fit.csv"))
 	expect.Same(t, subjects, len(rows))
 	for name, r := range rows {
-		is := truth[name]
-		top[0], top[1] = append(top[0], is[0]), append(top[1], r["top"])
-		beta[0], beta[1] = append(beta[0], is[1]), append(beta[1], r["beta"])
-		held = append(held, !(r["top_lower"] > is[0]) && !(r["top_upper"] < is[0]), !(r["beta_lower"] > is[1]) && !(r["beta_upper"] < is[1]))
+		want := truth[name]
+		top[0], top[1] = append(top[0], want[0]), append(top[1], r["top"])
+		beta[0], beta[1] = append(beta[0], want[1]), append(beta[1], r["beta"])
+		contained = append(contained, !(r["top_lower"] > want[0]) && !(r["top_upper"] < want[0]), !(r["beta_lower"] > want[1]) && !(r["beta_upper"] < want[1]))
 	}
-	return top, beta, held
+	return top, beta, contained
 }
 
-// Numbers with which choices are simulated are found again, and their intervals hold them.
+// Fits recover the parameters of simulated choices, and their intervals contain them.
 func TestChoicesAreRecovered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("five fits of forty subjects")
 	}
-	var off []float64
-	var held []bool
+	var errors []float64
+	var contained []bool
 	for seed := range uint64(5) {
-		top, beta, in := recovered(t, seed, 40, 240)
+		top, beta, intervals := recovered(t, seed, 40, 240)
 		if r := stat.Correlation(top[0], top[1], nil); !(r >= .75) {
 			t.Errorf("seed %d: r of top is %.2f", seed, r)
 		}
-		for i, was := range beta[0] {
-			off = append(off, math.Abs(beta[1][i]/was-1))
+		for i, trueBeta := range beta[0] {
+			errors = append(errors, math.Abs(beta[1][i]/trueBeta-1))
 		}
-		held = append(held, in...)
+		contained = append(contained, intervals...)
 	}
-	slices.Sort(off)
-	if m := off[len(off)/2]; !(m <= .15) {
-		t.Errorf("half of the betas are more than %.3f off", m)
+	slices.Sort(errors)
+	if m := errors[len(errors)/2]; !(m <= .15) {
+		t.Errorf("the median error of beta is %.3f", m)
 	}
 	n := 0
-	for _, h := range held {
+	for _, h := range contained {
 		if h {
 			n++
 		}
 	}
-	if share := float64(n) / float64(len(held)); !(share >= .9 && share <= .98) {
-		t.Errorf("%.3f of the intervals hold what is true", share)
+	if share := float64(n) / float64(len(contained)); !(share >= .9 && share <= .98) {
+		t.Errorf("%.3f of the intervals contain the true value", share)
 	}
-	t.Logf("median of |beta/true - 1| %.3f, intervals hold %d of %d", off[len(off)/2], n, len(held))
+	t.Logf("median of |beta/true - 1| %.3f, %d of %d intervals contain the true value", errors[len(errors)/2], n, len(contained))
 }

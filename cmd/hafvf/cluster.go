@@ -21,19 +21,19 @@ import (
 	"hafvf/pipeline/flink"
 )
 
-// A submission is how a graph goes to a Flink cluster.
+// A submission holds the flags for running a graph on a Flink cluster.
 type submission struct {
 	detach    bool
 	savepoint string
-	migrate   bool // states of another config are carried over
+	migrate   bool // migrate the states of another config
 }
 
 func (s *submission) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&s.detach, "detach", false, "flink: return when the job runs, and do not wait for its end")
-	cmd.Flags().StringVar(&s.savepoint, "savepoint", "", "flink: `path` of the savepoint to go on from, as hafvf stop printed it")
+	cmd.Flags().BoolVar(&s.detach, "detach", false, "flink: return when the job is running, without waiting for its end")
+	cmd.Flags().StringVar(&s.savepoint, "savepoint", "", "flink: `path` of the savepoint to resume from, as hafvf stop printed it")
 }
 
-// check refuses flags that are not for the graph.
+// check returns a usage error if the flags do not apply to the graph.
 func (s submission) check(graph *pipeline.Graph, migrate bool) error {
 	switch {
 	case graph.Runner.Name != config.Flink:
@@ -41,15 +41,14 @@ func (s submission) check(graph *pipeline.Graph, migrate bool) error {
 			return cli.Usage(errors.New("--detach and --savepoint are for runner: {name: flink}"))
 		}
 	case migrate && s.savepoint == "":
-		return cli.Usage(errors.New("--migrate on Flink is for a job that goes on from a savepoint: give --savepoint too"))
+		return cli.Usage(errors.New("--migrate on Flink needs a savepoint: give --savepoint too"))
 	case migrate && graph.Runner.Cells == 0:
-		return cli.Usage(errors.New("--migrate on Flink needs states that keys share, and runner.cells is 0"))
+		return cli.Usage(errors.New("--migrate on Flink needs states in cells, but runner.cells is 0: set runner.cells"))
 	}
 	return nil
 }
 
-// submit runs a graph on a cluster, and follows it until it ends or the user does
-// not want to wait.
+// submit runs a graph on a cluster. Without --detach it follows the job until the job ends or the user interrupts.
 func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog.Logger) error {
 	ctx, stop := stoppable(ctx)
 	defer stop()
@@ -57,7 +56,7 @@ func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog
 	submitted := pipeline.Submission{Graph: graph, Savepoint: s.savepoint, Migrate: s.migrate, Version: version, Log: log}
 	job, err := submitted.Start(ctx)
 	if err != nil {
-		return s.explained(ctx, graph, job, err)
+		return s.withRemedy(ctx, graph, job, err)
 	}
 	log.Info("the job runs", "job", job.Name)
 	if s.detach {
@@ -65,23 +64,23 @@ func (s submission) submit(ctx context.Context, graph *pipeline.Graph, log *slog
 	}
 	err = submitted.Follow(ctx, job)
 	if errors.Is(err, context.Canceled) {
-		fmt.Fprintf(os.Stderr, "hafvf: the job %s runs on; hafvf status tells how it does, hafvf stop ends it\n", job.Name)
+		fmt.Fprintf(os.Stderr, "hafvf: the job %s keeps running: see hafvf status, end it with hafvf stop\n", job.Name)
 		return nil
 	}
-	return s.explained(ctx, graph, job, err)
+	return s.withRemedy(ctx, graph, job, err)
 }
 
-// explained adds to the error of a job whose states were written under another config how
-// to keep what can be kept. They are in the last checkpoint, or else in the savepoint.
-func (s submission) explained(ctx context.Context, graph *pipeline.Graph, job *flink.Job, err error) error {
+// withRemedy adds a remedy to the error of a job whose states were written under another config. The states are in
+// the last checkpoint or, without one, in the savepoint.
+func (s submission) withRemedy(ctx context.Context, graph *pipeline.Graph, job *flink.Job, err error) error {
 	if s.migrate || graph.Runner.Cells == 0 || !errors.Is(err, keyed.ErrOtherConfig) {
 		return err
 	}
-	place := s.savepoint
+	path := s.savepoint
 	if status, err := job.Status(ctx); err == nil && status.Checkpoint != nil {
-		place = cmp.Or(status.Checkpoint.Path, place)
+		path = cmp.Or(status.Checkpoint.Path, path)
 	}
-	return fmt.Errorf("%w; keep what can be kept with hafvf run CONFIG --savepoint %s --migrate, or go on there with the config that it was written with", err, place)
+	return fmt.Errorf("%w; keep compatible states with hafvf run CONFIG --savepoint %s --migrate, or resume from there with the previous config", err, path)
 }
 
 func statusCommand() *cobra.Command {
@@ -148,7 +147,7 @@ func stopCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if folder != "" && !savepoint {
-				return cli.Usage(errors.New("--to is where a savepoint goes: give --savepoint too"))
+				return cli.Usage(errors.New("--to is the folder of the savepoint: give --savepoint too"))
 			}
 			job, err := find(cmd.Context(), args[0], set)
 			if err != nil {
@@ -167,18 +166,18 @@ func stopCommand() *cobra.Command {
 	}
 	cli.AddSet(cmd, &set)
 	cmd.Flags().BoolVar(&savepoint, "savepoint", false, "write a savepoint first, and print its path")
-	cmd.Flags().StringVar(&folder, "to", "", "`folder` of the savepoint, which all TaskManagers reach; the cluster's (execution.checkpointing.savepoint-dir) by default")
+	cmd.Flags().StringVar(&folder, "to", "", "`folder` of the savepoint, which all TaskManagers can access (default: execution.checkpointing.savepoint-dir of the cluster)")
 	return cmd
 }
 
-// find finds the job of the config at path.
+// find returns the job of the config at path.
 func find(ctx context.Context, path string, set []string) (*flink.Job, error) {
 	_, graph, err := cli.Load(path, set)
 	if err != nil {
 		return nil, err
 	}
 	if graph.Runner.Name != config.Flink {
-		return nil, cli.Usage(fmt.Errorf("%s: runner.name is %s: status and stop are for jobs on flink; a run in this process ends with Ctrl-C", path, graph.Runner.Name))
+		return nil, cli.Usage(fmt.Errorf("%s: runner.name is %s: status and stop are for jobs on Flink; end a local run with Ctrl-C", path, graph.Runner.Name))
 	}
 	return graph.Runner.Cluster.Find(ctx, graph.Runner.Job)
 }

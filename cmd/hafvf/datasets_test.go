@@ -21,8 +21,8 @@ import (
 	"hafvf/internal/testing/streams"
 )
 
-// A dataSet is a file as somebody has it, with the config that leads from it to alarms and
-// a picture, and what is known to have happened in it. Without a config, that of init is taken.
+// A dataSet is a file from practice, with a config that leads from it to alarms and a picture, and the known events
+// in it. Without a config, the test uses the config that init writes.
 type dataSet struct {
 	name, file, config string
 	seed               uint64
@@ -30,22 +30,22 @@ type dataSet struct {
 	events             []dataEvent
 }
 
-// A dataEvent happened to a key between two times. An alert of the key in that stretch has
-// to say it, in words that match the pattern.
+// A dataEvent is an event of a key between two times. An alert of the key between these times must have a message
+// that matches the pattern.
 type dataEvent struct {
-	what, key string
-	from, to  time.Time
-	message   string
+	what, key  string
+	start, end time.Time
+	message    string
 }
 
-// firstMonday is when the data sets begin.
+// firstMonday is the start of the data sets.
 var firstMonday = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
 func day(d float64) time.Time { return firstMonday.Add(time.Duration(d * 24 * float64(time.Hour))) }
 
 var dataSets = []dataSet{
 	{
-		// A spreadsheet of pumps as Europe exports it.
+		// A spreadsheet of pumps in European format.
 		name: "spreadsheet", file: "druck.csv", text: spreadsheet, seed: 0,
 		config: `model: {family: normal, prior: auto}
 detect: true
@@ -60,7 +60,7 @@ dead_letter: {jsonl: {path: rejected.jsonl}}
 		},
 	},
 	{
-		// Thermometers that speak when they want to.
+		// Thermometers with irregular steps.
 		name: "sensors", file: "sensors.jsonl", text: sensors, seed: 1,
 		config: `model: {family: normal, prior: auto, season: [24h]}
 detect: true
@@ -87,7 +87,7 @@ alerts: {jsonl: {path: alerts.jsonl}}
 		},
 	},
 	{
-		// Requests and errors of pages, by the hour.
+		// Hourly requests and errors of pages.
 		name: "errors", file: "pages.csv", text: pageErrors, seed: 8,
 		events: []dataEvent{
 			{"a release breaks a page", "/cart", day(40), day(41), `errors`},
@@ -111,19 +111,19 @@ func rooms(noise *rand.Rand) string {
 	}
 	b.WriteString("Time," + strings.Join(names, ",") + ",Comment\n")
 	for i := range 21 * 144 {
-		at := firstMonday.Add(time.Duration(i) * 10 * time.Minute)
-		b.WriteString(at.Format("2006-01-02 15:04"))
+		t := firstMonday.Add(time.Duration(i) * 10 * time.Minute)
+		b.WriteString(t.Format("2006-01-02 15:04"))
 		for room := range names {
-			x := 20 + .2*float64(room) + math.Sin(2*math.Pi*at.Sub(day(.3)).Hours()/24) + .3*noise.NormFloat64()
+			x := 20 + .2*float64(room) + math.Sin(2*math.Pi*t.Sub(day(.3)).Hours()/24) + .3*noise.NormFloat64()
 			switch {
-			case room == 0 && at.Before(day(18)):
+			case room == 0 && t.Before(day(18)):
 				x = -18 + .4*noise.NormFloat64()
 			case room == 0:
-				x = -18 + at.Sub(day(18)).Hours()/2 + .4*noise.NormFloat64()
-			case room == 3 && !at.Before(day(16.25)) && at.Before(day(16.3)):
+				x = -18 + t.Sub(day(18)).Hours()/2 + .4*noise.NormFloat64()
+			case room == 3 && !t.Before(day(16.25)) && t.Before(day(16.3)):
 				x -= 5
 			}
-			if room == 5 && i%500 > 480 { // its logger is away at times
+			if room == 5 && i%500 > 480 { // its logger fails at times
 				b.WriteString(",")
 				continue
 			}
@@ -138,15 +138,15 @@ func pageErrors(noise *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("page,hour,requests,errors\n")
 	for hour := range 56 * 24 {
-		at := firstMonday.Add(time.Duration(hour) * time.Hour)
+		t := firstMonday.Add(time.Duration(hour) * time.Hour)
 		for i, page := range []string{"/", "/cart", "/login", "/search", "/item", "/help"} {
-			mean := 3000 * math.Exp(math.Sin(2*math.Pi*at.Sub(day(.25)).Hours()/24)) / float64(i+1)
+			mean := 3000 * math.Exp(math.Sin(2*math.Pi*t.Sub(day(.25)).Hours()/24)) / float64(i+1)
 			share := .01 * math.Exp(.3*noise.NormFloat64())
-			if page == "/cart" && !at.Before(day(40)) && at.Before(day(41)) {
+			if page == "/cart" && !t.Before(day(40)) && t.Before(day(41)) {
 				share *= 3
 			}
 			n := streams.Poisson(noise, mean)
-			fmt.Fprintf(&b, "%s,%s,%.0f,%.0f\n", page, at.Format(time.RFC3339), n, min(n, streams.Poisson(noise, share*n)))
+			fmt.Fprintf(&b, "%s,%s,%.0f,%.0f\n", page, t.Format(time.RFC3339), n, min(n, streams.Poisson(noise, share*n)))
 		}
 	}
 	return b.String()
@@ -156,27 +156,27 @@ func logins(noise *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("time,client,user,result\n")
 	for minute := range 21 * 24 * 60 {
-		at := firstMonday.Add(time.Duration(minute) * time.Minute)
+		t := firstMonday.Add(time.Duration(minute) * time.Minute)
 		type login struct {
-			at     time.Time
+			when   time.Time
 			client string
 		}
-		var all []login
+		var logged []login
 		for _, client := range []string{"web", "app"} {
-			rate := 4 * math.Exp(.5*math.Sin(2*math.Pi*at.Sub(day(.25)).Hours()/24))
-			switch since := at.Sub(day(16)); {
-			case client == "web" && since >= 16*time.Hour+10*time.Minute && since < 16*time.Hour+40*time.Minute:
+			rate := 4 * math.Exp(.5*math.Sin(2*math.Pi*t.Sub(day(.25)).Hours()/24))
+			switch elapsed := t.Sub(day(16)); {
+			case client == "web" && elapsed >= 16*time.Hour+10*time.Minute && elapsed < 16*time.Hour+40*time.Minute:
 				rate = 0
-			case client == "app" && !at.Before(day(19.1)) && at.Before(day(19.12)):
+			case client == "app" && !t.Before(day(19.1)) && t.Before(day(19.12)):
 				rate *= 5
 			}
 			for range int(streams.Poisson(noise, rate)) {
-				all = append(all, login{at.Add(time.Duration(noise.Int64N(int64(time.Minute)))), client})
+				logged = append(logged, login{t.Add(time.Duration(noise.Int64N(int64(time.Minute)))), client})
 			}
 		}
-		slices.SortFunc(all, func(a, b login) int { return a.at.Compare(b.at) })
-		for _, l := range all {
-			fmt.Fprintf(&b, "%s,%s,u%05d,%s\n", l.at.Format("2006-01-02T15:04:05.000Z"), l.client, noise.IntN(60000), []string{"ok", "ok", "ok", "wrong password"}[noise.IntN(4)])
+		slices.SortFunc(logged, func(a, b login) int { return a.when.Compare(b.when) })
+		for _, l := range logged {
+			fmt.Fprintf(&b, "%s,%s,u%05d,%s\n", l.when.Format("2006-01-02T15:04:05.000Z"), l.client, noise.IntN(60000), []string{"ok", "ok", "ok", "wrong password"}[noise.IntN(4)])
 		}
 	}
 	return b.String()
@@ -186,16 +186,16 @@ func spreadsheet(noise *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("\ufeffHalle;Pumpe;\"Zeit (ms)\";\"Druck (bar)\";Bemerkung\r\n")
 	for i := range 21 * 144 {
-		at := firstMonday.Add(time.Duration(i) * 10 * time.Minute)
+		t := firstMonday.Add(time.Duration(i) * 10 * time.Minute)
 		for _, pump := range []struct {
 			hall, name  string
 			level, step float64
 		}{{"Nord", `"Pumpe 2; ""alt"""`, 6.5, 0.4}, {"Nord", "Pumpe 1", 5.1, 0}, {"Süd", "Pumpe 1", 4.2, 0}} {
 			x := pump.level + 0.1*noise.NormFloat64()
-			if at.After(day(12.5)) {
+			if t.After(day(12.5)) {
 				x += pump.step
 			}
-			if pump.hall == "Süd" && !at.Before(day(17)) && at.Before(day(17).Add(100*time.Minute)) {
+			if pump.hall == "Süd" && !t.Before(day(17)) && t.Before(day(17).Add(100*time.Minute)) {
 				x = 0.8 + 0.1*noise.NormFloat64()
 			}
 			value, note := strings.Replace(fmt.Sprintf("%.3f", x), ".", ",", 1), ""
@@ -205,7 +205,7 @@ func spreadsheet(noise *rand.Rand) string {
 			case i == 1000:
 				value, note = "Fehler", `"Sensor ""Druck"" defekt; gemeldet"`
 			}
-			fmt.Fprintf(&b, "%s;%s;%d;%s;%s\r\n", pump.hall, pump.name, at.UnixMilli(), value, note)
+			fmt.Fprintf(&b, "%s;%s;%d;%s;%s\r\n", pump.hall, pump.name, t.UnixMilli(), value, note)
 		}
 	}
 	return b.String()
@@ -218,21 +218,21 @@ func sensors(noise *rand.Rand) string {
 		next  time.Time
 		stuck float64
 	}
-	all := []*sensor{{name: "attic", level: 18}, {name: "cellar", level: 11}, {name: "hall", level: 22}, {name: "kitchen", level: 20}, {name: "office", level: 21}}
+	thermometers := []*sensor{{name: "attic", level: 18}, {name: "cellar", level: 11}, {name: "hall", level: 22}, {name: "kitchen", level: 20}, {name: "office", level: 21}}
 	var b strings.Builder
 	for minute := range 21 * 24 * 60 {
-		at := firstMonday.Add(time.Duration(minute) * time.Minute)
-		for _, s := range all {
-			if at.Before(s.next) {
+		t := firstMonday.Add(time.Duration(minute) * time.Minute)
+		for _, s := range thermometers {
+			if t.Before(s.next) {
 				continue
 			}
-			spoke := at.Add(time.Duration(noise.IntN(60)) * time.Second)
-			s.next = at.Add(time.Duration(1+min(60, 10*noise.ExpFloat64())) * time.Minute)
-			if s.name == "attic" && !at.Before(day(15.25)) && at.Before(day(15.55)) {
+			spoke := t.Add(time.Duration(noise.IntN(60)) * time.Second)
+			s.next = t.Add(time.Duration(1+min(60, 10*noise.ExpFloat64())) * time.Minute)
+			if s.name == "attic" && !t.Before(day(15.25)) && t.Before(day(15.55)) {
 				continue
 			}
 			level := s.level
-			if !at.Before(day(16)) {
+			if !t.Before(day(16)) {
 				switch s.name {
 				case "hall":
 					level = 20
@@ -240,11 +240,11 @@ func sensors(noise *rand.Rand) string {
 					level = 22
 				}
 			}
-			x := level + 1.5*math.Sin(2*math.Pi*at.Sub(firstMonday).Hours()/24) + 0.3*noise.NormFloat64()
+			x := level + 1.5*math.Sin(2*math.Pi*t.Sub(firstMonday).Hours()/24) + 0.3*noise.NormFloat64()
 			switch {
-			case s.name == "office" && !at.Before(day(19)):
+			case s.name == "office" && !t.Before(day(19)):
 				x = 32 + 1.8*x
-			case s.name == "cellar" && !at.Before(day(18)):
+			case s.name == "cellar" && !t.Before(day(18)):
 				if s.stuck == 0 {
 					s.stuck = x
 				}
@@ -256,9 +256,8 @@ func sensors(noise *rand.Rand) string {
 	return b.String()
 }
 
-// Data sets as new users have them lead from init, or from a config of a few lines, to a look at
-// the data, alarms, and a picture. What is known to have happened is told. The golden files hold
-// what the program says on the way; times of the clock are left out.
+// Data sets of new users lead from init, or from a short config, to a check of the data, alarms and a picture. Alerts
+// report the known events. The golden files contain the output of the program, without speeds.
 func TestDataSets(t *testing.T) {
 	for _, d := range dataSets {
 		t.Run(d.name, func(t *testing.T) {
@@ -267,17 +266,17 @@ func TestDataSets(t *testing.T) {
 				t.Errorf("the config has %d lines", n)
 			}
 			dir := e2e.Folder(t, map[string]string{d.file: d.text(rand.New(rand.NewPCG(18, d.seed))), "c.yaml": d.config})
-			var said strings.Builder
+			var output strings.Builder
 			hafvf := func(args string) (stdout string) {
 				stdout, stderr := program.Well(t, dir, strings.Fields(args)...)
-				fmt.Fprintf(&said, "$ hafvf %s\n%s%s", args, stdout, stderr)
+				fmt.Fprintf(&output, "$ hafvf %s\n%s%s", args, stdout, stderr)
 				return stdout
 			}
 			draft, out := hafvf("init "+d.file), "out.jsonl"
 			expect.OK(t, os.WriteFile(filepath.Join(dir, "init.yaml"), []byte(draft), 0o666))
-			// A season is a suggestion for values that have one, which a look at the beginning cannot tell.
+			// A season is only a suggestion, since the first records do not show whether the values have one.
 			if checked := hafvf("check init.yaml"); warnings.MatchString(strings.ReplaceAll(checked, "suggest  model.season:", "season")) {
-				t.Errorf("what init writes does not pass check without a warning:\n%s%s", draft, checked)
+				t.Errorf("check warns about the config of init:\n%s%s", draft, checked)
 			}
 			if d.config == "" {
 				out = "estimates.jsonl"
@@ -292,31 +291,31 @@ func TestDataSets(t *testing.T) {
 				t.Errorf("%v: no picture", err)
 			}
 			alerts := readAlerts(t, filepath.Join(dir, "alerts.jsonl"))
-			said.WriteString("$ cat alerts.jsonl   # the messages\n")
+			output.WriteString("$ cat alerts.jsonl   # the messages\n")
 			for _, a := range alerts {
-				fmt.Fprintf(&said, "%s %s %s\n", a.Time.Format(time.RFC3339), a.Kind, a.Message)
+				fmt.Fprintf(&output, "%s %s %s\n", a.Time.Format(time.RFC3339), a.Kind, a.Message)
 			}
 			for _, e := range d.events {
 				warned := false
 				for _, a := range alerts {
-					warned = warned || a.Key == e.key && !a.Time.Before(e.from) && !a.Time.After(e.to) && regexp.MustCompile(e.message).MatchString(a.Message)
+					warned = warned || a.Key == e.key && !a.Time.Before(e.start) && !a.Time.After(e.end) && regexp.MustCompile(e.message).MatchString(a.Message)
 				}
 				if !warned {
-					t.Errorf("%s (%s, from %v) is not told", e.what, e.key, e.from)
+					t.Errorf("%s (%s, from %v) has no alert", e.what, e.key, e.start)
 				}
 			}
-			compareGolden(t, filepath.Join("testdata", d.name+".txt"), clockTimes.ReplaceAllString(said.String(), "(time)"))
+			compareGolden(t, filepath.Join("testdata", d.name+".txt"), clockTimes.ReplaceAllString(output.String(), "(time)"))
 		})
 	}
 }
 
-// warnings match the lines of a look that something is not as it should be.
+// warnings matches the lines of check that report a problem.
 var warnings = regexp.MustCompile(`(?m)^(rejected|far|counters|suggest) `)
 
-// clockTimes are what a run takes: seconds, and records per second.
+// clockTimes matches durations and records per second.
 var clockTimes = regexp.MustCompile(`[0-9.]+ s\b|[0-9]+ records/s|[0-9]+ records per second`)
 
-// compareGolden compares a text with that in a file, or with -update writes it there.
+// compareGolden compares a text with the golden file. With -update it writes the file instead.
 func compareGolden(t *testing.T, golden, got string) {
 	t.Helper()
 	if *update {
@@ -328,15 +327,15 @@ func compareGolden(t *testing.T, golden, got string) {
 	}
 }
 
-// readAlerts reads alerts that a run has written, by time.
-func readAlerts(t *testing.T, file string) (all []alertRecord) {
+// readAlerts returns the alerts in a file, sorted by time and key.
+func readAlerts(t *testing.T, file string) (alerts []alertRecord) {
 	t.Helper()
 	text := expect.Get(os.ReadFile(file))(t)
 	for line := range strings.Lines(string(text)) {
 		var a alertRecord
 		expect.OK(t, json.Unmarshal([]byte(line), &a))
-		all = append(all, a)
+		alerts = append(alerts, a)
 	}
-	slices.SortStableFunc(all, func(a, b alertRecord) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Key, b.Key)) })
-	return all
+	slices.SortStableFunc(alerts, func(a, b alertRecord) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Key, b.Key)) })
+	return alerts
 }

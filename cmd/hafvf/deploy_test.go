@@ -16,8 +16,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// TestDeployCommands: the command lines of compose files, manifests and the
-// documents of deploy are ones that the program takes.
+// TestDeployCommands checks that the program accepts the command lines in compose files, manifests and documents of
+// deploy.
 func TestDeployCommands(t *testing.T) {
 	const deploy = "../../deploy"
 	lines := map[string][]string{}
@@ -62,9 +62,9 @@ func TestDeployCommands(t *testing.T) {
 	}
 }
 
-// commands are the arguments of every container of the image hafvf. A service of
-// compose that changes another's may leave the image to it.
-func commands(t *testing.T, n *yaml.Node) (all [][]string) {
+// commands returns the arguments of every container with the image hafvf. A compose service that overrides another
+// may omit the image.
+func commands(t *testing.T, n *yaml.Node) (lines [][]string) {
 	if n.Kind == yaml.MappingNode {
 		var c struct {
 			Image         string
@@ -79,15 +79,15 @@ func commands(t *testing.T, n *yaml.Node) (all [][]string) {
 			if err := words.Decode(&line); len(words.Content) > 0 && err != nil {
 				t.Errorf("line %d: %v", words.Line, err)
 			} else if len(line) > 0 {
-				all = append(all, line)
+				lines = append(lines, line)
 			}
 		}
 	}
 	if n.Kind == yaml.AliasNode {
-		return all
+		return lines
 	}
 	for _, child := range n.Content {
-		all = append(all, commands(t, child)...)
+		lines = append(lines, commands(t, child)...)
 	}
-	return all
+	return lines
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // example writes the bundled series to a topic, as observations in JSON.
-func example(ctx context.Context, to kafkaio.Sink) error {
+func example(ctx context.Context, sink kafkaio.Sink) error {
 	rows, err := csv.NewReader(bytes.NewReader(testdata.CloudCSV)).ReadAll()
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func example(ctx context.Context, to kafkaio.Sink) error {
 		}
 		messages = append(messages, kafkaio.Message{Key: []byte(row[0]), Value: value})
 	}
-	w, err := kafkaio.NewWriter(ctx, to, slog.New(slog.DiscardHandler))
+	w, err := kafkaio.NewWriter(ctx, sink, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -15,14 +15,14 @@ import (
 )
 
 func fitCommand() *cobra.Command {
-	var out, over, against, of string
+	var out, over, against, responseKind string
 	var set []string
 	var pooled bool
 	var response fit.Response
 	o := operation{level: "info"}
 	cmd := &cobra.Command{
 		Use:   "fit CONFIG --over PATHS -o FILE",
-		Short: "Find the numbers of a learner of each key's outcomes, or of participants by their choices",
+		Short: "Fit the parameters of a learner to each key's outcomes, or to participants' choices",
 		Long:  help("fit"),
 		Example: `  hafvf fit subjects.yaml --over "levels[0].alpha, levels[0].beta" -o fit.csv
   hafvf fit subjects.yaml --over top --set 'levels=[]' -o decay.csv --against fit.csv
@@ -34,9 +34,9 @@ func fitCommand() *cobra.Command {
 			case out == "":
 				return cli.Usage(errors.New("fit needs -o FILE.csv or -o FILE.parquet"))
 			case over == "":
-				return cli.Usage(errors.New(`fit needs --over, the numbers that it searches: --over "levels[0].alpha, levels[0].beta"`))
-			case of == "choice" && response.Choice == "", of != "choice" && (of != "" || response.Choice != "" || response.Subject != nil || response.Stay):
-				return cli.Usage(errors.New("--response choice, the only one, needs --choice COLUMN; --subject and --stay belong to it"))
+				return cli.Usage(errors.New(`fit needs the parameters to search: --over "levels[0].alpha, levels[0].beta"`))
+			case responseKind == "choice" && response.Choice == "", responseKind != "choice" && (responseKind != "" || response.Choice != "" || response.Subject != nil || response.Stay):
+				return cli.Usage(errors.New("--response choice is the only response and needs --choice COLUMN; --subject and --stay need both"))
 			}
 			if err := output.CheckTable(out); err != nil {
 				return cli.Usage(err)
@@ -82,23 +82,23 @@ func fitCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the table to write, `FILE`.csv or .parquet")
-	cmd.Flags().StringVar(&over, "over", "", "the numbers that are searched, `PATHS` separated by commas")
-	cmd.Flags().StringVar(&of, "response", "", "what the numbers are of: `choice` for what participants choose; by default the outcomes alone")
-	cmd.Flags().StringVar(&response.Choice, "choice", "", "`COLUMN` of the choices; of two words COLUMN=WORD names the one of outcome 1, by default the second in sorted order")
-	cmd.Flags().StringSliceVar(&response.Subject, "subject", nil, "the `COLUMNS` of the key that numbers are of; by default all but the choice")
-	cmd.Flags().BoolVar(&response.Stay, "stay", false, "also search how much the last choice is repeated")
-	cmd.Flags().BoolVar(&pooled, "pooled", false, "search numbers for all keys together")
-	cmd.Flags().StringVar(&against, "against", "", "the table of an earlier fit of the same keys and trials, `FILE`")
+	cmd.Flags().StringVar(&over, "over", "", "the parameters to search, `PATHS` separated by commas")
+	cmd.Flags().StringVar(&responseKind, "response", "", "`choice` fits participants' choices; by default fit uses the outcomes only")
+	cmd.Flags().StringVar(&response.Choice, "choice", "", "`COLUMN` of the choices; COLUMN=WORD gives the word of outcome 1 of two words (default: the second in sorted order)")
+	cmd.Flags().StringSliceVar(&response.Subject, "subject", nil, "`COLUMNS` of the key that identify a subject (default: all but the choice)")
+	cmd.Flags().BoolVar(&response.Stay, "stay", false, "also search the weight of repeating the last choice")
+	cmd.Flags().BoolVar(&pooled, "pooled", false, "fit one set of parameters to all keys")
+	cmd.Flags().StringVar(&against, "against", "", "`FILE` with the table of an earlier fit of the same keys and trials, to compare with")
 	cli.AddSet(cmd, &set)
 	return cmd
 }
 
-// readFit has a fit read what the config names.
+// readFit runs the config of a fit to read its data. The error of an interrupted run has the exit code of the signal.
 func (o *operation) readFit(ctx context.Context, f *fit.Fit, config, out string) error {
 	s, err := o.observe(ctx, f.Run())
 	switch {
 	case s.Stopped:
-		return cli.Ended(o.signal, fmt.Errorf("%s is not written: a part of the trials is not read", out))
+		return cli.Ended(o.signal, fmt.Errorf("%s is not written: not all trials were read", out))
 	case err != nil:
 		return err
 	}
@@ -108,22 +108,23 @@ func (o *operation) readFit(ctx context.Context, f *fit.Fit, config, out string)
 	return nil
 }
 
-// reportFits says on standard error, every ten seconds, how far a fit is.
-func reportFits() func(done, of int) {
+// reportFits returns a function that writes the progress of a fit to standard error, at most every ten seconds. A
+// total of 0 means a pooled fit.
+func reportFits() func(done, total int) {
 	const every = 10 * time.Second
 	var mu sync.Mutex
 	last := time.Now()
-	return func(done, of int) {
+	return func(done, total int) {
 		mu.Lock()
 		defer mu.Unlock()
 		if time.Since(last) < every {
 			return
 		}
 		last = time.Now()
-		if of == 0 {
+		if total == 0 {
 			fmt.Fprintf(stderr, "hafvf: all keys filtered %d times\n", done)
 			return
 		}
-		fmt.Fprintf(stderr, "hafvf: %d of %d keys\n", done, of)
+		fmt.Fprintf(stderr, "hafvf: %d of %d keys\n", done, total)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// subjects toss coins whose chances turn over; some tosses are missing, and after sixty there is an
-// hour of rest, in which the subject is forgotten.
+// subjects simulates tosses of coins whose chances reverse. Some tosses are missing. After each sixty tosses there is
+// a pause of an hour, in which the subject's key expires.
 func subjects(n, trials int) string {
 	rng := rand.New(rand.NewPCG(3, 53))
 	var b strings.Builder
@@ -43,16 +43,16 @@ const (
 	bothOf       = "levels[0].alpha, levels[0].beta"
 )
 
-// fitted reads a table of a fit, by key and column; an empty cell is NaN.
+// fitted reads the table of a fit, by key and column. An empty cell is NaN.
 func fitted(t *testing.T, path string) (header string, rows map[string]map[string]float64) {
 	t.Helper()
 	f := expect.Get(os.Open(path))(t)
 	defer f.Close()
-	all := expect.Get(csv.NewReader(f).ReadAll())(t)
+	records := expect.Get(csv.NewReader(f).ReadAll())(t)
 	rows = map[string]map[string]float64{}
-	for _, row := range all[1:] {
+	for _, row := range records[1:] {
 		cells := map[string]float64{}
-		for i, name := range all[0] {
+		for i, name := range records[0] {
 			cells[name] = math.NaN()
 			if v, err := strconv.ParseFloat(row[i], 64); err == nil {
 				cells[name] = v
@@ -60,15 +60,15 @@ func fitted(t *testing.T, path string) (header string, rows map[string]map[strin
 		}
 		rows[row[0]] = cells
 	}
-	return strings.Join(all[0], ","), rows
+	return strings.Join(records[0], ","), rows
 }
 
-// A fit for each key, one for all together, and the comparison of both.
+// A fit for each key, a pooled fit, and their comparison.
 func TestFit(t *testing.T) {
 	dir := e2e.Folder(t, map[string]string{"in.csv": subjects(3, 120), "s.yaml": subjectsYAML})
-	near := func(got, want, by float64, what string) {
+	near := func(got, want, tolerance float64, what string) {
 		t.Helper()
-		if !(math.Abs(got-want) <= by) {
+		if !(math.Abs(got-want) <= tolerance) {
 			t.Errorf("%s: %g, want %g", what, got, want)
 		}
 	}
@@ -77,7 +77,7 @@ func TestFit(t *testing.T) {
 	const columns = "key,trials,levels[0].alpha,levels[0].alpha_lower,levels[0].alpha_upper,levels[0].beta,levels[0].beta_lower,levels[0].beta_upper,log_evidence,aic,bic,default_log_evidence,converged"
 	expect.Same(t, columns, header)
 
-	// The evidence of the config as it stands, and of the fit, is that of a run.
+	// The evidence of the config and of the fit equals the evidence of a run.
 	evidence := func(key string, set ...string) (nats float64) {
 		t.Helper()
 		args := []string{"run", "s.yaml"}
@@ -99,7 +99,7 @@ func TestFit(t *testing.T) {
 	}
 	for key, r := range own {
 		near(r["trials"], 116, 0, "trials that are not missing")
-		near(r["bic"]-r["aic"], 2*math.Log(116)-4, 1e-9, "BIC less AIC")
+		near(r["bic"]-r["aic"], 2*math.Log(116)-4, 1e-9, "BIC minus AIC")
 		near(r["aic"], 4-2*r["log_evidence"], 1e-9, "AIC")
 		near(r["default_log_evidence"], evidence(key), 1e-9, "default_log_evidence")
 		near(r["log_evidence"], evidence(key, fmt.Sprint("levels[0].alpha=", r["levels[0].alpha"]), fmt.Sprint("levels[0].beta=", r["levels[0].beta"])), 1e-9, "log_evidence")
@@ -119,7 +119,7 @@ func TestFit(t *testing.T) {
 		sum["aic of each"] += own[key]["aic"]
 		near(pooled[key]["against_log_evidence"], own[key]["log_evidence"], 0, "against_log_evidence")
 		if pooled[key]["log_evidence"] > own[key]["log_evidence"]+1e-3 {
-			t.Errorf("%s has more evidence with the numbers of all", key)
+			t.Errorf("%s has more evidence with the pooled values", key)
 		}
 	}
 	for _, name := range []string{"log_evidence", "default_log_evidence", "against_log_evidence", "trials"} {
@@ -132,7 +132,7 @@ func TestFit(t *testing.T) {
 		}
 	}
 
-	// As Parquet it is the same table, which a later fit can be compared with.
+	// The Parquet file has the same table, and a later fit can be compared with it.
 	program.Well(t, dir, "fit", "s.yaml", "--over", bothOf, "-o", "fit.parquet")
 	rd := expect.Get(connectors.Open(connectors.Source{Format: "parquet", Path: filepath.Join(dir, "fit.parquet"), Key: []string{"key"}, Values: []string{"levels[0].alpha", "converged"}}))(t)
 	defer rd.Close()
@@ -140,7 +140,7 @@ func TestFit(t *testing.T) {
 	expect.Same(t, strconv.FormatFloat(own["s0"]["levels[0].alpha"], 'g', -1, 64), first.Fields[2])
 	stdout, _ = program.Well(t, dir, "fit", "s.yaml", "--over", bothOf, "-o", "again.csv", "--against", "fit.parquet")
 	if !strings.Contains(stdout, "this for 0 of 3 keys, fit.parquet for 0") {
-		t.Errorf("a fit is not equal to itself: %s", stdout)
+		t.Errorf("a fit differs from itself: %s", stdout)
 	}
 }
 
@@ -158,22 +158,22 @@ func TestFitExits(t *testing.T) {
 	fit := "fit s.yaml -o out.csv --over "
 	exits(t, dir, "", "", []exit{
 		{"no table", "fit s.yaml --over top", 2, "fit needs -o"},
-		{"no paths", "fit s.yaml -o out.csv", 2, "fit needs --over"},
+		{"no paths", "fit s.yaml -o out.csv", 2, "fit needs the parameters to search"},
 		{"another ending", "fit s.yaml --over top -o out.txt", 2, ".parquet"},
 		{"a prior from the data", "fit auto.yaml -o out.csv --over top", 2, "give the prior in numbers"},
 		{"detection", fit + "top --set detect=true", 2, "leave out detect"},
-		{"a bank", "fit bank.yaml -o out.csv --over top", 2, "give levels and top in its place"},
-		{"smoothing", "fit smooth.yaml -o out.csv --over top", 2, "fit is of the filter"},
+		{"a bank", "fit bank.yaml -o out.csv --over top", 2, "give levels and top instead"},
+		{"smoothing", "fit smooth.yaml -o out.csv --over top", 2, "fit needs the filter"},
 		{"a source without an end", "fit prom.yaml -o out.csv --over top", 2, "fit reads files"},
 		{"an exception with numbers of its own", fit + `top --set keys=[{"match":"s0","top":0.9}]`, 2, "leave out the exception"},
 		{"an exception without trials", fit + `top --set keys=[{"match":"z*","model":{"prior":{"alpha":2}}}]`, 2, "no key of the data matches"},
 		{"a key without trials", fit + "top --set source.csv.path=missing.csv", 2, "all trials of the key b are missing"},
 		{"no trials", fit + "top --set source.csv.path=empty.csv", 2, "no observations"},
-		{"over the input", "fit s.yaml --over top -o in.csv", 2, "in.csv is what is read"},
+		{"over the input", "fit s.yaml --over top -o in.csv", 2, "in.csv is an input"},
 		{"against no table", fit + "top --against none.csv", 2, "none.csv"},
 		{"no input", fit + "top --set source.csv.path=none.csv", 1, "none.csv"},
 	})
 	if _, err := os.Stat(filepath.Join(dir, "out.csv")); err == nil {
-		t.Error("a fit that was refused has written a table")
+		t.Error("a rejected fit wrote a table")
 	}
 }

@@ -28,12 +28,12 @@ import (
 )
 
 var (
-	flinkRecords = flag.Int("flink-records", 0, "records of TestFlinkRates, which measures with millions")
-	flinkKeys    = flag.Int("flink-keys", 1000, "keys of TestFlinkRates, which have records in turn")
+	flinkRecords = flag.Int("flink-records", 0, "records of TestFlinkRates; use millions to measure")
+	flinkKeys    = flag.Int("flink-keys", 1000, "keys of TestFlinkRates, in turn")
 	flinkCells   = flag.Int("flink-cells", config.DefaultCells, "runner.cells of TestFlinkRates")
 )
 
-// filters are those of which rates are measured.
+// filters are the filters whose rates are measured.
 var filters = []struct {
 	name, yaml string
 	config     hafvf.Config
@@ -50,7 +50,7 @@ func startSite(t *testing.T) *site {
 	return &site{e2e.StartSite(t, program, flinktest.Config{TaskManagers: 1, Slots: 2, Measured: *flinkRecords > 0})}
 }
 
-// TestFlinkRates measures records per second, which -v shows.
+// TestFlinkRates measures records per second; -v shows the rates.
 func TestFlinkRates(t *testing.T) {
 	if *flinkRecords == 0 {
 		t.Skip("measures, with -flink-records N")
@@ -58,10 +58,9 @@ func TestFlinkRates(t *testing.T) {
 	startSite(t).rates(t, *flinkRecords)
 }
 
-// rates measures records per second from topic to topic: on Flink at parallelism 1 and
-// 2, in this process, and by a plain loop over decoded observations; and those of
-// the node alone, in blocks. The rates are those of the last four fifths, and mean
-// something with millions of records.
+// rates measures records per second from topic to topic: on Flink at parallelism 1 and 2, in this process, and in a
+// plain loop over decoded observations. It also measures the node alone, in blocks. The rates are those of the last
+// four fifths of the records, and need millions of records to be meaningful.
 func (s *site) rates(t *testing.T, n int) {
 	keys := *flinkKeys
 	s.Broker.CreateTopic(t, "in", 8, nil)
@@ -110,18 +109,17 @@ func (s *site) rates(t *testing.T, n int) {
 	}
 }
 
-// size measures a checkpoint of all keys, and how long a job whose worker is killed takes to
-// go on from it.
+// size measures a checkpoint of all keys, and the time that a job with a killed worker needs to resume from it.
 func (s *site) size(t *testing.T, d *e2e.Daemon, keys int) {
 	const job = "hafvf"
-	was := s.Status(t, job)
-	is := s.Await(t, d, job, "a checkpoint of all", func(is flink.Status) bool { return is.Completed >= was.Completed+2 })
-	t.Logf("checkpoint: %d bytes, %d for each key, in %v", is.Checkpoint.Bytes, is.Checkpoint.Bytes/int64(keys), is.Checkpoint.Took)
+	first := s.Status(t, job)
+	last := s.Await(t, d, job, "a checkpoint of all", func(now flink.Status) bool { return now.Completed >= first.Completed+2 })
+	t.Logf("checkpoint: %d bytes, %d for each key, in %v", last.Checkpoint.Bytes, last.Checkpoint.Bytes/int64(keys), last.Checkpoint.Took)
 	begin := time.Now()
 	s.Workers[0].Kill()
 	s.StartWorker(0)
-	s.Await(t, d, job, "the job goes on", func(now flink.Status) bool {
-		return now.Restored > is.Restored && now.State == "RUNNING" && now.Completed > is.Completed
+	s.Await(t, d, job, "the job resumes", func(now flink.Status) bool {
+		return now.Restored > last.Restored && now.State == "RUNNING" && now.Completed > last.Completed
 	})
 	t.Logf("restored, with another checkpoint: %v", time.Since(begin))
 }
@@ -138,7 +136,7 @@ func init() {
 	register.Function1x2(observeDraw)
 }
 
-// drawn is how many observations come of a seed.
+// drawn is the number of observations per seed.
 const drawn = 10_000
 
 type seedFn struct{ N int }
@@ -172,8 +170,8 @@ type dropFn struct{}
 
 func (*dropFn) ProcessElement(string, keyed.Estimate) {}
 
-// inBlocks is the rate of a job that draws observations, filters them, and drops
-// the estimates, its start included.
+// inBlocks returns the rate of a job that draws observations, filters them, and drops the estimates, including its
+// start.
 func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int) float64 {
 	t.Helper()
 	p, root := beam.NewPipelineWithRoot()
@@ -190,30 +188,29 @@ func (s *site) inBlocks(t *testing.T, cfg hafvf.Config, keys, n, parallelism int
 	}
 	begin := time.Now()
 	expect.OK(t, job.Start(t.Context()))
-	all, got := int64(max(n/drawn, 1)*drawn), int64(0)
-	for deadline := time.Now().Add(20 * time.Minute); got < all; time.Sleep(100 * time.Millisecond) {
+	total, got := int64(max(n/drawn, 1)*drawn), int64(0)
+	for deadline := time.Now().Add(20 * time.Minute); got < total; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d observations", got, all)
+			t.Fatalf("%d of %d observations", got, total)
 		}
 		counts := expect.Get(job.Counters(t.Context(), "hafvf"))(t)
 		got = counts["records"]
 	}
-	rate := float64(all) / time.Since(begin).Seconds()
+	rate := float64(total) / time.Since(begin).Seconds()
 	expect.OK(t, job.Cancel(t.Context()))
 	return rate
 }
 
-// rate waits until a topic has n records, and says how fast the last four fifths
-// came.
+// rate waits until a topic has n records, and returns the rate of the last four fifths.
 func (s *site) rate(t *testing.T, d *e2e.Daemon, topic string, n int) float64 {
 	t.Helper()
-	var from time.Time
+	var start time.Time
 	first, got := 0, 0
 	deadline := time.Now().Add(40 * time.Minute)
 	for got < n {
 		got = int(e2e.Held(t, s.Broker, topic))
-		if from.IsZero() && got >= n/5 {
-			from, first = time.Now(), got
+		if start.IsZero() && got >= n/5 {
+			start, first = time.Now(), got
 		}
 		select {
 		case <-d.Exited():
@@ -224,7 +221,7 @@ func (s *site) rate(t *testing.T, d *e2e.Daemon, topic string, n int) float64 {
 			t.Fatalf("%d of %d records\n%s", got, n, d.Log())
 		}
 	}
-	return float64(got-first) / time.Since(from).Seconds()
+	return float64(got-first) / time.Since(start).Seconds()
 }
 
 func plainLoop(t *testing.T, cfg hafvf.Config, keys, n int) float64 {

@@ -15,27 +15,27 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// namedKeys is how many keys that were forgotten are named.
-const namedKeys = 10
+// maxNamedKeys is the maximum number of forgotten keys that are listed.
+const maxNamedKeys = 10
 
 func forgetCommand() *cobra.Command {
 	var set, keys []string
 	cmd := &cobra.Command{
 		Use:   "forget WHERE --key KEY",
-		Short: "Remove the states of keys from what is stored between runs",
+		Short: "Remove the stored states of keys",
 		Long:  help("forget"),
 		Example: `  hafvf states forget pump.yaml --key pump-7
   hafvf states forget pump.states --key 'hall-2/*' --key pump-7`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if slices.Contains(keys, "") {
-				return cli.Usage(errors.New("--key is empty: name a key, or give '*' for all"))
+				return cli.Usage(errors.New("--key is empty: give a key, or '*' for all keys"))
 			}
 			forgotten, err := forget(cmd, args[0], keys, set)
 			if err != nil {
 				return err
 			}
-			if len(forgotten.Keys) <= namedKeys {
+			if len(forgotten.Keys) <= maxNamedKeys {
 				for _, key := range forgotten.Keys {
 					fmt.Fprintln(cmd.ErrOrStderr(), "forgot", message.Printable(key))
 				}
@@ -45,12 +45,12 @@ func forgetCommand() *cobra.Command {
 		},
 	}
 	cli.AddSet(cmd, &set)
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "forget this `key`, or the keys that this pattern matches; may be given several times")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "forget this `key`, or the keys that match this pattern; may be repeated")
 	cmd.MarkFlagRequired("key")
 	return cmd
 }
 
-// onFlink says how a job on Flink forgets a key.
+// onFlink describes how to make a job on Flink forget a key.
 const onFlink = "set source.kafka.tombstones: forget, and write a record of the key with a null value to the topic"
 
 func forget(cmd *cobra.Command, where string, keys, set []string) (f pipeline.Forgotten, err error) {
@@ -59,14 +59,14 @@ func forget(cmd *cobra.Command, where string, keys, set []string) (f pipeline.Fo
 	case statestore.IsFile(where):
 		return pipeline.ForgetKeysIn(where, keys, log)
 	case isSavepoint(where):
-		return f, cli.Usage(fmt.Errorf("%s is a savepoint, which only a job on Flink changes: %s", where, onFlink))
+		return f, cli.Usage(fmt.Errorf("%s is a savepoint, which only a job on Flink can change: %s", where, onFlink))
 	}
 	_, graph, err := cli.Load(where, set)
 	if err != nil {
 		return f, err
 	}
 	if graph.Runner.Name == config.Flink {
-		return f, cli.Usage(fmt.Errorf("%s: on Flink the job keeps the states: %s", where, onFlink))
+		return f, cli.Usage(fmt.Errorf("%s: a job on Flink keeps its states itself: %s", where, onFlink))
 	}
 	ctx, stop := stoppable(cmd.Context())
 	defer stop()

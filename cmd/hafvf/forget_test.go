@@ -10,7 +10,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// States of files forget keys between runs alone, and say which.
+// Keys in a state file can be forgotten only between runs. The output lists them.
 func TestForgetInFile(t *testing.T) {
 	dir := t.TempDir()
 	save := func(name, text string) {

@@ -35,17 +35,17 @@ func initCommand() *cobra.Command {
 				fmt.Fprintf(cmd.ErrOrStderr(), "remark   %s\n", r)
 			}
 			if !d.Sure() {
-				return errors.New("the config is written, and is likely wrong: see the remarks")
+				return errors.New("the config is written but probably wrong: see the remarks")
 			}
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&query, "query", "", "the `QUERY`, in PromQL, that is asked at the URL")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `FILE`, which must not exist, in place of standard output")
+	cmd.Flags().StringVar(&query, "query", "", "the `QUERY`, in PromQL, for the server at the URL")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write to this `FILE`, which must not exist, instead of standard output")
 	return cmd
 }
 
-// writeDraft writes a config to a new file, or without a name to standard output.
+// writeDraft writes a config to a new file or, without a name, to standard output.
 func writeDraft(cmd *cobra.Command, output string, text []byte) error {
 	if output == "" {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s", text)
@@ -53,29 +53,29 @@ func writeDraft(cmd *cobra.Command, output string, text []byte) error {
 	}
 	f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return cli.Usage(fmt.Errorf("%s exists already: give another name, or remove it", output))
+		return cli.Usage(fmt.Errorf("%s already exists: give another name, or remove it", output))
 	}
 	if err != nil {
 		return message.CannotWrite(output, err)
 	}
 	_, err = f.Write(text)
 	if err = cmp.Or(err, f.Close()); err != nil {
-		os.Remove(output) // the next attempt wants no file there
+		os.Remove(output) // the next attempt fails if the file exists
 		return message.CannotWrite(output, err)
 	}
 	return nil
 }
 
 // draftOf drafts a config for a file, or for a query to the server at a URL.
-func draftOf(from, query string) (sniff.Drafted, error) {
-	isURL := strings.HasPrefix(from, "http://") || strings.HasPrefix(from, "https://")
+func draftOf(source, query string) (sniff.Drafted, error) {
+	isURL := strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://")
 	switch {
 	case isURL && query == "":
-		return sniff.Drafted{}, cli.Usage(errors.New("give the query that the server is asked, as --query 'rate(requests_total[5m])'"))
+		return sniff.Drafted{}, cli.Usage(errors.New("a URL needs a query: give one, such as --query 'rate(requests_total[5m])'"))
 	case !isURL && query != "":
-		return sniff.Drafted{}, cli.Usage(fmt.Errorf("%s is no URL of http:// or https://, which --query asks", from))
+		return sniff.Drafted{}, cli.Usage(fmt.Errorf("%s is not an http:// or https:// URL: --query needs one", source))
 	case isURL:
-		return sniff.DraftQuery(from, query)
+		return sniff.DraftQuery(source, query)
 	}
-	return sniff.Draft(from)
+	return sniff.Draft(source)
 }

@@ -32,8 +32,8 @@ alerts: {kafka: {topic: %[2]s-alerts}}
 	return path
 }
 
-// TestKafkaKills kills the program and the broker at random moments: with repeats
-// dropped by id, estimates, alerts and rejects are those of a run without faults.
+// TestKafkaKills kills the program and the broker at random times. Without repeated IDs, estimates, alerts and
+// rejects equal those of a run without faults.
 func TestKafkaKills(t *testing.T) {
 	expect.Waits(t, "a broker in Java")
 	n, keys, faults, pause := 10_000, 200, 2, time.Second
@@ -47,10 +47,10 @@ func TestKafkaKills(t *testing.T) {
 	d := program.Start(t, nil, "run", cfg)
 	i := 0
 	for part := range slices.Chunk(e2e.Observations("in", n, keys, 7), (n+faults-1)/faults) {
-		// What is killed has something to lose: it writes, and is written to.
-		before := e2e.Held(t, b, "killed-out")
+		// The killed program is reading and writing, so it has records in flight.
+		written := e2e.Held(t, b, "killed-out")
 		fed := e2e.Feed(t, b, part, pause)
-		d.Eventually(t, "estimates of what is being written", func() bool { return e2e.Held(t, b, "killed-out") > before })
+		d.Eventually(t, "estimates of the records being written", func() bool { return e2e.Held(t, b, "killed-out") > written })
 		time.Sleep(rand.N(pause))
 		if i%4 == 3 || faults < 4 && i == 1 {
 			b.Kill()
@@ -79,7 +79,7 @@ func TestKafkaKills(t *testing.T) {
 	}
 }
 
-// noFaults is what one run over everything gives.
+// noFaults returns the results of a run over all records without faults.
 func noFaults(t *testing.T, b *kafkatest.Broker) map[string]map[string]string {
 	t.Helper()
 	d := program.Start(t, nil, "run", kafkaConfig(t, b, "whole", ", bounded: true"))
@@ -87,13 +87,13 @@ func noFaults(t *testing.T, b *kafkatest.Broker) map[string]map[string]string {
 	if !strings.Contains(d.Log(), "changes") {
 		t.Error(d.Log())
 	}
-	all := map[string]map[string]string{}
+	results := map[string]map[string]string{}
 	for _, topic := range []string{"out", "alerts", "rejected"} {
 		values, repeats := e2e.ByID(t, b, "whole-"+topic)
 		if repeats > 0 || len(values) == 0 {
 			t.Errorf("without faults %s has %d records and %d repeats", topic, len(values), repeats)
 		}
-		all[topic] = values
+		results[topic] = values
 	}
-	return all
+	return results
 }

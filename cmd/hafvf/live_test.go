@@ -13,8 +13,8 @@ import (
 	"hafvf/internal/testing/e2e"
 )
 
-// The program serves the page of its run beside its metrics, with an alarm in it before the input
-// has ended, and ends with the run though a reader follows the events.
+// The program serves the live page in addition to its metrics, with an alarm before the end of the input. It ends
+// with the run even if a reader follows the events.
 func TestListen(t *testing.T) {
 	dir := e2e.Folder(t, map[string]string{"in.yaml": "model: {family: normal, prior: {mu: 0, kappa: 10, alpha: 10, beta: 10}}\ndetect: {zone: Asia/Tokyo}\norder: arrival\nsource: {jsonl: {path: '-'}}\nsink: none\n"})
 	d := program.Pipe(t, dir, "run", "in.yaml", "--listen", "127.0.0.1:0")
@@ -23,16 +23,16 @@ func TestListen(t *testing.T) {
 	}
 	d.Say(t, `{"key":"pump","time":1760030000,"x":99}`+"\n")
 	get := func(path string) (string, error) {
-		at := regexp.MustCompile(`/healthz" address=(\S+)`).FindStringSubmatch(d.Log())
-		if at == nil {
+		match := regexp.MustCompile(`/healthz" address=(\S+)`).FindStringSubmatch(d.Log())
+		if match == nil {
 			return "", nil
 		}
-		to, err := httpclient.New("page", httpclient.Server{URL: secret.Text{Text: "http://" + at[1]}}, httpclient.Bounds{}, nil)
+		client, err := httpclient.New("page", httpclient.Server{URL: secret.Text{Text: "http://" + match[1]}}, httpclient.Bounds{}, nil)
 		if err != nil {
 			return "", err
 		}
-		defer to.CloseIdleConnections()
-		answer, err := to.HTTP().Get("http://" + at[1] + path)
+		defer client.CloseIdleConnections()
+		answer, err := client.HTTP().Get("http://" + match[1] + path)
 		if err != nil {
 			return "", err
 		}
@@ -40,15 +40,15 @@ func TestListen(t *testing.T) {
 		b, err := io.ReadAll(answer.Body)
 		return string(b), err
 	}
-	await := func(path, says string) {
+	await := func(path, text string) {
 		t.Helper()
 		got := ""
 		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			if got, _ = get(path); strings.Contains(got, says) {
+			if got, _ = get(path); strings.Contains(got, text) {
 				return
 			}
 		}
-		t.Fatalf("%s does not say %q: %s\n%s", path, says, got, d.Log())
+		t.Fatalf("%s lacks %q: %s\n%s", path, text, got, d.Log())
 	}
 	await("/", "pump is 99 above usual at")
 	await("/", "All times are of Asia/Tokyo.")
@@ -58,15 +58,15 @@ func TestListen(t *testing.T) {
 	await("/healthz", "ok")
 	events := make(chan string)
 	go func() {
-		all, _ := get("/events")
-		events <- all
+		received, _ := get("/events")
+		events <- received
 	}()
 	time.Sleep(100 * time.Millisecond)
 	d.CloseInput(t)
 	select {
-	case all := <-events:
-		if !strings.Contains(all, "event: state") || !strings.HasSuffix(all, "event: end\ndata: {}\n\n") {
-			t.Errorf("events: %s", all)
+	case received := <-events:
+		if !strings.Contains(received, "event: state") || !strings.HasSuffix(received, "event: end\ndata: {}\n\n") {
+			t.Errorf("events: %s", received)
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("the events do not end with the run")

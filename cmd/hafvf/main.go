@@ -1,9 +1,8 @@
-// Hafvf filters streams of observations, one small Bayesian filter per key, and
-// tells what changed.
+// Hafvf filters streams of observations with a small Bayesian filter per key, and reports changes.
 package main
 
-// A release is built with -pgo=deploy/hafvf.pgo: the compiler inlines what takes time in a benchmark. This
-// command renews the profile.
+// A release is built with -pgo=deploy/hafvf.pgo, so that the compiler inlines the functions that take most time in a
+// benchmark. This command updates the profile.
 //
 //go:generate go test ../../pipeline -run - -bench Cost -benchtime 1x -cost-records 600000 -cost-like ", detect$" -trimpath -o /dev/null -cpuprofile ../../deploy/hafvf.pgo
 
@@ -17,35 +16,34 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	_ "time/tzdata" // for detect.zone, where the machine has none
+	_ "time/tzdata" // for detect.zone on machines without time zone data
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/internal/cli"
 	"hafvf/internal/account"
-	_ "hafvf/internal/anyuser" // before Beam looks the user up
+	_ "hafvf/internal/anyuser" // must be initialized before Beam looks up the user
 	"hafvf/internal/deadlinewriter"
 )
 
-// stderr is standard error. Once a run is to stop, it waits for nobody who does not read.
+// stderr is standard error. After a signal, a write to it waits at most account.StopTimeout for the reader.
 var stderr = deadlinewriter.New(os.Stderr, account.StopTimeout)
 
 func main() {
-	flag.CommandLine.Parse(nil) // Beam asks for its flags, of which the program has none
+	flag.CommandLine.Parse(nil) // Beam requires parsed flags; the program has none for it
 	beam.Init()
-	// Beam logs each error at every layer. What is wrong with a run reaches the user once, as
-	// the command's error.
+	// Beam logs each error at every layer. The user sees an error of a run once, as the command's error.
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	boundGarbage()
 	os.Exit(run(os.Args[1:]))
 }
 
-// reportReaderGone makes a write to standard output whose reader has gone return
-// connectors.ErrReaderGone. Without it SIGPIPE ends the process, and no file is closed.
+// reportReaderGone makes writes return connectors.ErrReaderGone if the reader of standard output has closed it.
+// Otherwise SIGPIPE would end the process without closing its files.
 func reportReaderGone() { signal.Ignore(syscall.SIGPIPE) }
 
-// stoppable returns a context that Ctrl-C or SIGTERM ends.
+// stoppable returns a context that is cancelled by Ctrl-C or SIGTERM.
 func stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
@@ -53,20 +51,20 @@ func stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
 func run(args []string) int {
 	root := &cobra.Command{
 		Use:   "hafvf",
-		Short: "Separate lasting changes from single odd values, per key, in streams",
+		Short: "Separate lasting changes from single outliers, per key, in streams",
 		Long:  help("hafvf"),
 		Example: `  hafvf run                      filter the bundled series and draw the changes
   hafvf run pump.yaml            filter the source of a config
   hafvf init pressure.csv        write a config for a file
-  hafvf check pump.yaml          list the mistakes of a config, and look at its data
+  hafvf check pump.yaml          list the mistakes of a config, and check its data
   hafvf backtest pump.yaml       report the alarms that past data would have raised
   hafvf states pump.yaml         show the states of the filters
-  hafvf mark ID false -o m.jsonl say of an alarm that it was false
+  hafvf mark ID false -o m.jsonl mark an alarm as false
   hafvf plot out.jsonl -o a.svg  draw the records of a run
-  hafvf report alerts.jsonl -o week.html  one page of what happened to all keys
+  hafvf report alerts.jsonl -o week.html  write a page about the alarms of all keys
   hafvf sessions s.jsonl -o a.csv  tabulate the segments of smoothed sessions
   hafvf trials c.yaml -o trials.csv  tabulate all observations: predictions, learning rates, changes
-  hafvf fit s.yaml --over top -o fit.csv  find the numbers of a learner of each key`,
+  hafvf fit s.yaml --over top -o fit.csv  fit the parameters of a learner to each key`,
 		Version: versionLine(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -77,7 +75,7 @@ func run(args []string) int {
 //go:embed help
 var helpFiles embed.FS
 
-// help is the long text of a command.
+// help returns the long help text of a command.
 func help(command string) string {
 	text, err := helpFiles.ReadFile("help/" + command + ".txt")
 	if err != nil {
@@ -86,12 +84,12 @@ func help(command string) string {
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-// moved is a command that has left the program.
+// moved returns a hidden command that points to the program that has it now.
 func moved(name string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true, DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return cli.Usage(fmt.Errorf("%s is in a program of its own: in the sources, go run ./cmd/hafvf-lab %[1]s", name))
+			return cli.Usage(fmt.Errorf("%s is in a separate program: in the source tree, run go run ./cmd/hafvf-lab %[1]s", name))
 		},
 	}
 }

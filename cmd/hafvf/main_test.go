@@ -49,9 +49,9 @@ func TestExitCodes(t *testing.T) {
 		{"check of a column", "check ok.yaml --set source.csv.values=[y]", 1, `"y"`},
 		{"check without a look", "check ok.yaml --set source.csv.values=[y] --no-data", 0, ""},
 		{"init", "init fine.csv", 0, ""},
-		{"init of what is rejected", "init in.csv", 1, "33.3 % of the records are rejected, such as in.csv:3"},
+		{"init of rejected records", "init in.csv", 1, "33.3 % of the records are rejected, such as in.csv:3"},
 		{"init of nothing", "init no.csv", 1, "no.csv"},
-		{"init over a file", "init in.csv -o ok.yaml", 2, "ok.yaml exists already"},
+		{"init over a file", "init in.csv -o ok.yaml", 2, "ok.yaml already exists"},
 		{"mostly rejected", "run ok.yaml --set source.csv.decimal=','", 1, `2 of 3 records were rejected, more than half, most of them because of this: the text "1.5" where a number is due`},
 		{"version", "version", 0, ""},
 		{"input missing", "run ok.yaml --set source.csv.path=no.csv", 1, "no.csv"},
@@ -69,7 +69,7 @@ func TestExitCodes(t *testing.T) {
 		{"wrong key", "run bad.yaml", 2, `did you mean "family"?`},
 		{"wrong override", "check ok.yaml --set top=2", 2, "--set top=2"},
 		{"huge config", "check big.yaml", 2, "more than the 1048576"},
-		{"check of topics", "check topics.yaml", 0, ""}, // connects to nothing, and needs no secret
+		{"check of topics", "check topics.yaml", 0, ""}, // does not connect, and needs no secret
 		{"topics over topics", "check topics.yaml --set sink.kafka.topic=in", 2, `"in" is also read, by source.kafka.topics`},
 		{"a secret", "check topics.yaml --set source.kafka.sasl.password=s", 2, "--set source.kafka.sasl.password=…: "},
 		{"a secret's variable", "run topics.yaml", 1, "sasl.password.env: the environment variable that it names is not set"},
@@ -77,7 +77,7 @@ func TestExitCodes(t *testing.T) {
 		{"begin anew with the demo", "run --begin-anew", 2, "--begin-anew is for a source of Kafka"},
 		{"begin anew on Flink", "run topics.yaml --begin-anew --set runner.name=flink --set runner.endpoint=a:1", 2, "--begin-anew is for a source of Kafka"},
 		{"standard output twice", "check ok.yaml --set detect=true --set alerts.jsonl.path=-", 2, "alerts.jsonl.path: standard output is also written, by sink.jsonl.path"},
-		{"config and records from standard input", "check -", 2, "standard input holds the config"},
+		{"config and records from standard input", "check -", 2, "config and records are both read from standard input"},
 		{"two readers of standard input", "backtest ok.yaml --set detect=true --set source.csv.path=- --against stdin.yaml", 2, "both read standard input"},
 		{"states of a config without", "states ok.yaml", 1, "neither source.kafka.changelog nor state is set"},
 		{"states before a run", "states ok.yaml --set state=none.bin", 1, "none.bin does not exist: no run has ended well yet"},
@@ -86,38 +86,38 @@ func TestExitCodes(t *testing.T) {
 		{"states of a savepoint", "states saved", 2, "saved: hafvf does not read savepoints"},
 		{"states of a savepoint elsewhere", "states s3://states/savepoint-1", 2, "hafvf does not read savepoints"},
 		{"check of a savepoint", "check ok.yaml --states file:saved/_metadata", 2, "hafvf does not read savepoints"},
-		{"forget in a savepoint", "states forget saved --key k", 2, "is a savepoint, which only a job on Flink changes: set source.kafka.tombstones: forget"},
+		{"forget in a savepoint", "states forget saved --key k", 2, "is a savepoint, which only a job on Flink can change: set source.kafka.tombstones: forget"},
 		{"forget without a key", "states forget ok.yaml", 2, `required flag(s) "key" not set`},
 		{"forget an empty key", "states forget ok.yaml --key=", 2, "--key is empty"},
 		{"forget nowhere", "states forget --key k", 2, "accepts 1 arg"},
 		{"forget in a config without states", "states forget ok.yaml --key k", 1, "neither source.kafka.changelog nor state is set"},
 		{"forget before a run", "states forget ok.yaml --key k --set state=none.bin", 1, "none.bin does not exist: no run has ended well yet"},
 		{"forget in no config", "states forget none.bin --key k", 2, "none.bin"},
-		{"forget on Flink", "states forget topics.yaml --key k --set runner.name=flink --set runner.endpoint=a:1", 2, "on Flink the job keeps the states: set source.kafka.tombstones: forget, and write a record of the key with a null value"},
-		{"migrate without states", "run ok.yaml --migrate", 2, "for a config that keeps states"},
+		{"forget on Flink", "states forget topics.yaml --key k --set runner.name=flink --set runner.endpoint=a:1", 2, "a job on Flink keeps its states itself: set source.kafka.tombstones: forget, and write a record of the key with a null value"},
+		{"migrate without states", "run ok.yaml --migrate", 2, "for a config that stores states"},
 		{"migrate and begin anew", "run topics.yaml --migrate --begin-anew --set source.kafka.changelog=s", 2, "leave out --migrate"},
 		{"migrate on Flink without a savepoint", "run topics.yaml --migrate --set runner.name=flink --set runner.endpoint=a:1", 2, "give --savepoint too"},
 		{"migrate on Flink without cells", "run topics.yaml --migrate --savepoint s --set runner.name=flink --set runner.endpoint=a:1 --set runner.cells=0", 2, "runner.cells is 0"},
 		{"check of no states", "check ok.yaml --states none.bin", 1, "none.bin is not a file of states"},
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
 		{"sessions without a table", "sessions estimates.jsonl", 2, "sessions needs -o"},
-		{"sessions of estimates", "sessions -o a.csv estimates.jsonl", 2, "estimates.jsonl holds estimates"},
-		{"sessions of nothing", "sessions empty.jsonl -o a.csv", 1, "holds no records"},
-		{"sessions over their records", "sessions estimates.jsonl -o linked.csv", 2, "linked.csv is what is read"},
+		{"sessions of estimates", "sessions -o a.csv estimates.jsonl", 2, "estimates.jsonl contains estimates"},
+		{"sessions of nothing", "sessions empty.jsonl -o a.csv", 1, "contains no records"},
+		{"sessions over their records", "sessions estimates.jsonl -o linked.csv", 2, "linked.csv is an input"},
 	})
 }
 
-// An exit is how the program has to end with some arguments, and what it has to say.
+// An exit is the expected exit code and part of standard error for some arguments.
 type exit struct {
 	name, args string
 	code       int
 	stderr     string
 }
 
-// exits runs the program in a folder, each time with the arguments behind the command.
-func exits(t *testing.T, dir, stdin, command string, all []exit) {
+// exits runs the program in a folder, once for each exit, with its arguments after the command.
+func exits(t *testing.T, dir, stdin, command string, cases []exit) {
 	t.Helper()
-	for _, e := range all {
+	for _, e := range cases {
 		t.Run(e.name, func(t *testing.T) {
 			code, _, stderr := program.Run(t, dir, stdin, strings.Fields(command+" "+e.args)...)
 			if code != e.code || !strings.Contains(stderr, e.stderr) {
@@ -127,28 +127,28 @@ func exits(t *testing.T, dir, stdin, command string, all []exit) {
 	}
 }
 
-// TestNoSecretIsShown: what stands where the place of a secret is due may be the secret
-// itself, and no output repeats it.
+// TestNoSecretIsShown checks that no output repeats a text given as the place of a secret, since it may be the secret
+// itself.
 func TestNoSecretIsShown(t *testing.T) {
 	const secret = "hunter2hunter2"
 	config := func(login, sink string) string {
 		return "model: {family: normal}\nsource: {kafka: {brokers: ['127.0.0.1:1'], topics: [in], group: g" + login + "}}\nsink: {kafka: {topic: out" + sink + "}}\n"
 	}
-	in := func(password string) string {
+	sasl := func(password string) string {
 		return ", sasl: {mechanism: plain, username: u, password: " + password + "}"
 	}
-	file, env := in("{file: "+secret+"}"), in("{env: "+secret+"}")
+	file, env := sasl("{file: "+secret+"}"), sasl("{env: "+secret+"}")
 	dir := e2e.Folder(t, map[string]string{
 		"file.yaml": config(file, ""), "env.yaml": config(env, ""),
 		"sink.yaml":    config("", ", brokers: ['127.0.0.1:1']"+file),
 		"key.yaml":     config(", tls: {cert: ok.pem, key: "+secret+"}", ""),
-		"both.yaml":    config(in("{file: "+secret+", env: "+secret+"}"), ""),
-		"list.yaml":    config(in("{file: ["+secret+"]}"), ""),
-		"mapping.yaml": config(in("{env: {"+secret+": 1}}"), ""),
-		"text.yaml":    config(in(secret), ""),
-		"twice.yaml":   config(in("{file: "+secret+", file: "+secret+"}"), ""),
+		"both.yaml":    config(sasl("{file: "+secret+", env: "+secret+"}"), ""),
+		"list.yaml":    config(sasl("{file: ["+secret+"]}"), ""),
+		"mapping.yaml": config(sasl("{env: {"+secret+": 1}}"), ""),
+		"text.yaml":    config(sasl(secret), ""),
+		"twice.yaml":   config(sasl("{file: "+secret+", file: "+secret+"}"), ""),
 		"nested.yaml":  config(", sasl: {password: {file: "+secret+"}}", ""),
-		"cut.yaml":     config(in("{file: \""+secret), ""),
+		"cut.yaml":     config(sasl("{file: \""+secret), ""),
 		"ok.pem":       "", "topics.yaml": config("", ""),
 	})
 	set := "source.kafka.sasl={mechanism:plain,username:u,password:{file:" + secret + "}}"
@@ -184,7 +184,7 @@ func TestRunReadsStandardInput(t *testing.T) {
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	code, _, stderr := program.Run(t, dir, "", "run")
-	// The jump that the data's authors labelled, found where it begins.
+	// The jump that the authors of the data labelled, found at its start.
 	if code != 0 || !strings.Contains(stderr, "rds_cpu_e47b3b           2014-04-13T06:52:00Z") {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
@@ -195,7 +195,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// With standard input as the source, files grow while records come.
+// With standard input as the source, output files grow as records arrive.
 func TestFilesGrowWithStandardInput(t *testing.T) {
 	dir := e2e.Folder(t, map[string]string{
 		"c.yaml": "model: {family: normal, prior: {mu: 0, kappa: 1, alpha: 1, beta: 1}}\nsilence: {after: 10m}\nsource: {csv: {path: '-'}}\n" +
@@ -229,7 +229,7 @@ func TestFilesGrowWithStandardInput(t *testing.T) {
 	}
 }
 
-// A reader of standard output that has read enough ends the program, without a word.
+// The program ends without a message if the reader of standard output closes it.
 func TestReaderGone(t *testing.T) {
 	var lines strings.Builder
 	lines.WriteString("key,time,x\n")
@@ -250,15 +250,14 @@ func TestReaderGone(t *testing.T) {
 		w.Close()
 		expect.Get(r.Read(make([]byte, 100)))(t)
 		r.Close()
-		cmd.Wait() // its error is the code
+		cmd.Wait() // its error only repeats the exit code
 		if code := cmd.ProcessState.ExitCode(); code != 141 || stderr.Len() > 0 {
 			t.Errorf("%v: exit %d: %s", args, code, stderr.String())
 		}
 	}
 }
 
-// A stop is the end of standard input: intervals that are open then have their records, and no
-// silence is told for it.
+// A stop acts as the end of standard input: open intervals get their records, and no silence is reported.
 func TestStopEndsIntervals(t *testing.T) {
 	dir := e2e.Folder(t, map[string]string{"c.yaml": `model: {family: poisson}
 aggregate: {every: 1h, value: count}

@@ -18,10 +18,10 @@ import (
 
 func markCommand() *cobra.Command {
 	var set []string
-	var key, note, at, out, of string
+	var key, note, timeText, outputPath, configPath string
 	cmd := &cobra.Command{
 		Use:   "mark ID false|true|expected",
-		Short: "Say of an alarm that it was false, true or expected",
+		Short: "Mark an alarm as false, true or expected",
 		Long:  help("mark"),
 		Example: `  hafvf mark in-0-4711 false -o marks.jsonl
   hafvf mark in-0-4711 false --key pump-7 --config pump.yaml
@@ -34,28 +34,28 @@ func markCommand() *cobra.Command {
 			}
 			if cmd.Flags().Changed("time") {
 				var err error
-				if m.Time, err = time.Parse(time.RFC3339Nano, at); err != nil {
-					return cli.Usage(fmt.Errorf("--time: %q is not a time such as 2026-01-02T03:04:05Z", at))
+				if m.Time, err = time.Parse(time.RFC3339Nano, timeText); err != nil {
+					return cli.Usage(fmt.Errorf("--time: %q is not a time such as 2026-01-02T03:04:05Z", timeText))
 				}
 			}
 			if err := m.Check(); err != nil {
 				if !slices.Contains(records.Marks(), m.Mark) {
-					err = fmt.Errorf("%q is none of %s: give one of them behind the id", m.Mark, strings.Join(records.Marks(), ", "))
+					err = fmt.Errorf("unknown mark %q: use %s after the ID", m.Mark, strings.Join(records.Marks(), ", "))
 				}
 				return cli.Usage(err)
 			}
 			switch {
-			case out != "" && of != "":
-				return cli.Usage(errors.New("-o and --config both say where the mark goes: give one of them"))
-			case out != "":
-				return pipeline.SendMark(cmd.Context(), &config.Sink{File: &config.File{Path: out}}, m, slog.New(slog.DiscardHandler))
-			case of != "":
-				cfg, _, err := cli.Load(of, set)
+			case outputPath != "" && configPath != "":
+				return cli.Usage(errors.New("use either -o or --config, not both"))
+			case outputPath != "":
+				return pipeline.SendMark(cmd.Context(), &config.Sink{File: &config.File{Path: outputPath}}, m, slog.New(slog.DiscardHandler))
+			case configPath != "":
+				cfg, _, err := cli.Load(configPath, set)
 				if err != nil {
 					return err
 				}
 				if cfg.Marks == nil {
-					return cli.Usage(fmt.Errorf("%s has no marks: add marks: {jsonl: {path: marks.jsonl}}, and start its run anew", of))
+					return cli.Usage(fmt.Errorf("%s has no marks: add marks: {jsonl: {path: marks.jsonl}}, and restart its run", configPath))
 				}
 				ctx, stop := stoppable(cmd.Context())
 				defer stop()
@@ -66,10 +66,10 @@ func markCommand() *cobra.Command {
 		},
 	}
 	cli.AddSet(cmd, &set)
-	cmd.Flags().StringVar(&key, "key", "", "the `key` of the alarm, if alarms of several keys have its id")
-	cmd.Flags().StringVar(&note, "note", "", "what else there is to say")
-	cmd.Flags().StringVar(&at, "time", "", "`when` the mark begins to act, as records' times are (default now)")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "append the line to `FILE`")
-	cmd.Flags().StringVar(&of, "config", "", "send it to where `CONFIG` has its marks")
+	cmd.Flags().StringVar(&key, "key", "", "the `key` of the alarm, if alarms of several keys have this ID")
+	cmd.Flags().StringVar(&note, "note", "", "a comment")
+	cmd.Flags().StringVar(&timeText, "time", "", "`time` from which the mark applies, on the clock of the records (default now)")
+	cmd.Flags().StringVarP(&outputPath, "output", "o", "", "append the line to `FILE`")
+	cmd.Flags().StringVar(&configPath, "config", "", "write the mark to the marks of `CONFIG`")
 	return cmd
 }

@@ -12,7 +12,7 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// A mark is printed, appended to a file as a whole line, or sent to where a config has its marks.
+// A mark is printed, appended to a file as a whole line, or written to the marks of a config.
 func TestMark(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "marks.jsonl")
@@ -27,24 +27,24 @@ func TestMark(t *testing.T) {
 		}
 	}
 	const line = `{"id":"in-0-4711","mark":"false","time":"2026-03-01T12:00:00Z","key":"pump","note":"a test"}` + "\n"
-	at := []string{"--time", "2026-03-01T12:00:00Z"}
-	all := append(at, "in-0-4711", "false", "--key", "pump", "--note", "a test")
-	run(0, line, "", all...)
-	run(0, "", "", append(all, "-o", "marks.jsonl")...)
-	run(0, "", "", append(all, "--config", "c.yaml")...)
+	timeFlag := []string{"--time", "2026-03-01T12:00:00Z"}
+	markArgs := append(timeFlag, "in-0-4711", "false", "--key", "pump", "--note", "a test")
+	run(0, line, "", markArgs...)
+	run(0, "", "", append(markArgs, "-o", "marks.jsonl")...)
+	run(0, "", "", append(markArgs, "--config", "c.yaml")...)
 	f := expect.Get(os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0o600))(t)
 	expect.Get(f.WriteString("by hand"))(t)
 	expect.OK(t, f.Close())
-	run(0, "", "", append(at, "b", "expected", "-o", file)...)
+	run(0, "", "", append(timeFlag, "b", "expected", "-o", file)...)
 	if text := string(expect.Get(os.ReadFile(file))(t)); text != line+line+"by hand\n"+`{"id":"b","mark":"expected","time":"2026-03-01T12:00:00Z"}`+"\n" {
 		t.Errorf("%s", text)
 	}
-	run(2, "", `hafvf: "wrong" is none of false, true, expected: give one of them behind the id`, "a", "wrong")
+	run(2, "", `hafvf: unknown mark "wrong": use false, true, expected after the ID`, "a", "wrong")
 	run(2, "", "hafvf: accepts 2 arg(s), received 1", "a")
 	run(2, "", "hafvf: id: missing", "", "true")
 	run(2, "", `hafvf: --time: "noon" is not a time such as 2026-01-02T03:04:05Z`, "a", "true", "--time", "noon")
 	run(2, "", "hafvf: none.yaml has no marks: add marks: {jsonl: {path: marks.jsonl}}", "a", "true", "--config", "none.yaml")
-	run(2, "", "hafvf: -o and --config both say where the mark goes", "a", "true", "--config", "c.yaml", "-o", "a.jsonl")
+	run(2, "", "hafvf: use either -o or --config, not both", "a", "true", "--config", "c.yaml", "-o", "a.jsonl")
 	run(1, "", "hafvf: open nowhere/a.jsonl", "a", "true", "-o", "nowhere/a.jsonl")
 	_, out, _ := program.Run(t, dir, "", "mark", "a", "true")
 	if m := expect.Get(records.ParseMark([]byte(out)))(t); time.Since(m.Time) > time.Hour || m.Key != nil {
@@ -52,25 +52,25 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// What is marked shows in a backtest and on a page.
+// Marks are counted in a backtest and shown on a page.
 func TestMarksAreScored(t *testing.T) {
 	dir := t.TempDir()
 	var rows strings.Builder
 	rows.WriteString("key,time,x\n")
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 1000 {
 		x := float64(i*7919%101) / 10
 		if i == 500 || i == 700 || i == 900 {
 			x = 200
 		}
-		fmt.Fprintf(&rows, "a,%s,%g\n", at.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), x)
+		fmt.Fprintf(&rows, "a,%s,%g\n", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), x)
 	}
 	save := func(name, text string) { expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
 	save("a.csv", rows.String())
 	save("c.yaml", "model: {family: normal}\ndetect: true\nsource: {csv: {path: a.csv}}\nsink: none\nalerts: {jsonl: {path: alerts.jsonl}}\n")
 	mark := func(args ...string) { program.Well(t, dir, append([]string{"mark", "-o", "marks.jsonl"}, args...)...) }
 	mark("a.csv:502", "false")
-	mark("a.csv:502", "true") // the last one holds
+	mark("a.csv:502", "true") // the last mark applies
 	mark("a.csv:702", "false", "--key", "a")
 	mark("a.csv:600", "false")
 	mark("a.csv:902", "expected", "--key", "other")

@@ -8,30 +8,30 @@ import (
 )
 
 const (
-	// leastGarbage is the garbage in bytes up to which memory is not collected.
-	leastGarbage = 48 << 20
-	// garbageShare is the part of what lives, 1/garbageShare, up to which it is not either.
+	// minGarbage is the amount of garbage in bytes below which the collector does not run.
+	minGarbage = 48 << 20
+	// garbageShare is the inverse of the share of the live heap below which the collector does not run.
 	garbageShare = 5
 )
 
-// boundGarbage has the garbage collector run when the garbage is a fifth of what lives, and not
-// before it is 48 MB. By default it may be as much as what lives, which are gigabytes of the states
-// of millions of keys. To collect more often costs little then: states have no pointers, and the
-// collector does not look into them. GOGC in the environment counts instead, if it is set.
+// boundGarbage makes the garbage collector run when the garbage reaches a fifth of the live heap, and at least 48 MB.
+// By default the garbage may equal the live heap, which is gigabytes for the states of millions of keys. More
+// frequent collections cost little then: states contain no pointers, so the collector does not scan them. If GOGC is
+// set in the environment, it applies instead.
 func boundGarbage() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	was := 0
+	previous := 0
 	var settle func(*collected)
 	settle = func(*collected) {
 		metrics.Read(live)
 		if n := live[0].Value.Uint64(); n > 0 {
-			percent := max(1, int(100*max(leastGarbage, n/garbageShare)/n))
-			if percent != was {
+			percent := max(1, int(100*max(minGarbage, n/garbageShare)/n))
+			if percent != previous {
 				debug.SetGCPercent(percent)
-				was = percent
+				previous = percent
 			}
 		}
 		runtime.SetFinalizer(new(collected), settle)
@@ -39,6 +39,6 @@ func boundGarbage() {
 	settle(nil)
 }
 
-// A collected says by its finalizer that there was a collection. Go puts an object without a
-// pointer to others as small, whose finalizers may never run.
+// A collected reports a collection by its finalizer. It contains a pointer because Go packs small objects without
+// pointers together, and their finalizers may never run.
 type collected struct{ _ *collected }

@@ -20,31 +20,31 @@ import (
 	"hafvf/pipeline"
 )
 
-// operation is how a run is watched from outside.
+// operation holds the flags for observing a run, and the results of observe.
 type operation struct {
 	level, listen string
-	config        string    // name of the config on the page of a run
-	markTo        string    // path of that config if it takes marks
-	signal        os.Signal // that has stopped the run; nil for none
-	rejected      error     // see observe
+	config        string    // name of the config on the live page
+	markTo        string    // path of the config if it accepts marks
+	signal        os.Signal // signal that stopped the run; nil without one
+	rejected      error     // error of a run with mostly rejected records; see observe
 }
 
 func (o *operation) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.level, "log-level", "info", "least level of the log on standard error: debug, info, warn or error")
-	cmd.Flags().StringVar(&o.listen, "listen", "", "`address` that serves /metrics (Prometheus) and /healthz, and of run the live page at /; without a host, as in :9090, on loopback; 0.0.0.0:9090 for all interfaces; none by default")
+	cmd.Flags().StringVar(&o.level, "log-level", "info", "minimum level of the log on standard error: debug, info, warn or error")
+	cmd.Flags().StringVar(&o.listen, "listen", "", "`address` that serves /metrics (Prometheus) and /healthz and, for run, the live page at /; :9090 is on loopback, 0.0.0.0:9090 on all interfaces; none by default")
 }
 
-// logger logs to standard error.
+// logger returns a logger to standard error.
 func (o operation) logger() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.level)); err != nil {
-		return nil, cli.Usage(fmt.Errorf("--log-level %s: give debug, info, warn or error", o.level))
+		return nil, cli.Usage(fmt.Errorf("--log-level %s: use debug, info, warn or error", o.level))
 	}
 	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})), nil
 }
 
-// serve answers Prometheus and health checks until done is called. With live it serves the page of a
-// run, too, with times of the zone.
+// serve serves metrics and health checks until done is called. If live is true, it also serves the live page of a
+// run, with times in zone. Without --listen, metrics and observers are nil.
 func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metrics *pipeline.Metrics, observers *pipeline.Observer, done func(), err error) {
 	if o.listen == "" {
 		return nil, nil, func() {}, nil
@@ -65,15 +65,15 @@ func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metr
 		}
 		fmt.Fprint(w, "ok\n", metrics.Note())
 	})
-	// A client that says or takes nothing keeps no connection.
+	// Timeouts close the connections of idle and stuck clients.
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
-	done, serves := func() { server.Close() }, "serving /metrics and /healthz"
+	done, message := func() { server.Close() }, "serving /metrics and /healthz"
 	if live {
 		page := report.NewLive(o.config, o.markTo, zone, metrics)
 		mux.Handle("/", page.Handler(host))
-		observers, serves = page.Observer(), "serving the page of this run, /metrics and /healthz"
+		observers, message = page.Observer(), "serving the page of this run, /metrics and /healthz"
 		done = func() {
-			page.Close() // readers hear of the end
+			page.Close() // notifies readers of the end
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			if server.Shutdown(ctx) != nil {
@@ -82,12 +82,12 @@ func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metr
 		}
 	}
 	go server.Serve(listener)
-	log.Info(serves, "address", listener.Addr().String())
+	log.Info(message, "address", listener.Addr().String())
 	return metrics, observers, done, nil
 }
 
-// listen listens at the address that a flag gives, and returns its host: on loopback where it names
-// none, as in :9090.
+// listen listens at the address of a flag, and returns its host. An address without a host, such as :9090, is on
+// loopback.
 func listen(flag, address string) (l net.Listener, host string, err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// pipeRecords returns hourly JSON Lines of keys in the order of time, from 2024 on. All keys alarm at hour 300 and, on the
-// other side, at hour 330; k0 alarms alone at hour 270.
+// pipeRecords returns hourly JSON Lines of keys in order of time, from 2024 on. All keys alarm at hour 300 and, on
+// the other side, at hour 330. k0 also alarms alone at hour 270.
 func pipeRecords(keys, hours int) (lines []string) {
 	rng := rand.New(rand.NewPCG(84, 2))
 	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -35,7 +35,7 @@ func pipeRecords(keys, hours int) (lines []string) {
 	return lines
 }
 
-// sortedLines returns the lines of a file in a fixed order.
+// sortedLines returns the sorted lines of a file.
 func sortedLines(t *testing.T, dir, name string) []string {
 	t.Helper()
 	lines := slices.Collect(strings.Lines(string(expect.Get(os.ReadFile(filepath.Join(dir, name)))(t))))
@@ -45,21 +45,21 @@ func sortedLines(t *testing.T, dir, name string) []string {
 
 const pipeConfig = "model: {family: normal, prior: auto}\ndetect: {settling: 0s, budget: 48h}\nsource: {jsonl: {path: '-'%s}}\nsink: {jsonl: {path: out.jsonl}}\nalerts: {jsonl: {path: alerts.jsonl}%s}\ndead_letter: {jsonl: {path: dead.jsonl}}\n%s"
 
-// pipeCase is a config of a pipe, and how its records come.
+// pipeCase is a config that reads a pipe, and the order of its records.
 type pipeCase struct {
 	name, source, alerts, more string
 	shuffle                    func(lines []string)
-	disordered                 string // what the log says of times that go back; empty: none do
+	disordered                 string // log entry about times that go back; empty if there are none
 }
 
-// inPairs swaps each record with the one an hour and a key later.
+// inPairs swaps each record with the record one hour and one key later.
 func inPairs(lines []string) {
 	for i := 0; i+12 < len(lines); i += 24 {
 		lines[i], lines[i+12] = lines[i+12], lines[i]
 	}
 }
 
-// byKey sorts records by key, and keeps the order of each.
+// byKey sorts records by key, and keeps the order within each key.
 func byKey(lines []string) {
 	slices.SortStableFunc(lines, func(a, b string) int {
 		key := func(line string) string { return line[:strings.Index(line, ",")] }
@@ -67,8 +67,9 @@ func byKey(lines []string) {
 	})
 }
 
-// The alarms of a pipe are delivered when its records pass them, not when it ends, and they are those of a file. If times go
-// back by more than disorder, the alarms wait for the end, the log says so once, and nothing else is rejected.
+// The alarms of a pipe are delivered when the watermark passes them, not at the end, and they equal the alarms of a
+// file. If times go back by more than disorder, the alarms wait for the end, the log reports it once, and no further
+// records are rejected.
 func TestPipe(t *testing.T) {
 	for _, c := range []pipeCase{
 		{name: "incidents", more: "incidents: true\n"},
@@ -99,7 +100,7 @@ func TestPipe(t *testing.T) {
 			d.Say(t, strings.Join(lines, ""))
 			d.Eventually(t, "the records are written", func() bool {
 				b, _ := os.ReadFile(filepath.Join(dir, "out.jsonl"))
-				return strings.Count(string(b), "\n") >= len(lines)-12*4 // some wait in the filter
+				return strings.Count(string(b), "\n") >= len(lines)-12*4 // some records wait in the filter
 			})
 			if c.disordered == "" {
 				d.Eventually(t, "the alarms are delivered", func() bool {
@@ -121,7 +122,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// A pause of a pipe moves its watermark, as that of a topic: an incident whose keys do not come again is delivered.
+// A pause of a pipe advances its watermark, as for a topic: an incident whose keys do not report again is delivered.
 func TestPipePauses(t *testing.T) {
 	dir := e2e.Folder(t, map[string]string{"c.yaml": fmt.Sprintf(pipeConfig, "", "", "incidents: true\n")})
 	d := program.Pipe(t, dir, "run", "c.yaml")
@@ -133,7 +134,7 @@ func TestPipePauses(t *testing.T) {
 	d.Stop(t)
 }
 
-// Quiet times of a file and marks take effect while a pipe goes on, and --listen shows its incidents.
+// Quiet times of a file and marks take effect while a pipe is read, and --listen serves its incidents.
 func TestPipeFollowsFiles(t *testing.T) {
 	dir := e2e.Folder(t, map[string]string{
 		"c.yaml":      fmt.Sprintf(pipeConfig, "", "", "incidents: true\nquiet: [{file: quiet.jsonl}]\nmarks: {jsonl: {path: marks.jsonl}}\nstate: states\n"),

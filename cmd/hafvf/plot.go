@@ -28,7 +28,7 @@ func plotCommand() *cobra.Command {
 			if out == "" {
 				return cli.Usage(errors.New("plot needs -o FILE.svg or -o FILE.png"))
 			}
-			if err := errors.Join(given(cmd, "from", &c.From, times.Parse), given(cmd, "to", &c.To, times.Parse), given(cmd, "last", &c.Last, length)); err != nil {
+			if err := errors.Join(readFlag(cmd, "from", &c.From, times.Parse), readFlag(cmd, "to", &c.To, times.Parse), readFlag(cmd, "last", &c.Last, parseSpan)); err != nil {
 				return cli.Usage(err)
 			}
 			if cmd.Flags().Changed("alarm") && c.Alarm == 0 {
@@ -41,20 +41,20 @@ func plotCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the picture to write, `FILE`.svg or .png")
-	cmd.Flags().StringVar(&c.Title, "title", "", "the title of the picture, as `TEXT`, in place of the name of the file")
+	cmd.Flags().StringVar(&c.Title, "title", "", "the title of the picture, `TEXT`, instead of the name of the file")
 	cmd.Flags().StringArrayVar(&c.Keys, "key", nil, "draw only this key; may be repeated")
 	cmd.Flags().StringVar(&c.Pattern, "keys", "", "draw only keys that match `PATTERN`: * and ? match any character")
 	cmd.Flags().String("from", "", "draw the records from this `TIME`: a date, or RFC 3339")
 	cmd.Flags().String("to", "", "draw the records until this `TIME`")
-	cmd.Flags().String("last", "", "draw the records of this time before the last one: 7d, 36h, …")
-	cmd.Flags().IntVar(&c.Alarm, "alarm", 0, "draw the key and the records about the `N`-th largest alarm, from 1")
-	cmd.Flags().StringVar((*string)(&c.Band), "band", string(plot.Usual), "of filtered records: the band of what is usual, or predicted")
-	cmd.Flags().Float64Var(&c.Odds, "odds", defaultOdds, "of smoothed records: the `ODDS` in favour of a change that the run asked for")
+	cmd.Flags().String("last", "", "draw only the records of this time before the last record: 7d, 36h, …")
+	cmd.Flags().IntVar(&c.Alarm, "alarm", 0, "draw the key and the records around the `N`-th largest alarm, from 1")
+	cmd.Flags().StringVar((*string)(&c.Band), "band", string(plot.Usual), "filtered records: draw the band usual or predicted")
+	cmd.Flags().Float64Var(&c.Odds, "odds", defaultOdds, "smoothed records: the --odds of the run, `ODDS` in favour of a change")
 	return cmd
 }
 
-// given reads a flag into dst, if it is given.
-func given[T any](cmd *cobra.Command, name string, dst *T, read func(string) (T, error)) (err error) {
+// readFlag parses a flag into dst, if the flag is set.
+func readFlag[T any](cmd *cobra.Command, name string, dst *T, read func(string) (T, error)) (err error) {
 	flag := cmd.Flags().Lookup(name)
 	if !flag.Changed {
 		return nil
@@ -65,8 +65,8 @@ func given[T any](cmd *cobra.Command, name string, dst *T, read func(string) (T,
 	return nil
 }
 
-// length reads a time span, which may have days.
-func length(s string) (time.Duration, error) {
+// parseSpan parses a duration above 0, in days as 7d or as Go writes durations.
+func parseSpan(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		if n, err := strconv.ParseFloat(days, 64); err == nil && n > 0 && n < 1e5 {
 			return time.Duration(n * 24 * float64(time.Hour)), nil
@@ -74,11 +74,10 @@ func length(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%s is no time span: 7d, 36h, 90m", message.Quote(s))
+		return 0, fmt.Errorf("%s is not a time span: give one such as 7d, 36h or 90m", message.Quote(s))
 	}
 	return d, nil
 }
 
-// defaultOdds is what a smoothing run asks of a change in a family with a scale, where its config says
-// nothing else.
+// defaultOdds is the default odds in favour of a change of a smoothing run, in a family with a scale.
 const defaultOdds = 10

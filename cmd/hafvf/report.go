@@ -29,12 +29,12 @@ import (
 func reportCommand() *cobra.Command {
 	var out, markFile string
 	var set []string
-	var since report.Since
+	var period report.Since
 	var zone *time.Location
 	var o operation
 	cmd := &cobra.Command{
 		Use:   "report (RESULTS… | CONFIG) -o FILE",
-		Short: "Write a page of what happened to all keys: incidents, alarms, silent keys, smoothed sessions",
+		Short: "Write a page about all keys: incidents, alarms, silent keys, smoothed sessions",
 		Long:  help("report"),
 		Example: `  hafvf report alerts.jsonl -o week.html --since 7d
   hafvf report alerts.jsonl estimates.jsonl -o week.html
@@ -45,7 +45,7 @@ func reportCommand() *cobra.Command {
 			if out == "" {
 				return cli.Usage(errors.New("report needs -o FILE.html"))
 			}
-			if err := cmp.Or(given(cmd, "since", &since, sinceOf), given(cmd, "zone", &zone, domain.Zone)); err != nil {
+			if err := cmp.Or(readFlag(cmd, "since", &period, parseSince), readFlag(cmd, "zone", &zone, domain.Zone)); err != nil {
 				return cli.Usage(err)
 			}
 			if err := checkPage(out, args...); err != nil {
@@ -58,20 +58,20 @@ func reportCommand() *cobra.Command {
 					return cli.Usage(fmt.Errorf("--marks: %w", err))
 				}
 			}
-			runs := slices.ContainsFunc(args, isConfig)
+			hasConfig := slices.ContainsFunc(args, isConfig)
 			var c *report.Collector
 			var err error
 			switch {
-			case runs && len(args) > 1:
-				return cli.Usage(errors.New("report takes either one config, or files of records"))
-			case runs:
-				c, err = reportRun(cmd.Context(), args[0], out, set, since, zone, &o)
-			case since.Last > 0 && slices.Contains(args, "-"):
-				return cli.Usage(errors.New("--since a time span needs the input twice, and standard input comes once: give a date, or a file"))
+			case hasConfig && len(args) > 1:
+				return cli.Usage(errors.New("a config is given with other inputs: give one config, or only files of records"))
+			case hasConfig:
+				c, err = reportRun(cmd.Context(), args[0], out, set, period, zone, &o)
+			case period.Last > 0 && slices.Contains(args, "-"):
+				return cli.Usage(errors.New("--since with a time span reads the input twice, and standard input can be read once: give a date, or a file"))
 			case len(set) > 0:
-				return cli.Usage(errors.New("--set is for a config, and files of records were given"))
+				return cli.Usage(errors.New("--set is for a config, but files of records were given: leave out --set"))
 			default:
-				c, err = report.Files(cmd.Context(), args, since, cmp.Or(zone, time.UTC))
+				c, err = report.Files(cmd.Context(), args, period, cmp.Or(zone, time.UTC))
 			}
 			if err != nil {
 				return err
@@ -81,28 +81,29 @@ func reportCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the page to write, `FILE`.html")
-	cmd.Flags().StringVar(&markFile, "marks", "", "show the marks of a `FILE`, as hafvf mark writes them")
-	cmd.Flags().String("since", "", "what happened in this time before the last record, as 7d or 36h, or from a date on: `TIME`")
-	cmd.Flags().String("zone", "", "the zone of the page, an IANA `NAME` such as Europe/Berlin")
+	cmd.Flags().StringVar(&markFile, "marks", "", "show the marks in `FILE`, as hafvf mark writes them")
+	cmd.Flags().String("since", "", "start of the page: a time before the last record, such as 7d or 36h, or a date: `TIME`")
+	cmd.Flags().String("zone", "", "the time zone of the page, an IANA `NAME` such as Europe/Berlin")
 	cli.AddSet(cmd, &set)
 	o.flags(cmd)
 	return cmd
 }
 
-// sinceOf reads a time span or a date.
-func sinceOf(s string) (report.Since, error) {
-	d, err := length(s)
+// parseSince parses a time span or a date.
+func parseSince(s string) (report.Since, error) {
+	d, err := parseSpan(s)
 	if err == nil {
 		return report.Since{Last: d}, nil
 	}
-	at, err := times.Parse(s)
+	t, err := times.Parse(s)
 	if err != nil {
 		return report.Since{}, fmt.Errorf("%s is neither a time span (7d, 36h) nor a time (a date, or RFC 3339)", message.Quote(s))
 	}
-	return report.Since{From: at}, nil
+	return report.Since{From: t}, nil
 }
 
-// isConfig tells a config from records by its name; a .json may be either.
+// isConfig reports whether the file is a config, by its extension. A .json file is a config unless its first line is
+// a record with a key.
 func isConfig(path string) bool {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".yaml", ".yml":
@@ -120,9 +121,10 @@ func isConfig(path string) bool {
 	return false
 }
 
-// reportRun runs a config, and gathers what it finds. A zone takes the place of that of the config.
-func reportRun(ctx context.Context, path, out string, set []string, since report.Since, zone *time.Location, o *operation) (*report.Collector, error) {
-	cfg, graph, err := loadPast(path, set, "a report runs a config here", "a report runs a config over a file, not over Kafka: give its alerts as a file")
+// reportRun runs a config and collects the content of a page. zone overrides the zone of the config, unless it is
+// nil.
+func reportRun(ctx context.Context, path, out string, set []string, period report.Since, zone *time.Location, o *operation) (*report.Collector, error) {
+	cfg, graph, err := loadPast(path, set, "a report runs a config locally", "a report runs a config over a file, not over Kafka: give its alerts as a file")
 	if err != nil {
 		return nil, err
 	}
@@ -130,44 +132,44 @@ func reportRun(ctx context.Context, path, out string, set []string, since report
 	if _, alarms := graph.Alarms(); filters && !alarms {
 		return nil, noAlarms(path)
 	}
-	if since.Last > 0 && graph.StandardInput() {
-		return nil, cli.Usage(errors.New("--since a time span runs the config twice, and standard input comes once: give a file, or a date"))
+	if period.Last > 0 && graph.StandardInput() {
+		return nil, cli.Usage(errors.New("--since with a time span runs the config twice, and standard input can be read once: give a file, or a date"))
 	}
 	graph.Clock = cmp.Or(zone, graph.Clock)
 	if err := checkPage(out, inputOf(cfg)); err != nil {
 		return nil, err
 	}
 	if !filters {
-		return o.smoothed(ctx, filepath.Base(path), graph, since)
+		return o.smoothed(ctx, filepath.Base(path), graph, period)
 	}
 	b := backtester{operation: *o}
-	if since.Last > 0 {
+	if period.Last > 0 {
 		// The period ends with the last record, which a first run finds.
 		first, err := b.run(ctx, path, graph, nil)
 		if err != nil {
 			return nil, err
 		}
 		if !first.Last.IsZero() {
-			since.From = first.Last.Add(-since.Last)
+			period.From = first.Last.Add(-period.Last)
 		}
 	}
-	c := report.NewCollector(since.From, graph.Clock)
+	c := report.NewCollector(period.From, graph.Clock)
 	_, err = b.run(ctx, filepath.Base(path), graph, c)
 	o.rejected = b.rejected
 	return c, err
 }
 
-// smoothed runs a graph that smooths, and gathers its sessions.
-func (o *operation) smoothed(ctx context.Context, name string, graph *pipeline.Graph, since report.Since) (c *report.Collector, err error) {
+// smoothed runs a graph that smooths, and collects its sessions.
+func (o *operation) smoothed(ctx context.Context, name string, graph *pipeline.Graph, period report.Since) (c *report.Collector, err error) {
 	passes := 1
-	if since.Last > 0 {
+	if period.Last > 0 {
 		passes = 2 // the period ends with the last record, which a first run finds
 	}
 	for range passes {
 		if c != nil && !c.Last().IsZero() {
-			since.From = c.Last().Add(-since.Last)
+			period.From = c.Last().Add(-period.Last)
 		}
-		c = report.NewCollector(since.From, graph.Clock)
+		c = report.NewCollector(period.From, graph.Clock)
 		c.Source(name)
 		if _, err = o.observe(ctx, pipeline.Run{Graph: graph.Trial(), Observer: c.Smoothed()}); err != nil {
 			return nil, err
@@ -176,7 +178,7 @@ func (o *operation) smoothed(ctx context.Context, name string, graph *pipeline.G
 	return c, nil
 }
 
-// checkPage says why out is no file for a page of what is read.
+// checkPage returns an error unless out can be the file of a page of the inputs.
 func checkPage(out string, inputs ...string) error {
 	if err := report.Check(inputs, out); err != nil {
 		return cli.Usage(err)
@@ -184,7 +186,7 @@ func checkPage(out string, inputs ...string) error {
 	return output.CheckFolder(out)
 }
 
-// inputOf is the file, or the pattern of files, that a config reads; empty if it reads none.
+// inputOf returns the path or pattern of the files that a config reads; empty without files.
 func inputOf(cfg *config.Config) string {
 	if files := cfg.Source.Files(); files != nil {
 		return files.Path
@@ -192,15 +194,15 @@ func inputOf(cfg *config.Config) string {
 	return ""
 }
 
-// writePage writes the page to a file, and says on standard error what is on it.
+// writePage writes the page to a file, and a summary of the page to standard error.
 func writePage(c *report.Collector, out string) error {
 	page := c.Page()
 	size, err := page.WriteFile(out)
 	if err != nil {
 		return err
 	}
-	if all := page.Sessions; all != nil {
-		fmt.Fprintf(os.Stderr, "%s of %s, %s; ", message.Count(all.Count, "session", "sessions"), message.Count(all.Keys, "key", "keys"), message.Count(all.Found, "change", "changes"))
+	if sessions := page.Sessions; sessions != nil {
+		fmt.Fprintf(os.Stderr, "%s of %s, %s; ", message.Count(sessions.Count, "session", "sessions"), message.Count(sessions.Keys, "key", "keys"), message.Count(sessions.Found, "change", "changes"))
 	}
 	fmt.Fprintf(os.Stderr, "%s, %s of %s: %s, %.1f MB\n", message.Count(page.IncidentCount, "incident", "incidents"),
 		message.Count(page.Alarms, "alarm", "alarms"), message.Count(page.Alarmed, "key", "keys"), out, float64(size)/1e6)

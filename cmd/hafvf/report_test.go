@@ -19,8 +19,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A run's alerts make the page that a run of its config makes, and its counts are those of the
-// alerts.
+// The page of a run's alerts equals the page of its config, and its counts match the alerts.
 func TestReport(t *testing.T) {
 	var in strings.Builder
 	in.WriteString("key,time,x\n")
@@ -47,14 +46,14 @@ func TestReport(t *testing.T) {
 		alarms++
 	}
 	if alarms == 0 {
-		t.Fatal("the run has raised no alarm")
+		t.Fatal("the run raised no alarm")
 	}
 	for _, c := range []struct {
 		args  string
 		alarm int
-		says  string
+		text  string
 	}{
-		{"report alerts.jsonl out.jsonl -o page.html", alarms, "Not known: alerts and estimates do not tell what budgets and rests kept back."},
+		{"report alerts.jsonl out.jsonl -o page.html", alarms, "Not known: alerts and estimates do not contain what budgets and rests suppressed."},
 		{"report out.jsonl alerts.jsonl -o page.html", alarms, `<dt>keys known</dt><dd><data value="2">2</data>`},
 		{"report -o page.html c.yaml", alarms, "muted, because the key had spent its budget"},
 		{"report -o page.html c.yaml --set detect.min_change=1e9", 0, "There are no alerts in this period"},
@@ -63,9 +62,9 @@ func TestReport(t *testing.T) {
 	} {
 		program.Well(t, dir, strings.Fields(c.args)...)
 		page := expect.Get(os.ReadFile(filepath.Join(dir, "page.html")))(t)
-		for _, says := range []string{fmt.Sprintf(`<data value="%d">%d</data> alarm`, c.alarm, c.alarm), c.says} {
-			if !strings.Contains(string(page), says) {
-				t.Errorf("hafvf %s: the page does not say %q", c.args, says)
+		for _, text := range []string{fmt.Sprintf(`<data value="%d">%d</data> alarm`, c.alarm, c.alarm), c.text} {
+			if !strings.Contains(string(page), text) {
+				t.Errorf("hafvf %s: the page lacks %q", c.args, text)
 			}
 		}
 	}
@@ -76,14 +75,14 @@ func TestReportOfIncidents(t *testing.T) {
 	noise := rand.New(rand.NewPCG(1, 2))
 	var in strings.Builder
 	in.WriteString("key,time,x\n")
-	began := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	for n := range 10 * 144 {
 		for k := range 40 {
 			x := 50 + noise.NormFloat64()
 			if k < 20 && k%3 > 0 && n >= 1000 && n < 1030 {
 				x += 14
 			}
-			fmt.Fprintf(&in, "s%d/h%d:cpu,%s,%.3f\n", k/20, k, began.Add(time.Duration(n)*10*time.Minute).Format(time.RFC3339), x)
+			fmt.Fprintf(&in, "s%d/h%d:cpu,%s,%.3f\n", k/20, k, start.Add(time.Duration(n)*10*time.Minute).Format(time.RFC3339), x)
 		}
 	}
 	dir := e2e.Folder(t, map[string]string{
@@ -92,8 +91,8 @@ func TestReportOfIncidents(t *testing.T) {
 	})
 	program.Well(t, dir, "run", "c.yaml")
 	text := expect.Get(os.ReadFile(filepath.Join(dir, "alerts.jsonl")))(t)
-	// An alarm that was told before its incident was found does not name it. The incident's
-	// members do.
+	// An alarm that was reported before its incident was found does not name the incident, but the incident has it as
+	// a member.
 	type member struct{ Key, Time string }
 	messages, members := map[string]string{}, map[member]bool{}
 	alarms, outside := 0, map[member]int{}
@@ -129,24 +128,24 @@ func TestReportOfIncidents(t *testing.T) {
 		program.Well(t, dir, strings.Fields(args)...)
 		text := expect.Get(os.ReadFile(filepath.Join(dir, "page.html")))(t)
 		page := html.UnescapeString(string(text))
-		for _, says := range append(slices.Collect(maps.Values(messages)),
+		for _, want := range append(slices.Collect(maps.Values(messages)),
 			fmt.Sprintf(`<h1><data value="%d">`, len(messages)), fmt.Sprintf(`<data value="%d">%d</data> alarms on`, alarms, alarms), fmt.Sprintf(`<data value="%d">%d</data> alarms are in no incident`, single, single)) {
-			if !strings.Contains(page, says) {
-				t.Errorf("hafvf %s: the page does not say %q", args, says)
+			if !strings.Contains(page, want) {
+				t.Errorf("hafvf %s: the page lacks %q", args, want)
 			}
 		}
 	}
 }
 
-// The page of a config that smooths is that of its records on the clock of the config. Summary, table and page say
-// which session drifts.
+// The page of a config that smooths equals the page of its records, in the zone of the config. Summary, table and
+// page describe the session that drifts.
 func TestReportOfSessions(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	var in strings.Builder
 	in.WriteString("key,time,x\n")
-	began := time.Date(2026, 1, 4, 23, 0, 0, 0, time.UTC)
+	start := time.Date(2026, 1, 4, 23, 0, 0, 0, time.UTC)
 	for day := range 80 {
-		fmt.Fprintf(&in, "M09,%[1]s,%.2[2]f\nM10,%[1]s,%.2[3]f\n", began.AddDate(0, 0, day).Format(time.RFC3339), 500+5*rng.NormFloat64()+float64(day/40*90), 512+float64(day)*128/79+5*rng.NormFloat64())
+		fmt.Fprintf(&in, "M09,%[1]s,%.2[2]f\nM10,%[1]s,%.2[3]f\n", start.AddDate(0, 0, day).Format(time.RFC3339), 500+5*rng.NormFloat64()+float64(day/40*90), 512+float64(day)*128/79+5*rng.NormFloat64())
 	}
 	config := "transform: smooth\nmodel: {family: normal, prior: auto}\nsession: {gap: 240h}\naggregate: {every: 24h, value: mean, zone: Europe/Berlin}\nsource: {csv: {path: in.csv}}\n"
 	dir := e2e.Folder(t, map[string]string{"in.csv": in.String(), "c.yaml": config + "sink: {csv: {path: out.csv}}\n"})
@@ -162,9 +161,9 @@ func TestReportOfSessions(t *testing.T) {
 		name := strings.Fields(args)[3]
 		page := string(expect.Get(os.ReadFile(filepath.Join(dir, name)))(t))
 		pages[name] = strings.NewReplacer("c.yaml", "", "out.csv", "").Replace(page)
-		for _, says := range []string{drifts, "2026-02-14T00:00:00+01:00", "2 sessions of 2 keys, 1 change"} {
-			if text := regexp.MustCompile(`</?data[^>]*>`).ReplaceAllString(html.UnescapeString(page), ""); !strings.Contains(text, says) {
-				t.Errorf("hafvf %s: the page does not say %q", args, says)
+		for _, want := range []string{drifts, "2026-02-14T00:00:00+01:00", "2 sessions of 2 keys, 1 change"} {
+			if text := regexp.MustCompile(`</?data[^>]*>`).ReplaceAllString(html.UnescapeString(page), ""); !strings.Contains(text, want) {
+				t.Errorf("hafvf %s: the page lacks %q", args, want)
 			}
 		}
 	}
@@ -178,7 +177,7 @@ func TestReportOfSessions(t *testing.T) {
 	}
 	program.Well(t, dir, "report", "c.yaml", "-o", "c.html", "--since", "30d")
 	if page := html.UnescapeString(string(expect.Get(os.ReadFile(filepath.Join(dir, "c.html")))(t))); !strings.Contains(page, "since 5 Jan") {
-		t.Error("the page of a part of the session does not say since when it drifts")
+		t.Error("the page of part of a session lacks the start of its drift")
 	}
 }
 
@@ -196,8 +195,8 @@ func TestReportExitCodes(t *testing.T) {
 		"bad.yaml":     "model: {famly: normal}\n",
 		"topics.yaml":  "model: {family: normal}\ndetect: true\nsource: {kafka: {brokers: [b], topics: [in], group: g}}\n",
 	})
-	for link, to := range map[string]string{"link.html": "alerts.jsonl", "source.html": "in.csv"} {
-		expect.OK(t, os.Symlink(to, filepath.Join(dir, link)))
+	for link, target := range map[string]string{"link.html": "alerts.jsonl", "source.html": "in.csv"} {
+		expect.OK(t, os.Symlink(target, filepath.Join(dir, link)))
 	}
 	exits(t, dir, alert, "report", []exit{
 		{"", "alerts.jsonl -o a.html", 0, "0 incidents, 1 alarm of 1 key: a.html, 0.1 MB"},
@@ -207,24 +206,24 @@ func TestReportExitCodes(t *testing.T) {
 		{"", "alerts.jsonl -o a.html --since 7d", 0, "1 alarm"},
 		{"", "", 2, "requires at least 1 arg"},
 		{"", "alerts.jsonl", 2, "report needs -o FILE.html"},
-		{"", "alerts.jsonl -o alerts.jsonl", 2, "alerts.jsonl is what is read"},
-		{"", "alerts.jsonl -o ./link.html", 2, "link.html is what is read"},
-		{"", "detect.yaml -o source.html", 2, "source.html is what is read"},
-		{"", "detect.yaml -o detect.yaml", 2, "detect.yaml is what is read"},
+		{"", "alerts.jsonl -o alerts.jsonl", 2, "alerts.jsonl is an input"},
+		{"", "alerts.jsonl -o ./link.html", 2, "link.html is an input"},
+		{"", "detect.yaml -o source.html", 2, "source.html is an input"},
+		{"", "detect.yaml -o detect.yaml", 2, "detect.yaml is an input"},
 		{"", "alerts.jsonl -o .", 2, ". is a folder"},
-		{"", "alerts.jsonl -o week.txt", 2, "a page is an .html file"},
+		{"", "alerts.jsonl -o week.txt", 2, "a page must be an .html file"},
 		{"", "alerts.jsonl -o a.html --since soon", 2, `--since: "soon" is neither a time span`},
-		{"", "- -o a.html --since 7d", 2, "standard input comes once"},
-		{"", "alerts.jsonl detect.yaml -o a.html", 2, "either one config, or files"},
+		{"", "- -o a.html --since 7d", 2, "standard input can be read once"},
+		{"", "alerts.jsonl detect.yaml -o a.html", 2, "give one config, or only files"},
 		{"", "alerts.jsonl -o a.html --set top=1", 2, "--set is for a config"},
-		{"", "ok.yaml -o a.html", 2, "without detect there are no alarms"},
+		{"", "ok.yaml -o a.html", 2, "there are no alarms without detect"},
 		{"", "bad.yaml -o a.html", 2, `did you mean "family"?`},
 		{"", "topics.yaml -o a.html", 2, "not over Kafka"},
 		{"", "none.yaml -o a.html", 2, "none.yaml"},
 		{"", "none.jsonl -o a.html", 1, "none.jsonl"},
-		{"", "text.jsonl -o a.html", 1, "text.jsonl, line 1 is no record of a run"},
-		{"", "notes.txt -o a.html", 1, "notes.txt, line 1 is no record of a run"},
-		{"", "in.csv -o a.html", 1, "in.csv, line 2 is no record of a run: it has neither"},
+		{"", "text.jsonl -o a.html", 1, "text.jsonl, line 1 is not a record of a run"},
+		{"", "notes.txt -o a.html", 1, "notes.txt, line 1 is not a record of a run"},
+		{"", "in.csv -o a.html", 1, "in.csv, line 2 is not a record of a run: it has neither"},
 		{"", "alerts.jsonl -o none/a.html", 1, "none/a.html cannot be written"},
 	})
 	if text, err := os.ReadFile(filepath.Join(dir, "alerts.jsonl")); err != nil || string(text) != alert {

@@ -25,8 +25,8 @@ func runCommand() *cobra.Command {
 	var set []string
 	var explain bool
 	var o operation
-	var sub submission
-	var again resumeFlags
+	var flinkFlags submission
+	var resume resumeFlags
 	cmd := &cobra.Command{
 		Use:   "run [CONFIG]",
 		Short: "Run the pipeline of a config, or the bundled demo",
@@ -39,7 +39,7 @@ func runCommand() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				if err := again.check(nil); err != nil {
+				if err := resume.check(nil); err != nil {
 					return err
 				}
 				return demo(cmd.Context(), o, set, explain)
@@ -48,10 +48,10 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := again.check(graph); err != nil {
+			if err := resume.check(graph); err != nil {
 				return err
 			}
-			if err := sub.check(graph, again.migrate); err != nil {
+			if err := flinkFlags.check(graph, resume.migrate); err != nil {
 				return err
 			}
 			if explain {
@@ -63,8 +63,8 @@ func runCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				sub.migrate = again.migrate
-				return sub.submit(cmd.Context(), graph, log)
+				flinkFlags.migrate = resume.migrate
+				return flinkFlags.submit(cmd.Context(), graph, log)
 			}
 			if args[0] != "-" {
 				o.config = filepath.Base(args[0])
@@ -72,37 +72,36 @@ func runCommand() *cobra.Command {
 					o.markTo = args[0]
 				}
 			}
-			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, BeginAnew: again.beginAnew, Migrate: again.migrate})
+			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, BeginAnew: resume.beginAnew, Migrate: resume.migrate})
 			return err
 		},
 	}
 	cli.AddSet(cmd, &set)
 	o.flags(cmd)
-	sub.flags(cmd)
-	again.flags(cmd)
+	flinkFlags.flags(cmd)
+	resume.flags(cmd)
 	cmd.Flags().BoolVar(&explain, "explain", false, "print the steps of the pipeline and run nothing")
 	return cmd
 }
 
-// resumeFlags are the flags by which a run over Kafka does not resume exactly where the
-// run before has ended.
+// resumeFlags are the flags for a run that does not resume exactly where the previous run ended.
 type resumeFlags struct {
 	beginAnew bool
 	migrate   bool
 }
 
 func (r *resumeFlags) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&r.beginAnew, "begin-anew", false, "kafka: discard the states in the changelog, do not look at the group's offsets, and read from the beginning; give it once, not to a service that starts again with it")
-	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "carry states over that were written under another config, as far as they mean the same; the rest is learned again from the past of the source, of which nothing is written or told, but not on Flink; accept another group, other topics and outputs; hafvf check CONFIG --states WHERE says what is kept; flink: those of --savepoint")
+	cmd.Flags().BoolVar(&r.beginAnew, "begin-anew", false, "kafka: discard the states in the changelog, ignore the offsets of the group, and read from the beginning; use it once, not in a service that restarts with it")
+	cmd.Flags().BoolVar(&r.migrate, "migrate", false, "keep the parts of states of another config that are compatible, and relearn the rest from the past of the source without writing records or alerts (not on Flink); also accept another group, other topics and outputs; hafvf check CONFIG --states WHERE lists the parts; flink: the states of --savepoint")
 }
 
-// check refuses flags that are not for the graph; nil is the demo's.
+// check returns a usage error if the flags do not apply to the graph. A nil graph means the demo.
 func (r *resumeFlags) check(graph *pipeline.Graph) error {
 	switch {
 	case r.migrate && r.beginAnew:
 		return cli.Usage(errors.New("--begin-anew discards all states: leave out --migrate"))
 	case r.migrate && (graph == nil || !graph.KeepsStates()):
-		return cli.Usage(errors.New("--migrate is for a config that keeps states, by source.kafka.changelog or state"))
+		return cli.Usage(errors.New("--migrate is for a config that stores states: set source.kafka.changelog or state"))
 	case !r.beginAnew:
 		return nil
 	}
@@ -111,10 +110,10 @@ func (r *resumeFlags) check(graph *pipeline.Graph) error {
 			return nil
 		}
 	}
-	return cli.Usage(errors.New("--begin-anew is for a source of Kafka that this process reads; a job on Flink starts without states if it is given no savepoint"))
+	return cli.Usage(errors.New("--begin-anew is for a source of Kafka that this process reads: leave it out; a job on Flink without a savepoint starts without states"))
 }
 
-// execute runs a graph with progress on a terminal and the summary at the end.
+// execute runs a graph. It shows progress on a terminal, and the summary at the end.
 func (o *operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summary, error) {
 	log, err := o.logger()
 	if err != nil {
@@ -157,19 +156,20 @@ func (o *operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summa
 		}
 		return s, err
 	}
-	if observed { // who observes the run says what it has found
+	if observed { // the observing command reports the findings itself
 		s.Largest, s.Moving, s.PoorFits = nil, nil, nil
 	}
 	fmt.Fprint(stderr, s)
 	return s, s.Err()
 }
 
-// stopOnSignal closes stop at the first signal, and cancels the run at a second one.
+// stopOnSignal closes stop at the first signal, and cancels the run at the second. It ignores SIGHUP if the process
+// started with SIGHUP ignored, as under nohup.
 func (o *operation) stopOnSignal(ctx context.Context, cancel context.CancelCauseFunc) (stop chan struct{}, release func()) {
 	stop = make(chan struct{})
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	go func() {
@@ -180,11 +180,11 @@ func (o *operation) stopOnSignal(ctx context.Context, cancel context.CancelCause
 			warned := make(chan struct{})
 			go func() {
 				defer close(warned)
-				fmt.Fprintln(stderr, "\nhafvf: stopping: finishing what was read; once more to give up at once")
+				fmt.Fprintln(stderr, "\nhafvf: stopping: finishing the records already read; a second signal aborts")
 			}()
 			select {
 			case <-warned:
-			case <-time.After(100 * time.Millisecond): // nobody reads it
+			case <-time.After(100 * time.Millisecond): // standard error is blocked
 			}
 			close(stop)
 		case <-ctx.Done():
@@ -193,9 +193,9 @@ func (o *operation) stopOnSignal(ctx context.Context, cancel context.CancelCause
 		select {
 		case <-signals:
 			cancel(errGivenUp)
-			// The runner may take its time; the files are temporary until the end.
+			// The runner may end late. Exiting is safe: the files are temporary until the end.
 			time.AfterFunc(time.Second, func() {
-				time.AfterFunc(time.Second/4, func() { os.Exit(cli.ExitFailed) }) // if nobody reads it
+				time.AfterFunc(time.Second/4, func() { os.Exit(cli.ExitFailed) }) // in case standard error is blocked
 				fmt.Fprintf(stderr, "hafvf: %v\n", errGivenUp)
 				os.Exit(cli.ExitFailed)
 			})
@@ -205,8 +205,9 @@ func (o *operation) stopOnSignal(ctx context.Context, cancel context.CancelCause
 	return stop, func() { signal.Stop(signals) }
 }
 
-// observe is execute of a command that makes something of what a run finds. If most records were rejected
-// it makes that of the others, and returns o.rejected at its end.
+// observe is execute for a command that uses the results of a run. If most records were rejected, but not all,
+// observe sets o.rejected instead of returning the error. The command uses the other records, and returns o.rejected
+// at its end.
 func (o *operation) observe(ctx context.Context, r pipeline.Run) (pipeline.Summary, error) {
 	s, err := o.execute(ctx, r)
 	if rejected := (*pipeline.RejectedError)(nil); errors.As(err, &rejected) && !rejected.None {
@@ -215,7 +216,7 @@ func (o *operation) observe(ctx context.Context, r pipeline.Run) (pipeline.Summa
 	return s, err
 }
 
-var errGivenUp = errors.New("given up: what was in flight is not written")
+var errGivenUp = errors.New("aborted: records in flight are not written")
 
 // The files that the demo writes.
 const (
@@ -224,14 +225,13 @@ const (
 	demoPicture = "hafvf-demo.svg"
 )
 
-// demoKeys are drawn: series that scatter about a level. The other four hop
-// between values or have spikes every few hours, of which a normal distribution
-// makes outliers.
+// demoKeys are the keys that the demo draws: series that vary around a level. The other four jump between values or
+// have spikes every few hours, which are outliers of a normal distribution.
 var demoKeys = []string{"ec2_cpu_ac20cd", "rds_cpu_e47b3b", "ec2_cpu_5f5533", "ec2_cpu_825cc2"}
 
 func demo(ctx context.Context, o operation, set []string, explain bool) error {
 	dir, err := os.MkdirTemp("", "hafvf-demo-")
-	if err != nil { // on a read-only root file system there is only the current folder
+	if err != nil { // on a read-only root file system only the current folder may be writable
 		dir, err = os.MkdirTemp(".", "hafvf-demo-")
 	}
 	if err != nil {
@@ -260,6 +260,6 @@ func demo(ctx context.Context, o operation, set []string, explain bool) error {
 	}
 	fmt.Fprintln(os.Stderr, "estimates:", demoResults)
 	fmt.Fprintln(os.Stderr, "alerts:   ", demoAlerts)
-	fmt.Fprintf(os.Stderr, "picture:   %s, of %d keys; of all: hafvf plot %s -o all.svg\n", demoPicture, len(demoKeys), demoResults)
+	fmt.Fprintf(os.Stderr, "picture:   %s, %d keys; all keys: hafvf plot %s -o all.svg\n", demoPicture, len(demoKeys), demoResults)
 	return nil
 }

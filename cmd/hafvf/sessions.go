@@ -28,7 +28,7 @@ func sessionsCommand() *cobra.Command {
 			if out == "" {
 				return cli.Usage(errors.New("sessions needs -o FILE.csv or -o FILE.parquet"))
 			}
-			if err := given(cmd, "zone", &zone, domain.Zone); err != nil {
+			if err := readFlag(cmd, "zone", &zone, domain.Zone); err != nil {
 				return cli.Usage(err)
 			}
 			if err := sessions.Check(args[0], out, interval); err != nil {
@@ -42,14 +42,14 @@ func sessionsCommand() *cobra.Command {
 				return err
 			}
 			if t.Incomplete > 0 {
-				fmt.Fprintf(os.Stderr, "warning: the file has not all records of %s: segments may be missing there\n", message.Count(t.Incomplete, "session", "sessions"))
+				fmt.Fprintf(os.Stderr, "warning: records of %s are missing in the file: its segments may be incomplete\n", message.Count(t.Incomplete, "session", "sessions"))
 			}
 			fmt.Fprintf(os.Stderr, "%s of %s of %s: %s\n", message.Count(t.Segments, "segment", "segments"), message.Count(t.Sessions, "session", "sessions"), message.Count(t.Keys, "key", "keys"), out)
 			return nil
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the table to write, `FILE`.csv or .parquet")
-	cmd.Flags().Float64Var(&interval, "interval", 0.95, "the `PROBABILITY` of lower to upper")
-	cmd.Flags().String("zone", "", "the zone of the times, an IANA `NAME` such as Europe/Berlin; UTC by default")
+	cmd.Flags().Float64Var(&interval, "interval", 0.95, "the `PROBABILITY` of the interval from lower to upper")
+	cmd.Flags().String("zone", "", "the time zone, an IANA `NAME` such as Europe/Berlin; UTC by default")
 	return cmd
 }

@@ -22,7 +22,7 @@ func statesCommand() *cobra.Command {
 	var key, savepoint string
 	cmd := &cobra.Command{
 		Use:   "states CONFIG | states FILE",
-		Short: "Show the states that a config's runs begin with",
+		Short: "Show the states that the next run of a config starts with",
 		Long:  help("states"),
 		Example: `  hafvf states pump.yaml
   hafvf states pump.yaml --key pump-7
@@ -52,11 +52,11 @@ func statesCommand() *cobra.Command {
 	cmd.AddCommand(forgetCommand())
 	cmd.Flags().StringVar(&key, "key", "", "show the state of one `key`")
 	cmd.Flags().StringVar(&savepoint, "savepoint", "", "")
-	cmd.Flags().MarkHidden("savepoint") // which is refused
+	cmd.Flags().MarkHidden("savepoint") // the flag is refused
 	return cmd
 }
 
-// isSavepoint reports whether a place looks like a savepoint or a checkpoint of Flink.
+// isSavepoint reports whether a path or URL looks like a savepoint or a checkpoint of Flink.
 func isSavepoint(place string) bool {
 	if place == "" {
 		return false
@@ -69,5 +69,5 @@ func isSavepoint(place string) bool {
 }
 
 func errSavepoint(place string) error {
-	return cli.Usage(fmt.Errorf("%s: hafvf does not read savepoints of Flink: start a job from it with hafvf run CONFIG --savepoint PATH, which says how many keys go on and how many begin anew", place))
+	return cli.Usage(fmt.Errorf("%s: hafvf does not read savepoints of Flink: start a job from it with hafvf run CONFIG --savepoint PATH, which reports how many keys resume and how many are reset", place))
 }

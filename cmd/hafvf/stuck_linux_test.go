@@ -20,8 +20,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A run whose output nobody reads any more ends after one SIGTERM, with 1, and says what is not
-// written. So does one that waits for the first reader of a pipe.
+// A run whose output is blocked ends after one SIGTERM with exit code 1, and reports what is not written. So does a
+// run that waits for the first reader of a pipe.
 func TestStopStuck(t *testing.T) {
 	expect.Waits(t, "clocks")
 	const head = "model: {family: normal, prior: auto}\n"
@@ -30,9 +30,9 @@ func TestStopStuck(t *testing.T) {
 		fmt.Fprintf(&in, "{\"key\":\"k%d\",\"time\":%d,\"x\":%d}\n", i%5, 1700000000+i/5*60, i*7919%101+i/500%2*10_000)
 		fmt.Fprintf(&bad, "{\"key\":\"k\",\"time\":\"none %d\",\"x\":1}\n", i)
 	}
-	var all sync.WaitGroup
+	var group sync.WaitGroup
 	const unread = "nobody has read it: not all of the last "
-	for _, c := range []struct{ name, config, says string }{
+	for _, c := range []struct{ name, config, text string }{
 		{"standard output", head + "source: {jsonl: {path: in.jsonl}}\n", "standard output cannot be written: the run was stopped, and for 6s " + unread},
 		{"standard error", head + "source: {jsonl: {path: bad.jsonl}}\nsink: none\n", ""},
 		{"sink", head + "source: {jsonl: {path: in.jsonl}}\nsink: {csv: {path: pipe}}\n", "pipe cannot be written: the run was stopped, and for 6s " + unread},
@@ -41,22 +41,22 @@ func TestStopStuck(t *testing.T) {
 		{"no reader", head + "source: {jsonl: {path: in.jsonl}}\nsink: {jsonl: {path: pipe}}\n", "pipe is a pipe that nobody reads: nothing is written"},
 	} {
 		dir := e2e.Folder(t, map[string]string{"c.yaml": c.config, "in.jsonl": in.String(), "bad.jsonl": bad.String()})
-		all.Go(func() { // all of them wait most of the time
-			if err := stopStuck(dir, c.name, c.says); err != nil {
+		group.Go(func() { // parallel, since each run mostly waits
+			if err := stopStuck(dir, c.name, c.text); err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		})
 	}
-	all.Wait()
+	group.Wait()
 }
 
-// stopStuck runs c.yaml of a folder, sends SIGTERM once the pipe is full, and returns how the run
-// did not end as it should.
-func stopStuck(dir, name, says string) error {
+// stopStuck runs c.yaml in a folder, sends SIGTERM once the pipe is full, and returns an error if the run does not
+// end as expected.
+func stopStuck(dir, name, text string) error {
 	cmd := exec.Command(program.Path, "run", "c.yaml")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), program.Env...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
@@ -82,35 +82,35 @@ func stopStuck(dir, name, says string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	begun := time.Now()
-	over := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
-	defer over.Stop()
+	start := time.Now()
+	timeout := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
+	defer timeout.Stop()
 	w.Close()
-	for was, since := 0, time.Now(); name != "no reader" && (was < 4<<10 || time.Since(since) < time.Second); time.Sleep(50 * time.Millisecond) {
+	for previous, changed := 0, time.Now(); name != "no reader" && (previous < 4<<10 || time.Since(changed) < time.Second); time.Sleep(50 * time.Millisecond) {
 		n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
 		if err != nil {
 			return err
 		}
-		if time.Since(begun) > 30*time.Second {
+		if time.Since(start) > 30*time.Second {
 			return fmt.Errorf("%d bytes are in the pipe", n)
 		}
-		if n != was { // it is full when it grows no more
-			was, since = n, time.Now()
+		if n != previous { // the pipe is full when it stops growing
+			previous, changed = n, time.Now()
 		}
 	}
 	if name == "no reader" {
-		time.Sleep(time.Second) // it opens the pipe
+		time.Sleep(time.Second) // time to open the pipe
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
 	exit := (*exec.ExitError)(nil)
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.ExitFailed || !strings.Contains(said.String(), says) {
-		return fmt.Errorf("%v: %s", err, said.String())
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.ExitFailed || !strings.Contains(stderr.String(), text) {
+		return fmt.Errorf("%v: %s", err, stderr.String())
 	}
 	return nil
 }
 
-// A table that a signal has kept from being written exits with 128 and the signal's number, and the old one
-// stays.
+// A command that a signal ends before its table is written exits with 128 plus the signal's number, and leaves the
+// old table.
 func TestTableEndedBySignal(t *testing.T) {
 	expect.Waits(t, "a signal")
 	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {
@@ -120,15 +120,15 @@ func TestTableEndedBySignal(t *testing.T) {
 			expect.OK(t, syscall.Mkfifo(pipe, 0o600))
 			cmd := exec.Command(program.Path, args...)
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), program.Env...)
-			var said bytes.Buffer
-			cmd.Stderr = &said
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
 			expect.OK(t, cmd.Start())
-			w := expect.Get(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // once it is read, the run catches signals
+			w := expect.Get(os.OpenFile(pipe, os.O_WRONLY, 0))(t) // the run catches signals once the file is open
 			expect.Get(w.WriteString("key,time,x\na,2026-01-01,1\n"))(t)
 			expect.OK(t, cmd.Process.Signal(sig))
 			exit := (*exec.ExitError)(nil)
-			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != want || !strings.Contains(said.String(), "o.csv is not written") {
-				t.Errorf("%v after %v: %v: %s", args, sig, err, &said)
+			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != want || !strings.Contains(stderr.String(), "o.csv is not written") {
+				t.Errorf("%v after %v: %v: %s", args, sig, err, &stderr)
 			}
 			w.Close()
 			if old := expect.Get(os.ReadFile(filepath.Join(dir, "o.csv")))(t); string(old) != "old" {

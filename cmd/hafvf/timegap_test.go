@@ -19,8 +19,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// gapRecords returns records at steps from 2024 on, a gap of years, and 40 more records. Every key has one value far from
-// usual before the gap and one after it.
+// gapRecords returns n records at equal steps from 2024 on, a gap of some years, and 40 more records. Every key has
+// one extreme value before the gap and one after it.
 func gapRecords(keys int, step time.Duration, n, years int) string {
 	rng := rand.New(rand.NewPCG(84, 1))
 	var b bytes.Buffer
@@ -41,8 +41,8 @@ func gapRecords(keys int, step time.Duration, n, years int) string {
 	return b.String()
 }
 
-// No loop over time is unbounded: a gap of 8,000 years takes as many steps as one of 20 years, in each statement of the
-// program. A clock cannot tell that on a busy machine, so the program is built with counters.
+// No loop over time is unbounded: a gap of 8,000 years takes as many steps as one of 20 years, in each statement of
+// the program. Run times would not show this on a busy machine, so the program is built with statement counters.
 func TestLongGaps(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program with counters of statements, half a minute of CPU time")
@@ -94,16 +94,16 @@ func TestLongGaps(t *testing.T) {
 				return statementCounts(t, dir)
 			}
 			few, many := counts(20), counts(7900)
-			for _, at := range slices.Sorted(maps.Keys(many)) {
-				if many[at] > 2*few[at]+5000 {
-					t.Errorf("%s runs %d times with a gap of 7,900 years, %d times with 20 years", at, many[at], few[at])
+			for _, block := range slices.Sorted(maps.Keys(many)) {
+				if many[block] > 2*few[block]+5000 {
+					t.Errorf("%s runs %d times with a gap of 7,900 years, %d times with 20 years", block, many[block], few[block])
 				}
 			}
 		})
 	}
 }
 
-// statementCounts returns how often each block of statements has run, by file and lines.
+// statementCounts returns the number of executions of each block of statements, by file and lines.
 func statementCounts(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	profile := filepath.Join(dir, "profile")
@@ -113,9 +113,9 @@ func statementCounts(t *testing.T, dir string) map[string]int {
 	}
 	counts := map[string]int{}
 	for lines := bufio.NewScanner(bytes.NewReader(expect.Get(os.ReadFile(profile))(t))); lines.Scan(); {
-		if at, rest, ok := strings.Cut(lines.Text(), " "); ok && !strings.HasPrefix(at, "mode:") {
+		if block, rest, ok := strings.Cut(lines.Text(), " "); ok && !strings.HasPrefix(block, "mode:") {
 			_, count, _ := strings.Cut(rest, " ")
-			counts[at] += expect.Get(strconv.Atoi(count))(t)
+			counts[block] += expect.Get(strconv.Atoi(count))(t)
 		}
 	}
 	if len(counts) < 10_000 {

@@ -31,7 +31,7 @@ func trialsCommand() *cobra.Command {
 			if out == "" {
 				return cli.Usage(errors.New("trials needs -o FILE.csv or -o FILE.parquet"))
 			}
-			cfg, _, err := loadPast(args[0], set, "trials run here", "trials are of a file, not of Kafka: give a config whose source is csv, jsonl or parquet")
+			cfg, _, err := loadPast(args[0], set, "trials run locally", "trials reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
 			if err != nil {
 				return err
 			}
@@ -78,13 +78,13 @@ func trialsCommand() *cobra.Command {
 	return cmd
 }
 
-// checkTrials says why the tables of a config cannot be written.
+// checkTrials returns an error if the tables of a config cannot be written.
 func checkTrials(path string, cfg *config.Config, out, keys string) error {
 	if cfg.Source.Unending() {
-		return errors.New("trials are of a source that ends: read files, or say bounded: true in the source")
+		return errors.New("trials needs a source that ends: read files, or set bounded: true in the source")
 	}
 	if cfg.Source.StandardInput() {
-		return errors.New("trials are read twice, and standard input comes once: give a file")
+		return errors.New("trials reads the source twice, and standard input can be read once: give a file")
 	}
 	for _, table := range []string{out, keys} {
 		if table == "" {
@@ -95,7 +95,7 @@ func checkTrials(path string, cfg *config.Config, out, keys string) error {
 		}
 	}
 	if out == keys {
-		return fmt.Errorf("%s is given for both tables", out)
+		return fmt.Errorf("%s is given for both tables: use different files", out)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// blocks are those of two interleaved subjects, whose block 1 returns. One subject is a formula to a
-// spreadsheet. In each stretch of 20 trials the answer is always the same. The column time is none.
+// blocks returns the trials of two interleaved subjects, whose block 1 returns. The name of one subject looks like a
+// formula to a spreadsheet. In each range of 20 trials the answer is constant. The column time has no valid times.
 func blocks() string {
 	var b strings.Builder
 	b.WriteString("subject,block,trial,correct,time\n")
@@ -26,7 +26,7 @@ func blocks() string {
 		for k := range 20 {
 			trial := k + 1
 			if i == 3 {
-				trial += 23 // three are missing
+				trial += 23 // three trials are missing
 			}
 			for s, subject := range []string{"s1", "=s2"} {
 				row(subject, block, trial, (i/3+s)%2)
@@ -37,7 +37,7 @@ func blocks() string {
 	return b.String()
 }
 
-// A smoothedTrial is a record without a time.
+// A smoothedTrial is a smoothed record without a time.
 type smoothedTrial struct {
 	Key     string
 	Time    any
@@ -49,24 +49,24 @@ type smoothedTrial struct {
 	Place   map[string]int `json:"change_interval"`
 }
 
-// smoothedTrials are the records of a file, by the names of their sessions.
+// smoothedTrials returns the records of a file by the name of their session.
 func smoothedTrials(t *testing.T, file string) map[string][]smoothedTrial {
 	t.Helper()
-	all := map[string][]smoothedTrial{}
+	sessions := map[string][]smoothedTrial{}
 	for line := range strings.Lines(string(expect.Get(os.ReadFile(file))(t))) {
 		var r smoothedTrial
 		expect.OK(t, json.Unmarshal([]byte(line), &r))
 		session, n := r.ID[:strings.LastIndex(r.ID, "/")], r.ID[strings.LastIndex(r.ID, "/")+1:]
-		all[session] = append(all[session], r)
-		if r.Time != nil || fmt.Sprint(r.N) != n || r.N != len(all[session]) || !strings.HasPrefix(session, r.Key) || r.Session != all[session][0].Session {
+		sessions[session] = append(sessions[session], r)
+		if r.Time != nil || fmt.Sprint(r.N) != n || r.N != len(sessions[session]) || !strings.HasPrefix(session, r.Key) || r.Session != sessions[session][0].Session {
 			t.Errorf("%+v", r)
 		}
 	}
-	return all
+	return sessions
 }
 
-// Sessions of trials are the same in any order of their sessions, and have no times in records, tables
-// and pictures, which CSV and Parquet give as JSON Lines do.
+// Sessions of trials do not depend on the order of sessions, and have no times in records, tables and pictures. CSV,
+// Parquet and JSON Lines give equal tables and pictures.
 func TestTrials(t *testing.T) {
 	const model = "transform: smooth\nmodel: {family: bernoulli}\nsession: {by: [block]}\ndead_letter: {jsonl: {path: rejected.jsonl}}\n"
 	dir := e2e.Folder(t, map[string]string{
@@ -77,7 +77,7 @@ func TestTrials(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		extra    int // observations of s1 in block 2 that trials reject
-		end      int // of block 1
+		end      int // last trial of block 1
 		rejected []string
 	}{
 		{"arrival", 4, 40, []string{`"block" is empty, which session.by names`}},
@@ -110,13 +110,13 @@ func TestTrials(t *testing.T) {
 			}
 			expect.Same(t, c.rejected, reasons)
 
-			all := smoothedTrials(t, filepath.Join(dir, c.name+".jsonl"))
+			bySession := smoothedTrials(t, filepath.Join(dir, c.name+".jsonl"))
 			sizes := map[string]int{}
-			for session, records := range all {
+			for session, records := range bySession {
 				sizes[session] = len(records)
 			}
 			expect.Same(t, map[string]int{"s1/1": 40, "s1/10": 20, "s1/2": 20 + c.extra, "=s2/1": 40, "=s2/10": 20, "=s2/2": 20}, sizes)
-			for i, r := range all["s1/1"] {
+			for i, r := range bySession["s1/1"] {
 				start, changed := 1, i == 20
 				if i >= 20 {
 					start = c.end - 19
@@ -150,7 +150,7 @@ func TestTrials(t *testing.T) {
 	}
 }
 
-// The key, the session and the trial of an object are at paths, and a number and its text are the same.
+// The key, the session and the trial of an object are at paths, and a number equals its text.
 func TestTrialsOfObjects(t *testing.T) {
 	var b strings.Builder
 	for trial := range 3 {
@@ -170,10 +170,10 @@ func TestTrialsOfObjects(t *testing.T) {
 			"source: {jsonl: {path: in.jsonl, key: who.id, time: n.trial, time_format: trial, values: [rt]}}\n",
 	})
 	program.Well(t, dir, "run", "c.yaml")
-	all := smoothedTrials(t, filepath.Join(dir, "out.jsonl"))
-	first, second := all["s/1/a%2Fb"], all["s/2/c"]
-	if len(all) != 2 || len(first) != 4 || len(second) != 3 || first[0].Session.Start != 7 || first[0].Session.End != 10 {
-		t.Errorf("%+v", all)
+	sessions := smoothedTrials(t, filepath.Join(dir, "out.jsonl"))
+	first, second := sessions["s/1/a%2Fb"], sessions["s/2/c"]
+	if len(sessions) != 2 || len(first) != 4 || len(second) != 3 || first[0].Session.Start != 7 || first[0].Session.End != 10 {
+		t.Errorf("%+v", sessions)
 	}
 	rejected := string(expect.Get(os.ReadFile(filepath.Join(dir, "rejected.jsonl")))(t))
 	for _, reason := range []string{`no field \"who.at.run.day\", which session.by names`, `\"who.at.block\" is empty, which session.by names`, `\"who.at.block\", which session.by names, is a list`} {
@@ -187,7 +187,7 @@ func TestTrialsOfObjects(t *testing.T) {
 	})
 }
 
-// A picture of estimates, and the page of alerts and estimates, are the same from CSV and Parquet as from JSON Lines.
+// A picture of estimates, and the page of alerts and estimates, are equal from CSV, Parquet and JSON Lines.
 func TestPicturesOfTables(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("key,time,x\n")

@@ -21,8 +21,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// choices are those of two subjects. The answers of the first reverse after 15 trials, and its tenth trial is
-// missing.
+// choices returns the trials of two subjects. The answers of the first reverse after 15 trials, and its tenth trial
+// is missing.
 func choices() string {
 	var b strings.Builder
 	b.WriteString("subject,trial,correct\n")
@@ -38,21 +38,21 @@ func choices() string {
 	return b.String()
 }
 
-// tableOf reads a table in CSV as a list of rows by names.
+// tableOf reads a CSV table as rows by column name.
 func tableOf(t *testing.T, file string) (header []string, rows []map[string]string) {
 	t.Helper()
-	all := expect.Get(csv.NewReader(strings.NewReader(string(expect.Get(os.ReadFile(file))(t)))).ReadAll())(t)
-	for _, cells := range all[1:] {
+	records := expect.Get(csv.NewReader(strings.NewReader(string(expect.Get(os.ReadFile(file))(t)))).ReadAll())(t)
+	for _, cells := range records[1:] {
 		row := map[string]string{}
-		for i, name := range all[0] {
+		for i, name := range records[0] {
 			row[name] = cells[i]
 		}
 		rows = append(rows, row)
 	}
-	return all[0], rows
+	return records[0], rows
 }
 
-// parquetTable is a table in Parquet as the rows of one in CSV.
+// parquetTable reads a Parquet table as tableOf reads a CSV table.
 func parquetTable(t *testing.T, file string) (header []string, rows []map[string]string) {
 	t.Helper()
 	src := connectors.Source{Format: connectors.Parquet, Path: file}
@@ -67,13 +67,13 @@ func parquetTable(t *testing.T, file string) (header []string, rows []map[string
 		expect.OK(t, err)
 		row := map[string]string{}
 		for i, name := range src.Values {
-			row[name] = r.Fields[i+1] // behind the time
+			row[name] = r.Fields[i+1] // after the time
 		}
 		rows = append(rows, row)
 	}
 }
 
-// A config of the filter and one of the smoother make one table, in CSV and Parquet.
+// A config of the filter and one of the smoother give equal tables, in CSV and Parquet.
 func TestTrialTable(t *testing.T) {
 	const source = "source: {csv: {path: choices.csv, key: subject, values: [correct], time: "
 	dir := e2e.Folder(t, map[string]string{
@@ -82,18 +82,18 @@ func TestTrialTable(t *testing.T) {
 		"smooth.yaml": "transform: smooth\nmodel: {family: bernoulli}\n" + source + "trial, time_format: trial}}\nsink: {jsonl: {path: out.jsonl}}\n",
 		"one.yaml":    "model: {family: bernoulli}\nlevels: [{alpha: 9, beta: 1}, {alpha: 2, beta: 1}]\norder: arrival\n" + source + "''}}\n",
 	})
-	at := func(name string) string { return filepath.Join(dir, name) }
+	inDir := func(name string) string { return filepath.Join(dir, name) }
 	for _, config := range []string{"filter", "smooth"} {
 		_, stderr := program.Well(t, dir, "trials", config+".yaml", "-o", config+".csv", "--keys", config+".keys.csv")
 		if !strings.HasSuffix(stderr, "60 trials of 2 keys, 1 change: "+config+".csv\n") {
 			t.Errorf("standard error: %s", stderr)
 		}
-		table := string(expect.Get(os.ReadFile(at(config+".csv")))(t)) + string(expect.Get(os.ReadFile(at(config+".keys.csv")))(t))
+		table := string(expect.Get(os.ReadFile(inDir(config+".csv")))(t)) + string(expect.Get(os.ReadFile(inDir(config+".keys.csv")))(t))
 		compareGolden(t, filepath.Join("testdata", "trials.csv"), table)
 	}
 	program.Well(t, dir, "trials", "filter.yaml", "-o", "filter.parquet")
-	header, rows := tableOf(t, at("filter.csv"))
-	parquetHeader, parquetRows := parquetTable(t, at("filter.parquet"))
+	header, rows := tableOf(t, inDir("filter.csv"))
+	parquetHeader, parquetRows := parquetTable(t, inDir("filter.parquet"))
 	expect.Same(t, header, parquetHeader)
 	for i, r := range rows {
 		r["key"] = connectors.Unguarded(r["key"])
@@ -109,13 +109,13 @@ func TestTrialTable(t *testing.T) {
 		}
 	}
 
-	// A plain loop has the same numbers.
+	// A plain loop gives the same numbers.
 	program.Well(t, dir, "trials", "one.yaml", "-o", "one.csv")
-	_, rows = tableOf(t, at("one.csv"))
+	_, rows = tableOf(t, inDir("one.csv"))
 	levels := []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 2, Beta: 1}}
 	f := expect.Get(hafvf.Config{Family: "bernoulli", Member: &hafvf.Member{Levels: levels, Top: 1}}.Filter())(t)
-	state, before := f.NewState(), 0.0
-	for i, r := range rows[30:] { // those of s1
+	state, memoryBefore := f.NewState(), 0.0
+	for i, r := range rows[30:] { // rows of s1
 		if r["x"] == "" {
 			if i != 9 || r["surprise"]+r["learning_rate"] != "" || r["predicted_mean"] == "" || r["smoothed_mean"] == "" || r["change"] != "false" || r["segment"] != "1" {
 				t.Errorf("row %d: %v", i, r)
@@ -126,13 +126,13 @@ func TestTrialTable(t *testing.T) {
 		b := f.Level(state, 1)
 		for name, want := range map[string]float64{
 			"surprise": -step.LogPredictive, "weight": step.Weight, "memory": step.Memory, "e_b": b.Alpha / (b.Alpha + b.Beta),
-			"learning_rate": (step.Memory - step.Weight*before) / (step.Memory + f.Model().PriorMemory()),
+			"learning_rate": (step.Memory - step.Weight*memoryBefore) / (step.Memory + f.Model().PriorMemory()),
 		} {
 			if got, err := strconv.ParseFloat(r[name], 64); err != nil || math.Abs(got-want) > 1e-9 {
 				t.Errorf("row %d: %s %s, want %g", i, name, r[name], want)
 			}
 		}
-		before = step.Memory
+		memoryBefore = step.Memory
 	}
 	t.Run("pandas", func(t *testing.T) {
 		needPandas(t)
@@ -144,7 +144,7 @@ for t in pandas.read_csv(sys.argv[1]), pandas.read_parquet(sys.argv[2]):
     assert t["change"].dtype == bool
     assert list(t.groupby(["key", "segment"]).size()) == [30, 15, 15]
     assert t["surprise"].isna().sum() == 1 and t["e_b"].isna().all()
-`, at("filter.csv"), at("filter.parquet")).CombinedOutput()
+`, inDir("filter.csv"), inDir("filter.parquet")).CombinedOutput()
 		if err != nil {
 			t.Errorf("%v: %s", err, text)
 		}
@@ -156,7 +156,7 @@ for t in pandas.read_csv(sys.argv[1]), pandas.read_parquet(sys.argv[2]):
 		text, err := exec.Command("Rscript", "-e", `
 t <- read.csv(commandArgs(TRUE)[1])
 stopifnot(nrow(t) == 60, is.numeric(t$learning_rate), sum(is.na(t$surprise)) == 1, sum(t$change == "true") == 1)
-`, at("filter.csv")).CombinedOutput()
+`, inDir("filter.csv")).CombinedOutput()
 		if err != nil {
 			t.Errorf("%v: %s", err, text)
 		}
@@ -174,12 +174,12 @@ func needPandas(t *testing.T) {
 	}
 }
 
-// Estimates and smoothed records are of one observation, whatever the sessions and their order. Segments
-// are numbered within the key.
+// Each row joins the estimate and the smoothed record of one observation, in any order of sessions. Segments are
+// numbered within the key.
 func TestTrialTableOfSessions(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("subject,block,trial,rt\n")
-	for k := range 40 { // two blocks take turns, and their trials come backwards
+	for k := range 40 { // two blocks alternate, and their trials are in reverse order
 		fmt.Fprintf(&b, "s,%d,%d,%d\n", k%2, 20-k/2, k*k%17+k/2/10*40*(1-k%2))
 	}
 	dir := e2e.Folder(t, map[string]string{
@@ -208,12 +208,12 @@ func TestTrialTableOfSessions(t *testing.T) {
 	expect.Same(t, map[string]int{"1": 10, "2": 20, "3": 10}, segments)
 }
 
-// Vectors have a column per coordinate, and what does not apply is empty.
+// Vectors have a column for each coordinate, and cells that do not apply are empty.
 func TestTrialTableOfVectors(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("key,time,x,y\n")
 	for k := range 70 {
-		fmt.Fprintf(&b, "a,2026-01-%02dT%02d:00:00Z,%d,%d\n", 1+k/24, k%24, k*5%7, k*3%11) // farther apart than session.gap
+		fmt.Fprintf(&b, "a,2026-01-%02dT%02d:00:00Z,%d,%d\n", 1+k/24, k%24, k*5%7, k*3%11) // steps larger than session.gap
 	}
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv":     strings.ReplaceAll(b.String(), ",0,", ",,"),
@@ -247,25 +247,25 @@ func TestTrialTableExits(t *testing.T) {
 	exits(t, dir, "", "trials", []exit{
 		{"without a table", "ok.yaml", 2, "trials needs -o"},
 		{"no table", "ok.yaml -o a.jsonl", 2, "a table is a .csv or a .parquet file"},
-		{"over the data", "ok.yaml -o in.csv", 2, "in.csv is what is read"},
+		{"over the data", "ok.yaml -o in.csv", 2, "in.csv is an input"},
 		{"one file", "ok.yaml -o a.csv --keys a.csv", 2, "given for both tables"},
-		{"topics", "topics.yaml -o a.csv", 2, "trials are of a file, not of Kafka"},
-		{"endless", "query.yaml -o a.csv", 2, "trials are of a source that ends"},
+		{"topics", "topics.yaml -o a.csv", 2, "trials reads a file, not Kafka"},
+		{"endless", "query.yaml -o a.csv", 2, "trials needs a source that ends"},
 		{"on Flink", "topics.yaml -o a.csv --set sink=none --set runner.name=flink --set runner.endpoint=a:1", 2, "not on Flink"},
-		{"standard input", "ok.yaml -o a.csv --set source.csv.path=-", 2, "standard input comes once"},
+		{"standard input", "ok.yaml -o a.csv --set source.csv.path=-", 2, "standard input can be read once"},
 		{"no such column", "ok.yaml -o a.csv --set source.csv.values=[y]", 1, `"y"`},
 		{"mostly rejected", "ok.yaml -o c.csv --set source.csv.decimal=','", 1, "more than half"},
 		{"rejects", "ok.yaml -o b.csv", 0, "2 trials of 1 key"},
 	})
 	if _, err := os.Stat(filepath.Join(dir, "a.csv")); err == nil {
-		t.Error("a run that failed has written a table")
+		t.Error("a failed run wrote a table")
 	}
 	if _, rows := tableOf(t, filepath.Join(dir, "c.csv")); len(rows) != 1 {
-		t.Errorf("the key that could be used has %d rows", len(rows))
+		t.Errorf("the valid key has %d rows", len(rows))
 	}
 }
 
-// What carry names is in records and tables, as it stands in the source.
+// Carried columns are in records and tables, as in the source.
 func TestCarry(t *testing.T) {
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv":     "who,x,choice,rt,option_a,option_b,trial\na,1,left,0.50,=up,,9\na,0,\"r,t\",007,dn,2,8\n",
@@ -273,13 +273,13 @@ func TestCarry(t *testing.T) {
 		"csv.yaml":   "model: {family: bernoulli}\norder: arrival\nsource: {csv: {path: in.csv, key: who, time: '', carry: [choice, rt, 'option*', trial]}}\nsink: {jsonl: {path: out.jsonl}}\n",
 		"jsonl.yaml": "model: {family: bernoulli}\norder: arrival\nsource: {jsonl: {path: in.jsonl, key: who, time: '', carry: [c.side, rt, 'o*']}}\nsink: {jsonl: {path: out.jsonl}}\n",
 	})
-	carried := func() (all []string) {
+	carried := func() (values []string) {
 		for line := range strings.Lines(string(expect.Get(os.ReadFile(filepath.Join(dir, "out.jsonl")))(t))) {
 			var r struct{ Carry json.RawMessage }
 			expect.OK(t, json.Unmarshal([]byte(line), &r))
-			all = append(all, string(r.Carry))
+			values = append(values, string(r.Carry))
 		}
-		return all
+		return values
 	}
 	want := []string{`{"choice":"left","rt":0.50,"trial":9,"option_a":"=up","option_b":null}`, `{"choice":"r,t","rt":"007","trial":8,"option_a":"dn","option_b":2}`}
 	for _, set := range []string{"records=full", "transform=smooth"} {
@@ -289,11 +289,11 @@ func TestCarry(t *testing.T) {
 	program.Well(t, dir, "run", "jsonl.yaml")
 	expect.Same(t, []string{`{"c.side":"left","rt":0.50,"ok":true}`, `{"c.side":"<r>","option_b":[1,2]}`}, carried())
 
-	columns := func(header []string, row map[string]string, from, n int) (all []string) {
-		for _, name := range header[from:][:n] {
-			all = append(all, name+"="+row[name])
+	columns := func(header []string, row map[string]string, start, n int) (values []string) {
+		for _, name := range header[start:][:n] {
+			values = append(values, name+"="+row[name])
 		}
-		return all
+		return values
 	}
 	program.Well(t, dir, "trials", "csv.yaml", "-o", "t.csv")
 	header, rows := tableOf(t, filepath.Join(dir, "t.csv"))
@@ -309,8 +309,8 @@ func TestCarry(t *testing.T) {
 			read = parquetTable
 		}
 		header, rows = read(t, filepath.Join(dir, "out."+sink))
-		from := slices.Index(header, "carry.choice")
-		expect.Same(t, []string{"carry.choice=r,t", "carry.rt=007", "carry.trial=8", "carry.option_a=dn", "carry.option_b=2"}, columns(header, rows[1], from, 5), sink)
+		start := slices.Index(header, "carry.choice")
+		expect.Same(t, []string{"carry.choice=r,t", "carry.rt=007", "carry.trial=8", "carry.option_a=dn", "carry.option_b=2"}, columns(header, rows[1], start, 5), sink)
 	}
 	exits(t, dir, "", "run", []exit{
 		{"an absent column", "csv.yaml --set source.csv.carry=[choise]", 1, `in.csv has no column "choise"`},

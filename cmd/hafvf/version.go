@@ -11,7 +11,7 @@ import (
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of the program and of what it is built from",
+		Short: "Print the versions of the program, Beam and Go",
 		Args:  cobra.NoArgs,
 		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), versionLine()) },
 	}
@@ -22,15 +22,15 @@ func versionLine() string {
 	return fmt.Sprintf("hafvf %s, Beam %s, %s %s/%s", program, beam, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// version is that of the program. CHANGELOG.md has a heading for it.
+// version is the version of the program. CHANGELOG.md has a heading for it.
 const version = "0.1.0"
 
-// source tells programs apart that were built without the history, as the image is.
-// The linker sets it (deploy/Dockerfile).
+// source identifies programs that were built without the history, such as the image. The linker sets it
+// (deploy/Dockerfile).
 var source string
 
-// versions are the versions of the program, with the commit that it is built from where the
-// build knows it, and of Beam, "unknown" if the build lacks it.
+// versions returns the version of the program, with its commit if the build has it, and the version of Beam, or
+// "unknown".
 func versions() (program, beam string) {
 	program, beam = version, "unknown"
 	info, ok := debug.ReadBuildInfo()

@@ -10,7 +10,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The version is that of the changelog's first heading.
+// The version is the first heading of the changelog.
 func TestVersion(t *testing.T) {
 	for _, arg := range []string{"version", "--version"} {
 		if code, stdout, stderr := program.Run(t, "", "", arg); code != 0 || !strings.HasPrefix(stdout, "hafvf "+version) || stderr != "" {
@@ -23,8 +23,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// The user is looked at before Beam is initialised, which crashes where there is none.
-func TestUserComesFirst(t *testing.T) {
+// Package anyuser is initialised before Beam, which crashes without a user.
+func TestAnyuserInitialisedFirst(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 	trace, err := cmd.CombinedOutput()

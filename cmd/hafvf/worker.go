@@ -9,7 +9,7 @@ func workerCommand() *cobra.Command {
 	address := "localhost:50000"
 	cmd := &cobra.Command{
 		Use:   "worker",
-		Short: "Work for the TaskManagers of a Flink cluster",
+		Short: "Run filters for the TaskManagers of a Flink cluster",
 		Long:  help("worker"),
 		Example: `  hafvf worker
   hafvf worker --listen 0.0.0.0:9090     # /metrics and /healthz`,
@@ -22,7 +22,7 @@ func workerCommand() *cobra.Command {
 			return serveWorker(&o, log, address)
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", address, "address at which TaskManagers ask for work (the config's runner.worker); without a host on loopback")
+	cmd.Flags().StringVar(&address, "address", address, "address that TaskManagers connect to (runner.worker in the config); without a host, on loopback")
 	o.flags(cmd)
 	return cmd
 }

@@ -10,9 +10,9 @@ import (
 	"hafvf/pipeline/flink"
 )
 
-// serveWorker works for TaskManagers until a signal.
+// serveWorker serves TaskManagers until a signal.
 func serveWorker(o *operation, log *slog.Logger, address string) error {
-	slog.SetDefault(log) // of what runs here without knowing whose it is
+	slog.SetDefault(log) // for libraries that use the default logger
 	metrics, _, done, err := o.serve(log, false, nil)
 	if err != nil {
 		return err
@@ -31,6 +31,6 @@ func serveWorker(o *operation, log *slog.Logger, address string) error {
 		return err
 	}
 	version, beam := versions()
-	log.Info("a worker listens", "address", l.Addr().String(), "version", version, "beam", beam)
+	log.Info("worker listening", "address", l.Addr().String(), "version", version, "beam", beam)
 	return (&flink.Worker{Version: version, Log: log}).Serve(ctx, l)
 }

@@ -9,7 +9,8 @@ import (
 	"hafvf/cmd/internal/cli"
 )
 
-// serveWorker refuses: Beam's worker links Google's profiler and 140 packages more, which other commands do not need.
+// serveWorker returns an error: Beam's worker links Google's profiler and 140 more packages, which other commands do
+// not need.
 func serveWorker(*operation, *slog.Logger, string) error {
-	return cli.Usage(errors.New("this program was built without the worker of Flink: build it by go build -tags flink ./cmd/hafvf, as deploy/Dockerfile does"))
+	return cli.Usage(errors.New("this program was built without the worker of Flink: build it with go build -tags flink ./cmd/hafvf, as deploy/Dockerfile does"))
 }

@@ -12,18 +12,18 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// What people read has the times of the config's zone, in which the clocks go back on 26 October. What
-// programs read is in UTC.
+// Output for people is in the zone of the config, in which the clocks go back on 26 October. Output for programs is
+// in UTC.
 func TestZone(t *testing.T) {
 	var in strings.Builder
 	in.WriteString("key,time,x\n")
 	begin, rise := time.Date(2025, 7, 31, 22, 0, 0, 0, time.UTC), time.Date(2025, 10, 26, 23, 0, 0, 0, time.UTC)
 	for i := range 100 * 24 {
-		at, x := begin.Add(time.Duration(i)*time.Hour), float64(i*7%11)
-		if !at.Before(rise) {
+		recordTime, x := begin.Add(time.Duration(i)*time.Hour), float64(i*7%11)
+		if !recordTime.Before(rise) {
 			x += 90
 		}
-		fmt.Fprintf(&in, "m,%s,%g\n", at.Format(time.RFC3339), x)
+		fmt.Fprintf(&in, "m,%s,%g\n", recordTime.Format(time.RFC3339), x)
 	}
 	const source = "source: {csv: {path: in.csv}}\n"
 	const days = "model: {family: normal, prior: auto}\naggregate: {every: 24h, value: mean, zone: Europe/Berlin}\n" + source
@@ -35,8 +35,8 @@ func TestZone(t *testing.T) {
 	})
 	const utc = " --set aggregate.zone=UTC"
 	for _, c := range []struct {
-		args, out string // a file, or standard output and error
-		says      []string
+		args, out string // an output file; empty means standard output and error
+		texts     []string
 	}{
 		{"run smooth.yaml", "", []string{"  2025-10-27T00:00:00+01:00  evidence"}},
 		{"run smooth.yaml", "smoothed.jsonl", []string{`"time":"2025-10-26T23:00:00Z"`}},
@@ -61,7 +61,7 @@ func TestZone(t *testing.T) {
 		{"report alerts.jsonl -o p.html", "p.html", []string{"(UTC)</title>", "All times are UTC.", ">Time (UTC)<", `<time datetime="2025-10-26T23:00:00Z" title="2025-10-26T23:00:00Z">2025-10-26T23:00:00Z</time>`}},
 		{"report alerts.jsonl -o p.html --zone Europe/Berlin", "p.html", []string{"All times are of Europe/Berlin.", ">2025-10-27T00:00:00+01:00</time>"}},
 	} {
-		if strings.HasSuffix(c.out, ".jsonl") { // the case before has written it
+		if strings.HasSuffix(c.out, ".jsonl") { // the previous case has written it
 			c.args = "version"
 		}
 		stdout, stderr := program.Well(t, dir, strings.Fields(c.args)...)
@@ -77,9 +77,9 @@ func TestZone(t *testing.T) {
 		default:
 			text = string(expect.Get(os.ReadFile(out))(t))
 		}
-		for _, says := range c.says {
-			if !strings.Contains(text, says) {
-				t.Errorf("hafvf %s: no %q in %.500s", c.args, says, text)
+		for _, want := range c.texts {
+			if !strings.Contains(text, want) {
+				t.Errorf("hafvf %s: no %q in %.500s", c.args, want, text)
 			}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package backtest reports what a config would have found in past data: its alarms, what
-// they cost of the budget, and how they compare with labels and with another config.
+// Package backtest reports the alarms that a config would have raised on past data, how they use the budget, and how
+// they compare with labels, with marks and with another config.
 package backtest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"hafvf/pipeline"
 )
 
-// An Event is an alert that the run would have told.
+// An Event is an alert that the run would have sent.
 type Event struct {
 	Key     string    `json:"key"`
 	Time    time.Time `json:"time,omitzero"`
@@ -31,34 +31,35 @@ type Event struct {
 	Size    Number    `json:"size"`  // standard deviations, signed
 	Message string    `json:"message"`
 
-	alert *output.Alert // for a page; nil without
+	alert *output.Alert // for the page; nil without a page
 }
 
-// A Collector gathers what a run finds. Its zero value is not usable: see NewCollector.
+// A Collector gathers the estimates, alerts and incidents of a run. Create it with NewCollector; its zero value is
+// not usable.
 type Collector struct {
 	graph *pipeline.Graph
-	page  *report.Collector // nil without
+	page  *report.Collector // nil without a page
 
 	mu       sync.Mutex
 	keys     map[string]*Key
-	assigned map[[3]string]string // the incident of each alarm, by its key, id and kind
-	merged   map[string]string    // the incident that another one became a part of
-	messages int                  // of incidents
-	pages    int                  // of these, those that are pages
+	assigned map[[3]string]string // incident ID by key, ID and kind of the alarm; empty for an alarm in no incident
+	merged   map[string]string    // ID of the incident that absorbed an incident, by the ID of the absorbed one
+	messages int                  // events of incidents
+	pages    int                  // events of incidents that are pages
 	alarms   int
-	silent   map[int64]bool // minutes of Unix in which keys fell silent or recovered
+	silent   map[int64]bool // Unix minutes in which keys fell silent or recovered
 	singles  []single
-	// singlePages is how many alarms in no incident were pages.
+	// singlePages is the number of alarms outside incidents that were pages.
 	singlePages int
 }
 
-// NewCollector returns a collector for a run of a graph that raises alarms. It gathers also what the page
-// shows, which may be nil.
+// NewCollector returns a Collector for a run of a graph that raises alarms. The Collector also adds estimates, alerts
+// and incidents to page, unless page is nil.
 func NewCollector(g *pipeline.Graph, page *report.Collector) *Collector {
 	return &Collector{graph: g, page: page, keys: map[string]*Key{}, assigned: map[[3]string]string{}, merged: map[string]string{}, silent: map[int64]bool{}}
 }
 
-// Observer is what sees the run.
+// Observer returns the callbacks of the Collector for pipeline.Run.
 func (c *Collector) Observer() *pipeline.Observer {
 	return &pipeline.Observer{Estimate: c.estimate, Single: c.single, Assigned: c.assign, Incident: c.incident}
 }
@@ -90,8 +91,8 @@ func (c *Collector) incident(e *incidents.Event) {
 	}
 }
 
-// finishPage adds the alerts to the page. Only when the run is over it is known which incident an alarm
-// belongs to.
+// finishPage adds the alerts and the figures of the trial to the page. It runs after the end of the run: before that,
+// the incident of an alarm is not final.
 func (c *Collector) finishPage(r *Report) {
 	for i := range r.events {
 		a := r.events[i].alert
@@ -101,13 +102,13 @@ func (c *Collector) finishPage(r *Report) {
 	c.page.SetTrial(report.Trial{Config: filepath.Base(r.Config), Value: c.graph.Value, Keys: r.Keys, Allowed: r.Budget.Allowed, Raised: r.Budget.Spent, Rejected: r.Rejected, Stopped: r.Stopped})
 }
 
-// incidentOf is the incident that an alarm belongs to, at the end.
+// incidentOf returns the ID of the incident that contains an alarm at the end of the run, after all merges.
 func (c *Collector) incidentOf(key, id, kind string) string {
-	of := c.assigned[[3]string{key, id, kind}]
-	for c.merged[of] != "" {
-		of = c.merged[of]
+	incident := c.assigned[[3]string{key, id, kind}]
+	for c.merged[incident] != "" {
+		incident = c.merged[incident]
 	}
-	return of
+	return incident
 }
 
 func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
@@ -124,22 +125,22 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 	}
 	for _, a := range alerts {
 		c.add(key, a)
-		if e == nil && a.Kind == string(usual.NoveltyAlarm) { // of a value that is rejected
+		if e == nil && a.Kind == string(usual.NoveltyAlarm) { // for a rejected value
 			k.Budget.Spent++
 		}
 		if !c.graph.Sends(a) {
 			continue
 		}
 		k.Alerts[a.Kind]++
-		one := Event{
+		event := Event{
 			Key: key, Time: a.Time, N: a.N, ID: a.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
 			Size: Number(a.Size), Message: a.Message,
 		}
 		if c.page != nil {
 			alert := report.AlertOf(key, a)
-			one.alert = &alert
+			event.alert = &alert
 		}
-		k.events = append(k.events, one)
+		k.events = append(k.events, event)
 	}
 	if e == nil {
 		return
@@ -163,16 +164,16 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 	if e.Alarm != nil {
 		k.Budget.Spent++
 	}
-	one := Suppressed{Count: 1, Key: key, Score: Number(e.Detection.Score), Time: e.Time, N: e.N}
+	suppressed := Suppressed{Count: 1, Key: key, Score: Number(e.Detection.Score), Time: e.Time, N: e.N}
 	switch {
 	case e.Detection.Muted:
-		k.Muted.add(one)
+		k.Muted.add(suppressed)
 	case e.Detection.Resting:
-		k.Resting.add(one)
+		k.Resting.add(suppressed)
 	}
 }
 
-// medianStep is that of a warm-up, 0 if one of its observations has no time.
+// medianStep returns the median time between the observations of a warm-up, or 0 if an observation has no time.
 func medianStep(times []time.Time) time.Duration {
 	if slices.ContainsFunc(times, time.Time.IsZero) {
 		return 0
@@ -180,7 +181,7 @@ func medianStep(times []time.Time) time.Duration {
 	return usual.MedianStep(times)
 }
 
-// bySize orders events from the largest; those of an unknown size come last.
+// bySize orders events by decreasing size. Events of unknown size come last.
 func bySize(a, b Event) int {
 	return cmp.Or(cmp.Compare(magnitude(b.Size), magnitude(a.Size)), byTime(a, b))
 }

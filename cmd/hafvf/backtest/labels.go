@@ -18,19 +18,19 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// A Window is a stretch of time in which something happened, both ends included.
+// A Window is a time range in which something happened, including both ends.
 type Window struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
 }
 
-// Labels are the windows of keys.
+// Labels are the windows of each key.
 type Labels map[string][]Window
 
-// ReadLabels reads the labels in a file: CSV with the columns key, start and end, or, if
-// the text begins with {, the JSON of the Numenta Anomaly Benchmark, an object of lists of
-// [start, end] by the path of the series' file. A path stands for the key that is its base
-// name without extension. Times without a zone are in UTC.
+// ReadLabels reads labels from a file. A text that begins with { is read as the JSON of the Numenta Anomaly
+// Benchmark: an object with the path of a series' file as name and a list of [start, end] as value; the key is the
+// base name of the path without its extension. Other texts are read as CSV with the columns key, start and end. Times
+// without a zone are in UTC. The windows of each key are sorted by start.
 func ReadLabels(file string) (Labels, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -43,7 +43,7 @@ func ReadLabels(file string) (Labels, error) {
 	return labels, nil
 }
 
-// ParseLabels reads the labels in a text, as ReadLabels does in a file.
+// ParseLabels parses labels in the formats of ReadLabels.
 func ParseLabels(text []byte) (Labels, error) {
 	read := readCSV
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
@@ -66,21 +66,21 @@ func readCSV(text []byte) (Labels, error) {
 		return nil, err
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("the file is empty; give CSV with the columns key, start, end, or NAB's JSON")
+		return nil, fmt.Errorf("the file is empty: give CSV with the columns key, start, end, or the JSON of NAB")
 	}
-	var at [3]int
+	var columns [3]int
 	for i, name := range []string{"key", "start", "end"} {
-		if at[i] = slices.IndexFunc(rows[0], func(s string) bool { return strings.TrimSpace(s) == name }); at[i] < 0 {
-			return nil, fmt.Errorf("the header %s has no column %q; give key, start, end", strings.Join(rows[0], ","), name)
+		if columns[i] = slices.IndexFunc(rows[0], func(s string) bool { return strings.TrimSpace(s) == name }); columns[i] < 0 {
+			return nil, fmt.Errorf("the header %s has no column %q: give key, start, end", strings.Join(rows[0], ","), name)
 		}
 	}
 	labels := Labels{}
 	for i, row := range rows[1:] {
-		w, err := newWindow(row[at[1]], row[at[2]])
+		w, err := newWindow(row[columns[1]], row[columns[2]])
 		if err != nil {
 			return nil, fmt.Errorf("row %d after the header: %w", i+1, err)
 		}
-		labels[row[at[0]]] = append(labels[row[at[0]]], w)
+		labels[row[columns[0]]] = append(labels[row[columns[0]]], w)
 	}
 	return labels, nil
 }
@@ -88,20 +88,20 @@ func readCSV(text []byte) (Labels, error) {
 func readNAB(text []byte) (Labels, error) {
 	var files map[string][][]string
 	if err := json.Unmarshal(text, &files); err != nil {
-		return nil, fmt.Errorf("an object of lists of [start, end] is due: %w", err)
+		return nil, fmt.Errorf("not an object of lists of [start, end]: %w", err)
 	}
-	labels, of := Labels{}, map[string]string{}
+	labels, fileOf := Labels{}, map[string]string{}
 	for file, windows := range files {
 		key := path.Base(file)
 		key = strings.TrimSuffix(key, path.Ext(key))
-		if other, taken := of[key]; taken {
-			return nil, fmt.Errorf("%s and %s have the same base name, which names the key", min(file, other), max(file, other))
+		if other, duplicate := fileOf[key]; duplicate {
+			return nil, fmt.Errorf("%s and %s have the same base name: each base name is a key, use different names", min(file, other), max(file, other))
 		}
-		of[key] = file
+		fileOf[key] = file
 		labels[key] = []Window{}
 		for i, ends := range windows {
 			if len(ends) != 2 {
-				return nil, fmt.Errorf("%s, window %d has %d entries, where [start, end] is due", file, i+1, len(ends))
+				return nil, fmt.Errorf("%s, window %d has %d entries: give [start, end]", file, i+1, len(ends))
 			}
 			w, err := newWindow(ends[0], ends[1])
 			if err != nil {
@@ -126,26 +126,25 @@ func newWindow(start, end string) (w Window, err error) {
 	return w, nil
 }
 
-// Score is how the alerts fit the labels.
+// A Score compares the alerts with the labels.
 type Score struct {
-	Windows int `json:"windows"` // with records of their key in them
-	Hit     int `json:"hit"`     // windows with an alert in them
-	// FalseAlarms are the alerts outside all windows of their key.
+	Windows int `json:"windows"` // windows that overlap the records of their key
+	Hit     int `json:"hit"`     // windows with an alert
+	// FalseAlarms is the number of alerts outside all windows of their key.
 	FalseAlarms int `json:"false_alarms"`
-	// Delays are from the start of a window to its first alert, in seconds. They are null
-	// where no window was hit.
+	// Delays are in seconds from the start of a window to its first alert. They are null if no window was hit.
 	MedianDelay  Number `json:"median_delay"`
 	LargestDelay Number `json:"largest_delay"`
-	// Missed are the windows without an alert.
+	// Missed lists the windows without an alert.
 	Missed []Missed `json:"missed"`
-	// Outside is the number of windows that begin after the last record of their key or end
-	// before its first.
+	// Outside is the number of windows that end before the first record of their key or begin after its last. They
+	// count neither as hit nor as missed.
 	Outside int `json:"outside"`
-	// Unknown are the labelled keys that the data do not have.
+	// Unknown lists the labelled keys that are not in the data.
 	Unknown []string `json:"unknown"`
 }
 
-// Missed is a window without an alert.
+// A Missed is a window without an alert.
 type Missed struct {
 	Key string `json:"key"`
 	Window
@@ -192,35 +191,35 @@ func (l Labels) score(keys map[string]*Key) Score {
 	return s
 }
 
-// outside reports whether the window has nothing of the time from first to last.
+// outside reports whether the window does not overlap the time from first to last.
 func (w Window) outside(first, last time.Time) bool {
 	return w.End.Before(first) || w.Start.After(last)
 }
 
 func (w Window) holds(e Event) bool { return !e.Time.Before(w.Start) && !e.Time.After(w.End) }
 
-// A MarkScore is how the alerts fit marks. What was expected counts neither way.
+// A MarkScore counts the marks whose alarm was raised, by mark.
 type MarkScore struct {
 	True     Marked `json:"true"`
 	False    Marked `json:"false"`
 	Expected Marked `json:"expected"`
 }
 
-// Marked counts marks, and those of which an alert was raised.
+// Marked counts marks, and the marks whose alarm was raised.
 type Marked struct {
 	Marks  int `json:"marks"`
 	Raised int `json:"raised"`
 }
 
-// scoreMarks compares the alerts with marks: by key, id and incident.
+// scoreMarks compares the alerts with marks, by key, ID and incident.
 func (c *Collector) scoreMarks(marks []records.Mark) *MarkScore {
 	s := &MarkScore{}
 	for _, m := range marks {
-		of := map[string]*Marked{records.MarkedTrue: &s.True, records.MarkedFalse: &s.False, records.MarkedExpected: &s.Expected}[m.Mark]
-		of.Marks++
+		counted := map[string]*Marked{records.MarkedTrue: &s.True, records.MarkedFalse: &s.False, records.MarkedExpected: &s.Expected}[m.Mark]
+		counted.Marks++
 		for _, k := range c.keys {
 			if slices.ContainsFunc(k.events, func(e Event) bool { return m.Of(e.Key, e.ID, c.incidentOf(e.Key, e.ID, e.Kind)) }) {
-				of.Raised++
+				counted.Raised++
 				break
 			}
 		}
@@ -228,7 +227,7 @@ func (c *Collector) scoreMarks(marks []records.Mark) *MarkScore {
 	return s
 }
 
-// String is the score in one line.
+// String returns the score as part of a line.
 func (s *MarkScore) String() string {
 	return fmt.Sprintf("%d of %s raised, %d of %s, %d of %d expected", s.True.Raised, count(s.True.Marks, "true alarm"), s.False.Raised, count(s.False.Marks, "false alarm"), s.Expected.Raised, s.Expected.Marks)
 }

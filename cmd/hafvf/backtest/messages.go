@@ -10,43 +10,44 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// Messages are those that a webhook or an Alertmanager without kinds would have got.
+// Messages counts the messages that a webhook or an Alertmanager without kinds would have received.
 type Messages struct {
-	PerWeek Number `json:"per_week"` // null where the records have no times
-	Pages   int    `json:"pages"`    // of incidents, when one becomes a page and when it is over
-	Singles int    `json:"singles"`  // pages of alarms in no incident
+	PerWeek Number `json:"per_week"` // null if the records have no times
+	Pages   int    `json:"pages"`    // events of incidents that are pages
+	Singles int    `json:"singles"`  // pages of alarms outside incidents
 	Silent  int    `json:"silent"`   // minutes in which keys fell silent or recovered
-	Digests int    `json:"digests"`  // days with alarms in no incident
-	Alarms  int    `json:"alarms"`   // of few keys, or without incidents
+	Digests int    `json:"digests"`  // UTC days with alarms outside incidents
+	Alarms  int    `json:"alarms"`   // alarms of a run with few keys or without incidents, one message each
 }
 
-// A single is an alarm that may be in no incident.
+// A single is an alarm; it is outside incidents unless it is assigned to one.
 type single struct {
 	name [3]string // key, id and kind
-	at   time.Time
+	when time.Time
 }
 
-// add notes what a receiver might be told of an alert.
-func (c *Collector) add(key string, t keyed.AlertEvent) {
+// add counts an alert for Messages. Only alerts of AlarmBasis count, without those of a return to usual.
+func (c *Collector) add(key string, alert keyed.AlertEvent) {
 	switch {
-	case t.Basis != keyed.AlarmBasis || t.BackToUsual():
+	case alert.Basis != keyed.AlarmBasis || alert.BackToUsual():
 		return
-	case t.Kind == keyed.SilentAlarm || t.Kind == keyed.RecoveredAlarm:
-		c.silent[t.Time.Unix()/60] = true
+	case alert.Kind == keyed.SilentAlarm || alert.Kind == keyed.RecoveredAlarm:
+		c.silent[alert.Time.Unix()/60] = true
 	default:
-		c.singles = append(c.singles, single{[3]string{key, t.ID, t.Kind}, t.Time})
+		c.singles = append(c.singles, single{[3]string{key, alert.ID, alert.Kind}, alert.Time})
 	}
 	c.alarms++
 }
 
-// messagesOver counts the messages of a run over a span of time.
+// messagesOver returns the Messages of a run over span. With fewer than config.FewKeys keys, or without incidents,
+// each alarm is a message.
 func (c *Collector) messagesOver(span time.Duration) Messages {
 	m := Messages{PerWeek: Number(math.NaN()), Pages: c.pages}
 	if c.graph.Groups() && len(c.keys) >= config.FewKeys {
 		days := map[int64]bool{}
 		for _, s := range c.singles {
 			if c.assigned[s.name] == "" {
-				days[s.at.Unix()/(24*60*60)] = true
+				days[s.when.Unix()/(24*60*60)] = true
 			}
 		}
 		m.Singles, m.Silent, m.Digests = c.singlePages, len(c.silent), len(days)
@@ -59,28 +60,28 @@ func (c *Collector) messagesOver(span time.Duration) Messages {
 	return m
 }
 
-// weekly is how many a week there are of n in a span.
+// weekly returns the rate per week of n events in span.
 func weekly(n int, span time.Duration) Number {
 	return Number(float64(n) / (span.Hours() / week.Hours()))
 }
 
-// write writes how many messages a week there are, and of what.
+// write writes the messages per week, in total and by kind. It writes nothing if the rate is unknown.
 func (m Messages) write(b *strings.Builder, span time.Duration) {
 	if math.IsNaN(float64(m.PerWeek)) {
 		return
 	}
 	var parts []string
 	for _, p := range []struct {
-		n  int
-		of string
+		n    int
+		name string
 	}{{m.Pages, "of incidents"}, {m.Singles, "of single keys"}, {m.Silent, "of silent and recovered keys"}, {m.Digests, "digests"}, {m.Alarms, "alarms"}} {
 		if p.n > 0 {
-			parts = append(parts, decimal(float64(weekly(p.n, span)))+" "+p.of)
+			parts = append(parts, decimal(float64(weekly(p.n, span)))+" "+p.name)
 		}
 	}
-	all := strings.Join(parts, ", ")
+	text := strings.Join(parts, ", ")
 	if len(parts) != 1 {
-		all = strings.TrimSuffix(decimal(float64(m.PerWeek))+" ("+all+")", " ()")
+		text = strings.TrimSuffix(decimal(float64(m.PerWeek))+" ("+text+")", " ()")
 	}
-	fmt.Fprintf(b, "messages a week to a webhook or an Alertmanager without kinds: %s\n", all)
+	fmt.Fprintf(b, "messages a week to a webhook or an Alertmanager without kinds: %s\n", text)
 }

@@ -13,24 +13,24 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// A receiver is told of pages, of silent keys once a minute, and a digest on a day with other alarms; or
-// of each alarm of few keys.
-func TestMessagesOfAWeek(t *testing.T) {
+// A receiver gets pages, one message per minute in which keys fell silent or recovered, and a digest for each day
+// with other alarms. With few keys it gets each alarm.
+func TestMessagesPerWeek(t *testing.T) {
 	const text = "model: {family: normal}\ndetect: true\nincidents: true\nsource: {jsonl: {path: a}}\n"
 	for n, want := range map[int]string{19: "9.0 (2.0 of incidents, 7.0 alarms)", 20: "6.0 (2.0 of incidents, 2.0 of silent and recovered keys, 2.0 digests)"} {
 		c := NewCollector(expect.Get(pipeline.Compose(expect.Get(config.Parse("c.yaml", []byte(text), nil))(t)))(t), nil)
-		at := time.Date(2026, 1, 5, 23, 0, 0, 0, time.UTC)
-		tell := func(id, kind string, at time.Time, role keyed.Basis) {
-			c.add("k", keyed.AlertEvent{ID: id, Time: at, Alert: &keyed.Alert{Kind: kind, Threshold: math.NaN()}, Basis: role})
+		t0 := time.Date(2026, 1, 5, 23, 0, 0, 0, time.UTC)
+		addAlert := func(id, kind string, alertTime time.Time, basis keyed.Basis) {
+			c.add("k", keyed.AlertEvent{ID: id, Time: alertTime, Alert: &keyed.Alert{Kind: kind, Threshold: math.NaN()}, Basis: basis})
 		}
 		for id, kind := range map[string]string{"1": "silent", "2": "silent"} {
-			tell(id, kind, at, keyed.AlarmBasis)
+			addAlert(id, kind, t0, keyed.AlarmBasis)
 		}
-		tell("3", "recovered", at.Add(time.Minute), keyed.AlarmBasis)
-		for id, after := range map[string]time.Duration{"4": 0, "5": time.Minute, "6": time.Hour, "7": 48 * time.Hour} {
-			tell(id, "novelty", at.Add(after), keyed.AlarmBasis)
+		addAlert("3", "recovered", t0.Add(time.Minute), keyed.AlarmBasis)
+		for id, offset := range map[string]time.Duration{"4": 0, "5": time.Minute, "6": time.Hour, "7": 48 * time.Hour} {
+			addAlert(id, "novelty", t0.Add(offset), keyed.AlarmBasis)
 		}
-		tell("8", "outlier", at, keyed.DuplicateBasis)
+		addAlert("8", "outlier", t0, keyed.DuplicateBasis)
 		c.assign(incidents.Assignment{ID: "7", Key: "k", Kind: "novelty", Incident: "a"})
 		for _, page := range []bool{true, true, false} {
 			c.incident(&incidents.Event{Page: page})

@@ -15,10 +15,10 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// A Number is written as null in JSON where it is not finite.
+// A Number is written to JSON as null if it is not finite.
 type Number = output.Scalar
 
-// magnitude is below that of every other number where v is not finite.
+// magnitude returns |v|, or -1 if v is not finite, so that such values sort last.
 func magnitude(v Number) float64 {
 	if f := math.Abs(float64(v)); f < math.Inf(1) {
 		return f
@@ -26,49 +26,49 @@ func magnitude(v Number) float64 {
 	return -1
 }
 
-// units are those of a Report, by the name of the number.
+// units maps the JSON names of numbers in a Report to their units.
 var units = map[string]string{
 	"per_week": "alerts a week", "observations_per_alarm": "observations", "delay": "observations",
 	"size": "standard deviations", "score": "minus the decimal logarithm of a probability",
 	"median_delay": "seconds", "largest_delay": "seconds", "allowed": "alarms", "spent": "alarms",
 }
 
-// A Report is what a run would have told.
+// A Report describes the alerts that a run would have sent.
 type Report struct {
 	Config   string    `json:"config"`
 	Keys     int       `json:"keys"`
 	Records  int64     `json:"records"`
 	Missing  int64     `json:"missing"`
 	Rejected int64     `json:"rejected"`
-	Stopped  bool      `json:"stopped"` // before the end of the input
+	Stopped  bool      `json:"stopped"` // true if the run was stopped before the end of the input
 	First    time.Time `json:"first,omitzero"`
 	Last     time.Time `json:"last,omitzero"`
 	Seconds  float64   `json:"seconds"`
 	Rate     Number    `json:"records_per_second"`
 
-	Units map[string]string `json:"units"` // of the numbers below that are no counts
+	Units map[string]string `json:"units"` // units of the numbers below that are not counts, by name
 
 	Messages Messages `json:"messages"`
 
 	Alerts  Counts     `json:"told"`
-	Weeks   []Week     `json:"weeks"` // those with alerts
+	Weeks   []Week     `json:"weeks"` // weeks with alerts
 	Budget  Budget     `json:"budget"`
 	Muted   Suppressed `json:"muted"`
 	Resting Suppressed `json:"resting"`
-	// ByKey are the keys from the noisiest, which has most alerts.
+	// ByKey lists the keys by decreasing number of alerts.
 	ByKey   []Key   `json:"by_key"`
-	Largest []Event `json:"largest"` // the largest few, from the largest
-	// Incidents are what the alarms have in common; nil without incidents in the config.
+	Largest []Event `json:"largest"` // the largest events, at most maxListed, by decreasing size
+	// Incidents is nil if the config has no incidents.
 	Incidents *Incidents `json:"incidents,omitempty"`
 	Labels    *Score     `json:"labels,omitempty"`
 	Marks     *MarkScore `json:"marks,omitempty"`
 	Against   *Against   `json:"against,omitempty"`
 
-	events []Event // all, by time
+	events []Event // all events, by time
 	zone   *time.Location
 }
 
-// Counts are numbers of alerts by kind.
+// Counts are the numbers of alerts by kind.
 type Counts map[string]int
 
 func (c Counts) total() (n int) {
@@ -78,90 +78,90 @@ func (c Counts) total() (n int) {
 	return n
 }
 
-// A Week counts the alerts of a week from Monday at midnight on, by the clock of the config.
+// A Week counts the alerts of a week. Weeks begin on Monday at midnight in the zone of the config.
 type Week struct {
 	Monday time.Time `json:"monday"`
 	Alerts Counts    `json:"told"`
 }
 
-// A Key is what the run would have told of a key.
+// A Key describes the alerts that the run would have sent for a key.
 type Key struct {
 	Key     string `json:"key"`
 	Records int64  `json:"records"`
 	Alerts  Counts `json:"told"`
-	PerWeek Number `json:"per_week"` // alerts; null where the records have no times
+	PerWeek Number `json:"per_week"` // alerts per week; null if the records have no times
 	Weeks   []Week `json:"weeks"`
-	// ObservationsPerAlarm is the budget; null in the warm-up.
+	// ObservationsPerAlarm is the budget; null during the warm-up.
 	ObservationsPerAlarm Number     `json:"observations_per_alarm"`
 	Budget               Budget     `json:"budget"`
 	Muted                Suppressed `json:"muted"`
 	Resting              Suppressed `json:"resting"`
-	Plan                 string     `json:"plan,omitempty"` // hours at which it is on the higher one of two levels
+	Plan                 string     `json:"plan,omitempty"` // hours of the week at which the key is at the higher of two levels
 
 	hours       usual.HoursOfWeek
-	first, last time.Time // zero for records without times
+	first, last time.Time // times of the records; zero without times
 	events      []Event
 	scored      int64       // observations that could raise an alarm
-	warmUp      []time.Time // while it goes on
+	warmUp      []time.Time // times of the warm-up; nil after it
 }
 
-// Incidents compares two receivers: one of all alarms, and one of incidents alone.
+// Incidents compares a receiver of all alarms with a receiver of incidents only.
 type Incidents struct {
 	Opened   int        `json:"opened"`
 	Pages    int        `json:"pages"`
-	Messages int        `json:"messages"` // also of incidents that grow, merge and close
-	Alarms   int        `json:"alarms"`   // of all keys
-	Outside  int        `json:"outside"`  // alarms in no incident
-	ByScore  []Incident `json:"by_score"` // the least probable by chance first
+	Messages int        `json:"messages"` // events of incidents: opened, updated, merged and closed
+	Alarms   int        `json:"alarms"`   // alarms that could join an incident
+	Outside  int        `json:"outside"`  // alarms outside incidents
+	ByScore  []Incident `json:"by_score"` // incidents in the order of the summary, the least probable by chance first
 }
 
-// An Incident is one as it was told last.
+// An Incident is the last state of an incident.
 type Incident struct {
 	ID      string    `json:"id"`
 	Group   string    `json:"group"`
 	Start   time.Time `json:"start"`
 	Page    bool      `json:"page"`
-	Keys    int       `json:"keys"`    // of the group
-	Alarmed int       `json:"alarmed"` // those with alarms
+	Keys    int       `json:"keys"`    // keys of the group
+	Alarmed int       `json:"alarmed"` // keys of the group with alarms
 	Score   Number    `json:"score"`
 	Message string    `json:"message"`
 }
 
-// incidents counts the incidents of a run.
+// incidents returns the counts of the incidents of a run.
 func (c *Collector) incidents(s pipeline.Summary) *Incidents {
-	all := &Incidents{Opened: len(s.Incidents), Messages: c.messages, Alarms: len(c.assigned)}
+	result := &Incidents{Opened: len(s.Incidents), Messages: c.messages, Alarms: len(c.assigned)}
 	for _, e := range s.Incidents {
 		if e.Page {
-			all.Pages++
+			result.Pages++
 		}
-		all.ByScore = append(all.ByScore, Incident{e.ID, e.Group, e.Start, e.Page, e.Keys, e.NumMembers, Number(e.Score), e.Message})
+		result.ByScore = append(result.ByScore, Incident{e.ID, e.Group, e.Start, e.Page, e.Keys, e.NumMembers, Number(e.Score), e.Message})
 	}
 	for _, incident := range c.assigned {
 		if incident == "" {
-			all.Outside++
+			result.Outside++
 		}
 	}
-	return all
+	return result
 }
 
-// A Budget is the number of alarms that was allowed over the whole of the data, and of
-// those that were raised. A single key may be ahead of its budget by nine alarms.
+// A Budget compares the alarms that the budget allowed over the whole data with the alarms that were raised. A key
+// may exceed its budget by nine alarms.
 type Budget struct {
 	Allowed float64 `json:"allowed"`
 	Spent   int     `json:"spent"`
 }
 
-// Suppressed counts how often the debt of earlier alarms, or the last alarm, alone stood against an
-// alarm: Muted and Resting of keyed.Detection. The rest says which of these had the largest score.
+// Suppressed counts the alarms that were Muted or Resting (see keyed.Detection). The other fields describe the
+// suppressed alarm with the largest score.
 type Suppressed struct {
 	Count int       `json:"count"`
 	Key   string    `json:"key,omitempty"`
-	Score Number    `json:"score,omitempty"` // null of a change without a score
+	Score Number    `json:"score,omitempty"` // null for a change without a score
 	Time  time.Time `json:"time,omitzero"`
 	N     int64     `json:"n,omitempty"` // position within the key, from 1
 }
 
-// add adds o. Of equal scores the earlier one stays.
+// add adds o to m. If the largest scores are equal, the alarm of m stays.
 func (m *Suppressed) add(o Suppressed) {
 	n := m.Count + o.Count
 	if o.Count > 0 && (m.Count == 0 || magnitude(o.Score) > magnitude(m.Score)) {
@@ -170,13 +170,13 @@ func (m *Suppressed) add(o Suppressed) {
 	m.Count = n
 }
 
-// most is how many keys and events a report shows.
-const most = 10
+// maxListed is the maximum number of entries in a list of the report.
+const maxListed = 10
 
-var errNoTimes = errors.New("--labels: the records have no times, which labels need")
+var errNoTimes = errors.New("--labels: the records have no times: labels need times")
 
-// Report returns the report of the run that has ended with this summary. Labels and marks may be
-// nil.
+// Report returns the report of a run, after its end. config is the name in the report, and s is the summary of the
+// run. A nil labels or marks adds no comparison. Report fails if labels are given and the records have no times.
 func (c *Collector) Report(config string, s pipeline.Summary, labels Labels, marks []records.Mark) (*Report, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +206,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels, mar
 	slices.SortFunc(r.ByKey, func(a, b Key) int {
 		return cmp.Or(cmp.Compare(b.Alerts.total(), a.Alerts.total()), cmp.Compare(a.Key, b.Key))
 	})
-	for _, k := range r.ByKey { // in a fixed order, for the last digit of the sum
+	for _, k := range r.ByKey { // fixed order: the last digit of a sum depends on it
 		r.Budget.Allowed += k.Budget.Allowed
 		r.Muted.add(k.Muted)
 		r.Resting.add(k.Resting)
@@ -215,7 +215,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels, mar
 	slices.SortFunc(r.events, byTime)
 	r.Weeks = weeksOf(r.events, r.zone)
 	largest := slices.SortedFunc(slices.Values(r.events), bySize)
-	r.Largest = append(r.Largest, largest[:min(len(largest), most)]...)
+	r.Largest = append(r.Largest, largest[:min(len(largest), maxListed)]...)
 	if c.graph.Groups() {
 		r.Incidents = c.incidents(s)
 	}
@@ -238,7 +238,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels, mar
 
 const week = 7 * 24 * time.Hour
 
-// weeksOf counts the events that have times by week of the zone.
+// weeksOf counts events by week in zone, in order of time. It ignores events without times.
 func weeksOf(events []Event, zone *time.Location) []Week {
 	weeks := map[time.Time]Counts{}
 	for _, e := range events {
@@ -251,63 +251,62 @@ func weeksOf(events []Event, zone *time.Location) []Week {
 		}
 		weeks[monday][e.Kind]++
 	}
-	all := []Week{}
+	result := []Week{}
 	for _, monday := range slices.SortedFunc(maps.Keys(weeks), time.Time.Compare) {
-		all = append(all, Week{monday, weeks[monday]})
+		result = append(result, Week{monday, weeks[monday]})
 	}
-	return all
+	return result
 }
 
-// mondayOf is when the week of t began in the zone.
+// mondayOf returns the time at which the week of t began in zone, as UTC.
 func mondayOf(t time.Time, zone *time.Location) time.Time {
 	t = t.In(zone)
 	return time.Date(t.Year(), t.Month(), t.Day()-(int(t.Weekday())+6)%7, 0, 0, 0, 0, zone).UTC()
 }
 
-// Against is where another config differs.
+// An Against lists the differences to the report of another config.
 type Against struct {
-	Report Report `json:"report"` // of the other config
-	Both   int    `json:"both"`   // events that both tell
-	// Only are the events that one config tells: Only.This that of the report, Only.Other
-	// the other one.
+	Report Report `json:"report"` // report of the other config
+	Both   int    `json:"both"`   // events of both configs
+	// Only lists the events of one config: This of the report, Other of the other config.
 	Only struct {
 		This  []Event `json:"this"`
 		Other []Event `json:"other"`
 	} `json:"only"`
-	// Keys are those with different numbers of alerts, from the largest difference.
+	// Keys lists keys with different numbers of alerts, by decreasing difference.
 	Keys []KeyDifference `json:"keys"`
 }
 
-// A KeyDifference is the number of alerts of a key by each config.
+// A KeyDifference is the number of alerts of a key under each config.
 type KeyDifference struct {
 	Key   string `json:"key"`
 	This  int    `json:"this"`
 	Other int    `json:"other"`
 }
 
-// Compare adds to r where other differs. Two alerts of a key are one event if they are of
-// the same kind, and the stretches from their starts to their alerts overlap.
+// Compare sets r.Against to the differences between r and other. Two alerts of a key are one event if they are of the
+// same kind, and their ranges from start to alert overlap.
 func (r *Report) Compare(other *Report) {
 	a := &Against{Report: *other, Keys: []KeyDifference{}}
 	a.Only.This, a.Only.Other = []Event{}, []Event{}
-	type place struct{ key, kind string }
-	theirs := map[place][]Event{}
+	type eventKind struct{ key, kind string }
+	theirs := map[eventKind][]Event{}
 	for _, e := range other.events {
-		at := place{e.Key, e.Kind}
-		theirs[at] = append(theirs[at], e)
+		place := eventKind{e.Key, e.Kind}
+		theirs[place] = append(theirs[place], e)
 	}
 	for _, e := range r.events {
-		at := place{e.Key, e.Kind}
-		// Both lists are in the order of time.
-		if i := slices.IndexFunc(theirs[at], e.overlaps); i >= 0 {
-			theirs[at] = slices.Delete(theirs[at], i, i+1)
+		place := eventKind{e.Key, e.Kind}
+		// Both lists are sorted by time.
+		if i := slices.IndexFunc(theirs[place], e.overlaps); i >= 0 {
+			theirs[place] = slices.Delete(theirs[place], i, i+1)
 			a.Both++
 			continue
 		}
 		a.Only.This = append(a.Only.This, e)
 	}
-	for _, left := range theirs {
-		a.Only.Other = append(a.Only.Other, left...)
+	for _, events := range theirs {
+		a.Only.Other = append(a.Only.Other, events...)
 	}
 	slices.SortFunc(a.Only.Other, byTime)
 	counts := map[string]*KeyDifference{}
@@ -333,8 +332,8 @@ func (r *Report) Compare(other *Report) {
 
 func abs(n int) int { return max(n, -n) }
 
-// overlaps reports whether the stretches from start to alert of two events overlap: in
-// time, or in positions where one of them has no time.
+// overlaps reports whether the ranges from start to alert of two events overlap. It compares times or, if a time is
+// missing, positions.
 func (e Event) overlaps(o Event) bool {
 	if e.Time.IsZero() || o.Time.IsZero() || e.Start.IsZero() || o.Start.IsZero() {
 		return e.N-e.Delay <= o.N && o.N-o.Delay <= e.N

@@ -12,11 +12,11 @@ import (
 	"hafvf/internal/message"
 )
 
-// kinds are those of alerts, in the order of a report's columns. The first two are always
-// shown.
+// kinds are the kinds of alerts, in the order of the report's columns. The report always has columns for the first
+// two.
 var kinds = []string{"novelty", "change", "outlier", "revision", "silent", "recovered"}
 
-// String is the report as a person reads it.
+// String returns the report as text.
 func (r *Report) String() string {
 	var b strings.Builder
 	r.Messages.write(&b, r.Last.Sub(r.First))
@@ -31,10 +31,10 @@ func (r *Report) String() string {
 	shown := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool {
 		return kind != kinds[0] && kind != kinds[1] && r.Alerts[kind] == 0
 	})
-	fmt.Fprintf(&b, "\ntold: %s\n", r.Alerts.text(shown))
-	fmt.Fprintf(&b, "budget: %s alarms over these records, %d raised; a key may be ahead of its budget by nine\n", decimal(r.Budget.Allowed), r.Budget.Spent)
+	fmt.Fprintf(&b, "\nalerts: %s\n", r.Alerts.text(shown))
+	fmt.Fprintf(&b, "budget: %s alarms over these records, %d raised; a key may exceed its budget by nine\n", decimal(r.Budget.Allowed), r.Budget.Spent)
 	r.writeSuppressed(&b, r.Muted, "muted", "of keys that had spent their budget")
-	r.writeSuppressed(&b, r.Resting, "resting", "that came back while one lasted")
+	r.writeSuppressed(&b, r.Resting, "resting", "that recurred during another alarm")
 	r.writeIncidents(&b)
 	r.writeLabels(&b)
 	if r.Marks != nil {
@@ -61,7 +61,7 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "\nthe noisiest keys\n")
 	table(&b, func(w io.Writer) {
 		fmt.Fprintf(w, "key\t%s\ta week\tbudget\traised\tmuted\tresting\tby week\n", strings.Join(shown, "\t"))
-		for _, k := range r.ByKey[:min(len(r.ByKey), most)] {
+		for _, k := range r.ByKey[:min(len(r.ByKey), maxListed)] {
 			if k.Alerts.total() == 0 {
 				break
 			}
@@ -73,8 +73,8 @@ func (r *Report) String() string {
 			for _, week := range k.Weeks {
 				weeks = append(weeks, fmt.Sprintf("%s: %d", week.Monday.In(r.zone).Format(time.DateOnly), week.Alerts.total()))
 			}
-			if n := len(weeks); n > shownWeeks {
-				weeks = append(weeks[:shownWeeks], fmt.Sprintf("… %d more", n-shownWeeks))
+			if n := len(weeks); n > maxShownWeeks {
+				weeks = append(weeks[:maxShownWeeks], fmt.Sprintf("… %d more", n-maxShownWeeks))
 			}
 			fmt.Fprintf(w, "\t%s\t%s\t%d\t%d\t%d\t%s\n", decimal(float64(k.PerWeek)), decimal(k.Budget.Allowed), k.Budget.Spent, k.Muted.Count, k.Resting.Count, strings.Join(weeks, ", "))
 		}
@@ -84,17 +84,17 @@ func (r *Report) String() string {
 	return r.Against.append(&b, r)
 }
 
-// writePlans writes which keys follow a weekly plan, the noisiest first.
+// writePlans writes the keys that follow a weekly plan, by decreasing number of alerts.
 func (r *Report) writePlans(b *strings.Builder) {
 	planned := slices.DeleteFunc(slices.Clone(r.ByKey), func(k Key) bool { return k.Plan == "" })
 	if len(planned) > 0 {
-		b.WriteString("\nplans that keys have shown\n")
+		b.WriteString("\nweekly plans of keys\n")
 	}
 	list(b, "  ", planned, func(k Key) string { return fmt.Sprintf("%s  plan: %s", message.Printable(k.Key), k.Plan) })
 }
 
-// shownWeeks is the number of weeks in the line of a key.
-const shownWeeks = 4
+// maxShownWeeks is the maximum number of weeks in the line of a key.
+const maxShownWeeks = 4
 
 func table(b *strings.Builder, write func(w io.Writer)) {
 	var text strings.Builder
@@ -110,33 +110,33 @@ func (r *Report) writeEvents(b *strings.Builder, events []Event) {
 	list(b, "  ", events, func(e Event) string { return fmt.Sprintf("%s  %s  %s", r.place(e.Time, e.N), e.Kind, e.sentence()) })
 }
 
-// list writes the first few of all, a line each, and how many more there are.
-func list[T any](w io.Writer, indent string, all []T, line func(T) string) {
-	for _, one := range all[:min(len(all), most)] {
-		fmt.Fprintf(w, "%s%s\n", indent, line(one))
+// list writes one line for each of the first maxListed items, and the number of the remaining items.
+func list[T any](w io.Writer, indent string, items []T, line func(T) string) {
+	for _, item := range items[:min(len(items), maxListed)] {
+		fmt.Fprintf(w, "%s%s\n", indent, line(item))
 	}
-	if n := len(all); n > most {
-		fmt.Fprintf(w, "%s… %d more\n", indent, n-most)
+	if n := len(items); n > maxListed {
+		fmt.Fprintf(w, "%s… %d more\n", indent, n-maxListed)
 	}
 }
 
-// count is n of what has a plural in s.
+// count returns n with a noun whose plural ends in s.
 func count(n int, one string) string { return message.Count(n, one, one+"s") }
 
-// sentence is the message with its key as a line can show it.
+// sentence returns the message with its key in printable form.
 func (e Event) sentence() string {
 	return strings.Replace(e.Message, e.Key, message.Printable(e.Key), 1)
 }
 
 func (c Counts) text(shown []string) string {
-	var all []string
+	var parts []string
 	for _, kind := range shown {
-		all = append(all, fmt.Sprintf("%d %s", c[kind], kind))
+		parts = append(parts, fmt.Sprintf("%d %s", c[kind], kind))
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(parts, ", ")
 }
 
-// decimal is a number with one digit behind the point, "-" where there is none.
+// decimal formats v with one decimal, and NaN as "-".
 func decimal(v float64) string {
 	if math.IsNaN(v) {
 		return "-"
@@ -145,18 +145,18 @@ func decimal(v float64) string {
 }
 
 func (r *Report) writeIncidents(b *strings.Builder) {
-	all := r.Incidents
-	if all == nil {
+	found := r.Incidents
+	if found == nil {
 		return
 	}
-	fmt.Fprintf(b, "incidents: %d, of which %s; %s to a receiver of incidents alone, in place of %s; %s in no incident\n", all.Opened, message.Count(all.Pages, "is a page", "are pages"),
-		message.Count(all.Messages, "message", "messages"), message.Count(all.Alarms, "alarm", "alarms"), message.Count(all.Outside, "alarm is", "alarms are"))
-	list(b, "  ", all.ByScore, func(e Incident) string {
+	fmt.Fprintf(b, "incidents: %d, of which %s; %s to a receiver of incidents only, instead of %s; %s in no incident\n", found.Opened, message.Count(found.Pages, "is a page", "are pages"),
+		message.Count(found.Messages, "message", "messages"), message.Count(found.Alarms, "alarm", "alarms"), message.Count(found.Outside, "alarm is", "alarms are"))
+	list(b, "  ", found.ByScore, func(e Incident) string {
 		return fmt.Sprintf("%s  score %.1f  %s", r.stamp(e.Start), float64(e.Score), e.Message)
 	})
 }
 
-// writeSuppressed writes how many alarms were held back, and why, if some were.
+// writeSuppressed writes the number of suppressed alarms and the reason. It writes nothing if the number is 0.
 func (r *Report) writeSuppressed(b *strings.Builder, m Suppressed, name, why string) {
 	if m.Count == 0 {
 		return
@@ -168,15 +168,15 @@ func (r *Report) writeSuppressed(b *strings.Builder, m Suppressed, name, why str
 	b.WriteByte('\n')
 }
 
-// place is when an observation was, or which one it was if it has no time.
-func (r *Report) place(at time.Time, n int64) string {
-	if at.IsZero() {
+// place returns the time of an observation or, without a time, its position in the key.
+func (r *Report) place(t time.Time, n int64) string {
+	if t.IsZero() {
 		return fmt.Sprintf("observation %d", n)
 	}
-	return r.stamp(at)
+	return r.stamp(t)
 }
 
-// stamp is a time on the clock of the config. JSON has all times in UTC.
+// stamp formats t in the zone of the config. The JSON report has all times in UTC.
 func (r *Report) stamp(t time.Time) string { return t.In(r.zone).Format(time.RFC3339) }
 
 func (r *Report) writeLabels(b *strings.Builder) {
@@ -189,8 +189,8 @@ func (r *Report) writeLabels(b *strings.Builder) {
 		fmt.Fprintf(b, "  not counted, outside the records of the key: %s\n", count(s.Outside, "window"))
 	}
 	if n := len(s.Unknown); n > 0 {
-		fmt.Fprintf(b, "  not in the data: %s, %s", count(n, "labelled key"), message.Printable(strings.Join(s.Unknown[:min(n, shownUnknown)], ", ")))
-		if n > shownUnknown {
+		fmt.Fprintf(b, "  not in the data: %s, %s", count(n, "labelled key"), message.Printable(strings.Join(s.Unknown[:min(n, maxShownUnknown)], ", ")))
+		if n > maxShownUnknown {
 			b.WriteString(", …")
 		}
 		b.WriteByte('\n')
@@ -200,10 +200,10 @@ func (r *Report) writeLabels(b *strings.Builder) {
 	})
 }
 
-// shownUnknown is the number of unknown keys that a report names.
-const shownUnknown = 5
+// maxShownUnknown is the maximum number of unknown keys that a report names.
+const maxShownUnknown = 5
 
-// String is the score in one line.
+// String returns the score as part of a line.
 func (s *Score) String() string {
 	text := fmt.Sprintf("%d of %s hit, %s", s.Hit, count(s.Windows, "window"), count(s.FalseAlarms, "false alarm"))
 	if s.Hit > 0 {
@@ -216,7 +216,7 @@ func seconds(v Number) time.Duration {
 	return time.Duration(math.Round(float64(v))) * time.Second
 }
 
-// append adds the comparison to a report, and returns it all.
+// append adds the comparison to the report text in b, and returns the whole text. a may be nil.
 func (a *Against) append(b *strings.Builder, r *Report) string {
 	if a == nil {
 		return b.String()

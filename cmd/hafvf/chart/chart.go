@@ -1,6 +1,5 @@
-// Package chart draws figures: stacks of panels on one time axis each, in rows,
-// as SVG or PNG. What is drawn depends on the figure alone, so that equal figures
-// are equal files.
+// Package chart draws figures as SVG or PNG. A figure has rows of stacks, and a stack has panels on one x axis. The
+// output depends on the figure only: equal figures give equal files.
 package chart
 
 import (
@@ -30,15 +29,13 @@ import (
 type Figure struct {
 	Title string
 	Width float64
-	// OneLegend puts one legend over all rows, every name in it once, in place of
-	// one over each panel.
+	// OneLegend draws one legend above all rows, with each name once, instead of a legend above each panel.
 	OneLegend bool
 	Rows      []Row
 	Notes     []string // paragraphs under the rows
 }
 
-// A Row is stacks side by side, equally wide. A stack without panels leaves its
-// place free.
+// A Row is stacks side by side, of equal width. A stack without panels leaves its place empty.
 type Row struct {
 	Height float64
 	Stacks []Stack
@@ -47,43 +44,44 @@ type Row struct {
 // A Stack is panels above each other, on one x axis.
 type Stack struct {
 	Title  string
-	Note   string // beside the title, in gray
+	Note   string // text next to the title, in gray
 	X      Axis
 	Panels []Panel
 }
 
-// An Axis is the x axis of a stack. It is a little longer than from Min to Max,
-// and has ticks at round times or else at whole numbers.
+// An Axis is the x axis of a stack. It extends slightly beyond Min and Max, unless it is logarithmic. Its ticks are
+// at round times or, without Time, at whole numbers.
 type Axis struct {
 	Label    string
 	Time     bool // Unix seconds, shown in UTC
-	Log      bool // logarithmic, with ticks at powers of ten: Min must be above zero
+	Log      bool // logarithmic, with ticks at powers of ten: Min must be above 0
 	Min, Max float64
 }
 
-// A Panel is one set of axes. Its legend is the names of its layers.
+// A Panel is one set of axes. Its legend lists the names of its layers.
 type Panel struct {
-	Title    string      // before the legend
-	Label    string      // of the y axis
-	Share    float64     // of the stack's height, against the other panels
-	Min, Max float64     // of the y axis
-	Log      bool        // logarithmic y axis: Min must be above zero
-	Ticks    int         // into how many parts the y axis is cut, at most; zero stands for 4
-	Marker   plot.Ticker // of the y axis, in place of round numbers
-	Layers   []Layer     // what is listed first lies on top of others of its kind
+	Title    string      // printed before the legend
+	Label    string      // label of the y axis
+	Share    float64     // share of the stack's height, relative to the other panels
+	Min, Max float64     // limits of the y axis
+	Log      bool        // logarithmic y axis: Min must be above 0
+	Ticks    int         // maximum number of parts between the ticks of the y axis; 0 means 4
+	Marker   plot.Ticker // ticks of the y axis; nil means round numbers
+	Layers   []Layer     // layers; of layers with equal depth, the first is on top
 }
 
 const (
 	tickSize = 7.5                // points
-	Pixel    = 0.5 * vg.Length(1) // of a PNG at 144 dots per inch
+	Pixel    = 0.5 * vg.Length(1) // one pixel of a PNG at 144 dots per inch
 	dpi      = 144
 	margin   = 10 * vg.Length(1)
-	between  = 6 * vg.Length(1) // panels of a stack
+	panelGap = 6 * vg.Length(1) // gap between the panels of a stack
 	strip    = 15 * vg.Length(1)
 	noteLine = 11 * vg.Length(1)
 )
 
-// TextStyle is that of a text of which the given part is at its place.
+// TextStyle returns a sans-serif style. part is the part of a text (top, centre or bottom) that is drawn at its
+// position.
 func TextStyle(size float64, c color.Color, part draw.YAlignment) draw.TextStyle {
 	sans := font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Length(size))
 	return draw.TextStyle{Color: c, Font: sans, YAlign: part, Handler: plot.DefaultTextHandler}
@@ -91,12 +89,11 @@ func TextStyle(size float64, c color.Color, part draw.YAlignment) draw.TextStyle
 
 func bold(size float64, part draw.YAlignment) draw.TextStyle {
 	st := TextStyle(size, Black, part)
-	st.Font.Weight = 3 // in the scale of golang.org/x/image/font
+	st.Font.Weight = 3 // weight on the scale of golang.org/x/image/font
 	return st
 }
 
-// Write draws the figure to path, an .svg or .png file, which appears complete or
-// not at all.
+// Write draws the figure to path, an .svg or .png file. An existing file is replaced only by a complete one.
 func (f *Figure) Write(path string) error {
 	picture, err := f.Render(filepath.Ext(path))
 	if err != nil {
@@ -105,18 +102,17 @@ func (f *Figure) Write(path string) error {
 	return atomicfile.Write(path, picture)
 }
 
-// Render draws the figure in the format of files with the extension ext, .svg or
-// .png.
+// Render returns the figure in the format of the extension ext, .svg or .png. It fails for other extensions.
 func (f *Figure) Render(ext string) ([]byte, error) {
 	w := vg.Length(f.Width)
 	inner := w - 2*margin
 	legend := f.legend()
 	head := vg.Length(0)
 	if f.Title != "" {
-		head += strip + between
+		head += strip + panelGap
 	}
 	if lines := len(wrapLegend(legend, 0, inner)); lines > 0 {
-		head += vg.Length(lines)*strip + between
+		head += vg.Length(lines)*strip + panelGap
 	}
 	var notes []string
 	note := TextStyle(8, Gray, draw.YTop)
@@ -125,7 +121,7 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 	}
 	h, foot := margin+head, vg.Length(0)
 	if len(notes) > 0 {
-		foot = vg.Length(len(notes))*noteLine + between
+		foot = vg.Length(len(notes))*noteLine + panelGap
 	}
 	h += foot
 	stacks := 0
@@ -144,7 +140,7 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 	if f.Title != "" {
 		st := bold(12, draw.YTop)
 		c.FillText(st, vg.Point{X: c.Min.X + margin, Y: top - margin}, fit(st, printable(f.Title), inner))
-		top -= strip + between
+		top -= strip + panelGap
 	}
 	drawLegend(c, vg.Point{X: c.Min.X + margin, Y: top - margin/2}, "", wrapLegend(legend, 0, inner))
 	titleSize := 9.5
@@ -168,7 +164,7 @@ func (f *Figure) Render(ext string) ([]byte, error) {
 	return encode()
 }
 
-// legend is that of all rows, if the figure has one.
+// legend returns the entries of the legend above all rows, or nil without OneLegend.
 func (f *Figure) legend() (legend []Entry) {
 	if !f.OneLegend {
 		return nil
@@ -177,7 +173,7 @@ func (f *Figure) legend() (legend []Entry) {
 		for _, s := range row.Stacks {
 			for _, p := range s.Panels {
 				for _, e := range p.entries() {
-					if !slices.ContainsFunc(legend, func(had Entry) bool { return had.Name == e.Name }) {
+					if !slices.ContainsFunc(legend, func(known Entry) bool { return known.Name == e.Name }) {
 						legend = append(legend, e)
 					}
 				}
@@ -187,7 +183,7 @@ func (f *Figure) legend() (legend []Entry) {
 	return legend
 }
 
-// newCanvas returns an empty picture, and what encodes it when it is drawn.
+// newCanvas returns an empty canvas of the format ext, and a function that encodes it after drawing.
 func newCanvas(ext string, w, h vg.Length) (c draw.Canvas, encode func() ([]byte, error), err error) {
 	var buf bytes.Buffer
 	switch ext {
@@ -197,8 +193,7 @@ func newCanvas(ext string, w, h vg.Length) (c draw.Canvas, encode func() ([]byte
 			if _, err := svg.WriteTo(&buf); err != nil {
 				return nil, err
 			}
-			// Few readers of the picture have the font; these have its metrics, or at
-			// least its looks.
+			// Most viewers do not have Liberation Sans. Arial has the same metrics; the others look similar.
 			text := bytes.ReplaceAll(buf.Bytes(), []byte("font-family:Liberation Sans;"),
 				[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
 			return svg.lengthen(text), nil
@@ -213,20 +208,20 @@ func newCanvas(ext string, w, h vg.Length) (c draw.Canvas, encode func() ([]byte
 	return c, nil, fmt.Errorf("no picture has the extension %q", ext)
 }
 
-// measured is a canvas for SVG that notes how long the texts on it are.
+// measured is an SVG canvas that records the width of each text.
 type measured struct {
 	*vgsvg.Canvas
 	lengths []vg.Length
 }
 
 // FillString implements vg.Canvas.
-func (m *measured) FillString(f font.Face, at vg.Point, text string) {
+func (m *measured) FillString(f font.Face, position vg.Point, text string) {
 	m.lengths = append(m.lengths, f.Width(text))
-	m.Canvas.FillString(f, at, text)
+	m.Canvas.FillString(f, position, text)
 }
 
-// lengthen gives every text of the picture the length that it was laid out with, so that a
-// wider font does not run into what stands beside it.
+// lengthen adds the measured width to every text of the picture, so that a wider font does not overlap its
+// neighbours.
 func (m *measured) lengthen(picture []byte) []byte {
 	const element = "<text "
 	parts := bytes.Split(picture, []byte(element))
@@ -242,7 +237,7 @@ func (m *measured) lengthen(picture []byte) []byte {
 	return b.Bytes()
 }
 
-// draw draws the title and below it the panels.
+// draw draws the title and, below it, the panels.
 func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 	if len(s.Panels) == 0 {
 		return
@@ -284,12 +279,12 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 		shares += vg.Length(p.Share)
 	}
 	ticks := s.X.ticks(lo, hi, c.Max.X-c.Min.X-left)
-	lines.x = ticks // whose places are only known now
+	lines.x = ticks // the ticks depend on the width of the plots
 	last := plots[len(plots)-1]
 	last.X.Tick.Marker = plot.ConstantTicks(ticks)
 	last.X.Label.Text = s.X.Label
 
-	free := c.Max.Y - c.Min.Y - between*vg.Length(len(plots)-1) - (last.DataCanvas(c).Min.Y - c.Min.Y)
+	free := c.Max.Y - c.Min.Y - panelGap*vg.Length(len(plots)-1) - (last.DataCanvas(c).Min.Y - c.Min.Y)
 	heads := make([][][]Entry, len(plots))
 	above := make([]vg.Length, len(plots))
 	for i := range s.Panels {
@@ -310,7 +305,7 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 		box := c
 		box.Max.Y = top - above[i]
 		box.Min.Y = box.Max.Y - free*vg.Length(s.Panels[i].Share)/shares
-		top = box.Min.Y - between
+		top = box.Min.Y - panelGap
 		if p == last {
 			box.Min.Y = c.Min.Y
 		}
@@ -319,20 +314,19 @@ func (s *Stack) draw(c draw.Canvas, title draw.TextStyle, legends bool) {
 	}
 }
 
-// plot returns the panel's axes and layers, and the grid under them.
+// plot returns the panel's axes, grid and layers.
 func (p *Panel) plot(g *grid) *plot.Plot {
 	pl := plot.New()
 	pl.BackgroundColor = nil
 	pl.X.Padding, pl.Y.Padding = 0, 0
 	restyle := func(text *draw.TextStyle) {
-		was := *text
-		*text = TextStyle(tickSize, Black, was.YAlign)
-		text.XAlign, text.Rotation = was.XAlign, was.Rotation
+		previous := *text
+		*text = TextStyle(tickSize, Black, previous.YAlign)
+		text.XAlign, text.Rotation = previous.XAlign, previous.Rotation
 	}
 	restyle(&pl.X.Label.TextStyle)
 	if p.Label != "" {
-		// An axis without a label still keeps the tick labels off by a space of
-		// the label's size, for which the small one would be too little.
+		// An axis without a label still pads the tick labels by the label's size. The small size would be too little.
 		restyle(&pl.Y.Label.TextStyle)
 		pl.Y.Label.Padding = 3
 	}
@@ -360,24 +354,24 @@ func (p *Panel) plot(g *grid) *plot.Plot {
 	return pl
 }
 
-// entries are the panel's legend.
-func (p *Panel) entries() (all []Entry) {
-	for _, l := range p.Layers {
-		if e := l.Entry(); e.Name != "" {
-			all = append(all, e)
+// entries returns the legend entries of the layers that have a name.
+func (p *Panel) entries() (entries []Entry) {
+	for _, layer := range p.Layers {
+		if e := layer.Entry(); e.Name != "" {
+			entries = append(entries, e)
 		}
 	}
-	return all
+	return entries
 }
 
-// An Entry is how a layer stands among others: its name in the legend, and what stands before it.
+// An Entry is a layer's name and symbol in the legend, and its depth.
 type Entry struct {
 	Name  string
-	Depth int                              // what is deeper lies above
-	Mark  func(c draw.Canvas, at vg.Point) // of width Swatch
+	Depth int                                    // layers of larger depth are drawn above
+	Mark  func(c draw.Canvas, position vg.Point) // draws the symbol, of width Swatch; position is its left centre
 }
 
-// Swatch is the width of what stands before a name in the legend.
+// Swatch is the width of the symbol before a name in the legend.
 const Swatch = 14 * vg.Length(1)
 
 func legendStyle() draw.TextStyle     { return TextStyle(8, Black, draw.YCenter) }
@@ -390,8 +384,7 @@ func panelTitleWidth(title string) vg.Length {
 	return panelTitleStyle().Width(title) + 14
 }
 
-// wrapLegend cuts entries into lines of the given width, the first of which
-// begins after indent.
+// wrapLegend splits entries into lines of at most width. The first line begins at indent.
 func wrapLegend(entries []Entry, indent, width vg.Length) [][]Entry {
 	if len(entries) == 0 {
 		return nil
@@ -411,28 +404,28 @@ func wrapLegend(entries []Entry, indent, width vg.Length) [][]Entry {
 	return lines
 }
 
-// drawLegend draws a panel's title and its legend; at is the top left corner.
-func drawLegend(c draw.Canvas, at vg.Point, title string, lines [][]Entry) {
+// drawLegend draws a panel's title and legend. corner is the top left corner.
+func drawLegend(c draw.Canvas, corner vg.Point, title string, lines [][]Entry) {
 	st := legendStyle()
-	left := at.X
+	left := corner.X
 	for i, entries := range lines {
-		at.X = left
-		at.Y -= strip / 2
+		corner.X = left
+		corner.Y -= strip / 2
 		if i == 0 && title != "" {
-			c.FillText(panelTitleStyle(), at, title)
-			at.X += panelTitleWidth(title)
+			c.FillText(panelTitleStyle(), corner, title)
+			corner.X += panelTitleWidth(title)
 		}
 		for _, e := range entries {
-			e.Mark(c, at)
-			at.X += Swatch + 4
-			c.FillText(st, at, e.Name)
-			at.X += st.Width(e.Name) + 14
+			e.Mark(c, corner)
+			corner.X += Swatch + 4
+			c.FillText(st, corner, e.Name)
+			corner.X += st.Width(e.Name) + 14
 		}
-		at.Y -= strip / 2
+		corner.Y -= strip / 2
 	}
 }
 
-// printable replaces what SVG does not allow in a text.
+// printable replaces characters that are not printable, which SVG does not allow.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -442,8 +435,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// fit cuts text so that it isn't wider than width. It measures little more of the text than
-// it keeps.
+// fit truncates text to width, with an ellipsis. It measures little more of the text than it returns.
 func fit(st draw.TextStyle, text string, width vg.Length) string {
 	r := []rune(text)
 	if len(r) == 0 {
@@ -461,7 +453,7 @@ func fit(st draw.TextStyle, text string, width vg.Length) string {
 	return string(r[:max(1, n-1)]) + "…"
 }
 
-// wrap cuts text at spaces into lines of the given width.
+// wrap splits text at spaces into lines of at most width. A longer word is a line of its own.
 func wrap(st draw.TextStyle, text string, width vg.Length) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
@@ -475,9 +467,9 @@ func wrap(st draw.TextStyle, text string, width vg.Length) (lines []string) {
 	return append(lines, line)
 }
 
-// Extent is the range of the finite values of v, without what lies so far out
-// that showing it would flatten the rest: further beyond the inner 96 % than
-// reach times their width. Where nothing varies it is widened.
+// Extent returns the range of the finite values of v, without outliers that would flatten the rest: values beyond the
+// inner 96 % by more than reach times their range. It returns 0 and 1 without finite values, and widens a range of
+// width 0.
 func Extent(v []float64, reach float64) (lo, hi float64) {
 	s := slices.DeleteFunc(slices.Clone(v), func(x float64) bool { return !finite(x) })
 	if len(s) == 0 {
@@ -503,7 +495,7 @@ func Extent(v []float64, reach float64) (lo, hi float64) {
 	return lo, hi
 }
 
-// Pad widens a range by what an axis needs for nothing to lie on its ends.
+// Pad widens a range by 6 % at each end, so that no value is on the edge of an axis.
 func Pad(lo, hi float64) (float64, float64) {
 	pad := 0.06 * (hi - lo)
 	return lo - pad, hi + pad

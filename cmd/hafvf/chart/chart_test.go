@@ -21,16 +21,16 @@ import (
 func TestEnvelopeKeepsExtremes(t *testing.T) {
 	v := make([]float64, 100_000)
 	v[54_321], v[77_777] = 100, -100
-	kept := envelope(v, 0, len(v), func(i int) int { return i / 100 })
-	if len(kept) > 4000 || !slices.Contains(kept, 54_321) || !slices.Contains(kept, 77_777) || !slices.IsSorted(kept) {
-		t.Errorf("%d points kept, or an extreme lost", len(kept))
+	indices := envelope(v, 0, len(v), func(i int) int { return i / 100 })
+	if len(indices) > 4000 || !slices.Contains(indices, 54_321) || !slices.Contains(indices, 77_777) || !slices.IsSorted(indices) {
+		t.Errorf("%d points kept, or an extreme lost", len(indices))
 	}
 }
 
 func TestSparseKeepsOnePointPerCell(t *testing.T) {
-	kept := sparse([]Point{{0, 0}, {0.1, 0.2}, {0, 7}, {1, 0}, {0.9, 0}}, func(p Point) [2]int { return [2]int{int(p.X), int(p.Y)} })
-	if want := []Point{{0, 0}, {0, 7}, {1, 0}}; !slices.Equal(kept, want) {
-		t.Errorf("%v, want %v", kept, want)
+	points := sparse([]Point{{0, 0}, {0.1, 0.2}, {0, 7}, {1, 0}, {0.9, 0}}, func(p Point) [2]int { return [2]int{int(p.X), int(p.Y)} })
+	if want := []Point{{0, 0}, {0, 7}, {1, 0}}; !slices.Equal(points, want) {
+		t.Errorf("%v, want %v", points, want)
 	}
 }
 
@@ -40,9 +40,9 @@ func TestExtentIgnoresAGlitch(t *testing.T) {
 		v = append(v, float64(i%10))
 	}
 	for _, c := range []struct {
-		name        string
-		v           []float64
-		least, most [2]float64
+		name             string
+		v                []float64
+		loRange, hiRange [2]float64
 	}{
 		{"plain", v, [2]float64{0, 0}, [2]float64{9, 9}},
 		{"glitch", append(slices.Clone(v), 1e6, math.NaN(), math.Inf(1)), [2]float64{0, 0}, [2]float64{9, 30}},
@@ -51,37 +51,37 @@ func TestExtentIgnoresAGlitch(t *testing.T) {
 		{"none", []float64{math.NaN()}, [2]float64{0, 0}, [2]float64{1, 1}},
 	} {
 		lo, hi := Extent(c.v, 3)
-		if lo < c.least[0] || lo > c.least[1] || hi < c.most[0] || hi > c.most[1] {
+		if lo < c.loRange[0] || lo > c.loRange[1] || hi < c.hiRange[0] || hi > c.hiRange[1] {
 			t.Errorf("%s: %g … %g", c.name, lo, hi)
 		}
 	}
 }
 
-// labelsOf are the labels of ticks in a line.
-func labelsOf(ticks []plot.Tick, between string) string {
-	var all []string
+// labelsOf returns the labels of ticks in one line.
+func labelsOf(ticks []plot.Tick, separator string) string {
+	var labels []string
 	for _, tick := range ticks {
-		all = append(all, strings.ReplaceAll(tick.Label, "\n", "/"))
+		labels = append(labels, strings.ReplaceAll(tick.Label, "\n", "/"))
 	}
-	return strings.Join(all, between)
+	return strings.Join(labels, separator)
 }
 
 func TestTimeTicks(t *testing.T) {
-	at := func(s string) float64 {
+	seconds := func(s string) float64 {
 		v := expect.Get(time.Parse(time.RFC3339, s))(t)
 		return float64(v.Unix())
 	}
 	for _, c := range []struct {
-		from, to string
-		width    vg.Length
-		want     string
+		start, end string
+		width      vg.Length
+		want       string
 	}{
 		{"2026-01-31T22:00:00Z", "2026-02-01T03:00:00Z", 130, "22:00/31 Jan 2026 | 00:00/1 Feb 2026 | 02:00/ "},
 		{"2025-12-30T12:00:00Z", "2026-01-02T12:00:00Z", 150, "31 Dec/2025 | 1 Jan/2026 | 2 Jan/ "},
 		{"2025-11-15T00:00:00Z", "2026-03-15T00:00:00Z", 200, "Dec/2025 | Jan/2026 | Feb/  | Mar/ "},
 		{"1990-06-01T00:00:00Z", "2014-06-01T00:00:00Z", 150, "1995 | 2000 | 2005 | 2010"},
 	} {
-		expect.Same(t, c.want, labelsOf(Axis{Time: true}.ticks(at(c.from), at(c.to), c.width), " | "), c.from, " to ", c.to)
+		expect.Same(t, c.want, labelsOf(Axis{Time: true}.ticks(seconds(c.start), seconds(c.end), c.width), " | "), c.start, " to ", c.end)
 	}
 }
 
@@ -122,9 +122,8 @@ func TestWriteNeedsAKnownExtension(t *testing.T) {
 	expect.Error(t, f.Write("o.pdf"), `o.pdf cannot be drawn: no picture has the extension ".pdf"`)
 }
 
-// What has no place on an axis is left out, and nothing panics; names stand in
-// the legend once, in their order.
-func TestRenderLeavesOutWhatHasNoPlace(t *testing.T) {
+// Points outside an axis are left out and cause no panic. The legend lists each name once, in order.
+func TestRenderOmitsPointsOutsideAxes(t *testing.T) {
 	x := []float64{0, 1, 2, 3}
 	y := []float64{-1, 0, math.NaN(), math.Inf(1)}
 	panel := func(log bool) Panel {
@@ -149,13 +148,13 @@ func TestRenderLeavesOutWhatHasNoPlace(t *testing.T) {
 		if ext == ".png" {
 			continue
 		}
-		at := 0
+		offset := 0
 		for _, name := range []string{"first", "second", "third", "fourth", "sixth", "seventh", "ninth", "eighth"} {
 			i := strings.Index(string(text), ">"+name+"<")
-			if n := strings.Count(string(text), ">"+name+"<"); n != 1 || i < at {
-				t.Errorf("%q stands %d times in the legend, at %d after %d", name, n, i, at)
+			if n := strings.Count(string(text), ">"+name+"<"); n != 1 || i < offset {
+				t.Errorf("%q occurs %d times in the legend, at offset %d after %d", name, n, i, offset)
 			}
-			at = i
+			offset = i
 		}
 		if strings.Contains(string(text), "NaN") || strings.Contains(string(text), "Inf") {
 			t.Error("a coordinate that is not finite")
@@ -164,9 +163,9 @@ func TestRenderLeavesOutWhatHasNoPlace(t *testing.T) {
 }
 
 func TestLegendWraps(t *testing.T) {
-	var all []Entry
+	var entries []Entry
 	for _, name := range []string{"one", "two", "three", "four"} {
-		all = append(all, Entry{Name: name})
+		entries = append(entries, Entry{Name: name})
 	}
 	for _, c := range []struct {
 		indent, width vg.Length
@@ -175,7 +174,7 @@ func TestLegendWraps(t *testing.T) {
 		{0, 1000, "4"}, {0, 90, "2 2"}, {60, 90, "0 2 2"}, {0, 1, "1 1 1 1"}, {500, 90, "0 2 2"},
 	} {
 		var got []string
-		for _, line := range wrapLegend(all, c.indent, c.width) {
+		for _, line := range wrapLegend(entries, c.indent, c.width) {
 			got = append(got, strconv.Itoa(len(line)))
 		}
 		if g := strings.Join(got, " "); g != c.want {
@@ -184,7 +183,7 @@ func TestLegendWraps(t *testing.T) {
 	}
 }
 
-// A label that would reach the next rule, or the end of the panel, is left out.
+// A label that would reach the next rule or the end of the panel is left out.
 func TestRulesLabelWhereThereIsRoom(t *testing.T) {
 	f := Figure{Width: 300, Rows: []Row{{Height: 100, Stacks: []Stack{{X: Axis{Max: 100}, Panels: []Panel{{Share: 1, Max: 1, Layers: []Layer{
 		Rules{X: []float64{-7, 10, 50, 51, 99}, Color: Purple, Labels: []string{"outside", "roomy", "tight", "wide", "late"}},
@@ -201,7 +200,7 @@ func TestRulesLabelWhereThereIsRoom(t *testing.T) {
 	}
 }
 
-func TestStripesShadeEverySecondStretch(t *testing.T) {
+func TestStripesShadeEverySecondRange(t *testing.T) {
 	for _, c := range []struct {
 		edges []float64
 		want  int
@@ -216,8 +215,7 @@ func TestStripesShadeEverySecondStretch(t *testing.T) {
 	}
 }
 
-// Every text of an SVG has the length that it was laid out with, in whatever font it is
-// shown.
+// Every text of an SVG declares the width that it was measured with, so that other fonts have room.
 func TestTextsHaveTheirLength(t *testing.T) {
 	f := Figure{Width: 500, Rows: []Row{{Height: 200, Stacks: []Stack{{Title: "pump <text 1>", Note: "10 changes", Panels: []Panel{{
 		Share: 1, Max: 1, Layers: []Layer{Line{Name: "estimate", X: []float64{0, 1}, Y: []float64{0, 1}, Color: Blue, Width: 1}},
@@ -242,7 +240,7 @@ func TestTextsHaveTheirLength(t *testing.T) {
 	}
 }
 
-// The cut text is the longest that fits, and of a long one only the beginning is measured.
+// The truncated text is the longest that fits. fit measures only the beginning of a long text.
 func TestFit(t *testing.T) {
 	st := TextStyle(8, Black, draw.YTop)
 	for _, width := range []vg.Length{-5, 0, 3, 20, 50.5, 200} {
@@ -254,9 +252,9 @@ func TestFit(t *testing.T) {
 				}
 				continue
 			}
-			kept := strings.TrimSuffix(got, "…")
-			n := len([]rune(kept))
-			if kept == got || !strings.HasPrefix(text, kept) || n > 1 && st.Width(got) > width {
+			prefix := strings.TrimSuffix(got, "…")
+			n := len([]rune(prefix))
+			if prefix == got || !strings.HasPrefix(text, prefix) || n > 1 && st.Width(got) > width {
 				t.Errorf("%.20q in %g: %.20q", text, width, got)
 			}
 			if r := []rune(text); n < len(r) && st.Width(string(r[:n+1])+"…") <= width {

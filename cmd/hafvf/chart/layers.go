@@ -12,8 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Colours from the palette of Okabe and Ito, which people with any colour vision
-// can tell apart; the grid and the data are tones beside it.
+// The palette of Okabe and Ito, which is distinguishable with any colour vision, and grays for the data and the grid.
 var (
 	Black     = color.NRGBA{0x22, 0x22, 0x22, 0xff}
 	Gray      = color.NRGBA{0x77, 0x77, 0x77, 0xff}
@@ -26,24 +25,23 @@ var (
 	gridGray = color.NRGBA{0xe8, 0xe8, 0xe8, 0xff}
 )
 
-// A Layer is something drawn in a panel: Rings and Arrows above Lines above Dots
-// above Rules above Bands above Spans and Stripes. A layer with a name stands in
-// the legend.
+// A Layer is drawn in a panel. From top to bottom: Flags, then Rings and Arrows, Lines, Dots, Rules, Bands, Spans and
+// Stripes. A layer with a name is in the legend.
 type Layer interface {
 	plot.Plotter
 	Entry() Entry
 }
 
-// A Point is a place in a panel, in the units of its axes.
+// A Point is a position in a panel, in the units of its axes.
 type Point struct{ X, Y float64 }
 
-// Points pairs the coordinates of points.
+// Points returns the points with the coordinates x and y, which have equal length.
 func Points(x, y []float64) []Point {
-	all := make([]Point, len(x))
+	points := make([]Point, len(x))
 	for i := range x {
-		all[i] = Point{x[i], y[i]}
+		points[i] = Point{x[i], y[i]}
 	}
-	return all
+	return points
 }
 
 // Dots are observations.
@@ -60,22 +58,21 @@ type Rings struct {
 	Color  color.NRGBA
 }
 
-// Arrows stand at the ends of the y axis for the points that it leaves out.
+// Arrows mark points outside the y axis, at the nearer end of the axis.
 type Arrows struct {
 	Name   string
 	Points []Point
 	Color  color.NRGBA
 }
 
-// Flags are filled triangles that stand on the x axis.
+// Flags are filled triangles on the x axis.
 type Flags struct {
 	Name  string
 	X     []float64
 	Color color.NRGBA
 }
 
-// A Line goes through Y, broken where Y is not finite, or not positive on a
-// logarithmic axis.
+// A Line connects the values Y. It has gaps where Y is not finite or, on a logarithmic axis, not positive.
 type Line struct {
 	Name   string
 	X, Y   []float64
@@ -84,35 +81,33 @@ type Line struct {
 	Dashed bool
 }
 
-// A Band is the area between Low and High, broken as a Line is.
+// A Band is the area between Low and High. It has the same gaps as a Line.
 type Band struct {
 	Name         string
 	X, Low, High []float64
-	Color        color.NRGBA // drawn light
+	Color        color.NRGBA // drawn with 20 % opacity
 }
 
-// Rules are vertical lines over the height of the panel.
+// Rules are vertical lines across the panel.
 type Rules struct {
 	Name   string
-	X      []float64 // not decreasing, where there are labels
+	X      []float64 // not decreasing if there are labels
 	Color  color.NRGBA
-	Width  float64 // points; zero stands for 0.8
+	Width  float64 // points; 0 means 0.8
 	Dashed bool
-	// Labels, one per rule or none, stand beside the upper ends, each only if it
-	// ends before the next rule.
+	// Labels has one label per rule, or is nil. A label is drawn next to the upper end of its rule, if it ends before
+	// the next rule.
 	Labels []string
 }
 
-// Spans are stretches of the x axis, shaded over the height of the panel. They
-// may be open to a side: an infinite end is that of the axis.
+// Spans are ranges of the x axis, shaded across the panel. An infinite end means the end of the axis.
 type Spans struct {
 	Name  string
 	X     [][2]float64
 	Color color.NRGBA
 }
 
-// Stripes shade every second of the stretches that the edges cut the x axis into,
-// not the first.
+// Stripes shade every second range between the edges, from the first edge.
 type Stripes struct {
 	Name  string
 	Edges []float64 // not decreasing
@@ -120,70 +115,70 @@ type Stripes struct {
 }
 
 func (d Dots) Entry() Entry {
-	return Entry{d.Name, 2, func(c draw.Canvas, at vg.Point) {
+	return Entry{d.Name, 2, func(c draw.Canvas, position vg.Point) {
 		c.SetColor(d.Color)
 		for i := vg.Length(0); i < 3; i++ {
-			c.Fill(dot(vg.Point{X: at.X + Swatch*(i+0.5)/3, Y: at.Y + 1.5*(i-1)}, 1.1))
+			c.Fill(dot(vg.Point{X: position.X + Swatch*(i+0.5)/3, Y: position.Y + 1.5*(i-1)}, 1.1))
 		}
 	}}
 }
 
 func (r Rings) Entry() Entry {
-	return Entry{r.Name, 4, func(c draw.Canvas, at vg.Point) {
+	return Entry{r.Name, 4, func(c draw.Canvas, position vg.Point) {
 		c.SetColor(r.Color)
 		c.SetLineWidth(ringWidth)
-		c.Stroke(dot(vg.Point{X: at.X + Swatch/2, Y: at.Y}, 2.8))
+		c.Stroke(dot(vg.Point{X: position.X + Swatch/2, Y: position.Y}, 2.8))
 	}}
 }
 
-func (b Arrows) Entry() Entry {
-	return Entry{b.Name, 4, func(c draw.Canvas, at vg.Point) {
-		c.SetColor(b.Color)
-		c.Fill(triangle(vg.Point{X: at.X + Swatch/2, Y: at.Y + 2.5}, 2.4, 4.5))
+func (a Arrows) Entry() Entry {
+	return Entry{a.Name, 4, func(c draw.Canvas, position vg.Point) {
+		c.SetColor(a.Color)
+		c.Fill(triangle(vg.Point{X: position.X + Swatch/2, Y: position.Y + 2.5}, 2.4, 4.5))
 	}}
 }
 
 func (f Flags) Entry() Entry {
-	return Entry{f.Name, 5, func(c draw.Canvas, at vg.Point) {
+	return Entry{f.Name, 5, func(c draw.Canvas, position vg.Point) {
 		c.SetColor(f.Color)
-		c.Fill(triangle(vg.Point{X: at.X + Swatch/2, Y: at.Y + flag/2}, flag/2, flag))
+		c.Fill(triangle(vg.Point{X: position.X + Swatch/2, Y: position.Y + flagHeight/2}, flagHeight/2, flagHeight))
 	}}
 }
 
 func (l Line) Entry() Entry {
-	return Entry{l.Name, 3, func(c draw.Canvas, at vg.Point) {
-		c.StrokeLine2(lineStyle(l.Color, 1.5, l.Dashed), at.X, at.Y, at.X+Swatch, at.Y)
+	return Entry{l.Name, 3, func(c draw.Canvas, position vg.Point) {
+		c.StrokeLine2(lineStyle(l.Color, 1.5, l.Dashed), position.X, position.Y, position.X+Swatch, position.Y)
 	}}
 }
 
 func (b Band) Entry() Entry {
-	return Entry{b.Name, 0, func(c draw.Canvas, at vg.Point) {
-		c.FillPolygon(light(b.Color), Box(at.X, at.Y-3, at.X+Swatch, at.Y+3))
+	return Entry{b.Name, 0, func(c draw.Canvas, position vg.Point) {
+		c.FillPolygon(light(b.Color), Box(position.X, position.Y-3, position.X+Swatch, position.Y+3))
 	}}
 }
 
 func (s Spans) Entry() Entry {
-	return Entry{s.Name, -1, func(c draw.Canvas, at vg.Point) {
-		c.FillPolygon(s.Color, Box(at.X, at.Y-5, at.X+Swatch, at.Y+5))
+	return Entry{s.Name, -1, func(c draw.Canvas, position vg.Point) {
+		c.FillPolygon(s.Color, Box(position.X, position.Y-5, position.X+Swatch, position.Y+5))
 	}}
 }
 
 func (s Stripes) Entry() Entry {
-	return Entry{s.Name, -1, func(c draw.Canvas, at vg.Point) {
-		outline := Box(at.X, at.Y-5, at.X+Swatch, at.Y+5)
-		c.FillPolygon(s.Color, Box(at.X+Swatch/2, at.Y-5, at.X+Swatch, at.Y+5))
+	return Entry{s.Name, -1, func(c draw.Canvas, position vg.Point) {
+		outline := Box(position.X, position.Y-5, position.X+Swatch, position.Y+5)
+		c.FillPolygon(s.Color, Box(position.X+Swatch/2, position.Y-5, position.X+Swatch, position.Y+5))
 		c.StrokeLines(draw.LineStyle{Color: Gray, Width: 0.3}, append(outline, outline[0]))
 	}}
 }
 
-// Box is the rectangle between two corners.
+// Box returns the corners of a rectangle, counterclockwise from the lower left.
 func Box(left, lower, right, upper vg.Length) []vg.Point {
 	return []vg.Point{{X: left, Y: lower}, {X: right, Y: lower}, {X: right, Y: upper}, {X: left, Y: upper}}
 }
 
 func (r Rules) Entry() Entry {
-	return Entry{r.Name, 1, func(c draw.Canvas, at vg.Point) {
-		c.StrokeLine2(r.style(), at.X+Swatch/2, at.Y-5, at.X+Swatch/2, at.Y+5)
+	return Entry{r.Name, 1, func(c draw.Canvas, position vg.Point) {
+		c.StrokeLine2(r.style(), position.X+Swatch/2, position.Y-5, position.X+Swatch/2, position.Y+5)
 	}}
 }
 
@@ -209,7 +204,7 @@ func light(c color.NRGBA) color.NRGBA {
 	return c
 }
 
-// grid is the light lines at the ticks.
+// grid draws light lines at the ticks.
 type grid struct{ x []plot.Tick }
 
 func (g *grid) Plot(c draw.Canvas, p *plot.Plot) {
@@ -234,16 +229,16 @@ func (d Dots) Plot(c draw.Canvas, p *plot.Plot) {
 	circles(c, p, shown, 2*Pixel, radius, c.Fill)
 }
 
-// circles draws circles about the points, one in a cell of so much width and height. In one path
-// they would cost the time of their number squared, and each in its own much space.
+// circles draws circles at the points, at most one per square cell of the given width. It paints 500 at a time: one
+// path costs time quadratic in its points, and a path per circle makes the file large.
 func circles(c draw.Canvas, p *plot.Plot, points []Point, cell, radius vg.Length, paint func(vg.Path)) {
 	x, y := p.Transforms(&c)
 	points = sparse(points, func(q Point) [2]int {
 		return [2]int{int((x(q.X) - c.Min.X) / cell), int((y(q.Y) - c.Min.Y) / cell)}
 	})
-	for some := range slices.Chunk(points, 500) {
+	for chunk := range slices.Chunk(points, 500) {
 		var path vg.Path
-		for _, q := range some {
+		for _, q := range chunk {
 			path = append(path, dot(vg.Point{X: x(q.X), Y: y(q.Y)}, radius)...)
 		}
 		paint(path)
@@ -263,36 +258,36 @@ func (r Rings) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 // Plot implements plot.Plotter.
-func (b Arrows) Plot(c draw.Canvas, p *plot.Plot) {
+func (a Arrows) Plot(c draw.Canvas, p *plot.Plot) {
 	x, _ := p.Transforms(&c)
-	var all vg.Path
+	var path vg.Path
 	for _, end := range []struct {
 		points    []Point
 		y         vg.Length
 		direction vg.Length
 	}{
-		{within(b.Points, p, p.Y.Max, math.Inf(1)), c.Max.Y, 1},
-		{within(b.Points, p, math.Inf(-1), p.Y.Min), c.Min.Y, -1},
+		{within(a.Points, p, p.Y.Max, math.Inf(1)), c.Max.Y, 1},
+		{within(a.Points, p, math.Inf(-1), p.Y.Min), c.Min.Y, -1},
 	} {
 		for _, q := range sparse(end.points, func(q Point) [2]int { return [2]int{int((x(q.X) - c.Min.X) / Pixel)} }) {
-			all = append(all, triangle(vg.Point{X: x(q.X), Y: end.y}, 2.4, 4.5*end.direction)...)
+			path = append(path, triangle(vg.Point{X: x(q.X), Y: end.y}, 2.4, 4.5*end.direction)...)
 		}
 	}
-	c.SetColor(b.Color)
-	c.Fill(all)
+	c.SetColor(a.Color)
+	c.Fill(path)
 }
 
 // Plot implements plot.Plotter.
 func (f Flags) Plot(c draw.Canvas, p *plot.Plot) {
 	x, _ := p.Transforms(&c)
-	var all vg.Path
-	for _, at := range f.X {
-		if at >= p.X.Min && at <= p.X.Max {
-			all = append(all, triangle(vg.Point{X: x(at), Y: c.Min.Y + flag}, flag/2, flag)...)
+	var path vg.Path
+	for _, position := range f.X {
+		if position >= p.X.Min && position <= p.X.Max {
+			path = append(path, triangle(vg.Point{X: x(position), Y: c.Min.Y + flagHeight}, flagHeight/2, flagHeight)...)
 		}
 	}
 	c.SetColor(f.Color)
-	c.Fill(all)
+	c.Fill(path)
 }
 
 // within returns the points on p's x axis with Y from lo to hi.
@@ -302,17 +297,17 @@ func within(d []Point, p *plot.Plot, lo, hi float64) []Point {
 	})
 }
 
-// sparse drops the points that fall on the cell of one before.
+// sparse keeps the first point of each cell.
 func sparse(d []Point, cell func(Point) [2]int) []Point {
-	taken := map[[2]int]bool{}
-	var kept []Point
+	used := map[[2]int]bool{}
+	var first []Point
 	for _, q := range d {
-		if at := cell(q); !taken[at] {
-			taken[at] = true
-			kept = append(kept, q)
+		if position := cell(q); !used[position] {
+			used[position] = true
+			first = append(first, q)
 		}
 	}
-	return kept
+	return first
 }
 
 func dot(center vg.Point, radius vg.Length) vg.Path {
@@ -323,10 +318,11 @@ func dot(center vg.Point, radius vg.Length) vg.Path {
 	return p
 }
 
-// flag is the height of a flag.
-const flag = vg.Length(8)
+// flagHeight is the height of a flag in points.
+const flagHeight = vg.Length(8)
 
-// triangle has its tip at tip, and points up, or with a negative height down.
+// triangle returns a triangle with its tip at tip. It points up or, with a negative height, down. half is half the
+// width of its base.
 func triangle(tip vg.Point, half, height vg.Length) vg.Path {
 	var p vg.Path
 	p.Move(tip)
@@ -341,9 +337,9 @@ func (l Line) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	column := func(i int) int { return int((x(l.X[i]) - c.Min.X) / Pixel) }
 	st := lineStyle(l.Color, l.Width, l.Dashed)
-	for from, to := range runs(len(l.Y), func(i int) bool { return onScale(p, l.Y[i]) }) {
+	for start, end := range runs(len(l.Y), func(i int) bool { return onScale(p, l.Y[i]) }) {
 		var path []vg.Point
-		for _, i := range envelope(l.Y, from, to, column) {
+		for _, i := range envelope(l.Y, start, end, column) {
 			path = append(path, vg.Point{X: x(l.X[i]), Y: y(l.Y[i])})
 		}
 		if len(path) == 1 {
@@ -357,12 +353,12 @@ func (l Line) Plot(c draw.Canvas, p *plot.Plot) {
 func (b Band) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	column := func(i int) int { return int((x(b.X[i]) - c.Min.X) / Pixel) }
-	for from, to := range runs(len(b.X), func(i int) bool { return onScale(p, b.Low[i]) && onScale(p, b.High[i]) }) {
+	for start, end := range runs(len(b.X), func(i int) bool { return onScale(p, b.Low[i]) && onScale(p, b.High[i]) }) {
 		var area []vg.Point
-		for _, i := range envelope(b.High, from, to, column) {
+		for _, i := range envelope(b.High, start, end, column) {
 			area = append(area, vg.Point{X: x(b.X[i]), Y: y(b.High[i])})
 		}
-		for _, i := range slices.Backward(envelope(b.Low, from, to, column)) {
+		for _, i := range slices.Backward(envelope(b.Low, start, end, column)) {
 			area = append(area, vg.Point{X: x(b.X[i]), Y: y(b.Low[i])})
 		}
 		c.FillPolygon(light(b.Color), c.ClipPolygonXY(area))
@@ -392,8 +388,7 @@ func (r Rules) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// labelDrop is how far below the panel's upper end labels begin: below the
-// arrows.
+// labelDrop is the distance from the panel's upper end to the labels, which are below the arrows.
 const labelDrop = 5
 
 // Plot implements plot.Plotter.
@@ -418,47 +413,46 @@ func (s Stripes) Plot(c draw.Canvas, p *plot.Plot) {
 	spans.Plot(c, p)
 }
 
-// onScale reports whether p's y axis has a place for v.
+// onScale reports whether p's y axis can show v.
 func onScale(p *plot.Plot, v float64) bool {
 	_, log := p.Y.Scale.(plot.LogScale)
 	return finite(v) && (v > 0 || !log)
 }
 
-// runs yields the maximal ranges [from, to) of [0, n) in which ok holds.
+// runs yields the maximal ranges [start, end) of [0, n) in which ok is true.
 func runs(n int, ok func(int) bool) iter.Seq2[int, int] {
 	return func(yield func(int, int) bool) {
-		for from := 0; from < n; from++ {
-			to := from
-			for to < n && ok(to) {
-				to++
+		for start := 0; start < n; start++ {
+			end := start
+			for end < n && ok(end) {
+				end++
 			}
-			if to > from && !yield(from, to) {
+			if end > start && !yield(start, end) {
 				return
 			}
-			from = to
+			start = end
 		}
 	}
 }
 
-// envelope returns the indices in [from, to) that a line through v needs: for
-// every pixel column the first, the least, the greatest and the last, so that it
-// looks the same and keeps every extreme.
-func envelope(v []float64, from, to int, column func(int) int) []int {
-	var kept []int
-	for i := from; i < to; {
-		least, most, end := i, i, i
-		for ; end < to && column(end) == column(i); end++ {
-			if v[end] < v[least] {
-				least = end
+// envelope returns the indices in [start, end) that a line through v needs: for every pixel column the first, the
+// minimum, the maximum and the last. The line looks the same and keeps every extreme.
+func envelope(v []float64, start, end int, column func(int) int) []int {
+	var indices []int
+	for i := start; i < end; {
+		minIndex, maxIndex, next := i, i, i
+		for ; next < end && column(next) == column(i); next++ {
+			if v[next] < v[minIndex] {
+				minIndex = next
 			}
-			if v[end] > v[most] {
-				most = end
+			if v[next] > v[maxIndex] {
+				maxIndex = next
 			}
 		}
-		here := []int{i, least, most, end - 1}
-		slices.Sort(here)
-		kept = append(kept, slices.Compact(here)...)
-		i = end
+		extremes := []int{i, minIndex, maxIndex, next - 1}
+		slices.Sort(extremes)
+		indices = append(indices, slices.Compact(extremes)...)
+		i = next
 	}
-	return kept
+	return indices
 }

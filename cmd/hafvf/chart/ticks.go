@@ -12,8 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// numberTicks cuts the axis into at most as many parts as it says, at round
-// numbers.
+// numberTicks splits an axis into at most n parts, at round numbers.
 type numberTicks int
 
 func (n numberTicks) Ticks(lo, hi float64) []plot.Tick {
@@ -21,7 +20,7 @@ func (n numberTicks) Ticks(lo, hi float64) []plot.Tick {
 	var ticks []plot.Tick
 	first := math.Ceil(lo / step)
 	for i := range int(n) + 1 {
-		v := (first+float64(i))*step + 0 // + 0 makes 0 of -0
+		v := (first+float64(i))*step + 0 // + 0 turns -0 into 0
 		if v <= hi {
 			ticks = append(ticks, plot.Tick{Value: v, Label: numberLabel(v, step)})
 		}
@@ -29,7 +28,7 @@ func (n numberTicks) Ticks(lo, hi float64) []plot.Tick {
 	return ticks
 }
 
-// roundStep is the least of 1, 2 and 5 times a power of ten that is not below v.
+// roundStep returns the smallest of 1, 2 and 5 times a power of ten that is not below v.
 func roundStep(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, m := range []float64{1, 2, 5} {
@@ -40,7 +39,7 @@ func roundStep(v float64) float64 {
 	return 10 * power
 }
 
-// numberLabel writes a multiple of step with as many digits as it has.
+// numberLabel formats v, a multiple of step, with the digits of step.
 func numberLabel(v, step float64) string {
 	unit := ""
 	for _, u := range []struct {
@@ -57,14 +56,14 @@ func numberLabel(v, step float64) string {
 	case v == 0 && digits > 4:
 		return "0"
 	case unit == "" && digits > 4:
-		before := 1 + int(math.Floor(math.Log10(math.Abs(v))+1e-9))
-		return strconv.FormatFloat(v, 'g', max(1, min(15, before+digits)), 64)
+		digitsBefore := 1 + int(math.Floor(math.Log10(math.Abs(v))+1e-9))
+		return strconv.FormatFloat(v, 'g', max(1, min(15, digitsBefore+digits)), 64)
 	}
 	return strconv.FormatFloat(v, 'f', max(0, min(6, digits)), 64) + unit
 }
 
-// logTicks are the powers of ten, labelled so that about six labels remain; where
-// there are fewer than three, with twice and five times the powers between them.
+// logTicks are the powers of ten, thinned to about six ticks. With fewer than three powers they also include 2 and 5
+// times the powers.
 type logTicks struct{}
 
 func (logTicks) Ticks(lo, hi float64) []plot.Tick {
@@ -85,8 +84,7 @@ func (logTicks) Ticks(lo, hi float64) []plot.Tick {
 	return ticks
 }
 
-// ticks are the ticks of the axis from lo to hi, as many as a width has room
-// for.
+// ticks returns the ticks of the axis from lo to hi, as many as fit in width.
 func (a Axis) ticks(lo, hi float64, width vg.Length) []plot.Tick {
 	st := TextStyle(tickSize, Black, draw.YBottom)
 	room := func(ticks []plot.Tick) bool {
@@ -112,7 +110,7 @@ func (a Axis) ticks(lo, hi float64, width vg.Length) []plot.Tick {
 		}
 	}
 	for _, step := range timeSteps {
-		// Fewer than 20 ticks, and no label closer than the room it takes.
+		// At most about 20 ticks, and no overlapping labels.
 		if (hi-lo)/step.seconds() > 20 {
 			continue
 		}
@@ -123,8 +121,7 @@ func (a Axis) ticks(lo, hi float64, width vg.Length) []plot.Tick {
 	return nil
 }
 
-// inside takes the labels off ticks that would stand out on the right, where
-// the axis would make room for them.
+// inside removes labels that would extend beyond the right end. The plot would shrink the axis to make room for them.
 func inside(ticks []plot.Tick, lo, hi float64, width vg.Length, st draw.TextStyle) []plot.Tick {
 	for i, t := range ticks {
 		if x := width * vg.Length((t.Value-lo)/(hi-lo)); x+st.Width(t.Label)/2 > width {
@@ -134,13 +131,13 @@ func inside(ticks []plot.Tick, lo, hi float64, width vg.Length, st draw.TextStyl
 	return ticks
 }
 
-// A timeStep is the distance of ticks in time.
+// A timeStep is the distance between ticks in time.
 type timeStep struct {
-	every  time.Duration // or, where it is 0,
+	every  time.Duration // 0 if months is set
 	months int
 }
 
-var timeSteps = func() (all []timeStep) {
+var timeSteps = func() (steps []timeStep) {
 	for _, unit := range []struct {
 		size  time.Duration
 		steps []int
@@ -152,13 +149,13 @@ var timeSteps = func() (all []timeStep) {
 		{24 * time.Hour, []int{1, 2, 7, 14}},
 	} {
 		for _, n := range unit.steps {
-			all = append(all, timeStep{every: time.Duration(n) * unit.size})
+			steps = append(steps, timeStep{every: time.Duration(n) * unit.size})
 		}
 	}
 	for _, months := range []int{1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 6000, 12000} {
-		all = append(all, timeStep{months: months})
+		steps = append(steps, timeStep{months: months})
 	}
-	return all
+	return steps
 }()
 
 func (s timeStep) seconds() float64 {
@@ -166,8 +163,8 @@ func (s timeStep) seconds() float64 {
 	return s.every.Seconds() + month*float64(s.months)
 }
 
-// ticks are the multiples of the step from lo to hi, in UTC: weeks begin on
-// Monday, months and years on their first day.
+// ticks returns the multiples of the step from lo to hi, in UTC. Weeks begin on Monday, months and years on their
+// first day.
 func (s timeStep) ticks(lo, hi float64) []plot.Tick {
 	layout := "15:04:05.000"
 	switch {
@@ -184,17 +181,17 @@ func (s timeStep) ticks(lo, hi float64) []plot.Tick {
 	}
 	// Truncate counts from the year 1, which began on a Monday.
 	first := time.UnixMicro(int64(lo * 1e6)).UTC().Truncate(s.every)
-	at := func(i int) time.Time { return first.Add(time.Duration(i) * s.every) }
+	timeOf := func(i int) time.Time { return first.Add(time.Duration(i) * s.every) }
 	if s.months > 0 {
 		month := (first.Year()*12 + int(first.Month()) - 1) / s.months * s.months
-		at = func(i int) time.Time {
+		timeOf = func(i int) time.Time {
 			m := month + i*s.months
 			return time.Date(m/12, time.Month(m%12+1), 1, 0, 0, 0, 0, time.UTC)
 		}
 	}
 	var ticks []plot.Tick
 	for i := 0; ; i++ {
-		t := at(i)
+		t := timeOf(i)
 		v := float64(t.UnixMicro()) / 1e6
 		if v > hi {
 			return ticks
@@ -205,8 +202,8 @@ func (s timeStep) ticks(lo, hi float64) []plot.Tick {
 	}
 }
 
-// dates adds a second line to the ticks at which the date, or beside dates and
-// months the year, is another one than before, as far as there is room.
+// dates adds a second line to ticks at which the date changes, if there is room. For steps of a day or more the
+// second line is the year.
 func dates(ticks []plot.Tick, step timeStep, lo, hi float64, width vg.Length, st draw.TextStyle) []plot.Tick {
 	layout := "2 Jan 2006"
 	switch {
@@ -223,7 +220,7 @@ func dates(ticks []plot.Tick, step timeStep, lo, hi float64, width vg.Length, st
 			ticks[i].Label += "\n" + date
 			shown, end = date, x+half
 		} else {
-			ticks[i].Label += "\n " // the first line of all at one height
+			ticks[i].Label += "\n " // aligns the first lines of all labels
 		}
 	}
 	return ticks

@@ -1,5 +1,5 @@
-// Package fit finds the parameters of a filter that maximise the log evidence of each key, or the
-// likelihood of the choices of each subject, and makes a table of them.
+// Package fit finds the parameters of a filter that maximise the log evidence of each key, or the likelihood of the
+// choices of each subject, and writes them to a table.
 package fit
 
 import (
@@ -23,59 +23,60 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// A Fit is of the keys of a config. It learns what they show as the observer of a run.
+// A Fit fits the parameters of a config. It collects the observations of each key as the observer of a run.
 type Fit struct {
-	paths    []path       // those of the filter, and then those of the response
-	searched int          // how many are of the filter
-	filter   keyed.Config // with the rules of keys
+	paths    []path       // parameters of the filter, followed by those that the response adds
+	searched int          // number of parameters of the filter
+	filter   keyed.Config // filter with the exceptions of keys
 	graph    *pipeline.Graph
 	response Response
 
 	mu       sync.Mutex
 	keys     map[string]*key
-	subjects []*subject // by name, once all is read
+	subjects []*subject // subjects by name; set by Read
 }
 
-// A key is what one key has shown.
+// A key is the observations of one key.
 type key struct {
-	intervals [][]trial // a key that was forgotten begins anew
+	intervals [][]trial // trials; a key that was reset begins a new interval
 	learners  []string
 	counts
 }
 
-// counts are of the trials that are learned and not missing, and of the choices that are not missed.
+// counts are the numbers of trials that are learned and not missing, and of choices that are not missed.
 type counts struct{ trials, choices int }
 
-func (c counts) and(d counts) counts { return counts{c.trials + d.trials, c.choices + d.choices} }
+func (c counts) plus(d counts) counts { return counts{c.trials + d.trials, c.choices + d.choices} }
 
 type trial struct {
 	keyed.Observation
-	choice *word // nil without one
+	choice *word // nil without a choice
 }
 
-// A subject is what a row of the table is of.
+// A subject is the keys behind one row of the table.
 type subject struct {
 	name string
 	keys []*key
 	counts
-	learner  keyed.Config // with the rules that match
-	standing float64      // log evidence of the config as it stands
+	learner         keyed.Config // filter with the exceptions that match
+	defaultEvidence float64      // log evidence at the values of the config
 }
 
-// New says what is searched in a config, which it changes if choices are read. An error is one of usage.
+// New returns a Fit of the parameters in over. For a fit of choices it changes c to carry the choice. Its error is a
+// usage error.
 func New(c *config.Config, g *pipeline.Graph, over string, r Response) (*Fit, error) {
 	filter, ok := g.Filter()
 	switch {
 	case !ok:
-		return nil, errors.New("fit is of the filter: leave out transform: smooth and what belongs to it")
+		return nil, errors.New("fit needs the filter: leave out transform: smooth and its settings")
 	case c.Source.Files() == nil:
 		return nil, errors.New("fit reads files, whose input ends: give a config whose source is csv, jsonl or parquet")
 	case g.Runner.Name == config.Flink:
 		return nil, errors.New("fit runs here, not on Flink: leave out runner, or give --set runner.name=direct")
 	case c.Detect != nil:
-		return nil, errors.New("detect: alarms have no parameters that could be fitted: leave out detect, or give --set detect=false")
+		return nil, errors.New("detect: alarms have no parameters to fit: leave out detect, or give --set detect=false")
 	}
-	if err := fits("", filter.Filter); err != nil {
+	if err := checkFilter("", filter.Filter); err != nil {
 		return nil, err
 	}
 	f := &Fit{filter: filter, graph: g, response: r, keys: map[string]*key{}}
@@ -84,13 +85,13 @@ func New(c *config.Config, g *pipeline.Graph, over string, r Response) (*Fit, er
 		return nil, err
 	}
 	for i, rule := range filter.Keys {
-		at := fmt.Sprintf("keys.%d.", i)
-		if err := fits(at, rule.Filter); err != nil {
+		prefix := fmt.Sprintf("keys.%d.", i)
+		if err := checkFilter(prefix, rule.Filter); err != nil {
 			return nil, err
 		}
 		for _, p := range f.paths {
-			if own, err := pathOf(p.name, rule.Filter); err != nil || own.Start != p.Start {
-				return nil, fmt.Errorf("%s%s is another number than that of the config, which --over searches for all keys: leave out the exception", at, p.name)
+			if keyPath, err := pathOf(p.name, rule.Filter); err != nil || keyPath.Start != p.Start {
+				return nil, fmt.Errorf("%s%s differs from the config, but --over searches one value for all keys: leave out the exception", prefix, p.name)
 			}
 		}
 	}
@@ -98,7 +99,7 @@ func New(c *config.Config, g *pipeline.Graph, over string, r Response) (*Fit, er
 	if f.response.Choice == "" {
 		return f, nil
 	}
-	if err := f.response.choosing(c); err != nil {
+	if err := f.response.prepare(c); err != nil {
 		return nil, err
 	}
 	f.paths = append(f.paths, r.parameters()...)
@@ -106,18 +107,18 @@ func New(c *config.Config, g *pipeline.Graph, over string, r Response) (*Fit, er
 	return f, err
 }
 
-// fits says why a filter cannot be fitted.
-func fits(at string, f hafvf.Config) error {
+// checkFilter returns an error if a filter cannot be fitted. prefix is the path of the filter in the config.
+func checkFilter(prefix string, f hafvf.Config) error {
 	switch {
 	case len(f.Bank) > 0:
-		return fmt.Errorf("%sbank: the members of a bank cannot be told apart in a fit: give levels and top in its place", at)
+		return fmt.Errorf("%sbank: fit cannot distinguish the members of a bank: give levels and top instead", prefix)
 	case f.WarmUp > 0:
-		return fmt.Errorf("%smodel.prior: auto sets the prior from the same data: give the prior in numbers", at)
+		return fmt.Errorf("%smodel.prior: auto sets the prior from the same data: give the prior in numbers", prefix)
 	}
 	return nil
 }
 
-// Run is the one that shows the fit what there is.
+// Run returns the run that collects the observations.
 func (f *Fit) Run() pipeline.Run {
 	return pipeline.Run{Graph: f.graph.Trial(), Observer: &pipeline.Observer{Estimate: func(name string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		if e == nil {
@@ -150,30 +151,30 @@ func (f *Fit) Run() pipeline.Run {
 	}}}
 }
 
-// Read ends the reading of a run. An error is one of usage.
+// Read prepares the fit after the run. Its error is a usage error.
 func (f *Fit) Read() error {
 	if len(f.keys) == 0 {
-		return errors.New("the source has no observations that could be fitted")
+		return errors.New("the source has no observations to fit")
 	}
 	if f.response.Choice != "" {
 		if err := f.response.read(); err != nil {
 			return err
 		}
 	}
-	// There are no alarms, and the default ones take longer to make than 200 trials to learn.
+	// Without detection the alarms do not matter, and making the default ones takes longer than learning 200 trials.
 	learner := keyed.Config{Filter: f.filter.Filter, Order: f.filter.Order, TimeUnit: f.filter.TimeUnit, Alarms: &keyed.AlarmConfig{Budget: 1}}
-	all := map[string]*subject{}
+	subjects := map[string]*subject{}
 	for _, name := range slices.Sorted(maps.Keys(f.keys)) {
-		k, of := f.keys[name], ""
-		if of, k.learners = f.response.owners(name); all[of] == nil {
-			all[of] = &subject{name: of, learner: learner}
+		k, owner := f.keys[name], ""
+		if owner, k.learners = f.response.owners(name); subjects[owner] == nil {
+			subjects[owner] = &subject{name: owner, learner: learner}
 		}
-		s := all[of]
-		s.keys, s.counts = append(s.keys, k), s.counts.and(k.counts)
+		s := subjects[owner]
+		s.keys, s.counts = append(s.keys, k), s.counts.plus(k.counts)
 	}
 	for _, rule := range f.filter.Keys {
 		matched := false
-		for _, s := range all {
+		for _, s := range subjects {
 			if slices.ContainsFunc(s.keys, func(k *key) bool { return slices.ContainsFunc(k.learners, rule.Matches) }) {
 				s.learner.Keys, matched = append(s.learner.Keys, rule), true
 			}
@@ -182,14 +183,14 @@ func (f *Fit) Read() error {
 			return fmt.Errorf("keys: no key of the data matches %s, so there are no trials to fit: leave out the exception", domain.ShowPattern(rule.Match))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		switch s := all[name]; {
+	for _, name := range slices.Sorted(maps.Keys(subjects)) {
+		switch s := subjects[name]; {
 		case f.response.Choice == "" && s.trials == 0:
 			return fmt.Errorf("all trials of the key %s are missing: there is nothing to fit; leave it out of the data", message.Printable(name))
 		case f.response.Choice != "" && s.choices == 0:
 			return fmt.Errorf("all choices of %s are missed: there is nothing to fit; leave it out of the data", message.Printable(name))
 		case f.response.Choice != "" && math.IsInf(f.likelihood(s, f.start()), -1):
-			return fmt.Errorf("model.prior: it predicts no mean before the first trials, from which %s could choose: give another prior in numbers", message.Printable(name))
+			return fmt.Errorf("model.prior: it predicts no mean before the first trials of %s, so their choices have no probability: give another prior in numbers", message.Printable(name))
 		default:
 			f.subjects = append(f.subjects, s)
 		}
@@ -197,29 +198,30 @@ func (f *Fit) Read() error {
 	return nil
 }
 
-// nats are the log evidence of a subject's trials at values of the paths, and the log likelihood that is
-// maximised: the same or, of a response, that of the choices.
-func (f *Fit) nats(s *subject, at []float64) (evidence, likelihood float64) {
-	none, paths := math.Inf(-1), f.paths[:f.searched]
+// nats returns the log evidence of a subject's trials at the given values of the parameters, and the log likelihood
+// to maximise, which is the likelihood of the choices or, without a response, the evidence. Both are -Inf if the
+// values are invalid or the trials impossible.
+func (f *Fit) nats(s *subject, values []float64) (evidence, likelihood float64) {
+	impossible, paths := math.Inf(-1), f.paths[:f.searched]
 	cfg := s.learner
-	cfg.Filter = with(cfg.Filter, paths, at)
+	cfg.Filter = withValues(cfg.Filter, paths, values)
 	cfg.Keys = slices.Clone(cfg.Keys)
 	for i := range cfg.Keys {
-		cfg.Keys[i].Filter = with(cfg.Keys[i].Filter, paths, at)
+		cfg.Keys[i].Filter = withValues(cfg.Keys[i].Filter, paths, values)
 	}
 	est, err := keyed.NewEstimator(cfg)
-	if err != nil { // numbers of a prior that do not go together
-		return none, none
+	if err != nil { // values of a prior that do not fit together
+		return impossible, impossible
 	}
-	logP := f.response.logP(est, at[f.searched:])
+	logP := f.response.logP(est, values[f.searched:])
 	for _, k := range s.keys {
-		for _, all := range k.intervals {
+		for _, trials := range k.intervals {
 			var tracks []*keyed.Track
 			for _, name := range k.learners {
 				tracks = append(tracks, est.NewTrack(name))
 			}
 			sum, last := 0., (*word)(nil)
-			for _, t := range all {
+			for _, t := range trials {
 				if t.choice != nil {
 					likelihood += logP(tracks, t.Time, t.choice, last)
 					last = t.choice
@@ -228,7 +230,7 @@ func (f *Fit) nats(s *subject, at []float64) (evidence, likelihood float64) {
 					sum += est.Learn(tracks[i], t.Observation)
 				}
 				if math.IsInf(sum+likelihood, -1) {
-					return none, none
+					return impossible, impossible
 				}
 			}
 			evidence += sum
@@ -240,14 +242,14 @@ func (f *Fit) nats(s *subject, at []float64) (evidence, likelihood float64) {
 	return evidence, likelihood
 }
 
-func (f *Fit) likelihood(s *subject, at []float64) float64 {
-	_, nats := f.nats(s, at)
+func (f *Fit) likelihood(s *subject, values []float64) float64 {
+	_, nats := f.nats(s, values)
 	return nats
 }
 
-// problem is the one of a log likelihood.
-func (f *Fit) problem(of func(at []float64) float64) likelihood.Problem {
-	p := likelihood.Problem{Evidence: of}
+// problem returns the problem of maximising a log likelihood.
+func (f *Fit) problem(logLikelihood func(values []float64) float64) likelihood.Problem {
+	p := likelihood.Problem{Evidence: logLikelihood}
 	for i, q := range f.paths {
 		p.Parameters = append(p.Parameters, q.Parameter)
 		if k := slices.IndexFunc(f.paths, func(r path) bool { return r.level == q.level && r.beta }); q.level >= 0 && !q.beta && k >= 0 {
@@ -257,17 +259,17 @@ func (f *Fit) problem(of func(at []float64) float64) likelihood.Problem {
 	return p
 }
 
-// start are the values of the config.
-func (f *Fit) start() (at []float64) {
+// start returns the values in the config.
+func (f *Fit) start() (values []float64) {
 	for _, p := range f.paths {
-		at = append(at, p.Start)
+		values = append(values, p.Start)
 	}
-	return at
+	return values
 }
 
-// Table fits each subject, or all of them together. Progress is called with how many keys are done; of a pooled fit, how
-// often all keys were filtered, and of is 0. Several goroutines call it.
-func (f *Fit) Table(pooled bool, progress func(done, of int)) *Table {
+// Table fits each subject, or all of them together. It calls progress with the number of finished subjects and their
+// total; for a pooled fit, with the number of passes over all keys and 0. Several goroutines call progress.
+func (f *Fit) Table(pooled bool, progress func(done, total int)) *Table {
 	workers := runtime.GOMAXPROCS(0)
 	each := func(do func(s *subject, i int)) {
 		parallel.Do(len(f.subjects), workers, func(_, i int) { do(f.subjects[i], i) })
@@ -278,21 +280,21 @@ func (f *Fit) Table(pooled bool, progress func(done, of int)) *Table {
 	}
 	var done atomic.Int64
 	each(func(s *subject, i int) {
-		s.standing, _ = f.nats(s, f.start())
+		s.defaultEvidence, _ = f.nats(s, f.start())
 		if pooled {
 			return
 		}
-		m, other := f.maximise(func(at []float64) float64 { return f.likelihood(s, at) })
+		m, other := f.maximise(func(values []float64) float64 { return f.likelihood(s, values) })
 		t.rows[i] = f.row(s, m.At, other)
-		f.judge(&t.rows[i], &m)
+		f.setCriteria(&t.rows[i], &m)
 		progress(int(done.Add(1)), len(f.subjects))
 	})
 	if !pooled {
 		return t
 	}
 	nats := make([]float64, len(f.subjects))
-	m, other := f.maximise(func(at []float64) (sum float64) {
-		each(func(s *subject, i int) { nats[i] = f.likelihood(s, at) })
+	m, other := f.maximise(func(values []float64) (sum float64) {
+		each(func(s *subject, i int) { nats[i] = f.likelihood(s, values) })
 		for _, v := range nats {
 			sum += v
 		}
@@ -302,52 +304,53 @@ func (f *Fit) Table(pooled bool, progress func(done, of int)) *Table {
 	each(func(s *subject, i int) { t.rows[i] = f.row(s, m.At, other) })
 	var sum row
 	for _, r := range t.rows {
-		sum.figures, sum.standing = sum.figures.and(r.figures), sum.standing+r.standing
+		sum.figures, sum.defaultEvidence = sum.figures.plus(r.figures), sum.defaultEvidence+r.defaultEvidence
 	}
-	f.judge(&sum, &m)
+	f.setCriteria(&sum, &m)
 	t.rows = append([]row{sum}, t.rows...)
 	return t
 }
 
-// maximise finds the maximum of a log likelihood and, if two words stand for outcomes, where it would be the
-// other way round.
-func (f *Fit) maximise(of func(at []float64) float64) (m likelihood.Maximum, other []float64) {
+// maximise returns the maximum of a log likelihood and, if two words stand for outcomes, the values with the words
+// swapped.
+func (f *Fit) maximise(logLikelihood func(values []float64) float64) (m likelihood.Maximum, other []float64) {
 	if f.response.mapped() {
-		other = f.turned(f.problem(func(at []float64) float64 { return of(f.turned(at)) }).Peak())
+		other = f.swapped(f.problem(func(values []float64) float64 { return logLikelihood(f.swapped(values)) }).Peak())
 	}
-	m = f.problem(of).Maximise()
+	m = f.problem(logLikelihood).Maximise()
 	if f.response.Choice == "" {
 		return m, nil
 	}
-	// If predictions do not vary any β is as good, and the least one says so.
+	// If predictions do not vary, every β is equally good. The lower bound shows this.
 	flat := slices.Clone(m.At)
-	if flat[f.searched] = f.paths[f.searched].Lower; of(flat) >= m.Evidence-flatness {
+	if flat[f.searched] = f.paths[f.searched].Lower; logLikelihood(flat) >= m.Evidence-flatness {
 		m.At = flat
 	}
 	return m, other
 }
 
-// flatness is by how many nats a likelihood differs only in its last digits.
+// flatness is the difference in nats up to which two likelihoods count as equal.
 const flatness = 1e-9
 
-// turned are values at which the words stand for the other outcomes: β is below 0.
-func (f *Fit) turned(at []float64) []float64 {
-	at = slices.Clone(at)
-	at[f.searched] *= -1
-	return at
+// swapped returns values at which the two words stand for the other outcomes: with -β.
+func (f *Fit) swapped(values []float64) []float64 {
+	values = slices.Clone(values)
+	values[f.searched] *= -1
+	return values
 }
 
-// row is that of a subject at values of the paths. other are those if words stand for the other outcomes, if they can.
-func (f *Fit) row(s *subject, at, other []float64) row {
+// row returns the row of a subject at the given values. other are the values with the words swapped; nil if they
+// cannot be.
+func (f *Fit) row(s *subject, values, other []float64) row {
 	nan := math.NaN()
-	r := row{key: s.name, figures: figures{counts: s.counts, aic: nan, bic: nan}, standing: s.standing}
-	r.evidence, r.likelihood = f.nats(s, at)
-	r.turned = other != nil && f.likelihood(s, other) > r.likelihood+flatness
+	r := row{key: s.name, figures: figures{counts: s.counts, aic: nan, bic: nan}, defaultEvidence: s.defaultEvidence}
+	r.evidence, r.likelihood = f.nats(s, values)
+	r.swapped = other != nil && f.likelihood(s, other) > r.likelihood+flatness
 	return r
 }
 
-// judge gives a row its maximum, and the criteria of that.
-func (f *Fit) judge(r *row, m *likelihood.Maximum) {
+// setCriteria sets the maximum of a row, and its AIC and BIC.
+func (f *Fit) setCriteria(r *row, m *likelihood.Maximum) {
 	paths, n := float64(len(f.paths)), float64(r.trials)
 	if f.response.Choice != "" {
 		n = float64(r.choices)

@@ -22,14 +22,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// composed are a config and its graph.
+// composed returns a config and its graph.
 func composed(t *testing.T, text string) (*config.Config, *pipeline.Graph) {
 	t.Helper()
 	c := expect.Get(config.Parse("fit.yaml", []byte(text), nil))(t)
 	return c, expect.Get(pipeline.Compose(c))(t)
 }
 
-// read is a fit that has read the records of a file.
+// read returns a fit that has read the records of a file.
 func read(t *testing.T, model, over string, r Response, records string) *Fit {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "in.csv")
@@ -42,7 +42,7 @@ func read(t *testing.T, model, over string, r Response, records string) *Fit {
 	return f
 }
 
-// The likelihood of choices is a softmax of the predictions, and of the last choice.
+// The likelihood of choices is a softmax of the predictions and of the last choice.
 func TestLikelihoodOfChoices(t *testing.T) {
 	f := read(t, "{family: bernoulli}", "top", Response{Choice: "option", Stay: true},
 		"subject,option,time,x\ns,a,2026-01-01T00:00:00Z,1\ns,a,2026-01-01T00:01:00Z,0\ns,b,2026-01-01T00:02:00Z,1\ns,a,2026-01-01T00:03:00Z,1\n")
@@ -52,14 +52,14 @@ func TestLikelihoodOfChoices(t *testing.T) {
 	if _, got := f.nats(f.subjects[0], []float64{f.start()[0], 0, stay}); math.Abs(got-want) > 1e-12 {
 		t.Errorf("with β = 0 %v, not %v", got, want)
 	}
-	// What was rewarded is predicted to be so more often: the second a is likelier, and the b less.
-	at := []float64{f.start()[0], 2, 0}
-	if _, got := f.nats(f.subjects[0], at); got == 4*math.Log(.5) {
+	// The prediction of a rewarded option rises, so the second a is more probable and the b less.
+	values := []float64{f.start()[0], 2, 0}
+	if _, got := f.nats(f.subjects[0], values); got == 4*math.Log(.5) {
 		t.Error("predictions do not matter")
 	}
 }
 
-// A table is compared with that of an earlier fit, also with itself, by sums and by keys.
+// A fit is compared with an earlier fit, here with itself, by sums and by keys.
 func TestAgainst(t *testing.T) {
 	var records strings.Builder
 	records.WriteString("subject,option,time,x\n")
@@ -78,25 +78,25 @@ func TestAgainst(t *testing.T) {
 		if !pooled {
 			none = equal
 		}
-		expect.Same(t, "this fit less "+path+", in sum; and for how many keys each is better\n  log evidence"+equal+"  AIC         "+none+"  BIC         "+none, table.Against(earlier), "pooled: ", pooled)
+		expect.Same(t, "this fit minus "+path+", in total, and the number of keys for which each is better\n  log evidence"+equal+"  AIC         "+none+"  BIC         "+none, table.Against(earlier), "pooled: ", pooled)
 		if pooled {
 			a, b, sum := table.rows[1], table.rows[2], table.rows[0]
-			if sum.trials != 40 || sum.evidence != a.evidence+b.evidence || sum.standing != a.standing+b.standing || sum.evidence < sum.standing {
+			if sum.trials != 40 || sum.evidence != a.evidence+b.evidence || sum.defaultEvidence != a.defaultEvidence+b.defaultEvidence || sum.evidence < sum.defaultEvidence {
 				t.Errorf("%+v, %+v and in sum %+v", a, b, sum)
 			}
 		}
 	}
-	expect.Same(t, "{{11 22} 33 44 55 66}", fmt.Sprint(figures{counts{1, 2}, 3, 4, 5, 6}.and(figures{counts{10, 20}, 30, 40, 50, 60})))
+	expect.Same(t, "{{11 22} 33 44 55 66}", fmt.Sprint(figures{counts{1, 2}, 3, 4, 5, 6}.plus(figures{counts{10, 20}, 30, 40, 50, 60})))
 	better, worse := row{key: "a", figures: figures{evidence: -3, likelihood: -3, aic: 8, bic: 9}}, row{key: "b", figures: figures{evidence: -5, likelihood: -5, aic: 12, bic: 13}}
 	table, earlier := &Table{rows: []row{better, worse}}, &Earlier{path: "old", keys: map[string]figures{"a": worse.figures, "b": better.figures}, total: better.figures}
-	expect.Same(t, "this fit less old, in sum; and for how many keys each is better\n  log evidence      -5.00   this for 1 of 2 keys, old for 1\n  AIC              +12.00   this for 1 of 2 keys, old for 1\n  BIC              +13.00   this for 1 of 2 keys, old for 1\n", table.Against(earlier))
+	expect.Same(t, "this fit minus old, in total, and the number of keys for which each is better\n  log evidence      -5.00   this for 1 of 2 keys, old for 1\n  AIC              +12.00   this for 1 of 2 keys, old for 1\n  BIC              +13.00   this for 1 of 2 keys, old for 1\n", table.Against(earlier))
 	expect.Error(t, f.Compare(&Earlier{path: "old", keys: map[string]figures{"s/a": {counts: counts{trials: 20}}}}), "no key s/b")
 	expect.Error(t, f.Compare(&Earlier{path: "old", keys: map[string]figures{"s/a": {counts: counts{trials: 21}}}}), "21 trials of the key s/a, and the data 20")
 }
 
-// A path leads to one number; what is wrong with it is said.
+// A path identifies one number. Errors name the mistake.
 func TestPaths(t *testing.T) {
-	of := func(model string) hafvf.Config {
+	filterOf := func(model string) hafvf.Config {
 		values := "[x]"
 		if strings.Contains(model, "dim: 2") {
 			values = "[x, y]"
@@ -115,7 +115,7 @@ func TestPaths(t *testing.T) {
 		{one, "model.prior.mu", []float64{7}, ""},
 		{one, "levels[1].alpha", nil, "there is no levels[1].alpha: the config has 1 level"},
 		{one, "levels[0].gamma", nil, "cannot be fitted"},
-		{one, "top, top", nil, "top stands there twice"},
+		{one, "top, top", nil, "top is listed twice"},
 		{one, "model.prior.mus", nil, "cannot be fitted"},
 		{one, "model.prior.mu[1]", nil, "mu has no entry"},
 		{list, "model.prior.mu", nil, "is a list: name an entry, as model.prior.mu[0]"},
@@ -124,28 +124,28 @@ func TestPaths(t *testing.T) {
 		{list, "model.prior.scale[0]", nil, "is a list: name an entry, as model.prior.scale[0][0]"},
 		{list, "model.prior.scale[0][1], model.prior.scale[1][1]", []float64{.5, 4}, ""},
 	} {
-		filter := of(c.model)
-		all, err := pathsOf(c.over, filter)
+		filter := filterOf(c.model)
+		paths, err := pathsOf(c.over, filter)
 		if c.wrong != "" {
 			expect.Error(t, err, c.wrong, c.over)
 			continue
 		}
 		expect.OK(t, err)
 		var start, moved []float64
-		for _, p := range all {
+		for _, p := range paths {
 			start, moved = append(start, p.Start), append(moved, p.Start+1)
 		}
 		expect.Same(t, c.start, start, c.over)
-		// What a path sets, it finds; and it does not change the config that it was made of.
-		again := expect.Get(pathsOf(c.over, with(filter, all, moved)))(t)
-		for i, p := range again {
+		// A path finds the value that it set, and does not change the original config.
+		found := expect.Get(pathsOf(c.over, withValues(filter, paths, moved)))(t)
+		for i, p := range found {
 			if math.Abs(p.Start-moved[i]) > 1e-12 {
 				t.Errorf("%s is %v, not %v", p.name, p.Start, moved[i])
 			}
 		}
 		expect.Same(t, start[0], expect.Get(pathsOf(c.over, filter))(t)[0].Start, c.over)
-		if free := all[0].Scale == likelihood.Real; free != strings.Contains(c.over, "mu") && !strings.Contains(c.over, "[0][1]") {
-			t.Errorf("%s is searched on the scale %v", c.over, all[0].Scale)
+		if isReal := paths[0].Scale == likelihood.Real; isReal != strings.Contains(c.over, "mu") && !strings.Contains(c.over, "[0][1]") {
+			t.Errorf("%s is searched on the scale %v", c.over, paths[0].Scale)
 		}
 	}
 }

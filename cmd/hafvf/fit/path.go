@@ -14,29 +14,29 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// A path leads to a number of a filter, as that of an override does.
+// A path identifies a number of a filter, in the syntax of --set.
 type path struct {
-	name string // as it was given
+	name string // name in --over
 	likelihood.Parameter
-	set func(f *hafvf.Config, v float64) // of a filter whose parts are its own
-	// level is that of an alpha or beta, from 0; else negative.
+	set func(f *hafvf.Config, v float64) // sets the number in a filter that shares no memory with another
+	// level is the index of the level of an alpha or beta; negative for other numbers.
 	level int
 	beta  bool
 }
 
-// pathsOf are those of a list such as "levels[0].alpha, top", in a filter without a bank.
-func pathsOf(over string, f hafvf.Config) (all []path, err error) {
+// pathsOf parses a list of paths such as "levels[0].alpha, top" for a filter without a bank.
+func pathsOf(over string, f hafvf.Config) (paths []path, err error) {
 	for name := range strings.SplitSeq(over, ",") {
 		p, err := pathOf(strings.TrimSpace(name), f)
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(all, func(q path) bool { return slices.Equal(keytable.PathNames(p.name), keytable.PathNames(q.name)) }) {
-			return nil, fmt.Errorf("--over: %s stands there twice", p.name)
+		if slices.ContainsFunc(paths, func(q path) bool { return slices.Equal(keytable.PathNames(p.name), keytable.PathNames(q.name)) }) {
+			return nil, fmt.Errorf("--over: %s is listed twice", p.name)
 		}
-		all = append(all, p)
+		paths = append(paths, p)
 	}
-	return all, nil
+	return paths, nil
 }
 
 func pathOf(name string, f hafvf.Config) (path, error) {
@@ -50,14 +50,14 @@ func pathOf(name string, f hafvf.Config) (path, error) {
 	case len(names) == 3 && names[0] == "levels" && (names[2] == "alpha" || names[2] == "beta"):
 		i, err := strconv.Atoi(names[1])
 		if n := len(f.Member.Levels); err != nil || i < 0 || i >= n {
-			return p, fmt.Errorf("--over: there is no %s: the config has %s, and indexes begin at 0", message.Printable(name), message.Count(n, "level", "levels"))
+			return p, fmt.Errorf("--over: there is no %s: the config has %s, and indexes start at 0", message.Printable(name), message.Count(n, "level", "levels"))
 		}
 		p.level, p.beta = i, names[2] == "beta"
 		p.Parameter = likelihood.NewShape(*shape(&f.Member.Levels[i], p.beta))
 		p.set = func(f *hafvf.Config, v float64) { *shape(&f.Member.Levels[i], p.beta) = v }
 		return p, nil
 	case len(names) > 2 && names[0] == "model" && names[1] == "prior":
-		return p.ofPrior(names[2], names[3:], f)
+		return p.priorPath(names[2], names[3:], f)
 	}
 	return p, fmt.Errorf("--over: %s cannot be fitted: name alpha or beta of a level, as levels[0].alpha, top, or numbers of the prior, as model.prior.%s", message.Quote(name), priorOf(f)[0].Name)
 }
@@ -69,17 +69,17 @@ func shape(l *hafvf.Beta, beta bool) *float64 {
 	return &l.Alpha
 }
 
-// A parameter of a prior, with its numbers by rows.
+// A parameter is a parameter of a prior, with its values by rows.
 type parameter struct {
 	expfam.Param
 	values []float64
 }
 
-// priorOf are the parameters of the filter's prior, with defaults filled in.
-func priorOf(f hafvf.Config) (all []parameter) {
+// priorOf returns the parameters of the filter's prior, with defaults filled in.
+func priorOf(f hafvf.Config) (parameters []parameter) {
 	m, err := expfam.New(f.Family, f.Prior, f.Dim)
 	if err != nil {
-		panic("fit: " + err.Error()) // of a config that was checked
+		panic("fit: " + err.Error()) // impossible: the config was checked
 	}
 	params := m.Params()
 	size := 0
@@ -89,81 +89,81 @@ func priorOf(f hafvf.Config) (all []parameter) {
 	values := make([]float64, size)
 	m.Posterior(values, make([]float64, m.Len()))
 	for _, p := range params {
-		all = append(all, parameter{p, values[:p.Size()]})
+		parameters = append(parameters, parameter{p, values[:p.Size()]})
 		values = values[p.Size():]
 	}
-	return all
+	return parameters
 }
 
-// ofPrior is the path of a parameter of the prior, or of an entry of one.
-func (p path) ofPrior(name string, indexes []string, f hafvf.Config) (path, error) {
-	all := priorOf(f)
-	k := slices.IndexFunc(all, func(q parameter) bool { return q.Name == name })
+// priorPath returns the path of a parameter of the prior, or of an entry of it.
+func (p path) priorPath(name string, indexes []string, f hafvf.Config) (path, error) {
+	parameters := priorOf(f)
+	k := slices.IndexFunc(parameters, func(q parameter) bool { return q.Name == name })
 	if k < 0 {
 		var known []string
-		for _, q := range all {
+		for _, q := range parameters {
 			known = append(known, q.Name)
 		}
 		return p, fmt.Errorf("--over: %s cannot be fitted; %s", message.Quote(p.name), message.Suggest(name, known))
 	}
-	is := all[k]
-	size := []int{is.Rows, is.Cols}
+	found := parameters[k]
+	size := []int{found.Rows, found.Cols}
 	size = size[:slices.Index(append(size, 0), 0)]
-	at := make([]int, len(indexes))
+	index := make([]int, len(indexes))
 	for i, text := range indexes {
 		n, err := strconv.Atoi(text)
 		if err != nil || i >= len(size) || n < 0 || n >= size[i] {
 			return p, fmt.Errorf("--over: %s has no entry %s", name, message.Printable(p.name))
 		}
-		at[i] = n
+		index[i] = n
 	}
 	_, vector := f.Prior[name].([]float64)
 	_, matrix := f.Prior[name].([][]float64)
 	var start float64
 	switch {
-	case len(at) == 0 && !vector && !matrix: // a single number may stand for all
-		start = is.values[0]
+	case len(index) == 0 && !vector && !matrix: // a single number may set all entries
+		start = found.values[0]
 		p.set = func(f *hafvf.Config, v float64) { f.Prior[name] = v }
-	case len(at) < len(size):
-		return p, fmt.Errorf("--over: %s is a list: name an entry, as %s%s", message.Printable(p.name), message.Printable(p.name), strings.Repeat("[0]", len(size)-len(at)))
-	case len(at) == 1:
-		start = is.values[at[0]]
+	case len(index) < len(size):
+		return p, fmt.Errorf("--over: %s is a list: name an entry, as %s%s", message.Printable(p.name), message.Printable(p.name), strings.Repeat("[0]", len(size)-len(index)))
+	case len(index) == 1:
+		start = found.values[index[0]]
 		p.set = func(f *hafvf.Config, v float64) {
-			was, ok := f.Prior[name].([]float64)
+			entries, ok := f.Prior[name].([]float64)
 			if !ok {
-				was = is.values
+				entries = found.values
 			}
-			was = slices.Clone(was)
-			was[at[0]] = v
-			f.Prior[name] = was
+			entries = slices.Clone(entries)
+			entries[index[0]] = v
+			f.Prior[name] = entries
 		}
 	default:
-		start = is.values[at[0]*is.Cols+at[1]]
+		start = found.values[index[0]*found.Cols+index[1]]
 		p.set = func(f *hafvf.Config, v float64) {
-			was, ok := f.Prior[name].([][]float64)
+			entries, ok := f.Prior[name].([][]float64)
 			if !ok {
-				was = slices.Collect(slices.Chunk(is.values, is.Cols))
+				entries = slices.Collect(slices.Chunk(found.values, found.Cols))
 			}
-			rows := make([][]float64, len(was))
+			rows := make([][]float64, len(entries))
 			for i := range rows {
-				rows[i] = slices.Clone(was[i])
+				rows[i] = slices.Clone(entries[i])
 			}
-			rows[at[0]][at[1]], rows[at[1]][at[0]] = v, v
+			rows[index[0]][index[1]], rows[index[1]][index[0]] = v, v
 			f.Prior[name] = rows
 		}
 	}
-	// What cannot be below zero is above it. A covariance can.
-	free := likelihood.Real
-	_, err := with(f, []path{p}, []float64{-1}).NewBank()
-	if diagonal := len(at) < 2 || at[0] == at[1]; err != nil && diagonal && start > 0 {
-		free = likelihood.Positive
+	// A number that cannot be negative is searched above 0. A covariance can be negative.
+	scale := likelihood.Real
+	_, err := withValues(f, []path{p}, []float64{-1}).NewBank()
+	if diagonal := len(index) < 2 || index[0] == index[1]; err != nil && diagonal && start > 0 {
+		scale = likelihood.Positive
 	}
-	p.Parameter = likelihood.NewParameter(start, free)
+	p.Parameter = likelihood.NewParameter(start, scale)
 	return p, nil
 }
 
-// with is a filter with other numbers.
-func with(f hafvf.Config, paths []path, at []float64) hafvf.Config {
+// withValues returns a copy of a filter with other values of the parameters.
+func withValues(f hafvf.Config, paths []path, values []float64) hafvf.Config {
 	member := *f.Member
 	member.Levels = slices.Clone(member.Levels)
 	f.Member = &member
@@ -171,7 +171,7 @@ func with(f hafvf.Config, paths []path, at []float64) hafvf.Config {
 		f.Prior = hafvf.Params{}
 	}
 	for i, p := range paths {
-		p.set(&f, at[i])
+		p.set(&f, values[i])
 	}
 	return f
 }

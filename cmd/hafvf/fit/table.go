@@ -17,35 +17,35 @@ import (
 	"hafvf/internal/tabular"
 )
 
-// A Table has a row for each key, and before them one for all keys if they were fitted together.
+// A Table has a row for each key or subject. A pooled fit has a first row for all of them.
 type Table struct {
 	paths   []string
-	choices bool // the fit is of choices
+	choices bool // true for a fit of choices
 	rows    []row
-	earlier *Earlier // nil without one
+	earlier *Earlier // nil without an earlier fit
 }
 
 type row struct {
-	key string // empty for all together
+	key string // empty for the row of a pooled fit
 	figures
-	maximum  *likelihood.Maximum // nil for a subject of a pooled fit
-	standing float64             // log evidence of the config as it stands
-	turned   bool                // the choices are likelier if words stand for the other outcomes
+	maximum         *likelihood.Maximum // nil for a subject of a pooled fit
+	defaultEvidence float64             // log evidence at the values of the config
+	swapped         bool                // the choices are more probable with the words swapped
 }
 
-// figures are those by which fits are compared; NaN where a row has none.
+// figures are the criteria for comparing fits; NaN if a row has none.
 type figures struct {
 	counts
 	evidence   float64
-	likelihood float64 // of the choices; without a response the evidence
+	likelihood float64 // likelihood of the choices; without a response, the evidence
 	aic, bic   float64
 }
 
-func (f figures) and(g figures) figures {
-	return figures{f.counts.and(g.counts), f.evidence + g.evidence, f.likelihood + g.likelihood, f.aic + g.aic, f.bic + g.bic}
+func (f figures) plus(g figures) figures {
+	return figures{f.counts.plus(g.counts), f.evidence + g.evidence, f.likelihood + g.likelihood, f.aic + g.aic, f.bic + g.bic}
 }
 
-// Write writes the table to a file, CSV or Parquet.
+// Write writes the table to a CSV or Parquet file.
 func (t *Table) Write(path string) error {
 	type column = output.Column[row]
 	number := output.Number[row]
@@ -54,7 +54,7 @@ func (t *Table) Write(path string) error {
 		number("trials", func(r row) float64 { return float64(r.trials) }),
 	}
 	for i, path := range t.paths {
-		of := func(name string, values func(m *likelihood.Maximum) []float64) {
+		addColumn := func(name string, values func(m *likelihood.Maximum) []float64) {
 			columns = append(columns, number(name, func(r row) float64 {
 				if r.maximum == nil {
 					return math.NaN()
@@ -62,9 +62,9 @@ func (t *Table) Write(path string) error {
 				return values(r.maximum)[i]
 			}))
 		}
-		of(path, func(m *likelihood.Maximum) []float64 { return m.At })
-		of(path+"_lower", func(m *likelihood.Maximum) []float64 { return m.Lower })
-		of(path+"_upper", func(m *likelihood.Maximum) []float64 { return m.Upper })
+		addColumn(path, func(m *likelihood.Maximum) []float64 { return m.At })
+		addColumn(path+"_lower", func(m *likelihood.Maximum) []float64 { return m.Lower })
+		addColumn(path+"_upper", func(m *likelihood.Maximum) []float64 { return m.Upper })
 	}
 	if t.choices {
 		columns = append(columns,
@@ -75,7 +75,7 @@ func (t *Table) Write(path string) error {
 		number("log_evidence", func(r row) float64 { return r.evidence }),
 		number("aic", func(r row) float64 { return r.aic }),
 		number("bic", func(r row) float64 { return r.bic }),
-		number("default_log_evidence", func(r row) float64 { return r.standing }),
+		number("default_log_evidence", func(r row) float64 { return r.defaultEvidence }),
 		column{Name: "converged", Kind: tabular.String, Cell: func(r row) any {
 			if r.maximum == nil {
 				return nil
@@ -84,28 +84,28 @@ func (t *Table) Write(path string) error {
 		}})
 	if e := t.earlier; e != nil {
 		columns = append(columns,
-			number("against_log_evidence", func(r row) float64 { return e.of(r.key).evidence }),
-			number("delta_aic", func(r row) float64 { return r.aic - e.of(r.key).aic }),
-			number("delta_bic", func(r row) float64 { return r.bic - e.of(r.key).bic }))
+			number("against_log_evidence", func(r row) float64 { return e.figuresOf(r.key).evidence }),
+			number("delta_aic", func(r row) float64 { return r.aic - e.figuresOf(r.key).aic }),
+			number("delta_bic", func(r row) float64 { return r.bic - e.figuresOf(r.key).bic }))
 	}
 	return output.WriteTable(path, columns, nil, slices.Values(t.rows))
 }
 
-// Turned is a line that warns if most subjects chose as if words stood for the other outcomes; else empty.
+// Turned returns a warning if the choices of most subjects are more probable with the words swapped; else "".
 func (t *Table) Turned() string {
-	n, turned := len(t.subjects()), 0
+	n, swapped := len(t.subjects()), 0
 	for _, r := range t.subjects() {
-		if r.turned {
-			turned++
+		if r.swapped {
+			swapped++
 		}
 	}
-	if 2*turned <= n {
+	if 2*swapped <= n {
 		return ""
 	}
-	return fmt.Sprintf("warning: the choices of %d of %s are likelier if the other word stands for outcome 1\n", turned, message.Count(n, "subject", "subjects"))
+	return fmt.Sprintf("warning: the choices of %d of %s are more probable if the other word stands for outcome 1\n", swapped, message.Count(n, "subject", "subjects"))
 }
 
-// subjects are the rows but that of all together.
+// subjects returns the rows without the first row of a pooled fit.
 func (t *Table) subjects() []row {
 	if t.rows[0].key == "" {
 		return t.rows[1:]
@@ -113,11 +113,11 @@ func (t *Table) subjects() []row {
 	return t.rows
 }
 
-// Tally says whose numbers they are, and how the searches ended.
+// Tally describes the numbers, and counts the outcomes of the searches.
 func (t *Table) Tally() string {
-	of := "numbers of a learner that sees the outcomes, no choice enters: "
+	description := "parameters of a learner of the outcomes, without choices: "
 	if t.choices {
-		of = "numbers of subjects, by their choices: "
+		description = "parameters of subjects, by their choices: "
 	}
 	n := map[likelihood.Outcome]int{}
 	for _, r := range t.rows {
@@ -125,7 +125,7 @@ func (t *Table) Tally() string {
 			n[r.maximum.Outcome]++
 		}
 	}
-	return of + fmt.Sprintf("%s; maxima: %d inside, %d at a bound or on a ridge (that side of an interval is empty), %d not found",
+	return description + fmt.Sprintf("%s; maxima: %d inside, %d at a bound or on a ridge (that side of an interval is empty), %d not found",
 		message.Count(len(t.rows), "row", "rows"), n[likelihood.Converged], n[likelihood.AtBound], n[likelihood.Failed])
 }
 
@@ -133,31 +133,32 @@ func (t *Table) Tally() string {
 type Earlier struct {
 	path  string
 	keys  map[string]figures
-	total figures // of the pooled row, or the sums
+	total figures // pooled row, or the sums
 }
 
-// of are the figures of a key; without one those of all.
-func (e *Earlier) of(key string) figures {
+// figuresOf returns the figures of a key; for "", the total.
+func (e *Earlier) figuresOf(key string) figures {
 	if key == "" {
 		return e.total
 	}
 	return e.keys[key]
 }
 
-// ReadEarlier reads the table of an earlier fit, of choices or not. An error is one of usage.
+// ReadEarlier reads the table of an earlier fit, which must have choices if choices is true. Its error is a usage
+// error.
 func ReadEarlier(path string, choices bool) (*Earlier, error) {
 	if err := output.CheckTable(path); err != nil {
 		return nil, err
 	}
 	format, _ := output.TableOf(path)
 	src := connectors.Source{Format: format.Name, Path: path, Key: []string{"key"}, Values: []string{"trials", "log_evidence", "aic", "bic"}}
-	has := false
-	if err := connectors.Headers(src, func(columns []string) { has = slices.Contains(columns, "choices") }); err != nil {
+	hasChoices := false
+	if err := connectors.Headers(src, func(columns []string) { hasChoices = slices.Contains(columns, "choices") }); err != nil {
 		return nil, err
 	}
 	switch {
-	case has != choices:
-		return nil, fmt.Errorf("%s is a table %s choices: a likelihood of choices and an evidence of outcomes cannot be compared", path, map[bool]string{true: "with", false: "without"}[has])
+	case hasChoices != choices:
+		return nil, fmt.Errorf("%s is a table %s choices: a likelihood of choices cannot be compared with an evidence of outcomes", path, map[bool]string{true: "with", false: "without"}[hasChoices])
 	case choices:
 		src.Values = append(src.Values, "choices", "log_likelihood")
 	}
@@ -187,41 +188,40 @@ func ReadEarlier(path string, choices bool) (*Earlier, error) {
 				continue
 			}
 			if v[i], err = strconv.ParseFloat(text, 64); err != nil {
-				return nil, fmt.Errorf("%s, line %d: %s is no number: a table that fit has written is needed", path, r.Position, message.Quote(text))
+				return nil, fmt.Errorf("%s, line %d: %s is not a number: give a table that fit has written", path, r.Position, message.Quote(text))
 			}
 		}
 		if !choices {
 			v[5] = v[1]
 		}
-		is := figures{counts{int(v[0]), int(v[4])}, v[1], v[5], v[2], v[3]}
+		parsed := figures{counts{int(v[0]), int(v[4])}, v[1], v[5], v[2], v[3]}
 		if r.Fields[0] == "" {
-			e.total, pooled = is, true
+			e.total, pooled = parsed, true
 			continue
 		}
-		e.keys[r.Fields[0]] = is
+		e.keys[r.Fields[0]] = parsed
 	}
 	if !pooled {
 		e.total = figures{}
 		for _, name := range slices.Sorted(maps.Keys(e.keys)) {
-			e.total = e.total.and(e.keys[name])
+			e.total = e.total.plus(e.keys[name])
 		}
 	}
 	return e, nil
 }
 
-// Compare says why the fit is not of the same keys and trials as an earlier one, which is compared
-// with it otherwise.
+// Compare returns an error unless the fit has the same keys and trials as the earlier fit.
 func (f *Fit) Compare(e *Earlier) error {
 	for _, k := range f.subjects {
-		was, ok := e.keys[k.name]
+		earlier, ok := e.keys[k.name]
 		if !ok {
 			return fmt.Errorf("--against: %s has no key %s: two fits are compared on the same keys and trials", e.path, message.Printable(k.name))
 		}
-		if was.trials != k.trials {
-			return fmt.Errorf("--against: %s has %d trials of the key %s, and the data %d: two fits are compared on the same keys and trials", e.path, was.trials, message.Printable(k.name), k.trials)
+		if earlier.trials != k.trials {
+			return fmt.Errorf("--against: %s has %d trials of the key %s, and the data %d: two fits are compared on the same keys and trials", e.path, earlier.trials, message.Printable(k.name), k.trials)
 		}
-		if was.choices != k.choices {
-			return fmt.Errorf("--against: %s has %d choices of %s, and the data %d: two fits are compared on the same choices", e.path, was.choices, message.Printable(k.name), k.choices)
+		if earlier.choices != k.choices {
+			return fmt.Errorf("--against: %s has %d choices of %s, and the data %d: two fits are compared on the same choices", e.path, earlier.choices, message.Printable(k.name), k.choices)
 		}
 	}
 	if n := len(e.keys); n != len(f.subjects) {
@@ -230,21 +230,21 @@ func (f *Fit) Compare(e *Earlier) error {
 	return nil
 }
 
-// Against adds the columns of an earlier fit, and returns the comparison in words.
+// Against adds the columns of a comparison with an earlier fit, and returns a summary of the comparison.
 func (t *Table) Against(e *Earlier) string {
 	t.earlier = e
 	keys, total := t.subjects(), t.rows[0].figures
 	if len(keys) == len(t.rows) {
 		for _, r := range keys[1:] {
-			total = total.and(r.figures)
+			total = total.plus(r.figures)
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "this fit less %s, in sum; and for how many keys each is better\n", e.path)
-	line := func(name string, sign float64, of func(figures) float64) {
+	fmt.Fprintf(&b, "this fit minus %s, in total, and the number of keys for which each is better\n", e.path)
+	line := func(name string, sign float64, figure func(figures) float64) {
 		better, worse, none := 0, 0, false
 		for _, r := range keys {
-			d := sign * (of(r.figures) - of(e.of(r.key)))
+			d := sign * (figure(r.figures) - figure(e.figuresOf(r.key)))
 			none = none || math.IsNaN(d)
 			if d > 0 {
 				better++
@@ -253,7 +253,7 @@ func (t *Table) Against(e *Earlier) string {
 				worse++
 			}
 		}
-		fmt.Fprintf(&b, "  %-12s %+10.2f", name, of(total)-of(e.total))
+		fmt.Fprintf(&b, "  %-12s %+10.2f", name, figure(total)-figure(e.total))
 		if !none {
 			fmt.Fprintf(&b, "   this for %d of %s, %s for %d", better, message.Count(len(keys), "key", "keys"), e.path, worse)
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An Alert is an alert or an incident, as far as it is read.
+// An Alert is an alert or an incident. It has the fields that reports need.
 type Alert struct {
 	Key                    string
 	Kind                   string
@@ -17,18 +17,18 @@ type Alert struct {
 	X                      Vectors
 	Usual, Before, After   Moments
 	Message                string
-	Incident               string // id of the incident that the alarm belongs to
+	Incident               string // ID of the alarm's incident
 
-	// Of an incident.
+	// Fields of an incident.
 	State    string
 	Page     bool
 	End      time.Time
 	Group    string
-	Keys     int // of the group
-	Alarmed  int // of these; 0 where the record does not say
+	Keys     int // keys of the group
+	Alarmed  int // alarmed keys of the group; 0 if the record lacks the number
 	Members  []Member
 	Expected Scalar
-	Labels   map[string]string // that its keys share
+	Labels   map[string]string // labels that its keys share
 }
 
 // A Member is an alarm of an incident.
@@ -38,16 +38,17 @@ type Member struct {
 	Score, Size, P Scalar
 }
 
-// NewAlert returns an alert without numbers.
+// NewAlert returns an alert whose numbers are NaN.
 func NewAlert() *Alert {
 	none := Scalar(math.NaN())
 	return &Alert{Score: none, Threshold: none, Size: none, Expected: none}
 }
 
-// A Scalar is a number of a record, of a list the first. NaN stands for none, and is null in JSON as ±Inf is.
+// A Scalar is a number of a record; for a list, its first number. NaN means no number. In JSON, NaN and ±Inf are
+// null.
 type Scalar float64
 
-// UnmarshalJSON takes whatever stands there.
+// UnmarshalJSON accepts any JSON value: values other than numbers and lists become NaN.
 func (n *Scalar) UnmarshalJSON(b []byte) error {
 	var v Values
 	err := v.UnmarshalJSON(b)
@@ -63,5 +64,5 @@ func (n Scalar) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(n))
 }
 
-// IsZero reports whether there is no number that is finite, for omitzero.
+// IsZero reports whether the number is not finite, for omitzero.
 func (n Scalar) IsZero() bool { return math.IsNaN(float64(n - n)) }

@@ -9,45 +9,45 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// A line is one of a file in JSON Lines, with the record that was parsed of it.
+// A line is a line of a JSON Lines file, with the record parsed from it.
 type line struct {
 	Record
 	raw connectors.Record
-	cut *NotRecord // of a line that ends too early, which the last one may
+	cut *NotRecord // error of a line that ends early; nil for other lines
 	err error
 }
 
-// lines calls f with each line of a file in JSON Lines, parsed as far as wants says, in their order. The rows of
-// CSV and Parquet are the lines that the same records would be. Several goroutines call wants. The first
-// error ends it.
+// lines calls f for each line of a JSON Lines file, in order, and parses lines in full only if wants returns true.
+// Rows of CSV and Parquet files are converted to JSON lines. Several goroutines call wants. lines stops at the first
+// error.
 func lines(ctx context.Context, path string, wants func(*Record) bool, f func(*line) error) error {
-	in, object, err := open(path)
+	reader, object, err := open(path)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	for most := 1; err == nil; most = 1024 { // the first alone may be all that is asked for
-		var all []line
-		for err == nil && len(all) < most {
+	defer reader.Close()
+	for batchSize := 1; err == nil; batchSize = 1024 { // the caller may need only the first
+		var batch []line
+		for err == nil && len(batch) < batchSize {
 			var raw connectors.Record
-			if raw, err = in.Next(); err == nil {
-				all = append(all, line{raw: raw})
+			if raw, err = reader.Next(); err == nil {
+				batch = append(batch, line{raw: raw})
 			}
 		}
-		parallel.Do(len(all), runtime.GOMAXPROCS(0), func(_, i int) {
+		parallel.Do(len(batch), runtime.GOMAXPROCS(0), func(_, i int) {
 			if object != nil {
-				object(&all[i].raw)
+				object(&batch[i].raw)
 			}
-			all[i].err = all[i].parse(wants)
+			batch[i].err = batch[i].parse(wants)
 		})
-		for i := range all {
+		for i := range batch {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if all[i].err != nil {
-				return all[i].err
+			if batch[i].err != nil {
+				return batch[i].err
 			}
-			if err := f(&all[i]); err != nil {
+			if err := f(&batch[i]); err != nil {
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-// Package output reads the records that a run has written.
+// Package output reads the records that a run has written, and writes tables.
 package output
 
 import (
@@ -19,24 +19,24 @@ import (
 	"hafvf/internal/message"
 )
 
-// A Record is what a run writes of a key or of an incident, as far as it is read.
+// A Record is a record of a key or of an incident. It has the fields that reports need.
 type Record struct {
 	Key  *string
 	Time *time.Time
-	Kind *string // nil of estimates and smoothed records
-	// Alert is an alert or an incident, of which the fields above are read and no others; nil without Kind.
+	Kind *string // nil for estimates and smoothed records
+	// Alert is the alert or incident; nil without Kind. Such a record has no other fields except those above.
 	Alert *Alert `json:"-"`
-	// Unread says that only the fields above have been read, and nothing of an alert.
+	// Unread means that only Key, Time and Kind have been read; Alert is nil.
 	Unread bool   `json:"-"`
-	Path   string `json:"-"` // of the file
+	Path   string `json:"-"` // path of the file
 	Line   int64  `json:"-"`
 
 	N int64
 	X Vectors
 
-	// Of an estimate.
+	// Fields of an estimate.
 	Predicted *Moments
-	Lower     *Values // nil without
+	Lower     *Values // nil without an interval
 	Upper     *Values
 	LogP      *float64 `json:"log_predictive"`
 	Weight    *float64
@@ -47,23 +47,23 @@ type Record struct {
 
 	Memory *float64
 
-	// Of a smoothed record.
+	// Fields of a smoothed record.
 	ID                string
-	Estimate          *Estimate                         // estimates have one too
+	Estimate          *Estimate                         // also set for estimates
 	Forward, Backward struct{ Weight, Memory *float64 } // not in brief records
 	Session           *Session
 	Revision          int64
 	Split             string
 	Evidence          *float64 `json:"change_evidence"`
 	Change            bool
-	// Of a change.
+	// Fields of a change.
 	Probability *float64  `json:"change_probability"`
 	Interval    *Interval `json:"change_interval"`
 	Outlier     *float64  // not with levels
 	Segment     *Segment  // not with levels
 }
 
-// A Session is what smoothed records say of theirs.
+// A Session is the session of a smoothed record.
 type Session struct {
 	Start, End *Point
 	N          int64
@@ -71,17 +71,17 @@ type Session struct {
 	Wanders    bool
 }
 
-// A Segment is the regime that a smoothed record is in.
+// A Segment is the segment of a smoothed record.
 type Segment struct {
 	Start *Point
 	N     int64
 	Moments
 }
 
-// A Drift is what the level of a session gains a day or, without times, a trial, with its interval of 95 %.
+// A Drift is the change of a session's level per day or, without times, per trial, with its 95 % interval.
 type Drift struct{ Rate, Lower, Upper float64 }
 
-// An Interval is where a change may be.
+// An Interval is the 95 % interval of a change.
 type Interval struct {
 	From, To *time.Time
 	FromN    int64 `json:"from_n"`
@@ -91,14 +91,13 @@ type Interval struct {
 // Moments are a mean and a standard deviation.
 type Moments struct{ Mean, SD Values }
 
-// An Estimate is what a filter or a smoother makes of the likelihood's mean.
+// An Estimate is the estimated mean of the likelihood, by a filter or a smoother.
 type Estimate struct {
 	Moments
 	Regime *Moments
 }
 
-// A Detection is what a run with detect says of an observation. Brief records have no
-// start.
+// A Detection is the result of detection for an observation. Brief records have no start.
 type Detection struct {
 	Kind    string
 	Alarm   *string
@@ -113,13 +112,13 @@ type Detection struct {
 	Delay     int64
 }
 
-// Starts reports whether a new regime is found here.
+// Starts reports whether a change or a revision is found at this observation. A nil Detection returns false.
 func (d *Detection) Starts() bool { return d != nil && (d.Kind == "change" || d.Kind == "revision") }
 
-// Smoothed tells smoothed records from estimates.
+// Smoothed reports whether the record is a smoothed record.
 func (r *Record) Smoothed() bool { return r.Session != nil }
 
-// Session is the name of the session of a smoothed record without times, within its key.
+// SessionName returns the name of the session, within its key, of a smoothed record without times.
 func (r *Record) SessionName() string {
 	name, _ := strings.CutPrefix(r.ID, *r.Key+"/")
 	return name[:max(0, strings.LastIndexByte(name, '/'))]
@@ -128,7 +127,7 @@ func (r *Record) SessionName() string {
 // Untimed reports whether a smoothed record has no times.
 func (r *Record) Untimed() bool { return r.Session.Start.Time.IsZero() }
 
-// CompareNames orders names of sessions by their parts, of which numbers are by size.
+// CompareNames compares names of sessions part by part. It compares numbers by value.
 func CompareNames(a, b string) int {
 	return slices.CompareFunc(strings.Split(a, "/"), strings.Split(b, "/"), func(a, b string) int {
 		x, errX := strconv.ParseFloat(a, 64)
@@ -140,10 +139,10 @@ func CompareNames(a, b string) int {
 	})
 }
 
-// A Point is a time or, of sessions without times, the number of a trial.
+// A Point is a time or, in sessions without times, the number of a trial.
 type Point struct{ keyed.Point }
 
-// UnmarshalJSON takes a text for a time, and a number for a trial.
+// UnmarshalJSON reads a string as a time, and a number as a trial.
 func (p *Point) UnmarshalJSON(b []byte) error {
 	if b[0] == '"' {
 		return json.Unmarshal(b, &p.Time)
@@ -151,72 +150,73 @@ func (p *Point) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &p.Trial)
 }
 
-// A NotRecord is the error of a line that is no record of a run.
+// A NotRecord is the error for a line that is not a record of a run.
 type NotRecord struct {
 	Path   string
 	Line   int64
 	Reason string
-	// Cut says that it is the last line, behind others, and ends too early, as in a file that still grows.
+	// Cut means that the line is the last, follows other records, and ends early, as in a file that is being written.
 	Cut bool
 }
 
 func (e NotRecord) Error() string {
-	return fmt.Sprintf("%s, line %d is no record of a run: %s; records are read as run writes them, in JSON Lines, CSV or Parquet", e.Path, e.Line, e.Reason)
+	return fmt.Sprintf("%s, line %d is not a record of a run: %s: give the JSON Lines, CSV or Parquet of hafvf run", e.Path, e.Line, e.Reason)
 }
 
-// Each calls f with every record of a file, in order. Those for which wants is false are not read in full
-// if they begin as run writes them: f gets them with Unread. Several goroutines call wants.
+// Each calls f for every record of a file, in order. If wants returns false, a record in the field order of run is
+// not read in full: f gets it with Unread. A nil wants reads all. Several goroutines call wants.
 func Each(ctx context.Context, path string, wants func(*Record) bool, f func(*Record) error) error {
-	var ends *NotRecord
+	var cutLine *NotRecord
 	n := 0
 	err := lines(ctx, path, wants, func(l *line) error {
-		if ends != nil {
-			return *ends
+		if cutLine != nil {
+			return *cutLine
 		}
-		if ends = l.cut; ends != nil {
+		if cutLine = l.cut; cutLine != nil {
 			return nil
 		}
 		n++
 		return f(&l.Record)
 	})
-	if ends != nil && (err == nil || n == 0) {
-		ends.Cut = n > 0
-		return *ends
+	if cutLine != nil && (err == nil || n == 0) {
+		cutLine.Cut = n > 0
+		return *cutLine
 	}
 	return err
 }
 
-// Results calls f with the estimates or the smoothed records of a file, which has records of one kind.
+// Results calls f for the estimates or the smoothed records of a file. It fails if the file has alerts, or records of
+// several kinds.
 func Results(ctx context.Context, path string, wants func(*Record) bool, f func(*Record) error) error {
 	kind := ""
 	return Each(ctx, path, wants, func(r *Record) error {
 		if r.Kind != nil {
-			return NotRecord{Path: r.Path, Line: r.Line, Reason: "it is an alert, or an incident; hafvf report makes a page of those"}
+			return NotRecord{Path: r.Path, Line: r.Line, Reason: "it is an alert or an incident, which hafvf report shows"}
 		}
 		if r.Unread {
 			return nil
 		}
-		is := "an estimate"
+		recordKind := "an estimate"
 		switch {
 		case r.Smoothed() && r.Untimed():
-			is = "a smoothed record without times"
+			recordKind = "a smoothed record without times"
 		case r.Smoothed():
-			is = "a smoothed record"
+			recordKind = "a smoothed record"
 		}
 		if kind == "" {
-			kind = is
+			kind = recordKind
 		}
-		if is != kind {
-			return fmt.Errorf("%s, line %d is %s and line 1 %s: a file has records of one kind", r.Path, r.Line, is, kind)
+		if recordKind != kind {
+			return fmt.Errorf("%s, line %d is %s and line 1 %s: give a file with records of one kind", r.Path, r.Line, recordKind, kind)
 		}
 		return f(r)
 	})
 }
 
-// Last is the latest time of the records of a file for whose keys takes is true; zero without any.
-func Last(ctx context.Context, path string, takes func(key string) bool) (last time.Time, err error) {
+// Last returns the latest time of the records for whose keys selects returns true; zero without such records.
+func Last(ctx context.Context, path string, selects func(key string) bool) (last time.Time, err error) {
 	err = Each(ctx, path, func(*Record) bool { return false }, func(r *Record) error {
-		if r.Time != nil && r.Time.After(last) && takes(*r.Key) {
+		if r.Time != nil && r.Time.After(last) && selects(*r.Key) {
 			last = *r.Time
 		}
 		return nil
@@ -224,34 +224,34 @@ func Last(ctx context.Context, path string, takes func(key string) bool) (last t
 	return last, err
 }
 
-// parse reads as much of the line as is wanted.
+// parse reads the line, in full only if wants returns true.
 func (l *line) parse(wants func(*Record) bool) error {
-	raw, not := l.raw.Raw, NotRecord{Path: l.raw.Path, Line: l.raw.Position, Reason: l.raw.Reason}
-	l.Path, l.Line = not.Path, not.Line
-	if not.Reason != "" {
-		return not
+	raw, notRecord := l.raw.Raw, NotRecord{Path: l.raw.Path, Line: l.raw.Position, Reason: l.raw.Reason}
+	l.Path, l.Line = notRecord.Path, notRecord.Line
+	if notRecord.Reason != "" {
+		return notRecord
 	}
-	looked := l.scan(raw)
-	if looked && raw[len(raw)-1] != '}' && !json.Valid(raw) {
-		not.Reason = "it is cut off"
-		l.cut = &not
+	scanned := l.scan(raw)
+	if scanned && raw[len(raw)-1] != '}' && !json.Valid(raw) {
+		notRecord.Reason = "it is cut off"
+		l.cut = &notRecord
 		return nil
 	}
-	if looked && wants != nil && !wants(&l.Record) {
+	if scanned && wants != nil && !wants(&l.Record) {
 		l.Unread = true
 		return nil
 	}
-	if not.Reason = l.read(raw); not.Reason == "" {
+	if notRecord.Reason = l.read(raw); notRecord.Reason == "" {
 		return nil
 	}
-	if !looked && raw[0] == '{' && !json.Valid(raw) {
-		l.cut = &not
+	if !scanned && raw[0] == '{' && !json.Valid(raw) {
+		l.cut = &notRecord
 		return nil
 	}
-	return not
+	return notRecord
 }
 
-// read reads all of the record. It says why it is none.
+// read reads the whole record. It returns the reason if the line is not a record.
 func (r *Record) read(raw []byte) (reason string) {
 	if r.Kind == nil {
 		if err := json.Unmarshal(raw, r); err != nil {
@@ -284,8 +284,7 @@ var (
 	countNext = []byte(`","n":`)
 )
 
-// scan reads key, time and kind of a record that begins as run writes it. It reports false for
-// any other one.
+// scan reads key, time and kind of a record in the field order of run. It returns false for other records.
 func (r *Record) scan(raw []byte) bool {
 	rest, ok := bytes.CutPrefix(raw, keyFirst)
 	if !ok {
@@ -299,7 +298,7 @@ func (r *Record) scan(raw []byte) bool {
 	if end < 0 || end > 40 {
 		return false
 	}
-	at, err := time.Parse(time.RFC3339, string(rest[:end]))
+	t, err := time.Parse(time.RFC3339, string(rest[:end]))
 	if err != nil {
 		return false
 	}
@@ -313,14 +312,14 @@ func (r *Record) scan(raw []byte) bool {
 		return false
 	}
 	key := string(name)
-	r.Key, r.Time = &key, &at
+	r.Key, r.Time = &key, &t
 	return true
 }
 
-// reasonOf is an error of encoding/json at a record, without the types of Go.
+// reasonOf returns an error of encoding/json without the names of Go types.
 func reasonOf(raw []byte, err error) string {
 	if bytes.Contains(raw, []byte(`"learning_rate":`)) && bytes.Contains(raw, []byte(`"trial":`)) {
-		return "it is a row of the table that hafvf trials writes, which has no picture and no page: give the records of hafvf run"
+		return "it is a row of a table of hafvf trials: give the records of hafvf run"
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf("%s is a %s", strings.ToLower(cmp.Or(wrong.Field, "it")), wrong.Value)
@@ -328,30 +327,30 @@ func reasonOf(raw []byte, err error) string {
 	if wrong, ok := errors.AsType[*time.ParseError](err); ok {
 		return fmt.Sprintf("the time %s is not RFC 3339", message.Quote(wrong.Value))
 	}
-	return "it is no JSON object: " + err.Error()
+	return "it is not a JSON object: " + err.Error()
 }
 
-// CheckInputs says why out cannot be written, if it is one of the inputs. Empty ones are none.
+// CheckInputs returns an error if out is one of the inputs. It ignores empty inputs.
 func CheckInputs(out string, inputs ...string) error {
-	if slices.ContainsFunc(inputs, func(in string) bool { return in != "" && reads(in, out) }) {
-		return fmt.Errorf("%s is what is read: give another file to write", out)
+	if slices.ContainsFunc(inputs, func(input string) bool { return input != "" && sameFile(input, out) }) {
+		return fmt.Errorf("%s is an input: give another file to write", out)
 	}
 	return nil
 }
 
-// reads reports whether out is the file of an input, by whatever path.
-func reads(input, out string) bool {
-	old, err := os.Stat(out)
+// sameFile reports whether out is the same file as the input or, if the input is a pattern, as one of its files.
+func sameFile(input, out string) bool {
+	outInfo, err := os.Stat(out)
 	if err != nil {
 		return false
 	}
 	if input == "-" {
-		in, err := os.Stdin.Stat()
-		return err == nil && os.SameFile(in, old)
+		inputInfo, err := os.Stdin.Stat()
+		return err == nil && os.SameFile(inputInfo, outInfo)
 	}
 	paths, _ := filepath.Glob(input) // a source may be a pattern
 	return slices.ContainsFunc(append(paths, input), func(path string) bool {
-		in, err := os.Stat(path)
-		return err == nil && os.SameFile(in, old)
+		inputInfo, err := os.Stat(path)
+		return err == nil && os.SameFile(inputInfo, outInfo)
 	})
 }

@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// Latest returns the smoothed records of a key by session and place, of those with one id that of the
-// highest revision. Sessions that have grown together may have the same; then the larger one is the later.
-func Latest(records []Record) (kept []Record) {
-	at := map[string]int{}
+// Latest returns the smoothed records of a key, sorted by session and position. If records have the same ID, the
+// highest revision wins. Sessions that have merged may have equal revisions; then the record of the larger session
+// wins.
+func Latest(records []Record) (latest []Record) {
+	index := map[string]int{}
 	for _, r := range records {
-		i, known := at[r.ID]
+		i, known := index[r.ID]
 		switch {
 		case !known:
-			at[r.ID] = len(kept)
-			kept = append(kept, r)
-		case cmp.Or(cmp.Compare(r.Revision, kept[i].Revision), cmp.Compare(r.Session.N, kept[i].Session.N)) >= 0:
-			kept[i] = r
+			index[r.ID] = len(latest)
+			latest = append(latest, r)
+		case cmp.Or(cmp.Compare(r.Revision, latest[i].Revision), cmp.Compare(r.Session.N, latest[i].Session.N)) >= 0:
+			latest[i] = r
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b Record) int {
+	slices.SortStableFunc(latest, func(a, b Record) int {
 		if order := a.Session.Start.Compare(b.Session.Start.Point); order != 0 {
 			return order
 		}
@@ -28,10 +29,10 @@ func Latest(records []Record) (kept []Record) {
 		}
 		return cmp.Or(a.Time.Compare(*b.Time), cmp.Compare(a.N, b.N))
 	})
-	return kept
+	return latest
 }
 
-// SameSession reports whether two smoothed records of a key are of one session.
+// SameSession reports whether two smoothed records of a key belong to the same session.
 func (r *Record) SameSession(other *Record) bool {
 	if r.Untimed() {
 		return r.SessionName() == other.SessionName()
@@ -39,7 +40,7 @@ func (r *Record) SameSession(other *Record) bool {
 	return r.Session.Start.Compare(other.Session.Start.Point) == 0
 }
 
-// Level is the mean of the segment of a smoothed record, or with levels the estimate.
+// Level returns the mean of the record's segment or, with levels, the estimate.
 func (r *Record) Level() float64 {
 	if r.Segment != nil {
 		return First(r.Segment.Mean)

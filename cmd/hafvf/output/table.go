@@ -10,8 +10,8 @@ import (
 	"hafvf/connectors"
 )
 
-// TableOf is the format of a table by the name of the file. It reports false of another file.
-func TableOf(path string) (format connectors.Format, is bool) {
+// TableOf returns the format of a table by the extension of its file. ok is false for other files.
+func TableOf(path string) (format connectors.Format, ok bool) {
 	ext := filepath.Ext(connectors.Unpacked(path))
 	for _, f := range connectors.Formats {
 		if f.Columns && slices.Contains(f.Extensions, ext) {
@@ -21,18 +21,17 @@ func TableOf(path string) (format connectors.Format, is bool) {
 	return format, false
 }
 
-// open opens a file of records. Its rows become what the records are in JSON Lines by object, which is
-// nil for lines.
-func open(path string) (in *connectors.Reader, object func(*connectors.Record), err error) {
+// open opens a file of records. object converts a row to a JSON line; it is nil for JSON Lines.
+func open(path string) (reader *connectors.Reader, object func(*connectors.Record), err error) {
 	src := connectors.Source{Format: connectors.JSONLines, Path: path}
-	if format, is := TableOf(path); is {
+	if format, isTable := TableOf(path); isTable {
 		src.Format = format.Name
 		if src.Values, _, err = connectors.Peek(src, 0); err != nil {
 			return nil, nil, err
 		}
 		tree := &tableCell{guarded: format.Delimited, column: -1}
 		for i, path := range src.Values {
-			tree.add(path, path, i+1) // behind the time, of which there is no column
+			tree.add(path, path, i+1) // fields begin with the time, which is empty here
 		}
 		object = func(r *connectors.Record) {
 			if r.Reason == "" {
@@ -40,27 +39,27 @@ func open(path string) (in *connectors.Reader, object func(*connectors.Record), 
 			}
 		}
 	}
-	in, err = connectors.Open(src)
-	return in, object, err
+	reader, err = connectors.Open(src)
+	return reader, object, err
 }
 
-// A tableCell is a column of a table, or an object or list whose parts are columns.
+// A tableCell is a column of a table, or an object or list made of columns.
 type tableCell struct {
 	name, path string
-	column     int // −1 of an object or list
+	column     int // −1 for an object or list
 	parts      []*tableCell
-	guarded    bool // texts may have an apostrophe against formulas
-	text, flag bool // what the form of a value does not tell from a number
+	guarded    bool // texts may begin with an apostrophe, against formulas
+	text, flag bool // kinds that the form of a value does not show
 }
 
-// add adds a column by the rest of its path.
+// add adds a column. rest is the part of its path below c.
 func (c *tableCell) add(path, rest string, column int) {
 	name, below, nested := strings.Cut(rest, ".")
 	i := slices.IndexFunc(c.parts, func(p *tableCell) bool { return p.name == name })
 	if i < 0 {
 		i = len(c.parts)
-		at := strings.TrimSuffix(path, "."+below)
-		c.parts = append(c.parts, &tableCell{name: name, path: at, column: -1, guarded: c.guarded, text: slices.Contains(texts, at), flag: slices.Contains(flags, at)})
+		cellPath := strings.TrimSuffix(path, "."+below)
+		c.parts = append(c.parts, &tableCell{name: name, path: cellPath, column: -1, guarded: c.guarded, text: slices.Contains(texts, cellPath), flag: slices.Contains(flags, cellPath)})
 	}
 	if !nested {
 		c.parts[i].column = column
@@ -72,16 +71,16 @@ func (c *tableCell) add(path, rest string, column int) {
 // list reports whether the parts are numbered.
 func (c *tableCell) list() bool { return len(c.parts) > 0 && c.parts[0].name == "0" }
 
-// append appends the JSON of the cell. It reports whether there is something in it. An object without
-// anything is null, but for those that every record has.
+// append appends the JSON of the cell. some is false if the cell is empty. An empty object is null, except the record
+// itself, estimate and predicted.
 func (c *tableCell) append(b []byte, fields []string) (_ []byte, some bool) {
 	if len(c.parts) == 0 {
 		return c.appendValue(b, fields[c.column])
 	}
-	from, list := len(b), c.list()
+	start, list := len(b), c.list()
 	b = append(b, '{')
 	if list {
-		b[from] = '['
+		b[start] = '['
 	}
 	for i, p := range c.parts {
 		end := len(b)
@@ -91,24 +90,24 @@ func (c *tableCell) append(b []byte, fields []string) (_ []byte, some bool) {
 		if !list {
 			b = append(strconv.AppendQuote(b, p.name), ':')
 		}
-		var there bool
-		if b, there = p.append(b, fields); there {
+		var nonEmpty bool
+		if b, nonEmpty = p.append(b, fields); nonEmpty {
 			some = true
-		} else if list { // it has no more entries
+		} else if list { // the list ends here
 			b = b[:end]
 			break
 		}
 	}
 	switch {
 	case !some && c.path != "" && c.path != "estimate" && c.path != "predicted":
-		return append(b[:from], "null"...), false
+		return append(b[:start], "null"...), false
 	case list:
 		return append(b, ']'), some
 	}
 	return append(b, '}'), some
 }
 
-// texts and flags are the columns of these.
+// texts and flags are the columns with texts and with booleans.
 var (
 	texts = []string{"key", "id", "split", "detect.kind", "detect.alarm", "kind", "message", "incident", "state"}
 	flags = []string{"change", "warm_up", "quiet", "page", "session.wanders"}
@@ -126,7 +125,7 @@ func (c *tableCell) appendValue(b []byte, v string) (_ []byte, some bool) {
 		}
 	case json.Valid([]byte(v)):
 		if f, err := strconv.ParseFloat(v, 64); err == nil && strings.ContainsAny(v, "eE") {
-			return strconv.AppendFloat(b, f, 'f', -1, 64), true // a whole number of Parquet is a double
+			return strconv.AppendFloat(b, f, 'f', -1, 64), true // whole numbers of Parquet files are doubles
 		}
 		return append(b, v...), true
 	}

@@ -7,22 +7,22 @@ import (
 	"strconv"
 )
 
-// Values are a number of a record, or a list of numbers. NaN stands for what is none.
+// Values are a number of a record, or a list of numbers. NaN means no number.
 type Values []float64
 
-// UnmarshalJSON takes whatever stands there.
+// UnmarshalJSON accepts any JSON value. Entries that are not numbers become NaN.
 func (v *Values) UnmarshalJSON(b []byte) error {
-	if f, err := strconv.ParseFloat(string(b), 64); err == nil { // most are plain, and there may be millions
+	if f, err := strconv.ParseFloat(string(b), 64); err == nil { // fast path: most values are plain numbers
 		*v = Values{f}
 		return nil
 	}
-	var of any
-	err := json.Unmarshal(b, &of)
-	*v = valuesOf(of)
+	var parsed any
+	err := json.Unmarshal(b, &parsed)
+	*v = valuesOf(parsed)
 	return err
 }
 
-func valuesOf(v any) (all Values) {
+func valuesOf(v any) (values Values) {
 	list, ok := v.([]any)
 	if !ok {
 		list = []any{v}
@@ -32,24 +32,24 @@ func valuesOf(v any) (all Values) {
 		if !ok {
 			f = math.NaN()
 		}
-		all = append(all, f)
+		values = append(values, f)
 	}
-	return all
+	return values
 }
 
-// Vectors are the x of a record: one of a number or a vector, several of a list of vectors.
+// Vectors is the x of a record: one vector for a number or a vector, several for a list of vectors.
 type Vectors [][]float64
 
-// UnmarshalJSON takes whatever stands there.
+// UnmarshalJSON accepts any JSON value. Entries that are not numbers become NaN.
 func (x *Vectors) UnmarshalJSON(b []byte) error {
-	var of any
+	var parsed any
 	if f, err := strconv.ParseFloat(string(b), 64); err == nil {
-		of = f
-	} else if err := json.Unmarshal(b, &of); err != nil {
+		parsed = f
+	} else if err := json.Unmarshal(b, &parsed); err != nil {
 		return err
 	}
 	*x = nil
-	list, _ := of.([]any)
+	list, _ := parsed.([]any)
 	if len(list) > 0 {
 		if _, nested := list[0].([]any); nested {
 			for _, v := range list {
@@ -58,11 +58,11 @@ func (x *Vectors) UnmarshalJSON(b []byte) error {
 			return nil
 		}
 	}
-	*x = Vectors{valuesOf(of)}
+	*x = Vectors{valuesOf(parsed)}
 	return nil
 }
 
-// First is the first of v; NaN where there is none.
+// First returns v[0], or NaN if v is empty.
 func First(v []float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()
@@ -70,7 +70,7 @@ func First(v []float64) float64 {
 	return v[0]
 }
 
-// OrNaN is the number, or NaN where there is none.
+// OrNaN returns *v, or NaN if v is nil.
 func OrNaN(v *float64) float64 {
 	if v == nil {
 		return math.NaN()
@@ -78,7 +78,7 @@ func OrNaN(v *float64) float64 {
 	return *v
 }
 
-// Percent is a probability to be read beside others, empty where there is none.
+// Percent formats a probability in percent; NaN is "".
 func Percent(p float64) string {
 	switch {
 	case p != p:
@@ -89,8 +89,8 @@ func Percent(p float64) string {
 	return fmt.Sprintf("%.0f %%", 100*p)
 }
 
-// shareOf returns k/n of a vector of successes and trials. Records do not name the family: two whole
-// numbers, of which the first is at most the second, with a mean between 0 and 1 are taken for such.
+// shareOf returns k/n for a vector of successes k and trials n. Records do not name the family: ok is true for two
+// whole numbers with 0 ≤ k ≤ n, if the mean is between 0 and 1.
 func shareOf(v []float64, mean float64) (share float64, ok bool) {
 	if len(v) != 2 || mean < 0 || mean > 1 {
 		return 0, false
@@ -102,28 +102,27 @@ func shareOf(v []float64, mean float64) (share float64, ok bool) {
 	return k / n, true
 }
 
-// Observed returns, for every vector of x, the coordinate that the first one of mean predicts. Of a
-// category that is missing it returns none.
-func Observed(x [][]float64, mean []float64) (all []float64) {
+// Observed returns, for each vector of x, the coordinate that mean[0] predicts. It omits missing categories.
+func Observed(x [][]float64, mean []float64) (observed []float64) {
 	for _, v := range x {
 		switch c := First(v); {
 		case len(mean) > 1 && len(v) <= 1:
-			// A category; its probability is the mean of an indicator.
+			// A category: mean[0] is the probability of category 0.
 			switch {
 			case c == 0:
-				all = append(all, 1)
+				observed = append(observed, 1)
 			case !math.IsNaN(c):
-				all = append(all, 0)
+				observed = append(observed, 0)
 			}
 		case len(v) > 1 && len(mean) <= 1:
-			c = v[len(v)-1] // of regressors, and the target behind them
+			c = v[len(v)-1] // regressors, followed by the target
 			if share, ok := shareOf(v, First(mean)); ok {
 				c = share
 			}
-			all = append(all, c)
+			observed = append(observed, c)
 		default:
-			all = append(all, c)
+			observed = append(observed, c)
 		}
 	}
-	return all
+	return observed
 }

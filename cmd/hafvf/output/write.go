@@ -16,31 +16,31 @@ import (
 	"hafvf/internal/tabular"
 )
 
-// A Column is one of a table of Rs. A cell that is nil, or not finite, is empty.
+// A Column is a column of a table with rows of type R. A cell that is nil or not finite is empty.
 type Column[R any] struct {
 	Name string
 	Kind tabular.Kind
 	Cell func(r R) any
 
-	time func(r R) *time.Time // of a column of times
+	time func(r R) *time.Time // set for a column of times
 }
 
-// Number is a column of numbers.
-func Number[R any](name string, of func(r R) float64) Column[R] {
-	return Column[R]{Name: name, Kind: tabular.Number, Cell: func(r R) any { return of(r) }}
+// Number returns a column of numbers.
+func Number[R any](name string, value func(r R) float64) Column[R] {
+	return Column[R]{Name: name, Kind: tabular.Number, Cell: func(r R) any { return value(r) }}
 }
 
-// Time is a column of times, of which a row may have none.
-func Time[R any](name string, of func(r R) *time.Time) Column[R] {
-	return Column[R]{Name: name, Kind: tabular.Time, time: of, Cell: func(r R) any {
-		if t := of(r); t != nil {
+// Time returns a column of times. value may return nil for an empty cell.
+func Time[R any](name string, value func(r R) *time.Time) Column[R] {
+	return Column[R]{Name: name, Kind: tabular.Time, time: value, Cell: func(r R) any {
+		if t := value(r); t != nil {
 			return *t
 		}
 		return nil
 	}}
 }
 
-// At is v[i], NaN where there is none.
+// At returns v[i], or NaN beyond the end of v.
 func At(v []float64, i int) float64 {
 	if i < len(v) {
 		return v[i]
@@ -48,7 +48,7 @@ func At(v []float64, i int) float64 {
 	return math.NaN()
 }
 
-// NameOf is the name of the column of output o of so many.
+// NameOf returns the column name of output o: with an index if there are several outputs.
 func NameOf(name string, o, outputs int) string {
 	if outputs > 1 {
 		return fmt.Sprintf("%s.%d", name, o)
@@ -56,15 +56,15 @@ func NameOf(name string, o, outputs int) string {
 	return name
 }
 
-// CheckTable says why out is no file for a table.
+// CheckTable returns an error unless out is the name of a table.
 func CheckTable(out string) error {
-	if _, is := TableOf(out); !is {
+	if _, ok := TableOf(out); !ok {
 		return fmt.Errorf("%s: a table is a .csv or a .parquet file", out)
 	}
 	return nil
 }
 
-// CheckFolder says why out cannot be written, if its folder is not there. Long work asks that before it begins.
+// CheckFolder returns an error if the folder of out does not exist. Commands call it before long work.
 func CheckFolder(out string) error {
 	if _, err := os.Stat(filepath.Dir(out)); err != nil {
 		return message.CannotWrite(out, err)
@@ -72,8 +72,8 @@ func CheckFolder(out string) error {
 	return nil
 }
 
-// WriteTable writes a table to out, which CheckTable has passed and which appears complete or not at all.
-// CSV has times on the clock of the zone.
+// WriteTable writes a table to out, which must have passed CheckTable. An existing file is replaced only by a
+// complete one. CSV files have times in zone.
 func WriteTable[R any](out string, columns []Column[R], zone *time.Location, rows iter.Seq[R]) error {
 	format, _ := TableOf(out)
 	sink := connectors.Sink{Format: format.Name, Path: out}
@@ -96,8 +96,8 @@ func WriteTable[R any](out string, columns []Column[R], zone *time.Location, row
 	return w.Commit()
 }
 
-// timeLayout is the one of all times of the table, as fine as the finest needs. pandas takes the
-// layout of a column from its first time, and reads the column as text if another one differs.
+// timeLayout returns the layout of all times of a table: with the digits that its finest time needs. pandas takes the
+// layout of a column from its first time, and reads the column as text if another time differs.
 func timeLayout[R any](columns []Column[R], rows iter.Seq[R]) string {
 	digits, unit := 0, int(1e9) // nanoseconds of the last digit
 	for _, c := range columns {
@@ -116,7 +116,7 @@ func timeLayout[R any](columns []Column[R], rows iter.Seq[R]) string {
 	return "2006-01-02T15:04:05." + strings.Repeat("0", digits) + "Z07:00"
 }
 
-// appendRow appends a row of JSON cells with a tab between two.
+// appendRow appends a row of JSON cells, separated by tabs.
 func appendRow[R any](b []byte, columns []Column[R], layout string, zone *time.Location, r R) []byte {
 	for i, c := range columns {
 		if i > 0 {
@@ -126,16 +126,16 @@ func appendRow[R any](b []byte, columns []Column[R], layout string, zone *time.L
 		if f, ok := v.(float64); v == nil || ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
 			continue
 		}
-		switch of := v.(type) {
+		switch cell := v.(type) {
 		case time.Time:
-			v = of.In(zone).Format(layout)
+			v = cell.In(zone).Format(layout)
 		case int64:
-			b = strconv.AppendInt(b, of, 10)
+			b = strconv.AppendInt(b, cell, 10)
 			continue
 		}
 		text, err := json.Marshal(v)
 		if err != nil {
-			panic(err) // texts and finite numbers
+			panic(err) // impossible: cells are texts or finite numbers
 		}
 		b = append(b, text...)
 	}

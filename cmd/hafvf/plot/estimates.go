@@ -14,49 +14,50 @@ import (
 	"hafvf/internal/message"
 )
 
-// estimates are what a picture shows of the estimate records of a key. All slices
-// but the data have one entry per record; NaN is what a record doesn't have.
+// estimates holds the content of a picture of the estimates of a key. All slices but data have one entry per record,
+// and NaN for missing numbers.
 type estimates struct {
 	key  string
-	note string // on what is drawn of a value with several coordinates
+	note string // shown next to the title: values left out, and counts of detections
 
-	timed bool          // at is Unix seconds; otherwise n
-	at    []float64     // not decreasing
-	data  []chart.Point // the observations, any number per record
+	timed bool          // x is Unix seconds; otherwise the record's n
+	x     []float64     // not decreasing
+	data  []chart.Point // observations, any number per record
 
-	mean      []float64   // one step ahead
-	low, high []float64   // of its interval, or two standard deviations off; of rates, of the estimate
+	mean      []float64   // predicted mean, one step ahead
+	low, high []float64   // bounds of the predicted interval, or ± 2 sd; for rates, estimate ± 2 sd within [0, 1]
 	weights   [][]float64 // E[w], E[b], …: one slice per level
 	memory    []float64
 	surprise  []float64 // −log p(x|past), nats
 	quiet     [][2]float64
 
-	rates   bool // the observations are zeros and ones
-	bounded bool // the records have intervals
-	bank    bool // weights and memory are those of the heaviest filter of a bank
-	usually bool // the band is that of what is usual
+	rates     bool // the observations are zeros and ones
+	bounded   bool // the records have intervals
+	bank      bool // weights and memory belong to the heaviest filter of a bank
+	usualBand bool // the band is usual ± 2 sd
 	*detected
 }
 
-// detected is what a picture shows of detection; nil where there was none.
+// detected holds the content of a picture of detection; nil without detection. Slices of float64 but alarms have one
+// entry per record.
 type detected struct {
 	score, threshold []float64
-	usual            []float64 // the mean
-	lowest, highest  []float64 // two standard deviations off
+	usual            []float64 // usual mean
+	lowest, highest  []float64 // usual ± 2 sd
 
-	regime          []float64 // the mean; NaN from the start of the next to where it is found
+	regime          []float64 // mean of the running regime; NaN from the start of a regime until the record that found it
 	outlier, change []float64 // probabilities
 	alarms          []float64
 	outliers        []chart.Point
 	changes         []found
-	warm            float64 // where the warm-up ends; −∞ where there was none
-	brief           bool    // the records have neither regimes nor starts
+	warmUpEnd       float64 // x of the end of the warm-up; −∞ without a warm-up
+	brief           bool    // brief records: they have neither regimes nor starts
 }
 
-// A found is the start of a new regime, and how it was found.
+// A found is the start of a new regime and the record that found it.
 type found struct {
-	start, at float64
-	delay     int64 // observations between the two
+	start, foundAt float64
+	delay          int64 // observations from start to detection
 }
 
 func newEstimates(h history, band Band) *estimates {
@@ -67,26 +68,26 @@ func newEstimates(h history, band Band) *estimates {
 		levels = max(levels, len(r.Levels))
 		outputs = max(outputs, len(r.Predicted.Mean))
 	}
-	at := func(r output.Record) float64 {
+	xOf := func(r output.Record) float64 {
 		if s.timed {
 			return seconds(*r.Time)
 		}
 		return float64(r.N)
 	}
 	slices.SortStableFunc(records, func(a, b output.Record) int {
-		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.N, b.N))
+		return cmp.Or(cmp.Compare(xOf(a), xOf(b)), cmp.Compare(a.N, b.N))
 	})
 	s.weights = make([][]float64, levels)
 	for _, r := range records {
-		s.at = append(s.at, at(r))
+		s.x = append(s.x, xOf(r))
 		for _, v := range output.Observed(r.X, r.Predicted.Mean) {
 			if !math.IsNaN(v) {
-				s.data = append(s.data, chart.Point{X: at(r), Y: v})
+				s.data = append(s.data, chart.Point{X: xOf(r), Y: v})
 			}
 		}
 		s.mean = append(s.mean, output.First(r.Predicted.Mean))
-		off := 2 * output.First(r.Predicted.SD)
-		low, high := output.First(r.Predicted.Mean)-off, output.First(r.Predicted.Mean)+off
+		halfWidth := 2 * output.First(r.Predicted.SD)
+		low, high := output.First(r.Predicted.Mean)-halfWidth, output.First(r.Predicted.Mean)+halfWidth
 		if r.Lower != nil && r.Upper != nil {
 			low, high = output.First(*r.Lower), output.First(*r.Upper)
 		}
@@ -124,27 +125,27 @@ func newEstimates(h history, band Band) *estimates {
 	}
 	s.bank = slices.ContainsFunc(records, func(r output.Record) bool { return len(r.Bank) > 1 })
 	if slices.ContainsFunc(records, func(r output.Record) bool { return r.Detect != nil }) {
-		s.detected = newDetected(records, s.at, s.timed)
-		s.usually = band != Predicted && !s.rates && some(s.usual)
+		s.detected = newDetected(records, s.x, s.timed)
+		s.usualBand = band != Predicted && !s.rates && hasNumber(s.usual)
 		notes = append(notes, count(len(s.alarms), "alarm"), count(len(s.changes), "change"), count(len(s.outliers), "outlier"))
 	}
 	s.note = strings.Join(notes, ", ")
 	if s.timed {
-		s.quiet = quiet(s.at)
+		s.quiet = quiet(s.x)
 	}
 	return s
 }
 
-// some reports whether there is a number.
-func some(v []float64) bool {
+// hasNumber reports whether v contains a number that is not NaN.
+func hasNumber(v []float64) bool {
 	return slices.ContainsFunc(v, func(x float64) bool { return !math.IsNaN(x) })
 }
 
-// quiet are the stretches without observations: ten times as long as the median step.
-func quiet(at []float64) (all [][2]float64) {
+// quiet returns the gaps between observations that are more than ten times the median step.
+func quiet(x []float64) (gaps [][2]float64) {
 	var steps []float64
-	for i := 1; i < len(at); i++ {
-		if step := at[i] - at[i-1]; step > 0 {
+	for i := 1; i < len(x); i++ {
+		if step := x[i] - x[i-1]; step > 0 {
 			steps = append(steps, step)
 		}
 	}
@@ -152,31 +153,31 @@ func quiet(at []float64) (all [][2]float64) {
 		return nil
 	}
 	slices.Sort(steps)
-	least := 10 * steps[len(steps)/2]
-	for i := 1; i < len(at); i++ {
-		if at[i]-at[i-1] > least {
-			all = append(all, [2]float64{at[i-1], at[i]})
+	minGap := 10 * steps[len(steps)/2]
+	for i := 1; i < len(x); i++ {
+		if x[i]-x[i-1] > minGap {
+			gaps = append(gaps, [2]float64{x[i-1], x[i]})
 		}
 	}
-	return all
+	return gaps
 }
 
-// count is n of what has a plural in s.
+// count returns n with a noun whose plural ends in s.
 func count(n int, one string) string { return message.Count(n, one, one+"s") }
 
-// newDetected reads the detections of records in their order, at the places at.
-func newDetected(records []output.Record, at []float64, timed bool) *detected {
-	d := &detected{warm: math.Inf(-1)}
+// newDetected reads the detections of records. x has the position of each record.
+func newDetected(records []output.Record, x []float64, timed bool) *detected {
+	d := &detected{warmUpEnd: math.Inf(-1)}
 	for i, r := range records {
 		if r.WarmUp {
-			d.warm = at[i]
+			d.warmUpEnd = x[i]
 		}
-		is := cmp.Or(r.Detect, &output.Detection{}) // without one nothing is a number
-		usual := cmp.Or(is.Usual, &output.Moments{})
-		mean, off := output.First(usual.Mean), 2*output.First(usual.SD)
-		d.score, d.threshold = append(d.score, output.OrNaN(is.Score)), append(d.threshold, output.OrNaN(is.Threshold))
-		d.outlier, d.change = append(d.outlier, output.OrNaN(is.Outlier)), append(d.change, output.OrNaN(is.Change))
-		d.usual, d.lowest, d.highest = append(d.usual, mean), append(d.lowest, mean-off), append(d.highest, mean+off)
+		detection := cmp.Or(r.Detect, &output.Detection{}) // a record without detection gives NaN
+		usual := cmp.Or(detection.Usual, &output.Moments{})
+		mean, halfWidth := output.First(usual.Mean), 2*output.First(usual.SD)
+		d.score, d.threshold = append(d.score, output.OrNaN(detection.Score)), append(d.threshold, output.OrNaN(detection.Threshold))
+		d.outlier, d.change = append(d.outlier, output.OrNaN(detection.Outlier)), append(d.change, output.OrNaN(detection.Change))
+		d.usual, d.lowest, d.highest = append(d.usual, mean), append(d.lowest, mean-halfWidth), append(d.highest, mean+halfWidth)
 		regime := math.NaN()
 		switch {
 		case r.Estimate != nil && r.Estimate.Regime != nil:
@@ -186,58 +187,59 @@ func newDetected(records []output.Record, at []float64, timed bool) *detected {
 			regime = output.First(r.Estimate.Mean)
 		}
 		d.regime = append(d.regime, regime)
-		if is.Alarm != nil {
-			d.alarms = append(d.alarms, at[i])
+		if detection.Alarm != nil {
+			d.alarms = append(d.alarms, x[i])
 		}
 		switch {
-		case is.Starts():
-			start := at[i] // brief records do not say it
+		case detection.Starts():
+			start := x[i] // brief records have no start
 			switch {
-			case timed && is.Start != nil:
-				start = seconds(*is.Start)
-			case !timed && is.StartN > 0:
-				start = float64(is.StartN)
+			case timed && detection.Start != nil:
+				start = seconds(*detection.Start)
+			case !timed && detection.StartN > 0:
+				start = float64(detection.StartN)
 			}
-			from := start
-			if n := len(d.changes); is.Kind == "revision" && n > 0 {
-				from = min(start, d.changes[n-1].start)
+			clearFrom := start
+			if n := len(d.changes); detection.Kind == "revision" && n > 0 {
+				clearFrom = min(start, d.changes[n-1].start)
 				d.changes = d.changes[:n-1]
 			}
-			d.changes = append(d.changes, found{start, at[i], is.Delay})
-			for j := i - 1; j >= 0 && at[j] >= from; j-- {
+			d.changes = append(d.changes, found{start, x[i], detection.Delay})
+			for j := i - 1; j >= 0 && x[j] >= clearFrom; j-- {
 				d.regime[j] = math.NaN()
 			}
-		case is.Kind == "outlier":
+		case detection.Kind == "outlier":
 			for _, v := range output.Observed(r.X, r.Predicted.Mean) {
 				if !math.IsNaN(v) {
-					d.outliers = append(d.outliers, chart.Point{X: at[i], Y: v})
+					d.outliers = append(d.outliers, chart.Point{X: x[i], Y: v})
 				}
 			}
 		}
 	}
-	// What turned out to be the first observations of a regime are no outliers.
+	// The first observations of a regime are not outliers.
 	d.outliers = slices.DeleteFunc(d.outliers, func(p chart.Point) bool {
-		return slices.ContainsFunc(d.changes, func(c found) bool { return p.X >= c.start && p.X <= c.at })
+		return slices.ContainsFunc(d.changes, func(c found) bool { return p.X >= c.start && p.X <= c.foundAt })
 	})
 	return d
 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-// whose says to which filter weights and memory belong, where there are several.
-func (s *estimates) whose() string {
+// filterSuffix returns the suffix of legend names that identifies the filter of weights and memory; "" if there is
+// only one filter.
+func (s *estimates) filterSuffix() string {
 	if s.bank {
 		return " of the heaviest filter"
 	}
 	return ""
 }
 
-// levelColor is the colour of the weight of level i, bottom up.
+// levelColor returns the colour of the weight of level i; 0 is the bottom level.
 func levelColor(i int) color.NRGBA {
 	return []color.NRGBA{chart.Vermilion, chart.Green, chart.Purple, chart.Orange}[min(i, 3)]
 }
 
-// levelName names the weight of level i as the paper does, from w and b on.
+// levelName returns the paper's name of the weight of level i: w, b, ….
 func levelName(i int) string {
 	switch i {
 	case 0:
@@ -248,17 +250,17 @@ func levelName(i int) string {
 	return fmt.Sprintf("E[b%d]", i)
 }
 
-// stack is the panels of a key: all of them, or where the picture is small, only
-// data and weights.
+// stack returns the panels of a key: all of them or, if large is false, data and weights; with detection, data and
+// score.
 func (s *estimates) stack(large bool) chart.Stack {
-	x := chart.Axis{Time: s.timed, Min: s.at[0], Max: s.at[len(s.at)-1]}
+	x := chart.Axis{Time: s.timed, Min: s.x[0], Max: s.x[len(s.x)-1]}
 	if !s.timed {
 		x.Label = "observation"
 	}
 	panels := []chart.Panel{s.dataPanel()}
 	if s.detected != nil {
 		panels[0] = s.regimePanel(large)
-		scored := some(s.score)
+		scored := hasNumber(s.score)
 		if scored {
 			panels = append(panels, s.scorePanel())
 		}
@@ -278,7 +280,7 @@ func (s *estimates) stack(large bool) chart.Stack {
 		if len(s.quiet) > 0 {
 			silence := chart.Spans{X: s.quiet, Color: color.NRGBA{0xd5, 0x5e, 0x00, 0x22}}
 			if i == 0 {
-				silence.Name = "nothing came"
+				silence.Name = "no observations"
 			}
 			panels[i].Layers = append(panels[i].Layers, silence)
 		}
@@ -289,11 +291,11 @@ func (s *estimates) stack(large bool) chart.Stack {
 	return chart.Stack{Title: s.key, Note: s.note, X: x, Panels: panels}
 }
 
-// band is that of what is usual, or the prediction's: its interval where the records have one,
-// else two standard deviations.
+// band returns the band in the data panel: usual ± 2 sd, or the estimate of a rate ± 2 sd, or the predicted interval.
+// Records without intervals have predicted ± 2 sd.
 func (s *estimates) band() chart.Band {
-	if s.usually {
-		return chart.Band{Name: "usual ± 2 sd", X: s.at, Low: s.lowest, High: s.highest, Color: chart.Blue}
+	if s.usualBand {
+		return chart.Band{Name: "usual ± 2 sd", X: s.x, Low: s.lowest, High: s.highest, Color: chart.Blue}
 	}
 	name := "predicted ± 2 sd"
 	switch {
@@ -302,7 +304,7 @@ func (s *estimates) band() chart.Band {
 	case s.bounded:
 		name = "predicted, lower to upper"
 	}
-	return chart.Band{Name: name, X: s.at, Low: s.low, High: s.high, Color: chart.Blue}
+	return chart.Band{Name: name, X: s.x, Low: s.low, High: s.high, Color: chart.Blue}
 }
 
 func (s *estimates) dataPanel() chart.Panel {
@@ -310,8 +312,8 @@ func (s *estimates) dataPanel() chart.Panel {
 	if s.rates {
 		lo, hi = rateRange(s.low, s.high)
 	}
-	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: among(s.data, s.rates,
-		chart.Line{Name: "predicted", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.8},
+	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: withData(s.data, s.rates,
+		chart.Line{Name: "predicted", X: s.x, Y: s.mean, Color: chart.Blue, Width: 0.8},
 		s.band(),
 	)}
 }
@@ -322,7 +324,7 @@ var (
 	alarmColor   = chart.Vermilion
 )
 
-// regimePanel is the panel of the data where regimes were detected.
+// regimePanel returns the data panel for records with detection.
 func (s *estimates) regimePanel(large bool) chart.Panel {
 	lo, hi := dataRange(s.data, s.regime)
 	estimate := "estimate in the regime"
@@ -330,7 +332,7 @@ func (s *estimates) regimePanel(large bool) chart.Panel {
 		estimate = "estimate"
 	}
 	flags := chart.Flags{Name: "alarm", X: s.alarms, Color: alarmColor}
-	regimes := chart.Line{Name: estimate, X: s.at, Y: s.regime, Color: chart.Blue, Width: 1.4}
+	regimes := chart.Line{Name: estimate, X: s.x, Y: s.regime, Color: chart.Blue, Width: 1.4}
 	layers := []chart.Layer{
 		flags,
 		chart.Rings{Name: "outlier", Points: s.outliers, Color: outlierColor},
@@ -343,27 +345,27 @@ func (s *estimates) regimePanel(large bool) chart.Panel {
 		layers = []chart.Layer{flags, regimes, s.band()}
 	}
 	if large {
-		hi += 0.06 * (hi - lo) // the place of the delays
+		hi += 0.06 * (hi - lo) // room for the labels of the delays
 	}
-	return chart.Panel{Share: 2.4, Min: lo, Max: hi, Layers: among(s.data, s.rates, layers...)}
+	return chart.Panel{Share: 2.4, Min: lo, Max: hi, Layers: withData(s.data, s.rates, layers...)}
 }
 
-// marks are what detection marks on every panel, in the legend of the first.
+// marks returns the layers of detection for a panel. Only the first panel has them in the legend.
 func (s *estimates) marks(first, large bool) []chart.Layer {
 	changes := chart.Rules{Color: changeColor, Width: 1.1}
 	regimes := chart.Stripes{Color: color.NRGBA{0x00, 0x00, 0x00, 0x0e}}
 	search := chart.Spans{Color: color.NRGBA{0xcc, 0x79, 0xa7, 0x50}}
-	warm := chart.Spans{Color: color.NRGBA{0x00, 0x9e, 0x73, 0x22}}
+	warmUp := chart.Spans{Color: color.NRGBA{0x00, 0x9e, 0x73, 0x22}}
 	for _, c := range s.changes {
 		changes.X = append(changes.X, c.start)
-		search.X = append(search.X, [2]float64{c.start, c.at})
+		search.X = append(search.X, [2]float64{c.start, c.foundAt})
 		if first && large {
 			changes.Labels = append(changes.Labels, fmt.Sprintf("+%d", c.delay))
 		}
 	}
 	regimes.Edges = changes.X
-	if !math.IsInf(s.warm, -1) {
-		warm.X = [][2]float64{{math.Inf(-1), s.warm}}
+	if !math.IsInf(s.warmUpEnd, -1) {
+		warmUp.X = [][2]float64{{math.Inf(-1), s.warmUpEnd}}
 	}
 	if first {
 		changes.Name, regimes.Name = "change, at the start of the new regime", "regimes"
@@ -371,18 +373,18 @@ func (s *estimates) marks(first, large bool) []chart.Layer {
 		if large {
 			search.Name += ", +n observations"
 		}
-		if warm.X != nil {
-			warm.Name = "warm-up: nothing is alarmed"
+		if warmUp.X != nil {
+			warmUp.Name = "warm-up: no alarms"
 		}
 	}
 	if s.brief {
 		changes.Name, changes.Labels = strings.Replace(changes.Name, "at the start of the new regime", "where it was found", 1), nil
-		return []chart.Layer{changes, warm, regimes}
+		return []chart.Layer{changes, warmUp, regimes}
 	}
-	return []chart.Layer{changes, search, warm, regimes}
+	return []chart.Layer{changes, search, warmUp, regimes}
 }
 
-// scorePanel is the score with its threshold, if the records have it.
+// scorePanel shows the score and, if the records have it, its threshold.
 func (s *estimates) scorePanel() chart.Panel {
 	_, hi := chart.Extent(s.score, 10)
 	for _, t := range s.threshold {
@@ -392,16 +394,16 @@ func (s *estimates) scorePanel() chart.Panel {
 	}
 	hi *= 1.08
 	return chart.Panel{Share: 1.2, Min: -.04 * hi, Max: hi, Ticks: 3, Layers: []chart.Layer{
-		chart.Line{Name: "score", X: s.at, Y: s.score, Color: chart.Gray, Width: 0.8},
-		chart.Line{Name: "threshold of an alarm", X: s.at, Y: s.threshold, Color: alarmColor, Width: 0.9, Dashed: true},
-		chart.Arrows{Points: chart.Points(s.at, s.score), Color: chart.Black},
+		chart.Line{Name: "score", X: s.x, Y: s.score, Color: chart.Gray, Width: 0.8},
+		chart.Line{Name: "threshold of an alarm", X: s.x, Y: s.threshold, Color: alarmColor, Width: 0.9, Dashed: true},
+		chart.Arrows{Points: chart.Points(s.x, s.score), Color: chart.Black},
 	}}
 }
 
 func (s *estimates) probabilityPanel() chart.Panel {
 	return chart.Panel{Share: 1, Min: -0.04, Max: 1.04, Ticks: 3, Layers: []chart.Layer{
-		chart.Line{Name: "p_change", X: s.at, Y: s.change, Color: changeColor, Width: 0.9},
-		chart.Line{Name: "p_outlier", X: s.at, Y: s.outlier, Color: outlierColor, Width: 0.9},
+		chart.Line{Name: "p_change", X: s.x, Y: s.change, Color: changeColor, Width: 0.9},
+		chart.Line{Name: "p_outlier", X: s.x, Y: s.outlier, Color: outlierColor, Width: 0.9},
 	}}
 }
 
@@ -410,9 +412,9 @@ func (s *estimates) weightPanel() chart.Panel {
 	for i, w := range s.weights {
 		name := levelName(i)
 		if i == 0 {
-			name += s.whose()
+			name += s.filterSuffix()
 		}
-		p.Layers = append(p.Layers, chart.Line{Name: name, X: s.at, Y: w, Color: levelColor(i), Width: 0.9})
+		p.Layers = append(p.Layers, chart.Line{Name: name, X: s.x, Y: w, Color: levelColor(i), Width: 0.9})
 	}
 	return p
 }
@@ -420,7 +422,7 @@ func (s *estimates) weightPanel() chart.Panel {
 func (s *estimates) memoryPanel() chart.Panel {
 	lo, hi := positive(s.memory)
 	p := chart.Panel{Share: 1, Max: max(1.05*hi, 1e-9), Layers: []chart.Layer{
-		chart.Line{Name: "memory (observations)" + s.whose(), X: s.at, Y: s.memory, Color: chart.Blue, Width: 0.9},
+		chart.Line{Name: "memory (observations)" + s.filterSuffix(), X: s.x, Y: s.memory, Color: chart.Blue, Width: 0.9},
 	}}
 	if hi > 100*lo {
 		p.Min, p.Max, p.Log = lo/1.2, hi*1.2, true
@@ -431,7 +433,7 @@ func (s *estimates) memoryPanel() chart.Panel {
 func (s *estimates) surprisePanel() chart.Panel {
 	lo, hi := chart.Pad(chart.Extent(s.surprise, 10))
 	return chart.Panel{Share: 1, Min: lo, Max: hi, Layers: []chart.Layer{
-		chart.Line{Name: "surprise (nats)", X: s.at, Y: s.surprise, Color: chart.Gray, Width: 0.6},
-		chart.Arrows{Points: chart.Points(s.at, s.surprise), Color: chart.Black},
+		chart.Line{Name: "surprise (nats)", X: s.x, Y: s.surprise, Color: chart.Gray, Width: 0.6},
+		chart.Arrows{Points: chart.Points(s.x, s.surprise), Color: chart.Black},
 	}}
 }

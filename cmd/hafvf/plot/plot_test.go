@@ -33,12 +33,12 @@ func results(t *testing.T, lines ...string) string {
 	return path
 }
 
-func readEstimates(path string) (all []*estimates, left int, err error) {
-	histories, left, err := readRecords(context.Background(), path, Choice{})
+func readEstimates(path string) (found []*estimates, omitted int, err error) {
+	histories, omitted, err := readRecords(context.Background(), path, Choice{})
 	for _, h := range histories {
-		all = append(all, newEstimates(h, Usual))
+		found = append(found, newEstimates(h, Usual))
 	}
-	return all, left, err
+	return found, omitted, err
 }
 
 func TestPlotErrors(t *testing.T) {
@@ -52,15 +52,15 @@ func TestPlotErrors(t *testing.T) {
 	}{
 		{"missing", "/no/such.jsonl", out, nil, "no such file"},
 		{"empty", results(t), out, nil, "no records"},
-		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "line 2 is no record of a run: it has no key"},
+		{"not a record", results(t, estimateLine("k", 1, "1"), "{}\n"), out, nil, "line 2 is not a record of a run: it has no key"},
 		{"table", results(t, "key,time,x\n"), out, nil, "JSON Lines"},
 		{"smoothed behind", results(t, estimateLine("a", 1, "1"), smoothedLine("b", 0, 0, 1, 0, 1, "")), out, nil, "line 2 is a smoothed record and line 1 an estimate"},
 		{"smoothed before", results(t, smoothedLine("b", 0, 0, 1, 0, 1, ""), estimateLine("a", 1, "1")), out, nil, "line 2 is an estimate and line 1 a smoothed record"},
-		{"without an estimate", results(t, strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"estimate"`, `"estimation"`, 1)), out, nil, "line 1 is no record of a run: it has no estimate"},
-		{"an alert", results(t, `{"key":"k","time":"2026-01-02T00:00:00Z","kind":"novelty","x":5,"predicted":{"mean":1,"sd":1},"usual":{"mean":1,"sd":1}}`+"\n"), out, nil, "it is an alert, or an incident; hafvf report makes a page of those"},
-		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is no record of a run: it is no JSON object"},
-		{"a table of trials", results(t, `{"key":"k","trial":1,"time":"2026-01-01T00:00:00Z","x":1,"learning_rate":0.5,"segment":1}`+"\n"), out, nil, "it is a row of the table that hafvf trials writes"},
-		{"rows of another kind", other, out, nil, "line 2 is no record of a run: it has no key"},
+		{"without an estimate", results(t, strings.Replace(smoothedLine("b", 0, 0, 1, 0, 1, ""), `"estimate"`, `"estimation"`, 1)), out, nil, "line 1 is not a record of a run: it has no estimate"},
+		{"an alert", results(t, `{"key":"k","time":"2026-01-02T00:00:00Z","kind":"novelty","x":5,"predicted":{"mean":1,"sd":1},"usual":{"mean":1,"sd":1}}`+"\n"), out, nil, "it is an alert or an incident, which hafvf report shows"},
+		{"cut off", results(t, estimateLine("k", 1, "1")[:40]+"\n"), out, nil, "line 1 is not a record of a run: it is not a JSON object"},
+		{"a table of trials", results(t, `{"key":"k","trial":1,"time":"2026-01-01T00:00:00Z","x":1,"learning_rate":0.5,"segment":1}`+"\n"), out, nil, "it is a row of a table of hafvf trials"},
+		{"rows of another kind", other, out, nil, "line 2 is not a record of a run: it has no key"},
 		{"smoothed without times", results(t, smoothedLine("b", 0, 0, 1, 0, 1, ""), `{"key":"b","id":"b/1","session":{"start":1,"end":1,"n":1},"estimate":{}}`), out, nil, "line 2 is a smoothed record without times and line 1 a smoothed record"},
 		{"key", good, out, []string{"q"}, `no key "q"; the nearest is "k"`},
 		{"folder", good, "/no/such/o.svg", nil, "/no/such/o.svg cannot be written"},
@@ -69,9 +69,9 @@ func TestPlotErrors(t *testing.T) {
 			expect.Error(t, Results(context.Background(), c.results, c.out, Choice{Keys: c.keys, Odds: 10}), c.want)
 		})
 	}
-	left, err := os.ReadDir(filepath.Dir(out))
-	if err != nil || len(left) > 0 {
-		t.Errorf("files %v, error %v left behind", left, err)
+	remaining, err := os.ReadDir(filepath.Dir(out))
+	if err != nil || len(remaining) > 0 {
+		t.Errorf("files %v, error %v left behind", remaining, err)
 	}
 }
 
@@ -119,12 +119,12 @@ func TestCheck(t *testing.T) {
 		{"r", "o.png", Choice{Keys: make([]string, maxKeys)}, ""},
 		{"r", "o.pdf", Choice{}, "an .svg or a .png file"},
 		{"r", "o.svg", Choice{Keys: make([]string, maxKeys+1)}, "21 keys are too many"},
-		{"r", "o.svg", Choice{Pattern: "[a"}, "is no pattern"},
+		{"r", "o.svg", Choice{Pattern: "[a"}, "is not a pattern"},
 		{"r", "o.svg", Choice{Window: Window{From: day(2), To: day(1)}}, "--to is before --from"},
-		{"r", "o.svg", Choice{Window: Window{From: day(2), Last: time.Hour}}, "--last excludes"},
-		{"r", "o.svg", Choice{Window: Window{Last: -1}}, "--last is a time"},
+		{"r", "o.svg", Choice{Window: Window{From: day(2), Last: time.Hour}}, "use either --last or"},
+		{"r", "o.svg", Choice{Window: Window{Last: -1}}, "--last must be above 0"},
 		{"-", "o.svg", Choice{Window: Window{Last: time.Hour}}, "--last"},
-		{"r", "o.svg", Choice{Window: Window{Alarm: -1}}, "--alarm is 1"},
+		{"r", "o.svg", Choice{Window: Window{Alarm: -1}}, "--alarm must be 1"},
 		{"r", "o.svg", Choice{Band: "none"}, "--band"},
 	} {
 		c.choice.Odds = 10
@@ -149,7 +149,7 @@ func TestPlotKeepsAPictureThatIsThere(t *testing.T) {
 	}
 }
 
-func TestReadSeriesTakesTheCoordinateThatIsPredicted(t *testing.T) {
+func TestReadSeriesPredictedCoordinate(t *testing.T) {
 	line := func(x, mean string) string {
 		return fmt.Sprintf(`{"key":"k","time":null,"n":1,"x":%s,"predicted":{"mean":%s,"sd":null},"log_predictive":null}`+"\n", x, mean)
 	}
@@ -166,12 +166,12 @@ func TestReadSeriesTakesTheCoordinateThatIsPredicted(t *testing.T) {
 		{"category 0", "0", "[0.5,0.5]", []float64{1}},
 		{"category 1", "[1]", "[0.5,0.5]", []float64{0}},
 	} {
-		all, _, err := readEstimates(results(t, line(c.x, c.mean)))
+		found, _, err := readEstimates(results(t, line(c.x, c.mean)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []float64
-		for _, p := range all[0].data {
+		for _, p := range found[0].data {
 			got = append(got, p.Y)
 		}
 		if !slices.Equal(got, c.want) {
@@ -181,29 +181,28 @@ func TestReadSeriesTakesTheCoordinateThatIsPredicted(t *testing.T) {
 }
 
 func TestReadSeries(t *testing.T) {
-	all, left, err := readEstimates(results(t, estimateLine("k", 2, "5"), estimateLine("k", 1, "4")))
+	found, omitted, err := readEstimates(results(t, estimateLine("k", 2, "5"), estimateLine("k", 1, "4")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const start = 1767225600 // 2026-01-01T00:00:00Z
-	s := all[0]
-	if left != 0 || !slices.Equal(s.data, []chart.Point{{X: start + 60, Y: 4}, {X: start + 120, Y: 5}}) || !slices.Equal(s.memory, []float64{1, 2}) ||
+	s := found[0]
+	if omitted != 0 || !slices.Equal(s.data, []chart.Point{{X: start + 60, Y: 4}, {X: start + 120, Y: 5}}) || !slices.Equal(s.memory, []float64{1, 2}) ||
 		!slices.Equal(s.weights[0], []float64{0.9, 0.9}) || !slices.Equal(s.weights[1], []float64{0.5, 0.5}) || !slices.Equal(s.surprise, []float64{1, 1}) {
-		t.Errorf("%d left out; %+v", left, s)
+		t.Errorf("%d left out; %+v", omitted, s)
 	}
 
 	var lines []string
 	for i := range maxKeys + 3 {
 		lines = append(lines, estimateLine(fmt.Sprintf("k%02d", 99-i), 1, "1"))
 	}
-	all, left, err = readEstimates(results(t, lines...))
-	if err != nil || left != 3 || len(all) != maxKeys || all[0].key != "k77" || all[maxKeys-1].key != "k96" {
-		t.Errorf("%d series, %d left out, error %v", len(all), left, err)
+	found, omitted, err = readEstimates(results(t, lines...))
+	if err != nil || omitted != 3 || len(found) != maxKeys || found[0].key != "k77" || found[maxKeys-1].key != "k96" {
+		t.Errorf("%d series, %d left out, error %v", len(found), omitted, err)
 	}
 }
 
-// Keys with alarms come first, from the largest, however late in the file they occur; the
-// others follow by name.
+// Keys with alarms come first, by decreasing size, even if they occur late in the file. The others follow by name.
 func TestKeysRankByAlarm(t *testing.T) {
 	line := func(key string, n int, x, estimate, pChange float64, kind, alarm string) string {
 		return fmt.Sprintf(`{"key":%q,"time":"2026-01-01T00:%02d:00Z","n":%d,"x":%g,"predicted":{"mean":0,"sd":2},"estimate":{"mean":%g,"sd":1},`+
@@ -216,7 +215,7 @@ func TestKeysRankByAlarm(t *testing.T) {
 	lines = append(lines,
 		line("novelty", 1, -12, 0, 0, "outlier", `"novelty"`), // 6 sd
 		line("change", 1, 0, 0, 0, "none", "null"),
-		line("change", 2, 20, 19, .9, "outlier", "null"),     // the estimate has moved before the alarm
+		line("change", 2, 20, 19, .9, "outlier", "null"),     // the estimate moves before the alarm
 		line("change", 3, 20, 20, .97, "change", `"change"`), // 10 sd
 		line("belief", 1, 900, 0, 0, "none", "null"),
 		line("belief", 2, 900, 900, .97, "change", "null"),
@@ -225,46 +224,45 @@ func TestKeysRankByAlarm(t *testing.T) {
 		lines = append(lines, line("k99", i+2, 1, 0, 0, "none", "null"))
 	}
 	path := results(t, lines...)
-	all, left, err := readRecords(context.Background(), path, Choice{})
+	found, omitted, err := readRecords(context.Background(), path, Choice{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var keys []string
-	for _, h := range all {
+	for _, h := range found {
 		keys = append(keys, h.key)
 	}
-	if left != 6 || !slices.Equal(keys[:4], []string{"change", "novelty", "belief", "k77"}) || keys[maxKeys-1] != "k93" {
-		t.Errorf("%d left out of %v", left, keys)
+	if omitted != 6 || !slices.Equal(keys[:4], []string{"change", "novelty", "belief", "k77"}) || keys[maxKeys-1] != "k93" {
+		t.Errorf("%d left out of %v", omitted, keys)
 	}
-	if n := len(all[0].records); n != 3 {
+	if n := len(found[0].records); n != 3 {
 		t.Errorf("the key that ranks first has %d records, want 3", n)
 	}
-	all, left, err = readRecords(context.Background(), path, Choice{Pattern: "k?9"})
-	if err != nil || left != 0 || len(all) != 3 || all[0].key != "k79" || all[2].key != "k99" || len(all[2].records) != 6 {
-		t.Errorf("keys of k?9: %d, %d left out, error %v", len(all), left, err)
+	found, omitted, err = readRecords(context.Background(), path, Choice{Pattern: "k?9"})
+	if err != nil || omitted != 0 || len(found) != 3 || found[0].key != "k79" || found[2].key != "k99" || len(found[2].records) != 6 {
+		t.Errorf("keys of k?9: %d, %d left out, error %v", len(found), omitted, err)
 	}
 	if _, _, err := readRecords(context.Background(), path, Choice{Pattern: "noveltx*"}); err == nil || !strings.Contains(err.Error(), `no key that matches "noveltx*"; the nearest is "novelty"`) {
 		t.Error(err)
 	}
 }
 
-// smoothedLine is a record of a session that starts at the minute start, k minutes
-// into it.
+// smoothedLine returns a record of a session that starts at minute start. The record is k minutes after the start.
 func smoothedLine(key string, start, k, n, revision int, mean float64, more string) string {
-	at := func(minute int) string { return fmt.Sprintf("2026-01-01T00:%02d:00Z", minute) }
+	timeText := func(minute int) string { return fmt.Sprintf("2026-01-01T00:%02d:00Z", minute) }
 	return fmt.Sprintf(`{"key":%q,"time":%q,"id":"%s/%s/0","n":%d,"x":1,"estimate":{"mean":%g,"sd":null},"memory":3,"posterior":{},`+
 		`"forward":{"weight":0.9,"memory":1,"levels":[]},"backward":{"weight":0.8,"memory":2,"levels":[]},`+
 		`"session":{"start":%q,"end":%q,"n":%d},"revision":%d,"change_evidence":null,"change":false%s}`+"\n",
-		key, at(start+k), key, at(start+k), k+1, mean, at(start), at(start+n-1), n, revision, more)
+		key, timeText(start+k), key, timeText(start+k), k+1, mean, timeText(start), timeText(start+n-1), n, revision, more)
 }
 
 func readSmoothed(t *testing.T, lines ...string) *smoothed {
 	t.Helper()
-	all, _, err := readRecords(context.Background(), results(t, lines...), Choice{})
+	found, _, err := readRecords(context.Background(), results(t, lines...), Choice{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newSmoothed(all[0], 10)
+	return newSmoothed(found[0], 10)
 }
 
 func equalWithNaN(a, b []float64) bool {
@@ -284,13 +282,12 @@ func TestSmoothedLinesBreakBetweenSessions(t *testing.T) {
 	if want := []float64{3, 3, nan, 3, nan, 3}; !equalWithNaN(s.memory[2], want) {
 		t.Errorf("memory %v, want %v", s.memory[2], want)
 	}
-	if !slices.IsSorted(s.at) || len(s.data) != 4 || s.note != "2 sessions, 1 cut into parts" {
-		t.Errorf("at %v, %d observations, note %q", s.at, len(s.data), s.note)
+	if !slices.IsSorted(s.x) || len(s.data) != 4 || s.note != "2 sessions, 1 cut into parts" {
+		t.Errorf("at %v, %d observations, note %q", s.x, len(s.data), s.note)
 	}
 }
 
-// Revision 1 has grown by a record in front, so that its session starts earlier;
-// it comes first in the file.
+// Revision 1 starts one record earlier, and it comes first in the file.
 func TestSmoothedKeepsTheHighestRevision(t *testing.T) {
 	s := readSmoothed(t,
 		smoothedLine("k", 9, 0, 3, 1, 10, ""),
@@ -301,13 +298,13 @@ func TestSmoothedKeepsTheHighestRevision(t *testing.T) {
 	if want := []float64{10, 11, 12}; !slices.Equal(s.mean, want) {
 		t.Errorf("means %v, want %v", s.mean, want)
 	}
-	if want := []float64{s.at[1]}; !slices.Equal(s.changes, want) {
+	if want := []float64{s.x[1]}; !slices.Equal(s.changes, want) {
 		t.Errorf("changes %v, want %v", s.changes, want)
 	}
 }
 
-// shows checks which texts are in the picture of a file, and which are not.
-func shows(t *testing.T, path string, c Choice, want, not []string) {
+// shows checks that the picture of a file contains the texts in want and none in not.
+func shows(t *testing.T, path string, c Choice, want, unwanted []string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "o.svg")
 	expect.OK(t, Results(context.Background(), path, out, c))
@@ -317,9 +314,9 @@ func shows(t *testing.T, path string, c Choice, want, not []string) {
 			t.Errorf("%+v: no %q", c, w)
 		}
 	}
-	for _, n := range not {
+	for _, n := range unwanted {
 		if strings.Contains(string(text), n) {
-			t.Errorf("%+v: there is %q", c, n)
+			t.Errorf("%+v: unwanted %q", c, n)
 		}
 	}
 }
@@ -331,15 +328,15 @@ func TestPlotDrawsSmoothedSessions(t *testing.T) {
 		keys []string
 		want []string
 	}{
-		{[]string{"a"}, []string{"95 % (± 1.96 sd)", "E[w] backward", "memory (observations) forward", "what a change takes"}},
+		{[]string{"a"}, []string{"95 % (± 1.96 sd)", "E[w] backward", "memory (observations) forward", "evidence needed for a change"}},
 		{[]string{"b"}, []string{"mean of the segment"}},
-		{nil, []string{">a<", ">b<", "what a change takes", ">change<"}},
+		{nil, []string{">a<", ">b<", "evidence needed for a change", ">change<"}},
 	} {
 		shows(t, results(t, lines...), Choice{Keys: c.keys, Odds: 100}, c.want, nil)
 	}
 }
 
-// detectLine is the record of observation n, in minute n, which is n itself.
+// detectLine returns the record of observation n: its value and its minute are n.
 func detectLine(key string, n int, kind string, start int, more string) string {
 	begin, delay := "null", "null"
 	if start > 0 {
@@ -367,15 +364,15 @@ func minutes(n ...float64) []float64 {
 
 func readDetected(t *testing.T, lines ...string) *estimates {
 	t.Helper()
-	all, _, err := readEstimates(results(t, lines...))
+	found, _, err := readEstimates(results(t, lines...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all[0]
+	return found[0]
 }
 
-// The change that is found at 6 starts at 4; at 9 it is revised to start at 7, so
-// that the outlier of 5, a first observation until then, is one again.
+// The change found at 6 starts at 4. At 9 it is revised to start at 7: the outlier at 5 was a first observation of
+// the regime before the revision, and is an outlier again after it.
 func TestDetectedChangesAndOutliers(t *testing.T) {
 	lines := []string{
 		detectLine("k", 1, "none", 0, `,"warm_up":true`),
@@ -390,15 +387,15 @@ func TestDetectedChangesAndOutliers(t *testing.T) {
 	if want := []float64{101, 102, 103, nan, nan, 106}; !equalWithNaN(s.regime, want) {
 		t.Errorf("regime %v, want %v", s.regime, want)
 	}
-	at := minutes(2, 3, 4, 6)
-	if want := []chart.Point{{X: at[1], Y: 3}}; !slices.Equal(s.outliers, want) {
+	x := minutes(2, 3, 4, 6)
+	if want := []chart.Point{{X: x[1], Y: 3}}; !slices.Equal(s.outliers, want) {
 		t.Errorf("outliers %v, want %v", s.outliers, want)
 	}
-	if want := []found{{at[2], at[3], 2}}; !slices.Equal(s.changes, want) {
+	if want := []found{{x[2], x[3], 2}}; !slices.Equal(s.changes, want) {
 		t.Errorf("changes %v, want %v", s.changes, want)
 	}
-	if s.warm != at[0] || s.note != "1 alarm, 1 change, 1 outlier" || !slices.Equal(s.alarms, at[3:]) || s.outlier[0] != .2 || s.change[0] != .3 {
-		t.Errorf("warm-up until %v, note %q, alarms %v, probabilities %v and %v", s.warm, s.note, s.alarms, s.outlier, s.change)
+	if s.warmUpEnd != x[0] || s.note != "1 alarm, 1 change, 1 outlier" || !slices.Equal(s.alarms, x[3:]) || s.outlier[0] != .2 || s.change[0] != .3 {
+		t.Errorf("warm-up until %v, note %q, alarms %v, probabilities %v and %v", s.warmUpEnd, s.note, s.alarms, s.outlier, s.change)
 	}
 
 	s = readDetected(t, append(lines,
@@ -409,21 +406,21 @@ func TestDetectedChangesAndOutliers(t *testing.T) {
 	if want := []float64{101, 102, 103, nan, nan, nan, nan, nan, 109, 110}; !equalWithNaN(s.regime, want) {
 		t.Errorf("regime %v, want %v", s.regime, want)
 	}
-	at = minutes(3, 5, 7, 9, 10)
-	if want := []chart.Point{{X: at[0], Y: 3}, {X: at[1], Y: 5}, {X: at[4], Y: 10}}; !slices.Equal(s.outliers, want) {
+	x = minutes(3, 5, 7, 9, 10)
+	if want := []chart.Point{{X: x[0], Y: 3}, {X: x[1], Y: 5}, {X: x[4], Y: 10}}; !slices.Equal(s.outliers, want) {
 		t.Errorf("outliers %v, want %v", s.outliers, want)
 	}
-	if want := []found{{at[2], at[3], 2}}; !slices.Equal(s.changes, want) {
+	if want := []found{{x[2], x[3], 2}}; !slices.Equal(s.changes, want) {
 		t.Errorf("changes %v, want %v", s.changes, want)
 	}
 
-	// Without times the place is n; a part of a stream may begin with a revision.
+	// Without times the position is n. Part of a stream may begin with a revision.
 	timeless := func(line string) string {
 		return strings.NewReplacer(`"time":"2026-01-01T00:09:00Z"`, `"time":null`, `"start":"2026-01-01T00:07:00Z"`, `"start":null`).Replace(line)
 	}
 	s = readDetected(t, timeless(detectLine("k", 9, "revision", 7, "")))
-	if want := []found{{7, 9, 2}}; !slices.Equal(s.changes, want) || !math.IsInf(s.warm, -1) {
-		t.Errorf("changes %v, want %v; warm-up until %g", s.changes, want, s.warm)
+	if want := []found{{7, 9, 2}}; !slices.Equal(s.changes, want) || !math.IsInf(s.warmUpEnd, -1) {
+		t.Errorf("changes %v, want %v; warm-up until %g", s.changes, want, s.warmUpEnd)
 	}
 }
 
@@ -436,12 +433,12 @@ func TestPlotDrawsDetection(t *testing.T) {
 			detectLine(key, 50, "none", 0, ""),
 		}
 	}
-	both := []string{">alarm<", ">outlier<", ">estimate in the regime<", ">change, at the start of the new regime<", ">regimes<", ">warm-up: nothing is alarmed<", ">p_outlier<", ">p_change<"}
+	both := []string{">alarm<", ">outlier<", ">estimate in the regime<", ">change, at the start of the new regime<", ">regimes<", ">warm-up: no alarms<", ">p_outlier<", ">p_change<"}
 	for _, c := range []struct {
-		name  string
-		lines []string
-		want  []string
-		not   []string
+		name     string
+		lines    []string
+		want     []string
+		unwanted []string
 	}{
 		{"one key", lines("a"), append(both, ">+6<", ">E[w] of the heaviest filter<", ">memory (observations) of the heaviest filter<", ">surprise (nats)<", ">1 alarm, 1 change, 1 outlier<"), []string{">predicted<"}},
 		{"two keys", append(lines("a"), lines("b")...), append(both, ">a<", ">b<"), []string{"E[w]", ">+6<"}},
@@ -453,37 +450,36 @@ func TestPlotDrawsDetection(t *testing.T) {
 		text := expect.Get(os.ReadFile(out))(t)
 		for _, want := range c.want {
 			if strings.Count(string(text), want) != 1 {
-				t.Errorf("%s: %q stands there %d times, want once", c.name, want, strings.Count(string(text), want))
+				t.Errorf("%s: %q occurs %d times, want once", c.name, want, strings.Count(string(text), want))
 			}
 		}
-		for _, not := range c.not {
-			if strings.Contains(string(text), not) {
-				t.Errorf("%s: %q stands there", c.name, not)
+		for _, unwanted := range c.unwanted {
+			if strings.Contains(string(text), unwanted) {
+				t.Errorf("%s: unwanted %q", c.name, unwanted)
 			}
 		}
 	}
 }
 
-// A change of brief records, which do not say when the regime began, is drawn where it was
-// found, without a span of search.
+// Brief records have no start of a regime: a change is drawn where it was found, without the range of the search.
 func TestPlotBriefRecords(t *testing.T) {
 	brief := func(n int, kind string) string {
 		return fmt.Sprintf(`{"key":"k","time":"2026-01-01T00:%02d:00Z","n":%d,"x":1,"predicted":{"mean":1,"sd":null},"estimate":{"mean":1,"sd":1},"lower":-1,"upper":3,"log_predictive":-1,"weight":0.9,"memory":9,"detect":{"kind":%q,"p_outlier":0,"p_change":0,"score":0,"alarm":null}}`+"\n", n, n, kind)
 	}
 	path := results(t, brief(1, "none"), brief(2, "none"), brief(9, "change"))
-	all, _, err := readEstimates(path)
+	found, _, err := readEstimates(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := all[0]; len(e.changes) != 1 || e.changes[0].start != e.at[2] || e.low[2] != -1 || e.high[2] != 3 {
+	if e := found[0]; len(e.changes) != 1 || e.changes[0].start != e.x[2] || e.low[2] != -1 || e.high[2] != 3 {
 		t.Errorf("%+v", e)
 	}
 	shows(t, path, Choice{Odds: 10}, []string{"change, where it was found", "predicted, lower to upper", ">out.jsonl<", ">x<"}, []string{"until it is found", "+0"})
 	shows(t, path, Choice{Odds: 10, Title: "pump 1"}, []string{">pump 1<", ">k<"}, []string{">out.jsonl<"})
 }
 
-// Every field that a picture reads is one that runs write.
-func TestPlotReadsWhatRunsWrite(t *testing.T) {
+// Every field that a picture reads is a field that runs write.
+func TestPlotFieldsAreWrittenByRuns(t *testing.T) {
 	written := map[string]bool{}
 	for _, k := range records.Kinds() {
 		for _, f := range k.Fields {
@@ -503,19 +499,19 @@ func TestPlotReadsWhatRunsWrite(t *testing.T) {
 				check(prefix, f.Type)
 				continue
 			}
-			path, of := prefix+name, f.Type
+			path, fieldType := prefix+name, f.Type
 			if !written[path] {
 				t.Errorf("no record has the field %s", path)
 			}
 			n++
-			if of.Kind() == reflect.Slice {
-				path, of = path+"[]", of.Elem()
+			if fieldType.Kind() == reflect.Slice {
+				path, fieldType = path+"[]", fieldType.Elem()
 			}
-			if of.Kind() == reflect.Pointer {
-				of = of.Elem()
+			if fieldType.Kind() == reflect.Pointer {
+				fieldType = fieldType.Elem()
 			}
-			if of.Kind() == reflect.Struct && of != reflect.TypeFor[time.Time]() && of != reflect.TypeFor[output.Point]() {
-				check(path+".", of)
+			if fieldType.Kind() == reflect.Struct && fieldType != reflect.TypeFor[time.Time]() && fieldType != reflect.TypeFor[output.Point]() {
+				check(path+".", fieldType)
 			}
 		}
 	}
@@ -526,8 +522,7 @@ func TestPlotReadsWhatRunsWrite(t *testing.T) {
 	}
 }
 
-// Rates have an axis of their own range, on which a small one is not flat, and a band
-// inside [0, 1].
+// Rates have an axis of their own range, on which a small rate is not flat, and a band within [0, 1].
 func TestRates(t *testing.T) {
 	var lines []string
 	for i := range 50 {
@@ -537,11 +532,11 @@ func TestRates(t *testing.T) {
 		}
 		lines = append(lines, fmt.Sprintf(`{"key":"k","time":"2026-01-01T00:%02d:00Z","n":%d,"x":%d,"predicted":{"mean":0.04,"sd":0.2},"estimate":{"mean":0.04,"sd":0.03},"weight":1,"memory":1}`+"\n", i, i+1, x))
 	}
-	all, _, err := readEstimates(results(t, lines...))
+	found, _, err := readEstimates(results(t, lines...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := all[0]
+	s := found[0]
 	p := s.dataPanel()
 	if !s.rates || p.Min > 0 || p.Min < -.02 || p.Max < .1 || p.Max > .12 {
 		t.Errorf("rates %t, axis from %g to %g", s.rates, p.Min, p.Max)
@@ -557,7 +552,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// A window leaves out what is before and after it; --alarm takes what is about an alarm.
+// A window omits records before and after it. --alarm draws the records around an alarm.
 func TestWindow(t *testing.T) {
 	line := func(key string, n int, x float64) string {
 		alarm := "null"
@@ -586,7 +581,7 @@ func TestWindow(t *testing.T) {
 	day := func(d int) time.Time { return time.Date(2026, 1, d, 0, 0, 0, 0, time.UTC) }
 	for _, c := range []struct {
 		name        string
-		in          Window
+		window      Window
 		keys        []string // in the order of the picture
 		first, last int64    // n of the first key
 	}{
@@ -594,20 +589,20 @@ func TestWindow(t *testing.T) {
 		{"from", Window{From: day(15)}, []string{"a", "b"}, 336, 479},
 		{"from and to", Window{From: day(3), To: day(4)}, []string{"a", "b"}, 48, 72},
 	} {
-		all, _, err := readRecords(context.Background(), path, Choice{Window: c.in})
+		found, _, err := readRecords(context.Background(), path, Choice{Window: c.window})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var keys []string
-		for _, h := range all {
+		for _, h := range found {
 			keys = append(keys, h.key)
 		}
-		got := all[0].records
+		got := found[0].records
 		if !slices.Equal(keys, c.keys) || got[0].N != c.first || got[len(got)-1].N != c.last {
 			t.Errorf("%s: keys %v from %d to %d, want %v from %d to %d", c.name, keys, got[0].N, got[len(got)-1].N, c.keys, c.first, c.last)
 		}
 	}
-	all, _, err := readRecords(context.Background(), path, Choice{})
+	found, _, err := readRecords(context.Background(), path, Choice{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -615,26 +610,26 @@ func TestWindow(t *testing.T) {
 		key         string
 		first, last int64
 	}{1: {"b", 150, 471}, 2: {"a", 250, 479}, 3: {"a", 0, 250}} {
-		some := expect.Get(largest(all, n))(t)
-		got := some[0].records
-		if len(some) != 1 || some[0].key != want.key || got[0].N != want.first || got[len(got)-1].N != want.last {
-			t.Errorf("alarm %d: key %s from %d to %d, want %+v", n, some[0].key, got[0].N, got[len(got)-1].N, want)
+		alarmed := expect.Get(largest(found, n))(t)
+		got := alarmed[0].records
+		if len(alarmed) != 1 || alarmed[0].key != want.key || got[0].N != want.first || got[len(got)-1].N != want.last {
+			t.Errorf("alarm %d: key %s from %d to %d, want %+v", n, alarmed[0].key, got[0].N, got[len(got)-1].N, want)
 		}
 	}
-	if _, err := largest(all, 4); err == nil || !strings.Contains(err.Error(), "3 alarms") {
+	if _, err := largest(found, 4); err == nil || !strings.Contains(err.Error(), "3 alarms") {
 		t.Errorf("alarm 4: %v", err)
 	}
 	for _, c := range []struct {
-		choice    Choice
-		want, not []string
+		choice         Choice
+		want, unwanted []string
 	}{
-		{Choice{Keys: []string{"b"}}, []string{"threshold of an alarm", "usual ± 2 sd", "nothing came", "surprise"}, []string{"predicted ± 2 sd"}},
-		{Choice{Keys: []string{"a"}, Band: Predicted}, []string{"predicted ± 2 sd"}, []string{"nothing came", "usual ±"}},
+		{Choice{Keys: []string{"b"}}, []string{"threshold of an alarm", "usual ± 2 sd", "no observations", "surprise"}, []string{"predicted ± 2 sd"}},
+		{Choice{Keys: []string{"a"}, Band: Predicted}, []string{"predicted ± 2 sd"}, []string{"no observations", "usual ±"}},
 		{Choice{Window: Window{Last: 48 * time.Hour}}, []string{"19 Jan", ">a<", ">b<", "score"}, []string{"17 Jan", "p_change"}},
 		{Choice{Window: Window{Alarm: 1}}, []string{">b<"}, []string{">a<"}},
 	} {
 		c.choice.Odds = 10
-		shows(t, path, c.choice, c.want, c.not)
+		shows(t, path, c.choice, c.want, c.unwanted)
 	}
 	expect.Error(t, Results(context.Background(), path, filepath.Join(t.TempDir(), "o.svg"), Choice{Window: Window{From: day(30)}, Odds: 10}), "no records from 2026-01-30T00:00:00Z")
 }

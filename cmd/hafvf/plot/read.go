@@ -20,15 +20,15 @@ type history struct {
 	records []output.Record
 }
 
-// readRecords reads the records of the keys that are drawn, in the order in which they are
-// drawn. Left is how many keys of the choice it left out.
-func readRecords(ctx context.Context, path string, c Choice) (all []history, left int, err error) {
-	// The records of the first keys are kept. If there are more keys, the file is read again
-	// for those that rank first. Standard input cannot be, so all of it is kept.
+// readRecords returns the records of the keys to draw, in drawing order. omitted is the number of chosen keys beyond
+// maxKeys.
+func readRecords(ctx context.Context, path string, c Choice) (histories []history, omitted int, err error) {
+	// The first pass stores the records of the first keys. If others rank first, the file is read again. Standard
+	// input cannot be read again, so all its records are stored.
 	sizes := map[string]*size{}
 	records := map[string][]output.Record{}
 	err = output.Results(ctx, path, nil, func(r *output.Record) error {
-		if !c.holds(r) {
+		if !c.contains(r) {
 			return nil
 		}
 		key := *r.Key
@@ -37,7 +37,7 @@ func readRecords(ctx context.Context, path string, c Choice) (all []history, lef
 			s = newSize()
 			sizes[key] = s
 		}
-		if !c.takes(key) {
+		if !c.selects(key) {
 			return nil
 		}
 		s.add(r)
@@ -50,12 +50,12 @@ func readRecords(ctx context.Context, path string, c Choice) (all []history, lef
 		return nil, 0, err
 	}
 	if len(sizes) == 0 {
-		return nil, 0, fmt.Errorf("%s holds no records%s", path, c.name())
+		return nil, 0, fmt.Errorf("%s contains no records%s", path, c.name())
 	}
 	names := c.Keys
 	if len(names) == 0 {
 		for key := range sizes {
-			if c.takes(key) {
+			if c.selects(key) {
 				names = append(names, key)
 			}
 		}
@@ -65,8 +65,8 @@ func readRecords(ctx context.Context, path string, c Choice) (all []history, lef
 		slices.SortFunc(names, func(a, b string) int {
 			return cmp.Or(cmp.Compare(sizes[b].largest, sizes[a].largest), cmp.Compare(a, b))
 		})
-		left = max(0, len(names)-maxKeys)
-		names = names[:len(names)-left]
+		omitted = max(0, len(names)-maxKeys)
+		names = names[:len(names)-omitted]
 	}
 	for _, k := range names {
 		if sizes[k] == nil {
@@ -75,7 +75,7 @@ func readRecords(ctx context.Context, path string, c Choice) (all []history, lef
 	}
 	if slices.ContainsFunc(names, func(k string) bool { return records[k] == nil }) {
 		records = map[string][]output.Record{}
-		drawn := func(r *output.Record) bool { return slices.Contains(names, *r.Key) && c.holds(r) }
+		drawn := func(r *output.Record) bool { return slices.Contains(names, *r.Key) && c.contains(r) }
 		err := output.Results(ctx, path, drawn, func(r *output.Record) error {
 			if drawn(r) {
 				records[*r.Key] = append(records[*r.Key], *r)
@@ -87,13 +87,13 @@ func readRecords(ctx context.Context, path string, c Choice) (all []history, lef
 		}
 	}
 	for _, k := range names {
-		all = append(all, history{k, records[k]})
+		histories = append(histories, history{k, records[k]})
 	}
-	return all, left, nil
+	return histories, omitted, nil
 }
 
-// takes reports whether the key is among those to choose from.
-func (c Choice) takes(key string) bool {
+// selects reports whether Keys or Pattern select the key.
+func (c Choice) selects(key string) bool {
 	switch {
 	case len(c.Keys) > 0:
 		return slices.Contains(c.Keys, key)
@@ -103,24 +103,24 @@ func (c Choice) takes(key string) bool {
 	return true
 }
 
-// A size is that of a key's largest alarm, in standard deviations, or of smoothed records the
-// largest evidence of a change in nats. Records do not give the size of an alarm, so it is taken
-// from what was usual, predicted and estimated.
+// A size tracks the size of a key's largest alarm, in standard deviations, or for smoothed records the largest
+// evidence of a change, in nats. Estimates do not contain the size of an alarm: it is computed from the usual,
+// predicted and estimated values.
 type size struct {
-	largest float64 // −1 where there is none
-	last    float64 // of the last record; −1 if it has none
-	// The last prediction and estimate before a change was suspected.
+	largest float64 // −1 without an alarm or change
+	last    float64 // size at the last record; −1 if it has no alarm or change
+	// Predicted sd and estimated mean of the last record before a change was suspected.
 	sd, before []float64
 }
 
 func newSize() *size { return &size{largest: -1} }
 
-// add takes up the next record of the key.
+// add reads the next record of the key.
 func (s *size) add(r *output.Record) {
 	s.last = -1
 	if r.Smoothed() {
 		if r.Change {
-			s.note(output.OrNaN(r.Evidence))
+			s.raise(output.OrNaN(r.Evidence))
 		}
 		return
 	}
@@ -146,22 +146,21 @@ func (s *size) add(r *output.Record) {
 			s.compare(expected.Mean, x, expected.SD)
 		}
 	}
-	// At a commit most of the weight is on the new regime already, some steps before it too.
+	// When a change is committed, the new regime already has most of the weight, and had it some records before.
 	if s.before == nil || r.Detect.Starts() || !(output.OrNaN(r.Detect.Change) >= .5) {
 		s.before, s.sd = after, r.Predicted.SD
 	}
 }
 
-// compare notes the distance of two values in standard deviations, of the coordinate where
-// it is largest.
-func (s *size) compare(from, to, sd []float64) {
-	s.note(0)
-	for i := range min(len(from), len(to), len(sd)) {
-		s.note(math.Abs(to[i]-from[i]) / sd[i])
+// compare records the distance between two values in standard deviations, for the coordinate with the largest.
+func (s *size) compare(a, b, sd []float64) {
+	s.raise(0)
+	for i := range min(len(a), len(b), len(sd)) {
+		s.raise(math.Abs(b[i]-a[i]) / sd[i])
 	}
 }
 
-func (s *size) note(v float64) {
+func (s *size) raise(v float64) {
 	if !math.IsInf(v, 1) && !math.IsNaN(v) {
 		s.last, s.largest = max(s.last, v), max(s.largest, v)
 	}

@@ -12,27 +12,27 @@ import (
 	"hafvf/hafvf/segments"
 )
 
-// smoothed is what a picture shows of the smoothed records of a key. All slices
-// but data and those of changes have one entry per record, and one of NaN where lines
-// break: between two sessions, and between the parts of one that was cut.
+// smoothed holds the content of a picture of the smoothed records of a key. The slices x, mean, sd, weights, memory,
+// evidence and threshold have one entry per record, and a NaN entry where lines break: between two sessions, and between
+// the parts of a split session without segments.
 type smoothed struct {
 	key  string
 	note string
 
-	timed   bool      // at is Unix seconds; otherwise trials of the key
-	at      []float64 // not decreasing
-	data    []chart.Point
-	changes []float64    // the places of the first observations of new regimes
-	sure    []string     // how probable each of them is
-	places  [][2]float64 // their intervals
+	timed         bool      // x is Unix seconds; otherwise the trial of the key
+	x             []float64 // not decreasing
+	data          []chart.Point
+	changes       []float64    // x of the first observations of new regimes
+	probabilities []string     // probability of each change, as text
+	intervals     [][2]float64 // 95 % interval of each change
 
-	mean, sd []float64
-	segments struct{ at, mean []float64 } // means of the segments, with NaN between two
-	outliers []chart.Point                // more probably accidents than not
-	weights  [2][]float64                 // forward, backward
-	memory   [3][]float64                 // forward, backward, both
-	evidence []float64
-	enough   []float64 // evidence for a change
+	mean, sd  []float64
+	segments  struct{ x, mean []float64 } // means of the segments, with a NaN entry between two segments
+	outliers  []chart.Point               // observations with an outlier probability above 0.5
+	weights   [2][]float64                // forward, backward
+	memory    [3][]float64                // forward, backward, both
+	evidence  []float64
+	threshold []float64 // threshold of the evidence for a change
 }
 
 func newSmoothed(h history, odds float64) *smoothed {
@@ -42,20 +42,20 @@ func newSmoothed(h history, odds float64) *smoothed {
 	nan := math.NaN()
 	var names []string
 	sessions, cut, outputs := 1, map[int]bool{}, 1
-	var segment *output.Point // where that of the record before begins
-	before := 0.              // trials before the session
-	at := func(r output.Record) float64 {
+	var segment *output.Point // start of the previous record's segment
+	offset := 0.              // trials before the session
+	xOf := func(r output.Record) float64 {
 		if s.timed {
 			return seconds(*r.Time)
 		}
-		return before + float64(r.N)
+		return offset + float64(r.N)
 	}
 	for i, r := range records {
 		first := i == 0 || !r.SameSession(&records[i-1])
 		if first && !s.timed {
-			// Sessions stand one behind the other, where their trials do not say where.
-			if before = float64(r.Session.Start.Trial - 1); i > 0 {
-				before = max(before, s.at[len(s.at)-1])
+			// Sessions follow each other, unless their trial numbers start later.
+			if offset = float64(r.Session.Start.Trial - 1); i > 0 {
+				offset = max(offset, s.x[len(s.x)-1])
 			}
 		}
 		if i > 0 && first {
@@ -64,15 +64,15 @@ func newSmoothed(h history, odds float64) *smoothed {
 		if first && !s.timed {
 			names = append(names, r.SessionName())
 		}
-		// Segments go on over the cuts of a long session, and the smoothed line with them.
+		// Segments continue across the parts of a split session, and so does the smoothed line.
 		if i > 0 && (first || r.Split != records[i-1].Split && r.Segment == nil) {
-			s.add(s.at[len(s.at)-1], nan, nan, [2]float64{nan, nan}, [3]float64{nan, nan, nan}, nan, nan)
+			s.add(s.x[len(s.x)-1], nan, nan, [2]float64{nan, nan}, [3]float64{nan, nan, nan}, nan, nan)
 		}
 		if g := r.Segment; g != nil && g.Start != nil {
 			if segment != nil && (first || segment.Compare(g.Start.Point) != 0) {
-				s.segments.at, s.segments.mean = append(s.segments.at, at(r)), append(s.segments.mean, nan)
+				s.segments.x, s.segments.mean = append(s.segments.x, xOf(r)), append(s.segments.mean, nan)
 			}
-			s.segments.at, s.segments.mean = append(s.segments.at, at(r)), append(s.segments.mean, output.First(g.Mean))
+			s.segments.x, s.segments.mean = append(s.segments.x, xOf(r)), append(s.segments.mean, output.First(g.Mean))
 			segment = g.Start
 		}
 		if r.Split != "" {
@@ -82,33 +82,34 @@ func newSmoothed(h history, odds float64) *smoothed {
 			if math.IsNaN(v) {
 				continue
 			}
-			s.data = append(s.data, chart.Point{X: at(r), Y: v})
+			s.data = append(s.data, chart.Point{X: xOf(r), Y: v})
 			if output.OrNaN(r.Outlier) > .5 {
-				s.outliers = append(s.outliers, chart.Point{X: at(r), Y: v})
+				s.outliers = append(s.outliers, chart.Point{X: xOf(r), Y: v})
 			}
 		}
 		if r.Change {
-			s.changes, s.sure = append(s.changes, at(r)), append(s.sure, output.Percent(output.OrNaN(r.Probability)))
+			s.changes, s.probabilities = append(s.changes, xOf(r)), append(s.probabilities, output.Percent(output.OrNaN(r.Probability)))
 			if p := r.Interval; p != nil && !s.timed {
-				s.places = append(s.places, [2]float64{before + float64(p.FromN), before + float64(p.ToN)})
+				s.intervals = append(s.intervals, [2]float64{offset + float64(p.FromN), offset + float64(p.ToN)})
 			} else if p != nil && p.From != nil && p.To != nil {
-				s.places = append(s.places, [2]float64{seconds(*p.From), seconds(*p.To)})
+				s.intervals = append(s.intervals, [2]float64{seconds(*p.From), seconds(*p.To)})
 			}
 		}
-		enough := math.Log(odds)
+		threshold := math.Log(odds)
 		if r.Segment != nil {
-			enough = segments.Threshold(odds, int(r.Session.N))
+			threshold = segments.Threshold(odds, int(r.Session.N))
 		}
 		outputs = max(outputs, len(r.Estimate.Mean))
-		s.add(at(r), output.First(r.Estimate.Mean), output.First(r.Estimate.SD),
+		s.add(xOf(r), output.First(r.Estimate.Mean), output.First(r.Estimate.SD),
 			[2]float64{output.OrNaN(r.Forward.Weight), output.OrNaN(r.Backward.Weight)},
-			[3]float64{output.OrNaN(r.Forward.Memory), output.OrNaN(r.Backward.Memory), output.OrNaN(r.Memory)}, output.OrNaN(r.Evidence), enough)
+			[3]float64{output.OrNaN(r.Forward.Memory), output.OrNaN(r.Backward.Memory), output.OrNaN(r.Memory)}, output.OrNaN(r.Evidence), threshold)
 	}
 	s.note = noteOf(outputs, sessions, len(cut), names)
 	return s
 }
 
-// noteOf says what a picture does not show of numbers of values, of sessions, and of those that were cut.
+// noteOf returns the note next to the title: the number of values, the sessions, and how many were split. names are
+// the names of sessions without times.
 func noteOf(outputs, sessions, cut int, names []string) string {
 	var notes []string
 	if outputs > 1 {
@@ -129,12 +130,12 @@ func noteOf(outputs, sessions, cut int, names []string) string {
 	return strings.Join(notes, ", ")
 }
 
-// maxNames is how many sessions a picture names.
+// maxNames is the maximum number of sessions that a picture names.
 const maxNames = 8
 
-func (s *smoothed) add(at, mean, sd float64, weights [2]float64, memory [3]float64, evidence, enough float64) {
-	s.at, s.mean, s.sd = append(s.at, at), append(s.mean, mean), append(s.sd, sd)
-	s.evidence, s.enough = append(s.evidence, evidence), append(s.enough, enough)
+func (s *smoothed) add(x, mean, sd float64, weights [2]float64, memory [3]float64, evidence, threshold float64) {
+	s.x, s.mean, s.sd = append(s.x, x), append(s.mean, mean), append(s.sd, sd)
+	s.evidence, s.threshold = append(s.evidence, evidence), append(s.threshold, threshold)
 	for i, v := range weights {
 		s.weights[i] = append(s.weights[i], v)
 	}
@@ -143,14 +144,13 @@ func (s *smoothed) add(at, mean, sd float64, weights [2]float64, memory [3]float
 	}
 }
 
-// stack is the panels of a key: all of them, or where the picture is small, only
-// data and evidence.
+// stack returns the panels of a key: all of them or, if large is false, data and evidence.
 func (s *smoothed) stack(large bool) chart.Stack {
 	panels := []chart.Panel{s.dataPanel()}
 	if large {
-		panels[0].Max += 0.06 * (panels[0].Max - panels[0].Min) // the place of the probabilities
+		panels[0].Max += 0.06 * (panels[0].Max - panels[0].Min) // room for the labels of the probabilities
 	}
-	passes := some(s.weights[0]) // not in brief records
+	passes := hasNumber(s.weights[0]) // not in brief records
 	if large && passes {
 		panels = append(panels, s.weightPanel())
 	}
@@ -165,19 +165,19 @@ func (s *smoothed) stack(large bool) chart.Stack {
 		if i == 0 {
 			changes.Name = "change"
 			if large {
-				changes.Labels = s.sure
+				changes.Labels = s.probabilities
 			}
 		}
 		panels[i].Layers = append(panels[i].Layers, changes)
-		if len(s.places) > 0 {
-			places := chart.Spans{X: s.places, Color: color.NRGBA{0xcc, 0x79, 0xa7, 0x50}}
+		if len(s.intervals) > 0 {
+			intervals := chart.Spans{X: s.intervals, Color: color.NRGBA{0xcc, 0x79, 0xa7, 0x50}}
 			if i == 0 {
-				places.Name = "its place (95 %)"
+				intervals.Name = "its place (95 %)"
 			}
-			panels[i].Layers = append(panels[i].Layers, places)
+			panels[i].Layers = append(panels[i].Layers, intervals)
 		}
 	}
-	x := chart.Axis{Time: s.timed, Min: slices.Min(s.at), Max: slices.Max(s.at)}
+	x := chart.Axis{Time: s.timed, Min: slices.Min(s.x), Max: slices.Max(s.x)}
 	if !s.timed {
 		x.Label = "trial"
 	}
@@ -186,7 +186,7 @@ func (s *smoothed) stack(large bool) chart.Stack {
 
 func (s *smoothed) dataPanel() chart.Panel {
 	lo, hi := dataRange(s.data, s.mean)
-	low, high := make([]float64, len(s.at)), make([]float64, len(s.at))
+	low, high := make([]float64, len(s.x)), make([]float64, len(s.x))
 	for i, m := range s.mean {
 		low[i], high[i] = m-1.96*s.sd[i], m+1.96*s.sd[i]
 	}
@@ -197,16 +197,16 @@ func (s *smoothed) dataPanel() chart.Panel {
 		}
 		lo, hi = rateRange(low, high)
 	}
-	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: append(s.segmentLayers(), among(s.data, rates,
-		chart.Line{Name: "smoothed estimate", X: s.at, Y: s.mean, Color: chart.Blue, Width: 0.9},
-		chart.Band{Name: "95 % (± 1.96 sd)", X: s.at, Low: low, High: high, Color: chart.Blue},
+	return chart.Panel{Share: 2.2, Min: lo, Max: hi, Layers: append(s.segmentLayers(), withData(s.data, rates,
+		chart.Line{Name: "smoothed estimate", X: s.x, Y: s.mean, Color: chart.Blue, Width: 0.9},
+		chart.Band{Name: "95 % (± 1.96 sd)", X: s.x, Low: low, High: high, Color: chart.Blue},
 	)...)}
 }
 
-// segmentLayers are the means of the segments and the outliers, of records that have these.
+// segmentLayers returns the means of the segments and the outliers, for records with segments.
 func (s *smoothed) segmentLayers() (layers []chart.Layer) {
-	if len(s.segments.at) > 0 {
-		layers = append(layers, chart.Line{Name: "mean of the segment", X: s.segments.at, Y: s.segments.mean, Color: chart.Orange, Width: 1.4})
+	if len(s.segments.x) > 0 {
+		layers = append(layers, chart.Line{Name: "mean of the segment", X: s.segments.x, Y: s.segments.mean, Color: chart.Orange, Width: 1.4})
 	}
 	if len(s.outliers) > 0 {
 		layers = append(layers, chart.Rings{Name: "outlier", Points: s.outliers, Color: outlierColor})
@@ -216,8 +216,8 @@ func (s *smoothed) segmentLayers() (layers []chart.Layer) {
 
 func (s *smoothed) weightPanel() chart.Panel {
 	return chart.Panel{Share: 1, Min: -0.04, Max: 1.04, Ticks: 3, Layers: []chart.Layer{
-		chart.Line{Name: "E[w] forward", X: s.at, Y: s.weights[0], Color: chart.Vermilion, Width: 0.9},
-		chart.Line{Name: "E[w] backward", X: s.at, Y: s.weights[1], Color: chart.Green, Width: 0.9},
+		chart.Line{Name: "E[w] forward", X: s.x, Y: s.weights[0], Color: chart.Vermilion, Width: 0.9},
+		chart.Line{Name: "E[w] backward", X: s.x, Y: s.weights[1], Color: chart.Green, Width: 0.9},
 	}}
 }
 
@@ -227,12 +227,12 @@ func (s *smoothed) memoryPanel(passes bool) chart.Panel {
 		lo, hi = 1, 1
 	}
 	p := chart.Panel{Share: 1, Min: lo / 1.2, Max: hi * 1.2, Log: true}
-	both := chart.Line{Name: "memory (observations)", X: s.at, Y: s.memory[2], Color: chart.Blue, Width: 0.9}
+	both := chart.Line{Name: "memory (observations)", X: s.x, Y: s.memory[2], Color: chart.Blue, Width: 0.9}
 	if passes {
 		both.Name = "smoothed"
 		p.Layers = append(p.Layers,
-			chart.Line{Name: "memory (observations) forward", X: s.at, Y: s.memory[0], Color: chart.Vermilion, Width: 0.9},
-			chart.Line{Name: "backward", X: s.at, Y: s.memory[1], Color: chart.Green, Width: 0.9})
+			chart.Line{Name: "memory (observations) forward", X: s.x, Y: s.memory[0], Color: chart.Vermilion, Width: 0.9},
+			chart.Line{Name: "backward", X: s.x, Y: s.memory[1], Color: chart.Green, Width: 0.9})
 	}
 	p.Layers = append(p.Layers, both)
 	return p
@@ -240,15 +240,15 @@ func (s *smoothed) memoryPanel(passes bool) chart.Panel {
 
 func (s *smoothed) evidencePanel() chart.Panel {
 	lo, hi := chart.Extent(s.evidence, 10)
-	for _, e := range s.enough {
+	for _, e := range s.threshold {
 		if e == e {
 			lo, hi = min(lo, e), max(hi, e)
 		}
 	}
 	lo, hi = chart.Pad(lo, hi)
 	return chart.Panel{Share: 1, Min: lo, Max: hi, Layers: []chart.Layer{
-		chart.Line{Name: "evidence of a change (nats)", X: s.at, Y: s.evidence, Color: chart.Gray, Width: 0.8},
-		chart.Line{Name: "what a change takes", X: s.at, Y: s.enough, Color: chart.Black, Width: 0.8, Dashed: true},
-		chart.Arrows{Points: chart.Points(s.at, s.evidence), Color: chart.Black},
+		chart.Line{Name: "evidence of a change (nats)", X: s.x, Y: s.evidence, Color: chart.Gray, Width: 0.8},
+		chart.Line{Name: "evidence needed for a change", X: s.x, Y: s.threshold, Color: chart.Black, Width: 0.8, Dashed: true},
+		chart.Arrows{Points: chart.Points(s.x, s.evidence), Color: chart.Black},
 	}}
 }

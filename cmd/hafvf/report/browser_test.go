@@ -17,7 +17,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// browse opens a page in Chromium, and returns what runs actions there.
+// browse opens a page in Chromium, and returns a function that runs actions on it. It skips the test without
+// Chromium, and fails it in CI.
 func browse(t *testing.T, url string) (do func(...chromedp.Action[chromedp.Void])) {
 	t.Helper()
 	path := ""
@@ -40,18 +41,18 @@ func browse(t *testing.T, url string) (do func(...chromedp.Action[chromedp.Void]
 	t.Cleanup(stop)
 	ctx, cancel := chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
-	do = func(all ...chromedp.Action[chromedp.Void]) {
+	do = func(actions ...chromedp.Action[chromedp.Void]) {
 		t.Helper()
-		within, cancel := context.WithTimeout(ctx, time.Minute)
+		limited, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		expect.OK(t, chromedp.Do(within, all...))
+		expect.OK(t, chromedp.Do(limited, actions...))
 	}
-	// The context of the first action is that of the browser.
+	// The first action needs the context of the browser.
 	expect.OK(t, chromedp.Do(ctx, chromedp.Navigate(url)))
 	return do
 }
 
-// until waits for a condition of the page. Its policy forbids the scripts of chromedp.Poll.
+// until waits for a condition of the page. The page's policy forbids the scripts of chromedp.Poll.
 func until(condition string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -60,24 +61,24 @@ func until(condition string) chromedp.Action[chromedp.Void] {
 				return err
 			}
 			if time.Now().After(deadline) {
-				return errors.New("does not come: " + condition)
+				return errors.New("timed out waiting for: " + condition)
 			}
 		}
 	})
 }
 
-// holds fails unless the condition holds.
+// holds fails unless the condition is true.
 func holds(condition string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		ok, err := chromedp.Evaluate[bool]("!!("+condition+")")(ctx, t)
 		if err == nil && !ok {
-			err = errors.New("does not hold: " + condition)
+			err = errors.New("is false: " + condition)
 		}
 		return err
 	})
 }
 
-// The page in a browser follows the run by itself. What a person has done with it stays.
+// A page in a browser follows the run. Changes that a person made to the page remain.
 func TestLiveInABrowser(t *testing.T) {
 	expect.Long(t, "a browser")
 	l, s := serveLive(t)
@@ -86,17 +87,17 @@ func TestLiveInABrowser(t *testing.T) {
 	do(until(`document.getElementById("live").textContent === "live"`), holds(`document.body.textContent.includes("Nothing has been raised yet")`))
 
 	slowest := time.Duration(0)
-	appears := func(tell func(), condition string) {
+	appears := func(report func(), condition string) {
 		t.Helper()
 		start := time.Now()
-		tell()
+		report()
 		do(until(condition))
 		slowest = max(slowest, time.Since(start))
 	}
 	appears(func() { l.raise("rack/<b>1</b>", 1) }, rows+" === 1")
 	do(holds(`document.querySelector("#table td a.key").textContent === "rack/<b>1</b>"`), holds(`!document.querySelector("#table b")`))
-	event := &incidents.Event{ID: "rack@1", State: incidents.Opened, Page: true, Group: "rack", Keys: 40, NumMembers: 2, Time: begun, Start: begun, Message: "2 keys of rack have alarmed.",
-		Members: []incidents.Member{{Key: "rack/<b>1</b>", Time: begun.Add(time.Second), Score: 7}}}
+	event := &incidents.Event{ID: "rack@1", State: incidents.Opened, Page: true, Group: "rack", Keys: 40, NumMembers: 2, Time: liveStart, Start: liveStart, Message: "2 keys of rack have alarmed.",
+		Members: []incidents.Member{{Key: "rack/<b>1</b>", Time: liveStart.Add(time.Second), Score: 7}}}
 	appears(func() { l.Observer().Incident(event) }, `document.querySelector("#incidents li.page .says")?.textContent === "2 keys of rack have alarmed."`)
 	appears(func() {
 		for i := range 60 {
@@ -105,7 +106,7 @@ func TestLiveInABrowser(t *testing.T) {
 		}
 	}, rows+" === 121")
 
-	// Order, choice, focus, folds, an open key and the place on the page.
+	// Order, filter, focus, folds, an open key and the scroll position.
 	do(chromedp.Click(chromedp.CSS("#table th:nth-child(2) button")), chromedp.SendKeys(chromedp.CSS("#filter"), "rack/1"), chromedp.Click(chromedp.CSS("#incidents summary")),
 		chromedp.Click(chromedp.CSS(`[data-d="shelf"] > summary`)), chromedp.Click(chromedp.CSS(`button.name[data-k="0"]`)), until(`document.querySelector(".panel .u-over")`),
 		chromedp.Focus(chromedp.CSS("#filter")), holds(`document.getElementById("filter").setSelectionRange(2, 4), document.querySelector("#alarms").scrollIntoView(), window.top0 = document.querySelector("#alarms").getBoundingClientRect().top, true`),
@@ -125,29 +126,29 @@ func TestLiveInABrowser(t *testing.T) {
 		holds(`document.querySelector(".panel h3").textContent === "shelf/1" && document.querySelector("button.name[aria-expanded=true]").parentElement.nextElementSibling.className === "panel"`),
 		holds(`Math.abs(document.querySelector("#alarms").getBoundingClientRect().top - window.top0) < 2`),
 		holds(`document.querySelector('#table th[aria-sort="ascending"]').textContent === "Key"`))
-	t.Logf("from the run to what a browser shows: %v at most", slowest)
+	t.Logf("delay from the run to the browser: at most %v", slowest)
 
-	// Without scripts a reload shows the same.
+	// A reload without scripts shows the same.
 	_, html := get(t, s.URL)
-	for _, says := range []string{"41 keys of rack have alarmed.", "rack/&lt;b&gt;1&lt;/b&gt;", "Live since"} {
-		if !strings.Contains(html, says) {
-			t.Errorf("the page does not say %s", says)
+	for _, text := range []string{"41 keys of rack have alarmed.", "rack/&lt;b&gt;1&lt;/b&gt;", "Live since"} {
+		if !strings.Contains(html, text) {
+			t.Errorf("the page lacks %s", text)
 		}
 	}
 	l.Close()
 	do(until(`/the run ended at 20.*Z/.test(document.getElementById("live").textContent)`))
 }
 
-// What the script of a page shows is on the clock of the page: here one that shows an hour twice.
+// The script of a page uses the zone of the page, here during a repeated hour.
 func TestPageInAZoneInABrowser(t *testing.T) {
 	expect.Long(t, "a browser")
-	back := time.Date(2025, 10, 26, 1, 0, 0, 0, time.UTC)
+	clockChange := time.Date(2025, 10, 26, 1, 0, 0, 0, time.UTC)
 	alerts, estimates := []string{}, []string{}
 	for _, minute := range []time.Duration{10, -10, 180} {
-		alerts = append(alerts, noveltyAt("a", back.Add(minute*time.Minute)))
+		alerts = append(alerts, noveltyAt("a", clockChange.Add(minute*time.Minute)))
 	}
 	for i := range 60 {
-		estimates = append(estimates, fmt.Sprintf(`{"key":"a","time":%q,"id":"%d","n":%[2]d,"x":%d,"predicted":{"mean":1,"sd":1},"detect":{"alarm":null}}`, back.Add(time.Duration(i-30)*10*time.Minute).Format(time.RFC3339), i+1, i%5))
+		estimates = append(estimates, fmt.Sprintf(`{"key":"a","time":%q,"id":"%d","n":%[2]d,"x":%d,"predicted":{"mean":1,"sd":1},"detect":{"alarm":null}}`, clockChange.Add(time.Duration(i-30)*10*time.Minute).Format(time.RFC3339), i+1, i%5))
 	}
 	c := expect.Get(Files(t.Context(), []string{file(t, alerts...), file(t, estimates...)}, Since{}, berlin(t)))(t)
 	path := filepath.Join(t.TempDir(), "page.html")
@@ -166,7 +167,7 @@ func TestPageInAZoneInABrowser(t *testing.T) {
 		strip.dispatchEvent(new MouseEvent("mousemove", { bubbles: true, clientX: box.left + at * box.width, clientY: box.top + 1 }));
 		return document.querySelector(".tip").textContent === "2025-10-26T02:10:00 Europe/Berlin: novelty, score 9";
 	})()`))
-	// A click on a key of smoothed sessions shows each of the two, its segments and its changes.
+	// A click on a key of smoothed sessions shows both sessions, with segments and changes.
 	c = expect.Get(Files(t.Context(), []string{file(t, sessionLines()...)}, Since{}, time.UTC))(t)
 	expect.Get(c.Page().WriteFile(path))(t)
 	do(chromedp.Navigate("file://"+path), chromedp.Click(chromedp.CSS(`button.name[data-k="0"]`)), until(`document.querySelectorAll(".panel .u-over").length === 4`),

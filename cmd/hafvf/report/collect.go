@@ -1,4 +1,4 @@
-// Package report makes one page of alerts and estimates. It shows in a minute what happened to all keys.
+// Package report writes one HTML page about the alerts, estimates and smoothed sessions of all keys.
 package report
 
 import (
@@ -20,7 +20,7 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// An Estimate is an observation of a key, as far as a page shows it. NaN stands for no number.
+// An Estimate is an observation of a key with the numbers that a page shows. NaN means no number.
 type Estimate struct {
 	Key              string
 	Time             time.Time
@@ -28,14 +28,14 @@ type Estimate struct {
 	Predicted, Usual struct{ Mean, SD float64 }
 	Score, Threshold float64
 	Alarm            bool
-	Outlier          bool // is believed to be one
-	Muted, Resting   bool // known of a run only
+	Outlier          bool // the filter considers the observation an outlier
+	Muted, Resting   bool // set only for estimates of a run
 }
 
-// newEstimate returns an estimate without detection.
-func newEstimate(name string, at time.Time, x [][]float64, predicted output.Moments) Estimate {
+// newEstimate returns an estimate without detection: its usual values, score and threshold are NaN.
+func newEstimate(name string, t time.Time, x [][]float64, predicted output.Moments) Estimate {
 	nan := math.NaN()
-	e := Estimate{Key: name, Time: at, X: nan, Score: nan, Threshold: nan}
+	e := Estimate{Key: name, Time: t, X: nan, Score: nan, Threshold: nan}
 	if v := output.Observed(x, predicted.Mean); len(v) > 0 {
 		e.X = v[0]
 	}
@@ -44,7 +44,7 @@ func newEstimate(name string, at time.Time, x [][]float64, predicted output.Mome
 	return e
 }
 
-// kinds of alerts that a page knows. The first four are alarms, the others are told about them.
+// kinds are the kinds of alerts that a page knows. The first four are alarms; the others refer to alarms.
 var kinds = []string{"novelty", "change", "outlier", "silent", "recovered", "revision"}
 
 const (
@@ -56,13 +56,13 @@ const (
 	revision
 )
 
-// isAlarm says whether a kind begins something.
+// isAlarm reports whether the kind is an alarm.
 func isAlarm(kind int) bool { return kind <= silent }
 
-// An alarm is what is kept of every one.
+// An alarm is the part of an alert that the collector stores for every alarm.
 type alarm struct {
 	key                    *key
-	at                     int64 // Unix seconds; noTime where there is none
+	unixTime               int64 // Unix seconds; noTime without a time
 	score, threshold, size float32
 	kind                   uint8
 	inIncident             bool
@@ -70,37 +70,37 @@ type alarm struct {
 
 const noTime = math.MinInt64
 
-// weight is how far an alarm stands out: its score; of a change, which is found by other means,
-// at least the threshold. What has no score weighs as much as a usual threshold.
+// weight returns the importance of an alarm: its score, and for a change or an outlier at least the threshold. An
+// alarm without a score has defaultWeight.
 func (a *alarm) weight() float64 {
 	w := float64(a.score)
 	if a.kind == change || a.kind == outlier {
 		w = max(w, float64(a.threshold))
 	}
 	if math.IsNaN(w) {
-		return plainWeight
+		return defaultWeight
 	}
 	return max(w, 0)
 }
 
-const plainWeight = 5
+const defaultWeight = 5
 
-// A detail is an alarm with what a row of the table shows of it.
+// A detail is an alarm with the texts of its row in the table.
 type detail struct {
 	alarm
 	id, message, incident string
 	time                  time.Time
 }
 
-// rank orders the rows: by size, as backtest does.
+// rank returns the sort key of the table's rows: the absolute size, as in backtest.
 func (d *detail) rank() float64 {
 	if s := math.Abs(float64(d.size)); !math.IsNaN(s) {
 		return s
 	}
-	return plainWeight
+	return defaultWeight
 }
 
-// A key is what is known of one.
+// A key holds the records and counts of one key.
 type key struct {
 	name      string
 	group     string
@@ -113,24 +113,24 @@ type key struct {
 	silentSince           time.Time
 
 	muted, resting  int
-	suppressedScore float64 // the largest score of these
+	suppressedScore float64 // largest score of the muted and resting alarms
 	habits
 	values   pipeline.Values
 	series   *series
-	smoothed []output.Record // with times
+	smoothed []output.Record // smoothed records with times
 }
 
-// Limits of a page and of the memory for it. What is beyond is counted, and the page says so.
+// Limits of a page and of the collector's memory. Records beyond a limit are counted, and the page shows the count.
 const (
 	maxRows      = 1000      // alarms in the table
-	maxSingles   = 500       // alarms kept as candidates for the list of single ones
-	maxIncidents = 2000      // with their members
+	maxSingles   = 500       // candidates for the list of single alarms
+	maxIncidents = 2000      // incidents with their members
 	maxFollowed  = 200       // keys with a series
-	maxPoints    = 2_000_000 // of all series, while they are gathered
+	maxPoints    = 2_000_000 // points of all series during collection
 )
 
-// A Collector gathers what a page shows, in any order. Its zero value is not usable: see
-// NewCollector. Several goroutines may use it.
+// A Collector gathers the content of a page. Records may arrive in any order. Create it with NewCollector; its zero
+// value is not usable. AddAlert, AddEstimate, AddSmoothed and Page are safe for concurrent use.
 type Collector struct {
 	mu   sync.Mutex
 	from time.Time
@@ -139,7 +139,7 @@ type Collector struct {
 	keys       map[string]*key
 	order      []*key
 	alarms     []alarm
-	counts     map[string]int64 // all alerts by kind
+	counts     map[string]int64 // alerts by kind
 	early      int64            // records before from
 	undated    int64            // alerts without a time
 	estimates  int64
@@ -147,26 +147,27 @@ type Collector struct {
 	last       time.Time
 	rows       top
 	singles    top
-	incidents  map[string]*output.Alert // the last record of each id
+	incidents  map[string]*output.Alert // last record by incident ID
 	ids        map[uint64]uint64
 	repeats    int64
 	differ     int64
-	marked     int64 // alarms in the estimates
+	marked     int64 // estimates with an alarm
 	narrowed   bool
 	points     int
-	pointLimit int // of a key
+	pointLimit int // maximum number of points of a key
 
-	smoothed, smoothedLeft, untimed int64 // records of sessions that are kept, that are not, and that have no times
+	smoothed, smoothedLeft, untimed int64 // smoothed records that are stored, dropped beyond maxSmoothed, and without times
 
 	sources []string
 	notes   []string
-	trial   *Trial // of a run, which tells more than files do
+	trial   *Trial // figures of a run; nil for files
 	marks   []records.Mark
-	markTo  string // the config that takes marks; empty: nobody does
-	live    bool   // has the last estimates of keys that alarmed of late, and no others
+	markTo  string // path of the config that accepts marks; empty if none does
+	live    bool   // true for the page of a running run: it has only the last estimates of keys that alarmed recently
 }
 
-// NewCollector returns a collector that leaves out what is before from, for a page with the times of a zone.
+// NewCollector returns a Collector that ignores records before from. A zero from ignores none. The page has times in
+// zone.
 func NewCollector(from time.Time, zone *time.Location) *Collector {
 	return &Collector{
 		from: from, zone: zone, keys: map[string]*key{}, counts: map[string]int64{}, incidents: map[string]*output.Alert{}, ids: map[uint64]uint64{},
@@ -174,13 +175,13 @@ func NewCollector(from time.Time, zone *time.Location) *Collector {
 	}
 }
 
-// Source names a file that was read.
+// Source adds the name of a file that was read.
 func (c *Collector) Source(name string) { c.sources = append(c.sources, name) }
 
-// AddMarks adds what users say of alarms.
-func (c *Collector) AddMarks(all []records.Mark) { c.marks = append(c.marks, all...) }
+// AddMarks adds marks of alarms. A later mark of an alarm overrides an earlier one.
+func (c *Collector) AddMarks(marks []records.Mark) { c.marks = append(c.marks, marks...) }
 
-// markOf is what the last mark says of an alarm; empty if there is none.
+// markOf returns the value of the last mark of an alarm; empty if it has no mark.
 func (c *Collector) markOf(d *detail) string {
 	for _, m := range slices.Backward(c.marks) {
 		if m.Of(d.key.name, d.id, d.incident) {
@@ -190,7 +191,7 @@ func (c *Collector) markOf(d *detail) string {
 	return ""
 }
 
-// markCommand is the command that marks an alarm as false; empty if nobody takes it.
+// markCommand returns the command that marks an alarm as false; empty if no config accepts marks.
 func (c *Collector) markCommand(d *detail) string {
 	if c.markTo == "" {
 		return ""
@@ -198,8 +199,8 @@ func (c *Collector) markCommand(d *detail) string {
 	return fmt.Sprintf("hafvf mark %s false --key %s --config %s", shellWord(d.id), shellWord(d.key.name), shellWord(c.markTo))
 }
 
-// shellWord returns a text as one word of a shell command. Characters that a terminal may act on, such as escapes, are written
-// by their codes, as bash, ksh and zsh read them.
+// shellWord quotes s as one word of a shell command. It writes characters that are not printable, such as escapes, as
+// \x codes, which bash, ksh and zsh understand.
 func shellWord(s string) string {
 	if s != "" && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,", r))
@@ -227,7 +228,7 @@ func shellWord(s string) string {
 	return string(append(b, '\''))
 }
 
-// Note adds a sentence about the input to the page.
+// Note adds a sentence to the page's notes about the input.
 func (c *Collector) Note(text string) { c.notes = append(c.notes, text) }
 
 func (c *Collector) keyOf(name string) *key {
@@ -241,8 +242,9 @@ func (c *Collector) keyOf(name string) *key {
 	return k
 }
 
-// seen widens the period. It reports whether the time is in it.
-func (c *Collector) seen(t time.Time) bool {
+// inPeriod reports whether t is in the period, and extends the first and last time of the page to it. It counts a
+// time before the period. A zero t is in the period only if the period has no start.
+func (c *Collector) inPeriod(t time.Time) bool {
 	if t.IsZero() {
 		return c.from.IsZero()
 	}
@@ -254,11 +256,11 @@ func (c *Collector) seen(t time.Time) bool {
 	return true
 }
 
-// AddAlert takes the next alert.
+// AddAlert adds an alert or an incident.
 func (c *Collector) AddAlert(a *output.Alert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.seen(a.Time) {
+	if !c.inPeriod(a.Time) {
 		return
 	}
 	c.counts[a.Kind]++
@@ -266,7 +268,7 @@ func (c *Collector) AddAlert(a *output.Alert) {
 		c.addIncident(a)
 		return
 	}
-	c.repeated(a)
+	c.countRepeats(a)
 	if a.Time.IsZero() {
 		c.undated++
 	}
@@ -275,34 +277,34 @@ func (c *Collector) AddAlert(a *output.Alert) {
 		return
 	}
 	k := c.keyOf(a.Key)
-	at := unix(a.Time)
+	seconds := unix(a.Time)
 	switch kind {
 	case silent:
-		if at >= k.silentAt {
-			k.silentAt, k.silentSince = at, a.Start
+		if seconds >= k.silentAt {
+			k.silentAt, k.silentSince = seconds, a.Start
 		}
 		k.silences++
 	case recovered:
-		k.recoveredAt = max(k.recoveredAt, at)
+		k.recoveredAt = max(k.recoveredAt, seconds)
 	}
 	if !isAlarm(kind) {
 		return
 	}
-	one := alarm{key: k, at: at, score: float32(a.Score), threshold: float32(a.Threshold), size: float32(a.Size), kind: uint8(kind), inIncident: a.Incident != ""}
-	c.alarms = append(c.alarms, one)
+	stored := alarm{key: k, unixTime: seconds, score: float32(a.Score), threshold: float32(a.Threshold), size: float32(a.Size), kind: uint8(kind), inIncident: a.Incident != ""}
+	c.alarms = append(c.alarms, stored)
 	k.alarms++
-	k.weight += one.weight()
-	k.note(a, kind, c.zone)
-	d := detail{one, a.ID, a.Message, a.Incident, a.Time}
+	k.weight += stored.weight()
+	k.count(a, kind, c.zone)
+	d := detail{stored, a.ID, a.Message, a.Incident, a.Time}
 	c.rows.add(d)
-	if !one.inIncident {
+	if !stored.inIncident {
 		c.singles.add(d)
 	}
 }
 
-// repeated counts alerts that came before: the same once more, as delivery at least once has it,
-// or another one of the same observation.
-func (c *Collector) repeated(a *output.Alert) {
+// countRepeats counts alerts with the key, kind, ID and time of an earlier alert: repeats with the same numbers, as
+// from delivery at least once, and alerts with other numbers.
+func (c *Collector) countRepeats(a *output.Alert) {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	for _, s := range []string{a.Key, a.Kind, a.ID} {
@@ -315,10 +317,10 @@ func (c *Collector) repeated(a *output.Alert) {
 		maphash.WriteComparable(&h, math.Float64bits(float64(v)))
 	}
 	content := h.Sum64()
-	switch before, there := c.ids[id]; {
-	case !there:
+	switch previous, known := c.ids[id]; {
+	case !known:
 		c.ids[id] = content
-	case before == content:
+	case previous == content:
 		c.repeats++
 	default:
 		c.differ++
@@ -328,29 +330,29 @@ func (c *Collector) repeated(a *output.Alert) {
 var seed = maphash.MakeSeed()
 
 func (c *Collector) addIncident(a *output.Alert) {
-	// The last record stands for all. Several may have one time: the end is the last of them, and
-	// an incident only grows.
-	if was := c.incidents[a.ID]; was != nil {
-		order := a.Time.Compare(was.Time)
-		if order < 0 || order == 0 && (over(was) && !over(a) || over(was) == over(a) && a.Alarmed < was.Alarmed) {
+	// The last record describes the incident. If times are equal, a record of the end is the last; otherwise the
+	// record with more alarmed keys is, since incidents only grow.
+	if previous := c.incidents[a.ID]; previous != nil {
+		order := a.Time.Compare(previous.Time)
+		if order < 0 || order == 0 && (ended(previous) && !ended(a) || ended(previous) == ended(a) && a.Alarmed < previous.Alarmed) {
 			return
 		}
 	}
-	one := *a
-	c.incidents[a.ID] = &one
+	stored := *a
+	c.incidents[a.ID] = &stored
 	if len(c.incidents) > maxIncidents {
-		one.Members = nil
+		stored.Members = nil
 	}
 }
 
-// over reports whether an incident has ended.
-func over(a *output.Alert) bool { return a.State == "closed" || a.State == "merged" }
+// ended reports whether an incident is closed or merged.
+func ended(a *output.Alert) bool { return a.State == "closed" || a.State == "merged" }
 
-// AddEstimate takes the next estimate.
+// AddEstimate adds an estimate.
 func (c *Collector) AddEstimate(e *Estimate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.seen(e.Time) {
+	if !c.inPeriod(e.Time) {
 		return
 	}
 	k := c.keyOf(e.Key)
@@ -377,14 +379,14 @@ func (c *Collector) AddEstimate(e *Estimate) {
 	}
 	if k.series == nil {
 		if c.points >= maxPoints && c.pointLimit <= minKeyPoints {
-			return // more keys than memory has room for
+			return // too many keys: all series are at their minimum size
 		}
 		k.series = &series{}
 	}
-	before := len(k.series.points)
+	pointsBefore := len(k.series.points)
 	k.series.add(e, c.pointLimit)
 	k.series.hours.Add(c.zone, e.Time, e.Usual.Mean, e.Usual.SD)
-	if c.points += len(k.series.points) - before; c.points > maxPoints && c.pointLimit > minKeyPoints {
+	if c.points += len(k.series.points) - pointsBefore; c.points > maxPoints && c.pointLimit > minKeyPoints {
 		c.pointLimit /= 2
 		for _, k := range c.order {
 			if k.series != nil {
@@ -395,7 +397,7 @@ func (c *Collector) AddEstimate(e *Estimate) {
 	}
 }
 
-// countPoints counts the points of all series anew.
+// countPoints recounts the points of all series.
 func (c *Collector) countPoints() {
 	c.points = 0
 	for _, k := range c.order {
@@ -405,40 +407,39 @@ func (c *Collector) countPoints() {
 	}
 }
 
-// skip counts a record that has not been read: one before the period, or an estimate of a key that no
-// series is kept of.
-func (c *Collector) skip(name string, at time.Time) {
+// skip counts an estimate that was not read in full: it is before the period, or its key has no series.
+func (c *Collector) skip(name string, t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.seen(at) {
+	if c.inPeriod(t) {
 		c.estimates++
 		c.keyOf(name).estimates++
 	}
 }
 
-// Narrow keeps series of the keys to which most has happened so far, and of no other one: for
-// estimates that come behind all alerts. It returns these keys, and nil if nothing has happened.
+// Narrow restricts the series to the keys with the largest sum of weights so far. Files calls it between alerts and
+// estimates. It returns the names of these keys, or nil if there are no alarms.
 func (c *Collector) Narrow() map[string]bool {
 	if len(c.alarms) == 0 {
 		return nil
 	}
 	c.narrowed = true
 	followed := map[string]bool{}
-	happened := c.happened()
-	for _, k := range happened[:min(maxFollowed, len(happened))] {
+	keys := c.alarmedKeys()
+	for _, k := range keys[:min(maxFollowed, len(keys))] {
 		k.series = &series{}
 		followed[k.name] = true
 	}
 	return followed
 }
 
-// happened are the keys with alarms, those first to which most happened.
-func (c *Collector) happened() []*key {
-	all := slices.DeleteFunc(slices.Clone(c.order), func(k *key) bool { return k.alarms == 0 })
-	slices.SortFunc(all, func(a, b *key) int {
+// alarmedKeys returns the keys with alarms, by decreasing weight.
+func (c *Collector) alarmedKeys() []*key {
+	keys := slices.DeleteFunc(slices.Clone(c.order), func(k *key) bool { return k.alarms == 0 })
+	slices.SortFunc(keys, func(a, b *key) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.name, b.name))
 	})
-	return all
+	return keys
 }
 
 func unix(t time.Time) int64 {
@@ -448,29 +449,29 @@ func unix(t time.Time) int64 {
 	return t.Unix()
 }
 
-// A top keeps the details of the highest rank.
+// A top stores the details of highest rank, at most twice its limit.
 type top struct {
-	limit int
-	all   []detail
-	least float64
+	limit   int
+	details []detail
+	minRank float64
 }
 
-// add adds d. When twice the limit is there, the lower half is let go.
+// add adds d. At twice the limit it drops the lower half.
 func (t *top) add(d detail) {
-	if t.least > 0 && d.rank() < t.least {
+	if t.minRank > 0 && d.rank() < t.minRank {
 		return
 	}
-	t.all = append(t.all, d)
-	if len(t.all) >= 2*t.limit {
+	t.details = append(t.details, d)
+	if len(t.details) >= 2*t.limit {
 		t.cut()
-		t.least = t.all[len(t.all)-1].rank()
+		t.minRank = t.details[len(t.details)-1].rank()
 	}
 }
 
-// cut sorts what is kept, the highest rank first.
+// cut sorts the details by decreasing rank, and drops those beyond the limit.
 func (t *top) cut() {
-	slices.SortFunc(t.all, func(a, b detail) int {
-		return cmp.Or(cmp.Compare(b.rank(), a.rank()), cmp.Compare(a.at, b.at), cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id))
+	slices.SortFunc(t.details, func(a, b detail) int {
+		return cmp.Or(cmp.Compare(b.rank(), a.rank()), cmp.Compare(a.unixTime, b.unixTime), cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id))
 	})
-	t.all = t.all[:min(len(t.all), t.limit)]
+	t.details = t.details[:min(len(t.details), t.limit)]
 }

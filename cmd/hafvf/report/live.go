@@ -17,42 +17,42 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// Limits of what a Live remembers. What is let go is counted, and the page says so.
+// Limits of a Live. It counts alerts and incidents that it drops, and the page shows the counts.
 const (
 	liveAlerts    = 10_000
 	liveIncidents = 1000
 	liveMarks     = 1000
-	liveKeys      = 100 // with a series
-	livePoints    = 256 // of a series, at least where there were as many
+	liveKeys      = 100 // keys with a series
+	livePoints    = 256 // the last points of a series that are always stored
 	liveAge       = 7 * 24 * time.Hour
-	liveNews      = 256 // that a slow reader can be behind
+	liveNews      = 256 // events that a slow reader can lag behind
 )
 
-// A Live remembers what a run has raised of late, and shows it while the run goes on: as a page, as
-// text and as events. It begins with the incidents that the run before has left open.
+// A Live stores the recent alarms and incidents of a run, and serves them during the run as a page, as text and as
+// events. It begins with the incidents that were open at the end of the previous run. It is safe for concurrent use.
 type Live struct {
 	config  string
 	zone    *time.Location
-	began   time.Time
+	started time.Time
 	metrics *pipeline.Metrics
-	markTo  string // path of the config if it takes marks
+	markTo  string // path of the config if it accepts marks; else empty
 
-	mu        sync.Mutex
-	alerts    []liveAlert
-	gone      int // alerts that were let go
-	at        map[alertName]int
-	incidents map[string]*liveAlert
-	marks     []records.Mark
-	dropped   int      // incidents that were let go
-	news      [][]byte // the last of them, as events
-	version   int64    // number of all news
-	changed   chan struct{}
+	mu               sync.Mutex
+	alerts           []liveAlert
+	droppedAlerts    int // number of dropped alerts
+	index            map[alertName]int
+	incidents        map[string]*liveAlert
+	marks            []records.Mark
+	droppedIncidents int      // number of dropped incidents
+	news             [][]byte // the last events, encoded
+	version          int64    // number of events so far
+	changed          chan struct{}
 
-	followed atomic.Pointer[map[string]*recent] // copied when a key comes or goes
+	followed atomic.Pointer[map[string]*recent] // series by key; the map is replaced when a key is added or removed
 	facts    struct {
 		sync.Mutex
-		at  time.Time
-		all []Fact
+		time time.Time
+		list []Fact
 	}
 	page rendered
 
@@ -63,38 +63,39 @@ type Live struct {
 
 type alertName struct{ key, id, kind string }
 
-// liveAlert is an alert, or an incident as it was told last, with the time at which that came.
+// A liveAlert is an alert or the last record of an incident, with its time of arrival.
 type liveAlert struct {
 	output.Alert
-	came    time.Time
-	records int64 // of the incident
+	arrived time.Time
+	records int64 // records of the incident
 }
 
-// recent are the last estimates of a key.
+// A recent is the last estimates of a key.
 type recent struct {
 	mu      sync.Mutex
 	points  []Estimate
-	alarmed atomic.Int64 // when its last alarm came
+	alarmed atomic.Int64 // arrival of its last alarm, in Unix nanoseconds
 }
 
-// NewLive returns the memory of a run of the config, which the metrics follow. It shows the times of the zone, and the
-// commands that mark alarms for the run of the config at a path; empty: it takes none.
+// NewLive returns a Live for a run with the given metrics. config is the name of the config on the page. markTo is
+// the path of the config if it accepts marks, for the commands that mark alarms; empty if it does not. The page has
+// times in zone.
 func NewLive(config, markTo string, zone *time.Location, metrics *pipeline.Metrics) *Live {
 	l := &Live{
-		config: config, markTo: markTo, zone: zone, began: time.Now(), metrics: metrics,
-		at: map[alertName]int{}, incidents: map[string]*liveAlert{}, changed: make(chan struct{}), ended: make(chan struct{}),
+		config: config, markTo: markTo, zone: zone, started: time.Now(), metrics: metrics,
+		index: map[alertName]int{}, incidents: map[string]*liveAlert{}, changed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	l.followed.Store(&map[string]*recent{})
 	l.end = sync.OnceFunc(func() { close(l.ended) })
 	return l
 }
 
-// Observer is what the run is to tell.
+// Observer returns the callbacks for the run.
 func (l *Live) Observer() *pipeline.Observer {
 	return &pipeline.Observer{Estimate: l.estimate, Alert: l.alert, Incident: l.incident, Marked: l.marked}
 }
 
-// marked takes a mark of an alarm.
+// marked adds a mark, and notifies readers of the marked alarms.
 func (l *Live) marked(m records.Mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,82 +109,82 @@ func (l *Live) marked(m records.Mark) {
 	}
 }
 
-// Close ends the events of all readers.
+// Close ends the event streams of all readers.
 func (l *Live) Close() { l.end() }
 
-// alert takes an alarm, or of the end of a silence, perhaps once more.
-func (l *Live) alert(key string, t keyed.AlertEvent, incident string) {
-	if t.Basis != keyed.AlarmBasis || t.BackToUsual() {
+// alert adds an alarm or the end of a silence. A repeat only adds its incident.
+func (l *Live) alert(key string, event keyed.AlertEvent, incident string) {
+	if event.Basis != keyed.AlarmBasis || event.BackToUsual() {
 		return
 	}
-	// A part of a longer text would keep all of that.
-	a := AlertOf(strings.Clone(key), t)
+	// The strings are cloned: a substring would keep a longer text in memory.
+	a := AlertOf(strings.Clone(key), event)
 	a.ID, a.Incident = strings.Clone(a.ID), incident
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := alertName{a.Key, a.ID, a.Kind}
-	if i, known := l.at[name]; known {
-		before := &l.alerts[i-l.gone]
-		if incident == "" || before.Incident == incident {
+	if i, known := l.index[name]; known {
+		previous := &l.alerts[i-l.droppedAlerts]
+		if incident == "" || previous.Incident == incident {
 			return
 		}
-		before.Incident = incident
+		previous.Incident = incident
 	} else {
-		l.at[name] = l.gone + len(l.alerts)
-		l.alerts = append(l.alerts, liveAlert{Alert: a, came: now})
+		l.index[name] = l.droppedAlerts + len(l.alerts)
+		l.alerts = append(l.alerts, liveAlert{Alert: a, arrived: now})
 		l.forget(now)
 		l.follow(a.Key, now)
 	}
 	l.notify(a)
 }
 
-// forget lets the oldest alerts go.
+// forget drops the oldest alerts beyond liveAlerts, and those older than liveAge.
 func (l *Live) forget(now time.Time) {
-	for len(l.alerts) > liveAlerts || len(l.alerts) > 0 && now.Sub(l.alerts[0].came) > liveAge {
+	for len(l.alerts) > liveAlerts || len(l.alerts) > 0 && now.Sub(l.alerts[0].arrived) > liveAge {
 		old := &l.alerts[0]
-		delete(l.at, alertName{old.Key, old.ID, old.Kind})
-		*old = liveAlert{} // the array still has it
-		l.alerts, l.gone = l.alerts[1:], l.gone+1
+		delete(l.index, alertName{old.Key, old.ID, old.Kind})
+		*old = liveAlert{} // releases the strings: the array still references them
+		l.alerts, l.droppedAlerts = l.alerts[1:], l.droppedAlerts+1
 	}
 }
 
-// follow begins a series of a key that alarms, in place of that which alarmed the longest ago.
+// follow starts a series for a key that alarms. At liveKeys series it replaces the one whose last alarm is oldest.
 func (l *Live) follow(key string, now time.Time) {
-	all := *l.followed.Load()
-	if all[key] == nil {
-		all = maps.Clone(all)
-		if len(all) == liveKeys {
-			first := ""
-			for k, r := range all {
-				if first == "" || r.alarmed.Load() < all[first].alarmed.Load() {
-					first = k
+	followed := *l.followed.Load()
+	if followed[key] == nil {
+		followed = maps.Clone(followed)
+		if len(followed) == liveKeys {
+			oldest := ""
+			for k, r := range followed {
+				if oldest == "" || r.alarmed.Load() < followed[oldest].alarmed.Load() {
+					oldest = k
 				}
 			}
-			delete(all, first)
+			delete(followed, oldest)
 		}
-		all[key] = &recent{}
-		l.followed.Store(&all)
+		followed[key] = &recent{}
+		l.followed.Store(&followed)
 	}
-	all[key].alarmed.Store(now.UnixNano())
+	followed[key].alarmed.Store(now.UnixNano())
 }
 
 func (l *Live) estimate(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
-	for _, t := range alerts {
-		l.alert(key, t, "")
+	for _, event := range alerts {
+		l.alert(key, event, "")
 	}
 	r := (*l.followed.Load())[key]
 	if r == nil || e == nil {
 		return
 	}
-	one := estimateOf("", e)
-	one.Outlier = false // a share of those after an alarm says nothing of the family
+	estimate := estimateOf("", e)
+	estimate.Outlier = false // the share of outliers after an alarm is not a sign of a poor fit
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.points) == 2*livePoints {
 		r.points = append(r.points[:0], r.points[livePoints:]...)
 	}
-	r.points = append(r.points, one)
+	r.points = append(r.points, estimate)
 }
 
 func (l *Live) incident(e *incidents.Event) {
@@ -191,83 +192,84 @@ func (l *Live) incident(e *incidents.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	one := l.incidents[a.ID]
-	if one == nil {
-		one = &liveAlert{}
-		l.incidents[a.ID] = one
+	stored := l.incidents[a.ID]
+	if stored == nil {
+		stored = &liveAlert{}
+		l.incidents[a.ID] = stored
 	}
-	one.Alert, one.records, one.came = a, one.records+1, now
+	stored.Alert, stored.records, stored.arrived = a, stored.records+1, now
 	if len(l.incidents) > liveIncidents {
-		// Those that are over go first, then those of which nothing has come for longest.
+		// Drop ended incidents first, then the one with the oldest record.
 		old := slices.MinFunc(slices.Collect(maps.Values(l.incidents)), func(a, b *liveAlert) int {
-			if over(&a.Alert) != over(&b.Alert) {
-				return map[bool]int{true: -1, false: 1}[over(&a.Alert)]
+			if ended(&a.Alert) != ended(&b.Alert) {
+				return map[bool]int{true: -1, false: 1}[ended(&a.Alert)]
 			}
-			return a.came.Compare(b.came)
+			return a.arrived.Compare(b.arrived)
 		})
 		delete(l.incidents, old.ID)
-		l.dropped++
+		l.droppedIncidents++
 	}
 	l.notify(a)
 }
 
-// notify wakes the readers. None of them is waited for: one that is too far behind misses some.
+// notify adds an event and wakes the readers. It does not wait for them: a reader that lags too far behind misses
+// events.
 func (l *Live) notify(a output.Alert) {
 	l.version++
 	if len(l.news) == 2*liveNews {
 		l.news = append(l.news[:0], l.news[liveNews:]...)
 	}
-	l.news = append(l.news, eventOf(newsOf(&a))) // once for all readers
+	l.news = append(l.news, eventOf(newsOf(&a))) // encoded once for all readers
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// name names a version of the page among all runs.
-func (l *Live) name(version int64) string { return fmt.Sprintf("%d.%d", l.began.UnixNano(), version) }
+// name returns a name of the page's version that is unique among runs.
+func (l *Live) name(version int64) string { return fmt.Sprintf("%d.%d", l.started.UnixNano(), version) }
 
-// since returns the news after a version, as far as they are remembered, the version that they
-// lead to, and what is closed when there are more.
-func (l *Live) since(version int64) (news [][]byte, now int64, changed <-chan struct{}) {
+// newsAfter returns the stored events after a version, the current version, and a channel that is closed at the next
+// event.
+func (l *Live) newsAfter(version int64) (news [][]byte, now int64, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := max(min(l.version-version, int64(len(l.news)), liveNews), 0)
 	return slices.Clone(l.news[len(l.news)-int(n):]), l.version, l.changed
 }
 
-// A RunState is what a page says of the run that it follows.
+// A RunState is the part of a page about the run that it follows.
 type RunState struct {
-	Since   time.Time // when the run began
+	Since   time.Time // start of the run
 	Made    time.Time
-	Version string // differs where the page does
+	Version string // changes with the content of the page
 	Facts   []Fact
 }
 
-// A Fact is something that the metrics say, too.
+// A Fact is a name and a value from the metrics.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Page returns the page as it is now, and its version.
+// Page returns the current page and its version.
 func (l *Live) Page() (p *Page, version int64) {
 	c := NewCollector(time.Time{}, l.zone)
 	c.live, c.markTo = true, l.markTo
 	l.mu.Lock()
 	l.forget(time.Now())
 	c.AddMarks(l.marks)
-	state := &RunState{Since: l.began, Version: l.name(l.version)}
-	alerts, all, gone, passed := slices.Clone(l.alerts), []liveAlert{}, l.gone, l.dropped
+	state := &RunState{Since: l.started, Version: l.name(l.version)}
+	alerts, stored, droppedAlerts, droppedIncidents := slices.Clone(l.alerts), []liveAlert{}, l.droppedAlerts, l.droppedIncidents
 	version = l.version
 	for _, id := range slices.Sorted(maps.Keys(l.incidents)) {
-		all = append(all, *l.incidents[id])
+		stored = append(stored, *l.incidents[id])
 	}
 	l.mu.Unlock()
 	for i := range alerts {
 		c.AddAlert(&alerts[i].Alert)
 	}
-	for i := range all {
-		c.AddAlert(&all[i].Alert)
-		c.counts[incidents.Kind] += all[i].records - 1
+	for i := range stored {
+		c.AddAlert(&stored[i].Alert)
+		c.counts[incidents.Kind] += stored[i].records - 1
 	}
 	for key, r := range *l.followed.Load() {
 		r.mu.Lock()
@@ -278,12 +280,12 @@ func (l *Live) Page() (p *Page, version int64) {
 		}
 		r.mu.Unlock()
 	}
-	if gone > 0 {
+	if droppedAlerts > 0 {
 		c.Note(fmt.Sprintf("%s of this run came before those on the page, and %s left out: it has those of the last %d days, at most %s.",
-			message.Count(gone, "alert", "alerts"), map[bool]string{true: "is", false: "are"}[gone == 1], int(liveAge.Hours()/24), grouped(liveAlerts)))
+			message.Count(droppedAlerts, "alert", "alerts"), map[bool]string{true: "is", false: "are"}[droppedAlerts == 1], int(liveAge.Hours()/24), grouped(liveAlerts)))
 	}
-	if passed > 0 {
-		c.Note(fmt.Sprintf("%s left out: the page has at most %s.", message.Count(passed, "incident is", "incidents are"), grouped(liveIncidents)))
+	if droppedIncidents > 0 {
+		c.Note(fmt.Sprintf("%s left out: the page has at most %s.", message.Count(droppedIncidents, "incident is", "incidents are"), grouped(liveIncidents)))
 	}
 	p = c.Page()
 	p.Live, p.Config = state, l.config
@@ -293,14 +295,14 @@ func (l *Live) Page() (p *Page, version int64) {
 	return p, version
 }
 
-// Facts are what the metrics say, not older than a second.
+// Facts returns facts from the metrics that are at most one second old.
 func (l *Live) Facts() []Fact {
 	l.facts.Lock()
 	defer l.facts.Unlock()
-	if time.Since(l.facts.at) >= time.Second {
-		l.facts.all, l.facts.at = l.readFacts(l.metrics.Reading()), time.Now()
+	if time.Since(l.facts.time) >= time.Second {
+		l.facts.list, l.facts.time = l.readFacts(l.metrics.Reading()), time.Now()
 	}
-	return l.facts.all
+	return l.facts.list
 }
 
 func (l *Live) readFacts(r pipeline.Status) []Fact {
@@ -309,31 +311,31 @@ func (l *Live) readFacts(r pipeline.Status) []Fact {
 	if err := l.metrics.Health(); err != nil {
 		health = err.Error()
 	}
-	facts := []Fact{{"state", health}, {"keys", grouped(r.Known)}, {"records taken up", grouped(r.Taken)},
+	facts := []Fact{{"state", health}, {"keys", grouped(r.Known)}, {"records read", grouped(r.Taken)},
 		{"rejected", grouped(r.Rejected)}, {"alarms of the run", grouped(r.Alarms())}, {"muted", grouped(r.Muted)}, {"resting", grouped(r.Resting)}}
 	if len(r.Lags) > 0 {
-		behind := int64(0)
+		lag := int64(0)
 		for _, n := range r.Lags {
-			behind += n
+			lag += n
 		}
-		facts = append(facts, Fact{"records behind", grouped(behind)}, Fact{"lag was told ago", seconds(r.LagAge)})
+		facts = append(facts, Fact{"records behind", grouped(lag)}, Fact{"age of the lag", seconds(r.LagAge)})
 	}
 	if len(r.EventLags) > 0 {
-		most := time.Duration(0)
+		maxLag := time.Duration(0)
 		for _, lag := range r.EventLags {
-			most = max(most, lag.Usual)
+			maxLag = max(maxLag, lag.Usual)
 		}
-		facts = append(facts, Fact{"event time behind the clock", seconds(most)})
+		facts = append(facts, Fact{"event time behind the clock", seconds(maxLag)})
 	}
-	for i, to := range r.Receivers {
-		says := fmt.Sprintf("%s sent, %s failed, %s waiting", grouped(to.Sent), grouped(to.Failed), grouped(to.Waiting))
-		if waits := to.Waited(); waits >= time.Second {
-			says += " for " + seconds(waits)
+	for i, receiver := range r.Receivers {
+		text := fmt.Sprintf("%s sent, %s failed, %s waiting", grouped(receiver.Sent), grouped(receiver.Failed), grouped(receiver.Waiting))
+		if waited := receiver.Waited(); waited >= time.Second {
+			text += " for " + seconds(waited)
 		}
-		facts = append(facts, Fact{fmt.Sprintf("receiver %d, %s", i+1, to.Place), says})
+		facts = append(facts, Fact{fmt.Sprintf("receiver %d, %s", i+1, receiver.Place), text})
 	}
 	if note := strings.TrimSpace(l.metrics.Note()); note != "" {
-		facts = append(facts, Fact{"receivers away", strings.ReplaceAll(note, "\n", "; ")})
+		facts = append(facts, Fact{"unavailable receivers", strings.ReplaceAll(note, "\n", "; ")})
 	}
 	return facts
 }

@@ -33,11 +33,11 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	beam.Init()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's; errors come back from the run as well
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's log; errors are also returned by the run
 	os.Exit(m.Run())
 }
 
-// What a person reads of a run is on the clock of its zone, and its events are in UTC.
+// Texts of a page are in its zone, and events are in UTC.
 func TestLiveInAZone(t *testing.T) {
 	l := NewLive("pump.yaml", "", berlin(t), pipeline.NewMetrics())
 	s := httptest.NewServer(l.Handler("pumps.example"))
@@ -45,33 +45,33 @@ func TestLiveInAZone(t *testing.T) {
 	t.Cleanup(l.Close)
 	_, empty := get(t, s.URL)
 	if !strings.Contains(empty, `"zone":"Europe/Berlin","offsets":[[`) {
-		t.Error("a page without alarms has no offsets of the zone, which it needs to say when the run ended")
+		t.Error("a page without alarms lacks the zone's offsets, which it needs for the end of the run")
 	}
 	events := listen(t, s.URL)
 	await(t, events, "state")
 	l.raise("pump", 0)
-	if at := await(t, events, "alarm").data["time"]; at != "2026-03-01T00:00:00Z" {
-		t.Errorf("the time of an event is %v", at)
+	if eventTime := await(t, events, "alarm").data["time"]; eventTime != "2026-03-01T00:00:00Z" {
+		t.Errorf("the time of an event is %v", eventTime)
 	}
-	l.Observer().Incident(&incidents.Event{ID: "@1", State: incidents.Opened, Keys: 4, NumMembers: 1, Time: begun, Start: begun, Message: "pump has alarmed."})
+	l.Observer().Incident(&incidents.Event{ID: "@1", State: incidents.Opened, Keys: 4, NumMembers: 1, Time: liveStart, Start: liveStart, Message: "pump has alarmed."})
 	_, text := get(t, s.URL+"/incidents")
-	since, _, _ := strings.Cut(strings.TrimPrefix(text, "hafvf of pump.yaml, since "), ": ")
-	at, err := time.Parse(time.RFC3339, since)
-	if err != nil || strings.HasSuffix(since, "Z") || time.Since(at) > time.Hour {
-		t.Errorf("since %s, %v", since, err)
+	startText, _, _ := strings.Cut(strings.TrimPrefix(text, "hafvf of pump.yaml, since "), ": ")
+	parsed, err := time.Parse(time.RFC3339, startText)
+	if err != nil || strings.HasSuffix(startText, "Z") || time.Since(parsed) > time.Hour {
+		t.Errorf("since %s, %v", startText, err)
 	}
 	if !strings.Contains(text, "\n2026-03-01T01:00:00+01:00  open ") {
 		t.Errorf("the incidents are\n%s", text)
 	}
 	_, page := get(t, s.URL)
-	for _, says := range []string{"All times are of Europe/Berlin.", ">Time (Europe/Berlin)<", `<time datetime="2026-03-01T00:00:00Z" title="2026-03-01T00:00:00Z">2026-03-01T01:00:00+01:00</time>`} {
-		if !strings.Contains(page, says) {
-			t.Errorf("the page does not say %s", says)
+	for _, text := range []string{"All times are of Europe/Berlin.", ">Time (Europe/Berlin)<", `<time datetime="2026-03-01T00:00:00Z" title="2026-03-01T00:00:00Z">2026-03-01T01:00:00+01:00</time>`} {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page lacks %s", text)
 		}
 	}
 }
 
-// serveLive serves a Live that no run tells of anything, unless the test does.
+// serveLive serves a Live without a run.
 func serveLive(t *testing.T) (*Live, *httptest.Server) {
 	t.Helper()
 	l := NewLive("pump.yaml", "", time.UTC, pipeline.NewMetrics())
@@ -81,18 +81,18 @@ func serveLive(t *testing.T) (*Live, *httptest.Server) {
 	return l, s
 }
 
-var begun = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+var liveStart = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// raise tells of alarm i of a key.
+// raise reports alarm i of a key.
 func (l *Live) raise(key string, i int) {
-	at := begun.Add(time.Duration(i) * time.Second)
-	e := &keyed.Estimate{Time: at, ID: fmt.Sprint("in:", i), X: [][]float64{{9}}}
+	t := liveStart.Add(time.Duration(i) * time.Second)
+	e := &keyed.Estimate{Time: t, ID: fmt.Sprint("in:", i), X: [][]float64{{9}}}
 	e.Predicted.Mean, e.Predicted.SD = []float64{1}, []float64{1}
 	e.Alarm = &keyed.Alert{Kind: "novelty", Score: 7, Size: 8, Message: key + " rose"}
 	l.Observer().Estimate(key, e, e.Alerts(key))
 }
 
-// client makes requests of a URL.
+// client returns an HTTP client for url.
 func client(t *testing.T, url string) *http.Client {
 	t.Helper()
 	c := expect.Get(httpclient.New("page", httpclient.Server{URL: secret.Text{Text: url}}, httpclient.Bounds{Answer: 1 << 30}, nil))(t)
@@ -115,23 +115,23 @@ func get(t *testing.T, url string, header ...string) (status int, body string) {
 	return answer.StatusCode, string(b)
 }
 
-// An event is one of /events, with when it came.
+// An event is an event of /events with its time of arrival.
 type event struct {
 	name string
 	data map[string]any
 	came time.Time
 }
 
-// listen reads /events until the test ends.
+// listen returns the events of /events until the test ends.
 func listen(t *testing.T, url string) <-chan event {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	r, _ := http.NewRequestWithContext(ctx, "GET", url+"/events", nil)
 	answer := expect.Get(client(t, url).Do(r))(t)
-	all := make(chan event, 10_000)
+	events := make(chan event, 10_000)
 	go func() {
-		defer close(all)
+		defer close(events)
 		defer answer.Body.Close()
 		lines := bufio.NewScanner(answer.Body)
 		lines.Buffer(nil, 1<<20)
@@ -142,15 +142,15 @@ func listen(t *testing.T, url string) <-chan event {
 			} else if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
 				e.data, e.came = nil, time.Now()
 				if json.Unmarshal([]byte(data), &e.data) == nil {
-					all <- e
+					events <- e
 				}
 			}
 		}
 	}()
-	return all
+	return events
 }
 
-// await returns the next event of that name.
+// await returns the next event with that name.
 func await(t *testing.T, events <-chan event, name string) event {
 	t.Helper()
 	for late := time.After(time.Minute); ; {
@@ -170,21 +170,21 @@ func await(t *testing.T, events <-chan event, name string) event {
 
 var dataOf = regexp.MustCompile(`<dt>([^<]+)</dt><dd><data value="(\d+)">`)
 
-// counts are the numbers at the top of a page.
+// counts returns the numbers at the top of a page.
 func counts(page string) map[string]int {
-	all := map[string]int{}
+	numbers := map[string]int{}
 	for _, m := range dataOf.FindAllStringSubmatch(page, -1) {
-		all[m[1]], _ = strconv.Atoi(m[2])
+		numbers[m[1]], _ = strconv.Atoi(m[2])
 	}
-	return all
+	return numbers
 }
 
-// Who asks by another name, or from another site, gets nothing.
-func TestLiveRefuses(t *testing.T) {
+// Requests with another Host, or from another site, are refused.
+func TestLiveRefusesOtherSites(t *testing.T) {
 	l, s := serveLive(t)
 	l.raise("pump-1", 1)
-	if facts := fmt.Sprint(l.Facts()); !strings.HasPrefix(facts, "[{state the run has not begun} {keys 0}") || strings.Contains(facts, "receivers away") {
-		t.Errorf("the facts of a run without receivers are %s", facts)
+	if facts := fmt.Sprint(l.Facts()); !strings.HasPrefix(facts, "[{state the run has not begun} {keys 0}") || strings.Contains(facts, "unavailable receivers") {
+		t.Errorf("facts of a run without receivers: %s", facts)
 	}
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
 	for _, c := range []struct {
@@ -224,7 +224,7 @@ func TestLiveRefuses(t *testing.T) {
 			}
 		}
 	}
-	l.Observer().Incident(&incidents.Event{ID: "i", State: incidents.Opened, Group: "pump", Time: begun, Message: "2 keys of pump have alarmed."})
+	l.Observer().Incident(&incidents.Event{ID: "i", State: incidents.Opened, Group: "pump", Time: liveStart, Message: "2 keys of pump have alarmed."})
 	_, text := get(t, s.URL+"/incidents")
 	if _, same := get(t, s.URL, "Accept", "text/plain"); same != text || !strings.Contains(text, "2 keys of pump have alarmed.") || strings.Contains(text, "<") {
 		t.Errorf("%s, and as plain text %s", text, same)
@@ -236,7 +236,7 @@ func TestLiveRefuses(t *testing.T) {
 	}
 }
 
-// What is remembered has a bound, and the page says what was let go.
+// Memory is bounded, and the page reports dropped alerts.
 func TestLiveIsBounded(t *testing.T) {
 	expect.Long(t, "a page of very many keys")
 	l, s := serveLive(t)
@@ -246,38 +246,37 @@ func TestLiveIsBounded(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	before := used()
+	usedBefore := used()
 	for i := range 100_000 {
 		l.raise(fmt.Sprint("rack/", i%5000), i)
 	}
 	for i := range 3000 {
-		e := incidents.Event{ID: fmt.Sprint(i), State: incidents.Opened, Group: "rack", Time: begun.Add(time.Duration(i) * time.Second), Message: "m", Members: make([]incidents.Member, 20)}
+		e := incidents.Event{ID: fmt.Sprint(i), State: incidents.Opened, Group: "rack", Time: liveStart.Add(time.Duration(i) * time.Second), Message: "m", Members: make([]incidents.Member, 20)}
 		l.Observer().Incident(&e)
 		e.State = incidents.Closed
 		l.Observer().Incident(&e)
 	}
-	for i := range 100_000 { // of the key that alarmed last
-		l.estimate("rack/4999", &keyed.Estimate{Time: begun.Add(time.Duration(i) * time.Second), X: [][]float64{{1}}}, nil)
+	for i := range 100_000 { // estimates of the key with the last alarm
+		l.estimate("rack/4999", &keyed.Estimate{Time: liveStart.Add(time.Duration(i) * time.Second), X: [][]float64{{1}}}, nil)
 	}
-	held := used() - before
+	inUse := used() - usedBefore
 	start := time.Now()
 	_, page := get(t, s.URL)
-	t.Logf("100,000 alarms and 3,000 incidents: %.1f MB held; a page of %.1f MB in %v", float64(held)/1e6, float64(len(page))/1e6, time.Since(start))
-	if held > 40e6 {
-		t.Errorf("%d bytes are held", held)
+	t.Logf("100,000 alarms and 3,000 incidents: %.1f MB in use; a page of %.1f MB in %v", float64(inUse)/1e6, float64(len(page))/1e6, time.Since(start))
+	if inUse > 40e6 {
+		t.Errorf("%d bytes in use", inUse)
 	}
 	if n := counts(page); n["novelty"] != liveAlerts || n["incident records"] != 2*liveIncidents {
 		t.Errorf("%v", n)
 	}
-	for _, says := range []string{"90000 alerts of this run came before those on the page", "2000 incidents are left out"} {
-		if !strings.Contains(page, says) {
-			t.Errorf("the page does not say: %s", says)
+	for _, text := range []string{"90000 alerts of this run came before those on the page", "2000 incidents are left out"} {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page lacks: %s", text)
 		}
 	}
 }
 
-// A reader that takes nothing does not hold up who raises alarms, and more readers than there is
-// room for are sent away.
+// A stuck reader does not block the run, and readers beyond the limit are refused.
 func TestLiveReaders(t *testing.T) {
 	l, s := serveLive(t)
 	for range maxReaders {
@@ -293,21 +292,21 @@ func TestLiveReaders(t *testing.T) {
 	for i := range 100_000 {
 		l.raise(fmt.Sprint("pump-", i%100), i)
 	}
-	t.Logf("100,000 alarms in %v: readers that read nothing do not hold up the run", time.Since(start))
+	t.Logf("100,000 alarms in %v with stuck readers", time.Since(start))
 	if status, page := get(t, s.URL); status != 200 || counts(page)["novelty"] != liveAlerts {
 		t.Errorf("status %d", status)
 	}
 	l.Close()
-	for deadline := time.Now().Add(2 * stuck); l.readers.Load() > 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * writeTimeout); l.readers.Load() > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d readers are left after the end", l.readers.Load())
 		}
 	}
 }
 
-// A reader that is too far behind misses news, and the state tells that there were some.
-func TestLiveMisses(t *testing.T) {
-	expect.Long(t, "a page that goes on for seconds")
+// A reader that lags too far behind misses events, which the version in the state shows.
+func TestLiveSlowReader(t *testing.T) {
+	expect.Long(t, "a page that lasts for seconds")
 	l, s := serveLive(t)
 	events := listen(t, s.URL)
 	before := await(t, events, "state").data["version"]
@@ -334,8 +333,7 @@ func TestLiveMisses(t *testing.T) {
 	}
 }
 
-// A page of a run that takes marks has the command of each alarm, and says which are marked, as soon as the marks are in
-// force.
+// The page of a run that accepts marks has the command of each alarm, and shows marks as soon as they apply.
 func TestLiveMarks(t *testing.T) {
 	l, s := serveLive(t)
 	l.raise("a pump's", 1)
@@ -347,15 +345,15 @@ func TestLiveMarks(t *testing.T) {
 	l.raise("b", 2)
 	await(t, events, "alarm")
 	_, page := get(t, s.URL)
-	for _, says := range []string{"<code>hafvf mark in:1 false --key &#39;a pump&#39;\\&#39;&#39;s&#39; --config pump.yaml</code>", "<code>hafvf mark in:2 false --key b --config pump.yaml</code>"} {
-		if strings.Count(page, says) != 2 { // in the table, and among single ones
-			t.Errorf("the page does not say %s", says)
+	for _, text := range []string{"<code>hafvf mark in:1 false --key &#39;a pump&#39;\\&#39;&#39;s&#39; --config pump.yaml</code>", "<code>hafvf mark in:2 false --key b --config pump.yaml</code>"} {
+		if strings.Count(page, text) != 2 { // in the table and in the list of single alarms
+			t.Errorf("the page lacks %s", text)
 		}
 	}
 	l.Observer().Marked(records.Mark{ID: "in:2", Mark: records.MarkedExpected, Key: new("b")})
 	l.Observer().Marked(records.Mark{ID: "in:2", Mark: records.MarkedFalse, Key: new("b")})
 	await(t, events, "alarm")
 	if _, page := get(t, s.URL); strings.Count(page, "marked false") != 2 || strings.Contains(page, "marked expected") {
-		t.Error("the page does not say that the alarm is marked")
+		t.Error("the page does not show the mark")
 	}
 }

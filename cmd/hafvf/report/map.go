@@ -13,17 +13,17 @@ import (
 	"hafvf/internal/message"
 )
 
-// A Map has the alarms by key and time.
+// A Map shows the alarms by key and time.
 type Map struct {
 	Columns int
 	Step    string
 	Ticks   []Tick
 	Groups  []Group
 	Fleet   Strip
-	Shown   int // keys
-	Left    int // keys with alarms that have no row
+	Shown   int // keys with a row
+	Left    int // keys with alarms and no row
 	Nested  bool
-	// Groups that have no row, and their alarms.
+	// Groups without a row, and the number of their alarms.
 	GroupsLeft, AlarmsLeft int
 
 	Bars []Incident
@@ -31,15 +31,15 @@ type Map struct {
 
 // A Tick is a time on the axis of the map.
 type Tick struct {
-	At    float64 // percent
+	At    float64 // percent of the width
 	Label string
-	Class string // of those that narrow screens have no room for
+	Class string // CSS class of ticks that narrow screens hide
 }
 
-// A Group is the keys of one prefix.
+// A Group is the keys with a common prefix.
 type Group struct {
 	Name   string
-	Keys   int // known
+	Keys   int // all known keys
 	Alarms int
 	Strip
 	Rows []KeyRow
@@ -47,10 +47,10 @@ type Group struct {
 	Open bool
 }
 
-// A KeyRow is a key of the map.
+// A KeyRow is the row of a key.
 type KeyRow struct {
 	Key    string
-	Short  string // without what all keys of the group have in common
+	Short  string // key without the parts that all keys of the group share
 	ID     int
 	Alarms int
 	Label  string
@@ -58,52 +58,54 @@ type KeyRow struct {
 	Strip
 }
 
-// A Strip is cells in a row, as the path of each class.
+// A Strip is a row of cells, as an SVG path for each class.
 type Strip struct{ Paths []ClassPath }
 
-// ClassPath are those of a class.
+// A ClassPath is the SVG path of the cells of a class.
 type ClassPath struct{ Class, Path string }
 
-// steps are the widths of cells.
+// steps are the possible widths of cells.
 var steps = []time.Duration{
 	time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour,
 	4 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 2 * 24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour, 364 * 24 * time.Hour, 3640 * 24 * time.Hour,
 }
 
-// wall is what the clock of the page shows at a time, as a time of UTC.
+// wall returns the local time of t in the page's zone, as if it were UTC.
 func (c *Collector) wall(t time.Time) time.Time {
 	_, offset := t.In(c.zone).Zone()
 	return t.Add(time.Duration(offset) * time.Second).UTC()
 }
 
-// grid is that of the clock, on which cells are days. The hour that the clock shows twice is once on the map.
+// grid returns the grid of local times, so that cells can be local days. An hour that occurs twice is on the map
+// once.
 func (c *Collector) grid() grid {
 	first, last := c.wall(c.first), c.wall(c.last)
-	if last.Before(first) { // both are in that hour
+	if last.Before(first) { // both are in the repeated hour
 		first, last = last, first
 	}
 	return gridOf(first, last)
 }
 
-// offsets are those of the zone over the period in seconds, each with the Unix time from which on it holds.
-func (c *Collector) offsets() (all [][2]int64) {
-	at, last := c.first, c.last
-	if c.live { // the page says when the run has ended
+// offsets returns the zone's offsets over the period: the Unix time from which each applies, and the offset in
+// seconds.
+func (c *Collector) offsets() (offsets [][2]int64) {
+	t, last := c.first, c.last
+	if c.live { // the page shows the end of the run, which is later
 		now := time.Now()
 		last = now.AddDate(1, 0, 0)
-		if at.IsZero() {
-			at = now
+		if t.IsZero() {
+			t = now
 		}
 	}
 	for {
-		at = at.In(c.zone)
-		_, offset := at.Zone()
-		all = append(all, [2]int64{at.Unix(), int64(offset)})
-		_, next := at.ZoneBounds()
+		t = t.In(c.zone)
+		_, offset := t.Zone()
+		offsets = append(offsets, [2]int64{t.Unix(), int64(offset)})
+		_, next := t.ZoneBounds()
 		if next.IsZero() || next.After(last) {
-			return all
+			return offsets
 		}
-		at = next
+		t = next
 	}
 }
 
@@ -125,17 +127,17 @@ func gridOf(first, last time.Time) grid {
 	return grid{first.UTC(), time.Duration(math.MaxInt64), 1}
 }
 
-func (g grid) column(at int64) int {
-	return min(max(int((at-g.first.Unix())/int64(g.step.Seconds())), 0), g.columns-1)
+func (g grid) column(seconds int64) int {
+	return min(max(int((seconds-g.first.Unix())/int64(g.step.Seconds())), 0), g.columns-1)
 }
 
-// percent is where a time is on the map.
+// percent returns the position of a time on the map, from 0 to 100.
 func (g grid) percent(t time.Time) float64 {
 	width := g.step.Seconds() * float64(g.columns)
 	return min(max(100*float64(t.Unix()-g.first.Unix())/width, 0), 100)
 }
 
-func (g grid) ticks() (all []Tick) {
+func (g grid) ticks() (ticks []Tick) {
 	end := g.first.Unix() + int64(g.step.Seconds())*int64(g.columns)
 	span := time.Duration(end-g.first.Unix()) * time.Second
 	layout := "2006-01-02"
@@ -143,8 +145,8 @@ func (g grid) ticks() (all []Tick) {
 		layout = "01-02 15:04"
 	}
 	for i := range 7 {
-		at := g.first.Unix() + int64(i)*int64(span.Seconds())/7
-		t := fromUnix(at)
+		seconds := g.first.Unix() + int64(i)*int64(span.Seconds())/7
+		t := fromUnix(seconds)
 		if span > 7*24*time.Hour {
 			t = t.Truncate(24 * time.Hour)
 			if t.Before(g.first) {
@@ -152,15 +154,15 @@ func (g grid) ticks() (all []Tick) {
 			}
 		}
 		percent := g.percent(t)
-		if n := len(all); n > 0 && percent < all[n-1].At+10 { // its label would lie on the one before
+		if n := len(ticks); n > 0 && percent < ticks[n-1].At+10 { // its label would overlap the previous one
 			continue
 		}
-		all = append(all, Tick{percent, t.Format(layout), [...]string{"", "fine", "mid", "fine"}[i%4]})
+		ticks = append(ticks, Tick{percent, t.Format(layout), [...]string{"", "fine", "mid", "fine"}[i%4]})
 	}
-	return all
+	return ticks
 }
 
-// classOf is how dark a cell with that value is, by limits in a unit.
+// classOf returns the class of a value: 1 plus the number of limits, times unit, that it reaches.
 func classOf(v float64, limits []float64, unit float64) uint8 {
 	for i, limit := range limits {
 		if v < limit*unit {
@@ -172,26 +174,26 @@ func classOf(v float64, limits []float64, unit float64) uint8 {
 
 var (
 	scoreClasses = []float64{6, 10, 20, 50}
-	countClasses = []float64{1.5, 2, 3, 5} // times the average of the row
+	countClasses = []float64{1.5, 2, 3, 5} // multiples of the row's average
 )
 
-// silentOnly is the class of a cell with nothing but silences.
+// silentOnly is the class of a cell with only silences.
 const silentOnly = 9
 
-// stripOf draws the classes of cells, 0 being none.
+// stripOf returns the strip of cells with the given classes; 0 is an empty cell.
 func stripOf(cells []uint8) (s Strip) {
 	for class := uint8(1); class <= silentOnly; class++ {
 		var b []byte
-		for at := 0; at < len(cells); at++ {
-			if cells[at] != class {
+		for start := 0; start < len(cells); start++ {
+			if cells[start] != class {
 				continue
 			}
-			end := at + 1
+			end := start + 1
 			for end < len(cells) && cells[end] == class {
 				end++
 			}
-			b = fmt.Appendf(b, "M%d 0h%dv1h-%dz", at, end-at, end-at)
-			at = end - 1
+			b = fmt.Appendf(b, "M%d 0h%dv1h-%dz", start, end-start, end-start)
+			start = end - 1
 		}
 		if b != nil {
 			s.Paths = append(s.Paths, ClassPath{"h" + strconv.Itoa(int(class)), string(b)})
@@ -200,14 +202,14 @@ func stripOf(cells []uint8) (s Strip) {
 	return s
 }
 
-// countStrip draws how many alarms several keys have, against the average of the row: a hundred
-// keys have some alarm on every day.
+// countStrip returns the strip of several keys' alarm counts. Classes are relative to the row's average: a hundred
+// keys have some alarm every day.
 func countStrip(counts []int) Strip {
-	all := 0
+	total := 0
 	for _, n := range counts {
-		all += n
+		total += n
 	}
-	average := max(float64(all)/float64(len(counts)), 1)
+	average := max(float64(total)/float64(len(counts)), 1)
 	cells := make([]uint8, len(counts))
 	for i, n := range counts {
 		if n > 0 {
@@ -217,7 +219,7 @@ func countStrip(counts []int) Strip {
 	return stripOf(cells)
 }
 
-// prefixes returns the place behind each separator of a key.
+// prefixes returns the index of each separator inside a key.
 func prefixes(name string) (ends []int) {
 	for i := range len(name) {
 		if (name[i] == '/' || name[i] == ':') && i > 0 && i < len(name)-1 {
@@ -227,8 +229,8 @@ func prefixes(name string) (ends []int) {
 	return ends
 }
 
-// group sets the groups of all keys: their prefixes at the greatest depth at which there are not
-// too many groups to show, and more keys than groups.
+// group sets the group of each key: its prefix, at the largest depth with at most shownGroups groups and at least
+// twice as many keys as groups.
 func (c *Collector) group() {
 	depths := 0
 	ends := make([][]int, len(c.order))
@@ -261,117 +263,117 @@ func (c *Collector) group() {
 	}
 }
 
-// addMap draws the alarms by key and time.
-func (c *Collector) addMap(p *Page, happened []*key) {
-	if len(happened) == 0 || c.first.IsZero() {
+// addMap adds the map of alarms to the page.
+func (c *Collector) addMap(p *Page, keys []*key) {
+	if len(keys) == 0 || c.first.IsZero() {
 		return
 	}
 	c.group()
 	g := c.grid()
-	m := &Map{Columns: g.columns, Step: stepName(g.step), Ticks: g.ticks(), Shown: min(len(happened), shownKeys)}
-	m.Left = len(happened) - m.Shown
+	m := &Map{Columns: g.columns, Step: stepName(g.step), Ticks: g.ticks(), Shown: min(len(keys), shownKeys)}
+	m.Left = len(keys) - m.Shown
 	rows := map[*key]*keyCells{}
-	for _, k := range happened[:m.Shown] {
+	for _, k := range keys[:m.Shown] {
 		rows[k] = &keyCells{make([]uint8, g.columns), math.NaN()}
 	}
 	groups := c.groupCounts(g.columns)
 	fleet := make([]int, g.columns)
 	for i := range c.alarms {
 		a := &c.alarms[i]
-		if a.at == noTime {
+		if a.unixTime == noTime {
 			continue
 		}
-		column := g.column(c.wall(fromUnix(a.at)).Unix())
+		column := g.column(c.wall(fromUnix(a.unixTime)).Unix())
 		fleet[column]++
 		groups[a.key.group].counts[column]++
 		if row := rows[a.key]; row != nil {
 			row.add(a, column)
 		}
 	}
-	for i, k := range happened[:m.Shown] {
-		t := groups[k.group]
-		t.Left--
-		t.Rows = append(t.Rows, rows[k].row(k, i))
+	for i, k := range keys[:m.Shown] {
+		group := groups[k.group]
+		group.Left--
+		group.Rows = append(group.Rows, rows[k].row(k, i))
 	}
 	m.addGroups(groups)
 	m.Fleet = countStrip(fleet)
 	for i := range p.Incidents {
-		one := &p.Incidents[i]
-		end := one.End
+		incident := &p.Incidents[i]
+		end := incident.End
 		if end.IsZero() {
 			end = c.last
 		}
-		one.Left = g.percent(c.wall(one.Start))
-		one.Width = max(g.percent(c.wall(end))-one.Left, 100/float64(g.columns))
-		one.Width = min(one.Width, 100-one.Left)
-		m.Bars = append(m.Bars, *one)
+		incident.Left = g.percent(c.wall(incident.Start))
+		incident.Width = max(g.percent(c.wall(end))-incident.Left, 100/float64(g.columns))
+		incident.Width = min(incident.Width, 100-incident.Left)
+		m.Bars = append(m.Bars, *incident)
 	}
 	p.Map = m
 }
 
-// groupCounts are a group and its alarms by column.
+// groupCounts is a group and its alarms by column.
 type groupCounts struct {
 	Group
 	counts []int
 	weight float64
 }
 
-// groupCounts returns the groups that have alarms, by name, with all columns still empty.
+// groupCounts returns the groups with alarms, by name. The counts of all columns are 0.
 func (c *Collector) groupCounts(columns int) map[string]*groupCounts {
 	groups := map[string]*groupCounts{}
 	for _, k := range c.order {
 		if k.alarms == 0 {
 			continue
 		}
-		t := groups[k.group]
-		if t == nil {
-			t = &groupCounts{Group: Group{Name: k.group}, counts: make([]int, columns)}
-			groups[k.group] = t
+		group := groups[k.group]
+		if group == nil {
+			group = &groupCounts{Group: Group{Name: k.group}, counts: make([]int, columns)}
+			groups[k.group] = group
 		}
-		t.weight += k.weight
-		t.Alarms += k.alarms
-		t.Left++
+		group.weight += k.weight
+		group.Alarms += k.alarms
+		group.Left++
 	}
 	for _, k := range c.order {
-		if t := groups[k.group]; t != nil {
-			t.Keys++
+		if group := groups[k.group]; group != nil {
+			group.Keys++
 		}
 	}
 	return groups
 }
 
-// addGroups adds the groups to the map, the heaviest first.
+// addGroups adds the groups to the map, by decreasing weight.
 func (m *Map) addGroups(groups map[string]*groupCounts) {
-	all := slices.SortedFunc(maps.Values(groups), func(a, b *groupCounts) int {
+	sorted := slices.SortedFunc(maps.Values(groups), func(a, b *groupCounts) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.Name, b.Name))
 	})
 	open := 0
-	for i, t := range all {
-		if i >= shownGroups && len(t.Rows) == 0 {
+	for i, group := range sorted {
+		if i >= shownGroups && len(group.Rows) == 0 {
 			m.GroupsLeft++
-			m.AlarmsLeft += t.Alarms
+			m.AlarmsLeft += group.Alarms
 			continue
 		}
-		t.Strip = countStrip(t.counts)
-		names := make([]string, len(t.Rows))
-		for k, row := range t.Rows {
+		group.Strip = countStrip(group.counts)
+		names := make([]string, len(group.Rows))
+		for k, row := range group.Rows {
 			names[k] = row.Key
 		}
 		for k, name := range cutNames(names) {
-			t.Rows[k].Short = name
+			group.Rows[k].Short = name
 		}
-		open += len(t.Rows)
-		t.Open = open <= openRows
-		t.Name = shown(t.Name)
-		if t.Name == `""` {
-			t.Name = "no prefix"
+		open += len(group.Rows)
+		group.Open = open <= openRows
+		group.Name = shown(group.Name)
+		if group.Name == `""` {
+			group.Name = "no prefix"
 		}
-		m.Groups = append(m.Groups, t.Group)
+		m.Groups = append(m.Groups, group.Group)
 	}
-	m.Nested = len(all) > 1
+	m.Nested = len(sorted) > 1
 }
 
-// keyCells are the cells of a key, and the largest score of its alarms, NaN without one.
+// keyCells is the classes of a key's cells, and the largest score of its alarms; NaN without an alarm.
 type keyCells struct {
 	classes []uint8
 	largest float64
@@ -391,20 +393,20 @@ func (r *keyCells) add(a *alarm, column int) {
 	}
 }
 
-// row is what the map shows of the key.
+// row returns the key's row of the map.
 func (r *keyCells) row(k *key, id int) KeyRow {
-	says := message.Count(k.alarms, "alarm", "alarms")
+	label := message.Count(k.alarms, "alarm", "alarms")
 	if !math.IsNaN(r.largest) {
-		says += ", largest score " + number(r.largest)
+		label += ", largest score " + number(r.largest)
 	}
 	if k.silences > 0 {
-		says += ", " + message.Count(k.silences, "silence", "silences")
+		label += ", " + message.Count(k.silences, "silence", "silences")
 	}
 	name := k.name
 	if rest, ok := strings.CutPrefix(name, k.group); ok && k.group != "" {
 		name = rest[1:]
 	}
-	return KeyRow{Key: shown(name), ID: id, Alarms: k.alarms, Label: says, Series: k.drawn(), Strip: stripOf(r.classes)}
+	return KeyRow{Key: shown(name), ID: id, Alarms: k.alarms, Label: label, Series: k.drawn(), Strip: stripOf(r.classes)}
 }
 
 func stepName(d time.Duration) string {

@@ -7,62 +7,63 @@ import (
 	"unicode/utf8"
 )
 
-// nameRoom is the number of characters of a key that a row of the map has room for.
-const nameRoom = 30
+// maxNameLength is the maximum number of characters of a key in a row of the map.
+const maxNameLength = 30
 
-// cutNames returns keys as the rows of a group show them: of those that are too long, the parts that all
-// have in common are left out. A series that is too long yet has the values of its labels alone.
+// cutNames returns the names of keys in the rows of a group. In a name of more than maxNameLength characters, an
+// ellipsis replaces the parts that all names share. If the rest of a series is still too long, only the values of its
+// labels remain.
 func cutNames(names []string) []string {
 	if len(names) < 2 {
 		return names
 	}
-	all := make([][]string, len(names))
-	least := -1
+	parsed := make([][]string, len(names))
+	minParts := -1
 	for i, name := range names {
-		all[i] = strings.FieldsFunc(partsOf.Replace(name), func(r rune) bool { return r == 0 })
-		if n := len(all[i]); least < 0 || n < least {
-			least = n
+		parsed[i] = strings.FieldsFunc(partsOf.Replace(name), func(r rune) bool { return r == 0 })
+		if n := len(parsed[i]); minParts < 0 || n < minParts {
+			minParts = n
 		}
 	}
-	agree := func(part func(of []string) string) bool {
-		return !slices.ContainsFunc(all, func(of []string) bool { return part(of) != part(all[0]) })
+	agree := func(part func(parts []string) string) bool {
+		return !slices.ContainsFunc(parsed, func(parts []string) bool { return part(parts) != part(parsed[0]) })
 	}
 	head, tail := 0, 0
-	for head < least && agree(func(of []string) string { return of[head] }) {
+	for head < minParts && agree(func(parts []string) string { return parts[head] }) {
 		head++
 	}
-	for tail < least-head && agree(func(of []string) string { return of[len(of)-1-tail] }) {
+	for tail < minParts-head && agree(func(parts []string) string { return parts[len(parts)-1-tail] }) {
 		tail++
 	}
-	within := make([]bool, least) // all have the same number of parts, and this one in common
-	if !slices.ContainsFunc(all, func(of []string) bool { return len(of) != least }) {
-		for k := range within {
-			within[k] = agree(func(of []string) string { return of[k] })
+	shared := make([]bool, minParts) // if all have the same number of parts: whether all share this part
+	if !slices.ContainsFunc(parsed, func(parts []string) bool { return len(parts) != minParts }) {
+		for k := range shared {
+			shared[k] = agree(func(parts []string) string { return parts[k] })
 		}
 	}
 	short := slices.Clone(names)
-	for i, parts := range all {
-		if utf8.RuneCountInString(names[i]) <= nameRoom {
+	for i, parts := range parsed {
+		if utf8.RuneCountInString(names[i]) <= maxNameLength {
 			continue
 		}
 		var b strings.Builder
 		for k, part := range parts {
-			common := k < head || k >= len(parts)-tail || k < least && within[k]
+			common := k < head || k >= len(parts)-tail || k < minParts && shared[k]
 			if !common {
 				b.WriteString(part)
 			} else if !strings.HasSuffix(b.String(), "…") {
 				b.WriteString("…")
 			}
 		}
-		if short[i] = b.String(); utf8.RuneCountInString(short[i]) > nameRoom {
+		if short[i] = b.String(); utf8.RuneCountInString(short[i]) > maxNameLength {
 			short[i] = strings.Join(strings.FieldsFunc(labelNames.ReplaceAllString(short[i], " "), func(r rune) bool { return strings.ContainsRune(" …{},\"", r) }), " ")
 		}
 	}
 	return short
 }
 
-// labelNames are the names of labels in a series.
+// labelNames matches the names of labels in a series.
 var labelNames = regexp.MustCompile(`\b[A-Za-z_]\w*="`)
 
-// partsOf ends the parts of a key with a zero.
+// partsOf ends each part of a key with a zero byte.
 var partsOf = strings.NewReplacer("\x00", "", "{", "{\x00", ",", ",\x00", "/", "/\x00", "}", "\x00}")

@@ -6,7 +6,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// What all long keys of a group have in common is left out; short ones are whole.
+// Parts that all long keys of a group share are left out. Short keys are complete.
 func TestCutNames(t *testing.T) {
 	for _, c := range [][2][]string{
 		{{`requests{code="200",env="prod",instance="h1:80",job="a"}`, `requests{code="500",env="prod",instance="h2:80",job="a"}`},

@@ -17,27 +17,27 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// A Page is what the template shows.
+// A Page is the data of the template page.html.
 type Page struct {
 	Sources []string
-	Config  string // of a run
+	Config  string // name of the config; empty without a run
 	Zone    *time.Location
 	Notes   []string
 
-	First, Last time.Time // zero where no record has a time
-	Counts      []Count   // all alerts by kind
+	First, Last time.Time // zero if no record has a time
+	Counts      []Count   // alerts by kind
 	Alerts      int64
 	Alarms      int64
 	Alarmed     int   // keys with alarms
-	Keys        int   // keys that are known
-	Estimates   int64 // 0 without a file of them
+	Keys        int   // all known keys
+	Estimates   int64 // estimates; 0 without estimates
 
 	Incidents     []Incident
 	IncidentsLeft int
-	IncidentCount int // distinct, without those merged into others
+	IncidentCount int // distinct incidents, without merged ones
 	Merged        int
-	OpenCount     int // of IncidentCount, not closed
-	PageCount     int // of IncidentCount, with page: true
+	OpenCount     int // open incidents among IncidentCount
+	PageCount     int // pages among IncidentCount
 	Silent        []Silent
 	SilentLeft    int
 	SilentCount   int
@@ -52,15 +52,15 @@ type Page struct {
 	RowsLeft      int
 	SeriesKeys    int
 	SeriesLeft    int // keys with alarms and no series
-	SeriesNone    int // of these, keys that the estimates do not have
+	SeriesNone    int // keys with alarms and no estimates
 	Points        int64
-	Seen          int64 // observations that the series were thinned from
+	Seen          int64 // observations before thinning the series
 
 	Sessions *Sessions // nil without smoothed records
 
-	Data template.JS // what a click shows
+	Data template.JS // JSON data for the charts of a click
 
-	Live *RunState // of a page that follows a run; nil of any other one
+	Live *RunState // state of the run that the page follows; nil for other pages
 }
 
 // A Count is a number of something.
@@ -69,41 +69,41 @@ type Count struct {
 	Name string
 }
 
-// An Incident is one as the page shows it.
+// An Incident is an incident on the page.
 type Incident struct {
 	ID, Group, State, Message string
 	Start, End                time.Time
-	Labels                    string // that its keys share, beside those of the group
+	Labels                    string // labels that its keys share, without those in the name of the group
 	Open, Page                bool
 	Keys, Alarmed             int
 	Score, Expected           float64
 	Members                   []Row
-	Left                      float64 // where its bar begins on the map, in percent
+	Left                      float64 // start of its bar on the map, in percent
 	Width                     float64
 }
 
 // A Row is an alarm.
 type Row struct {
 	Key         string
-	ID          int // of the key, in the map; −1 where it is not there
+	ID          int // index of the key's row on the map; −1 without a row
 	Kind        string
 	Time        time.Time
 	Score, Size float64
 	InIncident  bool
-	Chance      float64 // of a member: the probability that it belongs to the incident
+	Chance      float64 // for a member, the probability that it belongs to the incident
 	Message     string
-	Mark        string // what a user says of it; empty for nothing
-	Command     string // that marks it; empty if nobody takes marks
+	Mark        string // last mark of the alarm; empty without a mark
+	Command     string // command that marks the alarm as false; empty if the run accepts no marks
 }
 
-// A Silent is a key from which nothing has come.
+// A Silent is a key that is silent.
 type Silent struct {
 	Key            string
 	Since, Alerted time.Time
 	Silences       int
 }
 
-// Muted are the alarms that the budgets and the rests kept back. They are known of a run only.
+// Muted counts the alarms that budgets or rests suppressed. Known is true only on the page of a trial.
 type Muted struct {
 	Known   bool
 	Count   int
@@ -135,15 +135,15 @@ const (
 	shownNoisy     = 10
 	shownKeys      = 1000 // rows of the map
 	shownGroups    = 64
-	openRows       = 60    // of groups that are unfolded from the start
-	keyAlarms      = 50    // of a key in the data of a click
-	pagePoints     = 60000 // of all series
+	openRows       = 60    // maximum number of rows in groups that are open at first
+	keyAlarms      = 50    // alarms of a key in the data of a click
+	pagePoints     = 60000 // points of all series
 	maxColumns     = 112
 	longestText    = 400
 )
 
-// Page returns the page of what has been gathered so far. It thins the series to the size of a
-// page; more records may follow.
+// Page returns the page of the records so far. It thins the series to the size of a page. More records may be added
+// afterwards.
 func (c *Collector) Page() *Page {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,24 +163,24 @@ func (c *Collector) Page() *Page {
 			p.Counts = append(p.Counts, Count{c.counts[kind], shortened(name)})
 		}
 	}
-	happened := c.happened()
-	p.Alarmed = len(happened)
+	alarmed := c.alarmedKeys()
+	p.Alarmed = len(alarmed)
 	ids := map[*key]int{}
-	for i, k := range happened[:min(len(happened), shownKeys)] {
+	for i, k := range alarmed[:min(len(alarmed), shownKeys)] {
 		ids[k] = i
 	}
 	members := c.addIncidents(p, ids)
-	c.addMap(p, happened)
+	c.addMap(p, alarmed)
 	c.addRows(p, ids, members)
 	c.addSilent(p)
-	c.addNoisy(p, happened, ids)
-	c.addData(p, happened)
+	c.addNoisy(p, alarmed, ids)
+	c.addData(p, alarmed)
 	c.countPoints()
 	c.addNotes(p)
 	return p
 }
 
-// shortened is a text that a row has room for.
+// shortened returns s, cut to longestText characters.
 func shortened(s string) string {
 	n := 0
 	for i := range s {
@@ -191,7 +191,7 @@ func shortened(s string) string {
 	return s
 }
 
-// shown is a key as the page writes it.
+// shown returns a key in printable form, and "" in quotes.
 func shown(name string) string {
 	if name == "" {
 		return `""`
@@ -199,7 +199,7 @@ func shown(name string) string {
 	return message.Printable(name)
 }
 
-// groupName is a group of keys in a sentence.
+// groupName returns the name of a group for a sentence.
 func groupName(name string) string {
 	if name == "" {
 		return "all keys"
@@ -207,15 +207,15 @@ func groupName(name string) string {
 	return shown(name)
 }
 
-// A membership says which alarm a member is.
+// A membership identifies an alarm that is a member of an incident.
 type membership struct {
-	key string
-	at  int64
+	key  string
+	time int64
 }
 
-// idOf is the row of a key on the map, -1 where it has none.
+// idOf returns the index of a key's row on the map, or -1 without a row.
 func (c *Collector) idOf(name string, ids map[*key]int) int {
-	if id, there := ids[c.keys[name]]; there {
+	if id, found := ids[c.keys[name]]; found {
 		return id
 	}
 	return -1
@@ -223,65 +223,65 @@ func (c *Collector) idOf(name string, ids map[*key]int) int {
 
 func (c *Collector) addIncidents(p *Page, ids map[*key]int) map[membership]bool {
 	members := map[membership]bool{}
-	var all []*output.Alert
-	for _, one := range c.incidents {
-		for _, m := range one.Members {
+	var found []*output.Alert
+	for _, record := range c.incidents {
+		for _, m := range record.Members {
 			members[membership{m.Key, unix(m.Time)}] = true
 		}
-		if one.State == "merged" {
+		if record.State == "merged" {
 			p.Merged++
 			continue
 		}
-		all = append(all, one)
+		found = append(found, record)
 	}
-	rank := func(a *output.Alert) int { // open ones first, then pages
+	rank := func(a *output.Alert) int { // open pages, other open ones, ended pages, others
 		switch {
-		case !over(a) && a.Page:
+		case !ended(a) && a.Page:
 			return 0
-		case !over(a):
+		case !ended(a):
 			return 1
 		case a.Page:
 			return 2
 		}
 		return 3
 	}
-	slices.SortFunc(all, func(a, b *output.Alert) int {
+	slices.SortFunc(found, func(a, b *output.Alert) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Score, a.Score), cmp.Compare(b.Alarmed, a.Alarmed), cmp.Compare(a.ID, b.ID))
 	})
-	p.IncidentCount = len(all)
-	for _, one := range all {
-		if !over(one) {
+	p.IncidentCount = len(found)
+	for _, record := range found {
+		if !ended(record) {
 			p.OpenCount++
 		}
-		if one.Page {
+		if record.Page {
 			p.PageCount++
 		}
 	}
-	for _, one := range all[:min(len(all), shownIncidents)] {
+	for _, record := range found[:min(len(found), shownIncidents)] {
 		i := Incident{
-			ID: shortened(one.ID), Group: one.Group, State: one.State, Message: shortened(one.Message), Start: one.Start, End: one.End,
-			Open: !over(one), Page: one.Page, Keys: one.Keys, Alarmed: one.Alarmed, Score: float64(one.Score), Expected: float64(one.Expected),
+			ID: shortened(record.ID), Group: record.Group, State: record.State, Message: shortened(record.Message), Start: record.Start, End: record.End,
+			Open: !ended(record), Page: record.Page, Keys: record.Keys, Alarmed: record.Alarmed, Score: float64(record.Score), Expected: float64(record.Expected),
 		}
 		if i.Group == "" {
-			i.Group = one.Key
+			i.Group = record.Key
 		}
-		for _, name := range slices.Sorted(maps.Keys(one.Labels)) {
-			if label := name + "=" + strconv.Quote(one.Labels[name]); !strings.Contains(i.Group, label) {
+		for _, name := range slices.Sorted(maps.Keys(record.Labels)) {
+			if label := name + "=" + strconv.Quote(record.Labels[name]); !strings.Contains(i.Group, label) {
 				i.Labels = strings.TrimSpace(i.Labels + " " + label)
 			}
 		}
 		if i.Start.IsZero() {
-			i.Start = one.Time
+			i.Start = record.Time
 		}
 		if i.Message == "" {
-			i.Message = fmt.Sprintf("%s of %s alarmed.", message.Count(cmp.Or(one.Alarmed, one.Keys), "key", "keys"), groupName(i.Group))
+			i.Message = fmt.Sprintf("%s of %s alarmed.", message.Count(cmp.Or(record.Alarmed, record.Keys), "key", "keys"), groupName(i.Group))
 		}
-		for _, m := range one.Members[:min(len(one.Members), shownMembers)] {
+		for _, m := range record.Members[:min(len(record.Members), shownMembers)] {
 			i.Members = append(i.Members, Row{Key: shown(m.Key), ID: c.idOf(m.Key, ids), Time: m.Time, Score: float64(m.Score), Size: float64(m.Size), Chance: float64(m.P)})
 		}
 		p.Incidents = append(p.Incidents, i)
 	}
-	p.IncidentsLeft = len(all) - len(p.Incidents)
+	p.IncidentsLeft = len(found) - len(p.Incidents)
 	return members
 }
 
@@ -290,22 +290,22 @@ func (c *Collector) addRows(p *Page, ids map[*key]int, members map[membership]bo
 		return Row{
 			Mark: c.markOf(d), Command: c.markCommand(d),
 			Key: shown(d.key.name), ID: c.idOf(d.key.name, ids), Kind: kinds[d.kind], Time: d.time, Score: float64(d.score), Size: float64(d.size),
-			InIncident: d.inIncident || members[membership{d.key.name, d.at}], Message: shortened(d.message),
+			InIncident: d.inIncident || members[membership{d.key.name, d.unixTime}], Message: shortened(d.message),
 		}
 	}
 	c.rows.cut()
-	for i := range c.rows.all {
-		p.Rows = append(p.Rows, row(&c.rows.all[i]))
+	for i := range c.rows.details {
+		p.Rows = append(p.Rows, row(&c.rows.details[i]))
 	}
 	p.RowsLeft = len(c.alarms) - len(p.Rows)
 	for i := range c.alarms {
-		if a := &c.alarms[i]; !a.inIncident && !members[membership{a.key.name, a.at}] {
+		if a := &c.alarms[i]; !a.inIncident && !members[membership{a.key.name, a.unixTime}] {
 			p.SingleCount++
 		}
 	}
 	c.singles.cut()
-	for i := range c.singles.all {
-		if r := row(&c.singles.all[i]); !r.InIncident && len(p.Singles) < shownSingles {
+	for i := range c.singles.details {
+		if r := row(&c.singles.details[i]); !r.InIncident && len(p.Singles) < shownSingles {
 			p.Singles = append(p.Singles, r)
 		}
 	}
@@ -330,7 +330,7 @@ func (c *Collector) addSilent(p *Page) {
 	p.SilentLeft = p.SilentCount - len(p.Silent)
 }
 
-func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
+func (c *Collector) addNoisy(p *Page, alarmed []*key, ids map[*key]int) {
 	weeks := c.last.Sub(c.first).Hours() / (7 * 24)
 	noisy := func(k *key) Noisy {
 		n := Noisy{Key: shown(k.name), ID: c.idOf(k.name, ids), Alarms: k.alarms, PerWeek: math.NaN(), Muted: k.muted, Resting: k.resting, Largest: k.suppressedScore, Advice: k.advice(c.zone)}
@@ -339,7 +339,7 @@ func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 		}
 		return n
 	}
-	byNumber := slices.Clone(happened)
+	byNumber := slices.Clone(alarmed)
 	slices.SortStableFunc(byNumber, func(a, b *key) int { return cmp.Compare(b.alarms, a.alarms) })
 	for _, k := range byNumber[:min(len(byNumber), shownNoisy)] {
 		if k.alarms > 1 {
@@ -365,12 +365,12 @@ func (c *Collector) addNoisy(p *Page, happened []*key, ids map[*key]int) {
 	p.Muted.Left = len(muted) - len(p.Muted.Keys)
 }
 
-// addData writes what a click on a key shows.
-func (c *Collector) addData(p *Page, happened []*key) {
-	rows := happened[:min(len(happened), shownKeys)]
+// addData adds the JSON data of clicks on keys.
+func (c *Collector) addData(p *Page, alarmed []*key) {
+	rows := alarmed[:min(len(alarmed), shownKeys)]
 	recent := map[*key][]*alarm{}
 	for i := range c.alarms {
-		if a := &c.alarms[i]; a.at != noTime {
+		if a := &c.alarms[i]; a.unixTime != noTime {
 			recent[a.key] = append(recent[a.key], a)
 		}
 	}
@@ -400,12 +400,12 @@ func (c *Collector) addData(p *Page, happened []*key) {
 	b = records.AppendList(b, len(rows), func(b []byte, i int) []byte {
 		k := rows[i]
 		list := recent[k]
-		slices.SortStableFunc(list, func(a, b *alarm) int { return cmp.Compare(a.at, b.at) })
+		slices.SortStableFunc(list, func(a, b *alarm) int { return cmp.Compare(a.unixTime, b.unixTime) })
 		left := max(0, len(list)-keyAlarms)
 		b = appendName(b, k)
 		b = records.AppendList(b, len(list)-left, func(b []byte, j int) []byte {
 			a := list[left+j]
-			return fmt.Appendf(b, "[%d,%d,%s,%s]", a.at, a.kind, appendNumber(nil, float64(a.score), 1), appendNumber(nil, float64(a.size), 2))
+			return fmt.Appendf(b, "[%d,%d,%s,%s]", a.unixTime, a.kind, appendNumber(nil, float64(a.score), 1), appendNumber(nil, float64(a.size), 2))
 		})
 		if left > 0 {
 			b = fmt.Appendf(b, `,"left":%d`, left)
@@ -423,9 +423,9 @@ func (c *Collector) addData(p *Page, happened []*key) {
 	})
 	b = append(b[:len(b)-1], c.addSessions(p, len(rows))...)
 	p.Data = template.JS(append(b, "]}"...))
-	p.SeriesLeft = len(happened) - p.SeriesKeys
+	p.SeriesLeft = len(alarmed) - p.SeriesKeys
 	if c.estimates > 0 && !c.live {
-		for _, k := range happened {
+		for _, k := range alarmed {
 			if k.estimates == 0 {
 				p.SeriesNone++
 			}
@@ -433,45 +433,45 @@ func (c *Collector) addData(p *Page, happened []*key) {
 	}
 }
 
-// appendName begins the data of a key, up to its alarms.
+// appendName appends the beginning of a key's data, up to its alarms.
 func appendName(b []byte, k *key) []byte {
 	name, _ := json.Marshal(shown(k.name)) // escapes <, > and &
 	return fmt.Appendf(b, `{"key":%s,"alarms":`, name)
 }
 
-// drawn reports whether there are points of the key to draw.
+// drawn reports whether the key has points to draw.
 func (k *key) drawn() bool { return k.series != nil && len(k.series.points) > 0 }
 
-// addNotes says what of the input is not as one would expect.
+// addNotes adds notes about unexpected properties of the input.
 func (c *Collector) addNotes(p *Page) {
-	note := func(n int64, one, many string) {
+	note := func(n int64, singular, plural string) {
 		if n == 1 {
-			p.Notes = append(p.Notes, fmt.Sprintf(one, grouped(n)))
+			p.Notes = append(p.Notes, fmt.Sprintf(singular, grouped(n)))
 		} else if n > 1 {
-			p.Notes = append(p.Notes, fmt.Sprintf(many, grouped(n)))
+			p.Notes = append(p.Notes, fmt.Sprintf(plural, grouped(n)))
 		}
 	}
-	note(c.differ, "%s alert has key, kind, time and id of another one, and other numbers: the files seem to hold the alerts of two configs.",
-		"%s alerts have key, kind, time and id of other ones, and other numbers: the files seem to hold the alerts of two configs.")
-	note(c.repeats, "%s alert came twice. It is counted twice.", "%s alerts came more than once. All are counted.")
-	note(c.untimed, "%s smoothed record has no time, and is left out: hafvf plot draws it.", "%s smoothed records have no times, and are left out: hafvf plot draws them.")
-	note(c.smoothedLeft, "%s smoothed record is left out: the page is of the first "+grouped(maxSmoothed)+".", "%s smoothed records are left out: the page is of the first "+grouped(maxSmoothed)+".")
-	note(c.undated, "%s alert has no time, and no place on the map.", "%s alerts have no time, and no place on the map.")
-	note(c.early, "%s record is before the period, and left out.", "%s records are before the period, and left out.")
+	note(c.differ, "%s alert has the key, kind, time and id of another alert, but other numbers: the files seem to contain the alerts of two configs.",
+		"%s alerts have the key, kind, time and id of other alerts, but other numbers: the files seem to contain the alerts of two configs.")
+	note(c.repeats, "%s alert occurs twice. It is counted twice.", "%s alerts occur more than once. All are counted.")
+	note(c.untimed, "%s smoothed record has no time and is not on the page: draw it with hafvf plot.", "%s smoothed records have no times and are not on the page: draw them with hafvf plot.")
+	note(c.smoothedLeft, "%s smoothed record is not on the page: it has the first "+grouped(maxSmoothed)+".", "%s smoothed records are not on the page: it has the first "+grouped(maxSmoothed)+".")
+	note(c.undated, "%s alert has no time and is not on the map.", "%s alerts have no time and are not on the map.")
+	note(c.early, "%s record is before the period and not on the page.", "%s records are before the period and not on the page.")
 	if c.marked > 0 && c.counts["novelty"]+c.counts["change"] == 0 {
-		note(c.marked, "The estimates have %s alarm, and no file of alerts was given: alerts: {jsonl: {path: alerts.jsonl}} writes one.",
-			"The estimates have %s alarms, and no file of alerts was given: alerts: {jsonl: {path: alerts.jsonl}} writes one.")
+		note(c.marked, "The estimates have %s alarm, but no alerts were given: write them with alerts: {jsonl: {path: alerts.jsonl}}.",
+			"The estimates have %s alarms, but no alerts were given: write them with alerts: {jsonl: {path: alerts.jsonl}}.")
 	}
 	note(int64(p.SeriesNone), "The estimates lack %s key that has alarms.", "The estimates lack %s keys that have alarms.")
 	if c.trial != nil {
 		note(c.trial.Rejected, "%s record was rejected.", "%s records were rejected.")
 		if c.trial.Stopped {
-			p.Notes = append(p.Notes, "The run was stopped before the end of the input: the page has a part of it.")
+			p.Notes = append(p.Notes, "The run was stopped before the end of the input: the page covers part of it.")
 		}
 	}
 }
 
-// number is v with three digits.
+// number formats v with about three digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case !isNumber(v):
@@ -488,7 +488,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 2, 64)
 }
 
-// grouped is a whole number with commas.
+// grouped formats a whole number with commas.
 func grouped(n any) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

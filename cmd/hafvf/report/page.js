@@ -1,9 +1,9 @@
-// The page is whole without this script. It adds what a click shows, hints on cells, and the
-// order and choice of the table. Text from records goes into the page as text, never as markup.
+// The page is complete without this script. It adds charts on click, hints on cells, and sorting and
+// filtering of the table. Text from records is inserted as text, never as markup.
 (function () {
   "use strict";
   let data = JSON.parse(document.getElementById("data").textContent);
-  // The parts of the page as they came, before the script has touched them.
+  // The parts of the page before the script changes them.
   const parts = (page) => [page.querySelector("header"), ...page.querySelectorAll("section")];
   const came = new Map(parts(document).map((part) => [part.id, part.innerHTML]));
   const grouped = (n) => n.toLocaleString("en");
@@ -17,7 +17,7 @@
   }
   const iso = (seconds) => new Date(seconds * 1000).toISOString().replace(/\.000Z$/, "Z");
   const at = (seconds) => ({ datetime: iso(seconds), title: iso(seconds) });
-  // What the clock of the page is ahead of UTC, and what it shows as if that were UTC, in seconds.
+  // The page's offset from UTC, and the local time as if it were UTC, in seconds.
   const ahead = (seconds) => {
     const all = data.offsets || [[0, 0]];
     return (all.findLast(([from]) => from <= seconds) || all[0])[1];
@@ -30,7 +30,7 @@
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const text = (v) => (v == null ? "–" : Number(v.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 }));
 
-  // ---- what a click on a key shows
+  // ---- the panel of a key
 
   let open = null; // {button, panel, plots, redraws, key}
 
@@ -43,7 +43,7 @@
     open = null;
   }
 
-  // Messages of alarms that are in the table, by key and time.
+  // Messages of the alarms in the table, by key and time.
   let messages = null;
   function messageOf(id, at) {
     if (!messages) {
@@ -83,7 +83,7 @@
     if (!anew) panel.scrollIntoView({ block: "nearest" });
   }
 
-  // A key of smoothed sessions has a chart for each, if they are not too many; other keys have one.
+  // A key of smoothed sessions has a chart for each session, if there are not too many; other keys have one.
   function sessionsOf(key) {
     const s = key.series, ends = [...(s.gaps || []), s.t.length];
     if (!key.changes || ends.length < 2 || ends.length > 50) return [key];
@@ -107,10 +107,10 @@
     for (const b of ["u", "p"]) {
       const mean = s[b + "m"], sd = s[b + "s"];
       if (!mean || !sd) continue;
-      if (b === "u" && smoothed) continue; // the level of the segment, drawn beside the estimate
+      if (b === "u" && smoothed) continue; // the level of the segment, drawn in addition to the estimate
       columns[b] = [mean, mean.map((m, i) => (m == null || sd[i] == null ? null : m + wide * sd[i])), mean.map((m, i) => (m == null || sd[i] == null ? null : m - wide * sd[i]))];
     }
-    // A stretch in which nothing came breaks the lines.
+    // A gap without observations breaks the lines.
     const gaps = new Set(s.gaps);
     const broken = (list) => {
       const out = [];
@@ -142,7 +142,7 @@
     if (s.seen > n) panel.append(make("p", { class: "about" }, grouped(n) + " of " + grouped(s.seen) + " observations: extremes and " + (smoothed ? "changes" : "alarms") + " are kept."));
 
     const alarms = key.alarms.filter((a) => a[0] >= times[0] && a[0] <= times[n - 1]);
-    // The changes of sessions, each with the interval of its place.
+    // The changes of sessions, with their intervals.
     const places = (u) => {
       const c = u.ctx, { left, top, width, height } = u.bbox, clamp = (t) => Math.max(left, Math.min(left + width, u.valToPos(t, "x", true)));
       c.save();
@@ -252,7 +252,7 @@
     if (event.key === "Escape") close(true);
   });
 
-  // A link to a key unfolds its group, and shows it.
+  // A link to a key opens its group and scrolls to the key.
   function follow() {
     const row = /^#k\d+$/.test(location.hash) && document.getElementById(location.hash.slice(1));
     if (!row) return;
@@ -266,7 +266,7 @@
   addEventListener("hashchange", follow);
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a.key");
-    if (link && link.hash === location.hash) follow(); // no change of the hash tells of it
+    if (link && link.hash === location.hash) follow(); // the hash does not change
   });
   follow();
 
@@ -290,7 +290,7 @@
     const box = strip.getBoundingClientRect();
     const column = Math.min(data.columns - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * data.columns)));
     const from = data.first + column * data.step;
-    let words = data.zone ? iso(from).slice(0, -1) + " " + data.zone : iso(from) + " UTC"; // cells are of the clock
+    let words = data.zone ? iso(from).slice(0, -1) + " " + data.zone : iso(from) + " UTC"; // cells are local times
     const button = strip.parentElement.querySelector("button.name");
     if (button) {
       const key = data.keys[button.dataset.k], here = (key.changes || key.alarms).filter((a) => wall(a[0]) >= from && wall(a[0]) < from + data.step);
@@ -303,7 +303,7 @@
 
   // ---- the table
 
-  let arrange = () => {}; // sorts and chooses the rows again
+  let arrange = () => {}; // sorts and filters the rows again
   function prepare() {
     const table = document.getElementById("table");
     if (!table) return;
@@ -319,7 +319,7 @@
       const keyed = [...table.tBodies[0].rows].map((row) => [read(row.cells[column], kind), row]);
       keyed.sort(([a], [b]) => {
         if (a === b) return 0;
-        if (a !== a) return b !== b ? 0 : 1; // what has no number comes last
+        if (a !== a) return b !== b ? 0 : 1; // rows without a number come last
         if (b !== b) return -1;
         return (a < b ? -1 : 1) * (down ? -1 : 1);
       });
@@ -337,7 +337,7 @@
         sort();
       });
     });
-    heads[4].setAttribute("aria-sort", "descending"); // as the page has it
+    heads[4].setAttribute("aria-sort", "descending"); // the order of the page
     const filter = document.getElementById("filter"), kind = document.getElementById("kind"), where = document.getElementById("where"), count = document.getElementById("count");
     const choose = () => {
       const word = filter.value.trim().toLowerCase(), rows = [...table.tBodies[0].rows];
@@ -362,13 +362,13 @@
   }
   prepare();
 
-  // ---- a page that follows a run
+  // ---- the live page of a run
 
   const root = document.documentElement;
   if (!root.dataset.live) return;
   root.style.overflowAnchor = "none"; // see replace
 
-  // A name finds an element again in what takes its place.
+  // The name identifies an element before and after a replacement.
   function nameOf(e) {
     const part = e.closest("header, section"), d = e.closest("summary") && e.closest("[data-d]");
     if (!part || e === part) return part && (() => document.getElementById(part.id) || document.querySelector("header"));
@@ -382,8 +382,8 @@
     return () => alike(document.getElementById(part.id) || document.querySelector("header"))[nth];
   }
 
-  // replace takes over what is new on the page. Scroll, focus, what is unfolded, and order and
-  // choice of the table stay.
+  // replace updates the parts of the page that changed. Scroll position, focus, open folds, and the
+  // sorting and filter of the table stay.
   function replace(next) {
     const focused = document.activeElement, focus = focused !== document.body && nameOf(focused);
     const off = (e) => Math.abs(e.getBoundingClientRect().top);
@@ -435,7 +435,7 @@
   let asking = false, more = false, pressed = false;
   for (const [name, down] of [["pointerdown", true], ["pointerup", false], ["pointercancel", false]]) addEventListener(name, () => (pressed = down), true);
   const pause = (ms) => new Promise((done) => setTimeout(done, ms));
-  // refresh asks for the page, at most once a second.
+  // refresh requests the page, at most once a second.
   async function refresh() {
     more = true;
     if (asking) return;
@@ -445,9 +445,9 @@
       try {
         const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
         const next = answer.ok && new DOMParser().parseFromString(await answer.text(), "text/html");
-        for (let i = 0; pressed && i < 50; i++) await pause(20); // a click or a selection is under way
+        for (let i = 0; pressed && i < 50; i++) await pause(20); // during a click or a selection
         if (next) replace(next);
-      } catch {} // the events tell when the run is there again
+      } catch {} // the events resume when the run is back
       await pause(1000);
     }
     asking = false;

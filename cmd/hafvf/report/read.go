@@ -14,33 +14,33 @@ import (
 	"hafvf/internal/clock"
 )
 
-// Since says from when on a page shows what happened. The zero value is from the beginning.
+// Since is the start of a page's period. The zero value means no start.
 type Since struct {
-	Last time.Duration // before the last time of all files
+	Last time.Duration // time before the last record of all files
 	From time.Time
 }
 
-// Files gathers what is in files of alerts, of estimates and of smoothed records, in any order. With
-// Since.Last it reads them twice, which standard input cannot be. The page has the times of the zone.
-func Files(ctx context.Context, paths []string, since Since, zone *time.Location) (*Collector, error) {
-	from := since.From
-	if since.Last > 0 {
+// Files returns a Collector with the records of files of alerts, estimates and smoothed records, in any order. With
+// period.Last it reads the files twice, so they must not include standard input. The page has times in zone.
+func Files(ctx context.Context, paths []string, period Since, zone *time.Location) (*Collector, error) {
+	start := period.From
+	if period.Last > 0 {
 		var last time.Time
 		for _, path := range paths {
-			of, err := output.Last(ctx, path, func(string) bool { return true })
+			fileLast, err := output.Last(ctx, path, func(string) bool { return true })
 			if err != nil && !cutOff(err) {
 				return nil, err
 			}
-			last = clock.Later(last, of)
+			last = clock.Later(last, fileLast)
 		}
 		if !last.IsZero() {
-			from = last.Add(-since.Last)
+			start = last.Add(-period.Last)
 		}
 	}
-	c := NewCollector(from, zone)
-	// Alerts come first: they tell which keys get a series.
+	c := NewCollector(start, zone)
+	// Alerts are read first: they determine the keys with a series.
 	var alerts, others []string
-	whole := map[string]bool{"-": true} // files of which all is read
+	whole := map[string]bool{"-": true} // files to read in full
 	for _, path := range paths {
 		c.Source(filepath.Base(path))
 		first, err := firstOf(ctx, path)
@@ -58,7 +58,7 @@ func Files(ctx context.Context, paths []string, since Since, zone *time.Location
 	paths = slices.Concat(alerts, others)
 	for i, path := range paths {
 		if slices.Contains(paths[:i], path) {
-			c.Note(fmt.Sprintf("%s was given twice, and is read once.", filepath.Base(path)))
+			c.Note(fmt.Sprintf("%s was given twice and is read once.", filepath.Base(path)))
 			continue
 		}
 		if i >= len(alerts) && !c.narrowed {
@@ -66,7 +66,7 @@ func Files(ctx context.Context, paths []string, since Since, zone *time.Location
 		}
 		records := 0
 		wants := func(r *output.Record) bool {
-			return !r.Time.Before(from) && (r.Kind != nil || followed == nil || whole[path] || followed[*r.Key])
+			return !r.Time.Before(start) && (r.Kind != nil || followed == nil || whole[path] || followed[*r.Key])
 		}
 		err := output.Each(ctx, path, wants, func(r *output.Record) error {
 			records++
@@ -85,7 +85,7 @@ func Files(ctx context.Context, paths []string, since Since, zone *time.Location
 		})
 		switch {
 		case cutOff(err):
-			c.Note(fmt.Sprintf("The last line of %s is cut off, and left out.", filepath.Base(path)))
+			c.Note(fmt.Sprintf("The last line of %s is cut off and ignored.", filepath.Base(path)))
 		case err != nil:
 			return nil, err
 		case records == 0:
@@ -95,35 +95,35 @@ func Files(ctx context.Context, paths []string, since Since, zone *time.Location
 	return c, nil
 }
 
-// cutOff reports whether an error is of a last line that ends too early.
+// cutOff reports whether err is the error of a last line that ends early.
 func cutOff(err error) bool {
-	not, is := errors.AsType[output.NotRecord](err)
-	return is && not.Cut
+	notRecord, ok := errors.AsType[output.NotRecord](err)
+	return ok && notRecord.Cut
 }
 
-// firstOf is the first record of a file. Standard input, which comes once, has none.
+// firstOf returns the first record of a file, or a zero record for standard input, which can be read only once.
 func firstOf(ctx context.Context, path string) (first output.Record, err error) {
 	if path == "-" {
 		return first, nil
 	}
-	enough := errors.New("enough")
+	errStop := errors.New("enough")
 	err = output.Each(ctx, path, nil, func(r *output.Record) error {
 		first = *r
-		return enough
+		return errStop
 	})
-	if err == enough || cutOff(err) {
+	if err == errStop || cutOff(err) {
 		err = nil
 	}
 	return first, err
 }
 
-// recorded is an estimate as a page shows it.
+// recorded returns the estimate of a record.
 func recorded(r *output.Record) Estimate {
-	var at time.Time
+	var t time.Time
 	if r.Time != nil {
-		at = *r.Time
+		t = *r.Time
 	}
-	e := newEstimate(*r.Key, at, r.X, *r.Predicted)
+	e := newEstimate(*r.Key, t, r.X, *r.Predicted)
 	if d := r.Detect; d != nil {
 		e.Score, e.Threshold, e.Alarm, e.Outlier = output.OrNaN(d.Score), output.OrNaN(d.Threshold), d.Alarm != nil, d.Kind == string(hafvf.Outlier)
 		if d.Usual != nil {
@@ -133,7 +133,8 @@ func recorded(r *output.Record) Estimate {
 	return e
 }
 
-// Check says why out is no file for a page of these inputs.
+// Check returns an error unless out can be the file of a page of these inputs: it must not be an input or a folder,
+// and must be an .html file.
 func Check(inputs []string, out string) error {
 	if err := output.CheckInputs(out, inputs...); err != nil {
 		return err
@@ -142,7 +143,7 @@ func Check(inputs []string, out string) error {
 		return fmt.Errorf("%s is a folder: give a file to write", out)
 	}
 	if ext := filepath.Ext(out); ext != ".html" && ext != ".htm" {
-		return fmt.Errorf("%s: a page is an .html file", out)
+		return fmt.Errorf("%s: a page must be an .html file", out)
 	}
 	return nil
 }

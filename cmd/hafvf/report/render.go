@@ -19,18 +19,18 @@ import (
 //go:embed page.html page.css page.js assets/uPlot.iife.min.js assets/uPlot.min.css assets/LICENSE
 var files embed.FS
 
-// asset is an embedded file.
+// asset returns the text of an embedded file.
 func asset(name string) string {
 	b, err := files.ReadFile(name)
 	if err != nil {
-		panic(err) // go:embed has them
+		panic(err) // impossible: go:embed includes the file
 	}
 	return string(b)
 }
 
 var (
 	style = template.CSS(asset("assets/uPlot.min.css") + asset("page.css"))
-	// The licence takes the place of the first comment, which names a place on the web.
+	// The licence replaces the first comment, which contains a URL.
 	chart  = template.JS("/*! uPlot 1.6.32\n\n" + asset("assets/LICENSE") + "*/\n" + asset("assets/uPlot.iife.min.js")[strings.Index(asset("assets/uPlot.iife.min.js"), "*/")+len("*/\n"):])
 	script = template.JS(asset("page.js"))
 	page   = template.Must(template.New("page.html").Funcs(template.FuncMap{
@@ -44,10 +44,10 @@ var (
 	}).ParseFS(files, "page.html"))
 )
 
-// policy lets the page run its own two scripts, and load nothing.
+// policy is the Content-Security-Policy of the page: it runs only its two scripts, and loads nothing.
 var policy = fmt.Sprintf("default-src 'none'; script-src %s %s; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'", hashOf(chart), hashOf(script))
 
-// livePolicy also lets the page ask where it came from.
+// livePolicy also permits requests to the page's own server.
 var livePolicy = policy + "; connect-src 'self'"
 
 func hashOf(script template.JS) string {
@@ -55,14 +55,13 @@ func hashOf(script template.JS) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// Write writes the page as HTML that needs no other file. A page that follows a run asks its server
-// for what is new.
-func (p *Page) Write(to io.Writer) error {
+// Write writes the page as HTML that needs no other file. A page of a running run requests updates from its server.
+func (p *Page) Write(w io.Writer) error {
 	allowed := policy
 	if p.Live != nil {
 		allowed = livePolicy
 	}
-	return page.Execute(to, struct {
+	return page.Execute(w, struct {
 		*Page
 		Style         template.CSS
 		Chart, Script template.JS
@@ -70,7 +69,8 @@ func (p *Page) Write(to io.Writer) error {
 	}{p, style, chart, script, allowed})
 }
 
-// WriteFile writes the page to a file, which appears complete or not at all. It returns its size.
+// WriteFile writes the page to a file, and returns its size in bytes. An existing file is replaced only by a complete
+// one.
 func (p *Page) WriteFile(path string) (int, error) {
 	var b bytes.Buffer
 	if err := p.Write(&b); err != nil {
@@ -79,13 +79,13 @@ func (p *Page) WriteFile(path string) (int, error) {
 	return b.Len(), atomicfile.Write(path, b.Bytes())
 }
 
-// Raises reports whether the page is of what may raise alarms, and not of smoothed sessions alone.
+// Raises reports whether the page shows alerts or estimates. It is false for a page of smoothed sessions only.
 func (p *Page) Raises() bool { return p.Sessions == nil || p.Alerts > 0 || p.Estimates > 0 }
 
-// Stamp is a time as the page writes it.
+// Stamp formats a time in the page's zone.
 func (p *Page) Stamp(t time.Time) string { return t.In(p.Zone).Format(time.RFC3339) }
 
-// Time is a time as the page writes it, and in UTC as records have it.
+// Time returns a time element: t in the page's zone, with t in UTC as its attributes. A zero t is "–".
 func (p *Page) Time(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
@@ -94,7 +94,7 @@ func (p *Page) Time(t time.Time) template.HTML {
 	return template.HTML(`<time datetime="` + utc + `" title="` + utc + `">` + p.Stamp(t) + `</time>`)
 }
 
-// signed is a number with its sign.
+// signed formats v with its sign.
 func signed(v float64) string {
 	s := number(v)
 	switch {
@@ -106,18 +106,18 @@ func signed(v float64) string {
 	return s
 }
 
-// counted is n of something; a machine finds n without commas.
-func counted(n any, one, many string) template.HTML {
+// counted returns n with a noun, in a data element with the plain number.
+func counted(n any, singular, plural string) template.HTML {
 	digits := fmt.Sprint(n)
 	if digits != "1" {
-		one = many
+		singular = plural
 	}
-	return template.HTML(fmt.Sprintf(`<data value="%s">%s</data> %s`, digits, grouped(n), template.HTMLEscapeString(one)))
+	return template.HTML(fmt.Sprintf(`<data value="%s">%s</data> %s`, digits, grouped(n), template.HTMLEscapeString(singular)))
 }
 
-// span is how long it is from one time to another.
-func span(from, to time.Time) string {
-	d := to.Sub(from)
+// span formats the time from start to end.
+func span(start, end time.Time) string {
+	d := end.Sub(start)
 	switch {
 	case d >= 48*time.Hour:
 		return message.Count(int(d.Hours()/24+.5), "day", "days")

@@ -17,10 +17,10 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// pageOf is the page of some files, and its text.
-func pageOf(t testing.TB, since Since, paths ...string) (*Page, string) {
+// pageOf returns the page of some files, and its text.
+func pageOf(t testing.TB, period Since, paths ...string) (*Page, string) {
 	t.Helper()
-	c := expect.Get(Files(t.Context(), paths, since, time.UTC))(t)
+	c := expect.Get(Files(t.Context(), paths, period, time.UTC))(t)
 	p := c.Page()
 	var b bytes.Buffer
 	expect.OK(t, p.Write(&b))
@@ -32,7 +32,7 @@ func berlin(t testing.TB) *time.Location {
 	return expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 }
 
-// file writes lines to a file of its own.
+// file writes lines to a new file.
 func file(t testing.TB, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "in.jsonl")
@@ -44,13 +44,13 @@ func file(t testing.TB, lines ...string) string {
 	return path
 }
 
-// says fails for each text that the page lacks.
-func says(t *testing.T, page string, texts ...string) {
+// containsTexts fails for each text that the page lacks.
+func containsTexts(t *testing.T, page string, texts ...string) {
 	t.Helper()
 	plain := plainText(page)
 	for _, text := range texts {
 		if !strings.Contains(plain, text) {
-			t.Errorf("the page does not say %q", text)
+			t.Errorf("the page lacks %q", text)
 		}
 	}
 }
@@ -61,11 +61,11 @@ func plainText(page string) string {
 	return strings.Join(strings.Fields(html.UnescapeString(markup.ReplaceAllString(page, ""))), " ")
 }
 
-// A plain count of the same alerts, made without this package.
+// A plainCount is a count of the same alerts without this package.
 type plainCount struct {
 	kinds     map[string]int64
-	all       int64
-	keys      map[string]bool // with alarms
+	total     int64
+	keys      map[string]bool // keys with alarms
 	incidents map[string]bool
 	single    int
 }
@@ -75,18 +75,18 @@ func countPlainly(t testing.TB, path string, from time.Time) plainCount {
 	f := expect.Get(os.Open(path))(t)
 	defer f.Close()
 	c := plainCount{map[string]int64{}, 0, map[string]bool{}, map[string]bool{}, 0}
-	var all []map[string]any
+	var records []map[string]any
 	members := map[string]bool{}
 	in := bufio.NewScanner(f)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
 		var r map[string]any
 		expect.OK(t, json.Unmarshal(in.Bytes(), &r))
-		at := expect.Get(time.Parse(time.RFC3339, r["time"].(string)))(t)
-		if at.Before(from) {
+		recordTime := expect.Get(time.Parse(time.RFC3339, r["time"].(string)))(t)
+		if recordTime.Before(from) {
 			continue
 		}
-		all = append(all, r)
+		records = append(records, r)
 		if list, ok := r["members"].([]any); ok {
 			for _, m := range list {
 				m := m.(map[string]any)
@@ -94,10 +94,10 @@ func countPlainly(t testing.TB, path string, from time.Time) plainCount {
 			}
 		}
 	}
-	for _, r := range all {
+	for _, r := range records {
 		kind := r["kind"].(string)
 		c.kinds[kind]++
-		c.all++
+		c.total++
 		switch kind {
 		case "incident":
 			c.incidents[r["id"].(string)] = true
@@ -111,34 +111,34 @@ func countPlainly(t testing.TB, path string, from time.Time) plainCount {
 	return c
 }
 
-func TestCountsAreThoseOfTheAlerts(t *testing.T) {
+func TestCountsMatchAlerts(t *testing.T) {
 	path, estimates := fleet{keys: 300, weeks: 2, every: 6 * time.Hour, perWeek: 1.5, incidents: true}.write(t, t.TempDir())
-	end := began.Add(14 * 24 * time.Hour)
-	for name, since := range map[string]Since{"all": {}, "a week": {Last: 7 * 24 * time.Hour}, "a date": {From: end.Add(-36 * time.Hour)}} {
+	end := fleetStart.Add(14 * 24 * time.Hour)
+	for name, period := range map[string]Since{"all": {}, "a week": {Last: 7 * 24 * time.Hour}, "a date": {From: end.Add(-36 * time.Hour)}} {
 		t.Run(name, func(t *testing.T) {
-			from := since.From
-			if since.Last > 0 {
-				from = lastOf(t, path, estimates).Add(-since.Last)
+			from := period.From
+			if period.Last > 0 {
+				from = lastOf(t, path, estimates).Add(-period.Last)
 			}
 			want := countPlainly(t, path, from)
-			p, page := pageOf(t, since, path, estimates)
+			p, page := pageOf(t, period, path, estimates)
 			got := map[string]int64{}
 			for _, c := range p.Counts {
 				got[strings.TrimSuffix(c.Name, " records")] = c.N
-				says(t, page, fmt.Sprintf("%s%s", c.Name, grouped(c.N)))
+				containsTexts(t, page, fmt.Sprintf("%s%s", c.Name, grouped(c.N)))
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want.kinds) {
 				t.Errorf("kinds %v, want %v", got, want.kinds)
 			}
 			alarms := want.kinds["novelty"] + want.kinds["change"] + want.kinds["silent"] + want.kinds["outlier"]
-			if p.Alerts != want.all || p.Alarms != alarms || p.Alarmed != len(want.keys) || p.IncidentCount != len(want.incidents) || p.SingleCount != want.single {
+			if p.Alerts != want.total || p.Alarms != alarms || p.Alarmed != len(want.keys) || p.IncidentCount != len(want.incidents) || p.SingleCount != want.single {
 				t.Errorf("%d alerts, %d alarms, %d keys, %d incidents, %d single; want %d, %d, %d, %d, %d",
-					p.Alerts, p.Alarms, p.Alarmed, p.IncidentCount, p.SingleCount, want.all, alarms, len(want.keys), len(want.incidents), want.single)
+					p.Alerts, p.Alarms, p.Alarmed, p.IncidentCount, p.SingleCount, want.total, alarms, len(want.keys), len(want.incidents), want.single)
 			}
 			if p.Keys != 300 {
 				t.Errorf("%d keys known, want 300", p.Keys)
 			}
-			says(t, page, fmt.Sprintf("%d incidents, %s alarms on %d of 300 keys", p.IncidentCount, grouped(p.Alarms), p.Alarmed))
+			containsTexts(t, page, fmt.Sprintf("%d incidents, %s alarms on %d of 300 keys", p.IncidentCount, grouped(p.Alarms), p.Alarmed))
 			rows := 0
 			for _, g := range p.Map.Groups {
 				rows += g.Alarms
@@ -150,7 +150,7 @@ func TestCountsAreThoseOfTheAlerts(t *testing.T) {
 	}
 }
 
-// lastOf is the last time in files.
+// lastOf returns the last time in files.
 func lastOf(t *testing.T, paths ...string) (last time.Time) {
 	for _, path := range paths {
 		text := expect.Get(os.ReadFile(path))(t)
@@ -165,7 +165,7 @@ func lastOf(t *testing.T, paths ...string) (last time.Time) {
 	return last
 }
 
-// Records out of order make the same page.
+// The order of the records does not change the page.
 func TestOrderDoesNotMatter(t *testing.T) {
 	path, _ := fleet{keys: 60, weeks: 2, perWeek: 2}.write(t, t.TempDir())
 	text := expect.Get(os.ReadFile(path))(t)
@@ -180,30 +180,30 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	}
 }
 
-// hostile is what a key or a message must not do to the page.
+// hostile is a text that must not act as markup of the page.
 const hostile = `</script><img src=x onerror="document.title='injected'">{{.}}` + "\u2028`${1}`<!--"
 
-func TestTextOfRecordsIsNoMarkup(t *testing.T) {
+func TestTextOfRecordsIsEscaped(t *testing.T) {
 	quoted, _ := json.Marshal(hostile)
-	var all []string
+	var lines []string
 	for i := range 3 {
-		at := began.Add(time.Duration(i) * time.Hour).Format(time.RFC3339)
-		all = append(all,
-			fmt.Sprintf(`{"key":%s,"time":%q,"kind":"novelty","id":%s,"score":9,"threshold":4,"size":8,"message":%s}`, quoted, at, quoted, quoted),
-			fmt.Sprintf(`{"key":%s,"time":%q,"kind":"silent","id":%s,"start":%q,"message":%s}`, quoted, at, quoted, at, quoted),
-			fmt.Sprintf(`{"key":%s,"time":%q,"kind":%s,"id":"x"}`, quoted, at, quoted),
-			fmt.Sprintf(`{"key":%s,"time":%q,"kind":"incident","id":%s,"state":%s,"page":true,"start":%q,"group":%s,"keys":2,"members":[{"key":%s,"time":%q,"score":9,"size":8,"p":0.9}],"expected":0.1,"score":7,"message":%s}`, quoted, at, quoted, quoted, at, quoted, quoted, at, quoted),
-			fmt.Sprintf(`{"key":%s,"time":%q,"id":%s,"n":1,"x":1,"predicted":{"mean":1,"sd":1},"detect":{"score":9,"alarm":"novelty","usual":{"mean":1,"sd":1}}}`, quoted, at, quoted),
+		timeText := fleetStart.Add(time.Duration(i) * time.Hour).Format(time.RFC3339)
+		lines = append(lines,
+			fmt.Sprintf(`{"key":%s,"time":%q,"kind":"novelty","id":%s,"score":9,"threshold":4,"size":8,"message":%s}`, quoted, timeText, quoted, quoted),
+			fmt.Sprintf(`{"key":%s,"time":%q,"kind":"silent","id":%s,"start":%q,"message":%s}`, quoted, timeText, quoted, timeText, quoted),
+			fmt.Sprintf(`{"key":%s,"time":%q,"kind":%s,"id":"x"}`, quoted, timeText, quoted),
+			fmt.Sprintf(`{"key":%s,"time":%q,"kind":"incident","id":%s,"state":%s,"page":true,"start":%q,"group":%s,"keys":2,"members":[{"key":%s,"time":%q,"score":9,"size":8,"p":0.9}],"expected":0.1,"score":7,"message":%s}`, quoted, timeText, quoted, quoted, timeText, quoted, quoted, timeText, quoted),
+			fmt.Sprintf(`{"key":%s,"time":%q,"id":%s,"n":1,"x":1,"predicted":{"mean":1,"sd":1},"detect":{"score":9,"alarm":"novelty","usual":{"mean":1,"sd":1}}}`, quoted, timeText, quoted),
 		)
 	}
-	p, page := pageOf(t, Since{}, file(t, all...))
+	p, page := pageOf(t, Since{}, file(t, lines...))
 	if p.Alarms != 6 || p.IncidentCount != 1 || p.SeriesKeys != 1 {
 		t.Errorf("%d alarms, %d incidents, %d series", p.Alarms, p.IncidentCount, p.SeriesKeys)
 	}
 	if strings.Contains(page, "<img") || strings.Count(page, "<script") != 3 || strings.Count(page, "</script") != 3 || strings.Contains(page, "<!--") {
 		t.Error("text of a record is markup of the page")
 	}
-	says(t, page, `<img src=x onerror="document.title='injected'">`)
+	containsTexts(t, page, `<img src=x onerror="document.title='injected'">`)
 	var data struct {
 		Keys []struct {
 			Key    string
@@ -217,8 +217,8 @@ func TestTextOfRecordsIsNoMarkup(t *testing.T) {
 	}
 }
 
-// The page loads nothing: no place on the web is named in it.
-func TestPageStandsAlone(t *testing.T) {
+// The page loads nothing: it contains no URL.
+func TestPageIsSelfContained(t *testing.T) {
 	alerts, estimates := fleet{keys: 20, weeks: 1, every: time.Hour, perWeek: 3, incidents: true}.write(t, t.TempDir())
 	_, page := pageOf(t, Since{}, alerts, estimates)
 	for _, s := range []string{"http:", "https:", "src=", "@import", "url(", "<link"} {
@@ -240,8 +240,8 @@ func TestPageIsBounded(t *testing.T) {
 	out := bufio.NewWriter(f)
 	const n = 60_000
 	for i := range n {
-		at := began.Add(time.Duration(i%50000) * time.Minute).Format(time.RFC3339)
-		fmt.Fprintf(out, `{"key":"site-%d/pump-%d","time":%q,"kind":"novelty","id":"in.csv:%d","start":%q,"score":%d.5,"threshold":4.2,"x":1,"size":%d.25,"message":"%s"}`+"\n", i%300, i%30000, at, i, at, i%50, i%70, strings.Repeat("long ", 200))
+		timeText := fleetStart.Add(time.Duration(i%50000) * time.Minute).Format(time.RFC3339)
+		fmt.Fprintf(out, `{"key":"site-%d/pump-%d","time":%q,"kind":"novelty","id":"in.csv:%d","start":%q,"score":%d.5,"threshold":4.2,"x":1,"size":%d.25,"message":"%s"}`+"\n", i%300, i%30000, timeText, i, timeText, i%50, i%70, strings.Repeat("long ", 200))
 	}
 	expect.OK(t, out.Flush())
 	f.Close()
@@ -262,35 +262,35 @@ func TestPageIsBounded(t *testing.T) {
 	if p.Alarms != n || len(p.Rows) != maxRows || p.RowsLeft != n-maxRows || p.Map.Shown != shownKeys || p.Map.Left != 30000-shownKeys {
 		t.Errorf("%d alarms, %d rows and %d left, %d keys on the map and %d left", p.Alarms, len(p.Rows), p.RowsLeft, p.Map.Shown, p.Map.Left)
 	}
-	says(t, page, "29,000 more keys with alarms have no row.", fmt.Sprintf("%s more groups have no row, with %s alarms.", grouped(int64(p.Map.GroupsLeft)), grouped(int64(p.Map.AlarmsLeft))), "The 1,000 largest of 60,000 alarms, by size. 59,000 are not in the table.")
+	containsTexts(t, page, "29,000 more keys with alarms have no row.", fmt.Sprintf("%s more groups have no row, with %s alarms.", grouped(int64(p.Map.GroupsLeft)), grouped(int64(p.Map.AlarmsLeft))), "The 1,000 largest of 60,000 alarms, by size. 59,000 are not in the table.")
 }
 
 func alertLine(key, kind, id string, minute int, score float64) string {
-	at := began.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339)
-	return fmt.Sprintf(`{"key":%q,"time":%q,"kind":%q,"id":%q,"start":%q,"score":%g,"threshold":4,"size":3,"message":"%s: x"}`, key, at, kind, id, at, score, key)
+	timeText := fleetStart.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339)
+	return fmt.Sprintf(`{"key":%q,"time":%q,"kind":%q,"id":%q,"start":%q,"score":%g,"threshold":4,"size":3,"message":"%s: x"}`, key, timeText, kind, id, timeText, score, key)
 }
 
-// noveltyAt is an alarm at a time, of a key with the time as its message.
-func noveltyAt(key string, at time.Time) string {
-	return fmt.Sprintf(`{"key":%q,"time":%q,"kind":"novelty","id":%[2]q,"score":9,"size":3,"message":"at %[2]s"}`, key, at.Format(time.RFC3339))
+// noveltyAt returns an alarm at a time, with the time in its message.
+func noveltyAt(key string, t time.Time) string {
+	return fmt.Sprintf(`{"key":%q,"time":%q,"kind":"novelty","id":%[2]q,"score":9,"size":3,"message":"at %[2]s"}`, key, t.Format(time.RFC3339))
 }
 
-// The days and hours of a page are those of its zone, before and after the clocks go back.
+// The days and hours of a page are those of its zone, before and after a clock change.
 func TestPageInAZone(t *testing.T) {
 	zone := berlin(t)
 	var lines []string
-	var all []time.Time
+	var times []time.Time
 	for i := range 60 {
-		for _, at := range []time.Time{time.Date(2025, 9, 20+i, 0, 15, 0, 0, zone), time.Date(2025, 9, 20+i, 23, 45, 0, 0, zone)} {
-			lines, all = append(lines, noveltyAt("a", at.UTC())), append(all, at)
+		for _, alarmTime := range []time.Time{time.Date(2025, 9, 20+i, 0, 15, 0, 0, zone), time.Date(2025, 9, 20+i, 23, 45, 0, 0, zone)} {
+			lines, times = append(lines, noveltyAt("a", alarmTime.UTC())), append(times, alarmTime)
 		}
 	}
 	path := file(t, lines...)
 	c := expect.Get(Files(t.Context(), []string{path}, Since{}, zone))(t)
 	g := c.grid()
-	for i, at := range all {
-		if column := g.column(c.wall(at).Unix()); column != i/2 {
-			t.Errorf("%v is in cell %d", at, column)
+	for i, alarmTime := range times {
+		if column := g.column(c.wall(alarmTime).Unix()); column != i/2 {
+			t.Errorf("%v is in cell %d", alarmTime, column)
 		}
 	}
 	p := c.Page()
@@ -298,17 +298,17 @@ func TestPageInAZone(t *testing.T) {
 	if data := string(p.Data); !strings.Contains(data, `"zone":"Europe/Berlin","offsets":[[1758320100,7200],[1761440400,3600]]`) {
 		t.Errorf("%.200s", data)
 	}
-	if advice := p.Noisy[0].Advice; !strings.Contains(advice, "came between 23:00 and 01:00 Europe/Berlin: ") {
+	if advice := p.Noisy[0].Advice; !strings.Contains(advice, "occurred between 23:00 and 01:00 Europe/Berlin: ") {
 		t.Error(advice)
 	}
 	u, page := pageOf(t, Since{}, path)
 	if strings.Contains(string(u.Data), `"zone"`) || !strings.Contains(u.Noisy[0].Advice, "UTC: ") || strings.Contains(page, "+00:00") {
-		t.Error("a page in UTC is another one")
+		t.Error("the page in UTC differs")
 	}
 
-	// The clock shows the second time before the first.
-	back := time.Date(2025, 10, 26, 1, 0, 0, 0, time.UTC)
-	path = file(t, noveltyAt("a", back.Add(-10*time.Minute)), noveltyAt("a", back.Add(10*time.Minute)))
+	// The local time of the second alarm is before that of the first.
+	clockChange := time.Date(2025, 10, 26, 1, 0, 0, 0, time.UTC)
+	path = file(t, noveltyAt("a", clockChange.Add(-10*time.Minute)), noveltyAt("a", clockChange.Add(10*time.Minute)))
 	if m := expect.Get(Files(t.Context(), []string{path}, Since{}, zone))(t).Page().Map; m.Columns != 41 || m.Step != "1m" || m.Fleet.Paths[0].Path != "M0 0h1v1h-1zM40 0h1v1h-1z" {
 		t.Errorf("%d cells of %s, %v", m.Columns, m.Step, m.Fleet)
 	}
@@ -316,26 +316,26 @@ func TestPageInAZone(t *testing.T) {
 
 func TestNotesOnTheInput(t *testing.T) {
 	estimate := func(key string, minute int) string {
-		return fmt.Sprintf(`{"key":%q,"time":%q,"id":"a:1","n":1,"x":1,"predicted":{"mean":null,"sd":null},"detect":{"alarm":null}}`, key, began.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339))
+		return fmt.Sprintf(`{"key":%q,"time":%q,"id":"a:1","n":1,"x":1,"predicted":{"mean":null,"sd":null},"detect":{"alarm":null}}`, key, fleetStart.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339))
 	}
 	smoothedOrPlain := strings.Replace(estimate("plain", 1), `,"detect":{"alarm":null}`, "", 1)
 	for _, c := range []struct {
-		name  string
-		files [][]string
-		since Since
-		says  []string
+		name   string
+		files  [][]string
+		period Since
+		texts  []string
 	}{
 		{"nothing", [][]string{{}}, Since{}, []string{"0 incidents, 0 alarms on 0 keys", "There are no alerts in this period", "in.jsonl is empty", "No record has a time"}},
 		{"no alerts", [][]string{{estimate("a", 1)}}, Since{}, []string{"0 alarms on 0 of 1 key", "There are no alerts"}},
 		{"no detection", [][]string{{smoothedOrPlain}}, Since{}, []string{"0 alarms on 0 of 1 key"}},
 		{"no incidents", [][]string{{alertLine("a", "novelty", "1", 1, 5)}}, Since{}, []string{"The alerts have no incidents", "incidents: true", "1 alarm is in no incident"}},
-		{"delivered twice", [][]string{{alertLine("a", "novelty", "1", 1, 5), alertLine("a", "novelty", "1", 1, 5)}}, Since{}, []string{"2 alarms on 1 key", "1 alert came twice. It is counted twice."}},
+		{"delivered twice", [][]string{{alertLine("a", "novelty", "1", 1, 5), alertLine("a", "novelty", "1", 1, 5)}}, Since{}, []string{"2 alarms on 1 key", "1 alert occurs twice. It is counted twice."}},
 		{"two configs", [][]string{{alertLine("a", "novelty", "1", 1, 5)}, {alertLine("a", "novelty", "1", 1, 6), alertLine("a", "change", "1", 1, 6)}}, Since{}, []string{"3 alarms on 1 key", "the alerts of two configs"}},
 		{"without a time", [][]string{{`{"key":"a","time":null,"kind":"novelty","id":"1"}`, alertLine("b", "novelty", "1", 1, 5)}}, Since{}, []string{"2 alarms on 2 keys", "1 alert has no time"}},
 		{"all without a time", [][]string{{`{"key":"a","kind":"novelty","id":"1","x":[1,2],"usual":{"mean":[1,2],"sd":[1,1]},"size":3}`}}, Since{}, []string{"1 alarm on 1 key"}},
 		{"estimates lack a key", [][]string{{alertLine("a", "novelty", "1", 1, 5), alertLine("b", "novelty", "1", 1, 5)}, {estimate("a", 1)}}, Since{}, []string{"The estimates lack 1 key that has alarms", "1 key with alarms has none"}},
 		{"since", [][]string{{alertLine("a", "novelty", "1", 1, 5), alertLine("a", "novelty", "1", 100, 5)}}, Since{Last: time.Hour}, []string{"1 alarm on 1 key", "1 record is before the period"}},
-		{"silent", [][]string{{alertLine("a", "silent", "1", 1, 5), alertLine("b", "silent", "1", 1, 5), alertLine("b", "recovered", "1", 9, 5), alertLine("a", "recovered", "1", 0, 5)}}, Since{}, []string{"1 key is silent", "1 key fell silent and has not spoken since", "2 alarms on 2 keys"}},
+		{"silent", [][]string{{alertLine("a", "silent", "1", 1, 5), alertLine("b", "silent", "1", 1, 5), alertLine("b", "recovered", "1", 9, 5), alertLine("a", "recovered", "1", 0, 5)}}, Since{}, []string{"1 key is silent", "1 key fell silent and has not reported since", "2 alarms on 2 keys"}},
 		{"spoke again", [][]string{{alertLine("b", "silent", "1", 1, 5), alertLine("b", "recovered", "1", 9, 5)}}, Since{}, []string{"None is silent at the end. 1 silence is over."}},
 		{"a kind to come", [][]string{{alertLine("b", "digest", "1", 1, 5)}}, Since{}, []string{"0 alarms on 0 keys", "digest1"}},
 		{"merged", [][]string{{
@@ -355,16 +355,16 @@ func TestNotesOnTheInput(t *testing.T) {
 			for _, lines := range c.files {
 				paths = append(paths, file(t, lines...))
 			}
-			_, page := pageOf(t, c.since, paths...)
-			says(t, page, c.says...)
+			_, page := pageOf(t, c.period, paths...)
+			containsTexts(t, page, c.texts...)
 		})
 	}
 }
 
-func TestWhatIsNoRecord(t *testing.T) {
-	for name, c := range map[string]struct{ line, says string }{
-		"text":       {"hello", "line 1 is no record of a run: it is no JSON object"},
-		"a list":     {"[1]", "line 1 is no record of a run: it is a number"},
+func TestFilesRejectsOtherInput(t *testing.T) {
+	for name, c := range map[string]struct{ line, message string }{
+		"text":       {"hello", "line 1 is not a record of a run: it is not a JSON object"},
+		"a list":     {"[1]", "line 1 is not a record of a run: it is a number"},
 		"an object":  {`{"key":"a","value":1}`, "it has neither kind, prediction nor session"},
 		"no key":     {`{"kind":"novelty"}`, "it has no key"},
 		"a number":   {`{"key":7,"kind":"novelty"}`, "key is a number"},
@@ -374,7 +374,7 @@ func TestWhatIsNoRecord(t *testing.T) {
 		"incident":   {`{"key":"a","time":"2026-01-05T00:00:00Z","kind":"incident","members":7}`, "members is a number"},
 	} {
 		_, err := Files(t.Context(), []string{file(t, c.line)}, Since{}, time.UTC)
-		expect.Error(t, err, c.says, name)
+		expect.Error(t, err, c.message, name)
 	}
 	if _, err := Files(t.Context(), []string{file(t, `{"key":"a"`, "oops")}, Since{}, time.UTC); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("a line that is cut off before another one: %v", err)
@@ -383,22 +383,22 @@ func TestWhatIsNoRecord(t *testing.T) {
 		t.Errorf("a broken line in the middle: %v", err)
 	}
 	_, page := pageOf(t, Since{}, file(t, alertLine("a", "novelty", "1", 1, 5), `{"key":"a","time":"2026-01-05T00:0`))
-	says(t, page, "The last line of in.jsonl is cut off, and left out", "1 alarm on 1 key")
+	containsTexts(t, page, "The last line of in.jsonl is cut off and ignored", "1 alarm on 1 key")
 }
 
-// sessionLines are smoothed records of two keys, each with two sessions, of which the first changes.
+// sessionLines returns smoothed records of two keys with two sessions each. The first session has a change.
 func sessionLines() []string {
 	record := func(key string, minute, n, revision int, mean float64, more string) string {
-		at := began.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339)
-		start := began.Add(time.Duration(minute-n+1) * time.Minute).Format(time.RFC3339)
+		timeText := fleetStart.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339)
+		start := fleetStart.Add(time.Duration(minute-n+1) * time.Minute).Format(time.RFC3339)
 		return fmt.Sprintf(`{"key":%q,"time":%q,"id":"%s/%s/0","n":%d,"x":%g,"estimate":{"mean":%g,"sd":0.5},"memory":9,"session":{"start":%q,"n":4},"revision":%d%s}`,
-			key, at, key, at, n, mean, mean, start, revision, more)
+			key, timeText, key, timeText, n, mean, mean, start, revision, more)
 	}
 	segment := func(mean float64) string {
 		return fmt.Sprintf(`,"change_evidence":-3,"outlier":0.1,"segment":{"n":2,"mean":%g,"sd":1}`, mean)
 	}
 	found := fmt.Sprintf(`,"change":true,"change_evidence":12.5,"change_probability":0.9,"change_interval":{"from":%q,"to":%q},"outlier":0.7,"segment":{"n":2,"mean":8,"sd":1}`,
-		began.Format(time.RFC3339), began.Add(2*time.Minute).Format(time.RFC3339))
+		fleetStart.Format(time.RFC3339), fleetStart.Add(2*time.Minute).Format(time.RFC3339))
 	lines := []string{record("b", 2, 3, 0, 5, segment(5))}
 	for _, key := range []string{"a", "b"} {
 		lines = append(lines, record(key, 0, 1, 1, 5, segment(5)), record(key, 1, 2, 1, 5, segment(5)), record(key, 2, 3, 1, 8, found), record(key, 3, 4, 1, 8, segment(8)), record(key, 600, 1, 0, 8, segment(8)))
@@ -406,8 +406,8 @@ func sessionLines() []string {
 	return lines
 }
 
-// Smoothed sessions have a row for each key, a table of changes and a series, also beside alerts of other keys.
-// The latest revision counts.
+// A page of smoothed sessions has a row for each key, a table of changes and a series, also with alerts of other
+// keys. It uses the latest revision.
 func TestPageOfSessions(t *testing.T) {
 	for _, alerts := range [][]string{nil, {file(t, alertLine("c", "novelty", "1", 1, 5))}} {
 		p, page := pageOf(t, Since{}, append(alerts, file(t, sessionLines()...))...)
@@ -415,7 +415,7 @@ func TestPageOfSessions(t *testing.T) {
 		if s.Count != 4 || s.Keys != 2 || s.Found != 2 || s.Outliers != 2 || len(s.Map.Groups[0].Rows) != 2 || p.Estimates != 0 {
 			t.Errorf("%+v, %d estimates", s, p.Estimates)
 		}
-		says(t, page, "4 sessions of 2 keys, 2 changes", "5.08.0212.590 %2026-01-05T00:00:00Z to 2026-01-05T00:02:00Z")
+		containsTexts(t, page, "4 sessions of 2 keys, 2 changes", "5.08.0212.590 %2026-01-05T00:00:00Z to 2026-01-05T00:02:00Z")
 		if alone := alerts == nil; strings.Contains(page, `id="incidents"`) == alone {
 			t.Errorf("the page has incidents, or lacks them; alerts %v", alerts)
 		}
@@ -433,54 +433,56 @@ func TestPageOfSessions(t *testing.T) {
 	}
 }
 
-// A key is silent since the start of its latest silence, in whichever order the alerts are read.
+// A key is silent since the start of its latest silence, in any order of the alerts.
 func TestSilentSince(t *testing.T) {
-	silence := func(since, told int) string {
-		at := func(minute int) string { return began.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
-		return fmt.Sprintf(`{"key":"a","time":%q,"kind":"silent","id":"%d","start":%q}`, at(told), told, at(since))
+	silence := func(start, reported int) string {
+		timeText := func(minute int) string {
+			return fleetStart.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339)
+		}
+		return fmt.Sprintf(`{"key":"a","time":%q,"kind":"silent","id":"%d","start":%q}`, timeText(reported), reported, timeText(start))
 	}
 	for _, order := range [][]string{{silence(1, 5), silence(40, 50)}, {silence(40, 50), silence(1, 5)}} {
 		p, _ := pageOf(t, Since{}, file(t, order...))
-		expect.Same(t, []Silent{{Key: "a", Since: began.Add(40 * time.Minute), Alerted: began.Add(50 * time.Minute), Silences: 2}}, p.Silent)
+		expect.Same(t, []Silent{{Key: "a", Since: fleetStart.Add(40 * time.Minute), Alerted: fleetStart.Add(50 * time.Minute), Silences: 2}}, p.Silent)
 	}
 }
 
-// A grid has as many columns as fit, and no more.
+// A grid has at most maxColumns columns.
 func TestGridOf(t *testing.T) {
 	for minutes, want := range map[int]string{maxColumns: "1m0s", maxColumns + 1: "5m0s", 24 * 60: "15m0s"} {
-		g := gridOf(began, began.Add(time.Duration(minutes-1)*time.Minute))
+		g := gridOf(fleetStart, fleetStart.Add(time.Duration(minutes-1)*time.Minute))
 		expect.Same(t, want, g.step.String(), minutes, " minutes")
-		expect.Same(t, g.columns-1, g.column(began.Add(time.Duration(minutes-1)*time.Minute).Unix()), minutes, " minutes")
+		expect.Same(t, g.columns-1, g.column(fleetStart.Add(time.Duration(minutes-1)*time.Minute).Unix()), minutes, " minutes")
 	}
 }
 
-// Sessions that drift or wander are said in words, a drift by the line through the level of its segment.
+// The page describes sessions that drift or wander in words. A drift is the line through the level of the segment.
 func TestPageOfDrift(t *testing.T) {
 	var lines []string
 	for day := range 81 {
 		for key, session := range map[string]string{"a": `"drift":{"rate":1.6,"lower":1.5,"upper":1.7}`, "b": `"drift":null,"wanders":true`, "c": `"drift":null`} {
-			at := began.AddDate(0, 0, day).Format(time.RFC3339)
+			timeText := fleetStart.AddDate(0, 0, day).Format(time.RFC3339)
 			lines = append(lines, fmt.Sprintf(`{"key":%q,"time":%q,"id":"%s/%s/0","n":%d,"x":576,"estimate":{"mean":576,"sd":1},"memory":9,"outlier":0,"segment":{"n":81,"mean":576,"sd":1},"session":{"start":%q,"n":81,%s},"revision":0}`,
-				key, at, key, at, day+1, began.Format(time.RFC3339), session))
+				key, timeText, key, timeText, day+1, fleetStart.Format(time.RFC3339), session))
 		}
 	}
 	p, page := pageOf(t, Since{}, file(t, lines...))
 	if p.Sessions.Moved != 2 {
 		t.Errorf("%+v", p.Sessions.Moving)
 	}
-	says(t, page, "a drifts from 512 to 640 (+25 %) since 5 Jan", "b wanders", "3 sessions of 3 keys, 0 changes")
+	containsTexts(t, page, "a drifts from 512 to 640 (+25 %) since 5 Jan", "b wanders", "3 sessions of 3 keys, 0 changes")
 }
 
-// A series keeps its extremes and its alarms, and breaks where nothing came.
+// A series keeps its extremes and its alarms, and has a gap where observations are missing.
 func TestSeriesKeepsExtremes(t *testing.T) {
 	var s series
-	at := began
+	observed := fleetStart
 	for i := range 20000 {
-		at = at.Add(time.Minute)
+		observed = observed.Add(time.Minute)
 		if i == 7000 {
-			at = at.Add(24 * time.Hour)
+			observed = observed.Add(24 * time.Hour)
 		}
-		e := Estimate{Time: at, X: float64(i % 10), Score: 1}
+		e := Estimate{Time: observed, X: float64(i % 10), Score: 1}
 		switch i {
 		case 5003:
 			e.X = 1000
@@ -509,7 +511,7 @@ func TestSeriesKeepsExtremes(t *testing.T) {
 			found = found || x == want
 		}
 		if !found {
-			t.Errorf("%g is lost", want)
+			t.Errorf("%g is missing", want)
 		}
 	}
 	found := false
@@ -517,6 +519,6 @@ func TestSeriesKeepsExtremes(t *testing.T) {
 		found = found || x == 99
 	}
 	if !found {
-		t.Error("the largest score is lost")
+		t.Error("the largest score is missing")
 	}
 }

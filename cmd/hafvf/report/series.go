@@ -11,44 +11,44 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// A point is an observation of a series. NaN stands for no number.
+// A point is an observation of a series. NaN means no number.
 type point struct {
-	at                 float64 // Unix seconds
+	time               float64 // Unix seconds
 	x                  float64
 	predicted, usual   struct{ Mean, SD float64 }
 	score, threshold   float32
-	alarm, afterSilent bool // nothing came for long before it
+	alarm, afterSilent bool // afterSilent: a long gap precedes the observation
 }
 
-// A series is a part of the observations of a key: the extremes and the alarms.
+// A series is a thinned list of a key's observations. It keeps extremes and alarms.
 type series struct {
 	points   []point
 	unsorted bool
-	step     float64 // about the median step, in seconds
+	step     float64 // estimate of the median step, in seconds
 	steps    int
 	seen     int
 	hours    usual.HoursOfWeek
 }
 
 const (
-	maxKeyPoints = 4096 // of a key, while they are gathered
+	maxKeyPoints = 4096 // maximum number of points of a key during collection
 	minKeyPoints = 128
 )
 
-// add adds an observation, and thins the series when it has limit points.
+// add adds an observation. It thins the series at limit points.
 func (s *series) add(e *Estimate, limit int) {
-	p := point{at: float64(e.Time.UnixMilli()) / 1e3, x: e.X, predicted: e.Predicted, usual: e.Usual, alarm: e.Alarm}
+	p := point{time: float64(e.Time.UnixMilli()) / 1e3, x: e.X, predicted: e.Predicted, usual: e.Usual, alarm: e.Alarm}
 	p.score, p.threshold = float32(e.Score), float32(e.Threshold)
 	s.seen++
 	if n := len(s.points); n > 0 {
-		step := p.at - s.points[n-1].at
+		step := p.time - s.points[n-1].time
 		switch {
 		case step < 0:
 			s.unsorted = true
 		case step > 0:
 			p.afterSilent = s.steps > 20 && step > 10*s.step
 			s.steps++
-			switch { // a median in the stream: it goes up as often as down
+			switch { // running median: equally many steps raise and lower it
 			case s.steps == 1:
 				s.step = step
 			case step > s.step:
@@ -64,27 +64,27 @@ func (s *series) add(e *Estimate, limit int) {
 	}
 }
 
-// thin leaves about n points: of equal stretches of time the least and the largest value, the
-// largest score, and every alarm.
+// thin reduces the series to about n points: from each time bucket the minimum, the maximum, the largest score, up to
+// 8 alarms, and observations after a gap.
 func (s *series) thin(n int) {
 	if s.unsorted {
-		slices.SortStableFunc(s.points, func(a, b point) int { return cmp.Compare(a.at, b.at) })
+		slices.SortStableFunc(s.points, func(a, b point) int { return cmp.Compare(a.time, b.time) })
 		s.unsorted = false
 	}
 	if len(s.points) <= n {
 		return
 	}
-	first := s.points[0].at
-	width := (s.points[len(s.points)-1].at - first) / float64(max(1, n/3))
-	kept, at := s.points[:0], 0
-	for at < len(s.points) {
-		end := at + 1
-		bucket := math.Floor((s.points[at].at - first) / width)
-		for end < len(s.points) && math.Floor((s.points[end].at-first)/width) == bucket {
+	first := s.points[0].time
+	width := (s.points[len(s.points)-1].time - first) / float64(max(1, n/3))
+	thinned, start := s.points[:0], 0
+	for start < len(s.points) {
+		end := start + 1
+		bucket := math.Floor((s.points[start].time - first) / width)
+		for end < len(s.points) && math.Floor((s.points[end].time-first)/width) == bucket {
 			end++
 		}
-		low, high, score := at, at, at
-		for i := at; i < end; i++ {
+		low, high, score := start, start, start
+		for i := start; i < end; i++ {
 			p := &s.points[i]
 			if !(s.points[low].x <= p.x) {
 				low = i
@@ -97,46 +97,46 @@ func (s *series) thin(n int) {
 			}
 		}
 		alarms := 0
-		for i := at; i < end; i++ {
+		for i := start; i < end; i++ {
 			p := s.points[i]
 			if p.alarm && alarms < 8 {
 				alarms++
 			} else if i != low && i != high && i != score && !p.afterSilent {
 				continue
 			}
-			kept = append(kept, p)
+			thinned = append(thinned, p)
 		}
-		at = end
+		start = end
 	}
-	s.points = kept
+	s.points = thinned
 }
 
-// append appends the series as JSON: columns, without those that have no number.
+// append thins the series to about n points, and appends it as JSON columns. It omits columns without a number.
 func (s *series) append(b []byte, n int) []byte {
 	s.thin(n)
-	least, largest := math.Inf(1), math.Inf(-1)
+	minimum, maximum := math.Inf(1), math.Inf(-1)
 	for _, p := range s.points {
 		if !math.IsNaN(p.x) {
-			least, largest = min(least, p.x), max(largest, p.x)
+			minimum, maximum = min(minimum, p.x), max(maximum, p.x)
 		}
 	}
-	// A value is written as finely as a picture of 4,000 pixels could show it.
-	fine := 6
-	if spread := largest - least; spread > 0 && !math.IsInf(spread, 0) {
-		fine = min(max(int(math.Ceil(-math.Log10(spread/4000))), 0), 300)
+	// Values have the precision of a picture that is 4,000 pixels high.
+	decimals := 6
+	if spread := maximum - minimum; spread > 0 && !math.IsInf(spread, 0) {
+		decimals = min(max(int(math.Ceil(-math.Log10(spread/4000))), 0), 300)
 	}
 	value := func(b []byte, v float64) []byte {
-		if (fine > 12 || math.Abs(v) >= 1e15) && isNumber(v) {
+		if (decimals > 12 || math.Abs(v) >= 1e15) && isNumber(v) {
 			return strconv.AppendFloat(b, v, 'g', 5, 64)
 		}
-		return appendNumber(b, v, fine)
+		return appendNumber(b, v, decimals)
 	}
 	b = append(b, `{"seen":`...)
 	b = strconv.AppendInt(b, int64(s.seen), 10)
 	last := 0.0
 	b = records.AppendList(append(b, `,"t":`...), len(s.points), func(b []byte, i int) []byte {
-		step := s.points[i].at - last
-		last = s.points[i].at
+		step := s.points[i].time - last
+		last = s.points[i].time
 		return appendNumber(b, step, 3)
 	})
 	column := func(name string, get func(*point) float64, write func([]byte, float64) []byte) {
@@ -165,14 +165,15 @@ func (s *series) append(b []byte, n int) []byte {
 
 func isNumber(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// appendNumber appends a number as JSON, without the zeros behind its point.
+// appendNumber appends v as JSON with at most the given number of decimals, without trailing zeros. It appends null
+// if v is not finite.
 func appendNumber(b []byte, v float64, digits int) []byte {
 	if !isNumber(v) {
 		return append(b, "null"...)
 	}
-	at := len(b)
+	start := len(b)
 	b = strconv.AppendFloat(b, v, 'f', digits, 64)
-	if slices.Contains(b[at:], '.') {
+	if slices.Contains(b[start:], '.') {
 		for b[len(b)-1] == '0' {
 			b = b[:len(b)-1]
 		}
@@ -180,8 +181,8 @@ func appendNumber(b []byte, v float64, digits int) []byte {
 			b = b[:len(b)-1]
 		}
 	}
-	if string(b[at:]) == "-0" {
-		return append(b[:at], '0')
+	if string(b[start:]) == "-0" {
+		return append(b[:start], '0')
 	}
 	return b
 }

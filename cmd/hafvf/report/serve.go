@@ -19,29 +19,29 @@ import (
 )
 
 const (
-	maxReaders = 100 // of events, at a time
-	// rest is the least time between two pages that are made: readers in between wait, and share one.
-	rest = 500 * time.Millisecond
-	// gather is how long news wait for others, to be sent together.
-	gather = 100 * time.Millisecond
-	// beat is how often readers hear of the facts.
-	beat = 2 * time.Second
-	// stuck is how long a reader may take nothing.
-	stuck = 10 * time.Second
+	maxReaders = 100 // concurrent readers of events
+	// minRenderInterval is the minimum time between two renderings of the page. Requests in between wait and share
+	// one page.
+	minRenderInterval = 500 * time.Millisecond
+	// batchDelay is the time that events wait, to be sent in one batch.
+	batchDelay = 100 * time.Millisecond
+	// statePeriod is the period of the state event.
+	statePeriod = 2 * time.Second
+	// writeTimeout is the maximum time that a write to a reader may take.
+	writeTimeout = 10 * time.Second
 )
 
-// rendered is the page as it was last made.
+// rendered is the page at its last rendering.
 type rendered struct {
 	mu      sync.Mutex
 	version int64
-	at      time.Time
+	time    time.Time
 	html    []byte
 }
 
-// Handler serves the page at /, its incidents as text at /incidents, and news as server-sent events
-// at /events. It is for a listener of that host. It refuses requests that a page of another site
-// makes, also one whose name leads to the listener's address: Host has to be the listener's,
-// localhost or an IP address.
+// Handler serves the page at /, its incidents as text at /incidents, and server-sent events at /events. host is the
+// host of the listener. Handler refuses requests from pages of other sites, and requests whose Host is not host,
+// localhost or an IP address: such a name could point to the listener's address.
 func (l *Live) Handler(host string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
@@ -73,31 +73,31 @@ func (l *Live) Handler(host string) http.Handler {
 	})
 }
 
-// refusal says why a request is not answered, and is empty if it is.
+// refusal returns the reason to refuse a request, or "".
 func refusal(r *http.Request, host string) string {
-	// Names have no case, and may end with a dot.
-	to := strings.TrimSuffix((&url.URL{Host: r.Host}).Hostname(), ".")
-	if _, err := netip.ParseAddr(to); err != nil && !strings.EqualFold(to, "localhost") && !strings.EqualFold(to, host) {
-		return "this Host is refused: ask by the address of --listen, by localhost or by an IP address"
+	// Host names ignore case, and may end with a dot.
+	name := strings.TrimSuffix((&url.URL{Host: r.Host}).Hostname(), ".")
+	if _, err := netip.ParseAddr(name); err != nil && !strings.EqualFold(name, "localhost") && !strings.EqualFold(name, host) {
+		return "Host refused: use the address of --listen, localhost or an IP address"
 	}
 	if origin := r.Header.Get("Origin"); origin != "" {
 		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
 			return "requests from other sites are refused"
 		}
 	}
-	// A link from elsewhere may lead here.
+	// Links from other sites may lead here.
 	if site := r.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
 		return "requests from other sites are refused"
 	}
 	return ""
 }
 
-// html is the page with all that had come when it was called, and perhaps more.
+// html returns a page with at least the events up to the call. It waits if the last page is too recent.
 func (l *Live) html(ctx context.Context) ([]byte, error) {
-	_, version, _ := l.since(math.MaxInt64)
+	_, version, _ := l.newsAfter(math.MaxInt64)
 	l.page.mu.Lock()
 	defer l.page.mu.Unlock()
-	if wait := rest - time.Since(l.page.at); wait > 0 {
+	if wait := minRenderInterval - time.Since(l.page.time); wait > 0 {
 		if l.page.version >= version {
 			return l.page.html, nil
 		}
@@ -112,36 +112,36 @@ func (l *Live) html(ctx context.Context) ([]byte, error) {
 	if err := p.Write(&b); err != nil {
 		return nil, err
 	}
-	l.page.html, l.page.version, l.page.at = b.Bytes(), version, time.Now()
+	l.page.html, l.page.version, l.page.time = b.Bytes(), version, time.Now()
 	return l.page.html, nil
 }
 
-// text writes the incidents for a terminal.
-func (l *Live) text(to http.ResponseWriter) {
-	to.Header().Set("Content-Type", "text/plain; charset=utf-8")
+// text writes the incidents as plain text.
+func (l *Live) text(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	p, _ := l.Page()
-	fmt.Fprintf(to, "hafvf%s, since %s: %s, %d open; %s on %d of %s\n", strings.TrimSuffix(" of "+p.Config, " of "), p.Stamp(p.Live.Since),
+	fmt.Fprintf(w, "hafvf%s, since %s: %s, %d open; %s on %d of %s\n", strings.TrimSuffix(" of "+p.Config, " of "), p.Stamp(p.Live.Since),
 		message.Count(p.IncidentCount, "incident", "incidents"), p.OpenCount, message.Count(p.Alarms, "alarm", "alarms"), p.Alarmed, message.Count(p.Keys, "key", "keys"))
 	for i := range p.Incidents {
-		one := &p.Incidents[i]
+		incident := &p.Incidents[i]
 		state, page := "closed", "no page"
-		if one.Open {
+		if incident.Open {
 			state = "open"
 		}
-		if one.Page {
+		if incident.Page {
 			page = "page"
 		}
-		fmt.Fprintf(to, "%s  %-6s  %-7s  score %s  %s\n", p.Stamp(one.Start), state, page, number(one.Score), one.Message) // whose keys are printable
+		fmt.Fprintf(w, "%s  %-6s  %-7s  score %s  %s\n", p.Stamp(incident.Start), state, page, number(incident.Score), incident.Message) // keys in messages are printable
 	}
 	if p.IncidentsLeft > 0 {
-		fmt.Fprintf(to, "%s not shown\n", message.Count(p.IncidentsLeft, "more is", "more are"))
+		fmt.Fprintf(w, "%s not shown\n", message.Count(p.IncidentsLeft, "more is", "more are"))
 	}
 	for _, note := range p.Notes {
-		fmt.Fprintln(to, note)
+		fmt.Fprintln(w, note)
 	}
 }
 
-// news is an alarm or an incident as an event tells it.
+// news is the data of the event of an alarm or an incident.
 type news struct {
 	Key      string        `json:"key"`
 	Time     *time.Time    `json:"time"`
@@ -167,51 +167,51 @@ func newsOf(a *output.Alert) (kind string, n news) {
 	return "alarm", n
 }
 
-// eventOf is a server-sent event.
+// eventOf encodes a server-sent event.
 func eventOf(name string, data any) []byte {
-	text, _ := json.Marshal(data) // of numbers that are finite, and of text
+	text, _ := json.Marshal(data) // cannot fail: only text and finite numbers
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, text)
 }
 
-// events sends what a run raises from now on, and every two seconds its state. A reader that is too
-// slow misses some: the version in the state tells it.
+// events streams the alarms and incidents from now on, and the state every statePeriod. A slow reader misses events;
+// the version in the state shows it.
 func (l *Live) events(w http.ResponseWriter, r *http.Request) {
 	defer l.readers.Add(-1)
 	if l.readers.Add(1) > maxReaders {
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, fmt.Sprintf("%d readers follow the events already", maxReaders), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("too many readers: at most %d may follow the events", maxReaders), http.StatusServiceUnavailable)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	to := http.NewResponseController(w)
-	to.SetReadDeadline(time.Time{}) // the server's is for requests
-	_, version, changed := l.since(math.MaxInt64)
+	controller := http.NewResponseController(w)
+	controller.SetReadDeadline(time.Time{}) // the server's deadline is for requests
+	_, version, changed := l.newsAfter(math.MaxInt64)
 	status := func() {
 		w.Write(eventOf("state", struct {
 			Version string `json:"version"`
 			Facts   []Fact `json:"facts"`
 		}{l.name(version), l.Facts()}))
 	}
-	tick := time.NewTicker(beat)
+	tick := time.NewTicker(statePeriod)
 	defer tick.Stop()
 	status()
 	for ended := false; ; {
-		to.SetWriteDeadline(time.Now().Add(stuck)) // and of what is written next
-		if to.Flush() != nil || ended {
+		controller.SetWriteDeadline(time.Now().Add(writeTimeout)) // also for the next write
+		if controller.Flush() != nil || ended {
 			return
 		}
 		select {
 		case <-changed:
 			select {
-			case <-time.After(gather):
+			case <-time.After(batchDelay):
 			case <-l.ended:
 			}
-			var all [][]byte
-			all, version, changed = l.since(version)
-			to.SetWriteDeadline(time.Now().Add(stuck))
-			w.Write(bytes.Join(all, nil))
+			var batch [][]byte
+			batch, version, changed = l.newsAfter(version)
+			controller.SetWriteDeadline(time.Now().Add(writeTimeout))
+			w.Write(bytes.Join(batch, nil))
 		case <-tick.C:
-			to.SetWriteDeadline(time.Now().Add(stuck))
+			controller.SetWriteDeadline(time.Now().Add(writeTimeout))
 			status()
 		case <-l.ended:
 			w.Write(eventOf("end", struct{}{}))

@@ -17,27 +17,27 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// maxSmoothed is how many smoothed records are gathered.
+// maxSmoothed is the maximum number of smoothed records that a Collector stores.
 const maxSmoothed = 500_000
 
-// odds are those of a change for which the page draws the evidence that it takes.
+// odds are the odds in favour of a change at which the page draws the threshold of the evidence.
 const odds = 10
 
-// Sessions are those that were smoothed, as the page shows them.
+// Sessions are the smoothed sessions on the page.
 type Sessions struct {
 	Count, Keys, Outliers int
-	Map                   *Map // of one group
+	Map                   *Map // map of changes, with one group
 	Changes               []ChangeRow
-	Found                 int         // changes, of which Changes are the clearest
-	Moving                []MovingRow // at most maxRows
-	Moved                 int         // all of them
+	Found                 int         // number of changes; Changes has those with the largest evidence
+	Moving                []MovingRow // sessions without a change that drift or wander, at most maxRows
+	Moved                 int         // number of sessions that drift or wander
 }
 
 // A MovingRow is a session without a change whose level drifts or wanders.
 type MovingRow struct {
 	Key  string
 	ID   int
-	Time time.Time // of its start
+	Time time.Time // start of the session
 	Says string
 }
 
@@ -45,14 +45,14 @@ type MovingRow struct {
 type ChangeRow struct {
 	Key                   string
 	ID                    int
-	Time, From, To        time.Time // of the change, and the interval of its place; zero where it is not known
-	Probability, Evidence float64   // nats
-	Before, After         float64   // levels
-	N                     int64     // observations of the new segment; 0 where it is not known
+	Time, From, To        time.Time // time of the change and its 95 % interval; zero if unknown
+	Probability, Evidence float64   // Evidence is in nats
+	Before, After         float64   // levels before and after the change
+	N                     int64     // observations of the new segment; 0 if unknown
 }
 
-// says is the change in words.
-func (r *ChangeRow) says() string {
+// describe returns the change in words.
+func (r *ChangeRow) describe() string {
 	words := fmt.Sprintf("%s → %s", number(r.Before), number(r.After))
 	if r.N > 0 {
 		words += " for " + message.Count(r.N, "observation", "observations")
@@ -60,27 +60,27 @@ func (r *ChangeRow) says() string {
 	return fmt.Sprintf("%s; probability %s, evidence %s nats", words, cmp.Or(output.Percent(r.Probability), "–"), number(r.Evidence))
 }
 
-// Smoothed sees the run of a graph that smooths.
+// Smoothed returns the observer of a run that smooths.
 func (c *Collector) Smoothed() *pipeline.Observer {
 	return &pipeline.Observer{Smoothed: func(key string, s *keyed.Smoothed) { c.AddSmoothed(recordOf(key, s)) }}
 }
 
-// recordOf is a record as it is read of a file.
+// recordOf returns the record that a file would contain.
 func recordOf(key string, s *keyed.Smoothed) *output.Record {
-	key, of := strings.Clone(key), *s
+	key, copied := strings.Clone(key), *s
 	moments := func(m keyed.Moments) output.Moments {
 		return output.Moments{Mean: slices.Clone(m.Mean), SD: slices.Clone(m.SD)}
 	}
 	r := &output.Record{
-		Key: &key, N: s.N, ID: strings.Clone(s.ID), Revision: s.Revision, Estimate: &output.Estimate{Moments: moments(s.Estimate)}, Outlier: &of.Outlier,
+		Key: &key, N: s.N, ID: strings.Clone(s.ID), Revision: s.Revision, Estimate: &output.Estimate{Moments: moments(s.Estimate)}, Outlier: &copied.Outlier,
 		Session:  &output.Session{Start: &output.Point{Point: s.Session.Start}, End: &output.Point{Point: s.Session.End}, N: s.Session.N, Wanders: s.Session.Wanders},
-		Evidence: &of.ChangeEvidence, Change: s.Change,
+		Evidence: &copied.ChangeEvidence, Change: s.Change,
 	}
 	for _, x := range s.X {
 		r.X = append(r.X, slices.Clone(x))
 	}
 	if !s.Time.IsZero() {
-		r.Time = &of.Time
+		r.Time = &copied.Time
 	}
 	if d := s.Session.Drift; d != nil {
 		r.Session.Drift = &output.Drift{Rate: d.Rate, Lower: d.Lower, Upper: d.Upper}
@@ -89,22 +89,22 @@ func recordOf(key string, s *keyed.Smoothed) *output.Record {
 		r.Segment = &output.Segment{Start: &output.Point{Point: g.Start}, N: g.N, Moments: moments(g.Estimate)}
 	}
 	if s.Change {
-		r.Probability, r.Interval = &of.ChangeInterval.Probability, &output.Interval{From: &of.ChangeInterval.From, To: &of.ChangeInterval.To}
+		r.Probability, r.Interval = &copied.ChangeInterval.Probability, &output.Interval{From: &copied.ChangeInterval.From, To: &copied.ChangeInterval.To}
 	}
 	return r
 }
 
-// Last is the latest time that was seen; zero without any.
+// Last returns the latest time of the records so far; zero without any.
 func (c *Collector) Last() time.Time { return c.last }
 
-// AddSmoothed takes the next smoothed record.
+// AddSmoothed adds a smoothed record. It only counts records without times, and those beyond maxSmoothed.
 func (c *Collector) AddSmoothed(r *output.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case r.Untimed():
 		c.untimed++
-	case !c.seen(*r.Time):
+	case !c.inPeriod(*r.Time):
 	case c.smoothed == maxSmoothed:
 		c.smoothedLeft++
 	default:
@@ -114,8 +114,8 @@ func (c *Collector) AddSmoothed(r *output.Record) {
 	}
 }
 
-// addSessions adds the smoothed sessions to the page. It returns the data of a click on their keys, whose
-// ids follow those of so many others.
+// addSessions adds the smoothed sessions to the page. It returns the JSON data of clicks on their keys, whose IDs
+// start at others.
 func (c *Collector) addSessions(p *Page, others int) (data []byte) {
 	if c.smoothed == 0 {
 		return nil
@@ -166,8 +166,8 @@ func (c *Collector) addSessions(p *Page, others int) (data []byte) {
 		data = line.append(data, min(max(pagePoints/min(len(keys), maxFollowed), 300), 3000))
 		data = records.AppendList(append(data, `,"changes":`...), len(changes), func(b []byte, j int) []byte {
 			r := &changes[j]
-			says, _ := json.Marshal(r.says())
-			return fmt.Appendf(b, "[%d,%d,%d,%s]", r.Time.Unix(), cmp.Or(r.From, r.Time).Unix(), cmp.Or(r.To, r.Time).Unix(), says)
+			text, _ := json.Marshal(r.describe())
+			return fmt.Appendf(b, "[%d,%d,%d,%s]", r.Time.Unix(), cmp.Or(r.From, r.Time).Unix(), cmp.Or(r.To, r.Time).Unix(), text)
 		})
 		data = records.AppendList(append(data, `,"moving":`...), len(moving), func(b []byte, j int) []byte {
 			return fmt.Appendf(b, "[%d,%q]", moving[j].Time.Unix(), moving[j].Says)
@@ -187,13 +187,13 @@ func (c *Collector) addSessions(p *Page, others int) (data []byte) {
 	return data
 }
 
-// moving are the sessions of a key that drift or wander, of its records in order.
-func (c *Collector) moving(all []output.Record) (rows []MovingRow) {
-	for from, end := 0, 0; from < len(all); from = end {
-		for end < len(all) && all[end].SameSession(&all[from]) {
+// moving returns the sessions of a key that drift or wander. records are the key's records in order.
+func (c *Collector) moving(records []output.Record) (rows []MovingRow) {
+	for start, end := 0, 0; start < len(records); start = end {
+		for end < len(records) && records[end].SameSession(&records[start]) {
 			end++
 		}
-		session := all[from:end]
+		session := records[start:end]
 		s, row := session[0].Session, MovingRow{Time: session[0].Session.Start.Time}
 		switch {
 		case s.Drift != nil && session[0].Segment != nil:
@@ -208,8 +208,9 @@ func (c *Collector) moving(all []output.Record) (rows []MovingRow) {
 	return rows
 }
 
-// driftOf is the drift of a session in words. Its line goes through the mean of the only segment, in the middle of the
-// values that are no accidents, or of the session if the page has only a part of it.
+// driftOf returns the drift of a session in words. Its line passes through the mean of the only segment at the mean
+// time of the values that are not outliers. If the page has only part of the session, it uses the middle of the
+// session.
 func (c *Collector) driftOf(records []output.Record) string {
 	s := records[0].Session
 	first, last := s.Start.Time, *records[len(records)-1].Time
@@ -229,13 +230,13 @@ func (c *Collector) driftOf(records []output.Record) string {
 	if int64(len(records)) < s.N {
 		middle = days(last) / 2
 	}
-	from := records[0].Level() - s.Drift.Rate*middle
-	return message.Drift(from, from+s.Drift.Rate*days(last), positive, first, last, c.zone)
+	startLevel := records[0].Level() - s.Drift.Rate*middle
+	return message.Drift(startLevel, startLevel+s.Drift.Rate*days(last), positive, first, last, c.zone)
 }
 
-// smoothedSeries is the series of a key, with its changes and outliers. In its points the prediction is the
-// smoothed estimate, what is usual the level of the segment, the score the evidence of a change with what
-// it takes, and an alarm a change.
+// smoothedSeries returns the series of a key, its changes and its outliers. In a point, predicted is the smoothed
+// estimate, usual the level of the segment, score the evidence of a change, threshold the evidence needed for a
+// change, and alarm a change.
 func (c *Collector) smoothedSeries(s *Sessions, k *key) (line series, changes []ChangeRow, outliers [][2]float64) {
 	for i := range k.smoothed {
 		r := &k.smoothed[i]
@@ -244,18 +245,18 @@ func (c *Collector) smoothedSeries(s *Sessions, k *key) (line series, changes []
 			s.Count++
 		}
 		e := newEstimate("", *r.Time, r.X, r.Estimate.Moments)
-		one := point{at: float64(r.Time.UnixMilli()) / 1e3, x: e.X, predicted: e.Predicted, usual: e.Usual, alarm: r.Change}
-		one.afterSilent = begins && i > 0
-		one.score, one.threshold = float32(output.OrNaN(r.Evidence)), float32(math.Log(odds))
+		p := point{time: float64(r.Time.UnixMilli()) / 1e3, x: e.X, predicted: e.Predicted, usual: e.Usual, alarm: r.Change}
+		p.afterSilent = begins && i > 0
+		p.score, p.threshold = float32(output.OrNaN(r.Evidence)), float32(math.Log(odds))
 		if r.Segment != nil {
-			one.usual.SD = output.First(r.Segment.SD)
-			one.usual.Mean, one.threshold = r.Level(), float32(segments.Threshold(odds, int(r.Session.N)))
+			p.usual.SD = output.First(r.Segment.SD)
+			p.usual.Mean, p.threshold = r.Level(), float32(segments.Threshold(odds, int(r.Session.N)))
 		}
 		line.seen++
-		line.points = append(line.points, one)
+		line.points = append(line.points, p)
 		if output.OrNaN(r.Outlier) > .5 && isNumber(e.X) {
 			s.Outliers++
-			outliers = append(outliers, [2]float64{one.at, e.X})
+			outliers = append(outliers, [2]float64{p.time, e.X})
 		}
 		if !r.Change {
 			continue
@@ -267,8 +268,8 @@ func (c *Collector) smoothedSeries(s *Sessions, k *key) (line series, changes []
 		if r.Segment != nil {
 			row.N = r.Segment.N
 		}
-		if in := r.Interval; in != nil && in.From != nil && in.To != nil {
-			row.From, row.To = *in.From, *in.To
+		if interval := r.Interval; interval != nil && interval.From != nil && interval.To != nil {
+			row.From, row.To = *interval.From, *interval.To
 		}
 		changes = append(changes, row)
 	}

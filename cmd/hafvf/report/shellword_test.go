@@ -8,7 +8,7 @@ import (
 	"hafvf/internal/message"
 )
 
-// A shell reads a word as the text that it was made of, and a terminal finds nothing in it to act on.
+// A shell reads a word as the original text, and the word contains no control characters for a terminal.
 func TestShellWord(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

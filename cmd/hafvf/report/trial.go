@@ -9,53 +9,53 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// A Trial is what a page tells of a run of a config that is over, beside its alerts and estimates.
+// A Trial is the figures of a finished run of a config, in addition to its alerts and estimates.
 type Trial struct {
 	Config   string
-	Value    string // its name and unit; empty if there are several
+	Value    string // name and unit of the value; empty if there are several values
 	Keys     int
-	Allowed  float64 // alarms, by the budgets
-	Raised   int     // of these
-	Rejected int64   // records
-	Stopped  bool    // before the end of the input
+	Allowed  float64 // alarms that the budgets allow
+	Raised   int     // alarms that were raised
+	Rejected int64   // rejected records
+	Stopped  bool    // stopped before the end of the input
 }
 
-// SetTrial says that the page is of a trial, whose estimates tell what was muted and what was resting.
+// SetTrial adds the figures of a trial. The estimates of a trial contain muted and resting alarms.
 func (c *Collector) SetTrial(t Trial) { c.trial = &t }
 
-// AddObserved takes the next estimate of a run.
+// AddObserved adds an estimate of a run.
 func (c *Collector) AddObserved(key string, e *keyed.Estimate) {
-	one := estimateOf(key, e)
-	c.AddEstimate(&one)
+	estimate := estimateOf(key, e)
+	c.AddEstimate(&estimate)
 }
 
-// AddIncident takes what becomes of an incident of a run.
+// AddIncident adds an event of an incident of a run.
 func (c *Collector) AddIncident(e *incidents.Event) { c.AddAlert(incidentOf(e)) }
 
-// estimateOf is an estimate of a run as a record tells it.
+// estimateOf returns the estimate as a record would contain it.
 func estimateOf(name string, e *keyed.Estimate) Estimate {
 	x := e.X
 	if e.Missing {
 		x = nil
 	}
-	one := newEstimate(name, e.Time, x, output.Moments{Mean: e.Predicted.Mean, SD: e.Predicted.SD})
-	one.Alarm = e.Alarm != nil
+	estimate := newEstimate(name, e.Time, x, output.Moments{Mean: e.Predicted.Mean, SD: e.Predicted.SD})
+	estimate.Alarm = e.Alarm != nil
 	if d := e.Detection; d != nil {
-		one.Score, one.Threshold, one.Muted, one.Resting, one.Outlier = d.Score, d.Threshold, d.Muted, d.Resting, d.Kind == hafvf.Outlier
-		one.Usual.Mean, one.Usual.SD = output.First(d.Usual.Mean), output.First(d.Usual.SD)
+		estimate.Score, estimate.Threshold, estimate.Muted, estimate.Resting, estimate.Outlier = d.Score, d.Threshold, d.Muted, d.Resting, d.Kind == hafvf.Outlier
+		estimate.Usual.Mean, estimate.Usual.SD = output.First(d.Usual.Mean), output.First(d.Usual.SD)
 	}
-	return one
+	return estimate
 }
 
-// AlertOf is an alert as a record tells it.
-func AlertOf(name string, t keyed.AlertEvent) output.Alert {
+// AlertOf returns the alert as a record would contain it.
+func AlertOf(name string, event keyed.AlertEvent) output.Alert {
 	return output.Alert{
-		Key: name, Kind: t.Kind, Time: t.Time, ID: t.ID, Start: t.Start, Score: output.Scalar(t.Score), Threshold: output.Scalar(t.Threshold), Size: output.Scalar(t.Size),
-		X: output.Vectors{{newEstimate(name, t.Time, t.X, output.Moments{Mean: t.Predicted.Mean, SD: t.Predicted.SD}).X}}, Usual: momentsOf(t.Usual), Before: momentsOf(t.Before), After: momentsOf(t.After), Message: t.Message, Expected: output.Scalar(math.NaN()),
+		Key: name, Kind: event.Kind, Time: event.Time, ID: event.ID, Start: event.Start, Score: output.Scalar(event.Score), Threshold: output.Scalar(event.Threshold), Size: output.Scalar(event.Size),
+		X: output.Vectors{{newEstimate(name, event.Time, event.X, output.Moments{Mean: event.Predicted.Mean, SD: event.Predicted.SD}).X}}, Usual: momentsOf(event.Usual), Before: momentsOf(event.Before), After: momentsOf(event.After), Message: event.Message, Expected: output.Scalar(math.NaN()),
 	}
 }
 
-// incidentOf is an event as a record tells it.
+// incidentOf returns the event as a record would contain it.
 func incidentOf(e *incidents.Event) *output.Alert {
 	a := output.NewAlert()
 	a.Key, a.Kind, a.ID, a.State, a.Page, a.Time, a.Start, a.End = e.Group, incidents.Kind, e.ID, string(e.State), e.Page, e.Time, e.Start, e.End
@@ -67,7 +67,7 @@ func incidentOf(e *incidents.Event) *output.Alert {
 	return a
 }
 
-// momentsOf are those of the first coordinate.
+// momentsOf returns the moments of the first coordinate.
 func momentsOf(m keyed.Moments) output.Moments {
 	return output.Moments{Mean: output.Values{output.First(m.Mean)}, SD: output.Values{output.First(m.SD)}}
 }

@@ -1,4 +1,4 @@
-// Package sessions makes a table of the segments of smoothed sessions.
+// Package sessions writes a table of the segments of smoothed sessions.
 package sessions
 
 import (
@@ -14,20 +14,20 @@ import (
 	"hafvf/internal/tabular"
 )
 
-// A session is one as a revision has it.
+// A session is a revision of a smoothed session.
 type session struct {
 	id
 	end      keyed.Point
 	drift    *output.Drift
 	segments []*segment
-	records  int64 // that were read, of the n
-	last     int64 // position of the last one
+	records  int64 // number of records read so far, of n
+	last     int64 // position of the last record
 }
 
-// An id tells the sessions of a file apart, and their revisions.
+// An id identifies a session and its revision in a file.
 type id struct {
 	key         string
-	name        string // without times
+	name        string // name of the session; empty with times
 	start       keyed.Point
 	n, revision int64
 }
@@ -36,37 +36,37 @@ type id struct {
 type segment struct {
 	start, end recordPoint
 	n          int64
-	mean, sd   average // of the records; sd is empty with levels
+	mean, sd   average // averages over the records; sd is empty with levels
 	change     *output.Record
 	outliers   *int // nil with levels
 }
 
-// An average is the mean of vectors, by coordinate. What is NaN does not count.
-type average struct{ of, counts []float64 }
+// An average is the mean of vectors, by coordinate. It ignores NaN.
+type average struct{ values, counts []float64 }
 
 func (a *average) add(v []float64) {
-	if a.of == nil {
-		a.of, a.counts = slices.Clone(v), make([]float64, len(v))
+	if a.values == nil {
+		a.values, a.counts = slices.Clone(v), make([]float64, len(v))
 	}
-	for o := range min(len(v), len(a.of)) {
+	for o := range min(len(v), len(a.values)) {
 		if math.IsNaN(v[o]) {
 			continue
 		}
 		if a.counts[o]++; a.counts[o] == 1 {
-			a.of[o] = v[o]
+			a.values[o] = v[o]
 		}
-		a.of[o] += (v[o] - a.of[o]) / a.counts[o]
+		a.values[o] += (v[o] - a.values[o]) / a.counts[o]
 	}
 }
 
-// A recordPoint is the point of a record, if that is known: where trials are missing, records tell the points
-// of their session and segment alone.
+// A recordPoint is the position of a record, if it is known. If trials are missing, only the positions of sessions
+// and segments are known.
 type recordPoint struct {
 	keyed.Point
 	known bool
 }
 
-func placeOf(r *output.Record) recordPoint {
+func pointOf(r *output.Record) recordPoint {
 	switch s := r.Session; {
 	case r.Time != nil:
 		return recordPoint{keyed.Point{Time: *r.Time}, true}
@@ -82,44 +82,44 @@ func placeOf(r *output.Record) recordPoint {
 	return recordPoint{}
 }
 
-// A Tally is what a table holds.
+// A Tally counts the content of a table.
 type Tally struct {
 	Keys, Sessions, Segments int
-	// Incomplete are the sessions of which the file does not have all records of the latest
-	// revision. Segments may be missing from them.
+	// Incomplete is the number of sessions whose latest revision lacks records in the file. Segments may be missing
+	// from them.
 	Incomplete int
 }
 
-// NotSmoothed is the error of a file with records of a filter.
+// NotSmoothed is the error for a file with records of a filter.
 type NotSmoothed struct{ Path string }
 
 func (e NotSmoothed) Error() string {
-	return fmt.Sprintf("%s holds estimates, which have no sessions: let run write smoothed records, with transform: smooth", e.Path)
+	return fmt.Sprintf("%s contains estimates, not smoothed records: run with transform: smooth", e.Path)
 }
 
-// Check says why out is no file for a table of results.
+// Check returns an error unless out can be the table of results, and interval is above 0 and below 1.
 func Check(results, out string, interval float64) error {
 	if err := cmp.Or(output.CheckTable(out), output.CheckInputs(out, results)); err != nil {
 		return err
 	}
 	if !(interval > 0 && interval < 1) {
-		return fmt.Errorf("--interval %g: a probability is above 0 and below 1", interval)
+		return fmt.Errorf("--interval %g: give a probability above 0 and below 1", interval)
 	}
 	return nil
 }
 
-// Write writes a row for every segment of the smoothed records of results to out, which
-// Check has passed and which appears complete or not at all. The rows have the central
-// interval of a segment's mean, and times on the clock of the zone.
+// Write writes a row for each segment of the smoothed records in results to out, which must have passed Check. An
+// existing file is replaced only by a complete one. lower and upper are the central interval of a segment's mean with
+// probability interval. Times are in zone. Write returns a NotSmoothed error for records of a filter.
 func Write(ctx context.Context, results, out string, interval float64, zone *time.Location) (Tally, error) {
-	all, err := read(ctx, results)
+	sessions, err := read(ctx, results)
 	if err != nil {
 		return Tally{}, err
 	}
 	var t Tally
 	outputs := 1
-	for i, s := range all {
-		if t.Sessions++; i == 0 || all[i-1].key != s.key {
+	for i, s := range sessions {
+		if t.Sessions++; i == 0 || sessions[i-1].key != s.key {
 			t.Keys++
 		}
 		if s.records < s.n {
@@ -127,12 +127,12 @@ func Write(ctx context.Context, results, out string, interval float64, zone *tim
 		}
 		t.Segments += len(s.segments)
 		for _, g := range s.segments {
-			outputs = max(outputs, len(g.mean.of))
+			outputs = max(outputs, len(g.mean.values))
 		}
 	}
-	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), all[0].start.Time.IsZero())
+	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), sessions[0].start.Time.IsZero())
 	return t, output.WriteTable(out, columns, zone, func(yield func(row) bool) {
-		for _, s := range all {
+		for _, s := range sessions {
 			for k, g := range s.segments {
 				if !yield(row{s, k + 1, g}) {
 					return
@@ -142,22 +142,22 @@ func Write(ctx context.Context, results, out string, interval float64, zone *tim
 	})
 }
 
-// read returns the sessions of results, by key and start: of several revisions of one the last.
-func read(ctx context.Context, results string) (all []*session, err error) {
+// read returns the latest revision of each session in results, by key and start.
+func read(ctx context.Context, results string) (found []*session, err error) {
 	sessions := map[id]*session{}
 	err = output.Results(ctx, results, nil, func(r *output.Record) error {
 		if !r.Smoothed() {
 			return NotSmoothed{results}
 		}
-		is := id{*r.Key, "", r.Session.Start.Point, r.Session.N, r.Revision}
-		if is.start.Time = is.start.Time.UTC(); r.Untimed() {
-			is.name = r.SessionName()
+		key := id{*r.Key, "", r.Session.Start.Point, r.Session.N, r.Revision}
+		if key.start.Time = key.start.Time.UTC(); r.Untimed() {
+			key.name = r.SessionName()
 		}
-		s := sessions[is]
+		s := sessions[key]
 		if s == nil {
-			s = &session{id: is}
-			sessions[is] = s
-			all = append(all, s)
+			s = &session{id: key}
+			sessions[key] = s
+			found = append(found, s)
 		}
 		s.add(r)
 		return nil
@@ -165,46 +165,46 @@ func read(ctx context.Context, results string) (all []*session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%s holds no records", results)
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s contains no records", results)
 	}
-	slices.SortFunc(all, func(a, b *session) int {
+	slices.SortFunc(found, func(a, b *session) int {
 		return cmp.Or(cmp.Compare(a.key, b.key), a.start.Compare(b.start), output.CompareNames(a.name, b.name), cmp.Compare(a.revision, b.revision), cmp.Compare(a.n, b.n))
 	})
-	// Sessions of a key that overlap are revisions of one, which may have grown together.
-	kept := all[:0]
-	for _, s := range all {
-		if k := len(kept) - 1; k >= 0 && kept[k].key == s.key && kept[k].name == s.name && s.start.Compare(kept[k].end) <= 0 {
-			if cmp.Or(cmp.Compare(s.revision, kept[k].revision), cmp.Compare(s.n, kept[k].n)) >= 0 {
-				kept[k] = s
+	// Overlapping sessions of a key are revisions of one session, or were merged.
+	latest := found[:0]
+	for _, s := range found {
+		if k := len(latest) - 1; k >= 0 && latest[k].key == s.key && latest[k].name == s.name && s.start.Compare(latest[k].end) <= 0 {
+			if cmp.Or(cmp.Compare(s.revision, latest[k].revision), cmp.Compare(s.n, latest[k].n)) >= 0 {
+				latest[k] = s
 			}
 			continue
 		}
-		kept = append(kept, s)
+		latest = append(latest, s)
 	}
-	return kept, nil
+	return latest, nil
 }
 
-// add takes up the next record of the session.
+// add adds the next record of the session.
 func (s *session) add(r *output.Record) {
-	if r.N <= s.last { // a run that has crashed writes the session once more
+	if r.N <= s.last { // a run that crashed writes the session again
 		s.segments, s.records = nil, 0
 	}
 	s.last = r.N
 	s.records++
-	at := placeOf(r)
+	point := pointOf(r)
 	if k := len(s.segments) - 1; r.Change || k < 0 {
-		if at.known && k >= 0 && !s.segments[k].end.known {
-			s.segments[k].end = recordPoint{keyed.Point{Trial: at.Trial - 1}, true}
+		if point.known && k >= 0 && !s.segments[k].end.known {
+			s.segments[k].end = recordPoint{keyed.Point{Trial: point.Trial - 1}, true}
 		}
-		g := &segment{start: at}
+		g := &segment{start: point}
 		if r.Change {
 			g.change = r
 		}
 		s.segments = append(s.segments, g)
 	}
 	g := s.segments[len(s.segments)-1]
-	g.end, s.end, s.drift = at, at.Point, r.Session.Drift
+	g.end, s.end, s.drift = point, point.Point, r.Session.Drift
 	if r.Session.End != nil {
 		s.end = r.Session.End.Point
 	}
@@ -216,15 +216,15 @@ func (s *session) add(r *output.Record) {
 			*g.outliers++
 		}
 		g.n = r.Segment.N
-		g.mean.add(r.Segment.Mean) // which regressors make another one at each record
-		g.sd.add(r.Segment.SD)     // that of the mean is less, if they do
+		g.mean.add(r.Segment.Mean) // differs at each record with regressors
+		g.sd.add(r.Segment.SD)     // with regressors, the sd of the average is smaller
 		return
 	}
 	g.n++
 	g.mean.add(r.Estimate.Mean)
 }
 
-// A row is a segment of a session, by its number.
+// A row is a segment and its number in the session, from 1.
 type row struct {
 	*session
 	number int
@@ -233,25 +233,25 @@ type row struct {
 
 type column = output.Column[row]
 
-// columnsOf are those of a table of so many outputs, with intervals of z standard deviations on
-// either side. Without times places are numbers of trials.
+// columnsOf returns the columns of a table with the given number of outputs. lower and upper are z standard
+// deviations from the mean. Without times, positions are numbers of trials.
 func columnsOf(outputs int, z float64, untimed bool) []column {
 	session := output.Time("session", func(r row) *time.Time { return &r.session.start.Time })
-	place := func(name string, of func(r row) *recordPoint) column {
-		return output.Time(name, func(r row) *time.Time { return &of(r).Time })
+	place := func(name string, get func(r row) *recordPoint) column {
+		return output.Time(name, func(r row) *time.Time { return &get(r).Time })
 	}
 	if untimed {
 		session = column{Name: "session", Kind: tabular.String, Cell: func(r row) any { return r.name }}
-		place = func(name string, of func(r row) *recordPoint) column {
+		place = func(name string, get func(r row) *recordPoint) column {
 			return column{Name: name, Kind: tabular.Number, Cell: func(r row) any {
-				if !of(r).known {
+				if !get(r).known {
 					return nil
 				}
-				return of(r).Trial
+				return get(r).Trial
 			}}
 		}
 	}
-	all := []column{
+	columns := []column{
 		{Name: "key", Kind: tabular.String, Cell: func(r row) any { return r.key }},
 		session,
 		{Name: "segment", Kind: tabular.Number, Cell: func(r row) any { return r.number }},
@@ -260,8 +260,8 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		{Name: "n", Kind: tabular.Number, Cell: func(r row) any { return r.segment.n }},
 	}
 	for _, c := range []struct {
-		name string
-		of   func(mean, sd float64) float64
+		name  string
+		value func(mean, sd float64) float64
 	}{
 		{"mean", func(mean, _ float64) float64 { return mean }},
 		{"sd", func(_, sd float64) float64 { return sd }},
@@ -269,7 +269,7 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		{"upper", func(mean, sd float64) float64 { return mean + z*sd }},
 	} {
 		for o := range outputs {
-			all = append(all, output.Number(output.NameOf(c.name, o, outputs), func(r row) float64 { return c.of(output.At(r.mean.of, o), output.At(r.sd.of, o)) }))
+			columns = append(columns, output.Number(output.NameOf(c.name, o, outputs), func(r row) float64 { return c.value(output.At(r.mean.values, o), output.At(r.sd.values, o)) }))
 		}
 	}
 	change := func(r row) *output.Record { return r.change }
@@ -281,12 +281,12 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 	}
 	if !untimed {
 		var none output.Interval
-		all = append(all,
+		columns = append(columns,
 			output.Time("change_interval.from", func(r row) *time.Time { return cmp.Or(interval(r), &none).From }),
 			output.Time("change_interval.to", func(r row) *time.Time { return cmp.Or(interval(r), &none).To }))
 	}
-	drift := func(r row) *output.Drift { return r.drift } // of sessions with one segment
-	return append(all,
+	drift := func(r row) *output.Drift { return r.drift } // only for sessions with one segment
+	return append(columns,
 		numberOf("change_interval.from_n", interval, func(i *output.Interval) float64 { return float64(i.FromN) }),
 		numberOf("change_interval.to_n", interval, func(i *output.Interval) float64 { return float64(i.ToN) }),
 		numberOf("change_probability", change, func(r *output.Record) float64 { return output.OrNaN(r.Probability) }),
@@ -298,7 +298,7 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 	)
 }
 
-// numberOf is a column of a number of what a row may not have.
+// numberOf returns a column with a number of an optional part of a row.
 func numberOf[T any](name string, part func(r row) *T, number func(*T) float64) column {
 	return output.Number(name, func(r row) float64 {
 		if p := part(r); p != nil {

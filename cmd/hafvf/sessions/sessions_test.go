@@ -19,11 +19,12 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// record is a smoothed record of a session from minute 0 of 1 January 2026 on, of n records.
-func record(key string, start, at, n, revision int, rest string) string {
+// record returns a smoothed record at minute position of a session with n records. The session starts at minute start
+// of 1 January 2026.
+func record(key string, start, position, n, revision int, fields string) string {
 	minute := func(m int) string { return fmt.Sprintf("2026-01-01T%02d:%02d:00Z", m/60, m%60) }
 	return fmt.Sprintf(`{"key":%q,"time":%q,"id":"%s/%d","n":%d,"x":1,"session":{"start":%q,"end":%q,"n":%d},"revision":%d,%s}`,
-		key, minute(at), key, at, at-start+1, minute(start), minute(start+n-1), n, revision, rest)
+		key, minute(position), key, position, position-start+1, minute(start), minute(start+n-1), n, revision, fields)
 }
 
 func inSegment(mean, sd string, n int) string {
@@ -34,12 +35,12 @@ const same = `,"change_evidence":null,"change":false`
 
 const changed = `,"change_evidence":12.5,"change":true,"change_probability":0.96,"change_interval":{"from":"2026-01-01T00:01:00Z","to":"2026-01-01T00:03:00Z","from_n":2,"to_n":4}`
 
-// table writes the records as a table and reads that.
+// table writes the records as a table, and reads the table.
 func table(t *testing.T, lines ...string) (Tally, [][]string) {
 	t.Helper()
-	in, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.csv")
-	expect.OK(t, os.WriteFile(in, []byte(strings.Join(lines, "\n")), 0o666))
-	tally := expect.Get(Write(context.Background(), in, out, .95, time.UTC))(t)
+	input, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.csv")
+	expect.OK(t, os.WriteFile(input, []byte(strings.Join(lines, "\n")), 0o666))
+	tally := expect.Get(Write(context.Background(), input, out, .95, time.UTC))(t)
 	f := expect.Get(os.Open(out))(t)
 	defer f.Close()
 	rows := expect.Get(csv.NewReader(f).ReadAll())(t)
@@ -83,7 +84,7 @@ func TestTable(t *testing.T) {
 			[][]string{row("k,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:02:00Z,3,1.5,0,1.5,1.5", none, "3")},
 			Tally{1, 1, 1, 0},
 		},
-		"sessions that a late record joins": {
+		"sessions that a late record merges": {
 			[]string{
 				record("k", 10, 10, 1, 0, inSegment("1", "0", 1)+same),
 				record("k", 12, 12, 1, 0, inSegment("2", "0", 1)+same),
@@ -124,42 +125,42 @@ func TestTable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tally, rows := table(t, c.lines...)
 			if diff := cmp.Diff(append([][]string{header}, c.want...), rows); diff != "" || tally != c.tally {
-				t.Errorf("%+v, want %+v; rows (+) other than wanted (-): %s", tally, c.tally, diff)
+				t.Errorf("%+v, want %+v; rows (-want +got): %s", tally, c.tally, diff)
 			}
 		})
 	}
 }
 
-// A run that has crashed writes records once more, with the same ids.
-func TestRecordsThatComeTwice(t *testing.T) {
+// A run that crashed writes records again, with the same IDs.
+func TestRepeatedRecords(t *testing.T) {
 	lines := []string{
 		record("k", 0, 0, 3, 0, inSegment("1", "0", 1)+same),
 		record("k", 0, 1, 3, 0, inSegment("2", "0", 2)+changed),
 		record("k", 0, 2, 3, 0, inSegment("2", "0", 2)+same),
 	}
 	_, once := table(t, lines...)
-	for _, again := range [][]string{append(lines[:3:3], lines...), append(lines[:2:2], lines...)} {
-		tally, rows := table(t, again...)
+	for _, repeated := range [][]string{append(lines[:3:3], lines...), append(lines[:2:2], lines...)} {
+		tally, rows := table(t, repeated...)
 		if diff := cmp.Diff(once, rows); diff != "" || tally != (Tally{1, 1, 2, 0}) {
 			t.Errorf("%+v %s", tally, diff)
 		}
 	}
 }
 
-// A session of whose latest revision the file lacks records is counted.
+// A session counts as incomplete if the file lacks records of its latest revision.
 func TestIncompleteSessions(t *testing.T) {
 	if tally, _ := table(t,
 		record("k", 0, 0, 2, 0, inSegment("1", "0", 2)+same),
 		record("k", 0, 1, 2, 0, inSegment("1", "0", 2)+same),
 		record("k", 0, 1, 3, 1, inSegment("1", "0", 3)+same),
-		record("k", 0, 2, 3, 1, inSegment("1", "0", 3)+same), // the other of revision 1 is not kept
+		record("k", 0, 2, 3, 1, inSegment("1", "0", 3)+same), // the first record of revision 1 is not in the file
 		record("l", 0, 0, 1, 0, inSegment("1", "0", 1)+same),
 	); tally != (Tally{2, 2, 2, 1}) {
 		t.Errorf("%+v", tally)
 	}
 }
 
-// Lower and upper are the quantiles of a normal distribution.
+// lower and upper are quantiles of a normal distribution.
 func TestInterval(t *testing.T) {
 	_, rows := table(t, record("k", 0, 0, 1, 0, inSegment("1", "0.5", 1)+same))
 	for i, want := range []float64{1 - .5*1.959963984540054, 1 + .5*1.959963984540054} {
@@ -182,42 +183,42 @@ func TestTableOfVectors(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTable(t *testing.T) {
-	in := filepath.Join(t.TempDir(), "in.jsonl")
+func TestWriteErrors(t *testing.T) {
+	input := filepath.Join(t.TempDir(), "in.jsonl")
 	write := func(text string) {
-		expect.OK(t, os.WriteFile(in, []byte(text), 0o666))
+		expect.OK(t, os.WriteFile(input, []byte(text), 0o666))
 	}
 	out := filepath.Join(t.TempDir(), "out.csv")
 	write(`{"key":"a","time":"2026-01-01T00:00:00Z","n":1,"x":1,"predicted":{"mean":1,"sd":1}}`)
-	if _, err := Write(context.Background(), in, out, .95, time.UTC); !errors.As(err, new(NotSmoothed)) {
+	if _, err := Write(context.Background(), input, out, .95, time.UTC); !errors.As(err, new(NotSmoothed)) {
 		t.Errorf("estimates: %v", err)
 	}
 	write("")
-	if _, err := Write(context.Background(), in, out, .95, time.UTC); err == nil || !strings.Contains(err.Error(), "no records") {
+	if _, err := Write(context.Background(), input, out, .95, time.UTC); err == nil || !strings.Contains(err.Error(), "no records") {
 		t.Errorf("an empty file: %v", err)
 	}
 	if _, err := os.Stat(out); err == nil {
 		t.Error("a table was written")
 	}
-	if Check(in, "a.xlsx", .95) == nil || Check(in, "a.csv", 1) == nil || Check(in, "a.csv.gz", .5) != nil || Check(in, "a.parquet", .5) != nil {
+	if Check(input, "a.xlsx", .95) == nil || Check(input, "a.csv", 1) == nil || Check(input, "a.csv.gz", .5) != nil || Check(input, "a.parquet", .5) != nil {
 		t.Error("Check of names and intervals")
 	}
-	expect.OK(t, os.Symlink(in, out))
-	for _, results := range []string{in, filepath.Join(filepath.Dir(in), "*.jsonl")} {
-		expect.Error(t, Check(results, out, .95), "is what is read")
+	expect.OK(t, os.Symlink(input, out))
+	for _, results := range []string{input, filepath.Join(filepath.Dir(input), "*.jsonl")} {
+		expect.Error(t, Check(results, out, .95), "is an input")
 	}
 }
 
-// What reads tables reads times as times and numbers as numbers.
+// pandas reads times as times and numbers as numbers.
 func TestForeignReaders(t *testing.T) {
 	dir := t.TempDir()
-	in, out := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.csv")
+	input, out := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.csv")
 	lines := record("k", 0, 0, 2, 0, inSegment("1", "0.5", 1)+same) + "\n" + record("k", 0, 1, 2, 0, inSegment("2", "0.5", 1)+changed) + "\n" +
 		strings.ReplaceAll(record("l", 0, 0, 1, 0, inSegment("1", "0.5", 1)+same), "00Z", "00.25+01:00") // not all times have fractions
-	expect.OK(t, os.WriteFile(in, []byte(lines), 0o666))
-	expect.Get(Write(context.Background(), in, out, .95, time.UTC))(t)
+	expect.OK(t, os.WriteFile(input, []byte(lines), 0o666))
+	expect.Get(Write(context.Background(), input, out, .95, time.UTC))(t)
 	zoned := filepath.Join(dir, "zoned.csv")
-	expect.Get(Write(context.Background(), in, zoned, .95, expect.Get(time.LoadLocation("Europe/Berlin"))(t)))(t)
+	expect.Get(Write(context.Background(), input, zoned, .95, expect.Get(time.LoadLocation("Europe/Berlin"))(t)))(t)
 	t.Run("pandas", func(t *testing.T) {
 		if err := exec.Command("python3", "-c", "import pandas").Run(); err != nil {
 			if os.Getenv("CI") == "true" {

@@ -1,4 +1,4 @@
-// Package trials makes a table of what the filter and the smoother say of every observation.
+// Package trials writes a table with the results of the filter and of the smoother for every observation.
 package trials
 
 import (
@@ -16,37 +16,37 @@ import (
 	"hafvf/pipeline"
 )
 
-// A Table gathers a row per key and observation, from a run of the filter and then one of the smoother. Its
-// zero value is ready.
+// A Table gathers a row for each key and observation, from a run of the filter followed by a run of the smoother. Its
+// zero value is ready to use.
 type Table struct {
 	mu   sync.Mutex
 	keys map[string]*series
 }
 
-// A series is the rows of a key, in columns.
+// A series holds the rows of a key, by column.
 type series struct {
 	key     string
 	outputs int
-	rows    map[string]int // by the IDs of the observations
+	rows    map[string]int // row by ID of the observation
 	n       []int64
-	times   []time.Time    // nil where there are none
-	x       []float64      // one after the other
-	ends    []int          // of the x of each row
-	lists   map[int]string // the x of rows of several vectors, as JSON
-	numbers []float64      // of each row the named ones, then those per output
-	carried []string       // nil where nothing is
+	times   []time.Time    // nil without times
+	x       []float64      // values of all rows, concatenated
+	ends    []int          // end of each row in x
+	lists   map[int]string // x of rows with several vectors, as JSON
+	numbers []float64      // for each row: the named numbers, then those per output
+	carried []string       // carried columns as JSON; nil without them
 	missing []bool
 	changes []bool
-	segment []int32 // from 1, in any order before number; 0 where there is no smoothed record
+	segment []int32 // segment from 1, in any order before number; 0 without a smoothed record
 
-	parsed   map[string]any // what row parsedAt carries
+	parsed   map[string]any // carried columns of row parsedAt
 	parsedAt int
 
-	last     map[session]span // segments so far
+	last     map[session]span // last segment of each session
 	segments map[span]int32
 }
 
-// The numbers of a row, before those that there are one of per output.
+// Indexes of the numbers of a row, before the numbers per output.
 const (
 	surprise = iota
 	learningRate
@@ -57,7 +57,7 @@ const (
 	named
 )
 
-// Those that there are one of per output.
+// Kinds of numbers per output.
 const (
 	predictedMean = iota
 	predictedSD
@@ -65,19 +65,19 @@ const (
 	perOutput
 )
 
-// A session is one of a key.
+// A session is a session of a key.
 type session struct {
-	name  string // without times
+	name  string // name of a session without times
 	start keyed.Point
 }
 
-// A span is a segment of a session by its number.
+// A span is a segment of a session, by its number.
 type span struct {
 	session
 	number int
 }
 
-// Filtered is what sees the run of the filter.
+// Filtered returns the observer for the run of the filter.
 func (t *Table) Filtered() *pipeline.Observer {
 	return &pipeline.Observer{Estimate: func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		if e == nil {
@@ -97,9 +97,8 @@ func (t *Table) Filtered() *pipeline.Observer {
 	}}
 }
 
-// Smoothed is what sees the run of the smoother. Its records and the estimates are joined by the IDs of
-// their observations: the place of a record in its session is not that of the observation in its key, as a
-// key may have several sessions, and trials need not come in their order.
+// Smoothed returns the observer for the run of the smoother. It joins records and estimates by the IDs of
+// observations. Positions cannot join them: a key may have several sessions, and trials need not be in order.
 func (t *Table) Smoothed() *pipeline.Observer {
 	return &pipeline.Observer{Smoothed: func(key string, r *keyed.Smoothed) {
 		t.mu.Lock()
@@ -132,11 +131,11 @@ func (s *series) filtered(e *keyed.Estimate) {
 	}
 	s.ends = append(s.ends, len(s.x))
 	s.missing, s.changes, s.segment = append(s.missing, e.Missing), append(s.changes, false), append(s.segment, 0)
-	from := len(s.numbers)
+	start := len(s.numbers)
 	for range s.width() {
 		s.numbers = append(s.numbers, math.NaN())
 	}
-	row := s.numbers[from:]
+	row := s.numbers[start:]
 	row[surprise], row[learningRate], row[weight], row[memory] = -e.LogPredictive, e.LearningRate, e.Weight, e.Memory
 	if l := e.Levels; len(l) >= 4 {
 		row[secondWeight] = l[2] / (l[2] + l[3])
@@ -144,75 +143,75 @@ func (s *series) filtered(e *keyed.Estimate) {
 	if e.Detection != nil {
 		row[change] = e.Detection.Change
 	}
-	copy(s.of(i, predictedMean), e.Predicted.Mean)
-	copy(s.of(i, predictedSD), e.Predicted.SD)
+	copy(s.outputsOf(i, predictedMean), e.Predicted.Mean)
+	copy(s.outputsOf(i, predictedSD), e.Predicted.SD)
 }
 
-// listOf is a step of several vectors as a text.
+// listOf returns a step of several vectors as JSON.
 func listOf(step [][]float64) string {
-	all := make([][]any, len(step))
+	vectors := make([][]any, len(step))
 	for i, x := range step {
 		for _, v := range x {
 			if math.IsNaN(v) {
-				all[i] = append(all[i], nil)
+				vectors[i] = append(vectors[i], nil)
 			} else {
-				all[i] = append(all[i], v)
+				vectors[i] = append(vectors[i], v)
 			}
 		}
 	}
-	text, _ := json.Marshal(all) // of finite numbers
+	text, _ := json.Marshal(vectors) // cannot fail: the numbers are finite
 	return string(text)
 }
 
 func (s *series) smoothed(r *keyed.Smoothed) {
-	in := session{start: r.Session.Start}
+	owner := session{start: r.Session.Start}
 	if r.Time.IsZero() {
-		in.name = strings.Clone(r.ID[:strings.LastIndexByte(r.ID, '/')])
+		owner.name = strings.Clone(r.ID[:strings.LastIndexByte(r.ID, '/')])
 	}
-	at, known := s.last[in]
+	segment, known := s.last[owner]
 	if !known || r.Change {
-		at = span{in, at.number + 1}
-		s.last[in] = at
+		segment = span{owner, segment.number + 1}
+		s.last[owner] = segment
 	}
-	i, there := s.rows[r.Origin]
-	if !there { // the filter has rejected it
+	i, found := s.rows[r.Origin]
+	if !found { // the filter rejected the observation
 		return
 	}
-	if s.segments[at] == 0 {
-		s.segments[at] = int32(len(s.segments) + 1)
+	if s.segments[segment] == 0 {
+		s.segments[segment] = int32(len(s.segments) + 1)
 	}
-	s.changes[i], s.segment[i] = r.Change, s.segments[at]
-	copy(s.of(i, smoothedMean), r.Estimate.Mean)
+	s.changes[i], s.segment[i] = r.Change, s.segments[segment]
+	copy(s.outputsOf(i, smoothedMean), r.Estimate.Mean)
 }
 
 func (s *series) width() int { return named + perOutput*s.outputs }
 
-// of are the numbers of row i of one kind, one per output.
-func (s *series) of(i, kind int) []float64 {
-	from := i*s.width() + named + kind*s.outputs
-	return s.numbers[from : from+s.outputs]
+// outputsOf returns the numbers per output of row i, of one kind.
+func (s *series) outputsOf(i, kind int) []float64 {
+	start := i*s.width() + named + kind*s.outputs
+	return s.numbers[start : start+s.outputs]
 }
 
-// xOf is the x of row i.
+// xOf returns the x of row i.
 func (s *series) xOf(i int) []float64 {
-	from := 0
+	start := 0
 	if i > 0 {
-		from = s.ends[i-1]
+		start = s.ends[i-1]
 	}
-	return s.x[from:s.ends[i]]
+	return s.x[start:s.ends[i]]
 }
 
-// sorted are the series by their keys.
-func (t *Table) sorted() (all []*series) {
+// sorted returns the series by key, with their segments numbered.
+func (t *Table) sorted() (sorted []*series) {
 	for _, key := range slices.Sorted(maps.Keys(t.keys)) {
 		s := t.keys[key]
 		s.number()
-		all = append(all, s)
+		sorted = append(sorted, s)
 	}
-	return all
+	return sorted
 }
 
-// number numbers the segments in the order of the rows: sessions are smoothed in any order.
+// number renumbers the segments in the order of the rows. Sessions may be smoothed in any order.
 func (s *series) number() {
 	numbers := map[int32]int32{0: 0}
 	for i, g := range s.segment {
@@ -223,7 +222,7 @@ func (s *series) number() {
 	}
 }
 
-// A row is one of a series.
+// A row is a row of a series.
 type row struct {
 	*series
 	i int
@@ -231,7 +230,7 @@ type row struct {
 
 type column = output.Column[row]
 
-// columns are those of the table.
+// columns returns the columns of the table.
 func (t *Table) columns() []column {
 	outputs, dim, timed, lists := 1, 1, false, false
 	for _, s := range t.keys {
@@ -240,43 +239,43 @@ func (t *Table) columns() []column {
 			dim = max(dim, len(s.xOf(i)))
 		}
 	}
-	all := []column{
+	columns := []column{
 		{Name: "key", Kind: tabular.String, Cell: func(r row) any { return r.key }},
 		{Name: "trial", Kind: tabular.Number, Cell: func(r row) any { return r.n[r.i] }},
 	}
 	if timed {
-		all = append(all, output.Time("time", func(r row) *time.Time {
+		columns = append(columns, output.Time("time", func(r row) *time.Time {
 			if r.times == nil || r.times[r.i].IsZero() {
 				return nil
 			}
 			return &r.times[r.i]
 		}))
 	}
-	carried := len(all)
+	carriedIndex := len(columns)
 	if lists {
-		all = append(all, column{Name: "x", Kind: tabular.String, Cell: func(r row) any {
-			if text, is := r.lists[r.i]; is {
+		columns = append(columns, column{Name: "x", Kind: tabular.String, Cell: func(r row) any {
+			if text, isList := r.lists[r.i]; isList {
 				return text
 			}
 			return listOf([][]float64{r.xOf(r.i)})
 		}})
 	} else {
 		for o := range dim {
-			all = append(all, output.Number(output.NameOf("x", o, dim), func(r row) float64 { return output.At(r.xOf(r.i), o) }))
+			columns = append(columns, output.Number(output.NameOf("x", o, dim), func(r row) float64 { return output.At(r.xOf(r.i), o) }))
 		}
 	}
 	perOutputs := func(name string, kind int) {
 		for o := range outputs {
-			all = append(all, output.Number(output.NameOf(name, o, outputs), func(r row) float64 { return output.At(r.of(r.i, kind), o) }))
+			columns = append(columns, output.Number(output.NameOf(name, o, outputs), func(r row) float64 { return output.At(r.outputsOf(r.i, kind), o) }))
 		}
 	}
 	perOutputs("predicted_mean", predictedMean)
 	perOutputs("predicted_sd", predictedSD)
 	for i, name := range [named]string{"surprise", "learning_rate", "weight", "memory", "e_b", "p_change"} {
-		all = append(all, output.Number(name, func(r row) float64 { return r.numbers[r.i*r.width()+i] }))
+		columns = append(columns, output.Number(name, func(r row) float64 { return r.numbers[r.i*r.width()+i] }))
 	}
 	perOutputs("smoothed_mean", smoothedMean)
-	all = append(all,
+	columns = append(columns,
 		column{Name: "change", Kind: tabular.Bool, Cell: func(r row) any {
 			if r.segment[r.i] == 0 {
 				return nil
@@ -289,47 +288,48 @@ func (t *Table) columns() []column {
 			}
 			return int64(r.segment[r.i])
 		}})
-	return slices.Insert(all, carried, t.carried(all)...)
+	return slices.Insert(columns, carriedIndex, t.carried(columns)...)
 }
 
-// carried are the columns of what is carried, beside the others. One has numbers if it has nothing else.
-func (t *Table) carried(beside []column) (all []column) {
-	at := map[string]int{}
+// carried returns the columns that the source carries. others are the other columns. A column is numeric if all its
+// values are numbers.
+func (t *Table) carried(others []column) (columns []column) {
+	index := map[string]int{}
 	for _, s := range t.sorted() {
 		for i := range s.carried {
 			eachCarried(s.carried[i], func(name string, value any) {
-				k, known := at[name]
+				k, known := index[name]
 				if !known {
-					k, at[name] = len(all), len(all)
+					k, index[name] = len(columns), len(columns)
 					c := column{Name: name, Kind: tabular.Number, Cell: func(r row) any { return r.carriedBy(r.i)[name] }}
-					if slices.ContainsFunc(beside, func(other column) bool { return other.Name == name }) {
+					if slices.ContainsFunc(others, func(other column) bool { return other.Name == name }) {
 						c.Name = "carry." + name
 					}
-					all = append(all, c)
+					columns = append(columns, c)
 				}
 				if _, isNumber := value.(json.Number); value != nil && !isNumber {
-					all[k].Kind = tabular.String
+					columns[k].Kind = tabular.String
 				}
 			})
 		}
 	}
-	return all
+	return columns
 }
 
-// eachCarried calls f with what is carried, in its order. Numbers are as they are written.
+// eachCarried calls f for each carried column, in order. Numbers are json.Number.
 func eachCarried(object string, f func(name string, value any)) {
-	in := json.NewDecoder(strings.NewReader(object))
-	in.UseNumber()
-	in.Token() // the parser has written an object
-	for in.More() {
-		name, _ := in.Token()
+	decoder := json.NewDecoder(strings.NewReader(object))
+	decoder.UseNumber()
+	decoder.Token() // the parser wrote a valid object
+	for decoder.More() {
+		name, _ := decoder.Token()
 		var value any
-		in.Decode(&value)
+		decoder.Decode(&value)
 		f(name.(string), value)
 	}
 }
 
-// carriedBy is what row i carries. The columns ask for one row after the other.
+// carriedBy returns the carried columns of row i. It caches the last row, since columns are written row by row.
 func (s *series) carriedBy(i int) map[string]any {
 	if s.carried == nil {
 		return nil
@@ -341,11 +341,11 @@ func (s *series) carriedBy(i int) map[string]any {
 	return s.parsed
 }
 
-// Write writes the table to a file, with times on the clock of the zone.
+// Write writes the table to a file, with times in zone.
 func (t *Table) Write(out string, zone *time.Location) error {
-	all := t.sorted()
+	sorted := t.sorted()
 	return output.WriteTable(out, t.columns(), zone, func(yield func(row) bool) {
-		for _, s := range all {
+		for _, s := range sorted {
 			for i := range s.n {
 				if !yield(row{s, i}) {
 					return
@@ -355,10 +355,10 @@ func (t *Table) Write(out string, zone *time.Location) error {
 	})
 }
 
-// WriteKeys writes a row per key to a file.
+// WriteKeys writes a table with a row for each key.
 func (t *Table) WriteKeys(out string) error {
-	type of = output.Column[*series]
-	return output.WriteTable(out, []of{
+	type column = output.Column[*series]
+	return output.WriteTable(out, []column{
 		{Name: "key", Kind: tabular.String, Cell: func(s *series) any { return s.key }},
 		{Name: "trials", Kind: tabular.Number, Cell: func(s *series) any { return len(s.n) }},
 		{Name: "missing", Kind: tabular.Number, Cell: func(s *series) any { return count(s.missing) }},
@@ -367,16 +367,16 @@ func (t *Table) WriteKeys(out string) error {
 	}, nil, slices.Values(t.sorted()))
 }
 
-func count(all []bool) (n int) {
-	for _, is := range all {
-		if is {
+func count(flags []bool) (n int) {
+	for _, flag := range flags {
+		if flag {
 			n++
 		}
 	}
 	return n
 }
 
-// evidence is the sum of the log predictive, where there is one.
+// evidence returns the sum of log_predictive, without missing values.
 func (s *series) evidence() (sum float64) {
 	for i := range s.n {
 		if v := s.numbers[i*s.width()+surprise]; !math.IsNaN(v) {
@@ -386,7 +386,7 @@ func (s *series) evidence() (sum float64) {
 	return sum
 }
 
-// Counts are how many keys, trials and changes the table has.
+// Counts returns the numbers of keys, trials and changes.
 func (t *Table) Counts() (keys, trials, changes int) {
 	for _, s := range t.keys {
 		trials += len(s.n)

@@ -1,4 +1,4 @@
-// Package cli is what the commands of this module share: exit codes, and how a config is loaded.
+// Package cli provides exit codes and the loading of configs to the commands of this module.
 package cli
 
 import (
@@ -23,11 +23,11 @@ import (
 const (
 	ExitFailed = 1 // the run failed
 	ExitUsage  = 2 // usage or config
-	// ExitReaderGone is what a shell makes of a program that SIGPIPE has ended.
+	// ExitReaderGone is the exit code that a shell reports for a program ended by SIGPIPE.
 	ExitReaderGone = 128 + 13
 )
 
-// An exitError has an exit code of its own.
+// An exitError is an error with its own exit code.
 type exitError struct {
 	error
 	code int
@@ -35,25 +35,25 @@ type exitError struct {
 
 func (e exitError) Unwrap() error { return e.error }
 
-// Usage makes an error one of usage or config, which is the user's.
+// Usage marks err as an error of usage or config, with exit code ExitUsage.
 func Usage(err error) error { return exitError{err, ExitUsage} }
 
-// Ended makes an error one of a signal that has ended a command before it had what it was asked for: the exit
-// code is 128 and the signal's number, as a shell has it.
-func Ended(by os.Signal, err error) error {
-	number, _ := by.(syscall.Signal)
+// Ended marks err as the error of a command that a signal ended early. The exit code is 128 plus the signal's number,
+// as in a shell.
+func Ended(signal os.Signal, err error) error {
+	number, _ := signal.(syscall.Signal)
 	return exitError{err, 128 + int(number)}
 }
 
-// Run executes the command of args, and returns the exit code of the process.
+// Run executes the command in args, writes its error to stderr, and returns the exit code of the process.
 func Run(root *cobra.Command, args []string, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	root.SetArgs(args)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args = func(_ *cobra.Command, of []string) error { // cobra's says that in a sentence, and exits with 0
-			_, _, err := root.Find(of)
+		help.Args = func(_ *cobra.Command, command []string) error { // cobra's own check prints a sentence and exits with 0
+			_, _, err := root.Find(command)
 			return err
 		}
 	}
@@ -76,19 +76,18 @@ func Run(root *cobra.Command, args []string, stderr io.Writer) int {
 	return ended.code
 }
 
-// isCobraUsage reports whether cobra itself refused the command line; it has no
-// type for that.
+// isCobraUsage reports whether cobra refused the command line. Such errors have no type.
 func isCobraUsage(err error) bool {
 	starts := []string{"unknown command", "unknown flag", "unknown shorthand", "accepts ", "requires ", "required flag", "flag needs", "invalid argument"}
 	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(err.Error(), start) })
 }
 
-// AddSet adds the flag that overrides values of a config.
+// AddSet adds the flag --set, which overrides values of a config.
 func AddSet(cmd *cobra.Command, set *[]string) {
 	cmd.Flags().StringArrayVar(set, "set", nil, "override a value of the config, as `a.b=c`; may be repeated")
 }
 
-// Load reads the config at path, "-" being standard input, and composes it.
+// Load reads and composes the config at path. "-" is standard input. Errors of the config are usage errors.
 func Load(path string, set []string) (*config.Config, *pipeline.Graph, error) {
 	text, err := readConfig(path)
 	if err != nil {
@@ -96,12 +95,12 @@ func Load(path string, set []string) (*config.Config, *pipeline.Graph, error) {
 	}
 	cfg, graph, err := Compose(path, text, set)
 	if err == nil && path == "-" && graph.StandardInput() {
-		err = Usage(errors.New("standard input holds the config, and the config reads its records from there: give one of them as a file"))
+		err = Usage(errors.New("config and records are both read from standard input: use a file for one of them"))
 	}
 	return cfg, graph, err
 }
 
-// Compose parses the text of a config, and composes it.
+// Compose parses and composes the text of a config.
 func Compose(name string, text []byte, set []string) (*config.Config, *pipeline.Graph, error) {
 	cfg, err := config.Parse(name, text, set)
 	if err != nil {
@@ -114,8 +113,8 @@ func Compose(name string, text []byte, set []string) (*config.Config, *pipeline.
 	return cfg, graph, nil
 }
 
-// maxConfigRead is a little more than Parse accepts, so that it can refuse what
-// is larger without all of it being read.
+// maxConfigRead is more than the limit of config.Parse, so that Parse can refuse larger configs without reading all
+// of them.
 const maxConfigRead = 2 << 20
 
 func readConfig(path string) ([]byte, error) {

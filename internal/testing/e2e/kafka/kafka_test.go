@@ -312,7 +312,7 @@ func secondSignal(t *testing.T, b *kafkatest.Broker) {
 	d.Eventually(t, "a warning", func() bool { return strings.Contains(d.Log(), "level=WARN") })
 	d.Signal(syscall.SIGTERM)
 	d.Ends(t, 1)
-	if !strings.Contains(d.Log(), "hafvf: given up: what was in flight is not written") {
+	if !strings.Contains(d.Log(), "hafvf: aborted: records in flight are not written") {
 		t.Error(d.Log())
 	}
 }
