@@ -35,9 +35,9 @@ type sheet struct {
 
 // stampForms are forms of times; a zone is UTC. Those of a date alone and a time alone stand in two columns.
 var stampForms = []struct {
-	form  string // of Go; "ms", "s" and "dotnet" are numbers
-	least time.Duration
-	json  bool // of JSON only
+	form    string // of Go; "ms", "s" and "dotnet" are numbers
+	minStep time.Duration
+	json    bool // of JSON only
 }{
 	{time.RFC3339, time.Second, false}, {"2006-01-02 15:04:05", time.Second, false}, {"2006-01-02T15:04:05-07:00", time.Second, false},
 	{"02/01/2006 15:04", time.Minute, false}, {"01/02/2006 15:04", time.Minute, false}, {"02.01.2006 15:04:05", time.Second, false},
@@ -65,7 +65,7 @@ func stampText(form string, t time.Time) string {
 // newSheet draws a file.
 func newSheet(seed uint64) sheet {
 	r := rand.New(rand.NewPCG(seed, 54))
-	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	pick := func(choices ...string) string { return choices[r.IntN(len(choices))] }
 	chance := func(p float64) bool { return r.Float64() < p }
 	jsonl := chance(.25)
 	delimiter, comma := pick(",", ",", ";", "\t"), false
@@ -80,12 +80,12 @@ func newSheet(seed uint64) sheet {
 	}
 	steps := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, time.Hour, 24 * time.Hour}
 	step := steps[r.IntN(len(steps))]
-	for step < stamp.least && stamp.least <= 24*time.Hour {
+	for step < stamp.minStep && stamp.minStep <= 24*time.Hour {
 		step = steps[r.IntN(len(steps))]
 	}
 	n := 60 + r.IntN(500)
 	months := 0
-	if stamp.least > 24*time.Hour {
+	if stamp.minStep > 24*time.Hour {
 		if months = 1; stamp.form == "quarter" {
 			months = 3
 		}
@@ -98,7 +98,7 @@ func newSheet(seed uint64) sheet {
 		begin = begin.Truncate(step)
 	}
 	jitter := time.Duration(0)
-	if step >= time.Minute && step < 24*time.Hour && stamp.least == time.Second && chance(.3) {
+	if step >= time.Minute && step < 24*time.Hour && stamp.minStep == time.Second && chance(.3) {
 		jitter = step / 20
 	}
 
@@ -174,7 +174,7 @@ func newSheet(seed uint64) sheet {
 
 	// The rows.
 	type row struct {
-		at   time.Time
+		time time.Time
 		key  int
 		text []string
 	}
@@ -186,8 +186,8 @@ func newSheet(seed uint64) sheet {
 	}
 	var rows []row
 	series := map[string][]string{}
-	add := func(series_ string, at time.Time, v float64) {
-		series[series_] = append(series[series_], fmt.Sprintf("%d %.6g", at.Unix(), v))
+	add := func(series_ string, t time.Time, v float64) {
+		series[series_] = append(series[series_], fmt.Sprintf("%d %.6g", t.Unix(), v))
 	}
 	missing := chance(.2)
 	round := func(v float64) float64 { return math.Round(100*v) / 100 }
@@ -205,14 +205,14 @@ func newSheet(seed uint64) sheet {
 			offset = time.Duration(r.Int64N(int64(step/time.Second))) * time.Second
 		}
 		for i := range n {
-			at := begin.Add(offset + time.Duration(i)*step)
+			t := begin.Add(offset + time.Duration(i)*step)
 			if months > 0 {
-				at = begin.AddDate(0, months*i, 0)
+				t = begin.AddDate(0, months*i, 0)
 			}
 			if jitter > 0 {
-				at = at.Add(time.Duration(r.Int64N(int64(jitter))) / time.Second * time.Second)
+				t = t.Add(time.Duration(r.Int64N(int64(jitter))) / time.Second * time.Second)
 			}
-			stamps := strings.Split(stampText(stamp.form, at), "|")
+			stamps := strings.Split(stampText(stamp.form, t), "|")
 			var more []string
 			for _, name := range names {
 				more = append(more, extras[name](i, k))
@@ -223,14 +223,14 @@ func newSheet(seed uint64) sheet {
 				for c := range keys {
 					v := draw(i, c)
 					text = append(text, cell(v))
-					add(labels[c], at, v)
+					add(labels[c], t, v)
 				}
-				rows = append(rows, row{at, 0, text})
+				rows = append(rows, row{t, 0, text})
 			case "two":
 				for f, field := range fieldsOf {
 					v := draw(i, k+3*f)
-					rows = append(rows, row{at, k*3 + f, slices.Concat(stamps, []string{labels[k], field, cell(v)}, more)})
-					add(labels[k]+field, at, v)
+					rows = append(rows, row{t, k*3 + f, slices.Concat(stamps, []string{labels[k], field, cell(v)}, more)})
+					add(labels[k]+field, t, v)
 				}
 			default:
 				v := draw(i, k)
@@ -242,8 +242,8 @@ func newSheet(seed uint64) sheet {
 				if kind == "none" {
 					key = nil
 				}
-				rows = append(rows, row{at, k, slices.Concat(stamps, key, []string{text}, more)})
-				add(labels[k], at, v)
+				rows = append(rows, row{t, k, slices.Concat(stamps, key, []string{text}, more)})
+				add(labels[k], t, v)
 			}
 		}
 	}
@@ -260,9 +260,9 @@ func newSheet(seed uint64) sheet {
 	order := pick("time", "time", "series", "late")
 	switch order {
 	case "time":
-		slices.SortStableFunc(rows, func(a, b row) int { return a.at.Compare(b.at) })
+		slices.SortStableFunc(rows, func(a, b row) int { return a.time.Compare(b.time) })
 	case "late":
-		slices.SortStableFunc(rows, func(a, b row) int { return a.at.Compare(b.at) })
+		slices.SortStableFunc(rows, func(a, b row) int { return a.time.Compare(b.time) })
 		for range len(rows) / 100 {
 			i := r.IntN(len(rows) - 1)
 			rows[i], rows[i+1] = rows[i+1], rows[i]
@@ -348,9 +348,9 @@ func newSheet(seed uint64) sheet {
 			s.text = wide
 		}
 	}
-	for _, all := range series {
-		slices.Sort(all)
-		s.want = append(s.want, strings.Join(all, "\n"))
+	for _, points := range series {
+		slices.Sort(points)
+		s.want = append(s.want, strings.Join(points, "\n"))
 	}
 	slices.Sort(s.want)
 	s.note = fmt.Sprintf("key %s (%s), %d × %d, time %q every %s, delimiter %q, decimal comma %t, unit %q, header %s, order %s, %s, beside %v", kind, keyName, keys, n, stamp.form, step, delimiter, comma, unit, head, order, encoding, names)
@@ -398,9 +398,9 @@ func readSheet(path string, draft []byte) (got []string, err error) {
 			}
 		})
 	}
-	for _, all := range series {
-		slices.Sort(all)
-		got = append(got, strings.Join(all, "\n"))
+	for _, points := range series {
+		slices.Sort(points)
+		got = append(got, strings.Join(points, "\n"))
 	}
 	slices.Sort(got)
 	return got, nil
@@ -447,11 +447,11 @@ func BenchmarkSheets(b *testing.B) {
 				note("%s: wrong in silence, %d series for %d\n%s\n%s\n", s.name, len(got), len(s.want), s.note, draft.Config)
 			}
 		}
-		of := float64(*sheets)
-		b.ReportMetric(float64(right)/of, "right")
-		b.ReportMetric(float64(unsure)/of, "unsure")
-		b.ReportMetric(float64(noted)/of, "told")
-		b.ReportMetric(float64(silent)/of, "silent")
+		total := float64(*sheets)
+		b.ReportMetric(float64(right)/total, "right")
+		b.ReportMetric(float64(unsure)/total, "unsure")
+		b.ReportMetric(float64(noted)/total, "told")
+		b.ReportMetric(float64(silent)/total, "silent")
 	}
 }
 

@@ -131,20 +131,20 @@ func (t *table) guess() *draft {
 	if d.exported() {
 		return d
 	}
-	at := t.calendar()
-	keys := t.key(at)
-	d.timed(at, keys)
-	d.keyed(at, keys)
+	timeCol := t.calendar()
+	keys := t.key(timeCol)
+	d.timed(timeCol, keys)
+	d.keyed(timeCol, keys)
 	number := func(c *column) bool {
-		return c != at && c.parts == nil && !slices.Contains(d.key, c.name) && !(at != nil && slices.Contains(at.parts, c.name)) && (c.numeric() && !c.forms().clock || len(c.forms().numbers.Words) > 0 || c.nested > 0 && strings.EqualFold(c.name, "x"))
+		return c != timeCol && c.parts == nil && !slices.Contains(d.key, c.name) && !(timeCol != nil && slices.Contains(timeCol.parts, c.name)) && (c.numeric() && !c.forms().clock || len(c.forms().numbers.Words) > 0 || c.nested > 0 && strings.EqualFold(c.name, "x"))
 	}
 	measured := func(c *column) bool {
 		rises, numbered := t.rises(c, keys)
 		return number(c) && !c.identifies() && !rises && !numbered
 	}
 	var steps []int64
-	if at != nil {
-		steps = t.fit(at, keys).steps
+	if timeCol != nil {
+		steps = t.fit(timeCol, keys).steps
 	}
 	x := t.best(forValue, -3, measured)
 	if x == nil || t.records == 1 {
@@ -152,16 +152,16 @@ func (t *table) guess() *draft {
 			return d
 		}
 	}
-	if x == nil && at != nil && !irregular(steps) {
+	if x == nil && timeCol != nil && !irregular(steps) {
 		if x = t.best(forValue, -9, func(c *column) bool { rises, _ := t.rises(c, keys); return rises && number(c) && !c.identifies() }); x != nil {
 			d.aggregate = interval{every: roundInterval(steps, 1), value: "increase", why: "the values rise and do not fall, as those of a counter"}
 		}
 	}
-	if x == nil && (at == nil || !irregular(steps)) { // better any number than none
+	if x == nil && (timeCol == nil || !irregular(steps)) { // better any number than none
 		x = t.best(forValue, -9, number)
 	}
 	if x == nil {
-		if at != nil {
+		if timeCol != nil {
 			d.aggregate, d.family = interval{every: roundInterval(steps, 5), value: "count", why: "events of a key per interval, as there is no column of measurements"}, "poisson"
 		}
 		return d
@@ -175,16 +175,16 @@ func (t *table) guess() *draft {
 		d.aggregate = interval{}
 		return d
 	}
-	if pattern := t.numbered(append(keys, at)...); len(keys) > 0 && pattern != "" && t.format.Columns {
+	if pattern := t.numberedPattern(append(keys, timeCol)...); len(keys) > 0 && pattern != "" && t.format.Columns {
 		d.layout, d.values = config.Wide, []string{pattern}
 		return d
 	}
 	// Several columns of numbers, of which none is called as a value is, are a series each.
-	if at != nil && len(d.key) == 0 && t.format.Columns && rank(x.name, valueNames) == unusual {
-		if columns, all := t.series(at, number); len(columns) >= 2 && d.aggregate.every == "" {
+	if timeCol != nil && len(d.key) == 0 && t.format.Columns && rank(x.name, valueNames) == unusual {
+		if columns, nColumns := t.series(timeCol, number); len(columns) >= 2 && d.aggregate.every == "" {
 			d.layout, d.values = config.Wide, namesOf(columns)
 			d.measures(columns...)
-			if n := d.numbers; len(columns) == all && n.Units == nil && n.Thousands == 0 && n.Words == nil { // which a pattern does not see
+			if n := d.numbers; len(columns) == nColumns && n.Units == nil && n.Thousands == 0 && n.Words == nil { // which a pattern does not see
 				d.values = []string{"*"}
 			}
 			return d
@@ -201,51 +201,51 @@ func (t *table) guess() *draft {
 
 // keyed takes the columns of the key. If there are none, a text that all records have may be the key, and
 // texts in blocks are worth a remark.
-func (d *draft) keyed(at *column, keys []*column) {
+func (d *draft) keyed(timeCol *column, keys []*column) {
 	if keys != nil {
 		d.key = namesOf(keys)
 		return
 	}
 	if c := d.table.best(forKey, 1, func(c *column) bool {
-		return c.forms().distinct == 1 && c != at && !c.numeric() && !c.timed() && c.nested == 0 && 10*c.forms().present >= 9*len(c.texts)
+		return c.forms().distinct == 1 && c != timeCol && !c.numeric() && !c.timed() && c.nested == 0 && 10*c.forms().present >= 9*len(c.texts)
 	}); c != nil {
 		d.key = []string{c.name} // of a file per device
 	}
 	for _, c := range d.table.columns {
-		if runs := d.table.runs(c); d.table.label(c, at) && !c.numeric() && runs <= 3*c.forms().distinct {
+		if runs := d.table.runs(c); d.table.label(c, timeCol) && !c.numeric() && runs <= 3*c.forms().distinct {
 			d.remarks.add(false, "key", "column %s has %d different texts, such as %s, in blocks: it may tell series apart", message.Quote(c.name), c.forms().distinct, example(c))
 		}
 	}
 }
 
-func namesOf(columns []*column) (all []string) {
+func namesOf(columns []*column) (names []string) {
 	for _, c := range columns {
-		all = append(all, c.name)
+		names = append(names, c.name)
 	}
-	return all
+	return names
 }
 
 // timed takes the column of times, and the form of them under which the keys go on steadily.
-func (d *draft) timed(at *column, keys []*column) {
-	if at != nil {
-		d.times = []string{at.name}
-		if at.parts != nil {
-			d.times = at.parts
+func (d *draft) timed(timeCol *column, keys []*column) {
+	if timeCol != nil {
+		d.times = []string{timeCol.name}
+		if timeCol.parts != nil {
+			d.times = timeCol.parts
 		}
-		either := d.chooseTimeForm(at, keys)
-		if d.timeFormat = at.stamp().format; either != "" {
+		either := d.chooseTimeForm(timeCol, keys)
+		if d.timeFormat = timeCol.stamp().format; either != "" {
 			d.formatNote = "or " + config.YAMLText(either) + ", which fits the times as well"
-			d.remarks.add(true, "time_format: "+config.YAMLText(either), "column %s: the times, such as %s, are read as %s; %s fits them as well", message.Quote(at.name), example(at), d.timeFormat, either)
+			d.remarks.add(true, "time_format: "+config.YAMLText(either), "column %s: the times, such as %s, are read as %s; %s fits them as well", message.Quote(timeCol.name), example(timeCol), d.timeFormat, either)
 		} else if d.timeFormat != "" {
 			d.formatNote = "the times have this form"
 		}
 	}
-	lost := d.lostTimes(at)
-	if at == nil && lost == nil {
+	lost := d.lostTimes(timeCol)
+	if timeCol == nil && lost == nil {
 		d.remarks.add(false, "", "no column of times was found: records count as they come, and silence, seasons and the times of alarms are lost")
 	}
 	for _, c := range lost {
-		d.remarks.add(at == nil, "time_format", "column %s is called as times are, and its texts, such as %s, are none that are known", message.Quote(c.name), example(c))
+		d.remarks.add(timeCol == nil, "time_format", "column %s is called as times are, and its texts, such as %s, are none that are known", message.Quote(c.name), example(c))
 	}
 }
 
@@ -275,14 +275,14 @@ func example(c *column) string { return message.Quote(c.forms().different[0]) }
 // exported takes the lines that a database of metrics exports, if they are such: labels, and a list
 // of values.
 func (d *draft) exported() bool {
-	values, at := d.named("values"), d.named("timestamps")
+	values, timestamps := d.named("values"), d.named("timestamps")
 	labelled := slices.ContainsFunc(d.columns, func(c *column) bool { return strings.HasPrefix(c.name, "metric") })
 	answer := d.named("data.resultType") != nil // of Prometheus
 	if d.format.Columns || !answer && !(values != nil && values.nested > 0 && labelled) {
 		return false
 	}
 	d.layout, d.key, d.values = config.Series, []string{"metric"}, []string{"values"}
-	if !answer && at != nil && at.nested > 0 {
+	if !answer && timestamps != nil && timestamps.nested > 0 {
 		d.times = []string{"timestamps"}
 	}
 	return true
@@ -290,21 +290,21 @@ func (d *draft) exported() bool {
 
 // series are the columns of measurements. all is how many the pattern * would read, also those
 // that have nothing yet.
-func (t *table) series(at *column, number func(*column) bool) (values []*column, all int) {
+func (t *table) series(timeCol *column, number func(*column) bool) (values []*column, nColumns int) {
 	for _, c := range t.columns {
-		if c == at || c.parts != nil || slices.Contains(at.parts, c.name) {
+		if c == timeCol || c.parts != nil || slices.Contains(timeCol.parts, c.name) {
 			continue
 		}
-		all++
+		nColumns++
 		if rises, _ := t.rises(c, nil); c.forms().present > 0 && !c.rating() && number(c) && !c.identifies() && !rises {
 			values = append(values, c)
 		}
 	}
-	return values, all
+	return values, nColumns
 }
 
 // taken are the suggestions of a look that a draft takes over.
-var taken = []string{"missing", "lateness", "wait", "family", "scale", "warm_up", "detect", "bank"}
+var adoptedKeys = []string{"missing", "lateness", "wait", "family", "scale", "warm_up", "detect", "bank"}
 
 // runs is how often the text of a column changes from a record to the next.
 func (t *table) runs(c *column) (n int) {
@@ -318,9 +318,9 @@ func (t *table) runs(c *column) (n int) {
 }
 
 // adopt takes over what a look found. It reports whether that is something new.
-func (d *draft) adopt(l *Result) (changed bool) {
-	for _, s := range l.Suggestions {
-		if name := s.Key[strings.LastIndex(s.Key, ".")+1:]; slices.Contains(taken, name) && d.suggestions[name] != s {
+func (d *draft) adopt(res *Result) (changed bool) {
+	for _, s := range res.Suggestions {
+		if name := s.Key[strings.LastIndex(s.Key, ".")+1:]; slices.Contains(adoptedKeys, name) && d.suggestions[name] != s {
 			d.suggestions[name], changed = s, true
 			if name == "family" {
 				d.family = s.Value
@@ -331,48 +331,48 @@ func (d *draft) adopt(l *Result) (changed bool) {
 }
 
 // yaml writes the config, with comments if there is a look.
-func (d *draft) yaml(l *Result) []byte {
+func (d *draft) yaml(res *Result) []byte {
 	var b bytes.Buffer
 	line := func(text, comment string) {
-		if comment != "" && l != nil {
+		if comment != "" && res != nil {
 			text = fmt.Sprintf("%-38s # %s", text, comment)
 		}
 		b.WriteString(text + "\n")
 	}
-	say := func(indent, name, why string) {
+	suggestion := func(indent, name, why string) {
 		if s, noted := d.suggestions[name]; noted {
 			line(indent+name+": "+s.Value, why+s.Why)
 		}
 	}
-	if l != nil {
-		d.head(&b, l)
+	if res != nil {
+		d.head(&b, res)
 	}
 	line("model:", "")
 	line("  family: "+d.family, familyComments[d.family])
 	if d.family != "bernoulli" {
 		line("  prior: auto", "from the first values of each key")
-		say("  ", "warm_up", "")
+		suggestion("  ", "warm_up", "")
 	}
-	say("  ", "scale", "")
+	suggestion("  ", "scale", "")
 	if d.season != "" {
 		line("  # season: "+d.season, d.seasonNote)
 	}
 	if _, noted := d.suggestions["detect"]; !noted {
 		line("detect: true", "tells outliers from changes; a key raises at most ten alarms in its first week, later about one a week")
 	}
-	say("", "detect", "tells outliers from changes; ")
-	say("", "bank", "")
+	suggestion("", "detect", "tells outliers from changes; ")
+	suggestion("", "bank", "")
 	if d.query != "" {
 		line("silence: true", "tells of series that end")
-		if l != nil && len(l.Keys) > 1 {
+		if res != nil && len(res.Keys) > 1 {
 			groups := "true"
-			if by := series.Groups(l.Keys); len(by) > 0 {
+			if by := series.Groups(res.Keys); len(by) > 0 {
 				groups = "{by: " + config.YAMLList(by) + "}"
 			}
 			line("incidents: "+groups, "alarms of many series with one cause are one message")
 		}
 	}
-	say("", "lateness", "")
+	suggestion("", "lateness", "")
 	if d.query == "" && d.times == nil && d.layout != config.Series {
 		line("order: arrival", "no column of times was found")
 	}
@@ -384,9 +384,9 @@ func (d *draft) yaml(l *Result) []byte {
 		line("aggregate: {every: "+a.every+", value: "+a.value+more+"}", a.why)
 	}
 	if d.query != "" {
-		d.asks(l, line)
+		d.asks(res, line)
 	} else {
-		d.reads(l, line)
+		d.reads(res, line)
 	}
 	line("sink:", "")
 	line("  jsonl: {path: estimates.jsonl}", "")
@@ -396,9 +396,9 @@ func (d *draft) yaml(l *Result) []byte {
 		return b.Bytes()
 	}
 	line("  - jsonl: {path: alerts.jsonl}", "has all alarms")
-	if l != nil {
+	if res != nil {
 		kinds := "" // all alarms
-		if len(l.Keys) >= config.FewKeys {
+		if len(res.Keys) >= config.FewKeys {
 			kinds = ", kinds: [incident, silent, recovered], digest: 24h"
 		}
 		line(`  # - {alertmanager: {url: "http://localhost:9093"}`+kinds+"}", "")
@@ -407,25 +407,25 @@ func (d *draft) yaml(l *Result) []byte {
 }
 
 // head says of what the config is made, and what is not sure.
-func (d *draft) head(b *bytes.Buffer, l *Result) {
-	of := fmt.Sprintf("Of %s of %s.", l.read(), filepath.Base(d.path))
-	if l.Queried {
-		of = fmt.Sprintf("Of the last %d points of the query.", l.Records)
+func (d *draft) head(b *bytes.Buffer, res *Result) {
+	source := fmt.Sprintf("Of %s of %s.", res.read(), filepath.Base(d.path))
+	if res.Queried {
+		source = fmt.Sprintf("Of the last %d points of the query.", res.Records)
 	}
-	fmt.Fprintf(b, "# %s Check it: hafvf check. All keys: hafvf check --keys.\n", of)
+	fmt.Fprintf(b, "# %s Check it: hafvf check. All keys: hafvf check --keys.\n", source)
 	for _, r := range d.remarks {
 		fmt.Fprintf(b, "# Not sure: %s\n", r)
 	}
 }
 
 // asks writes a source that asks a server, with a state: it has no end.
-func (d *draft) asks(l *Result, line func(text, comment string)) {
+func (d *draft) asks(res *Result, line func(text, comment string)) {
 	line("state: hafvf.states", "a run goes on where the one before has stopped")
 	line("source:", "")
 	line("  prometheus:", "")
 	line("    url: "+config.YAMLText(d.path), "")
-	comment := found(l)
-	if l != nil && len(l.Counters) > 0 {
+	comment := keysComment(res)
+	if res != nil && len(res.Counters) > 0 {
 		comment = "the values rise as those of a counter: ask for its rate(…[5m])"
 	}
 	line("    query: "+config.YAMLText(d.query), comment)
@@ -433,58 +433,58 @@ func (d *draft) asks(l *Result, line func(text, comment string)) {
 }
 
 // reads writes a source that reads a file.
-func (d *draft) reads(l *Result, line func(text, comment string)) {
+func (d *draft) reads(res *Result, line func(text, comment string)) {
 	line("source:", "")
 	line("  "+d.table.format.Name+":", "")
-	at := func(key, value, comment string) { line("    "+key+": "+value, comment) }
-	at("path", config.YAMLText(d.path), "")
-	text := func(key, value, comment string) {
+	entry := func(key, value, comment string) { line("    "+key+": "+value, comment) }
+	entry("path", config.YAMLText(d.path), "")
+	textEntry := func(key, value, comment string) {
 		if value != "" {
-			at(key, config.YAMLText(value), comment)
+			entry(key, config.YAMLText(value), comment)
 		}
 	}
-	text("delimiter", strings.TrimPrefix(d.Delimiter, ","), "")
+	textEntry("delimiter", strings.TrimPrefix(d.Delimiter, ","), "")
 	if d.Skip > 0 {
-		at("skip", strconv.Itoa(d.Skip), "lines before the header")
+		entry("skip", strconv.Itoa(d.Skip), "lines before the header")
 	}
-	text("comment", d.Comment, "lines that begin so are passed over")
-	text("encoding", d.encoding, "the file is not UTF-8; or latin-1")
-	numberKeys(d.numbers, func(key, value string) { at(key, value, "") })
+	textEntry("comment", d.Comment, "lines that begin so are passed over")
+	textEntry("encoding", d.encoding, "the file is not UTF-8; or latin-1")
+	numberKeys(d.numbers, func(key, value string) { entry(key, value, "") })
 	switch {
 	case d.layout == config.Wide:
-		at("layout", config.Wide, found(l)+"; long: one value in a row")
+		entry("layout", config.Wide, keysComment(res)+"; long: one value in a row")
 		if len(d.key) > 0 {
-			at("key", config.YAMLNames(d.key), "")
+			entry("key", config.YAMLNames(d.key), "")
 		}
 	case d.layout == config.Series:
-		at("layout", config.Series, "lists of times and values in each line")
-		at("key", config.YAMLNames(d.key), found(l))
+		entry("layout", config.Series, "lists of times and values in each line")
+		entry("key", config.YAMLNames(d.key), keysComment(res))
 	case len(d.key) == 0:
-		at("key", "none", "one series; or the name of the column that tells series apart")
+		entry("key", "none", "one series; or the name of the column that tells series apart")
 	default:
-		comment := found(l)
+		comment := keysComment(res)
 		if n := d.keyless(); n > 0 {
 			comment += "; " + message.Count(n, "record has none", "records have none")
 		}
-		at("key", config.YAMLNames(d.key), comment)
+		entry("key", config.YAMLNames(d.key), comment)
 	}
 	span := ""
-	if l != nil && l.Timed > 0 {
-		span = fmt.Sprintf("%s to %s", l.First.Format("2006-01-02 15:04"), l.Last.Format("2006-01-02 15:04"))
+	if res != nil && res.Timed > 0 {
+		span = fmt.Sprintf("%s to %s", res.First.Format("2006-01-02 15:04"), res.Last.Format("2006-01-02 15:04"))
 	}
 	if d.times != nil || d.layout != config.Series { // else times stand beside the values
-		at("time", config.YAMLNames(d.times), span)
+		entry("time", config.YAMLNames(d.times), span)
 	}
-	text("time_format", d.timeFormat, d.formatNote)
+	textEntry("time_format", d.timeFormat, d.formatNote)
 	others := ""
 	if len(d.others) > 0 {
 		others = "or " + message.Some(d.others, 8)
 	}
 	if d.values != nil {
-		at("values", config.YAMLList(d.values), others)
+		entry("values", config.YAMLList(d.values), others)
 	}
 	if s, noted := d.suggestions["missing"]; noted {
-		at("missing", s.Value, "")
+		entry("missing", s.Value, "")
 	}
 }
 
@@ -505,14 +505,14 @@ func (d *draft) keyless() (n int) {
 }
 
 // found says which keys a look found.
-func found(l *Result) string {
+func keysComment(res *Result) string {
 	switch {
-	case l == nil:
+	case res == nil:
 		return ""
-	case len(l.Keys) == 1:
-		return "1 key so far: " + message.Some(l.Keys, 1)
+	case len(res.Keys) == 1:
+		return "1 key so far: " + message.Some(res.Keys, 1)
 	}
-	return fmt.Sprintf("%d keys so far: %s", len(l.Keys), message.Some(l.Keys, 4))
+	return fmt.Sprintf("%d keys so far: %s", len(res.Keys), message.Some(res.Keys, 4))
 }
 
 var familyComments = map[string]string{

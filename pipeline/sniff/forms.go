@@ -64,19 +64,19 @@ func (c *column) forms() *forms {
 		return f
 	}
 	f.numbers = decode.NumbersOf(f.different)
-	f.clock = decode.ShareOf(f.different, times.IsClock) >= fitting
+	f.clock = decode.ShareOf(f.different, times.IsClock) >= minShareOfForm
 	f.stamps = stampsOf(c.texts, f.different)
 	return f
 }
 
 // Shares of a column's texts that have the form it is taken for, at least.
 const (
-	most    = .5  // of a form that is read without a setting
-	fitting = .95 // of one that takes a setting
+	minShare       = .5  // of a form that is read without a setting
+	minShareOfForm = .95 // of one that takes a setting
 )
 
 // numeric reports whether the texts are numbers, however they are written.
-func (c *column) numeric() bool { return c.nested == 0 && c.forms().numbers.Share >= most }
+func (c *column) numeric() bool { return c.nested == 0 && c.forms().numbers.Share >= minShare }
 
 // whole reports whether the texts are whole numbers without a unit.
 func (c *column) whole() bool {
@@ -90,42 +90,42 @@ func (c *column) timed() bool { return len(c.forms().stamps) > 0 }
 // A timeForm is a form of times that the texts of a column have.
 type timeForm struct {
 	format string  // time_format; empty of those that need none
-	at     []int64 // nanoseconds since 1970 by record; never where there is none
+	nanos  []int64 // nanoseconds since 1970 by record; never where there is none
 	dates  bool    // each is the beginning of a day
 }
 
 const never = math.MinInt64
 
 // stampsOf returns the forms that texts of times have, of which there are different ones.
-func stampsOf(texts, different []string) (all []timeForm) {
+func stampsOf(texts, different []string) (found []timeForm) {
 	add := func(format string, read func(string) (time.Time, bool)) {
-		s := timeForm{format: format, at: make([]int64, len(texts)), dates: true}
+		s := timeForm{format: format, nanos: make([]int64, len(texts)), dates: true}
 		for i, text := range texts {
-			s.at[i] = never
+			s.nanos[i] = never
 			if t, ok := read(text); ok {
-				s.at[i] = t.UnixNano()
+				s.nanos[i] = t.UnixNano()
 				s.dates = s.dates && t.Truncate(24*time.Hour).Equal(t)
 			}
 		}
-		all = append(all, s)
+		found = append(found, s)
 	}
-	if decode.ShareOf(different, isTime) >= most {
+	if decode.ShareOf(different, isTime) >= minShare {
 		add("", func(s string) (time.Time, bool) {
 			t, err := times.Parse(s)
 			return t, err == nil && isTime(s)
 		})
-		return all
+		return found
 	}
 	for _, f := range times.Forms {
 		// Most forms fail at the first text.
-		if fits := f.Fits; fits(different[0]) && decode.ShareOf(different, fits) >= fitting || !fits(different[0]) && len(different) > 20 && decode.ShareOf(different[:20], fits) > most && decode.ShareOf(different, fits) >= fitting {
+		if fits := f.Fits; fits(different[0]) && decode.ShareOf(different, fits) >= minShareOfForm || !fits(different[0]) && len(different) > 20 && decode.ShareOf(different[:20], fits) > minShare && decode.ShareOf(different, fits) >= minShareOfForm {
 			add(f.Format, func(s string) (time.Time, bool) {
 				t, err := f.Parse(s)
 				return t, err == nil && !decode.Absent(s) && f.Fits(s)
 			})
 		}
 	}
-	return all
+	return found
 }
 
 // isTime reports whether a text is a time without a setting. Numbers are those of the years 1990 to

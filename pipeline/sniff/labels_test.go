@@ -42,8 +42,8 @@ func TestDraftSeesWhatIsThere(t *testing.T) {
 			[]string{"family: binomial", "key: page", "values: [errors, requests]"}},
 		{"raw events", "events.csv", "when,service,user", 1000,
 			func(i int) string {
-				at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * 1234 * time.Millisecond)
-				return fmt.Sprintf("%s,%s,u%05d", at.Format("2006-01-02T15:04:05.000Z"), []string{"shop", "login", "pay"}[noise.IntN(3)], noise.IntN(90000))
+				stamp := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * 1234 * time.Millisecond)
+				return fmt.Sprintf("%s,%s,u%05d", stamp.Format("2006-01-02T15:04:05.000Z"), []string{"shop", "login", "pay"}[noise.IntN(3)], noise.IntN(90000))
 			},
 			[]string{"family: poisson", "aggregate: {every: 1m, value: count}", "key: service"}},
 		{"a wide spreadsheet of sites", "rooms.csv", "site,day,room1,room2,room3,room4", 200,
@@ -85,8 +85,8 @@ func TestDraftSeesWhatIsThere(t *testing.T) {
 			[]string{"values: [Vibration (mm/s)]", "# or wear\n"}},
 		{"events with latencies", "latencies.csv", "at,route,took_ms", 1000,
 			func(i int) string {
-				at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(float64(i)+noise.ExpFloat64()) * 1500 * time.Millisecond)
-				return fmt.Sprintf("%s,%s,%.1f", at.Format("2006-01-02T15:04:05.000Z"), []string{"/a", "/b"}[noise.IntN(2)], 80*math.Exp(.7*noise.NormFloat64()))
+				stamp := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(float64(i)+noise.ExpFloat64()) * 1500 * time.Millisecond)
+				return fmt.Sprintf("%s,%s,%.1f", stamp.Format("2006-01-02T15:04:05.000Z"), []string{"/a", "/b"}[noise.IntN(2)], 80*math.Exp(.7*noise.NormFloat64()))
 			},
 			[]string{"scale: log", "aggregate: {every: 1m, value: median, wait: 8s}", "key: route", "values: [took_ms]"}},
 	} {

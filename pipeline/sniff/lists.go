@@ -22,7 +22,7 @@ func (t *table) unread() string {
 	var lists, objects, rows []*column // of numbers and texts, of objects, and of lists
 	for _, c := range t.columns {
 		switch begins := strings.TrimLeft(strings.TrimPrefix(c.list, "["), " "); {
-		case c.lasts():
+		case c.isDuration():
 			return fmt.Sprintf("column %s holds durations, such as %s, which are not read: write numbers, such as seconds", message.Quote(c.name), example(c))
 		case c.list == "":
 			if example := c.json(); example != "" {
@@ -41,21 +41,21 @@ func (t *table) unread() string {
 		}
 	}
 	if len(objects) > 0 {
-		return t.each(objects[0], "lists of objects, which are not read", ".")
+		return t.perElement(objects[0], "lists of objects, which are not read", ".")
 	}
 	if len(rows) > 0 {
-		return t.each(rows[0], "lists of lists, which are not read", "{time: .[0], x: .[1]}")
+		return t.perElement(rows[0], "lists of lists, which are not read", "{time: .[0], x: .[1]}")
 	}
-	at, values := listOfTimes(lists)
+	timeList, values := listOfTimes(lists)
 	switch {
 	case values == nil && t.records == 1 && len(t.columns) > manyFields && !t.format.Columns:
 		return fmt.Sprintf("it holds one record of %d fields, %s: write a line for each observation", len(t.columns), message.Some(namesOf(t.columns), 4))
 	case values == nil:
 		return ""
-	case at != nil:
-		return fmt.Sprintf("its columns are lists, which layout: series of the source reads, with time: %s and values: [%s]", at.name, values.name)
+	case timeList != nil:
+		return fmt.Sprintf("its columns are lists, which layout: series of the source reads, with time: %s and values: [%s]", timeList.name, values.name)
 	case slices.ContainsFunc(t.columns, (*column).timed):
-		return t.each(values, "lists, which are not read as values", "{x: .}")
+		return t.perElement(values, "lists, which are not read as values", "{x: .}")
 	}
 	key := "none"
 	for _, c := range t.columns {
@@ -67,31 +67,31 @@ func (t *table) unread() string {
 }
 
 // each says what the lists of a column are, and how to write a record for each element, with the other fields if there are several.
-func (t *table) each(c *column, what, element string) string {
+func (t *table) perElement(c *column, content, element string) string {
 	name := jqPath(c.name)
 	how := strings.TrimSuffix(name+"[] | "+element, " | .")
 	if t.records > 1 {
 		how = fmt.Sprintf(". as $r | %s[] | $r + %s | del(%s)", name, element, name)
 	}
-	return fmt.Sprintf("%s holds %s: %s writes a record for each", name, what, t.jq(how))
+	return fmt.Sprintf("%s holds %s: %s writes a record for each", name, content, t.jq(how))
 }
 
 // jq is a command that writes to another file what it makes of the records of the file, which may be compressed.
-func (t *table) jq(what string) string {
-	name, to := filepath.Base(t.path), "records.jsonl"
-	if name == to {
-		to = "rows.jsonl"
+func (t *table) jq(filter string) string {
+	name, dst := filepath.Base(t.path), "records.jsonl"
+	if name == dst {
+		dst = "rows.jsonl"
 	}
 	if unpack := map[string]string{".gz": "zcat", ".zst": "zstdcat"}[filepath.Ext(name)]; unpack != "" {
-		return fmt.Sprintf("%s %s | jq -c '%s' > %s", unpack, name, what, to)
+		return fmt.Sprintf("%s %s | jq -c '%s' > %s", unpack, name, filter, dst)
 	}
-	return fmt.Sprintf("jq -c '%s' %s > %s", what, name, to)
+	return fmt.Sprintf("jq -c '%s' %s > %s", filter, name, dst)
 }
 
 // jqPath is the name of a column as jq has it: a name that is no word is quoted.
 func jqPath(name string) (path string) {
 	for part := range strings.SplitSeq(name, ".") {
-		if !word.MatchString(part) {
+		if !jqWord.MatchString(part) {
 			part = message.Quote(part)
 		}
 		path += "." + part
@@ -100,7 +100,7 @@ func jqPath(name string) (path string) {
 }
 
 // word is what jq takes for a name without quotes.
-var word = regexp.MustCompile("^[A-Za-z_][A-Za-z_0-9]*$")
+var jqWord = regexp.MustCompile("^[A-Za-z_][A-Za-z_0-9]*$")
 
 // json is a text of a column of JSON objects or lists, empty of another column.
 func (c *column) json() string {
@@ -117,15 +117,15 @@ func (c *column) json() string {
 }
 
 // listOfTimes are the list whose elements are times, nil if there is none, and the last other one, which has numbers.
-func listOfTimes(lists []*column) (at, values *column) {
+func listOfTimes(lists []*column) (timeList, values *column) {
 	for _, c := range lists {
 		first, _, _ := strings.Cut(strings.Trim(c.list, "[ "), ",")
 		switch first = strings.Trim(first, `"] `); {
-		case isNumber(first) && (!isTime(first) || at != nil):
+		case isNumber(first) && (!isTime(first) || timeList != nil):
 			values = c
 		case isTime(first):
-			at = c
+			timeList = c
 		}
 	}
-	return at, values
+	return timeList, values
 }

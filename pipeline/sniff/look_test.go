@@ -39,8 +39,8 @@ func tableOf(header string, n int, line func(i int) string) []string {
 func look(t *testing.T, model, path string) *Result {
 	t.Helper()
 	c := expect.Get(config.Parse("test.yaml", []byte("{model: "+model+", source: {csv: {path: "+path+"}}}"), nil))(t)
-	l := expect.Get(Inspect(c))(t)
-	return l
+	res := expect.Get(Inspect(c))(t)
+	return res
 }
 
 // A look tells what a config gets wrong of its data, and what mends it.
@@ -101,11 +101,11 @@ func TestLookFindsFarTimes(t *testing.T) {
 		{"a gap", map[int]time.Time{99: start.Add(12 * time.Hour)}, "", false},
 	} {
 		path := write(t, "in.csv", tableOf("key,time,x\n", 100, func(i int) string {
-			at, wrong := test.wrong[i]
+			stamp, wrong := test.wrong[i]
 			if !wrong {
-				at = start.Add(time.Duration(i) * time.Minute)
+				stamp = start.Add(time.Duration(i) * time.Minute)
 			}
-			return fmt.Sprintf("k,%s,1\n", at.Format(time.RFC3339))
+			return fmt.Sprintf("k,%s,1\n", stamp.Format(time.RFC3339))
 		})...)
 		text := look(t, "{family: normal}", path).String()
 		if test.want == "" && strings.Contains(text, "far ") || !strings.Contains(text, test.want) || strings.Contains(text, "suggest  source.csv.max_ahead: 1h") != test.mends {
@@ -155,10 +155,10 @@ func TestDraftOfEncodings(t *testing.T) {
 			lines = append(lines, fmt.Sprintf("%s,%s,%d.5\n", start.Add(time.Duration(i/2)*time.Hour).Format(time.RFC3339), []string{key, "Bonn"}[i%2], i%9))
 		}
 		d := expect.Get(Draft(write(t, "in.csv", lines...)))(t)
-		says := slices.ContainsFunc(d.Remarks, func(r Remark) bool {
+		remarked := slices.ContainsFunc(d.Remarks, func(r Remark) bool {
 			return r.Setting == "encoding" && r.Text == "the file is not UTF-8, and read as windows-1252"
 		})
-		if other := strings.Contains(string(d.Config), "    encoding: windows-1252 "); other != (name != "none") || says != other || !strings.Contains(string(d.Config), "München") {
+		if other := strings.Contains(string(d.Config), "    encoding: windows-1252 "); other != (name != "none") || remarked != other || !strings.Contains(string(d.Config), "München") {
 			t.Errorf("%s: %v\n%s", name, d.Remarks, string(d.Config))
 		}
 	}
@@ -267,18 +267,18 @@ func TestTimesLeftOut(t *testing.T) {
 // Values that no column has are named with a way to them; counting records is no draft then. One number that is infinite does not
 // take its column away.
 func TestUnreadValues(t *testing.T) {
-	repeated := func(line string) (all []string) {
+	repeated := func(line string) (lines []string) {
 		for i := range 60 {
-			all = append(all, strings.NewReplacer("TIME", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), "N", fmt.Sprint(i%7), "ID", fmt.Sprint("p", i)).Replace(line)+"\n")
+			lines = append(lines, strings.NewReplacer("TIME", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), "N", fmt.Sprint(i%7), "ID", fmt.Sprint("p", i)).Replace(line)+"\n")
 		}
-		return all
+		return lines
 	}
 	fields := func(value string) string {
-		var all []string
+		var pairs []string
 		for i := range 60 {
-			all = append(all, fmt.Sprintf(`"%d":`+value, i, i))
+			pairs = append(pairs, fmt.Sprintf(`"%d":`+value, i, i))
 		}
-		return strings.Join(all, ",")
+		return strings.Join(pairs, ",")
 	}
 	for name, c := range map[string]struct {
 		file  string
@@ -314,17 +314,17 @@ func TestUnreadValues(t *testing.T) {
 func TestNumbersThatAreKeys(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	x := func() float64 { return 20 + rng.NormFloat64() }
-	at := func(i int) string { return start.Add(time.Duration(i) * time.Hour).Format(time.RFC3339) }
+	hour := func(i int) string { return start.Add(time.Duration(i) * time.Hour).Format(time.RFC3339) }
 	var blocks, panel, trials, one []string
 	files := map[string][]string{}
 	for n := range 4 {
 		for i := range 60 {
-			blocks = append(blocks, fmt.Sprintf("%s,%d,%.2f\n", at(i), n+3, x()))
-			panel = append(panel, fmt.Sprintf("%s,%d,%.2f\n", at(n*15+i/4), i%4+1, x()))
+			blocks = append(blocks, fmt.Sprintf("%s,%d,%.2f\n", hour(i), n+3, x()))
+			panel = append(panel, fmt.Sprintf("%s,%d,%.2f\n", hour(n*15+i/4), i%4+1, x()))
 			trials = append(trials, fmt.Sprintf("%d,%d,%d,%.0f\n", n+1, i/20+1, i%20+1, 30*x()))
 			one = append(one, fmt.Sprintf("%d,%d,%.0f\n", n+1, i+1, 30*x()))
 			name := fmt.Sprint("f", n, ".csv")
-			files[name] = append(files[name], fmt.Sprintf("%s,%d,%.2f\n", at(i), n+7, x()))
+			files[name] = append(files[name], fmt.Sprintf("%s,%d,%.2f\n", hour(i), n+7, x()))
 		}
 	}
 	var clocks []string // of devices, one after the other, that are not alike to the second
@@ -362,28 +362,28 @@ func TestNumbersThatAreKeys(t *testing.T) {
 
 // One far time is no reason to look for another key, and times that fall back are told by years.
 func TestFarTimes(t *testing.T) {
-	lines := func(at func(i int) time.Time) *Result {
-		all := []string{"key,time,x\n"}
+	lines := func(timeAt func(i int) time.Time) *Result {
+		lines := []string{"key,time,x\n"}
 		for i := range 600 {
-			all = append(all, fmt.Sprintf("k,%s,%d.5\n", at(i).Format(time.RFC3339), i%9))
+			lines = append(lines, fmt.Sprintf("k,%s,%d.5\n", timeAt(i).Format(time.RFC3339), i%9))
 		}
-		return look(t, "{family: normal}", write(t, "in.csv", all...))
+		return look(t, "{family: normal}", write(t, "in.csv", lines...))
 	}
-	at := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
+	minute := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
 	far := lines(func(i int) time.Time {
 		if i == 300 {
 			return time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 		}
-		return at(i)
+		return minute(i)
 	})
 	if len(far.Remarks) > 0 || far.Far != 1 || !strings.Contains(far.String(), "max_ahead") {
 		t.Errorf("%v, %s", far.Remarks, far)
 	}
 	back := lines(func(i int) time.Time {
 		if i >= 400 {
-			return at(i).AddDate(-20, 0, 0)
+			return minute(i).AddDate(-20, 0, 0)
 		}
-		return at(i)
+		return minute(i)
 	})
 	want := "33.3 % of the records are late, up to 20 years after a later one of their key, the first at in.csv:402: times fall back there, and order: arrival takes records as they come; see order"
 	if len(back.Remarks) != 1 || back.Remarks[0].String() != want || strings.Contains(back.String(), "max_ahead") {
@@ -400,17 +400,17 @@ func TestRemarksOfCounters(t *testing.T) {
 		}
 		return look(t, "{family: normal}, aggregate: {every: 1h, value: increase}", write(t, "in.csv", lines...)).String()
 	}
-	const shared, anew = "two counters may share the key", "\nrestarts "
+	const shared, restarts = "two counters may share the key", "\nrestarts "
 	for name, c := range map[string]struct {
-		x           func(i int) int
-		anew, mixed bool
+		x               func(i int) int
+		restarts, mixed bool
 	}{
 		"two counters": {func(i int) int { return i%2*1000 + i }, true, true},
 		"a meter":      {func(i int) int { return i % 96 }, true, false},
 		"a counter":    {func(i int) int { return i }, false, false},
 		"a wrap":       {func(i int) int { return i * (1 << 29) % (1 << 32) }, false, false},
 	} {
-		if text := values(c.x); strings.Contains(text, anew) != c.anew || strings.Contains(text, shared) != c.mixed || !c.mixed && strings.Contains(text, "remark") {
+		if text := values(c.x); strings.Contains(text, restarts) != c.restarts || strings.Contains(text, shared) != c.mixed || !c.mixed && strings.Contains(text, "remark") {
 			t.Errorf("%s: %s", name, text)
 		}
 	}

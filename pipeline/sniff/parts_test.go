@@ -21,29 +21,29 @@ func columnsOf(columns ...[]string) *table {
 
 // A fit counts the times that repeat, those that go back, and the steps near the median of their key.
 func TestFit(t *testing.T) {
-	of := columnsOf(
+	tab := columnsOf(
 		[]string{"time", "2026-01-05 00:00", "2026-01-05 00:00", "2026-01-05 00:01", "2026-01-05 00:01", "2026-01-05 00:02", "2026-01-05 00:03", "2026-01-05 00:02", "2026-01-05 00:09"},
 		[]string{"key", "a", "b", "a", "b", "a", "b", "b", "b"},
 		[]string{"line", "1", "2", "1", "2", "1", "2", "2", "2"})
-	at, key, line := of.columns[0], of.columns[1], of.columns[2]
-	got := of.fit(at, []*column{key})
+	timeCol, key, line := tab.columns[0], tab.columns[1], tab.columns[2]
+	got := tab.fit(timeCol, []*column{key})
 	const minute = 60e9
 	expect.Same(t, []int64{minute, minute, minute, minute, minute, 6 * minute}, got.steps)
 	expect.Same(t, []any{2, 0., 1. / 8, 3. / 4}, []any{got.keys, got.repeats, got.early, got.steady})
-	all := of.fit(at, nil)
-	expect.Same(t, []any{1, 3. / 8, 1. / 8}, []any{all.keys, all.repeats, all.early}, "records of one key")
+	whole := tab.fit(timeCol, nil)
+	expect.Same(t, []any{1, 3. / 8, 1. / 8}, []any{whole.keys, whole.repeats, whole.early}, "records of one key")
 
 	// A column that another implies goes if the steps are about as steady without it.
-	names := func(all []*column) (names []string) {
-		for _, c := range all {
+	names := func(columns []*column) (names []string) {
+		for _, c := range columns {
 			names = append(names, c.name)
 		}
 		return names
 	}
-	now := fit{early: got.early, steady: got.steady + .01}
-	expect.Same(t, []string{"line"}, names(of.needed([]*column{key, line}, nil, now, at)))
-	now.steady = got.steady + .02
-	expect.Same(t, []string{"key", "line"}, names(of.needed([]*column{line, key}, nil, now, at)), "steps are steadier with both")
+	current := fit{early: got.early, steady: got.steady + .01}
+	expect.Same(t, []string{"line"}, names(tab.needed([]*column{key, line}, nil, current, timeCol)))
+	current.steady = got.steady + .02
+	expect.Same(t, []string{"key", "line"}, names(tab.needed([]*column{line, key}, nil, current, timeCol)), "steps are steadier with both")
 }
 
 // The dispersion of counts is about a mean of their own hour of the day.

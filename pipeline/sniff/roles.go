@@ -18,15 +18,15 @@ import (
 type recogniser func(*column) float64
 
 // sum is what speaks for a column.
-func sum(of []recogniser, c *column) (all float64) {
-	for _, r := range of {
-		all += r(c)
+func sum(recognisers []recogniser, c *column) (total float64) {
+	for _, r := range recognisers {
+		total += r(c)
 	}
-	return all
+	return total
 }
 
 // given is a recogniser of what holds or does not.
-func given(score float64, holds func(*column) bool) recogniser {
+func scoreIf(score float64, holds func(*column) bool) recogniser {
 	return func(c *column) float64 {
 		if holds(c) {
 			return score
@@ -36,23 +36,23 @@ func given(score float64, holds func(*column) bool) recogniser {
 }
 
 // named recognises the names of a list, the first surest; a whole name before a part of one.
-func named(score float64, usual []string) recogniser {
+func named(score float64, names []string) recogniser {
 	return func(c *column) float64 {
-		if r := rank(c.name, usual); r < unusual {
-			return score * (1 - float64(r)/float64(4*len(usual)))
+		if r := rank(c.name, names); r < unusual {
+			return score * (1 - float64(r)/float64(4*len(names)))
 		}
 		return 0
 	}
 }
 
 // best returns the column of the highest sum above the least, the first of several; nil without one.
-func (t *table) best(of []recogniser, least float64, may func(*column) bool) (found *column) {
+func (t *table) best(recognisers []recogniser, minScore float64, eligible func(*column) bool) (found *column) {
 	for _, c := range t.columns {
-		if !may(c) {
+		if !eligible(c) {
 			continue
 		}
-		if s := sum(of, c); s > least {
-			found, least = c, s
+		if s := sum(recognisers, c); s > minScore {
+			found, minScore = c, s
 		}
 	}
 	return found
@@ -77,15 +77,15 @@ var (
 
 // rank is how sure the name of a column is among the usual ones: a whole name comes before
 // a part of one. It is unusual for other names.
-func rank(name string, usual []string) int {
+func rank(name string, names []string) int {
 	name = strings.ToLower(name)
-	if i := slices.Index(usual, name); i >= 0 {
+	if i := slices.Index(names, name); i >= 0 {
 		return i
 	}
 	words := wordsOf(name)
-	for i, u := range usual {
+	for i, u := range names {
 		if slices.Contains(words, u) || len(u) > 3 && strings.Contains(name, u) {
-			return len(usual) + i
+			return len(names) + i
 		}
 	}
 	return unusual
@@ -100,31 +100,31 @@ func wordsOf(name string) []string {
 // forTime are those of the column of times.
 var forTime = []recogniser{
 	named(6, timeNames),
-	given(3, func(c *column) bool { return c.forms().numbers.Share < most }),
-	given(2, func(c *column) bool { return !c.stamp().dates }),
-	given(2, func(c *column) bool { return c.parts != nil }),
-	given(-6, func(c *column) bool { return c.forms().distinct == 1 && len(c.texts) > 1 }),
-	given(-4, func(c *column) bool { return 2*c.forms().present < len(c.texts) }),
+	scoreIf(3, func(c *column) bool { return c.forms().numbers.Share < minShare }),
+	scoreIf(2, func(c *column) bool { return !c.stamp().dates }),
+	scoreIf(2, func(c *column) bool { return c.parts != nil }),
+	scoreIf(-6, func(c *column) bool { return c.forms().distinct == 1 && len(c.texts) > 1 }),
+	scoreIf(-4, func(c *column) bool { return 2*c.forms().present < len(c.texts) }),
 }
 
 // forValue are those of the column of values.
 var forValue = []recogniser{
 	named(12, valueNames),
 	named(5, quantityNames),
-	given(5, func(c *column) bool { return len(c.forms().numbers.Units) > 0 }),
-	given(3, func(c *column) bool { return unitNames.MatchString(c.name) }),
-	given(1, func(c *column) bool { return c.forms().numbers.Fractions }),
-	given(-.5, func(c *column) bool { return c.forms().distinct == 1 }),
-	given(-2, func(c *column) bool { return c.forms().numbers.Words != nil }),
-	given(-2, (*column).rating),
+	scoreIf(5, func(c *column) bool { return len(c.forms().numbers.Units) > 0 }),
+	scoreIf(3, func(c *column) bool { return unitNames.MatchString(c.name) }),
+	scoreIf(1, func(c *column) bool { return c.forms().numbers.Fractions }),
+	scoreIf(-.5, func(c *column) bool { return c.forms().distinct == 1 }),
+	scoreIf(-2, func(c *column) bool { return c.forms().numbers.Words != nil }),
+	scoreIf(-2, (*column).rating),
 }
 
 // forKey are those of a column of keys, besides what it does to the times.
 var forKey = []recogniser{
 	named(4, keyNames),
-	given(1, func(c *column) bool { return !c.numeric() }),
-	given(-1, func(c *column) bool { return rank(c.name, labelNames) < unusual }),
-	given(-3, func(c *column) bool { return rank(c.name, labelNames) < len(labelNames) }),
+	scoreIf(1, func(c *column) bool { return !c.numeric() }),
+	scoreIf(-1, func(c *column) bool { return rank(c.name, labelNames) < unusual }),
+	scoreIf(-3, func(c *column) bool { return rank(c.name, labelNames) < len(labelNames) }),
 }
 
 // unitNames matches a name that ends with a unit, as that of a measurement does.
@@ -149,19 +149,19 @@ func (t *table) calendar() *column {
 		if !c.timed() {
 			return false
 		}
-		usual := rank(c.name, timeNames) < unusual
+		usualName := rank(c.name, timeNames) < unusual
 		switch n := c.forms().numbers; {
-		case n.Share >= most && (n.Fractions && !usual || rank(c.name, valueNames) < unusual):
+		case n.Share >= minShare && (n.Fractions && !usualName || rank(c.name, valueNames) < unusual):
 			return false
-		case n.Share >= most && !usual: // whole numbers as those of Unix times
-			return n.Share == 1 && backwards(c.stamp().at) < .1
+		case n.Share >= minShare && !usualName: // whole numbers as those of Unix times
+			return n.Share == 1 && backwards(c.stamp().nanos) < .1
 		}
 		return true
 	})
 }
 
 // lasts reports whether a column that reads as times of day is called as a duration is.
-func (c *column) lasts() bool { return c.forms().clock && rank(c.name, quantityNames) < unusual }
+func (c *column) isDuration() bool { return c.forms().clock && rank(c.name, quantityNames) < unusual }
 
 // join adds a column for a date and a time of day that stand in two.
 func (t *table) join() {
@@ -169,12 +169,12 @@ func (t *table) join() {
 		return // it is there
 	}
 	for _, clock := range t.columns {
-		if !clock.forms().clock || clock.lasts() {
+		if !clock.forms().clock || clock.isDuration() {
 			continue
 		}
 		for _, date := range t.columns {
 			f := date.forms()
-			if len(f.stamps) == 0 || !f.stamps[0].dates || f.numbers.Share >= most && rank(date.name, timeNames) == unusual {
+			if len(f.stamps) == 0 || !f.stamps[0].dates || f.numbers.Share >= minShare && rank(date.name, timeNames) == unusual {
 				continue
 			}
 			both := &column{name: date.name, parts: []string{date.name, clock.name}, texts: make([]string, len(date.texts))}
@@ -201,27 +201,27 @@ type fit struct {
 }
 
 // fit looks at the times under a key, in the order of the times.
-func (t *table) fit(at *column, key []*column) (f fit) {
+func (t *table) fit(timeCol *column, key []*column) (f fit) {
 	groups, n := t.groups(key)
 	type visit struct {
 		group, piece int
-		at           int64
+		nanos        int64
 	}
-	var all []visit
+	var visited []visit
 	early, latest := 0, map[int]int64{}
-	for i, when := range at.stamp().at {
-		if when == never {
+	for i, nanos := range timeCol.stamp().nanos {
+		if nanos == never {
 			continue
 		}
-		all = append(all, visit{groups[i], t.pieces[i], when})
-		if last, seen := latest[groups[i]]; seen && when < last {
+		visited = append(visited, visit{groups[i], t.pieces[i], nanos})
+		if last, seen := latest[groups[i]]; seen && nanos < last {
 			early++
 		} else {
-			latest[groups[i]] = when
+			latest[groups[i]] = nanos
 		}
 	}
-	slices.SortFunc(all, func(a, b visit) int {
-		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.at, b.at))
+	slices.SortFunc(visited, func(a, b visit) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.nanos, b.nanos))
 	})
 	repeats, judged := 0, 0
 	var steps []int64
@@ -243,21 +243,21 @@ func (t *table) fit(at *column, key []*column) (f fit) {
 		f.steps = append(f.steps, steps...)
 		steps = steps[:0]
 	}
-	for i, v := range all {
-		if i > 0 && v.group == all[i-1].group {
-			if v.at == all[i-1].at {
+	for i, v := range visited {
+		if i > 0 && v.group == visited[i-1].group {
+			if v.nanos == visited[i-1].nanos {
 				repeats++
 			}
-			if v.piece == all[i-1].piece {
-				steps = append(steps, v.at-all[i-1].at)
+			if v.piece == visited[i-1].piece {
+				steps = append(steps, v.nanos-visited[i-1].nanos)
 			}
 			continue
 		}
 		end()
 	}
 	end()
-	f.repeats = float64(repeats) / float64(max(len(all), 1))
-	f.early = float64(early) / float64(max(len(all), 1))
+	f.repeats = float64(repeats) / float64(max(len(visited), 1))
+	f.early = float64(early) / float64(max(len(visited), 1))
 	f.steady /= float64(max(judged, 1))
 	f.keys = n
 	slices.Sort(f.steps)
@@ -265,23 +265,23 @@ func (t *table) fit(at *column, key []*column) (f fit) {
 }
 
 // groups numbers the keys that columns make, and returns that of each record.
-func (t *table) groups(key []*column) (of []int, n int) {
-	of, n = make([]int, t.records), 1
+func (t *table) groups(key []*column) (group []int, n int) {
+	group, n = make([]int, t.records), 1
 	for _, c := range key {
 		seen := map[[2]int]int{}
 		codes := c.forms().codes
-		for i := range of {
-			pair := [2]int{of[i], int(codes[i])}
+		for i := range group {
+			pair := [2]int{group[i], int(codes[i])}
 			g, known := seen[pair]
 			if !known {
 				g = len(seen)
 				seen[pair] = g
 			}
-			of[i] = g
+			group[i] = g
 		}
 		n = len(seen)
 	}
-	return of, n
+	return group, n
 }
 
 const (
@@ -308,64 +308,64 @@ func (t *table) label(c, at *column) bool {
 		return false
 	case 10*f.present < 9*len(c.texts) || 10*f.distinct > 9*f.present:
 		return false
-	case f.clock || c.timed() && (f.numbers.Share < most || rank(c.name, keyNames) == unusual):
+	case f.clock || c.timed() && (f.numbers.Share < minShare || rank(c.name, keyNames) == unusual):
 		return false
 	case c.partOfTime() || at != nil && slices.Contains(at.parts, c.name):
 		return false
 	}
-	return f.numbers.Share < most || c.whole()
+	return f.numbers.Share < minShare || c.whole()
 }
 
 // key returns the columns that tell the series apart: those under which no time repeats and the
 // steps of a key are the steadiest, and else those that are called as keys are.
-func (t *table) key(at *column) (key []*column) {
+func (t *table) key(timeCol *column) (key []*column) {
 	repeats := func(c *column) bool { return 3*c.forms().distinct <= max(len(c.texts), 3) }
-	usual := func(c *column) bool {
+	calledAsKey := func(c *column) bool {
 		return rank(c.name, keyNames) < unusual && rank(c.name, labelNames) >= len(labelNames) && rank(c.name, valueNames) >= len(valueNames)
 	}
 	// By its name or as it repeats.
-	may := func(c *column) bool {
+	eligible := func(c *column) bool {
 		switch {
-		case !t.label(c, at):
+		case !t.label(c, timeCol):
 			return false
 		case c.numeric():
-			return repeats(c) && usual(c) || t.begins(c, nil)
+			return repeats(c) && calledAsKey(c) || t.isBlockNumber(c, nil)
 		}
-		return repeats(c) || usual(c)
+		return repeats(c) || calledAsKey(c)
 	}
-	own := t.ofFiles(at)
-	if at == nil {
+	own := t.fileColumn(timeCol)
+	if timeCol == nil {
 		if own != nil {
 			return []*column{own}
 		}
-		first := t.best(forKey, -1, may)
-		if first == nil || !usual(first) {
-			first = cmp.Or(t.first(func(c *column) bool { return t.label(c, nil) && t.begins(c, nil) }), first)
+		first := t.best(forKey, -1, eligible)
+		if first == nil || !calledAsKey(first) {
+			first = cmp.Or(t.first(func(c *column) bool { return t.label(c, nil) && t.isBlockNumber(c, nil) }), first)
 		}
 		if first != nil {
 			return []*column{first}
 		}
 		return nil
 	}
-	plain := t.fit(at, nil)
+	plain := t.fit(timeCol, nil)
 	var first *column
-	most := -.5
+	maxSum := -.5
 	for _, c := range t.columns {
-		if !t.label(c, at) {
+		if !t.label(c, timeCol) {
 			continue
 		}
-		with := t.fit(at, []*column{c})
-		gain := plain.repeats - with.repeats + with.steady - plain.steady
+		extended := t.fit(timeCol, []*column{c})
+		gain := plain.repeats - extended.repeats + extended.steady - plain.steady
 		switch {
-		case usual(c) && (!c.numeric() || repeats(c)):
-		case c.numeric() && (t.begins(c, at) || t.complete(c, at)):
-		case c.numeric() && !(t.explains(plain, with) || with.steady > plain.steady+.2):
+		case calledAsKey(c) && (!c.numeric() || repeats(c)):
+		case c.numeric() && (t.isBlockNumber(c, timeCol) || t.hasAllAtMostTimes(c, timeCol)):
+		case c.numeric() && !(t.explains(plain, extended) || extended.steady > plain.steady+.2):
 			continue
 		case !repeats(c) || gain < -.1 && plain.steady >= .5 && plain.repeats < tiedKeys: // it would break a clock
 			continue
 		}
-		if sum := 10*max(gain, -.1) + sum(forKey, c); sum > most {
-			first, most = c, sum
+		if sum := 10*max(gain, -.1) + sum(forKey, c); sum > maxSum {
+			first, maxSum = c, sum
 		}
 	}
 	if own != nil {
@@ -375,30 +375,30 @@ func (t *table) key(at *column) (key []*column) {
 		return nil
 	}
 	key = []*column{first}
-	now := t.fit(at, key)
+	current := t.fit(timeCol, key)
 	for {
 		var best *column
-		var least fit
+		var bestFit fit
 		for _, c := range t.columns {
-			if slices.Contains(key, c) || !t.label(c, at) {
+			if slices.Contains(key, c) || !t.label(c, timeCol) {
 				continue
 			}
-			with := t.fit(at, append(slices.Clone(key), c))
-			if (t.explains(now, with) || with.steady > now.steady+.2 && with.repeats <= now.repeats) && (best == nil || with.repeats < least.repeats || with.repeats == least.repeats && (with.keys < least.keys || with.keys == least.keys && rank(c.name, keyNames) < rank(best.name, keyNames))) {
-				best, least = c, with
+			extended := t.fit(timeCol, append(slices.Clone(key), c))
+			if (t.explains(current, extended) || extended.steady > current.steady+.2 && extended.repeats <= current.repeats) && (best == nil || extended.repeats < bestFit.repeats || extended.repeats == bestFit.repeats && (extended.keys < bestFit.keys || extended.keys == bestFit.keys && rank(c.name, keyNames) < rank(best.name, keyNames))) {
+				best, bestFit = c, extended
 			}
 		}
 		if best == nil {
 			break
 		}
-		key, now = append(key, best), least
+		key, current = append(key, best), bestFit
 	}
-	return t.needed(key, own, now, at)
+	return t.needed(key, own, current, timeCol)
 }
 
 // needed are the columns of a key that do not follow from its others, in the order of the file. own stays.
-func (t *table) needed(key []*column, own *column, now fit, at *column) []*column {
-	if now.repeats >= tiedKeys && len(key) > 1 {
+func (t *table) needed(key []*column, own *column, current fit, timeCol *column) []*column {
+	if current.repeats >= tiedKeys && len(key) > 1 {
 		key = key[:1] // they are events, which no column tells apart
 	}
 	// A column that the others imply is not needed.
@@ -407,7 +407,7 @@ func (t *table) needed(key []*column, own *column, now fit, at *column) []*colum
 			continue
 		}
 		rest := slices.DeleteFunc(slices.Clone(key), func(o *column) bool { return o == c })
-		if with := t.fit(at, rest); len(rest) > 0 && with.repeats <= now.repeats && with.steady >= now.steady-.01 && with.early <= now.early+tiedKeys/2 {
+		if reduced := t.fit(timeCol, rest); len(rest) > 0 && reduced.repeats <= current.repeats && reduced.steady >= current.steady-.01 && reduced.early <= current.early+tiedKeys/2 {
 			key = rest
 		}
 	}
@@ -417,10 +417,10 @@ func (t *table) needed(key []*column, own *column, now fit, at *column) []*colum
 
 // explains reports whether a further column of the key takes most of the repeated times away, or of many times that go back,
 // and leaves steps that are as steady.
-func (t *table) explains(without, with fit) bool {
-	repeats := without.repeats > .005 && 2*with.repeats <= without.repeats
-	back := without.early > tiedKeys && 10*with.early <= without.early && with.repeats <= without.repeats
-	return (repeats || back) && with.steady >= max(without.steady-.1, min(.5, 1-without.repeats))
+func (t *table) explains(before, after fit) bool {
+	repeats := before.repeats > .005 && 2*after.repeats <= before.repeats
+	back := before.early > tiedKeys && 10*after.early <= before.early && after.repeats <= before.repeats
+	return (repeats || back) && after.steady >= max(before.steady-.1, min(.5, 1-before.repeats))
 }
 
 // stamp is the form of the times that is taken.
@@ -428,40 +428,40 @@ func (c *column) stamp() timeForm { return c.forms().stamps[0] }
 
 // chooseTimeForm puts that form of the times first under which the steps of the keys are the steadiest.
 // It returns another one that fits as well, empty without one.
-func (t *table) chooseTimeForm(at *column, key []*column) (either string) {
-	all := at.forms().stamps
-	steady := make([]float64, len(all))
-	for i := range all {
-		all[0], all[i] = all[i], all[0]
-		f := t.fit(at, key)
-		steady[i] = f.steady - f.repeats - backwards(all[0].at)
-		all[0], all[i] = all[i], all[0]
+func (t *table) chooseTimeForm(timeCol *column, key []*column) (either string) {
+	stamps := timeCol.forms().stamps
+	steady := make([]float64, len(stamps))
+	for i := range stamps {
+		stamps[0], stamps[i] = stamps[i], stamps[0]
+		f := t.fit(timeCol, key)
+		steady[i] = f.steady - f.repeats - backwards(stamps[0].nanos)
+		stamps[0], stamps[i] = stamps[i], stamps[0]
 	}
 	best := 0
-	for i := range all {
+	for i := range stamps {
 		// A clock of twelve hours goes with the month first.
-		if american := strings.Contains(all[i].format, "%I") && strings.HasPrefix(all[i].format, "%m") && !strings.HasPrefix(all[best].format, "%m"); steady[i] > steady[best]+.01 || american && steady[i] >= steady[best] {
+		if american := strings.Contains(stamps[i].format, "%I") && strings.HasPrefix(stamps[i].format, "%m") && !strings.HasPrefix(stamps[best].format, "%m"); steady[i] > steady[best]+.01 || american && steady[i] >= steady[best] {
 			best = i
 		}
 	}
-	for i := range all {
-		if either == "" && steady[i] >= steady[best]-.01 && !slices.Equal(all[i].at, all[best].at) {
-			either = all[i].format
+	for i := range stamps {
+		if either == "" && steady[i] >= steady[best]-.01 && !slices.Equal(stamps[i].nanos, stamps[best].nanos) {
+			either = stamps[i].format
 		}
 	}
-	all[0], all[best] = all[best], all[0]
+	stamps[0], stamps[best] = stamps[best], stamps[0]
 	return either
 }
 
 // backwards is the share of times that come before the one before.
-func backwards(at []int64) float64 {
+func backwards(nanos []int64) float64 {
 	n := 0
-	for i := 1; i < len(at); i++ {
-		if at[i] < at[i-1] {
+	for i := 1; i < len(nanos); i++ {
+		if nanos[i] < nanos[i-1] {
 			n++
 		}
 	}
-	return float64(n) / float64(max(len(at), 1))
+	return float64(n) / float64(max(len(nanos), 1))
 }
 
 // An interval is how a draft aggregates events.
@@ -497,20 +497,20 @@ func roundInterval(steps []int64, events int64) string {
 func (t *table) rises(c *column, key []*column) (counter, numbered bool) {
 	groups, n := t.groups(key)
 	keys := make([][]float64, n)
-	all := c.values()
-	for i, x := range all {
+	numbers := c.values()
+	for i, x := range numbers {
 		keys[groups[i]] = append(keys[groups[i]], x)
 	}
-	rising, of := 0, 0
+	rising, moving := 0, 0
 	for _, x := range keys {
 		if moves, rises := climbs(x); moves {
-			if of++; rises {
+			if moving++; rises {
 				rising++
 			}
 		}
 	}
-	_, numbered = climbs(all)
-	return of > 0 && 2*rising > of, numbered
+	_, numbered = climbs(numbers)
+	return moving > 0 && 2*rising > moving, numbered
 }
 
 // climbs reports whether the numbers of a series take enough steps to tell a counter from chance, and
@@ -527,8 +527,8 @@ func climbs(x []float64) (moves, rises bool) {
 			last = v
 		}
 	}
-	if of := keyed.FallsOf(x, 0); of.MadeUp == 0 {
-		ups, falls = ups+of.Wraps, falls-of.Wraps
+	if counter := keyed.FallsOf(x, 0); counter.MadeUp == 0 {
+		ups, falls = ups+counter.Wraps, falls-counter.Wraps
 	}
 	return ups+falls >= 10, ups+falls >= 10 && 20*falls <= ups
 }
@@ -558,7 +558,7 @@ func (t *table) ratio() (successes, trials *column) {
 
 // numbered returns the pattern of three and more columns of numbers whose names differ in a number
 // at their ends.
-func (t *table) numbered(except ...*column) (pattern string) {
+func (t *table) numberedPattern(except ...*column) (pattern string) {
 	count := map[string]int{}
 	for _, c := range t.columns {
 		if stem := strings.TrimRight(c.name, "0123456789"); stem != c.name && stem != "" && c.numeric() && !slices.Contains(except, c) {
@@ -571,12 +571,12 @@ func (t *table) numbered(except ...*column) (pattern string) {
 }
 
 // lostTimes are columns that are called as times are and hold none.
-func (t *table) lostTimes(at *column) (all []*column) {
+func (t *table) lostTimes(timeCol *column) (lost []*column) {
 	for _, c := range t.columns {
-		part := at != nil && slices.Contains(at.parts, c.name)
-		if c.nested == 0 && c.forms().present > 0 && !c.timed() && !part && c != at && rank(c.name, timeNames) < unusual && slices.ContainsFunc(wordsOf(c.name), func(w string) bool { return slices.Contains(timeNames, w) && len(w) > 2 || w == "ts" }) {
-			all = append(all, c)
+		part := timeCol != nil && slices.Contains(timeCol.parts, c.name)
+		if c.nested == 0 && c.forms().present > 0 && !c.timed() && !part && c != timeCol && rank(c.name, timeNames) < unusual && slices.ContainsFunc(wordsOf(c.name), func(w string) bool { return slices.Contains(timeNames, w) && len(w) > 2 || w == "ts" }) {
+			lost = append(lost, c)
 		}
 	}
-	return all
+	return lost
 }

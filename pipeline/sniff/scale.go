@@ -14,9 +14,9 @@ import (
 // values have no voice.
 func scaleOf(series [][]float64) hafvf.Scale {
 	const (
-		few    = 30
-		above  = 3
-		skewed = .4
+		minValues = 30
+		above     = 3
+		skewed    = .4
 	)
 	scale := hafvf.Log
 	for _, x := range series {
@@ -29,12 +29,12 @@ func scaleOf(series [][]float64) hafvf.Scale {
 			}
 		}
 	}
-	all, votes := 0, 0
+	voters, votes := 0, 0
 	for _, x := range series {
-		if len(x) < few {
+		if len(x) < minValues {
 			continue
 		}
-		all++
+		voters++
 		tail := min(max(.01, above/float64(len(x))), .05)
 		scaled := slices.Clone(x)
 		plain := skewness(scaled, tail)
@@ -45,7 +45,7 @@ func scaleOf(series [][]float64) hafvf.Scale {
 			votes++
 		}
 	}
-	if 2*votes > all {
+	if 2*votes > voters {
 		return scale
 	}
 	return hafvf.Linear
@@ -54,8 +54,8 @@ func scaleOf(series [][]float64) hafvf.Scale {
 // skewness sorts x. It compares the quantiles tail and 1 − tail with the median.
 func skewness(x []float64, tail float64) float64 {
 	slices.Sort(x)
-	at := func(p float64) float64 { return x[int(p*float64(len(x)-1))] }
-	low, middle, high := at(tail), at(.5), at(1-tail)
+	quantile := func(p float64) float64 { return x[int(p*float64(len(x)-1))] }
+	low, middle, high := quantile(tail), quantile(.5), quantile(1-tail)
 	if !(high > low) {
 		return 0
 	}
@@ -65,15 +65,15 @@ func skewness(x []float64, tail float64) float64 {
 // dispersion is the mean of the values of several series, their variance about a running mean of the same
 // hour of their series relative to it, which is 1 for counts of a Poisson process, and the standard
 // deviation of all. Each value has its hour of the day.
-func dispersion(series [][]float64, hours [][]int8) (mean, of, sd float64) {
+func dispersion(series [][]float64, hours [][]int8) (mean, ratio, sd float64) {
 	const memory = 8. // values of a running mean
-	var sum, all, squares, expected float64
+	var sum, sumSquares, squares, expected float64
 	n := 0
 	for s, values := range series {
 		var level, seen [24]float64
 		for i, x := range values {
 			sum += x
-			all += x * x
+			sumSquares += x * x
 			n++
 			h := hours[s][i]
 			if k := seen[h]; k >= 2 {
@@ -89,9 +89,9 @@ func dispersion(series [][]float64, hours [][]int8) (mean, of, sd float64) {
 	if n == 0 {
 		return 0, 1, 0
 	}
-	mean, of = sum/float64(n), 1
+	mean, ratio = sum/float64(n), 1
 	if expected > 0 {
-		of = squares / expected
+		ratio = squares / expected
 	}
-	return mean, of, math.Sqrt(max(0, all/float64(n)-mean*mean))
+	return mean, ratio, math.Sqrt(max(0, sumSquares/float64(n)-mean*mean))
 }

@@ -23,15 +23,15 @@ func TestSeasonSuggested(t *testing.T) {
 		{"noise", 24 * 7 * 6, func(int) float64 { return 0 }, ""},
 		{"short", 40, day, ""},
 		{"walk", 24 * 7 * 6, func() func(int) float64 {
-			rng, at := rand.New(rand.NewPCG(1, 2)), 0.
-			return func(int) float64 { at += rng.NormFloat64() / 4; return at }
+			rng, level := rand.New(rand.NewPCG(1, 2)), 0.
+			return func(int) float64 { level += rng.NormFloat64() / 4; return level }
 		}(), ""},
 	} {
 		rng := rand.New(rand.NewPCG(55, 6))
 		lines := []string{"time,x\n"}
 		for i := range c.hours {
-			at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * time.Hour)
-			lines = append(lines, fmt.Sprintf("%s,%.3f\n", at.Format(time.RFC3339), 4*c.value(i)+rng.NormFloat64()/2))
+			stamp := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * time.Hour)
+			lines = append(lines, fmt.Sprintf("%s,%.3f\n", stamp.Format(time.RFC3339), 4*c.value(i)+rng.NormFloat64()/2))
 		}
 		got := ""
 		for _, s := range look(t, "{family: normal, prior: auto}, detect: true", write(t, "x.csv", lines...)+", key: none").Suggestions {

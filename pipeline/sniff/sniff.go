@@ -117,15 +117,15 @@ func sniffRecords(c *config.Config) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Result{Path: file.Path, Columns: found.Columns, Whole: found.Whole, Places: len(found.Records)}
-	s := newSample(p, l)
+	res := &Result{Path: file.Path, Columns: found.Columns, Whole: found.Whole, Places: len(found.Records)}
+	s := newSample(p, res)
 	if s.lateness = c.Lateness; c.Aggregate != nil {
 		s.lateness += c.Aggregate.Wait
 	}
 	var rounded sync.Once
 	p.OnRounded = func(text string, read float64) {
 		rounded.Do(func() {
-			l.Remarks.add(false, "", "whole numbers beyond 2^53 are rounded: %s is read as %s", message.Shorten(text), strconv.FormatFloat(read, 'f', 0, 64))
+			res.Remarks.add(false, "", "whole numbers beyond 2^53 are rounded: %s is read as %s", message.Shorten(text), strconv.FormatFloat(read, 'f', 0, 64))
 		})
 	}
 	d := decode.NewDecoder(file.Format, p)
@@ -133,7 +133,7 @@ func sniffRecords(c *config.Config) (*sample, error) {
 		clear(s.last)
 		clear(s.seen)
 		for _, r := range records {
-			if l.Records >= sampleObservations {
+			if res.Records >= sampleObservations {
 				break
 			}
 			d.File([]connectors.Record{r}, func(found []decode.Decoded) {
@@ -145,7 +145,7 @@ func sniffRecords(c *config.Config) (*sample, error) {
 	}
 	s.finish(c, file.Format)
 	if key, ok := s.missingKey(c, file, fields); ok {
-		l.Suggestions = append([]Suggestion{key}, l.Suggestions...)
+		res.Suggestions = append([]Suggestion{key}, res.Suggestions...)
 	}
 	s.remarks(c)
 	return s, nil
@@ -157,13 +157,13 @@ func sniffQuery(c *config.Config) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Result{Path: c.Source.Prometheus().Query, Queried: true}
-	s := newSample(p, l)
-	all, err := promio.Last(context.Background(), c.Source.Prometheus().Source, sampleObservations)
+	res := &Result{Path: c.Source.Prometheus().Query, Queried: true}
+	s := newSample(p, res)
+	points, err := promio.Last(context.Background(), c.Source.Prometheus().Source, sampleObservations)
 	if err != nil {
 		return nil, err
 	}
-	decode.NewDecoder("", p).Series(all, func(found []decode.Decoded) {
+	decode.NewDecoder("", p).Series(points, func(found []decode.Decoded) {
 		for i := range found {
 			s.add(connectors.Record{}, &found[i])
 		}
@@ -172,45 +172,45 @@ func sniffQuery(c *config.Config) (*sample, error) {
 	return s, nil
 }
 
-func newSample(p *decode.Parser, l *Result) *sample {
-	return &sample{parser: p, result: l, keys: map[string]*visits{}, timed: map[string][]keyed.Observation{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}}
+func newSample(p *decode.Parser, res *Result) *sample {
+	return &sample{parser: p, result: res, keys: map[string]*visits{}, timed: map[string][]keyed.Observation{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}}
 }
 
 // finish says what all records together show.
 func (s *sample) finish(c *config.Config, format string) {
-	l := s.result
-	l.Rejections = s.rejects.Commonest()
+	res := s.result
+	res.Rejections = s.rejects.Commonest()
 	tied := 0
-	for _, key := range l.Keys {
+	for _, key := range res.Keys {
 		v := s.keys[key]
 		if _, rises := climbs(v.numbers); rises && (c.Aggregate == nil || c.Aggregate.Value != keyed.Increase) {
-			l.Counters = append(l.Counters, key)
+			res.Counters = append(res.Counters, key)
 		}
-		if v.n == 1 && len(l.Keys) > 1 {
-			l.Single++
+		if v.n == 1 && len(res.Keys) > 1 {
+			res.Single++
 		}
 		if v.tied > tied && 2*v.tied > v.n && v.n > 3 {
-			tied, l.TiedKey = v.tied, key
+			tied, res.TiedKey = v.tied, key
 		}
 	}
-	if l.Single > 0 && !l.Whole && (s.parser.Layout == config.Wide || s.recurring()) { // a column goes on
-		l.Single = 0
+	if res.Single > 0 && !res.Whole && (s.parser.Layout == config.Wide || s.recurring()) { // a column goes on
+		res.Single = 0
 	}
 	s.findFar(time.Now())
 	if len(s.steps) > 0 {
 		slices.Sort(s.steps)
-		l.Step = s.steps[len(s.steps)/2]
+		res.Step = s.steps[len(s.steps)/2]
 	}
-	l.Suggestions = s.suggestions(c, format)
+	res.Suggestions = s.suggestions(c, format)
 	s.rules(c)
 	if c.Transform == settings.Smooth && c.SessionOrder() == keyed.EventTime && c.Aggregate == nil {
 		s.sessions(keyed.SmoothConfig{Gap: c.Session.Gap})
 	}
-	if c.Incidents != nil && l.Parsed > 0 {
-		values := series.Values(l.Keys)
+	if c.Incidents != nil && res.Parsed > 0 {
+		values := series.Values(res.Keys)
 		for _, name := range c.Incidents.By {
 			if values[name] == nil {
-				l.Remarks.add(true, "incidents.by", "no key has the label %s; their labels are %s", message.Quote(name), message.Some(slices.Sorted(maps.Keys(values)), 8))
+				res.Remarks.add(true, "incidents.by", "no key has the label %s; their labels are %s", message.Quote(name), message.Some(slices.Sorted(maps.Keys(values)), 8))
 			}
 		}
 	}
@@ -241,7 +241,7 @@ type sample struct {
 	rejects  records.Rejections
 
 	read       []byte // the JSON object that texts has read last, of which there may be many observations
-	readAt     string
+	readTime   string
 	readValues []string
 
 	words       map[string]int // texts in place of numbers
@@ -254,20 +254,20 @@ type sample struct {
 // visits are the records of a key.
 type visits struct {
 	n, tied int
-	end     time.Time // latest
-	from    time.Time // first
+	latest  time.Time // latest
+	first   time.Time // first
 	numbers []float64 // of observations of one number
 	hours   []int8    // of their times
 }
 
 type moment struct {
-	key string
-	at  int64
+	key   string
+	nanos int64
 }
 
 // timedPlace is the time of an observation and where it stands.
 type timedPlace struct {
-	at    time.Time
+	time  time.Time
 	place string
 }
 
@@ -275,14 +275,14 @@ type timedPlace struct {
 // Far is more than ten times what the bulk spans and more than a day, or more than once if it is
 // in the future and the bulk is not.
 func (s *sample) findFar(now time.Time) {
-	const few = 5                              // times, of which none is a bulk
+	const minTimes = 5                         // times, of which none is a bulk
 	const century = 100 * 365 * 24 * time.Hour // a Duration holds almost three
-	if len(s.times) < few {
+	if len(s.times) < minTimes {
 		return
 	}
-	sorted := slices.SortedFunc(slices.Values(s.times), func(a, b timedPlace) int { return a.at.Compare(b.at) })
-	end := sorted[(len(sorted)-1)*95/100].at
-	span := min(end.Sub(sorted[0].at), century/10)
+	sorted := slices.SortedFunc(slices.Values(s.times), func(a, b timedPlace) int { return a.time.Compare(b.time) })
+	end := sorted[(len(sorted)-1)*95/100].time
+	span := min(end.Sub(sorted[0].time), century/10)
 	far := end.Add(max(24*time.Hour, 10*span))
 	if once := end.Add(span); end.Before(now) && once.Before(far) && far.After(now.Add(time.Hour)) {
 		if far = once; far.Before(now.Add(time.Hour)) {
@@ -290,29 +290,29 @@ func (s *sample) findFar(now time.Time) {
 		}
 	}
 	for _, t := range s.times {
-		if !t.at.After(far) {
+		if !t.time.After(far) {
 			continue
 		}
 		if s.result.Far++; s.result.Far == 1 {
 			s.result.FirstFar = t.place
 		}
-		s.ahead = s.ahead || t.at.After(now.Add(time.Hour))
+		s.ahead = s.ahead || t.time.After(now.Add(time.Hour))
 	}
 }
 
 // add adds a record and what it became.
 func (s *sample) add(r connectors.Record, d *decode.Decoded) {
-	l := s.result
-	if l.Records == 0 && r.Reason == "" && len(l.Columns) == 0 {
+	res := s.result
+	if res.Records == 0 && r.Reason == "" && len(res.Columns) == 0 {
 		// A line that is no object has no fields.
-		_ = decode.Leaves(r.Raw, func(path, _ string, _ bool) { l.Columns = append(l.Columns, path) })
+		_ = decode.Leaves(r.Raw, func(path, _ string, _ bool) { res.Columns = append(res.Columns, path) })
 	}
-	l.Records += max(1, d.Lost)
+	res.Records += max(1, d.Lost)
 	if d.Err != nil {
 		s.rejects.Add(d.Err.Error(), d.ID, d.Raw, max(1, d.Lost))
-		at, values := s.textsOf(r)
-		if _, err := s.parser.ParseTime(at); err != nil {
-			s.badTime = append(s.badTime, at)
+		timeText, values := s.textsOf(r)
+		if _, err := s.parser.ParseTime(timeText); err != nil {
+			s.badTime = append(s.badTime, timeText)
 		}
 		for _, v := range values {
 			if _, err := s.parser.Number(v); err != nil {
@@ -321,12 +321,12 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 		}
 		return
 	}
-	l.Parsed++
+	res.Parsed++
 	v := s.keys[d.Key]
 	if v == nil {
 		v = new(visits)
 		s.keys[d.Key] = v
-		l.Keys = append(l.Keys, d.Key)
+		res.Keys = append(res.Keys, d.Key)
 	}
 	v.n++
 	if !d.Time.IsZero() {
@@ -334,7 +334,7 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 	}
 	for _, x := range d.X {
 		for _, component := range x {
-			l.number(component)
+			res.number(component)
 		}
 		if len(x) == 1 && !math.IsNaN(x[0]) {
 			v.numbers = append(v.numbers, x[0])
@@ -345,9 +345,9 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 
 // addTime adds the time of a record. v are the visits to its key, this one among them.
 func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
-	l, t := s.result, d.Time
-	l.First, l.Last = clock.Earlier(l.First, t), clock.Later(l.Last, t)
-	l.Timed++
+	res, t := s.result, d.Time
+	res.First, res.Last = clock.Earlier(res.First, t), clock.Later(res.Last, t)
+	res.Timed++
 	o := d.Observation
 	o.X = slices.Clone(o.X)
 	for i, x := range o.X {
@@ -356,67 +356,67 @@ func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
 	s.timed[d.Key] = append(s.timed[d.Key], o)
 	s.times = append(s.times, timedPlace{t, d.ID})
 	if t.Year() < 1973 {
-		at, _ := s.textsOf(r)
-		s.suspectTime = append(s.suspectTime, at)
+		timeText, _ := s.textsOf(r)
+		s.suspectTime = append(s.suspectTime, timeText)
 	}
-	if at, _ := s.textsOf(r); s.parser.LeavesOut(at) {
-		if l.LeftOut++; l.LeftOut == 1 {
-			l.FirstLeft = d.ID
+	if timeText, _ := s.textsOf(r); s.parser.LeavesOut(timeText) {
+		if res.LeftOut++; res.LeftOut == 1 {
+			res.FirstLeft = d.ID
 		}
 	}
 	m := moment{d.Key, t.UnixNano()}
 	last, stepped := s.last[d.Key]
 	if s.seen[m] {
-		l.Tied++
+		res.Tied++
 		v.tied++
 	}
-	if v.n > 1 && t.Before(v.end) {
-		if l.Early++; l.Early == 1 {
+	if v.n > 1 && t.Before(v.latest) {
+		if res.Early++; res.Early == 1 {
 			s.early = timedPlace{t, d.ID}
 		}
-		l.Behind = max(l.Behind, v.end.Sub(t))
-		if t.Add(s.lateness).Before(v.end) {
-			l.Late++
+		res.Behind = max(res.Behind, v.latest.Sub(t))
+		if t.Add(s.lateness).Before(v.latest) {
+			res.Late++
 		}
 	}
 	if stepped {
 		s.steps = append(s.steps, t.Sub(last).Abs())
 		if t.Before(last) {
-			l.Back++
+			res.Back++
 		}
 	}
 	s.seen[m] = true
 	s.last[d.Key] = t
-	v.from, v.end = clock.Earlier(v.from, t), clock.Later(v.end, t)
+	v.first, v.latest = clock.Earlier(v.first, t), clock.Later(v.latest, t)
 }
 
 // number adds a number.
-func (l *Result) number(v float64) {
-	l.Components++
+func (res *Result) number(v float64) {
+	res.Components++
 	if math.IsNaN(v) {
-		l.Missing++
+		res.Missing++
 		return
 	}
-	if l.Components-l.Missing == 1 {
-		l.Min, l.Max = v, v
+	if res.Components-res.Missing == 1 {
+		res.Min, res.Max = v, v
 	}
-	l.Min, l.Max = math.Min(l.Min, v), math.Max(l.Max, v)
+	res.Min, res.Max = math.Min(res.Min, v), math.Max(res.Max, v)
 	switch {
 	case v == 0:
-		l.Zero++
+		res.Zero++
 	case v < 0:
-		l.Negative++
+		res.Negative++
 	}
 	if v != math.Trunc(v) {
-		l.Fractions++
+		res.Fractions++
 	}
 }
 
 // textsOf returns the texts of a record's time and values, "" where they cannot be told.
-func (s *sample) textsOf(r connectors.Record) (at string, values []string) {
+func (s *sample) textsOf(r connectors.Record) (timeText string, values []string) {
 	if r.Fields != nil {
-		keys := s.parser.TimeAt()
-		for _, v := range r.Fields[keys+1:] {
+		nTimes := s.parser.TimeAt()
+		for _, v := range r.Fields[nTimes+1:] {
 			values = append(values, strings.TrimSpace(v))
 		}
 		return strings.TrimSpace(s.parser.RowTime(r.Fields)), values
@@ -425,7 +425,7 @@ func (s *sample) textsOf(r connectors.Record) (at string, values []string) {
 		return "", nil
 	}
 	if len(s.read) > 0 && len(r.Raw) > 0 && &s.read[0] == &r.Raw[0] {
-		return s.readAt, s.readValues
+		return s.readTime, s.readValues
 	}
 	leaves := map[string]string{}
 	if err := decode.Leaves(r.Raw, func(path, text string, scalar bool) {
@@ -438,17 +438,17 @@ func (s *sample) textsOf(r connectors.Record) (at string, values []string) {
 	for _, name := range s.parser.Values {
 		values = append(values, leaves[name])
 	}
-	s.read, s.readAt, s.readValues = r.Raw, "", values
+	s.read, s.readTime, s.readValues = r.Raw, "", values
 	for _, name := range s.parser.Time {
-		s.readAt = strings.TrimSpace(s.readAt + " " + leaves[name])
+		s.readTime = strings.TrimSpace(s.readTime + " " + leaves[name])
 	}
-	return s.readAt, values
+	return s.readTime, values
 }
 
 // suggestions says what the config might say besides.
-func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion) {
-	l := s.result
-	add := func(key, value, why string) { all = append(all, Suggestion{key, value, why}) }
+func (s *sample) suggestions(c *config.Config, format string) (found []Suggestion) {
+	res := s.result
+	add := func(key, value, why string) { found = append(found, Suggestion{key, value, why}) }
 	source := "source." + format + "."
 	s.suggestTexts(source, add)
 	suspect := s.badTime
@@ -462,22 +462,22 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		}
 		add(source+"time_format", config.YAMLText(formats[0]), why)
 	}
-	if l.Parsed == 0 {
-		return all
+	if res.Parsed == 0 {
+		return found
 	}
 	if s.ahead && s.parser.MaxAhead == 0 {
 		add(source+"max_ahead", "1h", "if times in the future are wrong")
 	}
-	setting, waits := "lateness", c.Lateness
+	setting, wait := "lateness", c.Lateness
 	if c.Aggregate != nil {
-		setting, waits = "aggregate.wait", c.Lateness+c.Aggregate.Wait
+		setting, wait = "aggregate.wait", c.Lateness+c.Aggregate.Wait
 	}
-	if c.Transform == settings.Filter && c.Order == settings.EventTime && l.Behind > waits && l.Far == 0 {
-		switch span := l.Last.Sub(l.First); {
-		case 10*l.Back > 9*len(s.steps) && len(s.steps) > 0:
+	if c.Transform == settings.Filter && c.Order == settings.EventTime && res.Behind > wait && res.Far == 0 {
+		switch span := res.Last.Sub(res.First); {
+		case 10*res.Back > 9*len(s.steps) && len(s.steps) > 0:
 			add(setting, message.Duration(message.RoundUp(span+span/4)), "the newest records come first: all wait for the oldest")
-		case s.autumn() == "" && l.LeftOut == 0 && l.Behind <= max(3*l.Step, 24*time.Hour-1):
-			add(setting, message.Duration(message.RoundUp(l.Behind)), fmt.Sprintf("%s up to %v after a later one of the key", message.Count(l.Early, "record comes", "records come"), l.Behind))
+		case s.clockSetBack() == "" && res.LeftOut == 0 && res.Behind <= max(3*res.Step, 24*time.Hour-1):
+			add(setting, message.Duration(message.RoundUp(res.Behind)), fmt.Sprintf("%s up to %v after a later one of the key", message.Count(res.Early, "record comes", "records come"), res.Behind))
 		}
 	}
 	family := s.family()
@@ -495,25 +495,25 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if value, why := s.detect(c); value != "" {
 		add("detect", value, why)
 	}
-	n := l.Components - l.Missing
-	rare := l.Fractions == 0 && l.Min == 0 && l.Max == 1 && 10*min(l.Zero, n-l.Zero) < n
+	n := res.Components - res.Missing
+	rare := res.Fractions == 0 && res.Min == 0 && res.Max == 1 && 10*min(res.Zero, n-res.Zero) < n
 	if c.Detect != nil && rare && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
 		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank follows single ones")
 	}
-	return all
+	return found
 }
 
 // suggestTexts suggests how the texts that were not read as numbers may be read.
 func (s *sample) suggestTexts(source string, add func(key, value, why string)) {
-	l := s.result
+	res := s.result
 	// Texts that are numbers in another form call for it; others may stand for missing values.
 	form := decode.NumbersOf(slices.Collect(maps.Keys(s.words)))
 	p := form.Parser()
 	var words []string
 	texts := 0
 	for w, n := range s.words {
-		number, unit, has := decode.Unit(w)
-		if !has {
+		number, unit, hasUnit := decode.Unit(w)
+		if !hasUnit {
 			number = w
 		}
 		if _, err := p.Number(number); err == nil {
@@ -529,7 +529,7 @@ func (s *sample) suggestTexts(source string, add func(key, value, why string)) {
 		numberKeys(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
 	}
 	if len(form.Units) > 1 {
-		l.Remarks.add(true, "unit", "numbers have several units, %s: bring them to one", message.Some(form.Units, 4))
+		res.Remarks.add(true, "unit", "numbers have several units, %s: bring them to one", message.Some(form.Units, 4))
 	}
 	if len(words) > 0 {
 		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })
@@ -544,7 +544,7 @@ var familyReasons = map[string]string{
 
 // leastBudget is the number of observations per alarm below which a budget is spent on
 // chance.
-const leastBudget = 100
+const minBudgetObservations = 100
 
 // scale returns that on which the values are to be learned, and why; empty for their own.
 func (s *sample) scale() (scale hafvf.Scale, why string) {
@@ -559,75 +559,75 @@ func (s *sample) scale() (scale hafvf.Scale, why string) {
 }
 
 // String is the look as a person reads it.
-func (l *Result) String() string {
+func (res *Result) String() string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-8s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case l.Records == 0 && l.Queried:
-		line("data", "%s has no points of late", l.Path)
-	case l.Records == 0:
-		line("data", "%s has no records", l.Path)
-	case l.Queried:
-		line("data", "%s, the last %d points", l.Path, l.Records)
+	case res.Records == 0 && res.Queried:
+		line("data", "%s has no points of late", res.Path)
+	case res.Records == 0:
+		line("data", "%s has no records", res.Path)
+	case res.Queried:
+		line("data", "%s, the last %d points", res.Path, res.Records)
 	default:
-		line("data", "%s, %s", l.Path, l.read())
+		line("data", "%s, %s", res.Path, res.read())
 	}
-	if len(l.Columns) > 0 {
-		line("columns", "%s", message.Some(l.Columns, 20))
+	if len(res.Columns) > 0 {
+		line("columns", "%s", message.Some(res.Columns, 20))
 	}
-	if l.Parsed > 0 {
-		line("keys", "%d: %s", len(l.Keys), message.Some(l.Keys, 8))
+	if res.Parsed > 0 {
+		line("keys", "%d: %s", len(res.Keys), message.Some(res.Keys, 8))
 	}
-	for i, r := range l.Rules {
-		of := "no key of these"
+	for i, r := range res.Rules {
+		matches := "no key of these"
 		if len(r.Keys) > 0 {
-			of = message.Count(len(r.Keys), "key", "keys") + ", " + message.Some(r.Keys, 4)
+			matches = message.Count(len(r.Keys), "key", "keys") + ", " + message.Some(r.Keys, 4)
 		}
-		line("rule", "keys.%d %s matches %s", i, domain.ShowPattern(r.Match), of)
+		line("rule", "keys.%d %s matches %s", i, domain.ShowPattern(r.Match), matches)
 	}
 	switch {
-	case l.Timed > 0:
+	case res.Timed > 0:
 		step := ""
-		if l.Step > 0 {
-			step = ", median step of a key " + message.Duration(l.Step)
+		if res.Step > 0 {
+			step = ", median step of a key " + message.Duration(res.Step)
 		}
-		line("times", "%s to %s%s", l.First.Format(time.RFC3339), l.Last.Format(time.RFC3339), step)
-	case l.Parsed > 0:
+		line("times", "%s to %s%s", res.First.Format(time.RFC3339), res.Last.Format(time.RFC3339), step)
+	case res.Parsed > 0:
 		line("times", "none")
 	}
-	if l.Far > 0 {
-		line("far", "%s far beyond the others, the first at %s", message.Count(l.Far, "time lies", "times lie"), l.FirstFar)
+	if res.Far > 0 {
+		line("far", "%s far beyond the others, the first at %s", message.Count(res.Far, "time lies", "times lie"), res.FirstFar)
 	}
-	if l.Records > 0 {
-		text := fmt.Sprintf("%s of the records parse", message.Percent(l.Parsed, l.Records))
-		if n := l.Components - l.Missing; n > 0 {
-			text += fmt.Sprintf(", %s are missing; %g to %g, %s zero, %s negative", message.Percent(l.Missing, l.Components), l.Min, l.Max, message.Percent(l.Zero, n), message.Percent(l.Negative, n))
+	if res.Records > 0 {
+		text := fmt.Sprintf("%s of the records parse", message.Percent(res.Parsed, res.Records))
+		if n := res.Components - res.Missing; n > 0 {
+			text += fmt.Sprintf(", %s are missing; %g to %g, %s zero, %s negative", message.Percent(res.Missing, res.Components), res.Min, res.Max, message.Percent(res.Zero, n), message.Percent(res.Negative, n))
 		}
 		line("values", "%s", text)
 	}
-	if len(l.Counters) > 0 {
+	if len(res.Counters) > 0 {
 		how := "aggregate: {every: 1h, value: increase} learns their increases"
-		if l.Queried {
+		if res.Queried {
 			how = "ask for its rate(…[5m])"
 		}
-		line("counters", "the values of %s rise and do not fall, as those of a counter: %s; %s", message.Count(len(l.Counters), "key", "keys"), how, message.Some(l.Counters, 4))
+		line("counters", "the values of %s rise and do not fall, as those of a counter: %s; %s", message.Count(len(res.Counters), "key", "keys"), how, message.Some(res.Counters, 4))
 	}
-	if l.Restarts > 0 {
-		line("restarts", "%d of counters: they fall to less than half, which is no wrap", l.Restarts)
+	if res.Restarts > 0 {
+		line("restarts", "%d of counters: they fall to less than half, which is no wrap", res.Restarts)
 	}
-	for _, r := range l.Remarks {
+	for _, r := range res.Remarks {
 		line("remark", "%s", r)
 	}
-	for _, r := range l.Rejections {
+	for _, r := range res.Rejections {
 		line("rejected", "%d × %s", r.Count, r.Reason)
 		line("", "%s: %s", r.Place, message.Printable(r.Raw))
 	}
-	if s := l.Sessions; s.N > 0 {
+	if s := res.Sessions; s.N > 0 {
 		line("sessions", "%d in these records, at gaps of %s", s.N, message.Range(s.LeastGap, s.LargestGap))
 	}
-	for _, s := range l.Suggestions {
+	for _, s := range res.Suggestions {
 		line("suggest", "%s: %s  # %s", s.Key, s.Value, s.Why)
 	}
 	return b.String()
@@ -642,12 +642,12 @@ func (s *sample) season(c *config.Config) (season, why string) {
 }
 
 // read says which records were read.
-func (l *Result) read() string {
+func (res *Result) read() string {
 	switch {
-	case l.Whole:
-		return fmt.Sprintf("all %d records", l.Records)
-	case l.Places > 1:
-		return fmt.Sprintf("%d records of %d places", l.Records, l.Places)
+	case res.Whole:
+		return fmt.Sprintf("all %d records", res.Records)
+	case res.Places > 1:
+		return fmt.Sprintf("%d records of %d places", res.Records, res.Places)
 	}
-	return fmt.Sprintf("the first %d records", l.Records)
+	return fmt.Sprintf("the first %d records", res.Records)
 }

@@ -29,7 +29,7 @@ type table struct {
 	encoding string // of text; empty for UTF-8
 	format   connectors.Format
 	columns  []*column
-	foreign  bool           // some records are not UTF-8
+	notUTF8  bool           // some records are not UTF-8
 	index    map[string]int // of the columns, by the path of a JSON field
 	records  int            // that were read
 	types    []string       // of columns that cannot be read
@@ -41,15 +41,15 @@ type table struct {
 const maxCells = 1 << 24
 
 // otherEncoding is that of a file of text that is not UTF-8. It reads all bytes.
-const otherEncoding = "windows-1252"
+const fallbackEncoding = "windows-1252"
 
 // readTable reads records of a file, whose format its name tells. One that is not UTF-8 is read in the other encoding.
 func readTable(path string) (*table, error) {
 	t, err := readTableIn(path, "")
-	if err == nil && !t.foreign || err != nil && !strings.Contains(err.Error(), connectors.NotUTF8) {
+	if err == nil && !t.notUTF8 || err != nil && !strings.Contains(err.Error(), connectors.NotUTF8) {
 		return t, err
 	}
-	return readTableIn(path, otherEncoding)
+	return readTableIn(path, fallbackEncoding)
 }
 
 func readTableIn(path, encoding string) (*table, error) {
@@ -85,7 +85,7 @@ func readTableIn(path, encoding string) (*table, error) {
 				files[r.Path] = len(files)
 			}
 			t.pieces, t.files = append(t.pieces, piece), append(t.files, files[r.Path])
-			t.foreign = t.foreign || strings.HasPrefix(r.Reason, connectors.NotUTF8)
+			t.notUTF8 = t.notUTF8 || strings.HasPrefix(r.Reason, connectors.NotUTF8)
 			if !t.format.Columns {
 				t.addObject(n, r.Raw)
 			}
@@ -149,8 +149,8 @@ func (t *table) named(name string) *column {
 func (t *table) addObject(record int, line []byte) {
 	// A line that is no object is a rejected record for the look.
 	_ = decode.Leaves(line, func(path, text string, scalar bool) {
-		i, there := t.index[path]
-		if !there {
+		i, known := t.index[path]
+		if !known {
 			i = len(t.columns)
 			if (i+1)*t.records > maxCells {
 				return // records that have nothing in common
