@@ -23,21 +23,20 @@ import (
 	"hafvf/pipeline/decode"
 )
 
-// A sheet is a random file whose right reading is known. It is made of parts that are drawn each by
-// itself: delimiter, decimals, form of the times, header, unit, order of the rows, key and the
-// columns beside them.
+// A sheet is a random file with a known correct reading. Its parts are drawn independently: delimiter, decimals, time
+// format, header, unit, order of the rows, key and extra columns.
 type sheet struct {
 	name string
 	text []byte
-	want []string // a series each: its times and values, sorted
-	note string   // the parts
+	want []string // the times and values of each series, sorted
+	note string   // description of the parts
 }
 
-// stampForms are forms of times; a zone is UTC. Those of a date alone and a time alone stand in two columns.
+// stampForms are time formats; a zone is UTC. A | separates the formats of a date column and a time column.
 var stampForms = []struct {
-	form    string // of Go; "ms", "s" and "dotnet" are numbers
+	form    string // layout of package time; "ms", "s" and "dotnet" are numbers
 	minStep time.Duration
-	json    bool // of JSON only
+	json    bool // only in JSON
 }{
 	{time.RFC3339, time.Second, false}, {"2006-01-02 15:04:05", time.Second, false}, {"2006-01-02T15:04:05-07:00", time.Second, false},
 	{"02/01/2006 15:04", time.Minute, false}, {"01/02/2006 15:04", time.Minute, false}, {"02.01.2006 15:04:05", time.Second, false},
@@ -62,7 +61,7 @@ func stampText(form string, t time.Time) string {
 	return t.Format(form)
 }
 
-// newSheet draws a file.
+// newSheet draws a file from a seed.
 func newSheet(seed uint64) sheet {
 	r := rand.New(rand.NewPCG(seed, 54))
 	pick := func(choices ...string) string { return choices[r.IntN(len(choices))] }
@@ -155,7 +154,7 @@ func newSheet(seed uint64) sheet {
 	}
 	quoted := jsonl && (unit != "" || chance(.2))
 
-	// The columns beside them.
+	// The extra columns.
 	extras := map[string]func(i, k int) string{
 		"row":     func(i, k int) string { return fmt.Sprint(i) },
 		"status":  func(i, k int) string { return []string{"ok", "ok", "ok", "warn"}[r.IntN(4)] },
@@ -357,7 +356,7 @@ func newSheet(seed uint64) sheet {
 	return s
 }
 
-// readSheet is what a run would make of a file with a config: its series.
+// readSheet returns the series that a run with the config would read from the file.
 func readSheet(path string, draft []byte) (got []string, err error) {
 	c, err := config.Parse(path, draft, nil)
 	if err != nil {
@@ -408,11 +407,11 @@ func readSheet(path string, draft []byte) (got []string, err error) {
 
 var (
 	sheets    = flag.Int("sheets", 200, "random files of BenchmarkSheets")
-	sheetSeed = flag.Uint64("sheet-seed", 1, "seed of the first one")
+	sheetSeed = flag.Uint64("sheet-seed", 1, "seed of the first file")
 )
 
-// BenchmarkSheets prints how many of some random files a draft reads right, how many wrong with a
-// remark, and how many wrong in silence.
+// BenchmarkSheets reports the shares of random files that a draft reads correctly, incorrectly with a remark, and
+// incorrectly without a remark.
 func BenchmarkSheets(b *testing.B) {
 	note := func(format string, args ...any) {
 		if testing.Verbose() {
@@ -455,7 +454,7 @@ func BenchmarkSheets(b *testing.B) {
 	}
 }
 
-// A random file is the same for the same seed, and holds what it says.
+// TestSheets checks that a seed determines its file.
 func TestSheets(t *testing.T) {
 	a, b := newSheet(3), newSheet(3)
 	expect.Same(t, string(a.text), string(b.text))

@@ -16,18 +16,18 @@ import (
 	"hafvf/pipeline/decode"
 )
 
-// A Drafted config has comments that say what was found in the data.
+// A Drafted is a config with comments on the data, and the remarks on it.
 type Drafted struct {
 	Config  []byte
-	Remarks Remarks // what is not sure
+	Remarks Remarks // uncertainties
 }
 
-// Sure reports whether what was guessed reads the data, and is the only guess that fits.
+// Sure reports whether the draft reads the data and is the only guess that fits.
 func (d Drafted) Sure() bool {
 	return !slices.ContainsFunc(d.Remarks, func(r Remark) bool { return r.Doubt })
 }
 
-// Draft drafts a config for the file at path.
+// Draft writes a config for the file at path.
 func Draft(path string) (Drafted, error) {
 	t, err := readTable(path)
 	if err != nil {
@@ -37,7 +37,7 @@ func Draft(path string) (Drafted, error) {
 		return Drafted{}, fmt.Errorf("%s has no records; its columns are %s", path, t)
 	}
 	if len(t.columns) == 0 && !t.format.Columns {
-		return Drafted{}, fmt.Errorf("%s: no line is a JSON object: if objects stand over several lines, %s writes one to a line", path, t.jq("."))
+		return Drafted{}, fmt.Errorf("%s: no line is a JSON object: if objects span several lines, %s writes one per line", path, t.jq("."))
 	}
 	d := t.guess()
 	if d.unread != "" {
@@ -49,16 +49,16 @@ func Draft(path string) (Drafted, error) {
 	return d.result()
 }
 
-// DraftQuery is Draft for a query to the Prometheus at a URL, of the last points that it returns.
+// DraftQuery writes a config for a query to the Prometheus server at url. It reads the last points of the query.
 func DraftQuery(url, query string) (Drafted, error) {
 	d := &draft{table: &table{path: url}, family: "normal", query: query, suggestions: map[string]Suggestion{}}
 	return d.result()
 }
 
-// result is the config that a look at the data leaves.
+// result inspects the data with the drafted config, adopts suggestions, and returns the config.
 func (d *draft) result() (Drafted, error) {
-	// A look reads the data with the guess, and finds what a guess cannot. It may find more
-	// once that is said.
+	// Inspecting the data with the guess shows more than the guess could. Adopting a suggestion may lead to further
+	// ones.
 	path := d.path
 	var seen *sample
 	var c *config.Config
@@ -66,7 +66,7 @@ func (d *draft) result() (Drafted, error) {
 		var err error
 		c, err = config.Parse(path, d.yaml(nil), nil)
 		if err != nil && d.family != "normal" {
-			d.family = "normal" // takes whatever an aggregate makes
+			d.family = "normal" // an aggregate may be outside the domain of the family
 			c, err = config.Parse(path, d.yaml(nil), nil)
 		}
 		if err != nil {
@@ -90,11 +90,11 @@ func (d *draft) result() (Drafted, error) {
 	}
 	var missing []string
 	if err := yaml.Unmarshal([]byte(d.suggestions["missing"].Value), &missing); err != nil {
-		panic("inspect: " + err.Error())
+		panic("sniff: " + err.Error())
 	}
 	if i := slices.IndexFunc(missing, func(s string) bool { return !decode.Absent(s) && !decode.IsSwitch(s) }); i >= 0 {
 		d.remarks.add(false, "missing",
-			"the text %s stands where numbers are, and is taken for a missing one", message.Quote(missing[i]))
+			"the text %s occurs among numbers, and is read as missing", message.Quote(missing[i]))
 	}
 	if d.table != nil && d.encoding != "" {
 		d.remarks.add(false, "encoding", "the file is not UTF-8, and read as %s", d.encoding)
@@ -103,7 +103,7 @@ func (d *draft) result() (Drafted, error) {
 	return Drafted{d.yaml(result), d.remarks}, nil
 }
 
-// A draft is a guess of what a config says.
+// A draft is a guess of the settings in a config.
 type draft struct {
 	*table
 	layout      string
@@ -112,20 +112,20 @@ type draft struct {
 	timeFormat  string
 	values      []string
 	numbers     decode.Numbers // of the values
-	others      []string       // numeric columns that are left out
+	others      []string       // numeric columns that are not used
 	family      string
-	query       string                // of a server, whose URL is the path; empty for a file
-	aggregate   interval              // zero of observations
-	suggestions map[string]Suggestion // of looks, by the last part of the key
+	query       string                // query to the server whose URL is path; empty for a file
+	aggregate   interval              // zero if each record is an observation
+	suggestions map[string]Suggestion // adopted suggestions by the last part of their key
 	remarks     Remarks
-	// season is one that helps, and seasonNote says why; empty for none.
+	// season is a season that improves predictions, and seasonNote the reason. Both are empty if there is none.
 	season, seasonNote string
-	unread             string // what of the values is in no column, and a way to them; empty if there is nothing
-	// formatNote says which other time_format fits.
+	unread             string // values that are in no column, and a way to convert them; empty if there are none
+	// formatNote names another time_format that fits.
 	formatNote string
 }
 
-// guess guesses what the columns are.
+// guess chooses the columns and settings.
 func (t *table) guess() *draft {
 	d := &draft{table: t, family: "normal", layout: config.Long, suggestions: map[string]Suggestion{}}
 	if d.exported() {
@@ -154,10 +154,10 @@ func (t *table) guess() *draft {
 	}
 	if x == nil && timeCol != nil && !irregular(steps) {
 		if x = t.best(forValue, -9, func(c *column) bool { rises, _ := t.rises(c, keys); return rises && number(c) && !c.identifies() }); x != nil {
-			d.aggregate = interval{every: roundInterval(steps, 1), value: "increase", why: "the values rise and do not fall, as those of a counter"}
+			d.aggregate = interval{every: roundInterval(steps, 1), value: "increase", why: "the values rise and do not fall, like a counter"}
 		}
 	}
-	if x == nil && (timeCol == nil || !irregular(steps)) { // better any number than none
+	if x == nil && (timeCol == nil || !irregular(steps)) { // any number is better than none
 		x = t.best(forValue, -9, number)
 	}
 	if x == nil {
@@ -179,12 +179,13 @@ func (t *table) guess() *draft {
 		d.layout, d.values = config.Wide, []string{pattern}
 		return d
 	}
-	// Several columns of numbers, of which none is called as a value is, are a series each.
+	// Several columns of numbers become one series each, unless the first has the name of a value.
 	if timeCol != nil && len(d.key) == 0 && t.format.Columns && rank(x.name, valueNames) == unusual {
 		if columns, nColumns := t.series(timeCol, number); len(columns) >= 2 && d.aggregate.every == "" {
 			d.layout, d.values = config.Wide, namesOf(columns)
 			d.measures(columns...)
-			if n := d.numbers; len(columns) == nColumns && n.Units == nil && n.Thousands == 0 && n.Words == nil { // which a pattern does not see
+			// The pattern * may replace the names if it reads the same columns as plain numbers.
+			if n := d.numbers; len(columns) == nColumns && n.Units == nil && n.Thousands == 0 && n.Words == nil {
 				d.values = []string{"*"}
 			}
 			return d
@@ -199,8 +200,8 @@ func (t *table) guess() *draft {
 	return d
 }
 
-// keyed takes the columns of the key. If there are none, a text that all records have may be the key, and
-// texts in blocks are worth a remark.
+// keyed sets the columns of the key. If there are none, a text that is the same in nearly all records may be the key,
+// and texts in blocks cause a remark.
 func (d *draft) keyed(timeCol *column, keys []*column) {
 	if keys != nil {
 		d.key = namesOf(keys)
@@ -209,7 +210,7 @@ func (d *draft) keyed(timeCol *column, keys []*column) {
 	if c := d.table.best(forKey, 1, func(c *column) bool {
 		return c.forms().distinct == 1 && c != timeCol && !c.numeric() && !c.timed() && c.nested == 0 && 10*c.forms().present >= 9*len(c.texts)
 	}); c != nil {
-		d.key = []string{c.name} // of a file per device
+		d.key = []string{c.name} // files with one device each
 	}
 	for _, c := range d.table.columns {
 		if runs := d.table.runs(c); d.table.label(c, timeCol) && !c.numeric() && runs <= 3*c.forms().distinct {
@@ -218,6 +219,7 @@ func (d *draft) keyed(timeCol *column, keys []*column) {
 	}
 }
 
+// namesOf returns the names of columns.
 func namesOf(columns []*column) (names []string) {
 	for _, c := range columns {
 		names = append(names, c.name)
@@ -225,7 +227,7 @@ func namesOf(columns []*column) (names []string) {
 	return names
 }
 
-// timed takes the column of times, and the form of them under which the keys go on steadily.
+// timed sets the columns of the times, and the time format with the steadiest steps.
 func (d *draft) timed(timeCol *column, keys []*column) {
 	if timeCol != nil {
 		d.times = []string{timeCol.name}
@@ -242,14 +244,14 @@ func (d *draft) timed(timeCol *column, keys []*column) {
 	}
 	lost := d.lostTimes(timeCol)
 	if timeCol == nil && lost == nil {
-		d.remarks.add(false, "", "no column of times was found: records count as they come, and silence, seasons and the times of alarms are lost")
+		d.remarks.add(false, "", "no column of times was found: records are used in the order of the file, without silence, seasons and times of alarms")
 	}
 	for _, c := range lost {
-		d.remarks.add(timeCol == nil, "time_format", "column %s is called as times are, and its texts, such as %s, are none that are known", message.Quote(c.name), example(c))
+		d.remarks.add(timeCol == nil, "time_format", "column %s has the name of a time, and its texts, such as %s, have no known form", message.Quote(c.name), example(c))
 	}
 }
 
-// measures takes how columns write numbers.
+// measures sets the notation of the numbers in columns.
 func (d *draft) measures(columns ...*column) {
 	var different []string
 	for _, c := range columns {
@@ -257,11 +259,11 @@ func (d *draft) measures(columns ...*column) {
 	}
 	n := decode.NumbersOf(different)
 	if len(n.Units) > 1 {
-		d.remarks.add(true, "unit", "column %s: its numbers have several units, %s: bring them to one", message.Quote(columns[0].name), message.Some(n.Units, 4))
+		d.remarks.add(true, "unit", "column %s: its numbers have several units, %s: convert them to one unit", message.Quote(columns[0].name), message.Some(n.Units, 4))
 		n.Units = nil
 	}
 	if n.Either != "" {
-		d.remarks.add(true, `thousands: ","`, "column %s: %s is read with a decimal comma; its comma may stand between thousands", message.Quote(columns[0].name), n.Either)
+		d.remarks.add(true, `thousands: ","`, "column %s: %s is read with a decimal comma; the comma may separate thousands", message.Quote(columns[0].name), n.Either)
 	}
 	if n.Words != nil {
 		d.family = "bernoulli"
@@ -269,15 +271,15 @@ func (d *draft) measures(columns ...*column) {
 	d.numbers = n
 }
 
-// example is a text of a column.
+// example returns the first text of a column, quoted.
 func example(c *column) string { return message.Quote(c.forms().different[0]) }
 
-// exported takes the lines that a database of metrics exports, if they are such: labels, and a list
-// of values.
+// exported recognises exports of a metrics database, which have labels and a list of values in each line, and sets
+// their layout.
 func (d *draft) exported() bool {
 	values, timestamps := d.named("values"), d.named("timestamps")
 	labelled := slices.ContainsFunc(d.columns, func(c *column) bool { return strings.HasPrefix(c.name, "metric") })
-	answer := d.named("data.resultType") != nil // of Prometheus
+	answer := d.named("data.resultType") != nil // a response of Prometheus
 	if d.format.Columns || !answer && !(values != nil && values.nested > 0 && labelled) {
 		return false
 	}
@@ -288,8 +290,8 @@ func (d *draft) exported() bool {
 	return true
 }
 
-// series are the columns of measurements. all is how many the pattern * would read, also those
-// that have nothing yet.
+// series returns the columns of measurements. nColumns is the number of columns that the pattern * would read,
+// including columns without values so far.
 func (t *table) series(timeCol *column, number func(*column) bool) (values []*column, nColumns int) {
 	for _, c := range t.columns {
 		if c == timeCol || c.parts != nil || slices.Contains(timeCol.parts, c.name) {
@@ -303,10 +305,10 @@ func (t *table) series(timeCol *column, number func(*column) bool) (values []*co
 	return values, nColumns
 }
 
-// taken are the suggestions of a look that a draft takes over.
+// adoptedKeys are the last parts of the suggested keys that a draft adopts.
 var adoptedKeys = []string{"missing", "lateness", "wait", "family", "scale", "warm_up", "detect", "bank"}
 
-// runs is how often the text of a column changes from a record to the next.
+// runs returns how often the text of a column changes from one record to the next.
 func (t *table) runs(c *column) (n int) {
 	codes := c.forms().codes
 	for i := 1; i < len(codes); i++ {
@@ -317,7 +319,7 @@ func (t *table) runs(c *column) (n int) {
 	return n
 }
 
-// adopt takes over what a look found. It reports whether that is something new.
+// adopt adopts the suggestions of a result. It reports whether any is new.
 func (d *draft) adopt(res *Result) (changed bool) {
 	for _, s := range res.Suggestions {
 		if name := s.Key[strings.LastIndex(s.Key, ".")+1:]; slices.Contains(adoptedKeys, name) && d.suggestions[name] != s {
@@ -330,7 +332,7 @@ func (d *draft) adopt(res *Result) (changed bool) {
 	return changed
 }
 
-// yaml writes the config, with comments if there is a look.
+// yaml writes the config. A nil result leaves out the comments.
 func (d *draft) yaml(res *Result) []byte {
 	var b bytes.Buffer
 	line := func(text, comment string) {
@@ -358,18 +360,18 @@ func (d *draft) yaml(res *Result) []byte {
 		line("  # season: "+d.season, d.seasonNote)
 	}
 	if _, noted := d.suggestions["detect"]; !noted {
-		line("detect: true", "tells outliers from changes; a key raises at most ten alarms in its first week, later about one a week")
+		line("detect: true", "separates outliers from changes; a key raises at most ten alarms in its first week, later about one a week")
 	}
-	suggestion("", "detect", "tells outliers from changes; ")
+	suggestion("", "detect", "separates outliers from changes; ")
 	suggestion("", "bank", "")
 	if d.query != "" {
-		line("silence: true", "tells of series that end")
+		line("silence: true", "reports series that end")
 		if res != nil && len(res.Keys) > 1 {
 			groups := "true"
-			if by := series.Groups(res.Keys); len(by) > 0 {
-				groups = "{by: " + config.YAMLList(by) + "}"
+			if labels := series.Groups(res.Keys); len(labels) > 0 {
+				groups = "{by: " + config.YAMLList(labels) + "}"
 			}
-			line("incidents: "+groups, "alarms of many series with one cause are one message")
+			line("incidents: "+groups, "sends one message for alarms of many series with one cause")
 		}
 	}
 	suggestion("", "lateness", "")
@@ -406,11 +408,11 @@ func (d *draft) yaml(res *Result) []byte {
 	return b.Bytes()
 }
 
-// head says of what the config is made, and what is not sure.
+// head writes the sources of the config and the remarks.
 func (d *draft) head(b *bytes.Buffer, res *Result) {
-	source := fmt.Sprintf("Of %s of %s.", res.read(), filepath.Base(d.path))
+	source := fmt.Sprintf("From %s of %s.", res.read(), filepath.Base(d.path))
 	if res.Queried {
-		source = fmt.Sprintf("Of the last %d points of the query.", res.Records)
+		source = fmt.Sprintf("From the last %d points of the query.", res.Records)
 	}
 	fmt.Fprintf(b, "# %s Check it: hafvf check. All keys: hafvf check --keys.\n", source)
 	for _, r := range d.remarks {
@@ -418,15 +420,15 @@ func (d *draft) head(b *bytes.Buffer, res *Result) {
 	}
 }
 
-// asks writes a source that asks a server, with a state: it has no end.
+// asks writes a source that queries a server. It has no end, so it has a state.
 func (d *draft) asks(res *Result, line func(text, comment string)) {
-	line("state: hafvf.states", "a run goes on where the one before has stopped")
+	line("state: hafvf.states", "a run resumes where the previous one stopped")
 	line("source:", "")
 	line("  prometheus:", "")
 	line("    url: "+config.YAMLText(d.path), "")
 	comment := keysComment(res)
 	if res != nil && len(res.Counters) > 0 {
-		comment = "the values rise as those of a counter: ask for its rate(…[5m])"
+		comment = "the values rise like a counter: ask for its rate(…[5m])"
 	}
 	line("    query: "+config.YAMLText(d.query), comment)
 	line("    start: -14d", "learns the past first; step: 1m")
@@ -447,7 +449,7 @@ func (d *draft) reads(res *Result, line func(text, comment string)) {
 	if d.Skip > 0 {
 		entry("skip", strconv.Itoa(d.Skip), "lines before the header")
 	}
-	textEntry("comment", d.Comment, "lines that begin so are passed over")
+	textEntry("comment", d.Comment, "lines that begin with this are skipped")
 	textEntry("encoding", d.encoding, "the file is not UTF-8; or latin-1")
 	numberKeys(d.numbers, func(key, value string) { entry(key, value, "") })
 	switch {
@@ -460,7 +462,7 @@ func (d *draft) reads(res *Result, line func(text, comment string)) {
 		entry("layout", config.Series, "lists of times and values in each line")
 		entry("key", config.YAMLNames(d.key), keysComment(res))
 	case len(d.key) == 0:
-		entry("key", "none", "one series; or the name of the column that tells series apart")
+		entry("key", "none", "one series; or the name of the column that identifies the series")
 	default:
 		comment := keysComment(res)
 		if n := d.keyless(); n > 0 {
@@ -472,7 +474,7 @@ func (d *draft) reads(res *Result, line func(text, comment string)) {
 	if res != nil && res.Timed > 0 {
 		span = fmt.Sprintf("%s to %s", res.First.Format("2006-01-02 15:04"), res.Last.Format("2006-01-02 15:04"))
 	}
-	if d.times != nil || d.layout != config.Series { // else times stand beside the values
+	if d.times != nil || d.layout != config.Series { // otherwise the times are in the same list as the values
 		entry("time", config.YAMLNames(d.times), span)
 	}
 	textEntry("time_format", d.timeFormat, d.formatNote)
@@ -488,7 +490,7 @@ func (d *draft) reads(res *Result, line func(text, comment string)) {
 	}
 }
 
-// keyless is the number of the records that lack a part of the key.
+// keyless returns the number of records that lack a part of the key.
 func (d *draft) keyless() (n int) {
 	var key []*column
 	for _, name := range d.key {
@@ -504,7 +506,7 @@ func (d *draft) keyless() (n int) {
 	return n
 }
 
-// found says which keys a look found.
+// keysComment returns a comment on the keys in the data.
 func keysComment(res *Result) string {
 	switch {
 	case res == nil:
@@ -519,5 +521,5 @@ var familyComments = map[string]string{
 	"normal":    "numbers",
 	"poisson":   "counts; normal for other numbers",
 	"bernoulli": "0 or 1",
-	"binomial":  "how many, and of how many",
+	"binomial":  "successes, and trials",
 }

@@ -4,23 +4,25 @@ import (
 	"slices"
 )
 
-// partNames are words for numbers that tell parts of a series from each other, and no series.
+// partNames are column names for numbers of parts of a series. Such numbers do not identify series.
 var partNames = []string{"block", "trial", "run", "session", "phase", "epoch", "lap", "cycle", "condition"}
 
-// id reports whether a column has whole numbers that may tell series apart, whatever it is called.
+// mayBeID reports whether a column has whole numbers that may identify series. Of its name, only the words in
+// partNames count.
 func (c *column) mayBeID() bool {
 	words := wordsOf(c.name)
 	return c.whole() && c.forms().distinct > 1 && !slices.ContainsFunc(partNames, func(s string) bool { return slices.Contains(words, s) })
 }
 
-// begins reports whether each number of a column is one block of records, and the times, or the numbers of another column that
-// count in each block, begin anew with it.
+// isBlockNumber reports whether each number in column c covers one block of records, and the times start again in
+// each block. Without a column of times, any other column of whole numbers may count within the blocks.
 func (t *table) isBlockNumber(c, timeCol *column) bool {
 	codes := c.forms().codes
 	if !c.mayBeID() || t.runs(c)+1 != c.forms().distinct {
 		return false
 	}
-	restartsPerBlock := func(value func(i int) float64) bool { // back at each block but the first, and forward within
+	// The values go back at most block starts, and forward within blocks.
+	restartsPerBlock := func(value func(i int) float64) bool {
 		blocks, back, within, forward := 0, 0, 0, 0
 		for i := 1; i < len(codes); i++ {
 			switch {
@@ -50,7 +52,8 @@ func (t *table) isBlockNumber(c, timeCol *column) bool {
 	})
 }
 
-// complete reports whether no number of a column comes twice at a time, and most times have all of them.
+// hasAllAtMostTimes reports whether no number in column c occurs twice at a time, and more than half of the times
+// have all numbers.
 func (t *table) hasAllAtMostTimes(c, timeCol *column) bool {
 	if !c.mayBeID() {
 		return false
@@ -78,8 +81,8 @@ func (t *table) hasAllAtMostTimes(c, timeCol *column) bool {
 	return 2*full > len(times)
 }
 
-// ofFiles is the column that is the same in all records of a file, and not in those of other files; nil if there is none. Of
-// several it is the one that is called as keys are.
+// fileColumn returns the column that is constant within each file and differs between files, or nil. If there are
+// several, it returns the one with the best name for a key.
 func (t *table) fileColumn(timeCol *column) (key *column) {
 	if len(t.files) == 0 || t.files[len(t.files)-1] == t.files[0] {
 		return nil

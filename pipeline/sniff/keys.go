@@ -12,15 +12,13 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// What a config says of keys, beside the keys that there are.
-
-// Sessions are those of keys with more than one record.
+// Sessions counts the sessions of keys with more than one record.
 type Sessions struct {
-	N, Single            int           // Single have one record
-	LeastGap, LargestGap time.Duration // that end them
+	N, Single            int           // N is the number of sessions; Single of them have one record
+	LeastGap, LargestGap time.Duration // smallest and largest gap that ends a session
 }
 
-// Err says that most sessions have one record.
+// Err returns an error if most sessions have one record.
 func (res *Result) Err() error {
 	if s := res.Sessions; 2*s.Single > s.N {
 		return errors.New(message.SingleSessions(s.Single, s.N, s.LeastGap, s.LargestGap, res.Step))
@@ -28,7 +26,7 @@ func (res *Result) Err() error {
 	return nil
 }
 
-// A Rule says how many keys an exception matches.
+// A Rule is an exception in keys and the keys that it matches.
 type Rule struct {
 	Match string
 	Keys  []string
@@ -47,7 +45,7 @@ func (s *sample) sessions(c keyed.SmoothConfig) {
 			counts.LeastGap = gap
 		}
 		counts.LargestGap = max(counts.LargestGap, gap)
-		n := 0 // records of the session so far
+		n := 0 // records of the current session
 		for i := range observations {
 			if n++; i+1 == len(observations) || observations[i+1].Time.Sub(observations[i].Time) >= gap {
 				if counts.N++; n == 1 {
@@ -59,7 +57,8 @@ func (s *sample) sessions(c keyed.SmoothConfig) {
 	}
 }
 
-// rules notes which keys the exceptions match, and for which several set the filter.
+// rules records which keys each exception matches. It adds a remark on keys for which a later exception than the
+// first match sets a field of the filter.
 func (s *sample) rules(c *config.Config) {
 	res := s.result
 	for _, k := range c.Keys {
@@ -80,6 +79,6 @@ func (s *sample) rules(c *config.Config) {
 	}
 	if len(keys) > 0 {
 		slices.Sort(names)
-		res.Remarks.add(false, "keys", "%s of %s: set by a later exception than the first that matches. Each field goes by itself now; before, the first held whole", message.List(slices.Compact(names)), message.Some(keys, 4))
+		res.Remarks.add(false, "keys", "%s of %s: set by a later exception than the first that matches. Each field uses the first exception that sets it; earlier versions used the first match for all fields", message.List(slices.Compact(names)), message.Some(keys, 4))
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// What is in a file is what its draft says, and the draft passes a check of the file without a
-// suggestion of another key.
+// TestDraftSeesWhatIsThere checks drafts of common files. A check with the draft parses all records, and suggests
+// nothing but a season.
 func TestDraftSeesWhatIsThere(t *testing.T) {
 	noise := rand.New(rand.NewPCG(1, 1))
 	clock := func(minute int) string {
@@ -128,7 +128,7 @@ func TestDraftSeesWhatIsThere(t *testing.T) {
 	}
 }
 
-// A check names the column that is missing in the key, or says that events want an interval.
+// TestLookFindsTiedKeys checks that a column that is missing in the key is suggested.
 func TestLookFindsTiedKeys(t *testing.T) {
 	lines := []string{"time,metric,instance,x\n"}
 	for i := range 400 {
@@ -143,7 +143,7 @@ func TestLookFindsTiedKeys(t *testing.T) {
 	}
 }
 
-// A check says that the values of a key are those of a counter.
+// TestLookFindsCounters checks that counters are reported, unless the config aggregates their increase.
 func TestLookFindsCounters(t *testing.T) {
 	lines := []string{"key,time,x\n"}
 	for i := range 60 {

@@ -11,10 +11,11 @@ import (
 	"hafvf/internal/message"
 )
 
-// manyFields are more than a record of one moment has.
+// manyFields is more than the number of fields of a record for one point in time.
 const manyFields = 50
 
-// unread says which values of a file no column has, and a way to them: lists, durations, and JSON in a text. It is empty if there are none.
+// unread describes values in the file that are in no column (lists, durations, JSON in a text), with a way to convert
+// them. It is empty if there are none.
 func (t *table) unread() string {
 	if len(t.types) > 0 {
 		return fmt.Sprintf("column %s, which cannot be read: write plain numbers, decimals, texts, booleans, dates or timestamps", t.types[0])
@@ -66,7 +67,8 @@ func (t *table) unread() string {
 	return fmt.Sprintf("its columns are lists without times, which layout: series of the source reads under order: arrival, with key: %s, time: \"\" and values: [%s]", key, values.name)
 }
 
-// each says what the lists of a column are, and how to write a record for each element, with the other fields if there are several.
+// perElement describes the lists of a column, with a jq command that writes a record for each element. If the file
+// has several records, the new records keep the other fields.
 func (t *table) perElement(c *column, content, element string) string {
 	name := jqPath(c.name)
 	how := strings.TrimSuffix(name+"[] | "+element, " | .")
@@ -76,7 +78,8 @@ func (t *table) perElement(c *column, content, element string) string {
 	return fmt.Sprintf("%s holds %s: %s writes a record for each", name, content, t.jq(how))
 }
 
-// jq is a command that writes to another file what it makes of the records of the file, which may be compressed.
+// jq returns a command that applies a jq filter to the file, which may be compressed, and writes the result to
+// another file.
 func (t *table) jq(filter string) string {
 	name, dst := filepath.Base(t.path), "records.jsonl"
 	if name == dst {
@@ -88,7 +91,7 @@ func (t *table) jq(filter string) string {
 	return fmt.Sprintf("jq -c '%s' %s > %s", filter, name, dst)
 }
 
-// jqPath is the name of a column as jq has it: a name that is no word is quoted.
+// jqPath returns the path of a column in jq's syntax. It quotes names that jq does not take as words.
 func jqPath(name string) (path string) {
 	for part := range strings.SplitSeq(name, ".") {
 		if !jqWord.MatchString(part) {
@@ -99,10 +102,11 @@ func jqPath(name string) (path string) {
 	return path
 }
 
-// word is what jq takes for a name without quotes.
+// jqWord matches the names that jq takes without quotes.
 var jqWord = regexp.MustCompile("^[A-Za-z_][A-Za-z_0-9]*$")
 
-// json is a text of a column of JSON objects or lists, empty of another column.
+// json returns the first text of a column that contains only JSON objects or lists, and an empty text for other
+// columns.
 func (c *column) json() string {
 	f := c.forms()
 	if f.present == 0 || c.numeric() {
@@ -116,7 +120,8 @@ func (c *column) json() string {
 	return f.different[0]
 }
 
-// listOfTimes are the list whose elements are times, nil if there is none, and the last other one, which has numbers.
+// listOfTimes returns the list column whose elements are times, and the last other list column of numbers. Each is
+// nil if there is none.
 func listOfTimes(lists []*column) (timeList, values *column) {
 	for _, c := range lists {
 		first, _, _ := strings.Cut(strings.Trim(c.list, "[ "), ",")

@@ -35,7 +35,7 @@ func tableOf(header string, n int, line func(i int) string) []string {
 	return lines
 }
 
-// look looks at a table by a config with the model.
+// look inspects a table with a config that has the given model.
 func look(t *testing.T, model, path string) *Result {
 	t.Helper()
 	c := expect.Get(config.Parse("test.yaml", []byte("{model: "+model+", source: {csv: {path: "+path+"}}}"), nil))(t)
@@ -43,7 +43,7 @@ func look(t *testing.T, model, path string) *Result {
 	return res
 }
 
-// A look tells what a config gets wrong of its data, and what mends it.
+// TestLook checks the text of a Result, with the suggestions that fix the config.
 func TestLook(t *testing.T) {
 	path := write(t, "in.csv", tableOf("key,time,x\n", 100, func(i int) string {
 		x := fmt.Sprint(i%4 - 1)
@@ -86,8 +86,8 @@ suggest  lateness: 3m  # 1 record comes up to 3m0s after a later one of the key
 	expect.Same(t, want, l.String())
 }
 
-// A look names the times that lie far beyond the others, and what rejects those ahead of the
-// clock. It does not take them for a lateness.
+// TestLookFindsFarTimes checks that far times are counted, that times in the future lead to max_ahead, and that far
+// times do not lead to a lateness.
 func TestLookFindsFarTimes(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -117,7 +117,7 @@ func TestLookFindsFarTimes(t *testing.T) {
 	}
 }
 
-// Values that scatter by factors get a scale, unless the config has one, and only those.
+// TestLookSuggestsScale checks that a scale is suggested only for skewed values, and not if the config has one.
 func TestLookSuggestsScale(t *testing.T) {
 	for name, c := range map[string]struct {
 		model string
@@ -133,7 +133,7 @@ func TestLookSuggestsScale(t *testing.T) {
 	} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		path := write(t, "in.csv", tableOf("key,time,x\n", 600, func(i int) string {
-			// Keys of different levels are not skewed by themselves.
+			// Keys at different levels do not make the values skewed.
 			return fmt.Sprintf("k%d,%s,%g\n", i%2, start.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), c.x(rng.NormFloat64())*math.Pow(20, float64(i%2)))
 		})...)
 		text := look(t, c.model, path).String()
@@ -143,7 +143,8 @@ func TestLookSuggestsScale(t *testing.T) {
 	}
 }
 
-// A file that is not UTF-8, in its header or below it, is drafted in another encoding, and the draft says so.
+// TestDraftOfEncodings checks that a file that is not UTF-8, in the header or below it, gets another encoding and a
+// remark.
 func TestDraftOfEncodings(t *testing.T) {
 	for name, header := range map[string]string{"in the header": "time,Stra\xdfe,x\n", "below it": "time,key,x\n", "none": "time,key,x\n"} {
 		lines := []string{header}
@@ -164,7 +165,8 @@ func TestDraftOfEncodings(t *testing.T) {
 	}
 }
 
-// A first line that reads as a record is none of names, and one of numbers above numbers may be.
+// TestHeadless checks that a first line that looks like a record is rejected as a header. A header of numbers above
+// numbers may be valid.
 func TestHeadless(t *testing.T) {
 	for first, fails := range map[string]bool{
 		"2026-01-05T00:00:00Z,CH-1,50.0\n": true, "time,101,102\n": false, "when,key,x\n": false, "2026-01-05,key,x\n": true,
@@ -189,7 +191,7 @@ func TestHeadless(t *testing.T) {
 	}
 }
 
-// A check of sessions counts them, and fails if most have one record.
+// TestSingleSessions checks that sessions are counted, and that Err fails if most have one record.
 func TestSingleSessions(t *testing.T) {
 	lines := []string{"key,time,x\n", "b,2026-01-05T00:00:00Z,1\n"}
 	for i := range 40 {
@@ -207,7 +209,8 @@ func TestSingleSessions(t *testing.T) {
 	expect.Error(t, result.Err(), "40 of 40 sessions have one record: session.gap is 10m, and the records of a key are 1h apart")
 }
 
-// A check counts the keys of each exception, and names those for which a later one counts as well.
+// TestRulesOfKeys checks that the keys of each exception are counted, and that a remark names the keys for which a
+// later exception also applies.
 func TestRulesOfKeys(t *testing.T) {
 	lines := []string{"key,time,x\n"}
 	for i, key := range []string{"ab", "ab", "a", "\"up{job=\"\"web\"\"}\"", "b"} {
@@ -215,8 +218,8 @@ func TestRulesOfKeys(t *testing.T) {
 	}
 	text := look(t, "{family: normal}, keys: [{match: 'a*', top: 0.5}, {match: '*b', model: {prior: {mu: 3}}}, {match: {job: 'w*'}, top: 0.2}, {match: none, levels: []}]", write(t, "m.csv", lines...)).String()
 	for _, want := range []string{
-		`rule     keys.0 "a*" matches 2 keys, ab, a`, `rule     keys.1 "*b" matches 2 keys, ab, b`, `rule     keys.2 {job="w*"} matches 1 key, up{job="web"}`, `rule     keys.3 "none" matches no key of these`,
-		"remark   model.prior of ab: set by a later exception than the first that matches. Each field goes by itself now; before, the first held whole; see keys",
+		`rule     keys.0 "a*" matches 2 keys, ab, a`, `rule     keys.1 "*b" matches 2 keys, ab, b`, `rule     keys.2 {job="w*"} matches 1 key, up{job="web"}`, `rule     keys.3 "none" matches none of these keys`,
+		"remark   model.prior of ab: set by a later exception than the first that matches. Each field uses the first exception that sets it; earlier versions used the first match for all fields; see keys",
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s in\n%s", want, text)
@@ -224,8 +227,8 @@ func TestRulesOfKeys(t *testing.T) {
 	}
 }
 
-// Labels that group series vary, and do not tell each from the others. A check names a label of by that
-// none has.
+// TestLabelsThatGroup checks that suggested group labels vary without identifying series. An unknown label in
+// incidents.by causes a remark.
 func TestLabelsThatGroup(t *testing.T) {
 	lines := []string{"key,time,x\n"}
 	for i := range 48 {
@@ -239,7 +242,7 @@ func TestLabelsThatGroup(t *testing.T) {
 	}
 }
 
-// A check says once that whole numbers are rounded.
+// TestRoundedRemark checks that rounding of whole numbers is reported once.
 func TestRoundedRemark(t *testing.T) {
 	path := write(t, "in.csv", "key,time,x\na,2026-01-01,9007199254740993\na,2026-01-02,9007199254740995\n")
 	const want = "remark   whole numbers beyond 2^53 are rounded: 9007199254740993 is read as 9007199254740992\n"
@@ -248,7 +251,7 @@ func TestRoundedRemark(t *testing.T) {
 	}
 }
 
-// A check counts times that do not exist, and does not advise to wait for them.
+// TestTimesLeftOut checks that times that do not exist are counted, and do not lead to a lateness.
 func TestTimesLeftOut(t *testing.T) {
 	lines := []string{"time,x\n"}
 	for i := range 200 {
@@ -258,14 +261,14 @@ func TestTimesLeftOut(t *testing.T) {
 	for zone, want := range map[string]bool{"Europe/Berlin": true, "America/New_York": false} {
 		c := expect.Get(config.Parse("test.yaml", []byte("model: {family: normal}\nsource: {csv: {path: "+path+", key: none, zone: "+zone+"}}\n"), nil))(t)
 		text := expect.Get(Inspect(c))(t).String()
-		if strings.Contains(text, "remark   4 times do not exist in the zone, whose clock goes forward then, the first at in.csv:106: the offset before that counts; see zone\n") != want || strings.Contains(text, "lateness") {
+		if strings.Contains(text, "remark   4 times do not exist in the zone because its clock is set forward, the first at in.csv:106: they use the offset before the change; see zone\n") != want || strings.Contains(text, "lateness") {
 			t.Errorf("%s: %s", zone, text)
 		}
 	}
 }
 
-// Values that no column has are named with a way to them; counting records is no draft then. One number that is infinite does not
-// take its column away.
+// TestUnreadValues checks that values that are in no column are an error with a way to convert them, not a draft that
+// counts records. One infinite number does not exclude its column.
 func TestUnreadValues(t *testing.T) {
 	repeated := func(line string) (lines []string) {
 		for i := range 60 {
@@ -287,7 +290,7 @@ func TestUnreadValues(t *testing.T) {
 	}{
 		"lists of objects":    {"in.jsonl", repeated(`{"time":"TIME","dev":"a","r":[{"v":N},{"v":2}]}`), "in.jsonl: .r holds lists of objects, which are not read: jq -c '. as $r | .r[] | $r + . | del(.r)' in.jsonl > records.jsonl writes a record for each"},
 		"no word":             {"in.jsonl", repeated(`{"time":"TIME","dev":"a","my-r":[{"v":N},{"v":2}]}`), `jq -c '. as $r | ."my-r"[] | $r + . | del(."my-r")' in.jsonl > records.jsonl`},
-		"over lines":          {"in.json", []string{"{\n", " \"results\": [{\"x\": 1}]\n", "}\n"}, "in.json: no line is a JSON object: if objects stand over several lines, jq -c '.' in.json > records.jsonl writes one to a line"},
+		"over lines":          {"in.json", []string{"{\n", " \"results\": [{\"x\": 1}]\n", "}\n"}, "in.json: no line is a JSON object: if objects span several lines, jq -c '.' in.json > records.jsonl writes one per line"},
 		"wrapped":             {"in.json", []string{`{"count":2,"data":{"records":[{"time":"2026-01-01T00:00:00Z","x":1}]}}`}, "in.json: .data.records holds lists of objects, which are not read: jq -c '.data.records[]' in.json > records.jsonl"},
 		"lists of numbers":    {"in.jsonl", repeated(`{"time":"TIME","v":[N,2]}`), ".v holds lists, which are not read as values: jq -c '. as $r | .v[] | $r + {x: .} | del(.v)' in.jsonl"},
 		"lists of columns":    {"in.json", []string{`{"latitude":52.5,"hourly":{"time":["2026-01-01T00:00:00Z","2026-01-01T01:00:00Z"],"temp":[1.5,2]}}`}, "its columns are lists, which layout: series of the source reads, with time: hourly.time and values: [hourly.temp]"},
@@ -309,8 +312,8 @@ func TestUnreadValues(t *testing.T) {
 	}
 }
 
-// Whole numbers are a key, whatever they are called, if their records are blocks in which times or trials begin anew, if each time
-// has all of them, or if each file has one. The number of a block is none, and no value.
+// TestNumbersThatAreKeys checks when whole numbers are a key: if times or trials start again in each block of them,
+// if each time has all of them, or if each file has one. A block number within a key is neither key nor value.
 func TestNumbersThatAreKeys(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	x := func() float64 { return 20 + rng.NormFloat64() }
@@ -327,7 +330,7 @@ func TestNumbersThatAreKeys(t *testing.T) {
 			files[name] = append(files[name], fmt.Sprintf("%s,%d,%.2f\n", hour(i), n+7, x()))
 		}
 	}
-	var clocks []string // of devices, one after the other, that are not alike to the second
+	var clocks []string // times of two devices, one after the other, that differ in their seconds
 	for n := range 120 {
 		when := start.Add(time.Duration(n%60)*time.Minute + time.Duration(n/60*27)*time.Second).Format(time.RFC3339)
 		clocks = append(clocks, fmt.Sprintf("%s,d%d,temp,%.2f\n", when, n/60, x()), fmt.Sprintf("%s,d%d,hum,%.2f\n", when, n/60, 2*x()))
@@ -360,7 +363,8 @@ func TestNumbersThatAreKeys(t *testing.T) {
 	}
 }
 
-// One far time is no reason to look for another key, and times that fall back are told by years.
+// TestFarTimes checks that one far time does not lead to another key, and that times that fall back are reported in
+// years.
 func TestFarTimes(t *testing.T) {
 	lines := func(timeAt func(i int) time.Time) *Result {
 		lines := []string{"key,time,x\n"}
@@ -385,13 +389,14 @@ func TestFarTimes(t *testing.T) {
 		}
 		return minute(i)
 	})
-	want := "33.3 % of the records are late, up to 20 years after a later one of their key, the first at in.csv:402: times fall back there, and order: arrival takes records as they come; see order"
+	want := "33.3 % of the records are late, up to 20 years after a later one of their key, the first at in.csv:402: times go back there; order: arrival uses the order of the source; see order"
 	if len(back.Remarks) != 1 || back.Remarks[0].String() != want || strings.Contains(back.String(), "max_ahead") {
 		t.Errorf("%v, %s", back.Remarks, back)
 	}
 }
 
-// A check of increases counts restarts, and names a key that two counters share. A meter that begins anew daily is no such key.
+// TestRemarksOfCounters checks that restarts are counted, and that a key shared by two counters causes a remark. A
+// meter that resets daily does not.
 func TestRemarksOfCounters(t *testing.T) {
 	values := func(x func(i int) int) string {
 		lines := []string{"key,time,x\n"}

@@ -11,8 +11,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A draft of records of which some lack a column is that of the others, and says how many lack
-// the key.
+// TestDraftOfRaggedRecords checks that records that lack columns do not change the draft, and that those without a
+// key are counted.
 func TestDraftOfRaggedRecords(t *testing.T) {
 	var lines []string
 	for i := range 60 {
@@ -31,7 +31,7 @@ func TestDraftOfRaggedRecords(t *testing.T) {
 	}
 }
 
-// Whatever records lack, a draft is a config or an error that says what is wrong.
+// TestDraftOfAnyRecords checks that a draft of random incomplete records does not panic.
 func TestDraftOfAnyRecords(t *testing.T) {
 	path := write(t, "in.jsonl")
 	texts := map[string][]string{

@@ -16,14 +16,14 @@ import (
 	"hafvf/pipeline/decode"
 )
 
-// A Remark is what a look, or a draft, is not sure of.
+// A Remark is an uncertainty about the data or the draft.
 type Remark struct {
-	Text    string // what is seen, of which column, with an example
-	Setting string // what may mend it; empty if no setting does
-	Doubt   bool   // the config is likely wrong, or is one of several that fit
+	Text    string // observation, with the column and an example
+	Setting string // setting that may fix it; empty if none does
+	Doubt   bool   // the config is probably wrong, or several configs fit
 }
 
-// Remarks are those of a look, or a draft.
+// Remarks are the remarks of a Result or a draft.
 type Remarks []Remark
 
 func (rs *Remarks) add(doubt bool, setting, format string, args ...any) {
@@ -37,12 +37,12 @@ func (r Remark) String() string {
 	return r.Text + "; see " + r.Setting
 }
 
-// remarks says what the records do not bear out.
+// remarks adds remarks where the records contradict the config.
 func (s *sample) remarks(c *config.Config) {
 	res := s.result
 	add := res.Remarks.add
 	late := res.Late
-	if res.Far > 0 { // what follows these is late
+	if res.Far > 0 { // later records are late because of it
 		late = 0
 	}
 	if lost := late + res.Records - res.Parsed; lost > 0 && res.Records > 0 {
@@ -54,33 +54,33 @@ func (s *sample) remarks(c *config.Config) {
 		switch {
 		case late == 0:
 		case res.Behind > account.FarBehind:
-			add(doubt, "order", "%s of the records are late, up to %s after a later one of their key, the first at %s: times fall back there, and order: arrival takes records as they come", message.Percent(res.Late, res.Records), message.Least(res.Behind), s.early.place)
+			add(doubt, "order", "%s of the records are late, up to %s after a later one of their key, the first at %s: times go back there; order: arrival uses the order of the source", message.Percent(res.Late, res.Records), message.Least(res.Behind), s.early.place)
 		case s.clockSetBack() == "" && res.LeftOut == 0 && !slices.ContainsFunc(res.Suggestions, func(s Suggestion) bool { return s.Key == "lateness" || s.Key == "aggregate.wait" }):
 			add(doubt, "key", "%s of the records are late, up to %s after a later one of their key, the first at %s: a part of the key may be missing", message.Percent(res.Late, res.Records), message.Least(res.Behind), s.early.place)
 		}
 	}
 	if res.LeftOut > 0 {
-		add(false, "zone", "%s not exist in the zone, whose clock goes forward then, the first at %s: the offset before that counts", message.Count(res.LeftOut, "time does", "times do"), res.FirstLeft)
+		add(false, "zone", "%s not exist in the zone because its clock is set forward, the first at %s: they use the offset before the change", message.Count(res.LeftOut, "time does", "times do"), res.FirstLeft)
 	}
 	if day := s.clockSetBack(); day != "" {
-		add(false, "zone", "times without a zone go back by an hour at %s (%s), as clocks do at the end of summer time", day, s.early.place)
+		add(false, "zone", "times without a zone go back by an hour at %s (%s), like clocks at the end of summer time", day, s.early.place)
 	}
 	if res.Single > 0 {
 		one := slices.IndexFunc(res.Keys, func(k string) bool { return s.keys[k].n == 1 })
 		add(2*res.Single > len(res.Keys), "key", "%d of %d keys have one record, such as %s", res.Single, len(res.Keys), message.Quote(res.Keys[one]))
 	}
 	if c.Aggregate == nil && res.Tied > res.LeftOut && (s.clockSetBack() == "" || res.Tied > 4*res.Early) {
-		text := fmt.Sprintf("%s of the records have a time that their key has had", message.Percent(res.Tied, res.Timed))
+		text := fmt.Sprintf("%s of the records repeat a time of their key", message.Percent(res.Tied, res.Timed))
 		if res.TiedKey != "" {
 			text += ", most of " + message.Quote(res.TiedKey)
 		}
 		add(res.TiedKey != "", "key", "%s: a part of the key may be missing, or they are duplicates", text)
 	}
 	if v, n := s.sentinel(); n > 0 {
-		add(false, "missing", "the value %g comes %s, far from all others: if it stands for a missing one, say missing: [%g]", v, message.Count(n, "time", "times"), v)
+		add(false, "missing", "the value %g occurs %s, far from all others: if it means a missing value, set missing: [%g]", v, message.Count(n, "time", "times"), v)
 	}
 	if len(res.Counters) > 0 && len(res.Counters) < len(res.Keys) {
-		add(false, "aggregate", "the values of %s rise and do not fall, as those of a counter, such as %s: aggregate: {every: 1h, value: increase} learns the increases", message.Count(len(res.Counters), "key", "keys"), message.Some(res.Counters, 4))
+		add(false, "aggregate", "the values of %s rise and do not fall, like a counter, such as %s: aggregate: {every: 1h, value: increase} learns the increases", message.Count(len(res.Counters), "key", "keys"), message.Some(res.Counters, 4))
 	}
 	increases := c.Aggregate != nil && c.Aggregate.Value == keyed.Increase
 	var mixed []string
@@ -97,18 +97,19 @@ func (s *sample) remarks(c *config.Config) {
 		}
 	}
 	if len(mixed) > 0 {
-		add(true, "key", "%s: more than 5 %% of the values are falls that are made up for within three records: two counters may share the key", message.Some(mixed, 4))
+		add(true, "key", "%s: more than 5 %% of the values are falls that recover within three records: two counters may share the key", message.Some(mixed, 4))
 	}
 	for _, pair := range decode.Switches {
 		if slices.Contains(s.parser.Missing, pair[0]) && slices.Contains(s.parser.Missing, pair[1]) {
-			add(false, "values_as", "%s and %s count as missing beside numbers: values_as: [%s, %s] makes them 0 and 1 in a source of their own", pair[0], pair[1], pair[0], pair[1])
+			add(false, "values_as", "%s and %s count as missing in a column of numbers: values_as: [%s, %s] makes them 0 and 1 in a source of their own", pair[0], pair[1], pair[0], pair[1])
 		}
 	}
 }
 
-// interleaved reports whether numbers fall often and are two series that only rise, as those of two counters under one name.
+// interleaved reports whether numbers fall often and consist of two series that only rise, like two counters under
+// one name.
 func interleaved(x []float64) bool {
-	const minRises = 5 // rises of each
+	const minRises = 5 // more rises than this are required of each series
 	low, high, last := math.Inf(-1), math.Inf(-1), math.Inf(-1)
 	falls, lows, highs := 0, 0, 0
 	for _, v := range x {
@@ -128,8 +129,8 @@ func interleaved(x []float64) bool {
 	return 20*falls > len(x) && lows > minRises && highs > minRises
 }
 
-// autumn is the time at which the times of keys go back by an hour at most, if they do so in a night in
-// which clocks are put back; else it is empty.
+// clockSetBack returns the time at which the times of keys go back by at most an hour, if that is in a night in which
+// clocks are set back. Otherwise it returns an empty string.
 func (s *sample) clockSetBack() string {
 	t := s.early.time
 	back := t.Month() == time.October && t.Day() > 24 || t.Month() == time.November && t.Day() < 8 || t.Month() == time.April && t.Day() < 8
@@ -139,10 +140,10 @@ func (s *sample) clockSetBack() string {
 	return t.Format("2006-01-02 15:04")
 }
 
-// sentinel returns the value that is likely no measurement, and how often it comes: it repeats in a key,
-// farther from all others than these are from each other.
+// sentinel returns the value that is probably not a measurement, and how often it occurs. Such a value repeats in a
+// key, and its distance to the nearest other value is more than twice the range of the other values.
 func (s *sample) sentinel() (v float64, n int) {
-	const minOthers = 5 // different others, at least
+	const minOthers = 5 // minimum number of different other values
 	count := map[float64]int{}
 	for _, key := range s.keys {
 		x := slices.Sorted(slices.Values(key.numbers))
@@ -171,7 +172,7 @@ func (s *sample) sentinel() (v float64, n int) {
 	return v, n
 }
 
-// family returns that which the values seem to have.
+// family returns the family that fits the values.
 func (s *sample) family() string {
 	const few = 20
 	res := s.result
@@ -180,7 +181,7 @@ func (s *sample) family() string {
 	case n == 0 || res.Fractions > 0 || res.Negative > 0 || res.Max == 0:
 		return "normal"
 	case n < few && res.Max <= 1:
-		return "normal" // shares and rates may be 0 and 1 at first
+		return "normal" // shares and rates may start with 0 and 1
 	case res.Min == 0 && res.Max == 1:
 		return "bernoulli"
 	}
@@ -195,7 +196,7 @@ func (s *sample) family() string {
 	return "normal"
 }
 
-// series are the numbers of the keys, with the hours of their times.
+// series returns the numbers of each key, with the hours of their times.
 func (s *sample) series() (numbers [][]float64, hours [][]int8) {
 	for _, key := range s.result.Keys {
 		numbers, hours = append(numbers, s.keys[key].numbers), append(hours, s.keys[key].hours)
@@ -203,10 +204,11 @@ func (s *sample) series() (numbers [][]float64, hours [][]int8) {
 	return numbers, hours
 }
 
-// fewRecords are too few to say what fits a key.
+// A key with less than fewRecords records is too short for a suggestion.
 const fewRecords = 10
 
-// length is how long a usual key lasts, 0 if that is not known, and how many observations it has.
+// length returns the median duration and the median number of observations of a key. If the sample is not the whole
+// source, it returns 0 and math.MaxInt.
 func (s *sample) length(c *config.Config) (span time.Duration, n int) {
 	var spans []time.Duration
 	var counts []int
@@ -225,8 +227,8 @@ func (s *sample) length(c *config.Config) (span time.Duration, n int) {
 	return span, n
 }
 
-// warmUp is the number of first observations that a prior of short keys looks at, and why; empty for the
-// default.
+// warmUp returns the number of first observations that the prior of short keys should use, and the reason. Both are
+// empty if the default fits.
 func (s *sample) warmUp(c *config.Config) (value, why string) {
 	if _, n := s.length(c); c.Model.WarmUp == keyed.DefaultWarmUp && n >= fewRecords && n < 2*keyed.DefaultWarmUp {
 		return strconv.Itoa(max(5, n/4)), fmt.Sprintf("a key has %d observations", n)
@@ -234,12 +236,11 @@ func (s *sample) warmUp(c *config.Config) (value, why string) {
 	return "", ""
 }
 
-// detect is what a config says of alarms that fit the step and the length of the series, and why; empty
-// if the defaults do.
+// detect returns a value of detect that fits the step and the length of the series, and the reason. Both are empty if
+// the defaults fit.
 func (s *sample) detect(c *config.Config) (value, why string) {
 	res := s.result
 	d := c.Detect
-	// The usual length of a series.
 	span, n := s.length(c)
 	if d == nil || n < fewRecords || res.Step <= 0 && res.Timed > 0 {
 		return "", ""
@@ -249,7 +250,7 @@ func (s *sample) detect(c *config.Config) (value, why string) {
 			return "", ""
 		}
 		return fmt.Sprintf("{budget: %d, rest: %d, settling: 0}", max(n/2, minBudgetObservations), max(3, min(n/20, 60))),
-			fmt.Sprintf("a key has %d observations; the defaults are for thousands, and hold alarms back at first", n)
+			fmt.Sprintf("a key has %d observations; the defaults are for thousands, and suppress alarms at first", n)
 	}
 	const day = 24 * time.Hour
 	budget := time.Duration(d.BudgetOf(res.Step) * float64(res.Step))
@@ -277,16 +278,16 @@ func (s *sample) detect(c *config.Config) (value, why string) {
 	if span < 4*day {
 		parts = append(parts, "settling: 0")
 	}
-	return "{" + strings.Join(parts, ", ") + "}", fmt.Sprintf("a key lasts %s; the defaults are for weeks, and hold alarms back in the first four days", message.Duration(message.RoundUp(span)))
+	return "{" + strings.Join(parts, ", ") + "}", fmt.Sprintf("a key lasts %s; the defaults are for weeks, and suppress alarms in the first four days", message.Duration(message.RoundUp(span)))
 }
 
-// missingKey suggests a key if times do not advance under the one that there is.
+// missingKey suggests a key if many records repeat a time of the configured key.
 func (s *sample) missingKey(c *config.Config, file connectors.Source, fields config.Fields) (found Suggestion, ok bool) {
 	res := s.result
 	if res.Timed == 0 || float64(res.Tied) < tiedKeys*float64(res.Timed) || c.Aggregate != nil || fields.Layout != config.Long {
 		return found, false
 	}
-	why := fmt.Sprintf("%s of the records have a time that their key has had", message.Percent(res.Tied, res.Timed))
+	why := fmt.Sprintf("%s of the records repeat a time of their key", message.Percent(res.Tied, res.Timed))
 	if t, err := readTable(file.Path); err == nil {
 		if timeCol := t.calendar(); timeCol != nil {
 			more := slices.DeleteFunc(namesOf(t.key(timeCol)), func(name string) bool { return slices.Contains(fields.Key, name) })
@@ -295,5 +296,5 @@ func (s *sample) missingKey(c *config.Config, file connectors.Source, fields con
 			}
 		}
 	}
-	return Suggestion{"aggregate", "{every: 1m, value: mean}", why + ", and no column tells them apart; or another interval, or count"}, true
+	return Suggestion{"aggregate", "{every: 1m, value: mean}", why + ", and no column separates them; or another interval, or count"}, true
 }

@@ -12,7 +12,7 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// Each remark is made by an input of its kind, and not by one that is like it and right.
+// TestRemarks checks each remark with an input that triggers it, and with a similar valid input that does not.
 func TestRemarks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	const records = 240
@@ -26,7 +26,7 @@ func TestRemarks(t *testing.T) {
 	}
 	x := func() float64 { return 20 + rng.NormFloat64() }
 	plain := func(i int) string { return fmt.Sprintf("%s,k%d,%.3f", hour(i/2), i%2, x()) }
-	// but has another row where a condition holds.
+	// except replaces the plain rows for which when is true.
 	except := func(when func(i int) bool, row func(i int) string) []string {
 		return rows("time,key,x", func(i int) string {
 			if when(i) {
@@ -43,8 +43,8 @@ func TestRemarks(t *testing.T) {
 	autumn := time.Date(2025, 10, 25, 0, 0, 0, 0, time.UTC)
 	const normalModel = "{family: normal}"
 	for _, c := range []struct {
-		remark   string // a part of it
-		model    string // of a look; empty for a draft
+		remark   string // part of the remark
+		model    string // model of the config to inspect; empty for a draft
 		triggers []string
 		clean    []string
 	}{
@@ -54,13 +54,13 @@ func TestRemarks(t *testing.T) {
 		{"a part of the key may be missing; see key", normalModel, // late
 			except(func(i int) bool { return i%10 == 0 }, func(i int) string { return fmt.Sprintf("%s,k0,%.3f", hour(i/2+200), x()) }),
 			rows("time,key,x", plain)},
-		{"times fall back there", normalModel,
+		{"times go back there", normalModel,
 			except(func(i int) bool { return i > 150 }, func(i int) string { return strings.Replace(plain(i), "2026", "2006", 1) }),
 			except(func(i int) bool { return i > 150 }, plain)},
 		{"do not exist in the zone", "{family: normal, zone: Europe/Berlin, season: [24h]}",
 			local(time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC), func(i int) int { return 10 * i }),
 			local(time.Date(2026, 3, 26, 12, 0, 0, 0, time.UTC), func(i int) int { return 10 * i })},
-		{"as clocks do at the end of summer time", normalModel,
+		{"like clocks at the end of summer time", normalModel,
 			local(autumn, func(i int) int { return 15*i - 60*(i/108) }),
 			local(autumn.AddDate(0, 0, 2), func(i int) int { return 15 * i })},
 		{"keys have one record, such as", normalModel,
@@ -69,10 +69,10 @@ func TestRemarks(t *testing.T) {
 		{"or they are duplicates", normalModel,
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,k,%.3f", hour(i/3), x()) }),
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,k,%.3f", hour(i), x()) })},
-		{"far from all others: if it stands for a missing one", normalModel,
+		{"far from all others: if it means a missing value", normalModel,
 			except(func(i int) bool { return i%40 == 3 }, func(i int) string { return fmt.Sprintf("%s,k%d,-9999", hour(i/2), i%2) }),
 			except(func(i int) bool { return i%40 == 3 }, func(i int) string { return fmt.Sprintf("%s,k%d,22", hour(i/2), i%2) })},
-		{"rise and do not fall, as those of a counter", normalModel,
+		{"rise and do not fall, like a counter", normalModel,
 			except(func(i int) bool { return i%2 == 0 }, func(i int) string { return fmt.Sprintf("%s,k0,%d", hour(i/2), 10*i) }),
 			rows("time,key,x", plain)},
 		{"two counters may share the key", "{family: normal}, aggregate: {every: 6h, value: increase}",
@@ -81,7 +81,7 @@ func TestRemarks(t *testing.T) {
 		{"two counters may share the key", "",
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,k,%d", hour(i), i%2*1000+i) }),
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,k,%d", hour(i), i%2*1000+i%3) })},
-		{"count as missing beside numbers: values_as", "",
+		{"count as missing in a column of numbers: values_as", "",
 			except(func(i int) bool { return i%9 == 0 }, func(i int) string { return hour(i/2) + ",k0," + []string{"on", "off"}[i/9%2] }),
 			rows("time,key,x", plain)},
 		{"no key has the label", "{family: normal}, detect: true, incidents: {by: [rack]}",
@@ -89,7 +89,7 @@ func TestRemarks(t *testing.T) {
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,\"{rack=\"\"a%d\"\"}\",%.3f", hour(i/2), i%2, x()) })},
 		{"set by a later exception than the first that matches", "{family: normal}, keys: [{match: 'k*', top: 0.5, levels: []}, {match: '*', model: {prior: {mu: 3}}}]",
 			rows("time,key,x", plain), rows("time,key,x", func(i int) string { return strings.ReplaceAll(plain(i), "k", "a") })},
-		{"stands where numbers are, and is taken for a missing one", "",
+		{"occurs among numbers, and is read as missing", "",
 			except(func(i int) bool { return i%9 == 0 }, func(i int) string { return hour(i/2) + ",k0,broken" }),
 			except(func(i int) bool { return i%9 == 0 }, func(i int) string { return hour(i/2) + ",k0,nan" })},
 		{"the file is not UTF-8", "",
@@ -97,7 +97,7 @@ func TestRemarks(t *testing.T) {
 			except(func(i int) bool { return i%2 == 0 }, func(i int) string { return fmt.Sprintf("%s,Köln,%.3f", hour(i/2), x()) })},
 		{"no column of times was found", "",
 			rows("key,x", func(i int) string { return fmt.Sprintf("k%d,%.3f", i%2, x()) }), rows("time,key,x", plain)},
-		{"is called as times are, and its texts", "",
+		{"has the name of a time, and its texts", "",
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("moment %d,k%d,%.3f", i, i%2, x()) }), rows("time,key,x", plain)},
 		{"fits them as well", "",
 			rows("time,x", func(i int) string { return fmt.Sprintf("0%d/0%d/2026 %02d:00,%.3f", 1+i/48%9, 1+i/24%2, i%24, x()) }),
@@ -105,7 +105,7 @@ func TestRemarks(t *testing.T) {
 		{"its numbers have several units", "",
 			rows("time,x", func(i int) string { return fmt.Sprintf("%s,%.2f %s", hour(i), x(), []string{"kW", "W"}[i%2]) }),
 			rows("time,x", func(i int) string { return fmt.Sprintf("%s,%.2f kW", hour(i), x()) })},
-		{"its comma may stand between thousands", "",
+		{"the comma may separate thousands", "",
 			rows("time;x", func(i int) string { return fmt.Sprintf("%s;%d,%03d", hour(i), 10+i%80, i%7*125) }),
 			rows("time;x", func(i int) string { return fmt.Sprintf("%s;%d,%02d", hour(i), 10+i%80, i%7*12) })},
 		{"in blocks: it may tell series apart", "",

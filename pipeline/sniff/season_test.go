@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A season is suggested where it predicts better, and not of noise, nor of what is shorter than two of its
-// periods.
+// TestSeasonSuggested checks that a season is suggested where it improves predictions, and not for noise or for
+// series shorter than two periods.
 func TestSeasonSuggested(t *testing.T) {
 	day := func(i int) float64 { return math.Sin(float64(i) * math.Pi / 12) }
 	for _, c := range []struct {

@@ -30,59 +30,58 @@ import (
 	"hafvf/pipeline/settings"
 )
 
-// ErrNoData says that a source cannot be looked at without using it up or connecting
-// to it.
-var ErrNoData = errors.New("topics and standard input are not looked at")
+// ErrNoData means that a source cannot be inspected without consuming its records or connecting to it.
+var ErrNoData = errors.New("topics and standard input cannot be inspected")
 
-// A Result is what the first records of files show, read as a config says.
+// A Result describes the first records of files, or the last points of a query, as a config reads them.
 type Result struct {
 	Path    string // or the query
 	Queried bool   // the records are the last points of a query
-	Places  int    // in the file, that the records are of
-	Whole   bool   // there are no other records
+	Places  int    // number of places in the file that the records come from
+	Whole   bool   // the source has no other records
 	Records int
-	Columns []string // of a table, or the fields of JSON objects
+	Columns []string // columns of a table, or fields of JSON objects
 
-	Parsed     int // records that are observations
+	Parsed     int // number of records that are observations
 	Rejections []records.Rejection
 	Keys       []string // in the order of their first records
 
 	Timed       int // observations with a time
 	First, Last time.Time
 	Far         int           // observations with a time far beyond the others
-	FirstFar    string        // the place of the first of these
-	Step        time.Duration // median, between observations of a key
-	Early       int           // observations before an earlier record's time of their key
-	Behind      time.Duration // the farthest of these
-	Late        int           // of these, those that a run would reject
+	FirstFar    string        // place of the first observation counted in Far
+	Step        time.Duration // median step between observations of a key
+	Early       int           // observations that are earlier than a previous record of their key
+	Behind      time.Duration // largest distance of such an observation to the latest previous time
+	Late        int           // early observations that a run would reject
 	Back        int           // steps of a key to an earlier time
-	LeftOut     int           // times that the clock of the zone leaves out
-	FirstLeft   string        // the place of the first of these
-	Tied        int           // observations with a time that their key has had
-	TiedKey     string        // the key of most of these, if it has more such times than others
-	Single      int           // keys with one record, of those that must have more
-	Components  int           // numbers of the observations, missing ones too
+	LeftOut     int           // times that do not exist because the clock of the zone was set forward
+	FirstLeft   string        // place of the first time counted in LeftOut
+	Tied        int           // observations that repeat a time of their key
+	TiedKey     string        // key with the most of these, if they are most of its records
+	Single      int           // keys with only one record, where more are expected
+	Components  int           // numbers in the observations, including missing ones
 	Missing     int
 	Zero        int
 	Negative    int
-	Fractions   int // not whole
+	Fractions   int // numbers that are not whole
 	Min, Max    float64
-	Counters    []string // keys whose numbers rise and hardly ever fall
-	Restarts    int      // of counters whose increase is taken
-	Rules       []Rule   // of keys, in their order
+	Counters    []string // keys whose values rise and hardly ever fall
+	Restarts    int      // resets of counters whose increase is computed
+	Rules       []Rule   // one per exception in keys, in their order
 	Suggestions []Suggestion
 	Remarks     Remarks
-	Sessions    Sessions // of transform: smooth by times
+	Sessions    Sessions // filled for transform: smooth with event times
 }
 
-// A Suggestion is a key of a config that the records call for.
+// A Suggestion is a config key that the records call for.
 type Suggestion struct {
 	Key, Value string // as YAML
 	Why        string
 }
 
-// Inspect reads the first records of the config's source, or the last points of its query. It
-// returns ErrNoData for topics and standard input. Other errors are those of a run.
+// Inspect reads the first records of the config's source, or the last points of its query. It returns ErrNoData for
+// topics and standard input. Other errors also occur in a run.
 func Inspect(c *config.Config) (*Result, error) {
 	s, err := sniffRecords(c)
 	if err != nil {
@@ -94,7 +93,7 @@ func Inspect(c *config.Config) (*Result, error) {
 	return s.result, nil
 }
 
-// sniffRecords is Inspect without the season, which takes its time.
+// sniffRecords is Inspect without the season, whose search takes long.
 func sniffRecords(c *config.Config) (*sample, error) {
 	switch {
 	case c.Source.Prometheus() != nil:
@@ -151,7 +150,7 @@ func sniffRecords(c *config.Config) (*sample, error) {
 	return s, nil
 }
 
-// sniffQuery is sniffRecords for a query.
+// sniffQuery does the same as sniffRecords for a query.
 func sniffQuery(c *config.Config) (*sample, error) {
 	p, err := decode.NewParser(config.Fields{Zone: "UTC"})
 	if err != nil {
@@ -176,7 +175,7 @@ func newSample(p *decode.Parser, res *Result) *sample {
 	return &sample{parser: p, result: res, keys: map[string]*visits{}, timed: map[string][]keyed.Observation{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}}
 }
 
-// finish says what all records together show.
+// finish computes what needs all records of the sample.
 func (s *sample) finish(c *config.Config, format string) {
 	res := s.result
 	res.Rejections = s.rejects.Commonest()
@@ -193,7 +192,7 @@ func (s *sample) finish(c *config.Config, format string) {
 			tied, res.TiedKey = v.tied, key
 		}
 	}
-	if res.Single > 0 && !res.Whole && (s.parser.Layout == config.Wide || s.recurring()) { // a column goes on
+	if res.Single > 0 && !res.Whole && (s.parser.Layout == config.Wide || s.recurring()) { // wide columns continue
 		res.Single = 0
 	}
 	s.findFar(time.Now())
@@ -216,8 +215,8 @@ func (s *sample) finish(c *config.Config, format string) {
 	}
 }
 
-// recurring reports whether keys that a sample has seen once have more records in the file: of keys that
-// all come n times, two records of a sample are of one key so much the more often.
+// recurring reports whether keys with one record in the sample have more records in the file. If all keys have n
+// records each, two records of a sample share their key with a probability that depends on n.
 func (s *sample) recurring() bool {
 	pairs := 0.
 	for _, v := range s.keys {
@@ -227,37 +226,37 @@ func (s *sample) recurring() bool {
 	return pairs > 0 && n*n/(2*pairs) < 4*n
 }
 
-// A sample is what a Result gathers on the way.
+// A sample collects the records of a Result.
 type sample struct {
 	parser   *decode.Parser
 	result   *Result
 	lateness time.Duration
 	keys     map[string]*visits
 	timed    map[string][]keyed.Observation // by key
-	last     map[string]time.Time           // of the record before, by key, in one place of the file
+	last     map[string]time.Time           // previous time by key, within one place of the file
 	seen     map[moment]bool
 	steps    []time.Duration
 	times    []timedPlace
 	rejects  records.Rejections
 
-	read       []byte // the JSON object that texts has read last, of which there may be many observations
+	read       []byte // JSON object that textsOf parsed last; it may hold many observations
 	readTime   string
 	readValues []string
 
-	words       map[string]int // texts in place of numbers
-	badTime     []string       // texts in place of times
-	suspectTime []string       // numbers that are times before 1973
+	words       map[string]int // count of each text that is not a number
+	badTime     []string       // texts that are not times
+	suspectTime []string       // numbers that are read as times before 1973
 	ahead       bool           // some of the far times are in the future
-	early       timedPlace     // the first record that comes after a later one of its key
+	early       timedPlace     // first record that is earlier than a previous one of its key
 }
 
-// visits are the records of a key.
+// visits are the records of one key.
 type visits struct {
 	n, tied int
-	latest  time.Time // latest
-	first   time.Time // first
-	numbers []float64 // of observations of one number
-	hours   []int8    // of their times
+	latest  time.Time // latest time
+	first   time.Time // earliest time
+	numbers []float64 // values of observations with one number
+	hours   []int8    // hour of the day of each number
 }
 
 type moment struct {
@@ -265,17 +264,17 @@ type moment struct {
 	nanos int64
 }
 
-// timedPlace is the time of an observation and where it stands.
+// A timedPlace is the time of an observation and its place in the source.
 type timedPlace struct {
 	time  time.Time
 	place string
 }
 
-// findFar counts the observations whose times lie far beyond the bulk, which is the earlier 95 %.
-// Far is more than ten times what the bulk spans and more than a day, or more than once if it is
-// in the future and the bulk is not.
+// findFar counts the observations whose times lie far beyond the bulk, which is the earliest 95 %. A time is far if
+// it is later than the end of the bulk by more than ten times the span of the bulk, and by more than a day. If the
+// bulk lies in the past, times in the future are far beyond one span.
 func (s *sample) findFar(now time.Time) {
-	const minTimes = 5                         // times, of which none is a bulk
+	const minTimes = 5                         // fewer times have no bulk
 	const century = 100 * 365 * 24 * time.Hour // a Duration holds almost three
 	if len(s.times) < minTimes {
 		return
@@ -300,11 +299,11 @@ func (s *sample) findFar(now time.Time) {
 	}
 }
 
-// add adds a record and what it became.
+// add adds a record and the observation decoded from it.
 func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 	res := s.result
 	if res.Records == 0 && r.Reason == "" && len(res.Columns) == 0 {
-		// A line that is no object has no fields.
+		// A line that is not a JSON object has no fields.
 		_ = decode.Leaves(r.Raw, func(path, _ string, _ bool) { res.Columns = append(res.Columns, path) })
 	}
 	res.Records += max(1, d.Lost)
@@ -343,7 +342,7 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 	}
 }
 
-// addTime adds the time of a record. v are the visits to its key, this one among them.
+// addTime adds the time of a record. v are the records of its key, including this one.
 func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
 	res, t := s.result, d.Time
 	res.First, res.Last = clock.Earlier(res.First, t), clock.Later(res.Last, t)
@@ -390,7 +389,7 @@ func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
 	v.first, v.latest = clock.Earlier(v.first, t), clock.Later(v.latest, t)
 }
 
-// number adds a number.
+// number adds a number of an observation.
 func (res *Result) number(v float64) {
 	res.Components++
 	if math.IsNaN(v) {
@@ -412,7 +411,7 @@ func (res *Result) number(v float64) {
 	}
 }
 
-// textsOf returns the texts of a record's time and values, "" where they cannot be told.
+// textsOf returns the texts of a record's time and values. They are empty if the record cannot be split into fields.
 func (s *sample) textsOf(r connectors.Record) (timeText string, values []string) {
 	if r.Fields != nil {
 		nTimes := s.parser.TimeAt()
@@ -445,7 +444,7 @@ func (s *sample) textsOf(r connectors.Record) (timeText string, values []string)
 	return s.readTime, values
 }
 
-// suggestions says what the config might say besides.
+// suggestions returns further config keys that the records call for.
 func (s *sample) suggestions(c *config.Config, format string) (found []Suggestion) {
 	res := s.result
 	add := func(key, value, why string) { found = append(found, Suggestion{key, value, why}) }
@@ -498,15 +497,15 @@ func (s *sample) suggestions(c *config.Config, format string) (found []Suggestio
 	n := res.Components - res.Missing
 	rare := res.Fractions == 0 && res.Min == 0 && res.Max == 1 && 10*min(res.Zero, n-res.Zero) < n
 	if c.Detect != nil && rare && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
-		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank follows single ones")
+		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank reacts to single occurrences")
 	}
 	return found
 }
 
-// suggestTexts suggests how the texts that were not read as numbers may be read.
+// suggestTexts suggests settings for the texts that were not read as numbers.
 func (s *sample) suggestTexts(source string, add func(key, value, why string)) {
 	res := s.result
-	// Texts that are numbers in another form call for it; others may stand for missing values.
+	// Texts that are numbers in another form call for that form. Other texts may mean missing values.
 	form := decode.NumbersOf(slices.Collect(maps.Keys(s.words)))
 	p := form.Parser()
 	var words []string
@@ -526,10 +525,10 @@ func (s *sample) suggestTexts(source string, add func(key, value, why string)) {
 		}
 	}
 	if texts > 0 {
-		numberKeys(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
+		numberKeys(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written this way", texts)) })
 	}
 	if len(form.Units) > 1 {
-		res.Remarks.add(true, "unit", "numbers have several units, %s: bring them to one", message.Some(form.Units, 4))
+		res.Remarks.add(true, "unit", "numbers have several units, %s: convert them to one unit", message.Some(form.Units, 4))
 	}
 	if len(words) > 0 {
 		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })
@@ -542,23 +541,23 @@ var familyReasons = map[string]string{
 	"poisson":   "if the values are counts; they are whole and not negative",
 }
 
-// leastBudget is the number of observations per alarm below which a budget is spent on
-// chance.
+// minBudgetObservations is the minimum number of observations per alarm. A smaller budget is spent on chance alarms.
 const minBudgetObservations = 100
 
-// scale returns that on which the values are to be learned, and why; empty for their own.
+// scale returns the scale on which the values should be learned, and the reason. Both are empty if the values need no
+// scale.
 func (s *sample) scale() (scale hafvf.Scale, why string) {
 	series, hours := s.series()
 	if scale := scaleOf(series); scale != hafvf.Linear {
-		return scale, "the values scatter by factors: their upper tail is the long one"
+		return scale, "the values differ by factors: their upper tail is longer"
 	}
 	if mean, dispersion, sd := dispersion(series, hours); s.result.Negative == 0 && s.result.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
-		return hafvf.Sqrt, "the values are counts, which scatter the more the higher they are"
+		return hafvf.Sqrt, "the values are counts, whose spread grows with their level"
 	}
 	return "", ""
 }
 
-// String is the look as a person reads it.
+// String returns the result as text for a person.
 func (res *Result) String() string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -566,7 +565,7 @@ func (res *Result) String() string {
 	}
 	switch {
 	case res.Records == 0 && res.Queried:
-		line("data", "%s has no points of late", res.Path)
+		line("data", "%s has no recent points", res.Path)
 	case res.Records == 0:
 		line("data", "%s has no records", res.Path)
 	case res.Queried:
@@ -581,7 +580,7 @@ func (res *Result) String() string {
 		line("keys", "%d: %s", len(res.Keys), message.Some(res.Keys, 8))
 	}
 	for i, r := range res.Rules {
-		matches := "no key of these"
+		matches := "none of these keys"
 		if len(r.Keys) > 0 {
 			matches = message.Count(len(r.Keys), "key", "keys") + ", " + message.Some(r.Keys, 4)
 		}
@@ -612,10 +611,10 @@ func (res *Result) String() string {
 		if res.Queried {
 			how = "ask for its rate(…[5m])"
 		}
-		line("counters", "the values of %s rise and do not fall, as those of a counter: %s; %s", message.Count(len(res.Counters), "key", "keys"), how, message.Some(res.Counters, 4))
+		line("counters", "the values of %s rise and do not fall, like a counter: %s; %s", message.Count(len(res.Counters), "key", "keys"), how, message.Some(res.Counters, 4))
 	}
 	if res.Restarts > 0 {
-		line("restarts", "%d of counters: they fall to less than half, which is no wrap", res.Restarts)
+		line("restarts", "%d of counters: a fall to less than half is a reset", res.Restarts)
 	}
 	for _, r := range res.Remarks {
 		line("remark", "%s", r)
@@ -633,15 +632,15 @@ func (res *Result) String() string {
 	return b.String()
 }
 
-// season returns the season that the observations call for, and why; both are empty if there is none.
+// season returns the season that the observations call for, and the reason. Both are empty if there is none.
 func (s *sample) season(c *config.Config) (season, why string) {
 	if c.Aggregate != nil && s.result.Places > 1 {
-		return "", "" // intervals have gaps
+		return "", "" // the sampled places leave gaps between intervals
 	}
 	return seasontrial.Season(c, s.timed, s.result.Last.Sub(s.result.First), s.result.Step)
 }
 
-// read says which records were read.
+// read names the records that were read.
 func (res *Result) read() string {
 	switch {
 	case res.Whole:
