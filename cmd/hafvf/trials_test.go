@@ -183,7 +183,7 @@ func TestTrialsOfObjects(t *testing.T) {
 	}
 	exits(t, dir, "", "", []exit{
 		{"a column that is not there", "run table.yaml", 1, `in.csv has no column "block"`},
-		{"a gap", "run c.yaml --set session.gap=1h", 2, "session.gap: goes by times, and time_format: trial has none: leave it out"},
+		{"a gap", "run c.yaml --set session.gap=1h", 2, "session.gap: needs times, and time_format: trial has none: leave it out"},
 	})
 }
 

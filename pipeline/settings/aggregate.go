@@ -62,7 +62,7 @@ func (d *Reading) aggregate(c *Settings) {
 		return
 	}
 	d.aggregateValues(c)
-	a.Zero = d.aggregate.empty == emptyZero || d.aggregate.empty == "" && a.Value.EmptyIsZero()
+	a.Zero = d.aggregateInput.empty == emptyZero || d.aggregateInput.empty == "" && a.Value.EmptyIsZero()
 	if a.Zone == "UTC" { // the default zone is stored as ""
 		a.Zone = ""
 	}
@@ -75,7 +75,7 @@ func (d *Reading) aggregate(c *Settings) {
 	}
 	switch log := c.Model.Scale == hafvf.Log; {
 	case a.Value == keyed.Increase && a.Zero:
-		d.Fail("aggregate.empty", "must be missing: how much a counter has risen in an interval without a value is not known")
+		d.Fail("aggregate.empty", "must be missing: the rise of a counter in an interval without a value is unknown")
 	case a.Value == keyed.Increase && log:
 		d.Fail("model.scale", "an increase may be 0, which has no logarithm: scale log1p")
 	case a.Zero && log:
@@ -94,13 +94,13 @@ func (d *Reading) aggregateValues(c *Settings) {
 	const path = "aggregate.value"
 	value := c.Aggregate.Value
 	if value == keyed.Share {
-		for _, field := range []struct{ path, name string }{{"aggregate.of", d.aggregate.successes}, {"aggregate.to", d.aggregate.trials}} {
+		for _, field := range []struct{ path, name string }{{"aggregate.of", d.aggregateInput.successes}, {"aggregate.to", d.aggregateInput.trials}} {
 			if field.name == "" && !d.Failed(field.path) {
-				d.Fail(field.path, "missing; a share is of one field to another")
+				d.Fail(field.path, "missing; a share is the ratio of two fields")
 			}
 		}
 		if d.Source.Share != nil {
-			d.Source.Share(d.aggregate.successes, d.aggregate.trials)
+			d.Source.Share(d.aggregateInput.successes, d.aggregateInput.trials)
 		}
 	} else {
 		for _, name := range []string{"of", "to"} {
@@ -115,15 +115,15 @@ func (d *Reading) aggregateValues(c *Settings) {
 	case (value == keyed.Share) != (family == "binomial") && value != keyed.Sum:
 		d.Fail(path, "%s and the family binomial belong together", keyed.Share)
 	case value == keyed.Rate && slices.Contains(wholeFamilies, family):
-		d.Fail(path, "a rate is no whole number: the family %s takes count", family)
+		d.Fail(path, "a rate is not a whole number: the family %s takes count", family)
 	case per && family == "poisson":
-		d.Fail("aggregate.per", "an increase per time is no whole number, which the family poisson takes: leave it out")
+		d.Fail("aggregate.per", "an increase per time is not a whole number, which the family poisson takes: leave it out")
 	case value == keyed.Increase && slices.Contains([]string{"regression", "bernoulli", "categorical"}, family):
-		d.Fail(path, "the values of the family %s are no counters", family)
+		d.Fail(path, "the values of the family %s are not counters", family)
 	case value.Counts() && slices.Contains([]string{"mvnormal", "regression", "bernoulli", "categorical"}, family):
-		d.Fail(path, "a %s is one number, which is nothing for the family %s", value, family)
+		d.Fail(path, "a %s is one number, which the family %s does not take", value, family)
 	case slices.Contains(wholeFamilies, family) && !slices.Contains([]keyed.Aggregate{keyed.Count, keyed.Sum, keyed.Min, keyed.Max, keyed.Last, keyed.Increase}, value):
-		d.Fail(path, "a %s is no whole number, which the family %s takes", value, family)
+		d.Fail(path, "a %s is not a whole number, which the family %s takes", value, family)
 	}
 }
 

@@ -21,16 +21,16 @@ func (d *Reading) filters(c *Settings) {
 		hasLevels, hasTop, hasBank := d.Has(sub("levels")), d.Has(sub("top")), d.Has(sub("bank"))
 		switch {
 		case hasBank && hasLevels:
-			d.Fail(sub("bank"), "stands in place of levels")
+			d.Fail(sub("bank"), "replaces levels: use one of the two")
 		case hasBank && hasTop:
-			d.Fail(sub("bank"), "stands in place of top")
+			d.Fail(sub("bank"), "replaces top: use one of the two")
 		case hasBank:
 		case inherit && !hasLevels && !hasTop:
 			*levels, *top, *bank = c.Levels, c.Top, c.Bank
 		case inherit && !hasLevels && !(c.Transform == Smooth && c.Levels == nil):
 			*levels = c.Levels
 			if c.Bank != nil {
-				d.Fail(sub("top"), "belongs to levels, of which there are none: the filter is a bank")
+				d.Fail(sub("top"), "belongs to levels, and there are none: the filter is a bank")
 			}
 		case !hasLevels && c.Detect != nil:
 			if hasTop && *top != 1 {
@@ -69,10 +69,10 @@ func (d *Reading) filters(c *Settings) {
 		}
 		noDetect, noSilence := c.Detect == nil && !d.Failed("detect"), c.Silence == nil && !d.Failed("silence")
 		if noDetect {
-			d.Refuse(path+".detect", "belongs to detect, which is not there")
+			d.Refuse(path+".detect", "belongs to detect, which is not set")
 		}
 		if noSilence {
-			d.Refuse(path+".silence", "belongs to silence, which is not there")
+			d.Refuse(path+".silence", "belongs to silence, which is not set")
 		}
 		if noDetect && noSilence {
 			d.Refuse(path+".alerts", "there are none without detect or silence")
@@ -106,7 +106,7 @@ func (d *Reading) lastValues(c *Settings, path string, bank []hafvf.Member) {
 		}
 		model, err := expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
 		if err != nil {
-			return // which is said of the prior
+			return // reported as an error of the prior
 		}
 		if err := m.CheckAR(model, i); err != nil {
 			d.Fail(arPath, "%v", err)
@@ -122,7 +122,7 @@ func (d *Reading) seasons(c *Settings) {
 		case len(keys.seasons) == 0:
 			return nil
 		case c.Transform == Smooth && levels != nil:
-			d.Fail(seasonPath, "is for sessions with segments: those with levels have none")
+			d.Fail(seasonPath, "is for sessions with segments, not with levels")
 			return nil
 		}
 		if err := usual.Seasonal(c.Model.Family); err != nil && c.Model.Family != "" && d.Has(seasonPath) {
@@ -237,11 +237,11 @@ func (d *Reading) checkUntimed(c *Settings) {
 	switch {
 	case c.Transform == Filter:
 		if order == keyed.Trials {
-			d.Fail(orderPath, "is for transform: smooth; the filter takes trials as they come: write order: arrival in place of it")
+			d.Fail(orderPath, "is for transform: smooth; the filter reads trials in their order: use order: arrival instead")
 		}
 		return
 	case order == keyed.EventTime:
-		d.Refuse("session.by", "tells sessions without times apart: add order: arrival or, to the source, time_format: trial; with times session.gap ends a session")
+		d.Refuse("session.by", "separates sessions without times: add order: arrival, or time_format: trial to the source; with times, session.gap ends a session")
 		return
 	}
 	names := []string{"session.gap", "session.allowed_lateness", "lateness", "model.season", "silence", "aggregate"}
@@ -250,17 +250,17 @@ func (d *Reading) checkUntimed(c *Settings) {
 	}
 	for _, name := range names {
 		if d.Has(name) && !d.Failed(name) {
-			d.Fail(name, "goes by times, and %s has none: leave it out", orderText)
+			d.Fail(name, "needs times, and %s has none: leave it out", orderText)
 		}
 	}
 	if d.Source.Unending {
-		d.Fail(orderPath, "takes a source that ends, as a session without times is smoothed when all of it is read: read files, or say bounded: true in the source")
+		d.Fail(orderPath, "needs a source that ends, because a session without times is smoothed when all of it has been read: read files, or set bounded: true in the source")
 	}
 	if len(c.Session.By) > 0 && path == "" {
 		d.Fail("session.by", "names columns or fields of records, and the points of a query have none: leave it out")
 	}
 	if d.Source.Trials {
-		d.NeedTime("an empty name means that there are no numbers of trials: name their column, or say order: arrival in place of time_format: trial")
+		d.NeedTime("an empty name means that there are no numbers of trials: name their column, or use order: arrival instead of time_format: trial")
 		if len(d.Source.Time) > 1 {
 			d.Fail(path+".time", "numbers of trials are in one column, and it names several")
 		}

@@ -39,7 +39,7 @@ func (d *Reading) Keys() []keytable.Key {
 			{Name: "zone", Doc: "Time zone of the season and its holidays. The season follows its clock, summer time too.", Read: keytable.Zone(&d.season.zone)},
 			{Name: "holidays", Doc: "Local dates that the season does not learn.", Read: dates(&d.season.holidays)},
 		}},
-		c.aggregateKey(&d.aggregate),
+		c.aggregateKey(&d.aggregateInput),
 		{Name: "levels", Doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list: no level. By default smooth looks for segments; bernoulli and categorical have a bank.",
 			Initial: formatLevels(hafvf.DefaultMember().Levels), Read: levels(&c.Levels)},
 		{Name: "top", Doc: "Fixed weight of the topmost level. 1 never forgets.", Read: keytable.Number(&c.Top, domain.Top)},
@@ -314,7 +314,7 @@ func seasons(dst *[]usual.Season) keytable.ValueParser {
 				d.Fail(p, "must be above 0, not %s", period.Value)
 				return
 			case slices.ContainsFunc(read, func(other usual.Season) bool { return other.Period == s.Period }):
-				d.Fail(p, "the period stands there already")
+				d.Fail(p, "duplicate period")
 				return
 			}
 			for _, standard := range usual.DefaultSeasons() {
@@ -450,7 +450,7 @@ func (c *Settings) HolidayRemarks() (remarks []string) {
 		return s != nil && slices.ContainsFunc(s.Holidays, func(date string) bool { return !slices.Contains(named, date) })
 	}
 	if onlyInModel(c.Model.Season) || slices.ContainsFunc(c.Keys, func(k KeyRule) bool { return onlyInModel(k.Season) }) {
-		remarks = append(remarks, "alarms do not go by model.holidays: the season of the model does not learn them; detect.holidays are for alarms")
+		remarks = append(remarks, "alarms do not use model.holidays, which only the season of the model skips: set detect.holidays for alarms")
 	}
 	week := func(s usual.Season) bool { return s.Period == 7*24*time.Hour }
 	if len(named) > 0 && !slices.ContainsFunc(c.Detect.Seasons, week) {

@@ -80,7 +80,7 @@ func weekly(s string) (*keyed.Weekly, error) {
 		return nil, form
 	}
 	if length <= 0 || length > 7*24*time.Hour {
-		return nil, errors.New("lasts for more than nothing, and at most for 168h")
+		return nil, errors.New("the duration must be above 0 and at most 168h")
 	}
 	day := slices.Index(weekdays, parts[1])
 	return &keyed.Weekly{Day: time.Weekday(day), Clock: time.Duration(clock.Hour())*time.Hour + time.Duration(clock.Minute())*time.Minute, Lasts: length}, nil
@@ -137,7 +137,7 @@ func (d *Reading) CheckQuiet() {
 		switch {
 		case d.Has(sub("file")):
 			if name := firstOf("match", "from", "to", "weekly", "zone"); name != "" {
-				d.Fail(sub(name), "is of an entry without file")
+				d.Fail(sub(name), "is not allowed with file")
 				continue
 			}
 			f := QuietFile{Path: q.file}
@@ -150,10 +150,10 @@ func (d *Reading) CheckQuiet() {
 			}
 			c.QuietFiles = append(c.QuietFiles, f)
 		case !d.Has(sub("match")):
-			d.Fail(sub("match"), "missing; it is required, but beside file")
+			d.Fail(sub("match"), "missing; it is required without file")
 		case d.Has(sub("weekly")):
 			if name := firstOf("from", "to"); name != "" {
-				d.Fail(sub(name), "stands in place of weekly")
+				d.Fail(sub(name), "is not allowed with weekly")
 				continue
 			}
 			if w, err := weekly(q.weekly); err == nil {

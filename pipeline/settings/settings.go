@@ -191,13 +191,13 @@ type Reading struct {
 
 	c *Settings
 	// The priors are read last, because their parameters depend on family and columns.
-	priorNode  *yaml.Node
-	keyPriors  map[*KeyRule]**yaml.Node
-	warmUp     int
-	season     seasonKeys // season of the model
-	keySeasons map[*KeyRule]*seasonKeys
-	aggregate  aggregateKeys
-	quiet      []quietTime
+	priorNode      *yaml.Node
+	keyPriors      map[*KeyRule]**yaml.Node
+	warmUp         int
+	season         seasonKeys // season of the model
+	keySeasons     map[*KeyRule]*seasonKeys
+	aggregateInput aggregateKeys
+	quiet          []quietTime
 }
 
 // NewReading returns a Reading into c. It sets c to the defaults of absent keys.

@@ -168,8 +168,7 @@ func (d *Decoder) tree(text []byte) *yaml.Node {
 		d.override(root, i)
 	}
 	if len(d.Errs) > 0 {
-		// The tree is not what the overrides were to make of it: its other
-		// mistakes may be none.
+		// An override failed, so further mistakes in the tree may not be real.
 		return nil
 	}
 	return root
@@ -181,7 +180,7 @@ func (d *Decoder) Mapping(path string, n *yaml.Node, keys []Key) {
 		j := slices.IndexFunc(keys, func(x Key) bool { return x.Name == k.Value })
 		if j < 0 {
 			if slices.ContainsFunc(d.outer, func(x Key) bool { return x.Name == k.Value }) {
-				d.Fail(p, "unknown key; %s stands beside %s, not in it", k.Value, path[strings.LastIndexByte(path, '.')+1:])
+				d.Fail(p, "unknown key; %s belongs next to %s, not inside it", k.Value, path[strings.LastIndexByte(path, '.')+1:])
 				return
 			}
 			d.Fail(p, "unknown key; %s", message.Suggest(k.Value, keyNames(keys)))
@@ -236,7 +235,7 @@ func (d *Decoder) Entries(path string, n *yaml.Node, read func(p string, k, v *y
 		if first, ok := d.positions[p]; ok {
 			already := ""
 			if first > 0 {
-				already = fmt.Sprintf("; it stands in line %d already", first)
+				already = fmt.Sprintf("; first used in line %d", first)
 			}
 			d.failAt(pos, p, "duplicate key%s", already)
 			continue
@@ -316,7 +315,7 @@ func (d *Decoder) WrongType(path, want string, n *yaml.Node) {
 // the secret itself.
 func (d *Decoder) describeAt(path string, n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode && !isNull(n) && hasWord(path, d.Secrets) {
-		return "what stands there"
+		return "this value"
 	}
 	return describe(n)
 }

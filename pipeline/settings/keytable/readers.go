@@ -58,7 +58,7 @@ func (d *Decoder) Text(path string, n *yaml.Node, dst *string) bool {
 		return false
 	}
 	if strings.ContainsRune(n.Value, 0) {
-		d.Fail(path, "holds a NUL, which no name and no file has")
+		d.Fail(path, "contains a NUL character, which names and files cannot have")
 		return false
 	}
 	*dst = n.Value

@@ -29,7 +29,7 @@ var (
 // parseYAML returns the value of the only document in text, or nil if there is no value.
 func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
 	if len(text) > maxConfig {
-		return nil, &syntaxError{reason: fmt.Sprintf("the config has %d bytes, more than the %d that are allowed", len(text), maxConfig)}
+		return nil, &syntaxError{reason: fmt.Sprintf("the config has %d bytes; at most %d are allowed", len(text), maxConfig)}
 	}
 	if i := invalidUTF8(text); i >= 0 {
 		return nil, &syntaxError{line: 1 + bytes.Count(text[:i], []byte("\n")), reason: "not UTF-8"}
@@ -60,7 +60,7 @@ func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
 	}
 	switch err := dec.Decode(&next); {
 	case err == nil:
-		return nil, &syntaxError{line: next.Line, reason: "a second YAML document; a config is one"}
+		return nil, &syntaxError{line: next.Line, reason: "a second YAML document; a config has only one"}
 	case err != io.EOF:
 		return nil, fromYAML(err)
 	}
@@ -115,4 +115,4 @@ func refuseAliases(n *yaml.Node) *syntaxError {
 }
 
 // noAliases does not contain the name, which may be a secret written without quotes.
-const noAliases = "an anchor (&name) or alias (*name), which a config does not have: write the value in each place; if it is text, put it in quotes"
+const noAliases = "anchors (&name) and aliases (*name) are not supported: write the value in each place; if it is text, put it in quotes"
