@@ -82,8 +82,8 @@ func TestTrials(t *testing.T) {
 	}{
 		{"arrival", 4, 40, []string{`"block" is empty, which session.by names`}},
 		{"trial", 0, 43, []string{
-			`"block" is empty, which session.by names`, `the trial "x" is no whole number`, `the trial "2.5" is no whole number`,
-			`no number of a trial: "trial" is empty`, `trial 7 of the session s1/2 is there twice: trials.csv:94 has it already`,
+			`"block" is empty, which session.by names`, `the trial "x" is not a whole number`, `the trial "2.5" is not a whole number`,
+			`no trial number: "trial" is empty`, `trial 7 of the session s1/2 is there twice: trials.csv:94 has it already`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
