@@ -83,7 +83,7 @@ func TestWrittenNumbers(t *testing.T) {
 		{"unit: m", "3 km", "", `the unit "km" where "m" is due, in "3 km"`},
 		{"unit: m", "3 m m", "", `the unit "m m" where "m" is due, in "3 m m"`},
 		{"unit: any", "noon", "", `the text "noon" where a number is due`},
-		{`missing: ["-"]`, "13.7 °C", "", `the text "13.7 °C"where a number is due: set unit: "°C" in the source`},
+		{`missing: ["-"]`, "13.7 °C", "", `the text "13.7 °C" where a number is due: set unit: "°C" in the source`},
 		{`thousands: ","`, "1,234.5|12|-12,345,678|1e3|0.1234", "1234.5 12 -1.2345678e+07 1000 0.1234", ""},
 		{`thousands: " "`, "1 234|1\u202f234|1\u00a0234 567", "1234 1234 1.234567e+06", ""},
 		{`thousands: "'"`, "1'234|1’234.5", "1234 1234.5", ""},
