@@ -78,9 +78,9 @@ func (d *Decoder) decode(n int, each func(i int, dst *Decoded, text []byte) []by
 		// All records share one string, because a small string per record would cost more than its decoding.
 		joinedText, begin := string(text), 0
 		for i := range part {
-			to := &part[i]
-			to.ID, to.Raw = joinedText[begin:to.id], joinedText[to.id:to.end]
-			begin = to.end
+			dst := &part[i]
+			dst.ID, dst.Raw = joinedText[begin:dst.id], joinedText[dst.id:dst.end]
+			begin = dst.end
 		}
 		d.texts[worker] = text
 	})

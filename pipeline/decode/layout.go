@@ -17,8 +17,8 @@ import (
 // An objectPart is one observation of an object. fields are the raw values of key, time and value, in the order of
 // Parser.names.
 
-// An objectPart is one observation of an object: the raw values of key, time and value, in the order
-// of a parser's names.
+// An objectPart is one observation of an object: the raw values of key, time and value, in the order of a parser's
+// names.
 type objectPart struct {
 	record int // index among the records that are decoded together
 	fields [][]byte

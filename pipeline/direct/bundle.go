@@ -277,14 +277,14 @@ func (b channels) OpenTimerWrite(_ context.Context, id exec.StreamID, name strin
 	family := timerFamily{id.PtransformID, name}
 	c, ok := b.shard.stage.timers[family]
 	if !ok {
-		return nil, fmt.Errorf("%s: there are no timers of the family %s", b.shard.stage.name, name)
+		return nil, fmt.Errorf("%s: unknown timer family %s", b.shard.stage.name, name)
 	}
 	return writer(func(p []byte) error {
 		t, err := c.parse(family, p)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if err != nil {
-			b.err = fmt.Errorf("%s: a timer of the family %s: %w", b.shard.stage.name, name, err)
+			b.err = fmt.Errorf("%s: invalid timer of the family %s: %w", b.shard.stage.name, name, err)
 			return err
 		}
 		b.set = append(b.set, t)

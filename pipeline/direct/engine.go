@@ -227,7 +227,7 @@ func (e *engine) after(d time.Duration, f func()) {
 func (e *engine) checkDone() {
 	for _, s := range e.stages {
 		if s.out < mtime.MaxTimestamp {
-			e.fail(fmt.Errorf("%s has nothing to do and is not at its end: this is a defect of the direct runner", s.name))
+			e.fail(fmt.Errorf("%s has nothing to do but has not ended: this is a bug of the direct runner", s.name))
 		}
 	}
 }
@@ -381,8 +381,8 @@ func (e *engine) ready(sh *shard, now time.Time) (ready bool, wake time.Time) {
 		return false, wake
 	}
 	if sh.stage.splits {
-		// If nothing runs, no room can become free. With an account, only sources pause: a stage after a source may
-		// be waiting for this shard.
+		// If nothing runs, no room can become free. With an account, only sources pause: a running source may wait for
+		// the other stages.
 		if e.queued > maxQueued && e.busy > 0 && (e.books == nil || sh.stage.source) {
 			return false, wake
 		}

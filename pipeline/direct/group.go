@@ -40,7 +40,7 @@ func newGrouping(in, out *collection) (*grouping, error) {
 }
 
 func refusedTrigger(w *pipepb.WindowingStrategy) error {
-	return fmt.Errorf("the trigger {%v} is not supported by the direct runner, which knows the default one", w.GetTrigger())
+	return fmt.Errorf("the trigger {%v} is not supported by the direct runner: use the default trigger", w.GetTrigger())
 }
 
 // A keyWindow is a window of a key with its values.

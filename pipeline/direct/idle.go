@@ -11,7 +11,8 @@ import (
 	"hafvf/internal/account"
 )
 
-// setIdle reports to the account of the run, if there is one, when no bundle runs and elements wait only at sources.
+// setIdle reports to the account of the run, if there is one, when no bundle runs and no element waits, except at
+// sources.
 func (e *engine) setIdle() {
 	if e.books == nil {
 		return

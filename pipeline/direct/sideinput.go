@@ -69,7 +69,8 @@ func windowFn(spec *pipepb.FunctionSpec) (*window.Fn, error) {
 func (s *sideInput) end(main typex.Window) mtime.Time {
 	last := &lastWindow{}
 	s.assign.Out = last
-	_ = s.assign.ProcessElement(context.Background(), &exec.FullValue{Timestamp: main.MaxTimestamp()}) // fails only if Out fails
+	// The error is always nil, because Out does not fail.
+	_ = s.assign.ProcessElement(context.Background(), &exec.FullValue{Timestamp: main.MaxTimestamp()})
 	return last.end
 }
 

@@ -232,5 +232,5 @@ func (e listEntry) within(start, end int64) bool {
 
 // OpenIterable implements exec.StateReader. Groups are always complete, so the SDK never asks for a part.
 func (b *bundle) OpenIterable(context.Context, exec.StreamID, []byte) (io.ReadCloser, error) {
-	return nil, errors.New("the direct runner keeps no parts of groups")
+	return nil, errors.New("the direct runner does not support reading a group in parts")
 }

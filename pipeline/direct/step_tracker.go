@@ -127,4 +127,4 @@ func (u *watchedUnit) Down(ctx context.Context) error {
 }
 
 // errExited is the error for a function that ended its goroutine with runtime.Goexit, for example by t.Fatal.
-var errExited = errors.New("the function has ended its goroutine, by runtime.Goexit or as Fatal of a testing.T does: return an error")
+var errExited = errors.New("the function has ended its goroutine, by runtime.Goexit or testing.T.Fatal: return an error instead")

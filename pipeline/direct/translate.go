@@ -44,7 +44,7 @@ type stage struct {
 	keyed  bool        // all elements of a key go to one shard
 	splits bool        // elements have restrictions, whose unprocessed rest returns to the queue
 
-	source  bool // splits, and has no source before it
+	source  bool // splits, and elements originate here
 	seeds   bool // see account.Seeding
 	foreign bool // has states that are not reported to an account
 
@@ -216,10 +216,10 @@ func (t *translation) findParDo(id string, step *pipepb.PTransform) error {
 	t.payloads[id] = payload
 	in := t.components.GetPcollections()[step.GetInputs()[mainInput]]
 	if keyed(payload) && t.strategy(in).GetMergeStatus() == pipepb.MergeStatus_NEEDS_MERGE {
-		return errors.New("state and timers on windows that merge are not supported by the direct runner: their states could not be merged")
+		return errors.New("state and timers on windows that merge are not supported by the direct runner: states cannot be merged")
 	}
 	if payload.GetRequiresTimeSortedInput() {
-		return errors.New("input that is sorted by time is not supported by the direct runner")
+		return errors.New("time-sorted input is not supported by the direct runner")
 	}
 	if payload.GetRestrictionCoderId() != "" {
 		t.takeApart(id, step, payload)
@@ -298,7 +298,7 @@ func (t *translation) startsStage(id string) bool {
 		len(t.sideInputs(id)) > 0
 }
 
-// place makes the stage of a step that starts one. A step that is not executed passes its input on.
+// place makes the stage of a step that starts one. Flatten and Reshuffle pass their input on.
 func (t *translation) place(id string) error {
 	step := t.steps[id]
 	switch step.GetSpec().GetUrn() {

@@ -93,11 +93,11 @@ func inJSON(f field[estimate]) field[estimate] {
 func withRegime(f field[estimate]) field[estimate] {
 	columns, cells := f.columns, f.cells
 	f.columns = func(path string, l *Layout, x tabular.Kind) []tabular.Column {
-		all := columns(path, l, x)
+		cols := columns(path, l, x)
 		if l.includes(regime.full) {
-			all = append(regime.columns("estimate.regime", l, x), all...)
+			cols = append(regime.columns("estimate.regime", l, x), cols...)
 		}
-		return all
+		return cols
 	}
 	f.cells = func(b []byte, l *Layout, e estimate) []byte {
 		if l.includes(regime.full) {

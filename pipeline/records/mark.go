@@ -65,7 +65,7 @@ func (m *Mark) Of(key, id, incident string) bool {
 	return (m.ID == id || incident != "" && m.ID == incident) && (m.Key == nil || *m.Key == key)
 }
 
-// ReadMarks reads a file of marks. Of marks with the same id and key, the last wins. An error names the line.
+// ReadMarks reads a file of marks. If several marks have the same id and key, the last wins. An error names the line.
 func ReadMarks(path string) (marks []Mark, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -186,11 +186,11 @@ func keyDetect(dst *keyed.AlertRule) keytable.ValueParser {
 		{Name: "zone", Doc: "As detect.zone.", Initial: initial, Read: optional(&dst.Zone, keytable.Zone)},
 	}
 	return keytable.ValueParser{Takes: takes, Keys: keys, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		on := true
+		enabled := true
 		switch {
 		case n.Kind == yaml.MappingNode:
 			d.Mapping(path, n, keys)
-		case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Decode(&on) == nil && !on:
+		case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Decode(&enabled) == nil && !enabled:
 			dst.None = new(true)
 			return
 		default:

@@ -132,8 +132,8 @@ func (d *Reading) prior(path string, n *yaml.Node) (params map[string]any, auto 
 	}
 	d.Entries(path, n, func(p string, k, v *yaml.Node) {
 		value := d.value(p, v)
-		if on, ok := value.(bool); ok && k.Value == "auto" {
-			auto = on
+		if enabled, ok := value.(bool); ok && k.Value == "auto" {
+			auto = enabled
 			return
 		}
 		params[k.Value] = value

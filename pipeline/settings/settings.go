@@ -113,8 +113,8 @@ type Switch struct {
 // set it.
 func (c *Settings) Switches(field func(KeyRule) *bool) (switches Switches) {
 	for _, k := range c.Keys {
-		if on := field(k); on != nil {
-			switches = append(switches, Switch{k.Match, *on})
+		if enabled := field(k); enabled != nil {
+			switches = append(switches, Switch{k.Match, *enabled})
 		}
 	}
 	return switches
@@ -345,8 +345,8 @@ func (c *Settings) UnitOf(values string) string {
 	return values + map[time.Duration]string{time.Second: PerSecond, time.Minute: "/min", time.Hour: "/h"}[a.Per]
 }
 
-// SetLater returns a function that names the parts of a key's filter that a later exception sets than the first
-// match. Earlier versions applied only the first match.
+// SetLater returns a function that names the parts of a key's filter that an exception after the first match sets.
+// Earlier versions applied only the first match.
 func (c *Settings) SetLater() func(key string) []string {
 	cfg := c.Filter()
 	settings := cfg.Settings()

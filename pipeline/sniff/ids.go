@@ -7,8 +7,8 @@ import (
 // partNames are column names for numbers of parts of a series. Such numbers do not identify series.
 var partNames = []string{"block", "trial", "run", "session", "phase", "epoch", "lap", "cycle", "condition"}
 
-// mayBeID reports whether a column has whole numbers that may identify series. Of its name, only the words in
-// partNames count.
+// mayBeID reports whether a column has whole numbers that may identify series. A name with a word of partNames
+// excludes it.
 func (c *column) mayBeID() bool {
 	words := wordsOf(c.name)
 	return c.whole() && c.forms().distinct > 1 && !slices.ContainsFunc(partNames, func(s string) bool { return slices.Contains(words, s) })

@@ -60,8 +60,8 @@ func TestLook(t *testing.T) {
 		return fmt.Sprintf("k%d,%s,%s\n", i%2, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), x)
 	})...)
 	l := look(t, "{family: normal}", path)
-	// By hand: 5 of the 100 are "NA", the 10 with i%10 = 1 are empty; of the other 85,
-	// i%4 = 1 is zero and i%4 = 0 is negative.
+	// By hand: 5 of the 100 are "NA", the 10 with i%10 = 1 are empty; of the other 85, i%4 = 1 is zero and i%4 = 0 is
+	// negative.
 	zero, negative := 0, 0
 	for i := range 100 {
 		if i%20 != 0 && i%10 != 1 {

@@ -466,9 +466,9 @@ func backwards(nanos []int64) float64 {
 // An interval is the aggregation of a draft.
 type interval struct{ every, value, why string }
 
-// irregular reports whether sorted steps look like steps between random events, such as a Poisson process. It compares the
-// 90 % quantile of the steps with the 10 % quantile: the ratio is about 22 for a Poisson process, and below 6 for a
-// clock with jitter.
+// irregular reports whether sorted steps look like steps between random events, such as a Poisson process. It
+// compares the 90 % quantile of the steps with the 10 % quantile: the ratio is about 22 for a Poisson process, and
+// below 6 for a clock with jitter.
 func irregular(steps []int64) bool {
 	const ratio = 6
 	return len(steps) >= 10 && steps[len(steps)*9/10] > ratio*steps[len(steps)/10]

@@ -215,8 +215,9 @@ func (s *sample) finish(c *config.Config, format string) {
 	}
 }
 
-// recurring reports whether keys with one record in the sample have more records in the file. If all keys have n
-// records each, two records of a sample share their key with a probability that depends on n.
+// recurring reports whether keys with one record in the sample have more records in the file. The more records each
+// key has in the file, the more often two records of a sample share a key. The number of keys that this suggests must
+// be below four times the number of records in the sample.
 func (s *sample) recurring() bool {
 	pairs := 0.
 	for _, v := range s.keys {

@@ -286,7 +286,7 @@ func keyNames(keys []Key) []string {
 	return names
 }
 
-// Alternatives returns the names of the keys of which a mapping has exactly one.
+// Alternatives returns the names of the keys that exclude each other: a mapping has exactly one.
 func Alternatives(keys []Key) []string {
 	return keyNames(slices.DeleteFunc(slices.Clone(keys), func(k Key) bool { return k.Setting }))
 }

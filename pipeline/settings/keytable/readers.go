@@ -367,14 +367,14 @@ func Zone(dst *string) ValueParser {
 func OrSwitch[T any](dst **T, mapping string, fresh func() *T, keys func(*T) []Key) ValueParser {
 	takes := "true, false, or " + mapping
 	return ValueParser{Takes: takes, Keys: keys(fresh()), Read: func(d *Decoder, path string, n *yaml.Node) {
-		v, on := fresh(), false
+		v, enabled := fresh(), false
 		switch {
 		case n.Kind == yaml.MappingNode:
 			*dst = v
 			d.Mapping(path, n, keys(v))
-		case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&on) != nil:
+		case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&enabled) != nil:
 			d.WrongType(path, takes, n)
-		case on:
+		case enabled:
 			*dst = v
 		}
 	}}

@@ -21,7 +21,7 @@ type syntaxError struct {
 
 var (
 	yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(?s:(.*))$`)
-	// yaml counts the lines of parser errors from 0, unlike those of scanner errors, and leaves out line 0.
+	// yaml counts the lines of parser errors from 0, scanner errors from 1, and leaves out line 0.
 	fromLine0     = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',')`)
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(?s:.*)' referenced$`)
 )
