@@ -16,7 +16,7 @@ import (
 
 // filters sets the filter of the config and of each exception.
 func (d *Reading) filters(c *Settings) {
-	settle := func(path string, levels *[]hafvf.Beta, top *float64, bank *[]hafvf.Member, inherit bool) {
+	setFilter := func(path string, levels *[]hafvf.Beta, top *float64, bank *[]hafvf.Member, inherit bool) {
 		sub := func(name string) string { return keytable.Join(path, name) }
 		hasLevels, hasTop, hasBank := d.Has(sub("levels")), d.Has(sub("top")), d.Has(sub("bank"))
 		switch {
@@ -51,11 +51,11 @@ func (d *Reading) filters(c *Settings) {
 			*levels, *top, *bank = c.DefaultFilter()
 		}
 	}
-	settle("", &c.Levels, &c.Top, &c.Bank, false)
+	setFilter("", &c.Levels, &c.Top, &c.Bank, false)
 	for i := range c.Keys {
 		k := &c.Keys[i]
 		path := fmt.Sprintf("keys.%d", i)
-		settle(path, &k.Levels, &k.Top, &k.Bank, true)
+		setFilter(path, &k.Levels, &k.Top, &k.Bank, true)
 		for _, fields := range []struct {
 			part  keyed.FilterPart
 			names []string
@@ -116,7 +116,7 @@ func (d *Reading) lastValues(c *Settings, path string, bank []hafvf.Member) {
 
 // seasons sets the season of the model and of each exception.
 func (d *Reading) seasons(c *Settings) {
-	settle := func(path string, keys seasonKeys, levels []hafvf.Beta) *usual.RhythmConfig {
+	seasonOf := func(path string, keys seasonKeys, levels []hafvf.Beta) *usual.RhythmConfig {
 		seasonPath := path + ".season"
 		switch {
 		case len(keys.seasons) == 0:
@@ -135,7 +135,7 @@ func (d *Reading) seasons(c *Settings) {
 		return season
 	}
 	base := d.season
-	c.Model.Season = settle("model", base, c.Levels)
+	c.Model.Season = seasonOf("model", base, c.Levels)
 	anySeason := c.Model.Season != nil
 	for i := range c.Keys {
 		k, path := &c.Keys[i], fmt.Sprintf("keys.%d.model", i)
@@ -149,7 +149,7 @@ func (d *Reading) seasons(c *Settings) {
 		if !d.Has(path + ".holidays") {
 			own.holidays = base.holidays
 		}
-		k.Season = settle(path, own, k.Levels)
+		k.Season = seasonOf(path, own, k.Levels)
 		anySeason = anySeason || k.Season != nil
 		d.needSeason(path, k.Season != nil)
 	}

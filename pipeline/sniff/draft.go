@@ -305,8 +305,8 @@ func (t *table) series(timeCol *column, number func(*column) bool) (values []*co
 	return values, nColumns
 }
 
-// adoptedKeys are the last parts of the suggested keys that a draft adopts.
-var adoptedKeys = []string{"missing", "lateness", "wait", "family", "scale", "warm_up", "detect", "bank"}
+// usedSuggestions are the last parts of the suggested keys that a draft adopts.
+var usedSuggestions = []string{"missing", "lateness", "wait", "family", "scale", "warm_up", "detect", "bank"}
 
 // runs returns how often the text of a column changes from one record to the next.
 func (t *table) runs(c *column) (n int) {
@@ -322,7 +322,7 @@ func (t *table) runs(c *column) (n int) {
 // adopt adopts the suggestions of a result. It reports whether any is new.
 func (d *draft) adopt(res *Result) (changed bool) {
 	for _, s := range res.Suggestions {
-		if name := s.Key[strings.LastIndex(s.Key, ".")+1:]; slices.Contains(adoptedKeys, name) && d.suggestions[name] != s {
+		if name := s.Key[strings.LastIndex(s.Key, ".")+1:]; slices.Contains(usedSuggestions, name) && d.suggestions[name] != s {
 			d.suggestions[name], changed = s, true
 			if name == "family" {
 				d.family = s.Value
