@@ -23,7 +23,7 @@ func init() {
 	register.DoFn4x1[state.Provider, timers.Provider, string, int, error](&windowedFn{})
 	register.Function1x2(pair)
 	register.Function2x0(take)
-	register.Function2x0(beside)
+	register.Function2x0(withSide)
 	register.Function1x0(gated)
 	register.Function1x1(flood)
 }
@@ -55,7 +55,7 @@ func (fn *windowedFn) OnTimer(sp state.Provider, _ timers.Provider, _ string, _ 
 
 func pair(i int) (string, int)        { return fmt.Sprint("k", i%7), i }
 func take(string, func(*int) bool)    {}
-func beside(_ int, _ func(*int) bool) {}
+func withSide(_ int, _ func(*int) bool) {}
 
 // TestMemoryOfWindows checks that memory does not grow with time: of 2,000 windows, only those that the watermark has
 // not passed are stored.
@@ -71,7 +71,7 @@ func TestMemoryOfWindows(t *testing.T) {
 		pairs := beam.ParDo(s, pair, in)
 		beam.ParDo0(s, &windowedFn{state.MakeValueState[int]("sum"), timers.InEventTime("soon")}, pairs)
 		beam.ParDo0(s, take, beam.GroupByKey(s, pairs))
-		beam.ParDo0(s, beside, in, beam.SideInput{Input: in})
+		beam.ParDo0(s, withSide, in, beam.SideInput{Input: in})
 	})
 	peak := map[string]int{}
 	count := func() {

@@ -38,7 +38,7 @@ func floats(n int) []float64 {
 }
 
 // populated returns records of the layout with a value in every field.
-func populated(l *Layout, outputs int, as Form) map[string][]byte {
+func populated(l *Layout, outputs int, form Form) map[string][]byte {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := keyed.Moments{Mean: floats(outputs), SD: floats(outputs)}
 	params := 0
@@ -78,7 +78,7 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 		s.Time, s.Session.Start, s.Session.End, s.Segment.Start = time.Time{}, trial, trial, trial
 	}
 	return map[string][]byte{
-		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, alerted.Alerts("k")[1], "", nil), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
+		"estimate": l.AppendEstimate(nil, form, "k", &e), "alert": l.AppendAlert(nil, form, alerted.Alerts("k")[1], "", nil), "smoothed": l.AppendSmoothed(nil, form, "k", &s),
 	}
 }
 

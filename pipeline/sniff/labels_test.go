@@ -128,33 +128,33 @@ func TestDraftSeesWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestLookFindsTiedKeys checks that a column that is missing in the key is suggested.
-func TestLookFindsTiedKeys(t *testing.T) {
+// TestInspectFindsTiedKeys checks that a column that is missing in the key is suggested.
+func TestInspectFindsTiedKeys(t *testing.T) {
 	lines := []string{"time,metric,instance,x\n"}
 	for i := range 400 {
 		lines = append(lines, fmt.Sprintf("2026-01-05T%02d:%02d:00Z,cpu,h%d,%d\n", i/4/60, i/4%60, i%4, i%17))
 	}
 	path := write(t, "m.csv", lines...)
 	for key, want := range map[string]string{"metric": "source.csv.key [metric, instance]", "none": "source.csv.key instance"} {
-		result := look(t, "{family: normal}", path+", key: "+key)
+		result := inspect(t, "{family: normal}", path+", key: "+key)
 		if len(result.Suggestions) == 0 || result.Suggestions[0].Key+" "+result.Suggestions[0].Value != want {
 			t.Errorf("key %s: %+v", key, result.Suggestions)
 		}
 	}
 }
 
-// TestLookFindsCounters checks that counters are reported, unless the config aggregates their increase.
-func TestLookFindsCounters(t *testing.T) {
+// TestInspectFindsCounters checks that counters are reported, unless the config aggregates their increase.
+func TestInspectFindsCounters(t *testing.T) {
 	lines := []string{"key,time,x\n"}
 	for i := range 60 {
 		lines = append(lines, fmt.Sprintf("a,2026-01-05T00:%02d:00Z,%d\nb,2026-01-05T00:%02d:00Z,%d\n", i, 7*i%300, i, i*17%23))
 	}
 	path := write(t, "m.csv", lines...)
-	found := look(t, "{family: normal}", path)
+	found := inspect(t, "{family: normal}", path)
 	if len(found.Counters) != 1 || found.Counters[0] != "a" || !strings.Contains(found.String(), "counters the values of 1 key rise and do not fall") {
 		t.Errorf("%q\n%s", found.Counters, found)
 	}
-	if result := look(t, "{family: normal}, aggregate: {every: 1m, value: increase}", path); len(result.Counters) > 0 {
+	if result := inspect(t, "{family: normal}, aggregate: {every: 1m, value: increase}", path); len(result.Counters) > 0 {
 		t.Errorf("increases are taken for counters: %s", result)
 	}
 }

@@ -35,16 +35,16 @@ func tableOf(header string, n int, line func(i int) string) []string {
 	return lines
 }
 
-// look inspects a table with a config that has the given model.
-func look(t *testing.T, model, path string) *Result {
+// inspect inspects a table with a config that has the given model.
+func inspect(t *testing.T, model, path string) *Result {
 	t.Helper()
 	c := expect.Get(config.Parse("test.yaml", []byte("{model: "+model+", source: {csv: {path: "+path+"}}}"), nil))(t)
 	res := expect.Get(Inspect(c))(t)
 	return res
 }
 
-// TestLook checks the text of a Result, with the suggestions that fix the config.
-func TestLook(t *testing.T) {
+// TestInspect checks the text of a Result, with the suggestions that fix the config.
+func TestInspect(t *testing.T) {
 	path := write(t, "in.csv", tableOf("key,time,x\n", 100, func(i int) string {
 		x := fmt.Sprint(i%4 - 1)
 		switch {
@@ -59,7 +59,7 @@ func TestLook(t *testing.T) {
 		}
 		return fmt.Sprintf("k%d,%s,%s\n", i%2, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), x)
 	})...)
-	l := look(t, "{family: normal}", path)
+	l := inspect(t, "{family: normal}", path)
 	// By hand: 5 of the 100 are "NA", the 10 with i%10 = 1 are empty; of the other 85, i%4 = 1 is zero and i%4 = 0 is
 	// negative.
 	zero, negative := 0, 0
@@ -86,9 +86,9 @@ suggest  lateness: 3m  # 1 record comes up to 3m0s after a later one of the key
 	expect.Same(t, want, l.String())
 }
 
-// TestLookFindsFarTimes checks that far times are counted, that times in the future lead to max_ahead, and that far
+// TestInspectFindsFarTimes checks that far times are counted, that times in the future lead to max_ahead, and that far
 // times do not lead to a lateness.
-func TestLookFindsFarTimes(t *testing.T) {
+func TestInspectFindsFarTimes(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		wrong map[int]time.Time
@@ -107,7 +107,7 @@ func TestLookFindsFarTimes(t *testing.T) {
 			}
 			return fmt.Sprintf("k,%s,1\n", stamp.Format(time.RFC3339))
 		})...)
-		text := look(t, "{family: normal}", path).String()
+		text := inspect(t, "{family: normal}", path).String()
 		if test.want == "" && strings.Contains(text, "far ") || !strings.Contains(text, test.want) || strings.Contains(text, "suggest  source.csv.max_ahead: 1h") != test.mends {
 			t.Errorf("%s: %s", test.name, text)
 		}
@@ -117,8 +117,8 @@ func TestLookFindsFarTimes(t *testing.T) {
 	}
 }
 
-// TestLookSuggestsScale checks that a scale is suggested only for skewed values, and not if the config has one.
-func TestLookSuggestsScale(t *testing.T) {
+// TestInspectSuggestsScale checks that a scale is suggested only for skewed values, and not if the config has one.
+func TestInspectSuggestsScale(t *testing.T) {
 	for name, c := range map[string]struct {
 		model string
 		x     func(z float64) float64
@@ -136,7 +136,7 @@ func TestLookSuggestsScale(t *testing.T) {
 			// Keys at different levels do not make the values skewed.
 			return fmt.Sprintf("k%d,%s,%g\n", i%2, start.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), c.x(rng.NormFloat64())*math.Pow(20, float64(i%2)))
 		})...)
-		text := look(t, c.model, path).String()
+		text := inspect(t, c.model, path).String()
 		if c.want == "" && strings.Contains(text, "model.scale") || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %s", name, text)
 		}
@@ -198,11 +198,11 @@ func TestSingleSessions(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("a,%s,%d\n", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), i%7))
 	}
 	path := write(t, "in.csv", lines...)
-	result := look(t, "{family: normal}, transform: smooth", path)
+	result := inspect(t, "{family: normal}, transform: smooth", path)
 	if text := result.String(); result.Err() != nil || !strings.Contains(text, "sessions 1 in these records, at gaps of 30h\n") {
 		t.Errorf("%v, %s", result.Err(), text)
 	}
-	result = look(t, "{family: normal}, transform: smooth, session: {gap: 10m}", path)
+	result = inspect(t, "{family: normal}, transform: smooth, session: {gap: 10m}", path)
 	if text := result.String(); !strings.Contains(text, "sessions 40 in these records, at gaps of 10m\n") {
 		t.Error(text)
 	}
@@ -216,7 +216,7 @@ func TestRulesOfKeys(t *testing.T) {
 	for i, key := range []string{"ab", "ab", "a", "\"up{job=\"\"web\"\"}\"", "b"} {
 		lines = append(lines, fmt.Sprintf("%s,2026-01-05T00:%02d:00Z,%d\n", key, i, i))
 	}
-	text := look(t, "{family: normal}, keys: [{match: 'a*', top: 0.5}, {match: '*b', model: {prior: {mu: 3}}}, {match: {job: 'w*'}, top: 0.2}, {match: none, levels: []}]", write(t, "m.csv", lines...)).String()
+	text := inspect(t, "{family: normal}, keys: [{match: 'a*', top: 0.5}, {match: '*b', model: {prior: {mu: 3}}}, {match: {job: 'w*'}, top: 0.2}, {match: none, levels: []}]", write(t, "m.csv", lines...)).String()
 	for _, want := range []string{
 		`rule     keys.0 "a*" matches 2 keys, ab, a`, `rule     keys.1 "*b" matches 2 keys, ab, b`, `rule     keys.2 {job="w*"} matches 1 key, up{job="web"}`, `rule     keys.3 "none" matches none of these keys`,
 		"remark   model.prior of ab: set by a later exception than the first that matches. Each field uses the first exception that sets it; earlier versions used the first match for all fields; see keys",
@@ -235,7 +235,7 @@ func TestLabelsThatGroup(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("\"up{env=\"\"x\"\",zone=\"\"z%d\"\",job=\"\"j%d\"\",rack=\"\"r%d\"\",shard=\"\"s%d\"\",instance=\"\"i%d:80\"\"}\",2026-01-05T00:%02d:00Z,%d\n", i%4, i%3, i%6, i%12, i%24, i/24, i))
 	}
 	path := write(t, "m.csv", lines...)
-	result := look(t, "{family: normal}, detect: true, incidents: {by: [job, pod]}", path)
+	result := inspect(t, "{family: normal}, detect: true, incidents: {by: [job, pod]}", path)
 	expect.Same(t, []string{"job", "zone", "rack", "shard"}, series.Groups(result.Keys))
 	if want := `remark   no key has the label "pod"; their labels are env, instance, job, rack, shard, zone; see incidents.by`; !strings.Contains(result.String(), want) {
 		t.Errorf("%s", result)
@@ -246,7 +246,7 @@ func TestLabelsThatGroup(t *testing.T) {
 func TestRoundedRemark(t *testing.T) {
 	path := write(t, "in.csv", "key,time,x\na,2026-01-01,9007199254740993\na,2026-01-02,9007199254740995\n")
 	const want = "remark   whole numbers beyond 2^53 are rounded: 9007199254740993 is read as 9007199254740992\n"
-	if text := look(t, "{family: normal}", path).String(); strings.Count(text, "2^53") != 1 || !strings.Contains(text, want) {
+	if text := inspect(t, "{family: normal}", path).String(); strings.Count(text, "2^53") != 1 || !strings.Contains(text, want) {
 		t.Error(text)
 	}
 }
@@ -371,7 +371,7 @@ func TestFarTimes(t *testing.T) {
 		for i := range 600 {
 			lines = append(lines, fmt.Sprintf("k,%s,%d.5\n", timeAt(i).Format(time.RFC3339), i%9))
 		}
-		return look(t, "{family: normal}", write(t, "in.csv", lines...))
+		return inspect(t, "{family: normal}", write(t, "in.csv", lines...))
 	}
 	minute := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
 	far := lines(func(i int) time.Time {
@@ -403,7 +403,7 @@ func TestRemarksOfCounters(t *testing.T) {
 		for i := range 400 {
 			lines = append(lines, fmt.Sprintf("k,%s,%d\n", start.Add(time.Duration(i)*15*time.Minute).Format(time.RFC3339), x(i)))
 		}
-		return look(t, "{family: normal}, aggregate: {every: 1h, value: increase}", write(t, "in.csv", lines...)).String()
+		return inspect(t, "{family: normal}, aggregate: {every: 1h, value: increase}", write(t, "in.csv", lines...)).String()
 	}
 	const shared, restarts = "two counters may share the key", "\nrestarts "
 	for name, c := range map[string]struct {

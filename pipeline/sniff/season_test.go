@@ -34,7 +34,7 @@ func TestSeasonSuggested(t *testing.T) {
 			lines = append(lines, fmt.Sprintf("%s,%.3f\n", stamp.Format(time.RFC3339), 4*c.value(i)+rng.NormFloat64()/2))
 		}
 		got := ""
-		for _, s := range look(t, "{family: normal, prior: auto}, detect: true", write(t, "x.csv", lines...)+", key: none").Suggestions {
+		for _, s := range inspect(t, "{family: normal, prior: auto}, detect: true", write(t, "x.csv", lines...)+", key: none").Suggestions {
 			if s.Key == "model.season" {
 				got = s.Value
 			}
