@@ -53,8 +53,8 @@ func (fn *windowedFn) OnTimer(sp state.Provider, _ timers.Provider, _ string, _ 
 	return fn.Sum.Clear(sp)
 }
 
-func pair(i int) (string, int)        { return fmt.Sprint("k", i%7), i }
-func take(string, func(*int) bool)    {}
+func pair(i int) (string, int)          { return fmt.Sprint("k", i%7), i }
+func take(string, func(*int) bool)      {}
 func withSide(_ int, _ func(*int) bool) {}
 
 // TestMemoryOfWindows checks that memory does not grow with time: of 2,000 windows, only those that the watermark has

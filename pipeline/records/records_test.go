@@ -126,7 +126,7 @@ func contains(t *testing.T, got, want map[string]any) {
 }
 
 // TestIncidents checks that alerts have the id of their incident, and that the row of an incident has further cells
-// after those of an alert.
+// after the cells of an alert.
 func TestIncidents(t *testing.T) {
 	l := expect.Get(NewLayout(layouts["scalar"]))(t)
 	l.Incidents = true
