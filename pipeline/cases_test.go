@@ -226,7 +226,7 @@ func meters() []found {
 	})
 	return []found{
 		{file: "history.csv", lines: slices.Concat(door, thermometer, meter), wants: []string{"key: entity_id", "time: last_changed", "values: [state]", "missing: [off, on, unavailable, unknown]"},
-			remarks: []string{"as those of a counter, such as sensor.meter_energy_import", "off and on count as missing"}},
+			remarks: []string{"like a counter, such as sensor.meter_energy_import", "off and on count as missing"}},
 		{file: "meter.csv", lines: append([]string{header}, meter...), wants: []string{"aggregate: {every: 1h, value: increase}", "key: entity_id", "# season: [24h, 168h]"}, keys: 1},
 	}
 }
@@ -379,9 +379,9 @@ func calendars() []found {
 		{file: "monthfirst.csv", lines: lines(280, hour("01/02/2006 15:04")), wants: []string{"time_format: '%m/%d/%Y %H:%M'", "to 2026-01-12 15:00"}, keys: 1},
 		{file: "hours.csv", lines: tableOf("date,hour,load\n", 400, func(i int) string {
 			return fmt.Sprintf("%s,%d,%.1f\n", day("2026-01-01 00:00").AddDate(0, 0, i/24).Format(time.DateOnly), 1+i%24, 200+9*r.NormFloat64())
-		}), not: []string{"key: hour"}, doubt: "have a time that their key has had"},
+		}), not: []string{"key: hour"}, doubt: "repeat a time of their key"},
 		{file: "either.csv", lines: lines(12, func(i int) string { return fmt.Sprintf("%02d/03/2026", 1+i) }), doubt: "fits them as well"},
-		{file: "yesterday.csv", lines: lines(60, func(i int) string { return []string{"today", "yesterday", "last week"}[i%3] }), not: []string{"key: time"}, doubt: `column "time" is called as times are`},
+		{file: "yesterday.csv", lines: lines(60, func(i int) string { return []string{"today", "yesterday", "last week"}[i%3] }), not: []string{"key: time"}, doubt: `column "time" has the name of a time`},
 	}
 }
 

@@ -76,7 +76,7 @@ func TestMarksOfFiles(t *testing.T) {
 	save(t, in("in2.jsonl"), spikes(2, 20, "a", "b")...)
 	again, dead, s := run(text + marks)
 	equal(t, []string{strings.Replace(alarms[1], "in1", "in2", 1)}, again)
-	for i, want := range []string{"unknown alarm: none of the last 1000 has the id", `unknown alarm: none of the last 1000 has the id "other"`, `"wrong" is none of false, true, expected`, `unknown field "who"`, "time: missing"} {
+	for i, want := range []string{"unknown alarm: none of the last 1000 has the id", `unknown alarm: none of the last 1000 has the id "other"`, `mark: unknown value "wrong": use one of false, true, expected`, `unknown field "who"`, "time: missing"} {
 		if len(dead) != 5 || !strings.HasPrefix(dead[i], fmt.Sprintf("marks.jsonl:%d the mark is ", i+3)) || !strings.Contains(dead[i], want) {
 			t.Errorf("dead letter %q", dead)
 		}

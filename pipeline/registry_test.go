@@ -212,7 +212,7 @@ func TestRegistry(t *testing.T) {
 		`no key: no field "site", in its part "site" | ` + decoded,
 		"the schema registry does not know schema 99, or one that it refers to: schema not found | AAAAAGOQsszK72YAAAA/",
 		"the payload does not fit schema 11: it ends too early | AAAAAAuQsszK72YAAA==",
-		"no key: the value has no field of it, and of the record's key: the schema registry does not know schema 99, or one that it refers to: schema not found | " + decoded,
+		"no key: the value lacks it, and the record's key cannot be read: the schema registry does not know schema 99, or one that it refers to: schema not found | " + decoded,
 	}, reasons)
 }
 

@@ -321,7 +321,7 @@ func TestSpreadsheetTimes(t *testing.T) {
 			_, err := Run{Graph: compose(t, "model: {family: normal}\nsource: {"+format+": {path: "+path+more+"}}\nsink: none\n")}.Execute(context.Background(), nil)
 			return err
 		}
-		if err := run(""); (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), "such as 46000.5: say time_format: spreadsheet in the source if they are, and time_format: unix") {
+		if err := run(""); (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), "such as 46000.5: set time_format: spreadsheet in the source if they are, or time_format: unix") {
 			t.Errorf("%q: %v", test.lines, err)
 		}
 		for _, format := range []string{"unix", "spreadsheet"} {
@@ -344,7 +344,7 @@ func TestSpreadsheetTimesElsewhere(t *testing.T) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 
-	const want = "the time 46000.5 seems to be days of a spreadsheet: say time_format: spreadsheet in the source if it is, and time_format: unix"
+	const want = "the time 46000.5 seems to be days of a spreadsheet: set time_format: spreadsheet in the source if it is, or time_format: unix"
 	days := []string{`{"key":"a","time":46000.5,"x":1}`, `{"key":"a","time":"46000.5","x":1}`}
 	others := []string{`{"key":"a","time":"1970-01-01T12:46:40Z","x":1}`, `{"key":"a","time":"2026-01-02","x":1}`}
 	for _, test := range []struct {

@@ -274,7 +274,7 @@ func counters() []useCase {
 			},
 		},
 		{
-			file: "requests.csv.gz", code: 1, stderr: "web: more than 5 % of the values are falls that are made up for within three records: two counters may share the key",
+			file: "requests.csv.gz", code: 1, stderr: "web: more than 5 % of the values are falls that recover within three records: two counters may share the key",
 			config: []string{"key: job "}, check: expectation{texts: []string{"remark   the values of 1 key rise", "remark   web: more than 5 %"}},
 			runs: []runCase{{
 				set: []string{"aggregate={every: 5m, value: increase, per: 1s}", "model.scale=linear"},
@@ -403,7 +403,7 @@ func clocks() []useCase {
 	}
 	return []useCase{
 		{
-			file: "fall.csv.gz", stderr: "times without a zone go back by an hour at 2025-11-02 01:05 (fall.csv.gz:1258), as clocks do at the end of summer time; see zone",
+			file: "fall.csv.gz", stderr: "times without a zone go back by an hour at 2025-11-02 01:05 (fall.csv.gz:1258), like clocks at the end of summer time; see zone",
 			config: []string{"key: meter ", "time: end "}, check: expectation{texts: []string{"remark   times without a zone go back by an hour"}},
 			runs: []runCase{{set: []string{newYork}, expectation: expectation{texts: []string{"2 keys, 0 alarms", "3808 records (0 missing), 0 rejected"}}, check: repeatedHour}},
 		},
@@ -423,7 +423,7 @@ func clocks() []useCase {
 		},
 		{
 			file: "falls-back.csv.gz", code: 1,
-			stderr: "18.3 % of the records are late, up to 19.6 years after a later one of their key, the first at falls-back.csv.gz:3171: times fall back there, and order: arrival takes records as they come; see order",
+			stderr:   "18.3 % of the records are late, up to 19.6 years after a later one of their key, the first at falls-back.csv.gz:3171: times go back there; order: arrival uses the order of the source; see order",
 			config: []string{"key: receiver ", "time: time "}, check: expectation{texts: []string{"all 5000 records", "18.3 % of the records are late"}},
 			runs: []runCase{
 				{

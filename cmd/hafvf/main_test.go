@@ -68,8 +68,8 @@ func TestExitCodes(t *testing.T) {
 		{"no such config", "run no.yaml", 2, "no.yaml"},
 		{"wrong key", "run bad.yaml", 2, `did you mean "family"?`},
 		{"wrong override", "check ok.yaml --set top=2", 2, "--set top=2"},
-		{"huge config", "check big.yaml", 2, "more than the 1048576"},
-		{"check of topics", "check topics.yaml", 0, ""}, // does not connect, and needs no secret
+		{"huge config", "check big.yaml", 2, "at most 1048576"},
+		{"check of topics", "check topics.yaml", 0, ""}, // connects to nothing, and needs no secret
 		{"topics over topics", "check topics.yaml --set sink.kafka.topic=in", 2, `"in" is also read, by source.kafka.topics`},
 		{"a secret", "check topics.yaml --set source.kafka.sasl.password=s", 2, "--set source.kafka.sasl.password=…: "},
 		{"a secret's variable", "run topics.yaml", 1, "sasl.password.env: the environment variable that it names is not set"},

@@ -93,7 +93,7 @@ func TestMarksAreScored(t *testing.T) {
 	save("bad.jsonl", "\n{}\n")
 	for _, command := range []string{"backtest c.yaml", "report alerts.jsonl -o a.html"} {
 		code, _, errs := program.Run(t, dir, "", append(strings.Fields(command), "--marks", "bad.jsonl")...)
-		if code != 2 || !strings.Contains(errs, "--marks: bad.jsonl:2: is no mark: id: missing") {
+		if code != 2 || !strings.Contains(errs, "--marks: bad.jsonl:2: is not a mark: id: missing") {
 			t.Errorf("%s: exit %d, %s", command, code, errs)
 		}
 	}

@@ -82,8 +82,8 @@ func TestTrials(t *testing.T) {
 	}{
 		{"arrival", 4, 40, []string{`"block" is empty, which session.by names`}},
 		{"trial", 0, 43, []string{
-			`"block" is empty, which session.by names`, `the trial "x" is no whole number`, `the trial "2.5" is no whole number`,
-			`no number of a trial: "trial" is empty`, `trial 7 of the session s1/2 occurs twice: the first is trials.csv:94`,
+			`"block" is empty, which session.by names`, `the trial "x" is not a whole number`, `the trial "2.5" is not a whole number`,
+			`no trial number: "trial" is empty`, `trial 7 of the session s1/2 occurs twice: the first is trials.csv:94`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestTrialsOfObjects(t *testing.T) {
 	}
 	exits(t, dir, "", "", []exit{
 		{"a column that is not there", "run table.yaml", 1, `in.csv has no column "block"`},
-		{"a gap", "run c.yaml --set session.gap=1h", 2, "session.gap: goes by times, and time_format: trial has none: leave it out"},
+		{"a gap", "run c.yaml --set session.gap=1h", 2, "session.gap: needs times, and time_format: trial has none: leave it out"},
 	})
 }
 

@@ -32,9 +32,9 @@ func TestHolidays(t *testing.T) {
 	}
 	for _, test := range []struct{ more, detect, want string }{
 		{", season: [24h, 168h], holidays: [2026-12-25]", "{holidays: [2026-12-25]}", ""},
-		{", season: [24h, 168h], holidays: [2026-12-25]", "true", "alarms do not go by model.holidays"},
-		{", season: [24h, 168h], holidays: [2026-12-25, 2026-12-26]", "{holidays: [2026-12-25]}", "alarms do not go by model.holidays"},
-		{", season: [24h, 168h]}, keys: [{match: a, model: {holidays: [2026-12-26]}}], silence: {after: 1h", "true", "alarms do not go by model.holidays"},
+		{", season: [24h, 168h], holidays: [2026-12-25]", "true", "alarms do not use model.holidays"},
+		{", season: [24h, 168h], holidays: [2026-12-25, 2026-12-26]", "{holidays: [2026-12-25]}", "alarms do not use model.holidays"},
+		{", season: [24h, 168h]}, keys: [{match: a, model: {holidays: [2026-12-26]}}], silence: {after: 1h", "true", "alarms do not use model.holidays"},
 		{"", "{holidays: [2026-12-25], season: [24h]}", "detect.holidays have no effect on what is usual"},
 		{"", "true", ""},
 	} {

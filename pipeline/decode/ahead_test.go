@@ -12,13 +12,13 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// A time that is further ahead of the clock than allowed is rejected, in files and topics alike,
-// and is no clock of a partition.
+// TestTimesAhead checks that a time too far ahead of the clock is rejected, in files and topics, and that Clock
+// ignores it.
 func TestTimesAhead(t *testing.T) {
 	for _, test := range []struct {
 		maxAhead time.Duration
-		at       time.Time
-		want     string // of the reason; empty: none
+		time     time.Time
+		want     string // part of the reason; empty: not rejected
 	}{
 		{time.Hour, time.Now(), ""},
 		{time.Hour, time.Now().Add(59 * time.Minute), ""},
@@ -31,22 +31,22 @@ func TestTimesAhead(t *testing.T) {
 	} {
 		f := config.Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}, MaxAhead: test.maxAhead}
 		p := expect.Get(NewParser(f))(t)
-		at := ""
-		if !test.at.IsZero() {
-			at = test.at.UTC().Format(time.RFC3339Nano)
+		text := ""
+		if !test.time.IsZero() {
+			text = test.time.UTC().Format(time.RFC3339Nano)
 		}
-		value := fmt.Appendf(nil, `{"key":"k","time":%q,"x":1}`, at)
+		value := fmt.Appendf(nil, `{"key":"k","time":%q,"x":1}`, text)
 		for name, got := range map[string]Decoded{
-			"table": fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{"k", at, "1"}}}),
+			"table": fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{"k", text, "1"}}}),
 			"lines": fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Source: "in", Raw: value}}),
 			"topic": NewDecoder("", p).Topic([]kafkaio.Record{{Value: value}})[0],
 		} {
 			if (got.Err != nil) != (test.want != "") || got.Err != nil && !strings.Contains(got.Err.Error(), test.want) {
-				t.Errorf("%s, %s, at most %v ahead: %v", name, at, test.maxAhead, got.Err)
+				t.Errorf("%s, %s, at most %v ahead: %v", name, text, test.maxAhead, got.Err)
 			}
 		}
-		if _, ok := p.Clock(value); ok != (at != "" && test.want == "") {
-			t.Errorf("%s, at most %v ahead: a clock is %t", at, test.maxAhead, ok)
+		if _, ok := p.Clock(value); ok != (text != "" && test.want == "") {
+			t.Errorf("%s, at most %v ahead: a clock is %t", text, test.maxAhead, ok)
 		}
 	}
 }

@@ -13,10 +13,8 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// What is carried of a record is a JSON object, see keyed.Observation.
-
-// carriedCells is what is carried of a row. A cell is a number if JSON has it so, null if it is empty, and
-// else a text.
+// carriedCells returns the carried cells of a row as a JSON object, see keyed.Observation. A cell is a number if it
+// is a JSON number, null if it is empty, and otherwise a text.
 func (p *Parser) carriedCells(cells []string) string {
 	var b []byte
 	for i, cell := range cells {
@@ -34,7 +32,7 @@ func (p *Parser) carriedCells(cells []string) string {
 	return string(append(b, '}'))
 }
 
-// carriedFields is what is carried of an object, which may lack some of it.
+// carriedFields returns the carried fields of a JSON object. Fields that the object lacks are left out.
 func (p *Parser) carriedFields(fields [][]byte) string {
 	var b []byte
 	for i, value := range fields {
@@ -55,25 +53,25 @@ func (p *Parser) carriedFields(fields [][]byte) string {
 	return string(append(b, '}'))
 }
 
-// carryName appends the name of what is carried, in an object that may have others before.
+// carryName appends the name of the i-th carried field to an object. An empty b starts the object.
 func (p *Parser) carryName(b []byte, i int) []byte {
-	between := byte(',')
+	separator := byte(',')
 	if len(b) == 0 {
-		between = '{'
+		separator = '{'
 	}
-	return append(append(append(b, between), p.carry[i]...), ':')
+	return append(append(append(b, separator), p.carry[i]...), ':')
 }
 
 func quotedText(s string) []byte {
 	var b bytes.Buffer
-	to := json.NewEncoder(&b)
-	to.SetEscapeHTML(false)
-	to.Encode(s) // what is no UTF-8 becomes U+FFFD
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.Encode(s) // invalid UTF-8 becomes U+FFFD
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// Carried looks at all files of a source for what the names and patterns of carry match. It returns what
-// patterns have found. A field that is named has to be in some record; of columns the reader sees to that.
+// Carried finds the names in all files of a source that match the patterns of carry. It returns an error if a named
+// field is in no record. The reader checks named columns.
 func Carried(src connectors.Source, f config.Fields, carry []string) (found []string, err error) {
 	var patterns []func(string) bool
 	for _, want := range carry {
@@ -84,7 +82,7 @@ func Carried(src connectors.Source, f config.Fields, carry []string) (found []st
 	tables := connectors.FormatOf(src.Format).Columns
 	switch {
 	case src.Once() && len(patterns) > 0:
-		return nil, fmt.Errorf("what the patterns of carry match has to be looked for, and %s comes once: name its %s", src.Path, map[bool]string{true: "columns", false: "fields"}[tables])
+		return nil, fmt.Errorf("carry has patterns, which need two passes, and %s can be read only once: name its %s", src.Path, map[bool]string{true: "columns", false: "fields"}[tables])
 	case src.Once() || tables && len(patterns) == 0:
 		return nil, nil
 	}
@@ -115,7 +113,7 @@ func Carried(src connectors.Source, f config.Fields, carry []string) (found []st
 		if err != nil {
 			return nil, err
 		}
-		scanObject(r.Raw, func(quoted, value []byte) { // what is no object is rejected
+		scanObject(r.Raw, func(quoted, value []byte) { // a line that is not an object is rejected later
 			name := plainName(quoted)
 			lacking = slices.DeleteFunc(lacking, func(want string) bool { return follow(want, name, value) != nil })
 			if len(patterns) > 0 {

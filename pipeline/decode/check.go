@@ -8,12 +8,12 @@ import (
 	"hafvf/internal/times"
 )
 
-// sampleRecords is how many records CheckTimes looks at in a file.
+// sampleRecords is the number of records per file that CheckTimes reads.
 const sampleRecords = 100
 
-// CheckTimes looks at the first records of each file of a source. The error says that their
-// times are numbers that seem to be days of a spreadsheet, and that the config does not say what
-// they are. As Unix times they would all be moments of one day in 1970.
+// CheckTimes checks the first records of each file of a source. It returns an error if their times are numbers that
+// look like spreadsheet days, and the config has no time_format. As Unix times they would all fall on one day in
+// 1970.
 func CheckTimes(src connectors.Source, p *Parser) error {
 	if len(p.Time) == 0 || p.Untimed || p.TimeFormat != "" {
 		return nil
@@ -36,11 +36,11 @@ func (p *Parser) checkTimes(path string, records []connectors.Record) error {
 	if first == "" {
 		return nil
 	}
-	return fmt.Errorf("the times of %s seem to be days of a spreadsheet, such as %s: say time_format: %s in the source if they are, and time_format: %s if they are seconds since 1970",
+	return fmt.Errorf("the times of %s seem to be days of a spreadsheet, such as %s: set time_format: %s in the source if they are, or time_format: %s if they are seconds since 1970",
 		message.Quote(path), first, times.Spreadsheet, times.Unix)
 }
 
-// timeText is the text of a record's time, empty if there is none that can be told.
+// timeText returns the text of a record's time, or an empty text if it cannot be found.
 func (p *Parser) timeText(r *connectors.Record) string {
 	switch {
 	case r.Reason != "":

@@ -1,8 +1,8 @@
-// Package decode turns records of files and topics into observations of keys, as the source
-// of a config describes them.
+// Package decode converts records of files and topics into observations of keys, as the source of a config describes
+// them.
 //
-// A Parser reads one record: the row of a table, or a JSON object. A Decoder reads many in
-// parallel, and gives each its ID. Leaves lists what there is in a JSON object.
+// A Parser reads one record: a table row, or a JSON object. A Decoder reads many in parallel, and sets the ID of
+// each. Leaves lists the fields of a JSON object.
 package decode
 
 import (
@@ -13,12 +13,12 @@ import (
 	"hafvf/pipeline/settings"
 )
 
-// Files returns the source of a config that reads files, and how its records are read.
+// Files returns the source of a config that reads files, and the description of its records.
 func Files(c *config.Config) (connectors.Source, config.Fields) {
 	s := c.Source.Files()
 	src := connectors.Source{Format: s.Format, Path: s.Path, Delimiter: string(s.Delimiter), Skip: s.Skip, Comment: s.Comment, Encoding: s.Encoding}
 	f := s.Fields
-	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // what they match has to be looked for: see Carried
+	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // Carried finds the names that match
 	if connectors.FormatOf(s.Format).Columns {
 		dates, last := timeNames(f)
 		src.Key, src.Time, src.Values, src.Carry = slices.Concat(dates, f.By, f.Key), last, f.Values, f.Carry
@@ -27,11 +27,11 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 			src.Wide, src.Values = true, f.Columns
 		}
 	} else if s.Layout != config.Long {
-		// A line may hold very many observations, and a run stops between bundles.
+		// A line may contain very many observations, and a run stops only between bundles.
 		src.BundleBytes = 1 << 20
 	}
 	if c.Aggregate != nil {
-		// An event costs less than the state of its key does, once in a bundle.
+		// An event costs less than the state of its key, which is read and stored once per bundle.
 		src.BundleRecords = 8 * connectors.BundleRecords
 	} else if c.Transform == settings.Filter {
 		src.BundleRecords = c.AtOnce(connectors.BundleRecords)

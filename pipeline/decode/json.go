@@ -18,14 +18,13 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// json reads an observation from one JSON object. If a field occurs twice, the last one
-// counts. A bare NaN, Infinity or -Infinity is accepted wherever JSON allows a value. A
-// numeric key is read as its text. The error is the reason for the rejection. X is read
-// into the memory that obs has for it.
+// json reads an observation from one JSON object. If a field occurs twice, the last one wins. A bare NaN, Infinity or
+// -Infinity is accepted wherever JSON allows a value. A numeric key is read as its text. The error is the reason for
+// the rejection. X is read into the memory of obs.X if possible.
 func (p *Parser) json(line []byte, from origin, obs *keyed.Observation) (key string, err error) {
-	var few [8][]byte
-	fields := few[:]
-	if len(p.names) > len(few) {
+	var small [8][]byte
+	fields := small[:]
+	if len(p.names) > len(small) {
 		fields = make([][]byte, len(p.names))
 	}
 	fields = fields[:len(p.names)]
@@ -38,25 +37,25 @@ func (p *Parser) json(line []byte, from origin, obs *keyed.Observation) (key str
 // observation reads an observation from the raw values of the parser's names.
 func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observation) (key string, err error) {
 	var o keyed.Observation
-	by, parts := fields[p.dates:p.keyAt()], fields[p.keyAt():p.TimeAt()]
+	session, parts := fields[p.dates:p.keyIndex()], fields[p.keyIndex():p.TimeAt()]
 	if err := p.keyOfRecord(parts, from); err != nil {
 		return "", err
 	}
 	if key, err = p.jsonKey(parts, from); err != nil {
 		return "", err
 	}
-	if len(by) > 0 {
-		if o.Session, err = p.jsonSession(by); err != nil {
+	if len(session) > 0 {
+		if o.Session, err = p.jsonSession(session); err != nil {
 			return "", err
 		}
 	}
-	all, fields := fields, fields[p.TimeAt():]
+	allFields, fields := fields, fields[p.TimeAt():]
 	switch {
 	case p.Untimed:
 	case p.TimeFormat == config.Trial:
 		o.Trial, err = p.jsonTrial(fields[0])
 	case len(p.Time) > 0:
-		o.Time, err = p.jsonTimes(all)
+		o.Time, err = p.jsonTimes(allFields)
 	}
 	if err != nil {
 		return "", err
@@ -91,8 +90,7 @@ func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observatio
 	return key, nil
 }
 
-// Clock reads the time of a JSON object. It reports false if there is none, or if it is too
-// far ahead of the clock.
+// Clock reads the time of a JSON object. ok is false if there is no time, or if it is too far ahead of the clock.
 func (p *Parser) Clock(line []byte) (time.Time, bool) {
 	fields := make([][]byte, len(p.names))
 	if err := p.scan(line, fields); err != nil {
@@ -102,13 +100,13 @@ func (p *Parser) Clock(line []byte) (time.Time, bool) {
 	return t, err == nil && !t.IsZero() && p.checkAhead(t, time.Now()) == nil
 }
 
-// scan checks that line is one JSON object, and sets fields to the raw values of the
-// parser's names; nil for those that are absent.
+// scan checks that line is one JSON object, and sets fields to the raw values of the parser's names. Absent fields
+// are nil.
 func (p *Parser) scan(line []byte, fields [][]byte) error {
 	return scanObject(line, func(name, value []byte) { p.assign(fields, name, value) })
 }
 
-// assign sets the fields of a quoted name, and those whose paths lead into the value.
+// assign sets the field with a quoted name, and the fields whose paths lead into the value.
 func (p *Parser) assign(fields [][]byte, name, value []byte) {
 	name = plainName(name)
 	for i, want := range p.names {
@@ -122,8 +120,8 @@ func (p *Parser) assign(fields [][]byte, name, value []byte) {
 	}
 }
 
-// keyOfRecord sets the parts of the key that the value does not have to the fields of the
-// record's key, if that has fields: by its schema, or as it is a JSON object.
+// keyOfRecord sets the parts of the key that the value lacks, from the fields of the record's key. The record's key
+// has fields if it has a schema or is a JSON object.
 func (p *Parser) keyOfRecord(parts [][]byte, from origin) error {
 	if len(from.key) == 0 || !slices.ContainsFunc(parts, func(part []byte) bool { return part == nil }) {
 		return nil
@@ -135,7 +133,7 @@ func (p *Parser) keyOfRecord(parts [][]byte, from origin) error {
 			return nil
 		}
 	case found.KeyReason != "":
-		return fmt.Errorf("%w: the value has no field of it, and of the record's key: %s", errNoKey, found.KeyReason)
+		return fmt.Errorf("%w: the value lacks it, and the record's key cannot be read: %s", errNoKey, found.KeyReason)
 	case found.KeyFields == nil:
 		return nil
 	default:
@@ -149,7 +147,7 @@ func (p *Parser) keyOfRecord(parts [][]byte, from origin) error {
 		for _, path := range keyPaths(p.Key[i]) {
 			var err error
 			if fields[i], err = fieldOf(object, path); err != nil && from.found == nil {
-				return nil // a text that begins as an object does
+				return nil // a text that only starts like an object
 			} else if err != nil {
 				return fmt.Errorf("the record's key: %w", err)
 			}
@@ -162,21 +160,20 @@ func (p *Parser) keyOfRecord(parts [][]byte, from origin) error {
 	return nil
 }
 
-// keyPaths are the paths by which a record's key may have the field that has this path in the value:
-// a change event has before and after around the fields, and its key does not.
+// keyPaths returns the paths in a record's key for a path in the value. A change event wraps the fields of its value
+// in before and after, but not those of its key.
 func keyPaths(path string) []string {
-	all := []string{path}
+	paths := []string{path}
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
 		if k := strings.LastIndexByte(path[:i], '.'); k >= 0 {
-			all = append(all, path[:k]+path[i:])
+			paths = append(paths, path[:k]+path[i:])
 		}
-		all = append(all, path[i+1:])
+		paths = append(paths, path[i+1:])
 	}
-	return all
+	return paths
 }
 
-// fieldOf returns the field of a JSON object at a path, nil if there is none. The error says why it is
-// no object.
+// fieldOf returns the field of a JSON object at a path, or nil. It returns an error if object is not a JSON object.
 func fieldOf(object []byte, path string) (found []byte, err error) {
 	err = scanObject(object, func(name, value []byte) {
 		if v := follow(path, plainName(name), value); v != nil {
@@ -202,7 +199,7 @@ func (p *Parser) jsonKey(parts [][]byte, from origin) (string, error) {
 	for i, raw := range parts {
 		part, err := p.jsonKeyPart(i, raw)
 		if err != nil {
-			return "", p.ofPart(i, err)
+			return "", p.inPart(i, err)
 		}
 		key = append(key, part)
 	}
@@ -229,7 +226,7 @@ func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {
 		}
 		key, err := unquote(raw)
 		if strings.ContainsRune(key, utf8.RuneError) && hasHalf(raw) {
-			return "", errKeyHalf // as above
+			return "", errKeyHalf // for the same reason
 		}
 		return key, err
 	case jsonNumber:
@@ -240,7 +237,7 @@ func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {
 	return "", fmt.Errorf("the key is %s, not text", kindOf(raw))
 }
 
-// escapes match the escapes of a JSON text: a pair of surrogates, half of one, which is a group, or another.
+// escapes matches the escapes of a JSON text: a surrogate pair, half of one (in group 1), or another escape.
 var escapes = regexp.MustCompile(`(?s)\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)`)
 
 // hasHalf reports whether a JSON text has half of a surrogate pair.
@@ -248,10 +245,10 @@ func hasHalf(raw []byte) bool {
 	return slices.ContainsFunc(escapes.FindAllSubmatch(raw, -1), func(m [][]byte) bool { return m[1] != nil })
 }
 
-// jsonSession joins the values that tell the session.
-func (p *Parser) jsonSession(by [][]byte) (string, error) {
-	values := make([]string, len(by))
-	for i, raw := range by {
+// jsonSession joins the values of the session fields.
+func (p *Parser) jsonSession(fields [][]byte) (string, error) {
+	values := make([]string, len(fields))
+	for i, raw := range fields {
 		if raw == nil {
 			return "", fmt.Errorf("no field %s, which session.by names", message.Quote(p.By[i]))
 		}
@@ -263,14 +260,14 @@ func (p *Parser) jsonSession(by [][]byte) (string, error) {
 	return p.session(values)
 }
 
-// jsonTrial reads the number of a trial.
+// jsonTrial reads a trial number.
 func (p *Parser) jsonTrial(raw []byte) (int64, error) {
 	if raw == nil {
-		return 0, fmt.Errorf("no number of a trial: no field %s", message.Quote(p.Time[0]))
+		return 0, fmt.Errorf("no trial number: no field %s", message.Quote(p.Time[0]))
 	}
 	text, ok := scalarText(raw)
 	if !ok {
-		return 0, fmt.Errorf("the trial is %s, no whole number", kindOf(raw))
+		return 0, fmt.Errorf("the trial is %s, not a whole number", kindOf(raw))
 	}
 	return p.trial(text)
 }
@@ -287,7 +284,7 @@ func (p *Parser) jsonTimes(fields [][]byte) (time.Time, error) {
 	return p.jsonTime(fields[p.TimeAt()])
 }
 
-// joinedTime is the text of a time in several fields, and whether it is in several.
+// joinedTime returns the text of a time in several fields, and whether the time has several fields.
 func (p *Parser) joinedTime(fields [][]byte) (text string, several bool, err error) {
 	if p.dates == 0 {
 		return "", false, nil
@@ -329,9 +326,9 @@ func (p *Parser) jsonTime(raw []byte) (time.Time, error) {
 		t, err := p.times.ParseLocalNumber(string(raw))
 		return p.checkDays(string(raw), t, err)
 	case jsonObject:
-		date, is := extended(raw, "$date")
+		date, isDate := extended(raw, "$date")
 		inner := extendedNumber(date)
-		if is && kindOf(inner) == jsonNumber {
+		if isDate && kindOf(inner) == jsonNumber {
 			return times.Milliseconds(string(inner))
 		}
 		if kindOf(inner) != jsonObject {
@@ -341,8 +338,8 @@ func (p *Parser) jsonTime(raw []byte) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("the time is %s, not text or a number", kindOf(raw))
 }
 
-// jsonValue reads x: a number, a vector, or a list of vectors. In a list of vectors, null
-// is a missing vector. A number is read into the memory of x.
+// jsonValue reads x: a number, a vector, or a list of vectors. In a list of vectors, null is a missing vector. A
+// number is read into the memory of x if possible.
 func (p *Parser) jsonValue(raw []byte, x [][]float64) ([][]float64, keyed.Shape, error) {
 	if kindOf(raw) != jsonList {
 		x := row(x, 1)
@@ -351,8 +348,8 @@ func (p *Parser) jsonValue(raw []byte, x [][]float64) ([][]float64, keyed.Shape,
 		return x, keyed.Scalar, err
 	}
 
-	// The number of commas bounds the number of components: the rows share one array.
-	all := make([]float64, 0, bytes.Count(raw, []byte(","))+1)
+	// The number of commas limits the number of components. The rows share one array.
+	components := make([]float64, 0, bytes.Count(raw, []byte(","))+1)
 	var rows [][]float64
 	nested := bytes.IndexByte(raw[1:], '[') >= 0 // or a text with a bracket, which is rejected
 	vectors, numbers := false, false
@@ -364,14 +361,14 @@ func (p *Parser) jsonValue(raw []byte, x [][]float64) ([][]float64, keyed.Shape,
 				return nil, keyed.List, err
 			}
 			numbers = numbers || !math.IsNaN(v)
-			all = append(all, v)
+			components = append(components, v)
 			if nested {
-				rows = append(rows, all[len(all)-1:len(all):len(all)])
+				rows = append(rows, components[len(components)-1:len(components):len(components)])
 			}
 			continue
 		}
 		vectors = true
-		from := len(all)
+		from := len(components)
 		for t := (scanner{b: element, i: 1}); t.next(); {
 			component := t.element()
 			if kindOf(component) == jsonList {
@@ -381,26 +378,26 @@ func (p *Parser) jsonValue(raw []byte, x [][]float64) ([][]float64, keyed.Shape,
 			if err != nil {
 				return nil, keyed.List, err
 			}
-			all = append(all, v)
+			components = append(components, v)
 		}
-		if len(all) == from {
-			all = append(all, math.NaN())
+		if len(components) == from {
+			components = append(components, math.NaN())
 		}
-		rows = append(rows, all[from:len(all):len(all)])
+		rows = append(rows, components[from:len(components):len(components)])
 	}
 	switch {
-	case len(all) == 0:
+	case len(components) == 0:
 		return [][]float64{}, keyed.List, nil
 	case vectors && numbers:
 		return nil, keyed.List, errors.New("x mixes numbers and vectors")
 	case vectors:
 		return rows, keyed.List, nil
 	}
-	return [][]float64{all}, keyed.Vector, nil
+	return [][]float64{components}, keyed.Vector, nil
 }
 
-// extended is the value of an object with one field that has one of the names, as MongoDB's extended JSON has
-// types; raw itself, and false, of what is none.
+// extended returns the value of an object with one of the names as its only field, as in MongoDB's extended JSON. For
+// other values it returns raw and false.
 func extended(raw []byte, names ...string) (value []byte, ok bool) {
 	if kindOf(raw) != jsonObject {
 		return raw, false
@@ -416,7 +413,7 @@ func extended(raw []byte, names ...string) (value []byte, ok bool) {
 	return value, true
 }
 
-// extendedNumber is the number in an object such as {"$numberDouble": "22.0"}; raw itself of what is none.
+// extendedNumber returns the number in an object such as {"$numberDouble": "22.0"}. For other values it returns raw.
 func extendedNumber(raw []byte) []byte {
 	value, ok := extended(raw, "$numberDouble", "$numberInt", "$numberLong", "$numberDecimal")
 	if !ok || kindOf(value) != jsonText {

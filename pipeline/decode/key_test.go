@@ -16,19 +16,20 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// Different parts make different keys, in tables and JSON alike; ordinary parts stay as they are.
+// TestJoinedKeys checks that different parts make different keys, in tables and JSON, and that ordinary parts are
+// unchanged.
 func TestJoinedKeys(t *testing.T) {
 	p := expect.Get(NewParser(config.Fields{Key: []string{"site", "pump"}, Time: []string{"time"}, Values: []string{"x"}}))(t)
 	key := func(site, pump string) string {
 		line, _ := json.Marshal(map[string]any{"site": site, "pump": pump, "x": 1})
-		all := []string{
+		keys := []string{
 			fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{site, pump, "", "1"}}}).Key,
 			fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Source: "in", Raw: line}}).Key,
 		}
-		if all[0] != all[1] {
-			t.Errorf("%q and %q: %q in a table, %q in JSON", site, pump, all[0], all[1])
+		if keys[0] != keys[1] {
+			t.Errorf("%q and %q: %q in a table, %q in JSON", site, pump, keys[0], keys[1])
 		}
-		return all[0]
+		return keys[0]
 	}
 	for want, parts := range map[string][2]string{"north/7": {"north", "7"}, "a%2Fb/c": {"a/b", "c"}, "a/b%2Fc": {"a", "b/c"}, "a%252Fb/c": {"a%2Fb", "c"}} {
 		expect.Same(t, want, key(parts[0], parts[1]), parts)
@@ -43,15 +44,15 @@ func TestJoinedKeys(t *testing.T) {
 		}
 		seen[joined] = parts
 	})
-	// A single part is the key as it is.
+	// A single part is the key unchanged.
 	p = expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}}))(t)
 	if got := fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{"50%/b", "", "1"}}}).Key; got != "50%/b" {
 		t.Errorf("one part is %q", got)
 	}
 }
 
-// A key with half of a surrogate pair is rejected: as a replacement character it would be one key
-// with others.
+// TestHalfSurrogates checks that a key with half of a surrogate pair is rejected. A replacement character would merge
+// it with other keys.
 func TestHalfSurrogates(t *testing.T) {
 	p := expect.Get(NewParser(config.Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}}))(t)
 	for text, want := range map[string]string{
@@ -65,20 +66,19 @@ func TestHalfSurrogates(t *testing.T) {
 	}
 }
 
-// What a value lacks of the key is in the record's key, if that has the field: by the path in the
-// value, or by what is left of it without the envelope of a change event. A tombstone has the same
-// key as a value.
+// TestKeysOfRecords checks that parts of the key that the value lacks are read from the record's key: by the path in
+// the value, or by the path without the envelope of a change event. A tombstone has the same key as a value.
 func TestKeysOfRecords(t *testing.T) {
 	for _, c := range []struct {
 		key        []string
 		record     string
-		want, tomb string // an error, where it begins with "!"
+		want, tomb string // an error if it starts with "!"
 	}{
 		{[]string{"after.id"}, `{"id":3}`, "3", "3"},
 		{[]string{"after.id"}, ` {"id":"a\/b"} `, "a/b", "a/b"},
 		{[]string{"after.id"}, `{"after":{"id":4},"id":3}`, "4", "4"},
 		{[]string{"payload.after.id"}, `{"schema":{},"payload":{"id":3}}`, "3", "3"},
-		{[]string{".after.id"}, `{"":{"id":3}}`, "3", "3"}, // of a field without a name
+		{[]string{".after.id"}, `{"":{"id":3}}`, "3", "3"}, // a field without a name
 		{[]string{"id"}, `{"id":3}`, "3", "3"},
 		{[]string{"id"}, `{"other":3}`, `{"other":3}`, `{"other":3}`},
 		{[]string{"id"}, `{"id":3`, `{"id":3`, `{"id":3`},
@@ -89,23 +89,23 @@ func TestKeysOfRecords(t *testing.T) {
 		{[]string{"after.site", "after.id"}, "a/3", "!no key: no field \"after.site\", in its part \"after.site\"", "a/3"},
 	} {
 		p := expect.Get(NewParser(config.Fields{Key: c.key, Values: []string{"x"}, Forget: true}))(t)
-		for _, of := range []struct {
+		for _, kind := range []struct {
 			value []byte
 			want  string
 		}{{[]byte(`{"x":1}`), c.want}, {nil, c.tomb}} {
 			var o keyed.Observation
-			got, err := p.record(&kafkaio.Record{Position: kafkaio.Position{Topic: "in"}, Key: []byte(c.record), Value: of.value}, &o)
+			got, err := p.record(&kafkaio.Record{Position: kafkaio.Position{Topic: "in"}, Key: []byte(c.record), Value: kind.value}, &o)
 			if err != nil {
 				got = "!" + err.Error()
 			}
-			if got != of.want {
-				t.Errorf("key %v, record's key %s, value %s: %q, want %q", c.key, c.record, of.value, got, of.want)
+			if got != kind.want {
+				t.Errorf("key %v, record's key %s, value %s: %q, want %q", c.key, c.record, kind.value, got, kind.want)
 			}
 		}
 	}
 }
 
-// A value that a schema registry has framed says so, where none is set.
+// TestFramedValues checks the error for a value in the framing of a schema registry if the source has no registry.
 func TestFramedValues(t *testing.T) {
 	p := expect.Get(NewParser(config.Fields{Key: []string{"key"}, Values: []string{"x"}}))(t)
 	_, err := p.record(&kafkaio.Record{Value: []byte("\x00\x00\x00\x01\x02{}")}, &keyed.Observation{})

@@ -11,24 +11,27 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// A JSON object of the layout wide or series holds several observations. Each is read from
-// the fields that an object of its own would have.
+// A JSON object of the layout wide or series contains several observations. Each is read from the fields that a
+// separate object for it would have.
+//
+// An objectPart is one observation of an object. fields are the raw values of key, time and value, in the order of
+// Parser.names.
 
-// An objectPart is one observation of an object: the raw values of key, time and value, in the order
-// of a parser's names.
+// An objectPart is one observation of an object: the raw values of key, time and value, in the order of a parser's
+// names.
 type objectPart struct {
-	record int // of those that are decoded together
+	record int // index among the records that are decoded together
 	fields [][]byte
-	number int    // in a series, from 0; −1 otherwise
-	raw    []byte // what of the object is this observation's; nil with an error
+	number int    // index in a series, from 0; −1 otherwise
+	raw    []byte // the observation's part of the object; nil if err is set
 	err    error
-	lost   int // with err, see Decoded
+	lost   int // if err is set: see Decoded.Lost
 }
 
-// splits reports whether a JSON object holds several observations.
+// splits reports whether a JSON object contains several observations.
 func (p *Parser) splits() bool { return p.Layout == config.Wide || p.Layout == config.Series }
 
-// split appends the observations of a JSON object to parts, or the reason why there are none.
+// split appends the observations of a JSON object to parts, or a part with an error.
 func (p *Parser) split(parts []objectPart, record int, line []byte) []objectPart {
 	n := len(parts)
 	if p.Layout == config.Series {
@@ -49,21 +52,21 @@ func (p *Parser) split(parts []objectPart, record int, line []byte) []objectPart
 	return parts
 }
 
-// lost stands for a record of which nothing can be read. A wide one would have had an observation in each
-// column, or as many as the record before if the columns are patterns.
+// lost returns the part of a record that cannot be read. lost is the number of columns of a wide record or, if they
+// are patterns, the number of observations of the previous record.
 func (p *Parser) lost(record int, err error) objectPart {
 	return objectPart{record: record, number: -1, err: err, lost: max(len(p.columns), p.width)}
 }
 
-// splitWide makes an observation of each field of values, whose name is the last part of the
-// key. A pattern takes fields of numbers; null is a missing one.
+// splitWide appends an observation for each field of values. The name of the field is the last part of the key. A
+// pattern matches fields of numbers; null is a missing number.
 func (p *Parser) splitWide(parts []objectPart, record int, line []byte) ([]objectPart, error) {
-	keys := p.TimeAt() - 1          // with the session's, before the name of the field
-	given := make([][]byte, keys+1) // key and time
+	keys := p.TimeAt() - 1           // key and session fields; the name of the value field follows
+	common := make([][]byte, keys+1) // key and time
 	n := len(parts)
-	seen := map[string]int{} // index in parts, by the quoted name
+	seen := map[string]int{} // index in parts by quoted name
 	err := scanObject(line, func(quoted, value []byte) {
-		p.shared.assign(given, quoted, value)
+		p.shared.assign(common, quoted, value)
 		name := string(plainName(quoted))
 		if slices.Contains(p.Time, name) || slices.Contains(p.names[:keys], name) {
 			return
@@ -75,12 +78,12 @@ func (p *Parser) splitWide(parts []objectPart, record int, line []byte) ([]objec
 		if kind := kindOf(extendedNumber(value)); !named && kind != jsonNumber && kind != jsonNaN && kind != jsonNull {
 			return
 		}
-		same, again := seen[string(quoted)]
-		if !again && len(seen) > connectors.MaxColumns {
+		same, repeated := seen[string(quoted)]
+		if !repeated && len(seen) > connectors.MaxColumns {
 			return // the record is rejected
 		}
 		raw := slices.Concat(quoted, []byte(":"), value)
-		if again { // the last one counts
+		if repeated { // the last occurrence wins
 			parts[same].fields[keys+2], parts[same].raw = value, raw
 			return
 		}
@@ -96,17 +99,17 @@ func (p *Parser) splitWide(parts []objectPart, record int, line []byte) ([]objec
 		return parts, err
 	}
 	for _, o := range parts[n:] {
-		copy(o.fields, given[:keys])
-		o.fields[keys+1] = given[keys]
+		copy(o.fields, common[:keys])
+		o.fields[keys+1] = common[keys]
 	}
 	if len(parts) == n {
-		return parts, fmt.Errorf("no field of a number is among %s", strings.Join(p.Columns, ", "))
+		return parts, fmt.Errorf("no field with a number matches %s", strings.Join(p.Columns, ", "))
 	}
 	return parts, nil
 }
 
-// answered returns the series of an answer of Prometheus' query_range, which is one object, or the
-// line itself.
+// answered returns the series of a Prometheus response to query_range, which is one object. For other lines it
+// returns the line itself.
 func answered(line []byte) (series [][]byte) {
 	if !bytes.Contains(line, []byte(`"resultType"`)) {
 		return [][]byte{line}
@@ -121,40 +124,40 @@ func answered(line []byte) (series [][]byte) {
 	return series
 }
 
-// splitSeries makes an observation of each element of the lists of times and values, of
-// each pair of a time and a value, or without times of each value. A value may be a number in quotes. The first observation
-// is number first of its line.
+// splitSeries appends an observation for each element of the lists of times and values, for each pair of a time and a
+// value or, without times, for each value. A value may be a number in quotes. first is the number of the first
+// observation within its line.
 func (p *Parser) splitSeries(parts []objectPart, record, first int, line []byte) ([]objectPart, error) {
 	fields := make([][]byte, len(p.names))
 	if err := p.scan(line, fields); err != nil {
 		return parts, err
 	}
 	keys := p.TimeAt()
-	named := p.names[keys]
+	timeName := p.names[keys]
 	values, err := listOf(fields[keys+1], p.Values[0])
 	if err != nil {
 		return parts, err
 	}
 	var times [][]byte
 	switch {
-	case named == "" && len(values) > 0 && kindOf(values[0]) != jsonList: // trials in the order of arrival
+	case timeName == "" && len(values) > 0 && kindOf(values[0]) != jsonList: // trials in the order of the source
 		times = make([][]byte, len(values))
-	case named == "" || fields[keys] == nil:
+	case timeName == "" || fields[keys] == nil:
 		for i, pair := range values {
-			two, err := listOf(pair, p.Values[0])
-			if err != nil || len(two) != 2 {
-				return parts, fmt.Errorf("no list of times %q, and the elements of %q are no pairs of a time and a value", named, p.Values[0])
+			elements, err := listOf(pair, p.Values[0])
+			if err != nil || len(elements) != 2 {
+				return parts, fmt.Errorf("no list of times %q, and the elements of %q are not pairs of a time and a value", timeName, p.Values[0])
 			}
-			times = append(times, two[0])
-			values[i] = two[1]
+			times = append(times, elements[0])
+			values[i] = elements[1]
 		}
 	default:
-		if times, err = listOf(fields[keys], named); err != nil {
+		if times, err = listOf(fields[keys], timeName); err != nil {
 			return parts, err
 		}
 	}
 	if len(times) != len(values) {
-		return parts, fmt.Errorf("%d times in %q and %d values in %q", len(times), named, len(values), p.Values[0])
+		return parts, fmt.Errorf("%d times in %q and %d values in %q", len(times), timeName, len(values), p.Values[0])
 	}
 	for i := range values {
 		own := append(slices.Clone(fields[:keys]), times[i], values[i])
@@ -167,35 +170,35 @@ func (p *Parser) splitSeries(parts []objectPart, record, first int, line []byte)
 	return parts, nil
 }
 
-// listOf returns the elements of a list.
-func listOf(raw []byte, name string) (all [][]byte, err error) {
+// listOf returns the elements of a list. name is for errors.
+func listOf(raw []byte, name string) (elements [][]byte, err error) {
 	switch {
 	case raw == nil:
 		return nil, fmt.Errorf("no field %q", name)
 	case kindOf(raw) != jsonList:
-		return nil, fmt.Errorf("the field %q is %s, where the layout series has a list", name, kindOf(raw))
+		return nil, fmt.Errorf("the field %q is %s; the layout series needs a list", name, kindOf(raw))
 	}
 	for s := (scanner{b: raw, i: 1}); s.next(); {
-		all = append(all, s.element())
+		elements = append(elements, s.element())
 	}
-	return all, nil
+	return elements, nil
 }
 
-// labels are an object of labels as Prometheus writes a series: name{a="b",…}.
+// labels formats an object of labels like a series in Prometheus: name{a="b",…}.
 func labels(object []byte) (string, error) {
-	all := map[string]string{}
+	values := map[string]string{}
 	var err error
 	eachField(object, func(label, value []byte) {
 		text, ok := scalarText(value)
 		if !ok {
 			err = fmt.Errorf("the label %q of the key is %s, not text", label, kindOf(value))
 		}
-		all[string(label)] = text
+		values[string(label)] = text
 	})
 	if err != nil {
 		return "", err
 	}
-	name := series.Key(all)
+	name := series.Key(values)
 	if name == "" {
 		return "", errEmptyKey
 	}

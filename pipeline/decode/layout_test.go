@@ -16,14 +16,14 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// fileOf decodes a record of a file, which holds one observation.
+// fileOf decodes a record of a file with one observation.
 func fileOf(d *Decoder, records []connectors.Record) (one Decoded) {
 	d.File(records, func(found []Decoded) { one = found[0] })
 	return one
 }
 
-// split decodes lines of JSON into texts of what they hold.
-func split(t *testing.T, f config.Fields, lines ...string) (all []string) {
+// split decodes lines of JSON into texts of their observations.
+func split(t *testing.T, f config.Fields, lines ...string) (results []string) {
 	t.Helper()
 	p := expect.Get(NewParser(f))(t)
 	var records []connectors.Record
@@ -33,13 +33,13 @@ func split(t *testing.T, f config.Fields, lines ...string) (all []string) {
 	NewDecoder(connectors.JSONLines, p).File(records, func(found []Decoded) {
 		for _, o := range found {
 			if o.Err != nil {
-				all = append(all, fmt.Sprintf("%s: %v", o.ID, o.Err))
+				results = append(results, fmt.Sprintf("%s: %v", o.ID, o.Err))
 				continue
 			}
-			all = append(all, fmt.Sprintf("%s: %s %d %v", o.ID, o.Key, o.Time.Unix(), o.X))
+			results = append(results, fmt.Sprintf("%s: %s %d %v", o.ID, o.Key, o.Time.Unix(), o.X))
 		}
 	})
-	return all
+	return results
 }
 
 func TestWideObjects(t *testing.T) {
@@ -56,11 +56,11 @@ func TestWideObjects(t *testing.T) {
 	}{
 		{nil, []string{"*"}, []string{
 			"in:1: S1 100 [[1]]", "in:1: S2 100 [[2.5]]", "in:1: S3 100 [[NaN]]", "in:2: S2 101 [[7]]", "in:3: not a JSON object",
-			"in:4: no field of a number is among *", "in:5: S1 103 [[4]]",
+			"in:4: no field with a number matches *", "in:5: S1 103 [[4]]",
 		}},
 		{[]string{"site"}, []string{"S1", "S?"}, []string{
 			"in:1: a%2Fb/S1 100 [[1]]", "in:1: a%2Fb/S2 100 [[2.5]]", "in:1: a%2Fb/S3 100 [[NaN]]", `in:2: the text "bad" where a number is due`, "in:2: c/S2 101 [[7]]",
-			"in:3: not a JSON object", "in:4: no field of a number is among S1, S?", `in:5: no key: no field "site", in its part "site"`,
+			"in:3: not a JSON object", "in:4: no field with a number matches S1, S?", `in:5: no key: no field "site", in its part "site"`,
 		}},
 	} {
 		got := split(t, config.Fields{Key: c.key, Time: []string{"time"}, Values: []string{"value"}, Columns: c.columns, Layout: config.Wide}, lines...)
@@ -87,14 +87,14 @@ func TestSeries(t *testing.T) {
 		"in:4/0: the key is empty",
 		`in:5/0: the label "a" of the key is a list, not text`,
 		`in:6/0: {job="y"} 1767225600 [[1]]`, `in:6/1: {job="y"} 1767225660 [[NaN]]`, `in:6/2: the number is infinite`,
-		`in:7: no list of times "timestamps", and the elements of "values" are no pairs of a time and a value`,
+		`in:7: no list of times "timestamps", and the elements of "values" are not pairs of a time and a value`,
 		`in:8: no field "values"`,
-		`in:9: the field "values" is a number, where the layout series has a list`,
+		`in:9: the field "values" is a number; the layout series needs a list`,
 	}
 	expect.Same(t, want, got)
 }
 
-// Lists of trials without times are read as they come.
+// TestSeriesWithoutTimes checks that lists of trials without times are read in their order.
 func TestSeriesWithoutTimes(t *testing.T) {
 	f := config.Fields{Key: []string{"subject"}, Time: nil, Values: []string{"rts"}, Layout: config.Series, Untimed: true}
 	none := time.Time{}.Unix()
@@ -106,7 +106,8 @@ func TestSeriesWithoutTimes(t *testing.T) {
 	expect.Same(t, want, got[:3])
 }
 
-// An answer of Prometheus has its series in one object. They are numbered on.
+// TestAnsweredSeries checks that the series of a Prometheus response are read from one object, with consecutive
+// numbers.
 func TestAnsweredSeries(t *testing.T) {
 	f := config.Fields{Key: []string{"metric"}, Time: []string{"time"}, Values: []string{"values"}, Layout: config.Series}
 	got := split(t, f,
@@ -118,7 +119,7 @@ func TestAnsweredSeries(t *testing.T) {
 	expect.Same(t, want, got)
 }
 
-// A long list is decoded in pieces.
+// TestLongSeries checks that a long list is decoded in chunks.
 func TestLongSeries(t *testing.T) {
 	times, values := "0", "0"
 	for i := 1; i <= 2*Together; i++ {
@@ -131,7 +132,7 @@ func TestLongSeries(t *testing.T) {
 	}
 }
 
-// An object of very many fields takes no minutes, and has a bound.
+// TestVeryWideObjects checks that an object with very many fields is decoded fast, and that their number is limited.
 func TestVeryWideObjects(t *testing.T) {
 	object := func(fields int) string {
 		var b strings.Builder
@@ -142,16 +143,16 @@ func TestVeryWideObjects(t *testing.T) {
 		return b.String() + "}"
 	}
 	f := config.Fields{Time: []string{"time"}, Layout: config.Wide, Columns: []string{"*"}, Values: []string{"value"}}
-	if all := split(t, f, object(100_000), object(100_000)); len(all) != 200_000 || all[199_999] != "in:2: c99999 1 [[4]]" {
-		t.Errorf("%d observations, the last one %s", len(all), all[len(all)-1])
+	if results := split(t, f, object(100_000), object(100_000)); len(results) != 200_000 || results[199_999] != "in:2: c99999 1 [[4]]" {
+		t.Errorf("%d observations, the last one %s", len(results), results[len(results)-1])
 	}
-	all := split(t, f, object(connectors.MaxColumns+1), object(1))
-	if len(all) != 2 || !strings.Contains(all[0], "more than 262144 fields") || all[1] != "in:2: c0 1 [[0]]" {
-		t.Errorf("%d observations of an object of too many fields and of one, the first one %.200s", len(all), all[0])
+	results := split(t, f, object(connectors.MaxColumns+1), object(1))
+	if len(results) != 2 || !strings.Contains(results[0], "more than 262144 fields") || results[1] != "in:2: c0 1 [[0]]" {
+		t.Errorf("%d observations of an object of too many fields and of one, the first one %.200s", len(results), results[0])
 	}
 }
 
-// A key that is too long is the reason for a rejection, wherever it comes from.
+// TestLongKeys checks that a key that is too long is rejected, from every source.
 func TestLongKeys(t *testing.T) {
 	longest := strings.Repeat("k", domain.MaxKey)
 	want := "the key has 65537 bytes; at most 65536 are allowed"

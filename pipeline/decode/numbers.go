@@ -14,8 +14,8 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// Number reads a number as the fields say that it is written: decimal, with a unit or groups of
-// digits, or as one of two choices. A missing one is NaN.
+// Number reads a number in the notation that the fields describe: decimal, with a unit or groups of digits, or one of
+// two words. A missing number is NaN.
 func (p *Parser) Number(s string) (float64, error) {
 	s = strings.TrimSpace(s)
 	if p.missing(s) {
@@ -31,8 +31,8 @@ func (p *Parser) Number(s string) (float64, error) {
 	return v, err
 }
 
-// errNotDecimal is the error of what is no decimal number alone.
-var errNotDecimal = errors.New("no decimal number")
+// errNotDecimal means that a text is not a plain decimal number.
+var errNotDecimal = errors.New("not a decimal number")
 
 // decimal reads a decimal number.
 func (p *Parser) decimal(s string) (float64, error) {
@@ -52,7 +52,7 @@ func (p *Parser) decimal(s string) (float64, error) {
 	return p.parse(s)
 }
 
-// parse is parseNumber. If a whole number is rounded, it calls OnRounded.
+// parse calls parseNumber, and then OnRounded if a whole number was rounded.
 func (p *Parser) parse(s string) (float64, error) {
 	v, err := parseNumber(s)
 	if err == nil && math.Abs(v) >= maxWhole && p.OnRounded != nil && isRounded(s, v) {
@@ -61,10 +61,10 @@ func (p *Parser) parse(s string) (float64, error) {
 	return v, err
 }
 
-// maxWhole is the number up to which a float64 has all whole numbers.
+// maxWhole is the limit up to which a float64 represents every whole number.
 const maxWhole = 1 << 53
 
-// isRounded reports whether the text of a number consists of digits, and v is another whole number.
+// isRounded reports whether s consists of digits and v is a different whole number.
 func isRounded(s string, v float64) bool {
 	digits := strings.TrimLeft(strings.TrimLeft(s, "+-"), "0")
 	return strings.Trim(digits, "0123456789") == "" && strconv.FormatFloat(math.Abs(v), 'f', 0, 64) != digits
@@ -76,13 +76,13 @@ func parseNumber(s string) (float64, error) {
 	case err == nil:
 		return v, nil
 	case errors.Is(err, strconv.ErrRange):
-		// The clone keeps the caller's s off the heap.
+		// The clone prevents s from escaping to the heap.
 		return 0, fmt.Errorf("the number %s is out of range", strings.Clone(message.Shorten(s)))
 	}
 	return 0, errNotDecimal
 }
 
-// written reads a number with a unit or with marks between groups of digits.
+// written reads a number with a unit or with separators between groups of digits.
 func (p *Parser) written(s string) (float64, error) {
 	number, ok := withoutUnit(s, p.Unit)
 	if !ok && p.Unit == config.AnyUnit {
@@ -99,23 +99,24 @@ func (p *Parser) written(s string) (float64, error) {
 	return v, err
 }
 
-// whyNot is why a text is no number. grouped says that what is between marks of thousands may be.
+// whyNot returns why a text is not a number. grouped is false if the groups between separators of thousands are
+// invalid.
 func (p *Parser) whyNot(s string, grouped bool) error {
-	_, unit, has := Unit(s)
-	switch has = has && unit != p.Unit; {
-	case has && p.Unit == "":
-		return fmt.Errorf("%w: say unit: %s in the source", notNumber(s), message.Quote(unit))
-	case has && p.Unit != config.AnyUnit:
+	_, unit, hasUnit := Unit(s)
+	switch hasUnit = hasUnit && unit != p.Unit; {
+	case hasUnit && p.Unit == "":
+		return fmt.Errorf("%w: set unit: %s in the source", notNumber(s), message.Quote(unit))
+	case hasUnit && p.Unit != config.AnyUnit:
 		return fmt.Errorf("the unit %s where %s is due, in %s", message.Quote(unit), message.Quote(p.Unit), message.Quote(s))
 	case !grouped:
-		return fmt.Errorf("%w: thousands: %s stands between groups of three digits", notNumber(s), message.Quote(string(p.Thousands)))
+		return fmt.Errorf("%w: thousands: %s must separate groups of three digits", notNumber(s), message.Quote(string(p.Thousands)))
 	case IsSwitch(s):
-		return fmt.Errorf("%w: values_as of the source says which texts are 0 and 1", notNumber(s))
+		return fmt.Errorf("%w: values_as of the source sets which texts are 0 and 1", notNumber(s))
 	}
 	return notNumber(s)
 }
 
-// withoutUnit is a number without the unit that stands behind or before it.
+// withoutUnit removes the unit after or before a number.
 func withoutUnit(s, unit string) (number string, ok bool) {
 	if unit == "" {
 		return s, false
@@ -128,8 +129,8 @@ func withoutUnit(s, unit string) (number string, ok bool) {
 	return sign + strings.TrimSpace(number), ok
 }
 
-// ungrouped is a number without the marks between its groups of digits. ok is false if a group but the first
-// has not three digits.
+// ungrouped removes the separators between groups of digits. ok is false if a group after the first does not have
+// three digits.
 func (p *Parser) ungrouped(s string) (number string, ok bool) {
 	if p.Thousands == 0 {
 		return s, true
@@ -148,27 +149,27 @@ func (p *Parser) ungrouped(s string) (number string, ok bool) {
 	return strings.Join(groups, "") + s[end:], true
 }
 
-// marks makes one of those that look alike.
+// marks maps similar separators to one character.
 var marks = strings.NewReplacer("\u00a0", " ", "\u2009", " ", "\u202f", " ", "’", "'")
 
-// choice is 0 or 1, for the first and the second of two texts or numbers.
+// choice returns 0 for the first and 1 for the second word of ValuesAs. Words that are numbers are compared by value.
 func (p *Parser) choice(s string) (float64, error) {
 	v, err := parseNumber(s)
-	for i, is := range p.ValuesAs {
-		same, no := parseNumber(is)
-		if s == is || err == nil && no == nil && v == same {
+	for i, word := range p.ValuesAs {
+		value, wordErr := parseNumber(word)
+		if s == word || err == nil && wordErr == nil && v == value {
 			return float64(i), nil
 		}
 	}
 	return 0, fmt.Errorf("the value %s where %s or %s is due, by values_as", message.Quote(s), message.Quote(p.ValuesAs[0]), message.Quote(p.ValuesAs[1]))
 }
 
-// missing reports whether a text stands for a missing value.
+// missing reports whether a text means a missing value.
 func (p *Parser) missing(s string) bool {
 	return Missing(s) || p.Missing != nil && slices.Contains(p.Missing, s)
 }
 
-// Missing reports whether a text stands for a missing value everywhere.
+// Missing reports whether a text means a missing value in every source.
 func Missing(s string) bool {
 	return s == "" || strings.EqualFold(s, "nan") || strings.EqualFold(s, "null")
 }
@@ -182,41 +183,41 @@ func notNumber(s string) error {
 
 var errInfinite = errors.New("the number is infinite")
 
-// Unit splits a text such as 13.7 °C, $3.20, 45 % or 1.7 MB/s into the number, as it is written, and its unit.
-// ok is false of plain numbers, and of times, dates, versions, ordinals and names with digits. A letter behind
-// a number is a unit.
+// Unit splits a text such as 13.7 °C, $3.20, 45 % or 1.7 MB/s into the number, as written, and its unit. ok is false
+// for plain numbers, and for times, dates, versions, ordinals and names with digits. A letter after a number is a
+// unit.
 func Unit(text string) (number, unit string, ok bool) {
 	if strings.Trim(text, "0123456789.,+- ") == "" {
-		return "", "", false // as most texts, and cheaper than to match it
+		return "", "", false // most texts; cheaper than matching
 	}
 	m := measured.FindStringSubmatch(strings.TrimSpace(text))
 	if m == nil {
 		return "", "", false
 	}
-	sign, before, number, exponent, blank, behind := m[1], m[2], m[3], m[4], m[5], m[6]
+	sign, prefix, number, exponent, blank, suffix := m[1], m[2], m[3], m[4], m[5], m[6]
 	switch {
-	case (before == "") == (behind == ""):
+	case (prefix == "") == (suffix == ""):
 		return "", "", false
 	case sign != "" && strings.ContainsAny(number[:1], "+-"):
 		return "", "", false
-	case before != "":
-		return sign + number + exponent, before, true
-	case utf8.RuneCountInString(behind) > 12 || noUnit.MatchString(behind) || strings.HasSuffix(behind, "/"):
+	case prefix != "":
+		return sign + number + exponent, prefix, true
+	case utf8.RuneCountInString(suffix) > 12 || noUnit.MatchString(suffix) || strings.HasSuffix(suffix, "/"):
 		return "", "", false
-	case blank == "" && (exponent != "" || hexadecimal.MatchString(number+behind)):
+	case blank == "" && (exponent != "" || hexadecimal.MatchString(number+suffix)):
 		return "", "", false
 	}
-	return sign + number + exponent, strings.Join(strings.Fields(behind), " "), true
+	return sign + number + exponent, strings.Join(strings.Fields(suffix), " "), true
 }
 
 var (
-	// measured is a number with what may be a currency before it, or a unit of one or two words behind it. Of
-	// digits a unit has those of m2 and m3 alone.
+	// measured matches a number with a currency before it, or a unit of one or two words after it. Units have no
+	// digits, except m2 and m3.
 	measured = regexp.MustCompile(`^([-+]?)([\pL]{0,3}\p{Sc})?[\s\x{a0}\x{202f}]*` +
 		`([-+]?(?:\d{1,3}(?:[.,'’ \x{a0}\x{2009}\x{202f}]\d{3})+|\d+)(?:[.,]\d+)?)([eE][-+]?\d+)?` +
 		`([\s\x{a0}\x{202f}]*)((?:(?:m[23]|[\pL\p{Sc}%‰°/²³·])+ ?){1,2})?$`)
-	// noUnit are words behind numbers of ordinals, times of day, dates and versions.
+	// noUnit matches words after numbers in ordinals, times of day, dates and versions.
 	noUnit = regexp.MustCompile(`(?i)^(st|nd|rd|th|[ap]m|utc|gmt|z|rc|alpha|beta|jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?|nov(ember)?|dec(ember)?)( |$)`)
-	// hexadecimal are names with digits that are no numbers: 0xff, 007a.
+	// hexadecimal matches names with digits that are not numbers: 0xff, 007a.
 	hexadecimal = regexp.MustCompile(`^[-+]?0([0-9]|[xX])`)
 )

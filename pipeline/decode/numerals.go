@@ -12,38 +12,38 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// Numbers are how texts write numbers, and what a config must say of it.
+// Numbers describes the notation of numbers in texts, and the settings that a config needs for it.
 type Numbers struct {
-	Share     float64  // of the texts that are numbers
-	Decimal   rune     // ',' of a decimal comma, else 0
-	Thousands rune     // what stands between groups of three digits
-	Units     []string // that stand beside numbers, the commonest first
+	Share     float64  // share of the texts that are numbers
+	Decimal   rune     // ',' for a decimal comma, else 0
+	Thousands rune     // separator of groups of three digits, else 0
+	Units     []string // units of the numbers, the most frequent first
 	Fractions bool     // some are not whole
-	Either    string   // a number that can be read in two ways, of which neither is sure
-	Words     []string // the two words of a column in place of 0 and 1
+	Either    string   // a number that can be read in two ways, if no other number decides
+	Words     []string // the two words of a column that mean 0 and 1, in this order
 }
 
-// Switches are pairs of words that stand for 0 and 1.
+// Switches are pairs of words that mean 0 and 1.
 var Switches = [][2]string{{"off", "on"}, {"false", "true"}, {"no", "yes"}, {"closed", "open"}, {"down", "up"}, {"fail", "pass"}}
 
-// IsSwitch reports whether a text is of such a pair.
+// IsSwitch reports whether a text is in one of the Switches.
 func IsSwitch(s string) bool {
 	return slices.ContainsFunc(Switches, func(pair [2]string) bool { return strings.EqualFold(s, pair[0]) || strings.EqualFold(s, pair[1]) })
 }
 
-// between are the marks that may stand between groups of three digits.
-const between = ",.'’ \u00a0\u202f"
+// groupMarks are the possible separators of groups of three digits.
+const groupMarks = ",.'’ \u00a0\u202f"
 
-// groups match a number with such marks.
+// groups match a number with each separator.
 var groups = map[rune]*regexp.Regexp{}
 
 func init() {
-	for _, by := range between {
-		groups[by] = regexp.MustCompile(`^[-+]?[1-9][0-9]{0,2}(` + regexp.QuoteMeta(string(by)) + `[0-9]{3})+([.,][0-9]+)?$`)
+	for _, mark := range groupMarks {
+		groups[mark] = regexp.MustCompile(`^[-+]?[1-9][0-9]{0,2}(` + regexp.QuoteMeta(string(mark)) + `[0-9]{3})+([.,][0-9]+)?$`)
 	}
 }
 
-// NumbersOf recognises how texts write numbers. None of the texts is missing.
+// NumbersOf recognises the notation of numbers in texts. None of the texts may be missing.
 func NumbersOf(texts []string) (n Numbers) {
 	units := map[string]int{}
 	bare := make([]string, 0, len(texts))
@@ -54,7 +54,8 @@ func NumbersOf(texts []string) (n Numbers) {
 		}
 		bare = append(bare, s)
 	}
-	var points, commas, twice int // fractions behind a point or a comma; numbers that may have groups only
+	// Numbers with a decimal point, with a decimal comma, and with a comma that may separate groups.
+	var points, commas, ambiguous int
 	for _, s := range bare {
 		switch point, comma := strings.LastIndexByte(s, '.'), strings.LastIndexByte(s, ','); {
 		case comma < 0 && point < 0:
@@ -64,26 +65,26 @@ func NumbersOf(texts []string) (n Numbers) {
 			}
 		case point < 0 && strings.Count(s, ",") == 1:
 			if commas++; groups[','].MatchString(s) {
-				twice++
+				ambiguous++
 				n.Either = cmp.Or(n.Either, s)
 			}
 		case comma > point && point >= 0:
 			commas++
-			twice = -1
+			ambiguous = -1
 		}
 	}
 	if commas > 0 && points == 0 {
 		n.Decimal = ','
 	}
-	if n.Decimal == 0 || twice < commas {
+	if n.Decimal == 0 || ambiguous < commas {
 		n.Either = ""
 	}
-	for _, by := range between {
-		if by == '.' && n.Decimal == 0 || by == ',' && n.Decimal == ',' {
+	for _, mark := range groupMarks {
+		if mark == '.' && n.Decimal == 0 || mark == ',' && n.Decimal == ',' {
 			continue
 		}
-		if slices.ContainsFunc(bare, func(s string) bool { return strings.ContainsRune(s, by) && groups[by].MatchString(s) }) {
-			n.Thousands = by
+		if slices.ContainsFunc(bare, func(s string) bool { return strings.ContainsRune(s, mark) && groups[mark].MatchString(s) }) {
+			n.Thousands = mark
 		}
 	}
 	p := n.Parser()
@@ -101,8 +102,8 @@ func NumbersOf(texts []string) (n Numbers) {
 	}
 	n = Numbers{}
 	for _, pair := range Switches {
-		is := func(s string) bool { return strings.EqualFold(s, pair[0]) || strings.EqualFold(s, pair[1]) }
-		if len(texts) == 2 && is(texts[0]) && is(texts[1]) {
+		inPair := func(s string) bool { return strings.EqualFold(s, pair[0]) || strings.EqualFold(s, pair[1]) }
+		if len(texts) == 2 && inPair(texts[0]) && inPair(texts[1]) {
 			if n.Words = slices.Clone(texts); strings.EqualFold(texts[0], pair[1]) {
 				slices.Reverse(n.Words)
 			}
@@ -111,16 +112,16 @@ func NumbersOf(texts []string) (n Numbers) {
 	return n
 }
 
-// Parser reads the numbers without their units.
+// Parser returns a parser of the numbers without their units.
 func (n *Numbers) Parser() *Parser {
 	p, err := NewParser(config.Fields{Decimal: cmp.Or(n.Decimal, '.'), Thousands: n.Thousands})
 	if err != nil {
-		panic("observe: " + err.Error())
+		panic("decode: " + err.Error())
 	}
 	return p
 }
 
-// ShareOf is that of the texts for which a function holds.
+// ShareOf returns the share of the texts for which f is true.
 func ShareOf(texts []string, f func(string) bool) float64 {
 	n := 0
 	for _, s := range texts {
@@ -131,15 +132,15 @@ func ShareOf(texts []string, f func(string) bool) float64 {
 	return float64(n) / float64(max(len(texts), 1))
 }
 
-// Absent reports whether a text stands for a missing value in most places.
+// Absent reports whether a text means a missing value in most sources.
 func Absent(s string) bool {
 	return Missing(s) || slices.Contains(absentWords, strings.ToLower(s))
 }
 
-// absentWords are texts that stand for a missing value in most places.
+// absentWords are further texts that mean a missing value in most sources.
 var absentWords = []string{"na", "n/a", "#n/a", "null", "none", "nil", "-", "--", "?", ".", "missing", "unavailable", "unknown"}
 
-// IsData reports whether a text is as those below a header: a number or a time.
+// IsData reports whether a text looks like a cell below a header: a number or a time.
 func IsData(s string) bool {
 	if !strings.ContainsAny(s, "0123456789") {
 		return false

@@ -22,34 +22,34 @@ var (
 	errNoKey    = errors.New("no key")
 	errEmptyKey = errors.New("the key is empty")
 	errKeyUTF8  = errors.New("the key is not UTF-8")
-	errKeyHalf  = errors.New("the key has half of a surrogate pair, which is no character")
+	errKeyHalf  = errors.New("the key has half of a surrogate pair, which is not a character")
 )
 
-// A Parser reads observations of records as config.Fields describes them, of files and
-// topics alike. Of the zero Parser, Number alone is of use.
+// A Parser reads observations from records of files and topics, as config.Fields describes them. Only Number may be
+// called on the zero Parser.
 type Parser struct {
 	config.Fields
-	// OnRounded, if set, is called with the text of each whole number beyond 2^53 that no float64 has, and with the float64
-	// that it is read as. It is safe for concurrent use.
+	// OnRounded, if not nil, is called with the text of each whole number beyond 2^53 that is not a float64, and with
+	// the float64 that it is read as. It must be safe for concurrent use.
 	OnRounded func(text string, read float64)
 
 	times *times.Parser
-	// names are those of the fields of a JSON object: of the time but for its last field, the session, the key,
-	// the time, the values and what is carried.
+	// names are the fields of a JSON object: the time except its last field, the session, the key, the last field of
+	// the time, the values and the carried fields.
 	names  []string
-	dates  int     // how many fields of the time come first
+	dates  int     // number of fields of the time that come first
 	nested bool    // some are paths into objects
-	shared *Parser // of the layout wide: of what the observations of a record have in common
-	// Of the layout wide: the names and the patterns of the fields of values.
-	columns  map[string]bool
-	patterns []func(name string) bool
-	width    int      // observations of the record before, of the layout wide
-	unseen   bool     // see RefuseDays
-	carry    [][]byte // the quoted names of what is carried
-	comma    bool     // decimal
+	shared *Parser // layout wide: fields that the observations of a record share
+	// Layout wide: names and patterns of the fields of values.
+	columns    map[string]bool
+	patterns   []func(name string) bool
+	width      int      // layout wide: number of observations of the previous record
+	refuseDays bool     // see RefuseDays
+	carry      [][]byte // quoted names of the carried fields
+	comma      bool     // decimal comma
 }
 
-// NewParser makes a parser. The error names a zone or a format of times that is none.
+// NewParser returns a parser. It returns an error for an unknown zone or an invalid time format.
 func NewParser(f config.Fields) (*Parser, error) {
 	format := f.TimeFormat
 	if format == config.Trial {
@@ -83,15 +83,15 @@ func NewParser(f config.Fields) (*Parser, error) {
 // isPath reports whether a name is a path into an object.
 func isPath(name string) bool { return strings.Contains(name, ".") }
 
-// An origin stands in for a key that a record does not have.
+// An origin supplies the key of a record that has none.
 type origin struct {
-	series string // where records have no keys: the name of the file or topic
-	key    []byte // of a topic's record
+	series string // name of the file or topic, for records without keys
+	key    []byte // key of a topic's record
 	found  *kafkaio.DecodeInfo
 }
 
-// timeNames are the names of the time: those that come first in a record, and the last, which is empty if
-// there is no time.
+// timeNames returns the names of the time: the ones that come first in a record, and the last one. The last one is
+// empty if there is no time.
 func timeNames(f config.Fields) (dates []string, last string) {
 	if n := len(f.Time) - 1; n >= 0 {
 		return f.Time[:n], f.Time[n]
@@ -99,13 +99,13 @@ func timeNames(f config.Fields) (dates []string, last string) {
 	return nil, ""
 }
 
-// keyAt is the place of the key among the names, and TimeAt that of the last field of the time.
-func (p *Parser) keyAt() int { return p.dates + len(p.By) }
+// keyIndex returns the index of the key's first field among the names.
+func (p *Parser) keyIndex() int { return p.dates + len(p.By) }
 
-// TimeAt is the place of the time among the columns of a record, behind those of the key.
-func (p *Parser) TimeAt() int { return p.keyAt() + len(p.Key) }
+// TimeAt returns the index of the time's last column in a row. It follows the columns of the key.
+func (p *Parser) TimeAt() int { return p.keyIndex() + len(p.Key) }
 
-// RowTime is the text of the time in a row.
+// RowTime returns the text of the time in a row.
 func (p *Parser) RowTime(fields []string) string {
 	last := fields[p.TimeAt()]
 	if p.dates == 0 {
@@ -114,7 +114,7 @@ func (p *Parser) RowTime(fields []string) string {
 	return joined(append(slices.Clone(fields[:p.dates]), last))
 }
 
-// joined is the text of a time in several fields; empty if one of them is.
+// joined joins the texts of a time in several fields. It is empty if one of them is missing.
 func joined(parts []string) string {
 	for i, part := range parts {
 		if parts[i] = strings.TrimSpace(part); Missing(parts[i]) {
@@ -124,29 +124,28 @@ func joined(parts []string) string {
 	return strings.Join(parts, " ")
 }
 
-// row reads an observation from the columns of a table, in the order of the parser's names; the time's may be
-// empty. Several values make one vector. The error is the reason for the
-// rejection. X is read into the memory that obs has for it.
+// row reads an observation from a table row, in the order of the parser's names. The time may be empty. Several
+// values make one vector. The error is the reason for the rejection. X is read into the memory of obs.X if possible.
 func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key string, err error) {
-	values := p.TimeAt() + 1 // where they begin
-	if least := values + min(len(p.Values), 1); len(fields) < least {
-		return "", fmt.Errorf("%d fields; at least %d are needed", len(fields), least)
+	values := p.TimeAt() + 1 // index of the first value
+	if minFields := values + min(len(p.Values), 1); len(fields) < minFields {
+		return "", fmt.Errorf("%d fields; at least %d are needed", len(fields), minFields)
 	}
-	if key, err = p.rowKey(fields[p.keyAt():p.TimeAt()], from); err != nil {
+	if key, err = p.rowKey(fields[p.keyIndex():p.TimeAt()], from); err != nil {
 		return "", err
 	}
 	var o keyed.Observation
 	if len(p.By) > 0 {
-		if o.Session, err = p.session(fields[p.dates:p.keyAt()]); err != nil {
+		if o.Session, err = p.session(fields[p.dates:p.keyIndex()]); err != nil {
 			return "", err
 		}
 	}
-	switch at := p.RowTime(fields); {
+	switch timeText := p.RowTime(fields); {
 	case p.Untimed:
 	case p.TimeFormat == config.Trial:
-		o.Trial, err = p.trial(at)
+		o.Trial, err = p.trial(timeText)
 	default:
-		o.Time, err = p.ParseTime(at)
+		o.Time, err = p.ParseTime(timeText)
 	}
 	if err != nil {
 		return "", err
@@ -179,9 +178,9 @@ func (p *Parser) rowKey(parts []string, from origin) (string, error) {
 	for i, part := range parts {
 		switch {
 		case part == "":
-			return "", p.ofPart(i, errEmptyKey)
+			return "", p.inPart(i, errEmptyKey)
 		case !utf8.ValidString(part):
-			return "", p.ofPart(i, errKeyUTF8)
+			return "", p.inPart(i, errKeyUTF8)
 		}
 	}
 	switch len(parts) {
@@ -193,7 +192,7 @@ func (p *Parser) rowKey(parts []string, from origin) (string, error) {
 	return series.Join(parts), nil
 }
 
-// session joins the values that tell the session.
+// session joins the values of the session fields.
 func (p *Parser) session(values []string) (string, error) {
 	trimmed := make([]string, len(values))
 	for i, v := range values {
@@ -207,32 +206,32 @@ func (p *Parser) session(values []string) (string, error) {
 	return series.Join(trimmed), nil
 }
 
-// trial reads the number of a trial.
+// trial reads a trial number.
 func (p *Parser) trial(s string) (int64, error) {
 	s = strings.TrimSpace(s)
 	if p.missing(s) {
-		return 0, fmt.Errorf("no number of a trial: %s is empty", message.Quote(p.Time[0]))
+		return 0, fmt.Errorf("no trial number: %s is empty", message.Quote(p.Time[0]))
 	}
 	v, err := p.decimal(s)
 	if err != nil || v != math.Trunc(v) || math.Abs(v) > maxTrial {
-		return 0, fmt.Errorf("the trial %s is no whole number", message.Quote(s))
+		return 0, fmt.Errorf("the trial %s is not a whole number", message.Quote(s))
 	}
 	return int64(v), nil
 }
 
-// maxTrial is the largest whole number that is exact in a double.
+// maxTrial is the largest trial number. Up to it, a float64 represents every whole number.
 const maxTrial = 1 << 53
 
-// ofPart says to which of several parts of the key a reason belongs.
-func (p *Parser) ofPart(i int, err error) error {
+// inPart adds the part of the key to an error, if the key has several.
+func (p *Parser) inPart(i int, err error) error {
 	if len(p.Key) == 1 {
 		return err
 	}
 	return fmt.Errorf("%w, in its part %s", err, message.Quote(p.Key[i]))
 }
 
-// row returns one vector of n numbers, in the memory of x where that has room, and else in
-// one allocation for a scalar.
+// row returns one vector of n numbers. It reuses the memory of x if that is large enough. Otherwise a scalar takes
+// one allocation.
 func row(x [][]float64, n int) [][]float64 {
 	if len(x) == 1 && cap(x[0]) >= n {
 		x[0] = x[0][:n]
@@ -241,16 +240,15 @@ func row(x [][]float64, n int) [][]float64 {
 	if n > 1 {
 		return [][]float64{make([]float64, n)}
 	}
-	one := new(struct {
+	scalar := new(struct {
 		rows   [1][]float64
 		values [1]float64
 	})
-	one.rows[0] = one.values[:]
-	return one.rows[:]
+	scalar.rows[0] = scalar.values[:]
+	return scalar.rows[:]
 }
 
-// checkAhead returns why a time is too far ahead of the clock, which shows now; nil if it is
-// not.
+// checkAhead returns an error if t is too far ahead of now, the time of the clock.
 func (p *Parser) checkAhead(t, now time.Time) error {
 	if p.MaxAhead <= 0 || !t.After(now.Add(p.MaxAhead)) {
 		return nil
@@ -262,10 +260,10 @@ func (p *Parser) checkAhead(t, now time.Time) error {
 	return fmt.Errorf("the time %s is %s ahead of the clock: max_ahead of the source allows %s", t.UTC().Format(time.RFC3339), ahead, message.Duration(p.MaxAhead))
 }
 
-// LeavesOut is times.Parser.LeavesOut.
+// LeavesOut reports whether a time does not exist in the zone, as times.Parser.LeavesOut does.
 func (p *Parser) LeavesOut(s string) bool { return p.times.LeavesOut(strings.TrimSpace(s)) }
 
-// ParseTime reads a time as times.Parser.ParseLocal does. Empty text and "NaN" mean no time.
+// ParseTime reads a time as times.Parser.ParseLocal does. An empty text or "NaN" returns the zero time.
 func (p *Parser) ParseTime(s string) (time.Time, error) {
 	if Missing(strings.TrimSpace(s)) {
 		return time.Time{}, nil
@@ -277,15 +275,15 @@ func (p *Parser) ParseTime(s string) (time.Time, error) {
 	return p.checkDays(s, t, err)
 }
 
-// checkDays is the time t that the text s has been read as, unless it seems to be days.
+// checkDays returns t and err, or an error if the text s of the time looks like spreadsheet days.
 func (p *Parser) checkDays(s string, t time.Time, err error) (time.Time, error) {
 	const day = 24 * 60 * 60
-	if p.unseen && err == nil && t.Unix() >= 0 && t.Unix() < day && times.MaybeDays(s) {
-		return time.Time{}, fmt.Errorf("the time %s seems to be days of a spreadsheet: say time_format: %s in the source if it is, and time_format: %s if it is seconds since 1970", strings.TrimSpace(s), times.Spreadsheet, times.Unix)
+	if p.refuseDays && err == nil && t.Unix() >= 0 && t.Unix() < day && times.MaybeDays(s) {
+		return time.Time{}, fmt.Errorf("the time %s seems to be days of a spreadsheet: set time_format: %s in the source if it is, or time_format: %s if it is seconds since 1970", strings.TrimSpace(s), times.Spreadsheet, times.Unix)
 	}
 	return t, err
 }
 
-// RefuseDays makes the parser refuse each time that seems to be days of a spreadsheet, if the
-// config does not say what it is. It is for records that CheckTimes cannot look at.
-func (p *Parser) RefuseDays() { p.unseen = p.TimeFormat == "" }
+// RefuseDays makes the parser reject times that look like spreadsheet days, if the config has no time_format. Use it
+// for records that CheckTimes cannot read.
+func (p *Parser) RefuseDays() { p.refuseDays = p.TimeFormat == "" }

@@ -31,10 +31,10 @@ func equal(t *testing.T, want, got any) {
 	}
 }
 
-// plain is the parser of a config that says nothing of its records.
+// plain is the parser of a config without settings for its records.
 var plain = parserFor("{}")
 
-// parserFor is the parser of a source of JSON Lines with these keys.
+// parserFor returns the parser of a JSON Lines source with these keys.
 func parserFor(keys string) *Parser {
 	family := "normal"
 	if strings.Contains(keys, "values: [a") {
@@ -221,8 +221,7 @@ func TestDecodeFieldsRejects(t *testing.T) {
 	}
 }
 
-// encoding/json is the oracle: what it reads into an object with legal types,
-// decodeJSON reads with the same values.
+// FuzzDecodeJSON compares decodeJSON with encoding/json: objects with valid types must have the same values.
 func FuzzDecodeJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"key": "s1", "time": "2026-01-02T03:04:05Z", "x": 1.2}`,
@@ -265,7 +264,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		}
 		x, shape, ok := valueByJSON(want["x"])
 		if timeText := ""; len(want["time"]) > 0 && (json.Unmarshal(want["time"], &timeText) != nil || timeText != "") {
-			// Times have their own oracle.
+			// Times are compared separately.
 			if err != nil {
 				return
 			}
@@ -286,8 +285,7 @@ func FuzzDecodeJSON(f *testing.F) {
 func keyByJSON(raw json.RawMessage) (string, bool) {
 	var key any
 	if raw == nil || json.Unmarshal(raw, &key) != nil {
-		// The only value that is valid JSON and does not unmarshal is a number
-		// out of range, whose text is a key all the same.
+		// The only valid JSON value that does not unmarshal is a number out of range. Its text is still a key.
 		return string(raw), raw != nil
 	}
 	switch key := key.(type) {
@@ -299,8 +297,8 @@ func keyByJSON(raw json.RawMessage) (string, bool) {
 	return "", false
 }
 
-// replacements is how often a JSON text has the replacement character itself. encoding/json reads
-// half of a surrogate pair as one too, and such a key is none.
+// replacements counts the replacement characters in a JSON text. encoding/json also reads half of a surrogate pair as
+// one, and such a key is invalid.
 func replacements(raw json.RawMessage) int {
 	text := strings.ToLower(strings.ReplaceAll(string(raw), `\\`, ""))
 	return strings.Count(text, "\ufffd") + strings.Count(text, `\ufffd`)
@@ -411,7 +409,7 @@ func FuzzDecodeFields(f *testing.F) {
 	})
 }
 
-// TestFields decodes records that are not as the defaults have them, of files and topics.
+// TestFields checks records of files and topics with settings other than the defaults.
 func TestFields(t *testing.T) {
 	const jsonPath = `{path: in.jsonl, key: [site.name, device.id], time: meta.at, values: [data.bar], zone: Europe/Berlin, missing: [NA, -999, null]}`
 	obs := func(t time.Time, x ...float64) keyed.Observation {
@@ -463,7 +461,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestFieldsOfTables decodes rows whose texts are not as the defaults have them.
+// TestFieldsOfTables checks table rows with settings other than the defaults.
 func TestFieldsOfTables(t *testing.T) {
 	for _, test := range []struct {
 		fields config.Fields

@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// scanObject checks that line is one JSON object, and calls f with the quoted name and the
-// raw value of each field.
+// scanObject checks that line is one JSON object. It calls f with the quoted name and the raw value of each field.
 func scanObject(line []byte, f func(name, value []byte)) error {
 	s := scanner{b: line}
 	s.space()
-	if s.at() != '{' {
+	if s.current() != '{' {
 		if err := s.value(0); err != nil {
 			return err
 		}
@@ -35,8 +34,8 @@ func plainName(quoted []byte) []byte {
 	return quoted[1 : len(quoted)-1]
 }
 
-// follow returns the value at the path, which is the name of the value, or begins with
-// it and goes on inside; nil where there is none. The value has been scanned.
+// follow returns the value at a path, or nil. The path is the name of the value, or the name followed by a path
+// inside the value. The value has been scanned.
 func follow(path string, name, value []byte) (found []byte) {
 	if path == string(name) {
 		return value
@@ -48,9 +47,9 @@ func follow(path string, name, value []byte) (found []byte) {
 	return found
 }
 
-// Leaves calls f with every field of the JSON object in line, and with those of objects in
-// it, by their dotted paths. text is that of a text or a number, and empty of null and NaN;
-// scalar is false of other values, of which it is the beginning. The error says why line is not a JSON object.
+// Leaves calls f with every field of the JSON object in line, and of objects within it. path has dots. scalar is true
+// for texts, numbers, booleans, null and NaN; text is empty for null and NaN. For other values, text is their
+// beginning. Leaves returns an error if line is not a JSON object.
 func Leaves(line []byte, f func(path, text string, scalar bool)) error {
 	if err := scanObject(line, func(_, _ []byte) {}); err != nil {
 		return err
@@ -74,15 +73,15 @@ func leaves(object []byte, prefix string, f func(path, text string, scalar bool)
 // eachField calls f with the fields of an object that has been scanned.
 func eachField(object []byte, f func(name, value []byte)) {
 	if err := scanObject(object, func(name, value []byte) { f(plainName(name), value) }); err != nil {
-		panic("observe: object was not scanned: " + err.Error())
+		panic("decode: object was not scanned: " + err.Error())
 	}
 }
 
-// beginning is how much of a list Leaves gives.
-const beginning = 64
+// maxBeginning is the maximum number of bytes of a list in scalarText.
+const maxBeginning = 64
 
-// scalarText is the text of a JSON text, number or boolean, and empty of null and NaN. ok is false of
-// other values, of which the text is the beginning.
+// scalarText returns the text of a JSON text, number or boolean, and an empty text for null and NaN. For other values
+// ok is false, and text is the beginning of the value.
 func scalarText(raw []byte) (text string, ok bool) {
 	switch kindOf(raw) {
 	case jsonText:
@@ -91,7 +90,7 @@ func scalarText(raw []byte) (text string, ok bool) {
 		text = string(raw)
 	case jsonNull, jsonNaN:
 	default:
-		return string(raw[:min(len(raw), beginning)]), false
+		return string(raw[:min(len(raw), maxBeginning)]), false
 	}
 	return strings.TrimSpace(text), true
 }
@@ -149,7 +148,7 @@ type scanner struct {
 	i int
 }
 
-// maxDepth bounds the nesting of a record, as encoding/json does.
+// maxDepth is the maximum nesting of a record, as in encoding/json.
 const maxDepth = 10_000
 
 func (s *scanner) fail(reason string) error {
@@ -159,8 +158,8 @@ func (s *scanner) fail(reason string) error {
 	return fmt.Errorf("not JSON: %s at byte %d", reason, s.i+1)
 }
 
-// at returns the current byte, and 0 at the end. JSON has no 0 outside of strings.
-func (s *scanner) at() byte {
+// current returns the current byte, or 0 at the end. JSON has no 0 outside strings.
+func (s *scanner) current() byte {
 	if s.i < len(s.b) {
 		return s.b[s.i]
 	}
@@ -173,7 +172,7 @@ func (s *scanner) space() {
 	}
 }
 
-// end checks that nothing follows.
+// end checks that only spaces follow.
 func (s *scanner) end() error {
 	if s.space(); s.i < len(s.b) {
 		return s.fail("something follows the object")
@@ -181,12 +180,12 @@ func (s *scanner) end() error {
 	return nil
 }
 
-// words are the values that are words, by their first letters.
+// words are the literal values by their first letters.
 var words = map[byte]string{'n': "null", 't': "true", 'f': "false", 'N': "NaN", 'I': "Infinity"}
 
 // value moves past one value.
 func (s *scanner) value(depth int) error {
-	switch c := s.at(); c {
+	switch c := s.current(); c {
 	case '"':
 		return s.text()
 	case '{', '[':
@@ -204,13 +203,13 @@ func (s *scanner) value(depth int) error {
 	}
 }
 
-// composite moves past a list, or past an object, and calls field, if it is not nil, with the quoted
-// name and the raw value of each field.
+// composite moves past a list or an object. If field is not nil, it is called with the quoted name and the raw value
+// of each field.
 func (s *scanner) composite(open byte, depth int, field func(name, value []byte)) error {
-	closing := open + 2 // in ASCII, of both '{' and '['
+	closing := open + 2 // in ASCII, for both '{' and '['
 	s.i++
 	s.space()
-	if s.at() == closing {
+	if s.current() == closing {
 		s.i++
 		return nil
 	}
@@ -224,7 +223,7 @@ func (s *scanner) composite(open byte, depth int, field func(name, value []byte)
 			}
 			name = s.b[from:s.i]
 			s.space()
-			if s.at() != ':' {
+			if s.current() != ':' {
 				return s.fail("':' expected")
 			}
 			s.i++
@@ -238,7 +237,7 @@ func (s *scanner) composite(open byte, depth int, field func(name, value []byte)
 			field(name, s.b[from:s.i])
 		}
 		s.space()
-		switch s.at() {
+		switch s.current() {
 		case ',':
 			s.i++
 		case closing:
@@ -259,26 +258,26 @@ func (s *scanner) word(w string) error {
 }
 
 func (s *scanner) number() error {
-	if s.at() == '-' {
+	if s.current() == '-' {
 		s.i++
-		if s.at() == 'I' {
+		if s.current() == 'I' {
 			return s.word("Infinity")
 		}
 	}
-	if s.at() == '0' {
+	if s.current() == '0' {
 		s.i++
 	} else if !s.digits() {
 		return s.fail("a digit expected")
 	}
-	if s.at() == '.' {
+	if s.current() == '.' {
 		s.i++
 		if !s.digits() {
 			return s.fail("a digit expected")
 		}
 	}
-	if c := s.at(); c == 'e' || c == 'E' {
+	if c := s.current(); c == 'e' || c == 'E' {
 		s.i++
-		if c := s.at(); c == '+' || c == '-' {
+		if c := s.current(); c == '+' || c == '-' {
 			s.i++
 		}
 		if !s.digits() {
@@ -298,15 +297,15 @@ func (s *scanner) digits() bool {
 
 // text moves past a string.
 func (s *scanner) text() error {
-	if s.at() != '"' {
+	if s.current() != '"' {
 		return s.fail("a string expected")
 	}
 	for s.i++; ; s.i++ {
-		// The hot path.
+		// This loop is the hot path.
 		for s.i < len(s.b) && s.b[s.i] >= ' ' && s.b[s.i] != '"' && s.b[s.i] != '\\' {
 			s.i++
 		}
-		switch c := s.at(); {
+		switch c := s.current(); {
 		case c == '"':
 			s.i++
 			return nil
@@ -314,12 +313,12 @@ func (s *scanner) text() error {
 			return s.fail("a control character in a string")
 		case c == '\\':
 			s.i++
-			switch s.at() {
+			switch s.current() {
 			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 			case 'u':
 				for range 4 {
 					s.i++
-					if c := s.at(); (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') {
+					if c := s.current(); (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') {
 						return s.fail("a hexadecimal digit expected")
 					}
 				}
@@ -330,22 +329,21 @@ func (s *scanner) text() error {
 	}
 }
 
-// next moves to the next element of a list that has been scanned, and
-// reports whether there is one.
+// next moves to the next element of a list that has been scanned. It reports whether there is one.
 func (s *scanner) next() bool {
 	s.space()
-	if s.at() == ',' {
+	if s.current() == ',' {
 		s.i++
 		s.space()
 	}
-	return s.at() != ']'
+	return s.current() != ']'
 }
 
 // element moves past an element and returns it.
 func (s *scanner) element() []byte {
 	from := s.i
 	if err := s.value(0); err != nil {
-		panic("observe: list was not scanned")
+		panic("decode: list was not scanned")
 	}
 	return s.b[from:s.i]
 }

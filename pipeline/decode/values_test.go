@@ -15,9 +15,9 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// read returns what becomes of the records of a file with some settings of the source: key, time and value,
-// or the reason for the rejection.
-func read(t *testing.T, format, settings, text string) (all []string) {
+// read decodes the records of a file with some settings of the source. It returns key, value and time of each, or the
+// reason for the rejection.
+func read(t *testing.T, format, settings, text string) (results []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "in."+format)
 	expect.OK(t, os.WriteFile(path, []byte(text), 0o600))
@@ -32,25 +32,25 @@ func read(t *testing.T, format, settings, text string) (all []string) {
 	for {
 		r, err := in.Next()
 		if err == io.EOF {
-			return all
+			return results
 		}
 		expect.OK(t, err)
 		d.File([]connectors.Record{r}, func(found []Decoded) {
 			for _, o := range found {
 				switch {
 				case o.Err != nil:
-					all = append(all, o.Err.Error())
+					results = append(results, o.Err.Error())
 				case o.Time.IsZero():
-					all = append(all, fmt.Sprint(o.Key, o.X))
+					results = append(results, fmt.Sprint(o.Key, o.X))
 				default:
-					all = append(all, fmt.Sprint(o.Key, o.X, o.Time.UTC().Format(time.RFC3339Nano)))
+					results = append(results, fmt.Sprint(o.Key, o.X, o.Time.UTC().Format(time.RFC3339Nano)))
 				}
 			}
 		})
 	}
 }
 
-// TestJoinedTimes reads times from several columns or fields.
+// TestJoinedTimes checks times in several columns or fields.
 func TestJoinedTimes(t *testing.T) {
 	for _, c := range []struct{ format, settings, text, want string }{
 		{"csv", `time: [Date, Time], delimiter: ";", time_format: "%d/%m/%Y %H:%M:%S"`,
@@ -70,8 +70,8 @@ func TestJoinedTimes(t *testing.T) {
 	}
 }
 
-// TestWrittenNumbers reads numbers in texts: of cells, and of fields of JSON, where numbers, booleans and extended
-// JSON stand beside them. The wanted values have no blanks between them.
+// TestWrittenNumbers checks numbers in texts: in cells, and in JSON fields along with numbers, booleans and extended
+// JSON. The wanted values contain no blanks.
 func TestWrittenNumbers(t *testing.T) {
 	for _, c := range []struct{ settings, cells, want, err string }{
 		{`unit: "°C"`, "13.7 °C|13.7°C|-5|°C 2|NaN||1.5e1\u00a0°C", "13.7 13.7 -5 2 NaN NaN 15", ""},
@@ -83,12 +83,12 @@ func TestWrittenNumbers(t *testing.T) {
 		{"unit: m", "3 km", "", `the unit "km" where "m" is due, in "3 km"`},
 		{"unit: m", "3 m m", "", `the unit "m m" where "m" is due, in "3 m m"`},
 		{"unit: any", "noon", "", `the text "noon" where a number is due`},
-		{`missing: ["-"]`, "13.7 °C", "", `the text "13.7 °C" where a number is due: say unit: "°C" in the source`},
+		{`missing: ["-"]`, "13.7 °C", "", `the text "13.7 °C" where a number is due: set unit: "°C" in the source`},
 		{`thousands: ","`, "1,234.5|12|-12,345,678|1e3|0.1234", "1234.5 12 -1.2345678e+07 1000 0.1234", ""},
 		{`thousands: " "`, "1 234|1\u202f234|1\u00a0234 567", "1234 1234 1.234567e+06", ""},
 		{`thousands: "'"`, "1'234|1’234.5", "1234 1234.5", ""},
-		{`thousands: ","`, "1,23", "", `the text "1,23" where a number is due: thousands: "," stands between groups of three digits`},
-		{`thousands: ","`, "1234,567", "", `the text "1234,567" where a number is due: thousands: "," stands between groups of three digits`},
+		{`thousands: ","`, "1,23", "", `the text "1,23" where a number is due: thousands: "," must separate groups of three digits`},
+		{`thousands: ","`, "1234,567", "", `the text "1234,567" where a number is due: thousands: "," must separate groups of three digits`},
 		{`thousands: ","`, "1.234,567", "", `the text "1.234,567" where a number is due`},
 		{`missing: ["-"]`, "1,234.5", "", `the text "1,234.5" where a number is due`},
 		{"values_as: [off, on], missing: [unknown]", "on|off|unknown|", "1 0 NaN NaN", ""},
@@ -96,7 +96,7 @@ func TestWrittenNumbers(t *testing.T) {
 		{"values_as: [off, on]", "On", "", `the value "On" where "off" or "on" is due, by values_as`},
 		{"values_as: [1, 2]", "1|2|2.0", "0 1 1", ""},
 		{"values_as: [1, 2]", "3", "", `the value "3" where "1" or "2" is due, by values_as`},
-		{`missing: ["-"]`, "on", "", `the text "on" where a number is due: values_as of the source says which texts are 0 and 1`},
+		{`missing: ["-"]`, "on", "", `the text "on" where a number is due: values_as of the source sets which texts are 0 and 1`},
 	} {
 		cells := strings.Split(c.cells, "|")
 		var want []string
@@ -147,7 +147,8 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// Whole numbers that no float64 has are reported, of JSON and of rows, and no other numbers.
+// TestRoundedNumbers checks that whole numbers that are not a float64 are reported, from JSON and from rows, and that
+// other numbers are not.
 func TestRoundedNumbers(t *testing.T) {
 	for text, want := range map[string]string{
 		"9007199254740993": "9007199254740992", "-9007199254740993": "-9007199254740992", "9007199254740992": "", "9007199254740994": "",
@@ -157,9 +158,9 @@ func TestRoundedNumbers(t *testing.T) {
 		for _, comma := range []rune{'.', ','} {
 			p := expect.Get(NewParser(config.Fields{Decimal: comma}))(t)
 			got := ""
-			p.OnRounded = func(of string, read float64) {
-				if got = strconv.FormatFloat(read, 'f', 0, 64); of != text {
-					t.Errorf("%s is reported as %s", text, of)
+			p.OnRounded = func(reported string, read float64) {
+				if got = strconv.FormatFloat(read, 'f', 0, 64); reported != text {
+					t.Errorf("%s is reported as %s", text, reported)
 				}
 			}
 			expect.Get(p.Number(strings.Replace(text, ".", string(comma), 1)))(t)
@@ -172,7 +173,7 @@ func TestRoundedNumbers(t *testing.T) {
 	}
 }
 
-// TestNumbersOf recognises a decimal comma only where no number has a point.
+// TestNumbersOf checks notations of numbers. A decimal comma is recognised only if no number has a point.
 func TestNumbersOf(t *testing.T) {
 	for texts, want := range map[string]Numbers{
 		"3,5|4,25|7":   {Share: 1, Decimal: ',', Fractions: true},

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// scoped builds the pipeline that f adds to.
+// scoped returns a function that builds the pipeline of f.
 func scoped(f func(beam.Scope)) func() *beam.Pipeline {
 	return func() *beam.Pipeline {
 		p, s := beam.NewPipelineWithRoot()
@@ -30,9 +30,9 @@ func scoped(f func(beam.Scope)) func() *beam.Pipeline {
 	}
 }
 
-// suite are the pipelines of Beam's own suite for runners, unchanged. Two are left out. Drain
-// asks a runner to end an endless source; this runner has no such request. Oom fills the
-// memory of a worker, to see its heap dumped; here the worker is the test.
+// suite has the pipelines of Beam's own suite for runners, unchanged. Two are left out. Drain asks a runner to end an
+// endless source; this runner has no such request. Oom fills the memory of a worker to check its heap dump; here the
+// worker is the test.
 var suite = []struct {
 	name  string
 	build func() *beam.Pipeline
@@ -92,7 +92,7 @@ var suite = []struct {
 	{"TriggerDefault", scoped(primitives.TriggerDefault)},
 }
 
-// refused are those that the runner refuses: they need other triggers.
+// refused has the pipelines that the runner rejects because they need other triggers.
 var refused = map[string]func(beam.Scope){
 	"TriggerAlways":                          primitives.TriggerAlways,
 	"TriggerElementCount":                    primitives.TriggerElementCount,
@@ -113,7 +113,7 @@ func TestBeamSuite(t *testing.T) {
 	for _, c := range suite {
 		for _, shards := range []int{1, 3} {
 			if shards > 1 && c.name == "ParDoPipelineOptions" {
-				continue // it defines flags, which can be done once
+				continue // it defines flags, which is possible only once
 			}
 			t.Run(fmt.Sprintf("%s/shards=%d", c.name, shards), func(t *testing.T) {
 				if strings.HasPrefix(c.name, "TimersProcessingTime") {

@@ -18,25 +18,25 @@ import (
 	"hafvf/internal/account"
 )
 
-// An element is one of a collection, or several of one time and the same windows.
+// An element is one element of a collection, or several with the same time and windows.
 type element struct {
-	bytes   []byte // encoded, each with its header
-	at      mtime.Time
+	bytes   []byte // encoded elements, each with its header
+	time    mtime.Time
 	windows []typex.Window
-	key     string     // encoded, of a pair
-	value   []byte     // encoded, of a pair
-	hold    mtime.Time // of the watermark, while the element waits
-	ready   time.Time  // when the rest of a restriction may be processed; zero for at once
+	key     string     // encoded key of a pair
+	value   []byte     // encoded value of a pair
+	hold    mtime.Time // the watermark stays at or before this time while the element waits
+	ready   time.Time  // time at which the rest of a restriction may be processed; zero means now
 }
 
-// parse reads the header of an encoded element, and the key of a pair.
+// parse parses the header of an encoded element and, where keys are needed, the key of a pair.
 func (c *collection) parse(b []byte) (e element, err error) {
 	r := bytes.NewReader(b)
 	e.bytes = b
-	if e.windows, e.at, _, err = exec.DecodeWindowedValueHeader(c.winDec, r); err != nil {
+	if e.windows, e.time, _, err = exec.DecodeWindowedValueHeader(c.winDec, r); err != nil {
 		return e, err
 	}
-	e.hold = e.at
+	e.hold = e.time
 	if c.key == nil {
 		return e, nil
 	}
@@ -44,21 +44,21 @@ func (c *collection) parse(b []byte) (e element, err error) {
 	if _, err := c.key.Decode(r); err != nil {
 		return e, err
 	}
-	to := len(b) - r.Len()
-	e.key, e.value = string(b[from:to]), b[to:]
+	end := len(b) - r.Len()
+	e.key, e.value = string(b[from:end]), b[end:]
 	return e, nil
 }
 
-// converter returns what encodes the elements of a collection as those of another one. It is
-// nil if they are encoded alike.
-func converter(from, to *collection) func([]byte) ([]byte, error) {
-	if from.coder.Equals(to.coder) {
+// converter returns a function that converts encoded elements of src to the coder of dst. It returns nil if both have
+// the same coder.
+func converter(src, dst *collection) func([]byte) ([]byte, error) {
+	if src.coder.Equals(dst.coder) {
 		return nil
 	}
-	decode, encode := exec.MakeElementDecoder(from.coder), exec.MakeElementEncoder(to.coder)
+	decode, encode := exec.MakeElementDecoder(src.coder), exec.MakeElementEncoder(dst.coder)
 	return func(b []byte) ([]byte, error) {
 		r := bytes.NewReader(b)
-		if _, _, _, err := exec.DecodeWindowedValueHeader(from.winDec, r); err != nil {
+		if _, _, _, err := exec.DecodeWindowedValueHeader(src.winDec, r); err != nil {
 			return nil, err
 		}
 		header := len(b) - r.Len()
@@ -73,28 +73,28 @@ func converter(from, to *collection) func([]byte) ([]byte, error) {
 	}
 }
 
-// A bundle is what a shard processes at once. It is to the SDK what the channels of data and
-// state are in a worker.
+// A bundle is the work that a shard processes at once. For the SDK it takes the place of a worker's data and state
+// channels.
 type bundle struct {
-	id       string
-	shard    *shard
-	elements []element
-	fired    []*timer
-	at       mtime.Time      // watermark
-	books    *account.Bundle // of a source; nil for none
+	id        string
+	shard     *shard
+	elements  []element
+	fired     []*timer
+	watermark mtime.Time      // watermark of the shard at the start
+	books     *account.Bundle // of a source in a run with an account; else nil
 
 	mu      sync.Mutex
 	outs    []output
-	grouped []output // for GroupByKeys alone
+	grouped []output // output that only GroupByKeys consume
 	set     []*timer
-	err     error // of a timer that a function has set; the SDK passes over it
+	err     error // error of a timer that a function has set; the SDK ignores it
 
-	residuals []element // of restrictions
+	residuals []element // unprocessed rest of restrictions
 }
 
-// An output is an element that a bundle has put out.
+// An output is an element that a bundle has emitted.
 type output struct {
-	to *collection
+	dst *collection
 	element
 }
 
@@ -102,7 +102,7 @@ type output struct {
 func (b *bundle) process(ctx context.Context, e *engine) error {
 	s := b.shard.stage
 	if s.group != nil {
-		panes, err := s.group.run(b.shard.groups, b.elements, b.at)
+		panes, err := s.group.run(b.shard.groups, b.elements, b.watermark)
 		for _, p := range panes {
 			if err == nil {
 				err = b.put(e, s.group.out, p)
@@ -119,7 +119,7 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 		return stepError(err, e.totals.names, b.shard.blame.Load())
 	}
 	if err := context.Cause(ctx); err != nil {
-		return err // the SDK then ends a bundle as if there were no more elements
+		return err // the SDK ends a cancelled bundle as if there were no more elements
 	}
 	if b.err != nil {
 		return b.err
@@ -132,7 +132,7 @@ func (b *bundle) process(ctx context.Context, e *engine) error {
 	return nil
 }
 
-// currentPlan is the plan by which a shard processes its bundles.
+// currentPlan returns the plan of the shard's bundles, which it makes if necessary.
 func (sh *shard) currentPlan() (_ *exec.Plan, err error) {
 	if sh.plan == nil {
 		if sh.plan, err = exec.UnmarshalPlan(sh.stage.descriptor, nil); err == nil {
@@ -142,8 +142,8 @@ func (sh *shard) currentPlan() (_ *exec.Plan, err error) {
 	return sh.plan, err
 }
 
-// down tears the plan down, on a goroutine of its own, which a function may end.
-func (sh *shard) down(ctx context.Context) error {
+// tearDown tears the plan down. It does so in a new goroutine, because a function may end its goroutine.
+func (sh *shard) tearDown(ctx context.Context) error {
 	err := errExited
 	done := make(chan struct{})
 	go func() {
@@ -154,7 +154,7 @@ func (sh *shard) down(ctx context.Context) error {
 	return err
 }
 
-// keepResiduals keeps what is left of the restrictions of the bundle.
+// keepResiduals stores the unprocessed rest of the bundle's restrictions.
 func (b *bundle) keepResiduals(checkpoints []*exec.Checkpoint) error {
 	for _, c := range checkpoints {
 		hold := mtime.MaxTimestamp
@@ -178,9 +178,9 @@ func (b *bundle) keepResiduals(checkpoints []*exec.Checkpoint) error {
 	return nil
 }
 
-// finalize calls the functions that wanted to know when the bundle is safe. They are called
-// once. A plan calls those of its first bundle alone (Beam 2.77.0: Plan.Finalize gives the
-// plan another list than its units have), so the next bundle gets a new plan.
+// finalize calls the functions that are registered for the end of the bundle. Each is called once. Plan.Finalize only
+// calls the functions of a plan's first bundle (Beam 2.77.0: it gives the plan a different list than its units have),
+// so the next bundle gets a new plan.
 func (b *bundle) finalize(ctx context.Context, plan *exec.Plan) {
 	if !time.Now().Before(plan.GetExpirationTime()) {
 		return
@@ -194,7 +194,7 @@ func (b *bundle) finalize(ctx context.Context, plan *exec.Plan) {
 	b.shard.plan = nil
 }
 
-// finalized finalizes a plan. Beam guards no callback against a panic.
+// finalized finalizes a plan. It recovers a panic of a callback, which Beam does not.
 func finalized(plan *exec.Plan) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -204,13 +204,13 @@ func finalized(plan *exec.Plan) (err error) {
 	return plan.Finalize()
 }
 
-// channels are an exec.DataManager.
+// channels implements exec.DataManager.
 type channels struct {
 	*bundle
 	engine *engine
 }
 
-// OpenElementChan implements exec.DataManager: elements come before timers.
+// OpenElementChan implements exec.DataManager. Elements come before timers.
 func (b channels) OpenElementChan(_ context.Context, id exec.StreamID, _ []string) (<-chan exec.Elements, error) {
 	c := make(chan exec.Elements, len(b.elements)+len(b.fired))
 	for _, e := range b.elements {
@@ -223,18 +223,17 @@ func (b channels) OpenElementChan(_ context.Context, id exec.StreamID, _ []strin
 	return c, nil
 }
 
-// OpenWrite implements exec.DataManager. An exec.DataSink makes one write of each element,
-// from a buffer of its own.
+// OpenWrite implements exec.DataManager. An exec.DataSink writes each element in one call, from its own buffer.
 func (b channels) OpenWrite(_ context.Context, id exec.StreamID) (io.WriteCloser, error) {
-	to := b.shard.stage.sinks[id.PtransformID]
-	return writer(func(p []byte) error { return b.put(b.engine, to, p) }), nil
+	dst := b.shard.stage.sinks[id.PtransformID]
+	return writer(func(p []byte) error { return b.put(b.engine, dst, p) }), nil
 }
 
-// maxJoined is the size in bytes up to which elements are joined. A run that is cancelled still
-// processes those that are joined with the one at hand.
+// maxJoined is the maximum size in bytes of joined elements. A run that is cancelled still processes all elements
+// that are joined with the current one.
 const maxJoined = 1 << 10
 
-// join adds other to the element, if both may pass as one.
+// join adds other to the element. It returns false if they must stay separate.
 func (e *element) join(other element) bool {
 	same := func(a, b typex.Window) bool { return a.Equals(b) }
 	if e.hold != other.hold || len(e.bytes)+len(other.bytes) > maxJoined || !slices.EqualFunc(e.windows, other.windows, same) {
@@ -244,27 +243,27 @@ func (e *element) join(other element) bool {
 	return true
 }
 
-// maxPending is how many elements a bundle holds back for GroupByKeys until it ends.
+// maxPending is the number of elements at which a bundle delivers output for GroupByKeys before it ends.
 const maxPending = 1 << 12
 
-// put puts an encoded element out. What only GroupByKeys take goes there while the bundle runs: it
-// holds the watermark, so that no group is complete before it ends, and a group takes less memory
-// than its elements do.
-func (b *bundle) put(e *engine, to *collection, p []byte) error {
-	el, err := to.parse(p)
+// put adds an encoded element to the output. Output that only GroupByKeys consume may be delivered while the bundle
+// runs: the bundle holds the watermark, so no group is complete before the bundle ends, and a group takes less memory
+// than its elements.
+func (b *bundle) put(e *engine, dst *collection, p []byte) error {
+	el, err := dst.parse(p)
 	if err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !to.grouped() {
-		if n := len(b.outs); n == 0 || b.outs[n-1].to != to || !to.joins() || !b.outs[n-1].join(el) {
-			b.outs = append(b.outs, output{to, el})
+	if !dst.grouped() {
+		if n := len(b.outs); n == 0 || b.outs[n-1].dst != dst || !dst.joins() || !b.outs[n-1].join(el) {
+			b.outs = append(b.outs, output{dst, el})
 		}
 		return nil
 	}
-	// What an account does not know of yet is not shown before it does.
-	if b.grouped = append(b.grouped, output{to, el}); len(b.grouped) < maxPending || b.books != nil {
+	// In a run with an account, the output of a source is not delivered before the account knows of it.
+	if b.grouped = append(b.grouped, output{dst, el}); len(b.grouped) < maxPending || b.books != nil {
 		return nil
 	}
 	e.locked(func() { err = e.deliverAll(b.grouped) })
@@ -278,14 +277,14 @@ func (b channels) OpenTimerWrite(_ context.Context, id exec.StreamID, name strin
 	family := timerFamily{id.PtransformID, name}
 	c, ok := b.shard.stage.timers[family]
 	if !ok {
-		return nil, fmt.Errorf("%s: there are no timers of the family %s", b.shard.stage.name, name)
+		return nil, fmt.Errorf("%s: unknown timer family %s", b.shard.stage.name, name)
 	}
 	return writer(func(p []byte) error {
 		t, err := c.parse(family, p)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if err != nil {
-			b.err = fmt.Errorf("%s: a timer of the family %s: %w", b.shard.stage.name, name, err)
+			b.err = fmt.Errorf("%s: invalid timer of the family %s: %w", b.shard.stage.name, name, err)
 			return err
 		}
 		b.set = append(b.set, t)

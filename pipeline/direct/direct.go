@@ -14,8 +14,8 @@ import (
 
 func init() { registerRunner() }
 
-// registerRunner makes the runner known to beam.Run as "direct". Beam's deprecated runner of that
-// name keeps the name in a program that links both.
+// registerRunner registers the runner with beam.Run as "direct". In a program that also links Beam's deprecated
+// runner of that name, Beam's runner keeps the name.
 func registerRunner() {
 	defer func() { _ = recover() }() // beam.RegisterRunner panics if the name is taken
 	beam.RegisterRunner("direct", Execute)
@@ -23,26 +23,24 @@ func registerRunner() {
 
 // A Runner executes pipelines. Its zero value is ready for use.
 type Runner struct {
-	// Shards is the number of bundles that a stage of keys, or of restrictions, may process
-	// at once. Default 1: elements are processed in an order that each run repeats.
+	// Shards is the number of bundles that a keyed or splittable stage may process at once. Default 1: every run
+	// processes elements in the same order.
 	Shards int
-	// Grace is how long a function may go on when the run is over by an error or by its
-	// context. After that the function is abandoned: it goes on without effect, and it is
-	// not torn down. Default 10 s.
+	// Grace is the time that a running function has to return after an error or the end of the context. After that,
+	// the function is abandoned: it continues without effect and is not torn down. Default 10 s.
 	Grace time.Duration
 }
 
 const defaultGrace = 10 * time.Second
 
-// Execute runs p by the zero Runner.
+// Execute runs p with the zero Runner.
 func Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineResult, error) {
 	return Runner{}.Execute(ctx, p)
 }
 
-// Execute runs p to its end. If ctx ends first, the error is its cause. If a function
-// returns an error, Execute returns an *Error. The result holds the metrics of all bundles
-// that ended well; it is nil if p cannot be translated. Execute panics if beam.Init has not
-// been called.
+// Execute runs p until it ends. If ctx ends first, the error is the cause of ctx. If a function returns an error,
+// Execute returns an *Error. The result has the metrics of all successful bundles; it is nil if p cannot be
+// translated. Execute panics if beam.Init has not been called.
 func (r Runner) Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineResult, error) {
 	if !beam.Initialized() {
 		panic("direct: Execute before beam.Init")
@@ -71,26 +69,26 @@ func (r Runner) Execute(ctx context.Context, p *beam.Pipeline) (beam.PipelineRes
 	return newEngine(ctx, t, r).run()
 }
 
-// An Error is that of a step.
+// An Error is the error of a step.
 type Error struct {
-	Step string // name of the step, with its scopes
-	Err  error  // as the step's function has returned it; a *Panic if it has panicked
+	Step string // name of the step, including its scopes
+	Err  error  // error that the step's function returned; a *Panic if it panicked
 }
 
 func (e *Error) Error() string { return e.Step + ": " + e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// A Panic is the error of a function that has panicked.
+// A Panic is the error of a function that panicked.
 type Panic struct {
-	Value string // of the panic
+	Value string // value of the panic as text
 	Stack string
 }
 
 func (p *Panic) Error() string { return "panic: " + p.Value + "\n" + p.Stack }
 
-// panicOf takes the value and the stack out of the error that package exec makes of a panic, in words
-// (Beam 2.77.0, exec/util.go). It is nil if err is another error.
+// panicOf parses the value and the stack from the text of the error that package exec makes of a panic (Beam 2.77.0,
+// exec/util.go). It returns nil for other errors.
 func panicOf(err error) *Panic {
 	head, rest, found := strings.Cut(err.Error(), "\nFull error:\n")
 	value, panicked := strings.CutPrefix(head, "panic: ")
@@ -103,9 +101,8 @@ func panicOf(err error) *Panic {
 	return &Panic{value, rest}
 }
 
-// stepError finds the step and its error in an error of package exec. The error of a panic does
-// not say which step it is of: that is the one that is to blame. names are those of the steps, by
-// id.
+// stepError returns an *Error with the step and the error in an error of package exec. The error of a panic does not
+// name its step; then it is the step that b tracks. names maps ids of steps to names.
 func stepError(err error, names map[string]string, b *stepTracker) error {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if id, inner := doFnError(e); inner != nil {
@@ -118,9 +115,9 @@ func stepError(err error, names map[string]string, b *stepTracker) error {
 	return &Error{names[b.id()], err}
 }
 
-// doFnError returns the step's id and the function's error if err is an exec.doFnError. That
-// type has no Unwrap (Beam 2.77.0, exec/util.go), so its fields are read by reflection. The
-// error is nil if there are no such fields.
+// doFnError returns the step's id and the function's error if err is an exec.doFnError. That type has no Unwrap (Beam
+// 2.77.0, exec/util.go), so its fields are read by reflection. inner is nil if err is another error or lacks these
+// fields.
 func doFnError(err error) (id string, inner error) {
 	v := reflect.ValueOf(err)
 	if v.Kind() != reflect.Pointer || v.Type().Elem().Name() != "doFnError" {

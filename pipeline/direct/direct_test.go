@@ -46,27 +46,27 @@ func init() {
 	register.Iter1[int]()
 }
 
-// notes are what the functions of a test have seen, in order.
+// notes are the texts that the functions of a test have recorded, in order.
 var notes struct {
 	sync.Mutex
-	all []string
+	texts []string
 }
 
 func note(format string, args ...any) {
 	notes.Lock()
 	defer notes.Unlock()
-	notes.all = append(notes.all, fmt.Sprintf(format, args...))
+	notes.texts = append(notes.texts, fmt.Sprintf(format, args...))
 }
 
 func noted() []string {
 	notes.Lock()
 	defer notes.Unlock()
-	all := notes.all
-	notes.all = nil
-	return all
+	texts := notes.texts
+	notes.texts = nil
+	return texts
 }
 
-// waitFn waits for the end of its context, or goes on after it.
+// waitFn waits for the end of its context, or ignores it.
 type waitFn struct{ How string }
 
 // release ends the functions that ignore their context.
@@ -116,7 +116,8 @@ func TestRegistered(t *testing.T) {
 	}
 }
 
-// The runner opens no port: while a pipeline runs, this process has as many sockets as before.
+// TestNoSocket checks that the runner opens no port: the process has the same number of sockets while a pipeline
+// runs.
 func TestNoSocket(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("/proc names the sockets of a process on Linux alone")
@@ -124,7 +125,7 @@ func TestNoSocket(t *testing.T) {
 	sockets := func() (n int) {
 		fds := expect.Get(os.ReadDir("/proc/self/fd"))(t)
 		for _, fd := range fds {
-			if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			if target, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(target, "socket:") {
 				n++
 			}
 		}
@@ -143,8 +144,7 @@ func TestNoSocket(t *testing.T) {
 	expect.Same(t, before, during, "sockets while a pipeline runs")
 }
 
-// stream runs a pipeline over a TestStream of whole numbers, and returns what its functions
-// have noted.
+// stream runs a pipeline over a TestStream of whole numbers, and returns the notes of its functions.
 func stream(t *testing.T, events func(c *teststream.Config), build func(s beam.Scope, numbers beam.PCollection)) []string {
 	t.Helper()
 	noted()
@@ -156,7 +156,7 @@ func stream(t *testing.T, events func(c *teststream.Config), build func(s beam.S
 	return noted()
 }
 
-// add adds a number to a TestStream, at as many seconds.
+// add adds a number to a TestStream, at a time in seconds.
 func add(t *testing.T, c *teststream.Config, seconds int, number int) {
 	t.Helper()
 	expect.OK(t, c.AddElements(int64(seconds)*1000, number))
@@ -167,7 +167,7 @@ func seen(i int) int {
 	return i
 }
 
-// execute runs a pipeline that does not fail.
+// execute runs a pipeline that must not fail.
 func execute(t *testing.T, r Runner, p *beam.Pipeline) {
 	t.Helper()
 	expect.Get(r.Execute(t.Context(), p))(t)
@@ -177,11 +177,11 @@ func oneKey(i int) (string, int) { return "k", i }
 
 func noteGroup(pane beam.PaneInfo, w beam.Window, _ string, values func(*int) bool) {
 	in := w.(window.IntervalWindow)
-	var all []int
+	var numbers []int
 	for v := 0; values(&v); {
-		all = append(all, v)
+		numbers = append(numbers, v)
 	}
-	note("%d-%d: %v, pane %d, late %t", in.Start/1000, in.End/1000, all, pane.Index, pane.Timing == typex.PaneLate)
+	note("%d-%d: %v, pane %d, late %t", in.Start/1000, in.End/1000, numbers, pane.Index, pane.Timing == typex.PaneLate)
 }
 
 func noteSides(i int, side func(*int) bool) {
@@ -192,7 +192,8 @@ func noteSides(i int, side func(*int) bool) {
 	note("%d beside %d", i, sum)
 }
 
-// A side input in windows is ready when its window is over, while the stream goes on.
+// TestSideInputPerWindow checks that a side input in windows is ready when its window has ended, while the stream
+// continues.
 func TestSideInputPerWindow(t *testing.T) {
 	got := stream(t, func(c *teststream.Config) {
 		add(t, c, 1, 1)
@@ -216,7 +217,7 @@ func TestPanes(t *testing.T) {
 		add(t, c, 3, 3)
 		add(t, c, 13, 4)
 		c.AdvanceWatermark(16_000)
-		add(t, c, 4, 5) // later than is allowed
+		add(t, c, 4, 5) // later than allowed
 		c.AdvanceWatermarkToInfinity()
 	}
 	for name, c := range map[string]struct {
@@ -247,7 +248,8 @@ func TestPanes(t *testing.T) {
 	}
 }
 
-// An element that joins two sessions makes them one, which has no pane before its end.
+// TestSessionsMerge checks that an element between two sessions merges them. The merged session has no pane before
+// its end.
 func TestSessionsMerge(t *testing.T) {
 	got := stream(t, func(c *teststream.Config) {
 		for _, seconds := range []int{1, 9, 20, 5} {
@@ -264,7 +266,7 @@ func TestSessionsMerge(t *testing.T) {
 	expect.Same(t, want, got)
 }
 
-// sumFn adds up what comes for a key and window.
+// sumFn adds up the elements of a key and window.
 type sumFn struct{ Sum state.Value[int] }
 
 func (fn *sumFn) ProcessElement(sp state.Provider, _ string, v int) error {
@@ -276,7 +278,8 @@ func (fn *sumFn) ProcessElement(sp state.Provider, _ string, v int) error {
 	return fn.Sum.Write(sp, sum+v)
 }
 
-// A window's state lasts through its allowed lateness. What comes later is dropped.
+// TestStateOfLateElements checks that a window's state exists until the end of its allowed lateness. Later elements
+// are dropped.
 func TestStateOfLateElements(t *testing.T) {
 	got := stream(t, func(c *teststream.Config) {
 		add(t, c, 1, 1)
@@ -295,7 +298,7 @@ func TestStateOfLateElements(t *testing.T) {
 	expect.Same(t, []string{"1", "11", "31", "1000"}, got)
 }
 
-// alarmFn sets a timer of each key, all for one time, and notes when it fires.
+// alarmFn sets a timer for each key, all at the same time, and records when it fires.
 type alarmFn struct{ At timers.EventTime }
 
 func (fn *alarmFn) ProcessElement(tp timers.Provider, _ string, _ int) error {
@@ -307,7 +310,7 @@ func (fn *alarmFn) OnTimer(_ timers.Provider, key string, _ timers.Context) { no
 
 func ownKey(i int) (string, int) { return fmt.Sprintf("k%02d", i), i }
 
-// Each run repeats the order of the one before, of timers too.
+// TestRepeats checks that every run has the same order, including timers.
 func TestRepeats(t *testing.T) {
 	var first []string
 	var numbers []int
@@ -329,7 +332,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// countFn emits a number a call, and defers the rest.
+// countFn emits one number per call, and defers the rest.
 type countFn struct {
 	N     int64
 	Pause time.Duration
@@ -350,15 +353,15 @@ func (fn *countFn) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
 }
 
 func (fn *countFn) ProcessElement(_ context.Context, rt *sdf.LockRTracker, _ []byte, emit func(int)) sdf.ProcessContinuation {
-	at := rt.GetRestriction().(offsetrange.Restriction).Start
-	if !rt.TryClaim(at) {
+	position := rt.GetRestriction().(offsetrange.Restriction).Start
+	if !rt.TryClaim(position) {
 		return sdf.StopProcessing()
 	}
-	emit(int(at))
+	emit(int(position))
 	return sdf.ResumeProcessingIn(fn.Pause)
 }
 
-// finalizedFn notes when its bundles are final.
+// finalizedFn records the finalization of its bundles.
 type finalizedFn struct{}
 
 func (*finalizedFn) ProcessElement(bf beam.BundleFinalization, i int) {
@@ -368,7 +371,8 @@ func (*finalizedFn) ProcessElement(bf beam.BundleFinalization, i int) {
 	})
 }
 
-// Every bundle is finalized, and not the first alone. A rest waits as long as it was put off.
+// TestFinalization checks that every bundle is finalized, not only the first, and that a deferred rest waits long
+// enough.
 func TestFinalization(t *testing.T) {
 	noted()
 	const pause = 30 * time.Millisecond
@@ -394,8 +398,8 @@ func TestMetrics(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	beam.ParDo(s.Scope("Gauge"), measure, beam.ParDo(s, &countFn{N: 5}, beam.Impulse(s)))
 	r := expect.Get(Execute(t.Context(), p))(t)
-	all := r.Metrics().AllMetrics()
-	counters, distributions := all.Counters(), all.Distributions()
+	found := r.Metrics().AllMetrics()
+	counters, distributions := found.Counters(), found.Distributions()
 	if len(counters) != 1 || counters[0].Committed != 5 || !strings.HasPrefix(counters[0].Key.Step, "Gauge/") {
 		t.Errorf("counters %+v", counters)
 	}
@@ -404,7 +408,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// A Fruit has a coder of its own, and one that Beam makes.
+// A Fruit has a registered coder, and one that Beam makes.
 type Fruit struct{ Name string }
 
 var madeByBeam beam.Coder
@@ -448,7 +452,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Elements of a key come in the order in which they were emitted, with any number of shards.
+// TestOrderOfKeys checks that elements of a key are processed in the order in which they were emitted, with any
+// number of shards.
 func TestOrderOfKeys(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		noted()

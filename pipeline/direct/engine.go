@@ -20,55 +20,55 @@ import (
 	"hafvf/internal/clock"
 )
 
-// maxQueued is the size in bytes of waiting elements from which sources wait.
+// maxQueued is the size of waiting elements in bytes above which sources pause.
 const maxQueued = 64 << 20
 
-// maxKeyed is the number of elements that a function with states takes in one bundle. Such a
-// function may hold every state that a bundle touches until it ends.
+// maxKeyed is the maximum number of elements in a bundle of a function with states. Such a function may hold every
+// state that the bundle uses until the bundle ends.
 const maxKeyed = 256
 
-// An engine is a run. Its stages run in bundles, each on a goroutine. All else happens
-// under one lock, whenever a bundle ends or a time has come.
+// An engine is a run. Its stages run in bundles, each in its own goroutine. Everything else happens under one lock,
+// when a bundle ends or a timer fires.
 type engine struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	stages []*stage // each after those that it depends on
+	stages []*stage // in the order of their dependencies
 	totals *totals
 	grace  time.Duration
-	books  *account.Run // that the context has; nil for none
+	books  *account.Run // account of the run; nil if there is none
 
 	mu       sync.Mutex
-	busy     int           // bundles that run
-	begun    int           // bundles so far
-	queued   int           // bytes that wait between stages
-	ahead    time.Duration // of the clock, by a TestStream
-	alarm    *time.Timer   // when something is ready by the clock, or the grace is over
-	err      error         // first
+	busy     int           // number of running bundles
+	begun    int           // number of bundles started so far
+	queued   int           // bytes of elements that wait between stages
+	ahead    time.Duration // how far a TestStream has advanced the clock
+	alarm    *time.Timer   // fires when something is ready by the clock, or at the end of the grace
+	err      error         // first error
 	over     bool
-	stalled  bool // something is ready that waits for Resume
+	stalled  bool // something is ready but waits for Resume
 	impulses []*collection
 	done     chan struct{} // closed when the run is over
 }
 
-// A shard holds a share of the keys of a stage. It runs one bundle at a time.
+// A shard processes a share of the keys of a stage. It runs one bundle at a time.
 type shard struct {
 	stage      *stage
 	queue      []element  // ready to be processed
-	blocked    []element  // whose side inputs are not ready
-	least      mtime.Time // hold of both
+	blocked    []element  // side inputs are not ready
+	minHold    mtime.Time // earliest hold of queue and blocked
 	busy       bool
-	bundleHold mtime.Time // hold of the bundle that runs
-	at         mtime.Time // watermark
+	bundleHold mtime.Time // hold of the running bundle
+	watermark  mtime.Time // input watermark
 
 	plan   *exec.Plan                  // nil before the first bundle
-	blame  atomic.Pointer[stepTracker] // of the plan
+	blame  atomic.Pointer[stepTracker] // of plan
 	timers *timerSet
 	states *states
 	groups *groups
 
-	begun int64     // bundles
-	moves int64     // these and the calls of steps, when Stands was called last
-	since time.Time // when they first were the same
+	begun   int64     // number of bundles started
+	moves   int64     // begun plus the calls of steps, at the last call of Stalled
+	movedAt time.Time // time at which moves last changed
 }
 
 func newEngine(ctx context.Context, t *translation, r Runner) *engine {
@@ -90,7 +90,7 @@ func newEngine(ctx context.Context, t *translation, r Runner) *engine {
 		}
 		for range n {
 			s.shards = append(s.shards, &shard{
-				stage: s, least: mtime.MaxTimestamp, bundleHold: mtime.MaxTimestamp, at: mtime.MinTimestamp,
+				stage: s, minHold: mtime.MaxTimestamp, bundleHold: mtime.MaxTimestamp, watermark: mtime.MinTimestamp,
 				timers: newTimerSet(), states: newStates(), groups: newGroups(),
 			})
 		}
@@ -104,8 +104,8 @@ func newEngine(ctx context.Context, t *translation, r Runner) *engine {
 
 // impulse delivers the element of an impulse.
 func (e *engine) impulse(c *collection) {
-	const noBytes = "\x00" // a length
-	impulse, err := headed(c, mtime.MinTimestamp, []byte(noBytes))
+	const noBytes = "\x00" // the encoded length 0
+	impulse, err := withHeader(c, mtime.MinTimestamp, []byte(noBytes))
 	if err == nil {
 		err = e.deliver(c, impulse)
 	}
@@ -114,7 +114,7 @@ func (e *engine) impulse(c *collection) {
 	}
 }
 
-// run runs the pipeline to its end.
+// run runs the pipeline until it ends.
 func (e *engine) run() (beam.PipelineResult, error) {
 	defer e.cancel(nil)
 	stop := context.AfterFunc(e.ctx, func() {
@@ -133,7 +133,7 @@ func (e *engine) run() (beam.PipelineResult, error) {
 			if sh.plan == nil || sh.busy {
 				continue
 			}
-			if err := sh.down(context.WithoutCancel(e.ctx)); err != nil && e.err == nil {
+			if err := sh.tearDown(context.WithoutCancel(e.ctx)); err != nil && e.err == nil {
 				e.err = stepError(err, e.totals.names, sh.blame.Load())
 			}
 		}
@@ -141,7 +141,7 @@ func (e *engine) run() (beam.PipelineResult, error) {
 	return e.totals, e.err
 }
 
-// locked calls f under the lock, and then starts what is ready.
+// locked calls f under the lock, and then starts the bundles that are ready.
 func (e *engine) locked(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -152,7 +152,7 @@ func (e *engine) locked(f func()) {
 	e.schedule()
 }
 
-// fail ends the run by an error: no bundle begins any more.
+// fail ends the run with an error. No further bundle starts.
 func (e *engine) fail(err error) {
 	if e.err == nil {
 		e.err = err
@@ -163,7 +163,7 @@ func (e *engine) fail(err error) {
 func (e *engine) end() {
 	if !e.over {
 		if e.err == nil && e.books != nil {
-			e.books.SetIdle("", false, time.Time{}) // what is kept back now, nobody will ask for
+			e.books.SetIdle("", false, time.Time{}) // nothing will ask for buffered data any more
 		}
 		e.over = true
 		if e.alarm != nil {
@@ -173,8 +173,7 @@ func (e *engine) end() {
 	}
 }
 
-// schedule starts the bundles that are ready, the last stages first. It ends the run when
-// nothing is left.
+// schedule starts the bundles that are ready, the last stages first. It ends the run when nothing is left to do.
 func (e *engine) schedule() {
 	for e.err == nil {
 		e.advance()
@@ -200,25 +199,24 @@ func (e *engine) schedule() {
 	}
 }
 
-// startReady starts the shards that are ready. It returns when the next one is ready by the
-// clock, zero if none is.
+// startReady starts the shards that are ready. It returns the time at which the next shard is ready by the clock, or
+// zero.
 func (e *engine) startReady(now time.Time) (next time.Time) {
 	e.stalled = false
 	for _, s := range slices.Backward(e.stages) {
 		for _, sh := range s.shards {
-			ready, at := e.ready(sh, now)
+			ready, wake := e.ready(sh, now)
 			if ready {
 				e.start(sh, now)
 			} else {
-				next = clock.Earlier(next, at)
+				next = clock.Earlier(next, wake)
 			}
 		}
 	}
 	return next
 }
 
-// after has f called under the lock when some time has passed, in place of what was to be
-// called before.
+// after calls f under the lock after d. It replaces the pending call.
 func (e *engine) after(d time.Duration, f func()) {
 	if e.alarm != nil {
 		e.alarm.Stop()
@@ -229,16 +227,16 @@ func (e *engine) after(d time.Duration, f func()) {
 func (e *engine) checkDone() {
 	for _, s := range e.stages {
 		if s.out < mtime.MaxTimestamp {
-			e.fail(fmt.Errorf("%s has nothing to do and is not at its end: this is a defect of the direct runner", s.name))
+			e.fail(fmt.Errorf("%s has nothing to do but has not ended: this is a bug of the direct runner", s.name))
 		}
 	}
 }
 
-// advance brings the watermarks up to date.
+// advance updates the watermarks.
 func (e *engine) advance() {
 	for _, s := range e.stages {
 		if s.script != nil {
-			s.out = s.script.at
+			s.out = s.script.watermark
 			continue
 		}
 		s.in = mtime.MaxTimestamp
@@ -247,19 +245,19 @@ func (e *engine) advance() {
 		}
 		out := s.in
 		for _, sh := range s.shards {
-			hold := sh.least
+			hold := sh.minHold
 			if sh.busy {
 				hold = min(hold, sh.bundleHold)
 			}
-			sh.at = max(sh.at, min(s.in, hold))
-			hold = min(hold, sh.timers.hold(sh.at))
+			sh.watermark = max(sh.watermark, min(s.in, hold))
+			hold = min(hold, sh.timers.hold(sh.watermark))
 			if s.group != nil && !sh.busy {
 				_, end, _ := sh.groups.due.top()
 				hold = min(hold, end)
 			}
 			out = min(out, hold)
 		}
-		// What is put out at the end of the global window comes before the timers that others have there.
+		// Output at the end of the global window comes before timers of other stages at that time.
 		if out == mtime.EndOfGlobalWindowTime {
 			out--
 		}
@@ -273,15 +271,15 @@ func (e *engine) unblock(s *stage) {
 	if len(s.sides) == 0 {
 		return
 	}
-	least := mtime.MaxTimestamp
+	earliest := mtime.MaxTimestamp
 	for _, side := range s.sides {
-		least = min(least, side.watermark())
+		earliest = min(earliest, side.watermark())
 		side.forget(s.horizon())
 	}
-	if least == s.sideIn {
+	if earliest == s.sideIn {
 		return
 	}
-	s.sideIn = least
+	s.sideIn = earliest
 	for _, sh := range s.shards {
 		sh.blocked = slices.DeleteFunc(sh.blocked, func(el element) bool {
 			ready := s.sidesReady(el)
@@ -293,18 +291,18 @@ func (e *engine) unblock(s *stage) {
 	}
 }
 
-// horizon is before the end of the window of every element that may still come or be
-// processed, and is not too late.
+// horizon returns a time at or before the end of every window that an element may still need. Elements that are too
+// late do not count.
 func (s *stage) horizon() mtime.Time {
 	horizon := s.in
 	for _, sh := range s.shards {
-		horizon = min(horizon, sh.at)
+		horizon = min(horizon, sh.watermark)
 	}
 	return max(mtime.MinTimestamp, horizon-s.lateness)
 }
 
-// sidesReady reports whether the side inputs are ready for an element: the watermark has
-// passed their windows.
+// sidesReady reports whether the side inputs are ready for an element: their watermarks have passed the windows that
+// it needs.
 func (s *stage) sidesReady(el element) bool {
 	for _, side := range s.sides {
 		watermark := side.watermark()
@@ -317,17 +315,17 @@ func (s *stage) sidesReady(el element) bool {
 	return true
 }
 
-// deliverAll hands over what a bundle has put out, in its order.
+// deliverAll delivers the output of a bundle in order.
 func (e *engine) deliverAll(outs []output) error {
 	for _, o := range outs {
-		if err := e.deliver(o.to, o.element); err != nil {
+		if err := e.deliver(o.dst, o.element); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// deliver hands an element of a collection to those who take it.
+// deliver delivers an element to the consumers of its collection.
 func (e *engine) deliver(c *collection, el element) error {
 	for _, s := range c.stages {
 		sh := s.shards[0]
@@ -352,13 +350,13 @@ func (e *engine) deliver(c *collection, el element) error {
 		if o.convert != nil {
 			b, err := o.convert(el.bytes)
 			if err == nil {
-				passed, err = o.to.parse(b)
+				passed, err = o.dst.parse(b)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		if err := e.deliver(o.to, passed); err != nil {
+		if err := e.deliver(o.dst, passed); err != nil {
 			return err
 		}
 	}
@@ -371,44 +369,45 @@ func (e *engine) enqueue(sh *shard, el element) {
 	} else {
 		sh.blocked = append(sh.blocked, el)
 	}
-	sh.least = min(sh.least, el.hold)
+	sh.minHold = min(sh.minHold, el.hold)
 	if !sh.stage.splits {
 		e.queued += len(el.bytes)
 	}
 }
 
-// ready reports whether a shard has something to do, and otherwise when it has by the clock.
-func (e *engine) ready(sh *shard, now time.Time) (ready bool, at time.Time) {
+// ready reports whether a shard has something to do. If not, wake is the time at which it has by the clock, or zero.
+func (e *engine) ready(sh *shard, now time.Time) (ready bool, wake time.Time) {
 	if sh.busy {
-		return false, at
+		return false, wake
 	}
 	if sh.stage.splits {
-		// If nothing runs, nothing would make room. With an account a source runs that waits for the others.
+		// If nothing runs, no room can become free. With an account, only sources pause: a running source may wait for
+		// the other stages.
 		if e.queued > maxQueued && e.busy > 0 && (e.books == nil || sh.stage.source) {
-			return false, at
+			return false, wake
 		}
 		for _, el := range sh.queue {
 			if !el.ready.After(now) {
-				return true, at
+				return true, wake
 			}
-			at = clock.Earlier(at, el.ready)
+			wake = clock.Earlier(wake, el.ready)
 		}
-		return false, at
+		return false, wake
 	}
 	if len(sh.queue) > 0 {
-		return true, at
+		return true, wake
 	}
-	if _, fire, ok := sh.timers.event.top(); ok && fire <= sh.at {
-		return true, at
+	if _, fire, ok := sh.timers.event.top(); ok && fire <= sh.watermark {
+		return true, wake
 	}
-	if _, end, ok := sh.groups.due.top(); ok && end < sh.at {
-		return true, at
+	if _, end, ok := sh.groups.due.top(); ok && end < sh.watermark {
+		return true, wake
 	}
 	if _, fire, ok := sh.timers.clock.top(); ok {
-		at = fire.ToTime()
-		return !at.After(now), at
+		wake = fire.ToTime()
+		return !wake.After(now), wake
 	}
-	return false, at
+	return false, wake
 }
 
 // start starts the next bundle of a shard.
@@ -419,12 +418,12 @@ func (e *engine) start(sh *shard, now time.Time) {
 	}
 	e.busy++
 	e.begun++
-	b := &bundle{id: "b" + strconv.Itoa(e.begun), shard: sh, at: sh.at}
+	b := &bundle{id: "b" + strconv.Itoa(e.begun), shard: sh, watermark: sh.watermark}
 	sh.busy = true
 	sh.begun++
 	e.take(b, now)
 	window := func(t *timer) *windowStates { return sh.states.windows[t.window] }
-	b.fired = append(sh.timers.due(&sh.timers.event, sh.at, window), sh.timers.due(&sh.timers.clock, mtime.FromTime(now), window)...)
+	b.fired = append(sh.timers.due(&sh.timers.event, sh.watermark, window), sh.timers.due(&sh.timers.clock, mtime.FromTime(now), window)...)
 	sh.bundleHold = mtime.MaxTimestamp
 	for _, el := range b.elements {
 		sh.bundleHold = min(sh.bundleHold, el.hold)
@@ -450,8 +449,8 @@ func (e *engine) start(sh *shard, now time.Time) {
 	}()
 }
 
-// take moves elements of the queue to a bundle: one restriction, or all elements, up to
-// maxKeyed where they have keys.
+// take moves elements from the queue to a bundle: one restriction, or all elements, at most maxKeyed for functions
+// with states.
 func (e *engine) take(b *bundle, now time.Time) {
 	sh := b.shard
 	if sh.stage.splits {
@@ -470,39 +469,38 @@ func (e *engine) take(b *bundle, now time.Time) {
 		}
 		b.elements = slices.DeleteFunc(b.elements, sh.tooLate)
 	}
-	sh.least = mtime.MaxTimestamp
+	sh.minHold = mtime.MaxTimestamp
 	for _, waiting := range [][]element{sh.queue, sh.blocked} {
 		for _, el := range waiting {
-			sh.least = min(sh.least, el.hold)
+			sh.minHold = min(sh.minHold, el.hold)
 		}
 	}
 }
 
-// tooLate reports whether the watermark has passed the windows of an element and the allowed
-// lateness, so that the states of the windows are forgotten. A grouping drops such elements
-// itself, window by window.
+// tooLate reports whether the watermark has passed all windows of an element and the allowed lateness, so that the
+// states of the windows are deleted. A grouping drops such elements itself, window by window.
 func (sh *shard) tooLate(el element) bool {
 	return sh.stage.keyed && sh.stage.group == nil && !slices.ContainsFunc(el.windows, func(w typex.Window) bool {
-		return w.MaxTimestamp() == mtime.EndOfGlobalWindowTime || w.MaxTimestamp()+sh.stage.lateness >= sh.at
+		return w.MaxTimestamp() == mtime.EndOfGlobalWindowTime || w.MaxTimestamp()+sh.stage.lateness >= sh.watermark
 	})
 }
 
-// finish takes up what a bundle has done.
+// finish applies the results of a bundle.
 func (e *engine) finish(b *bundle, err error) {
 	sh := b.shard
 	sh.busy = false
 	e.busy--
-	clear(b.elements) // the queue may go on in the same array
-	// The SDK hands them over in a random order. Those of one time fire in this one.
+	clear(b.elements) // the queue may share the array
+	// The SDK returns timers in a random order. Timers with the same time must fire in a fixed order.
 	slices.SortFunc(b.set, func(t, o *timer) int {
-		return cmp.Or(cmp.Compare(t.family.step, o.family.step), cmp.Compare(t.family.name, o.family.name), cmp.Compare(t.of, o.of))
+		return cmp.Or(cmp.Compare(t.family.step, o.family.step), cmp.Compare(t.family.name, o.family.name), cmp.Compare(t.id, o.id))
 	})
 	for _, t := range b.set {
 		if err != nil {
 			break
 		}
 		var in *windowStates
-		if in, err = sh.states.of(sh.stage, []byte(t.window)); err == nil {
+		if in, err = sh.states.forWindow(sh.stage, []byte(t.window)); err == nil {
 			sh.timers.set(t, in)
 		}
 	}
@@ -519,5 +517,5 @@ func (e *engine) finish(b *bundle, err error) {
 	if b.books != nil {
 		e.books.Ends(b.books)
 	}
-	sh.states.forget(sh.at)
+	sh.states.forget(sh.watermark)
 }

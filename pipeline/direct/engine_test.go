@@ -23,12 +23,12 @@ func init() {
 	register.DoFn4x1[state.Provider, timers.Provider, string, int, error](&windowedFn{})
 	register.Function1x2(pair)
 	register.Function2x0(take)
-	register.Function2x0(beside)
+	register.Function2x0(withSide)
 	register.Function1x0(gated)
 	register.Function1x1(flood)
 }
 
-// engineOf returns an engine of the pipeline that build adds to.
+// engineOf returns an engine of the pipeline that build builds.
 func engineOf(t *testing.T, build func(s beam.Scope)) *engine {
 	t.Helper()
 	p, s := beam.NewPipelineWithRoot()
@@ -53,12 +53,12 @@ func (fn *windowedFn) OnTimer(sp state.Provider, _ timers.Provider, _ string, _ 
 	return fn.Sum.Clear(sp)
 }
 
-func pair(i int) (string, int)        { return fmt.Sprint("k", i%7), i }
-func take(string, func(*int) bool)    {}
-func beside(_ int, _ func(*int) bool) {}
+func pair(i int) (string, int)          { return fmt.Sprint("k", i%7), i }
+func take(string, func(*int) bool)      {}
+func withSide(_ int, _ func(*int) bool) {}
 
-// Memory does not grow with time: of 2,000 windows that a stream goes through only those are
-// kept that the watermark has not passed.
+// TestMemoryOfWindows checks that memory does not grow with time: of 2,000 windows, only those that the watermark has
+// not passed are stored.
 func TestMemoryOfWindows(t *testing.T) {
 	const windows = 2000
 	e := engineOf(t, func(s beam.Scope) {
@@ -71,26 +71,26 @@ func TestMemoryOfWindows(t *testing.T) {
 		pairs := beam.ParDo(s, pair, in)
 		beam.ParDo0(s, &windowedFn{state.MakeValueState[int]("sum"), timers.InEventTime("soon")}, pairs)
 		beam.ParDo0(s, take, beam.GroupByKey(s, pairs))
-		beam.ParDo0(s, beside, in, beam.SideInput{Input: in})
+		beam.ParDo0(s, withSide, in, beam.SideInput{Input: in})
 	})
-	most := map[string]int{}
+	peak := map[string]int{}
 	count := func() {
 		for _, s := range e.stages {
 			for _, sh := range s.shards {
 				if sh.busy {
 					continue
 				}
-				most["windows with states"] = max(most["windows with states"], len(sh.states.windows))
-				most["timers"] = max(most["timers"], len(sh.timers.byName))
-				most["entries of queues"] = max(most["entries of queues"], len(sh.timers.event.entries), len(sh.timers.holds.entries), len(sh.groups.over.entries))
+				peak["windows with states"] = max(peak["windows with states"], len(sh.states.windows))
+				peak["timers"] = max(peak["timers"], len(sh.timers.byName))
+				peak["entries of queues"] = max(peak["entries of queues"], len(sh.timers.event.entries), len(sh.timers.holds.entries), len(sh.groups.over.entries))
 				groups := 0
-				for _, all := range sh.groups.byKey {
-					groups += len(all)
+				for _, ws := range sh.groups.byKey {
+					groups += len(ws)
 				}
-				most["windows of groups"] = max(most["windows of groups"], groups)
+				peak["windows of groups"] = max(peak["windows of groups"], groups)
 			}
 			for _, side := range s.sides {
-				most["windows of side inputs"] = max(most["windows of side inputs"], len(side.windows))
+				peak["windows of side inputs"] = max(peak["windows of side inputs"], len(side.windows))
 			}
 		}
 	}
@@ -112,20 +112,20 @@ func TestMemoryOfWindows(t *testing.T) {
 	expect.Get(e.run())(t)
 	close(stop)
 	<-counted
-	for _, what := range []string{"windows with states", "timers", "entries of queues", "windows of groups", "windows of side inputs"} {
-		if n := most[what]; n == 0 || n > 130 {
-			t.Errorf("%d %s at most, of a stream of %d windows with 6 that are open", n, what, windows)
+	for _, name := range []string{"windows with states", "timers", "entries of queues", "windows of groups", "windows of side inputs"} {
+		if n := peak[name]; n == 0 || n > 130 {
+			t.Errorf("%d %s at most, of a stream of %d windows with 6 that are open", n, name, windows)
 		}
 	}
 }
 
-// flooded is how often flood was called; gate opens the way for gated.
+// flooded is the number of calls of flood. gated waits until gate is closed.
 var (
 	flooded atomic.Int64
 	gate    chan struct{}
 )
 
-// flood makes a megabyte of a number.
+// flood returns a megabyte for a number.
 func flood(int) []byte {
 	flooded.Add(1)
 	return make([]byte, 1<<20)
@@ -133,7 +133,7 @@ func flood(int) []byte {
 
 func gated([]byte) { <-gate }
 
-// A source is not called while too many bytes wait.
+// TestBackPressure checks that a source is not called while too many bytes wait.
 func TestBackPressure(t *testing.T) {
 	const calls = 300
 	flooded.Store(0)
@@ -153,43 +153,43 @@ func TestBackPressure(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(50 * time.Millisecond)
-		// One more may have been on its way.
-		if n, most := flooded.Load(), int64(maxQueued>>20+4); n > most {
-			t.Errorf("%d calls of a megabyte each while nothing could go on, want at most %d", n, most)
+		// One more call may have been in progress.
+		if n, maxCalls := flooded.Load(), int64(maxQueued>>20+4); n > maxCalls {
+			t.Errorf("%d calls of a megabyte each while nothing could go on, want at most %d", n, maxCalls)
 		}
 	}()
 	expect.Get(e.run())(t)
 	expect.Same(t, int64(calls), flooded.Load(), "calls")
 }
 
-// A timeQueue gives back what is in it by time, and of one time in the order in which it came.
+// TestTimeQueue checks that a timeQueue returns values by time, and values with equal times in the order of push.
 func TestTimeQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type item struct {
-			at, n int
-			gone  bool
+			time, n int
+			dropped bool
 		}
-		q := timeQueue[*item]{gone: func(i *item) bool { return i.gone }}
-		var all []*item
+		q := timeQueue[*item]{dropped: func(i *item) bool { return i.dropped }}
+		var items []*item
 		for n := range rapid.IntRange(0, 500).Draw(t, "n") {
-			i := &item{at: rapid.IntRange(0, 9).Draw(t, "at"), n: n}
-			all = append(all, i)
-			q.push(i, mtime.Time(i.at))
+			i := &item{time: rapid.IntRange(0, 9).Draw(t, "at"), n: n}
+			items = append(items, i)
+			q.push(i, mtime.Time(i.time))
 			if rapid.Bool().Draw(t, "goes") {
-				all[rapid.IntRange(0, n).Draw(t, "which")].gone = true
+				items[rapid.IntRange(0, n).Draw(t, "which")].dropped = true
 			}
 		}
 		left := 0
-		for _, i := range all {
-			if !i.gone {
+		for _, i := range items {
+			if !i.dropped {
 				left++
 			}
 		}
-		last := &item{at: -1}
+		last := &item{time: -1}
 		for ; left > 0; left-- {
-			i, at, ok := q.top()
-			if !ok || i.gone || int(at) != i.at || i.at < last.at || i.at == last.at && i.n < last.n {
-				t.Fatalf("%+v at %v, %t, after %+v", i, at, ok, last)
+			i, got, ok := q.top()
+			if !ok || i.dropped || int(got) != i.time || i.time < last.time || i.time == last.time && i.n < last.n {
+				t.Fatalf("%+v at %v, %t, after %+v", i, got, ok, last)
 			}
 			q.pop()
 			last = i
@@ -200,7 +200,7 @@ func TestTimeQueue(t *testing.T) {
 	})
 }
 
-// TestKeyedBundles: a function with states takes a part of what waits, and the rest holds the
+// TestKeyedBundles checks that a function with states takes a part of the queue, and that the rest holds the
 // watermark.
 func TestKeyedBundles(t *testing.T) {
 	sh := &shard{stage: &stage{keyed: true}}
@@ -210,11 +210,11 @@ func TestKeyedBundles(t *testing.T) {
 	e := &engine{queued: len(sh.queue)}
 	b := &bundle{shard: sh}
 	e.take(b, time.Time{})
-	if len(b.elements) != maxKeyed || len(sh.queue) != 2 || sh.least != maxKeyed || e.queued != 2 {
-		t.Errorf("%d are taken, %d wait and hold at %d, %d bytes", len(b.elements), len(sh.queue), sh.least, e.queued)
+	if len(b.elements) != maxKeyed || len(sh.queue) != 2 || sh.minHold != maxKeyed || e.queued != 2 {
+		t.Errorf("%d are taken, %d wait and hold at %d, %d bytes", len(b.elements), len(sh.queue), sh.minHold, e.queued)
 	}
 	sh.queue = append(sh.queue, element{windows: window.SingleGlobalWindow})
-	if e.take(b, time.Time{}); len(b.elements) != 3 || len(sh.queue) != 0 || sh.least != mtime.MaxTimestamp {
-		t.Errorf("%d are taken, %d wait and hold at %d", len(b.elements), len(sh.queue), sh.least)
+	if e.take(b, time.Time{}); len(b.elements) != 3 || len(sh.queue) != 0 || sh.minHold != mtime.MaxTimestamp {
+		t.Errorf("%d are taken, %d wait and hold at %d", len(b.elements), len(sh.queue), sh.minHold)
 	}
 }

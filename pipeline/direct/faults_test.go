@@ -22,11 +22,11 @@ func init() {
 
 var errTyped = errors.New("the sensor burns")
 
-// faultyFn fails At a moment of its life, in the way How.
+// faultyFn fails at the moment At of its life, in the way How.
 type faultyFn struct{ At, How string }
 
-func (fn *faultyFn) fail(at string) error {
-	if fn.At != at {
+func (fn *faultyFn) fail(moment string) error {
+	if fn.At != moment {
 		return nil
 	}
 	switch fn.How {
@@ -34,7 +34,7 @@ func (fn *faultyFn) fail(at string) error {
 		panic("a wild pointer")
 	case "nil":
 		var p *faultyFn
-		p.At = at
+		p.At = moment
 	case "goexit":
 		runtime.Goexit()
 	}
@@ -44,7 +44,7 @@ func (fn *faultyFn) fail(at string) error {
 func (fn *faultyFn) Setup() error                { return fn.fail("setup") }
 func (fn *faultyFn) StartBundle(func(int)) error { return fn.fail("start") }
 func (fn *faultyFn) ProcessElement(i int, emit func(int)) error {
-	emit(i) // which takes the control away, and gives it back
+	emit(i) // calls the next step, which returns
 	return fn.fail("process")
 }
 func (fn *faultyFn) FinishBundle(func(int)) error { return fn.fail("finish") }
@@ -54,15 +54,15 @@ func double(i int) int { return 2 * i }
 
 func failMerge(a, b int) int { panic("a wild pointer") }
 
-// A function that fails in any way and at any time ends the run, with an error that names its
-// step, and not the ones beside it in the stage.
+// TestFaultsName checks that any failure of a function at any moment ends the run with an error that names its step,
+// and not another step of the stage.
 func TestFaultsName(t *testing.T) {
-	for _, at := range []string{"setup", "start", "process", "finish", "teardown"} {
+	for _, moment := range []string{"setup", "start", "process", "finish", "teardown"} {
 		for how, want := range map[string]string{"error": errTyped.Error(), "panic": "a wild pointer", "nil": "nil pointer", "goexit": "ended its goroutine"} {
-			t.Run(at+"/"+how, func(t *testing.T) {
+			t.Run(moment+"/"+how, func(t *testing.T) {
 				p, s := beam.NewPipelineWithRoot()
 				before := beam.ParDo(s.Scope("Before"), double, beam.Create(s, 1, 2, 3))
-				faulty := beam.ParDo(s.Scope("Faulty"), &faultyFn{at, how}, before)
+				faulty := beam.ParDo(s.Scope("Faulty"), &faultyFn{moment, how}, before)
 				beam.ParDo(s.Scope("Beside"), double, before)
 				beam.ParDo(s.Scope("After"), double, faulty)
 				expectFault(t, p, "Faulty/", want)
@@ -86,12 +86,12 @@ func expectFault(t *testing.T, p *beam.Pipeline, step, text string) {
 	}()
 	select {
 	case err := <-result:
-		var of *Error
+		var fault *Error
 		wraps := errors.Is(err, errTyped) == (text == errTyped.Error())
 		if p := new(Panic); text == "a wild pointer" && (!errors.As(err, &p) || p.Value != text || !strings.HasPrefix(p.Stack, "goroutine ")) {
 			t.Errorf("panic %+v", p)
 		}
-		if !errors.As(err, &of) || !strings.HasPrefix(of.Step, step) || !strings.Contains(of.Err.Error(), text) || !wraps {
+		if !errors.As(err, &fault) || !strings.HasPrefix(fault.Step, step) || !strings.Contains(fault.Err.Error(), text) || !wraps {
 			t.Errorf("error %v, want one of the step %s with %q", err, step, text)
 		}
 	case <-time.After(time.Minute):
@@ -99,7 +99,7 @@ func expectFault(t *testing.T, p *beam.Pipeline, step, text string) {
 	}
 }
 
-// restlessFn sets a timer that sets itself again and again, by the clock.
+// restlessFn sets a timer in processing time that sets itself again each time it fires.
 type restlessFn struct{ Again timers.ProcessingTime }
 
 func (fn *restlessFn) ProcessElement(tp timers.Provider, _ string, _ int) {
@@ -110,7 +110,7 @@ func (fn *restlessFn) OnTimer(tp timers.Provider, _ string, _ timers.Context) {
 	fn.Again.Set(tp, time.Now())
 }
 
-// What never ends by itself ends with its context.
+// TestEndless checks that an endless pipeline ends with its context.
 func TestEndless(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	beam.ParDo0(s, &restlessFn{timers.InProcessingTime("again")}, beam.ParDo(s, oneKey, beam.Create(s, 1)))

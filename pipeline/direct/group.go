@@ -13,13 +13,13 @@ import (
 	pipepb "github.com/apache/beam/sdks/v2/go/pkg/beam/model/pipeline_v1"
 )
 
-// A grouping is a GroupByKey with the default trigger: a window fires when the watermark has
-// passed its end, and again for each late element.
+// A grouping is a GroupByKey with the default trigger: a window fires when the watermark has passed its end, and
+// again for each late element.
 type grouping struct {
 	out         *collection
-	merges      bool       // windows that overlap
-	accumulates bool       // a pane repeats the elements of those before it
-	lateness    mtime.Time // in milliseconds, that is allowed
+	merges      bool       // overlapping windows merge
+	accumulates bool       // a pane repeats the elements of previous panes
+	lateness    mtime.Time // allowed lateness in milliseconds
 }
 
 func newGrouping(in, out *collection) (*grouping, error) {
@@ -40,18 +40,18 @@ func newGrouping(in, out *collection) (*grouping, error) {
 }
 
 func refusedTrigger(w *pipepb.WindowingStrategy) error {
-	return fmt.Errorf("the trigger {%v} is not supported by the direct runner, which knows the default one", w.GetTrigger())
+	return fmt.Errorf("the trigger {%v} is not supported by the direct runner: use the default trigger", w.GetTrigger())
 }
 
-// A keyWindow is a window of a key, with what has come for it.
+// A keyWindow is a window of a key with its values.
 type keyWindow struct {
-	key    string // encoded
+	key    string // encoded key
 	window typex.Window
-	values []byte // encoded, one behind the other
-	n      int    // values
-	unsent bool   // some of the values were in no pane
-	panes  int64  // so far
-	gone   bool   // merged into another one, or over
+	values []byte // encoded values, concatenated
+	n      int    // number of values
+	unsent bool   // some values were in no pane yet
+	panes  int64  // number of panes so far
+	closed bool   // merged into another window, or expired
 }
 
 func (w *keyWindow) end() mtime.Time { return w.window.MaxTimestamp() }
@@ -59,50 +59,50 @@ func (w *keyWindow) end() mtime.Time { return w.window.MaxTimestamp() }
 // groups are the windows of a shard.
 type groups struct {
 	byKey map[string][]*keyWindow
-	due   timeQueue[*keyWindow] // that have a pane to send, by their ends
-	over  timeQueue[*keyWindow] // all, by their ends
+	due   timeQueue[*keyWindow] // windows with a pane to send, by their ends
+	over  timeQueue[*keyWindow] // all windows, by their ends
 }
 
 func newGroups() *groups {
 	return &groups{
 		byKey: map[string][]*keyWindow{},
-		due:   timeQueue[*keyWindow]{gone: func(w *keyWindow) bool { return w.gone || !w.unsent }},
-		over:  timeQueue[*keyWindow]{gone: func(w *keyWindow) bool { return w.gone }},
+		due:   timeQueue[*keyWindow]{dropped: func(w *keyWindow) bool { return w.closed || !w.unsent }},
+		over:  timeQueue[*keyWindow]{dropped: func(w *keyWindow) bool { return w.closed }},
 	}
 }
 
-// run takes elements up and returns the panes that are due.
-func (g *grouping) run(to *groups, elements []element, watermark mtime.Time) (panes [][]byte, err error) {
+// run adds elements to the windows and returns the panes that are due.
+func (g *grouping) run(dst *groups, elements []element, watermark mtime.Time) (panes [][]byte, err error) {
 	send := func(w *keyWindow, timing typex.PaneTiming) error {
 		pane, err := g.pane(w, timing)
 		panes = append(panes, pane)
 		return err
 	}
 	for _, e := range elements {
-		for _, late := range g.add(to, e, watermark) {
+		for _, late := range g.add(dst, e, watermark) {
 			if err := send(late, typex.PaneLate); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for w := range to.due.before(watermark) {
+	for w := range dst.due.before(watermark) {
 		if err := send(w, typex.PaneOnTime); err != nil {
 			return nil, err
 		}
 	}
-	for w := range to.over.before(watermark - g.lateness) {
-		to.forget(w)
+	for w := range dst.over.before(watermark - g.lateness) {
+		dst.forget(w)
 	}
 	return panes, nil
 }
 
-// add takes an element up. It returns the windows that are late, and have to be sent at once.
-func (g *grouping) add(to *groups, e element, watermark mtime.Time) (late []*keyWindow) {
+// add adds an element to its windows. It returns the late windows, whose panes must be sent at once.
+func (g *grouping) add(dst *groups, e element, watermark mtime.Time) (late []*keyWindow) {
 	for _, in := range e.windows {
 		if in.MaxTimestamp()+g.lateness < watermark {
-			continue // the element is dropped
+			continue // the element is too late and is dropped
 		}
-		w := g.find(to, e.key, in)
+		w := g.find(dst, e.key, in)
 		w.values = append(w.values, e.value...)
 		w.n++
 		switch {
@@ -113,27 +113,27 @@ func (g *grouping) add(to *groups, e element, watermark mtime.Time) (late []*key
 			}
 		case !w.unsent:
 			w.unsent = true
-			to.due.push(w, w.end())
+			dst.due.push(w, w.end())
 		}
 	}
 	return late
 }
 
-// find returns the window of a key, merged with those that overlap it if windows merge.
-func (g *grouping) find(to *groups, key string, in typex.Window) *keyWindow {
-	all := to.byKey[key]
+// find returns the window of a key. If windows merge, it first merges the overlapping ones.
+func (g *grouping) find(dst *groups, key string, in typex.Window) *keyWindow {
+	windows := dst.byKey[key]
 	if !g.merges {
-		if i := slices.IndexFunc(all, func(w *keyWindow) bool { return w.window.Equals(in) }); i >= 0 {
-			return all[i]
+		if i := slices.IndexFunc(windows, func(w *keyWindow) bool { return w.window.Equals(in) }); i >= 0 {
+			return windows[i]
 		}
-		return to.open(&keyWindow{key: key, window: in})
+		return dst.open(&keyWindow{key: key, window: in})
 	}
 	span := in.(window.IntervalWindow)
-	if i := slices.IndexFunc(all, func(w *keyWindow) bool { return covers(w.window.(window.IntervalWindow), span) }); i >= 0 {
-		return all[i]
+	if i := slices.IndexFunc(windows, func(w *keyWindow) bool { return covers(w.window.(window.IntervalWindow), span) }); i >= 0 {
+		return windows[i]
 	}
 	merged := &keyWindow{key: key}
-	for _, w := range slices.Clone(all) {
+	for _, w := range slices.Clone(windows) {
 		o := w.window.(window.IntervalWindow)
 		if o.Start >= span.End || span.Start >= o.End {
 			continue
@@ -143,28 +143,28 @@ func (g *grouping) find(to *groups, key string, in typex.Window) *keyWindow {
 		merged.n += w.n
 		merged.unsent = merged.unsent || w.unsent
 		merged.panes = max(merged.panes, w.panes)
-		to.forget(w)
+		dst.forget(w)
 	}
 	merged.window = span
-	return to.open(merged)
+	return dst.open(merged)
 }
 
 func covers(w, span window.IntervalWindow) bool { return w.Start <= span.Start && w.End >= span.End }
 
-func (to *groups) open(w *keyWindow) *keyWindow {
-	to.byKey[w.key] = append(to.byKey[w.key], w)
-	to.over.push(w, w.end())
+func (gs *groups) open(w *keyWindow) *keyWindow {
+	gs.byKey[w.key] = append(gs.byKey[w.key], w)
+	gs.over.push(w, w.end())
 	if w.unsent {
-		to.due.push(w, w.end())
+		gs.due.push(w, w.end())
 	}
 	return w
 }
 
-func (to *groups) forget(w *keyWindow) {
-	w.gone = true
-	rest := slices.DeleteFunc(to.byKey[w.key], func(o *keyWindow) bool { return o == w })
-	if to.byKey[w.key] = rest; len(rest) == 0 {
-		delete(to.byKey, w.key)
+func (gs *groups) forget(w *keyWindow) {
+	w.closed = true
+	rest := slices.DeleteFunc(gs.byKey[w.key], func(o *keyWindow) bool { return o == w })
+	if gs.byKey[w.key] = rest; len(rest) == 0 {
+		delete(gs.byKey, w.key)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"hafvf/internal/account"
 )
 
-// setIdle tells the account of the run, if it has one, when no bundle runs and no element waits but at a
-// source.
+// setIdle reports to the account of the run, if there is one, when no bundle runs and no element waits, except at
+// sources.
 func (e *engine) setIdle() {
 	if e.books == nil {
 		return
@@ -26,18 +26,18 @@ func (e *engine) setIdle() {
 			if sh.busy || len(sh.queue) > 0 {
 				return
 			}
-			keeps, until := sh.buffers()
+			buffered, until := sh.buffers()
 			next = min(next, until)
-			if untilEnd := until >= mtime.EndOfGlobalWindowTime; keeps && (buffering == "" || untilEnd && !endless) {
+			if untilEnd := until >= mtime.EndOfGlobalWindowTime; buffered && (buffering == "" || untilEnd && !endless) {
 				buffering, endless = s.name, untilEnd
 			}
 		}
 	}
-	var at time.Time
+	var wakeTime time.Time
 	if next < mtime.EndOfGlobalWindowTime {
-		at = next.ToTime()
+		wakeTime = next.ToTime()
 	}
-	e.books.SetIdle(buffering, endless, at)
+	e.books.SetIdle(buffering, endless, wakeTime)
 }
 
 // Resume implements account.Runner.
@@ -56,7 +56,7 @@ func (e *engine) Resume(err error) {
 }
 
 // Stalled implements account.Runner.
-func (e *engine) Stalled() (step string, since time.Time) {
+func (e *engine) Stalled() (step string, start time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
@@ -70,54 +70,54 @@ func (e *engine) Stalled() (step string, since time.Time) {
 				}
 			}
 			if s.source {
-				waits = sh.busy && id != s.id // else it waits for what it reads
+				waits = sh.busy && id != s.id // an idle source waits for data
 			}
 			switch {
 			case !waits || moves != sh.moves:
-				sh.moves, sh.since = moves, now
-			case step == "" || sh.since.Before(since):
-				step, since = e.totals.names[id], sh.since
+				sh.moves, sh.movedAt = moves, now
+			case step == "" || sh.movedAt.Before(start):
+				step, start = e.totals.names[id], sh.movedAt
 			}
 		}
 	}
-	return step, since
+	return step, start
 }
 
-// buffers reports whether a shard at rest keeps something back, and the first time that the watermark has to
-// pass for the shard to do something.
-func (sh *shard) buffers() (keeps bool, next mtime.Time) {
+// buffers reports whether an idle shard buffers anything, and the earliest watermark at which the shard has something
+// to do.
+func (sh *shard) buffers() (buffered bool, next mtime.Time) {
 	_, next, _ = sh.timers.event.top()
 	if _, end, unsent := sh.groups.due.top(); unsent {
-		keeps, next = true, min(next, end+1)
+		buffered, next = true, min(next, end+1)
 	}
 	if len(sh.blocked) > 0 {
-		keeps, next = true, min(next, sh.stage.sideEnd(sh.blocked[0])+1)
+		buffered, next = true, min(next, sh.stage.sideEnd(sh.blocked[0])+1)
 	}
 	if sh.stage.foreign {
-		if end, some := sh.states.left(sh.at); some {
-			keeps, next = true, min(next, end+1)
+		if end, found := sh.states.left(sh.watermark); found {
+			buffered, next = true, min(next, end+1)
 		}
 	}
-	return keeps, next
+	return buffered, next
 }
 
-// left returns the end of the first window that has states, if any has.
-func (s *states) left(watermark mtime.Time) (end mtime.Time, some bool) {
+// left returns the end of the first window that has states. found is false if there is none.
+func (s *states) left(watermark mtime.Time) (end mtime.Time, found bool) {
 	s.forget(watermark)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	end = mtime.MaxTimestamp
 	for _, w := range s.windows {
-		for _, k := range w.of {
+		for _, k := range w.states {
 			if len(k.bags)+len(k.maps)+len(k.lists) > 0 {
-				end, some = min(end, w.end), true
+				end, found = min(end, w.end), true
 			}
 		}
 	}
-	return end, some
+	return end, found
 }
 
-// sideEnd is the end of the last window of side inputs that an element needs.
+// sideEnd returns the end of the last side input window that an element needs.
 func (s *stage) sideEnd(el element) (end mtime.Time) {
 	end = mtime.MinTimestamp
 	for _, side := range s.sides {
@@ -128,21 +128,21 @@ func (s *stage) sideEnd(el element) (end mtime.Time) {
 	return end
 }
 
-// findSources finds the stages of sources, whose restrictions come from no other restriction, and those
-// with states that nobody reports to an account, and those that are Seeding.
+// findSources marks stages: source for stages whose restrictions do not depend on other restrictions, foreign for
+// stages with states that are not reported to an account, and seeds for account.Seeding.
 func (t *translation) findSources(edges []*graph.MultiEdge) {
-	reports, seeds := map[string]bool{}, map[string]bool{} // by the id that package graphx gives the step
+	reports, seeds := map[string]bool{}, map[string]bool{} // by the step id in package graphx
 	for _, e := range edges {
 		if id := fmt.Sprint("e", e.ID()); e.DoFn != nil {
 			reports[id], seeds[id] = account.Reports(e.DoFn.Recv), account.Seeds(e.DoFn.Recv)
 		}
 	}
-	below := map[*stage]bool{} // a stage of restrictions, or a TestStream
+	downstream := map[*stage]bool{} // after a stage of restrictions or a TestStream
 	for _, s := range t.stages {
 		for _, from := range s.from {
-			below[s] = below[s] || below[from] || from.splits || from.script != nil
+			downstream[s] = downstream[s] || downstream[from] || from.splits || from.script != nil
 		}
-		s.source = s.splits && !below[s]
+		s.source = s.splits && !downstream[s]
 		s.seeds = seeds[s.id]
 		s.foreign = s.keyed && s.group == nil && !reports[s.id]
 	}

@@ -19,7 +19,7 @@ func init() {
 	register.Function1x0(countOne)
 }
 
-// many is how many numbers emitMany makes of one element.
+// many is the number of elements that emitMany emits for one element.
 const many = 3_000_000
 
 func emitMany(_ int, emit func(int)) {
@@ -30,23 +30,23 @@ func emitMany(_ int, emit func(int)) {
 
 func digitOf(i int) (string, int) { return fmt.Sprint(i % 10), i }
 
-// arrived counts what has come to the end.
+// arrived counts the elements at the end of the pipeline.
 var arrived atomic.Int64
 
-func countGroup(_ string, of func(*int) bool) {
-	for v := 0; of(&v); {
+func countGroup(_ string, values func(*int) bool) {
+	for v := 0; values(&v); {
 		arrived.Add(1)
 	}
 }
 
 func countOne(int) { arrived.Add(1) }
 
-// Millions of numbers from one element take little memory on their way.
+// TestMemoryOfElements checks that millions of elements from one element take little memory.
 func TestMemoryOfElements(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds")
 	}
-	const most = 300 << 20
+	const maxHeap = 300 << 20
 	for name, build := range map[string]func(s beam.Scope, in beam.PCollection){
 		"grouped": func(s beam.Scope, in beam.PCollection) {
 			beam.ParDo0(s, countGroup, beam.GroupByKey(s, beam.ParDo(s, digitOf, in)))
@@ -79,8 +79,8 @@ func TestMemoryOfElements(t *testing.T) {
 			<-stopped
 			expect.OK(t, err)
 			expect.Same(t, int64(many), arrived.Load(), "arrived")
-			if t.Logf("%d MB", heap>>20); heap > most {
-				t.Errorf("%d MB of heap, want at most %d", heap>>20, most>>20)
+			if t.Logf("%d MB", heap>>20); heap > maxHeap {
+				t.Errorf("%d MB of heap, want at most %d", heap>>20, maxHeap>>20)
 			}
 		})
 	}

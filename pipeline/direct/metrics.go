@@ -7,9 +7,9 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/metrics"
 )
 
-// totals add up the metrics of bundles. They are the result of a run.
+// totals adds up the metrics of bundles. It is the result of a run.
 type totals struct {
-	names map[string]string // of steps, by id
+	names map[string]string // names of steps by id
 
 	mu            sync.Mutex
 	counters      map[metrics.StepKey]int64
@@ -32,19 +32,19 @@ func (t *totals) key(l metrics.Labels) metrics.StepKey {
 func (t *totals) add(s *metrics.Store) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// The extractor fails only if it has no functions.
+	// The extractor only fails without functions.
 	_ = metrics.Extractor{
 		SumInt64: func(l metrics.Labels, v int64) { t.counters[t.key(l)] += v },
-		DistributionInt64: func(l metrics.Labels, count, sum, least, most int64) {
+		DistributionInt64: func(l metrics.Labels, count, sum, minimum, maximum int64) {
 			d, ok := t.distributions[t.key(l)]
 			if !ok {
-				d.Min, d.Max = least, most
+				d.Min, d.Max = minimum, maximum
 			}
-			t.distributions[t.key(l)] = metrics.DistributionValue{Count: d.Count + count, Sum: d.Sum + sum, Min: min(d.Min, least), Max: max(d.Max, most)}
+			t.distributions[t.key(l)] = metrics.DistributionValue{Count: d.Count + count, Sum: d.Sum + sum, Min: min(d.Min, minimum), Max: max(d.Max, maximum)}
 		},
-		GaugeInt64: func(l metrics.Labels, v int64, at time.Time) {
-			if !at.Before(t.gauges[t.key(l)].Timestamp) {
-				t.gauges[t.key(l)] = metrics.GaugeValue{Value: v, Timestamp: at}
+		GaugeInt64: func(l metrics.Labels, v int64, timestamp time.Time) {
+			if !timestamp.Before(t.gauges[t.key(l)].Timestamp) {
+				t.gauges[t.key(l)] = metrics.GaugeValue{Value: v, Timestamp: timestamp}
 			}
 		},
 	}.ExtractFrom(s)

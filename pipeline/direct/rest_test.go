@@ -29,17 +29,17 @@ func init() {
 	register.DoFn2x1[*sdf.LockRTracker, int, sdf.ProcessContinuation](&partsFn{})
 }
 
-// events are what the steps of a run and its account do, one after the other.
+// events are the actions of a run's steps and its account, in order.
 var events struct {
 	sync.Mutex
-	all []string
+	names []string
 }
 
-func happens(what string) {
+func happens(event string) {
 	events.Lock()
 	defer events.Unlock()
-	if n := len(events.all); n == 0 || events.all[n-1] != what {
-		events.all = append(events.all, what)
+	if n := len(events.names); n == 0 || events.names[n-1] != event {
+		events.names = append(events.names, event)
 	}
 }
 
@@ -48,7 +48,7 @@ func came(n int) int {
 	return n
 }
 
-// asks notes whether the account of the run awaits that the watermark passes the end of the first second.
+// asks records whether the account of the run waits for the watermark to pass the end of the first second.
 func asks(ctx context.Context, n int) int {
 	run, end := account.From(ctx), time.Unix(1, 0)
 	happens(fmt.Sprint(n, " ", run.HasTimerBy(end.Add(-time.Millisecond)), " ", run.HasTimerBy(end)))
@@ -59,7 +59,7 @@ func fired(string, func(*int) bool) { happens("fired") }
 
 func joined(_ int, _ func(*int) bool) { happens("joined") }
 
-// An oddFn keeps an odd number until the next one comes.
+// An oddFn stores an odd number until the next even number.
 type oddFn struct {
 	Map  state.Map[string, int]
 	Last state.Value[int]
@@ -78,7 +78,7 @@ func (fn *oddFn) ProcessElement(sp state.Provider, key string, n int) error {
 	return fn.Last.Clear(sp)
 }
 
-// A partsFn takes an element in three calls.
+// A partsFn processes an element in three calls.
 type partsFn struct{}
 
 func (*partsFn) CreateInitialRestriction(int) offsetrange.Restriction {
@@ -93,18 +93,17 @@ func (*partsFn) CreateTracker(r offsetrange.Restriction) *sdf.LockRTracker {
 }
 
 func (*partsFn) ProcessElement(rt *sdf.LockRTracker, _ int) sdf.ProcessContinuation {
-	at := rt.GetRestriction().(offsetrange.Restriction).Start
-	rt.TryClaim(at)
-	happens(fmt.Sprint("part ", at))
-	if at == 2 {
+	start := rt.GetRestriction().(offsetrange.Restriction).Start
+	rt.TryClaim(start)
+	happens(fmt.Sprint("part ", start))
+	if start == 2 {
 		return sdf.StopProcessing()
 	}
 	return sdf.ResumeProcessingIn(0)
 }
 
-// The account of a run is settled when all that has come is dealt with, and no step keeps anything back: a
-// grouping, a side input that is waited for, states of a function that nobody reports, the rest of an
-// element.
+// TestSettled checks that the account of a run is settled when all elements are processed and no step buffers
+// anything: a grouping, elements that wait for a side input, unreported states, or the rest of an element.
 func TestSettled(t *testing.T) {
 	for name, c := range map[string]struct {
 		build func(s beam.Scope, numbers beam.PCollection)
@@ -129,7 +128,7 @@ func TestSettled(t *testing.T) {
 			[]string{"settled", "came 1", "part 0", "part 1", "part 2", "settled", "came 2", "part 0", "part 1", "part 2", "settled", "came 3", "part 0", "part 1", "part 2", "settled"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			events.all = nil
+			events.names = nil
 			run := account.Open(account.StateKeeper{Committed: func(map[string]account.EncodedState, time.Time) { happens("settled") }})
 			defer run.Close()
 			stream := teststream.NewConfig()
@@ -141,17 +140,17 @@ func TestSettled(t *testing.T) {
 			p, s := beam.NewPipelineWithRoot()
 			c.build(s, beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.ParDo(s, came, teststream.Create(s, stream))))
 			expect.Get(Execute(run.In(t.Context()), p))(t)
-			if !slices.Equal(events.all, c.want) {
-				t.Errorf("%q\nwant %q", events.all, c.want)
+			if !slices.Equal(events.names, c.want) {
+				t.Errorf("%q\nwant %q", events.names, c.want)
 			}
 		})
 	}
 }
 
-// The account knows what the next watermark is that has something to do: here the end of a window, as a
-// grouping waits for it. A source that moves its watermark in steps goes by that.
+// TestAwaited checks that the account knows the next watermark at which there is something to do, here the end of a
+// window for a grouping. A source that moves its watermark in steps uses this.
 func TestAwaited(t *testing.T) {
-	events.all = nil
+	events.names = nil
 	run := account.Open(account.StateKeeper{})
 	defer run.Close()
 	stream := teststream.NewConfig()
@@ -165,7 +164,7 @@ func TestAwaited(t *testing.T) {
 	numbers := beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.ParDo(s, asks, teststream.Create(s, stream)))
 	beam.ParDo0(s, fired, beam.GroupByKey(s, beam.ParDo(s, pair, numbers)))
 	expect.Get(Execute(run.In(t.Context()), p))(t)
-	if want := []string{"1 false false", "2 false true", "fired", "3 false false", "fired"}; !slices.Equal(events.all, want) {
-		t.Errorf("%q\nwant %q", events.all, want)
+	if want := []string{"1 false false", "2 false true", "fired", "3 false false", "fired"}; !slices.Equal(events.names, want) {
+		t.Errorf("%q\nwant %q", events.names, want)
 	}
 }

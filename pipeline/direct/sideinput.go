@@ -17,34 +17,34 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A sideInput is one of a step.
+// A sideInput is a side input of a step.
 type sideInput struct {
 	step, local string
-	of          *collection
+	collection  *collection
 	byKey       bool
 	from        []*stage
-	assign      *exec.WindowInto // assigns windows of the side input
+	assign      *exec.WindowInto // assigns the windows of the side input
 
-	mu      sync.Mutex             // a bundle may read while more comes
-	windows map[string]*sideWindow // by the encoded window
-	over    timeQueue[string]      // encoded windows by their end
+	mu      sync.Mutex             // a bundle may read while elements are added
+	windows map[string]*sideWindow // by encoded window
+	over    timeQueue[string]      // encoded windows by their ends
 }
 
-// A sideWindow holds what has come for one window.
+// A sideWindow holds the elements of one window.
 type sideWindow struct {
-	all   []byte            // elements, encoded
-	byKey map[string][]byte // values of each key, encoded
+	elements []byte            // encoded elements
+	byKey    map[string][]byte // encoded values by key
 }
 
-func newSideInput(step, local string, spec *pipepb.SideInput, of *collection) (*sideInput, error) {
-	fn, err := windowFn(of.strategy.GetWindowFn())
+func newSideInput(step, local string, spec *pipepb.SideInput, c *collection) (*sideInput, error) {
+	fn, err := windowFn(c.strategy.GetWindowFn())
 	if err != nil {
 		return nil, err
 	}
 	return &sideInput{
-		step: step, local: local, of: of, byKey: spec.GetAccessPattern().GetUrn() == graphx.URNMultimapSideInput,
+		step: step, local: local, collection: c, byKey: spec.GetAccessPattern().GetUrn() == graphx.URNMultimapSideInput,
 		assign: &exec.WindowInto{Fn: fn}, windows: map[string]*sideWindow{},
-		over: timeQueue[string]{gone: func(string) bool { return false }},
+		over: timeQueue[string]{dropped: func(string) bool { return false }},
 	}, nil
 }
 
@@ -64,16 +64,17 @@ func windowFn(spec *pipepb.FunctionSpec) (*window.Fn, error) {
 	return nil, fmt.Errorf("a side input in windows of the kind %q is not supported by the direct runner", spec.GetUrn())
 }
 
-// end returns the end of the side input's window that a window of the main input maps to, as
-// package exec maps it: the earliest window in which the end of the latter lies.
+// end returns the end of the side input's window that a window of the main input maps to. As in package exec, this is
+// the earliest window that contains the end of main.
 func (s *sideInput) end(main typex.Window) mtime.Time {
 	last := &lastWindow{}
 	s.assign.Out = last
-	_ = s.assign.ProcessElement(context.Background(), &exec.FullValue{Timestamp: main.MaxTimestamp()}) // fails only if Out does
+	// The error is always nil, because Out does not fail.
+	_ = s.assign.ProcessElement(context.Background(), &exec.FullValue{Timestamp: main.MaxTimestamp()})
 	return last.end
 }
 
-// lastWindow takes the last window of an element.
+// lastWindow stores the end of an element's last window.
 type lastWindow struct {
 	exec.Node
 	end mtime.Time
@@ -84,21 +85,21 @@ func (l *lastWindow) ProcessElement(_ context.Context, e *exec.FullValue, _ ...e
 	return nil
 }
 
-// watermark is that of the side input.
+// watermark returns the watermark of the side input.
 func (s *sideInput) watermark() mtime.Time {
-	least := mtime.MaxTimestamp
+	earliest := mtime.MaxTimestamp
 	for _, f := range s.from {
-		least = min(least, f.out)
+		earliest = min(earliest, f.out)
 	}
-	return least
+	return earliest
 }
 
-// add takes an element up.
+// add adds an element to its windows.
 func (s *sideInput) add(e element) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range e.windows {
-		name, err := exec.EncodeWindow(s.of.winEnc, w)
+		name, err := exec.EncodeWindow(s.collection.winEnc, w)
 		if err != nil {
 			return err
 		}
@@ -113,16 +114,16 @@ func (s *sideInput) add(e element) error {
 			continue
 		}
 		r := bytes.NewReader(e.bytes)
-		if _, _, _, err := exec.DecodeWindowedValueHeader(s.of.winDec, r); err != nil {
+		if _, _, _, err := exec.DecodeWindowedValueHeader(s.collection.winDec, r); err != nil {
 			return err
 		}
-		sw.all = append(sw.all, e.bytes[len(e.bytes)-r.Len():]...)
+		sw.elements = append(sw.elements, e.bytes[len(e.bytes)-r.Len():]...)
 	}
 	return nil
 }
 
-// forget forgets the windows that no element can ask for any more. The windows of such an
-// element end at the horizon or later, and the side input's window ends no earlier.
+// forget deletes the windows that no element can need any more. The windows of such an element end at horizon or
+// later, and the side input's window does not end before them.
 func (s *sideInput) forget(horizon mtime.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +132,7 @@ func (s *sideInput) forget(horizon mtime.Time) {
 	}
 }
 
-// read returns what has come for an encoded window: the elements, or the values of a key.
+// read returns the elements of an encoded window or, with keys, the values of a key.
 func (s *sideInput) read(window, key []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,7 @@ func (s *sideInput) read(window, key []byte) []byte {
 	case s.byKey:
 		return w.byKey[string(key)]
 	default:
-		return w.all
+		return w.elements
 	}
 }
 
@@ -163,7 +164,7 @@ func (b *bundle) OpenMultiMapSideInput(_ context.Context, id exec.StreamID, loca
 // GetSideInputCache implements exec.StateReader.
 func (b *bundle) GetSideInputCache() exec.SideCache { return noCache{} }
 
-// noCache caches nothing: side inputs are in memory.
+// noCache caches nothing, because side inputs are in memory.
 type noCache struct{}
 
 func (noCache) QueryCache(context.Context, string, string, []byte, []byte) exec.ReStream { return nil }

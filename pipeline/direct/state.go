@@ -16,21 +16,20 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A states holds the user states of a shard, by window. Functions of a bundle may read and
-// write states in parallel.
+// A states holds the user states of a shard by window. Functions of a bundle may read and write states concurrently.
 type states struct {
 	mu      sync.Mutex
-	windows map[string]*windowStates // by the encoded window
+	windows map[string]*windowStates // by encoded window
 	over    timeQueue[*windowStates] // by their ends
 }
 
-// A windowStates holds the states of one window, as the SDK encodes them.
+// A windowStates holds the states of one window, in the encoding of the SDK.
 type windowStates struct {
 	name   string
-	end    mtime.Time // and the allowed lateness
-	timers int        // that are set for the window
+	end    mtime.Time // end of the window plus the allowed lateness
+	timers int        // number of timers set for the window
 
-	of map[stateName]*keyStates
+	states map[stateName]*keyStates
 }
 
 // A stateName names a state of a step.
@@ -43,18 +42,19 @@ type keyStates struct {
 	lists map[string][]listEntry
 }
 
-// A listEntry is one of an ordered list, with its sort key.
+// A listEntry is an entry of an ordered list.
 type listEntry struct {
-	at    int64
-	bytes []byte
+	sortKey int64
+	bytes   []byte
 }
 
 func newStates() *states {
-	return &states{windows: map[string]*windowStates{}, over: timeQueue[*windowStates]{gone: func(*windowStates) bool { return false }}}
+	return &states{windows: map[string]*windowStates{}, over: timeQueue[*windowStates]{dropped: func(*windowStates) bool { return false }}}
 }
 
-// of returns the states of an encoded window of the stage.
-func (s *states) of(stage *stage, window []byte) (*windowStates, error) {
+// forWindow returns the states of an encoded window of the stage. It adds them if necessary. The caller must hold
+// s.mu, or no bundle may run.
+func (s *states) forWindow(stage *stage, window []byte) (*windowStates, error) {
 	if w := s.windows[string(window)]; w != nil {
 		return w, nil
 	}
@@ -63,15 +63,14 @@ func (s *states) of(stage *stage, window []byte) (*windowStates, error) {
 		return nil, err
 	}
 	states := &windowStates{
-		name: string(window), end: w.MaxTimestamp() + stage.lateness, of: map[stateName]*keyStates{},
+		name: string(window), end: w.MaxTimestamp() + stage.lateness, states: map[stateName]*keyStates{},
 	}
 	s.windows[states.name] = states
 	s.over.push(states, states.end)
 	return states, nil
 }
 
-// forget forgets the states of windows that the watermark has passed. A window stays as long
-// as it has timers.
+// forget deletes the states of windows that the watermark has passed. A window with timers is kept.
 func (s *states) forget(watermark mtime.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,34 +95,34 @@ func (w writer) Close() error                { return nil }
 
 func reader(b []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(b)) }
 
-// state calls f with a state in a window.
+// state calls f with a state of a window, under the lock.
 func (b *bundle) state(id exec.StreamID, state string, window []byte, f func(s *keyStates)) error {
-	all := b.shard.states
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	w, err := all.of(b.shard.stage, window)
+	shardStates := b.shard.states
+	shardStates.mu.Lock()
+	defer shardStates.mu.Unlock()
+	w, err := shardStates.forWindow(b.shard.stage, window)
 	if err != nil {
 		return err
 	}
 	name := stateName{id.PtransformID, state}
-	s := w.of[name]
+	s := w.states[name]
 	if s == nil {
 		s = &keyStates{bags: map[string][]byte{}, maps: map[string]map[string][]byte{}, lists: map[string][]listEntry{}}
-		w.of[name] = s
+		w.states[name] = s
 	}
 	f(s)
 	return nil
 }
 
-// read returns a reader of what f finds.
+// read returns a reader of the result of f.
 func (b *bundle) read(id exec.StreamID, state string, window []byte, f func(s *keyStates) []byte) (io.ReadCloser, error) {
 	var found []byte
 	err := b.state(id, state, window, func(s *keyStates) { found = f(s) })
-	// What is appended later lies behind the end of found.
+	// Later appends do not change the bytes before the end of found.
 	return reader(found), err
 }
 
-// change returns a writer that has f change a state with each write.
+// change returns a writer that calls f with the state and the data of each write.
 func (b *bundle) change(id exec.StreamID, state string, window []byte, f func(s *keyStates, p []byte)) (io.Writer, error) {
 	return writer(func(p []byte) error {
 		return b.state(id, state, window, func(s *keyStates) { f(s, p) })
@@ -188,8 +187,8 @@ func (b *bundle) OpenMultimapKeysUserStateClearer(_ context.Context, id exec.Str
 	return b.change(id, state, window, func(s *keyStates, _ []byte) { delete(s.maps, string(key)) })
 }
 
-// OpenOrderedListUserStateReader opens the entries of an ordered list from start to before
-// end. The SDK means the largest key too if end is the largest number.
+// OpenOrderedListUserStateReader opens the entries of an ordered list with sort keys in [start, end). If end is
+// math.MaxInt64, the SDK also means the largest key.
 func (b *bundle) OpenOrderedListUserStateReader(_ context.Context, id exec.StreamID, state string, key, window []byte, start, end int64) (io.ReadCloser, error) {
 	return b.read(id, state, window, func(s *keyStates) (found []byte) {
 		for _, e := range s.lists[string(key)] {
@@ -204,21 +203,20 @@ func (b *bundle) OpenOrderedListUserStateReader(_ context.Context, id exec.Strea
 // OpenOrderedListUserStateAppender adds an entry with each write: a sort key and a value.
 func (b *bundle) OpenOrderedListUserStateAppender(_ context.Context, id exec.StreamID, state string, key, window []byte) (io.Writer, error) {
 	return writer(func(p []byte) error {
-		at, n := protowire.ConsumeVarint(p)
+		sortKey, n := protowire.ConsumeVarint(p)
 		if n < 0 {
 			return errors.New("an entry of an ordered list has no sort key")
 		}
-		entry := listEntry{int64(at), bytes.Clone(p)}
+		entry := listEntry{int64(sortKey), bytes.Clone(p)}
 		return b.state(id, state, window, func(s *keyStates) {
 			list := s.lists[string(key)]
-			i, _ := slices.BinarySearchFunc(list, entry, func(a, b listEntry) int { return cmp.Or(cmp.Compare(a.at, b.at), -1) })
+			i, _ := slices.BinarySearchFunc(list, entry, func(a, b listEntry) int { return cmp.Or(cmp.Compare(a.sortKey, b.sortKey), -1) })
 			s.lists[string(key)] = slices.Insert(list, i, entry)
 		})
 	}), nil
 }
 
-// OpenOrderedListUserStateClearer clears the entries of an ordered list from start to before
-// end.
+// OpenOrderedListUserStateClearer clears the entries of an ordered list with sort keys in [start, end).
 func (b *bundle) OpenOrderedListUserStateClearer(_ context.Context, id exec.StreamID, state string, key, window []byte, start, end int64) (io.Writer, error) {
 	return b.change(id, state, window, func(s *keyStates, _ []byte) {
 		list := slices.DeleteFunc(s.lists[string(key)], func(e listEntry) bool { return e.within(start, end) })
@@ -229,11 +227,10 @@ func (b *bundle) OpenOrderedListUserStateClearer(_ context.Context, id exec.Stre
 }
 
 func (e listEntry) within(start, end int64) bool {
-	return e.at >= start && (e.at < end || end == math.MaxInt64)
+	return e.sortKey >= start && (e.sortKey < end || end == math.MaxInt64)
 }
 
-// OpenIterable implements exec.StateReader. Groups are handed over whole: no part of one is
-// asked for.
+// OpenIterable implements exec.StateReader. Groups are always complete, so the SDK never asks for a part.
 func (b *bundle) OpenIterable(context.Context, exec.StreamID, []byte) (io.ReadCloser, error) {
-	return nil, errors.New("the direct runner keeps no parts of groups")
+	return nil, errors.New("the direct runner does not support reading a group in parts")
 }

@@ -9,17 +9,16 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/exec"
 )
 
-// A stepTracker knows which step of a plan has the control. A step calls those that take what it
-// emits, and gets the control back, so that a panic is that of the step that has it.
+// A stepTracker tracks which step of a plan is running. A step calls the steps that consume its output, and is
+// running again when they return. So a panic belongs to the running step.
 type stepTracker struct {
-	first string // step of the stage, which has it when nobody else has
+	first string // first step of the stage, which counts as running if no step is
 	step  atomic.Pointer[string]
-	calls atomic.Int64 // in which a step was given the control
+	calls atomic.Int64 // number of calls of steps
 }
 
-// watch has the units of a plan of the stage say when they have the control. A plan exports no
-// units (Beam 2.77.0, exec/plan.go), so they are read by reflection. Without that field the
-// blame is the first step's.
+// watch makes the units of a plan report when they run. A plan does not export its units (Beam 2.77.0, exec/plan.go),
+// so they are read by reflection. Without that field, the first step counts as running.
 func watch(plan *exec.Plan, s *stage) *stepTracker {
 	b := &stepTracker{first: s.id}
 	field := reflect.ValueOf(plan).Elem().FieldByName("units")
@@ -30,10 +29,10 @@ func watch(plan *exec.Plan, s *stage) *stepTracker {
 	for i, u := range units {
 		switch u := u.(type) {
 		case *exec.PCollection:
-			u.Out = b.taker(u.Out, s.takerOf(u.PColID))
+			u.Out = b.wrap(u.Out, s.consumerOf(u.PColID))
 		case *exec.Multiplex:
 			for i, out := range u.Out {
-				u.Out[i] = b.taker(out, "")
+				u.Out[i] = b.wrap(out, "")
 			}
 		case stepped:
 			units[i] = &watchedUnit{u, b, u.GetPID()}
@@ -48,8 +47,8 @@ type stepped interface {
 	GetPID() string
 }
 
-// takerOf is the step of the stage that takes a PCollection, or "".
-func (s *stage) takerOf(pcollection string) string {
+// consumerOf returns the step of the stage that consumes a PCollection, or "".
+func (s *stage) consumerOf(pcollection string) string {
 	for _, id := range s.steps {
 		if s.descriptor.GetTransforms()[id].GetInputs()[mainInput] == pcollection {
 			return id
@@ -58,9 +57,9 @@ func (s *stage) takerOf(pcollection string) string {
 	return ""
 }
 
-// taker is a node that has the control while it is called. step is what is known if the node
-// does not say which step it is; "" leaves the control where it is.
-func (b *stepTracker) taker(n exec.Node, step string) exec.Node {
+// wrap returns a node that marks its step as running during calls. step is used if the node does not know its step.
+// If it is "", the node is returned unchanged.
+func (b *stepTracker) wrap(n exec.Node, step string) exec.Node {
 	if n, ok := n.(stepped); ok {
 		step = n.GetPID()
 	}
@@ -74,18 +73,18 @@ func (b *stepTracker) taker(n exec.Node, step string) exec.Node {
 	return &watchedNode{n, b, &step}
 }
 
-// during gives a step the control while f runs. A step that fails or panics keeps it.
-func (b *stepTracker) during(step *string, f func() error) error {
+// track marks a step as running during f. A step that fails or panics stays marked.
+func (b *stepTracker) track(step *string, f func() error) error {
 	b.calls.Add(1)
-	was := b.step.Swap(step)
+	prev := b.step.Swap(step)
 	err := f()
 	if err == nil {
-		b.step.Store(was)
+		b.step.Store(prev)
 	}
 	return err
 }
 
-// id is the step that has the control.
+// id returns the id of the running step.
 func (b *stepTracker) id() string {
 	if step := b.step.Load(); step != nil {
 		return *step
@@ -93,7 +92,7 @@ func (b *stepTracker) id() string {
 	return b.first
 }
 
-// A watchedNode has the control while it is called.
+// A watchedNode marks its step as running during calls.
 type watchedNode struct {
 	exec.Node
 	blame *stepTracker
@@ -101,18 +100,18 @@ type watchedNode struct {
 }
 
 func (n *watchedNode) StartBundle(ctx context.Context, id string, data exec.DataContext) error {
-	return n.blame.during(n.step, func() error { return n.Node.StartBundle(ctx, id, data) })
+	return n.blame.track(n.step, func() error { return n.Node.StartBundle(ctx, id, data) })
 }
 
 func (n *watchedNode) ProcessElement(ctx context.Context, e *exec.FullValue, values ...exec.ReStream) error {
-	return n.blame.during(n.step, func() error { return n.Node.ProcessElement(ctx, e, values...) })
+	return n.blame.track(n.step, func() error { return n.Node.ProcessElement(ctx, e, values...) })
 }
 
 func (n *watchedNode) FinishBundle(ctx context.Context) error {
-	return n.blame.during(n.step, func() error { return n.Node.FinishBundle(ctx) })
+	return n.blame.track(n.step, func() error { return n.Node.FinishBundle(ctx) })
 }
 
-// A watchedUnit has the control while a plan sets it up, or tears it down.
+// A watchedUnit marks its step as running while a plan sets it up or tears it down.
 type watchedUnit struct {
 	exec.Unit
 	blame *stepTracker
@@ -120,12 +119,12 @@ type watchedUnit struct {
 }
 
 func (u *watchedUnit) Up(ctx context.Context) error {
-	return u.blame.during(&u.step, func() error { return u.Unit.Up(ctx) })
+	return u.blame.track(&u.step, func() error { return u.Unit.Up(ctx) })
 }
 
 func (u *watchedUnit) Down(ctx context.Context) error {
-	return u.blame.during(&u.step, func() error { return u.Unit.Down(ctx) })
+	return u.blame.track(&u.step, func() error { return u.Unit.Down(ctx) })
 }
 
-// errExited is that of a function that never came back.
-var errExited = errors.New("the function has ended its goroutine, by runtime.Goexit or as Fatal of a testing.T does: return an error")
+// errExited is the error for a function that ended its goroutine with runtime.Goexit, for example by t.Fatal.
+var errExited = errors.New("the function has ended its goroutine, by runtime.Goexit or testing.T.Fatal: return an error instead")

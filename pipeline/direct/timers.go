@@ -12,22 +12,22 @@ type timerFamily struct{ step, name string }
 
 type timerName struct {
 	family timerFamily
-	of     string // key, tag and window, encoded
+	id     string // key, tag and window, encoded
 }
 
-// A timer is one that a function has set.
+// A timer is a timer that a function has set or cleared.
 type timer struct {
 	timerName
-	window    string // encoded
-	bytes     []byte // as the SDK encodes it
+	window    string // encoded window
+	bytes     []byte // encoding of the SDK
 	fire      mtime.Time
-	hold      mtime.Time // of the output's watermark
+	hold      mtime.Time // the output watermark stays at or before this time
 	eventTime bool
-	cleared   bool // the function has cleared the timer of this name
-	gone      bool // it has fired, or another one of its name was set
+	cleared   bool // the function has cleared the timer with this name
+	inactive  bool // fired, or replaced or cleared
 }
 
-// A timerCoder reads the timers of a family.
+// A timerCoder decodes the timers of a family.
 type timerCoder struct {
 	key       exec.ElementDecoder
 	windows   exec.WindowDecoder
@@ -36,7 +36,7 @@ type timerCoder struct {
 }
 
 func (c timerCoder) parse(f timerFamily, b []byte) (*timer, error) {
-	b = bytes.Clone(b) // the SDK uses its buffer again
+	b = bytes.Clone(b) // the SDK reuses its buffer
 	r := bytes.NewReader(b)
 	if _, err := c.key.Decode(r); err != nil {
 		return nil, err
@@ -66,19 +66,19 @@ func (c timerCoder) parse(f timerFamily, b []byte) (*timer, error) {
 // A timerSet holds the timers of a shard.
 type timerSet struct {
 	byName       map[timerName]*timer
-	event, clock timeQueue[*timer] // by when they fire
-	holds        timeQueue[*timer] // by what they hold
+	event, clock timeQueue[*timer] // by fire
+	holds        timeQueue[*timer] // by hold
 }
 
 func newTimerSet() *timerSet {
-	gone := func(t *timer) bool { return t.gone }
-	return &timerSet{byName: map[timerName]*timer{}, event: timeQueue[*timer]{gone: gone}, clock: timeQueue[*timer]{gone: gone}, holds: timeQueue[*timer]{gone: gone}}
+	inactive := func(t *timer) bool { return t.inactive }
+	return &timerSet{byName: map[timerName]*timer{}, event: timeQueue[*timer]{dropped: inactive}, clock: timeQueue[*timer]{dropped: inactive}, holds: timeQueue[*timer]{dropped: inactive}}
 }
 
-// set sets a timer, or clears it, and counts it in its window.
+// set sets or clears a timer, and updates the number of timers in its window.
 func (s *timerSet) set(t *timer, in *windowStates) {
-	if was := s.byName[t.timerName]; was != nil {
-		s.drop(was, in)
+	if prev := s.byName[t.timerName]; prev != nil {
+		s.drop(prev, in)
 	}
 	if t.cleared {
 		return
@@ -94,22 +94,22 @@ func (s *timerSet) set(t *timer, in *windowStates) {
 }
 
 func (s *timerSet) drop(t *timer, in *windowStates) {
-	t.gone = true
+	t.inactive = true
 	delete(s.byName, t.timerName)
 	in.timers--
 }
 
-// due removes and returns the timers of a queue that fire at now or before.
-func (s *timerSet) due(q *timeQueue[*timer], now mtime.Time, window func(*timer) *windowStates) (all []*timer) {
+// due removes and returns the timers of a queue that fire at or before now.
+func (s *timerSet) due(q *timeQueue[*timer], now mtime.Time, window func(*timer) *windowStates) (timers []*timer) {
 	for t := range q.before(now + 1) {
 		s.drop(t, window(t))
-		all = append(all, t)
+		timers = append(timers, t)
 	}
-	return all
+	return timers
 }
 
-// hold is where the timers hold the output's watermark, if the input's is at now. A timer
-// that is due holds it until it has fired, also if it holds nothing by itself.
+// hold returns the time at which the timers hold the output watermark if the input watermark is now. A timer that is
+// due holds the watermark until it has fired, even if its own hold is later.
 func (s *timerSet) hold(now mtime.Time) mtime.Time {
 	_, hold, _ := s.holds.top()
 	if _, fire, ok := s.event.top(); ok && fire <= now {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The names that Beam's model gives and package graphx does not export.
+// URNs of Beam's model that package graphx does not export.
 const (
 	urnSource        = "beam:runner:source:v1"
 	urnSink          = "beam:runner:sink:v1"
@@ -30,89 +30,88 @@ const (
 	urnDouble        = "beam:coder:double:v1"
 )
 
-// mainInput is the name that graphx gives to the first input and the first output.
+// mainInput is the name of the first input and the first output in graphx.
 const mainInput = "i0"
 
-// A stage is what is processed without a stop: steps that hand elements to each other by
-// calls, a GroupByKey, or a TestStream.
+// A stage is a unit of execution: steps that call each other directly, a GroupByKey, or a TestStream.
 type stage struct {
-	id, name string      // of its first step
+	id, name string      // of the first step
 	input    *collection // nil for a TestStream
-	steps    []string    // ids
+	steps    []string    // ids of the steps
 
-	group  *grouping   // of a GroupByKey, else nil
-	script *testStream // of a TestStream, else nil
-	keyed  bool        // elements of one key go to one shard
-	splits bool        // elements have restrictions, the rest of which comes back
+	group  *grouping   // not nil for a GroupByKey
+	script *testStream // not nil for a TestStream
+	keyed  bool        // all elements of a key go to one shard
+	splits bool        // elements have restrictions, whose unprocessed rest returns to the queue
 
-	source  bool // splits, and is where elements come from
+	source  bool // splits, and elements originate here
 	seeds   bool // see account.Seeding
 	foreign bool // has states that are not reported to an account
 
 	descriptor *fnpb.ProcessBundleDescriptor
-	sinks      map[string]*collection // by the id of the sink
+	sinks      map[string]*collection // by id of the sink
 	timers     map[timerFamily]timerCoder
 	sides      []*sideInput
-	lateness   mtime.Time // in milliseconds, that the input allows
+	lateness   mtime.Time // allowed lateness of the input in milliseconds
 
-	from []*stage // that make the input; none for an impulse
+	from []*stage // stages that produce the input; none for an impulse
 
 	shards  []*shard
 	in, out mtime.Time // watermarks
-	sideIn  mtime.Time // least watermark of the side inputs when they were last looked at
-	dealt   int        // restrictions so far
+	sideIn  mtime.Time // earliest watermark of the side inputs at the last call of unblock
+	dealt   int        // number of restrictions dealt to shards
 }
 
 // A collection is a PCollection that passes from one stage to others.
 type collection struct {
 	id       string
 	coder    *coder.Coder
-	key      exec.ElementDecoder // of pairs whose key is asked for, else nil
+	key      exec.ElementDecoder // decoder of the key, if keys are needed; else nil
 	winDec   exec.WindowDecoder
 	winEnc   exec.WindowEncoder
 	strategy *pipepb.WindowingStrategy
 
-	stages []*stage // that take it as their main input
+	stages []*stage // stages with this main input
 	sides  []*sideInput
 	onward []onward
 }
 
-// grouped reports whether nobody but GroupByKeys takes the collection.
+// grouped reports whether only GroupByKeys consume the collection.
 func (c *collection) grouped() bool {
 	return len(c.sides)+len(c.onward) == 0 && !slices.ContainsFunc(c.stages, func(s *stage) bool { return s.group == nil })
 }
 
-// joins reports whether elements of the collection may pass as one: nobody asks for one of them by
-// its key, its restriction, or the windows of its side inputs.
+// joins reports whether elements of the collection may be joined. No consumer may need a single element for its key,
+// its restriction, or the windows of its side inputs.
 func (c *collection) joins() bool {
 	return len(c.sides) == 0 &&
 		!slices.ContainsFunc(c.stages, func(s *stage) bool { return s.group != nil || s.keyed || s.splits || len(s.sides) > 0 }) &&
-		!slices.ContainsFunc(c.onward, func(o onward) bool { return o.convert != nil || !o.to.joins() })
+		!slices.ContainsFunc(c.onward, func(o onward) bool { return o.convert != nil || !o.dst.joins() })
 }
 
-// onward passes the elements of a collection on, to one that they are a part of.
+// onward passes the elements of a collection to a collection that includes them.
 type onward struct {
-	to      *collection
-	convert func([]byte) ([]byte, error) // nil if both have one coder
+	dst     *collection
+	convert func([]byte) ([]byte, error) // nil if both have the same coder
 }
 
-// A translation turns the steps of a pipeline into stages.
+// A translation divides the steps of a pipeline into stages.
 type translation struct {
 	components *pipepb.Components
 	coders     *graphx.CoderUnmarshaller
-	steps      map[string]*pipepb.PTransform // that are not composed of others
+	steps      map[string]*pipepb.PTransform // steps that are not composed of others
 	payloads   map[string]*pipepb.ParDoPayload
-	makers     map[string]string   // step that makes a PCollection
-	takers     map[string][]string // steps that take it as their main input
+	makers     map[string]string   // step that produces a PCollection
+	takers     map[string][]string // steps that consume a PCollection as their main input
 
 	collections map[string]*collection
 	impulses    []*collection
-	made        map[string]*stage // that makes a PCollection
-	stages      []*stage          // each after those that it depends on
-	names       map[string]string // of steps, by id
+	stageOf     map[string]*stage // stage that produces a PCollection
+	stages      []*stage          // in the order of their dependencies
+	names       map[string]string // names of steps by id
 }
 
-// refuseForeign refuses transforms of other languages, whose expansion would need a service.
+// refuseForeign returns an error for transforms of other languages, whose expansion would need a service.
 func refuseForeign(edges []*graph.MultiEdge) error {
 	for _, e := range edges {
 		if e.Op == graph.External && e.External != nil && e.External.Urn != urnTestStream {
@@ -127,7 +126,7 @@ func translate(p *pipepb.Pipeline) (*translation, error) {
 		components: p.GetComponents(), coders: graphx.NewCoderUnmarshaller(p.GetComponents().GetCoders()),
 		steps: map[string]*pipepb.PTransform{}, payloads: map[string]*pipepb.ParDoPayload{},
 		makers: map[string]string{}, takers: map[string][]string{},
-		collections: map[string]*collection{}, made: map[string]*stage{}, names: map[string]string{},
+		collections: map[string]*collection{}, stageOf: map[string]*stage{}, names: map[string]string{},
 	}
 	if err := t.findSteps(); err != nil {
 		return nil, err
@@ -162,21 +161,21 @@ func translate(p *pipepb.Pipeline) (*translation, error) {
 			s.from = t.origins(s.input.id)
 		}
 		for _, side := range s.sides {
-			side.from = t.origins(side.of.id)
+			side.from = t.origins(side.collection.id)
 		}
 	}
 	return t, t.sort()
 }
 
-// byNumber orders ids so that e9 is before e10.
+// byNumber orders ids so that e9 comes before e10.
 func byNumber(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-// findSteps finds the steps, and takes splittable functions apart. It refuses what is not
-// supported.
+// findSteps finds the steps, and splits splittable functions into their parts. It returns an error for unsupported
+// transforms.
 func (t *translation) findSteps() error {
-	inside := map[string]bool{} // steps of a Reshuffle, which is one step here
+	inside := map[string]bool{} // steps of a Reshuffle, which counts as one step here
 	var cover func(id string)
 	cover = func(id string) {
 		for _, sub := range t.components.GetTransforms()[id].GetSubtransforms() {
@@ -217,10 +216,10 @@ func (t *translation) findParDo(id string, step *pipepb.PTransform) error {
 	t.payloads[id] = payload
 	in := t.components.GetPcollections()[step.GetInputs()[mainInput]]
 	if keyed(payload) && t.strategy(in).GetMergeStatus() == pipepb.MergeStatus_NEEDS_MERGE {
-		return errors.New("state and timers on windows that merge are not supported by the direct runner: their states could not be merged")
+		return errors.New("state and timers on windows that merge are not supported by the direct runner: states cannot be merged")
 	}
 	if payload.GetRequiresTimeSortedInput() {
-		return errors.New("input that is sorted by time is not supported by the direct runner")
+		return errors.New("time-sorted input is not supported by the direct runner")
 	}
 	if payload.GetRestrictionCoderId() != "" {
 		t.takeApart(id, step, payload)
@@ -236,8 +235,8 @@ func (t *translation) strategy(c *pipepb.PCollection) *pipepb.WindowingStrategy 
 	return t.components.GetWindowingStrategies()[c.GetWindowingStrategyId()]
 }
 
-// takeApart replaces a splittable function by its three steps. They pair an element with its
-// restriction, split the restriction, and process the parts.
+// takeApart replaces a splittable function by its three steps. They pair an element with its restriction, split the
+// restriction, and process the parts.
 func (t *translation) takeApart(id string, whole *pipepb.PTransform, payload *pipepb.ParDoPayload) {
 	in := t.components.GetPcollections()[whole.GetInputs()[mainInput]]
 	paired, sized, size := id+"/paired", id+"/sized", id+"/size"
@@ -271,7 +270,7 @@ func (t *translation) bySDK(id string) bool {
 	return true
 }
 
-// sideInputs are those of a step that is processed with side inputs.
+// sideInputs returns the side inputs that are needed to process a step.
 func (t *translation) sideInputs(id string) map[string]*pipepb.SideInput {
 	switch t.steps[id].GetSpec().GetUrn() {
 	case graphx.URNParDo, urnProcess:
@@ -280,7 +279,7 @@ func (t *translation) sideInputs(id string) map[string]*pipepb.SideInput {
 	return nil
 }
 
-// materializeSides makes collections of the PCollections that are side inputs.
+// materializeSides makes collections for the PCollections that are side inputs.
 func (t *translation) materializeSides(id string) error {
 	for local := range t.sideInputs(id) {
 		if _, err := t.collection(t.steps[id].GetInputs()[local]); err != nil {
@@ -290,16 +289,16 @@ func (t *translation) materializeSides(id string) error {
 	return nil
 }
 
-// begins reports whether a step that the SDK runs begins a stage. Other steps belong to the
-// stage that makes their input.
-func (t *translation) begins(id string) bool {
+// startsStage reports whether a step that the SDK runs starts a stage. Other steps belong to the stage that produces
+// their input.
+func (t *translation) startsStage(id string) bool {
 	return !t.bySDK(t.makers[t.steps[id].GetInputs()[mainInput]]) ||
 		t.steps[id].GetSpec().GetUrn() == urnProcess ||
 		keyed(t.payloads[id]) && t.steps[id].GetSpec().GetUrn() == graphx.URNParDo ||
 		len(t.sideInputs(id)) > 0
 }
 
-// place makes the stage of a step that begins one, or passes its input on.
+// place makes the stage of a step that starts one. Flatten and Reshuffle pass their input on.
 func (t *translation) place(id string) error {
 	step := t.steps[id]
 	switch step.GetSpec().GetUrn() {
@@ -314,7 +313,7 @@ func (t *translation) place(id string) error {
 	case urnTestStream:
 		return t.placeTestStream(id)
 	}
-	if !t.begins(id) {
+	if !t.startsStage(id) {
 		return nil
 	}
 	in, err := t.collection(step.GetInputs()[mainInput])
@@ -327,9 +326,9 @@ func (t *translation) place(id string) error {
 	for todo := []string{id}; len(todo) > 0; todo = todo[1:] {
 		s.steps = append(s.steps, todo[0])
 		for _, out := range t.steps[todo[0]].GetOutputs() {
-			t.made[out] = s
+			t.stageOf[out] = s
 			for _, next := range t.takers[out] {
-				if !t.begins(next) {
+				if !t.startsStage(next) {
 					todo = append(todo, next)
 				}
 			}
@@ -338,7 +337,7 @@ func (t *translation) place(id string) error {
 	return nil
 }
 
-// add adds a stage that begins with a step and takes the collection in, if that is not nil.
+// add adds a stage that starts with a step. in is its input collection, or nil.
 func (t *translation) add(id string, in *collection) *stage {
 	s := &stage{id: id, name: t.names[id], input: in, in: mtime.MinTimestamp, out: mtime.MinTimestamp, sideIn: mtime.MinTimestamp}
 	if in != nil {
@@ -351,7 +350,7 @@ func (t *translation) add(id string, in *collection) *stage {
 
 func (t *translation) passOn(step *pipepb.PTransform) error {
 	for _, out := range step.GetOutputs() {
-		to, err := t.collection(out)
+		dst, err := t.collection(out)
 		if err != nil {
 			return err
 		}
@@ -360,7 +359,7 @@ func (t *translation) passOn(step *pipepb.PTransform) error {
 			if err != nil {
 				return err
 			}
-			in.onward = append(in.onward, onward{to, converter(in, to)})
+			in.onward = append(in.onward, onward{dst, converter(in, dst)})
 		}
 	}
 	return nil
@@ -378,7 +377,7 @@ func (t *translation) placeGrouping(id string) error {
 	}
 	s := t.add(id, in)
 	s.keyed = true
-	t.made[step.GetOutputs()[mainInput]] = s
+	t.stageOf[step.GetOutputs()[mainInput]] = s
 	s.group, err = newGrouping(in, out)
 	return err
 }
@@ -386,21 +385,21 @@ func (t *translation) placeGrouping(id string) error {
 func (t *translation) placeTestStream(id string) error {
 	step := t.steps[id]
 	s := t.add(id, nil)
-	s.script = &testStream{at: mtime.MinTimestamp}
+	s.script = &testStream{watermark: mtime.MinTimestamp}
 	if err := proto.Unmarshal(step.GetSpec().GetPayload(), &s.script.payload); err != nil {
 		return err
 	}
 	for _, out := range step.GetOutputs() {
 		var err error
-		if s.script.to, err = t.collection(out); err != nil {
+		if s.script.dst, err = t.collection(out); err != nil {
 			return err
 		}
-		t.made[out] = s
+		t.stageOf[out] = s
 	}
 	return nil
 }
 
-// collection makes a PCollection one that passes between stages.
+// collection returns the collection of a PCollection that passes between stages. It adds the collection if necessary.
 func (t *translation) collection(id string) (*collection, error) {
 	if c := t.collections[id]; c != nil {
 		return c, nil
@@ -419,23 +418,23 @@ func (t *translation) collection(id string) (*collection, error) {
 	return c, nil
 }
 
-// findKeys has the keys of elements decoded where somebody asks for them: a GroupByKey, a
-// side input by key, or several shards.
+// findKeys sets the key decoder of collections whose keys are needed: by a GroupByKey, a side input with keys, or
+// several shards.
 func (t *translation) findKeys(shards int) {
-	var asked func(c *collection) bool
-	asked = func(c *collection) bool {
+	var needsKey func(c *collection) bool
+	needsKey = func(c *collection) bool {
 		return slices.ContainsFunc(c.stages, func(s *stage) bool { return s.group != nil || s.keyed && shards > 1 }) ||
 			slices.ContainsFunc(c.sides, func(s *sideInput) bool { return s.byKey }) ||
-			slices.ContainsFunc(c.onward, func(o onward) bool { return asked(o.to) })
+			slices.ContainsFunc(c.onward, func(o onward) bool { return needsKey(o.dst) })
 	}
 	for _, c := range t.collections {
-		if asked(c) {
+		if needsKey(c) {
 			c.key = exec.MakeElementDecoder(c.coder.Components[0])
 		}
 	}
 }
 
-// describe writes the descriptor of which package exec makes the plans of a stage.
+// describe writes the descriptor from which package exec makes the plans of a stage.
 func (t *translation) describe(s *stage) error {
 	s.sinks, s.timers = map[string]*collection{}, map[timerFamily]timerCoder{}
 	d := &fnpb.ProcessBundleDescriptor{
@@ -443,7 +442,7 @@ func (t *translation) describe(s *stage) error {
 		WindowingStrategies: t.components.GetWindowingStrategies(), Coders: maps.Clone(t.components.GetCoders()),
 	}
 	s.descriptor = d
-	// port adds the step by which a PCollection enters or leaves the stage.
+	// port adds the step through which a PCollection enters or leaves the stage.
 	port := func(step, urn, id string) error {
 		pb := t.components.GetPcollections()[id]
 		windowed := id + "/windowed"
@@ -486,7 +485,7 @@ func (t *translation) describe(s *stage) error {
 			if err != nil {
 				return err
 			}
-			side.of.sides = append(side.of.sides, side)
+			side.collection.sides = append(side.collection.sides, side)
 			s.sides = append(s.sides, side)
 		}
 	}
@@ -510,20 +509,20 @@ func (t *translation) describeTimers(s *stage, id string) error {
 	return nil
 }
 
-// origins are the stages that a PCollection comes from.
-func (t *translation) origins(id string) (all []*stage) {
-	if s := t.made[id]; s != nil {
+// origins returns the stages that produce the elements of a PCollection.
+func (t *translation) origins(id string) (stages []*stage) {
+	if s := t.stageOf[id]; s != nil {
 		return []*stage{s}
 	}
 	if step := t.steps[t.makers[id]]; step.GetSpec().GetUrn() != graphx.URNImpulse {
 		for _, in := range step.GetInputs() {
-			all = append(all, t.origins(in)...)
+			stages = append(stages, t.origins(in)...)
 		}
 	}
-	return all
+	return stages
 }
 
-// sort puts each stage after those that it depends on.
+// sort puts each stage after its dependencies. It returns an error if there is a cycle.
 func (t *translation) sort() error {
 	const visiting, visited = 1, 2
 	var sorted []*stage
@@ -537,11 +536,11 @@ func (t *translation) sort() error {
 			return nil
 		}
 		state[s] = visiting
-		before := slices.Clone(s.from)
+		deps := slices.Clone(s.from)
 		for _, side := range s.sides {
-			before = append(before, side.from...)
+			deps = append(deps, side.from...)
 		}
-		for _, b := range before {
+		for _, b := range deps {
 			if err := visit(b); err != nil {
 				return err
 			}

@@ -6,11 +6,10 @@ import (
 	"hafvf/internal/jsontext"
 )
 
-// The schemas of Avro are made of the tables of fields. Each field may be null, and is if a
-// record does not have it. So a schema can read the records of another layout, with fewer or
-// more fields.
+// The Avro schemas are derived from the tables of fields. Every field may be null, and is null if a record lacks it.
+// So a schema can read records of another layout, with fewer or more fields.
 
-// avroRecord, avroList and avroUnion are types of a schema, as its JSON has them.
+// avroRecord, avroField, avroList and avroUnion are types of a schema in its JSON form.
 type (
 	avroRecord struct {
 		Type   string      `json:"type"`
@@ -19,7 +18,7 @@ type (
 	}
 	avroField struct {
 		Name    string    `json:"name"`
-		Type    avroUnion `json:"type"` // null and others
+		Type    avroUnion `json:"type"` // null, then the other types
 		Default any       `json:"default"`
 	}
 	avroList struct {
@@ -29,8 +28,8 @@ type (
 	avroUnion []any
 )
 
-// avroOf are the types of fields by what they take.
-var avroOf = map[string]any{
+// avroTypes are the Avro types by field.takes.
+var avroTypes = map[string]any{
 	"number":        "double",
 	"whole number":  "long",
 	"text":          "string",
@@ -38,16 +37,16 @@ var avroOf = map[string]any{
 	"true or false": "boolean",
 }
 
-// avroNumbers is a list of numbers, and avroValue what an observation may be beside null.
+// avroNumbers is a list of numbers. avroValue is the type of an observation that is not null.
 var (
 	avroNumbers = &avroList{"array", avroUnion{"null", "double"}}
 	avroValue   = avroUnion{"double", &avroList{"array", avroUnion{"null", "double", avroNumbers}}}
 )
 
-func (r *avroRecord) add(name string, of any) {
-	several, ok := of.(avroUnion)
+func (r *avroRecord) add(name string, typ any) {
+	several, ok := typ.(avroUnion)
 	if !ok {
-		several = avroUnion{of}
+		several = avroUnion{typ}
 	}
 	r.Fields = append(r.Fields, avroField{Name: name, Type: append(avroUnion{"null"}, several...)})
 }
@@ -56,17 +55,17 @@ func avroRecordOf[T any](name string, l *Layout, fields []field[T]) *avroRecord 
 	r := &avroRecord{Type: "record", Name: name}
 	for i := range fields {
 		f := &fields[i]
-		if !l.has(f.full) {
+		if !l.includes(f.full) {
 			continue
 		}
-		if of := f.avro(name+"."+f.name, l); of != nil {
-			r.add(f.name, of)
+		if typ := f.avro(name+"."+f.name, l); typ != nil {
+			r.add(f.name, typ)
 		}
 	}
 	return r
 }
 
-// merge adds the fields that only another record has, also in lists of records.
+// merge adds the fields that only the other record has, including fields in lists of records.
 func (r *avroRecord) merge(other *avroRecord) *avroRecord {
 	for _, f := range other.Fields {
 		i := slices.IndexFunc(r.Fields, func(have avroField) bool { return have.Name == f.Name })
@@ -81,17 +80,17 @@ func (r *avroRecord) merge(other *avroRecord) *avroRecord {
 	return r
 }
 
-// EstimateSchema is the Avro schema of the records of estimates.
+// EstimateSchema returns the Avro schema of estimates.
 func (l *Layout) EstimateSchema() string {
 	return jsontext.Of(avroRecordOf("hafvf.Estimate", l, estimates))
 }
 
-// SmoothedSchema is that of smoothed records.
+// SmoothedSchema returns the Avro schema of smoothed records.
 func (l *Layout) SmoothedSchema() string {
 	return jsontext.Of(avroRecordOf("hafvf.Smoothed", l, smootheds))
 }
 
-// AlertSchema is that of all that goes to a receiver of alerts: alerts, incidents and digests.
+// AlertSchema returns the Avro schema of everything that receivers of alerts get: alerts, incidents and digests.
 func (l *Layout) AlertSchema() string {
 	const name = "hafvf.Alert"
 	r := avroRecordOf(name, l, alerts)
@@ -102,7 +101,7 @@ func (l *Layout) AlertSchema() string {
 	return jsontext.Of(r)
 }
 
-// RejectSchema is that of the records of the dead letter.
+// RejectSchema returns the Avro schema of the dead letter.
 func RejectSchema() string {
 	return jsontext.Of(avroRecordOf("hafvf.Rejected", &Layout{}, rejects))
 }

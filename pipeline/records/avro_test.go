@@ -14,7 +14,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// readAvro is what a schema makes of a line: the fields that are not null, times in nanoseconds.
+// readAvro encodes a line by a schema, and returns the decoded fields that are not null. Times are in nanoseconds.
 func readAvro(t *testing.T, schema string, line []byte) any {
 	t.Helper()
 	b, err := registry.Encode(schema)(nil, line)
@@ -28,7 +28,7 @@ func readAvro(t *testing.T, schema string, line []byte) any {
 	return withoutNulls(v)
 }
 
-// withoutNulls is a value without the fields that are null, and with times and numbers as JSON has them.
+// withoutNulls returns a value without null fields. Times and numbers are as in JSON.
 func withoutNulls(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -60,7 +60,8 @@ func inJSONOf(t *testing.T, line []byte) any {
 	return withoutNulls(v)
 }
 
-// A record in Avro has all fields that it has in JSON, in every layout, and each schema reads the records of the others.
+// TestAvroIsTheJSON checks that a record has the same fields in Avro as in JSON, in every layout, and that the
+// schemas of all layouts can read each other's records.
 func TestAvroIsTheJSON(t *testing.T) {
 	for name, cfg := range layouts {
 		for _, brief := range []bool{false, true} {
@@ -90,7 +91,7 @@ func TestAvroIsTheJSON(t *testing.T) {
 	}
 }
 
-// What comes in any shape, and in no shape.
+// TestAvroOfShapes checks observations of any shape, valid or not.
 func TestAvroOfShapes(t *testing.T) {
 	l := expect.Get(NewLayout(layouts["scalar"]))(t)
 	for _, x := range []string{"1.5", "null", "[1,2]", "[1,null]", "[[1],[2,3]]", "[]", "1e300", "12345678901234567890"} {
@@ -106,16 +107,17 @@ func TestAvroOfShapes(t *testing.T) {
 	}
 }
 
-// Incidents, digests and labels go into the schema of alerts, and the dead letter has one of its own.
+// TestAvroOfIncidents checks that the schema of alerts also fits incidents, digests and labels, and that the dead
+// letter has its own schema.
 func TestAvroOfIncidents(t *testing.T) {
 	l := expect.Get(NewLayout(layouts["bank, detection"]))(t)
 	l.Incidents = true
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	event := &incidents.Event{
-		ID: "i", State: incidents.Closed, Time: at, Start: at, End: at, Group: "g", Keys: 3, NumMembers: 1, Page: true, Into: "j", Score: 4.5, Expected: .5, Message: "m",
-		Members: []incidents.Member{{Key: "k", Time: at, Score: 2, Size: -1, P: .5}},
+		ID: "i", State: incidents.Closed, Time: start, Start: start, End: start, Group: "g", Keys: 3, NumMembers: 1, Page: true, Into: "j", Score: 4.5, Expected: .5, Message: "m",
+		Members: []incidents.Member{{Key: "k", Time: start, Score: 2, Size: -1, P: .5}},
 	}
-	digest := &incidents.Digest{Every: time.Hour, From: at, To: at, Alarms: []incidents.Alarm{{Key: "k", Time: at, Kind: "novelty", ID: "k/1", Score: 3.5, Size: 2}}}
+	digest := &incidents.Digest{Every: time.Hour, From: start, To: start, Alarms: []incidents.Alarm{{Key: "k", Time: start, Kind: "novelty", ID: "k/1", Score: 3.5, Size: 2}}}
 	for schema, lines := range map[string][][]byte{
 		l.AlertSchema(): {
 			l.AppendIncident(nil, Object, event, map[string]string{"severity": "page"}, false),

@@ -6,24 +6,25 @@ import (
 	"hafvf/internal/tabular"
 )
 
-// carried is the object of what a record carries of its source, which has columns by the layout.
+// carried is the object with the source fields that a record carries. In tables it has a column for each name in
+// Layout.Carry.
 func carried[T any](get func(T) string) field[T] {
 	return field[T]{
 		name: "carry", begin: begin("carry"), takes: "object", doc: "What carry of the source names.",
 		json:   func(b []byte, _ *Layout, v T) []byte { return append(b, get(v)...) },
 		absent: func(v T) bool { return get(v) == "" },
-		columns: func(path string, l *Layout, _ tabular.Kind) (all []tabular.Column) {
+		columns: func(path string, l *Layout, _ tabular.Kind) (cols []tabular.Column) {
 			for _, name := range l.Carry {
-				all = append(all, tabular.Column{Path: path + "." + name, Kind: tabular.String})
+				cols = append(cols, tabular.Column{Path: path + "." + name, Kind: tabular.String})
 			}
-			return all
+			return cols
 		},
 		cells: func(b []byte, l *Layout, v T) []byte {
 			if len(l.Carry) == 0 {
 				return b
 			}
 			var values map[string]json.RawMessage
-			json.Unmarshal([]byte(get(v)), &values) // what the parser has written
+			json.Unmarshal([]byte(get(v)), &values) // written by the parser, so it is valid
 			for _, name := range l.Carry {
 				if value := values[name]; string(value) != "null" {
 					b = append(b, value...)

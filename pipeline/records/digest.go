@@ -9,12 +9,12 @@ import (
 	"hafvf/internal/message"
 )
 
-// A digest lists alarms that are in no incident.
+// A digest lists alarms outside incidents.
 type digest = *incidents.Digest
 
 const (
 	digestKind = "digest"
-	listed     = 20 // alarms of a digest that are named
+	maxListed  = 20 // maximum number of alarms listed in a digest
 )
 
 var digestFields = []field[digest]{
@@ -25,7 +25,7 @@ var digestFields = []field[digest]{
 	instant("start", "Beginning of its stretch of time.", func(d digest) time.Time { return d.From }),
 	count("alarms", "", "Number of alarms in no incident.", func(d digest) (int64, bool) { return int64(len(d.Alarms)), true }),
 	count("alarmed", "", "Number of keys that have raised them.", func(d digest) (int64, bool) { return int64(alarmedKeys(d)), true }),
-	list("members", "The alarms with the highest scores, at most 20.", nil, func(d digest) int { return min(len(d.Alarms), listed) }, func(d digest, i int) incidents.Alarm { return d.Alarms[i] },
+	list("members", "The alarms with the highest scores, at most 20.", nil, func(d digest) int { return min(len(d.Alarms), maxListed) }, func(d digest, i int) incidents.Alarm { return d.Alarms[i] },
 		text("key", "Key of the alarm.", func(a incidents.Alarm) string { return a.Key }),
 		instant("time", "Its time.", func(a incidents.Alarm) time.Time { return a.Time }),
 		text("kind", "Its kind.", func(a incidents.Alarm) string { return a.Kind }),
@@ -36,7 +36,7 @@ var digestFields = []field[digest]{
 	text("message", "All that in a sentence, and a line for each of the alarms with the highest scores, at most 20.", func(d digest) string { return digestMessage(d) + digestLines(d) }),
 }
 
-// DigestID is the id of a digest, the same in every run.
+// DigestID returns the id of a digest. It is the same in every run.
 func DigestID(d *incidents.Digest) string {
 	return fmt.Sprintf("digest %s@%s", message.Duration(d.Every), d.From.Format(time.RFC3339))
 }
@@ -54,10 +54,10 @@ func digestMessage(d digest) string {
 		d.From.Format("2006-01-02 15:04"), message.Duration(d.Every), message.Printable(d.Alarms[0].Key))
 }
 
-// digestLines are what the alarms with the highest scores say, a line each.
+// digestLines returns the messages of the alarms with the highest scores, one per line.
 func digestLines(d digest) string {
 	var s strings.Builder
-	for _, a := range d.Alarms[:min(len(d.Alarms), listed)] {
+	for _, a := range d.Alarms[:min(len(d.Alarms), maxListed)] {
 		if a.Message != "" {
 			s.WriteString("\n" + a.Message)
 		}
@@ -65,11 +65,10 @@ func digestLines(d digest) string {
 	return s.String()
 }
 
-// AppendDigest appends the record of a digest. A JSON object has the labels. The row of a table has
-// no list of alarms.
-func (l *Layout) AppendDigest(b []byte, as Form, d *incidents.Digest, labels map[string]string) []byte {
-	if as == Object {
-		return appendLabels(appendRecord(b, as, l, d, digestFields), labels)
+// AppendDigest appends the record of a digest. A JSON object includes the labels. A table row has no list of alarms.
+func (l *Layout) AppendDigest(b []byte, form Form, d *incidents.Digest, labels map[string]string) []byte {
+	if form == Object {
+		return appendLabels(appendRecord(b, form, l, d, digestFields), labels)
 	}
 	return appendRecord(b, Row, l, rowOf(&incidents.Event{Time: d.To, ID: DigestID(d), Start: d.From, NumMembers: alarmedKeys(d), Message: digestMessage(d)}, digestKind), alertRow)
 }

@@ -81,26 +81,26 @@ func mayBound(l *Layout) bool { return l.Interval }
 func detects(e estimate) bool  { return e.Detection != nil }
 func mayDetect(l *Layout) bool { return l.Detect }
 
-// inJSON is f without columns.
+// inJSON returns f without columns.
 func inJSON(f field[estimate]) field[estimate] {
 	f.columns = func(string, *Layout, tabular.Kind) []tabular.Column { return nil }
 	f.cells = func(b []byte, _ *Layout, _ estimate) []byte { return b }
 	return f
 }
 
-// withRegime puts the columns of the running regime before those of f: tables have
-// had them there since before they were part of the estimate.
+// withRegime puts the columns of the running regime before the columns of f. Tables had them there before they were
+// part of the estimate.
 func withRegime(f field[estimate]) field[estimate] {
 	columns, cells := f.columns, f.cells
 	f.columns = func(path string, l *Layout, x tabular.Kind) []tabular.Column {
-		all := columns(path, l, x)
-		if l.has(regime.full) {
-			all = append(regime.columns("estimate.regime", l, x), all...)
+		cols := columns(path, l, x)
+		if l.includes(regime.full) {
+			cols = append(regime.columns("estimate.regime", l, x), cols...)
 		}
-		return all
+		return cols
 	}
 	f.cells = func(b []byte, l *Layout, e estimate) []byte {
-		if l.has(regime.full) {
+		if l.includes(regime.full) {
 			b = regime.cells(b, l, e)
 		}
 		return cells(b, l, e)
@@ -109,18 +109,16 @@ func withRegime(f field[estimate]) field[estimate] {
 }
 
 // AppendEstimate appends the record of an estimate.
-func (l *Layout) AppendEstimate(b []byte, as Form, key string, e *keyed.Estimate) []byte {
-	return appendRecord(b, as, l, estimate{key, e}, estimates)
+func (l *Layout) AppendEstimate(b []byte, form Form, key string, e *keyed.Estimate) []byte {
+	return appendRecord(b, form, l, estimate{key, e}, estimates)
 }
 
-// EstimateColumns are the record of an estimate as a table; x is the kind of the
-// column of the value.
+// EstimateColumns returns the columns of estimates in a table. x is the kind of the value column.
 func (l *Layout) EstimateColumns(x tabular.Kind) []tabular.Column {
 	return columnsOf("", l, x, estimates)
 }
 
-// An alert is a keyed.AlertEvent with the id of its incident. The row of an incident is one with an
-// event.
+// An alert is a keyed.AlertEvent with the id of its incident. In the row of an incident, event is not nil.
 type alert struct {
 	keyed.AlertEvent
 	incident string
@@ -152,8 +150,8 @@ var alerts = []field[alert]{
 		func(a alert) bool { return a.page }, func(l *Layout) bool { return false }),
 }
 
-// alertRow is the row of an alert, and with incidents what that of an incident has besides. The key of an
-// incident is the group.
+// alertRow has the columns of an alert and, with incidents, further columns of an incident. The key of an incident is
+// its group.
 var alertRow = slices.Concat(alerts, []field[alert]{
 	ofIncident(text("state", "", func(a alert) string { return string(a.event.State) })),
 	ofIncident(flag("page", "", func(a alert) bool { return a.event.Page })),
@@ -163,12 +161,12 @@ var alertRow = slices.Concat(alerts, []field[alert]{
 	ofIncident(number("expected", "", "", func(a alert) float64 { return a.event.Expected })),
 })
 
-// ofIncident is a field of rows of incidents.
+// ofIncident restricts a field to rows of incidents.
 func ofIncident(f field[alert]) field[alert] {
 	return only(f, func(a alert) bool { return a.event != nil }, func(l *Layout) bool { return l.Incidents })
 }
 
-// An incident is an event of one.
+// An incident is an event of an incident.
 type incident = *incidents.Event
 
 var incidentFields = []field[incident]{
@@ -197,45 +195,46 @@ var incidentFields = []field[incident]{
 	text("message", "All that in a sentence.", func(e incident) string { return e.Message }),
 }
 
-// AppendAlert appends the record of an alert of an estimate, and of the incident that it belongs
-// to, empty for none. A JSON object has the labels.
-func (l *Layout) AppendAlert(b []byte, as Form, t keyed.AlertEvent, incident string, labels map[string]string) []byte {
-	of := alert{AlertEvent: t, incident: incident}
-	if as == Row {
-		return appendRecord(b, as, l, of, alertRow)
+// AppendAlert appends the record of an alert. incident is the id of its incident, or empty. A JSON object includes
+// the labels.
+func (l *Layout) AppendAlert(b []byte, form Form, t keyed.AlertEvent, incident string, labels map[string]string) []byte {
+	a := alert{AlertEvent: t, incident: incident}
+	if form == Row {
+		return appendRecord(b, form, l, a, alertRow)
 	}
-	return appendLabels(appendRecord(b, as, l, of, alerts), labels)
+	return appendLabels(appendRecord(b, form, l, a, alerts), labels)
 }
 
-// AppendPage appends the record of an alarm in no incident that is a page, as a JSON object.
+// AppendPage appends the record of an alarm outside incidents that is a page, as a JSON object.
 func (l *Layout) AppendPage(b []byte, t keyed.AlertEvent, labels map[string]string) []byte {
 	b = appendRecord(b, Object, l, alert{AlertEvent: t, page: true}, alerts)
 	return appendLabels(b, labels)
 }
 
-// AppendIncident appends the record of an incident. A JSON object has its labels, and those given. One for a receiver
-// that keeps alerts by their labels has those of the last page, and what they replace.
-func (l *Layout) AppendIncident(b []byte, as Form, e *incidents.Event, labels map[string]string, keeps bool) []byte {
-	if as != Object {
+// AppendIncident appends the record of an incident. A JSON object has the labels of the incident and the given
+// labels. keepsLabels is for receivers that identify alerts by their labels: they get the labels of the last page,
+// and the labels that these replace.
+func (l *Layout) AppendIncident(b []byte, form Form, e *incidents.Event, labels map[string]string, keepsLabels bool) []byte {
+	if form != Object {
 		return appendRecord(b, Row, l, rowOf(e, incidents.Kind), alertRow)
 	}
-	with := func(own map[string]string) map[string]string {
-		all := map[string]string{}
-		maps.Copy(all, own)
-		maps.Copy(all, labels)
-		return all
+	merged := func(own map[string]string) map[string]string {
+		union := map[string]string{}
+		maps.Copy(union, own)
+		maps.Copy(union, labels)
+		return union
 	}
-	b = appendRecord(b, as, l, e, incidentFields)
-	if !keeps {
-		return appendMap(b, "labels", with(e.Labels))
+	b = appendRecord(b, form, l, e, incidentFields)
+	if !keepsLabels {
+		return appendMap(b, "labels", merged(e.Labels))
 	}
 	if e.Replaced != nil {
-		b = appendMap(b, "replaced", with(e.Replaced))
+		b = appendMap(b, "replaced", merged(e.Replaced))
 	}
-	return appendMap(b, "labels", with(e.PageLabels))
+	return appendMap(b, "labels", merged(e.PageLabels))
 }
 
-// rowOf is an alert whose row has what there is of an event of that kind.
+// rowOf returns an alert whose row has the available fields of an event.
 func rowOf(e *incidents.Event, kind string) alert {
 	nan := math.NaN()
 	none := keyed.Moments{Mean: []float64{nan}, SD: []float64{nan}}
@@ -248,7 +247,7 @@ func rowOf(e *incidents.Event, kind string) alert {
 	}
 }
 
-// appendLabels puts labels into the object at the end of b.
+// appendLabels adds labels to the object at the end of b.
 func appendLabels(b []byte, labels map[string]string) []byte {
 	if len(labels) == 0 {
 		return b
@@ -256,7 +255,7 @@ func appendLabels(b []byte, labels map[string]string) []byte {
 	return appendMap(b, "labels", labels)
 }
 
-// appendMap puts a field into the object at the end of b.
+// appendMap adds a field to the object at the end of b.
 func appendMap(b []byte, field string, labels map[string]string) []byte {
 	b = append(b[:len(b)-len("}\n")], `,"`+field+`":{`...)
 	for i, name := range slices.Sorted(maps.Keys(labels)) {
@@ -269,8 +268,7 @@ func appendMap(b []byte, field string, labels map[string]string) []byte {
 	return append(b, "}}\n"...)
 }
 
-// AlertColumns are the record of an alert as a table; x is the kind of the column of
-// the value.
+// AlertColumns returns the columns of alerts in a table. x is the kind of the value column.
 func (l *Layout) AlertColumns(x tabular.Kind) []tabular.Column {
 	return columnsOf("", l, x, alertRow)
 }

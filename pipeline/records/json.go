@@ -27,7 +27,7 @@ func appendParam(b []byte, p expfam.Param, v []float64) []byte {
 	return AppendList(b, p.Rows, func(b []byte, i int) []byte { return appendNumbers(b, v[i*p.Cols:(i+1)*p.Cols]) })
 }
 
-// appendValue appends x in the form in which it came in.
+// appendValue appends x in the shape in which it was read.
 func appendValue(b []byte, x [][]float64, shape keyed.Shape) []byte {
 	switch {
 	case shape == keyed.Scalar && len(x) == 1 && len(x[0]) == 1:
@@ -44,7 +44,7 @@ func appendNumbers(b []byte, v []float64) []byte {
 	return AppendList(b, len(v), func(b []byte, i int) []byte { return appendNumber(b, v[i]) })
 }
 
-// AppendList appends a list of n entries as JSON.
+// AppendList appends a JSON list of n entries.
 func AppendList(b []byte, n int, entry func(b []byte, i int) []byte) []byte {
 	b = append(b, '[')
 	for i := range n {
@@ -56,8 +56,7 @@ func AppendList(b []byte, n int, entry func(b []byte, i int) []byte) []byte {
 	return append(b, ']')
 }
 
-// appendNumber appends the shortest text that reads back as f, or null where f
-// is not finite.
+// appendNumber appends the shortest text that reads back as f, or null if f is not finite.
 func appendNumber(b []byte, f float64) []byte {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return append(b, "null"...)
@@ -78,7 +77,7 @@ func appendTime(b []byte, t time.Time) []byte {
 	return append(b, '"')
 }
 
-// appendText appends s as a JSON string; bytes that are not UTF-8 become U+FFFD.
+// appendText appends s as a JSON string. It replaces invalid UTF-8 by U+FFFD.
 func appendText(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')

@@ -1,6 +1,5 @@
-// Package records declares the records that a pipeline writes. Each kind has one table
-// of fields, of which its JSON, its columns in CSV and Parquet, and the reference are
-// made.
+// Package records declares the records that a pipeline writes. Each kind has one table of fields. Its JSON, its
+// columns in CSV and Parquet, and the reference are derived from the table.
 package records
 
 import (
@@ -8,32 +7,31 @@ import (
 	"hafvf/hafvf/expfam"
 )
 
-// A Layout is the form that the estimates of one model take as records.
+// A Layout is the form of one model's estimates as records.
 type Layout struct {
 	Params   []expfam.Param
-	Vector   bool // means are lists, also of one entry
-	Levels   int  // of the filter that has most
-	Bank     int  // filters of the largest bank, 0 where there is none
+	Vector   bool // means are lists, even with one entry
+	Levels   int  // maximum number of levels of the filters
+	Bank     int  // number of filters in the largest bank; 0 without a bank
 	Detect   bool
 	WarmUp   bool
-	Quiet    bool // there are quiet times
-	Interval bool // lower and upper
-	Segments bool // of smoothed records: outlier and segment
-	Passes   bool // of smoothed records: forward and backward
-	Events   bool // of aggregated observations
-	// Incidents has alerts say which incident they belong to, and tables of alerts what incidents have.
+	Quiet    bool // with quiet times
+	Interval bool // with lower and upper
+	Segments bool // smoothed records: with outlier and segment
+	Passes   bool // smoothed records: with forward and backward
+	Events   bool // with events of aggregated observations
+	// Incidents adds the incident id to alerts, and the columns of incidents to tables of alerts.
 	Incidents bool
-	Revises   bool     // of smoothed records: changed
-	Trials    bool     // of smoothed records: places are numbers of trials, not times
-	Brief     bool     // without the fields that few people read
-	Carry     []string `json:",omitempty"` // what records carry, where they become columns
+	Revises   bool     // smoothed records: with changed
+	Trials    bool     // smoothed records: positions are trial numbers, not times
+	Brief     bool     // without the rarely used fields
+	Carry     []string `json:",omitempty"` // names of carried fields that become columns
 }
 
-// has reports whether the records have a field.
-func (l *Layout) has(full bool) bool { return !full || !l.Brief }
+// includes reports whether the records have a field.
+func (l *Layout) includes(full bool) bool { return !full || !l.Brief }
 
-// NewLayout is the layout of estimates by any of the filters, which have one
-// family and dimension.
+// NewLayout returns the layout of estimates by any of the filters, which must have the same family and dimension.
 func NewLayout(filters ...hafvf.Config) (l Layout, err error) {
 	for _, cfg := range filters {
 		bank, err := cfg.NewBank()

@@ -13,59 +13,60 @@ import (
 	"hafvf/internal/message"
 )
 
-// A Mark is what a user says of an alarm.
+// A Mark is a user's feedback on an alarm.
 type Mark struct {
-	ID   string    `json:"id"`   // of the alarm, or of an incident: then it is of each of its alarms
+	ID   string    `json:"id"`   // id of the alarm, or of an incident: then the mark is for each of its alarms
 	Mark string    `json:"mark"` // one of Marks
-	Time time.Time `json:"time"` // from when on it acts
+	Time time.Time `json:"time"` // time from which on the mark acts
 	Key  *string   `json:"key,omitempty"`
 	Note string    `json:"note,omitempty"`
 }
 
-// What a Mark may say.
+// Values of Mark.Mark.
 const (
 	MarkedFalse    = "false"
 	MarkedTrue     = "true"
 	MarkedExpected = "expected"
 )
 
-// Marks are those that there are.
+// Marks returns the valid values of Mark.Mark.
 func Marks() []string { return []string{MarkedFalse, MarkedTrue, MarkedExpected} }
 
-// Check says why it is no mark.
+// Check returns an error if the mark is invalid.
 func (m *Mark) Check() error {
 	switch {
 	case m.ID == "":
 		return errors.New("id: missing; it is required")
 	case !slices.Contains(Marks(), m.Mark):
-		return fmt.Errorf("mark: %s is none of %s", message.Quote(m.Mark), strings.Join(Marks(), ", "))
+		return fmt.Errorf("mark: unknown value %s: use one of %s", message.Quote(m.Mark), strings.Join(Marks(), ", "))
 	case m.Time.IsZero():
 		return errors.New("time: missing; it is required")
 	}
 	return nil
 }
 
-// ParseMark reads the line of a mark.
+// ParseMark parses the line of a mark.
 func ParseMark(line []byte) (m Mark, err error) {
 	if m, err = jsontext.Strict[Mark](line); err == nil {
 		err = m.Check()
 	}
 	if err != nil {
-		return m, fmt.Errorf("is no mark: %w", err)
+		return m, fmt.Errorf("is not a mark: %w", err)
 	}
 	return m, nil
 }
 
-// Line is the line that ParseMark reads.
+// Line returns the line of the mark, as ParseMark reads it.
 func (m Mark) Line() []byte { return append([]byte(jsontext.Of(m)), '\n') }
 
-// Of reports whether the mark is of an alarm with a key and an id, which is in an incident if that is not empty.
+// Of reports whether the mark is for the alarm with this key and id. incident is the id of the alarm's incident, or
+// empty.
 func (m *Mark) Of(key, id, incident string) bool {
 	return (m.ID == id || incident != "" && m.ID == incident) && (m.Key == nil || *m.Key == key)
 }
 
-// ReadMarks reads a file of marks. Of several with one id and key the last holds. An error names the line.
-func ReadMarks(path string) (all []Mark, err error) {
+// ReadMarks reads a file of marks. If several marks have the same id and key, the last wins. An error names the line.
+func ReadMarks(path string) (marks []Mark, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -80,10 +81,10 @@ func ReadMarks(path string) (all []Mark, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
 		}
-		all = slices.DeleteFunc(all, func(o Mark) bool {
+		marks = slices.DeleteFunc(marks, func(o Mark) bool {
 			return o.ID == m.ID && (o.Key == nil) == (m.Key == nil) && (m.Key == nil || *o.Key == *m.Key)
 		})
-		all = append(all, m)
+		marks = append(marks, m)
 	}
-	return all, nil
+	return marks, nil
 }

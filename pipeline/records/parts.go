@@ -6,7 +6,7 @@ import (
 	"hafvf/internal/tabular"
 )
 
-// value is the observation as it came in.
+// value is the observation in the shape in which it was read.
 func value[T any](get func(T) ([][]float64, keyed.Shape)) field[T] {
 	return field[T]{
 		name: "x", begin: begin("x"), takes: "number, or list of numbers", doc: "The observation as it came in; null if it is missing.",
@@ -27,11 +27,11 @@ func value[T any](get func(T) ([][]float64, keyed.Shape)) field[T] {
 
 // events is the number of events of an aggregated observation.
 func events[T any](get func(T) (n int64, aggregated bool)) field[T] {
-	aggregated := func(v T) bool { _, is := get(v); return is }
+	aggregated := func(v T) bool { _, ok := get(v); return ok }
 	return only(count("events", "events", "Number of events in the interval; with aggregate only.", get), aggregated, func(l *Layout) bool { return l.Events })
 }
 
-// moments are a mean and a sd, numbers or lists as the layout has them.
+// moments is a mean and a standard deviation: numbers, or lists with Layout.Vector.
 func moments[T any](name, doc string, get func(T) keyed.Moments, more ...field[T]) field[T] {
 	return object(name, doc, append([]field[T]{
 		outputs("mean", "Mean; null if it does not exist.", func(v T) []float64 { return get(v).Mean }),
@@ -39,7 +39,7 @@ func moments[T any](name, doc string, get func(T) keyed.Moments, more ...field[T
 	}, more...)...)
 }
 
-// outputs are a number for each output of the model: a list where the layout has vectors.
+// outputs is a number for each output of the model: a list with Layout.Vector.
 func outputs[T any](name, doc string, get func(T) []float64) field[T] {
 	return field[T]{
 		name: name, begin: begin(name), takes: "number, or list for vectors", doc: doc,
@@ -61,8 +61,7 @@ func outputs[T any](name, doc string, get func(T) []float64) field[T] {
 	}
 }
 
-// levels are Beta distributions, of which get gives alpha and beta one after the
-// other.
+// levels is a list of Beta distributions. get returns alpha and beta of each in turn.
 func levels[T any](doc string, get func(T) []float64) field[T] {
 	return list("levels", doc, func(l *Layout) int { return l.Levels },
 		func(v T) int { return len(get(v)) / 2 },
@@ -72,44 +71,44 @@ func levels[T any](doc string, get func(T) []float64) field[T] {
 	)
 }
 
-// posterior are the family's parameters by name.
+// posterior is the parameters of the family by name.
 func posterior[T any](get func(T) []float64) field[T] {
 	return field[T]{
 		name: "posterior", begin: begin("posterior"), takes: "object", doc: "The family's textbook parameters by name, as in model.prior.",
 		json: func(b []byte, l *Layout, v T) []byte {
 			b = append(b, '{')
-			at, values := 0, get(v)
+			offset, values := 0, get(v)
 			for i, p := range l.Params {
 				if i > 0 {
 					b = append(b, ',')
 				}
 				b = appendText(b, p.Name)
 				b = append(b, ':')
-				b = appendParam(b, p, values[at:at+p.Size()])
-				at += p.Size()
+				b = appendParam(b, p, values[offset:offset+p.Size()])
+				offset += p.Size()
 			}
 			return append(b, '}')
 		},
-		columns: func(path string, l *Layout, _ tabular.Kind) (all []tabular.Column) {
+		columns: func(path string, l *Layout, _ tabular.Kind) (cols []tabular.Column) {
 			for _, p := range l.Params {
 				kind := tabular.Number
 				if p.Rows > 0 {
 					kind = tabular.String
 				}
-				all = append(all, tabular.Column{Path: path + "." + p.Name, Kind: kind})
+				cols = append(cols, tabular.Column{Path: path + "." + p.Name, Kind: kind})
 			}
-			return all
+			return cols
 		},
 		cells: func(b []byte, l *Layout, v T) []byte {
-			at, values := 0, get(v)
+			offset, values := 0, get(v)
 			for _, p := range l.Params {
-				b = append(appendParam(b, p, values[at:at+p.Size()]), '\t')
-				at += p.Size()
+				b = append(appendParam(b, p, values[offset:offset+p.Size()]), '\t')
+				offset += p.Size()
 			}
 			return b
 		},
 		avro: func(name string, l *Layout) any {
-			of := &avroRecord{Type: "record", Name: name}
+			rec := &avroRecord{Type: "record", Name: name}
 			for _, p := range l.Params {
 				var kind any = "double"
 				switch {
@@ -118,9 +117,9 @@ func posterior[T any](get func(T) []float64) field[T] {
 				case p.Rows > 0:
 					kind = avroNumbers
 				}
-				of.add(p.Name, kind)
+				rec.add(p.Name, kind)
 			}
-			return of
+			return rec
 		},
 	}
 }

@@ -37,38 +37,38 @@ func floats(n int) []float64 {
 	return v
 }
 
-// populated are records of the layout with a value in every field.
-func populated(l *Layout, outputs int, as Form) map[string][]byte {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+// populated returns records of the layout with a value in every field.
+func populated(l *Layout, outputs int, form Form) map[string][]byte {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := keyed.Moments{Mean: floats(outputs), SD: floats(outputs)}
 	params := 0
 	for _, p := range l.Params {
 		params += p.Size()
 	}
 	e := keyed.Estimate{
-		Time: at, ID: "f:1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Predicted: m, Estimate: m, Regime: m,
+		Time: start, ID: "f:1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Predicted: m, Estimate: m, Regime: m,
 		Levels: floats(2 * l.Levels), Posterior: floats(params), WarmUp: l.WarmUp,
 		Alarm:  &keyed.Alert{Kind: "change", Before: m, After: m, Usual: m},
-		Belief: &keyed.Alert{Kind: "revision", Corrects: "f:0", Start: at, Before: m, After: m, Usual: m},
+		Belief: &keyed.Alert{Kind: "revision", Corrects: "f:0", Start: start, Before: m, After: m, Usual: m},
 	}
 	e.Bank = slices.Repeat([]keyed.MemberStep{{}}, l.Bank)
 	if l.Bank == 0 {
 		e.Bank = nil
 	}
-	told := e
-	told.Detection = &keyed.Detection{Kind: hafvf.Change, Start: at, StartN: 1, Usual: m}
+	alerted := e
+	alerted.Detection = &keyed.Detection{Kind: hafvf.Change, Start: start, StartN: 1, Usual: m}
 	if l.Detect {
-		e.Detection = told.Detection
+		e.Detection = alerted.Detection
 	}
 	pass := keyed.Pass{Levels: floats(2 * l.Levels)}
 	s := keyed.Smoothed{
-		Time: at, ID: "k/1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Estimate: m, Posterior: floats(params),
-		Forward: pass, Backward: pass, Session: keyed.Session{Start: keyed.Point{Time: at}, End: keyed.Point{Time: at}, N: 1, Drift: &keyed.Drift{Rate: 1, Lower: 1, Upper: 1}, Wanders: true}, Split: "max",
-		Change: true, ChangeInterval: keyed.ChangeInterval{From: at, To: at, FromN: 1, ToN: 2, Probability: .5},
+		Time: start, ID: "k/1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Estimate: m, Posterior: floats(params),
+		Forward: pass, Backward: pass, Session: keyed.Session{Start: keyed.Point{Time: start}, End: keyed.Point{Time: start}, N: 1, Drift: &keyed.Drift{Rate: 1, Lower: 1, Upper: 1}, Wanders: true}, Split: "max",
+		Change: true, ChangeInterval: keyed.ChangeInterval{From: start, To: start, FromN: 1, ToN: 2, Probability: .5},
 	}
 	if l.Segments {
 		s.Forward, s.Backward = keyed.Pass{}, keyed.Pass{}
-		s.Segment = &keyed.Segment{Start: keyed.Point{Time: at}, N: 1, Estimate: m}
+		s.Segment = &keyed.Segment{Start: keyed.Point{Time: start}, N: 1, Estimate: m}
 	}
 	if l.Revises {
 		s.Revision = 1
@@ -78,24 +78,25 @@ func populated(l *Layout, outputs int, as Form) map[string][]byte {
 		s.Time, s.Session.Start, s.Session.End, s.Segment.Start = time.Time{}, trial, trial, trial
 	}
 	return map[string][]byte{
-		"estimate": l.AppendEstimate(nil, as, "k", &e), "alert": l.AppendAlert(nil, as, told.Alerts("k")[1], "", nil), "smoothed": l.AppendSmoothed(nil, as, "k", &s),
+		"estimate": l.AppendEstimate(nil, form, "k", &e), "alert": l.AppendAlert(nil, form, alerted.Alerts("k")[1], "", nil), "smoothed": l.AppendSmoothed(nil, form, "k", &s),
 	}
 }
 
-// An estimate and an alert of a user's program say in JSON what the records of the program say.
+// TestJSONOfTheLibrary checks that the JSON of an estimate and an alert in a user's program equals the program's
+// records.
 func TestJSONOfTheLibrary(t *testing.T) {
 	for name, outputs := range map[string]int{"bank, detection": 1, "vector": 2} {
 		l := expect.Get(NewLayout(layouts[name]))(t)
 		m := keyed.Moments{Mean: floats(outputs), SD: floats(outputs)}
 		m.SD[0] = math.Inf(1)
-		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		e := keyed.Estimate{
-			Time: at, ID: "f:1", N: 2, X: [][]float64{floats(outputs)}, Shape: keyed.Shape(outputs - 1), Predicted: m, Estimate: m, Regime: m,
+			Time: start, ID: "f:1", N: 2, X: [][]float64{floats(outputs)}, Shape: keyed.Shape(outputs - 1), Predicted: m, Estimate: m, Regime: m,
 			LogPredictive: math.NaN(), ELBO: 2, Weight: .5, Memory: 7, WarmUp: l.WarmUp, Posterior: floats(9), Levels: floats(2 * l.Levels),
-			Alarm: &keyed.Alert{Kind: "change", Start: at, Delay: 2, LogOdds: 3, Size: 4, Score: 5, Threshold: 6, Before: m, After: m, Usual: m, Message: "it has changed"},
+			Alarm: &keyed.Alert{Kind: "change", Start: start, Delay: 2, LogOdds: 3, Size: 4, Score: 5, Threshold: 6, Before: m, After: m, Usual: m, Message: "it has changed"},
 		}
 		if l.Detect {
-			e.Detection = &keyed.Detection{Kind: hafvf.Change, Stay: .25, Outlier: .25, Change: .5, Start: at, StartN: 1, Age: 3, Usual: m, Score: 8, Threshold: math.NaN()}
+			e.Detection = &keyed.Detection{Kind: hafvf.Change, Stay: .25, Outlier: .25, Change: .5, Start: start, StartN: 1, Age: 3, Usual: m, Score: 8, Threshold: math.NaN()}
 		}
 		a := e.Alerts("k")[0]
 		for _, pair := range [][2][]byte{
@@ -109,7 +110,7 @@ func TestJSONOfTheLibrary(t *testing.T) {
 	}
 }
 
-// contains checks that want has every field of got, with its value.
+// contains checks that want has every field of got, with the same value.
 func contains(t *testing.T, got, want map[string]any) {
 	t.Helper()
 	for name, v := range got {
@@ -124,8 +125,8 @@ func contains(t *testing.T, got, want map[string]any) {
 	}
 }
 
-// Alerts say which incident they belong to, and the row of an incident has cells of its own behind
-// those of an alert.
+// TestIncidents checks that alerts have the id of their incident, and that the row of an incident has further cells
+// after the cells of an alert.
 func TestIncidents(t *testing.T) {
 	l := expect.Get(NewLayout(layouts["scalar"]))(t)
 	l.Incidents = true
@@ -135,13 +136,13 @@ func TestIncidents(t *testing.T) {
 		if len(cells) != len(columns) {
 			t.Fatalf("%d cells for %d columns: %q", len(cells), len(columns), b)
 		}
-		all := map[string]string{}
+		values := map[string]string{}
 		for i, c := range columns {
 			if cells[i] != "" && cells[i] != "null" {
-				all[c.Path] = cells[i]
+				values[c.Path] = cells[i]
 			}
 		}
-		return all
+		return values
 	}
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	e := &incidents.Event{
@@ -157,34 +158,34 @@ func TestIncidents(t *testing.T) {
 		`"members":[{"key":"a/b","time":"2026-01-02T03:04:05Z","score":4,"size":null,"p":0.5}],"expected":0.25,"score":9,"threshold":3,"message":"two","labels":{"severity":"page"}}` + "\n"
 	expect.Same(t, object, string(l.AppendIncident(nil, Object, e, map[string]string{"severity": "page"}, false)))
 	m := keyed.Moments{Mean: floats(1), SD: floats(1)}
-	told := keyed.AlertEvent{Key: "a/b", Time: start, ID: "f:1", X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Before: m, After: m, Usual: m}}
-	if got := row(l.AppendAlert(nil, Row, told, "a@1", nil)); got["incident"] != `"a@1"` || got["state"] != "" {
+	event := keyed.AlertEvent{Key: "a/b", Time: start, ID: "f:1", X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Before: m, After: m, Usual: m}}
+	if got := row(l.AppendAlert(nil, Row, event, "a@1", nil)); got["incident"] != `"a@1"` || got["state"] != "" {
 		t.Error(got)
 	}
 	for _, incident := range []string{"", "a@1"} {
-		if got := string(l.AppendAlert(nil, Object, told, incident, nil)); strings.Contains(got, `,"incident":"a@1"}`) != (incident != "") || strings.Contains(got, `"incident"`) != (incident != "") {
+		if got := string(l.AppendAlert(nil, Object, event, incident, nil)); strings.Contains(got, `,"incident":"a@1"}`) != (incident != "") || strings.Contains(got, `"incident"`) != (incident != "") {
 			t.Error(got)
 		}
 	}
 }
 
-// A smoothed record has every number of the estimate in its place.
+// TestSmoothed checks that each number of a smoothed estimate is in the right field.
 func TestSmoothed(t *testing.T) {
-	at := func(minute int) time.Time { return time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC) }
+	timeAt := func(minute int) time.Time { return time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC) }
 	moments := func(mean, sd float64) keyed.Moments { return keyed.Moments{Mean: []float64{mean}, SD: []float64{sd}} }
 	s := keyed.Smoothed{
-		Time: at(1), ID: "k/1", N: 2, X: [][]float64{{3}}, Estimate: moments(4, 5), Memory: 6, Posterior: []float64{7, 8, 9, 10},
+		Time: timeAt(1), ID: "k/1", N: 2, X: [][]float64{{3}}, Estimate: moments(4, 5), Memory: 6, Posterior: []float64{7, 8, 9, 10},
 		Forward:  keyed.Pass{Weight: .11, Memory: 12, Levels: []float64{13, 14, 15, 16}},
 		Backward: keyed.Pass{Weight: .17, Memory: 18, Levels: []float64{19, 20, 21, 22}},
-		Session:  keyed.Session{Start: keyed.Point{Time: at(23)}, End: keyed.Point{Time: at(24)}, N: 25}, Revision: 26, ChangeEvidence: 27, Change: true,
-		ChangeInterval: keyed.ChangeInterval{From: at(28), To: at(29), FromN: 30, ToN: 31, Probability: .32},
+		Session:  keyed.Session{Start: keyed.Point{Time: timeAt(23)}, End: keyed.Point{Time: timeAt(24)}, N: 25}, Revision: 26, ChangeEvidence: 27, Change: true,
+		ChangeInterval: keyed.ChangeInterval{From: timeAt(28), To: timeAt(29), FromN: 30, ToN: 31, Probability: .32},
 	}
 	const passes = `"forward":{"weight":0.11,"memory":12,"levels":[{"alpha":13,"beta":14},{"alpha":15,"beta":16}]},` +
 		`"backward":{"weight":0.17,"memory":18,"levels":[{"alpha":19,"beta":20},{"alpha":21,"beta":22}]},`
 	const segment = `"outlier":0.33,"segment":{"start":"2026-01-02T03:34:00Z","n":35,"mean":36,"sd":37},`
-	want := func(what, trend string) string {
+	want := func(middle, trend string) string {
 		return `{"key":"k","time":"2026-01-02T03:01:00Z","id":"k/1","n":2,"x":3,"estimate":{"mean":4,"sd":5},"memory":6,` +
-			`"posterior":{"mu":7,"kappa":8,"alpha":9,"beta":10},` + what +
+			`"posterior":{"mu":7,"kappa":8,"alpha":9,"beta":10},` + middle +
 			`"session":{"start":"2026-01-02T03:23:00Z","end":"2026-01-02T03:24:00Z","n":25,"drift":` + trend + `},"revision":26,"changed":false,` +
 			`"change_evidence":27,"change":true,"change_probability":0.32,` +
 			`"change_interval":{"from":"2026-01-02T03:28:00Z","to":"2026-01-02T03:29:00Z","from_n":30,"to_n":31}}` + "\n"
@@ -192,15 +193,15 @@ func TestSmoothed(t *testing.T) {
 	l := expect.Get(NewLayout(layouts["scalar"]))(t)
 	l.Passes, l.Segments = true, true
 	expect.Same(t, want(passes, "null"), string(l.AppendSmoothed(nil, Object, "k", &s)))
-	s.Outlier, s.Segment = .33, &keyed.Segment{Start: keyed.Point{Time: at(34)}, N: 35, Estimate: moments(36, 37)}
+	s.Outlier, s.Segment = .33, &keyed.Segment{Start: keyed.Point{Time: timeAt(34)}, N: 35, Estimate: moments(36, 37)}
 	for trend, session := range map[string]keyed.Session{"null": {}, `{"rate":40,"lower":41,"upper":42}`: {Drift: &keyed.Drift{Rate: 40, Lower: 41, Upper: 42}}, `null,"wanders":true`: {Wanders: true}} {
 		s.Session.Drift, s.Session.Wanders = session.Drift, session.Wanders
 		expect.Same(t, want(segment, trend), string(l.AppendSmoothed(nil, Object, "k", &s)))
 	}
 }
 
-// A record with a value in every field has a value in every column, of the column's
-// kind, and nowhere else.
+// TestColumnsAreTheFields checks that a record with a value in every field has a value in every column, of the
+// column's kind.
 func TestColumnsAreTheFields(t *testing.T) {
 	for name, cfg := range layouts {
 		l := expect.Get(NewLayout(cfg))(t)
@@ -227,7 +228,7 @@ func TestColumnsAreTheFields(t *testing.T) {
 				t.Fatalf("%s, %s: %d cells for %d columns", name, kind, len(cells), len(columns[kind]))
 			}
 			for i, c := range columns[kind] {
-				if want := at(t, line, c.Path); cells[i] != want {
+				if want := fieldJSON(t, line, c.Path); cells[i] != want {
 					t.Errorf("%s, %s: the cell %s is %s, and the field %s", name, kind, c.Path, cells[i], want)
 				}
 			}
@@ -235,8 +236,8 @@ func TestColumnsAreTheFields(t *testing.T) {
 	}
 }
 
-// at is the JSON of a record's field.
-func at(t *testing.T, record []byte, path string) string {
+// fieldJSON returns the JSON of a record's field.
+func fieldJSON(t *testing.T, record []byte, path string) string {
 	t.Helper()
 	for name := range strings.SplitSeq(path, ".") {
 		var object map[string]json.RawMessage
@@ -253,7 +254,7 @@ func at(t *testing.T, record []byte, path string) string {
 	return string(record)
 }
 
-// A row has a cell for every column also of a record that lacks optional fields.
+// TestRowsOfLessThanAll checks that a row has a cell for every column even if the record lacks optional fields.
 func TestRowsOfLessThanAll(t *testing.T) {
 	cfg := layouts["bank, detection"]
 	l := expect.Get(NewLayout(cfg))(t)
@@ -274,34 +275,34 @@ func TestRowsOfLessThanAll(t *testing.T) {
 	}
 }
 
-// leaves are the values of a record by path, those of a list of numbers as one.
-func leaves(all map[string]tabular.Kind, path string, v any) {
+// leaves adds the kinds of a record's values by path. A list of numbers counts as one value.
+func leaves(kinds map[string]tabular.Kind, path string, v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, below := range v {
-			leaves(all, strings.TrimPrefix(path+"."+name, "."), below)
+			leaves(kinds, strings.TrimPrefix(path+"."+name, "."), below)
 		}
 	case []any:
 		for i, below := range v {
 			if _, ok := below.(map[string]any); !ok {
-				all[path] = tabular.String
+				kinds[path] = tabular.String
 				return
 			}
-			leaves(all, fmt.Sprintf("%s.%d", path, i), below)
+			leaves(kinds, fmt.Sprintf("%s.%d", path, i), below)
 		}
 	case string:
-		all[path] = tabular.String
+		kinds[path] = tabular.String
 		if _, err := time.Parse(time.RFC3339Nano, v); err == nil {
-			all[path] = tabular.Time
+			kinds[path] = tabular.Time
 		}
 	case bool:
-		all[path] = tabular.Bool
+		kinds[path] = tabular.Bool
 	default:
-		all[path] = tabular.Number
+		kinds[path] = tabular.Number
 	}
 }
 
-// Every path of a record is one of the reference, and has a sentence there.
+// TestReference checks that the reference has every path of a record, with a sentence.
 func TestReference(t *testing.T) {
 	l := expect.Get(NewLayout(layouts["bank, detection"]))(t)
 	l.Revises = true
@@ -345,7 +346,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// Numbers have an exponent where JSON of other programs has one.
+// TestNumbers checks when numbers have an exponent, as in the JSON of other programs.
 func TestNumbers(t *testing.T) {
 	for f, want := range map[float64]string{0: "0", 1e-6: "0.000001", -9e-7: "-9e-07", 1e20: "100000000000000000000", 1e21: "1e+21", math.Inf(1): "null"} {
 		expect.Same(t, want, string(appendNumber(nil, f)))

@@ -7,8 +7,7 @@ type Kind struct {
 	Fields []Field
 }
 
-// Kinds are the kinds of records that a pipeline writes, each with its fields in
-// their order.
+// Kinds returns the kinds of records that a pipeline writes, with their fields in order.
 func Kinds() []Kind {
 	return []Kind{
 		{"Estimate", "One per observation, from transform: filter.", describe("", estimates)},

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// A SourcePlace is where a record stands in its source.
+// A SourcePlace is the place of a record in its source.
 type SourcePlace struct {
 	ID  string // file:line or topic-partition-offset
-	Log string // topic-partition, of a topic
+	Log string // topic-partition; only for topics
 	Seq int64  // offset
 }
 
-// A reject is what could not be used.
+// A reject is a record that could not be used.
 type reject struct {
 	SourcePlace
 	raw, reason string
@@ -35,8 +35,7 @@ func ofTopic(f field[reject]) field[reject] {
 	return only(f, func(r reject) bool { return strings.Contains(r.Log, "-") }, nil)
 }
 
-// AppendReject appends the dead-letter record of what could not be used, a JSON
-// object and a line end.
+// AppendReject appends a dead-letter record, a JSON object and a line end.
 func AppendReject(b []byte, p SourcePlace, raw, reason string) []byte {
 	return append(appendObject(b, nil, reject{p, raw, reason}, rejects), '\n')
 }

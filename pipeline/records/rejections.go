@@ -9,27 +9,26 @@ import (
 	"hafvf/internal/message"
 )
 
-// A Rejection is a reason for which records were rejected.
+// A Rejection is a kind of reason for which records were rejected.
 type Rejection struct {
-	Reason     string // in the words for the first record
+	Reason     string // reason of the first record
 	Count      int64
-	Place, Raw string // of the first record
+	Place, Raw string // place and text of the first record
 }
 
-// Rejections counts rejected records by the kind of their reason. It is not safe for
-// concurrent use.
+// Rejections counts rejected records by the kind of their reason. It is not safe for concurrent use.
 type Rejections struct {
 	kinds map[string]*Rejection
 }
 
 const (
-	// maxKinds bounds the kinds that are told apart.
+	// maxKinds is the maximum number of kinds that are counted.
 	maxKinds = 100
-	// commonestKinds is how many a summary names.
+	// commonestKinds is the maximum number of kinds in a summary.
 	commonestKinds = 5
 )
 
-// Add counts a record that was rejected.
+// Add counts n rejected records. place and raw are kept for the first of their kind.
 func (r *Rejections) Add(reason, place, raw string, n int) {
 	kind := kindOfReason(reason)
 	if r.kinds == nil {
@@ -44,19 +43,18 @@ func (r *Rejections) Add(reason, place, raw string, n int) {
 	r.kinds[kind].Count += int64(n)
 }
 
-// Commonest returns the commonest kinds, a few.
-func (r *Rejections) Commonest() (all []Rejection) {
+// Commonest returns the most frequent kinds, at most five.
+func (r *Rejections) Commonest() (kinds []Rejection) {
 	for _, k := range r.kinds {
-		all = append(all, *k)
+		kinds = append(kinds, *k)
 	}
-	slices.SortFunc(all, func(a, b Rejection) int {
+	slices.SortFunc(kinds, func(a, b Rejection) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
 	})
-	return all[:min(len(all), commonestKinds)]
+	return kinds[:min(len(kinds), commonestKinds)]
 }
 
-// kindOfReason returns a reason without what it quotes of the record, and without its
-// numbers.
+// kindOfReason returns a reason without its quoted texts and digits.
 func kindOfReason(reason string) string {
 	var b strings.Builder
 	for rest := reason; rest != ""; {

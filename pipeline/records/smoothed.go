@@ -61,41 +61,41 @@ var smootheds = []field[smoothed]{
 	carried(func(s smoothed) string { return s.Carried }),
 }
 
-// point is a time, or the number of a trial.
+// point is a time, or a trial number with Layout.Trials.
 func point(name, doc string, get func(smoothed) keyed.Point) field[smoothed] {
-	at := instant(name, doc, func(s smoothed) time.Time { return get(s).Time })
-	trial := count(name, "", doc, func(s smoothed) (int64, bool) { return get(s).Trial, true })
-	of := func(l *Layout) *field[smoothed] {
+	timeField := instant(name, doc, func(s smoothed) time.Time { return get(s).Time })
+	trialField := count(name, "", doc, func(s smoothed) (int64, bool) { return get(s).Trial, true })
+	fieldFor := func(l *Layout) *field[smoothed] {
 		if l.Trials {
-			return &trial
+			return &trialField
 		}
-		return &at
+		return &timeField
 	}
-	f := at
+	f := timeField
 	f.takes = "time or trial"
-	f.json = func(b []byte, l *Layout, s smoothed) []byte { return of(l).json(b, l, s) }
-	f.columns = func(path string, l *Layout, x tabular.Kind) []tabular.Column { return of(l).columns(path, l, x) }
-	f.cells = func(b []byte, l *Layout, s smoothed) []byte { return of(l).cells(b, l, s) }
-	f.avro = func(name string, l *Layout) any { return of(l).avro(name, l) }
+	f.json = func(b []byte, l *Layout, s smoothed) []byte { return fieldFor(l).json(b, l, s) }
+	f.columns = func(path string, l *Layout, x tabular.Kind) []tabular.Column { return fieldFor(l).columns(path, l, x) }
+	f.cells = func(b []byte, l *Layout, s smoothed) []byte { return fieldFor(l).cells(b, l, s) }
+	f.avro = func(name string, l *Layout) any { return fieldFor(l).avro(name, l) }
 	return f
 }
 
-// timed is a field of records with times.
+// timed restricts a field to records with times.
 func timed(f field[smoothed]) field[smoothed] {
 	return only(f, func(s smoothed) bool { return !s.Time.IsZero() }, func(l *Layout) bool { return !l.Trials })
 }
 
-// onChange is a field of records with a change.
+// onChange restricts a field to records with a change.
 func onChange(f field[smoothed]) field[smoothed] {
 	return only(f, func(s smoothed) bool { return s.Change }, nil)
 }
 
-// segmented is a field of the smoother without levels.
+// segmented restricts a field to smoothing without levels.
 func segmented(f field[smoothed]) field[smoothed] {
 	return only(f, func(s smoothed) bool { return s.Segment != nil }, func(l *Layout) bool { return l.Segments })
 }
 
-// pass is a field of the smoother with levels.
+// pass is a field of smoothing with levels.
 func pass(name, doc string, get func(smoothed) keyed.Pass) field[smoothed] {
 	return only(object(name, doc,
 		number("weight", "", "E[w]: share of its past that this step kept.", func(s smoothed) float64 { return get(s).Weight }),
@@ -105,12 +105,11 @@ func pass(name, doc string, get func(smoothed) keyed.Pass) field[smoothed] {
 }
 
 // AppendSmoothed appends the record of a smoothed estimate.
-func (l *Layout) AppendSmoothed(b []byte, as Form, key string, s *keyed.Smoothed) []byte {
-	return appendRecord(b, as, l, smoothed{key, s}, smootheds)
+func (l *Layout) AppendSmoothed(b []byte, form Form, key string, s *keyed.Smoothed) []byte {
+	return appendRecord(b, form, l, smoothed{key, s}, smootheds)
 }
 
-// SmoothedColumns are the record of a smoothed estimate as a table; x is the kind of
-// the column of the value.
+// SmoothedColumns returns the columns of smoothed estimates in a table. x is the kind of the value column.
 func (l *Layout) SmoothedColumns(x tabular.Kind) []tabular.Column {
 	return columnsOf("", l, x, smootheds)
 }

@@ -37,7 +37,7 @@ var states = []field[state]{
 	), func(s state) bool { return s.Bank != nil }, func(l *Layout) bool { return l.Bank > 0 }),
 }
 
-// AppendState appends what a state says, as a JSON object. place and settings may be empty.
+// AppendState appends a state as a JSON object. place and settings may be empty.
 func (l *Layout) AppendState(b []byte, key, place, settings string, s *keyed.Snapshot) []byte {
 	return appendRecord(b, Object, l, state{key, place, settings, s}, states)
 }

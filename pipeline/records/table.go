@@ -8,34 +8,33 @@ import (
 	"hafvf/internal/tabular"
 )
 
-// A field is one field of a record that is made of a T: its name, its meaning, and
-// how it is taken from the value. JSON, columns and the reference are made of it.
+// A field is one field of records made from a T: its name, its meaning, and how to get its value. JSON, columns and
+// the reference are derived from it.
 type field[T any] struct {
 	name, unit, doc string
-	begin           string // of the field in JSON, behind another one
-	takes           string // the JSON type, as a user would say it
+	begin           string // text before the value in a JSON object
+	takes           string // the JSON type in the words of a user
 	json            func(b []byte, l *Layout, v T) []byte
-	// absent says that this record has no such field. Nil: it always has.
+	// absent reports whether a record lacks the field. nil: no record lacks it.
 	absent func(v T) bool
 	full   bool // not in brief records
-	// columns are those of the field, whose path is given.
+	// columns returns the columns of the field at the given path.
 	columns func(path string, l *Layout, x tabular.Kind) []tabular.Column
-	// cells appends what the columns hold: for each the value's JSON, or nothing
-	// where the record has none, and a tab, which JSON does not contain.
+	// cells appends the cells of the columns. Each cell is the JSON of the value, or empty if the record has none,
+	// followed by a tab, which JSON does not contain.
 	cells func(b []byte, l *Layout, v T) []byte
-	below []Field // of an object or of the entries of a list
-	// avro is the field's type in Avro, which a null is beside; nil in layouts without the
-	// field. Types that have a name have that.
+	below []Field // fields of the object, or of the list's entries
+	// avro returns the Avro type of the field without null, or nil if the layout lacks the field. name is the name
+	// for a named type.
 	avro func(name string, l *Layout) any
 }
 
-// A Field describes one field of a record. Path is from the record, with dots; the
-// entries of a list are [].
+// A Field describes one field of a record. Path is from the record, with dots; [] is the entries of a list.
 type Field struct {
 	Path  string
-	Takes string // the type of its value
-	Unit  string // empty for what has none
-	Doc   string // what it means
+	Takes string // type of the value
+	Unit  string // empty if there is none
+	Doc   string // meaning
 	Full  bool   // not in brief records
 }
 
@@ -48,7 +47,7 @@ func leaf[T any](name, takes, unit, doc string, kind tabular.Kind, json func(b [
 			return []tabular.Column{{Path: path, Kind: kind}}
 		},
 		cells: func(b []byte, _ *Layout, v T) []byte { return append(json(b, v), '\t') },
-		avro:  func(string, *Layout) any { return avroOf[takes] },
+		avro:  func(string, *Layout) any { return avroTypes[takes] },
 	}
 }
 
@@ -56,7 +55,7 @@ func number[T any](name, unit, doc string, get func(T) float64) field[T] {
 	return leaf(name, "number", unit, doc, tabular.Number, func(b []byte, v T) []byte { return appendNumber(b, get(v)) })
 }
 
-// count is a whole number, or null where get says that there is none.
+// count is a whole number, or null if get returns ok = false.
 func count[T any](name, unit, doc string, get func(T) (n int64, ok bool)) field[T] {
 	return leaf(name, "whole number", unit, doc, tabular.Number, func(b []byte, v T) []byte {
 		if n, ok := get(v); ok {
@@ -70,7 +69,7 @@ func text[T any](name, doc string, get func(T) string) field[T] {
 	return leaf(name, "text", "", doc, tabular.String, func(b []byte, v T) []byte { return appendText(b, get(v)) })
 }
 
-// nullable is a text, or null where it is empty.
+// nullable is a text, or null if it is empty.
 func nullable[T any](name, doc string, get func(T) string) field[T] {
 	return leaf(name, "text", "", doc, tabular.String, func(b []byte, v T) []byte {
 		s := get(v)
@@ -95,7 +94,7 @@ func full[T any](f field[T]) field[T] {
 	return f
 }
 
-// object is a mapping with fields of its own.
+// object is a mapping with fields.
 func object[T any](name, doc string, fields ...field[T]) field[T] {
 	return field[T]{
 		name: name, begin: begin(name), takes: "object", doc: doc,
@@ -109,18 +108,18 @@ func object[T any](name, doc string, fields ...field[T]) field[T] {
 	}
 }
 
-// list is a list of objects; columns are as many as the layout's longest has.
+// list is a list of objects. Tables have columns for longest entries.
 func list[T, E any](name, doc string, longest func(*Layout) int, length func(T) int, entry func(T, int) E, fields ...field[E]) field[T] {
 	return field[T]{
 		name: name, begin: begin(name), takes: "list of objects", doc: doc,
 		json: func(b []byte, l *Layout, v T) []byte {
 			return AppendList(b, length(v), func(b []byte, i int) []byte { return appendObject(b, l, entry(v, i), fields) })
 		},
-		columns: func(path string, l *Layout, x tabular.Kind) (all []tabular.Column) {
+		columns: func(path string, l *Layout, x tabular.Kind) (cols []tabular.Column) {
 			for i := range longest(l) {
-				all = append(all, columnsOf(fmt.Sprintf("%s.%d.", path, i), l, x, fields)...)
+				cols = append(cols, columnsOf(fmt.Sprintf("%s.%d.", path, i), l, x, fields)...)
 			}
-			return all
+			return cols
 		},
 		cells: func(b []byte, l *Layout, v T) []byte {
 			n := length(v)
@@ -134,30 +133,31 @@ func list[T, E any](name, doc string, longest func(*Layout) int, length func(T) 
 	}
 }
 
-// only restricts a field to records, and its columns to layouts, that have it. All layouts have it if may is nil.
-func only[T any](f field[T], has func(T) bool, may func(*Layout) bool) field[T] {
-	if may == nil {
-		may = func(*Layout) bool { return true }
+// only restricts a field to the records for which present is true, and its columns to the layouts for which allowed
+// is true. A nil allowed allows all layouts.
+func only[T any](f field[T], present func(T) bool, allowed func(*Layout) bool) field[T] {
+	if allowed == nil {
+		allowed = func(*Layout) bool { return true }
 	}
 	columns, cells, avro := f.columns, f.cells, f.avro
 	f.avro = func(name string, l *Layout) any {
-		if !may(l) {
+		if !allowed(l) {
 			return nil
 		}
 		return avro(name, l)
 	}
-	f.absent = func(v T) bool { return !has(v) }
+	f.absent = func(v T) bool { return !present(v) }
 	f.columns = func(path string, l *Layout, x tabular.Kind) []tabular.Column {
-		if !may(l) {
+		if !allowed(l) {
 			return nil
 		}
 		return columns(path, l, x)
 	}
 	f.cells = func(b []byte, l *Layout, v T) []byte {
 		switch {
-		case !may(l):
+		case !allowed(l):
 			return b
-		case !has(v):
+		case !present(v):
 			return appendTabs(b, len(columns("", l, "")))
 		}
 		return cells(b, l, v)
@@ -165,13 +165,13 @@ func only[T any](f field[T], has func(T) bool, may func(*Layout) bool) field[T] 
 	return f
 }
 
-// orNull is a field that is null in a record without it.
-func orNull[T any](f field[T], has func(T) bool) field[T] {
+// orNull is a field that is null in records for which present is false.
+func orNull[T any](f field[T], present func(T) bool) field[T] {
 	json := f.json
-	f = only(f, has, nil)
+	f = only(f, present, nil)
 	f.absent = nil
 	f.json = func(b []byte, l *Layout, v T) []byte {
-		if !has(v) {
+		if !present(v) {
 			return append(b, "null"...)
 		}
 		return json(b, l, v)
@@ -179,10 +179,10 @@ func orNull[T any](f field[T], has func(T) bool) field[T] {
 	return f
 }
 
-// appendCells appends the cells of a record as a row without its end.
+// appendCells appends the cells of a record as a row without a line end.
 func appendCells[T any](b []byte, l *Layout, v T, fields []field[T]) []byte {
 	for i := range fields {
-		if l.has(fields[i].full) {
+		if l.includes(fields[i].full) {
 			b = fields[i].cells(b, l, v)
 		}
 	}
@@ -197,67 +197,67 @@ func appendTabs(b []byte, n int) []byte {
 	return b
 }
 
-// A Form is how a record is written.
+// A Form is a way to write a record.
 type Form int
 
 // The forms of a record.
 const (
-	Object  Form = iota // a JSON object and a line end, as JSON Lines and topics have it
-	Row                 // as connectors.Writer takes it for tables
-	Nothing             // nobody reads it
+	Object  Form = iota // a JSON object and a line end, for JSON Lines and topics
+	Row                 // a table row for connectors.Writer
+	Nothing             // the record is not needed
 )
 
-// appendRecord appends a record in one of the forms.
-func appendRecord[T any](b []byte, as Form, l *Layout, v T, fields []field[T]) []byte {
-	if as == Object {
+// appendRecord appends a record in a form.
+func appendRecord[T any](b []byte, form Form, l *Layout, v T, fields []field[T]) []byte {
+	if form == Object {
 		return append(appendObject(b, l, v, fields), '\n')
 	}
 	b = appendCells(b, l, v, fields)
-	b[len(b)-1] = '\n' // in place of the last tab
+	b[len(b)-1] = '\n' // replaces the last tab
 	return b
 }
 
 func appendObject[T any](b []byte, l *Layout, v T, fields []field[T]) []byte {
-	at := len(b)
+	start := len(b)
 	for i := range fields {
 		f := &fields[i]
-		if !l.has(f.full) || f.absent != nil && f.absent(v) {
+		if !l.includes(f.full) || f.absent != nil && f.absent(v) {
 			continue
 		}
 		b = append(b, f.begin...)
 		b = f.json(b, l, v)
 	}
-	if len(b) == at {
+	if len(b) == start {
 		return append(b, "{}"...)
 	}
-	b[at] = '{' // in place of the first comma
+	b[start] = '{' // replaces the first comma
 	return append(b, '}')
 }
 
-// begin is how a field begins in JSON.
+// begin returns the text before a field's value in a JSON object.
 func begin(name string) string { return `,"` + name + `":` }
 
-func columnsOf[T any](prefix string, l *Layout, x tabular.Kind, fields []field[T]) (all []tabular.Column) {
+func columnsOf[T any](prefix string, l *Layout, x tabular.Kind, fields []field[T]) (cols []tabular.Column) {
 	for _, f := range fields {
-		if l.has(f.full) {
-			all = append(all, f.columns(prefix+f.name, l, x)...)
+		if l.includes(f.full) {
+			cols = append(cols, f.columns(prefix+f.name, l, x)...)
 		}
 	}
-	return all
+	return cols
 }
 
-func describe[T any](prefix string, fields []field[T]) (all []Field) {
+func describe[T any](prefix string, fields []field[T]) (docs []Field) {
 	for _, f := range fields {
 		path := prefix + f.name
-		all = append(all, Field{path, f.takes, f.unit, f.doc, f.full})
+		docs = append(docs, Field{path, f.takes, f.unit, f.doc, f.full})
 		if f.takes == "list of objects" {
 			path += "[]"
 		}
 		for _, below := range f.below {
 			below.Path = path + "." + below.Path
 			below.Full = below.Full || f.full
-			all = append(all, below)
+			docs = append(docs, below)
 		}
 	}
-	return all
+	return docs
 }

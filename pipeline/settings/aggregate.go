@@ -12,16 +12,16 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// aggregateKeys are what a config says of an aggregation besides keyed.AggregateConfig.
-type aggregateKeys struct{ empty, of, to string }
+// aggregateKeys are the keys of an aggregation that keyed.AggregateConfig does not have.
+type aggregateKeys struct{ empty, successes, trials string }
 
-// What an interval without events is.
+// Values of aggregate.empty.
 const (
 	emptyZero    = "0"
 	emptyMissing = "missing"
 )
 
-func (c *Settings) aggregateKey(more *aggregateKeys) keytable.Key {
+func (c *Settings) aggregateKey(keys *aggregateKeys) keytable.Key {
 	a := &keyed.AggregateConfig{}
 	var values []string
 	for _, v := range keyed.Aggregates() {
@@ -33,11 +33,11 @@ func (c *Settings) aggregateKey(more *aggregateKeys) keytable.Key {
 		Keys: []keytable.Key{
 			{Name: "every", Doc: "Length of an interval, 1s to 744h. They begin at multiples of it on the clock of zone, days at midnight, weeks on Mondays.", Required: true, Read: keytable.Milliseconds(&a.Every)},
 			{Name: "value", Doc: "What of the events is the observation. count and rate (per second) need no values. median to p99 are within 0.1 percent. share, for binomial, sums of and to. increase is how far a counter rose (see modulus); another fall below half is a restart. A rise over empty intervals counts by share.", Required: true, Read: keytable.Choice((*string)(&a.Value), values...)},
-			{Name: "of", Doc: "share: field of successes, such as errors.", Read: keytable.Text(&more.of, keytable.NotEmpty)},
-			{Name: "to", Doc: "share: field of trials, such as requests.", Read: keytable.Text(&more.to, keytable.NotEmpty)},
+			{Name: "of", Doc: "share: field of successes, such as errors.", Read: keytable.Text(&keys.successes, keytable.NotEmpty)},
+			{Name: "to", Doc: "share: field of trials, such as requests.", Read: keytable.Text(&keys.trials, keytable.NotEmpty)},
 			{Name: "per", Doc: "increase: per this time.", Read: keytable.Milliseconds(&a.Per)},
 			{Name: "modulus", Doc: "increase: the number at which the counter wraps, over which each fall goes. By default 2^32 or 2^64, if that makes a rise of at most three times the largest of the last 20.", Read: keytable.Number(&a.Modulus, domain.Positive)},
-			{Name: "empty", Doc: "What an interval without events is.", Initial: "0 for count, sum and rate, else missing", Read: emptyOrZero(&more.empty)},
+			{Name: "empty", Doc: "What an interval without events is.", Initial: "0 for count, sum and rate, else missing", Read: emptyOrZero(&keys.empty)},
 			{Name: "wait", Doc: "How long an interval waits after its end, besides lateness.", Read: keytable.Duration(&a.Wait)},
 			{Name: "zone", Doc: "Time zone of the clock on which intervals begin.", Initial: "UTC", Read: keytable.Zone(&a.Zone)},
 		},
@@ -55,15 +55,15 @@ func emptyOrZero(dst *string) keytable.ValueParser {
 	}}
 }
 
-// aggregate settles an aggregation: what of a record it needs, and what it cannot be of.
+// aggregate completes and checks an aggregation.
 func (d *Reading) aggregate(c *Settings) {
 	a := c.Aggregate
 	if a == nil {
 		return
 	}
 	d.aggregateValues(c)
-	a.Zero = d.more.empty == emptyZero || d.more.empty == "" && a.Value.EmptyIsZero()
-	if a.Zone == "UTC" { // the default, in one form
+	a.Zero = d.aggregateInput.empty == emptyZero || d.aggregateInput.empty == "" && a.Value.EmptyIsZero()
+	if a.Zone == "UTC" { // the default zone is stored as ""
 		a.Zone = ""
 	}
 	a.Watermark, a.Endless = d.Source.Watermark || d.Source.Unending, d.Source.Unending
@@ -75,7 +75,7 @@ func (d *Reading) aggregate(c *Settings) {
 	}
 	switch log := c.Model.Scale == hafvf.Log; {
 	case a.Value == keyed.Increase && a.Zero:
-		d.Fail("aggregate.empty", "must be missing: how much a counter has risen in an interval without a value is not known")
+		d.Fail("aggregate.empty", "must be missing: the rise of a counter in an interval without a value is unknown")
 	case a.Value == keyed.Increase && log:
 		d.Fail("model.scale", "an increase may be 0, which has no logarithm: scale log1p")
 	case a.Zero && log:
@@ -89,18 +89,18 @@ func (d *Reading) aggregate(c *Settings) {
 	}
 }
 
-// aggregateValues settles which values an aggregation has, and for which families.
+// aggregateValues checks which values an aggregation needs, and whether it fits the family.
 func (d *Reading) aggregateValues(c *Settings) {
-	const at = "aggregate.value"
+	const path = "aggregate.value"
 	value := c.Aggregate.Value
 	if value == keyed.Share {
-		for _, field := range []struct{ at, name string }{{"aggregate.of", d.more.of}, {"aggregate.to", d.more.to}} {
-			if field.name == "" && !d.Failed(field.at) {
-				d.Fail(field.at, "missing; a share is of one field to another")
+		for _, field := range []struct{ path, name string }{{"aggregate.of", d.aggregateInput.successes}, {"aggregate.to", d.aggregateInput.trials}} {
+			if field.name == "" && !d.Failed(field.path) {
+				d.Fail(field.path, "missing; a share is the ratio of two fields")
 			}
 		}
 		if d.Source.Share != nil {
-			d.Source.Share(d.more.of, d.more.to)
+			d.Source.Share(d.aggregateInput.successes, d.aggregateInput.trials)
 		}
 	} else {
 		for _, name := range []string{"of", "to"} {
@@ -113,19 +113,19 @@ func (d *Reading) aggregateValues(c *Settings) {
 		d.Fail("aggregate.per", "belongs to value: %s", keyed.Increase)
 	case value == "" || family == "":
 	case (value == keyed.Share) != (family == "binomial") && value != keyed.Sum:
-		d.Fail(at, "%s and the family binomial belong together", keyed.Share)
+		d.Fail(path, "%s and the family binomial belong together", keyed.Share)
 	case value == keyed.Rate && slices.Contains(wholeFamilies, family):
-		d.Fail(at, "a rate is no whole number: the family %s takes count", family)
+		d.Fail(path, "a rate is not a whole number: the family %s takes count", family)
 	case per && family == "poisson":
-		d.Fail("aggregate.per", "an increase per time is no whole number, which the family poisson takes: leave it out")
+		d.Fail("aggregate.per", "an increase per time is not a whole number, which the family poisson takes: leave it out")
 	case value == keyed.Increase && slices.Contains([]string{"regression", "bernoulli", "categorical"}, family):
-		d.Fail(at, "the values of the family %s are no counters", family)
+		d.Fail(path, "the values of the family %s are not counters", family)
 	case value.Counts() && slices.Contains([]string{"mvnormal", "regression", "bernoulli", "categorical"}, family):
-		d.Fail(at, "a %s is one number, which is nothing for the family %s", value, family)
+		d.Fail(path, "a %s is one number, which the family %s does not take", value, family)
 	case slices.Contains(wholeFamilies, family) && !slices.Contains([]keyed.Aggregate{keyed.Count, keyed.Sum, keyed.Min, keyed.Max, keyed.Last, keyed.Increase}, value):
-		d.Fail(at, "a %s is no whole number, which the family %s takes", value, family)
+		d.Fail(path, "a %s is not a whole number, which the family %s takes", value, family)
 	}
 }
 
-// wholeFamilies take whole numbers.
+// wholeFamilies require whole numbers.
 var wholeFamilies = []string{"bernoulli", "categorical", "poisson"}

@@ -14,33 +14,33 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// filters settles which filters there are, of the config's and of every rule.
+// filters sets the filter of the config and of each exception.
 func (d *Reading) filters(c *Settings) {
-	one := func(path string, levels *[]hafvf.Beta, top *float64, bank *[]hafvf.Member, inherit bool) {
-		at := func(name string) string { return keytable.Join(path, name) }
-		hasLevels, hasTop, hasBank := d.Has(at("levels")), d.Has(at("top")), d.Has(at("bank"))
+	setFilter := func(path string, levels *[]hafvf.Beta, top *float64, bank *[]hafvf.Member, inherit bool) {
+		sub := func(name string) string { return keytable.Join(path, name) }
+		hasLevels, hasTop, hasBank := d.Has(sub("levels")), d.Has(sub("top")), d.Has(sub("bank"))
 		switch {
 		case hasBank && hasLevels:
-			d.Fail(at("bank"), "stands in place of levels")
+			d.Fail(sub("bank"), "replaces levels: use one of the two")
 		case hasBank && hasTop:
-			d.Fail(at("bank"), "stands in place of top")
+			d.Fail(sub("bank"), "replaces top: use one of the two")
 		case hasBank:
 		case inherit && !hasLevels && !hasTop:
 			*levels, *top, *bank = c.Levels, c.Top, c.Bank
 		case inherit && !hasLevels && !(c.Transform == Smooth && c.Levels == nil):
 			*levels = c.Levels
 			if c.Bank != nil {
-				d.Fail(at("top"), "belongs to levels, of which there are none: the filter is a bank")
+				d.Fail(sub("top"), "belongs to levels, and there are none: the filter is a bank")
 			}
 		case !hasLevels && c.Detect != nil:
 			if hasTop && *top != 1 {
-				d.Fail(at("top"), "belongs to levels: with detect and without levels there is the default bank")
+				d.Fail(sub("top"), "belongs to levels: with detect and without levels there is the default bank")
 			}
 			*bank = hafvf.DefaultBankOf(c.Model.Family)
 		case hasLevels:
 		case c.Transform == Smooth:
 			if hasTop && *top != 1 {
-				d.Fail(at("top"), "belongs to levels: without them sessions are smoothed in segments")
+				d.Fail(sub("top"), "belongs to levels: without them sessions are smoothed in segments")
 			}
 			*levels, *top = nil, 0
 		default:
@@ -51,31 +51,31 @@ func (d *Reading) filters(c *Settings) {
 			*levels, *top, *bank = c.DefaultFilter()
 		}
 	}
-	one("", &c.Levels, &c.Top, &c.Bank, false)
+	setFilter("", &c.Levels, &c.Top, &c.Bank, false)
 	for i := range c.Keys {
 		k := &c.Keys[i]
-		at := fmt.Sprintf("keys.%d", i)
-		one(at, &k.Levels, &k.Top, &k.Bank, true)
-		for _, of := range []struct {
+		path := fmt.Sprintf("keys.%d", i)
+		setFilter(path, &k.Levels, &k.Top, &k.Bank, true)
+		for _, fields := range []struct {
 			part  keyed.FilterPart
 			names []string
 		}{
 			{keyed.PriorPart, []string{".model.prior"}}, {keyed.SeasonPart, []string{".model.season"}}, {keyed.ZonePart, []string{".model.zone"}},
 			{keyed.HolidaysPart, []string{".model.holidays"}}, {keyed.BankPart, []string{".levels", ".top", ".bank"}},
 		} {
-			if slices.ContainsFunc(of.names, func(name string) bool { return d.Has(at + name) }) {
-				k.Sets = append(k.Sets, of.part)
+			if slices.ContainsFunc(fields.names, func(name string) bool { return d.Has(path + name) }) {
+				k.Sets = append(k.Sets, fields.part)
 			}
 		}
 		noDetect, noSilence := c.Detect == nil && !d.Failed("detect"), c.Silence == nil && !d.Failed("silence")
 		if noDetect {
-			d.Refuse(at+".detect", "belongs to detect, which is not there")
+			d.Refuse(path+".detect", "belongs to detect, which is not set")
 		}
 		if noSilence {
-			d.Refuse(at+".silence", "belongs to silence, which is not there")
+			d.Refuse(path+".silence", "belongs to silence, which is not set")
 		}
 		if noDetect && noSilence {
-			d.Refuse(at+".alerts", "there are none without detect or silence")
+			d.Refuse(path+".alerts", "there are none without detect or silence")
 		}
 	}
 	d.lastValues(c, "bank", c.Bank)
@@ -87,97 +87,97 @@ func (d *Reading) filters(c *Settings) {
 	}
 }
 
-// DefaultFilter is the filter of a family without levels and detection, or a bank in its place.
+// DefaultFilter returns the filter of the family without levels and detection. If the default is a bank, levels is
+// nil and bank is not.
 func (c *Settings) DefaultFilter() (levels []hafvf.Beta, top float64, bank []hafvf.Member) {
-	all := hafvf.Config{Family: c.Model.Family}.Members()
-	if len(all) > 1 {
-		return nil, hafvf.DefaultMember().Top, all
+	members := hafvf.Config{Family: c.Model.Family}.Members()
+	if len(members) > 1 {
+		return nil, hafvf.DefaultMember().Top, members
 	}
-	return all[0].Levels, all[0].Top, nil
+	return members[0].Levels, members[0].Top, nil
 }
 
-// lastValues refuses members on the last values where they cannot be.
+// lastValues rejects bank members with ar that the model does not support.
 func (d *Reading) lastValues(c *Settings, path string, bank []hafvf.Member) {
 	for i, m := range bank {
-		at := fmt.Sprintf("%s.%d.ar", path, i)
-		if m.AR == 0 || !d.Has(at) {
+		arPath := fmt.Sprintf("%s.%d.ar", path, i)
+		if m.AR == 0 || !d.Has(arPath) {
 			continue
 		}
 		model, err := expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
 		if err != nil {
-			return // which is said of the prior
+			return // reported as an error of the prior
 		}
 		if err := m.CheckAR(model, i); err != nil {
-			d.Fail(at, "%v", err)
+			d.Fail(arPath, "%v", err)
 		}
 	}
 }
 
-// seasons settles the seasons, of the model and of every rule.
+// seasons sets the season of the model and of each exception.
 func (d *Reading) seasons(c *Settings) {
-	one := func(path string, given seasonKeys, levels []hafvf.Beta) *usual.RhythmConfig {
-		at := path + ".season"
+	seasonOf := func(path string, keys seasonKeys, levels []hafvf.Beta) *usual.RhythmConfig {
+		seasonPath := path + ".season"
 		switch {
-		case len(given.seasons) == 0:
+		case len(keys.seasons) == 0:
 			return nil
 		case c.Transform == Smooth && levels != nil:
-			d.Fail(at, "is for sessions with segments: those with levels have none")
+			d.Fail(seasonPath, "is for sessions with segments, not with levels")
 			return nil
 		}
-		if err := usual.Seasonal(c.Model.Family); err != nil && c.Model.Family != "" && d.Has(at) {
-			d.Fail(at, "%v", err)
+		if err := usual.Seasonal(c.Model.Family); err != nil && c.Model.Family != "" && d.Has(seasonPath) {
+			d.Fail(seasonPath, "%v", err)
 		}
-		season := &usual.RhythmConfig{Seasons: given.seasons, Zone: given.zone, Holidays: given.holidays}
+		season := &usual.RhythmConfig{Seasons: keys.seasons, Zone: keys.zone, Holidays: keys.holidays}
 		if c.Detect != nil {
 			season.Like = c.Detect.Holidays
 		}
 		return season
 	}
-	of := d.season
-	c.Model.Season = one("model", of, c.Levels)
-	some := c.Model.Season != nil
+	base := d.season
+	c.Model.Season = seasonOf("model", base, c.Levels)
+	anySeason := c.Model.Season != nil
 	for i := range c.Keys {
 		k, path := &c.Keys[i], fmt.Sprintf("keys.%d.model", i)
 		own := *d.keySeasons[k]
 		if !d.Has(path + ".season") {
-			own.seasons = of.seasons
+			own.seasons = base.seasons
 		}
 		if !d.Has(path + ".zone") {
-			own.zone = of.zone
+			own.zone = base.zone
 		}
 		if !d.Has(path + ".holidays") {
-			own.holidays = of.holidays
+			own.holidays = base.holidays
 		}
-		k.Season = one(path, own, k.Levels)
-		some = some || k.Season != nil
+		k.Season = seasonOf(path, own, k.Levels)
+		anySeason = anySeason || k.Season != nil
 		d.needSeason(path, k.Season != nil)
 	}
-	d.needSeason("model", some)
+	d.needSeason("model", anySeason)
 	zone := cmp.Or(d.Source.Zone, "UTC")
 	if c.Model.Season != nil {
-		zone = of.zone
+		zone = base.zone
 	}
 	if c.Detect != nil && !d.Has("detect.zone") {
 		c.Detect.Zone = zone
 	}
 	c.Zone = zone
-	if some && c.Order == Arrival {
+	if anySeason && c.Order == Arrival {
 		d.NeedTime("an empty name means that there is no time, which a season needs")
 	}
 }
 
-// NeedTime refuses a source without times.
+// NeedTime reports an error if the source has no times.
 func (d *Reading) NeedTime(reason string) {
 	if s := &d.Source; s.Path != "" && len(s.Time) == 0 && !d.Failed(s.Path+".time") {
 		d.Fail(s.Path+".time", "%s", reason)
 	}
 }
 
-// needSeason refuses what belongs to the season of the model at path, where there is
-// none.
-func (d *Reading) needSeason(path string, there bool) {
+// needSeason rejects zone and holidays of the model at path if it has no season.
+func (d *Reading) needSeason(path string, hasSeason bool) {
 	season := path + ".season"
-	if there || slices.ContainsFunc(d.Errs, func(e *keytable.KeyError) bool { return strings.HasPrefix(e.Key, season) }) {
+	if hasSeason || slices.ContainsFunc(d.Errs, func(e *keytable.KeyError) bool { return strings.HasPrefix(e.Key, season) }) {
 		return
 	}
 	for _, name := range []string{path + ".zone", path + ".holidays"} {
@@ -185,10 +185,10 @@ func (d *Reading) needSeason(path string, there bool) {
 	}
 }
 
-// defaultExpire is after how long keys of a topic without an end are forgotten.
+// defaultExpire is the default time after which keys of an endless source are forgotten.
 const defaultExpire = 90 * 24 * time.Hour
 
-// checkExpire settles when keys are forgotten.
+// checkExpire sets and checks the time after which keys are forgotten.
 func (d *Reading) checkExpire(c *Settings) {
 	switch written := d.Has("expire"); {
 	case c.Transform == Smooth && written:
@@ -197,15 +197,15 @@ func (d *Reading) checkExpire(c *Settings) {
 		c.Expire = defaultExpire
 	}
 	if err := (&keyed.Config{Expire: c.Expire, Lateness: c.Lateness, Aggregate: c.Aggregate, Order: keyed.Order(c.Order)}).CheckExpire(); err != nil {
-		always := ""
+		hint := ""
 		if c.Order == EventTime {
-			always = "; never keeps all keys"
+			hint = "; never keeps all keys"
 		}
-		d.Fail("expire", "%v%s", err, always)
+		d.Fail("expire", "%v%s", err, hint)
 	}
 }
 
-// checkTransform refuses keys of one transform under the other.
+// checkTransform rejects keys of the other transform.
 func (d *Reading) checkTransform(c *Settings) {
 	if d.Failed("transform") {
 		return
@@ -227,21 +227,21 @@ func (d *Reading) checkTransform(c *Settings) {
 	}
 }
 
-// checkUntimed settles sessions without times, and refuses what goes by times beside them.
+// checkUntimed checks sessions without times, and rejects keys that need times.
 func (d *Reading) checkUntimed(c *Settings) {
 	path, order := d.Source.Path, keyed.Order(c.Order)
-	at, what := "order", "order: arrival"
+	orderPath, orderText := "order", "order: arrival"
 	if d.Source.Trials {
-		order, at, what = keyed.Trials, path+".time_format", "time_format: trial"
+		order, orderPath, orderText = keyed.Trials, path+".time_format", "time_format: trial"
 	}
 	switch {
 	case c.Transform == Filter:
 		if order == keyed.Trials {
-			d.Fail(at, "is for transform: smooth; the filter takes trials as they come: write order: arrival in place of it")
+			d.Fail(orderPath, "is for transform: smooth; the filter reads trials in their order: use order: arrival instead")
 		}
 		return
 	case order == keyed.EventTime:
-		d.Refuse("session.by", "tells sessions without times apart: add order: arrival or, to the source, time_format: trial; with times session.gap ends a session")
+		d.Refuse("session.by", "separates sessions without times: add order: arrival, or time_format: trial to the source; with times, session.gap ends a session")
 		return
 	}
 	names := []string{"session.gap", "session.allowed_lateness", "lateness", "model.season", "silence", "aggregate"}
@@ -250,17 +250,17 @@ func (d *Reading) checkUntimed(c *Settings) {
 	}
 	for _, name := range names {
 		if d.Has(name) && !d.Failed(name) {
-			d.Fail(name, "goes by times, and %s has none: leave it out", what)
+			d.Fail(name, "needs times, and %s has none: leave it out", orderText)
 		}
 	}
 	if d.Source.Unending {
-		d.Fail(at, "takes a source that ends, as a session without times is smoothed when all of it is read: read files, or say bounded: true in the source")
+		d.Fail(orderPath, "needs a source that ends, because a session without times is smoothed when all of it has been read: read files, or set bounded: true in the source")
 	}
 	if len(c.Session.By) > 0 && path == "" {
 		d.Fail("session.by", "names columns or fields of records, and the points of a query have none: leave it out")
 	}
 	if d.Source.Trials {
-		d.NeedTime("an empty name means that there are no numbers of trials: name their column, or say order: arrival in place of time_format: trial")
+		d.NeedTime("an empty name means that there are no numbers of trials: name their column, or use order: arrival instead of time_format: trial")
 		if len(d.Source.Time) > 1 {
 			d.Fail(path+".time", "numbers of trials are in one column, and it names several")
 		}

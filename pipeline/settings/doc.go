@@ -1,5 +1,5 @@
-// Package settings reads the model's part of a config: how the filters of keys learn, and when they alarm.
-// Programs without a pipeline read it by this package alone, with config's own words for a mistake:
+// Package settings reads the model's part of a config: how the filters of keys learn, and when they raise alarms.
+// Programs without a pipeline can use this package alone. Its errors are those of a config:
 //
 //	s, err := settings.Parse(&keytable.Decoder{Name: "settings.yaml"}, text, nil, settings.Source{})
 //	if err != nil {
@@ -9,6 +9,6 @@
 //	track := est.NewTrack("pump-1")
 //	e := est.Estimate(track, keyed.Value(time.Now(), "", 20.1))
 //
-// What the defaults take from where observations come from is the Source. A config with other keys in it, which
-// package config reads, has a Reading.
+// Some defaults depend on the Source of the observations. Package config reads configs with other keys too, by a
+// Reading.
 package settings

@@ -19,7 +19,7 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// Keys declare the settings: each key, what it means, and how its value is read.
+// Keys declares the settings: the name of each key, its documentation, and how its value is read.
 func (d *Reading) Keys() []keytable.Key {
 	c := d.c
 	return []keytable.Key{
@@ -39,7 +39,7 @@ func (d *Reading) Keys() []keytable.Key {
 			{Name: "zone", Doc: "Time zone of the season and its holidays. The season follows its clock, summer time too.", Read: keytable.Zone(&d.season.zone)},
 			{Name: "holidays", Doc: "Local dates that the season does not learn.", Read: dates(&d.season.holidays)},
 		}},
-		c.aggregateKey(&d.more),
+		c.aggregateKey(&d.aggregateInput),
 		{Name: "levels", Doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list: no level. By default smooth looks for segments; bernoulli and categorical have a bank.",
 			Initial: formatLevels(hafvf.DefaultMember().Levels), Read: levels(&c.Levels)},
 		{Name: "top", Doc: "Fixed weight of the topmost level. 1 never forgets.", Read: keytable.Number(&c.Top, domain.Top)},
@@ -79,23 +79,23 @@ func levels(dst *[]hafvf.Beta) keytable.ValueParser {
 
 // formatLevels writes levels as YAML.
 func formatLevels(levels []hafvf.Beta) string {
-	var all []string
+	var texts []string
 	for _, l := range levels {
-		all = append(all, fmt.Sprintf("{alpha: %g, beta: %g}", l.Alpha, l.Beta))
+		texts = append(texts, fmt.Sprintf("{alpha: %g, beta: %g}", l.Alpha, l.Beta))
 	}
-	return "[" + strings.Join(all, ", ") + "]"
+	return "[" + strings.Join(texts, ", ") + "]"
 }
 
 // formatMembers writes the filters of a bank as YAML.
 func formatMembers(bank []hafvf.Member) string {
-	var all []string
+	var texts []string
 	for _, m := range bank {
-		all = append(all, fmt.Sprintf("{levels: %s, top: %g}", formatLevels(m.Levels), m.Top))
+		texts = append(texts, fmt.Sprintf("{levels: %s, top: %g}", formatLevels(m.Levels), m.Top))
 	}
-	return "[" + strings.Join(all, ", ") + "]"
+	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// members reads the filters of a bank; at least one.
+// members reads the filters of a bank. It requires at least one.
 func members(dst *[]hafvf.Member) keytable.ValueParser {
 	r := keytable.AtMost(maxMembers, "filters", keytable.List("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []keytable.Key {
 		return []keytable.Key{
@@ -111,15 +111,15 @@ func members(dst *[]hafvf.Member) keytable.ValueParser {
 			d.Fail(path, "must hold at least one filter {levels, top}")
 		}
 		for i := range *dst {
-			at := fmt.Sprintf("%s.%d", path, i)
+			entry := fmt.Sprintf("%s.%d", path, i)
 			m := &(*dst)[i]
 			switch {
-			case d.Failed(at):
-			case d.Has(at + ".levels"):
-			case d.Has(at + ".ar"):
+			case d.Failed(entry):
+			case d.Has(entry + ".levels"):
+			case d.Has(entry + ".ar"):
 				m.Levels = []hafvf.Beta{}
 			default:
-				d.Fail(at+".levels", "missing; it is required")
+				d.Fail(entry+".levels", "missing; it is required")
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func (d *Reading) keyRules(dst *[]KeyRule) keytable.ValueParser {
 	})
 }
 
-// optional reads a value that is nil if it is absent.
+// optional reads a value. *dst stays nil if the key is absent.
 func optional[T any](dst **T, parser func(*T) keytable.ValueParser) keytable.ValueParser {
 	v := new(T)
 	return parser(v).Sets(func() { *dst = v })
@@ -161,36 +161,36 @@ func keySilence(dst **keyed.SilenceConfig) keytable.ValueParser {
 	return silence(dst).Sets(func() { *dst = cmp.Or(*dst, &keyed.SilenceConfig{Never: true}) })
 }
 
-// keyDetect reads what some keys have of detect: false, or fields of it.
+// keyDetect reads the detection of an exception: false, or fields of detect.
 func keyDetect(dst *keyed.AlertRule) keytable.ValueParser {
 	const takes = "false, or a mapping"
-	least := func(v *float64) keytable.ValueParser { return keytable.Number(v, domain.MinChange) }
-	like := "that of detect"
-	var of keyed.AlarmConfig
+	minChange := func(v *float64) keytable.ValueParser { return keytable.Number(v, domain.MinChange) }
+	initial := "that of detect"
+	var alarms keyed.AlarmConfig
 	keys := []keytable.Key{
-		{Name: "cooldown", Doc: "As detect.cooldown.", Initial: like, Read: optional(&dst.Cooldown, keytable.Duration)},
-		{Name: "min_change", Doc: "As detect.min_change.", Initial: like, Read: optional(&dst.MinChange, least)},
-		{Name: "min_abs", Doc: "As detect.min_abs.", Initial: like, Read: optional(&dst.MinAbs, least)},
-		{Name: "min_rel", Doc: "As detect.min_rel.", Initial: like, Read: optional(&dst.MinRel, least)},
-		{Name: "direction", Doc: "As detect.direction.", Initial: like, Read: optional(&dst.Direction, func(v *keyed.Direction) keytable.ValueParser {
+		{Name: "cooldown", Doc: "As detect.cooldown.", Initial: initial, Read: optional(&dst.Cooldown, keytable.Duration)},
+		{Name: "min_change", Doc: "As detect.min_change.", Initial: initial, Read: optional(&dst.MinChange, minChange)},
+		{Name: "min_abs", Doc: "As detect.min_abs.", Initial: initial, Read: optional(&dst.MinAbs, minChange)},
+		{Name: "min_rel", Doc: "As detect.min_rel.", Initial: initial, Read: optional(&dst.MinRel, minChange)},
+		{Name: "direction", Doc: "As detect.direction.", Initial: initial, Read: optional(&dst.Direction, func(v *keyed.Direction) keytable.ValueParser {
 			return keytable.Choice((*string)(v), string(keyed.Both), string(keyed.Up), string(keyed.Down))
 		})},
-		{Name: "budget", Doc: "As detect.budget.", Initial: like, Read: budget(&of).Sets(func() {
-			dst.Budget, dst.BudgetTime = new(of.Budget), new(of.BudgetTime)
+		{Name: "budget", Doc: "As detect.budget.", Initial: initial, Read: budget(&alarms).Sets(func() {
+			dst.Budget, dst.BudgetTime = new(alarms.Budget), new(alarms.BudgetTime)
 		})},
-		{Name: "rest", Doc: "As detect.rest.", Initial: like, Read: remainder(&of).Sets(func() {
-			dst.Rest, dst.RestTime = new(of.Rest), new(of.RestTime)
+		{Name: "rest", Doc: "As detect.rest.", Initial: initial, Read: rest(&alarms).Sets(func() {
+			dst.Rest, dst.RestTime = new(alarms.Rest), new(alarms.RestTime)
 		})},
-		{Name: "settling", Doc: "As detect.settling.", Initial: like, Read: optional(&dst.Settling, keytable.Duration)},
-		{Name: "season", Doc: "As detect.season. If you change it or zone, these keys learn their usual values anew.", Initial: like, Read: optional(&dst.Seasons, seasons)},
-		{Name: "zone", Doc: "As detect.zone.", Initial: like, Read: optional(&dst.Zone, keytable.Zone)},
+		{Name: "settling", Doc: "As detect.settling.", Initial: initial, Read: optional(&dst.Settling, keytable.Duration)},
+		{Name: "season", Doc: "As detect.season. If you change it or zone, these keys learn their usual values anew.", Initial: initial, Read: optional(&dst.Seasons, seasons)},
+		{Name: "zone", Doc: "As detect.zone.", Initial: initial, Read: optional(&dst.Zone, keytable.Zone)},
 	}
 	return keytable.ValueParser{Takes: takes, Keys: keys, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		on := true
+		enabled := true
 		switch {
 		case n.Kind == yaml.MappingNode:
 			d.Mapping(path, n, keys)
-		case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Decode(&on) == nil && !on:
+		case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Decode(&enabled) == nil && !enabled:
 			dst.None = new(true)
 			return
 		default:
@@ -213,7 +213,7 @@ func detect(dst **Detect) keytable.ValueParser {
 			{Name: "min_rel", Doc: "As min_change, relative to what was usual: 0.1 is ten percent.", Read: keytable.Number(&v.MinRel, domain.MinChange)},
 			{Name: "direction", Doc: "up raises alarms of rises alone, down of falls alone.", Read: keytable.Choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
 			{Name: "budget", Doc: "A key raises about one alarm per budget at most, true and false ones together. Without times 2000 observations by default.", Read: budget(&v.AlarmConfig)},
-			{Name: "rest", Doc: "Pause of a key after an alarm. A much worse or opposite value alarms all the same; what does not counts as resting. A time counts at the median step of the records.", Read: remainder(&v.AlarmConfig)},
+			{Name: "rest", Doc: "Pause of a key after an alarm. A much worse or opposite value alarms all the same; what does not counts as resting. A time counts at the median step of the records.", Read: rest(&v.AlarmConfig)},
 			{Name: "settling", Doc: "The first time of a key, in which its threshold is higher. 0 is none.", Read: keytable.Duration(&v.Settling)},
 			{Name: "season", Doc: "Cycles of the usual value, of keys with times, and the hours of its plan: those of the week if 168h is one, else of the day. [] is neither. If you change season, zone or ar, each key learns its usual values anew.", Read: seasons(&v.Seasons)},
 			{Name: "zone", Doc: "Zone of the season, and of times in messages: by default model.zone with a model.season, else that of the source.", Read: keytable.Zone(&v.Zone)},
@@ -231,14 +231,14 @@ func silence(dst **keyed.SilenceConfig) keytable.ValueParser {
 	})
 }
 
-// Bounds of what an observation may cost: the work of one grows as the cube of the number of harmonics, and a
-// run that is asked to stop has to come to its end.
+// Bounds on the cost of an observation. The cost of a season grows as the cube of the number of harmonics, and a run
+// that is asked to stop must finish its observation.
 const (
-	maxHarmonics = 48 // of one season
-	allHarmonics = 4 * maxHarmonics
-	maxSeasons   = 16
-	maxLevels    = 64
-	maxMembers   = 64
+	maxHarmonics      = 48 // maximum per season
+	maxTotalHarmonics = 4 * maxHarmonics
+	maxSeasons        = 16
+	maxLevels         = 64
+	maxMembers        = 64
 )
 
 // budget reads a duration, or a number of observations.
@@ -255,8 +255,8 @@ func budget(dst *keyed.AlarmConfig) keytable.ValueParser {
 	return r
 }
 
-// remainder reads a duration, or a number of observations.
-func remainder(dst *keyed.AlarmConfig) keytable.ValueParser {
+// rest reads a duration, or a number of observations.
+func rest(dst *keyed.AlarmConfig) keytable.ValueParser {
 	r := timeOrNumber("7h", func(d *keytable.Decoder, path string, n *yaml.Node) { d.Whole(path, n, 0, &dst.Rest) },
 		func(d *keytable.Decoder, path string, n *yaml.Node, v time.Duration) {
 			switch {
@@ -301,7 +301,7 @@ func seasons(dst *[]usual.Season) keytable.ValueParser {
 		text = "{" + strings.Join(initial, ", ") + "}"
 	}
 	return keytable.AtMost(maxSeasons, "cycles", keytable.ValueParser{Takes: takes, Initial: text, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		all := []usual.Season{}
+		read := []usual.Season{}
 		add := func(p string, period, harmonics *yaml.Node) {
 			s := usual.Season{Harmonics: 3}
 			var err error
@@ -313,8 +313,8 @@ func seasons(dst *[]usual.Season) keytable.ValueParser {
 			case s.Period <= 0:
 				d.Fail(p, "must be above 0, not %s", period.Value)
 				return
-			case slices.ContainsFunc(all, func(other usual.Season) bool { return other.Period == s.Period }):
-				d.Fail(p, "the period stands there already")
+			case slices.ContainsFunc(read, func(other usual.Season) bool { return other.Period == s.Period }):
+				d.Fail(p, "duplicate period")
 				return
 			}
 			for _, standard := range usual.DefaultSeasons() {
@@ -331,7 +331,7 @@ func seasons(dst *[]usual.Season) keytable.ValueParser {
 					return
 				}
 			}
-			all = append(all, s)
+			read = append(read, s)
 		}
 		switch n.Kind {
 		case yaml.SequenceNode:
@@ -345,13 +345,13 @@ func seasons(dst *[]usual.Season) keytable.ValueParser {
 			return
 		}
 		sum := 0
-		for _, s := range all {
+		for _, s := range read {
 			sum += s.Harmonics
 		}
-		if sum > allHarmonics {
-			d.Fail(path, "has %d harmonics in all; at most %d are allowed", sum, allHarmonics)
+		if sum > maxTotalHarmonics {
+			d.Fail(path, "has %d harmonics in all; at most %d are allowed", sum, maxTotalHarmonics)
 		}
-		*dst = all
+		*dst = read
 	}})
 }
 
@@ -378,9 +378,9 @@ func Pattern(dst *string) keytable.ValueParser {
 		}
 		labels := map[string]string{}
 		d.Entries(path, n, func(p string, k, v *yaml.Node) {
-			var of string
-			keytable.Checked(&of, "pattern: "+domain.Wildcards, domain.CheckPattern).Read(d, p, v)
-			labels[k.Value] = of
+			var pattern string
+			keytable.Checked(&pattern, "pattern: "+domain.Wildcards, domain.CheckPattern).Read(d, p, v)
+			labels[k.Value] = pattern
 		})
 		if len(labels) == 0 && !d.Failed(path) {
 			d.Fail(path, "has no label")
@@ -392,7 +392,7 @@ func Pattern(dst *string) keytable.ValueParser {
 
 var weekdays = []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
 
-// holidays reads dates, or a mapping with the day that they are like.
+// holidays reads dates, or a mapping with the dates and the weekday that they resemble.
 func holidays(dst *usual.Holidays) keytable.ValueParser {
 	var listed, filed []string
 	file, like := "", weekdays[dst.Like]
@@ -419,11 +419,11 @@ func holidays(dst *usual.Holidays) keytable.ValueParser {
 	}}
 }
 
-const largestHolidays = 4 * inputfile.MB
+const maxHolidayBytes = 4 * inputfile.MB
 
 // readDates reads a file of dates. An error names the line.
-func readDates(path string) (all []string, err error) {
-	b, _, err := inputfile.ReadText(path, largestHolidays)
+func readDates(path string) (lines []string, err error) {
+	b, _, err := inputfile.ReadText(path, maxHolidayBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -435,26 +435,26 @@ func readDates(path string) (all []string, err error) {
 		if _, err := domain.Date(line); err != nil {
 			return nil, fmt.Errorf("%s:%d: %v", message.Printable(path), i+1, err)
 		}
-		all = append(all, line)
+		lines = append(lines, line)
 	}
-	return all, nil
+	return lines, nil
 }
 
-// HolidayRemarks are what a check says of holidays that have no effect where one may look for it.
-func (c *Settings) HolidayRemarks() (all []string) {
+// HolidayRemarks returns remarks on holidays that have no effect on alarms.
+func (c *Settings) HolidayRemarks() (remarks []string) {
 	if c.Detect == nil {
 		return nil
 	}
 	named := c.Detect.Holidays.Dates
-	alone := func(s *usual.RhythmConfig) bool {
+	onlyInModel := func(s *usual.RhythmConfig) bool {
 		return s != nil && slices.ContainsFunc(s.Holidays, func(date string) bool { return !slices.Contains(named, date) })
 	}
-	if alone(c.Model.Season) || slices.ContainsFunc(c.Keys, func(k KeyRule) bool { return alone(k.Season) }) {
-		all = append(all, "alarms do not go by model.holidays: the season of the model does not learn them; detect.holidays are for alarms")
+	if onlyInModel(c.Model.Season) || slices.ContainsFunc(c.Keys, func(k KeyRule) bool { return onlyInModel(k.Season) }) {
+		remarks = append(remarks, "alarms do not use model.holidays, which only the season of the model skips: set detect.holidays for alarms")
 	}
 	week := func(s usual.Season) bool { return s.Period == 7*24*time.Hour }
 	if len(named) > 0 && !slices.ContainsFunc(c.Detect.Seasons, week) {
-		all = append(all, "detect.holidays have no effect on what is usual: detect.season has no 168h")
+		remarks = append(remarks, "detect.holidays have no effect on what is usual: detect.season has no 168h")
 	}
-	return all
+	return remarks
 }

@@ -18,16 +18,15 @@ import (
 )
 
 const (
-	// maxDim bounds model.dim.
+	// maxDim is the maximum of model.dim.
 	maxDim = 1_000_000
-	// maxCategories and, with detect, detectCategories bound what an observation of a category may cost.
+	// maxCategories limits the cost of an observation of a category; detectCategories applies with detect.
 	maxCategories    = 10_000
 	detectCategories = 1_000
 )
 
-// CheckPriors reads the priors, of the model and of every rule. Which parameters there
-// are, what they may be, and what stands for an absent one is the family's
-// business: making its model tells.
+// CheckPriors reads the priors of the model and of each exception. The family checks the parameters and sets the
+// defaults of absent ones when its model is made.
 func (d *Reading) CheckPriors() {
 	c := d.c
 	const path = "model.prior"
@@ -40,9 +39,9 @@ func (d *Reading) CheckPriors() {
 	before := len(d.Errs)
 	var auto bool
 	c.Model.Prior, auto = d.prior(path, d.priorNode)
-	// The default prior of ar is of scale 1, for which the values of most streams are outliers.
+	// The default prior of ar has scale 1. Under it, the values of most streams would be outliers.
 	auto = auto || d.priorNode == nil && c.Model.Family == "ar"
-	// The default prior of categorical is that of any values.
+	// The default prior of categorical fits any values.
 	fits := c.Model.Family != "categorical"
 	if auto && fits {
 		c.Model.WarmUp = d.warmUp
@@ -65,8 +64,7 @@ func (d *Reading) CheckPriors() {
 	columnsOK := !d.Failed("source") && !d.Failed(values) && !d.Failed(strings.TrimSuffix(values, ".values"))
 	switch {
 	case !dimOK || !hasDim && !columnsOK:
-		// Another mistake hides the length. This one fits, so that what is
-		// reported is wrong whatever the length.
+		// Another error hides the length. Assume a length that fits, so that only errors at any length are reported.
 		c.Model.Dim = 2
 	case !hasDim:
 		c.Model.Dim = len(columns)
@@ -75,16 +73,16 @@ func (d *Reading) CheckPriors() {
 	if m == nil {
 		return
 	}
-	most := maxCategories
+	maxAllowed := maxCategories
 	if c.Detect != nil {
-		most = detectCategories
+		maxAllowed = detectCategories
 	}
-	if k := m.Outputs(); c.Model.Family == "categorical" && k > most {
+	if k := m.Outputs(); c.Model.Family == "categorical" && k > maxAllowed {
 		d.Fail("model", "has %d categories; at most %d are allowed, with detect %d", k, maxCategories, detectCategories)
 		return
 	}
 	length := observationLength(m)
-	// One number may stand for several categories, each with a probability.
+	// One number may be one of several categories, each with a probability.
 	if want := max(length, m.Outputs()); hasDim && dimOK && c.Model.Dim != want {
 		d.Fail("model.dim", "dim %d, but %s with this prior makes it %d", c.Model.Dim, c.Model.Family, want)
 	}
@@ -96,15 +94,15 @@ func (d *Reading) CheckPriors() {
 			c.Keys[i].Prior = c.Model.Prior
 			continue
 		}
-		at := fmt.Sprintf("keys.%d.model.prior", i)
-		if own := d.model(at, c, k.Prior, k.WarmUp > 0); own != nil && (own.Dim() != m.Dim() || own.Outputs() != m.Outputs()) {
-			d.Fail(at, "has another dimension than model.prior")
+		rulePath := fmt.Sprintf("keys.%d.model.prior", i)
+		if own := d.model(rulePath, c, k.Prior, k.WarmUp > 0); own != nil && (own.Dim() != m.Dim() || own.Outputs() != m.Outputs()) {
+			d.Fail(rulePath, "has another dimension than model.prior")
 		}
 	}
 }
 
-// rulePriors reads the priors of the rules of keys, and reports whether one is auto. Those that are auto fit
-// a prior to the first values if the family does.
+// rulePriors reads the priors of the exceptions. It reports whether any is auto. An auto prior is fitted to the first
+// values only if fits is true.
 func (d *Reading) rulePriors(c *Settings, fits bool) (anyAuto bool) {
 	for i := range c.Keys {
 		n := *d.keyPriors[&c.Keys[i]]
@@ -123,8 +121,7 @@ func (d *Reading) rulePriors(c *Settings, fits bool) (anyAuto bool) {
 	return anyAuto
 }
 
-// prior reads a prior: its parameters, or auto, or {auto: true} with those that
-// have no scale, such as an order.
+// prior reads a prior: its parameters, or auto, or {auto: true} with parameters that have no scale, such as an order.
 func (d *Reading) prior(path string, n *yaml.Node) (params map[string]any, auto bool) {
 	params = map[string]any{}
 	if n == nil {
@@ -135,8 +132,8 @@ func (d *Reading) prior(path string, n *yaml.Node) (params map[string]any, auto 
 	}
 	d.Entries(path, n, func(p string, k, v *yaml.Node) {
 		value := d.value(p, v)
-		if on, ok := value.(bool); ok && k.Value == "auto" {
-			auto = on
+		if enabled, ok := value.(bool); ok && k.Value == "auto" {
+			auto = enabled
 			return
 		}
 		params[k.Value] = value
@@ -144,7 +141,7 @@ func (d *Reading) prior(path string, n *yaml.Node) (params map[string]any, auto 
 	return params, auto
 }
 
-// model makes the model, or records why there is none.
+// model returns the model, or nil after reporting an error.
 func (d *Reading) model(path string, c *Settings, prior map[string]any, auto bool) expfam.Model {
 	m, err := expfam.New(c.Model.Family, prior, c.Model.Dim)
 	if err != nil {
@@ -161,24 +158,24 @@ func (d *Reading) model(path string, c *Settings, prior map[string]any, auto boo
 	return m
 }
 
-// unused records the parameters of a prior that data will set: without them, the fitted model is the same.
+// unused reports errors for parameters that auto sets from the data: without them, the fitted model is the same.
 func (d *Reading) unused(path string, c *Settings, m expfam.Fitted, prior map[string]any) {
 	ls := m.LocationScale([][]float64{slices.Repeat([]float64{1}, m.Dim())})
 	fitted := m.Fit(ls)
 	for _, name := range slices.Sorted(maps.Keys(prior)) {
 		others := maps.Clone(prior)
 		delete(others, name)
-		without, err := expfam.New(c.Model.Family, others, c.Model.Dim)
-		if err != nil || without.Dim() != m.Dim() || reflect.DeepEqual(m, without) {
+		reduced, err := expfam.New(c.Model.Family, others, c.Model.Dim)
+		if err != nil || reduced.Dim() != m.Dim() || reflect.DeepEqual(m, reduced) {
 			continue
 		}
-		if reflect.DeepEqual(fitted, without.(expfam.Fitted).Fit(ls)) {
+		if reflect.DeepEqual(fitted, reduced.(expfam.Fitted).Fit(ls)) {
 			d.Fail(keytable.Join(path, name), "auto sets it from the data: leave it out, or give all parameters without auto")
 		}
 	}
 }
 
-// observationLength is how many numbers an observation of the model has.
+// observationLength returns how many numbers an observation of the model has.
 func observationLength(m expfam.Model) int {
 	if _, ok := m.(expfam.Sequential); ok {
 		return 1
@@ -186,7 +183,7 @@ func observationLength(m expfam.Model) int {
 	return m.Dim()
 }
 
-// params records what a family finds wrong with the prior at path.
+// params reports the family's errors for the prior at path.
 func (d *Reading) params(path string, err error) {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
@@ -200,16 +197,15 @@ func (d *Reading) params(path string, err error) {
 		d.Fail(path, "%v", err)
 		return
 	}
-	at := keytable.Join(path, keytable.KeyName(p.Name))
+	paramPath := keytable.Join(path, keytable.KeyName(p.Name))
 	if p.Known != nil {
-		d.Fail(at, "unknown key; %s", message.Suggest(p.Name, p.Known))
+		d.Fail(paramPath, "unknown key; %s", message.Suggest(p.Name, p.Known))
 		return
 	}
-	d.Fail(at, "%s", p.Reason)
+	d.Fail(paramPath, "%s", p.Reason)
 }
 
-// value reads a parameter of whatever family: a number, true or false, a vector,
-// or a matrix by rows.
+// value reads a parameter of any family: a number, a bool, a vector, or a matrix by rows.
 func (d *Reading) value(path string, n *yaml.Node) any {
 	if n.Kind == yaml.SequenceNode {
 		switch {

@@ -19,19 +19,19 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// A quietTime is an entry of quiet as it is written.
+// A quietTime is an entry of quiet as written in the config.
 type quietTime struct {
 	match, from, to, weekly, zone, file string
 }
 
-// A quietLine is an entry in a file.
+// A quietLine is a line of a file of quiet times.
 type quietLine struct {
 	Match keyPattern `json:"match"`
 	From  string     `json:"from"`
 	To    string     `json:"to"`
 }
 
-// A keyPattern is a pattern of keys, in JSON also an object of labels.
+// A keyPattern is a pattern of keys. In JSON it may also be an object of labels.
 type keyPattern string
 
 func (p *keyPattern) UnmarshalJSON(b []byte) error {
@@ -64,7 +64,7 @@ func quietTimes(dst *[]quietTime) keytable.ValueParser {
 
 var weeklyForm = regexp.MustCompile(`^(Sun|Mon|Tue|Wed|Thu|Fri|Sat) ([0-9]{2}:[0-9]{2})/(.+)$`)
 
-// weekly reads a time that comes every week.
+// weekly parses a time that recurs every week, such as Sun 02:00/2h.
 func weekly(s string) (*keyed.Weekly, error) {
 	form := errors.New("is not a day, a time and a duration, such as Sun 02:00/2h")
 	parts := weeklyForm.FindStringSubmatch(s)
@@ -75,45 +75,45 @@ func weekly(s string) (*keyed.Weekly, error) {
 	if err != nil {
 		return nil, form
 	}
-	lasts, err := time.ParseDuration(parts[3])
+	length, err := time.ParseDuration(parts[3])
 	if err != nil {
 		return nil, form
 	}
-	if lasts <= 0 || lasts > 7*24*time.Hour {
-		return nil, errors.New("lasts for more than nothing, and at most for 168h")
+	if length <= 0 || length > 7*24*time.Hour {
+		return nil, errors.New("the duration must be above 0 and at most 168h")
 	}
 	day := slices.Index(weekdays, parts[1])
-	return &keyed.Weekly{Day: time.Weekday(day), Clock: time.Duration(clock.Hour())*time.Hour + time.Duration(clock.Minute())*time.Minute, Lasts: lasts}, nil
+	return &keyed.Weekly{Day: time.Weekday(day), Clock: time.Duration(clock.Hour())*time.Hour + time.Duration(clock.Minute())*time.Minute, Lasts: length}, nil
 }
 
-// once is an entry with from and to.
-func (q *quietTime) once(zone string) (of keyed.QuietTime, where string, err error) {
+// once parses an entry with from and to. If it returns an error, where names the field.
+func (q *quietTime) once(zone string) (quiet keyed.QuietTime, where string, err error) {
 	parser, err := times.NewParser(zone, "")
 	if err != nil {
-		return of, "zone", err
+		return quiet, "zone", err
 	}
-	of.Match = q.match
+	quiet.Match = q.match
 	if err := domain.CheckPattern(q.match); err != nil {
-		return of, "match", err
+		return quiet, "match", err
 	}
 	for _, end := range []struct {
 		name, text string
-		to         *time.Time
-	}{{"from", q.from, &of.From}, {"to", q.to, &of.To}} {
+		dst        *time.Time
+	}{{"from", q.from, &quiet.From}, {"to", q.to, &quiet.To}} {
 		if end.text == "" {
-			return of, end.name, errors.New("missing; it is required")
+			return quiet, end.name, errors.New("missing; it is required")
 		}
-		if *end.to, err = parser.Parse(end.text); err != nil {
-			return of, end.name, fmt.Errorf("%s is not a time such as 2026-01-02T03:04:05Z", message.Quote(end.text))
+		if *end.dst, err = parser.Parse(end.text); err != nil {
+			return quiet, end.name, fmt.Errorf("%s is not a time such as 2026-01-02T03:04:05Z", message.Quote(end.text))
 		}
 	}
-	if !of.From.Before(of.To) {
-		return of, "to", errors.New("is not after from")
+	if !quiet.From.Before(quiet.To) {
+		return quiet, "to", errors.New("is not after from")
 	}
-	return of, "", nil
+	return quiet, "", nil
 }
 
-// CheckQuiet settles the quiet times.
+// CheckQuiet checks the quiet times and adds them to the settings.
 func (d *Reading) CheckQuiet() {
 	c, written := d.c, d.quiet
 	if len(written) == 0 {
@@ -125,19 +125,19 @@ func (d *Reading) CheckQuiet() {
 	}
 	d.NeedTime("an empty name means that there is no time, which quiet times need")
 	for i := range written {
-		q, at := &written[i], func(name string) string { return fmt.Sprintf("quiet.%d.%s", i, name) }
-		has := func(names ...string) string {
+		q, sub := &written[i], func(name string) string { return fmt.Sprintf("quiet.%d.%s", i, name) }
+		firstOf := func(names ...string) string {
 			for _, name := range names {
-				if d.Has(at(name)) {
+				if d.Has(sub(name)) {
 					return name
 				}
 			}
 			return ""
 		}
 		switch {
-		case d.Has(at("file")):
-			if name := has("match", "from", "to", "weekly", "zone"); name != "" {
-				d.Fail(at(name), "is of an entry without file")
+		case d.Has(sub("file")):
+			if name := firstOf("match", "from", "to", "weekly", "zone"); name != "" {
+				d.Fail(sub(name), "is not allowed with file")
 				continue
 			}
 			f := QuietFile{Path: q.file}
@@ -146,14 +146,14 @@ func (d *Reading) CheckQuiet() {
 				err = fmt.Errorf("%s:%w", message.Printable(q.file), bad[0])
 			}
 			if err != nil {
-				d.Fail(at("file"), "%v", err)
+				d.Fail(sub("file"), "%v", err)
 			}
 			c.QuietFiles = append(c.QuietFiles, f)
-		case !d.Has(at("match")):
-			d.Fail(at("match"), "missing; it is required, but beside file")
-		case d.Has(at("weekly")):
-			if name := has("from", "to"); name != "" {
-				d.Fail(at(name), "stands in place of weekly")
+		case !d.Has(sub("match")):
+			d.Fail(sub("match"), "missing; it is required without file")
+		case d.Has(sub("weekly")):
+			if name := firstOf("from", "to"); name != "" {
+				d.Fail(sub(name), "is not allowed with weekly")
 				continue
 			}
 			if w, err := weekly(q.weekly); err == nil {
@@ -161,12 +161,12 @@ func (d *Reading) CheckQuiet() {
 				c.Quiet = append(c.Quiet, keyed.QuietTime{Match: q.match, Weekly: w})
 			}
 		default:
-			of, name, err := q.once(q.zone)
+			parsed, name, err := q.once(q.zone)
 			if err != nil {
-				d.Fail(at(name), "%v", err)
+				d.Fail(sub(name), "%v", err)
 				continue
 			}
-			c.Quiet = append(c.Quiet, of)
+			c.Quiet = append(c.Quiet, parsed)
 		}
 	}
 }
@@ -174,55 +174,55 @@ func (d *Reading) CheckQuiet() {
 // A QuietFile is a file of quiet times.
 type QuietFile struct {
 	Path  string
-	Times []keyed.QuietTime // that it had when it was read last
-	Info  fs.FileInfo       // that describes it before that; nil if the last read has failed
+	Times []keyed.QuietTime // quiet times of the last successful read
+	Info  fs.FileInfo       // description of the file before that read; nil if the last read failed
 }
 
-const largestQuiet = 64 * inputfile.MB
+const maxQuietBytes = 64 * inputfile.MB
 
-// Read reads the file. bad are the errors of lines, as from ParseQuiet: the other lines count. After an error Times are as
-// before.
+// Read reads the file. bad are the errors of invalid lines, as from ParseQuiet; the other lines are used. If err is
+// not nil, Times is unchanged.
 func (f *QuietFile) Read() (bad []error, err error) {
-	text, info, err := inputfile.ReadText(f.Path, largestQuiet)
+	text, info, err := inputfile.ReadText(f.Path, maxQuietBytes)
 	if f.Info = info; err == nil {
 		f.Times, bad = ParseQuiet(text)
 	}
 	return bad, err
 }
 
-// ParseQuiet reads the lines of a file of quiet times. Of those that are none it says why, behind their number.
-func ParseQuiet(b []byte) (all []keyed.QuietTime, bad []error) {
+// ParseQuiet parses the lines of a file of quiet times. bad has an error for each invalid line, with its line number.
+func ParseQuiet(b []byte) (parsed []keyed.QuietTime, bad []error) {
 	n := 0
 	for line := range bytes.Lines(b) {
 		n++
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		of, err := parseQuietLine(line)
+		entry, err := parseQuietLine(line)
 		if err != nil {
 			bad = append(bad, fmt.Errorf("%d: %w", n, err))
 			continue
 		}
-		all = append(all, of)
+		parsed = append(parsed, entry)
 	}
-	return all, bad
+	return parsed, bad
 }
 
-func parseQuietLine(line []byte) (of keyed.QuietTime, err error) {
+func parseQuietLine(line []byte) (quiet keyed.QuietTime, err error) {
 	q, err := jsontext.Strict[quietLine](line)
 	if err != nil {
-		return of, err
+		return quiet, err
 	}
-	of, name, err := (&quietTime{match: string(q.Match), from: q.From, to: q.To}).once("")
+	quiet, name, err := (&quietTime{match: string(q.Match), from: q.From, to: q.To}).once("")
 	if err != nil {
-		return of, fmt.Errorf("%s %w", name, err)
+		return quiet, fmt.Errorf("%s %w", name, err)
 	}
-	return of, nil
+	return quiet, nil
 }
 
-// AppendQuiet appends a line that ParseQuiet reads for each quiet time, which has from and to.
-func AppendQuiet(b []byte, all []keyed.QuietTime) []byte {
-	for _, q := range all {
+// AppendQuiet appends a line for each quiet time in the format that ParseQuiet reads. Each must have From and To.
+func AppendQuiet(b []byte, quiet []keyed.QuietTime) []byte {
+	for _, q := range quiet {
 		line := jsontext.Of(quietLine{Match: keyPattern(q.Match), From: q.From.UTC().Format(time.RFC3339Nano), To: q.To.UTC().Format(time.RFC3339Nano)})
 		b = append(append(b, line...), '\n')
 	}

@@ -15,71 +15,68 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// A Settings is the model's part of a config: how observations are learned, and what is told of them.
+// Settings is the model's part of a config: how observations are learned, and when alarms are raised.
 type Settings struct {
 	Transform string // Filter or Smooth
 	Model     Model
-	Levels    []hafvf.Beta // bottom up; empty means no level, and nil of Smooth segments
-	Top       float64      // γ in [0, 1]: the fixed weight of the topmost level
+	Levels    []hafvf.Beta // bottom up; empty means no level; nil with Smooth means segments
+	Top       float64      // γ in [0, 1]: fixed weight of the topmost level
 
-	Bank           []hafvf.Member // in place of Levels and Top; nil for one filter
+	Bank           []hafvf.Member // replaces Levels and Top; nil for one filter
 	BankForgetting float64
 	Detect         *Detect              // nil: no detection
-	Silence        *keyed.SilenceConfig // nil: silence is not told
-	Expire         time.Duration        // after which a key is forgotten; 0: never
-	Zone           string               // that of the season of the model, else of the source
-	Keys           []KeyRule            // exceptions, field by field
-	Quiet          []keyed.QuietTime    // in which nothing is learned or told
-	QuietFiles     []QuietFile          // of more such times
+	Silence        *keyed.SilenceConfig // nil: silence is not reported
+	Expire         time.Duration        // a key without a record for this time is forgotten; 0: never
+	Zone           string               // zone of the model's season; without a season, zone of the source
+	Keys           []KeyRule            // exceptions for keys, field by field
+	Quiet          []keyed.QuietTime    // times in which nothing is learned or reported
+	QuietFiles     []QuietFile          // files of further quiet times
 
-	Aggregate *keyed.AggregateConfig // nil: a record is an observation
+	Aggregate *keyed.AggregateConfig // nil: each record is an observation
 
 	Order    string // EventTime or Arrival
 	Lateness time.Duration
-	TimeUnit time.Duration // in which the weight acts once; 0: per observation
-	Session  Session       // of Smooth
+	TimeUnit time.Duration // time in which the weight acts once; 0: per observation
+	Session  Session       // for Smooth
 	Records  string        // Brief or Full
-	Interval float64       // of Filter: probability of the predictive interval; 0: none
-	Odds     float64       // of Smooth: in favour of a change, from which on it is one; 0: by the family
+	Interval float64       // for Filter: probability of the predictive interval; 0: none
+	Odds     float64       // for Smooth: minimum odds of a change; 0: the family's default
 }
 
 // Values of Settings.Transform.
 const (
-	Filter = "filter" // online: every observation as it comes
+	Filter = "filter" // online: one estimate per observation
 	Smooth = "smooth" // finished sessions, forward and backward
 )
 
 // Values of Settings.Records.
 const (
-	Brief = "brief" // without the fields that few people read
+	Brief = "brief" // without the rarely used fields
 	Full  = "full"
 )
 
 // Values of Settings.Order.
 const (
-	EventTime = "event_time" // per key in the order of event times
-	Arrival   = "arrival"    // as the source gives them
+	EventTime = "event_time" // order of event times per key
+	Arrival   = "arrival"    // order of the source
 )
 
 // A Model is a family and its prior.
 type Model struct {
 	Family string
-	// Prior holds the textbook parameters that the config gives: numbers as
-	// float64, vectors as []float64, matrices as [][]float64, and bool. The
-	// family has defaults for the others.
+	// Prior holds the textbook parameters that the config sets: numbers as float64, vectors as []float64, matrices as
+	// [][]float64, and bool. The family has defaults for the others.
 	Prior map[string]any
-	// Dim is the length of the observation vector (for categorical, the number
-	// of categories), as the config or else the columns give it; 0 where only the
-	// prior does.
+	// Dim is the length of the observation vector, or the number of categories of categorical. It is from the config,
+	// else the number of columns. 0 means that only the prior determines it.
 	Dim int
-	// WarmUp is the number of a key's first observations that set the prior; 0
-	// where the config gives it.
+	// WarmUp is the number of a key's first observations that set the prior; 0 if the config sets it.
 	WarmUp int
-	Season *usual.RhythmConfig // nil for none
+	Season *usual.RhythmConfig // nil: none
 	Scale  hafvf.Scale
 }
 
-// Detect are the settings of detection, of its alarms, and of which are permitted.
+// Detect holds the settings of detection and its alarms, and which alerts are permitted.
 type Detect struct {
 	hafvf.Detect
 	keyed.AlarmConfig
@@ -89,59 +86,59 @@ type Detect struct {
 // A KeyRule is an exception for the keys that match a pattern.
 type KeyRule struct {
 	Match  string
-	Prior  map[string]any // nil: as Model has it
-	WarmUp int            // as in Model
+	Prior  map[string]any // nil: the model's prior
+	WarmUp int            // see Model.WarmUp
 	Season *usual.RhythmConfig
 	Levels []hafvf.Beta
 	Top    float64
 	Bank   []hafvf.Member
-	// Detect are the fields of detect, and Alerts is false of keys of which nobody is told. For each of these the
-	// first rule that matches a key and sets it holds too.
+	// Detect holds fields of detect. Alerts is false for keys whose alarms are not reported. For each field the first
+	// matching rule that sets it wins.
 	Detect keyed.AlertRule
 	Alerts *bool
-	// Sets are the parts of the filter that the rule sets. Of each the first rule that matches a key and sets it holds.
+	// Sets lists the parts of the filter that the rule sets. For each part the first matching rule that sets it wins.
 	Sets []keyed.FilterPart
 }
 
-// Switches say whether something is on for the keys that match patterns. The first that matches a key holds.
+// Switches turn something on or off for the keys that match patterns. The first match wins.
 type Switches []Switch
 
-// A Switch is for the keys that match its pattern.
+// A Switch applies to the keys that match its pattern.
 type Switch struct {
 	Match string
 	On    bool
 }
 
-// Switches are what the exceptions say of a field, those that set it.
-func (c *Settings) Switches(field func(KeyRule) *bool) (all Switches) {
+// Switches returns the switches of the exceptions that set a field. field returns nil for an exception that does not
+// set it.
+func (c *Settings) Switches(field func(KeyRule) *bool) (switches Switches) {
 	for _, k := range c.Keys {
-		if on := field(k); on != nil {
-			all = append(all, Switch{k.Match, *on})
+		if enabled := field(k); enabled != nil {
+			switches = append(switches, Switch{k.Match, *enabled})
 		}
 	}
-	return all
+	return switches
 }
 
-// Of reports whether it is on for a key, or otherwise if no pattern matches.
+// Of returns the switch of a key, or otherwise if no pattern matches.
 func (s Switches) Of(key string, otherwise bool) bool {
-	for _, is := range s {
-		if domain.Matches(is.Match, key) {
-			return is.On
+	for _, rule := range s {
+		if domain.Matches(rule.Match, key) {
+			return rule.On
 		}
 	}
 	return otherwise
 }
 
-// A Session is what is smoothed as one.
+// A Session sets which records are smoothed together.
 type Session struct {
-	Gap             time.Duration // ends it; 0 is that of each key, see keyed.SmoothConfig
-	AllowedLateness time.Duration // after its end, in which it is still revised
-	Max             int           // observations, above which it is cut
-	By              []string      // columns or fields that tell sessions without times apart
+	Gap             time.Duration // gap that ends a session; 0: chosen per key, see keyed.SmoothConfig
+	AllowedLateness time.Duration // time after its end in which a session is still revised
+	Max             int           // maximum number of observations; a longer session is cut
+	By              []string      // columns or fields that separate sessions without times
 }
 
-// Clock is the zone in which people read times of the config: that of its intervals, else of its alarms,
-// else Zone.
+// Clock returns the zone of the times that people read: the zone of the intervals, else of the alarms, else Zone.
 func (c *Settings) Clock() *time.Location {
 	name := c.Zone
 	switch {
@@ -152,7 +149,7 @@ func (c *Settings) Clock() *time.Location {
 	}
 	zone, err := domain.Zone(name)
 	if err != nil {
-		return time.UTC // Parse has refused it
+		return time.UTC // Parse has already rejected it
 	}
 	return zone
 }
@@ -165,45 +162,45 @@ func defaultDetect() *Detect {
 	}
 }
 
-// seasonKeys are what a model says of its season.
+// seasonKeys are the keys of a model's season.
 type seasonKeys struct {
 	seasons  []usual.Season
 	zone     string
 	holidays []string
 }
 
-// A Source is what settings go by of where observations come from. The zero one has an end, times in
-// UTC, and values of any length.
+// A Source describes the observations where settings depend on it. The zero value has an end, times in UTC, and
+// values of any length.
 type Source struct {
-	Path      string   // of its keys in the config, which errors name; empty: Time is not looked at
-	Time      []string // names of what a time is made of; empty: observations have none
-	Values    []string // names of what a value is made of; nil: each observation brings its own length
-	Zone      string   // of times without one; empty: UTC
-	Trials    bool     // times are whole numbers of trials
-	Unending  bool     // it goes on until it is stopped
-	Watermark bool     // it says up to which time it has been read
-	// Share has the source give two fields, the first of which is a share of the second. Nil: it does.
-	Share func(of, to string)
+	Path      string   // path of the source in the config, for errors; empty: Time is not checked
+	Time      []string // names of the parts of a time; empty: observations have no times
+	Values    []string // names of the values; nil: the length may differ between observations
+	Zone      string   // zone of times without an offset; empty: UTC
+	Trials    bool     // times are trial numbers
+	Unending  bool     // the source has no end
+	Watermark bool     // the source reports up to which time it has been read
+	// Share sets the two fields of a share in the source. nil: the source needs no setting.
+	Share func(successes, trials string)
 }
 
-// A Reading reads the settings of a config that may have other keys too. These are read along with Keys, and
-// what has to hold of all of them is checked between the four checks, which are called in their order here.
+// A Reading reads the settings of a config that may have other keys too. Read the other keys along with Keys. The
+// four checks must be called in their order here; checks across all keys go between them.
 type Reading struct {
 	*keytable.Decoder
-	Source Source // is set before the checks, Values before the last
+	Source Source // set it before the checks; set Values before CheckPriors
 
 	c *Settings
-	// Of priors the nodes are kept, to be read last: what they must be depends on family and columns.
-	priorNode  *yaml.Node
-	keyPriors  map[*KeyRule]**yaml.Node
-	warmUp     int
-	season     seasonKeys // of the model
-	keySeasons map[*KeyRule]*seasonKeys
-	more       aggregateKeys
-	quiet      []quietTime
+	// The priors are read last, because their parameters depend on family and columns.
+	priorNode      *yaml.Node
+	keyPriors      map[*KeyRule]**yaml.Node
+	warmUp         int
+	season         seasonKeys // season of the model
+	keySeasons     map[*KeyRule]*seasonKeys
+	aggregateInput aggregateKeys
+	quiet          []quietTime
 }
 
-// NewReading reads into c, which it sets to what no keys mean.
+// NewReading returns a Reading into c. It sets c to the defaults of absent keys.
 func NewReading(d *keytable.Decoder, c *Settings) *Reading {
 	*c = Settings{
 		Transform:      Filter,
@@ -217,11 +214,11 @@ func NewReading(d *keytable.Decoder, c *Settings) *Reading {
 	return &Reading{Decoder: d, c: c, keyPriors: map[*KeyRule]**yaml.Node{}, season: seasonKeys{zone: "UTC"}, keySeasons: map[*KeyRule]*seasonKeys{}}
 }
 
-// Parse reads settings from YAML (JSON is YAML too), of observations from source, by a new decoder. Keys at the top
-// that others own are passed over. The error joins a keytable.KeyError per mistake, in the order of the lines.
-func Parse(by *keytable.Decoder, text []byte, others []string, source Source) (*Settings, error) {
+// Parse reads settings from YAML or JSON, with a new decoder. Top-level keys in others are skipped. The error joins a
+// keytable.KeyError per mistake, in the order of the lines.
+func Parse(dec *keytable.Decoder, text []byte, others []string, source Source) (*Settings, error) {
 	c := &Settings{}
-	d := NewReading(by, c)
+	d := NewReading(dec, c)
 	d.Source = source
 	keys := d.Keys()
 	for _, other := range others {
@@ -239,15 +236,15 @@ func Parse(by *keytable.Decoder, text []byte, others []string, source Source) (*
 	return c, nil
 }
 
-// Keys returns the keys of settings, in the order of their declaration.
+// Keys describes the keys of settings in the order of their declaration.
 func Keys() []keytable.Description {
 	return keytable.Describe(NewReading(&keytable.Decoder{}, &Settings{}).Keys())
 }
 
-// maxRules is the maximum number of exceptions by key.
+// maxRules is the maximum number of exceptions for keys.
 const maxRules = 10_000
 
-// CheckModel checks the model, what follows it, and what is told of it.
+// CheckModel checks the model, the filters, and the settings that depend on them.
 func (d *Reading) CheckModel() {
 	c := d.c
 	if len(c.Keys) > maxRules {
@@ -268,7 +265,7 @@ func (d *Reading) CheckModel() {
 	d.checkTransform(c)
 }
 
-// CheckTimes checks what goes by times.
+// CheckTimes checks the settings that need times.
 func (d *Reading) CheckTimes() {
 	c := d.c
 	if c.Silence != nil && c.Transform == Filter && !d.Failed("transform") {
@@ -286,7 +283,7 @@ func (d *Reading) CheckTimes() {
 	}
 }
 
-// Filter returns the settings of the filters of keys, without the names of the values.
+// Filter returns the configuration of the filters of keys, without the names of the values.
 func (c *Settings) Filter() keyed.Config {
 	cfg := keyed.Config{
 		Filter: c.filterOf(c.Model.Prior, c.Model.WarmUp, c.Model.Season, c.Levels, c.Top, c.Bank),
@@ -315,7 +312,7 @@ func (c *Settings) Filter() keyed.Config {
 	return cfg
 }
 
-// NamesOf are the names by which messages call values, of columns or fields of those names.
+// NamesOf returns the names of the observation's values in messages. values are the names of the columns or fields.
 func (c *Settings) NamesOf(values []string) (names []string) {
 	switch {
 	case c.Model.Family == "binomial" && len(values) == 2:
@@ -331,10 +328,10 @@ func (c *Settings) NamesOf(values []string) (names []string) {
 	return names
 }
 
-// PerSecond is what the unit of a rate ends with.
+// PerSecond is the suffix of the unit of a rate.
 const PerSecond = "/s"
 
-// UnitOf is the unit of observations, of values in that unit.
+// UnitOf returns the unit of observations, given the unit of the values.
 func (c *Settings) UnitOf(values string) string {
 	a := c.Aggregate
 	switch {
@@ -348,8 +345,8 @@ func (c *Settings) UnitOf(values string) string {
 	return values + map[time.Duration]string{time.Second: PerSecond, time.Minute: "/min", time.Hour: "/h"}[a.Per]
 }
 
-// SetLater returns the function that names what of the filter of a key a later exception sets than the first that matches it:
-// that did not count while the first held whole.
+// SetLater returns a function that names the parts of a key's filter that an exception after the first match sets.
+// Earlier versions applied only the first match.
 func (c *Settings) SetLater() func(key string) []string {
 	cfg := c.Filter()
 	settings := cfg.Settings()
@@ -366,18 +363,18 @@ func (c *Settings) SetLater() func(key string) []string {
 		whole := cfg
 		whole.Keys = matching[:1]
 		before, _ := whole.Settings()(key)
-		now, _ := settings(key)
-		return before.Differ(now, true)
+		after, _ := settings(key)
+		return before.Differ(after, true)
 	}
 }
 
-// filterOf returns the settings of the filter, or of the filter of one key rule.
+// filterOf returns the settings of the filter, or of the filter of one exception.
 func (c *Settings) filterOf(prior map[string]any, warmUp int, season *usual.RhythmConfig, levels []hafvf.Beta, top float64, bank []hafvf.Member) hafvf.Config {
 	f := hafvf.Config{Family: c.Model.Family, Prior: prior, Dim: c.Model.Dim, Bank: bank, WarmUp: warmUp, Season: season}
 	if bank == nil && (levels != nil || top != 0) {
 		f.Member = &hafvf.Member{Levels: levels, Top: top}
 	}
-	if c.Model.Scale != hafvf.Linear { // linear is left out of the settings of states
+	if c.Model.Scale != hafvf.Linear { // the settings of states leave out linear
 		f.Scale = c.Model.Scale
 	}
 	if bank != nil {

@@ -11,7 +11,7 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// The shortest program, and the record of an observation.
+// Example shows the shortest program, and the record of an observation.
 func Example() {
 	s, err := Parse(&keytable.Decoder{Name: "settings.yaml"}, []byte(`{"model": {"family": "normal"}, "detect": true}`), nil, Source{})
 	if err != nil {
@@ -35,7 +35,8 @@ func Example() {
 	// Output: {"key":"pump-1","time":"2026-01-05T00:00:00Z","id":"","n":1,"x":2,"predicted":{"mean":0…
 }
 
-// All mistakes are found, with the place and in the words of a config. Keys of others are passed over, whatever they hold.
+// TestParse checks that all errors are reported with their place, as for a config. Keys of others are skipped with
+// any value.
 func TestParse(t *testing.T) {
 	others := []string{"source", "alerts"}
 	text := "model: {famly: normal, prior: auto}\nsource: {csv: 3}\nsink: none\ntop: 2\naggregate: {every: 5m, value: mean}\norder: arrival\n"

@@ -23,21 +23,20 @@ import (
 	"hafvf/pipeline/decode"
 )
 
-// A sheet is a random file whose right reading is known. It is made of parts that are drawn each by
-// itself: delimiter, decimals, form of the times, header, unit, order of the rows, key and the
-// columns beside them.
+// A sheet is a random file with a known correct reading. Its parts are drawn independently: delimiter, decimals, time
+// format, header, unit, order of the rows, key and extra columns.
 type sheet struct {
 	name string
 	text []byte
-	want []string // a series each: its times and values, sorted
-	note string   // the parts
+	want []string // the times and values of each series, sorted
+	note string   // description of the parts
 }
 
-// stampForms are forms of times; a zone is UTC. Those of a date alone and a time alone stand in two columns.
+// stampForms are time formats; a zone is UTC. A | separates the formats of a date column and a time column.
 var stampForms = []struct {
-	form  string // of Go; "ms", "s" and "dotnet" are numbers
-	least time.Duration
-	json  bool // of JSON only
+	form    string // layout of package time; "ms", "s" and "dotnet" are numbers
+	minStep time.Duration
+	json    bool // only in JSON
 }{
 	{time.RFC3339, time.Second, false}, {"2006-01-02 15:04:05", time.Second, false}, {"2006-01-02T15:04:05-07:00", time.Second, false},
 	{"02/01/2006 15:04", time.Minute, false}, {"01/02/2006 15:04", time.Minute, false}, {"02.01.2006 15:04:05", time.Second, false},
@@ -62,10 +61,10 @@ func stampText(form string, t time.Time) string {
 	return t.Format(form)
 }
 
-// newSheet draws a file.
+// newSheet draws a file from a seed.
 func newSheet(seed uint64) sheet {
 	r := rand.New(rand.NewPCG(seed, 54))
-	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	pick := func(choices ...string) string { return choices[r.IntN(len(choices))] }
 	chance := func(p float64) bool { return r.Float64() < p }
 	jsonl := chance(.25)
 	delimiter, comma := pick(",", ",", ";", "\t"), false
@@ -80,12 +79,12 @@ func newSheet(seed uint64) sheet {
 	}
 	steps := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, time.Hour, 24 * time.Hour}
 	step := steps[r.IntN(len(steps))]
-	for step < stamp.least && stamp.least <= 24*time.Hour {
+	for step < stamp.minStep && stamp.minStep <= 24*time.Hour {
 		step = steps[r.IntN(len(steps))]
 	}
 	n := 60 + r.IntN(500)
 	months := 0
-	if stamp.least > 24*time.Hour {
+	if stamp.minStep > 24*time.Hour {
 		if months = 1; stamp.form == "quarter" {
 			months = 3
 		}
@@ -98,7 +97,7 @@ func newSheet(seed uint64) sheet {
 		begin = begin.Truncate(step)
 	}
 	jitter := time.Duration(0)
-	if step >= time.Minute && step < 24*time.Hour && stamp.least == time.Second && chance(.3) {
+	if step >= time.Minute && step < 24*time.Hour && stamp.minStep == time.Second && chance(.3) {
 		jitter = step / 20
 	}
 
@@ -155,7 +154,7 @@ func newSheet(seed uint64) sheet {
 	}
 	quoted := jsonl && (unit != "" || chance(.2))
 
-	// The columns beside them.
+	// The extra columns.
 	extras := map[string]func(i, k int) string{
 		"row":     func(i, k int) string { return fmt.Sprint(i) },
 		"status":  func(i, k int) string { return []string{"ok", "ok", "ok", "warn"}[r.IntN(4)] },
@@ -174,7 +173,7 @@ func newSheet(seed uint64) sheet {
 
 	// The rows.
 	type row struct {
-		at   time.Time
+		time time.Time
 		key  int
 		text []string
 	}
@@ -186,8 +185,8 @@ func newSheet(seed uint64) sheet {
 	}
 	var rows []row
 	series := map[string][]string{}
-	add := func(series_ string, at time.Time, v float64) {
-		series[series_] = append(series[series_], fmt.Sprintf("%d %.6g", at.Unix(), v))
+	add := func(series_ string, t time.Time, v float64) {
+		series[series_] = append(series[series_], fmt.Sprintf("%d %.6g", t.Unix(), v))
 	}
 	missing := chance(.2)
 	round := func(v float64) float64 { return math.Round(100*v) / 100 }
@@ -205,14 +204,14 @@ func newSheet(seed uint64) sheet {
 			offset = time.Duration(r.Int64N(int64(step/time.Second))) * time.Second
 		}
 		for i := range n {
-			at := begin.Add(offset + time.Duration(i)*step)
+			t := begin.Add(offset + time.Duration(i)*step)
 			if months > 0 {
-				at = begin.AddDate(0, months*i, 0)
+				t = begin.AddDate(0, months*i, 0)
 			}
 			if jitter > 0 {
-				at = at.Add(time.Duration(r.Int64N(int64(jitter))) / time.Second * time.Second)
+				t = t.Add(time.Duration(r.Int64N(int64(jitter))) / time.Second * time.Second)
 			}
-			stamps := strings.Split(stampText(stamp.form, at), "|")
+			stamps := strings.Split(stampText(stamp.form, t), "|")
 			var more []string
 			for _, name := range names {
 				more = append(more, extras[name](i, k))
@@ -223,14 +222,14 @@ func newSheet(seed uint64) sheet {
 				for c := range keys {
 					v := draw(i, c)
 					text = append(text, cell(v))
-					add(labels[c], at, v)
+					add(labels[c], t, v)
 				}
-				rows = append(rows, row{at, 0, text})
+				rows = append(rows, row{t, 0, text})
 			case "two":
 				for f, field := range fieldsOf {
 					v := draw(i, k+3*f)
-					rows = append(rows, row{at, k*3 + f, slices.Concat(stamps, []string{labels[k], field, cell(v)}, more)})
-					add(labels[k]+field, at, v)
+					rows = append(rows, row{t, k*3 + f, slices.Concat(stamps, []string{labels[k], field, cell(v)}, more)})
+					add(labels[k]+field, t, v)
 				}
 			default:
 				v := draw(i, k)
@@ -242,8 +241,8 @@ func newSheet(seed uint64) sheet {
 				if kind == "none" {
 					key = nil
 				}
-				rows = append(rows, row{at, k, slices.Concat(stamps, key, []string{text}, more)})
-				add(labels[k], at, v)
+				rows = append(rows, row{t, k, slices.Concat(stamps, key, []string{text}, more)})
+				add(labels[k], t, v)
 			}
 		}
 	}
@@ -260,9 +259,9 @@ func newSheet(seed uint64) sheet {
 	order := pick("time", "time", "series", "late")
 	switch order {
 	case "time":
-		slices.SortStableFunc(rows, func(a, b row) int { return a.at.Compare(b.at) })
+		slices.SortStableFunc(rows, func(a, b row) int { return a.time.Compare(b.time) })
 	case "late":
-		slices.SortStableFunc(rows, func(a, b row) int { return a.at.Compare(b.at) })
+		slices.SortStableFunc(rows, func(a, b row) int { return a.time.Compare(b.time) })
 		for range len(rows) / 100 {
 			i := r.IntN(len(rows) - 1)
 			rows[i], rows[i+1] = rows[i+1], rows[i]
@@ -348,16 +347,16 @@ func newSheet(seed uint64) sheet {
 			s.text = wide
 		}
 	}
-	for _, all := range series {
-		slices.Sort(all)
-		s.want = append(s.want, strings.Join(all, "\n"))
+	for _, points := range series {
+		slices.Sort(points)
+		s.want = append(s.want, strings.Join(points, "\n"))
 	}
 	slices.Sort(s.want)
 	s.note = fmt.Sprintf("key %s (%s), %d × %d, time %q every %s, delimiter %q, decimal comma %t, unit %q, header %s, order %s, %s, beside %v", kind, keyName, keys, n, stamp.form, step, delimiter, comma, unit, head, order, encoding, names)
 	return s
 }
 
-// readSheet is what a run would make of a file with a config: its series.
+// readSheet returns the series that a run with the config would read from the file.
 func readSheet(path string, draft []byte) (got []string, err error) {
 	c, err := config.Parse(path, draft, nil)
 	if err != nil {
@@ -398,9 +397,9 @@ func readSheet(path string, draft []byte) (got []string, err error) {
 			}
 		})
 	}
-	for _, all := range series {
-		slices.Sort(all)
-		got = append(got, strings.Join(all, "\n"))
+	for _, points := range series {
+		slices.Sort(points)
+		got = append(got, strings.Join(points, "\n"))
 	}
 	slices.Sort(got)
 	return got, nil
@@ -408,11 +407,11 @@ func readSheet(path string, draft []byte) (got []string, err error) {
 
 var (
 	sheets    = flag.Int("sheets", 200, "random files of BenchmarkSheets")
-	sheetSeed = flag.Uint64("sheet-seed", 1, "seed of the first one")
+	sheetSeed = flag.Uint64("sheet-seed", 1, "seed of the first file")
 )
 
-// BenchmarkSheets prints how many of some random files a draft reads right, how many wrong with a
-// remark, and how many wrong in silence.
+// BenchmarkSheets reports the shares of random files that a draft reads correctly, incorrectly with a remark, and
+// incorrectly without a remark.
 func BenchmarkSheets(b *testing.B) {
 	note := func(format string, args ...any) {
 		if testing.Verbose() {
@@ -447,15 +446,15 @@ func BenchmarkSheets(b *testing.B) {
 				note("%s: wrong in silence, %d series for %d\n%s\n%s\n", s.name, len(got), len(s.want), s.note, draft.Config)
 			}
 		}
-		of := float64(*sheets)
-		b.ReportMetric(float64(right)/of, "right")
-		b.ReportMetric(float64(unsure)/of, "unsure")
-		b.ReportMetric(float64(noted)/of, "told")
-		b.ReportMetric(float64(silent)/of, "silent")
+		total := float64(*sheets)
+		b.ReportMetric(float64(right)/total, "right")
+		b.ReportMetric(float64(unsure)/total, "unsure")
+		b.ReportMetric(float64(noted)/total, "told")
+		b.ReportMetric(float64(silent)/total, "silent")
 	}
 }
 
-// A random file is the same for the same seed, and holds what it says.
+// TestSheets checks that a seed determines its file.
 func TestSheets(t *testing.T) {
 	a, b := newSheet(3), newSheet(3)
 	expect.Same(t, string(a.text), string(b.text))

@@ -10,34 +10,34 @@ import (
 	"hafvf/pipeline/decode"
 )
 
-// A column is one of a table, or a field of JSON objects. It holds a text of every record, "" of
-// those that do not have it: the texts of columns stand beside each other.
+// A column is a column of a table, or a field of JSON objects. texts has one entry per record, "" where the record
+// lacks the column, so the entries of different columns correspond.
 type column struct {
 	name   string
-	parts  []string // the names of a date and a time of day that stand apart; else nil
+	parts  []string // names of the date and time columns that were joined; else nil
 	texts  []string
-	nested int    // lists and so on
-	list   string // the beginning of the first of these
+	nested int    // number of values that are lists or objects
+	list   string // beginning of the first such value
 
-	read *forms // what the texts are, found once
+	read *forms // forms of the texts; nil until forms is called
 }
 
-// forms is what the texts of a column are.
+// forms describes the texts of a column.
 type forms struct {
 	different []string
-	codes     []int32 // which of the different texts a record has; none if it is missing
-	distinct  int     // how many there are
-	present   int     // texts that are not missing
-	longest   int     // bytes
+	codes     []int32 // index in different of each record's text; none if missing
+	distinct  int     // number of different texts
+	present   int     // number of texts that are not missing
+	longest   int     // length of the longest text in bytes
 	stamps    []timeForm
-	clock     bool // a time of day
+	clock     bool // times of day
 	numbers   decode.Numbers
-	values    []float64 // see column.values; nil until it is asked for
+	values    []float64 // nil until column.values is called
 }
 
 const none = -1
 
-// forms reads the texts, once.
+// forms reads the texts on the first call.
 func (c *column) forms() *forms {
 	if c.read != nil {
 		return c.read
@@ -64,19 +64,19 @@ func (c *column) forms() *forms {
 		return f
 	}
 	f.numbers = decode.NumbersOf(f.different)
-	f.clock = decode.ShareOf(f.different, times.IsClock) >= fitting
+	f.clock = decode.ShareOf(f.different, times.IsClock) >= minShareOfForm
 	f.stamps = stampsOf(c.texts, f.different)
 	return f
 }
 
-// Shares of a column's texts that have the form it is taken for, at least.
+// Minimum share of a column's texts that must have a form.
 const (
-	most    = .5  // of a form that is read without a setting
-	fitting = .95 // of one that takes a setting
+	minShare       = .5  // for forms that need no setting
+	minShareOfForm = .95 // for forms that need a setting
 )
 
-// numeric reports whether the texts are numbers, however they are written.
-func (c *column) numeric() bool { return c.nested == 0 && c.forms().numbers.Share >= most }
+// numeric reports whether the texts are numbers in any notation.
+func (c *column) numeric() bool { return c.nested == 0 && c.forms().numbers.Share >= minShare }
 
 // whole reports whether the texts are whole numbers without a unit.
 func (c *column) whole() bool {
@@ -87,55 +87,54 @@ func (c *column) whole() bool {
 // timed reports whether the texts are times.
 func (c *column) timed() bool { return len(c.forms().stamps) > 0 }
 
-// A timeForm is a form of times that the texts of a column have.
+// A timeForm is a format that fits a column's times, with the times read in it.
 type timeForm struct {
-	format string  // time_format; empty of those that need none
-	at     []int64 // nanoseconds since 1970 by record; never where there is none
-	dates  bool    // each is the beginning of a day
+	format string  // time_format; empty if none is needed
+	nanos  []int64 // nanoseconds since 1970 of each record; never if it has no time
+	dates  bool    // all times are the start of a day
 }
 
 const never = math.MinInt64
 
-// stampsOf returns the forms that texts of times have, of which there are different ones.
-func stampsOf(texts, different []string) (all []timeForm) {
+// stampsOf returns the time formats that fit the texts. different lists the different texts.
+func stampsOf(texts, different []string) (found []timeForm) {
 	add := func(format string, read func(string) (time.Time, bool)) {
-		s := timeForm{format: format, at: make([]int64, len(texts)), dates: true}
+		s := timeForm{format: format, nanos: make([]int64, len(texts)), dates: true}
 		for i, text := range texts {
-			s.at[i] = never
+			s.nanos[i] = never
 			if t, ok := read(text); ok {
-				s.at[i] = t.UnixNano()
+				s.nanos[i] = t.UnixNano()
 				s.dates = s.dates && t.Truncate(24*time.Hour).Equal(t)
 			}
 		}
-		all = append(all, s)
+		found = append(found, s)
 	}
-	if decode.ShareOf(different, isTime) >= most {
+	if decode.ShareOf(different, isTime) >= minShare {
 		add("", func(s string) (time.Time, bool) {
 			t, err := times.Parse(s)
 			return t, err == nil && isTime(s)
 		})
-		return all
+		return found
 	}
 	for _, f := range times.Forms {
-		// Most forms fail at the first text.
-		if fits := f.Fits; fits(different[0]) && decode.ShareOf(different, fits) >= fitting || !fits(different[0]) && len(different) > 20 && decode.ShareOf(different[:20], fits) > most && decode.ShareOf(different, fits) >= fitting {
+		// The first text rules out most forms.
+		if fits := f.Fits; fits(different[0]) && decode.ShareOf(different, fits) >= minShareOfForm || !fits(different[0]) && len(different) > 20 && decode.ShareOf(different[:20], fits) > minShare && decode.ShareOf(different, fits) >= minShareOfForm {
 			add(f.Format, func(s string) (time.Time, bool) {
 				t, err := f.Parse(s)
 				return t, err == nil && !decode.Absent(s) && f.Fits(s)
 			})
 		}
 	}
-	return all
+	return found
 }
 
-// isTime reports whether a text is a time without a setting. Numbers are those of the years 1990 to
-// 2100 only.
+// isTime reports whether a text is a time that needs no setting. Numbers must lie in the years 1990 to 2100.
 func isTime(s string) bool {
 	t, err := times.Parse(s)
 	return err == nil && (t.Year() >= 1990 && t.Year() <= 2100 || strings.ContainsAny(s, "-:"))
 }
 
-// values returns the numbers of a column's records, NaN where there is none.
+// values returns the numbers of a column's records, NaN for records without a number.
 func (c *column) values() []float64 {
 	f := c.forms()
 	if f.values != nil {
@@ -156,7 +155,7 @@ func (c *column) values() []float64 {
 	return f.values
 }
 
-// numberKeys says what a config must say of the numbers.
+// numberKeys adds the config keys that the numbers need.
 func numberKeys(n decode.Numbers, add func(key, value string)) {
 	if n.Decimal != 0 {
 		add("decimal", config.YAMLText(string(n.Decimal)))

@@ -4,23 +4,25 @@ import (
 	"slices"
 )
 
-// partNames are words for numbers that tell parts of a series from each other, and no series.
+// partNames are column names for numbers of parts of a series. Such numbers do not identify series.
 var partNames = []string{"block", "trial", "run", "session", "phase", "epoch", "lap", "cycle", "condition"}
 
-// id reports whether a column has whole numbers that may tell series apart, whatever it is called.
-func (c *column) id() bool {
+// mayBeID reports whether a column has whole numbers that may identify series. A name with a word of partNames
+// excludes it.
+func (c *column) mayBeID() bool {
 	words := wordsOf(c.name)
 	return c.whole() && c.forms().distinct > 1 && !slices.ContainsFunc(partNames, func(s string) bool { return slices.Contains(words, s) })
 }
 
-// begins reports whether each number of a column is one block of records, and the times, or the numbers of another column that
-// count in each block, begin anew with it.
-func (t *table) begins(c, at *column) bool {
+// isBlockNumber reports whether each number in column c covers one block of records, and the times start again in
+// each block. Without a column of times, any other column of whole numbers may count within the blocks.
+func (t *table) isBlockNumber(c, timeCol *column) bool {
 	codes := c.forms().codes
-	if !c.id() || t.runs(c)+1 != c.forms().distinct {
+	if !c.mayBeID() || t.runs(c)+1 != c.forms().distinct {
 		return false
 	}
-	goes := func(value func(i int) float64) bool { // back at each block but the first, and forward within
+	// The values go back at most block starts, and forward within blocks.
+	restartsPerBlock := func(value func(i int) float64) bool {
 		blocks, back, within, forward := 0, 0, 0, 0
 		for i := 1; i < len(codes); i++ {
 			switch {
@@ -37,50 +39,51 @@ func (t *table) begins(c, at *column) bool {
 		}
 		return blocks > 0 && 10*back >= 9*blocks && within > 0 && 10*forward >= 9*within
 	}
-	if at != nil {
-		when := at.stamp().at
-		return goes(func(i int) float64 { return float64(when[i]) })
+	if timeCol != nil {
+		nanos := timeCol.stamp().nanos
+		return restartsPerBlock(func(i int) float64 { return float64(nanos[i]) })
 	}
 	return slices.ContainsFunc(t.columns, func(o *column) bool {
 		if o == c || !o.whole() {
 			return false
 		}
 		numbers := o.values()
-		return goes(func(i int) float64 { return numbers[i] })
+		return restartsPerBlock(func(i int) float64 { return numbers[i] })
 	})
 }
 
-// complete reports whether no number of a column comes twice at a time, and most times have all of them.
-func (t *table) complete(c, at *column) bool {
-	if !c.id() {
+// hasAllAtMostTimes reports whether no number in column c occurs twice at a time, and more than half of the times
+// have all numbers.
+func (t *table) hasAllAtMostTimes(c, timeCol *column) bool {
+	if !c.mayBeID() {
 		return false
 	}
 	type moment struct {
-		at   int64
-		code int32
+		nanos int64
+		code  int32
 	}
 	seen, times := map[moment]bool{}, map[int64]int{}
 	codes := c.forms().codes
-	for i, when := range at.stamp().at {
-		m := moment{when, codes[i]}
-		if when == never || seen[m] {
+	for i, nanos := range timeCol.stamp().nanos {
+		m := moment{nanos, codes[i]}
+		if nanos == never || seen[m] {
 			return false
 		}
 		seen[m] = true
-		times[when]++
+		times[nanos]++
 	}
-	all := 0
+	full := 0
 	for _, n := range times {
 		if n == c.forms().distinct {
-			all++
+			full++
 		}
 	}
-	return 2*all > len(times)
+	return 2*full > len(times)
 }
 
-// ofFiles is the column that is the same in all records of a file, and not in those of other files; nil if there is none. Of
-// several it is the one that is called as keys are.
-func (t *table) ofFiles(at *column) (key *column) {
+// fileColumn returns the column that is constant within each file and differs between files, or nil. If there are
+// several, it returns the one with the best name for a key.
+func (t *table) fileColumn(timeCol *column) (key *column) {
 	if len(t.files) == 0 || t.files[len(t.files)-1] == t.files[0] {
 		return nil
 	}
@@ -91,6 +94,6 @@ func (t *table) ofFiles(at *column) (key *column) {
 				return false
 			}
 		}
-		return c != at && c.parts == nil && c.nested == 0 && c.forms().distinct > 1 && !c.partOfTime() && (!c.numeric() || c.whole())
+		return c != timeCol && c.parts == nil && c.nested == 0 && c.forms().distinct > 1 && !c.partOfTime() && (!c.numeric() || c.whole())
 	})
 }

@@ -12,23 +12,21 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// What a config says of keys, beside the keys that there are.
-
-// Sessions are those of keys with more than one record.
+// Sessions counts the sessions of keys with more than one record.
 type Sessions struct {
-	N, Single            int           // Single have one record
-	LeastGap, LargestGap time.Duration // that end them
+	N, Single            int           // N is the number of sessions; Single of them have one record
+	LeastGap, LargestGap time.Duration // smallest and largest gap that ends a session
 }
 
-// Err says that most sessions have one record.
-func (l *Result) Err() error {
-	if s := l.Sessions; 2*s.Single > s.N {
-		return errors.New(message.SingleSessions(s.Single, s.N, s.LeastGap, s.LargestGap, l.Step))
+// Err returns an error if most sessions have one record.
+func (res *Result) Err() error {
+	if s := res.Sessions; 2*s.Single > s.N {
+		return errors.New(message.SingleSessions(s.Single, s.N, s.LeastGap, s.LargestGap, res.Step))
 	}
 	return nil
 }
 
-// A Rule says how many keys an exception matches.
+// A Rule is an exception in keys and the keys that it matches.
 type Rule struct {
 	Match string
 	Keys  []string
@@ -36,22 +34,22 @@ type Rule struct {
 
 // sessions counts the sessions of keys with more than one record.
 func (s *sample) sessions(c keyed.SmoothConfig) {
-	of := &s.result.Sessions
-	for _, all := range s.timed {
-		if len(all) < 2 {
+	counts := &s.result.Sessions
+	for _, observations := range s.timed {
+		if len(observations) < 2 {
 			continue
 		}
-		all = slices.SortedStableFunc(slices.Values(all), keyed.Observation.Compare)
-		gap := cmp.Or(c.Gap, c.GapOf(all))
-		if of.N == 0 || gap < of.LeastGap {
-			of.LeastGap = gap
+		observations = slices.SortedStableFunc(slices.Values(observations), keyed.Observation.Compare)
+		gap := cmp.Or(c.Gap, c.GapOf(observations))
+		if counts.N == 0 || gap < counts.LeastGap {
+			counts.LeastGap = gap
 		}
-		of.LargestGap = max(of.LargestGap, gap)
-		n := 0 // records of the session so far
-		for i := range all {
-			if n++; i+1 == len(all) || all[i+1].Time.Sub(all[i].Time) >= gap {
-				if of.N++; n == 1 {
-					of.Single++
+		counts.LargestGap = max(counts.LargestGap, gap)
+		n := 0 // records of the current session
+		for i := range observations {
+			if n++; i+1 == len(observations) || observations[i+1].Time.Sub(observations[i].Time) >= gap {
+				if counts.N++; n == 1 {
+					counts.Single++
 				}
 				n = 0
 			}
@@ -59,27 +57,28 @@ func (s *sample) sessions(c keyed.SmoothConfig) {
 	}
 }
 
-// rules notes which keys the exceptions match, and for which several set the filter.
+// rules records which keys each exception matches. It adds a remark on keys for which a later exception than the
+// first match sets a field of the filter.
 func (s *sample) rules(c *config.Config) {
-	l := s.result
+	res := s.result
 	for _, k := range c.Keys {
-		of := Rule{Match: k.Match}
-		for _, key := range l.Keys {
+		rule := Rule{Match: k.Match}
+		for _, key := range res.Keys {
 			if domain.Matches(k.Match, key) {
-				of.Keys = append(of.Keys, key)
+				rule.Keys = append(rule.Keys, key)
 			}
 		}
-		l.Rules = append(l.Rules, of)
+		res.Rules = append(res.Rules, rule)
 	}
 	var keys, names []string
 	setLater := c.SetLater()
-	for _, key := range l.Keys {
+	for _, key := range res.Keys {
 		if later := setLater(key); len(later) > 0 {
 			keys, names = append(keys, key), append(names, later...)
 		}
 	}
 	if len(keys) > 0 {
 		slices.Sort(names)
-		l.Remarks.add(false, "keys", "%s of %s: set by a later exception than the first that matches. Each field goes by itself now; before, the first held whole", message.List(slices.Compact(names)), message.Some(keys, 4))
+		res.Remarks.add(false, "keys", "%s of %s: set by a later exception than the first that matches. Each field uses the first exception that sets it; earlier versions used the first match for all fields", message.List(slices.Compact(names)), message.Some(keys, 4))
 	}
 }

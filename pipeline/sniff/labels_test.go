@@ -11,8 +11,8 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// What is in a file is what its draft says, and the draft passes a check of the file without a
-// suggestion of another key.
+// TestDraftSeesWhatIsThere checks drafts of common files. A check with the draft parses all records, and suggests
+// nothing but a season.
 func TestDraftSeesWhatIsThere(t *testing.T) {
 	noise := rand.New(rand.NewPCG(1, 1))
 	clock := func(minute int) string {
@@ -42,8 +42,8 @@ func TestDraftSeesWhatIsThere(t *testing.T) {
 			[]string{"family: binomial", "key: page", "values: [errors, requests]"}},
 		{"raw events", "events.csv", "when,service,user", 1000,
 			func(i int) string {
-				at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * 1234 * time.Millisecond)
-				return fmt.Sprintf("%s,%s,u%05d", at.Format("2006-01-02T15:04:05.000Z"), []string{"shop", "login", "pay"}[noise.IntN(3)], noise.IntN(90000))
+				stamp := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * 1234 * time.Millisecond)
+				return fmt.Sprintf("%s,%s,u%05d", stamp.Format("2006-01-02T15:04:05.000Z"), []string{"shop", "login", "pay"}[noise.IntN(3)], noise.IntN(90000))
 			},
 			[]string{"family: poisson", "aggregate: {every: 1m, value: count}", "key: service"}},
 		{"a wide spreadsheet of sites", "rooms.csv", "site,day,room1,room2,room3,room4", 200,
@@ -85,8 +85,8 @@ func TestDraftSeesWhatIsThere(t *testing.T) {
 			[]string{"values: [Vibration (mm/s)]", "# or wear\n"}},
 		{"events with latencies", "latencies.csv", "at,route,took_ms", 1000,
 			func(i int) string {
-				at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(float64(i)+noise.ExpFloat64()) * 1500 * time.Millisecond)
-				return fmt.Sprintf("%s,%s,%.1f", at.Format("2006-01-02T15:04:05.000Z"), []string{"/a", "/b"}[noise.IntN(2)], 80*math.Exp(.7*noise.NormFloat64()))
+				stamp := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(float64(i)+noise.ExpFloat64()) * 1500 * time.Millisecond)
+				return fmt.Sprintf("%s,%s,%.1f", stamp.Format("2006-01-02T15:04:05.000Z"), []string{"/a", "/b"}[noise.IntN(2)], 80*math.Exp(.7*noise.NormFloat64()))
 			},
 			[]string{"scale: log", "aggregate: {every: 1m, value: median, wait: 8s}", "key: route", "values: [took_ms]"}},
 	} {
@@ -128,33 +128,33 @@ func TestDraftSeesWhatIsThere(t *testing.T) {
 	}
 }
 
-// A check names the column that is missing in the key, or says that events want an interval.
-func TestLookFindsTiedKeys(t *testing.T) {
+// TestInspectFindsTiedKeys checks that a column that is missing in the key is suggested.
+func TestInspectFindsTiedKeys(t *testing.T) {
 	lines := []string{"time,metric,instance,x\n"}
 	for i := range 400 {
 		lines = append(lines, fmt.Sprintf("2026-01-05T%02d:%02d:00Z,cpu,h%d,%d\n", i/4/60, i/4%60, i%4, i%17))
 	}
 	path := write(t, "m.csv", lines...)
 	for key, want := range map[string]string{"metric": "source.csv.key [metric, instance]", "none": "source.csv.key instance"} {
-		result := look(t, "{family: normal}", path+", key: "+key)
+		result := inspect(t, "{family: normal}", path+", key: "+key)
 		if len(result.Suggestions) == 0 || result.Suggestions[0].Key+" "+result.Suggestions[0].Value != want {
 			t.Errorf("key %s: %+v", key, result.Suggestions)
 		}
 	}
 }
 
-// A check says that the values of a key are those of a counter.
-func TestLookFindsCounters(t *testing.T) {
+// TestInspectFindsCounters checks that counters are reported, unless the config aggregates their increase.
+func TestInspectFindsCounters(t *testing.T) {
 	lines := []string{"key,time,x\n"}
 	for i := range 60 {
 		lines = append(lines, fmt.Sprintf("a,2026-01-05T00:%02d:00Z,%d\nb,2026-01-05T00:%02d:00Z,%d\n", i, 7*i%300, i, i*17%23))
 	}
 	path := write(t, "m.csv", lines...)
-	found := look(t, "{family: normal}", path)
+	found := inspect(t, "{family: normal}", path)
 	if len(found.Counters) != 1 || found.Counters[0] != "a" || !strings.Contains(found.String(), "counters the values of 1 key rise and do not fall") {
 		t.Errorf("%q\n%s", found.Counters, found)
 	}
-	if result := look(t, "{family: normal}, aggregate: {every: 1m, value: increase}", path); len(result.Counters) > 0 {
+	if result := inspect(t, "{family: normal}, aggregate: {every: 1m, value: increase}", path); len(result.Counters) > 0 {
 		t.Errorf("increases are taken for counters: %s", result)
 	}
 }

@@ -11,10 +11,11 @@ import (
 	"hafvf/internal/message"
 )
 
-// manyFields are more than a record of one moment has.
+// manyFields is more than the number of fields of a record for one point in time.
 const manyFields = 50
 
-// unread says which values of a file no column has, and a way to them: lists, durations, and JSON in a text. It is empty if there are none.
+// unread describes values in the file that are in no column (lists, durations, JSON in a text), with a way to convert
+// them. It is empty if there are none.
 func (t *table) unread() string {
 	if len(t.types) > 0 {
 		return fmt.Sprintf("column %s, which cannot be read: write plain numbers, decimals, texts, booleans, dates or timestamps", t.types[0])
@@ -22,7 +23,7 @@ func (t *table) unread() string {
 	var lists, objects, rows []*column // of numbers and texts, of objects, and of lists
 	for _, c := range t.columns {
 		switch begins := strings.TrimLeft(strings.TrimPrefix(c.list, "["), " "); {
-		case c.lasts():
+		case c.isDuration():
 			return fmt.Sprintf("column %s holds durations, such as %s, which are not read: write numbers, such as seconds", message.Quote(c.name), example(c))
 		case c.list == "":
 			if example := c.json(); example != "" {
@@ -41,21 +42,21 @@ func (t *table) unread() string {
 		}
 	}
 	if len(objects) > 0 {
-		return t.each(objects[0], "lists of objects, which are not read", ".")
+		return t.perElement(objects[0], "lists of objects, which are not read", ".")
 	}
 	if len(rows) > 0 {
-		return t.each(rows[0], "lists of lists, which are not read", "{time: .[0], x: .[1]}")
+		return t.perElement(rows[0], "lists of lists, which are not read", "{time: .[0], x: .[1]}")
 	}
-	at, values := listOfTimes(lists)
+	timeList, values := listOfTimes(lists)
 	switch {
 	case values == nil && t.records == 1 && len(t.columns) > manyFields && !t.format.Columns:
 		return fmt.Sprintf("it holds one record of %d fields, %s: write a line for each observation", len(t.columns), message.Some(namesOf(t.columns), 4))
 	case values == nil:
 		return ""
-	case at != nil:
-		return fmt.Sprintf("its columns are lists, which layout: series of the source reads, with time: %s and values: [%s]", at.name, values.name)
+	case timeList != nil:
+		return fmt.Sprintf("its columns are lists, which layout: series of the source reads, with time: %s and values: [%s]", timeList.name, values.name)
 	case slices.ContainsFunc(t.columns, (*column).timed):
-		return t.each(values, "lists, which are not read as values", "{x: .}")
+		return t.perElement(values, "lists, which are not read as values", "{x: .}")
 	}
 	key := "none"
 	for _, c := range t.columns {
@@ -66,32 +67,34 @@ func (t *table) unread() string {
 	return fmt.Sprintf("its columns are lists without times, which layout: series of the source reads under order: arrival, with key: %s, time: \"\" and values: [%s]", key, values.name)
 }
 
-// each says what the lists of a column are, and how to write a record for each element, with the other fields if there are several.
-func (t *table) each(c *column, what, element string) string {
+// perElement describes the lists of a column, with a jq command that writes a record for each element. If the file
+// has several records, the new records keep the other fields.
+func (t *table) perElement(c *column, content, element string) string {
 	name := jqPath(c.name)
 	how := strings.TrimSuffix(name+"[] | "+element, " | .")
 	if t.records > 1 {
 		how = fmt.Sprintf(". as $r | %s[] | $r + %s | del(%s)", name, element, name)
 	}
-	return fmt.Sprintf("%s holds %s: %s writes a record for each", name, what, t.jq(how))
+	return fmt.Sprintf("%s holds %s: %s writes a record for each", name, content, t.jq(how))
 }
 
-// jq is a command that writes to another file what it makes of the records of the file, which may be compressed.
-func (t *table) jq(what string) string {
-	name, to := filepath.Base(t.path), "records.jsonl"
-	if name == to {
-		to = "rows.jsonl"
+// jq returns a command that applies a jq filter to the file, which may be compressed, and writes the result to
+// another file.
+func (t *table) jq(filter string) string {
+	name, dst := filepath.Base(t.path), "records.jsonl"
+	if name == dst {
+		dst = "rows.jsonl"
 	}
 	if unpack := map[string]string{".gz": "zcat", ".zst": "zstdcat"}[filepath.Ext(name)]; unpack != "" {
-		return fmt.Sprintf("%s %s | jq -c '%s' > %s", unpack, name, what, to)
+		return fmt.Sprintf("%s %s | jq -c '%s' > %s", unpack, name, filter, dst)
 	}
-	return fmt.Sprintf("jq -c '%s' %s > %s", what, name, to)
+	return fmt.Sprintf("jq -c '%s' %s > %s", filter, name, dst)
 }
 
-// jqPath is the name of a column as jq has it: a name that is no word is quoted.
+// jqPath returns the path of a column in jq's syntax. It quotes names that jq does not take as words.
 func jqPath(name string) (path string) {
 	for part := range strings.SplitSeq(name, ".") {
-		if !word.MatchString(part) {
+		if !jqWord.MatchString(part) {
 			part = message.Quote(part)
 		}
 		path += "." + part
@@ -99,10 +102,11 @@ func jqPath(name string) (path string) {
 	return path
 }
 
-// word is what jq takes for a name without quotes.
-var word = regexp.MustCompile("^[A-Za-z_][A-Za-z_0-9]*$")
+// jqWord matches the names that jq takes without quotes.
+var jqWord = regexp.MustCompile("^[A-Za-z_][A-Za-z_0-9]*$")
 
-// json is a text of a column of JSON objects or lists, empty of another column.
+// json returns the first text of a column that contains only JSON objects or lists, and an empty text for other
+// columns.
 func (c *column) json() string {
 	f := c.forms()
 	if f.present == 0 || c.numeric() {
@@ -116,16 +120,17 @@ func (c *column) json() string {
 	return f.different[0]
 }
 
-// listOfTimes are the list whose elements are times, nil if there is none, and the last other one, which has numbers.
-func listOfTimes(lists []*column) (at, values *column) {
+// listOfTimes returns the list column whose elements are times, and the last other list column of numbers. Each is
+// nil if there is none.
+func listOfTimes(lists []*column) (timeList, values *column) {
 	for _, c := range lists {
 		first, _, _ := strings.Cut(strings.Trim(c.list, "[ "), ",")
 		switch first = strings.Trim(first, `"] `); {
-		case isNumber(first) && (!isTime(first) || at != nil):
+		case isNumber(first) && (!isTime(first) || timeList != nil):
 			values = c
 		case isTime(first):
-			at = c
+			timeList = c
 		}
 	}
-	return at, values
+	return timeList, values
 }

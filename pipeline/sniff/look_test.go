@@ -35,16 +35,16 @@ func tableOf(header string, n int, line func(i int) string) []string {
 	return lines
 }
 
-// look looks at a table by a config with the model.
-func look(t *testing.T, model, path string) *Result {
+// inspect inspects a table with a config that has the given model.
+func inspect(t *testing.T, model, path string) *Result {
 	t.Helper()
 	c := expect.Get(config.Parse("test.yaml", []byte("{model: "+model+", source: {csv: {path: "+path+"}}}"), nil))(t)
-	l := expect.Get(Inspect(c))(t)
-	return l
+	res := expect.Get(Inspect(c))(t)
+	return res
 }
 
-// A look tells what a config gets wrong of its data, and what mends it.
-func TestLook(t *testing.T) {
+// TestInspect checks the text of a Result, with the suggestions that fix the config.
+func TestInspect(t *testing.T) {
 	path := write(t, "in.csv", tableOf("key,time,x\n", 100, func(i int) string {
 		x := fmt.Sprint(i%4 - 1)
 		switch {
@@ -59,9 +59,9 @@ func TestLook(t *testing.T) {
 		}
 		return fmt.Sprintf("k%d,%s,%s\n", i%2, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), x)
 	})...)
-	l := look(t, "{family: normal}", path)
-	// By hand: 5 of the 100 are "NA", the 10 with i%10 = 1 are empty; of the other 85,
-	// i%4 = 1 is zero and i%4 = 0 is negative.
+	l := inspect(t, "{family: normal}", path)
+	// By hand: 5 of the 100 are "NA", the 10 with i%10 = 1 are empty; of the other 85, i%4 = 1 is zero and i%4 = 0 is
+	// negative.
 	zero, negative := 0, 0
 	for i := range 100 {
 		if i%20 != 0 && i%10 != 1 {
@@ -86,9 +86,9 @@ suggest  lateness: 3m  # 1 record comes up to 3m0s after a later one of the key
 	expect.Same(t, want, l.String())
 }
 
-// A look names the times that lie far beyond the others, and what rejects those ahead of the
-// clock. It does not take them for a lateness.
-func TestLookFindsFarTimes(t *testing.T) {
+// TestInspectFindsFarTimes checks that far times are counted, that times in the future lead to max_ahead, and that far
+// times do not lead to a lateness.
+func TestInspectFindsFarTimes(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		wrong map[int]time.Time
@@ -101,13 +101,13 @@ func TestLookFindsFarTimes(t *testing.T) {
 		{"a gap", map[int]time.Time{99: start.Add(12 * time.Hour)}, "", false},
 	} {
 		path := write(t, "in.csv", tableOf("key,time,x\n", 100, func(i int) string {
-			at, wrong := test.wrong[i]
+			stamp, wrong := test.wrong[i]
 			if !wrong {
-				at = start.Add(time.Duration(i) * time.Minute)
+				stamp = start.Add(time.Duration(i) * time.Minute)
 			}
-			return fmt.Sprintf("k,%s,1\n", at.Format(time.RFC3339))
+			return fmt.Sprintf("k,%s,1\n", stamp.Format(time.RFC3339))
 		})...)
-		text := look(t, "{family: normal}", path).String()
+		text := inspect(t, "{family: normal}", path).String()
 		if test.want == "" && strings.Contains(text, "far ") || !strings.Contains(text, test.want) || strings.Contains(text, "suggest  source.csv.max_ahead: 1h") != test.mends {
 			t.Errorf("%s: %s", test.name, text)
 		}
@@ -117,8 +117,8 @@ func TestLookFindsFarTimes(t *testing.T) {
 	}
 }
 
-// Values that scatter by factors get a scale, unless the config has one, and only those.
-func TestLookSuggestsScale(t *testing.T) {
+// TestInspectSuggestsScale checks that a scale is suggested only for skewed values, and not if the config has one.
+func TestInspectSuggestsScale(t *testing.T) {
 	for name, c := range map[string]struct {
 		model string
 		x     func(z float64) float64
@@ -133,17 +133,18 @@ func TestLookSuggestsScale(t *testing.T) {
 	} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		path := write(t, "in.csv", tableOf("key,time,x\n", 600, func(i int) string {
-			// Keys of different levels are not skewed by themselves.
+			// Keys at different levels do not make the values skewed.
 			return fmt.Sprintf("k%d,%s,%g\n", i%2, start.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), c.x(rng.NormFloat64())*math.Pow(20, float64(i%2)))
 		})...)
-		text := look(t, c.model, path).String()
+		text := inspect(t, c.model, path).String()
 		if c.want == "" && strings.Contains(text, "model.scale") || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
 }
 
-// A file that is not UTF-8, in its header or below it, is drafted in another encoding, and the draft says so.
+// TestDraftOfEncodings checks that a file that is not UTF-8, in the header or below it, gets another encoding and a
+// remark.
 func TestDraftOfEncodings(t *testing.T) {
 	for name, header := range map[string]string{"in the header": "time,Stra\xdfe,x\n", "below it": "time,key,x\n", "none": "time,key,x\n"} {
 		lines := []string{header}
@@ -155,16 +156,17 @@ func TestDraftOfEncodings(t *testing.T) {
 			lines = append(lines, fmt.Sprintf("%s,%s,%d.5\n", start.Add(time.Duration(i/2)*time.Hour).Format(time.RFC3339), []string{key, "Bonn"}[i%2], i%9))
 		}
 		d := expect.Get(Draft(write(t, "in.csv", lines...)))(t)
-		says := slices.ContainsFunc(d.Remarks, func(r Remark) bool {
+		remarked := slices.ContainsFunc(d.Remarks, func(r Remark) bool {
 			return r.Setting == "encoding" && r.Text == "the file is not UTF-8, and read as windows-1252"
 		})
-		if other := strings.Contains(string(d.Config), "    encoding: windows-1252 "); other != (name != "none") || says != other || !strings.Contains(string(d.Config), "München") {
+		if other := strings.Contains(string(d.Config), "    encoding: windows-1252 "); other != (name != "none") || remarked != other || !strings.Contains(string(d.Config), "München") {
 			t.Errorf("%s: %v\n%s", name, d.Remarks, string(d.Config))
 		}
 	}
 }
 
-// A first line that reads as a record is none of names, and one of numbers above numbers may be.
+// TestHeadless checks that a first line that looks like a record is rejected as a header. A header of numbers above
+// numbers may be valid.
 func TestHeadless(t *testing.T) {
 	for first, fails := range map[string]bool{
 		"2026-01-05T00:00:00Z,CH-1,50.0\n": true, "time,101,102\n": false, "when,key,x\n": false, "2026-01-05,key,x\n": true,
@@ -189,34 +191,35 @@ func TestHeadless(t *testing.T) {
 	}
 }
 
-// A check of sessions counts them, and fails if most have one record.
+// TestSingleSessions checks that sessions are counted, and that Err fails if most have one record.
 func TestSingleSessions(t *testing.T) {
 	lines := []string{"key,time,x\n", "b,2026-01-05T00:00:00Z,1\n"}
 	for i := range 40 {
 		lines = append(lines, fmt.Sprintf("a,%s,%d\n", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), i%7))
 	}
 	path := write(t, "in.csv", lines...)
-	result := look(t, "{family: normal}, transform: smooth", path)
+	result := inspect(t, "{family: normal}, transform: smooth", path)
 	if text := result.String(); result.Err() != nil || !strings.Contains(text, "sessions 1 in these records, at gaps of 30h\n") {
 		t.Errorf("%v, %s", result.Err(), text)
 	}
-	result = look(t, "{family: normal}, transform: smooth, session: {gap: 10m}", path)
+	result = inspect(t, "{family: normal}, transform: smooth, session: {gap: 10m}", path)
 	if text := result.String(); !strings.Contains(text, "sessions 40 in these records, at gaps of 10m\n") {
 		t.Error(text)
 	}
 	expect.Error(t, result.Err(), "40 of 40 sessions have one record: session.gap is 10m, and the records of a key are 1h apart")
 }
 
-// A check counts the keys of each exception, and names those for which a later one counts as well.
+// TestRulesOfKeys checks that the keys of each exception are counted, and that a remark names the keys for which a
+// later exception also applies.
 func TestRulesOfKeys(t *testing.T) {
 	lines := []string{"key,time,x\n"}
 	for i, key := range []string{"ab", "ab", "a", "\"up{job=\"\"web\"\"}\"", "b"} {
 		lines = append(lines, fmt.Sprintf("%s,2026-01-05T00:%02d:00Z,%d\n", key, i, i))
 	}
-	text := look(t, "{family: normal}, keys: [{match: 'a*', top: 0.5}, {match: '*b', model: {prior: {mu: 3}}}, {match: {job: 'w*'}, top: 0.2}, {match: none, levels: []}]", write(t, "m.csv", lines...)).String()
+	text := inspect(t, "{family: normal}, keys: [{match: 'a*', top: 0.5}, {match: '*b', model: {prior: {mu: 3}}}, {match: {job: 'w*'}, top: 0.2}, {match: none, levels: []}]", write(t, "m.csv", lines...)).String()
 	for _, want := range []string{
-		`rule     keys.0 "a*" matches 2 keys, ab, a`, `rule     keys.1 "*b" matches 2 keys, ab, b`, `rule     keys.2 {job="w*"} matches 1 key, up{job="web"}`, `rule     keys.3 "none" matches no key of these`,
-		"remark   model.prior of ab: set by a later exception than the first that matches. Each field goes by itself now; before, the first held whole; see keys",
+		`rule     keys.0 "a*" matches 2 keys, ab, a`, `rule     keys.1 "*b" matches 2 keys, ab, b`, `rule     keys.2 {job="w*"} matches 1 key, up{job="web"}`, `rule     keys.3 "none" matches none of these keys`,
+		"remark   model.prior of ab: set by a later exception than the first that matches. Each field uses the first exception that sets it; earlier versions used the first match for all fields; see keys",
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s in\n%s", want, text)
@@ -224,31 +227,31 @@ func TestRulesOfKeys(t *testing.T) {
 	}
 }
 
-// Labels that group series vary, and do not tell each from the others. A check names a label of by that
-// none has.
+// TestLabelsThatGroup checks that suggested group labels vary without identifying series. An unknown label in
+// incidents.by causes a remark.
 func TestLabelsThatGroup(t *testing.T) {
 	lines := []string{"key,time,x\n"}
 	for i := range 48 {
 		lines = append(lines, fmt.Sprintf("\"up{env=\"\"x\"\",zone=\"\"z%d\"\",job=\"\"j%d\"\",rack=\"\"r%d\"\",shard=\"\"s%d\"\",instance=\"\"i%d:80\"\"}\",2026-01-05T00:%02d:00Z,%d\n", i%4, i%3, i%6, i%12, i%24, i/24, i))
 	}
 	path := write(t, "m.csv", lines...)
-	result := look(t, "{family: normal}, detect: true, incidents: {by: [job, pod]}", path)
+	result := inspect(t, "{family: normal}, detect: true, incidents: {by: [job, pod]}", path)
 	expect.Same(t, []string{"job", "zone", "rack", "shard"}, series.Groups(result.Keys))
 	if want := `remark   no key has the label "pod"; their labels are env, instance, job, rack, shard, zone; see incidents.by`; !strings.Contains(result.String(), want) {
 		t.Errorf("%s", result)
 	}
 }
 
-// A check says once that whole numbers are rounded.
+// TestRoundedRemark checks that rounding of whole numbers is reported once.
 func TestRoundedRemark(t *testing.T) {
 	path := write(t, "in.csv", "key,time,x\na,2026-01-01,9007199254740993\na,2026-01-02,9007199254740995\n")
 	const want = "remark   whole numbers beyond 2^53 are rounded: 9007199254740993 is read as 9007199254740992\n"
-	if text := look(t, "{family: normal}", path).String(); strings.Count(text, "2^53") != 1 || !strings.Contains(text, want) {
+	if text := inspect(t, "{family: normal}", path).String(); strings.Count(text, "2^53") != 1 || !strings.Contains(text, want) {
 		t.Error(text)
 	}
 }
 
-// A check counts times that do not exist, and does not advise to wait for them.
+// TestTimesLeftOut checks that times that do not exist are counted, and do not lead to a lateness.
 func TestTimesLeftOut(t *testing.T) {
 	lines := []string{"time,x\n"}
 	for i := range 200 {
@@ -258,27 +261,27 @@ func TestTimesLeftOut(t *testing.T) {
 	for zone, want := range map[string]bool{"Europe/Berlin": true, "America/New_York": false} {
 		c := expect.Get(config.Parse("test.yaml", []byte("model: {family: normal}\nsource: {csv: {path: "+path+", key: none, zone: "+zone+"}}\n"), nil))(t)
 		text := expect.Get(Inspect(c))(t).String()
-		if strings.Contains(text, "remark   4 times do not exist in the zone, whose clock goes forward then, the first at in.csv:106: the offset before that counts; see zone\n") != want || strings.Contains(text, "lateness") {
+		if strings.Contains(text, "remark   4 times do not exist in the zone because its clock is set forward, the first at in.csv:106: they use the offset before the change; see zone\n") != want || strings.Contains(text, "lateness") {
 			t.Errorf("%s: %s", zone, text)
 		}
 	}
 }
 
-// Values that no column has are named with a way to them; counting records is no draft then. One number that is infinite does not
-// take its column away.
+// TestUnreadValues checks that values that are in no column are an error with a way to convert them, not a draft that
+// counts records. One infinite number does not exclude its column.
 func TestUnreadValues(t *testing.T) {
-	repeated := func(line string) (all []string) {
+	repeated := func(line string) (lines []string) {
 		for i := range 60 {
-			all = append(all, strings.NewReplacer("TIME", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), "N", fmt.Sprint(i%7), "ID", fmt.Sprint("p", i)).Replace(line)+"\n")
+			lines = append(lines, strings.NewReplacer("TIME", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), "N", fmt.Sprint(i%7), "ID", fmt.Sprint("p", i)).Replace(line)+"\n")
 		}
-		return all
+		return lines
 	}
 	fields := func(value string) string {
-		var all []string
+		var pairs []string
 		for i := range 60 {
-			all = append(all, fmt.Sprintf(`"%d":`+value, i, i))
+			pairs = append(pairs, fmt.Sprintf(`"%d":`+value, i, i))
 		}
-		return strings.Join(all, ",")
+		return strings.Join(pairs, ",")
 	}
 	for name, c := range map[string]struct {
 		file  string
@@ -287,7 +290,7 @@ func TestUnreadValues(t *testing.T) {
 	}{
 		"lists of objects":    {"in.jsonl", repeated(`{"time":"TIME","dev":"a","r":[{"v":N},{"v":2}]}`), "in.jsonl: .r holds lists of objects, which are not read: jq -c '. as $r | .r[] | $r + . | del(.r)' in.jsonl > records.jsonl writes a record for each"},
 		"no word":             {"in.jsonl", repeated(`{"time":"TIME","dev":"a","my-r":[{"v":N},{"v":2}]}`), `jq -c '. as $r | ."my-r"[] | $r + . | del(."my-r")' in.jsonl > records.jsonl`},
-		"over lines":          {"in.json", []string{"{\n", " \"results\": [{\"x\": 1}]\n", "}\n"}, "in.json: no line is a JSON object: if objects stand over several lines, jq -c '.' in.json > records.jsonl writes one to a line"},
+		"over lines":          {"in.json", []string{"{\n", " \"results\": [{\"x\": 1}]\n", "}\n"}, "in.json: no line is a JSON object: if objects span several lines, jq -c '.' in.json > records.jsonl writes one per line"},
 		"wrapped":             {"in.json", []string{`{"count":2,"data":{"records":[{"time":"2026-01-01T00:00:00Z","x":1}]}}`}, "in.json: .data.records holds lists of objects, which are not read: jq -c '.data.records[]' in.json > records.jsonl"},
 		"lists of numbers":    {"in.jsonl", repeated(`{"time":"TIME","v":[N,2]}`), ".v holds lists, which are not read as values: jq -c '. as $r | .v[] | $r + {x: .} | del(.v)' in.jsonl"},
 		"lists of columns":    {"in.json", []string{`{"latitude":52.5,"hourly":{"time":["2026-01-01T00:00:00Z","2026-01-01T01:00:00Z"],"temp":[1.5,2]}}`}, "its columns are lists, which layout: series of the source reads, with time: hourly.time and values: [hourly.temp]"},
@@ -309,25 +312,25 @@ func TestUnreadValues(t *testing.T) {
 	}
 }
 
-// Whole numbers are a key, whatever they are called, if their records are blocks in which times or trials begin anew, if each time
-// has all of them, or if each file has one. The number of a block is none, and no value.
+// TestNumbersThatAreKeys checks when whole numbers are a key: if times or trials start again in each block of them,
+// if each time has all of them, or if each file has one. A block number within a key is neither key nor value.
 func TestNumbersThatAreKeys(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	x := func() float64 { return 20 + rng.NormFloat64() }
-	at := func(i int) string { return start.Add(time.Duration(i) * time.Hour).Format(time.RFC3339) }
+	hour := func(i int) string { return start.Add(time.Duration(i) * time.Hour).Format(time.RFC3339) }
 	var blocks, panel, trials, one []string
 	files := map[string][]string{}
 	for n := range 4 {
 		for i := range 60 {
-			blocks = append(blocks, fmt.Sprintf("%s,%d,%.2f\n", at(i), n+3, x()))
-			panel = append(panel, fmt.Sprintf("%s,%d,%.2f\n", at(n*15+i/4), i%4+1, x()))
+			blocks = append(blocks, fmt.Sprintf("%s,%d,%.2f\n", hour(i), n+3, x()))
+			panel = append(panel, fmt.Sprintf("%s,%d,%.2f\n", hour(n*15+i/4), i%4+1, x()))
 			trials = append(trials, fmt.Sprintf("%d,%d,%d,%.0f\n", n+1, i/20+1, i%20+1, 30*x()))
 			one = append(one, fmt.Sprintf("%d,%d,%.0f\n", n+1, i+1, 30*x()))
 			name := fmt.Sprint("f", n, ".csv")
-			files[name] = append(files[name], fmt.Sprintf("%s,%d,%.2f\n", at(i), n+7, x()))
+			files[name] = append(files[name], fmt.Sprintf("%s,%d,%.2f\n", hour(i), n+7, x()))
 		}
 	}
-	var clocks []string // of devices, one after the other, that are not alike to the second
+	var clocks []string // times of two devices, one after the other, that differ in their seconds
 	for n := range 120 {
 		when := start.Add(time.Duration(n%60)*time.Minute + time.Duration(n/60*27)*time.Second).Format(time.RFC3339)
 		clocks = append(clocks, fmt.Sprintf("%s,d%d,temp,%.2f\n", when, n/60, x()), fmt.Sprintf("%s,d%d,hum,%.2f\n", when, n/60, 2*x()))
@@ -360,57 +363,59 @@ func TestNumbersThatAreKeys(t *testing.T) {
 	}
 }
 
-// One far time is no reason to look for another key, and times that fall back are told by years.
+// TestFarTimes checks that one far time does not lead to another key, and that times that fall back are reported in
+// years.
 func TestFarTimes(t *testing.T) {
-	lines := func(at func(i int) time.Time) *Result {
-		all := []string{"key,time,x\n"}
+	lines := func(timeAt func(i int) time.Time) *Result {
+		lines := []string{"key,time,x\n"}
 		for i := range 600 {
-			all = append(all, fmt.Sprintf("k,%s,%d.5\n", at(i).Format(time.RFC3339), i%9))
+			lines = append(lines, fmt.Sprintf("k,%s,%d.5\n", timeAt(i).Format(time.RFC3339), i%9))
 		}
-		return look(t, "{family: normal}", write(t, "in.csv", all...))
+		return inspect(t, "{family: normal}", write(t, "in.csv", lines...))
 	}
-	at := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
+	minute := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
 	far := lines(func(i int) time.Time {
 		if i == 300 {
 			return time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 		}
-		return at(i)
+		return minute(i)
 	})
 	if len(far.Remarks) > 0 || far.Far != 1 || !strings.Contains(far.String(), "max_ahead") {
 		t.Errorf("%v, %s", far.Remarks, far)
 	}
 	back := lines(func(i int) time.Time {
 		if i >= 400 {
-			return at(i).AddDate(-20, 0, 0)
+			return minute(i).AddDate(-20, 0, 0)
 		}
-		return at(i)
+		return minute(i)
 	})
-	want := "33.3 % of the records are late, up to 20 years after a later one of their key, the first at in.csv:402: times fall back there, and order: arrival takes records as they come; see order"
+	want := "33.3 % of the records are late, up to 20 years after a later one of their key, the first at in.csv:402: times go back there; order: arrival uses the order of the source; see order"
 	if len(back.Remarks) != 1 || back.Remarks[0].String() != want || strings.Contains(back.String(), "max_ahead") {
 		t.Errorf("%v, %s", back.Remarks, back)
 	}
 }
 
-// A check of increases counts restarts, and names a key that two counters share. A meter that begins anew daily is no such key.
+// TestRemarksOfCounters checks that restarts are counted, and that a key shared by two counters causes a remark. A
+// meter that resets daily does not.
 func TestRemarksOfCounters(t *testing.T) {
 	values := func(x func(i int) int) string {
 		lines := []string{"key,time,x\n"}
 		for i := range 400 {
 			lines = append(lines, fmt.Sprintf("k,%s,%d\n", start.Add(time.Duration(i)*15*time.Minute).Format(time.RFC3339), x(i)))
 		}
-		return look(t, "{family: normal}, aggregate: {every: 1h, value: increase}", write(t, "in.csv", lines...)).String()
+		return inspect(t, "{family: normal}, aggregate: {every: 1h, value: increase}", write(t, "in.csv", lines...)).String()
 	}
-	const shared, anew = "two counters may share the key", "\nrestarts "
+	const shared, restarts = "two counters may share the key", "\nrestarts "
 	for name, c := range map[string]struct {
-		x           func(i int) int
-		anew, mixed bool
+		x               func(i int) int
+		restarts, mixed bool
 	}{
 		"two counters": {func(i int) int { return i%2*1000 + i }, true, true},
 		"a meter":      {func(i int) int { return i % 96 }, true, false},
 		"a counter":    {func(i int) int { return i }, false, false},
 		"a wrap":       {func(i int) int { return i * (1 << 29) % (1 << 32) }, false, false},
 	} {
-		if text := values(c.x); strings.Contains(text, anew) != c.anew || strings.Contains(text, shared) != c.mixed || !c.mixed && strings.Contains(text, "remark") {
+		if text := values(c.x); strings.Contains(text, restarts) != c.restarts || strings.Contains(text, shared) != c.mixed || !c.mixed && strings.Contains(text, "remark") {
 			t.Errorf("%s: %s", name, text)
 		}
 	}

@@ -11,16 +11,16 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A draft of records of which some lack a column is that of the others, and says how many lack
-// the key.
+// TestDraftOfRaggedRecords checks that records that lack columns do not change the draft, and that those without a
+// key are counted.
 func TestDraftOfRaggedRecords(t *testing.T) {
 	var lines []string
 	for i := range 60 {
-		switch at := fmt.Sprint(1700000000 + i/3*60); {
+		switch seconds := fmt.Sprint(1700000000 + i/3*60); {
 		case i == 20 || i == 59:
-			lines = append(lines, `{"after": null, "t": `+at+`, "op": "d"}`)
+			lines = append(lines, `{"after": null, "t": `+seconds+`, "op": "d"}`)
 		default:
-			lines = append(lines, fmt.Sprintf(`{"after": {"id": "dev-%d", "site": "s", "x": %d.5}, "t": %s, "op": "u"}`, i%3, i%7, at))
+			lines = append(lines, fmt.Sprintf(`{"after": {"id": "dev-%d", "site": "s", "x": %d.5}, "t": %s, "op": "u"}`, i%3, i%7, seconds))
 		}
 	}
 	draft := expect.Get(Draft(write(t, "in.jsonl", strings.Join(lines, "\n"))))(t)
@@ -31,7 +31,7 @@ func TestDraftOfRaggedRecords(t *testing.T) {
 	}
 }
 
-// Whatever records lack, a draft is a config or an error that says what is wrong.
+// TestDraftOfAnyRecords checks that a draft of random incomplete records does not panic.
 func TestDraftOfAnyRecords(t *testing.T) {
 	path := write(t, "in.jsonl")
 	texts := map[string][]string{
@@ -58,10 +58,10 @@ func TestDraftOfAnyRecords(t *testing.T) {
 				if rapid.Float64Range(0, 1).Draw(t, "chance") < lacking {
 					continue
 				}
-				of := texts[c]
-				text := of[form[c]]
+				variants := texts[c]
+				text := variants[form[c]]
 				if rapid.IntRange(0, 9).Draw(t, "odd") == 0 {
-					text = rapid.SampledFrom(of).Draw(t, "text")
+					text = rapid.SampledFrom(variants).Draw(t, "text")
 				}
 				if strings.Contains(text, "%") {
 					text = fmt.Sprintf(text, i)
@@ -78,13 +78,13 @@ func TestDraftOfAnyRecords(t *testing.T) {
 			lines = append(lines, line)
 		}
 		expect.OK(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
-		all, err := readTable(path)
+		tab, err := readTable(path)
 		if err != nil {
 			t.Skip(err)
 		}
-		for _, c := range all.columns {
-			if len(c.texts) != all.records {
-				t.Fatalf("column %s has %d texts of %d records", c.name, len(c.texts), all.records)
+		for _, c := range tab.columns {
+			if len(c.texts) != tab.records {
+				t.Fatalf("column %s has %d texts of %d records", c.name, len(c.texts), tab.records)
 			}
 		}
 		_, _ = Draft(path)

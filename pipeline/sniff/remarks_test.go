@@ -12,7 +12,7 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// Each remark is made by an input of its kind, and not by one that is like it and right.
+// TestRemarks checks each remark with an input that triggers it, and with a similar valid input that does not.
 func TestRemarks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	const records = 240
@@ -26,8 +26,8 @@ func TestRemarks(t *testing.T) {
 	}
 	x := func() float64 { return 20 + rng.NormFloat64() }
 	plain := func(i int) string { return fmt.Sprintf("%s,k%d,%.3f", hour(i/2), i%2, x()) }
-	// but has another row where a condition holds.
-	but := func(when func(i int) bool, row func(i int) string) []string {
+	// except replaces the plain rows for which when is true.
+	except := func(when func(i int) bool, row func(i int) string) []string {
 		return rows("time,key,x", func(i int) string {
 			if when(i) {
 				return row(i)
@@ -35,45 +35,45 @@ func TestRemarks(t *testing.T) {
 			return plain(i)
 		})
 	}
-	local := func(at time.Time, minutes func(i int) int) []string {
+	local := func(first time.Time, minutes func(i int) int) []string {
 		return rows("time,x", func(i int) string {
-			return fmt.Sprintf("%s,%.3f", at.Add(time.Duration(minutes(i))*time.Minute).Format("2006-01-02 15:04"), x())
+			return fmt.Sprintf("%s,%.3f", first.Add(time.Duration(minutes(i))*time.Minute).Format("2006-01-02 15:04"), x())
 		})
 	}
 	autumn := time.Date(2025, 10, 25, 0, 0, 0, 0, time.UTC)
-	const ofModel = "{family: normal}"
+	const normalModel = "{family: normal}"
 	for _, c := range []struct {
-		remark  string // a part of it
-		model   string // of a look; empty for a draft
-		makes   []string
-		makesNo []string
+		remark   string // part of the remark
+		model    string // model of the config to inspect; empty for a draft
+		triggers []string
+		clean    []string
 	}{
-		{"of the records are rejected, such as", ofModel,
-			but(func(i int) bool { return i%5 == 0 }, func(i int) string { return hour(i/2) + ",k,none" }),
-			but(func(i int) bool { return i == 7 }, func(i int) string { return hour(i/2) + ",k,none" })},
-		{"a part of the key may be missing; see key", ofModel, // late
-			but(func(i int) bool { return i%10 == 0 }, func(i int) string { return fmt.Sprintf("%s,k0,%.3f", hour(i/2+200), x()) }),
+		{"of the records are rejected, such as", normalModel,
+			except(func(i int) bool { return i%5 == 0 }, func(i int) string { return hour(i/2) + ",k,none" }),
+			except(func(i int) bool { return i == 7 }, func(i int) string { return hour(i/2) + ",k,none" })},
+		{"a part of the key may be missing; see key", normalModel, // late
+			except(func(i int) bool { return i%10 == 0 }, func(i int) string { return fmt.Sprintf("%s,k0,%.3f", hour(i/2+200), x()) }),
 			rows("time,key,x", plain)},
-		{"times fall back there", ofModel,
-			but(func(i int) bool { return i > 150 }, func(i int) string { return strings.Replace(plain(i), "2026", "2006", 1) }),
-			but(func(i int) bool { return i > 150 }, plain)},
+		{"times go back there", normalModel,
+			except(func(i int) bool { return i > 150 }, func(i int) string { return strings.Replace(plain(i), "2026", "2006", 1) }),
+			except(func(i int) bool { return i > 150 }, plain)},
 		{"do not exist in the zone", "{family: normal, zone: Europe/Berlin, season: [24h]}",
 			local(time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC), func(i int) int { return 10 * i }),
 			local(time.Date(2026, 3, 26, 12, 0, 0, 0, time.UTC), func(i int) int { return 10 * i })},
-		{"as clocks do at the end of summer time", ofModel,
+		{"like clocks at the end of summer time", normalModel,
 			local(autumn, func(i int) int { return 15*i - 60*(i/108) }),
 			local(autumn.AddDate(0, 0, 2), func(i int) int { return 15 * i })},
-		{"keys have one record, such as", ofModel,
-			but(func(i int) bool { return i%3 == 0 }, func(i int) string { return fmt.Sprintf("%s,one%d,%.3f", hour(i/2), i, x()) }),
+		{"keys have one record, such as", normalModel,
+			except(func(i int) bool { return i%3 == 0 }, func(i int) string { return fmt.Sprintf("%s,one%d,%.3f", hour(i/2), i, x()) }),
 			rows("time,key,x", plain)},
-		{"or they are duplicates", ofModel,
+		{"or they are duplicates", normalModel,
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,k,%.3f", hour(i/3), x()) }),
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,k,%.3f", hour(i), x()) })},
-		{"far from all others: if it stands for a missing one", ofModel,
-			but(func(i int) bool { return i%40 == 3 }, func(i int) string { return fmt.Sprintf("%s,k%d,-9999", hour(i/2), i%2) }),
-			but(func(i int) bool { return i%40 == 3 }, func(i int) string { return fmt.Sprintf("%s,k%d,22", hour(i/2), i%2) })},
-		{"rise and do not fall, as those of a counter", ofModel,
-			but(func(i int) bool { return i%2 == 0 }, func(i int) string { return fmt.Sprintf("%s,k0,%d", hour(i/2), 10*i) }),
+		{"far from all others: if it means a missing value", normalModel,
+			except(func(i int) bool { return i%40 == 3 }, func(i int) string { return fmt.Sprintf("%s,k%d,-9999", hour(i/2), i%2) }),
+			except(func(i int) bool { return i%40 == 3 }, func(i int) string { return fmt.Sprintf("%s,k%d,22", hour(i/2), i%2) })},
+		{"rise and do not fall, like a counter", normalModel,
+			except(func(i int) bool { return i%2 == 0 }, func(i int) string { return fmt.Sprintf("%s,k0,%d", hour(i/2), 10*i) }),
 			rows("time,key,x", plain)},
 		{"two counters may share the key", "{family: normal}, aggregate: {every: 6h, value: increase}",
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,k,%d", hour(i), i%2*1000+i) }),
@@ -81,23 +81,23 @@ func TestRemarks(t *testing.T) {
 		{"two counters may share the key", "",
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,k,%d", hour(i), i%2*1000+i) }),
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,k,%d", hour(i), i%2*1000+i%3) })},
-		{"count as missing beside numbers: values_as", "",
-			but(func(i int) bool { return i%9 == 0 }, func(i int) string { return hour(i/2) + ",k0," + []string{"on", "off"}[i/9%2] }),
+		{"count as missing in a column of numbers: values_as", "",
+			except(func(i int) bool { return i%9 == 0 }, func(i int) string { return hour(i/2) + ",k0," + []string{"on", "off"}[i/9%2] }),
 			rows("time,key,x", plain)},
 		{"no key has the label", "{family: normal}, detect: true, incidents: {by: [rack]}",
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,\"{job=\"\"a%d\"\"}\",%.3f", hour(i/2), i%2, x()) }),
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("%s,\"{rack=\"\"a%d\"\"}\",%.3f", hour(i/2), i%2, x()) })},
 		{"set by a later exception than the first that matches", "{family: normal}, keys: [{match: 'k*', top: 0.5, levels: []}, {match: '*', model: {prior: {mu: 3}}}]",
 			rows("time,key,x", plain), rows("time,key,x", func(i int) string { return strings.ReplaceAll(plain(i), "k", "a") })},
-		{"stands where numbers are, and is taken for a missing one", "",
-			but(func(i int) bool { return i%9 == 0 }, func(i int) string { return hour(i/2) + ",k0,broken" }),
-			but(func(i int) bool { return i%9 == 0 }, func(i int) string { return hour(i/2) + ",k0,nan" })},
+		{"occurs among numbers, and is read as missing", "",
+			except(func(i int) bool { return i%9 == 0 }, func(i int) string { return hour(i/2) + ",k0,broken" }),
+			except(func(i int) bool { return i%9 == 0 }, func(i int) string { return hour(i/2) + ",k0,nan" })},
 		{"the file is not UTF-8", "",
-			but(func(i int) bool { return i%2 == 0 }, func(i int) string { return fmt.Sprintf("%s,K\xf6ln,%.3f", hour(i/2), x()) }),
-			but(func(i int) bool { return i%2 == 0 }, func(i int) string { return fmt.Sprintf("%s,Köln,%.3f", hour(i/2), x()) })},
+			except(func(i int) bool { return i%2 == 0 }, func(i int) string { return fmt.Sprintf("%s,K\xf6ln,%.3f", hour(i/2), x()) }),
+			except(func(i int) bool { return i%2 == 0 }, func(i int) string { return fmt.Sprintf("%s,Köln,%.3f", hour(i/2), x()) })},
 		{"no column of times was found", "",
 			rows("key,x", func(i int) string { return fmt.Sprintf("k%d,%.3f", i%2, x()) }), rows("time,key,x", plain)},
-		{"is called as times are, and its texts", "",
+		{"has the name of a time, and its texts", "",
 			rows("time,key,x", func(i int) string { return fmt.Sprintf("moment %d,k%d,%.3f", i, i%2, x()) }), rows("time,key,x", plain)},
 		{"fits them as well", "",
 			rows("time,x", func(i int) string { return fmt.Sprintf("0%d/0%d/2026 %02d:00,%.3f", 1+i/48%9, 1+i/24%2, i%24, x()) }),
@@ -105,7 +105,7 @@ func TestRemarks(t *testing.T) {
 		{"its numbers have several units", "",
 			rows("time,x", func(i int) string { return fmt.Sprintf("%s,%.2f %s", hour(i), x(), []string{"kW", "W"}[i%2]) }),
 			rows("time,x", func(i int) string { return fmt.Sprintf("%s,%.2f kW", hour(i), x()) })},
-		{"its comma may stand between thousands", "",
+		{"the comma may separate thousands", "",
 			rows("time;x", func(i int) string { return fmt.Sprintf("%s;%d,%03d", hour(i), 10+i%80, i%7*125) }),
 			rows("time;x", func(i int) string { return fmt.Sprintf("%s;%d,%02d", hour(i), 10+i%80, i%7*12) })},
 		{"in blocks: it may tell series apart", "",
@@ -121,17 +121,17 @@ func TestRemarks(t *testing.T) {
 			if !strings.Contains(lines[0], "key") {
 				key = "key: none, zone: " + map[bool]string{true: "Europe/Berlin", false: "UTC"}[strings.Contains(c.model, "Berlin")] + ", "
 			}
-			of := expect.Get(config.Parse("test.yaml", []byte("{model: "+c.model+", source: {csv: {"+key+"path: "+path+"}}}"), nil))(t)
-			return expect.Get(Inspect(of))(t).Remarks
+			cfg := expect.Get(config.Parse("test.yaml", []byte("{model: "+c.model+", source: {csv: {"+key+"path: "+path+"}}}"), nil))(t)
+			return expect.Get(Inspect(cfg))(t).Remarks
 		}
-		has := func(all []Remark) bool {
-			return slices.ContainsFunc(all, func(r Remark) bool { return strings.Contains(r.String(), c.remark) })
+		hasRemark := func(rs []Remark) bool {
+			return slices.ContainsFunc(rs, func(r Remark) bool { return strings.Contains(r.String(), c.remark) })
 		}
-		if all := remarks(c.makes); !has(all) {
-			t.Errorf("no %q: %v", c.remark, all)
+		if got := remarks(c.triggers); !hasRemark(got) {
+			t.Errorf("no %q: %v", c.remark, got)
 		}
-		if all := remarks(c.makesNo); has(all) {
-			t.Errorf("%q without cause: %v", c.remark, all)
+		if got := remarks(c.clean); hasRemark(got) {
+			t.Errorf("%q without cause: %v", c.remark, got)
 		}
 	}
 }

@@ -11,22 +11,21 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// Which column is the time, the key or the value is told by small recognisers. Each has a score,
-// and the column of the highest sum is taken.
+// Recognisers score each column as a time, a key or a value. The column with the largest sum of scores wins.
 
-// A recogniser says how much speaks for a column, or against it: a score, times how far it holds.
+// A recogniser returns a score for a column: positive if its property speaks for the column, negative if against it.
 type recogniser func(*column) float64
 
-// sum is what speaks for a column.
-func sum(of []recogniser, c *column) (all float64) {
-	for _, r := range of {
-		all += r(c)
+// sum returns the total score of a column.
+func sum(recognisers []recogniser, c *column) (total float64) {
+	for _, r := range recognisers {
+		total += r(c)
 	}
-	return all
+	return total
 }
 
-// given is a recogniser of what holds or does not.
-func given(score float64, holds func(*column) bool) recogniser {
+// scoreIf returns a recogniser that gives the score to the columns for which holds is true, and 0 to others.
+func scoreIf(score float64, holds func(*column) bool) recogniser {
 	return func(c *column) float64 {
 		if holds(c) {
 			return score
@@ -35,57 +34,58 @@ func given(score float64, holds func(*column) bool) recogniser {
 	}
 }
 
-// named recognises the names of a list, the first surest; a whole name before a part of one.
-func named(score float64, usual []string) recogniser {
+// named returns a recogniser of column names. The score is largest for the first name of the list, and larger for a
+// whole name than for a name that contains the word.
+func named(score float64, names []string) recogniser {
 	return func(c *column) float64 {
-		if r := rank(c.name, usual); r < unusual {
-			return score * (1 - float64(r)/float64(4*len(usual)))
+		if r := rank(c.name, names); r < unusual {
+			return score * (1 - float64(r)/float64(4*len(names)))
 		}
 		return 0
 	}
 }
 
-// best returns the column of the highest sum above the least, the first of several; nil without one.
-func (t *table) best(of []recogniser, least float64, may func(*column) bool) (found *column) {
+// best returns the eligible column with the largest sum above minScore, or nil. The first of equal sums wins.
+func (t *table) best(recognisers []recogniser, minScore float64, eligible func(*column) bool) (found *column) {
 	for _, c := range t.columns {
-		if !may(c) {
+		if !eligible(c) {
 			continue
 		}
-		if s := sum(of, c); s > least {
-			found, least = c, s
+		if s := sum(recognisers, c); s > minScore {
+			found, minScore = c, s
 		}
 	}
 	return found
 }
 
-// first returns the first column of which something holds; nil without one.
+// first returns the first column for which holds is true, or nil.
 func (t *table) first(holds func(*column) bool) *column { return t.best(nil, -1, holds) }
 
-// Names that columns usually have, the surest first.
+// Common column names, the most certain first.
 var (
 	timeNames  = []string{"time", "timestamp", "ts", "datetime", "date", "day", "at", "when", "zeit", "datum", "zeitpunkt", "zeitstempel", "month", "quarter", "week", "last_changed", "t", "epoch"}
 	hourNames  = []string{"hour", "hr", "stunde", "minute"}
 	keyNames   = []string{"key", "id", "name", "series", "entity", "device", "sensor", "host", "machine", "station", "service", "page", "site", "customer", "user", "account", "symbol", "metric", "item", "product", "subject", "participant", "subjid", "subj", "sub", "ppt", "patient", "person", "imei", "msisdn", "mac", "serial", "node", "vehicle", "meter", "asset", "store", "shop", "ticker", "anlage"}
 	valueNames = []string{"x", "value", "val", "y", "reading", "measurement", "count", "amount", "wert", "state"}
-	// quantityNames are words for what is measured.
+	// quantityNames are words for measured quantities.
 	quantityNames = []string{"temperature", "temp", "pressure", "humidity", "voltage", "power", "energy", "flow", "speed", "latency", "duration", "elapsed", "usage", "load", "cpu", "rt", "bytes", "size", "price", "sales", "revenue", "cost"}
-	// idNames are words for numbers that identify.
+	// idNames are words for numbers that identify something.
 	idNames = []string{"id", "uid", "pid", "no", "nr", "code", "zip", "port", "index", "row", "line", "seq", "sequence", "block", "trial", "version", "firmware", "imei", "msisdn", "phone"}
-	// labelNames are words for what a record is like, which tells no series apart.
+	// labelNames are words for properties of a record. Such columns do not identify series.
 	labelNames = []string{"status", "state", "level", "severity", "condition", "quality", "flag", "result", "outcome", "type", "comment", "note", "unit", "choice", "response", "rating", "score", "weekday", "weather", "event", "version"}
 )
 
-// rank is how sure the name of a column is among the usual ones: a whole name comes before
-// a part of one. It is unusual for other names.
-func rank(name string, usual []string) int {
+// rank returns the position of a column's name among the names, or unusual if it matches none. All whole names come
+// before names that only contain a word of the list.
+func rank(name string, names []string) int {
 	name = strings.ToLower(name)
-	if i := slices.Index(usual, name); i >= 0 {
+	if i := slices.Index(names, name); i >= 0 {
 		return i
 	}
 	words := wordsOf(name)
-	for i, u := range usual {
+	for i, u := range names {
 		if slices.Contains(words, u) || len(u) > 3 && strings.Contains(name, u) {
-			return len(usual) + i
+			return len(names) + i
 		}
 	}
 	return unusual
@@ -97,84 +97,83 @@ func wordsOf(name string) []string {
 	return strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune("_-. @/:", r) })
 }
 
-// forTime are those of the column of times.
+// forTime scores columns of times.
 var forTime = []recogniser{
 	named(6, timeNames),
-	given(3, func(c *column) bool { return c.forms().numbers.Share < most }),
-	given(2, func(c *column) bool { return !c.stamp().dates }),
-	given(2, func(c *column) bool { return c.parts != nil }),
-	given(-6, func(c *column) bool { return c.forms().distinct == 1 && len(c.texts) > 1 }),
-	given(-4, func(c *column) bool { return 2*c.forms().present < len(c.texts) }),
+	scoreIf(3, func(c *column) bool { return c.forms().numbers.Share < minShare }),
+	scoreIf(2, func(c *column) bool { return !c.stamp().dates }),
+	scoreIf(2, func(c *column) bool { return c.parts != nil }),
+	scoreIf(-6, func(c *column) bool { return c.forms().distinct == 1 && len(c.texts) > 1 }),
+	scoreIf(-4, func(c *column) bool { return 2*c.forms().present < len(c.texts) }),
 }
 
-// forValue are those of the column of values.
+// forValue scores columns of values.
 var forValue = []recogniser{
 	named(12, valueNames),
 	named(5, quantityNames),
-	given(5, func(c *column) bool { return len(c.forms().numbers.Units) > 0 }),
-	given(3, func(c *column) bool { return unitNames.MatchString(c.name) }),
-	given(1, func(c *column) bool { return c.forms().numbers.Fractions }),
-	given(-.5, func(c *column) bool { return c.forms().distinct == 1 }),
-	given(-2, func(c *column) bool { return c.forms().numbers.Words != nil }),
-	given(-2, (*column).rating),
+	scoreIf(5, func(c *column) bool { return len(c.forms().numbers.Units) > 0 }),
+	scoreIf(3, func(c *column) bool { return unitNames.MatchString(c.name) }),
+	scoreIf(1, func(c *column) bool { return c.forms().numbers.Fractions }),
+	scoreIf(-.5, func(c *column) bool { return c.forms().distinct == 1 }),
+	scoreIf(-2, func(c *column) bool { return c.forms().numbers.Words != nil }),
+	scoreIf(-2, (*column).rating),
 }
 
-// forKey are those of a column of keys, besides what it does to the times.
+// forKey scores columns of keys by their names and types. The fit of the times is scored separately.
 var forKey = []recogniser{
 	named(4, keyNames),
-	given(1, func(c *column) bool { return !c.numeric() }),
-	given(-1, func(c *column) bool { return rank(c.name, labelNames) < unusual }),
-	given(-3, func(c *column) bool { return rank(c.name, labelNames) < len(labelNames) }),
+	scoreIf(1, func(c *column) bool { return !c.numeric() }),
+	scoreIf(-1, func(c *column) bool { return rank(c.name, labelNames) < unusual }),
+	scoreIf(-3, func(c *column) bool { return rank(c.name, labelNames) < len(labelNames) }),
 }
 
-// unitNames matches a name that ends with a unit, as that of a measurement does.
+// unitNames matches a name that ends with a unit, as names of measurements do.
 var unitNames = regexp.MustCompile(`(?i:[_ ./](ns|us|ms|s|secs?|seconds?|min|minutes|hours|bytes|kb|mb|gb|wh|kwh|w|kw|mw|v|mv|ma|hz|rpm|bar|mbar|pa|hpa|kpa|psi|c|celsius|fahrenheit|kelvin|mm|cm|km|kg|l|m3|ppm|ppb|db|dbm|lux|usd|eur|gbp|percent|pct|ratio))$|[a-z](Ms|Seconds|Bytes|Celsius|Percent)$|°[CFK]?\]?$|%$|\([^()]+\)$|\[[^\[\]]+\]$`)
 
-// identifies reports whether the name of a column says that its numbers identify something.
+// identifies reports whether the name of a column means that its numbers identify something.
 func (c *column) identifies() bool {
 	words := wordsOf(c.name)
 	return slices.ContainsFunc(idNames, func(s string) bool { return slices.Contains(words, s) }) || strings.HasSuffix(c.name, "Id") || strings.HasSuffix(c.name, "ID")
 }
 
-// rating reports whether the texts are few whole numbers, and called as choices and ratings are.
+// rating reports whether a column has at most 11 whole numbers and a name of a choice or rating.
 func (c *column) rating() bool {
 	return c.whole() && c.forms().distinct <= 11 && rank(c.name, labelNames) < unusual
 }
 
-// calendar is the column of times: one, or a date and a time of day that stand apart. It returns nil
-// without one.
+// calendar returns the column of times, or nil. It may be joined from a date column and a time-of-day column.
 func (t *table) calendar() *column {
 	t.join()
 	return t.best(forTime, -1, func(c *column) bool {
 		if !c.timed() {
 			return false
 		}
-		usual := rank(c.name, timeNames) < unusual
+		usualName := rank(c.name, timeNames) < unusual
 		switch n := c.forms().numbers; {
-		case n.Share >= most && (n.Fractions && !usual || rank(c.name, valueNames) < unusual):
+		case n.Share >= minShare && (n.Fractions && !usualName || rank(c.name, valueNames) < unusual):
 			return false
-		case n.Share >= most && !usual: // whole numbers as those of Unix times
-			return n.Share == 1 && backwards(c.stamp().at) < .1
+		case n.Share >= minShare && !usualName: // whole numbers must be Unix times
+			return n.Share == 1 && backwards(c.stamp().nanos) < .1
 		}
 		return true
 	})
 }
 
-// lasts reports whether a column that reads as times of day is called as a duration is.
-func (c *column) lasts() bool { return c.forms().clock && rank(c.name, quantityNames) < unusual }
+// isDuration reports whether a column of times of day has the name of a duration.
+func (c *column) isDuration() bool { return c.forms().clock && rank(c.name, quantityNames) < unusual }
 
-// join adds a column for a date and a time of day that stand in two.
+// join adds a column for a date and a time of day in two columns.
 func (t *table) join() {
 	if slices.ContainsFunc(t.columns, func(c *column) bool { return c.parts != nil }) {
-		return // it is there
+		return // already joined
 	}
 	for _, clock := range t.columns {
-		if !clock.forms().clock || clock.lasts() {
+		if !clock.forms().clock || clock.isDuration() {
 			continue
 		}
 		for _, date := range t.columns {
 			f := date.forms()
-			if len(f.stamps) == 0 || !f.stamps[0].dates || f.numbers.Share >= most && rank(date.name, timeNames) == unusual {
+			if len(f.stamps) == 0 || !f.stamps[0].dates || f.numbers.Share >= minShare && rank(date.name, timeNames) == unusual {
 				continue
 			}
 			both := &column{name: date.name, parts: []string{date.name, clock.name}, texts: make([]string, len(date.texts))}
@@ -191,37 +190,37 @@ func (t *table) join() {
 	}
 }
 
-// A fit says how the times of keys follow each other.
+// A fit describes the times of the keys that a choice of key columns makes.
 type fit struct {
-	repeats float64 // share of the records whose time their key has had
-	early   float64 // share of the records that stand behind a later one of their key
-	steady  float64 // share of the steps of a key that are within a quarter of its median; of all keys
+	repeats float64 // share of the records that repeat a time of their key
+	early   float64 // share of the records that are earlier than a previous one of their key
+	steady  float64 // share of a key's steps within a quarter of its median step; mean over keys
 	keys    int
-	steps   []int64 // of all keys, nanoseconds, sorted
+	steps   []int64 // steps of all keys in nanoseconds, sorted
 }
 
-// fit looks at the times under a key, in the order of the times.
-func (t *table) fit(at *column, key []*column) (f fit) {
+// fit computes the fit of the times under a key. A nil key means that all records have one key.
+func (t *table) fit(timeCol *column, key []*column) (f fit) {
 	groups, n := t.groups(key)
 	type visit struct {
 		group, piece int
-		at           int64
+		nanos        int64
 	}
-	var all []visit
+	var visited []visit
 	early, latest := 0, map[int]int64{}
-	for i, when := range at.stamp().at {
-		if when == never {
+	for i, nanos := range timeCol.stamp().nanos {
+		if nanos == never {
 			continue
 		}
-		all = append(all, visit{groups[i], t.pieces[i], when})
-		if last, seen := latest[groups[i]]; seen && when < last {
+		visited = append(visited, visit{groups[i], t.pieces[i], nanos})
+		if last, seen := latest[groups[i]]; seen && nanos < last {
 			early++
 		} else {
-			latest[groups[i]] = when
+			latest[groups[i]] = nanos
 		}
 	}
-	slices.SortFunc(all, func(a, b visit) int {
-		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.at, b.at))
+	slices.SortFunc(visited, func(a, b visit) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.nanos, b.nanos))
 	})
 	repeats, judged := 0, 0
 	var steps []int64
@@ -243,129 +242,128 @@ func (t *table) fit(at *column, key []*column) (f fit) {
 		f.steps = append(f.steps, steps...)
 		steps = steps[:0]
 	}
-	for i, v := range all {
-		if i > 0 && v.group == all[i-1].group {
-			if v.at == all[i-1].at {
+	for i, v := range visited {
+		if i > 0 && v.group == visited[i-1].group {
+			if v.nanos == visited[i-1].nanos {
 				repeats++
 			}
-			if v.piece == all[i-1].piece {
-				steps = append(steps, v.at-all[i-1].at)
+			if v.piece == visited[i-1].piece {
+				steps = append(steps, v.nanos-visited[i-1].nanos)
 			}
 			continue
 		}
 		end()
 	}
 	end()
-	f.repeats = float64(repeats) / float64(max(len(all), 1))
-	f.early = float64(early) / float64(max(len(all), 1))
+	f.repeats = float64(repeats) / float64(max(len(visited), 1))
+	f.early = float64(early) / float64(max(len(visited), 1))
 	f.steady /= float64(max(judged, 1))
 	f.keys = n
 	slices.Sort(f.steps)
 	return f
 }
 
-// groups numbers the keys that columns make, and returns that of each record.
-func (t *table) groups(key []*column) (of []int, n int) {
-	of, n = make([]int, t.records), 1
+// groups returns the group of each record under the key columns, and the number of groups.
+func (t *table) groups(key []*column) (group []int, n int) {
+	group, n = make([]int, t.records), 1
 	for _, c := range key {
 		seen := map[[2]int]int{}
 		codes := c.forms().codes
-		for i := range of {
-			pair := [2]int{of[i], int(codes[i])}
+		for i := range group {
+			pair := [2]int{group[i], int(codes[i])}
 			g, known := seen[pair]
 			if !known {
 				g = len(seen)
 				seen[pair] = g
 			}
-			of[i] = g
+			group[i] = g
 		}
 		n = len(seen)
 	}
-	return of, n
+	return group, n
 }
 
 const (
-	// tiedKeys is the share of the records whose time their key has had, from which on a part of the
-	// key is missing.
+	// tiedKeys is the share of records with a repeated time from which on a part of the key is missing.
 	tiedKeys = .1
-	// longLabel is the length of a text in bytes above which it is no label.
+	// longLabel is the maximum length of a label in bytes.
 	longLabel = 64
 )
 
-// partOfTime reports whether a column is called as a time is, or a part of one.
+// partOfTime reports whether the name of a column means a time, or a part of one.
 func (c *column) partOfTime() bool {
 	words := wordsOf(c.name)
 	return len(words) > 0 && slices.Contains(slices.Concat(timeNames, hourNames), words[len(words)-1])
 }
 
-// label reports whether a column can be a part of the key: short texts or whole numbers that
-// repeat, in nearly each record. Times, times of day, what is called so, numbers with fractions or units, and what is the
-// same in all records are none.
-func (t *table) label(c, at *column) bool {
+// label reports whether a column can be a part of the key. A label is a short text or a whole number that repeats,
+// and at least 9 of 10 records have one. Times, times of day, columns with such names, numbers with fractions or
+// units, and constants are not labels.
+func (t *table) label(c, timeCol *column) bool {
 	f := c.forms()
 	switch {
-	case c == at || c.parts != nil || c.nested > 0 || f.distinct < 2 || f.longest > longLabel:
+	case c == timeCol || c.parts != nil || c.nested > 0 || f.distinct < 2 || f.longest > longLabel:
 		return false
 	case 10*f.present < 9*len(c.texts) || 10*f.distinct > 9*f.present:
 		return false
-	case f.clock || c.timed() && (f.numbers.Share < most || rank(c.name, keyNames) == unusual):
+	case f.clock || c.timed() && (f.numbers.Share < minShare || rank(c.name, keyNames) == unusual):
 		return false
-	case c.partOfTime() || at != nil && slices.Contains(at.parts, c.name):
+	case c.partOfTime() || timeCol != nil && slices.Contains(timeCol.parts, c.name):
 		return false
 	}
-	return f.numbers.Share < most || c.whole()
+	return f.numbers.Share < minShare || c.whole()
 }
 
-// key returns the columns that tell the series apart: those under which no time repeats and the
-// steps of a key are the steadiest, and else those that are called as keys are.
-func (t *table) key(at *column) (key []*column) {
+// key returns the columns that identify the series. It prefers columns under which no time repeats and the steps of a
+// key are steady, then columns with the names of keys.
+func (t *table) key(timeCol *column) (key []*column) {
 	repeats := func(c *column) bool { return 3*c.forms().distinct <= max(len(c.texts), 3) }
-	usual := func(c *column) bool {
+	calledAsKey := func(c *column) bool {
 		return rank(c.name, keyNames) < unusual && rank(c.name, labelNames) >= len(labelNames) && rank(c.name, valueNames) >= len(valueNames)
 	}
-	// By its name or as it repeats.
-	may := func(c *column) bool {
+	// A key column must have a usual name or repeat.
+	eligible := func(c *column) bool {
 		switch {
-		case !t.label(c, at):
+		case !t.label(c, timeCol):
 			return false
 		case c.numeric():
-			return repeats(c) && usual(c) || t.begins(c, nil)
+			return repeats(c) && calledAsKey(c) || t.isBlockNumber(c, nil)
 		}
-		return repeats(c) || usual(c)
+		return repeats(c) || calledAsKey(c)
 	}
-	own := t.ofFiles(at)
-	if at == nil {
+	own := t.fileColumn(timeCol)
+	if timeCol == nil {
 		if own != nil {
 			return []*column{own}
 		}
-		first := t.best(forKey, -1, may)
-		if first == nil || !usual(first) {
-			first = cmp.Or(t.first(func(c *column) bool { return t.label(c, nil) && t.begins(c, nil) }), first)
+		first := t.best(forKey, -1, eligible)
+		if first == nil || !calledAsKey(first) {
+			first = cmp.Or(t.first(func(c *column) bool { return t.label(c, nil) && t.isBlockNumber(c, nil) }), first)
 		}
 		if first != nil {
 			return []*column{first}
 		}
 		return nil
 	}
-	plain := t.fit(at, nil)
+	plain := t.fit(timeCol, nil)
 	var first *column
-	most := -.5
+	maxSum := -.5
 	for _, c := range t.columns {
-		if !t.label(c, at) {
+		if !t.label(c, timeCol) {
 			continue
 		}
-		with := t.fit(at, []*column{c})
-		gain := plain.repeats - with.repeats + with.steady - plain.steady
+		extended := t.fit(timeCol, []*column{c})
+		gain := plain.repeats - extended.repeats + extended.steady - plain.steady
 		switch {
-		case usual(c) && (!c.numeric() || repeats(c)):
-		case c.numeric() && (t.begins(c, at) || t.complete(c, at)):
-		case c.numeric() && !(t.explains(plain, with) || with.steady > plain.steady+.2):
+		case calledAsKey(c) && (!c.numeric() || repeats(c)):
+		case c.numeric() && (t.isBlockNumber(c, timeCol) || t.hasAllAtMostTimes(c, timeCol)):
+		case c.numeric() && !(t.explains(plain, extended) || extended.steady > plain.steady+.2):
 			continue
-		case !repeats(c) || gain < -.1 && plain.steady >= .5 && plain.repeats < tiedKeys: // it would break a clock
+		case !repeats(c) || gain < -.1 && plain.steady >= .5 && plain.repeats < tiedKeys: // would break regular steps
 			continue
 		}
-		if sum := 10*max(gain, -.1) + sum(forKey, c); sum > most {
-			first, most = c, sum
+		if sum := 10*max(gain, -.1) + sum(forKey, c); sum > maxSum {
+			first, maxSum = c, sum
 		}
 	}
 	if own != nil {
@@ -375,31 +373,32 @@ func (t *table) key(at *column) (key []*column) {
 		return nil
 	}
 	key = []*column{first}
-	now := t.fit(at, key)
+	current := t.fit(timeCol, key)
 	for {
 		var best *column
-		var least fit
+		var bestFit fit
 		for _, c := range t.columns {
-			if slices.Contains(key, c) || !t.label(c, at) {
+			if slices.Contains(key, c) || !t.label(c, timeCol) {
 				continue
 			}
-			with := t.fit(at, append(slices.Clone(key), c))
-			if (t.explains(now, with) || with.steady > now.steady+.2 && with.repeats <= now.repeats) && (best == nil || with.repeats < least.repeats || with.repeats == least.repeats && (with.keys < least.keys || with.keys == least.keys && rank(c.name, keyNames) < rank(best.name, keyNames))) {
-				best, least = c, with
+			extended := t.fit(timeCol, append(slices.Clone(key), c))
+			if (t.explains(current, extended) || extended.steady > current.steady+.2 && extended.repeats <= current.repeats) && (best == nil || extended.repeats < bestFit.repeats || extended.repeats == bestFit.repeats && (extended.keys < bestFit.keys || extended.keys == bestFit.keys && rank(c.name, keyNames) < rank(best.name, keyNames))) {
+				best, bestFit = c, extended
 			}
 		}
 		if best == nil {
 			break
 		}
-		key, now = append(key, best), least
+		key, current = append(key, best), bestFit
 	}
-	return t.needed(key, own, now, at)
+	return t.needed(key, own, current, timeCol)
 }
 
-// needed are the columns of a key that do not follow from its others, in the order of the file. own stays.
-func (t *table) needed(key []*column, own *column, now fit, at *column) []*column {
-	if now.repeats >= tiedKeys && len(key) > 1 {
-		key = key[:1] // they are events, which no column tells apart
+// needed removes the key columns that do not improve the fit, but never own. It returns the others in the order of
+// the file.
+func (t *table) needed(key []*column, own *column, current fit, timeCol *column) []*column {
+	if current.repeats >= tiedKeys && len(key) > 1 {
+		key = key[:1] // the records are events, which no column separates
 	}
 	// A column that the others imply is not needed.
 	for _, c := range slices.Clone(key) {
@@ -407,7 +406,7 @@ func (t *table) needed(key []*column, own *column, now fit, at *column) []*colum
 			continue
 		}
 		rest := slices.DeleteFunc(slices.Clone(key), func(o *column) bool { return o == c })
-		if with := t.fit(at, rest); len(rest) > 0 && with.repeats <= now.repeats && with.steady >= now.steady-.01 && with.early <= now.early+tiedKeys/2 {
+		if reduced := t.fit(timeCol, rest); len(rest) > 0 && reduced.repeats <= current.repeats && reduced.steady >= current.steady-.01 && reduced.early <= current.early+tiedKeys/2 {
 			key = rest
 		}
 	}
@@ -415,70 +414,70 @@ func (t *table) needed(key []*column, own *column, now fit, at *column) []*colum
 	return key
 }
 
-// explains reports whether a further column of the key takes most of the repeated times away, or of many times that go back,
-// and leaves steps that are as steady.
-func (t *table) explains(without, with fit) bool {
-	repeats := without.repeats > .005 && 2*with.repeats <= without.repeats
-	back := without.early > tiedKeys && 10*with.early <= without.early && with.repeats <= without.repeats
-	return (repeats || back) && with.steady >= max(without.steady-.1, min(.5, 1-without.repeats))
+// explains reports whether a further key column removes at least half of the repeated times, or nine tenths of many
+// times that go back, and leaves the steps about as steady.
+func (t *table) explains(before, after fit) bool {
+	repeats := before.repeats > .005 && 2*after.repeats <= before.repeats
+	back := before.early > tiedKeys && 10*after.early <= before.early && after.repeats <= before.repeats
+	return (repeats || back) && after.steady >= max(before.steady-.1, min(.5, 1-before.repeats))
 }
 
-// stamp is the form of the times that is taken.
+// stamp returns the chosen form of the times.
 func (c *column) stamp() timeForm { return c.forms().stamps[0] }
 
-// chooseTimeForm puts that form of the times first under which the steps of the keys are the steadiest.
-// It returns another one that fits as well, empty without one.
-func (t *table) chooseTimeForm(at *column, key []*column) (either string) {
-	all := at.forms().stamps
-	steady := make([]float64, len(all))
-	for i := range all {
-		all[0], all[i] = all[i], all[0]
-		f := t.fit(at, key)
-		steady[i] = f.steady - f.repeats - backwards(all[0].at)
-		all[0], all[i] = all[i], all[0]
+// chooseTimeForm moves the form of the times with the steadiest steps to the front. It returns the format of another
+// form that fits as well, or an empty string.
+func (t *table) chooseTimeForm(timeCol *column, key []*column) (either string) {
+	stamps := timeCol.forms().stamps
+	steady := make([]float64, len(stamps))
+	for i := range stamps {
+		stamps[0], stamps[i] = stamps[i], stamps[0]
+		f := t.fit(timeCol, key)
+		steady[i] = f.steady - f.repeats - backwards(stamps[0].nanos)
+		stamps[0], stamps[i] = stamps[i], stamps[0]
 	}
 	best := 0
-	for i := range all {
-		// A clock of twelve hours goes with the month first.
-		if american := strings.Contains(all[i].format, "%I") && strings.HasPrefix(all[i].format, "%m") && !strings.HasPrefix(all[best].format, "%m"); steady[i] > steady[best]+.01 || american && steady[i] >= steady[best] {
+	for i := range stamps {
+		// A 12-hour clock usually has the month first.
+		if american := strings.Contains(stamps[i].format, "%I") && strings.HasPrefix(stamps[i].format, "%m") && !strings.HasPrefix(stamps[best].format, "%m"); steady[i] > steady[best]+.01 || american && steady[i] >= steady[best] {
 			best = i
 		}
 	}
-	for i := range all {
-		if either == "" && steady[i] >= steady[best]-.01 && !slices.Equal(all[i].at, all[best].at) {
-			either = all[i].format
+	for i := range stamps {
+		if either == "" && steady[i] >= steady[best]-.01 && !slices.Equal(stamps[i].nanos, stamps[best].nanos) {
+			either = stamps[i].format
 		}
 	}
-	all[0], all[best] = all[best], all[0]
+	stamps[0], stamps[best] = stamps[best], stamps[0]
 	return either
 }
 
-// backwards is the share of times that come before the one before.
-func backwards(at []int64) float64 {
+// backwards returns the share of times that are earlier than the previous time.
+func backwards(nanos []int64) float64 {
 	n := 0
-	for i := 1; i < len(at); i++ {
-		if at[i] < at[i-1] {
+	for i := 1; i < len(nanos); i++ {
+		if nanos[i] < nanos[i-1] {
 			n++
 		}
 	}
-	return float64(n) / float64(max(len(at), 1))
+	return float64(n) / float64(max(len(nanos), 1))
 }
 
-// An interval is how a draft aggregates events.
+// An interval is the aggregation of a draft.
 type interval struct{ every, value, why string }
 
-// irregular reports whether sorted steps are as those of events that come at random: the longest
-// tenth of a Poisson process is above 22 times the shortest. A clock with jitter stays below.
+// irregular reports whether sorted steps look like steps between random events, such as a Poisson process. It
+// compares the 90 % quantile of the steps with the 10 % quantile: the ratio is about 22 for a Poisson process, and
+// below 6 for a clock with jitter.
 func irregular(steps []int64) bool {
 	const ratio = 6
 	return len(steps) >= 10 && steps[len(steps)*9/10] > ratio*steps[len(steps)/10]
 }
 
-// shortInterval is the shortest that roundInterval returns.
+// shortInterval is the shortest interval that roundInterval returns.
 const shortInterval = "1m"
 
-// roundInterval is a round length of time in which a usual key has so many events or more, in busy and
-// in quiet hours together.
+// roundInterval returns a round duration in which a key has at least the given number of events on average.
 func roundInterval(steps []int64, events int64) string {
 	var sum int64
 	for _, s := range steps {
@@ -492,29 +491,29 @@ func roundInterval(steps []int64, events int64) string {
 	return "24h"
 }
 
-// rises reports whether the numbers of a column rise, and hardly ever fall: as those of a counter under
-// the key, or as numbers of the records do in the order of the file.
+// rises reports whether the values of a column are counters under the key, and whether they number the records in the
+// order of the file.
 func (t *table) rises(c *column, key []*column) (counter, numbered bool) {
 	groups, n := t.groups(key)
 	keys := make([][]float64, n)
-	all := c.values()
-	for i, x := range all {
+	numbers := c.values()
+	for i, x := range numbers {
 		keys[groups[i]] = append(keys[groups[i]], x)
 	}
-	rising, of := 0, 0
+	rising, moving := 0, 0
 	for _, x := range keys {
 		if moves, rises := climbs(x); moves {
-			if of++; rises {
+			if moving++; rises {
 				rising++
 			}
 		}
 	}
-	_, numbered = climbs(all)
-	return of > 0 && 2*rising > of, numbered
+	_, numbered = climbs(numbers)
+	return moving > 0 && 2*rising > moving, numbered
 }
 
-// climbs reports whether the numbers of a series take enough steps to tell a counter from chance, and
-// whether they are as those of one, which at times begins anew.
+// climbs reports whether a series has enough steps to distinguish a counter from chance, and whether it rises like a
+// counter. A counter may reset or wrap.
 func climbs(x []float64) (moves, rises bool) {
 	ups, falls, last := 0, 0, math.NaN()
 	for _, v := range x {
@@ -527,20 +526,20 @@ func climbs(x []float64) (moves, rises bool) {
 			last = v
 		}
 	}
-	if of := keyed.FallsOf(x, 0); of.MadeUp == 0 {
-		ups, falls = ups+of.Wraps, falls-of.Wraps
+	if counter := keyed.FallsOf(x, 0); counter.MadeUp == 0 {
+		ups, falls = ups+counter.Wraps, falls-counter.Wraps
 	}
 	return ups+falls >= 10, ups+falls >= 10 && 20*falls <= ups
 }
 
-// Names of the two columns of a share.
+// Names of the two columns of a ratio.
 var (
 	successNames = []string{"errors", "error", "failures", "failed", "fails", "clicks", "conversions", "bought", "defects", "bounces", "hits", "successes", "k"}
 	trialNames   = []string{"requests", "total", "views", "impressions", "visits", "trials", "attempts", "calls", "sessions", "all", "n"}
 )
 
-// ratio returns the columns of a share: whole numbers, of which one is never above the other, with
-// the names of such.
+// ratio returns the two columns of a ratio, by their names, if both are whole numbers and 0 ≤ successes ≤ trials in
+// every record. Otherwise it returns nil.
 func (t *table) ratio() (successes, trials *column) {
 	successes = t.best([]recogniser{named(1, successNames)}, 0, (*column).numeric)
 	trials = t.best([]recogniser{named(1, trialNames)}, 0, func(c *column) bool { return c.numeric() && c != successes })
@@ -556,9 +555,9 @@ func (t *table) ratio() (successes, trials *column) {
 	return successes, trials
 }
 
-// numbered returns the pattern of three and more columns of numbers whose names differ in a number
-// at their ends.
-func (t *table) numbered(except ...*column) (pattern string) {
+// numberedPattern returns the pattern of at least three columns of numbers whose names differ only in a number at the
+// end.
+func (t *table) numberedPattern(except ...*column) (pattern string) {
 	count := map[string]int{}
 	for _, c := range t.columns {
 		if stem := strings.TrimRight(c.name, "0123456789"); stem != c.name && stem != "" && c.numeric() && !slices.Contains(except, c) {
@@ -570,13 +569,13 @@ func (t *table) numbered(except ...*column) (pattern string) {
 	return pattern
 }
 
-// lostTimes are columns that are called as times are and hold none.
-func (t *table) lostTimes(at *column) (all []*column) {
+// lostTimes returns columns with names of times whose texts are not times.
+func (t *table) lostTimes(timeCol *column) (lost []*column) {
 	for _, c := range t.columns {
-		part := at != nil && slices.Contains(at.parts, c.name)
-		if c.nested == 0 && c.forms().present > 0 && !c.timed() && !part && c != at && rank(c.name, timeNames) < unusual && slices.ContainsFunc(wordsOf(c.name), func(w string) bool { return slices.Contains(timeNames, w) && len(w) > 2 || w == "ts" }) {
-			all = append(all, c)
+		part := timeCol != nil && slices.Contains(timeCol.parts, c.name)
+		if c.nested == 0 && c.forms().present > 0 && !c.timed() && !part && c != timeCol && rank(c.name, timeNames) < unusual && slices.ContainsFunc(wordsOf(c.name), func(w string) bool { return slices.Contains(timeNames, w) && len(w) > 2 || w == "ts" }) {
+			lost = append(lost, c)
 		}
 	}
-	return all
+	return lost
 }

@@ -7,16 +7,15 @@ import (
 	"hafvf/hafvf"
 )
 
-// scaleOf returns the scale on which the values of most series are about symmetric, if they are far from
-// it as they are: log, log1p if some are zero, else linear. By the quartile skewness of Bowley, with
-// quantiles that leave three values of a series above, within .01 and .05: 0 of symmetric values, .58 and
-// more of exponential ones, .43 of a lognormal with σ = .4 from 300 values on. Series of less than 30
-// values have no voice.
+// scaleOf returns log, or log1p if some values are zero, if that makes most skewed series about symmetric. Otherwise
+// it returns linear. It uses Bowley's quartile skewness with tail quantiles that leave about three values of a series
+// above, between .01 and .05. Symmetric values have skewness 0, exponential ones .58 or more, and a lognormal with σ
+// = .4 has .43 from 300 values on. Series with less than 30 values do not vote.
 func scaleOf(series [][]float64) hafvf.Scale {
 	const (
-		few    = 30
-		above  = 3
-		skewed = .4
+		minValues = 30
+		above     = 3
+		skewed    = .4
 	)
 	scale := hafvf.Log
 	for _, x := range series {
@@ -29,12 +28,12 @@ func scaleOf(series [][]float64) hafvf.Scale {
 			}
 		}
 	}
-	all, votes := 0, 0
+	voters, votes := 0, 0
 	for _, x := range series {
-		if len(x) < few {
+		if len(x) < minValues {
 			continue
 		}
-		all++
+		voters++
 		tail := min(max(.01, above/float64(len(x))), .05)
 		scaled := slices.Clone(x)
 		plain := skewness(scaled, tail)
@@ -45,41 +44,41 @@ func scaleOf(series [][]float64) hafvf.Scale {
 			votes++
 		}
 	}
-	if 2*votes > all {
+	if 2*votes > voters {
 		return scale
 	}
 	return hafvf.Linear
 }
 
-// skewness sorts x. It compares the quantiles tail and 1 − tail with the median.
+// skewness compares the quantiles tail and 1 − tail with the median. It sorts x.
 func skewness(x []float64, tail float64) float64 {
 	slices.Sort(x)
-	at := func(p float64) float64 { return x[int(p*float64(len(x)-1))] }
-	low, middle, high := at(tail), at(.5), at(1-tail)
+	quantile := func(p float64) float64 { return x[int(p*float64(len(x)-1))] }
+	low, middle, high := quantile(tail), quantile(.5), quantile(1-tail)
 	if !(high > low) {
 		return 0
 	}
 	return (high + low - 2*middle) / (high - low)
 }
 
-// dispersion is the mean of the values of several series, their variance about a running mean of the same
-// hour of their series relative to it, which is 1 for counts of a Poisson process, and the standard
-// deviation of all. Each value has its hour of the day.
-func dispersion(series [][]float64, hours [][]int8) (mean, of, sd float64) {
-	const memory = 8. // values of a running mean
-	var sum, all, squares, expected float64
+// dispersion returns the mean of all values, the dispersion ratio and the standard deviation of all values. The ratio
+// is the variance about a running mean for the same hour of the same series, relative to that mean. It is 1 for
+// Poisson counts. hours has the hour of the day of each value.
+func dispersion(series [][]float64, hours [][]int8) (mean, ratio, sd float64) {
+	const memory = 8. // length of the running mean in values
+	var sum, sumSquares, squares, expected float64
 	n := 0
 	for s, values := range series {
 		var level, seen [24]float64
 		for i, x := range values {
 			sum += x
-			all += x * x
+			sumSquares += x * x
 			n++
 			h := hours[s][i]
 			if k := seen[h]; k >= 2 {
 				k = min(k, memory)
 				d := x - level[h]
-				squares += d * d / (1 + 1/k) // the mean has an error of its own
+				squares += d * d / (1 + 1/k) // the running mean has its own error
 				expected += level[h]
 			}
 			seen[h]++
@@ -89,9 +88,9 @@ func dispersion(series [][]float64, hours [][]int8) (mean, of, sd float64) {
 	if n == 0 {
 		return 0, 1, 0
 	}
-	mean, of = sum/float64(n), 1
+	mean, ratio = sum/float64(n), 1
 	if expected > 0 {
-		of = squares / expected
+		ratio = squares / expected
 	}
-	return mean, of, math.Sqrt(max(0, all/float64(n)-mean*mean))
+	return mean, ratio, math.Sqrt(max(0, sumSquares/float64(n)-mean*mean))
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A season is suggested where it predicts better, and not of noise, nor of what is shorter than two of its
-// periods.
+// TestSeasonSuggested checks that a season is suggested where it improves predictions, and not for noise or for
+// series shorter than two periods.
 func TestSeasonSuggested(t *testing.T) {
 	day := func(i int) float64 { return math.Sin(float64(i) * math.Pi / 12) }
 	for _, c := range []struct {
@@ -23,18 +23,18 @@ func TestSeasonSuggested(t *testing.T) {
 		{"noise", 24 * 7 * 6, func(int) float64 { return 0 }, ""},
 		{"short", 40, day, ""},
 		{"walk", 24 * 7 * 6, func() func(int) float64 {
-			rng, at := rand.New(rand.NewPCG(1, 2)), 0.
-			return func(int) float64 { at += rng.NormFloat64() / 4; return at }
+			rng, level := rand.New(rand.NewPCG(1, 2)), 0.
+			return func(int) float64 { level += rng.NormFloat64() / 4; return level }
 		}(), ""},
 	} {
 		rng := rand.New(rand.NewPCG(55, 6))
 		lines := []string{"time,x\n"}
 		for i := range c.hours {
-			at := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * time.Hour)
-			lines = append(lines, fmt.Sprintf("%s,%.3f\n", at.Format(time.RFC3339), 4*c.value(i)+rng.NormFloat64()/2))
+			stamp := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * time.Hour)
+			lines = append(lines, fmt.Sprintf("%s,%.3f\n", stamp.Format(time.RFC3339), 4*c.value(i)+rng.NormFloat64()/2))
 		}
 		got := ""
-		for _, s := range look(t, "{family: normal, prior: auto}, detect: true", write(t, "x.csv", lines...)+", key: none").Suggestions {
+		for _, s := range inspect(t, "{family: normal, prior: auto}, detect: true", write(t, "x.csv", lines...)+", key: none").Suggestions {
 			if s.Key == "model.season" {
 				got = s.Value
 			}

@@ -30,59 +30,58 @@ import (
 	"hafvf/pipeline/settings"
 )
 
-// ErrNoData says that a source cannot be looked at without using it up or connecting
-// to it.
-var ErrNoData = errors.New("topics and standard input are not looked at")
+// ErrNoData means that a source cannot be inspected without consuming its records or connecting to it.
+var ErrNoData = errors.New("topics and standard input cannot be inspected")
 
-// A Result is what the first records of files show, read as a config says.
+// A Result describes the first records of files, or the last points of a query, as a config reads them.
 type Result struct {
 	Path    string // or the query
 	Queried bool   // the records are the last points of a query
-	Places  int    // in the file, that the records are of
-	Whole   bool   // there are no other records
+	Places  int    // number of places in the file that the records come from
+	Whole   bool   // the source has no other records
 	Records int
-	Columns []string // of a table, or the fields of JSON objects
+	Columns []string // columns of a table, or fields of JSON objects
 
-	Parsed     int // records that are observations
+	Parsed     int // number of records that are observations
 	Rejections []records.Rejection
 	Keys       []string // in the order of their first records
 
 	Timed       int // observations with a time
 	First, Last time.Time
 	Far         int           // observations with a time far beyond the others
-	FirstFar    string        // the place of the first of these
-	Step        time.Duration // median, between observations of a key
-	Early       int           // observations before an earlier record's time of their key
-	Behind      time.Duration // the farthest of these
-	Late        int           // of these, those that a run would reject
+	FirstFar    string        // place of the first observation counted in Far
+	Step        time.Duration // median step between observations of a key
+	Early       int           // observations that are earlier than a previous record of their key
+	Behind      time.Duration // largest distance of such an observation to the latest previous time
+	Late        int           // early observations that a run would reject
 	Back        int           // steps of a key to an earlier time
-	LeftOut     int           // times that the clock of the zone leaves out
-	FirstLeft   string        // the place of the first of these
-	Tied        int           // observations with a time that their key has had
-	TiedKey     string        // the key of most of these, if it has more such times than others
-	Single      int           // keys with one record, of those that must have more
-	Components  int           // numbers of the observations, missing ones too
+	LeftOut     int           // times that do not exist because the clock of the zone was set forward
+	FirstLeft   string        // place of the first time counted in LeftOut
+	Tied        int           // observations that repeat a time of their key
+	TiedKey     string        // key with the most of these, if they are most of its records
+	Single      int           // keys with only one record, where more are expected
+	Components  int           // numbers in the observations, including missing ones
 	Missing     int
 	Zero        int
 	Negative    int
-	Fractions   int // not whole
+	Fractions   int // numbers that are not whole
 	Min, Max    float64
-	Counters    []string // keys whose numbers rise and hardly ever fall
-	Restarts    int      // of counters whose increase is taken
-	Rules       []Rule   // of keys, in their order
+	Counters    []string // keys whose values rise and hardly ever fall
+	Restarts    int      // resets of counters whose increase is computed
+	Rules       []Rule   // one per exception in keys, in their order
 	Suggestions []Suggestion
 	Remarks     Remarks
-	Sessions    Sessions // of transform: smooth by times
+	Sessions    Sessions // filled for transform: smooth with event times
 }
 
-// A Suggestion is a key of a config that the records call for.
+// A Suggestion is a config key that the records call for.
 type Suggestion struct {
 	Key, Value string // as YAML
 	Why        string
 }
 
-// Inspect reads the first records of the config's source, or the last points of its query. It
-// returns ErrNoData for topics and standard input. Other errors are those of a run.
+// Inspect reads the first records of the config's source, or the last points of its query. It returns ErrNoData for
+// topics and standard input. Other errors also occur in a run.
 func Inspect(c *config.Config) (*Result, error) {
 	s, err := sniffRecords(c)
 	if err != nil {
@@ -94,7 +93,7 @@ func Inspect(c *config.Config) (*Result, error) {
 	return s.result, nil
 }
 
-// sniffRecords is Inspect without the season, which takes its time.
+// sniffRecords is Inspect without the season, whose search takes long.
 func sniffRecords(c *config.Config) (*sample, error) {
 	switch {
 	case c.Source.Prometheus() != nil:
@@ -117,15 +116,15 @@ func sniffRecords(c *config.Config) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Result{Path: file.Path, Columns: found.Columns, Whole: found.Whole, Places: len(found.Records)}
-	s := newSample(p, l)
+	res := &Result{Path: file.Path, Columns: found.Columns, Whole: found.Whole, Places: len(found.Records)}
+	s := newSample(p, res)
 	if s.lateness = c.Lateness; c.Aggregate != nil {
 		s.lateness += c.Aggregate.Wait
 	}
 	var rounded sync.Once
 	p.OnRounded = func(text string, read float64) {
 		rounded.Do(func() {
-			l.Remarks.add(false, "", "whole numbers beyond 2^53 are rounded: %s is read as %s", message.Shorten(text), strconv.FormatFloat(read, 'f', 0, 64))
+			res.Remarks.add(false, "", "whole numbers beyond 2^53 are rounded: %s is read as %s", message.Shorten(text), strconv.FormatFloat(read, 'f', 0, 64))
 		})
 	}
 	d := decode.NewDecoder(file.Format, p)
@@ -133,7 +132,7 @@ func sniffRecords(c *config.Config) (*sample, error) {
 		clear(s.last)
 		clear(s.seen)
 		for _, r := range records {
-			if l.Records >= sampleObservations {
+			if res.Records >= sampleObservations {
 				break
 			}
 			d.File([]connectors.Record{r}, func(found []decode.Decoded) {
@@ -145,25 +144,25 @@ func sniffRecords(c *config.Config) (*sample, error) {
 	}
 	s.finish(c, file.Format)
 	if key, ok := s.missingKey(c, file, fields); ok {
-		l.Suggestions = append([]Suggestion{key}, l.Suggestions...)
+		res.Suggestions = append([]Suggestion{key}, res.Suggestions...)
 	}
 	s.remarks(c)
 	return s, nil
 }
 
-// sniffQuery is sniffRecords for a query.
+// sniffQuery does the same as sniffRecords for a query.
 func sniffQuery(c *config.Config) (*sample, error) {
 	p, err := decode.NewParser(config.Fields{Zone: "UTC"})
 	if err != nil {
 		return nil, err
 	}
-	l := &Result{Path: c.Source.Prometheus().Query, Queried: true}
-	s := newSample(p, l)
-	all, err := promio.Last(context.Background(), c.Source.Prometheus().Source, sampleObservations)
+	res := &Result{Path: c.Source.Prometheus().Query, Queried: true}
+	s := newSample(p, res)
+	points, err := promio.Last(context.Background(), c.Source.Prometheus().Source, sampleObservations)
 	if err != nil {
 		return nil, err
 	}
-	decode.NewDecoder("", p).Series(all, func(found []decode.Decoded) {
+	decode.NewDecoder("", p).Series(points, func(found []decode.Decoded) {
 		for i := range found {
 			s.add(connectors.Record{}, &found[i])
 		}
@@ -172,52 +171,53 @@ func sniffQuery(c *config.Config) (*sample, error) {
 	return s, nil
 }
 
-func newSample(p *decode.Parser, l *Result) *sample {
-	return &sample{parser: p, result: l, keys: map[string]*visits{}, timed: map[string][]keyed.Observation{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}}
+func newSample(p *decode.Parser, res *Result) *sample {
+	return &sample{parser: p, result: res, keys: map[string]*visits{}, timed: map[string][]keyed.Observation{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}}
 }
 
-// finish says what all records together show.
+// finish computes what needs all records of the sample.
 func (s *sample) finish(c *config.Config, format string) {
-	l := s.result
-	l.Rejections = s.rejects.Commonest()
+	res := s.result
+	res.Rejections = s.rejects.Commonest()
 	tied := 0
-	for _, key := range l.Keys {
+	for _, key := range res.Keys {
 		v := s.keys[key]
 		if _, rises := climbs(v.numbers); rises && (c.Aggregate == nil || c.Aggregate.Value != keyed.Increase) {
-			l.Counters = append(l.Counters, key)
+			res.Counters = append(res.Counters, key)
 		}
-		if v.n == 1 && len(l.Keys) > 1 {
-			l.Single++
+		if v.n == 1 && len(res.Keys) > 1 {
+			res.Single++
 		}
 		if v.tied > tied && 2*v.tied > v.n && v.n > 3 {
-			tied, l.TiedKey = v.tied, key
+			tied, res.TiedKey = v.tied, key
 		}
 	}
-	if l.Single > 0 && !l.Whole && (s.parser.Layout == config.Wide || s.recurring()) { // a column goes on
-		l.Single = 0
+	if res.Single > 0 && !res.Whole && (s.parser.Layout == config.Wide || s.recurring()) { // wide columns continue
+		res.Single = 0
 	}
 	s.findFar(time.Now())
 	if len(s.steps) > 0 {
 		slices.Sort(s.steps)
-		l.Step = s.steps[len(s.steps)/2]
+		res.Step = s.steps[len(s.steps)/2]
 	}
-	l.Suggestions = s.suggestions(c, format)
+	res.Suggestions = s.suggestions(c, format)
 	s.rules(c)
 	if c.Transform == settings.Smooth && c.SessionOrder() == keyed.EventTime && c.Aggregate == nil {
 		s.sessions(keyed.SmoothConfig{Gap: c.Session.Gap})
 	}
-	if c.Incidents != nil && l.Parsed > 0 {
-		values := series.Values(l.Keys)
+	if c.Incidents != nil && res.Parsed > 0 {
+		values := series.Values(res.Keys)
 		for _, name := range c.Incidents.By {
 			if values[name] == nil {
-				l.Remarks.add(true, "incidents.by", "no key has the label %s; their labels are %s", message.Quote(name), message.Some(slices.Sorted(maps.Keys(values)), 8))
+				res.Remarks.add(true, "incidents.by", "no key has the label %s; their labels are %s", message.Quote(name), message.Some(slices.Sorted(maps.Keys(values)), 8))
 			}
 		}
 	}
 }
 
-// recurring reports whether keys that a sample has seen once have more records in the file: of keys that
-// all come n times, two records of a sample are of one key so much the more often.
+// recurring reports whether keys with one record in the sample have more records in the file. The more records each
+// key has in the file, the more often two records of a sample share a key. The number of keys that this suggests must
+// be below four times the number of records in the sample.
 func (s *sample) recurring() bool {
 	pairs := 0.
 	for _, v := range s.keys {
@@ -227,62 +227,62 @@ func (s *sample) recurring() bool {
 	return pairs > 0 && n*n/(2*pairs) < 4*n
 }
 
-// A sample is what a Result gathers on the way.
+// A sample collects the records of a Result.
 type sample struct {
 	parser   *decode.Parser
 	result   *Result
 	lateness time.Duration
 	keys     map[string]*visits
 	timed    map[string][]keyed.Observation // by key
-	last     map[string]time.Time           // of the record before, by key, in one place of the file
+	last     map[string]time.Time           // previous time by key, within one place of the file
 	seen     map[moment]bool
 	steps    []time.Duration
 	times    []timedPlace
 	rejects  records.Rejections
 
-	read       []byte // the JSON object that texts has read last, of which there may be many observations
-	readAt     string
+	read       []byte // JSON object that textsOf parsed last; it may hold many observations
+	readTime   string
 	readValues []string
 
-	words       map[string]int // texts in place of numbers
-	badTime     []string       // texts in place of times
-	suspectTime []string       // numbers that are times before 1973
+	words       map[string]int // count of each text that is not a number
+	badTime     []string       // texts that are not times
+	suspectTime []string       // numbers that are read as times before 1973
 	ahead       bool           // some of the far times are in the future
-	early       timedPlace     // the first record that comes after a later one of its key
+	early       timedPlace     // first record that is earlier than a previous one of its key
 }
 
-// visits are the records of a key.
+// visits are the records of one key.
 type visits struct {
 	n, tied int
-	end     time.Time // latest
-	from    time.Time // first
-	numbers []float64 // of observations of one number
-	hours   []int8    // of their times
+	latest  time.Time // latest time
+	first   time.Time // earliest time
+	numbers []float64 // values of observations with one number
+	hours   []int8    // hour of the day of each number
 }
 
 type moment struct {
-	key string
-	at  int64
+	key   string
+	nanos int64
 }
 
-// timedPlace is the time of an observation and where it stands.
+// A timedPlace is the time of an observation and its place in the source.
 type timedPlace struct {
-	at    time.Time
+	time  time.Time
 	place string
 }
 
-// findFar counts the observations whose times lie far beyond the bulk, which is the earlier 95 %.
-// Far is more than ten times what the bulk spans and more than a day, or more than once if it is
-// in the future and the bulk is not.
+// findFar counts the observations whose times lie far beyond the bulk, which is the earliest 95 %. A time is far if
+// it is later than the end of the bulk by more than ten times the span of the bulk, and by more than a day. If the
+// bulk lies in the past, times in the future are far beyond one span.
 func (s *sample) findFar(now time.Time) {
-	const few = 5                              // times, of which none is a bulk
+	const minTimes = 5                         // fewer times have no bulk
 	const century = 100 * 365 * 24 * time.Hour // a Duration holds almost three
-	if len(s.times) < few {
+	if len(s.times) < minTimes {
 		return
 	}
-	sorted := slices.SortedFunc(slices.Values(s.times), func(a, b timedPlace) int { return a.at.Compare(b.at) })
-	end := sorted[(len(sorted)-1)*95/100].at
-	span := min(end.Sub(sorted[0].at), century/10)
+	sorted := slices.SortedFunc(slices.Values(s.times), func(a, b timedPlace) int { return a.time.Compare(b.time) })
+	end := sorted[(len(sorted)-1)*95/100].time
+	span := min(end.Sub(sorted[0].time), century/10)
 	far := end.Add(max(24*time.Hour, 10*span))
 	if once := end.Add(span); end.Before(now) && once.Before(far) && far.After(now.Add(time.Hour)) {
 		if far = once; far.Before(now.Add(time.Hour)) {
@@ -290,29 +290,29 @@ func (s *sample) findFar(now time.Time) {
 		}
 	}
 	for _, t := range s.times {
-		if !t.at.After(far) {
+		if !t.time.After(far) {
 			continue
 		}
 		if s.result.Far++; s.result.Far == 1 {
 			s.result.FirstFar = t.place
 		}
-		s.ahead = s.ahead || t.at.After(now.Add(time.Hour))
+		s.ahead = s.ahead || t.time.After(now.Add(time.Hour))
 	}
 }
 
-// add adds a record and what it became.
+// add adds a record and the observation decoded from it.
 func (s *sample) add(r connectors.Record, d *decode.Decoded) {
-	l := s.result
-	if l.Records == 0 && r.Reason == "" && len(l.Columns) == 0 {
-		// A line that is no object has no fields.
-		_ = decode.Leaves(r.Raw, func(path, _ string, _ bool) { l.Columns = append(l.Columns, path) })
+	res := s.result
+	if res.Records == 0 && r.Reason == "" && len(res.Columns) == 0 {
+		// A line that is not a JSON object has no fields.
+		_ = decode.Leaves(r.Raw, func(path, _ string, _ bool) { res.Columns = append(res.Columns, path) })
 	}
-	l.Records += max(1, d.Lost)
+	res.Records += max(1, d.Lost)
 	if d.Err != nil {
 		s.rejects.Add(d.Err.Error(), d.ID, d.Raw, max(1, d.Lost))
-		at, values := s.textsOf(r)
-		if _, err := s.parser.ParseTime(at); err != nil {
-			s.badTime = append(s.badTime, at)
+		timeText, values := s.textsOf(r)
+		if _, err := s.parser.ParseTime(timeText); err != nil {
+			s.badTime = append(s.badTime, timeText)
 		}
 		for _, v := range values {
 			if _, err := s.parser.Number(v); err != nil {
@@ -321,12 +321,12 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 		}
 		return
 	}
-	l.Parsed++
+	res.Parsed++
 	v := s.keys[d.Key]
 	if v == nil {
 		v = new(visits)
 		s.keys[d.Key] = v
-		l.Keys = append(l.Keys, d.Key)
+		res.Keys = append(res.Keys, d.Key)
 	}
 	v.n++
 	if !d.Time.IsZero() {
@@ -334,7 +334,7 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 	}
 	for _, x := range d.X {
 		for _, component := range x {
-			l.number(component)
+			res.number(component)
 		}
 		if len(x) == 1 && !math.IsNaN(x[0]) {
 			v.numbers = append(v.numbers, x[0])
@@ -343,11 +343,11 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 	}
 }
 
-// addTime adds the time of a record. v are the visits to its key, this one among them.
+// addTime adds the time of a record. v are the records of its key, including this one.
 func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
-	l, t := s.result, d.Time
-	l.First, l.Last = clock.Earlier(l.First, t), clock.Later(l.Last, t)
-	l.Timed++
+	res, t := s.result, d.Time
+	res.First, res.Last = clock.Earlier(res.First, t), clock.Later(res.Last, t)
+	res.Timed++
 	o := d.Observation
 	o.X = slices.Clone(o.X)
 	for i, x := range o.X {
@@ -356,67 +356,67 @@ func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
 	s.timed[d.Key] = append(s.timed[d.Key], o)
 	s.times = append(s.times, timedPlace{t, d.ID})
 	if t.Year() < 1973 {
-		at, _ := s.textsOf(r)
-		s.suspectTime = append(s.suspectTime, at)
+		timeText, _ := s.textsOf(r)
+		s.suspectTime = append(s.suspectTime, timeText)
 	}
-	if at, _ := s.textsOf(r); s.parser.LeavesOut(at) {
-		if l.LeftOut++; l.LeftOut == 1 {
-			l.FirstLeft = d.ID
+	if timeText, _ := s.textsOf(r); s.parser.LeavesOut(timeText) {
+		if res.LeftOut++; res.LeftOut == 1 {
+			res.FirstLeft = d.ID
 		}
 	}
 	m := moment{d.Key, t.UnixNano()}
 	last, stepped := s.last[d.Key]
 	if s.seen[m] {
-		l.Tied++
+		res.Tied++
 		v.tied++
 	}
-	if v.n > 1 && t.Before(v.end) {
-		if l.Early++; l.Early == 1 {
+	if v.n > 1 && t.Before(v.latest) {
+		if res.Early++; res.Early == 1 {
 			s.early = timedPlace{t, d.ID}
 		}
-		l.Behind = max(l.Behind, v.end.Sub(t))
-		if t.Add(s.lateness).Before(v.end) {
-			l.Late++
+		res.Behind = max(res.Behind, v.latest.Sub(t))
+		if t.Add(s.lateness).Before(v.latest) {
+			res.Late++
 		}
 	}
 	if stepped {
 		s.steps = append(s.steps, t.Sub(last).Abs())
 		if t.Before(last) {
-			l.Back++
+			res.Back++
 		}
 	}
 	s.seen[m] = true
 	s.last[d.Key] = t
-	v.from, v.end = clock.Earlier(v.from, t), clock.Later(v.end, t)
+	v.first, v.latest = clock.Earlier(v.first, t), clock.Later(v.latest, t)
 }
 
-// number adds a number.
-func (l *Result) number(v float64) {
-	l.Components++
+// number adds a number of an observation.
+func (res *Result) number(v float64) {
+	res.Components++
 	if math.IsNaN(v) {
-		l.Missing++
+		res.Missing++
 		return
 	}
-	if l.Components-l.Missing == 1 {
-		l.Min, l.Max = v, v
+	if res.Components-res.Missing == 1 {
+		res.Min, res.Max = v, v
 	}
-	l.Min, l.Max = math.Min(l.Min, v), math.Max(l.Max, v)
+	res.Min, res.Max = math.Min(res.Min, v), math.Max(res.Max, v)
 	switch {
 	case v == 0:
-		l.Zero++
+		res.Zero++
 	case v < 0:
-		l.Negative++
+		res.Negative++
 	}
 	if v != math.Trunc(v) {
-		l.Fractions++
+		res.Fractions++
 	}
 }
 
-// textsOf returns the texts of a record's time and values, "" where they cannot be told.
-func (s *sample) textsOf(r connectors.Record) (at string, values []string) {
+// textsOf returns the texts of a record's time and values. They are empty if the record cannot be split into fields.
+func (s *sample) textsOf(r connectors.Record) (timeText string, values []string) {
 	if r.Fields != nil {
-		keys := s.parser.TimeAt()
-		for _, v := range r.Fields[keys+1:] {
+		nTimes := s.parser.TimeAt()
+		for _, v := range r.Fields[nTimes+1:] {
 			values = append(values, strings.TrimSpace(v))
 		}
 		return strings.TrimSpace(s.parser.RowTime(r.Fields)), values
@@ -425,7 +425,7 @@ func (s *sample) textsOf(r connectors.Record) (at string, values []string) {
 		return "", nil
 	}
 	if len(s.read) > 0 && len(r.Raw) > 0 && &s.read[0] == &r.Raw[0] {
-		return s.readAt, s.readValues
+		return s.readTime, s.readValues
 	}
 	leaves := map[string]string{}
 	if err := decode.Leaves(r.Raw, func(path, text string, scalar bool) {
@@ -438,17 +438,17 @@ func (s *sample) textsOf(r connectors.Record) (at string, values []string) {
 	for _, name := range s.parser.Values {
 		values = append(values, leaves[name])
 	}
-	s.read, s.readAt, s.readValues = r.Raw, "", values
+	s.read, s.readTime, s.readValues = r.Raw, "", values
 	for _, name := range s.parser.Time {
-		s.readAt = strings.TrimSpace(s.readAt + " " + leaves[name])
+		s.readTime = strings.TrimSpace(s.readTime + " " + leaves[name])
 	}
-	return s.readAt, values
+	return s.readTime, values
 }
 
-// suggestions says what the config might say besides.
-func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion) {
-	l := s.result
-	add := func(key, value, why string) { all = append(all, Suggestion{key, value, why}) }
+// suggestions returns further config keys that the records call for.
+func (s *sample) suggestions(c *config.Config, format string) (found []Suggestion) {
+	res := s.result
+	add := func(key, value, why string) { found = append(found, Suggestion{key, value, why}) }
 	source := "source." + format + "."
 	s.suggestTexts(source, add)
 	suspect := s.badTime
@@ -462,22 +462,22 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 		}
 		add(source+"time_format", config.YAMLText(formats[0]), why)
 	}
-	if l.Parsed == 0 {
-		return all
+	if res.Parsed == 0 {
+		return found
 	}
 	if s.ahead && s.parser.MaxAhead == 0 {
 		add(source+"max_ahead", "1h", "if times in the future are wrong")
 	}
-	setting, waits := "lateness", c.Lateness
+	setting, wait := "lateness", c.Lateness
 	if c.Aggregate != nil {
-		setting, waits = "aggregate.wait", c.Lateness+c.Aggregate.Wait
+		setting, wait = "aggregate.wait", c.Lateness+c.Aggregate.Wait
 	}
-	if c.Transform == settings.Filter && c.Order == settings.EventTime && l.Behind > waits && l.Far == 0 {
-		switch span := l.Last.Sub(l.First); {
-		case 10*l.Back > 9*len(s.steps) && len(s.steps) > 0:
+	if c.Transform == settings.Filter && c.Order == settings.EventTime && res.Behind > wait && res.Far == 0 {
+		switch span := res.Last.Sub(res.First); {
+		case 10*res.Back > 9*len(s.steps) && len(s.steps) > 0:
 			add(setting, message.Duration(message.RoundUp(span+span/4)), "the newest records come first: all wait for the oldest")
-		case s.autumn() == "" && l.LeftOut == 0 && l.Behind <= max(3*l.Step, 24*time.Hour-1):
-			add(setting, message.Duration(message.RoundUp(l.Behind)), fmt.Sprintf("%s up to %v after a later one of the key", message.Count(l.Early, "record comes", "records come"), l.Behind))
+		case s.clockSetBack() == "" && res.LeftOut == 0 && res.Behind <= max(3*res.Step, 24*time.Hour-1):
+			add(setting, message.Duration(message.RoundUp(res.Behind)), fmt.Sprintf("%s up to %v after a later one of the key", message.Count(res.Early, "record comes", "records come"), res.Behind))
 		}
 	}
 	family := s.family()
@@ -495,25 +495,25 @@ func (s *sample) suggestions(c *config.Config, format string) (all []Suggestion)
 	if value, why := s.detect(c); value != "" {
 		add("detect", value, why)
 	}
-	n := l.Components - l.Missing
-	rare := l.Fractions == 0 && l.Min == 0 && l.Max == 1 && 10*min(l.Zero, n-l.Zero) < n
+	n := res.Components - res.Missing
+	rare := res.Fractions == 0 && res.Min == 0 && res.Max == 1 && 10*min(res.Zero, n-res.Zero) < n
 	if c.Detect != nil && rare && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
-		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank follows single ones")
+		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank reacts to single occurrences")
 	}
-	return all
+	return found
 }
 
-// suggestTexts suggests how the texts that were not read as numbers may be read.
+// suggestTexts suggests settings for the texts that were not read as numbers.
 func (s *sample) suggestTexts(source string, add func(key, value, why string)) {
-	l := s.result
-	// Texts that are numbers in another form call for it; others may stand for missing values.
+	res := s.result
+	// Texts that are numbers in another form call for that form. Other texts may mean missing values.
 	form := decode.NumbersOf(slices.Collect(maps.Keys(s.words)))
 	p := form.Parser()
 	var words []string
 	texts := 0
 	for w, n := range s.words {
-		number, unit, has := decode.Unit(w)
-		if !has {
+		number, unit, hasUnit := decode.Unit(w)
+		if !hasUnit {
 			number = w
 		}
 		if _, err := p.Number(number); err == nil {
@@ -526,10 +526,10 @@ func (s *sample) suggestTexts(source string, add func(key, value, why string)) {
 		}
 	}
 	if texts > 0 {
-		numberKeys(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written so", texts)) })
+		numberKeys(form, func(key, value string) { add(source+key, value, fmt.Sprintf("%d numbers are written this way", texts)) })
 	}
 	if len(form.Units) > 1 {
-		l.Remarks.add(true, "unit", "numbers have several units, %s: bring them to one", message.Some(form.Units, 4))
+		res.Remarks.add(true, "unit", "numbers have several units, %s: convert them to one unit", message.Some(form.Units, 4))
 	}
 	if len(words) > 0 {
 		slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(s.words[b], s.words[a]), cmp.Compare(a, b)) })
@@ -542,112 +542,112 @@ var familyReasons = map[string]string{
 	"poisson":   "if the values are counts; they are whole and not negative",
 }
 
-// leastBudget is the number of observations per alarm below which a budget is spent on
-// chance.
-const leastBudget = 100
+// minBudgetObservations is the minimum number of observations per alarm. A smaller budget is spent on chance alarms.
+const minBudgetObservations = 100
 
-// scale returns that on which the values are to be learned, and why; empty for their own.
+// scale returns the scale on which the values should be learned, and the reason. Both are empty if the values need no
+// scale.
 func (s *sample) scale() (scale hafvf.Scale, why string) {
 	series, hours := s.series()
 	if scale := scaleOf(series); scale != hafvf.Linear {
-		return scale, "the values scatter by factors: their upper tail is the long one"
+		return scale, "the values differ by factors: their upper tail is longer"
 	}
 	if mean, dispersion, sd := dispersion(series, hours); s.result.Negative == 0 && s.result.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
-		return hafvf.Sqrt, "the values are counts, which scatter the more the higher they are"
+		return hafvf.Sqrt, "the values are counts, whose spread grows with their level"
 	}
 	return "", ""
 }
 
-// String is the look as a person reads it.
-func (l *Result) String() string {
+// String returns the result as text for a person.
+func (res *Result) String() string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-8s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case l.Records == 0 && l.Queried:
-		line("data", "%s has no points of late", l.Path)
-	case l.Records == 0:
-		line("data", "%s has no records", l.Path)
-	case l.Queried:
-		line("data", "%s, the last %d points", l.Path, l.Records)
+	case res.Records == 0 && res.Queried:
+		line("data", "%s has no recent points", res.Path)
+	case res.Records == 0:
+		line("data", "%s has no records", res.Path)
+	case res.Queried:
+		line("data", "%s, the last %d points", res.Path, res.Records)
 	default:
-		line("data", "%s, %s", l.Path, l.read())
+		line("data", "%s, %s", res.Path, res.read())
 	}
-	if len(l.Columns) > 0 {
-		line("columns", "%s", message.Some(l.Columns, 20))
+	if len(res.Columns) > 0 {
+		line("columns", "%s", message.Some(res.Columns, 20))
 	}
-	if l.Parsed > 0 {
-		line("keys", "%d: %s", len(l.Keys), message.Some(l.Keys, 8))
+	if res.Parsed > 0 {
+		line("keys", "%d: %s", len(res.Keys), message.Some(res.Keys, 8))
 	}
-	for i, r := range l.Rules {
-		of := "no key of these"
+	for i, r := range res.Rules {
+		matches := "none of these keys"
 		if len(r.Keys) > 0 {
-			of = message.Count(len(r.Keys), "key", "keys") + ", " + message.Some(r.Keys, 4)
+			matches = message.Count(len(r.Keys), "key", "keys") + ", " + message.Some(r.Keys, 4)
 		}
-		line("rule", "keys.%d %s matches %s", i, domain.ShowPattern(r.Match), of)
+		line("rule", "keys.%d %s matches %s", i, domain.ShowPattern(r.Match), matches)
 	}
 	switch {
-	case l.Timed > 0:
+	case res.Timed > 0:
 		step := ""
-		if l.Step > 0 {
-			step = ", median step of a key " + message.Duration(l.Step)
+		if res.Step > 0 {
+			step = ", median step of a key " + message.Duration(res.Step)
 		}
-		line("times", "%s to %s%s", l.First.Format(time.RFC3339), l.Last.Format(time.RFC3339), step)
-	case l.Parsed > 0:
+		line("times", "%s to %s%s", res.First.Format(time.RFC3339), res.Last.Format(time.RFC3339), step)
+	case res.Parsed > 0:
 		line("times", "none")
 	}
-	if l.Far > 0 {
-		line("far", "%s far beyond the others, the first at %s", message.Count(l.Far, "time lies", "times lie"), l.FirstFar)
+	if res.Far > 0 {
+		line("far", "%s far beyond the others, the first at %s", message.Count(res.Far, "time lies", "times lie"), res.FirstFar)
 	}
-	if l.Records > 0 {
-		text := fmt.Sprintf("%s of the records parse", message.Percent(l.Parsed, l.Records))
-		if n := l.Components - l.Missing; n > 0 {
-			text += fmt.Sprintf(", %s are missing; %g to %g, %s zero, %s negative", message.Percent(l.Missing, l.Components), l.Min, l.Max, message.Percent(l.Zero, n), message.Percent(l.Negative, n))
+	if res.Records > 0 {
+		text := fmt.Sprintf("%s of the records parse", message.Percent(res.Parsed, res.Records))
+		if n := res.Components - res.Missing; n > 0 {
+			text += fmt.Sprintf(", %s are missing; %g to %g, %s zero, %s negative", message.Percent(res.Missing, res.Components), res.Min, res.Max, message.Percent(res.Zero, n), message.Percent(res.Negative, n))
 		}
 		line("values", "%s", text)
 	}
-	if len(l.Counters) > 0 {
+	if len(res.Counters) > 0 {
 		how := "aggregate: {every: 1h, value: increase} learns their increases"
-		if l.Queried {
+		if res.Queried {
 			how = "ask for its rate(…[5m])"
 		}
-		line("counters", "the values of %s rise and do not fall, as those of a counter: %s; %s", message.Count(len(l.Counters), "key", "keys"), how, message.Some(l.Counters, 4))
+		line("counters", "the values of %s rise and do not fall, like a counter: %s; %s", message.Count(len(res.Counters), "key", "keys"), how, message.Some(res.Counters, 4))
 	}
-	if l.Restarts > 0 {
-		line("restarts", "%d of counters: they fall to less than half, which is no wrap", l.Restarts)
+	if res.Restarts > 0 {
+		line("restarts", "%d of counters: a fall to less than half is a reset", res.Restarts)
 	}
-	for _, r := range l.Remarks {
+	for _, r := range res.Remarks {
 		line("remark", "%s", r)
 	}
-	for _, r := range l.Rejections {
+	for _, r := range res.Rejections {
 		line("rejected", "%d × %s", r.Count, r.Reason)
 		line("", "%s: %s", r.Place, message.Printable(r.Raw))
 	}
-	if s := l.Sessions; s.N > 0 {
+	if s := res.Sessions; s.N > 0 {
 		line("sessions", "%d in these records, at gaps of %s", s.N, message.Range(s.LeastGap, s.LargestGap))
 	}
-	for _, s := range l.Suggestions {
+	for _, s := range res.Suggestions {
 		line("suggest", "%s: %s  # %s", s.Key, s.Value, s.Why)
 	}
 	return b.String()
 }
 
-// season returns the season that the observations call for, and why; both are empty if there is none.
+// season returns the season that the observations call for, and the reason. Both are empty if there is none.
 func (s *sample) season(c *config.Config) (season, why string) {
 	if c.Aggregate != nil && s.result.Places > 1 {
-		return "", "" // intervals have gaps
+		return "", "" // the sampled places leave gaps between intervals
 	}
 	return seasontrial.Season(c, s.timed, s.result.Last.Sub(s.result.First), s.result.Step)
 }
 
-// read says which records were read.
-func (l *Result) read() string {
+// read names the records that were read.
+func (res *Result) read() string {
 	switch {
-	case l.Whole:
-		return fmt.Sprintf("all %d records", l.Records)
-	case l.Places > 1:
-		return fmt.Sprintf("%d records of %d places", l.Records, l.Places)
+	case res.Whole:
+		return fmt.Sprintf("all %d records", res.Records)
+	case res.Places > 1:
+		return fmt.Sprintf("%d records of %d places", res.Records, res.Places)
 	}
-	return fmt.Sprintf("the first %d records", l.Records)
+	return fmt.Sprintf("the first %d records", res.Records)
 }

@@ -1,5 +1,5 @@
-// Package sniff looks at the first records of a file: Draft writes a config for them, which
-// is what hafvf init does, and Inspect says what a config gets of them, as hafvf check does.
+// Package sniff inspects the first records of a file. Draft writes a config for a file, for hafvf init. Inspect
+// reports how a config reads its data, for hafvf check.
 package sniff
 
 import (
@@ -14,42 +14,43 @@ import (
 	"hafvf/pipeline/decode"
 )
 
-// sampleRecords is how many records a look reads: of the beginning of a file, and of nine places spread
-// over it. Of records that hold several observations, such as the lines of an export, it takes as
-// many as hold sampleObservations.
+// sampleRecords is the number of records that are read: from the start of a file, and from nine places spread over
+// it. Where a record holds several observations, such as a line of an export, records are read until they hold
+// sampleObservations.
 const (
 	sampleRecords      = 10_000
 	sampleObservations = 100_000
 )
 
-// A table is what is read of a file: columns, or the fields of JSON objects.
+// A table is the sample of a file: its columns, or the fields of its JSON objects.
 type table struct {
 	connectors.Preamble
 	path     string
-	encoding string // of text; empty for UTF-8
+	encoding string // encoding of the text; empty means UTF-8
 	format   connectors.Format
 	columns  []*column
-	foreign  bool           // some records are not UTF-8
-	index    map[string]int // of the columns, by the path of a JSON field
-	records  int            // that were read
-	types    []string       // of columns that cannot be read
-	pieces   []int          // the place in the file that a record is of
-	files    []int          // the file that a record is of
+	notUTF8  bool           // some records are not UTF-8
+	index    map[string]int // index of the column of each JSON path
+	records  int            // number of records read
+	types    []string       // columns with types that cannot be read
+	pieces   []int          // index of the record's place in the file
+	files    []int          // index of the record's file
 }
 
-// maxCells bounds the texts of all columns: each has one of every record.
+// maxCells is the maximum number of texts in all columns together. Each column has one text per record.
 const maxCells = 1 << 24
 
-// otherEncoding is that of a file of text that is not UTF-8. It reads all bytes.
-const otherEncoding = "windows-1252"
+// fallbackEncoding is used for text files that are not UTF-8. It can decode all bytes.
+const fallbackEncoding = "windows-1252"
 
-// readTable reads records of a file, whose format its name tells. One that is not UTF-8 is read in the other encoding.
+// readTable reads records of a file. The file name selects the format. If the file is not UTF-8, it is read in the
+// fallback encoding.
 func readTable(path string) (*table, error) {
 	t, err := readTableIn(path, "")
-	if err == nil && !t.foreign || err != nil && !strings.Contains(err.Error(), connectors.NotUTF8) {
+	if err == nil && !t.notUTF8 || err != nil && !strings.Contains(err.Error(), connectors.NotUTF8) {
 		return t, err
 	}
-	return readTableIn(path, otherEncoding)
+	return readTableIn(path, fallbackEncoding)
 }
 
 func readTableIn(path, encoding string) (*table, error) {
@@ -85,7 +86,7 @@ func readTableIn(path, encoding string) (*table, error) {
 				files[r.Path] = len(files)
 			}
 			t.pieces, t.files = append(t.pieces, piece), append(t.files, files[r.Path])
-			t.foreign = t.foreign || strings.HasPrefix(r.Reason, connectors.NotUTF8)
+			t.notUTF8 = t.notUTF8 || strings.HasPrefix(r.Reason, connectors.NotUTF8)
 			if !t.format.Columns {
 				t.addObject(n, r.Raw)
 			}
@@ -97,13 +98,13 @@ func readTableIn(path, encoding string) (*table, error) {
 	if t.format.Delimited && t.headless() {
 		return nil, fmt.Errorf("%s begins with the record %s, where the names of the columns are due: put a header line before it", path, message.Some(found.Columns, 8))
 	}
-	// Columns without a name cannot be read.
+	// Columns without a name cannot be used in a config.
 	t.columns = slices.DeleteFunc(t.columns, func(c *column) bool { return c.name == "" })
 	return t, nil
 }
 
-// headless reports whether the names of the columns read as a record: one is a time above times; or there are no times,
-// and one is a fraction above numbers, or stands there twice above numbers.
+// headless reports whether the names of the columns look like a record: the name of the first column of times is a
+// time or, if no column has times before it, a name above numbers is a fraction or occurs twice.
 func (t *table) headless() bool {
 	var numbers []string
 	for _, c := range t.columns {
@@ -122,7 +123,7 @@ func (t *table) headless() bool {
 	return false
 }
 
-// firstOf is the first file of a pattern, or the path itself.
+// firstOf returns the first file that matches a pattern, or the path itself.
 func firstOf(path string) string {
 	if found, err := filepath.Glob(path); err == nil && len(found) > 0 {
 		return found[0]
@@ -135,25 +136,25 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// String lists the columns.
+// String lists the names of the columns.
 func (t *table) String() string {
 	return cmp.Or(message.Some(namesOf(t.columns), 20), "none")
 }
 
-// named returns the column of a name, nil if there is none.
+// named returns the column with a name, or nil.
 func (t *table) named(name string) *column {
 	return t.first(func(c *column) bool { return c.name == name && c.parts == nil })
 }
 
-// addObject adds the fields of the JSON object of a record.
+// addObject adds the fields of a record's JSON object.
 func (t *table) addObject(record int, line []byte) {
-	// A line that is no object is a rejected record for the look.
+	// A line that is not a JSON object is counted later as a rejected record.
 	_ = decode.Leaves(line, func(path, text string, scalar bool) {
-		i, there := t.index[path]
-		if !there {
+		i, known := t.index[path]
+		if !known {
 			i = len(t.columns)
 			if (i+1)*t.records > maxCells {
-				return // records that have nothing in common
+				return // the records have nothing in common
 			}
 			t.index[path] = i
 			t.columns = append(t.columns, &column{name: path, texts: make([]string, t.records)})

@@ -1,6 +1,5 @@
-// Package foreign tests the direct runner as the authors of pipelines test theirs, by Beam's
-// ptest. It is a program of its own, because ptest links Beam's deprecated runner, which takes
-// the name "direct".
+// Package foreign tests the direct runner with Beam's ptest, as authors of pipelines do. It is a separate program,
+// because ptest links Beam's deprecated runner, which takes the name "direct".
 package foreign
 
 import (
@@ -28,7 +27,7 @@ func init() {
 	register.DoFn4x0[int, int, func(*int) bool, func(int)](&sidesFn{})
 	register.Function1x1(mostly)
 	register.Function1x2(keyed)
-	register.Function2x1(least)
+	register.Function2x1(smaller)
 	register.Function2x1(times)
 	register.Function2x1(lookUp)
 	register.Function2x1(readTwice)
@@ -45,44 +44,44 @@ func mostly(i int) bool { return i < 6 }
 
 func keyed(i int) (string, int) { return "k", i }
 
-// add adds a number to a TestStream, at as many seconds.
+// add adds a number to a TestStream, at a time in seconds.
 func add(t *testing.T, c *teststream.Config, seconds int, number int) {
 	t.Helper()
 	expect.OK(t, c.AddElements(int64(seconds)*1000, number))
 }
 
-func least(a, b int) int { return min(a, b) }
+func smaller(a, b int) int { return min(a, b) }
 
 func times(i, factor int) int { return i * factor }
 
-func lookUp(i int, of func(string) func(*int) bool) int {
+func lookUp(i int, lookup func(string) func(*int) bool) int {
 	sum := 0
 	for _, key := range []string{"k", "of nobody"} {
-		for v, next := 0, of(key); next(&v); {
+		for v, next := 0, lookup(key); next(&v); {
 			sum += v
 		}
 	}
 	return i + sum
 }
 
-func readTwice(_ int, of func() func(*int) bool) int {
+func readTwice(_ int, values func() func(*int) bool) int {
 	n := 0
 	for range 2 {
-		for v, next := 0, of(); next(&v); {
+		for v, next := 0, values(); next(&v); {
 			n++
 		}
 	}
 	return n
 }
 
-// sidesFn takes a single value and a list beside its input.
+// sidesFn has a single value and a list as side inputs.
 type sidesFn struct{}
 
-func (*sidesFn) ProcessElement(i, one int, all func(*int) bool, emit func(int)) {
-	for v := 0; all(&v); {
+func (*sidesFn) ProcessElement(i, factor int, addends func(*int) bool, emit func(int)) {
+	for v := 0; addends(&v); {
 		i += v
 	}
-	emit(i * one)
+	emit(i * factor)
 }
 
 func notNumbers(i int) (float64, int) {
@@ -92,26 +91,26 @@ func notNumbers(i int) (float64, int) {
 	return math.Copysign(0, -1), i
 }
 
-func size(_ float64, of func(*int) bool) int {
+func size(_ float64, values func(*int) bool) int {
 	n := 0
-	for v := 0; of(&v); {
+	for v := 0; values(&v); {
 		n++
 	}
 	return n
 }
 
-func sumOfWindow(w beam.Window, _ string, of func(*int) bool) string {
+func sumOfWindow(w beam.Window, _ string, values func(*int) bool) string {
 	in, sum := w.(window.IntervalWindow), 0
-	for v := 0; of(&v); {
+	for v := 0; values(&v); {
 		sum += v
 	}
 	return fmt.Sprintf("%d-%d: %d", in.Start/1000, in.End/1000, sum)
 }
 
-// Pipelines as their authors test them, by Beam's ptest and passert. None is of this program.
+// TestForeign runs pipelines as their authors test them, by Beam's ptest and passert.
 func TestForeign(t *testing.T) {
 	five := func(s beam.Scope) beam.PCollection { return beam.Create(s, 1, 2, 3, 4, 5) }
-	at := func(s beam.Scope, events func(c *teststream.Config)) beam.PCollection {
+	streamOf := func(s beam.Scope, events func(c *teststream.Config)) beam.PCollection {
 		c := teststream.NewConfig()
 		events(&c)
 		return teststream.Create(s, c)
@@ -135,7 +134,7 @@ func TestForeign(t *testing.T) {
 		},
 		"one and all beside": func(s beam.Scope) {
 			in := five(s)
-			out := beam.ParDo(s, &sidesFn{}, in, beam.SideInput{Input: beam.Combine(s, least, beam.Create(s, 7, 9))}, beam.SideInput{Input: in})
+			out := beam.ParDo(s, &sidesFn{}, in, beam.SideInput{Input: beam.Combine(s, smaller, beam.Create(s, 7, 9))}, beam.SideInput{Input: in})
 			passert.Equals(s, out, 112, 119, 126, 133, 140)
 		},
 		"looked up": func(s beam.Scope) {
@@ -149,7 +148,7 @@ func TestForeign(t *testing.T) {
 			passert.Equals(s, beam.ParDo(s, size, beam.GroupByKey(s, beam.ParDo(s, notNumbers, five(s)))), 2, 3)
 		},
 		"late elements join sessions": func(s beam.Scope) {
-			in := at(s, func(c *teststream.Config) {
+			in := streamOf(s, func(c *teststream.Config) {
 				for _, seconds := range []int{0, 5} {
 					add(t, c, seconds, seconds)
 				}

@@ -1,4 +1,4 @@
-// Package keytable reads YAML by a table of keys, which checks every value and is the reference as well.
+// Package keytable reads YAML by a table of keys. The table checks every value, and is also the reference.
 package keytable
 
 import (
@@ -19,12 +19,12 @@ import (
 // A KeyError is one mistake in a config.
 type KeyError struct {
 	File     string
-	Line     int    // 1-based; 0 where the mistake has no line
-	Override string // the override that brought the mistake in, in place of a line
+	Line     int    // 1-based; 0 if the mistake has no line
+	Override string // the override that contains the mistake; then Line is 0
 	Key      string // path of the key; empty for the config as a whole
 	Reason   string
 
-	pos int // as in Decoder.at
+	pos int // position as in Decoder.positions
 }
 
 func (e *KeyError) Error() string {
@@ -44,46 +44,43 @@ func (e *KeyError) Error() string {
 	return b.String()
 }
 
-// A Key declares one key of a mapping: either a value with its reader, or a mapping
-// with its keys.
+// A Key declares one key of a mapping. Its value is read by Read, or is a mapping with Keys.
 type Key struct {
 	Name     string
 	Doc      string // a sentence or two for the reference
-	Unit     string // of a number that has one
-	Initial  string // default as YAML, where the reader does not know it
+	Unit     string // unit of a number; empty for none
+	Initial  string // default as YAML, if Read does not know it
 	Required bool
 	Read     ValueParser
 	Keys     []Key
-	Single   bool   // the mapping holds exactly one key, besides settings
-	Setting  bool   // stands beside the one key of a single mapping
-	Seen     func() // called when the key is there, before its keys are read
-	None     func() // called where the word none stands in place of a connector; nil: it may not
+	Single   bool   // the mapping has exactly one key that is not a Setting
+	Setting  bool   // the key may be next to the one key of a Single mapping
+	Seen     func() // called if the key is present, before its value is read
+	None     func() // called for the value none in place of a connector; nil: none is not allowed
 }
 
 // A Decoder reads one config and collects its mistakes.
 type Decoder struct {
-	Name      string   // of the text, which errors name
+	Name      string   // name of the text, for errors
 	Overrides []string // "a.b=c": a path of keys and list indexes, and a value in YAML
-	// Secrets are words of paths at which a secret may stand by mistake, Secretive those of
-	// overrides whose value is not shown besides.
+	// Secrets are words of paths at which a secret may be by mistake. Secretive are words of overrides whose value is
+	// not shown either.
 	Secrets, Secretive []string
 
 	Errs []*KeyError
-	// at holds the position of every key and list entry by its path: a line, or
-	// -1-i for what Overrides[i] brought in.
-	at map[string]int
-	// around are the keys of the mapping that holds the mapping that is read.
-	around []Key
+	// positions holds the position of each key and list entry by its path: its line, or -1-i if Overrides[i] set it.
+	positions map[string]int
+	// outer are the keys of the mapping that contains the current one.
+	outer []Key
 }
 
-// Fail records a mistake at path, or at the nearest enclosing key that the
-// config holds.
+// Fail records a mistake at path. Its position is the one of path, or of the nearest enclosing key in the config.
 func (d *Decoder) Fail(path, format string, args ...any) {
 	p := path
-	pos, ok := d.at[p]
+	pos, ok := d.positions[p]
 	for !ok && p != "" {
 		p = p[:max(strings.LastIndexByte(p, '.'), 0)]
-		pos, ok = d.at[p]
+		pos, ok = d.positions[p]
 	}
 	d.failAt(pos, path, format, args...)
 }
@@ -98,13 +95,13 @@ func (d *Decoder) failAt(pos int, path, format string, args ...any) {
 	d.Errs = append(d.Errs, e)
 }
 
-// Has reports whether the config holds the key.
+// Has reports whether the config has the key.
 func (d *Decoder) Has(path string) bool {
-	_, ok := d.at[path]
+	_, ok := d.positions[path]
 	return ok
 }
 
-// Refuse records a mistake at path if the config holds the key.
+// Refuse records a mistake at path if the config has the key.
 func (d *Decoder) Refuse(path, format string, args ...any) {
 	if d.Has(path) {
 		d.Fail(path, format, args...)
@@ -116,11 +113,10 @@ func (d *Decoder) Failed(path string) bool {
 	return slices.ContainsFunc(d.Errs, func(e *KeyError) bool { return e.Key == path })
 }
 
-// maxErrors bounds what is reported of a config that is something else
-// altogether.
+// maxErrors is the maximum number of reported mistakes. A text that is not a config at all may have many more.
 const maxErrors = 50
 
-// Err joins the mistakes by line, those of overrides last; nil if there are none.
+// Err joins the mistakes by line, then the mistakes of overrides. It is nil if there are none.
 func (d *Decoder) Err() error {
 	slices.SortStableFunc(d.Errs, func(a, b *KeyError) int {
 		order := func(pos int) uint {
@@ -131,31 +127,30 @@ func (d *Decoder) Err() error {
 		}
 		return cmp.Compare(order(a.pos), order(b.pos))
 	})
-	var all []error
+	var errs []error
 	for i, e := range d.Errs {
 		if i == maxErrors {
-			all = append(all, fmt.Errorf("%s: and %d more mistakes", d.Name, len(d.Errs)-i))
+			errs = append(errs, fmt.Errorf("%s: and %d more mistakes", d.Name, len(d.Errs)-i))
 			break
 		}
-		all = append(all, e)
+		errs = append(errs, e)
 	}
-	return errors.Join(all...)
+	return errors.Join(errs...)
 }
 
-// Read reads text, with the overrides, by the declaration of its keys. It returns false where there
-// is nothing to check.
+// Read applies the overrides to text, and reads it by the declared keys. It returns false if the values could not be
+// read, for example for a syntax error.
 func (d *Decoder) Read(text []byte, keys []Key) bool {
 	root := d.tree(text)
 	if root == nil {
 		return false
 	}
-	d.at = map[string]int{"": root.Line}
+	d.positions = map[string]int{"": root.Line}
 	d.Mapping("", root, keys)
 	return true
 }
 
-// tree parses text and applies the overrides. It returns nil where there is
-// nothing to check.
+// tree parses text and applies the overrides. It returns nil after an error.
 func (d *Decoder) tree(text []byte) *yaml.Node {
 	root, err := parseYAML(text)
 	if err != nil {
@@ -173,41 +168,40 @@ func (d *Decoder) tree(text []byte) *yaml.Node {
 		d.override(root, i)
 	}
 	if len(d.Errs) > 0 {
-		// The tree is not what the overrides were to make of it: its other
-		// mistakes may be none.
+		// An override failed, so further mistakes in the tree may not be real.
 		return nil
 	}
 	return root
 }
 
-// Mapping reads n by the declaration of its keys.
+// Mapping reads n by the declared keys.
 func (d *Decoder) Mapping(path string, n *yaml.Node, keys []Key) {
 	ok := d.Entries(path, n, func(p string, k, v *yaml.Node) {
 		j := slices.IndexFunc(keys, func(x Key) bool { return x.Name == k.Value })
 		if j < 0 {
-			if slices.ContainsFunc(d.around, func(x Key) bool { return x.Name == k.Value }) {
-				d.Fail(p, "unknown key; %s stands beside %s, not in it", k.Value, path[strings.LastIndexByte(path, '.')+1:])
+			if slices.ContainsFunc(d.outer, func(x Key) bool { return x.Name == k.Value }) {
+				d.Fail(p, "unknown key; %s belongs next to %s, not inside it", k.Value, path[strings.LastIndexByte(path, '.')+1:])
 				return
 			}
 			d.Fail(p, "unknown key; %s", message.Suggest(k.Value, keyNames(keys)))
 			return
 		}
-		is := keys[j]
-		if is.Seen != nil {
-			is.Seen()
+		decl := keys[j]
+		if decl.Seen != nil {
+			decl.Seen()
 		}
 		switch {
-		case is.Read.Read != nil:
-			is.Read.Read(d, p, v)
-		case is.None != nil && v.Kind == yaml.ScalarNode && v.Value == "none":
-			is.None()
+		case decl.Read.Read != nil:
+			decl.Read.Read(d, p, v)
+		case decl.None != nil && v.Kind == yaml.ScalarNode && v.Value == "none":
+			decl.None()
 		default:
-			around := d.around
-			d.around = keys
-			d.Mapping(p, v, is.Keys)
-			d.around = around
-			if is.Single && v.Kind == yaml.MappingNode {
-				d.Single(p, v, is.Keys)
+			outer := d.outer
+			d.outer = keys
+			d.Mapping(p, v, decl.Keys)
+			d.outer = outer
+			if decl.Single && v.Kind == yaml.MappingNode {
+				d.Single(p, v, decl.Keys)
 			}
 		}
 	})
@@ -221,8 +215,7 @@ func (d *Decoder) Mapping(path string, n *yaml.Node, keys []Key) {
 	}
 }
 
-// Entries calls read for each key of the mapping n, with its path and value. It
-// reports whether n is one.
+// Entries calls read for each key of the mapping n, with its path and value. It reports whether n is a mapping.
 func (d *Decoder) Entries(path string, n *yaml.Node, read func(p string, k, v *yaml.Node)) bool {
 	if n.Kind != yaml.MappingNode {
 		d.WrongType(path, "a mapping", n)
@@ -239,21 +232,21 @@ func (d *Decoder) Entries(path string, n *yaml.Node, read func(p string, k, v *y
 			continue
 		}
 		p := Join(path, KeyName(k.Value))
-		if first, ok := d.at[p]; ok {
+		if first, ok := d.positions[p]; ok {
 			already := ""
 			if first > 0 {
-				already = fmt.Sprintf("; it stands in line %d already", first)
+				already = fmt.Sprintf("; first used in line %d", first)
 			}
 			d.failAt(pos, p, "duplicate key%s", already)
 			continue
 		}
-		d.at[p] = pos
+		d.positions[p] = pos
 		read(p, k, v)
 	}
 	return true
 }
 
-// need says what a config must hold where the key k is missing.
+// need describes what a missing key k requires.
 func (k Key) need() string {
 	if k.Single {
 		return "one of " + strings.Join(Alternatives(k.Keys), ", ") + " is required"
@@ -264,7 +257,7 @@ func (k Key) need() string {
 // Single checks that the mapping at path names one connector.
 func (d *Decoder) Single(path string, n *yaml.Node, keys []Key) {
 	var names []string
-	last := d.at[path]
+	last := d.positions[path]
 	for i := 0; i < len(n.Content); i += 2 {
 		if slices.ContainsFunc(keys, func(k Key) bool { return k.Setting && k.Name == n.Content[i].Value }) {
 			continue
@@ -293,18 +286,19 @@ func keyNames(keys []Key) []string {
 	return names
 }
 
-// Alternatives are the names of the keys of which a mapping holds exactly one.
+// Alternatives returns the names of the keys that exclude each other: a mapping has exactly one.
 func Alternatives(keys []Key) []string {
 	return keyNames(slices.DeleteFunc(slices.Clone(keys), func(k Key) bool { return k.Setting }))
 }
 
-// Entry notes the position of entry i of the list at path, and returns its path.
+// Entry records the position of entry i of the list at path, and returns the path of the entry.
 func (d *Decoder) Entry(path string, i int, n *yaml.Node) string {
 	p := path + "." + strconv.Itoa(i)
-	d.at[p] = n.Line
+	d.positions[p] = n.Line
 	return p
 }
 
+// Join returns the path of the key name in the mapping at path.
 func Join(path, name string) string {
 	if path == "" {
 		return name
@@ -312,26 +306,27 @@ func Join(path, name string) string {
 	return path + "." + name
 }
 
+// WrongType records that the value of n is not of the wanted type.
 func (d *Decoder) WrongType(path, want string, n *yaml.Node) {
 	d.Fail(path, "must be %s, not %s", want, d.describeAt(path, n))
 }
 
-// describeAt is describe, without what stands where a login does: that may be the
-// secret itself.
+// describeAt describes the value of n as describe does. At paths of a login it does not show the value, which may be
+// the secret itself.
 func (d *Decoder) describeAt(path string, n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode && !isNull(n) && hasWord(path, d.Secrets) {
-		return "what stands there"
+		return "this value"
 	}
 	return describe(n)
 }
 
-// hasWord reports whether one of the words is in s: a path of the config, or an override.
+// hasWord reports whether s, a path or an override, contains one of the words.
 func hasWord(s string, words []string) bool {
 	s = strings.ToLower(s)
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(s, word) })
 }
 
-// withoutSecret is an override as errors repeat it.
+// withoutSecret returns an override for an error. It hides a value that may be a secret.
 func (d *Decoder) withoutSecret(override string) string {
 	if path, _, ok := strings.Cut(override, "="); ok && (hasWord(override, d.Secrets) || hasWord(override, d.Secretive)) {
 		return path + "=…"
@@ -339,7 +334,7 @@ func (d *Decoder) withoutSecret(override string) string {
 	return override
 }
 
-// describe names a value in an error.
+// describe describes a value in an error.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -366,24 +361,23 @@ func KeyName(s string) string {
 	return message.Printable(s)
 }
 
-// maxConfig is the largest config, in bytes, that Parse looks at.
+// maxConfig is the maximum size of a config in bytes.
 const maxConfig = 1 << 20
 
-// A Description is what the reference says of one key. Path is from the root, with dots; the
-// entries of a list are [].
+// A Description is the reference entry of one key. Path is from the root, with dots; [] is the entries of a list.
 type Description struct {
 	Path    string
-	Takes   string // the type and range of its value
-	Default string // as YAML; empty where an absent key means that there is none
-	Unit    string // empty for what has none
-	Doc     string // what it means
+	Takes   string // type and range of the value
+	Default string // as YAML; empty if an absent key has no default
+	Unit    string // empty if there is none
+	Doc     string // meaning
 
 	Required bool
 }
 
 // Describe returns the keys of a table and of the mappings in it, in the order of their declaration.
 func Describe(keys []Key) []Description {
-	var all []Description
+	var descriptions []Description
 	var walk func(path string, keys []Key)
 	walk = func(path string, keys []Key) {
 		for _, k := range keys {
@@ -398,27 +392,26 @@ func Describe(keys []Key) []Description {
 					}
 				}
 			}
-			all = append(all, Description{Path: p, Takes: takes, Default: cmp.Or(k.Initial, k.Read.Initial), Unit: k.Unit, Doc: k.Doc, Required: k.Required || k.Initial == Required})
+			descriptions = append(descriptions, Description{Path: p, Takes: takes, Default: cmp.Or(k.Initial, k.Read.Initial), Unit: k.Unit, Doc: k.Doc, Required: k.Required || k.Initial == Required})
 			walk(p, k.Keys)
 			walk(p+k.Read.within, k.Read.Keys)
 		}
 	}
 	walk("", keys)
-	return all
+	return descriptions
 }
 
-// Required is the default of a key whose absence check reports in its own words.
+// Required is the Initial of a required key whose absence a check reports in its own words.
 const Required = "required"
 
-// index is that of an entry of a list in a path, as in levels[0].alpha.
+// index matches the index of a list entry in a path, as in levels[0].alpha.
 var index = regexp.MustCompile(`\[([0-9]+)\]`)
 
-// PathNames are the keys and indexes that a path of an override leads through: levels[0].alpha and
-// levels.0.alpha are the same.
+// PathNames splits the path of an override into keys and indexes. levels[0].alpha and levels.0.alpha are the same.
 func PathNames(path string) []string { return strings.Split(index.ReplaceAllString(path, ".$1"), ".") }
 
-// override applies Overrides[i], "a.b=c", to the tree. A key that is absent is added,
-// with the mappings above it; an index must exist.
+// override applies Overrides[i], "a.b=c", to the tree. It adds an absent key with the mappings above it. An index
+// must exist.
 func (d *Decoder) override(root *yaml.Node, i int) {
 	pos := -1 - i
 	path, value, ok := strings.Cut(d.Overrides[i], "=")
@@ -426,50 +419,49 @@ func (d *Decoder) override(root *yaml.Node, i int) {
 		d.failAt(pos, "", `an override is key=value, for example top=0.9`)
 		return
 	}
-	to, err := overrideValue(value)
+	newValue, err := overrideValue(value)
 	if err != nil {
 		d.failAt(pos, path, "%s", err.reason)
 		return
 	}
-	mark(to, pos)
+	mark(newValue, pos)
 
-	at, names := root, PathNames(path)
+	node, names := root, PathNames(path)
 	for depth, name := range names {
-		here := message.Printable(strings.Join(names[:depth], "."))
+		prefix := message.Printable(strings.Join(names[:depth], "."))
 		last := depth == len(names)-1
 		if name == "" {
 			d.failAt(pos, path, "a name in the path is empty")
 			return
 		}
-		if isNull(at) || depth > 0 && at.Tag == "!!bool" && at.Value == "true" {
-			// The key is there without a value, as in "model:", or with all its defaults, as in
-			// "detect: true".
-			*at = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: pos}
+		if isNull(node) || depth > 0 && node.Tag == "!!bool" && node.Value == "true" {
+			// The key has no value, as in "model:", or all defaults, as in "detect: true".
+			*node = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: pos}
 		}
 		var child **yaml.Node
-		switch at.Kind {
+		switch node.Kind {
 		case yaml.MappingNode:
-			child = d.child(at, name, pos)
+			child = d.child(node, name, pos)
 		case yaml.SequenceNode:
 			k, err := strconv.Atoi(name)
 			if err != nil {
-				d.failAt(pos, path, "%s is a list, which takes an index, not %s", here, message.Quote(name))
+				d.failAt(pos, path, "%s is a list, which takes an index, not %s", prefix, message.Quote(name))
 				return
 			}
-			if k < 0 || k >= len(at.Content) {
-				d.failAt(pos, path, "%s has %d entries, and indexes begin at 0", here, len(at.Content))
+			if k < 0 || k >= len(node.Content) {
+				d.failAt(pos, path, "%s has %d entries, and indexes begin at 0", prefix, len(node.Content))
 				return
 			}
-			child = &at.Content[k]
+			child = &node.Content[k]
 		default:
-			if here == "" {
-				here = "the config"
+			if prefix == "" {
+				prefix = "the config"
 			}
-			d.failAt(pos, path, "%s is %s, and has no keys", here, d.describeAt(strings.Join(names[:depth], "."), at))
+			d.failAt(pos, path, "%s is %s, and has no keys", prefix, d.describeAt(strings.Join(names[:depth], "."), node))
 			return
 		}
 		if last {
-			*child = to
+			*child = newValue
 			break
 		}
 		if *child == nil {
@@ -479,11 +471,11 @@ func (d *Decoder) override(root *yaml.Node, i int) {
 			}
 			*child = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: pos}
 		}
-		at = *child
+		node = *child
 	}
 }
 
-// child returns the place of the value of a key, which it adds if it is absent.
+// child returns a pointer to the value of a key, which it adds if it is absent.
 func (d *Decoder) child(n *yaml.Node, name string, pos int) **yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == name {
@@ -494,9 +486,8 @@ func (d *Decoder) child(n *yaml.Node, name string, pos int) **yaml.Node {
 	return &n.Content[len(n.Content)-1]
 }
 
-// overrideValue parses the right side of an override. What is not YAML and does
-// not look like a list, a mapping or a quoted text is the text itself, so that
-// "-", "*.csv" and "," need no quotes.
+// overrideValue parses the right side of an override. A value that is not YAML, and does not look like a list, a
+// mapping or a quoted text, is plain text. So "-", "*.csv" and "," need no quotes.
 func overrideValue(value string) (*yaml.Node, *syntaxError) {
 	asText := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 	if value == "-" {
@@ -514,7 +505,7 @@ func overrideValue(value string) (*yaml.Node, *syntaxError) {
 	return n, nil
 }
 
-// mark gives a value of an override its position.
+// mark sets the position of an override's value.
 func mark(n *yaml.Node, pos int) {
 	n.Line = pos
 	for _, c := range n.Content {

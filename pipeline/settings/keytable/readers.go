@@ -16,22 +16,23 @@ import (
 	"hafvf/internal/message"
 )
 
-// A ValueParser checks a value and stores it, and says for the reference what it takes.
+// A ValueParser checks and stores a value. It also describes the value for the reference.
 type ValueParser struct {
-	Takes   string // the type, as a user would say it
-	Initial string // the value of an absent key as YAML; empty: none
-	// keys are those of the mappings that the value may be or hold, at the value's
-	// path and within: "", or "[]" for the entries of a list.
+	Takes   string // the type, in the words of a user
+	Initial string // value of an absent key as YAML; empty: none
+	// Keys are the keys of the mappings that the value may be or contain. within is their place: "" for the value
+	// itself, "[]" for the entries of a list.
 	Keys   []Key
 	within string
 	Read   func(d *Decoder, path string, n *yaml.Node)
 }
 
-// Later keeps the node of a value that cannot be read before the others.
+// Later stores the node of a value that must be read after the others.
 func Later(takes string, dst **yaml.Node) ValueParser {
 	return ValueParser{Takes: takes, Read: func(_ *Decoder, _ string, n *yaml.Node) { *dst = n }}
 }
 
+// Choice reads one of the names.
 func Choice(dst *string, names ...string) ValueParser {
 	return ValueParser{Takes: strings.Join(names, ", "), Initial: *dst, Read: func(d *Decoder, path string, n *yaml.Node) {
 		var s string
@@ -45,8 +46,9 @@ func Choice(dst *string, names ...string) ValueParser {
 	}}
 }
 
+// Text stores the text of n in dst. It returns false after recording a mistake.
 func (d *Decoder) Text(path string, n *yaml.Node, dst *string) bool {
-	// What YAML 1.1 takes for a date is text here: a file may be named so.
+	// A text that YAML 1.1 reads as a date is accepted, because it may be the name of a file.
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" && n.ShortTag() != "!!timestamp" {
 		hint := ""
 		if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
@@ -56,7 +58,7 @@ func (d *Decoder) Text(path string, n *yaml.Node, dst *string) bool {
 		return false
 	}
 	if strings.ContainsRune(n.Value, 0) {
-		d.Fail(path, "holds a NUL, which no name and no file has")
+		d.Fail(path, "contains a NUL character, which names and files cannot have")
 		return false
 	}
 	*dst = n.Value
@@ -68,6 +70,7 @@ const (
 	MayBeEmpty = true
 )
 
+// Text reads a text. empty is NotEmpty or MayBeEmpty.
 func Text(dst *string, empty bool) ValueParser {
 	initial := ""
 	if *dst != "" {
@@ -80,12 +83,13 @@ func Text(dst *string, empty bool) ValueParser {
 	}}
 }
 
-// File reads the path of a file that inputfile.Read takes with a limit, or inputfile.Open with inputfile.AnySize. What it
-// refuses is a mistake of the config. A file that does not exist is none.
+// File reads the path of a file. limit is as for inputfile.Read, or inputfile.AnySize for inputfile.Open. A file that
+// these would reject is a mistake of the config; a missing file is not.
 func File(dst *string, limit int) ValueParser {
 	return Text(dst, NotEmpty).Then(func() error { return inputfile.Check(*dst, limit) })
 }
 
+// Number reads a number in a domain.
 func Number(dst *float64, within domain.Domain) ValueParser {
 	initial := ""
 	if within.Contains(*dst) {
@@ -96,6 +100,7 @@ func Number(dst *float64, within domain.Domain) ValueParser {
 	}}
 }
 
+// Number stores the number of n in dst. It returns false after recording a mistake.
 func (d *Decoder) Number(path string, n *yaml.Node, within domain.Domain, dst *float64) bool {
 	v, ok := NumberOf(n)
 	switch {
@@ -113,6 +118,7 @@ func (d *Decoder) Number(path string, n *yaml.Node, within domain.Domain, dst *f
 	return true
 }
 
+// NumberOf returns the number of n. ok is false if n is not a number.
 func NumberOf(n *yaml.Node) (v float64, ok bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
 		return 0, false
@@ -120,30 +126,33 @@ func NumberOf(n *yaml.Node) (v float64, ok bool) {
 	return v, n.Decode(&v) == nil
 }
 
-func Whole(dst *int, least int) ValueParser {
+// Whole reads a whole number of at least minValue.
+func Whole(dst *int, minValue int) ValueParser {
 	initial := ""
-	if *dst >= least {
+	if *dst >= minValue {
 		initial = strconv.Itoa(*dst)
 	}
-	return ValueParser{Takes: fmt.Sprintf("whole number, at least %d", least), Initial: initial, Read: func(d *Decoder, path string, n *yaml.Node) {
-		d.Whole(path, n, least, dst)
+	return ValueParser{Takes: fmt.Sprintf("whole number, at least %d", minValue), Initial: initial, Read: func(d *Decoder, path string, n *yaml.Node) {
+		d.Whole(path, n, minValue, dst)
 	}}
 }
 
-func (d *Decoder) Whole(path string, n *yaml.Node, least int, dst *int) bool {
+// Whole stores the whole number of n in dst. It returns false after recording a mistake.
+func (d *Decoder) Whole(path string, n *yaml.Node, minValue int, dst *int) bool {
 	var v int
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&v) != nil {
 		d.WrongType(path, "a whole number", n)
 		return false
 	}
-	if v < least {
-		d.Fail(path, "must be at least %d, not %d", least, v)
+	if v < minValue {
+		d.Fail(path, "must be at least %d, not %d", minValue, v)
 		return false
 	}
 	*dst = v
 	return true
 }
 
+// Boolean reads true or false.
 func Boolean(dst *bool) ValueParser {
 	return ValueParser{Takes: "true or false", Initial: strconv.FormatBool(*dst), Read: func(d *Decoder, path string, n *yaml.Node) {
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(dst) != nil {
@@ -152,6 +161,7 @@ func Boolean(dst *bool) ValueParser {
 	}}
 }
 
+// Duration reads a duration of at least 0.
 func Duration(dst *time.Duration) ValueParser {
 	return ValueParser{Takes: "duration, such as 30m", Initial: message.Duration(*dst), Read: func(d *Decoder, path string, n *yaml.Node) {
 		v, err := DurationOf(n)
@@ -168,7 +178,7 @@ func Duration(dst *time.Duration) ValueParser {
 	}}
 }
 
-// DurationOf reads a duration of whole milliseconds, the resolution of windows and timers.
+// DurationOf reads a duration of whole milliseconds, which is the resolution of windows and timers.
 func DurationOf(n *yaml.Node) (time.Duration, error) {
 	if tag := n.ShortTag(); n.Kind != yaml.ScalarNode || tag != "!!str" && tag != "!!int" {
 		return 0, errors.New("no duration")
@@ -182,7 +192,7 @@ func DurationOf(n *yaml.Node) (time.Duration, error) {
 
 var errFraction = errors.New("it has a fraction of a millisecond")
 
-// Then has a value checked that was read without a mistake.
+// Then returns a parser that also calls check after a value was read without a mistake.
 func (r ValueParser) Then(check func() error) ValueParser {
 	read := r.Read
 	r.Read = func(d *Decoder, path string, n *yaml.Node) {
@@ -198,7 +208,7 @@ func (r ValueParser) Then(check func() error) ValueParser {
 	return r
 }
 
-// Sets has set called when a value was read without a mistake.
+// Sets returns a parser that also calls set after a value was read without a mistake.
 func (r ValueParser) Sets(set func()) ValueParser {
 	return r.Then(func() error {
 		set()
@@ -206,7 +216,7 @@ func (r ValueParser) Sets(set func()) ValueParser {
 	})
 }
 
-// Milliseconds reads a duration in the resolution of Beam's windows, above zero.
+// Milliseconds reads a duration above 0 in whole milliseconds, the resolution of Beam's windows.
 func Milliseconds(dst *time.Duration) ValueParser {
 	r := Duration(dst).Then(func() error { return domain.CheckGap(*dst) })
 	r.Takes = "duration above 0, in milliseconds"
@@ -216,8 +226,8 @@ func Milliseconds(dst *time.Duration) ValueParser {
 	return r
 }
 
-// ListOf reads a list into dst, each entry by a reader of its own.
-func ListOf[T any](what string, dst *[]T, one func(*T) ValueParser) ValueParser {
+// ListOf reads a list into dst. entry returns the parser of an entry.
+func ListOf[T any](what string, dst *[]T, entry func(*T) ValueParser) ValueParser {
 	return ValueParser{Takes: "list of " + what, Read: func(d *Decoder, path string, n *yaml.Node) {
 		if n.Kind != yaml.SequenceNode {
 			d.WrongType(path, "a list of "+what, n)
@@ -225,12 +235,12 @@ func ListOf[T any](what string, dst *[]T, one func(*T) ValueParser) ValueParser 
 		}
 		*dst = make([]T, len(n.Content))
 		for i, e := range n.Content {
-			one(&(*dst)[i]).Read(d, d.Entry(path, i, e), e)
+			entry(&(*dst)[i]).Read(d, d.Entry(path, i, e), e)
 		}
 	}}
 }
 
-// Texts reads a list of names; at least one.
+// Texts reads a list of at least one name.
 func Texts(what string, dst *[]string) ValueParser {
 	return SomeTexts(what, dst).Then(func() error {
 		if len(*dst) == 0 {
@@ -269,13 +279,13 @@ func OneOrMore(what string, dst *[]string) ValueParser {
 	return r
 }
 
-// Checked reads a text of which why says why it is none of those that it takes.
-func Checked(dst *string, takes string, why func(string) error) ValueParser {
-	was := *dst
+// Checked reads a text that check accepts. After an error dst is unchanged.
+func Checked(dst *string, takes string, check func(string) error) ValueParser {
+	previous := *dst
 	r := Text(dst, NotEmpty).Then(func() error {
-		err := why(*dst)
+		err := check(*dst)
 		if err != nil {
-			*dst = was
+			*dst = previous
 		}
 		return err
 	})
@@ -283,16 +293,16 @@ func Checked(dst *string, takes string, why func(string) error) ValueParser {
 	return r
 }
 
-// List reads a list of mappings into dst, each entry by its keys.
-func List[T any](of string, dst *[]T, keys func(*T) []Key) ValueParser {
-	r := ListOf(of, dst, func(v *T) ValueParser {
+// List reads a list of mappings into dst. keys returns the keys of an entry.
+func List[T any](what string, dst *[]T, keys func(*T) []Key) ValueParser {
+	r := ListOf(what, dst, func(v *T) ValueParser {
 		return ValueParser{Read: func(d *Decoder, path string, n *yaml.Node) { d.Mapping(path, n, keys(v)) }}
 	})
 	r.Keys, r.within = keys(new(T)), "[]"
 	return r
 }
 
-// DurationOr reads a duration above 0, or the word, which is 0.
+// DurationOr reads a duration above 0, or a word that means 0.
 func DurationOr(word string, dst *time.Duration) ValueParser {
 	r := Milliseconds(dst)
 	read := r.Read
@@ -307,14 +317,14 @@ func DurationOr(word string, dst *time.Duration) ValueParser {
 	return r
 }
 
-// UpTo reads a whole number from 0 to most.
-func UpTo(dst *int, most int) ValueParser {
-	return ValueParser{Takes: fmt.Sprintf("whole number from 0 to %d", most), Initial: strconv.Itoa(*dst), Read: func(d *Decoder, path string, n *yaml.Node) {
+// UpTo reads a whole number from 0 to maxValue.
+func UpTo(dst *int, maxValue int) ValueParser {
+	return ValueParser{Takes: fmt.Sprintf("whole number from 0 to %d", maxValue), Initial: strconv.Itoa(*dst), Read: func(d *Decoder, path string, n *yaml.Node) {
 		v := *dst
 		switch {
 		case !d.Whole(path, n, 0, &v):
-		case v > most:
-			d.Fail(path, "must be at most %d, not %d", most, v)
+		case v > maxValue:
+			d.Fail(path, "must be at most %d, not %d", maxValue, v)
 		default:
 			*dst = v
 		}
@@ -328,16 +338,16 @@ func Choices(dst *[]string, names ...string) ValueParser {
 	return r
 }
 
-// AtMost bounds the entries of a list or a mapping.
-func AtMost(most int, what string, r ValueParser) ValueParser {
+// AtMost limits the number of entries of a list or a mapping.
+func AtMost(maxEntries int, what string, r ValueParser) ValueParser {
 	read := r.Read
 	r.Read = func(d *Decoder, path string, n *yaml.Node) {
 		entries := len(n.Content)
 		if n.Kind == yaml.MappingNode {
 			entries /= 2
 		}
-		if entries > most {
-			d.Fail(path, "has %d %s; at most %d are allowed", entries, what, most)
+		if entries > maxEntries {
+			d.Fail(path, "has %d %s; at most %d are allowed", entries, what, maxEntries)
 			return
 		}
 		read(d, path, n)
@@ -353,18 +363,18 @@ func Zone(dst *string) ValueParser {
 	})
 }
 
-// OrSwitch reads true, false, or a mapping with the keys of a T, which is fresh before.
+// OrSwitch reads true, false, or a mapping with the keys of a T. fresh returns a T with its defaults.
 func OrSwitch[T any](dst **T, mapping string, fresh func() *T, keys func(*T) []Key) ValueParser {
 	takes := "true, false, or " + mapping
 	return ValueParser{Takes: takes, Keys: keys(fresh()), Read: func(d *Decoder, path string, n *yaml.Node) {
-		v, on := fresh(), false
+		v, enabled := fresh(), false
 		switch {
 		case n.Kind == yaml.MappingNode:
 			*dst = v
 			d.Mapping(path, n, keys(v))
-		case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&on) != nil:
+		case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&enabled) != nil:
 			d.WrongType(path, takes, n)
-		case on:
+		case enabled:
 			*dst = v
 		}
 	}}

@@ -14,15 +14,14 @@ import (
 )
 
 type syntaxError struct {
-	line   int // 0 where it is unknown
+	line   int // 0 if unknown
 	reason string
-	syntax bool // the text is not YAML, as opposed to YAML that is no config
+	syntax bool // the text is not YAML; false for YAML that is not a config
 }
 
 var (
 	yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(?s:(.*))$`)
-	// Of errors of its parser, as opposed to its scanner, yaml counts the lines
-	// from 0, and does not say 0.
+	// yaml counts the lines of parser errors from 0, scanner errors from 1, and leaves out line 0.
 	fromLine0     = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',')`)
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(?s:.*)' referenced$`)
 )
@@ -30,7 +29,7 @@ var (
 // parseYAML returns the value of the only document in text, or nil if there is no value.
 func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
 	if len(text) > maxConfig {
-		return nil, &syntaxError{reason: fmt.Sprintf("the config has %d bytes, more than the %d that are allowed", len(text), maxConfig)}
+		return nil, &syntaxError{reason: fmt.Sprintf("the config has %d bytes; at most %d are allowed", len(text), maxConfig)}
 	}
 	if i := invalidUTF8(text); i >= 0 {
 		return nil, &syntaxError{line: 1 + bytes.Count(text[:i], []byte("\n")), reason: "not UTF-8"}
@@ -44,7 +43,7 @@ func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
 		if fromLine0.MatchString(m[2]) {
 			line++
 		}
-		// The end of the text may count as a line of its own.
+		// The end of the text may count as another line.
 		line = min(line, 1+bytes.Count(bytes.TrimRight(text, "\n"), []byte("\n")))
 		return &syntaxError{line: line, reason: "not YAML: " + unknownAnchor.ReplaceAllString(m[2], noAliases), syntax: true}
 	}
@@ -61,7 +60,7 @@ func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
 	}
 	switch err := dec.Decode(&next); {
 	case err == nil:
-		return nil, &syntaxError{line: next.Line, reason: "a second YAML document; a config is one"}
+		return nil, &syntaxError{line: next.Line, reason: "a second YAML document; a config has only one"}
 	case err != io.EOF:
 		return nil, fromYAML(err)
 	}
@@ -75,10 +74,10 @@ func parseYAML(text []byte) (*yaml.Node, *syntaxError) {
 	return root, nil
 }
 
-// jsonEscapes are the escapes that JSON has and package yaml lacks.
+// jsonEscapes matches the escapes of JSON that package yaml does not support.
 var jsonEscapes = regexp.MustCompile(`\\(?:/|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|[^/])`)
 
-// jsonToYAML replaces those escapes by the characters that they stand for.
+// jsonToYAML replaces these escapes by their characters.
 func jsonToYAML(text []byte) []byte {
 	return jsonEscapes.ReplaceAllFunc(text, func(escape []byte) []byte {
 		var s string
@@ -89,6 +88,7 @@ func jsonToYAML(text []byte) []byte {
 	})
 }
 
+// invalidUTF8 returns the index of the first invalid byte, or -1.
 func invalidUTF8(text []byte) int {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
@@ -100,8 +100,8 @@ func invalidUTF8(text []byte) int {
 	return -1
 }
 
-// refuseAliases finds the first alias or anchor. An override of the place that one names
-// would change other places too.
+// refuseAliases returns an error for the first alias or anchor. An override of an anchored value would also change
+// the values of its aliases.
 func refuseAliases(n *yaml.Node) *syntaxError {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		return &syntaxError{line: n.Line, reason: noAliases}
@@ -114,5 +114,5 @@ func refuseAliases(n *yaml.Node) *syntaxError {
 	return nil
 }
 
-// noAliases does not repeat the name: it may be a secret that stands there without quotes.
-const noAliases = "an anchor (&name) or alias (*name), which a config does not have: write the value in each place; if it is text, put it in quotes"
+// noAliases does not contain the name, which may be a secret written without quotes.
+const noAliases = "anchors (&name) and aliases (*name) are not supported: write the value in each place; if it is text, put it in quotes"

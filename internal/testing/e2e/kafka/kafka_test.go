@@ -333,7 +333,7 @@ func badRecords(t *testing.T, b *kafkatest.Broker) {
 		{"the key is empty", "a", `{"key":"",` + time + `,"x":1}`},
 		{"no key", "", `{` + time + `,"x":1}`},
 		{"no key", "-", `{` + time + `,"x":1}`},
-		{"bytes, and at most 262144 are read", "a", `{"x":"` + strings.Repeat("x", 300<<10) + `"}`},
+		{"bytes; at most 262144 are read", "a", `{"x":"` + strings.Repeat("x", 300<<10) + `"}`},
 		{"JSON", "a", "x=1"},
 		{"the value is empty", "a", ""},
 		{"JSON", "a", `{"key":"a",` + time},
