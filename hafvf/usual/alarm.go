@@ -19,7 +19,7 @@ const (
 	ChangeAlarm  AlarmKind = "change"  // the stream committed to a change, and its changes are rare
 )
 
-// Fixed settings, those of the reference: see testdata/real.
+// Fixed settings, equal to the reference in testdata/real.
 const (
 	headroom         = 8.    // largest debt, in alarms, at which another alarm may be raised
 	reserve          = 2.5   // part of headroom for gross scores; other alarms are at most seven in the first week
@@ -41,7 +41,7 @@ const (
 // computes such scores; other detectors may too. A Profile's scores exceed a value more often than nominally,
 // especially at fine steps.
 //
-// P and w are those of the Pace. The debt b and the commits k start at 0. With t = Σvʲ, j < n, and v = .9998, the
+// P and w come from the Pace. The debt b and the commits k start at 0. With t = Σvʲ, j < n, and v = .9998, the
 // n-th observation takes these steps:
 //
 //	b ← max(0, b − 1/P),  k ← v·k
@@ -94,20 +94,20 @@ type Context struct {
 	// Farther means that the value has moved by the same distance again, measured from the usual value before the
 	// alarm: a novelty is due at any score.
 	Farther bool
-	Stuck   bool // the score is that of equal values in a row; a longer run is no escalation
+	Stuck   bool // equal values in a row cause the score; a longer run is no escalation
 }
 
 // A Decision is the outcome of one observation.
 type Decision struct {
 	Alarm AlarmKind // raised by the observation
 	// Muted reports that only the budget or a habit prevented an alarm: it was permitted, no alarm rested, and with
-	// b = 0 and h = 0 it would have been raised. Of the many such observations of an incident only the first is
-	// muted, and each that follows a muted one by more than the rest. If the score rises further, an alarm may
-	// still be raised.
+	// b = 0 and h = 0 it would have been raised. An incident has many such observations: only the first is muted,
+	// and each that follows a muted one by more than the rest. If the score rises further, an alarm may still be
+	// raised.
 	Muted bool
 	// Resting reports that only a previous alarm prevented an alarm: the stream was back to usual, and with b = 0
-	// an alarm would have been raised. Of a recurring deviation only the first observation is resting, and each
-	// that follows a resting one by the rest or more.
+	// an alarm would have been raised. If a deviation recurs, only its first observation is resting, and each that
+	// follows a resting one by the rest or more.
 	Resting   bool
 	Threshold float64 // T
 	// Unusual and Ended describe a lasting alarm, see Follow: whether the observation is unusual, and whether the
@@ -131,7 +131,6 @@ func (a Alarm) NewState() State { return make(State, alarmLen) }
 // also asks about alarms that it then does not raise, so permit must have no side effects. A nil permit permits all.
 //
 // Update allocates nothing. It panics if the state has the wrong length.
-// The entries of an alarm's state.
 func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bool) Decision {
 	if len(s) == alarmLen {
 		s[atUnusual], s[atAlerted], s[atSide] = 0, 0, 0

@@ -80,7 +80,7 @@ func TestAlarmBound(t *testing.T) {
 				if bound := float64(n)/budget + headroom + 1; float64(alarms) > bound {
 					t.Fatalf("%d alarms in %d observations at a budget of %g, at most %g are due", alarms, n, budget, bound)
 				}
-				if most := math.Log10(budget) + max((headroom+1)*debtSlope+firstDays, mostRank); !(d.Threshold >= math.Log10(budget) && d.Threshold <= most) {
+				if most := math.Log10(budget) + max((headroom+1)*debtSlope+firstDays, maxRank); !(d.Threshold >= math.Log10(budget) && d.Threshold <= most) {
 					t.Fatalf("threshold %g at a budget of %g", d.Threshold, budget)
 				}
 			}
@@ -155,7 +155,7 @@ func TestPace(t *testing.T) {
 		{1, 0, 1, 6, 0, 0, false},
 	} {
 		p := paceOf(c.budget, c.step, AutoRest)
-		if math.Abs(p.slow-c.slow) > 5e-5 || int(p.rest) != c.rest || p.half != c.half || p.four != c.four || p.fine != c.fine || p.period != c.budget {
+		if math.Abs(p.slow-c.slow) > 5e-5 || int(p.rest) != c.rest || p.changeGraceObs != c.changeGraceObs || p.settlingObs != c.settlingObs || p.fine != c.fine || p.period != c.budget {
 			t.Errorf("%+v, want %+v", p, c)
 		}
 		if p := paceOf(c.budget, c.step, 3); p.rest != 3 {
@@ -242,7 +242,7 @@ func TestAlarmPermit(t *testing.T) {
 			muted++
 		}
 		if asked[NoveltyAlarm] > 0 && !novelty {
-			free := pace.level + max(0, firstDays*(1-float64(i)/pace.four))
+			free := pace.level + max(0, firstDays*(1-float64(i)/pace.settlingObs))
 			q = math.Nextafter(free, 0)
 		}
 		if d := a.Update(u, q, change && commit, nil); d != got || !equalBits(s, u) {
@@ -321,18 +321,18 @@ func TestBudgetOver(t *testing.T) {
 		want   float64
 	}{
 		{168 * time.Hour, at(0, 300, 600, 900), 2016},
-		{168 * time.Hour, at(0, 300, 600, 86400, 86700), 2016},    // a gap
-		{168 * time.Hour, at(0, 0, 300, 300, 200, 500), 2016},     // equal times, and one backwards
-		{168 * time.Hour, at(0, 86400, 172800), 10},               // daily: at least 10
-		{168 * time.Hour, at(5, 5, 5), DefaultBudget},             // no step
-		{168 * time.Hour, make([]time.Time, 50), DefaultBudget},   // no times
-		{168 * time.Hour, nil, DefaultBudget},                     // nothing
-		{24 * time.Hour, at(0, 60, 120), 1440},                    // a day of minutes
-		{time.Hour, at(0, 60, 180, 240, 420, 480, 540), 60},       // the median
-		{90 * time.Minute, at(0, 60, 180), 60},                    // of an even number
-		{math.MaxInt64, at(0, 1), float64(math.MaxInt64) / 1e9},   // the longest
-		{168 * time.Hour, at(0, 1<<40, 1<<41), leastBudget},       // steps beyond what a Duration holds
-		{168 * time.Hour, at(1<<41, 1<<40, 1<<39), DefaultBudget}, // times that go backwards
+		{168 * time.Hour, at(0, 300, 600, 86400, 86700), 2016},        // a gap
+		{168 * time.Hour, at(0, 0, 300, 300, 200, 500), 2016},         // equal times, and one backwards
+		{168 * time.Hour, at(0, 86400, 172800), 10},                   // daily: at least 10
+		{168 * time.Hour, at(5, 5, 5), DefaultBudget},                 // no step
+		{168 * time.Hour, make([]time.Time, 50), DefaultBudget},       // no times
+		{168 * time.Hour, nil, DefaultBudget},                         // nothing
+		{24 * time.Hour, at(0, 60, 120), 1440},                        // a day of minutes
+		{time.Hour, at(0, 60, 180, 240, 420, 480, 540), 60},           // the median
+		{90 * time.Minute, at(0, 60, 180), 60},                        // of an even number
+		{math.MaxInt64, at(0, 1), float64(math.MaxInt64) / 1e9},       // the longest
+		{168 * time.Hour, at(0, 1<<40, 1<<41), minBudgetObservations}, // steps beyond what a Duration holds
+		{168 * time.Hour, at(1<<41, 1<<40, 1<<39), DefaultBudget},     // times that go backwards
 	} {
 		expect.Same(t, c.want, BudgetOver(c.budget, MedianStep(c.times)), c.budget, ", ", c.times)
 	}

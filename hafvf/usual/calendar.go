@@ -24,7 +24,7 @@ type Calendar struct {
 func NewCalendar(zone *time.Location, h Holidays) (*Calendar, error) {
 	c := &Calendar{zone: zone}
 	if h.Like < time.Sunday || h.Like > time.Saturday {
-		return nil, fmt.Errorf("like: day %d is none of a week", h.Like)
+		return nil, fmt.Errorf("like: day %d is not a weekday: use 0 (Sunday) to 6 (Saturday)", h.Like)
 	}
 	for i, date := range h.Dates {
 		t, err := domain.Date(date)

@@ -166,7 +166,7 @@ func (p *Profile) exact(s State, each func([]float64)) {
 	for i := range p.dim {
 		c := p.coordinate(s, i)
 		if order == 0 {
-			each(c.all)
+			each(c.values)
 			continue
 		}
 		each(c.h[1:p.common])

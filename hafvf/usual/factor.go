@@ -26,13 +26,13 @@ func (p *Profile) setPrecisions(sums []float64) {
 	}
 }
 
-// factorize computes rows from, …, to−1 of L. rows holds the same rows of A. Two rows are computed at a time because
+// factorize computes rows from, …, end−1 of L. rows holds the same rows of A. Two rows are computed at a time because
 // their sums do not wait for each other.
-func (p *Profile) factorize(rows []float64, from, to int) {
-	for j := from; j < to; j += 2 {
+func (p *Profile) factorize(rows []float64, from, end int) {
+	for j := from; j < end; j += 2 {
 		l, row := p.factor[j], rows[:j+1]
 		rows = rows[j+1:]
-		if j+1 == to {
+		if j+1 == end {
 			p.substitute(l, row, j)
 			p.pivot(j, row[j], linear.Dot(l[:j], l))
 			return
@@ -100,9 +100,9 @@ func (p *Profile) substitutePair(x, a, y, b []float64, n int) (xx, xy, yy float6
 	return xx, xy, yy
 }
 
-// add adds the rows from, …, to−1 of uuᵀ to rows.
-func (p *Profile) add(rows []float64, from, to int) {
-	for j := from; j < to; j++ {
+// add adds the rows from, …, end−1 of uuᵀ to rows.
+func (p *Profile) add(rows []float64, from, end int) {
+	for j := from; j < end; j++ {
 		row, f := rows[:j+1], p.u[j]
 		for i, u := range p.u[:len(row)] {
 			row[i] += float64(f * u)

@@ -17,7 +17,7 @@ import (
 //
 // in nats, which is exponential with mean 1 if the model is right. g ≤ 1 is the recent pace (below). Bursty streams
 // have larger gaps. Therefore the tail of Λ above u = 3 is learned: the probability p of a gap there, at least e⁻³, and
-// the sum S of the excesses over u of n gaps, with a prior of ten gaps of mean 1. For an exponential excess with this
+// the sum S of the excesses over u of n gaps, with a prior of twenty gaps of mean 1. For an exponential excess with this
 // posterior,
 //
 //	P(Λ > u + y) = p·(S/(S+y))ⁿ
@@ -53,8 +53,6 @@ type GapModel struct {
 
 // NewGapModel returns a model with slots in the calendar's local time. One gap in a budget exceeds its bound. The
 // budget is a number of events or, if that is 0, the number of events in budgetTime.
-// NewGapModel makes a model with slots of the zone, whose bound one gap in a budget exceeds:
-// one of so many events, or, if that is 0, of the events in a time.
 func NewGapModel(calendar *Calendar, budget float64, budgetTime time.Duration) *GapModel {
 	return &GapModel{calendar, budget, budgetTime}
 }
@@ -96,7 +94,7 @@ const (
 	gapSlots    = slotDays * slotsPerDay
 )
 
-// A gapSlot holds what is known of λ in an hour of the week.
+// A gapSlot holds the estimate of λ in an hour of the week.
 type gapSlot struct {
 	rate     float32 // per hour, of 24 bits
 	exposure uint8   // X in units of exposureUnit
@@ -258,8 +256,8 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (t time.Time
 // is expected within a week, as for a stream that does not report once a day or on some days of the week.
 func (m *GapModel) Due(g *Gaps, last time.Time) time.Time { return g.visits.deadline(m.calendar, last) }
 
-// Usual returns the mean gap in the hour of t. If the hour is unknown, it returns the median gap of a stream that is
-// regular in its first days and beat is true, or else 0.
+// Usual returns the mean gap in the hour of t. If the hour is unknown, it returns the median gap if the stream is
+// regular in its first days, and beat is true. It returns 0 if neither is known, or the mean gap is over eight weeks.
 func (m *GapModel) Usual(g *Gaps, t time.Time) (gap time.Duration, beat bool) {
 	i, _ := m.slot(t)
 	rate := float64(g.slots[i].rate)
@@ -337,7 +335,7 @@ func (g *Gaps) knowsDay() bool {
 }
 
 // rate returns the rate of slot i per hour. It is bounded by the rates of the previous and the next hour: a higher rate
-// may be that of a burst. If it is not, a silence is reported at most an hour later.
+// may come from a burst. If it is not, a silence is reported at most an hour later.
 func (g *Gaps) rate(i int) float64 {
 	day := i - i%slotsPerDay
 	prev, next := g.slots[day+(i+slotsPerDay-1)%slotsPerDay], g.slots[day+(i+1)%slotsPerDay]
@@ -346,14 +344,14 @@ func (g *Gaps) rate(i int) float64 {
 
 // size returns the size of the gap between two times. If the gap is longer than maxHours, size walks over its first week
 // and multiplies that size by the number of whole weeks.
-func (m *GapModel) size(g *Gaps, from, to time.Time) (sum gapSize) {
+func (m *GapModel) size(g *Gaps, from, end time.Time) (sum gapSize) {
 	const week = 7 * secondsOfDay
 	pace := g.pace()
-	if weeks := (to.Unix() - from.Unix()) / week; weeks > maxHours*3600/week {
+	if weeks := (end.Unix() - from.Unix()) / week; weeks > maxHours*3600/week {
 		sum = m.size(g, from, from.Add(week*time.Second)).times(float64(weeks))
 		from = time.Unix(from.Unix()+weeks*week, int64(from.Nanosecond()))
 	}
-	m.walk(from, to, func(_ time.Time, i int, hours float64, _ bool) bool {
+	m.walk(from, end, func(_ time.Time, i int, hours float64, _ bool) bool {
 		sum.add(g, i, hours, pace)
 		return true
 	})
@@ -383,7 +381,7 @@ func (g *Gaps) learnTail(nats float64) {
 		g.tailN = tailForgetting*g.tailN + 1
 		g.tailS = tailForgetting*g.tailS + float32(nats-tailFrom)
 	} else if expected := float32(math.Exp(-tailFrom)); g.share < expected/2 {
-		// Hardly any gap is as large: the tail is no longer than that of an exponential.
+		// Hardly any gap is as large: the tail is no longer than an exponential one.
 		g.tailN += expected * (1 - (1-tailForgetting)*g.tailN)
 		g.tailS += expected * (1 - (1-tailForgetting)*g.tailS)
 	}
@@ -467,7 +465,7 @@ func (g *Gaps) learnHour(i int) {
 	s := &g.slots[i]
 	rate := float64(s.rate)
 	switch few := func(rate float64) float64 { return 1.5*rate + 3 }; {
-	case s.exposure > 0 && s.hours() < knownWeekday && seen > .5: // one of two hours may have a burst
+	case s.exposure > 0 && s.hours() < knownWeekday && seen > .5: // one hour of two may have a burst
 		rate, events = min(rate, few(events/seen)), min(events, few(rate)*seen)
 	case g.known(i):
 		events = min(events, 2*rate*seen+10)
@@ -497,10 +495,10 @@ func (m *GapModel) slot(t time.Time) (i int, rest time.Duration) {
 
 // walk calls f for each slot between two times, with the start, the slot, the hours in it, and whether the slot ends
 // with them. It stops if f returns false.
-func (m *GapModel) walk(from, to time.Time, f func(from time.Time, i int, hours float64, ends bool) bool) {
-	for from.Before(to) {
+func (m *GapModel) walk(from, end time.Time, f func(from time.Time, i int, hours float64, ends bool) bool) {
+	for from.Before(end) {
 		i, rest := m.slot(from)
-		step := min(rest, to.Sub(from))
+		step := min(rest, end.Sub(from))
 		if !f(from, i, step.Hours(), step == rest) {
 			return
 		}

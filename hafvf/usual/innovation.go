@@ -50,7 +50,7 @@ func (s innovation) update(sizes [2]float64, share float64, wanted bool) (q floa
 	return q
 }
 
-// forget learns a repeated value: only the counts and sums decay, as sizes and odds are those of new values.
+// forget learns a repeated value: only k and the sums decay, as sizes and odds describe new values.
 func (s innovation) forget() {
 	s[innovationNew] *= profileForgetting
 	s[innovationSums] *= profileForgetting

@@ -20,8 +20,8 @@ type moments struct {
 	entries []product // lower triangle of A by rows
 }
 
-// An angle is the sum of the angles of two harmonics or, if sign is −1, their difference. The indices are those of the
-// cosines and sines of the harmonics.
+// An angle is the sum of the angles of two harmonics or, if sign is −1, their difference. The fields are the indices
+// of the cosines and sines of the harmonics.
 type angle struct {
 	cosA, sinA, cosB, sinB int
 	sign                   float64

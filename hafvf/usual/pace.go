@@ -22,7 +22,7 @@ const (
 // AutoRest stands for a rest of seven hours, but at least 6 and at most 60 observations.
 const AutoRest = -1
 
-// Fixed settings, those of the reference: see testdata/real.
+// Fixed settings, equal to the reference in testdata/real.
 const (
 	restTime    = 7 * time.Hour
 	minRest     = 6               // observations

@@ -31,8 +31,8 @@ import (
 // all hours, is multiplied by the share of the differences between hours that is not due to chance. The result is ln f.
 // A visit counts as at most e^1.6 times the f of its hour.
 //
-// Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with the c of a grid that maximizes the likelihood of the d. For a
-// share, distances are those of the arcsine, so that 1 of 1 is no surprise, and their scale is known.
+// Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with the c of a grid that maximizes the likelihood of the d. A share
+// uses distances of the arcsine, so that 1 of 1 is no surprise; their scale is known.
 //
 // Recent spread r. ln r is the mean of ln|d/σF| over half a day, at least 80 observations, less the long-term mean, whose
 // learning slows down while they differ. It rises only as far as the values lie on both sides: a level is no spread.
@@ -147,7 +147,7 @@ type Evidence struct {
 	// previous one, that do not count as repeats: the source gives a value again while it has no newer one.
 	Uncounted int
 	Events    float64 // events behind each value, at most MostEvents; 0 means unknown
-	// Share means that the value is a share of Events trials, Location + Scale·y of which are successes.
+	// Share means that the value is a share of trials: of Events trials, the part Location + Scale·y are successes.
 	Share           bool
 	Location, Scale float64
 }
@@ -480,8 +480,8 @@ func (s *eventScatter) record(e *Evidence, y, d float64, informative bool) {
 	}
 }
 
-// stabilize returns the share y with the distance from m replaced by that of the arcsines, the unit of this distance, and
-// whether there are enough trials to learn the spread.
+// stabilize returns the share y with the distance from m replaced by the distance of the arcsines, the unit of this
+// distance, and whether there are enough trials to learn the spread.
 func (s *eventScatter) stabilize(e *Evidence, y, m float64) (value, unit float64, informative bool) {
 	n := e.Events
 	minShare := .1 / (n + 10)
@@ -503,12 +503,12 @@ type planned struct {
 	y       float64 // y′
 	raw     float64 // value less its offset
 	offset  float64
-	weekly  bool    // the offset is that of the hour of the week
+	weekly  bool    // the offset belongs to the hour of the week
 	scatter float64 // F
 	lately  float64 // r
 }
 
-// prepare transforms the value y of a coordinate for the views, and learns it. mean and sd are those of the season view;
+// prepare transforms the value y of a coordinate for the views, and learns it. mean and sd come from the season view;
 // n is the weight of the previous observations.
 func (s *coordinatePlan) prepare(p *Profile, pace *Pace, n, y, mean, sd float64) planned {
 	e, original := &p.evidence, y

@@ -338,7 +338,7 @@ func TestPeaks(t *testing.T) {
 		if q >= 2 {
 			running = episode{max(running.peak, q), n}
 		}
-		s.note(n, q, &pace)
+		s.record(n, q, &pace)
 		if n == 20_000 {
 			out := compact.Codec{Writes: true}
 			s.form(&out)

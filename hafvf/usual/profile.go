@@ -25,7 +25,7 @@ func DefaultProfile() ProfileConfig {
 	return ProfileConfig{Seasons: DefaultSeasons(), Order: 3}
 }
 
-// Fixed settings, those of the reference: see testdata/real.
+// Fixed settings, equal to the reference in testdata/real.
 const (
 	profileForgetting = .9998 // of profiles and calibrators, per observation
 	profileShape      = 1.    // of the prior of σ²
@@ -93,8 +93,8 @@ const (
 //	q = (1 − u)·g + u·move,  u = w/2·(1 − r²)
 //	score (1 − r)·q + r·min(q, cap)
 //
-// where cap is move + 1 for a new value, and 0 for a repeated value whose surprises are all below 1. If no value repeats
-// and the stream is not slow, the score is g. At steps of two to 15 minutes with fast ≥ 1, the score is at least
+// where cap is move + 1 for a new value, 0 for a repeated value whose surprises are all below 1, and else infinite. If no
+// value repeats and the stream is not slow, the score is g. At steps of two to 15 minutes with fast ≥ 1, the score is at least
 // min(move − 5, score + 4): a step may be larger than the fast score can express. The score is meant for an Alarm.
 //
 // The precision π of a harmonic is 1 + n·ρ⁴, where ρ is the length of the mean of exp(iφ) over its phases φ: while
@@ -127,7 +127,7 @@ type Profile struct {
 	precision  []float64   // π
 	shared     []float64   // A of the shared regressors
 	own        [][]float64 // rows of L up to the diagonal
-	factor     [][]float64 // rows of L in use: the shared ones may be those of a tick
+	factor     [][]float64 // rows of L in use: the shared ones may belong to a tick
 	inverse    []float64   // inverse of the diagonal of L
 	ticks      [ticks]tick
 	tick       uint8      // index of the last tick
@@ -159,7 +159,7 @@ type ViewStep struct {
 type ProfileStep struct {
 	Score float64
 	Fast  float64 // score of the last view's surprise alone
-	Stuck bool    // the score is that of equal values in a row
+	Stuck bool    // equal values in a row cause the score
 	// Scatters means that the recent spread is larger than the long-term spread.
 	Scatters bool
 	Views    []ViewStep // level, season and ar, if the profile has these views
@@ -174,8 +174,6 @@ type ProfileStep struct {
 }
 
 // NewProfile returns a profile. An error names the invalid setting.
-
-// NewProfile makes a profile. An error names what is wrong with c.
 func NewProfile(c ProfileConfig) (*Profile, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -248,7 +246,7 @@ const aloneLen = tailLen + innovationLen + repeatsLen
 
 func (p *Profile) order() int { return p.size - p.common }
 
-// lags returns the number of stored last values: those of the ar view, and at least one.
+// lags returns the number of stored last values: the order of the ar view, and at least one.
 func (p *Profile) lags() int { return max(1, p.order()) }
 
 // coordinateLen returns the number of floats for one coordinate: h, s, the last values with the latest first, the rows of
@@ -259,7 +257,7 @@ func (p *Profile) coordinateLen() int {
 
 // A coordinateState is a coordinate's part of a state.
 type coordinateState struct {
-	all    []float64 // the next fields except the streak
+	values []float64 // the next fields except the streak
 	h      []float64
 	s      *float64
 	last   []float64
@@ -303,7 +301,7 @@ func (p *Profile) coordinate(s State, i int) coordinateState {
 	c := s[p.moments.len()+1+p.views*viewLen+aloneLen+i*n:][:n]
 	c, streak := c[:n-streakLen], c[n-streakLen:]
 	last := c[p.size+1:]
-	return coordinateState{all: c, streak: streak, h: c[:p.size], s: &c[p.size], last: last[:p.lags()], matrix: last[p.lags():]}
+	return coordinateState{values: c, streak: streak, h: c[:p.size], s: &c[p.size], last: last[:p.lags()], matrix: last[p.lags():]}
 }
 
 // StateLen returns the number of floats in a state: 174 for one coordinate under DefaultProfile, and 28 with the level
@@ -316,11 +314,11 @@ func (p *Profile) StateLen() int {
 func (p *Profile) NewState() State { return make(State, p.StateLen()) }
 
 // Update scores the observation y at time t and learns it. The step of the pace must be the same for all observations of
-// the stream. The values are standardised by a location and a scale that stay the same for the stream, such as those of
+// the stream. The values are standardised by a location and a scale that stay the same for the stream, for example by
 // LocationScale over its warm-up. The observations of the warm-up are learned too, but their scores are not for an
 // Alarm. Values above 1e20 in magnitude count as 1e20. Without seasons, t does not matter.
 //
-// A NaN in y makes the observation missing. It then changes nothing; the last values stay those of the last observations.
+// A NaN in y makes the observation missing. It then changes nothing; the last values remain.
 //
 // Update allocates nothing. It panics if the state or y has the wrong length.
 func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileStep {
@@ -393,7 +391,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 }
 
 // combine computes the scores of a step. mean is the mean of the views' scores, surprise their largest surprise, sizes
-// are those of move and residual, and before is the weight of the previous observations.
+// are move and residual, and before is the weight of the previous observations.
 func (p *Profile) combine(d *ProfileStep, s State, pace *Pace, before, mean, surprise float64, sizes [2]float64, repeated bool) {
 	tail, move, repeats := p.alone(s)
 	maxExcess := excessBound
@@ -431,7 +429,7 @@ func (p *Profile) combine(d *ProfileStep, s State, pace *Pace, before, mean, sur
 
 // Seasonal returns by how much the seasons and the plan raise the usual value of each coordinate between two times,
 // according to the state s. The result is valid until the next call. It is zero without seasons, or if from is zero.
-func (p *Profile) Seasonal(s State, plan Plan, from, to time.Time) []float64 {
+func (p *Profile) Seasonal(s State, plan Plan, from, end time.Time) []float64 {
 	clear(p.season)
 	if len(p.seasons) == 0 || from.IsZero() {
 		return p.season
@@ -439,7 +437,7 @@ func (p *Profile) Seasonal(s State, plan Plan, from, to time.Time) []float64 {
 	u, before := p.u[:p.common], p.v[:p.common]
 	seasonal(u[1:], p.seasons, p.calendar, from)
 	copy(before, u)
-	seasonal(u[1:], p.seasons, p.calendar, to)
+	seasonal(u[1:], p.seasons, p.calendar, end)
 	for i := range u {
 		u[i] -= before[i]
 	}
@@ -453,7 +451,7 @@ func (p *Profile) Seasonal(s State, plan Plan, from, to time.Time) []float64 {
 		p.season[i] = linear.Dot(p.v[:p.common], p.zeta)
 		if plan != nil && plan[i].table.slot > 0 {
 			t := &plan[i].table
-			p.season[i] += t.offsetOf(p, slotOf(p.calendar, to)) - t.offsetOf(p, slotOf(p.calendar, from))
+			p.season[i] += t.offsetOf(p, slotOf(p.calendar, end)) - t.offsetOf(p, slotOf(p.calendar, from))
 		}
 	}
 	return p.season
@@ -498,7 +496,7 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, output int, n, 
 	followed := false // y is not unusual for the last view
 	for i := range p.steps {
 		z := normalEquivalent((value.y-mean[i])/scale[i], 2*a)
-		if p.leaps && p.order() > 0 && i == p.views-1 { // the last values are of a day that is not the previous one
+		if p.leaps && p.order() > 0 && i == p.views-1 { // the last values do not come from the previous day
 			z = min(z, before)
 		}
 		before = z

@@ -59,7 +59,7 @@ func harmonics(seasons []Season) int {
 }
 
 // seasonal writes the regressors of the seasons at t to dst, one season after another, cosines before sines. The phase
-// is that of the local time, counted from midnight of 1 January 1970: daylight saving time moves the season.
+// is the local time, counted from midnight of 1 January 1970: daylight saving time moves the season.
 func seasonal(dst []float64, seasons []Season, calendar *Calendar, t time.Time) {
 	// Outside the years 1678 to 2262 this wraps around, which shifts the phase.
 	wall := t.UnixNano() + calendar.offset(t)*int64(time.Second)

@@ -43,10 +43,6 @@ const (
 // learn returns the value to learn in place of y, and whether a new level was accepted. y is a value less the level,
 // after the initial observations (see Pace.news); mean and sd are its usual mean and standard deviation. followed
 // means that y follows from the previous values, as in a random walk; it then counts as near.
-
-// learn returns what is learned of a value, less the level, of a stream that has gone on for long
-// enough, and whether the level is another one from now on. mean and sd are what is usual. A value
-// that follows from those before it, as in a random walk, is not far.
 func (s streak) learn(y, mean, sd float64, pace *Pace, followed bool) (learned float64, accepted bool) {
 	far := y - mean
 	z := math.Abs(far) / sd

@@ -2,7 +2,7 @@ package usual
 
 import "math"
 
-// Fixed settings, those of the reference: see testdata/real.
+// Fixed settings, equal to the reference in testdata/real.
 const (
 	tailWarmUp   = 50   // observations that set mean, deviation and level
 	tailShare    = .02  // share of the surprises above the level

@@ -16,7 +16,7 @@ const ticks = 128
 // times of this and the previous observations: streams that are observed at the same times, as in one scrape, have the
 // same ticks, to the last bit.
 type tick struct {
-	at            time.Time
+	time          time.Time
 	before, after []float64 // n and the moments
 	n             float64   // decayed, before the observation
 	u, precision  []float64 // of the shared regressors, as are the next fields
@@ -32,7 +32,7 @@ func hashOf(t time.Time, n float64) uint64 {
 
 // matches reports whether k is the tick at t after the observations of sums.
 func (k *tick) matches(t time.Time, sums []float64) bool {
-	return k.at.Equal(t) && slices.Equal(k.before, sums)
+	return k.time.Equal(t) && slices.Equal(k.before, sums)
 }
 
 // share updates sums by an observation at t, and sets the leading entries of u, π and L for the shared regressors. It
@@ -58,12 +58,12 @@ func (p *Profile) share(sums []float64, t time.Time) (n float64) {
 	return k.n
 }
 
-// fill computes the tick k of an observation at t after those of sums.
+// fill computes the tick k of an observation at t after the observations of sums.
 func (p *Profile) fill(k *tick, t time.Time, sums []float64) {
 	if k.u == nil {
 		k.u, k.factor = slices.Clone(p.u[:p.common]), rowsOf(p.common)
 	}
-	k.at, k.before = t, append(k.before[:0], sums...)
+	k.time, k.before = t, append(k.before[:0], sums...)
 	k.after = append(k.after[:0], sums...)
 	if len(p.seasons) > 0 {
 		seasonal(k.u[1:], p.seasons, p.calendar, t)

@@ -64,8 +64,8 @@ func (w *dayRecord) totals() (days, present, other int) {
 }
 
 // expects reports whether an occurrence is expected on a day: on most of its weekdays and at least one of the last two,
-// if two weeks are recorded, five days had one, and few days differ from the majority of their weekday: one in eight of
-// the days with one, plus spare.
+// if two weeks are recorded, five days had one, and few days differ from the majority of their weekday: at most an
+// eighth of the days with one, plus spare.
 func (w *dayRecord) expects(day int64, spare int) bool {
 	days, present, other := w.totals()
 	i := weekdayOf(day)

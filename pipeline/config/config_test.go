@@ -418,7 +418,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:9: detect.season.0h: must be above 0, not 0h`,
 		}},
 		{"season twice", with("detect: {season: [24h, 1440m]}"), []string{`pump.yaml:3: detect.season.1: the period stands there already`}},
-		{"season of categories", "source: {jsonl: {path: a}}\nmodel: {family: bernoulli, season: [24h]}", []string{`pump.yaml:2: model.season: values of bernoulli have none: a season is added to a number, and these are categories`}},
+		{"season of categories", "source: {jsonl: {path: a}}\nmodel: {family: bernoulli, season: [24h]}", []string{`pump.yaml:2: model.season: values of bernoulli have no season: a season is added to a number, and these are categories`}},
 		{"zone without a season", modelled("family: normal", "zone: UTC", "holidays: [2026-12-25]"), []string{
 			`pump.yaml:4: model.zone: belongs to model.season, and there is none`,
 			`pump.yaml:5: model.holidays: belongs to model.season, and there is none`,
