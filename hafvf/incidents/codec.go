@@ -63,7 +63,7 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 func RestoreAny(b []byte) (*Fleet, error) {
 	r := compact.Reader{B: b}
 	r.Byte() // Restore looks at the format
-	cfg := Config{Separators: r.Text(), Single: mostSingle}
+	cfg := Config{Separators: r.Text(), Single: maxSingle}
 	if labels, found := strings.CutPrefix(cfg.Separators, byLabels); found {
 		cfg.Separators, cfg.By = "", strings.Split(labels, ",")
 	}
@@ -108,7 +108,7 @@ func (c *stateCodec) moments(all ...*moment) {
 func (c *stateCodec) span(m *moment) { compact.Signed(&c.Codec, m) }
 
 // since is a moment by its distance from one before it.
-func (c *stateCodec) since(m *moment, before moment) {
+func (c *stateCodec) delta(m *moment, before moment) {
 	by := *m - before
 	c.span(&by)
 	*m = before + by
@@ -117,29 +117,29 @@ func (c *stateCodec) since(m *moment, before moment) {
 // step is that of a key.
 func (c *stateCodec) step(m *moment) {
 	c.span(m)
-	c.Check(*m > 0 && *m <= moment(longestStep))
+	c.Check(*m > 0 && *m <= moment(maxStep))
 }
 
 // within is a float from least to most.
-func (c *stateCodec) within(v *float64, least, most float64) {
+func (c *stateCodec) between(v *float64, least, most float64) {
 	c.Doubles(v)
 	c.Check(*v >= least && *v <= most)
 }
 
 // amount is a float that is finite and not negative.
-func (c *stateCodec) amount(v *float64) { c.within(v, 0, math.MaxFloat64) }
+func (c *stateCodec) amount(v *float64) { c.between(v, 0, math.MaxFloat64) }
 
 // score is a float that is not NaN.
-func (c *stateCodec) score(v *float64) { c.within(v, math.Inf(-1), math.Inf(1)) }
+func (c *stateCodec) score(v *float64) { c.between(v, math.Inf(-1), math.Inf(1)) }
 
 // allowed is the allowance of a key.
 func (c *stateCodec) allowed(v *float64) {
-	c.within(v, allowance(mostBudget), allowance(leastBudget))
+	c.between(v, allowance(maxBudget), allowance(minBudget))
 }
 
 // after is what of a text differs from one before it, which it follows in the order of texts unless it is the
 // first.
-func (c *stateCodec) after(s *string, before string, first bool) {
+func (c *stateCodec) suffix(s *string, before string, first bool) {
 	n := 0
 	for n < min(len(*s), len(before)) && (*s)[n] == before[n] {
 		n++
@@ -159,7 +159,7 @@ func (c *stateCodec) after(s *string, before string, first bool) {
 
 func (c *stateCodec) fleet(f *Fleet) {
 	c.bool(&f.started)
-	c.moments(&f.at)
+	c.moments(&f.now)
 	c.amount(&f.debt)
 	c.moments(&f.namedAt)
 	compact.List(&c.Codec, &f.named, 1, func(name *string) { c.texts(name) })
@@ -191,7 +191,7 @@ func (c *stateCodec) fleet(f *Fleet) {
 	slices.SortFunc(arrived, registration.compare)
 	var registered *registration
 	compact.List(&c.Codec, (*[]registration)(&arrived), 3+8, func(r *registration) {
-		c.moments(&r.at)
+		c.moments(&r.time)
 		c.texts(&r.name)
 		c.step(&r.step)
 		c.allowed(&r.allowed)
@@ -202,11 +202,11 @@ func (c *stateCodec) fleet(f *Fleet) {
 	compact.List(&c.Codec, &f.taken, len(identity{})+1, func(t *trace) {
 		c.Raw(t.id[:])
 		if was == nil {
-			c.span(&t.at)
+			c.span(&t.takenAt)
 		} else {
-			c.since(&t.at, was.at)
+			c.delta(&t.takenAt, was.takenAt)
 		}
-		c.Check(t.at <= f.at && t.at >= -farthest && (was == nil || t.at >= was.at))
+		c.Check(t.takenAt <= f.now && t.takenAt >= -farthest && (was == nil || t.takenAt >= was.takenAt))
 		if was = t; !c.Writes {
 			_, repeated := f.seen[t.id]
 			c.Check(!repeated)
@@ -238,7 +238,7 @@ func (c *stateCodec) keys(f *Fleet) (keys []*key, index map[string]int) {
 			return
 		}
 		k := compact.Ref(p)
-		c.after(&k.name, before.name, before.step == 0)
+		c.suffix(&k.name, before.name, before.step == 0)
 		same, alone := k.step == before.step && k.allowed == before.allowed, len(k.alone) > 0
 		if c.Bits(&k.assumed, &same, &alone); same {
 			k.step, k.allowed = before.step, before.allowed
@@ -249,7 +249,7 @@ func (c *stateCodec) keys(f *Fleet) (keys []*key, index map[string]int) {
 		if alone {
 			compact.List(&c.Codec, &k.alone, 1, func(m *moment) { c.moments(m) })
 		}
-		c.Check(k.step > 0 && len(k.alone) <= restless+5)
+		c.Check(k.step > 0 && len(k.alone) <= noisyAlarms+5)
 		if !c.Writes && !c.Bad {
 			f.keys[k.name] = k
 			f.enter(k, 0)
@@ -269,20 +269,20 @@ func (c *stateCodec) groups(f *Fleet) {
 			continue
 		}
 		// A group by labels that has the keys of another has learned the same, if both began together.
-		if like := first[g.set]; like == nil {
-			first[g.set] = g
+		if like := first[g.keyHash]; like == nil {
+			first[g.keyHash] = g
 		} else if len(f.cfg.By) > 0 {
-			same := g.since == like.since && g.at == like.at && g.step == like.step && g.allowed == like.allowed && g.n == like.n
+			same := g.start == like.start && g.decayedAt == like.decayedAt && g.step == like.step && g.allowed == like.allowed && g.n == like.n
 			if c.bool(&same); same {
-				g.since, g.at, g.step, g.allowed, g.n = like.since, like.at, like.step, like.allowed, like.n
+				g.start, g.decayedAt, g.step, g.allowed, g.n = like.start, like.decayedAt, like.step, like.allowed, like.n
 				continue
 			}
 		}
 		least := g.step
-		c.moments(&g.since, &g.at)
+		c.moments(&g.start, &g.decayedAt)
 		c.step(&g.step)
 		c.amount(&g.allowed)
-		c.Check(g.since <= g.at && g.step >= least && g.allowed > 0)
+		c.Check(g.start <= g.decayedAt && g.step >= least && g.allowed > 0)
 		hours := uint32(0)
 		for h, n := range g.n {
 			if n != 0 {
@@ -312,7 +312,7 @@ func (c *stateCodec) small(f *Fleet) {
 	}
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(f.groups)) {
-		if g := f.groups[name]; g.begun && g.keys < f.least(g) {
+		if g := f.groups[name]; g.begun && g.keys < f.minKeys(g) {
 			names = append(names, name)
 		}
 	}
@@ -329,7 +329,7 @@ func (c *stateCodec) small(f *Fleet) {
 func (f *Fleet) recent() (recent []*alarm) {
 	for _, g := range f.groups {
 		for _, a := range g.recent.alarms[g.recent.first:] {
-			if a.key != nil && a.at > f.at-longest*g.step {
+			if a.key != nil && a.takenAt > f.now-maxWindowSteps*g.step {
 				recent = append(recent, a)
 			}
 		}
@@ -380,11 +380,11 @@ func (c *stateCodec) open(inc *incident) {
 		c.bool(&inc.wider)
 	}
 	c.numbers(&inc.recurs, &inc.usual, &inc.reported)
-	if inc.paging = inc.page; !c.Writes && inc.page && !paged { // a state of before
+	if inc.reportedPage = inc.page; !c.Writes && inc.page && !paged { // a state of before
 		inc.paged, inc.pagedAt = max(1, inc.reported), inc.opened
 	}
 	c.step(&inc.step)
-	c.Check(inc.window > 0 && inc.window <= longest*moment(longestStep))
+	c.Check(inc.window > 0 && inc.window <= maxWindowSteps*moment(maxStep))
 	var members []Member
 	for _, name := range slices.Sorted(maps.Keys(inc.members)) {
 		members = append(members, inc.members[name])
@@ -394,15 +394,15 @@ func (c *stateCodec) open(inc *incident) {
 	}
 	most, before, first := inc.step, "", true
 	compact.List(&c.Codec, &members, 4+3*8, func(m *Member) {
-		c.after(&m.Key, before, first)
-		c.since(&m.at, inc.opened)
+		c.suffix(&m.Key, before, first)
+		c.delta(&m.moment, inc.opened)
 		c.step(&m.step)
 		c.score(&m.Score)
 		c.Doubles(&m.Size)
-		c.within(&m.P, 0, 1)
-		c.Check(m.at <= farthest && m.at >= -farthest)
+		c.between(&m.P, 0, 1)
+		c.Check(m.moment <= farthest && m.moment >= -farthest)
 		if before, first = m.Key, false; !c.Writes {
-			m.Key, m.Time = strings.Clone(m.Key), m.at.time()
+			m.Key, m.Time = strings.Clone(m.Key), m.moment.time()
 			inc.enter(*m)
 		}
 	})
@@ -416,15 +416,15 @@ func (c *stateCodec) recent(f *Fleet, recent []*alarm, keys []*key, index map[st
 		a := compact.Ref(p)
 		n, explained := index[a.name], number[a.explained()]
 		c.numbers(&n)
-		c.moments(&a.at)
-		c.since(&a.time, a.at)
+		c.moments(&a.takenAt)
+		c.delta(&a.time, a.takenAt)
 		c.texts(&a.id, &a.kind)
 		c.score(&a.score)
 		c.Doubles(&a.size)
-		c.within(&a.p, 0, 1)
+		c.between(&a.p, 0, 1)
 		c.numbers(&explained)
-		c.Check(n < len(keys) && explained <= len(explaining) && a.at <= f.at && a.time <= a.at && a.time >= -farthest && a.at >= last)
-		if last = a.at; c.Writes || c.Bad {
+		c.Check(n < len(keys) && explained <= len(explaining) && a.takenAt <= f.now && a.time <= a.takenAt && a.time >= -farthest && a.takenAt >= last)
+		if last = a.takenAt; c.Writes || c.Bad {
 			return
 		}
 		f.order++
@@ -432,7 +432,7 @@ func (c *stateCodec) recent(f *Fleet, recent []*alarm, keys []*key, index map[st
 		if explained > 0 {
 			a.incident = explaining[explained-1]
 		}
-		f.recall(a)
+		f.addRecent(a)
 	})
 }
 

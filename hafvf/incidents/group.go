@@ -19,43 +19,43 @@ const (
 	day    = 24 * hour
 	memory = 28 * day // of the learned rates
 
-	shapeMost = 3.      // of a rate
-	levels    = 16      // groups of a key, at most: the widest of a deeper one
-	crowd     = 1 << 15 // alarms that a group keeps, at most: the latest
+	maxShape  = 3.      // of a rate
+	maxGroups = 16      // groups of a key, at most: the widest of a deeper one
+	maxRecent = 1 << 15 // alarms that a group keeps, at most: the latest
 )
 
 // A group is the keys with a prefix or labels in common. The name of the fleet is empty.
 type group struct {
 	name    string
 	around  []*group // those directly around it: one, or the two labels of a pair
-	since   moment   // when it began
+	start   moment   // when it began
 	allowed float64  // alarms per second, the sum over its keys
 	keys    int
 	begun   bool   // it has had as many keys as a group needs
-	set     uint64 // a sum over its keys by which groups of the same keys are known
+	keyHash uint64 // a sum over its keys by which groups of the same keys are known
 	step    moment // the longest that a key of it has had
 
-	at     moment      // of the counts, which decay
-	n      [24]float64 // alarms outside of incidents, by hour of the day
-	recent recent
-	rate   rate // of the alarm that asks
+	decayedAt moment      // of the counts, which decay
+	n         [24]float64 // alarms outside of incidents, by hour of the day
+	recent    recent
+	rate      rate // of the alarm that asks
 }
 
 // A place is a group of a key, with the indexes of those directly around it.
-type place struct {
+type groupPath struct {
 	name   string
 	around []int
 }
 
 // places are the groups of a key, the fleet first, and each behind those around it.
-func (f *Fleet) places(key string) []place {
+func (f *Fleet) groupPaths(key string) []groupPath {
 	if len(f.cfg.By) > 0 {
-		return byLabel(key, f.cfg.By)
+		return labelPaths(key, f.cfg.By)
 	}
-	all := []place{{name: ""}}
+	all := []groupPath{{name: ""}}
 	for i, r := range key {
-		if i > 0 && len(all) < levels && strings.ContainsRune(f.cfg.Separators, r) {
-			all = append(all, place{key[:i], []int{len(all) - 1}})
+		if i > 0 && len(all) < maxGroups && strings.ContainsRune(f.cfg.Separators, r) {
+			all = append(all, groupPath{key[:i], []int{len(all) - 1}})
 		}
 	}
 	return all
@@ -63,7 +63,7 @@ func (f *Fleet) places(key string) []place {
 
 // within reports whether a group is a part of another.
 func (f *Fleet) within(part, whole string) bool {
-	if p, w := f.groups[part], f.groups[whole]; p != nil && w != nil && p.keys == w.keys && p.set == w.set {
+	if p, w := f.groups[part], f.groups[whole]; p != nil && w != nil && p.keys == w.keys && p.keyHash == w.keyHash {
 		return false // one by two names
 	}
 	return part != whole && f.covers(whole, part)
@@ -82,7 +82,7 @@ func (f *Fleet) covers(whole, part string) bool {
 	case w == nil || p == nil || w.keys < p.keys:
 		return false
 	case w.keys == p.keys:
-		return w.set == p.set
+		return w.keyHash == p.keyHash
 	}
 	pair := [2]string{whole, part}
 	covers, known := f.covering[pair]
@@ -124,10 +124,10 @@ func (f *Fleet) endsAt(group string, n int) bool {
 
 // enter puts a key into its groups.
 func (f *Fleet) enter(k *key, at moment) {
-	for _, p := range f.places(k.name) {
+	for _, p := range f.groupPaths(k.name) {
 		g := f.groups[p.name]
 		if g == nil {
-			g = &group{name: p.name, since: at, at: at}
+			g = &group{name: p.name, start: at, decayedAt: at}
 			for _, i := range p.around {
 				g.around = append(g.around, k.groups[i])
 			}
@@ -135,10 +135,10 @@ func (f *Fleet) enter(k *key, at moment) {
 		}
 		g.allowed += k.allowed
 		g.keys++
-		g.set += setOf(k.name)
+		g.keyHash += hashKey(k.name)
 		g.step = max(g.step, k.step)
 		k.groups = append(k.groups, g)
-		if !g.begun && g.keys >= f.least(g) {
+		if !g.begun && g.keys >= f.minKeys(g) {
 			f.begin(g, at)
 		}
 	}
@@ -150,7 +150,7 @@ func (f *Fleet) leave(k *key) {
 	for i, g := range k.groups {
 		g.recent.forget(k, i)
 		g.keys--
-		g.set -= setOf(k.name)
+		g.keyHash -= hashKey(k.name)
 		g.allowed -= k.allowed
 		if g.keys == 0 {
 			delete(f.groups, g.name)
@@ -160,39 +160,39 @@ func (f *Fleet) leave(k *key) {
 }
 
 // least is how many keys a group needs to learn, and to be asked about.
-func (f *Fleet) least(g *group) int {
+func (f *Fleet) minKeys(g *group) int {
 	if len(f.cfg.By) > 0 && g.name != "" {
-		return leastKeys
+		return minGroupKeys
 	}
 	return 1
 }
 
 // begin lets a group learn, with what is recent in the fleet.
 func (f *Fleet) begin(g *group, at moment) {
-	g.begun, g.since, g.at = true, at, at
+	g.begun, g.start, g.decayedAt = true, at, at
 	recent := f.groups[""].recent
-	if g.name == "" || f.least(g) == 1 {
+	if g.name == "" || f.minKeys(g) == 1 {
 		return // its first key comes
 	}
 	for _, a := range recent.alarms[recent.first:] {
 		if a.key == nil {
 			continue
 		}
-		if i := slices.Index(a.key.groups, g); i >= 0 && a.at > f.at-longest*g.step {
-			g.recent.add(a, i, longest*g.step)
+		if i := slices.Index(a.key.groups, g); i >= 0 && a.takenAt > f.now-maxWindowSteps*g.step {
+			g.recent.add(a, i, maxWindowSteps*g.step)
 		}
 	}
 }
 
 var setSeed = maphash.MakeSeed()
 
-func setOf(key string) uint64 { return maphash.String(setSeed, key) }
+func hashKey(key string) uint64 { return maphash.String(setSeed, key) }
 
 // asks reports whether an alarm of a key asks in its i-th group: it has enough keys, and is not one before it
 // by another name.
 func (f *Fleet) asks(k *key, i int) bool {
 	g := k.groups[i]
-	return g.keys >= f.least(g) && (len(f.cfg.By) == 0 || !slices.ContainsFunc(k.groups[:i], func(o *group) bool { return o.keys == g.keys && o.set == g.set }))
+	return g.keys >= f.minKeys(g) && (len(f.cfg.By) == 0 || !slices.ContainsFunc(k.groups[:i], func(o *group) bool { return o.keys == g.keys && o.keyHash == g.keyHash }))
 }
 
 // parent is the smallest of the groups directly around a group.
@@ -201,14 +201,14 @@ func (g *group) parent() *group {
 }
 
 func (g *group) decay(t moment) {
-	if t <= g.at {
+	if t <= g.decayedAt {
 		return
 	}
-	v := special.Exp(-t.seconds(g.at) / memory.seconds(0))
+	v := special.Exp(-t.seconds(g.decayedAt) / memory.seconds(0))
 	for h := range g.n {
 		g.n[h] *= v
 	}
-	g.at = t
+	g.decayedAt = t
 }
 
 // wall is what the clock of the zone shows at a moment.
@@ -244,11 +244,11 @@ func (f *Fleet) learn(k *key, t moment) {
 		}
 		// Earlier days had this hour, and weigh less the longer they are ago.
 		days := 0.
-		if begin > g.since {
-			days = float64((begin - g.since) / day)
+		if begin > g.start {
+			days = float64((begin - g.start) / day)
 		}
-		exposure := hour.seconds(0)*q*(1-math.Pow(q, days))/(1-q) + t.seconds(max(begin, g.since))
-		g.rate = rate{(1 + g.n[h]) / (1/prior + exposure), min(1+g.n[h], shapeMost)}
+		exposure := hour.seconds(0)*q*(1-math.Pow(q, days))/(1-q) + t.seconds(max(begin, g.start))
+		g.rate = rate{(1 + g.n[h]) / (1/prior + exposure), min(1+g.n[h], maxShape)}
 	}
 }
 
@@ -259,7 +259,7 @@ func (f *Fleet) fleetRate() float64 {
 		n += v
 	}
 	m := memory.seconds(0)
-	return n / (1/root.allowed + m*-math.Expm1(-max(f.at.seconds(root.since), 0)/m))
+	return n / (1/root.allowed + m*-math.Expm1(-max(f.now.seconds(root.start), 0)/m))
 }
 
 // count adds weight to the alarms that the groups of an alarm have in the hour of a moment.
@@ -304,7 +304,7 @@ type recent struct {
 }
 
 func (r *recent) add(a *alarm, level int, keep moment) {
-	for r.first < len(r.alarms) && (r.alarms[r.first].at <= a.at-keep || len(r.alarms)-r.first >= crowd) {
+	for r.first < len(r.alarms) && (r.alarms[r.first].takenAt <= a.takenAt-keep || len(r.alarms)-r.first >= maxRecent) {
 		r.drop(level)
 	}
 	if r.first > 16 && 2*r.first > len(r.alarms) {
@@ -315,7 +315,7 @@ func (r *recent) add(a *alarm, level int, keep moment) {
 		k.latest = slices.Repeat([]int{-1}, len(k.groups))
 	}
 	if was := k.latest[level]; was >= 0 {
-		r.tick(was-r.base, -1)
+		r.adjust(was-r.base, -1)
 	}
 	k.latest[level] = r.base + len(r.alarms)
 	r.alarms = append(r.alarms, a)
@@ -353,7 +353,7 @@ func (r *recent) grow(v int32) {
 	r.tree = append(r.tree, v)
 }
 
-func (r *recent) tick(index int, by int32) {
+func (r *recent) adjust(index int, by int32) {
 	for i := index + 1; i <= len(r.tree); i += i & -i {
 		r.tree[i-1] += by
 	}
@@ -368,7 +368,7 @@ func (r *recent) sum(n int) (v int) {
 
 // after returns the index of the first alarm later than a moment.
 func (r *recent) after(t moment) int {
-	return r.first + sort.Search(len(r.alarms)-r.first, func(i int) bool { return r.alarms[r.first+i].at > t })
+	return r.first + sort.Search(len(r.alarms)-r.first, func(i int) bool { return r.alarms[r.first+i].takenAt > t })
 }
 
 // distinct is the number of keys with an alarm later than a moment.
@@ -379,9 +379,9 @@ func (r *recent) forget(k *key, level int) {
 	for i := r.first; i < len(r.alarms); i++ {
 		if a := r.alarms[i]; a.key == k {
 			if k.latest[level] == r.base+i {
-				r.tick(i, -1)
+				r.adjust(i, -1)
 			}
-			r.alarms[i] = &alarm{at: a.at}
+			r.alarms[i] = &alarm{takenAt: a.takenAt}
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestDistinct(t *testing.T) {
 		var all []*alarm
 		for range rapid.IntRange(0, 200).Draw(t, "alarms") {
 			at += moment(rapid.IntRange(0, 3).Draw(t, "gap"))
-			a := &alarm{key: rapid.SampledFrom(keys).Draw(t, "key"), at: at}
+			a := &alarm{key: rapid.SampledFrom(keys).Draw(t, "key"), takenAt: at}
 			all = append(all, a)
 			for i, g := range a.key.groups {
 				g.recent.add(a, i, keep)
@@ -72,7 +72,7 @@ func TestDistinct(t *testing.T) {
 			since := at - moment(rapid.IntRange(0, int(keep)).Draw(t, "window"))
 			want := map[*key]bool{}
 			for _, b := range all {
-				if b.at > since && b.key != nil && slices.Contains(b.key.groups, g) {
+				if b.takenAt > since && b.key != nil && slices.Contains(b.key.groups, g) {
 					want[b.key] = true
 				}
 			}

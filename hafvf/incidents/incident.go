@@ -11,18 +11,18 @@ import (
 )
 
 // ladder has the windows, in steps of the key that alarms.
-var ladder = [...]moment{1, 2, 4, 8, 16, longest}
+var ladder = [...]moment{1, 2, 4, 8, 16, maxWindowSteps}
 
 // questions are those of an alarm in a group: its windows and one more, as of the alarms of a moment
 // the clearest counts all others.
 const questions = len(ladder) + 1
 
 const (
-	episodeMemory = memory + day // of earlier incidents
-	tolerance     = hour / 2     // of the time at which the like came
-	recurring     = 2            // days that make a rhythm
-	maxReported   = 20           // members
-	restless      = 3            // alarms in no incident in a week of a key that is noisy
+	episodeMemory  = memory + day // of earlier incidents
+	tolerance      = hour / 2     // of the time at which the like came
+	minRecurrences = 2            // days that make a rhythm
+	maxReported    = 20           // members
+	noisyAlarms    = 3            // alarms in no incident in a week of a key that is noisy
 )
 
 // An alarm is one that waits, or is recent in its groups.
@@ -32,7 +32,7 @@ type alarm struct {
 	score, size    float64
 	relative       float64 // the score in thresholds, until it is taken
 	key            *key    // from here on once it is taken
-	at             moment
+	takenAt        moment
 	order          uint64
 	decided        bool // it counts as what it was found to be
 	incident       *incident
@@ -67,13 +67,13 @@ type incident struct {
 	reported      int               // members when it was last told
 	step          moment            // the longest of a member
 	members       map[string]Member // by key, with the key's first alarm
-	paging        bool              // it was told as a page, the last time with these labels
+	reportedPage  bool              // it was told as a page, the last time with these labels
 	labels        map[string]string
 	into          *incident // it was merged
 }
 
 // end is when the incident closes without another member.
-func (inc *incident) end() moment { return inc.last + longest*inc.step }
+func (inc *incident) end() moment { return inc.last + maxWindowSteps*inc.step }
 
 // An episode is an incident that is over.
 type episode struct {
@@ -88,13 +88,13 @@ func (f *Fleet) take(t moment, all []*alarm) {
 		return
 	}
 	if f.started {
-		f.debt = max(0, f.debt-t.seconds(f.at)/f.cfg.Budget.Seconds()*repaid)
+		f.debt = max(0, f.debt-t.seconds(f.now)/f.cfg.Budget.Seconds()*pagesPerBudget)
 	}
-	f.started, f.at = true, t
+	f.started, f.now = true, t
 	for _, a := range all {
 		f.order++
 		a.order = f.order
-		f.recall(a)
+		f.addRecent(a)
 	}
 	// Those that join an incident do so first, so that others do not take them for unexplained.
 	if len(f.open) > 0 {
@@ -109,15 +109,15 @@ func (f *Fleet) decide(all []*alarm, joining bool) {
 	answers := make([]answer, len(all))
 	for {
 		clearest := -1
-		var asked map[inGroup]mostSurprising
+		var asked map[inGroup]finding
 		if len(all) > 1 {
-			asked = map[inGroup]mostSurprising{}
+			asked = map[inGroup]finding{}
 		}
 		for i, a := range all {
 			if a.incident != nil {
 				continue
 			}
-			f.learn(a.key, a.at)
+			f.learn(a.key, a.takenAt)
 			x := &answers[i]
 			*x = answer{}
 			if x.joins, x.p = f.joinable(a); x.joins != nil || !joining {
@@ -130,7 +130,7 @@ func (f *Fleet) decide(all []*alarm, joining bool) {
 		if clearest < 0 {
 			break
 		}
-		f.found(all[clearest], answers[clearest])
+		f.openOrWiden(all[clearest], answers[clearest])
 	}
 	for i, a := range all {
 		if a.incident == nil && (answers[i].joins != nil || !joining) {
@@ -141,9 +141,9 @@ func (f *Fleet) decide(all []*alarm, joining bool) {
 }
 
 // recall makes an alarm recent in its groups.
-func (f *Fleet) recall(a *alarm) {
+func (f *Fleet) addRecent(a *alarm) {
 	for i, g := range a.key.groups {
-		if keep := longest * g.step; g.begun && a.at > f.at-keep {
+		if keep := maxWindowSteps * g.step; g.begun && a.takenAt > f.now-keep {
 			g.recent.add(a, i, keep)
 		}
 	}
@@ -153,13 +153,13 @@ func (f *Fleet) recall(a *alarm) {
 func (f *Fleet) belong(a *alarm, of answer) {
 	inc := of.joins
 	if inc == nil {
-		f.alone(a, a.at)
+		f.alone(a, a.takenAt)
 		return
 	}
 	page := f.join(inc, a, of.p)
-	due, again := f.again(inc, false)
+	due, again := f.pageAgain(inc, false)
 	if page || due || float64(len(inc.members)) >= 1.5*float64(inc.reported) {
-		f.report(Update, inc, a.at, page || again)
+		f.report(Update, inc, a.takenAt, page || again)
 	}
 }
 
@@ -167,8 +167,8 @@ func (f *Fleet) belong(a *alarm, of answer) {
 type answer struct {
 	joins *incident // an open one that it may join, with the probability p
 	p     float64
-	mostSurprising
-	least float64 // the score that an incident needs
+	finding
+	threshold float64 // the score that an incident needs
 }
 
 // excess is how far the answer is above what an incident needs, below 0 if it is not.
@@ -176,13 +176,13 @@ func (x answer) excess() float64 {
 	if x.group == nil {
 		return -1
 	}
-	return x.score - x.least
+	return x.score - x.threshold
 }
 
 // ask asks in the groups of an alarm. One that may join an incident asks within that's group, and once the
 // incident's own alarms have come. What was asked in a group is kept for the other alarms of the moment.
-func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]mostSurprising) {
-	if f.debt > headroom || x.joins != nil && a.at <= x.joins.opened+spreads*a.key.step {
+func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]finding) {
+	if f.debt > headroom || x.joins != nil && a.takenAt <= x.joins.opened+ownSteps*a.key.step {
 		return
 	}
 	groups := 0
@@ -201,20 +201,20 @@ func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]mostSurprising) {
 		in := inGroup{g, a.key.step}
 		found, known := asked[in]
 		if !known {
-			found = f.askIn(g, a.at, a.key.step, special.Log(alarms)/math.Ln10+f.debt)
+			found = f.askIn(g, a.takenAt, a.key.step, special.Log(alarms)/math.Ln10+f.debt)
 			if asked != nil {
 				asked[in] = found
 			}
 		}
 		if found.score > x.score {
-			x.mostSurprising = found
+			x.finding = found
 		}
 	}
-	x.least = special.Log(alarms*float64(groups*questions))/math.Ln10 + f.debt
+	x.threshold = special.Log(alarms*float64(groups*questions))/math.Ln10 + f.debt
 }
 
 // askIn asks in a group at a moment. Below a score there is no answer.
-func (f *Fleet) askIn(g *group, t, step moment, least float64) (best mostSurprising) {
+func (f *Fleet) askIn(g *group, t, step moment, least float64) (best finding) {
 	// The incident that is open in the narrowest group around this one.
 	var around *incident
 	for _, inc := range f.open {
@@ -248,7 +248,7 @@ func (f *Fleet) askIn(g *group, t, step moment, least float64) (best mostSurpris
 		}
 		r := rates[j]
 		if s := surprise(c-1, r.mean, r.shape, max(least, best.score)); s > best.score {
-			best = mostSurprising{s, g, ladder[j] * step, r.mean, c}
+			best = finding{s, g, ladder[j] * step, r.mean, c}
 		}
 	}
 	return best
@@ -267,7 +267,7 @@ func (f *Fleet) expected(g *group, around *incident, t, step, window moment) rat
 	if whole.keys == g.keys {
 		return rate{}
 	}
-	own := around.opened + spreads*step // alarms up to then are the incident's
+	own := around.opened + ownSteps*step // alarms up to then are the incident's
 	elsewhere := 0.
 	for _, longer := range []moment{window, 2 * window, 4 * window} {
 		since := max(t-longer, own)
@@ -280,9 +280,9 @@ func (f *Fleet) expected(g *group, around *incident, t, step, window moment) rat
 	from := max(since-window, around.opened-step)
 	before := float64(g.recent.distinct(from)-g.recent.distinct(since)) * float64(t-since) / float64(since-from)
 	if before > share {
-		return rate{before, min(1+before, shapeMost)}
+		return rate{before, min(1+before, maxShape)}
 	}
-	return rate{share, min(1+elsewhere, shapeMost)}
+	return rate{share, min(1+elsewhere, maxShape)}
 }
 
 // alone counts an alarm that is in no incident.
@@ -292,7 +292,7 @@ func (f *Fleet) alone(a *alarm, t moment) {
 	f.singles.alone(a)
 	k := a.key
 	k.alone = append(slices.DeleteFunc(k.alone, func(m moment) bool { return m <= t-7*day }), t)
-	k.alone = k.alone[max(0, len(k.alone)-restless-5):]
+	k.alone = k.alone[max(0, len(k.alone)-noisyAlarms-5):]
 }
 
 // noisy reports whether a key has alarmed in no incident so often in the week before a moment, its last
@@ -307,7 +307,7 @@ func (f *Fleet) noisy(name string, t moment) bool {
 			n++
 		}
 	}
-	return n >= restless
+	return n >= noisyAlarms
 }
 
 // joinable returns the open incident that an alarm belongs to and with which probability, nil
@@ -318,9 +318,9 @@ func (f *Fleet) joinable(a *alarm) (*incident, float64) {
 			if inc.group != g.name {
 				continue
 			}
-			w := max(inc.window, nearby*a.key.step)
+			w := max(inc.window, nearSteps*a.key.step)
 			chance := g.rate.mean * w.seconds(0)
-			if others := float64(g.recent.distinct(a.at-w) - 1); others > 0 && others >= 2*chance {
+			if others := float64(g.recent.distinct(a.takenAt-w) - 1); others > 0 && others >= 2*chance {
 				return inc, 1 - chance/others
 			}
 		}
@@ -336,8 +336,8 @@ func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
 	j := 0
 	for i := len(g.recent.alarms) - 1; i >= g.recent.first; i-- {
 		b := g.recent.alarms[i]
-		age := t - b.at
-		if age >= longest*step {
+		age := t - b.takenAt
+		if age >= maxWindowSteps*step {
 			break
 		}
 		if b.key == nil || b.key.asked == f.question || !unexplained(b) {
@@ -362,7 +362,7 @@ func (f *Fleet) unexplained(group string) func(b *alarm) bool {
 	within := false
 	return func(b *alarm) bool {
 		inc := b.explained()
-		if inc == nil || b.at <= inc.opened+spreads*b.key.step {
+		if inc == nil || b.takenAt <= inc.opened+ownSteps*b.key.step {
 			return inc == nil
 		}
 		if inc != last {
@@ -373,7 +373,7 @@ func (f *Fleet) unexplained(group string) func(b *alarm) bool {
 }
 
 // A mostSurprising is the most surprising answer.
-type mostSurprising struct {
+type finding struct {
 	score  float64
 	group  *group
 	window moment
@@ -382,15 +382,15 @@ type mostSurprising struct {
 }
 
 // found opens an incident, or widens those that began with it: in the window in which it was found.
-func (f *Fleet) found(a *alarm, found answer) {
-	t, name := a.at, found.group.name
+func (f *Fleet) openOrWiden(a *alarm, found answer) {
+	t, name := a.takenAt, found.group.name
 	var near []*incident
 	for _, inc := range f.open {
 		if found.joins != nil && !f.within(f.common(name, inc.group), found.joins.group) {
 			continue
 		}
 		// An alarm is at most about eight steps late: so long the window may begin while members come.
-		young := t <= inc.opened+nearby*a.key.step
+		young := t <= inc.opened+nearSteps*a.key.step
 		if begun := t - found.window; begun <= inc.opened || young && (begun <= inc.last || f.common(name, inc.group) == name) {
 			near = append(near, inc)
 		}
@@ -407,9 +407,9 @@ func (f *Fleet) found(a *alarm, found answer) {
 			}
 		}
 	} else {
-		inc = &incident{id: f.name(name, t), opened: t, threshold: found.least, members: map[string]Member{}}
+		inc = &incident{id: f.name(name, t), opened: t, threshold: found.threshold, members: map[string]Member{}}
 		inc.recurs, inc.usual, inc.weekly = f.recurrence(name, t)
-		inc.page = inc.recurs < recurring
+		inc.page = inc.recurs < minRecurrences
 		f.open = append(f.open, inc)
 	}
 	wider := state == Update && name != inc.group
@@ -425,20 +425,20 @@ func (f *Fleet) found(a *alarm, found answer) {
 			weight := -1.
 			if old := b.explained(); old != nil {
 				weight = b.p - 1
-				if m, there := old.members[b.name]; there && m.at == b.time {
+				if m, there := old.members[b.name]; there && m.moment == b.time {
 					old.leave(b.name)
 				}
 			} else {
-				b.key.alone = slices.DeleteFunc(b.key.alone, func(m moment) bool { return m == b.at })
+				b.key.alone = slices.DeleteFunc(b.key.alone, func(m moment) bool { return m == b.takenAt })
 			}
-			f.count(b, b.at, weight)
+			f.count(b, b.takenAt, weight)
 		}
 		page = f.join(inc, b, p) || page
 	}
 	inc.last = t
 	switch {
 	case state == Update:
-		_, again := f.again(inc, wider)
+		_, again := f.pageAgain(inc, wider)
 		page = page || again
 	case inc.page && !page:
 		f.debt++
@@ -450,9 +450,9 @@ func (f *Fleet) found(a *alarm, found answer) {
 // again reports whether an incident that was a page is due to be one again, and whether the budget has
 // one: it has a wider group, which counts once before the members double, or twice as many members as
 // eight steps after that page. Those that come before are what it told of.
-func (f *Fleet) again(inc *incident, wider bool) (due, page bool) {
+func (f *Fleet) pageAgain(inc *incident, wider bool) (due, page bool) {
 	doubled := false
-	if f.at > inc.pagedAt+nearby*inc.step {
+	if f.now > inc.pagedAt+nearSteps*inc.step {
 		doubled = len(inc.members) >= 2*inc.paged
 	} else {
 		inc.paged = max(inc.paged, len(inc.members))
@@ -461,7 +461,7 @@ func (f *Fleet) again(inc *incident, wider bool) (due, page bool) {
 		return false, false
 	}
 	inc.wider = !doubled
-	inc.paged, inc.pagedAt = len(inc.members), f.at
+	inc.paged, inc.pagedAt = len(inc.members), f.now
 	if f.debt > headroom {
 		return true, false
 	}
@@ -473,19 +473,19 @@ func (f *Fleet) again(inc *incident, wider bool) (due, page bool) {
 func (f *Fleet) join(inc *incident, a *alarm, p float64) (page bool) {
 	a.incident, a.p = inc, p
 	weight := 1. // what lasts becomes usual
-	if a.at <= inc.opened+longest*a.key.step {
+	if a.takenAt <= inc.opened+maxWindowSteps*a.key.step {
 		weight = 1 - p
 	}
-	f.count(a, a.at, weight)
-	inc.enter(Member{Key: a.name, Time: a.time.time(), Score: a.score, Size: a.size, P: p, at: a.time, step: a.key.step})
-	inc.last = max(inc.last, a.at)
+	f.count(a, a.takenAt, weight)
+	inc.enter(Member{Key: a.name, Time: a.time.time(), Score: a.score, Size: a.size, P: p, moment: a.time, step: a.key.step})
+	inc.last = max(inc.last, a.takenAt)
 	f.assign(a, inc.id)
 	f.singles.joined(a)
 	if inc.page || len(inc.members) <= 2*inc.usual || f.debt > headroom {
 		return false
 	}
 	f.debt++
-	inc.page, inc.paged, inc.pagedAt = true, len(inc.members), f.at
+	inc.page, inc.paged, inc.pagedAt = true, len(inc.members), f.now
 	return true
 }
 

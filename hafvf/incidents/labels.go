@@ -11,8 +11,8 @@ import (
 // job="a", rack="b" and job="a",rack="b". The order of the labels has no effect.
 
 const (
-	mostLabels = 5 // of a grouping, which makes at most 16 groups a key
-	leastKeys  = 3 // of a group by labels
+	maxLabels    = 5 // of a grouping, which makes at most 16 groups a key
+	minGroupKeys = 3 // of a group by labels
 )
 
 // eachLabel calls visit with the labels of a series, each with its value as the key writes it.
@@ -20,7 +20,7 @@ func eachLabel(key string, visit func(name, value string)) {
 	_, rest, _ := strings.Cut(key, "{")
 	for {
 		name, after, found := strings.Cut(rest, `="`)
-		end := quoted(after)
+		end := quoteEnd(after)
 		if !found || end < 0 {
 			return
 		}
@@ -30,7 +30,7 @@ func eachLabel(key string, visit func(name, value string)) {
 }
 
 // labelled are the labels of by that a series has, each with its value as the key writes it.
-func labelled(key string, by []string) (all []string) {
+func matchingLabels(key string, by []string) (all []string) {
 	all = make([]string, len(by))
 	eachLabel(key, func(name, value string) {
 		if i := slices.Index(by, name); i >= 0 {
@@ -80,7 +80,7 @@ func (f *Fleet) labels(inc *incident) (all map[string]string) {
 }
 
 // quoted is where the quote ends that a text begins in, -1 if it does not.
-func quoted(s string) int {
+func quoteEnd(s string) int {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '\\':
@@ -96,7 +96,7 @@ func quoted(s string) int {
 func labelsOf(group string) (all []string) {
 	for group != "" {
 		from := strings.IndexByte(group, '"') + 1
-		end := quoted(group[from:])
+		end := quoteEnd(group[from:])
 		if from == 0 || end < 0 {
 			return all
 		}
@@ -107,15 +107,15 @@ func labelsOf(group string) (all []string) {
 }
 
 // byLabel are the groups of a series: the fleet, its labels, and their pairs.
-func byLabel(key string, by []string) []place {
-	all := []place{{name: ""}}
-	values := labelled(key, by)
+func labelPaths(key string, by []string) []groupPath {
+	all := []groupPath{{name: ""}}
+	values := matchingLabels(key, by)
 	for _, v := range values {
-		all = append(all, place{v, []int{0}})
+		all = append(all, groupPath{v, []int{0}})
 	}
 	for i, v := range values {
 		for j, w := range values[:i] {
-			all = append(all, place{w + "," + v, []int{1 + j, 1 + i}})
+			all = append(all, groupPath{w + "," + v, []int{1 + j, 1 + i}})
 		}
 	}
 	return all

@@ -12,12 +12,12 @@ import (
 
 // A second is an outage of one group after a storm of most keys of a fleet.
 type second struct {
-	step    time.Duration
-	after   int  // steps from the storm's first alarm to the outage; 0 without one
+	step     time.Duration
+	after    int  // steps from the storm's first alarm to the outage; 0 without one
 	spreads int  // steps in which the storm comes to its keys
-	front   bool // to one group after the other, and else at random
-	grid    bool // times are those of steps
-	labels  bool // groups are by a label
+	front    bool // to one group after the other, and else at random
+	grid     bool // times are those of steps
+	labels   bool // groups are by a label
 }
 
 // pages are those from the storm on of a fleet of about 200 keys in groups of 5 to 10, after two weeks of

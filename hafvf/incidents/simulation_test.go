@@ -50,7 +50,7 @@ const (
 )
 
 // A labelled alarm has the number of its cause.
-type labelled struct {
+type matchingLabels struct {
 	incidents.Alarm
 	cause int
 }
@@ -63,7 +63,7 @@ type cause struct {
 
 func simulated(minute int) time.Time { return begin.Add(time.Duration(minute) * time.Minute) }
 
-func (s simulation) draw(seed uint64) (names []string, all []labelled, truth []cause) {
+func (s simulation) draw(seed uint64) (names []string, all []matchingLabels, truth []cause) {
 	rng := rand.New(rand.NewPCG(seed, 77))
 	gamma := func(shape float64) float64 {
 		if shape == 0 {
@@ -167,7 +167,7 @@ func (s simulation) draw(seed uint64) (names []string, all []labelled, truth []c
 			scale *= 4
 			truth[e.cause].alarms++
 		}
-		all = append(all, labelled{incidents.Alarm{
+		all = append(all, matchingLabels{incidents.Alarm{
 			ID: fmt.Sprint(len(all)), Key: names[e.key], Kind: "novelty", Time: simulated(e.minute), Score: 4 + scale*rng.ExpFloat64(),
 		}, e.cause})
 	}
@@ -184,7 +184,7 @@ type grouped struct {
 }
 
 // incidents gives the alarms to a fleet.
-func (s simulation) incidents(b *testing.B, names []string, all []labelled) (out []grouped) {
+func (s simulation) incidents(b *testing.B, names []string, all []matchingLabels) (out []grouped) {
 	f := newFleet(b, incidents.Config{})
 	for _, k := range names {
 		f.Register(k, simulated(0), time.Minute, week)
@@ -241,7 +241,7 @@ func (s simulation) incidents(b *testing.B, names []string, all []labelled) (out
 }
 
 // chains are the rival: alarms that follow each other within five minutes, of at least so many keys.
-func chains(all []labelled, least int) (out []grouped) {
+func chains(all []matchingLabels, least int) (out []grouped) {
 	var open grouped
 	keys, last := map[string]bool{}, time.Time{}
 	end := func() {
@@ -288,7 +288,7 @@ func (y *tally) add(o tally) {
 
 // score tells incidents of a cause, of which they have at least a fifth of the alarms and two, from
 // those of the job and of nothing. Only pages count.
-func score(all []labelled, truth []cause, told []grouped) (y tally) {
+func score(all []matchingLabels, truth []cause, told []grouped) (y tally) {
 	type hit struct {
 		g *grouped
 		n int

@@ -12,7 +12,7 @@ const (
 	week        = 7 * day
 	singleWeeks = 4 // of which scores are known
 	savedWeeks  = 2 // of pages that can be saved
-	mostSingle  = 100
+	maxSingle   = 100
 )
 
 // singles are the alarms in no incident that are pages all the same, as nothing of the last weeks was clearer.
@@ -30,12 +30,12 @@ const (
 type singles struct {
 	perWeek float64
 
-	begun           bool
-	since, at, last moment  // of the first alarm, of the bucket, of the last page
-	bucket          float64 // pages
-	waits           map[AlarmName]waitingSingle
-	member          map[string]moment // until when a key counts as one of an incident, or has had a page
-	days            []scoresOfDay     // in their order
+	begun                       bool
+	firstAt, filledAt, lastPage moment  // of the first alarm, of the bucket, of the last page
+	bucket                      float64 // pages
+	waits                       map[AlarmName]waitingSingle
+	member                      map[string]moment // until when a key counts as one of an incident, or has had a page
+	days                        []scoresOfDay     // in their order
 }
 
 type waitingSingle struct {
@@ -64,8 +64,8 @@ func (s *singles) used() bool { return s.begun || len(s.waits) > 0 || len(s.memb
 
 // alone has an alarm in no incident wait.
 func (s *singles) alone(a *alarm) {
-	if s.perWeek > 0 && a.at > s.member[a.name] && (a.kind == "novelty" || a.kind == "change") {
-		s.waits[AlarmName{a.name, a.id, a.kind}] = waitingSingle{a.at + nearby*a.key.step, a.relative}
+	if s.perWeek > 0 && a.takenAt > s.member[a.name] && (a.kind == "novelty" || a.kind == "change") {
+		s.waits[AlarmName{a.name, a.id, a.kind}] = waitingSingle{a.takenAt + nearSteps*a.key.step, a.relative}
 	}
 }
 
@@ -73,7 +73,7 @@ func (s *singles) alone(a *alarm) {
 func (s *singles) joined(a *alarm) {
 	if s.perWeek > 0 {
 		maps.DeleteFunc(s.waits, func(n AlarmName, _ waitingSingle) bool { return n.Key == a.name })
-		s.member[a.name] = max(s.member[a.name], a.at+longest*a.key.step)
+		s.member[a.name] = max(s.member[a.name], a.takenAt+maxWindowSteps*a.key.step)
 	}
 }
 
@@ -107,13 +107,13 @@ func (s *singles) due(by moment) (all []Single) {
 // page notes a score at a moment, and reports whether that is a page.
 func (s *singles) page(at moment, of scoreOfKey) bool {
 	if !s.begun {
-		s.begun, s.since, s.at, s.last = true, at, at, at-day
+		s.begun, s.firstAt, s.filledAt, s.lastPage = true, at, at, at-day
 	}
-	if at > s.at {
-		s.bucket = min(savedWeeks*s.perWeek, s.bucket+s.perWeek*at.seconds(s.at)/week.seconds(0))
-		s.at = at
+	if at > s.filledAt {
+		s.bucket = min(savedWeeks*s.perWeek, s.bucket+s.perWeek*at.seconds(s.filledAt)/week.seconds(0))
+		s.filledAt = at
 	}
-	weeks := min(max((at-s.since)/week, 1), singleWeeks)
+	weeks := min(max((at-s.firstAt)/week, 1), singleWeeks)
 	higher := map[string]bool{}
 	for _, d := range s.days {
 		for _, o := range d.scores {
@@ -123,12 +123,12 @@ func (s *singles) page(at moment, of scoreOfKey) bool {
 		}
 	}
 	s.note(at, of)
-	early := at < s.since+week && at < s.last+day
+	early := at < s.firstAt+week && at < s.lastPage+day
 	if of.score < 1 || early || float64(len(higher)) >= s.perWeek*float64(weeks) || s.bucket < 1 {
 		return false
 	}
 	s.bucket--
-	s.last = at
+	s.lastPage = at
 	return true
 }
 
@@ -170,7 +170,7 @@ func (s *singles) forget(key string) {
 // form is how what is known is encoded. What is read may be of another number of pages a week.
 func (s *singles) form(c *stateCodec) {
 	c.bool(&s.begun)
-	c.moments(&s.since, &s.at, &s.last)
+	c.moments(&s.firstAt, &s.filledAt, &s.lastPage)
 	c.amount(&s.bucket)
 	compact.Entries(&c.Codec, s.waits, 5, AlarmName.Compare, func(n *AlarmName, w *waitingSingle) {
 		n.Form(&c.Codec)
