@@ -506,7 +506,7 @@ func TestParseErrors(t *testing.T) {
 		{"incidents without times", with("detect: true", "order: arrival", "incidents: {separators: \"\"}"), []string{
 			`pump.yaml:5: incidents.separators: must not be empty`, `pump.yaml:5: incidents: alarms come together in time: order: event_time`}},
 		{"groups by labels and prefixes", with("detect: true", "incidents: {by: [job, job], separators: /}"), []string{
-			`pump.yaml:4: incidents.by: "job" is no name of a label, or stands there twice`, `pump.yaml:4: incidents.separators: groups are those of by, or prefixes: leave out one of the two`}},
+			`pump.yaml:4: incidents.by: "job" is not a label name, or is listed twice`, `pump.yaml:4: incidents.separators: groups are those of by, or prefixes: leave out one of the two`}},
 		{"incidents of sessions", with("transform: smooth", "incidents: {budget: 0s}"), []string{
 			`pump.yaml:4: incidents.budget: must be a number of milliseconds above zero, not 0s`, `pump.yaml:4: incidents: belongs to transform: filter`}},
 		{"time unit", with("time_unit: 0s"), []string{`pump.yaml:3: time_unit: must be a number of milliseconds above zero, not 0s`}},
