@@ -29,7 +29,6 @@ type Digests struct {
 
 // NewDigests returns Digests with the given periods, which must be sorted, in the local time of zone. A nil zone means UTC.
 
-// NewDigests returns those of some lengths, which are sorted, by the clock of a zone; nil is UTC.
 func NewDigests(every []time.Duration, zone *time.Location) Digests {
 	return Digests{every, cmp.Or(zone, time.UTC), map[time.Duration]time.Time{}, map[AlarmName]Alarm{}}
 }
@@ -77,15 +76,15 @@ func (d *Digests) EndOf(t time.Time) (first time.Time, ok bool) {
 	return first, ok
 }
 
-// Close closes the digests that end by a time, or all if flush is true, and returns those with alarms.
-func (d *Digests) Close(by time.Time, flush bool) (closed []Digest) {
+// Close closes the digests that have ended by t, or all if flush is true, and returns those with alarms.
+func (d *Digests) Close(t time.Time, flush bool) (closed []Digest) {
 	for _, every := range d.every {
 		from, open := d.from[every]
 		if !open {
 			continue
 		}
 		end := d.grid(every).Next(from)
-		if end.After(by) && !flush {
+		if end.After(t) && !flush {
 			continue
 		}
 		digest := Digest{Every: every, From: from, To: end}
@@ -109,7 +108,7 @@ func (d *Digests) Close(by time.Time, flush bool) (closed []Digest) {
 	}
 	if len(d.every) > 0 {
 		longest := d.every[len(d.every)-1]
-		maps.DeleteFunc(d.alone, func(_ AlarmName, a Alarm) bool { return flush || a.Time.Before(by.Add(-longest-longest/2)) })
+		maps.DeleteFunc(d.alone, func(_ AlarmName, a Alarm) bool { return flush || a.Time.Before(t.Add(-longest-longest/2)) })
 	}
 	return closed
 }
@@ -150,8 +149,8 @@ func (d *Digests) Adopt(stored Digests) {
 }
 
 // Forget removes the alarms of the keys for which gone returns true.
-func (d *Digests) Forget(gone func(key string) bool) {
-	maps.DeleteFunc(d.alone, func(name AlarmName, _ Alarm) bool { return gone(name.Key) })
+func (d *Digests) Forget(forgotten func(key string) bool) {
+	maps.DeleteFunc(d.alone, func(name AlarmName, _ Alarm) bool { return forgotten(name.Key) })
 }
 
 // An AlarmName identifies an alarm.

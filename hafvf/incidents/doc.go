@@ -65,8 +65,8 @@
 //   - Rhythm. If the same group, a group around it or a group within it had an incident within half an hour of this time of
 //     the day, on two of the last seven days or on two of the same weekdays of the last four weeks, the incident is
 //     reported but is no page. It becomes a page if it has more than twice as many keys as then.
-//   - Rank. Members are ranked by score, with noisy ones last: those with three alarms outside incidents in the week before
-//     the event, without its last hour. The first in time of the others is named first.
+//   - Rank. Members are ranked by score, with noisy ones last. A member is noisy if it had three alarms outside incidents in
+//     the week before the event, without its last hour. The first in time of the others is named first.
 //
 // # Details
 //
@@ -82,7 +82,7 @@
 //     The previous window ends where the window of the question starts, or two steps after the opening if that is later. It
 //     reaches back at most to one step before the opening. The keys that are added to ΛB alarmed in the last 32 steps, at
 //     the earliest one step before the opening.
-//   - The eight steps after a page are those of the slowest member. Members that arrive in them belong to the number that
+//   - The eight steps after a page are steps of the slowest member. Members that arrive in them belong to the number that
 //     has to double.
 //   - The rhythm is weekly only if more weeks than days had a similar incident. The number of keys to compare with is the
 //     maximum on these days.

@@ -32,13 +32,13 @@ type Event struct {
 	// page until it has more than twice as many keys as usual. For Merged and Closed, Page means that the incident was
 	// a page.
 	Page bool
-	// Time is the time of the change: that of an alarm, or of the end of the last window.
+	// Time is the time of the change: the time of an alarm, or the end of the last window.
 	Time time.Time
 	// Start is the time of the first member, and End of the last. End is zero until the incident is closed.
 	Start, End time.Time
 	Group      string // common prefix or labels of the members; empty for the whole fleet
 	Keys       int    // keys of the group
-	// Labels are the labels that all members share, and those of the group.
+	// Labels are the labels that all members share, and the labels of the group.
 	Labels map[string]string
 	// Paged means that the incident is or was a page. PageLabels are the Labels of its last page. Replaced are the
 	// PageLabels of the page before, if this event is a page with different labels, and else nil.
@@ -234,8 +234,8 @@ func plural(label string) string {
 	return label + "s"
 }
 
-// sentence describes how many keys of which group alarmed since when, where to look first, and the number expected by
-// chance.
+// sentence describes the incident: the number of keys, their group, the time, where to look first, and the number of
+// alarms expected by chance.
 func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	var s strings.Builder
 	clock := func(t time.Time) string { return message.Clock(t, e.Time, f.cfg.Zone) }

@@ -126,7 +126,7 @@ type Step struct {
 	Singles  []Single
 }
 
-// An Assignment tells which incident an alarm belongs to. Every alarm gets one when it is processed. A later Assignment of
+// An Assignment is the incident that an alarm belongs to. Every alarm gets one when it is processed. A later Assignment of
 // the same alarm replaces it: an incident that is found with the alarm of another key takes alarms outside incidents from
 // the last 32 steps of that key, and may take alarms from an older and wider incident. The alarms of a Merged incident
 // belong to Event.Into, without another Assignment.
@@ -141,11 +141,11 @@ type Fleet struct {
 	keys   map[string]*key
 	groups map[string]*group
 	// covering caches the results of covers for pairs of groups by labels, until a key enters or leaves.
-	covering map[[2]string]bool
-	arrived  priorityQueue[registration] // registrations after the watermark
-	waiting  priorityQueue[*alarm]       // alarms after the watermark
-	seen     map[identity]struct{}
-	taken    []trace // processed alarms in seen, by time
+	covering  map[[2]string]bool
+	arrived   priorityQueue[registration] // registrations after the watermark
+	waiting   priorityQueue[*alarm]       // alarms after the watermark
+	seen      map[identity]struct{}
+	processed []trace // processed alarms in seen, by time
 
 	started bool
 	now     moment // time of the last processed alarm
@@ -218,12 +218,12 @@ func (r registration) compare(other registration) int {
 }
 
 // Register registers a key: the time at which its warm-up ended, the step between its observations, and the budget, the
-// time in which its own alarms may be one. Register keys that never alarm too: they determine what is usual in their
+// time in which its own alarms may be one. Register keys that never alarm too: they add to the usual rates of their
 // groups. A step that is not positive is replaced by a minute, and such a budget by a week. Steps are limited to at most a
 // year, and budgets to between a minute and ten years. A zero time registers nothing.
 //
 // Register reports whether the registration is new. It applies from its time on, and may arrive in any order before the
-// watermark. Of several registrations the earliest applies. A key that has alarmed before had a step of a minute and a
+// watermark. The earliest of several registrations applies. A key that has alarmed before had a step of a minute and a
 // budget of a week; the registration replaces these, also in the allowed rate of its groups.
 func (f *Fleet) Register(name string, ended time.Time, step, budget time.Duration) bool {
 	if k := f.keys[name]; ended.IsZero() || k != nil && !k.assumed {
@@ -273,7 +273,7 @@ func (f *Fleet) registered(r registration, assumed bool) *key {
 
 // Forget removes a key and everything with its name: from the number of keys and the allowed rate of its groups, from
 // their recent alarms, from the waiting alarms, and from the open incidents. A group is removed with its last key, and
-// with what it has learned. An incident that loses its last member stays open without one until it is due, because its
+// so is its learned rate. An incident that loses its last member stays open without one until it is due, because its
 // opening was reported and so its closing must be. The alarms of the key that its groups have counted by the hour remain
 // counted, and repeats of them are still recognised. A key that returns is new.
 //
@@ -409,12 +409,12 @@ func (f *Fleet) register(w moment) {
 
 // remember stores the trace of an alarm for its repeats, and drops traces and episodes that are too old.
 func (f *Fleet) remember(a *alarm) {
-	f.taken = append(f.taken, trace{identify(a.id, a.name, a.kind), a.takenAt})
+	f.processed = append(f.processed, trace{identify(a.id, a.name, a.kind), a.takenAt})
 	old := 0
-	for ; f.taken[old].takenAt <= f.now-moment(repeatMemory); old++ {
-		delete(f.seen, f.taken[old].id)
+	for ; f.processed[old].takenAt <= f.now-moment(repeatMemory); old++ {
+		delete(f.seen, f.processed[old].id)
 	}
-	f.taken = f.taken[old:]
+	f.processed = f.processed[old:]
 	for old = 0; old < len(f.past) && f.past[old].opened < f.now-episodeMemory; old++ {
 	}
 	f.past = f.past[old:]
@@ -501,7 +501,7 @@ func (h *priorityQueue[T]) Pop() any {
 func (h *priorityQueue[T]) push(v T) { heap.Push(h, v) }
 func (h *priorityQueue[T]) pop() T   { return heap.Pop(h).(T) }
 
-func (h *priorityQueue[T]) remove(gone func(T) bool) {
-	*h = slices.DeleteFunc(*h, gone)
+func (h *priorityQueue[T]) remove(removed func(T) bool) {
+	*h = slices.DeleteFunc(*h, removed)
 	heap.Init(h)
 }

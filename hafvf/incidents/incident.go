@@ -276,7 +276,7 @@ func (f *Fleet) expected(g *group, around *incident, t, step, window moment) rat
 		n := float64(whole.recent.distinct(start) - g.recent.distinct(start))
 		elsewhere = max(elsewhere, n*float64(window)/float64(max(t-start, window)))
 	}
-	opening := float64(window) / float64(max(t-own, window)) // one in all the time since: a short window without any says little
+	opening := float64(window) / float64(max(t-own, window)) // a single alarm since then, as a short window without alarms says little
 	share := (opening + elsewhere) * float64(g.keys) / float64(whole.keys-g.keys)
 	start := max(t-window, own)
 	prevStart := max(start-window, around.opened-step)
@@ -297,8 +297,8 @@ func (f *Fleet) alone(a *alarm, t moment) {
 	k.alone = k.alone[max(0, len(k.alone)-noisyAlarms-5):]
 }
 
-// noisy reports whether a key had so many alarms outside incidents in the week before t, without the last hour, that it
-// says little about an incident.
+// noisy reports whether a key had at least noisyAlarms alarms outside incidents in the week before t, without the last
+// hour: it then says little about an incident.
 func (f *Fleet) noisy(name string, t moment) bool {
 	k, n := f.keys[name], 0
 	if k == nil {

@@ -55,7 +55,7 @@ func seriesLabels(key string) map[string]string {
 	return labels
 }
 
-// labels returns the labels that all members of an incident share, and those of its group.
+// labels returns the labels that all members of an incident share, and the labels of its group.
 func (f *Fleet) labels(inc *incident) (shared map[string]string) {
 	for name := range inc.members {
 		own := f.cfg.Labels(name)
@@ -121,7 +121,7 @@ func labelPaths(key string, names []string) []groupPath {
 	return paths
 }
 
-// commonOfLabels returns the smallest group that covers two groups: one of both, of their labels, or the fleet.
+// commonOfLabels returns the smallest group that covers two groups: a, b, one of their labels, or the fleet.
 func (f *Fleet) commonOfLabels(a, b string) string {
 	best, minKeys := "", 0
 	for _, name := range slices.Concat([]string{a, b}, labelsOf(a), labelsOf(b)) {

@@ -76,9 +76,6 @@ type Rhythm struct {
 }
 
 // NewRhythm returns a Rhythm of vectors of length dim, at least 1. An error names the invalid setting.
-
-// NewRhythm makes a rhythm of vectors of length dim, at least 1. An error names what
-// is wrong with c.
 func NewRhythm(c RhythmConfig, dim int) (*Rhythm, error) {
 	if dim < 1 {
 		return nil, fmt.Errorf("dim: must be at least 1, not %d", dim)
