@@ -6,7 +6,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The step of an incident is the longest of its members; the last one leaves its own behind.
+// The step of an incident is the longest of its members'. The last member leaves its own step.
 func TestStepOfMembers(t *testing.T) {
 	inc := &incident{members: map[string]Member{}}
 	for i, step := range []moment{10, 20, 20, 5} {
