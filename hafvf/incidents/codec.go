@@ -23,9 +23,9 @@ var errState = errors.New("incidents: state is cut short or malformed")
 // AppendBinary appends the whole state of the fleet to b: its keys, what their groups have learned, the waiting and the
 // recent alarms, and the incidents. Equal states have equal bytes. The error is always nil.
 //
-// The size is about ten bytes per key, at most 240 per group, 20 per alarm of the last day, about 60 and the ID per alarm
-// of the last 32 steps (at most 32,768 per group), and about 40 per member of an open incident, with every
-// key at most once.
+// The size is about ten bytes per key, at most 240 per group, 20 per alarm of the last day, about 60 and the ID per
+// alarm of the last 32 steps (at most 32,768 per group), and about 40 per member of an open incident, with every key at
+// most once.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	c := stateCodec{compact.Codec{Reader: compact.Reader{B: compact.AppendString(append(b, format), f.cfg.groups())}, Writes: true}}
 	c.fleet(f)
@@ -136,8 +136,8 @@ func (c *stateCodec) allowed(v *float64) {
 	c.limited(v, allowance(maxBudget), allowance(minBudget))
 }
 
-// suffix encodes or decodes a text as the part that differs from prev. Unless first is true, the text must be greater than
-// prev.
+// suffix encodes or decodes a text as the part that differs from prev. Unless first is true, the text must be greater
+// than prev.
 func (c *stateCodec) suffix(s *string, prev string, first bool) {
 	n := 0
 	for n < min(len(*s), len(prev)) && (*s)[n] == prev[n] {

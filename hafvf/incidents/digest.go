@@ -27,7 +27,8 @@ type Digests struct {
 	alone map[AlarmName]Alarm
 }
 
-// NewDigests returns Digests with the given periods, which must be sorted, in the local time of zone. A nil zone means UTC.
+// NewDigests returns Digests with the given periods, which must be sorted, in the local time of zone. A nil zone means
+// UTC.
 
 func NewDigests(every []time.Duration, zone *time.Location) Digests {
 	return Digests{every, cmp.Or(zone, time.UTC), map[time.Duration]time.Time{}, map[AlarmName]Alarm{}}

@@ -27,8 +27,8 @@ type Event struct {
 	ID    string
 	State State
 	Into  string // ID of the incident that this incident became part of, if State is Merged
-	// Page means that a person should look at once. An incident is a page when it opens, and again with an Update if its
-	// group is wider or it has twice as many members as at its last page. An incident that recurs every night is no
+	// Page means that a person should look at once. An incident is a page when it opens, and again with an Update if
+	// its group is wider or it has twice as many members as at its last page. An incident that recurs every night is no
 	// page until it has more than twice as many keys as usual. For Merged and Closed, Page means that the incident was
 	// a page.
 	Page bool

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxWindowSteps = 32             // steps of the largest window, and of the time until an incident without alarms closes
+	maxWindowSteps = 32             // steps of the largest window, and until an incident without alarms closes
 	ownSteps       = 2              // steps after the opening in which all alarms of an incident's group belong to it
 	nearSteps      = 8              // minimum steps in which an alarm looks for others of an incident
 	headroom       = 8.             // largest debt, in pages, at which another page is allowed
@@ -126,10 +126,10 @@ type Step struct {
 	Singles  []Single
 }
 
-// An Assignment is the incident that an alarm belongs to. Every alarm gets one when it is processed. A later Assignment of
-// the same alarm replaces it: an incident that is found with the alarm of another key takes alarms outside incidents from
-// the last 32 steps of that key, and may take alarms from an older and wider incident. The alarms of a Merged incident
-// belong to Event.Into, without another Assignment.
+// An Assignment is the incident that an alarm belongs to. Every alarm gets one when it is processed. A later Assignment
+// of the same alarm replaces it: an incident that is found with the alarm of another key takes alarms outside incidents
+// from the last 32 steps of that key, and may take alarms from an older and wider incident. The alarms of a Merged
+// incident belong to Event.Into, without another Assignment.
 type Assignment struct {
 	ID, Key, Kind string // of the alarm
 	Incident      string // ID of an incident; empty for an alarm outside incidents
@@ -219,8 +219,8 @@ func (r registration) compare(other registration) int {
 
 // Register registers a key: the time at which its warm-up ended, the step between its observations, and the budget, the
 // time in which its own alarms may be one. Register keys that never alarm too: they add to the usual rates of their
-// groups. A step that is not positive is replaced by a minute, and such a budget by a week. Steps are limited to at most a
-// year, and budgets to between a minute and ten years. A zero time registers nothing.
+// groups. A step that is not positive is replaced by a minute, and such a budget by a week. Steps are limited to at
+// most a year, and budgets to between a minute and ten years. A zero time registers nothing.
 //
 // Register reports whether the registration is new. It applies from its time on, and may arrive in any order before the
 // watermark. The earliest of several registrations applies. A key that has alarmed before had a step of a minute and a
@@ -274,8 +274,8 @@ func (f *Fleet) registered(r registration, assumed bool) *key {
 // Forget removes a key and everything with its name: from the number of keys and the allowed rate of its groups, from
 // their recent alarms, from the waiting alarms, and from the open incidents. A group is removed with its last key, and
 // so is its learned rate. An incident that loses its last member stays open without one until it is due, because its
-// opening was reported and so its closing must be. The alarms of the key that its groups have counted by the hour remain
-// counted, and repeats of them are still recognised. A key that returns is new.
+// opening was reported and so its closing must be. The alarms of the key that its groups have counted by the hour
+// remain counted, and repeats of them are still recognised. A key that returns is new.
 //
 // The waiting alarms of the key get no Assignment.
 func (f *Fleet) Forget(name string) {
@@ -298,12 +298,12 @@ func (f *Fleet) Forget(name string) {
 	f.leave(k)
 }
 
-// Add adds an alarm, to be processed when the watermark has passed it. It reports whether the alarm was added. Add ignores
-// a repeat of an alarm with the same ID, Key and Kind; repeats are recognised until an alarm from a day later has been
-// processed. Add also ignores an alarm with a zero time, as it is close to no other alarm.
+// Add adds an alarm, to be processed when the watermark has passed it. It reports whether the alarm was added. Add
+// ignores a repeat of an alarm with the same ID, Key and Kind; repeats are recognised until an alarm from a day later
+// has been processed. Add also ignores an alarm with a zero time, as it is close to no other alarm.
 //
-// An alarm that is older than a processed alarm is late. If it is late by at most 8 steps of its key, it is processed as
-// if it occurred at the time of that alarm. If it is later, it is learned, and is in no incident.
+// An alarm that is older than a processed alarm is late. If it is late by at most 8 steps of its key, it is processed
+// as if it occurred at the time of that alarm. If it is later, it is learned, and is in no incident.
 func (f *Fleet) Add(a Alarm) bool {
 	if a.Time.IsZero() {
 		return false
@@ -370,8 +370,8 @@ func (f *Fleet) page(t moment) {
 	f.step.Singles = append(f.step.Singles, f.singles.due(t)...)
 }
 
-// takeNext processes the waiting alarms of the earliest time. All of them are made recent before the first is decided, so
-// that the incident of a storm does not depend on which names come first.
+// takeNext processes the waiting alarms of the earliest time. All of them are made recent before the first is decided,
+// so that the incident of a storm does not depend on which names come first.
 func (f *Fleet) takeNext() {
 	var batch []*alarm
 	for earliest := f.waiting[0].time; len(f.waiting) > 0 && f.waiting[0].time == earliest; {
@@ -425,8 +425,8 @@ func (f *Fleet) assign(a *alarm, incident string) {
 }
 
 // Next returns the earliest time at which Advance has something to do: the time of the earliest waiting alarm, the time
-// after which an incident closes, or the time at which an alarm outside incidents has waited long enough. It returns false
-// if there is none.
+// after which an incident closes, or the time at which an alarm outside incidents has waited long enough. It returns
+// false if there is none.
 func (f *Fleet) Next() (time.Time, bool) {
 	next := farthest + 1
 	if len(f.waiting) > 0 {

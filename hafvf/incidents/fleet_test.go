@@ -382,8 +382,8 @@ func TestForgetLeavesNoName(t *testing.T) {
 	}
 }
 
-// A key that alarms before its registration has a step of a minute until the registration arrives, and then the same state
-// as with an early registration.
+// A key that alarms before its registration has a step of a minute until the registration arrives, and then the same
+// state as with an early registration.
 func TestRegistersLater(t *testing.T) {
 	late, early := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
 	hourly := func(f *incidents.Fleet) {

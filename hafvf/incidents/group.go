@@ -69,7 +69,8 @@ func (f *Fleet) within(part, whole string) bool {
 	return part != whole && f.covers(whole, part)
 }
 
-// covers reports whether a group has all keys of another: because of its name, or of the present keys of groups by labels.
+// covers reports whether a group has all keys of another: because of its name, or of the present keys of groups by
+// labels.
 func (f *Fleet) covers(whole, part string) bool {
 	if len(f.cfg.By) == 0 {
 		return f.common(whole, part) == whole
@@ -188,8 +189,8 @@ var setSeed = maphash.MakeSeed()
 
 func hashKey(key string) uint64 { return maphash.String(setSeed, key) }
 
-// asks reports whether an alarm of a key asks in the key's i-th group: the group has enough keys, and not the same keys as
-// an earlier group of the key.
+// asks reports whether an alarm of a key asks in the key's i-th group: the group has enough keys, and not the same keys
+// as an earlier group of the key.
 func (f *Fleet) asks(k *key, i int) bool {
 	g := k.groups[i]
 	return g.keys >= f.minKeys(g) && (len(f.cfg.By) == 0 || !slices.ContainsFunc(k.groups[:i], func(o *group) bool { return o.keys == g.keys && o.keyHash == g.keyHash }))
@@ -294,7 +295,8 @@ func surprise(c int, mean, shape, minScore float64) float64 {
 }
 
 // recent stores the alarms of a group in the last 32 steps, in the order of processing. It counts the keys that have
-// alarmed since a moment in logarithmic time: a Fenwick tree over the positions has a 1 for the latest alarm of every key.
+// alarmed since a moment in logarithmic time: a Fenwick tree over the positions has a 1 for the latest alarm of every
+// key.
 type recent struct {
 	alarms []*alarm
 	tree   []int32 // at index i, counted from 1, the sum of the last i&−i entries up to i

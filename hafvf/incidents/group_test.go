@@ -95,7 +95,8 @@ func TestCommon(t *testing.T) {
 	}
 }
 
-// A state of an older version has the page of an incident, but not the number of its members. Its next alarm is no page.
+// A state of an older version has the page of an incident, but not the number of its members. Its next alarm is no
+// page.
 func TestPageOfBefore(t *testing.T) {
 	f := expect.Get(New(Config{}))(t)
 	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -13,8 +13,8 @@ import (
 // ladder contains the windows, in steps of the key that alarms.
 var ladder = [...]moment{1, 2, 4, 8, 16, maxWindowSteps}
 
-// questions is the number of questions of an alarm in a group: one per window, and one more because the most surprising of
-// the alarms of a moment counts all others.
+// questions is the number of questions of an alarm in a group: one per window, and one more because the most surprising
+// of the alarms of a moment counts all others.
 const questions = len(ladder) + 1
 
 const (
@@ -179,9 +179,9 @@ func (x answer) excess() float64 {
 	return x.score - x.threshold
 }
 
-// ask asks in the groups of an alarm and sets the finding and the threshold of x. An alarm that may join an incident asks
-// within the incident's group, and only if it is later than the incident's own alarms. asked caches the answers by group
-// for the other alarms of the moment; it may be nil.
+// ask asks in the groups of an alarm and sets the finding and the threshold of x. An alarm that may join an incident
+// asks within the incident's group, and only if it is later than the incident's own alarms. asked caches the answers by
+// group for the other alarms of the moment; it may be nil.
 func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]finding) {
 	if f.debt > headroom || x.joins != nil && a.takenAt <= x.joins.opened+ownSteps*a.key.step {
 		return
@@ -261,9 +261,9 @@ type inGroup struct {
 	step moment
 }
 
-// expected returns the rate that an incident around a group predicts for it in a window, or a zero rate if both groups have
-// the same number of keys: the group's share, by its keys, of the alarms elsewhere in the incident, or if larger, the
-// group's own alarms in the previous window.
+// expected returns the rate that an incident around a group predicts for it in a window, or a zero rate if both groups
+// have the same number of keys: the group's share, by its keys, of the alarms elsewhere in the incident, or if larger,
+// the group's own alarms in the previous window.
 func (f *Fleet) expected(g *group, around *incident, t, step, window moment) rate {
 	whole := f.groups[around.group]
 	if whole.keys == g.keys {
@@ -276,7 +276,8 @@ func (f *Fleet) expected(g *group, around *incident, t, step, window moment) rat
 		n := float64(whole.recent.distinct(start) - g.recent.distinct(start))
 		elsewhere = max(elsewhere, n*float64(window)/float64(max(t-start, window)))
 	}
-	opening := float64(window) / float64(max(t-own, window)) // a single alarm since then, as a short window without alarms says little
+	// A single alarm in the time since own, as a short window without alarms says little.
+	opening := float64(window) / float64(max(t-own, window))
 	share := (opening + elsewhere) * float64(g.keys) / float64(whole.keys-g.keys)
 	start := max(t-window, own)
 	prevStart := max(start-window, around.opened-step)
@@ -355,8 +356,8 @@ func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
 	return c
 }
 
-// unexplained returns a function that reports whether an alarm of the group is in no incident, or in a wider incident but
-// later than the incident's own alarms.
+// unexplained returns a function that reports whether an alarm of the group is in no incident, or in a wider incident
+// but later than the incident's own alarms.
 func (f *Fleet) unexplained(group string) func(b *alarm) bool {
 	var prev *incident // consecutive alarms mostly belong to the same incident
 	within := false
@@ -389,7 +390,8 @@ func (f *Fleet) openOrWiden(a *alarm, best answer) {
 		if best.joins != nil && !f.within(f.common(name, inc.group), best.joins.group) {
 			continue
 		}
-		// Alarms are at most about eight steps late: during this time the window may reach back to the last member only.
+		// Alarms are at most about eight steps late: during this time the window may reach back to the last member
+		// only.
 		young := t <= inc.opened+nearSteps*a.key.step
 		if begun := t - best.window; begun <= inc.opened || young && (begun <= inc.last || f.common(name, inc.group) == name) {
 			near = append(near, inc)
@@ -448,8 +450,8 @@ func (f *Fleet) openOrWiden(a *alarm, best answer) {
 }
 
 // pageAgain reports whether an incident that was a page is due to be one again, and whether the budget allows it. It is
-// due if its group is wider, once before the members double, or if it has twice as many members as eight steps after the
-// last page. Members that arrive before belong to that page.
+// due if its group is wider, once before the members double, or if it has twice as many members as eight steps after
+// the last page. Members that arrive before belong to that page.
 func (f *Fleet) pageAgain(inc *incident, wider bool) (due, page bool) {
 	doubled := false
 	if f.now > inc.pagedAt+nearSteps*inc.step {

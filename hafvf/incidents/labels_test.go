@@ -10,8 +10,8 @@ import (
 	"hafvf/hafvf/incidents"
 )
 
-// The fleet has 48 series of eight jobs in six racks. An incident is named by the job or rack with an outage, in any order
-// of the labels.
+// The fleet has 48 series of eight jobs in six racks. An incident is named by the job or rack with an outage, in any
+// order of the labels.
 func TestOutageOfALabel(t *testing.T) {
 	right := map[string]int{}
 	for seed := range uint64(100) {

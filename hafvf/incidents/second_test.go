@@ -20,8 +20,9 @@ type second struct {
 	labels  bool // groups are by a label
 }
 
-// pages returns the number of pages from the storm on, and the delays of those for the group of the outage. The fleet has
-// about 200 keys in groups of 5 to 10, and two weeks of random alarms before. A fifth of the storm's keys alarm again.
+// pages returns the number of pages from the storm on, and the delays of those for the group of the outage. The fleet
+// has about 200 keys in groups of 5 to 10, and two weeks of random alarms before. A fifth of the storm's keys alarm
+// again.
 func (s second) pages(t expect.T, seed uint64) (count int, own []time.Duration) {
 	rng := rand.New(rand.NewPCG(seed, 72))
 	name := func(group, i int) string { return fmt.Sprintf("g%02d/%d", group, i) }
@@ -97,8 +98,8 @@ func (s second) pages(t expect.T, seed uint64) (count int, own []time.Duration) 
 	return count, own
 }
 
-// An open incident hides no other: an outage of one group after a storm is one page with its name within two steps. A storm
-// that ebbs, and a cause that spreads over all groups, do not cause a page per group.
+// An open incident hides no other: an outage of one group after a storm is one page with its name within two steps. A
+// storm that ebbs, and a cause that spreads over all groups, do not cause a page per group.
 func TestSecond(t *testing.T) {
 	seeds := uint64(100)
 	if testing.Short() {

@@ -24,11 +24,11 @@ var (
 	seeds = flag.Int("seeds", 4, "number of seeds, from -seed on, that counts are summed over")
 )
 
-// A simulation draws eight weeks of alarms of keys site/rack/host:metric with steps of a minute. Single alarms are Poisson
-// with rates that differ between keys, by a Gamma of shape 2. A job at 02:00 raises alarms of an eighth of a tenth of the
-// keys, scattered or in one block. A cause has 3 to 200 keys. 30 percent of the causes have keys anywhere, the others under
-// one site, rack or host. 30 to 90 percent of the keys alarm, after geometric delays. After an alarm a key rests for an
-// hour.
+// A simulation draws eight weeks of alarms of keys site/rack/host:metric with steps of a minute. Single alarms are
+// Poisson with rates that differ between keys, by a Gamma of shape 2. A job at 02:00 raises alarms of an eighth of a
+// tenth of the keys, scattered or in one block. A cause has 3 to 200 keys. 30 percent of the causes have keys anywhere,
+// the others under one site, rack or host. 30 to 90 percent of the keys alarm, after geometric delays. After an alarm a
+// key rests for an hour.
 type simulation struct {
 	keys   int
 	causes int
@@ -267,7 +267,7 @@ func chains(alarms []labelled, minAlarms int) (out []grouped) {
 // A tally counts the results of a method for the causes.
 type tally struct {
 	alarms, causes, found, once, right, false, night, reported, pages int
-	precision, recall                                                 float64   // sums over the causes that were found
+	precision, recall                                                 float64   // sums over found causes
 	delays                                                            []float64 // minutes from the cause to the first page
 }
 

@@ -18,15 +18,16 @@ const (
 // singles selects the alarms outside incidents that are pages because nothing in the last weeks was clearer.
 //
 // An alarm waits for eight steps of its key. It is dropped if it is in an incident by then, or if its key was in an
-// incident in the 32 steps before, or had a page in the day before. It is a page if its score is at least its threshold,
-// and if fewer than n·w other keys had at least its score in the last w weeks. n is the number of pages per week, and w the
-// number of weeks since the first alarm, from one to four. In the first week there is at most one page a day.
+// incident in the 32 steps before, or had a page in the day before. It is a page if its score is at least its
+// threshold, and if fewer than n·w other keys had at least its score in the last w weeks. n is the number of pages per
+// week, and w the number of weeks since the first alarm, from one to four. In the first week there is at most one page
+// a day.
 //
-// Scores are in units of the threshold of their key. A key that alarms often has a high threshold, so its habitual alarms
-// are no pages, and do not displace other pages.
+// Scores are in units of the threshold of their key. A key that alarms often has a high threshold, so its habitual
+// alarms are not pages, and do not displace other pages.
 //
-// There are at most n·T + 2·n pages in T weeks, for any alarms: a page takes 1 from a bucket, which starts full, gains n
-// per week, and holds at most 2·n.
+// There are at most n·T + 2·n pages in T weeks, for any alarms: a page takes 1 from a bucket, which starts full, gains
+// n per week, and holds at most 2·n.
 type singles struct {
 	perWeek float64
 
@@ -34,7 +35,7 @@ type singles struct {
 	firstAt, filledAt, lastPage moment  // times of the first alarm, of the bucket, and of the last page
 	bucket                      float64 // pages
 	waits                       map[AlarmName]waitingSingle
-	member                      map[string]moment // time up to which a key counts as a member of an incident, or as paged
+	member                      map[string]moment // end of a key's time as a member of an incident, or as paged
 	days                        []scoresOfDay     // in order of time
 }
 

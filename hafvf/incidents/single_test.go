@@ -46,8 +46,8 @@ func TestSinglesAreBounded(t *testing.T) {
 	})
 }
 
-// An alarm is a page eight steps later if it is in no incident by then, its key was in none in the 32 steps before, and it
-// is clearer than earlier alarms. In the first week there is at most one such page a day. A restart changes nothing.
+// An alarm is a page eight steps later if it is in no incident by then, its key was in none in the 32 steps before, and
+// it is clearer than earlier alarms. In the first week there is at most one such page a day. A restart changes nothing.
 func TestSingles(t *testing.T) {
 	cfg := Config{Single: 3}
 	f := expect.Get(New(cfg))(t)

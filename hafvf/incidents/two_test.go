@@ -101,7 +101,8 @@ func TestGroupsOfLabels(t *testing.T) {
 	}
 }
 
-// A key with three separate alarms in the week before is not the first key of an incident, and not among the first members.
+// A key with three separate alarms in the week before is not the first key of an incident, and not among the first
+// members.
 func TestNoisyMembersComeLast(t *testing.T) {
 	for times, last := range map[int]bool{2: false, 3: true} {
 		f, names := sites(t, incidents.Config{}, ofSite)

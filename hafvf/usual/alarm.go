@@ -94,7 +94,7 @@ type Context struct {
 	// Farther means that the value has moved by the same distance again, measured from the usual value before the
 	// alarm: a novelty is due at any score.
 	Farther bool
-	Stuck   bool // equal values in a row cause the score; a longer run is no escalation
+	Stuck   bool // equal values in a row cause the score; a longer run is not an escalation
 }
 
 // A Decision is the outcome of one observation.

@@ -171,8 +171,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A change alarms only with an unusual score among the last 61, not in the first half day, and not within 60 observations
-// of an alarm, even if the rest is shorter.
+// A change alarms only with an unusual score among the last 61, not in the first half day, and not within 60
+// observations of an alarm, even if the rest is shorter.
 func TestAlarmGateOfChanges(t *testing.T) {
 	for _, c := range []struct {
 		slow       bool
@@ -217,7 +217,8 @@ func TestAlarmGateOfChanges(t *testing.T) {
 	}
 }
 
-// A refused commit leaves the state as without a commit, to the bit, and a refused novelty as a score below the threshold.
+// A refused commit leaves the state as without a commit, to the bit, and a refused novelty as a score below the
+// threshold.
 func TestAlarmPermit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	pace := paceOf(1000, 0, 3)
@@ -373,7 +374,8 @@ func TestAlarmAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Alarms during a lasting alarm are not raised and cost nothing, with the exceptions of Follow; alarms after its end are.
+// Alarms during a lasting alarm are not raised and cost nothing, with the exceptions of Follow; alarms after its end
+// are.
 func TestAlarmLasts(t *testing.T) {
 	const rest = 10 // so that five usual observations end it
 	usually := slices.Repeat([]float64{.5}, 5)
@@ -436,7 +438,8 @@ func TestAlarmLasts(t *testing.T) {
 	}
 }
 
-// With a settling time of 0, the threshold is the usual one from the first observation on, and changes may alarm at once.
+// With a settling time of 0, the threshold is the usual one from the first observation on, and changes may alarm at
+// once.
 func TestSettling(t *testing.T) {
 	for settling, want := range map[time.Duration]bool{DefaultSettling: false, 0: true} {
 		a := NewAlarm(expect.Get(NewPace(500, time.Second, 5, settling))(t))

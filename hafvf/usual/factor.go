@@ -46,8 +46,8 @@ func (p *Profile) factorize(rows []float64, from, end int) {
 	}
 }
 
-// pivot completes row j of L. a is the diagonal entry of A, and squares the sum of the squares of the entries before the
-// diagonal. Since A is positive semidefinite, the pivot is at least π up to rounding. If it is less than π/2, the
+// pivot completes row j of L. a is the diagonal entry of A, and squares the sum of the squares of the entries before
+// the diagonal. Since A is positive semidefinite, the pivot is at least π up to rounding. If it is less than π/2, the
 // regressor is numerically a combination of the previous ones and is left out: its row and column of L are zero, and so
 // are its entries of ζ and v.
 func (p *Profile) pivot(j int, a, squares float64) {

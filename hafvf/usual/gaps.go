@@ -17,8 +17,8 @@ import (
 //
 // in nats, which is exponential with mean 1 if the model is right. g ≤ 1 is the recent pace (below). Bursty streams
 // have larger gaps. Therefore the tail of Λ above u = 3 is learned: the probability p of a gap there, at least e⁻³, and
-// the sum S of the excesses over u of n gaps, with a prior of twenty gaps of mean 1. For an exponential excess with this
-// posterior,
+// the sum S of the excesses over u of n gaps, with a prior of twenty gaps of mean 1. For an exponential excess with
+// this posterior,
 //
 //	P(Λ > u + y) = p·(S/(S+y))ⁿ
 //
@@ -26,7 +26,7 @@ import (
 //
 // Slots are unknown at first: an hour counts as 1/96 of the bound until it has been seen twice on weekdays, or once on
 // a Saturday or Sunday. Therefore a stream that ends in its first hours is silent after four days, and a first night or
-// weekend is no silence. A gap with unknown hours does not teach the tail.
+// weekend is not a silence. A gap with unknown hours does not teach the tail.
 //
 // A regular stream is handled differently in its first days. A stream is regular if the mean distance of its gaps from
 // their median is below a fifth of the median, over 100 gaps that take at least an hour, without a gap of ten medians.
@@ -37,9 +37,10 @@ import (
 // Silences are not learned: the part of a gap beyond the bound does not count, so that an outage leaves the slots
 // unchanged. After an outage events may be fewer. The pace g is the pace of the last hundred gaps if that is below ¾ of
 // the slots' pace; a gap beyond the bound counts as the bound. Thus a rate that falls for good causes one silence. A
-// pace above the slots' is not used: the calm after a burst is no silence. For the same reason one hour teaches its
+// pace above the slots' is not used: the calm after a burst is not a silence. For the same reason one hour teaches its
 // slot at most twice the expected events plus ten, once the slot is known. A silence of 1¼ to five bounds after which
-// the stream continues is taken for a regular pause: in the following four weeks, a gap of that length is no silence.
+// the stream continues is taken for a regular pause: in the following four weeks, a gap of that length is not a
+// silence.
 //
 // A stream that reports once a day for some time, or only on some days of the week, has visits. If a visit is missing
 // after two weeks of visits, the stream is silent within half an hour of the latest usual end of the visit.
@@ -203,8 +204,8 @@ func (m *GapModel) Next(g *Gaps, last, now, reported time.Time) (silent time.Tim
 	return silent
 }
 
-// Deadline returns the time at which a stream with the last event at last becomes silent. It is zero if that is unknown,
-// or later than eight weeks after last.
+// Deadline returns the time at which a stream with the last event at last becomes silent. It is zero if that is
+// unknown, or later than eight weeks after last.
 func (m *GapModel) Deadline(g *Gaps, last time.Time) time.Time {
 	if g.n < minGaps {
 		return time.Time{}
@@ -252,8 +253,8 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (t time.Time
 	return t
 }
 
-// Due returns the time at which a missing visit makes a stream with the last event at last silent. It is zero if no visit
-// is expected within a week, as for a stream that does not report once a day or on some days of the week.
+// Due returns the time at which a missing visit makes a stream with the last event at last silent. It is zero if no
+// visit is expected within a week, as for a stream that does not report once a day or on some days of the week.
 func (m *GapModel) Due(g *Gaps, last time.Time) time.Time { return g.visits.deadline(m.calendar, last) }
 
 // Usual returns the mean gap in the hour of t. If the hour is unknown, it returns the median gap if the stream is
@@ -342,8 +343,8 @@ func (g *Gaps) rate(i int) float64 {
 	return float64(min(g.slots[i].rate, 1.25*max(prev.rate, next.rate)+3))
 }
 
-// size returns the size of the gap between two times. If the gap is longer than maxHours, size walks over its first week
-// and multiplies that size by the number of whole weeks.
+// size returns the size of the gap between two times. If the gap is longer than maxHours, size walks over its first
+// week and multiplies that size by the number of whole weeks.
 func (m *GapModel) size(g *Gaps, from, end time.Time) (sum gapSize) {
 	const week = 7 * secondsOfDay
 	pace := g.pace()

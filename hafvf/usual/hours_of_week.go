@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// HoursOfWeek stores the last usual value of each hour of the week. Plan derives a plan from it. Its zero value is empty.
+// HoursOfWeek stores the last usual value of each hour of the week. Plan derives a plan from it. Its zero value is
+// empty.
 type HoursOfWeek struct {
 	first, last time.Time
 	mean, sd    [weekSlots]float32

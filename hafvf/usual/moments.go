@@ -10,8 +10,8 @@ import (
 //
 //	cos a·cos b = ½(cos(a − b) + cos(a + b))
 //
-// Hence the sums of 35 cosines and sines determine the 120 entries of A under DefaultSeasons. The moments are n = Σ1, the
-// sums of the regressors, and the sums of the other frequencies, a cosine and then a sine for each.
+// Hence the sums of 35 cosines and sines determine the 120 entries of A under DefaultSeasons. The moments are n = Σ1,
+// the sums of the regressors, and the sums of the other frequencies, a cosine and then a sine for each.
 //
 // A moment is a whole multiple of 2^−46 of the power of two above n, so a state is stored without rounding.
 type moments struct {

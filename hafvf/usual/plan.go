@@ -9,8 +9,8 @@ import (
 
 // A Plan learns what harmonics cannot represent: offsets by the hour of the week, and the spread of the values by hour,
 // by number of events, and recently. It transforms values before the views of a Profile. With m and σ of the season
-// view, a value y of n events in slot w, the hour of the week, at hour h of a working day or a weekend day is scored and
-// learned as
+// view, a value y of n events in slot w, the hour of the week, at hour h of a working day or a weekend day is scored
+// and learned as
 //
 //	y′ = m + d/F,  d = y − m − o(w),  F = f(h)·g(n)
 //
@@ -18,24 +18,25 @@ import (
 // over the long-term spread. No score depends on r; it only widens the bound for learning.
 //
 // Offset o. A visit of a slot has the mean ρ of y − m, less the running mean of the last 24 visits. A slot stores its
-// last visit l and its offset a, which moves to the median of a, l and ρ: a deviation that occurred once is not learned,
-// and one that occurred twice is known at the third time. A slot without two visits uses the common part of the visits
-// of the two days before. With the mean products c₁ of two visits that a plan makes similar, c₀ of a visit with itself
-// and cₓ of two visits that need not be similar, and ν² = (c₀ − c₁)·min(1, f)²,
+// last visit l and its offset a, which moves to the median of a, l and ρ: a deviation that occurred once is not
+// learned, and one that occurred twice is known at the third time. A slot without two visits uses the common part of
+// the visits of the two days before. With the mean products c₁ of two visits that a plan makes similar, c₀ of a visit
+// with itself and cₓ of two visits that need not be similar, and ν² = (c₀ − c₁)·min(1, f)²,
 //
 //	o = a·max(G, K)·a²/(a² + 2ν²)
 //	G = ((c₁ − max(0, cₓ))/c₀ − .2)/.3 within 0 … 1   the table repeats itself
 //	K = |a|/ν − 3                      within 0 … 1   this slot alone is clear
 //
-// Hours f. The mean of ln|d/σgr| + .635 over the visits of an hour, with a prior of two visits of zero, less the mean of
-// all hours, is multiplied by the share of the differences between hours that is not due to chance. The result is ln f.
-// A visit counts as at most e^1.6 times the f of its hour.
+// Hours f. The mean of ln|d/σgr| + .635 over the visits of an hour, with a prior of two visits of zero, less the mean
+// of all hours, is multiplied by the share of the differences between hours that is not due to chance. The result is ln
+// f. A visit counts as at most e^1.6 times the f of its hour.
 //
 // Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with the c of a grid that maximizes the likelihood of the d. A share
-// uses distances of the arcsine, so that 1 of 1 is no surprise; their scale is known.
+// uses distances of the arcsine, so that 1 of 1 is not a surprise; their scale is known.
 //
-// Recent spread r. ln r is the mean of ln|d/σF| over half a day, at least 80 observations, less the long-term mean, whose
-// learning slows down while they differ. It rises only as far as the values lie on both sides: a level is no spread.
+// Recent spread r. ln r is the mean of ln|d/σF| over half a day, at least 80 observations, less the long-term mean,
+// whose learning slows down while they differ. It rises only as far as the values lie on both sides: a level is no
+// spread.
 //
 // Offsets are for steps of a quarter of an hour to six hours, and hours for ten minutes to six hours: with finer steps,
 // an hour has too many values. Finer steps use spikes instead, which recur at the same hour of the day. A Plan is
@@ -68,7 +69,7 @@ const (
 	lateChance = .15   // smaller values of ln r are due to chance
 	lateApart  = .3    // ln r at which the long-term spread is learned at half the rate
 	oneSided   = .4    // mean of d/σF at which values count as on one side
-	scattering = .2    // ln r from which on ProfileStep.Scatters is set
+	scattering = .2    // ln r above which ProfileStep.Scatters is set
 
 	// farthest bounds learned values, so that their squares fit into a float32.
 	farthest = 1e12
@@ -81,7 +82,7 @@ const (
 	weekSlots     = 168
 	dayHours      = 48 // hours of a working day and of a weekend day
 	unknown       = math.MinInt8
-	maxExponent   = 120  // of the unit
+	maxExponent   = 120  // of the unit, in magnitude
 	visitUnits    = 4    // units of an encoded last visit
 	maxVisitUnits = 31   // largest last visit in these: it is encoded in six bits
 	maxHourUnits  = 2047 // largest |ln f| in 1/hourUnit: it is encoded in twelve bits

@@ -139,8 +139,8 @@ func TestPlanHours(t *testing.T) {
 	}
 }
 
-// Steps of less than a quarter of an hour have no offsets, and steps of less than ten minutes or more than six hours have
-// no hours.
+// Steps of less than a quarter of an hour have no offsets, and steps of less than ten minutes or more than six hours
+// have no hours.
 func TestPlanReach(t *testing.T) {
 	for step, want := range map[time.Duration][2]bool{
 		time.Minute: {false, false}, 5 * time.Minute: {false, false}, 10 * time.Minute: {true, false}, 15 * time.Minute: {true, true},
@@ -152,7 +152,7 @@ func TestPlanReach(t *testing.T) {
 	}
 }
 
-// The recent spread follows a change within a factor of 1.5 after 200 values. A level is no spread.
+// The recent spread follows a change within a factor of 1.5 after 200 values. A level is not spread.
 func TestPlanLately(t *testing.T) {
 	for _, factor := range []float64{10, 3, 1, .2} {
 		logs, keys := 0., 12
@@ -188,7 +188,7 @@ func TestPlanLately(t *testing.T) {
 	}
 }
 
-// An average of many events has a smaller spread than one of few, and a share of two trials is no surprise.
+// An average of many events has a smaller spread than one of few, and a share of two trials is not a surprise.
 func TestPlanEvents(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	st := newPlanStream(DefaultProfile(), time.Hour)

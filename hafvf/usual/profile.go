@@ -74,8 +74,8 @@ const (
 //
 //	mean vᵀζ,  scale √(b/a·(1 + vᵀv)),  a = 1 + n/2,  b = 1 + (s − ζᵀζ)/2
 //
-// where a view of k regressors uses the leading k×k block of L: one matrix and one factorisation serve all views. A view
-// then computes
+// where a view of k regressors uses the leading k×k block of L: one matrix and one factorisation serve all views. A
+// view then computes
 //
 //	surprise z    the normal equivalent of (y − mean)/scale, at most 21.5
 //	mean c        the running mean of z over about ten observations
@@ -93,9 +93,10 @@ const (
 //	q = (1 − u)·g + u·move,  u = w/2·(1 − r²)
 //	score (1 − r)·q + r·min(q, cap)
 //
-// where cap is move + 1 for a new value, 0 for a repeated value whose surprises are all below 1, and else infinite. If no
-// value repeats and the stream is not slow, the score is g. At steps of two to 15 minutes with fast ≥ 1, the score is at least
-// min(move − 5, score + 4): a step may be larger than the fast score can express. The score is meant for an Alarm.
+// where cap is move + 1 for a new value, 0 for a repeated value whose surprises are all below 1, and else infinite. If
+// no value repeats and the stream is not slow, the score is g. At steps of two to 15 minutes with fast ≥ 1, the score
+// is at least min(move − 5, score + 4): a step may be larger than the fast score can express. The score is meant for an
+// Alarm.
 //
 // The precision π of a harmonic is 1 + n·ρ⁴, where ρ is the length of the mean of exp(iφ) over its phases φ: while
 // little of its period has been seen, it is similar to the constant, and would extrapolate. A value far from usual is
@@ -230,9 +231,9 @@ func (c ProfileConfig) Validate() error {
 	return nil
 }
 
-// A state consists of n and the moments of the seasons, which determine the matrix A of the shared regressors; the total
-// weight of the running means, which is the same for all views; the views, the tail, the move and the repeats; and the
-// coordinates. A matrix is its lower triangle, packed by rows.
+// A state consists of n and the moments of the seasons, which determine the matrix A of the shared regressors; the
+// total weight of the running means, which is the same for all views; the views, the tail, the move and the repeats;
+// and the coordinates. A matrix is its lower triangle, packed by rows.
 
 // Indices of a view's part of a state.
 const (
@@ -249,8 +250,8 @@ func (p *Profile) order() int { return p.size - p.common }
 // lags returns the number of stored last values: the order of the ar view, and at least one.
 func (p *Profile) lags() int { return max(1, p.order()) }
 
-// coordinateLen returns the number of floats for one coordinate: h, s, the last values with the latest first, the rows of
-// the matrix for the ar view, and the streak.
+// coordinateLen returns the number of floats for one coordinate: h, s, the last values with the latest first, the rows
+// of the matrix for the ar view, and the streak.
 func (p *Profile) coordinateLen() int {
 	return p.size + 1 + p.lags() + linear.TriangleLen(p.size) - linear.TriangleLen(p.common) + streakLen
 }
@@ -313,9 +314,9 @@ func (p *Profile) StateLen() int {
 // NewState returns the state of a stream before its first observation.
 func (p *Profile) NewState() State { return make(State, p.StateLen()) }
 
-// Update scores the observation y at time t and learns it. The step of the pace must be the same for all observations of
-// the stream. The values are standardised by a location and a scale that stay the same for the stream, for example by
-// LocationScale over its warm-up. The observations of the warm-up are learned too, but their scores are not for an
+// Update scores the observation y at time t and learns it. The step of the pace must be the same for all observations
+// of the stream. The values are standardised by a location and a scale that stay the same for the stream, for example
+// by LocationScale over its warm-up. The observations of the warm-up are learned too, but their scores are not for an
 // Alarm. Values above 1e20 in magnitude count as 1e20. Without seasons, t does not matter.
 //
 // A NaN in y makes the observation missing. It then changes nothing; the last values remain.
@@ -325,8 +326,8 @@ func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileSt
 	return p.UpdatePlan(s, nil, pace, t, y, Evidence{})
 }
 
-// UpdatePlan is Update for a stream with a plan, which it also updates, and for an observation with evidence. A nil plan
-// means none.
+// UpdatePlan is Update for a stream with a plan, which it also updates, and for an observation with evidence. A nil
+// plan means none.
 func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []float64, e Evidence) ProfileStep {
 	mustHave(s, p.StateLen(), wrongState)
 	mustHave(y, p.dim, wrongDim)
@@ -457,8 +458,8 @@ func (p *Profile) Seasonal(s State, plan Plan, from, end time.Time) []float64 {
 	return p.season
 }
 
-// learn scores the value y of a coordinate under all views, and learns it. n is Σ1 before it. It returns the move, y less
-// the previous value, and the residual of the last view.
+// learn scores the value y of a coordinate under all views, and learns it. n is Σ1 before it. It returns the move, y
+// less the previous value, and the residual of the last view.
 func (p *Profile) learn(c coordinateState, plan *coordinatePlan, output int, n, y float64, pace *Pace) (move, residual float64) {
 	copy(p.u[p.common:], c.last)
 	linear.Scale(c.h, profileForgetting)

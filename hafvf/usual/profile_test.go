@@ -212,8 +212,8 @@ func TestProfileMissing(t *testing.T) {
 	}
 }
 
-// A shift of one coordinate in ten is detected, with and without dependence between them. Without a shift, alarms keep to
-// the budget.
+// A shift of one coordinate in ten is detected, with and without dependence between them. Without a shift, alarms keep
+// to the budget.
 func TestProfileOfVectors(t *testing.T) {
 	const dim, n, shift, streams = 10, 2600, 2500, 10
 	for _, common := range []float64{0, .8} {
@@ -323,8 +323,8 @@ func TestProfileStaysFinite(t *testing.T) {
 	})
 }
 
-// Last values that are combinations of each other up to rounding do not amplify it: no entry of L, ζ or v is much larger
-// than its inputs.
+// Last values that are combinations of each other up to rounding do not amplify it: no entry of L, ζ or v is much
+// larger than its inputs.
 func TestProfileOfDependentValues(t *testing.T) {
 	type block struct {
 		level, noise float64

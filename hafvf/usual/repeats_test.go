@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// A profile reproduces the scores of the reference for repeated values, one of them far away; see testdata/stuck/README.md
-// for the traces. A state without repeats can be decoded.
+// A profile reproduces the scores of the reference for repeated values, one of them far away; see
+// testdata/stuck/README.md for the traces. A state without repeats can be decoded.
 func TestStuckTraces(t *testing.T) {
 	files := expect.Get(filepath.Glob("testdata/stuck/*.json"))(t)
 	expect.Same(t, 5, len(files), "traces")

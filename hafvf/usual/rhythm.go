@@ -40,8 +40,8 @@ const (
 //
 //	E[cᵀu] and h·σ²,  h = uᵀ Cov(c) u / σ²
 //
-// The level belongs to the stream, not to the season: the next stage, a Filter or a Bank, receives the values less their
-// season.
+// The level belongs to the stream, not to the season: the next stage, a Filter or a Bank, receives the values less
+// their season.
 //
 // A season fades towards its prior by e⁻¹ in five of its longest periods, and by at most as much between two
 // observations, so that a single wrong time does not forget it. The level also fades by .985 per observation, so that
@@ -50,13 +50,13 @@ const (
 //
 //	p(c₀, c) = p(c)·p(c₀|c)
 //
-// where the first row is p(c₀|c), and the others are p(c). ForgetLevel clears the first row: a new regime starts with an
-// unknown level and the known season.
+// where the first row is p(c₀|c), and the others are p(c). ForgetLevel clears the first row: a new regime starts with
+// an unknown level and the known season.
 //
 // A single value has a bounded influence. Let r be the residual of x from c₀ + cᵀu, and v·σ² the variance of r, both
 // before x is learned. A Rhythm learns r as at most 6·√(v·s), where s is the mean of the learned r²/v, with the memory
-// of the level. Thus an outlier of any size counts as one of six standard deviations, and s can hardly double. A lasting
-// change is learned after a few values.
+// of the level. Thus an outlier of any size counts as one of six standard deviations, and s can hardly double. A
+// lasting change is learned after a few values.
 //
 // The coordinates share the factor. An update takes about p² multiplications for the p regressors, which are 15 under
 // DefaultSeasons, and from time to time p³/6.
@@ -199,8 +199,8 @@ func (r *Rhythm) Predict(mean []float64, s State, t time.Time) (variance float64
 }
 
 // Learn learns the observation x at t with a weight in [0, 1], the probability that x belongs to the current regime. It
-// does nothing on a holiday, or if x has a NaN. The standard deviations that bound the influence of x are at least minSD,
-// so that changes after a run of equal values are learned too.
+// does nothing on a holiday, or if x has a NaN. The standard deviations that bound the influence of x are at least
+// minSD, so that changes after a run of equal values are learned too.
 //
 // Learn allocates nothing. It panics if s, x or minSD has the wrong length.
 func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64, minSD []float64) {
@@ -248,8 +248,8 @@ func (r *Rhythm) bound(s State, weight, forget float64, minSD []float64) {
 	*n = forget**n + weight
 }
 
-// expect writes the expected mean at the regressors u to mean, using regressors from index first on; with first = 0 this
-// includes the level. It returns its variance plus the given variance.
+// expect writes the expected mean at the regressors u to mean, using regressors from index first on; with first = 0
+// this includes the level. It returns its variance plus the given variance.
 func (r *Rhythm) expect(mean []float64, f linear.Triangle, u []float64, first int, variance float64) float64 {
 	clear(mean)
 	copy(r.solved, u)
@@ -265,8 +265,8 @@ func (r *Rhythm) expect(mean []float64, f linear.Triangle, u []float64, first in
 }
 
 // Expect writes the expected mean of an observation at t, with level and season, and the standard deviation of its
-// residual. If the level is unknown or too few residuals are known, the mean is 0 and the standard deviation +Inf. Expect
-// does not change s.
+// residual. If the level is unknown or too few residuals are known, the mean is 0 and the standard deviation +Inf.
+// Expect does not change s.
 func (r *Rhythm) Expect(mean, sd []float64, s State, t time.Time) {
 	mustHave(s, r.StateLen(), wrongState)
 	mustHave(mean, r.dim, wrongDst)

@@ -9,10 +9,11 @@ import (
 
 // spikes learns the large deviations that recur at the same hour of the day, each day or on the same days of the week,
 // in streams whose steps are too fine for the offsets of a Plan. The hour of a spike begins at a quarter of an hour and
-// has the first deviation near its middle: later ones may begin 22 minutes earlier or later. A usual spike is scored and
-// learned as the usual value. A deviation of spikeFrom standard deviations outside the known hours starts a new spike.
-// The logarithm of the largest deviation of an hour is normal: Student's t of the days with the spike gives the score of
-// a day without it. If spikes occur at more hours than are known, no hour is special: none is usual, and none is missed.
+// has the first deviation near its middle: later ones may begin 22 minutes earlier or later. A usual spike is scored
+// and learned as the usual value. A deviation of spikeFrom standard deviations outside the known hours starts a new
+// spike. The logarithm of the largest deviation of an hour is normal: Student's t of the days with the spike gives the
+// score of a day without it. If spikes occur at more hours than are known, no hour is special: none is usual, and none
+// is missed.
 type spikes struct {
 	known     [4]spike // the known spikes, followed by zero values
 	elsewhere uint8    // observations of other spikes, less spikePerHour for each later hour of a recurring spike
@@ -60,8 +61,8 @@ type Missed struct {
 	Days, Came  int     // days seen with this hour, and how many of them had the spike
 }
 
-// record learns the value y of a coordinate, whose usual mean and standard deviation are usual and sd. n is the weight of
-// the previous observations. record reports whether y is a usual spike.
+// record learns the value y of a coordinate, whose usual mean and standard deviation are usual and sd. n is the weight
+// of the previous observations. record reports whether y is a usual spike.
 func (set *spikes) record(p *Profile, pace *Pace, output int, n, y, usual, sd float64) (comes bool) {
 	far := math.Abs(y-usual) >= spikeFrom*sd
 	if set.known[0].n == 0 && !far {

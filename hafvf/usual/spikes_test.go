@@ -18,9 +18,9 @@ type spiked struct {
 	bursts                float64            // other spikes per hour, at any time
 }
 
-// run lets a profile and an alarm follow a stream for some days. The spike occurs within ten minutes of usual, a time of
-// the day. run calls alarmed for each alarm, with the time since the usual time of the nearest spike and whether the alarm
-// is a missed spike.
+// run lets a profile and an alarm follow a stream for some days. The spike occurs within ten minutes of usual, a time
+// of the day. run calls alarmed for each alarm, with the time since the usual time of the nearest spike and whether the
+// alarm is a missed spike.
 func (c *spiked) run(t *testing.T, seed uint64, days int, usual time.Duration, alarmed func(day int, after time.Duration, missed bool)) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pace, err := NewPace(BudgetOver(DefaultBudgetTime, c.step), c.step, AutoRest, DefaultSettling)
@@ -58,9 +58,9 @@ func (c *spiked) run(t *testing.T, seed uint64, days int, usual time.Duration, a
 	}
 }
 
-// A daily spike that is missing on a day after three weeks raises an alarm within an hour, within the budget, in 9 of 10
-// streams. A jitter of ten minutes is usual: no spike that occurred counts as missed, and after the first week at most
-// one spike in sixty raises an alarm.
+// A daily spike that is missing on a day after three weeks raises an alarm within an hour, within the budget, in 9 of
+// 10 streams. A jitter of ten minutes is usual: no spike that occurred counts as missed, and after the first week at
+// most one spike in sixty raises an alarm.
 func TestSpikes(t *testing.T) {
 	for name, c := range map[string]spiked{
 		"rows":                               {step: time.Minute, length: 15 * time.Minute, noise: 1.7, spike: 400, scatter: .05},

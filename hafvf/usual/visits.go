@@ -9,9 +9,9 @@ import (
 )
 
 // visits learns when a stream reports, if it reports once a day or only on some days of the week. A visit ends if
-// visitGap passes without an observation. It belongs to the day whose usual end is at most visitApart away. If a visit is
-// due and nothing has arrived by visitSlack after the latest usual end, the stream is silent. The zero value is for a
-// stream without visits.
+// visitGap passes without an observation. It belongs to the day whose usual end is at most visitApart away. If a visit
+// is due and nothing has arrived by visitSlack after the latest usual end, the stream is silent. The zero value is for
+// a stream without visits.
 type visits struct {
 	n        uint8   // ends that meanEnd and lateness are learned from, up to maxEnds; 0: no visit is known
 	strays   uint8   // consecutive visits that ended at another time of the day
@@ -35,7 +35,7 @@ const (
 // last week is the lowest bit; a set bit marks the end above the first week.
 type dayRecord [7]uint8
 
-// record records whether it occurred on a day since 1 January 1970.
+// record stores whether a visit or spike occurred on a day, counted from 1 January 1970.
 func (w *dayRecord) record(day int64, came bool) {
 	weeks := &w[weekdayOf(day)]
 	if *weeks = max(*weeks, 1); *weeks >= 1<<7 {
@@ -48,7 +48,7 @@ func (w *dayRecord) record(day int64, came bool) {
 
 func weekdayOf(day int64) int { return int(((day+3)%7 + 7) % 7) } // 0 is Monday
 
-// seen returns how many days of a weekday were recorded, and on how many of them it occurred.
+// seen returns how many days of a weekday were recorded, and how many of them had an occurrence.
 func (w *dayRecord) seen(weekday int) (n, came int) {
 	return max(bits.Len8(w[weekday]), 1) - 1, max(bits.OnesCount8(w[weekday]), 1) - 1
 }
@@ -124,7 +124,7 @@ func (v *visits) deadline(calendar *Calendar, last time.Time) (t time.Time) {
 // The days from the first missing one up to silent are learned as days without a visit.
 func (v *visits) next(calendar *Calendar, last, now, silent time.Time) {
 	if v.n == 0 && !silent.IsZero() {
-		return // one silence is no habit
+		return // one silence is not a habit
 	}
 	day, later := v.nearest(calendar, last)
 	switch stray := math.Abs(later) > visitApart; {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A stream that reports for 20 minutes each day, or each weekday, and misses a day after three weeks is silent within an
-// hour of its usual end on 9 of 10 such days. At most one of 20 streams is silent otherwise in eight weeks.
+// A stream that reports for 20 minutes each day, or each weekday, and misses a day after three weeks is silent within
+// an hour of its usual end on 9 of 10 such days. At most one of 20 streams is silent otherwise in eight weeks.
 func TestVisits(t *testing.T) {
 	for _, step := range []time.Duration{time.Minute, 5 * time.Minute} {
 		for name, c := range map[string]struct {
@@ -53,8 +53,8 @@ func TestVisits(t *testing.T) {
 	}
 }
 
-// A visit at another time of the day does not replace the visit that is due; three in a row are a new habit. A stream that
-// reports twice a day has no visits.
+// A visit at another time of the day does not replace the visit that is due; three in a row are a new habit. A stream
+// that reports twice a day has no visits.
 func TestVisitsMove(t *testing.T) {
 	m := NewGapModel(nil, 0, DefaultBudgetTime)
 	for name, c := range map[string]struct {
