@@ -82,7 +82,7 @@ func TestDigests(t *testing.T) {
 }
 
 // A digest contains the alarm that opens it, also before a midnight that the clock skips.
-func TestDigestHasItsAlarm(t *testing.T) {
+func TestDigestFirstAlarm(t *testing.T) {
 	zone := expect.Get(time.LoadLocation("America/Sao_Paulo"))(t)
 	d := NewDigests([]time.Duration{24 * time.Hour}, zone)
 	now := time.Date(2017, 10, 14, 23, 50, 0, 0, zone)

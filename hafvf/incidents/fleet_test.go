@@ -103,7 +103,7 @@ func differ(t expect.T, what string, got, want any) {
 
 // The result does not depend on the order of arrival of alarms and registrations within the lateness, on repeats, or on
 // the steps of the watermark.
-func TestAnyOrder(t *testing.T) {
+func TestFleetArrivalOrder(t *testing.T) {
 	const lateness = 10 * time.Minute
 	rapid.Check(t, func(t *rapid.T) {
 		alarms := stream(t)
@@ -155,7 +155,7 @@ func TestAnyOrder(t *testing.T) {
 }
 
 // A fleet that is stored and restored after every step gives the same result, and has equal bytes.
-func TestRestores(t *testing.T) {
+func TestRestoreContinues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg, name := grouping(t, incidents.Config{Budget: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "budget")})
 		alarms := stream(t)
@@ -211,7 +211,7 @@ func paged(events []incidents.Event) int {
 }
 
 // The last assignment of an alarm is the incident that has it as a member, and is empty for an alarm in no incident.
-func TestAssigned(t *testing.T) {
+func TestFleetAssignments(t *testing.T) {
 	tr := readTrace(t, "testdata/golden_rack.json")
 	last := map[string]incidents.Assignment{}
 	var closed []incidents.Event
@@ -245,7 +245,7 @@ func TestAssigned(t *testing.T) {
 }
 
 // A wide line raises alarms of many keys with one ID, and a record may raise two kinds.
-func TestRepeats(t *testing.T) {
+func TestFleetRepeats(t *testing.T) {
 	f := newFleet(t, incidents.Config{})
 	a := incidents.Alarm{ID: "f.csv:7", Key: "cpu", Kind: "novelty", Time: begin}
 	other, silent := a, a
@@ -293,7 +293,7 @@ func nightly(t *testing.T, zone *time.Location) []incidents.Event {
 }
 
 // A nightly incident recurs at the same local time.
-func TestRhythmOfTheClock(t *testing.T) {
+func TestFleetRhythmLocalTime(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Skip(err)
@@ -312,7 +312,7 @@ func TestRhythmOfTheClock(t *testing.T) {
 // A forgotten key leaves no trace of its name, wherever it was: as a member of an open incident or its first one, in a
 // registration, or in a waiting alarm. Later events are as if its alarms had ended. Forgetting an unknown key changes
 // nothing.
-func TestForgetLeavesNoName(t *testing.T) {
+func TestFleetForget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		alarms := stream(t)
 		cut := begin
@@ -384,7 +384,7 @@ func TestForgetLeavesNoName(t *testing.T) {
 
 // A key that alarms before its registration has a step of a minute until the registration arrives, and then the same
 // state as with an early registration.
-func TestRegistersLater(t *testing.T) {
+func TestFleetLateRegistration(t *testing.T) {
 	late, early := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
 	hourly := func(f *incidents.Fleet) {
 		for _, k := range tree {
@@ -416,7 +416,7 @@ func TestRegistersLater(t *testing.T) {
 }
 
 // No input panics, and every alarm with a time is assigned.
-func TestBadInput(t *testing.T) {
+func TestFleetBadInput(t *testing.T) {
 	if _, err := incidents.New(incidents.Config{Budget: -1}); err == nil {
 		t.Error("a negative budget")
 	}
@@ -462,7 +462,7 @@ func TestBadInput(t *testing.T) {
 }
 
 // Advancing only to the times of Next gives all results. The pages keep guarantee 1.
-func TestNext(t *testing.T) {
+func TestFleetNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := incidents.Config{Budget: rapid.SampledFrom([]time.Duration{time.Hour, 10 * time.Hour, week}).Draw(t, "budget")}
 		f, g := newFleet(t, cfg), newFleet(t, cfg)

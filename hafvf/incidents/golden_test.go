@@ -67,7 +67,7 @@ func newFleet(t expect.T, cfg incidents.Config) *incidents.Fleet {
 }
 
 // testdata/reference.py, an independent implementation, computed the traces.
-func TestGolden(t *testing.T) {
+func TestFleetGolden(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(*tracesDir, "golden_*.json"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no traces in %s: %v", *tracesDir, err)

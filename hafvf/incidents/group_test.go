@@ -40,7 +40,7 @@ func TestSurprise(t *testing.T) {
 }
 
 // The oracle counts one by one.
-func TestDistinct(t *testing.T) {
+func TestRecentDistinct(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := expect.Get(New(Config{}))(t)
 		var keys []*key
@@ -83,7 +83,7 @@ func TestDistinct(t *testing.T) {
 	})
 }
 
-func TestCommon(t *testing.T) {
+func TestFleetCommon(t *testing.T) {
 	f := expect.Get(New(Config{}))(t)
 	for _, c := range [][3]string{
 		{"", "a", ""}, {"a", "a", "a"}, {"a", "a/b", "a"}, {"a/b", "a/c", "a"}, {"ab", "a", ""}, {"a/b", "a/bc", "a"},
@@ -97,7 +97,7 @@ func TestCommon(t *testing.T) {
 
 // A state of an older version has the page of an incident, but not the number of its members. Its next alarm is no
 // page.
-func TestPageOfBefore(t *testing.T) {
+func TestRestoreOlderPage(t *testing.T) {
 	f := expect.Get(New(Config{}))(t)
 	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 	keys := strings.Split("abcdefghi", "")

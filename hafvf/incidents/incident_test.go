@@ -7,7 +7,7 @@ import (
 )
 
 // The step of an incident is the longest of its members'. The last member leaves its own step.
-func TestStepOfMembers(t *testing.T) {
+func TestIncidentStep(t *testing.T) {
 	inc := &incident{members: map[string]Member{}}
 	for i, step := range []moment{10, 20, 20, 5} {
 		inc.enter(Member{Key: string(rune('a' + i)), step: step})

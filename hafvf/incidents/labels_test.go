@@ -12,7 +12,7 @@ import (
 
 // The fleet has 48 series of eight jobs in six racks. An incident is named by the job or rack with an outage, in any
 // order of the labels.
-func TestOutageOfALabel(t *testing.T) {
+func TestFleetLabelOutage(t *testing.T) {
 	right := map[string]int{}
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -73,7 +73,7 @@ func TestOutageOfALabel(t *testing.T) {
 }
 
 // A storm has most series, and is still open when first a job and then a rack have separate outages. Each is a page.
-func TestOutagesAfterAStorm(t *testing.T) {
+func TestFleetOutagesAfterStorm(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 8))
 		job, rack := rng.IntN(8), rng.IntN(6)

@@ -9,7 +9,7 @@ import (
 )
 
 // A nightly incident is a page, and reported as one, when it has more than twice as many keys as usual.
-func TestLargerThanUsual(t *testing.T) {
+func TestFleetLargerThanUsual(t *testing.T) {
 	f := newFleet(t, incidents.Config{})
 	register(f)
 	var last incidents.Event
@@ -39,7 +39,7 @@ func TestLargerThanUsual(t *testing.T) {
 }
 
 // An alarm that is older than a processed alarm is processed with it if it is at most 8 steps late. Else it is alone.
-func TestLate(t *testing.T) {
+func TestFleetLateAlarm(t *testing.T) {
 	f := newFleet(t, incidents.Config{})
 	register(f)
 	add := func(id string, key int, after time.Duration) []incidents.Assignment {

@@ -100,7 +100,7 @@ func (s second) pages(t expect.T, seed uint64) (count int, own []time.Duration) 
 
 // An open incident hides no other: an outage of one group after a storm is one page with its name within two steps. A
 // storm that ebbs, and a cause that spreads over all groups, do not cause a page per group.
-func TestSecond(t *testing.T) {
+func TestFleetSecondOutage(t *testing.T) {
 	seeds := uint64(100)
 	if testing.Short() {
 		seeds = 20

@@ -15,7 +15,7 @@ import (
 var monday = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
 // In T weeks there are at most 3T + 6 pages of alarms outside incidents, for any alarms.
-func TestSinglesAreBounded(t *testing.T) {
+func TestSinglesBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		rising := rapid.Bool().Draw(t, "rising")

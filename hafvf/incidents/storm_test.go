@@ -11,7 +11,7 @@ import (
 
 // A lasting state becomes usual: keys that alarm every hour for weeks are not an incident for long. The state keeps to
 // the size in the comment of AppendBinary.
-func TestStorm(t *testing.T) {
+func TestFleetLastingStorm(t *testing.T) {
 	f := newFleet(t, incidents.Config{})
 	rng := rand.New(rand.NewPCG(8, 9))
 	const keys, weeks = 240, 6

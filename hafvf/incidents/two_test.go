@@ -53,7 +53,7 @@ func pagesOf(f *incidents.Fleet, names []string, after, over time.Duration, seed
 
 // Two causes in different parts of the fleet are two pages, however short the time between them. One cause with mixed
 // alarms is one incident.
-func TestTwoCauses(t *testing.T) {
+func TestFleetTwoCauses(t *testing.T) {
 	for seed := range uint64(20) {
 		for _, after := range []time.Duration{5 * time.Minute, 19 * time.Minute, 32 * time.Minute, time.Hour} {
 			f, names := sites(t, incidents.Config{}, ofSite)
@@ -71,7 +71,7 @@ func TestTwoCauses(t *testing.T) {
 }
 
 // Groups of series are groups by their labels.
-func TestGroupsOfLabels(t *testing.T) {
+func TestFleetLabelGroups(t *testing.T) {
 	series := func(site string, i int) string {
 		return fmt.Sprintf(`up{instance="i%d",job="svc \"%s\"",more="x,y",no="%d"}`, i/8, site, i)
 	}
@@ -103,7 +103,7 @@ func TestGroupsOfLabels(t *testing.T) {
 
 // A key with three separate alarms in the week before is not the first key of an incident, and not among the first
 // members.
-func TestNoisyMembersComeLast(t *testing.T) {
+func TestEventNoisyMembersLast(t *testing.T) {
 	for times, last := range map[int]bool{2: false, 3: true} {
 		f, names := sites(t, incidents.Config{}, ofSite)
 		cause := begin.Add(10 * 24 * time.Hour)

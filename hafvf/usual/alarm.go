@@ -27,7 +27,7 @@ const (
 	commitForgetting = .9998 // forgetting of the commits, per observation
 	firstDays        = 4.    // initial extra of the threshold
 	debtSlope        = .5    // increase of the threshold per alarm of debt
-	window           = 61    // observations, at least one of them unusual, before a change may raise an alarm
+	window           = 61    // last observations, one of which must be unusual for a change alarm
 	afterAlarm       = 60    // observations after an alarm in which no change raises one
 	usualScore       = 1.    // a lasting alarm treats lower scores as usual
 	escalation       = 3.    // score above the alerted one that raises another alarm

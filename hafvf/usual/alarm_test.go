@@ -111,7 +111,7 @@ func TestAlarmReserve(t *testing.T) {
 }
 
 // The bound is attained except for one alarm: the whole budget can be spent when it is needed.
-func TestAlarmBoundIsAttained(t *testing.T) {
+func TestAlarmBoundAttained(t *testing.T) {
 	for _, name := range []string{"infinite scores", "both"} {
 		pace := paceOf(10, 0, 0)
 		a := NewAlarm(pace)
@@ -173,7 +173,7 @@ func TestPace(t *testing.T) {
 
 // A change alarms only with an unusual score among the last 61, not in the first half day, and not within 60
 // observations of an alarm, even if the rest is shorter.
-func TestAlarmGateOfChanges(t *testing.T) {
+func TestAlarmChangeConditions(t *testing.T) {
 	for _, c := range []struct {
 		slow       bool
 		scale      float64 // score in log₁₀ P
@@ -376,7 +376,7 @@ func TestAlarmAllocatesNothing(t *testing.T) {
 
 // Alarms during a lasting alarm are not raised and cost nothing, with the exceptions of Follow; alarms after its end
 // are.
-func TestAlarmLasts(t *testing.T) {
+func TestAlarmFollow(t *testing.T) {
 	const rest = 10 // so that five usual observations end it
 	usually := slices.Repeat([]float64{.5}, 5)
 	unusually := slices.Repeat([]float64{5}, 40)
@@ -440,7 +440,7 @@ func TestAlarmLasts(t *testing.T) {
 
 // With a settling time of 0, the threshold is the usual one from the first observation on, and changes may alarm at
 // once.
-func TestSettling(t *testing.T) {
+func TestAlarmWithoutSettling(t *testing.T) {
 	for settling, want := range map[time.Duration]bool{DefaultSettling: false, 0: true} {
 		a := NewAlarm(expect.Get(NewPace(500, time.Second, 5, settling))(t))
 		s := a.NewState()

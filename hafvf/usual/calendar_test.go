@@ -69,7 +69,7 @@ func TestCalendarLeaps(t *testing.T) {
 
 // A stream that pauses on Sundays is not silent on a holiday. A stream that also reports on Sundays is silent if it
 // stops.
-func TestSilenceOnHolidays(t *testing.T) {
+func TestGapsHolidays(t *testing.T) {
 	begin := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	holiday := begin.AddDate(0, 0, 7*6+2) // a Wednesday
 	for _, test := range []struct {

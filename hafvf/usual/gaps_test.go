@@ -164,7 +164,7 @@ func TestGaps(t *testing.T) {
 
 // A key that ends in its first hours is silent after four days, or after ten beats if it was regular for an hour. A key
 // with fewer than ten gaps is never silent.
-func TestGapsOfAYoungStream(t *testing.T) {
+func TestGapsYoungStream(t *testing.T) {
 	m := NewGapModel(nil, 0, DefaultBudgetTime)
 	for name, steps := range map[string][2]time.Duration{"regular": {time.Minute, time.Minute}, "not": {time.Minute, 2 * time.Minute}, "a burst": {time.Second, time.Second}} {
 		var g Gaps
@@ -184,7 +184,7 @@ func TestGapsOfAYoungStream(t *testing.T) {
 }
 
 // A rate that falls for good causes few silences.
-func TestGapsThatGrow(t *testing.T) {
+func TestGapsFallingRate(t *testing.T) {
 	m := NewGapModel(nil, 0, DefaultBudgetTime)
 	for seed := range 10 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 2))

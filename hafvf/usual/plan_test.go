@@ -141,7 +141,7 @@ func TestPlanHours(t *testing.T) {
 
 // Steps of less than a quarter of an hour have no offsets, and steps of less than ten minutes or more than six hours
 // have no hours.
-func TestPlanReach(t *testing.T) {
+func TestPlanSteps(t *testing.T) {
 	for step, want := range map[time.Duration][2]bool{
 		time.Minute: {false, false}, 5 * time.Minute: {false, false}, 10 * time.Minute: {true, false}, 15 * time.Minute: {true, true},
 		6 * time.Hour: {true, true}, 8 * time.Hour: {false, false}, 24 * time.Hour: {false, false},
@@ -153,7 +153,7 @@ func TestPlanReach(t *testing.T) {
 }
 
 // The recent spread follows a change within a factor of 1.5 after 200 values. A level is not spread.
-func TestPlanLately(t *testing.T) {
+func TestPlanRecentSpread(t *testing.T) {
 	for _, factor := range []float64{10, 3, 1, .2} {
 		logs, keys := 0., 12
 		for k := range keys {

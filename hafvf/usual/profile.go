@@ -277,8 +277,8 @@ func (p *Profile) view(s State, i int) []float64 {
 	return s[start : start+viewLen]
 }
 
-// ForgetSurprises resets the running means of the views for a slow stream with the given pace: otherwise the end of an
-// event would score as unusual for as long as the event lasted.
+// ForgetSurprises resets the running means of the views. Otherwise they would remain unusual after an event, for as
+// long as it lasted. It does nothing for a pace that is not slow.
 func (p *Profile) ForgetSurprises(s State, pace Pace) {
 	if pace.slow == 0 {
 		return

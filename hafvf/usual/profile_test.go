@@ -81,7 +81,7 @@ func TestSeasonal(t *testing.T) {
 
 // The season follows the local time: it is the same at the same local time of another day or week, before and after a
 // change of the clock, and before 1970.
-func TestSeasonFollowsTheClock(t *testing.T) {
+func TestSeasonFollowsLocalTime(t *testing.T) {
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	regressors := func(zone *time.Location, days int) []float64 {
 		u := make([]float64, harmonics(DefaultSeasons()))

@@ -137,7 +137,7 @@ func (d *denseRhythm) predict(t testing.TB, at time.Time) (mean []float64, varia
 
 // A Rhythm is the Bayesian regression of its doc comment, with the level marginalised. The reference uses the normal
 // equations; the data have gaps, weights, missing values and new regimes.
-func TestRhythmIsTheDenseRegression(t *testing.T) {
+func TestRhythmMatchesDenseRegression(t *testing.T) {
 	c := RhythmConfig{Seasons: []Season{{24 * time.Hour, 3}, {168 * time.Hour, 2}}, Zone: "Europe/Berlin"}
 	r := newRhythm(t, c, 2)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -180,7 +180,7 @@ func TestRhythmIsTheDenseRegression(t *testing.T) {
 }
 
 // A holiday is a local date, on which nothing is learned.
-func TestHolidaysAreNotLearned(t *testing.T) {
+func TestRhythmHolidays(t *testing.T) {
 	r := newRhythm(t, RhythmConfig{Seasons: DefaultSeasons(), Zone: "Europe/Berlin", Holidays: []string{"2026-12-25"}}, 1)
 	begin := time.Date(2026, 12, 24, 23, 0, 0, 0, time.UTC) // midnight in Berlin
 	for d, learned := range map[time.Duration]bool{-time.Second: true, 0: false, 23*time.Hour + 59*time.Minute: false, 24 * time.Hour: true} {

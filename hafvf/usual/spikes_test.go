@@ -107,7 +107,7 @@ func TestSpikes(t *testing.T) {
 
 // A spike without habit, or in an hour with unknown values, is not missed. A spike that ends for good is missed at most
 // five times, and then forgotten.
-func TestSpikesThatAreNotMissed(t *testing.T) {
+func TestSpikesNotMissed(t *testing.T) {
 	rows := spiked{step: 5 * time.Minute, length: 15 * time.Minute, noise: 1.7, spike: 400, scatter: .05}
 	for name, c := range map[string]struct {
 		change      func(*spiked)

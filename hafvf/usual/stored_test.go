@@ -12,7 +12,7 @@ import (
 
 // A stored state is restored to the last bit after any input, and continues identically: results depend neither on the
 // time of storing, nor on other streams of the profile.
-func TestProfileIsStored(t *testing.T) {
+func TestProfileDecodeExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := ProfileConfig{Dim: rapid.IntRange(1, 3).Draw(t, "dim"), Order: rapid.SampledFrom([]int{0, 1, 2, 3, MaxOrder}).Draw(t, "order")}
 		c.Seasons = rapid.SampledFrom([][]Season{nil, DefaultSeasons(), {{time.Hour, 1}}, {{24 * time.Hour, 2}, {12 * time.Hour, 2}}, {{7 * time.Minute, 3}, {time.Hour, 2}}}).Draw(t, "seasons")

@@ -38,7 +38,7 @@ func usualOf(t *testing.T, step time.Duration, timed bool, before, n int, change
 }
 
 // After the end of an event, the spread recovers in as many observations as the event had.
-func TestScatterRecovers(t *testing.T) {
+func TestStreakSpreadRecovers(t *testing.T) {
 	for _, c := range []struct {
 		step    time.Duration
 		timed   bool
@@ -71,7 +71,7 @@ func TestScatterRecovers(t *testing.T) {
 
 // A new level is learned in two rests, and not as spread. A doubled spread is learned in as many observations as the
 // memory has.
-func TestWhatStaysIsLearned(t *testing.T) {
+func TestStreakLearnsNewLevel(t *testing.T) {
 	for _, timed := range []bool{true, false} {
 		for _, size := range []float64{5, -10, 1e6} {
 			mean, sd := usualOf(t, time.Minute, timed, 6000, 121, func(_ int, x, _ float64) float64 { return x + size })
@@ -88,7 +88,7 @@ func TestWhatStaysIsLearned(t *testing.T) {
 }
 
 // The harmonics of day and week stay within the range of the values in a stream's first hours.
-func TestSeasonDoesNotExtrapolate(t *testing.T) {
+func TestProfileSeasonDoesNotExtrapolate(t *testing.T) {
 	mean, _ := usualOf(t, 10*time.Second, true, 120, 960, func(i int, x, _ float64) float64 {
 		if i < 240 || i >= 480 && i < 720 {
 			return -23
