@@ -10,8 +10,7 @@ import (
 
 // go test ./hafvf/incidents -run - -bench Alarm
 //
-// Eight weeks of the simulation, as often as it takes, of which a job every night is the larger
-// part of bursts.
+// Eight weeks of the simulation, repeated. A nightly job causes most of the bursts.
 func BenchmarkAlarm(b *testing.B) {
 	for _, keys := range []int{200, 2000, 20_000} {
 		b.Run(fmt.Sprint("keys=", keys), func(b *testing.B) {
@@ -52,8 +51,8 @@ func BenchmarkBurst(b *testing.B) {
 				for i := range keys {
 					k := fmt.Sprintf("s%d/r%d/h%d:m%d", i%10, i/10%20, i/200%(keys/1000), i)
 					f.Register(k, begin, time.Minute, week)
-					at := begin.Add(4*week + time.Duration(i)*5*time.Minute/time.Duration(keys))
-					f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: k, Time: at, Score: 5})
+					now := begin.Add(4*week + time.Duration(i)*5*time.Minute/time.Duration(keys))
+					f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: k, Time: now, Score: 5})
 				}
 				f.Advance(begin)
 				b.StartTimer()

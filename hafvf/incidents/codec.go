@@ -14,27 +14,26 @@ import (
 )
 
 const (
-	format = 2 // of the bytes
+	format = 2 // of the encoded bytes
 )
 
-// errState is the error of bytes that AppendBinary did not make.
+// errState means that bytes do not come from AppendBinary.
 var errState = errors.New("incidents: state is cut short or malformed")
 
-// AppendBinary appends the whole state of the fleet to b: its keys, what their groups have
-// learned, the alarms that wait or are recent, and the incidents. Equal states have equal bytes.
-// The error is always nil.
+// AppendBinary appends the whole state of the fleet to b: its keys, what their groups have learned, the waiting and the
+// recent alarms, and the incidents. Equal states have equal bytes. The error is always nil.
 //
-// There are about ten bytes for a key, at most 240 for a group, 20 for an alarm of the last day,
-// about 60 and the id for one of the last 32 steps, of which a group keeps the latest 32,768, and
-// about 40 for a member of an open incident, which has every key at most once.
+// The size is about ten bytes per key, at most 240 per group, 20 per alarm of the last day, about 60 and the ID per
+// alarm of the last 32 steps (at most 32,768 per group), and about 40 per member of an open incident, with every key at
+// most once.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
 	c := stateCodec{compact.Codec{Reader: compact.Reader{B: compact.AppendString(append(b, format), f.cfg.groups())}, Writes: true}}
 	c.fleet(f)
 	return c.B, nil
 }
 
-// Restore makes a fleet of the bytes of another one. Its Budget and Zone may differ from those
-// before, its Separators and labels must not.
+// Restore decodes a fleet that AppendBinary encoded. The Budget and Zone of cfg may differ from the previous ones, its
+// Separators and By must not. The error wraps compact.ErrNewer if the format is newer.
 func Restore(cfg Config, b []byte) (*Fleet, error) {
 	f, err := New(cfg)
 	if err != nil {
@@ -59,44 +58,44 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 	return f, nil
 }
 
-// RestoreAny is Restore whatever the groups of the other fleet are: it takes them over.
+// RestoreAny is Restore with the grouping of the encoded fleet.
 func RestoreAny(b []byte) (*Fleet, error) {
 	r := compact.Reader{B: b}
-	r.Byte() // Restore looks at the format
-	cfg := Config{Separators: r.Text(), Single: mostSingle}
+	r.Byte() // Restore checks the format
+	cfg := Config{Separators: r.Text(), Single: maxSingle}
 	if labels, found := strings.CutPrefix(cfg.Separators, byLabels); found {
 		cfg.Separators, cfg.By = "", strings.Split(labels, ",")
 	}
 	return Restore(cfg, b)
 }
 
-// A stateCodec writes the state of a fleet, or reads it and checks what it reads.
+// A stateCodec encodes the state of a fleet, or decodes and checks it.
 type stateCodec struct{ compact.Codec }
 
-func (c *stateCodec) texts(all ...*string) { compact.Texts(&c.Codec, all...) }
+func (c *stateCodec) texts(values ...*string) { compact.Texts(&c.Codec, values...) }
 
-func (c *stateCodec) numbers(all ...*int) {
-	compact.Unsigned(&c.Codec, all...)
-	for _, n := range all {
+func (c *stateCodec) numbers(values ...*int) {
+	compact.Unsigned(&c.Codec, values...)
+	for _, n := range values {
 		if c.Check(*n >= 0 && *n <= math.MaxInt32); c.Bad {
 			*n = 0
 		}
 	}
 }
 
-func (c *stateCodec) bool(on *bool) {
+func (c *stateCodec) bool(value *bool) {
 	v := byte(0)
-	if *on {
+	if *value {
 		v = 1
 	}
 	compact.Bytes(&c.Codec, &v)
 	c.Check(v <= 1)
-	*on = v == 1
+	*value = v == 1
 }
 
-// moments are those that a fleet takes.
-func (c *stateCodec) moments(all ...*moment) {
-	for _, m := range all {
+// moments encodes or decodes moments within ±farthest.
+func (c *stateCodec) moments(values ...*moment) {
+	for _, m := range values {
 		if c.span(m); !c.Writes && (*m > farthest || *m < -farthest) {
 			c.Fail()
 			*m = 0
@@ -104,62 +103,62 @@ func (c *stateCodec) moments(all ...*moment) {
 	}
 }
 
-// span is a time between moments.
+// span encodes or decodes a time between moments.
 func (c *stateCodec) span(m *moment) { compact.Signed(&c.Codec, m) }
 
-// since is a moment by its distance from one before it.
-func (c *stateCodec) since(m *moment, before moment) {
-	by := *m - before
-	c.span(&by)
-	*m = before + by
+// delta encodes or decodes a moment as the difference from prev.
+func (c *stateCodec) delta(m *moment, prev moment) {
+	difference := *m - prev
+	c.span(&difference)
+	*m = prev + difference
 }
 
-// step is that of a key.
+// step encodes or decodes the step of a key.
 func (c *stateCodec) step(m *moment) {
 	c.span(m)
-	c.Check(*m > 0 && *m <= moment(longestStep))
+	c.Check(*m > 0 && *m <= moment(maxStep))
 }
 
-// within is a float from least to most.
-func (c *stateCodec) within(v *float64, least, most float64) {
+// limited encodes or decodes a float from low to high.
+func (c *stateCodec) limited(v *float64, low, high float64) {
 	c.Doubles(v)
-	c.Check(*v >= least && *v <= most)
+	c.Check(*v >= low && *v <= high)
 }
 
-// amount is a float that is finite and not negative.
-func (c *stateCodec) amount(v *float64) { c.within(v, 0, math.MaxFloat64) }
+// amount encodes or decodes a finite float that is not negative.
+func (c *stateCodec) amount(v *float64) { c.limited(v, 0, math.MaxFloat64) }
 
-// score is a float that is not NaN.
-func (c *stateCodec) score(v *float64) { c.within(v, math.Inf(-1), math.Inf(1)) }
+// score encodes or decodes a float that is not NaN.
+func (c *stateCodec) score(v *float64) { c.limited(v, math.Inf(-1), math.Inf(1)) }
 
-// allowed is the allowance of a key.
+// allowed encodes or decodes the allowed rate of a key.
 func (c *stateCodec) allowed(v *float64) {
-	c.within(v, allowance(mostBudget), allowance(leastBudget))
+	c.limited(v, allowance(maxBudget), allowance(minBudget))
 }
 
-// after is what of a text differs from one before it, which it follows in the order of texts unless it is the
-// first.
-func (c *stateCodec) after(s *string, before string, first bool) {
+// suffix encodes or decodes a text as the part that differs from prev. Unless first is true, the text must be greater
+// than prev.
+func (c *stateCodec) suffix(s *string, prev string, first bool) {
 	n := 0
-	for n < min(len(*s), len(before)) && (*s)[n] == before[n] {
+	for n < min(len(*s), len(prev)) && (*s)[n] == prev[n] {
 		n++
 	}
 	rest := (*s)[n:]
-	if c.numbers(&n); n > len(before) {
+	if c.numbers(&n); n > len(prev) {
 		c.Fail()
 		return
 	}
 	c.texts(&rest)
 	if !c.Writes {
-		*s = before[:n] + rest
-		shared := n < len(before) && rest != "" && rest[0] == before[n]
-		c.Check(!shared && (first || *s > before))
+		*s = prev[:n] + rest
+		shared := n < len(prev) && rest != "" && rest[0] == prev[n]
+		c.Check(!shared && (first || *s > prev))
 	}
 }
 
 func (c *stateCodec) fleet(f *Fleet) {
 	c.bool(&f.started)
-	c.moments(&f.at)
+	c.moments(&f.now)
 	c.amount(&f.debt)
 	c.moments(&f.namedAt)
 	compact.List(&c.Codec, &f.named, 1, func(name *string) { c.texts(name) })
@@ -171,7 +170,7 @@ func (c *stateCodec) fleet(f *Fleet) {
 	}
 	explaining, number := c.incidents(f, recent)
 	c.recent(f, recent, keys, index, explaining, number)
-	waiting := slices.Clone(f.waiting) // sorted, and so a heap
+	waiting := slices.Clone(f.waiting) // sorted, and thus a heap
 	slices.SortFunc(waiting, (*alarm).compare)
 	var before *alarm
 	compact.List(&c.Codec, (*[]*alarm)(&waiting), 4+2*8, func(p **alarm) {
@@ -191,23 +190,23 @@ func (c *stateCodec) fleet(f *Fleet) {
 	slices.SortFunc(arrived, registration.compare)
 	var registered *registration
 	compact.List(&c.Codec, (*[]registration)(&arrived), 3+8, func(r *registration) {
-		c.moments(&r.at)
+		c.moments(&r.time)
 		c.texts(&r.name)
 		c.step(&r.step)
 		c.allowed(&r.allowed)
 		c.Check(registered == nil || r.compare(*registered) >= 0)
 		registered = r
 	})
-	var was *trace
-	compact.List(&c.Codec, &f.taken, len(identity{})+1, func(t *trace) {
+	var prev *trace
+	compact.List(&c.Codec, &f.processed, len(identity{})+1, func(t *trace) {
 		c.Raw(t.id[:])
-		if was == nil {
-			c.span(&t.at)
+		if prev == nil {
+			c.span(&t.takenAt)
 		} else {
-			c.since(&t.at, was.at)
+			c.delta(&t.takenAt, prev.takenAt)
 		}
-		c.Check(t.at <= f.at && t.at >= -farthest && (was == nil || t.at >= was.at))
-		if was = t; !c.Writes {
+		c.Check(t.takenAt <= f.now && t.takenAt >= -farthest && (prev == nil || t.takenAt >= prev.takenAt))
+		if prev = t; !c.Writes {
 			_, repeated := f.seen[t.id]
 			c.Check(!repeated)
 			f.seen[t.id] = struct{}{}
@@ -218,7 +217,7 @@ func (c *stateCodec) fleet(f *Fleet) {
 		c.moments(&e.opened)
 		c.numbers(&e.size)
 	})
-	if c.Writes && f.singles.used() || !c.Writes && len(c.B) > 0 { // a state without alarms ends here
+	if c.Writes && f.singles.used() || !c.Writes && len(c.B) > 0 { // without singles the state ends here
 		f.singles.form(c)
 	}
 	if !c.Writes {
@@ -226,22 +225,22 @@ func (c *stateCodec) fleet(f *Fleet) {
 	}
 }
 
-// keys are the keys in their order, with the place of each.
+// keys encodes or decodes the keys in sorted order. It returns them, and the index of each by name.
 func (c *stateCodec) keys(f *Fleet) (keys []*key, index map[string]int) {
 	index = make(map[string]int, len(f.keys))
 	for i, name := range slices.Sorted(maps.Keys(f.keys)) {
 		keys, index[name] = append(keys, f.keys[name]), i
 	}
-	before := &key{}
+	prev := &key{}
 	compact.List(&c.Codec, &keys, 3, func(p **key) {
 		if c.Bad {
 			return
 		}
 		k := compact.Ref(p)
-		c.after(&k.name, before.name, before.step == 0)
-		same, alone := k.step == before.step && k.allowed == before.allowed, len(k.alone) > 0
+		c.suffix(&k.name, prev.name, prev.step == 0)
+		same, alone := k.step == prev.step && k.allowed == prev.allowed, len(k.alone) > 0
 		if c.Bits(&k.assumed, &same, &alone); same {
-			k.step, k.allowed = before.step, before.allowed
+			k.step, k.allowed = prev.step, prev.allowed
 		} else {
 			c.step(&k.step)
 			c.allowed(&k.allowed)
@@ -249,17 +248,17 @@ func (c *stateCodec) keys(f *Fleet) (keys []*key, index map[string]int) {
 		if alone {
 			compact.List(&c.Codec, &k.alone, 1, func(m *moment) { c.moments(m) })
 		}
-		c.Check(k.step > 0 && len(k.alone) <= restless+5)
+		c.Check(k.step > 0 && len(k.alone) <= noisyAlarms+5)
 		if !c.Writes && !c.Bad {
 			f.keys[k.name] = k
 			f.enter(k, 0)
 		}
-		before = k
+		prev = k
 	})
 	return keys, index
 }
 
-// groups are what the groups of the keys have learned.
+// groups encodes or decodes the learned state of the groups.
 func (c *stateCodec) groups(f *Fleet) {
 	c.small(f)
 	first := map[uint64]*group{}
@@ -268,21 +267,21 @@ func (c *stateCodec) groups(f *Fleet) {
 		if !g.begun {
 			continue
 		}
-		// A group by labels that has the keys of another has learned the same, if both began together.
-		if like := first[g.set]; like == nil {
-			first[g.set] = g
+		// A group by labels with the same keys as another has learned the same, if both began together.
+		if like := first[g.keyHash]; like == nil {
+			first[g.keyHash] = g
 		} else if len(f.cfg.By) > 0 {
-			same := g.since == like.since && g.at == like.at && g.step == like.step && g.allowed == like.allowed && g.n == like.n
+			same := g.start == like.start && g.decayedAt == like.decayedAt && g.step == like.step && g.allowed == like.allowed && g.n == like.n
 			if c.bool(&same); same {
-				g.since, g.at, g.step, g.allowed, g.n = like.since, like.at, like.step, like.allowed, like.n
+				g.start, g.decayedAt, g.step, g.allowed, g.n = like.start, like.decayedAt, like.step, like.allowed, like.n
 				continue
 			}
 		}
-		least := g.step
-		c.moments(&g.since, &g.at)
+		minStep := g.step
+		c.moments(&g.start, &g.decayedAt)
 		c.step(&g.step)
 		c.amount(&g.allowed)
-		c.Check(g.since <= g.at && g.step >= least && g.allowed > 0)
+		c.Check(g.start <= g.decayedAt && g.step >= minStep && g.allowed > 0)
 		hours := uint32(0)
 		for h, n := range g.n {
 			if n != 0 {
@@ -305,14 +304,14 @@ func (c *stateCodec) groups(f *Fleet) {
 	}
 }
 
-// small are the groups by labels that have had more keys.
+// small encodes or decodes the names of the groups by labels that have begun, and have too few keys now.
 func (c *stateCodec) small(f *Fleet) {
 	if len(f.cfg.By) == 0 {
 		return
 	}
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(f.groups)) {
-		if g := f.groups[name]; g.begun && g.keys < f.least(g) {
+		if g := f.groups[name]; g.begun && g.keys < f.minKeys(g) {
 			names = append(names, name)
 		}
 	}
@@ -325,11 +324,11 @@ func (c *stateCodec) small(f *Fleet) {
 	})
 }
 
-// recent are the recent alarms of all groups, in the order in which they came.
+// recent returns the recent alarms of all groups, in the order of processing.
 func (f *Fleet) recent() (recent []*alarm) {
 	for _, g := range f.groups {
 		for _, a := range g.recent.alarms[g.recent.first:] {
-			if a.key != nil && a.at > f.at-longest*g.step {
+			if a.key != nil && a.takenAt > f.now-maxWindowSteps*g.step {
 				recent = append(recent, a)
 			}
 		}
@@ -339,31 +338,31 @@ func (f *Fleet) recent() (recent []*alarm) {
 	return slices.Compact(recent)
 }
 
-// incidents are the open ones, and of others that recent alarms belong to what explains these. It returns
-// both, with their numbers from 1.
+// incidents encodes or decodes the open incidents and, of the closed incidents of recent alarms, the group and the
+// opening. It returns both, with their numbers from 1.
 func (c *stateCodec) incidents(f *Fleet, recent []*alarm) (explaining []*incident, number map[*incident]int) {
 	number = map[*incident]int{nil: 0}
 	for _, inc := range f.open {
 		number[inc] = len(number)
 	}
-	var over []*incident
+	var closed []*incident
 	for _, a := range recent {
 		inc := a.explained()
-		if _, there := number[inc]; !there {
+		if _, ok := number[inc]; !ok {
 			number[inc] = len(number)
-			over = append(over, inc)
+			closed = append(closed, inc)
 		}
 	}
 	compact.List(&c.Codec, &f.open, 20, func(p **incident) { c.open(compact.Ref(p)) })
-	compact.List(&c.Codec, &over, 2, func(p **incident) {
+	compact.List(&c.Codec, &closed, 2, func(p **incident) {
 		inc := compact.Ref(p)
 		c.texts(&inc.group)
 		c.moments(&inc.opened)
 	})
-	return slices.Concat(f.open, over), number
+	return slices.Concat(f.open, closed), number
 }
 
-// open is an open incident.
+// open encodes or decodes an open incident.
 func (c *stateCodec) open(inc *incident) {
 	c.texts(&inc.id, &inc.group)
 	c.moments(&inc.opened, &inc.last)
@@ -380,11 +379,11 @@ func (c *stateCodec) open(inc *incident) {
 		c.bool(&inc.wider)
 	}
 	c.numbers(&inc.recurs, &inc.usual, &inc.reported)
-	if inc.paging = inc.page; !c.Writes && inc.page && !paged { // a state of before
+	if inc.reportedPage = inc.page; !c.Writes && inc.page && !paged { // a state of an older version
 		inc.paged, inc.pagedAt = max(1, inc.reported), inc.opened
 	}
 	c.step(&inc.step)
-	c.Check(inc.window > 0 && inc.window <= longest*moment(longestStep))
+	c.Check(inc.window > 0 && inc.window <= maxWindowSteps*moment(maxStep))
 	var members []Member
 	for _, name := range slices.Sorted(maps.Keys(inc.members)) {
 		members = append(members, inc.members[name])
@@ -392,39 +391,39 @@ func (c *stateCodec) open(inc *incident) {
 	if !c.Writes {
 		inc.members = map[string]Member{}
 	}
-	most, before, first := inc.step, "", true
+	maxMemberStep, prev, first := inc.step, "", true
 	compact.List(&c.Codec, &members, 4+3*8, func(m *Member) {
-		c.after(&m.Key, before, first)
-		c.since(&m.at, inc.opened)
+		c.suffix(&m.Key, prev, first)
+		c.delta(&m.moment, inc.opened)
 		c.step(&m.step)
 		c.score(&m.Score)
 		c.Doubles(&m.Size)
-		c.within(&m.P, 0, 1)
-		c.Check(m.at <= farthest && m.at >= -farthest)
-		if before, first = m.Key, false; !c.Writes {
-			m.Key, m.Time = strings.Clone(m.Key), m.at.time()
+		c.limited(&m.P, 0, 1)
+		c.Check(m.moment <= farthest && m.moment >= -farthest)
+		if prev, first = m.Key, false; !c.Writes {
+			m.Key, m.Time = strings.Clone(m.Key), m.moment.time()
 			inc.enter(*m)
 		}
 	})
-	c.Check(inc.step == most)
+	c.Check(inc.step == maxMemberStep)
 }
 
-// recent are the recent alarms, each with the places of its key and of what explains it.
+// recent encodes or decodes the recent alarms, each with the index of its key and the number of its incident.
 func (c *stateCodec) recent(f *Fleet, recent []*alarm, keys []*key, index map[string]int, explaining []*incident, number map[*incident]int) {
 	last := moment(math.MinInt64)
 	compact.List(&c.Codec, &recent, 5+3*8, func(p **alarm) {
 		a := compact.Ref(p)
 		n, explained := index[a.name], number[a.explained()]
 		c.numbers(&n)
-		c.moments(&a.at)
-		c.since(&a.time, a.at)
+		c.moments(&a.takenAt)
+		c.delta(&a.time, a.takenAt)
 		c.texts(&a.id, &a.kind)
 		c.score(&a.score)
 		c.Doubles(&a.size)
-		c.within(&a.p, 0, 1)
+		c.limited(&a.p, 0, 1)
 		c.numbers(&explained)
-		c.Check(n < len(keys) && explained <= len(explaining) && a.at <= f.at && a.time <= a.at && a.time >= -farthest && a.at >= last)
-		if last = a.at; c.Writes || c.Bad {
+		c.Check(n < len(keys) && explained <= len(explaining) && a.takenAt <= f.now && a.time <= a.takenAt && a.time >= -farthest && a.takenAt >= last)
+		if last = a.takenAt; c.Writes || c.Bad {
 			return
 		}
 		f.order++
@@ -432,27 +431,27 @@ func (c *stateCodec) recent(f *Fleet, recent []*alarm, keys []*key, index map[st
 		if explained > 0 {
 			a.incident = explaining[explained-1]
 		}
-		f.recall(a)
+		f.addRecent(a)
 	})
 }
 
-// AppendBinary appends the encoded event to b. The error is nil.
+// AppendBinary appends the encoded event to b. The error is always nil.
 func (e *Event) AppendBinary(b []byte) ([]byte, error) {
 	return compact.Encode(b, *e, eventForm), nil
 }
 
-// UnmarshalBinary decodes what AppendBinary encoded.
+// UnmarshalBinary decodes an event that AppendBinary encoded.
 func (e *Event) UnmarshalBinary(b []byte) error { return compact.Decode(b, e, eventForm) }
 
-// labelsForm is how labels are encoded, if there are some.
-func labelsForm(c *compact.Codec, some bool, all *map[string]string) {
-	if !some {
+// labelsForm encodes or decodes labels, if present is true.
+func labelsForm(c *compact.Codec, present bool, labels *map[string]string) {
+	if !present {
 		return
 	}
 	if !c.Writes {
-		*all = map[string]string{}
+		*labels = map[string]string{}
 	}
-	compact.Entries(c, *all, 2, cmp.Compare[string], func(name, value *string) { compact.Texts(c, name, value) })
+	compact.Entries(c, *labels, 2, cmp.Compare[string], func(name, value *string) { compact.Texts(c, name, value) })
 }
 
 func eventForm(c *compact.Codec, e *Event) {

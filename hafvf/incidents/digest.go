@@ -10,29 +10,31 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A Digest lists the alarms of a stretch of time that belong to no incident.
+// A Digest lists the alarms of a period that belong to no incident.
 type Digest struct {
-	Every    time.Duration // the setting that asks for it
-	From, To time.Time     // alarms at To are of the next one
+	Every    time.Duration // period
+	From, To time.Time     // To is excluded
 	Alarms   []Alarm
 }
 
-// Digests gather the alarms that are in no incident. They begin at multiples of their length
-// on the clock of the zone, from the midnight of 1970-01-05, a Monday.
+// Digests collects the alarms outside incidents. Digests begin at multiples of their period in local time, counted from
+// midnight of 1970-01-05, a Monday.
 type Digests struct {
 	every []time.Duration // sorted
 	zone  *time.Location
 
-	from  map[time.Duration]time.Time // of the digest that is open; nothing before the first alarm
+	from  map[time.Duration]time.Time // start of the open digest, by period; none before the first alarm
 	alone map[AlarmName]Alarm
 }
 
-// NewDigests returns those of some lengths, which are sorted, by the clock of a zone; nil is UTC.
+// NewDigests returns Digests with the given periods, which must be sorted, in the local time of zone. A nil zone means
+// UTC.
+
 func NewDigests(every []time.Duration, zone *time.Location) Digests {
 	return Digests{every, cmp.Or(zone, time.UTC), map[time.Duration]time.Time{}, map[AlarmName]Alarm{}}
 }
 
-// Note notes an alarm that was taken, or that has changed its incident since.
+// Note adds an alarm if incident is empty, or else removes it. A zero time means that the alarm was added before.
 func (d *Digests) Note(a Alarm, incident string) {
 	if len(d.every) == 0 {
 		return
@@ -42,7 +44,7 @@ func (d *Digests) Note(a Alarm, incident string) {
 	case incident != "":
 		delete(d.alone, name)
 		return
-	case a.Time.IsZero(): // it is noted already
+	case a.Time.IsZero(): // it was added before
 		return
 	}
 	d.alone[name] = a
@@ -55,42 +57,41 @@ func (d *Digests) Note(a Alarm, incident string) {
 
 func (d *Digests) grid(every time.Duration) clock.Grid { return clock.Grid{Every: every, Zone: d.zone} }
 
-// Next is the end of the digest that ends first; false if none is open.
-func (d *Digests) Next() (first time.Time, some bool) {
+// Next returns the end of the open digest that ends first. ok is false if none is open.
+func (d *Digests) Next() (first time.Time, ok bool) {
 	for every, from := range d.from {
-		if end := d.grid(every).Next(from); !some || end.Before(first) {
-			first, some = end, true
+		if end := d.grid(every).Next(from); !ok || end.Before(first) {
+			first, ok = end, true
 		}
 	}
-	return first, some
+	return first, ok
 }
 
-// EndOf is the end of the first digest that an alarm of that time would open; false if none is
-// asked for.
-func (d *Digests) EndOf(at time.Time) (first time.Time, some bool) {
+// EndOf returns the end of the first digest that an alarm at t would open. ok is false if there are no periods.
+func (d *Digests) EndOf(t time.Time) (first time.Time, ok bool) {
 	for _, every := range d.every {
-		if end := d.grid(every).Next(at); !some || end.Before(first) {
-			first, some = end, true
+		if end := d.grid(every).Next(t); !ok || end.Before(first) {
+			first, ok = end, true
 		}
 	}
-	return first, some
+	return first, ok
 }
 
-// Close returns the digests that have ended by a time, or all at the end of the input.
-func (d *Digests) Close(by time.Time, all bool) (closed []Digest) {
+// Close closes the digests that have ended by t, or all if flush is true, and returns those with alarms.
+func (d *Digests) Close(t time.Time, flush bool) (closed []Digest) {
 	for _, every := range d.every {
 		from, open := d.from[every]
 		if !open {
 			continue
 		}
-		to := d.grid(every).Next(from)
-		if to.After(by) && !all {
+		end := d.grid(every).Next(from)
+		if end.After(t) && !flush {
 			continue
 		}
-		digest := Digest{Every: every, From: from, To: to}
-		var next time.Time // of the first alarm after this digest
+		digest := Digest{Every: every, From: from, To: end}
+		var next time.Time // the first alarm after this digest
 		for _, a := range d.alone {
-			if !a.Time.Before(to) {
+			if !a.Time.Before(end) {
 				next = clock.Earlier(next, a.Time)
 			} else if !a.Time.Before(from) {
 				digest.Alarms = append(digest.Alarms, a)
@@ -99,7 +100,7 @@ func (d *Digests) Close(by time.Time, all bool) (closed []Digest) {
 		slices.SortFunc(digest.Alarms, func(a, b Alarm) int {
 			return cmp.Or(cmp.Compare(b.Score, a.Score), a.Time.Compare(b.Time), cmp.Compare(a.Key, b.Key), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Kind, b.Kind))
 		})
-		if delete(d.from, every); !next.IsZero() && !all { // else the next alarm opens one
+		if delete(d.from, every); !next.IsZero() && !flush { // else the next alarm opens a digest
 			d.from[every] = d.grid(every).Start(next)
 		}
 		if len(digest.Alarms) > 0 {
@@ -108,12 +109,12 @@ func (d *Digests) Close(by time.Time, all bool) (closed []Digest) {
 	}
 	if len(d.every) > 0 {
 		longest := d.every[len(d.every)-1]
-		maps.DeleteFunc(d.alone, func(_ AlarmName, a Alarm) bool { return all || a.Time.Before(by.Add(-longest-longest/2)) })
+		maps.DeleteFunc(d.alone, func(_ AlarmName, a Alarm) bool { return flush || a.Time.Before(t.Add(-longest-longest/2)) })
 	}
 	return closed
 }
 
-// Form is how what is open is encoded. What is read is of all lengths: see Adopt.
+// Form encodes or decodes the open digests. Decoded digests may have other periods: see Adopt.
 func (d *Digests) Form(c *compact.Codec) {
 	compact.Entries(c, d.from, 2, cmp.Compare[time.Duration], func(every *time.Duration, from *time.Time) {
 		compact.Signed(c, every)
@@ -127,7 +128,7 @@ func (d *Digests) Form(c *compact.Codec) {
 	})
 }
 
-// Messages is how the messages of the alarms that Form has encoded are.
+// Messages encodes or decodes the messages of the alarms, in the order of Form.
 func (d *Digests) Messages(c *compact.Codec) {
 	for _, name := range slices.SortedFunc(maps.Keys(d.alone), AlarmName.Compare) {
 		a := d.alone[name]
@@ -136,30 +137,30 @@ func (d *Digests) Messages(c *compact.Codec) {
 	}
 }
 
-// Adopt takes what is open of all. Digests of a length that nobody asks for any more are dropped.
-func (d *Digests) Adopt(all Digests) {
-	for every, from := range all.from {
+// Adopt takes over the open digests of stored. It drops digests with a period that d does not have.
+func (d *Digests) Adopt(stored Digests) {
+	for every, from := range stored.from {
 		if slices.Contains(d.every, every) {
 			d.from[every] = from
 		}
 	}
 	if len(d.every) > 0 {
-		maps.Copy(d.alone, all.alone)
+		maps.Copy(d.alone, stored.alone)
 	}
 }
 
-// Forget drops the alarms of the keys that gone reports.
-func (d *Digests) Forget(gone func(key string) bool) {
-	maps.DeleteFunc(d.alone, func(name AlarmName, _ Alarm) bool { return gone(name.Key) })
+// Forget removes the alarms of the keys for which gone returns true.
+func (d *Digests) Forget(forgotten func(key string) bool) {
+	maps.DeleteFunc(d.alone, func(name AlarmName, _ Alarm) bool { return forgotten(name.Key) })
 }
 
-// An AlarmName names an alarm.
+// An AlarmName identifies an alarm.
 type AlarmName struct{ Key, ID, Kind string }
 
-// Compare orders names by key, id and kind.
+// Compare orders names by key, ID and kind.
 func (n AlarmName) Compare(o AlarmName) int {
 	return cmp.Or(cmp.Compare(n.Key, o.Key), cmp.Compare(n.ID, o.ID), cmp.Compare(n.Kind, o.Kind))
 }
 
-// Form is how a name is encoded.
+// Form encodes or decodes a name.
 func (n *AlarmName) Form(c *compact.Codec) { compact.Texts(c, &n.Key, &n.ID, &n.Kind) }

@@ -11,17 +11,17 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A digest has the alarms of its stretch of time that are in no incident by its end. Stretches are
-// those of the clock of the zone, and what is open survives being stored at any moment.
+// A digest has the alarms of its period that are in no incident by its end. Periods follow the local time, and open
+// digests survive storing at any time.
 func TestDigests(t *testing.T) {
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	every := []time.Duration{24 * time.Hour, 7 * 24 * time.Hour}
-	// On 29 March 2026, a Sunday, the clock goes ahead: the day has 23 hours.
-	at := func(day, hour int) time.Time { return time.Date(2026, 3, day, hour, 0, 0, 0, berlin) }
+	// On 29 March 2026, a Sunday, the clock goes forward: the day has 23 hours.
+	local := func(day, hour int) time.Time { return time.Date(2026, 3, day, hour, 0, 0, 0, berlin) }
 	d := NewDigests(every, berlin)
 	var got []string
-	step := func(by time.Time, all bool) {
-		for _, c := range d.Close(by, all) {
+	step := func(end time.Time, flush bool) {
+		for _, c := range d.Close(end, flush) {
 			var ids []string
 			for _, a := range c.Alarms {
 				ids = append(ids, a.ID)
@@ -36,26 +36,26 @@ func TestDigests(t *testing.T) {
 		stored.Adopt(read)
 		d = stored
 	}
-	note := func(id string, at time.Time, score float64, incident string) {
-		d.Note(Alarm{ID: id, Key: "k", Kind: "novelty", Time: at, Score: score}, incident)
+	add := func(id string, t time.Time, score float64, incident string) {
+		d.Note(Alarm{ID: id, Key: "k", Kind: "novelty", Time: t, Score: score}, incident)
 	}
-	note("a", at(28, 0), 3, "")
-	note("b", at(28, 23), 4, "")
-	note("c", at(28, 23), 9, "")
-	note("d", at(28, 23), 9, "i")
+	add("a", local(28, 0), 3, "")
+	add("b", local(28, 23), 4, "")
+	add("c", local(28, 23), 9, "")
+	add("d", local(28, 23), 9, "i")
 	d.Note(Alarm{ID: "c", Key: "k", Kind: "novelty"}, "j") // an incident that was found later
-	for _, want := range []time.Time{at(29, 0), at(30, 0)} {
+	for _, want := range []time.Time{local(29, 0), local(30, 0)} {
 		if end, open := d.Next(); !open || !end.Equal(want) {
 			t.Errorf("the next digest ends at %v, want %v", end, want)
 		}
 		step(want, false)
-		if want.Equal(at(29, 0)) {
-			note("e", at(29, 12), 1, "")
+		if want.Equal(local(29, 0)) {
+			add("e", local(29, 12), 1, "")
 		}
 	}
-	step(at(31, 0), false)
-	note("f", at(31, 5), 2, "")
-	step(at(31, 6), true)
+	step(local(31, 0), false)
+	add("f", local(31, 5), 2, "")
+	step(local(31, 6), true)
 	want := []string{
 		"24h0m0s 2026-03-27 23:00:00 to 2026-03-28 23:00:00: b a",
 		"24h0m0s 2026-03-28 23:00:00 to 2026-03-29 22:00:00: e",
@@ -68,7 +68,7 @@ func TestDigests(t *testing.T) {
 	if end, open := d.EndOf(time.Date(1969, 12, 31, 12, 0, 0, 0, time.UTC)); !open || !end.Equal(time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC)) {
 		t.Error(end)
 	}
-	// In the hour that a clock shows twice a digest still ends.
+	// A digest also ends in the hour that occurs twice.
 	hourly := NewDigests([]time.Duration{time.Hour}, berlin)
 	for now, n := time.Date(2026, 10, 24, 22, 0, 0, 0, time.UTC), 0; n < 8; n++ {
 		hourly.Note(Alarm{ID: fmt.Sprint(n), Key: "k", Time: now}, "")
@@ -81,14 +81,14 @@ func TestDigests(t *testing.T) {
 	}
 }
 
-// A digest has the alarm that opens it, also before a midnight that the clock passes over.
-func TestDigestHasItsAlarm(t *testing.T) {
+// A digest contains the alarm that opens it, also before a midnight that the clock skips.
+func TestDigestFirstAlarm(t *testing.T) {
 	zone := expect.Get(time.LoadLocation("America/Sao_Paulo"))(t)
 	d := NewDigests([]time.Duration{24 * time.Hour}, zone)
-	at := time.Date(2017, 10, 14, 23, 50, 0, 0, zone)
-	d.Note(Alarm{ID: "a", Key: "k", Time: at}, "")
-	midnight := at.Add(10 * time.Minute)
-	if end, _ := d.EndOf(at); !end.Equal(midnight) {
+	now := time.Date(2017, 10, 14, 23, 50, 0, 0, zone)
+	d.Note(Alarm{ID: "a", Key: "k", Time: now}, "")
+	midnight := now.Add(10 * time.Minute)
+	if end, _ := d.EndOf(now); !end.Equal(midnight) {
 		t.Errorf("it would end at %v", end)
 	}
 	if closed := d.Close(midnight, false); len(closed) != 1 || !closed[0].To.Equal(midnight) || len(closed[0].Alarms) != 1 {
@@ -98,21 +98,21 @@ func TestDigestHasItsAlarm(t *testing.T) {
 
 func digestsForm(c *compact.Codec, d *Digests) { d.Form(c) }
 
-// Digests of all lengths can be read, forget a key, and be written again.
+// Digests with all periods can be decoded, forget a key, and be encoded again.
 func TestDigestsForget(t *testing.T) {
 	every := []time.Duration{24 * time.Hour, 7 * 24 * time.Hour}
-	at := time.Date(2026, 3, 28, 5, 0, 0, 0, time.UTC)
-	of := func(keys ...string) []byte {
+	now := time.Date(2026, 3, 28, 5, 0, 0, 0, time.UTC)
+	encoded := func(keys ...string) []byte {
 		d := NewDigests(every, nil)
 		for _, k := range keys {
-			d.Note(Alarm{ID: k + ":1", Key: k, Kind: "novelty", Time: at, Score: 3}, "")
+			d.Note(Alarm{ID: k + ":1", Key: k, Kind: "novelty", Time: now, Score: 3}, "")
 		}
 		return compact.Encode(nil, d, digestsForm)
 	}
 	d := NewDigests(nil, nil)
-	d.Form(&compact.Codec{Reader: compact.Reader{B: of("a", "gone", "b")}})
+	d.Form(&compact.Codec{Reader: compact.Reader{B: encoded("a", "gone", "b")}})
 	d.Forget(func(key string) bool { return key == "gone" })
-	if got, want := compact.Encode(nil, d, digestsForm), of("a", "b"); !slices.Equal(got, want) {
+	if got, want := compact.Encode(nil, d, digestsForm), encoded("a", "b"); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -11,49 +11,49 @@ import (
 	"hafvf/internal/message"
 )
 
-// A State is what has become of an incident.
+// A State is the reason for an Event: an incident was opened, updated, merged or closed.
 type State string
 
 const (
 	Opened State = "opened"
-	Update State = "update" // it has grown by half since it was last told, is wider, or is a page
-	Merged State = "merged" // it is part of an older one
-	Closed State = "closed" // 32 steps have gone by without a member
+	Update State = "update" // has grown by half since the last report, or has a wider group, or is a page
+	Merged State = "merged" // became part of an older incident
+	Closed State = "closed" // had no new member for 32 steps
 )
 
-// An Event tells of an incident.
+// An Event reports a change of an incident.
 type Event struct {
-	// ID is the group and the time of the opening. It is the same in every run of the same alarms.
+	// ID is the group and the time of the opening. It is the same in every run with the same alarms.
 	ID    string
 	State State
-	Into  string // id of the incident that this one is part of, of Merged
-	// Page says that a person is to look at once. An incident is a page when it opens, and again with an
-	// Update when its group is wider or its members are twice as many as at its last page. An incident that
-	// comes every night is no page, until it has more than twice as many keys as usual. Of Merged and
-	// Closed it says that the incident was a page.
+	Into  string // ID of the incident that this incident became part of, if State is Merged
+	// Page means that a person should look at once. An incident is a page when it opens, and again with an Update if
+	// its group is wider or it has twice as many members as at its last page. An incident that recurs every night is no
+	// page until it has more than twice as many keys as usual. For Merged and Closed, Page means that the incident was
+	// a page.
 	Page bool
-	// Time is when it happened, that of an alarm or of the end of the last window.
+	// Time is the time of the change: the time of an alarm, or the end of the last window.
 	Time time.Time
-	// Start is the time of the first member, and End of the last. End is zero until it has closed.
+	// Start is the time of the first member, and End of the last. End is zero until the incident is closed.
 	Start, End time.Time
 	Group      string // common prefix or labels of the members; empty for the whole fleet
-	Keys       int    // of the group
-	// Labels are those that all members share, and those of the group.
+	Keys       int    // keys of the group
+	// Labels are the labels that all members share, and the labels of the group.
 	Labels map[string]string
-	// Paged says that it is a page or was one before, and PageLabels are the Labels of the last page. If this
-	// is a page that has others than the one before, Replaced are those; else it is nil.
+	// Paged means that the incident is or was a page. PageLabels are the Labels of its last page. Replaced are the
+	// PageLabels of the page before, if this event is a page with different labels, and else nil.
 	Paged                bool
 	PageLabels, Replaced map[string]string
-	// Members are at most 20: those that are not noisy before those that are, each by score, time and key. A
-	// key is noisy if it had three alarms outside of incidents in the week before the event, without the last hour.
+	// Members are at most 20, with noisy ones last, and sorted by score, time and key. A key is noisy if it had three
+	// alarms outside incidents in the week before the event, without the last hour.
 	Members    []Member
 	NumMembers int
-	Expected   float64 // alarms of the group by chance in Window
-	// Score is how surprising the alarms in Window were, and Threshold what an incident needed when
-	// this one opened, both decades of probability.
+	Expected   float64 // alarms of the group in Window that are expected by chance
+	// Score is the surprise of the alarms in Window. Threshold is the score that an incident needed when this one
+	// opened. Both are in decades of probability.
 	Score, Threshold float64
-	Window           time.Duration // in which it was found, or was last found to be wider
-	Message          string        // all that in a sentence
+	Window           time.Duration // window of the finding, or of the last finding that widened the incident
+	Message          string        // summary in a sentence
 }
 
 // A Member is a key of an incident, with its first alarm in it.
@@ -61,10 +61,10 @@ type Member struct {
 	Key   string
 	Time  time.Time
 	Score float64 // decades
-	Size  float64 // as the Alarm's
-	P     float64 // probability that it belongs to the incident rather than being chance
+	Size  float64 // as Alarm.Size
+	P     float64 // probability that the alarm belongs to the incident and is not due to chance
 
-	at, step moment // Time, and the step of the key
+	moment, step moment // Time, and the step of the key
 }
 
 func byScore(a, b Member) int {
@@ -75,46 +75,46 @@ func byTime(a, b Member) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(b.Score, a.Score), cmp.Compare(a.Key, b.Key))
 }
 
-// report tells what has become of an incident at a moment.
+// report adds an Event for the incident at t. If the event is a page, report also keeps its labels.
 func (f *Fleet) report(state State, inc *incident, t moment, page bool) {
 	inc.reported = len(inc.members)
 	e := f.event(state, inc, t, page)
 	if page && (state == Opened || state == Update) {
-		if inc.paging && !maps.Equal(inc.labels, e.Labels) {
+		if inc.reportedPage && !maps.Equal(inc.labels, e.Labels) {
 			e.Replaced = map[string]string{}
 			maps.Copy(e.Replaced, inc.labels)
 		}
-		inc.paging, inc.labels = true, e.Labels
+		inc.reportedPage, inc.labels = true, e.Labels
 		e.Paged, e.PageLabels = true, e.Labels
 	}
 	f.step.Events = append(f.step.Events, e)
 }
 
-// Open are the incidents that are open, as they are now.
-func (f *Fleet) Open() (all []Event) {
+// Open returns the open incidents in their present state, as Updates.
+func (f *Fleet) Open() (events []Event) {
 	for _, inc := range f.open {
-		all = append(all, f.event(Update, inc, inc.last, inc.page))
+		events = append(events, f.event(Update, inc, inc.last, inc.page))
 	}
-	return all
+	return events
 }
 
 func (f *Fleet) event(state State, inc *incident, t moment, page bool) Event {
-	// Noisy members come last, and are not the first, unless all are.
+	// Noisy members come last, and are not named first, unless all are noisy.
 	rank := map[string]int{}
 	for name := range inc.members {
 		if f.noisy(name, t) {
 			rank[name] = 1
 		}
 	}
-	ranked := func(then func(a, b Member) int) func(a, b Member) int {
-		return func(a, b Member) int { return cmp.Or(cmp.Compare(rank[a.Key], rank[b.Key]), then(a, b)) }
+	ranked := func(order func(a, b Member) int) func(a, b Member) int {
+		return func(a, b Member) int { return cmp.Or(cmp.Compare(rank[a.Key], rank[b.Key]), order(a, b)) }
 	}
-	all := slices.SortedFunc(maps.Values(inc.members), ranked(byScore))
+	ranking := slices.SortedFunc(maps.Values(inc.members), ranked(byScore))
 	e := Event{
 		ID: inc.id, State: state, Page: page, Time: t.time(), Start: inc.opened.time(), Group: inc.group,
-		Members: slices.Clone(all[:min(len(all), maxReported)]), NumMembers: len(all),
+		Members: slices.Clone(ranking[:min(len(ranking), maxReported)]), NumMembers: len(ranking),
 		Expected: inc.expected, Score: inc.score, Threshold: inc.threshold, Window: time.Duration(inc.window),
-		Paged: inc.paging, PageLabels: inc.labels,
+		Paged: inc.reportedPage, PageLabels: inc.labels,
 	}
 	if g := f.groups[inc.group]; g != nil {
 		e.Keys = g.keys
@@ -126,29 +126,29 @@ func (f *Fleet) event(state State, inc *incident, t moment, page bool) Event {
 		e.End = inc.last.time()
 	}
 	var first Member
-	if len(all) > 0 {
-		first = slices.MinFunc(all, ranked(byTime))
-		e.Start = slices.MinFunc(all, byTime).Time
+	if len(ranking) > 0 {
+		first = slices.MinFunc(ranking, ranked(byTime))
+		e.Start = slices.MinFunc(ranking, byTime).Time
 	}
 	e.Labels = f.labels(inc)
 	e.Message = f.sentence(&e, inc, first)
 	return e
 }
 
-// named is how many parts of the fleet a message names in its place.
-const named = 3
+// maxNamedParts is the largest number of parts that a message names in place of the fleet.
+const maxNamedParts = 3
 
-// A subgroup is a group within that of an incident, with the members in it.
+// A subgroup is a group within the group of an incident, with the members in it.
 type subgroup struct {
 	name    string
 	members int
-	excess  float64 // over those that the budgets of its keys allow
+	excess  float64 // members over the number that the budgets of its keys allow
 	first   moment
 }
 
-// parts are those of an incident's group one level below, those of the largest excess first, and of the
-// earliest of these. By labels they are of the label that has the fewest.
-func (f *Fleet) parts(inc *incident) (all []subgroup) {
+// parts returns the groups one level below the group of an incident, sorted by decreasing excess and then by first
+// alarm. With groups by labels, it uses the label with the fewest parts, at least two.
+func (f *Fleet) parts(inc *incident) (best []subgroup) {
 	if len(f.cfg.By) == 0 {
 		return f.partsOf(inc, func(within []*group) *group { return within[0] })
 	}
@@ -161,17 +161,17 @@ func (f *Fleet) parts(inc *incident) (all []subgroup) {
 				return nil
 			}
 			return within[i]
-		}); len(parts) > 1 && (all == nil || len(parts) < len(all)) {
-			all = parts
+		}); len(parts) > 1 && (best == nil || len(parts) < len(best)) {
+			best = parts
 		}
 	}
-	return all
+	return best
 }
 
-// partsOf are the parts of an incident that choose names, of the groups of a member directly within that of the
-// incident.
-func (f *Fleet) partsOf(inc *incident, choose func(within []*group) *group) (all []subgroup) {
-	at := map[string]int{}
+// partsOf returns the parts of an incident. choose selects one of the groups of a member that are directly within the
+// incident's group; it may return nil.
+func (f *Fleet) partsOf(inc *incident, choose func(within []*group) *group) (parts []subgroup) {
+	index := map[string]int{}
 	for name, m := range inc.members {
 		k := f.keys[name]
 		if k == nil {
@@ -184,36 +184,36 @@ func (f *Fleet) partsOf(inc *incident, choose func(within []*group) *group) (all
 			}
 		}
 		if len(within) == 0 {
-			return nil // a key stands in the group itself
+			return nil // the key is directly in the group
 		}
 		g := choose(within)
 		if g == nil {
 			continue
 		}
-		i, there := at[g.name]
-		if !there {
-			i = len(all)
-			at[g.name] = i
+		i, ok := index[g.name]
+		if !ok {
+			i = len(parts)
+			index[g.name] = i
 			chance := g.allowed * (inc.last - inc.opened + inc.window).seconds(0)
-			all = append(all, subgroup{name: g.name, excess: -chance, first: m.at})
+			parts = append(parts, subgroup{name: g.name, excess: -chance, first: m.moment})
 		}
-		all[i].members++
-		all[i].excess++
-		all[i].first = min(all[i].first, m.at)
+		parts[i].members++
+		parts[i].excess++
+		parts[i].first = min(parts[i].first, m.moment)
 	}
-	slices.SortFunc(all, func(a, b subgroup) int {
+	slices.SortFunc(parts, func(a, b subgroup) int {
 		return cmp.Or(cmp.Compare(b.excess, a.excess), cmp.Compare(a.first, b.first), cmp.Compare(a.name, b.name))
 	})
-	return all
+	return parts
 }
 
-// spread says in how many values of the other labels of the grouping the members of a group by labels are.
+// spread describes how many values of the grouping's labels the members have, except labels with a single value.
 func (f *Fleet) spread(inc *incident) string {
 	var counts []string
 	for _, label := range f.cfg.By {
 		values := map[string]bool{}
 		for name := range inc.members {
-			for _, l := range labelled(name, []string{label}) {
+			for _, l := range matchingLabels(name, []string{label}) {
 				values[l] = true
 			}
 		}
@@ -234,10 +234,11 @@ func plural(label string) string {
 	return label + "s"
 }
 
-// sentence says how many keys of what have alarmed since when, where to look first, and what chance would do.
+// sentence describes the incident: the number of keys, their group, the time, where to look first, and the number of
+// alarms expected by chance.
 func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	var s strings.Builder
-	clock := func(at time.Time) string { return message.Clock(at, e.Time, f.cfg.Zone) }
+	clock := func(t time.Time) string { return message.Clock(t, e.Time, f.cfg.Zone) }
 	one, many := "key", "keys"
 	if len(f.cfg.By) > 0 {
 		one, many = "series", "series"
@@ -247,7 +248,7 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	if e.Group == "" {
 		group = "the fleet"
 	}
-	if len(parts) > 1 && len(parts) <= named && e.Group == "" {
+	if len(parts) > 1 && len(parts) <= maxNamedParts && e.Group == "" {
 		group, size = "", 0
 		for i, p := range parts {
 			if i > 0 {
@@ -277,7 +278,7 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 		fmt.Fprintf(&s, " alarmed from %s to %s", clock(e.Start), clock(e.End))
 	}
 	s.WriteString(".")
-	if len(parts) > named && parts[0].members > 1 {
+	if len(parts) > maxNamedParts && parts[0].members > 1 {
 		fmt.Fprintf(&s, " Most in %s (%d) and %s (%d).", message.Printable(parts[0].name), parts[0].members, message.Printable(parts[1].name), parts[1].members)
 	}
 	if clearest := message.Printable(e.Members[0].Key); first.Key == e.Members[0].Key {
@@ -285,7 +286,7 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	} else {
 		fmt.Fprintf(&s, " First %s, clearest %s.", message.Printable(first.Key), clearest)
 	}
-	if inc.recurs >= recurring {
+	if inc.recurs >= minRecurrences {
 		last := "last seven days"
 		if inc.weekly {
 			last = "last four weeks"

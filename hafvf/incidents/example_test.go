@@ -7,7 +7,7 @@ import (
 	"hafvf/hafvf/incidents"
 )
 
-// Four metrics of a host alarm within three minutes, of 48 keys that alarm once a week or less.
+// Four metrics of a host alarm within three minutes. The fleet has 48 keys that alarm at most once a week.
 func Example() {
 	fleet, err := incidents.New(incidents.Config{})
 	if err != nil {
@@ -25,7 +25,7 @@ func Example() {
 		})
 	}
 	for {
-		next, ok := fleet.Next() // a timer, where a stream goes on
+		next, ok := fleet.Next() // a timer in a stream
 		if !ok {
 			break
 		}

@@ -15,68 +15,68 @@ import (
 )
 
 const (
-	longest   = 32             // steps of the largest window, and until an incident without alarms closes
-	spreads   = 2              // steps in which all alarms of an incident's group are its own
-	nearby    = 8              // steps, at least, in which an alarm looks for others of an incident
-	headroom  = 8.             // the largest debt, in pages, at which there may be another
-	repaid    = 7.             // pages that a budget of time pays: one a day by default
-	remembers = 24 * time.Hour // in which a repeat is recognised
+	maxWindowSteps = 32             // steps of the largest window, and until an incident without alarms closes
+	ownSteps       = 2              // steps after the opening in which all alarms of an incident's group belong to it
+	nearSteps      = 8              // minimum steps in which an alarm looks for others of an incident
+	headroom       = 8.             // largest debt, in pages, at which another page is allowed
+	pagesPerBudget = 7.             // one a day by default
+	repeatMemory   = 24 * time.Hour // time in which a repeat is recognised
 
 	defaultStep = time.Minute
-	longestStep = 365 * 24 * time.Hour
+	maxStep     = 365 * 24 * time.Hour
 )
 
-// What a Config has by default.
+// Defaults of a Config.
 const (
 	DefaultBudget     = 7 * 24 * time.Hour // of incidents, and of a key
 	DefaultSeparators = "/:"
-	// DefaultSingle is that of the program.
+	// DefaultSingle is the default of the program, not of Config.
 	DefaultSingle = 3
 )
 
-// Kind is that of the alerts of incidents, among those of alarms.
+// Kind is the kind of the alerts of incidents, next to the kinds of alarms.
 const Kind = "incident"
 
-// Budgets of keys are at least a minute and at most ten years, so that what a group may alarm is
-// a sum that survives the going of any of its keys.
+// Budgets of keys are limited to between a minute and ten years, so that the allowed rate of a group, which is a sum,
+// stays accurate when a key leaves.
 const (
-	leastBudget = time.Minute
-	mostBudget  = 10 * 365 * 24 * time.Hour
+	minBudget = time.Minute
+	maxBudget = 10 * 365 * 24 * time.Hour
 )
 
-// A Config is what a user sets.
+// A Config contains the settings of a Fleet.
 type Config struct {
 	// Budget is the time in which one false incident is allowed on average. Default a week.
 	Budget time.Duration
 	// Separators are the characters that end a prefix of a key. Default "/:".
 	Separators string
-	// By are at most five labels of keys that are series, such as job and rack. Groups are the values of each
-	// label and the pairs of two, of three keys and more. The order has no effect. Default none: groups are
-	// prefixes.
+	// By are at most five labels of keys that are series, such as job and rack. The groups are the values of each label
+	// and the pairs of values of two labels, with at least three keys each. The order has no effect. If By is empty,
+	// groups are prefixes.
 	By []string
-	// Labels are those of a key. Default those of a series as Prometheus writes it, the name as the label metric,
-	// and none of other keys.
+	// Labels returns the labels of a key. Default: the labels of a series as Prometheus writes it, with its name as the
+	// label metric; other keys have none.
 	Labels func(key string) map[string]string
-	// Single is how many alarms in no incident may be pages in a week. Default none.
+	// Single is the maximum number of pages in a week for alarms outside incidents. Default none.
 	Single int
-	// Zone has the clock of the hours of the day, and of messages. Default UTC.
+	// Zone sets the local time for the hours of the day, and for messages. Default UTC.
 	Zone *time.Location
 }
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error that names an invalid setting.
 func (c Config) Validate() error {
 	if c.Budget < 0 {
 		return fmt.Errorf("budget %v is negative", c.Budget)
 	}
-	if c.Single < 0 || c.Single > mostSingle {
-		return fmt.Errorf("%d pages a week of single alarms are not between 0 and %d", c.Single, mostSingle)
+	if c.Single < 0 || c.Single > maxSingle {
+		return fmt.Errorf("%d pages a week of single alarms are not between 0 and %d", c.Single, maxSingle)
 	}
-	if len(c.By) > mostLabels {
-		return fmt.Errorf("%d labels are more than %d", len(c.By), mostLabels)
+	if len(c.By) > maxLabels {
+		return fmt.Errorf("%d labels are more than %d", len(c.By), maxLabels)
 	}
 	for i, label := range c.By {
 		if label == "" || strings.ContainsAny(label, ",=\"{}") || slices.Contains(c.By[:i], label) {
-			return fmt.Errorf("%q is no name of a label, or stands there twice", label)
+			return fmt.Errorf("%q is not a label name, or is listed twice", label)
 		}
 	}
 	return nil
@@ -93,10 +93,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// byLabels is the prefix that tells groups by labels from groups by separators.
+// byLabels is the prefix of a grouping by labels, in the result of Config.groups.
 const byLabels = "by "
 
-// groups says by what keys have groups.
+// groups identifies the grouping: the labels or the separators.
 func (c Config) groups() string {
 	if len(c.By) > 0 {
 		return byLabels + strings.Join(c.By, ",")
@@ -104,65 +104,64 @@ func (c Config) groups() string {
 	return c.Separators
 }
 
-// An Alarm is one of a key. Beliefs, and the end of a silence, are no alarms.
+// An Alarm is an alarm of a key. Beliefs, and the end of a silence, are not alarms.
 type Alarm struct {
-	// ID is that of the record that raised it. Records of one line have one id, and one record may
-	// raise alarms of two kinds, so ID, Key and Kind name an alarm together.
+	// ID is the ID of the record that raised the alarm. Records of one line have the same ID, and a record may raise
+	// alarms of two kinds: only ID, Key and Kind together identify an alarm.
 	ID, Key, Kind string
-	// Time is that of the record. It is held to the years from 1844 to 2096.
+	// Time is the time of the record. It is limited to the years from 1844 to 2096.
 	Time  time.Time
-	Score float64 // decades, the clearest member has the largest; NaN counts as 0
+	Score float64 // decades; NaN counts as 0
 	Size  float64 // standard deviations, signed; it is passed on
-	// Threshold is what the score of the key had to pass, in decades; NaN and 0 if there was none.
+	// Threshold is the threshold of the key's score, in decades. NaN and 0 mean none.
 	Threshold float64
-	// Message is what it says, of a Digest's.
+	// Message is the text of the alarm, for a Digest.
 	Message string
 }
 
-// A Step is what an advance of the watermark brought about, each list in the order in which it
-// happened.
+// A Step is the result of an Advance. Each list is in the order of the events.
 type Step struct {
 	Events   []Event
 	Assigned []Assignment
 	Singles  []Single
 }
 
-// An Assignment says to which incident an alarm belongs. Every alarm has one when it is taken. A
-// later one of the same alarm replaces it: an incident that is found with the alarm of another key
-// takes what was alone in the last 32 steps of that key, and may take what belonged to a long and
-// wider incident. The alarms of a Merged incident are those of Event.Into without another one.
+// An Assignment is the incident that an alarm belongs to. Every alarm gets one when it is processed. A later Assignment
+// of the same alarm replaces it: an incident that is found with the alarm of another key takes alarms outside incidents
+// from the last 32 steps of that key, and may take alarms from an older and wider incident. The alarms of a Merged
+// incident belong to Event.Into, without another Assignment.
 type Assignment struct {
 	ID, Key, Kind string // of the alarm
-	Incident      string // id of an incident; empty for an alarm that is alone
+	Incident      string // ID of an incident; empty for an alarm outside incidents
 }
 
-// A Fleet is the keys whose alarms are looked at together. It is not safe for concurrent use.
+// A Fleet is a set of keys whose alarms are combined. It is not safe for concurrent use.
 type Fleet struct {
 	cfg    Config
 	keys   map[string]*key
 	groups map[string]*group
-	// covering is what is known of pairs of groups by labels, until a key comes or goes.
-	covering map[[2]string]bool
-	arrived  heaped[registration] // registrations that the watermark has not passed
-	waiting  heaped[*alarm]       // alarms likewise
-	seen     map[identity]struct{}
-	taken    []trace // of the alarms that seen has and waiting has not, by time
+	// covering caches the results of covers for pairs of groups by labels, until a key enters or leaves.
+	covering  map[[2]string]bool
+	arrived   priorityQueue[registration] // registrations after the watermark
+	waiting   priorityQueue[*alarm]       // alarms after the watermark
+	seen      map[identity]struct{}
+	processed []trace // processed alarms in seen, by time
 
 	started bool
-	at      moment // of the last alarm that was taken
+	now     moment // time of the last processed alarm
 	debt    float64
 	open    []*incident // in the order of opening
 	past    []episode
-	named   []string // ids of incidents opened at namedAt
+	named   []string // IDs of the incidents that were opened at namedAt
 	namedAt moment
 	singles singles
 
-	order    uint64 // alarms taken
+	order    uint64 // number of processed alarms
 	question uint64
 	step     Step
 }
 
-// New makes a fleet without keys.
+// New returns a fleet without keys.
 func New(cfg Config) (*Fleet, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -174,8 +173,7 @@ func New(cfg Config) (*Fleet, error) {
 	}, nil
 }
 
-// A moment is a time in nanoseconds of Unix. Those of a fleet are so near that int64 has their
-// distances, and windows of the longest steps beyond them.
+// A moment is a Unix time in nanoseconds, limited to ±4·10¹⁸ so that differences and windows fit into int64.
 type moment int64
 
 const farthest = moment(4e18)
@@ -192,47 +190,46 @@ func momentOf(t time.Time) moment {
 
 func (m moment) time() time.Time { return time.Unix(0, int64(m)).UTC() }
 
-// seconds from another moment to m.
+// seconds returns the seconds from another moment to m.
 func (m moment) seconds(from moment) float64 { return float64(m-from) / 1e9 }
 
-// A key is one that was registered or has alarmed.
+// A key was registered or has alarmed.
 type key struct {
 	name    string
 	step    moment
 	allowed float64 // alarms per second, 1/budget
-	assumed bool    // step and budget are not the key's own
+	assumed bool    // step and budget are defaults, not registered
 	groups  []*group
-	latest  []int    // positions of its latest alarm in what is recent in its groups; nil without any
-	alone   []moment // of its latest alarms in no incident, at most eight
-	asked   uint64   // the question in which it was last counted
+	latest  []int    // positions of its latest alarm in recent of its groups; nil without any
+	alone   []moment // its latest alarms outside incidents, at most eight
+	asked   uint64   // the last question that counted it
 }
 
 // A registration waits for the watermark.
 type registration struct {
-	at      moment
+	time    moment
 	name    string
 	step    moment
 	allowed float64
 }
 
 func (r registration) compare(other registration) int {
-	return cmp.Or(cmp.Compare(r.at, other.at), cmp.Compare(r.name, other.name), cmp.Compare(r.step, other.step), cmp.Compare(r.allowed, other.allowed))
+	return cmp.Or(cmp.Compare(r.time, other.time), cmp.Compare(r.name, other.name), cmp.Compare(r.step, other.step), cmp.Compare(r.allowed, other.allowed))
 }
 
-// Register says that a key's warm-up ended at a time, how far its observations are apart, and in
-// which time its own alarms have a budget of one. Keys that never alarm count as well: they say
-// what is usual of their groups. A step or a budget that is not positive is a minute or a week.
-// Steps are held to a year, budgets to a minute and ten years. Without a time nothing is registered.
+// Register registers a key: the time at which its warm-up ended, the step between its observations, and the budget, the
+// time in which its own alarms may be one. Register keys that never alarm too: they add to the usual rates of their
+// groups. A step that is not positive is replaced by a minute, and such a budget by a week. Steps are limited to at
+// most a year, and budgets to between a minute and ten years. A zero time registers nothing.
 //
-// It reports whether that is something new. It holds from that time on, whenever it comes before the watermark. Of several the earliest
-// holds. A key that has alarmed
-// before has had a step of a minute and a budget of a week; these are replaced, also in what its
-// groups are allowed.
-func (f *Fleet) Register(name string, at time.Time, step, budget time.Duration) bool {
-	if k := f.keys[name]; at.IsZero() || k != nil && !k.assumed {
+// Register reports whether the registration is new. It applies from its time on, and may arrive in any order before the
+// watermark. The earliest of several registrations applies. A key that has alarmed before had a step of a minute and a
+// budget of a week; the registration replaces these, also in the allowed rate of its groups.
+func (f *Fleet) Register(name string, ended time.Time, step, budget time.Duration) bool {
+	if k := f.keys[name]; ended.IsZero() || k != nil && !k.assumed {
 		return false
 	}
-	r := registration{at: momentOf(at), name: strings.Clone(name)}
+	r := registration{time: momentOf(ended), name: strings.Clone(name)}
 	r.step, r.allowed = stepOf(step), allowance(budget)
 	f.arrived.push(r)
 	return true
@@ -242,31 +239,31 @@ func stepOf(step time.Duration) moment {
 	if step <= 0 {
 		step = defaultStep
 	}
-	return moment(min(step, longestStep))
+	return moment(min(step, maxStep))
 }
 
-// allowance is the rate of alarms that a budget allows, per second.
+// allowance returns the rate of alarms, per second, that a budget allows.
 func allowance(budget time.Duration) float64 {
 	if budget <= 0 {
 		budget = DefaultBudget
 	}
-	return 1 / min(max(budget, leastBudget), mostBudget).Seconds()
+	return 1 / min(max(budget, minBudget), maxBudget).Seconds()
 }
 
-// registered makes a registration hold.
+// registered applies a registration, and returns its key. assumed means that the key has only alarmed.
 func (f *Fleet) registered(r registration, assumed bool) *key {
 	k := f.keys[r.name]
 	switch {
 	case k == nil:
 		k = &key{name: r.name, step: r.step, allowed: r.allowed, assumed: assumed}
 		f.keys[r.name] = k
-		f.enter(k, r.at)
+		f.enter(k, r.time)
 	case k.assumed && !assumed:
 		for _, g := range k.groups {
 			g.allowed += r.allowed - k.allowed
 			g.step = max(g.step, r.step)
 			if g.begun {
-				g.since = min(g.since, r.at)
+				g.start = min(g.start, r.time)
 			}
 		}
 		k.step, k.allowed, k.assumed = r.step, r.allowed, false
@@ -274,14 +271,13 @@ func (f *Fleet) registered(r registration, assumed bool) *key {
 	return k
 }
 
-// Forget takes a key out, so that nothing in the fleet has its name any more: out of the number of
-// keys of its groups, what they may alarm, their alarms of late and those that wait, and the open
-// incidents. A group goes with its last key, and what it has learned with it. An incident that
-// loses its last member stays without one until its time has come: who was told that it opened has
-// to be told that it closed. What the alarms of the key have added to the hours of its groups
-// stays, and so does what repeats of them are recognised by. A key that comes back is a new one.
+// Forget removes a key and everything with its name: from the number of keys and the allowed rate of its groups, from
+// their recent alarms, from the waiting alarms, and from the open incidents. A group is removed with its last key, and
+// so is its learned rate. An incident that loses its last member stays open without one until it is due, because its
+// opening was reported and so its closing must be. The alarms of the key that its groups have counted by the hour
+// remain counted, and repeats of them are still recognised. A key that returns is new.
 //
-// Advance does not assign the alarms that waited.
+// The waiting alarms of the key get no Assignment.
 func (f *Fleet) Forget(name string) {
 	f.arrived.remove(func(r registration) bool { return r.name == name })
 	f.waiting.remove(func(a *alarm) bool {
@@ -302,13 +298,12 @@ func (f *Fleet) Forget(name string) {
 	f.leave(k)
 }
 
-// Add adds an alarm, to be taken when the watermark has passed it, and reports whether it was. A
-// repeat, of which an alarm with the same ID, Key and Kind was added before, is not. It is
-// recognised until alarms have been taken of a day later. An alarm without a time is not added
-// either, as it happens with nothing together.
+// Add adds an alarm, to be processed when the watermark has passed it. It reports whether the alarm was added. Add
+// ignores a repeat of an alarm with the same ID, Key and Kind; repeats are recognised until an alarm from a day later
+// has been processed. Add also ignores an alarm with a zero time, as it is close to no other alarm.
 //
-// An alarm that is older than one that was taken is late. By at most 8 steps of its key it is
-// taken as if it came at that one's time. If it is later, it is learned and alone.
+// An alarm that is older than a processed alarm is late. If it is late by at most 8 steps of its key, it is processed
+// as if it occurred at the time of that alarm. If it is later, it is learned, and is in no incident.
 func (f *Fleet) Add(a Alarm) bool {
 	if a.Time.IsZero() {
 		return false
@@ -328,7 +323,7 @@ func (f *Fleet) Add(a Alarm) bool {
 	return true
 }
 
-// relative is a score in thresholds of its key.
+// relative returns a score in units of its key's threshold, 0 without a threshold.
 func relative(score, threshold float64) float64 {
 	if threshold > 0 && score > 0 {
 		return score / threshold
@@ -336,7 +331,7 @@ func relative(score, threshold float64) float64 {
 	return 0
 }
 
-// An identity names an alarm in few bytes.
+// An identity is a short hash that identifies an alarm.
 type identity [16]byte
 
 func identify(id, key, kind string) identity {
@@ -348,15 +343,14 @@ func identify(id, key, kind string) identity {
 	return identity(sum[:])
 }
 
-// A trace is what is left of an alarm by which its repeats are recognised.
+// A trace is the rest of a processed alarm, to recognise its repeats.
 type trace struct {
-	id identity
-	at moment
+	id      identity
+	takenAt moment
 }
 
-// Advance takes the alarms up to a watermark, that time included, and closes incidents whose time
-// has come. No alarm from before it should come any more, see Add. A watermark that goes back
-// does nothing.
+// Advance processes the alarms up to and including the watermark, and closes the incidents that are due. Later alarms
+// from before the watermark are late, see Add. A watermark that moves back does nothing.
 func (f *Fleet) Advance(watermark time.Time) Step {
 	w := momentOf(watermark)
 	for len(f.waiting) > 0 && f.waiting[0].time <= w {
@@ -371,57 +365,57 @@ func (f *Fleet) Advance(watermark time.Time) Step {
 	return step
 }
 
-// page decides which alarms in no incident are pages by a moment.
-func (f *Fleet) page(by moment) {
-	f.step.Singles = append(f.step.Singles, f.singles.due(by)...)
+// page decides which alarms outside incidents are pages at t.
+func (f *Fleet) page(t moment) {
+	f.step.Singles = append(f.step.Singles, f.singles.due(t)...)
 }
 
-// takeNext takes the alarms of the earliest moment that wait. All are recent before the first of them is
-// decided on, so that a storm is not what its first names have in common.
+// takeNext processes the waiting alarms of the earliest time. All of them are made recent before the first is decided,
+// so that the incident of a storm does not depend on which names come first.
 func (f *Fleet) takeNext() {
-	var all []*alarm
-	for time := f.waiting[0].time; len(f.waiting) > 0 && f.waiting[0].time == time; {
-		all = append(all, f.waiting.pop())
+	var batch []*alarm
+	for earliest := f.waiting[0].time; len(f.waiting) > 0 && f.waiting[0].time == earliest; {
+		batch = append(batch, f.waiting.pop())
 	}
-	at := all[0].time
+	t := batch[0].time
 	if f.started {
-		at = max(at, f.at)
+		t = max(t, f.now)
 	}
-	f.close(at)
-	f.register(all[0].time)
+	f.close(t)
+	f.register(batch[0].time)
 	var near []*alarm
-	for _, a := range all {
-		a.at = at
+	for _, a := range batch {
+		a.takenAt = t
 		a.key = f.registered(registration{a.time, a.name, stepOf(0), allowance(0)}, true)
 		a.name = a.key.name
-		if at-a.time > nearby*a.key.step {
+		if t-a.time > nearSteps*a.key.step {
 			f.alone(a, a.time)
 		} else {
 			near = append(near, a)
 		}
 	}
-	f.take(at, near)
-	for _, a := range all {
+	f.take(t, near)
+	for _, a := range batch {
 		f.remember(a)
 	}
 }
 
-// register makes the registrations up to a moment hold.
+// register applies the registrations up to w.
 func (f *Fleet) register(w moment) {
-	for len(f.arrived) > 0 && f.arrived[0].at <= w {
+	for len(f.arrived) > 0 && f.arrived[0].time <= w {
 		f.registered(f.arrived.pop(), false)
 	}
 }
 
-// remember keeps what a repeat of an alarm is recognised by, and lets go of what is too old.
+// remember stores the trace of an alarm for its repeats, and drops traces and episodes that are too old.
 func (f *Fleet) remember(a *alarm) {
-	f.taken = append(f.taken, trace{identify(a.id, a.name, a.kind), a.at})
+	f.processed = append(f.processed, trace{identify(a.id, a.name, a.kind), a.takenAt})
 	old := 0
-	for ; f.taken[old].at <= f.at-moment(remembers); old++ {
-		delete(f.seen, f.taken[old].id)
+	for ; f.processed[old].takenAt <= f.now-moment(repeatMemory); old++ {
+		delete(f.seen, f.processed[old].id)
 	}
-	f.taken = f.taken[old:]
-	for old = 0; old < len(f.past) && f.past[old].opened < f.at-episodeMemory; old++ {
+	f.processed = f.processed[old:]
+	for old = 0; old < len(f.past) && f.past[old].opened < f.now-episodeMemory; old++ {
 	}
 	f.past = f.past[old:]
 }
@@ -430,8 +424,9 @@ func (f *Fleet) assign(a *alarm, incident string) {
 	f.step.Assigned = append(f.step.Assigned, Assignment{a.id, a.name, a.kind, incident})
 }
 
-// Next returns the earliest time for which Advance has something to do: the earliest alarm that
-// waits, or the moment after which an incident closes. It is false where there is neither.
+// Next returns the earliest time at which Advance has something to do: the time of the earliest waiting alarm, the time
+// after which an incident closes, or the time at which an alarm outside incidents has waited long enough. It returns
+// false if there is none.
 func (f *Fleet) Next() (time.Time, bool) {
 	next := farthest + 1
 	if len(f.waiting) > 0 {
@@ -449,64 +444,64 @@ func (f *Fleet) Next() (time.Time, bool) {
 	return next.time(), true
 }
 
-// Keys is the number of keys that the fleet knows.
+// Keys returns the number of known keys.
 func (f *Fleet) Keys() int { return len(f.keys) }
 
-// Names are the keys that Forget has something to take out of, sorted.
+// Names returns the sorted names of all keys that Forget would affect.
 func (f *Fleet) Names() []string {
-	all := map[string]bool{}
+	names := map[string]bool{}
 	for name := range f.keys {
-		all[name] = true
+		names[name] = true
 	}
 	for _, r := range f.arrived {
-		all[r.name] = true
+		names[r.name] = true
 	}
 	for _, a := range f.waiting {
-		all[a.name] = true
+		names[a.name] = true
 	}
 	for _, inc := range f.open {
 		for name := range inc.members {
-			all[name] = true
+			names[name] = true
 		}
 	}
 	for name := range f.singles.waits {
-		all[name.Key] = true
+		names[name.Key] = true
 	}
 	for name := range f.singles.member {
-		all[name] = true
+		names[name] = true
 	}
 	for _, d := range f.singles.days {
 		for _, o := range d.scores {
-			all[o.key] = true
+			names[o.key] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(all))
+	return slices.Sorted(maps.Keys(names))
 }
 
-// heaped is a heap of what has an order.
-type heaped[T interface{ compare(T) int }] []T
+// priorityQueue is a heap of values with an order.
+type priorityQueue[T interface{ compare(T) int }] []T
 
-func (h heaped[T]) Len() int           { return len(h) }
-func (h heaped[T]) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
-func (h heaped[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h priorityQueue[T]) Len() int           { return len(h) }
+func (h priorityQueue[T]) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
+func (h priorityQueue[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
-// Push is heap.Interface's.
-func (h *heaped[T]) Push(v any) { *h = append(*h, v.(T)) }
+// Push implements heap.Interface.
+func (h *priorityQueue[T]) Push(v any) { *h = append(*h, v.(T)) }
 
-// Pop is heap.Interface's.
-func (h *heaped[T]) Pop() any {
+// Pop implements heap.Interface.
+func (h *priorityQueue[T]) Pop() any {
 	last := len(*h) - 1
 	v := (*h)[last]
-	var none T
-	(*h)[last] = none
+	var zero T
+	(*h)[last] = zero
 	*h = (*h)[:last]
 	return v
 }
 
-func (h *heaped[T]) push(v T) { heap.Push(h, v) }
-func (h *heaped[T]) pop() T   { return heap.Pop(h).(T) }
+func (h *priorityQueue[T]) push(v T) { heap.Push(h, v) }
+func (h *priorityQueue[T]) pop() T   { return heap.Pop(h).(T) }
 
-func (h *heaped[T]) remove(gone func(T) bool) {
-	*h = slices.DeleteFunc(*h, gone)
+func (h *priorityQueue[T]) remove(removed func(T) bool) {
+	*h = slices.DeleteFunc(*h, removed)
 	heap.Init(h)
 }

@@ -26,7 +26,7 @@ var (
 
 const week = 7 * 24 * time.Hour
 
-// tree is the keys of two sites with two racks each, of two hosts with three metrics.
+// tree contains the keys of two sites with two racks each, of two hosts with three metrics.
 var tree = func() (keys []string) {
 	for i := range 24 {
 		keys = append(keys, fmt.Sprintf("s%d/r%d/h%d:m%d", i/12, i/6%2, i/3%2, i%3))
@@ -34,13 +34,13 @@ var tree = func() (keys []string) {
 	return keys
 }()
 
-// stream draws alarms: single ones, bursts of parts of the tree, and storms that last.
-func stream(t *rapid.T) (all []incidents.Alarm) {
+// stream draws alarms: single alarms, bursts in parts of the tree, and lasting storms.
+func stream(t *rapid.T) (alarms []incidents.Alarm) {
 	unit := rapid.SampledFrom([]time.Duration{time.Minute, time.Second, 1237 * time.Microsecond}).Draw(t, "unit")
 	n := 0
-	add := func(at time.Duration, key string) {
-		all = append(all, incidents.Alarm{
-			ID: fmt.Sprint("a", n%50), Key: key, Kind: []string{"novelty", "change"}[n%2], Time: begin.Add(at.Truncate(unit)),
+	add := func(offset time.Duration, key string) {
+		alarms = append(alarms, incidents.Alarm{
+			ID: fmt.Sprint("a", n%50), Key: key, Kind: []string{"novelty", "change"}[n%2], Time: begin.Add(offset.Truncate(unit)),
 			Score: float64(n % 7), Size: float64(n%5) - 2,
 		})
 		n++
@@ -51,25 +51,25 @@ func stream(t *rapid.T) (all []incidents.Alarm) {
 		add(rand.N(length), tree[rng.IntN(len(tree))])
 	}
 	for range rapid.IntRange(0, 6).Draw(t, "bursts") {
-		from, of := rng.IntN(4)*6, []int{6, 12, 24}[rng.IntN(3)]
-		at, within := time.Duration(rng.Int64N(int64(length))), []time.Duration{1, 5, 100}[rng.IntN(3)]*time.Minute
+		from, size := rng.IntN(4)*6, []int{6, 12, 24}[rng.IntN(3)]
+		offset, within := time.Duration(rng.Int64N(int64(length))), []time.Duration{1, 5, 100}[rng.IntN(3)]*time.Minute
 		for range 3 + rng.IntN(40) {
-			add(at+time.Duration(rng.Int64N(int64(within))), tree[(from+rng.IntN(of))%len(tree)])
+			add(offset+time.Duration(rng.Int64N(int64(within))), tree[(from+rng.IntN(size))%len(tree)])
 		}
 	}
-	slices.SortStableFunc(all, func(a, b incidents.Alarm) int {
+	slices.SortStableFunc(alarms, func(a, b incidents.Alarm) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID))
 	})
-	// An alarm is named by its id, key and kind.
+	// ID, key and kind identify an alarm.
 	met := map[[3]string]bool{}
-	return slices.DeleteFunc(all, func(a incidents.Alarm) bool {
+	return slices.DeleteFunc(alarms, func(a incidents.Alarm) bool {
 		name := [3]string{a.ID, a.Key, a.Kind}
 		defer func() { met[name] = true }()
 		return met[name]
 	})
 }
 
-// grouping draws how keys are grouped: a configuration, and what a key of the tree is called.
+// grouping draws the grouping of the keys: a configuration, and the name of a key of the tree under it.
 func grouping(t *rapid.T, cfg incidents.Config) (incidents.Config, func(key string) string) {
 	cfg.Single = rapid.SampledFrom([]int{0, 3}).Draw(t, "single")
 	if cfg.By = rapid.SampledFrom([][]string{nil, {"host"}, {"site", "rack", "host"}}).Draw(t, "by"); cfg.By == nil {
@@ -88,11 +88,11 @@ func registerAs(f *incidents.Fleet, name func(key string) string) {
 	}
 }
 
-func (s *told) add(step incidents.Step) {
+func (s *result) add(step incidents.Step) {
 	s.Events, s.Assigned, s.Singles = append(s.Events, step.Events...), append(s.Assigned, step.Assigned...), append(s.Singles, step.Singles...)
 }
 
-type told incidents.Step
+type result incidents.Step
 
 func differ(t expect.T, what string, got, want any) {
 	t.Helper()
@@ -101,43 +101,43 @@ func differ(t expect.T, what string, got, want any) {
 	}
 }
 
-// Neither the order of arrival within the lateness, also of registrations, nor repeats nor the pace
-// of the watermark change what is told.
-func TestAnyOrder(t *testing.T) {
+// The result does not depend on the order of arrival of alarms and registrations within the lateness, on repeats, or on
+// the steps of the watermark.
+func TestFleetArrivalOrder(t *testing.T) {
 	const lateness = 10 * time.Minute
 	rapid.Check(t, func(t *rapid.T) {
-		all := stream(t)
+		alarms := stream(t)
 		cfg, name := grouping(t, incidents.Config{})
-		for i := range all {
-			all[i].Key = name(all[i].Key)
+		for i := range alarms {
+			alarms[i].Key = name(alarms[i].Key)
 		}
 		plain, other := newFleet(t, cfg), newFleet(t, cfg)
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 2))
 		type arrival struct {
-			at time.Time
+			arrived time.Time
 			incidents.Alarm
 			registers bool
 		}
 		var arrivals []arrival
-		delayed := func(at time.Time) time.Time { return at.Add(time.Duration(rng.Int64N(int64(lateness)))) }
+		delayed := func(now time.Time) time.Time { return now.Add(time.Duration(rng.Int64N(int64(lateness)))) }
 		for _, k := range tree {
 			k = name(k)
-			at := begin.Add(time.Duration(rng.IntN(48)) * time.Hour)
-			plain.Register(k, at, time.Minute, week)
-			arrivals = append(arrivals, arrival{delayed(at), incidents.Alarm{Key: k, Time: at}, true})
+			now := begin.Add(time.Duration(rng.IntN(48)) * time.Hour)
+			plain.Register(k, now, time.Minute, week)
+			arrivals = append(arrivals, arrival{delayed(now), incidents.Alarm{Key: k, Time: now}, true})
 		}
-		var want, got told
-		for _, a := range all {
+		var want, got result
+		for _, a := range alarms {
 			plain.Add(a)
 		}
 		want.add(plain.Advance(begin.Add(4000 * time.Hour)))
 
-		for _, a := range all {
+		for _, a := range alarms {
 			for range 1 + rng.IntN(2) {
 				arrivals = append(arrivals, arrival{delayed(a.Time), a, false})
 			}
 		}
-		slices.SortFunc(arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
+		slices.SortFunc(arrivals, func(a, b arrival) int { return a.arrived.Compare(b.arrived) })
 		every := rapid.IntRange(1, 30).Draw(t, "every")
 		for i, a := range arrivals {
 			if a.registers {
@@ -146,29 +146,29 @@ func TestAnyOrder(t *testing.T) {
 				other.Add(a.Alarm)
 			}
 			if i%every == 0 {
-				got.add(other.Advance(a.at.Add(-lateness - 1)))
+				got.add(other.Advance(a.arrived.Add(-lateness - 1)))
 			}
 		}
 		got.add(other.Advance(begin.Add(4000 * time.Hour)))
-		differ(t, "told", got, want)
+		differ(t, "result", got, want)
 	})
 }
 
-// A fleet that is stored and restored after every step tells the same, and has equal bytes.
-func TestRestores(t *testing.T) {
+// A fleet that is stored and restored after every step gives the same result, and has equal bytes.
+func TestRestoreContinues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg, name := grouping(t, incidents.Config{Budget: rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "budget")})
-		all := stream(t)
-		for i := range all {
-			all[i].Key = name(all[i].Key)
+		alarms := stream(t)
+		for i := range alarms {
+			alarms[i].Key = name(alarms[i].Key)
 		}
 		lasting, restored := newFleet(t, cfg), newFleet(t, cfg)
 		registerAs(lasting, name)
 		registerAs(restored, name)
-		late := rapid.IntRange(0, 20).Draw(t, "late") // these come after the watermark
-		for i, a := range all {
-			if i+late < len(all) && i%7 == 0 {
-				a, all[i+late] = all[i+late], a
+		late := rapid.IntRange(0, 20).Draw(t, "late") // these arrive after the watermark
+		for i, a := range alarms {
+			if i+late < len(alarms) && i%7 == 0 {
+				a, alarms[i+late] = alarms[i+late], a
 			}
 			forgotten := i%31 == 30
 			for _, f := range []*incidents.Fleet{lasting, restored} {
@@ -179,22 +179,22 @@ func TestRestores(t *testing.T) {
 			}
 			want, got := lasting.Advance(a.Time.Add(-time.Minute)), restored.Advance(a.Time.Add(-time.Minute))
 			differ(t, fmt.Sprintf("told of alarm %d", i), got, want)
-			restored = again(t, cfg, restored, lasting)
+			restored = restoredCopy(t, cfg, restored, lasting)
 		}
 		differ(t, "told at the end", restored.Advance(begin.Add(4000*time.Hour)), lasting.Advance(begin.Add(4000*time.Hour)))
 	})
 }
 
-// again restores a fleet, whose bytes are those of another one.
-func again(t expect.T, cfg incidents.Config, f, same *incidents.Fleet) *incidents.Fleet {
+// restoredCopy restores a fleet from its bytes, which must equal those of same.
+func restoredCopy(t expect.T, cfg incidents.Config, f, same *incidents.Fleet) *incidents.Fleet {
 	t.Helper()
 	b, _ := f.AppendBinary(nil)
 	if other, _ := same.AppendBinary(nil); !bytes.Equal(b, other) {
-		t.Fatal("other bytes")
+		t.Fatal("different bytes")
 	}
 	back := expect.Get(incidents.Restore(cfg, b))(t)
 	if c, _ := back.AppendBinary(nil); !bytes.Equal(b, c) {
-		t.Fatal("other bytes of the restored")
+		t.Fatal("different bytes after restoring")
 	}
 	return back
 }
@@ -210,9 +210,8 @@ func paged(events []incidents.Event) int {
 	return len(ids)
 }
 
-// The last assignment of an alarm is the incident that has it as a member, and whoever is in no
-// incident is alone.
-func TestAssigned(t *testing.T) {
+// The last assignment of an alarm is the incident that has it as a member, and is empty for an alarm in no incident.
+func TestFleetAssignments(t *testing.T) {
 	tr := readTrace(t, "testdata/golden_rack.json")
 	last := map[string]incidents.Assignment{}
 	var closed []incidents.Event
@@ -245,8 +244,8 @@ func TestAssigned(t *testing.T) {
 	}
 }
 
-// A wide line raises alarms of many keys with one id, and a record may raise two kinds.
-func TestRepeats(t *testing.T) {
+// A wide line raises alarms of many keys with one ID, and a record may raise two kinds.
+func TestFleetRepeats(t *testing.T) {
 	f := newFleet(t, incidents.Config{})
 	a := incidents.Alarm{ID: "f.csv:7", Key: "cpu", Kind: "novelty", Time: begin}
 	other, silent := a, a
@@ -272,7 +271,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// nightly has a job of 12 keys at 04:00 in Berlin, also across the change of the clock on 29 March.
+// nightly simulates a job of 12 keys at 04:00 in Berlin, also across the clock change on 29 March.
 func nightly(t *testing.T, zone *time.Location) []incidents.Event {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -280,21 +279,21 @@ func nightly(t *testing.T, zone *time.Location) []incidents.Event {
 	}
 	f := newFleet(t, incidents.Config{Zone: zone})
 	register(f)
-	var all told
+	var combined result
 	rng := rand.New(rand.NewPCG(5, 6))
 	for n := range 20 {
 		night := time.Date(2026, 3, 17+n, 4, 0, 0, 0, berlin)
 		for i := range 12 {
-			at := night.Add(time.Duration(rng.IntN(4)) * time.Minute)
-			f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: tree[i], Time: at, Score: 5})
+			now := night.Add(time.Duration(rng.IntN(4)) * time.Minute)
+			f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: tree[i], Time: now, Score: 5})
 		}
-		all.add(f.Advance(night.Add(5 * time.Hour)))
+		combined.add(f.Advance(night.Add(5 * time.Hour)))
 	}
-	return all.Events
+	return combined.Events
 }
 
-// What comes every night comes at the hour of the local clock.
-func TestRhythmOfTheClock(t *testing.T) {
+// A nightly incident recurs at the same local time.
+func TestFleetRhythmLocalTime(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Skip(err)
@@ -310,44 +309,44 @@ func TestRhythmOfTheClock(t *testing.T) {
 	}
 }
 
-// A key that was forgotten has left no trace of its name, whatever it was in: a member of an open
-// incident, the first of one, a registration or an alarm that waits. Later events are as if its
-// alarms had ended. A key that nobody has met changes nothing.
-func TestForgetLeavesNoName(t *testing.T) {
+// A forgotten key leaves no trace of its name, wherever it was: as a member of an open incident or its first one, in a
+// registration, or in a waiting alarm. Later events are as if its alarms had ended. Forgetting an unknown key changes
+// nothing.
+func TestFleetForget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all := stream(t)
+		alarms := stream(t)
 		cut := begin
-		if len(all) > 0 {
-			cut = all[rapid.IntRange(0, len(all)-1).Draw(t, "cut")].Time
+		if len(alarms) > 0 {
+			cut = alarms[rapid.IntRange(0, len(alarms)-1).Draw(t, "cut")].Time
 		}
-		gone := rapid.SampledFrom(tree).Draw(t, "gone")
-		with, without := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
-		for _, f := range []*incidents.Fleet{with, without} {
+		forgotten := rapid.SampledFrom(tree).Draw(t, "gone")
+		full, reduced := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
+		for _, f := range []*incidents.Fleet{full, reduced} {
 			register(f)
-			for _, a := range all {
-				if a.Time.Before(cut) || a.Key != gone {
+			for _, a := range alarms {
+				if a.Time.Before(cut) || a.Key != forgotten {
 					f.Add(a)
 				}
 			}
 			f.Advance(cut.Add(-1))
 		}
-		with.Register(gone, cut.Add(week), time.Minute, week)
-		with.Add(incidents.Alarm{ID: "waits", Key: gone, Kind: "novelty", Time: cut.Add(time.Second)})
-		before, _ := with.AppendBinary(nil)
-		with.Forget("s0/r0/h0")
-		if b, _ := with.AppendBinary(nil); !bytes.Equal(b, before) {
+		full.Register(forgotten, cut.Add(week), time.Minute, week)
+		full.Add(incidents.Alarm{ID: "waits", Key: forgotten, Kind: "novelty", Time: cut.Add(time.Second)})
+		before, _ := full.AppendBinary(nil)
+		full.Forget("s0/r0/h0")
+		if b, _ := full.AppendBinary(nil); !bytes.Equal(b, before) {
 			t.Fatal("a key that nobody has met changes the fleet")
 		}
-		for _, f := range []*incidents.Fleet{with, without} {
-			f.Forget(gone)
-			if slices.Contains(f.Names(), gone) {
+		for _, f := range []*incidents.Fleet{full, reduced} {
+			f.Forget(forgotten)
+			if slices.Contains(f.Names(), forgotten) {
 				t.Fatal("it is among the names")
 			}
 		}
-		again(t, incidents.Config{}, with, without)
-		differ(t, "told", with.Advance(begin.Add(4000*time.Hour)), without.Advance(begin.Add(4000*time.Hour)))
+		restoredCopy(t, incidents.Config{}, full, reduced)
+		differ(t, "result", full.Advance(begin.Add(4000*time.Hour)), reduced.Advance(begin.Add(4000*time.Hour)))
 	})
-	// The codec shortens names by those before them: this one stands by itself.
+	// The codec shortens names by the previous name; this name has no common part.
 	f := newFleet(t, incidents.Config{})
 	keys := append([]string{"zzz-secret"}, tree[:9]...)
 	for _, k := range keys {
@@ -373,7 +372,7 @@ func TestForgetLeavesNoName(t *testing.T) {
 		t.Errorf("left: %q", b)
 	}
 	f = expect.Get(incidents.RestoreAny(b))(t)
-	// The incident of which all members go closes all the same.
+	// An incident that loses all members still closes.
 	for _, k := range keys {
 		f.Forget(k)
 	}
@@ -383,18 +382,18 @@ func TestForgetLeavesNoName(t *testing.T) {
 	}
 }
 
-// A key whose alarm came first has a step of a minute until its registration comes. From then on
-// it is as if that had come in time.
-func TestRegistersLater(t *testing.T) {
+// A key that alarms before its registration has a step of a minute until the registration arrives, and then the same
+// state as with an early registration.
+func TestFleetLateRegistration(t *testing.T) {
 	late, early := newFleet(t, incidents.Config{}), newFleet(t, incidents.Config{})
 	hourly := func(f *incidents.Fleet) {
 		for _, k := range tree {
 			f.Register(k, begin, time.Hour, 10*week)
-			f.Register(k, begin.Add(1), time.Minute, week) // the earliest holds
+			f.Register(k, begin.Add(1), time.Minute, week) // the earliest registration applies
 		}
 	}
 	hourly(early)
-	var all [2][]incidents.Event
+	var events [2][]incidents.Event
 	for i, f := range []*incidents.Fleet{late, early} {
 		for j, k := range tree {
 			f.Add(incidents.Alarm{ID: fmt.Sprint(j), Key: k, Time: begin.Add(time.Duration(j) * 48 * time.Hour)})
@@ -403,21 +402,21 @@ func TestRegistersLater(t *testing.T) {
 		if i == 0 {
 			hourly(f)
 		}
-		for j, k := range tree[:8] { // near each other by steps of an hour alone
+		for j, k := range tree[:8] { // close together only at steps of an hour
 			f.Add(incidents.Alarm{ID: fmt.Sprint("b", j), Key: k, Time: begin.Add(10*week + time.Duration(j)*time.Hour)})
 		}
-		all[i] = f.Advance(begin.Add(12 * week)).Events
+		events[i] = f.Advance(begin.Add(12 * week)).Events
 	}
-	if len(all[0]) == 0 || all[0][0].Window < time.Hour {
-		t.Fatalf("found %v", all[0])
+	if len(events[0]) == 0 || events[0][0].Window < time.Hour {
+		t.Fatalf("found %v", events[0])
 	}
-	if diff := gocmp.Diff(all[1], all[0], same, cmpopts.EquateApprox(1e-12, 0)); diff != "" {
+	if diff := gocmp.Diff(events[1], events[0], same, cmpopts.EquateApprox(1e-12, 0)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// Nothing that is added panics, and every alarm with a time is assigned.
-func TestBadInput(t *testing.T) {
+// No input panics, and every alarm with a time is assigned.
+func TestFleetBadInput(t *testing.T) {
 	if _, err := incidents.New(incidents.Config{Budget: -1}); err == nil {
 		t.Error("a negative budget")
 	}
@@ -431,22 +430,22 @@ func TestBadInput(t *testing.T) {
 			f.Register(k+"2", begin, math.MaxInt64, 1)
 		}
 		times := []time.Time{begin, time.Unix(1<<62, 0), time.Unix(-1<<62, 0), begin.Add(1), time.Unix(0, math.MaxInt64), {}}
-		for _, at := range times {
+		for _, now := range times {
 			for _, k := range hostile {
 				for _, score := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-					if f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: k, Time: at, Score: score, Size: score}) {
+					if f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: k, Time: now, Score: score, Size: score}) {
 						n++
 					}
 				}
 			}
 		}
 		assigned := map[string]bool{}
-		for _, at := range times {
-			for _, a := range f.Advance(at).Assigned {
+		for _, now := range times {
+			for _, a := range f.Advance(now).Assigned {
 				assigned[a.ID] = true
 			}
 			f.Next()
-			again(t, cfg, f, f)
+			restoredCopy(t, cfg, f, f)
 		}
 		if len(assigned) != n || n != 5*3*len(hostile) {
 			t.Errorf("%d of %d alarms assigned", len(assigned), n)
@@ -458,47 +457,46 @@ func TestBadInput(t *testing.T) {
 		if f.Keys() != 0 {
 			t.Errorf("%d keys left", f.Keys())
 		}
-		again(t, cfg, f, f)
+		restoredCopy(t, cfg, f, f)
 	}
 }
 
-// Next is when an advance has something to do: to go there alone tells all. Its pages keep to
-// guarantee 1.
-func TestNext(t *testing.T) {
+// Advancing only to the times of Next gives all results. The pages keep guarantee 1.
+func TestFleetNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := incidents.Config{Budget: rapid.SampledFrom([]time.Duration{time.Hour, 10 * time.Hour, week}).Draw(t, "budget")}
 		f, g := newFleet(t, cfg), newFleet(t, cfg)
 		register(f)
 		register(g)
-		all := stream(t)
-		for _, a := range all {
+		alarms := stream(t)
+		for _, a := range alarms {
 			f.Add(a)
 			g.Add(a)
 		}
-		var got told
+		var got result
 		for {
-			at, ok := f.Next()
+			next, ok := f.Next()
 			if !ok {
 				break
 			}
-			step := f.Advance(at)
+			step := f.Advance(next)
 			if len(step.Assigned)+len(step.Events) == 0 {
-				t.Fatalf("nothing to do at %v", at)
+				t.Fatalf("nothing to do at %v", next)
 			}
 			got.add(step)
 		}
-		differ(t, "told", got, told(g.Advance(begin.Add(4000*time.Hour))))
-		if len(all) == 0 {
+		differ(t, "result", got, result(g.Advance(begin.Add(4000*time.Hour))))
+		if len(alarms) == 0 {
 			return
 		}
-		span := all[len(all)-1].Time.Sub(all[0].Time)
+		span := alarms[len(alarms)-1].Time.Sub(alarms[0].Time)
 		if bound := 7*float64(span)/float64(cfg.Budget) + 9; float64(paged(got.Events)) > bound {
 			t.Fatalf("%d pages, the bound is %.1f", paged(got.Events), bound)
 		}
 	})
 }
 
-// Bytes that no fleet made are refused, and whatever is accepted goes on without a panic.
+// Bytes that no fleet encoded are refused or, if accepted, can be used without a panic.
 func FuzzRestore(f *testing.F) {
 	tr := readTrace(f, "testdata/golden_nightly.json")
 	n := 0
@@ -514,11 +512,11 @@ func FuzzRestore(f *testing.F) {
 		}
 		return fl
 	})
-	f.Fuzz(goesOn)
+	f.Fuzz(useRestored)
 }
 
-// goesOn restores a fleet of any bytes and uses it.
-func goesOn(t *testing.T, b []byte) {
+// useRestored restores a fleet from any bytes and uses it.
+func useRestored(t *testing.T, b []byte) {
 	fleet, err := incidents.Restore(incidents.Config{}, b)
 	if err != nil {
 		return
@@ -527,20 +525,19 @@ func goesOn(t *testing.T, b []byte) {
 	if _, err := incidents.Restore(incidents.Config{}, c); err != nil {
 		t.Fatal(err)
 	}
-	at, ok := fleet.Next()
+	next, ok := fleet.Next()
 	if !ok {
-		at = begin
+		next = begin
 	}
 	for i, k := range tree {
-		fleet.Add(incidents.Alarm{ID: fmt.Sprint("z", i), Key: k, Time: at.Add(time.Duration(i) * time.Second)})
-		fleet.Advance(at)
+		fleet.Add(incidents.Alarm{ID: fmt.Sprint("z", i), Key: k, Time: next.Add(time.Duration(i) * time.Second)})
+		fleet.Advance(next)
 	}
 	fleet.Forget(tree[0])
-	fleet.Advance(at.Add(5 * week))
+	fleet.Advance(next.Add(5 * week))
 }
 
-// A state that is cut, or of another format or other separators, is refused. Whatever else its
-// bytes are, nothing panics.
+// A truncated state, and a state of another format or other separators, are refused. Other bytes do not panic.
 func TestRestoreRefuses(t *testing.T) {
 	f := newFleet(t, incidents.Config{})
 	register(f)
@@ -559,7 +556,7 @@ func TestRestoreRefuses(t *testing.T) {
 		for _, flip := range []byte{1, 0x80, 0xff} {
 			other := slices.Clone(b)
 			other[n] ^= flip
-			goesOn(t, other)
+			useRestored(t, other)
 		}
 	}
 	if _, err := incidents.Restore(incidents.Config{}, append(slices.Clone(b), 0)); err == nil {

@@ -14,7 +14,7 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// A trace is one of testdata.
+// A trace is a trace of testdata.
 type trace struct {
 	Keys      []string
 	By        []string // labels
@@ -46,8 +46,8 @@ func unix(sec float64) time.Time { return time.Unix(0, int64(math.Round(sec*1e9)
 
 func span(sec float64) time.Duration { return time.Duration(sec * float64(time.Second)) }
 
-// run gives the alarms of a trace to a fleet as they arrive, and calls after, which may replace
-// the fleet, after every step.
+// run adds the alarms of a trace to a fleet as they arrive. It calls after with the fleet after every step; after may
+// replace the fleet.
 func (tr trace) run(f *incidents.Fleet, after func(*incidents.Fleet, incidents.Step) *incidents.Fleet) {
 	for _, k := range tr.Keys {
 		f.Register(k, unix(0), span(tr.Step), span(tr.KeyBudget))
@@ -66,8 +66,8 @@ func newFleet(t expect.T, cfg incidents.Config) *incidents.Fleet {
 	return expect.Get(incidents.New(cfg))(t)
 }
 
-// The traces are of testdata/reference.py, an implementation of its own.
-func TestGolden(t *testing.T) {
+// testdata/reference.py, an independent implementation, computed the traces.
+func TestFleetGolden(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(*tracesDir, "golden_*.json"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no traces in %s: %v", *tracesDir, err)
@@ -90,7 +90,7 @@ func TestGolden(t *testing.T) {
 					ids[e.ID] = fmt.Sprintf("i%d", len(ids)+1)
 				}
 				if want.Event == "merged" && e.State == incidents.Merged && ids[e.ID] == want.ID && ids[e.Into] == want.Into && e.Time.Equal(unix(want.Time)) {
-					continue // the trace says no more of it
+					continue // the trace has no more figures for it
 				}
 				if string(e.State) != want.Event || ids[e.ID] != want.ID || !e.Time.Equal(unix(want.Time)) || e.Page != want.Page || e.Group != want.Group {
 					t.Fatalf("event %d: %s %s at %v, page %v, group %q; want %+v", i, e.State, ids[e.ID], e.Time, e.Page, e.Group, want)
@@ -103,8 +103,8 @@ func TestGolden(t *testing.T) {
 					t.Fatalf("event %d: %d members, %d told; want %d", i, e.NumMembers, len(e.Members), len(want.Members))
 				}
 				for j, m := range e.Members {
-					key, at, score, p := want.Members[j][0].(string), want.Members[j][1].(float64), want.Members[j][2].(float64), want.Members[j][3].(float64)
-					if m.Key != key || !m.Time.Equal(unix(at)) || m.Score != score || math.Abs(m.P-p) > 1e-6 {
+					key, seconds, score, p := want.Members[j][0].(string), want.Members[j][1].(float64), want.Members[j][2].(float64), want.Members[j][3].(float64)
+					if m.Key != key || !m.Time.Equal(unix(seconds)) || m.Score != score || math.Abs(m.P-p) > 1e-6 {
 						t.Errorf("event %d: member %d is %+v, want %v", i, j, m, want.Members[j])
 					}
 				}

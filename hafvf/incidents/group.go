@@ -19,57 +19,58 @@ const (
 	day    = 24 * hour
 	memory = 28 * day // of the learned rates
 
-	shapeMost = 3.      // of a rate
-	levels    = 16      // groups of a key, at most: the widest of a deeper one
-	crowd     = 1 << 15 // alarms that a group keeps, at most: the latest
+	maxShape  = 3.      // of a rate
+	maxGroups = 16      // groups of a key; a deeper key keeps the widest groups
+	maxRecent = 1 << 15 // alarms that a group stores, the latest
 )
 
-// A group is the keys with a prefix or labels in common. The name of the fleet is empty.
+// A group is the set of keys with a prefix or labels in common. The name of the fleet is empty.
 type group struct {
 	name    string
-	around  []*group // those directly around it: one, or the two labels of a pair
-	since   moment   // when it began
+	around  []*group // the groups directly around it: one, or the two labels of a pair
+	start   moment   // when it began
 	allowed float64  // alarms per second, the sum over its keys
 	keys    int
-	begun   bool   // it has had as many keys as a group needs
-	set     uint64 // a sum over its keys by which groups of the same keys are known
-	step    moment // the longest that a key of it has had
+	begun   bool   // it has had minKeys keys
+	keyHash uint64 // sum of the hashes of its keys, which identifies groups with the same keys
+	step    moment // the longest step of a key that it has had
 
-	at     moment      // of the counts, which decay
-	n      [24]float64 // alarms outside of incidents, by hour of the day
-	recent recent
-	rate   rate // of the alarm that asks
+	decayedAt moment      // time up to which n is decayed
+	n         [24]float64 // alarms outside incidents, by hour of the day
+	recent    recent
+	rate      rate // at the alarm that asks
 }
 
-// A place is a group of a key, with the indexes of those directly around it.
-type place struct {
+// A groupPath is the name of a group of a key, with the indices of the groups directly around it.
+type groupPath struct {
 	name   string
 	around []int
 }
 
-// places are the groups of a key, the fleet first, and each behind those around it.
-func (f *Fleet) places(key string) []place {
+// groupPaths returns the groups of a key. The fleet is first, and each group follows the groups around it.
+func (f *Fleet) groupPaths(key string) []groupPath {
 	if len(f.cfg.By) > 0 {
-		return byLabel(key, f.cfg.By)
+		return labelPaths(key, f.cfg.By)
 	}
-	all := []place{{name: ""}}
+	groups := []groupPath{{name: ""}}
 	for i, r := range key {
-		if i > 0 && len(all) < levels && strings.ContainsRune(f.cfg.Separators, r) {
-			all = append(all, place{key[:i], []int{len(all) - 1}})
+		if i > 0 && len(groups) < maxGroups && strings.ContainsRune(f.cfg.Separators, r) {
+			groups = append(groups, groupPath{key[:i], []int{len(groups) - 1}})
 		}
 	}
-	return all
+	return groups
 }
 
-// within reports whether a group is a part of another.
+// within reports whether a group is a proper part of another, by their keys.
 func (f *Fleet) within(part, whole string) bool {
-	if p, w := f.groups[part], f.groups[whole]; p != nil && w != nil && p.keys == w.keys && p.set == w.set {
-		return false // one by two names
+	if p, w := f.groups[part], f.groups[whole]; p != nil && w != nil && p.keys == w.keys && p.keyHash == w.keyHash {
+		return false // the same keys under two names
 	}
 	return part != whole && f.covers(whole, part)
 }
 
-// covers reports whether a group has all keys of another: by its name, or labels happen to.
+// covers reports whether a group has all keys of another: because of its name, or of the present keys of groups by
+// labels.
 func (f *Fleet) covers(whole, part string) bool {
 	if len(f.cfg.By) == 0 {
 		return f.common(whole, part) == whole
@@ -82,7 +83,7 @@ func (f *Fleet) covers(whole, part string) bool {
 	case w == nil || p == nil || w.keys < p.keys:
 		return false
 	case w.keys == p.keys:
-		return w.set == p.set
+		return w.keyHash == p.keyHash
 	}
 	pair := [2]string{whole, part}
 	covers, known := f.covering[pair]
@@ -98,12 +99,12 @@ func (f *Fleet) covers(whole, part string) bool {
 	return covers
 }
 
-// common is the most specific group that has two groups.
+// common returns the most specific group that contains both groups.
 func (f *Fleet) common(a, b string) string {
 	if len(f.cfg.By) > 0 {
 		return f.commonOfLabels(a, b)
 	}
-	n := 0 // bytes that are the same
+	n := 0 // length of the common prefix in bytes
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
 	}
@@ -113,7 +114,7 @@ func (f *Fleet) common(a, b string) string {
 	return a[:n]
 }
 
-// endsAt reports whether the first n bytes of a group by a prefix are that group or one around it.
+// endsAt reports whether the first n bytes of a prefix are the prefix itself or a group around it.
 func (f *Fleet) endsAt(group string, n int) bool {
 	if n == len(group) {
 		return true
@@ -122,12 +123,12 @@ func (f *Fleet) endsAt(group string, n int) bool {
 	return utf8.RuneStart(group[n]) && strings.ContainsRune(f.cfg.Separators, r)
 }
 
-// enter puts a key into its groups.
-func (f *Fleet) enter(k *key, at moment) {
-	for _, p := range f.places(k.name) {
+// enter adds a key to its groups.
+func (f *Fleet) enter(k *key, t moment) {
+	for _, p := range f.groupPaths(k.name) {
 		g := f.groups[p.name]
 		if g == nil {
-			g = &group{name: p.name, since: at, at: at}
+			g = &group{name: p.name, start: t, decayedAt: t}
 			for _, i := range p.around {
 				g.around = append(g.around, k.groups[i])
 			}
@@ -135,22 +136,22 @@ func (f *Fleet) enter(k *key, at moment) {
 		}
 		g.allowed += k.allowed
 		g.keys++
-		g.set += setOf(k.name)
+		g.keyHash += hashKey(k.name)
 		g.step = max(g.step, k.step)
 		k.groups = append(k.groups, g)
-		if !g.begun && g.keys >= f.least(g) {
-			f.begin(g, at)
+		if !g.begun && g.keys >= f.minKeys(g) {
+			f.begin(g, t)
 		}
 	}
 	clear(f.covering)
 }
 
-// leave takes a key out of its groups. A group goes with its last key.
+// leave removes a key from its groups. A group is removed with its last key.
 func (f *Fleet) leave(k *key) {
 	for i, g := range k.groups {
 		g.recent.forget(k, i)
 		g.keys--
-		g.set -= setOf(k.name)
+		g.keyHash -= hashKey(k.name)
 		g.allowed -= k.allowed
 		if g.keys == 0 {
 			delete(f.groups, g.name)
@@ -159,59 +160,59 @@ func (f *Fleet) leave(k *key) {
 	clear(f.covering)
 }
 
-// least is how many keys a group needs to learn, and to be asked about.
-func (f *Fleet) least(g *group) int {
+// minKeys returns the number of keys that a group needs to learn, and to be asked about.
+func (f *Fleet) minKeys(g *group) int {
 	if len(f.cfg.By) > 0 && g.name != "" {
-		return leastKeys
+		return minGroupKeys
 	}
 	return 1
 }
 
-// begin lets a group learn, with what is recent in the fleet.
-func (f *Fleet) begin(g *group, at moment) {
-	g.begun, g.since, g.at = true, at, at
+// begin starts the learning of a group, with the recent alarms of the fleet.
+func (f *Fleet) begin(g *group, t moment) {
+	g.begun, g.start, g.decayedAt = true, t, t
 	recent := f.groups[""].recent
-	if g.name == "" || f.least(g) == 1 {
-		return // its first key comes
+	if g.name == "" || f.minKeys(g) == 1 {
+		return // it has no alarms before its first key
 	}
 	for _, a := range recent.alarms[recent.first:] {
 		if a.key == nil {
 			continue
 		}
-		if i := slices.Index(a.key.groups, g); i >= 0 && a.at > f.at-longest*g.step {
-			g.recent.add(a, i, longest*g.step)
+		if i := slices.Index(a.key.groups, g); i >= 0 && a.takenAt > f.now-maxWindowSteps*g.step {
+			g.recent.add(a, i, maxWindowSteps*g.step)
 		}
 	}
 }
 
 var setSeed = maphash.MakeSeed()
 
-func setOf(key string) uint64 { return maphash.String(setSeed, key) }
+func hashKey(key string) uint64 { return maphash.String(setSeed, key) }
 
-// asks reports whether an alarm of a key asks in its i-th group: it has enough keys, and is not one before it
-// by another name.
+// asks reports whether an alarm of a key asks in the key's i-th group: the group has enough keys, and not the same keys
+// as an earlier group of the key.
 func (f *Fleet) asks(k *key, i int) bool {
 	g := k.groups[i]
-	return g.keys >= f.least(g) && (len(f.cfg.By) == 0 || !slices.ContainsFunc(k.groups[:i], func(o *group) bool { return o.keys == g.keys && o.set == g.set }))
+	return g.keys >= f.minKeys(g) && (len(f.cfg.By) == 0 || !slices.ContainsFunc(k.groups[:i], func(o *group) bool { return o.keys == g.keys && o.keyHash == g.keyHash }))
 }
 
-// parent is the smallest of the groups directly around a group.
+// parent returns the smallest of the groups directly around g.
 func (g *group) parent() *group {
 	return slices.MinFunc(g.around, func(a, b *group) int { return cmp.Compare(a.keys, b.keys) })
 }
 
 func (g *group) decay(t moment) {
-	if t <= g.at {
+	if t <= g.decayedAt {
 		return
 	}
-	v := special.Exp(-t.seconds(g.at) / memory.seconds(0))
+	v := special.Exp(-t.seconds(g.decayedAt) / memory.seconds(0))
 	for h := range g.n {
 		g.n[h] *= v
 	}
-	g.at = t
+	g.decayedAt = t
 }
 
-// wall is what the clock of the zone shows at a moment.
+// wall returns the local time at t, in nanoseconds since 1970.
 func (f *Fleet) wall(t moment) moment {
 	if f.cfg.Zone == time.UTC {
 		return t
@@ -220,16 +221,16 @@ func (f *Fleet) wall(t moment) moment {
 	return t + moment(offset)*second
 }
 
-// within is how far t is into its unit of time.
+// within returns the time since the last multiple of unit.
 func (t moment) within(unit moment) moment { return ((t % unit) + unit) % unit }
 
-// A rate is the Gamma of a group's alarms.
+// A rate is the Gamma posterior of the rate of a group's alarms.
 type rate struct {
 	mean  float64 // per second
 	shape float64
 }
 
-// learn sets the rates of the groups of a key at a moment.
+// learn computes the rates of the groups of a key at t.
 func (f *Fleet) learn(k *key, t moment) {
 	wall := f.wall(t)
 	h := wall.within(day) / hour
@@ -242,27 +243,27 @@ func (f *Fleet) learn(k *key, t moment) {
 			parent := g.parent()
 			prior *= parent.rate.mean / parent.allowed
 		}
-		// Earlier days had this hour, and weigh less the longer they are ago.
+		// The same hour of earlier days counts with a weight that decreases with age.
 		days := 0.
-		if begin > g.since {
-			days = float64((begin - g.since) / day)
+		if begin > g.start {
+			days = float64((begin - g.start) / day)
 		}
-		exposure := hour.seconds(0)*q*(1-math.Pow(q, days))/(1-q) + t.seconds(max(begin, g.since))
-		g.rate = rate{(1 + g.n[h]) / (1/prior + exposure), min(1+g.n[h], shapeMost)}
+		exposure := hour.seconds(0)*q*(1-math.Pow(q, days))/(1-q) + t.seconds(max(begin, g.start))
+		g.rate = rate{(1 + g.n[h]) / (1/prior + exposure), min(1+g.n[h], maxShape)}
 	}
 }
 
-// fleetRate is the rate of the fleet whatever the hour, per second.
+// fleetRate returns the rate of the fleet over all hours, per second.
 func (f *Fleet) fleetRate() float64 {
 	n, root := 1., f.groups[""]
 	for _, v := range root.n {
 		n += v
 	}
 	m := memory.seconds(0)
-	return n / (1/root.allowed + m*-math.Expm1(-max(f.at.seconds(root.since), 0)/m))
+	return n / (1/root.allowed + m*-math.Expm1(-max(f.now.seconds(root.start), 0)/m))
 }
 
-// count adds weight to the alarms that the groups of an alarm have in the hour of a moment.
+// count adds weight to the alarm counts of the groups of a, in the hour of t.
 func (f *Fleet) count(a *alarm, t moment, weight float64) {
 	h := f.wall(t).within(day) / hour
 	for _, g := range a.key.groups {
@@ -273,16 +274,16 @@ func (f *Fleet) count(a *alarm, t moment, weight float64) {
 	}
 }
 
-// surprise is −log₁₀ P(N ≥ c) of the negative binomial N, a Poisson count whose rate is Gamma. Where
-// that is below least it returns 0 early.
-func surprise(c int, mean, shape, least float64) float64 {
+// surprise returns −log₁₀ P(N ≥ c) for a negative binomial N, a Poisson count with a Gamma rate. If the result is below
+// minScore, it may return 0 early.
+func surprise(c int, mean, shape, minScore float64) float64 {
 	n := float64(c)
 	if !(n > mean) {
 		return 0
 	}
 	x := mean / (shape + mean)
 	first := special.LgammaDelta(shape, n) - special.LgammaDelta(1, n) + shape*special.Log(shape/(shape+mean)) + n*special.Log(x)
-	if -first < least*math.Ln10 {
+	if -first < minScore*math.Ln10 {
 		return 0 // the tail is larger than its first term
 	}
 	total, term := 1., 1.
@@ -293,18 +294,18 @@ func surprise(c int, mean, shape, least float64) float64 {
 	return max(0, -(first+special.Log(total))/math.Ln10)
 }
 
-// recent is the alarms of a group in the last 32 steps, by the time at which they were taken. It
-// counts the keys that have alarmed since a moment in logarithmic time: of every key the latest
-// alarm counts, by a Fenwick tree over the positions.
+// recent stores the alarms of a group in the last 32 steps, in the order of processing. It counts the keys that have
+// alarmed since a moment in logarithmic time: a Fenwick tree over the positions has a 1 for the latest alarm of every
+// key.
 type recent struct {
 	alarms []*alarm
-	tree   []int32 // of index i, the sum of the last i&−i entries up to i, from 1
+	tree   []int32 // at index i, counted from 1, the sum of the last i&−i entries up to i
 	base   int     // position of alarms[0]
-	first  int     // index of the first that is still recent
+	first  int     // index of the first alarm that is still recent
 }
 
-func (r *recent) add(a *alarm, level int, keep moment) {
-	for r.first < len(r.alarms) && (r.alarms[r.first].at <= a.at-keep || len(r.alarms)-r.first >= crowd) {
+func (r *recent) add(a *alarm, level int, duration moment) {
+	for r.first < len(r.alarms) && (r.alarms[r.first].takenAt <= a.takenAt-duration || len(r.alarms)-r.first >= maxRecent) {
 		r.drop(level)
 	}
 	if r.first > 16 && 2*r.first > len(r.alarms) {
@@ -314,15 +315,15 @@ func (r *recent) add(a *alarm, level int, keep moment) {
 	if k.latest == nil {
 		k.latest = slices.Repeat([]int{-1}, len(k.groups))
 	}
-	if was := k.latest[level]; was >= 0 {
-		r.tick(was-r.base, -1)
+	if prev := k.latest[level]; prev >= 0 {
+		r.adjust(prev-r.base, -1)
 	}
 	k.latest[level] = r.base + len(r.alarms)
 	r.alarms = append(r.alarms, a)
 	r.grow(1)
 }
 
-// drop drops the first alarm.
+// drop removes the first alarm.
 func (r *recent) drop(level int) {
 	if k := r.alarms[r.first].key; k != nil && k.latest[level] == r.base+r.first {
 		k.latest[level] = -1
@@ -331,7 +332,7 @@ func (r *recent) drop(level int) {
 	r.first++
 }
 
-// compact gives the room of dropped alarms back.
+// compact frees the memory of dropped alarms.
 func (r *recent) compact(level int) {
 	r.alarms = append(r.alarms[:0:0], r.alarms[r.first:]...)
 	r.base, r.first, r.tree = r.base+r.first, 0, r.tree[:0]
@@ -344,7 +345,7 @@ func (r *recent) compact(level int) {
 	}
 }
 
-// grow appends an entry to the tree.
+// grow appends the entry v to the tree.
 func (r *recent) grow(v int32) {
 	i := len(r.tree) + 1
 	for j := i - 1; j > i-i&-i; j -= j & -j {
@@ -353,9 +354,9 @@ func (r *recent) grow(v int32) {
 	r.tree = append(r.tree, v)
 }
 
-func (r *recent) tick(index int, by int32) {
+func (r *recent) adjust(index int, delta int32) {
 	for i := index + 1; i <= len(r.tree); i += i & -i {
-		r.tree[i-1] += by
+		r.tree[i-1] += delta
 	}
 }
 
@@ -366,22 +367,22 @@ func (r *recent) sum(n int) (v int) {
 	return v
 }
 
-// after returns the index of the first alarm later than a moment.
+// after returns the index of the first alarm later than t.
 func (r *recent) after(t moment) int {
-	return r.first + sort.Search(len(r.alarms)-r.first, func(i int) bool { return r.alarms[r.first+i].at > t })
+	return r.first + sort.Search(len(r.alarms)-r.first, func(i int) bool { return r.alarms[r.first+i].takenAt > t })
 }
 
-// distinct is the number of keys with an alarm later than a moment.
+// distinct returns the number of keys with an alarm later than t.
 func (r *recent) distinct(t moment) int { return r.sum(len(r.tree)) - r.sum(r.after(t)) }
 
-// forget takes the alarms of a key out. Their places stay, without a key.
+// forget removes the key from its alarms. Their positions remain, without a key.
 func (r *recent) forget(k *key, level int) {
 	for i := r.first; i < len(r.alarms); i++ {
 		if a := r.alarms[i]; a.key == k {
 			if k.latest[level] == r.base+i {
-				r.tick(i, -1)
+				r.adjust(i, -1)
 			}
-			r.alarms[i] = &alarm{at: a.at}
+			r.alarms[i] = &alarm{takenAt: a.takenAt}
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestSurprise(t *testing.T) {
 }
 
 // The oracle counts one by one.
-func TestDistinct(t *testing.T) {
+func TestRecentDistinct(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := expect.Get(New(Config{}))(t)
 		var keys []*key
@@ -48,12 +48,12 @@ func TestDistinct(t *testing.T) {
 			keys = append(keys, f.registered(registration{name: name, step: second, allowed: 1e-6}, false))
 		}
 		keep := moment(rapid.IntRange(1, 60).Draw(t, "keep"))
-		at := moment(0)
-		var all []*alarm
+		now := moment(0)
+		var alarms []*alarm
 		for range rapid.IntRange(0, 200).Draw(t, "alarms") {
-			at += moment(rapid.IntRange(0, 3).Draw(t, "gap"))
-			a := &alarm{key: rapid.SampledFrom(keys).Draw(t, "key"), at: at}
-			all = append(all, a)
+			now += moment(rapid.IntRange(0, 3).Draw(t, "gap"))
+			a := &alarm{key: rapid.SampledFrom(keys).Draw(t, "key"), takenAt: now}
+			alarms = append(alarms, a)
 			for i, g := range a.key.groups {
 				g.recent.add(a, i, keep)
 			}
@@ -62,28 +62,28 @@ func TestDistinct(t *testing.T) {
 					g.recent.forget(a.key, i)
 				}
 				a.key.latest = nil
-				for _, b := range all {
+				for _, b := range alarms {
 					if b.key == a.key {
 						b.key = nil
 					}
 				}
 			}
 			g := f.groups[rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "group")]
-			since := at - moment(rapid.IntRange(0, int(keep)).Draw(t, "window"))
+			start := now - moment(rapid.IntRange(0, int(keep)).Draw(t, "window"))
 			want := map[*key]bool{}
-			for _, b := range all {
-				if b.at > since && b.key != nil && slices.Contains(b.key.groups, g) {
+			for _, b := range alarms {
+				if b.takenAt > start && b.key != nil && slices.Contains(b.key.groups, g) {
 					want[b.key] = true
 				}
 			}
-			if got := g.recent.distinct(since); got != len(want) {
-				t.Fatalf("%d keys later than %d at %d, want %d", got, since, at, len(want))
+			if got := g.recent.distinct(start); got != len(want) {
+				t.Fatalf("%d keys later than %d at %d, want %d", got, start, now, len(want))
 			}
 		}
 	})
 }
 
-func TestCommon(t *testing.T) {
+func TestFleetCommon(t *testing.T) {
 	f := expect.Get(New(Config{}))(t)
 	for _, c := range [][3]string{
 		{"", "a", ""}, {"a", "a", "a"}, {"a", "a/b", "a"}, {"a/b", "a/c", "a"}, {"ab", "a", ""}, {"a/b", "a/bc", "a"},
@@ -95,9 +95,9 @@ func TestCommon(t *testing.T) {
 	}
 }
 
-// A state of before says that an incident was a page, not of how many members. Its next alarm is
-// no page.
-func TestPageOfBefore(t *testing.T) {
+// A state of an older version has the page of an incident, but not the number of its members. Its next alarm is no
+// page.
+func TestRestoreOlderPage(t *testing.T) {
 	f := expect.Get(New(Config{}))(t)
 	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 	keys := strings.Split("abcdefghi", "")
@@ -105,9 +105,9 @@ func TestPageOfBefore(t *testing.T) {
 		f.Register("g/"+k, begin, time.Minute, 7*24*time.Hour)
 	}
 	add := func(i int) (pages int) {
-		at := begin.Add(time.Hour + time.Duration(i)*time.Minute)
-		f.Add(Alarm{ID: keys[i], Key: "g/" + keys[i], Time: at, Score: 5})
-		for _, e := range f.Advance(at).Events {
+		now := begin.Add(time.Hour + time.Duration(i)*time.Minute)
+		f.Add(Alarm{ID: keys[i], Key: "g/" + keys[i], Time: now, Score: 5})
+		for _, e := range f.Advance(now).Events {
 			if e.Page && e.State != Closed {
 				pages++
 			}

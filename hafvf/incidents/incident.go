@@ -10,31 +10,31 @@ import (
 	"hafvf/internal/special"
 )
 
-// ladder has the windows, in steps of the key that alarms.
-var ladder = [...]moment{1, 2, 4, 8, 16, longest}
+// ladder contains the windows, in steps of the key that alarms.
+var ladder = [...]moment{1, 2, 4, 8, 16, maxWindowSteps}
 
-// questions are those of an alarm in a group: its windows and one more, as of the alarms of a moment
-// the clearest counts all others.
+// questions is the number of questions of an alarm in a group: one per window, and one more because the most surprising
+// of the alarms of a moment counts all others.
 const questions = len(ladder) + 1
 
 const (
-	episodeMemory = memory + day // of earlier incidents
-	tolerance     = hour / 2     // of the time at which the like came
-	recurring     = 2            // days that make a rhythm
-	maxReported   = 20           // members
-	restless      = 3            // alarms in no incident in a week of a key that is noisy
+	episodeMemory  = memory + day // of closed incidents
+	tolerance      = hour / 2     // largest difference in the time of the day of a recurring incident
+	minRecurrences = 2            // days or weeks of a rhythm
+	maxReported    = 20           // members
+	noisyAlarms    = 3            // alarms outside incidents in a week that make a key noisy
 )
 
-// An alarm is one that waits, or is recent in its groups.
+// An alarm waits, or is recent in its groups.
 type alarm struct {
 	time           moment
-	id, name, kind string // name is the key's
+	id, name, kind string // name is the name of its key
 	score, size    float64
-	relative       float64 // the score in thresholds, until it is taken
-	key            *key    // from here on once it is taken
-	at             moment
+	relative       float64 // the score in thresholds, until the alarm is processed
+	key            *key    // the next fields are set when the alarm is processed
+	takenAt        moment  // time, or a later time at which it is processed if it is late
 	order          uint64
-	decided        bool // it counts as what it was found to be
+	decided        bool // the alarm has been counted as it was decided
 	incident       *incident
 	p              float64
 }
@@ -43,7 +43,7 @@ func (a *alarm) compare(b *alarm) int {
 	return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.id, b.id), cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind))
 }
 
-// explained is the incident that an alarm belongs to.
+// explained returns the incident that an alarm belongs to, or nil.
 func (a *alarm) explained() *incident {
 	for a.incident != nil && a.incident.into != nil {
 		a.incident = a.incident.into
@@ -53,29 +53,29 @@ func (a *alarm) explained() *incident {
 
 type incident struct {
 	id, group     string
-	opened, last  moment // of the alarm that opened it, of the latest member
-	window        moment // in which it was found
+	opened, last  moment // times of the alarm that opened it, and of the latest member
+	window        moment // window of the finding
 	score         float64
 	threshold     float64
-	expected      float64           // alarms of the group by chance in the window
-	page          bool              // it is one, or was
-	paged         int               // members when it was last a page, and those that came soon after
-	pagedAt       moment            // when
-	wider         bool              // it was a page for a wider group since they were half as many
-	recurs, usual int               // days on which the like came at this time, most members then
+	expected      float64           // alarms of the group in the window that are expected by chance
+	page          bool              // the incident is or was a page
+	paged         int               // members at its last page, and those that came soon after
+	pagedAt       moment            // time of its last page
+	wider         bool              // since the members last doubled, there was a page for a wider group
+	recurs, usual int               // days with a similar incident at this time, and the most members on them
 	weekly        bool              // these days are weeks apart
-	reported      int               // members when it was last told
-	step          moment            // the longest of a member
+	reported      int               // members at the last report
+	step          moment            // the longest step of a member
 	members       map[string]Member // by key, with the key's first alarm
-	paging        bool              // it was told as a page, the last time with these labels
+	reportedPage  bool              // it was reported as a page, the last time with the next labels
 	labels        map[string]string
-	into          *incident // it was merged
+	into          *incident // set if it was merged
 }
 
-// end is when the incident closes without another member.
-func (inc *incident) end() moment { return inc.last + longest*inc.step }
+// end returns the time after which the incident closes without another member.
+func (inc *incident) end() moment { return inc.last + maxWindowSteps*inc.step }
 
-// An episode is an incident that is over.
+// An episode is a closed incident.
 type episode struct {
 	group  string
 	opened moment
@@ -83,41 +83,41 @@ type episode struct {
 }
 
 // take decides on the alarms of a moment.
-func (f *Fleet) take(t moment, all []*alarm) {
-	if len(all) == 0 {
+func (f *Fleet) take(t moment, batch []*alarm) {
+	if len(batch) == 0 {
 		return
 	}
 	if f.started {
-		f.debt = max(0, f.debt-t.seconds(f.at)/f.cfg.Budget.Seconds()*repaid)
+		f.debt = max(0, f.debt-t.seconds(f.now)/f.cfg.Budget.Seconds()*pagesPerBudget)
 	}
-	f.started, f.at = true, t
-	for _, a := range all {
+	f.started, f.now = true, t
+	for _, a := range batch {
 		f.order++
 		a.order = f.order
-		f.recall(a)
+		f.addRecent(a)
 	}
-	// Those that join an incident do so first, so that others do not take them for unexplained.
+	// Alarms that may join an incident do so first, so that others do not treat them as unexplained.
 	if len(f.open) > 0 {
-		f.decide(all, true)
+		f.decide(batch, true)
 	}
-	f.decide(all, false)
+	f.decide(batch, false)
 }
 
-// decide decides on the alarms of a moment that may join an incident, or on all. The one with the clearest
+// decide decides on the alarms of a moment: on those that may join an incident, or on all. The alarm with the clearest
 // answer opens an incident first.
-func (f *Fleet) decide(all []*alarm, joining bool) {
-	answers := make([]answer, len(all))
+func (f *Fleet) decide(batch []*alarm, joining bool) {
+	answers := make([]answer, len(batch))
 	for {
 		clearest := -1
-		var asked map[inGroup]mostSurprising
-		if len(all) > 1 {
-			asked = map[inGroup]mostSurprising{}
+		var asked map[inGroup]finding
+		if len(batch) > 1 {
+			asked = map[inGroup]finding{}
 		}
-		for i, a := range all {
+		for i, a := range batch {
 			if a.incident != nil {
 				continue
 			}
-			f.learn(a.key, a.at)
+			f.learn(a.key, a.takenAt)
 			x := &answers[i]
 			*x = answer{}
 			if x.joins, x.p = f.joinable(a); x.joins != nil || !joining {
@@ -130,9 +130,9 @@ func (f *Fleet) decide(all []*alarm, joining bool) {
 		if clearest < 0 {
 			break
 		}
-		f.found(all[clearest], answers[clearest])
+		f.openOrWiden(batch[clearest], answers[clearest])
 	}
-	for i, a := range all {
+	for i, a := range batch {
 		if a.incident == nil && (answers[i].joins != nil || !joining) {
 			f.belong(a, answers[i])
 		}
@@ -140,49 +140,50 @@ func (f *Fleet) decide(all []*alarm, joining bool) {
 	}
 }
 
-// recall makes an alarm recent in its groups.
-func (f *Fleet) recall(a *alarm) {
+// addRecent makes an alarm recent in its groups.
+func (f *Fleet) addRecent(a *alarm) {
 	for i, g := range a.key.groups {
-		if keep := longest * g.step; g.begun && a.at > f.at-keep {
+		if keep := maxWindowSteps * g.step; g.begun && a.takenAt > f.now-keep {
 			g.recent.add(a, i, keep)
 		}
 	}
 }
 
-// belong lets an alarm that opens no incident join one, or be alone.
-func (f *Fleet) belong(a *alarm, of answer) {
-	inc := of.joins
+// belong decides on an alarm that opens no incident: it joins one, or is in none.
+func (f *Fleet) belong(a *alarm, result answer) {
+	inc := result.joins
 	if inc == nil {
-		f.alone(a, a.at)
+		f.alone(a, a.takenAt)
 		return
 	}
-	page := f.join(inc, a, of.p)
-	due, again := f.again(inc, false)
+	page := f.join(inc, a, result.p)
+	due, paged := f.pageAgain(inc, false)
 	if page || due || float64(len(inc.members)) >= 1.5*float64(inc.reported) {
-		f.report(Update, inc, a.at, page || again)
+		f.report(Update, inc, a.takenAt, page || paged)
 	}
 }
 
-// An answer is what an alarm finds in its groups.
+// An answer is the result of an alarm's questions in its groups.
 type answer struct {
-	joins *incident // an open one that it may join, with the probability p
+	joins *incident // an open incident that the alarm may join, with probability p
 	p     float64
-	mostSurprising
-	least float64 // the score that an incident needs
+	finding
+	threshold float64 // score that an incident needs
 }
 
-// excess is how far the answer is above what an incident needs, below 0 if it is not.
+// excess returns by how much the answer exceeds its threshold, or −1 if there is no finding.
 func (x answer) excess() float64 {
 	if x.group == nil {
 		return -1
 	}
-	return x.score - x.least
+	return x.score - x.threshold
 }
 
-// ask asks in the groups of an alarm. One that may join an incident asks within that's group, and once the
-// incident's own alarms have come. What was asked in a group is kept for the other alarms of the moment.
-func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]mostSurprising) {
-	if f.debt > headroom || x.joins != nil && a.at <= x.joins.opened+spreads*a.key.step {
+// ask asks in the groups of an alarm and sets the finding and the threshold of x. An alarm that may join an incident
+// asks within the incident's group, and only if it is later than the incident's own alarms. asked caches the answers by
+// group for the other alarms of the moment; it may be nil.
+func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]finding) {
+	if f.debt > headroom || x.joins != nil && a.takenAt <= x.joins.opened+ownSteps*a.key.step {
 		return
 	}
 	groups := 0
@@ -201,21 +202,21 @@ func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]mostSurprising) {
 		in := inGroup{g, a.key.step}
 		found, known := asked[in]
 		if !known {
-			found = f.askIn(g, a.at, a.key.step, special.Log(alarms)/math.Ln10+f.debt)
+			found = f.askIn(g, a.takenAt, a.key.step, special.Log(alarms)/math.Ln10+f.debt)
 			if asked != nil {
 				asked[in] = found
 			}
 		}
 		if found.score > x.score {
-			x.mostSurprising = found
+			x.finding = found
 		}
 	}
-	x.least = special.Log(alarms*float64(groups*questions))/math.Ln10 + f.debt
+	x.threshold = special.Log(alarms*float64(groups*questions))/math.Ln10 + f.debt
 }
 
-// askIn asks in a group at a moment. Below a score there is no answer.
-func (f *Fleet) askIn(g *group, t, step moment, least float64) (best mostSurprising) {
-	// The incident that is open in the narrowest group around this one.
+// askIn asks in a group at t. It returns no finding with a score below minScore.
+func (f *Fleet) askIn(g *group, t, step moment, minScore float64) (best finding) {
+	// The open incident in the narrowest group around this one.
 	var around *incident
 	for _, inc := range f.open {
 		if f.within(g.name, inc.group) && (around == nil || f.within(inc.group, around.group)) {
@@ -223,9 +224,9 @@ func (f *Fleet) askIn(g *group, t, step moment, least float64) (best mostSurpris
 		}
 	}
 	var rates [len(ladder)]rate
-	windows, some := len(ladder), false
+	windows, enough := len(ladder), false
 	if around != nil {
-		windows-- // what was before the longest is known no more
+		windows-- // alarms from before the longest window are no longer stored
 	}
 	for j, steps := range ladder[:windows] {
 		window := steps * step
@@ -235,11 +236,11 @@ func (f *Fleet) askIn(g *group, t, step moment, least float64) (best mostSurpris
 				rates[j] = r
 			}
 		}
-		if c := g.recent.distinct(t - window); c > 1 { // as many as there may be
-			some = some || surprise(c-1, rates[j].mean, rates[j].shape, least) >= least
+		if c := g.recent.distinct(t - window); c > 1 { // an upper bound of the count
+			enough = enough || surprise(c-1, rates[j].mean, rates[j].shape, minScore) >= minScore
 		}
 	}
-	if !some {
+	if !enough {
 		return best
 	}
 	for j, c := range f.countAlarming(g, t, step) {
@@ -247,56 +248,58 @@ func (f *Fleet) askIn(g *group, t, step moment, least float64) (best mostSurpris
 			continue
 		}
 		r := rates[j]
-		if s := surprise(c-1, r.mean, r.shape, max(least, best.score)); s > best.score {
-			best = mostSurprising{s, g, ladder[j] * step, r.mean, c}
+		if s := surprise(c-1, r.mean, r.shape, max(minScore, best.score)); s > best.score {
+			best = finding{s, g, ladder[j] * step, r.mean, c}
 		}
 	}
 	return best
 }
 
-// inGroup is what the answer in a group depends on, at a moment.
+// inGroup contains all that the answer in a group depends on, at a moment.
 type inGroup struct {
 	*group
 	step moment
 }
 
-// expected is what an incident around a group leads one to expect of it in a window, and no rate: the group's
-// share, by its keys, of what alarms elsewhere in the incident, or what itself has alarmed in the window before.
+// expected returns the rate that an incident around a group predicts for it in a window, or a zero rate if both groups
+// have the same number of keys: the group's share, by its keys, of the alarms elsewhere in the incident, or if larger,
+// the group's own alarms in the previous window.
 func (f *Fleet) expected(g *group, around *incident, t, step, window moment) rate {
 	whole := f.groups[around.group]
 	if whole.keys == g.keys {
 		return rate{}
 	}
-	own := around.opened + spreads*step // alarms up to then are the incident's
+	own := around.opened + ownSteps*step // alarms up to then belong to the incident
 	elsewhere := 0.
 	for _, longer := range []moment{window, 2 * window, 4 * window} {
-		since := max(t-longer, own)
-		n := float64(whole.recent.distinct(since) - g.recent.distinct(since))
-		elsewhere = max(elsewhere, n*float64(window)/float64(max(t-since, window)))
+		start := max(t-longer, own)
+		n := float64(whole.recent.distinct(start) - g.recent.distinct(start))
+		elsewhere = max(elsewhere, n*float64(window)/float64(max(t-start, window)))
 	}
-	one := float64(window) / float64(max(t-own, window)) // in all the time since, as none says little of a short one
-	share := (one + elsewhere) * float64(g.keys) / float64(whole.keys-g.keys)
-	since := max(t-window, own)
-	from := max(since-window, around.opened-step)
-	before := float64(g.recent.distinct(from)-g.recent.distinct(since)) * float64(t-since) / float64(since-from)
-	if before > share {
-		return rate{before, min(1+before, shapeMost)}
+	// A single alarm in the time since own, as a short window without alarms says little.
+	opening := float64(window) / float64(max(t-own, window))
+	share := (opening + elsewhere) * float64(g.keys) / float64(whole.keys-g.keys)
+	start := max(t-window, own)
+	prevStart := max(start-window, around.opened-step)
+	previous := float64(g.recent.distinct(prevStart)-g.recent.distinct(start)) * float64(t-start) / float64(start-prevStart)
+	if previous > share {
+		return rate{previous, min(1+previous, maxShape)}
 	}
-	return rate{share, min(1+elsewhere, shapeMost)}
+	return rate{share, min(1+elsewhere, maxShape)}
 }
 
-// alone counts an alarm that is in no incident.
+// alone counts an alarm outside incidents.
 func (f *Fleet) alone(a *alarm, t moment) {
 	f.count(a, t, 1)
 	f.assign(a, "")
 	f.singles.alone(a)
 	k := a.key
 	k.alone = append(slices.DeleteFunc(k.alone, func(m moment) bool { return m <= t-7*day }), t)
-	k.alone = k.alone[max(0, len(k.alone)-restless-5):]
+	k.alone = k.alone[max(0, len(k.alone)-noisyAlarms-5):]
 }
 
-// noisy reports whether a key has alarmed in no incident so often in the week before a moment, its last
-// hour left out, that it says little about one.
+// noisy reports whether a key had at least noisyAlarms alarms outside incidents in the week before t, without the last
+// hour: it then says little about an incident.
 func (f *Fleet) noisy(name string, t moment) bool {
 	k, n := f.keys[name], 0
 	if k == nil {
@@ -307,20 +310,19 @@ func (f *Fleet) noisy(name string, t moment) bool {
 			n++
 		}
 	}
-	return n >= restless
+	return n >= noisyAlarms
 }
 
-// joinable returns the open incident that an alarm belongs to and with which probability, nil
-// where it belongs to none.
+// joinable returns the open incident that an alarm may join, with its probability, or nil.
 func (f *Fleet) joinable(a *alarm) (*incident, float64) {
 	for _, g := range slices.Backward(a.key.groups) {
 		for _, inc := range f.open {
 			if inc.group != g.name {
 				continue
 			}
-			w := max(inc.window, nearby*a.key.step)
+			w := max(inc.window, nearSteps*a.key.step)
 			chance := g.rate.mean * w.seconds(0)
-			if others := float64(g.recent.distinct(a.at-w) - 1); others > 0 && others >= 2*chance {
+			if others := float64(g.recent.distinct(a.takenAt-w) - 1); others > 0 && others >= 2*chance {
 				return inc, 1 - chance/others
 			}
 		}
@@ -328,16 +330,15 @@ func (f *Fleet) joinable(a *alarm) (*incident, float64) {
 	return nil, 0
 }
 
-// countAlarming counts the keys of a group with an alarm that no incident explains, in every window
-// before a moment.
+// countAlarming counts the keys of a group with an alarm that no incident explains, for every window before t.
 func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
 	f.question++
 	unexplained := f.unexplained(g.name)
 	j := 0
 	for i := len(g.recent.alarms) - 1; i >= g.recent.first; i-- {
 		b := g.recent.alarms[i]
-		age := t - b.at
-		if age >= longest*step {
+		age := t - b.takenAt
+		if age >= maxWindowSteps*step {
 			break
 		}
 		if b.key == nil || b.key.asked == f.question || !unexplained(b) {
@@ -355,25 +356,25 @@ func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
 	return c
 }
 
-// unexplained returns what reports whether an alarm of a group is in no incident, or in a wider one that it came
-// later than.
+// unexplained returns a function that reports whether an alarm of the group is in no incident, or in a wider incident
+// but later than the incident's own alarms.
 func (f *Fleet) unexplained(group string) func(b *alarm) bool {
-	var last *incident // alarms that follow each other mostly are of one
+	var prev *incident // consecutive alarms mostly belong to the same incident
 	within := false
 	return func(b *alarm) bool {
 		inc := b.explained()
-		if inc == nil || b.at <= inc.opened+spreads*b.key.step {
+		if inc == nil || b.takenAt <= inc.opened+ownSteps*b.key.step {
 			return inc == nil
 		}
-		if inc != last {
-			last, within = inc, f.within(group, inc.group)
+		if inc != prev {
+			prev, within = inc, f.within(group, inc.group)
 		}
 		return within
 	}
 }
 
-// A mostSurprising is the most surprising answer.
-type mostSurprising struct {
+// A finding is the most surprising answer.
+type finding struct {
 	score  float64
 	group  *group
 	window moment
@@ -381,17 +382,18 @@ type mostSurprising struct {
 	c      int
 }
 
-// found opens an incident, or widens those that began with it: in the window in which it was found.
-func (f *Fleet) found(a *alarm, found answer) {
-	t, name := a.at, found.group.name
+// openOrWiden opens an incident with a finding, or widens the open incidents that began in its window.
+func (f *Fleet) openOrWiden(a *alarm, best answer) {
+	t, name := a.takenAt, best.group.name
 	var near []*incident
 	for _, inc := range f.open {
-		if found.joins != nil && !f.within(f.common(name, inc.group), found.joins.group) {
+		if best.joins != nil && !f.within(f.common(name, inc.group), best.joins.group) {
 			continue
 		}
-		// An alarm is at most about eight steps late: so long the window may begin while members come.
-		young := t <= inc.opened+nearby*a.key.step
-		if begun := t - found.window; begun <= inc.opened || young && (begun <= inc.last || f.common(name, inc.group) == name) {
+		// Alarms are at most about eight steps late: during this time the window may reach back to the last member
+		// only.
+		young := t <= inc.opened+nearSteps*a.key.step
+		if begun := t - best.window; begun <= inc.opened || young && (begun <= inc.last || f.common(name, inc.group) == name) {
 			near = append(near, inc)
 		}
 	}
@@ -407,39 +409,39 @@ func (f *Fleet) found(a *alarm, found answer) {
 			}
 		}
 	} else {
-		inc = &incident{id: f.name(name, t), opened: t, threshold: found.least, members: map[string]Member{}}
+		inc = &incident{id: f.name(name, t), opened: t, threshold: best.threshold, members: map[string]Member{}}
 		inc.recurs, inc.usual, inc.weekly = f.recurrence(name, t)
-		inc.page = inc.recurs < recurring
+		inc.page = inc.recurs < minRecurrences
 		f.open = append(f.open, inc)
 	}
 	wider := state == Update && name != inc.group
-	inc.group, inc.window, inc.score, inc.expected = name, found.window, found.score, found.mean
-	p := max(0, 1-found.mean/float64(found.c-1))
+	inc.group, inc.window, inc.score, inc.expected = name, best.window, best.score, best.mean
+	p := max(0, 1-best.mean/float64(best.c-1))
 	unexplained := f.unexplained(name)
-	all := &f.groups[name].recent
-	for _, b := range all.alarms[all.after(t-found.window):] {
+	recent := &f.groups[name].recent
+	for _, b := range recent.alarms[recent.after(t-best.window):] {
 		if b.key == nil || !unexplained(b) {
 			continue
 		}
 		if b.decided {
 			weight := -1.
-			if old := b.explained(); old != nil {
+			if prev := b.explained(); prev != nil {
 				weight = b.p - 1
-				if m, there := old.members[b.name]; there && m.at == b.time {
-					old.leave(b.name)
+				if m, ok := prev.members[b.name]; ok && m.moment == b.time {
+					prev.leave(b.name)
 				}
 			} else {
-				b.key.alone = slices.DeleteFunc(b.key.alone, func(m moment) bool { return m == b.at })
+				b.key.alone = slices.DeleteFunc(b.key.alone, func(m moment) bool { return m == b.takenAt })
 			}
-			f.count(b, b.at, weight)
+			f.count(b, b.takenAt, weight)
 		}
 		page = f.join(inc, b, p) || page
 	}
 	inc.last = t
 	switch {
 	case state == Update:
-		_, again := f.again(inc, wider)
-		page = page || again
+		_, paged := f.pageAgain(inc, wider)
+		page = page || paged
 	case inc.page && !page:
 		f.debt++
 		inc.paged, inc.pagedAt, page = len(inc.members), t, true
@@ -447,12 +449,12 @@ func (f *Fleet) found(a *alarm, found answer) {
 	f.report(state, inc, t, page)
 }
 
-// again reports whether an incident that was a page is due to be one again, and whether the budget has
-// one: it has a wider group, which counts once before the members double, or twice as many members as
-// eight steps after that page. Those that come before are what it told of.
-func (f *Fleet) again(inc *incident, wider bool) (due, page bool) {
+// pageAgain reports whether an incident that was a page is due to be one again, and whether the budget allows it. It is
+// due if its group is wider, once before the members double, or if it has twice as many members as eight steps after
+// the last page. Members that arrive before belong to that page.
+func (f *Fleet) pageAgain(inc *incident, wider bool) (due, page bool) {
 	doubled := false
-	if f.at > inc.pagedAt+nearby*inc.step {
+	if f.now > inc.pagedAt+nearSteps*inc.step {
 		doubled = len(inc.members) >= 2*inc.paged
 	} else {
 		inc.paged = max(inc.paged, len(inc.members))
@@ -461,7 +463,7 @@ func (f *Fleet) again(inc *incident, wider bool) (due, page bool) {
 		return false, false
 	}
 	inc.wider = !doubled
-	inc.paged, inc.pagedAt = len(inc.members), f.at
+	inc.paged, inc.pagedAt = len(inc.members), f.now
 	if f.debt > headroom {
 		return true, false
 	}
@@ -469,37 +471,37 @@ func (f *Fleet) again(inc *incident, wider bool) (due, page bool) {
 	return true, true
 }
 
-// join makes an alarm one of an incident. It reports whether that is a page from now on.
+// join adds an alarm to an incident. It reports whether this makes the incident a page.
 func (f *Fleet) join(inc *incident, a *alarm, p float64) (page bool) {
 	a.incident, a.p = inc, p
-	weight := 1. // what lasts becomes usual
-	if a.at <= inc.opened+longest*a.key.step {
+	weight := 1. // a lasting state becomes usual
+	if a.takenAt <= inc.opened+maxWindowSteps*a.key.step {
 		weight = 1 - p
 	}
-	f.count(a, a.at, weight)
-	inc.enter(Member{Key: a.name, Time: a.time.time(), Score: a.score, Size: a.size, P: p, at: a.time, step: a.key.step})
-	inc.last = max(inc.last, a.at)
+	f.count(a, a.takenAt, weight)
+	inc.enter(Member{Key: a.name, Time: a.time.time(), Score: a.score, Size: a.size, P: p, moment: a.time, step: a.key.step})
+	inc.last = max(inc.last, a.takenAt)
 	f.assign(a, inc.id)
 	f.singles.joined(a)
 	if inc.page || len(inc.members) <= 2*inc.usual || f.debt > headroom {
 		return false
 	}
 	f.debt++
-	inc.page, inc.paged, inc.pagedAt = true, len(inc.members), f.at
+	inc.page, inc.paged, inc.pagedAt = true, len(inc.members), f.now
 	return true
 }
 
 func (inc *incident) enter(m Member) {
-	if _, there := inc.members[m.Key]; !there {
+	if _, ok := inc.members[m.Key]; !ok {
 		inc.members[m.Key] = m
 		inc.step = max(inc.step, m.step)
 	}
 }
 
-// leave takes a key out. The last one leaves its step behind, after which the incident closes.
+// leave removes a key. The step of the last member remains, and the incident closes by it.
 func (inc *incident) leave(key string) {
-	m, there := inc.members[key]
-	if delete(inc.members, key); !there || m.step < inc.step || len(inc.members) == 0 {
+	m, ok := inc.members[key]
+	if delete(inc.members, key); !ok || m.step < inc.step || len(inc.members) == 0 {
 		return
 	}
 	inc.step = 0
@@ -521,7 +523,7 @@ func (f *Fleet) merge(other, inc *incident, t moment) {
 	other.members = nil
 }
 
-// close closes the incidents whose time has come before t, in the order of these times.
+// close closes the incidents that are due before t, in the order of their ends.
 func (f *Fleet) close(t moment) {
 	var over []*incident
 	f.open = slices.DeleteFunc(f.open, func(inc *incident) bool {
@@ -540,39 +542,38 @@ func (f *Fleet) close(t moment) {
 	}
 }
 
-// recurrence says on how many of the last seven days, or of the same days of the last four weeks,
-// the like of an incident came at this time of the day, and with how many members at most.
-func (f *Fleet) recurrence(group string, t moment) (times, most int, weekly bool) {
+// recurrence returns on how many of the last seven days, or of the same days of the last four weeks, a similar incident
+// began at this time of the day, and the most members of these incidents.
+func (f *Fleet) recurrence(group string, t moment) (occurrences, members int, weekly bool) {
 	now := f.wall(t)
 	for _, rhythm := range []struct {
-		period moment
-		n      int
+		period  moment
+		periods int
 	}{{day, 7}, {7 * day, 4}} {
-		var on [8]int
-		n, size := 0, 0
+		var counts [8]int
+		days, size := 0, 0
 		for _, e := range f.past {
 			if !f.covers(e.group, group) && !f.covers(group, e.group) {
 				continue
 			}
 			ago := now - f.wall(e.opened)
 			d := (ago + rhythm.period/2) / rhythm.period
-			if d < 1 || d > moment(rhythm.n) || ago-d*rhythm.period > tolerance || d*rhythm.period-ago > tolerance {
+			if d < 1 || d > moment(rhythm.periods) || ago-d*rhythm.period > tolerance || d*rhythm.period-ago > tolerance {
 				continue
 			}
-			if on[d]++; on[d] == 1 {
-				n++
+			if counts[d]++; counts[d] == 1 {
+				days++
 			}
 			size = max(size, e.size)
 		}
-		if n > times {
-			times, most, weekly = n, size, rhythm.period > day
+		if days > occurrences {
+			occurrences, members, weekly = days, size, rhythm.period > day
 		}
 	}
-	return times, most, weekly
+	return occurrences, members, weekly
 }
 
-// name makes the id of an incident that opens: its group and time, and where both are those of
-// another one, a number.
+// name returns the ID of an incident that opens: its group and time, and a number if another incident has the same.
 func (f *Fleet) name(group string, t moment) string {
 	if f.namedAt != t {
 		f.namedAt, f.named = t, nil

@@ -6,8 +6,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The step of an incident is the longest of its members; the last one leaves its own behind.
-func TestStepOfMembers(t *testing.T) {
+// The step of an incident is the longest of its members'. The last member leaves its own step.
+func TestIncidentStep(t *testing.T) {
 	inc := &incident{members: map[string]Member{}}
 	for i, step := range []moment{10, 20, 20, 5} {
 		inc.enter(Member{Key: string(rune('a' + i)), step: step})

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Groups of series: the keys are name{job="a",rack="b"}, and the groups of this one by job and rack are
-// job="a", rack="b" and job="a",rack="b". The order of the labels has no effect.
+// Groups of series: for keys such as name{job="a",rack="b"}, the groups by job and rack are job="a", rack="b" and
+// job="a",rack="b". The order of the labels has no effect.
 
 const (
-	mostLabels = 5 // of a grouping, which makes at most 16 groups a key
-	leastKeys  = 3 // of a group by labels
+	maxLabels    = 5 // labels of a grouping, which gives a key at most 16 groups
+	minGroupKeys = 3 // keys of a group by labels
 )
 
-// eachLabel calls visit with the labels of a series, each with its value as the key writes it.
+// eachLabel calls visit for each label of a series, with the value as it is escaped in the key.
 func eachLabel(key string, visit func(name, value string)) {
 	_, rest, _ := strings.Cut(key, "{")
 	for {
 		name, after, found := strings.Cut(rest, `="`)
-		end := quoted(after)
+		end := quoteEnd(after)
 		if !found || end < 0 {
 			return
 		}
@@ -29,58 +29,58 @@ func eachLabel(key string, visit func(name, value string)) {
 	}
 }
 
-// labelled are the labels of by that a series has, each with its value as the key writes it.
-func labelled(key string, by []string) (all []string) {
-	all = make([]string, len(by))
+// matchingLabels returns the labels of a series with one of the names, as label="value" with the value as in the key.
+func matchingLabels(key string, names []string) (labels []string) {
+	labels = make([]string, len(names))
 	eachLabel(key, func(name, value string) {
-		if i := slices.Index(by, name); i >= 0 {
-			all[i] = name + `="` + value + `"`
+		if i := slices.Index(names, name); i >= 0 {
+			labels[i] = name + `="` + value + `"`
 		}
 	})
-	return slices.DeleteFunc(all, func(l string) bool { return l == "" })
+	return slices.DeleteFunc(labels, func(l string) bool { return l == "" })
 }
 
 var unescape = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n")
 
-// seriesLabels are the labels of a series.
+// seriesLabels returns the labels of a series, with its name as the label metric.
 func seriesLabels(key string) map[string]string {
-	all := map[string]string{}
-	eachLabel(key, func(name, value string) { all[name] = unescape.Replace(value) })
+	labels := map[string]string{}
+	eachLabel(key, func(name, value string) { labels[name] = unescape.Replace(value) })
 	if metric, _, series := strings.Cut(key, "{"); series && metric != "" {
-		if own, taken := all["metric"]; taken {
-			all["exported_metric"] = own
+		if own, exists := labels["metric"]; exists {
+			labels["exported_metric"] = own
 		}
-		all["metric"] = metric
+		labels["metric"] = metric
 	}
-	return all
+	return labels
 }
 
-// labels are those that all members of an incident share, and those of its group.
-func (f *Fleet) labels(inc *incident) (all map[string]string) {
+// labels returns the labels that all members of an incident share, and the labels of its group.
+func (f *Fleet) labels(inc *incident) (shared map[string]string) {
 	for name := range inc.members {
 		own := f.cfg.Labels(name)
-		if all == nil {
-			all = own
+		if shared == nil {
+			shared = own
 		}
-		maps.DeleteFunc(all, func(name, value string) bool {
-			other, has := own[name]
-			return !has || other != value
+		maps.DeleteFunc(shared, func(name, value string) bool {
+			other, ok := own[name]
+			return !ok || other != value
 		})
-		if len(all) == 0 {
+		if len(shared) == 0 {
 			break
 		}
 	}
 	if len(f.cfg.By) > 0 {
-		if all == nil {
-			all = map[string]string{}
+		if shared == nil {
+			shared = map[string]string{}
 		}
-		maps.Copy(all, seriesLabels("{"+inc.group))
+		maps.Copy(shared, seriesLabels("{"+inc.group))
 	}
-	return all
+	return shared
 }
 
-// quoted is where the quote ends that a text begins in, -1 if it does not.
-func quoted(s string) int {
+// quoteEnd returns the index of the quote that ends a quoted text, or −1 if there is none.
+func quoteEnd(s string) int {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '\\':
@@ -92,41 +92,41 @@ func quoted(s string) int {
 	return -1
 }
 
-// labelsOf are the labels of the name of a group.
-func labelsOf(group string) (all []string) {
+// labelsOf splits the name of a group into its labels.
+func labelsOf(group string) (labels []string) {
 	for group != "" {
-		from := strings.IndexByte(group, '"') + 1
-		end := quoted(group[from:])
-		if from == 0 || end < 0 {
-			return all
+		start := strings.IndexByte(group, '"') + 1
+		end := quoteEnd(group[start:])
+		if start == 0 || end < 0 {
+			return labels
 		}
-		all = append(all, group[:from+end+1])
-		group = strings.TrimPrefix(group[from+end+1:], ",")
+		labels = append(labels, group[:start+end+1])
+		group = strings.TrimPrefix(group[start+end+1:], ",")
 	}
-	return all
+	return labels
 }
 
-// byLabel are the groups of a series: the fleet, its labels, and their pairs.
-func byLabel(key string, by []string) []place {
-	all := []place{{name: ""}}
-	values := labelled(key, by)
+// labelPaths returns the groups of a series: the fleet, its labels, and their pairs.
+func labelPaths(key string, names []string) []groupPath {
+	paths := []groupPath{{name: ""}}
+	values := matchingLabels(key, names)
 	for _, v := range values {
-		all = append(all, place{v, []int{0}})
+		paths = append(paths, groupPath{v, []int{0}})
 	}
 	for i, v := range values {
 		for j, w := range values[:i] {
-			all = append(all, place{w + "," + v, []int{1 + j, 1 + i}})
+			paths = append(paths, groupPath{w + "," + v, []int{1 + j, 1 + i}})
 		}
 	}
-	return all
+	return paths
 }
 
-// commonOfLabels is the smallest group that covers two: one of both, of one of their labels, or the fleet.
+// commonOfLabels returns the smallest group that covers two groups: a, b, one of their labels, or the fleet.
 func (f *Fleet) commonOfLabels(a, b string) string {
-	best, least := "", 0
+	best, minKeys := "", 0
 	for _, name := range slices.Concat([]string{a, b}, labelsOf(a), labelsOf(b)) {
-		if g := f.groups[name]; g != nil && f.covers(name, a) && f.covers(name, b) && (least == 0 || cmp.Or(cmp.Compare(g.keys, least), cmp.Compare(name, best)) < 0) {
-			best, least = name, g.keys
+		if g := f.groups[name]; g != nil && f.covers(name, a) && f.covers(name, b) && (minKeys == 0 || cmp.Or(cmp.Compare(g.keys, minKeys), cmp.Compare(name, best)) < 0) {
+			best, minKeys = name, g.keys
 		}
 	}
 	return best

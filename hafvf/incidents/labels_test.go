@@ -10,9 +10,9 @@ import (
 	"hafvf/hafvf/incidents"
 )
 
-// Of 48 series of eight jobs in six racks a job or a rack has an outage: the name is that, in whatever order
-// the labels are given.
-func TestOutageOfALabel(t *testing.T) {
+// The fleet has 48 series of eight jobs in six racks. An incident is named by the job or rack with an outage, in any
+// order of the labels.
+func TestFleetLabelOutage(t *testing.T) {
 	right := map[string]int{}
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -20,18 +20,18 @@ func TestOutageOfALabel(t *testing.T) {
 		var alarms []incidents.Alarm
 		job, rack := rng.IntN(8), rng.IntN(6)
 		kind := []string{"job", "rack", "pair"}[seed%3]
-		at := begin.Add(2*week + time.Duration(rng.IntN(1440))*time.Minute)
+		outage := begin.Add(2*week + time.Duration(rng.IntN(1440))*time.Minute)
 		for j := range 8 {
 			for r := range 6 {
 				for m := range 3 {
 					key := fmt.Sprintf(`p95{instance="%s",job="j%d",rack="r%d"}`, string(rune('a'+m)), j, r)
 					names = append(names, key)
-					for at := begin; at.Before(begin.Add(3 * week)); {
-						at = at.Add(time.Duration(rng.ExpFloat64() / perWeek * float64(week)))
-						alarms = append(alarms, incidents.Alarm{ID: fmt.Sprint(len(alarms)), Key: key, Time: at.Truncate(time.Minute), Score: 5})
+					for now := begin; now.Before(begin.Add(3 * week)); {
+						now = now.Add(time.Duration(rng.ExpFloat64() / perWeek * float64(week)))
+						alarms = append(alarms, incidents.Alarm{ID: fmt.Sprint(len(alarms)), Key: key, Time: now.Truncate(time.Minute), Score: 5})
 					}
 					if hit := map[string]bool{"job": j == job, "rack": r == rack, "pair": j == job && r == rack}[kind]; hit && rng.Float64() < .9 {
-						alarms = append(alarms, incidents.Alarm{ID: fmt.Sprint(len(alarms)), Key: key, Time: at.Add(time.Duration(rng.IntN(3)) * time.Minute), Score: 9})
+						alarms = append(alarms, incidents.Alarm{ID: fmt.Sprint(len(alarms)), Key: key, Time: outage.Add(time.Duration(rng.IntN(3)) * time.Minute), Score: 9})
 					}
 				}
 			}
@@ -39,9 +39,9 @@ func TestOutageOfALabel(t *testing.T) {
 		want := map[string]string{
 			"job": fmt.Sprintf(`job="j%d"`, job), "rack": fmt.Sprintf(`rack="r%d"`, rack), "pair": fmt.Sprintf(`job="j%d",rack="r%d"`, job, rack),
 		}[kind]
-		var was []incidents.Event
-		for _, by := range [][]string{{"job", "rack"}, {"rack", "job"}} {
-			f := newFleet(t, incidents.Config{By: by})
+		var prev []incidents.Event
+		for _, labels := range [][]string{{"job", "rack"}, {"rack", "job"}} {
+			f := newFleet(t, incidents.Config{By: labels})
 			for _, k := range names {
 				f.Register(k, begin, time.Minute, week)
 			}
@@ -49,14 +49,14 @@ func TestOutageOfALabel(t *testing.T) {
 				f.Add(a)
 			}
 			events := f.Advance(begin.Add(3 * week)).Events
-			if was != nil {
-				differ(t, "in the other order", events, was)
+			if prev != nil {
+				differ(t, "in the other order", events, prev)
 			}
-			was = events
+			prev = events
 		}
 		got := ""
-		for _, e := range was {
-			if e.Page && e.State != incidents.Closed && !e.Time.Before(at) && e.Time.Before(at.Add(5*time.Minute)) {
+		for _, e := range prev {
+			if e.Page && e.State != incidents.Closed && !e.Time.Before(outage) && e.Time.Before(outage.Add(5*time.Minute)) {
 				got = e.Group
 				if e.Group != want {
 					t.Log(kind, e.Group, want, e.Message)
@@ -72,34 +72,34 @@ func TestOutageOfALabel(t *testing.T) {
 	}
 }
 
-// A storm takes most series, and is still open when a job and then a rack have outages of their own. Each is a page.
-func TestOutagesAfterAStorm(t *testing.T) {
+// A storm has most series, and is still open when first a job and then a rack have separate outages. Each is a page.
+func TestFleetOutagesAfterStorm(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 8))
 		job, rack := rng.IntN(8), rng.IntN(6)
-		at := begin.Add(2 * week)
+		storm := begin.Add(2 * week)
 		f := newFleet(t, incidents.Config{By: []string{"rack", "job"}})
 		n := 0
-		alarm := func(key string, at time.Time) {
+		alarm := func(key string, t time.Time) {
 			n++
-			f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: key, Time: at, Score: 9})
+			f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: key, Time: t, Score: 9})
 		}
 		for j := range 8 {
 			for r := range 6 {
 				key := fmt.Sprintf(`p95{instance="%d-%d",job="j%d",rack="r%d"}`, j, r, j, r)
 				f.Register(key, begin, time.Minute, week)
 				if rng.Float64() < .8 {
-					alarm(key, at)
+					alarm(key, storm)
 				}
 				if j == job && r > 0 {
-					alarm(key, at.Add(30*time.Minute))
+					alarm(key, storm.Add(30*time.Minute))
 				} else if r == rack && (j+job)%8 < 6 {
-					alarm(key, at.Add(41*time.Minute))
+					alarm(key, storm.Add(41*time.Minute))
 				}
 			}
 		}
 		var got []string
-		for _, e := range f.Advance(at.Add(2 * time.Hour)).Events {
+		for _, e := range f.Advance(storm.Add(2 * time.Hour)).Events {
 			if e.Page && e.State == incidents.Opened {
 				got = append(got, e.Group)
 			}

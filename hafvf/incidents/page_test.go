@@ -8,9 +8,8 @@ import (
 	"hafvf/hafvf/incidents"
 )
 
-// An incident that comes every night is a page, and told as one, when it gets more than twice as
-// many keys as usual.
-func TestLargerThanUsual(t *testing.T) {
+// A nightly incident is a page, and reported as one, when it has more than twice as many keys as usual.
+func TestFleetLargerThanUsual(t *testing.T) {
 	f := newFleet(t, incidents.Config{})
 	register(f)
 	var last incidents.Event
@@ -19,12 +18,12 @@ func TestLargerThanUsual(t *testing.T) {
 		if night == 5 {
 			keys = 11
 		}
-		at := begin.Add(time.Duration(night)*24*time.Hour + 2*time.Hour)
+		now := begin.Add(time.Duration(night)*24*time.Hour + 2*time.Hour)
 		for i := range keys {
-			f.Add(incidents.Alarm{ID: fmt.Sprint(night), Key: tree[i], Time: at.Add(time.Duration(i) * time.Second), Score: 5})
+			f.Add(incidents.Alarm{ID: fmt.Sprint(night), Key: tree[i], Time: now.Add(time.Duration(i) * time.Second), Score: 5})
 		}
 		pages := 0
-		for _, e := range f.Advance(at.Add(time.Minute)).Events {
+		for _, e := range f.Advance(now.Add(time.Minute)).Events {
 			last = e
 			if e.Page && e.State != incidents.Closed {
 				pages++
@@ -39,9 +38,8 @@ func TestLargerThanUsual(t *testing.T) {
 	}
 }
 
-// An alarm that is older than one that was taken is taken as if it came with that, if that is by
-// at most 8 steps. Else it is alone.
-func TestLate(t *testing.T) {
+// An alarm that is older than a processed alarm is processed with it if it is at most 8 steps late. Else it is alone.
+func TestFleetLateAlarm(t *testing.T) {
 	f := newFleet(t, incidents.Config{})
 	register(f)
 	add := func(id string, key int, after time.Duration) []incidents.Assignment {
@@ -56,7 +54,7 @@ func TestLate(t *testing.T) {
 		t.Fatalf("assigned %+v", opened)
 	}
 	add("c", 0, 9*time.Minute)
-	// The keys 0 and 3 have steps of a minute, 1 of five minutes.
+	// Keys 0 and 3 have steps of a minute, key 1 has steps of five minutes.
 	for _, late := range []struct {
 		id     string
 		key    int

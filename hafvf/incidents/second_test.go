@@ -14,15 +14,16 @@ import (
 type second struct {
 	step    time.Duration
 	after   int  // steps from the storm's first alarm to the outage; 0 without one
-	spreads int  // steps in which the storm comes to its keys
-	front   bool // to one group after the other, and else at random
-	grid    bool // times are those of steps
+	spreads int  // steps in which the storm reaches its keys
+	front   bool // the storm reaches one group after another, not at random
+	grid    bool // times are multiples of the step
 	labels  bool // groups are by a label
 }
 
-// pages are those from the storm on of a fleet of about 200 keys in groups of 5 to 10, after two weeks of
-// alarms of its own: all, and those of the group of the outage. A fifth of the storm's keys alarm again.
-func (s second) pages(t expect.T, seed uint64) (all int, own []time.Duration) {
+// pages returns the number of pages from the storm on, and the delays of those for the group of the outage. The fleet
+// has about 200 keys in groups of 5 to 10, and two weeks of random alarms before. A fifth of the storm's keys alarm
+// again.
+func (s second) pages(t expect.T, seed uint64) (count int, own []time.Duration) {
 	rng := rand.New(rand.NewPCG(seed, 72))
 	name := func(group, i int) string { return fmt.Sprintf("g%02d/%d", group, i) }
 	cfg := incidents.Config{}
@@ -40,10 +41,10 @@ func (s second) pages(t expect.T, seed uint64) (all int, own []time.Duration) {
 		}
 		groups = append(groups, group)
 	}
-	n := 0
-	alarm := func(key string, at time.Time) {
-		f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: key, Kind: "novelty", Time: at, Score: 4 + rng.ExpFloat64()})
-		n++
+	id := 0
+	alarm := func(key string, now time.Time) {
+		f.Add(incidents.Alarm{ID: fmt.Sprint(id), Key: key, Kind: "novelty", Time: now, Score: 4 + rng.ExpFloat64()})
+		id++
 	}
 	in := func(steps int) time.Duration {
 		d := time.Duration(rng.Int64N(int64(steps) * int64(s.step)))
@@ -55,9 +56,9 @@ func (s second) pages(t expect.T, seed uint64) (all int, own []time.Duration) {
 	storm := begin.Add(2*week + in(int(24*time.Hour/s.step)))
 	for _, group := range groups {
 		for _, key := range group {
-			for at := begin; at.Before(storm.Add(24 * time.Hour)); {
-				at = at.Add(time.Duration(rng.ExpFloat64() / perWeek * float64(week)))
-				alarm(key, at.Truncate(s.step))
+			for now := begin; now.Before(storm.Add(24 * time.Hour)); {
+				now = now.Add(time.Duration(rng.ExpFloat64() / perWeek * float64(week)))
+				alarm(key, now.Truncate(s.step))
 			}
 		}
 	}
@@ -67,39 +68,39 @@ func (s second) pages(t expect.T, seed uint64) (all int, own []time.Duration) {
 			if rng.Float64() > share {
 				continue
 			}
-			at := storm.Add(in(s.spreads))
+			first := storm.Add(in(s.spreads))
 			if s.front {
-				at = storm.Add(time.Duration(g*s.spreads/len(groups))*s.step + in(3))
+				first = storm.Add(time.Duration(g*s.spreads/len(groups))*s.step + in(3))
 			}
-			alarm(key, at)
+			alarm(key, first)
 			if rng.Float64() < .2 {
-				alarm(key, at.Add(s.step+in(32)))
+				alarm(key, first.Add(s.step+in(32)))
 			}
 		}
 	}
-	outage, of := storm.Add(time.Duration(s.after)*s.step), rng.IntN(len(groups))
+	outage, failed := storm.Add(time.Duration(s.after)*s.step), rng.IntN(len(groups))
 	if s.after > 0 {
-		for _, key := range groups[of] {
+		for _, key := range groups[failed] {
 			alarm(key, outage.Add(in(2)))
 		}
 	}
-	group := fmt.Sprintf("g%02d", of)
+	group := fmt.Sprintf("g%02d", failed)
 	if s.labels {
 		group = `job="` + group + `"`
 	}
 	for _, e := range f.Advance(storm.Add(24 * time.Hour)).Events {
 		if e.Page && !e.Time.Before(storm) && (e.State == incidents.Opened || e.State == incidents.Update) {
-			if all++; e.Group == group {
+			if count++; e.Group == group {
 				own = append(own, e.Time.Sub(outage))
 			}
 		}
 	}
-	return all, own
+	return count, own
 }
 
-// An incident that is open swallows no other: an outage of one group after a storm is a page with its name within
-// two steps, and one only. A storm that ebbs, or a cause that spreads over all groups, is not a page a group.
-func TestSecond(t *testing.T) {
+// An open incident hides no other: an outage of one group after a storm is one page with its name within two steps. A
+// storm that ebbs, and a cause that spreads over all groups, do not cause a page per group.
+func TestFleetSecondOutage(t *testing.T) {
 	seeds := uint64(100)
 	if testing.Short() {
 		seeds = 20
@@ -110,10 +111,10 @@ func TestSecond(t *testing.T) {
 		{step: time.Minute, after: 120, grid: true, labels: true},
 	} {
 		var inTime, twice, alone, spread uint64
-		most := s.after
+		maxAfter := s.after
 		for seed := range seeds {
 			seed += 1000 * uint64(i)
-			s.after, s.spreads = 8+int(seed)%(most-7), 3
+			s.after, s.spreads = 8+int(seed)%(maxAfter-7), 3
 			_, own := s.pages(t, seed)
 			if len(own) > 0 && own[0] <= 2*s.step {
 				inTime++
@@ -122,11 +123,11 @@ func TestSecond(t *testing.T) {
 				twice++
 			}
 			s.after = 0
-			if all, _ := s.pages(t, seed); all == 1 {
+			if n, _ := s.pages(t, seed); n == 1 {
 				alone++
 			}
 			s.spreads = 20
-			if all, _ := s.pages(t, seed); all <= 2 {
+			if n, _ := s.pages(t, seed); n <= 2 {
 				spread++
 			}
 		}
@@ -139,15 +140,15 @@ func TestSecond(t *testing.T) {
 
 // go test ./hafvf/incidents -run - -bench Front -benchtime 1x
 //
-// A cause that comes to one group after the other, and to all of a group at once.
+// The cause reaches one group after another, and each group completely.
 func BenchmarkFront(b *testing.B) {
 	for b.Loop() {
 		for _, s := range []second{{step: time.Minute, grid: true}, {step: time.Minute}} {
 			s.spreads, s.front = 20, true
 			pages := map[int]int{}
 			for seed := range uint64(100) {
-				all, _ := s.pages(b, seed)
-				pages[all]++
+				n, _ := s.pages(b, seed)
+				pages[n]++
 			}
 			b.Logf("on a grid %v: storms by their pages %v", s.grid, pages)
 		}

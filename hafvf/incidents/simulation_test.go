@@ -24,29 +24,29 @@ var (
 	seeds = flag.Int("seeds", 4, "number of seeds, from -seed on, that counts are summed over")
 )
 
-// A simulation is eight weeks of alarms of keys site/rack/host:metric with steps of a minute.
-// Single alarms are Poisson at rates that differ between keys, by a Gamma of shape 2. A job at
-// 02:00 raises alarms of an eighth of a tenth of the keys, scattered or in one block. A cause has
-// 3 to 200 keys, 30 percent of the causes anywhere and the others under one site, rack or host, of
-// which 30 to 90 percent alarm after geometric delays. After an alarm a key rests for an hour.
+// A simulation draws eight weeks of alarms of keys site/rack/host:metric with steps of a minute. Single alarms are
+// Poisson with rates that differ between keys, by a Gamma of shape 2. A job at 02:00 raises alarms of an eighth of a
+// tenth of the keys, scattered or in one block. A cause has 3 to 200 keys. 30 percent of the causes have keys anywhere,
+// the others under one site, rack or host. 30 to 90 percent of the keys alarm, after geometric delays. After an alarm a
+// key rests for an hour.
 type simulation struct {
 	keys   int
 	causes int
-	pairs  bool // each second cause begins within an hour of the one before
+	pairs  bool // each second cause begins within an hour of the previous one
 	job    bool
-	shape  float64 // of the Gamma of each hour, of the fleet and of every site; 0 without
+	shape  float64 // shape of the Gamma of each hour, for the fleet and for every site; 0 without
 	daily  float64 // amplitude of the daily cycle
 }
 
-// shapes are sites, racks of a site, hosts of a rack and metrics of a host.
+// shapes are the numbers of sites, racks of a site, hosts of a rack and metrics of a host.
 var shapes = map[int][4]int{200: {2, 4, 5, 5}, 2000: {4, 10, 10, 5}, 20_000: {10, 20, 20, 5}}
 
 const (
 	simulatedWeeks = 8
 	perWeek        = .6 // single alarms of a key
-	ofNothing      = -1 // a cause
-	ofJob          = -2
-	least          = 3 // alarms of a cause that counts
+	causeNone      = -1 // cause of a single alarm
+	causeJob       = -2
+	minAlarms      = 3 // alarms of a cause that counts
 )
 
 // A labelled alarm has the number of its cause.
@@ -63,7 +63,7 @@ type cause struct {
 
 func simulated(minute int) time.Time { return begin.Add(time.Duration(minute) * time.Minute) }
 
-func (s simulation) draw(seed uint64) (names []string, all []labelled, truth []cause) {
+func (s simulation) draw(seed uint64) (names []string, alarms []labelled, truth []cause) {
 	rng := rand.New(rand.NewPCG(seed, 77))
 	gamma := func(shape float64) float64 {
 		if shape == 0 {
@@ -89,7 +89,7 @@ func (s simulation) draw(seed uint64) (names []string, all []labelled, truth []c
 		rates[i] = gamma(2)
 	}
 	for site := range sh[0] {
-		// Of a Poisson total each alarm falls on a key by its rate.
+		// The alarms of a Poisson total are distributed over the keys by their rates.
 		from := site * racks
 		cum, sum := make([]float64, racks), 0.
 		for i := range cum {
@@ -99,7 +99,7 @@ func (s simulation) draw(seed uint64) (names []string, all []labelled, truth []c
 		for h, rate := range fleet {
 			for range poisson(rate * gamma(s.shape) * sum) {
 				i, _ := slices.BinarySearch(cum, rng.Float64()*sum)
-				events = append(events, event{h*60 + rng.IntN(60), from + i, ofNothing})
+				events = append(events, event{h*60 + rng.IntN(60), from + i, causeNone})
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func (s simulation) draw(seed uint64) (names []string, all []labelled, truth []c
 		for day := range simulatedWeeks * 7 {
 			for _, k := range keys {
 				if rng.Float64() < .12 {
-					events = append(events, event{day*1440 + 120 + rng.IntN(10), k, ofJob})
+					events = append(events, event{day*1440 + 120 + rng.IntN(10), k, causeJob})
 				}
 			}
 		}
@@ -125,7 +125,7 @@ func (s simulation) draw(seed uint64) (names []string, all []labelled, truth []c
 			start = int(truth[c-1].start.Sub(begin).Minutes()) + 1 + rng.IntN(60)
 		}
 		n := int(min(math.Exp(math.Log(3)+rng.Float64()*math.Log(200./3)), float64(s.keys)*.6))
-		from, of, prefix := 0, s.keys, ""
+		from, block, prefix := 0, s.keys, ""
 		if rng.Float64() < .7 {
 			var sizes []int
 			for _, size := range []int{racks, hosts, metrics} {
@@ -135,13 +135,13 @@ func (s simulation) draw(seed uint64) (names []string, all []labelled, truth []c
 			}
 			if len(sizes) > 0 {
 				level := rng.IntN(len(sizes))
-				of = sizes[level]
-				from = rng.IntN(s.keys) / of * of
+				block = sizes[level]
+				from = rng.IntN(s.keys) / block * block
 				prefix = strings.Join(strings.FieldsFunc(names[from], func(r rune) bool { return r == '/' || r == ':' })[:level+1], "/")
 			}
 		}
 		share, p := .3+.6*rng.Float64(), 1/(2+4*rng.Float64())
-		for _, k := range rng.Perm(of)[:n] {
+		for _, k := range rng.Perm(block)[:n] {
 			if rng.Float64() < share {
 				delay := 0
 				for delay < 10 && rng.Float64() >= p {
@@ -167,36 +167,36 @@ func (s simulation) draw(seed uint64) (names []string, all []labelled, truth []c
 			scale *= 4
 			truth[e.cause].alarms++
 		}
-		all = append(all, labelled{incidents.Alarm{
-			ID: fmt.Sprint(len(all)), Key: names[e.key], Kind: "novelty", Time: simulated(e.minute), Score: 4 + scale*rng.ExpFloat64(),
+		alarms = append(alarms, labelled{incidents.Alarm{
+			ID: fmt.Sprint(len(alarms)), Key: names[e.key], Kind: "novelty", Time: simulated(e.minute), Score: 4 + scale*rng.ExpFloat64(),
 		}, e.cause})
 	}
-	return names, all, truth
+	return names, alarms, truth
 }
 
-// A grouped is an incident as any of the methods tells it, by numbers of alarms.
+// A grouped is an incident of any method. Its members are indices of alarms.
 type grouped struct {
 	opened  time.Time
 	page    bool
-	pages   int // with those of updates
+	pages   int // including pages of updates
 	group   string
 	members []int
 }
 
-// incidents gives the alarms to a fleet.
-func (s simulation) incidents(b *testing.B, names []string, all []labelled) (out []grouped) {
+// incidents adds the alarms to a fleet and returns its incidents.
+func (s simulation) incidents(b *testing.B, names []string, alarms []labelled) (out []grouped) {
 	f := newFleet(b, incidents.Config{})
 	for _, k := range names {
 		f.Register(k, simulated(0), time.Minute, week)
 	}
 	number := map[string]int{}
-	at := map[string]int{}
+	index := map[string]int{}
 	merged := map[string]string{}
 	belongs := map[string]string{}
-	for i, a := range all {
+	for i, a := range alarms {
 		number[a.ID] = i
 	}
-	hear := func(step incidents.Step) {
+	apply := func(step incidents.Step) {
 		for _, a := range step.Assigned {
 			belongs[a.ID] = a.Incident
 		}
@@ -205,10 +205,10 @@ func (s simulation) incidents(b *testing.B, names []string, all []labelled) (out
 				merged[e.ID] = e.Into
 				continue
 			}
-			i, met := at[e.ID]
+			i, met := index[e.ID]
 			if !met {
 				i = len(out)
-				at[e.ID] = i
+				index[e.ID] = i
 				out = append(out, grouped{opened: e.Time})
 			}
 			if out[i].group = e.Group; e.Page && e.State != incidents.Closed {
@@ -217,16 +217,16 @@ func (s simulation) incidents(b *testing.B, names []string, all []labelled) (out
 			}
 		}
 	}
-	for i, a := range all {
+	for i, a := range alarms {
 		f.Add(a.Alarm)
 		if i%20 == 0 {
-			hear(f.Advance(a.Time.Add(-1)))
+			apply(f.Advance(a.Time.Add(-1)))
 		}
 	}
-	hear(f.Advance(begin.Add(10 * simulatedWeeks * week)))
+	apply(f.Advance(begin.Add(10 * simulatedWeeks * week)))
 	// A key is a member once, with its first alarm.
 	met := map[[2]string]bool{}
-	for _, a := range all {
+	for _, a := range alarms {
 		id := belongs[a.ID]
 		for merged[id] != "" {
 			id = merged[id]
@@ -235,28 +235,28 @@ func (s simulation) incidents(b *testing.B, names []string, all []labelled) (out
 			continue
 		}
 		met[[2]string{id, a.Key}] = true
-		out[at[id]].members = append(out[at[id]].members, number[a.ID])
+		out[index[id]].members = append(out[index[id]].members, number[a.ID])
 	}
 	return slices.DeleteFunc(out, func(g grouped) bool { return len(g.members) == 0 })
 }
 
-// chains are the rival: alarms that follow each other within five minutes, of at least so many keys.
-func chains(all []labelled, least int) (out []grouped) {
+// chains is the rival method: alarms that follow each other within five minutes, of at least minAlarms keys.
+func chains(alarms []labelled, minAlarms int) (out []grouped) {
 	var open grouped
 	keys, last := map[string]bool{}, time.Time{}
 	end := func() {
-		if len(keys) >= least {
+		if len(keys) >= minAlarms {
 			out = append(out, open)
 		}
 		open, keys = grouped{page: true}, map[string]bool{}
 	}
-	for i, a := range all {
+	for i, a := range alarms {
 		if a.Time.Sub(last) > 5*time.Minute {
 			end()
 		}
 		last = a.Time
 		open.members = append(open.members, i)
-		if keys[a.Key] = true; len(keys) == least && open.opened.IsZero() {
+		if keys[a.Key] = true; len(keys) == minAlarms && open.opened.IsZero() {
 			open.opened = a.Time
 		}
 	}
@@ -264,11 +264,11 @@ func chains(all []labelled, least int) (out []grouped) {
 	return out
 }
 
-// A tally is what a method made of the causes.
+// A tally counts the results of a method for the causes.
 type tally struct {
-	alarms, causes, found, once, right, false, night, told, pages int
-	precision, recall                                             float64   // sums over what was found
-	delays                                                        []float64 // minutes from the cause to the first page
+	alarms, causes, found, once, right, false, night, reported, pages int
+	precision, recall                                                 float64   // sums over found causes
+	delays                                                            []float64 // minutes from the cause to the first page
 }
 
 func (y *tally) add(o tally) {
@@ -279,30 +279,30 @@ func (y *tally) add(o tally) {
 	y.right += o.right
 	y.false += o.false
 	y.night += o.night
-	y.told += o.told
+	y.reported += o.reported
 	y.pages += o.pages
 	y.precision += o.precision
 	y.recall += o.recall
 	y.delays = append(y.delays, o.delays...)
 }
 
-// score tells incidents of a cause, of which they have at least a fifth of the alarms and two, from
-// those of the job and of nothing. Only pages count.
-func score(all []labelled, truth []cause, told []grouped) (y tally) {
+// score separates the incidents of a cause, which have at least two alarms and a fifth of those of the cause, from
+// incidents of the job and of single alarms. Only pages count.
+func score(alarms []labelled, truth []cause, reported []grouped) (y tally) {
 	type hit struct {
 		g *grouped
 		n int
 	}
 	hits := make([][]hit, len(truth))
-	for i := range told {
-		g := &told[i]
+	for i := range reported {
+		g := &reported[i]
 		count := map[int]int{}
 		for _, m := range g.members {
-			if c := all[m].cause; c != ofNothing {
+			if c := alarms[m].cause; c != causeNone {
 				count[c]++
 			}
 		}
-		top, n := ofNothing, 0
+		top, n := causeNone, 0
 		for c, k := range count {
 			if k > n || k == n && c > top {
 				top, n = c, k
@@ -314,18 +314,18 @@ func score(all []labelled, truth []cause, told []grouped) (y tally) {
 			page = 1
 		}
 		switch {
-		case top == ofJob:
+		case top == causeJob:
 			y.night += page
-			y.told += 1 - page
-		case top == ofNothing || n < 2 || float64(n) < .2*float64(truth[top].alarms):
+			y.reported += 1 - page
+		case top == causeNone || n < 2 || float64(n) < .2*float64(truth[top].alarms):
 			y.false += page
 		case g.page:
 			hits[top] = append(hits[top], hit{g, n})
 		}
 	}
-	y.alarms = len(all)
+	y.alarms = len(alarms)
 	for c, cause := range truth {
-		if cause.alarms < least {
+		if cause.alarms < minAlarms {
 			continue
 		}
 		y.causes++
@@ -350,22 +350,22 @@ func score(all []labelled, truth []cause, told []grouped) (y tally) {
 
 // go test ./hafvf/incidents -run - -bench Incidents -benchtime 1x
 //
-// The last rows of a number of keys have no causes and no job.
+// The last rows for a number of keys have no causes and no job.
 func BenchmarkIncidents(b *testing.B) {
 	for b.Loop() {
 		out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(out, "keys\tmethod\talarms\tcauses\tfound\tonce\tright prefix\tfalse\tnight\ttold\tpages a week\tprecision\trecall\tminutes")
+		fmt.Fprintln(out, "keys\tmethod\talarms\tcauses\tfound\tonce\tright prefix\tfalse\tnight\treported\tpages a week\tprecision\trecall\tminutes")
 		for _, keys := range []int{200, 2000, 20_000} {
 			s := simulation{keys: keys, causes: 20, job: true, shape: 5, daily: .5}
-			rivals := map[string]int{"chains, >= 3": 3, "chains, >= 5": 5} // the least number of alarms
+			rivals := map[string]int{"chains, >= 3": 3, "chains, >= 5": 5} // minimum number of keys
 			var ours tally
 			sums := map[string]tally{}
 			for i := range *seeds {
-				names, all, truth := s.draw(*seed + uint64(i))
-				ours.add(score(all, truth, s.incidents(b, names, all)))
-				for name, least := range rivals {
+				names, alarms, truth := s.draw(*seed + uint64(i))
+				ours.add(score(alarms, truth, s.incidents(b, names, alarms)))
+				for name, minAlarms := range rivals {
 					sum := sums[name]
-					sum.add(score(all, truth, chains(all, least)))
+					sum.add(score(alarms, truth, chains(alarms, minAlarms)))
 					sums[name] = sum
 				}
 			}
@@ -373,8 +373,8 @@ func BenchmarkIncidents(b *testing.B) {
 			pairs, two := s, tally{}
 			pairs.pairs = true
 			for i := range *seeds {
-				names, all, truth := pairs.draw(*seed + 2000 + uint64(i))
-				two.add(score(all, truth, pairs.incidents(b, names, all)))
+				names, alarms, truth := pairs.draw(*seed + 2000 + uint64(i))
+				two.add(score(alarms, truth, pairs.incidents(b, names, alarms)))
 			}
 			row(out, keys, "incidents, two causes within an hour", two)
 			for _, name := range slices.Sorted(maps.Keys(rivals)) {
@@ -390,8 +390,8 @@ func BenchmarkIncidents(b *testing.B) {
 			} {
 				var sum tally
 				for i := range *seeds {
-					names, all, truth := none.draw(*seed + 1000 + uint64(i))
-					sum.add(score(all, truth, none.incidents(b, names, all)))
+					names, alarms, truth := none.draw(*seed + 1000 + uint64(i))
+					sum.add(score(alarms, truth, none.incidents(b, names, alarms)))
 				}
 				row(out, keys, none.name, sum)
 			}
@@ -406,5 +406,5 @@ func row(out *tabwriter.Writer, keys int, method string, y tally) {
 		minutes = y.delays[len(y.delays)/2]
 	}
 	fmt.Fprintf(out, "%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%.2f\t%.2f\t%.0f\n", keys, method, y.alarms, y.causes, y.found, y.once, y.right,
-		y.false, y.night, y.told, float64(y.pages)/float64(simulatedWeeks**seeds), y.precision/float64(y.found), y.recall/float64(y.found), minutes)
+		y.false, y.night, y.reported, float64(y.pages)/float64(simulatedWeeks**seeds), y.precision/float64(y.found), y.recall/float64(y.found), minutes)
 }

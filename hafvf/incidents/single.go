@@ -10,32 +10,33 @@ import (
 
 const (
 	week        = 7 * day
-	singleWeeks = 4 // of which scores are known
-	savedWeeks  = 2 // of pages that can be saved
-	mostSingle  = 100
+	singleWeeks = 4 // weeks of stored scores
+	savedWeeks  = 2 // weeks of pages that can be saved
+	maxSingle   = 100
 )
 
-// singles are the alarms in no incident that are pages all the same, as nothing of the last weeks was clearer.
+// singles selects the alarms outside incidents that are pages because nothing in the last weeks was clearer.
 //
-// An alarm waits for eight steps of its key. It is none if it is in an incident by then, or if its key was in one in the
-// 32 steps before or had a page in the day before. It is a page if its score is at least its threshold, and if fewer
-// than n·w other keys have had its score or a higher one in the last w weeks. n is the number of pages a week, and w
-// that of weeks since the first alarm, from one to four. In the first week there is at most one page a day.
+// An alarm waits for eight steps of its key. It is dropped if it is in an incident by then, or if its key was in an
+// incident in the 32 steps before, or had a page in the day before. It is a page if its score is at least its
+// threshold, and if fewer than n·w other keys had at least its score in the last w weeks. n is the number of pages per
+// week, and w the number of weeks since the first alarm, from one to four. In the first week there is at most one page
+// a day.
 //
-// Scores are in thresholds of their keys. A key that alarms often has a high threshold, so what it does by habit is
-// neither a page nor takes the place of one.
+// Scores are in units of the threshold of their key. A key that alarms often has a high threshold, so its habitual
+// alarms are not pages, and do not displace other pages.
 //
-// Whatever the alarms are, there are at most n·T + 2·n pages in T weeks. A bucket has a page less with each. It begins
-// full, gets n a week, and has at most 2·n.
+// There are at most n·T + 2·n pages in T weeks, for any alarms: a page takes 1 from a bucket, which starts full, gains
+// n per week, and holds at most 2·n.
 type singles struct {
 	perWeek float64
 
-	begun           bool
-	since, at, last moment  // of the first alarm, of the bucket, of the last page
-	bucket          float64 // pages
-	waits           map[AlarmName]waitingSingle
-	member          map[string]moment // until when a key counts as one of an incident, or has had a page
-	days            []scoresOfDay     // in their order
+	begun                       bool
+	firstAt, filledAt, lastPage moment  // times of the first alarm, of the bucket, and of the last page
+	bucket                      float64 // pages
+	waits                       map[AlarmName]waitingSingle
+	member                      map[string]moment // end of a key's time as a member of an incident, or as paged
+	days                        []scoresOfDay     // in order of time
 }
 
 type waitingSingle struct {
@@ -43,10 +44,10 @@ type waitingSingle struct {
 	score float64
 }
 
-// scoresOfDay are the highest scores of a day from a moment on, of as many keys.
+// scoresOfDay are the highest scores of a day, one per key.
 type scoresOfDay struct {
 	from   moment
-	scores []scoreOfKey // the highest first
+	scores []scoreOfKey // highest first
 }
 
 type scoreOfKey struct {
@@ -59,29 +60,29 @@ func newSingles(perWeek int) singles {
 	return singles{perWeek: n, bucket: savedWeeks * n, waits: map[AlarmName]waitingSingle{}, member: map[string]moment{}}
 }
 
-// used reports whether anything is known.
+// used reports whether the state may differ from a new one.
 func (s *singles) used() bool { return s.begun || len(s.waits) > 0 || len(s.member) > 0 }
 
-// alone has an alarm in no incident wait.
+// alone adds an alarm outside incidents to the waiting alarms.
 func (s *singles) alone(a *alarm) {
-	if s.perWeek > 0 && a.at > s.member[a.name] && (a.kind == "novelty" || a.kind == "change") {
-		s.waits[AlarmName{a.name, a.id, a.kind}] = waitingSingle{a.at + nearby*a.key.step, a.relative}
+	if s.perWeek > 0 && a.takenAt > s.member[a.name] && (a.kind == "novelty" || a.kind == "change") {
+		s.waits[AlarmName{a.name, a.id, a.kind}] = waitingSingle{a.takenAt + nearSteps*a.key.step, a.relative}
 	}
 }
 
-// joined drops what waits of a key that is in an incident.
+// joined drops the waiting alarms of a key that has joined an incident.
 func (s *singles) joined(a *alarm) {
 	if s.perWeek > 0 {
 		maps.DeleteFunc(s.waits, func(n AlarmName, _ waitingSingle) bool { return n.Key == a.name })
-		s.member[a.name] = max(s.member[a.name], a.at+longest*a.key.step)
+		s.member[a.name] = max(s.member[a.name], a.takenAt+maxWindowSteps*a.key.step)
 	}
 }
 
-// due returns the alarms that have waited long enough by a moment.
-func (s *singles) due(by moment) (all []Single) {
+// due removes and returns the alarms that have waited long enough at t.
+func (s *singles) due(t moment) (decided []Single) {
 	var due []AlarmName
 	for name, w := range s.waits {
-		if w.due <= by {
+		if w.due <= t {
 			due = append(due, name)
 		}
 	}
@@ -92,72 +93,72 @@ func (s *singles) due(by moment) (all []Single) {
 	for _, name := range due {
 		w := s.waits[name]
 		if delete(s.waits, name); w.due <= s.member[name.Key] {
-			all = append(all, Single{name, false}) // its key has had a page since
+			decided = append(decided, Single{name, false}) // its key has had a page since
 			continue
 		}
 		page := s.page(w.due, scoreOfKey{name.Key, w.score})
-		if all = append(all, Single{name, page}); page {
+		if decided = append(decided, Single{name, page}); page {
 			s.member[name.Key] = w.due + day
 		}
 	}
-	maps.DeleteFunc(s.member, func(_ string, until moment) bool { return until < by })
-	return all
+	maps.DeleteFunc(s.member, func(_ string, until moment) bool { return until < t })
+	return decided
 }
 
-// page notes a score at a moment, and reports whether that is a page.
-func (s *singles) page(at moment, of scoreOfKey) bool {
+// page records the score of a candidate at t, and reports whether it is a page.
+func (s *singles) page(t moment, candidate scoreOfKey) bool {
 	if !s.begun {
-		s.begun, s.since, s.at, s.last = true, at, at, at-day
+		s.begun, s.firstAt, s.filledAt, s.lastPage = true, t, t, t-day
 	}
-	if at > s.at {
-		s.bucket = min(savedWeeks*s.perWeek, s.bucket+s.perWeek*at.seconds(s.at)/week.seconds(0))
-		s.at = at
+	if t > s.filledAt {
+		s.bucket = min(savedWeeks*s.perWeek, s.bucket+s.perWeek*t.seconds(s.filledAt)/week.seconds(0))
+		s.filledAt = t
 	}
-	weeks := min(max((at-s.since)/week, 1), singleWeeks)
+	weeks := min(max((t-s.firstAt)/week, 1), singleWeeks)
 	higher := map[string]bool{}
 	for _, d := range s.days {
 		for _, o := range d.scores {
-			if d.from > at-weeks*week && o.score >= of.score && o.key != of.key {
+			if d.from > t-weeks*week && o.score >= candidate.score && o.key != candidate.key {
 				higher[o.key] = true
 			}
 		}
 	}
-	s.note(at, of)
-	early := at < s.since+week && at < s.last+day
-	if of.score < 1 || early || float64(len(higher)) >= s.perWeek*float64(weeks) || s.bucket < 1 {
+	s.record(t, candidate)
+	early := t < s.firstAt+week && t < s.lastPage+day
+	if candidate.score < 1 || early || float64(len(higher)) >= s.perWeek*float64(weeks) || s.bucket < 1 {
 		return false
 	}
 	s.bucket--
-	s.last = at
+	s.lastPage = t
 	return true
 }
 
-// note keeps a score, if it is one of the highest of its day.
-func (s *singles) note(at moment, of scoreOfKey) {
-	from := at - at.within(day)
+// record stores a score, if it is one of the highest of its day.
+func (s *singles) record(t moment, candidate scoreOfKey) {
+	from := t - t.within(day)
 	if n := len(s.days); n == 0 || s.days[n-1].from < from {
 		s.days = append(s.days, scoresOfDay{from: from})
 	}
 	d := &s.days[len(s.days)-1]
-	if i := slices.IndexFunc(d.scores, func(o scoreOfKey) bool { return o.key == of.key }); i >= 0 {
-		of.score = max(of.score, d.scores[i].score)
+	if i := slices.IndexFunc(d.scores, func(o scoreOfKey) bool { return o.key == candidate.key }); i >= 0 {
+		candidate.score = max(candidate.score, d.scores[i].score)
 		d.scores = slices.Delete(d.scores, i, i+1)
 	}
-	d.scores = append(d.scores, of)
+	d.scores = append(d.scores, candidate)
 	slices.SortFunc(d.scores, func(a, b scoreOfKey) int { return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.key, b.key)) })
 	d.scores = d.scores[:min(len(d.scores), singleWeeks*int(s.perWeek))]
-	for s.days[0].from < at-singleWeeks*week-day {
+	for s.days[0].from < t-singleWeeks*week-day {
 		s.days = s.days[1:]
 	}
 }
 
-// Waits reports whether an alarm in no incident may still become a page.
+// Waits reports whether an alarm outside incidents may still become a page.
 func (f *Fleet) Waits(name AlarmName) bool {
 	_, waits := f.singles.waits[name]
 	return waits
 }
 
-// forget drops what waits of a key.
+// forget removes a key.
 func (s *singles) forget(key string) {
 	maps.DeleteFunc(s.waits, func(name AlarmName, _ waitingSingle) bool { return name.Key == key })
 	delete(s.member, key)
@@ -167,10 +168,10 @@ func (s *singles) forget(key string) {
 	}
 }
 
-// form is how what is known is encoded. What is read may be of another number of pages a week.
+// form encodes or decodes s. The encoded state may have another number of pages per week.
 func (s *singles) form(c *stateCodec) {
 	c.bool(&s.begun)
-	c.moments(&s.since, &s.at, &s.last)
+	c.moments(&s.firstAt, &s.filledAt, &s.lastPage)
 	c.amount(&s.bucket)
 	compact.Entries(&c.Codec, s.waits, 5, AlarmName.Compare, func(n *AlarmName, w *waitingSingle) {
 		n.Form(&c.Codec)
@@ -191,8 +192,8 @@ func (s *singles) form(c *stateCodec) {
 	s.bucket = min(s.bucket, savedWeeks*s.perWeek)
 }
 
-// A Single is an alarm in no incident that has waited.
+// A Single is the decision on an alarm outside incidents that has waited.
 type Single struct {
 	AlarmName
-	Page bool // nothing of the last weeks was clearer
+	Page bool // nothing in the last weeks was clearer
 }

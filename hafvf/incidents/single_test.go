@@ -14,23 +14,23 @@ import (
 
 var monday = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
-// Whatever the alarms are, in T weeks there are at most 3T + 6 pages of alarms in no incident.
-func TestSinglesAreBounded(t *testing.T) {
+// In T weeks there are at most 3T + 6 pages of alarms outside incidents, for any alarms.
+func TestSinglesBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		rising := rapid.Bool().Draw(t, "rising")
 		perDay := rapid.SampledFrom([]float64{.3, 2, 50}).Draw(t, "a day")
 		s := newSingles(3)
 		var pages []moment
-		at := momentOf(monday)
+		now := momentOf(monday)
 		for i := range 400 {
-			at += moment(rng.ExpFloat64() / perDay * float64(day))
+			now += moment(rng.ExpFloat64() / perDay * float64(day))
 			score := 4 + rng.ExpFloat64()
 			if rising {
 				score = float64(i)
 			}
-			if s.page(at, scoreOfKey{fmt.Sprint(i % 70), score}) {
-				pages = append(pages, at)
+			if s.page(now, scoreOfKey{fmt.Sprint(i % 70), score}) {
+				pages = append(pages, now)
 			}
 		}
 		for i := range pages {
@@ -46,8 +46,8 @@ func TestSinglesAreBounded(t *testing.T) {
 	})
 }
 
-// An alarm is a page eight steps later, if by then it is in no incident and its key was in none in the 32 steps before,
-// and if it is clearer than what there was. In the first week it is at most one a day. A restart changes nothing.
+// An alarm is a page eight steps later if it is in no incident by then, its key was in none in the 32 steps before, and
+// it is clearer than earlier alarms. In the first week there is at most one such page a day. A restart changes nothing.
 func TestSingles(t *testing.T) {
 	cfg := Config{Single: 3}
 	f := expect.Get(New(cfg))(t)

@@ -9,9 +9,9 @@ import (
 	"hafvf/hafvf/incidents"
 )
 
-// What lasts becomes usual: keys that alarm every hour for weeks are no incident for long, and the
-// state stays within what AppendBinary says.
-func TestStorm(t *testing.T) {
+// A lasting state becomes usual: keys that alarm every hour for weeks are not an incident for long. The state keeps to
+// the size in the comment of AppendBinary.
+func TestFleetLastingStorm(t *testing.T) {
 	f := newFleet(t, incidents.Config{})
 	rng := rand.New(rand.NewPCG(8, 9))
 	const keys, weeks = 240, 6
@@ -20,27 +20,27 @@ func TestStorm(t *testing.T) {
 		names = append(names, fmt.Sprintf("s%d/r%d/h%d:m%d", i/120, i/30%4, i/6%5, i%6))
 		f.Register(names[i], begin, time.Minute, week)
 	}
-	since := map[string]time.Time{}
-	var open time.Duration // of incidents, in the last two weeks
+	openedAt := map[string]time.Time{}
+	var open time.Duration // time with open incidents in the last two weeks
 	from, end := begin.Add((weeks-2)*week), begin.Add(weeks*week)
 	most, n := 0, 0
-	for at := begin; at.Before(end); at = at.Add(time.Minute) {
+	for now := begin; now.Before(end); now = now.Add(time.Minute) {
 		for range keys / 60 {
-			f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: names[rng.IntN(keys)], Time: at, Score: 5})
+			f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: names[rng.IntN(keys)], Time: now, Score: 5})
 			n++
 		}
-		for _, e := range f.Advance(at).Events {
+		for _, e := range f.Advance(now).Events {
 			if e.NumMembers > keys {
 				t.Fatalf("%d members", e.NumMembers)
 			}
 			switch e.State {
 			case incidents.Opened:
-				since[e.ID] = e.Time
+				openedAt[e.ID] = e.Time
 			case incidents.Closed, incidents.Merged:
 				if e.Time.After(from) {
-					open += min(e.Time.Sub(since[e.ID]), e.Time.Sub(from))
+					open += min(e.Time.Sub(openedAt[e.ID]), e.Time.Sub(from))
 				}
-				delete(since, e.ID)
+				delete(openedAt, e.ID)
 			}
 		}
 		if n%2000 == 0 {
@@ -48,8 +48,8 @@ func TestStorm(t *testing.T) {
 			most = max(most, len(b))
 		}
 	}
-	for _, at := range since {
-		open += min(end.Sub(at), end.Sub(from))
+	for _, start := range openedAt {
+		open += min(end.Sub(start), end.Sub(from))
 	}
 	if open > 14*time.Hour {
 		t.Errorf("incidents were open for %v in the last two weeks", open)

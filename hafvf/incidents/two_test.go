@@ -26,18 +26,18 @@ func sites(t expect.T, cfg incidents.Config, name func(site string, i int) strin
 
 func ofSite(site string, i int) string { return fmt.Sprintf("%s/%d", site, i) }
 
-// pagesOf are the groups of the pages of two causes of 40 keys each, of which that of b comes later.
+// pagesOf returns the groups of the pages of two causes with 40 keys each. The cause of b comes later.
 func pagesOf(f *incidents.Fleet, names []string, after, over time.Duration, seed uint64) (groups []string, opened int) {
 	rng := rand.New(rand.NewPCG(seed, 9))
-	at := begin.Add(10 * 24 * time.Hour)
+	cause := begin.Add(10 * 24 * time.Hour)
 	for i, name := range names[:80] {
-		when := at.Add(time.Duration(rng.Int64N(int64(over))))
+		when := cause.Add(time.Duration(rng.Int64N(int64(over))))
 		if i >= 40 {
 			when = when.Add(after)
 		}
 		f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: name, Kind: "novelty", Time: when, Score: 4 + rng.ExpFloat64()})
 	}
-	for _, e := range f.Advance(at.Add(3 * time.Hour)).Events {
+	for _, e := range f.Advance(cause.Add(3 * time.Hour)).Events {
 		switch {
 		case e.State == incidents.Opened:
 			opened++
@@ -51,9 +51,9 @@ func pagesOf(f *incidents.Fleet, names []string, after, over time.Duration, seed
 	return groups, opened
 }
 
-// Two causes elsewhere in the fleet are two pages, however little later the second one comes. One cause
-// whose alarms are mixed is one incident.
-func TestTwoCauses(t *testing.T) {
+// Two causes in different parts of the fleet are two pages, however short the time between them. One cause with mixed
+// alarms is one incident.
+func TestFleetTwoCauses(t *testing.T) {
 	for seed := range uint64(20) {
 		for _, after := range []time.Duration{5 * time.Minute, 19 * time.Minute, 32 * time.Minute, time.Hour} {
 			f, names := sites(t, incidents.Config{}, ofSite)
@@ -70,8 +70,8 @@ func TestTwoCauses(t *testing.T) {
 	}
 }
 
-// The groups of series are those of their labels.
-func TestGroupsOfLabels(t *testing.T) {
+// Groups of series are groups by their labels.
+func TestFleetLabelGroups(t *testing.T) {
 	series := func(site string, i int) string {
 		return fmt.Sprintf(`up{instance="i%d",job="svc \"%s\"",more="x,y",no="%d"}`, i/8, site, i)
 	}
@@ -87,33 +87,33 @@ func TestGroupsOfLabels(t *testing.T) {
 	}
 	restored, err := incidents.RestoreAny(b)
 	expect.OK(t, err)
-	again, _ := restored.AppendBinary(nil)
-	expect.Same(t, string(b), string(again))
+	restoredBytes, _ := restored.AppendBinary(nil)
+	expect.Same(t, string(b), string(restoredBytes))
 
 	f, names = sites(t, incidents.Config{By: []string{"job", "none"}}, series)
-	at := begin.Add(10 * 24 * time.Hour)
+	cause := begin.Add(10 * 24 * time.Hour)
 	for i, name := range slices.Concat(names[:6], names[40:46]) {
-		f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: name, Time: at.Add(time.Duration(i*7%12) * time.Second), Score: 5})
+		f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: name, Time: cause.Add(time.Duration(i*7%12) * time.Second), Score: 5})
 	}
-	events := f.Advance(at.Add(time.Hour)).Events
+	events := f.Advance(cause.Add(time.Hour)).Events
 	if last := events[len(events)-1].Message; !strings.HasPrefix(last, `12 of 80 series of job="svc \"a\"", job="svc \"b\"" alarmed`) {
 		t.Error(last)
 	}
 }
 
-// A key that has alarmed three times in the week before by itself is neither the first of an incident nor
-// among the first of its members.
-func TestNoisyMembersComeLast(t *testing.T) {
+// A key with three separate alarms in the week before is not the first key of an incident, and not among the first
+// members.
+func TestEventNoisyMembersLast(t *testing.T) {
 	for times, last := range map[int]bool{2: false, 3: true} {
 		f, names := sites(t, incidents.Config{}, ofSite)
-		at := begin.Add(10 * 24 * time.Hour)
+		cause := begin.Add(10 * 24 * time.Hour)
 		for i := range times {
-			f.Add(incidents.Alarm{ID: fmt.Sprint("early", i), Key: names[0], Time: at.Add(-time.Duration(1+i) * 30 * time.Hour), Score: 9})
+			f.Add(incidents.Alarm{ID: fmt.Sprint("early", i), Key: names[0], Time: cause.Add(-time.Duration(1+i) * 30 * time.Hour), Score: 9})
 		}
 		for i := range 6 {
-			f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: names[i], Time: at.Add(time.Duration(i) * time.Second), Score: 9 - float64(i)})
+			f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: names[i], Time: cause.Add(time.Duration(i) * time.Second), Score: 9 - float64(i)})
 		}
-		events := f.Advance(at.Add(time.Minute)).Events
+		events := f.Advance(cause.Add(time.Minute)).Events
 		e := events[len(events)-1]
 		if (e.Members[len(e.Members)-1].Key == names[0]) != last || strings.Contains(e.Message, "First and clearest a/0.") == last {
 			t.Errorf("%d alarms before: %s", times, e.Message)

@@ -13,11 +13,10 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// An adversary chooses scores and commits to raise as many alarms as it can. It
-// sees the state.
+// An adversary chooses scores and commits to raise as many alarms as possible. It sees the state.
 type adversary func(rng *rand.Rand, p Pace, s State) (q float64, change bool)
 
-// rareCommit reports whether a commit at the next observation is rare enough to alarm.
+// rareCommit reports whether a commit at the next observation is rare enough for an alarm.
 func rareCommit(p Pace, s State) bool {
 	return s[atCommits]*commitForgetting*p.period <= weightOf(s[atCount]+1, commitForgetting)+p.period
 }
@@ -32,7 +31,7 @@ var adversaries = map[string]adversary{
 		return p.level + (1-p.slow/2)*max(0, s[atDebt]-1/p.period), rareCommit(p, s)
 	},
 	"in debt": func(_ *rand.Rand, p Pace, s State) (float64, bool) {
-		if s[atDebt] < headroom { // up to the headroom by scores, then by commits
+		if s[atDebt] < headroom { // up to the headroom with scores, then with commits
 			return math.Inf(1), false
 		}
 		return p.level, rareCommit(p, s)
@@ -43,8 +42,8 @@ var adversaries = map[string]adversary{
 	"nothing": func(*rand.Rand, Pace, State) (float64, bool) { return -1, false },
 }
 
-// The first n observations raise at most n/P + 9 alarms, whatever comes, also where the pace
-// changes on the way, and with those that are paid between observations.
+// The first n observations raise at most n/P + 9 alarms, for any input, also if the pace changes, and including alarms
+// that are paid between observations.
 func TestAlarmBound(t *testing.T) {
 	names := slices.Sorted(maps.Keys(adversaries))
 	rapid.Check(t, func(t *rapid.T) {
@@ -80,7 +79,7 @@ func TestAlarmBound(t *testing.T) {
 				if bound := float64(n)/budget + headroom + 1; float64(alarms) > bound {
 					t.Fatalf("%d alarms in %d observations at a budget of %g, at most %g are due", alarms, n, budget, bound)
 				}
-				if most := math.Log10(budget) + max((headroom+1)*debtSlope+firstDays, mostRank); !(d.Threshold >= math.Log10(budget) && d.Threshold <= most) {
+				if most := math.Log10(budget) + max((headroom+1)*debtSlope+firstDays, maxRank); !(d.Threshold >= math.Log10(budget) && d.Threshold <= most) {
 					t.Fatalf("threshold %g at a budget of %g", d.Threshold, budget)
 				}
 			}
@@ -89,11 +88,11 @@ func TestAlarmBound(t *testing.T) {
 	})
 }
 
-// What is not gross stops three alarms before.
+// Scores that are not gross stop three alarms earlier.
 func TestAlarmReserve(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		over float64 // of the score, over the threshold
+		over float64 // score above the threshold
 		want int
 	}{{"just below gross", gross - .01, 100 + 6}, {"gross", gross, 100 + 8}} {
 		a := NewAlarm(paceOf(100, time.Minute, 0))
@@ -111,8 +110,8 @@ func TestAlarmReserve(t *testing.T) {
 	}
 }
 
-// The bound is attained but for one alarm: the budget is spent where there is need.
-func TestAlarmBoundIsAttained(t *testing.T) {
+// The bound is attained except for one alarm: the whole budget can be spent when it is needed.
+func TestAlarmBoundAttained(t *testing.T) {
 	for _, name := range []string{"infinite scores", "both"} {
 		pace := paceOf(10, 0, 0)
 		a := NewAlarm(pace)
@@ -130,15 +129,15 @@ func TestAlarmBoundIsAttained(t *testing.T) {
 	}
 }
 
-// A day, how slow a stream is, and its rest, by budget and step.
+// The observations per day, the slowness and the rest, by budget and step.
 func TestPace(t *testing.T) {
 	for _, c := range []struct {
-		budget     float64
-		step       time.Duration
-		slow       float64
-		rest       int
-		half, four float64
-		fine       bool
+		budget                      float64
+		step                        time.Duration
+		slow                        float64
+		rest                        int
+		changeGraceObs, settlingObs float64
+		fine                        bool
 	}{
 		{10080, time.Minute, 0, 60, 720, 5760, true},
 		{5040, 2 * time.Minute, 0, 60, 360, 2880, true},
@@ -147,7 +146,7 @@ func TestPace(t *testing.T) {
 		{336, 30 * time.Minute, 1, 14, 24, 192, false},
 		{168, time.Hour, 1, 7, 12, 96, false},
 		{10, 24 * time.Hour, 1, 6, 0, 4, false},
-		{100, time.Second, 1, 60, 43200, 345600, true}, // slow by P alone
+		{100, time.Second, 1, 60, 43200, 345600, true}, // slow because of P alone
 		{2000, 0, 0, 60, 720, 5760, false},
 		{1760, 0, .0203, 60, 125, 1005, false},
 		{700, 0, .3224, 29, 50, 400, false},
@@ -155,7 +154,7 @@ func TestPace(t *testing.T) {
 		{1, 0, 1, 6, 0, 0, false},
 	} {
 		p := paceOf(c.budget, c.step, AutoRest)
-		if math.Abs(p.slow-c.slow) > 5e-5 || int(p.rest) != c.rest || p.half != c.half || p.four != c.four || p.fine != c.fine || p.period != c.budget {
+		if math.Abs(p.slow-c.slow) > 5e-5 || int(p.rest) != c.rest || p.changeGraceObs != c.changeGraceObs || p.settlingObs != c.settlingObs || p.fine != c.fine || p.period != c.budget {
 			t.Errorf("%+v, want %+v", p, c)
 		}
 		if p := paceOf(c.budget, c.step, 3); p.rest != 3 {
@@ -172,16 +171,16 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A change alarms only with an unusual score among the last 61, not in the first half day, and
-// not within 60 observations of an alarm, also if the rest is shorter.
-func TestAlarmGateOfChanges(t *testing.T) {
+// A change alarms only with an unusual score among the last 61, not in the first half day, and not within 60
+// observations of an alarm, even if the rest is shorter.
+func TestAlarmChangeConditions(t *testing.T) {
 	for _, c := range []struct {
-		slow  bool
-		scale float64 // of the score, in log₁₀ P
-		since int     // observations from the score to the commit
-		at    int     // the commit
-		after int     // observations from a novelty alarm to the commit; 0 for none
-		want  AlarmKind
+		slow       bool
+		scale      float64 // score in log₁₀ P
+		sinceScore int     // observations from the score to the commit
+		commit     int     // observation of the commit
+		sinceAlarm int     // observations from a novelty alarm to the commit; 0 for none
+		want       AlarmKind
 	}{
 		{false, .5, 0, 900, 0, ChangeAlarm},
 		{false, .5, 60, 900, 0, ChangeAlarm},
@@ -194,7 +193,7 @@ func TestAlarmGateOfChanges(t *testing.T) {
 		{true, .99, 0, 900, 0, NoAlarm},
 		{true, 1, 60, 900, 100, ChangeAlarm},
 		{true, 1, 60, 900, 59, NoAlarm},
-		{false, math.NaN(), 0, 900, 0, ChangeAlarm}, // there is no score
+		{false, math.NaN(), 0, 900, 0, ChangeAlarm}, // no score
 	} {
 		pace := paceOf(2000, time.Minute, 3)
 		if c.slow {
@@ -202,24 +201,24 @@ func TestAlarmGateOfChanges(t *testing.T) {
 		}
 		a := NewAlarm(pace)
 		s := a.NewState()
-		for i := range c.at + 1 {
+		for i := range c.commit + 1 {
 			q := 0.
-			if i == c.at-c.since {
+			if i == c.commit-c.sinceScore {
 				q = c.scale * pace.level
 			}
-			if c.after > 0 && i == c.at-c.after {
+			if c.sinceAlarm > 0 && i == c.commit-c.sinceAlarm {
 				q = 100
 			}
-			d := a.Update(s, q, i == c.at, nil)
-			if i == c.at && d.Alarm != c.want {
+			d := a.Update(s, q, i == c.commit, nil)
+			if i == c.commit && d.Alarm != c.want {
 				t.Errorf("%+v: %q", c, d.Alarm)
 			}
 		}
 	}
 }
 
-// What permit refuses has not happened, to the bit: a refused commit is none, and a refused
-// novelty is a score below the threshold.
+// A refused commit leaves the state as without a commit, to the bit, and a refused novelty as a score below the
+// threshold.
 func TestAlarmPermit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	pace := paceOf(1000, 0, 3)
@@ -242,7 +241,7 @@ func TestAlarmPermit(t *testing.T) {
 			muted++
 		}
 		if asked[NoveltyAlarm] > 0 && !novelty {
-			free := pace.level + max(0, firstDays*(1-float64(i)/pace.four))
+			free := pace.level + max(0, firstDays*(1-float64(i)/pace.settlingObs))
 			q = math.Nextafter(free, 0)
 		}
 		if d := a.Update(u, q, change && commit, nil); d != got || !equalBits(s, u) {
@@ -254,8 +253,8 @@ func TestAlarmPermit(t *testing.T) {
 	}
 }
 
-// Debt mutes what would be an alarm without it: once per rest, and nothing in a rest, in the
-// first days' threshold, or that permit refuses.
+// Debt mutes an alarm that would be raised without debt: once per rest, and never in a rest, below the higher threshold
+// of the first days, or if permit refuses the alarm.
 func TestAlarmMuted(t *testing.T) {
 	const rest = 10
 	a := NewAlarm(paceOf(1e6, time.Minute, rest))
@@ -288,7 +287,7 @@ func TestAlarmMuted(t *testing.T) {
 	if d := step(5.9, false, nil); d.Muted {
 		t.Error("a score below the threshold without debt is muted")
 	}
-	// Beyond the headroom debt mutes the largest score, and changes.
+	// Above the headroom, debt mutes the largest score, and changes.
 	s[atDebt] = 8.5
 	for range 61 {
 		step(math.NaN(), false, nil)
@@ -309,7 +308,7 @@ func TestAlarmMuted(t *testing.T) {
 }
 
 func TestBudgetOver(t *testing.T) {
-	at := func(seconds ...int64) (times []time.Time) {
+	unixTimes := func(seconds ...int64) (times []time.Time) {
 		for _, s := range seconds {
 			times = append(times, time.Unix(s, 0))
 		}
@@ -320,25 +319,25 @@ func TestBudgetOver(t *testing.T) {
 		times  []time.Time
 		want   float64
 	}{
-		{168 * time.Hour, at(0, 300, 600, 900), 2016},
-		{168 * time.Hour, at(0, 300, 600, 86400, 86700), 2016},    // a gap
-		{168 * time.Hour, at(0, 0, 300, 300, 200, 500), 2016},     // equal times, and one backwards
-		{168 * time.Hour, at(0, 86400, 172800), 10},               // daily: at least 10
-		{168 * time.Hour, at(5, 5, 5), DefaultBudget},             // no step
-		{168 * time.Hour, make([]time.Time, 50), DefaultBudget},   // no times
-		{168 * time.Hour, nil, DefaultBudget},                     // nothing
-		{24 * time.Hour, at(0, 60, 120), 1440},                    // a day of minutes
-		{time.Hour, at(0, 60, 180, 240, 420, 480, 540), 60},       // the median
-		{90 * time.Minute, at(0, 60, 180), 60},                    // of an even number
-		{math.MaxInt64, at(0, 1), float64(math.MaxInt64) / 1e9},   // the longest
-		{168 * time.Hour, at(0, 1<<40, 1<<41), leastBudget},       // steps beyond what a Duration holds
-		{168 * time.Hour, at(1<<41, 1<<40, 1<<39), DefaultBudget}, // times that go backwards
+		{168 * time.Hour, unixTimes(0, 300, 600, 900), 2016},
+		{168 * time.Hour, unixTimes(0, 300, 600, 86400, 86700), 2016},        // a gap
+		{168 * time.Hour, unixTimes(0, 0, 300, 300, 200, 500), 2016},         // equal times, and a backward step
+		{168 * time.Hour, unixTimes(0, 86400, 172800), 10},                   // daily: at least 10
+		{168 * time.Hour, unixTimes(5, 5, 5), DefaultBudget},                 // no step
+		{168 * time.Hour, make([]time.Time, 50), DefaultBudget},              // no times
+		{168 * time.Hour, nil, DefaultBudget},                                // nothing
+		{24 * time.Hour, unixTimes(0, 60, 120), 1440},                        // a day of minutes
+		{time.Hour, unixTimes(0, 60, 180, 240, 420, 480, 540), 60},           // the median
+		{90 * time.Minute, unixTimes(0, 60, 180), 60},                        // of an even number
+		{math.MaxInt64, unixTimes(0, 1), float64(math.MaxInt64) / 1e9},       // the longest
+		{168 * time.Hour, unixTimes(0, 1<<40, 1<<41), minBudgetObservations}, // steps longer than a Duration
+		{168 * time.Hour, unixTimes(1<<41, 1<<40, 1<<39), DefaultBudget},     // backward times
 	} {
 		expect.Same(t, c.want, BudgetOver(c.budget, MedianStep(c.times)), c.budget, ", ", c.times)
 	}
 }
 
-// A state with any one entry made impossible is refused.
+// Valid refuses a state with a single impossible entry.
 func TestAlarmRefusesCorruptStates(t *testing.T) {
 	a := NewAlarm(paceOf(50, 0, 2))
 	s := a.NewState()
@@ -375,17 +374,17 @@ func TestAlarmAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What follows an alarm while it lasts raises none and costs nothing, unless it says something else;
-// what comes after its end does.
-func TestAlarmLasts(t *testing.T) {
+// Alarms during a lasting alarm are not raised and cost nothing, with the exceptions of Follow; alarms after its end
+// are.
+func TestAlarmFollow(t *testing.T) {
 	const rest = 10 // so that five usual observations end it
 	usually := slices.Repeat([]float64{.5}, 5)
 	unusually := slices.Repeat([]float64{5}, 40)
 	for _, c := range []struct {
 		name   string
-		q      []float64 // after the alarm, whose score is 5
-		side   int       // of all but that, which has 1
-		change bool      // commits with them
+		q      []float64 // scores after the alarm, whose score is 5
+		side   int       // side of these scores; the alarm has 1
+		change bool      // commits with these scores
 		alarms int
 		ended  bool
 		rests  int // counted as resting
@@ -410,7 +409,7 @@ func TestAlarmLasts(t *testing.T) {
 	} {
 		a := NewAlarm(paceOf(100, time.Minute, rest))
 		s := a.NewState()
-		for range 6000 { // four days and more
+		for range 6000 { // over four days
 			a.Follow(s, 0, Context{}, nil)
 		}
 		if a.Follow(s, 5, Context{Side: 1}, nil).Alarm == NoAlarm {
@@ -439,9 +438,9 @@ func TestAlarmLasts(t *testing.T) {
 	}
 }
 
-// A stream that does not settle has the usual threshold from its first observation on, and raises
-// alarms of changes at once.
-func TestSettling(t *testing.T) {
+// With a settling time of 0, the threshold is the usual one from the first observation on, and changes may alarm at
+// once.
+func TestAlarmWithoutSettling(t *testing.T) {
 	for settling, want := range map[time.Duration]bool{DefaultSettling: false, 0: true} {
 		a := NewAlarm(expect.Get(NewPace(500, time.Second, 5, settling))(t))
 		s := a.NewState()

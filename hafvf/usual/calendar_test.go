@@ -8,7 +8,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A holiday has the hours of the nearest day that it is like, also when the clock changes.
+// A holiday has the hours of the nearest day with its weekday, also when the clock changes.
 func TestCalendar(t *testing.T) {
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	for _, like := range []time.Weekday{time.Sunday, time.Wednesday, time.Saturday} {
@@ -16,16 +16,16 @@ func TestCalendar(t *testing.T) {
 			date := time.Date(2026, 3, 10+day, 0, 0, 0, 0, berlin)
 			c := expect.Get(NewCalendar(berlin, Holidays{Dates: []string{date.Format(time.DateOnly)}, Like: like}))(t)
 			plain := &Calendar{zone: berlin}
-			for at := date.Add(-24 * time.Hour); at.Before(date.Add(50 * time.Hour)); at = at.Add(30 * time.Minute) {
-				local := at.In(berlin)
-				want := slotOf(plain, at)
+			for now := date.Add(-24 * time.Hour); now.Before(date.Add(50 * time.Hour)); now = now.Add(30 * time.Minute) {
+				local := now.In(berlin)
+				want := slotOf(plain, now)
 				if local.Format(time.DateOnly) == date.Format(time.DateOnly) {
 					want = int(like+6)%7*24 + local.Hour()
 				}
-				if got := slotOf(c, at); got != want {
+				if got := slotOf(c, now); got != want {
 					t.Fatalf("%v, like %v: hour %d of the week, want %d", local, like, got, want)
 				}
-				if got := c.Weekday(at); int(got+6)%7 != want/24 {
+				if got := c.Weekday(now); int(got+6)%7 != want/24 {
 					t.Fatalf("%v, like %v: %v", local, like, got)
 				}
 			}
@@ -41,34 +41,35 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
-// Days do not follow one another while one of the last values is of a day on the other side of a holiday's end.
+// leaps reports last values from the other side of the beginning or end of a holiday.
 func TestCalendarLeaps(t *testing.T) {
 	holiday := time.Date(2026, 3, 11, 0, 0, 0, 0, time.UTC) // a Wednesday
 	named := expect.Get(NewCalendar(nil, Holidays{Dates: []string{"2026-03-11"}}))(t)
 	sunday := expect.Get(NewCalendar(nil, Holidays{Dates: []string{"2026-03-15"}}))(t)
 	for _, perDay := range []float64{48, 3, 2, 1} {
 		step := time.Duration(24 / perDay * float64(time.Hour))
-		for at := holiday.AddDate(0, 0, -8); at.Before(holiday.AddDate(0, 0, 9)); at = at.Add(step) {
-			on, off := 0, 0
+		for now := holiday.AddDate(0, 0, -8); now.Before(holiday.AddDate(0, 0, 9)); now = now.Add(step) {
+			onHoliday, offHoliday := 0, 0
 			for i := range 4 {
-				if at.Add(-time.Duration(i) * step).Truncate(24 * time.Hour).Equal(holiday) {
-					on++
+				if now.Add(-time.Duration(i) * step).Truncate(24 * time.Hour).Equal(holiday) {
+					onHoliday++
 				} else {
-					off++
+					offHoliday++
 				}
 			}
-			if got, want := named.leaps(at, 3, perDay), on > 0 && off > 0; got != want {
-				t.Errorf("%v a day, %v: %v", perDay, at, got)
+			if got, want := named.leaps(now, 3, perDay), onHoliday > 0 && offHoliday > 0; got != want {
+				t.Errorf("%v a day, %v: %v", perDay, now, got)
 			}
-			if sunday.leaps(at, 3, perDay) || (*Calendar)(nil).leaps(at, 3, perDay) {
-				t.Errorf("%v a day, %v: leaps on no holiday, or on one that is as it is", perDay, at)
+			if sunday.leaps(now, 3, perDay) || (*Calendar)(nil).leaps(now, 3, perDay) {
+				t.Errorf("%v a day, %v: leaps on no holiday, or on one that is as it is", perDay, now)
 			}
 		}
 	}
 }
 
-// A stream that is silent on Sundays is not silent on a holiday. One that comes on Sundays too is, if it stops.
-func TestSilenceOnHolidays(t *testing.T) {
+// A stream that pauses on Sundays is not silent on a holiday. A stream that also reports on Sundays is silent if it
+// stops.
+func TestGapsHolidays(t *testing.T) {
 	begin := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	holiday := begin.AddDate(0, 0, 7*6+2) // a Wednesday
 	for _, test := range []struct {
@@ -80,14 +81,14 @@ func TestSilenceOnHolidays(t *testing.T) {
 		}
 		m, g := NewGapModel(c, 0, DefaultBudgetTime), Gaps{}
 		var last time.Time
-		for at := begin; at.Before(holiday); at = at.Add(5 * time.Minute) {
-			if at.Weekday() == time.Sunday && !test.sundays {
+		for now := begin; now.Before(holiday); now = now.Add(5 * time.Minute) {
+			if now.Weekday() == time.Sunday && !test.sundays {
 				continue
 			}
 			if !last.IsZero() {
-				m.Next(&g, last, at, time.Time{})
+				m.Next(&g, last, now, time.Time{})
 			}
-			last = at
+			last = now
 		}
 		deadline := m.Deadline(&g, last)
 		if silent := deadline.Before(holiday.Add(20 * time.Hour)); silent != test.silent {

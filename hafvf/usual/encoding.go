@@ -11,55 +11,53 @@ import (
 	"hafvf/internal/linear"
 )
 
-// An encoded state has no more than the rest follows from. With w the forgetting, r the sum of
-// yₜ·yₜ₋ₖ up to a step and y its next value, w·r + yₜ·yₜ₋ₖ is that up to the next step. A
-// coordinate has the sum for each k and each of its last steps, in s, h and the rows of the last
-// values. It is stored for the earliest step, and so is the sum of the values. What follows is the
-// same to the last bit.
+// An encoded state leaves out numbers that follow from others. With the forgetting w, the sum r of yₜ·yₜ₋ₖ up to a step
+// and the next value y, the sum up to the next step is w·r + yₜ·yₜ₋ₖ. A coordinate has this sum for each k and each of
+// its last steps, in s, h and the rows of the last values. Only the sum of the earliest step is stored, and likewise
+// only the earliest sum of the values. The other sums follow to the last bit.
 
-// What a state has of surprises, and the sums of the seasons times the last values, are rounded
-// to 44 bits whenever they change. So their last byte is zero, and is not stored. The other sums
-// of values are not rounded: where the values are far from zero, a variance is a small difference
-// of large ones.
+// The surprises of a state, and the sums of seasons times last values, are rounded to 44 bits whenever they change, so
+// their last byte is zero and is not stored. The other sums of values are not rounded: if the values are far from zero,
+// a variance is a small difference of large sums.
 
 const (
-	momentBytes  = momentBits / 8 // of a stored moment
-	roundedBytes = 7              // of a number that is rounded
+	momentBytes  = momentBits / 8 // bytes of a stored moment
+	roundedBytes = 7              // bytes of a rounded number
 )
 
 // round rounds numbers so that their last byte is zero.
-func round(all []float64) {
-	for i, v := range all {
-		all[i] = math.Float64frombits((math.Float64bits(v) + 1<<7) &^ (1<<8 - 1))
+func round(values []float64) {
+	for i, v := range values {
+		values[i] = math.Float64frombits((math.Float64bits(v) + 1<<7) &^ (1<<8 - 1))
 	}
 }
 
-// surprises are the views and the tail.
+// surprises returns the part of s with the views and the tail.
 func (p *Profile) surprises(s State) []float64 {
 	return s[p.moments.len()+1:][:p.views*viewLen+tailLen]
 }
 
-// Append appends the encoded state to b. It may be called while an Update goes on of another state.
+// Append appends the encoded state s to b. It may run concurrently with an Update of another state.
 func (p *Profile) Append(b []byte, s State) []byte {
 	sums := p.sums(s)
 	var stack [64]float64
 	exact := append(stack[:0], sums[0])
 	p.exact(s, func(v []float64) { exact = append(exact, v...) })
 	b = compact.AppendPacked(b, exact)
-	// Eight bytes are written at a time, of which the next number overwrites some.
-	at := len(b)
-	end := at + p.storedLen(s)
-	b = slices.Grow(b, end+8-at)[:end+8]
+	// Each write has eight bytes; the next number overwrites the surplus.
+	offset := len(b)
+	end := offset + p.storedLen(s)
+	b = slices.Grow(b, end+8-offset)[:end+8]
 	p.rounded(s, func(v []float64) {
 		for _, f := range v {
-			binary.LittleEndian.PutUint64(b[at:], math.Float64bits(f)>>8)
-			at += roundedBytes
+			binary.LittleEndian.PutUint64(b[offset:], math.Float64bits(f)>>8)
+			offset += roundedBytes
 		}
 	})
 	perQuantum := 1 / quantumOf(sums[0])
 	for _, m := range sums[1:] {
-		binary.LittleEndian.PutUint64(b[at:], uint64(int64(m*perQuantum)))
-		at += momentBytes
+		binary.LittleEndian.PutUint64(b[offset:], uint64(int64(m*perQuantum)))
+		offset += momentBytes
 	}
 	if b = b[:end]; p.Repeats(s) {
 		_, _, repeats := p.alone(s)
@@ -68,8 +66,8 @@ func (p *Profile) Append(b []byte, s State) []byte {
 	return p.appendStreaks(b, s)
 }
 
-// appendStreaks encodes the streaks, where not all are empty: their counts, sums and levels, and the
-// last values as they came, where not all were learned so.
+// appendStreaks encodes the streaks, unless all are empty: their counts, sums and levels, and their last values if one
+// of them was learned with a bound.
 func (p *Profile) appendStreaks(b []byte, s State) []byte {
 	var stack [16]float64
 	streaks, seen := stack[:0], []float64(nil)
@@ -91,14 +89,13 @@ func (p *Profile) appendStreaks(b []byte, s State) []byte {
 	return compact.AppendPacked(b, seen)
 }
 
-// Repeats reports whether a value of the stream has come twice in a row. The encoded state then has
-// more.
+// Repeats reports whether two equal values of the stream have come in a row. The encoded state is then longer.
 func (p *Profile) Repeats(s State) bool {
 	_, _, repeats := p.alone(s)
 	return slices.Max(repeats) > 0
 }
 
-// Decode reads what Append wrote of a state of which Repeats reports the same. The error says why b is
+// Decode decodes a state that Append encoded. repeats is the result of Repeats for that state. The error says why b is
 // not a state of the profile.
 func (p *Profile) Decode(b []byte, repeats bool) (State, error) {
 	s := p.NewState()
@@ -112,8 +109,8 @@ func (p *Profile) Decode(b []byte, repeats bool) (State, error) {
 		return nil, errCorrupt
 	}
 	last := compact.Reader{B: r.B[stored:]}
-	if _, _, all := p.alone(s); repeats {
-		last.Packed(all)
+	if _, _, repeated := p.alone(s); repeats {
+		last.Packed(repeated)
 	}
 	var streaks, seen []float64
 	if len(last.B) > 0 {
@@ -131,18 +128,18 @@ func (p *Profile) Decode(b []byte, repeats bool) (State, error) {
 	sums[0] = exact[0]
 	rest := exact[1:]
 	p.exact(s, func(v []float64) { rest = rest[copy(v, rest):] })
-	// Eight bytes are read at a time, of which the first belong to what is before.
-	at := len(b) - len(r.B)
+	// Each read has eight bytes; the first of them belong to the previous number.
+	offset := len(b) - len(r.B)
 	p.rounded(s, func(v []float64) {
 		for i := range v {
-			at += roundedBytes
-			v[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[at-8:]) &^ (1<<8 - 1))
+			offset += roundedBytes
+			v[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[offset-8:]) &^ (1<<8 - 1))
 		}
 	})
 	q := quantumOf(sums[0])
 	for i := range sums[1:] {
-		at += momentBytes
-		sums[1+i] = float64(int64(binary.LittleEndian.Uint64(b[at-8:]))>>(64-momentBits)) * q
+		offset += momentBytes
+		sums[1+i] = float64(int64(binary.LittleEndian.Uint64(b[offset-8:]))>>(64-momentBits)) * q
 	}
 	for i := range p.dim {
 		c := p.coordinate(s, i)
@@ -155,12 +152,12 @@ func (p *Profile) Decode(b []byte, repeats bool) (State, error) {
 	return s, p.Valid(s)
 }
 
-// storedLen is the number of bytes of what is not stored as it is.
+// storedLen returns the number of bytes of the rounded numbers and the moments, which are not stored as floats.
 func (p *Profile) storedLen(s State) int {
 	return roundedBytes*(len(p.surprises(s))+p.dim*p.order()*(p.common-1)) + momentBytes*(p.moments.len()-1)
 }
 
-// exact calls each with the parts of a state that are stored as they are, but n.
+// exact calls each with the parts of s that are stored as floats, except n.
 func (p *Profile) exact(s State, each func([]float64)) {
 	each(s[p.moments.len():][:1])
 	_, move, _ := p.alone(s)
@@ -169,7 +166,7 @@ func (p *Profile) exact(s State, each func([]float64)) {
 	for i := range p.dim {
 		c := p.coordinate(s, i)
 		if order == 0 {
-			each(c.all)
+			each(c.values)
 			continue
 		}
 		each(c.h[1:p.common])
@@ -181,7 +178,7 @@ func (p *Profile) exact(s State, each func([]float64)) {
 	}
 }
 
-// rounded calls each with the parts of a state that are rounded.
+// rounded calls each with the rounded parts of s.
 func (p *Profile) rounded(s State, each func([]float64)) {
 	each(p.surprises(s))
 	for i := range p.dim {
@@ -192,13 +189,13 @@ func (p *Profile) rounded(s State, each func([]float64)) {
 	}
 }
 
-// lagged is the row of the matrix that belongs to the value so many steps before.
+// lagged returns the row of the matrix for the value lag steps before.
 func (p *Profile) lagged(c coordinateState, lag int) []float64 {
-	first, at := linear.TriangleLen(p.common), p.common+lag-1
-	return c.matrix[linear.TriangleLen(at)-first : linear.TriangleLen(at+1)-first]
+	first, row := linear.TriangleLen(p.common), p.common+lag-1
+	return c.matrix[linear.TriangleLen(row)-first : linear.TriangleLen(row+1)-first]
 }
 
-// follow fills in what follows from the stored parts of a coordinate.
+// follow computes the numbers that Append leaves out from the stored parts of a coordinate.
 func (p *Profile) follow(c coordinateState) {
 	order := p.order()
 	if order == 0 {
@@ -231,7 +228,7 @@ func (p *Profile) follow(c coordinateState) {
 
 var errCorrupt = errors.New("state is corrupt: profile")
 
-// Valid says why s, which was decoded from bytes, is not a state of the profile.
+// Valid returns an error if s, decoded from bytes, is not a state of the profile.
 func (p *Profile) Valid(s State) error {
 	if len(s) != p.StateLen() {
 		return fmt.Errorf("state is corrupt: profile of %d floats, want %d", len(s), p.StateLen())
@@ -256,7 +253,7 @@ func (p *Profile) Valid(s State) error {
 		ok = ok && v[sumOfMean] >= 0 && v[sumOfMean] <= maxSurprise*maxSurprise*total*slack &&
 			v[calibratorS] <= n*maxSurprise*maxSurprise*slack && product(v[calibratorH], n, v[calibratorS])
 	}
-	most := n * maxStandardized * maxStandardized * slack
+	maxSquares := n * maxStandardized * maxStandardized * slack
 	for i := range p.dim {
 		c := p.coordinate(s, i)
 		diagonal := func(j int) float64 {
@@ -272,14 +269,14 @@ func (p *Profile) Valid(s State) error {
 				continue
 			}
 			for i, a := range rows[:j+1] {
-				ok = ok && diagonal(j) <= most && product(a, diagonal(i), diagonal(j))
+				ok = ok && diagonal(j) <= maxSquares && product(a, diagonal(i), diagonal(j))
 			}
 			rows = rows[j+1:]
 		}
 		for _, y := range c.last {
 			ok = ok && math.Abs(y) <= maxStandardized
 		}
-		ok = ok && *c.s <= most && c.streak.valid()
+		ok = ok && *c.s <= maxSquares && c.streak.valid()
 	}
 	if !ok {
 		return errCorrupt

@@ -16,7 +16,7 @@ func ExampleProfile() {
 	for i := range 21 * 96 {
 		t := time.Date(2026, 6, 1, 0, 15*i, 0, 0, time.UTC)
 		hour := t.Sub(t.Truncate(24 * time.Hour)).Hours()
-		x := 20 - 5*math.Cos(2*math.Pi*hour/24) + .5*math.Sin(float64(17*i*i)) // noise, to the eye
+		x := 20 - 5*math.Cos(2*math.Pi*hour/24) + .5*math.Sin(float64(17*i*i)) // looks like noise
 		if t.Day() == 20 && hour >= 10 && hour < 15 {
 			x = 20
 		}

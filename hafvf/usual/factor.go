@@ -6,33 +6,33 @@ import (
 	"hafvf/internal/linear"
 )
 
-// setPrecisions sets the precisions of the harmonics.
+// setPrecisions sets the precisions π of the harmonics.
 func (p *Profile) setPrecisions(sums []float64) {
 	if p.plain {
 		return
 	}
 	n := max(sums[0], 1)
 	per := 1 / (n * n * n)
-	at := 1
+	column := 1
 	for _, s := range p.seasons {
 		for range s.Harmonics {
-			cos, sin := sums[at], sums[at+s.Harmonics]
+			cos, sin := sums[column], sums[column+s.Harmonics]
 			squares := float64(cos*cos) + float64(sin*sin)
-			kept := otherPrecision + float64(squares*squares*per)
-			p.precision[at], p.precision[at+s.Harmonics] = kept, kept
-			at++
+			precision := otherPrecision + float64(squares*squares*per)
+			p.precision[column], p.precision[column+s.Harmonics] = precision, precision
+			column++
 		}
-		at += s.Harmonics
+		column += s.Harmonics
 	}
 }
 
-// factorize computes rows from, …, to−1 of L from those of the matrix A, which rows holds, two
-// at a time: their sums do not wait for each other.
-func (p *Profile) factorize(rows []float64, from, to int) {
-	for j := from; j < to; j += 2 {
+// factorize computes rows from, …, end−1 of L. rows holds the same rows of A. Two rows are computed at a time because
+// their sums do not wait for each other.
+func (p *Profile) factorize(rows []float64, from, end int) {
+	for j := from; j < end; j += 2 {
 		l, row := p.factor[j], rows[:j+1]
 		rows = rows[j+1:]
-		if j+1 == to {
+		if j+1 == end {
 			p.substitute(l, row, j)
 			p.pivot(j, row[j], linear.Dot(l[:j], l))
 			return
@@ -46,10 +46,10 @@ func (p *Profile) factorize(rows []float64, from, to int) {
 	}
 }
 
-// pivot completes row j of L, where a is the diagonal entry of A, and squares is the sum of the squares of
-// the entries before the diagonal. Since A is positive semidefinite, the pivot is at least π. A smaller one is
-// rounding: the regressor is a combination of those before it, as far as floats tell, and is left out. Its
-// row and column of L are zero, and so are its entries of ζ and v.
+// pivot completes row j of L. a is the diagonal entry of A, and squares the sum of the squares of the entries before
+// the diagonal. Since A is positive semidefinite, the pivot is at least π up to rounding. If it is less than π/2, the
+// regressor is numerically a combination of the previous ones and is left out: its row and column of L are zero, and so
+// are its entries of ζ and v.
 func (p *Profile) pivot(j int, a, squares float64) {
 	l := p.factor[j]
 	pivot := a + p.precision[j] - squares
@@ -62,15 +62,15 @@ func (p *Profile) pivot(j int, a, squares float64) {
 	p.inverse[j] = 1 / l[j]
 }
 
-// substitute writes n entries of L⁻¹a to x.
+// substitute writes the first n entries of L⁻¹a to x.
 func (p *Profile) substitute(x, a []float64, n int) {
 	for i := range n {
 		x[i] = (a[i] - linear.Dot(x[:i], p.factor[i])) * p.inverse[i]
 	}
 }
 
-// substitutePair is substitute of a to x and of b to y, two entries at a time: four sums do not wait for each
-// other, and share what they read. It returns xᵀx, xᵀy and yᵀy.
+// substitutePair substitutes a to x and b to y, two entries at a time: the four sums do not wait for each other, and
+// share their reads. It returns xᵀx, xᵀy and yᵀy.
 func (p *Profile) substitutePair(x, a, y, b []float64, n int) (xx, xy, yy float64) {
 	put := func(i int, s, t float64) (float64, float64) {
 		s, t = (a[i]-s)*p.inverse[i], (b[i]-t)*p.inverse[i]
@@ -100,9 +100,9 @@ func (p *Profile) substitutePair(x, a, y, b []float64, n int) (xx, xy, yy float6
 	return xx, xy, yy
 }
 
-// add adds those of uuᵀ to rows from, …, to−1 of the matrix.
-func (p *Profile) add(rows []float64, from, to int) {
-	for j := from; j < to; j++ {
+// add adds the rows from, …, end−1 of uuᵀ to rows.
+func (p *Profile) add(rows []float64, from, end int) {
+	for j := from; j < end; j++ {
 		row, f := rows[:j+1], p.u[j]
 		for i, u := range p.u[:len(row)] {
 			row[i] += float64(f * u)

@@ -8,87 +8,84 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A GapModel says how improbable it is that a stream of events is silent. Events come at a rate
-// λ that is constant within a slot: an hour of the local day, of a weekday, of a Saturday or of
-// a Sunday. A slot has seen rate·X events in X hours, both forgotten with about four weeks.
-// That is the Gamma posterior of its λ, and no event comes in x hours of the slot with
-// probability (X/(X+x))^(rate·X). A gap between two events so has the size
+// A GapModel computes how improbable a silence of a stream of events is. Events occur at a rate λ that is constant
+// within a slot: an hour of the local day on weekdays, on Saturdays or on Sundays. A slot has seen rate·X events in X
+// hours, with a memory of about four weeks. This gives a Gamma posterior of λ, and the probability of no event in x
+// hours of the slot is (X/(X+x))^(rate·X). Hence a gap between two events has the size
 //
 //	Λ = −log P(no event) = Σ rateᵢ·Xᵢ·log(1 + g·xᵢ/Xᵢ), over its slots i
 //
-// in nats: that of an exponential variable of mean 1, where the model holds. g ≤ 1 is the pace
-// of late (below). Streams that burst have larger gaps. Therefore the tail of Λ above u = 3 is
-// learned: the probability p of a gap there, at least e⁻³, and the sum S of the excesses over u
-// of n of them, with a prior of ten of mean 1. Of an exponential excess with that posterior
+// in nats, which is exponential with mean 1 if the model is right. g ≤ 1 is the recent pace (below). Bursty streams
+// have larger gaps. Therefore the tail of Λ above u = 3 is learned: the probability p of a gap there, at least e⁻³, and
+// the sum S of the excesses over u of n gaps, with a prior of twenty gaps of mean 1. For an exponential excess with
+// this posterior,
 //
 //	P(Λ > u + y) = p·(S/(S+y))ⁿ
 //
-// One gap in N exceeds the bound of Λ at which that is 1/N.
+// The bound is the Λ at which this is 1/N: one gap in N exceeds it.
 //
-// The slots of a stream are unknown at first: an hour that has not been seen twice on weekdays,
-// or once on a Saturday or Sunday, counts as 1/96 of the bound. Therefore what ends in the first
-// hours is silent after four days, and a first night or weekend is no silence. A gap that
-// includes such hours does not teach the tail.
+// Slots are unknown at first: an hour counts as 1/96 of the bound until it has been seen twice on weekdays, or once on
+// a Saturday or Sunday. Therefore a stream that ends in its first hours is silent after four days, and a first night or
+// weekend is not a silence. A gap with unknown hours does not teach the tail.
 //
-// The first days of a regular stream are another matter: where the mean distance of its gaps from
-// their median is below a fifth of the median, over 100 gaps and an hour without a gap of ten medians,
-// such an hour counts as the part of the bound that it is of ten medians, as long as that hour is
-// known on no day of the week. That ends with the first silence of a stream, or when all hours of the
-// day are known: a stream that stops every evening is silent once, and not each night.
+// A regular stream is handled differently in its first days. A stream is regular if the mean distance of its gaps from
+// their median is below a fifth of the median, over 100 gaps that take at least an hour, without a gap of ten medians.
+// Its silence then takes ten medians in hours of the day that are known on no day of the week. This ends with the first
+// silence of the stream, or when all hours of the day are known: a stream that stops every evening is reported as
+// silent once, and not each night.
 //
-// Silence is not learned as a part of the rhythm: the time of a gap beyond the bound does not
-// count, so that one outage leaves the slots as they are. The events that follow it may be
-// fewer: the pace g is that of the last hundred gaps where that is below ¾ of what the slots
-// say, a gap beyond the bound among them, at its bound. A rate that falls for good makes one
-// silence so. A pace above the slots' does not count: after a burst the calm is no silence. For
-// the same reason one hour teaches its slot at most twice the events that the slot expects, and
-// ten, once the slot is known. A silence of 1¼ to five bounds after which the stream goes on is
-// taken for a pause of its own, and as long a one is no silence in the four weeks after it.
+// Silences are not learned: the part of a gap beyond the bound does not count, so that an outage leaves the slots
+// unchanged. After an outage events may be fewer. The pace g is the pace of the last hundred gaps if that is below ¾ of
+// the slots' pace; a gap beyond the bound counts as the bound. Thus a rate that falls for good causes one silence. A
+// pace above the slots' is not used: the calm after a burst is not a silence. For the same reason one hour teaches its
+// slot at most twice the expected events plus ten, once the slot is known. A silence of 1¼ to five bounds after which
+// the stream continues is taken for a regular pause: in the following four weeks, a gap of that length is not a
+// silence.
 //
-// A stream that comes once a day for some time, or on some days of the week, has visits. One that is due after two
-// weeks and does not come is a silence within half an hour of its latest usual end.
+// A stream that reports once a day for some time, or only on some days of the week, has visits. If a visit is missing
+// after two weeks of visits, the stream is silent within half an hour of the latest usual end of the visit.
 //
 // A GapModel holds settings only.
 type GapModel struct {
 	calendar *Calendar
 	budget   float64       // events
-	time     time.Duration // where budget is 0
+	time     time.Duration // used if budget is 0
 }
 
-// NewGapModel makes a model with slots of the zone, whose bound one gap in a budget exceeds:
-// one of so many events, or, if that is 0, of the events in a time.
+// NewGapModel returns a model with slots in the calendar's local time. One gap in a budget exceeds its bound. The
+// budget is a number of events or, if that is 0, the number of events in budgetTime.
 func NewGapModel(calendar *Calendar, budget float64, budgetTime time.Duration) *GapModel {
 	return &GapModel{calendar, budget, budgetTime}
 }
 
-// Settings of a GapModel that aren't the user's.
+// Fixed settings of a GapModel.
 const (
-	leastGaps      = 10         // before which no bound is known
-	leastPerBudget = 100.       // gaps in a budget, also of streams that are rare
+	minGaps        = 10         // gaps before a bound is known
+	minPerBudget   = 100.       // gaps in a budget, also for rare events
 	weekdayMemory  = 20.        // hours of a slot, after which one weighs 1/e
-	weekendMemory  = 8.         // the same, of a Saturday or Sunday
+	weekendMemory  = 8.         // the same on a Saturday or Sunday
 	knownWeekday   = 1.5        // hours after which a slot is known
-	knownWeekend   = .75        // the same, of a Saturday or Sunday
-	firstHours     = 96.        // that are not known, and make a silence
-	beatGaps       = 100        // of a regular stream, and of the memory of its beat
-	beatHours      = 1.         // that they take at least, more than those of a burst
-	beatSpread     = .2         // of the median, of a regular stream
-	beatSilence    = 10.        // medians that are not known, and make a silence of a regular stream
+	knownWeekend   = .75        // the same on a Saturday or Sunday
+	firstHours     = 96.        // unknown hours that make a silence
+	beatGaps       = 100        // gaps of a regular stream, and the memory of its median
+	beatHours      = 1.         // minimum hours of these gaps, longer than a burst
+	beatSpread     = .2         // maximum spread of a regular stream, in medians
+	beatSilence    = 10.        // medians in unknown hours that make a silence of a regular stream
 	exposureUnit   = 1. / 12    // hours
 	tailFrom       = 3.         // u, nats
-	gapTailPrior   = 20.        // n at first
+	gapTailPrior   = 20.        // initial n
 	tailForgetting = .99        // of n and S, per excess
-	tailCertain    = 2.5        // standard deviations of S from n, below which the mean is 1
-	shareMemory    = .998       // of p, per gap
+	tailCertain    = 2.5        // standard deviations of S from n, below which the mean is taken as 1
+	shareMemory    = .998       // forgetting of p, per gap
 	paceForgetting = .99        // per gap
-	rateKept       = .3         // of the pace, over a gap beyond the bound
-	slowPace       = .75        // of the slots' pace, below which g is not 1
-	pauseFrom      = 1.25       // bounds, of a pause; a shorter silence is one by chance
-	pauseBounds    = 5.         // of the longest pause
-	pauseRoom      = 1.1        // of the bound over such a pause
-	pauseSeconds   = 28 * 86400 // that it holds
-	margin         = 4.6        // nats, beyond one gap per budget
-	mostHours      = 8 * 7 * 24 // of a walk over slots
+	paceDecay      = .3         // weight of the previous pace after a gap beyond the bound
+	slowPace       = .75        // part of the slots' pace below which g is not 1
+	pauseFrom      = 1.25       // shortest pause, in bounds; a shorter silence is due to chance
+	pauseBounds    = 5.         // longest pause, in bounds
+	pauseRoom      = 1.1        // bound after a pause, in lengths of the pause
+	pauseSeconds   = 28 * 86400 // validity of that bound
+	margin         = 4.6        // nats, added to the log odds of one gap per budget
+	maxHours       = 8 * 7 * 24 // longest walk over slots
 	weekdays       = 5.
 )
 
@@ -98,7 +95,7 @@ const (
 	gapSlots    = slotDays * slotsPerDay
 )
 
-// A gapSlot is what is known of λ in an hour of the week.
+// A gapSlot holds the estimate of λ in an hour of the week.
 type gapSlot struct {
 	rate     float32 // per hour, of 24 bits
 	exposure uint8   // X in units of exposureUnit
@@ -106,63 +103,62 @@ type gapSlot struct {
 
 func (s gapSlot) hours() float64 { return float64(s.exposure) * exposureUnit }
 
-// Gaps is what is kept of the gaps of one stream. Its zero value is that before the first
-// event.
+// Gaps is the state of the gaps of one stream. Its zero value is the state before the first event.
 type Gaps struct {
 	slots [gapSlots]gapSlot
 
-	// Of the hour that the last event lies in: events, and hours that the stream was seen.
+	// The hour of the last event: its events, and the hours for which the stream was observed in it.
 	events, seen float32
 
-	n                  uint8 // gaps, up to leastGaps
+	n                  uint8 // gaps, up to minGaps
 	tailN, tailS       float32
 	share              float32 // of the gaps above u
-	paceGaps, expected float32 // of late: gaps, and events that the slots expect in them
+	paceGaps, expected float32 // recent gaps, and the events that the slots expect in them
 	pause              float32 // nats
 	pauseUntil         int64   // Unix seconds
 	beat               regularRhythm
 	visits             visits
 }
 
-// A regularRhythm is that of a stream in its first days; its zero value is that of any other. The estimates
-// are running ones: the k-th gap has the weight 1/k, and at least 1/beatGaps.
+// A regularRhythm describes the gaps of a stream in its first days. Its zero value means that the stream is no longer
+// checked. The k-th gap has the weight 1/k, and at least 1/beatGaps.
 type regularRhythm struct {
-	gaps                  uint8   // k, up to beatGaps, since one that was as long as a silence
-	hours, median, spread float32 // hours that all gaps took since then, and of one gap
+	gaps                  uint8   // k, up to beatGaps, since the last gap that was as long as a silence
+	hours, median, spread float32 // hours of all gaps since then, and of one gap
 }
 
-// learn learns a gap. In place of the median it is a mean in which a gap that is far away counts as one
-// at the distance of beatSpread, and of the whole median at first.
+// learn learns a gap. median is a running mean in which a distant gap counts as one at the distance of beatSpread
+// medians, or of a whole median during the first minGaps gaps.
 func (b *regularRhythm) learn(hours float64) {
 	median, spread := float64(b.median), float64(b.spread)
-	if b.gaps == 0 || hours >= beatSilence*median || b.gaps < leastGaps && hours <= median/beatSilence {
+	if b.gaps == 0 || hours >= beatSilence*median || b.gaps < minGaps && hours <= median/beatSilence {
 		*b = regularRhythm{gaps: 1, median: float32(hours)}
 		return
 	}
 	b.gaps, b.hours = min(b.gaps+1, beatGaps), b.hours+float32(hours)
 	k, far := float64(b.gaps), median
-	if b.gaps > leastGaps {
+	if b.gaps > minGaps {
 		far *= beatSpread
 	}
 	b.spread += float32((math.Abs(hours-median) - spread) / k)
 	b.median += float32(max(-far, min(hours-median, far)) / k)
 }
 
-// regular reports whether the stream is.
+// regular reports whether the stream is regular.
 func (b *regularRhythm) regular() bool {
 	return b.gaps == beatGaps && b.hours >= beatHours && b.spread < beatSpread*b.median
 }
 
-// Next learns that an event at now follows one at last. It returns when the stream became
-// silent between them, zero if it did not. If told is not zero, that was known by then, and
-// Next returns told.
-func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
+// Next learns that an event at now follows one at last. It returns the time at which the stream became silent between
+// them, or zero if it did not. A reported time that is not zero is the silence that a caller has already reported; Next
+// returns it unchanged.
+func (m *GapModel) Next(g *Gaps, last, now, reported time.Time) (silent time.Time) {
 	if g.n == 0 {
 		g.tailN, g.tailS, g.share = gapTailPrior, gapTailPrior, float32(math.Exp(-tailFrom))
 		g.paceGaps, g.expected = gapTailPrior, gapTailPrior
 	}
-	if now.Sub(last) > mostHours*time.Hour && told.IsZero() {
-		if told = m.Deadline(g, last); told.IsZero() { // a stream that has shown nothing yet
+	if now.Sub(last) > maxHours*time.Hour && reported.IsZero() {
+		if reported = m.Deadline(g, last); reported.IsZero() { // the stream has no bound yet
 			*g = Gaps{}
 			return time.Time{}
 		}
@@ -170,11 +166,11 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 	tail := m.tailBound(g)
 	bound := g.bound(last, tail)
 	gap := m.size(g, last, now)
-	if silent = told; silent.IsZero() && bound > 0 && gap.reaches(bound) {
+	if silent = reported; silent.IsZero() && bound > 0 && gap.reaches(bound) {
 		silent = m.deadline(g, last, bound)
 	}
 	if now.Sub(last) >= visitGap {
-		if told.IsZero() {
+		if reported.IsZero() {
 			if silent = m.silentBy(g, last, silent); silent.After(now) {
 				silent = time.Time{}
 			}
@@ -189,8 +185,8 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 			g.pause, g.pauseUntil = float32(pauseRoom*gap.known), now.Unix()+pauseSeconds
 		}
 		learned = m.size(g, last, silent)
-		g.paceGaps *= rateKept
-		g.expected *= rateKept
+		g.paceGaps *= paceDecay
+		g.expected *= paceDecay
 	}
 	if !gap.unseen {
 		g.paceGaps++
@@ -200,7 +196,7 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 	if g.n == 0 || g.beat.gaps > 0 {
 		g.beat.learn(now.Sub(last).Hours())
 	}
-	g.n = min(g.n+1, leastGaps)
+	g.n = min(g.n+1, minGaps)
 	m.expose(g, last, now, silent)
 	if g.beat.gaps > 0 && (!silent.IsZero() || g.knowsDay()) {
 		g.beat = regularRhythm{}
@@ -208,37 +204,37 @@ func (m *GapModel) Next(g *Gaps, last, now, told time.Time) (silent time.Time) {
 	return silent
 }
 
-// Deadline is when a stream becomes silent that has spoken last at that time, zero where that
-// is not known, or later than in eight weeks.
+// Deadline returns the time at which a stream with the last event at last becomes silent. It is zero if that is
+// unknown, or later than eight weeks after last.
 func (m *GapModel) Deadline(g *Gaps, last time.Time) time.Time {
-	if g.n < leastGaps {
+	if g.n < minGaps {
 		return time.Time{}
 	}
 	return m.silentBy(g, last, m.deadline(g, last, g.bound(last, m.tailBound(g))))
 }
 
-// silentBy is when a stream becomes silent that has come last at a time, where that is at by its hours alone. A visit
-// that is due may make it earlier. Between the visits of the first week nothing is silent for four days.
-func (m *GapModel) silentBy(g *Gaps, last, at time.Time) time.Time {
+// silentBy returns the time at which a stream with the last event at last becomes silent. t is that time by the slots
+// alone; a visit that is due may make it earlier. Between the visits of the first week, no gap is silent for four days.
+func (m *GapModel) silentBy(g *Gaps, last, t time.Time) time.Time {
 	if g.visits.n == 0 {
-		return at
+		return t
 	}
-	if i, _ := m.slot(last); g.visits.n > 1 && !g.known(2*slotsPerDay+i%slotsPerDay) && at.After(last.Add(visitGap)) {
-		if first := last.Add(firstHours * time.Hour); at.Before(first) {
-			at = first
+	if i, _ := m.slot(last); g.visits.n > 1 && !g.known(2*slotsPerDay+i%slotsPerDay) && t.After(last.Add(visitGap)) {
+		if first := last.Add(firstHours * time.Hour); t.Before(first) {
+			t = first
 		}
 	}
-	if due := g.visits.deadline(m.calendar, last); at.IsZero() || !due.IsZero() && due.Before(at) {
+	if due := g.visits.deadline(m.calendar, last); t.IsZero() || !due.IsZero() && due.Before(t) {
 		return due
 	}
-	return at
+	return t
 }
 
-// deadline is when the size of a gap from last on reaches the bound.
-func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (at time.Time) {
+// deadline returns the time at which the size of a gap from last on reaches bound.
+func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (t time.Time) {
 	var sum gapSize
 	pace := g.pace()
-	m.walk(last, last.Add(mostHours*time.Hour), func(from time.Time, i int, hours float64, _ bool) bool {
+	m.walk(last, last.Add(maxHours*time.Hour), func(from time.Time, i int, hours float64, _ bool) bool {
 		next := sum
 		next.add(g, i, hours, pace)
 		if !next.reaches(bound) {
@@ -251,49 +247,48 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (at time.Tim
 		} else {
 			hours = rest / bound * g.silentHours(i)
 		}
-		at = from.Add(time.Duration(hours * float64(time.Hour)))
+		t = from.Add(time.Duration(hours * float64(time.Hour)))
 		return false
 	})
-	return at
+	return t
 }
 
-// Due is when a stream becomes silent that comes once a day, or on some days of the week, and has come last at that
-// time. It is zero of any other stream.
+// Due returns the time at which a missing visit makes a stream with the last event at last silent. It is zero if no
+// visit is expected within a week, as for a stream that does not report once a day or on some days of the week.
 func (m *GapModel) Due(g *Gaps, last time.Time) time.Time { return g.visits.deadline(m.calendar, last) }
 
-// Usual is the mean gap in the hour of a time. Where that is not known it is the median gap of a
-// stream that is regular in its first days, which beat reports, and 0 of any other.
-func (m *GapModel) Usual(g *Gaps, at time.Time) (gap time.Duration, beat bool) {
-	i, _ := m.slot(at)
+// Usual returns the mean gap in the hour of t. If the hour is unknown, it returns the median gap if the stream is
+// regular in its first days, and beat is true. It returns 0 if neither is known, or the mean gap is over eight weeks.
+func (m *GapModel) Usual(g *Gaps, t time.Time) (gap time.Duration, beat bool) {
+	i, _ := m.slot(t)
 	rate := float64(g.slots[i].rate)
 	switch {
 	case !g.known(i) && g.beat.regular():
 		return time.Duration(float64(time.Hour) * float64(g.beat.median)), true
-	case !g.known(i) || rate < 1./mostHours:
+	case !g.known(i) || rate < 1./maxHours:
 		return 0, false
 	}
 	return time.Duration(float64(time.Hour) / rate), false
 }
 
-// Restart forgets the hour at hand and the visits, after a last event whose time was wrong. It reports whether
-// the stream has a bound: without one it begins anew, as nothing has bounded the gap before
-// that time.
+// Restart forgets the current hour and the visits, for a caller whose last event had a wrong time. If the stream has no
+// bound yet, Restart resets all of g, because nothing has bounded the gap before that time.
 func (g *Gaps) Restart() {
-	if g.events, g.seen, g.visits = 0, 0, (visits{}); g.n < leastGaps {
+	if g.events, g.seen, g.visits = 0, 0, (visits{}); g.n < minGaps {
 		*g = Gaps{}
 	}
 }
 
-// A gapSize is what a gap amounts to.
+// A gapSize is the size of a gap.
 type gapSize struct {
 	nats     float64 // Λ of the hours that have been seen
-	known    float64 // Λ of those that are known
-	expected float64 // events in the hours that have been seen, by their slots
-	unseen   bool    // there are others
-	unknown  float64 // of the bound, for the hours that are not known
+	known    float64 // Λ of the known hours
+	expected float64 // events that the slots expect in the seen hours
+	unseen   bool    // the gap has hours that were never seen
+	unknown  float64 // part of the bound for the hours that are not known
 }
 
-// add adds hours of slot i.
+// add adds hours of slot i to s.
 func (s *gapSize) add(g *Gaps, i int, hours, pace float64) {
 	x := g.slots[i].hours()
 	s.unseen = s.unseen || x == 0
@@ -317,7 +312,7 @@ func (s gapSize) times(n float64) gapSize {
 
 func (s *gapSize) reaches(bound float64) bool { return s.known+bound*s.unknown >= bound }
 
-// silentHours is how many hours as slot i, which is not known, make a silence.
+// silentHours returns the hours of a silence in the unknown slot i.
 func (g *Gaps) silentHours(i int) float64 {
 	if g.beat.regular() && !g.knowsHour(i%slotsPerDay) {
 		return beatSilence * float64(g.beat.median)
@@ -340,24 +335,24 @@ func (g *Gaps) knowsDay() bool {
 	return true
 }
 
-// rate is that of slot i, per hour. It is bounded by those before and behind it: a higher one
-// may be that of a burst, and if it is not, what ends is told an hour later at most.
+// rate returns the rate of slot i per hour. It is bounded by the rates of the previous and the next hour: a higher rate
+// may come from a burst. If it is not, a silence is reported at most an hour later.
 func (g *Gaps) rate(i int) float64 {
 	day := i - i%slotsPerDay
-	before, behind := g.slots[day+(i+slotsPerDay-1)%slotsPerDay], g.slots[day+(i+1)%slotsPerDay]
-	return float64(min(g.slots[i].rate, 1.25*max(before.rate, behind.rate)+3))
+	prev, next := g.slots[day+(i+slotsPerDay-1)%slotsPerDay], g.slots[day+(i+1)%slotsPerDay]
+	return float64(min(g.slots[i].rate, 1.25*max(prev.rate, next.rate)+3))
 }
 
-// size returns the size of the gap from one time to another. If the gap is longer than mostHours, size walks over its first
-// week, and counts each other whole week as large.
-func (m *GapModel) size(g *Gaps, from, to time.Time) (sum gapSize) {
+// size returns the size of the gap between two times. If the gap is longer than maxHours, size walks over its first
+// week and multiplies that size by the number of whole weeks.
+func (m *GapModel) size(g *Gaps, from, end time.Time) (sum gapSize) {
 	const week = 7 * secondsOfDay
 	pace := g.pace()
-	if weeks := (to.Unix() - from.Unix()) / week; weeks > mostHours*3600/week {
+	if weeks := (end.Unix() - from.Unix()) / week; weeks > maxHours*3600/week {
 		sum = m.size(g, from, from.Add(week*time.Second)).times(float64(weeks))
 		from = time.Unix(from.Unix()+weeks*week, int64(from.Nanosecond()))
 	}
-	m.walk(from, to, func(_ time.Time, i int, hours float64, _ bool) bool {
+	m.walk(from, end, func(_ time.Time, i int, hours float64, _ bool) bool {
 		sum.add(g, i, hours, pace)
 		return true
 	})
@@ -372,7 +367,7 @@ func (g *Gaps) known(i int) bool {
 	return g.slots[i].hours() >= knownWeekend
 }
 
-// pace is g.
+// pace returns g.
 func (g *Gaps) pace() float64 {
 	if pace := float64(g.paceGaps / g.expected); pace < slowPace {
 		return pace
@@ -387,15 +382,15 @@ func (g *Gaps) learnTail(nats float64) {
 		g.tailN = tailForgetting*g.tailN + 1
 		g.tailS = tailForgetting*g.tailS + float32(nats-tailFrom)
 	} else if expected := float32(math.Exp(-tailFrom)); g.share < expected/2 {
-		// Hardly one is as large: the tail is no longer than that of an exponential.
+		// Hardly any gap is as large: the tail is no longer than an exponential one.
 		g.tailN += expected * (1 - (1-tailForgetting)*g.tailN)
 		g.tailS += expected * (1 - (1-tailForgetting)*g.tailS)
 	}
 }
 
-// bound is the bound of a gap that begins at a time, by that of the tail; 0 where none is known.
+// bound returns the bound of a gap that begins at last, or 0 if it is unknown. tail is the bound of the tail.
 func (g *Gaps) bound(last time.Time, tail float64) float64 {
-	if g.n < leastGaps {
+	if g.n < minGaps {
 		return 0
 	}
 	if last.Unix() < g.pauseUntil {
@@ -404,7 +399,7 @@ func (g *Gaps) bound(last time.Time, tail float64) float64 {
 	return tail
 }
 
-// tailBound is the bound by the tail.
+// tailBound returns the bound of the tail, the u + y at which one gap in a budget exceeds it.
 func (m *GapModel) tailBound(g *Gaps) float64 {
 	perBudget := m.budget
 	if perBudget == 0 {
@@ -412,7 +407,7 @@ func (m *GapModel) tailBound(g *Gaps) float64 {
 	}
 	n := float64(g.tailN)
 	share := max(float64(g.share), math.Exp(-tailFrom))
-	odds := math.Log(max(perBudget, leastPerBudget)*share) + margin
+	odds := math.Log(max(perBudget, minPerBudget)*share) + margin
 	sum := float64(g.tailS)
 	if sum < n+tailCertain*math.Sqrt(n) {
 		sum = n
@@ -420,7 +415,7 @@ func (m *GapModel) tailBound(g *Gaps) float64 {
 	return tailFrom + sum*math.Expm1(odds/n)
 }
 
-// meanRate is that of the week, per hour, of the slots that have been seen.
+// meanRate returns the mean rate per hour over the hours of the week that have been seen.
 func (g *Gaps) meanRate() float64 {
 	sum, hours := 0., 0.
 	for i, s := range g.slots {
@@ -440,15 +435,15 @@ func (g *Gaps) meanRate() float64 {
 	return sum / hours
 }
 
-// expose has the slots learn the gap before an event, up to when it became a silence.
+// expose teaches the slots the gap before an event or, if it became a silence, its part before silent.
 func (m *GapModel) expose(g *Gaps, last, now, silent time.Time) {
-	to := now
+	end := now
 	if !silent.IsZero() {
-		to = silent
+		end = silent
 	}
-	at := -1
-	m.walk(last, to, func(_ time.Time, i int, hours float64, ends bool) bool {
-		at = i
+	slot := -1
+	m.walk(last, end, func(_ time.Time, i int, hours float64, ends bool) bool {
+		slot = i
 		if g.seen += float32(hours); ends {
 			g.learnHour(i)
 		}
@@ -456,12 +451,12 @@ func (m *GapModel) expose(g *Gaps, last, now, silent time.Time) {
 	})
 	if silent.IsZero() {
 		g.events++
-	} else if at >= 0 {
-		g.learnHour(at)
+	} else if slot >= 0 {
+		g.learnHour(slot)
 	}
 }
 
-// learnHour has slot i learn the hour at hand, which is over.
+// learnHour teaches slot i the current hour, which has ended.
 func (g *Gaps) learnHour(i int) {
 	events, seen := float64(g.events), min(float64(g.seen), 1)
 	g.events, g.seen = 0, 0
@@ -471,7 +466,7 @@ func (g *Gaps) learnHour(i int) {
 	s := &g.slots[i]
 	rate := float64(s.rate)
 	switch few := func(rate float64) float64 { return 1.5*rate + 3 }; {
-	case s.exposure > 0 && s.hours() < knownWeekday && seen > .5: // one of two hours may be of a burst
+	case s.exposure > 0 && s.hours() < knownWeekday && seen > .5: // one hour of two may have a burst
 		rate, events = min(rate, few(events/seen)), min(events, few(rate)*seen)
 	case g.known(i):
 		events = min(events, 2*rate*seen+10)
@@ -486,7 +481,7 @@ func (g *Gaps) learnHour(i int) {
 	s.exposure = uint8(min(max(math.Round((before+seen)/exposureUnit), 1), math.MaxUint8))
 }
 
-// slot is that of a time, and how long it goes on.
+// slot returns the slot of t, and how long it lasts from t on.
 func (m *GapModel) slot(t time.Time) (i int, rest time.Duration) {
 	hour, minute, second := t.In(m.calendar.Zone()).Clock()
 	switch m.calendar.Weekday(t) {
@@ -499,12 +494,12 @@ func (m *GapModel) slot(t time.Time) (i int, rest time.Duration) {
 	return i + hour, time.Hour - into
 }
 
-// walk calls f with the slots from one time to another: where each begins, the hours of it, and
-// whether it ends with them. It stops where f returns false.
-func (m *GapModel) walk(from, to time.Time, f func(from time.Time, i int, hours float64, ends bool) bool) {
-	for from.Before(to) {
+// walk calls f for each slot between two times, with the start, the slot, the hours in it, and whether the slot ends
+// with them. It stops if f returns false.
+func (m *GapModel) walk(from, end time.Time, f func(from time.Time, i int, hours float64, ends bool) bool) {
+	for from.Before(end) {
 		i, rest := m.slot(from)
-		step := min(rest, to.Sub(from))
+		step := min(rest, end.Sub(from))
 		if !f(from, i, step.Hours(), step == rest) {
 			return
 		}
@@ -512,13 +507,13 @@ func (m *GapModel) walk(from, to time.Time, f func(from time.Time, i int, hours 
 	}
 }
 
-// Bits of the encoded number of gaps say that a beat and visits stand behind the rest.
+// Bits of the encoded n: a beat, or visits, follow after the rest.
 const (
 	hasBeat   = 0x80
 	hasVisits = 0x40
 )
 
-// Form is how gaps are encoded: a mask of the slots that have been seen, these, and the rest.
+// Form encodes or decodes gaps: a bit mask of the slots that have been seen, these slots, and the rest.
 func (g *Gaps) Form(c *compact.Codec) {
 	word := func(v *uint32) {
 		var b [4]byte
@@ -526,8 +521,8 @@ func (g *Gaps) Form(c *compact.Codec) {
 		c.Raw(b[:])
 		*v = binary.BigEndian.Uint32(b[:])
 	}
-	floats := func(all ...*float32) {
-		for _, v := range all {
+	floats := func(values ...*float32) {
+		for _, v := range values {
 			bits := math.Float32bits(*v)
 			word(&bits)
 			*v = math.Float32frombits(bits)
@@ -560,7 +555,7 @@ func (g *Gaps) Form(c *compact.Codec) {
 	g.n = n &^ (hasBeat | hasVisits)
 	floats(&g.events, &g.seen, &g.tailN, &g.tailS, &g.share, &g.paceGaps, &g.expected, &g.pause)
 	compact.Signed(c, &g.pauseUntil)
-	c.Check(g.n <= leastGaps && (g.n == 0 || g.tailN >= 1 && g.expected > 0))
+	c.Check(g.n <= minGaps && (g.n == 0 || g.tailN >= 1 && g.expected > 0))
 	if b := &g.beat; n&hasBeat != 0 {
 		compact.Bytes(c, &b.gaps)
 		floats(&b.hours, &b.median, &b.spread)

@@ -12,7 +12,7 @@ import (
 
 const gapWeeks = 8
 
-// gapStreams draw streams of events of eight weeks that begin on a Monday in UTC.
+// gapStreams draw event streams of eight weeks that begin on a Monday in UTC.
 var gapStreams = map[string]func(rng *rand.Rand) []time.Time{
 	"day and night": func(rng *rand.Rand) []time.Time { return poisson(rng, dayNight) },
 	"week": func(rng *rand.Rand) []time.Time {
@@ -34,33 +34,33 @@ var gapStreams = map[string]func(rng *rand.Rand) []time.Time{
 	"rare": func(rng *rand.Rand) []time.Time { return poisson(rng, func(int) float64 { return 1 }) },
 	"beat": func(rng *rand.Rand) []time.Time { return beats(rng, func(time.Time) bool { return true }) },
 	"weekdays": func(rng *rand.Rand) []time.Time {
-		return beats(rng, func(at time.Time) bool { return at.Weekday() != time.Saturday && at.Weekday() != time.Sunday })
+		return beats(rng, func(now time.Time) bool { return now.Weekday() != time.Saturday && now.Weekday() != time.Sunday })
 	},
 	"office beat": func(rng *rand.Rand) []time.Time {
-		return beats(rng, func(at time.Time) bool {
-			return at.Weekday() != time.Saturday && at.Weekday() != time.Sunday && at.Hour() >= 8 && at.Hour() < 18
+		return beats(rng, func(now time.Time) bool {
+			return now.Weekday() != time.Saturday && now.Weekday() != time.Sunday && now.Hour() >= 8 && now.Hour() < 18
 		})
 	},
-	// Every quarter of an hour or so, a burst of twenty events.
-	"bursts": func(rng *rand.Rand) (all []time.Time) {
-		for _, at := range poisson(rng, func(int) float64 { return 4 }) {
+	// About every quarter of an hour, a burst of twenty events.
+	"bursts": func(rng *rand.Rand) (events []time.Time) {
+		for _, now := range poisson(rng, func(int) float64 { return 4 }) {
 			for i := range 20 {
-				all = append(all, at.Add(time.Duration(i)*time.Second+time.Duration(rng.IntN(900))*time.Millisecond))
+				events = append(events, now.Add(time.Duration(i)*time.Second+time.Duration(rng.IntN(900))*time.Millisecond))
 			}
 		}
-		slices.SortFunc(all, time.Time.Compare)
-		return all
+		slices.SortFunc(events, time.Time.Compare)
+		return events
 	},
-	// By day now and then twenty times as many for ten minutes.
+	// By day, occasional bursts of ten minutes at twenty times the rate.
 	"now and then bursts": func(rng *rand.Rand) []time.Time {
-		all := poisson(rng, dayNight)
-		for _, at := range poisson(rng, func(h int) float64 { return dayNight(h) / 60 / 24 }) {
+		events := poisson(rng, dayNight)
+		for _, now := range poisson(rng, func(h int) float64 { return dayNight(h) / 60 / 24 }) {
 			for range 200 {
-				all = append(all, at.Add(time.Duration(rng.Float64()*600e9)))
+				events = append(events, now.Add(time.Duration(rng.Float64()*600e9)))
 			}
 		}
-		slices.SortFunc(all, time.Time.Compare)
-		return all
+		slices.SortFunc(events, time.Time.Compare)
+		return events
 	},
 	"holidays": func(rng *rand.Rand) []time.Time {
 		return poisson(rng, func(h int) float64 {
@@ -74,7 +74,7 @@ var gapStreams = map[string]func(rng *rand.Rand) []time.Time{
 
 var monday = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
-// dayNight is the rate in hour h, per hour: 60 by day, 2 by night.
+// dayNight returns the rate per hour in hour h: 60 by day, 2 by night.
 func dayNight(h int) float64 {
 	if h%24 < 6 || h%24 >= 22 {
 		return 2
@@ -82,36 +82,35 @@ func dayNight(h int) float64 {
 	return 60
 }
 
-// poisson draws events at a rate per hour.
-func poisson(rng *rand.Rand, rate func(hour int) float64) (all []time.Time) {
+// poisson draws events with the given rate per hour.
+func poisson(rng *rand.Rand, rate func(hour int) float64) (events []time.Time) {
 	for h := range gapWeeks * 7 * 24 {
 		r := rate(h)
 		for x := rng.ExpFloat64() / max(r, 1e-9); x < 1; x += rng.ExpFloat64() / r {
-			all = append(all, monday.Add(time.Duration((float64(h)+x)*3600e9)))
+			events = append(events, monday.Add(time.Duration((float64(h)+x)*3600e9)))
 		}
 	}
-	return all
+	return events
 }
 
-// beats are events of a minute, where on holds.
-func beats(rng *rand.Rand, on func(time.Time) bool) (all []time.Time) {
+// beats returns an event per minute while active.
+func beats(rng *rand.Rand, active func(time.Time) bool) (events []time.Time) {
 	for i := range gapWeeks * 7 * 24 * 60 {
-		at := monday.Add(time.Duration(i)*time.Minute + time.Duration(rng.IntN(2000))*time.Millisecond)
-		if on(at) {
-			all = append(all, at)
+		now := monday.Add(time.Duration(i)*time.Minute + time.Duration(rng.IntN(2000))*time.Millisecond)
+		if active(now) {
+			events = append(events, now)
 		}
 	}
-	return all
+	return events
 }
 
-// usually is the mean gap by day of the streams whose events are independent.
+// usually is the mean gap by day of the streams with independent events.
 var usually = map[string]time.Duration{
 	"day and night": time.Minute, "week": time.Minute, "office": time.Minute, "beat": time.Minute, "holidays": time.Minute, "rare": time.Hour,
 }
 
-// TestGaps has streams of events with a rhythm, which raise at most one false silence in four
-// weeks each. If they end by day, that is told within log(events in four weeks) + 5 usual gaps:
-// 98 ends in a hundred, the others at most 1.3 times as late.
+// The streams raise at most one false silence in four weeks each. If they end by day, 98 in a hundred ends are detected
+// within log(events in four weeks) + 5 usual gaps, and the others at most 1.3 times as late.
 func TestGaps(t *testing.T) {
 	seeds := 3
 	if testing.Verbose() {
@@ -124,21 +123,21 @@ func TestGaps(t *testing.T) {
 			total, most, ends, late := 0, 0, 0, 0
 			longest := 0.
 			for seed := range seeds {
-				all := draw(rand.New(rand.NewPCG(uint64(seed), 1)))
-				allowed := math.Log(float64(len(all))/2) + 5
+				events := draw(rand.New(rand.NewPCG(uint64(seed), 1)))
+				allowed := math.Log(float64(len(events))/2) + 5
 				var g Gaps
 				var silences [2]int
-				for i := 1; i < len(all); i++ {
-					at := m.Next(&g, all[i-1], all[i], time.Time{})
-					if !at.IsZero() {
-						silences[min(1, int(all[i].Sub(monday).Hours())/(4*7*24))]++
-						if !at.After(all[i-1]) || !at.Before(all[i]) {
-							t.Fatalf("silent at %v between %v and %v", at, all[i-1], all[i])
+				for i := 1; i < len(events); i++ {
+					silent := m.Next(&g, events[i-1], events[i], time.Time{})
+					if !silent.IsZero() {
+						silences[min(1, int(events[i].Sub(monday).Hours())/(4*7*24))]++
+						if !silent.After(events[i-1]) || !silent.Before(events[i]) {
+							t.Fatalf("silent at %v between %v and %v", silent, events[i-1], events[i])
 						}
 					}
-					week, hour := all[i].Sub(monday).Hours()/(7*24), all[i].Hour()
+					week, hour := events[i].Sub(monday).Hours()/(7*24), events[i].Hour()
 					if usual := usually[name]; usual > 0 && i%97 == 0 && week > 2 && week-math.Floor(week) < 5./7 && hour >= 9 && hour < 15 {
-						gaps := float64(m.Deadline(&g, all[i]).Sub(all[i])) / float64(usual) / allowed
+						gaps := float64(m.Deadline(&g, events[i]).Sub(events[i])) / float64(usual) / allowed
 						longest = max(longest, gaps)
 						if ends++; gaps > 1 {
 							late++
@@ -150,7 +149,7 @@ func TestGaps(t *testing.T) {
 			}
 			t.Logf("%d silences of %d keys in eight weeks, at most %d of a key in four; of %d ends %d are told late, at most %.2f times the time", total, seeds, most, ends, late, longest)
 			lateShare := .02
-			if name == "rare" { // 168 events a week say less of the tail
+			if name == "rare" { // 168 events a week carry less information about the tail
 				lateShare = .1
 			}
 			if most > 1 {
@@ -163,33 +162,33 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// A key that ends in its first hours is told after some days, a regular one after ten beats if it has
-// spoken for an hour, and one that has shown less than ten gaps never.
-func TestGapsOfAYoungStream(t *testing.T) {
+// A key that ends in its first hours is silent after four days, or after ten beats if it was regular for an hour. A key
+// with fewer than ten gaps is never silent.
+func TestGapsYoungStream(t *testing.T) {
 	m := NewGapModel(nil, 0, DefaultBudgetTime)
 	for name, steps := range map[string][2]time.Duration{"regular": {time.Minute, time.Minute}, "not": {time.Minute, 2 * time.Minute}, "a burst": {time.Second, time.Second}} {
 		var g Gaps
-		at := monday
+		now := monday
 		for i := range 600 {
-			next, want := at.Add(steps[i%2]), 96*time.Hour
+			next, want := now.Add(steps[i%2]), 96*time.Hour
 			if name == "regular" && i >= 99 {
 				want = 10 * time.Minute
 			}
-			m.Next(&g, at, next, time.Time{})
-			at = next
-			if deadline := m.Deadline(&g, at); deadline.IsZero() != (i < 9) || i >= 9 && deadline.Sub(at).Round(time.Second) != want {
-				t.Fatalf("%s, after %d gaps: %v", name, i+1, deadline.Sub(at))
+			m.Next(&g, now, next, time.Time{})
+			now = next
+			if deadline := m.Deadline(&g, now); deadline.IsZero() != (i < 9) || i >= 9 && deadline.Sub(now).Round(time.Second) != want {
+				t.Fatalf("%s, after %d gaps: %v", name, i+1, deadline.Sub(now))
 			}
 		}
 	}
 }
 
-// A rate that falls for good makes few silences.
-func TestGapsThatGrow(t *testing.T) {
+// A rate that falls for good causes few silences.
+func TestGapsFallingRate(t *testing.T) {
 	m := NewGapModel(nil, 0, DefaultBudgetTime)
 	for seed := range 10 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 2))
-		all := poisson(rng, func(h int) float64 {
+		events := poisson(rng, func(h int) float64 {
 			if h > 3*7*24 {
 				return 2
 			}
@@ -197,8 +196,8 @@ func TestGapsThatGrow(t *testing.T) {
 		})
 		var g Gaps
 		silences := 0
-		for i := 1; i < len(all); i++ {
-			if !m.Next(&g, all[i-1], all[i], time.Time{}).IsZero() {
+		for i := 1; i < len(events); i++ {
+			if !m.Next(&g, events[i-1], events[i], time.Time{}).IsZero() {
 				silences++
 			}
 		}
@@ -208,13 +207,13 @@ func TestGapsThatGrow(t *testing.T) {
 	}
 }
 
-// Gaps go on from their encoding, and one that is cut is refused.
+// Gaps continue after decoding, and truncated bytes are refused.
 func TestGapsEncoding(t *testing.T) {
 	m := NewGapModel(nil, 2000, 0)
 	var g Gaps
-	all := gapStreams["holidays"](rand.New(rand.NewPCG(1, 3)))
-	for i := 1; i < len(all); i++ {
-		m.Next(&g, all[i-1], all[i], time.Time{})
+	events := gapStreams["holidays"](rand.New(rand.NewPCG(1, 3)))
+	for i := 1; i < len(events); i++ {
+		m.Next(&g, events[i-1], events[i], time.Time{})
 		if i%5000 != 0 && i > 20 {
 			continue
 		}

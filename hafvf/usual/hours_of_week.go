@@ -8,33 +8,36 @@ import (
 	"time"
 )
 
-// HoursOfWeek is what was usual last in each hour of the week. From it follows the plan that a stream shows.
+// HoursOfWeek stores the last usual value of each hour of the week. Plan derives a plan from it. Its zero value is
+// empty.
 type HoursOfWeek struct {
 	first, last time.Time
 	mean, sd    [weekSlots]float32
 	known       [weekSlots]bool
 }
 
-// Add notes what was usual at a time, by the clock of the zone. Times ascend.
-func (w *HoursOfWeek) Add(zone *time.Location, at time.Time, mean, sd float64) {
-	if at.IsZero() || math.IsNaN(mean) || math.IsInf(sd, 0) || math.IsNaN(sd) {
+// Add records the usual mean and standard deviation at t, in the hour of the week of zone. Calls must be in order of
+// time. A zero t, a NaN, and an infinite sd are ignored.
+func (w *HoursOfWeek) Add(zone *time.Location, t time.Time, mean, sd float64) {
+	if t.IsZero() || math.IsNaN(mean) || math.IsInf(sd, 0) || math.IsNaN(sd) {
 		return
 	}
-	if w.last = at; w.first.IsZero() {
-		w.first = at
+	if w.last = t; w.first.IsZero() {
+		w.first = t
 	}
-	slot := slotOf(&Calendar{zone: zone}, at)
+	slot := slotOf(&Calendar{zone: zone}, t)
 	w.mean[slot], w.sd[slot], w.known[slot] = float32(mean), float32(sd), true
 }
 
 const (
-	planTime  = 14 * 24 * time.Hour // before a plan is shown
-	planLevel = 3.                  // standard deviations between two levels
-	planGap   = .5                  // of the distance of the levels, between the nearest hours of them
+	planTime  = 14 * 24 * time.Hour // minimum time before Plan returns a plan
+	planLevel = 3.                  // minimum distance of two levels, in standard deviations
+	planGap   = .5                  // minimum gap between the nearest hours of two levels, as a part of their distance
 )
 
-// Plan are the hours of the higher one of two levels, as Mon–Fri 06–22, Sat 06–14. It is empty if there are not
-// two levels that are more than three standard deviations apart, or two weeks have not passed.
+// Plan returns the hours of the higher of two levels, such as "Mon–Fri 06–22, Sat 06–14". It is empty if some hour of
+// the week is unknown, less than two weeks have passed, or there are no two levels more than three standard
+// deviations apart.
 func (w *HoursOfWeek) Plan() string {
 	if slices.Contains(w.known[:], false) || w.last.Sub(w.first) < planTime {
 		return ""
@@ -42,20 +45,20 @@ func (w *HoursOfWeek) Plan() string {
 	mean, sd := slices.Clone(w.mean[:]), slices.Clone(w.sd[:])
 	slices.Sort(mean)
 	slices.Sort(sd)
-	at := 0 // of the largest gap
+	split := 0 // index in mean above the largest gap
 	for i := 1; i < weekSlots; i++ {
-		if at == 0 || mean[i]-mean[i-1] > mean[at]-mean[at-1] {
-			at = i
+		if split == 0 || mean[i]-mean[i-1] > mean[split]-mean[split-1] {
+			split = i
 		}
 	}
-	level := func(of []float32) (sum float64) {
-		for _, v := range of {
-			sum += float64(v) / float64(len(of))
+	level := func(values []float32) (sum float64) {
+		for _, v := range values {
+			sum += float64(v) / float64(len(values))
 		}
 		return sum
 	}
-	apart := level(mean[at:]) - level(mean[:at])
-	if gap := float64(mean[at] - mean[at-1]); apart <= planLevel*float64(sd[weekSlots/2]) || gap < planGap*apart {
+	apart := level(mean[split:]) - level(mean[:split])
+	if gap := float64(mean[split] - mean[split-1]); apart <= planLevel*float64(sd[weekSlots/2]) || gap < planGap*apart {
 		return ""
 	}
 	var days [7]string
@@ -63,7 +66,7 @@ func (w *HoursOfWeek) Plan() string {
 		var hours []string
 		for h := 0; h < daySlots; h++ {
 			from := h
-			for h < daySlots && w.mean[day*daySlots+h] >= mean[at] {
+			for h < daySlots && w.mean[day*daySlots+h] >= mean[split] {
 				h++
 			}
 			switch h - from {

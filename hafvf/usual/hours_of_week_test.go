@@ -8,41 +8,41 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A plan is the hours of the higher one of two levels. What has one level, or many, has none.
+// Plan returns the hours of the higher of two levels, and nothing for one level or many.
 func TestHoursOfWeek(t *testing.T) {
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	for _, c := range []struct {
 		name string
-		mean func(at time.Time) float64
+		mean func(t time.Time) float64
 		days int
 		want string
 	}{
-		{"shifts", func(at time.Time) float64 {
-			if d, h := at.Weekday(), at.Hour(); d >= 1 && d <= 5 && h >= 6 && h < 22 || d == 6 && h >= 6 && h < 14 {
+		{"shifts", func(t time.Time) float64 {
+			if d, h := t.Weekday(), t.Hour(); d >= 1 && d <= 5 && h >= 6 && h < 22 || d == 6 && h >= 6 && h < 14 {
 				return 40
 			}
 			return 3
 		}, 15, "Mon–Fri 06–22, Sat 06–14"},
 		{"a week", func(time.Time) float64 { return 40 }, 8, ""},
-		{"a weekly job", func(at time.Time) float64 {
-			if at.Weekday() == time.Sunday && at.Hour() == 3 {
+		{"a weekly job", func(t time.Time) float64 {
+			if t.Weekday() == time.Sunday && t.Hour() == 3 {
 				return 9
 			}
-			return 1 + .3*math.Sin(float64(at.Hour()))
+			return 1 + .3*math.Sin(float64(t.Hour()))
 		}, 20, "Sun 03:00"},
-		{"twice a night", func(at time.Time) float64 {
-			if at.Hour() == 2 || at.Hour() >= 22 {
+		{"twice a night", func(t time.Time) float64 {
+			if t.Hour() == 2 || t.Hour() >= 22 {
 				return 9
 			}
 			return 1
 		}, 20, "Mon–Sun 02:00 22–24"},
-		{"a wave", func(at time.Time) float64 { return 30 * math.Sin(float64(at.Hour())/24*2*math.Pi) }, 20, ""},
+		{"a wave", func(t time.Time) float64 { return 30 * math.Sin(float64(t.Hour())/24*2*math.Pi) }, 20, ""},
 		{"nothing", func(time.Time) float64 { return 5 }, 20, ""},
 	} {
 		var w HoursOfWeek
 		for i := range c.days * 24 {
-			at := time.Date(2026, 6, 1, 0, 0, 0, 0, berlin).Add(time.Duration(i) * time.Hour)
-			w.Add(berlin, at, c.mean(at), 1)
+			now := time.Date(2026, 6, 1, 0, 0, 0, 0, berlin).Add(time.Duration(i) * time.Hour)
+			w.Add(berlin, now, c.mean(now), 1)
 		}
 		if got := w.Plan(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

@@ -5,26 +5,23 @@ import (
 	"math/big"
 )
 
-// moments are what the matrix A = Σuuᵀ of a constant and the regressors of seasons depends on.
-// The product of two harmonics is half a sum of two others, of the sum and of the difference of
-// their frequencies, as in
+// moments describes the sums that determine the matrix A = Σuuᵀ of a constant and the seasons' regressors. The product
+// of two harmonics is half a sum of two harmonics, with the sum and the difference of their frequencies:
 //
 //	cos a·cos b = ½(cos(a − b) + cos(a + b))
 //
-// so that the sums of 35 cosines and sines give the 120 entries of A under DefaultSeasons. They
-// are n = Σ1, those of the regressors, and those of the other frequencies, each a cosine and then
-// a sine.
+// Hence the sums of 35 cosines and sines determine the 120 entries of A under DefaultSeasons. The moments are n = Σ1,
+// the sums of the regressors, and the sums of the other frequencies, a cosine and then a sine for each.
 //
-// A moment is a whole multiple of 2^−46 of the power of two above n. A state is stored so, and
-// goes on as it was stored.
+// A moment is a whole multiple of 2^−46 of the power of two above n, so a state is stored without rounding.
 type moments struct {
-	columns int       // of the constant and the regressors
+	columns int       // number of regressors with the constant
 	others  []angle   // the other frequencies
-	entries []product // of A, its lower triangle by rows
+	entries []product // lower triangle of A by rows
 }
 
-// An angle is the sum of the angles of two harmonics or, where sign is −1, their difference.
-// The harmonics are given by where their cosines and sines are.
+// An angle is the sum of the angles of two harmonics or, if sign is −1, their difference. The fields are the indices
+// of the cosines and sines of the harmonics.
 type angle struct {
 	cosA, sinA, cosB, sinB int
 	sign                   float64
@@ -36,7 +33,7 @@ type product struct {
 	sign float64
 }
 
-// newMoments makes the moments of the seasons.
+// newMoments returns the moments of the seasons.
 func newMoments(seasons []Season) moments {
 	m := moments{columns: 1 + harmonics(seasons)}
 	type harmonic struct {
@@ -44,21 +41,21 @@ func newMoments(seasons []Season) moments {
 		cos, sin  int
 	}
 	columns := make([]harmonic, m.columns) // of cosines and sines
-	known := map[string][2]int{}           // where cosine and sine of a frequency are
-	at := 1
+	known := map[string][2]int{}           // indices of cosine and sine, by frequency
+	column := 1
 	for _, s := range seasons {
 		for k := range s.Harmonics {
-			h := harmonic{big.NewRat(int64(k+1), int64(s.Period)), at + k, at + s.Harmonics + k}
+			h := harmonic{big.NewRat(int64(k+1), int64(s.Period)), column + k, column + s.Harmonics + k}
 			columns[h.cos], columns[h.sin] = h, h
 			if name := h.frequency.String(); known[name] == [2]int{} {
 				known[name] = [2]int{h.cos, h.sin}
 			}
 		}
-		at += 2 * s.Harmonics
+		column += 2 * s.Harmonics
 	}
-	// of returns where the moments of the sum or difference of two harmonics are, and the sign
-	// of the sine of the difference.
-	of := func(a, b harmonic, sign float64) (cos, sin int, sine float64) {
+	// combine returns the indices of the moments of the sum or difference of two harmonics, and the sign of the sine of
+	// the difference, which is 0 if the frequencies are equal.
+	combine := func(a, b harmonic, sign float64) (cos, sin int, sine float64) {
 		f := new(big.Rat)
 		sine = 1
 		if sign > 0 {
@@ -85,8 +82,8 @@ func newMoments(seasons []Season) moments {
 		a, sineA := columns[row], columns[row].sin == row
 		for column := 1; column <= row; column++ {
 			b, sineB := columns[column], columns[column].sin == column
-			sumCos, sumSin, _ := of(a, b, 1)
-			cos, sin, sign := of(a, b, -1)
+			sumCos, sumSin, _ := combine(a, b, 1)
+			cos, sin, sign := combine(a, b, -1)
 			switch {
 			case sineA && sineB:
 				m.entries = append(m.entries, product{cos, sumCos, -1})
@@ -104,7 +101,7 @@ func newMoments(seasons []Season) moments {
 
 func (m *moments) len() int { return m.columns + 2*len(m.others) }
 
-// expand writes A to a.
+// expand computes A from sums and writes it to a.
 func (m *moments) expand(a, sums []float64) {
 	a = a[:len(m.entries)]
 	for k := range a {
@@ -113,10 +110,10 @@ func (m *moments) expand(a, sums []float64) {
 	}
 }
 
-// add adds an observation of the regressors u.
+// add adds an observation with the regressors u to sums.
 func (m *moments) add(sums, u []float64) {
 	sums[0]++
-	// A sum with it has no bits below the quantum, if the moment is less than 2⁵¹ quanta.
+	// Adding and subtracting large rounds to a quantum, if the moment is less than 2⁵¹ quanta.
 	large := 3 << 51 * quantumOf(sums[0])
 	own, rest := sums[:m.columns], sums[m.columns:]
 	for i := 1; i < len(own); i++ {
@@ -131,9 +128,9 @@ func (m *moments) add(sums, u []float64) {
 	}
 }
 
-const momentBits = 48 // of a stored moment
+const momentBits = 48 // bits of a stored moment
 
-// quantumOf is what the moments of observations of the weight n are multiples of.
+// quantumOf returns the quantum of the moments of observations with the weight n.
 func quantumOf(n float64) float64 {
 	_, e := math.Frexp(n)
 	return math.Ldexp(1, e-momentBits+2)

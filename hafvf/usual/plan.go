@@ -7,83 +7,85 @@ import (
 	"hafvf/internal/median"
 )
 
-// A Plan is what a stream does by the clock that harmonics cannot draw, and how widely its values scatter:
-// by the hour, by the number of events behind a value, and lately. It stands before the views of a Profile.
-// With m and σ of the season view, a value y of n events in slot w, the hour of the week, at hour h of a
-// working day or a weekend day is scored and learned as
+// A Plan learns what harmonics cannot represent: offsets by the hour of the week, and the spread of the values by hour,
+// by number of events, and recently. It transforms values before the views of a Profile. With m and σ of the season
+// view, a value y of n events in slot w, the hour of the week, at hour h of a working day or a weekend day is scored
+// and learned as
 //
 //	y′ = m + d/F,  d = y − m − o(w),  F = f(h)·g(n)
 //
-// whose scatter is the same at all times. What is usual is shown as m + o ± σ·F·r, where r is the scatter
-// lately over that of always. No score depends on r. It bounds what is learned as it comes.
+// which has the same spread at all times. The usual range is reported as m + o ± σ·F·r, where r is the recent spread
+// over the long-term spread. No score depends on r; it only widens the bound for learning.
 //
-// Offset o. A visit of a slot has the mean ρ of y − m, less that of the last 24 visits. A slot keeps its last
-// visit l and its offset a, which goes to the median of a, l and ρ: what came once is not learned, what came
-// twice is known at the third time. Where a slot has no two visits, it takes what the visits of the two days
-// before have in common. With the mean products c₁ of two visits that a plan makes alike, c₀ of a visit with
-// itself and cₓ of two visits that need not be alike, and ν² = (c₀ − c₁)·min(1, f)²,
+// Offset o. A visit of a slot has the mean ρ of y − m, less the running mean of the last 24 visits. A slot stores its
+// last visit l and its offset a, which moves to the median of a, l and ρ: a deviation that occurred once is not
+// learned, and one that occurred twice is known at the third time. A slot without two visits uses the common part of
+// the visits of the two days before. With the mean products c₁ of two visits that a plan makes similar, c₀ of a visit
+// with itself and cₓ of two visits that need not be similar, and ν² = (c₀ − c₁)·min(1, f)²,
 //
 //	o = a·max(G, K)·a²/(a² + 2ν²)
 //	G = ((c₁ − max(0, cₓ))/c₀ − .2)/.3 within 0 … 1   the table repeats itself
 //	K = |a|/ν − 3                      within 0 … 1   this slot alone is clear
 //
-// Hours f. ln f is the mean of ln|d/σgr| + .635 over the visits of an hour, with a prior of two of zero, less the
-// mean of all hours, times the share of the differences between hours that is more than chance. A visit counts
-// as at most e^1.6 times what its hour has.
+// Hours f. The mean of ln|d/σgr| + .635 over the visits of an hour, with a prior of two visits of zero, less the mean
+// of all hours, is multiplied by the share of the differences between hours that is not due to chance. The result is ln
+// f. A visit counts as at most e^1.6 times the f of its hour.
 //
-// Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with that c of a grid that makes the d likeliest. Distances of
-// a share are those of its arcsine, so that 1 of 1 is no surprise, and their scale is known.
+// Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with the c of a grid that maximizes the likelihood of the d. A share
+// uses distances of the arcsine, so that 1 of 1 is not a surprise; their scale is known.
 //
-// Lately r. ln r is the mean of ln|d/σF| over half a day, or 80 observations, less that of always, which waits while
-// they differ. It rises only as far as the values lie on both sides: a level is no scatter.
+// Recent spread r. ln r is the mean of ln|d/σF| over half a day, at least 80 observations, less the long-term mean,
+// whose learning slows down while they differ. It rises only as far as the values lie on both sides: a level is no
+// spread.
 //
-// Offsets are for steps of a quarter of an hour to six hours, and hours for ten minutes to six hours: in finer
-// steps an hour has too much in it. There the plan has spikes, which come at the same hour of the day. A Plan is learned in the precision in which it is encoded.
+// Offsets are for steps of a quarter of an hour to six hours, and hours for ten minutes to six hours: with finer steps,
+// an hour has too many values. Finer steps use spikes instead, which recur at the same hour of the day. A Plan is
+// learned in the precision of its encoding.
 type Plan []coordinatePlan
 
-// Settings that aren't the user's.
+// Fixed settings.
 const (
-	alikeLeast = .2 // of G
-	alikeMost  = .5
-	clearly    = 3.  // of K, standard deviations of a visit
+	minAlike   = .2 // limits of G
+	maxAlike   = .5
+	clearly    = 3.  // start of K, standard deviations of a visit
 	shrinkage  = 2.  // of offsets, in ν²
-	leastMove  = .25 // of an offset to the median
-	meanVisits = 24  // of the running mean of visits
-	mostAlike  = 672 // products that are remembered
-	visitBound = 6.  // of a visit, standard deviations
-	tableBound = 8.  // of an entry of the table, standard deviations
+	minMove    = .25 // smallest part of the way of an offset to the median
+	meanVisits = 24  // memory of the running mean, visits
+	maxPairs   = 672 // memory of the products, pairs of visits
+	visitBound = 6.  // largest visit, standard deviations
+	tableBound = 8.  // largest entry of the table, standard deviations
 
-	hourPrior = 2.    // visits
-	hourMost  = 50    // visits that are remembered
-	hourUnit  = 256.  // of ln f
-	meanLog   = -.635 // of ln|z|, z normal
-	spreadLog = 1.23  // its variance
-	leastLog  = -3.
-	mostLog   = 1. // of an hour
-	mostLate  = 4. // of lately
+	hourPrior     = 2.    // visits
+	maxHourVisits = 50    // memory of an hour, visits
+	hourUnit      = 256.  // units of ln f per 1
+	meanLog       = -.635 // of ln|z|, for a normal z
+	spreadLog     = 1.23  // its variance
+	minLog        = -3.
+	maxHourLog    = 1. // of an hour
+	maxLateLog    = 4. // of the recent spread
 
-	lateLeast  = 80.   // observations
-	lateMost   = 1440. // observations
-	lateChance = .15   // of ln r
-	lateApart  = .3    // of ln r, for which always waits
-	oneSided   = .4    // mean of d/σF at which values lie on one side
-	scattering = .2    // ln r of values that scatter more than always
+	minLateObs = 80.   // observations
+	maxLateObs = 1440. // observations
+	lateChance = .15   // smaller values of ln r are due to chance
+	lateApart  = .3    // ln r at which the long-term spread is learned at half the rate
+	oneSided   = .4    // mean of d/σF at which values count as on one side
+	scattering = .2    // ln r above which ProfileStep.Scatters is set
 
-	// farthest bounds what is learned, so that a float32 has its square.
+	// farthest bounds learned values, so that their squares fit into a float32.
 	farthest = 1e12
 
 	fewTimes = 30. // observations before a plan is learned
 )
 
 const (
-	daySlots     = 24
-	weekSlots    = 168
-	dayHours     = 48 // of a working day and a day of the weekend
-	unknown      = math.MinInt8
-	mostExponent = 120  // of the unit
-	visitUnits   = 4    // of a last visit
-	mostVisit    = 31   // of these: they are encoded in six bits
-	mostHour     = 2047 // of hourUnit: in twelve
+	daySlots      = 24
+	weekSlots     = 168
+	dayHours      = 48 // hours of a working day and of a weekend day
+	unknown       = math.MinInt8
+	maxExponent   = 120  // of the unit, in magnitude
+	visitUnits    = 4    // units of an encoded last visit
+	maxVisitUnits = 31   // largest last visit in these: it is encoded in six bits
+	maxHourUnits  = 2047 // largest |ln f| in 1/hourUnit: it is encoded in twelve bits
 )
 
 // A coordinatePlan is the plan of one coordinate.
@@ -95,29 +97,29 @@ type coordinatePlan struct {
 	spikes spikes
 }
 
-// lately is how values scatter.
+// lately tracks the recent and the long-term spread.
 type lately struct {
-	late, always float32 // means of ln|d/σF|
-	side         float32 // mean of d/σF
-	age          uint16  // observations, at most those after which rates no longer fall
+	late, always float32 // recent and long-term mean of ln|d/σF|
+	side         float32 // recent mean of d/σF
+	age          uint16  // observations, up to tailPrecise
 }
 
-// A planTable is what comes by the hour.
+// A planTable stores offsets and spreads by the hour.
 type planTable struct {
-	slot     int16   // of the running visit, from 1; 0 before the first one
-	n        int32   // its values
-	sum, log float32 // of y − m, and of ln|d/σFr|
-	mean     float32 // of visits
-	visits   uint8   // at most meanVisits
-	day      likeness
-	week     likeness
-	unit     int8            // offsets are multiples of 2^unit
-	last     [weekSlots]int8 // unknown where no visit was
-	offset   [weekSlots]int8 // unknown where no two were
-	hours    [dayHours]int16 // ln f
-	hourN    [dayHours]uint8 // visits of the hour
-	hourMean float64         // of ln f, and
-	hourKeep float64         // how much of it is more than chance: both follow from hours
+	slot      int16   // of the current visit, counted from 1; 0 before the first visit
+	n         int32   // values of the current visit
+	sum, log  float32 // sums of y − m and of ln|d/σFr| over these values
+	mean      float32 // of visits
+	visits    uint8   // up to meanVisits
+	day       likeness
+	week      likeness
+	unit      int8            // offsets are multiples of 2^unit
+	last      [weekSlots]int8 // last visits; unknown before the first visit of a slot
+	offset    [weekSlots]int8 // unknown before the second visit
+	hours     [dayHours]int16 // ln f
+	hourN     [dayHours]uint8 // visits of the hour
+	hourMean  float64         // mean of ln f, and
+	hourShare float64         // its share that is not due to chance; weigh computes both from hours
 }
 
 // likeness holds c₁, c₀ and cₓ of n pairs of visits.
@@ -126,32 +128,32 @@ type likeness struct {
 	n                  uint16
 }
 
-// eventScatter is how values scatter by the events behind them.
+// eventScatter learns the spread of values by their numbers of events.
 type eventScatter struct {
 	cases, events, squares float32                       // Σk of a share, Σn and Σn²
-	weight                 float32                       // of what follows
+	weight                 float32                       // of the next sums
 	sums                   [len(overdispersions)]float32 // Σd²/(1/n + c), by c
 	logs                   [len(overdispersions)]float32 // Σln(1/n + c)
 }
 
-// overdispersions are the c of g.
+// overdispersions are the values of c.
 var overdispersions = [8]float64{1e-7, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, .1, 1e9}
 
-// MostEvents bounds Evidence.Events, so that a float32 has the sum of the squares.
+// MostEvents bounds Evidence.Events, so that the sum of their squares fits into a float32.
 const MostEvents = 1e15
 
-// Evidence is what is known of an observation besides its values.
+// Evidence describes an observation in addition to its values.
 type Evidence struct {
-	// Uncounted are so many of the equal values up to this one, or up to the one before it if it is another
-	// one, that do not count as equal values in a row: the source gives a value again while it has no newer one.
+	// Uncounted is the number of equal values in a row, up to this observation or, if its value differs, up to the
+	// previous one, that do not count as repeats: the source gives a value again while it has no newer one.
 	Uncounted int
-	Events    float64 // behind each value, at most MostEvents; 0: not known
-	// Share says that the value is a share of Events trials: Location + Scale·y of them are successes.
+	Events    float64 // events behind each value, at most MostEvents; 0 means unknown
+	// Share means that the value is a share of trials: of Events trials, the part Location + Scale·y are successes.
 	Share           bool
 	Location, Scale float64
 }
 
-// NewPlan returns the plan of a stream of that state, of which no plan is known.
+// NewPlan returns an empty plan for a stream with the profile state s.
 func (p *Profile) NewPlan(s State) Plan {
 	plan := make(Plan, p.dim)
 	for i := range plan {
@@ -160,29 +162,29 @@ func (p *Profile) NewPlan(s State) Plan {
 	return plan
 }
 
-// Prime notes of how many trials or events the values of the warm-up are, as their sum and the sum of their
-// squares, and how many of them were successes.
+// Prime sets the sums over the values of the warm-up: cases is the number of successes, events the number of trials or
+// events, and squares the sum of their squares.
 func (s Plan) Prime(cases, events, squares float64) {
 	for i := range s {
 		s[i].events = eventScatter{cases: float32(cases), events: float32(events), squares: float32(squares)}
 	}
 }
 
-// ForgetScatter has the values scatter as always.
+// ForgetScatter sets the recent spread to the long-term spread.
 func (s Plan) ForgetScatter() {
 	for i := range s {
 		s[i].lately.late, s[i].lately.side = s[i].lately.always, 0
 	}
 }
 
-// slotOf is the hour of the week from Monday on.
+// slotOf returns the hour of the week of t, counted from Monday.
 func slotOf(calendar *Calendar, t time.Time) int {
 	const monday = 72 // hours before 1 January 1970
 	h := (t.Unix()+calendar.offset(t))/3600 + monday
 	return int((h%weekSlots + weekSlots) % weekSlots)
 }
 
-// hourOf is the hour of a working day, or 24 more in a weekend.
+// hourOf returns the hour of the day, plus 24 on a weekend.
 func hourOf(slot int) int {
 	if slot >= 5*daySlots {
 		return slot%daySlots + daySlots
@@ -190,12 +192,14 @@ func hourOf(slot int) int {
 	return slot % daySlots
 }
 
-// place is where the table has a slot, if it goes by the week or by the day.
-func (p *Profile) place(slot int) int { return slot % p.slots }
+// slotIndex returns the index of a slot in the table, which covers a week or a day.
+func (p *Profile) slotIndex(slot int) int { return slot % p.slots }
 
-func (t *planTable) earlier(p *Profile, slot, by int) int { return p.place(slot + weekSlots - by) }
+func (t *planTable) earlier(p *Profile, slot, hours int) int {
+	return p.slotIndex(slot + weekSlots - hours)
+}
 
-// agreed is what two values have in common.
+// agreed returns the common part of two values: the smaller magnitude if they have the same sign, and else 0.
 func agreed(a, b float64) float64 {
 	if a*b <= 0 {
 		return 0
@@ -203,22 +207,22 @@ func agreed(a, b float64) float64 {
 	return math.Copysign(min(math.Abs(a), math.Abs(b)), a)
 }
 
-// plan is G.
+// plan returns G.
 func (l *likeness) plan() float64 {
 	if l.same <= 0 {
 		return 0
 	}
-	return unit(((float64(l.alike)-max(0, float64(l.other)))/float64(l.same) - alikeLeast) / (alikeMost - alikeLeast))
+	return unit(((float64(l.alike)-max(0, float64(l.other)))/float64(l.same) - minAlike) / (maxAlike - minAlike))
 }
 
 func unit(v float64) float64 { return max(0, min(v, 1)) }
 
-// noise is ν², where f is 1.
+// noise returns ν² for f = 1.
 func (l *likeness) noise() float64 {
 	return max(float64(l.same)-float64(l.alike), 1e-6*float64(l.same))
 }
 
-// known is what is kept of an offset a in an hour of factor f.
+// known returns o for an offset a in an hour with factor f.
 func (l *likeness) known(a, f float64) float64 {
 	if l.n == 0 {
 		return 0
@@ -228,9 +232,9 @@ func (l *likeness) known(a, f float64) float64 {
 	return max(l.plan(), clear) * a * a * a / (a*a + shrinkage*noise)
 }
 
-// note learns that a visit r follows one that was last, and one that need not be alike.
-func (l *likeness) note(r, last, other float64) {
-	if l.n < mostAlike {
+// record learns the visit r. last is an earlier visit that a plan makes similar; other is one that need not be similar.
+func (l *likeness) record(r, last, other float64) {
+	if l.n < maxPairs {
 		l.n++
 	}
 	learn := func(mean *float32, v float64) { *mean += float32((v - float64(*mean)) / float64(l.n)) }
@@ -239,7 +243,7 @@ func (l *likeness) note(r, last, other float64) {
 	learn(&l.other, r*other)
 }
 
-// value is what a table has of a slot.
+// value returns the value of a table entry, 0 if it is unknown.
 func (t *planTable) value(v int8) float64 {
 	if v == unknown {
 		return 0
@@ -251,18 +255,18 @@ func (t *planTable) entry(v float64) int8 {
 	return int8(max(-math.MaxInt8, min(math.Round(math.Ldexp(v, -int(t.unit))), math.MaxInt8)))
 }
 
-// coarse is the entry of a last visit, which is a multiple of visitUnits.
+// coarse returns the entry of a last visit, a multiple of visitUnits.
 func (t *planTable) coarse(v float64) int8 {
-	return visitUnits * max(-mostVisit, min(int8(math.Round(float64(t.entry(v))/visitUnits)), mostVisit))
+	return visitUnits * max(-maxVisitUnits, min(int8(math.Round(float64(t.entry(v))/visitUnits)), maxVisitUnits))
 }
 
-// offset is o of a slot.
+// offsetOf returns o of a slot.
 func (t *planTable) offsetOf(p *Profile, slot int) float64 {
 	if t.day.n == 0 {
 		return 0
 	}
-	f, at := t.factor(slot), p.place(slot)
-	if a := t.offset[at]; a != unknown {
+	f, i := t.factor(slot), p.slotIndex(slot)
+	if a := t.offset[i]; a != unknown {
 		own := &t.week
 		if p.slots == daySlots {
 			own = &t.day
@@ -281,16 +285,16 @@ func (t *planTable) offsetOf(p *Profile, slot int) float64 {
 	return t.day.known(agreed(t.value(y), t.value(b)), f)
 }
 
-// factor is f.
+// factor returns f.
 func (t *planTable) factor(slot int) float64 {
 	hour := hourOf(slot)
-	if t.hourKeep == 0 || t.hourN[hour] == 0 {
+	if t.hourShare == 0 || t.hourN[hour] == 0 {
 		return 1
 	}
-	return math.Exp(t.hourKeep * (float64(t.hours[hour])/hourUnit - t.hourMean))
+	return math.Exp(t.hourShare * (float64(t.hours[hour])/hourUnit - t.hourMean))
 }
 
-// weigh sets how much of the hours is more than chance.
+// weigh computes hourMean and hourShare.
 func (t *planTable) weigh() {
 	var n, sum, squares, noise float64
 	for i, c := range t.hourN {
@@ -300,16 +304,16 @@ func (t *planTable) weigh() {
 			noise += spreadLog / (float64(c) + hourPrior)
 		}
 	}
-	t.hourMean, t.hourKeep = 0, 0
+	t.hourMean, t.hourShare = 0, 0
 	if n == 0 {
 		return
 	}
 	t.hourMean = sum / n
 	spread := max(squares/n-t.hourMean*t.hourMean, 1e-9)
-	t.hourKeep = max(0, 1-noise/n/spread)
+	t.hourShare = max(0, 1-noise/n/spread)
 }
 
-// begin begins the first visit.
+// begin starts the first visit.
 func (t *planTable) begin(slot int) {
 	t.slot = int16(slot) + 1
 	for i := range t.last {
@@ -317,13 +321,13 @@ func (t *planTable) begin(slot int) {
 	}
 }
 
-// visit goes on to a slot. If the visit of another one is over, it is learned. sd is that of the season view.
-func (t *planTable) visit(p *Profile, to int, sd float64, offsets bool) {
+// visit moves the current visit to the slot next. If that is another slot, it learns the previous visit. sd is σ.
+func (t *planTable) visit(p *Profile, next int, sd float64, offsets bool) {
 	slot := int(t.slot) - 1
-	if slot == to {
+	if slot == next {
 		return
 	}
-	t.slot = int16(to) + 1
+	t.slot = int16(next) + 1
 	if t.n == 0 {
 		return
 	}
@@ -334,84 +338,84 @@ func (t *planTable) visit(p *Profile, to int, sd float64, offsets bool) {
 	c := t.hourN[hour]
 	v := float64(t.hours[hour])
 	v += (hourUnit*(math.Log(t.factor(slot))+float64(t.log)/float64(t.n)-meanLog) - v) / (float64(c) + hourPrior + 1)
-	t.hours[hour] = int16(max(-mostHour, min(math.Round(v), mostHour)))
-	t.hourN[hour] = min(c+1, hourMost)
+	t.hours[hour] = int16(max(-maxHourUnits, min(math.Round(v), maxHourUnits)))
+	t.hourN[hour] = min(c+1, maxHourVisits)
 	t.n, t.sum, t.log = 0, 0, 0
 	t.weigh()
 }
 
-// learnOffset learns the visit of a slot.
+// learnOffset learns the current visit, in slot.
 func (t *planTable) learnOffset(p *Profile, slot int, sd float64) {
-	f, at := t.factor(slot), p.place(slot)
-	most := min(visitBound*sd*f, farthest)
+	f, i := t.factor(slot), p.slotIndex(slot)
+	limit := min(visitBound*sd*f, farthest)
 	r := float64(t.sum) / float64(t.n)
 	t.visits = min(t.visits+1, meanVisits)
-	was := float64(t.mean)
-	t.mean += float32(within(r-was, most) / float64(t.visits))
-	r -= was
+	prevMean := float64(t.mean)
+	t.mean += float32(within(r-prevMean, limit) / float64(t.visits))
+	r -= prevMean
 	t.scale(sd)
-	clip := func(v int8) float64 { return within(t.value(v), most) / f }
-	now := within(r, most) / f
+	clip := func(v int8) float64 { return within(t.value(v), limit) / f }
+	now := within(r, limit) / f
 	day := t.earlier(p, slot, daySlots)
 	if other := t.earlier(p, slot, 7); t.last[day] != unknown {
-		t.day.note(now, clip(t.last[day]), clip(t.last[other]))
+		t.day.record(now, clip(t.last[day]), clip(t.last[other]))
 	}
 	own := &t.day
 	if p.slots == weekSlots {
 		own = &t.week
-		if t.last[at] != unknown {
+		if t.last[i] != unknown {
 			other := t.earlier(p, slot, 79)
 			if t.last[other] == unknown {
 				other = t.earlier(p, slot, 72)
 			}
-			own.note(now, clip(t.last[at]), clip(t.last[other]))
+			own.record(now, clip(t.last[i]), clip(t.last[other]))
 		}
 	}
-	if l := t.last[at]; l != unknown {
-		a, move := t.value(t.offset[at]), 1.
+	if l := t.last[i]; l != unknown {
+		a, move := t.value(t.offset[i]), 1.
 		m := median.Of([]float64{a, t.value(l), r})
-		if t.offset[at] != unknown {
+		if t.offset[i] != unknown {
 			u := (m - a) * (m - a) / (4*max(float64(own.same)-float64(own.alike), 0)*f*f + 1e-12)
-			move = max(leastMove, u/(1+u))
+			move = max(minMove, u/(1+u))
 		}
-		t.offset[at] = t.entry(a + move*(m-a))
+		t.offset[i] = t.entry(a + move*(m-a))
 	}
-	t.last[at] = t.coarse(r)
+	t.last[i] = t.coarse(r)
 }
 
-// scale has the table reach as far as tableBound standard deviations, and half as far again as its offsets.
+// scale chooses the unit so that entries reach tableBound standard deviations and 1.5 times the largest offset.
 func (t *planTable) scale(sd float64) {
-	least, most := int8(0), int8(0)
+	minOffset, maxOffset := int8(0), int8(0)
 	for _, a := range t.offset {
 		if a != unknown {
-			least, most = min(least, a), max(most, a)
+			minOffset, maxOffset = min(minOffset, a), max(maxOffset, a)
 		}
 	}
-	_, e := math.Frexp(max(tableBound*sd, 1.5*t.value(most), -1.5*t.value(least)))
-	to := int8(max(-mostExponent, min(e-7, mostExponent)))
-	if to == t.unit {
+	_, e := math.Frexp(max(tableBound*sd, 1.5*t.value(maxOffset), -1.5*t.value(minOffset)))
+	exponent := int8(max(-maxExponent, min(e-7, maxExponent)))
+	if exponent == t.unit {
 		return
 	}
-	was := *t
-	t.unit = to
+	prev := *t
+	t.unit = exponent
 	for i := range t.last {
-		if was.last[i] != unknown {
-			t.last[i] = t.coarse(was.value(was.last[i]))
+		if prev.last[i] != unknown {
+			t.last[i] = t.coarse(prev.value(prev.last[i]))
 		}
-		if was.offset[i] != unknown {
-			t.offset[i] = t.entry(was.value(was.offset[i]))
+		if prev.offset[i] != unknown {
+			t.offset[i] = t.entry(prev.value(prev.offset[i]))
 		}
 	}
 }
 
-// note learns a value that is d from what is usual, where values scatter by sd.
-func (s *lately) note(d, sd, z float64, p *Pace) {
+// record learns a value at the distance d from usual, with standard deviation sd and z = ln|d/sd|.
+func (s *lately) record(d, sd, z float64, p *Pace) {
 	if s.age < tailPrecise {
 		s.age++
 	}
 	age := 1 / float64(s.age)
-	z = max(leastLog, min(z, mostLate))
-	rate := max(1/max(lateLeast, min(p.day/2, lateMost)), age)
+	z = max(minLog, min(z, maxLateLog))
+	rate := max(1/max(minLateObs, min(p.day/2, maxLateObs)), age)
 	late, always := float64(s.late), float64(s.always)
 	s.late += float32(rate * (z - late))
 	s.side += float32(rate * (within(d/sd, 2) - float64(s.side)))
@@ -419,7 +423,7 @@ func (s *lately) note(d, sd, z float64, p *Pace) {
 	s.always += float32(max(spreadRate, age) / (1 + apart*apart) * (z - always))
 }
 
-// ratio is r, as far as it is more than so much chance.
+// ratio returns r. Values of ln r up to chance give 1, and larger ones are shrunk.
 func (s *lately) ratio(chance float64) float64 {
 	d := float64(s.late) - float64(s.always)
 	if side := float64(s.side) / oneSided; d > 0 {
@@ -431,13 +435,13 @@ func (s *lately) ratio(chance float64) float64 {
 	return math.Exp(d * (1 - chance*chance/(d*d)))
 }
 
-// factor is g of a value of n events. A share has a known scale.
+// factor returns g for a value of e.Events events. The scale of a share is known.
 func (s *eventScatter) factor(e *Evidence) float64 {
 	known := s.weight >= fewTimes
 	if s.squares == 0 || !e.Share && !known {
 		return 1
 	}
-	c, most := overdispersions[0], math.Inf(-1)
+	c, maxLikelihood := overdispersions[0], math.Inf(-1)
 	for j, over := range overdispersions {
 		if !known || e.Share && j == len(overdispersions)-1 {
 			break
@@ -448,15 +452,15 @@ func (s *eventScatter) factor(e *Evidence) float64 {
 			weight := float64(s.weight)
 			l = -weight*math.Log(sum/weight+1e-300) - logs
 		}
-		if l > most {
-			c, most = over, l
+		if l > maxLikelihood {
+			c, maxLikelihood = over, l
 		}
 	}
 	return math.Sqrt((1/e.Events + c) / (float64(s.events)/float64(s.squares) + c))
 }
 
-// note learns the distance d of the value y, unless there are too few events to tell.
-func (s *eventScatter) note(e *Evidence, y, d float64, tells bool) {
+// record learns the distance d of the value y. If the value is not informative, it updates only the counts of events.
+func (s *eventScatter) record(e *Evidence, y, d float64, informative bool) {
 	for _, v := range [...]*float32{&s.cases, &s.events, &s.squares, &s.weight} {
 		*v *= profileForgetting
 	}
@@ -466,49 +470,49 @@ func (s *eventScatter) note(e *Evidence, y, d float64, tells bool) {
 	}
 	s.events += float32(n)
 	s.squares += float32(n * n)
-	learns := 0.
-	if tells {
-		learns = 1
+	weight := 0.
+	if informative {
+		weight = 1
 	}
-	s.weight += float32(learns)
+	s.weight += float32(weight)
 	for j, c := range overdispersions {
-		s.sums[j] = float32(profileForgetting*float64(s.sums[j]) + learns*d*d/(1/n+c))
-		s.logs[j] = float32(profileForgetting*float64(s.logs[j]) + learns*math.Log(1/n+c))
+		s.sums[j] = float32(profileForgetting*float64(s.sums[j]) + weight*d*d/(1/n+c))
+		s.logs[j] = float32(profileForgetting*float64(s.logs[j]) + weight*math.Log(1/n+c))
 	}
 }
 
-// stabilised is y of a share, with its distance from m that of the arcsines; the unit of that, and whether
-// there are enough trials to tell how it scatters.
-func (s *eventScatter) stabilised(e *Evidence, y, m float64) (to, unit float64, tells bool) {
+// stabilize returns the share y with the distance from m replaced by the distance of the arcsines, the unit of this
+// distance, and whether there are enough trials to learn the spread.
+func (s *eventScatter) stabilize(e *Evidence, y, m float64) (value, unit float64, informative bool) {
 	n := e.Events
-	least := .1 / (n + 10)
-	q := max(least, min(e.Location+e.Scale*m, 1-least))
+	minShare := .1 / (n + 10)
+	q := max(minShare, min(e.Location+e.Scale*m, 1-minShare))
 	k := (e.Location + e.Scale*y) * n
 	arcsine := func(k float64) float64 { return math.Asin(math.Sqrt((max(0, min(k, n)) + .375) / (n + .75))) }
 	always := (k + .5) / (n + 1)
 	if s.events > 0 {
 		always = (float64(s.cases) + .5) / (float64(s.events) + 1)
 	}
-	always = max(least, min(always, 1-least))
-	sd := math.Sqrt(always * (1 - always)) // of one trial
+	always = max(minShare, min(always, 1-minShare))
+	sd := math.Sqrt(always * (1 - always)) // of a single trial
 	r := 2 * (arcsine(k) - arcsine(q*n)) * sd
 	return m + r/e.Scale, e.Scale / sd, n*always*(1-always) >= 1
 }
 
-// A planned value is what the views score and learn of one.
+// A planned value is the form of a value that the views score and learn.
 type planned struct {
 	y       float64 // y′
-	raw     float64 // the value less its offset
+	raw     float64 // value less its offset
 	offset  float64
-	weekly  bool    // which is that of the hour of the week
+	weekly  bool    // the offset belongs to the hour of the week
 	scatter float64 // F
 	lately  float64 // r
 }
 
-// prepare is what of the value y of a coordinate the views score, where mean and sd are those of the season view
-// and n is the weight of the observations before. The plan learns it.
+// prepare transforms the value y of a coordinate for the views, and learns it. mean and sd come from the season view;
+// n is the weight of the previous observations.
 func (s *coordinatePlan) prepare(p *Profile, pace *Pace, n, y, mean, sd float64) planned {
-	e, came := &p.evidence, y
+	e, original := &p.evidence, y
 	v := planned{scatter: 1, lately: s.lately.ratio(lateChance)}
 	hour := 1.
 	if p.slots > 0 && pace.hours {
@@ -524,29 +528,29 @@ func (s *coordinatePlan) prepare(p *Profile, pace *Pace, n, y, mean, sd float64)
 		}
 		hour = s.table.factor(p.slot)
 	}
-	many, unit, tells := 1., 1., true
+	eventFactor, unit, informative := 1., 1., true
 	if e.Events > 0 {
 		if e.Share {
-			y, unit, tells = s.events.stabilised(e, y, mean+v.offset)
+			y, unit, informative = s.events.stabilize(e, y, mean+v.offset)
 		}
-		many = s.events.factor(e)
+		eventFactor = s.events.factor(e)
 	}
-	v.scatter = hour * many
+	v.scatter = hour * eventFactor
 	d := y - mean - v.offset
 	if n >= fewTimes || e.Share {
 		if e.Events > 0 {
 			far := min(tableBound*sd*v.scatter*max(1, v.lately)*unit, farthest)
-			s.events.note(e, came, within(d/hour*unit, far), tells)
+			s.events.record(e, original, within(d/hour*unit, far), informative)
 		}
-		if tells {
+		if informative {
 			scatter := sd * v.scatter
 			z := math.Log(max(math.Abs(d)/scatter, 1e-9))
 			if t := &s.table; t.slot > 0 {
 				t.n++
-				t.sum += float32(within((y-mean)/many, 1e3*sd))
-				t.log += float32(max(leastLog, min(z-math.Log(v.lately), mostLog)))
+				t.sum += float32(within((y-mean)/eventFactor, 1e3*sd))
+				t.log += float32(max(minLog, min(z-math.Log(v.lately), maxHourLog)))
 			}
-			s.lately.note(d, scatter, z, pace)
+			s.lately.record(d, scatter, z, pace)
 		}
 	}
 	v.raw, v.y = y, y
@@ -556,7 +560,7 @@ func (s *coordinatePlan) prepare(p *Profile, pace *Pace, n, y, mean, sd float64)
 	return v
 }
 
-// learned is what the views learn in place of a value, if they learn raw in place of the raw one.
+// learned returns the y′ to learn if raw is learned in place of v.raw.
 func (v *planned) learned(raw, mean float64) float64 {
 	if raw == v.raw {
 		return v.y

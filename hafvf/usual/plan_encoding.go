@@ -6,50 +6,50 @@ import (
 	"hafvf/internal/compact"
 )
 
-// PlanForm is how a plan of a stream of that state is encoded.
+// PlanForm returns a function that encodes or decodes a plan of a stream with the profile state s.
 func (p *Profile) PlanForm(s State) func(*compact.Codec, *Plan) {
 	return func(c *compact.Codec, plan *Plan) {
 		if !c.Writes {
 			*plan = p.NewPlan(s)
 		}
 		for i := range *plan {
-			of := &(*plan)[i]
-			moved, events, table := of.seen != p.coordinate(s, i).streak[streakSeen], of.events.events > 0, of.table.slot > 0
+			coordinate := &(*plan)[i]
+			moved, events, table := coordinate.seen != p.coordinate(s, i).streak[streakSeen], coordinate.events.events > 0, coordinate.table.slot > 0
 			if c.Bits(&moved, &events, &table); moved {
-				c.Doubles(&of.seen)
+				c.Doubles(&coordinate.seen)
 			}
-			shorts(c, of.lately.floats())
-			if compact.Unsigned(c, &of.lately.age); events {
-				shorts(c, of.events.floats())
+			shorts(c, coordinate.lately.floats())
+			if compact.Unsigned(c, &coordinate.lately.age); events {
+				shorts(c, coordinate.events.floats())
 			}
 			if table {
-				of.table.form(c, p.slots)
+				coordinate.table.form(c, p.slots)
 			}
-			c.Check(c.Writes || of.valid(p, events, table))
+			c.Check(c.Writes || coordinate.valid(p, events, table))
 		}
 		plan.spikesForm(c)
 	}
 }
 
-func shorts(c *compact.Codec, all []*float32) {
-	compact.Each(c, all, func(b []byte, v float32) []byte { return compact.AppendShort(b, float64(v)) }, func(r *compact.Reader) float32 { return float32(r.Short()) })
+func shorts(c *compact.Codec, values []*float32) {
+	compact.Each(c, values, func(b []byte, v float32) []byte { return compact.AppendShort(b, float64(v)) }, func(r *compact.Reader) float32 { return float32(r.Short()) })
 }
 
 func (s *lately) floats() []*float32 { return []*float32{&s.late, &s.always, &s.side} }
 
 func (s *eventScatter) floats() []*float32 {
-	all := []*float32{&s.cases, &s.events, &s.squares, &s.weight}
+	values := []*float32{&s.cases, &s.events, &s.squares, &s.weight}
 	for i := range s.sums {
-		all = append(all, &s.sums[i], &s.logs[i])
+		values = append(values, &s.sums[i], &s.logs[i])
 	}
-	return all
+	return values
 }
 
 func (t *planTable) floats() []*float32 {
 	return []*float32{&t.sum, &t.log, &t.mean, &t.day.alike, &t.day.same, &t.day.other, &t.week.alike, &t.week.same, &t.week.other}
 }
 
-// form is that of a table of so many offsets. Of equal visits of hours in a row it has how many there are.
+// form encodes or decodes a table with the given number of slots. The visits of hours are run-length encoded.
 func (t *planTable) form(c *compact.Codec, slots int) {
 	if !c.Writes {
 		t.begin(0)
@@ -63,8 +63,8 @@ func (t *planTable) form(c *compact.Codec, slots int) {
 		for i := range slots {
 			compact.Bytes(c, &t.offset[i])
 		}
-		bitsOf(c, 6, slots, t.visitCode, func(i, v int) {
-			if t.last[i] = unknown; v >= -mostVisit {
+		codeBits(c, 6, slots, t.visitCode, func(i, v int) {
+			if t.last[i] = unknown; v >= -maxVisitUnits {
 				t.last[i] = int8(visitUnits * v)
 			}
 		})
@@ -83,55 +83,55 @@ func (t *planTable) form(c *compact.Codec, slots int) {
 			t.hourN[i] = visits
 		}
 	}
-	bitsOf(c, 12, dayHours, func(i int) int { return int(t.hours[i]) }, func(i, v int) { t.hours[i] = int16(v) })
+	codeBits(c, 12, dayHours, func(i int) int { return int(t.hours[i]) }, func(i, v int) { t.hours[i] = int16(v) })
 	if !c.Writes {
 		t.weigh()
 	}
 }
 
-// visitCode is what is encoded of a last visit.
+// visitCode returns the code of a slot's last visit.
 func (t *planTable) visitCode(slot int) int {
 	if t.last[slot] == unknown {
-		return -mostVisit - 1
+		return -maxVisitUnits - 1
 	}
 	return int(t.last[slot]) / visitUnits
 }
 
-// bitsOf are n signed numbers of so many bits, at most 12.
-func bitsOf(c *compact.Codec, width, n int, of func(i int) int, to func(i, v int)) {
-	held, bits := uint32(0), 0
+// codeBits encodes or decodes n signed numbers of width bits each, at most 12.
+func codeBits(c *compact.Codec, width, n int, get func(i int) int, set func(i, v int)) {
+	buffer, bits := uint32(0), 0
 	for i := range n {
 		if c.Writes {
-			held |= uint32(of(i)) & (1<<width - 1) << bits
+			buffer |= uint32(get(i)) & (1<<width - 1) << bits
 			for bits += width; bits >= 8; bits -= 8 {
-				c.B = append(c.B, byte(held))
-				held >>= 8
+				c.B = append(c.B, byte(buffer))
+				buffer >>= 8
 			}
 			continue
 		}
 		for ; bits < width; bits += 8 {
-			held |= uint32(c.Byte()) << bits
+			buffer |= uint32(c.Byte()) << bits
 		}
-		v := int(held & (1<<width - 1))
+		v := int(buffer & (1<<width - 1))
 		if v >= 1<<(width-1) {
 			v -= 1 << width
 		}
-		to(i, v)
-		held >>= width
+		set(i, v)
+		buffer >>= width
 		bits -= width
 	}
 	if c.Writes && bits > 0 {
-		c.B = append(c.B, byte(held))
+		c.B = append(c.B, byte(buffer))
 	}
 }
 
 // valid reports whether c can be a plan with these parts.
 func (c *coordinatePlan) valid(p *Profile, events, table bool) bool {
-	// More than a sum of squares of what is at most farthest, by the least c; a float32 has ten times that.
-	const most = 1e37
-	within := func(all []*float32, least, most float64) bool {
-		for _, v := range all {
-			if !(float64(*v) >= least && float64(*v) <= most) {
+	// More than a sum of squares up to farthest², over the smallest c; a float32 reaches ten times that.
+	const bound = 1e37
+	within := func(values []*float32, low, high float64) bool {
+		for _, v := range values {
+			if !(float64(*v) >= low && float64(*v) <= high) {
 				return false
 			}
 		}
@@ -139,16 +139,16 @@ func (c *coordinatePlan) valid(p *Profile, events, table bool) bool {
 	}
 	ok := math.Abs(c.seen) <= 1e3*maxStandardized && within(c.lately.floats(), -10, 10) && c.lately.age <= tailPrecise
 	if e := &c.events; events {
-		ok = ok && e.events > 0 && e.squares > 0 && within(e.floats(), -most, most) && within([]*float32{&e.cases, &e.weight}, 0, most)
+		ok = ok && e.events > 0 && e.squares > 0 && within(e.floats(), -bound, bound) && within([]*float32{&e.cases, &e.weight}, 0, bound)
 		for i := range e.sums {
 			ok = ok && e.sums[i] >= 0
 		}
 	}
 	if t := &c.table; table {
-		ok = ok && p.slots > 0 && t.slot >= 1 && t.slot <= weekSlots && t.n >= 0 && t.visits <= meanVisits && t.day.n <= mostAlike && t.week.n <= mostAlike &&
-			within(t.floats(), -most, most) && t.day.same >= 0 && t.week.same >= 0 && t.unit >= -mostExponent && t.unit <= mostExponent
+		ok = ok && p.slots > 0 && t.slot >= 1 && t.slot <= weekSlots && t.n >= 0 && t.visits <= meanVisits && t.day.n <= maxPairs && t.week.n <= maxPairs &&
+			within(t.floats(), -bound, bound) && t.day.same >= 0 && t.week.same >= 0 && t.unit >= -maxExponent && t.unit <= maxExponent
 		for _, n := range t.hourN {
-			ok = ok && n <= hourMost
+			ok = ok && n <= maxHourVisits
 		}
 	}
 	return ok

@@ -13,7 +13,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A planStream is a profile with a plan, at a step, from a Monday on.
+// A planStream is a profile with a plan, with a fixed step from a Monday on.
 type planStream struct {
 	p    *Profile
 	s    State
@@ -39,24 +39,24 @@ func (st *planStream) take(e Evidence, y ...float64) ProfileStep {
 	return d
 }
 
-// expected is what is usual, and how it scatters, at each hour of a week from week on, of values that at draws.
-func expected(c ProfileConfig, step time.Duration, weeks int, at func(t time.Time, noise float64) float64) (mean, sd []float64) {
+// expected returns the expected mean and standard deviation at each step of a number of weeks, for values from draw.
+func expected(c ProfileConfig, step time.Duration, weeks int, draw func(t time.Time, noise float64) float64) (mean, sd []float64) {
 	rng := rand.New(rand.NewPCG(3, 9))
 	st := newPlanStream(c, step)
 	for st.n < weeks*int(168*time.Hour/step) {
-		d := st.take(Evidence{}, at(st.time(), rng.NormFloat64()))
+		d := st.take(Evidence{}, draw(st.time(), rng.NormFloat64()))
 		mean, sd = append(mean, d.Mean[0]), append(sd, d.SD[0])
 	}
 	return mean, sd
 }
 
-// What comes once a week is never learned at its first time, known at the third, and forgotten when it does not
-// come any more. What comes each night is known at the third night. A plan by the day has 24 hours.
+// A weekly deviation is not learned at its first time, known at the third, and forgotten after it ends. A nightly
+// deviation is known at the third night. A plan by the day has 24 hours.
 func TestPlanOffsets(t *testing.T) {
-	sunday := func(from, to int) func(time.Time, float64) float64 {
-		return func(at time.Time, noise float64) float64 {
-			week := int(at.Sub(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)) / (168 * time.Hour))
-			if at.Weekday() == time.Sunday && at.Hour() == 3 && week >= from && week < to {
+	sunday := func(start, end int) func(time.Time, float64) float64 {
+		return func(now time.Time, noise float64) float64 {
+			week := int(now.Sub(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)) / (168 * time.Hour))
+			if now.Weekday() == time.Sunday && now.Hour() == 3 && week >= start && week < end {
 				noise += 12
 			}
 			return noise
@@ -64,10 +64,10 @@ func TestPlanOffsets(t *testing.T) {
 	}
 	hour := func(week int) int { return week*168 + 6*24 + 3 }
 	for _, c := range []struct {
-		name      string
-		from, to  int
-		week      int
-		least, at float64
+		name       string
+		start, end int
+		week       int
+		low, high  float64
 	}{
 		{"the first time", 4, 9, 4, -3, 3},
 		{"the second time", 4, 9, 5, -3, 4},
@@ -76,16 +76,16 @@ func TestPlanOffsets(t *testing.T) {
 		{"it came once", 4, 5, 6, -2, 2},
 		{"three weeks after the last time", 4, 9, 11, -2, 4},
 	} {
-		mean, _ := expected(DefaultProfile(), time.Hour, 12, sunday(c.from, c.to))
-		if m := mean[hour(c.week)]; m < c.least || m > c.at {
-			t.Errorf("%s: usual is %.3g, want %g to %g", c.name, m, c.least, c.at)
+		mean, _ := expected(DefaultProfile(), time.Hour, 12, sunday(c.start, c.end))
+		if m := mean[hour(c.week)]; m < c.low || m > c.high {
+			t.Errorf("%s: usual is %.3g, want %g to %g", c.name, m, c.low, c.high)
 		}
 		if m := mean[hour(c.week)+1]; math.Abs(m) > 2 {
 			t.Errorf("%s: usual is %.3g an hour later", c.name, m)
 		}
 	}
-	nightly := func(at time.Time, noise float64) float64 {
-		if at.Hour() == 2 && at.Day() >= 23 {
+	nightly := func(now time.Time, noise float64) float64 {
+		if now.Hour() == 2 && now.Day() >= 23 {
 			noise += 15
 		}
 		return noise
@@ -110,12 +110,12 @@ func TestPlanOffsets(t *testing.T) {
 	}
 }
 
-// Hours that scatter ten times as much as others are known within a factor of 2.5 after seven weeks, and chance is no difference: the scatter of like hours
-// stays within a tenth.
+// If hours have ten times the spread of others, the spread is known within a factor of 2.5 after seven weeks. Chance is
+// no difference: the spread of similar hours agrees within a tenth.
 func TestPlanHours(t *testing.T) {
-	night := func(at time.Time) bool { return at.Hour() < 8 || at.Hour() >= 20 }
-	_, sd := expected(DefaultProfile(), time.Hour, 8, func(at time.Time, noise float64) float64 {
-		if night(at) {
+	night := func(now time.Time) bool { return now.Hour() < 8 || now.Hour() >= 20 }
+	_, sd := expected(DefaultProfile(), time.Hour, 8, func(now time.Time, noise float64) float64 {
+		if night(now) {
 			return 10 * noise
 		}
 		return noise
@@ -133,15 +133,15 @@ func TestPlanHours(t *testing.T) {
 	for _, step := range []time.Duration{10 * time.Minute, time.Hour} {
 		_, sd = expected(DefaultProfile(), step, 8, func(_ time.Time, noise float64) float64 { return noise })
 		last = sd[len(sd)-int(168*time.Hour/step):]
-		if least, most := slices.Min(last), slices.Max(last); most > 1.1*least {
-			t.Errorf("every %v: hours that scatter alike have %.3g to %.3g", step, least, most)
+		if low, most := slices.Min(last), slices.Max(last); most > 1.1*low {
+			t.Errorf("every %v: hours with equal spread have %.3g to %.3g", step, low, most)
 		}
 	}
 }
 
-// Finer steps than a quarter of an hour have no offsets, finer ones than ten minutes no hours, and slower ones than
-// six hours neither.
-func TestPlanReach(t *testing.T) {
+// Steps of less than a quarter of an hour have no offsets, and steps of less than ten minutes or more than six hours
+// have no hours.
+func TestPlanSteps(t *testing.T) {
 	for step, want := range map[time.Duration][2]bool{
 		time.Minute: {false, false}, 5 * time.Minute: {false, false}, 10 * time.Minute: {true, false}, 15 * time.Minute: {true, true},
 		6 * time.Hour: {true, true}, 8 * time.Hour: {false, false}, 24 * time.Hour: {false, false},
@@ -152,8 +152,8 @@ func TestPlanReach(t *testing.T) {
 	}
 }
 
-// The scatter of lately follows one that changes, within a factor of 1.5 after 200 values, and a level is no scatter.
-func TestPlanLately(t *testing.T) {
+// The recent spread follows a change within a factor of 1.5 after 200 values. A level is not spread.
+func TestPlanRecentSpread(t *testing.T) {
 	for _, factor := range []float64{10, 3, 1, .2} {
 		logs, keys := 0., 12
 		for k := range keys {
@@ -176,7 +176,7 @@ func TestPlanLately(t *testing.T) {
 		}
 	}
 	rng := rand.New(rand.NewPCG(1, 4))
-	st := newPlanStream(ProfileConfig{Order: 3}, 0) // without times too
+	st := newPlanStream(ProfileConfig{Order: 3}, 0) // also without times
 	for i := range 2000 {
 		y := rng.NormFloat64()
 		if i >= 1500 && i < 1600 {
@@ -188,7 +188,7 @@ func TestPlanLately(t *testing.T) {
 	}
 }
 
-// An average of many events scatters less than one of few, and a share of two trials is no news.
+// An average of many events has a smaller spread than one of few, and a share of two trials is not a surprise.
 func TestPlanEvents(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	st := newPlanStream(DefaultProfile(), time.Hour)
@@ -230,8 +230,8 @@ func TestPlanEvents(t *testing.T) {
 	}
 }
 
-// A plan of any moment is read as it was, and goes on alike to the last bit. Bytes that are none are refused, or are
-// a plan that goes on.
+// A plan is decoded to the same bits at any time, and continues identically. Other bytes are refused, or decoded to a
+// plan that can continue.
 func TestPlanEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
@@ -283,14 +283,14 @@ func TestPlanEncoding(t *testing.T) {
 	})
 }
 
-// The threshold knows the peaks of past episodes: the rank is that of a list of them, forgotten each by itself.
+// The rank of peaks equals the rank of a list of episodes, each of them decayed separately.
 func TestPeaks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	pace := paceOf(2016, 5*time.Minute, 60)
 	s := make(peaks, peaksLen)
 	type episode struct{ peak, counted float64 }
 	var past []episode
-	var running episode // counted: its last observation
+	var running episode // its count is its last observation
 	v := 1 - 1/(8*2016.)
 	high := 0
 	for n := 1.; n <= 30_000; n++ {
@@ -338,7 +338,7 @@ func TestPeaks(t *testing.T) {
 		if q >= 2 {
 			running = episode{max(running.peak, q), n}
 		}
-		s.note(n, q, &pace)
+		s.record(n, q, &pace)
 		if n == 20_000 {
 			out := compact.Codec{Writes: true}
 			s.form(&out)

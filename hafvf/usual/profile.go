@@ -9,24 +9,23 @@ import (
 	"hafvf/internal/linear"
 )
 
-// ProfileConfig are the settings of a Profile. The zero value is a profile of one
-// coordinate with the level view alone.
+// ProfileConfig contains the settings of a Profile. The zero value means one coordinate with the level view alone.
 type ProfileConfig struct {
-	Dim      int       // coordinates of an observation; zero stands for 1
-	Seasons  []Season  // of the season view; none: there is no such view
-	Calendar *Calendar // of the seasons and the plan; nil stands for that of UTC
-	Order    int       // of the autoregressive view, at most MaxOrder; zero: there is no such view
-	// Indicators says that a vector says which of several categories came: it has no plan by the hour.
+	Dim      int       // coordinates of an observation; zero means 1
+	Seasons  []Season  // seasons of the season view; empty means no such view
+	Calendar *Calendar // local time of the seasons and the plan; nil means UTC
+	Order    int       // order of the autoregressive view, at most MaxOrder; zero means no such view
+	// Indicators means that a vector indicates one of several categories: it has no plan by the hour.
 	Indicators bool
 }
 
-// DefaultProfile are the settings for a stream of numbers with times: all three
-// views. A stream without times has no Seasons.
+// DefaultProfile returns the settings for a stream of numbers with times: all three views. For a stream without times,
+// clear Seasons.
 func DefaultProfile() ProfileConfig {
 	return ProfileConfig{Seasons: DefaultSeasons(), Order: 3}
 }
 
-// Settings that aren't the user's: those of the reference, see testdata/real.
+// Fixed settings, equal to the reference in testdata/real.
 const (
 	profileForgetting = .9998 // of profiles and calibrators, per observation
 	profileShape      = 1.    // of the prior of σ²
@@ -38,30 +37,28 @@ const (
 	calibratorShape   = 1.   // of the prior of σ², and of the mean
 	calibratorRate    = .01
 	calibratorWorth   = .01
-	calibratorBound   = 7. // of a mean that is learned, standard deviations
-	fastBehind        = .3 // of the score by the last value alone
-	innovationPart    = .5 // at most, of the score by a move
-	innovationAhead   = 1. // of a new value's score, at most, where values repeat
-	unsurprising      = 1. // surprise of a value that is not unusual
-	stepBehind        = 5. // of a step's own score
-	stepAhead         = 4. // of the score, at most, by that
+	calibratorBound   = 7. // largest distance of a learned mean, standard deviations
+	fastBehind        = .3 // subtracted from the fast score
+	innovationPart    = .5 // largest weight of the move score
+	innovationAhead   = 1. // a new value scores at most this above the move score, if values repeat
+	unsurprising      = 1. // surprises below this are not unusual
+	stepBehind        = 5. // subtracted from the move score of a step
+	stepAhead         = 4. // largest increase of the score by that
 )
 
 const (
 	// MaxOrder is the largest order of the autoregressive view.
 	MaxOrder = 16
-	// maxStandardized bounds standardised values, so that products of several and
-	// their sums stay finite.
+	// maxStandardized bounds standardised values, so that products of several values and their sums stay finite.
 	maxStandardized = 1e20
 )
 
-// A Profile learns what is usual for a stream, and scores how unusual an
-// observation is. It never freezes and never restarts, whatever comes, and does not
-// depend on what a Bank makes of the stream: predicting well and being normal are
-// two questions.
+// A Profile learns what is usual for a stream, and scores how unusual an observation is. It never freezes and never
+// restarts, for any input. It does not depend on the predictions of a Bank: predicting well and being normal are two
+// questions.
 //
-// A profile has up to three views of the standardised value y, Bayesian linear
-// regressions with memory w = .9998,
+// A profile has up to three views of the standardised value y. They are Bayesian linear regressions with memory
+// w = .9998,
 //
 //	y ~ N(cᵀu, σ²),  c|σ² ~ N(0, σ² diag(π)⁻¹),  σ² ~ InvGamma(1, 1),  π = .01, 1, 1, …
 //
@@ -71,64 +68,56 @@ const (
 //	season  1, the harmonics of the seasons
 //	ar      1, the harmonics of the seasons, the last values of the coordinate
 //
-// so that the regressors of one view begin those of the next. With A = Σuuᵀ, h =
-// Σuy, s = Σy² and n = Σ1, all times w before an observation, Λ = A + diag(π) =
-// LLᵀ, ζ = L⁻¹h and v = L⁻¹u, a view predicts Student's t with 2a degrees of
-// freedom,
+// so that the regressors of a view are the first regressors of the next view. With A = Σuuᵀ, h = Σuy, s = Σy² and
+// n = Σ1, all multiplied by w before an observation, Λ = A + diag(π) = LLᵀ, ζ = L⁻¹h and v = L⁻¹u, a view predicts
+// Student's t with 2a degrees of freedom,
 //
 //	mean vᵀζ,  scale √(b/a·(1 + vᵀv)),  a = 1 + n/2,  b = 1 + (s − ζᵀζ)/2
 //
-// where a view of k regressors takes the leading k×k block of L: one matrix and one
-// factorisation serve all views. A view then goes through
+// where a view of k regressors uses the leading k×k block of L: one matrix and one factorisation serve all views. A
+// view then computes
 //
 //	surprise z    the normal equivalent of (y − mean)/scale, at most 21.5
 //	mean c        the running mean of z over about ten observations
 //	score q       −log₁₀ P(Z > e), e the normal equivalent of c under the calibrator
 //
-// The calibrator is such a regression on 1 alone, of c, which learns what values
-// the running mean has in this stream: those beyond 7 standard deviations as 7. At steps of two
-// minutes or less the last view's mean is a root mean square: an incident of few observations is not
-// diluted.
+// The calibrator is such a regression of c on 1 alone. It learns the distribution of the running mean in this stream;
+// values beyond 7 standard deviations count as 7. At steps of two minutes or less, the last view's mean is a root mean
+// square, so that an incident of few observations is not diluted.
 //
-// Two more scores are of the observation alone: fast, by the last view's surprise and its
-// learned tail, and move, by |y − previous value| and the residual of the last view. Which
-// count how much depends on the Pace, which is slow by w, and on the share r of values that
-// repeated the one before:
+// Two more scores use a single observation: fast, from the last view's surprise and its learned tail, and move, from
+// |y − previous value| and the residual of the last view. Their weights depend on the slowness w of the Pace, and on
+// the share r of values that repeated the previous value:
 //
 //	g = max(mean of the views' scores, fast − .3)
 //	q = (1 − u)·g + u·move,  u = w/2·(1 − r²)
-//	score (1 − r)·q + r·cap
+//	score (1 − r)·q + r·min(q, cap)
 //
-// At steps of two to 15 minutes, where fast ≥ 1, it is at least min(move − 5, score + 4): one step may be
-// larger than the fast score can tell.
+// where cap is move + 1 for a new value, 0 for a repeated value whose surprises are all below 1, and else infinite. If
+// no value repeats and the stream is not slow, the score is g. At steps of two to 15 minutes with fast ≥ 1, the score
+// is at least min(move − 5, score + 4): a step may be larger than the fast score can express. The score is meant for an
+// Alarm.
 //
-// where cap is, of a new value, at most move + 1, and of a repeated one whose surprises are all
-// below 1 at most 0. Where no value repeats and the stream is not slow, the score is g. It is
-// meant for an Alarm.
+// The precision π of a harmonic is 1 + n·ρ⁴, where ρ is the length of the mean of exp(iφ) over its phases φ: while
+// little of its period has been seen, it is similar to the constant, and would extrapolate. A value far from usual is
+// learned as a nearer one, and a new level is learned at once; see farBound.
 //
-// The precision π of a harmonic is 1 + n·ρ⁴, where ρ is the length of the mean of exp(iφ) over its
-// phases φ: as long as little of its period has been seen it is much like the constant, and would
-// extrapolate. A value that is far from usual is learned as one that is less far, and a level that
-// stays is learned at once, as farBound has it.
+// The last view is ar by default, season if Order is zero, and level if there are no seasons either.
 //
-// The last view is ar by default, season if Order is zero, and level if there are no seasons
-// either.
+// The coordinates of a vector share constant and seasons, and each has its own last values. The surprise of a view is
+// the largest surprise of the coordinates: an incident often shows in few of them, and the calibrator learns the
+// distribution of this maximum, also for dependent coordinates. Move and residual are maxima as well. A vector is
+// repeated if all its coordinates are. A change in the dependence between coordinates alone is not detected.
 //
-// A vector's coordinates share constant and seasons, and each has its last values
-// to itself. The surprise of a view is the largest of the coordinates: an incident
-// often shows in few of them, and the calibrator learns what the largest of so many
-// usually is, dependent as they may be. So are move and residual; a vector is repeated if all
-// of its coordinates are. What breaks only the dependence between the coordinates goes unseen.
+// An update takes about k³/6 multiplications for the k regressors of the largest view, which are 18 by default, and as
+// many for the rest.
 //
-// An update takes about k³/6 multiplications for the k regressors of the largest
-// view, which are 18 by default, and as many for the rest.
-//
-// A Profile owns its scratch: one per goroutine.
+// A Profile owns its scratch memory: use one per goroutine.
 type Profile struct {
 	dim      int
 	seasons  []Season
 	calendar *Calendar
-	leaps    bool // see Calendar.leaps
+	leaps    bool // result of Calendar.leaps
 	common   int  // regressors that the coordinates share
 	moments  moments
 	size     int    // regressors of the largest view
@@ -138,25 +127,25 @@ type Profile struct {
 	u, v, zeta []float64
 	precision  []float64   // π
 	shared     []float64   // A of the shared regressors
-	own        [][]float64 // the rows of L up to the diagonal, or
-	factor     [][]float64 // those of a tick and the others
-	inverse    []float64   // of the diagonal of L
+	own        [][]float64 // rows of L up to the diagonal
+	factor     [][]float64 // rows of L in use: the shared ones may belong to a tick
+	inverse    []float64   // inverse of the diagonal of L
 	ticks      [ticks]tick
-	tick       uint8 // the last one
-	places     [256]uint8
+	tick       uint8      // index of the last tick
+	places     [256]uint8 // indices of ticks, by hashOf
 	steps      []ViewStep
-	expects    int       // the view that says what is usual: level, or season if there is one
-	mean, sd   []float64 // what it expects
-	season     []float64 // of Seasonal
-	accepted   bool      // a level, by the running update
-	slots      int       // of a plan's offsets: hours of the week, or of the day; 0: it has none
-	lately     []float64 // of ProfileStep, as is
-	offset     []float64
-	evidence   Evidence // of the running update, and
-	slot       int      // its hour of the week
+	expects    int       // index of the view with the usual mean: season, or level without seasons
+	mean, sd   []float64 // expected by that view
+	season     []float64 // result of Seasonal
+	accepted   bool      // the current update has accepted a level
+	slots      int       // slots of a plan's offsets: hours of the week or of the day; 0 means no plan by the hour
+	lately     []float64 // as ProfileStep.Lately
+	offset     []float64 // as ProfileStep.Offset
+	evidence   Evidence  // evidence of the current update, and
+	slot       int       // its hour of the week
 	now        time.Time
 	missed     Missed
-	plain      bool // all values teach as they come, as in the reference
+	plain      bool // values are learned without a bound, as in the reference
 }
 
 // A ViewStep is the outcome of one step for one view.
@@ -166,27 +155,26 @@ type ViewStep struct {
 	Score    float64 // q
 }
 
-// A ProfileStep is the outcome of one step. After a missing observation its numbers
-// are NaN.
+// A ProfileStep is the outcome of one step. After a missing observation its numbers are NaN. Its slices are valid until
+// the next Update.
 type ProfileStep struct {
 	Score float64
-	Fast  float64 // the score of the last view's surprise alone
-	Stuck bool    // the score is that of equal values in a row
-	// Scatters says that values scatter more lately than always.
+	Fast  float64 // score of the last view's surprise alone
+	Stuck bool    // equal values in a row cause the score
+	// Scatters means that the recent spread is larger than the long-term spread.
 	Scatters bool
-	Views    []ViewStep // level, season, ar, those that there are; valid until the next Update
-	// Mean and SD are what the level and the seasons let expect of each coordinate, before
-	// it was seen. SD is infinite before the first observation. They are valid until the
-	// next Update.
+	Views    []ViewStep // level, season and ar, if the profile has these views
+	// Mean and SD are expected for each coordinate by level and seasons, before the observation. SD is infinite
+	// before the first observation.
 	Mean, SD []float64
-	// Lately is the scatter lately over SD, which is that of always.
+	// Lately is the recent spread over SD, the long-term spread.
 	Lately []float64
-	// Offset is what of Mean is that of the plan for the hour of the week.
+	// Offset is the part of Mean that is the plan's offset for the hour of the week.
 	Offset []float64
-	Missed Missed // a spike that usually comes and has not, in an hour that was over when the observation came
+	Missed Missed // a usual spike that did not occur, in an hour that had ended by the observation
 }
 
-// NewProfile makes a profile. An error names what is wrong with c.
+// NewProfile returns a profile. An error names the invalid setting.
 func NewProfile(c ProfileConfig) (*Profile, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -227,8 +215,7 @@ func NewProfile(c ProfileConfig) (*Profile, error) {
 	return p, nil
 }
 
-// Validate returns an error that names what is wrong with the settings. It takes microseconds, where NewProfile takes
-// milliseconds.
+// Validate returns an error that names an invalid setting. It takes microseconds, NewProfile takes milliseconds.
 func (c ProfileConfig) Validate() error {
 	if c.Dim < 0 {
 		return fmt.Errorf("dim: must be at least 1, not %d", c.Dim)
@@ -244,13 +231,13 @@ func (c ProfileConfig) Validate() error {
 	return nil
 }
 
-// A state is n, the moments of the seasons, which give the matrix A of the shared regressors,
-// the total weight of the running means, which is the same for all views, the views, the tail,
-// the move, and the coordinates. A matrix is its lower triangle, packed by rows.
+// A state consists of n and the moments of the seasons, which determine the matrix A of the shared regressors; the
+// total weight of the running means, which is the same for all views; the views, the tail, the move and the repeats;
+// and the coordinates. A matrix is its lower triangle, packed by rows.
 
-// The entries of a view's part of a state.
+// Indices of a view's part of a state.
 const (
-	sumOfMean   = iota // Σz, or Σz² of a root mean square, forgotten by meanForgetting
+	sumOfMean   = iota // Σz, or Σz² for a root mean square, forgotten by meanForgetting
 	calibratorH        // Σc
 	calibratorS        // Σc²
 	viewLen
@@ -260,18 +247,18 @@ const aloneLen = tailLen + innovationLen + repeatsLen
 
 func (p *Profile) order() int { return p.size - p.common }
 
-// lags is the number of last values that are kept: those of the ar view, and at least one.
+// lags returns the number of stored last values: the order of the ar view, and at least one.
 func (p *Profile) lags() int { return max(1, p.order()) }
 
-// coordinateLen is the number of floats for one coordinate: h, s, the last values,
-// latest first, the rows of the matrix that belong to the ar view, and the streak.
+// coordinateLen returns the number of floats for one coordinate: h, s, the last values with the latest first, the rows
+// of the matrix for the ar view, and the streak.
 func (p *Profile) coordinateLen() int {
 	return p.size + 1 + p.lags() + linear.TriangleLen(p.size) - linear.TriangleLen(p.common) + streakLen
 }
 
 // A coordinateState is a coordinate's part of a state.
 type coordinateState struct {
-	all    []float64 // what follows, but the streak
+	values []float64 // the next fields except the streak
 	h      []float64
 	s      *float64
 	last   []float64
@@ -279,19 +266,19 @@ type coordinateState struct {
 	streak streak
 }
 
-// sums are n and the moments of the seasons.
+// sums returns n and the moments of the seasons.
 func (p *Profile) sums(s State) []float64 { return s[:p.moments.len()] }
 
-// total is the total weight of the running means.
+// total returns the total weight of the running means.
 func (p *Profile) total(s State) *float64 { return &s[p.moments.len()] }
 
 func (p *Profile) view(s State, i int) []float64 {
-	at := p.moments.len() + 1 + i*viewLen
-	return s[at : at+viewLen]
+	start := p.moments.len() + 1 + i*viewLen
+	return s[start : start+viewLen]
 }
 
-// ForgetSurprises has the running means of the views forget the surprises that they have, if the stream is slow: an
-// event that is over would be news there for as long as it was. The stream goes at the pace.
+// ForgetSurprises resets the running means of the views. Otherwise they would remain unusual after an event, for as
+// long as it lasted. It does nothing for a pace that is not slow.
 func (p *Profile) ForgetSurprises(s State, pace Pace) {
 	if pace.slow == 0 {
 		return
@@ -304,8 +291,7 @@ func (p *Profile) ForgetSurprises(s State, pace Pace) {
 	}
 }
 
-// alone are tail, move and repeats, the parts of a state whose scores need no mean over several
-// observations.
+// alone returns tail, move and repeats, the parts of a state whose scores need no mean over several observations.
 func (p *Profile) alone(s State) (tail, innovation, repeats) {
 	s = s[p.moments.len()+1+p.views*viewLen:][:aloneLen]
 	return tail(s[:tailLen]), innovation(s[tailLen:][:innovationLen]), repeats(s[tailLen+innovationLen:])
@@ -316,11 +302,11 @@ func (p *Profile) coordinate(s State, i int) coordinateState {
 	c := s[p.moments.len()+1+p.views*viewLen+aloneLen+i*n:][:n]
 	c, streak := c[:n-streakLen], c[n-streakLen:]
 	last := c[p.size+1:]
-	return coordinateState{all: c, streak: streak, h: c[:p.size], s: &c[p.size], last: last[:p.lags()], matrix: last[p.lags():]}
+	return coordinateState{values: c, streak: streak, h: c[:p.size], s: &c[p.size], last: last[:p.lags()], matrix: last[p.lags():]}
 }
 
-// StateLen is the number of floats in a state: 174 for one coordinate under
-// DefaultProfile, and 28 with the level view alone.
+// StateLen returns the number of floats in a state: 174 for one coordinate under DefaultProfile, and 28 with the level
+// view alone.
 func (p *Profile) StateLen() int {
 	return p.moments.len() + 1 + p.views*viewLen + aloneLen + p.dim*p.coordinateLen()
 }
@@ -328,22 +314,20 @@ func (p *Profile) StateLen() int {
 // NewState returns the state of a stream before its first observation.
 func (p *Profile) NewState() State { return make(State, p.StateLen()) }
 
-// Update scores the observation y at time t and learns it. The stream goes at the pace, whose
-// step is the same for all of its observations. The values are
-// standardised, by a location and a scale that stay the same for the stream, such
-// as those of LocationScale over its warm-up; the observations of the warm-up are
-// learned too, but their scores are not for an Alarm. Values above 1e20 in
-// magnitude count as 1e20. Without seasons t does not matter.
+// Update scores the observation y at time t and learns it. The step of the pace must be the same for all observations
+// of the stream. The values are standardised by a location and a scale that stay the same for the stream, for example
+// by LocationScale over its warm-up. The observations of the warm-up are learned too, but their scores are not for an
+// Alarm. Values above 1e20 in magnitude count as 1e20. Without seasons, t does not matter.
 //
-// A NaN in y makes it missing. It changes nothing, as if the observation had not
-// come: the last values stay those of the last observations.
+// A NaN in y makes the observation missing. It then changes nothing; the last values remain.
 //
-// Update allocates nothing. It panics where the state or y has the wrong length.
+// Update allocates nothing. It panics if the state or y has the wrong length.
 func (p *Profile) Update(s State, pace Pace, t time.Time, y []float64) ProfileStep {
 	return p.UpdatePlan(s, nil, pace, t, y, Evidence{})
 }
 
-// UpdatePlan is Update of a stream that has a plan, which it changes, and of an observation of which more is known.
+// UpdatePlan is Update for a stream with a plan, which it also updates, and for an observation with evidence. A nil
+// plan means none.
 func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []float64, e Evidence) ProfileStep {
 	mustHave(s, p.StateLen(), wrongState)
 	mustHave(y, p.dim, wrongDim)
@@ -360,7 +344,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 		return ProfileStep{Score: math.NaN(), Fast: math.NaN(), Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately, Offset: p.offset}
 	}
 	sums := p.sums(s)
-	before := sums[0] // the weight of the observations so far
+	before := sums[0] // weight of the previous observations
 	n := p.share(sums, t)
 	for i := range p.steps {
 		p.steps[i].Surprise = 0
@@ -407,46 +391,46 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 	return d
 }
 
-// combine fills in the scores of a step from the mean of those of the views, their largest surprise, and the sizes
-// of move and residual. before is the weight of the observations before.
+// combine computes the scores of a step. mean is the mean of the views' scores, surprise their largest surprise, sizes
+// are move and residual, and before is the weight of the previous observations.
 func (p *Profile) combine(d *ProfileStep, s State, pace *Pace, before, mean, surprise float64, sizes [2]float64, repeated bool) {
 	tail, move, repeats := p.alone(s)
-	most := excessBound
+	maxExcess := excessBound
 	if p.plain {
-		most = math.Inf(1)
+		maxExcess = math.Inf(1)
 	}
-	d.Fast = tail.update(p.steps[p.views-1].Surprise, before, most)
+	d.Fast = tail.update(p.steps[p.views-1].Surprise, before, maxExcess)
 	score := max(mean, d.Fast-fastBehind)
 
 	share := move.repeats(before)
 	stuck := repeats.update(repeated, float64(p.evidence.Uncounted), before, move[innovationNew], share) - stuckBehind
-	part := innovationPart * pace.slow * (1 - share*share)
-	moved := 0.
+	moveShare := innovationPart * pace.slow * (1 - share*share)
+	moveScore := 0.
 	if repeated {
 		move.forget()
 	} else {
-		moved = move.update(sizes, share, part > 0 || share > 0 || pace.steps)
+		moveScore = move.update(sizes, share, moveShare > 0 || share > 0 || pace.steps)
 	}
 	round(p.surprises(s))
-	score = (1-part)*score + part*moved
+	score = (1-moveShare)*score + moveShare*moveScore
 	limit := score
 	switch {
 	case !repeated:
-		limit = min(score, moved+innovationAhead)
+		limit = min(score, moveScore+innovationAhead)
 	case surprise < unsurprising:
 		limit = min(score, 0)
 	}
 	score = (1-share)*score + share*limit
 	if pace.steps && d.Fast >= unsurprising && !p.plain {
-		score = max(score, min(moved-stepBehind, score+stepAhead))
+		score = max(score, min(moveScore-stepBehind, score+stepAhead))
 	}
 	d.Stuck = stuck >= max(score, unsurprising)
 	d.Score = max(score, stuck)
 }
 
-// Seasonal returns how much the seasons raise what is usual of each coordinate from one time to
-// another, as the stream has shown until now. It is valid until the next call.
-func (p *Profile) Seasonal(s State, plan Plan, from, to time.Time) []float64 {
+// Seasonal returns by how much the seasons and the plan raise the usual value of each coordinate between two times,
+// according to the state s. The result is valid until the next call. It is zero without seasons, or if from is zero.
+func (p *Profile) Seasonal(s State, plan Plan, from, end time.Time) []float64 {
 	clear(p.season)
 	if len(p.seasons) == 0 || from.IsZero() {
 		return p.season
@@ -454,7 +438,7 @@ func (p *Profile) Seasonal(s State, plan Plan, from, to time.Time) []float64 {
 	u, before := p.u[:p.common], p.v[:p.common]
 	seasonal(u[1:], p.seasons, p.calendar, from)
 	copy(before, u)
-	seasonal(u[1:], p.seasons, p.calendar, to)
+	seasonal(u[1:], p.seasons, p.calendar, end)
 	for i := range u {
 		u[i] -= before[i]
 	}
@@ -468,15 +452,15 @@ func (p *Profile) Seasonal(s State, plan Plan, from, to time.Time) []float64 {
 		p.season[i] = linear.Dot(p.v[:p.common], p.zeta)
 		if plan != nil && plan[i].table.slot > 0 {
 			t := &plan[i].table
-			p.season[i] += t.offsetOf(p, slotOf(p.calendar, to)) - t.offsetOf(p, slotOf(p.calendar, from))
+			p.season[i] += t.offsetOf(p, slotOf(p.calendar, end)) - t.offsetOf(p, slotOf(p.calendar, from))
 		}
 	}
 	return p.season
 }
 
-// learn scores the value y of coordinate number at under all views, and learns it. n is Σ1
-// before it. It returns how far it is from the value before, and what the last view leaves of it.
-func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y float64, pace *Pace) (move, residual float64) {
+// learn scores the value y of a coordinate under all views, and learns it. n is Σ1 before it. It returns the move, y
+// less the previous value, and the residual of the last view.
+func (p *Profile) learn(c coordinateState, plan *coordinatePlan, output int, n, y float64, pace *Pace) (move, residual float64) {
 	copy(p.u[p.common:], c.last)
 	linear.Scale(c.h, profileForgetting)
 	*c.s *= profileForgetting
@@ -498,8 +482,8 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y fl
 		mean[i], scale[i] = sum, math.Sqrt(b/a*(1+leverage))
 	}
 	usual, sd := mean[p.expects], scale[p.expects]*math.Sqrt(a/(a-1)) // of Student's t
-	came := y
-	if plan != nil && pace.spikes && p.slots > 0 && plan.spikes.note(p, pace, at, n, y, usual, sd) {
+	original := y
+	if plan != nil && pace.spikes && p.slots > 0 && plan.spikes.record(p, pace, output, n, y, usual, sd) {
 		y = usual
 	}
 	value := planned{y: y, raw: y, scatter: 1, lately: 1}
@@ -509,11 +493,11 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y fl
 		value = plan.prepare(p, pace, n, y, usual, sd)
 		move = value.y - plan.seen
 	}
-	before := 0.      // z of the view before
+	before := 0.      // z of the previous view
 	followed := false // y is not unusual for the last view
 	for i := range p.steps {
 		z := normalEquivalent((value.y-mean[i])/scale[i], 2*a)
-		if p.leaps && p.order() > 0 && i == p.views-1 { // the last values are of a day that is no neighbour
+		if p.leaps && p.order() > 0 && i == p.views-1 { // the last values do not come from the previous day
 			z = min(z, before)
 		}
 		before = z
@@ -523,27 +507,27 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y fl
 
 	residual = value.y - sum
 	level := c.streak[streakLevel]
-	*seen, y = came, value.y
-	p.mean[at], p.sd[at], p.lately[at], p.offset[at] = usual+value.offset, sd*value.scatter, value.lately, 0
+	*seen, y = original, value.y
+	p.mean[output], p.sd[output], p.lately[output], p.offset[output] = usual+value.offset, sd*value.scatter, value.lately, 0
 	if value.weekly {
-		p.offset[at] = value.offset
+		p.offset[output] = value.offset
 	}
 	if !p.plain && n >= pace.news {
 		wider := 1.
-		if !pace.fine { // there bursts are a habit
+		if !pace.fine { // at fine steps, bursts are a habit
 			wider = max(1, value.lately)
 		}
-		learned, accepted := c.streak.learn(value.raw, usual, p.sd[at]*wider, pace, followed)
+		learned, accepted := c.streak.learn(value.raw, usual, p.sd[output]*wider, pace, followed)
 		y = value.learned(learned, usual)
 		p.accepted = p.accepted || accepted
 	}
 	if plan != nil {
 		plan.seen = value.y - (c.streak[streakLevel]-level)/value.scatter
 	}
-	p.mean[at] += level
+	p.mean[output] += level
 
-	// A product that is rounded before it is added makes sums of the same products equal, on
-	// every machine: Append relies on it.
+	// A product that is rounded before it is added makes sums of the same products equal on every machine: Append
+	// relies on it.
 	p.add(c.matrix, p.common, p.size)
 	for i, u := range p.u {
 		c.h[i] += float64(u * y)
@@ -557,8 +541,7 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, at int, n, y fl
 	return move, residual
 }
 
-// calibrate goes from the surprise of a view to its score. root says that its mean is a root
-// mean square.
+// calibrate computes the score of a view from its surprise. root means that the mean is a root mean square.
 func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64, root bool) {
 	z := step.Surprise
 	if root {
@@ -583,7 +566,7 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64, ro
 	view[calibratorH] += c
 	view[calibratorS] += c * c
 	step.Score = minusLog10Tail(math.Copysign(normalEquivalent(e, 2*a), e))
-	if p.accepted { // what was unusual is usual now
+	if p.accepted { // the unusual level is usual from now on
 		if root {
 			mean *= mean
 		}

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// BenchmarkProfile is an update of a profile, of streams that are observed at the same times and
-// of streams that are not.
+// BenchmarkProfile measures an update of a profile, for streams with equal observation times and for others.
 func BenchmarkProfile(b *testing.B) {
 	for _, dim := range []int{1, 4} {
 		for _, same := range []bool{true, false} {
@@ -24,12 +23,12 @@ func BenchmarkProfile(b *testing.B) {
 					states[i] = p.NewState()
 				}
 				y := make([]float64, dim)
-				at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+				start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 				n := 0
 				for b.Loop() {
 					k := n % (streams * round)
 					stream, step := k/round, n/(streams*round)*round+k%round
-					t := at.Add(time.Duration(step) * time.Minute)
+					t := start.Add(time.Duration(step) * time.Minute)
 					if !same {
 						t = t.Add(time.Duration(stream) * time.Second)
 					}

@@ -11,7 +11,7 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// A scoreTrace is a file of testdata/real, which the README there describes.
+// A scoreTrace is a file of testdata/real; see the README there.
 type scoreTrace struct {
 	X, T                             []float64
 	Location, Scale, Period, W, Rest float64
@@ -23,7 +23,7 @@ type scoreTrace struct {
 	}
 }
 
-// times returns the times of the trace, zero ones where it has none.
+// times returns the times of the trace, or zero times if it has none.
 func (tr scoreTrace) times() []time.Time {
 	times := make([]time.Time, len(tr.X))
 	for i, s := range tr.T {
@@ -32,7 +32,7 @@ func (tr scoreTrace) times() []time.Time {
 	return times
 }
 
-// A profile without a plan gives the scores of the reference.
+// A profile without a plan reproduces the scores of the reference.
 func TestScoreTraces(t *testing.T) {
 	const warmUp = 50
 	files, err := filepath.Glob("testdata/real/*.json")

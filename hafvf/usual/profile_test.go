@@ -15,7 +15,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Wallace's approximation against the exact tail.
+// Wallace's approximation agrees with the exact tail.
 func TestNormalEquivalent(t *testing.T) {
 	normal := distuv.UnitNormal
 	for _, nu := range []float64{2, 3, 5, 10, 30, 100, 1000, 10_000} {
@@ -38,7 +38,7 @@ func TestNormalEquivalent(t *testing.T) {
 }
 
 func TestMinusLog10Tail(t *testing.T) {
-	// P(Z > z), Abramowitz and Stegun, table 26.2: minus its decimal logarithm.
+	// −log₁₀ P(Z > z) by Abramowitz and Stegun, table 26.2.
 	for _, c := range [][2]float64{{0, .30103}, {5, 6.54265}, {10, 23.11805}, {50, 544.96634}, {100, 2173.87154}} {
 		if got := minusLog10Tail(c[0]); math.Abs(got-c[1]) > 2e-5 {
 			t.Errorf("%v at %v, want %v", got, c[0], c[1])
@@ -64,39 +64,39 @@ func TestSeasonal(t *testing.T) {
 	for range 1000 {
 		ns := rng.Int64N(2e18) // up to 2033
 		seasonal(u, seasons, nil, time.Unix(0, ns))
-		at := 0
+		column := 0
 		for _, s := range seasons {
 			for k := 1; k <= s.Harmonics; k++ {
-				// The exact turn of the k-th harmonic, as a fraction.
+				// The exact turn of the k-th harmonic as a fraction.
 				turn := float64(ns%int64(s.Period)*int64(k)%int64(s.Period)) / float64(s.Period)
 				sin, cos := math.Sincos(2 * math.Pi * turn)
-				if c, d := u[at+k-1], u[at+s.Harmonics+k-1]; math.Abs(c-cos) > 1e-12 || math.Abs(d-sin) > 1e-12 {
+				if c, d := u[column+k-1], u[column+s.Harmonics+k-1]; math.Abs(c-cos) > 1e-12 || math.Abs(d-sin) > 1e-12 {
 					t.Fatalf("%v, harmonic %d at %d ns: (%v, %v), want (%v, %v)", s.Period, k, ns, c, d, cos, sin)
 				}
 			}
-			at += 2 * s.Harmonics
+			column += 2 * s.Harmonics
 		}
 	}
 }
 
-// The season goes with the local clock: at the same wall-clock time of another day,
-// or week, it is the same, before and after the clocks change and before 1970.
-func TestSeasonFollowsTheClock(t *testing.T) {
+// The season follows the local time: it is the same at the same local time of another day or week, before and after a
+// change of the clock, and before 1970.
+func TestSeasonFollowsLocalTime(t *testing.T) {
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
-	at := func(zone *time.Location, days int) []float64 {
+	regressors := func(zone *time.Location, days int) []float64 {
 		u := make([]float64, harmonics(DefaultSeasons()))
 		seasonal(u, DefaultSeasons(), &Calendar{zone: zone}, time.Date(2026, 3, 25+days, 8, 30, 0, 0, berlin))
 		return u
 	}
-	want, utc := at(berlin, 0), at(time.UTC, 0)
+	want, utc := regressors(berlin, 0), regressors(time.UTC, 0)
 	for _, days := range []int{7, 7 * 30, 7 * 31, -7 * 4000} { // summer, its last week, winter, 1949
-		for i, v := range at(berlin, days) {
+		for i, v := range regressors(berlin, days) {
 			if math.Abs(v-want[i]) > 1e-12 {
 				t.Errorf("%d days later regressor %d is %v, %v before", days, i, v, want[i])
 			}
 		}
 	}
-	if math.Abs(at(time.UTC, 7)[0]-utc[0]) < .01 {
+	if math.Abs(regressors(time.UTC, 7)[0]-utc[0]) < .01 {
 		t.Error("in UTC the season goes with the clock of Berlin")
 	}
 	if math.Abs(utc[0]-want[0]) < .01 {
@@ -104,8 +104,8 @@ func TestSeasonFollowsTheClock(t *testing.T) {
 	}
 }
 
-// profileStream returns autoregressions on a daily cycle, at steps of 20 minutes,
-// with a gap of two days in the middle.
+// profileStream returns autoregressions with a daily cycle, at steps of 20 minutes and with a gap of two days in the
+// middle.
 func profileStream(seed uint64, n, dim int) (times []time.Time, ys [][]float64) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	t := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -125,8 +125,8 @@ func profileStream(seed uint64, n, dim int) (times []time.Time, ys [][]float64) 
 	return times, ys
 }
 
-// Streams that go on in turns, some of them at the same times, learn to the last bit what each learns
-// by itself, and what the seasons let expect is the same.
+// Streams that alternate in one profile, some of them at the same times, have the same states to the last bit as alone,
+// and the same seasonal differences.
 func TestTicks(t *testing.T) {
 	c := DefaultProfile()
 	together := profileOf(c)
@@ -142,19 +142,19 @@ func TestTicks(t *testing.T) {
 	for round := range rounds {
 		for k := range alone {
 			for i := round * steps; i < (round+1)*steps; i++ {
-				at := times[i]
+				now := times[i]
 				switch {
-				case k == 2: // never at the times of the others
-					at = at.Add(time.Minute)
-				case k == 3 && i == steps+3: // at all times but one
+				case k == 2: // never at the times of the other streams
+					now = now.Add(time.Minute)
+				case k == 3 && i == steps+3: // at all times except one
 					continue
 				}
 				y := ys[i][k : k+1]
-				got, want := together.Update(states[k], anyPace, at, y), alone[k].Update(own[k], anyPace, at, y)
+				got, want := together.Update(states[k], anyPace, now, y), alone[k].Update(own[k], anyPace, now, y)
 				if got.Score != want.Score || got.Mean[0] != want.Mean[0] || !slices.Equal(states[k], own[k]) {
 					t.Fatalf("stream %d, observation %d: %+v, by itself %+v", k, i, got, want)
 				}
-				if got, want := together.Seasonal(states[k], nil, at, at.Add(ahead))[0], alone[k].Seasonal(own[k], nil, at, at.Add(ahead))[0]; i%7 == 0 && got != want {
+				if got, want := together.Seasonal(states[k], nil, now, now.Add(ahead))[0], alone[k].Seasonal(own[k], nil, now, now.Add(ahead))[0]; i%7 == 0 && got != want {
 					t.Fatalf("stream %d, observation %d: the seasons raise it by %g, by itself by %g", k, i, got, want)
 				}
 			}
@@ -162,8 +162,7 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// The order of the coordinates does not matter, and a coordinate that repeats
-// another one adds nothing.
+// The order of the coordinates does not matter, and a copy of a coordinate changes nothing.
 func TestProfileCoordinates(t *testing.T) {
 	times, ys := profileStream(3, 600, 3)
 	c := DefaultProfile()
@@ -188,7 +187,7 @@ func TestProfileCoordinates(t *testing.T) {
 	}
 }
 
-// profileOfPairs is a stream of n pairs, and the default profile for it.
+// profileOfPairs returns a stream of n pairs, and the default profile for it.
 func profileOfPairs(seed uint64, n int) (times []time.Time, ys [][]float64, p *Profile, s State) {
 	times, ys = profileStream(seed, n, 2)
 	c := DefaultProfile()
@@ -213,8 +212,8 @@ func TestProfileMissing(t *testing.T) {
 	}
 }
 
-// A shift of one coordinate of ten is found, whether or not they depend on each
-// other, and without it alarms keep below the budget.
+// A shift of one coordinate in ten is detected, with and without dependence between them. Without a shift, alarms keep
+// to the budget.
 func TestProfileOfVectors(t *testing.T) {
 	const dim, n, shift, streams = 10, 2600, 2500, 10
 	for _, common := range []float64{0, .8} {
@@ -255,29 +254,28 @@ func TestProfileOfVectors(t *testing.T) {
 	}
 }
 
-// A constant stream has no alarm, and the first other value is one.
+// A constant stream raises no alarm until its first different value, which raises one.
 func TestProfileOfConstants(t *testing.T) {
 	for _, x := range []float64{0, 5, -1e300} {
 		location, scale := expfam.LocationScale([]float64{x, x, x})
 		p, a := profileOf(DefaultProfile()), NewAlarm(anyPace)
 		s, u := p.NewState(), a.NewState()
-		at := time.Unix(0, 0)
+		now := time.Unix(0, 0)
 		for i := range 1000 {
-			score := p.Update(s, anyPace, at, []float64{(x - location) / scale}).Score
+			score := p.Update(s, anyPace, now, []float64{(x - location) / scale}).Score
 			if d := a.Update(u, score, false, nil); d.Alarm != NoAlarm || score > 1 {
 				t.Fatalf("%g: %q at observation %d, score %g", x, d.Alarm, i, score)
 			}
-			at = at.Add(time.Minute)
+			now = now.Add(time.Minute)
 		}
-		score := p.Update(s, anyPace, at, []float64{(x + 10*scale - location) / scale}).Score
+		score := p.Update(s, anyPace, now, []float64{(x + 10*scale - location) / scale}).Score
 		if d := a.Update(u, score, false, nil); d.Alarm != NoveltyAlarm {
 			t.Errorf("%g: no alarm at ten times the scale, score %g", x, score)
 		}
 	}
 }
 
-// Nothing that is finite makes a score or a threshold that is not: constants, huge
-// values, tiny ones, any order of them, any times.
+// Finite input gives finite scores and thresholds: constants, huge and tiny values, in any order, at any times.
 func TestProfileStaysFinite(t *testing.T) {
 	value := rapid.OneOf(
 		rapid.Float64(),
@@ -292,7 +290,7 @@ func TestProfileStaysFinite(t *testing.T) {
 		pace := paceOf(rapid.SampledFrom([]float64{10, 700, 1e4}).Draw(t, "budget"), rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour}).Draw(t, "pace"), AutoRest)
 		p, a := profileOf(c), NewAlarm(pace)
 		s, u := p.NewState(), a.NewState()
-		at := time.Unix(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "time"), 0)
+		now := time.Unix(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "time"), 0)
 		step := time.Duration(rapid.Int64().Draw(t, "step"))
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		y := make([]float64, p.dim)
@@ -306,7 +304,7 @@ func TestProfileStaysFinite(t *testing.T) {
 						y[k] = level
 					}
 				}
-				out := p.Update(s, pace, at, y)
+				out := p.Update(s, pace, now, y)
 				threshold := a.Update(u, out.Score, rng.IntN(10) == 0, nil).Threshold
 				if !linear.Finite([]float64{out.Score, out.Fast, threshold}) || out.Score < 0 {
 					t.Fatalf("score %v, threshold %v at %v", out.Score, threshold, y)
@@ -316,7 +314,7 @@ func TestProfileStaysFinite(t *testing.T) {
 						t.Fatalf("view %+v at %v", v, y)
 					}
 				}
-				at = at.Add(step)
+				now = now.Add(step)
 			}
 			if err := p.Valid(s); err != nil {
 				t.Fatalf("%v after %v", err, level)
@@ -325,8 +323,8 @@ func TestProfileStaysFinite(t *testing.T) {
 	})
 }
 
-// Last values that rounding cannot tell from combinations of each other do not
-// amplify it: no entry of L, ζ, v is much larger than what made it.
+// Last values that are combinations of each other up to rounding do not amplify it: no entry of L, ζ or v is much
+// larger than its inputs.
 func TestProfileOfDependentValues(t *testing.T) {
 	type block struct {
 		level, noise float64
@@ -353,7 +351,7 @@ func TestProfileOfDependentValues(t *testing.T) {
 	}
 }
 
-// A state with any one entry made impossible is refused.
+// Valid refuses a state with a single impossible entry.
 func TestProfileRefusesCorruptStates(t *testing.T) {
 	times, ys, p, s := profileOfPairs(8, 200)
 	for i, y := range ys {
@@ -386,7 +384,7 @@ func TestProfileConfigValid(t *testing.T) {
 	}
 }
 
-// The default takes at most 2 kB per key, and an update allocates nothing.
+// The default profile takes at most 2 kB per key, and an update allocates nothing.
 func TestProfileCost(t *testing.T) {
 	if n := 8 * (profileOf(DefaultProfile()).StateLen() + alarmLen); n > 2048 {
 		t.Errorf("%d bytes per key", n)
@@ -404,7 +402,7 @@ func TestProfileCost(t *testing.T) {
 			p.Update(s, anyPace, times[i], ys[i])
 			i++
 		}
-		for range ticks { // each has its memory from then on
+		for range ticks { // each tick has its memory afterwards
 			update()
 		}
 		if n := testing.AllocsPerRun(200, update); n != 0 {
@@ -425,7 +423,7 @@ func equalBits(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(v, w float64) bool { return math.Float64bits(v) == math.Float64bits(w) })
 }
 
-// anyPace is that of a stream without times.
+// anyPace is the pace of a stream without times.
 var anyPace = paceOf(DefaultBudget, 0, AutoRest)
 
 func paceOf(budget float64, step time.Duration, rest int) Pace {

@@ -6,44 +6,43 @@ import (
 	"hafvf/internal/special"
 )
 
-// A repeats scores a value that comes again and again in a stream whose values hardly ever do: a
-// gauge that is stuck. A run of L equal values has q = L − 1 repeats. Of n values before, k were new.
-// The share of repeats is Beta(b, k + 1), b = n − k + 2 − q, without those of this run. So
+// repeats scores equal values in a row in a stream that hardly ever repeats a value, for example from a stuck gauge. A
+// run of L equal values has q = L − 1 repeats. With n values before, k of them new, the share of repeats is
+// Beta(b, k + 1), b = n − k + 2 − q, without the repeats of this run. Hence
 //
 //	P(q repeats in a row) = B(b + q, k + 1)/B(b, k + 1)
 //
-// A stream that has had runs of three or more has others. Of m runs of two and more, with the sum S
-// of log(L/2), the lengths have a Pareto tail whose exponent is learned:
+// A stream that has had runs of three or more will have others. With m runs of two or more, and the sum S of
+// log(L/2), the lengths have a Pareto tail with a learned exponent:
 //
 //	P(a run of L) = (m + 1)/(n + 1) · (1 + log(L/2)/(½ + S))^−(m+1)
 //
-// The score is −log₁₀ of the larger one. All sums are forgotten by w = .9998 a value. If a tenth of
-// the values before the run were repeats, values repeat by habit, and nothing is scored. Of fewer than
-// ten values before it nobody knows.
+// The score is −log₁₀ of the larger probability. All sums are forgotten by w = .9998 per value. Nothing is scored if at
+// least a tenth of the values before the run were repeats (a habit), or if there were fewer than ten.
 //
-// Where the source may give a value again because it has no newer one, such repeats do not count in q and L:
-// b alone has them, and S takes L to be at least 2.
+// A source may give a value again because it has no newer one. Such repeats do not count in q and L: they count in b
+// only, and S uses an L of at least 2.
 type repeats []float64
 
 const (
-	repeatsNow   = iota // q of the running run
+	repeatsNow   = iota // q of the current run
 	repeatsHabit        // 1 if values repeat by habit, else 0
 	repeatsRuns         // m
 	repeatsSum          // S
-	repeatsLong         // runs of shortRun and more
+	repeatsLong         // runs of at least shortRun values
 	repeatsLen
 )
 
 const (
-	habit       = .1  // share of repeats that is one
-	fewest      = 10. // values of which it is known
-	shortRun    = 3   // values: what is shorter is not scored
-	noLong      = .05 // runs of shortRun, below which there are none any more
-	stuckBehind = 1.  // of the score by repeats
+	habit       = .1  // minimum share of repeats of a habit
+	minValues   = 10. // values before which the habit is unknown
+	shortRun    = 3   // values; shorter runs are not scored
+	noLong      = .05 // smaller values of repeatsLong count as 0
+	stuckBehind = 1.  // subtracted from the score of repeats
 )
 
-// update scores a value, and learns it. n and k are those before it, and share the share of repeats. So
-// many repeats of the run that goes on or ends with it do not count.
+// update scores a value and learns it. n, k and share (of repeats) are those before it. uncounted repeats of the run
+// that continues or ends with the value do not count.
 func (s repeats) update(repeated bool, uncounted, n, k, share float64) (score float64) {
 	if repeated {
 		s[repeatsNow]++
@@ -62,9 +61,9 @@ func (s repeats) update(repeated bool, uncounted, n, k, share float64) (score fl
 			s[repeatsLong]++
 		}
 		s[repeatsNow], s[repeatsHabit] = 0, 0
-		if share >= habit || n < fewest {
+		if share >= habit || n < minValues {
 			s[repeatsHabit] = 1
-			clear(s[repeatsRuns:]) // such runs tell nothing of rare ones
+			clear(s[repeatsRuns:]) // such runs carry no information about rare ones
 		}
 	}
 	for i := range s[repeatsRuns:] {
@@ -76,7 +75,7 @@ func (s repeats) update(repeated bool, uncounted, n, k, share float64) (score fl
 	return score
 }
 
-// score is that of a run of which that length counts.
+// score returns the score of a run with the given counted length.
 func (s repeats) score(length, n, k float64) float64 {
 	q := length - 1
 	b := max(n-k+2-s[repeatsNow], 1)
@@ -87,10 +86,10 @@ func (s repeats) score(length, n, k float64) float64 {
 	return -log / math.Ln10
 }
 
-// valid reports whether s can be that of observations of that total weight.
+// valid reports whether s can be a state after observations with the given total weight.
 func (s repeats) valid(total float64) bool {
-	const slack, longest = 1 + 1e-9, 1 << 53
-	now, is, m, sum := s[repeatsNow], s[repeatsHabit], s[repeatsRuns], s[repeatsSum]
-	return now >= 0 && now <= longest && now == math.Trunc(now) && is*(1-is) == 0 && m >= 0 && m <= total*slack &&
-		sum >= 0 && sum <= m*math.Log(longest) && s[repeatsLong] >= 0 && s[repeatsLong] <= m*slack
+	const slack, maxRun = 1 + 1e-9, 1 << 53
+	now, habitual, m, sum := s[repeatsNow], s[repeatsHabit], s[repeatsRuns], s[repeatsSum]
+	return now >= 0 && now <= maxRun && now == math.Trunc(now) && habitual*(1-habitual) == 0 && m >= 0 && m <= total*slack &&
+		sum >= 0 && sum <= m*math.Log(maxRun) && s[repeatsLong] >= 0 && s[repeatsLong] <= m*slack
 }

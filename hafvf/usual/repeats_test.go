@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// A profile gives the scores of the reference where values stand still, and where one of them is far
-// away; testdata/stuck/README.md describes the traces. A state of before has no repeats.
+// A profile reproduces the scores of the reference for repeated values, one of them far away; see
+// testdata/stuck/README.md for the traces. A state without repeats can be decoded.
 func TestStuckTraces(t *testing.T) {
 	files := expect.Get(filepath.Glob("testdata/stuck/*.json"))(t)
 	expect.Same(t, 5, len(files), "traces")
@@ -46,14 +46,14 @@ func TestStuckTraces(t *testing.T) {
 		if stuck == 0 {
 			t.Errorf("%s: no value is stuck", file)
 		}
-		with := p.Append(nil, s)
+		repeated := p.Append(nil, s)
 		_, _, repeats := p.alone(s)
 		clear(repeats)
 		b := p.Append(nil, s)
-		if got := expect.Get(p.Decode(b, false))(t); !slices.Equal(got, s) || len(with)-len(b) > 40 {
-			t.Errorf("%s: a state without repeats is another one, or they take %d bytes", file, len(with)-len(b))
+		if got := expect.Get(p.Decode(b, false))(t); !slices.Equal(got, s) || len(repeated)-len(b) > 40 {
+			t.Errorf("%s: a state without repeats is another one, or they take %d bytes", file, len(repeated)-len(b))
 		}
-		for _, damaged := range [][]byte{b, with[:len(with)-1], append(with, 0)} {
+		for _, damaged := range [][]byte{b, repeated[:len(repeated)-1], append(repeated, 0)} {
 			if _, err := p.Decode(damaged, true); err == nil {
 				t.Errorf("%s: a damaged state is decoded", file)
 			}

@@ -11,81 +11,77 @@ import (
 	"hafvf/internal/linear"
 )
 
-// RhythmConfig are the settings of a Rhythm. Their JSON form is stable.
+// RhythmConfig contains the settings of a Rhythm. Their JSON form is stable.
 type RhythmConfig struct {
 	Seasons []Season `json:"seasons"`        // at least one
-	Zone    string   `json:"zone,omitempty"` // of the seasons and holidays, an IANA name; default UTC
-	// Holidays are local dates, 2006-01-02. What comes on them is not learned.
+	Zone    string   `json:"zone,omitempty"` // zone of the seasons and holidays, an IANA name; default UTC
+	// Holidays are local dates, such as 2006-01-02, on which nothing is learned.
 	Holidays []string `json:"holidays,omitempty"`
-	// Like are local dates that the seasons take as another day of the week.
+	// Like are local dates that the seasons treat as another day of the week.
 	Like Holidays `json:"like,omitzero"`
 }
 
-// Settings of a Rhythm that aren't the user's.
+// Fixed settings of a Rhythm.
 const (
 	rhythmMemory    = 5.   // longest periods after which a season weighs 1/e
 	rhythmLevel     = .985 // forgetting of the level, per observation
 	rhythmPrecision = 1.   // π
-	rhythmRestore   = .9   // share of the prior below which it is put back
-	rhythmBound     = 6.   // standard deviations from the expected value that are learned
-	rhythmKnown     = 8.   // observations after which a standard deviation bounds
+	rhythmRestore   = .9   // share of the prior below which it is restored
+	rhythmBound     = 6.   // largest learned distance from the expected value, in standard deviations
+	rhythmKnown     = 8.   // observations after which a standard deviation is known
 )
 
-// A Rhythm learns the season of a stream of vectors: the part of the values that
-// recurs with the local time. It is a Bayesian linear regression of every coordinate
-// on a constant, the level, and the harmonics u of the seasons,
+// A Rhythm learns the season of a stream of vectors: the part of the values that recurs with the local time. It is a
+// Bayesian linear regression of every coordinate on a constant, the level, and the harmonics u of the seasons,
 //
 //	x ~ N(c₀ + cᵀu, σ²),  c|σ² ~ N(0, σ²/π),  c₀ flat
 //
-// whose season, at any time, has mean and variance
+// At any time the season has mean and variance
 //
 //	E[cᵀu] and h·σ²,  h = uᵀ Cov(c) u / σ²
 //
-// The level is the stream's, not the season's: what follows it, a Filter or a Bank,
-// takes the values less their season.
+// The level belongs to the stream, not to the season: the next stage, a Filter or a Bank, receives the values less
+// their season.
 //
-// A season fades by e⁻¹ in five of its longest periods, towards its prior, and by no more
-// between two observations: one wrong time does not forget it. The level
-// fades by .985 an observation besides, so that a stream that drifts has a season
-// too. A rhythm holds the upper triangular factor R of the precision, RᵀR = K, in
-// which the constant stands first. It follows that
+// A season fades towards its prior by e⁻¹ in five of its longest periods, and by at most as much between two
+// observations, so that a single wrong time does not forget it. The level also fades by .985 per observation, so that
+// a stream that drifts has a season too. A Rhythm stores the upper triangular factor R of the precision K = RᵀR, with
+// the constant first. Hence
 //
 //	p(c₀, c) = p(c)·p(c₀|c)
 //
-// where all rows but the first are p(c), and the first is p(c₀|c): ForgetLevel clears
-// it, and a new regime begins with another level and the season as it is known.
+// where the first row is p(c₀|c), and the others are p(c). ForgetLevel clears the first row: a new regime starts with
+// an unknown level and the known season.
 //
-// One value has a bounded influence. With the residual r of x from c₀ + cᵀu, and the variance
-// v·σ² of r, both as they are before x, a rhythm learns r up to 6·√(v·s) in place of r. Here s
-// is the mean of r²/v of what was learned, with the memory of the level. So an outlier of any
-// size counts as one of six standard deviations, and s can hardly double: values that differ for
-// good are learned after a few.
+// A single value has a bounded influence. Let r be the residual of x from c₀ + cᵀu, and v·σ² the variance of r, both
+// before x is learned. A Rhythm learns r as at most 6·√(v·s), where s is the mean of the learned r²/v, with the memory
+// of the level. Thus an outlier of any size counts as one of six standard deviations, and s can hardly double. A
+// lasting change is learned after a few values.
 //
-// The coordinates share the factor. An update takes about p² multiplications for the
-// p regressors, which are 15 under DefaultSeasons, and from time to time p³/6.
+// The coordinates share the factor. An update takes about p² multiplications for the p regressors, which are 15 under
+// DefaultSeasons, and from time to time p³/6.
 //
-// A Rhythm owns its scratch: one per goroutine.
+// A Rhythm owns its scratch memory: use one per goroutine.
 type Rhythm struct {
 	dim      int
 	seasons  []Season
 	calendar *Calendar
-	holidays map[int64]bool // by the days since 1 January 1970
+	holidays map[int64]bool // by days since 1 January 1970
 	size     int            // p
 	memory   float64        // seconds
 	row      []float64      // regressors and values
 	solved   []float64      // scratch of expect
 	expected []float64      // scratch of bound
-	faded    State          // scratch of Predict
+	faded    State          // scratch of Predict and Expect
 }
 
-// NewRhythm makes a rhythm of vectors of length dim, at least 1. An error names what
-// is wrong with c.
+// NewRhythm returns a Rhythm of vectors of length dim, at least 1. An error names the invalid setting.
 func NewRhythm(c RhythmConfig, dim int) (*Rhythm, error) {
 	if dim < 1 {
 		return nil, fmt.Errorf("dim: must be at least 1, not %d", dim)
 	}
 	if len(c.Seasons) == 0 {
-		return nil, errors.New("seasons: there is none")
+		return nil, errors.New("seasons: must have at least one")
 	}
 	r := &Rhythm{dim: dim, seasons: slices.Clone(c.Seasons), holidays: map[int64]bool{}, size: 1 + harmonics(c.Seasons)}
 	for i, s := range c.Seasons {
@@ -113,41 +109,40 @@ func NewRhythm(c RhythmConfig, dim int) (*Rhythm, error) {
 	return r, nil
 }
 
-// Lasting makes the season one that does not fade, of a session that is over.
+// Lasting turns off the fading of the season, for a session that is complete.
 func (r *Rhythm) Lasting() { r.memory = math.Inf(1) }
 
-// Seasonal says why values of a family have no season; nil where they may have one.
+// Seasonal returns an error that explains why values of a family have no season, or nil if they can have one.
 func Seasonal(family string) error {
 	switch family {
 	case "normal", "mvnormal", "regression", "ar", "exponential", "poisson":
 		return nil
 	case "binomial":
-		return errors.New("shares of trials have none: a season is added to a number, and a share ends at 0 and 1")
+		return errors.New("shares of trials have no season: a season is added to a number, and a share ends at 0 and 1")
 	case "bernoulli", "categorical":
-		return fmt.Errorf("values of %s have none: a season is added to a number, and these are categories", family)
+		return fmt.Errorf("values of %s have no season: a season is added to a number, and these are categories", family)
 	}
-	return fmt.Errorf("values of %s have none", family)
+	return fmt.Errorf("values of %s have no season", family)
 }
 
 const secondsOfDay = 24 * 60 * 60
 
-// The entries of a state before its factor. The factor is the first p rows of that of
-// (u, x), packed by rows: regressors, then for each coordinate the right-hand side.
+// Indices of a state, before its factor. The factor has the first p rows of the factor of (u, x), packed by rows:
+// regressors, and then for each coordinate the right-hand side.
 const (
-	lastAt     = iota // seconds since 1970 of the last observation
-	priorShare        // what is left of the prior since it was put back
-	residuals         // number of them, that were learned
-	ofFactor
+	lastTime   = iota // Unix seconds of the last observation
+	priorShare        // share of the prior that remains since it was restored
+	residuals         // number of learned residuals, decayed
+	factorStart
 )
 
-// StateLen is the number of floats in a state: 139 for one coordinate under
-// DefaultSeasons.
-func (r *Rhythm) StateLen() int { return r.squaresAt() + r.dim }
+// StateLen returns the number of floats in a state: 139 for one coordinate under DefaultSeasons.
+func (r *Rhythm) StateLen() int { return r.squaresStart() + r.dim }
 
-func (r *Rhythm) squaresAt() int { return ofFactor + linear.TriangleLen(r.size) + r.size*r.dim }
+func (r *Rhythm) squaresStart() int { return factorStart + linear.TriangleLen(r.size) + r.size*r.dim }
 
-// squares are, by coordinate, the sums of the squares of the residuals.
-func (r *Rhythm) squares(s State) []float64 { return s[r.squaresAt():] }
+// squares returns the sums of the squares of the residuals, by coordinate.
+func (r *Rhythm) squares(s State) []float64 { return s[r.squaresStart():] }
 
 // NewState returns the state of a stream before its first observation.
 func (r *Rhythm) NewState() State {
@@ -157,10 +152,10 @@ func (r *Rhythm) NewState() State {
 }
 
 func (r *Rhythm) factor(s State) linear.Triangle {
-	return linear.Triangle{N: r.size + r.dim, V: s[ofFactor:r.squaresAt()]}
+	return linear.Triangle{N: r.size + r.dim, V: s[factorStart:r.squaresStart()]}
 }
 
-// restore puts back what has been forgotten of the prior.
+// restore adds the forgotten part of the prior.
 func (r *Rhythm) restore(s State) {
 	root := math.Sqrt((1 - s[priorShare]) * rhythmPrecision)
 	for i := 1; i < r.size; i++ {
@@ -171,17 +166,17 @@ func (r *Rhythm) restore(s State) {
 	s[priorShare] = 1
 }
 
-// fade makes s the state before an observation at t.
+// fade turns s into the state just before an observation at t.
 func (r *Rhythm) fade(s State, t time.Time) {
 	now := float64(t.Unix()) + float64(t.Nanosecond())*1e-9
-	if passed := now - s[lastAt]; passed <= 0 {
+	if passed := now - s[lastTime]; passed <= 0 {
 		if passed < -r.memory {
-			s[lastAt] = now // the time before was wrong
+			s[lastTime] = now // the previous time was wrong
 		}
 		return
 	}
-	w := math.Exp(math.Max(-1, (s[lastAt]-now)/r.memory))
-	s[lastAt] = now
+	w := math.Exp(math.Max(-1, (s[lastTime]-now)/r.memory))
+	s[lastTime] = now
 	if w == 1 {
 		return
 	}
@@ -191,8 +186,8 @@ func (r *Rhythm) fade(s State, t time.Time) {
 	}
 }
 
-// Predict writes the mean of the season at t to mean, and returns the variance that
-// it has in units of that of the values around it. The state stays as it is.
+// Predict writes the mean of the season at t to mean. It returns the season's variance in units of the variance of the
+// values around it. It does not change s.
 func (r *Rhythm) Predict(mean []float64, s State, t time.Time) (variance float64) {
 	mustHave(s, r.StateLen(), wrongState)
 	mustHave(mean, r.dim, wrongDst)
@@ -203,16 +198,15 @@ func (r *Rhythm) Predict(mean []float64, s State, t time.Time) (variance float64
 	return r.expect(mean, r.factor(r.faded), u, 1, 0)
 }
 
-// Learn learns the observation x at t with a weight in [0, 1]: the probability that it
-// belongs to the running regime. It does nothing on a holiday, and where x has a NaN. The
-// standard deviations that bound the influence of x are at least least, so that what follows
-// on equal values is learned too.
+// Learn learns the observation x at t with a weight in [0, 1], the probability that x belongs to the current regime. It
+// does nothing on a holiday, or if x has a NaN. The standard deviations that bound the influence of x are at least
+// minSD, so that changes after a run of equal values are learned too.
 //
-// Learn allocates nothing. It panics where the state or x has the wrong length.
-func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64, least []float64) {
+// Learn allocates nothing. It panics if s, x or minSD has the wrong length.
+func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64, minSD []float64) {
 	mustHave(s, r.StateLen(), wrongState)
 	mustHave(x, r.dim, wrongDim)
-	mustHave(least, r.dim, wrongDim)
+	mustHave(minSD, r.dim, wrongDim)
 	if weight == 0 || incomplete(x) || r.Holiday(t) {
 		return
 	}
@@ -223,8 +217,8 @@ func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64, least 
 	r.row[0] = 1
 	seasonal(r.row[1:r.size], r.seasons, r.calendar, t)
 	copy(r.row[r.size:], x)
-	if !math.IsInf(r.memory, 1) { // the values of a session that is over are judged together
-		r.bound(s, weight, forget, least)
+	if !math.IsInf(r.memory, 1) { // a complete session learns all values without a bound
+		r.bound(s, weight, forget, minSD)
 	}
 	if weight != 1 {
 		linear.Scale(r.row, math.Sqrt(weight))
@@ -232,9 +226,8 @@ func (r *Rhythm) Learn(s State, t time.Time, x []float64, weight float64, least 
 	f.AddTop(r.row, r.size)
 }
 
-// bound bounds the values in the row of an observation by those that were learned before. It
-// does nothing while the level is unknown.
-func (r *Rhythm) bound(s State, weight, forget float64, least []float64) {
+// bound limits the values in r.row by the residuals learned before. It does nothing while the level is unknown.
+func (r *Rhythm) bound(s State, weight, forget float64, minSD []float64) {
 	f := r.factor(s)
 	if f.V[0] == 0 {
 		return
@@ -245,8 +238,8 @@ func (r *Rhythm) bound(s State, weight, forget float64, least []float64) {
 		x := &r.row[r.size+k]
 		z := (*x - r.expected[k]) / root
 		if *n >= rhythmKnown {
-			if most := rhythmBound * math.Max(math.Sqrt(squares[k] / *n), least[k]); math.Abs(z) > most {
-				z = math.Copysign(most, z)
+			if limit := rhythmBound * math.Max(math.Sqrt(squares[k] / *n), minSD[k]); math.Abs(z) > limit {
+				z = math.Copysign(limit, z)
 				*x = r.expected[k] + z*root
 			}
 		}
@@ -255,8 +248,8 @@ func (r *Rhythm) bound(s State, weight, forget float64, least []float64) {
 	*n = forget**n + weight
 }
 
-// expect writes the mean that a factor expects at the regressors u from number first on to mean: with
-// the level where that is 0. It returns their variance, added to one that is given.
+// expect writes the expected mean at the regressors u to mean, using regressors from index first on; with first = 0
+// this includes the level. It returns its variance plus the given variance.
 func (r *Rhythm) expect(mean []float64, f linear.Triangle, u []float64, first int, variance float64) float64 {
 	clear(mean)
 	copy(r.solved, u)
@@ -271,9 +264,9 @@ func (r *Rhythm) expect(mean []float64, f linear.Triangle, u []float64, first in
 	return variance
 }
 
-// Expect writes the mean that the rhythm expects of an observation at t, level and season, and
-// the standard deviation of its residual. Where it does not know the level, or too few
-// residuals, the standard deviation is +Inf. The state stays as it is.
+// Expect writes the expected mean of an observation at t, with level and season, and the standard deviation of its
+// residual. If the level is unknown or too few residuals are known, the mean is 0 and the standard deviation +Inf.
+// Expect does not change s.
 func (r *Rhythm) Expect(mean, sd []float64, s State, t time.Time) {
 	mustHave(s, r.StateLen(), wrongState)
 	mustHave(mean, r.dim, wrongDst)
@@ -296,14 +289,13 @@ func (r *Rhythm) Expect(mean, sd []float64, s State, t time.Time) {
 	}
 }
 
-// ForgetLevel makes the level unknown, as at the start of a new regime. The season
-// stays.
+// ForgetLevel makes the level unknown, as at the start of a new regime. The season remains.
 func (r *Rhythm) ForgetLevel(s State) {
 	mustHave(s, r.StateLen(), wrongState)
-	clear(s[ofFactor : ofFactor+r.size+r.dim])
+	clear(s[factorStart : factorStart+r.size+r.dim])
 }
 
-// Holiday reports whether the local date of t is one of the holidays.
+// Holiday reports whether the local date of t is one of the holidays, on which nothing is learned.
 func (r *Rhythm) Holiday(t time.Time) bool {
 	if len(r.holidays) == 0 {
 		return false
@@ -312,7 +304,7 @@ func (r *Rhythm) Holiday(t time.Time) bool {
 	return r.holidays[time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix()/secondsOfDay]
 }
 
-// Valid says why s, which was decoded from bytes, is not a state of the rhythm.
+// Valid returns an error if s, decoded from bytes, is not a state of the rhythm.
 func (r *Rhythm) Valid(s State) error {
 	if len(s) != r.StateLen() {
 		return fmt.Errorf("state is corrupt: season of %d floats, want %d", len(s), r.StateLen())
@@ -322,7 +314,7 @@ func (r *Rhythm) Valid(s State) error {
 		s[residuals] >= 0 && !slices.ContainsFunc(r.squares(s), negative)
 	f := r.factor(s)
 	for i := range r.size {
-		// The prior keeps all of them above zero but that of the level.
+		// The prior keeps all of them above zero, except that of the level.
 		ok = ok && (f.At(i, i) > 0 || i == 0 && f.At(0, 0) == 0)
 	}
 	if !ok {

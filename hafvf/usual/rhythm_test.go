@@ -12,8 +12,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// none are no least standard deviations, of one coordinate. Those of unbounded, of two, bound
-// nothing.
+// none has no minimum standard deviation, for one coordinate. unbounded has bounds without effect, for two.
 var none, unbounded = make([]float64, 1), []float64{1e9, 1e9}
 
 func newRhythm(t testing.TB, c RhythmConfig, dim int) *Rhythm {
@@ -61,9 +60,8 @@ func (d *denseRhythm) fade(t time.Time) {
 	}
 }
 
-// scaleLevel multiplies p(c₀|c) by itself to the power of by − 1: with K₀ the first
-// row, it takes (1 − by)·K₀ᵀK₀/K₀₀ off.
-func (d *denseRhythm) scaleLevel(by float64) {
+// scaleLevel raises p(c₀|c) to the given power: with the first row K₀, it subtracts (1 − power)·K₀ᵀK₀/K₀₀.
+func (d *denseRhythm) scaleLevel(power float64) {
 	n, k00 := d.k.SymmetricDim(), d.k.At(0, 0)
 	if k00 == 0 {
 		return
@@ -73,10 +71,10 @@ func (d *denseRhythm) scaleLevel(by float64) {
 		row.SetVec(i, d.k.At(0, i))
 	}
 	for _, h := range d.h {
-		h.AddScaledVec(h, -(1-by)*h.AtVec(0)/k00, row)
+		h.AddScaledVec(h, -(1-power)*h.AtVec(0)/k00, row)
 	}
-	d.k.SymRankOne(d.k, -(1-by)/k00, row)
-	if by == 0 { // up to rounding
+	d.k.SymRankOne(d.k, -(1-power)/k00, row)
+	if power == 0 { // clear the rounding errors
 		for i := range n {
 			d.k.SetSym(0, i, 0)
 		}
@@ -137,22 +135,22 @@ func (d *denseRhythm) predict(t testing.TB, at time.Time) (mean []float64, varia
 	return mean, mat.Dot(u, z)
 }
 
-// A rhythm is the Bayesian regression of its doc comment, with the level marginalised:
-// against the normal equations, over gaps, weights, missing values and new regimes.
-func TestRhythmIsTheDenseRegression(t *testing.T) {
+// A Rhythm is the Bayesian regression of its doc comment, with the level marginalised. The reference uses the normal
+// equations; the data have gaps, weights, missing values and new regimes.
+func TestRhythmMatchesDenseRegression(t *testing.T) {
 	c := RhythmConfig{Seasons: []Season{{24 * time.Hour, 3}, {168 * time.Hour, 2}}, Zone: "Europe/Berlin"}
 	r := newRhythm(t, c, 2)
 	rng := rand.New(rand.NewPCG(1, 2))
-	dense := newDenseRhythm(11, 2, 5*7*24*3600, func(at time.Time) []float64 {
+	dense := newDenseRhythm(11, 2, 5*7*24*3600, func(now time.Time) []float64 {
 		u := make([]float64, 10)
-		seasonal(u, c.Seasons, r.calendar, at)
+		seasonal(u, c.Seasons, r.calendar, now)
 		return u
 	})
 	s, mean := r.NewState(), make([]float64, 2)
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 3000 {
-		variance := r.Predict(mean, s, at)
-		want, h := dense.predict(t, at)
+		variance := r.Predict(mean, s, now)
+		want, h := dense.predict(t, now)
 		if math.Abs(variance/h-1) > 1e-10 || math.Abs(mean[0]-want[0]) > 1e-10*20 || math.Abs(mean[1]-want[1]) > 1e-10*1000 {
 			t.Fatalf("observation %d: mean %v, variance %g, want %v and %g", i, mean, variance, want, h)
 		}
@@ -163,33 +161,33 @@ func TestRhythmIsTheDenseRegression(t *testing.T) {
 		}
 		switch {
 		case i%7 == 3:
-			r.Learn(s, at, []float64{math.NaN(), 1}, 1, unbounded)
+			r.Learn(s, now, []float64{math.NaN(), 1}, 1, unbounded)
 		case i%11 == 3:
-			r.Learn(s, at, x, 0, unbounded)
+			r.Learn(s, now, x, 0, unbounded)
 		default:
-			r.Learn(s, at, x, weight, unbounded)
-			dense.learn(at, x, weight)
+			r.Learn(s, now, x, weight, unbounded)
+			dense.learn(now, x, weight)
 		}
 		if i%400 == 399 {
 			r.ForgetLevel(s)
 			dense.scaleLevel(0)
 		}
-		at = at.Add(time.Duration(rng.IntN(150)) * time.Minute)
+		now = now.Add(time.Duration(rng.IntN(150)) * time.Minute)
 		if i%900 == 899 {
-			at = at.Add(40 * 24 * time.Hour)
+			now = now.Add(40 * 24 * time.Hour)
 		}
 	}
 }
 
-// A holiday is a local date.
-func TestHolidaysAreNotLearned(t *testing.T) {
+// A holiday is a local date, on which nothing is learned.
+func TestRhythmHolidays(t *testing.T) {
 	r := newRhythm(t, RhythmConfig{Seasons: DefaultSeasons(), Zone: "Europe/Berlin", Holidays: []string{"2026-12-25"}}, 1)
 	begin := time.Date(2026, 12, 24, 23, 0, 0, 0, time.UTC) // midnight in Berlin
 	for d, learned := range map[time.Duration]bool{-time.Second: true, 0: false, 23*time.Hour + 59*time.Minute: false, 24 * time.Hour: true} {
 		s := r.NewState()
 		r.Learn(s, begin.Add(d), []float64{1}, 1, none)
-		if is := !reflect.DeepEqual(s, r.NewState()); is != learned {
-			t.Errorf("%v after midnight: learned %v, want %v", d, is, learned)
+		if learns := !reflect.DeepEqual(s, r.NewState()); learns != learned {
+			t.Errorf("%v after midnight: learned %v, want %v", d, learns, learned)
 		}
 	}
 }
@@ -197,8 +195,8 @@ func TestHolidaysAreNotLearned(t *testing.T) {
 func TestRhythmErrors(t *testing.T) {
 	day := []Season{{24 * time.Hour, 1}}
 	for want, c := range map[string]RhythmConfig{
-		"seasons: there is none":                           {},
-		"seasons.1.period: must be greater than 0, not 0s": {Seasons: append(day, Season{0, 1})},
+		"seasons: must have at least one":                                                             {},
+		"seasons.1.period: must be greater than 0, not 0s":                                            {Seasons: append(day, Season{0, 1})},
 		`zone: "Europe/Berlim" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`: {Seasons: day, Zone: "Europe/Berlim"},
 		`holidays.1: "25.12.2026" is not a date such as 2026-12-25`:                                   {Seasons: day, Holidays: []string{"2026-12-24", "25.12.2026"}},
 	} {
@@ -208,7 +206,7 @@ func TestRhythmErrors(t *testing.T) {
 	}
 }
 
-// What is not a state of the rhythm is refused.
+// Valid refuses values that are not a state of the rhythm.
 func TestRhythmValid(t *testing.T) {
 	r := newRhythm(t, RhythmConfig{Seasons: DefaultSeasons()}, 1)
 	s := r.NewState()
@@ -231,11 +229,11 @@ func TestRhythmValid(t *testing.T) {
 func TestRhythmAllocatesNothing(t *testing.T) {
 	r := newRhythm(t, RhythmConfig{Seasons: DefaultSeasons()}, 1)
 	s, x, mean := r.NewState(), []float64{1}, make([]float64, 1)
-	at := time.Unix(1_800_000_000, 0)
+	now := time.Unix(1_800_000_000, 0)
 	if n := testing.AllocsPerRun(500, func() {
-		at = at.Add(time.Hour)
-		r.Predict(mean, s, at)
-		r.Learn(s, at, x, .5, none)
+		now = now.Add(time.Hour)
+		r.Predict(mean, s, now)
+		r.Learn(s, now, x, .5, none)
 	}); n != 0 {
 		t.Errorf("%g allocations", n)
 	}

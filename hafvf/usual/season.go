@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// A State is what is kept of one stream: numbers, to be stored as they are.
+// A State is the state of one stream: numbers that callers store unchanged.
 type State = []float64
 
-// Lengths that a program gets wrong panic with one of these.
+// Panics for arguments of the wrong length.
 const (
 	wrongState = "usual: state of the wrong length"
 	wrongDim   = "usual: vector of the wrong length"
 	wrongDst   = "usual: destination of the wrong length"
 )
 
-// mustHave panics with what is wrong if v is not of n numbers.
+// mustHave panics with wrong if v does not have length n.
 func mustHave(v []float64, n int, wrong string) {
 	if len(v) != n {
 		panic(wrong)
 	}
 }
 
-// incomplete reports whether a coordinate is missing.
+// incomplete reports whether x has a NaN, which marks a missing coordinate.
 func incomplete(x []float64) bool { return slices.ContainsFunc(x, math.IsNaN) }
 
-// A Season is a cycle of the local time, given by the first harmonics of its
-// period: cosines and sines of 2πkt/period, k = 1, …, Harmonics.
+// A Season is a cycle of the local time, represented by the first harmonics of its period: cosines and sines of
+// 2πkt/Period, k = 1, …, Harmonics.
 type Season struct {
 	Period    time.Duration
 	Harmonics int
 }
 
-// DefaultSeasons are four harmonics of the day and three of the week.
+// DefaultSeasons returns four harmonics of the day and three of the week.
 func DefaultSeasons() []Season {
 	return []Season{{24 * time.Hour, 4}, {168 * time.Hour, 3}}
 }
@@ -58,12 +58,10 @@ func harmonics(seasons []Season) int {
 	return n
 }
 
-// seasonal writes the regressors of the seasons at t to dst, one season after the
-// other, its cosines before its sines. The phase is that of the wall clock in the
-// zone, counted from midnight of 1 January 1970 there: daylight saving moves the
-// season with the clock.
+// seasonal writes the regressors of the seasons at t to dst, one season after another, cosines before sines. The phase
+// is the local time, counted from midnight of 1 January 1970: daylight saving time moves the season.
 func seasonal(dst []float64, seasons []Season, calendar *Calendar, t time.Time) {
-	// Outside of the years 1678 to 2262 this wraps around, which shifts the phase.
+	// Outside the years 1678 to 2262 this wraps around, which shifts the phase.
 	wall := t.UnixNano() + calendar.offset(t)*int64(time.Second)
 	for _, s := range seasons {
 		phase := wall % int64(s.Period)

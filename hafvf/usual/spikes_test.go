@@ -9,18 +9,18 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A spiked stream is one whose value comes every step, and rises every day.
+// A spiked stream has a value at every step, and a spike every day.
 type spiked struct {
 	step, length          time.Duration
 	noise, spike, scatter float64
-	comes                 func(day int) bool // from a Monday on; nil: every day
-	gone                  func(day int) bool // no value comes around the spike; nil: on no day
-	bursts                float64            // other spikes an hour, at any time
+	comes                 func(day int) bool // days with a spike, counted from a Monday; nil: every day
+	gone                  func(day int) bool // days without values around the spike; nil: no day
+	bursts                float64            // other spikes per hour, at any time
 }
 
-// run has a profile and an alarm follow a stream for some days. The spike comes within ten minutes of a time of the
-// day. It calls alarmed with the alarms, when they come after the usual time of the nearest spike, and those that are of a spike
-// that is missed.
+// run lets a profile and an alarm follow a stream for some days. The spike occurs within ten minutes of usual, a time
+// of the day. run calls alarmed for each alarm, with the time since the usual time of the nearest spike and whether the
+// alarm is a missed spike.
 func (c *spiked) run(t *testing.T, seed uint64, days int, usual time.Duration, alarmed func(day int, after time.Duration, missed bool)) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pace, err := NewPace(BudgetOver(DefaultBudgetTime, c.step), c.step, AutoRest, DefaultSettling)
@@ -33,23 +33,23 @@ func (c *spiked) run(t *testing.T, seed uint64, days int, usual time.Duration, a
 	for day := range days {
 		start := usual + time.Duration(rng.IntN(21)-10)*time.Minute
 		size := c.spike * math.Exp(c.scatter*rng.NormFloat64())
-		for at := usual - 12*time.Hour; at < usual+12*time.Hour; at += c.step {
+		for sinceMidnight := usual - 12*time.Hour; sinceMidnight < usual+12*time.Hour; sinceMidnight += c.step {
 			y := rng.NormFloat64()
-			if into := at - start; (c.comes == nil || c.comes(day)) && into >= 0 && into < c.length {
+			if into := sinceMidnight - start; (c.comes == nil || c.comes(day)) && into >= 0 && into < c.length {
 				y += size / c.noise
 			}
 			if rng.Float64() < c.bursts*c.step.Hours() {
 				y += size / c.noise
 			}
-			if after := at - usual; c.gone != nil && c.gone(day) && after.Abs() < 30*time.Minute {
+			if after := sinceMidnight - usual; c.gone != nil && c.gone(day) && after.Abs() < 30*time.Minute {
 				continue
 			}
-			step := p.UpdatePlan(s, plan, pace, monday.AddDate(0, 0, day).Add(at), []float64{y}, Evidence{})
+			step := p.UpdatePlan(s, plan, pace, monday.AddDate(0, 0, day).Add(sinceMidnight), []float64{y}, Evidence{})
 			if alarm.Follow(a, step.Score, Context{}, nil).Alarm != NoAlarm {
-				alarmed(day, at-usual, false)
+				alarmed(day, sinceMidnight-usual, false)
 			}
 			if step.Missed.Score >= math.Log10(pace.Budget()) && alarm.Raise(a, true).Alarm != NoAlarm {
-				alarmed(day, at-usual, true)
+				alarmed(day, sinceMidnight-usual, true)
 			}
 		}
 		if err := compact.Decode(compact.Encode(nil, plan, p.PlanForm(s)), &plan, p.PlanForm(s)); err != nil {
@@ -58,9 +58,9 @@ func (c *spiked) run(t *testing.T, seed uint64, days int, usual time.Duration, a
 	}
 }
 
-// A daily spike that stays away on a day after three weeks is told within an hour, by an alarm that the budget pays, in 9 of
-// 10 streams. A jitter of ten minutes is no alarm: no spike is missed that has come, and after the first week one in sixty
-// alarms at most.
+// A daily spike that is missing on a day after three weeks raises an alarm within an hour, within the budget, in 9 of
+// 10 streams. A jitter of ten minutes is usual: no spike that occurred counts as missed, and after the first week at
+// most one spike in sixty raises an alarm.
 func TestSpikes(t *testing.T) {
 	for name, c := range map[string]spiked{
 		"rows":                               {step: time.Minute, length: 15 * time.Minute, noise: 1.7, spike: 400, scatter: .05},
@@ -105,9 +105,9 @@ func TestSpikes(t *testing.T) {
 	}
 }
 
-// A spike is not missed that comes without habit, or of whose hour the values are not known. One that ends for good is
-// missed five times at most, and is then forgotten.
-func TestSpikesThatAreNotMissed(t *testing.T) {
+// A spike without habit, or in an hour with unknown values, is not missed. A spike that ends for good is missed at most
+// five times, and then forgotten.
+func TestSpikesNotMissed(t *testing.T) {
 	rows := spiked{step: 5 * time.Minute, length: 15 * time.Minute, noise: 1.7, spike: 400, scatter: .05}
 	for name, c := range map[string]struct {
 		change      func(*spiked)
@@ -125,8 +125,8 @@ func TestSpikesThatAreNotMissed(t *testing.T) {
 		for seed := range seeds {
 			c, stream, missed := c, rows, 0
 			c.change(&stream)
-			stream.run(t, seed, 35, 10*time.Hour+time.Duration(seed)*17*time.Minute, func(day int, _ time.Duration, of bool) {
-				if of {
+			stream.run(t, seed, 35, 10*time.Hour+time.Duration(seed)*17*time.Minute, func(day int, _ time.Duration, isMissed bool) {
+				if isMissed {
 					missed++
 				}
 			})

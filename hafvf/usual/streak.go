@@ -2,48 +2,47 @@ package usual
 
 import "math"
 
-// A value that is far from usual teaches a profile little. Of its distance z from usual, in standard
-// deviations, a profile learns
+// A value that is far from usual teaches a profile little. If its distance from usual is z standard deviations, the
+// profile learns a value with the same sign at the distance
 //
 //	z           up to k
 //	k           up to 12
-//	k(2 − z/12) up to 24, and nothing beyond
+//	k(2 − z/12) up to 24, and 0 beyond
 //
-// with the sign of the distance, in place of the value. The bound k is 4, and 6 where the stream is
-// slow. It falls to 2 while values far from usual, more than k − 2, go on: one outlier may be the
-// habit of a stream, and a long event is not. So an event of any size leaves the scatter about as it
-// was. That is so after the first four days, or 5,000 observations: before, much that comes is new.
+// The bound k is 4, and 6 for a slow stream. It falls to 2 while distances above k − 2 continue: one outlier may be a
+// habit of the stream, a long event is not. Thus an event of any size leaves the standard deviation nearly unchanged.
+// The bound applies after the first four days, or 5,000 observations if these are fewer: before, much is new.
 //
-// A level that stays is learned at once. When such values have gone on for as long as a rest, of 6 to
-// 60 observations, and up to five times as long in a slow stream, and lie on one side, then the
-// profile takes what it has learned to be of the new level. Values are learned less that level. What
-// lies on both sides is learned as it comes after 600 observations, more than a tenth of the memory.
+// A new level is learned at once. The profile takes it over if distances above k − 2 continue on one side for a rest
+// of 6 to 60 observations, or for up to five times as many in a slow stream. From then on the level is subtracted
+// from the values. If such distances lie on both sides, values are learned without a bound after 600 observations,
+// more than a tenth of the memory.
 const (
-	farBound    = 4.   // k, standard deviations
-	slowBound   = 2.   // more of a slow stream
-	leastBound  = 2.   // of k in the end
-	fadeOfBound = 20.  // observations far from usual in which it falls to that
-	slowFade    = 2.   // times that, more, of a slow stream
-	rejected    = 12.  // standard deviations from which on less is learned
-	slowStay    = 4.   // rests, more, in which a level is accepted of a slow stream
-	lasting     = 600. // observations far from usual after which all are learned as they come
+	farBound     = 4.   // k, standard deviations
+	slowBound    = 2.   // addition to k for a slow stream
+	minBound     = 2.   // final k
+	boundFadeObs = 20.  // observations far from usual after which k is minBound
+	slowFade     = 2.   // a slow stream needs 1 + slowFade times as many
+	rejected     = 12.  // standard deviations from which on less is learned
+	slowStay     = 4.   // a slow stream accepts a level after 1 + slowStay rests
+	lasting      = 600. // observations far from usual after which all values are learned without a bound
 )
 
-// A streak is what is kept of a coordinate's values that are far from usual.
+// A streak tracks the values of a coordinate that are far from usual.
 type streak []float64
 
 const (
-	streakSeen  = iota // the last value, less the level, as it came
-	streakCount        // values far from usual, less those after them that were not
-	streakSum          // of the distances from usual of those that count
-	streakSize         // of their magnitudes
-	streakLevel        // that was accepted
+	streakSeen  = iota // the last value less the level, without the bound
+	streakCount        // values far from usual, minus the later values that were not
+	streakSum          // sum of their distances from usual
+	streakSize         // sum of the magnitudes of these distances
+	streakLevel        // accepted level
 	streakLen
 )
 
-// learn returns what is learned of a value, less the level, of a stream that has gone on for long
-// enough, and whether the level is another one from now on. mean and sd are what is usual. A value
-// that follows from those before it, as in a random walk, is not far.
+// learn returns the value to learn in place of y, and whether a new level was accepted. y is a value less the level,
+// after the initial observations (see Pace.news); mean and sd are its usual mean and standard deviation. followed
+// means that y follows from the previous values, as in a random walk; it then counts as near.
 func (s streak) learn(y, mean, sd float64, pace *Pace, followed bool) (learned float64, accepted bool) {
 	far := y - mean
 	z := math.Abs(far) / sd
@@ -51,7 +50,7 @@ func (s streak) learn(y, mean, sd float64, pace *Pace, followed bool) (learned f
 		z = 0
 	}
 	bound := farBound + slowBound*pace.slow
-	unusual := bound - leastBound
+	unusual := bound - minBound
 	n := &s[streakCount]
 	switch {
 	case z > unusual:
@@ -66,7 +65,7 @@ func (s streak) learn(y, mean, sd float64, pace *Pace, followed bool) (learned f
 	default:
 		clear(s[streakCount:streakLevel])
 	}
-	bound = leastBound + unusual*max(0, 1-*n/(fadeOfBound*(1+slowFade*pace.slow)))
+	bound = minBound + unusual*max(0, 1-*n/(boundFadeObs*(1+slowFade*pace.slow)))
 	learned = y
 	if z > bound {
 		if z > rejected {
@@ -74,7 +73,7 @@ func (s streak) learn(y, mean, sd float64, pace *Pace, followed bool) (learned f
 		}
 		learned = within(mean+math.Copysign(bound*sd, far), maxStandardized)
 	}
-	rest := max(leastRest, min(pace.rest, mostRest)) * (1 + slowStay*pace.slow)
+	rest := max(minRest, min(pace.rest, maxRest)) * (1 + slowStay*pace.slow)
 	if *n >= rest && math.Abs(s[streakSum]) >= s[streakSize]/2 {
 		level := s[streakSum] / *n
 		s[streakLevel] = within(s[streakLevel]+level, 2*maxStandardized)
@@ -88,8 +87,8 @@ func (s streak) learn(y, mean, sd float64, pace *Pace, followed bool) (learned f
 	return learned, false
 }
 
-// empty reports whether the streak is that of a stream whose last values are usual, and whose last
-// one was learned as it came.
+// empty reports whether no recent value is far from usual, no level was accepted, and the last value was learned
+// without a bound, as learned.
 func (s streak) empty(learned float64) bool {
 	return s[streakSeen] == learned && s[streakCount] == 0 && s[streakLevel] == 0
 }
@@ -101,5 +100,5 @@ func (s streak) valid() bool {
 		math.Abs(s[streakSum]) <= 2*maxStandardized*n && s[streakSize] >= 0 && s[streakSize] <= 2*maxStandardized*n && math.Abs(s[streakLevel]) <= 2*maxStandardized
 }
 
-// within is v, or the number nearest to it of which the magnitude is at most most.
-func within(v, most float64) float64 { return max(-most, min(v, most)) }
+// within returns the number nearest to v with a magnitude of at most limit.
+func within(v, limit float64) float64 { return max(-limit, min(v, limit)) }

@@ -9,8 +9,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// usualOf has a profile learn before observations of standard normal values, and then n values that
-// change makes of theirs and of other noise. It returns what was usual at each of the last n.
+// usualOf lets a profile learn before standard normal values, and then n values that change makes from them and further
+// noise. It returns the usual mean and standard deviation at each of the last n.
 func usualOf(t *testing.T, step time.Duration, timed bool, before, n int, change func(i int, x, noise float64) float64) (mean, sd []float64) {
 	t.Helper()
 	c := DefaultProfile()
@@ -19,26 +19,26 @@ func usualOf(t *testing.T, step time.Duration, timed bool, before, n int, change
 	}
 	p, pace := profileOf(c), paceOf(BudgetOver(DefaultBudgetTime, step), step, AutoRest)
 	s, rng := p.NewState(), rand.New(rand.NewPCG(1, uint64(n)))
-	at := time.Unix(1_750_000_000, 0)
+	now := time.Unix(1_750_000_000, 0)
 	for i := range before + n {
 		x := rng.NormFloat64()
 		if i >= before {
 			x = change(i-before, x, rng.NormFloat64())
 		}
-		out := p.Update(s, pace, at, []float64{x})
+		out := p.Update(s, pace, now, []float64{x})
 		if i >= before {
 			mean, sd = append(mean, out.Mean[0]), append(sd, out.SD[0])
 		}
 		if i%97 == 0 {
 			s = expect.Get(p.Decode(p.Append(nil, s), p.Repeats(s)))(t)
 		}
-		at = at.Add(step)
+		now = now.Add(step)
 	}
 	return mean, sd
 }
 
-// As many observations after the end of an event as it was long the scatter is as before.
-func TestScatterRecovers(t *testing.T) {
+// After the end of an event, the spread recovers in as many observations as the event had.
+func TestStreakSpreadRecovers(t *testing.T) {
 	for _, c := range []struct {
 		step    time.Duration
 		timed   bool
@@ -69,9 +69,9 @@ func TestScatterRecovers(t *testing.T) {
 	}
 }
 
-// A level that stays is learned in two rests, and not as scatter. A scatter that doubles is learned in
-// as many observations as are remembered.
-func TestWhatStaysIsLearned(t *testing.T) {
+// A new level is learned in two rests, and not as spread. A doubled spread is learned in as many observations as the
+// memory has.
+func TestStreakLearnsNewLevel(t *testing.T) {
 	for _, timed := range []bool{true, false} {
 		for _, size := range []float64{5, -10, 1e6} {
 			mean, sd := usualOf(t, time.Minute, timed, 6000, 121, func(_ int, x, _ float64) float64 { return x + size })
@@ -87,8 +87,8 @@ func TestWhatStaysIsLearned(t *testing.T) {
 	}
 }
 
-// Harmonics of day and week do not leave the range of the values of a stream's first hours.
-func TestSeasonDoesNotExtrapolate(t *testing.T) {
+// The harmonics of day and week stay within the range of the values in a stream's first hours.
+func TestProfileSeasonDoesNotExtrapolate(t *testing.T) {
 	mean, _ := usualOf(t, 10*time.Second, true, 120, 960, func(i int, x, _ float64) float64 {
 		if i < 240 || i >= 480 && i < 720 {
 			return -23

@@ -8,43 +8,43 @@ import (
 	"hafvf/internal/linear"
 )
 
-// ticks is how many a profile keeps: those of two lots of streams of which a round of the filter's
-// takes 64 observations each.
+// ticks is the number of ticks that a profile stores: enough for two groups of streams with the same times, if 64
+// observations of each stream are filtered in a round.
 const ticks = 128
 
-// A tick is what the regressors that the coordinates share make of one observation. That depends
-// on its time and on the times before it alone: streams that are observed at the same times, such as
-// those of one scrape, have the same ticks, to the last bit.
+// A tick caches the result of one observation for the regressors that the coordinates share. It depends only on the
+// times of this and the previous observations: streams that are observed at the same times, as in one scrape, have the
+// same ticks, to the last bit.
 type tick struct {
-	at            time.Time
+	time          time.Time
 	before, after []float64 // n and the moments
-	n             float64   // forgotten, before the observation
-	u, precision  []float64 // of the regressors, as are the others
+	n             float64   // decayed, before the observation
+	u, precision  []float64 // of the shared regressors, as are the next fields
 	factor        [][]float64
 	inverse       []float64
 }
 
-// placeOf is where it is noted which tick is that at a time, if n is that before it.
-func placeOf(at time.Time, n float64) uint64 {
+// hashOf returns the index in Profile.places for a tick at t with weight n before it.
+func hashOf(t time.Time, n float64) uint64 {
 	const odd = 0x9e3779b97f4a7c15 // 2⁶⁴ by the golden ratio
-	return ((uint64(at.Unix())*odd ^ math.Float64bits(n)) + uint64(at.Nanosecond())) * odd >> 56
+	return ((uint64(t.Unix())*odd ^ math.Float64bits(n)) + uint64(t.Nanosecond())) * odd >> 56
 }
 
-// is reports whether k is the tick at that time after the observations of sums.
-func (k *tick) is(at time.Time, sums []float64) bool {
-	return k.at.Equal(at) && slices.Equal(k.before, sums)
+// matches reports whether k is the tick at t after the observations of sums.
+func (k *tick) matches(t time.Time, sums []float64) bool {
+	return k.time.Equal(t) && slices.Equal(k.before, sums)
 }
 
-// share makes sums those after an observation at a time, and has u, π and L begin with what is of the
-// shared regressors. It returns n before the observation.
-func (p *Profile) share(sums []float64, at time.Time) (n float64) {
-	i := (p.tick + 1) % ticks // that of the stream before
-	if !p.ticks[i].is(at, sums) {
-		place := &p.places[placeOf(at, sums[0])]
-		if p.ticks[*place].is(at, sums) {
+// share updates sums by an observation at t, and sets the leading entries of u, π and L for the shared regressors. It
+// returns the decayed n before the observation.
+func (p *Profile) share(sums []float64, t time.Time) (n float64) {
+	i := (p.tick + 1) % ticks // the next tick of the previous stream
+	if !p.ticks[i].matches(t, sums) {
+		place := &p.places[hashOf(t, sums[0])]
+		if p.ticks[*place].matches(t, sums) {
 			i = *place
 		} else {
-			p.fill(&p.ticks[i], at, sums)
+			p.fill(&p.ticks[i], t, sums)
 			*place = i
 		}
 	}
@@ -58,15 +58,15 @@ func (p *Profile) share(sums []float64, at time.Time) (n float64) {
 	return k.n
 }
 
-// fill makes k the tick of an observation at a time after those of sums.
-func (p *Profile) fill(k *tick, at time.Time, sums []float64) {
+// fill computes the tick k of an observation at t after the observations of sums.
+func (p *Profile) fill(k *tick, t time.Time, sums []float64) {
 	if k.u == nil {
 		k.u, k.factor = slices.Clone(p.u[:p.common]), rowsOf(p.common)
 	}
-	k.at, k.before = at, append(k.before[:0], sums...)
+	k.time, k.before = t, append(k.before[:0], sums...)
 	k.after = append(k.after[:0], sums...)
 	if len(p.seasons) > 0 {
-		seasonal(k.u[1:], p.seasons, p.calendar, at)
+		seasonal(k.u[1:], p.seasons, p.calendar, t)
 	}
 	linear.Scale(k.after, profileForgetting)
 	k.n = k.after[0]
@@ -79,7 +79,7 @@ func (p *Profile) fill(k *tick, at time.Time, sums []float64) {
 	p.moments.add(k.after, k.u)
 }
 
-// rowsOf returns the rows of a lower triangle.
+// rowsOf returns the rows of a lower triangle of the given size.
 func rowsOf(size int) (rows [][]float64) {
 	for j := range size {
 		rows = append(rows, make([]float64, j+1))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A stream that lives 20 minutes a day, or on weekdays, and does not come is silent within an hour of its usual end, on
-// 9 of 10 missing days after three weeks. At most one of 20 such streams is silent otherwise in eight weeks.
+// A stream that reports for 20 minutes each day, or each weekday, and misses a day after three weeks is silent within
+// an hour of its usual end on 9 of 10 such days. At most one of 20 streams is silent otherwise in eight weeks.
 func TestVisits(t *testing.T) {
 	for _, step := range []time.Duration{time.Minute, 5 * time.Minute} {
 		for name, c := range map[string]struct {
@@ -32,8 +32,8 @@ func TestVisits(t *testing.T) {
 						continue
 					}
 					start = start.Add(time.Duration(rng.Int64N(int64(c.jitter))))
-					for at := start; at.Before(start.Add(c.length)); at = at.Add(step) {
-						if silent := m.Next(&g, last, at, time.Time{}); !last.IsZero() && !silent.IsZero() {
+					for now := start; now.Before(start.Add(c.length)); now = now.Add(step) {
+						if silent := m.Next(&g, last, now, time.Time{}); !last.IsZero() && !silent.IsZero() {
 							switch {
 							case missed.IsZero():
 								wrong++
@@ -41,7 +41,7 @@ func TestVisits(t *testing.T) {
 								found++
 							}
 						}
-						last, missed = at, time.Time{}
+						last, missed = now, time.Time{}
 					}
 				}
 			}
@@ -53,13 +53,13 @@ func TestVisits(t *testing.T) {
 	}
 }
 
-// A visit at another time of the day is none that is due, and three in a row are another habit. What comes twice a day
-// has no visits.
+// A visit at another time of the day does not replace the visit that is due; three in a row are a new habit. A stream
+// that reports twice a day has no visits.
 func TestVisitsMove(t *testing.T) {
 	m := NewGapModel(nil, 0, DefaultBudgetTime)
 	for name, c := range map[string]struct {
 		hours func(day int) []int
-		due   int // hour of day 60, 0: none
+		due   int // hour on day 60, 0 for none
 	}{
 		"same":        {func(int) []int { return []int{5} }, 5},
 		"one by hand": {func(day int) []int { return map[bool][]int{true: {5, 15}, false: {5}}[day == 55] }, 5},
@@ -71,9 +71,9 @@ func TestVisitsMove(t *testing.T) {
 		for day := range 60 {
 			for _, hour := range c.hours(day) {
 				for minute := range 20 {
-					at := monday.AddDate(0, 0, day).Add(time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute)
-					m.Next(&g, last, at, time.Time{})
-					last = at
+					now := monday.AddDate(0, 0, day).Add(time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute)
+					m.Next(&g, last, now, time.Time{})
+					last = now
 				}
 			}
 		}

@@ -418,7 +418,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:9: detect.season.0h: must be above 0, not 0h`,
 		}},
 		{"season twice", with("detect: {season: [24h, 1440m]}"), []string{`pump.yaml:3: detect.season.1: duplicate period`}},
-		{"season of categories", "source: {jsonl: {path: a}}\nmodel: {family: bernoulli, season: [24h]}", []string{`pump.yaml:2: model.season: values of bernoulli have none: a season is added to a number, and these are categories`}},
+		{"season of categories", "source: {jsonl: {path: a}}\nmodel: {family: bernoulli, season: [24h]}", []string{`pump.yaml:2: model.season: values of bernoulli have no season: a season is added to a number, and these are categories`}},
 		{"zone without a season", modelled("family: normal", "zone: UTC", "holidays: [2026-12-25]"), []string{
 			`pump.yaml:4: model.zone: belongs to model.season, and there is none`,
 			`pump.yaml:5: model.holidays: belongs to model.season, and there is none`,
@@ -506,7 +506,7 @@ func TestParseErrors(t *testing.T) {
 		{"incidents without times", with("detect: true", "order: arrival", "incidents: {separators: \"\"}"), []string{
 			`pump.yaml:5: incidents.separators: must not be empty`, `pump.yaml:5: incidents: alarms come together in time: order: event_time`}},
 		{"groups by labels and prefixes", with("detect: true", "incidents: {by: [job, job], separators: /}"), []string{
-			`pump.yaml:4: incidents.by: "job" is no name of a label, or stands there twice`, `pump.yaml:4: incidents.separators: groups are those of by, or prefixes: leave out one of the two`}},
+			`pump.yaml:4: incidents.by: "job" is not a label name, or is listed twice`, `pump.yaml:4: incidents.separators: groups are those of by, or prefixes: leave out one of the two`}},
 		{"incidents of sessions", with("transform: smooth", "incidents: {budget: 0s}"), []string{
 			`pump.yaml:4: incidents.budget: must be a number of milliseconds above zero, not 0s`, `pump.yaml:4: incidents: belongs to transform: filter`}},
 		{"time unit", with("time_unit: 0s"), []string{`pump.yaml:3: time_unit: must be a number of milliseconds above zero, not 0s`}},
