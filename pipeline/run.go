@@ -141,7 +141,7 @@ var errResetChoice = errors.New("states begin anew")
 
 // through runs an open graph to its end.
 func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
-	err := statebackend.Execute(ctx, state.account, g.build(), state.log, func(ctx context.Context, suspend func()) {
+	err := statebackend.Execute(state.account.In(ctx), g.build(), state.log, func(ctx context.Context, suspend func()) {
 		r.follow(ctx, state, stop, suspend)
 	})
 	step, crash := new(direct.Error), new(direct.Panic)

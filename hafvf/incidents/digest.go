@@ -114,22 +114,35 @@ func (d *Digests) Close(t time.Time, flush bool) (closed []Digest) {
 	return closed
 }
 
-// Form encodes or decodes the open digests. Decoded digests may have other periods: see Adopt.
-func (d *Digests) Form(c *compact.Codec) {
+// AppendBinary appends the encoded open digests, without the messages of their alarms, to b. The error is always nil.
+func (d *Digests) AppendBinary(b []byte) ([]byte, error) { return compact.Append(b, d.form), nil }
+
+// Decode decodes open digests from the front of b. It returns the rest of b. The digests may have other periods: see Adopt.
+func (d *Digests) Decode(b []byte) (rest []byte, err error) { return compact.Front(b, d.form) }
+
+// AppendMessages appends the messages of the alarms to b.
+func (d *Digests) AppendMessages(b []byte) []byte { return compact.Append(b, d.messages) }
+
+// DecodeMessages decodes the messages of the alarms that Decode has decoded, from the front of b. It returns the rest of b.
+func (d *Digests) DecodeMessages(b []byte) (rest []byte, err error) {
+	return compact.Front(b, d.messages)
+}
+
+func (d *Digests) form(c *compact.Codec) {
 	compact.Entries(c, d.from, 2, cmp.Compare[time.Duration], func(every *time.Duration, from *time.Time) {
 		compact.Signed(c, every)
 		c.Times(from)
 	})
 	compact.Entries(c, d.alone, 5, AlarmName.Compare, func(n *AlarmName, a *Alarm) {
-		n.Form(c)
+		n.form(c)
 		c.Times(&a.Time)
 		c.Scalars(&a.Score, &a.Size)
 		a.Key, a.ID, a.Kind = n.Key, n.ID, n.Kind
 	})
 }
 
-// Messages encodes or decodes the messages of the alarms, in the order of Form.
-func (d *Digests) Messages(c *compact.Codec) {
+// messages encodes or decodes the messages of the alarms, in the order of form.
+func (d *Digests) messages(c *compact.Codec) {
 	for _, name := range slices.SortedFunc(maps.Keys(d.alone), AlarmName.Compare) {
 		a := d.alone[name]
 		compact.Texts(c, &a.Message)
@@ -162,5 +175,4 @@ func (n AlarmName) Compare(o AlarmName) int {
 	return cmp.Or(cmp.Compare(n.Key, o.Key), cmp.Compare(n.ID, o.ID), cmp.Compare(n.Kind, o.Kind))
 }
 
-// Form encodes or decodes a name.
-func (n *AlarmName) Form(c *compact.Codec) { compact.Texts(c, &n.Key, &n.ID, &n.Kind) }
+func (n *AlarmName) form(c *compact.Codec) { compact.Texts(c, &n.Key, &n.ID, &n.Kind) }

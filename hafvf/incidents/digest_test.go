@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"hafvf/internal/compact"
 	"hafvf/internal/testing/expect"
 )
 
@@ -29,8 +28,7 @@ func TestDigests(t *testing.T) {
 			got = append(got, fmt.Sprintf("%v %s to %s: %s", c.Every, c.From.Format(time.DateTime), c.To.Format(time.DateTime), strings.Join(ids, " ")))
 		}
 		stored, read := NewDigests(every, berlin), NewDigests(nil, nil)
-		c := compact.Codec{Reader: compact.Reader{B: compact.Encode(nil, d, digestsForm)}}
-		if read.Form(&c); c.Bad || len(c.B) > 0 {
+		if rest, err := read.Decode(expect.Get(d.AppendBinary(nil))(t)); err != nil || len(rest) > 0 {
 			t.Fatal("a state that was written cannot be read")
 		}
 		stored.Adopt(read)
@@ -96,8 +94,6 @@ func TestDigestFirstAlarm(t *testing.T) {
 	}
 }
 
-func digestsForm(c *compact.Codec, d *Digests) { d.Form(c) }
-
 // Digests with all periods can be decoded, forget a key, and be encoded again.
 func TestDigestsForget(t *testing.T) {
 	every := []time.Duration{24 * time.Hour, 7 * 24 * time.Hour}
@@ -107,12 +103,12 @@ func TestDigestsForget(t *testing.T) {
 		for _, k := range keys {
 			d.Note(Alarm{ID: k + ":1", Key: k, Kind: "novelty", Time: now, Score: 3}, "")
 		}
-		return compact.Encode(nil, d, digestsForm)
+		return expect.Get(d.AppendBinary(nil))(t)
 	}
 	d := NewDigests(nil, nil)
-	d.Form(&compact.Codec{Reader: compact.Reader{B: encoded("a", "gone", "b")}})
+	expect.Get(d.Decode(encoded("a", "gone", "b")))(t)
 	d.Forget(func(key string) bool { return key == "gone" })
-	if got, want := compact.Encode(nil, d, digestsForm), encoded("a", "b"); !slices.Equal(got, want) {
+	if got, want := expect.Get(d.AppendBinary(nil))(t), encoded("a", "b"); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -174,7 +174,7 @@ func (s *singles) form(c *stateCodec) {
 	c.moments(&s.firstAt, &s.filledAt, &s.lastPage)
 	c.amount(&s.bucket)
 	compact.Entries(&c.Codec, s.waits, 5, AlarmName.Compare, func(n *AlarmName, w *waitingSingle) {
-		n.Form(&c.Codec)
+		n.form(&c.Codec)
 		c.span(&w.due)
 		c.score(&w.score)
 	})

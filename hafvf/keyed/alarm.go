@@ -467,7 +467,7 @@ func (d *decider) append(c *coder, s *decisions, locationScale []float64) {
 		stored.episode, stored.episodeRepeats = string(d.profile(s).Append(nil, s.episode.profile)), d.profile(s).Repeats(s.episode.profile)
 	}
 	if d.form(c, s, &stored, locationScale); stored.standardized {
-		c.B = compact.AppendString(c.B, compact.Encode(nil, s.plan, d.profile(s).PlanForm(s.profile)))
+		c.B = compact.AppendString(c.B, d.profile(s).AppendPlan(nil, s.profile, s.plan))
 		c.B = d.profile(s).Append(c.B, s.profile)
 	}
 }
@@ -497,8 +497,11 @@ func (d *decider) form(c *coder, s *decisions, stored *storedForm, locationScale
 	if hasAlarm && !c.Writes {
 		s.alarm = usual.Alarm{}.NewState()
 	}
-	if hasAlarm {
-		usual.Alarm{}.Form(&c.Codec, s.alarm)
+	switch {
+	case hasAlarm && c.Writes:
+		c.B = usual.Alarm{}.Append(c.B, s.alarm)
+	case hasAlarm:
+		c.Rest(usual.Alarm{}.Decode(c.B, s.alarm))
 	}
 	if !stored.standardized {
 		return
@@ -559,7 +562,7 @@ func (s *decisions) readProfiles(r *coder, p *usual.Profile, stored *storedForm)
 	if err != nil {
 		return err
 	}
-	if compact.Decode([]byte(plan), &s.plan, p.PlanForm(s.profile)) != nil {
+	if s.plan, err = p.DecodePlan([]byte(plan), s.profile); err != nil {
 		return errDecisions
 	}
 	return nil

@@ -146,7 +146,11 @@ func (h *heartbeat) form(c *coder) {
 	if c.Bits(&reported, &h.muted, &unused); reported {
 		silenceForm(&c.Codec, compact.Ref(&h.reported))
 	}
-	h.gaps.Form(&c.Codec)
+	if c.Writes {
+		c.B, _ = h.gaps.AppendBinary(c.B)
+	} else {
+		c.Rest(h.gaps.Decode(c.B))
+	}
 	c.Check((!reported || h.reported.Bound >= 0) && (reported || !h.muted))
 }
 

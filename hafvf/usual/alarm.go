@@ -303,10 +303,19 @@ func (a Alarm) Raise(s State, permitted bool) (d Decision) {
 	return d
 }
 
-// Form encodes or decodes a state. Valid checks a decoded state.
-func (Alarm) Form(c *compact.Codec, s State) {
-	c.Pack(s[:atPeaks])
-	peaks(s[atPeaks:]).form(c)
+// Append appends the encoded state s to b.
+func (Alarm) Append(b []byte, s State) []byte { return compact.Append(b, alarmForm(s)) }
+
+// Decode decodes a state from the front of b into s, a state of NewState. It returns the rest of b. Valid checks the state.
+func (Alarm) Decode(b []byte, s State) (rest []byte, err error) {
+	return compact.Front(b, alarmForm(s))
+}
+
+func alarmForm(s State) func(*compact.Codec) {
+	return func(c *compact.Codec) {
+		c.Pack(s[:atPeaks])
+		peaks(s[atPeaks:]).form(c)
+	}
 }
 
 // weightOf returns Σ vʲ, j < n.

@@ -513,8 +513,14 @@ const (
 	hasVisits = 0x40
 )
 
-// Form encodes or decodes gaps: a bit mask of the slots that have been seen, these slots, and the rest.
-func (g *Gaps) Form(c *compact.Codec) {
+// AppendBinary appends the encoded gaps to b. The error is always nil.
+func (g *Gaps) AppendBinary(b []byte) ([]byte, error) { return compact.Append(b, g.form), nil }
+
+// Decode decodes gaps from the front of b. It returns the rest of b.
+func (g *Gaps) Decode(b []byte) (rest []byte, err error) { return compact.Front(b, g.form) }
+
+// form encodes or decodes gaps: a bit mask of the slots that have been seen, these slots, and the rest.
+func (g *Gaps) form(c *compact.Codec) {
 	word := func(v *uint32) {
 		var b [4]byte
 		binary.BigEndian.PutUint32(b[:], *v)

@@ -217,7 +217,7 @@ func TestGapsEncoding(t *testing.T) {
 		if i%5000 != 0 && i > 20 {
 			continue
 		}
-		form := func(c *compact.Codec, g *Gaps) { g.Form(c) }
+		form := func(c *compact.Codec, g *Gaps) { g.form(c) }
 		b := compact.Encode(nil, g, form)
 		var read Gaps
 		if err := compact.Decode(b, &read, form); err != nil || read != g {

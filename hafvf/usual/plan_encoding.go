@@ -6,8 +6,18 @@ import (
 	"hafvf/internal/compact"
 )
 
-// PlanForm returns a function that encodes or decodes a plan of a stream with the profile state s.
-func (p *Profile) PlanForm(s State) func(*compact.Codec, *Plan) {
+// AppendPlan appends the encoded plan of a stream with the profile state s to b.
+func (p *Profile) AppendPlan(b []byte, s State, plan Plan) []byte {
+	return compact.Encode(b, plan, p.planForm(s))
+}
+
+// DecodePlan decodes the plan of a stream with the profile state s. b has nothing else.
+func (p *Profile) DecodePlan(b []byte, s State) (plan Plan, err error) {
+	err = compact.Decode(b, &plan, p.planForm(s))
+	return plan, err
+}
+
+func (p *Profile) planForm(s State) func(*compact.Codec, *Plan) {
 	return func(c *compact.Codec, plan *Plan) {
 		if !c.Writes {
 			*plan = p.NewPlan(s)

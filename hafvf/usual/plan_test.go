@@ -255,10 +255,10 @@ func TestPlanEncoding(t *testing.T) {
 		for range rapid.IntRange(0, 700).Draw(t, "n") {
 			take(st, rng)
 		}
-		b := compact.Encode(nil, st.plan, st.p.PlanForm(st.s))
+		b := compact.Encode(nil, st.plan, st.p.planForm(st.s))
 		read := *st
 		read.s = slices.Clone(st.s)
-		expect.OK(t, compact.Decode(b, &read.plan, st.p.PlanForm(st.s)))
+		expect.OK(t, compact.Decode(b, &read.plan, st.p.planForm(st.s)))
 		seed := rng.Uint64()
 		go1, go2 := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 1))
 		for range 60 {
@@ -266,13 +266,13 @@ func TestPlanEncoding(t *testing.T) {
 				t.Fatalf("%+v, want %+v", d, want)
 			}
 		}
-		expect.Same(t, compact.Encode(nil, st.plan, st.p.PlanForm(st.s)), compact.Encode(nil, read.plan, read.p.PlanForm(read.s)))
+		expect.Same(t, compact.Encode(nil, st.plan, st.p.planForm(st.s)), compact.Encode(nil, read.plan, read.p.planForm(read.s)))
 		if len(b) > 0 {
 			bad := slices.Clone(b)
 			for range 1 + rng.IntN(3) {
 				bad[rng.IntN(len(bad))] = byte(rng.Uint32())
 			}
-			if compact.Decode(bad[:len(bad)-rng.IntN(2)], &st.plan, st.p.PlanForm(st.s)) == nil {
+			if compact.Decode(bad[:len(bad)-rng.IntN(2)], &st.plan, st.p.planForm(st.s)) == nil {
 				for range 60 {
 					if d := take(st, rng); math.IsNaN(d.Score) {
 						t.Fatalf("a plan of changed bytes gives %+v", d)

@@ -52,7 +52,7 @@ func (c *spiked) run(t *testing.T, seed uint64, days int, usual time.Duration, a
 				alarmed(day, sinceMidnight-usual, true)
 			}
 		}
-		if err := compact.Decode(compact.Encode(nil, plan, p.PlanForm(s)), &plan, p.PlanForm(s)); err != nil {
+		if err := compact.Decode(compact.Encode(nil, plan, p.planForm(s)), &plan, p.planForm(s)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -34,6 +34,29 @@ func Decode[T any](b []byte, v *T, form func(*Codec, *T)) error {
 	return nil
 }
 
+// Rest continues a Codec that reads with the bytes that another decoder left, or fails it with the error of that decoder.
+func (c *Codec) Rest(rest []byte, err error) {
+	if c.B = rest; err != nil {
+		c.Fail()
+	}
+}
+
+// Append appends a form to b.
+func Append(b []byte, form func(*Codec)) []byte {
+	c := Codec{Reader: Reader{B: b}, Writes: true}
+	form(&c)
+	return c.B
+}
+
+// Front decodes a form from the front of b. It returns the rest of b.
+func Front(b []byte, form func(*Codec)) (rest []byte, err error) {
+	c := Codec{Reader: Reader{B: b}}
+	if form(&c); c.Bad {
+		return nil, ErrCut
+	}
+	return c.B, nil
+}
+
 // Each has values appended, or read, one after the other.
 func Each[T any](c *Codec, all []*T, add func([]byte, T) []byte, read func(*Reader) T) {
 	for _, v := range all {

@@ -72,14 +72,15 @@ func (c Config) expiry() func(state []byte) time.Time {
 	return est.Expiry
 }
 
-// Execute runs a pipeline with an account. follow runs next to the pipeline until its context ends. It may call suspend while the
+// Execute runs a pipeline in the context of a Topic or a File. follow runs next to the pipeline until its context ends. It may call suspend while the
 // run is idle: that ends the pipeline without an error. If the pipeline stalls, the log names the step.
-func Execute(ctx context.Context, run *account.Run, p *beam.Pipeline, log *slog.Logger, follow func(ctx context.Context, suspend func())) error {
+func Execute(ctx context.Context, p *beam.Pipeline, log *slog.Logger, follow func(ctx context.Context, suspend func())) error {
+	run := account.From(ctx)
 	running, cancel := context.WithCancelCause(ctx)
 	var followers sync.WaitGroup
 	followers.Go(func() { follow(running, func() { cancel(errSuspended) }) })
 	followers.Go(func() { watch(running, run, log) })
-	_, err := direct.Execute(run.In(running), p)
+	_, err := direct.Execute(running, p)
 	if context.Cause(running) == errSuspended {
 		err = nil
 	}

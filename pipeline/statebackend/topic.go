@@ -114,7 +114,7 @@ func (t *Topic) migrate(ledger kafkaio.LedgerConfig, open func(key string, b []b
 // without a gap, or in the global window, nothing is committed before the source ends: use Flink there. The log warns if the pipeline
 // stalls for 30 s, or if a step buffers results until the end of the source and nothing was committed for 30 s.
 func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struct{}) (err error) {
-	err = Execute(ctx, t.run, p, t.log, func(ctx context.Context, suspend func()) {
+	err = Execute(t.run.In(ctx), p, t.log, func(ctx context.Context, suspend func()) {
 		select {
 		case <-stop:
 		case <-ctx.Done():

@@ -97,7 +97,7 @@ func TestNothingMoves(t *testing.T) {
 	_, patient := run.WithStopTimeout(ctx)
 	ended := make(chan error)
 	go func() {
-		ended <- Execute(ctx, run, p, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, func()) {})
+		ended <- Execute(run.In(ctx), p, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, func()) {})
 	}()
 	time.Sleep(3 * stallLogAfter)
 	if log.says("pipeline stalled") {
@@ -129,7 +129,7 @@ func TestGroupingOfAnEndlessSource(t *testing.T) {
 	beam.ParDo0(s, ignore, beam.GroupByKey(s.Scope("all"), beam.ParDo(s, &endlessFn{Busy: true}, beam.Impulse(s))))
 	ended := make(chan error)
 	go func() {
-		ended <- Execute(ctx, run, p, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, func()) {})
+		ended <- Execute(run.In(ctx), p, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, func()) {})
 	}()
 	expect.Soon(t, "a warning", func() bool { return log.says("a step still buffers their results\" step=all/CoGBK") })
 	cancel()

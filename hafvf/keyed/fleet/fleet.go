@@ -105,23 +105,34 @@ func decode(b []byte) (f *Fleet, inner []byte, err error) {
 func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 	compact.Texts(c, inner)
 	compact.Entries(c, f.waiting, 5, incidents.AlarmName.Compare, func(n *incidents.AlarmName, h *waitingAlert) {
-		n.Form(c)
+		nameForm(c, n)
 		c.Times(&h.time)
 		compact.Texts(c, &h.event)
 	})
-	if f.digests.Form(c); c.Writes || len(c.B) > 0 { // older states end here
+	if c.Writes {
+		c.B, _ = f.digests.AppendBinary(c.B)
+	} else {
+		c.Rest(f.digests.Decode(c.B))
+	}
+	if c.Writes || len(c.B) > 0 { // older states end here
 		tail := uint8(pageCandidatesFollow)
 		compact.Unsigned(c, &f.maxKeys)
 		compact.Bytes(c, &tail)
 		if c.Check(tail == maxKeysFollow || tail == pageCandidatesFollow); tail == pageCandidatesFollow {
 			compact.Entries(c, f.pageCandidates, 4, incidents.AlarmName.Compare, func(n *incidents.AlarmName, event *[]byte) {
-				n.Form(c)
+				nameForm(c, n)
 				compact.Texts(c, event)
 			})
-			f.digests.Messages(c)
+			if c.Writes {
+				c.B = f.digests.AppendMessages(c.B)
+			} else {
+				c.Rest(f.digests.DecodeMessages(c.B))
+			}
 		}
 	}
 }
+
+func nameForm(c *compact.Codec, n *incidents.AlarmName) { compact.Texts(c, &n.Key, &n.ID, &n.Kind) }
 
 // Parts of a state that can follow its digests.
 const (

@@ -25,7 +25,7 @@ import (
 type Cell struct {
 	// Settings is the fingerprint of the settings that the key states were written with; zero for a cell of a
 	// single key.
-	Settings compact.Fingerprint
+	Settings [8]byte
 
 	table.Table
 	logged   bool   // the runner stores the cell as a log
@@ -98,7 +98,7 @@ func ReadCell(s CellStore, alone string, cached func(Version) *Cell) (*Cell, err
 	case len(head) > 0 && head[0] >= headWhole && head[0] < headSettings:
 		return c, ErrFormat
 	case len(head) > n && head[0] == headSettings:
-		c.Settings, head = compact.Fingerprint(head[1:n]), head[n:]
+		c.Settings, head = [8]byte(head[1:n]), head[n:]
 	case alone == "" && len(head) > 0 && head[0] > headSettings:
 		return c, fmt.Errorf("a cell has the format %d, and this program reads formats up to %d: %w", head[0], headSettings, keyed.ErrNewer)
 	case alone == "" || len(head) > 0 && head[0] == headSettings:
@@ -172,7 +172,7 @@ func (c *Cell) loadLog(s CellStore) error {
 // fingerprint is own. It returns the new version of the store, or zero if the store has no log. If the cell is
 // spilled and its file cannot store the changes, Write still writes them to the store; Err then reports that the
 // cell is no longer valid.
-func (c *Cell) Write(s CellStore, settings string, own compact.Fingerprint, changed iter.Seq2[string, []byte]) (v Version, err error) {
+func (c *Cell) Write(s CellStore, settings string, own [8]byte, changed iter.Seq2[string, []byte]) (v Version, err error) {
 	if err := c.Err(); err != nil {
 		return v, err // parts of the cell could not be read
 	}
