@@ -70,7 +70,7 @@ type Source struct {
 type SourceKind interface {
 	fields() (f *Fields, path string) // what is in a record, by the keys at path; nil if it has a form of its own
 	shaped() bool                     // a record brings its own shape
-	unending() bool                   // the source goes on until it is stopped
+	unbounded() bool                  // the source goes on until it is stopped
 	check(d *decoder, c *Config)      // what concerns more than one key; sinks learn what they need of the source
 	checkFlink(d *decoder)            // refuses what the runner flink cannot do
 }
@@ -78,29 +78,31 @@ type SourceKind interface {
 // origins declare the kinds of source, one a row.
 var origins = []func(*Source) []keytable.Key{(*Source).filesKeys, (*Source).kafkaKeys, (*Source).prometheusKeys}
 
-func (s *Source) keys() (all []keytable.Key) {
+func (s *Source) keys() (keys []keytable.Key) {
 	for _, declare := range origins {
-		all = append(all, declare(s)...)
+		keys = append(keys, declare(s)...)
 	}
-	return all
+	return keys
 }
 
 func (s *Source) set(o SourceKind) func() { return func() { s.Origins = append(s.Origins, o) } }
 
 // originOf returns the origin of a type, nil if the source has none.
-func originOf[O SourceKind](s *Source) (of O) {
+func originOf[O SourceKind](s *Source) (origin O) {
 	for _, o := range s.Origins {
-		if o, is := o.(O); is {
+		if o, ok := o.(O); ok {
 			return o
 		}
 	}
-	return of
+	return origin
 }
 
-func (s *Source) is(what func(SourceKind) bool) bool { return slices.ContainsFunc(s.Origins, what) }
+func (s *Source) anyOrigin(condition func(SourceKind) bool) bool {
+	return slices.ContainsFunc(s.Origins, condition)
+}
 
 // Unending reports whether the source goes on until it is stopped.
-func (s *Source) Unending() bool { return s.is(SourceKind.unending) }
+func (s *Source) Unending() bool { return s.anyOrigin(SourceKind.unbounded) }
 
 // fields returns what the source says of its records, and the key of it.
 func (s *Source) fields() (f *Fields, path string) {
@@ -115,7 +117,7 @@ func (s *Source) fields() (f *Fields, path string) {
 // columns returns the fields of the value; nil for a source whose records bring their own shape.
 func (s *Source) columns() []string {
 	f, path := s.fields()
-	if path == "" || len(f.Values) == 1 && s.is(SourceKind.shaped) {
+	if path == "" || len(f.Values) == 1 && s.anyOrigin(SourceKind.shaped) {
 		return nil
 	}
 	return f.Values
@@ -226,7 +228,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 	c, d, keys := begin(&keytable.Decoder{Name: name, Overrides: set, Secrets: secrets, Secretive: []string{"kafka"}})
 	if d.Read(text, keys) {
 		d.layout(c)
-		d.given(c)
+		d.setSource(c)
 		d.CheckModel()
 		d.fields(c)
 		d.checkAlarms(c)
@@ -252,9 +254,9 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 }
 
 // begin returns a config with the defaults, and what reads into it.
-func begin(of *keytable.Decoder) (*Config, *decoder, []keytable.Key) {
+func begin(base *keytable.Decoder) (*Config, *decoder, []keytable.Key) {
 	c := &Config{Sink: Sink{File: &File{Format: connectors.JSONLines, Path: "-"}}, Runner: Runner{Name: Direct}}
-	d := &decoder{settings.NewReading(of, &c.Settings)}
+	d := &decoder{settings.NewReading(base, &c.Settings)}
 	return c, d, c.keys(d.Keys())
 }
 
@@ -276,12 +278,12 @@ const pagerDigest = 24 * time.Hour
 type decoder struct{ *settings.Reading }
 
 // given tells the settings what they go by of the source.
-func (d *decoder) given(c *Config) {
+func (d *decoder) setSource(c *Config) {
 	f, path := c.Source.fields()
 	d.Source = settings.Source{
 		Path: path, Time: f.Time, Zone: f.Zone, Trials: f.TimeFormat == Trial, Unending: c.Source.Unending(), Watermark: c.Source.Kafka() != nil,
-		Share: func(of, to string) {
-			f.Values = []string{of, to}
+		Share: func(ofField, toField string) {
+			f.Values = []string{ofField, toField}
 			d.Refuse(path+".values", "a share is of the fields aggregate.of and aggregate.to")
 			if c.Source.Prometheus() != nil {
 				d.Fail("aggregate.value", "a share takes two fields of a record, and a point is one number: divide in the query")
@@ -354,9 +356,9 @@ func (d *decoder) checkNumbers(c *Config) {
 	if family == "binomial" || family == "exponential" {
 		d.Fail(path+".values_as", "makes 0 and 1, and %s has other values", family)
 	}
-	for _, is := range f.ValuesAs {
-		if is == "" || strings.EqualFold(is, "nan") || slices.Contains(f.Missing, is) {
-			d.Fail(path+".values_as", "%s is a missing value", message.Quote(is))
+	for _, text := range f.ValuesAs {
+		if text == "" || strings.EqualFold(text, "nan") || slices.Contains(f.Missing, text) {
+			d.Fail(path+".values_as", "%s is a missing value", message.Quote(text))
 		}
 	}
 }
@@ -377,18 +379,18 @@ func delimiter(dst *rune) keytable.ValueParser {
 }
 
 // separator reads a character of numbers in texts, one of some. One blank stands for each, and ' for ’.
-func separator(dst *rune, takes, some string) keytable.ValueParser {
+func separator(dst *rune, takes, allowed string) keytable.ValueParser {
 	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		var s string
 		if !d.Text(path, n, &s) {
 			return
 		}
-		is := strings.NewReplacer("\u00a0", " ", "\u202f", " ").Replace(s)
-		if len(is) != 1 || !strings.Contains(some, is) {
+		normalized := strings.NewReplacer("\u00a0", " ", "\u202f", " ").Replace(s)
+		if len(normalized) != 1 || !strings.Contains(allowed, normalized) {
 			d.Fail(path, "must be %s, not %s", takes, message.Quote(s))
 			return
 		}
-		*dst = rune(is[0])
+		*dst = rune(normalized[0])
 	}}
 }
 
@@ -405,7 +407,7 @@ func unit(dst *string) keytable.ValueParser {
 // valuesAs reads two different values.
 func valuesAs(dst *[]string) keytable.ValueParser {
 	r := missing(dst).Then(func() error {
-		if all := *dst; len(all) != 2 || all[0] == all[1] {
+		if values := *dst; len(values) != 2 || values[0] == values[1] {
 			return errors.New("must be two different values, the first of which is 0 and the second 1")
 		}
 		return nil
@@ -440,14 +442,14 @@ func keyFields(dst *[]string) keytable.ValueParser {
 // timeFields reads a name or a list of names, or an empty name for none.
 func timeFields(dst *[]string) keytable.ValueParser {
 	r := keytable.OneOrMore("names", dst)
-	some := r.Read
+	readNames := r.Read
 	r.Initial = strconv.Quote(strings.Join(*dst, ""))
 	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" {
 			*dst = nil
 			return
 		}
-		some(d, path, n)
+		readNames(d, path, n)
 	}
 	return r
 }
@@ -481,18 +483,18 @@ func defaultFields() Fields {
 }
 
 // keys declare what a record looks like. It has columns or fields.
-func (f *Fields) keys(what string) []keytable.Key {
-	none := ""
+func (f *Fields) keys(noun string) []keytable.Key {
+	maxAheadDefault := ""
 	if f.MaxAhead == 0 {
-		none = "none"
+		maxAheadDefault = "none"
 	}
 	return []keytable.Key{
 		{Name: "key", Doc: "Column or field of the key. A list is joined with \"/\"; in its parts % is %25 and / is %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", Read: keyFields(&f.Key)},
 		{Name: "time", Doc: "Column or field of the time. A list is joined with blanks. Empty: none, which needs order: arrival.", Read: timeFields(&f.Time)},
-		{Name: "values", Doc: "Columns or fields of the value. Several make one vector.", Read: keytable.OneOrMore(strings.ToLower(what)+"s", &f.Values)},
+		{Name: "values", Doc: "Columns or fields of the value. Several make one vector.", Read: keytable.OneOrMore(strings.ToLower(noun)+"s", &f.Values)},
 		{Name: "zone", Doc: "Time zone of times without an offset. In an hour that comes twice, the order of a key's records decides.", Read: keytable.Zone(&f.Zone)},
 		{Name: "time_format", Doc: "Form of times but dates, ISO 8601, those of HTTP, and Unix times. Without a day it is the first. %q is a quarter, %G-W%V an ISO week. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", Read: timeFormat(&f.TimeFormat)},
-		{Name: "max_ahead", Doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", Initial: none, Read: keytable.DurationOr("none", &f.MaxAhead)},
+		{Name: "max_ahead", Doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", Initial: maxAheadDefault, Read: keytable.DurationOr("none", &f.MaxAhead)},
 		{Name: "missing", Doc: "Texts of a missing value, as an empty text, null and NaN are.", Read: missing(&f.Missing)},
 		{Name: "unit", Doc: "Unit beside numbers in texts; another one is rejected. any takes all, and 1 kB is 1 as 1 MB is.", Read: unit(&f.Unit)},
 		{Name: "thousands", Doc: "Separator of groups of three digits.", Read: separator(&f.Thousands, `",", ".", "'" or " "`, ",.' ")},

@@ -9,13 +9,13 @@ import (
 
 // AtOnce is how many of most records a source may hand over at once. What was handed over is worked on to
 // its end, also by a run that is asked to stop: filters whose records take long get fewer.
-func (c *Config) AtOnce(most int) int {
-	const whole, part = 5 * time.Second, time.Second // that a bundle may take, and to which one is cut that takes longer
+func (c *Config) AtOnce(limit int) int {
+	const maxBundle, cutBundle = 5 * time.Second, time.Second // that a bundle may take, and to which one is cut that takes longer
 	cost := c.recordCost()
-	if cost*time.Duration(most) <= whole {
-		return most
+	if cost*time.Duration(limit) <= maxBundle {
+		return limit
 	}
-	return max(1, int(part/cost))
+	return max(1, int(cutBundle/cost))
 }
 
 // recordCost is about what a record costs on one core, beside what all do: of each number of a sufficient

@@ -28,31 +28,31 @@ type Files struct {
 
 func (f *Files) fields() (*Fields, string) { return &f.Fields, "source." + f.Format }
 func (f *Files) shaped() bool              { return !connectors.FormatOf(f.Format).Columns }
-func (f *Files) unending() bool            { return false }
+func (f *Files) unbounded() bool           { return false }
 
 // check is of what is carried; checkFiles looks at all files.
 func (f *Files) check(d *decoder, c *Config) {
 	if f.Disorder != 0 && f.Path != stdio {
 		d.Fail("source."+f.Format+".disorder", "is for the path \"-\": a file needs none")
 	}
-	at := "source." + f.Format + ".carry"
-	if !d.Has(at) {
+	path := "source." + f.Format + ".carry"
+	if !d.Has(path) {
 		return
 	}
 	switch {
 	case c.Aggregate != nil:
-		d.Fail(at, "belongs to single records, of which aggregate makes intervals: leave out one of them")
+		d.Fail(path, "belongs to single records, of which aggregate makes intervals: leave out one of them")
 	case f.Layout != Long:
-		d.Fail(at, "is for layout: long")
+		d.Fail(path, "is for layout: long")
 	case c.Sink.Format == registry.Avro:
-		d.Fail(at, "has no form in Avro: let the sink write JSON")
+		d.Fail(path, "has no form in Avro: let the sink write JSON")
 	}
 	if slices.Contains(f.Carry, "") {
-		d.Fail(at, "a name is empty")
+		d.Fail(path, "a name is empty")
 	}
 }
 
-func (f *Files) checkFlink(d *decoder) { d.Fail("source", ofOneMachine) }
+func (f *Files) checkFlink(d *decoder) { d.Fail("source", localFileReason) }
 
 // Files are those that the source reads, nil if it reads none.
 func (s *Source) Files() *Files { return originOf[*Files](s) }
@@ -65,14 +65,14 @@ func (s *Source) filesKeys() []keytable.Key {
 	var keys []keytable.Key
 	for _, format := range connectors.Formats {
 		f := &Files{Format: format.Name, Fields: defaultFields(), Delimiter: ',', Encoding: connectors.Encodings[0]}
-		what, row := "Column", "row"
+		noun, row := "Column", "row"
 		if !format.Columns {
-			what, row = "Field", "record"
+			noun, row = "Field", "record"
 		}
 		k := keytable.Key{Name: format.Name, Doc: format.Of, Seen: s.set(f), Keys: slices.Concat(
 			[]keytable.Key{{Name: "path", Doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, Required: true, Read: keytable.Text(&f.Path, keytable.NotEmpty)}},
-			f.Fields.keys(what), []keytable.Key{f.Fields.layout(strings.ToLower(what), row), {
-				Name: "carry", Doc: "Columns, fields or patterns that records repeat under carry.", Read: keytable.OneOrMore(strings.ToLower(what)+"s", &f.Carry),
+			f.Fields.keys(noun), []keytable.Key{f.Fields.layout(strings.ToLower(noun), row), {
+				Name: "carry", Doc: "Columns, fields or patterns that records repeat under carry.", Read: keytable.OneOrMore(strings.ToLower(noun)+"s", &f.Carry),
 			}})}
 		if !format.Whole {
 			k.Keys = append(k.Keys, keytable.Key{Name: "disorder", Doc: "Of the path \"-\": how far a record's time may be behind the latest one. Incidents, digests and pages of single series are delivered as the times pass, unless a record goes back by more: then they wait for the end of the input.", Read: keytable.Duration(&f.Disorder)})
@@ -93,10 +93,10 @@ func (s *Source) filesKeys() []keytable.Key {
 }
 
 // layout declares the layout of columns or fields.
-func (f *Fields) layout(what string, rows string) keytable.Key {
-	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, with its name behind the parts of key; values are names or patterns, by default [\"*\"], and key none by default."
+func (f *Fields) layout(noun string, rows string) keytable.Key {
+	doc := "long: a " + rows + " is an observation. wide: each " + noun + " of values is a key, with its name behind the parts of key; values are names or patterns, by default [\"*\"], and key none by default."
 	names := []string{Long, Wide}
-	if what == "field" {
+	if noun == "field" {
 		doc = "As of csv. series: values is a list of numbers, time one of times; without time, values has pairs, or with time: \"\" and order: arrival values alone."
 		names = append(names, Series)
 	}
@@ -151,7 +151,7 @@ func (p namedFile) String() string {
 }
 
 // is reports whether both places are one file.
-func (p namedFile) is(o namedFile) bool {
+func (p namedFile) sameFile(o namedFile) bool {
 	switch {
 	case p.info != nil && o.info != nil:
 		return os.SameFile(p.info, o.info)
@@ -192,7 +192,7 @@ func inputOf(key, path string) sourceInput {
 
 // reads reports whether the input has the file of a place, or will have it once there is one.
 func (in sourceInput) reads(out namedFile) bool {
-	if in.is(out) || slices.ContainsFunc(in.matches, out.is) {
+	if in.sameFile(out) || slices.ContainsFunc(in.matches, out.sameFile) {
 		return true
 	}
 	if in.stream() || out.stream() || !strings.ContainsAny(in.path, "*?[") {
@@ -220,11 +220,11 @@ func (d *decoder) checkFiles(c *Config) {
 	}
 	var out []namedFile
 	standardOut := ""
-	add := func(at string, f *File) {
+	add := func(path string, f *File) {
 		if f == nil {
 			return
 		}
-		switch key := keytable.Join(at, f.Format+".path"); {
+		switch key := keytable.Join(path, f.Format+".path"); {
 		case f.Path != stdio:
 			out = append(out, placeOf(key, f.Path))
 		case standardOut == "":
@@ -254,7 +254,7 @@ func (d *decoder) checkFiles(c *Config) {
 		}
 		for _, p := range out[:i] {
 			// A shell's 2>&1 sends both streams to one file, of whole lines.
-			if o.is(p) && !(o.stream() && p.stream()) {
+			if o.sameFile(p) && !(o.stream() && p.stream()) {
 				d.Fail(o.key, "%s is also written, by %s", o, p.key)
 			}
 		}

@@ -26,7 +26,7 @@ func TestOutputIsAnotherFile(t *testing.T) {
 			t.Skip("the file system has no links: ", err)
 		}
 	}
-	for _, test := range []struct{ source, sink, more, want string }{
+	for _, test := range []struct{ source, sink, extra, want string }{
 		{"d/in.csv", in, "", `is also read, by source.csv.path`},
 		{in, "d/in.csv", "", `is also read, by source.csv.path`},
 		{"d/in.csv", "hard.csv", "", `sink.jsonl.path: "hard.csv" is also read, by source.csv.path`},
@@ -44,10 +44,10 @@ func TestOutputIsAnotherFile(t *testing.T) {
 		{"d/*.csv", "new.csv", "state: d/new.bin", ""},
 		{"d/in.csv", "/dev/null", "", ""},
 	} {
-		text := fmt.Sprintf("model: {family: normal}\nsource: {csv: {path: %q}}\nsink: {jsonl: {path: %q}}\n%s\n", test.source, test.sink, test.more)
+		text := fmt.Sprintf("model: {family: normal}\nsource: {csv: {path: %q}}\nsink: {jsonl: {path: %q}}\n%s\n", test.source, test.sink, test.extra)
 		_, err := Parse("pump.yaml", []byte(text), nil)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s → %s %s: %v", test.source, test.sink, test.more, err)
+			t.Errorf("%s → %s %s: %v", test.source, test.sink, test.extra, err)
 		}
 	}
 }
@@ -60,9 +60,9 @@ func TestStreamIsAnotherFile(t *testing.T) {
 	for i, name := range []string{"in", "out", "err"} {
 		f := expect.Get(os.Create(name))(t)
 		defer f.Close()
-		was := *streams[i]
+		prev := *streams[i]
 		*streams[i] = f
-		defer func() { *streams[i] = was }()
+		defer func() { *streams[i] = prev }()
 	}
 	for _, test := range []struct{ source, sink, want string }{
 		{"-", "in", `sink.jsonl.path: "in" is also read, by source.jsonl.path`},
@@ -94,7 +94,7 @@ func (t *toy) unending() bool { return true }
 
 // TestSourceIsARow: a source is a row, which the config reads and its reference describes.
 func TestSourceIsARow(t *testing.T) {
-	defer func(was []func(*Source) []keytable.Key) { origins = was }(origins)
+	defer func(prev []func(*Source) []keytable.Key) { origins = prev }(origins)
 	origins = append(slices.Clip(origins), func(s *Source) []keytable.Key {
 		o := &toy{}
 		return []keytable.Key{{Name: "toy", Doc: "A toy.", Seen: s.set(o), Keys: []keytable.Key{{Name: "path", Doc: "Its place.", Read: keytable.Text(&o.path, keytable.NotEmpty)}}}}

@@ -38,7 +38,7 @@ type Kafka struct {
 
 func (k *Kafka) fields() (*Fields, string) { return &k.Fields, "source.kafka" }
 func (k *Kafka) shaped() bool              { return true }
-func (k *Kafka) unending() bool            { return !k.Bounded }
+func (k *Kafka) unbounded() bool           { return !k.Bounded }
 
 // Kafka is what the source reads of Kafka, nil if it reads nothing there.
 func (s *Source) Kafka() *Kafka { return originOf[*Kafka](s) }
@@ -191,12 +191,12 @@ func hookURL(dst *secret.Text) keytable.ValueParser {
 // headers reads a mapping of names to texts.
 func headers(dst *map[string]secret.Text) keytable.ValueParser {
 	return keytable.ValueParser{Takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		all := map[string]secret.Text{}
+		result := map[string]secret.Text{}
 		d.Entries(path, n, func(p string, k, v *yaml.Node) {
 			var value secret.Text
 			before := len(d.Errs)
 			textOrSecret(&value).Read(d, p, v)
-			all[k.Value] = value
+			result[k.Value] = value
 			if len(d.Errs) > before {
 				return
 			}
@@ -208,7 +208,7 @@ func headers(dst *map[string]secret.Text) keytable.ValueParser {
 				d.Fail(value.Path(p), "%v", err)
 			}
 		})
-		*dst = all
+		*dst = result
 	}}
 }
 
@@ -261,35 +261,35 @@ func (d *decoder) checkKafka(c *Config) {
 		if s.sink == nil {
 			continue
 		}
-		d.checkUnending(c, s.key, s.sink)
+		d.checkUnbounded(c, s.key, s.sink)
 		t := s.sink.Kafka
 		if t == nil {
 			continue
 		}
-		at := s.key + ".kafka"
-		d.checkPair(at)
-		d.checkSinkRegistry(at, s.sink, k)
+		path := s.key + ".kafka"
+		d.checkPair(path)
+		d.checkSinkRegistry(path, s.sink, k)
 		switch {
-		case d.Failed(at+".brokers") || len(t.Cluster.Brokers) > 0:
+		case d.Failed(path+".brokers") || len(t.Cluster.Brokers) > 0:
 		case k != nil:
 			for _, name := range []string{"tls", "sasl"} {
-				d.Refuse(keytable.Join(at, name), "belongs to brokers, and those are the source's")
+				d.Refuse(keytable.Join(path, name), "belongs to brokers, and those are the source's")
 			}
 			t.Cluster = k.Cluster
 		default:
-			d.Fail(at+".brokers", "missing; it is required")
+			d.Fail(path+".brokers", "missing; it is required")
 		}
 		if k != nil && slices.Equal(t.Cluster.Brokers, k.Cluster.Brokers) {
 			if t.Topic != "" && slices.Contains(k.Topics, t.Topic) {
-				d.Fail(at+".topic", "%s is also read, by source.kafka.topics", message.Quote(t.Topic))
+				d.Fail(path+".topic", "%s is also read, by source.kafka.topics", message.Quote(t.Topic))
 			}
 			if t.Topic == k.Changelog && t.Topic != "" {
-				d.Fail(at+".topic", "%s is the changelog", message.Quote(t.Topic))
+				d.Fail(path+".topic", "%s is the changelog", message.Quote(t.Topic))
 			}
 		}
 		for _, w := range written {
 			if o := w.sink.Kafka; o.Topic == t.Topic && t.Topic != "" && slices.Equal(o.Cluster.Brokers, t.Cluster.Brokers) {
-				d.Fail(at+".topic", "%s is also written, by %s.kafka.topic", message.Quote(t.Topic), w.key)
+				d.Fail(path+".topic", "%s is also written, by %s.kafka.topic", message.Quote(t.Topic), w.key)
 			}
 		}
 		written = append(written, s)
@@ -297,62 +297,62 @@ func (d *decoder) checkKafka(c *Config) {
 }
 
 // needBoth refuses one of two keys without the other, with what it then needs.
-func (d *decoder) needBoth(one, needs, other, otherNeeds string) {
+func (d *decoder) needBoth(first, firstNeeds, second, secondNeeds string) {
 	switch {
-	case d.Has(one) && !d.Has(other):
-		d.Fail(one, "needs %s", needs)
-	case d.Has(other) && !d.Has(one):
-		d.Fail(other, "needs %s", otherNeeds)
+	case d.Has(first) && !d.Has(second):
+		d.Fail(first, "needs %s", firstNeeds)
+	case d.Has(second) && !d.Has(first):
+		d.Fail(second, "needs %s", secondNeeds)
 	}
 }
 
 // checkPair refuses half of a client's certificate.
-func (d *decoder) checkPair(at string) {
-	d.needBoth(at+".tls.cert", "tls.key, its private key", at+".tls.key", "tls.cert, its certificate")
+func (d *decoder) checkPair(path string) {
+	d.needBoth(path+".tls.cert", "tls.key, its private key", path+".tls.key", "tls.cert, its certificate")
 }
 
 // checkLogin refuses half of a client's certificate or of a login.
-func (d *decoder) checkLogin(at string) {
-	d.checkPair(at)
-	d.needBoth(at+".username", "password", at+".password", "username")
+func (d *decoder) checkLogin(path string) {
+	d.checkPair(path)
+	d.needBoth(path+".username", "password", path+".password", "username")
 }
 
 // checkRegistry refuses half of a login, and encryption of what is not encrypted.
-func (d *decoder) checkRegistry(at string, r *registry.Config) {
-	at += ".registry"
-	d.checkLogin(at)
+func (d *decoder) checkRegistry(path string, r *registry.Config) {
+	path += ".registry"
+	d.checkLogin(path)
 	if r != nil && r.TLS != nil && strings.HasPrefix(r.URL, "http://") {
-		d.Fail(at+".tls", "is for https://…, and url is without encryption")
+		d.Fail(path+".tls", "is for https://…, and url is without encryption")
 	}
 }
 
 // checkSinkRegistry finds the registry of a sink of Avro, which may be the source's.
-func (d *decoder) checkSinkRegistry(at string, s *Sink, source *Kafka) {
-	d.checkRegistry(at, s.Registry)
+func (d *decoder) checkSinkRegistry(path string, s *Sink, source *Kafka) {
+	d.checkRegistry(path, s.Registry)
 	switch {
 	case s.Format != registry.Avro:
-		d.Refuse(at+".registry", "is for format: avro")
+		d.Refuse(path+".registry", "is for format: avro")
 		s.Registry = nil
 	case s.Registry == nil && source != nil && source.Registry != nil:
 		s.Registry = source.Registry
 	case s.Registry == nil:
-		d.Fail(at+".format", "avro needs registry, which has the schemas; the source has none")
+		d.Fail(path+".format", "avro needs registry, which has the schemas; the source has none")
 	}
 }
 
 func (k *Kafka) check(d *decoder, c *Config) {
-	const at = "source.kafka"
-	d.checkPair(at)
-	d.checkRegistry(at, k.Registry)
+	const path = "source.kafka"
+	d.checkPair(path)
+	d.checkRegistry(path, k.Registry)
 	if k.Format != registry.Auto && k.Format != registry.JSON && k.Registry == nil {
-		d.Fail(at+".format", "%s needs registry, which has the schemas", k.Format)
+		d.Fail(path+".format", "%s needs registry, which has the schemas", k.Format)
 	}
 	if k.Embedded {
 		for _, name := range []string{"tls", "sasl"} {
-			d.Refuse(keytable.Join(at, name), "is not for an embedded broker")
+			d.Refuse(keytable.Join(path, name), "is not for an embedded broker")
 		}
-	} else if len(k.Cluster.Brokers) == 0 && !d.Failed(at+".brokers") {
-		d.Fail(at+".brokers", "missing; it is required, unless embedded is true")
+	} else if len(k.Cluster.Brokers) == 0 && !d.Failed(path+".brokers") {
+		d.Fail(path+".brokers", "missing; it is required, unless embedded is true")
 	}
 	if k.Start.At == "" {
 		k.Start.At = kafkaio.Earliest
@@ -361,18 +361,18 @@ func (k *Kafka) check(d *decoder, c *Config) {
 		}
 	}
 	if k.Start.At == kafkaio.Committed && k.Group == "" {
-		d.Fail(at+".start", "committed needs a group")
+		d.Fail(path+".start", "committed needs a group")
 	}
 	if k.Changelog != "" && slices.Contains(k.Topics, k.Changelog) {
-		d.Fail(at+".changelog", "%s is also read, by topics", message.Quote(k.Changelog))
+		d.Fail(path+".changelog", "%s is also read, by topics", message.Quote(k.Changelog))
 	}
 	for i, topic := range k.Topics {
 		if slices.Contains(k.Topics[:i], topic) {
-			d.Fail(fmt.Sprintf("%s.topics.%d", at, i), "%s stands here twice", message.Quote(topic))
+			d.Fail(fmt.Sprintf("%s.topics.%d", path, i), "%s stands here twice", message.Quote(topic))
 		}
 	}
 	if c.Transform == settings.Smooth && k.Changelog != "" {
-		d.Fail(at+".changelog", "belongs to transform: filter")
+		d.Fail(path+".changelog", "belongs to transform: filter")
 	}
 }
 
@@ -387,14 +387,14 @@ func (k *Kafka) checkFlink(d *decoder) {
 
 // checkUnending refuses files that have to come to an end for a source without
 // one.
-func (d *decoder) checkUnending(c *Config, at string, s *Sink) {
+func (d *decoder) checkUnbounded(c *Config, path string, s *Sink) {
 	if s.File == nil || !c.Source.Unending() {
 		return
 	}
 	const reason = "has to come to an end, and the source has none: give bounded: true, a topic, or a plain csv or jsonl file"
 	if format := connectors.FormatOf(s.File.Format); format.Whole {
-		d.Fail(keytable.Join(at, format.Name), "a %s file %s", format.Title, reason)
+		d.Fail(keytable.Join(path, format.Name), "a %s file %s", format.Title, reason)
 	} else if connectors.Unpacked(s.File.Path) != s.File.Path {
-		d.Fail(keytable.Join(at, format.Name+".path"), "a compressed file %s", reason)
+		d.Fail(keytable.Join(path, format.Name+".path"), "a compressed file %s", reason)
 	}
 }

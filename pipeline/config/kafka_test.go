@@ -68,12 +68,12 @@ func TestSinksInheritTheCluster(t *testing.T) {
 	for name, s := range map[string]*Sink{"out": &c.Sink, "alerts": &c.Alerts[0].Sink} {
 		expect.Same(t, &kafkaio.Sink{Cluster: c.Source.Kafka().Cluster, Topic: name, Compression: "zstd"}, s.Kafka, name)
 	}
-	own := kafkaio.Cluster{Brokers: []string{"c:1", "d:2"}, TLS: &kafkaio.TLS{}}
-	expect.Same(t, &kafkaio.Sink{Cluster: own, Topic: "rejected", Compression: "lz4"}, c.DeadLetter.Kafka)
+	ownCluster := kafkaio.Cluster{Brokers: []string{"c:1", "d:2"}, TLS: &kafkaio.TLS{}}
+	expect.Same(t, &kafkaio.Sink{Cluster: ownCluster, Topic: "rejected", Compression: "lz4"}, c.DeadLetter.Kafka)
 	// The same name on two clusters is two topics.
 	parse(t, topics(someTopics, "sink: {kafka: {topic: in, brokers: ['c:1']}}", "dead_letter: {kafka: {topic: in, brokers: ['d:1']}}"))
 	// A file as the source leaves a sink to its own cluster.
-	c = parse(t, with("sink: {kafka: {topic: out, brokers: ['c:1']}}"))
+	c = parse(t, withLines("sink: {kafka: {topic: out, brokers: ['c:1']}}"))
 	expect.Same(t, []string{"c:1"}, c.Sink.Kafka.Cluster.Brokers)
 }
 
@@ -143,7 +143,7 @@ func TestParseKafkaErrors(t *testing.T) {
 		{"sink is written", topics(someTopics, "sink: {kafka: {topic: out}}", "detect: true", "alerts: {kafka: {topic: out}}"), []string{`pump.yaml:5: alerts.kafka.topic: "out" is also written, by sink.kafka.topic`}},
 		{"compression", topics(someTopics, "sink: {kafka: {topic: out, compression: lz5}}"), []string{`pump.yaml:3: sink.kafka.compression: unknown value "lz5"; did you mean "lz4"?`}},
 		{"no topic", topics(someTopics, "sink: {kafka: {}}"), []string{`pump.yaml:3: sink.kafka.topic: missing; it is required`}},
-		{"dead letter without brokers", with("dead_letter: {kafka: {topic: out}}"), []string{`pump.yaml:3: dead_letter.kafka.brokers: missing; it is required`}},
+		{"dead letter without brokers", withLines("dead_letter: {kafka: {topic: out}}"), []string{`pump.yaml:3: dead_letter.kafka.brokers: missing; it is required`}},
 		{"security without brokers", topics(someTopics, "sink: {kafka: {topic: out, tls: {}, sasl: {mechanism: plain, username: u, password: {env: P}}}}"), []string{
 			`pump.yaml:3: sink.kafka.tls: belongs to brokers, and those are the source's`,
 			`pump.yaml:3: sink.kafka.sasl: belongs to brokers, and those are the source's`,

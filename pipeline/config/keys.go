@@ -17,7 +17,7 @@ import (
 // keys declares the config: the settings and the other keys, each with what it means, and how its value is
 // read into c. Defaults are what c holds before.
 func (c *Config) keys(model []keytable.Key) []keytable.Key {
-	all := append(model, []keytable.Key{
+	keys := append(model, []keytable.Key{
 		{Name: "state", Doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query each minute. A second run is refused. A topic begins with it if its changelog has had no states.", Read: keytable.File(&c.State, inputfile.AnySize)},
 		{Name: "source", Doc: "Where records come from.", Required: true, Single: true, Keys: c.Source.keys()},
 		{Name: "sink", Doc: "Where estimates go. none writes no estimates: the run has alarms only.", Initial: `{jsonl: {path: "-"}}`, Single: true,
@@ -27,8 +27,8 @@ func (c *Config) keys(model []keytable.Key) []keytable.Key {
 		{Name: "alerts", Doc: "Where alarms go, with detect or silence. By default nowhere.", Read: receivers(&c.Alerts)},
 		{Name: "runner", Doc: "What executes the pipeline.", Keys: c.Runner.keys()},
 	}...)
-	at := slices.IndexFunc(all, func(k keytable.Key) bool { return k.Name == "keys" })
-	return slices.Insert(all, at, keytable.Key{Name: "incidents", Doc: "true groups alarms of many keys with one cause: together in time and under one prefix, more often than by chance. An incident is an alert; its alarms have its id. See GUIDE.", Initial: "false", Read: incidentsKey(&c.Incidents)})
+	index := slices.IndexFunc(keys, func(k keytable.Key) bool { return k.Name == "keys" })
+	return slices.Insert(keys, index, keytable.Key{Name: "incidents", Doc: "true groups alarms of many keys with one cause: together in time and under one prefix, more often than by chance. An incident is an alert; its alarms have its id. See GUIDE.", Initial: "false", Read: incidentsKey(&c.Incidents)})
 }
 
 func (s *Sink) keys() []keytable.Key {
@@ -107,9 +107,9 @@ func YAMLNames(names []string) string {
 
 // YAMLList writes texts as a list in one line.
 func YAMLList(texts []string) string {
-	var all []string
+	var scalars []string
 	for _, s := range texts {
-		all = append(all, YAMLText(s))
+		scalars = append(scalars, YAMLText(s))
 	}
-	return "[" + strings.Join(all, ", ") + "]"
+	return "[" + strings.Join(scalars, ", ") + "]"
 }

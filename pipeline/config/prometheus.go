@@ -28,7 +28,7 @@ type Prometheus struct {
 
 func (p *Prometheus) fields() (*Fields, string) { return nil, "" }
 func (p *Prometheus) shaped() bool              { return false }
-func (p *Prometheus) unending() bool            { return !p.Bounded }
+func (p *Prometheus) unbounded() bool           { return !p.Bounded }
 
 // check tells the sink of series and receivers of the labels of keys.
 func (p *Prometheus) check(d *decoder, c *Config) {
@@ -57,7 +57,7 @@ func (s *Source) prometheusKeys() []keytable.Key {
 		Keys: slices.Concat(serverKeys(&p.Server, "URL of the server, in front of /api/v1/query_range."), []keytable.Key{
 			{Name: "query", Doc: "The query, in PromQL.", Required: true, Read: keytable.Text(&p.Query, keytable.NotEmpty)},
 			{Name: "step", Doc: "Time between the points of a series. Points are at multiples of it.", Read: keytable.Milliseconds(&p.Step)},
-			{Name: "start", Doc: "Time of the first point. A state says more.", Initial: `"-14d"`, Read: since(&p.Start, &p.Ago)},
+			{Name: "start", Doc: "Time of the first point. A state says more.", Initial: `"-14d"`, Read: startTime(&p.Start, &p.Ago)},
 			{Name: "delay", Doc: "Age at which a point is final: the scrape, the rules that make the series, and the difference of both clocks.", Read: keytable.Duration(&p.Delay)},
 			{Name: "lookback", Doc: "For how long the server repeats the last value of a series, its --query.lookback-delta. Equal values in a row count for an alarm only from so long after the first of them on.", Read: keytable.Milliseconds(&p.Lookback)},
 			{Name: "key", Doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series with one key and time the second is rejected.`, Read: keytable.Texts("labels", &p.Key)},
@@ -82,7 +82,7 @@ func serverKeys(s *httpclient.Server, url string) []keytable.Key {
 }
 
 // since reads a time, or how long ago.
-func since(at *time.Time, ago *time.Duration) keytable.ValueParser {
+func startTime(start *time.Time, ago *time.Duration) keytable.ValueParser {
 	const takes = "a time such as 2026-01-02T03:04:05Z, or how long ago, such as -14d"
 	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode {
@@ -92,7 +92,7 @@ func since(at *time.Time, ago *time.Duration) keytable.ValueParser {
 					return
 				}
 			} else if t, err := times.Parse(n.Value); err == nil {
-				*at = t
+				*start = t
 				return
 			}
 		}
@@ -101,10 +101,10 @@ func since(at *time.Time, ago *time.Duration) keytable.ValueParser {
 }
 
 // checkServer holds what concerns more than one key of a server at a path.
-func (d *decoder) checkServer(at string, s *httpclient.Server) {
-	d.checkLogin(at)
+func (d *decoder) checkServer(path string, s *httpclient.Server) {
+	d.checkLogin(path)
 	if s.TLS != nil && strings.HasPrefix(s.URL.Text, "http://") {
-		d.Fail(at+".tls", "is for a url of https://")
+		d.Fail(path+".tls", "is for a url of https://")
 	}
 }
 
@@ -122,13 +122,13 @@ func (d *decoder) checkWritten(c *Config) {
 	if p == nil {
 		return
 	}
-	const at = "sink.prometheus"
-	d.checkServer(at, &p.Server)
+	const path = "sink.prometheus"
+	d.checkServer(path, &p.Server)
 	switch {
 	case c.Transform == settings.Smooth:
-		d.Fail(at, "is for transform: filter")
+		d.Fail(path, "is for transform: filter")
 	case c.Detect == nil && !d.Failed("detect"):
-		d.Fail(at, "there are no scores without detect")
+		d.Fail(path, "there are no scores without detect")
 	}
 	d.NeedTime("an empty name means that there is no time, which samples need")
 }
@@ -152,8 +152,8 @@ func (d *decoder) joinedPatterns(c *Config) {
 		parts := make([]string, len(p.Key))
 		for i, name := range p.Key {
 			parts[i] = "*"
-			if of, is := labels[name]; is {
-				parts[i] = of
+			if value, ok := labels[name]; ok {
+				parts[i] = value
 			}
 		}
 		if *pattern = parts[0]; len(parts) > 1 {

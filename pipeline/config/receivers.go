@@ -22,7 +22,7 @@ import (
 func labels(dst *map[string]string) keytable.ValueParser {
 	const takes = "mapping of names to texts"
 	return keytable.ValueParser{Takes: takes, Initial: "{}", Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		all := map[string]string{}
+		result := map[string]string{}
 		d.Entries(path, n, func(p string, k, v *yaml.Node) {
 			var s string
 			switch {
@@ -31,10 +31,10 @@ func labels(dst *map[string]string) keytable.ValueParser {
 			case slices.Contains(ownLabels, k.Value):
 				d.Fail(p, "is a label that every alert has; name another")
 			case d.Text(p, v, &s):
-				all[k.Value] = s
+				result[k.Value] = s
 			}
 		})
-		*dst = all
+		*dst = result
 	}}
 }
 
@@ -48,7 +48,7 @@ var ownLabels = []string{"alertname", "key", "kind"}
 func receivers(dst *[]Receiver) keytable.ValueParser {
 	fresh := func(path string) Receiver { return Receiver{At: path, Choice: Choice{Kinds: AlarmKinds()}} }
 	example := fresh("")
-	one := func(d *keytable.Decoder, path string, n *yaml.Node) {
+	readOne := func(d *keytable.Decoder, path string, n *yaml.Node) {
 		r := fresh(path)
 		keys := r.keys()
 		d.Mapping(path, n, keys)
@@ -66,11 +66,11 @@ func receivers(dst *[]Receiver) keytable.ValueParser {
 		Keys:  example.keys(),
 		Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 			if n.Kind != yaml.SequenceNode {
-				one(d, path, n)
+				readOne(d, path, n)
 				return
 			}
 			for i, e := range n.Content {
-				one(d, d.Entry(path, i, e), e)
+				readOne(d, d.Entry(path, i, e), e)
 			}
 		},
 	}
@@ -178,15 +178,15 @@ func (d *decoder) checkAlarms(c *Config) {
 	if c.Transform != settings.Filter || d.Failed("transform") {
 		return
 	}
-	none := c.Detect == nil && c.Silence == nil && !d.Failed("detect") && !d.Failed("silence")
-	if none && d.Has("alerts") {
+	noAlarms := c.Detect == nil && c.Silence == nil && !d.Failed("detect") && !d.Failed("silence")
+	if noAlarms && d.Has("alerts") {
 		d.Fail("alerts", "there are none without detect or silence")
 	}
 	i := c.Incidents
 	if i == nil {
 		return
 	}
-	if none {
+	if noAlarms {
 		d.Fail("incidents", "there are none without detect or silence")
 	}
 	if c.Order == settings.Arrival {

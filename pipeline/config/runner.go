@@ -54,7 +54,7 @@ func (r *Runner) keys() []keytable.Key {
 const DefaultCells = 256
 
 // ofOneMachine is what flink says of files.
-const ofOneMachine = "is a file of one machine: flink reads and writes topics, kafka"
+const localFileReason = "is a file of one machine: flink reads and writes topics, kafka"
 
 // checkRunner refuses what a runner cannot do.
 func (d *decoder) checkRunner(c *Config) {
@@ -98,14 +98,14 @@ func (d *decoder) checkRunner(c *Config) {
 	case !d.Has("sink"):
 		d.Fail("sink", "missing; flink requires a topic, kafka, or none")
 	default:
-		d.Fail("sink", ofOneMachine)
+		d.Fail("sink", localFileReason)
 	}
 	if c.DeadLetter != nil && c.DeadLetter.Kafka == nil {
-		d.Fail("dead_letter", ofOneMachine+"; without one, rejects go to the workers' standard error")
+		d.Fail("dead_letter", localFileReason+"; without one, rejects go to the workers' standard error")
 	}
 	for _, r := range c.Alerts {
 		if r.Kafka == nil && r.Webhook == nil {
-			d.Fail(r.At, ofOneMachine)
+			d.Fail(r.At, localFileReason)
 		}
 	}
 }
