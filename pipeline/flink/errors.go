@@ -10,10 +10,10 @@ var ErrOtherSteps = errors.New("the savepoint is of another job: it has the stat
 
 // because returns an error of that text. It wraps ErrOtherSteps, or final, where the text
 // says so.
-func because(text string, final error) error {
-	for _, is := range []error{ErrOtherSteps, final} {
-		if contains(text, is) {
-			return &failure{text, is}
+func clusterError(text string, final error) error {
+	for _, sentinel := range []error{ErrOtherSteps, final} {
+		if contains(text, sentinel) {
+			return &failure{text, sentinel}
 		}
 	}
 	return errors.New(text)
@@ -23,18 +23,18 @@ func contains(text string, err error) bool { return err != nil && strings.Contai
 
 // A failure is an error of which the cluster has passed on the text only.
 type failure struct {
-	text string
-	is   error
+	text     string
+	sentinel error
 }
 
 func (f *failure) Error() string { return f.text }
-func (f *failure) Unwrap() error { return f.is }
+func (f *failure) Unwrap() error { return f.sentinel }
 
 // words say what a stack trace of a cluster means, and what to do about it where
 // that is known.
-func words(trace string) string {
+func explain(trace string) string {
 	const jars = "JobManager and TaskManagers have not all jars that the job server has: put those of Beam's runner into their lib"
-	cause := plain(trace)
+	cause := rootCause(trace)
 	for _, w := range []struct{ sign, means string }{
 		{"NoResourceAvailableException", "the cluster has no slots for the job: start more TaskManagers, or take a lower runner.parallelism"},
 		{"Cannot map checkpoint/savepoint state", ErrOtherSteps.Error() + "; go on with the topics, model.family, model.scale and runner.cells that it was taken with, and with lateness or silence if it had one of them, and only then, or start without the savepoint"},
@@ -66,7 +66,7 @@ func words(trace string) string {
 
 // plain is what a Java or Go stack trace says at its bottom: the cause of all
 // that is above it, in a sentence.
-func plain(trace string) string {
+func rootCause(trace string) string {
 	if i := strings.LastIndex(trace, "caused by:\n"); i >= 0 {
 		// Of a function of ours, as Beam's harness for Go writes it.
 		text := trace[i+len("caused by:\n"):]

@@ -31,9 +31,9 @@ func TestNames(t *testing.T) {
 		for _, groups := range []int{64, 128, 1000} {
 			seen := map[int]int{}
 			for i, name := range Names(2*parallelism, parallelism, groups) {
-				at := keyGroup(name, groups) * parallelism / groups
-				expect.Same(t, i%parallelism, at, "parallelism ", parallelism, " of ", groups, ": subtask of ", name)
-				seen[at]++
+				subtask := keyGroup(name, groups) * parallelism / groups
+				expect.Same(t, i%parallelism, subtask, "parallelism ", parallelism, " of ", groups, ": subtask of ", name)
+				seen[subtask]++
 			}
 			expect.Same(t, parallelism, len(seen), "subtasks of ", groups, " groups: ", seen)
 		}
@@ -55,7 +55,7 @@ func TestWords(t *testing.T) {
 		{"java.io.InvalidClassException: org.apache.beam.Z; local class incompatible", "different releases"},
 		{"plain words", "plain words"},
 	} {
-		got := words(test.trace)
+		got := explain(test.trace)
 		if !strings.HasPrefix(got, test.want) && !strings.Contains(got, test.want) || strings.Contains(got, "\tat ") {
 			t.Errorf("%q means %q, not %q", test.trace, got, test.want)
 		}

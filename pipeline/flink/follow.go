@@ -15,16 +15,16 @@ const (
 	// startTimeout is how long a job may take to start.
 	startTimeout = time.Minute
 	// outage is how long a JobManager may be unreachable for Follow.
-	outage = time.Minute
+	maxOutage = time.Minute
 	// attempts are how often a job may fail before its first checkpoint is complete.
-	attempts = 3
+	maxAttempts = 3
 )
 
 // Start waits until the job runs or has ended. It cancels a job that cannot run; the error
 // says why.
 func (j *Job) Start(ctx context.Context) error {
 	deadline := time.Now().Add(startTimeout)
-	var since time.Time
+	var runningSince time.Time
 	for range every(ctx, poll) {
 		s, err := j.Status(ctx)
 		switch {
@@ -35,10 +35,10 @@ func (j *Job) Start(ctx context.Context) error {
 		case s.Cause != "":
 			return j.giveUp(ctx, s)
 		case !s.runs():
-			since = time.Time{}
-		case since.IsZero():
-			since = time.Now()
-		case time.Since(since) > stableAfter:
+			runningSince = time.Time{}
+		case runningSince.IsZero():
+			runningSince = time.Now()
+		case time.Since(runningSince) > stableAfter:
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -51,7 +51,7 @@ func (j *Job) Start(ctx context.Context) error {
 
 // giveUp cancels a job that does not run.
 func (j *Job) giveUp(ctx context.Context, s Status) error {
-	err := because(fmt.Sprintf("the job %s fails: %s", j.Name, s.Cause), j.final)
+	err := clusterError(fmt.Sprintf("the job %s fails: %s", j.Name, s.Cause), j.final)
 	if s.Ended() {
 		return err
 	}
@@ -71,7 +71,7 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 		if refused != nil && refused.code == http.StatusNotFound {
 			return j.lost(last)
 		}
-		if err != nil && (ctx.Err() != nil || refused != nil && refused.code < 500 || time.Since(answered) > outage) {
+		if err != nil && (ctx.Err() != nil || refused != nil && refused.code < 500 || time.Since(answered) > maxOutage) {
 			return err
 		}
 		if err != nil {
@@ -93,7 +93,7 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 			log.Info("the job was restored", "job", j.Name)
 		}
 		switch {
-		case s.State == "FAILED", final, s.Restarts >= attempts && s.Completed == 0:
+		case s.State == "FAILED", final, s.Restarts >= maxAttempts && s.Completed == 0:
 			return j.giveUp(ctx, s)
 		case s.State == "CANCELED":
 			return fmt.Errorf("the job %s was cancelled, by hafvf stop or by someone else, and not by this program", j.Name)

@@ -81,8 +81,8 @@ func (s Status) Ended() bool { return slices.Contains(ended, s.State) }
 // answerTime is how long the JobManager may take to answer, and maxAnswer how many bytes it may
 // answer: a job of many tasks has many metrics.
 const (
-	answerTime = 10 * time.Second
-	maxAnswer  = 64 << 20
+	answerTimeout = 10 * time.Second
+	maxAnswer     = 64 << 20
 )
 
 // clients are those of JobManagers, *httpclient.Client by their addresses: requests to one share
@@ -103,7 +103,7 @@ func (c *Cluster) client() (*httpclient.Client, error) {
 
 // call sends a request to the JobManager, and decodes the answer into out unless out is nil.
 func (c *Cluster) call(ctx context.Context, method, path string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var body io.Reader
 	if in != nil {
@@ -113,7 +113,7 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		}
 		body = bytes.NewReader(b)
 	}
-	to, err := c.client()
+	client, err := c.client()
 	if err != nil {
 		return err
 	}
@@ -122,18 +122,18 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		return fmt.Errorf("the JobManager's address (runner.rest): %w", httpclient.Bare(err))
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := to.HTTP().Do(req)
+	res, err := client.HTTP().Do(req)
 	if err != nil {
 		err = httpclient.Bare(err)
 		if op, ok := errors.AsType[*net.OpError](err); ok {
 			err = op
 		}
-		return fmt.Errorf("no JobManager of Flink answers at %s (runner.rest): %w", to.Place(), err)
+		return fmt.Errorf("no JobManager of Flink answers at %s (runner.rest): %w", client.Place(), err)
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
-		return fmt.Errorf("the JobManager at %s stopped answering: %w", to.Place(), err)
+		return fmt.Errorf("the JobManager at %s stopped answering: %w", client.Place(), err)
 	}
 	if res.StatusCode/100 == 3 {
 		return c.otherServer(fmt.Sprintf("%s %s: %s: %s", method, path, res.Status, message.Line(string(b))))
@@ -143,7 +143,7 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		if json.Unmarshal(b, &refusal) != nil || len(refusal.Errors) == 0 {
 			return c.otherServer(fmt.Sprintf("%s %s: %s", method, path, res.Status))
 		}
-		return &restError{res.StatusCode, plain(refusal.Errors[len(refusal.Errors)-1])}
+		return &restError{res.StatusCode, rootCause(refusal.Errors[len(refusal.Errors)-1])}
 	}
 	if out == nil {
 		return nil
@@ -161,11 +161,11 @@ func (c *Cluster) otherServer(why string) error {
 
 // place is what messages say of the JobManager's address, in which a login may stand.
 func (c *Cluster) place() string {
-	to, err := c.client()
+	client, err := c.client()
 	if err != nil {
 		return "runner.rest"
 	}
-	return to.Place()
+	return client.Place()
 }
 
 // A restError is an error answer of the JobManager.
@@ -181,7 +181,7 @@ func (e *restError) Error() string { return "Flink: " + e.text }
 const Flink = "1.19"
 
 // check returns an error if the cluster cannot run a job, and otherwise its jobs.
-func (c *Cluster) check(ctx context.Context, o Options) ([]listed, error) {
+func (c *Cluster) check(ctx context.Context, o Options) ([]jobInfo, error) {
 	var config struct {
 		Version string `json:"flink-version"`
 	}
@@ -208,33 +208,33 @@ func (c *Cluster) check(ctx context.Context, o Options) ([]listed, error) {
 
 // slotsTime is how long a job waits for slots that the cluster has and that are not free:
 // TaskManagers free those of a job shortly after it has ended.
-const slotsTime = 20 * time.Second
+const slotsTimeout = 20 * time.Second
 
 // awaitSlots returns when the cluster has free slots for a job of that parallelism. It returns an
 // error if there are none after slotsTime, and at once if the cluster has fewer.
 func (c *Cluster) awaitSlots(ctx context.Context, parallelism int) error {
-	deadline := time.Now().Add(slotsTime)
+	deadline := time.Now().Add(slotsTimeout)
 	for range every(ctx, poll) {
-		var have struct {
+		var slots struct {
 			TaskManagers int
 			Total        int `json:"slots-total"`
 			Free         int `json:"slots-available"`
 		}
-		if err := c.call(ctx, "GET", "/overview", nil, &have); err != nil {
+		if err := c.call(ctx, "GET", "/overview", nil, &slots); err != nil {
 			return err
 		}
-		if have.Free >= parallelism {
+		if slots.Free >= parallelism {
 			return nil
 		}
-		if have.Total < parallelism || time.Now().After(deadline) {
+		if slots.Total < parallelism || time.Now().After(deadline) {
 			return fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job takes %d (runner.parallelism): start more TaskManagers or stop another job",
-				c.place(), have.Free, have.Total, have.TaskManagers, parallelism)
+				c.place(), slots.Free, slots.Total, slots.TaskManagers, parallelism)
 		}
 	}
 	return context.Cause(ctx)
 }
 
-type listed struct {
+type jobInfo struct {
 	ID      string `json:"jid"`
 	Name    string
 	State   string
@@ -242,13 +242,13 @@ type listed struct {
 }
 
 // jobs returns the jobs of the cluster, the latest first.
-func (c *Cluster) jobs(ctx context.Context) ([]listed, error) {
-	var all struct{ Jobs []listed }
-	if err := c.call(ctx, "GET", "/jobs/overview", nil, &all); err != nil {
+func (c *Cluster) jobs(ctx context.Context) ([]jobInfo, error) {
+	var overview struct{ Jobs []jobInfo }
+	if err := c.call(ctx, "GET", "/jobs/overview", nil, &overview); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all.Jobs, func(a, b listed) int { return int(b.Started - a.Started) })
-	return all.Jobs, nil
+	slices.SortFunc(overview.Jobs, func(a, b jobInfo) int { return int(b.Started - a.Started) })
+	return overview.Jobs, nil
 }
 
 // Find returns the latest job of that name.
@@ -272,11 +272,11 @@ func (j *Job) call(ctx context.Context, method, path string, in, out any) error 
 // Status asks for the state of the job. The JobManager may fail to answer while a job
 // starts or ends; Status then asks again.
 func (j *Job) Status(ctx context.Context) (Status, error) {
-	deadline := time.Now().Add(answerTime)
+	deadline := time.Now().Add(answerTimeout)
 	for range every(ctx, poll) {
 		s, err := j.status(ctx)
-		refused, is := errors.AsType[*restError](err)
-		if !is {
+		refused, ok := errors.AsType[*restError](err)
+		if !ok {
 			return s, err
 		}
 		if strings.Contains(refused.text, "initializing") {
@@ -340,7 +340,7 @@ func (j *Job) status(ctx context.Context) (s Status, err error) {
 		return s, err
 	}
 	for _, e := range failures.History.Entries {
-		s.Cause, s.CausedAt = words(e.Trace), time.UnixMilli(e.At)
+		s.Cause, s.CausedAt = explain(e.Trace), time.UnixMilli(e.At)
 	}
 	return s, nil
 }
@@ -414,7 +414,7 @@ func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err er
 		return "", err
 	}
 	for range every(ctx, poll) {
-		var is struct {
+		var answer struct {
 			Status    struct{ ID string }
 			Operation struct {
 				Location string
@@ -423,16 +423,16 @@ func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err er
 				} `json:"failure-cause"`
 			}
 		}
-		if err := j.call(ctx, "GET", "/savepoints/"+trigger.ID, nil, &is); err != nil {
+		if err := j.call(ctx, "GET", "/savepoints/"+trigger.ID, nil, &answer); err != nil {
 			return "", err
 		}
 		switch {
-		case is.Status.ID == "":
+		case answer.Status.ID == "":
 			return "", j.cluster.otherServer("the answer has no status of a savepoint")
-		case is.Operation.Failure != nil:
-			return "", fmt.Errorf("there is no savepoint, and the job runs on: %s", words(is.Operation.Failure.Trace))
-		case is.Status.ID == "COMPLETED":
-			return is.Operation.Location, j.end(ctx)
+		case answer.Operation.Failure != nil:
+			return "", fmt.Errorf("there is no savepoint, and the job runs on: %s", explain(answer.Operation.Failure.Trace))
+		case answer.Status.ID == "COMPLETED":
+			return answer.Operation.Location, j.end(ctx)
 		}
 	}
 	return "", context.Cause(ctx)

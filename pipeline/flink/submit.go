@@ -55,7 +55,7 @@ const (
 // Otherwise the checkpoint would hold their outputs, which a restore at another
 // parallelism hands to other subtasks, where later records overtake them.
 func (o Options) flinkOptions() (*structpb.Struct, error) {
-	all := map[string]any{
+	options := map[string]any{
 		"streaming": true, "attached_mode": false, "job_name": o.Name, "app_name": o.Name,
 		"parallelism": o.Parallelism, "max_parallelism": o.MaxParallelism,
 		"operator_chaining":                  false, // so that a savepoint fits at another parallelism
@@ -65,17 +65,17 @@ func (o Options) flinkOptions() (*structpb.Struct, error) {
 		"experiments":                        []any{"beam_fn_api"},
 	}
 	if o.Bounded {
-		all["shutdown_sources_after_idle_ms"] = 0
+		options["shutdown_sources_after_idle_ms"] = 0
 	} else {
-		all["checkpointing_interval"] = o.CheckpointInterval.Milliseconds()
-		all["externalized_checkpoints_enabled"] = true
-		all["retain_externalized_checkpoints_on_cancellation"] = true
+		options["checkpointing_interval"] = o.CheckpointInterval.Milliseconds()
+		options["externalized_checkpoints_enabled"] = true
+		options["retain_externalized_checkpoints_on_cancellation"] = true
 	}
 	if o.Savepoint != "" {
-		all["savepoint_path"] = o.Savepoint
+		options["savepoint_path"] = o.Savepoint
 	}
 	named := map[string]any{}
-	for name, v := range all {
+	for name, v := range options {
 		named["beam:option:"+name+":v1"] = v
 	}
 	return structpb.NewStruct(named)
@@ -171,18 +171,18 @@ func (c *Cluster) refused(err error) error {
 	case codes.Unimplemented:
 		return fmt.Errorf("what answers at %s (runner.endpoint) is no job server of Beam: %s", c.Endpoint, s.Message())
 	}
-	return fmt.Errorf("the job server at %s refuses the job: %s", c.Endpoint, plain(s.Message()))
+	return fmt.Errorf("the job server at %s refuses the job: %s", c.Endpoint, rootCause(s.Message()))
 }
 
 // handedOver waits until Flink has the job: a job of that name that was not known before.
-func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient, id string, o Options, known []listed) (*Job, error) {
+func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient, id string, o Options, known []jobInfo) (*Job, error) {
 	for range every(ctx, poll) {
 		jobs, err := c.jobs(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, j := range jobs {
-			if j.Name == o.Name && !slices.ContainsFunc(known, func(k listed) bool { return k.ID == j.ID }) {
+			if j.Name == o.Name && !slices.ContainsFunc(known, func(k jobInfo) bool { return k.ID == j.ID }) {
 				return &Job{ID: j.ID, Name: o.Name, cluster: c, final: o.Final}, nil
 			}
 		}
@@ -208,5 +208,5 @@ func (c *Cluster) failure(ctx context.Context, server jobpb.JobServiceClient, id
 			last = m.GetMessageText()
 		}
 	}
-	return because("the job was not taken by Flink: "+words(last), nil)
+	return clusterError("the job was not taken by Flink: "+explain(last), nil)
 }
