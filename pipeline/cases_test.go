@@ -36,7 +36,7 @@ type found struct {
 }
 
 // A planted event is when one alarm of a key is due. Without times it is at any.
-type planted struct{ key, from, to string }
+type planted struct{ key, begin, end string }
 
 // daily is a rhythm of the day about 0.
 func daily(t time.Time) float64 {
@@ -44,8 +44,8 @@ func daily(t time.Time) float64 {
 }
 
 // within reports whether from <= i < to.
-func within(i, from, to int) float64 {
-	if from <= i && i < to {
+func within(i, begin, end int) float64 {
+	if begin <= i && i < end {
 		return 1
 	}
 	return 0
@@ -72,8 +72,8 @@ func panels(t *testing.T) []found {
 	rooms := func(header, line string) []string {
 		r := noiseOf(1)
 		return tableOf(header, n, func(i int) string {
-			at := day(local(i)[:16])
-			return fmt.Sprintf(line, local(i), 14+3*daily(at)+.2*r.NormFloat64()+8*within(i, 1500, 1512), 19+daily(at)+.15*r.NormFloat64())
+			when := day(local(i)[:16])
+			return fmt.Sprintf(line, local(i), 14+3*daily(when)+.2*r.NormFloat64()+8*within(i, 1500, 1512), 19+daily(when)+.15*r.NormFloat64())
 		})
 	}
 	r := noiseOf(2)
@@ -111,10 +111,10 @@ func influx() []found {
 	const annotations = "#group,false,false,true,true,false,false,true,true,true\r\n#datatype,string,long,dateTime:RFC3339,dateTime:RFC3339,dateTime:RFC3339,double,string,string,string\r\n#default,_result,,,,,,,,\r\n"
 	const header = ",result,table,_start,_stop,_time,_value,_field,_measurement,sensor_id\r\n"
 	r := noiseOf(3)
-	block := func(table, n int, mean, sd, more float64, labels string) (lines []string) {
+	block := func(table, n int, mean, sd, rise float64, labels string) (lines []string) {
 		return tableOf("", n, func(i int) string {
-			at := day("2022-06-01 00:00").Add(time.Duration(i) * 10 * time.Minute).Format(time.RFC3339)
-			return fmt.Sprintf(",,%d,2022-06-01T00:00:00Z,2022-06-11T00:00:00Z,%s,%.5f,%s\r\n", table, at, mean+sd*r.NormFloat64()+more*within(i, 500, 512), labels)
+			stamp := day("2022-06-01 00:00").Add(time.Duration(i) * 10 * time.Minute).Format(time.RFC3339)
+			return fmt.Sprintf(",,%d,2022-06-01T00:00:00Z,2022-06-11T00:00:00Z,%s,%.5f,%s\r\n", table, stamp, mean+sd*r.NormFloat64()+rise*within(i, 500, 512), labels)
 		})
 	}
 	two := slices.Concat(block(0, 600, 71, .3, 4, "temperature,airSensors,TLM0202"), block(1, 600, 35, .2, 0, "humidity,airSensors,TLM0202"))
@@ -136,11 +136,11 @@ func documents() []found {
 	for i := range values {
 		values[i] = 20 + r.NormFloat64() + 8*within(i, 700, 706)
 	}
-	lines := func(form string, stamp func(time.Time) string, begin, between, end string) []string {
+	lines := func(form string, stamp func(time.Time) string, begin, separator, end string) []string {
 		lines := tableOf(begin, len(values), func(i int) string {
 			text := strings.NewReplacer("AT", stamp(day("2025-03-01 00:00").Add(time.Duration(i)*15*time.Minute)), "X", fmt.Sprintf("%.3f", values[i]), "I", fmt.Sprintf("%024x", i), "N", fmt.Sprint(i)).Replace(form)
 			if i < len(values)-1 {
-				text += between
+				text += separator
 			}
 			return text
 		})
@@ -150,21 +150,21 @@ func documents() []found {
 	ms := func(t time.Time) string { return fmt.Sprint(t.UnixMilli()) }
 	const document = `{"_id":{"$oid":"I"},"time":{"$date":"AT"},"meta":{"sensor":"s1"},"temp":X}`
 	const canonical = `{"_id":{"$oid":"I"},"time":{"$date":{"$numberLong":"AT"}},"meta":{"sensor":"s1"},"temp":{"$numberDouble":"X"},"n":{"$numberLong":"N"}}`
-	all := []found{
+	cases := []found{
 		{file: "relaxed.jsonl", lines: lines(document, iso, "", "\n", "\n")},
 		{file: "canonical.jsonl", lines: lines(canonical, ms, "", "\n", "\n")},
 		{file: "array.json", lines: lines(strings.NewReplacer(",", ",\n  ", "{", "{\n  ").Replace(document), iso, "[\n", ",\n", "\n]\n")},
 		{file: "array.jsonl", lines: lines(document, iso, "[", ", ", "]")},
 		{file: "msajax.jsonl", lines: lines(`{"time":"/Date(AT)/","temp":X}`, ms, "", "\n", "\n")},
 	}
-	for i := range all {
-		c := &all[i]
+	for i := range cases {
+		c := &cases[i]
 		c.wants, c.keys, c.events = []string{"key: meta.sensor", "time: time.$date", "values: [temp"}, 1, []planted{{"s1", "2025-03-08T07:00", "2025-03-08T08:30"}}
 		if c.file == "msajax.jsonl" {
 			c.wants, c.events[0].key = []string{"key: none", "time: time", "values: [temp]"}, ""
 		}
 	}
-	return all
+	return cases
 }
 
 // twoColumns have the date and the time of day apart.
@@ -172,20 +172,20 @@ func twoColumns() []found {
 	r := noiseOf(6)
 	comma := func(v float64) string { return strings.Replace(fmt.Sprintf("%.1f", v), ".", ",", 1) }
 	air := tableOf("Date;Time;CO(GT);T;RH;;\n", 1500, func(i int) string {
-		at := day("2004-03-10 18:00").Add(time.Duration(i) * time.Hour)
+		when := day("2004-03-10 18:00").Add(time.Duration(i) * time.Hour)
 		co := "-200"
 		if r.Float64() > .15 {
-			co = comma(2 + .8*daily(at) + .3*r.NormFloat64())
+			co = comma(2 + .8*daily(when) + .3*r.NormFloat64())
 		}
-		return fmt.Sprintf("%s;%s;%s;%s;;\n", at.Format("02/01/2006;15.04.05"), co, comma(14+4*daily(at)+r.NormFloat64()+20*within(i, 1200, 1206)), comma(45+3*r.NormFloat64()))
+		return fmt.Sprintf("%s;%s;%s;%s;;\n", when.Format("02/01/2006;15.04.05"), co, comma(14+4*daily(when)+r.NormFloat64()+20*within(i, 1200, 1206)), comma(45+3*r.NormFloat64()))
 	})
 	return []found{
 		{file: "household.csv", false: 3, lines: tableOf("Date;Time;Global_active_power;Voltage\n", 3000, func(i int) string {
-			at := day("2006-12-16 17:24").Add(time.Duration(i) * 10 * time.Minute)
+			when := day("2006-12-16 17:24").Add(time.Duration(i) * 10 * time.Minute)
 			if within(i, 900, 905) > 0 {
-				return at.Format("2/1/2006;15:04:05;") + "?;?\n"
+				return when.Format("2/1/2006;15:04:05;") + "?;?\n"
 			}
-			return fmt.Sprintf("%s;%.3f;%.2f\n", at.Format("2/1/2006;15:04:05"), 1+.4*daily(at)+.1*r.NormFloat64()+3*within(i, 2000, 2010), 240+r.NormFloat64())
+			return fmt.Sprintf("%s;%.3f;%.2f\n", when.Format("2/1/2006;15:04:05"), 1+.4*daily(when)+.1*r.NormFloat64()+3*within(i, 2000, 2010), 240+r.NormFloat64())
 		}), wants: []string{"delimiter: ;", "time: [Date, Time]", "time_format: '%d/%m/%Y %H:%M:%S'", "missing: ['?']", "layout: wide"}, keys: 2,
 			events: []planted{{"Global_active_power", "2006-12-30T14:44", "2006-12-30T16:24"}}},
 		{file: "air.csv", false: 2, lines: append(air, strings.Repeat(";;;;;;\n", 20)), remarks: []string{"-200 comes"}, set: []string{"source.csv.missing=['-200']"},
@@ -205,24 +205,24 @@ func meters() []found {
 		state := []string{"on", "off", "on", "off", "on", "off", "on", "off", "unavailable"}[i%9]
 		return fmt.Sprintf("binary_sensor.front_door,%s,%s\n", state, stamp(begin.Add(time.Duration((7*float64(i)+3*r.Float64())*float64(time.Hour)))))
 	})
-	at, v := begin, 21.
+	when, v := begin, 21.
 	thermometer := tableOf("", 1000, func(int) string {
-		at = at.Add(time.Duration(55 * r.ExpFloat64() * float64(time.Minute)))
+		when = when.Add(time.Duration(55 * r.ExpFloat64() * float64(time.Minute)))
 		v += .3*(21-v) + .2*r.NormFloat64()
 		state := fmt.Sprintf("%.1f", v)
 		if chance := r.Float64(); chance < .04 {
 			state = []string{"unavailable", "unknown"}[int(chance/.03)]
 		}
-		return fmt.Sprintf("sensor.kitchen_temperature,%s,%s\n", state, stamp(at))
+		return fmt.Sprintf("sensor.kitchen_temperature,%s,%s\n", state, stamp(when))
 	})
 	total := 18894.5
 	meter := tableOf("", 24*45, func(i int) string {
-		at := begin.Add(time.Duration(i) * time.Hour)
-		total += max(0, .25+.15*daily(at)+.05*r.NormFloat64())
+		when := begin.Add(time.Duration(i) * time.Hour)
+		total += max(0, .25+.15*daily(when)+.05*r.NormFloat64())
 		if i == 800 {
 			total = .7
 		}
-		return fmt.Sprintf("sensor.meter_energy_import,%.3f,%s\n", total-.6*within(i, 500, 501), stamp(at))
+		return fmt.Sprintf("sensor.meter_energy_import,%.3f,%s\n", total-.6*within(i, 500, 501), stamp(when))
 	})
 	return []found{
 		{file: "history.csv", lines: slices.Concat(door, thermometer, meter), wants: []string{"key: entity_id", "time: last_changed", "values: [state]", "missing: [off, on, unavailable, unknown]"},
@@ -238,12 +238,12 @@ func constants() []found {
 			return fmt.Sprintf("%s,%g\n", day("2016-04-01 00:00").Add(time.Duration(i)*time.Minute).Format(time.RFC3339), x(i))
 		})
 	}
-	told := []planted{{"", "2016-04-03T00:19", "2016-04-03T00:20"}}
+	expected := []planted{{"", "2016-04-03T00:19", "2016-04-03T00:20"}}
 	return []found{
-		{file: "flatneg.csv", lines: lines(func(i int) float64 { return -5 * within(i, 2899, 2900) }), wants: []string{"family: normal"}, keys: 1, events: told},
+		{file: "flatneg.csv", lines: lines(func(i int) float64 { return -5 * within(i, 2899, 2900) }), wants: []string{"family: normal"}, keys: 1, events: expected},
 		{file: "ramp.csv", lines: lines(func(i int) float64 { return float64(i+1) + float64(1799-i)*within(i, 2899, 2910) }), keys: 1,
 			wants: []string{"value: increase"}, events: []planted{{"", "2016-04-03T00:19", "2016-04-03T00:31"}}},
-		{file: "flat.csv", lines: lines(func(i int) float64 { return 10 * within(i, 2899, 2900) }), keys: 1, events: told},
+		{file: "flat.csv", lines: lines(func(i int) float64 { return 10 * within(i, 2899, 2900) }), keys: 1, events: expected},
 	}
 }
 
@@ -252,14 +252,14 @@ func eventful() []found {
 	r := noiseOf(13)
 	var office []string
 	for d := range 30 {
-		at := day("2023-11-01 08:00").AddDate(0, 0, d).Add(time.Duration(6 * r.NormFloat64() * float64(time.Minute)))
-		for end := day("2023-11-01 18:00").AddDate(0, 0, d).Add(time.Duration(6 * r.NormFloat64() * float64(time.Minute))); at.Before(end); at = at.Add(time.Duration((100 + 100*r.Float64()) * float64(time.Second))) {
-			h := float64(at.Hour()) + float64(at.Minute())/60
+		start := day("2023-11-01 08:00").AddDate(0, 0, d).Add(time.Duration(6 * r.NormFloat64() * float64(time.Minute)))
+		for end := day("2023-11-01 18:00").AddDate(0, 0, d).Add(time.Duration(6 * r.NormFloat64() * float64(time.Minute))); start.Before(end); start = start.Add(time.Duration((100 + 100*r.Float64()) * float64(time.Second))) {
+			h := float64(start.Hour()) + float64(start.Minute())/60
 			v := 100*math.Exp(-.5*(h-13)*(h-13)/4) + r.NormFloat64()
 			if d == 25 && 10 <= h && h < 10.5 {
 				v += 45
 			}
-			office = append(office, fmt.Sprintf("%s,%.2f\n", at.Format(time.RFC3339), v))
+			office = append(office, fmt.Sprintf("%s,%.2f\n", start.Format(time.RFC3339), v))
 		}
 	}
 	var short []string
@@ -275,12 +275,12 @@ func eventful() []found {
 	changes := func(number string) []string {
 		r := noiseOf(24)
 		return tableOf("", 900, func(i int) string {
-			at := int64(1700000000000 + 60000*i)
-			after, op, more := fmt.Sprintf(`{"id":%d,"temp":`+number+`,"measured_at":%d}`, i%3+1, 20+r.NormFloat64()+9*within(i, 600, 612), at*1000), "u", ""
+			start := int64(1700000000000 + 60000*i)
+			after, op, extra := fmt.Sprintf(`{"id":%d,"temp":`+number+`,"measured_at":%d}`, i%3+1, 20+r.NormFloat64()+9*within(i, 600, 612), start*1000), "u", ""
 			if i%100 == 99 {
-				after, op, more = "null", "d", "null\n"
+				after, op, extra = "null", "d", "null\n"
 			}
-			return fmt.Sprintf(`{"before":null,"after":%s,"source":{"connector":"postgresql","table":"sensors","ts_ms":%d},"op":"%s","ts_ms":%d}`+"\n", after, at, op, at+120) + more
+			return fmt.Sprintf(`{"before":null,"after":%s,"source":{"connector":"postgresql","table":"sensors","ts_ms":%d},"op":"%s","ts_ms":%d}`+"\n", after, start, op, start+120) + extra
 		})
 	}
 	const begins, ends = "2023-11-15T08:13", "2023-11-15T08:26"
@@ -288,9 +288,9 @@ func eventful() []found {
 	var hits []string
 	var bursts []planted
 	for k := range 6 {
-		hit := func(at time.Time) { hits = append(hits, fmt.Sprintf("%s,cat%02d\n", at.Format(time.RFC3339), k)) }
-		for at := day("2019-03-01 00:00"); at.Before(day("2019-03-15 00:00")); at = at.Add(time.Duration(r.ExpFloat64() / []float64{.5, 2, 8}[k%3] * float64(time.Hour))) {
-			hit(at)
+		hit := func(start time.Time) { hits = append(hits, fmt.Sprintf("%s,cat%02d\n", start.Format(time.RFC3339), k)) }
+		for start := day("2019-03-01 00:00"); start.Before(day("2019-03-15 00:00")); start = start.Add(time.Duration(r.ExpFloat64() / []float64{.5, 2, 8}[k%3] * float64(time.Hour))) {
+			hit(start)
 		}
 		for range 60 {
 			hit(day("2019-03-13 14:00").Add(time.Duration(900 * r.Float64() * float64(time.Second))))
@@ -316,18 +316,18 @@ func eventful() []found {
 // labelled have columns of names: of rows, as R and pandas write them, and of devices.
 func labelled() []found {
 	r := noiseOf(28)
-	at := func(i int) string {
+	stamp := func(i int) string {
 		return day("2015-02-02 14:19").Add(time.Duration(i) * time.Minute).Format(time.DateTime)
 	}
 	co2 := func(i int) float64 { return 600 + 20*r.NormFloat64() + 400*within(i, 800, 810) }
 	return []found{
 		{file: "rownames.csv", false: 1, lines: tableOf("\"date\",\"Temperature\",\"CO2\"\n", 1000, func(i int) string {
-			return fmt.Sprintf("\"%d\",\"%s\",%.3f,%.1f\n", i+140, at(i), 23+.1*r.NormFloat64(), co2(i))
+			return fmt.Sprintf("\"%d\",\"%s\",%.3f,%.1f\n", i+140, stamp(i), 23+.1*r.NormFloat64(), co2(i))
 		}), wants: []string{"layout: wide", "time: date"}, keys: 2, events: []planted{{"CO2", "2015-02-03T03:39", "2015-02-03T03:49"}}},
-		{file: "rownum.csv", lines: tableOf(",date,CO2\n", 1000, func(i int) string { return fmt.Sprintf("%d,%s,%.1f\n", i, at(i), co2(i)) }),
+		{file: "rownum.csv", lines: tableOf(",date,CO2\n", 1000, func(i int) string { return fmt.Sprintf("%d,%s,%.1f\n", i, stamp(i), co2(i)) }),
 			wants: []string{"key: none", "time: date", "values: [CO2]"}, keys: 1, events: []planted{{"", "2015-02-03T03:39", "2015-02-03T03:49"}}},
 		{file: "imei.csv", lines: tableOf("ts,imei,rssi\n", 1500, func(i int) string {
-			return fmt.Sprintf("%s,%d,%d\n", at(i/5*10), 860000000000017+i%5*7919, int(-65+3*r.NormFloat64()))
+			return fmt.Sprintf("%s,%d,%d\n", stamp(i/5*10), 860000000000017+i%5*7919, int(-65+3*r.NormFloat64()))
 		}), wants: []string{"family: normal", "key: imei", "values: [rssi]"}, keys: 5, false: 2},
 	}
 }
@@ -335,24 +335,24 @@ func labelled() []found {
 // families are whole numbers of several kinds.
 func families() []found {
 	r := noiseOf(8)
-	at := func(i int) time.Time { return day("2003-03-03 00:00").Add(time.Duration(i) * 30 * time.Minute) }
+	timeOf := func(i int) time.Time { return day("2003-03-03 00:00").Add(time.Duration(i) * 30 * time.Minute) }
 	counts := func(sd float64) []string {
 		return tableOf("time,calls\n", 48*21, func(i int) string {
-			mean, n := 120*(1+.85*daily(at(i)))*math.Exp(sd*r.NormFloat64()), 0
+			mean, n := 120*(1+.85*daily(timeOf(i)))*math.Exp(sd*r.NormFloat64()), 0
 			for sum := r.ExpFloat64(); sum < mean; sum += r.ExpFloat64() { // Poisson
 				n++
 			}
-			return fmt.Sprintf("%s,%d\n", at(i).Format(time.RFC3339), n)
+			return fmt.Sprintf("%s,%d\n", timeOf(i).Format(time.RFC3339), n)
 		})
 	}
 	return []found{
 		{file: "calls.csv", lines: counts(.25), wants: []string{"family: normal", "scale: "}, keys: 1, false: 1},
 		{file: "even.csv", lines: counts(0), wants: []string{"family: poisson"}, keys: 1, false: 1},
 		{file: "ratings.csv", lines: tableOf("time,rating\n", 600, func(i int) string {
-			return fmt.Sprintf("%s,%d\n", at(i).Format(time.RFC3339), min(5, max(1, int(math.Round(3.8+r.NormFloat64())))))
+			return fmt.Sprintf("%s,%d\n", timeOf(i).Format(time.RFC3339), min(5, max(1, int(math.Round(3.8+r.NormFloat64())))))
 		}), wants: []string{"family: normal", "values: [rating]"}, not: []string{"scale:"}, keys: 1, false: 1},
 		{file: "choices.csv", lines: tableOf("time,subject,choice\n", 600, func(i int) string {
-			return fmt.Sprintf("%s,%d,%d\n", at(i/3).Format(time.RFC3339), 1+i%3, 1+r.IntN(2))
+			return fmt.Sprintf("%s,%d,%d\n", timeOf(i/3).Format(time.RFC3339), 1+i%3, 1+r.IntN(2))
 		}), wants: []string{"family: bernoulli", `values_as: ["1", "2"]`, "key: subject", "values: [choice]"}, keys: 3, false: 3},
 	}
 }
@@ -360,8 +360,8 @@ func families() []found {
 // calendars write times in several forms.
 func calendars() []found {
 	r := noiseOf(9)
-	lines := func(n int, at func(i int) string) []string {
-		return tableOf("time,x\n", n, func(i int) string { return fmt.Sprintf("%q,%.2f\n", at(i), 20+r.NormFloat64()) })
+	lines := func(n int, stamp func(i int) string) []string {
+		return tableOf("time,x\n", n, func(i int) string { return fmt.Sprintf("%q,%.2f\n", stamp(i), 20+r.NormFloat64()) })
 	}
 	hour := func(form string) func(i int) string {
 		return func(i int) string { return day("2026-01-01 00:00").Add(time.Duration(i) * time.Hour).Format(form) }
@@ -425,23 +425,23 @@ func (c found) run(t *testing.T, text string) {
 	if s.Keys != c.keys || s.Rejected != c.rejected {
 		t.Errorf("%d keys, %d rejected for %d and %d", s.Keys, s.Rejected, c.keys, c.rejected)
 	}
-	told, others := map[planted]bool{}, 0
+	reported, falseAlarms := map[planted]bool{}, 0
 	for _, line := range readLines(t, path) {
 		if line == "" {
 			continue
 		}
 		a := unmarshalled[struct{ Key, Time string }](t, line)
 		i := slices.IndexFunc(c.events, func(e planted) bool {
-			return strings.Contains(a.Key, e.key) && a.Time >= e.from && (e.to == "" || a.Time < e.to)
+			return strings.Contains(a.Key, e.key) && a.Time >= e.begin && (e.end == "" || a.Time < e.end)
 		})
-		if i >= 0 && !told[c.events[i]] {
-			told[c.events[i]] = true
+		if i >= 0 && !reported[c.events[i]] {
+			reported[c.events[i]] = true
 		} else {
-			others++
+			falseAlarms++
 			t.Log(line)
 		}
 	}
-	if least := cmp.Or(c.least, len(c.events)); len(told) < least || others > c.false {
-		t.Errorf("%d of %d events, and %d other alarms", len(told), len(c.events), others)
+	if least := cmp.Or(c.least, len(c.events)); len(reported) < least || falseAlarms > c.false {
+		t.Errorf("%d of %d events, and %d other alarms", len(reported), len(c.events), falseAlarms)
 	}
 }

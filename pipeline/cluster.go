@@ -32,22 +32,22 @@ func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
 	if f, ok := g.transform.(filtering); ok {
 		f.host.Migrate, f.host.Resumed = s.Migrate, s.resumes()
-		here := *g
-		here.transform, g = f, &here
+		clone := *g
+		clone.transform, g = f, &clone
 	}
 	source := g.source.(topicSource)
-	to := &clients{}
-	defer to.close()
-	if err := source.check(ctx, to); err != nil {
+	pool := &clients{}
+	defer pool.close()
+	if err := source.check(ctx, pool); err != nil {
 		return nil, err
 	}
-	partitions, err := source.partitions(ctx, to)
+	partitions, err := source.partitions(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
 	prepared := func() (*beam.Pipeline, error) {
 		for _, sink := range g.sinks() {
-			if err := sink.prepare(ctx, to, partitions, s.Log); err != nil {
+			if err := sink.prepare(ctx, pool, partitions, s.Log); err != nil {
 				return nil, err
 			}
 		}

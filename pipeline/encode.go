@@ -109,81 +109,81 @@ func newEncoder(ctx context.Context, text string) *encoder {
 	return e
 }
 
-func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimate) {
-	e.tally.estimate(key, of)
+func (e *encoder) Estimate(dst *transforms.Encoded, key string, est *keyed.Estimate) {
+	e.tally.estimate(key, est)
 	if e.As != records.Nothing {
-		to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
+		dst.Records = e.Layout.AppendEstimate(connectors.Chunk(dst.Records).Begin([]byte(key), est.ID), e.As, key, est)
 	}
-	e.appendAlerts(to, key, of, of.Alerts(key))
+	e.appendAlerts(dst, key, est, est.Alerts(key))
 }
 
-func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.SilenceEvent) {
-	e.appendAlerts(to, key, nil, s.Alerts(key))
+func (e *encoder) Silent(dst *transforms.Encoded, key string, s keyed.SilenceEvent) {
+	e.appendAlerts(dst, key, nil, s.Alerts(key))
 }
 
-func (e *encoder) Outside(to *transforms.Encoded, key string, of *keyed.Estimate) {
-	e.appendAlerts(to, key, nil, of.Alerts(key))
+func (e *encoder) Outside(dst *transforms.Encoded, key string, est *keyed.Estimate) {
+	e.appendAlerts(dst, key, nil, est.Alerts(key))
 }
 
 // appendAlerts appends the alerts of an estimate, which is nil where there is no record of it.
-func (e *encoder) appendAlerts(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.AlertEvent) {
-	e.observer.Estimate(key, of, alerts)
+func (e *encoder) appendAlerts(dst *transforms.Encoded, key string, est *keyed.Estimate, alerts []keyed.AlertEvent) {
+	e.observer.Estimate(key, est, alerts)
 	for _, t := range alerts {
-		e.marks.note(key, t)
+		e.marks.recordAlert(key, t)
 	}
-	if some := len(alerts) > 0 || of != nil && of.Pace != (keyed.Pace{}); some && !e.Alerted.Of(key, true) {
+	if reportable := len(alerts) > 0 || est != nil && est.Pace != (keyed.Pace{}); reportable && !e.Alerted.Of(key, true) {
 		return
 	}
 	switch {
 	case !e.Layout.Incidents:
 	case len(alerts) > 0 && e.Alone.Of(key, false):
-		to.Alerts = fleet.AppendAlone(to.Alerts, key, alerts)
+		dst.Alerts = fleet.AppendAlone(dst.Alerts, key, alerts)
 		return
 	default:
-		to.Alerts = fleet.AppendNotices(to.Alerts, key, of, alerts)
+		dst.Alerts = fleet.AppendNotices(dst.Alerts, key, est, alerts)
 		return
 	}
 	for _, t := range alerts {
-		e.alert(to, key, t, "", 0)
+		e.alert(dst, key, t, "", 0)
 	}
 }
 
 // alert appends an alert for each receiver that takes it.
-func (e *encoder) alert(to *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
+func (e *encoder) alert(dst *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.takes(key, t, keys) {
-			to.Alerts = e.Layout.AppendAlert(e.begin(to, i, key, t.ID), r.As, t, incident, r.Labels)
+			dst.Alerts = e.Layout.AppendAlert(e.begin(dst, i, key, t.ID), r.As, t, incident, r.Labels)
 		}
 	}
 }
 
 // begin begins the line of an alert. If there are several receivers, the receiver stands before
 // the id.
-func (e *encoder) begin(to *transforms.Encoded, receiver int, key, id string) []byte {
+func (e *encoder) begin(dst *transforms.Encoded, receiver int, key, id string) []byte {
 	if len(e.Receivers) > 1 {
 		id = string(rune(receiver)) + id
 	}
-	return connectors.Chunk(to.Alerts).Begin([]byte(key), id)
+	return connectors.Chunk(dst.Alerts).Begin([]byte(key), id)
 }
 
-func (e *encoder) Alert(to *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
+func (e *encoder) Alert(dst *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
 	e.observer.Alert(key, t, incident)
-	e.alert(to, key, t, incident, keys)
+	e.alert(dst, key, t, incident, keys)
 }
 
 // Single tells receivers by HTTP of an alarm that is a page, but those that were told of the alarm.
-func (e *encoder) Single(to *transforms.Encoded, key string, t keyed.AlertEvent, keys int) {
+func (e *encoder) Single(dst *transforms.Encoded, key string, t keyed.AlertEvent, keys int) {
 	e.observer.Single(key, t)
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.Pages && r.matches(key) && !r.takes(key, t, keys) {
-			to.Alerts = e.Layout.AppendPage(e.begin(to, i, key, t.ID), t, r.Labels)
+			dst.Alerts = e.Layout.AppendPage(e.begin(dst, i, key, t.ID), t, r.Labels)
 		}
 	}
 }
 
-func (e *encoder) Open(of *incidents.Event) {
-	e.run.findings().incident(of)
-	e.observer.Incident(of)
+func (e *encoder) Open(event *incidents.Event) {
+	e.run.findings().incident(event)
+	e.observer.Incident(event)
 }
 
 func (e *encoder) Assigned(a incidents.Assignment) {
@@ -191,23 +191,23 @@ func (e *encoder) Assigned(a incidents.Assignment) {
 	e.marks.assign(a)
 }
 
-func (e *encoder) Incident(to *transforms.Encoded, of *incidents.Event) {
-	e.run.findings().incident(of)
-	e.observer.Incident(of)
+func (e *encoder) Incident(dst *transforms.Encoded, event *incidents.Event) {
+	e.run.findings().incident(event)
+	e.observer.Incident(event)
 	// Records of an incident have one id. What a consumer recognises repeats by is this.
-	id := fmt.Sprintf("%s/%s/%s", of.ID, of.State, of.Time.Format(time.RFC3339Nano))
+	id := fmt.Sprintf("%s/%s/%s", event.ID, event.State, event.Time.Format(time.RFC3339Nano))
 	for i := range e.Receivers {
-		if r := &e.Receivers[i]; r.wantsIncident(of) {
-			to.Alerts = e.Layout.AppendIncident(e.begin(to, i, of.Group, id), r.As, of, r.Labels, r.Keeps)
+		if r := &e.Receivers[i]; r.wantsIncident(event) {
+			dst.Alerts = e.Layout.AppendIncident(e.begin(dst, i, event.Group, id), r.As, event, r.Labels, r.Keeps)
 		}
 	}
 }
 
-func (e *encoder) Digest(to *transforms.Encoded, d *incidents.Digest, keys int) {
+func (e *encoder) Digest(dst *transforms.Encoded, d *incidents.Digest, keys int) {
 	for i := range e.Receivers {
-		r, of := &e.Receivers[i], *d
-		if of.Alarms = r.lists(d, keys); len(of.Alarms) > 0 {
-			to.Alerts = e.Layout.AppendDigest(e.begin(to, i, "", records.DigestID(&of)), r.As, &of, r.Labels)
+		r, selected := &e.Receivers[i], *d
+		if selected.Alarms = r.lists(d, keys); len(selected.Alarms) > 0 {
+			dst.Alerts = e.Layout.AppendDigest(e.begin(dst, i, "", records.DigestID(&selected)), r.As, &selected, r.Labels)
 		}
 	}
 }
@@ -252,29 +252,29 @@ func (fn *pickFn) ProcessElement(chunk []byte, emit func([]byte)) error {
 	return nil
 }
 
-func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed) {
+func (e *encoder) Smoothed(dst *transforms.Encoded, key string, s *keyed.Smoothed) {
 	e.tally.smoothed(key, s)
 	e.observer.Smoothed(key, s)
 	if e.As != records.Nothing {
-		to.Records = e.Layout.AppendSmoothed(connectors.Chunk(to.Records).Begin([]byte(key), s.ID), e.As, key, s)
+		dst.Records = e.Layout.AppendSmoothed(connectors.Chunk(dst.Records).Begin([]byte(key), s.ID), e.As, key, s)
 	}
 }
 
-func (e *encoder) Forgotten(to *transforms.Encoded, key string) {
+func (e *encoder) Forgotten(dst *transforms.Encoded, key string) {
 	if e.Layout.Incidents {
-		to.Alerts = fleet.AppendForgotten(to.Alerts, key)
+		dst.Alerts = fleet.AppendForgotten(dst.Alerts, key)
 	}
 }
 
-func (e *encoder) Rewound(key string, from, to time.Time) { e.run.rewound(key, from, to) }
+func (e *encoder) Rewound(key string, ahead, reset time.Time) { e.run.rewound(key, ahead, reset) }
 
 // rewound notes that a key has turned back, also without a run.
-func (r *run) rewound(key string, from, to time.Time) {
+func (r *run) rewound(key string, ahead, reset time.Time) {
 	if r == nil {
-		workerRewinds.log(slog.Default(), key, from, to)
+		workerRewinds.log(slog.Default(), key, ahead, reset)
 		return
 	}
-	r.rewinds.log(r.log, key, from, to)
+	r.rewinds.log(r.log, key, ahead, reset)
 }
 
 // A rewindLog says in the log which keys have turned back from wrong times. After the first
@@ -287,26 +287,26 @@ type rewindLog struct {
 }
 
 // rewindsLogged is how many keys a rewindLog names in a minute.
-const rewindsLogged = 10
+const maxRewindsLogged = 10
 
 // workerRewinds is that of a process without a run: a worker of a cluster.
 var workerRewinds rewindLog
 
-func (l *rewindLog) log(log *slog.Logger, key string, from, to time.Time) {
+func (l *rewindLog) log(log *slog.Logger, key string, ahead, reset time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.minute.Due(time.Minute) {
 		l.logged = 0
 	}
-	if l.logged == rewindsLogged {
+	if l.logged == maxRewindsLogged {
 		l.unlogged++
 		return
 	}
-	about := []any{"key", key, "from", from, "to", to}
+	attrs := []any{"key", key, "from", ahead, "to", reset}
 	if l.unlogged > 0 {
-		about = append(about, "others", l.unlogged)
+		attrs = append(attrs, "others", l.unlogged)
 	}
-	log.Warn("a key with a time ahead of the clock goes back from it, as its next records were late in a row", about...)
+	log.Warn("a key with a time ahead of the clock goes back from it, as its next records were late in a row", attrs...)
 	l.logged, l.unlogged = l.logged+1, 0
 }
 
@@ -328,7 +328,7 @@ type panicLog struct {
 }
 
 // panicsLogged is how many keys a panicLog names.
-const panicsLogged = 1000
+const maxPanicsLogged = 1000
 
 // workerPanics is that of a process without a run.
 var workerPanics panicLog
@@ -336,7 +336,7 @@ var workerPanics panicLog
 func (l *panicLog) log(log *slog.Logger, key string, p *keyed.PanicError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.logged[key] || len(l.logged) == panicsLogged {
+	if l.logged[key] || len(l.logged) == maxPanicsLogged {
 		return
 	}
 	if l.logged == nil {
@@ -377,6 +377,6 @@ func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r connectors.Refu
 }
 
 // appendRefused appends the dead-letter record of what a receiver did not take.
-func appendRefused(to connectors.Chunk, r connectors.Refused) connectors.Chunk {
-	return records.AppendReject(to.Begin(r.Key, r.ID), records.SourcePlace{ID: r.ID}, string(r.Text), r.Reason)
+func appendRefused(dst connectors.Chunk, r connectors.Refused) connectors.Chunk {
+	return records.AppendReject(dst.Begin(r.Key, r.ID), records.SourcePlace{ID: r.ID}, string(r.Text), r.Reason)
 }

@@ -52,7 +52,7 @@ func (f fileSource) check(context.Context, *clients) error {
 }
 
 // carrying returns the graph that carries what its source has, once that is known.
-func (g *Graph) carrying() (*Graph, error) {
+func (g *Graph) withCarriedColumns() (*Graph, error) {
 	f, ok := g.source.(fileSource)
 	if !ok || len(f.carry) == 0 {
 		return g, nil
@@ -61,26 +61,26 @@ func (g *Graph) carrying() (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	here := *g
+	clone := *g
 	f.fields.Carry = slices.Concat(f.fields.Carry, found)
 	if connectors.FormatOf(f.Format).Columns {
 		f.CarryFound = found
 	}
-	here.source = f
+	clone.source = f
 	switch t := g.transform.(type) {
 	case filtering:
 		t.layout.Carry = f.fields.Carry
-		here.transform = t
+		clone.transform = t
 	case smoothing:
 		t.layout.Carry = f.fields.Carry
-		here.transform = t
+		clone.transform = t
 	}
 	if g.sink.file != nil {
 		file := *g.sink.file
-		file.Columns, _ = here.transform.table(f.column)
-		here.sink.file = &file
+		file.Columns, _ = clone.transform.table(f.column)
+		clone.sink.file = &file
 	}
-	return &here, nil
+	return &clone, nil
 }
 
 func (f fileSource) describe() string   { return f.Format + " " + f.Path }
@@ -108,12 +108,12 @@ func isPiped(c *config.Config) bool {
 }
 
 // carryClock makes the run carry the clock of a pipe.
-func (f fileSource) carryClock(r *run) {
+func (f fileSource) addPipeClock(r *run) {
 	d := decode.NewDecoder(f.Format, parserOfFields(f.fields))
 	account.WithValue(r.account, "", &connectors.PipeClock{
 		Disorder: f.disorder,
-		Observe: func(all []connectors.Record, observe func(key string, t time.Time)) {
-			for part := range slices.Chunk(all, decode.Together) {
+		Observe: func(batch []connectors.Record, observe func(key string, t time.Time)) {
+			for part := range slices.Chunk(batch, decode.Together) {
 				d.File(part, func(found []decode.Decoded) {
 					for i := range found {
 						if found[i].Err == nil {
@@ -123,9 +123,9 @@ func (f fileSource) carryClock(r *run) {
 				})
 			}
 		},
-		Disordered: func(behind time.Duration) {
+		Disordered: func(lag time.Duration) {
 			r.log.Warn("records of standard input go back in time: incidents, digests and pages wait for its end",
-				"by", message.Duration(behind.Round(time.Millisecond)), "disorder", message.Duration(f.disorder), "setting", "source."+f.Format+".disorder")
+				"by", message.Duration(lag.Round(time.Millisecond)), "disorder", message.Duration(f.disorder), "setting", "source."+f.Format+".disorder")
 		},
 	})
 }

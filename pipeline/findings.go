@@ -19,16 +19,16 @@ type runFindings struct {
 	lost    refusals // alerts that were not delivered
 	refused refusals // estimates that the sink did not take
 
-	mu            sync.Mutex
-	written       int64
-	opened        int                        // incidents
-	incidents     map[string]incidents.Event // by id, as last told
-	named         map[string]bool            // groups that had one, at most namedGroups
-	largest       []LargestAlarm
-	moving        []Moving
-	rejects       records.Rejections
-	keys          map[string]seen
-	largestAlarms map[string]bool // keys with a break, at most countedKeys
+	mu          sync.Mutex
+	written     int64
+	opened      int                        // incidents
+	incidents   map[string]incidents.Event // by id, as last told
+	named       map[string]bool            // groups that had one, at most namedGroups
+	largest     []LargestAlarm
+	moving      []Moving
+	rejects     records.Rejections
+	keys        map[string]seen
+	alarmedKeys map[string]bool // keys with a break, at most countedKeys
 	// uncounted says that more keys have one.
 	uncounted bool
 }
@@ -41,12 +41,12 @@ type refusals struct {
 }
 
 // add notes one. The log says so of the first, and once a minute.
-func (r *refusals) add(log *slog.Logger, text string, about ...any) {
+func (r *refusals) add(log *slog.Logger, text string, attrs ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.n++
 	if r.Due(time.Minute) {
-		log.Error(text, append(about, "so_far", r.n)...)
+		log.Error(text, append(attrs, "so_far", r.n)...)
 	}
 }
 
@@ -77,8 +77,8 @@ func (f *runFindings) summarise(s *Summary) {
 	defer f.mu.Unlock()
 	s.Undelivered, s.Refused = f.lost.count(), f.refused.count()
 	s.Largest, s.Moving, s.Rejections, s.PoorFits = f.largest, f.moving, f.rejects.Commonest(), poorFits(f.keys)
-	s.single, s.MixedCounters = singlesOf(f.keys), mixedCounters(f.keys)
-	s.LargestAlarms, s.uncounted = len(f.largestAlarms), f.uncounted
+	s.single, s.MixedCounters = countSingleSessions(f.keys), mixedCounters(f.keys)
+	s.LargestAlarms, s.uncounted = len(f.alarmedKeys), f.uncounted
 	for _, e := range f.incidents {
 		s.Incidents = append(s.Incidents, e)
 	}
@@ -97,7 +97,7 @@ func (f *runFindings) incident(e *incidents.Event) {
 	if f.named == nil {
 		f.named = map[string]bool{}
 	}
-	if len(f.named) < namedGroups {
+	if len(f.named) < maxNamedGroups {
 		f.named[groupLabel(e.Group)] = true
 	}
 	if e.State == incidents.Merged {
@@ -107,10 +107,10 @@ func (f *runFindings) incident(e *incidents.Event) {
 	if f.incidents == nil {
 		f.incidents = map[string]incidents.Event{}
 	}
-	if _, known := f.incidents[e.ID]; known || len(f.incidents) < countedKeys {
-		of := *e
-		of.Members = nil
-		f.incidents[e.ID] = of
+	if _, known := f.incidents[e.ID]; known || len(f.incidents) < maxCountedKeys {
+		stored := *e
+		stored.Members = nil
+		f.incidents[e.ID] = stored
 	}
 	if e.State == incidents.Opened {
 		f.opened++
@@ -118,7 +118,7 @@ func (f *runFindings) incident(e *incidents.Event) {
 }
 
 // countIncidents is how many incidents have opened, and how many of them have not closed.
-func (f *runFindings) countIncidents() (opened, open int) {
+func (f *runFindings) incidentCounts() (opened, open int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.incidents {
@@ -131,7 +131,7 @@ func (f *runFindings) countIncidents() (opened, open int) {
 
 // namedGroups is how many groups metrics name: the first of a run that have an incident. The others are
 // one.
-const namedGroups = 100
+const maxNamedGroups = 100
 
 // groupLabel is the name of a group in metrics.
 func groupLabel(group string) string {
@@ -142,9 +142,9 @@ func groupLabel(group string) string {
 func (f *runFindings) openByGroup() map[string]float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := map[string]float64{}
+	open := map[string]float64{}
 	for group := range f.named {
-		all[group] = 0
+		open[group] = 0
 	}
 	for _, e := range f.incidents {
 		if e.State == incidents.Closed {
@@ -154,13 +154,13 @@ func (f *runFindings) openByGroup() map[string]float64 {
 		if !f.named[group] {
 			group = "others"
 		}
-		all[group] = 1
+		open[group] = 1
 	}
-	return all
+	return open
 }
 
 // note adds a tally to the summary.
-func (f *runFindings) note(t *tally) {
+func (f *runFindings) addTally(t *tally) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.written += t.records
@@ -169,24 +169,24 @@ func (f *runFindings) note(t *tally) {
 	}
 	f.moving = keepMoving(f.moving, t.moving...)
 	if f.keys == nil {
-		f.keys, f.largestAlarms = map[string]seen{}, map[string]bool{}
+		f.keys, f.alarmedKeys = map[string]seen{}, map[string]bool{}
 	}
 	for key, n := range t.keys {
 		switch {
-		case !n.largestAlarms || f.largestAlarms[key]:
-		case len(f.largestAlarms) < countedKeys:
-			f.largestAlarms[key] = true
+		case !n.alarmed || f.alarmedKeys[key]:
+		case len(f.alarmedKeys) < maxCountedKeys:
+			f.alarmedKeys[key] = true
 		default:
 			f.uncounted = true
 		}
 		if n.Records == 0 && n.n == 0 && n.events == 0 {
 			continue
 		}
-		was, known := f.keys[key]
-		if !known && len(f.keys) == countedKeys {
+		prev, known := f.keys[key]
+		if !known && len(f.keys) == maxCountedKeys {
 			continue
 		}
-		f.keys[key] = was.and(n)
+		f.keys[key] = prev.merge(n)
 	}
 }
 

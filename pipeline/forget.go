@@ -57,24 +57,24 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 		return f, fmt.Errorf("state: %w", err)
 	}
 	defer unlock()
-	all, source, err := readStateFile(path)
+	states, source, err := readStateFile(path)
 	if err != nil {
 		return f, err
 	}
-	f, changed, err := without(all, path, patterns)
+	f, changed, err := withoutKeys(states, path, patterns)
 	if err != nil {
 		return f, err
 	}
 	file, err := statestore.PrepareFile(path, source, func(yield func(statestore.State) bool) {
-		for _, s := range all {
-			now, is := changed[s.Key]
+		for _, s := range states {
+			replacement, ok := changed[s.Key]
 			switch {
-			case !is:
-				now = &s
-			case now == nil:
+			case !ok:
+				replacement = &s
+			case replacement == nil:
 				continue
 			}
-			if !yield(*now) {
+			if !yield(*replacement) {
 				return
 			}
 		}
@@ -89,11 +89,11 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 }
 
 func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, log *slog.Logger) (f Forgotten, err error) {
-	var to clients
-	defer to.close()
-	err = to.of(t.Cluster).AmendStates(ctx, t.Changelog, log, func(suppressed []kafkaio.StoredState) (map[string][]byte, error) {
+	var pool clients
+	defer pool.close()
+	err = pool.client(t.Cluster).AmendStates(ctx, t.Changelog, log, func(suppressed []kafkaio.StoredState) (map[string][]byte, error) {
 		var changed map[string]*statestore.State
-		if f, changed, err = without(openStored(suppressed), "the changelog "+t.Changelog, patterns); err != nil {
+		if f, changed, err = withoutKeys(openStored(suppressed), "the changelog "+t.Changelog, patterns); err != nil {
 			return nil, err
 		}
 		sealed := map[string][]byte{}
@@ -104,27 +104,27 @@ func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, lo
 		}
 		return sealed, nil
 	})
-	return f, advised(err)
+	return f, withAdvice(err)
 }
 
 // without returns which states there are in place of others, by key, when the keys that match are
 // forgotten; nil is none. Among them is that of the fleet, which knows keys too.
-func without(all []statestore.State, where string, patterns []string) (f Forgotten, changed map[string]*statestore.State, err error) {
+func withoutKeys(states []statestore.State, where string, patterns []string) (f Forgotten, changed map[string]*statestore.State, err error) {
 	matches := func(key string) bool {
 		return !statestore.Reserved(key) && slices.ContainsFunc(patterns, func(p string) bool {
 			return p == key || keyed.Rule{Match: p}.Matches(key) // a key may have a bracket
 		})
 	}
-	changed, gone := map[string]*statestore.State{}, map[string]bool{}
-	for _, s := range all {
+	changed, forgotten := map[string]*statestore.State{}, map[string]bool{}
+	for _, s := range states {
 		if !statestore.Reserved(s.Key) {
 			f.Of++
 		}
 		if matches(s.Key) {
-			changed[s.Key], gone[s.Key] = nil, true
+			changed[s.Key], forgotten[s.Key] = nil, true
 		}
 	}
-	for _, s := range all {
+	for _, s := range states {
 		if s.Key != statestore.FleetKey {
 			continue
 		}
@@ -136,8 +136,8 @@ func without(all []statestore.State, where string, patterns []string) (f Forgott
 			return f, nil, fmt.Errorf("what %s has of the alarms of all keys cannot be read, and nothing was changed: %w; a run begins it anew: start one, stop it, and try again", where, err)
 		}
 		for name := range names { // also of a key whose state is gone
-			if !gone[name] {
-				gone[name] = true
+			if !forgotten[name] {
+				forgotten[name] = true
 				f.Of++
 			}
 		}
@@ -145,10 +145,10 @@ func without(all []statestore.State, where string, patterns []string) (f Forgott
 			changed[s.Key] = &s
 		}
 	}
-	if len(gone) == 0 {
+	if len(forgotten) == 0 {
 		return f, nil, noMatch(patterns, where)
 	}
-	f.Keys, f.Where = slices.Sorted(maps.Keys(gone)), where
+	f.Keys, f.Where = slices.Sorted(maps.Keys(forgotten)), where
 	return f, changed, nil
 }
 

@@ -52,7 +52,7 @@ type Graph struct {
 // A graphTransform turns observations into lines, alerts and rejections.
 type graphTransform interface {
 	// build adds the transform to a pipeline. in decodes the batches.
-	build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) transformOutputs
+	build(s beam.Scope, form records.Form, in transforms.Registered, batches beam.PCollection) transformOutputs
 	// table returns the columns of its records, with values of that kind, and their schema in Avro.
 	table(x tabular.Kind) (columns []tabular.Column, schema string)
 	steps() []Step
@@ -88,12 +88,12 @@ func (g *Graph) String() string {
 func Compose(c *config.Config) (*Graph, error) {
 	g := &Graph{Runner: c.Runner, Clock: c.Clock(), states: c.State, detects: c.Detect != nil, groups: c.Incidents != nil, warmUp: c.Model.WarmUp, advice: adviceOf(c)}
 	filter := c.Filter()
-	all := []hafvf.Config{filter.Filter}
+	filters := []hafvf.Config{filter.Filter}
 	for _, k := range filter.Keys {
-		all = append(all, k.Filter)
+		filters = append(filters, k.Filter)
 	}
 	g.patterns = filter.Patterns()
-	layout, err := records.NewLayout(all...)
+	layout, err := records.NewLayout(filters...)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		layout.Revises = c.Session.AllowedLateness > 0
 		layout.Trials = c.SessionOrder() != keyed.EventTime
 		layout.Levels = 0
-		for _, f := range all {
+		for _, f := range filters {
 			if (keyed.SmoothConfig{Filter: f}).Segments() {
 				layout.Segments = true
 			} else {
@@ -217,33 +217,33 @@ func hostOf(c *config.Config) transforms.Host {
 
 // receivedKinds names what goes to a receiver.
 func receivedKinds(c *config.Config, r *config.Receiver) []string {
-	var all []string
+	var kinds []string
 	raised := map[string]bool{
 		string(usual.NoveltyAlarm): c.Detect != nil, string(usual.ChangeAlarm): c.Detect != nil,
 		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil || r.Ends && c.Detect != nil,
 	}
 	for _, kind := range r.Kinds {
 		if raised[kind] {
-			all = append(all, kind+" alarms")
+			kinds = append(kinds, kind+" alarms")
 		} else if kind == incidents.Kind && c.Incidents != nil {
-			all = append(all, "incidents")
+			kinds = append(kinds, "incidents")
 		}
 	}
 	if c.Detect != nil {
 		for _, kind := range r.Beliefs {
-			all = append(all, kind+" beliefs")
+			kinds = append(kinds, kind+" beliefs")
 		}
 	}
 	if r.Digest > 0 {
-		all = append(all, "a digest of single alarms every "+message.Duration(r.Digest))
+		kinds = append(kinds, "a digest of single alarms every "+message.Duration(r.Digest))
 	}
-	if all == nil {
+	if kinds == nil {
 		return []string{"nothing"}
 	}
 	if r.Few != nil {
-		all = append(all, fmt.Sprintf("or of fewer than %d keys all alarms", config.FewKeys))
+		kinds = append(kinds, fmt.Sprintf("or of fewer than %d keys all alarms", config.FewKeys))
 	}
-	return all
+	return kinds
 }
 
 func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
@@ -268,10 +268,10 @@ func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
 		b.WriteString(", prior from the data")
 	}
 	if c.Season != nil {
-		between := ", less the season of "
+		separator := ", less the season of "
 		for _, s := range c.Season.Seasons {
-			fmt.Fprintf(&b, "%s%v", between, s.Period)
-			between = " and "
+			fmt.Fprintf(&b, "%s%v", separator, s.Period)
+			separator = " and "
 		}
 	}
 	if c.Detect != nil {
@@ -296,12 +296,12 @@ func (g *Graph) StandardInput() bool {
 }
 
 // on returns the graph with an embedded broker's cluster.
-func (g *Graph) on(c kafkaio.Cluster) *Graph {
-	here := *g
+func (g *Graph) withCluster(c kafkaio.Cluster) *Graph {
+	clone := *g
 	t := g.source.(topicSource)
 	configured := t.Cluster.Brokers
 	t.Cluster = c
-	here.source = t
+	clone.source = t
 	move := func(s graphSink) graphSink {
 		if s.topic != nil && slices.Equal(s.topic.Cluster.Brokers, configured) {
 			topic := *s.topic
@@ -310,24 +310,24 @@ func (g *Graph) on(c kafkaio.Cluster) *Graph {
 		}
 		return s
 	}
-	here.sink, here.dead = move(g.sink), move(g.dead)
+	clone.sink, clone.dead = move(g.sink), move(g.dead)
 	if g.marks != nil && g.marks.Kafka != nil {
-		here.marks = &config.Sink{Kafka: move(graphSink{topic: g.marks.Kafka}).topic}
+		clone.marks = &config.Sink{Kafka: move(graphSink{topic: g.marks.Kafka}).topic}
 	}
-	here.alerts = nil
+	clone.alerts = nil
 	for _, s := range g.alerts {
-		here.alerts = append(here.alerts, move(s))
+		clone.alerts = append(clone.alerts, move(s))
 	}
-	return &here
+	return &clone
 }
 
 // sinks are the graph's, by name.
 func (g *Graph) sinks() map[string]graphSink {
-	all := map[string]graphSink{"records": g.sink, "rejected": g.dead}
+	sinks := map[string]graphSink{"records": g.sink, "rejected": g.dead}
 	for i, s := range g.alerts {
-		all[alertsName(i)] = s
+		sinks[alertsName(i)] = s
 	}
-	return all
+	return sinks
 }
 
 // alertsName is the name of the sink of a receiver within the run.
@@ -371,8 +371,8 @@ type filtering struct {
 	alone     settings.Switches
 }
 
-func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
-	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers, Alerted: f.alerted, Alone: f.alone, Counters: f.cfg.Aggregate != nil && f.cfg.Aggregate.Value == keyed.Increase})}
+func (f filtering) build(s beam.Scope, form records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
+	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: form, Receivers: f.receivers, Alerted: f.alerted, Alone: f.alone, Counters: f.cfg.Aggregate != nil && f.cfg.Aggregate.Value == keyed.Increase})}
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
 		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)
@@ -414,15 +414,15 @@ func (f filtering) steps() []Step {
 		{"encode", "estimates as records", []string{"write"}},
 	}
 	if i := f.incidents; i != nil {
-		by := "prefixes that end at one of " + i.Separators
+		grouping := "prefixes that end at one of " + i.Separators
 		if i.By != nil {
-			by = "the labels " + strings.Join(i.By, ", ")
+			grouping = "the labels " + strings.Join(i.By, ", ")
 		}
 		when := "as the watermark passes them"
 		if i.AtEnd {
 			when = "at the end of the input"
 		}
-		steps = append(steps, Step{"group", fmt.Sprintf("the alarms of all keys, by %s, into incidents, one by chance in %s, %s", by, message.Duration(i.Budget), when), []string{"alert"}})
+		steps = append(steps, Step{"group", fmt.Sprintf("the alarms of all keys, by %s, into incidents, one by chance in %s, %s", grouping, message.Duration(i.Budget), when), []string{"alert"}})
 	}
 	return steps
 }
@@ -433,9 +433,9 @@ type smoothing struct {
 	cfg    transforms.SmoothConfig
 }
 
-func (m smoothing) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
+func (m smoothing) build(s beam.Scope, form records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
 	b.lines, b.undecoded, b.late = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{
-		Layout: m.layout, As: as,
+		Layout: m.layout, As: form,
 	})}, batches)
 	return b
 }
@@ -449,9 +449,9 @@ func (m smoothing) table(x tabular.Kind) (columns []tabular.Column, schema strin
 }
 
 func (m smoothing) steps() []Step {
-	of := describeFilter(m.cfg.Filter, m.cfg.Keys)
+	description := describeFilter(m.cfg.Filter, m.cfg.Keys)
 	if m.cfg.Aggregate != nil {
-		of += ", of " + describeAggregation(m.cfg.Aggregate)
+		description += ", of " + describeAggregation(m.cfg.Aggregate)
 	}
 	sessions := fmt.Sprintf("with gaps of %v, revised up to %v late", m.cfg.Gap, m.cfg.AllowedLateness)
 	if m.cfg.Gap == 0 {
@@ -465,7 +465,7 @@ func (m smoothing) steps() []Step {
 	}
 	return []Step{
 		{settings.Smooth, fmt.Sprintf("%s, keyed, over sessions %s, cut at %d observations; changes at odds of %g",
-			of, sessions, m.cfg.Max, cmp.Or(m.cfg.Odds, m.cfg.DefaultOdds())), []string{"encode", "reject"}},
+			description, sessions, m.cfg.Max, cmp.Or(m.cfg.Odds, m.cfg.DefaultOdds())), []string{"encode", "reject"}},
 		{"encode", "smoothed estimates as records", []string{"write"}},
 	}
 }

@@ -24,10 +24,10 @@ import (
 
 // fleetLines are the observations of 30 keys in six racks, one in ten minutes over twelve days from
 // a time on, as JSON: of a rack that goes high on the eighth day, and of all keys on the tenth.
-func fleetLines(from time.Time) (lines []string) {
+func fleetLines(begin time.Time) (lines []string) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range 12 * 144 {
-		at := from.Add(time.Duration(i) * 10 * time.Minute)
+		when := begin.Add(time.Duration(i) * 10 * time.Minute)
 		for k := range 30 {
 			key := fmt.Sprintf("s%d/r%d:m%d", k/15, k/5%3, k%5)
 			x := rng.NormFloat64()
@@ -35,7 +35,7 @@ func fleetLines(from time.Time) (lines []string) {
 			case k/5 == 1 && i >= 8*144 && i < 8*144+6, i >= 10*144 && i < 10*144+4 && k%3 > 0:
 				x += 9
 			}
-			lines = append(lines, fmt.Sprintf(`{"key":%q,"time":%q,"x":%.4f}`+"\n", key, at.Format(time.RFC3339), x))
+			lines = append(lines, fmt.Sprintf(`{"key":%q,"time":%q,"x":%.4f}`+"\n", key, when.Format(time.RFC3339), x))
 		}
 	}
 	return lines
@@ -49,16 +49,16 @@ func TestIncidentsOfAFile(t *testing.T) {
 	expect.Long(t, "many incidents")
 	t.Parallel()
 	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
-	type told struct {
+	type report struct {
 		Kind   string
 		Alarms int
 		Page   bool
 	}
-	post := make(chan []told, 1000)
+	post := make(chan []report, 1000)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var all []told
-		json.NewDecoder(r.Body).Decode(&all)
-		post <- all
+		var reports []report
+		json.NewDecoder(r.Body).Decode(&reports)
+		post <- reports
 	}))
 	defer server.Close()
 	outputs := "}}\nsink: none\nalerts:\n- jsonl: {path: " + alerts + "}\n- webhook: {url: \"" + server.URL + "\"}\n"
@@ -114,21 +114,21 @@ func TestIncidentsOfAFile(t *testing.T) {
 // A digest lists what its receiver was not told at once, and all to one that names its kinds.
 func TestDigestLists(t *testing.T) {
 	d := &incidents.Digest{Every: 12 * time.Hour, Alarms: []incidents.Alarm{{Key: "a", Kind: "novelty"}, {Key: "b", Kind: "silent"}}}
-	pages, all := []string{"incident", "silent", "recovered"}, config.AlarmKinds()
+	pages, kinds := []string{"incident", "silent", "recovered"}, config.AlarmKinds()
 	for name, c := range map[string]struct {
-		of   config.Choice
-		keys int
-		want int
+		choice config.Choice
+		keys   int
+		want   int
 	}{
-		"by default":              {config.Choice{Kinds: pages, Few: all, NoFew: true}, 20, 1},
-		"by default of few":       {config.Choice{Kinds: pages, Few: all, NoFew: true}, 19, 0},
-		"asked for":               {config.Choice{Kinds: pages, Few: all}, 20, 1},
-		"asked for of few":        {config.Choice{Kinds: pages, Few: all}, 19, 2},
+		"by default":              {config.Choice{Kinds: pages, Few: kinds, NoFew: true}, 20, 1},
+		"by default of few":       {config.Choice{Kinds: pages, Few: kinds, NoFew: true}, 19, 0},
+		"asked for":               {config.Choice{Kinds: pages, Few: kinds}, 20, 1},
+		"asked for of few":        {config.Choice{Kinds: pages, Few: kinds}, 19, 2},
 		"asked for with kinds":    {config.Choice{Kinds: pages}, 20, 2},
 		"of another time, few":    {config.Choice{Digest: time.Hour}, 19, 0},
 		"of another time, by all": {config.Choice{Digest: time.Hour}, 20, 0},
 	} {
-		r := receiver{Choice: c.of}
+		r := receiver{Choice: c.choice}
 		if r.Digest == 0 {
 			r.Digest = d.Every
 		}

@@ -132,7 +132,7 @@ func TestKafkaBadState(t *testing.T) {
 
 // Of a topic that is another one, or of lost offsets, the error says how to begin anew.
 func TestAdviceOfResuming(t *testing.T) {
-	err := advised(fmt.Errorf("read: %w", &kafkaio.ResumeError{Err: io.EOF}))
+	err := withAdvice(fmt.Errorf("read: %w", &kafkaio.ResumeError{Err: io.EOF}))
 	if !strings.HasSuffix(err.Error(), "; hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning") {
 		t.Error(err)
 	}
@@ -145,24 +145,24 @@ func TestStopWithoutKafka(t *testing.T) {
 	for _, source := range []string{"group: g, changelog: states", "group: g", "start: earliest", "start: earliest, group: silent"} {
 		t.Run(source, func(t *testing.T) {
 			t.Parallel()
-			b, gone := fakeBus(t, 1), kafkatest.Fake(t)
-			sink := expect.Get(json.Marshal(gone.ListenAddrs()))(t)
+			b, lost := fakeBus(t, 1), kafkatest.Fake(t)
+			sink := expect.Get(json.Marshal(lost.ListenAddrs()))(t)
 			text := strings.Replace(b.config(source, ""), "sink: {kafka: {topic: out}}", fmt.Sprintf("sink: {kafka: {brokers: %s, topic: out}}", sink), 1)
 			r := launch(t, compose(t, text))
 			lines := jumps(2000, 4)
 			b.put(t, lines[:10]...)
 			expect.Soon(t, "the run reads", func() bool { return r.read.Load() > 0 })
-			there := &bus{Client: kafkatest.Dial(gone.ListenAddrs())}
-			there.await(t, "out", 10, r)
+			remote := &bus{Client: kafkatest.Dial(lost.ListenAddrs())}
+			remote.await(t, "out", 10, r)
 			if strings.HasSuffix(source, "silent") {
 				over := make(chan struct{})
 				t.Cleanup(func() { close(over) })
-				gone.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+				lost.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 					<-over // and with it all other requests
 					return nil, nil, false
 				})
 			} else {
-				gone.Close()
+				lost.Close()
 			}
 			b.put(t, lines[10:]...)
 			expect.Soon(t, "more is read", func() bool { return r.read.Load() > 10 })

@@ -69,7 +69,7 @@ func (b *bus) rawRead(t testing.TB, n int) {
 			}
 			defer conn.Close()
 			conn.Seek(0, kafka.SeekAbsolute)
-			for at := int64(0); at < end; {
+			for offset := int64(0); offset < end; {
 				conn.SetDeadline(time.Now().Add(10 * time.Second))
 				batch := conn.ReadBatch(1, 1<<20)
 				for {
@@ -77,7 +77,7 @@ func (b *bus) rawRead(t testing.TB, n int) {
 					if err != nil {
 						break
 					}
-					at = m.Offset + 1
+					offset = m.Offset + 1
 				}
 				if err := batch.Close(); err != nil {
 					t.Error(err)
@@ -107,9 +107,9 @@ func TestKafkaRates(t *testing.T) {
 	bus.CreateTopic(t, "in", 8, nil)
 	bus.produceMany(t, n)
 	begin := time.Now()
-	measured := func(what string) {
+	measured := func(label string) {
 		took := time.Since(begin)
-		t.Logf("%s: %.0f records/s", what, float64(n)/took.Seconds())
+		t.Logf("%s: %.0f records/s", label, float64(n)/took.Seconds())
 	}
 	bus.rawRead(t, n)
 	measured("kafka-go alone")
@@ -123,24 +123,24 @@ func TestKafkaRates(t *testing.T) {
 	equal(t, int64(n), countedRecords.Load())
 	measured("source to count")
 
-	for _, more := range []string{"", ", changelog: states"} {
+	for _, settings := range []string{"", ", changelog: states"} {
 		begin = time.Now()
-		var at []string
+		var rates []string
 		every := max(int64(n/10), 1)
 		next := every
-		g := compose(t, bus.config("bounded: true, group: g"+strconv.Itoa(len(more))+more, "order: arrival"))
+		g := compose(t, bus.config("bounded: true, group: g"+strconv.Itoa(len(settings))+settings, "order: arrival"))
 		s, err := Run{Graph: g, Progress: func(p Progress) {
 			if p.Read >= next {
 				next += every
-				at = append(at, strconv.FormatInt(resident()>>20, 10))
+				rates = append(rates, strconv.FormatInt(resident()>>20, 10))
 			}
 		}}.Execute(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		equal(t, int64(n), s.Records)
-		measured("Kafka to filter to Kafka" + more)
-		t.Log("resident MB at every tenth:", strings.Join(at, " "))
+		measured("Kafka to filter to Kafka" + settings)
+		t.Log("resident MB at every tenth:", strings.Join(rates, " "))
 	}
 }
 
@@ -182,13 +182,13 @@ func TestKafkaLatency(t *testing.T) {
 		fed := time.Since(begin)
 		b.await(t, out, len(lines), r)
 		r.halt(t)
-		at := map[string]time.Time{}
+		sent := map[string]time.Time{}
 		for _, r := range b.Consume(t, in) {
-			at[fmt.Sprintf("%s-%d-%d", in, r.Partition, r.Offset)] = r.Timestamp
+			sent[fmt.Sprintf("%s-%d-%d", in, r.Partition, r.Offset)] = r.Timestamp
 		}
 		var took []time.Duration
 		for _, r := range b.Consume(t, out) {
-			took = append(took, r.Timestamp.Sub(at[string(r.Headers[0].Value)]))
+			took = append(took, r.Timestamp.Sub(sent[string(r.Headers[0].Value)]))
 		}
 		slices.Sort(took)
 		p := func(percent int) time.Duration { return took[(len(took)-1)*percent/100] }

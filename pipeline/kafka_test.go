@@ -35,12 +35,12 @@ type bus struct {
 }
 
 // fakeBus has partitions of the topic in, and one of each of the others.
-func fakeBus(t testing.TB, partitions int, others ...string) *bus {
+func fakeBus(t testing.TB, partitions int, topics ...string) *bus {
 	t.Helper()
 	brokers := kafkatest.Fake(t).ListenAddrs()
 	b := &bus{kafkatest.Dial(brokers), brokers, t.TempDir()}
 	b.CreateTopic(t, "in", partitions, nil)
-	for _, topic := range others {
+	for _, topic := range topics {
 		b.CreateTopic(t, topic, 1, nil)
 	}
 	return b
@@ -244,11 +244,11 @@ func TestKafkaLaggingPartition(t *testing.T) {
 
 // committed waits until the lag of the group in topic in is as it should be: for as long as there are
 // commits, however slow they come where others have the processor.
-func (b *bus) committed(t testing.TB, group string, r *running, is func(lag int64) bool) {
+func (b *bus) committed(t testing.TB, group string, r *running, condition func(lag int64) bool) {
 	t.Helper()
 	client := &kafka.Client{Addr: kafka.TCP(b.brokers...)}
-	lag, since := int64(-1), time.Now()
-	for ; time.Since(since) < 3*time.Minute; time.Sleep(50 * time.Millisecond) {
+	lag, start := int64(-1), time.Now()
+	for ; time.Since(start) < 3*time.Minute; time.Sleep(50 * time.Millisecond) {
 		before := lag
 		select {
 		case <-r.done:
@@ -266,11 +266,11 @@ func (b *bus) committed(t testing.TB, group string, r *running, is func(lag int6
 		for _, p := range res.Topics["in"] { // none, where the group has no offsets yet
 			lag -= max(0, p.CommittedOffset)
 		}
-		if is(lag) && r.read.Load() >= 2 {
+		if condition(lag) && r.read.Load() >= 2 {
 			return
 		}
 		if lag != before {
-			since = time.Now()
+			start = time.Now()
 		}
 	}
 	t.Fatalf("the lag of %s is %d", group, lag)
@@ -295,7 +295,7 @@ func TestSessionsOfAPause(t *testing.T) {
 	r.halt(t)
 	expect.Get(Run{Graph: compose(t, b.config("bounded: true, group: again", smooth), "sink.kafka.topic=again", "dead_letter.kafka.topic=again-rejected")}.Execute(t.Context(), nil))(t)
 	// last are the records of the last revision, by id.
-	last := func(topic string) (all []string) {
+	last := func(topic string) (result []string) {
 		revisions, lines := map[string]int{}, map[string]string{}
 		for _, line := range b.values(t, topic) {
 			type record struct {
@@ -303,7 +303,7 @@ func TestSessionsOfAPause(t *testing.T) {
 				Revision int
 			}
 			s := unmarshalled[record](t, line)
-			if had, ok := revisions[s.ID]; !ok || s.Revision > had {
+			if prev, ok := revisions[s.ID]; !ok || s.Revision > prev {
 				revisions[s.ID], lines[s.ID] = s.Revision, revision.ReplaceAllString(line, "")
 			}
 		}
@@ -379,8 +379,8 @@ func TestEmbedded(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	g := compose(t, "model: {family: normal}\nsource: {kafka: {embedded: true, topics: [in], bounded: true, group: g, changelog: states}}\ndead_letter: {kafka: {topic: rejected}}\nsink: {jsonl: {path: "+out+"}}\n")
 	lines := observations(500, 20)
-	example := func(ctx context.Context, to kafkaio.Sink) error {
-		w, err := kafkaio.NewWriter(ctx, to, quiet)
+	example := func(ctx context.Context, sink kafkaio.Sink) error {
+		w, err := kafkaio.NewWriter(ctx, sink, quiet)
 		if err != nil {
 			return err
 		}

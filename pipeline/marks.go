@@ -34,15 +34,15 @@ import (
 )
 
 // loggedMarks is how many marks of no use are logged each by itself.
-const loggedMarks = 10
+const maxMarksLogged = 10
 
 // mostMarks is how many alarms a run knows for marks, and how many marks it keeps.
-const mostMarks = 1000
+const maxMarks = 1000
 
 // A markRegistry has a run work by what users say of its alarms.
 type markRegistry struct {
 	run    *run
-	from   *config.Sink // which is read; nil: no more
+	source *config.Sink // which is read; nil: no more
 	shared transforms.FalseMarks
 
 	mu         sync.Mutex
@@ -81,9 +81,9 @@ type markPosition struct {
 // An appliedMark is a mark with the alarm that it is of.
 type appliedMark struct {
 	records.Mark
-	Of     string  // the alarm's id
-	Size   float64 `json:",omitempty"`
-	Output int     `json:",omitempty"`
+	AlarmID string  `json:"Of"` // the ID of the alarm
+	Size    float64 `json:",omitempty"`
+	Output  int     `json:",omitempty"`
 }
 
 // openMarks has a run begin with the marks that its states have, and with what has been said since.
@@ -91,7 +91,7 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	if r.history != nil {
 		return nil
 	}
-	m := &markRegistry{run: r, from: g.marks, byID: map[string][]*markable{}, read: markState{Read: map[string]markPosition{}}}
+	m := &markRegistry{run: r, source: g.marks, byID: map[string][]*markable{}, read: markState{Read: map[string]markPosition{}}}
 	stored, err := m.restore()
 	if err != nil {
 		r.log.Warn("the marks that were in force cannot be read: they are read again", "reason", err.Error())
@@ -101,12 +101,12 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 		m.apply()
 		m.read.Marks = nil
 		r.account.Instruct(statestore.AlarmsKey, nil, func() {})
-		r.account.Instruct(statestore.MarksKey, nil, m.takesHold())
+		r.account.Instruct(statestore.MarksKey, nil, m.applyOnCommit())
 		return nil
 	case g.marks == nil:
 		return nil
 	case g.marks.Kafka != nil:
-		if _, err := r.clients.of(g.marks.Kafka.Cluster).Create(ctx, g.marks.Kafka.Topic, 1, nil); err != nil {
+		if _, err := r.clients.client(g.marks.Kafka.Cluster).Create(ctx, g.marks.Kafka.Topic, 1, nil); err != nil {
 			return err
 		}
 	}
@@ -121,10 +121,10 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 // restore reads what the states have.
 func (m *markRegistry) restore() (stored bool, err error) {
 	var alarms []*markable
-	for key, to := range map[string]any{statestore.AlarmsKey: &alarms, statestore.MarksKey: &m.read} {
+	for key, dst := range map[string]any{statestore.AlarmsKey: &alarms, statestore.MarksKey: &m.read} {
 		b, failed := m.run.account.Restore(key)
 		if failed == nil && b != nil {
-			failed = json.Unmarshal(b, to)
+			failed = json.Unmarshal(b, dst)
 			stored = true
 		}
 		err = errors.Join(err, failed)
@@ -150,7 +150,7 @@ func (m *markRegistry) state() (value []byte, changed bool) {
 }
 
 // note notes an alarm of a key, or its end. Beliefs are no alarms.
-func (m *markRegistry) note(key string, t keyed.AlertEvent) {
+func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
 	if m == nil || t.Basis != keyed.AlarmBasis {
 		return
 	}
@@ -158,7 +158,7 @@ func (m *markRegistry) note(key string, t keyed.AlertEvent) {
 	defer m.mu.Unlock()
 	if t.Kind == keyed.RecoveredAlarm {
 		if t.BackToUsual() {
-			m.grow(key, t.Alert, true)
+			m.updateSize(key, t.Alert, true)
 		}
 		return
 	}
@@ -167,7 +167,7 @@ func (m *markRegistry) note(key string, t keyed.AlertEvent) {
 		size = 0
 	}
 	m.changed = true
-	if m.grow(key, t.Alert, false); m.of(key, t.ID) != nil {
+	if m.updateSize(key, t.Alert, false); m.find(key, t.ID) != nil {
 		return // it comes again
 	}
 	m.add(&markable{Key: strings.Clone(key), ID: strings.Clone(t.ID), Kind: t.Kind, Time: t.Time, Size: size, Output: t.Output, Over: size == 0})
@@ -177,19 +177,19 @@ func (m *markRegistry) note(key string, t keyed.AlertEvent) {
 func finite(size float64) float64 { return max(-math.MaxFloat64, min(size, math.MaxFloat64)) }
 
 // grow notes a size of the event of a key that lasts, and its end. An alarm without a size has no event.
-func (m *markRegistry) grow(key string, by *keyed.Alert, over bool) {
+func (m *markRegistry) updateSize(key string, alert *keyed.Alert, over bool) {
 	for _, a := range m.alarms {
 		if a.Over || a.Key != key {
 			continue
 		}
 		m.changed, a.Over = true, over
-		if a.Output == by.Output && a.Size*by.Size > 0 && math.Abs(by.Size) > math.Abs(a.Size) {
-			a.Size = finite(by.Size)
+		if a.Output == alert.Output && a.Size*alert.Size > 0 && math.Abs(alert.Size) > math.Abs(a.Size) {
+			a.Size = finite(alert.Size)
 		}
 	}
 }
 
-func (m *markRegistry) of(key, id string) *markable {
+func (m *markRegistry) find(key, id string) *markable {
 	for _, a := range m.byID[id] {
 		if a.Key == key {
 			return a
@@ -199,7 +199,7 @@ func (m *markRegistry) of(key, id string) *markable {
 }
 
 func (m *markRegistry) add(a *markable) {
-	if len(m.alarms) == mostMarks {
+	if len(m.alarms) == maxMarks {
 		oldest := m.alarms[0]
 		m.alarms = m.alarms[1:]
 		if m.byID[oldest.ID] = slices.DeleteFunc(m.byID[oldest.ID], func(o *markable) bool { return o == oldest }); len(m.byID[oldest.ID]) == 0 {
@@ -211,14 +211,14 @@ func (m *markRegistry) add(a *markable) {
 }
 
 // assign notes the incident of an alarm.
-func (m *markRegistry) assign(of incidents.Assignment) {
+func (m *markRegistry) assign(assignment incidents.Assignment) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if a := m.of(of.Key, of.ID); a != nil && a.Incident != of.Incident {
-		a.Incident, m.changed = strings.Clone(of.Incident), true
+	if a := m.find(assignment.Key, assignment.ID); a != nil && a.Incident != assignment.Incident {
+		a.Incident, m.changed = strings.Clone(assignment.Incident), true
 	}
 }
 
@@ -252,26 +252,26 @@ func (m *markRegistry) follow(ctx context.Context) (end func()) {
 
 // poll reads what has come, and has it take hold with the next commit.
 func (m *markRegistry) poll(ctx context.Context) (err error) {
-	was, refused := maps.Clone(m.read.Read), max(m.refused, loggedMarks)
-	if f := m.from.File; f != nil {
+	prev, refused := maps.Clone(m.read.Read), max(m.refused, maxMarksLogged)
+	if f := m.source.File; f != nil {
 		err = m.readFile(f.Path)
 	} else {
-		err = m.readTopic(ctx, m.from.Kafka)
+		err = m.readTopic(ctx, m.source.Kafka)
 	}
-	if more := m.refused - refused; more > 0 {
-		m.run.log.Warn("more marks are of no use: they are in the dead letter", "marks", more)
+	if unlogged := m.refused - refused; unlogged > 0 {
+		m.run.log.Warn("more marks are of no use: they are in the dead letter", "marks", unlogged)
 	}
-	if !maps.Equal(was, m.read.Read) {
-		m.run.account.Instruct(statestore.MarksKey, []byte(jsontext.Of(m.read)), m.takesHold())
+	if !maps.Equal(prev, m.read.Read) {
+		m.run.account.Instruct(statestore.MarksKey, []byte(jsontext.Of(m.read)), m.applyOnCommit())
 	}
 	return err
 }
 
 // takesHold returns the function that has the filters work by what was read up to now.
-func (m *markRegistry) takesHold() func() {
-	of, marks := m.inForce(), m.String()
+func (m *markRegistry) applyOnCommit() func() {
+	falseMarks, marks := m.falseMarks(), m.String()
 	return func() {
-		m.shared.Store(&of)
+		m.shared.Store(&falseMarks)
 		m.observe()
 		m.run.log.Info("marks are in force", "marks", marks)
 	}
@@ -279,37 +279,37 @@ func (m *markRegistry) takesHold() func() {
 
 // apply has the filters work by what was read, at the start.
 func (m *markRegistry) apply() {
-	of := m.inForce()
-	m.shared.Store(&of)
+	falseMarks := m.falseMarks()
+	m.shared.Store(&falseMarks)
 	account.WithValue(m.run.account, "", &m.shared)
 }
 
 // observe tells the observer of the run of marks that it does not know.
 func (m *markRegistry) observe() {
 	m.mu.Lock()
-	all := m.unobserved
+	pending := m.unobserved
 	m.unobserved = nil
 	m.mu.Unlock()
 	marked := m.run.observer().Marked
-	for _, a := range all {
-		a.ID = a.Of
+	for _, a := range pending {
+		a.ID = a.AlarmID
 		marked(a.Mark)
 	}
 }
 
 // inForce are the false marks of keys.
-func (m *markRegistry) inForce() map[string][]keyed.FalseMark {
-	all := map[string][]keyed.FalseMark{}
+func (m *markRegistry) falseMarks() map[string][]keyed.FalseMark {
+	byKey := map[string][]keyed.FalseMark{}
 	for _, a := range m.read.Marks {
 		if a.Mark.Mark == records.MarkedFalse && a.Size != 0 {
-			all[*a.Key] = append(all[*a.Key], keyed.FalseMark{From: a.Time, Size: a.Size, Output: a.Output})
+			byKey[*a.Key] = append(byKey[*a.Key], keyed.FalseMark{From: a.Time, Size: a.Size, Output: a.Output})
 		}
 	}
-	return all
+	return byKey
 }
 
 // longestMark is the maximum length of a mark in bytes.
-const longestMark = 64 << 10
+const maxMarkBytes = 64 << 10
 
 // readFile reads the lines that were appended to a file, in pieces. If the file no longer begins with what was read of it,
 // readFile reads all of it.
@@ -326,21 +326,21 @@ func (m *markRegistry) readFile(path string) error {
 		return err
 	}
 	defer f.Close()
-	at := m.read.Read[path]
+	position := m.read.Read[path]
 	sum := crc32.NewIEEE()
-	if n, err := io.CopyN(sum, f, at.At); err != nil && err != io.EOF {
+	if n, err := io.CopyN(sum, f, position.At); err != nil && err != io.EOF {
 		return err
-	} else if n < at.At || sum.Sum32() != at.Sum {
-		at = markPosition{}
+	} else if n < position.At || sum.Sum32() != position.Sum {
+		position = markPosition{}
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
 	}
-	in := bufio.NewReaderSize(f, longestMark)
+	in := bufio.NewReaderSize(f, maxMarkBytes)
 	for {
 		line, err := in.ReadSlice('\n')
-		next := markPosition{At: at.At, Line: at.Line + 1, Sum: at.Sum}
-		text := slices.Clone(line[:min(len(line), longestMark)])
+		next := markPosition{At: position.At, Line: position.Line + 1, Sum: position.Sum}
+		text := slices.Clone(line[:min(len(line), maxMarkBytes)])
 		for ; err == bufio.ErrBufferFull; line, err = in.ReadSlice('\n') {
 			next.add(line)
 		}
@@ -351,14 +351,14 @@ func (m *markRegistry) readFile(path string) error {
 		if err != nil {
 			return err
 		}
-		if next.add(line); at.At == 0 {
+		if next.add(line); position.At == 0 {
 			text = inputfile.WithoutMark(text)
 		}
-		at = next
-		if err := m.take(records.SourcePlace{ID: fmt.Sprintf("%s:%d", path, at.Line)}, text); err != nil {
+		position = next
+		if err := m.accept(records.SourcePlace{ID: fmt.Sprintf("%s:%d", path, position.Line)}, text); err != nil {
 			return err
 		}
-		m.read.Read[path] = at
+		m.read.Read[path] = position
 	}
 }
 
@@ -369,16 +369,16 @@ func (p *markPosition) add(b []byte) {
 }
 
 // readTopic reads the records of a topic that were not read yet.
-func (m *markRegistry) readTopic(ctx context.Context, from *kafkaio.Sink) (err error) {
+func (m *markRegistry) readTopic(ctx context.Context, sink *kafkaio.Sink) (err error) {
 	ends := map[string]int64{}
-	for p, at := range m.read.Read {
-		ends[p] = at.At
+	for p, position := range m.read.Read {
+		ends[p] = position.At
 	}
-	failed := m.run.clients.of(from.Cluster).ReadOn(ctx, from.Topic, ends, m.run.log, func(all []kafkaio.Record) {
-		for _, r := range all {
-			at := records.SourcePlace{ID: r.Position.String(), Log: r.Log(), Seq: r.Offset}
+	failed := m.run.clients.client(sink.Cluster).ReadOn(ctx, sink.Topic, ends, m.run.log, func(batch []kafkaio.Record) {
+		for _, r := range batch {
+			position := records.SourcePlace{ID: r.Position.String(), Log: r.Log(), Seq: r.Offset}
 			if err == nil {
-				if err = m.take(at, r.Value); err == nil {
+				if err = m.accept(position, r.Value); err == nil {
 					m.read.Read[r.Log()] = markPosition{At: r.Offset + 1}
 				}
 			}
@@ -388,62 +388,62 @@ func (m *markRegistry) readTopic(ctx context.Context, from *kafkaio.Sink) (err e
 }
 
 // take takes a mark, or puts it into the dead letter.
-func (m *markRegistry) take(at records.SourcePlace, line []byte) error {
+func (m *markRegistry) accept(place records.SourcePlace, line []byte) error {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return nil
 	}
 	var mark records.Mark
-	err := fmt.Errorf("is longer than %d kB", longestMark>>10)
-	if len(line) < longestMark {
+	err := fmt.Errorf("is longer than %d kB", maxMarkBytes>>10)
+	if len(line) < maxMarkBytes {
 		if mark, err = records.ParseMark(line); err == nil {
-			err = m.mark(mark)
+			err = m.addMark(mark)
 		}
 	}
 	if err == nil {
 		return nil
 	}
-	if m.refused++; m.refused <= loggedMarks {
-		m.run.log.Warn("a mark is of no use: it is in the dead letter", "place", at.ID, "reason", err.Error())
+	if m.refused++; m.refused <= maxMarksLogged {
+		m.run.log.Warn("a mark is of no use: it is in the dead letter", "place", place.ID, "reason", err.Error())
 	}
 	raw := string(line[:min(len(line), connectors.MaxRaw)])
-	return m.run.writeDead(records.AppendReject(connectors.Chunk(nil).Begin(nil, at.ID), at, raw, "the mark "+err.Error()))
+	return m.run.writeDead(records.AppendReject(connectors.Chunk(nil).Begin(nil, place.ID), place, raw, "the mark "+err.Error()))
 }
 
 // mark notes a mark of one alarm, or of those of an incident.
-func (m *markRegistry) mark(mark records.Mark) error {
+func (m *markRegistry) addMark(mark records.Mark) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var of []*markable
+	var matches []*markable
 	keys := map[string]bool{}
 	for _, a := range m.alarms {
 		if mark.Of(a.Key, a.ID, a.Incident) {
-			of = append(of, a)
+			matches = append(matches, a)
 			if a.ID == mark.ID {
 				keys[a.Key] = true
 			}
 		}
 	}
-	if len(of) == 0 {
-		return fmt.Errorf("is of an unknown alarm: none of the last %d has the id %s%s", mostMarks, message.Quote(mark.ID), ofKey(mark.Key))
+	if len(matches) == 0 {
+		return fmt.Errorf("is of an unknown alarm: none of the last %d has the id %s%s", maxMarks, message.Quote(mark.ID), ofKey(mark.Key))
 	}
 	if len(keys) > 1 {
-		some := slices.Sorted(maps.Keys(keys))
-		return fmt.Errorf("is ambiguous: alarms of %d keys have the id %s; give key, such as %s", len(some), message.Quote(mark.ID), message.Quote(some[0]))
+		sorted := slices.Sorted(maps.Keys(keys))
+		return fmt.Errorf("is ambiguous: alarms of %d keys have the id %s; give key, such as %s", len(sorted), message.Quote(mark.ID), message.Quote(sorted[0]))
 	}
-	for _, a := range of {
-		one := appliedMark{Mark: mark, Of: a.ID, Size: a.Size, Output: a.Output}
-		one.Key = &a.Key
-		same := func(o appliedMark) bool { return o.Of == a.ID && *o.Key == a.Key }
-		if i := slices.IndexFunc(m.read.Marks, same); i >= 0 {
-			if was := m.read.Marks[i]; was.ID == one.ID && was.Mark.Mark == one.Mark.Mark && was.Time.Equal(one.Time) {
+	for _, a := range matches {
+		applied := appliedMark{Mark: mark, AlarmID: a.ID, Size: a.Size, Output: a.Output}
+		applied.Key = &a.Key
+		sameAlarm := func(o appliedMark) bool { return o.AlarmID == a.ID && *o.Key == a.Key }
+		if i := slices.IndexFunc(m.read.Marks, sameAlarm); i >= 0 {
+			if prev := m.read.Marks[i]; prev.ID == applied.ID && prev.Mark.Mark == applied.Mark.Mark && prev.Time.Equal(applied.Time) {
 				continue
 			}
 			m.read.Marks = slices.Delete(m.read.Marks, i, i+1)
 		}
-		m.read.Marks, m.unobserved = append(m.read.Marks, one), append(m.unobserved, one)
+		m.read.Marks, m.unobserved = append(m.read.Marks, applied), append(m.unobserved, applied)
 	}
-	if more := len(m.read.Marks) - mostMarks; more > 0 {
-		m.read.Marks = slices.Delete(m.read.Marks, 0, more)
+	if excess := len(m.read.Marks) - maxMarks; excess > 0 {
+		m.read.Marks = slices.Delete(m.read.Marks, 0, excess)
 	}
 	return nil
 }
@@ -464,22 +464,22 @@ func (m *markRegistry) String() string {
 	for _, a := range m.read.Marks {
 		n[a.Mark.Mark]++
 	}
-	var all []string
+	var counts []string
 	for _, mark := range records.Marks() {
 		if n[mark] > 0 {
-			all = append(all, fmt.Sprint(n[mark], " ", mark))
+			counts = append(counts, fmt.Sprint(n[mark], " ", mark))
 		}
 	}
-	return message.Count(len(m.read.Marks), "mark", "marks") + ": " + strings.Join(all, ", ")
+	return message.Count(len(m.read.Marks), "mark", "marks") + ": " + strings.Join(counts, ", ")
 }
 
 // SendMark appends a mark to a file, or writes it to a topic.
-func SendMark(ctx context.Context, to *config.Sink, m records.Mark, log *slog.Logger) error {
+func SendMark(ctx context.Context, sink *config.Sink, m records.Mark, log *slog.Logger) error {
 	line := m.Line()
-	if to.Kafka != nil {
-		return to.Kafka.WriteChunk(ctx, append(connectors.Chunk(nil).Begin([]byte(m.ID), m.ID), line...), log)
+	if sink.Kafka != nil {
+		return sink.Kafka.WriteChunk(ctx, append(connectors.Chunk(nil).Begin([]byte(m.ID), m.ID), line...), log)
 	}
-	f, err := os.OpenFile(to.File.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666)
+	f, err := os.OpenFile(sink.File.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666)
 	if err != nil {
 		return err
 	}

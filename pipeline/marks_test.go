@@ -63,19 +63,19 @@ func TestMarksOfFiles(t *testing.T) {
 	if len(alarms) != 2 {
 		t.Fatalf("alarms %v", alarms)
 	}
-	at := start.Add(14 * 24 * time.Hour).Format(time.RFC3339)
+	stamp := start.Add(14 * 24 * time.Hour).Format(time.RFC3339)
 	save(t, in("marks.jsonl"),
-		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"note\":\"a test\"}\n", alarms[0], at),
-		fmt.Sprintf("{\"id\":%q,\"mark\":\"true\",\"time\":%q,\"key\":\"b\"}\n", alarms[1], at),
-		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"key\":\"c\"}\n", alarms[1], at),
-		fmt.Sprintf("{\"id\":\"other\",\"mark\":\"false\",\"time\":%q}\n", at),
-		fmt.Sprintf("{\"id\":%q,\"mark\":\"wrong\",\"time\":%q}\n", alarms[1], at),
-		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"who\":\"me\"}\n", alarms[1], at),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"note\":\"a test\"}\n", alarms[0], stamp),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"true\",\"time\":%q,\"key\":\"b\"}\n", alarms[1], stamp),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"key\":\"c\"}\n", alarms[1], stamp),
+		fmt.Sprintf("{\"id\":\"other\",\"mark\":\"false\",\"time\":%q}\n", stamp),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"wrong\",\"time\":%q}\n", alarms[1], stamp),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"who\":\"me\"}\n", alarms[1], stamp),
 		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\"}\n", alarms[1]),
 		"\n", fmt.Sprintf("{\"id\":%q", alarms[1]))
 	save(t, in("in2.jsonl"), spikes(2, 20, "a", "b")...)
-	again, dead, s := run(text + marks)
-	equal(t, []string{strings.Replace(alarms[1], "in1", "in2", 1)}, again)
+	repeated, dead, s := run(text + marks)
+	equal(t, []string{strings.Replace(alarms[1], "in1", "in2", 1)}, repeated)
 	for i, want := range []string{"unknown alarm: none of the last 1000 has the id", `unknown alarm: none of the last 1000 has the id "other"`, `"wrong" is none of false, true, expected`, `unknown field "who"`, "time: missing"} {
 		if len(dead) != 5 || !strings.HasPrefix(dead[i], fmt.Sprintf("marks.jsonl:%d the mark is ", i+3)) || !strings.Contains(dead[i], want) {
 			t.Errorf("dead letter %q", dead)
@@ -85,19 +85,19 @@ func TestMarksOfFiles(t *testing.T) {
 		t.Errorf("%s", s)
 	}
 	save(t, in("in3.jsonl"), spikes(3, 50, "a", "b")...) // more than twice as far
-	again, dead, s = run(text + marks)
-	if len(again) != 2 || dead != nil || s.Marks != "2 marks: 1 false, 1 true" {
-		t.Errorf("alarms %v, dead letter %q, %s", again, dead, s.Marks)
+	repeated, dead, s = run(text + marks)
+	if len(repeated) != 2 || dead != nil || s.Marks != "2 marks: 1 false, 1 true" {
+		t.Errorf("alarms %v, dead letter %q, %s", repeated, dead, s.Marks)
 	}
-	keys := func() (all []string) {
+	keys := func() (marked []string) {
 		expect.Get(statestore.ReadFile(in("states"), func(s statestore.State) bool {
 			if statestore.Reserved(s.Key) {
-				all = append(all, s.Key)
+				marked = append(marked, s.Key)
 			}
 			return true
 		}))(t)
-		slices.Sort(all)
-		return all
+		slices.Sort(marked)
+		return marked
 	}
 	equal(t, []string{statestore.AlarmsKey, statestore.MarksKey}, keys())
 	save(t, in("in4.jsonl"), spikes(4, 0, "a", "b")...)
@@ -113,7 +113,7 @@ func TestMarksOfNoUse(t *testing.T) {
 	line := func(i int, note string) string {
 		return fmt.Sprintf("{\"id\":\"x%d\",\"mark\":\"false\",\"time\":\"2026-01-01T00:00:00Z\",\"note\":%q}\n", i, note)
 	}
-	lines := []string{"\ufeff" + line(0, strings.Repeat("n", longestMark/2)), line(1, strings.Repeat("n", 3*longestMark))}
+	lines := []string{"\ufeff" + line(0, strings.Repeat("n", maxMarkBytes/2)), line(1, strings.Repeat("n", 3*maxMarkBytes))}
 	for i := range 30 {
 		lines = append(lines, line(2+i, ""))
 	}
@@ -122,7 +122,7 @@ func TestMarksOfNoUse(t *testing.T) {
 		write(t, "in.jsonl", spikes(0, 0, "a")...), marks, dead)
 	log := &aLog{}
 	expect.Get(Run{Graph: compose(t, text), Log: log.logger()}.Execute(t.Context(), nil))(t)
-	if n := strings.Count(log.b.String(), "a mark is of no use"); n != loggedMarks || !log.has("more marks are of no use: they are in the dead letter\" marks=22")() {
+	if n := strings.Count(log.b.String(), "a mark is of no use"); n != maxMarksLogged || !log.contains("more marks are of no use: they are in the dead letter\" marks=22")() {
 		t.Errorf("%d lines: %s", n, &log.b)
 	}
 	reasons := map[string]string{}
@@ -146,7 +146,7 @@ func TestMarksOfNoUse(t *testing.T) {
 func TestMarkRegistry(t *testing.T) {
 	m := &markRegistry{byID: map[string][]*markable{}}
 	alarm := func(key, id, kind string, size float64) {
-		m.note(key, keyed.AlertEvent{Key: key, ID: id, Alert: &keyed.Alert{Kind: kind, Size: size}})
+		m.recordAlert(key, keyed.AlertEvent{Key: key, ID: id, Alert: &keyed.Alert{Kind: kind, Size: size}})
 	}
 	alarm("a", "1", "novelty", 5)
 	alarm("b", "1", "novelty", -6)
@@ -175,25 +175,25 @@ func TestMarkRegistry(t *testing.T) {
 		if test.key != "" {
 			mark.Key = &test.key
 		}
-		if err := m.mark(mark); fmt.Sprint(err) != fmt.Sprint(test.fails) && (err != nil || test.fails != "") {
+		if err := m.addMark(mark); fmt.Sprint(err) != fmt.Sprint(test.fails) && (err != nil || test.fails != "") {
 			t.Errorf("%+v: %v", test, err)
 		}
 		if test.fails != "" {
 			continue
 		}
 		var sizes []float64
-		of := m.inForce()
+		falseMarks := m.falseMarks()
 		for _, key := range []string{"a", "b"} {
-			for _, f := range of[key] {
+			for _, f := range falseMarks[key] {
 				sizes = append(sizes, f.Size)
 			}
 		}
 		equal(t, test.sizes, sizes)
 	}
-	for i := range 2 * mostMarks {
+	for i := range 2 * maxMarks {
 		alarm("c", fmt.Sprint("c", i), "silent", 0)
 	}
-	if len(m.alarms) != mostMarks || len(m.byID) != mostMarks {
+	if len(m.alarms) != maxMarks || len(m.byID) != maxMarks {
 		t.Errorf("%d alarms, %d ids", len(m.alarms), len(m.byID))
 	}
 }
@@ -202,37 +202,37 @@ func TestMarkRegistry(t *testing.T) {
 // which the marks take hold where the commits have them.
 func TestMarksAfterKills(t *testing.T) {
 	expect.Waits(t, "clocks")
-	for _, from := range []string{"file", "topic"} {
-		t.Run(from, func(t *testing.T) { marksAfterKills(t, from) })
+	for _, origin := range []string{"file", "topic"} {
+		t.Run(origin, func(t *testing.T) { marksAfterKills(t, origin) })
 	}
 }
 
-func marksAfterKills(t *testing.T, from string) {
+func marksAfterKills(t *testing.T, origin string) {
 	b := fakeBus(t, 1, "out", "rejected", "alerts", "marks")
 	file := filepath.Join(t.TempDir(), "marks.jsonl")
 	marks := "marks: {kafka: {topic: marks}}\n"
-	if from == "file" {
+	if origin == "file" {
 		marks = "marks: {jsonl: {path: " + file + "}}\n"
 	}
 	text := b.config("group: g, changelog: states", "detect: {budget: 60, settling: 0s}\n"+marks) + "alerts: {kafka: {topic: alerts}, kinds: [novelty, change], max_age: none}\n"
 	rng := rand.New(rand.NewPCG(82, 3))
-	at := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)
+	begin := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)
 	put := func(n int) {
 		var lines []string
 		for range n {
-			at = at.Add(time.Minute)
-			lines = append(lines, event{fmt.Sprint("k", rng.IntN(4)), at, rng.NormFloat64() + float64(rng.IntN(40)/39*10*(1+rng.IntN(3)))}.json())
+			begin = begin.Add(time.Minute)
+			lines = append(lines, event{fmt.Sprint("k", rng.IntN(4)), begin, rng.NormFloat64() + float64(rng.IntN(40)/39*10*(1+rng.IntN(3)))}.json())
 		}
 		b.put(t, lines...)
 	}
 	marked, g := 0, compose(t, text)
-	mark := func(at time.Time) {
+	mark := func(begin time.Time) {
 		alerts := b.Consume(t, "alerts")
 		if len(alerts) == 0 {
 			return
 		}
 		id := unmarshalled[struct{ ID string }](t, string(alerts[len(alerts)-1].Value)).ID
-		expect.OK(t, SendMark(context.Background(), g.marks, records.Mark{ID: id, Mark: "false", Time: at}, quiet))
+		expect.OK(t, SendMark(context.Background(), g.marks, records.Mark{ID: id, Mark: "false", Time: begin}, quiet))
 		marked++
 	}
 	repeated := func() int { return len(b.Consume(t, "out")) - len(b.Consume(t, "in")) }
@@ -244,7 +244,7 @@ func marksAfterKills(t *testing.T, from string) {
 			put(30)
 			time.Sleep(time.Duration(20+rng.IntN(60)) * time.Millisecond)
 			if rng.IntN(8) == 0 {
-				mark(at)
+				mark(begin)
 			}
 			if n >= 120 && n%20 == 0 && repeated() > 200 {
 				return
@@ -268,21 +268,21 @@ func marksAfterKills(t *testing.T, from string) {
 func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 	t.Helper()
 	type instruction struct {
-		at    time.Time
+		time  time.Time
 		marks map[string][]keyed.FalseMark
 	}
-	all := []instruction{{}}
+	instructions := []instruction{{}}
 	for _, r := range b.ConsumeCommitted(t, "states") {
 		if !strings.HasSuffix(string(r.Key), statestore.MarksKey) {
 			continue
 		}
 		m := &markRegistry{}
 		expect.OK(t, json.NewDecoder(strings.NewReader(string(r.Value[strings.Index(string(r.Value), `{"Read"`):]))).Decode(&m.read)) // a seal is around it
-		all = append(all, instruction{r.Timestamp, m.inForce()})
+		instructions = append(instructions, instruction{r.Timestamp, m.falseMarks()})
 	}
 	type output struct {
 		line string
-		at   time.Time
+		time time.Time
 	}
 	last := map[string]output{}
 	for _, r := range b.Consume(t, "out") {
@@ -290,7 +290,7 @@ func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 	}
 	layout := expect.Get(records.NewLayout(composed(t, text).Filter))(t)
 	est := expect.Get(keyed.NewEstimator(composed(t, text)))(t)
-	states, kept, without := map[string][]byte{}, 0, map[string][]byte{}
+	states, retained, unmarked := map[string][]byte{}, 0, map[string][]byte{}
 	for _, r := range b.Consume(t, "in") {
 		o := observationOf(t, string(r.Value), fmt.Sprintf("in-%d-%d", r.Partition, r.Offset))
 		estimate := func(states map[string][]byte, marks map[string][]keyed.FalseMark) (line string, alarms bool, state []byte) {
@@ -301,30 +301,30 @@ func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 			k.Learn(nil, &e, &o.Observation)
 			return strings.TrimSuffix(string(layout.AppendEstimate(nil, records.Object, o.key, &e)), "\n"), e.Alarm != nil, expect.Get(k.AppendBinary(nil))(t)
 		}
-		is := last[o.ID]
+		got := last[o.ID]
 		found, alarms := false, false
-		for i := len(all) - 1; i >= 0 && !found; i-- {
-			if all[i].at.After(is.at) {
+		for i := len(instructions) - 1; i >= 0 && !found; i-- {
+			if instructions[i].time.After(got.time) {
 				continue
 			}
 			var line string
 			var state []byte
-			if line, alarms, state = estimate(states, all[i].marks); line == is.line {
+			if line, alarms, state = estimate(states, instructions[i].marks); line == got.line {
 				states[o.key], found = state, true
-			} else if all[i].at.Before(is.at) { // in a millisecond the commit may come behind
-				t.Fatalf("%s\ninstead of\n%s", is.line, line)
+			} else if instructions[i].time.Before(got.time) { // in a millisecond the commit may come behind
+				t.Fatalf("%s\ninstead of\n%s", got.line, line)
 			}
 		}
 		if !found {
-			t.Fatalf("%s is what no mark makes of it", is.line)
+			t.Fatalf("%s is what no mark makes of it", got.line)
 		}
-		_, alarmed, state := estimate(without, nil)
-		if without[o.key] = state; alarmed && !alarms {
-			kept++
+		_, alarmed, state := estimate(unmarked, nil)
+		if unmarked[o.key] = state; alarmed && !alarms {
+			retained++
 		}
 	}
-	t.Logf("%d records, %d marks, %d commits with marks, %d alarms are kept back", len(last), marked, len(all)-1, kept)
-	if len(all) < 4 || kept == 0 {
+	t.Logf("%d records, %d marks, %d commits with marks, %d alarms are kept back", len(last), marked, len(instructions)-1, retained)
+	if len(instructions) < 4 || retained == 0 {
 		t.Error("the runs do not show what they are to show")
 	}
 }
@@ -335,24 +335,24 @@ func TestMarksOfTopic(t *testing.T) {
 	b := fakeBus(t, 1, "out", "rejected")
 	text := b.config("group: g, changelog: states", "detect: true\nmarks: {kafka: {topic: marks}}\n")
 	n := 0
-	session := func(what func(*aLog)) {
+	session := func(action func(*aLog)) {
 		t.Helper()
 		log := &aLog{}
 		r := launchRun(t, Run{Graph: compose(t, text), Log: log.logger()})
 		n++
 		b.put(t, event{"a", start.Add(time.Duration(n) * time.Minute), 1}.json())
 		b.await(t, "out", n, r)
-		what(log)
+		action(log)
 		r.halt(t)
 	}
 	session(func(log *aLog) {
 		expect.OK(t, SendMark(t.Context(), compose(t, text).marks, records.Mark{ID: "in-0-7", Mark: "true", Time: start}, quiet))
-		expect.Soon(t, "a warning", log.has("a mark is of no use"))
-		expect.Soon(t, "a commit", log.has("marks are in force"))
+		expect.Soon(t, "a warning", log.contains("a mark is of no use"))
+		expect.Soon(t, "a commit", log.contains("marks are in force"))
 	})
 	session(func(log *aLog) {
 		time.Sleep(3 * quietPoll) // nothing is to come of it
-		if log.has("a mark")() {
+		if log.contains("a mark")() {
 			t.Errorf("log: %s", &log.b)
 		}
 	})
@@ -363,7 +363,7 @@ func TestMarksOfTopic(t *testing.T) {
 func TestMarksOfQuery(t *testing.T) {
 	expect.Waits(t, "a server")
 	begin := time.Now().Add(-100 * time.Hour).UTC().Truncate(time.Minute)
-	o := &oracle{series: threeWaves(begin), most: 20, heard: func(int) { time.Sleep(5 * time.Millisecond) }}
+	o := &oracle{series: threeWaves(begin), maxSteps: 20, heard: func(int) { time.Sleep(5 * time.Millisecond) }}
 	dir := t.TempDir()
 	state, alerts := filepath.Join(dir, "states"), filepath.Join(dir, "alerts.jsonl")
 	text := queryConfig + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s}}\nstate: %s\nmarks: {jsonl: {path: %s}}\nsink: none\ndead_letter: {jsonl: {path: %s}}\nalerts: {jsonl: {path: %s}, max_age: none}\n",
@@ -385,7 +385,7 @@ func TestMarksOfQuery(t *testing.T) {
 	})
 	a := unmarshalled[struct{ ID, Key string }](t, line)
 	expect.OK(t, SendMark(ctx, compose(t, text).marks, records.Mark{ID: a.ID, Key: &a.Key, Mark: "false", Time: begin}, quiet))
-	expect.Soon(t, "a mark", log.has("1 mark: 1 false"))
+	expect.Soon(t, "a mark", log.contains("1 mark: 1 false"))
 	crash()
 	<-done
 	stored := map[string]string{}
@@ -393,7 +393,7 @@ func TestMarksOfQuery(t *testing.T) {
 		stored[s.Key] = string(s.Bytes)
 		return true
 	}))(t)
-	if of := fmt.Sprintf("%q", a.ID); !strings.Contains(stored[statestore.AlarmsKey], of) || !strings.Contains(stored[statestore.MarksKey], of) {
+	if id := fmt.Sprintf("%q", a.ID); !strings.Contains(stored[statestore.AlarmsKey], id) || !strings.Contains(stored[statestore.MarksKey], id) {
 		t.Errorf("the file of states has %s and %s", stored[statestore.AlarmsKey], stored[statestore.MarksKey])
 	}
 }

@@ -135,18 +135,18 @@ func (m *Metrics) current() *run {
 	return m.run
 }
 
-func (r *run) reading() (all Status) {
+func (r *run) reading() (status Status) {
 	if r == nil {
-		return all
+		return status
 	}
-	all.Counts, all.Taken = r.account.Counts()
-	all.Known = max(0, all.Keys-all.ExpiredKeys-all.Forgotten)
+	status.Counts, status.Taken = r.account.Counts()
+	status.Known = max(0, status.Keys-status.ExpiredKeys-status.Forgotten)
 	for _, box := range r.receivers() {
-		all.Receivers = append(all.Receivers, ReceiverStatus{box.Stats(), box.Place()})
+		status.Receivers = append(status.Receivers, ReceiverStatus{box.Stats(), box.Place()})
 	}
-	all.Lags, all.LagAge = r.ledger.Lag() // of a worker's sources, which have no ledger
-	all.EventLags = r.ledger.EventLags()
-	return all
+	status.Lags, status.LagAge = r.ledger.Lag() // of a worker's sources, which have no ledger
+	status.EventLags = r.ledger.EventLags()
+	return status
 }
 
 // Collect implements prometheus.Collector.
@@ -171,7 +171,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(suppressedDesc, prometheus.GaugeValue, score, why)
 	}
 	if r.groups {
-		opened, open := r.found.countIncidents()
+		opened, open := r.found.incidentCounts()
 		c <- prometheus.MustNewConstMetric(openedDesc, prometheus.CounterValue, float64(opened))
 		c <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(open))
 		for group, open := range r.found.openByGroup() {
@@ -207,14 +207,14 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 // stalled is how long records may be in flight before a run is unhealthy.
-const stalled = 5 * time.Minute
+const maxInFlight = 5 * time.Minute
 
 // Health returns what is wrong with the run, or nil.
 func (m *Metrics) Health() error {
 	switch r := m.current(); {
 	case r == nil:
 		return errors.New("the run has not begun")
-	case r.account.Busy() > stalled:
+	case r.account.Busy() > maxInFlight:
 		return fmt.Errorf("the same records have been worked on for %v", r.account.Busy().Round(time.Second))
 	}
 	return nil

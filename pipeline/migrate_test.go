@@ -23,7 +23,7 @@ func TestMigrateStates(t *testing.T) {
 		return strings.Replace(b.config("group: g, changelog: states, bounded: true", rest), "model: {family: normal}\n", "", 1)
 	}
 	const before, after = "model: {family: normal}\n", "model: {family: normal, prior: {kappa: .1}}\nlevels: [{alpha: 9, beta: 1}]\ndetect: true\n"
-	const kept = "3 keys: samples kept; levels, detection and alarms start over"
+	const want = "3 keys: samples kept; levels, detection and alarms start over"
 	for _, c := range []struct {
 		where string
 		text  func(part []string, rest string) string
@@ -40,7 +40,7 @@ func TestMigrateStates(t *testing.T) {
 				t.Errorf("without Migrate: %v", err)
 			}
 			says, err := CheckStates(t.Context(), compose(t, second), c.place, quiet)
-			if err != nil || !strings.Contains(says, kept) || !strings.HasSuffix(says, c.hint) {
+			if err != nil || !strings.Contains(says, want) || !strings.HasSuffix(says, c.hint) {
 				t.Errorf("%s: %v", says, err)
 			}
 			expect.Get(Run{Graph: compose(t, second), Migrate: true}.Execute(t.Context(), nil))(t)
@@ -92,16 +92,16 @@ func TestMigrateSilentKeys(t *testing.T) {
 // user says that they are meant.
 func TestChangelogOfOtherOutputs(t *testing.T) {
 	_, text := afterARun(t)
-	other := strings.Replace(text, "topic: out", "topic: estimates", 1)
-	err := execute(t, other, quiet)
+	changed := strings.Replace(text, "topic: out", "topic: estimates", 1)
+	err := execute(t, changed, quiet)
 	expect.Error(t, err, "this config is another: sink was kafka out and is kafka estimates;")
 	if err := execute(t, text, quiet); err != nil {
 		t.Errorf("the same sink: %v", err)
 	}
-	if _, err := (Run{Graph: compose(t, other), Migrate: true}).Execute(t.Context(), nil); err != nil {
+	if _, err := (Run{Graph: compose(t, changed), Migrate: true}).Execute(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
-	if err := execute(t, other, quiet); err != nil {
+	if err := execute(t, changed, quiet); err != nil {
 		t.Errorf("another sink, after --migrate: %v", err)
 	}
 }

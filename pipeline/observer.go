@@ -88,28 +88,28 @@ func (g *Graph) Groups() bool { return g.groups }
 // is an alarm.
 func (g *Graph) Sends(t keyed.AlertEvent) bool {
 	f, _ := g.transform.(filtering)
-	var all receiver
+	var combined receiver
 	if len(f.receivers) == 0 {
-		all.Kinds = config.AlarmKinds()
+		combined.Kinds = config.AlarmKinds()
 	}
 	for _, r := range f.receivers {
-		all.Kinds = slices.Concat(all.Kinds, r.Kinds, r.Few)
-		all.Ends = all.Ends || r.Ends
-		all.Beliefs = append(all.Beliefs, r.Beliefs...)
+		combined.Kinds = slices.Concat(combined.Kinds, r.Kinds, r.Few)
+		combined.Ends = combined.Ends || r.Ends
+		combined.Beliefs = append(combined.Beliefs, r.Beliefs...)
 	}
-	return all.takes("", t, config.FewKeys)
+	return combined.takes("", t, config.FewKeys)
 }
 
 // Trial returns the graph without its outputs and its file of states: its filters begin anew, its
 // input ends, and what it smooths has the Origin.
 func (g *Graph) Trial() *Graph {
-	here := g.history().quiet()
-	here.states, here.marks = "", nil
-	if f, ok := here.source.(fileSource); ok {
+	clone := g.boundedToNow().withoutOutputs()
+	clone.states, clone.marks = "", nil
+	if f, ok := clone.source.(fileSource); ok {
 		f.piped = false
-		here.source = f
+		clone.source = f
 	}
-	switch t := here.transform.(type) {
+	switch t := clone.transform.(type) {
 	case filtering:
 		t.host.Live, t.host.AtEnd = false, t.cfg.Aggregate != nil || t.cfg.Silence != nil
 		if t.incidents != nil {
@@ -117,10 +117,10 @@ func (g *Graph) Trial() *Graph {
 			atEnd.AtEnd, atEnd.Ends = true, false
 			t.incidents = &atEnd
 		}
-		here.transform = t
+		clone.transform = t
 	case smoothing:
 		t.cfg.Origins = true
-		here.transform = t
+		clone.transform = t
 	}
-	return here
+	return clone
 }

@@ -35,10 +35,10 @@ func TestFileLearnsPast(t *testing.T) {
 			in, state := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "states")
 			run := func(n int, settings, state string, migrate bool) (records, alerts string) {
 				save(t, in, lines[:n]...)
-				out, told := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
-				g := compose(t, settings+"source: {jsonl: {path: "+in+"}}\nstate: "+state+"\nsink: {jsonl: {path: "+out+"}}\n"+alerting(settings, told))
+				out, alertsPath := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
+				g := compose(t, settings+"source: {jsonl: {path: "+in+"}}\nstate: "+state+"\nsink: {jsonl: {path: "+out+"}}\n"+alerting(settings, alertsPath))
 				expect.Get(Run{Graph: g, Migrate: migrate}.Execute(t.Context(), nil))(t)
-				b, _ := os.ReadFile(told)
+				b, _ := os.ReadFile(alertsPath)
 				return string(expect.Get(os.ReadFile(out))(t)), string(b)
 			}
 			run(600, c.after, state+"2", false)
@@ -65,12 +65,12 @@ func TestTopicLearnsPast(t *testing.T) {
 			lines = append(lines, line)
 		}
 	}
-	all := slices.Clone(pastSettings)
-	all = append(all, all[0])
-	last := &all[len(all)-1]
+	settings := slices.Clone(pastSettings)
+	settings = append(settings, settings[0])
+	last := &settings[len(settings)-1]
 	last.name, last.after = "silence", last.after+"silence: {after: 1m}\n"
 	for _, bounded := range []bool{true, false} {
-		for _, c := range all {
+		for _, c := range settings {
 			t.Run(fmt.Sprintf("%s, bounded %t", c.name, bounded), func(t *testing.T) {
 				t.Parallel()
 				b := fakeBus(t, 1, "out", "told", "out2", "told2")
@@ -78,8 +78,8 @@ func TestTopicLearnsPast(t *testing.T) {
 					if strings.Contains(settings, "detect") {
 						settings += "alerts: {kafka: {topic: told" + n + "}}\n"
 					}
-					of := fmt.Sprintf("group: g%s, changelog: states%s, bounded: %t", n, n, bounded)
-					return strings.NewReplacer("model: {family: normal}\n", "", "topic: out", "topic: out"+n).Replace(b.config(of, settings))
+					options := fmt.Sprintf("group: g%s, changelog: states%s, bounded: %t", n, n, bounded)
+					return strings.NewReplacer("model: {family: normal}\n", "", "topic: out", "topic: out"+n).Replace(b.config(options, settings))
 				}
 				run := func(settings, n string, migrate bool) {
 					r := launchRun(t, Run{Graph: compose(t, text(settings, n)), Migrate: migrate})
@@ -114,15 +114,15 @@ func TestTopicLearnsPast(t *testing.T) {
 					// What waits for the watermark when a run is halted, the next one puts out.
 					return slices.DeleteFunc(b.values(t, topic), func(line string) bool { return timeOf(t, line).Before(timeOf(t, lines[600])) })
 				}
-				same := func(want, got []string) {
+				checkEqual := func(want, got []string) {
 					if !bounded { // and after the last one nobody does
 						n := min(len(want), len(got))
 						want, got = want[:n], got[:n]
 					}
 					expect.Same(t, strings.Join(want, ""), strings.Join(got, ""))
 				}
-				same(later("out2"), later("out"))
-				same(later("told2"), later("told"))
+				checkEqual(later("out2"), later("out"))
+				checkEqual(later("told2"), later("told"))
 				if bounded && after["told2"] == 0 && c.name != "family" && c.name != "aggregate" || len(later("out")) == 0 {
 					t.Errorf("%v, and %d later", after, len(later("out")))
 				}
@@ -133,9 +133,9 @@ func TestTopicLearnsPast(t *testing.T) {
 
 // timeOf is the time of a record.
 func timeOf(t testing.TB, line string) time.Time {
-	var of struct{ Time time.Time }
-	expect.OK(t, json.Unmarshal([]byte(line), &of))
-	return of.Time
+	var record struct{ Time time.Time }
+	expect.OK(t, json.Unmarshal([]byte(line), &record))
+	return record.Time
 }
 
 // alerting has the alerts of settings with detect in a file.
@@ -153,11 +153,11 @@ func TestQueryLearnsPast(t *testing.T) {
 	dir := t.TempDir()
 	begin := time.Now().Add(-40 * time.Hour).UTC().Truncate(time.Minute)
 	end := begin.Add(2390 * time.Minute) // is final, and each series has a point then
-	o := &oracle{series: threeWaves(begin), most: 100}
+	o := &oracle{series: threeWaves(begin), maxSteps: 100}
 	url := o.serve(t)
 	state, out := filepath.Join(dir, "states"), filepath.Join(dir, "out.jsonl")
-	text := func(settings, more string) string {
-		return settings + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s%s}}\n", url, begin.Format(time.RFC3339), more)
+	text := func(settings, extra string) string {
+		return settings + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s%s}}\n", url, begin.Format(time.RFC3339), extra)
 	}
 	goesOn := func(settings string) string {
 		return text(settings, "") + "state: " + state + "\nsink: {jsonl: {path: " + out + "}}\ndead_letter: {jsonl: {path: " + filepath.Join(dir, "dead.jsonl") + "}}\n"
@@ -189,7 +189,7 @@ func TestQueryLearnsPast(t *testing.T) {
 	if _, err := (Run{Graph: g, Migrate: true}).Execute(ctx, nil); err == nil {
 		t.Error("an aborted learning has no error")
 	}
-	if now := expect.Get(os.ReadFile(state))(t); !bytes.Equal(now, stored) || lines() != before {
+	if current := expect.Get(os.ReadFile(state))(t); !bytes.Equal(current, stored) || lines() != before {
 		t.Errorf("an aborted learning has changed the states, or written %d records", lines()-before)
 	}
 
@@ -205,14 +205,14 @@ func TestQueryLearnsPast(t *testing.T) {
 	close(stop)
 	expect.OK(t, <-done)
 	_, want, _ := runConfig(t, text(after, ", bounded: true"))
-	all := byPlace(t, want, end)
+	expected := byPlace(t, want, end)
 	got := byPlace(t, readLines(t, out)[before:], end)
 	for place, record := range got {
-		if all[place] != record {
-			t.Fatalf("%s\ninstead of\n%s", record, all[place])
+		if expected[place] != record {
+			t.Fatalf("%s\ninstead of\n%s", record, expected[place])
 		}
 	}
-	if n := len(all) - before; len(got) != n {
+	if n := len(expected) - before; len(got) != n {
 		t.Errorf("%d records after those of the run before, want %d", len(got), n)
 	}
 }

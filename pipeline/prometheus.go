@@ -49,19 +49,19 @@ const snifferAttempts = 3
 
 // history returns the graph, or if it asks Prometheus, that of what is final now, which waits for no
 // rest of a partial answer.
-func (g *Graph) history() *Graph {
+func (g *Graph) boundedToNow() *Graph {
 	q, ok := g.source.(querySource)
 	if !ok {
 		return g
 	}
-	here := *g
+	clone := *g
 	q.Bounded, q.Attempts = true, snifferAttempts
-	here.source = q
-	return &here
+	clone.source = q
+	return &clone
 }
 
 // endless reports whether the graph asks Prometheus until it is stopped.
-func (g *Graph) endless() bool {
+func (g *Graph) unbounded() bool {
 	q, ok := g.source.(querySource)
 	return ok && !q.Bounded
 }
@@ -78,10 +78,10 @@ type periodicSaver struct {
 	run  *run
 	last time.Time // when a file was prepared
 
-	mu      sync.Mutex
-	at      time.Time    // when the file that waits was prepared
-	replace func() error // by the file that waits; nil for none
-	discard func()
+	mu         sync.Mutex
+	preparedAt time.Time    // when the file that waits was prepared
+	replace    func() error // by the file that waits; nil for none
+	discard    func()
 }
 
 // keeper is that of the file of states of a run without an end. It holds the states apart from the
@@ -98,9 +98,9 @@ func (s *periodicSaver) keeper() account.StateKeeper {
 		s.commit()
 		return nil
 	}
-	k.Committed = func(all map[string]account.EncodedState, since time.Time) {
-		committed(all, since)
-		for key, state := range all {
+	k.Committed = func(states map[string]account.EncodedState, start time.Time) {
+		committed(states, start)
+		for key, state := range states {
 			s.file.committed.Put(key, state.State)
 		}
 		s.file.commit()
@@ -124,7 +124,7 @@ func (s *periodicSaver) prepare() {
 		s.failed(err)
 		return
 	}
-	s.at, s.replace, s.discard = time.Now(), replace, discard
+	s.preparedAt, s.replace, s.discard = time.Now(), replace, discard
 }
 
 // commit replaces the file by what was prepared, if the receivers have the alerts from before.
@@ -134,7 +134,7 @@ func (s *periodicSaver) commit() {
 	if s.replace == nil {
 		return
 	}
-	if s.waits(s.at) {
+	if s.waits(s.preparedAt) {
 		return
 	}
 	err := s.run.sync()
@@ -149,10 +149,10 @@ func (s *periodicSaver) commit() {
 }
 
 // waits reports whether an alert of a time, or from before, waits for its receiver.
-func (s *periodicSaver) waits(at time.Time) bool {
+func (s *periodicSaver) waits(t time.Time) bool {
 	return slices.ContainsFunc(s.run.outboxes, func(box *webhook.Outbox) bool {
 		stats := box.Stats()
-		return stats.Waiting > 0 && !stats.Oldest.After(at)
+		return stats.Waiting > 0 && !stats.Oldest.After(t)
 	})
 }
 

@@ -26,14 +26,14 @@ import (
 // An oracle answers query_range with series that are functions of time; NaN is NaN, and a point
 // that is not there has false.
 type oracle struct {
-	series map[string]func(at time.Time) (float64, bool) // by labels, as JSON
+	series map[string]func(when time.Time) (float64, bool) // by labels, as JSON
 
-	mu    sync.Mutex
-	asked int
-	most  int             // steps of one query; 0: any number
-	codes []int           // of the next answers
-	heard func(asked int) // of every query; nil for nobody
-	parts int             // how many of the next answers say that they are partial
+	mu       sync.Mutex
+	asked    int
+	maxSteps int             // steps of one query; 0: any number
+	codes    []int           // of the next answers
+	heard    func(asked int) // of every query; nil for nobody
+	parts    int             // how many of the next answers say that they are partial
 }
 
 func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,31 +56,31 @@ func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return v
 	}
-	from, to, step := number("start"), number("end"), number("step")
-	if o.most > 0 && (to-from)/step+1 > float64(o.most) {
+	begin, end, step := number("start"), number("end"), number("step")
+	if o.maxSteps > 0 && (end-begin)/step+1 > float64(o.maxSteps) {
 		http.Error(w, `{"status":"error","errorType":"execution","error":"too many samples"}`, http.StatusUnprocessableEntity)
 		return
 	}
-	var all []string
+	var series []string
 	for labels, f := range o.series {
 		var points []string
-		for t := from; t <= to; t += step {
+		for t := begin; t <= end; t += step {
 			if v, ok := f(time.UnixMilli(int64(math.Round(t * 1000))).UTC()); ok {
 				points = append(points, fmt.Sprintf(`[%.3f,"%v"]`, t, v))
 			}
 		}
 		if points != nil {
-			all = append(all, fmt.Sprintf(`{"metric":%s,"values":[%s]}`, labels, strings.Join(points, ",")))
+			series = append(series, fmt.Sprintf(`{"metric":%s,"values":[%s]}`, labels, strings.Join(points, ",")))
 		}
 	}
-	slices.Sort(all)
+	slices.Sort(series)
 	w.Header().Set("Content-Type", "application/json")
 	warnings := ""
 	if o.parts > 0 {
 		o.parts--
-		all, warnings = nil, `"warnings":["a store is away"],`
+		series, warnings = nil, `"warnings":["a store is away"],`
 	}
-	fmt.Fprintf(w, `{"status":"success",`+warnings+`"data":{"resultType":"matrix","result":[%s]}}`, strings.Join(all, ","))
+	fmt.Fprintf(w, `{"status":"success",`+warnings+`"data":{"resultType":"matrix","result":[%s]}}`, strings.Join(series, ","))
 }
 
 // serve starts the oracle.
@@ -93,8 +93,8 @@ func (o *oracle) serve(t *testing.T) (url string) {
 
 // waves is a series since a time, with a gap, a NaN and an infinite value.
 func waves(begin time.Time, phase float64) func(time.Time) (float64, bool) {
-	return func(at time.Time) (float64, bool) {
-		minute := int64(at.Sub(begin) / time.Minute)
+	return func(when time.Time) (float64, bool) {
+		minute := int64(when.Sub(begin) / time.Minute)
 		switch {
 		case minute%997 < 10:
 			return 0, false
@@ -113,11 +113,11 @@ func threeWaves(begin time.Time) map[string]func(time.Time) (float64, bool) {
 	return map[string]func(time.Time) (float64, bool){
 		`{"__name__":"load","host":"a","job":"x\"y"}`: waves(begin, 0),
 		`{"__name__":"load","host":"b","job":"x\"y"}`: waves(begin, 1),
-		`{"__name__":"load","host":"late"}`: func(at time.Time) (float64, bool) {
-			if at.Before(begin.Add(24 * time.Hour)) {
+		`{"__name__":"load","host":"late"}`: func(when time.Time) (float64, bool) {
+			if when.Before(begin.Add(24 * time.Hour)) {
 				return 0, false
 			}
-			return late(at)
+			return late(when)
 		},
 	}
 }
@@ -128,7 +128,7 @@ const queryConfig = "model: {family: normal, prior: auto}\ndetect: true\n"
 func TestQueryIsLikeFile(t *testing.T) {
 	t.Parallel()
 	begin := time.Now().Add(-30 * time.Hour).UTC().Truncate(time.Minute)
-	o := &oracle{series: threeWaves(begin), most: 100, codes: []int{503, 429}}
+	o := &oracle{series: threeWaves(begin), maxSteps: 100, codes: []int{503, 429}}
 	url := o.serve(t)
 	s, got, rejected := runConfig(t, queryConfig+fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s, bounded: true}}\n", url, begin.Format(time.RFC3339)))
 	if s.Missing == 0 || len(rejected) == 0 {
@@ -139,7 +139,7 @@ func TestQueryIsLikeFile(t *testing.T) {
 	}
 
 	answer := httptest.NewRecorder()
-	o.most = 0
+	o.maxSteps = 0
 	end := begin.Add(29 * time.Hour) // the run has read further
 	o.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, fmt.Sprintf("/?start=%d&end=%d&step=60", begin.Unix(), end.Unix()), nil))
 	path := filepath.Join(t.TempDir(), "dump.json")
@@ -156,23 +156,23 @@ func TestQueryIsLikeFile(t *testing.T) {
 // byPlace are records up to a time, without their ids, by key and time.
 func byPlace(t *testing.T, lines []string, end time.Time) map[string]string {
 	t.Helper()
-	all := map[string]string{}
+	result := map[string]string{}
 	for _, line := range lines {
 		var r map[string]any
 		expect.OK(t, json.Unmarshal([]byte(line), &r))
 		delete(r, "id")
-		at := expect.Get(time.Parse(time.RFC3339, r["time"].(string)))(t)
-		if at.After(end) {
+		when := expect.Get(time.Parse(time.RFC3339, r["time"].(string)))(t)
+		if when.After(end) {
 			continue
 		}
 		b := expect.Get(json.Marshal(r))(t)
 		place := fmt.Sprint(r["key"], r["time"])
-		if all[place] != "" {
+		if result[place] != "" {
 			t.Errorf("%s comes twice", place)
 		}
-		all[place] = string(b)
+		result[place] = string(b)
 	}
-	return all
+	return result
 }
 
 // watchQuery runs a config without an end until it has read up to the present, and stops it, or
@@ -204,13 +204,13 @@ func watchQuery(t *testing.T, text string, crash bool, enough func() bool) error
 
 // A run without an end that is stopped goes on where it was: nothing is lost or doubled. One that
 // crashes goes on from what it stored last, and repeats records as they were.
-func TestQueryGoesOn(t *testing.T) {
-	was := saveEvery
+func TestQueryResumes(t *testing.T) {
+	prev := saveEvery
 	saveEvery = 50 * time.Millisecond
-	t.Cleanup(func() { saveEvery = was })
+	t.Cleanup(func() { saveEvery = prev })
 	begin := time.Now().Add(-40 * time.Hour).UTC().Truncate(time.Minute)
-	end := begin.Add(2390 * time.Minute)              // is final, and each series has a point then
-	o := &oracle{series: threeWaves(begin), most: 20} // a window is short
+	end := begin.Add(2390 * time.Minute)                  // is final, and each series has a point then
+	o := &oracle{series: threeWaves(begin), maxSteps: 20} // a window is short
 	url := o.serve(t)
 	dir := t.TempDir()
 	out, state := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "states")
@@ -234,8 +234,8 @@ func TestQueryGoesOn(t *testing.T) {
 	got := map[string]string{}
 	for i, line := range readLines(t, out) {
 		r := unmarshalled[struct{ ID string }](t, line)
-		if other, twice := got[r.ID]; twice && other != line {
-			t.Errorf("repeated with another content:\n%s\n%s", other, line)
+		if first, twice := got[r.ID]; twice && first != line {
+			t.Errorf("repeated with another content:\n%s\n%s", first, line)
 		} else if twice && i < stopped {
 			t.Errorf("repeated before the crash: %s", line)
 		}
@@ -256,13 +256,13 @@ func TestQueryGoesOn(t *testing.T) {
 // sampled is a series since a time with a sample every minute, but for minutes in which the server was away, which
 // does not change after it freezes. The server repeats its samples for five minutes.
 func sampled(begin time.Time, phase float64, freezes, ends int64) func(time.Time) (float64, bool) {
-	return func(at time.Time) (float64, bool) {
-		minute := int64(at.Sub(begin) / time.Minute)
+	return func(when time.Time) (float64, bool) {
+		minute := int64(when.Sub(begin) / time.Minute)
 		last := minute
 		for last >= ends || last >= 500 && last < 504 || last >= 900 && last < 920 {
 			last--
 		}
-		age := at.Sub(begin.Add(time.Duration(last) * time.Minute))
+		age := when.Sub(begin.Add(time.Duration(last) * time.Minute))
 		return math.Mod(math.Exp(float64(min(last, freezes)%1000)/50+phase)*100, 7), minute >= 0 && age <= 5*time.Minute
 	}
 }
@@ -271,20 +271,20 @@ func sampled(begin time.Time, phase float64, freezes, ends int64) func(time.Time
 // that freezes is one.
 func TestQueryLookback(t *testing.T) {
 	begin := time.Now().Add(-26 * time.Hour).UTC().Truncate(time.Minute)
-	o := &oracle{most: 70, series: map[string]func(time.Time) (float64, bool){
+	o := &oracle{maxSteps: 70, series: map[string]func(time.Time) (float64, bool){
 		`{"host":"away"}`:    sampled(begin, 0, 1e6, 1e6),
 		`{"host":"ends"}`:    sampled(begin, .3, 1e6, 1400),
 		`{"host":"freezes"}`: sampled(begin, .7, 1200, 1e6),
 	}}
 	url := o.serve(t)
-	for more, want := range map[string][]string{
+	for settings, want := range map[string][]string{
 		"}}":                {"freezes"},
 		", lookback: 1ms}}": {"away", "ends", "freezes"},
 		", step: 20s}}\naggregate: {every: 1m, value: mean}":                {"freezes"},
 		", step: 20s, lookback: 1ms}}\naggregate: {every: 1m, value: mean}": {"away", "ends", "freezes"},
 	} {
 		path := filepath.Join(t.TempDir(), "alerts.jsonl")
-		runConfig(t, queryConfig+fmt.Sprintf("alerts: {jsonl: {path: %s}}\nsource: {prometheus: {url: %q, query: x, key: [host], start: %s, bounded: true%s\n", path, url, begin.Format(time.RFC3339), more))
+		runConfig(t, queryConfig+fmt.Sprintf("alerts: {jsonl: {path: %s}}\nsource: {prometheus: {url: %q, query: x, key: [host], start: %s, bounded: true%s\n", path, url, begin.Format(time.RFC3339), settings))
 		var got []string
 		for _, line := range readLines(t, path) {
 			if a := unmarshalled[struct{ Key, Message string }](t, line); strings.Contains(a.Message, "which is rare here") && !slices.Contains(got, a.Key) {
@@ -292,7 +292,7 @@ func TestQueryLookback(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		expect.Same(t, want, got, "keys with an alarm about equal values", more)
+		expect.Same(t, want, got, "keys with an alarm about equal values", settings)
 	}
 }
 
@@ -301,11 +301,11 @@ func TestQueryLookback(t *testing.T) {
 func TestQueryKeys(t *testing.T) {
 	now := time.Now().Truncate(time.Minute)
 	until := func(ago time.Duration) func(time.Time) (float64, bool) {
-		return func(at time.Time) (float64, bool) { return 1, now.Sub(at) > ago }
+		return func(when time.Time) (float64, bool) { return 1, now.Sub(when) > ago }
 	}
 	o := &oracle{series: map[string]func(time.Time) (float64, bool){
 		`{"host":"a","version":"1"}`: until(30 * time.Minute),
-		`{"host":"a","version":"2"}`: func(at time.Time) (float64, bool) { return 2, now.Sub(at) < 33*time.Minute },
+		`{"host":"a","version":"2"}`: func(when time.Time) (float64, bool) { return 2, now.Sub(when) < 33*time.Minute },
 		`{"version":"2"}`:            until(0),
 	}}
 	s, _, rejected := runConfig(t, "model: {family: normal}\n"+fmt.Sprintf("source: {prometheus: {url: %q, query: x, start: %s, bounded: true, key: [host]}}\n", o.serve(t), now.Add(-time.Hour).UTC().Format(time.RFC3339)))
@@ -331,10 +331,10 @@ func TestQueryKeys(t *testing.T) {
 // What the server refuses ends the run and is told; secrets are not.
 func TestQueryRefused(t *testing.T) {
 	for _, c := range []struct {
-		name, more string
-		codes      []int
-		series     map[string]func(time.Time) (float64, bool)
-		want       []string
+		name, settings string
+		codes          []int
+		series         map[string]func(time.Time) (float64, bool)
+		want           []string
 	}{
 		{"query", "", []int{400}, nil, []string{"answers 400 Bad Request: not today"}},
 		{"login", "", []int{401}, nil, []string{"answers 401", "set source.prometheus.username"}},
@@ -343,7 +343,7 @@ func TestQueryRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := &oracle{series: c.series, codes: c.codes}
-			text := fmt.Sprintf("model: {family: normal}\nsource: {prometheus: {url: %q, query: load, bounded: true, start: -1h%s, headers: {Authorization: secret-token}}}\nsink: none\n", o.serve(t), c.more)
+			text := fmt.Sprintf("model: {family: normal}\nsource: {prometheus: {url: %q, query: load, bounded: true, start: -1h%s, headers: {Authorization: secret-token}}}\nsink: none\n", o.serve(t), c.settings)
 			_, err := Run{Graph: compose(t, text)}.Execute(t.Context(), nil)
 			if err == nil {
 				t.Fatal("no error")
@@ -395,8 +395,8 @@ func TestQueryPartial(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "answers in part: a store is away") || o.asked != 3 {
 		t.Errorf("after %d queries: %v", o.asked, err)
 	}
-	if all, err := gather(m); err != nil || all["hafvf_partial_answers_total"] != 3 || all["hafvf_points_dropped_total"] != 0 {
-		t.Errorf("%v partial answers, %v", all["hafvf_partial_answers_total"], err)
+	if values, err := gather(m); err != nil || values["hafvf_partial_answers_total"] != 3 || values["hafvf_points_dropped_total"] != 0 {
+		t.Errorf("%v partial answers, %v", values["hafvf_partial_answers_total"], err)
 	}
 }
 
@@ -424,8 +424,8 @@ func TestQueryBeginsOnce(t *testing.T) {
 			if line = strings.TrimSpace(line); json.Unmarshal([]byte(line), &r) != nil {
 				continue // the last one, of a run that was killed
 			}
-			if was, known := got[r.ID]; known && was != line {
-				t.Fatalf("%s\nand then %s", was, line)
+			if prev, known := got[r.ID]; known && prev != line {
+				t.Fatalf("%s\nand then %s", prev, line)
 			} else if known {
 				twice++
 			}

@@ -19,14 +19,14 @@ import (
 
 // A quietWatch has a run work by the quiet times of files, which it reads again when they change.
 type quietWatch struct {
-	run    *run
-	filter keyed.Config
-	own    []keyed.QuietTime
-	files  []watchedFile
-	polled time.Time
-	asked  []byte            // what is to be in force, as AppendQuiet writes it
-	times  []keyed.QuietTime // of files, that are in force; they change while the run waits for a commit
-	shared transforms.QuietTimes
+	run        *run
+	filter     keyed.Config
+	configured []keyed.QuietTime
+	files      []watchedFile
+	polled     time.Time
+	requested  []byte            // what is to be in force, as AppendQuiet writes it
+	times      []keyed.QuietTime // of files, that are in force; they change while the run waits for a commit
+	shared     transforms.QuietTimes
 }
 
 // A watchedFile is one that may change.
@@ -45,7 +45,7 @@ func (r *run) watchQuiet(g *Graph) {
 	if !filters {
 		return
 	}
-	q := &quietWatch{run: r, filter: f.cfg, own: g.quietTimes}
+	q := &quietWatch{run: r, filter: f.cfg, configured: g.quietTimes}
 	for _, file := range g.quietFiles {
 		q.files = append(q.files, watchedFile{QuietFile: file})
 	}
@@ -61,20 +61,20 @@ func (r *run) watchQuiet(g *Graph) {
 	if stored == nil && q.files == nil {
 		return
 	}
-	q.asked = stored
-	q.set(times)
+	q.requested = stored
+	q.apply(times)
 	account.WithValue(r.account, "", &q.shared)
-	q.instruct()
+	q.requestTimes()
 	if r.history == nil {
 		r.quiet = q
 	}
 }
 
 // set has the filters work by quiet times of files, and by those of the config.
-func (q *quietWatch) set(times []keyed.QuietTime) {
+func (q *quietWatch) apply(times []keyed.QuietTime) {
 	q.times = times
-	all := slices.Concat(q.own, times)
-	q.shared.Store(&all)
+	combined := slices.Concat(q.configured, times)
+	q.shared.Store(&combined)
 }
 
 // poll reads the files that have changed, once in a while.
@@ -86,7 +86,7 @@ func (q *quietWatch) poll() {
 	for i := range q.files {
 		q.files[i].read(q.run.log)
 	}
-	q.instruct()
+	q.requestTimes()
 }
 
 // read reads the file if it has changed. What can be read of it only once, such as a pipe, was read.
@@ -115,20 +115,20 @@ func (f *watchedFile) read(log *slog.Logger) {
 }
 
 // instruct has the run work by what the files have, from the next commit on.
-func (q *quietWatch) instruct() {
+func (q *quietWatch) requestTimes() {
 	var times []keyed.QuietTime
 	var names []string
 	for _, f := range q.files {
 		times, names = append(times, f.Times...), append(names, f.Path)
 	}
 	value := settings.AppendQuiet(nil, times)
-	if bytes.Equal(value, q.asked) {
+	if bytes.Equal(value, q.requested) {
 		return
 	}
-	q.asked = value
+	q.requested = value
 	q.run.account.Instruct(statestore.QuietKey, value, func() {
 		observations, keys := q.learned(times)
-		q.set(times)
+		q.apply(times)
 		q.run.log.Info("quiet times of files are in force", "files", message.List(names), "entries", len(times))
 		if keys > 0 {
 			q.run.log.Warn("quiet times of files come too late for observations that were learned before", "files", message.List(names), "observations", fmt.Sprint("about ", observations), "keys", keys)

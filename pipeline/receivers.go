@@ -31,9 +31,9 @@ const (
 // in them: a run that is killed loses nothing, and the next one sends it.
 func (r *run) openOutboxes(g *Graph) error {
 	begun := time.Now()
-	kept := map[int][]webhook.Alert{}
+	stored := map[int][]webhook.Alert{}
 	if r.durable() {
-		kept = storedAlerts(r.ledger.StoredValues())
+		stored = storedAlerts(r.ledger.StoredValues())
 	}
 	for i, s := range g.alerts {
 		if s.hook == nil {
@@ -49,23 +49,23 @@ func (r *run) openOutboxes(g *Graph) error {
 				return id
 			}
 		}
-		box, err := webhook.OpenOutbox(cfg, kept[i])
+		box, err := webhook.OpenOutbox(cfg, stored[i])
 		if err != nil {
 			return err
 		}
-		if n := len(kept[i]); n > 0 {
+		if n := len(stored[i]); n > 0 {
 			r.log.Info("alerts that an earlier run has not delivered are sent", "receiver", box.Place(), "alerts", n)
 		}
-		delete(kept, i)
+		delete(stored, i)
 		r.outboxes = append(r.outboxes, box)
 		account.WithValue(r.account, alertsName(i), box)
 	}
-	for _, all := range kept { // of a receiver that the config has no more
-		var given []webhook.Delivery
-		for _, a := range all {
-			given = append(given, webhook.Delivery{Alert: a, Refused: "an earlier run could not deliver it, and the config has no such receiver any more"})
+	for _, alerts := range stored { // of a receiver that the config has no more
+		var refused []webhook.Delivery
+		for _, a := range alerts {
+			refused = append(refused, webhook.Delivery{Alert: a, Refused: "an earlier run could not deliver it, and the config has no such receiver any more"})
 		}
-		r.finishAlerts(given)
+		r.finishAlerts(refused)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (r *run) durable() bool { return r.ledger != nil && r.ledger.Durable() }
 // storedAlerts are what a changelog holds, by receiver, in the order in which they were put there:
 // their ids have the receiver, the beginning of the run, and a number.
 func storedAlerts(stored map[string][]byte) map[int][]webhook.Alert {
-	all := map[int][]webhook.Alert{}
+	byReceiver := map[int][]webhook.Alert{}
 	for _, id := range slices.Sorted(maps.Keys(stored)) {
 		var receiver int
 		if _, err := fmt.Sscanf(id, "%d/", &receiver); err != nil {
@@ -88,10 +88,10 @@ func storedAlerts(stored map[string][]byte) map[int][]webhook.Alert {
 		alerts, _ := webhook.Alerts(stored[id])
 		for _, a := range alerts {
 			a.StoredID = id
-			all[receiver] = append(all[receiver], a)
+			byReceiver[receiver] = append(byReceiver[receiver], a)
 		}
 	}
-	return all
+	return byReceiver
 }
 
 // failedTime is how long a run that has failed sends what receivers take.
@@ -107,7 +107,7 @@ func (r *run) failedTime() time.Duration {
 // takes nothing, and for others no longer than that. It does nothing when called again.
 func (r *run) closeOutboxes(limit time.Duration) error {
 	if r.delivered {
-		return r.buried
+		return r.deadLetterErr
 	}
 	r.delivered = true
 	wait := patience
@@ -126,23 +126,23 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 			}
 		}()
 	}
-	left := make([][]webhook.Alert, len(r.outboxes))
-	var all sync.WaitGroup
+	unsent := make([][]webhook.Alert, len(r.outboxes))
+	var closing sync.WaitGroup
 	for i, box := range r.outboxes {
 		if s := box.Stats(); !s.Away.IsZero() && limit == 0 {
 			r.log.Info("the input has ended; the run waits for the receiver of alerts", "receiver", box.Place(), "waiting", s.Waiting, "at_most", wait.String())
 		}
-		all.Go(func() { left[i] = box.Close(wait, limit) })
+		closing.Go(func() { unsent[i] = box.Close(wait, limit) })
 	}
-	all.Wait()
+	closing.Wait()
 	close(closed)
 	var lost []webhook.Delivery
 	for i, box := range r.outboxes {
-		switch n := len(left[i]); {
+		switch n := len(unsent[i]); {
 		case n > 0 && r.durable():
 			r.log.Warn("alerts wait in the changelog for the next run", "receiver", box.Place(), "alerts", n)
 		case n > 0:
-			lost = append(lost, box.GiveUp(left[i])...)
+			lost = append(lost, box.GiveUp(unsent[i])...)
 		}
 	}
 	r.finishAlerts(lost)
@@ -150,13 +150,13 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 		stats := box.Stats()
 		due := stats.Failed
 		if r.durable() {
-			due += int64(len(left[i]))
+			due += int64(len(unsent[i]))
 		}
 		if due > 0 && stats.Sent == 0 {
 			r.failedReceivers = append(r.failedReceivers, fmt.Sprintf("%s took none of %s", box.Place(), message.Count(due, "alert", "alerts")))
 		}
 	}
-	return r.buried
+	return r.deadLetterErr
 }
 
 // expired is the number of alerts that were too old.
@@ -169,9 +169,9 @@ func (r *run) expired() (n int64) {
 
 // finishAlerts notes what became of alerts: those that were refused go to the dead letter, and the
 // changelog holds none of them any more.
-func (r *run) finishAlerts(all []webhook.Delivery) {
+func (r *run) finishAlerts(deliveries []webhook.Delivery) {
 	var chunk connectors.Chunk
-	for _, a := range webhook.Refusals(all) {
+	for _, a := range webhook.Refusals(deliveries) {
 		r.undelivered(a)
 		chunk = appendRefused(chunk, a)
 	}
@@ -179,13 +179,13 @@ func (r *run) finishAlerts(all []webhook.Delivery) {
 		if err := r.writeDead(chunk); err != nil {
 			r.log.Error("alerts are neither delivered nor in the dead letter", "reason", err)
 			r.mu.Lock()
-			r.buried = err
+			r.deadLetterErr = err
 			r.mu.Unlock()
 			return
 		}
 	}
 	if r.durable() {
-		for _, a := range all {
+		for _, a := range deliveries {
 			r.ledger.StoreValue(a.StoredID, nil)
 		}
 	}

@@ -31,10 +31,10 @@ func TestRulesByKey(t *testing.T) {
 	in := write(t, "in.jsonl", fleetLines(start)...)
 	run := func(rules string) (records []string, alerts []line) {
 		dir := t.TempDir()
-		out, told := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
-		expect.Get(Run{Graph: compose(t, fleetConfig+rules+"source: {jsonl: {path: "+in+"}}\nsink: {jsonl: {path: "+out+"}}\nalerts: {jsonl: {path: "+told+"}}\n")}.Execute(t.Context(), nil))(t)
+		out, alertsPath := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
+		expect.Get(Run{Graph: compose(t, fleetConfig+rules+"source: {jsonl: {path: "+in+"}}\nsink: {jsonl: {path: "+out+"}}\nalerts: {jsonl: {path: "+alertsPath+"}}\n")}.Execute(t.Context(), nil))(t)
 		records = strings.Split(strings.TrimSpace(string(expect.Get(os.ReadFile(out))(t))), "\n")
-		for text := range strings.Lines(string(expect.Get(os.ReadFile(told))(t))) {
+		for text := range strings.Lines(string(expect.Get(os.ReadFile(alertsPath))(t))) {
 			var l line
 			if err := json.Unmarshal([]byte(text), &l); err != nil {
 				t.Fatal(err)
@@ -46,18 +46,18 @@ func TestRulesByKey(t *testing.T) {
 	}
 	undetected := func(key string) bool { return strings.HasPrefix(key, "s0/r1") }
 	unalerted := func(key string) bool { return undetected(key) || strings.HasPrefix(key, "s1/") && key != "s1/r0:m1" }
-	has := func(all []line, of func(string) bool) bool {
-		return slices.ContainsFunc(all, func(l line) bool {
-			return l.Kind != incidents.Kind && of(l.Key) || slices.ContainsFunc(l.Members, func(m struct{ Key string }) bool { return of(m.Key) })
+	contains := func(lines []line, matches func(string) bool) bool {
+		return slices.ContainsFunc(lines, func(l line) bool {
+			return l.Kind != incidents.Kind && matches(l.Key) || slices.ContainsFunc(l.Members, func(m struct{ Key string }) bool { return matches(m.Key) })
 		})
 	}
-	plain, all := run("")
-	ruled, some := run("keys: [{match: \"s0/r1*\", detect: false}, {match: \"s1/r0:m1\", alerts: true}, {match: \"s1/*\", alerts: false}]\n")
-	others := func(key string) bool { return !unalerted(key) }
-	if !has(all, undetected) || !has(all, func(key string) bool { return strings.HasPrefix(key, "s1/") }) {
+	plain, lines := run("")
+	ruled, partial := run("keys: [{match: \"s0/r1*\", detect: false}, {match: \"s1/r0:m1\", alerts: true}, {match: \"s1/*\", alerts: false}]\n")
+	alerted := func(key string) bool { return !unalerted(key) }
+	if !contains(lines, undetected) || !contains(lines, func(key string) bool { return strings.HasPrefix(key, "s1/") }) {
 		t.Error("without rules nothing is told of these keys")
 	}
-	if has(some, unalerted) || !has(some, others) {
+	if contains(partial, unalerted) || !contains(partial, alerted) {
 		t.Error("told of keys of which nobody is to be told, or of no other")
 	}
 	detected := func(line string) bool { return strings.Contains(line, `"s0/r1`) }
@@ -89,9 +89,9 @@ func TestSilenceOfUndetected(t *testing.T) {
 	for key, want := range map[string][]byte{
 		"a": fleet.AppendAlone(nil, "a", s.Alerts("a")), "b": fleet.AppendNotices(nil, "b", nil, s.Alerts("b")), "ab": nil,
 	} {
-		var to transforms.Encoded
-		if e.Silent(&to, key, s); !slices.Equal(to.Alerts, want) {
-			t.Errorf("%s: %q, want %q", key, to.Alerts, want)
+		var dst transforms.Encoded
+		if e.Silent(&dst, key, s); !slices.Equal(dst.Alerts, want) {
+			t.Errorf("%s: %q, want %q", key, dst.Alerts, want)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			err = errors.Join(err, state.closeOutboxes(state.failedTime()))
 			s.Partial, _ = state.keepPartial() // what cannot be kept is less than what err says
 		}
-		err = errors.Join(advised(err), advised(state.close(ctx, err == nil && !s.part)))
+		err = errors.Join(withAdvice(err), withAdvice(state.close(ctx, err == nil && !s.part)))
 	}()
 	graph := r.Graph
 	if t, ok := graph.source.(topicSource); ok && t.Embedded {
@@ -75,7 +75,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			return s, err
 		}
 	}
-	if graph, err = graph.carrying(); err != nil {
+	if graph, err = graph.withCarriedColumns(); err != nil {
 		return s, err
 	}
 	state.beginAnew, state.migrate, state.groups, state.observed = r.BeginAnew, r.Migrate, graph.groups, r.Observer
@@ -90,13 +90,13 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		if state.learned, s.Stopped, err = r.learn(ctx, graph, stop, state.log); s.Stopped || err != nil {
 			return s, err
 		}
-		state.asked = true
+		state.historyChecked = true
 		err = state.open(ctx, graph)
 	}
 	if err != nil {
 		return s, err
 	}
-	if err := r.through(ctx, graph, state, stop); err != nil {
+	if err := r.runOpened(ctx, graph, state, stop); err != nil {
 		return s, err
 	}
 	wait := time.Duration(0)
@@ -118,7 +118,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if s.Records > 0 {
 		s.Unmatched = state.unmatched(graph.patterns)
 	}
-	if t, ok := graph.source.(topicSource); !graph.endless() && (!ok || t.Bounded) {
+	if t, ok := graph.source.(topicSource); !graph.unbounded() && (!ok || t.Bounded) {
 		s.failedReceivers = state.failedReceivers
 	}
 	s.Elapsed = time.Since(start)
@@ -140,7 +140,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 var errResetChoice = errors.New("states begin anew")
 
 // through runs an open graph to its end.
-func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
+func (r Run) runOpened(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
 	err := statebackend.Execute(ctx, state.account, g.build(), state.log, func(ctx context.Context, suspend func()) {
 		r.follow(ctx, state, stop, suspend)
 	})
@@ -156,7 +156,7 @@ func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan stru
 }
 
 // advised adds to an error what the user can do about it.
-func advised(err error) error {
+func withAdvice(err error) error {
 	if errors.As(err, new(*kafkaio.ResumeError)) {
 		return fmt.Errorf("%w; hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning", err)
 	}
@@ -182,7 +182,7 @@ func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, erro
 			return nil, err
 		}
 	}
-	return r.Graph.on(cluster), nil
+	return r.Graph.withCluster(cluster), nil
 }
 
 // follow reports progress and passes stop on, until ctx ends. It calls suspend when a run
@@ -240,25 +240,25 @@ type run struct {
 	memory          *statestore.Memory // of the states; nil if the run smooths
 	release         []func()
 
-	beginAnew bool          // see Run
-	migrate   bool          // see Run
-	history   *history      // that this run learns from; nil for none
-	learned   *learnedTopic // that it begins with; nil for none
-	asked     bool          // what the past gives; else errResetChoice of states of topics that begin anew
-	observed  *Observer     // nil for none
-	quiet     *quietWatch   // nil without files of quiet times
-	marks     *markRegistry // nil if nobody marks alarms
-	folds     times.Folds   // of the source
-	rounded   sync.Once     // the log says that numbers are rounded
-	rewinds   rewindLog
-	panics    panicLog
-	answers   promio.Tally // of a server that is asked
+	beginAnew      bool          // see Run
+	migrate        bool          // see Run
+	history        *history      // that this run learns from; nil for none
+	learned        *learnedTopic // that it begins with; nil for none
+	historyChecked bool          // what the past gives; else errResetChoice of states of topics that begin anew
+	observed       *Observer     // nil for none
+	quiet          *quietWatch   // nil without files of quiet times
+	marks          *markRegistry // nil if nobody marks alarms
+	folds          times.Folds   // of the source
+	rounded        sync.Once     // the log says that numbers are rounded
+	rewinds        rewindLog
+	panics         panicLog
+	answers        promio.Tally // of a server that is asked
 
-	mu      sync.Mutex
-	buried  error // of the dead letter
-	stopped bool
-	groups  bool // alarms into incidents
-	found   runFindings
+	mu            sync.Mutex
+	deadLetterErr error // of the dead letter
+	stopped       bool
+	groups        bool // alarms into incidents
+	found         runFindings
 }
 
 // runOf returns the run that a node's context belongs to, nil if there is none in this
@@ -289,7 +289,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		r.release = append(r.release, r.account.Close)
 	}
 	if f, ok := g.source.(fileSource); ok && f.piped {
-		f.carryClock(r)
+		f.addPipeClock(r)
 	}
 	r.dead = g.dead
 	for name, s := range g.sinks() {
@@ -316,7 +316,7 @@ func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
 	if r.history != nil {
 		r.memory = r.states.Memory
 		k = r.states.keeper()
-		k.Suspends = g.endless()
+		k.Suspends = g.unbounded()
 		return k, nil
 	}
 	if g.states == "" {
@@ -338,7 +338,7 @@ func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
 	if n := r.memory.Len(); n > 0 {
 		r.log.Info("filters go on with the states of the run before", "file", g.states, "keys", n)
 	}
-	if !g.endless() {
+	if !g.unbounded() {
 		return r.states.keeper(), nil
 	}
 	r.saver = &periodicSaver{file: r.states, run: r, last: time.Now()}
@@ -366,18 +366,18 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		return 0, err
 	}
 	cfg := kafkaio.LedgerConfig{
-		Client: r.clients.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
+		Client: r.clients.client(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
 		BeginAnew: r.beginAnew, Migrate: r.migrate, Log: r.log, Stage: r.metrics.stage, Sync: r.sync,
 		// Receivers of alerts come and go, and two configs may share them.
 		Outputs: map[string]string{"sink": g.sink.describe(), "dead_letter": g.dead.describe()},
 	}
 	if g.states != "" {
-		given, err := openStateFile(g, statebackend.ReadFile, r.migrate, r.log)
+		initial, err := openStateFile(g, statebackend.ReadFile, r.migrate, r.log)
 		if err != nil {
 			return 0, err
 		}
-		cfg.First = maps.Collect(given.Memory.All())
-		maps.Copy(cfg.First, given.Memory.Reserved)
+		cfg.First = maps.Collect(initial.Memory.All())
+		maps.Copy(cfg.First, initial.Memory.Reserved)
 	}
 	for _, s := range g.sinks() {
 		// Files of a bounded run appear at its end.
@@ -386,7 +386,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	if f, ok := g.transform.(filtering); ok {
 		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds the alerts that wait
 		states := f.store(r.migrate, r.log)
-		if r.migrate && t.Changelog != "" && !r.asked { // so that the changelog is read twice only if something is to be learned
+		if r.migrate && t.Changelog != "" && !r.historyChecked { // so that the changelog is read twice only if something is to be learned
 			states.Leave, states.Check = true, func(a statestore.Migrated) error {
 				if a.Reset > 0 {
 					return errResetChoice
@@ -395,12 +395,12 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 			}
 		}
 		if r.learned != nil {
-			states.Leave, cfg.Learned, cfg.LearnedTo = true, r.learned.states, r.learned.to
+			states.Leave, cfg.Learned, cfg.LearnedTo = true, r.learned.states, r.learned.offsets
 			r.learned = nil // which the ledger has
 		}
 		topic, err := statebackend.OpenTopic(ctx, cfg, states)
 		if err != nil {
-			return 0, migrates(err, "take another changelog", t.Changelog)
+			return 0, withMigrateHint(err, "take another changelog", t.Changelog)
 		}
 		r.ledger, r.memory = topic.Ledger, topic.Memory
 	} else {
@@ -457,15 +457,15 @@ func (r *run) isPart(g *Graph, s Summary) bool {
 }
 
 // unmatched returns the patterns that have matched no key, each once.
-func (r *run) unmatched(patterns []string) (none []string) {
+func (r *run) unmatched(patterns []string) (unused []string) {
 	checked := map[string]bool{}
 	for _, pattern := range patterns {
 		if !checked[pattern] && !r.account.HasMatched(pattern) {
-			none = append(none, pattern)
+			unused = append(unused, pattern)
 		}
 		checked[pattern] = true
 	}
-	return none
+	return unused
 }
 
 // commit gives the outputs and the file of states their names. What can fail for lack of space
@@ -567,14 +567,14 @@ func (r *run) isStopped() bool {
 }
 
 func (r *run) progress() Progress {
-	c, taken := r.account.Counts()
-	return Progress{taken, r.found.records(), c.Rejected}
+	c, observations := r.account.Counts()
+	return Progress{observations, r.found.records(), c.Rejected}
 }
 
 func (r *run) summary() Summary {
-	c, taken := r.account.Counts()
+	c, observations := r.account.Counts()
 	s := Summary{
-		Counts: c, taken: taken, buried: r.dead.describe(), Expired: r.expired(), Partials: r.answers.Partial.Load(), Dropped: r.answers.Dropped.Load(),
+		Counts: c, observations: observations, deadLetter: r.dead.describe(), Expired: r.expired(), Partials: r.answers.Partial.Load(), Dropped: r.answers.Dropped.Load(),
 		Stopped: r.isStopped(), Deleted: r.account.DeletedByTopic(), ahead: r.account.HasAhead(),
 	}
 	if r.ledger != nil {

@@ -92,11 +92,11 @@ func unmarshalled[T any](t testing.TB, line string) (v T) {
 // parse reads lines of JSON.
 func parse[T any](t testing.TB, lines []string) []T {
 	t.Helper()
-	all := make([]T, len(lines))
+	parsed := make([]T, len(lines))
 	for i, line := range lines {
-		all[i] = unmarshalled[T](t, line)
+		parsed[i] = unmarshalled[T](t, line)
 	}
-	return all
+	return parsed
 }
 
 // plainLoop is the filter without a pipeline: the records that it must equal.
@@ -124,7 +124,7 @@ func newLoop(t testing.TB, cfg keyed.Config) *loop {
 	return &loop{layout, est, map[string]*keyed.Track{}, map[string][]string{}}
 }
 
-func (l *loop) estimate(o given) keyed.Estimate {
+func (l *loop) estimate(o input) keyed.Estimate {
 	if l.tracks[o.key] == nil {
 		l.tracks[o.key] = l.est.NewTrack(o.key)
 	}
@@ -250,8 +250,8 @@ func TestRunFails(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "\n") {
 				t.Errorf("the error has several lines: %v", err)
 			}
-			left, _ := os.ReadDir(folder)
-			equal(t, 0, len(left))
+			entries, _ := os.ReadDir(folder)
+			equal(t, 0, len(entries))
 		})
 	}
 }
@@ -414,9 +414,9 @@ func detected(n int) []string {
 		if i >= n/2 {
 			jumps += 6
 		}
-		at := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
-		lines = append(lines, fmt.Sprintf("{\"key\":\"steady\",\"time\":%q,\"x\":%.17g}\n", at, 5000+100*steady),
-			fmt.Sprintf("{\"key\":\"jumps\",\"time\":%q,\"x\":%.17g}\n", at, -1e-3*jumps))
+		stamp := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+		lines = append(lines, fmt.Sprintf("{\"key\":\"steady\",\"time\":%q,\"x\":%.17g}\n", stamp, 5000+100*steady),
+			fmt.Sprintf("{\"key\":\"jumps\",\"time\":%q,\"x\":%.17g}\n", stamp, -1e-3*jumps))
 	}
 	return lines
 }
@@ -440,13 +440,13 @@ func TestRunOfSeason(t *testing.T) {
 	var lines []string
 	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, berlin)
 	for i := range 24 * 32 {
-		at := begin.Add(time.Duration(i) * time.Hour)
-		x := 10 + 5*math.Sin(2*math.Pi*float64(at.In(berlin).Hour())/24)
-		if at.Day() == 9 {
+		when := begin.Add(time.Duration(i) * time.Hour)
+		x := 10 + 5*math.Sin(2*math.Pi*float64(when.In(berlin).Hour())/24)
+		if when.Day() == 9 {
 			x = 10
 		}
 		for _, key := range []string{"a", "b"} {
-			lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%g}\n", key, at.UTC().Format(time.RFC3339), x+.1*rng.NormFloat64()))
+			lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%g}\n", key, when.UTC().Format(time.RFC3339), x+.1*rng.NormFloat64()))
 		}
 	}
 	path := write(t, "in.jsonl", append(lines, "{\"key\":\"a\",\"x\":1}\n")...)
@@ -533,15 +533,15 @@ func TestRunLeavesTheTemporaryFolderAlone(t *testing.T) {
 func TestRunWhenClocksGoBack(t *testing.T) {
 	zone := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	lines := []string{"key,time,x\n"}
-	from := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC)
+	begin := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC)
 	const minutes = 10 * 60
 	for i := range minutes {
-		lines = append(lines, fmt.Sprintf("k,%s,%d\n", from.Add(time.Duration(i)*time.Minute).In(zone).Format("2006-01-02 15:04"), i%7))
+		lines = append(lines, fmt.Sprintf("k,%s,%d\n", begin.Add(time.Duration(i)*time.Minute).In(zone).Format("2006-01-02 15:04"), i%7))
 	}
 	s, out, _ := runConfig(t, "model: {family: normal}\nlevels: []\nsource: {csv: {path: "+write(t, "in.csv", lines...)+", zone: Europe/Berlin}}\n")
 	equal(t, [3]int64{minutes, 0, 0}, [3]int64{s.Records, s.Rejected, s.Late})
 	for i, line := range out {
-		if want := fmt.Sprintf(`"time":%q`, from.Add(time.Duration(i)*time.Minute).Format(time.RFC3339)); !strings.Contains(line, want) {
+		if want := fmt.Sprintf(`"time":%q`, begin.Add(time.Duration(i)*time.Minute).Format(time.RFC3339)); !strings.Contains(line, want) {
 			t.Fatalf("record %d has no %s: %s", i, want, line)
 		}
 	}

@@ -20,12 +20,12 @@ import (
 
 // openStored opens what a changelog holds.
 func openStored(found []kafkaio.StoredState) []statestore.State {
-	all := make([]statestore.State, len(found))
+	states := make([]statestore.State, len(found))
 	for i, s := range found {
-		all[i] = statestore.Open(s.Key, s.Bytes)
-		all[i].Place = s.Position.String()
+		states[i] = statestore.Open(s.Key, s.Bytes)
+		states[i].Place = s.Position.String()
 	}
-	return all
+	return states
 }
 
 // store says which states runs of the graph keep.
@@ -34,11 +34,11 @@ func (f filtering) store(migrate bool, log *slog.Logger) statebackend.Config {
 }
 
 // migrates adds to an error of states of another config what can be done about it.
-func migrates(err error, others, place string) error {
+func withMigrateHint(err error, remedy, place string) error {
 	if !errors.As(err, new(*statestore.MismatchError)) {
 		return err
 	}
-	return fmt.Errorf("%w; %s, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", err, others, place)
+	return fmt.Errorf("%w; %s, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", err, remedy, place)
 }
 
 // A stateFile is where a run's states come from and go to, and with them how far the source was
@@ -58,21 +58,21 @@ type stateFile struct {
 // openStateFile opens the file of a graph's states for a run. The error says that states belong
 // to another configuration, or cannot be read.
 func openStateFile(g *Graph, open func(string, statebackend.Config) (*statebackend.File, error), migrate bool, log *slog.Logger) (*stateFile, error) {
-	of, err := open(g.states, g.transform.(filtering).store(migrate, log))
+	opened, err := open(g.states, g.transform.(filtering).store(migrate, log))
 	if err != nil {
-		return nil, fmt.Errorf("state: %w", migrates(err, "give another file", g.states))
+		return nil, fmt.Errorf("state: %w", withMigrateHint(err, "give another file", g.states))
 	}
-	file := &stateFile{File: of}
-	if err := file.resume(g, of.Source, log); err != nil {
-		of.Close()
+	file := &stateFile{File: opened}
+	if err := file.resume(g, opened.Source, log); err != nil {
+		opened.Close()
 		return nil, fmt.Errorf("state: %s: %w; restore the file, or remove it to start without states", g.states, err)
 	}
-	if g.endless() {
+	if g.unbounded() {
 		file.committed = statestore.NewMemory()
-		for key, b := range of.Memory.All() {
+		for key, b := range opened.Memory.All() {
 			file.committed.Put(key, b)
 		}
-		maps.Copy(file.committed.Reserved, of.Memory.Reserved)
+		maps.Copy(file.committed.Reserved, opened.Memory.Reserved)
 		file.commit()
 	}
 	return file, nil
@@ -94,8 +94,8 @@ func (f *stateFile) resume(g *Graph, source []byte, log *slog.Logger) (err error
 
 // begin stores where a query begins before it is asked: a run that is killed before it stores states
 // begins there again.
-func (f *stateFile) begin(at time.Time) error {
-	f.position.Start(at)
+func (f *stateFile) begin(t time.Time) error {
+	f.position.Start(t)
 	if f.committed != nil {
 		f.commit()
 	}

@@ -25,9 +25,9 @@ import (
 func withoutID(records map[string][]string) map[string][]string {
 	for _, lines := range records {
 		for i, line := range lines {
-			from := strings.Index(line, `"id":`)
-			to := from + strings.Index(line[from:], `,"n":`)
-			lines[i] = line[:from] + line[to:]
+			begin := strings.Index(line, `"id":`)
+			end := begin + strings.Index(line[begin:], `,"n":`)
+			lines[i] = line[:begin] + line[end:]
 		}
 	}
 	return records
@@ -98,17 +98,17 @@ func growingFiles(dir string) map[string]growing {
 // that is missing is written empty. With a new record, or a record that is rejected, the outputs are of the second run.
 func TestSecondRunWithoutNewRecords(t *testing.T) {
 	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
+	inDir := func(name string) string { return filepath.Join(dir, name) }
 	lines := slices.Concat(spikes(0, 0, "a"), spikes(1, 20, "a"), []string{"no JSON\n"})
-	save(t, at("in.jsonl"), lines...)
+	save(t, inDir("in.jsonl"), lines...)
 	outputs := []string{"out.parquet", "alerts.jsonl", "dead.jsonl"}
 	text := fmt.Sprintf("model: {family: normal}\ndetect: true\nstate: %s\nsource: {jsonl: {path: %s}}\nsink: {parquet: {path: %s}}\nalerts: {jsonl: {path: %s}}\ndead_letter: {jsonl: {path: %s}}\n",
-		at("states"), at("in.jsonl"), at(outputs[0]), at(outputs[1]), at(outputs[2]))
-	contents := func() (all []string) {
+		inDir("states"), inDir("in.jsonl"), inDir(outputs[0]), inDir(outputs[1]), inDir(outputs[2]))
+	contents := func() (texts []string) {
 		for _, name := range outputs {
-			all = append(all, readFile(t, at(name)))
+			texts = append(texts, readFile(t, inDir(name)))
 		}
-		return all
+		return texts
 	}
 	const nothing = "no new records: "
 	if s := runWell(t, text); strings.HasPrefix(s.String(), nothing) {
@@ -116,7 +116,7 @@ func TestSecondRunWithoutNewRecords(t *testing.T) {
 	}
 	first, old := contents(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, name := range outputs {
-		if expect.OK(t, os.Chtimes(at(name), old, old)); first[i] == "" {
+		if expect.OK(t, os.Chtimes(inDir(name), old, old)); first[i] == "" {
 			t.Fatalf("%s is empty", name)
 		}
 	}
@@ -125,18 +125,18 @@ func TestSecondRunWithoutNewRecords(t *testing.T) {
 	}
 	equal(t, first, contents())
 	for _, name := range outputs {
-		if got := expect.Get(os.Stat(at(name)))(t).ModTime(); !got.Equal(old) {
+		if got := expect.Get(os.Stat(inDir(name)))(t).ModTime(); !got.Equal(old) {
 			t.Errorf("%s was written at %v", name, got)
 		}
 	}
-	expect.OK(t, os.Remove(at("dead.jsonl")))
+	expect.OK(t, os.Remove(inDir("dead.jsonl")))
 	runWell(t, text)
 	equal(t, []string{first[0], first[1], ""}, contents())
-	save(t, at("in.jsonl"), append(lines, "none either\n")...)
+	save(t, inDir("in.jsonl"), append(lines, "none either\n")...)
 	_, err := Run{Graph: compose(t, text)}.Execute(t.Context(), nil)
 	expect.OK(t, err)
 	equal(t, first[0], contents()[0]) // no record could be used: the outputs are those of the run before
-	save(t, at("in.jsonl"), append(lines, "none either\n", spikes(2, 0, "a")[0])...)
+	save(t, inDir("in.jsonl"), append(lines, "none either\n", spikes(2, 0, "a")[0])...)
 	if s := runWell(t, text); strings.HasPrefix(s.String(), nothing) {
 		t.Errorf("%s", s)
 	}
@@ -158,19 +158,19 @@ func TestStateFileOfAGrowingFile(t *testing.T) {
 	for name, file := range growingFiles(t.TempDir()) {
 		t.Run(name, func(t *testing.T) {
 			text := "model: {family: normal}\nsource: {" + file.config + "}\nstate: " + filepath.Join(t.TempDir(), "states")
-			var all []string
+			var outputs []string
 			read := 0
 			for _, n := range []int{100, 150, 150, 290, 300} { // at the end, a tenth is new
 				file.put(t, lines[:n])
 				s, estimates, _ := runConfig(t, text+"\n")
 				equal(t, [3]int64{int64(n - read), int64(read), 0}, [3]int64{s.Records, s.AlreadyRead, s.Rejected})
 				if n > read {
-					all = append(all, estimates...)
+					outputs = append(outputs, estimates...)
 				}
 				read = n
 			}
 			want := plainLoop(t, keyed.Config{Filter: normalConfig}, lines, "in.jsonl")
-			if diff := cmp.Diff(withoutID(want), withoutID(byKey(t, all))); diff != "" {
+			if diff := cmp.Diff(withoutID(want), withoutID(byKey(t, outputs))); diff != "" {
 				t.Errorf("one night (-) and five (+): %s", diff)
 			}
 		})
@@ -194,19 +194,19 @@ func TestStateFileOfAnotherFile(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in, state := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "state")
-			var told bytes.Buffer
+			var logged bytes.Buffer
 			var s Summary
 			for _, lines := range [][]string{test.first, test.second} {
 				save(t, in, lines...)
 				g := compose(t, "model: {family: normal}\nsource: {jsonl: {path: "+in+"}}\nstate: "+state+"\nsink: none\ndead_letter: {jsonl: {path: "+state+".rejected}}\n")
 				var err error
-				if s, err = (Run{Graph: g, Log: slog.New(slog.NewTextHandler(&told, nil))}).Execute(context.Background(), nil); err != nil || s.Err() != nil {
+				if s, err = (Run{Graph: g, Log: slog.New(slog.NewTextHandler(&logged, nil))}).Execute(context.Background(), nil); err != nil || s.Err() != nil {
 					t.Fatal(err, s.Err())
 				}
 			}
 			equal(t, [3]int64{test.records, test.times, 0}, [3]int64{s.Records, s.AlreadyRead, s.Rejected})
-			if !strings.Contains(told.String(), test.log) {
-				t.Errorf("the log has no %q: %s", test.log, &told)
+			if !strings.Contains(logged.String(), test.log) {
+				t.Errorf("the log has no %q: %s", test.log, &logged)
 			}
 		})
 	}
@@ -224,14 +224,14 @@ func TestStateFileRefuses(t *testing.T) {
 	expect.OK(t, run("model: {family: normal}\n"))
 	good := expect.Get(os.ReadFile(states))(t)
 	expect.Error(t, run("model: {family: normal, prior: {mu: 3}}\n"), "does not fit the config, at the key")
-	if now, err := os.ReadFile(states); err != nil || string(now) != string(good) {
+	if current, err := os.ReadFile(states); err != nil || string(current) != string(good) {
 		t.Errorf("the file was changed: %v", err)
 	}
 	flipped := slices.Clone(good)
 	flipped[len(flipped)/2] ^= 1
-	for what, bad := range map[string][]byte{"cut": good[:len(good)-9], "damaged": flipped, "text": []byte("key,time,x\n"), "empty": {}} {
+	for name, bad := range map[string][]byte{"cut": good[:len(good)-9], "damaged": flipped, "text": []byte("key,time,x\n"), "empty": {}} {
 		expect.OK(t, os.WriteFile(states, bad, 0o600))
-		expect.Error(t, run("model: {family: normal}\n"), "is no file of states, or it is damaged", what)
+		expect.Error(t, run("model: {family: normal}\n"), "is no file of states, or it is damaged", name)
 	}
 }
 

@@ -21,13 +21,13 @@ import (
 // sealedIn are the last values of a changelog by key, without its head.
 func sealedIn(t *testing.T, b *bus, topic string) map[string][]byte {
 	t.Helper()
-	all := map[string][]byte{}
+	sealed := map[string][]byte{}
 	for _, r := range b.Consume(t, topic) {
 		if len(r.Key) > 0 && r.Key[0] != 0 {
-			all[string(r.Key)] = r.Value
+			sealed[string(r.Key)] = r.Value
 		}
 	}
-	return all
+	return sealed
 }
 
 // afterARun returns a cluster where a run over 100 observations of three keys has left its
@@ -117,9 +117,9 @@ func TestStateOfAnotherKey(t *testing.T) {
 // the incidents have a format number one higher.
 func TestStatesOfANewerVersion(t *testing.T) {
 	const wants = "a newer version of this program wrote it: use that version, or start without these states"
-	higher := func(b []byte, at int) []byte {
+	higher := func(b []byte, index int) []byte {
 		b = bytes.Clone(b)
-		b[at]++
+		b[index]++
 		return b
 	}
 	raise := map[string]func(key string, sealed []byte) []byte{
@@ -149,8 +149,8 @@ func TestStatesOfANewerVersion(t *testing.T) {
 	file := "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", observations(100, 3)...) + "}}\nsink: none\n" + settings
 	expect.OK(t, execute(t, file, quiet))
 	whole := readFile(t, states)
-	var all []statestore.State
-	source := expect.Get(statestore.ReadFile(states, func(s statestore.State) bool { all = append(all, s); return true }))(t)
+	var stored []statestore.State
+	source := expect.Get(statestore.ReadFile(states, func(s statestore.State) bool { stored = append(stored, s); return true }))(t)
 	refused := func(name, text string) {
 		t.Helper()
 		if err := execute(t, text, quiet); err == nil || !strings.Contains(err.Error(), wants) {
@@ -164,11 +164,11 @@ func TestStatesOfANewerVersion(t *testing.T) {
 		if name != "incidents" {
 			refused("changelog, "+name, topic)
 		}
-		var others []statestore.State
-		for _, s := range all {
-			others = append(others, statestore.Open(s.Key, raised(s.Key, s.Seal())))
+		var readable []statestore.State
+		for _, s := range stored {
+			readable = append(readable, statestore.Open(s.Key, raised(s.Key, s.Seal())))
 		}
-		expect.OK(t, expect.Get(statestore.PrepareFile(states, source, slices.Values(others)))(t).Commit())
+		expect.OK(t, expect.Get(statestore.PrepareFile(states, source, slices.Values(readable)))(t).Commit())
 		before := readFile(t, states)
 		refused("file, "+name, file)
 		equal(t, before, readFile(t, states))

@@ -7,12 +7,12 @@ import (
 )
 
 // sessionsOf are the sessions of a key, by the times of their first records.
-type sessionsOf struct {
+type keySessions struct {
 	n, single   int // single have one record
 	first, last time.Time
 }
 
-func (s sessionsOf) and(o sessionsOf) sessionsOf {
+func (s keySessions) merge(o keySessions) keySessions {
 	switch {
 	case s.n == 0:
 		return o
@@ -36,17 +36,17 @@ type singleSessions struct {
 }
 
 // singlesOf counts the sessions of all keys.
-func singlesOf(keys map[string]seen) (all singleSessions) {
+func countSingleSessions(keys map[string]seen) (total singleSessions) {
 	var steps []time.Duration
-	for _, of := range keys {
-		if of.n == of.single && of.n <= 1 {
+	for _, sessions := range keys {
+		if sessions.n == sessions.single && sessions.n <= 1 {
 			continue
 		}
-		all.sessions += of.n
-		if all.single += of.single; of.n > 1 {
-			steps = append(steps, of.last.Sub(of.first)/time.Duration(of.n-1))
+		total.sessions += sessions.n
+		if total.single += sessions.single; sessions.n > 1 {
+			steps = append(steps, sessions.last.Sub(sessions.first)/time.Duration(sessions.n-1))
 		}
 	}
-	all.step = median.Of(steps)
-	return all
+	total.step = median.Of(steps)
+	return total
 }

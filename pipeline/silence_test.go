@@ -19,7 +19,7 @@ import (
 // In a file a gap is told: that the key fell silent, dated when the bound was passed, and
 // that it spoke again. At the end those are told that are silent by the time of the last record
 // of any key, once: tomorrow's run on the grown file tells that one of them speaks again.
-func TestSilenceIsTold(t *testing.T) {
+func TestSilenceAlerts(t *testing.T) {
 	var lines []string
 	record := func(key string, minute int) {
 		lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}\n", key, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339)))
@@ -34,14 +34,14 @@ func TestSilenceIsTold(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	path, told := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "alerts.jsonl")
-	text := "model: {family: normal}\nsource: {jsonl: {path: " + path + ", zone: Europe/Berlin}}\nalerts: {jsonl: {path: " + told + "}}\nstate: " + filepath.Join(dir, "states.bin") + "\nsilence: {after: 15m}\n"
+	path, alertsPath := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "alerts.jsonl")
+	text := "model: {family: normal}\nsource: {jsonl: {path: " + path + ", zone: Europe/Berlin}}\nalerts: {jsonl: {path: " + alertsPath + "}}\nstate: " + filepath.Join(dir, "states.bin") + "\nsilence: {after: 15m}\n"
 	type alert struct{ Key, Time, Kind, ID, Start, Message string }
 	run := func() (silences int64, alerts []alert) {
 		t.Helper()
 		save(t, path, lines...)
 		s, _, _ := runConfig(t, text)
-		for _, line := range readLines(t, told) {
+		for _, line := range readLines(t, alertsPath) {
 			var a alert
 			if line == "" {
 				continue
@@ -51,16 +51,16 @@ func TestSilenceIsTold(t *testing.T) {
 		}
 		return s.Silences, alerts
 	}
-	at := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
+	stamp := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
 	clock := func(minute int) string {
 		return start.Add(time.Duration(minute) * time.Minute).In(berlin(t)).Format("15:04")
 	}
-	silent := func(key string, since int) alert {
-		return alert{key, at(since + 15), "silent", key + "/" + at(since+15), at(since), key + " silent since " + clock(since) + " (15 min): the limit is 15 min."}
+	silent := func(key string, begin int) alert {
+		return alert{key, stamp(begin + 15), "silent", key + "/" + stamp(begin+15), stamp(begin), key + " silent since " + clock(begin) + " (15 min): the limit is 15 min."}
 	}
 	silences, got := run()
 	want := []alert{
-		silent("b", 99), {"b", at(160), "recovered", "in.jsonl:422", at(99), "b back at " + clock(160) + ", after 1 h 1 min of silence."}, silent("b", 279),
+		silent("b", 99), {"b", stamp(160), "recovered", "in.jsonl:422", stamp(99), "b back at " + clock(160) + ", after 1 h 1 min of silence."}, silent("b", 279),
 	}
 	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
 		t.Errorf("%d silences; (-want +got) %s", silences, diff)
@@ -75,17 +75,17 @@ func TestSilenceIsTold(t *testing.T) {
 			heard = append(heard, key+" "+a.Kind+" "+a.ID)
 		}
 	}}}.Execute(t.Context(), nil)
-	var all []string
+	var expected []string
 	for _, a := range want {
-		all = append(all, a.Key+" "+a.Kind+" "+a.ID)
+		expected = append(expected, a.Key+" "+a.Kind+" "+a.ID)
 	}
-	if diff := cmp.Diff(all, heard); diff != "" || err != nil {
+	if diff := cmp.Diff(expected, heard); diff != "" || err != nil {
 		t.Errorf("error %v; (-want +got) %s", err, diff)
 	}
 	record("a", 320) // and c is silent since 289, of which nothing comes any more
 	record("b", 320)
 	silences, got = run()
-	want = []alert{{"b", at(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)), at(279), "b back at " + clock(320) + ", after 41 min of silence."}, silent("a", 299), {"a", at(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)-1), at(299), "a back at " + clock(320) + ", after 21 min of silence."}, silent("c", 289)}
+	want = []alert{{"b", stamp(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)), stamp(279), "b back at " + clock(320) + ", after 41 min of silence."}, silent("a", 299), {"a", stamp(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)-1), stamp(299), "a back at " + clock(320) + ", after 21 min of silence."}, silent("c", 289)}
 	byKey := func(x, y alert) int { return strings.Compare(x.Key+x.Time, y.Key+y.Time) }
 	slices.SortFunc(want, byKey)
 	slices.SortFunc(got, byKey)
@@ -112,9 +112,9 @@ func TestKafkaSilence(t *testing.T) {
 	b := fakeBus(t, 2, "alerts", "out")
 	text := b.config("group: g, changelog: states", "records: brief\nsilence: {after: 1s}\nalerts: {kafka: {topic: alerts}}\n")
 	now := time.Now().UTC().Truncate(time.Second)
-	at := func(d time.Duration) string { return now.Add(d).Format(time.RFC3339) }
+	stamp := func(d time.Duration) string { return now.Add(d).Format(time.RFC3339) }
 	line := func(key string, d time.Duration) string {
-		return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}", key, at(d))
+		return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}", key, stamp(d))
 	}
 	const far = time.Hour // a key that has spoken of that hour is not silent before
 	b.put(t, line("a", -4*time.Second), line("a", -3*time.Second), line("c", far))
@@ -148,9 +148,9 @@ func TestKafkaSilence(t *testing.T) {
 		got = append(got, fmt.Sprint(a.Key, " ", a.Kind, " ", a.Time, " ", a.ID))
 	}
 	silent := func(key string, d time.Duration) string {
-		return fmt.Sprint(key, " silent ", at(d), " ", key, "/", at(d))
+		return fmt.Sprint(key, " silent ", stamp(d), " ", key, "/", stamp(d))
 	}
-	recovered := func(key string) string { return fmt.Sprint(key, " recovered ", at(far), " ") }
+	recovered := func(key string) string { return fmt.Sprint(key, " recovered ", stamp(far), " ") }
 	want := []string{
 		silent("a", -2*time.Second), recovered("a"), silent("d", 3*time.Second), recovered("d"), silent("e", -4*time.Second), recovered("e"),
 	}

@@ -108,7 +108,7 @@ func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection)
 
 // prepare creates a missing topic, with as many partitions as the source has and the
 // broker's defaults, and registers its schema.
-func (s graphSink) prepare(ctx context.Context, to *clients, partitions int, log *slog.Logger) error {
+func (s graphSink) prepare(ctx context.Context, pool *clients, partitions int, log *slog.Logger) error {
 	if s.hook != nil {
 		_, err := webhook.NewClient(*s.hook, nil) // reads the secrets
 		return err
@@ -119,7 +119,7 @@ func (s graphSink) prepare(ctx context.Context, to *clients, partitions int, log
 	if s.topic == nil {
 		return nil
 	}
-	client := to.of(s.topic.Cluster)
+	client := pool.client(s.topic.Cluster)
 	if err := client.Check(ctx); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func parserOfFields(f config.Fields) *decode.Parser {
 // A graphSource is a graph's source: files, topics or a query.
 type graphSource interface {
 	// check returns an error if the source cannot be read.
-	check(ctx context.Context, to *clients) error
+	check(ctx context.Context, pool *clients) error
 	// read returns a PCollection of batches of records, for a run of this process, and what
 	// decodes them.
 	read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered)

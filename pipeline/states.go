@@ -38,41 +38,41 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 	if _, filters := g.transform.(filtering); !filters {
 		return errSmoothing
 	}
-	all, _, where, err := g.statesAt(ctx, "", log)
+	states, _, where, err := g.statesAt(ctx, "", log)
 	if err != nil {
 		return err
 	}
-	return listStates(all, where, key, w)
+	return listStates(states, where, key, w)
 }
 
 // ListStatesIn is ListStates for the states in a file, without a config.
 func ListStatesIn(path, key string, w io.Writer) error {
-	all, _, err := readStateFile(path)
+	states, _, err := readStateFile(path)
 	if err != nil {
 		return err
 	}
-	return listStates(all, path, key, w)
+	return listStates(states, path, key, w)
 }
 
 // readStateFile reads the states in a file of them, and how far the source of its run was read.
-func readStateFile(path string) (all []statestore.State, source []byte, err error) {
+func readStateFile(path string) (states []statestore.State, source []byte, err error) {
 	source, err = statestore.ReadFile(path, func(s statestore.State) bool {
-		all = append(all, s)
+		states = append(states, s)
 		return true
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("state: %w", err)
 	}
-	return all, source, nil
+	return states, source, nil
 }
 
 // listStates reads each state under the settings that it was written with.
-func listStates(all []statestore.State, where, key string, w io.Writer) error {
+func listStates(states []statestore.State, where, key string, w io.Writer) error {
 	readers := map[string]*stateReader{}
 	var line []byte
 	found, bad := 0, 0
 	var why error
-	for _, s := range all {
+	for _, s := range states {
 		if key != "" && s.Key != key || statestore.Reserved(s.Key) {
 			continue
 		}
@@ -99,7 +99,7 @@ func listStates(all []statestore.State, where, key string, w io.Writer) error {
 	}
 	switch {
 	case key != "" && found == 0:
-		return fmt.Errorf("%s has no state of the key %s; it has those of %s", where, message.Quote(key), message.Count(len(all), "other key", "other keys"))
+		return fmt.Errorf("%s has no state of the key %s; it has those of %s", where, message.Quote(key), message.Count(len(states), "other key", "other keys"))
 	case bad > 1:
 		return fmt.Errorf("%w; nor can %s", why, message.Count(bad-1, "other", "others"))
 	}
@@ -113,8 +113,8 @@ type stateReader struct {
 }
 
 // readerOf returns the reader of a state, which it makes once for the settings.
-func readerOf(all map[string]*stateReader, settings string) (*stateReader, error) {
-	if r := all[settings]; r != nil {
+func readerOf(readers map[string]*stateReader, settings string) (*stateReader, error) {
+	if r := readers[settings]; r != nil {
 		return r, nil
 	}
 	written, err := keyed.ParseSettings[keyed.Settings](settings)
@@ -128,13 +128,13 @@ func readerOf(all map[string]*stateReader, settings string) (*stateReader, error
 	if r.layout, err = records.NewLayout(under.Filter); err != nil {
 		return nil, err
 	}
-	all[settings] = r
+	readers[settings] = r
 	return r, nil
 }
 
 // statesAt returns the stored states by key, and names their place: a file of states, or a
 // changelog at the brokers of the graph's source. If place is empty, it is that of the graph's runs.
-func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (all []statestore.State, source []byte, where string, err error) {
+func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (states []statestore.State, source []byte, where string, err error) {
 	t, topics := g.source.(topicSource)
 	changelog, file := t.Changelog, g.states
 	switch {
@@ -150,26 +150,26 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (a
 	}
 	switch {
 	case topics && changelog != "":
-		var to clients
-		defer to.close()
+		var pool clients
+		defer pool.close()
 		where = changelogPlace(changelog)
 		var stored []kafkaio.StoredState
-		stored, err = to.of(t.Cluster).ReadStates(ctx, changelog, log)
-		all = openStored(stored)
-		err = advised(err)
+		stored, err = pool.client(t.Cluster).ReadStates(ctx, changelog, log)
+		states = openStored(stored)
+		err = withAdvice(err)
 	case file != "":
 		where = file
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, "", errNoStateFile(file)
 		}
-		all, source, err = readStateFile(file)
+		states, source, err = readStateFile(file)
 	case g.Runner.Name == config.Flink:
 		err = errors.New("on Flink the job keeps the states, and hafvf does not read them")
 	default:
 		err = errNoStates
 	}
-	slices.SortFunc(all, func(a, b statestore.State) int { return strings.Compare(a.Key, b.Key) })
-	return all, source, where, err
+	slices.SortFunc(states, func(a, b statestore.State) int { return strings.Compare(a.Key, b.Key) })
+	return states, source, where, err
 }
 
 func changelogPlace(topic string) string { return "the changelog " + topic }
@@ -193,11 +193,11 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 	if !ok {
 		return "", errSmoothing
 	}
-	all, source, where, err := g.statesAt(ctx, place, log)
+	states, source, where, err := g.statesAt(ctx, place, log)
 	if err != nil {
 		return "", err
 	}
-	for _, s := range all {
+	for _, s := range states {
 		if s.Err != nil {
 			return "", fmt.Errorf("the state of the key %s in %s: %w", message.Quote(s.Key), where, s.Err)
 		}
@@ -214,18 +214,18 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 	if err != nil {
 		return "", err
 	}
-	again := 0
-	a, err := statestore.Migrate(f.cfg, slices.Values(all), migrate, where, func(s statestore.State, _ bool) {
+	relearned := 0
+	a, err := statestore.Migrate(f.cfg, slices.Values(states), migrate, where, func(s statestore.State, _ bool) {
 		if s.Err == nil && est.Relearns(s.Key, s.Bytes) {
-			again++
+			relearned++
 		}
 	})
 	if err != nil {
 		return "", err
 	}
 	hint := ""
-	if again > 0 {
-		hint = fmt.Sprintf("; %s usual values again, by the season, zone and ar of detect", message.Count(again, "key learns its", "keys learn their"))
+	if relearned > 0 {
+		hint = fmt.Sprintf("; %s usual values again, by the season, zone and ar of detect", message.Count(relearned, "key learns its", "keys learn their"))
 	}
 	switch {
 	case a.Reset > 0 && past != "":

@@ -18,26 +18,26 @@ import (
 // fieldsOf are fields of JSON objects by their key; a later object replaces an earlier one.
 func fieldsOf(t *testing.T, lines []string, fields ...string) map[string]map[string]any {
 	t.Helper()
-	all := map[string]map[string]any{}
+	byKey := map[string]map[string]any{}
 	for _, line := range lines {
 		var o map[string]any
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		some := map[string]any{}
+		selected := map[string]any{}
 		for _, f := range fields {
 			v, ok := o[f]
 			if !ok {
 				t.Fatalf("no %s in %s", f, line)
 			}
-			some[f] = v
+			selected[f] = v
 		}
-		if e, ok := some["estimate"].(map[string]any); ok {
+		if e, ok := selected["estimate"].(map[string]any); ok {
 			delete(e, "regime")
 		}
-		all[o["key"].(string)] = some
+		byKey[o["key"].(string)] = selected
 	}
-	return all
+	return byKey
 }
 
 // rounded compares the mean of a level, which a record has from the step and a state from
@@ -82,9 +82,9 @@ func TestListStatesOfFile(t *testing.T) {
 			if diff := cmp.Diff(want, fieldsOf(t, listed(t, text, ""), fields...), rounded); diff != "" || len(want) != 3 {
 				t.Errorf("%d keys, (-last record +state) %s", len(want), diff)
 			}
-			one := listed(t, text, "k1")
-			if len(one) != 1 || !strings.HasPrefix(one[0], `{"key":"k1","place":null,"written_with":{"order":"event_time","filter":{"family":`) {
-				t.Errorf("one key: %s", one)
+			single := listed(t, text, "k1")
+			if len(single) != 1 || !strings.HasPrefix(single[0], `{"key":"k1","place":null,"written_with":{"order":"event_time","filter":{"family":`) {
+				t.Errorf("one key: %s", single)
 			}
 		})
 	}

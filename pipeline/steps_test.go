@@ -29,13 +29,13 @@ func TestRepeatsAfterKills(t *testing.T) {
 			text := b.config("group: g, changelog: states", settings) +
 				"alerts: {kafka: {topic: alerts}, kinds: [novelty, change, silent, recovered], max_age: none}\n"
 			rng := rand.New(rand.NewPCG(49, 1))
-			at := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)
+			begin := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)
 			var feeding sync.WaitGroup
 			fed := make(chan struct{})
 			repeated := func() bool {
-				all := slices.Sorted(slices.Values(b.values(t, "out")))
-				n := len(all)
-				return len(slices.Compact(all)) < n
+				values := slices.Sorted(slices.Values(b.values(t, "out")))
+				n := len(values)
+				return len(slices.Compact(values)) < n
 			}
 			feeding.Go(func() {
 				defer close(fed)
@@ -46,12 +46,12 @@ func TestRepeatsAfterKills(t *testing.T) {
 						if i < 75 {
 							key %= 6 // the others fall silent for a while
 						}
-						behind := time.Duration(rng.IntN(1500)) * time.Millisecond
+						lag := time.Duration(rng.IntN(1500)) * time.Millisecond
 						if rng.IntN(20) == 0 {
-							behind *= 4
+							lag *= 4
 						}
-						at = at.Add(20 * time.Millisecond)
-						lines = append(lines, event{fmt.Sprint("k", key), at.Add(-behind), rng.NormFloat64() + float64(rng.IntN(200)/199*20)}.json())
+						begin = begin.Add(20 * time.Millisecond)
+						lines = append(lines, event{fmt.Sprint("k", key), begin.Add(-lag), rng.NormFloat64() + float64(rng.IntN(200)/199*20)}.json())
 					}
 					b.put(t, lines...)
 					time.Sleep(time.Duration(500+rng.IntN(2000)) * time.Millisecond)
@@ -60,7 +60,7 @@ func TestRepeatsAfterKills(t *testing.T) {
 			killRuns(t, text, fed, 49, 200, 1500, nil)
 			feeding.Wait()
 			r := launch(t, compose(t, text))
-			b.put(t, event{"k0", at, 0}.json(), event{"k1", at, 0}.json())
+			b.put(t, event{"k0", begin, 0}.json(), event{"k1", begin, 0}.json())
 			b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
 			time.Sleep(3 * time.Second) // a step or two
 			r.halt(t)
@@ -71,8 +71,8 @@ func TestRepeatsAfterKills(t *testing.T) {
 				for _, line := range b.values(t, topic) {
 					e := unmarshalled[struct{ ID, Kind, State, Key, Reason string }](t, line)
 					name := topic + " " + e.Kind + " " + e.State + " " + e.ID
-					if was, known := quoted[name]; known && was != line {
-						t.Fatalf("%s, and then %s", was, line)
+					if prev, known := quoted[name]; known && prev != line {
+						t.Fatalf("%s, and then %s", prev, line)
 					} else if known {
 						repeats++
 					}
@@ -86,8 +86,8 @@ func TestRepeatsAfterKills(t *testing.T) {
 					if strings.Contains(e.Reason, "late") {
 						late++
 					}
-					if was, known := outcome[e.ID]; known && was != topic {
-						t.Fatalf("%s is in %s and in %s", e.ID, was, topic)
+					if prev, known := outcome[e.ID]; known && prev != topic {
+						t.Fatalf("%s is in %s and in %s", e.ID, prev, topic)
 					}
 					outcome[e.ID] = topic
 				}
@@ -102,7 +102,7 @@ func TestRepeatsAfterKills(t *testing.T) {
 
 // killRuns runs a config again and again, and kills each run so many milliseconds after it has read, until fed is closed. between is
 // called behind each run, with what the times of the kills are drawn by; nil for nothing.
-func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least, spread int, between func(kills *rand.Rand)) {
+func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least, spread int, afterKill func(kills *rand.Rand)) {
 	t.Helper()
 	kills := rand.New(rand.NewPCG(seed, 2))
 	for {
@@ -115,8 +115,8 @@ func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least
 			}
 		}}).Execute(ctx, nil)
 		kill()
-		if between != nil {
-			between(kills)
+		if afterKill != nil {
+			afterKill(kills)
 		}
 		select {
 		case <-fed:

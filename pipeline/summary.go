@@ -66,8 +66,8 @@ type Summary struct {
 
 	nothingNew      bool     // a run with a state has read no record
 	ahead           bool     // some time was ahead of the clock
-	taken           int64    // observations, rejected ones among them
-	buried          string   // what the dead letter is
+	observations    int64    // observations, rejected ones among them
+	deadLetter      string   // what the dead letter is
 	failedReceivers []string // receivers that took none of the alerts of a bounded run, in words
 
 	gaps   [2]time.Duration // of sessions that go by times, the least and the largest
@@ -91,7 +91,7 @@ func (s Summary) Err() error {
 	}
 	var undelivered error
 	if len(s.failedReceivers) > 0 {
-		undelivered = fmt.Errorf("%s: the dead letter (%s) or the changelog has them, and the log the reasons", strings.Join(s.failedReceivers, ", "), s.buried)
+		undelivered = fmt.Errorf("%s: the dead letter (%s) or the changelog has them, and the log the reasons", strings.Join(s.failedReceivers, ", "), s.deadLetter)
 	}
 	var single error
 	if n := s.single; 2*n.single > n.sessions {
@@ -107,19 +107,19 @@ type RejectedError struct {
 }
 
 func (s Summary) rejected() error {
-	all := s.read()
-	if s.Rejected*2 <= all {
+	total := s.read()
+	if s.Rejected*2 <= total {
 		return nil
 	}
-	err := fmt.Errorf("%d of %d records were rejected, more than half", s.Rejected, all)
+	err := fmt.Errorf("%d of %d records were rejected, more than half", s.Rejected, total)
 	if len(s.Rejections) > 0 {
 		err = fmt.Errorf("%w, most of them because of this: %s", err, s.Rejections[0].Reason)
 	}
-	switch none := s.useless(); {
-	case none:
+	switch noneUsable := s.useless(); {
+	case noneUsable:
 		return &RejectedError{fmt.Errorf("%w; no record could be used", err), true}
 	case s.resumes:
-		err = fmt.Errorf("%w; outputs and state are in place, and the next run reads what is new: mend the rejected records, whose text is raw in the dead letter (%s), and give them to it in a file of their own", err, s.buried)
+		err = fmt.Errorf("%w; outputs and state are in place, and the next run reads what is new: mend the rejected records, whose text is raw in the dead letter (%s), and give them to it in a file of their own", err, s.deadLetter)
 	default:
 		err = fmt.Errorf("%w; outputs are in place: mend the records or the config, and run again", err)
 	}
@@ -130,7 +130,7 @@ func (s Summary) rejected() error {
 func (s Summary) useless() bool { return s.Rejected > 0 && s.Rejected >= s.read() }
 
 // read is how many observations the run has read: an interval is one record, and has several.
-func (s Summary) read() int64 { return max(s.Rejected+s.Records, s.taken) }
+func (s Summary) read() int64 { return max(s.Rejected+s.Records, s.observations) }
 
 // A LargestAlarm is where something of a key came to an end: an alarm, a change that the
 // smoother found, or without them a step at which the filter let go of what it
@@ -205,11 +205,11 @@ func (s Summary) String() string {
 	}
 	fmt.Fprintf(&b, "%s:\n", title)
 	for _, f := range s.Largest {
-		at := f.ID
+		position := f.ID
 		if !f.Time.IsZero() {
-			at = s.stamp(f.Time)
+			position = s.stamp(f.Time)
 		}
-		fmt.Fprintf(&b, "  %-24s %s  ", message.Printable(f.Key), at)
+		fmt.Fprintf(&b, "  %-24s %s  ", message.Printable(f.Key), position)
 		quoted := []string{fmt.Sprintf("%s %.4g", unit, f.Size), f.About}
 		if math.IsNaN(f.Size) { // of values on a scale without standard deviations
 			quoted = quoted[1:]
@@ -274,7 +274,7 @@ func (m Moving) compare(o Moving) int {
 func keepMoving(list []Moving, more ...Moving) []Moving {
 	list = append(list, more...)
 	slices.SortFunc(list, Moving.compare)
-	return list[:min(len(list), movingSessions)]
+	return list[:min(len(list), maxMoving)]
 }
 
 // incidents lists the first incidents.
@@ -315,7 +315,7 @@ func (s Summary) Kept() string {
 }
 
 // count is n of what has a plural in s.
-func count(n int64, one string) string { return message.Count(n, one, one+"s") }
+func count(n int64, singular string) string { return message.Count(n, singular, singular+"s") }
 
 // hints says what of the input was not used, and what to do about it.
 func (s Summary) hints(b *strings.Builder) {
@@ -325,9 +325,9 @@ func (s Summary) hints(b *strings.Builder) {
 			fmt.Fprintf(b, "  %d × %s\n      %s: %s\n", r.Count, r.Reason, r.Place, message.Printable(r.Raw))
 		}
 	}
-	for _, of := range []struct {
-		n               int64
-		text, one, many string
+	for _, hint := range []struct {
+		n                      int64
+		text, singular, plural string
 	}{
 		{s.Reset, "warning: %s anew, because the state could not be read or could learn nothing: the dead letter has the reasons\n", "key began", "keys began"},
 		{s.Panics, "warning: the mathematics of a key panicked %s, which is a fault of hafvf: the log has the place, and the dead letter the records\n", "time", "times"},
@@ -341,8 +341,8 @@ func (s Summary) hints(b *strings.Builder) {
 		{s.Refused, "warning: the sink refused %s: the dead letter has the reasons\n", "record", "records"},
 		{s.Undelivered, "warning: %s not delivered: the dead letter has the reasons\n", "alert was", "alerts were"},
 	} {
-		if of.n > 0 {
-			fmt.Fprintf(b, of.text, message.Count(of.n, of.one, of.many))
+		if hint.n > 0 {
+			fmt.Fprintf(b, hint.text, message.Count(hint.n, hint.singular, hint.plural))
 		}
 	}
 	if s.steps {
@@ -365,7 +365,7 @@ func (s Summary) hints(b *strings.Builder) {
 			s.warmUp, count(int64(len(s.WarmUps)), "key"), message.Some(s.WarmUps, named))
 	}
 	for _, m := range s.PoorFits {
-		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.of(m))
+		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.suggestion(m))
 	}
 	for _, key := range s.MixedCounters {
 		fmt.Fprintf(b, "warning: %s falls at more than 5 %% of its records, and within three records is where it was: two counters may share the key\n", message.Printable(key))
@@ -453,7 +453,7 @@ func adviceOf(c *config.Config) advice {
 }
 
 // of is the advice for a key, empty if there is nothing left to try.
-func (a advice) of(m PoorFit) string {
+func (a advice) suggestion(m PoorFit) string {
 	var try []string
 	if a.family && m.Whole && !m.Negative {
 		try = append(try, "model.family: poisson")
@@ -477,9 +477,9 @@ func (a advice) of(m PoorFit) string {
 const (
 	poorFitShare   = 0.05
 	poorFitRecords = 200     // of a key, below which the share says little
-	poorFitKeys    = 5       // that a summary names
-	movingSessions = 5       // likewise
-	countedKeys    = 100_000 // whose outliers are counted; and with a break, as many
+	maxPoorFits    = 5       // that a summary names
+	maxMoving      = 5       // likewise
+	maxCountedKeys = 100_000 // whose outliers are counted; and with a break, as many
 )
 
 // Values counts the records of a key with detection, and says whether some of its values are fractions,
@@ -514,35 +514,35 @@ func (n Values) PoorFit() float64 {
 type seen struct {
 	Values
 	events, madeUp int64 // of a counter
-	largestAlarms  bool
-	sessionsOf
+	alarmed        bool
+	keySessions
 }
 
-func (n seen) and(m seen) seen {
+func (n seen) merge(m seen) seen {
 	return seen{Values: Values{n.Records + m.Records, n.Outliers + m.Outliers, n.Fractions || m.Fractions, n.Zero || m.Zero, n.Negative || m.Negative},
-		events: n.events + m.events, madeUp: n.madeUp + m.madeUp, largestAlarms: n.largestAlarms || m.largestAlarms, sessionsOf: n.sessionsOf.and(m.sessionsOf)}
+		events: n.events + m.events, madeUp: n.madeUp + m.madeUp, alarmed: n.alarmed || m.alarmed, keySessions: n.keySessions.merge(m.keySessions)}
 }
 
 // mixedCounters returns keys of which more than a twentieth of the events are falls that are made up for.
-func mixedCounters(keys map[string]seen) (all []string) {
+func mixedCounters(keys map[string]seen) (mixed []string) {
 	for key, n := range keys {
 		if 20*n.madeUp > n.events {
-			all = append(all, key)
+			mixed = append(mixed, key)
 		}
 	}
-	slices.Sort(all)
-	return all[:min(len(all), poorFitKeys)]
+	slices.Sort(mixed)
+	return mixed[:min(len(mixed), maxPoorFits)]
 }
 
 // poorFits returns the keys with most outliers.
-func poorFits(keys map[string]seen) (all []PoorFit) {
+func poorFits(keys map[string]seen) (fits []PoorFit) {
 	for key, n := range keys {
 		if share := n.PoorFit(); share > 0 {
-			all = append(all, PoorFit{Key: key, Share: share, Whole: !n.Fractions, Positive: !n.Zero && !n.Negative, Negative: n.Negative})
+			fits = append(fits, PoorFit{Key: key, Share: share, Whole: !n.Fractions, Positive: !n.Zero && !n.Negative, Negative: n.Negative})
 		}
 	}
-	slices.SortFunc(all, func(a, b PoorFit) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
-	return all[:min(len(all), poorFitKeys)]
+	slices.SortFunc(fits, func(a, b PoorFit) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
+	return fits[:min(len(fits), maxPoorFits)]
 }
 
 // A tally is a part of the summary, counted without a lock.
@@ -557,7 +557,7 @@ type tally struct {
 func (t *tally) estimate(key string, e *keyed.Estimate) {
 	t.records++
 	if t.counters && e.Events > 0 {
-		n := t.of(key)
+		n := t.forKey(key)
 		if n.events += e.Events; e.Falls != nil {
 			n.madeUp += int64(e.Falls.MadeUp)
 		}
@@ -566,19 +566,19 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 	switch {
 	case e.Missing:
 	case e.Detection != nil:
-		n, values := t.of(key), make([]float64, 0, 1)
+		n, values := t.forKey(key), make([]float64, 0, 1)
 		for _, x := range e.X {
 			values = append(values, x[len(x)-1])
 		}
 		n.Add(e.Detection.Kind == hafvf.Outlier, values...)
-		n.largestAlarms = n.largestAlarms || e.Alarm != nil
+		n.alarmed = n.alarmed || e.Alarm != nil
 		t.keys[key] = n
 		if a := e.Alarm; a != nil {
-			at := e.Time
+			when := e.Time
 			if a.Kind == string(usual.ChangeAlarm) {
-				at = a.Start
+				when = a.Start
 			}
-			t.add(LargestAlarm{Key: key, ID: e.ID, Time: at, Size: math.Abs(a.Size), n: e.N}, func() string {
+			t.add(LargestAlarm{Key: key, ID: e.ID, Time: when, Size: math.Abs(a.Size), n: e.N}, func() string {
 				if a.Kind == string(usual.ChangeAlarm) {
 					return fmt.Sprintf("change %.4g → %.4g, reported %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
 				}
@@ -587,8 +587,8 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 		}
 	default:
 		// memory = E[w]·before + J: what went is (1 − E[w])·before.
-		kept := e.Memory - float64(len(e.X))
-		if forgot := kept * (1 - e.Weight) / e.Weight; forgot > 1 {
+		retained := e.Memory - float64(len(e.X))
+		if forgot := retained * (1 - e.Weight) / e.Weight; forgot > 1 {
 			t.add(LargestAlarm{Key: key, ID: e.ID, Time: e.Time, Size: forgot, n: e.N}, func() string { return fmt.Sprintf("kept %.4g", e.Memory) })
 		}
 	}
@@ -597,19 +597,19 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 	t.records++
 	if s.N == 1 && s.Revision == 0 && !s.Time.IsZero() {
-		n, single := t.of(key), 0
+		n, single := t.forKey(key), 0
 		if s.Session.N == 1 {
 			single = 1
 		}
-		n.sessionsOf = n.sessionsOf.and(sessionsOf{1, single, s.Time, s.Time})
+		n.keySessions = n.keySessions.merge(keySessions{1, single, s.Time, s.Time})
 		t.keys[strings.Clone(key)] = n
 	}
 	if s.N == 1 && s.Session.Moves() {
 		t.moving = keepMoving(t.moving, Moving{strings.Clone(key), s.Session})
 	}
 	if s.Change {
-		if n := t.of(key); !n.largestAlarms {
-			n.largestAlarms = true
+		if n := t.forKey(key); !n.alarmed {
+			n.alarmed = true
 			t.keys[strings.Clone(key)] = n
 		}
 		t.add(LargestAlarm{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence, n: s.N}, func() string {
@@ -622,7 +622,7 @@ func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 }
 
 // of is what the tally has seen of a key.
-func (t *tally) of(key string) seen {
+func (t *tally) forKey(key string) seen {
 	if t.keys == nil {
 		t.keys = map[string]seen{}
 	}
@@ -631,24 +631,24 @@ func (t *tally) of(key string) seen {
 
 // add adds b, of which about says what else there is to say, if it is among the largest.
 // The estimate that b is of is valid for the time of the call.
-func (t *tally) add(b LargestAlarm, about func() string) {
-	if math.IsInf(b.Size, 0) || len(t.largest) == largestKeys && b.compare(t.largest[largestKeys-1]) > 0 {
+func (t *tally) add(b LargestAlarm, describe func() string) {
+	if math.IsInf(b.Size, 0) || len(t.largest) == maxLargest && b.compare(t.largest[maxLargest-1]) > 0 {
 		return
 	}
-	b.Key, b.ID, b.About = strings.Clone(b.Key), strings.Clone(b.ID), about()
+	b.Key, b.ID, b.About = strings.Clone(b.Key), strings.Clone(b.ID), describe()
 	t.largest = keepLargest(t.largest, b)
 }
 
 // flush adds the tally to the findings of the run, if there is one, and begins anew.
 func (t *tally) flush(f *runFindings) {
 	if f != nil && t.records > 0 {
-		f.note(t)
+		f.addTally(t)
 	}
 	clear(t.keys)
 	t.records, t.largest, t.moving = 0, t.largest[:0], t.moving[:0]
 }
 
-const largestKeys = 10
+const maxLargest = 10
 
 // compare orders breaks, the largest first, of equal ones the first of the key. So it does
 // not matter in which order several goroutines find them.
@@ -664,7 +664,7 @@ func keepLargest(list []LargestAlarm, b LargestAlarm) []LargestAlarm {
 		}
 		list = slices.Delete(list, i, i+1)
 	}
-	at, _ := slices.BinarySearchFunc(list, b, LargestAlarm.compare)
-	list = slices.Insert(list, at, b)
-	return list[:min(len(list), largestKeys)]
+	index, _ := slices.BinarySearchFunc(list, b, LargestAlarm.compare)
+	list = slices.Insert(list, index, b)
+	return list[:min(len(list), maxLargest)]
 }

@@ -126,10 +126,10 @@ func TestRejectedInOneUnit(t *testing.T) {
 	csv := []string{"time,a,b,c\n"}
 	var wide, events []string
 	for i := range 10 {
-		at := fmt.Sprint(1700000000 + 60*i)
-		csv = append(csv, at+",1,2,3\n")
-		wide = append(wide, `{"time":`+at+`,"a":1,"b":2,"c":3}`+"\n")
-		events = append(events, `{"key":"k","time":`+at+`,"x":1}`+"\n")
+		stamp := fmt.Sprint(1700000000 + 60*i)
+		csv = append(csv, stamp+",1,2,3\n")
+		wide = append(wide, `{"time":`+stamp+`,"a":1,"b":2,"c":3}`+"\n")
+		events = append(events, `{"key":"k","time":`+stamp+`,"x":1}`+"\n")
 	}
 	for range 11 {
 		csv, wide = append(csv, "1700001000,1\n"), append(wide, "{\n")
@@ -179,13 +179,13 @@ func TestMostlyRejected(t *testing.T) {
 func TestSummaryOfMisfits(t *testing.T) {
 	lines, rng := []string{"key,time,x\n"}, rand.New(rand.NewPCG(1, 8))
 	for i := range 1000 {
-		at := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+		stamp := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
 		x := rng.NormFloat64()
-		lines = append(lines, fmt.Sprintf("good,%s,%g\n", at, x))
+		lines = append(lines, fmt.Sprintf("good,%s,%g\n", stamp, x))
 		if i%11 == 3 {
 			x *= 100
 		}
-		lines = append(lines, fmt.Sprintf("bad,%s,%g\n", at, x))
+		lines = append(lines, fmt.Sprintf("bad,%s,%g\n", stamp, x))
 	}
 	s, _, _ := runConfig(t, "{model: {family: normal, prior: auto}, detect: true, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
 	if len(s.PoorFits) != 1 || s.PoorFits[0].Key != "bad" || s.PoorFits[0].Share < poorFitShare ||
@@ -199,7 +199,7 @@ func TestSummaryOfMisfits(t *testing.T) {
 func TestAdvice(t *testing.T) {
 	for _, c := range []struct {
 		model string
-		of    PoorFit
+		fit   PoorFit
 		want  string
 	}{
 		{"{family: normal}", PoorFit{Positive: true}, "; try model.scale: log, or model.season"},
@@ -212,7 +212,7 @@ func TestAdvice(t *testing.T) {
 		{"{family: poisson, season: [24h]}", PoorFit{Whole: true}, ""},
 	} {
 		cfg := expect.Get(config.Parse("test.yaml", []byte("{model: "+c.model+", detect: true, source: {csv: {path: a.csv}}}"), nil))(t)
-		equal(t, c.want, adviceOf(cfg).of(c.of))
+		equal(t, c.want, adviceOf(cfg).suggestion(c.fit))
 	}
 }
 
@@ -317,8 +317,8 @@ func TestSpreadsheetTimes(t *testing.T) {
 	} {
 		path := write(t, test.name, test.lines...)
 		format := strings.TrimPrefix(filepath.Ext(path), ".")
-		run := func(more string) error {
-			_, err := Run{Graph: compose(t, "model: {family: normal}\nsource: {"+format+": {path: "+path+more+"}}\nsink: none\n")}.Execute(context.Background(), nil)
+		run := func(settings string) error {
+			_, err := Run{Graph: compose(t, "model: {family: normal}\nsource: {"+format+": {path: "+path+settings+"}}\nsink: none\n")}.Execute(context.Background(), nil)
 			return err
 		}
 		if err := run(""); (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), "such as 46000.5: say time_format: spreadsheet in the source if they are, and time_format: unix") {
@@ -346,25 +346,25 @@ func TestSpreadsheetTimesElsewhere(t *testing.T) {
 
 	const want = "the time 46000.5 seems to be days of a spreadsheet: say time_format: spreadsheet in the source if it is, and time_format: unix"
 	days := []string{`{"key":"a","time":46000.5,"x":1}`, `{"key":"a","time":"46000.5","x":1}`}
-	others := []string{`{"key":"a","time":"1970-01-01T12:46:40Z","x":1}`, `{"key":"a","time":"2026-01-02","x":1}`}
+	lines := []string{`{"key":"a","time":"1970-01-01T12:46:40Z","x":1}`, `{"key":"a","time":"2026-01-02","x":1}`}
 	for _, test := range []struct {
-		more    string
-		lines   []string
-		rejects int
-	}{{"", slices.Concat(days, others), 2}, {", time_format: unix", days, 0}, {", time_format: spreadsheet", days, 0}} {
+		settings string
+		lines    []string
+		rejects  int
+	}{{"", slices.Concat(days, lines), 2}, {", time_format: unix", days, 0}, {", time_format: spreadsheet", days, 0}} {
 		in := expect.Get(os.Open(write(t, "in.jsonl", strings.Join(test.lines, "\n")+"\n")))(t)
 		stdin := os.Stdin
 		os.Stdin = in
-		_, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: '-'"+test.more+"}}\n")
+		_, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: '-'"+test.settings+"}}\n")
 		os.Stdin = stdin
 		in.Close()
 		b := fakeBus(t, 1)
 		b.put(t, test.lines...)
-		expect.Get(Run{Graph: compose(t, b.config("bounded: true"+test.more, "")), Log: quiet}.Execute(t.Context(), nil))(t)
+		expect.Get(Run{Graph: compose(t, b.config("bounded: true"+test.settings, "")), Log: quiet}.Execute(t.Context(), nil))(t)
 		for where, got := range map[string][2][]string{"standard input": {estimates, rejected}, "topic": {b.values(t, "out"), b.values(t, "rejected")}} {
 			dead := strings.Join(got[1], "")
 			if len(got[0]) != len(test.lines)-test.rejects || strings.Count(dead, `"reason":`) != test.rejects || strings.Count(dead, want) != test.rejects {
-				t.Errorf("%s%s: %d estimates, rejected %s", where, test.more, len(got[0]), dead)
+				t.Errorf("%s%s: %d estimates, rejected %s", where, test.settings, len(got[0]), dead)
 			}
 		}
 	}
@@ -420,10 +420,10 @@ func TestSummaryOfDrift(t *testing.T) {
 	drift := func(rate, within float64, days int, positive bool) keyed.Session {
 		return keyed.Session{Start: keyed.Point{Time: start}, End: keyed.Point{Time: start.AddDate(0, 0, days)}, Drift: &keyed.Drift{Rate: rate, Lower: rate - within, Upper: rate + within, From: 512, To: 512 + rate*float64(days), Positive: positive}}
 	}
-	all := []Moving{{"w", keyed.Session{Wanders: true}}, {"less", drift(-2, 1, 1, false)}, {"M10", drift(1.6, .1, 80, true)}, {"long", drift(.1, .01, 800, true)}, {"v", keyed.Session{Wanders: true}}, {"x", keyed.Session{Wanders: true}}}
+	sessions := []Moving{{"w", keyed.Session{Wanders: true}}, {"less", drift(-2, 1, 1, false)}, {"M10", drift(1.6, .1, 80, true)}, {"long", drift(.1, .01, 800, true)}, {"v", keyed.Session{Wanders: true}}, {"x", keyed.Session{Wanders: true}}}
 	f := &runFindings{}
-	for _, m := range all {
-		f.note(&tally{records: 1, moving: []Moving{m}})
+	for _, m := range sessions {
+		f.addTally(&tally{records: 1, moving: []Moving{m}})
 	}
 	s := Summary{clock: time.FixedZone("", 3600)}
 	s.Unchanged, s.Drifting = 100, 7
@@ -444,21 +444,21 @@ func TestSummaryOfDrift(t *testing.T) {
 // The summary counts keys with alarms or changes up to a bound, whatever other keys there are.
 func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
 	f := &runFindings{}
-	for i := range countedKeys + 5 {
-		f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("quiet", i): {Values: Values{Records: 1}}}})
+	for i := range maxCountedKeys + 5 {
+		f.addTally(&tally{records: 1, keys: map[string]seen{fmt.Sprint("quiet", i): {Values: Values{Records: 1}}}})
 	}
 	for range 2 {
 		for i := range 30 {
-			f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("loud", i): {Values: Values{Records: 1}, largestAlarms: true}}})
+			f.addTally(&tally{records: 1, keys: map[string]seen{fmt.Sprint("loud", i): {Values: Values{Records: 1}, alarmed: true}}})
 		}
 	}
-	equal(t, 30, len(f.largestAlarms))
+	equal(t, 30, len(f.alarmedKeys))
 	equal(t, false, f.uncounted)
-	for i := range countedKeys - 29 {
-		f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("smoothed", i): {largestAlarms: true}}})
+	for i := range maxCountedKeys - 29 {
+		f.addTally(&tally{records: 1, keys: map[string]seen{fmt.Sprint("smoothed", i): {alarmed: true}}})
 	}
-	equal(t, countedKeys, len(f.largestAlarms))
-	s := Summary{Largest: []LargestAlarm{{Key: "a", Size: 1}}, LargestAlarms: len(f.largestAlarms), uncounted: f.uncounted}
+	equal(t, maxCountedKeys, len(f.alarmedKeys))
+	s := Summary{Largest: []LargestAlarm{{Key: "a", Size: 1}}, LargestAlarms: len(f.alarmedKeys), uncounted: f.uncounted}
 	if text := s.String(); !strings.HasSuffix(text, "\n  and over 99999 more keys\n") {
 		t.Error(text)
 	}
@@ -469,8 +469,8 @@ func TestFallsOfCounters(t *testing.T) {
 	t.Parallel()
 	lines := []string{}
 	for i := range 100 {
-		at := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
-		lines = append(lines, fmt.Sprintf(`{"key":"mixed","time":%q,"x":%d}`+"\n", at, i%2*1000+i), fmt.Sprintf(`{"key":"meter","time":%q,"x":%d}`+"\n", at, i%50))
+		stamp := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+		lines = append(lines, fmt.Sprintf(`{"key":"mixed","time":%q,"x":%d}`+"\n", stamp, i%2*1000+i), fmt.Sprintf(`{"key":"meter","time":%q,"x":%d}`+"\n", stamp, i%50))
 	}
 	g := compose(t, "model: {family: normal, prior: auto}\naggregate: {every: 5m, value: increase}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nsink: none\n")
 	s := expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t)
@@ -488,8 +488,8 @@ func TestLateForTimesLeftOut(t *testing.T) {
 	const lateness, forward = "with lateness: 30m nothing is late", "when the clock of the zone had gone forward: a time that it leaves out counts by the offset before"
 	for zone, want := range map[string][2]string{"Europe/Berlin": {forward, lateness}, "America/New_York": {lateness, forward}} {
 		in := "time,x\n"
-		for _, at := range []string{"01:30", "02:30", "03:00", "03:30", "04:00"} { // in Berlin 02:30 is 03:30
-			in += "2026-03-29 " + at + ",1\n"
+		for _, stamp := range []string{"01:30", "02:30", "03:00", "03:30", "04:00"} { // in Berlin 02:30 is 03:30
+			in += "2026-03-29 " + stamp + ",1\n"
 		}
 		if zone == "America/New_York" {
 			in += "2026-03-29 03:30,1\n"
@@ -508,10 +508,10 @@ func TestLateForTimesLeftOut(t *testing.T) {
 // clock.
 func TestFarLate(t *testing.T) {
 	t.Parallel()
-	at := func(times ...time.Time) string {
+	linesAt := func(times ...time.Time) string {
 		var lines []string
-		for _, at := range times {
-			lines = append(lines, fmt.Sprintf(`{"key":"a","time":%q,"x":1}`+"\n", at.Format(time.RFC3339)))
+		for _, linesAt := range times {
+			lines = append(lines, fmt.Sprintf(`{"key":"a","time":%q,"x":1}`+"\n", linesAt.Format(time.RFC3339)))
 		}
 		g := compose(t, "model: {family: normal}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nsink: none\n")
 		return expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t).String()
@@ -523,9 +523,9 @@ func TestFarLate(t *testing.T) {
 		want []string
 		not  string
 	}{
-		"near and far": {at(minute(0), minute(5), minute(2), minute(6).AddDate(-20, 0, 0), minute(7).AddDate(-20, 0, 0), minute(8)), []string{near, "2 records " + back}, "max_ahead"},
-		"ahead":        {at(minute(0), minute(0).AddDate(300, 0, 0), minute(2), minute(3)), []string{"2 records came more than a year", ahead}, "fall back"},
-		"near":         {at(minute(0), minute(5), minute(2)), []string{near}, "year"},
+		"near and far": {linesAt(minute(0), minute(5), minute(2), minute(6).AddDate(-20, 0, 0), minute(7).AddDate(-20, 0, 0), minute(8)), []string{near, "2 records " + back}, "max_ahead"},
+		"ahead":        {linesAt(minute(0), minute(0).AddDate(300, 0, 0), minute(2), minute(3)), []string{"2 records came more than a year", ahead}, "fall back"},
+		"near":         {linesAt(minute(0), minute(5), minute(2)), []string{near}, "year"},
 	} {
 		for _, want := range c.want {
 			if !strings.Contains(c.text, want) || strings.Contains(c.text, c.not) {
@@ -544,7 +544,7 @@ func TestRoundedNumbersAreLogged(t *testing.T) {
 	log := &aLog{}
 	text := "model: {family: normal, prior: auto}\nsource: {jsonl: {path: " + write(t, "in.jsonl", lines...) + "}}\nsink: none\n"
 	expect.Get(Run{Graph: compose(t, text), Log: log.logger()}.Execute(t.Context(), nil))(t)
-	if strings.Count(log.b.String(), "2^53") != 1 || !log.has("first=90071992547")() {
+	if strings.Count(log.b.String(), "2^53") != 1 || !log.contains("first=90071992547")() {
 		t.Errorf("%s", &log.b)
 	}
 }

@@ -58,20 +58,20 @@ func newTopicSource(c *config.Config, k *config.Kafka) topicSource {
 	return t
 }
 
-func (t topicSource) check(ctx context.Context, to *clients) error {
-	if err := to.of(t.Cluster).Check(ctx); err != nil || t.Registry == nil {
+func (t topicSource) check(ctx context.Context, pool *clients) error {
+	if err := pool.client(t.Cluster).Check(ctx); err != nil || t.Registry == nil {
 		return err
 	}
 	return t.Registry.Check(ctx)
 }
 
 // partitions is the largest number of partitions of a topic.
-func (t topicSource) partitions(ctx context.Context, to *clients) (most int, err error) {
-	topics, err := to.of(t.Cluster).Partitions(ctx, t.Topics)
+func (t topicSource) partitions(ctx context.Context, pool *clients) (largest int, err error) {
+	topics, err := pool.client(t.Cluster).Partitions(ctx, t.Topics)
 	for _, n := range topics {
-		most = max(most, n)
+		largest = max(largest, n)
 	}
-	return most, err
+	return largest, err
 }
 
 func (t topicSource) values() []string        { return t.Fields.Values }

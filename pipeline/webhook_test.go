@@ -96,10 +96,10 @@ func TestOneReceiverTakesNone(t *testing.T) {
 // What goes to a webhook is what would go to a file, also where the receiver is killed
 // and comes back.
 func TestWebhookLosesNoAlert(t *testing.T) {
-	path, told := write(t, "in.jsonl", jumps(6000, 10)...), filepath.Join(t.TempDir(), "alerts.jsonl")
-	runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {jsonl: {path: "+told+"}, beliefs: [change]}\n")
+	path, alertsPath := write(t, "in.jsonl", jumps(6000, 10)...), filepath.Join(t.TempDir(), "alerts.jsonl")
+	runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {jsonl: {path: "+alertsPath+"}, beliefs: [change]}\n")
 	var want []string
-	for _, a := range parse[struct{ ID, Kind string }](t, readLines(t, told)) {
+	for _, a := range parse[struct{ ID, Kind string }](t, readLines(t, alertsPath)) {
 		want = append(want, a.ID+" "+a.Kind)
 	}
 	slices.Sort(want)
@@ -184,14 +184,14 @@ func TestStopWhileAReceiverIsAwaited(t *testing.T) {
 // Keys that become silent together share requests. Of several receivers each gets what it asks
 // for.
 func TestReceivers(t *testing.T) {
-	box, other := &inbox{ids: map[string]int{}}, &inbox{ids: map[string]int{}}
+	box, otherBox := &inbox{ids: map[string]int{}}, &inbox{ids: map[string]int{}}
 	requests := 0
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		requests++
 		box.ServeHTTP(w, q)
 	}))
 	defer hook.Close()
-	second := httptest.NewServer(other)
+	second := httptest.NewServer(otherBox)
 	defer second.Close()
 	b := fakeBus(t, 1, "out", "alerts", "rejected")
 	r := launch(t, compose(t, b.config("group: g, changelog: states", "silence: {after: 1s}\nalerts:\n  - {webhook: {url: \""+hook.URL+"\", batch: 100}, labels: {severity: page}}\n"+
@@ -211,7 +211,7 @@ func TestReceivers(t *testing.T) {
 	if requests > 30 {
 		t.Errorf("%d alerts in %d requests", len(box.got()), requests)
 	}
-	if got := other.got(); len(got) != 10 || !strings.HasPrefix(got[0], "k10") {
+	if got := otherBox.got(); len(got) != 10 || !strings.HasPrefix(got[0], "k10") {
 		t.Errorf("k1? got %q", got)
 	}
 	if got := b.values(t, "alerts"); len(got) != 1 || !strings.Contains(got[0], `"kind":"recovered"`) {
