@@ -6,13 +6,13 @@ import (
 	"hafvf/connectors/kafkaio"
 )
 
-// clients holds one Kafka client for each cluster that a graph names.
+// clients holds one Kafka client for each cluster of a graph. The zero value is ready to use.
 type clients struct {
 	clusters []kafkaio.Cluster
 	open     []*kafkaio.Client
 }
 
-// of returns the client of a cluster, a new one at first.
+// client returns the client of a cluster. The first call for a cluster creates it.
 func (c *clients) client(cluster kafkaio.Cluster) *kafkaio.Client {
 	for i, have := range c.clusters {
 		if reflect.DeepEqual(have, cluster) {

@@ -38,41 +38,42 @@ func init() {
 	dofn.Register(func(f *encodeRefusedFn) any { return f.ProcessElement })
 }
 
-// asRecords is the name of the encoders. Their setting is the text of an encoding.
+// asRecords is the name under which the encoders are registered. Their setting is an encoding in JSON.
 const asRecords = "records"
 
 // encoding is the setting of an encoder.
 type encoding struct {
 	Layout    records.Layout
-	As        records.Form      // of the records
-	Receivers []receiver        // of alerts
-	Alerted   settings.Switches `json:",omitempty"` // keys of which somebody is told
-	Alone     settings.Switches `json:",omitempty"` // keys that are in no incident
+	As        records.Form // form of the records
+	Receivers []receiver // receivers of alerts
+	Alerted   settings.Switches `json:",omitempty"` // keys whose alerts are reported
+	Alone     settings.Switches `json:",omitempty"` // keys that join no incident
 	Counters  bool              `json:",omitempty"` // values are increases of counters
 }
 
-// A receiver says which alerts go to a receiver, and in what form.
+// A receiver selects the alerts of one receiver, and has their form.
 type receiver struct {
 	config.Choice
 	As records.Form
-	// Pages has incidents told when they become a page and when they are over: they go to people.
+	// Pages is set for receivers by HTTP, which notify people: they get incidents that are pages, and the ends of
+	// those.
 	Pages bool `json:",omitempty"`
-	// Keeps is set if the receiver keeps alerts by their labels: it gets all that becomes of an incident that was
-	// a page, with the labels of that.
+	// Keeps is set if the receiver stores alerts by their labels. It then gets all events of an incident that was a
+	// page, with the labels of that page.
 	Keeps bool `json:",omitempty"`
 }
 
-// wants reports whether an alert of the key goes to the receiver.
+// wants reports whether kind is in kinds and the key matches the receiver.
 func (r *receiver) wants(key, kind string, kinds []string) bool {
 	return slices.Contains(kinds, kind) && r.matches(key)
 }
 
-// matches reports whether the receiver takes alerts of the key.
+// matches reports whether the receiver gets alerts of the key.
 func (r *receiver) matches(key string) bool {
 	return (r.Keys == "" || domain.Matches(r.Keys, key)) && (r.Except == "" || !domain.Matches(r.Except, key))
 }
 
-// kinds are those of alarms that a fleet of so many keys tells the receiver one by one.
+// kinds returns the kinds of alarms that the receiver gets one by one, in a fleet with the given number of keys.
 func (r *receiver) kinds(keys int) []string {
 	if r.Few != nil && keys < config.FewKeys {
 		return r.Few
@@ -80,8 +81,8 @@ func (r *receiver) kinds(keys int) []string {
 	return r.Kinds
 }
 
-// takes reports whether an alert of the key goes to the receiver, of a fleet of so many keys. An alarm of
-// a change stands for the belief in it.
+// takes reports whether the receiver gets an alert of the key, in a fleet with the given number of keys. A receiver
+// that gets an alarm for a change does not get the belief in the same change too.
 func (r *receiver) takes(key string, t keyed.AlertEvent, keys int) bool {
 	if t.Basis == keyed.AlarmBasis {
 		return r.wants(key, t.Kind, r.kinds(keys)) && (r.Ends || !t.BackToUsual())
@@ -89,8 +90,8 @@ func (r *receiver) takes(key string, t keyed.AlertEvent, keys int) bool {
 	return r.wants(key, t.Kind, r.Beliefs) && !(t.Basis == keyed.DuplicateBasis && r.wants(key, t.Kind, r.kinds(keys)))
 }
 
-// An encoder turns estimates, alerts, and what becomes of incidents into lines, each with its key and
-// id, and counts them for the run's summary.
+// An encoder writes estimates, alerts and events of incidents as lines, each with its key and ID, and counts them for
+// the summary of the run.
 type encoder struct {
 	encoding
 	run      *run
@@ -125,7 +126,7 @@ func (e *encoder) Outside(dst *transforms.Encoded, key string, est *keyed.Estima
 	e.appendAlerts(dst, key, nil, est.Alerts(key))
 }
 
-// appendAlerts appends the alerts of an estimate, which is nil where there is no record of it.
+// appendAlerts appends the alerts of an estimate. est is nil if the alerts belong to no record.
 func (e *encoder) appendAlerts(dst *transforms.Encoded, key string, est *keyed.Estimate, alerts []keyed.AlertEvent) {
 	e.observer.Estimate(key, est, alerts)
 	for _, t := range alerts {
@@ -148,7 +149,7 @@ func (e *encoder) appendAlerts(dst *transforms.Encoded, key string, est *keyed.E
 	}
 }
 
-// alert appends an alert for each receiver that takes it.
+// alert appends an alert for each receiver that gets it.
 func (e *encoder) alert(dst *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.takes(key, t, keys) {
@@ -157,8 +158,7 @@ func (e *encoder) alert(dst *transforms.Encoded, key string, t keyed.AlertEvent,
 	}
 }
 
-// begin begins the line of an alert. If there are several receivers, the receiver stands before
-// the id.
+// begin begins the line of an alert. If there are several receivers, it puts the index of the receiver before the ID.
 func (e *encoder) begin(dst *transforms.Encoded, receiver int, key, id string) []byte {
 	if len(e.Receivers) > 1 {
 		id = string(rune(receiver)) + id
@@ -171,7 +171,7 @@ func (e *encoder) Alert(dst *transforms.Encoded, key string, t keyed.AlertEvent,
 	e.alert(dst, key, t, incident, keys)
 }
 
-// Single tells receivers by HTTP of an alarm that is a page, but those that were told of the alarm.
+// Single sends an alarm that is a page to the receivers by HTTP, except those that already got the alarm.
 func (e *encoder) Single(dst *transforms.Encoded, key string, t keyed.AlertEvent, keys int) {
 	e.observer.Single(key, t)
 	for i := range e.Receivers {
@@ -194,7 +194,7 @@ func (e *encoder) Assigned(a incidents.Assignment) {
 func (e *encoder) Incident(dst *transforms.Encoded, event *incidents.Event) {
 	e.run.findings().incident(event)
 	e.observer.Incident(event)
-	// Records of an incident have one id. What a consumer recognises repeats by is this.
+	// All events of an incident have the incident's ID. Consumers recognize repeated events by this longer ID.
 	id := fmt.Sprintf("%s/%s/%s", event.ID, event.State, event.Time.Format(time.RFC3339Nano))
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.wantsIncident(event) {
@@ -212,8 +212,8 @@ func (e *encoder) Digest(dst *transforms.Encoded, d *incidents.Digest, keys int)
 	}
 }
 
-// lists returns the alarms of a digest that the receiver gets in it, of a fleet of so many keys. If its kinds are
-// those that go without saying, it has been told of these at once.
+// lists returns the alarms that the receiver gets in the digest, in a fleet with the given number of keys. If the
+// receiver has the default kinds, it omits alarms of these kinds: they were sent at once.
 func (r *receiver) lists(d *incidents.Digest, keys int) []incidents.Alarm {
 	few := keys < config.FewKeys
 	if r.Digest != d.Every || r.NoFew && few {
@@ -224,8 +224,8 @@ func (r *receiver) lists(d *incidents.Digest, keys int) []incidents.Alarm {
 	})
 }
 
-// wantsIncident reports whether what becomes of an incident goes to the receiver: its group, or one of the members
-// that it names, has to match the pattern of keys. With except it has to be a member.
+// wantsIncident reports whether the receiver gets an event of an incident: its group or one of the members listed in
+// the event has to match the receiver's keys. With Except, a member has to match.
 func (r *receiver) wantsIncident(e *incidents.Event) bool {
 	if r.Pages && !e.Page && !(r.Keeps && e.Paged) {
 		return false
@@ -233,7 +233,7 @@ func (r *receiver) wantsIncident(e *incidents.Event) bool {
 	return r.Except == "" && r.wants(e.Group, incidents.Kind, r.Kinds) || slices.ContainsFunc(e.Members, func(m incidents.Member) bool { return r.wants(m.Key, incidents.Kind, r.Kinds) })
 }
 
-// pickFn picks the alerts of one receiver of several.
+// pickFn selects the alerts of one receiver if there are several.
 type pickFn struct{ Receiver int }
 
 func (fn *pickFn) ProcessElement(chunk []byte, emit func([]byte)) error {
@@ -268,7 +268,7 @@ func (e *encoder) Forgotten(dst *transforms.Encoded, key string) {
 
 func (e *encoder) Rewound(key string, ahead, reset time.Time) { e.run.rewound(key, ahead, reset) }
 
-// rewound notes that a key has turned back, also without a run.
+// rewound logs that a key went back from a time that was ahead to an earlier one. r may be nil.
 func (r *run) rewound(key string, ahead, reset time.Time) {
 	if r == nil {
 		workerRewinds.log(slog.Default(), key, ahead, reset)
@@ -277,19 +277,19 @@ func (r *run) rewound(key string, ahead, reset time.Time) {
 	r.rewinds.log(r.log, key, ahead, reset)
 }
 
-// A rewindLog says in the log which keys have turned back from wrong times. After the first
-// few of a minute it counts them for the next minute, as thousands may turn back at once.
+// A rewindLog logs which keys went back from wrong times. It names maxRewindsLogged keys a minute, and counts further
+// ones, because thousands of keys may go back at once.
 type rewindLog struct {
 	mu       sync.Mutex
 	minute   reminder.Reminder
 	logged   int // in this minute
-	unlogged int // since the last line
+	unlogged int // since the last logged key
 }
 
-// rewindsLogged is how many keys a rewindLog names in a minute.
+// maxRewindsLogged is the maximum number of keys that a rewindLog names in a minute.
 const maxRewindsLogged = 10
 
-// workerRewinds is that of a process without a run: a worker of a cluster.
+// workerRewinds is the rewindLog of a process without a run: a worker of a cluster.
 var workerRewinds rewindLog
 
 func (l *rewindLog) log(log *slog.Logger, key string, ahead, reset time.Time) {
@@ -312,7 +312,7 @@ func (l *rewindLog) log(log *slog.Logger, key string, ahead, reset time.Time) {
 
 func (e *encoder) Flush() { e.tally.flush(e.run.findings()) }
 
-// panicked notes that the mathematics of a key have panicked, also without a run.
+// panicked logs a panic in the mathematics of a key. r may be nil.
 func (r *run) panicked(key string, p *keyed.PanicError) {
 	if r == nil {
 		workerPanics.log(slog.Default(), key, p)
@@ -321,16 +321,16 @@ func (r *run) panicked(key string, p *keyed.PanicError) {
 	r.panics.log(r.log, key, p)
 }
 
-// A panicLog says in the log, once for each key, where its mathematics have panicked.
+// A panicLog logs panics in the mathematics of keys, once per key.
 type panicLog struct {
 	mu     sync.Mutex
 	logged map[string]bool
 }
 
-// panicsLogged is how many keys a panicLog names.
+// maxPanicsLogged is the maximum number of keys that a panicLog names.
 const maxPanicsLogged = 1000
 
-// workerPanics is that of a process without a run.
+// workerPanics is the panicLog of a process without a run.
 var workerPanics panicLog
 
 func (l *panicLog) log(log *slog.Logger, key string, p *keyed.PanicError) {
@@ -346,7 +346,7 @@ func (l *panicLog) log(log *slog.Logger, key string, p *keyed.PanicError) {
 	log.Error("the mathematics of a key panicked, which is a fault of hafvf: please report it; the records are in the dead letter, all other keys go on", "key", key, "panic", p.Value, "stack", p.Stack)
 }
 
-// encodeRejectedFn turns what the filter rejected into dead-letter records.
+// encodeRejectedFn writes observations that the filter rejected, and keys that it reset, as dead-letter records.
 type encodeRejectedFn struct{}
 
 func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected, emit func([]byte)) {
@@ -362,7 +362,8 @@ func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected
 	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.SourcePlace{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
 }
 
-// encodeRefusedFn turns what was not taken into dead-letter records: alerts by a webhook, or estimates by a Prometheus.
+// encodeRefusedFn writes refused records as dead-letter records: alerts that a webhook refused, or with Estimates
+// estimates that Prometheus refused.
 type encodeRefusedFn struct{ Estimates bool }
 
 func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r connectors.Refused, emit func([]byte)) {
@@ -376,7 +377,7 @@ func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r connectors.Refu
 	emit(appendRefused(nil, r))
 }
 
-// appendRefused appends the dead-letter record of what a receiver did not take.
+// appendRefused appends the dead-letter record of a record that a receiver refused.
 func appendRefused(dst connectors.Chunk, r connectors.Refused) connectors.Chunk {
 	return records.AppendReject(dst.Begin(r.Key, r.ID), records.SourcePlace{ID: r.ID}, string(r.Text), r.Reason)
 }

@@ -13,34 +13,34 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// runFindings are what a run has found: what its summary and its metrics say beside counts. The methods
-// that note something do nothing on nil findings, which are those of no run in this process.
+// runFindings are the results of a run that its summary and metrics report in addition to counts. Methods that record a
+// result do nothing if f is nil, as it is without a run in this process.
 type runFindings struct {
 	lost    refusals // alerts that were not delivered
-	refused refusals // estimates that the sink did not take
+	refused refusals // estimates that the sink refused
 
 	mu          sync.Mutex
 	written     int64
-	opened      int                        // incidents
-	incidents   map[string]incidents.Event // by id, as last told
-	named       map[string]bool            // groups that had one, at most namedGroups
+	opened      int // number of incidents
+	incidents   map[string]incidents.Event // by ID, in their last reported state
+	named       map[string]bool // groups that had an incident, at most maxNamedGroups
 	largest     []LargestAlarm
 	moving      []Moving
 	rejects     records.Rejections
 	keys        map[string]seen
-	alarmedKeys map[string]bool // keys with a break, at most countedKeys
-	// uncounted says that more keys have one.
+	alarmedKeys map[string]bool // keys with an alarm or change, at most maxCountedKeys
+	// uncounted is set if more keys have an alarm or change.
 	uncounted bool
 }
 
-// refusals are what somebody did not take.
+// refusals counts records that a receiver refused.
 type refusals struct {
 	mu sync.Mutex
 	n  int64
 	reminder.Reminder
 }
 
-// add notes one. The log says so of the first, and once a minute.
+// add counts a refusal. It logs the first one, and then at most one a minute.
 func (r *refusals) add(log *slog.Logger, text string, attrs ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *refusals) count() int64 {
 	return r.n
 }
 
-// findings are those of the run; nil if there is no run in this process.
+// findings returns the findings of the run, nil if r is nil.
 func (r *run) findings() *runFindings {
 	if r == nil {
 		return nil
@@ -64,14 +64,14 @@ func (r *run) findings() *runFindings {
 	return &r.found
 }
 
-// records is how many were written.
+// records returns the number of records written.
 func (f *runFindings) records() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.written
 }
 
-// summarise puts the findings into a summary.
+// summarise copies the findings to a summary.
 func (f *runFindings) summarise(s *Summary) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +87,7 @@ func (f *runFindings) summarise(s *Summary) {
 	})
 }
 
-// incident notes what became of an incident.
+// incident records an event of an incident.
 func (f *runFindings) incident(e *incidents.Event) {
 	if f == nil {
 		return
@@ -117,7 +117,7 @@ func (f *runFindings) incident(e *incidents.Event) {
 	}
 }
 
-// countIncidents is how many incidents have opened, and how many of them have not closed.
+// incidentCounts returns the number of incidents that have opened, and how many of them are still open.
 func (f *runFindings) incidentCounts() (opened, open int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,16 +129,16 @@ func (f *runFindings) incidentCounts() (opened, open int) {
 	return f.opened, open
 }
 
-// namedGroups is how many groups metrics name: the first of a run that have an incident. The others are
-// one.
+// maxNamedGroups is the maximum number of groups that metrics name: the first groups of a run with an incident. Further
+// groups share the name "others".
 const maxNamedGroups = 100
 
-// groupLabel is the name of a group in metrics.
+// groupLabel returns the name of a group in metrics.
 func groupLabel(group string) string {
 	return strings.ToValidUTF8(cmp.Or(group, "the fleet"), "\ufffd")
 }
 
-// openByGroup is 1 of groups with an open incident, 0 of those that had one.
+// openByGroup returns 1 for groups with an open incident, and 0 for groups whose incidents have closed.
 func (f *runFindings) openByGroup() map[string]float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,7 +159,7 @@ func (f *runFindings) openByGroup() map[string]float64 {
 	return open
 }
 
-// note adds a tally to the summary.
+// addTally adds a tally to the findings.
 func (f *runFindings) addTally(t *tally) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,7 +190,7 @@ func (f *runFindings) addTally(t *tally) {
 	}
 }
 
-// reject adds a rejected record of n observations to the summary.
+// reject records a rejected record of n observations.
 func (f *runFindings) reject(reason, place, raw string, n int) {
 	if f == nil {
 		return

@@ -18,21 +18,20 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// A Forgotten says which keys were forgotten.
+// A Forgotten lists the keys that were forgotten.
 type Forgotten struct {
 	Keys  []string // sorted
-	Of    int      // the keys that there were
-	Where string   // their place
+	Of    int // number of keys before
+	Where string // file or changelog
 }
 
 func (f Forgotten) String() string {
 	return fmt.Sprintf("forgot %s of %d in %s", message.Count(len(f.Keys), "key", "keys"), f.Of, f.Where)
 }
 
-// ForgetKeys takes all keys that one of the patterns matches out of the states that the graph's
-// runs begin with: those of the changelog, or else of the file of states. A pattern is a key, or one
-// of keyed.Rule. Nothing is changed if no key matches, or while a run has the states: the error says
-// which one.
+// ForgetKeys removes all keys that match a pattern from the stored states of the graph: those in the changelog or,
+// without a changelog, in the file of states. A pattern is a key, or the Match of a keyed.Rule. ForgetKeys changes
+// nothing and returns an error if no key matches, or if a run is using the states; the error names that run.
 func ForgetKeys(ctx context.Context, g *Graph, patterns []string, log *slog.Logger) (Forgotten, error) {
 	if _, ok := g.transform.(filtering); !ok {
 		return Forgotten{}, errSmoothing
@@ -47,7 +46,7 @@ func ForgetKeys(ctx context.Context, g *Graph, patterns []string, log *slog.Logg
 	return Forgotten{}, errNoStates
 }
 
-// ForgetKeysIn is ForgetKeys for the states in a file.
+// ForgetKeysIn is ForgetKeys for a file of states.
 func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return f, errNoStateFile(path)
@@ -107,12 +106,12 @@ func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, lo
 	return f, withAdvice(err)
 }
 
-// without returns which states there are in place of others, by key, when the keys that match are
-// forgotten; nil is none. Among them is that of the fleet, which knows keys too.
+// withoutKeys returns the states that change when the matching keys are forgotten, by key. A nil state is removed. The
+// state of the fleet also changes if it contains a matching key.
 func withoutKeys(states []statestore.State, where string, patterns []string) (f Forgotten, changed map[string]*statestore.State, err error) {
 	matches := func(key string) bool {
 		return !statestore.Reserved(key) && slices.ContainsFunc(patterns, func(p string) bool {
-			return p == key || keyed.Rule{Match: p}.Matches(key) // a key may have a bracket
+			return p == key || keyed.Rule{Match: p}.Matches(key) // a key may contain brackets
 		})
 	}
 	changed, forgotten := map[string]*statestore.State{}, map[string]bool{}
@@ -135,7 +134,7 @@ func withoutKeys(states []statestore.State, where string, patterns []string) (f 
 		if err != nil {
 			return f, nil, fmt.Errorf("what %s has of the alarms of all keys cannot be read, and nothing was changed: %w; a run begins it anew: start one, stop it, and try again", where, err)
 		}
-		for name := range names { // also of a key whose state is gone
+		for name := range names { // includes keys without a stored state
 			if !forgotten[name] {
 				forgotten[name] = true
 				f.Of++

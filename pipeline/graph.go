@@ -26,46 +26,46 @@ import (
 	"hafvf/transforms"
 )
 
-// A Graph holds the steps of a config from the source to the sinks, before they run.
+// A Graph holds the steps of a config, from the source to the sinks, before they run.
 type Graph struct {
 	Steps  []Step
 	Runner config.Runner
-	Clock  *time.Location // the zone of the times in summaries, tables and reports
-	Value  string         // name and unit of the value that pages show, the first of several
+	Clock  *time.Location // zone of times in summaries, tables and reports
+	Value  string // name and unit of the first value, as pages show it
 
 	source     graphSource
 	transform  graphTransform
 	sink       graphSink
 	dead       graphSink
-	alerts     []graphSink // of the receivers
-	states     string      // file of the states, "" for none
+	alerts     []graphSink // one per receiver
+	states     string // path of the file of states; "" for none
 	detects    bool
-	groups     bool              // alarms into incidents
-	patterns   []string          // of rules of keys and of quiet times
-	quietTimes []keyed.QuietTime // that stand in the config
+	groups     bool // alarms are grouped into incidents
+	patterns   []string // patterns of rules for keys and of quiet times
+	quietTimes []keyed.QuietTime // quiet times in the config
 	quietFiles []settings.QuietFile
-	marks      *config.Sink // which is read; nil for none
-	warmUp     int          // of the keys without one; 0 for none
+	marks      *config.Sink // where marks are read; nil for none
+	warmUp     int // warm-up of keys without a rule that sets one; 0 for none
 	advice     advice
 }
 
-// A graphTransform turns observations into lines, alerts and rejections.
+// A graphTransform converts observations to lines, alerts and rejections.
 type graphTransform interface {
 	// build adds the transform to a pipeline. in decodes the batches.
 	build(s beam.Scope, form records.Form, in transforms.Registered, batches beam.PCollection) transformOutputs
-	// table returns the columns of its records, with values of that kind, and their schema in Avro.
+	// table returns the columns of its records, for values of kind x, and their Avro schema.
 	table(x tabular.Kind) (columns []tabular.Column, schema string)
 	steps() []Step
 	// name returns the name of the transform's step.
 	name() string
 }
 
-// transformOutputs is what a transform makes: PCollections<[]byte> of chunks for the sinks, undecoded
-// for the dead letter, and a PCollection<Rejected> of what came late or was not learned. alerts
-// are invalid if the transform has none.
+// transformOutputs are the outputs of a transform: PCollections<[]byte> of chunks for the sinks, undecoded chunks for
+// the dead letter, and a PCollection<Rejected> of observations that were late or not learned. alerts is invalid if the
+// transform has none.
 type transformOutputs struct{ lines, alerts, undecoded, late beam.PCollection }
 
-// A Step is one node of a graph, with where its outputs go.
+// A Step is a node of a graph, with the steps that its outputs go to.
 type Step struct {
 	Name, Does string
 	To         []string
@@ -97,7 +97,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	brief := c.Records == settings.Brief && c.Sink.Prometheus == nil // which gets the threshold
+	brief := c.Records == settings.Brief && c.Sink.Prometheus == nil // Prometheus gets the threshold, which brief records lack
 	layout.Brief, layout.Interval, layout.Events, layout.Incidents, layout.Quiet = brief, c.Interval != 0, c.Aggregate != nil, c.Incidents != nil, c.Quiet != nil || c.QuietFiles != nil
 	g.source = newSource(c)
 	x := g.source.kind()
@@ -159,7 +159,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	return g, nil
 }
 
-// groupingOf says how alarms become incidents, nil if they do not.
+// groupingOf returns how alarms are grouped into incidents, nil if they are not.
 func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	i := c.Incidents
 	if i == nil {
@@ -176,12 +176,12 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	}
 	slices.Sort(g.Digests)
 	if a := c.Aggregate; a != nil {
-		g.Lateness += a.Every + time.Hour + a.Wait // a clock that goes back makes an interval longer
+		g.Lateness += a.Every + time.Hour + a.Wait // when a clock is set back, an interval gets an hour longer
 	}
 	return g
 }
 
-// nameValues names what the filter's values are of, in messages, and the first of them on a page.
+// nameValues sets the name and unit of the filter's values in messages, and of the first value on pages.
 func (g *Graph) nameValues(filter *keyed.Config, c *config.Config) {
 	filter.Values, filter.Unit = c.NamesOf(g.source.values()), c.Source.Unit()
 	if len(filter.Values) > 0 {
@@ -199,7 +199,7 @@ func (g *Graph) nameValues(filter *keyed.Config, c *config.Config) {
 	filter.Unit = c.UnitOf(filter.Unit)
 }
 
-// hostOf says how a run hosts the filter.
+// hostOf returns how a run hosts the filter.
 func hostOf(c *config.Config) transforms.Host {
 	h := transforms.Host{Live: c.Source.Unending()}
 	if r := c.Runner; r.Name == config.Flink {
@@ -215,7 +215,7 @@ func hostOf(c *config.Config) transforms.Host {
 	return h
 }
 
-// receivedKinds names what goes to a receiver.
+// receivedKinds describes what a receiver gets.
 func receivedKinds(c *config.Config, r *config.Receiver) []string {
 	var kinds []string
 	raised := map[string]bool{
@@ -283,7 +283,7 @@ func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
 	return b.String()
 }
 
-// Topics returns the graph's source if it reads topics.
+// Topics returns the source of the graph if it reads topics.
 func (g *Graph) Topics() (source config.Kafka, ok bool) {
 	t, ok := g.source.(topicSource)
 	return t.Kafka, ok
@@ -295,7 +295,7 @@ func (g *Graph) StandardInput() bool {
 	return ok && f.Path == "-"
 }
 
-// on returns the graph with an embedded broker's cluster.
+// withCluster returns the graph on the cluster of an embedded broker.
 func (g *Graph) withCluster(c kafkaio.Cluster) *Graph {
 	clone := *g
 	t := g.source.(topicSource)
@@ -321,7 +321,7 @@ func (g *Graph) withCluster(c kafkaio.Cluster) *Graph {
 	return &clone
 }
 
-// sinks are the graph's, by name.
+// sinks returns the sinks of the graph by name.
 func (g *Graph) sinks() map[string]graphSink {
 	sinks := map[string]graphSink{"records": g.sink, "rejected": g.dead}
 	for i, s := range g.alerts {
@@ -330,19 +330,18 @@ func (g *Graph) sinks() map[string]graphSink {
 	return sinks
 }
 
-// alertsName is the name of the sink of a receiver within the run.
+// alertsName returns the name of a receiver's sink within the run.
 func alertsName(receiver int) string { return fmt.Sprint("alerts ", receiver) }
 
-// build returns the graph as a Beam pipeline, for a run of this process or of a worker. A
-// cluster finds a step's state by the step's name. The name therefore changes when nothing of
-// the state means the same any more.
+// build returns the graph as a Beam pipeline, for a run in this process or in a worker. A cluster finds the state of a
+// step by the step's name. The name therefore changes if no part of the state keeps its meaning.
 func (g *Graph) build() *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	batches, decoder := g.source.read(s.Scope(named("Source", g.source.state())))
 	b := g.transform.build(s.Scope(g.transform.name()), g.sink.form(), decoder, batches)
 	rejects := append(g.sink.write(s, "records", b.lines), b.undecoded, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, b.late))
 	if len(g.alerts) == 0 && b.alerts.IsValid() {
-		graphSink{}.write(s, "", b.alerts) // incidents are counted all the same
+		graphSink{}.write(s, "", b.alerts) // incidents are counted without a receiver too
 	}
 	for i, sink := range g.alerts {
 		alerts := b.alerts
@@ -355,7 +354,7 @@ func (g *Graph) build() *beam.Pipeline {
 	return p
 }
 
-// named returns a step's name with a hash of what its state means.
+// named returns the name of a step, with a hash of the values that determine the meaning of its state.
 func named(step string, state any) string {
 	return fmt.Sprintf("%s %.6x", step, sha256.Sum256([]byte(jsontext.Of(state))))
 }
@@ -365,7 +364,7 @@ type filtering struct {
 	layout    records.Layout
 	cfg       keyed.Config
 	host      transforms.Host
-	receivers []receiver                  // of alerts
+	receivers []receiver // receivers of alerts
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
 	alerted   settings.Switches
 	alone     settings.Switches
@@ -388,7 +387,7 @@ func describeAggregation(a *keyed.Aggregation) string {
 	return fmt.Sprintf("the %s of every %v, %s if empty", a.Value, a.Every, empty)
 }
 
-// name: a state is carried over to another config of the same family and scale.
+// name depends only on the family, the scale and the aggregation: other changes of the config keep the state.
 func (f filtering) name() string {
 	means := []any{settings.Filter, f.cfg.Filter.Family, f.cfg.Filter.Scale}
 	if a := f.cfg.Aggregate; a != nil {

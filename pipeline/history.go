@@ -21,11 +21,11 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// The past is what a run of the same states has read of its source. A run with Migrate reads it again
-// where the states cannot be carried over whole.
+// A run with Migrate reads the past again if its states cannot be converted completely. The past is the part of the
+// source that earlier runs with the same states have read.
 
-// readAgain returns an empty file of states that reads again what was read up to a position in the source,
-// and says what that is. It is nil if there is nothing that can be read again.
+// readAgain returns an empty stateFile whose run rereads the source up to the position stored in source, and a
+// description of that part. The file is nil if nothing can be read again.
 func (g *Graph) readAgain(source []byte, log *slog.Logger) (file *stateFile, description string, err error) {
 	file = &stateFile{File: &statebackend.File{Memory: statestore.NewMemory()}}
 	if err := file.resume(g, source, log); err != nil {
@@ -50,27 +50,26 @@ func (g *Graph) readAgain(source []byte, log *slog.Logger) (file *stateFile, des
 	return nil, "", nil
 }
 
-// A history is what a run of the same states has read, opened to be read again.
+// A history is the part of the source that earlier runs with the same states have read, opened to be read again.
 type history struct {
-	where         string // the place of the states
-	description   string // the past
+	where         string // place of the states
+	description   string // of the part that is read again
 	migrated      statestore.Migrated
-	begin         func(*run)                                              // has a run read it
-	caughtUp      func() bool                                             // of one that does not end by itself; nil if it does
-	learned       func() *statestore.Memory                               // what that run has learned
-	replaceStates func(learned *statestore.Memory) (*learnedTopic, error) // replaces the states
+	begin         func(*run) // makes a run read the history
+	caughtUp      func() bool // reports whether a run that does not end by itself has read it; nil if the run ends by itself
+	learned       func() *statestore.Memory // returns the states that the run has learned
+	replaceStates func(learned *statestore.Memory) (*learnedTopic, error) // replaces the stored states
 	close         func()
 }
 
-// A learnedTopic is what a run begins with that has learned from topics, in place of the states of its
-// changelog.
+// A learnedTopic has the states learned from topics. A run starts with them instead of the states in its changelog.
 type learnedTopic struct {
 	states  map[string][]byte
-	offsets map[string]int64 // the offsets up to which they hold
+	offsets map[string]int64 // next offsets, by partition
 }
 
-// openHistory opens the past of a graph's states. It is nil if they can be carried over whole or there is no
-// past. Errors of states that cannot be opened are left to the run.
+// openHistory opens the history of a graph's states. It returns nil if the states can be converted completely, or if
+// there is no history.
 func (g *Graph) openHistory(ctx context.Context, pool *clients, log *slog.Logger) (*history, error) {
 	if t, ok := g.source.(topicSource); ok {
 		if t.Changelog == "" || g.Runner.Name == config.Flink {
@@ -81,7 +80,7 @@ func (g *Graph) openHistory(ctx context.Context, pool *clients, log *slog.Logger
 	if g.states == "" {
 		return nil, nil
 	}
-	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler)) // the run itself says what it carries over
+	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler)) // the run logs what it converts
 	cfg.Leave = true
 	file, err := statebackend.OpenFile(g.states, cfg)
 	if err != nil {
@@ -153,8 +152,8 @@ func (g *Graph) historyOfTopic(ctx context.Context, t topicSource, pool *clients
 	return p, nil
 }
 
-// historyOf says what a run with Migrate would read again for the states at a place, if that is where the
-// graph's runs keep them; empty for nothing. source is what a file of states says of the source.
+// historyOf describes what a run with Migrate would read again for the states at where. It returns "" if that is
+// nothing, or if the graph's runs keep their states elsewhere. source is the position stored in a file of states.
 func (g *Graph) historyOf(ctx context.Context, where string, source []byte, log *slog.Logger) (description string, err error) {
 	t, topics := g.source.(topicSource)
 	switch {
@@ -173,10 +172,10 @@ func (g *Graph) historyOf(ctx context.Context, where string, source []byte, log 
 	return description, err
 }
 
-// learn replaces the states of a graph that cannot be carried over whole by those of a run under its
-// settings over the past. That run writes nothing and tells nobody. It does nothing if the states can be
-// carried over, or if there is no past. It reports whether the run was stopped: then, and if it fails, the
-// states are as they were. Those of topics are returned, for the run to begin with.
+// learn reruns the history of a graph whose states cannot be converted completely, and replaces the states by the
+// learned ones. The rerun writes no records and sends no alerts. learn does nothing if the states can be converted or
+// if there is no history. If the rerun is stopped or fails, the stored states stay unchanged. For topics, learn returns
+// the learned states for the run to start with.
 func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slog.Logger) (topic *learnedTopic, stopped bool, err error) {
 	if _, filters := g.transform.(filtering); !filters {
 		return nil, false, nil
@@ -235,7 +234,7 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 	return topic, false, nil
 }
 
-// quiet returns the graph without outputs.
+// withoutOutputs returns the graph without outputs.
 func (g *Graph) withoutOutputs() *Graph {
 	clone := *g
 	clone.sink, clone.dead, clone.alerts = graphSink{}, graphSink{}, nil
