@@ -44,8 +44,8 @@ const asRecords = "records"
 // encoding is the setting of an encoder.
 type encoding struct {
 	Layout    records.Layout
-	As        records.Form // form of the records
-	Receivers []receiver // receivers of alerts
+	As        records.Form      // form of the records
+	Receivers []receiver        // receivers of alerts
 	Alerted   settings.Switches `json:",omitempty"` // keys whose alerts are reported
 	Alone     settings.Switches `json:",omitempty"` // keys that join no incident
 	Counters  bool              `json:",omitempty"` // values are increases of counters

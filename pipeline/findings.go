@@ -21,9 +21,9 @@ type runFindings struct {
 
 	mu          sync.Mutex
 	written     int64
-	opened      int // number of incidents
+	opened      int                        // number of incidents
 	incidents   map[string]incidents.Event // by ID, in their last reported state
-	named       map[string]bool // groups that had an incident, at most maxNamedGroups
+	named       map[string]bool            // groups that had an incident, at most maxNamedGroups
 	largest     []LargestAlarm
 	moving      []Moving
 	rejects     records.Rejections

@@ -21,8 +21,8 @@ import (
 // A Forgotten lists the keys that were forgotten.
 type Forgotten struct {
 	Keys  []string // sorted
-	Of    int // number of keys before
-	Where string // file or changelog
+	Of    int      // number of keys before
+	Where string   // file or changelog
 }
 
 func (f Forgotten) String() string {

@@ -31,21 +31,21 @@ type Graph struct {
 	Steps  []Step
 	Runner config.Runner
 	Clock  *time.Location // zone of times in summaries, tables and reports
-	Value  string // name and unit of the first value, as pages show it
+	Value  string         // name and unit of the first value, as pages show it
 
 	source     graphSource
 	transform  graphTransform
 	sink       graphSink
 	dead       graphSink
 	alerts     []graphSink // one per receiver
-	states     string // path of the file of states; "" for none
+	states     string      // path of the file of states; "" for none
 	detects    bool
-	groups     bool // alarms are grouped into incidents
-	patterns   []string // patterns of rules for keys and of quiet times
+	groups     bool              // alarms are grouped into incidents
+	patterns   []string          // patterns of rules for keys and of quiet times
 	quietTimes []keyed.QuietTime // quiet times in the config
 	quietFiles []settings.QuietFile
 	marks      *config.Sink // where marks are read; nil for none
-	warmUp     int // warm-up of keys without a rule that sets one; 0 for none
+	warmUp     int          // warm-up of keys without a rule that sets one; 0 for none
 	advice     advice
 }
 
@@ -364,7 +364,7 @@ type filtering struct {
 	layout    records.Layout
 	cfg       keyed.Config
 	host      transforms.Host
-	receivers []receiver // receivers of alerts
+	receivers []receiver                  // receivers of alerts
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
 	alerted   settings.Switches
 	alone     settings.Switches

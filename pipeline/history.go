@@ -55,9 +55,9 @@ type history struct {
 	where         string // place of the states
 	description   string // of the part that is read again
 	migrated      statestore.Migrated
-	begin         func(*run) // makes a run read the history
-	caughtUp      func() bool // reports whether a run that does not end by itself has read it; nil if the run ends by itself
-	learned       func() *statestore.Memory // returns the states that the run has learned
+	begin         func(*run)                                              // makes a run read the history
+	caughtUp      func() bool                                             // reports whether a run that does not end by itself has read it; nil if the run ends by itself
+	learned       func() *statestore.Memory                               // returns the states that the run has learned
 	replaceStates func(learned *statestore.Memory) (*learnedTopic, error) // replaces the stored states
 	close         func()
 }
@@ -65,7 +65,7 @@ type history struct {
 // A learnedTopic has the states learned from topics. A run starts with them instead of the states in its changelog.
 type learnedTopic struct {
 	states  map[string][]byte
-	offsets map[string]int64 // next offsets, by partition
+	offsets map[string]int64 // offsets that the states have reached, by partition
 }
 
 // openHistory opens the history of a graph's states. It returns nil if the states can be converted completely, or if

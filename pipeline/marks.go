@@ -33,60 +33,61 @@ import (
 	"hafvf/transforms"
 )
 
-// loggedMarks is how many marks of no use are logged each by itself.
+// maxMarksLogged is the maximum number of rejected marks that are logged one by one.
 const maxMarksLogged = 10
 
-// mostMarks is how many alarms a run knows for marks, and how many marks it keeps.
+// maxMarks is the maximum number of alarms that a run remembers for marks, and of marks that it keeps.
 const maxMarks = 1000
 
-// A markRegistry has a run work by what users say of its alarms.
+// A markRegistry reads users' marks of alarms and applies them to a run.
 type markRegistry struct {
 	run    *run
-	source *config.Sink // which is read; nil: no more
+	source *config.Sink // where marks are read; nil: marks are no longer read
 	shared transforms.FalseMarks
 
 	mu         sync.Mutex
-	alarms     []*markable            // the last ones, oldest first
-	byID       map[string][]*markable // these
-	changed    bool                   // the alarms, since they were committed
-	unobserved []appliedMark          // marks, to the observer
+	alarms     []*markable            // the last maxMarks, oldest first
+	byID       map[string][]*markable // the same alarms
+	changed    bool                   // alarms changed since the last commit
+	unobserved []appliedMark          // marks that the observer has not seen
 
-	info    fs.FileInfo // of the file that was read; nil for none
-	read    markState   // what was read, to be in force with the next commit
-	refused int         // marks of no use
+	info    fs.FileInfo // of the last file read; nil for none
+	read    markState   // marks read so far, applied with the next commit
+	refused int         // number of rejected marks
 }
 
-// A markable is an alarm of which there may be a mark.
+// A markable is an alarm that can be marked.
 type markable struct {
 	Key, ID, Kind string
 	Time          time.Time
-	Size          float64 // the largest of its event, as Alert.Size; 0 if it has none
+	Size          float64 // largest size of its event, as Alert.Size; 0 for none
 	Output        int     `json:",omitempty"`
 	Incident      string  `json:",omitempty"`
-	Over          bool    `json:",omitempty"` // so is its event
+	Over          bool    `json:",omitempty"` // the alarm's event has ended
 }
 
-// A markState is what is known of marks, as the states of a run have it.
+// A markState is the part of a run's states about marks.
 type markState struct {
-	Read  map[string]markPosition // by file or partition, up to where it was read
-	Marks []appliedMark           // the last ones that are of an alarm, in the order in which they were read
+	Read  map[string]markPosition // end of the part that was read, by file or partition
+	Marks []appliedMark           // last marks that match an alarm, in reading order
 }
 
 type markPosition struct {
-	At   int64  // bytes of a file, offset of a partition
+	At   int64  // bytes of a file, or next offset of a partition
 	Line int64  `json:",omitempty"`
-	Sum  uint32 `json:",omitempty"` // of these bytes
+	Sum  uint32 `json:",omitempty"` // CRC-32 of these bytes
 }
 
-// An appliedMark is a mark with the alarm that it is of.
+// An appliedMark is a mark with the alarm that it belongs to.
 type appliedMark struct {
 	records.Mark
-	AlarmID string  `json:"Of"` // the ID of the alarm
+	AlarmID string  `json:"Of"`
 	Size    float64 `json:",omitempty"`
 	Output  int     `json:",omitempty"`
 }
 
-// openMarks has a run begin with the marks that its states have, and with what has been said since.
+// openMarks applies the marks in the stored states, and reads new marks. If the config no longer reads marks, it
+// removes the stored ones.
 func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	if r.history != nil {
 		return nil
@@ -118,7 +119,7 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	return m.poll(ctx)
 }
 
-// restore reads what the states have.
+// restore reads the stored alarms and marks. stored is false if there are none.
 func (m *markRegistry) restore() (stored bool, err error) {
 	var alarms []*markable
 	for key, dst := range map[string]any{statestore.AlarmsKey: &alarms, statestore.MarksKey: &m.read} {
@@ -138,7 +139,8 @@ func (m *markRegistry) restore() (stored bool, err error) {
 	return stored, err
 }
 
-// state is what AlarmsKey has.
+// state returns the alarms in JSON, as stored under AlarmsKey. changed is false if they have not changed since the last
+// call.
 func (m *markRegistry) state() (value []byte, changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,7 +151,7 @@ func (m *markRegistry) state() (value []byte, changed bool) {
 	return []byte(jsontext.Of(m.alarms)), true
 }
 
-// note notes an alarm of a key, or its end. Beliefs are no alarms.
+// recordAlert records an alarm of a key, or the end of one. It ignores beliefs.
 func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
 	if m == nil || t.Basis != keyed.AlarmBasis {
 		return
@@ -168,15 +170,15 @@ func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
 	}
 	m.changed = true
 	if m.updateSize(key, t.Alert, false); m.find(key, t.ID) != nil {
-		return // it comes again
+		return // the alarm is repeated
 	}
 	m.add(&markable{Key: strings.Clone(key), ID: strings.Clone(t.ID), Kind: t.Kind, Time: t.Time, Size: size, Output: t.Output, Over: size == 0})
 }
 
-// finite is a size as JSON can have it, which has no infinity.
+// finite limits a size to finite numbers, because JSON has no infinity.
 func finite(size float64) float64 { return max(-math.MaxFloat64, min(size, math.MaxFloat64)) }
 
-// grow notes a size of the event of a key that lasts, and its end. An alarm without a size has no event.
+// updateSize enlarges the sizes of a key's open events to that of the alert. over closes these events.
 func (m *markRegistry) updateSize(key string, alert *keyed.Alert, over bool) {
 	for _, a := range m.alarms {
 		if a.Over || a.Key != key {
@@ -210,7 +212,7 @@ func (m *markRegistry) add(a *markable) {
 	m.byID[a.ID] = append(m.byID[a.ID], a)
 }
 
-// assign notes the incident of an alarm.
+// assign records the incident of an alarm.
 func (m *markRegistry) assign(assignment incidents.Assignment) {
 	if m == nil {
 		return
@@ -222,7 +224,7 @@ func (m *markRegistry) assign(assignment incidents.Assignment) {
 	}
 }
 
-// follow reads on while a run goes on, until the returned function is called.
+// follow polls for marks in the background until end is called.
 func (m *markRegistry) follow(ctx context.Context) (end func()) {
 	if m == nil {
 		return func() {}
@@ -250,7 +252,7 @@ func (m *markRegistry) follow(ctx context.Context) (end func()) {
 	}
 }
 
-// poll reads what has come, and has it take hold with the next commit.
+// poll reads new marks. They take effect with the next commit.
 func (m *markRegistry) poll(ctx context.Context) (err error) {
 	prev, refused := maps.Clone(m.read.Read), max(m.refused, maxMarksLogged)
 	if f := m.source.File; f != nil {
@@ -267,7 +269,7 @@ func (m *markRegistry) poll(ctx context.Context) (err error) {
 	return err
 }
 
-// takesHold returns the function that has the filters work by what was read up to now.
+// applyOnCommit returns a function that applies the marks read so far to the filters, and reports them to the observer.
 func (m *markRegistry) applyOnCommit() func() {
 	falseMarks, marks := m.falseMarks(), m.String()
 	return func() {
@@ -277,14 +279,14 @@ func (m *markRegistry) applyOnCommit() func() {
 	}
 }
 
-// apply has the filters work by what was read, at the start.
+// apply makes the filters use the marks read so far, at the start of a run.
 func (m *markRegistry) apply() {
 	falseMarks := m.falseMarks()
 	m.shared.Store(&falseMarks)
 	account.WithValue(m.run.account, "", &m.shared)
 }
 
-// observe tells the observer of the run of marks that it does not know.
+// observe reports marks that the observer has not seen.
 func (m *markRegistry) observe() {
 	m.mu.Lock()
 	pending := m.unobserved
@@ -297,7 +299,7 @@ func (m *markRegistry) observe() {
 	}
 }
 
-// inForce are the false marks of keys.
+// falseMarks returns the false marks that have a size, by key.
 func (m *markRegistry) falseMarks() map[string][]keyed.FalseMark {
 	byKey := map[string][]keyed.FalseMark{}
 	for _, a := range m.read.Marks {
@@ -308,11 +310,11 @@ func (m *markRegistry) falseMarks() map[string][]keyed.FalseMark {
 	return byKey
 }
 
-// longestMark is the maximum length of a mark in bytes.
+// maxMarkBytes is the maximum length of a mark in bytes.
 const maxMarkBytes = 64 << 10
 
-// readFile reads the lines that were appended to a file, in pieces. If the file no longer begins with what was read of it,
-// readFile reads all of it.
+// readFile reads the lines appended to a file since the last call. If the part read before has changed, it reads the
+// whole file again.
 func (m *markRegistry) readFile(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -362,13 +364,13 @@ func (m *markRegistry) readFile(path string) error {
 	}
 }
 
-// add moves the position past some bytes of a file.
+// add advances the position past b.
 func (p *markPosition) add(b []byte) {
 	p.At += int64(len(b))
 	p.Sum = crc32.Update(p.Sum, crc32.IEEETable, b)
 }
 
-// readTopic reads the records of a topic that were not read yet.
+// readTopic reads the records of a topic from the stored offsets on.
 func (m *markRegistry) readTopic(ctx context.Context, sink *kafkaio.Sink) (err error) {
 	ends := map[string]int64{}
 	for p, position := range m.read.Read {
@@ -387,7 +389,7 @@ func (m *markRegistry) readTopic(ctx context.Context, sink *kafkaio.Sink) (err e
 	return errors.Join(err, failed)
 }
 
-// take takes a mark, or puts it into the dead letter.
+// accept parses a mark and records it. It writes an invalid mark to the dead letter.
 func (m *markRegistry) accept(place records.SourcePlace, line []byte) error {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return nil
@@ -409,7 +411,8 @@ func (m *markRegistry) accept(place records.SourcePlace, line []byte) error {
 	return m.run.writeDead(records.AppendReject(connectors.Chunk(nil).Begin(nil, place.ID), place, raw, "the mark "+err.Error()))
 }
 
-// mark notes a mark of one alarm, or of those of an incident.
+// addMark adds a mark to the alarm or to the alarms of the incident that it names. A later mark replaces an earlier
+// one.
 func (m *markRegistry) addMark(mark records.Mark) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -455,7 +458,7 @@ func ofKey(key *string) string {
 	return " and the key " + message.Quote(*key)
 }
 
-// String says how many alarms have a mark, by what it says. It is empty if none has one.
+// String returns the number of marks, in total and for each value. It is empty without marks.
 func (m *markRegistry) String() string {
 	if m == nil || len(m.read.Marks) == 0 {
 		return ""
@@ -489,6 +492,6 @@ func SendMark(ctx context.Context, sink *config.Sink, m records.Mark, log *slog.
 			line = append([]byte{'\n'}, line...)
 		}
 	}
-	_, err = f.Write(line) // at once: who reads it meanwhile has the line or has it not
+	_, err = f.Write(line) // one call: a concurrent reader sees the whole line or none of it
 	return errors.Join(err, f.Close())
 }

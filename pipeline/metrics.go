@@ -17,7 +17,8 @@ import (
 	"hafvf/internal/message"
 )
 
-// Metrics is a Prometheus collector for one run at a time. A nil *Metrics does nothing.
+// Metrics is a Prometheus collector for one run at a time. It is safe for concurrent use. Methods of a nil *Metrics
+// that record something do nothing.
 type Metrics struct {
 	stages *prometheus.HistogramVec
 
@@ -25,16 +26,16 @@ type Metrics struct {
 	run *run
 }
 
-// A Metric is what /metrics has of a run.
+// A Metric describes a metric of /metrics.
 type Metric struct {
 	Name, Doc string
 	Labels    []string
 }
 
-// MetricTable are all metrics of this package.
+// MetricTable lists all metrics of this package.
 var MetricTable []Metric
 
-// metric adds a metric to the table.
+// metric adds a metric to MetricTable and returns its description.
 func metric(name, doc string, labels ...string) *prometheus.Desc {
 	MetricTable = append(MetricTable, Metric{name, doc, labels})
 	return prometheus.NewDesc(name, doc, labels, nil)
@@ -75,13 +76,13 @@ var (
 	lagDesc        = metric("hafvf_lag_records", "records in the topic that hafvf has not yet read, as the brokers say at the scrape", "partition")
 )
 
-// stageMetric is a histogram.
+// stageMetric describes a histogram.
 var stageMetric = Metric{"hafvf_stage_seconds", "the time that a batch of records takes, a histogram: `read` (until the batch is gathered and earlier batches are done), `process` (until all outputs are stored), `commit` (of states and offsets)", []string{"stage"}}
 
 func init() { MetricTable = append(MetricTable, stageMetric) }
 
-// receiverLabels are those of metrics of receivers: the place in the list of receivers, and what
-// may be said of the URL.
+// receiverLabels are the labels of metrics about receivers: the index in the list of receivers, and the URL without
+// secrets.
 var receiverLabels = []string{"receiver", "host"}
 
 // NewMetrics returns metrics to register with Prometheus.
@@ -93,28 +94,28 @@ func NewMetrics() *Metrics {
 	}, stageMetric.Labels)}
 }
 
-// Describe implements prometheus.Collector. It describes nothing, so that Prometheus does
-// not check the metrics, which depend on the run.
+// Describe implements prometheus.Collector. It sends nothing, which turns off Prometheus's checks: the metrics depend
+// on the run.
 func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
 
-// A Status is what a run tells that goes on, for its metrics and for the live page.
+// A Status is the state of a run in progress, for its metrics and the live page.
 type Status struct {
 	account.Counts
-	Taken     int64            // records taken up
-	Known     int64            // keys, without those that were forgotten
-	Lags      map[string]int64 // records that are not yet read, by partition, as the brokers said LagAge ago
+	Taken     int64            // observations read
+	Known     int64            // keys seen, without forgotten ones
+	Lags      map[string]int64 // unread records by partition, as the brokers reported LagAge ago
 	LagAge    time.Duration
 	EventLags map[string]kafkaio.EventLag // by partition
 	Receivers []ReceiverStatus
 }
 
-// A ReceiverStatus is what became of the alerts for one.
+// A ReceiverStatus counts the alerts for one receiver.
 type ReceiverStatus struct {
 	webhook.Stats
-	Place string // what may be said of its URL
+	Place string // URL without secrets
 }
 
-// Waited is how long the oldest alert waits; zero if none does.
+// Waited returns how long the oldest pending alert has waited; 0 if none is pending.
 func (r *ReceiverStatus) Waited() time.Duration {
 	if r.Oldest.IsZero() {
 		return 0
@@ -122,13 +123,13 @@ func (r *ReceiverStatus) Waited() time.Duration {
 	return time.Since(r.Oldest)
 }
 
-// Alarms is how many the run has raised.
+// Alarms returns the number of alarms that the run has raised.
 func (r *Status) Alarms() int64 { return r.NoveltyAlarms + r.ChangeAlarms + r.Silences }
 
-// Reading reads the run that the metrics follow. All is zero before it has begun.
+// Reading returns the status of the current run. It is zero before a run has started.
 func (m *Metrics) Reading() Status { return m.current().reading() }
 
-// current is the run that the metrics follow; nil before one has begun.
+// current returns the current run, nil before one has started.
 func (m *Metrics) current() *run {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,7 +145,7 @@ func (r *run) reading() (status Status) {
 	for _, box := range r.receivers() {
 		status.Receivers = append(status.Receivers, ReceiverStatus{box.Stats(), box.Place()})
 	}
-	status.Lags, status.LagAge = r.ledger.Lag() // of a worker's sources, which have no ledger
+	status.Lags, status.LagAge = r.ledger.Lag() // a worker has no ledger: the lags of its sources
 	status.EventLags = r.ledger.EventLags()
 	return status
 }
@@ -206,10 +207,10 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}
 }
 
-// stalled is how long records may be in flight before a run is unhealthy.
+// maxInFlight is the time that records may be in flight before Health reports an error.
 const maxInFlight = 5 * time.Minute
 
-// Health returns what is wrong with the run, or nil.
+// Health returns an error if no run has started, or if records are in flight for longer than maxInFlight.
 func (m *Metrics) Health() error {
 	switch r := m.current(); {
 	case r == nil:
@@ -220,8 +221,7 @@ func (m *Metrics) Health() error {
 	return nil
 }
 
-// Note says what is wrong outside of a run that is well: receivers that take no alerts. It is
-// empty if nothing is.
+// Note names the receivers that take no alerts. It is empty if all do. Such a run is healthy.
 func (m *Metrics) Note() (note string) {
 	for _, s := range m.Reading().Receivers {
 		if !s.Away.IsZero() {
