@@ -17,29 +17,29 @@ import (
 	"hafvf/transforms"
 )
 
-// A quietWatch has a run work by the quiet times of files, which it reads again when they change.
+// A quietWatch applies the quiet times of files to a run, and reads the files again when they change.
 type quietWatch struct {
 	run        *run
 	filter     keyed.Config
 	configured []keyed.QuietTime
 	files      []watchedFile
 	polled     time.Time
-	requested  []byte            // what is to be in force, as AppendQuiet writes it
-	times      []keyed.QuietTime // of files, that are in force; they change while the run waits for a commit
+	requested  []byte // last requested times, as settings.AppendQuiet writes them
+	times      []keyed.QuietTime // of files, in effect; they change while the run waits for a commit
 	shared     transforms.QuietTimes
 }
 
-// A watchedFile is one that may change.
+// A watchedFile is a file of quiet times that may change.
 type watchedFile struct {
 	settings.QuietFile
-	failed bool // the log has it that the file cannot be read
+	failed bool // the read error has been logged
 }
 
-// quietPoll is the time between two looks at a file. Tests have less.
+// quietPoll is the time between two checks of a file. Tests set a shorter time.
 var quietPoll = time.Second
 
-// watchQuiet has a run begin with the quiet times of files that its states have, and go on with those that the files
-// have now. It does nothing without any.
+// watchQuiet starts a run with the quiet times in its stored states, and requests the current ones of the files. It
+// does nothing if neither has any.
 func (r *run) watchQuiet(g *Graph) {
 	f, filters := g.transform.(filtering)
 	if !filters {
@@ -70,14 +70,14 @@ func (r *run) watchQuiet(g *Graph) {
 	}
 }
 
-// set has the filters work by quiet times of files, and by those of the config.
+// apply makes the filters use the quiet times of files and of the config.
 func (q *quietWatch) apply(times []keyed.QuietTime) {
 	q.times = times
 	combined := slices.Concat(q.configured, times)
 	q.shared.Store(&combined)
 }
 
-// poll reads the files that have changed, once in a while.
+// poll reads files that have changed, at most once per quietPoll. It does nothing if q is nil.
 func (q *quietWatch) poll() {
 	if q == nil || time.Since(q.polled) < quietPoll {
 		return
@@ -89,7 +89,7 @@ func (q *quietWatch) poll() {
 	q.requestTimes()
 }
 
-// read reads the file if it has changed. What can be read of it only once, such as a pipe, was read.
+// read reads the file if it has changed. It does not read a pipe again.
 func (f *watchedFile) read(log *slog.Logger) {
 	info, err := os.Stat(f.Path)
 	if err == nil && (!info.Mode().IsRegular() || f.Info != nil && os.SameFile(info, f.Info) && info.ModTime().Equal(f.Info.ModTime()) && info.Size() == f.Info.Size()) {
@@ -114,7 +114,7 @@ func (f *watchedFile) read(log *slog.Logger) {
 	f.failed = false
 }
 
-// instruct has the run work by what the files have, from the next commit on.
+// requestTimes requests the current quiet times of the files. They apply from the next commit on.
 func (q *quietWatch) requestTimes() {
 	var times []keyed.QuietTime
 	var names []string
@@ -136,8 +136,8 @@ func (q *quietWatch) requestTimes() {
 	})
 }
 
-// learned is about how many observations of how many keys were learned although they are of quiet times, if these come
-// to those that are in force.
+// learned estimates how many observations of how many keys were already learned, although they fall into quiet times
+// that are not yet in effect.
 func (q *quietWatch) learned(times []keyed.QuietTime) (observations int64, keys int) {
 	added := slices.DeleteFunc(slices.Clone(times), func(t keyed.QuietTime) bool {
 		return slices.ContainsFunc(q.times, func(o keyed.QuietTime) bool {
@@ -147,7 +147,7 @@ func (q *quietWatch) learned(times []keyed.QuietTime) (observations int64, keys 
 	cfg := q.filter
 	cfg.Quiet = *q.shared.Load()
 	est, err := keyed.NewEstimator(cfg)
-	if err != nil { // which the filters would have said
+	if err != nil { // the filters would have reported it
 		return 0, 0
 	}
 	for key, b := range q.run.memory.All() {

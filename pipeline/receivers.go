@@ -14,21 +14,19 @@ import (
 	"hafvf/internal/message"
 )
 
-// What becomes of the alerts of a run in this process that go to a receiver by HTTP.
+// Delivery of alerts by HTTP, for a run in this process.
 
 const (
-	// patience is how long a run that has come to its end waits for a receiver that takes
-	// nothing.
+	// patience is how long a run waits at the end of its input for a receiver that takes no alerts.
 	patience = time.Minute
-	// stopTime is how long a run that was stopped sends what a receiver takes. A receiver that
-	// takes nothing is not waited for.
+	// stopTime is how long a stopped run sends alerts. It does not wait for a receiver that takes none.
 	stopTime = 5 * time.Second
-	// stuckTime is how long it does so if it has waited for another output before.
+	// stuckTime replaces stopTime if the run has already waited for another output.
 	stuckTime = time.Second
 )
 
-// openOutboxes opens the outboxes of the graph's receivers. With a changelog it holds what waits
-// in them: a run that is killed loses nothing, and the next one sends it.
+// openOutboxes opens an outbox for each receiver by HTTP. With a changelog, pending alerts are stored in it: if the run
+// is killed, the next run sends them.
 func (r *run) openOutboxes(g *Graph) error {
 	begun := time.Now()
 	stored := map[int][]webhook.Alert{}
@@ -60,7 +58,7 @@ func (r *run) openOutboxes(g *Graph) error {
 		r.outboxes = append(r.outboxes, box)
 		account.WithValue(r.account, alertsName(i), box)
 	}
-	for _, alerts := range stored { // of a receiver that the config has no more
+	for _, alerts := range stored { // of receivers that are no longer in the config
 		var refused []webhook.Delivery
 		for _, a := range alerts {
 			refused = append(refused, webhook.Delivery{Alert: a, Refused: "an earlier run could not deliver it, and the config has no such receiver any more"})
@@ -70,14 +68,14 @@ func (r *run) openOutboxes(g *Graph) error {
 	return nil
 }
 
-// receivers are the outboxes of the run, or if it is a worker's those of its steps.
+// receivers returns the outboxes of the run. In a worker they are those of its steps.
 func (r *run) receivers() []*webhook.Outbox { return slices.Concat(r.outboxes, webhook.Shared()) }
 
-// durable reports whether the changelog holds what waits in the outboxes.
+// durable reports whether pending alerts are stored in a changelog.
 func (r *run) durable() bool { return r.ledger != nil && r.ledger.Durable() }
 
-// storedAlerts are what a changelog holds, by receiver, in the order in which they were put there:
-// their ids have the receiver, the beginning of the run, and a number.
+// storedAlerts returns the alerts in a changelog by receiver, in the order in which they were stored. Their IDs consist
+// of the receiver's index, the start of the run, and a number.
 func storedAlerts(stored map[string][]byte) map[int][]webhook.Alert {
 	byReceiver := map[int][]webhook.Alert{}
 	for _, id := range slices.Sorted(maps.Keys(stored)) {
@@ -94,7 +92,7 @@ func storedAlerts(stored map[string][]byte) map[int][]webhook.Alert {
 	return byReceiver
 }
 
-// failedTime is how long a run that has failed sends what receivers take.
+// failedTime returns how long a failed run sends alerts.
 func (r *run) failedTime() time.Duration {
 	if r.isStopped() {
 		return stuckTime
@@ -102,9 +100,9 @@ func (r *run) failedTime() time.Duration {
 	return stopTime
 }
 
-// closeOutboxes ends the outboxes. What they have not delivered goes to the dead letter, unless
-// the changelog holds it. With a limit, or once the run is to stop, it waits for no receiver that
-// takes nothing, and for others no longer than that. It does nothing when called again.
+// closeOutboxes closes the outboxes. Undelivered alerts go to the dead letter, unless the changelog stores them. A
+// limit above 0 bounds the time for sending, and receivers that take no alerts are then not waited for. Without a limit
+// this applies from the moment the run is stopped, with stopTime. Further calls return the same error.
 func (r *run) closeOutboxes(limit time.Duration) error {
 	if r.delivered {
 		return r.deadLetterErr
@@ -159,7 +157,7 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 	return r.deadLetterErr
 }
 
-// expired is the number of alerts that were too old.
+// expired returns the number of alerts that were too old to send.
 func (r *run) expired() (n int64) {
 	for _, box := range r.outboxes {
 		n += box.Stats().Expired
@@ -167,8 +165,7 @@ func (r *run) expired() (n int64) {
 	return n
 }
 
-// finishAlerts notes what became of alerts: those that were refused go to the dead letter, and the
-// changelog holds none of them any more.
+// finishAlerts writes refused alerts to the dead letter, and removes all given alerts from the changelog.
 func (r *run) finishAlerts(deliveries []webhook.Delivery) {
 	var chunk connectors.Chunk
 	for _, a := range webhook.Refusals(deliveries) {
@@ -191,12 +188,12 @@ func (r *run) finishAlerts(deliveries []webhook.Delivery) {
 	}
 }
 
-// undelivered notes an alert that was not delivered.
+// undelivered counts and logs an alert that was not delivered.
 func (r *run) undelivered(a connectors.Refused) {
 	r.found.lost.add(r.log, "an alert was not delivered; it is in the dead letter", "key", string(a.Key), "id", a.ID, "reason", a.Reason)
 }
 
-// writeDead writes a chunk to the dead letter from outside of the pipeline.
+// writeDead writes a chunk to the dead letter directly, not through the pipeline.
 func (r *run) writeDead(chunk connectors.Chunk) error {
 	switch {
 	case r.dead.file != nil:

@@ -25,47 +25,46 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// Progress is how far a run has come.
+// Progress counts the records of a run so far.
 type Progress struct {
-	Read              int64 // records taken up
-	Records, Rejected int64 // written
+	Read              int64 // records read
+	Records, Rejected int64 // records written
 }
 
 // A Run executes a graph in this process.
 type Run struct {
 	Graph *Graph
-	// Progress, if set, is called a few times a second.
+	// Progress, if not nil, is called a few times a second.
 	Progress func(Progress)
-	// Log receives messages for the operator. Default: none.
+	// Log receives messages for the operator. If it is nil, nothing is logged.
 	Log *slog.Logger
-	// Metrics, if set, follow the run.
+	// Metrics, if not nil, report on the run.
 	Metrics *Metrics
-	// BeginAnew discards the states of the changelog and ignores the group's offsets. It
-	// needs a source of topics.
+	// BeginAnew discards the states of the changelog and ignores the group's offsets. The source must be topics.
 	BeginAnew bool
-	// Migrate carries states over that were written under another config, as far as they mean
-	// the same.
+	// Migrate converts states that were written under another config, as far as their meaning is unchanged.
 	Migrate bool
-	// Observer, if set, sees what the run finds.
+	// Observer, if not nil, sees the results of the run.
 	Observer *Observer
-	// Example, if set, fills the topic of an embedded broker.
+	// Example, if not nil, fills the topic of an embedded broker.
 	Example func(context.Context, kafkaio.Sink) error
 }
 
-// Execute runs the graph to the end of its input. When stop is closed, the source ends as
-// if its input ended there, and the records that were read are processed to the end. A
-// topic whose offsets are committed is suspended instead: the next run resumes there.
-// Output files appear when the run has ended well, and the file of states with them. If a run
-// of files is stopped, or fails, they stay as they were, and what was written is kept beside
-// them, see Summary.Partial. For a topic without an end and for standard input they grow
-// during the run, and a stop is the end of standard input. When ctx ends, the run is aborted.
+// Execute runs the graph to the end of its input. If ctx ends, Execute aborts the run.
+//
+// When stop is closed, the source ends as if its input ended there, and records that were read are processed to the
+// end. A topic with committed offsets is suspended instead: the next run resumes there.
+//
+// Output files and the file of states appear when the run has succeeded. If a run of files is stopped or fails, the old
+// files stay unchanged, and the new output is kept in separate files, see Summary.Partial. For a topic without an end
+// and for standard input, output files grow during the run. A stop ends standard input.
 func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err error) {
 	start := time.Now()
 	state := &run{log: cmp.Or(r.Log, slog.New(slog.DiscardHandler)), metrics: r.Metrics, stopping: stop}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, state.closeOutboxes(state.failedTime()))
-			s.Partial, _ = state.keepPartial() // what cannot be kept is less than what err says
+			s.Partial, _ = state.keepPartial() // err is more important than an error here
 		}
 		err = errors.Join(withAdvice(err), withAdvice(state.close(ctx, err == nil && !s.part)))
 	}()
@@ -136,10 +135,10 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	return s, state.commit(s.nothingNew)
 }
 
-// errResetChoice says that states of a topic begin anew, at least in part, unless they are learned from the past.
+// errResetChoice means that states of a topic would be reset, at least in part, unless they are learned from the past.
 var errResetChoice = errors.New("states begin anew")
 
-// through runs an open graph to its end.
+// runOpened runs an open graph to its end.
 func (r Run) runOpened(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
 	err := statebackend.Execute(ctx, state.account, g.build(), state.log, func(ctx context.Context, suspend func()) {
 		r.follow(ctx, state, stop, suspend)
@@ -150,12 +149,12 @@ func (r Run) runOpened(ctx context.Context, g *Graph, state *run, stop <-chan st
 		state.log.Debug("a step has panicked", "step", step.Step, "panic", crash.Value, "stack", crash.Stack)
 		err = fmt.Errorf("%s has panicked, which is a fault of hafvf: %s; please report it, with the stack that --log-level debug shows", step.Step, crash.Value)
 	case isStep:
-		err = step.Err // says by itself what and where
+		err = step.Err // it names the cause and the place
 	}
 	return err
 }
 
-// advised adds to an error what the user can do about it.
+// withAdvice adds the remedy to an error.
 func withAdvice(err error) error {
 	if errors.As(err, new(*kafkaio.ResumeError)) {
 		return fmt.Errorf("%w; hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning", err)
@@ -163,8 +162,7 @@ func withAdvice(err error) error {
 	return err
 }
 
-// embed starts a broker in this process, fills its topic, and returns the graph that reads
-// it.
+// embed starts a broker in this process, fills its topic, and returns the graph that reads from it.
 func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, error) {
 	address := ""
 	if len(t.Cluster.Brokers) > 0 {
@@ -185,8 +183,8 @@ func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, erro
 	return r.Graph.withCluster(cluster), nil
 }
 
-// follow reports progress and passes stop on, until ctx ends. It calls suspend when a run
-// that suspends rests.
+// follow reports progress, polls marks and quiet times, and passes on a stop, until ctx ends. In a run that suspends,
+// it calls suspend when no record is in flight.
 func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspend func()) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -221,51 +219,50 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 	}
 }
 
-// run is a run in this process, which its nodes share.
+// run is a run in this process. The nodes of its pipeline share it.
 type run struct {
 	log      *slog.Logger
 	metrics  *Metrics
 	account  *account.Run
-	ledger   *kafkaio.Ledger // of topics
+	ledger   *kafkaio.Ledger // nil unless the source is topics
 	clients  clients
 	writers  []*connectors.Writer
 	outboxes []*webhook.Outbox
 	dead     graphSink
 
-	stopping        <-chan struct{}    // closed when the run is to stop
-	delivered       bool               // the outboxes are closed
-	failedReceivers []string           // receivers that took none of the alerts that were due, in words
-	states          *stateFile         // of a run of files or queries; nil without one
-	saver           *periodicSaver     // of a run of queries without an end
+	stopping        <-chan struct{} // closed to stop the run
+	delivered       bool // the outboxes are closed
+	failedReceivers []string // receivers that took none of the alerts due, in words
+	states          *stateFile // of files or queries; nil without one
+	saver           *periodicSaver // for queries without an end; else nil
 	memory          *statestore.Memory // of the states; nil if the run smooths
 	release         []func()
 
-	beginAnew      bool          // see Run
-	migrate        bool          // see Run
-	history        *history      // that this run learns from; nil for none
-	learned        *learnedTopic // that it begins with; nil for none
-	historyChecked bool          // what the past gives; else errResetChoice of states of topics that begin anew
-	observed       *Observer     // nil for none
-	quiet          *quietWatch   // nil without files of quiet times
-	marks          *markRegistry // nil if nobody marks alarms
-	folds          times.Folds   // of the source
-	rounded        sync.Once     // the log says that numbers are rounded
+	beginAnew      bool // see Run
+	migrate        bool // see Run
+	history        *history // the past that this run learns from; nil for none
+	learned        *learnedTopic // states to start with, learned from the past; nil for none
+	historyChecked bool // the past was checked; until then open returns errResetChoice if states of topics would be reset
+	observed       *Observer // nil for none
+	quiet          *quietWatch // nil without quiet times of files
+	marks          *markRegistry // nil if the config reads no marks
+	folds          times.Folds // of the source
+	rounded        sync.Once // rounding of numbers was logged
 	rewinds        rewindLog
 	panics         panicLog
-	answers        promio.Tally // of a server that is asked
+	answers        promio.Tally // of the queried server
 
 	mu            sync.Mutex
-	deadLetterErr error // of the dead letter
+	deadLetterErr error // of writing to the dead letter
 	stopped       bool
-	groups        bool // alarms into incidents
+	groups        bool // alarms are grouped into incidents
 	found         runFindings
 }
 
-// runOf returns the run that a node's context belongs to, nil if there is none in this
-// process.
+// runOf returns the run of a node's context, nil if there is none in this process.
 func runOf(ctx context.Context) *run { return account.Value[*run](account.From(ctx), "") }
 
-// open checks that the graph can run, and opens ledger and outputs.
+// open checks that the graph can run, and opens its states or ledger and its outputs.
 func (r *run) open(ctx context.Context, g *Graph) error {
 	if err := g.source.check(ctx, &r.clients); err != nil {
 		return err
@@ -310,8 +307,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 	return r.openMarks(ctx, g)
 }
 
-// openStates locks and reads the file of states of a run of files, and returns the keeper of
-// the account.
+// openStates locks and reads the file of states of a run of files or queries. It returns the keeper for the account.
 func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
 	if r.history != nil {
 		r.memory = r.states.Memory
@@ -346,7 +342,7 @@ func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
 	return r.saver.keeper(), nil
 }
 
-// register makes the run known to the nodes of this process, and to the metrics.
+// register makes the run available to the nodes in this process and to the metrics.
 func (r *run) register() {
 	account.WithValue(r.account, "", r)
 	account.WithValue(r.account, "", r.memory)
@@ -359,8 +355,7 @@ func (r *run) register() {
 	r.metrics.follow(r)
 }
 
-// openLedger opens the ledger of a run that reads topics. It returns their largest number
-// of partitions.
+// openLedger opens the ledger of a run that reads topics. It returns the largest number of partitions of a topic.
 func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitions int, err error) {
 	if partitions, err = t.partitions(ctx, &r.clients); err != nil {
 		return 0, err
@@ -368,7 +363,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	cfg := kafkaio.LedgerConfig{
 		Client: r.clients.client(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
 		BeginAnew: r.beginAnew, Migrate: r.migrate, Log: r.log, Stage: r.metrics.stage, Sync: r.sync,
-		// Receivers of alerts come and go, and two configs may share them.
+		// Receivers of alerts may change, and two configs may share them: they are not outputs here.
 		Outputs: map[string]string{"sink": g.sink.describe(), "dead_letter": g.dead.describe()},
 	}
 	if g.states != "" {
@@ -380,13 +375,13 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		maps.Copy(cfg.First, initial.Memory.Reserved)
 	}
 	for _, s := range g.sinks() {
-		// Files of a bounded run appear at its end.
+		// Output files of a bounded run appear at its end.
 		cfg.AtEnd = cfg.AtEnd || t.Bounded && s.file != nil && !s.file.Direct()
 	}
 	if f, ok := g.transform.(filtering); ok {
-		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds the alerts that wait
+		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds pending alerts
 		states := f.store(r.migrate, r.log)
-		if r.migrate && t.Changelog != "" && !r.historyChecked { // so that the changelog is read twice only if something is to be learned
+		if r.migrate && t.Changelog != "" && !r.historyChecked { // the changelog is read twice only if the past has to be learned
 			states.Leave, states.Check = true, func(a statestore.Migrated) error {
 				if a.Reset > 0 {
 					return errResetChoice
@@ -396,7 +391,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		}
 		if r.learned != nil {
 			states.Leave, cfg.Learned, cfg.LearnedTo = true, r.learned.states, r.learned.offsets
-			r.learned = nil // which the ledger has
+			r.learned = nil // cfg has them now
 		}
 		topic, err := statebackend.OpenTopic(ctx, cfg, states)
 		if err != nil {
@@ -404,7 +399,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		}
 		r.ledger, r.memory = topic.Ledger, topic.Memory
 	} else {
-		cfg.AtEnd, cfg.Drain = true, true // sessions are in the runner until they are over
+		cfg.AtEnd, cfg.Drain = true, true // the runner holds sessions until they end
 		cfg.Lags = t.Lags
 		if r.ledger, err = kafkaio.OpenLedger(ctx, cfg); err != nil {
 			return 0, err
@@ -420,7 +415,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	return partitions, nil
 }
 
-// create opens a file sink. It waits for the reader of a named pipe, until the run is to stop.
+// create opens a file sink. It waits for the reader of a named pipe, until the run is stopped.
 func (r *run) create(name string, file connectors.Sink) error {
 	var w *connectors.Writer
 	var err error
@@ -447,8 +442,8 @@ func (r *run) create(name string, file connectors.Sink) error {
 	return nil
 }
 
-// isPart reports whether a run that has come to its end leaves its outputs and the file of
-// states as they were: its input has not come to an end, or none of it was of use.
+// isPart reports whether a finished run leaves its outputs and the file of states unchanged: it was stopped before the
+// end of its input, or no record could be used.
 func (r *run) isPart(g *Graph, s Summary) bool {
 	if !s.Stopped && !s.useless() {
 		return false
@@ -456,7 +451,7 @@ func (r *run) isPart(g *Graph, s Summary) bool {
 	return g.source.part(s.Stopped, slices.ContainsFunc(r.writers, (*connectors.Writer).Whole))
 }
 
-// unmatched returns the patterns that have matched no key, each once.
+// unmatched returns the patterns that matched no key, without duplicates.
 func (r *run) unmatched(patterns []string) (unused []string) {
 	checked := map[string]bool{}
 	for _, pattern := range patterns {
@@ -468,8 +463,8 @@ func (r *run) unmatched(patterns []string) (unused []string) {
 	return unused
 }
 
-// commit gives the outputs and the file of states their names. What can fail for lack of space
-// comes first. If the source had nothing new, outputs to which nothing was written keep their files.
+// commit puts the outputs and the file of states in place. Steps that can fail for lack of space come first. With
+// nothingNew, outputs without new records keep their old files.
 func (r *run) commit(nothingNew bool) error {
 	if nothingNew {
 		r.writers = slices.DeleteFunc(r.writers, (*connectors.Writer).LeaveUnwritten)
@@ -496,7 +491,7 @@ func (r *run) commit(nothingNew bool) error {
 	return replace()
 }
 
-// warmUps are the keys of this run that have fewer observations than their warm-up, sorted.
+// warmUps returns the keys in this run with fewer observations than their warm-up, sorted.
 func (r *run) warmUps() (keys []string) {
 	if r.memory == nil {
 		return nil
@@ -510,7 +505,7 @@ func (r *run) warmUps() (keys []string) {
 	return keys
 }
 
-// keepPartial keeps what was written beside the outputs. It returns the names of these files.
+// keepPartial saves the new output in separate files, and returns their names.
 func (r *run) keepPartial() (names []string, err error) {
 	for _, w := range r.writers {
 		name, e := w.KeepPartial()
@@ -531,8 +526,7 @@ func (r *run) sync() error {
 	return nil
 }
 
-// close releases what open has opened. If the run went well, the ledger commits for the
-// last time.
+// close releases the resources of the run. If well is set, the ledger commits once more.
 func (r *run) close(ctx context.Context, well bool) (err error) {
 	if r.ledger != nil {
 		err = r.ledger.Close(ctx, well)
@@ -544,7 +538,7 @@ func (r *run) close(ctx context.Context, well bool) (err error) {
 	return err
 }
 
-// stop makes the source stop. It reports whether the run suspends, rather than ends.
+// stop stops the source. It reports whether the run is suspended instead of ended.
 func (r *run) stop() bool {
 	r.mu.Lock()
 	r.stopped = true

@@ -6,7 +6,8 @@ import (
 	"hafvf/internal/median"
 )
 
-// sessionsOf are the sessions of a key, by the times of their first records.
+// keySessions counts the sessions of a key. first and last are the times of the first records of its first and last
+// session.
 type keySessions struct {
 	n, single   int // single have one record
 	first, last time.Time
@@ -29,13 +30,13 @@ func (s keySessions) merge(o keySessions) keySessions {
 	return s
 }
 
-// singleSessions are the sessions of keys with more than one record.
+// singleSessions counts the sessions of all keys, except keys with a single session of one record.
 type singleSessions struct {
 	sessions, single int
-	step             time.Duration // median of keys, between their sessions
+	step             time.Duration // median over keys of the mean time between sessions
 }
 
-// singlesOf counts the sessions of all keys.
+// countSingleSessions counts the sessions of all keys.
 func countSingleSessions(keys map[string]seen) (total singleSessions) {
 	var steps []time.Duration
 	for _, sessions := range keys {

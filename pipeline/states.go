@@ -19,21 +19,20 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// errSmoothing is for a config that has no states.
+// errSmoothing is the error for a config that stores no states because it smooths.
 var errSmoothing = errors.New("the config smooths, and keeps no states: they belong to transform: filter")
 
-// errNoStates is for a config of which no run stores states.
+// errNoStates is the error for a config of the filter that stores no states.
 var errNoStates = errors.New("the config keeps no states: neither source.kafka.changelog nor state is set")
 
 func errNoStateFile(path string) error {
 	return fmt.Errorf("state: %s does not exist: no run has ended well yet", path)
 }
 
-// ListStates writes the states that a graph's runs begin with to w, each as a JSON object
-// in a line, by key: those of the changelog, or else of the file of states. If key is not
-// empty, it writes that of one key. States that cannot be read are left out; the error
-// names the first of them and their number. Nothing is changed, and a run may go on
-// meanwhile.
+// ListStates writes the states that runs of the graph start with to w, one JSON object a line, sorted by key. They come
+// from the changelog or, without a changelog, from the file of states. If key is not empty, ListStates writes only its
+// state. It skips unreadable states; the error names the first one and their number. ListStates changes nothing, and a
+// run may be using the states.
 func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slog.Logger) error {
 	if _, filters := g.transform.(filtering); !filters {
 		return errSmoothing
@@ -45,7 +44,7 @@ func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slo
 	return listStates(states, where, key, w)
 }
 
-// ListStatesIn is ListStates for the states in a file, without a config.
+// ListStatesIn is ListStates for a file of states, without a config.
 func ListStatesIn(path, key string, w io.Writer) error {
 	states, _, err := readStateFile(path)
 	if err != nil {
@@ -54,7 +53,7 @@ func ListStatesIn(path, key string, w io.Writer) error {
 	return listStates(states, path, key, w)
 }
 
-// readStateFile reads the states in a file of them, and how far the source of its run was read.
+// readStateFile reads a file of states. source is how far the source of its run was read.
 func readStateFile(path string) (states []statestore.State, source []byte, err error) {
 	source, err = statestore.ReadFile(path, func(s statestore.State) bool {
 		states = append(states, s)
@@ -66,7 +65,7 @@ func readStateFile(path string) (states []statestore.State, source []byte, err e
 	return states, source, nil
 }
 
-// listStates reads each state under the settings that it was written with.
+// listStates writes each state under the settings that it was stored with.
 func listStates(states []statestore.State, where, key string, w io.Writer) error {
 	readers := map[string]*stateReader{}
 	var line []byte
@@ -112,7 +111,7 @@ type stateReader struct {
 	layout records.Layout
 }
 
-// readerOf returns the reader of a state, which it makes once for the settings.
+// readerOf returns the reader for the settings of a state. It adds a new reader to readers.
 func readerOf(readers map[string]*stateReader, settings string) (*stateReader, error) {
 	if r := readers[settings]; r != nil {
 		return r, nil
@@ -132,8 +131,8 @@ func readerOf(readers map[string]*stateReader, settings string) (*stateReader, e
 	return r, nil
 }
 
-// statesAt returns the stored states by key, and names their place: a file of states, or a
-// changelog at the brokers of the graph's source. If place is empty, it is that of the graph's runs.
+// statesAt returns the stored states by key, and names their place: a file of states, or a changelog on the brokers of
+// the graph's source. If place is empty, it is the place that the graph's runs use.
 func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (states []statestore.State, source []byte, where string, err error) {
 	t, topics := g.source.(topicSource)
 	changelog, file := t.Changelog, g.states
@@ -141,7 +140,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (s
 	case place == "":
 	case statestore.IsFile(place):
 		changelog, file = "", place
-	case topics && !strings.ContainsAny(place, "/:"): // which no topic has
+	case topics && !strings.ContainsAny(place, "/:"): // characters that no topic has
 		changelog = place
 	case topics:
 		return nil, nil, "", fmt.Errorf("%s is not a file of states", place)
@@ -174,8 +173,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (s
 
 func changelogPlace(topic string) string { return "the changelog " + topic }
 
-// KeepsStates reports whether runs of the graph begin with stored states: those of a
-// changelog, a file, or a job on Flink.
+// KeepsStates reports whether runs of the graph start with stored states: from a changelog, a file, or a job on Flink.
 func (g *Graph) KeepsStates() bool {
 	if _, filters := g.transform.(filtering); !filters {
 		return false
@@ -184,10 +182,9 @@ func (g *Graph) KeepsStates() bool {
 	return ok && t.Changelog != "" || g.states != "" || g.Runner.Name == config.Flink
 }
 
-// CheckStates says what a run of the graph with Migrate would keep, learn again from the past, and
-// lose of the states at a place: a file of states, or a changelog at the brokers of the graph's
-// source. It changes nothing. The error says why there are no such states, or why nothing of
-// one can be kept or learned again.
+// CheckStates reports what a run of the graph with Migrate would keep, learn again from the past, and reset. The states
+// are in a file, or in a changelog on the brokers of the graph's source. CheckStates changes nothing. It returns an
+// error if the place has no states, or if no part of a state could be kept or learned again.
 func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) (string, error) {
 	f, ok := g.transform.(filtering)
 	if !ok {
