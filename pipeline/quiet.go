@@ -24,7 +24,7 @@ type quietWatch struct {
 	configured []keyed.QuietTime
 	files      []watchedFile
 	polled     time.Time
-	requested  []byte // last requested times, as settings.AppendQuiet writes them
+	requested  []byte            // last requested times, as settings.AppendQuiet writes them
 	times      []keyed.QuietTime // of files, in effect; they change while the run waits for a commit
 	shared     transforms.QuietTimes
 }

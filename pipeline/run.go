@@ -230,24 +230,24 @@ type run struct {
 	outboxes []*webhook.Outbox
 	dead     graphSink
 
-	stopping        <-chan struct{} // closed to stop the run
-	delivered       bool // the outboxes are closed
-	failedReceivers []string // receivers that took none of the alerts due, in words
-	states          *stateFile // of files or queries; nil without one
-	saver           *periodicSaver // for queries without an end; else nil
+	stopping        <-chan struct{}    // closed to stop the run
+	delivered       bool               // the outboxes are closed
+	failedReceivers []string           // receivers that took none of the alerts due, in words
+	states          *stateFile         // of files or queries; nil without one
+	saver           *periodicSaver     // for queries without an end; else nil
 	memory          *statestore.Memory // of the states; nil if the run smooths
 	release         []func()
 
-	beginAnew      bool // see Run
-	migrate        bool // see Run
-	history        *history // the past that this run learns from; nil for none
+	beginAnew      bool          // see Run
+	migrate        bool          // see Run
+	history        *history      // the past that this run learns from; nil for none
 	learned        *learnedTopic // states to start with, learned from the past; nil for none
-	historyChecked bool // the past was checked; until then open returns errResetChoice if states of topics would be reset
-	observed       *Observer // nil for none
-	quiet          *quietWatch // nil without quiet times of files
+	historyChecked bool          // the past was checked; until then open returns errResetChoice if states of topics would be reset
+	observed       *Observer     // nil for none
+	quiet          *quietWatch   // nil without quiet times of files
 	marks          *markRegistry // nil if the config reads no marks
-	folds          times.Folds // of the source
-	rounded        sync.Once // rounding of numbers was logged
+	folds          times.Folds   // of the source
+	rounded        sync.Once     // rounding of numbers was logged
 	rewinds        rewindLog
 	panics         panicLog
 	answers        promio.Tally // of the queried server

@@ -45,7 +45,7 @@ func withMigrateHint(err error, remedy, place string) error {
 type stateFile struct {
 	*statebackend.File
 	marks    *connectors.FileMarks // of files
-	position *promio.Position // of a query; nil for files
+	position *promio.Position      // of a query; nil for files
 	// committed are the committed states of a run without an end, and committedAt is the position at that time. Both
 	// are nil if the states in the memory are committed.
 	committed   *statestore.Memory

@@ -26,7 +26,7 @@ type graphSink struct {
 	store *promio.Sink // remote write to Prometheus
 
 	maxAge       time.Duration // maximum age of an alert
-	runnerStores bool // pending alerts are in the state of the runner
+	runnerStores bool          // pending alerts are in the state of the runner
 }
 
 // newSink returns the sink of a graph with the given source. If the source has no end, files grow during the run.

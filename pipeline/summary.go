@@ -24,67 +24,66 @@ import (
 	"hafvf/pipeline/settings"
 )
 
-// A Summary is what a run did.
+// A Summary reports the results of a run.
 type Summary struct {
 	account.Counts
-	AlreadyRead int64 // records that were passed over: with a file of states, those that the run before has read
+	AlreadyRead int64 // records skipped; with a file of states, records that the previous run has read
 	Elapsed     time.Duration
-	Refused     int64 // estimates that are in the dead letter, because the sink did not take them
-	Undelivered int64 // alerts that are in the dead letter, because the receiver did not take them
-	Expired     int64 // alerts that were not sent, because they were too old
-	Partials    int64 // answers of the source's server of which it says that they are not whole
-	Dropped     int64 // points of that server that it was not asked for, or that came twice
+	Refused     int64 // estimates in the dead letter because the sink refused them
+	Undelivered int64 // alerts in the dead letter because the receiver refused them
+	Expired     int64 // alerts not sent because they were too old
+	Partials    int64 // partial answers of the source's server
+	Dropped     int64 // points of that server that were not requested, or were repeated
 	Stopped     bool  // before the end of the input
-	// Lag is that of the partition whose records are farthest behind the clock. It is zero for
-	// files, and where nothing waits for the watermark.
+	// Lag is the lag of the partition whose records are farthest behind the clock. It is zero for files, and if nothing
+	// waits for the watermark.
 	Lag   kafkaio.EventLag
-	Marks string // that are known of alarms, in words
-	// Partial are the files that hold what was written, of a run whose outputs stay as they
-	// were before it: one that was stopped, or has failed.
+	Marks string // number of marks, in words
+	// Partial are the files with the new output of a run that was stopped or failed, and left its outputs unchanged.
 	Partial []string
-	// Deleted are, by topic, at most how many records were deleted before they were read.
+	// Deleted are the maximum numbers of records that were deleted before they were read, by topic.
 	Deleted map[string]int64
-	Largest []LargestAlarm // per key, the largest; a few keys, largest first
-	// LargestAlarms is how many keys had an alarm, or a change that the smoother found. It counts no
-	// further than 100,000.
+	Largest []LargestAlarm // largest of each key; at most maxLargest, largest first
+	// LargestAlarms is the number of keys with an alarm, or with a change that the smoother found; at most
+	// maxCountedKeys.
 	LargestAlarms int
 
-	// Moving are sessions without a change whose level drifts or wanders, the clearest drifts first; a few.
+	// Moving are sessions without a change whose level drifts or wanders; at most maxMoving, clearest drifts first.
 	Moving []Moving
 
-	// Incidents are those that opened, the least probable by chance first, each as it was told last.
+	// Incidents are the incidents that opened, in their last reported state, those least probable by chance first.
 	Incidents []incidents.Event
 
-	Rejections []records.Rejection // the commonest reasons, most first
-	WarmUps    []string            // keys that had fewer observations than their warm-up
-	// MixedCounters are keys whose counters fall often and come back; a few.
+	Rejections []records.Rejection // most frequent reasons, most frequent first
+	WarmUps    []string            // keys with fewer observations than their warm-up
+	// MixedCounters are keys with counters that often fall and recover, at most maxPoorFits.
 	MixedCounters []string
-	Unmatched     []string  // patterns of keys and quiet that matched no key
-	PoorFits      []PoorFit // keys whose values the family does not fit, the worst first; a few
+	Unmatched     []string  // patterns in keys and quiet that matched no key
+	PoorFits      []PoorFit // keys whose values the family does not fit, worst first; at most maxPoorFits
 
-	uncounted bool // more keys than Breaking had one
+	uncounted bool // more keys than LargestAlarms have an alarm or change
 
-	nothingNew      bool     // a run with a state has read no record
+	nothingNew      bool     // a run with stored states has read no record
 	ahead           bool     // some time was ahead of the clock
-	observations    int64    // observations, rejected ones among them
-	deadLetter      string   // what the dead letter is
+	observations    int64    // observations read, including rejected ones
+	deadLetter      string   // description of the dead letter
 	failedReceivers []string // receivers that took none of the alerts of a bounded run, in words
 
-	gaps   [2]time.Duration // of sessions that go by times, the least and the largest
-	steps  bool             // they are of the steps of keys
+	gaps   [2]time.Duration // smallest and largest gap of sessions by time
+	steps  bool             // the gaps were derived from the steps of keys
 	single singleSessions
 
-	groups  bool // alarms into incidents
-	part    bool // outputs and file of states stay as they were
+	groups  bool // alarms are grouped into incidents
+	part    bool // outputs and file of states stay unchanged
 	detects bool
-	resumes bool // from a file of states
+	resumes bool // the run has a file of states
 	warmUp  int
 	clock   *time.Location // nil for UTC
 	advice  advice
 }
 
-// Err is the error of a run that could not use most of what it read, which is a *RejectedError, or whose
-// alerts nobody took. A run that was stopped has none.
+// Err returns an error if the run rejected more than half of the records, if most sessions have one record, or if a
+// receiver took none of its alerts. The first is a *RejectedError. Err returns nil for a run that was stopped.
 func (s Summary) Err() error {
 	if s.Stopped {
 		return nil
@@ -100,7 +99,7 @@ func (s Summary) Err() error {
 	return errors.Join(s.rejected(), single, undelivered)
 }
 
-// A RejectedError is that of a run in which more than half of the records were rejected.
+// A RejectedError means that more than half of the records were rejected.
 type RejectedError struct {
 	error
 	None bool // no record could be used
@@ -126,28 +125,27 @@ func (s Summary) rejected() error {
 	return &RejectedError{err, false}
 }
 
-// useless reports whether no record could be used, and some were rejected.
+// useless reports whether records were rejected and no record could be used.
 func (s Summary) useless() bool { return s.Rejected > 0 && s.Rejected >= s.read() }
 
-// read is how many observations the run has read: an interval is one record, and has several.
+// read returns the number of observations read. An aggregated interval is one record with several observations.
 func (s Summary) read() int64 { return max(s.Rejected+s.Records, s.observations) }
 
-// A LargestAlarm is where something of a key came to an end: an alarm, a change that the
-// smoother found, or without them a step at which the filter let go of what it
-// remembered.
+// A LargestAlarm is the largest alarm of a key or, with the smoother, its clearest change. Without detection it is the
+// step at which the filter forgot most.
 type LargestAlarm struct {
 	Key  string
 	ID   string
-	Time time.Time // of a change, its start
-	// Size is that of the change in standard deviations, nats of evidence, or the
-	// effective observations dropped from memory.
+	Time time.Time // start of a change
+	// Size is in standard deviations for alarms, in nats of evidence for changes of the smoother, and in effective
+	// observations for steps at which the filter forgot.
 	Size  float64
-	About string // what else there is to say
+	About string // further details in words
 
-	n int64 // which record of the key, or of its session, it is
+	n int64 // number of the record in its key or session
 }
 
-// suppressed says how many alarms were held back, and the largest score of them.
+// suppressed returns the number of suppressed alarms and their largest score, in words.
 func suppressed(n int64, why string, score float64) string {
 	if score == 0 {
 		return fmt.Sprintf("%d %s", n, why)
@@ -155,7 +153,7 @@ func suppressed(n int64, why string, score float64) string {
 	return fmt.Sprintf("%d %s (largest score %.1f)", n, why, score)
 }
 
-// String is the summary as a person reads it.
+// String returns the summary as text.
 func (s Summary) String() string {
 	var b strings.Builder
 	if s.nothingNew {
@@ -211,7 +209,7 @@ func (s Summary) String() string {
 		}
 		fmt.Fprintf(&b, "  %-24s %s  ", message.Printable(f.Key), position)
 		quoted := []string{fmt.Sprintf("%s %.4g", unit, f.Size), f.About}
-		if math.IsNaN(f.Size) { // of values on a scale without standard deviations
+		if math.IsNaN(f.Size) { // values on a scale without standard deviations
 			quoted = quoted[1:]
 		}
 		b.WriteString(strings.Join(slices.DeleteFunc(quoted, func(s string) bool { return s == "" }), ", "))
@@ -259,7 +257,7 @@ type Moving struct {
 	keyed.Session
 }
 
-// compare orders the clearest drifts first, and what wanders last.
+// compare puts the clearest drifts first, and wandering sessions last.
 func (m Moving) compare(o Moving) int {
 	clear := func(d *keyed.Drift) float64 {
 		if d == nil {
@@ -270,7 +268,7 @@ func (m Moving) compare(o Moving) int {
 	return cmp.Or(cmp.Compare(clear(o.Drift), clear(m.Drift)), cmp.Compare(m.Key, o.Key), m.Start.Compare(o.Start))
 }
 
-// keepMoving adds sessions to the first few.
+// keepMoving adds sessions to the first maxMoving.
 func keepMoving(list []Moving, more ...Moving) []Moving {
 	list = append(list, more...)
 	slices.SortFunc(list, Moving.compare)
@@ -300,8 +298,7 @@ func (s Summary) stamp(t time.Time) string {
 	return t.In(cmp.Or(s.clock, time.UTC)).Format(time.RFC3339)
 }
 
-// Kept says in a line what is left of a run whose outputs stay as they were. It is empty if
-// there is nothing to say.
+// Kept says in one line which outputs of the run stay unchanged. It is empty if all were written.
 func (s Summary) Kept() string {
 	switch {
 	case len(s.Partial) > 0 && s.resumes:
@@ -314,10 +311,10 @@ func (s Summary) Kept() string {
 	return ""
 }
 
-// count is n of what has a plural in s.
+// count returns n with a noun, whose plural ends in s.
 func count(n int64, singular string) string { return message.Count(n, singular, singular+"s") }
 
-// hints says what of the input was not used, and what to do about it.
+// hints lists the input that was not used, with the remedies.
 func (s Summary) hints(b *strings.Builder) {
 	if len(s.Rejections) > 0 {
 		b.WriteString("rejected, by reason, each with its first record:\n")
@@ -380,7 +377,7 @@ func (s Summary) hints(b *strings.Builder) {
 	}
 }
 
-// late says how late records were, and what to do about it.
+// late reports how late records were, with the remedies.
 func (s Summary) late(b *strings.Builder) {
 	inTurn := s.Late - s.LateIdle - s.LateFar
 	switch {
@@ -411,7 +408,7 @@ func (s Summary) late(b *strings.Builder) {
 	}
 }
 
-// roundLag rounds a lag to what a person reads.
+// roundLag rounds a lag for display.
 func roundLag(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)
@@ -419,18 +416,18 @@ func roundLag(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// A PoorFit is a key of whose records more than poorFitShare are outliers.
+// A PoorFit is a key with a share of outliers above poorFitShare.
 type PoorFit struct {
 	Key             string
-	Share           float64 // of the key's records
+	Share           float64 // outliers per record of the key
 	Whole, Positive bool    // all values are whole; all are above zero
 	Negative        bool    // some value is below zero
 }
 
-// An advice is what a config has not tried for values that its family does not fit.
+// An advice has the settings that a config has not tried for values that its family does not fit.
 type advice struct {
 	family, scale, season bool
-	// wait is the setting by which late records find their place, if it is not lateness.
+	// wait is the setting that prevents late records; "" for lateness.
 	wait string
 	zone *time.Location // of local times
 }
@@ -442,7 +439,7 @@ func adviceOf(c *config.Config) advice {
 	}
 	zone, err := domain.Zone(c.Zone)
 	if err != nil {
-		zone = time.UTC // Parse has refused it
+		zone = time.UTC // Parse has refused the zone
 	}
 	return advice{
 		wait: wait, zone: zone,
@@ -452,7 +449,7 @@ func adviceOf(c *config.Config) advice {
 	}
 }
 
-// of is the advice for a key, empty if there is nothing left to try.
+// suggestion returns the advice for a key, "" if no setting is left to try.
 func (a advice) suggestion(m PoorFit) string {
 	var try []string
 	if a.family && m.Whole && !m.Negative {
@@ -476,14 +473,14 @@ func (a advice) suggestion(m PoorFit) string {
 
 const (
 	poorFitShare   = 0.05
-	poorFitRecords = 200     // of a key, below which the share says little
-	maxPoorFits    = 5       // that a summary names
-	maxMoving      = 5       // likewise
-	maxCountedKeys = 100_000 // whose outliers are counted; and with a break, as many
+	poorFitRecords = 200     // minimum records of a key for its share of outliers
+	maxPoorFits    = 5       // maximum keys in a summary
+	maxMoving      = 5       // maximum sessions in a summary
+	maxCountedKeys = 100_000 // maximum keys whose outliers are counted, and maximum keys with an alarm
 )
 
-// Values counts the records of a key with detection, and says whether some of its values are fractions,
-// zero or negative.
+// Values counts the records of a key with detection, and reports whether some of its values are fractions, zero or
+// negative.
 type Values struct {
 	Records, Outliers         int64
 	Fractions, Zero, Negative bool
@@ -502,7 +499,8 @@ func (n *Values) Add(outlier bool, values ...float64) {
 	}
 }
 
-// PoorFit is the share of outliers if it is so large that the family does not fit, else 0.
+// PoorFit returns the share of outliers if it is above poorFitShare, which shows that the family does not fit.
+// Otherwise, and below poorFitRecords, it returns 0.
 func (n Values) PoorFit() float64 {
 	if share := float64(n.Outliers) / float64(n.Records); n.Records >= poorFitRecords && share > poorFitShare {
 		return share
@@ -510,7 +508,7 @@ func (n Values) PoorFit() float64 {
 	return 0
 }
 
-// seen is what a tally has of a key. Breaks says that it had a break, also without detection.
+// seen counts the records of a key. alarmed is set if the key had an alarm or a change.
 type seen struct {
 	Values
 	events, madeUp int64 // of a counter
@@ -523,7 +521,7 @@ func (n seen) merge(m seen) seen {
 		events: n.events + m.events, madeUp: n.madeUp + m.madeUp, alarmed: n.alarmed || m.alarmed, keySessions: n.keySessions.merge(m.keySessions)}
 }
 
-// mixedCounters returns keys of which more than a twentieth of the events are falls that are made up for.
+// mixedCounters returns the keys for which more than 5 % of the events are falls that later rises compensate.
 func mixedCounters(keys map[string]seen) (mixed []string) {
 	for key, n := range keys {
 		if 20*n.madeUp > n.events {
@@ -534,7 +532,7 @@ func mixedCounters(keys map[string]seen) (mixed []string) {
 	return mixed[:min(len(mixed), maxPoorFits)]
 }
 
-// poorFits returns the keys with most outliers.
+// poorFits returns the keys with the largest shares of outliers.
 func poorFits(keys map[string]seen) (fits []PoorFit) {
 	for key, n := range keys {
 		if share := n.PoorFit(); share > 0 {
@@ -545,12 +543,12 @@ func poorFits(keys map[string]seen) (fits []PoorFit) {
 	return fits[:min(len(fits), maxPoorFits)]
 }
 
-// A tally is a part of the summary, counted without a lock.
+// A tally is a part of the summary that one goroutine counts without a lock.
 type tally struct {
 	records  int64
 	largest  []LargestAlarm
 	moving   []Moving
-	keys     map[string]seen // with detection, and smoothed ones
+	keys     map[string]seen // with detection, with sessions, or of counters
 	counters bool            // values are increases of counters
 }
 
@@ -586,7 +584,7 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 			})
 		}
 	default:
-		// memory = E[w]·before + J: what went is (1 − E[w])·before.
+		// memory = E[w]·before + J, so (1 − E[w])·before was forgotten.
 		retained := e.Memory - float64(len(e.X))
 		if forgot := retained * (1 - e.Weight) / e.Weight; forgot > 1 {
 			t.add(LargestAlarm{Key: key, ID: e.ID, Time: e.Time, Size: forgot, n: e.N}, func() string { return fmt.Sprintf("kept %.4g", e.Memory) })
@@ -621,7 +619,7 @@ func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 	}
 }
 
-// of is what the tally has seen of a key.
+// forKey returns the counts of a key.
 func (t *tally) forKey(key string) seen {
 	if t.keys == nil {
 		t.keys = map[string]seen{}
@@ -629,8 +627,8 @@ func (t *tally) forKey(key string) seen {
 	return t.keys[key]
 }
 
-// add adds b, of which about says what else there is to say, if it is among the largest.
-// The estimate that b is of is valid for the time of the call.
+// add adds b if it is among the largest. describe returns the details of b; it is called only then, because the
+// estimate is valid only during the call.
 func (t *tally) add(b LargestAlarm, describe func() string) {
 	if math.IsInf(b.Size, 0) || len(t.largest) == maxLargest && b.compare(t.largest[maxLargest-1]) > 0 {
 		return
@@ -639,7 +637,7 @@ func (t *tally) add(b LargestAlarm, describe func() string) {
 	t.largest = keepLargest(t.largest, b)
 }
 
-// flush adds the tally to the findings of the run, if there is one, and begins anew.
+// flush adds the tally to f, if f is not nil, and resets the tally.
 func (t *tally) flush(f *runFindings) {
 	if f != nil && t.records > 0 {
 		f.addTally(t)
@@ -650,13 +648,13 @@ func (t *tally) flush(f *runFindings) {
 
 const maxLargest = 10
 
-// compare orders breaks, the largest first, of equal ones the first of the key. So it does
-// not matter in which order several goroutines find them.
+// compare orders by size, largest first, and then by key, time and n. The result therefore does not depend on the order
+// in which goroutines find the alarms.
 func (b LargestAlarm) compare(o LargestAlarm) int {
 	return cmp.Or(cmp.Compare(o.Size, b.Size), cmp.Compare(b.Key, o.Key), b.Time.Compare(o.Time), cmp.Compare(b.n, o.n))
 }
 
-// keepLargest adds b to the largest few, one per key.
+// keepLargest adds b to the largest alarms, at most one per key.
 func keepLargest(list []LargestAlarm, b LargestAlarm) []LargestAlarm {
 	if i := slices.IndexFunc(list, func(o LargestAlarm) bool { return o.Key == b.Key }); i >= 0 {
 		if list[i].compare(b) <= 0 {
