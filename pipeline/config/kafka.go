@@ -25,14 +25,13 @@ import (
 // Kafka is a source of topics.
 type Kafka struct {
 	kafkaio.Source
-	Fields // of a record's value; without its key, the key of the record stands in
-	// Changelog is the compacted topic that the filters' states are kept in; empty
-	// for none.
+	Fields // of a record's value; if it lacks the key, the record's key is used
+	// Changelog is the compacted topic that stores the filters' states; empty: none.
 	Changelog string
-	// Registry has the schemas of values of a Format; nil for none, and JSON.
+	// Registry has the schemas of values in Format; nil: none, values are JSON.
 	Registry *registry.Config
 	Format   string
-	// Embedded starts a broker in this process, in place of a cluster.
+	// Embedded starts a broker in this process instead of using a cluster.
 	Embedded bool
 }
 
@@ -40,10 +39,10 @@ func (k *Kafka) fields() (*Fields, string) { return &k.Fields, "source.kafka" }
 func (k *Kafka) shaped() bool              { return true }
 func (k *Kafka) unbounded() bool           { return !k.Bounded }
 
-// Kafka is what the source reads of Kafka, nil if it reads nothing there.
+// Kafka returns the source of topics, nil if the source is another.
 func (s *Source) Kafka() *Kafka { return originOf[*Kafka](s) }
 
-// kafkaKeys declare a source of topics.
+// kafkaKeys declares a source of topics.
 func (s *Source) kafkaKeys() []keytable.Key {
 	k := &Kafka{Fields: defaultFields(), Format: registry.Auto}
 	k.MaxAhead = time.Hour // records of a topic were made before they are read
@@ -63,7 +62,7 @@ func (s *Source) kafkaKeys() []keytable.Key {
 	})}}
 }
 
-// What a record without a value is.
+// Values of tombstones, the key for records without a value.
 const (
 	tombstonesReject = "reject"
 	tombstonesForget = "forget"
@@ -74,7 +73,7 @@ func tombstones(dst *bool) keytable.ValueParser {
 	return keytable.Choice(&quoted, tombstonesReject, tombstonesForget).Sets(func() { *dst = quoted == tombstonesForget })
 }
 
-// kafkaKey declares a sink of topics.
+// kafkaKey declares a sink to a topic.
 func (s *Sink) kafkaKey() keytable.Key {
 	k := &kafkaio.Sink{Compression: kafkaio.DefaultCompression}
 	return keytable.Key{Name: "kafka", Doc: "A topic of Kafka, one record per message.", Seen: func() { s.Kafka = k }, Keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []keytable.Key{
@@ -85,7 +84,7 @@ func (s *Sink) kafkaKey() keytable.Key {
 	})}
 }
 
-// tlsKey declares how a connection is encrypted.
+// tlsKey declares the encryption of a connection.
 func tlsKey(dst **kafkaio.TLS) keytable.Key {
 	tls := &kafkaio.TLS{}
 	return keytable.Key{Name: "tls", Doc: "TLS. {} trusts the system's authorities.", Seen: func() { *dst = tls }, Keys: []keytable.Key{
@@ -95,7 +94,7 @@ func tlsKey(dst **kafkaio.TLS) keytable.Key {
 	}}
 }
 
-// clusterKeys declare how to reach a cluster.
+// clusterKeys declares the connection to a cluster.
 func clusterKeys(c *kafkaio.Cluster, brokers string) []keytable.Key {
 	sasl := &kafkaio.SASL{}
 	return []keytable.Key{
@@ -109,7 +108,7 @@ func clusterKeys(c *kafkaio.Cluster, brokers string) []keytable.Key {
 	}
 }
 
-// registryKey declares how to reach a schema registry.
+// registryKey declares the connection to a schema registry.
 func registryKey(dst **registry.Config, doc, initial string) keytable.Key {
 	r := &registry.Config{}
 	return keytable.Key{Name: "registry", Doc: doc, Initial: initial, Seen: func() { *dst = r }, Keys: []keytable.Key{
@@ -135,7 +134,7 @@ func mechanism(dst *string) keytable.ValueParser {
 	}}
 }
 
-// secretAt reads where a secret is. Its errors do not show what stands there.
+// secretAt reads the place of a secret. Its errors do not show the given value.
 func secretAt(dst *secret.Secret) keytable.ValueParser {
 	keys := []keytable.Key{
 		{Name: "env", Doc: "Environment variable that holds the secret.", Read: keytable.Text(&dst.Env, keytable.NotEmpty)},
@@ -160,12 +159,12 @@ func secretAt(dst *secret.Secret) keytable.ValueParser {
 		case (dst.Env == "") == (dst.File == ""):
 			d.Fail(path, "give one of env and file")
 		default:
-			inputfile.Check(dst.File, secret.Largest) // reads a pipe while a signal still ends the program; whoever uses the secret reports the error
+			inputfile.Check(dst.File, secret.Largest) // reads a pipe while a signal still ends the program; users of the secret report the error
 		}
 	}}
 }
 
-// textOrSecret reads a text, or where it stands.
+// textOrSecret reads a text, or the place of a secret.
 func textOrSecret(dst *secret.Text) keytable.ValueParser {
 	place := secretAt(&dst.Secret)
 	return keytable.ValueParser{Takes: "text, {env: VARIABLE} or {file: PATH}", Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
@@ -202,7 +201,7 @@ func headers(dst *map[string]secret.Text) keytable.ValueParser {
 			}
 			text, err := value.Read(p)
 			if err != nil {
-				text = "" // a config may be checked where its secrets are not
+				text = "" // secrets may be missing where a config is checked
 			}
 			if err := httpclient.CheckHeader(k.Value, text); err != nil {
 				d.Fail(value.Path(p), "%v", err)
@@ -212,9 +211,9 @@ func headers(dst *map[string]secret.Text) keytable.ValueParser {
 	}}
 }
 
-// startAt reads where to start: a name, {offset: n} or {time: t}.
+// startAt reads a start position: a name, {offset: n} or {time: t}.
 func startAt(dst *kafkaio.Start) keytable.ValueParser {
-	offset := -1 // none by default
+	offset := -1 // no default
 	keys := []keytable.Key{
 		{Name: "offset", Doc: "This offset, in every partition.", Read: keytable.Whole(&offset, 0).Sets(func() {
 			dst.At, dst.Offset = kafkaio.AtOffset, int64(offset)
@@ -244,8 +243,7 @@ func startAt(dst *kafkaio.Start) keytable.ValueParser {
 	}}
 }
 
-// checkKafka holds what concerns more than one key of sinks of topics, and fills in
-// what one takes from another.
+// checkKafka checks combinations of keys in sinks to topics, and copies defaults from the source.
 func (d *decoder) checkKafka(c *Config) {
 	k := c.Source.Kafka()
 	type section struct {
@@ -296,7 +294,7 @@ func (d *decoder) checkKafka(c *Config) {
 	}
 }
 
-// needBoth refuses one of two keys without the other, with what it then needs.
+// needBoth refuses one of two keys without the other; firstNeeds and secondNeeds name the missing key.
 func (d *decoder) needBoth(first, firstNeeds, second, secondNeeds string) {
 	switch {
 	case d.Has(first) && !d.Has(second):
@@ -306,18 +304,18 @@ func (d *decoder) needBoth(first, firstNeeds, second, secondNeeds string) {
 	}
 }
 
-// checkPair refuses half of a client's certificate.
+// checkPair refuses a client certificate without its key, or a key without its certificate.
 func (d *decoder) checkPair(path string) {
 	d.needBoth(path+".tls.cert", "tls.key, its private key", path+".tls.key", "tls.cert, its certificate")
 }
 
-// checkLogin refuses half of a client's certificate or of a login.
+// checkLogin does checkPair, and refuses a username without a password or a password without a username.
 func (d *decoder) checkLogin(path string) {
 	d.checkPair(path)
 	d.needBoth(path+".username", "password", path+".password", "username")
 }
 
-// checkRegistry refuses half of a login, and encryption of what is not encrypted.
+// checkRegistry checks the login, and refuses tls for a URL without encryption.
 func (d *decoder) checkRegistry(path string, r *registry.Config) {
 	path += ".registry"
 	d.checkLogin(path)
@@ -326,7 +324,7 @@ func (d *decoder) checkRegistry(path string, r *registry.Config) {
 	}
 }
 
-// checkSinkRegistry finds the registry of a sink of Avro, which may be the source's.
+// checkSinkRegistry checks the registry of an Avro sink. By default it is the source's.
 func (d *decoder) checkSinkRegistry(path string, s *Sink, source *Kafka) {
 	d.checkRegistry(path, s.Registry)
 	switch {
@@ -385,8 +383,7 @@ func (k *Kafka) checkFlink(d *decoder) {
 	}
 }
 
-// checkUnending refuses files that have to come to an end for a source without
-// one.
+// checkUnbounded refuses files that are complete only at their end if the source has none.
 func (d *decoder) checkUnbounded(c *Config, path string, s *Sink) {
 	if s.File == nil || !c.Source.Unending() {
 		return

@@ -14,8 +14,8 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// keys declares the config: the settings and the other keys, each with what it means, and how its value is
-// read into c. Defaults are what c holds before.
+// keys declares the config: the settings and the other keys, each with its documentation and the parser that sets its
+// value in c. The values in c before are the defaults.
 func (c *Config) keys(model []keytable.Key) []keytable.Key {
 	keys := append(model, []keytable.Key{
 		{Name: "state", Doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query each minute. A second run is refused. A topic begins with it if its changelog has had no states.", Read: keytable.File(&c.State, inputfile.AnySize)},
@@ -62,7 +62,7 @@ func (c *Config) deadLetterKeys() []keytable.Key {
 // A Key describes one key of the config.
 type Key = keytable.Description
 
-// Keys returns the keys that a config may use, in the order of their declaration.
+// Keys returns the keys that a config may have, in the order of their declaration.
 func Keys() []Key {
 	_, _, keys := begin(&keytable.Decoder{})
 	return keytable.Describe(keys)
@@ -87,7 +87,7 @@ func Reference() string {
 	return b.String()
 }
 
-// YAMLText writes a text as a scalar that stands anywhere in YAML.
+// YAMLText returns a text as a YAML scalar that is valid in every position.
 func YAMLText(s string) string {
 	b, err := yaml.Marshal(&yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}}})
 	if err != nil {
@@ -97,7 +97,7 @@ func YAMLText(s string) string {
 	return string(b[1 : len(b)-1])
 }
 
-// YAMLNames writes a name, or a list of several; "" of none.
+// YAMLNames returns names in YAML: one as a scalar, several as a list, none as "".
 func YAMLNames(names []string) string {
 	if len(names) < 2 {
 		return cmp.Or(YAMLText(strings.Join(names, "")), `""`)
@@ -105,7 +105,7 @@ func YAMLNames(names []string) string {
 	return YAMLList(names)
 }
 
-// YAMLList writes texts as a list in one line.
+// YAMLList returns texts as a YAML list in one line.
 func YAMLList(texts []string) string {
 	var scalars []string
 	for _, s := range texts {

@@ -20,7 +20,7 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// Prometheus is a source that asks a server.
+// Prometheus is a source that queries a server.
 type Prometheus struct {
 	promio.Source
 	Lookback time.Duration // see keyed.Config
@@ -30,7 +30,7 @@ func (p *Prometheus) fields() (*Fields, string) { return nil, "" }
 func (p *Prometheus) shaped() bool              { return false }
 func (p *Prometheus) unbounded() bool           { return !p.Bounded }
 
-// check tells the sink of series and receivers of the labels of keys.
+// check gives the Prometheus sink and the receivers the labels that make the keys.
 func (p *Prometheus) check(d *decoder, c *Config) {
 	d.checkServer("source.prometheus", &p.Server)
 	for i := range c.Alerts {
@@ -47,10 +47,10 @@ func (p *Prometheus) checkFlink(d *decoder) {
 	d.Fail("source.prometheus", "is for the runner direct: flink reads topics, kafka")
 }
 
-// Prometheus is what the source asks of a server, nil if it asks none.
+// Prometheus returns the source of queries, nil if the source is another.
 func (s *Source) Prometheus() *Prometheus { return originOf[*Prometheus](s) }
 
-// prometheusKeys declare a source that asks a server.
+// prometheusKeys declares a source of queries.
 func (s *Source) prometheusKeys() []keytable.Key {
 	p := &Prometheus{promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000, Partial: promio.Wait}, 5 * time.Minute}
 	return []keytable.Key{{Name: "prometheus", Doc: "A query to Prometheus or what has its API: first over the past, then on and on. A point is an observation, NaN a missing one. With state a run goes on where the one before has stopped. An id is key/time. It needs the runner direct.", Seen: s.set(p),
@@ -69,7 +69,7 @@ func (s *Source) prometheusKeys() []keytable.Key {
 
 func defaultServer() httpclient.Server { return httpclient.Server{Timeout: 2 * time.Minute} }
 
-// serverKeys declare how to reach a server.
+// serverKeys declares the connection to a server.
 func serverKeys(s *httpclient.Server, url string) []keytable.Key {
 	return []keytable.Key{
 		{Name: "url", Doc: url, Required: true, Read: hookURL(&s.URL)},
@@ -81,7 +81,7 @@ func serverKeys(s *httpclient.Server, url string) []keytable.Key {
 	}
 }
 
-// since reads a time, or how long ago.
+// startTime reads a time, or a duration before the present.
 func startTime(start *time.Time, ago *time.Duration) keytable.ValueParser {
 	const takes = "a time such as 2026-01-02T03:04:05Z, or how long ago, such as -14d"
 	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
@@ -100,7 +100,7 @@ func startTime(start *time.Time, ago *time.Duration) keytable.ValueParser {
 	}}
 }
 
-// checkServer holds what concerns more than one key of a server at a path.
+// checkServer checks combinations of keys in the server at path.
 func (d *decoder) checkServer(path string, s *httpclient.Server) {
 	d.checkLogin(path)
 	if s.TLS != nil && strings.HasPrefix(s.URL.Text, "http://") {
@@ -108,7 +108,7 @@ func (d *decoder) checkServer(path string, s *httpclient.Server) {
 	}
 }
 
-// prometheusKey declares a sink of series.
+// prometheusKey declares a sink by remote write.
 func (s *Sink) prometheusKey() keytable.Key {
 	p := &promio.Sink{Server: defaultServer()}
 	return keytable.Key{Name: "prometheus", Doc: "A server that takes remote write, version 1. It gets hafvf_score, _threshold, _usual, _usual_lower and _usual_upper (two sd), and _alarm, with the labels of the key's series, or the label key. It needs detect.",
@@ -116,7 +116,7 @@ func (s *Sink) prometheusKey() keytable.Key {
 		Keys: serverKeys(&p.Server, "URL of the server. Without a path it is that of Prometheus, /api/v1/write.")}
 }
 
-// checkWritten refuses a sink of series where there are no scores or times.
+// checkWritten refuses a Prometheus sink without scores or times.
 func (d *decoder) checkWritten(c *Config) {
 	p := c.Sink.Prometheus
 	if p == nil {
@@ -133,7 +133,7 @@ func (d *decoder) checkWritten(c *Config) {
 	d.NeedTime("an empty name means that there is no time, which samples need")
 }
 
-// joinedPatterns has patterns of labels match the keys that a query joins of labels.
+// joinedPatterns converts patterns of labels to patterns of keys, if a query joins its keys from labels.
 func (d *decoder) joinedPatterns(c *Config) {
 	p := c.Source.Prometheus()
 	if p == nil || len(p.Key) == 0 {

@@ -18,7 +18,7 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// labels reads names with texts.
+// labels reads a mapping of label names to texts.
 func labels(dst *map[string]string) keytable.ValueParser {
 	const takes = "mapping of names to texts"
 	return keytable.ValueParser{Takes: takes, Initial: "{}", Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
@@ -38,13 +38,13 @@ func labels(dst *map[string]string) keytable.ValueParser {
 	}}
 }
 
-// labelName is what Prometheus takes for the name of a label.
+// labelName matches names of labels in Prometheus.
 var labelName = regexp.MustCompile("^[a-zA-Z_][a-zA-Z0-9_]*$")
 
-// ownLabels are those of every alert.
+// ownLabels are the labels that every alert has.
 var ownLabels = []string{"alertname", "key", "kind"}
 
-// receivers reads a receiver of alerts, or a list of them.
+// receivers reads one receiver of alerts or a list of them.
 func receivers(dst *[]Receiver) keytable.ValueParser {
 	fresh := func(path string) Receiver { return Receiver{At: path, Choice: Choice{Kinds: AlarmKinds()}} }
 	example := fresh("")
@@ -93,7 +93,7 @@ func (r *Receiver) keys() []keytable.Key {
 	)
 }
 
-// hookKey declares a sink of alerts by HTTP.
+// hookKey declares a receiver by HTTP.
 func (s *Sink) hookKey(form webhook.Form) keytable.Key {
 	hook := &webhook.Sink{Form: form.Name, Batch: 100, Timeout: 10 * time.Second}
 	keys := []keytable.Key{
@@ -108,8 +108,8 @@ func (s *Sink) hookKey(form webhook.Form) keytable.Key {
 	return keytable.Key{Name: form.Name, Doc: form.Doc, Seen: func() { s.Webhook = hook }, Keys: keys}
 }
 
-// receivers settles what the receivers of alerts get. The detection is told which beliefs they
-// ask for.
+// receivers sets the default kinds, digest and maximum age of the receivers, and checks them. It adds their beliefs to
+// the detection.
 func (d *decoder) receivers(c *Config) {
 	for i := range c.Alerts {
 		r := &c.Alerts[i]
@@ -131,8 +131,8 @@ func (d *decoder) receivers(c *Config) {
 		switch {
 		case r.Digest > 0 && c.Incidents == nil:
 			d.Fail(keytable.Join(r.At, "digest"), "lists the alarms in no incident: add incidents: true")
-		case r.Digest > 0 && (r.Digest < leastDigest || r.Digest > mostDigest):
-			d.Fail(keytable.Join(r.At, "digest"), "must be %s to %s, not %s", message.Duration(leastDigest), message.Duration(mostDigest), message.Duration(r.Digest))
+		case r.Digest > 0 && (r.Digest < minDigest || r.Digest > maxDigest):
+			d.Fail(keytable.Join(r.At, "digest"), "must be %s to %s, not %s", message.Duration(minDigest), message.Duration(maxDigest), message.Duration(r.Digest))
 		}
 		if !d.Has(keytable.Join(r.At, "max_age")) && c.Source.Unending() {
 			r.MaxAge = defaultMaxAge
@@ -153,8 +153,8 @@ const defaultMaxAge = 24 * time.Hour
 
 // Digests are from an hour to a month.
 const (
-	leastDigest = time.Hour
-	mostDigest  = 31 * 24 * time.Hour
+	minDigest = time.Hour
+	maxDigest = 31 * 24 * time.Hour
 )
 
 func incidentsKey(dst **Incidents) keytable.ValueParser {
@@ -172,8 +172,7 @@ func incidentsKey(dst **Incidents) keytable.ValueParser {
 	})
 }
 
-// checkAlarms settles the zone of incidents, and refuses them without alarms or times, and receivers without
-// alarms.
+// checkAlarms sets the zone of incidents. It refuses incidents without alarms or times, and receivers without alarms.
 func (d *decoder) checkAlarms(c *Config) {
 	if c.Transform != settings.Filter || d.Failed("transform") {
 		return
@@ -208,11 +207,11 @@ func (d *decoder) checkAlarms(c *Config) {
 	}
 }
 
-// Incidents says how alarms of many keys become incidents, as package incidents does.
+// Incidents has the settings for grouping alarms into incidents, see package incidents.
 type Incidents struct {
-	Budget     time.Duration // in which one false incident is allowed on average
-	Separators string        // of the prefixes of keys
-	By         []string      // labels of keys that are series, in place of separators
-	Single     int           // pages a week of alarms in no incident
+	Budget     time.Duration // time with one false incident on average
+	Separators string        // characters that end a prefix of a key
+	By         []string      // labels that replace prefixes, for keys that are series
+	Single     int           // pages a week of alarms outside incidents
 	Zone       string        // of the hours of the day; empty for UTC
 }

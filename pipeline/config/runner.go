@@ -15,20 +15,20 @@ const (
 	Flink  = "flink"  // a cluster
 )
 
-// prism is what the runner of this process was called before.
+// prism is the former name of the runner in this process.
 const prism = "prism"
 
 // A Runner executes the pipeline.
 type Runner struct {
 	Name string
-	// All others are those of Flink, see flink.Options.
+	// All other fields are for Flink, see flink.Options.
 	Cluster                     flink.Cluster
 	Job, Worker                 string
 	Parallelism, MaxParallelism int
-	// Cells is the number of states that keys share; 0: each has its own.
+	// Cells is the number of states that keys share; 0: each key has its own.
 	Cells              int
 	CheckpointInterval time.Duration
-	// Poll is how long the source gathers records before it hands them over.
+	// Poll is how long the source gathers records before it emits them.
 	Poll time.Duration
 }
 
@@ -50,13 +50,13 @@ func (r *Runner) keys() []keytable.Key {
 	}
 }
 
-// DefaultCells is the number of states that keys share where the config does not say.
+// DefaultCells is the default of Runner.Cells.
 const DefaultCells = 256
 
-// ofOneMachine is what flink says of files.
+// localFileReason is the error for files with the runner flink.
 const localFileReason = "is a file of one machine: flink reads and writes topics, kafka"
 
-// checkRunner refuses what a runner cannot do.
+// checkRunner refuses settings that the runner does not support.
 func (d *decoder) checkRunner(c *Config) {
 	r := &c.Runner
 	if r.Name == prism {

@@ -8,15 +8,15 @@ import (
 	"hafvf/pipeline/settings"
 )
 
-// wholeKey is a gap that no session of finished data has.
+// unreachableGap is longer than the gap of any session in stored data.
 const unreachableGap = 250 * 365 * 24 * time.Hour
 
-// As returns the config for the other transform, for what is compared observation by observation. It has
-// the same source, model and keys, and nothing that belongs to one transform alone.
+// As returns the config for the other transform, to compare both observation by observation. The result has the same
+// source, model and keys, and no settings that belong to one transform only.
 //
-// A config of the filter smooths a key as one session, in segments. One of sessions without levels has the
-// default filters of its family, which take the observations of a key in the order of their times or, without
-// times, as they come.
+// A config of the filter is converted to one session per key, in segments. A config of sessions without levels gets the
+// default filters of its family. They take the observations of a key in the order of their times or, without times, of
+// their arrival.
 func (c *Config) As(transform string) *Config {
 	if c.Transform == transform {
 		return c
@@ -41,7 +41,7 @@ func (c *Config) As(transform string) *Config {
 	return &result
 }
 
-// smooth makes sessions of keys. Seasons go by times.
+// smooth converts the settings of a filter to those of sessions. Seasons require event time.
 func (c *Config) smooth(fields *Fields) {
 	c.Levels, c.Top, c.Bank, c.Lateness = nil, 0, nil, 0
 	timed := c.Order == settings.EventTime || c.Model.Season != nil
@@ -59,7 +59,7 @@ func (c *Config) smooth(fields *Fields) {
 	}
 }
 
-// filter makes filters of the sessions of keys.
+// filter converts the settings of sessions to those of a filter.
 func (c *Config) filter(fields *Fields) {
 	if c.Levels == nil {
 		c.Levels, c.Top, c.Bank = c.DefaultFilter()
