@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// ErrOtherSteps means that a savepoint has the state of a step that the pipeline has not.
+// ErrOtherSteps means that a savepoint has the state of a step that the pipeline lacks.
 var ErrOtherSteps = errors.New("the savepoint is of another job: it has the state of a step that this one has not")
 
-// because returns an error of that text. It wraps ErrOtherSteps, or final, where the text
-// says so.
+// clusterError returns an error with the given text. It wraps ErrOtherSteps or final if the text contains the text of
+// that error.
 func clusterError(text string, final error) error {
 	for _, sentinel := range []error{ErrOtherSteps, final} {
 		if contains(text, sentinel) {
@@ -21,7 +21,7 @@ func clusterError(text string, final error) error {
 
 func contains(text string, err error) bool { return err != nil && strings.Contains(text, err.Error()) }
 
-// A failure is an error of which the cluster has passed on the text only.
+// A failure is an error that the cluster returned as text, and the sentinel that the text contains.
 type failure struct {
 	text     string
 	sentinel error
@@ -30,8 +30,7 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 func (f *failure) Unwrap() error { return f.sentinel }
 
-// words say what a stack trace of a cluster means, and what to do about it where
-// that is known.
+// explain describes a stack trace of a cluster in a sentence, with the remedy if it is known.
 func explain(trace string) string {
 	const jars = "JobManager and TaskManagers have not all jars that the job server has: put those of Beam's runner into their lib"
 	cause := rootCause(trace)
@@ -64,11 +63,10 @@ func explain(trace string) string {
 	return cause
 }
 
-// plain is what a Java or Go stack trace says at its bottom: the cause of all
-// that is above it, in a sentence.
+// rootCause returns the last cause in a Java or Go stack trace, in a sentence.
 func rootCause(trace string) string {
 	if i := strings.LastIndex(trace, "caused by:\n"); i >= 0 {
-		// Of a function of ours, as Beam's harness for Go writes it.
+		// error of one of our functions, in the format of Beam's Go harness
 		text := trace[i+len("caused by:\n"):]
 		if function, cause, ok := strings.Cut(text, " failed:\n"); ok && strings.HasPrefix(function, "DoFn[") {
 			text = cause
@@ -81,7 +79,7 @@ func rootCause(trace string) string {
 	}
 	text = strings.TrimPrefix(firstParagraph(text), "<Exception on server side:\n")
 	for {
-		// java.lang.RuntimeException: what was the matter
+		// java.lang.RuntimeException: message
 		class, rest, ok := strings.Cut(text, ": ")
 		if !ok || strings.ContainsAny(class, " \t") || !strings.Contains(class, ".") {
 			break
@@ -91,7 +89,7 @@ func rootCause(trace string) string {
 	return strings.TrimSpace(text)
 }
 
-// firstParagraph ends where a trace's lines "at class.method" begin.
+// firstParagraph cuts a trace before its lines "at class.method".
 func firstParagraph(text string) string {
 	for _, end := range []string{"\n\tat ", "\n\nat ", "\n    at ", "\n\t... "} {
 		text, _, _ = strings.Cut(text, end)

@@ -12,16 +12,15 @@ import (
 const (
 	// stableAfter is how long all tasks have to run until a job counts as started.
 	stableAfter = 2 * time.Second
-	// startTimeout is how long a job may take to start.
+	// startTimeout is the maximum time for the start of a job.
 	startTimeout = time.Minute
-	// outage is how long a JobManager may be unreachable for Follow.
+	// maxOutage is how long Follow tolerates an unreachable JobManager.
 	maxOutage = time.Minute
-	// attempts are how often a job may fail before its first checkpoint is complete.
+	// maxAttempts is the maximum number of restarts before the first complete checkpoint.
 	maxAttempts = 3
 )
 
-// Start waits until the job runs or has ended. It cancels a job that cannot run; the error
-// says why.
+// Start waits until the job runs or has ended. It cancels a job that cannot run, and returns an error with the reason.
 func (j *Job) Start(ctx context.Context) error {
 	deadline := time.Now().Add(startTimeout)
 	var runningSince time.Time
@@ -58,10 +57,9 @@ func (j *Job) giveUp(ctx context.Context, s Status) error {
 	return errors.Join(err, j.Cancel(ctx))
 }
 
-// Follow waits until the job has ended and logs what happens to it. It returns an error if
-// the job failed or was cancelled. Flink restarts a failing job; Follow cancels one that
-// keeps failing without a complete checkpoint, or fails with Options.Final, which the error
-// then wraps. Follow tolerates short absences of the JobManager.
+// Follow waits until the job has ended, and logs changes of its state. It returns an error if the job failed or was
+// cancelled. Flink restarts a failing job; Follow cancels a job that keeps failing without a complete checkpoint, or
+// fails with Options.Final. The returned error then wraps Final. Follow tolerates short outages of the JobManager.
 func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 	var last Status
 	answered, silent := time.Now(), false
@@ -105,8 +103,8 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 	return context.Cause(ctx)
 }
 
-// lost is the error for a job that the JobManager no longer knows because it was
-// restarted. A highly available JobManager knows its jobs as soon as it answers.
+// lost returns the error for a job that the JobManager no longer knows because the JobManager was restarted. A highly
+// available JobManager knows its jobs as soon as it answers.
 func (j *Job) lost(last Status) error {
 	err := fmt.Errorf("the JobManager at %s knows no job %s, %s, any more: it was started again", j.cluster.place(), j.Name, j.ID)
 	if last.Checkpoint == nil || last.Checkpoint.Path == "" {
