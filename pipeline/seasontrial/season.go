@@ -1,4 +1,4 @@
-// Package seasontrial tries on observations what a config may say besides.
+// Package seasontrial tests whether a config without a season would predict its data better with one.
 package seasontrial
 
 import (
@@ -14,15 +14,15 @@ import (
 	"hafvf/pipeline/settings"
 )
 
-// How many keys a trial of a season has, and how many observations of all of them.
+// Maximum number of keys in a trial, and of their observations in total.
 const (
 	maxKeys         = 20
 	maxObservations = 10_000
 )
 
-// Season returns the season that a config without one may have, and why; both are empty if there is none.
-// With it, the filter predicts the last third of the observations of each key better than without, and
-// raises at most a tenth more alarms on it. The observations span some time, with steps of a usual length.
+// Season returns the season that improves a config without one, and the reason. Both are empty if there is none. With
+// the season, the filter predicts the last third of the observations of each key better, and raises at most a tenth
+// more alarms on it. span is the time that the observations cover, step the usual time between them.
 func Season(c *config.Config, observations map[string][]keyed.Observation, span, step time.Duration) (season, why string) {
 	if c.Transform != settings.Filter || c.Model.Season != nil || usual.Seasonal(c.Model.Family) != nil || step <= 0 {
 		return "", ""
@@ -32,7 +32,7 @@ func Season(c *config.Config, observations map[string][]keyed.Observation, span,
 	standard := usual.DefaultSeasons()
 	for _, o := range []struct {
 		season, rhythm string
-		seasons        []usual.Season // from the shortest on
+		seasons        []usual.Season // shortest first
 	}{{"[24h, 168h]", "day and week", standard}, {"[24h]", "the day", standard[:1]}, {"[168h]", "the week", standard[1:]}} {
 		if span < 2*o.seasons[len(o.seasons)-1].Period || step > o.seasons[0].Period/4 {
 			continue
@@ -45,13 +45,13 @@ func Season(c *config.Config, observations map[string][]keyed.Observation, span,
 	return "", ""
 }
 
-// ofKey are observations of a key.
+// keyObservations are observations of a key.
 type keyObservations struct {
 	key          string
 	observations []keyed.Observation
 }
 
-// longest returns the observations of the keys that have most, each in the order of time.
+// longest returns the observations of the keys with the most observations, sorted by time.
 func longest(observations map[string][]keyed.Observation) (selected []keyObservations) {
 	keys := slices.SortedFunc(maps.Keys(observations), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(observations[b]), len(observations[a])), cmp.Compare(a, b))
@@ -67,8 +67,8 @@ func longest(observations map[string][]keyed.Observation) (selected []keyObserva
 	return selected
 }
 
-// trial filters observations with a season. It returns the log predictive of the last third of each key
-// and the alarms on it. A filter that cannot be has no probability.
+// trial filters observations with the given seasons; nil means none. It returns the log predictive of the last third of
+// the observations of each key, and the number of alarms on it. It returns −∞ if the settings are invalid.
 func trial(c *config.Config, seasons []usual.Season, tried []keyObservations) (nats float64, alarms int) {
 	cfg := c.Filter()
 	cfg.Silence, cfg.Expire = nil, 0
@@ -89,7 +89,7 @@ func trial(c *config.Config, seasons []usual.Season, tried []keyObservations) (n
 		if len(series.observations) == 0 {
 			continue
 		}
-		key, _ := est.Open(series.key, nil) // which begins anew
+		key, _ := est.Open(series.key, nil) // starts without a state
 		testStart := series.observations[2*len(series.observations)/3].Time
 		count := func(e keyed.Estimate) {
 			if e.Time.Before(testStart) {
