@@ -222,7 +222,7 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 	for _, form := range webhook.Forms {
 		secrets = append(secrets, form.Name)
 	}
-	// A misspelt key of Kafka may be that of a login.
+	// A misspelt key of Kafka may belong to a login.
 	c, d, keys := begin(&keytable.Decoder{Name: name, Overrides: set, Secrets: secrets, Secretive: []string{"kafka"}})
 	if d.Read(text, keys) {
 		d.layout(c)
@@ -376,8 +376,8 @@ func delimiter(dst *rune) keytable.ValueParser {
 	}}
 }
 
-// separator reads one of the allowed characters in numbers. Special blanks count as a blank. Takes lists the characters
-// for errors.
+// separator reads one of the allowed characters in numbers. In data, a blank also stands for no-break and thin spaces,
+// and ' for ’. takes describes the allowed characters.
 func separator(dst *rune, takes, allowed string) keytable.ValueParser {
 	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		var s string

@@ -7,8 +7,8 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// AtOnce returns how many records a source may hand over at once, at most limit. A run that is asked to stop still
-// processes what was handed over, so filters with expensive records get fewer.
+// AtOnce returns how many records a source may hand over at once, at most limit. A run that is asked to stop first
+// processes all records handed over, so filters with expensive records get fewer.
 func (c *Config) AtOnce(limit int) int {
 	const maxBundle, cutBundle = 5 * time.Second, time.Second // largest allowed time of a bundle, and the target if it would take longer
 	cost := c.recordCost()

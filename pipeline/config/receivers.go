@@ -148,10 +148,10 @@ func (d *decoder) receivers(c *Config) {
 	}
 }
 
-// defaultMaxAge is the age above which alerts of a topic are not sent.
+// defaultMaxAge is the default MaxAge of receivers if the source is unending.
 const defaultMaxAge = 24 * time.Hour
 
-// Digests are from an hour to a month.
+// Limits of the period of a digest.
 const (
 	minDigest = time.Hour
 	maxDigest = 31 * 24 * time.Hour
