@@ -130,7 +130,7 @@ func TestRewindLog(t *testing.T) {
 			fmt.Fprintf(&lines, "a,%s,1\n", stamp)
 		}
 	}
-	const want = ` level=WARN msg="a key with a time ahead of the clock goes back from it, as its next records were late in a row" key=a from=2126-01-02T00:00:00.000Z to=2026-01-02T00:00:00.000Z`
+	const want = ` level=WARN msg="key went back from a time ahead of the clock: its next records were late in a row" key=a from=2126-01-02T00:00:00.000Z to=2026-01-02T00:00:00.000Z`
 	checkLog := func(name, log string) {
 		t.Helper()
 		if strings.Count(log, "goes back") != 1 || !strings.Contains(log, want) {
@@ -173,7 +173,7 @@ func TestSummaryOfLag(t *testing.T) {
 	var s Summary
 	s.Late, s.LateIdle, s.Behind = 7, 5, 90*time.Second
 	s.Lag = kafkaio.EventLag{Usual: 10*time.Minute + 300*time.Millisecond, Most: 12*time.Minute + time.Second}
-	want := "99 % of the records came within 10m0s of their times, all of them within 12m1s\n" +
+	want := "99 % of the records arrived within 10m0s of their times, all of them within 12m1s\n" +
 		"2 records came up to 1m30s after a later one of the key: with lateness: 2m nothing is late\n" +
 		"5 records came within the lateness of the key, but after the watermark: with source.kafka.disorder: 13m the watermark waits\n"
 	if text := s.String(); !strings.HasSuffix(text, want) {

@@ -19,7 +19,7 @@ type Submission struct {
 	Graph *Graph // its runner is Flink
 	// Savepoint is the path of the savepoint at which the job resumes. If it is empty, the job starts without states.
 	Savepoint string
-	// Migrate converts states that were written under another config, see Run.Migrate.
+	// Migrate keeps states that were written under another config, see Run.Migrate.
 	Migrate bool
 	Version string // version of this program; workers must have the same
 	Log     *slog.Logger
@@ -60,7 +60,7 @@ func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("Flink has the job", "job", job.Name, "id", job.ID)
+	s.Log.Info("job submitted to Flink", "job", job.Name, "id", job.ID)
 	return job, job.Start(ctx)
 }
 
@@ -87,7 +87,7 @@ func (s Submission) logKeys(ctx context.Context, job *flink.Job) {
 	for every := time.Tick(10 * time.Second); ; {
 		n, err := job.Counters(ctx, "hafvf")
 		if err == nil && n[transforms.ResumedCells] >= int64(s.Graph.Runner.Cells) {
-			s.Log.Info("the job goes on from the savepoint", "job", job.Name, "keys_kept", n[transforms.KeptKeys], "keys_that_begin_anew", n[transforms.LostKeys])
+			s.Log.Info("job resumed from the savepoint", "job", job.Name, "keys_kept", n[transforms.KeptKeys], "keys_reset", n[transforms.LostKeys])
 			return
 		}
 		select {

@@ -306,7 +306,7 @@ func (l *rewindLog) log(log *slog.Logger, key string, ahead, reset time.Time) {
 	if l.unlogged > 0 {
 		attrs = append(attrs, "others", l.unlogged)
 	}
-	log.Warn("a key with a time ahead of the clock goes back from it, as its next records were late in a row", attrs...)
+	log.Warn("key went back from a time ahead of the clock: its next records were late in a row", attrs...)
 	l.logged, l.unlogged = l.logged+1, 0
 }
 
@@ -343,7 +343,7 @@ func (l *panicLog) log(log *slog.Logger, key string, p *keyed.PanicError) {
 		l.logged = map[string]bool{}
 	}
 	l.logged[strings.Clone(key)] = true
-	log.Error("the mathematics of a key panicked, which is a fault of hafvf: please report it; the records are in the dead letter, all other keys go on", "key", key, "panic", p.Value, "stack", p.Stack)
+	log.Error("the mathematics of a key panicked, a bug in hafvf: please report it; the records are in the dead letter, all other keys continue", "key", key, "panic", p.Value, "stack", p.Stack)
 }
 
 // encodeRejectedFn writes observations that the filter rejected, and keys that it reset, as dead-letter records.
@@ -357,7 +357,7 @@ func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected
 	if !r.Reset {
 		run.findings().reject(r.Reason, r.ID, r.Raw, 1)
 	} else if run != nil {
-		run.log.Warn("a key begins anew", "key", r.Key, "reason", r.Reason)
+		run.log.Warn("key was reset", "key", r.Key, "reason", r.Reason)
 	}
 	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.SourcePlace{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
 }
@@ -372,7 +372,7 @@ func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r connectors.Refu
 	case !fn.Estimates:
 		run.undelivered(r)
 	default:
-		run.found.refused.add(run.log, "the sink refuses a record; it is in the dead letter", "id", r.ID, "reason", r.Reason)
+		run.found.refused.add(run.log, "sink refused a record: it is in the dead letter", "id", r.ID, "reason", r.Reason)
 	}
 	emit(appendRefused(nil, r))
 }

@@ -182,7 +182,7 @@ func TestExpireOfATopic(t *testing.T) {
 	r := launch(t, compose(t, text))
 	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
 	await(r, "young", "younger")
-	if s := r.halt(t); s.ExpiredKeys != 21 || !strings.Contains(s.String(), "21 keys were forgotten after no record for longer than expire") {
+	if s := r.halt(t); s.ExpiredKeys != 21 || !strings.Contains(s.String(), "21 keys were forgotten: no record for longer than expire") {
 		t.Errorf("%d expired: %s", s.ExpiredKeys, s)
 	}
 	put("old3", 30*time.Minute, 2)

@@ -126,7 +126,7 @@ func (f fileSource) addPipeClock(r *run) {
 			}
 		},
 		Disordered: func(lag time.Duration) {
-			r.log.Warn("records of standard input go back in time: incidents, digests and pages wait for its end",
+			r.log.Warn("records on standard input go back in time: incidents, digests and pages wait for its end",
 				"by", message.Duration(lag.Round(time.Millisecond)), "disorder", message.Duration(f.disorder), "setting", "source."+f.Format+".disorder")
 		},
 	})

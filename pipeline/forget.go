@@ -132,7 +132,7 @@ func withoutKeys(states []statestore.State, where string, patterns []string) (f 
 			s.Bytes, names, err = fleet.Forget(s.Bytes, matches)
 		}
 		if err != nil {
-			return f, nil, fmt.Errorf("what %s has of the alarms of all keys cannot be read, and nothing was changed: %w; a run begins it anew: start one, stop it, and try again", where, err)
+			return f, nil, fmt.Errorf("the state of the alarms of all keys in %s cannot be read, and nothing was changed: %w; a run resets this state: start one, stop it, and try again", where, err)
 		}
 		for name := range names { // includes keys without a stored state
 			if !forgotten[name] {

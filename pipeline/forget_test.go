@@ -171,7 +171,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	if remaining, _ := readStates("forgets"); len(remaining) != 1 {
 		t.Errorf("%d states are left", len(remaining)-1)
 	}
-	if _, err := ForgetKeysIn(filepath.Join(dir, "none"), []string{"*"}, quiet); err == nil || !strings.Contains(err.Error(), "none does not exist: no run has ended well yet") {
+	if _, err := ForgetKeysIn(filepath.Join(dir, "none"), []string{"*"}, quiet); err == nil || !strings.Contains(err.Error(), "none does not exist: no run has succeeded yet") {
 		t.Error(err)
 	}
 }

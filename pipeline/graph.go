@@ -148,7 +148,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	}
 	g.Steps = slices.Concat([]Step{
 		{"read", g.source.describe(), []string{"decode"}},
-		{"decode", "key, time, x; what does not fit is rejected", []string{c.Transform, "reject"}},
+		{"decode", "key, time, x; invalid records are rejected", []string{c.Transform, "reject"}},
 	}, g.transform.steps(), []Step{
 		{"write", g.sink.describe(), nil},
 		{"reject", "reason, place, raw input to " + g.dead.describe(), nil},

@@ -21,7 +21,7 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// A run with Migrate reads the past again if its states cannot be converted completely. The past is the part of the
+// A run with Migrate reads the past again if its states cannot be migrated completely. The past is the part of the
 // source that earlier runs with the same states have read.
 
 // readAgain returns an empty stateFile whose run rereads the source up to the position stored in source, and a
@@ -68,7 +68,7 @@ type learnedTopic struct {
 	offsets map[string]int64 // offsets that the states have reached, by partition
 }
 
-// openHistory opens the history of a graph's states. It returns nil if the states can be converted completely, or if
+// openHistory opens the history of a graph's states. It returns nil if the states can be migrated completely, or if
 // there is no history.
 func (g *Graph) openHistory(ctx context.Context, pool *clients, log *slog.Logger) (*history, error) {
 	if t, ok := g.source.(topicSource); ok {
@@ -80,7 +80,7 @@ func (g *Graph) openHistory(ctx context.Context, pool *clients, log *slog.Logger
 	if g.states == "" {
 		return nil, nil
 	}
-	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler)) // the run logs what it converts
+	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler)) // the run logs what it migrates
 	cfg.Leave = true
 	file, err := statebackend.OpenFile(g.states, cfg)
 	if err != nil {
@@ -172,8 +172,8 @@ func (g *Graph) historyOf(ctx context.Context, where string, source []byte, log 
 	return description, err
 }
 
-// learn reruns the history of a graph whose states cannot be converted completely, and replaces the states by the
-// learned ones. The rerun writes no records and sends no alerts. learn does nothing if the states can be converted or
+// learn reruns the history of a graph whose states cannot be migrated completely, and replaces the states by the
+// learned ones. The rerun writes no records and sends no alerts. learn does nothing if the states can be migrated or
 // if there is no history. If the rerun is stopped or fails, the stored states stay unchanged. For topics, learn returns
 // the learned states for the run to start with.
 func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slog.Logger) (topic *learnedTopic, stopped bool, err error) {
@@ -187,7 +187,7 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 		return nil, false, err
 	}
 	defer p.close()
-	log.Info("states cannot be carried over whole: learning from the past, of which nothing is written or told", "in", p.where, "states", p.migrated.String(), "past", p.description)
+	log.Info("states cannot be migrated completely: learning from the past, without writing records or alerts", "in", p.where, "states", p.migrated.String(), "past", p.description)
 	var mu sync.Mutex
 	var earliest time.Time
 	state := &run{log: log, stopping: stop, history: p, observed: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.AlertEvent) {

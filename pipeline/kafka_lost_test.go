@@ -97,7 +97,7 @@ func TestKafkaBadState(t *testing.T) {
 	b.put(t, lines[200:]...)
 	var log strings.Builder
 	s := expect.Get(Run{Graph: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))}.Execute(t.Context(), nil))(t)
-	if s.Reset != 1 || s.Rejected != 0 || !strings.Contains(s.String(), "1 key began anew") {
+	if s.Reset != 1 || s.Rejected != 0 || !strings.Contains(s.String(), "1 key was reset") {
 		t.Error(s)
 	}
 	if text := log.String(); !strings.Contains(text, "a state cannot be read: its key begins anew when it speaks") || !strings.Contains(text, "key=k1") {

@@ -95,7 +95,7 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	m := &markRegistry{run: r, source: g.marks, byID: map[string][]*markable{}, read: markState{Read: map[string]markPosition{}}}
 	stored, err := m.restore()
 	if err != nil {
-		r.log.Warn("the marks that were in force cannot be read: they are read again", "reason", err.Error())
+		r.log.Warn("cannot read the stored marks: reading all marks again", "reason", err.Error())
 	}
 	switch {
 	case g.marks == nil && stored:
@@ -242,7 +242,7 @@ func (m *markRegistry) follow(ctx context.Context) (end func()) {
 			}
 			err := m.poll(ctx)
 			if err != nil && !failed && ctx.Err() == nil {
-				m.run.log.Warn("marks cannot be read: those that were read hold", "reason", err.Error())
+				m.run.log.Warn("cannot read marks: keeping the marks read before", "reason", err.Error())
 			}
 			failed = err != nil
 		}
@@ -262,7 +262,7 @@ func (m *markRegistry) poll(ctx context.Context) (err error) {
 		err = m.readTopic(ctx, m.source.Kafka)
 	}
 	if unlogged := m.refused - refused; unlogged > 0 {
-		m.run.log.Warn("more marks are of no use: they are in the dead letter", "marks", unlogged)
+		m.run.log.Warn("more marks rejected, written to the dead letter", "marks", unlogged)
 	}
 	if !maps.Equal(prev, m.read.Read) {
 		m.run.account.Instruct(statestore.MarksKey, []byte(jsontext.Of(m.read)), m.applyOnCommit())
@@ -276,7 +276,7 @@ func (m *markRegistry) applyOnCommit() func() {
 	return func() {
 		m.shared.Store(&falseMarks)
 		m.observe()
-		m.run.log.Info("marks are in force", "marks", marks)
+		m.run.log.Info("marks applied", "marks", marks)
 	}
 }
 
@@ -406,7 +406,7 @@ func (m *markRegistry) accept(place records.SourcePlace, line []byte) error {
 		return nil
 	}
 	if m.refused++; m.refused <= maxMarksLogged {
-		m.run.log.Warn("a mark is of no use: it is in the dead letter", "place", place.ID, "reason", err.Error())
+		m.run.log.Warn("mark rejected, written to the dead letter", "place", place.ID, "reason", err.Error())
 	}
 	raw := string(line[:min(len(line), connectors.MaxRaw)])
 	return m.run.writeDead(records.AppendReject(connectors.Chunk(nil).Begin(nil, place.ID), place, raw, "the mark "+err.Error()))
@@ -428,7 +428,7 @@ func (m *markRegistry) addMark(mark records.Mark) error {
 		}
 	}
 	if len(matches) == 0 {
-		return fmt.Errorf("is of an unknown alarm: none of the last %d has the id %s%s", maxMarks, message.Quote(mark.ID), ofKey(mark.Key))
+		return fmt.Errorf("is for an unknown alarm: none of the last %d alarms has the id %s%s", maxMarks, message.Quote(mark.ID), ofKey(mark.Key))
 	}
 	if len(keys) > 1 {
 		sorted := slices.Sorted(maps.Keys(keys))

@@ -122,7 +122,7 @@ func TestMarksOfNoUse(t *testing.T) {
 		write(t, "in.jsonl", spikes(0, 0, "a")...), marks, dead)
 	log := &aLog{}
 	expect.Get(Run{Graph: compose(t, text), Log: log.logger()}.Execute(t.Context(), nil))(t)
-	if n := strings.Count(log.b.String(), "a mark is of no use"); n != maxMarksLogged || !log.contains("more marks are of no use: they are in the dead letter\" marks=22")() {
+	if n := strings.Count(log.b.String(), "a mark is of no use"); n != maxMarksLogged || !log.contains("more marks rejected, written to the dead letter\" marks=22")() {
 		t.Errorf("%d lines: %s", n, &log.b)
 	}
 	reasons := map[string]string{}
@@ -135,7 +135,7 @@ func TestMarksOfNoUse(t *testing.T) {
 	}
 	want := map[string]string{}
 	for i := range lines {
-		want[fmt.Sprint("marks.jsonl:", i+1)] = fmt.Sprintf("the mark is of an unknown alarm: none of the last 1000 has the id \"x%d\"", i)
+		want[fmt.Sprint("marks.jsonl:", i+1)] = fmt.Sprintf("the mark is for an unknown alarm: none of the last 1000 alarms has the id \"x%d\"", i)
 	}
 	want["marks.jsonl:2"] = "the mark is longer than 64 kB"
 	expect.Same(t, want, reasons)
@@ -164,7 +164,7 @@ func TestMarkRegistry(t *testing.T) {
 		sizes         []float64
 	}{
 		{"false", "", "1", `is ambiguous: alarms of 2 keys have the id "1"; give key, such as "a"`, nil},
-		{"false", "c", "1", `is of an unknown alarm: none of the last 1000 has the id "1" and the key "c"`, nil},
+		{"false", "c", "1", `is for an unknown alarm: none of the last 1000 alarms has the id "1" and the key "c"`, nil},
 		{"false", "b", "1", "", []float64{-9}},
 		{"true", "b", "1", "", nil},
 		{"false", "", "i", "", []float64{5, -9, -9}},
@@ -348,7 +348,7 @@ func TestMarksOfTopic(t *testing.T) {
 	session(func(log *aLog) {
 		expect.OK(t, SendMark(t.Context(), compose(t, text).marks, records.Mark{ID: "in-0-7", Mark: "true", Time: start}, quiet))
 		expect.Soon(t, "a warning", log.contains("a mark is of no use"))
-		expect.Soon(t, "a commit", log.contains("marks are in force"))
+		expect.Soon(t, "a commit", log.contains("marks applied"))
 	})
 	session(func(log *aLog) {
 		time.Sleep(3 * quietPoll) // nothing is to come of it
@@ -356,7 +356,7 @@ func TestMarksOfTopic(t *testing.T) {
 			t.Errorf("log: %s", &log.b)
 		}
 	})
-	equal(t, []string{`{"reason":"the mark is of an unknown alarm: none of the last 1000 has the id \"in-0-7\"","place":"marks-0-0","id":"marks-0-0","topic":"marks","partition":0,"offset":0,"raw":"{\"id\":\"in-0-7\",\"mark\":\"true\",\"time\":\"2026-01-02T03:04:05Z\"}"}` + "\n"}, b.values(t, "rejected"))
+	equal(t, []string{`{"reason":"the mark is for an unknown alarm: none of the last 1000 alarms has the id \"in-0-7\"","place":"marks-0-0","id":"marks-0-0","topic":"marks","partition":0,"offset":0,"raw":"{\"id\":\"in-0-7\",\"mark\":\"true\",\"time\":\"2026-01-02T03:04:05Z\"}"}` + "\n"}, b.values(t, "rejected"))
 }
 
 // A query has alarms and marks in its file of states.

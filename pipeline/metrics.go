@@ -45,35 +45,35 @@ var (
 	readDesc       = metric("hafvf_records_in_total", "records read")
 	outDesc        = metric("hafvf_records_out_total", "estimates made")
 	rejectedDesc   = metric("hafvf_records_rejected_total", "records in the dead letter")
-	lateDesc       = metric("hafvf_records_late_total", "those among them that came after their turn")
+	lateDesc       = metric("hafvf_records_late_total", "rejected records that were late")
 	rewoundDesc    = metric("hafvf_keys_turned_back_total", "how often a key went back from a time ahead of the clock")
-	eventLagDesc   = metric("hafvf_event_lag_seconds", "by how much 99 % of the last records were behind the clock when they came. It is there if `expire`, which a topic has by default, `lateness`, `silence` or sessions need it", "partition")
-	refusedDesc    = metric("hafvf_records_refused_total", "estimates that a sink `prometheus` did not take. They are in the dead letter")
-	partialDesc    = metric("hafvf_partial_answers_total", "answers of a source `prometheus` that the server said to be partial. They were asked for again, or with `partial: take` taken")
-	droppedDesc    = metric("hafvf_points_dropped_total", "points of a source `prometheus` that the server was not asked for, or gave twice")
+	eventLagDesc   = metric("hafvf_event_lag_seconds", "delay behind the clock within which 99 % of the recent records arrived. Present if `expire`, which a topic has by default, `lateness`, `silence` or sessions need it", "partition")
+	refusedDesc    = metric("hafvf_records_refused_total", "estimates that a sink `prometheus` refused. They are in the dead letter")
+	partialDesc    = metric("hafvf_partial_answers_total", "partial answers to a source `prometheus`. They are requested again or, with `partial: take`, used")
+	droppedDesc    = metric("hafvf_points_dropped_total", "dropped points of a source `prometheus`: not requested, or repeated")
 	missingDesc    = metric("hafvf_records_missing_total", "records without a value")
 	failedDesc     = metric("hafvf_not_converged_total", "estimates whose iteration did not converge")
 	alarmsDesc     = metric("hafvf_alarms_total", "alarms raised", "kind")
-	mutedDesc      = metric("hafvf_alarms_muted_total", "alarms that the budget suppressed. If you want them, give a larger `detect.budget`")
-	restingDesc    = metric("hafvf_alarms_resting_total", "deviations that came back while an alarm of their key lasted. If you want them, give a shorter `detect.rest`")
-	suppressedDesc = metric("hafvf_alarms_held_back_score", "the largest score of the alarms that were held back, as `muted` or `resting`", "why")
+	mutedDesc      = metric("hafvf_alarms_muted_total", "alarms that the budget suppressed. To get them, set a shorter `detect.budget`")
+	restingDesc    = metric("hafvf_alarms_resting_total", "deviations that recurred while an alarm of their key lasted. To get them, set a shorter `detect.rest`")
+	suppressedDesc = metric("hafvf_alarms_held_back_score", "the largest score of the suppressed alarms, as `muted` or `resting`", "why")
 	openedDesc     = metric("hafvf_incidents_total", "incidents opened, with `incidents`")
 	openDesc       = metric("hafvf_incidents_open", "incidents that have not closed")
-	incidentDesc   = metric("hafvf_incident", "1 while an incident of the group is open, then 0. The first 100 groups of a run have their names, `others` are all further ones", "group")
+	incidentDesc   = metric("hafvf_incident", "1 while an incident of the group is open, then 0. The first 100 groups of a run are named, further groups share `others`", "group")
 	changesDesc    = metric("hafvf_changes_total", "detected changes, alarm or not")
 	outliersDesc   = metric("hafvf_outliers_total", "detected outliers, alarm or not")
 	resetDesc      = metric("hafvf_keys_reset_total", "keys that were reset, because their state could not be read or could learn nothing")
-	panicsDesc     = metric("hafvf_panics_total", "how often the mathematics of a key panicked, a fault of hafvf. The records are in the dead letter")
-	keysDesc       = metric("hafvf_keys", "keys seen since the start, less those that were forgotten since")
+	panicsDesc     = metric("hafvf_panics_total", "how often the mathematics of a key panicked, a bug in hafvf. The records are in the dead letter")
+	keysDesc       = metric("hafvf_keys", "keys seen since the start, without forgotten ones")
 	expiredKeys    = metric("hafvf_keys_expired_total", "keys that were forgotten, because they had no record for longer than `expire`")
-	sentDesc       = metric("hafvf_alerts_sent_total", "alerts that the receiver took", receiverLabels...)
+	sentDesc       = metric("hafvf_alerts_sent_total", "alerts that the receiver accepted", receiverLabels...)
 	failedToDesc   = metric("hafvf_alerts_failed_total", "alerts that went to the dead letter", receiverLabels...)
 	expiredDesc    = metric("hafvf_alerts_expired_total", "alerts that were not sent, because they were older than `max_age`", receiverLabels...)
 	waitingDesc    = metric("hafvf_alerts_waiting", "alerts that are pending for the receiver", receiverLabels...)
-	oldestDesc     = metric("hafvf_alerts_oldest_waiting_seconds", "the age of the oldest of them", receiverLabels...)
-	deletedDesc    = metric("hafvf_records_deleted_total", "records that were deleted (retention) before they were read, at most", "topic")
+	oldestDesc     = metric("hafvf_alerts_oldest_waiting_seconds", "the age of the oldest pending alert", receiverLabels...)
+	deletedDesc    = metric("hafvf_records_deleted_total", "maximum number of records that were deleted (retention) before they were read", "topic")
 	lagAgeDesc     = metric("hafvf_lag_age_seconds", "time since the brokers last reported where the partitions end")
-	lagDesc        = metric("hafvf_lag_records", "records in the topic that hafvf has not yet read, as the brokers say at the scrape", "partition")
+	lagDesc        = metric("hafvf_lag_records", "records in the topic that hafvf has not yet read, as the brokers report at the scrape", "partition")
 )
 
 // stageMetric describes a histogram.
@@ -214,9 +214,9 @@ const maxInFlight = 5 * time.Minute
 func (m *Metrics) Health() error {
 	switch r := m.current(); {
 	case r == nil:
-		return errors.New("the run has not begun")
+		return errors.New("the run has not started")
 	case r.account.Busy() > maxInFlight:
-		return fmt.Errorf("the same records have been worked on for %v", r.account.Busy().Round(time.Second))
+		return fmt.Errorf("the same records have been in flight for %v", r.account.Busy().Round(time.Second))
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (m *Metrics) Health() error {
 func (m *Metrics) Note() (note string) {
 	for _, s := range m.Reading().Receivers {
 		if !s.Away.IsZero() {
-			note += fmt.Sprintf("%s has taken no alerts for %v, and %s: %s\n", s.Place, time.Since(s.Away).Round(time.Second), message.Count(s.Waiting, "waits", "wait"), s.Reason)
+			note += fmt.Sprintf("%s has taken no alerts for %v, and %s: %s\n", s.Place, time.Since(s.Away).Round(time.Second), message.Count(s.Waiting, "alert waits", "alerts wait"), s.Reason)
 		}
 	}
 	return note

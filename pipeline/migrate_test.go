@@ -30,8 +30,8 @@ func TestMigrateStates(t *testing.T) {
 		place string
 		hint  string
 	}{
-		{"file", file, states, "as no past is read again; hafvf run does so with --migrate, and refuses them without"},
-		{"changelog", topic, "states", "from the past, 200 records of in, writes and tells nothing of it, and keeps of other keys what is kept here; without --migrate it refuses the states"},
+		{"file", file, states, "as no past is read again; hafvf run does this with --migrate, and refuses the states without it"},
+		{"changelog", topic, "states", "from the past, 200 records of in, without writing records or alerts, and keeps the other keys as listed here; without --migrate it refuses the states"},
 	} {
 		t.Run(c.where, func(t *testing.T) {
 			expect.OK(t, execute(t, c.text(lines[:200], before), quiet))

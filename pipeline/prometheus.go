@@ -155,7 +155,7 @@ func (s *periodicSaver) waits(t time.Time) bool {
 }
 
 func (s *periodicSaver) failed(err error) {
-	s.run.log.Warn("the states are not stored; a run that is killed now goes on from those of before", "reason", err.Error())
+	s.run.log.Warn("cannot store states: a run killed now resumes from the previous states", "reason", err.Error())
 }
 
 // close discards the pending file.

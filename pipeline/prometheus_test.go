@@ -369,7 +369,7 @@ func TestSourcePanics(t *testing.T) {
 	g.source = broken
 	var log strings.Builder
 	_, err := Run{Graph: g, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}.Execute(t.Context(), nil)
-	expect.Error(t, err, "has panicked, which is a fault of hafvf: runtime error: integer divide by zero; please report it")
+	expect.Error(t, err, "panicked, a bug in hafvf: runtime error: integer divide by zero; please report it")
 	if strings.Contains(err.Error(), "goroutine") || !strings.Contains(log.String(), "level=DEBUG") || !strings.Contains(log.String(), "goroutine ") {
 		t.Errorf("%v\n%s", err, &log)
 	}
@@ -382,7 +382,7 @@ func TestQueryPartial(t *testing.T) {
 	o := &oracle{series: map[string]func(time.Time) (float64, bool){`{"host":"a"}`: func(time.Time) (float64, bool) { return 1, true }}}
 	text := fmt.Sprintf("model: {family: normal, prior: auto}\ndetect: true\nsource: {prometheus: {url: %q, query: load, bounded: true, start: -1h%%s}}\n", o.serve(t))
 	o.parts = 2
-	if s, got, _ := runConfig(t, fmt.Sprintf(text, "")); len(got) < 59 || s.Partials != 2 || !strings.Contains(s.String(), "warning: the server of the source gave 2 partial answers") {
+	if s, got, _ := runConfig(t, fmt.Sprintf(text, "")); len(got) < 59 || s.Partials != 2 || !strings.Contains(s.String(), "warning: the server of the source returned 2 partial answers") {
 		t.Errorf("%d records, %d partial answers", len(got), s.Partials)
 	}
 	o.parts = 1

@@ -55,7 +55,7 @@ func (r *run) watchQuiet(g *Graph) {
 		err = bad[0]
 	}
 	if err != nil {
-		r.log.Warn("the quiet times that were in force cannot be read: those of the files hold", "reason", err.Error())
+		r.log.Warn("cannot read the stored quiet times: using those of the files", "reason", err.Error())
 		stored, times = []byte("none"), nil
 	}
 	if stored == nil && q.files == nil {
@@ -98,7 +98,7 @@ func (f *watchedFile) read(log *slog.Logger) {
 	bad, err := f.Read()
 	if err != nil {
 		if !f.failed {
-			log.Warn("the file of quiet times cannot be read: what was read of it holds", "file", f.Path, "reason", message.Cause(err).Error())
+			log.Warn("cannot read quiet times: keeping the entries read before", "file", f.Path, "reason", message.Cause(err).Error())
 		}
 		f.failed = true
 		return
@@ -106,10 +106,10 @@ func (f *watchedFile) read(log *slog.Logger) {
 	for i, err := range bad {
 		const logged = 10
 		if i == logged {
-			log.Warn("and other lines are no quiet times", "file", f.Path, "lines", len(bad)-logged)
+			log.Warn("more lines are not quiet times", "file", f.Path, "lines", len(bad)-logged)
 			break
 		}
-		log.Warn("a line is no quiet time: the rest of the file holds", "file", f.Path, "line", err.Error())
+		log.Warn("line is not a quiet time: the other lines apply", "file", f.Path, "line", err.Error())
 	}
 	f.failed = false
 }
@@ -129,9 +129,9 @@ func (q *quietWatch) requestTimes() {
 	q.run.account.Instruct(statestore.QuietKey, value, func() {
 		observations, keys := q.learned(times)
 		q.apply(times)
-		q.run.log.Info("quiet times of files are in force", "files", message.List(names), "entries", len(times))
+		q.run.log.Info("quiet times of files applied", "files", message.List(names), "entries", len(times))
 		if keys > 0 {
-			q.run.log.Warn("quiet times of files come too late for observations that were learned before", "files", message.List(names), "observations", fmt.Sprint("about ", observations), "keys", keys)
+			q.run.log.Warn("quiet times cover observations that are already learned", "files", message.List(names), "observations", fmt.Sprint("about ", observations), "keys", keys)
 		}
 	})
 }

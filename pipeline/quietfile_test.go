@@ -224,7 +224,7 @@ func TestQuietFileChanges(t *testing.T) {
 	shows("a", "own")
 	replace(t, file, always("b"), "{\"match\":\"a\"}\n", always("none"))
 	expect.Soon(t, "other entries", log.contains(" entries=2"))
-	if !log.contains("a line is no quiet time: the rest of the file holds\" file="+file+" line=\"2: from missing")() || !log.contains(`observations="about 1" keys=1`)() {
+	if !log.contains("line is not a quiet time: the other lines apply\" file="+file+" line=\"2: from missing")() || !log.contains(`observations="about 1" keys=1`)() {
 		t.Errorf("log: %s", &log.b)
 	}
 	for range 40 {

@@ -52,7 +52,7 @@ func (r *run) openOutboxes(g *Graph) error {
 			return err
 		}
 		if n := len(stored[i]); n > 0 {
-			r.log.Info("alerts that an earlier run has not delivered are sent", "receiver", box.Place(), "alerts", n)
+			r.log.Info("sending alerts that an earlier run did not deliver", "receiver", box.Place(), "alerts", n)
 		}
 		delete(stored, i)
 		r.outboxes = append(r.outboxes, box)
@@ -61,7 +61,7 @@ func (r *run) openOutboxes(g *Graph) error {
 	for _, alerts := range stored { // of receivers that are no longer in the config
 		var refused []webhook.Delivery
 		for _, a := range alerts {
-			refused = append(refused, webhook.Delivery{Alert: a, Refused: "an earlier run could not deliver it, and the config has no such receiver any more"})
+			refused = append(refused, webhook.Delivery{Alert: a, Refused: "an earlier run could not deliver it, and the config no longer has the receiver"})
 		}
 		r.finishAlerts(refused)
 	}
@@ -128,7 +128,7 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 	var closing sync.WaitGroup
 	for i, box := range r.outboxes {
 		if s := box.Stats(); !s.Away.IsZero() && limit == 0 {
-			r.log.Info("the input has ended; the run waits for the receiver of alerts", "receiver", box.Place(), "waiting", s.Waiting, "at_most", wait.String())
+			r.log.Info("input has ended: waiting for the receiver of alerts", "receiver", box.Place(), "waiting", s.Waiting, "at_most", wait.String())
 		}
 		closing.Go(func() { unsent[i] = box.Close(wait, limit) })
 	}
@@ -138,7 +138,7 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 	for i, box := range r.outboxes {
 		switch n := len(unsent[i]); {
 		case n > 0 && r.durable():
-			r.log.Warn("alerts wait in the changelog for the next run", "receiver", box.Place(), "alerts", n)
+			r.log.Warn("undelivered alerts are stored in the changelog for the next run", "receiver", box.Place(), "alerts", n)
 		case n > 0:
 			lost = append(lost, box.GiveUp(unsent[i])...)
 		}
@@ -174,7 +174,7 @@ func (r *run) finishAlerts(deliveries []webhook.Delivery) {
 	}
 	if len(chunk) > 0 {
 		if err := r.writeDead(chunk); err != nil {
-			r.log.Error("alerts are neither delivered nor in the dead letter", "reason", err)
+			r.log.Error("alerts lost: neither delivered nor written to the dead letter", "reason", err)
 			r.mu.Lock()
 			r.deadLetterErr = err
 			r.mu.Unlock()
@@ -190,7 +190,7 @@ func (r *run) finishAlerts(deliveries []webhook.Delivery) {
 
 // undelivered counts and logs an alert that was not delivered.
 func (r *run) undelivered(a connectors.Refused) {
-	r.found.lost.add(r.log, "an alert was not delivered; it is in the dead letter", "key", string(a.Key), "id", a.ID, "reason", a.Reason)
+	r.found.lost.add(r.log, "alert was not delivered: it is in the dead letter", "key", string(a.Key), "id", a.ID, "reason", a.Reason)
 }
 
 // writeDead writes a chunk to the dead letter directly, not through the pipeline.

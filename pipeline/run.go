@@ -42,7 +42,7 @@ type Run struct {
 	Metrics *Metrics
 	// BeginAnew discards the states of the changelog and ignores the group's offsets. The source must be topics.
 	BeginAnew bool
-	// Migrate converts states that were written under another config, as far as their meaning is unchanged.
+	// Migrate keeps states that were written under another config, as far as their meaning is unchanged.
 	Migrate bool
 	// Observer, if not nil, sees the results of the run.
 	Observer *Observer
@@ -136,7 +136,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 }
 
 // errResetChoice means that states of a topic would be reset, at least in part, unless they are learned from the past.
-var errResetChoice = errors.New("states begin anew")
+var errResetChoice = errors.New("states would be reset")
 
 // runOpened runs an open graph to its end.
 func (r Run) runOpened(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
@@ -146,8 +146,8 @@ func (r Run) runOpened(ctx context.Context, g *Graph, state *run, stop <-chan st
 	step, crash := new(direct.Error), new(direct.Panic)
 	switch isStep := errors.As(err, &step); {
 	case isStep && errors.As(err, &crash):
-		state.log.Debug("a step has panicked", "step", step.Step, "panic", crash.Value, "stack", crash.Stack)
-		err = fmt.Errorf("%s has panicked, which is a fault of hafvf: %s; please report it, with the stack that --log-level debug shows", step.Step, crash.Value)
+		state.log.Debug("step panicked", "step", step.Step, "panic", crash.Value, "stack", crash.Stack)
+		err = fmt.Errorf("%s panicked, a bug in hafvf: %s; please report it with the stack that --log-level debug shows", step.Step, crash.Value)
 	case isStep:
 		err = step.Err // it names the cause and the place
 	}
@@ -173,7 +173,7 @@ func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, erro
 		return nil, err
 	}
 	state.release = append(state.release, stop)
-	state.log.Info("an embedded broker listens, and forgets everything at the end", "address", address, "topics", strings.Join(t.Topics, ","))
+	state.log.Info("embedded broker started: its data is lost at the end", "address", address, "topics", strings.Join(t.Topics, ","))
 	cluster := kafkaio.Cluster{Brokers: []string{address}}
 	if r.Example != nil {
 		if err := r.Example(ctx, kafkaio.Sink{Cluster: cluster, Topic: t.Topics[0]}); err != nil {
@@ -332,7 +332,7 @@ func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
 	}
 	r.memory = r.states.Memory
 	if n := r.memory.Len(); n > 0 {
-		r.log.Info("filters go on with the states of the run before", "file", g.states, "keys", n)
+		r.log.Info("resumed filter states of the previous run", "file", g.states, "keys", n)
 	}
 	if !g.unbounded() {
 		return r.states.keeper(), nil
@@ -395,7 +395,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		}
 		topic, err := statebackend.OpenTopic(ctx, cfg, states)
 		if err != nil {
-			return 0, withMigrateHint(err, "take another changelog", t.Changelog)
+			return 0, withMigrateHint(err, "another changelog", t.Changelog)
 		}
 		r.ledger, r.memory = topic.Ledger, topic.Memory
 	} else {
@@ -408,9 +408,9 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	switch {
 	case t.Changelog != "":
 	case t.Group != "":
-		r.log.Info("without a changelog: a restart loses no record and goes on at the group's offsets, with filters that start without states", "group", t.Group)
+		r.log.Info("no changelog: a restart loses no record and resumes at the group's offsets, but filters start without states", "group", t.Group)
 	default:
-		r.log.Info("without a group and a changelog: a restart reads again from where the source starts", "start", t.Start.At)
+		r.log.Info("no group and no changelog: a restart reads again from the start of the source", "start", t.Start.At)
 	}
 	return partitions, nil
 }

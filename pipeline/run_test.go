@@ -226,7 +226,7 @@ func TestRunPassesOver(t *testing.T) {
 	path := write(t, "in.csv", "a note\n#\nkey,time,x\nk,2026-01-01T00:00:00Z,1\n#\n\nx,key,time\n2,k,2026-01-01T00:00:01Z\n")
 	s, estimates, _ := runConfig(t, "model: {family: normal}\nsource: {csv: {path: "+path+", skip: 1, comment: \"#\"}}\n")
 	equal(t, 2, len(estimates))
-	if !strings.Contains(s.String(), "\n4 lines were passed over: ") {
+	if !strings.Contains(s.String(), "\n4 lines were skipped: ") {
 		t.Error(s)
 	}
 }
@@ -297,7 +297,7 @@ func TestRunStops(t *testing.T) {
 			put(in, lines...)
 			s := stopEarly(t, text)
 			equal(t, []string{path + ".partial"}, s.Partial)
-			if !strings.Contains(s.String(), "outputs and state are as they were; what this run wrote is in "+path+".partial") {
+			if !strings.Contains(s.String(), "outputs and state are unchanged; the output of this run is in "+path+".partial") {
 				t.Errorf("the summary is %s", s)
 			}
 			if readFile(t, path) != before || readFile(t, state) != stateBefore {

@@ -38,7 +38,7 @@ func withMigrateHint(err error, remedy, place string) error {
 	if !errors.As(err, new(*statestore.MismatchError)) {
 		return err
 	}
-	return fmt.Errorf("%w; %s, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", err, remedy, place)
+	return fmt.Errorf("%w; use %s, the config that it was written with, or --migrate, which keeps as much as possible (hafvf check CONFIG --states %s shows what)", err, remedy, place)
 }
 
 // A stateFile stores the states of a run, and how far its source was read.
@@ -59,7 +59,7 @@ type stateFile struct {
 func openStateFile(g *Graph, open func(string, statebackend.Config) (*statebackend.File, error), migrate bool, log *slog.Logger) (*stateFile, error) {
 	opened, err := open(g.states, g.transform.(filtering).store(migrate, log))
 	if err != nil {
-		return nil, fmt.Errorf("state: %w", withMigrateHint(err, "give another file", g.states))
+		return nil, fmt.Errorf("state: %w", withMigrateHint(err, "another file", g.states))
 	}
 	file := &stateFile{File: opened}
 	if err := file.resume(g, opened.Source, log); err != nil {

@@ -130,7 +130,7 @@ func (s graphSink) prepare(ctx context.Context, pool *clients, partitions int, l
 	}
 	created, err := client.Create(ctx, s.topic.Topic, partitions, nil)
 	if created {
-		log.Info("the topic was created", "topic", s.topic.Topic)
+		log.Info("topic created", "topic", s.topic.Topic)
 	}
 	return err
 }

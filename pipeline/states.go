@@ -20,13 +20,13 @@ import (
 )
 
 // errSmoothing is the error for a config that stores no states because it smooths.
-var errSmoothing = errors.New("the config smooths, and keeps no states: they belong to transform: filter")
+var errSmoothing = errors.New("the config smooths and keeps no states: only transform: filter keeps them")
 
 // errNoStates is the error for a config of the filter that stores no states.
 var errNoStates = errors.New("the config keeps no states: neither source.kafka.changelog nor state is set")
 
 func errNoStateFile(path string) error {
-	return fmt.Errorf("state: %s does not exist: no run has ended well yet", path)
+	return fmt.Errorf("state: %s does not exist: no run has succeeded yet", path)
 }
 
 // ListStates writes the states that runs of the graph start with to w, one JSON object a line, sorted by key. They come
@@ -98,9 +98,9 @@ func listStates(states []statestore.State, where, key string, w io.Writer) error
 	}
 	switch {
 	case key != "" && found == 0:
-		return fmt.Errorf("%s has no state of the key %s; it has those of %s", where, message.Quote(key), message.Count(len(states), "other key", "other keys"))
+		return fmt.Errorf("%s has no state of the key %s; it has states of %s", where, message.Quote(key), message.Count(len(states), "other key", "other keys"))
 	case bad > 1:
-		return fmt.Errorf("%w; nor can %s", why, message.Count(bad-1, "other", "others"))
+		return fmt.Errorf("%w; %s cannot be read either", why, message.Count(bad-1, "other", "others"))
 	}
 	return why
 }
@@ -145,7 +145,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (s
 	case topics:
 		return nil, nil, "", fmt.Errorf("%s is not a file of states", place)
 	default:
-		return nil, nil, "", fmt.Errorf("%s is not a file of states, and the config's source names no brokers that could hold it as a changelog", place)
+		return nil, nil, "", fmt.Errorf("%s is not a file of states, and the config has no brokers on which it could be a changelog", place)
 	}
 	switch {
 	case topics && changelog != "":
@@ -163,7 +163,7 @@ func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (s
 		}
 		states, source, err = readStateFile(file)
 	case g.Runner.Name == config.Flink:
-		err = errors.New("on Flink the job keeps the states, and hafvf does not read them")
+		err = errors.New("the job on Flink keeps the states: hafvf cannot read them")
 	default:
 		err = errNoStates
 	}
@@ -226,11 +226,11 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 	}
 	switch {
 	case a.Reset > 0 && past != "":
-		hint += "; hafvf run --migrate learns the keys again from the past, " + past + ", writes and tells nothing of it, and keeps of other keys what is kept here; without --migrate it refuses the states"
+		hint += "; hafvf run --migrate learns these keys again from the past, " + past + ", without writing records or alerts, and keeps the other keys as listed here; without --migrate it refuses the states"
 	case a.Reset > 0:
-		hint += "; what starts over is lost, as no past is read again; hafvf run does so with --migrate, and refuses them without"
+		hint += "; states that start over are lost, because no past can be read again; hafvf run does this with --migrate, and refuses the states without it"
 	case a.Changed > 0:
-		hint += "; hafvf run does so with --migrate, and refuses them without"
+		hint += "; hafvf run does this with --migrate, and refuses the states without it"
 	}
 	return fmt.Sprintf("%s: %s%s", where, a, hint), nil
 }

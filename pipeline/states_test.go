@@ -110,7 +110,7 @@ func TestListStatesOfChangelog(t *testing.T) {
 	if err == nil || err.Error() != `the state of the key "k1" in the changelog states cannot be read: it is the state of another key, "k0"` || strings.Count(out.String(), "\n") != 2 {
 		t.Errorf("%v\n%s", err, out.String())
 	}
-	expect.Error(t, ListStates(t.Context(), compose(t, text), "k9", &out, quiet), `has no state of the key "k9"; it has those of 3 other keys`)
+	expect.Error(t, ListStates(t.Context(), compose(t, text), "k9", &out, quiet), `has no state of the key "k9"; it has states of 3 other keys`)
 	// The run that goes on is not disturbed.
 	b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: good["k1"]})
 	if err := execute(t, text, quiet); err != nil {
@@ -123,7 +123,7 @@ func TestListStatesRefuses(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "none.bin")
 	for want, text := range map[string]string{
 		"neither source.kafka.changelog nor state is set":    "model: {family: normal}\n",
-		"none.bin does not exist: no run has ended well yet": "model: {family: normal}\nstate: " + absent + "\n",
+		"none.bin does not exist: no run has succeeded yet": "model: {family: normal}\nstate: " + absent + "\n",
 		"they belong to transform: filter":                   "transform: smooth\nmodel: {family: normal}\nsession: {gap: 30m}\n",
 	} {
 		err := ListStates(t.Context(), compose(t, text+"source: {jsonl: {path: "+in+"}}\n"), "", os.Stdout, quiet)

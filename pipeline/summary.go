@@ -90,7 +90,7 @@ func (s Summary) Err() error {
 	}
 	var undelivered error
 	if len(s.failedReceivers) > 0 {
-		undelivered = fmt.Errorf("%s: the dead letter (%s) or the changelog has them, and the log the reasons", strings.Join(s.failedReceivers, ", "), s.deadLetter)
+		undelivered = fmt.Errorf("%s: they are in the dead letter (%s) or the changelog, the reasons are in the log", strings.Join(s.failedReceivers, ", "), s.deadLetter)
 	}
 	var single error
 	if n := s.single; 2*n.single > n.sessions {
@@ -118,9 +118,9 @@ func (s Summary) rejected() error {
 	case noneUsable:
 		return &RejectedError{fmt.Errorf("%w; no record could be used", err), true}
 	case s.resumes:
-		err = fmt.Errorf("%w; outputs and state are in place, and the next run reads what is new: mend the rejected records, whose text is raw in the dead letter (%s), and give them to it in a file of their own", err, s.deadLetter)
+		err = fmt.Errorf("%w; outputs and state are written, and the next run reads only new records: fix the rejected records, whose text is raw in the dead letter (%s), and pass them to it in a separate file", err, s.deadLetter)
 	default:
-		err = fmt.Errorf("%w; outputs are in place: mend the records or the config, and run again", err)
+		err = fmt.Errorf("%w; outputs are written: fix the records or the config, and run again", err)
 	}
 	return &RejectedError{err, false}
 }
@@ -157,15 +157,15 @@ func suppressed(n int64, why string, score float64) string {
 func (s Summary) String() string {
 	var b strings.Builder
 	if s.nothingNew {
-		b.WriteString("no new records: outputs to which nothing was written are as they were\n")
+		b.WriteString("no new records: outputs that got no records are unchanged\n")
 	}
-	title, unit := "what changed most (observations forgotten at one step)", "forgot"
+	title, unit := "largest changes (observations forgotten at one step)", "forgot"
 	switch {
 	case s.Sessions > 0:
 		title, unit = "the clearest change of each key (evidence in nats)", "evidence"
 		fmt.Fprintf(&b, "%s, %s, ", count(s.Sessions, "session"), count(s.Changes, "change"))
 	case s.detects:
-		title, unit = "alarmed, the largest alarm of each key (in standard deviations)", "by"
+		title, unit = "the largest alarm of each key (in standard deviations)", "by"
 		fmt.Fprintf(&b, "%s, %s (%s, %s), %s, %s, found %s and %s, ", count(s.Keys, "key"), count(s.NoveltyAlarms+s.ChangeAlarms, "alarm"),
 			message.Count(s.NoveltyAlarms, "novelty", "novelties"), count(s.ChangeAlarms, "change"), suppressed(s.Muted, "muted", s.MutedScore), suppressed(s.Resting, "resting", s.RestingScore), count(s.Changes, "change"), count(s.Outliers, "outlier"))
 	default:
@@ -183,7 +183,7 @@ func (s Summary) String() string {
 	}
 	fmt.Fprintf(&b, "%s (%d missing%s), %d rejected, %d not converged, %.1f s", count(s.Records, "record"), s.Missing, quiet, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
 	if s.AlreadyRead > 0 {
-		fmt.Fprintf(&b, "; %s of the run before passed over", count(s.AlreadyRead, "record"))
+		fmt.Fprintf(&b, "; %s of the previous run skipped", count(s.AlreadyRead, "record"))
 	}
 	if s.Stopped {
 		b.WriteString("; stopped before the end of the input")
@@ -302,11 +302,11 @@ func (s Summary) stamp(t time.Time) string {
 func (s Summary) Kept() string {
 	switch {
 	case len(s.Partial) > 0 && s.resumes:
-		return "outputs and state are as they were; what this run wrote is in " + strings.Join(s.Partial, ", ") + "\n"
+		return "outputs and state are unchanged; the output of this run is in " + strings.Join(s.Partial, ", ") + "\n"
 	case len(s.Partial) > 0:
-		return "outputs are as they were; what this run wrote is in " + strings.Join(s.Partial, ", ") + "\n"
+		return "outputs are unchanged; the output of this run is in " + strings.Join(s.Partial, ", ") + "\n"
 	case s.part && s.resumes:
-		return "the state is as it was\n"
+		return "the state is unchanged\n"
 	}
 	return ""
 }
@@ -326,15 +326,15 @@ func (s Summary) hints(b *strings.Builder) {
 		n                      int64
 		text, singular, plural string
 	}{
-		{s.Reset, "warning: %s anew, because the state could not be read or could learn nothing: the dead letter has the reasons\n", "key began", "keys began"},
-		{s.Panics, "warning: the mathematics of a key panicked %s, which is a fault of hafvf: the log has the place, and the dead letter the records\n", "time", "times"},
-		{s.Restarts, "counters began anew %s: they fell to less than half, which is no wrap\n", "time", "times"},
-		{s.Skipped, "%s passed over: above a header, comments, or the header of another table\n", "line was", "lines were"},
-		{s.Forgotten, "%s, as tombstones of the topic ask for it\n", "key was forgotten", "keys were forgotten"},
-		{s.ExpiredKeys, "%s after no record for longer than expire\n", "key was forgotten", "keys were forgotten"},
+		{s.Reset, "warning: %s reset, because the state could not be read or could learn nothing: the dead letter has the reasons\n", "key was", "keys were"},
+		{s.Panics, "warning: the mathematics of a key panicked %s, a bug in hafvf: the log has the place, and the dead letter has the records\n", "time", "times"},
+		{s.Restarts, "counters were reset %s: they fell to less than half, which is not a wrap\n", "time", "times"},
+		{s.Skipped, "%s skipped: above a header, comments, or the header of another table\n", "line was", "lines were"},
+		{s.Forgotten, "%s, because of tombstones in the topic\n", "key was forgotten", "keys were forgotten"},
+		{s.ExpiredKeys, "%s: no record for longer than expire\n", "key was forgotten", "keys were forgotten"},
 		{s.Expired, "%s older than alerts.max_age and not sent\n", "alert was", "alerts were"},
-		{s.Partials, "warning: the server of the source gave %s: the log has the reasons\n", "partial answer", "partial answers"},
-		{s.Dropped, "warning: the server of the source gave %s that were not asked for, or twice: they were dropped\n", "point", "points"},
+		{s.Partials, "warning: the server of the source returned %s: the log has the reasons\n", "partial answer", "partial answers"},
+		{s.Dropped, "warning: the server of the source returned %s that were not requested, or were repeated: they were dropped\n", "point", "points"},
 		{s.Refused, "warning: the sink refused %s: the dead letter has the reasons\n", "record", "records"},
 		{s.Undelivered, "warning: %s not delivered: the dead letter has the reasons\n", "alert was", "alerts were"},
 	} {
@@ -343,13 +343,13 @@ func (s Summary) hints(b *strings.Builder) {
 		}
 	}
 	if s.steps {
-		fmt.Fprintf(b, "sessions end at gaps of %s, %d median steps of the key and at least %s; session.gap is another\n", message.Range(s.gaps[0], s.gaps[1]), keyed.GapSteps, message.Duration(keyed.LeastGap))
+		fmt.Fprintf(b, "sessions end at gaps of %s, %d median steps of the key and at least %s; session.gap sets another gap\n", message.Range(s.gaps[0], s.gaps[1]), keyed.GapSteps, message.Duration(keyed.LeastGap))
 	}
 	if s.Marks != "" {
 		fmt.Fprintln(b, s.Marks)
 	}
 	if s.Lag.Usual > 0 {
-		fmt.Fprintf(b, "99 %% of the records came within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))
+		fmt.Fprintf(b, "99 %% of the records arrived within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))
 	}
 	if s.Rewound > 0 {
 		fmt.Fprintf(b, "%s with a time ahead of the clock went back from it, when the next records were late in a row: max_ahead of the source rejects such times\n", message.Count(s.Rewound, "key", "keys"))
@@ -365,7 +365,7 @@ func (s Summary) hints(b *strings.Builder) {
 		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.suggestion(m))
 	}
 	for _, key := range s.MixedCounters {
-		fmt.Fprintf(b, "warning: %s falls at more than 5 %% of its records, and within three records is where it was: two counters may share the key\n", message.Printable(key))
+		fmt.Fprintf(b, "warning: %s falls at more than 5 %% of its records, and recovers within three records: two counters may share the key\n", message.Printable(key))
 	}
 	for i, pattern := range s.Unmatched {
 		const named = 10
@@ -382,19 +382,19 @@ func (s Summary) late(b *strings.Builder) {
 	inTurn := s.Late - s.LateIdle - s.LateFar
 	switch {
 	case s.Late > 0 && s.resumes:
-		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give a run with a state new records only\n", count(s.Late, "record"))
+		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give only new records to a run with a state\n", count(s.Late, "record"))
 		if s.LateIdle > 0 {
-			fmt.Fprintf(b, "%d of them came within the lateness: the run before has released what waited, at the end of its file\n", s.LateIdle)
+			fmt.Fprintf(b, "%d of them came within the lateness: the previous run released waiting records at the end of its file\n", s.LateIdle)
 		}
 	case inTurn > 0 && s.advice.zone != nil && clock.Forward(s.BehindAt, s.advice.zone):
-		fmt.Fprintf(b, "%s came up to %v after a later one of the key, when the clock of the zone had gone forward: a time that it leaves out counts by the offset before\n", count(inTurn, "record"), s.Behind)
+		fmt.Fprintf(b, "%s came up to %v after a later one of the key, when the clock of the zone was set forward: a skipped time uses the offset before the change\n", count(inTurn, "record"), s.Behind)
 	case inTurn > 0:
 		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with %s: %s nothing is late\n", count(inTurn, "record"), s.Behind, cmp.Or(s.advice.wait, "lateness"), message.Duration(message.RoundUp(s.Behind)))
 	}
 	if s.LateFar > 0 && !s.resumes {
-		hint := "times fall back there; order: arrival takes records as they come"
+		hint := "times go back there; order: arrival uses the order of the records"
 		if s.ahead {
-			hint = "look at times that lie ahead: max_ahead of the source rejects them"
+			hint = "check for times ahead of the clock: max_ahead of the source rejects them"
 		}
 		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: %s\n", count(s.LateFar, "record"), hint)
 	}

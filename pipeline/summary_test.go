@@ -282,7 +282,7 @@ func TestSummaryOfOddData(t *testing.T) {
 	s.Late, s.LateFar, s.ahead, s.detects, s.warmUp = 3, 3, true, true, 50
 	text := s.String()
 	for _, want := range []string{
-		"3 records came more than a year after a later one of the key, by their times: look at times that lie ahead: max_ahead of the source rejects them\n",
+		"3 records came more than a year after a later one of the key, by their times: check for times ahead of the clock: max_ahead of the source rejects them\n",
 		`  "k\x1b[2J"               id  novelty` + "\n",
 		"  plain                    id  by 2\n",
 		`1 key, "a\nb"` + "\n",
@@ -474,7 +474,7 @@ func TestFallsOfCounters(t *testing.T) {
 	}
 	g := compose(t, "model: {family: normal, prior: auto}\naggregate: {every: 5m, value: increase}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nsink: none\n")
 	s := expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t)
-	for _, want := range []string{"\ncounters began anew 50 times: they fell to less than half, which is no wrap\n", "\nwarning: mixed falls at more than 5 % of its records, and within three records is where it was: two counters may share the key\n"} {
+	for _, want := range []string{"\ncounters were reset 50 times: they fell to less than half, which is not a wrap\n", "\nwarning: mixed falls at more than 5 % of its records, and recovers within three records: two counters may share the key\n"} {
 		if !strings.Contains(s.String(), want) {
 			t.Errorf("%s", s)
 		}
@@ -485,7 +485,7 @@ func TestFallsOfCounters(t *testing.T) {
 // Records that are late for times that the clock of the zone leaves out get no advice to wait for them; others do.
 func TestLateForTimesLeftOut(t *testing.T) {
 	t.Parallel()
-	const lateness, forward = "with lateness: 30m nothing is late", "when the clock of the zone had gone forward: a time that it leaves out counts by the offset before"
+	const lateness, forward = "with lateness: 30m nothing is late", "when the clock of the zone was set forward: a skipped time uses the offset before the change"
 	for zone, want := range map[string][2]string{"Europe/Berlin": {forward, lateness}, "America/New_York": {lateness, forward}} {
 		in := "time,x\n"
 		for _, stamp := range []string{"01:30", "02:30", "03:00", "03:30", "04:00"} { // in Berlin 02:30 is 03:30
@@ -517,7 +517,7 @@ func TestFarLate(t *testing.T) {
 		return expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t).String()
 	}
 	minute := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
-	const near, back, ahead = "1 record came up to 3m0s after a later one of the key: with lateness: 3m nothing is late\n", "came more than a year after a later one of the key, by their times: times fall back there; order: arrival takes records as they come\n", "look at times that lie ahead: max_ahead of the source rejects them\n"
+	const near, back, ahead = "1 record came up to 3m0s after a later one of the key: with lateness: 3m nothing is late\n", "came more than a year after a later one of the key, by their times: times go back there; order: arrival uses the order of the records\n", "check for times ahead of the clock: max_ahead of the source rejects them\n"
 	for name, c := range map[string]struct {
 		text string
 		want []string

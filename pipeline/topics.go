@@ -88,7 +88,7 @@ func (t topicSource) describe() string {
 		text += ", states in " + t.Changelog
 	}
 	if t.Bounded {
-		text += ", to where the topics end now"
+		text += ", to the present ends of the topics"
 	}
 	return text
 }

@@ -282,7 +282,7 @@ func (d *decoder) setSource(c *Config) {
 		Path: path, Time: f.Time, Zone: f.Zone, Trials: f.TimeFormat == Trial, Unending: c.Source.Unending(), Watermark: c.Source.Kafka() != nil,
 		Share: func(ofField, toField string) {
 			f.Values = []string{ofField, toField}
-			d.Refuse(path+".values", "a share is of the fields aggregate.of and aggregate.to")
+			d.Refuse(path+".values", "a share uses the fields aggregate.of and aggregate.to instead")
 			if c.Source.Prometheus() != nil {
 				d.Fail("aggregate.value", "a share takes two fields of a record, and a point is one number: divide in the query")
 			}
@@ -338,15 +338,15 @@ func (d *decoder) checkNumbers(c *Config) {
 	}
 	for _, name := range []string{"unit", "thousands", "values_as"} {
 		if d.Has(keytable.Join(path, name)) && f.Layout == Wide && slices.ContainsFunc(f.Columns, connectors.IsPattern) {
-			d.Fail(keytable.Join(path, name), "takes names in values, where there is a pattern: that looks for plain numbers")
+			d.Fail(keytable.Join(path, name), "needs names in values: a pattern there selects only columns of plain numbers")
 		}
 		if d.Has(keytable.Join(path, name)) && name != "values_as" && f.ValuesAs != nil && !d.Failed(path+".values_as") {
-			d.Fail(keytable.Join(path, name), "is of numbers, and values_as names the only values: leave out one of them")
+			d.Fail(keytable.Join(path, name), "is for numbers, but values_as lists the only values: leave out one of them")
 		}
 	}
 	family := c.Model.Family
 	if f.Unit != "" && (family == "bernoulli" || family == "categorical") {
-		d.Fail(path+".unit", "is of measurements; %s has choices", family)
+		d.Fail(path+".unit", "is for measurements; %s has choices", family)
 	}
 	if f.ValuesAs == nil || d.Failed(path+".values_as") {
 		return
@@ -397,7 +397,7 @@ func separator(dst *rune, takes, allowed string) keytable.ValueParser {
 func unit(dst *string) keytable.ValueParser {
 	return keytable.Checked(dst, `text, such as "°C", or any`, func(s string) error {
 		if s != strings.TrimSpace(s) || strings.ContainsAny(s[:1], "0123456789.,+-") {
-			return fmt.Errorf("must not begin as a number, nor begin or end with a blank, as %s does", message.Quote(s))
+			return fmt.Errorf("must not start like a number, nor start or end with a blank, as %s does", message.Quote(s))
 		}
 		return nil
 	})

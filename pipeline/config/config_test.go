@@ -350,20 +350,20 @@ func TestParseErrors(t *testing.T) {
 		{"times of a series", "model: {family: normal}\nsource: {jsonl: {path: a, layout: series, time: [a, b]}}", []string{`pump.yaml:2: source.jsonl.time: the layout series has one list of times`}},
 		{"trials in two columns", "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: a, time_format: trial, time: [a, b]}}", []string{`pump.yaml:3: source.csv.time: numbers of trials are in one column, and it names several`}},
 		{"ways of numbers", "model: {family: normal}\nsource: {csv: {path: a, thousands: ., unit: 1m, values_as: [a, b, c]}}", []string{
-			`pump.yaml:2: source.csv.unit: must not begin as a number, nor begin or end with a blank, as "1m" does`,
+			`pump.yaml:2: source.csv.unit: must not start like a number, nor start or end with a blank, as "1m" does`,
 			`pump.yaml:2: source.csv.values_as: must be two different values, the first of which is 0 and the second 1`,
 			`pump.yaml:2: source.csv.thousands: '.' is decimal: it cannot be both`,
 		}},
 		{"values with units", "model: {family: binomial}\nsource: {kafka: {brokers: [b], topics: [t], values: [k, n], missing: [off], unit: m, thousands: ';', values_as: [off, on]}}", []string{
 			`pump.yaml:2: source.kafka.thousands: must be ",", ".", "'" or " ", not ";"`,
-			`pump.yaml:2: source.kafka.unit: is of numbers, and values_as names the only values: leave out one of them`,
-			`pump.yaml:2: source.kafka.thousands: is of numbers, and values_as names the only values: leave out one of them`,
+			`pump.yaml:2: source.kafka.unit: is for numbers, but values_as lists the only values: leave out one of them`,
+			`pump.yaml:2: source.kafka.thousands: is for numbers, but values_as lists the only values: leave out one of them`,
 			`pump.yaml:2: source.kafka.values_as: makes 0 and 1, and binomial has other values`,
 			`pump.yaml:2: source.kafka.values_as: "off" is a missing value`,
 		}},
 		{"unit of a pattern", "model: {family: bernoulli}\nsource: {jsonl: {path: a, layout: wide, unit: m}}", []string{
-			`pump.yaml:2: source.jsonl.unit: takes names in values, where there is a pattern: that looks for plain numbers`,
-			`pump.yaml:2: source.jsonl.unit: is of measurements; bernoulli has choices`,
+			`pump.yaml:2: source.jsonl.unit: needs names in values: a pattern there selects only columns of plain numbers`,
+			`pump.yaml:2: source.jsonl.unit: is for measurements; bernoulli has choices`,
 		}},
 		{"no value column", "model: {family: normal}\nsource: {csv: {path: a, values: []}}", []string{`pump.yaml:2: source.csv.values: must name at least one of the columns`}},
 		{"long delimiter", "model: {family: normal}\nsource: {csv: {path: a, delimiter: ';;'}}", []string{`pump.yaml:2: source.csv.delimiter: must be one character, and neither a quote nor a line break, not ";;"`}},
@@ -445,7 +445,7 @@ func TestParseErrors(t *testing.T) {
 		{"season without times", "order: arrival\nmodel: {family: normal, season: [24h]}\nsource: {csv: {path: a, time: ''}}", []string{`pump.yaml:3: source.csv.time: an empty name means that there is no time, which a season needs`}},
 		{"alerts", withLines("detect: true", "alerts: {jsonl: {path: a}, kinds: [novel], beliefs: [revision]}"), []string{
 			`pump.yaml:4: alerts.kinds.0: unknown value "novel"; did you mean "novelty"?`,
-			`pump.yaml:4: alerts.beliefs: a revision corrects a change; name change too`,
+			`pump.yaml:4: alerts.beliefs: a revision corrects a change: add change`,
 		}},
 		{"alerts to nowhere", withLines("detect: true", "alerts: {kinds: [novelty]}"), []string{`pump.yaml:4: alerts: names no connector; one of csv, jsonl, parquet, kafka, webhook, alertmanager, slack is required`}},
 		{"session", withLines("transform: smooth", "session: {gap: 0s, max: 0, allowed_lateness: -1s, length: 3}", "change: {odds: 0}"), []string{
@@ -463,10 +463,10 @@ func TestParseErrors(t *testing.T) {
 
 		{"flink with files", withLines("runner: {name: flink, endpoint: a, parallelism: 3, max_parallelism: 2}", "dead_letter: {jsonl: {path: b}}"), []string{
 			`pump.yaml:1: sink: missing; flink requires a topic, kafka, or none`,
-			`pump.yaml:2: source: is a file of one machine: flink reads and writes topics, kafka`,
+			`pump.yaml:2: source: is a local file: flink reads and writes topics (kafka)`,
 			`pump.yaml:3: runner.endpoint: "a" is not host:port`,
 			`pump.yaml:3: runner.parallelism: is above max_parallelism, 2`,
-			`pump.yaml:4: dead_letter: is a file of one machine: flink reads and writes topics, kafka; without one, rejects go to the workers' standard error`,
+			`pump.yaml:4: dead_letter: is a local file: flink reads and writes topics (kafka); without one, rejects go to the workers' standard error`,
 		}},
 		{"flink without an endpoint", "model: {family: normal}\nsource: {kafka: {embedded: true, topics: [a], changelog: c}}\nsink: {kafka: {topic: b}}\nrunner: {name: flink}", []string{
 			`pump.yaml:2: source.kafka.embedded: is for the runner direct`,
@@ -500,13 +500,13 @@ func TestParseErrors(t *testing.T) {
 		}},
 		{"top without levels under detect", withLines("detect: true", "top: 0.9"), []string{`pump.yaml:4: top: belongs to levels: with detect and without levels there is the default bank`}},
 		{"alerts without detect", withLines("alerts: {jsonl: {path: a}}"), []string{`pump.yaml:3: alerts: there are none without detect or silence`}},
-		{"digest without incidents", withLines("detect: true", "alerts: {jsonl: {path: a}, digest: 24h}"), []string{`pump.yaml:4: alerts.digest: lists the alarms in no incident: add incidents: true`}},
+		{"digest without incidents", withLines("detect: true", "alerts: {jsonl: {path: a}, digest: 24h}"), []string{`pump.yaml:4: alerts.digest: lists alarms outside incidents: add incidents: true`}},
 		{"digest of minutes", withLines("detect: true", "incidents: true", "alerts: [{jsonl: {path: a}, digest: 5m}]"), []string{`pump.yaml:5: alerts.0.digest: must be 1h to 744h, not 5m`}},
 		{"incidents without alarms", withLines("incidents: true"), []string{`pump.yaml:3: incidents: there are none without detect or silence`}},
 		{"incidents without times", withLines("detect: true", "order: arrival", "incidents: {separators: \"\"}"), []string{
-			`pump.yaml:5: incidents.separators: must not be empty`, `pump.yaml:5: incidents: alarms come together in time: order: event_time`}},
+			`pump.yaml:5: incidents.separators: must not be empty`, `pump.yaml:5: incidents: incidents need times: use order: event_time`}},
 		{"groups by labels and prefixes", withLines("detect: true", "incidents: {by: [job, job], separators: /}"), []string{
-			`pump.yaml:4: incidents.by: "job" is no name of a label, or stands there twice`, `pump.yaml:4: incidents.separators: groups are those of by, or prefixes: leave out one of the two`}},
+			`pump.yaml:4: incidents.by: "job" is no name of a label, or stands there twice`, `pump.yaml:4: incidents.separators: groups come either from by or from prefixes: leave out one of the two`}},
 		{"incidents of sessions", withLines("transform: smooth", "incidents: {budget: 0s}"), []string{
 			`pump.yaml:4: incidents.budget: must be a number of milliseconds above zero, not 0s`, `pump.yaml:4: incidents: belongs to transform: filter`}},
 		{"time unit", withLines("time_unit: 0s"), []string{`pump.yaml:3: time_unit: must be a number of milliseconds above zero, not 0s`}},
@@ -898,7 +898,7 @@ func TestParseWebhook(t *testing.T) {
 		"alerts: {slack: {url: \"smtp://hidden\"}}\n":                                      `alerts.slack.url: must be http://… or https://… with a host`,
 		"alerts: {slack: {url: [hidden]}}\n":                                               `alerts.slack.url: must be text`,
 		"alerts: {slack: {url: \"http://a\", batch: 2}}\n":                                 `alerts.slack.batch: unknown key`,
-		"alerts: {slack: {url: \"http://hidden\"}, labels: {a: b}}\n":                      `alerts.labels: a message of Slack does not show them`,
+		"alerts: {slack: {url: \"http://hidden\"}, labels: {a: b}}\n":                      `alerts.labels: Slack messages do not show labels`,
 		"alerts: {webhook: {}}\n":                                                          `alerts.webhook.url: missing; it is required`,
 		"sink: {webhook: {url: \"http://hidden\"}}\n":                                      `sink.webhook: unknown key`,
 	} {
@@ -949,10 +949,10 @@ func TestParseReceivers(t *testing.T) {
 	for text, reason := range map[string]string{
 		"alerts: [{jsonl: {path: b}}, {jsonl: {path: b}}]\n":     `alerts.1.jsonl.path: "b" is also written, by alerts.0.jsonl.path`,
 		"alerts: [{jsonl: {path: b}}, {kinds: [change]}]\n":      `alerts.1: names no connector`,
-		"alerts: [{csv: {path: b}, labels: {severity: page}}]\n": `alerts.0.labels: a table has no column for them`,
+		"alerts: [{csv: {path: b}, labels: {severity: page}}]\n": `alerts.0.labels: a table has no columns for labels`,
 		"alerts: {jsonl: {path: b}, labels: {kind: page}}\n":     `alerts.labels.kind: is a label that every alert has`,
 		"alerts: {jsonl: {path: b}, labels: {a-b: page}}\n":      `alerts.labels.a-b: is no name of a label`,
-		"alerts: [{jsonl: {path: b}, beliefs: [revision]}]\n":    `alerts.0.beliefs: a revision corrects a change; name change too`,
+		"alerts: [{jsonl: {path: b}, beliefs: [revision]}]\n":    `alerts.0.beliefs: a revision corrects a change: add change`,
 		"alerts: {jsonl: {path: b}, max_age: 0s}\n":              `alerts.max_age: must be`,
 		"alerts: [{jsonl: {path: b}}, {jsonl: {path: a}}]\n":     `alerts.1.jsonl.path: "a" is also read`,
 	} {

@@ -41,11 +41,11 @@ func (f *Files) check(d *decoder, c *Config) {
 	}
 	switch {
 	case c.Aggregate != nil:
-		d.Fail(path, "belongs to single records, of which aggregate makes intervals: leave out one of them")
+		d.Fail(path, "is for single records, but aggregate combines records to intervals: leave out one of them")
 	case f.Layout != Long:
 		d.Fail(path, "is for layout: long")
 	case c.Sink.Format == registry.Avro:
-		d.Fail(path, "has no form in Avro: let the sink write JSON")
+		d.Fail(path, "has no Avro schema: use JSON for the sink")
 	}
 	if slices.Contains(f.Carry, "") {
 		d.Fail(path, "a name is empty")

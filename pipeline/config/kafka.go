@@ -141,7 +141,7 @@ func secretAt(dst *secret.Secret) keytable.ValueParser {
 		{Name: "file", Doc: "File that holds the secret, of at most 64 kB. A pipe is read once, within 10 s.", Read: keytable.Text(&dst.File, keytable.NotEmpty)},
 	}
 	return keytable.ValueParser{Takes: "{env: VARIABLE} or {file: PATH}", Keys: keys, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		const need = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
+		const need = "secrets are not allowed in a config: use {env: VARIABLE} or {file: path}"
 		if n.Kind != yaml.MappingNode {
 			d.Fail(path, need)
 			return
@@ -271,7 +271,7 @@ func (d *decoder) checkKafka(c *Config) {
 		case d.Failed(path+".brokers") || len(t.Cluster.Brokers) > 0:
 		case k != nil:
 			for _, name := range []string{"tls", "sasl"} {
-				d.Refuse(keytable.Join(path, name), "belongs to brokers, and those are the source's")
+				d.Refuse(keytable.Join(path, name), "needs brokers in the same section; without them the source's brokers are used")
 			}
 			t.Cluster = k.Cluster
 		default:
@@ -320,7 +320,7 @@ func (d *decoder) checkRegistry(path string, r *registry.Config) {
 	path += ".registry"
 	d.checkLogin(path)
 	if r != nil && r.TLS != nil && strings.HasPrefix(r.URL, "http://") {
-		d.Fail(path+".tls", "is for https://…, and url is without encryption")
+		d.Fail(path+".tls", "is for https://…, but url has no encryption")
 	}
 }
 
@@ -366,7 +366,7 @@ func (k *Kafka) check(d *decoder, c *Config) {
 	}
 	for i, topic := range k.Topics {
 		if slices.Contains(k.Topics[:i], topic) {
-			d.Fail(fmt.Sprintf("%s.topics.%d", path, i), "%s stands here twice", message.Quote(topic))
+			d.Fail(fmt.Sprintf("%s.topics.%d", path, i), "%s is listed twice", message.Quote(topic))
 		}
 	}
 	if c.Transform == settings.Smooth && k.Changelog != "" {
@@ -388,7 +388,7 @@ func (d *decoder) checkUnbounded(c *Config, path string, s *Sink) {
 	if s.File == nil || !c.Source.Unending() {
 		return
 	}
-	const reason = "has to come to an end, and the source has none: give bounded: true, a topic, or a plain csv or jsonl file"
+	const reason = "is complete only at its end, and the source has none: use bounded: true, a topic, or a plain csv or jsonl file"
 	if format := connectors.FormatOf(s.File.Format); format.Whole {
 		d.Fail(keytable.Join(path, format.Name), "a %s file %s", format.Title, reason)
 	} else if connectors.Unpacked(s.File.Path) != s.File.Path {

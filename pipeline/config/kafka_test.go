@@ -94,8 +94,8 @@ func TestSinksInheritTheRegistry(t *testing.T) {
 }
 
 func TestParseKafkaErrors(t *testing.T) {
-	const noEnd = "has to come to an end, and the source has none: give bounded: true, a topic, or a plain csv or jsonl file"
-	const noSecret = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
+	const noEnd = "is complete only at its end, and the source has none: use bounded: true, a topic, or a plain csv or jsonl file"
+	const noSecret = "secrets are not allowed in a config: use {env: VARIABLE} or {file: path}"
 	login := func(rest string) string { return topics(someTopics + ", sasl: {" + rest + "}") }
 	for _, test := range []struct {
 		name, text string
@@ -115,7 +115,7 @@ func TestParseKafkaErrors(t *testing.T) {
 			`pump.yaml:3: sink.kafka.registry.password: needs username`,
 			`pump.yaml:3: sink.kafka.registry: is for format: avro`,
 			`pump.yaml:4: dead_letter.kafka.registry.tls.cert: needs tls.key, its private key`,
-			`pump.yaml:4: dead_letter.kafka.registry.tls: is for https://…, and url is without encryption`,
+			`pump.yaml:4: dead_letter.kafka.registry.tls: is for https://…, but url has no encryption`,
 		}},
 		{"Avro without a registry", topics(someTopics, "sink: {kafka: {topic: out, format: avro}}"), []string{`pump.yaml:3: sink.kafka.format: avro needs registry, which has the schemas; the source has none`}},
 		{"no topics", topics("brokers: ['b:1'], topics: []"), []string{`pump.yaml:2: source.kafka.topics: must name at least one of the topics`}},
@@ -145,8 +145,8 @@ func TestParseKafkaErrors(t *testing.T) {
 		{"no topic", topics(someTopics, "sink: {kafka: {}}"), []string{`pump.yaml:3: sink.kafka.topic: missing; it is required`}},
 		{"dead letter without brokers", withLines("dead_letter: {kafka: {topic: out}}"), []string{`pump.yaml:3: dead_letter.kafka.brokers: missing; it is required`}},
 		{"security without brokers", topics(someTopics, "sink: {kafka: {topic: out, tls: {}, sasl: {mechanism: plain, username: u, password: {env: P}}}}"), []string{
-			`pump.yaml:3: sink.kafka.tls: belongs to brokers, and those are the source's`,
-			`pump.yaml:3: sink.kafka.sasl: belongs to brokers, and those are the source's`,
+			`pump.yaml:3: sink.kafka.tls: needs brokers in the same section; without them the source's brokers are used`,
+			`pump.yaml:3: sink.kafka.sasl: needs brokers in the same section; without them the source's brokers are used`,
 		}},
 
 		{"half a certificate", topics(someTopics+", tls: {cert: c.pem}", "sink: {kafka: {topic: out, brokers: ['c:1'], tls: {key: k.pem}}}"), []string{
@@ -229,7 +229,7 @@ func TestOverridesDoNotShowSecrets(t *testing.T) {
 		}
 	}
 	_, err := Parse("pump.yaml", []byte(base), []string{"source.kafka.sasl.password=hunter2"})
-	const want = "--set source.kafka.sasl.password=…: source.kafka.sasl.password: a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
+	const want = "--set source.kafka.sasl.password=…: source.kafka.sasl.password: secrets are not allowed in a config: use {env: VARIABLE} or {file: path}"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}

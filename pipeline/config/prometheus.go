@@ -44,7 +44,7 @@ func (p *Prometheus) check(d *decoder, c *Config) {
 }
 
 func (p *Prometheus) checkFlink(d *decoder) {
-	d.Fail("source.prometheus", "is for the runner direct: flink reads topics, kafka")
+	d.Fail("source.prometheus", "is for the runner direct: flink reads topics (kafka)")
 }
 
 // Prometheus returns the source of queries, nil if the source is another.

@@ -27,9 +27,9 @@ func labels(dst *map[string]string) keytable.ValueParser {
 			var s string
 			switch {
 			case !labelName.MatchString(k.Value):
-				d.Fail(p, "is no name of a label: letters, digits and _, and no digit first")
+				d.Fail(p, "is not a label name: use letters, digits and _, without a digit first")
 			case slices.Contains(ownLabels, k.Value):
-				d.Fail(p, "is a label that every alert has; name another")
+				d.Fail(p, "every alert has this label: use another name")
 			case d.Text(p, v, &s):
 				result[k.Value] = s
 			}
@@ -114,13 +114,13 @@ func (d *decoder) receivers(c *Config) {
 	for i := range c.Alerts {
 		r := &c.Alerts[i]
 		if slices.Contains(r.Beliefs, string(hafvf.Revision)) && !slices.Contains(r.Beliefs, string(hafvf.Change)) {
-			d.Fail(keytable.Join(r.At, "beliefs"), "a revision corrects a change; name change too")
+			d.Fail(keytable.Join(r.At, "beliefs"), "a revision corrects a change: add change")
 		}
 		if len(r.Labels) > 0 && r.File != nil && connectors.FormatOf(r.File.Format).Columns {
-			d.Fail(keytable.Join(r.At, "labels"), "a table has no column for them")
+			d.Fail(keytable.Join(r.At, "labels"), "a table has no columns for labels")
 		}
 		if len(r.Labels) > 0 && r.Webhook != nil && r.Webhook.Form == "slack" {
-			d.Fail(keytable.Join(r.At, "labels"), "a message of Slack does not show them")
+			d.Fail(keytable.Join(r.At, "labels"), "Slack messages do not show labels")
 		}
 		if r.Webhook != nil && c.Incidents != nil && !d.Has(keytable.Join(r.At, "kinds")) {
 			r.Kinds, r.Few, r.Webhook.Batches = pagerKinds(), r.Kinds, true
@@ -130,7 +130,7 @@ func (d *decoder) receivers(c *Config) {
 		}
 		switch {
 		case r.Digest > 0 && c.Incidents == nil:
-			d.Fail(keytable.Join(r.At, "digest"), "lists the alarms in no incident: add incidents: true")
+			d.Fail(keytable.Join(r.At, "digest"), "lists alarms outside incidents: add incidents: true")
 		case r.Digest > 0 && (r.Digest < minDigest || r.Digest > maxDigest):
 			d.Fail(keytable.Join(r.At, "digest"), "must be %s to %s, not %s", message.Duration(minDigest), message.Duration(maxDigest), message.Duration(r.Digest))
 		}
@@ -189,7 +189,7 @@ func (d *decoder) checkAlarms(c *Config) {
 		d.Fail("incidents", "there are none without detect or silence")
 	}
 	if c.Order == settings.Arrival {
-		d.Fail("incidents", "alarms come together in time: order: event_time")
+		d.Fail("incidents", "incidents need times: use order: event_time")
 	}
 	if err := (incidents.Config{By: i.By}).Validate(); err != nil {
 		d.Fail("incidents.by", "%v", err)
@@ -198,7 +198,7 @@ func (d *decoder) checkAlarms(c *Config) {
 		d.Fail("incidents.single", "%v", err)
 	}
 	if i.By != nil && d.Has("incidents.separators") {
-		d.Fail("incidents.separators", "groups are those of by, or prefixes: leave out one of the two")
+		d.Fail("incidents.separators", "groups come either from by or from prefixes: leave out one of the two")
 	}
 	if i.Zone == "" {
 		if i.Zone = c.Zone; c.Detect != nil {

@@ -54,7 +54,7 @@ func (r *Runner) keys() []keytable.Key {
 const DefaultCells = 256
 
 // localFileReason is the error for files with the runner flink.
-const localFileReason = "is a file of one machine: flink reads and writes topics, kafka"
+const localFileReason = "is a local file: flink reads and writes topics (kafka)"
 
 // checkRunner refuses settings that the runner does not support.
 func (d *decoder) checkRunner(c *Config) {
@@ -85,7 +85,7 @@ func (d *decoder) checkRunner(c *Config) {
 		d.Fail("runner.parallelism", "is above max_parallelism, %d", r.MaxParallelism)
 	}
 	if 0 < r.Cells && r.Cells < r.Parallelism {
-		d.Fail("runner.cells", "is below parallelism, %d: some slots would have nothing to do", r.Parallelism)
+		d.Fail("runner.cells", "is below parallelism, %d: some slots would be idle", r.Parallelism)
 	}
 	for _, o := range c.Source.Origins {
 		o.checkFlink(d)

@@ -6,7 +6,7 @@ import (
 )
 
 // ErrOtherSteps means that a savepoint has the state of a step that the pipeline lacks.
-var ErrOtherSteps = errors.New("the savepoint is of another job: it has the state of a step that this one has not")
+var ErrOtherSteps = errors.New("the savepoint belongs to another job: it has the state of a step that this job lacks")
 
 // clusterError returns an error with the given text. It wraps ErrOtherSteps or final if the text contains the text of
 // that error.
@@ -32,16 +32,16 @@ func (f *failure) Unwrap() error { return f.sentinel }
 
 // explain describes a stack trace of a cluster in a sentence, with the remedy if it is known.
 func explain(trace string) string {
-	const jars = "JobManager and TaskManagers have not all jars that the job server has: put those of Beam's runner into their lib"
+	const jars = "JobManager and TaskManagers lack jars that the job server has: put the jars of Beam's runner into their lib"
 	cause := rootCause(trace)
 	for _, w := range []struct{ sign, means string }{
-		{"NoResourceAvailableException", "the cluster has no slots for the job: start more TaskManagers, or take a lower runner.parallelism"},
-		{"Cannot map checkpoint/savepoint state", ErrOtherSteps.Error() + "; go on with the topics, model.family, model.scale and runner.cells that it was taken with, and with lateness or silence if it had one of them, and only then, or start without the savepoint"},
-		{"Failed to rollback to checkpoint/savepoint", "the job cannot go on from the savepoint"},
-		{"Cannot find checkpoint or savepoint file/directory", "there is no savepoint there"},
-		{"Cannot find meta data file '_metadata'", "there is no savepoint there"},
-		{"max parallelism", "the savepoint was taken at another runner.max_parallelism, which its state is bound to"},
-		{"InvalidClassException", "job server and cluster are of different releases of Flink or Beam"},
+		{"NoResourceAvailableException", "the cluster has no slots for the job: start more TaskManagers, or set a lower runner.parallelism"},
+		{"Cannot map checkpoint/savepoint state", ErrOtherSteps.Error() + "; resume with the topics, model.family, model.scale and runner.cells with which it was taken, and with lateness or silence only if it had one of them, or start without the savepoint"},
+		{"Failed to rollback to checkpoint/savepoint", "the job cannot resume from the savepoint"},
+		{"Cannot find checkpoint or savepoint file/directory", "there is no savepoint at this path"},
+		{"Cannot find meta data file '_metadata'", "there is no savepoint at this path"},
+		{"max parallelism", "the savepoint was taken with another runner.max_parallelism, which its state requires"},
+		{"InvalidClassException", "job server and cluster have different releases of Flink or Beam"},
 		{"ClassNotFoundException", jars},
 		{"NoClassDefFoundError", jars},
 		{"TaskManager with id", "a TaskManager was lost"},

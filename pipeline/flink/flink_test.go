@@ -146,7 +146,7 @@ func TestFollowNamesTheLastCheckpoint(t *testing.T) {
 			"/jobs/1/checkpoints": `{"latest": {"completed": {"id": 7, "external_path": "file:/c/1/chk-7"}}}`,
 		}[r.URL.Path]
 	})
-	expect.Error(t, err, "knows no job one")
+	expect.Error(t, err, "has no job one")
 	expect.Error(t, err, "file:/c/1/chk-7")
 }
 
@@ -171,7 +171,7 @@ func TestForeignAnswer(t *testing.T) {
 	c := &Cluster{REST: server.URL}
 	job := &Job{ID: "1", Name: "one", cluster: c}
 	for _, text = range []string{"{}", "null", `{"message": "starting"}`} {
-		const foreign = "is no JobManager of Flink"
+		const foreign = "is not a Flink JobManager"
 		expect.Error(t, job.Cancel(t.Context()), foreign)
 		_, err := job.Stop(t.Context(), "")
 		expect.Error(t, err, foreign)

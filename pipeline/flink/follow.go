@@ -74,7 +74,7 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 		}
 		if err != nil {
 			if !silent {
-				log.Warn("the job cannot be followed; trying again", "job", j.Name, "reason", err)
+				log.Warn("cannot get the status of the job: trying again", "job", j.Name, "reason", err)
 			}
 			silent = true
 			continue
@@ -106,9 +106,9 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 // lost returns the error for a job that the JobManager no longer knows because the JobManager was restarted. A highly
 // available JobManager knows its jobs as soon as it answers.
 func (j *Job) lost(last Status) error {
-	err := fmt.Errorf("the JobManager at %s knows no job %s, %s, any more: it was started again", j.cluster.place(), j.Name, j.ID)
+	err := fmt.Errorf("the JobManager at %s no longer knows the job %s, %s: it was restarted", j.cluster.place(), j.Name, j.ID)
 	if last.Checkpoint == nil || last.Checkpoint.Path == "" {
 		return err
 	}
-	return fmt.Errorf("%w; go on from the last checkpoint that was seen, %s (hafvf run CONFIG --savepoint PATH)", err, last.Checkpoint.Path)
+	return fmt.Errorf("%w; resume from the last known checkpoint, %s (hafvf run CONFIG --savepoint PATH)", err, last.Checkpoint.Path)
 }

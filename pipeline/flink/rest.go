@@ -45,7 +45,7 @@ type Status struct {
 	Restored   int // number of restores from a checkpoint or savepoint
 	Restarts   int
 	Checkpoint *Checkpoint
-	Cause      string // of the last failure, in words; "" for none
+	Cause      string    // of the last failure, in words; "" for none
 	CausedAt   time.Time // time of the last failure
 }
 
@@ -93,7 +93,7 @@ func (c *Cluster) client() (*httpclient.Client, error) {
 	}
 	made, err := httpclient.New("runner", httpclient.Server{URL: secret.Text{Text: c.REST}}, httpclient.Bounds{Answer: maxAnswer}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("the JobManager's address (runner.rest) is none: %w", errors.Unwrap(err))
+		return nil, fmt.Errorf("the JobManager's address (runner.rest) is invalid: %w", errors.Unwrap(err))
 	}
 	known, _ := clients.LoadOrStore(c.REST, made)
 	return known.(*httpclient.Client), nil
@@ -126,7 +126,7 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		if op, ok := errors.AsType[*net.OpError](err); ok {
 			err = op
 		}
-		return fmt.Errorf("no JobManager of Flink answers at %s (runner.rest): %w", client.Place(), err)
+		return fmt.Errorf("no Flink JobManager answers at %s (runner.rest): %w", client.Place(), err)
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
@@ -154,7 +154,7 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 
 // otherServer returns the error for an answer that no JobManager gives.
 func (c *Cluster) otherServer(why string) error {
-	return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %s", c.place(), why)
+	return fmt.Errorf("%s (runner.rest) is not a Flink JobManager: %s", c.place(), why)
 }
 
 // place returns the JobManager's address for messages, without a login.
@@ -223,7 +223,7 @@ func (c *Cluster) awaitSlots(ctx context.Context, parallelism int) error {
 			return nil
 		}
 		if slots.Total < parallelism || time.Now().After(deadline) {
-			return fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job takes %d (runner.parallelism): start more TaskManagers or stop another job",
+			return fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job needs %d (runner.parallelism): start more TaskManagers or stop another job",
 				c.place(), slots.Free, slots.Total, slots.TaskManagers, parallelism)
 		}
 	}
@@ -258,7 +258,7 @@ func (c *Cluster) Find(ctx context.Context, name string) (*Job, error) {
 			return &Job{ID: j.ID, Name: name, cluster: c}, nil
 		}
 	}
-	return nil, fmt.Errorf("the cluster at %s knows no job %s", c.place(), name)
+	return nil, fmt.Errorf("the cluster at %s has no job %s", c.place(), name)
 }
 
 func (j *Job) call(ctx context.Context, method, path string, in, out any) error {
@@ -426,7 +426,7 @@ func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err er
 		case answer.Status.ID == "":
 			return "", j.cluster.otherServer("the answer has no status of a savepoint")
 		case answer.Operation.Failure != nil:
-			return "", fmt.Errorf("there is no savepoint, and the job runs on: %s", explain(answer.Operation.Failure.Trace))
+			return "", fmt.Errorf("the savepoint failed, and the job continues: %s", explain(answer.Operation.Failure.Trace))
 		case answer.Status.ID == "COMPLETED":
 			return answer.Operation.Location, j.end(ctx)
 		}

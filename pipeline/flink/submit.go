@@ -164,9 +164,9 @@ func (c *Cluster) refused(err error) error {
 	s, _ := status.FromError(err)
 	switch s.Code() {
 	case codes.Unavailable, codes.DeadlineExceeded:
-		return fmt.Errorf("no job server of Beam answers at %s (runner.endpoint): %s", c.Endpoint, s.Message())
+		return fmt.Errorf("no Beam job server answers at %s (runner.endpoint): %s", c.Endpoint, s.Message())
 	case codes.Unimplemented:
-		return fmt.Errorf("what answers at %s (runner.endpoint) is no job server of Beam: %s", c.Endpoint, s.Message())
+		return fmt.Errorf("%s (runner.endpoint) is not a Beam job server: %s", c.Endpoint, s.Message())
 	}
 	return fmt.Errorf("the job server at %s refuses the job: %s", c.Endpoint, rootCause(s.Message()))
 }
@@ -191,13 +191,13 @@ func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient,
 			return nil, c.failure(ctx, server, id)
 		}
 	}
-	return nil, fmt.Errorf("the job server has not given the job to Flink after %v: %w", submitTimeout, context.Cause(ctx))
+	return nil, fmt.Errorf("the job server has not submitted the job to Flink after %v: %w", submitTimeout, context.Cause(ctx))
 }
 
 // failure returns the job server's last error message.
 func (c *Cluster) failure(ctx context.Context, server jobpb.JobServiceClient, id string) error {
 	stream, err := server.GetMessageStream(ctx, &jobpb.JobMessagesRequest{JobId: id})
-	last := "the job server does not say why"
+	last := "the job server gives no reason"
 	for err == nil {
 		var in *jobpb.JobMessagesResponse
 		in, err = stream.Recv()
@@ -205,5 +205,5 @@ func (c *Cluster) failure(ctx context.Context, server jobpb.JobServiceClient, id
 			last = m.GetMessageText()
 		}
 	}
-	return clusterError("the job was not taken by Flink: "+explain(last), nil)
+	return clusterError("Flink did not take the job: "+explain(last), nil)
 }

@@ -49,21 +49,21 @@ func (w *Worker) Serve(ctx context.Context, l net.Listener) error {
 func (w *Worker) StartWorker(_ context.Context, req *fnpb.StartWorkerRequest) (*fnpb.StartWorkerResponse, error) {
 	id := req.GetWorkerId()
 	if v := req.GetParams()[versionParam]; v != w.Version {
-		err := fmt.Sprintf("the job was submitted by hafvf %s, and the worker is hafvf %s: run the same on both sides", v, w.Version)
-		w.Log.Warn("a job was refused", "reason", err)
+		err := fmt.Sprintf("the job was submitted by hafvf %s, and the worker is hafvf %s: run the same version on both sides", v, w.Version)
+		w.Log.Warn("job refused", "reason", err)
 		return &fnpb.StartWorkerResponse{Error: err}, nil
 	}
 	// Two TaskManagers may use the same worker ID.
 	ctx := grpcx.WriteWorkerID(w.root, id)
 	w.wg.Go(func() {
-		w.Log.Info("a TaskManager has work", "worker", id, "at", req.GetControlEndpoint().GetUrl())
+		w.Log.Info("started work for a TaskManager", "worker", id, "at", req.GetControlEndpoint().GetUrl())
 		// The harness ends when the TaskManager closes the connection.
 		err := harness.MainWithOptions(ctx, req.GetLoggingEndpoint().GetUrl(), req.GetControlEndpoint().GetUrl(), harness.Options{})
 		if err != nil && ctx.Err() == nil {
-			w.Log.Warn("a TaskManager is gone", "worker", id, "error", err)
+			w.Log.Warn("lost a TaskManager", "worker", id, "error", err)
 			return
 		}
-		w.Log.Info("a TaskManager's work is over", "worker", id)
+		w.Log.Info("finished work for a TaskManager", "worker", id)
 	})
 	return &fnpb.StartWorkerResponse{}, nil
 }

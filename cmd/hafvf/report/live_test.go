@@ -183,7 +183,7 @@ func counts(page string) map[string]int {
 func TestLiveRefuses(t *testing.T) {
 	l, s := serveLive(t)
 	l.raise("pump-1", 1)
-	if facts := fmt.Sprint(l.Facts()); !strings.HasPrefix(facts, "[{state the run has not begun} {keys 0}") || strings.Contains(facts, "receivers away") {
+	if facts := fmt.Sprint(l.Facts()); !strings.HasPrefix(facts, "[{state the run has not started} {keys 0}") || strings.Contains(facts, "receivers away") {
 		t.Errorf("the facts of a run without receivers are %s", facts)
 	}
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
