@@ -72,11 +72,11 @@ receivers: [{name: none}, {name: team, webhook_configs: [{url: %q, send_resolved
 		alarm("auth", i, 0)
 	}
 	labels := func(extra ...string) map[string]string {
-		bodies := map[string]string{"alertname": "hafvf", "kind": "incident", "id": `job="auth"@` + when.Format(time.RFC3339), "severity": "page", "metric": "p95"}
+		labels := map[string]string{"alertname": "hafvf", "kind": "incident", "id": `job="auth"@` + when.Format(time.RFC3339), "severity": "page", "metric": "p95"}
 		for i := 0; i < len(extra); i += 2 {
-			bodies[extra[i]] = extra[i+1]
+			labels[extra[i]] = extra[i+1]
 		}
-		return bodies
+		return labels
 	}
 	expect.Same(t, []map[string]string{labels("job", "auth")}, advance(when), "opened")
 	for deadline := time.Now().Add(time.Minute); team.Load() == 0; time.Sleep(20 * time.Millisecond) {

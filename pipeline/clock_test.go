@@ -133,7 +133,7 @@ func TestRewindLog(t *testing.T) {
 	const want = ` level=WARN msg="key went back from a time ahead of the clock: its next records were late in a row" key=a from=2126-01-02T00:00:00.000Z to=2026-01-02T00:00:00.000Z`
 	checkLog := func(name, log string) {
 		t.Helper()
-		if strings.Count(log, "goes back") != 1 || !strings.Contains(log, want) {
+		if strings.Count(log, "went back") != 1 || !strings.Contains(log, want) {
 			t.Errorf("%s: no %q once in\n%s", name, want, log)
 		}
 	}

@@ -35,9 +35,9 @@ func TestTombstonesForget(t *testing.T) {
 	const settings = "group: g, changelog: states, tombstones: forget"
 	text := b.config(settings, "detect: true\nincidents: true\nsilence: true\n")
 	stored := func() string {
-		var input strings.Builder
-		expect.OK(t, ListStates(t.Context(), compose(t, text), "", &input, quiet))
-		return input.String()
+		var listing strings.Builder
+		expect.OK(t, ListStates(t.Context(), compose(t, text), "", &listing, quiet))
+		return listing.String()
 	}
 	put("a", "b", "a", "b", "c")
 	r := launch(t, compose(t, text))
@@ -50,8 +50,8 @@ func TestTombstonesForget(t *testing.T) {
 	if s := r.halt(t); s.Forgotten != 2 || s.Keys != 4 || !strings.Contains(s.String(), "2 keys were forgotten") { // c is there twice
 		t.Errorf("%d forgotten: %s", s.Forgotten, s)
 	}
-	if input := stored(); strings.Contains(input, `"key":"a"`) || strings.Contains(input, `"key":"never"`) || !strings.Contains(input, `"key":"b"`) || !strings.Contains(input, `"key":"c"`) {
-		t.Errorf("stored: %s", input)
+	if listing := stored(); strings.Contains(listing, `"key":"a"`) || strings.Contains(listing, `"key":"never"`) || !strings.Contains(listing, `"key":"b"`) || !strings.Contains(listing, `"key":"c"`) {
+		t.Errorf("stored: %s", listing)
 	}
 	put("a", "b", "a")
 	expect.Get(Run{Graph: compose(t, text, "source.kafka.bounded=true")}.Execute(t.Context(), nil))(t)
@@ -154,15 +154,15 @@ func TestForgetKeysOfFile(t *testing.T) {
 	}
 
 	want, got := run("keeps", lines[cut:]), run("forgets", lines[cut:])
-	anew := got[forgotten]
+	restarted := got[forgotten]
 	delete(want, forgotten)
 	delete(got, forgotten)
 	equal(t, want, got)
-	if len(anew) != (len(lines)-cut)/30 || !strings.Contains(anew[0], `"n":1,`) || len(first[forgotten]) != cut/30 {
-		t.Errorf("%d records, the first %s", len(anew), anew[0])
+	if len(restarted) != (len(lines)-cut)/30 || !strings.Contains(restarted[0], `"n":1,`) || len(first[forgotten]) != cut/30 {
+		t.Errorf("%d records, the first %s", len(restarted), restarted[0])
 	}
 	fresh := run("fresh", slices.DeleteFunc(slices.Clone(lines[cut:]), func(l string) bool { return !strings.Contains(l, forgotten) }))
-	equal(t, fresh[forgotten], anew)
+	equal(t, fresh[forgotten], restarted)
 
 	// All keys may go.
 	if f, err = ForgetKeysIn(path, []string{"s0/*", "s1/r?:m*"}, quiet); err != nil || len(f.Keys) != 30 || f.Of != 30 {

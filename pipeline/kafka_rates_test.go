@@ -125,14 +125,14 @@ func TestKafkaRates(t *testing.T) {
 
 	for _, settings := range []string{"", ", changelog: states"} {
 		begin = time.Now()
-		var rates []string
+		var megabytes []string
 		every := max(int64(n/10), 1)
 		next := every
 		g := compose(t, bus.config("bounded: true, group: g"+strconv.Itoa(len(settings))+settings, "order: arrival"))
 		s, err := Run{Graph: g, Progress: func(p Progress) {
 			if p.Read >= next {
 				next += every
-				rates = append(rates, strconv.FormatInt(resident()>>20, 10))
+				megabytes = append(megabytes, strconv.FormatInt(resident()>>20, 10))
 			}
 		}}.Execute(t.Context(), nil)
 		if err != nil {
@@ -140,7 +140,7 @@ func TestKafkaRates(t *testing.T) {
 		}
 		equal(t, int64(n), s.Records)
 		measured("Kafka to filter to Kafka" + settings)
-		t.Log("resident MB at every tenth:", strings.Join(rates, " "))
+		t.Log("resident MB at every tenth:", strings.Join(megabytes, " "))
 	}
 }
 

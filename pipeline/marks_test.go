@@ -76,7 +76,7 @@ func TestMarksOfFiles(t *testing.T) {
 	save(t, in("in2.jsonl"), spikes(2, 20, "a", "b")...)
 	repeated, dead, s := run(text + marks)
 	equal(t, []string{strings.Replace(alarms[1], "in1", "in2", 1)}, repeated)
-	for i, want := range []string{"unknown alarm: none of the last 1000 has the id", `unknown alarm: none of the last 1000 has the id "other"`, `"wrong" is none of false, true, expected`, `unknown field "who"`, "time: missing"} {
+	for i, want := range []string{"unknown alarm: none of the last 1000 alarms has the id", `unknown alarm: none of the last 1000 alarms has the id "other"`, `"wrong" is none of false, true, expected`, `unknown field "who"`, "time: missing"} {
 		if len(dead) != 5 || !strings.HasPrefix(dead[i], fmt.Sprintf("marks.jsonl:%d the mark is ", i+3)) || !strings.Contains(dead[i], want) {
 			t.Errorf("dead letter %q", dead)
 		}
@@ -122,7 +122,7 @@ func TestMarksOfNoUse(t *testing.T) {
 		write(t, "in.jsonl", spikes(0, 0, "a")...), marks, dead)
 	log := &aLog{}
 	expect.Get(Run{Graph: compose(t, text), Log: log.logger()}.Execute(t.Context(), nil))(t)
-	if n := strings.Count(log.b.String(), "a mark is of no use"); n != maxMarksLogged || !log.contains("more marks rejected, written to the dead letter\" marks=22")() {
+	if n := strings.Count(log.b.String(), "mark rejected"); n != maxMarksLogged || !log.contains("more marks rejected, written to the dead letter\" marks=22")() {
 		t.Errorf("%d lines: %s", n, &log.b)
 	}
 	reasons := map[string]string{}
@@ -347,12 +347,12 @@ func TestMarksOfTopic(t *testing.T) {
 	}
 	session(func(log *aLog) {
 		expect.OK(t, SendMark(t.Context(), compose(t, text).marks, records.Mark{ID: "in-0-7", Mark: "true", Time: start}, quiet))
-		expect.Soon(t, "a warning", log.contains("a mark is of no use"))
+		expect.Soon(t, "a warning", log.contains("mark rejected"))
 		expect.Soon(t, "a commit", log.contains("marks applied"))
 	})
 	session(func(log *aLog) {
 		time.Sleep(3 * quietPoll) // nothing is to come of it
-		if log.contains("a mark")() {
+		if log.contains("mark rejected")() {
 			t.Errorf("log: %s", &log.b)
 		}
 	})

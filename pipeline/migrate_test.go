@@ -30,7 +30,7 @@ func TestMigrateStates(t *testing.T) {
 		place string
 		hint  string
 	}{
-		{"file", file, states, "as no past is read again; hafvf run does this with --migrate, and refuses the states without it"},
+		{"file", file, states, "because no past can be read again; hafvf run does this with --migrate, and refuses the states without it"},
 		{"changelog", topic, "states", "from the past, 200 records of in, without writing records or alerts, and keeps the other keys as listed here; without --migrate it refuses the states"},
 	} {
 		t.Run(c.where, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestOutsideAlerts(t *testing.T) {
 		alertsPath := filepath.Join(t.TempDir(), "alerts.jsonl")
 		s, _, rejected := runConfig(t, "model: {family: poisson, prior: auto}\ndetect: {rest: 50}\nsource: {csv: {path: "+write(t, "in.csv", lines...)+", key: key, time: time, values: [x]}}\n"+
 			"alerts: {jsonl: {path: "+alertsPath+"}}\n"+settings)
-		var stamps []string
+		var ids []string
 		for _, line := range readLines(t, alertsPath) {
 			if line == "" {
 				continue
@@ -47,13 +47,13 @@ func TestOutsideAlerts(t *testing.T) {
 			if a["kind"] == "incident" {
 				continue
 			}
-			stamps = append(stamps, a["id"].(string))
+			ids = append(ids, a["id"].(string))
 			if a["kind"] != "novelty" || a["x"] != -5. || a["score"] != nil || a["threshold"] != nil || a["size"] != nil || !strings.Contains(a["message"].(string), "which the family poisson does not have (x = -5 is below zero).") {
 				t.Error(line)
 			}
 		}
-		if want := []string{"in.csv:202", "in.csv:293"}; !reflect.DeepEqual(stamps, want) {
-			t.Errorf("%q: alarms %v, want %v", settings, stamps, want)
+		if want := []string{"in.csv:202", "in.csv:293"}; !reflect.DeepEqual(ids, want) {
+			t.Errorf("%q: alarms %v, want %v", settings, ids, want)
 		}
 		want := `{"reason":"x = -5 is below zero","place":"in.csv:202","raw":"a,2026-`
 		if !strings.HasPrefix(rejected[0], want) || len(rejected) != 6 || s.Rejected != 6 || s.NoveltyAlarms != 2 || s.Keys != 1 {

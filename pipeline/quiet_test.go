@@ -82,8 +82,8 @@ func TestQuietTimes(t *testing.T) {
 		}
 	}
 	config, _ = text(reduced, quiet)
-	_, unquiet, _ := runConfig(t, config)
-	expect.Same(t, after(unquiet), after(estimates))
+	_, reference, _ := runConfig(t, config)
+	expect.Same(t, after(reference), after(estimates))
 
 	config, _ = text(complete, quiet+"\naggregate: {every: 5m, value: increase, per: 1m}")
 	config = strings.Replace(config, "source: {jsonl: {", "source: {jsonl: {values: [total], ", 1)

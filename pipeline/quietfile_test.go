@@ -78,8 +78,8 @@ func TestQuietFileAfterKills(t *testing.T) {
 		b.put(t, lines...)
 	}
 	type output struct {
-		line   string
-		origin time.Time
+		line string
+		time time.Time
 	}
 	outputs := func() (byID map[string][]output, repeats int) {
 		byID = map[string][]output{}
@@ -129,8 +129,8 @@ func TestQuietFileAfterKills(t *testing.T) {
 		for i, o := range sameID[1:] {
 			if prev := sameID[i]; o.line == prev.line {
 				continue
-			} else if unrelated++; !slices.ContainsFunc(commits, func(c time.Time) bool { return !c.Before(prev.origin) && !c.After(o.origin) }) {
-				t.Fatalf("%s comes again with other words, at %v and %v, and the entries did not change between:\n%s\n%s", id, prev.origin, o.origin, prev.line, o.line)
+			} else if unrelated++; !slices.ContainsFunc(commits, func(c time.Time) bool { return !c.Before(prev.time) && !c.After(o.time) }) {
+				t.Fatalf("%s comes again with other words, at %v and %v, and the entries did not change between:\n%s\n%s", id, prev.time, o.time, prev.line, o.line)
 			}
 		}
 	}
@@ -231,7 +231,7 @@ func TestQuietFileChanges(t *testing.T) {
 		shows("b", "own")
 	}
 	expect.OK(t, os.Remove(file))
-	expect.Soon(t, "no file", log.contains("cannot be read: what was read of it holds"))
+	expect.Soon(t, "no file", log.contains("cannot read quiet times: keeping the entries read before"))
 	shows("b", "own")
 	save(t, file, fmt.Sprintf("{\"match\":\"[ab]\",\"from\":%q,\"to\":%q}\n", clock.Add(-9*time.Minute).Format(time.RFC3339), clock.Format(time.RFC3339)), always("none"), always("no"))
 	expect.Soon(t, "other entries", log.contains(" entries=3"))
@@ -242,7 +242,7 @@ func TestQuietFileChanges(t *testing.T) {
 	r.halt(t)
 	begin() // by the stored entry, and nothing is new
 	shows("own")
-	if log.contains("in force")() {
+	if log.contains("quiet times of files applied")() {
 		t.Errorf("log: %s", &log.b)
 	}
 	save(t, file)
@@ -341,7 +341,7 @@ func TestQuietFileOfQuery(t *testing.T) {
 	replace(t, file, always("*"))
 	n := len(lines())
 	expect.Soon(t, "it goes on", func() bool { return len(lines()) > n+100 })
-	if log.contains("in force")() || slices.ContainsFunc(lines(), isQuiet) {
+	if log.contains("quiet times of files applied")() || slices.ContainsFunc(lines(), isQuiet) {
 		t.Error("the entry is in force, and an alert waits")
 	}
 	close(gate)
@@ -419,7 +419,7 @@ func TestQuietFileOfFiles(t *testing.T) {
 	log := &aLog{}
 	text := fmt.Sprintf("model: {family: normal}\nsource: {jsonl: {path: %s}}\nsink: none\nstate: %s\nquiet: [{file: %s}]\n", path, filepath.Join(dir, "states"), file)
 	expect.Get(Run{Graph: compose(t, text), Log: log.logger()}.Execute(t.Context(), nil))(t)
-	if !log.contains("cannot be read: those of the files hold")() || !log.contains(" entries=1")() {
+	if !log.contains("cannot read the stored quiet times: using those of the files")() || !log.contains(" entries=1")() {
 		t.Errorf("log: %s", &log.b)
 	}
 	run("states", "")

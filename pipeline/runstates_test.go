@@ -42,7 +42,7 @@ func TestStateFileOfTheSameNight(t *testing.T) {
 	runConfig(t, text+write(t, "in.jsonl", lines...)+"}}\n")
 	before := readFile(t, states)
 	s, _, _ := runConfig(t, text+write(t, "in.jsonl", lines[:50]...)+"}}\n")
-	if s.Err() == nil || !strings.Contains(s.String(), "give a run with a state new records only") {
+	if s.Err() == nil || !strings.Contains(s.String(), "give only new records to a run with a state") {
 		t.Errorf("error %v, summary %s", s.Err(), s)
 	}
 	if readFile(t, states) != before {

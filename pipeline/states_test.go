@@ -122,9 +122,9 @@ func TestListStatesRefuses(t *testing.T) {
 	in := write(t, "in.jsonl", observations(10, 1)...)
 	absent := filepath.Join(t.TempDir(), "none.bin")
 	for want, text := range map[string]string{
-		"neither source.kafka.changelog nor state is set":    "model: {family: normal}\n",
+		"neither source.kafka.changelog nor state is set":   "model: {family: normal}\n",
 		"none.bin does not exist: no run has succeeded yet": "model: {family: normal}\nstate: " + absent + "\n",
-		"they belong to transform: filter":                   "transform: smooth\nmodel: {family: normal}\nsession: {gap: 30m}\n",
+		"only transform: filter keeps them":                  "transform: smooth\nmodel: {family: normal}\nsession: {gap: 30m}\n",
 	} {
 		err := ListStates(t.Context(), compose(t, text+"source: {jsonl: {path: "+in+"}}\n"), "", os.Stdout, quiet)
 		expect.Error(t, err, want)

@@ -90,7 +90,7 @@ func TestOneBadKey(t *testing.T) {
 	count := func(out, key string) int { return strings.Count(out, `"key":"`+key+`"`) }
 	s, out := run("in.jsonl", "out1.jsonl")
 	expect.Error(t, s.Err(), "60 of 90 records were rejected, more than half")
-	expect.Error(t, s.Err(), "give them to it in a file of their own")
+	expect.Error(t, s.Err(), "pass them to it in a separate file")
 	if count(out, "good") != 30 || len(s.Partial) > 0 {
 		t.Errorf("%d estimates, beside the outputs %v", count(out, "good"), s.Partial)
 	}

@@ -48,7 +48,7 @@ func TestPrometheusMistakes(t *testing.T) {
 		{someQuery + ", partial: tak}}", `source.prometheus.partial: unknown value "tak"; did you mean "take"?`},
 		{someQuery + ", username: u}}", "source.prometheus.username: needs password"},
 		{someQuery + ", password: {env: P}}}", "source.prometheus.password: needs username"},
-		{someQuery + ", password: secret}}", "source.prometheus.password: a secret does not stand in a config"},
+		{someQuery + ", password: secret}}", "source.prometheus.password: secrets are not allowed in a config"},
 		{someQuery + ", tls: {}}}", "source.prometheus.tls: is for a url of https://"},
 		{someQuery + "}}\nrunner: {name: flink, endpoint: \"f:8099\"}\nsink: none", "source.prometheus: is for the runner direct"},
 		{someQuery + "}}\nsink: {parquet: {path: a.parquet}}", "has to come to an end"},

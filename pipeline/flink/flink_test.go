@@ -201,7 +201,7 @@ func TestAwaitSlots(t *testing.T) {
 	c := &Cluster{REST: server.URL}
 	expect.OK(t, c.awaitSlots(t.Context(), 2))
 	expect.Same(t, 3, asked)
-	expect.Error(t, c.awaitSlots(t.Context(), 3), "0 free slots of 2, on 1 TaskManagers, and the job takes 3")
+	expect.Error(t, c.awaitSlots(t.Context(), 3), "0 free slots of 2, on 1 TaskManagers, and the job needs 3")
 	expect.Same(t, 4, asked)
 }
 

@@ -284,7 +284,7 @@ func (s *site) savepoints(t *testing.T) {
 	}
 	// A state of another family is not read.
 	cfg := s.Config(t, "saved", "", "", more)
-	s.fails(t, []string{"run", cfg, "--savepoint", savepoint, "--set", "model.family=poisson"}, "the savepoint is of another job")
+	s.fails(t, []string{"run", cfg, "--savepoint", savepoint, "--set", "model.family=poisson"}, "the savepoint belongs to another job")
 	s.fails(t, []string{"run", cfg, "--savepoint", savepoint + "-none"}, "there is no savepoint at this path")
 }
 
@@ -613,7 +613,7 @@ func (s *site) errors(t *testing.T) {
 	s.fails(t, run(), " other: run the same version on both sides")
 	s.Kill(1) // one TaskManager is enough
 	s.StartBareTaskManager(t, 0)
-	s.fails(t, run(), "put those of Beam's runner into their lib")
+	s.fails(t, run(), "put the jars of Beam's runner into their lib")
 }
 
 // checkpoints do not grow with a constant number of keys. With a splittable source
