@@ -951,7 +951,7 @@ func TestParseReceivers(t *testing.T) {
 		"alerts: [{jsonl: {path: b}}, {kinds: [change]}]\n":      `alerts.1: names no connector`,
 		"alerts: [{csv: {path: b}, labels: {severity: page}}]\n": `alerts.0.labels: a table has no columns for labels`,
 		"alerts: {jsonl: {path: b}, labels: {kind: page}}\n":     `alerts.labels.kind: every alert has this label`,
-		"alerts: {jsonl: {path: b}, labels: {a-b: page}}\n":      `alerts.labels.a-b: is no name of a label`,
+		"alerts: {jsonl: {path: b}, labels: {a-b: page}}\n":      `alerts.labels.a-b: is not a label name`,
 		"alerts: [{jsonl: {path: b}, beliefs: [revision]}]\n":    `alerts.0.beliefs: a revision corrects a change: add change`,
 		"alerts: {jsonl: {path: b}, max_age: 0s}\n":              `alerts.max_age: must be`,
 		"alerts: [{jsonl: {path: b}}, {jsonl: {path: a}}]\n":     `alerts.1.jsonl.path: "a" is also read`,

@@ -90,7 +90,7 @@ type toy struct {
 	path string
 }
 
-func (t *toy) unending() bool { return true }
+func (t *toy) unbounded() bool { return true }
 
 // TestSourceIsARow: a source is a row, which the config reads and its reference describes.
 func TestSourceIsARow(t *testing.T) {

@@ -51,7 +51,7 @@ func TestPrometheusMistakes(t *testing.T) {
 		{someQuery + ", password: secret}}", "source.prometheus.password: secrets are not allowed in a config"},
 		{someQuery + ", tls: {}}}", "source.prometheus.tls: is for a url of https://"},
 		{someQuery + "}}\nrunner: {name: flink, endpoint: \"f:8099\"}\nsink: none", "source.prometheus: is for the runner direct"},
-		{someQuery + "}}\nsink: {parquet: {path: a.parquet}}", "has to come to an end"},
+		{someQuery + "}}\nsink: {parquet: {path: a.parquet}}", "is complete only at its end"},
 		{someQuery + "}}\nsink: {prometheus: {url: \"http://p\"}}\ndetect: false", "sink.prometheus: there are no scores without detect"},
 		{someQuery + "}}\nsink: {prometheus: {url: \"ftp://p\"}}", "sink.prometheus.url: must be http://"},
 		{someQuery + "}}\ndead_letter: {prometheus: {url: \"http://p\"}}", "dead_letter.prometheus"},

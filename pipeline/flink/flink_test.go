@@ -146,7 +146,7 @@ func TestFollowNamesTheLastCheckpoint(t *testing.T) {
 			"/jobs/1/checkpoints": `{"latest": {"completed": {"id": 7, "external_path": "file:/c/1/chk-7"}}}`,
 		}[r.URL.Path]
 	})
-	expect.Error(t, err, "has no job one")
+	expect.Error(t, err, "no longer knows the job one")
 	expect.Error(t, err, "file:/c/1/chk-7")
 }
 
