@@ -13,7 +13,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// An event is one of a file or topic.
+// An event is an event of a file or topic.
 type event struct {
 	key  string
 	time time.Time
@@ -24,8 +24,7 @@ func (e event) json() string {
 	return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%v}\n", e.key, e.time.Format(time.RFC3339Nano), e.x)
 }
 
-// manyEvents are those of three keys within some time, sorted. One key pauses, and
-// one ends early.
+// manyEvents returns the events of three keys in a time range, sorted by time. One key pauses, and one ends early.
 func manyEvents(begin time.Time, within time.Duration) (lines []string) {
 	var events []event
 	noise := rand.New(rand.NewPCG(6, 7))
@@ -48,7 +47,7 @@ func manyEvents(begin time.Time, within time.Duration) (lines []string) {
 	return lines
 }
 
-// trimmed are lines without their ends, sorted.
+// trimmed returns the lines without surrounding blanks, sorted.
 func trimmed(lines []string) (result []string) {
 	for _, line := range lines {
 		if line = strings.TrimSpace(line); line != "" {
@@ -59,7 +58,7 @@ func trimmed(lines []string) (result []string) {
 	return result
 }
 
-// A column of values is not needed to count, and other aggregates are of it.
+// Each aggregate of a table has the expected values. A count also counts events without a value.
 func TestAggregateTable(t *testing.T) {
 	table := write(t, "in.csv", "at,who,ms\n", "2026-01-05 16:00:01,a,3\n", "2026-01-05 16:00:30,a,1\n", "2026-01-05 16:00:31,a,\n", "2026-01-05 16:02:00,a,5\n", "2026-01-05 16:01:00,a,x\n")
 	for _, c := range []struct{ aggregate, want string }{
@@ -90,8 +89,8 @@ func TestAggregateTable(t *testing.T) {
 	}
 }
 
-// A meter of energy with a rhythm of the day falls by a little once, and begins anew once. Its
-// consumption has no alarm there, and one where it is twice as large.
+// An energy meter with a daily rhythm falls slightly once, and is reset once. Its consumption raises no alarm there. It
+// raises one where it is eight times the mean.
 func TestMeter(t *testing.T) {
 	noise := rand.New(rand.NewPCG(4, 4))
 	begin, e := time.Date(2025, 8, 31, 22, 0, 0, 0, time.UTC), 18894.5
@@ -135,8 +134,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// Intervals without events go on while nothing comes at all, over a restart, and what comes for
-// them later is late.
+// Intervals without events are written while no records arrive, also after a restart. Later events of these intervals
+// are late.
 func TestKafkaAggregateOfNothing(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected")
@@ -174,7 +173,7 @@ func TestKafkaAggregateOfNothing(t *testing.T) {
 	}
 }
 
-// Shares of events are those of a table with two columns, and a pair that is none is rejected.
+// Shares of events equal those of a table with two columns. An invalid pair is rejected.
 func TestShares(t *testing.T) {
 	noise := rand.New(rand.NewPCG(14, 15))
 	var lines []string
@@ -190,7 +189,7 @@ func TestShares(t *testing.T) {
 		table = append(table, fmt.Sprintf("a,%s,%d,%d\n", minuteStart.Format(time.RFC3339), errors, requests))
 	}
 	first := slices.IndexFunc(table, func(line string) bool { return !strings.HasSuffix(line, ",0,0\n") && line != table[0] })
-	table = slices.Delete(table, 1, first) // from the first event on
+	table = slices.Delete(table, 1, first) // starts with the first event
 	last := len(table)
 	for strings.HasSuffix(table[last-1], ",0,0\n") {
 		last--

@@ -19,9 +19,9 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// An incident of a job goes by the route of the job, and a silence of the job holds for it. It widens to the fleet:
-// the alert of the job is resolved by the request that raises that of the fleet, also after a restart. When it
-// is over nothing is left firing.
+// An incident of a job uses the route of the job, and a silence of the job applies to it. When it widens to the fleet,
+// also after a restart, the request that raises the alert of the fleet resolves that of the job. After its end no alert
+// fires.
 func TestLabelsAtAnAlertmanager(t *testing.T) {
 	target := &receiver{Pages: true, Keeps: true, Choice: config.Choice{Kinds: []string{incidents.Kind}}}
 	var team atomic.Int64
@@ -50,7 +50,7 @@ receivers: [{name: none}, {name: team, webhook_configs: [{url: %q, send_resolved
 			fleet.Register(key(job, i), begin, time.Minute, 7*24*time.Hour)
 		}
 	}
-	// advance posts what becomes of the incidents, and returns the labels of what fires.
+	// advance posts the events of the incidents, and returns the labels of the firing alerts.
 	advance := func(when time.Time) []map[string]string {
 		t.Helper()
 		var bodies [][]byte

@@ -17,33 +17,33 @@ import (
 	"hafvf/pipeline/sniff"
 )
 
-// A found file is one as people have it, with events that were put into it. Draft makes a config of it,
-// with which a run must tell the events.
+// An importCase is a file in a format that people have, with planted events. A run with the config that Draft writes
+// for it must report the events.
 type importCase struct {
 	file     string
 	lines    []string
-	wanted   []string // in the config
-	unwanted []string // in it
-	doubt    string   // of a remark that makes the config unsure, empty for a sure one
-	remarks  []string // parts of those that do not
-	set      []string // what a person adds to the config
-	keys     int64    // 0 for no run
+	wanted   []string // parts of the config
+	unwanted []string // parts that the config must not have
+	doubt    string   // part of the remark that makes the config unsure; empty for a sure one
+	remarks  []string // parts of other remarks
+	set      []string // settings that a person adds
+	keys     int64    // 0: do not run
 
 	rejected       int64
 	events         []planted
-	minEvents      int // events that are told, 0 for all
-	maxFalseAlarms int // alarms besides these, at most
+	minEvents      int // minimum events reported; 0 for all
+	maxFalseAlarms int // maximum other alarms
 }
 
-// A planted event is when one alarm of a key is due. Without times it is at any.
+// A planted event is the time range in which one alarm of a key is due. Without times, it may be at any time.
 type planted struct{ key, begin, end string }
 
-// daily is a rhythm of the day about 0.
+// daily is a daily rhythm around 0.
 func daily(t time.Time) float64 {
 	return math.Sin(2 * math.Pi * (float64(t.Hour()) + float64(t.Minute())/60 - 9) / 24)
 }
 
-// within reports whether from <= i < to.
+// within returns 1 if begin <= i < end, else 0.
 func within(i, begin, end int) float64 {
 	if begin <= i && i < end {
 		return 1
@@ -61,8 +61,7 @@ func day(text string) time.Time {
 	return t
 }
 
-// panels are exports of a panel of Grafana: units in the cells, times of Berlin over the end of
-// summer time.
+// panels are exports of a Grafana panel: units in the cells, and Berlin times across the end of summer time.
 func panels(t *testing.T) []importCase {
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	local := func(i int) string {
@@ -167,7 +166,7 @@ func documents() []importCase {
 	return cases
 }
 
-// twoColumns have the date and the time of day apart.
+// twoColumns have date and time of day in two columns.
 func twoColumns() []importCase {
 	r := noiseOf(6)
 	comma := func(v float64) string { return strings.Replace(fmt.Sprintf("%.1f", v), ".", ",", 1) }
@@ -194,8 +193,8 @@ func twoColumns() []importCase {
 	}
 }
 
-// meters are of an export of Home Assistant: a counter that falls by a bit and begins anew, a door and a
-// thermometer, one after the other.
+// meters are exports of Home Assistant: a counter that falls slightly and is reset, a door, and a thermometer, one
+// after the other.
 func meters() []importCase {
 	r := noiseOf(40)
 	begin := day("2025-08-31 22:00")
@@ -231,7 +230,7 @@ func meters() []importCase {
 	}
 }
 
-// constants have values that never change but for an event.
+// constants have values that change only at an event.
 func constants() []importCase {
 	lines := func(x func(i int) float64) []string {
 		return tableOf("time,x\n", 3000, func(i int) string {
@@ -247,7 +246,7 @@ func constants() []importCase {
 	}
 }
 
-// eventful are of raw events, of short series, and of change records.
+// eventful are raw events, short series, and change records.
 func eventful() []importCase {
 	r := noiseOf(13)
 	var office []string
@@ -357,7 +356,7 @@ func families() []importCase {
 	}
 }
 
-// calendars write times in several forms.
+// calendars write times in several formats.
 func calendars() []importCase {
 	r := noiseOf(9)
 	lines := func(n int, stamp func(i int) string) []string {
@@ -385,8 +384,7 @@ func calendars() []importCase {
 	}
 }
 
-// What people have is read as they mean it, or Draft says what it is not sure of; a run with the
-// config tells the events.
+// Draft reads the files as people mean them, or reports a doubt. A run with the config reports the events.
 func TestFoundFiles(t *testing.T) {
 	for _, c := range slices.Concat(panels(t), influx(), documents(), meters(), twoColumns(), constants(), eventful(), labelled(), families(), calendars()) {
 		t.Run(c.file, func(t *testing.T) {
@@ -417,7 +415,7 @@ func TestFoundFiles(t *testing.T) {
 	}
 }
 
-// run runs the config, and compares what it tells with the events.
+// run runs the config, and compares its alarms with the events.
 func (c importCase) run(t *testing.T, text string) {
 	path := filepath.Join(t.TempDir(), "alerts.jsonl")
 	g := compose(t, text, append([]string{"sink=none", "dead_letter={jsonl: {path: " + path + ".rejected}}", "alerts={jsonl: {path: " + path + "}, kinds: [novelty, change]}"}, c.set...)...)

@@ -21,8 +21,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A record of the future is rejected with its reason, and costs no other record: in a topic by
-// default, in a file where the config says so, with either transform.
+// A record with a time ahead of the clock is rejected with the reason, and affects no other record: in a topic by
+// default, in a file if the config says so, with both transforms.
 func TestTimesAhead(t *testing.T) {
 	stamp := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
 	var lines []string
@@ -52,9 +52,9 @@ func TestTimesAhead(t *testing.T) {
 	}
 }
 
-// Records that come behind their times, with pauses in which the partition is idle, are not late
-// within the lateness, and a key that goes on is not told as silent. A restart knows the lag. One
-// time ahead of the clock changes nothing for the others.
+// Records that arrive later than their times, with pauses in which the partition is idle, are not late within the
+// lateness, and active keys are not reported as silent. A restart resumes the lag. One time ahead of the clock does not
+// affect other keys.
 func TestKafkaLag(t *testing.T) {
 	expect.Waits(t, "clocks")
 	for _, delay := range []time.Duration{40 * time.Second, 10 * time.Minute} {
@@ -68,8 +68,8 @@ func TestKafkaLag(t *testing.T) {
 			var sum Summary
 			for range 2 {
 				r := launch(t, compose(t, text))
-				time.Sleep(3 * idlePartition / 2) // a start with nothing to read
-				// A time that is wrong, and not by so much that it is rejected, is the partition's latest.
+				time.Sleep(3 * idlePartition / 2) // a start without records
+				// A wrong time that is not rejected is the latest of the partition.
 				b.put(t, line("a", 0), line("b", 0), line("c", 0), line("ahead", -delay-30*time.Minute))
 				time.Sleep(2 * idlePartition)
 				b.put(t, line("a", 10*time.Second), line("b", 20*time.Second))
@@ -84,11 +84,11 @@ func TestKafkaLag(t *testing.T) {
 	}
 }
 
-// idlePartition is how long a partition has nothing new before it counts as idle.
+// idlePartition is how long a partition has no new record before it counts as idle.
 const idlePartition = time.Second
 
-// A file without max_ahead: a time of the next century costs its key four records, also where it
-// stands in the state of a run before; and other keys none.
+// In a file without max_ahead, a time in the next century costs its key four records, also if it is in the state of a
+// previous run. Other keys lose none.
 func TestFileRewindsKey(t *testing.T) {
 	lines := func(first int) (result []string) {
 		for i := first; i < first+20; i++ {
@@ -120,8 +120,7 @@ func TestFileRewindsKey(t *testing.T) {
 	}
 }
 
-// A key that turns back is named in the log once, with the times, by a run and by a worker
-// without one.
+// A key that goes back is logged once, with both times, by a run and by a worker without a run.
 func TestRewindLog(t *testing.T) {
 	var lines strings.Builder
 	lines.WriteString("key,time,x\n")
@@ -150,8 +149,7 @@ func TestRewindLog(t *testing.T) {
 	checkLog("a worker", log.String())
 }
 
-// Of keys that turn back at once the log names a few in a minute, and how many others there
-// were.
+// If many keys go back at once, the log names a few per minute, and counts the others.
 func TestManyTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -168,7 +166,7 @@ func TestManyTurns(t *testing.T) {
 	})
 }
 
-// The summary has the lag of a topic's records, and what is late names the key that mends it.
+// The summary has the lag of a topic's records, and names the key that prevents late ones.
 func TestSummaryOfLag(t *testing.T) {
 	var s Summary
 	s.Late, s.LateIdle, s.Behind = 7, 5, 90*time.Second
@@ -181,8 +179,7 @@ func TestSummaryOfLag(t *testing.T) {
 	}
 }
 
-// Records that a partition's watermark has overtaken are counted as such, and the lag is
-// measured.
+// Records that the watermark of a partition has overtaken are counted, and the lag is measured.
 func TestKafkaLateBehindTheWatermark(t *testing.T) {
 	t.Parallel()
 	b := fakeBus(t, 1, "out", "rejected")
@@ -197,7 +194,7 @@ func TestKafkaLateBehindTheWatermark(t *testing.T) {
 	}()
 	now := time.Now()
 	b.put(t, line(now.Add(-time.Second)))
-	b.await(t, "out", 1, r) // when the watermark has passed it, as nothing else comes
+	b.await(t, "out", 1, r) // once the watermark has passed it, because no other record arrives
 	b.put(t, line(now.Add(-2*time.Second)))
 	b.await(t, "rejected", 1, r)
 	gathered := expect.Get(gather(metrics))(t)
@@ -213,7 +210,7 @@ func TestKafkaLateBehindTheWatermark(t *testing.T) {
 	}
 }
 
-// gather returns metrics of one label at most, by name.
+// gather returns the metrics with at most one label, by name.
 func gather(m *Metrics) (map[string]float64, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m)
@@ -225,7 +222,7 @@ func gather(m *Metrics) (map[string]float64, error) {
 	return values, err
 }
 
-// In the order of arrival one time of the next century does not forget the season of its key.
+// With order: arrival, a time in the next century does not erase the season of its key.
 func TestSeasonOutlivesAWrongTime(t *testing.T) {
 	var lines []string
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -235,7 +232,7 @@ func TestSeasonOutlivesAWrongTime(t *testing.T) {
 		when := start.Add(time.Duration(i) * time.Hour)
 		lines = append(lines, fmt.Sprintf("k,%s,%g\n", when.Format(time.RFC3339), value(i)))
 	}
-	// distance is how far predictions are from the values after the wrong time, on average.
+	// distance returns the mean distance of predictions from the values after the wrong time.
 	distance := func(lines []string) (sum float64) {
 		path := write(t, "in.csv", append([]string{"key,time,x\n"}, lines...)...)
 		_, estimates, _ := runConfig(t, "order: arrival\nmodel: {family: normal, prior: auto, season: [24h]}\nsource: {csv: {path: "+path+"}}\n")
@@ -249,7 +246,7 @@ func TestSeasonOutlivesAWrongTime(t *testing.T) {
 		return sum
 	}
 	clean, wrong := distance(lines), distance(slices.Insert(slices.Clone(lines), before, "k,2126-01-02T00:00:00Z,0\n"))
-	// A season that was forgotten would be off by more than 1: the values change by 1.7 an hour.
+	// Without the season the distance would be above 1: the values change by 1.7 an hour.
 	if clean > .3 || wrong > .5 {
 		t.Errorf("predictions are off by %.2f, without the wrong time by %.2f", wrong, clean)
 	}

@@ -2,7 +2,7 @@ package pipeline
 
 import "testing"
 
-// A step's name stays where its states can be carried over, and changes where they cannot.
+// The name of the filter step stays if its states can be migrated, and changes if they cannot.
 func TestNameOfTheFilter(t *testing.T) {
 	const text = "source: {jsonl: {path: in.jsonl}}\n"
 	name := func(settings string) string { return compose(t, text+settings).transform.name() }

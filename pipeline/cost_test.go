@@ -28,13 +28,13 @@ var (
 	costTable   = flag.String("cost-table", "", "file that the table of costs is written to")
 )
 
-// A costLine is a line of the table.
+// A costLine is a row of the table.
 type costLine struct {
 	name, model, values string
 	in, out, settings   string // formats, and further settings
 }
 
-// costFamilies are first lines of the table, without detection.
+// costFamilies are the first rows of the table, without detection.
 var costFamilies = []costLine{
 	{name: "normal", model: "{family: normal, prior: auto}", values: "x"},
 	{name: "bernoulli", model: "{family: bernoulli}", values: "toss"},
@@ -47,8 +47,8 @@ var costFamilies = []costLine{
 	{name: "ar", model: "{family: ar, prior: auto}", values: "x"},
 }
 
-// costLines are all lines: those of families, the same with detection and with an interval, and settings of normal
-// values with detection.
+// costLines returns all rows: families, families with detection and with an interval, and settings of normal values
+// with detection.
 func costLines() (result []costLine) {
 	result = append(result, costFamilies...)
 	for _, c := range costFamilies {
@@ -77,7 +77,7 @@ func costLines() (result []costLine) {
 
 const costKeys = 100
 
-// costInputs writes the records of costKeys, one a minute each.
+// costInputs writes the records of costKeys keys, one per minute each.
 func costInputs(b *testing.B, dir string) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var jsonl, csv strings.Builder
@@ -92,7 +92,7 @@ func costInputs(b *testing.B, dir string) {
 	save(b, filepath.Join(dir, "in.csv"), csv.String())
 }
 
-// costOf runs a line. It returns the CPU time of a record in µs, and the bytes of a state in the file.
+// costOf runs a row. It returns the CPU time of a record in µs, and the bytes of a state in the file.
 func costOf(b *testing.B, dir string, c costLine) (cpu float64, bytes int64) {
 	b.Helper()
 	in, out := cmp.Or(c.in, "jsonl"), "none"
@@ -120,9 +120,9 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkCost prints what a record costs, file to file, by family and setting: CPU time, its ratio to that of
-// a normal filter without detection, beside the one of the table in the repository, and the bytes of a state. What is
-// above it by half is marked. Run it with -benchtime 1x.
+// BenchmarkCost prints the cost of a record, file to file, by family and setting: CPU time, its ratio to a normal
+// filter without detection next to the ratio in the repository's table, and the bytes of a state. Ratios more than 1.5
+// times the table's are marked. Run it with -benchtime 1x.
 func BenchmarkCost(b *testing.B) {
 	known := map[string]float64{}
 	file := expect.Get(os.Open("../testdata/benchmarks/cost.csv"))(b)

@@ -22,13 +22,13 @@ func tableOf(header string, n int, line func(i int) string) []string {
 	return lines
 }
 
-// What Draft writes of a file reads the file whole.
+// A run with the config that Draft writes for a file reads the whole file.
 func TestDraft(t *testing.T) {
 	milli := func(i int) int64 { return start.Add(time.Duration(i) * time.Minute).UnixMilli() }
 	for _, test := range []struct {
 		name   string
 		lines  []string
-		wanted []string // in the config
+		wanted []string // parts of the config
 		keys   int64
 	}{
 		{"spreadsheet.csv", tableOf("\ufeffZeitpunkt;\"Pumpe\";Druck\r\n", 60, func(i int) string {

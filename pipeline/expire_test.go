@@ -14,12 +14,12 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A life is what a key shows between two pauses in which it expires. Its end is another key's in a
-// run in which no key expires.
-var life = regexp.MustCompile(`~[0-9]+|[a-z]+-in-[0-9]+:[0-9]+`) // nor do the places of records count
+// A life is the suffix of a key between two pauses in which the key expires. In a run without expiry, each life has a
+// key of its own.
+var life = regexp.MustCompile(`~[0-9]+|[a-z]+-in-[0-9]+:[0-9]+`) // record positions are removed too
 
-// lives are observations of keys that pause, sorted by time, the lines of half of them out of
-// order within a minute. Pauses are not within the margin of expire. named has the keys of lives.
+// lives returns observations of keys that pause, sorted by time. If shuffled is set, lines are out of order within a
+// minute. No pause is within the margin of expire. named has a key for each life.
 func lives(begin time.Time, expire, margin time.Duration, shuffled bool) (lines, named []string) {
 	rng := rand.New(rand.NewPCG(36, 1))
 	type shown struct {
@@ -31,7 +31,7 @@ func lives(begin time.Time, expire, margin time.Duration, shuffled bool) (lines,
 		when, life := begin.Add(time.Duration(rng.IntN(3600))*time.Second), 0
 		for range 300 {
 			gap := time.Duration(rng.ExpFloat64()*float64(expire)/40) + time.Second
-			if rng.IntN(60) == 0 { // a pause that is short enough, or just too long, or long
+			if rng.IntN(60) == 0 { // a pause that is short enough, slightly too long, or long
 				gap = []time.Duration{expire - margin, expire + margin + time.Second, 3 * expire}[rng.IntN(3)]
 			}
 			when = when.Add(gap).Truncate(time.Second)
@@ -59,7 +59,7 @@ func lives(begin time.Time, expire, margin time.Duration, shuffled bool) (lines,
 	return lines, named
 }
 
-// eventOf reads key and time of a record.
+// eventOf returns the key and time of a record.
 func eventOf(t *testing.T, line string) (e event) {
 	t.Helper()
 	type record struct {
@@ -70,8 +70,8 @@ func eventOf(t *testing.T, line string) (e event) {
 	return event{key: r.Key, time: r.Time}
 }
 
-// Every life of a key is that of a key of its own: estimates, alarms and silences are those of a
-// run in which each life has another key. So in one run, and in three that go on with their states.
+// Each life of a key is treated as a key of its own: estimates, alarms and silences equal those of a run with a key for
+// each life. This holds for one run, and for three runs that resume their states.
 func TestExpireOfAFile(t *testing.T) {
 	expect.Long(t, "many runs to the end of a file")
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestExpireOfAFile(t *testing.T) {
 			dir := t.TempDir()
 			margin := time.Duration(0)
 			if strings.Contains(settings, "aggregate") {
-				margin = 5 * time.Minute // the time counts from the beginning of an interval
+				margin = 5 * time.Minute // the time counts from the start of an interval
 			}
 			lines, named := lives(start, expire, margin, strings.Contains(settings, "lateness"))
 			last := map[string]time.Time{}
@@ -126,7 +126,7 @@ func TestExpireOfAFile(t *testing.T) {
 			}
 			got, gotAlerts := run("expire", [][]string{lines}, "6h")
 			want, wantAlerts := run("named", [][]string{named}, "never")
-			if strings.Contains(settings, "aggregate") { // without expire, intervals follow up to the end of the file
+			if strings.Contains(settings, "aggregate") { // without expire, intervals continue to the end of the file
 				want = slices.DeleteFunc(want, func(line string) bool {
 					e := eventOf(t, line)
 					return e.time.After(last[e.key].Truncate(5 * time.Minute).Add(expire))
@@ -136,22 +136,22 @@ func TestExpireOfAFile(t *testing.T) {
 			equal(t, whole(wantAlerts), whole(gotAlerts))
 			n := len(lines)
 			if strings.Contains(settings, "aggregate") {
-				return // an end of a file closes its intervals
+				return // the end of a file closes its intervals
 			}
 			parted, partedAlerts := run("parted", [][]string{lines[:n/3], lines[n/3 : n/2], lines[n/2:]}, "6h")
 			if strings.Contains(settings, "lateness") {
-				return // and releases what waits
+				return // and releases waiting records
 			}
 			equal(t, whole(got), whole(parted))
-			if !strings.Contains(settings, "silence") { // which the end of a file tells
+			if !strings.Contains(settings, "silence") { // the end of a file reports silences
 				equal(t, whole(gotAlerts), whole(partedAlerts))
 			}
 		})
 	}
 }
 
-// Keys of a topic expire when others have gone on: nothing of them is in memory or in the changelog,
-// their silences are told before, and they begin anew. Others go on, over a restart too.
+// Keys of a topic expire while others continue: neither memory nor changelog has their states, their silences are
+// reported before, and their next records start at 1. Other keys continue, also after a restart.
 func TestExpireOfATopic(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected", "alerts")
@@ -176,7 +176,7 @@ func TestExpireOfATopic(t *testing.T) {
 	for i := range 20 {
 		put(fmt.Sprint("old", i), 10*24*time.Hour, 5)
 	}
-	b.put(t, event{"edge", now.Add(-10 * 24 * time.Hour).Truncate(48 * time.Hour / 16), 1}.json()) // expires just when its cell is looked at
+	b.put(t, event{"edge", now.Add(-10 * 24 * time.Hour).Truncate(48 * time.Hour / 16), 1}.json()) // expires exactly when its cell is checked
 	put("young", 2*time.Hour, 5)
 	put("younger", time.Hour, 5)
 	r := launch(t, compose(t, text))
@@ -206,9 +206,9 @@ func TestExpireOfATopic(t *testing.T) {
 	}
 }
 
-// Runs that end at any moment while keys expire, some without a commit, write what one run writes
-// in which keys only begin anew: what is in the changelog, and what has been deleted there, are of
-// one time. The run that goes on forgets all keys when their partitions have passed their time.
+// Runs that are killed while keys expire, some without a commit, write the records of a single run: states and their
+// deletions in the changelog are from one time. The next run removes all keys when their partitions have passed the
+// time.
 func TestExpireOverRestarts(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 4, "out", "rejected", "whole", "whole-rejected")
@@ -232,14 +232,14 @@ func TestExpireOverRestarts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(36, 2))
 	for range 6 {
 		ctx, kill := context.WithTimeout(context.Background(), time.Duration(100+rng.IntN(1000))*time.Millisecond)
-		_, _ = (Run{Graph: compose(t, text)}).Execute(ctx, nil) // commits nothing at its end
+		_, _ = (Run{Graph: compose(t, text)}).Execute(ctx, nil) // without a last commit
 		kill()
 	}
 	r := launch(t, compose(t, text))
 	want := byID("whole")
 	expect.Soon(t, "all records", func() bool { return r.err != nil || len(byID("out")) >= len(want) })
 	equal(t, want, byID("out"))
-	var after []string // of two keys in each partition with keys that expire
+	var after []string // two keys in each partition with keys that expire
 	for i := range 16 {
 		after = append(after, event{fmt.Sprint("z", i), start.Add(2000 * time.Hour), 1}.json())
 	}

@@ -18,8 +18,8 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// A tombstone forgets its key, as if the key had never been: its records begin at 1, and neither
-// states nor changelog have anything of it. Other keys, and the default, are as without it.
+// A tombstone forgets its key: later records start at 1, and states and changelog have no trace of the key. Other keys
+// are unaffected. By default, tombstones are rejected.
 func TestTombstonesForget(t *testing.T) {
 	t.Parallel()
 	b := fakeBus(t, 2, "out", "rejected")
@@ -43,11 +43,11 @@ func TestTombstonesForget(t *testing.T) {
 	r := launch(t, compose(t, text))
 	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
 	forget("a")
-	forget("never") // was there
+	forget("never") // a key without records
 	forget("c")
 	put("c")
 	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
-	if s := r.halt(t); s.Forgotten != 2 || s.Keys != 4 || !strings.Contains(s.String(), "2 keys were forgotten") { // c is there twice
+	if s := r.halt(t); s.Forgotten != 2 || s.Keys != 4 || !strings.Contains(s.String(), "2 keys were forgotten") { // c is counted twice
 		t.Errorf("%d forgotten: %s", s.Forgotten, s)
 	}
 	if listing := stored(); strings.Contains(listing, `"key":"a"`) || strings.Contains(listing, `"key":"never"`) || !strings.Contains(listing, `"key":"b"`) || !strings.Contains(listing, `"key":"c"`) {
@@ -74,12 +74,11 @@ func TestTombstonesForget(t *testing.T) {
 	}
 }
 
-// A key that is forgotten between two runs of files begins at 1 in the second, and is in nothing
-// that is stored, also not in the incident that it was in. Other keys are as without that, and so
-// is what is stored of them, byte for byte.
+// A key that is forgotten between two runs of files starts at 1 in the second run. The stored states, including its
+// incident, have no trace of it. The records and stored states of other keys stay equal, byte for byte.
 func TestForgetKeysOfFile(t *testing.T) {
 	t.Parallel()
-	const cut = 30 * (8*144 + 4) // in the incident of a rack
+	const cut = 30 * (8*144 + 4) // within the incident of a rack
 	lines := fleetLines(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))[:30*9*144]
 	dir := t.TempDir()
 	text := func(state string) string {
@@ -110,7 +109,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	expect.OK(t, os.WriteFile(filepath.Join(dir, "keeps"), whole, 0o600))
 	path := filepath.Join(dir, "forgets")
 
-	// What does not succeed leaves the file.
+	// A failed call leaves the file unchanged.
 	unlock := expect.Get(statebackend.Lock(path, "", quiet))(t)
 	_, err := ForgetKeysIn(path, []string{forgotten}, quiet)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another run holds it: process %d", os.Getpid())) || !strings.HasSuffix(err.Error(), "; wait for its end, or stop it") {
@@ -164,7 +163,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	fresh := run("fresh", slices.DeleteFunc(slices.Clone(lines[cut:]), func(l string) bool { return !strings.Contains(l, forgotten) }))
 	equal(t, fresh[forgotten], restarted)
 
-	// All keys may go.
+	// All keys may be forgotten.
 	if f, err = ForgetKeysIn(path, []string{"s0/*", "s1/r?:m*"}, quiet); err != nil || len(f.Keys) != 30 || f.Of != 30 {
 		t.Error(f, err)
 	}
@@ -176,7 +175,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	}
 }
 
-// Other states of a file stay as they are, also those that cannot be read.
+// The other states of a file stay unchanged, also damaged ones.
 func TestForgetKeysBesideADamagedState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "states.bin")
 	text := "model: {family: normal}\nstate: " + path + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", observations(100, 3)...) + "}}\n"
@@ -205,13 +204,12 @@ func TestForgetKeysBesideADamagedState(t *testing.T) {
 	}
 }
 
-// A changelog forgets keys while no run has it, in one transaction, and large states with all their
-// parts. A run that goes on is not disturbed; it goes on with the others as they were, and the
-// offsets of the group stay.
+// Keys in a changelog are forgotten only while no run uses it, in one transaction, and large states with all their
+// parts. A run in progress is not disturbed. The next run resumes the other keys, and the offsets of the group stay.
 func TestForgetKeysOfChangelog(t *testing.T) {
 	t.Parallel()
 	b := fakeBus(t, 2, "out")
-	b.CreateTopic(t, "states", 3, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1200"}) // so that states have parts
+	b.CreateTopic(t, "states", 3, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1200"}) // splits states into parts
 	lines := observations(3_000, 6)
 	text := b.config("group: g, changelog: states", "detect: true\nincidents: true\n")
 	b.put(t, lines[:1000]...)
@@ -296,7 +294,7 @@ func TestForgetKeysOfChangelog(t *testing.T) {
 	equal(t, expected, got)
 }
 
-// A run that is stopped while it takes over the states of the run before, or before that, ends well.
+// A run that is stopped before or during the takeover of the previous run's states ends without an error.
 func TestStopWhileStatesAreTakenOver(t *testing.T) {
 	b := fakeBus(t, 1, "out")
 	text := b.config("group: g, changelog: states", "")

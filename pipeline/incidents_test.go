@@ -22,8 +22,8 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// fleetLines are the observations of 30 keys in six racks, one in ten minutes over twelve days from
-// a time on, as JSON: of a rack that goes high on the eighth day, and of all keys on the tenth.
+// fleetLines returns observations of 30 keys in six racks as JSON, every ten minutes for twelve days from begin. The
+// values of one rack rise on the ninth day, and those of most keys on the eleventh.
 func fleetLines(begin time.Time) (lines []string) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range 12 * 144 {
@@ -43,8 +43,8 @@ func fleetLines(begin time.Time) (lines []string) {
 
 const fleetConfig = "model: {family: normal, prior: auto}\ndetect: true\nsilence: true\nincidents: true\n"
 
-// A webhook gets incidents and digests, in which every alarm is, unless kinds says otherwise or the keys
-// are few. The metrics count incidents.
+// A webhook gets incidents and digests, and the digests list all alarms outside incidents. With few keys or explicit
+// kinds it gets each alarm. The metrics count incidents.
 func TestIncidentsOfAFile(t *testing.T) {
 	expect.Long(t, "many incidents")
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestIncidentsOfAFile(t *testing.T) {
 	}
 }
 
-// A digest lists what its receiver was not told at once, and all to one that names its kinds.
+// A digest lists alarms that its receiver did not get at once. A receiver with explicit kinds gets all of them.
 func TestDigestLists(t *testing.T) {
 	d := &incidents.Digest{Every: 12 * time.Hour, Alarms: []incidents.Alarm{{Key: "a", Kind: "novelty"}, {Key: "b", Kind: "silent"}}}
 	pages, kinds := []string{"incident", "silent", "recovered"}, config.AlarmKinds()
@@ -136,7 +136,7 @@ func TestDigestLists(t *testing.T) {
 	}
 }
 
-// An incident that a run has left open is told of at the start of the next, which has it in its metrics.
+// An incident that a run leaves open is reported at the start of the next run, whose metrics include it.
 func TestOpenIncidentsOutlastARun(t *testing.T) {
 	dir := t.TempDir()
 	lines := fleetLines(start)[:30*(8*144+4)]
@@ -157,8 +157,8 @@ func TestOpenIncidentsOutlastARun(t *testing.T) {
 	}
 }
 
-// Keys that are silent at the end of a file are found last, and have fallen silent before: the alarms
-// of all are looked at together, in every run.
+// Keys that are silent at the end of a file are detected last, although they fell silent earlier. Incidents consider
+// the alarms of all keys together, in every run.
 func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 	expect.Long(t, "many runs to the end of a file")
 	t.Parallel()
@@ -168,7 +168,7 @@ func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 		switch {
 		case late:
 			lines[i] = ""
-		case i >= len(lines)-30*2 && strings.Contains(lines[i], `"s1/r1:`): // alarms at the end, which are found before
+		case i >= len(lines)-30*2 && strings.Contains(lines[i], `"s1/r1:`): // alarms at the end, which are detected before
 			before, _, _ := strings.Cut(lines[i], `"x":`)
 			lines[i] = before + `"x":15}` + "\n"
 		}
@@ -215,7 +215,7 @@ func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 	}
 }
 
-// People are told when an incident becomes a page and when it is over; files and topics get all.
+// Receivers by HTTP get incidents that become pages, and their ends. Files and topics get all events.
 func TestPages(t *testing.T) {
 	files := receiver{Choice: config.Choice{Kinds: []string{incidents.Kind}, Keys: "s0/r1*"}}
 	people := files

@@ -31,7 +31,7 @@ func init() {
 	dofn.Register(func(f *countRecordsFn) any { return f.ProcessElement })
 }
 
-// countRecordsFn counts what a source gives.
+// countRecordsFn counts the records of a source.
 type countRecordsFn struct{}
 
 var countedRecords atomic.Int64
@@ -54,8 +54,7 @@ func (b *bus) produceMany(t testing.TB, n int) {
 	}
 }
 
-// rawRead reads a topic of n records by kafka-go alone, a connection per
-// partition.
+// rawRead reads a topic of n records with kafka-go, using one connection per partition.
 func (b *bus) rawRead(t testing.TB, n int) {
 	t.Helper()
 	_, ends := b.Offsets(t, "in")
@@ -94,11 +93,10 @@ var (
 	rateSeconds = flag.Int("kafka-seconds", 1, "length of TestKafkaLatency")
 )
 
-// TestKafkaRates measures records per second from a real broker: read by
-// kafka-go alone, by the source and counted, and from Kafka through the filter
-// (normal, two levels, 10,000 keys) to Kafka, without and with a changelog; and
-// the memory of the process over the course of the last two. Its rates, which -v
-// shows, mean something with -kafka-records in the millions.
+// TestKafkaRates measures records per second with a real broker: read by kafka-go, read and counted by the source, and
+// from Kafka through the filter (normal, two levels, 10,000 keys) to Kafka, without and with a changelog. For the last
+// two it also measures the memory of the process during the run. The rates, which -v shows, are meaningful with
+// -kafka-records in the millions.
 func TestKafkaRates(t *testing.T) {
 	expect.Waits(t, "a broker in Java")
 	n := *rateRecords
@@ -144,9 +142,8 @@ func TestKafkaRates(t *testing.T) {
 	}
 }
 
-// TestKafkaLatency measures how long after a record the broker has its estimate,
-// by the broker's clock, at 2,000 records/s of 10,000 keys in two levels. Its
-// figures, which -v shows, mean something with -kafka-seconds of 60.
+// TestKafkaLatency measures the time from a record to its estimate, by the broker's clock, at 2,000 records/s of 10,000
+// keys with two levels. The figures, which -v shows, are meaningful with -kafka-seconds of 60.
 func TestKafkaLatency(t *testing.T) {
 	expect.Waits(t, "a broker in Java")
 	const rate = 2000
@@ -196,8 +193,7 @@ func TestKafkaLatency(t *testing.T) {
 	}
 }
 
-// resident is the process's resident memory in bytes, 0 where /proc does not
-// tell.
+// resident returns the resident memory of the process in bytes, 0 without /proc.
 func resident() int64 {
 	text, _ := os.ReadFile("/proc/self/statm")
 	fields := strings.Fields(string(text))

@@ -20,7 +20,7 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// spikes are a week of hourly observations of keys, each with one that is far off at an hour.
+// spikes returns a week of hourly observations of each key, with the value x at hour 100.
 func spikes(week int, x float64, keys ...string) (lines []string) {
 	rng := rand.New(rand.NewPCG(82, uint64(week)))
 	for i := range 7 * 24 {
@@ -35,8 +35,8 @@ func spikes(week int, x float64, keys ...string) (lines []string) {
 	return lines
 }
 
-// A mark that an alarm was false keeps back what is like it in the next run. What is no mark, or of no alarm, is in the
-// dead letter, once. What is known of alarms and marks goes with them.
+// A false mark suppresses similar alarms in the next run. Invalid marks and marks of unknown alarms are written to the
+// dead letter once. The stored alarms and marks are removed with marks in the config.
 func TestMarksOfFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func TestMarksOfFiles(t *testing.T) {
 	if !strings.Contains(s.String(), "\n2 marks: 1 false, 1 true\n") {
 		t.Errorf("%s", s)
 	}
-	save(t, in("in3.jsonl"), spikes(3, 50, "a", "b")...) // more than twice as far
+	save(t, in("in3.jsonl"), spikes(3, 50, "a", "b")...) // more than twice the deviation
 	repeated, dead, s = run(text + marks)
 	if len(repeated) != 2 || dead != nil || s.Marks != "2 marks: 1 false, 1 true" {
 		t.Errorf("alarms %v, dead letter %q, %s", repeated, dead, s.Marks)
@@ -105,8 +105,8 @@ func TestMarksOfFiles(t *testing.T) {
 	equal(t, []string(nil), keys())
 }
 
-// Ten marks of no use are logged by themselves, and the others by their number. Each is in the dead letter, cut. A file may
-// begin with a byte order mark, and lines may be longer than what is kept of them.
+// The first maxMarksLogged rejected marks are logged one by one, the others are counted. All are in the dead letter,
+// cut to the maximum length. A file may start with a byte order mark, and lines may be longer than this length.
 func TestMarksOfNoUse(t *testing.T) {
 	t.Parallel()
 	dead := filepath.Join(t.TempDir(), "dead.jsonl")
@@ -141,8 +141,8 @@ func TestMarksOfNoUse(t *testing.T) {
 	expect.Same(t, want, reasons)
 }
 
-// A mark of one id is of one key; with a key it is of that, and that of an incident is of all its alarms. A worse alarm and
-// the end of an alarm say how large it was. The newest mark of an alarm holds.
+// A mark without a key needs an ID that only one key has. A mark of an incident applies to all its alarms. Escalated
+// alarms and the end of an alarm enlarge its size. The latest mark of an alarm applies.
 func TestMarkRegistry(t *testing.T) {
 	m := &markRegistry{byID: map[string][]*markable{}}
 	alarm := func(key, id, kind string, size float64) {
@@ -150,7 +150,7 @@ func TestMarkRegistry(t *testing.T) {
 	}
 	alarm("a", "1", "novelty", 5)
 	alarm("b", "1", "novelty", -6)
-	alarm("b", "1", "novelty", -6) // which is repeated
+	alarm("b", "1", "novelty", -6) // repeated
 	alarm("b", "2", "change", -8)
 	alarm("b", "1", keyed.RecoveredAlarm, -9)
 	alarm("b", "3", "novelty", -20)
@@ -198,8 +198,8 @@ func TestMarkRegistry(t *testing.T) {
 	}
 }
 
-// Alarms are marked in a file or a topic, while runs are killed. What was written last of each record is what a loop has in
-// which the marks take hold where the commits have them.
+// Alarms are marked in a file or a topic, while runs are killed. The last output of each record equals that of a loop
+// in which marks take effect at the commits that contain them.
 func TestMarksAfterKills(t *testing.T) {
 	expect.Waits(t, "clocks")
 	for _, origin := range []string{"file", "topic"} {
@@ -240,7 +240,7 @@ func marksAfterKills(t *testing.T, origin string) {
 	fed := make(chan struct{})
 	feeding.Go(func() {
 		defer close(fed)
-		for n := range 300 { // on a busy machine a kill may come too late
+		for n := range 300 { // a kill may come late on a busy machine
 			put(30)
 			time.Sleep(time.Duration(20+rng.IntN(60)) * time.Millisecond)
 			if rng.IntN(8) == 0 {
@@ -253,7 +253,7 @@ func marksAfterKills(t *testing.T, origin string) {
 	})
 	killRuns(t, text, fed, 82, 100, 1200, func(kills *rand.Rand) {
 		if kills.IntN(2) == 0 {
-			_ = os.Remove(file) // what was read of it holds
+			_ = os.Remove(file) // marks that were read still apply
 		}
 	})
 	feeding.Wait()
@@ -277,7 +277,7 @@ func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 			continue
 		}
 		m := &markRegistry{}
-		expect.OK(t, json.NewDecoder(strings.NewReader(string(r.Value[strings.Index(string(r.Value), `{"Read"`):]))).Decode(&m.read)) // a seal is around it
+		expect.OK(t, json.NewDecoder(strings.NewReader(string(r.Value[strings.Index(string(r.Value), `{"Read"`):]))).Decode(&m.read)) // inside a seal
 		instructions = append(instructions, instruction{r.Timestamp, m.falseMarks()})
 	}
 	type output struct {
@@ -311,7 +311,7 @@ func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 			var state []byte
 			if line, alarms, state = estimate(states, instructions[i].marks); line == got.line {
 				states[o.key], found = state, true
-			} else if instructions[i].time.Before(got.time) { // in a millisecond the commit may come behind
+			} else if instructions[i].time.Before(got.time) { // the commit may be later in the same millisecond
 				t.Fatalf("%s\ninstead of\n%s", got.line, line)
 			}
 		}
@@ -329,7 +329,8 @@ func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 	}
 }
 
-// A topic of marks is created. A mark that is of no use is in the dead letter with its place, once, also over restarts.
+// A missing topic of marks is created. A rejected mark is written to the dead letter with its position, once, also
+// after a restart.
 func TestMarksOfTopic(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected")
@@ -351,7 +352,7 @@ func TestMarksOfTopic(t *testing.T) {
 		expect.Soon(t, "a commit", log.contains("marks applied"))
 	})
 	session(func(log *aLog) {
-		time.Sleep(3 * quietPoll) // nothing is to come of it
+		time.Sleep(3 * quietPoll) // nothing may happen
 		if log.contains("mark rejected")() {
 			t.Errorf("log: %s", &log.b)
 		}
@@ -359,7 +360,7 @@ func TestMarksOfTopic(t *testing.T) {
 	equal(t, []string{`{"reason":"the mark is for an unknown alarm: none of the last 1000 alarms has the id \"in-0-7\"","place":"marks-0-0","id":"marks-0-0","topic":"marks","partition":0,"offset":0,"raw":"{\"id\":\"in-0-7\",\"mark\":\"true\",\"time\":\"2026-01-02T03:04:05Z\"}"}` + "\n"}, b.values(t, "rejected"))
 }
 
-// A query has alarms and marks in its file of states.
+// A query stores alarms and marks in its file of states.
 func TestMarksOfQuery(t *testing.T) {
 	expect.Waits(t, "a server")
 	begin := time.Now().Add(-100 * time.Hour).UTC().Truncate(time.Minute)

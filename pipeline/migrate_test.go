@@ -9,8 +9,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// States of another config are refused with the names of what differs. CheckStates says
-// what can be kept, a run with Migrate keeps it, and the next run needs it no more.
+// States of another config are refused with the names of the differing settings. CheckStates reports what can be kept.
+// A run with Migrate keeps it, and the next run does not need Migrate.
 func TestMigrateStates(t *testing.T) {
 	states := filepath.Join(t.TempDir(), "states.bin")
 	lines := observations(600, 3)
@@ -77,7 +77,7 @@ func TestMigrateStates(t *testing.T) {
 	})
 }
 
-// The keys that no record comes for are carried over in the changelog too.
+// Keys without new records are migrated in the changelog too.
 func TestMigrateSilentKeys(t *testing.T) {
 	b, text := afterARun(t)
 	expect.Get(Run{Graph: compose(t, text+"levels: []\ntop: .9\n"), Migrate: true}.Execute(t.Context(), nil))(t)
@@ -88,8 +88,7 @@ func TestMigrateSilentKeys(t *testing.T) {
 	}
 }
 
-// A changelog belongs to the outputs of its run: those of another config are refused, until the
-// user says that they are meant.
+// A changelog belongs to the outputs of its run. A config with other outputs is refused without Migrate.
 func TestChangelogOfOtherOutputs(t *testing.T) {
 	_, text := afterARun(t)
 	changed := strings.Replace(text, "topic: out", "topic: estimates", 1)

@@ -11,8 +11,8 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// An observer hears what the file of alerts gets, with incidents and without, also of keys that are
-// silent at the end; and of every estimate.
+// An observer sees every estimate and all alerts in the file of alerts, with and without incidents, including keys that
+// are silent at the end.
 func TestObserverSeesWrittenRecords(t *testing.T) {
 	dir := t.TempDir()
 	lines := fleetLines(start)

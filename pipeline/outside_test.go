@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A number that a family does not have is in the dead letter, and an alarm if its key has a state. What
-// is no number, late or of a key without a state is in the dead letter alone, and no key of a state.
+// A number outside the family's domain goes to the dead letter, and raises an alarm if its key has a state. Text, late
+// records and records of a key without a state go only to the dead letter, and are not counted as keys.
 func TestOutsideAlerts(t *testing.T) {
 	for _, settings := range []string{"", "lateness: 3m\n", "aggregate: {every: 1m, value: max}\n", "incidents: true\n"} {
 		lines := []string{"key,time,x\n"}
@@ -62,7 +62,7 @@ func TestOutsideAlerts(t *testing.T) {
 	}
 }
 
-// In a topic it is told as well, the rejected record is in the balance once, and its offset is committed.
+// In a topic the alarm is also sent. The rejected record is counted once, and its offset is committed.
 func TestOutsideAlertsOfTopic(t *testing.T) {
 	b := fakeBus(t, 1, "out", "rejected", "alerts")
 	lines := []string{`{"key":"b","time":"2026-01-02T08:00:00Z","x":-5}`}

@@ -15,17 +15,16 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// pastSettings are those of a run before, and those that it goes on with. Nothing, or not all, of the
-// states means the same.
+// pastSettings are settings of a previous run, and settings under which its states keep none or only a part of their
+// meaning.
 var pastSettings = []struct{ name, before, after, cost string }{
 	{"family", "model: {family: ar}\ndetect: true\n", "model: {family: normal, prior: auto}\ndetect: true\n", "nothing kept, it has another model.family"},
 	{"detect", "model: {family: normal, prior: auto}\n", "model: {family: normal, prior: auto}\ndetect: {settling: 0}\nincidents: true\n", "samples and levels kept; shares, detection and alarms start over"},
 	{"aggregate", "model: {family: normal, prior: auto}\ndetect: true\n", "model: {family: normal, prior: auto}\ndetect: true\naggregate: {every: 30s, value: mean}\n", "it has another aggregate"},
 }
 
-// A run of a file with settings that its states cannot be carried over to learns from the part of the
-// file that the run before has read, writes nothing of it, and goes on as if the settings had
-// always been these.
+// A run of a file whose states cannot be migrated completely learns from the part that the previous run has read,
+// without output. It then continues as if it had always had the new settings.
 func TestFileLearnsPast(t *testing.T) {
 	t.Parallel()
 	lines := observations(900, 3)
@@ -56,12 +55,12 @@ func TestFileLearnsPast(t *testing.T) {
 	}
 }
 
-// A run of topics learns from their beginning up to the offsets of its group. What it learned goes into the
-// changelog: the run after it needs no Migrate.
+// A run of topics learns from their beginning to the offsets of its group. It stores the learned states in the
+// changelog: the next run does not need Migrate.
 func TestTopicLearnsPast(t *testing.T) {
 	var lines []string
 	for i, line := range observations(900, 3) {
-		if i < 300 || i >= 750 || !strings.Contains(line, "k2") { // which is silent meanwhile
+		if i < 300 || i >= 750 || !strings.Contains(line, "k2") { // silent in between
 			lines = append(lines, line)
 		}
 	}
@@ -111,11 +110,11 @@ func TestTopicLearnsPast(t *testing.T) {
 					if bounded {
 						return b.values(t, topic)[after[topic]:]
 					}
-					// What waits for the watermark when a run is halted, the next one puts out.
+					// Records that wait for the watermark at the end of a run are written by the next run.
 					return slices.DeleteFunc(b.values(t, topic), func(line string) bool { return timeOf(t, line).Before(timeOf(t, lines[600])) })
 				}
 				checkEqual := func(want, got []string) {
-					if !bounded { // and after the last one nobody does
+					if !bounded { // but not after the last run
 						n := min(len(want), len(got))
 						want, got = want[:n], got[:n]
 					}
@@ -131,14 +130,14 @@ func TestTopicLearnsPast(t *testing.T) {
 	}
 }
 
-// timeOf is the time of a record.
+// timeOf returns the time of a record.
 func timeOf(t testing.TB, line string) time.Time {
 	var record struct{ Time time.Time }
 	expect.OK(t, json.Unmarshal([]byte(line), &record))
 	return record.Time
 }
 
-// alerting has the alerts of settings with detect in a file.
+// alerting returns the config that writes the alerts of settings with detect to a file.
 func alerting(settings, path string) string {
 	if !strings.Contains(settings, "detect") {
 		return ""
@@ -146,13 +145,13 @@ func alerting(settings, path string) string {
 	return "alerts: {jsonl: {path: " + path + "}}\n"
 }
 
-// A query learns the past from its start up to where the run before has stopped. A learning that is
-// aborted leaves the file of states as it was, and the next run begins it anew.
+// A query learns from its start to the end of the previous run. If learning is aborted, the file of states is
+// unchanged, and the next run learns again.
 func TestQueryLearnsPast(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	begin := time.Now().Add(-40 * time.Hour).UTC().Truncate(time.Minute)
-	end := begin.Add(2390 * time.Minute) // is final, and each series has a point then
+	end := begin.Add(2390 * time.Minute) // final, with a point in each series
 	o := &oracle{series: threeWaves(begin), maxSteps: 100}
 	url := o.serve(t)
 	state, out := filepath.Join(dir, "states"), filepath.Join(dir, "out.jsonl")
@@ -168,7 +167,7 @@ func TestQueryLearnsPast(t *testing.T) {
 	}
 	enough := func() bool { return lines() > 3000 }
 	o.heard = func(int) {
-		if enough() { // the run is to stop before it has all
+		if enough() { // the run has to stop before it has read everything
 			time.Sleep(time.Second)
 		}
 	}
@@ -179,7 +178,7 @@ func TestQueryLearnsPast(t *testing.T) {
 	g := compose(t, goesOn(after))
 	ctx, abort := context.WithCancel(t.Context())
 	o.mu.Lock()
-	o.heard = func(asked int) { // in the midst of the past
+	o.heard = func(asked int) { // while it learns
 		if asked == 8 {
 			abort()
 		}

@@ -23,17 +23,17 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// An oracle answers query_range with series that are functions of time; NaN is NaN, and a point
-// that is not there has false.
+// An oracle answers query_range with series that are functions of time. Its values may be NaN. A series returns false
+// if it has no point.
 type oracle struct {
 	series map[string]func(when time.Time) (float64, bool) // by labels, as JSON
 
 	mu       sync.Mutex
 	asked    int
-	maxSteps int             // steps of one query; 0: any number
-	codes    []int           // of the next answers
-	heard    func(asked int) // of every query; nil for nobody
-	parts    int             // how many of the next answers say that they are partial
+	maxSteps int             // maximum steps of a query; 0: no limit
+	codes    []int           // status codes of the next answers
+	heard    func(asked int) // called with the number of each query; may be nil
+	parts    int             // number of next answers that are partial
 }
 
 func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +91,7 @@ func (o *oracle) serve(t *testing.T) (url string) {
 	return s.URL
 }
 
-// waves is a series since a time, with a gap, a NaN and an infinite value.
+// waves returns a series from begin on with gaps, NaN and infinite values.
 func waves(begin time.Time, phase float64) func(time.Time) (float64, bool) {
 	return func(when time.Time) (float64, bool) {
 		minute := int64(when.Sub(begin) / time.Minute)
@@ -107,7 +107,7 @@ func waves(begin time.Time, phase float64) func(time.Time) (float64, bool) {
 	}
 }
 
-// threeWaves are series since a time, of which one appears a day later.
+// threeWaves returns series from begin on. One of them appears a day later.
 func threeWaves(begin time.Time) map[string]func(time.Time) (float64, bool) {
 	late := waves(begin, 2)
 	return map[string]func(time.Time) (float64, bool){
@@ -124,7 +124,7 @@ func threeWaves(begin time.Time) map[string]func(time.Time) (float64, bool) {
 
 const queryConfig = "model: {family: normal, prior: auto}\ndetect: true\n"
 
-// The records of a query over the past are those of the same points in a file.
+// The records of a query over the past equal those of the same points in a file.
 func TestQueryIsLikeFile(t *testing.T) {
 	t.Parallel()
 	begin := time.Now().Add(-30 * time.Hour).UTC().Truncate(time.Minute)
@@ -148,12 +148,12 @@ func TestQueryIsLikeFile(t *testing.T) {
 	if diff := cmp.Diff(byPlace(t, want, end), byPlace(t, got, end)); diff != "" {
 		t.Errorf("records (-file +query)\n%.2000s", diff)
 	}
-	if len(refused) != len(rejected) { // there is none in the last hour
+	if len(refused) != len(rejected) { // none in the last hour
 		t.Errorf("%d rejected of the file, %d of the query", len(refused), len(rejected))
 	}
 }
 
-// byPlace are records up to a time, without their ids, by key and time.
+// byPlace returns the records up to end, without their IDs, by key and time.
 func byPlace(t *testing.T, lines []string, end time.Time) map[string]string {
 	t.Helper()
 	result := map[string]string{}
@@ -175,8 +175,7 @@ func byPlace(t *testing.T, lines []string, end time.Time) map[string]string {
 	return result
 }
 
-// watchQuery runs a config without an end until it has read up to the present, and stops it, or
-// aborts it as a crash does.
+// watchQuery runs a config without an end until enough returns true. It then stops the run, or with crash aborts it.
 func watchQuery(t *testing.T, text string, crash bool, enough func() bool) error {
 	t.Helper()
 	ctx, abort := context.WithCancel(t.Context())
@@ -202,15 +201,15 @@ func watchQuery(t *testing.T, text string, crash bool, enough func() bool) error
 	return <-done
 }
 
-// A run without an end that is stopped goes on where it was: nothing is lost or doubled. One that
-// crashes goes on from what it stored last, and repeats records as they were.
+// A run without an end that is stopped resumes where it stopped: no record is lost or repeated. A crashed run resumes
+// from its last stored states, and repeats equal records.
 func TestQueryResumes(t *testing.T) {
 	prev := saveEvery
 	saveEvery = 50 * time.Millisecond
 	t.Cleanup(func() { saveEvery = prev })
 	begin := time.Now().Add(-40 * time.Hour).UTC().Truncate(time.Minute)
-	end := begin.Add(2390 * time.Minute)                  // is final, and each series has a point then
-	o := &oracle{series: threeWaves(begin), maxSteps: 20} // a window is short
+	end := begin.Add(2390 * time.Minute)                  // final, with a point in each series
+	o := &oracle{series: threeWaves(begin), maxSteps: 20} // windows are short
 	url := o.serve(t)
 	dir := t.TempDir()
 	out, state := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "states")
@@ -253,8 +252,8 @@ func TestQueryResumes(t *testing.T) {
 	}
 }
 
-// sampled is a series since a time with a sample every minute, but for minutes in which the server was away, which
-// does not change after it freezes. The server repeats its samples for five minutes.
+// sampled returns a series with a sample every minute from begin on, except in outages. Its value is constant after
+// minute freezes, and it ends at minute ends. The server repeats each sample for five minutes.
 func sampled(begin time.Time, phase float64, freezes, ends int64) func(time.Time) (float64, bool) {
 	return func(when time.Time) (float64, bool) {
 		minute := int64(when.Sub(begin) / time.Minute)
@@ -267,8 +266,8 @@ func sampled(begin time.Time, phase float64, freezes, ends int64) func(time.Time
 	}
 }
 
-// What a server repeats is no alarm about equal values, also of intervals, and whatever the windows are; a series
-// that freezes is one.
+// Values that the server repeats raise no alarm about equal values, with and without aggregation, for all windows. A
+// series that freezes raises one.
 func TestQueryLookback(t *testing.T) {
 	begin := time.Now().Add(-26 * time.Hour).UTC().Truncate(time.Minute)
 	o := &oracle{maxSteps: 70, series: map[string]func(time.Time) (float64, bool){
@@ -296,8 +295,8 @@ func TestQueryLookback(t *testing.T) {
 	}
 }
 
-// Labels that are named make the key. Of two series that share it, one follows the other, and
-// points at one time are rejected but for the first.
+// Configured labels make the key. Two series with one key are one key; of two points at one time the second is
+// rejected.
 func TestQueryKeys(t *testing.T) {
 	now := time.Now().Truncate(time.Minute)
 	until := func(ago time.Duration) func(time.Time) (float64, bool) {
@@ -323,12 +322,12 @@ func TestQueryKeys(t *testing.T) {
 			t.Error(r)
 		}
 	}
-	if twice != 2 || empty < 59 { // the clock goes on
+	if twice != 2 || empty < 59 { // the clock advances
 		t.Errorf("%d points of one time, and %d without a key", twice, empty)
 	}
 }
 
-// What the server refuses ends the run and is told; secrets are not.
+// An error answer of the server ends the run. The error does not contain secrets.
 func TestQueryRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, settings string
@@ -360,12 +359,12 @@ func TestQueryRefused(t *testing.T) {
 	}
 }
 
-// A panic inside of a source ends the run with a sentence, and the log has the stack at its level of debugging.
+// A panic in a source ends the run with an error. The stack is in the log at level debug.
 func TestSourcePanics(t *testing.T) {
 	text := "model: {family: normal}\nsource: {prometheus: {url: 'http://localhost:1', query: load, bounded: true, start: -1h, key: [host]}}\nsink: none\n"
 	g := compose(t, text)
 	broken := g.source.(querySource)
-	broken.Step = 0 // no config has it
+	broken.Step = 0 // no valid config has it
 	g.source = broken
 	var log strings.Builder
 	_, err := Run{Graph: g, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}.Execute(t.Context(), nil)
@@ -375,8 +374,8 @@ func TestSourcePanics(t *testing.T) {
 	}
 }
 
-// Partial answers are asked for again until they are whole; taken ones are counted. Who looks at the
-// past asks three times.
+// Partial answers are requested again until they are complete, or counted with partial: take. Trials request three
+// times.
 func TestQueryPartial(t *testing.T) {
 	expect.Waits(t, "clocks")
 	o := &oracle{series: map[string]func(time.Time) (float64, bool){`{"host":"a"}`: func(time.Time) (float64, bool) { return 1, true }}}
@@ -400,9 +399,8 @@ func TestQueryPartial(t *testing.T) {
 	}
 }
 
-// The position of a query is none of files, and the other way round.
-// A run that is killed before it has stored states begins where the one before has: it writes the same
-// records again.
+// A run that is killed before it has stored states starts where the previous run started, and writes the same records
+// again.
 func TestQueryBeginsOnce(t *testing.T) {
 	expect.Waits(t, "clocks")
 	o := &oracle{series: map[string]func(time.Time) (float64, bool){`{"host":"a"}`: waves(time.Time{}, 0)}}
@@ -422,7 +420,7 @@ func TestQueryBeginsOnce(t *testing.T) {
 		for _, line := range readLines(t, out) {
 			var r struct{ ID string }
 			if line = strings.TrimSpace(line); json.Unmarshal([]byte(line), &r) != nil {
-				continue // the last one, of a run that was killed
+				continue // the last line of a killed run
 			}
 			if prev, known := got[r.ID]; known && prev != line {
 				t.Fatalf("%s\nand then %s", prev, line)
@@ -433,7 +431,7 @@ func TestQueryBeginsOnce(t *testing.T) {
 		}
 		if aborted {
 			expect.OK(t, os.Remove(out))
-			time.Sleep(1500 * time.Millisecond) // the present goes on
+			time.Sleep(1500 * time.Millisecond) // the present advances
 		}
 	}
 	if twice < 300 {

@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Records of a quiet time go out with quiet: true, raise no alarm, and leave those after them as they are without them.
-// An interval of aggregate is quiet if any of it is, and a counter begins anew after it.
+// Records of a quiet time are written with quiet: true and raise no alarm. The records after them equal those of a run
+// without the quiet records. An aggregated interval is quiet if a part of it is, and a counter restarts after it.
 func TestQuietTimes(t *testing.T) {
 	noise := rand.New(rand.NewPCG(1, 2))
 	begin, end := start.Add(1000*time.Minute), start.Add(1037*time.Minute)

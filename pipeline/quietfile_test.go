@@ -23,19 +23,19 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// always is a quiet time of keys that has begun long ago, and does not end.
+// always returns a quiet time of matching keys that started long ago and does not end.
 func always(match string) string {
 	return fmt.Sprintf("{\"match\":%q,\"from\":\"2000-01-01\",\"to\":\"2100-01-01\"}\n", match)
 }
 
-// replace replaces a file as those do who rename another one.
+// replace replaces a file by renaming another one.
 func replace(t testing.TB, path string, lines ...string) {
 	t.Helper()
 	save(t, path+".new", lines...)
 	expect.OK(t, os.Rename(path+".new", path))
 }
 
-// aLog is what a run logs.
+// aLog collects the log of a run. It is safe for concurrent use.
 type aLog struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -57,9 +57,9 @@ func (l *aLog) contains(text string) func() bool {
 
 func (l *aLog) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// A file of quiet times changes at any moment, while runs are killed and when none goes on. What was written of a record
-// comes again with other words only if a commit with other entries lies between. The last that was written of each record
-// is what a loop has in which the entries change where the commits have them.
+// A file of quiet times changes at any moment, during runs that are killed and between them. Repeated outputs of a
+// record differ only if a commit with other entries lies between them. The last output of each record equals that of a
+// loop in which the entries change at the commits that contain them.
 func TestQuietFileAfterKills(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected")
@@ -95,7 +95,7 @@ func TestQuietFileAfterKills(t *testing.T) {
 	fed, quiet := make(chan struct{}), false
 	feeding.Go(func() {
 		defer close(fed)
-		for n := range 300 { // on a busy machine a kill may come too late
+		for n := range 300 { // a kill may come late on a busy machine
 			put(30)
 			time.Sleep(time.Duration(20+rng.IntN(60)) * time.Millisecond)
 			if rng.IntN(8) == 0 {
@@ -178,14 +178,15 @@ func TestQuietFileAfterKills(t *testing.T) {
 	}
 }
 
-// composed is what a graph has of the filter of a config.
+// composed returns the settings of the filter in a config's graph.
 func composed(t testing.TB, text string) keyed.Config {
 	t.Helper()
 	return compose(t, text).transform.(filtering).cfg
 }
 
-// A file of quiet times is read again when it changes: one that another replaces, one with a bad line, one that vanishes
-// and comes back. An entry that is removed acts no more. The run says how many observations an entry comes too late for.
+// A changed file of quiet times is read again: if another file replaces it, if it has an invalid line, and if it
+// vanishes and returns. A removed entry has no further effect. The log has the number of observations in a new entry
+// that were already learned.
 func TestQuietFileChanges(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected")
@@ -235,12 +236,12 @@ func TestQuietFileChanges(t *testing.T) {
 	shows("b", "own")
 	save(t, file, fmt.Sprintf("{\"match\":\"[ab]\",\"from\":%q,\"to\":%q}\n", clock.Add(-9*time.Minute).Format(time.RFC3339), clock.Format(time.RFC3339)), always("none"), always("no"))
 	expect.Soon(t, "other entries", log.contains(" entries=3"))
-	if !log.contains(`observations="about 9" keys=1`)() { // those of b are quiet already
+	if !log.contains(`observations="about 9" keys=1`)() { // those of b were already quiet
 		t.Errorf("log: %s", &log.b)
 	}
 	shows("own")
 	r.halt(t)
-	begin() // by the stored entry, and nothing is new
+	begin() // uses the stored entries; none is new
 	shows("own")
 	if log.contains("quiet times of files applied")() {
 		t.Errorf("log: %s", &log.b)
@@ -255,7 +256,7 @@ func TestQuietFileChanges(t *testing.T) {
 	}
 }
 
-// statesOf are the keys that the changelog has states of.
+// statesOf returns the keys with states in the changelog.
 func statesOf(t testing.TB, b *bus) (keys []string) {
 	t.Helper()
 	last := map[string]bool{}
@@ -270,8 +271,8 @@ func statesOf(t testing.TB, b *bus) (keys []string) {
 	return keys
 }
 
-// The clock of a silence stands still from when an entry is in force, and goes on when it is gone, of keys of which no
-// record comes.
+// The clock of a silence stops while an entry is in effect, and continues after its removal, also for keys without new
+// records.
 func TestQuietFileSilence(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected", "alerts")
@@ -300,9 +301,8 @@ func TestQuietFileSilence(t *testing.T) {
 	r.halt(t)
 }
 
-// A query has the entries in its file of states as soon as they are in force, whenever that is replaced else. It does not
-// replace the file while an alert waits for its receiver, and goes on without the entries until then. Records that are
-// repeated after a crash are as they were.
+// A query stores entries in its file of states as soon as they take effect. It does not replace the file while an alert
+// waits for its receiver, and continues without the entries until then. Records repeated after a crash are equal.
 func TestQuietFileOfQuery(t *testing.T) {
 	expect.Waits(t, "a receiver")
 	begin := time.Now().Add(-100 * time.Hour).UTC().Truncate(time.Minute)
@@ -377,9 +377,9 @@ func TestQuietFileOfQuery(t *testing.T) {
 	}
 }
 
-// A run of files works by its file of quiet times from its first record on. The file of states has the entries at its end,
-// and those of a config without the file are gone with the next run, which leaves the states as those of a run that never
-// had any.
+// A run of files applies its file of quiet times from the first record on. The file of states has the entries at the
+// end of the run. A later run without quiet files removes them, and its states equal those of runs that never had a
+// quiet file.
 func TestQuietFileOfFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -407,7 +407,7 @@ func TestQuietFileOfFiles(t *testing.T) {
 	equal(t, []string{statestore.QuietKey, "k0", "k1"}, keys("states"))
 	run("states", "quiet: [{file: "+file+"}]\n")
 	equal(t, []string{statestore.QuietKey, "k0", "k1"}, keys("states"))
-	var states []statestore.State // what was in force cannot be read
+	var states []statestore.State // damages the stored entries
 	source := expect.Get(statestore.ReadFile(filepath.Join(dir, "states"), func(s statestore.State) bool {
 		if s.Key == statestore.QuietKey {
 			s.Bytes = []byte("{}")

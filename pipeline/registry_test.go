@@ -42,12 +42,12 @@ message Reading {
 }`
 )
 
-// framed puts the id of a schema before a payload.
+// framed puts the ID of a schema before a payload.
 func framed(id int, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), payload...)
 }
 
-// reading is one value in all formats.
+// A reading is a value that has all formats.
 type reading struct {
 	id   string
 	time time.Time
@@ -86,7 +86,7 @@ func (r reading) proto() []byte {
 	}
 	stamp := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(r.time.Unix()))
 	stamp = protowire.AppendVarint(protowire.AppendTag(stamp, 2, protowire.VarintType), uint64(r.time.Nanosecond()))
-	b := part([]byte{0}, 1, part(nil, 1, []byte(r.id))) // behind the index of the message
+	b := part([]byte{0}, 1, part(nil, 1, []byte(r.id))) // after the index of the message
 	b = part(b, 2, stamp)
 	if !math.IsNaN(r.x) {
 		b = part(b, 3, protowire.AppendFixed64(protowire.AppendTag(nil, 1, protowire.Fixed64Type), math.Float64bits(r.x)))
@@ -106,7 +106,7 @@ func someReadings(n int) []reading {
 	return readings
 }
 
-// formats are the forms in which a reading comes.
+// formats are the formats of a reading.
 var formats = []struct {
 	name  string
 	value func(reading) []byte
@@ -129,7 +129,7 @@ func readingsRegistry(t testing.TB) *srfake.Registry {
 
 const readingFields = "key: sensor.id, time: at, values: [x]"
 
-// The same observations in all formats are the same estimates, byte for byte.
+// Equal observations in all formats give equal estimates, byte for byte.
 func TestFormatsAreEqual(t *testing.T) {
 	expect.Long(t, "pairs of formats")
 	t.Parallel()
@@ -163,7 +163,7 @@ func TestFormatsAreEqual(t *testing.T) {
 	}
 }
 
-// Keys in Avro, schemas that evolve while the run goes on, and what cannot be read.
+// Reads keys in Avro, schemas that evolve during the run, and values that cannot be read.
 func TestRegistry(t *testing.T) {
 	b := fakeBus(t, 1)
 	r := readingsRegistry(t)
@@ -187,7 +187,7 @@ func TestRegistry(t *testing.T) {
 	run := launch(t, g)
 	b.await(t, "out", 2, run)
 	b.await(t, "rejected", 4, run)
-	// A field is added while the run goes on.
+	// A field is added during the run.
 	r.SeedSchema("in-value", 3, 12, sr.Schema{Schema: `{"type":"record","name":"V","fields":[{"name":"t","type":{"type":"long","logicalType":"timestamp-millis"}},{"name":"x","type":"float"},{"name":"unit","type":"string"}]}`})
 	put(key, value(12, 2, 'C'))
 	b.await(t, "out", 3, run)
@@ -201,7 +201,7 @@ func TestRegistry(t *testing.T) {
 	for _, o := range parse[record](t, b.values(t, "out")) {
 		keys = append(keys, fmt.Sprint(o.Key, " ", o.X, " ", o.N))
 	}
-	// After the tombstone the key begins anew.
+	// After the tombstone the key is reset.
 	equal(t, []string{"a/7 0.5 1", "a/7 2 2", "a/7 0.5 1"}, keys)
 	var reasons []string
 	for _, r := range parse[struct{ Reason, Raw string }](t, b.values(t, "rejected")) {
@@ -216,8 +216,8 @@ func TestRegistry(t *testing.T) {
 	}, reasons)
 }
 
-// A registry that is away is waited for, and a run that waits can be stopped. One that refuses ends the run, at the start
-// and later.
+// A run waits for an unreachable registry, and can be stopped while it waits. A registry that refuses requests ends the
+// run, at its start and later.
 func TestRegistryAwayAndRefusing(t *testing.T) {
 	t.Parallel()
 	b := fakeBus(t, 1, "out")
@@ -259,7 +259,7 @@ func TestRegistryAwayAndRefusing(t *testing.T) {
 	run.halt(t)
 	status.Store(0)
 	run = launch(t, g(", group: g"))
-	b.await(t, "out", 2, run) // what waited is not lost
+	b.await(t, "out", 2, run) // no waiting record is lost
 	status.Store(401)
 	waits(3)
 	run.ends(t)
@@ -268,7 +268,7 @@ func TestRegistryAwayAndRefusing(t *testing.T) {
 	}
 }
 
-// BenchmarkFormats measures how fast values of each format become observations.
+// BenchmarkFormats measures how fast values of each format are decoded to observations.
 func BenchmarkFormats(b *testing.B) {
 	const together = 1000
 	readings := someReadings(together)
@@ -300,7 +300,7 @@ func BenchmarkFormats(b *testing.B) {
 	}
 }
 
-// inAvro reads records of a topic with the schema that the registry has for it.
+// inAvro reads the records of a topic with their schema from the registry.
 func (b *bus) inAvro(t *testing.T, r *srfake.Registry, topic string) map[string]string {
 	t.Helper()
 	found, ok := r.GetSchema(topic+"-value", 1)
@@ -317,7 +317,7 @@ func (b *bus) inAvro(t *testing.T, r *srfake.Registry, topic string) map[string]
 	})
 }
 
-// read returns the records of a topic as JSON without the fields that are null, by their ids.
+// read returns the records of a topic as JSON without null fields, by ID.
 func (b *bus) read(t *testing.T, topic string, decode func(value []byte, v *any) error) map[string]string {
 	t.Helper()
 	values := map[string]string{}
@@ -354,7 +354,7 @@ func canonical(t *testing.T, v any) string {
 	return string(text)
 }
 
-// Estimates, alerts, smoothed records and rejected ones in Avro are those in JSON, with the same ids.
+// Estimates, alerts, smoothed records and rejected records in Avro equal those in JSON, with the same IDs.
 func TestAvroSinks(t *testing.T) {
 	b := fakeBus(t, 1)
 	r := srfake.New()
@@ -392,8 +392,8 @@ func TestAvroSinks(t *testing.T) {
 	}
 }
 
-// A schema that stands there already is taken, another one that is compatible becomes a version, and one that is not
-// ends the run before it begins.
+// An equal registered schema is used, and a compatible one becomes a new version. An incompatible one ends the run
+// before it starts.
 func TestAvroSchemas(t *testing.T) {
 	b := fakeBus(t, 1)
 	b.put(t, observations(10, 1)...)

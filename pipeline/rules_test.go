@@ -20,8 +20,8 @@ import (
 	"hafvf/transforms"
 )
 
-// Keys with detect: false or alerts: false tell nobody and are in no incident. Records of all keys are those of
-// a run without the rules, but for the alarms of keys with detect: false.
+// Keys with detect: false or alerts: false send no alerts and join no incident. The records of all keys equal those of
+// a run without the rules, except for the alarms of keys with detect: false.
 func TestRulesByKey(t *testing.T) {
 	t.Parallel()
 	type line struct {
@@ -81,7 +81,7 @@ func TestRulesByKey(t *testing.T) {
 	}
 }
 
-// A key with detect: false that falls silent is in no incident.
+// A silent key with detect: false joins no incident.
 func TestSilenceOfUndetected(t *testing.T) {
 	e := &encoder{encoding: encoding{Alone: settings.Switches{{Match: "a*", On: true}}, Alerted: settings.Switches{{Match: "ab"}}}, observer: (*run)(nil).observer()}
 	e.Layout.Incidents = true
@@ -96,7 +96,7 @@ func TestSilenceOfUndetected(t *testing.T) {
 	}
 }
 
-// An incident goes to a receiver if a member is in keys and not in except.
+// An incident goes to a receiver if a member matches keys and does not match except.
 func TestExcept(t *testing.T) {
 	r := receiver{Choice: config.Choice{Kinds: []string{incidents.Kind}, Keys: "s0/*", Except: "s0/test*"}}
 	for want, keys := range map[bool][][]string{true: {{"s0/a"}, {"s0/test1", "s0/a"}}, false: {{"s0/test1"}, {"s0/test1", "s1/a"}, {}}} {

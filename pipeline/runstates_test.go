@@ -21,7 +21,7 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// withoutID leaves out what differs between two files and one.
+// withoutID removes the IDs, which differ between two files and one.
 func withoutID(records map[string][]string) map[string][]string {
 	for _, lines := range records {
 		for i, line := range lines {
@@ -33,8 +33,8 @@ func withoutID(records map[string][]string) map[string][]string {
 	return records
 }
 
-// A file that holds records of yesterday, and is another one, is read whole: nothing of it is new, so the
-// run fails, says why, and leaves the states.
+// Another file with the records of a previous run is read completely. It has no new record: the run fails with a
+// remedy, and the states stay unchanged.
 func TestStateFileOfTheSameNight(t *testing.T) {
 	states := filepath.Join(t.TempDir(), "states.bin")
 	lines := observations(100, 3)
@@ -50,10 +50,10 @@ func TestStateFileOfTheSameNight(t *testing.T) {
 	}
 }
 
-// A growing is a file that grows between runs with one file of states.
+// A growing is a source of files that grow between runs with one file of states.
 type growing struct {
 	config string
-	put    func(t *testing.T, lines []string) // makes the file one of these lines
+	put    func(t *testing.T, lines []string) // writes the lines to the files
 }
 
 func growingFiles(dir string) map[string]growing {
@@ -94,8 +94,9 @@ func growingFiles(dir string) map[string]growing {
 	}
 }
 
-// A second run of a state leaves sink, alerts and dead letter of the first as they are, if the source has nothing new. A file
-// that is missing is written empty. With a new record, or a record that is rejected, the outputs are of the second run.
+// A second run with the same states leaves sink, alerts and dead letter of the first run unchanged if the source has no
+// new record. A missing output is created empty. With a new record, or a rejected one, the outputs are those of the
+// second run.
 func TestSecondRunWithoutNewRecords(t *testing.T) {
 	dir := t.TempDir()
 	inDir := func(name string) string { return filepath.Join(dir, name) }
@@ -135,7 +136,7 @@ func TestSecondRunWithoutNewRecords(t *testing.T) {
 	save(t, inDir("in.jsonl"), append(lines, "none either\n")...)
 	_, err := Run{Graph: compose(t, text)}.Execute(t.Context(), nil)
 	expect.OK(t, err)
-	equal(t, first[0], contents()[0]) // no record could be used: the outputs are those of the run before
+	equal(t, first[0], contents()[0]) // no record could be used: the outputs are those of the previous run
 	save(t, inDir("in.jsonl"), append(lines, "none either\n", spikes(2, 0, "a")[0])...)
 	if s := runWell(t, text); strings.HasPrefix(s.String(), nothing) {
 		t.Errorf("%s", s)
@@ -145,13 +146,13 @@ func TestSecondRunWithoutNewRecords(t *testing.T) {
 	}
 }
 
-// A file that grows is read on where the run before has ended: each record is learned once, also
-// of records at one time, and none is rejected.
+// A growing file is read from the end of the previous run on: each record is learned once, also with equal times, and
+// none is rejected.
 func TestStateFileOfAGrowingFile(t *testing.T) {
 	expect.Long(t, "many runs of a growing file")
 	t.Parallel()
 	lines := observations(300, 3)
-	// The boundary between two nights, 100, stands between equal times of one key.
+	// Line 100, the boundary between two runs, lies between equal times of one key.
 	for i := 90; i < 110; i++ {
 		lines[i] = fmt.Sprintf("{\"key\":\"k0\",\"time\":%q,\"x\":%d.5}\n", start.Add(90*time.Second).Format(time.RFC3339), i)
 	}
@@ -160,7 +161,7 @@ func TestStateFileOfAGrowingFile(t *testing.T) {
 			text := "model: {family: normal}\nsource: {" + file.config + "}\nstate: " + filepath.Join(t.TempDir(), "states")
 			var outputs []string
 			read := 0
-			for _, n := range []int{100, 150, 150, 290, 300} { // at the end, a tenth is new
+			for _, n := range []int{100, 150, 150, 290, 300} { // at the end, fewer than a tenth are new
 				file.put(t, lines[:n])
 				s, estimates, _ := runConfig(t, text+"\n")
 				equal(t, [3]int64{int64(n - read), int64(read), 0}, [3]int64{s.Records, s.AlreadyRead, s.Rejected})
@@ -177,8 +178,7 @@ func TestStateFileOfAGrowingFile(t *testing.T) {
 	}
 }
 
-// A file that was replaced is read whole, and a last line that was half written is read again
-// when it is whole.
+// A replaced file is read from its beginning. A last line that was incomplete is read again when it is complete.
 func TestStateFileOfAnotherFile(t *testing.T) {
 	lines := observations(30, 1)
 	later := observations(60, 1)[30:]
@@ -212,7 +212,7 @@ func TestStateFileOfAnotherFile(t *testing.T) {
 	}
 }
 
-// What the state file cannot be is refused before anything is read, and the file stays.
+// An invalid file of states is refused before the source is read, and stays unchanged.
 func TestStateFileRefuses(t *testing.T) {
 	dir := t.TempDir()
 	states, in := filepath.Join(dir, "states.bin"), write(t, "in.jsonl", observations(100, 3)...)
@@ -235,8 +235,8 @@ func TestStateFileRefuses(t *testing.T) {
 	}
 }
 
-// History first, then the topic: a run of topics begins with the states of a run of
-// files, also after a restart, of keys that the first run had not met.
+// A run of topics starts with the states of a run of files, also after a restart, and for keys that the topic did not
+// have before.
 func TestStateFileWarmsUpATopic(t *testing.T) {
 	t.Parallel()
 	for _, changelog := range []string{"", ", changelog: states"} {
@@ -269,8 +269,8 @@ func TestStateFileWarmsUpATopic(t *testing.T) {
 	}
 }
 
-// Of two runs with one file of states, the second says who has it; a run that has ended, or was
-// killed, blocks none.
+// If two runs use one file of states, the second fails with an error that names the first. A run that has ended or was
+// killed does not block it.
 func TestStateFileIsLocked(t *testing.T) {
 	dir := t.TempDir()
 	state, link := filepath.Join(dir, "state"), filepath.Join(dir, "link")

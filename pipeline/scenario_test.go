@@ -17,21 +17,21 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// A scenario is a transform, and lines of which one is broken. What comes before the cut is older
-// than what comes behind it, and a run that ends there is gone on with; without one there is one run.
+// A scenario is a config with lines, one of which is invalid. Lines before the cut are older than lines after it. A run
+// that ends at the cut is resumed; with cut 0 there is one run.
 type scenario struct {
 	name, config string
 	lines        []string
 	cut          int
-	every        time.Duration // of the intervals in which lines are counted, 0 for none
+	every        time.Duration // length of the intervals in which lines are counted; 0: not counted
 }
 
 func scenarios() []scenario {
-	const week = 7 * 24 * time.Hour // whenever it is, the lines are at the same hours of the same weekdays
+	const week = 7 * 24 * time.Hour // fixed weekdays and hours of the lines
 	begin := time.Now().UTC().Truncate(week).Add(-2 * week)
 	arriving := observations(6_000, 20)
 	slices.Reverse(arriving[500:2_500])
-	const steps = 10*144 + 1 // up to the second of an incident's
+	const steps = 10*144 + 1 // ends at the second of an incident's end
 	events, sessions := manyEvents(begin, 3*time.Hour), observations(2_000, 10)
 	const (
 		detecting = "model: {family: normal, prior: auto}\ndetect: true\n"
@@ -54,7 +54,8 @@ func scenarios() []scenario {
 	}
 }
 
-// outOfOrder are lines with a broken one, each part of them in any order that is on one side of the cut.
+// outOfOrder returns the lines with an invalid one appended. It shuffles each chunk of the given size, separately on
+// both sides of the cut.
 func outOfOrder(lines []string, cut, part int) []string {
 	rng := rand.New(rand.NewPCG(8, 9))
 	lines = slices.Clone(lines)
@@ -66,14 +67,14 @@ func outOfOrder(lines []string, cut, part int) []string {
 	return append(lines, "{\"key\":\"a\",\n")
 }
 
-// An outcome is what a run makes of a scenario's lines, which have these ids in it.
+// An outcome is the output of a run over a scenario's lines, and the IDs of these lines in it.
 type outcome struct {
 	graph                      *Graph
 	ids, out, alerts, rejected []string
 	records                    int64
 }
 
-// ofFile runs a scenario over a file, which grows to these lengths.
+// ofFile runs a scenario on a file that grows to the given lengths.
 func (s scenario) ofFile(t *testing.T, lengths ...int) (o outcome) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -105,8 +106,8 @@ func (s scenario) ofFile(t *testing.T, lengths ...int) (o outcome) {
 	return o
 }
 
-// ofTopic runs a scenario over a topic. disorder holds the watermark back, so that all that waits for
-// it at the cut does so in the changelog: how far else it is then depends on the clock.
+// ofTopic runs a scenario on a topic. disorder delays the watermark, so that at the cut all waiting observations are in
+// the changelog; otherwise this would depend on the clock.
 func (s scenario) ofTopic(t *testing.T) (o outcome) {
 	b := fakeBus(t, 3, "out", "alerts", "rejected")
 	text := s.config + strings.TrimPrefix(b.config("disorder: 600h", ""), "model: {family: normal}\n")
@@ -130,7 +131,7 @@ func (s scenario) ofTopic(t *testing.T) (o outcome) {
 	r := launch(t, compose(t, text, set...))
 	if s.cut > 0 {
 		b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
-	} else { // sessions are committed when they are over
+	} else { // sessions are committed when they end
 		expect.Soon(t, "all is read", func() bool { return int(r.read.Load()) >= first })
 	}
 	o.records = r.halt(t).Records
@@ -154,7 +155,7 @@ func (s scenario) ofTopic(t *testing.T) (o outcome) {
 	return o
 }
 
-// given is an observation with its key.
+// An input is an observation with its key.
 type input struct {
 	key string
 	keyed.Observation
@@ -174,8 +175,8 @@ func observationOf(t testing.TB, line, id string) input {
 
 func byTime(a, b input) int { return a.Time.Compare(b.Time) }
 
-// counts are how many observations each key has in every interval, from its first one on to that of
-// the last observation of all, or of its own last one.
+// counts returns the number of events of each key in every interval: from its first interval to that of the last event
+// of all keys or, with ownInterval, of the key.
 func counts(events []input, every time.Duration, ownInterval bool) (counts []input) {
 	type interval struct {
 		key   string
@@ -204,8 +205,8 @@ func counts(events []input, every time.Duration, ownInterval bool) (counts []inp
 	return counts
 }
 
-// plain is what a plain loop makes of a scenario: of each key by itself, and then of all alarms
-// together. Alerts are as a receiver gets them.
+// plain returns the output of a plain loop over a scenario: over each key, and then over all alarms together. Alerts
+// have the format for receivers.
 func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]string, alerts []string) {
 	t.Helper()
 	var inputs []input
@@ -253,13 +254,13 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 	}
 	step := fleet.Advance(slices.MaxFunc(inputs, byTime).Time)
 	for _, a := range step.Assigned {
-		if n := (name{a.Key, a.ID, a.Kind}); reported[n].Alert != nil { // later ones are of incidents that were found later
+		if n := (name{a.Key, a.ID, a.Kind}); reported[n].Alert != nil { // later events belong to incidents that were found later
 			alert(n, a.Incident)
 		}
 	}
 	for i := range step.Events {
 		e := &step.Events[i]
-		if i+1 < len(step.Events) { // what happens at one time is told once
+		if i+1 < len(step.Events) { // events at the same time are reported once
 			next := &step.Events[i+1]
 			if next.ID == e.ID && next.Time.Equal(e.Time) && next.State == incidents.Update {
 				if next.Page = next.Page || e.Page; e.State == incidents.Opened {
@@ -273,9 +274,9 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 	return loop.out, alerts
 }
 
-// smoothLoop cuts each key's observations at gaps and smooths what is between them.
+// smoothLoop cuts each key's observations at gaps, and smooths the sessions.
 func smoothLoop(t *testing.T, s smoothing, inputs []input) map[string][]string {
-	s.cfg.Aggregate = nil // all are intervals already
+	s.cfg.Aggregate = nil // the inputs are intervals
 	sm := expect.Get(keyed.NewSmoother(s.cfg.SmoothConfig))(t)
 	session, out := map[string][]keyed.Observation{}, map[string][]string{}
 	smooth := func(key string) {
@@ -296,14 +297,13 @@ func smoothLoop(t *testing.T, s smoothing, inputs []input) map[string][]string {
 	return out
 }
 
-// Records and alerts of files and topics, in one run and in two, are byte for byte those of a plain
-// loop.
+// Records and alerts of files and topics, in one run and in two, equal those of a plain loop, byte for byte.
 func TestRunEqualsPlainLoop(t *testing.T) {
 	t.Parallel()
 	for _, s := range scenarios() {
 		for driver, run := range map[string]func(t *testing.T) outcome{
 			"file":    func(t *testing.T) outcome { return s.ofFile(t, len(s.lines)) },
-			"growing": func(t *testing.T) outcome { return s.ofFile(t, s.cut, s.cut+90, len(s.lines)) }, // first by few keys
+			"growing": func(t *testing.T) outcome { return s.ofFile(t, s.cut, s.cut+90, len(s.lines)) }, // few keys at first
 			"topic":   s.ofTopic,
 		} {
 			if driver == "growing" && s.cut == 0 { // sessions have no state
@@ -318,11 +318,11 @@ func TestRunEqualsPlainLoop(t *testing.T) {
 				want, alerts := s.plain(t, got.graph, got.ids)
 				out := byKey(t, got.out)
 				for key := range want {
-					if s.every > 0 && s.cut > 0 { // within wait of the end intervals may stay open, or are those of a part
+					if s.every > 0 && s.cut > 0 { // intervals close to the end may stay open, or be incomplete
 						want[key] = want[key][:len(want[key])-11]
 						out[key] = out[key][:min(len(out[key]), len(want[key]))]
 					}
-					if _, ok := got.graph.transform.(smoothing); ok { // sessions come in any order
+					if _, ok := got.graph.transform.(smoothing); ok { // sessions have no fixed order
 						slices.Sort(want[key])
 						slices.Sort(out[key])
 					}
@@ -338,8 +338,8 @@ func TestRunEqualsPlainLoop(t *testing.T) {
 	}
 }
 
-// Of aggregated means whose last intervals are empty a run with an end and one without have the same record
-// for each id that both have.
+// For aggregated means whose last intervals are empty, bounded and unbounded runs have equal records for each common
+// ID.
 func TestBoundedEqualsEndless(t *testing.T) {
 	t.Parallel()
 	begin := time.Now().UTC().Truncate(time.Hour).Add(-7 * 24 * time.Hour)
@@ -352,7 +352,7 @@ func TestBoundedEqualsEndless(t *testing.T) {
 
 	b := fakeBus(t, 1, "out", "rejected")
 	r := launch(t, compose(t, means+strings.TrimPrefix(b.config("group: g, changelog: states", ""), "model: {family: normal}\n")))
-	b.put(t, append(lines, fmt.Sprintf("{\"key\":\"a\",\"time\":%q,\"x\":1}\n", begin.Add(24*time.Hour).Format(time.RFC3339)))...) // ends the intervals before
+	b.put(t, append(lines, fmt.Sprintf("{\"key\":\"a\",\"time\":%q,\"x\":1}\n", begin.Add(24*time.Hour).Format(time.RFC3339)))...) // ends the previous intervals
 	b.await(t, "out", len(bounded), r)
 	r.halt(t)
 	ofID := map[string]string{}

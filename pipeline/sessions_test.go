@@ -9,8 +9,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A run of which most sessions have one record says so and fails, but for keys with one record. By default the sessions of a
-// key end at a multiple of its steps, and the summary says at which.
+// A run fails if most sessions have one record, except for keys with a single record. By default, the sessions of a key
+// end at a multiple of its steps, and the summary has these gaps.
 func TestSingleSessions(t *testing.T) {
 	t.Parallel()
 	lines := func(step time.Duration, keys int) (result []string) {

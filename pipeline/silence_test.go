@@ -16,9 +16,9 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// In a file a gap is told: that the key fell silent, dated when the bound was passed, and
-// that it spoke again. At the end those are told that are silent by the time of the last record
-// of any key, once: tomorrow's run on the grown file tells that one of them speaks again.
+// In a file, a gap is reported as a silence, at the time at which it exceeded the bound, and as the key's recovery.
+// Keys that are silent at the last record of any key are reported at the end of the file, once. A run on the grown file
+// reports the recovery of one of them.
 func TestSilenceAlerts(t *testing.T) {
 	var lines []string
 	record := func(key string, minute int) {
@@ -65,7 +65,7 @@ func TestSilenceAlerts(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
 		t.Errorf("%d silences; (-want +got) %s", silences, diff)
 	}
-	// Who observes a trial of it hears the same.
+	// The observer of a trial sees the same alerts.
 	var mu sync.Mutex
 	var heard []string
 	_, err := Run{Graph: compose(t, text).Trial(), Observer: &Observer{Estimate: func(key string, _ *keyed.Estimate, alerts []keyed.AlertEvent) {
@@ -82,7 +82,7 @@ func TestSilenceAlerts(t *testing.T) {
 	if diff := cmp.Diff(expected, heard); diff != "" || err != nil {
 		t.Errorf("error %v; (-want +got) %s", err, diff)
 	}
-	record("a", 320) // and c is silent since 289, of which nothing comes any more
+	record("a", 320) // c has been silent since 289 and has no further record
 	record("b", 320)
 	silences, got = run()
 	want = []alert{{"b", stamp(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)), stamp(279), "b back at " + clock(320) + ", after 41 min of silence."}, silent("a", 299), {"a", stamp(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)-1), stamp(299), "a back at " + clock(320) + ", after 21 min of silence."}, silent("c", 289)}
@@ -92,7 +92,7 @@ func TestSilenceAlerts(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
 		t.Errorf("the grown file: %d silences; (-want +got) %s", silences, diff)
 	}
-	silences, got = run() // the alerts of the run before stay
+	silences, got = run() // the alerts of the previous run stay
 	slices.SortFunc(got, byKey)
 	if diff := cmp.Diff(want, got); diff != "" || silences != 0 {
 		t.Errorf("the same file again: %d silences; (-want +got) %s", silences, diff)
@@ -105,8 +105,8 @@ func berlin(t *testing.T) *time.Location {
 	return zone
 }
 
-// On a topic a silence is told while it lasts, once, also over a restart on a topic in
-// which nothing comes, and its end is told once.
+// In a topic, a silence is reported while it lasts, once, also after a restart on a topic without new records. Its end
+// is reported once.
 func TestKafkaSilence(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 2, "alerts", "out")
@@ -116,14 +116,14 @@ func TestKafkaSilence(t *testing.T) {
 	line := func(key string, d time.Duration) string {
 		return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}", key, stamp(d))
 	}
-	const far = time.Hour // a key that has spoken of that hour is not silent before
+	const far = time.Hour // maximum silence of a key before it is reported
 	b.put(t, line("a", -4*time.Second), line("a", -3*time.Second), line("c", far))
 
 	r := launch(t, compose(t, text))
 	b.await(t, "alerts", 1, r)
 	b.put(t, line("a", far))
 	b.await(t, "alerts", 2, r)
-	// Mostly the run has stopped before d is silent, and the next one tells it.
+	// Mostly the run stops before d is silent, and the next run reports it.
 	b.put(t, line("d", 2*time.Second), line("e", -5*time.Second))
 	b.await(t, "alerts", 3, r) // e
 	silences := r.halt(t).Silences
@@ -143,7 +143,7 @@ func TestKafkaSilence(t *testing.T) {
 	var got []string
 	for _, a := range parse[struct{ Key, Time, Kind, ID, Message string }](t, b.values(t, "alerts")) {
 		if a.Kind == "recovered" {
-			a.ID = "" // its partition is the hash's
+			a.ID = "" // its partition depends on a hash
 		}
 		got = append(got, fmt.Sprint(a.Key, " ", a.Kind, " ", a.Time, " ", a.ID))
 	}

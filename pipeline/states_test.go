@@ -15,7 +15,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// fieldsOf are fields of JSON objects by their key; a later object replaces an earlier one.
+// fieldsOf returns fields of JSON objects by key. A later object replaces an earlier one.
 func fieldsOf(t *testing.T, lines []string, fields ...string) map[string]map[string]any {
 	t.Helper()
 	byKey := map[string]map[string]any{}
@@ -40,8 +40,7 @@ func fieldsOf(t *testing.T, lines []string, fields ...string) map[string]map[str
 	return byKey
 }
 
-// rounded compares the mean of a level, which a record has from the step and a state from
-// the level.
+// rounded compares the mean of a level approximately: a record has it from the step, a state from the level.
 var rounded = cmpopts.EquateApprox(1e-14, 0)
 
 func listed(t *testing.T, text, key string) []string {
@@ -51,7 +50,7 @@ func listed(t *testing.T, text, key string) []string {
 	return strings.SplitAfter(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-// What a state says is what the last record of its key said.
+// A listed state has the values of the last record of its key.
 func TestListStatesOfFile(t *testing.T) {
 	for name, model := range map[string]string{
 		"levels":  "model: {family: normal}\n",
@@ -75,7 +74,7 @@ func TestListStatesOfFile(t *testing.T) {
 				t.Fatal(rejected)
 			}
 			fields := []string{"key", "n", "time", "estimate", "weight", "memory", "levels", "posterior"}
-			if name == "ar" { // the estimate is at the next regressors in the one, at the last in the other
+			if name == "ar" { // one has the estimate at the next regressors, the other at the last
 				fields = []string{"key", "n", "time", "weight", "memory", "levels", "posterior"}
 			}
 			want := fieldsOf(t, records, fields...)
@@ -90,8 +89,7 @@ func TestListStatesOfFile(t *testing.T) {
 	}
 }
 
-// States of a changelog have their places, and one that cannot be read is named after the
-// others are listed.
+// Listed states of a changelog have their positions. The error for an unreadable state follows the other states.
 func TestListStatesOfChangelog(t *testing.T) {
 	b, text := afterARun(t)
 	fields := []string{"key", "n", "time", "estimate", "weight", "memory", "levels", "posterior"}
@@ -111,7 +109,7 @@ func TestListStatesOfChangelog(t *testing.T) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	expect.Error(t, ListStates(t.Context(), compose(t, text), "k9", &out, quiet), `has no state of the key "k9"; it has states of 3 other keys`)
-	// The run that goes on is not disturbed.
+	// A run in progress is not disturbed.
 	b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: good["k1"]})
 	if err := execute(t, text, quiet); err != nil {
 		t.Error(err)
@@ -124,7 +122,7 @@ func TestListStatesRefuses(t *testing.T) {
 	for want, text := range map[string]string{
 		"neither source.kafka.changelog nor state is set":   "model: {family: normal}\n",
 		"none.bin does not exist: no run has succeeded yet": "model: {family: normal}\nstate: " + absent + "\n",
-		"only transform: filter keeps them":                  "transform: smooth\nmodel: {family: normal}\nsession: {gap: 30m}\n",
+		"only transform: filter keeps them":                 "transform: smooth\nmodel: {family: normal}\nsession: {gap: 30m}\n",
 	} {
 		err := ListStates(t.Context(), compose(t, text+"source: {jsonl: {path: "+in+"}}\n"), "", os.Stdout, quiet)
 		expect.Error(t, err, want)

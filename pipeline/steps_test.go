@@ -13,10 +13,10 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Runs that are killed at any moment decide alike what a clock decides: which observations have waited
-// long enough, which came late, that a key is silent, that an interval or an incident is over. No record,
-// alert or rejection comes again with other words, and no record is both learned and rejected. The
-// topic pauses, its records are of the past, and some come later than lateness allows.
+// Runs that are killed at any moment repeat decisions that depend on the clock: which observations have waited long
+// enough or are late, and whether a key is silent, an interval closed or an incident over. Repeated records, alerts and
+// rejections are equal, and no record is both learned and rejected. The topic pauses, its records are in the past, and
+// some are later than lateness allows.
 func TestRepeatsAfterKills(t *testing.T) {
 	expect.Waits(t, "clocks")
 	for name, settings := range map[string]string{
@@ -39,12 +39,12 @@ func TestRepeatsAfterKills(t *testing.T) {
 			}
 			feeding.Go(func() {
 				defer close(fed)
-				for n := 0; n < 6 || n < 30 && !repeated(); n++ { // on a busy machine a kill may come too late
+				for n := 0; n < 6 || n < 30 && !repeated(); n++ { // a kill may come late on a busy machine
 					var lines []string
 					for i := range 150 {
 						key := rng.IntN(12)
 						if i < 75 {
-							key %= 6 // the others fall silent for a while
+							key %= 6 // the other keys are silent for a while
 						}
 						lag := time.Duration(rng.IntN(1500)) * time.Millisecond
 						if rng.IntN(20) == 0 {
@@ -62,11 +62,11 @@ func TestRepeatsAfterKills(t *testing.T) {
 			r := launch(t, compose(t, text))
 			b.put(t, event{"k0", begin, 0}.json(), event{"k1", begin, 0}.json())
 			b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
-			time.Sleep(3 * time.Second) // a step or two
+			time.Sleep(3 * time.Second) // one or two steps
 			r.halt(t)
-			quoted := map[string]string{} // by topic, kind and id
+			quoted := map[string]string{} // by topic, kind, state and ID
 			repeats, late, silent := 0, 0, 0
-			outcome := map[string]string{} // of a record, the topic that has it
+			outcome := map[string]string{} // topic of each record
 			for _, topic := range []string{"out", "rejected", "alerts"} {
 				for _, line := range b.values(t, topic) {
 					e := unmarshalled[struct{ ID, Kind, State, Key, Reason string }](t, line)
@@ -100,8 +100,9 @@ func TestRepeatsAfterKills(t *testing.T) {
 	}
 }
 
-// killRuns runs a config again and again, and kills each run so many milliseconds after it has read, until fed is closed. between is
-// called behind each run, with what the times of the kills are drawn by; nil for nothing.
+// killRuns runs a config repeatedly until fed is closed. It kills each run a random time after its first record, at
+// least least and less than least+spread milliseconds. It calls afterKill, if not nil, after each run, with the source
+// of these times.
 func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least, spread int, afterKill func(kills *rand.Rand)) {
 	t.Helper()
 	kills := rand.New(rand.NewPCG(seed, 2))
@@ -110,7 +111,7 @@ func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least
 		within := time.Duration(least+kills.IntN(spread)) * time.Millisecond
 		var once sync.Once
 		_, _ = (Run{Graph: compose(t, text), Progress: func(p Progress) {
-			if p.Read > 0 { // on a busy machine the beginning takes a while
+			if p.Read > 0 { // the start may be slow on a busy machine
 				once.Do(func() { time.AfterFunc(within, kill) })
 			}
 		}}).Execute(ctx, nil)

@@ -19,7 +19,7 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// A summary names what was not used of the input, and what to do about it.
+// A summary names the input that was not used, and the remedies.
 func TestSummaryOfRejects(t *testing.T) {
 	var lines []string
 	add := func(minute int, key, x string) {
@@ -60,16 +60,15 @@ func TestSummaryOfRejects(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, s)
 		}
 	}
-	// The lateness that it names is enough, and a minute less is not.
+	// The proposed lateness is enough, and a minute less is not.
 	for lateness, late := range map[string]int64{"10m": 0, "9m": 1} {
 		s, _, _ := runConfig(t, strings.Replace(text, "{model", "{lateness: "+lateness+", model", 1))
 		equal(t, late, s.Late)
 	}
 }
 
-// A key of which nothing can be used costs the others nothing: outputs and state are in place, and the run
-// has failed. What was rejected, mended and in a file of its own, is read by the next run: no record is lost,
-// and none comes twice.
+// A key without a valid record does not affect other keys: outputs and states are written, and the run fails. The next
+// run reads the fixed records from a separate file: no record is lost or repeated.
 func TestOneBadKey(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -110,7 +109,7 @@ func TestOneBadKey(t *testing.T) {
 	if s.Err() != nil || s.AlreadyRead != 90 || count(out, "bad") != 0 || count(out, "good") != 1 || !strings.Contains(out, `"n":31`) {
 		t.Errorf("grown: %d passed over, %v\n%s", s.AlreadyRead, s.Err(), out)
 	}
-	// Of a run that could use nothing all stays.
+	// A run without a valid record leaves everything unchanged.
 	before := readFile(t, path("s.bin"))
 	save(t, path("in.jsonl"), append(lines, `{"key":"good","time":1800000000,"x":1}`+"\n", `{"key":"bad"}`+"\n")...)
 	s, out = run("in.jsonl", "out3.jsonl")
@@ -120,7 +119,7 @@ func TestOneBadKey(t *testing.T) {
 	}
 }
 
-// Records and rejected ones are counted in observations, in each layout and of aggregated events.
+// Records and rejected records are counted in observations, in each layout and for aggregated events.
 func TestRejectedInOneUnit(t *testing.T) {
 	const model = "model: {family: normal}\n"
 	csv := []string{"time,a,b,c\n"}
@@ -174,8 +173,7 @@ func TestMostlyRejected(t *testing.T) {
 	}
 }
 
-// A family that does not fit is named at the end, by the keys of which it makes too many
-// outliers.
+// The summary names keys with too many outliers, because the family does not fit.
 func TestSummaryOfMisfits(t *testing.T) {
 	lines, rng := []string{"key,time,x\n"}, rand.New(rand.NewPCG(1, 8))
 	for i := range 1000 {
@@ -194,8 +192,7 @@ func TestSummaryOfMisfits(t *testing.T) {
 	}
 }
 
-// The advice for a family that does not fit is what the values allow and the config does not
-// have yet.
+// The advice for such a family has settings that the values allow and the config lacks.
 func TestAdvice(t *testing.T) {
 	for _, c := range []struct {
 		model string
@@ -216,7 +213,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// What a key's debt mutes is in the summary and among the metrics.
+// Alarms that a key's budget suppresses are in the summary and in the metrics.
 func TestSummaryOfMutedAlarms(t *testing.T) {
 	lines, rng := []string{"key,time,x\n"}, rand.New(rand.NewPCG(3, 5))
 	for i := range 6000 {
@@ -243,7 +240,7 @@ func TestSummaryOfMutedAlarms(t *testing.T) {
 	equal(t, float64(muted), expect.Get(gather(m))(t)["hafvf_alarms_muted_total"])
 }
 
-// Times of a summary are those of its zone, with the offset that tells apart the hours that the clock shows twice.
+// Times in a summary use its zone. The offset distinguishes hours that occur twice.
 func TestSummaryInAZone(t *testing.T) {
 	first := time.Date(2025, 10, 26, 0, 30, 0, 0, time.UTC)
 	s := Summary{
@@ -267,7 +264,7 @@ func TestSummaryInAZone(t *testing.T) {
 	}
 }
 
-// Records that were deleted before they were read are lost, and the summary says so.
+// The summary reports records that were deleted before they were read.
 func TestSummaryOfDeletedRecords(t *testing.T) {
 	s := Summary{Stopped: true, Deleted: map[string]int64{"in": 1200}}
 	if text := s.String(); strings.Contains(text, "nothing read was lost") || !strings.Contains(text, "; up to 1200 records of topic in were deleted before they were read") {
@@ -275,8 +272,8 @@ func TestSummaryOfDeletedRecords(t *testing.T) {
 	}
 }
 
-// What a summary says is true of odd data too: of times far ahead, of alarms without a size, of
-// keys that are no text for a terminal, and of a run that has seen nothing.
+// A summary is correct for unusual data: times far ahead, alarms without a size, keys that a terminal cannot show, and
+// a run without records.
 func TestSummaryOfOddData(t *testing.T) {
 	s := Summary{Largest: []LargestAlarm{{Key: "k\x1b[2J", ID: "id", Size: math.NaN(), About: "novelty"}, {Key: "plain", ID: "id", Size: 2}}, WarmUps: []string{"a\nb"}}
 	s.Late, s.LateFar, s.ahead, s.detects, s.warmUp = 3, 3, true, true, 50
@@ -301,8 +298,8 @@ func TestSummaryOfOddData(t *testing.T) {
 	}
 }
 
-// A file whose times are days of a spreadsheet is refused by name, unless the config says what
-// they are; times of 1970 are read as ever.
+// A file whose times are days of a spreadsheet is refused, unless the config declares them. Times in 1970 are read as
+// usual.
 func TestSpreadsheetTimes(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -332,8 +329,8 @@ func TestSpreadsheetTimes(t *testing.T) {
 	}
 }
 
-// So are days in a later file of a pattern. Those of standard input and of a topic are rejected,
-// record by record.
+// This also holds for days in a later file of a pattern. On standard input and in a topic, such records are rejected
+// one by one.
 func TestSpreadsheetTimesElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.csv": "key,time,x\na,2026-01-02,1\n", "b.csv": "key,time,x\na,46000.5,1\n"} {
@@ -370,7 +367,7 @@ func TestSpreadsheetTimesElsewhere(t *testing.T) {
 	}
 }
 
-// The summary says how many keys with changes there are beside those that it names.
+// The summary counts keys with changes that it does not list.
 func TestSummaryOfManyChanges(t *testing.T) {
 	for _, c := range []struct {
 		keys int
@@ -394,7 +391,7 @@ func TestSummaryOfManyChanges(t *testing.T) {
 	}
 }
 
-// The summary names sessions without a change that drift or wander. If they are many, it says what to do.
+// The summary lists sessions without a change that drift or wander. If there are many, it has a remedy.
 func TestSummaryOfDrift(t *testing.T) {
 	for swinging, want := range map[int]string{
 		5: "of 10 sessions without a change 5 drift or wander; if these change abruptly, set a lower change.odds\n  k0                       wanders\n  k1 ",
@@ -441,7 +438,7 @@ func TestSummaryOfDrift(t *testing.T) {
 	}
 }
 
-// The summary counts keys with alarms or changes up to a bound, whatever other keys there are.
+// The summary counts keys with alarms or changes up to maxCountedKeys, independent of other keys.
 func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
 	f := &runFindings{}
 	for i := range maxCountedKeys + 5 {
@@ -464,7 +461,7 @@ func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
 	}
 }
 
-// Restarts of counters are counted, and a key that two counters share is named.
+// Resets of counters are counted, and a key that two counters share is named.
 func TestFallsOfCounters(t *testing.T) {
 	t.Parallel()
 	lines := []string{}
@@ -482,7 +479,7 @@ func TestFallsOfCounters(t *testing.T) {
 	expect.Same(t, []string{"mixed"}, s.MixedCounters)
 }
 
-// Records that are late for times that the clock of the zone leaves out get no advice to wait for them; others do.
+// Records that are late because a clock was set forward get no advice to wait for them; other late records do.
 func TestLateForTimesLeftOut(t *testing.T) {
 	t.Parallel()
 	const lateness, forward = "with lateness: 30m nothing is late", "when the clock of the zone was set forward: a skipped time uses the offset before the change"
@@ -504,8 +501,8 @@ func TestLateForTimesLeftOut(t *testing.T) {
 	}
 }
 
-// Records that are late by more than a year are counted apart, and what is said of them goes by whether a time lies ahead of the
-// clock.
+// Records that are late by more than a year are counted separately. The remedy depends on whether a time is ahead of
+// the clock.
 func TestFarLate(t *testing.T) {
 	t.Parallel()
 	linesAt := func(times ...time.Time) string {
@@ -535,7 +532,7 @@ func TestFarLate(t *testing.T) {
 	}
 }
 
-// The log of a run says once that whole numbers are rounded, however many are, and in whatever decoders.
+// The log of a run reports rounded whole numbers once, for all records and decoders.
 func TestRoundedNumbersAreLogged(t *testing.T) {
 	var lines []string
 	for i := range 3000 {
