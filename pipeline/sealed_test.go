@@ -62,7 +62,7 @@ func TestStatesOfOtherSettings(t *testing.T) {
 	const written = "time_unit: 1m\n"
 	for name, text := range map[string]func(string) string{"file": file, "changelog": topic} {
 		t.Run(name, func(t *testing.T) {
-			advice := map[string]string{"file": "; give another file, ", "changelog": "; another changelog, "}[name]
+			advice := map[string]string{"file": "; use another file, ", "changelog": "; use another changelog, "}[name]
 			expect.OK(t, execute(t, text(written), quiet))
 			before, _ := os.ReadFile(states)
 			for rest, want := range map[string]string{

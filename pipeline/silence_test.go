@@ -116,7 +116,7 @@ func TestKafkaSilence(t *testing.T) {
 	line := func(key string, d time.Duration) string {
 		return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}", key, stamp(d))
 	}
-	const far = time.Hour // maximum silence of a key before it is reported
+	const far = time.Hour // a key with a record at this time is not silent before it
 	b.put(t, line("a", -4*time.Second), line("a", -3*time.Second), line("c", far))
 
 	r := launch(t, compose(t, text))

@@ -23,13 +23,12 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// with returns a config that is valid but for the lines added to it, which begin
-// at line 3.
+// withLines returns a valid config with the given lines added. They begin at line 3.
 func withLines(lines ...string) string {
 	return "model: {family: normal}\nsource: {jsonl: {path: in.jsonl}}\n" + strings.Join(lines, "\n")
 }
 
-// modelled returns a config whose model begins at line 2 and has these lines.
+// modelled returns a config whose model begins at line 2 and has the given lines.
 func modelled(lines ...string) string {
 	return "source: {jsonl: {path: in.jsonl}}\nmodel:\n  " + strings.Join(lines, "\n  ")
 }
@@ -129,9 +128,8 @@ func TestParseDetect(t *testing.T) {
 	}
 }
 
-// A rule's season, zone and holidays are its own or else the model's, and the zone of the
-// alarms' season is the model's where it has none of its own.
-// Times that people read are those of intervals, else of alarms, else of the season or the source.
+// The season, zone and holidays of a rule are its own or the model's. The zone of the alarms' season is the model's if
+// it has none of its own. Config.Clock is the zone of the intervals, else of the alarms, the season or the source.
 func TestClock(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"source: {csv: {path: a}}", "UTC"},
@@ -260,7 +258,7 @@ runner: {name: prism}
 	expect.Same(t, want, got)
 }
 
-// A default applies only to a key that is absent.
+// A default applies only to an absent key.
 func TestParseTakesEmptyAndZeroAsValues(t *testing.T) {
 	c := parse(t, withLines("levels: []", "top: 0", "lateness: 0", "sink: {parquet: {}}"))
 	if c.Levels == nil || len(c.Levels) != 0 || c.Top != 0 || c.Lateness != 0 {
@@ -729,7 +727,7 @@ func TestParseReportsAnEndOfMistakes(t *testing.T) {
 	}
 }
 
-// Configs that are made to take long are refused within the time of a test.
+// Configs that would take long to parse are refused within the time of a test.
 func TestParseIsBounded(t *testing.T) {
 	expect.Long(t, "configs of a megabyte")
 	bomb := "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
@@ -769,7 +767,7 @@ func TestParseIsBounded(t *testing.T) {
 
 func TestPriors(t *testing.T) {
 	for _, test := range []struct {
-		model string // of a source whose records bring their own shape
+		model string // of a source whose records have their own number of values
 		dim   int
 		want  map[string]any
 	}{
@@ -807,8 +805,7 @@ func TestPriors(t *testing.T) {
 	}
 }
 
-// A dirac is a family that only this test knows. It stands for one that a user
-// registers, with errors that are none of a parameter.
+// A dirac is a family of this test. It stands for a user's family with errors that belong to no parameter.
 func init() {
 	expfam.Register("dirac", func(p expfam.Prior, _ int) (expfam.Model, error) {
 		position := p.Float("at", 0)
@@ -909,7 +906,7 @@ func TestParseWebhook(t *testing.T) {
 	}
 }
 
-// There may be several receivers, each with alerts of its own.
+// A config may have several receivers, each with its own alerts.
 func TestParseReceivers(t *testing.T) {
 	const base = "model: {family: normal}\ndetect: true\nsource: {jsonl: {path: a}}\n"
 	c := parse(t, base+`alerts:
@@ -930,7 +927,7 @@ func TestParseReceivers(t *testing.T) {
 			}
 		}
 	}
-	for text, want := range map[string][3]any{ // kinds, those of few keys, digest
+	for text, want := range map[string][3]any{ // kinds, kinds for few keys, digest
 		`{webhook: {url: "http://a"}}`:                   {pagerKinds(), AlarmKinds(), pagerDigest},
 		`{webhook: {url: "http://a"}, digest: 12h}`:      {pagerKinds(), AlarmKinds(), 12 * time.Hour},
 		`{webhook: {url: "http://a"}, kinds: [novelty]}`: {[]string{"novelty"}, []string(nil), time.Duration(0)},
@@ -961,7 +958,7 @@ func TestParseReceivers(t *testing.T) {
 	}
 }
 
-// A format of files is a row of connectors.Formats: source and sinks take it by its name.
+// A file format is a row of connectors.Formats: sources and sinks use its name.
 func TestFormatIsARow(t *testing.T) {
 	formats := connectors.Formats
 	t.Cleanup(func() { connectors.Formats = formats })
@@ -972,16 +969,16 @@ func TestFormatIsARow(t *testing.T) {
 	}
 }
 
-// cycles are n of them.
+// cycles returns n periods of a season, as a list without brackets.
 func cycles(n int) string {
-	var paths []string
+	var periods []string
 	for i := range n {
-		paths = append(paths, fmt.Sprintf("%dh", i+1))
+		periods = append(periods, fmt.Sprintf("%dh", i+1))
 	}
-	return strings.Join(paths, ", ")
+	return strings.Join(periods, ", ")
 }
 
-// A rule's silence is its own.
+// The silence of a rule is its own.
 func TestParseSilenceOfRules(t *testing.T) {
 	c := parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal}\nsilence: true\nkeys: [{match: a, silence: false}, {match: b, silence: {after: 25h}}, {match: c, silence: true}]\n")
 	want := []keyed.AlertRule{
@@ -994,7 +991,7 @@ func TestParseSilenceOfRules(t *testing.T) {
 	}
 }
 
-// Rules that say nothing of the filter leave it to a later rule.
+// A rule without settings of the filter leaves the filter to a later rule.
 func TestParseRules(t *testing.T) {
 	c := parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal}\ndetect: true\nkeys: [{match: 'a*', detect: false}, {match: a, detect: {min_abs: 3, direction: up}, alerts: false}, {match: 'a*', top: 0.5, levels: []}]\n")
 	f := c.Filter()

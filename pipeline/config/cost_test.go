@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// Only filters whose records take long are given fewer at once.
+// Only filters with expensive records get fewer records at once.
 func TestAtOnce(t *testing.T) {
 	const limit = 1 << 15
 	for _, c := range []struct {

@@ -12,8 +12,7 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// An output is refused if it is a file that is read or written by another part, by whatever
-// path.
+// An output is refused if another part reads or writes the same file, under any path.
 func TestOutputIsAnotherFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -52,7 +51,7 @@ func TestOutputIsAnotherFile(t *testing.T) {
 	}
 }
 
-// The streams of a process may be files, by which it would read what it writes.
+// A stream of the process may be a file that the config reads or writes too.
 func TestStreamIsAnotherFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -84,7 +83,7 @@ func TestStreamIsAnotherFile(t *testing.T) {
 	}
 }
 
-// A toy is a source of a test.
+// A toy is a source for tests.
 type toy struct {
 	Files
 	path string
@@ -92,7 +91,7 @@ type toy struct {
 
 func (t *toy) unbounded() bool { return true }
 
-// TestSourceIsARow: a source is a row, which the config reads and its reference describes.
+// A kind of source is a row of origins: the config reads it, and the reference describes it.
 func TestSourceIsARow(t *testing.T) {
 	defer func(prev []func(*Source) []keytable.Key) { origins = prev }(origins)
 	origins = append(slices.Clip(origins), func(s *Source) []keytable.Key {

@@ -11,8 +11,7 @@ import (
 	"hafvf/pipeline/flink"
 )
 
-// topics returns a config whose source of topics has these keys in line 2, and
-// whose further lines begin at line 3.
+// topics returns a config whose source of topics has the given keys in line 2. The further lines begin at line 3.
 func topics(keys string, lines ...string) string {
 	return "model: {family: normal}\nsource: {kafka: {" + keys + "}}\n" + strings.Join(lines, "\n")
 }
@@ -58,7 +57,7 @@ func TestParseKafka(t *testing.T) {
 	}
 }
 
-// A sink without brokers is on the source's cluster, with its security.
+// A sink without brokers uses the source's cluster, with its security.
 func TestSinksInheritTheCluster(t *testing.T) {
 	const secure = someTopics + ", tls: {ca: ca.pem}, sasl: {mechanism: plain, username: u, password: {env: P}}"
 	c := parse(t, topics(secure, "detect: true",
@@ -70,14 +69,14 @@ func TestSinksInheritTheCluster(t *testing.T) {
 	}
 	ownCluster := kafkaio.Cluster{Brokers: []string{"c:1", "d:2"}, TLS: &kafkaio.TLS{}}
 	expect.Same(t, &kafkaio.Sink{Cluster: ownCluster, Topic: "rejected", Compression: "lz4"}, c.DeadLetter.Kafka)
-	// The same name on two clusters is two topics.
+	// The same name on two clusters means two topics.
 	parse(t, topics(someTopics, "sink: {kafka: {topic: in, brokers: ['c:1']}}", "dead_letter: {kafka: {topic: in, brokers: ['d:1']}}"))
-	// A file as the source leaves a sink to its own cluster.
+	// With a source of files, a sink has its own cluster.
 	c = parse(t, withLines("sink: {kafka: {topic: out, brokers: ['c:1']}}"))
 	expect.Same(t, []string{"c:1"}, c.Sink.Kafka.Cluster.Brokers)
 }
 
-// A sink of Avro has the source's registry, or one of its own.
+// An Avro sink has the source's registry or its own.
 func TestSinksInheritTheRegistry(t *testing.T) {
 	c := parse(t, topics(someTopics+", registry: {url: 'http://r'}", "detect: true",
 		"sink: {kafka: {topic: out, format: avro}}",
@@ -200,13 +199,12 @@ func TestParseKafkaErrors(t *testing.T) {
 	}
 }
 
-// What an error repeats of an override holds no secret, wherever in it one was
-// put by mistake.
+// An error that quotes an override does not show secrets, wherever they were put by mistake.
 func TestOverridesDoNotShowSecrets(t *testing.T) {
 	base := topics(someTopics + ", sasl: {mechanism: plain, username: u, password: hunter2}")
 	for _, set := range [][]string{
 		{"source.kafka.sasl.password=hunter2"},
-		{"source.kafka.sasl.password.env=PASSWORD"}, // of a text: hunter2 has no keys
+		{"source.kafka.sasl.password.env=PASSWORD"}, // part of a text: hunter2 has no keys
 		{"source.kafka.sasl.pasword=hunter2"},
 		{"source.kafka.sals.password=hunter2"},
 		{"source.kafka.sasl={mechanism: plain, username: u, password: hunter2}"},

@@ -79,7 +79,7 @@ func TestQuietErrors(t *testing.T) {
 	}
 }
 
-// A line of a file may match labels, and is stored as it was written.
+// A line of a file may match labels, and is stored as written.
 func TestQuietLabels(t *testing.T) {
 	const line = `{"match": {"job": "auth-*", "env": "te\"st"}, "from": "2026-03-01", "to": "2026-03-02"}`
 	times, bad := settings.ParseQuiet([]byte(line))
