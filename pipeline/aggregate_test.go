@@ -173,7 +173,7 @@ func TestKafkaAggregateOfNothing(t *testing.T) {
 	}
 }
 
-// Shares of events equal those of a table with two columns. An invalid pair is rejected.
+// Shares of events equal the shares in a table with two columns. An invalid pair is rejected.
 func TestShares(t *testing.T) {
 	noise := rand.New(rand.NewPCG(14, 15))
 	var lines []string

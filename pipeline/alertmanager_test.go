@@ -20,8 +20,8 @@ import (
 )
 
 // An incident of a job uses the route of the job, and a silence of the job applies to it. When it widens to the fleet,
-// also after a restart, the request that raises the alert of the fleet resolves that of the job. After its end no alert
-// fires.
+// also after a restart, the request that raises the alert of the fleet resolves the alert of the job. After its end no
+// alert fires.
 func TestLabelsAtAnAlertmanager(t *testing.T) {
 	target := &receiver{Pages: true, Keeps: true, Choice: config.Choice{Kinds: []string{incidents.Kind}}}
 	var team atomic.Int64

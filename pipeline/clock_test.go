@@ -22,7 +22,7 @@ import (
 )
 
 // A record with a time ahead of the clock is rejected with the reason, and affects no other record: in a topic by
-// default, in a file if the config says so, with both transforms.
+// default, in a file if the config sets max_ahead, with both transforms.
 func TestTimesAhead(t *testing.T) {
 	stamp := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
 	var lines []string

@@ -29,8 +29,8 @@ func (f Forgotten) String() string {
 	return fmt.Sprintf("forgot %s of %d in %s", message.Count(len(f.Keys), "key", "keys"), f.Of, f.Where)
 }
 
-// ForgetKeys removes all keys that match a pattern from the stored states of the graph: those in the changelog or,
-// without a changelog, in the file of states. A pattern is a key, or the Match of a keyed.Rule. ForgetKeys changes
+// ForgetKeys removes all keys that match a pattern from the stored states of the graph: from the changelog or,
+// without a changelog, from the file of states. A pattern is a key, or the Match of a keyed.Rule. ForgetKeys changes
 // nothing and returns an error if no key matches, or if a run is using the states; the error names that run.
 func ForgetKeys(ctx context.Context, g *Graph, patterns []string, log *slog.Logger) (Forgotten, error) {
 	if _, ok := g.transform.(filtering); !ok {

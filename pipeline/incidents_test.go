@@ -23,7 +23,7 @@ import (
 )
 
 // fleetLines returns observations of 30 keys in six racks as JSON, every ten minutes for twelve days from begin. The
-// values of one rack rise on the ninth day, and those of most keys on the eleventh.
+// values of one rack rise on the ninth day, and the values of most keys on the eleventh.
 func fleetLines(begin time.Time) (lines []string) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range 12 * 144 {

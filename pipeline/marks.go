@@ -179,7 +179,7 @@ func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
 // finite limits a size to finite numbers, because JSON has no infinity.
 func finite(size float64) float64 { return max(-math.MaxFloat64, min(size, math.MaxFloat64)) }
 
-// updateSize enlarges the sizes of a key's open events to that of the alert. over closes these events.
+// updateSize enlarges the sizes of a key's open events to the size of the alert. over closes these events.
 func (m *markRegistry) updateSize(key string, alert *keyed.Alert, over bool) {
 	for _, a := range m.alarms {
 		if a.Over || a.Key != key {

@@ -107,7 +107,7 @@ func waves(begin time.Time, phase float64) func(time.Time) (float64, bool) {
 	}
 }
 
-// threeWaves returns series from begin on. One of them appears a day later.
+// threeWaves returns series from begin on. The third appears a day later.
 func threeWaves(begin time.Time) map[string]func(time.Time) (float64, bool) {
 	late := waves(begin, 2)
 	return map[string]func(time.Time) (float64, bool){
@@ -124,7 +124,7 @@ func threeWaves(begin time.Time) map[string]func(time.Time) (float64, bool) {
 
 const queryConfig = "model: {family: normal, prior: auto}\ndetect: true\n"
 
-// The records of a query over the past equal those of the same points in a file.
+// The records of a query over the past equal the records of the same points in a file.
 func TestQueryIsLikeFile(t *testing.T) {
 	t.Parallel()
 	begin := time.Now().Add(-30 * time.Hour).UTC().Truncate(time.Minute)

@@ -236,7 +236,7 @@ func TestQuietFileChanges(t *testing.T) {
 	shows("b", "own")
 	save(t, file, fmt.Sprintf("{\"match\":\"[ab]\",\"from\":%q,\"to\":%q}\n", clock.Add(-9*time.Minute).Format(time.RFC3339), clock.Format(time.RFC3339)), always("none"), always("no"))
 	expect.Soon(t, "other entries", log.contains(" entries=3"))
-	if !log.contains(`observations="about 9" keys=1`)() { // those of b were already quiet
+	if !log.contains(`observations="about 9" keys=1`)() { // b was already quiet
 		t.Errorf("log: %s", &log.b)
 	}
 	shows("own")

@@ -68,7 +68,7 @@ func (r *run) openOutboxes(g *Graph) error {
 	return nil
 }
 
-// receivers returns the outboxes of the run. In a worker they are those of its steps.
+// receivers returns the outboxes of the run. In a worker it returns the outboxes of its steps.
 func (r *run) receivers() []*webhook.Outbox { return slices.Concat(r.outboxes, webhook.Shared()) }
 
 // durable reports whether pending alerts are stored in a changelog.

@@ -428,7 +428,7 @@ type alertRecord struct {
 	Message                  string
 }
 
-// The season of a config equals that of the plain loop, with its zone and holidays, except for keys whose rule has
+// The season of a config equals the season of the plain loop, with its zone and holidays, except for keys whose rule has
 // none. A record without a time is rejected.
 func TestRunOfSeason(t *testing.T) {
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)

@@ -136,7 +136,7 @@ func TestSecondRunWithoutNewRecords(t *testing.T) {
 	save(t, inDir("in.jsonl"), append(lines, "none either\n")...)
 	_, err := Run{Graph: compose(t, text)}.Execute(t.Context(), nil)
 	expect.OK(t, err)
-	equal(t, first[0], contents()[0]) // no record could be used: the outputs are those of the previous run
+	equal(t, first[0], contents()[0]) // no record could be used: the outputs of the previous run stay
 	save(t, inDir("in.jsonl"), append(lines, "none either\n", spikes(2, 0, "a")[0])...)
 	if s := runWell(t, text); strings.HasPrefix(s.String(), nothing) {
 		t.Errorf("%s", s)

@@ -74,7 +74,7 @@ func TestListStatesOfFile(t *testing.T) {
 				t.Fatal(rejected)
 			}
 			fields := []string{"key", "n", "time", "estimate", "weight", "memory", "levels", "posterior"}
-			if name == "ar" { // one has the estimate at the next regressors, the other at the last
+			if name == "ar" { // the record has the estimate at other regressors than the state
 				fields = []string{"key", "n", "time", "weight", "memory", "levels", "posterior"}
 			}
 			want := fieldsOf(t, records, fields...)

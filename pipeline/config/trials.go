@@ -41,7 +41,7 @@ func (c *Config) As(transform string) *Config {
 	return &result
 }
 
-// smooth converts the settings of a filter to those of sessions. Seasons require event time.
+// smooth converts the settings of a filter to settings of sessions. Seasons require event time.
 func (c *Config) smooth(fields *Fields) {
 	c.Levels, c.Top, c.Bank, c.Lateness = nil, 0, nil, 0
 	timed := c.Order == settings.EventTime || c.Model.Season != nil
@@ -59,7 +59,7 @@ func (c *Config) smooth(fields *Fields) {
 	}
 }
 
-// filter converts the settings of sessions to those of a filter.
+// filter converts the settings of sessions to settings of a filter.
 func (c *Config) filter(fields *Fields) {
 	if c.Levels == nil {
 		c.Levels, c.Top, c.Bank = c.DefaultFilter()
