@@ -87,7 +87,7 @@ type appliedMark struct {
 }
 
 // openMarks applies the marks in the stored states, and reads new marks. If the config no longer reads marks, it
-// removes the stored ones.
+// removes the stored ones. It does nothing for a run that learns from the past.
 func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	if r.history != nil {
 		return nil
@@ -119,8 +119,7 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	return m.poll(ctx)
 }
 
-// openMarks applies the marks in the stored states, and reads new marks. If the config no longer reads marks, it
-// removes the stored ones. It does nothing for a run that learns from the past.
+// restore reads the stored alarms and marks. stored is false if there are none.
 func (m *markRegistry) restore() (stored bool, err error) {
 	var alarms []*markable
 	for key, dst := range map[string]any{statestore.AlarmsKey: &alarms, statestore.MarksKey: &m.read} {

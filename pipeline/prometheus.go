@@ -110,14 +110,14 @@ func (s *periodicSaver) keeper() account.StateKeeper {
 	return k
 }
 
-// expired keys are removed by the run itself
+// prepare writes the committed states to a file, unless an earlier file is still pending.
 func (s *periodicSaver) prepare() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.replace != nil {
 		return
 	}
-	replace, discard, err := s.file.prepare(time.Time{}) // prepare writes the committed states to a file, unless an earlier file is still pending.
+	replace, discard, err := s.file.prepare(time.Time{}) // the run itself removes expired keys
 	if err != nil {
 		s.failed(err)
 		return

@@ -31,7 +31,7 @@ func scenarios() []scenario {
 	begin := time.Now().UTC().Truncate(week).Add(-2 * week)
 	arriving := observations(6_000, 20)
 	slices.Reverse(arriving[500:2_500])
-	const steps = 10*144 + 1 // ends at the second of an incident's end
+	const steps = 10*144 + 1 // up to the second observation of an incident
 	events, sessions := manyEvents(begin, 3*time.Hour), observations(2_000, 10)
 	const (
 		detecting = "model: {family: normal, prior: auto}\ndetect: true\n"

@@ -190,7 +190,7 @@ type Fields struct {
 	Columns []string
 
 	Zone       string // of times without an offset
-	TimeFormat string // of times that cannot be recognized; empty: none
+	TimeFormat string // of times that are not recognized without it; empty: none
 	Untimed    bool   `json:",omitempty"` // times are not read
 	Missing    []string
 	Decimal    rune // decimal separator of texts
