@@ -88,9 +88,9 @@ func (f fileSource) describe() string   { return f.Format + " " + f.Path }
 func (f fileSource) state() any         { return f.Path }
 func (f fileSource) kind() tabular.Kind { return f.column }
 
-// part reports whether a run that ended early keeps its outputs as they were. A stopped run on standard input does not:
+// leavesOutputs reports whether a run that ended early keeps its outputs as they were. A stopped run on standard input does not:
 // nobody can read the rest.
-func (f fileSource) part(stopped, _ bool) bool { return !stopped || f.Path != "-" }
+func (f fileSource) leavesOutputs(stopped, _ bool) bool { return !stopped || f.Path != "-" }
 
 func (f fileSource) values() []string {
 	if f.fields.Layout == config.Series { // one field holds a list of values

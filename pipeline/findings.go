@@ -27,7 +27,7 @@ type runFindings struct {
 	largest     []LargestAlarm
 	moving      []Moving
 	rejects     records.Rejections
-	keys        map[string]seen
+	keys        map[string]keyCounts
 	alarmedKeys map[string]bool // keys with an alarm or change, at most maxCountedKeys
 	// uncounted is set if more keys have an alarm or change.
 	uncounted bool
@@ -169,7 +169,7 @@ func (f *runFindings) addTally(t *tally) {
 	}
 	f.moving = keepMoving(f.moving, t.moving...)
 	if f.keys == nil {
-		f.keys, f.alarmedKeys = map[string]seen{}, map[string]bool{}
+		f.keys, f.alarmedKeys = map[string]keyCounts{}, map[string]bool{}
 	}
 	for key, n := range t.keys {
 		switch {

@@ -30,7 +30,7 @@ func (q querySource) check(context.Context, *clients) error { return promio.Chec
 func (q querySource) values() []string                      { return []string{"value"} }
 func (q querySource) kind() tabular.Kind                    { return tabular.Number }
 func (q querySource) state() any                            { return q.Query }
-func (q querySource) part(bool, bool) bool                  { return q.Bounded }
+func (q querySource) leavesOutputs(bool, bool) bool         { return q.Bounded }
 
 func (q querySource) describe() string {
 	text := fmt.Sprintf("prometheus %s every %s", message.Shorten(q.Query), message.Duration(q.Step))

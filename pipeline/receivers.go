@@ -17,12 +17,12 @@ import (
 // Delivery of alerts by HTTP, for a run in this process.
 
 const (
-	// patience is how long a run waits at the end of its input for a receiver that takes no alerts.
-	patience = time.Minute
-	// stopTime is how long a stopped run sends alerts. It does not wait for a receiver that takes none.
-	stopTime = 5 * time.Second
-	// stuckTime replaces stopTime if the run has already waited for another output.
-	stuckTime = time.Second
+	// maxReceiverWait is how long a run waits at the end of its input for a receiver that takes no alerts.
+	maxReceiverWait = time.Minute
+	// stopTimeout is how long a stopped run sends alerts. It does not wait for a receiver that takes none.
+	stopTimeout = 5 * time.Second
+	// shortStopTimeout replaces stopTimeout if the run has already waited for another output.
+	shortStopTimeout = time.Second
 )
 
 // openOutboxes opens an outbox for each receiver by HTTP. With a changelog, pending alerts are stored in it: if the run
@@ -92,23 +92,23 @@ func storedAlerts(stored map[string][]byte) map[int][]webhook.Alert {
 	return byReceiver
 }
 
-// failedTime returns how long a failed run sends alerts.
-func (r *run) failedTime() time.Duration {
+// failedTimeout returns how long a failed run sends alerts.
+func (r *run) failedTimeout() time.Duration {
 	if r.isStopped() {
-		return stuckTime
+		return shortStopTimeout
 	}
-	return stopTime
+	return stopTimeout
 }
 
 // closeOutboxes closes the outboxes. Undelivered alerts go to the dead letter, unless the changelog stores them. A
 // limit above 0 bounds the time for sending, and receivers that take no alerts are then not waited for. Without a limit
-// this applies from the moment the run is stopped, with stopTime. Further calls return the same error.
+// this applies from the moment the run is stopped, with stopTimeout. Further calls return the same error.
 func (r *run) closeOutboxes(limit time.Duration) error {
 	if r.delivered {
 		return r.deadLetterErr
 	}
 	r.delivered = true
-	wait := patience
+	wait := maxReceiverWait
 	if limit > 0 {
 		wait = 0
 	}
@@ -118,7 +118,7 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 			select {
 			case <-r.stopping:
 				for _, box := range r.outboxes {
-					box.Hurry(stopTime)
+					box.Hurry(stopTimeout)
 				}
 			case <-closed:
 			}
@@ -199,9 +199,9 @@ func (r *run) writeDead(chunk connectors.Chunk) error {
 	case r.dead.file != nil:
 		return connectors.WriteChunk(account.Value[*connectors.Writer](r.account, "rejected"), chunk)
 	case r.dead.topic != nil:
-		within := stopTime
+		within := stopTimeout
 		if r.isStopped() {
-			within = 2 * stuckTime
+			within = 2 * shortStopTimeout
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()

@@ -63,10 +63,10 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	state := &run{log: cmp.Or(r.Log, slog.New(slog.DiscardHandler)), metrics: r.Metrics, stopping: stop}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, state.closeOutboxes(state.failedTime()))
+			err = errors.Join(err, state.closeOutboxes(state.failedTimeout()))
 			s.Partial, _ = state.keepPartial() // err is more important than an error here
 		}
-		err = errors.Join(withAdvice(err), withAdvice(state.close(ctx, err == nil && !s.part)))
+		err = errors.Join(withAdvice(err), withAdvice(state.close(ctx, err == nil && !s.outputsKept)))
 	}()
 	graph := r.Graph
 	if t, ok := graph.source.(topicSource); ok && t.Embedded {
@@ -100,7 +100,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	}
 	wait := time.Duration(0)
 	if state.isStopped() {
-		wait = stopTime
+		wait = stopTimeout
 	}
 	if err := state.closeOutboxes(wait); err != nil {
 		return s, err
@@ -127,7 +127,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			s.AlreadyRead = state.states.marks.Skipped()
 		}
 	}
-	if s.part = state.isPart(graph, s); s.part {
+	if s.outputsKept = state.leavesOutputs(graph, s); s.outputsKept {
 		s.Partial, err = state.keepPartial()
 		return s, err
 	}
@@ -442,13 +442,13 @@ func (r *run) create(name string, file connectors.Sink) error {
 	return nil
 }
 
-// isPart reports whether a finished run leaves its outputs and the file of states unchanged: it was stopped before the
+// leavesOutputs reports whether a finished run leaves its outputs and the file of states unchanged: it was stopped before the
 // end of its input, or no record could be used.
-func (r *run) isPart(g *Graph, s Summary) bool {
+func (r *run) leavesOutputs(g *Graph, s Summary) bool {
 	if !s.Stopped && !s.useless() {
 		return false
 	}
-	return g.source.part(s.Stopped, slices.ContainsFunc(r.writers, (*connectors.Writer).Whole))
+	return g.source.leavesOutputs(s.Stopped, slices.ContainsFunc(r.writers, (*connectors.Writer).Whole))
 }
 
 // unmatched returns the patterns that matched no key, without duplicates.

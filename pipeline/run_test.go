@@ -50,7 +50,7 @@ func runConfig(t testing.TB, text string) (s Summary, estimates, rejected []stri
 	out, dead := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
 	g := compose(t, text, "sink={jsonl: {path: "+out+"}}", "dead_letter={jsonl: {path: "+dead+"}}")
 	s = expect.Get(Run{Graph: g}.Execute(context.Background(), nil))(t)
-	if s.part {
+	if s.outputsKept {
 		read := func(path string) []string {
 			if path += ".partial"; !slices.Contains(s.Partial, path) {
 				return []string{""}

@@ -37,7 +37,7 @@ type singleSessions struct {
 }
 
 // countSingleSessions counts the sessions of all keys.
-func countSingleSessions(keys map[string]seen) (total singleSessions) {
+func countSingleSessions(keys map[string]keyCounts) (total singleSessions) {
 	var steps []time.Duration
 	for _, sessions := range keys {
 		if sessions.n == sessions.single && sessions.n <= 1 {

@@ -40,8 +40,8 @@ type graphSource interface {
 	kind() tabular.Kind
 	// state returns the settings that determine the meaning of a position in the source.
 	state() any
-	// part implements run.isPart for a run that ended early. whole is set if an output appears only at its end.
-	part(stopped, whole bool) bool
+	// leavesOutputs implements run.leavesOutputs for a run that ended early. whole is set if an output appears only at its end.
+	leavesOutputs(stopped, whole bool) bool
 }
 
 // newSource returns the source of a config. Each kind of source has a case here and a file of its own.

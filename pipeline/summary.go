@@ -73,13 +73,13 @@ type Summary struct {
 	steps  bool             // the gaps were derived from the steps of keys
 	single singleSessions
 
-	groups  bool // alarms are grouped into incidents
-	part    bool // outputs and file of states stay unchanged
-	detects bool
-	resumes bool // the run has a file of states
-	warmUp  int
-	clock   *time.Location // nil for UTC
-	advice  advice
+	groups      bool // alarms are grouped into incidents
+	outputsKept bool // outputs and file of states stay unchanged
+	detects     bool
+	resumes     bool // the run has a file of states
+	warmUp      int
+	clock       *time.Location // nil for UTC
+	advice      advice
 }
 
 // Err returns an error if the run rejected more than half of the records, if most sessions have one record, or if a
@@ -187,7 +187,7 @@ func (s Summary) String() string {
 	}
 	if s.Stopped {
 		b.WriteString("; stopped before the end of the input")
-		if !s.part && len(s.Deleted) == 0 {
+		if !s.outputsKept && len(s.Deleted) == 0 {
 			b.WriteString(", nothing read was lost")
 		}
 	}
@@ -305,7 +305,7 @@ func (s Summary) Kept() string {
 		return "outputs and state are unchanged; the output of this run is in " + strings.Join(s.Partial, ", ") + "\n"
 	case len(s.Partial) > 0:
 		return "outputs are unchanged; the output of this run is in " + strings.Join(s.Partial, ", ") + "\n"
-	case s.part && s.resumes:
+	case s.outputsKept && s.resumes:
 		return "the state is unchanged\n"
 	}
 	return ""
@@ -508,21 +508,21 @@ func (n Values) PoorFit() float64 {
 	return 0
 }
 
-// seen counts the records of a key. alarmed is set if the key had an alarm or a change.
-type seen struct {
+// keyCounts counts the records of a key. alarmed is set if the key had an alarm or a change.
+type keyCounts struct {
 	Values
 	events, madeUp int64 // of a counter
 	alarmed        bool
 	keySessions
 }
 
-func (n seen) merge(m seen) seen {
-	return seen{Values: Values{n.Records + m.Records, n.Outliers + m.Outliers, n.Fractions || m.Fractions, n.Zero || m.Zero, n.Negative || m.Negative},
+func (n keyCounts) merge(m keyCounts) keyCounts {
+	return keyCounts{Values: Values{n.Records + m.Records, n.Outliers + m.Outliers, n.Fractions || m.Fractions, n.Zero || m.Zero, n.Negative || m.Negative},
 		events: n.events + m.events, madeUp: n.madeUp + m.madeUp, alarmed: n.alarmed || m.alarmed, keySessions: n.keySessions.merge(m.keySessions)}
 }
 
 // mixedCounters returns the keys for which more than 5 % of the events are falls that later rises compensate.
-func mixedCounters(keys map[string]seen) (mixed []string) {
+func mixedCounters(keys map[string]keyCounts) (mixed []string) {
 	for key, n := range keys {
 		if 20*n.madeUp > n.events {
 			mixed = append(mixed, key)
@@ -533,7 +533,7 @@ func mixedCounters(keys map[string]seen) (mixed []string) {
 }
 
 // poorFits returns the keys with the largest shares of outliers.
-func poorFits(keys map[string]seen) (fits []PoorFit) {
+func poorFits(keys map[string]keyCounts) (fits []PoorFit) {
 	for key, n := range keys {
 		if share := n.PoorFit(); share > 0 {
 			fits = append(fits, PoorFit{Key: key, Share: share, Whole: !n.Fractions, Positive: !n.Zero && !n.Negative, Negative: n.Negative})
@@ -548,8 +548,8 @@ type tally struct {
 	records  int64
 	largest  []LargestAlarm
 	moving   []Moving
-	keys     map[string]seen // with detection, with sessions, or of counters
-	counters bool            // values are increases of counters
+	keys     map[string]keyCounts // with detection, with sessions, or of counters
+	counters bool                 // values are increases of counters
 }
 
 func (t *tally) estimate(key string, e *keyed.Estimate) {
@@ -620,9 +620,9 @@ func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 }
 
 // forKey returns the counts of a key.
-func (t *tally) forKey(key string) seen {
+func (t *tally) forKey(key string) keyCounts {
 	if t.keys == nil {
-		t.keys = map[string]seen{}
+		t.keys = map[string]keyCounts{}
 	}
 	return t.keys[key]
 }

@@ -442,17 +442,17 @@ func TestSummaryOfDrift(t *testing.T) {
 func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
 	f := &runFindings{}
 	for i := range maxCountedKeys + 5 {
-		f.addTally(&tally{records: 1, keys: map[string]seen{fmt.Sprint("quiet", i): {Values: Values{Records: 1}}}})
+		f.addTally(&tally{records: 1, keys: map[string]keyCounts{fmt.Sprint("quiet", i): {Values: Values{Records: 1}}}})
 	}
 	for range 2 {
 		for i := range 30 {
-			f.addTally(&tally{records: 1, keys: map[string]seen{fmt.Sprint("loud", i): {Values: Values{Records: 1}, alarmed: true}}})
+			f.addTally(&tally{records: 1, keys: map[string]keyCounts{fmt.Sprint("loud", i): {Values: Values{Records: 1}, alarmed: true}}})
 		}
 	}
 	equal(t, 30, len(f.alarmedKeys))
 	equal(t, false, f.uncounted)
 	for i := range maxCountedKeys - 29 {
-		f.addTally(&tally{records: 1, keys: map[string]seen{fmt.Sprint("smoothed", i): {alarmed: true}}})
+		f.addTally(&tally{records: 1, keys: map[string]keyCounts{fmt.Sprint("smoothed", i): {alarmed: true}}})
 	}
 	equal(t, maxCountedKeys, len(f.alarmedKeys))
 	s := Summary{Largest: []LargestAlarm{{Key: "a", Size: 1}}, LargestAlarms: len(f.alarmedKeys), uncounted: f.uncounted}

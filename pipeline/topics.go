@@ -74,10 +74,10 @@ func (t topicSource) partitions(ctx context.Context, pool *clients) (largest int
 	return largest, err
 }
 
-func (t topicSource) values() []string        { return t.Fields.Values }
-func (t topicSource) kind() tabular.Kind      { return tabular.String }
-func (t topicSource) state() any              { return t.Topics }
-func (t topicSource) part(_, whole bool) bool { return whole }
+func (t topicSource) values() []string                 { return t.Fields.Values }
+func (t topicSource) kind() tabular.Kind               { return tabular.String }
+func (t topicSource) state() any                       { return t.Topics }
+func (t topicSource) leavesOutputs(_, whole bool) bool { return whole }
 
 func (t topicSource) describe() string {
 	text := fmt.Sprintf("kafka %s from %s", strings.Join(t.Topics, ", "), t.Start.At)

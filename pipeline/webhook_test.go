@@ -147,7 +147,7 @@ func TestWebhookIsAway(t *testing.T) {
 	if note, err := m.Note(), m.Health(); err != nil || !strings.Contains(note, "http://"+address+" has taken no alerts") {
 		t.Errorf("%v, %q", err, note)
 	}
-	s := r.halt(t) // waits less than patience for a receiver
+	s := r.halt(t) // waits less than maxReceiverWait for a receiver
 	n := s.NoveltyAlarms + s.ChangeAlarms
 	if rejected := b.values(t, "rejected"); n < 10 || int64(len(rejected)) != n || s.Undelivered != n || s.Rejected != 0 || !strings.Contains(rejected[0], "the run ended before the receiver took it") {
 		t.Errorf("%d alarms, %d in the dead letter, %d undelivered, %d rejected", n, len(rejected), s.Undelivered, s.Rejected)
@@ -172,7 +172,7 @@ func TestStopWhileAReceiverIsAwaited(t *testing.T) {
 	close(r.stop)
 	select {
 	case <-r.done:
-	case <-time.After(patience / 2):
+	case <-time.After(maxReceiverWait / 2):
 		t.Fatal("the run does not stop")
 	}
 	if r.err != nil || r.sum.Undelivered == 0 || int64(len(readLines(t, dead))) != r.sum.Undelivered {
