@@ -88,8 +88,8 @@ func (f fileSource) describe() string   { return f.Format + " " + f.Path }
 func (f fileSource) state() any         { return f.Path }
 func (f fileSource) kind() tabular.Kind { return f.column }
 
-// leavesOutputs reports whether a run that ended early keeps its outputs as they were. A stopped run on standard input does not:
-// nobody can read the rest.
+// leavesOutputs reports whether a run that ended early leaves its outputs unchanged. A stopped run on standard input
+// does not: nobody can read the rest.
 func (f fileSource) leavesOutputs(stopped, _ bool) bool { return !stopped || f.Path != "-" }
 
 func (f fileSource) values() []string {

@@ -442,8 +442,8 @@ func (r *run) create(name string, file connectors.Sink) error {
 	return nil
 }
 
-// leavesOutputs reports whether a finished run leaves its outputs and the file of states unchanged: it was stopped before the
-// end of its input, or no record could be used.
+// leavesOutputs reports whether a finished run leaves its outputs and the file of states unchanged: it was stopped
+// before the end of its input, or no record could be used.
 func (r *run) leavesOutputs(g *Graph, s Summary) bool {
 	if !s.Stopped && !s.useless() {
 		return false

@@ -40,7 +40,8 @@ type graphSource interface {
 	kind() tabular.Kind
 	// state returns the settings that determine the meaning of a position in the source.
 	state() any
-	// leavesOutputs implements run.leavesOutputs for a run that ended early. whole is set if an output appears only at its end.
+	// leavesOutputs implements run.leavesOutputs for a run that ended early. whole is set if an output appears only at
+	// its end.
 	leavesOutputs(stopped, whole bool) bool
 }
 
