@@ -13,53 +13,52 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// An event is one of a file or topic.
+// An event is an event of a file or topic.
 type event struct {
-	key string
-	at  time.Time
-	x   float64
+	key  string
+	time time.Time
+	x    float64
 }
 
 func (e event) json() string {
-	return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%v}\n", e.key, e.at.Format(time.RFC3339Nano), e.x)
+	return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%v}\n", e.key, e.time.Format(time.RFC3339Nano), e.x)
 }
 
-// manyEvents are those of three keys within some time, sorted. One key pauses, and
-// one ends early.
-func manyEvents(from time.Time, within time.Duration) (lines []string) {
-	var all []event
+// manyEvents returns the events of three keys in a time range, sorted by time. One key pauses, and one ends early.
+func manyEvents(begin time.Time, within time.Duration) (lines []string) {
+	var events []event
 	noise := rand.New(rand.NewPCG(6, 7))
 	for _, key := range []string{"a", "b", "c"} {
-		for at := from; ; {
-			at = at.Add(time.Duration(noise.ExpFloat64() * float64(10*time.Second))).Truncate(time.Microsecond)
-			if at.Sub(from) > within || key == "c" && at.Sub(from) > within-20*time.Minute {
+		for when := begin; ; {
+			when = when.Add(time.Duration(noise.ExpFloat64() * float64(10*time.Second))).Truncate(time.Microsecond)
+			if when.Sub(begin) > within || key == "c" && when.Sub(begin) > within-20*time.Minute {
 				break
 			}
-			if pause := at.Sub(from) - within/2; key == "b" && pause > 0 && pause < 10*time.Minute {
+			if pause := when.Sub(begin) - within/2; key == "b" && pause > 0 && pause < 10*time.Minute {
 				continue
 			}
-			all = append(all, event{key, at, noise.ExpFloat64()})
+			events = append(events, event{key, when, noise.ExpFloat64()})
 		}
 	}
-	slices.SortFunc(all, func(a, b event) int { return a.at.Compare(b.at) })
-	for _, e := range all {
+	slices.SortFunc(events, func(a, b event) int { return a.time.Compare(b.time) })
+	for _, e := range events {
 		lines = append(lines, e.json())
 	}
 	return lines
 }
 
-// trimmed are lines without their ends, sorted.
-func trimmed(lines []string) (all []string) {
+// trimmed returns the lines without surrounding blanks, sorted.
+func trimmed(lines []string) (result []string) {
 	for _, line := range lines {
 		if line = strings.TrimSpace(line); line != "" {
-			all = append(all, line)
+			result = append(result, line)
 		}
 	}
-	slices.Sort(all)
-	return all
+	slices.Sort(result)
+	return result
 }
 
-// A column of values is not needed to count, and other aggregates are of it.
+// Each aggregate of a table has the expected values. A count also counts events without a value.
 func TestAggregateTable(t *testing.T) {
 	table := write(t, "in.csv", "at,who,ms\n", "2026-01-05 16:00:01,a,3\n", "2026-01-05 16:00:30,a,1\n", "2026-01-05 16:00:31,a,\n", "2026-01-05 16:02:00,a,5\n", "2026-01-05 16:01:00,a,x\n")
 	for _, c := range []struct{ aggregate, want string }{
@@ -90,25 +89,25 @@ func TestAggregateTable(t *testing.T) {
 	}
 }
 
-// A meter of energy with a rhythm of the day falls by a little once, and begins anew once. Its
-// consumption has no alarm there, and one where it is twice as large.
+// An energy meter with a daily rhythm falls slightly once, and is reset once. Its consumption raises no alarm there. It
+// raises one where it is eight times the mean.
 func TestMeter(t *testing.T) {
 	noise := rand.New(rand.NewPCG(4, 4))
 	begin, e := time.Date(2025, 8, 31, 22, 0, 0, 0, time.UTC), 18894.5
 	lines := []string{"entity_id,state,last_changed\n"}
 	for h := range 24 * 45 {
-		by := max(0, .25+.15*math.Sin(float64(h%24-9)/12*math.Pi)+.05*noise.NormFloat64())
+		rise := max(0, .25+.15*math.Sin(float64(h%24-9)/12*math.Pi)+.05*noise.NormFloat64())
 		if h == 950 {
-			by = 2
+			rise = 2
 		}
-		state := e + by
+		state := e + rise
 		switch h {
 		case 500:
 			state -= .6
 		case 800:
-			e, state = .7-by, .7
+			e, state = .7-rise, .7
 		}
-		e += by
+		e += rise
 		lines = append(lines, fmt.Sprintf("meter,%.3f,%s\n", state, begin.Add(time.Duration(h)*time.Hour).Format(time.RFC3339)))
 	}
 	table := write(t, "meter.csv", lines...)
@@ -117,8 +116,8 @@ func TestMeter(t *testing.T) {
 		X      *float64
 		Detect struct{ Alarm *string }
 	}
-	sum, alarms, all := 0., []int{}, parse[record](t, records)
-	for h, r := range all {
+	sum, alarms, meterRecords := 0., []int{}, parse[record](t, records)
+	for h, r := range meterRecords {
 		if r.X != nil {
 			sum += *r.X
 		}
@@ -126,8 +125,8 @@ func TestMeter(t *testing.T) {
 			alarms = append(alarms, h)
 		}
 	}
-	if mean := sum / float64(len(all)); len(all) != 24*45 || all[0].X != nil || math.Abs(mean-.25) > .005 || *all[500].X != 0 || *all[800].X != .7 {
-		t.Errorf("%d records, first %v, mean %g", len(all), all[0].X, mean)
+	if mean := sum / float64(len(meterRecords)); len(meterRecords) != 24*45 || meterRecords[0].X != nil || math.Abs(mean-.25) > .005 || *meterRecords[500].X != 0 || *meterRecords[800].X != .7 {
+		t.Errorf("%d records, first %v, mean %g", len(meterRecords), meterRecords[0].X, mean)
 	}
 	fallen := func(h int) bool { return h >= 500 && h <= 501 || h >= 800 && h <= 801 }
 	if slices.ContainsFunc(alarms, fallen) || !slices.Contains(alarms, 950) {
@@ -135,14 +134,14 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// Intervals without events go on while nothing comes at all, over a restart, and what comes for
-// them later is late.
+// Intervals without events are written while no records arrive, also after a restart. Later events of these intervals
+// are late.
 func TestKafkaAggregateOfNothing(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected")
 	text := b.config("group: g, changelog: states", "aggregate: {every: 1s, value: count}\n")
-	at := time.Now().UTC().Add(-time.Second)
-	line := event{"a", at, 1}.json()
+	now := time.Now().UTC().Add(-time.Second)
+	line := event{"a", now, 1}.json()
 	b.put(t, line, line, line)
 	r := launch(t, compose(t, text))
 	b.await(t, "out", 4, r)
@@ -161,12 +160,12 @@ func TestKafkaAggregateOfNothing(t *testing.T) {
 	var want []interval
 	got := parse[interval](t, b.values(t, "out"))
 	for n := range got {
-		of := at.Truncate(time.Second).Add(time.Duration(n) * time.Second).Format(time.RFC3339)
+		stamp := now.Truncate(time.Second).Add(time.Duration(n) * time.Second).Format(time.RFC3339)
 		count := 0
 		if n == 0 {
 			count = 3
 		}
-		want = append(want, interval{"a/" + of, n + 1, &count, &count})
+		want = append(want, interval{"a/" + stamp, n + 1, &count, &count})
 	}
 	equal(t, want, got)
 	if rejected := b.values(t, "rejected"); !strings.Contains(rejected[0], "up to which the intervals of this key are closed") {
@@ -174,23 +173,23 @@ func TestKafkaAggregateOfNothing(t *testing.T) {
 	}
 }
 
-// Shares of events are those of a table with two columns, and a pair that is none is rejected.
+// Shares of events equal the shares in a table with two columns. An invalid pair is rejected.
 func TestShares(t *testing.T) {
 	noise := rand.New(rand.NewPCG(14, 15))
 	var lines []string
 	table := []string{"key,time,errors,requests\n"}
 	for minute := range 90 {
-		at := start.Truncate(time.Minute).Add(time.Duration(minute) * time.Minute)
+		minuteStart := start.Truncate(time.Minute).Add(time.Duration(minute) * time.Minute)
 		var errors, requests int
 		for event := range noise.IntN(4) {
 			k, n := noise.IntN(3), 3+noise.IntN(5)
 			errors, requests = errors+k, requests+n
-			lines = append(lines, fmt.Sprintf("{\"key\":\"a\",\"time\":%q,\"failed\":%d,\"all\":%d}\n", at.Add(time.Duration(event)*time.Second).Format(time.RFC3339), k, n))
+			lines = append(lines, fmt.Sprintf("{\"key\":\"a\",\"time\":%q,\"failed\":%d,\"all\":%d}\n", minuteStart.Add(time.Duration(event)*time.Second).Format(time.RFC3339), k, n))
 		}
-		table = append(table, fmt.Sprintf("a,%s,%d,%d\n", at.Format(time.RFC3339), errors, requests))
+		table = append(table, fmt.Sprintf("a,%s,%d,%d\n", minuteStart.Format(time.RFC3339), errors, requests))
 	}
 	first := slices.IndexFunc(table, func(line string) bool { return !strings.HasSuffix(line, ",0,0\n") && line != table[0] })
-	table = slices.Delete(table, 1, first) // from the first event on
+	table = slices.Delete(table, 1, first) // starts with the first event
 	last := len(table)
 	for strings.HasSuffix(table[last-1], ",0,0\n") {
 		last--
@@ -209,15 +208,15 @@ func TestShares(t *testing.T) {
 		Estimate  struct{ Mean, SD *float64 }
 		Memory    float64
 	}
-	parsed := func(lines []string) (all []record) {
+	parsed := func(lines []string) (parsedRecords []record) {
 		for _, line := range lines {
 			var r record
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
 				t.Fatal(line, err)
 			}
-			all = append(all, r)
+			parsedRecords = append(parsedRecords, r)
 		}
-		return all
+		return parsedRecords
 	}
 	if len(want) < 60 {
 		t.Fatal(len(want))

@@ -19,11 +19,11 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// An incident of a job goes by the route of the job, and a silence of the job holds for it. It widens to the fleet:
-// the alert of the job is resolved by the request that raises that of the fleet, also after a restart. When it
-// is over nothing is left firing.
+// An incident of a job uses the route of the job, and a silence of the job applies to it. When it widens to the fleet,
+// also after a restart, the request that raises the alert of the fleet resolves the alert of the job. After its end no
+// alert fires.
 func TestLabelsAtAnAlertmanager(t *testing.T) {
-	to := &receiver{Pages: true, Keeps: true, Choice: config.Choice{Kinds: []string{incidents.Kind}}}
+	target := &receiver{Pages: true, Keeps: true, Choice: config.Choice{Kinds: []string{incidents.Kind}}}
 	var team atomic.Int64
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -50,35 +50,35 @@ receivers: [{name: none}, {name: team, webhook_configs: [{url: %q, send_resolved
 			fleet.Register(key(job, i), begin, time.Minute, 7*24*time.Hour)
 		}
 	}
-	// advance posts what becomes of the incidents, and returns the labels of what fires.
-	advance := func(at time.Time) []map[string]string {
+	// advance posts the events of the incidents, and returns the labels of the firing alerts.
+	advance := func(when time.Time) []map[string]string {
 		t.Helper()
-		var all [][]byte
-		for _, e := range fleet.Advance(at).Events {
-			if to.wantsIncident(&e) {
-				all = append(all, layout.AppendIncident(nil, records.Object, &e, map[string]string{"severity": "page"}, true))
+		var bodies [][]byte
+		for _, e := range fleet.Advance(when).Events {
+			if target.wantsIncident(&e) {
+				bodies = append(bodies, layout.AppendIncident(nil, records.Object, &e, map[string]string{"severity": "page"}, true))
 			}
 		}
-		for _, err := range client.Post(t.Context(), all) {
+		for _, err := range client.Post(t.Context(), bodies) {
 			expect.OK(t, err)
 		}
 		return manager.Alerts(t, "")
 	}
-	at := begin.Add(14 * 24 * time.Hour)
+	when := begin.Add(14 * 24 * time.Hour)
 	alarm := func(job string, i int, after time.Duration) {
-		fleet.Add(incidents.Alarm{ID: fmt.Sprint(job, i, after), Key: key(job, i), Kind: "novelty", Time: at.Add(after), Score: 9})
+		fleet.Add(incidents.Alarm{ID: fmt.Sprint(job, i, after), Key: key(job, i), Kind: "novelty", Time: when.Add(after), Score: 9})
 	}
 	for i := range 3 {
 		alarm("auth", i, 0)
 	}
-	labels := func(more ...string) map[string]string {
-		all := map[string]string{"alertname": "hafvf", "kind": "incident", "id": `job="auth"@` + at.Format(time.RFC3339), "severity": "page", "metric": "p95"}
-		for i := 0; i < len(more); i += 2 {
-			all[more[i]] = more[i+1]
+	labels := func(extra ...string) map[string]string {
+		labels := map[string]string{"alertname": "hafvf", "kind": "incident", "id": `job="auth"@` + when.Format(time.RFC3339), "severity": "page", "metric": "p95"}
+		for i := 0; i < len(extra); i += 2 {
+			labels[extra[i]] = extra[i+1]
 		}
-		return all
+		return labels
 	}
-	expect.Same(t, []map[string]string{labels("job", "auth")}, advance(at), "opened")
+	expect.Same(t, []map[string]string{labels("job", "auth")}, advance(when), "opened")
 	for deadline := time.Now().Add(time.Minute); team.Load() == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the receiver of the job got nothing")
@@ -93,13 +93,13 @@ receivers: [{name: none}, {name: team, webhook_configs: [{url: %q, send_resolved
 	for i := 3; i < 6; i++ {
 		alarm("auth", i, time.Minute)
 	}
-	expect.Same(t, []map[string]string{labels("job", "auth")}, advance(at.Add(time.Minute)), "more keys")
+	expect.Same(t, []map[string]string{labels("job", "auth")}, advance(when.Add(time.Minute)), "more keys")
 	fleet = expect.Get(incidents.Restore(cfg, expect.Get(fleet.AppendBinary(nil))(t)))(t)
 	for _, job := range []string{"cart", "img", "pay", "web"} {
 		for i := range 4 {
 			alarm(job, i, 2*time.Minute)
 		}
 	}
-	expect.Same(t, []map[string]string{labels()}, advance(at.Add(2*time.Minute)), "wider")
-	expect.Same(t, 0, len(advance(at.Add(5*time.Hour))), "alerts that fire when it is over")
+	expect.Same(t, []map[string]string{labels()}, advance(when.Add(2*time.Minute)), "wider")
+	expect.Same(t, 0, len(advance(when.Add(5*time.Hour))), "alerts that fire when it is over")
 }

@@ -16,8 +16,8 @@ import (
 
 var benchRecords = flag.Int("records", 1_000_000, "records of the benchmark")
 
-// BenchmarkRun measures records per second through the whole pipeline, file to
-// file. Run it with -benchtime 1x; resident memory is the process's peak so far.
+// BenchmarkRun measures records per second through the whole pipeline, file to file. Run it with -benchtime 1x. The
+// resident memory is the peak of the process so far.
 func BenchmarkRun(b *testing.B) {
 	n := *benchRecords
 	for _, keys := range []int{1, 100, 100_000} {
@@ -36,7 +36,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// peakMB is the process's peak resident memory, 0 where the system does not say.
+// peakMB returns the peak resident memory of the process, 0 if the system does not report it.
 func peakMB() float64 {
 	text, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(text)) {

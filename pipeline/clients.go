@@ -6,26 +6,26 @@ import (
 	"hafvf/connectors/kafkaio"
 )
 
-// clients holds one Kafka client for each cluster that a graph names.
+// clients holds one Kafka client for each cluster of a graph. The zero value is ready to use.
 type clients struct {
 	clusters []kafkaio.Cluster
-	all      []*kafkaio.Client
+	open     []*kafkaio.Client
 }
 
-// of returns the client of a cluster, a new one at first.
-func (c *clients) of(cluster kafkaio.Cluster) *kafkaio.Client {
+// client returns the client of a cluster. The first call for a cluster creates it.
+func (c *clients) client(cluster kafkaio.Cluster) *kafkaio.Client {
 	for i, have := range c.clusters {
 		if reflect.DeepEqual(have, cluster) {
-			return c.all[i]
+			return c.open[i]
 		}
 	}
 	client := kafkaio.NewClient(cluster)
-	c.clusters, c.all = append(c.clusters, cluster), append(c.all, client)
+	c.clusters, c.open = append(c.clusters, cluster), append(c.open, client)
 	return client
 }
 
 func (c *clients) close() {
-	for _, client := range c.all {
+	for _, client := range c.open {
 		client.Close()
 	}
 }

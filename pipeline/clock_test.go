@@ -21,30 +21,30 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A record of the future is rejected with its reason, and costs no other record: in a topic by
-// default, in a file where the config says so, with either transform.
+// A record with a time ahead of the clock is rejected with the reason, and affects no other record: in a topic by
+// default, in a file if the config sets max_ahead, with both transforms.
 func TestTimesAhead(t *testing.T) {
-	at := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
+	stamp := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
 	var lines []string
 	for i := range 40 {
 		if i == 10 {
 			lines = append(lines, `{"key":"k","time":"2126-01-02T00:00:00Z","x":1}`)
 		}
-		lines = append(lines, fmt.Sprintf(`{"key":"k","time":%q,"x":1}`, at(i)))
+		lines = append(lines, fmt.Sprintf(`{"key":"k","time":%q,"x":1}`, stamp(i)))
 	}
 	path := write(t, "in.jsonl", strings.Join(lines, "\n")+"\n")
 	for _, transform := range []string{"filter", "smooth"} {
-		more := "transform: " + transform + "\n"
+		settings := "transform: " + transform + "\n"
 		if transform == "filter" {
-			more += "lateness: 5m\n"
+			settings += "lateness: 5m\n"
 		}
-		s, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+path+", max_ahead: 1h}}\n"+more)
+		s, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: "+path+", max_ahead: 1h}}\n"+settings)
 		if len(estimates) != 40 || s.Rejected != 1 || s.Late != 0 || !strings.Contains(rejected[0], " ahead of the clock: max_ahead of the source allows 1h") {
 			t.Errorf("%s of a file: %d estimates, rejected %q, %d late", transform, len(estimates), rejected, s.Late)
 		}
 		b := fakeBus(t, 1)
 		b.put(t, lines...)
-		s = expect.Get(Run{Graph: compose(t, b.config("bounded: true", more)), Log: quiet}.Execute(t.Context(), nil))(t)
+		s = expect.Get(Run{Graph: compose(t, b.config("bounded: true", settings)), Log: quiet}.Execute(t.Context(), nil))(t)
 		rejected = b.values(t, "rejected")
 		if len(b.values(t, "out")) != 40 || s.Rejected != 1 || s.Late != 0 || !strings.Contains(rejected[0], `"id":"in-0-10"`) || !strings.Contains(rejected[0], " ahead of the clock: max_ahead") {
 			t.Errorf("%s of a topic: %d estimates, rejected %q, %d late", transform, len(b.values(t, "out")), rejected, s.Late)
@@ -52,9 +52,9 @@ func TestTimesAhead(t *testing.T) {
 	}
 }
 
-// Records that come behind their times, with pauses in which the partition is idle, are not late
-// within the lateness, and a key that goes on is not told as silent. A restart knows the lag. One
-// time ahead of the clock changes nothing for the others.
+// Records that arrive later than their times, with pauses in which the partition is idle, are not late within the
+// lateness, and active keys are not reported as silent. A restart resumes the lag. One time ahead of the clock does not
+// affect other keys.
 func TestKafkaLag(t *testing.T) {
 	expect.Waits(t, "clocks")
 	for _, delay := range []time.Duration{40 * time.Second, 10 * time.Minute} {
@@ -62,14 +62,14 @@ func TestKafkaLag(t *testing.T) {
 			t.Parallel()
 			b := fakeBus(t, 2, "out", "rejected", "alerts")
 			text := b.config("group: g, changelog: states", "lateness: 30s\nsilence: {after: 2m}\nalerts: {kafka: {topic: alerts}}\n")
-			line := func(key string, behind time.Duration) string {
-				return fmt.Sprintf(`{"key":%q,"time":%q,"x":1}`, key, time.Now().Add(-delay-behind).UTC().Format(time.RFC3339Nano))
+			line := func(key string, lag time.Duration) string {
+				return fmt.Sprintf(`{"key":%q,"time":%q,"x":1}`, key, time.Now().Add(-delay-lag).UTC().Format(time.RFC3339Nano))
 			}
 			var sum Summary
 			for range 2 {
 				r := launch(t, compose(t, text))
-				time.Sleep(3 * idlePartition / 2) // a start with nothing to read
-				// A time that is wrong, and not by so much that it is rejected, is the partition's latest.
+				time.Sleep(3 * idlePartition / 2) // a start without records
+				// A wrong time that is not rejected is the latest of the partition.
 				b.put(t, line("a", 0), line("b", 0), line("c", 0), line("ahead", -delay-30*time.Minute))
 				time.Sleep(2 * idlePartition)
 				b.put(t, line("a", 10*time.Second), line("b", 20*time.Second))
@@ -84,20 +84,20 @@ func TestKafkaLag(t *testing.T) {
 	}
 }
 
-// idlePartition is how long a partition has nothing new before it counts as idle.
+// idlePartition is how long a partition has no new record before it counts as idle.
 const idlePartition = time.Second
 
-// A file without max_ahead: a time of the next century costs its key four records, also where it
-// stands in the state of a run before; and other keys none.
-func TestFileTurnsBack(t *testing.T) {
-	lines := func(from int) (all []string) {
-		for i := from; i < from+20; i++ {
-			at := start.Add(time.Duration(i) * time.Minute)
+// In a file without max_ahead, a time in the next century costs its key four records, also if it is in the state of a
+// previous run. Other keys lose none.
+func TestFileRewindsKey(t *testing.T) {
+	lines := func(first int) (result []string) {
+		for i := first; i < first+20; i++ {
+			when := start.Add(time.Duration(i) * time.Minute)
 			for _, key := range []string{"a", "b"} {
-				all = append(all, fmt.Sprintf("%s,%s,1\n", key, at.Format(time.RFC3339)))
+				result = append(result, fmt.Sprintf("%s,%s,1\n", key, when.Format(time.RFC3339)))
 			}
 		}
-		return all
+		return result
 	}
 	header, wrong := "key,time,x\n", "a,2126-01-02T00:00:00Z,1\n"
 	run := func(state string, files ...string) (s Summary, rejected []string) {
@@ -106,9 +106,9 @@ func TestFileTurnsBack(t *testing.T) {
 		s, _, rejected = runConfig(t, "model: {family: normal}\nsource: {csv: {path: "+path+"}}\nstate: "+state+"\n")
 		return s, rejected
 	}
-	const told = "1 key with a time ahead of the clock went back from it"
+	const want = "1 key with a time ahead of the clock went back from it"
 	s, rejected := run(filepath.Join(t.TempDir(), "states"), header, strings.Join(lines(0), ""), wrong, strings.Join(lines(20), ""))
-	if s.Late != 4 || s.Rewound != 1 || s.Records != 77 || !strings.Contains(rejected[0], "which this key has already released ahead of the clock: the key goes on from the 5th such record in a row") || !strings.Contains(s.String(), told) {
+	if s.Late != 4 || s.Rewound != 1 || s.Records != 77 || !strings.Contains(rejected[0], "which this key has already released ahead of the clock: the key goes on from the 5th such record in a row") || !strings.Contains(s.String(), want) {
 		t.Errorf("%d late, %d turned back, of %d: %q\n%s", s.Late, s.Rewound, s.Records, rejected, s)
 	}
 	state := filepath.Join(t.TempDir(), "states")
@@ -120,38 +120,36 @@ func TestFileTurnsBack(t *testing.T) {
 	}
 }
 
-// A key that turns back is named in the log once, with the times, by a run and by a worker
-// without one.
-func TestLogOfTurns(t *testing.T) {
+// A key that goes back is logged once, with both times, by a run and by a worker without a run.
+func TestRewindLog(t *testing.T) {
 	var lines strings.Builder
 	lines.WriteString("key,time,x\n")
-	for i, at := range []string{"2126-01-02T00:00:00Z", "2026-01-02T00:00:00Z"} {
+	for i, stamp := range []string{"2126-01-02T00:00:00Z", "2026-01-02T00:00:00Z"} {
 		for range 1 + 9*i {
-			fmt.Fprintf(&lines, "a,%s,1\n", at)
+			fmt.Fprintf(&lines, "a,%s,1\n", stamp)
 		}
 	}
-	const want = ` level=WARN msg="a key with a time ahead of the clock goes back from it, as its next records were late in a row" key=a from=2126-01-02T00:00:00.000Z to=2026-01-02T00:00:00.000Z`
-	told := func(name, log string) {
+	const want = ` level=WARN msg="key went back from a time ahead of the clock: its next records were late in a row" key=a from=2126-01-02T00:00:00.000Z to=2026-01-02T00:00:00.000Z`
+	checkLog := func(name, log string) {
 		t.Helper()
-		if strings.Count(log, "goes back") != 1 || !strings.Contains(log, want) {
+		if strings.Count(log, "went back") != 1 || !strings.Contains(log, want) {
 			t.Errorf("%s: no %q once in\n%s", name, want, log)
 		}
 	}
 	var log bytes.Buffer
 	text := "model: {family: normal}\nsource: {csv: {path: " + write(t, "in.csv", lines.String()) + "}}\nsink: none\n"
 	expect.OK(t, execute(t, text, slog.New(slog.NewTextHandler(&log, nil))))
-	told("a run", log.String())
+	checkLog("a run", log.String())
 
 	log.Reset()
-	was := slog.Default()
+	prev := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	defer slog.SetDefault(was)
+	defer slog.SetDefault(prev)
 	newEncoder(t.Context(), jsontext.Of(encoding{})).Rewound("a", time.Date(2126, 1, 2, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
-	told("a worker", log.String())
+	checkLog("a worker", log.String())
 }
 
-// Of keys that turn back at once the log names a few in a minute, and how many others there
-// were.
+// If many keys go back at once, the log names a few per minute, and counts the others.
 func TestManyTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -160,7 +158,7 @@ func TestManyTurns(t *testing.T) {
 			for i := range 1000 {
 				turns.log(slog.New(slog.NewTextHandler(&log, nil)), fmt.Sprint("k", i), time.Unix(0, 0).UTC(), time.Unix(0, 0).UTC())
 			}
-			if n := strings.Count(log.String(), "\n"); n != rewindsLogged*(minute+1) || !strings.Contains(log.String(), want) {
+			if n := strings.Count(log.String(), "\n"); n != maxRewindsLogged*(minute+1) || !strings.Contains(log.String(), want) {
 				t.Errorf("%d lines in minute %d, without %q:\n%s", n, minute, want, log.String())
 			}
 			time.Sleep(time.Minute)
@@ -168,12 +166,12 @@ func TestManyTurns(t *testing.T) {
 	})
 }
 
-// The summary has the lag of a topic's records, and what is late names the key that mends it.
+// The summary has the lag of a topic's records, and names the key that prevents late ones.
 func TestSummaryOfLag(t *testing.T) {
 	var s Summary
 	s.Late, s.LateIdle, s.Behind = 7, 5, 90*time.Second
 	s.Lag = kafkaio.EventLag{Usual: 10*time.Minute + 300*time.Millisecond, Most: 12*time.Minute + time.Second}
-	want := "99 % of the records came within 10m0s of their times, all of them within 12m1s\n" +
+	want := "99 % of the records arrived within 10m0s of their times, all of them within 12m1s\n" +
 		"2 records came up to 1m30s after a later one of the key: with lateness: 2m nothing is late\n" +
 		"5 records came within the lateness of the key, but after the watermark: with source.kafka.disorder: 13m the watermark waits\n"
 	if text := s.String(); !strings.HasSuffix(text, want) {
@@ -181,13 +179,12 @@ func TestSummaryOfLag(t *testing.T) {
 	}
 }
 
-// Records that a partition's watermark has overtaken are counted as such, and the lag is
-// measured.
+// Records that the watermark of a partition has overtaken are counted, and the lag is measured.
 func TestKafkaLateBehindTheWatermark(t *testing.T) {
 	t.Parallel()
 	b := fakeBus(t, 1, "out", "rejected")
-	line := func(at time.Time) string {
-		return fmt.Sprintf(`{"key":"a","time":%q,"x":1}`, at.UTC().Format(time.RFC3339Nano))
+	line := func(when time.Time) string {
+		return fmt.Sprintf(`{"key":"a","time":%q,"x":1}`, when.UTC().Format(time.RFC3339Nano))
 	}
 	metrics := NewMetrics()
 	r := &running{stop: make(chan struct{}), done: make(chan struct{})}
@@ -197,15 +194,15 @@ func TestKafkaLateBehindTheWatermark(t *testing.T) {
 	}()
 	now := time.Now()
 	b.put(t, line(now.Add(-time.Second)))
-	b.await(t, "out", 1, r) // when the watermark has passed it, as nothing else comes
+	b.await(t, "out", 1, r) // once the watermark has passed it, because no other record arrives
 	b.put(t, line(now.Add(-2*time.Second)))
 	b.await(t, "rejected", 1, r)
-	all := expect.Get(gather(metrics))(t)
+	gathered := expect.Get(gather(metrics))(t)
 	s := r.halt(t)
 	if s.Late != 1 || s.LateIdle != 1 || s.Lag.Usual < 2*time.Second || !strings.Contains(s.String(), "with source.kafka.disorder: ") {
 		t.Errorf("%d late, %d of them behind the watermark, lag %+v:\n%s", s.Late, s.LateIdle, s.Lag, s)
 	}
-	if lag := all["hafvf_event_lag_seconds"]; lag < 1 || lag > s.Lag.Usual.Seconds() {
+	if lag := gathered["hafvf_event_lag_seconds"]; lag < 1 || lag > s.Lag.Usual.Seconds() {
 		t.Errorf("the metric of the lag is %v", lag)
 	}
 	if text := strings.Join(b.values(t, "rejected"), ""); !strings.Contains(text, "which this key has already released, as the watermark had passed it") {
@@ -213,29 +210,29 @@ func TestKafkaLateBehindTheWatermark(t *testing.T) {
 	}
 }
 
-// gather returns metrics of one label at most, by name.
+// gather returns the metrics with at most one label, by name.
 func gather(m *Metrics) (map[string]float64, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m)
 	families, err := registry.Gather()
-	all := map[string]float64{}
+	values := map[string]float64{}
 	for _, f := range families {
-		all[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
+		values[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
 	}
-	return all, err
+	return values, err
 }
 
-// In the order of arrival one time of the next century does not forget the season of its key.
+// With order: arrival, a time in the next century does not erase the season of its key.
 func TestSeasonOutlivesAWrongTime(t *testing.T) {
 	var lines []string
 	rng := rand.New(rand.NewPCG(3, 4))
 	value := func(hour int) float64 { return 10*math.Sin(2*math.Pi*float64(hour)/24) + .1*rng.NormFloat64() }
 	const before, after = 10 * 24, 2 * 24
 	for i := range before + after {
-		at := start.Add(time.Duration(i) * time.Hour)
-		lines = append(lines, fmt.Sprintf("k,%s,%g\n", at.Format(time.RFC3339), value(i)))
+		when := start.Add(time.Duration(i) * time.Hour)
+		lines = append(lines, fmt.Sprintf("k,%s,%g\n", when.Format(time.RFC3339), value(i)))
 	}
-	// distance is how far predictions are from the values after the wrong time, on average.
+	// distance returns the mean distance of predictions from the values after the wrong time.
 	distance := func(lines []string) (sum float64) {
 		path := write(t, "in.csv", append([]string{"key,time,x\n"}, lines...)...)
 		_, estimates, _ := runConfig(t, "order: arrival\nmodel: {family: normal, prior: auto, season: [24h]}\nsource: {csv: {path: "+path+"}}\n")
@@ -248,9 +245,9 @@ func TestSeasonOutlivesAWrongTime(t *testing.T) {
 		}
 		return sum
 	}
-	without, with := distance(lines), distance(slices.Insert(slices.Clone(lines), before, "k,2126-01-02T00:00:00Z,0\n"))
-	// A season that was forgotten would be off by more than 1: the values change by 1.7 an hour.
-	if without > .3 || with > .5 {
-		t.Errorf("predictions are off by %.2f, without the wrong time by %.2f", with, without)
+	clean, wrong := distance(lines), distance(slices.Insert(slices.Clone(lines), before, "k,2126-01-02T00:00:00Z,0\n"))
+	// Without the season the distance would be above 1: the values change by 1.7 an hour.
+	if clean > .3 || wrong > .5 {
+		t.Errorf("predictions are off by %.2f, without the wrong time by %.2f", wrong, clean)
 	}
 }

@@ -14,40 +14,40 @@ import (
 	"hafvf/transforms"
 )
 
-// A Submission hands a graph to a Flink cluster.
+// A Submission submits a graph to a Flink cluster.
 type Submission struct {
-	Graph *Graph // with the runner Flink
-	// Savepoint is where the job resumes. Default: it starts anew.
+	Graph *Graph // its runner is Flink
+	// Savepoint is the path of the savepoint at which the job resumes. If it is empty, the job starts without states.
 	Savepoint string
-	// Migrate carries states over that were written under another config, as Run.Migrate does.
+	// Migrate keeps states that were written under another config, see Run.Migrate.
 	Migrate bool
-	Version string // of this program, which the workers must have
+	Version string // version of this program; workers must have the same
 	Log     *slog.Logger
 }
 
-// Start checks source, cluster and sinks, creates missing topics, and submits the graph. It
-// returns when the job runs. flink.Job.Follow reports later errors; one of a state that
-// does not fit the config wraps keyed.ErrOtherConfig.
+// Start checks source, cluster and sinks, creates missing topics, and submits the graph. It returns when the job runs.
+// Later errors are reported by flink.Job.Follow. If a state does not fit the config, that error wraps
+// keyed.ErrOtherConfig.
 func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 	g, r := s.Graph, s.Graph.Runner
 	if f, ok := g.transform.(filtering); ok {
 		f.host.Migrate, f.host.Resumed = s.Migrate, s.resumes()
-		here := *g
-		here.transform, g = f, &here
+		clone := *g
+		clone.transform, g = f, &clone
 	}
 	source := g.source.(topicSource)
-	to := &clients{}
-	defer to.close()
-	if err := source.check(ctx, to); err != nil {
+	pool := &clients{}
+	defer pool.close()
+	if err := source.check(ctx, pool); err != nil {
 		return nil, err
 	}
-	partitions, err := source.partitions(ctx, to)
+	partitions, err := source.partitions(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
 	prepared := func() (*beam.Pipeline, error) {
 		for _, sink := range g.sinks() {
-			if err := sink.prepare(ctx, to, partitions, s.Log); err != nil {
+			if err := sink.prepare(ctx, pool, partitions, s.Log); err != nil {
 				return nil, err
 			}
 		}
@@ -60,18 +60,18 @@ func (s Submission) Start(ctx context.Context) (*flink.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("Flink has the job", "job", job.Name, "id", job.ID)
+	s.Log.Info("job submitted to Flink", "job", job.Name, "id", job.ID)
 	return job, job.Start(ctx)
 }
 
-// resumes reports whether the job goes on with states of which it says how many it keeps.
+// resumes reports whether the job resumes states whose workers count kept and reset keys.
 func (s Submission) resumes() bool {
 	_, filters := s.Graph.transform.(filtering)
 	return filters && s.Savepoint != "" && s.Graph.Runner.Cells > 0
 }
 
-// Follow is flink.Job.Follow. Of a job that resumes it logs, as soon as Flink tells, how many keys go on
-// with their states, and how many begin anew.
+// Follow calls flink.Job.Follow. For a job that resumes, it also logs how many keys kept their states and how many were
+// reset, as soon as Flink reports the counts.
 func (s Submission) Follow(ctx context.Context, job *flink.Job) error {
 	if s.resumes() {
 		asking, cancel := context.WithCancel(ctx)
@@ -81,13 +81,13 @@ func (s Submission) Follow(ctx context.Context, job *flink.Job) error {
 	return job.Follow(ctx, s.Log)
 }
 
-// logKeys asks for the counts of the workers until these have read all cells, as often as Flink fetches
-// them by default.
+// logKeys polls the workers' counters until the workers have read all cells. The period is Flink's default for fetching
+// metrics.
 func (s Submission) logKeys(ctx context.Context, job *flink.Job) {
 	for every := time.Tick(10 * time.Second); ; {
 		n, err := job.Counters(ctx, "hafvf")
 		if err == nil && n[transforms.ResumedCells] >= int64(s.Graph.Runner.Cells) {
-			s.Log.Info("the job goes on from the savepoint", "job", job.Name, "keys_kept", n[transforms.KeptKeys], "keys_that_begin_anew", n[transforms.LostKeys])
+			s.Log.Info("job resumed from the savepoint", "job", job.Name, "keys_kept", n[transforms.KeptKeys], "keys_reset", n[transforms.LostKeys])
 			return
 		}
 		select {
@@ -98,8 +98,8 @@ func (s Submission) logKeys(ctx context.Context, job *flink.Job) {
 	}
 }
 
-// Attend prepares this process to run the functions of submitted graphs, until release is
-// called. They have to be called with the context that it returns.
+// Attend prepares this process to run the functions of submitted graphs until release is called. The functions must be
+// called with the context that it returns.
 func Attend(ctx context.Context, log *slog.Logger, metrics *Metrics) (_ context.Context, release func(), err error) {
 	r := &run{log: log, metrics: metrics, account: account.Watch()}
 	r.release = append(r.release, r.account.Close)

@@ -28,13 +28,13 @@ var (
 	costTable   = flag.String("cost-table", "", "file that the table of costs is written to")
 )
 
-// A costLine is a line of the table.
+// A costLine is a row of the table.
 type costLine struct {
 	name, model, values string
-	in, out, more       string // formats, and further settings
+	in, out, settings   string // formats, and further settings
 }
 
-// costFamilies are first lines of the table, without detection.
+// costFamilies are the first rows of the table, without detection.
 var costFamilies = []costLine{
 	{name: "normal", model: "{family: normal, prior: auto}", values: "x"},
 	{name: "bernoulli", model: "{family: bernoulli}", values: "toss"},
@@ -47,52 +47,52 @@ var costFamilies = []costLine{
 	{name: "ar", model: "{family: ar, prior: auto}", values: "x"},
 }
 
-// costLines are all lines: those of families, the same with detection and with an interval, and settings of normal
-// values with detection.
-func costLines() (all []costLine) {
-	all = append(all, costFamilies...)
+// costLines returns all rows: families, families with detection and with an interval, and settings of normal values
+// with detection.
+func costLines() (result []costLine) {
+	result = append(result, costFamilies...)
 	for _, c := range costFamilies {
-		c.name, c.more = c.name+", detect", "detect: true\n"
-		all = append(all, c)
-		c.name, c.more = c.name+", interval", c.more+"interval: 0.95\n"
-		all = append(all, c)
+		c.name, c.settings = c.name+", detect", "detect: true\n"
+		result = append(result, c)
+		c.name, c.settings = c.name+", interval", c.settings+"interval: 0.95\n"
+		result = append(result, c)
 	}
 	for _, c := range []costLine{
 		{name: "season", model: "{family: normal, prior: auto, season: [1h]}"},
-		{name: "silence", more: "silence: true\n"},
-		{name: "incidents", more: "incidents: true\n"},
-		{name: "aggregate", more: "aggregate: {every: 1m, value: mean}\n"},
-		{name: "records full", more: "records: full\n"},
+		{name: "silence", settings: "silence: true\n"},
+		{name: "incidents", settings: "incidents: true\n"},
+		{name: "aggregate", settings: "aggregate: {every: 1m, value: mean}\n"},
+		{name: "records full", settings: "records: full\n"},
 		{name: "from csv", in: "csv"},
 		{name: "to csv", out: "csv"},
 		{name: "to parquet", out: "parquet"},
 		{name: "to nothing", out: "none"},
 	} {
 		c.model, c.values = cmp.Or(c.model, costFamilies[0].model), costFamilies[0].values
-		c.name, c.more = "normal, detect, "+c.name, "detect: true\n"+c.more
-		all = append(all, c)
+		c.name, c.settings = "normal, detect, "+c.name, "detect: true\n"+c.settings
+		result = append(result, c)
 	}
-	return all
+	return result
 }
 
 const costKeys = 100
 
-// costInputs writes the records of costKeys, one a minute each.
+// costInputs writes the records of costKeys keys, one per minute each.
 func costInputs(b *testing.B, dir string) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var jsonl, csv strings.Builder
 	csv.WriteString("key,time,x,wait,count,toss,trials,three\n")
 	for i := range *costRecords {
-		at := start.Add(time.Duration(i/costKeys) * time.Minute).Format(time.RFC3339)
+		stamp := start.Add(time.Duration(i/costKeys) * time.Minute).Format(time.RFC3339)
 		x, wait, count, toss, three := 20+rng.NormFloat64(), rng.ExpFloat64(), rng.IntN(9), rng.IntN(2), rng.IntN(3)
-		fmt.Fprintf(&jsonl, `{"key":"k%d","time":%q,"x":%.6g,"wait":%.6g,"count":%d,"toss":%d,"trials":20,"three":%d}`+"\n", i%costKeys, at, x, wait, count, toss, three)
-		fmt.Fprintf(&csv, "k%d,%s,%.6g,%.6g,%d,%d,20,%d\n", i%costKeys, at, x, wait, count, toss, three)
+		fmt.Fprintf(&jsonl, `{"key":"k%d","time":%q,"x":%.6g,"wait":%.6g,"count":%d,"toss":%d,"trials":20,"three":%d}`+"\n", i%costKeys, stamp, x, wait, count, toss, three)
+		fmt.Fprintf(&csv, "k%d,%s,%.6g,%.6g,%d,%d,20,%d\n", i%costKeys, stamp, x, wait, count, toss, three)
 	}
 	save(b, filepath.Join(dir, "in.jsonl"), jsonl.String())
 	save(b, filepath.Join(dir, "in.csv"), csv.String())
 }
 
-// costOf runs a line. It returns the CPU time of a record in µs, and the bytes of a state in the file.
+// costOf runs a row. It returns the CPU time of a record in µs, and the bytes of a state in the file.
 func costOf(b *testing.B, dir string, c costLine) (cpu float64, bytes int64) {
 	b.Helper()
 	in, out := cmp.Or(c.in, "jsonl"), "none"
@@ -102,7 +102,7 @@ func costOf(b *testing.B, dir string, c costLine) (cpu float64, bytes int64) {
 	states := filepath.Join(dir, "states")
 	os.Remove(states)
 	text := fmt.Sprintf("model: %s\nsource: {%s: {path: %s, values: [%s]}}\nsink: %s\nstate: %s\n%s",
-		c.model, in, filepath.Join(dir, "in."+in), c.values, out, states, c.more)
+		c.model, in, filepath.Join(dir, "in."+in), c.values, out, states, c.settings)
 	g := expect.Get(Compose(expect.Get(config.Parse("cost.yaml", []byte(text), nil))(b)))(b)
 	runtime.GC()
 	before := cpuTime(b)
@@ -120,9 +120,9 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkCost prints what a record costs, file to file, by family and setting: CPU time, its ratio to that of
-// a normal filter without detection, beside the one of the table in the repository, and the bytes of a state. What is
-// above it by half is marked. Run it with -benchtime 1x.
+// BenchmarkCost prints the cost of a record, file to file, by family and setting: CPU time, its ratio to a normal
+// filter without detection next to the ratio in the repository's table, and the bytes of a state. Ratios more than 1.5
+// times the table's are marked. Run it with -benchtime 1x.
 func BenchmarkCost(b *testing.B) {
 	known := map[string]float64{}
 	file := expect.Get(os.Open("../testdata/benchmarks/cost.csv"))(b)

@@ -22,14 +22,14 @@ func tableOf(header string, n int, line func(i int) string) []string {
 	return lines
 }
 
-// What Draft writes of a file reads the file whole.
+// A run with the config that Draft writes for a file reads the whole file.
 func TestDraft(t *testing.T) {
 	milli := func(i int) int64 { return start.Add(time.Duration(i) * time.Minute).UnixMilli() }
 	for _, test := range []struct {
-		name  string
-		lines []string
-		wants []string // in the config
-		keys  int64
+		name   string
+		lines  []string
+		wanted []string // parts of the config
+		keys   int64
 	}{
 		{"spreadsheet.csv", tableOf("\ufeffZeitpunkt;\"Pumpe\";Druck\r\n", 60, func(i int) string {
 			return fmt.Sprintf("%d;\"Pumpe \"\"%c\"\"\";%d,5\r\n", milli(i), 'A'+i%2, i%9)
@@ -74,7 +74,7 @@ func TestDraft(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			path := write(t, test.name, test.lines...)
 			text := expect.Get(sniff.Draft(path))(t).Config
-			for _, want := range test.wants {
+			for _, want := range test.wanted {
 				if !strings.Contains(string(text), want) {
 					t.Errorf("no %q in\n%s", want, text)
 				}

@@ -38,41 +38,42 @@ func init() {
 	dofn.Register(func(f *encodeRefusedFn) any { return f.ProcessElement })
 }
 
-// asRecords is the name of the encoders. Their setting is the text of an encoding.
+// asRecords is the name under which the encoders are registered. Their setting is an encoding in JSON.
 const asRecords = "records"
 
 // encoding is the setting of an encoder.
 type encoding struct {
 	Layout    records.Layout
-	As        records.Form      // of the records
-	Receivers []receiver        // of alerts
-	Alerted   settings.Switches `json:",omitempty"` // keys of which somebody is told
-	Alone     settings.Switches `json:",omitempty"` // keys that are in no incident
+	As        records.Form      // form of the records
+	Receivers []receiver        // receivers of alerts
+	Alerted   settings.Switches `json:",omitempty"` // keys whose alerts are reported
+	Alone     settings.Switches `json:",omitempty"` // keys that join no incident
 	Counters  bool              `json:",omitempty"` // values are increases of counters
 }
 
-// A receiver says which alerts go to a receiver, and in what form.
+// A receiver selects the alerts of one receiver, and has their form.
 type receiver struct {
 	config.Choice
 	As records.Form
-	// Pages has incidents told when they become a page and when they are over: they go to people.
+	// Pages is set for receivers by HTTP, which notify people: they get incidents that are pages, and the ends of
+	// those.
 	Pages bool `json:",omitempty"`
-	// Keeps is set if the receiver keeps alerts by their labels: it gets all that becomes of an incident that was
-	// a page, with the labels of that.
+	// Keeps is set if the receiver stores alerts by their labels. It then gets all events of an incident that was a
+	// page, with the labels of that page.
 	Keeps bool `json:",omitempty"`
 }
 
-// wants reports whether an alert of the key goes to the receiver.
+// wants reports whether kind is in kinds and the key matches the receiver.
 func (r *receiver) wants(key, kind string, kinds []string) bool {
 	return slices.Contains(kinds, kind) && r.matches(key)
 }
 
-// matches reports whether the receiver takes alerts of the key.
+// matches reports whether the receiver gets alerts of the key.
 func (r *receiver) matches(key string) bool {
 	return (r.Keys == "" || domain.Matches(r.Keys, key)) && (r.Except == "" || !domain.Matches(r.Except, key))
 }
 
-// kinds are those of alarms that a fleet of so many keys tells the receiver one by one.
+// kinds returns the kinds of alarms that the receiver gets one by one, in a fleet with the given number of keys.
 func (r *receiver) kinds(keys int) []string {
 	if r.Few != nil && keys < config.FewKeys {
 		return r.Few
@@ -80,8 +81,8 @@ func (r *receiver) kinds(keys int) []string {
 	return r.Kinds
 }
 
-// takes reports whether an alert of the key goes to the receiver, of a fleet of so many keys. An alarm of
-// a change stands for the belief in it.
+// takes reports whether the receiver gets an alert of the key, in a fleet with the given number of keys. A receiver
+// that gets an alarm for a change does not get the belief in the same change too.
 func (r *receiver) takes(key string, t keyed.AlertEvent, keys int) bool {
 	if t.Basis == keyed.AlarmBasis {
 		return r.wants(key, t.Kind, r.kinds(keys)) && (r.Ends || !t.BackToUsual())
@@ -89,8 +90,8 @@ func (r *receiver) takes(key string, t keyed.AlertEvent, keys int) bool {
 	return r.wants(key, t.Kind, r.Beliefs) && !(t.Basis == keyed.DuplicateBasis && r.wants(key, t.Kind, r.kinds(keys)))
 }
 
-// An encoder turns estimates, alerts, and what becomes of incidents into lines, each with its key and
-// id, and counts them for the run's summary.
+// An encoder writes estimates, alerts and events of incidents as lines, each with its key and ID, and counts them for
+// the summary of the run.
 type encoder struct {
 	encoding
 	run      *run
@@ -109,81 +110,80 @@ func newEncoder(ctx context.Context, text string) *encoder {
 	return e
 }
 
-func (e *encoder) Estimate(to *transforms.Encoded, key string, of *keyed.Estimate) {
-	e.tally.estimate(key, of)
+func (e *encoder) Estimate(dst *transforms.Encoded, key string, est *keyed.Estimate) {
+	e.tally.estimate(key, est)
 	if e.As != records.Nothing {
-		to.Records = e.Layout.AppendEstimate(connectors.Chunk(to.Records).Begin([]byte(key), of.ID), e.As, key, of)
+		dst.Records = e.Layout.AppendEstimate(connectors.Chunk(dst.Records).Begin([]byte(key), est.ID), e.As, key, est)
 	}
-	e.appendAlerts(to, key, of, of.Alerts(key))
+	e.appendAlerts(dst, key, est, est.Alerts(key))
 }
 
-func (e *encoder) Silent(to *transforms.Encoded, key string, s keyed.SilenceEvent) {
-	e.appendAlerts(to, key, nil, s.Alerts(key))
+func (e *encoder) Silent(dst *transforms.Encoded, key string, s keyed.SilenceEvent) {
+	e.appendAlerts(dst, key, nil, s.Alerts(key))
 }
 
-func (e *encoder) Outside(to *transforms.Encoded, key string, of *keyed.Estimate) {
-	e.appendAlerts(to, key, nil, of.Alerts(key))
+func (e *encoder) Outside(dst *transforms.Encoded, key string, est *keyed.Estimate) {
+	e.appendAlerts(dst, key, nil, est.Alerts(key))
 }
 
-// appendAlerts appends the alerts of an estimate, which is nil where there is no record of it.
-func (e *encoder) appendAlerts(to *transforms.Encoded, key string, of *keyed.Estimate, alerts []keyed.AlertEvent) {
-	e.observer.Estimate(key, of, alerts)
+// appendAlerts appends the alerts of an estimate. est is nil if the alerts belong to no record.
+func (e *encoder) appendAlerts(dst *transforms.Encoded, key string, est *keyed.Estimate, alerts []keyed.AlertEvent) {
+	e.observer.Estimate(key, est, alerts)
 	for _, t := range alerts {
-		e.marks.note(key, t)
+		e.marks.recordAlert(key, t)
 	}
-	if some := len(alerts) > 0 || of != nil && of.Pace != (keyed.Pace{}); some && !e.Alerted.Of(key, true) {
+	if reportable := len(alerts) > 0 || est != nil && est.Pace != (keyed.Pace{}); reportable && !e.Alerted.Of(key, true) {
 		return
 	}
 	switch {
 	case !e.Layout.Incidents:
 	case len(alerts) > 0 && e.Alone.Of(key, false):
-		to.Alerts = fleet.AppendAlone(to.Alerts, key, alerts)
+		dst.Alerts = fleet.AppendAlone(dst.Alerts, key, alerts)
 		return
 	default:
-		to.Alerts = fleet.AppendNotices(to.Alerts, key, of, alerts)
+		dst.Alerts = fleet.AppendNotices(dst.Alerts, key, est, alerts)
 		return
 	}
 	for _, t := range alerts {
-		e.alert(to, key, t, "", 0)
+		e.alert(dst, key, t, "", 0)
 	}
 }
 
-// alert appends an alert for each receiver that takes it.
-func (e *encoder) alert(to *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
+// alert appends an alert for each receiver that gets it.
+func (e *encoder) alert(dst *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.takes(key, t, keys) {
-			to.Alerts = e.Layout.AppendAlert(e.begin(to, i, key, t.ID), r.As, t, incident, r.Labels)
+			dst.Alerts = e.Layout.AppendAlert(e.begin(dst, i, key, t.ID), r.As, t, incident, r.Labels)
 		}
 	}
 }
 
-// begin begins the line of an alert. If there are several receivers, the receiver stands before
-// the id.
-func (e *encoder) begin(to *transforms.Encoded, receiver int, key, id string) []byte {
+// begin begins the line of an alert. If there are several receivers, it puts the index of the receiver before the ID.
+func (e *encoder) begin(dst *transforms.Encoded, receiver int, key, id string) []byte {
 	if len(e.Receivers) > 1 {
 		id = string(rune(receiver)) + id
 	}
-	return connectors.Chunk(to.Alerts).Begin([]byte(key), id)
+	return connectors.Chunk(dst.Alerts).Begin([]byte(key), id)
 }
 
-func (e *encoder) Alert(to *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
+func (e *encoder) Alert(dst *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
 	e.observer.Alert(key, t, incident)
-	e.alert(to, key, t, incident, keys)
+	e.alert(dst, key, t, incident, keys)
 }
 
-// Single tells receivers by HTTP of an alarm that is a page, but those that were told of the alarm.
-func (e *encoder) Single(to *transforms.Encoded, key string, t keyed.AlertEvent, keys int) {
+// Single sends an alarm that is a page to the receivers by HTTP, except those that already got the alarm.
+func (e *encoder) Single(dst *transforms.Encoded, key string, t keyed.AlertEvent, keys int) {
 	e.observer.Single(key, t)
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.Pages && r.matches(key) && !r.takes(key, t, keys) {
-			to.Alerts = e.Layout.AppendPage(e.begin(to, i, key, t.ID), t, r.Labels)
+			dst.Alerts = e.Layout.AppendPage(e.begin(dst, i, key, t.ID), t, r.Labels)
 		}
 	}
 }
 
-func (e *encoder) Open(of *incidents.Event) {
-	e.run.findings().incident(of)
-	e.observer.Incident(of)
+func (e *encoder) Open(event *incidents.Event) {
+	e.run.findings().incident(event)
+	e.observer.Incident(event)
 }
 
 func (e *encoder) Assigned(a incidents.Assignment) {
@@ -191,29 +191,29 @@ func (e *encoder) Assigned(a incidents.Assignment) {
 	e.marks.assign(a)
 }
 
-func (e *encoder) Incident(to *transforms.Encoded, of *incidents.Event) {
-	e.run.findings().incident(of)
-	e.observer.Incident(of)
-	// Records of an incident have one id. What a consumer recognises repeats by is this.
-	id := fmt.Sprintf("%s/%s/%s", of.ID, of.State, of.Time.Format(time.RFC3339Nano))
+func (e *encoder) Incident(dst *transforms.Encoded, event *incidents.Event) {
+	e.run.findings().incident(event)
+	e.observer.Incident(event)
+	// All events of an incident have the incident's ID. Consumers recognize repeated events by this longer ID.
+	id := fmt.Sprintf("%s/%s/%s", event.ID, event.State, event.Time.Format(time.RFC3339Nano))
 	for i := range e.Receivers {
-		if r := &e.Receivers[i]; r.wantsIncident(of) {
-			to.Alerts = e.Layout.AppendIncident(e.begin(to, i, of.Group, id), r.As, of, r.Labels, r.Keeps)
+		if r := &e.Receivers[i]; r.wantsIncident(event) {
+			dst.Alerts = e.Layout.AppendIncident(e.begin(dst, i, event.Group, id), r.As, event, r.Labels, r.Keeps)
 		}
 	}
 }
 
-func (e *encoder) Digest(to *transforms.Encoded, d *incidents.Digest, keys int) {
+func (e *encoder) Digest(dst *transforms.Encoded, d *incidents.Digest, keys int) {
 	for i := range e.Receivers {
-		r, of := &e.Receivers[i], *d
-		if of.Alarms = r.lists(d, keys); len(of.Alarms) > 0 {
-			to.Alerts = e.Layout.AppendDigest(e.begin(to, i, "", records.DigestID(&of)), r.As, &of, r.Labels)
+		r, selected := &e.Receivers[i], *d
+		if selected.Alarms = r.lists(d, keys); len(selected.Alarms) > 0 {
+			dst.Alerts = e.Layout.AppendDigest(e.begin(dst, i, "", records.DigestID(&selected)), r.As, &selected, r.Labels)
 		}
 	}
 }
 
-// lists returns the alarms of a digest that the receiver gets in it, of a fleet of so many keys. If its kinds are
-// those that go without saying, it has been told of these at once.
+// lists returns the alarms that the receiver gets in the digest, in a fleet with the given number of keys. If the
+// receiver has the default kinds, it omits alarms of these kinds: they were sent at once.
 func (r *receiver) lists(d *incidents.Digest, keys int) []incidents.Alarm {
 	few := keys < config.FewKeys
 	if r.Digest != d.Every || r.NoFew && few {
@@ -224,8 +224,8 @@ func (r *receiver) lists(d *incidents.Digest, keys int) []incidents.Alarm {
 	})
 }
 
-// wantsIncident reports whether what becomes of an incident goes to the receiver: its group, or one of the members
-// that it names, has to match the pattern of keys. With except it has to be a member.
+// wantsIncident reports whether the receiver gets an event of an incident: its group or one of the members listed in
+// the event has to match the receiver's keys. With Except, a member has to match.
 func (r *receiver) wantsIncident(e *incidents.Event) bool {
 	if r.Pages && !e.Page && !(r.Keeps && e.Paged) {
 		return false
@@ -233,7 +233,7 @@ func (r *receiver) wantsIncident(e *incidents.Event) bool {
 	return r.Except == "" && r.wants(e.Group, incidents.Kind, r.Kinds) || slices.ContainsFunc(e.Members, func(m incidents.Member) bool { return r.wants(m.Key, incidents.Kind, r.Kinds) })
 }
 
-// pickFn picks the alerts of one receiver of several.
+// pickFn selects the alerts of one receiver if there are several.
 type pickFn struct{ Receiver int }
 
 func (fn *pickFn) ProcessElement(chunk []byte, emit func([]byte)) error {
@@ -252,67 +252,67 @@ func (fn *pickFn) ProcessElement(chunk []byte, emit func([]byte)) error {
 	return nil
 }
 
-func (e *encoder) Smoothed(to *transforms.Encoded, key string, s *keyed.Smoothed) {
+func (e *encoder) Smoothed(dst *transforms.Encoded, key string, s *keyed.Smoothed) {
 	e.tally.smoothed(key, s)
 	e.observer.Smoothed(key, s)
 	if e.As != records.Nothing {
-		to.Records = e.Layout.AppendSmoothed(connectors.Chunk(to.Records).Begin([]byte(key), s.ID), e.As, key, s)
+		dst.Records = e.Layout.AppendSmoothed(connectors.Chunk(dst.Records).Begin([]byte(key), s.ID), e.As, key, s)
 	}
 }
 
-func (e *encoder) Forgotten(to *transforms.Encoded, key string) {
+func (e *encoder) Forgotten(dst *transforms.Encoded, key string) {
 	if e.Layout.Incidents {
-		to.Alerts = fleet.AppendForgotten(to.Alerts, key)
+		dst.Alerts = fleet.AppendForgotten(dst.Alerts, key)
 	}
 }
 
-func (e *encoder) Rewound(key string, from, to time.Time) { e.run.rewound(key, from, to) }
+func (e *encoder) Rewound(key string, ahead, reset time.Time) { e.run.rewound(key, ahead, reset) }
 
-// rewound notes that a key has turned back, also without a run.
-func (r *run) rewound(key string, from, to time.Time) {
+// rewound logs that a key went back from a time that was ahead to an earlier one. r may be nil.
+func (r *run) rewound(key string, ahead, reset time.Time) {
 	if r == nil {
-		workerRewinds.log(slog.Default(), key, from, to)
+		workerRewinds.log(slog.Default(), key, ahead, reset)
 		return
 	}
-	r.rewinds.log(r.log, key, from, to)
+	r.rewinds.log(r.log, key, ahead, reset)
 }
 
-// A rewindLog says in the log which keys have turned back from wrong times. After the first
-// few of a minute it counts them for the next minute, as thousands may turn back at once.
+// A rewindLog logs which keys went back from wrong times. It names maxRewindsLogged keys a minute, and counts further
+// ones, because thousands of keys may go back at once.
 type rewindLog struct {
 	mu       sync.Mutex
 	minute   reminder.Reminder
 	logged   int // in this minute
-	unlogged int // since the last line
+	unlogged int // since the last logged key
 }
 
-// rewindsLogged is how many keys a rewindLog names in a minute.
-const rewindsLogged = 10
+// maxRewindsLogged is the maximum number of keys that a rewindLog names in a minute.
+const maxRewindsLogged = 10
 
-// workerRewinds is that of a process without a run: a worker of a cluster.
+// workerRewinds is the rewindLog of a process without a run: a worker of a cluster.
 var workerRewinds rewindLog
 
-func (l *rewindLog) log(log *slog.Logger, key string, from, to time.Time) {
+func (l *rewindLog) log(log *slog.Logger, key string, ahead, reset time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.minute.Due(time.Minute) {
 		l.logged = 0
 	}
-	if l.logged == rewindsLogged {
+	if l.logged == maxRewindsLogged {
 		l.unlogged++
 		return
 	}
-	about := []any{"key", key, "from", from, "to", to}
+	attrs := []any{"key", key, "from", ahead, "to", reset}
 	if l.unlogged > 0 {
-		about = append(about, "others", l.unlogged)
+		attrs = append(attrs, "others", l.unlogged)
 	}
-	log.Warn("a key with a time ahead of the clock goes back from it, as its next records were late in a row", about...)
+	log.Warn("key went back from a time ahead of the clock: its next records were late in a row", attrs...)
 	l.logged, l.unlogged = l.logged+1, 0
 }
 
 func (e *encoder) Flush() { e.tally.flush(e.run.findings()) }
 
-// panicked notes that the mathematics of a key have panicked, also without a run.
+// panicked logs a panic in the mathematics of a key. r may be nil.
 func (r *run) panicked(key string, p *keyed.PanicError) {
 	if r == nil {
 		workerPanics.log(slog.Default(), key, p)
@@ -321,32 +321,32 @@ func (r *run) panicked(key string, p *keyed.PanicError) {
 	r.panics.log(r.log, key, p)
 }
 
-// A panicLog says in the log, once for each key, where its mathematics have panicked.
+// A panicLog logs panics in the mathematics of keys, once per key.
 type panicLog struct {
 	mu     sync.Mutex
 	logged map[string]bool
 }
 
-// panicsLogged is how many keys a panicLog names.
-const panicsLogged = 1000
+// maxPanicsLogged is the maximum number of keys that a panicLog names.
+const maxPanicsLogged = 1000
 
-// workerPanics is that of a process without a run.
+// workerPanics is the panicLog of a process without a run.
 var workerPanics panicLog
 
 func (l *panicLog) log(log *slog.Logger, key string, p *keyed.PanicError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.logged[key] || len(l.logged) == panicsLogged {
+	if l.logged[key] || len(l.logged) == maxPanicsLogged {
 		return
 	}
 	if l.logged == nil {
 		l.logged = map[string]bool{}
 	}
 	l.logged[strings.Clone(key)] = true
-	log.Error("the mathematics of a key panicked, which is a fault of hafvf: please report it; the records are in the dead letter, all other keys go on", "key", key, "panic", p.Value, "stack", p.Stack)
+	log.Error("the mathematics of a key panicked, a bug in hafvf: please report it; the records are in the dead letter, all other keys continue", "key", key, "panic", p.Value, "stack", p.Stack)
 }
 
-// encodeRejectedFn turns what the filter rejected into dead-letter records.
+// encodeRejectedFn writes observations that the filter rejected, and keys that it reset, as dead-letter records.
 type encodeRejectedFn struct{}
 
 func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected, emit func([]byte)) {
@@ -357,12 +357,13 @@ func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected
 	if !r.Reset {
 		run.findings().reject(r.Reason, r.ID, r.Raw, 1)
 	} else if run != nil {
-		run.log.Warn("a key begins anew", "key", r.Key, "reason", r.Reason)
+		run.log.Warn("key was reset", "key", r.Key, "reason", r.Reason)
 	}
 	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.SourcePlace{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
 }
 
-// encodeRefusedFn turns what was not taken into dead-letter records: alerts by a webhook, or estimates by a Prometheus.
+// encodeRefusedFn writes refused records as dead-letter records: alerts that a webhook refused, or with Estimates
+// estimates that Prometheus refused.
 type encodeRefusedFn struct{ Estimates bool }
 
 func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r connectors.Refused, emit func([]byte)) {
@@ -371,12 +372,12 @@ func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r connectors.Refu
 	case !fn.Estimates:
 		run.undelivered(r)
 	default:
-		run.found.refused.add(run.log, "the sink refuses a record; it is in the dead letter", "id", r.ID, "reason", r.Reason)
+		run.found.refused.add(run.log, "sink refused a record: it is in the dead letter", "id", r.ID, "reason", r.Reason)
 	}
 	emit(appendRefused(nil, r))
 }
 
-// appendRefused appends the dead-letter record of what a receiver did not take.
-func appendRefused(to connectors.Chunk, r connectors.Refused) connectors.Chunk {
-	return records.AppendReject(to.Begin(r.Key, r.ID), records.SourcePlace{ID: r.ID}, string(r.Text), r.Reason)
+// appendRefused appends the dead-letter record of a record that a receiver refused.
+func appendRefused(dst connectors.Chunk, r connectors.Refused) connectors.Chunk {
+	return records.AppendReject(dst.Begin(r.Key, r.ID), records.SourcePlace{ID: r.ID}, string(r.Text), r.Reason)
 }

@@ -14,44 +14,44 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A life is what a key shows between two pauses in which it expires. Its end is another key's in a
-// run in which no key expires.
-var life = regexp.MustCompile(`~[0-9]+|[a-z]+-in-[0-9]+:[0-9]+`) // nor do the places of records count
+// A life is the suffix of a key between two pauses in which the key expires. In a run without expiry, each life has a
+// key of its own.
+var life = regexp.MustCompile(`~[0-9]+|[a-z]+-in-[0-9]+:[0-9]+`) // record positions are removed too
 
-// lives are observations of keys that pause, sorted by time, the lines of half of them out of
-// order within a minute. Pauses are not within the margin of expire. named has the keys of lives.
-func lives(from time.Time, expire, margin time.Duration, shuffled bool) (lines, named []string) {
+// lives returns observations of keys that pause, sorted by time. If shuffled is set, lines are out of order within a
+// minute. No pause is within the margin of expire. named has a key for each life.
+func lives(begin time.Time, expire, margin time.Duration, shuffled bool) (lines, named []string) {
 	rng := rand.New(rand.NewPCG(36, 1))
 	type shown struct {
 		event
 		life int
 	}
-	var all []shown
+	var events []shown
 	for k := range 6 {
-		at, life := from.Add(time.Duration(rng.IntN(3600))*time.Second), 0
+		when, life := begin.Add(time.Duration(rng.IntN(3600))*time.Second), 0
 		for range 300 {
 			gap := time.Duration(rng.ExpFloat64()*float64(expire)/40) + time.Second
-			if rng.IntN(60) == 0 { // a pause that is short enough, or just too long, or long
+			if rng.IntN(60) == 0 { // a pause that is short enough, slightly too long, or long
 				gap = []time.Duration{expire - margin, expire + margin + time.Second, 3 * expire}[rng.IntN(3)]
 			}
-			at = at.Add(gap).Truncate(time.Second)
+			when = when.Add(gap).Truncate(time.Second)
 			if gap > expire {
 				life++
 			}
-			all = append(all, shown{event{fmt.Sprint("k", k), at, rng.NormFloat64() + float64(life)}, life})
+			events = append(events, shown{event{fmt.Sprint("k", k), when, rng.NormFloat64() + float64(life)}, life})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b shown) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(events, func(a, b shown) int { return a.time.Compare(b.time) })
 	if shuffled {
-		for part := range slices.Chunk(all, 5) {
-			if part[len(part)-1].at.Sub(part[0].at) < time.Minute {
+		for part := range slices.Chunk(events, 5) {
+			if part[len(part)-1].time.Sub(part[0].time) < time.Minute {
 				rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
 			}
 		}
 	}
-	for _, e := range all {
+	for _, e := range events {
 		line := func(key string) string {
-			return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%.6g}\n", key, e.at.Format(time.RFC3339), e.x)
+			return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%.6g}\n", key, e.time.Format(time.RFC3339), e.x)
 		}
 		lines = append(lines, line(e.key))
 		named = append(named, line(fmt.Sprintf("%s~%d", e.key, e.life)))
@@ -59,7 +59,7 @@ func lives(from time.Time, expire, margin time.Duration, shuffled bool) (lines, 
 	return lines, named
 }
 
-// eventOf reads key and time of a record.
+// eventOf returns the key and time of a record.
 func eventOf(t *testing.T, line string) (e event) {
 	t.Helper()
 	type record struct {
@@ -67,41 +67,41 @@ func eventOf(t *testing.T, line string) (e event) {
 		Time time.Time
 	}
 	r := unmarshalled[record](t, line)
-	return event{key: r.Key, at: r.Time}
+	return event{key: r.Key, time: r.Time}
 }
 
-// Every life of a key is that of a key of its own: estimates, alarms and silences are those of a
-// run in which each life has another key. So in one run, and in three that go on with their states.
+// Each life of a key is treated as a key of its own: estimates, alarms and silences equal those of a run with a key for
+// each life. This holds for one run, and for three runs that resume their states.
 func TestExpireOfAFile(t *testing.T) {
 	expect.Long(t, "many runs to the end of a file")
 	t.Parallel()
 	const expire = 6 * time.Hour
-	for _, more := range []string{
+	for _, settings := range []string{
 		"detect: true\n",
 		"lateness: 1m\ntime_unit: 1m\n",
 		"detect: true\nsilence: {after: 2h}\n",
 		"detect: true\naggregate: {every: 5m, value: mean}\n",
 		"aggregate: {every: 5m, value: count}\nsilence: {after: 2h}\nlateness: 1m\n",
 	} {
-		t.Run(more, func(t *testing.T) {
+		t.Run(settings, func(t *testing.T) {
 			dir := t.TempDir()
 			margin := time.Duration(0)
-			if strings.Contains(more, "aggregate") {
-				margin = 5 * time.Minute // the time counts from the beginning of an interval
+			if strings.Contains(settings, "aggregate") {
+				margin = 5 * time.Minute // the time counts from the start of an interval
 			}
-			lines, named := lives(start, expire, margin, strings.Contains(more, "lateness"))
+			lines, named := lives(start, expire, margin, strings.Contains(settings, "lateness"))
 			last := map[string]time.Time{}
 			for _, line := range named {
-				if e := eventOf(t, line); e.at.After(last[e.key]) {
-					last[e.key] = e.at
+				if e := eventOf(t, line); e.time.After(last[e.key]) {
+					last[e.key] = e.time
 				}
 			}
 			run := func(name string, parts [][]string, expire string) (out, alerts []string) {
 				for i, part := range parts {
-					path := func(what string) string { return filepath.Join(dir, fmt.Sprint(name, "-", what, "-", i)) }
+					path := func(kind string) string { return filepath.Join(dir, fmt.Sprint(name, "-", kind, "-", i)) }
 					save(t, path("in"), part...)
-					text := fmt.Sprintf("model: {family: normal}\n%sexpire: %s\nsource: {jsonl: {path: %q}}\nsink: {jsonl: {path: %q}}\ndead_letter: {jsonl: {path: %q}}\n", more, expire, path("in"), path("out"), path("rejected"))
-					if strings.Contains(more, "detect") || strings.Contains(more, "silence") {
+					text := fmt.Sprintf("model: {family: normal}\n%sexpire: %s\nsource: {jsonl: {path: %q}}\nsink: {jsonl: {path: %q}}\ndead_letter: {jsonl: {path: %q}}\n", settings, expire, path("in"), path("out"), path("rejected"))
+					if strings.Contains(settings, "detect") || strings.Contains(settings, "silence") {
 						text += fmt.Sprintf("alerts: {jsonl: {path: %q}, kinds: [novelty, change, silent, recovered]}\n", path("alerts"))
 					}
 					if len(parts) > 1 {
@@ -118,40 +118,40 @@ func TestExpireOfAFile(t *testing.T) {
 				}
 				return trimmed(out), trimmed(alerts)
 			}
-			whole := func(lines []string) (all []string) {
+			whole := func(lines []string) (result []string) {
 				for _, line := range lines {
-					all = append(all, life.ReplaceAllString(line, ""))
+					result = append(result, life.ReplaceAllString(line, ""))
 				}
-				return trimmed(all)
+				return trimmed(result)
 			}
 			got, gotAlerts := run("expire", [][]string{lines}, "6h")
 			want, wantAlerts := run("named", [][]string{named}, "never")
-			if strings.Contains(more, "aggregate") { // without expire, intervals follow up to the end of the file
+			if strings.Contains(settings, "aggregate") { // without expire, intervals continue to the end of the file
 				want = slices.DeleteFunc(want, func(line string) bool {
 					e := eventOf(t, line)
-					return e.at.After(last[e.key].Truncate(5 * time.Minute).Add(expire))
+					return e.time.After(last[e.key].Truncate(5 * time.Minute).Add(expire))
 				})
 			}
 			equal(t, whole(want), whole(got))
 			equal(t, whole(wantAlerts), whole(gotAlerts))
 			n := len(lines)
-			if strings.Contains(more, "aggregate") {
-				return // an end of a file closes its intervals
+			if strings.Contains(settings, "aggregate") {
+				return // the end of a file closes its intervals
 			}
 			parted, partedAlerts := run("parted", [][]string{lines[:n/3], lines[n/3 : n/2], lines[n/2:]}, "6h")
-			if strings.Contains(more, "lateness") {
-				return // and releases what waits
+			if strings.Contains(settings, "lateness") {
+				return // and releases waiting records
 			}
 			equal(t, whole(got), whole(parted))
-			if !strings.Contains(more, "silence") { // which the end of a file tells
+			if !strings.Contains(settings, "silence") { // the end of a file reports silences
 				equal(t, whole(gotAlerts), whole(partedAlerts))
 			}
 		})
 	}
 }
 
-// Keys of a topic expire when others have gone on: nothing of them is in memory or in the changelog,
-// their silences are told before, and they begin anew. Others go on, over a restart too.
+// Keys of a topic expire while others continue: neither memory nor changelog has their states, their silences are
+// reported before, and their next records start at 1. Other keys continue, also after a restart.
 func TestExpireOfATopic(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected", "alerts")
@@ -176,13 +176,13 @@ func TestExpireOfATopic(t *testing.T) {
 	for i := range 20 {
 		put(fmt.Sprint("old", i), 10*24*time.Hour, 5)
 	}
-	b.put(t, event{"edge", now.Add(-10 * 24 * time.Hour).Truncate(48 * time.Hour / 16), 1}.json()) // expires just when its cell is looked at
+	b.put(t, event{"edge", now.Add(-10 * 24 * time.Hour).Truncate(48 * time.Hour / 16), 1}.json()) // expires exactly when its cell is checked
 	put("young", 2*time.Hour, 5)
 	put("younger", time.Hour, 5)
 	r := launch(t, compose(t, text))
 	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
 	await(r, "young", "younger")
-	if s := r.halt(t); s.ExpiredKeys != 21 || !strings.Contains(s.String(), "21 keys were forgotten after no record for longer than expire") {
+	if s := r.halt(t); s.ExpiredKeys != 21 || !strings.Contains(s.String(), "21 keys were forgotten: no record for longer than expire") {
 		t.Errorf("%d expired: %s", s.ExpiredKeys, s)
 	}
 	put("old3", 30*time.Minute, 2)
@@ -206,9 +206,9 @@ func TestExpireOfATopic(t *testing.T) {
 	}
 }
 
-// Runs that end at any moment while keys expire, some without a commit, write what one run writes
-// in which keys only begin anew: what is in the changelog, and what has been deleted there, are of
-// one time. The run that goes on forgets all keys when their partitions have passed their time.
+// Runs that are killed while keys expire, some without a commit, write the records of a single run: states and their
+// deletions in the changelog are from one time. The next run removes all keys when their partitions have passed the
+// time.
 func TestExpireOverRestarts(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 4, "out", "rejected", "whole", "whole-rejected")
@@ -219,27 +219,27 @@ func TestExpireOverRestarts(t *testing.T) {
 	whole := strings.NewReplacer("topic: out", "topic: whole", "topic: rejected", "topic: whole-rejected").Replace(b.config("bounded: true", settings))
 	expect.Get(Run{Graph: compose(t, whole)}.Execute(context.Background(), nil))(t)
 	byID := func(topic string) map[string]string {
-		all := map[string]string{}
+		byID := map[string]string{}
 		for _, line := range b.values(t, topic) {
 			e := unmarshalled[struct{ ID string }](t, line)
-			if was, twice := all[e.ID]; twice && was != line {
-				t.Fatalf("%s, and then %s", was, line)
+			if prev, twice := byID[e.ID]; twice && prev != line {
+				t.Fatalf("%s, and then %s", prev, line)
 			}
-			all[e.ID] = line
+			byID[e.ID] = line
 		}
-		return all
+		return byID
 	}
 	rng := rand.New(rand.NewPCG(36, 2))
 	for range 6 {
 		ctx, kill := context.WithTimeout(context.Background(), time.Duration(100+rng.IntN(1000))*time.Millisecond)
-		_, _ = (Run{Graph: compose(t, text)}).Execute(ctx, nil) // commits nothing at its end
+		_, _ = (Run{Graph: compose(t, text)}).Execute(ctx, nil) // without a last commit
 		kill()
 	}
 	r := launch(t, compose(t, text))
 	want := byID("whole")
 	expect.Soon(t, "all records", func() bool { return r.err != nil || len(byID("out")) >= len(want) })
 	equal(t, want, byID("out"))
-	var after []string // of two keys in each partition with keys that expire
+	var after []string // two keys in each partition with keys that expire
 	for i := range 16 {
 		after = append(after, event{fmt.Sprint("z", i), start.Add(2000 * time.Hour), 1}.json())
 	}

@@ -28,8 +28,8 @@ type fileSource struct {
 	connectors.Source
 	fields config.Fields
 	column tabular.Kind
-	carry  []string // as configured
-	// piped says that the watermark follows the times of the records, of standard input.
+	carry  []string // names and patterns, as configured
+	// piped is set if the watermark follows the times of the records on standard input.
 	piped    bool
 	disorder time.Duration
 }
@@ -37,7 +37,7 @@ type fileSource struct {
 func newFileSource(c *config.Config) fileSource {
 	source, fields := decode.Files(c)
 	files := c.Source.Files()
-	f := fileSource{Source: source, fields: fields, column: tabular.String, carry: files.Carry, piped: isPiped(c), disorder: files.Disorder} // the x of JSON has any shape
+	f := fileSource{Source: source, fields: fields, column: tabular.String, carry: files.Carry, piped: isPiped(c), disorder: files.Disorder} // in JSON, x can have any shape
 	if connectors.FormatOf(source.Format).Columns && len(fields.Values) == 1 || c.Aggregate != nil && len(fields.Values) == 0 {
 		f.column = tabular.Number
 	}
@@ -51,8 +51,9 @@ func (f fileSource) check(context.Context, *clients) error {
 	return decode.CheckTimes(f.Source, parserOfFields(f.fields))
 }
 
-// carrying returns the graph that carries what its source has, once that is known.
-func (g *Graph) carrying() (*Graph, error) {
+// withCarriedColumns returns the graph with the columns or fields that the patterns of carry match in the files of the
+// source. It returns g if the source carries none.
+func (g *Graph) withCarriedColumns() (*Graph, error) {
 	f, ok := g.source.(fileSource)
 	if !ok || len(f.carry) == 0 {
 		return g, nil
@@ -61,44 +62,45 @@ func (g *Graph) carrying() (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	here := *g
+	clone := *g
 	f.fields.Carry = slices.Concat(f.fields.Carry, found)
 	if connectors.FormatOf(f.Format).Columns {
 		f.CarryFound = found
 	}
-	here.source = f
+	clone.source = f
 	switch t := g.transform.(type) {
 	case filtering:
 		t.layout.Carry = f.fields.Carry
-		here.transform = t
+		clone.transform = t
 	case smoothing:
 		t.layout.Carry = f.fields.Carry
-		here.transform = t
+		clone.transform = t
 	}
 	if g.sink.file != nil {
 		file := *g.sink.file
-		file.Columns, _ = here.transform.table(f.column)
-		here.sink.file = &file
+		file.Columns, _ = clone.transform.table(f.column)
+		clone.sink.file = &file
 	}
-	return &here, nil
+	return &clone, nil
 }
 
 func (f fileSource) describe() string   { return f.Format + " " + f.Path }
 func (f fileSource) state() any         { return f.Path }
 func (f fileSource) kind() tabular.Kind { return f.column }
 
-// part: nobody can read the rest of standard input.
-func (f fileSource) part(stopped, _ bool) bool { return !stopped || f.Path != "-" }
+// leavesOutputs reports whether a run that ended early leaves its outputs unchanged. A stopped run on standard input
+// does not: nobody can read the rest.
+func (f fileSource) leavesOutputs(stopped, _ bool) bool { return !stopped || f.Path != "-" }
 
 func (f fileSource) values() []string {
-	if f.fields.Layout == config.Series { // the field is a list of them
+	if f.fields.Layout == config.Series { // one field holds a list of values
 		return []string{"value"}
 	}
 	return f.fields.Values
 }
 
-// isPiped reports whether alarms wait for a watermark that the records of standard input move. A regular file that is standard
-// input ends.
+// isPiped reports whether alarms wait for a watermark that the records on standard input advance. It is false if
+// standard input is a regular file, because a file ends.
 func isPiped(c *config.Config) bool {
 	if !c.Source.StandardInput() || c.Incidents == nil {
 		return false
@@ -107,13 +109,13 @@ func isPiped(c *config.Config) bool {
 	return err != nil || !info.Mode().IsRegular()
 }
 
-// carryClock makes the run carry the clock of a pipe.
-func (f fileSource) carryClock(r *run) {
+// addPipeClock adds the clock of a pipe to the run.
+func (f fileSource) addPipeClock(r *run) {
 	d := decode.NewDecoder(f.Format, parserOfFields(f.fields))
 	account.WithValue(r.account, "", &connectors.PipeClock{
 		Disorder: f.disorder,
-		Observe: func(all []connectors.Record, observe func(key string, t time.Time)) {
-			for part := range slices.Chunk(all, decode.Together) {
+		Observe: func(batch []connectors.Record, observe func(key string, t time.Time)) {
+			for part := range slices.Chunk(batch, decode.Together) {
 				d.File(part, func(found []decode.Decoded) {
 					for i := range found {
 						if found[i].Err == nil {
@@ -123,9 +125,9 @@ func (f fileSource) carryClock(r *run) {
 				})
 			}
 		},
-		Disordered: func(behind time.Duration) {
-			r.log.Warn("records of standard input go back in time: incidents, digests and pages wait for its end",
-				"by", message.Duration(behind.Round(time.Millisecond)), "disorder", message.Duration(f.disorder), "setting", "source."+f.Format+".disorder")
+		Disordered: func(lag time.Duration) {
+			r.log.Warn("records on standard input go back in time: incidents, digests and pages wait for its end",
+				"by", message.Duration(lag.Round(time.Millisecond)), "disorder", message.Duration(f.disorder), "setting", "source."+f.Format+".disorder")
 		},
 	})
 }

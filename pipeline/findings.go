@@ -13,40 +13,40 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// runFindings are what a run has found: what its summary and its metrics say beside counts. The methods
-// that note something do nothing on nil findings, which are those of no run in this process.
+// runFindings are the results of a run that its summary and metrics report in addition to counts. Methods that record a
+// result do nothing if f is nil, as it is without a run in this process.
 type runFindings struct {
 	lost    refusals // alerts that were not delivered
-	refused refusals // estimates that the sink did not take
+	refused refusals // estimates that the sink refused
 
-	mu            sync.Mutex
-	written       int64
-	opened        int                        // incidents
-	incidents     map[string]incidents.Event // by id, as last told
-	named         map[string]bool            // groups that had one, at most namedGroups
-	largest       []LargestAlarm
-	moving        []Moving
-	rejects       records.Rejections
-	keys          map[string]seen
-	largestAlarms map[string]bool // keys with a break, at most countedKeys
-	// uncounted says that more keys have one.
+	mu          sync.Mutex
+	written     int64
+	opened      int                        // number of incidents
+	incidents   map[string]incidents.Event // by ID, in their last reported state
+	named       map[string]bool            // groups that had an incident, at most maxNamedGroups
+	largest     []LargestAlarm
+	moving      []Moving
+	rejects     records.Rejections
+	keys        map[string]keyCounts
+	alarmedKeys map[string]bool // keys with an alarm or change, at most maxCountedKeys
+	// uncounted is set if more keys have an alarm or change.
 	uncounted bool
 }
 
-// refusals are what somebody did not take.
+// refusals counts records that a receiver refused.
 type refusals struct {
 	mu sync.Mutex
 	n  int64
 	reminder.Reminder
 }
 
-// add notes one. The log says so of the first, and once a minute.
-func (r *refusals) add(log *slog.Logger, text string, about ...any) {
+// add counts a refusal. It logs the first one, and then at most one a minute.
+func (r *refusals) add(log *slog.Logger, text string, attrs ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.n++
 	if r.Due(time.Minute) {
-		log.Error(text, append(about, "so_far", r.n)...)
+		log.Error(text, append(attrs, "so_far", r.n)...)
 	}
 }
 
@@ -56,7 +56,7 @@ func (r *refusals) count() int64 {
 	return r.n
 }
 
-// findings are those of the run; nil if there is no run in this process.
+// findings returns the findings of the run, nil if r is nil.
 func (r *run) findings() *runFindings {
 	if r == nil {
 		return nil
@@ -64,21 +64,21 @@ func (r *run) findings() *runFindings {
 	return &r.found
 }
 
-// records is how many were written.
+// records returns the number of records written.
 func (f *runFindings) records() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.written
 }
 
-// summarise puts the findings into a summary.
+// summarise copies the findings to a summary.
 func (f *runFindings) summarise(s *Summary) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.Undelivered, s.Refused = f.lost.count(), f.refused.count()
 	s.Largest, s.Moving, s.Rejections, s.PoorFits = f.largest, f.moving, f.rejects.Commonest(), poorFits(f.keys)
-	s.single, s.MixedCounters = singlesOf(f.keys), mixedCounters(f.keys)
-	s.LargestAlarms, s.uncounted = len(f.largestAlarms), f.uncounted
+	s.single, s.MixedCounters = countSingleSessions(f.keys), mixedCounters(f.keys)
+	s.LargestAlarms, s.uncounted = len(f.alarmedKeys), f.uncounted
 	for _, e := range f.incidents {
 		s.Incidents = append(s.Incidents, e)
 	}
@@ -87,7 +87,7 @@ func (f *runFindings) summarise(s *Summary) {
 	})
 }
 
-// incident notes what became of an incident.
+// incident records an event of an incident.
 func (f *runFindings) incident(e *incidents.Event) {
 	if f == nil {
 		return
@@ -97,7 +97,7 @@ func (f *runFindings) incident(e *incidents.Event) {
 	if f.named == nil {
 		f.named = map[string]bool{}
 	}
-	if len(f.named) < namedGroups {
+	if len(f.named) < maxNamedGroups {
 		f.named[groupLabel(e.Group)] = true
 	}
 	if e.State == incidents.Merged {
@@ -107,18 +107,18 @@ func (f *runFindings) incident(e *incidents.Event) {
 	if f.incidents == nil {
 		f.incidents = map[string]incidents.Event{}
 	}
-	if _, known := f.incidents[e.ID]; known || len(f.incidents) < countedKeys {
-		of := *e
-		of.Members = nil
-		f.incidents[e.ID] = of
+	if _, known := f.incidents[e.ID]; known || len(f.incidents) < maxCountedKeys {
+		stored := *e
+		stored.Members = nil
+		f.incidents[e.ID] = stored
 	}
 	if e.State == incidents.Opened {
 		f.opened++
 	}
 }
 
-// countIncidents is how many incidents have opened, and how many of them have not closed.
-func (f *runFindings) countIncidents() (opened, open int) {
+// incidentCounts returns the number of incidents that have opened, and how many of them are still open.
+func (f *runFindings) incidentCounts() (opened, open int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.incidents {
@@ -129,22 +129,22 @@ func (f *runFindings) countIncidents() (opened, open int) {
 	return f.opened, open
 }
 
-// namedGroups is how many groups metrics name: the first of a run that have an incident. The others are
-// one.
-const namedGroups = 100
+// maxNamedGroups is the maximum number of groups that metrics name: the first groups of a run with an incident. Further
+// groups share the name "others".
+const maxNamedGroups = 100
 
-// groupLabel is the name of a group in metrics.
+// groupLabel returns the name of a group in metrics.
 func groupLabel(group string) string {
 	return strings.ToValidUTF8(cmp.Or(group, "the fleet"), "\ufffd")
 }
 
-// openByGroup is 1 of groups with an open incident, 0 of those that had one.
+// openByGroup returns 1 for groups with an open incident, and 0 for groups whose incidents have closed.
 func (f *runFindings) openByGroup() map[string]float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := map[string]float64{}
+	open := map[string]float64{}
 	for group := range f.named {
-		all[group] = 0
+		open[group] = 0
 	}
 	for _, e := range f.incidents {
 		if e.State == incidents.Closed {
@@ -154,13 +154,13 @@ func (f *runFindings) openByGroup() map[string]float64 {
 		if !f.named[group] {
 			group = "others"
 		}
-		all[group] = 1
+		open[group] = 1
 	}
-	return all
+	return open
 }
 
-// note adds a tally to the summary.
-func (f *runFindings) note(t *tally) {
+// addTally adds a tally to the findings.
+func (f *runFindings) addTally(t *tally) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.written += t.records
@@ -169,28 +169,28 @@ func (f *runFindings) note(t *tally) {
 	}
 	f.moving = keepMoving(f.moving, t.moving...)
 	if f.keys == nil {
-		f.keys, f.largestAlarms = map[string]seen{}, map[string]bool{}
+		f.keys, f.alarmedKeys = map[string]keyCounts{}, map[string]bool{}
 	}
 	for key, n := range t.keys {
 		switch {
-		case !n.largestAlarms || f.largestAlarms[key]:
-		case len(f.largestAlarms) < countedKeys:
-			f.largestAlarms[key] = true
+		case !n.alarmed || f.alarmedKeys[key]:
+		case len(f.alarmedKeys) < maxCountedKeys:
+			f.alarmedKeys[key] = true
 		default:
 			f.uncounted = true
 		}
 		if n.Records == 0 && n.n == 0 && n.events == 0 {
 			continue
 		}
-		was, known := f.keys[key]
-		if !known && len(f.keys) == countedKeys {
+		prev, known := f.keys[key]
+		if !known && len(f.keys) == maxCountedKeys {
 			continue
 		}
-		f.keys[key] = was.and(n)
+		f.keys[key] = prev.merge(n)
 	}
 }
 
-// reject adds a rejected record of n observations to the summary.
+// reject records a rejected record of n observations.
 func (f *runFindings) reject(reason, place, raw string, n int) {
 	if f == nil {
 		return

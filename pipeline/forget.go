@@ -18,21 +18,20 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// A Forgotten says which keys were forgotten.
+// A Forgotten lists the keys that were forgotten.
 type Forgotten struct {
 	Keys  []string // sorted
-	Of    int      // the keys that there were
-	Where string   // their place
+	Of    int      // number of keys before
+	Where string   // file or changelog
 }
 
 func (f Forgotten) String() string {
 	return fmt.Sprintf("forgot %s of %d in %s", message.Count(len(f.Keys), "key", "keys"), f.Of, f.Where)
 }
 
-// ForgetKeys takes all keys that one of the patterns matches out of the states that the graph's
-// runs begin with: those of the changelog, or else of the file of states. A pattern is a key, or one
-// of keyed.Rule. Nothing is changed if no key matches, or while a run has the states: the error says
-// which one.
+// ForgetKeys removes all keys that match a pattern from the stored states of the graph: from the changelog or,
+// without a changelog, from the file of states. A pattern is a key, or the Match of a keyed.Rule. ForgetKeys changes
+// nothing and returns an error if no key matches, or if a run is using the states; the error names that run.
 func ForgetKeys(ctx context.Context, g *Graph, patterns []string, log *slog.Logger) (Forgotten, error) {
 	if _, ok := g.transform.(filtering); !ok {
 		return Forgotten{}, errSmoothing
@@ -47,7 +46,7 @@ func ForgetKeys(ctx context.Context, g *Graph, patterns []string, log *slog.Logg
 	return Forgotten{}, errNoStates
 }
 
-// ForgetKeysIn is ForgetKeys for the states in a file.
+// ForgetKeysIn is ForgetKeys for a file of states.
 func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return f, errNoStateFile(path)
@@ -57,24 +56,24 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 		return f, fmt.Errorf("state: %w", err)
 	}
 	defer unlock()
-	all, source, err := readStateFile(path)
+	states, source, err := readStateFile(path)
 	if err != nil {
 		return f, err
 	}
-	f, changed, err := without(all, path, patterns)
+	f, changed, err := withoutKeys(states, path, patterns)
 	if err != nil {
 		return f, err
 	}
 	file, err := statestore.PrepareFile(path, source, func(yield func(statestore.State) bool) {
-		for _, s := range all {
-			now, is := changed[s.Key]
+		for _, s := range states {
+			replacement, ok := changed[s.Key]
 			switch {
-			case !is:
-				now = &s
-			case now == nil:
+			case !ok:
+				replacement = &s
+			case replacement == nil:
 				continue
 			}
-			if !yield(*now) {
+			if !yield(*replacement) {
 				return
 			}
 		}
@@ -89,11 +88,11 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 }
 
 func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, log *slog.Logger) (f Forgotten, err error) {
-	var to clients
-	defer to.close()
-	err = to.of(t.Cluster).AmendStates(ctx, t.Changelog, log, func(suppressed []kafkaio.StoredState) (map[string][]byte, error) {
+	var pool clients
+	defer pool.close()
+	err = pool.client(t.Cluster).AmendStates(ctx, t.Changelog, log, func(suppressed []kafkaio.StoredState) (map[string][]byte, error) {
 		var changed map[string]*statestore.State
-		if f, changed, err = without(openStored(suppressed), "the changelog "+t.Changelog, patterns); err != nil {
+		if f, changed, err = withoutKeys(openStored(suppressed), "the changelog "+t.Changelog, patterns); err != nil {
 			return nil, err
 		}
 		sealed := map[string][]byte{}
@@ -104,27 +103,27 @@ func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, lo
 		}
 		return sealed, nil
 	})
-	return f, advised(err)
+	return f, withAdvice(err)
 }
 
-// without returns which states there are in place of others, by key, when the keys that match are
-// forgotten; nil is none. Among them is that of the fleet, which knows keys too.
-func without(all []statestore.State, where string, patterns []string) (f Forgotten, changed map[string]*statestore.State, err error) {
+// withoutKeys returns the states that change when the matching keys are forgotten, by key. A nil state is removed. The
+// state of the fleet also changes if it contains a matching key.
+func withoutKeys(states []statestore.State, where string, patterns []string) (f Forgotten, changed map[string]*statestore.State, err error) {
 	matches := func(key string) bool {
 		return !statestore.Reserved(key) && slices.ContainsFunc(patterns, func(p string) bool {
-			return p == key || keyed.Rule{Match: p}.Matches(key) // a key may have a bracket
+			return p == key || keyed.Rule{Match: p}.Matches(key) // a key may contain brackets
 		})
 	}
-	changed, gone := map[string]*statestore.State{}, map[string]bool{}
-	for _, s := range all {
+	changed, forgotten := map[string]*statestore.State{}, map[string]bool{}
+	for _, s := range states {
 		if !statestore.Reserved(s.Key) {
 			f.Of++
 		}
 		if matches(s.Key) {
-			changed[s.Key], gone[s.Key] = nil, true
+			changed[s.Key], forgotten[s.Key] = nil, true
 		}
 	}
-	for _, s := range all {
+	for _, s := range states {
 		if s.Key != statestore.FleetKey {
 			continue
 		}
@@ -133,11 +132,11 @@ func without(all []statestore.State, where string, patterns []string) (f Forgott
 			s.Bytes, names, err = fleet.Forget(s.Bytes, matches)
 		}
 		if err != nil {
-			return f, nil, fmt.Errorf("what %s has of the alarms of all keys cannot be read, and nothing was changed: %w; a run begins it anew: start one, stop it, and try again", where, err)
+			return f, nil, fmt.Errorf("the state of the alarms of all keys in %s cannot be read, and nothing was changed: %w; a run resets this state: start one, stop it, and try again", where, err)
 		}
-		for name := range names { // also of a key whose state is gone
-			if !gone[name] {
-				gone[name] = true
+		for name := range names { // includes keys without a stored state
+			if !forgotten[name] {
+				forgotten[name] = true
 				f.Of++
 			}
 		}
@@ -145,10 +144,10 @@ func without(all []statestore.State, where string, patterns []string) (f Forgott
 			changed[s.Key] = &s
 		}
 	}
-	if len(gone) == 0 {
+	if len(forgotten) == 0 {
 		return f, nil, noMatch(patterns, where)
 	}
-	f.Keys, f.Where = slices.Sorted(maps.Keys(gone)), where
+	f.Keys, f.Where = slices.Sorted(maps.Keys(forgotten)), where
 	return f, changed, nil
 }
 

@@ -18,8 +18,8 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// A tombstone forgets its key, as if the key had never been: its records begin at 1, and neither
-// states nor changelog have anything of it. Other keys, and the default, are as without it.
+// A tombstone forgets its key: later records start at 1, and states and changelog have no trace of the key. Other keys
+// are unaffected. By default, tombstones are rejected.
 func TestTombstonesForget(t *testing.T) {
 	t.Parallel()
 	b := fakeBus(t, 2, "out", "rejected")
@@ -27,31 +27,31 @@ func TestTombstonesForget(t *testing.T) {
 	put := func(keys ...string) {
 		for _, key := range keys {
 			minute++
-			at := time.Now().UTC().Add(time.Duration(minute-600) * time.Minute)
-			b.Produce(t, &kgo.Record{Topic: "in", Key: []byte(key), Value: fmt.Appendf(nil, `{"key":%q,"time":%q,"x":%d}`, key, at.Format(time.RFC3339), minute%7)})
+			when := time.Now().UTC().Add(time.Duration(minute-600) * time.Minute)
+			b.Produce(t, &kgo.Record{Topic: "in", Key: []byte(key), Value: fmt.Appendf(nil, `{"key":%q,"time":%q,"x":%d}`, key, when.Format(time.RFC3339), minute%7)})
 		}
 	}
 	forget := func(key string) { b.Produce(t, &kgo.Record{Topic: "in", Key: []byte(key)}) }
 	const settings = "group: g, changelog: states, tombstones: forget"
 	text := b.config(settings, "detect: true\nincidents: true\nsilence: true\n")
 	stored := func() string {
-		var all strings.Builder
-		expect.OK(t, ListStates(t.Context(), compose(t, text), "", &all, quiet))
-		return all.String()
+		var listing strings.Builder
+		expect.OK(t, ListStates(t.Context(), compose(t, text), "", &listing, quiet))
+		return listing.String()
 	}
 	put("a", "b", "a", "b", "c")
 	r := launch(t, compose(t, text))
 	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
 	forget("a")
-	forget("never") // was there
+	forget("never") // a key without records
 	forget("c")
 	put("c")
 	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
-	if s := r.halt(t); s.Forgotten != 2 || s.Keys != 4 || !strings.Contains(s.String(), "2 keys were forgotten") { // c is there twice
+	if s := r.halt(t); s.Forgotten != 2 || s.Keys != 4 || !strings.Contains(s.String(), "2 keys were forgotten") { // c is counted twice
 		t.Errorf("%d forgotten: %s", s.Forgotten, s)
 	}
-	if all := stored(); strings.Contains(all, `"key":"a"`) || strings.Contains(all, `"key":"never"`) || !strings.Contains(all, `"key":"b"`) || !strings.Contains(all, `"key":"c"`) {
-		t.Errorf("stored: %s", all)
+	if listing := stored(); strings.Contains(listing, `"key":"a"`) || strings.Contains(listing, `"key":"never"`) || !strings.Contains(listing, `"key":"b"`) || !strings.Contains(listing, `"key":"c"`) {
+		t.Errorf("stored: %s", listing)
 	}
 	put("a", "b", "a")
 	expect.Get(Run{Graph: compose(t, text, "source.kafka.bounded=true")}.Execute(t.Context(), nil))(t)
@@ -74,12 +74,11 @@ func TestTombstonesForget(t *testing.T) {
 	}
 }
 
-// A key that is forgotten between two runs of files begins at 1 in the second, and is in nothing
-// that is stored, also not in the incident that it was in. Other keys are as without that, and so
-// is what is stored of them, byte for byte.
+// A key that is forgotten between two runs of files starts at 1 in the second run. The stored states, including its
+// incident, have no trace of it. The records and stored states of other keys stay equal, byte for byte.
 func TestForgetKeysOfFile(t *testing.T) {
 	t.Parallel()
-	const cut = 30 * (8*144 + 4) // in the incident of a rack
+	const cut = 30 * (8*144 + 4) // within the incident of a rack
 	lines := fleetLines(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))[:30*9*144]
 	dir := t.TempDir()
 	text := func(state string) string {
@@ -92,27 +91,27 @@ func TestForgetKeysOfFile(t *testing.T) {
 		}
 		return withoutID(byKey(t, out))
 	}
-	suppressed := func(state string) (all map[string]string, source []byte) {
+	readStates := func(state string) (states map[string]string, source []byte) {
 		in, source, err := readStateFile(filepath.Join(dir, state))
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = map[string]string{}
+		states = map[string]string{}
 		for _, s := range in {
-			all[s.Key] = string(s.Seal())
+			states[s.Key] = string(s.Seal())
 		}
-		return all, source
+		return states, source
 	}
-	const gone = "s0/r1:m2"
+	const forgotten = "s0/r1:m2"
 	first := run("forgets", lines[:cut])
-	was, source := suppressed("forgets")
+	before, source := readStates("forgets")
 	whole := []byte(readFile(t, filepath.Join(dir, "forgets")))
 	expect.OK(t, os.WriteFile(filepath.Join(dir, "keeps"), whole, 0o600))
 	path := filepath.Join(dir, "forgets")
 
-	// What does not succeed leaves the file.
+	// A failed call leaves the file unchanged.
 	unlock := expect.Get(statebackend.Lock(path, "", quiet))(t)
-	_, err := ForgetKeysIn(path, []string{gone}, quiet)
+	_, err := ForgetKeysIn(path, []string{forgotten}, quiet)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("another run holds it: process %d", os.Getpid())) || !strings.HasSuffix(err.Error(), "; wait for its end, or stop it") {
 		t.Error(err)
 	}
@@ -131,87 +130,86 @@ func TestForgetKeysOfFile(t *testing.T) {
 	}
 
 	config := compose(t, text("forgets")+"source: {jsonl: {path: in.jsonl}}\n")
-	f, err := ForgetKeys(t.Context(), config, []string{gone, "nobody"}, quiet)
-	if err != nil || !slices.Equal(f.Keys, []string{gone}) || f.String() != "forgot 1 key of 30 in "+path {
+	f, err := ForgetKeys(t.Context(), config, []string{forgotten, "nobody"}, quiet)
+	if err != nil || !slices.Equal(f.Keys, []string{forgotten}) || f.String() != "forgot 1 key of 30 in "+path {
 		t.Fatal(f, err)
 	}
-	is, after := suppressed("forgets")
-	known := statestore.Open(statestore.FleetKey, []byte(was[statestore.FleetKey]))
-	if _, names, err := fleet.Forget(known.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 1 {
+	remaining, after := readStates("forgets")
+	known := statestore.Open(statestore.FleetKey, []byte(before[statestore.FleetKey]))
+	if _, names, err := fleet.Forget(known.Bytes, func(key string) bool { return key == forgotten }); err != nil || len(names) != 1 {
 		t.Fatalf("the fleet before: %v %v", names, err)
 	}
-	known = statestore.Open(statestore.FleetKey, []byte(is[statestore.FleetKey]))
-	if _, names, err := fleet.Forget(known.Bytes, func(key string) bool { return key == gone }); err != nil || len(names) != 0 {
+	known = statestore.Open(statestore.FleetKey, []byte(remaining[statestore.FleetKey]))
+	if _, names, err := fleet.Forget(known.Bytes, func(key string) bool { return key == forgotten }); err != nil || len(names) != 0 {
 		t.Errorf("the fleet has %v, %v", names, err)
 	}
-	for _, all := range []map[string]string{was, is} {
-		delete(all, statestore.FleetKey)
-		delete(all, gone)
+	for _, states := range []map[string]string{before, remaining} {
+		delete(states, statestore.FleetKey)
+		delete(states, forgotten)
 	}
-	equal(t, was, is)
+	equal(t, before, remaining)
 	if !bytes.Equal(source, after) {
 		t.Error("how far the source was read has changed")
 	}
 
 	want, got := run("keeps", lines[cut:]), run("forgets", lines[cut:])
-	anew := got[gone]
-	delete(want, gone)
-	delete(got, gone)
+	restarted := got[forgotten]
+	delete(want, forgotten)
+	delete(got, forgotten)
 	equal(t, want, got)
-	if len(anew) != (len(lines)-cut)/30 || !strings.Contains(anew[0], `"n":1,`) || len(first[gone]) != cut/30 {
-		t.Errorf("%d records, the first %s", len(anew), anew[0])
+	if len(restarted) != (len(lines)-cut)/30 || !strings.Contains(restarted[0], `"n":1,`) || len(first[forgotten]) != cut/30 {
+		t.Errorf("%d records, the first %s", len(restarted), restarted[0])
 	}
-	fresh := run("fresh", slices.DeleteFunc(slices.Clone(lines[cut:]), func(l string) bool { return !strings.Contains(l, gone) }))
-	equal(t, fresh[gone], anew)
+	fresh := run("fresh", slices.DeleteFunc(slices.Clone(lines[cut:]), func(l string) bool { return !strings.Contains(l, forgotten) }))
+	equal(t, fresh[forgotten], restarted)
 
-	// All keys may go.
+	// All keys may be forgotten.
 	if f, err = ForgetKeysIn(path, []string{"s0/*", "s1/r?:m*"}, quiet); err != nil || len(f.Keys) != 30 || f.Of != 30 {
 		t.Error(f, err)
 	}
-	if is, _ := suppressed("forgets"); len(is) != 1 {
-		t.Errorf("%d states are left", len(is)-1)
+	if remaining, _ := readStates("forgets"); len(remaining) != 1 {
+		t.Errorf("%d states are left", len(remaining)-1)
 	}
-	if _, err := ForgetKeysIn(filepath.Join(dir, "none"), []string{"*"}, quiet); err == nil || !strings.Contains(err.Error(), "none does not exist: no run has ended well yet") {
+	if _, err := ForgetKeysIn(filepath.Join(dir, "none"), []string{"*"}, quiet); err == nil || !strings.Contains(err.Error(), "none does not exist: no run has succeeded yet") {
 		t.Error(err)
 	}
 }
 
-// Other states of a file stay as they are, also those that cannot be read.
+// The other states of a file stay unchanged, also damaged ones.
 func TestForgetKeysBesideADamagedState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "states.bin")
 	text := "model: {family: normal}\nstate: " + path + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", observations(100, 3)...) + "}}\n"
 	runConfig(t, text)
-	all, source, err := readStateFile(path)
+	states, source, err := readStateFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	damaged := all[1].Seal()
+	damaged := states[1].Seal()
 	damaged[len(damaged)-1] ^= 1
-	all[1] = statestore.Open(all[1].Key, damaged)
-	file, err := statestore.PrepareFile(path, source, slices.Values(all))
+	states[1] = statestore.Open(states[1].Key, damaged)
+	file, err := statestore.PrepareFile(path, source, slices.Values(states))
 	if err == nil {
 		err = file.Commit()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect.Get(ForgetKeysIn(path, []string{all[0].Key}, quiet))(t)
-	left, _, err := readStateFile(path)
-	if err != nil || len(left) != 2 || !bytes.Equal(left[0].Seal(), damaged) || left[0].Err == nil || !bytes.Equal(left[1].Seal(), all[2].Seal()) {
-		t.Errorf("%v, %+v", err, left)
+	expect.Get(ForgetKeysIn(path, []string{states[0].Key}, quiet))(t)
+	remaining, _, err := readStateFile(path)
+	if err != nil || len(remaining) != 2 || !bytes.Equal(remaining[0].Seal(), damaged) || remaining[0].Err == nil || !bytes.Equal(remaining[1].Seal(), states[2].Seal()) {
+		t.Errorf("%v, %+v", err, remaining)
 	}
-	if f, err := ForgetKeysIn(path, []string{all[1].Key}, quiet); err != nil || f.Of != 2 {
+	if f, err := ForgetKeysIn(path, []string{states[1].Key}, quiet); err != nil || f.Of != 2 {
 		t.Error(f, err)
 	}
 }
 
-// A changelog forgets keys while no run has it, in one transaction, and large states with all their
-// parts. A run that goes on is not disturbed; it goes on with the others as they were, and the
-// offsets of the group stay.
+// Keys in a changelog are forgotten only while no run uses it, in one transaction, and large states with all their
+// parts. A run in progress is not disturbed. The next run resumes the other keys, and the offsets of the group stay.
 func TestForgetKeysOfChangelog(t *testing.T) {
 	t.Parallel()
 	b := fakeBus(t, 2, "out")
-	b.CreateTopic(t, "states", 3, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1200"}) // so that states have parts
+	b.CreateTopic(t, "states", 3, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1200"}) // splits states into parts
 	lines := observations(3_000, 6)
 	text := b.config("group: g, changelog: states", "detect: true\nincidents: true\n")
 	b.put(t, lines[:1000]...)
@@ -234,7 +232,7 @@ func TestForgetKeysOfChangelog(t *testing.T) {
 	if _, err := forget("k9", "x*"); err == nil || err.Error() != `no key matches one of "k9" and "x*" in the changelog states` {
 		t.Error(err)
 	}
-	if _, same := b.Offsets(t, "states"); !slices.Equal(same, ends) {
+	if _, offsets := b.Offsets(t, "states"); !slices.Equal(offsets, ends) {
 		t.Error("something was written")
 	}
 	f, err := forget("k1", "k[45]")
@@ -279,7 +277,7 @@ func TestForgetKeysOfChangelog(t *testing.T) {
 	want.CreateTopic(t, "out", 1, nil)
 	want.put(t, lines...)
 	expect.OK(t, execute(t, want.config("bounded: true", "detect: true\nincidents: true\n"), quiet))
-	all, got := byKey(t, want.values(t, "out")), byKey(t, b.values(t, "out"))
+	expected, got := byKey(t, want.values(t, "out")), byKey(t, b.values(t, "out"))
 	for _, key := range f.Keys {
 		n := 0
 		for _, line := range got[key] {
@@ -290,13 +288,13 @@ func TestForgetKeysOfChangelog(t *testing.T) {
 		if n != 2 {
 			t.Errorf("%s has begun %d times", key, n)
 		}
-		delete(all, key)
+		delete(expected, key)
 		delete(got, key)
 	}
-	equal(t, all, got)
+	equal(t, expected, got)
 }
 
-// A run that is stopped while it takes over the states of the run before, or before that, ends well.
+// A run that is stopped before or during the takeover of the previous run's states ends without an error.
 func TestStopWhileStatesAreTakenOver(t *testing.T) {
 	b := fakeBus(t, 1, "out")
 	text := b.config("group: g, changelog: states", "")

@@ -26,46 +26,46 @@ import (
 	"hafvf/transforms"
 )
 
-// A Graph holds the steps of a config from the source to the sinks, before they run.
+// A Graph holds the steps of a config, from the source to the sinks, before they run.
 type Graph struct {
 	Steps  []Step
 	Runner config.Runner
-	Clock  *time.Location // the zone of the times in summaries, tables and reports
-	Value  string         // name and unit of the value that pages show, the first of several
+	Clock  *time.Location // zone of times in summaries, tables and reports
+	Value  string         // name and unit of the first value, as pages show it
 
 	source     graphSource
 	transform  graphTransform
 	sink       graphSink
 	dead       graphSink
-	alerts     []graphSink // of the receivers
-	states     string      // file of the states, "" for none
+	alerts     []graphSink // one per receiver
+	states     string      // path of the file of states; "" for none
 	detects    bool
-	groups     bool              // alarms into incidents
-	patterns   []string          // of rules of keys and of quiet times
-	quietTimes []keyed.QuietTime // that stand in the config
+	groups     bool              // alarms are grouped into incidents
+	patterns   []string          // patterns of rules for keys and of quiet times
+	quietTimes []keyed.QuietTime // quiet times in the config
 	quietFiles []settings.QuietFile
-	marks      *config.Sink // which is read; nil for none
-	warmUp     int          // of the keys without one; 0 for none
+	marks      *config.Sink // where marks are read; nil for none
+	warmUp     int          // warm-up of keys without a rule that sets one; 0 for none
 	advice     advice
 }
 
-// A graphTransform turns observations into lines, alerts and rejections.
+// A graphTransform converts observations to lines, alerts and rejections.
 type graphTransform interface {
 	// build adds the transform to a pipeline. in decodes the batches.
-	build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) transformOutputs
-	// table returns the columns of its records, with values of that kind, and their schema in Avro.
+	build(s beam.Scope, form records.Form, in transforms.Registered, batches beam.PCollection) transformOutputs
+	// table returns the columns of its records, for values of kind x, and their Avro schema.
 	table(x tabular.Kind) (columns []tabular.Column, schema string)
 	steps() []Step
 	// name returns the name of the transform's step.
 	name() string
 }
 
-// transformOutputs is what a transform makes: PCollections<[]byte> of chunks for the sinks, undecoded
-// for the dead letter, and a PCollection<Rejected> of what came late or was not learned. alerts
-// are invalid if the transform has none.
+// transformOutputs are the outputs of a transform: PCollections<[]byte> of chunks for the sinks, undecoded chunks for
+// the dead letter, and a PCollection<Rejected> of observations that were late or not learned. alerts is invalid if the
+// transform has none.
 type transformOutputs struct{ lines, alerts, undecoded, late beam.PCollection }
 
-// A Step is one node of a graph, with where its outputs go.
+// A Step is a node of a graph, with the steps that its outputs go to.
 type Step struct {
 	Name, Does string
 	To         []string
@@ -88,16 +88,16 @@ func (g *Graph) String() string {
 func Compose(c *config.Config) (*Graph, error) {
 	g := &Graph{Runner: c.Runner, Clock: c.Clock(), states: c.State, detects: c.Detect != nil, groups: c.Incidents != nil, warmUp: c.Model.WarmUp, advice: adviceOf(c)}
 	filter := c.Filter()
-	all := []hafvf.Config{filter.Filter}
+	filters := []hafvf.Config{filter.Filter}
 	for _, k := range filter.Keys {
-		all = append(all, k.Filter)
+		filters = append(filters, k.Filter)
 	}
 	g.patterns = filter.Patterns()
-	layout, err := records.NewLayout(all...)
+	layout, err := records.NewLayout(filters...)
 	if err != nil {
 		return nil, err
 	}
-	brief := c.Records == settings.Brief && c.Sink.Prometheus == nil // which gets the threshold
+	brief := c.Records == settings.Brief && c.Sink.Prometheus == nil // Prometheus gets the threshold, which brief records lack
 	layout.Brief, layout.Interval, layout.Events, layout.Incidents, layout.Quiet = brief, c.Interval != 0, c.Aggregate != nil, c.Incidents != nil, c.Quiet != nil || c.QuietFiles != nil
 	g.source = newSource(c)
 	x := g.source.kind()
@@ -114,7 +114,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		layout.Revises = c.Session.AllowedLateness > 0
 		layout.Trials = c.SessionOrder() != keyed.EventTime
 		layout.Levels = 0
-		for _, f := range all {
+		for _, f := range filters {
 			if (keyed.SmoothConfig{Filter: f}).Segments() {
 				layout.Segments = true
 			} else {
@@ -148,7 +148,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	}
 	g.Steps = slices.Concat([]Step{
 		{"read", g.source.describe(), []string{"decode"}},
-		{"decode", "key, time, x; what does not fit is rejected", []string{c.Transform, "reject"}},
+		{"decode", "key, time, x; invalid records are rejected", []string{c.Transform, "reject"}},
 	}, g.transform.steps(), []Step{
 		{"write", g.sink.describe(), nil},
 		{"reject", "reason, place, raw input to " + g.dead.describe(), nil},
@@ -159,7 +159,7 @@ func Compose(c *config.Config) (*Graph, error) {
 	return g, nil
 }
 
-// groupingOf says how alarms become incidents, nil if they do not.
+// groupingOf returns how alarms are grouped into incidents, nil if they are not.
 func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	i := c.Incidents
 	if i == nil {
@@ -176,12 +176,12 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	}
 	slices.Sort(g.Digests)
 	if a := c.Aggregate; a != nil {
-		g.Lateness += a.Every + time.Hour + a.Wait // a clock that goes back makes an interval longer
+		g.Lateness += a.Every + time.Hour + a.Wait // when a clock is set back, an interval gets an hour longer
 	}
 	return g
 }
 
-// nameValues names what the filter's values are of, in messages, and the first of them on a page.
+// nameValues sets the name and unit of the filter's values in messages, and of the first value on pages.
 func (g *Graph) nameValues(filter *keyed.Config, c *config.Config) {
 	filter.Values, filter.Unit = c.NamesOf(g.source.values()), c.Source.Unit()
 	if len(filter.Values) > 0 {
@@ -199,7 +199,7 @@ func (g *Graph) nameValues(filter *keyed.Config, c *config.Config) {
 	filter.Unit = c.UnitOf(filter.Unit)
 }
 
-// hostOf says how a run hosts the filter.
+// hostOf returns how a run hosts the filter.
 func hostOf(c *config.Config) transforms.Host {
 	h := transforms.Host{Live: c.Source.Unending()}
 	if r := c.Runner; r.Name == config.Flink {
@@ -215,35 +215,35 @@ func hostOf(c *config.Config) transforms.Host {
 	return h
 }
 
-// receivedKinds names what goes to a receiver.
+// receivedKinds describes what a receiver gets.
 func receivedKinds(c *config.Config, r *config.Receiver) []string {
-	var all []string
+	var kinds []string
 	raised := map[string]bool{
 		string(usual.NoveltyAlarm): c.Detect != nil, string(usual.ChangeAlarm): c.Detect != nil,
 		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil || r.Ends && c.Detect != nil,
 	}
 	for _, kind := range r.Kinds {
 		if raised[kind] {
-			all = append(all, kind+" alarms")
+			kinds = append(kinds, kind+" alarms")
 		} else if kind == incidents.Kind && c.Incidents != nil {
-			all = append(all, "incidents")
+			kinds = append(kinds, "incidents")
 		}
 	}
 	if c.Detect != nil {
 		for _, kind := range r.Beliefs {
-			all = append(all, kind+" beliefs")
+			kinds = append(kinds, kind+" beliefs")
 		}
 	}
 	if r.Digest > 0 {
-		all = append(all, "a digest of single alarms every "+message.Duration(r.Digest))
+		kinds = append(kinds, "a digest of single alarms every "+message.Duration(r.Digest))
 	}
-	if all == nil {
+	if kinds == nil {
 		return []string{"nothing"}
 	}
 	if r.Few != nil {
-		all = append(all, fmt.Sprintf("or of fewer than %d keys all alarms", config.FewKeys))
+		kinds = append(kinds, fmt.Sprintf("or of fewer than %d keys all alarms", config.FewKeys))
 	}
-	return all
+	return kinds
 }
 
 func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
@@ -268,10 +268,10 @@ func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
 		b.WriteString(", prior from the data")
 	}
 	if c.Season != nil {
-		between := ", less the season of "
+		separator := ", less the season of "
 		for _, s := range c.Season.Seasons {
-			fmt.Fprintf(&b, "%s%v", between, s.Period)
-			between = " and "
+			fmt.Fprintf(&b, "%s%v", separator, s.Period)
+			separator = " and "
 		}
 	}
 	if c.Detect != nil {
@@ -283,7 +283,7 @@ func describeFilter(c hafvf.Config, rules []keyed.Rule) string {
 	return b.String()
 }
 
-// Topics returns the graph's source if it reads topics.
+// Topics returns the source of the graph if it reads topics.
 func (g *Graph) Topics() (source config.Kafka, ok bool) {
 	t, ok := g.source.(topicSource)
 	return t.Kafka, ok
@@ -295,13 +295,13 @@ func (g *Graph) StandardInput() bool {
 	return ok && f.Path == "-"
 }
 
-// on returns the graph with an embedded broker's cluster.
-func (g *Graph) on(c kafkaio.Cluster) *Graph {
-	here := *g
+// withCluster returns the graph on the cluster of an embedded broker.
+func (g *Graph) withCluster(c kafkaio.Cluster) *Graph {
+	clone := *g
 	t := g.source.(topicSource)
 	configured := t.Cluster.Brokers
 	t.Cluster = c
-	here.source = t
+	clone.source = t
 	move := func(s graphSink) graphSink {
 		if s.topic != nil && slices.Equal(s.topic.Cluster.Brokers, configured) {
 			topic := *s.topic
@@ -310,39 +310,38 @@ func (g *Graph) on(c kafkaio.Cluster) *Graph {
 		}
 		return s
 	}
-	here.sink, here.dead = move(g.sink), move(g.dead)
+	clone.sink, clone.dead = move(g.sink), move(g.dead)
 	if g.marks != nil && g.marks.Kafka != nil {
-		here.marks = &config.Sink{Kafka: move(graphSink{topic: g.marks.Kafka}).topic}
+		clone.marks = &config.Sink{Kafka: move(graphSink{topic: g.marks.Kafka}).topic}
 	}
-	here.alerts = nil
+	clone.alerts = nil
 	for _, s := range g.alerts {
-		here.alerts = append(here.alerts, move(s))
+		clone.alerts = append(clone.alerts, move(s))
 	}
-	return &here
+	return &clone
 }
 
-// sinks are the graph's, by name.
+// sinks returns the sinks of the graph by name.
 func (g *Graph) sinks() map[string]graphSink {
-	all := map[string]graphSink{"records": g.sink, "rejected": g.dead}
+	sinks := map[string]graphSink{"records": g.sink, "rejected": g.dead}
 	for i, s := range g.alerts {
-		all[alertsName(i)] = s
+		sinks[alertsName(i)] = s
 	}
-	return all
+	return sinks
 }
 
-// alertsName is the name of the sink of a receiver within the run.
+// alertsName returns the name of a receiver's sink within the run.
 func alertsName(receiver int) string { return fmt.Sprint("alerts ", receiver) }
 
-// build returns the graph as a Beam pipeline, for a run of this process or of a worker. A
-// cluster finds a step's state by the step's name. The name therefore changes when nothing of
-// the state means the same any more.
+// build returns the graph as a Beam pipeline, for a run in this process or in a worker. A cluster finds the state of a
+// step by the step's name. The name therefore changes if no part of the state keeps its meaning.
 func (g *Graph) build() *beam.Pipeline {
 	p, s := beam.NewPipelineWithRoot()
 	batches, decoder := g.source.read(s.Scope(named("Source", g.source.state())))
 	b := g.transform.build(s.Scope(g.transform.name()), g.sink.form(), decoder, batches)
 	rejects := append(g.sink.write(s, "records", b.lines), b.undecoded, beam.ParDo(s.Scope("Reject"), &encodeRejectedFn{}, b.late))
 	if len(g.alerts) == 0 && b.alerts.IsValid() {
-		graphSink{}.write(s, "", b.alerts) // incidents are counted all the same
+		graphSink{}.write(s, "", b.alerts) // incidents are counted without a receiver too
 	}
 	for i, sink := range g.alerts {
 		alerts := b.alerts
@@ -355,7 +354,7 @@ func (g *Graph) build() *beam.Pipeline {
 	return p
 }
 
-// named returns a step's name with a hash of what its state means.
+// named returns the name of a step, with a hash of the values that determine the meaning of its state.
 func named(step string, state any) string {
 	return fmt.Sprintf("%s %.6x", step, sha256.Sum256([]byte(jsontext.Of(state))))
 }
@@ -365,14 +364,14 @@ type filtering struct {
 	layout    records.Layout
 	cfg       keyed.Config
 	host      transforms.Host
-	receivers []receiver                  // of alerts
+	receivers []receiver                  // receivers of alerts
 	incidents *transforms.IncidentsConfig // nil: alarms are not grouped
 	alerted   settings.Switches
 	alone     settings.Switches
 }
 
-func (f filtering) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
-	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: as, Receivers: f.receivers, Alerted: f.alerted, Alone: f.alone, Counters: f.cfg.Aggregate != nil && f.cfg.Aggregate.Value == keyed.Increase})}
+func (f filtering) build(s beam.Scope, form records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
+	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: form, Receivers: f.receivers, Alerted: f.alerted, Alone: f.alone, Counters: f.cfg.Aggregate != nil && f.cfg.Aggregate.Value == keyed.Increase})}
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
 		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)
@@ -388,7 +387,7 @@ func describeAggregation(a *keyed.Aggregation) string {
 	return fmt.Sprintf("the %s of every %v, %s if empty", a.Value, a.Every, empty)
 }
 
-// name: a state is carried over to another config of the same family and scale.
+// name depends only on the family, the scale and the aggregation: other changes of the config keep the state.
 func (f filtering) name() string {
 	means := []any{settings.Filter, f.cfg.Filter.Family, f.cfg.Filter.Scale}
 	if a := f.cfg.Aggregate; a != nil {
@@ -414,15 +413,15 @@ func (f filtering) steps() []Step {
 		{"encode", "estimates as records", []string{"write"}},
 	}
 	if i := f.incidents; i != nil {
-		by := "prefixes that end at one of " + i.Separators
+		grouping := "prefixes that end at one of " + i.Separators
 		if i.By != nil {
-			by = "the labels " + strings.Join(i.By, ", ")
+			grouping = "the labels " + strings.Join(i.By, ", ")
 		}
 		when := "as the watermark passes them"
 		if i.AtEnd {
 			when = "at the end of the input"
 		}
-		steps = append(steps, Step{"group", fmt.Sprintf("the alarms of all keys, by %s, into incidents, one by chance in %s, %s", by, message.Duration(i.Budget), when), []string{"alert"}})
+		steps = append(steps, Step{"group", fmt.Sprintf("the alarms of all keys, by %s, into incidents, one by chance in %s, %s", grouping, message.Duration(i.Budget), when), []string{"alert"}})
 	}
 	return steps
 }
@@ -433,9 +432,9 @@ type smoothing struct {
 	cfg    transforms.SmoothConfig
 }
 
-func (m smoothing) build(s beam.Scope, as records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
+func (m smoothing) build(s beam.Scope, form records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
 	b.lines, b.undecoded, b.late = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{
-		Layout: m.layout, As: as,
+		Layout: m.layout, As: form,
 	})}, batches)
 	return b
 }
@@ -449,9 +448,9 @@ func (m smoothing) table(x tabular.Kind) (columns []tabular.Column, schema strin
 }
 
 func (m smoothing) steps() []Step {
-	of := describeFilter(m.cfg.Filter, m.cfg.Keys)
+	description := describeFilter(m.cfg.Filter, m.cfg.Keys)
 	if m.cfg.Aggregate != nil {
-		of += ", of " + describeAggregation(m.cfg.Aggregate)
+		description += ", of " + describeAggregation(m.cfg.Aggregate)
 	}
 	sessions := fmt.Sprintf("with gaps of %v, revised up to %v late", m.cfg.Gap, m.cfg.AllowedLateness)
 	if m.cfg.Gap == 0 {
@@ -465,7 +464,7 @@ func (m smoothing) steps() []Step {
 	}
 	return []Step{
 		{settings.Smooth, fmt.Sprintf("%s, keyed, over sessions %s, cut at %d observations; changes at odds of %g",
-			of, sessions, m.cfg.Max, cmp.Or(m.cfg.Odds, m.cfg.DefaultOdds())), []string{"encode", "reject"}},
+			description, sessions, m.cfg.Max, cmp.Or(m.cfg.Odds, m.cfg.DefaultOdds())), []string{"encode", "reject"}},
 		{"encode", "smoothed estimates as records", []string{"write"}},
 	}
 }

@@ -21,24 +21,24 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// The past is what a run of the same states has read of its source. A run with Migrate reads it again
-// where the states cannot be carried over whole.
+// A run with Migrate reads the past again if its states cannot be migrated completely. The past is the part of the
+// source that earlier runs with the same states have read.
 
-// readAgain returns an empty file of states that reads again what was read up to a position in the source,
-// and says what that is. It is nil if there is nothing that can be read again.
-func (g *Graph) readAgain(source []byte, log *slog.Logger) (file *stateFile, what string, err error) {
+// readAgain returns an empty stateFile whose run rereads the source up to the position stored in source, and a
+// description of that part. The file is nil if nothing can be read again.
+func (g *Graph) readAgain(source []byte, log *slog.Logger) (file *stateFile, description string, err error) {
 	file = &stateFile{File: &statebackend.File{Memory: statestore.NewMemory()}}
 	if err := file.resume(g, source, log); err != nil {
 		return nil, "", err
 	}
 	switch s := g.source.(type) {
 	case querySource:
-		from, until := s.Begin(time.Now()), file.position.Begin
-		if !from.Before(until) {
+		start, until := s.Begin(time.Now()), file.position.Begin
+		if !start.Before(until) {
 			return nil, "", nil
 		}
 		file.position = &promio.Position{Until: until}
-		return file, fmt.Sprintf("%s up to %s", message.Duration(until.Sub(from).Round(s.Step)), until.Format(time.RFC3339)), nil
+		return file, fmt.Sprintf("%s up to %s", message.Duration(until.Sub(start).Round(s.Step)), until.Format(time.RFC3339)), nil
 	case fileSource:
 		n := file.marks.Records(s.Source)
 		if n == 0 {
@@ -50,52 +50,51 @@ func (g *Graph) readAgain(source []byte, log *slog.Logger) (file *stateFile, wha
 	return nil, "", nil
 }
 
-// A history is what a run of the same states has read, opened to be read again.
+// A history is the part of the source that earlier runs with the same states have read, opened to be read again.
 type history struct {
-	where         string // the place of the states
-	what          string // the past
+	where         string // place of the states
+	description   string // of the part that is read again
 	migrated      statestore.Migrated
-	begin         func(*run)                                              // has a run read it
-	caughtUp      func() bool                                             // of one that does not end by itself; nil if it does
-	learned       func() *statestore.Memory                               // what that run has learned
-	replaceStates func(learned *statestore.Memory) (*learnedTopic, error) // replaces the states
+	begin         func(*run)                                              // makes a run read the history
+	caughtUp      func() bool                                             // reports whether a run that does not end by itself has read it; nil if the run ends by itself
+	learned       func() *statestore.Memory                               // returns the states that the run has learned
+	replaceStates func(learned *statestore.Memory) (*learnedTopic, error) // replaces the stored states
 	close         func()
 }
 
-// A learnedTopic is what a run begins with that has learned from topics, in place of the states of its
-// changelog.
+// A learnedTopic has the states learned from topics. A run starts with them instead of the states in its changelog.
 type learnedTopic struct {
-	states map[string][]byte
-	to     map[string]int64 // the offsets up to which they hold
+	states  map[string][]byte
+	offsets map[string]int64 // offsets that the states have reached, by partition
 }
 
-// openHistory opens the past of a graph's states. It is nil if they can be carried over whole or there is no
-// past. Errors of states that cannot be opened are left to the run.
-func (g *Graph) openHistory(ctx context.Context, to *clients, log *slog.Logger) (*history, error) {
+// openHistory opens the history of a graph's states. It returns nil if the states can be migrated completely, or if
+// there is no history.
+func (g *Graph) openHistory(ctx context.Context, pool *clients, log *slog.Logger) (*history, error) {
 	if t, ok := g.source.(topicSource); ok {
 		if t.Changelog == "" || g.Runner.Name == config.Flink {
 			return nil, nil
 		}
-		return g.historyOfTopic(ctx, t, to, log)
+		return g.historyOfTopic(ctx, t, pool, log)
 	}
 	if g.states == "" {
 		return nil, nil
 	}
-	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler)) // the run itself says what it carries over
+	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler)) // the run logs what it migrates
 	cfg.Leave = true
 	file, err := statebackend.OpenFile(g.states, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
-	again, what, err := g.readAgain(file.Source, log)
-	if file.Migrated.Reset == 0 || err != nil || again == nil {
+	rereading, description, err := g.readAgain(file.Source, log)
+	if file.Migrated.Reset == 0 || err != nil || rereading == nil {
 		file.Close()
 		return nil, nil
 	}
 	p := &history{
-		where: g.states, what: what, migrated: file.Migrated, close: file.Close,
-		begin:   func(r *run) { r.states = again },
-		learned: func() *statestore.Memory { return again.Memory },
+		where: g.states, description: description, migrated: file.Migrated, close: file.Close,
+		begin:   func(r *run) { r.states = rereading },
+		learned: func() *statestore.Memory { return rereading.Memory },
 		replaceStates: func(learned *statestore.Memory) (*learnedTopic, error) {
 			for key, b := range learned.All() {
 				file.Memory.Put(key, b)
@@ -108,28 +107,28 @@ func (g *Graph) openHistory(ctx context.Context, to *clients, log *slog.Logger) 
 			return nil, nil
 		},
 	}
-	if g.endless() {
-		p.caughtUp = again.position.Reached
+	if g.unbounded() {
+		p.caughtUp = rereading.position.Reached
 	}
 	return p, nil
 }
 
 // historyOfTopic is openHistory for topics with a changelog.
-func (g *Graph) historyOfTopic(ctx context.Context, t topicSource, to *clients, log *slog.Logger) (*history, error) {
+func (g *Graph) historyOfTopic(ctx context.Context, t topicSource, pool *clients, log *slog.Logger) (*history, error) {
 	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler))
 	cfg.Leave = true
 	topic, err := statebackend.OpenTopic(ctx, kafkaio.LedgerConfig{
-		Client: to.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog, History: true, Drain: t.Bounded, Log: log,
+		Client: pool.client(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog, History: true, Drain: t.Bounded, Log: log,
 	}, cfg)
 	if err != nil {
 		return nil, err
 	}
-	there, deleted, err := topic.HistoryLen(ctx)
-	if topic.Migrated.Reset == 0 || err != nil || there == 0 {
+	readable, deleted, err := topic.HistoryLen(ctx)
+	if topic.Migrated.Reset == 0 || err != nil || readable == 0 {
 		return nil, errors.Join(err, topic.Close(ctx, false))
 	}
 	p := &history{
-		where: t.Changelog, what: message.Count(int(there), "record", "records") + " of " + strings.Join(t.Topics, ", "), migrated: topic.Migrated,
+		where: t.Changelog, description: message.Count(int(readable), "record", "records") + " of " + strings.Join(t.Topics, ", "), migrated: topic.Migrated,
 		begin: func(r *run) { r.ledger, r.memory = topic.Ledger, topic.Memory },
 		learned: func() *statestore.Memory {
 			for key, b := range topic.LearnedStates() {
@@ -145,7 +144,7 @@ func (g *Graph) historyOfTopic(ctx context.Context, t topicSource, to *clients, 
 		close: func() { topic.Close(ctx, false) },
 	}
 	if deleted > 0 {
-		p.what += ", before which the brokers have deleted " + strconv.FormatInt(deleted, 10)
+		p.description += ", before which the brokers have deleted " + strconv.FormatInt(deleted, 10)
 	}
 	if !t.Bounded {
 		p.caughtUp = topic.CaughtUp
@@ -153,58 +152,58 @@ func (g *Graph) historyOfTopic(ctx context.Context, t topicSource, to *clients, 
 	return p, nil
 }
 
-// historyOf says what a run with Migrate would read again for the states at a place, if that is where the
-// graph's runs keep them; empty for nothing. source is what a file of states says of the source.
-func (g *Graph) historyOf(ctx context.Context, where string, source []byte, log *slog.Logger) (what string, err error) {
+// historyOf describes what a run with Migrate would read again for the states at where. It returns "" if that is
+// nothing, or if the graph's runs keep their states elsewhere. source is the position stored in a file of states.
+func (g *Graph) historyOf(ctx context.Context, where string, source []byte, log *slog.Logger) (description string, err error) {
 	t, topics := g.source.(topicSource)
 	switch {
 	case topics && t.Changelog != "" && where == changelogPlace(t.Changelog) && g.Runner.Name != config.Flink:
-		var to clients
-		defer to.close()
-		p, err := g.historyOfTopic(ctx, t, &to, log)
+		var pool clients
+		defer pool.close()
+		p, err := g.historyOfTopic(ctx, t, &pool, log)
 		if p == nil || err != nil {
 			return "", err
 		}
 		p.close()
-		return p.what, nil
+		return p.description, nil
 	case source != nil && g.states != "" && !topics:
-		_, what, err = g.readAgain(source, log)
+		_, description, err = g.readAgain(source, log)
 	}
-	return what, err
+	return description, err
 }
 
-// learn replaces the states of a graph that cannot be carried over whole by those of a run under its
-// settings over the past. That run writes nothing and tells nobody. It does nothing if the states can be
-// carried over, or if there is no past. It reports whether the run was stopped: then, and if it fails, the
-// states are as they were. Those of topics are returned, for the run to begin with.
+// learn reruns the history of a graph whose states cannot be migrated completely, and replaces the states by the
+// learned ones. The rerun writes no records and sends no alerts. learn does nothing if the states can be migrated or
+// if there is no history. If the rerun is stopped or fails, the stored states stay unchanged. For topics, learn returns
+// the learned states for the run to start with.
 func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slog.Logger) (topic *learnedTopic, stopped bool, err error) {
 	if _, filters := g.transform.(filtering); !filters {
 		return nil, false, nil
 	}
-	var to clients
-	defer to.close()
-	p, err := g.openHistory(ctx, &to, log)
+	var pool clients
+	defer pool.close()
+	p, err := g.openHistory(ctx, &pool, log)
 	if p == nil || err != nil {
 		return nil, false, err
 	}
 	defer p.close()
-	log.Info("states cannot be carried over whole: learning from the past, of which nothing is written or told", "in", p.where, "states", p.migrated.String(), "past", p.what)
+	log.Info("states cannot be migrated completely: learning from the past, without writing records or alerts", "in", p.where, "states", p.migrated.String(), "past", p.description)
 	var mu sync.Mutex
-	var since time.Time
+	var earliest time.Time
 	state := &run{log: log, stopping: stop, history: p, observed: &Observer{Estimate: func(_ string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e != nil {
-			since = clock.Earlier(since, e.Time)
+			earliest = clock.Earlier(earliest, e.Time)
 		}
 	}}}
 	defer func() { err = errors.Join(err, state.close(ctx, false)) }()
 	p.begin(state)
-	quiet := g.quiet()
+	quiet := g.withoutOutputs()
 	if err := state.open(ctx, quiet); err != nil {
 		return nil, false, err
 	}
-	if err := r.through(ctx, quiet, state, stop); err != nil {
+	if err := r.runOpened(ctx, quiet, state, stop); err != nil {
 		return nil, false, err
 	}
 	if stopped = state.isStopped(); p.caughtUp != nil {
@@ -227,21 +226,21 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 	if topic, err = p.replaceStates(learned); err != nil {
 		return nil, false, err
 	}
-	about := []any{"records", state.progress().Read, "keys", learned.Len(), "lost keys", lost}
-	if !since.IsZero() {
-		about = append(about, "since", since)
+	attrs := []any{"records", state.progress().Read, "keys", learned.Len(), "lost keys", lost}
+	if !earliest.IsZero() {
+		attrs = append(attrs, "since", earliest)
 	}
-	log.Info("learned from the past", about...)
+	log.Info("learned from the past", attrs...)
 	return topic, false, nil
 }
 
-// quiet returns the graph without outputs.
-func (g *Graph) quiet() *Graph {
-	here := *g
-	here.sink, here.dead, here.alerts = graphSink{}, graphSink{}, nil
+// withoutOutputs returns the graph without outputs.
+func (g *Graph) withoutOutputs() *Graph {
+	clone := *g
+	clone.sink, clone.dead, clone.alerts = graphSink{}, graphSink{}, nil
 	if f, ok := g.transform.(filtering); ok {
 		f.receivers = nil
-		here.transform = f
+		clone.transform = f
 	}
-	return &here
+	return &clone
 }

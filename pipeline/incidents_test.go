@@ -22,12 +22,12 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// fleetLines are the observations of 30 keys in six racks, one in ten minutes over twelve days from
-// a time on, as JSON: of a rack that goes high on the eighth day, and of all keys on the tenth.
-func fleetLines(from time.Time) (lines []string) {
+// fleetLines returns observations of 30 keys in six racks as JSON, every ten minutes for twelve days from begin. The
+// values of one rack rise on the ninth day, and the values of most keys on the eleventh.
+func fleetLines(begin time.Time) (lines []string) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range 12 * 144 {
-		at := from.Add(time.Duration(i) * 10 * time.Minute)
+		when := begin.Add(time.Duration(i) * 10 * time.Minute)
 		for k := range 30 {
 			key := fmt.Sprintf("s%d/r%d:m%d", k/15, k/5%3, k%5)
 			x := rng.NormFloat64()
@@ -35,7 +35,7 @@ func fleetLines(from time.Time) (lines []string) {
 			case k/5 == 1 && i >= 8*144 && i < 8*144+6, i >= 10*144 && i < 10*144+4 && k%3 > 0:
 				x += 9
 			}
-			lines = append(lines, fmt.Sprintf(`{"key":%q,"time":%q,"x":%.4f}`+"\n", key, at.Format(time.RFC3339), x))
+			lines = append(lines, fmt.Sprintf(`{"key":%q,"time":%q,"x":%.4f}`+"\n", key, when.Format(time.RFC3339), x))
 		}
 	}
 	return lines
@@ -43,22 +43,22 @@ func fleetLines(from time.Time) (lines []string) {
 
 const fleetConfig = "model: {family: normal, prior: auto}\ndetect: true\nsilence: true\nincidents: true\n"
 
-// A webhook gets incidents and digests, in which every alarm is, unless kinds says otherwise or the keys
-// are few. The metrics count incidents.
+// A webhook gets incidents and digests, and the digests list all alarms outside incidents. With few keys or explicit
+// kinds it gets each alarm. The metrics count incidents.
 func TestIncidentsOfAFile(t *testing.T) {
 	expect.Long(t, "many incidents")
 	t.Parallel()
 	alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
-	type told struct {
+	type report struct {
 		Kind   string
 		Alarms int
 		Page   bool
 	}
-	post := make(chan []told, 1000)
+	post := make(chan []report, 1000)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var all []told
-		json.NewDecoder(r.Body).Decode(&all)
-		post <- all
+		var reports []report
+		json.NewDecoder(r.Body).Decode(&reports)
+		post <- reports
 	}))
 	defer server.Close()
 	outputs := "}}\nsink: none\nalerts:\n- jsonl: {path: " + alerts + "}\n- webhook: {url: \"" + server.URL + "\"}\n"
@@ -111,24 +111,24 @@ func TestIncidentsOfAFile(t *testing.T) {
 	}
 }
 
-// A digest lists what its receiver was not told at once, and all to one that names its kinds.
+// A digest lists alarms that its receiver did not get at once. A receiver with explicit kinds gets all of them.
 func TestDigestLists(t *testing.T) {
 	d := &incidents.Digest{Every: 12 * time.Hour, Alarms: []incidents.Alarm{{Key: "a", Kind: "novelty"}, {Key: "b", Kind: "silent"}}}
-	pages, all := []string{"incident", "silent", "recovered"}, config.AlarmKinds()
+	pages, kinds := []string{"incident", "silent", "recovered"}, config.AlarmKinds()
 	for name, c := range map[string]struct {
-		of   config.Choice
-		keys int
-		want int
+		choice config.Choice
+		keys   int
+		want   int
 	}{
-		"by default":              {config.Choice{Kinds: pages, Few: all, NoFew: true}, 20, 1},
-		"by default of few":       {config.Choice{Kinds: pages, Few: all, NoFew: true}, 19, 0},
-		"asked for":               {config.Choice{Kinds: pages, Few: all}, 20, 1},
-		"asked for of few":        {config.Choice{Kinds: pages, Few: all}, 19, 2},
+		"by default":              {config.Choice{Kinds: pages, Few: kinds, NoFew: true}, 20, 1},
+		"by default of few":       {config.Choice{Kinds: pages, Few: kinds, NoFew: true}, 19, 0},
+		"asked for":               {config.Choice{Kinds: pages, Few: kinds}, 20, 1},
+		"asked for of few":        {config.Choice{Kinds: pages, Few: kinds}, 19, 2},
 		"asked for with kinds":    {config.Choice{Kinds: pages}, 20, 2},
 		"of another time, few":    {config.Choice{Digest: time.Hour}, 19, 0},
 		"of another time, by all": {config.Choice{Digest: time.Hour}, 20, 0},
 	} {
-		r := receiver{Choice: c.of}
+		r := receiver{Choice: c.choice}
 		if r.Digest == 0 {
 			r.Digest = d.Every
 		}
@@ -136,7 +136,7 @@ func TestDigestLists(t *testing.T) {
 	}
 }
 
-// An incident that a run has left open is told of at the start of the next, which has it in its metrics.
+// An incident that a run leaves open is reported at the start of the next run, whose metrics include it.
 func TestOpenIncidentsOutlastARun(t *testing.T) {
 	dir := t.TempDir()
 	lines := fleetLines(start)[:30*(8*144+4)]
@@ -157,8 +157,8 @@ func TestOpenIncidentsOutlastARun(t *testing.T) {
 	}
 }
 
-// Keys that are silent at the end of a file are found last, and have fallen silent before: the alarms
-// of all are looked at together, in every run.
+// Keys that are silent at the end of a file are detected last, although they fell silent earlier. Incidents consider
+// the alarms of all keys together, in every run.
 func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 	expect.Long(t, "many runs to the end of a file")
 	t.Parallel()
@@ -168,7 +168,7 @@ func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 		switch {
 		case late:
 			lines[i] = ""
-		case i >= len(lines)-30*2 && strings.Contains(lines[i], `"s1/r1:`): // alarms at the end, which are found before
+		case i >= len(lines)-30*2 && strings.Contains(lines[i], `"s1/r1:`): // alarms at the end, which are detected before
 			before, _, _ := strings.Cut(lines[i], `"x":`)
 			lines[i] = before + `"x":15}` + "\n"
 		}
@@ -215,7 +215,7 @@ func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 	}
 }
 
-// People are told when an incident becomes a page and when it is over; files and topics get all.
+// Receivers by HTTP get incidents that become pages, and their ends. Files and topics get all events.
 func TestPages(t *testing.T) {
 	files := receiver{Choice: config.Choice{Kinds: []string{incidents.Kind}, Keys: "s0/r1*"}}
 	people := files

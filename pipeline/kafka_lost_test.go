@@ -19,11 +19,10 @@ import (
 	"hafvf/internal/testing/kafkatest"
 )
 
-// TestKafkaOffsetsBeforeStates: what the run before commits while this one starts,
-// between the two questions for offsets and states, loses no observation.
+// If the previous run commits between a new run's requests for offsets and states, no observation is lost.
 func TestKafkaOffsetsBeforeStates(t *testing.T) {
 	t.Parallel()
-	k := kafkatest.Fake(t, kfake.NumBrokers(1)) // a question is one request
+	k := kafkatest.Fake(t, kfake.NumBrokers(1)) // each question is one request
 	b := &bus{kafkatest.Dial(k.ListenAddrs()), k.ListenAddrs(), t.TempDir()}
 	b.CreateTopic(t, "in", 4, nil)
 	b.CreateTopic(t, "out", 4, nil)
@@ -37,8 +36,8 @@ func TestKafkaOffsetsBeforeStates(t *testing.T) {
 	var asked [2]atomic.Bool
 	second, goOn := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
-	// The run that starts asks first for offsets; those are asked for by the commits of
-	// the one before, too. For ends of the changelog only it asks, several times at once.
+	// The new run is the only one that requests the ends of the changelog, several times at once. Offsets are also
+	// requested by commits of the previous run.
 	question := func(i int) {
 		asked[i].Store(true)
 		first := asked[1-i].Load() && once.CompareAndSwap(false, true)
@@ -71,7 +70,7 @@ func TestKafkaOffsetsBeforeStates(t *testing.T) {
 	}
 	b.put(t, lines[1000:2000]...)
 	b.await(t, "out", 2000, before)
-	before.halt(t) // which commits states and offsets
+	before.halt(t) // commits states and offsets
 	close(goOn)
 	b.put(t, lines[2000:]...)
 	b.await(t, "out", 3000, r)
@@ -79,8 +78,7 @@ func TestKafkaOffsetsBeforeStates(t *testing.T) {
 	equal(t, b.loop(t, keyed.Config{Filter: normalConfig}), byKey(t, b.values(t, "out")))
 }
 
-// TestKafkaBadState: a state that cannot be read costs its own key, which begins anew. The log,
-// the summary and the dead letter say so.
+// An unreadable state resets only its own key. Log, summary and dead letter report it.
 func TestKafkaBadState(t *testing.T) {
 	b := fakeBus(t, 1)
 	b.CreateTopic(t, "states", 1, map[string]string{"cleanup.policy": "compact"})
@@ -97,7 +95,7 @@ func TestKafkaBadState(t *testing.T) {
 	b.put(t, lines[200:]...)
 	var log strings.Builder
 	s := expect.Get(Run{Graph: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))}.Execute(t.Context(), nil))(t)
-	if s.Reset != 1 || s.Rejected != 0 || !strings.Contains(s.String(), "1 key began anew") {
+	if s.Reset != 1 || s.Rejected != 0 || !strings.Contains(s.String(), "1 key was reset") {
 		t.Error(s)
 	}
 	if text := log.String(); !strings.Contains(text, "cannot read a state: its key starts without it") || !strings.Contains(text, "key=k1") {
@@ -109,8 +107,7 @@ func TestKafkaBadState(t *testing.T) {
 	if s, err := (Run{Graph: cfg, Log: quiet}).Execute(t.Context(), nil); err != nil || s.Reset != 0 {
 		t.Error(s, err)
 	}
-	// All keys but that one are as if nothing had happened, and that one as if it had
-	// begun with the second half.
+	// All other keys are unaffected. k1 restarts with the second half.
 	got := byKey(t, b.values(t, "out"))
 	for key, wanted := range b.loop(t, keyed.Config{Filter: normalConfig}) {
 		if key != "k1" {
@@ -126,43 +123,43 @@ func TestKafkaBadState(t *testing.T) {
 				n++
 			}
 		}
-		equal(t, 2, n) // it began twice
+		equal(t, 2, n) // it started twice
 	}
 }
 
-// Of a topic that is another one, or of lost offsets, the error says how to begin anew.
+// The error for a replaced topic or lost offsets names --begin-anew.
 func TestAdviceOfResuming(t *testing.T) {
-	err := advised(fmt.Errorf("read: %w", &kafkaio.ResumeError{Err: io.EOF}))
+	err := withAdvice(fmt.Errorf("read: %w", &kafkaio.ResumeError{Err: io.EOF}))
 	if !strings.HasSuffix(err.Error(), "; hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning") {
 		t.Error(err)
 	}
 }
 
-// A run that was stopped does not wait for long for a sink in a Kafka that has gone, or answers
-// nothing. It ends with what is not written.
+// A stopped run does not wait long for a sink on a Kafka cluster that is gone or does not answer. It ends with an error
+// that says what was not written.
 func TestStopWithoutKafka(t *testing.T) {
 	expect.Waits(t, "clocks")
 	for _, source := range []string{"group: g, changelog: states", "group: g", "start: earliest", "start: earliest, group: silent"} {
 		t.Run(source, func(t *testing.T) {
 			t.Parallel()
-			b, gone := fakeBus(t, 1), kafkatest.Fake(t)
-			sink := expect.Get(json.Marshal(gone.ListenAddrs()))(t)
+			b, lost := fakeBus(t, 1), kafkatest.Fake(t)
+			sink := expect.Get(json.Marshal(lost.ListenAddrs()))(t)
 			text := strings.Replace(b.config(source, ""), "sink: {kafka: {topic: out}}", fmt.Sprintf("sink: {kafka: {brokers: %s, topic: out}}", sink), 1)
 			r := launch(t, compose(t, text))
 			lines := jumps(2000, 4)
 			b.put(t, lines[:10]...)
 			expect.Soon(t, "the run reads", func() bool { return r.read.Load() > 0 })
-			there := &bus{Client: kafkatest.Dial(gone.ListenAddrs())}
-			there.await(t, "out", 10, r)
+			remote := &bus{Client: kafkatest.Dial(lost.ListenAddrs())}
+			remote.await(t, "out", 10, r)
 			if strings.HasSuffix(source, "silent") {
 				over := make(chan struct{})
 				t.Cleanup(func() { close(over) })
-				gone.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-					<-over // and with it all other requests
+				lost.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+					<-over // blocks all other requests too
 					return nil, nil, false
 				})
 			} else {
-				gone.Close()
+				lost.Close()
 			}
 			b.put(t, lines[10:]...)
 			expect.Soon(t, "more is read", func() bool { return r.read.Load() > 10 })

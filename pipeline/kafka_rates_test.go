@@ -31,7 +31,7 @@ func init() {
 	dofn.Register(func(f *countRecordsFn) any { return f.ProcessElement })
 }
 
-// countRecordsFn counts what a source gives.
+// countRecordsFn counts the records of a source.
 type countRecordsFn struct{}
 
 var countedRecords atomic.Int64
@@ -54,8 +54,7 @@ func (b *bus) produceMany(t testing.TB, n int) {
 	}
 }
 
-// rawRead reads a topic of n records by kafka-go alone, a connection per
-// partition.
+// rawRead reads a topic of n records with kafka-go, using one connection per partition.
 func (b *bus) rawRead(t testing.TB, n int) {
 	t.Helper()
 	_, ends := b.Offsets(t, "in")
@@ -69,7 +68,7 @@ func (b *bus) rawRead(t testing.TB, n int) {
 			}
 			defer conn.Close()
 			conn.Seek(0, kafka.SeekAbsolute)
-			for at := int64(0); at < end; {
+			for offset := int64(0); offset < end; {
 				conn.SetDeadline(time.Now().Add(10 * time.Second))
 				batch := conn.ReadBatch(1, 1<<20)
 				for {
@@ -77,7 +76,7 @@ func (b *bus) rawRead(t testing.TB, n int) {
 					if err != nil {
 						break
 					}
-					at = m.Offset + 1
+					offset = m.Offset + 1
 				}
 				if err := batch.Close(); err != nil {
 					t.Error(err)
@@ -94,11 +93,10 @@ var (
 	rateSeconds = flag.Int("kafka-seconds", 1, "length of TestKafkaLatency")
 )
 
-// TestKafkaRates measures records per second from a real broker: read by
-// kafka-go alone, by the source and counted, and from Kafka through the filter
-// (normal, two levels, 10,000 keys) to Kafka, without and with a changelog; and
-// the memory of the process over the course of the last two. Its rates, which -v
-// shows, mean something with -kafka-records in the millions.
+// TestKafkaRates measures records per second with a real broker: read by kafka-go, read and counted by the source, and
+// from Kafka through the filter (normal, two levels, 10,000 keys) to Kafka, without and with a changelog. For the last
+// two it also measures the memory of the process during the run. The rates, which -v shows, are meaningful with
+// -kafka-records in the millions.
 func TestKafkaRates(t *testing.T) {
 	expect.Waits(t, "a broker in Java")
 	n := *rateRecords
@@ -107,9 +105,9 @@ func TestKafkaRates(t *testing.T) {
 	bus.CreateTopic(t, "in", 8, nil)
 	bus.produceMany(t, n)
 	begin := time.Now()
-	measured := func(what string) {
+	measured := func(label string) {
 		took := time.Since(begin)
-		t.Logf("%s: %.0f records/s", what, float64(n)/took.Seconds())
+		t.Logf("%s: %.0f records/s", label, float64(n)/took.Seconds())
 	}
 	bus.rawRead(t, n)
 	measured("kafka-go alone")
@@ -123,30 +121,29 @@ func TestKafkaRates(t *testing.T) {
 	equal(t, int64(n), countedRecords.Load())
 	measured("source to count")
 
-	for _, more := range []string{"", ", changelog: states"} {
+	for _, settings := range []string{"", ", changelog: states"} {
 		begin = time.Now()
-		var at []string
+		var megabytes []string
 		every := max(int64(n/10), 1)
 		next := every
-		g := compose(t, bus.config("bounded: true, group: g"+strconv.Itoa(len(more))+more, "order: arrival"))
+		g := compose(t, bus.config("bounded: true, group: g"+strconv.Itoa(len(settings))+settings, "order: arrival"))
 		s, err := Run{Graph: g, Progress: func(p Progress) {
 			if p.Read >= next {
 				next += every
-				at = append(at, strconv.FormatInt(resident()>>20, 10))
+				megabytes = append(megabytes, strconv.FormatInt(resident()>>20, 10))
 			}
 		}}.Execute(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		equal(t, int64(n), s.Records)
-		measured("Kafka to filter to Kafka" + more)
-		t.Log("resident MB at every tenth:", strings.Join(at, " "))
+		measured("Kafka to filter to Kafka" + settings)
+		t.Log("resident MB at every tenth:", strings.Join(megabytes, " "))
 	}
 }
 
-// TestKafkaLatency measures how long after a record the broker has its estimate,
-// by the broker's clock, at 2,000 records/s of 10,000 keys in two levels. Its
-// figures, which -v shows, mean something with -kafka-seconds of 60.
+// TestKafkaLatency measures the time from a record to its estimate, by the broker's clock, at 2,000 records/s of 10,000
+// keys with two levels. The figures, which -v shows, are meaningful with -kafka-seconds of 60.
 func TestKafkaLatency(t *testing.T) {
 	expect.Waits(t, "a broker in Java")
 	const rate = 2000
@@ -182,13 +179,13 @@ func TestKafkaLatency(t *testing.T) {
 		fed := time.Since(begin)
 		b.await(t, out, len(lines), r)
 		r.halt(t)
-		at := map[string]time.Time{}
+		sent := map[string]time.Time{}
 		for _, r := range b.Consume(t, in) {
-			at[fmt.Sprintf("%s-%d-%d", in, r.Partition, r.Offset)] = r.Timestamp
+			sent[fmt.Sprintf("%s-%d-%d", in, r.Partition, r.Offset)] = r.Timestamp
 		}
 		var took []time.Duration
 		for _, r := range b.Consume(t, out) {
-			took = append(took, r.Timestamp.Sub(at[string(r.Headers[0].Value)]))
+			took = append(took, r.Timestamp.Sub(sent[string(r.Headers[0].Value)]))
 		}
 		slices.Sort(took)
 		p := func(percent int) time.Duration { return took[(len(took)-1)*percent/100] }
@@ -196,8 +193,7 @@ func TestKafkaLatency(t *testing.T) {
 	}
 }
 
-// resident is the process's resident memory in bytes, 0 where /proc does not
-// tell.
+// resident returns the resident memory of the process in bytes, 0 without /proc.
 func resident() int64 {
 	text, _ := os.ReadFile("/proc/self/statm")
 	fields := strings.Fields(string(text))

@@ -34,19 +34,19 @@ type bus struct {
 	dir     string
 }
 
-// fakeBus has partitions of the topic in, and one of each of the others.
-func fakeBus(t testing.TB, partitions int, others ...string) *bus {
+// fakeBus returns a bus with the given number of partitions of the topic in, and one partition of each further topic.
+func fakeBus(t testing.TB, partitions int, topics ...string) *bus {
 	t.Helper()
 	brokers := kafkatest.Fake(t).ListenAddrs()
 	b := &bus{kafkatest.Dial(brokers), brokers, t.TempDir()}
 	b.CreateTopic(t, "in", partitions, nil)
-	for _, topic := range others {
+	for _, topic := range topics {
 		b.CreateTopic(t, topic, 1, nil)
 	}
 	return b
 }
 
-// put produces lines of JSON to the topic in, by their keys.
+// put produces lines of JSON to the topic in, with their keys.
 func (b *bus) put(t testing.TB, lines ...string) {
 	t.Helper()
 	b.Produce(t, b.records(t, lines...)...)
@@ -57,13 +57,13 @@ func (b *bus) records(t testing.TB, lines ...string) []*kgo.Record {
 	records := make([]*kgo.Record, len(lines))
 	for i, line := range lines {
 		var o struct{ Key string }
-		_ = json.Unmarshal([]byte(line), &o) // what is broken has no key
+		_ = json.Unmarshal([]byte(line), &o) // invalid JSON has no key
 		records[i] = &kgo.Record{Topic: "in", Key: []byte(o.Key), Value: []byte(line)}
 	}
 	return records
 }
 
-// config is one that reads in and writes out and rejected.
+// config returns a config that reads the topic in, and writes out and rejected.
 func (b *bus) config(source, rest string) string {
 	brokers, _ := json.Marshal(b.brokers)
 	return fmt.Sprintf("model: {family: normal}\nsource: {kafka: {brokers: %s, topics: [in], %s}}\nsink: {kafka: {topic: out}}\ndead_letter: {kafka: {topic: rejected}}\n%s", brokers, source, rest)
@@ -76,11 +76,10 @@ func compose(t testing.TB, text string, set ...string) *Graph {
 	return g
 }
 
-// quiet discards what a run logs.
+// quiet discards the log of a run.
 var quiet = slog.New(slog.DiscardHandler)
 
-// values are a topic's values in the order of partitions and offsets, each with
-// a line end.
+// values returns the values in a topic by partition and offset, each with a line feed.
 func (b *bus) values(t testing.TB, topic string) (lines []string) {
 	t.Helper()
 	for _, r := range b.Consume(t, topic) {
@@ -89,20 +88,19 @@ func (b *bus) values(t testing.TB, topic string) (lines []string) {
 	return lines
 }
 
-// learned is a key, and how many of its observations an estimate knows.
+// learned has the key and number of an estimate.
 type learned struct {
 	Key string
 	N   int
 }
 
-// learned are those of a topic's estimates, in their order.
+// learned returns the keys and numbers of a topic's estimates, in their order.
 func (b *bus) learned(t testing.TB, topic string) []learned {
 	t.Helper()
 	return parse[learned](t, b.values(t, topic))
 }
 
-// loop is the plain loop over each key's records of in, in the order of their
-// offsets.
+// loop runs a plain loop over each key's records in the topic in, in the order of their offsets.
 func (b *bus) loop(t testing.TB, cfg keyed.Config) map[string][]string {
 	t.Helper()
 	cfg.Order = cmp.Or(cfg.Order, keyed.EventTime)
@@ -113,7 +111,7 @@ func (b *bus) loop(t testing.TB, cfg keyed.Config) map[string][]string {
 	return loop.out
 }
 
-// running is a run in the background, until stopped.
+// running is a run in the background.
 type running struct {
 	stop chan struct{}
 	done chan struct{}
@@ -171,9 +169,8 @@ func (b *bus) await(t testing.TB, topic string, n int, r *running) {
 	})
 }
 
-// TestKafkaWaits: observations that wait for earlier ones outlive a restart, in
-// the changelog or, without one, because their offsets are not committed; and
-// come out when the watermark has passed them.
+// Observations that wait for earlier ones survive a restart: they are in the changelog or, without one, their offsets
+// are not committed. They are released when the watermark has passed them.
 func TestKafkaWaits(t *testing.T) {
 	expect.Waits(t, "clocks")
 	for _, changelog := range []string{"", ", changelog: states"} {
@@ -187,12 +184,12 @@ func TestKafkaWaits(t *testing.T) {
 			cfg := b.config("group: g, disorder: 4s"+changelog, "lateness: 4s")
 			b.put(t, lines...)
 			r := launch(t, compose(t, cfg))
-			// The partitions are drained, and the present is far later than their times.
+			// The partitions are drained, and the present is far after these times.
 			b.await(t, "out", 400, r)
 			s := r.halt(t)
 			equal(t, int64(0), s.Rejected)
 
-			// The future lies beyond any watermark: these wait.
+			// These times are after any watermark: the records wait.
 			future := time.Now().Add(30 * time.Minute).UTC()
 			line := func(i int) string {
 				return fmt.Sprintf("{\"key\":\"k1\",\"time\":%q,\"x\":%d}\n", future.Add(time.Duration(i)*time.Second).Format(time.RFC3339), i)
@@ -202,7 +199,7 @@ func TestKafkaWaits(t *testing.T) {
 			b.committed(t, "g", r, func(lag int64) bool { return lag == map[bool]int64{true: 0, false: 2}[changelog != ""] })
 			r.halt(t)
 			equal(t, 400, len(b.values(t, "out")))
-			// One bounded run more ends, and with it the waiting.
+			// The end of a bounded run releases them.
 			s = expect.Get(Run{Graph: compose(t, cfg, "source.kafka.bounded=true")}.Execute(t.Context(), nil))(t)
 			equal(t, int64(2), s.Records)
 			out := byKey(t, b.values(t, "out"))["k1"]
@@ -214,8 +211,8 @@ func TestKafkaWaits(t *testing.T) {
 	}
 }
 
-// The source waits for the records that wait for the watermark, and the watermark for the
-// source. A partition that lags behind another must not stop the run so.
+// The source waits for records that wait for the watermark, and the watermark waits for the source. A partition that
+// lags behind another must not block the run.
 func TestKafkaLaggingPartition(t *testing.T) {
 	t.Parallel()
 	for name, waits := range map[string]string{"lateness": "lateness: 10s", "silence": "silence: {after: 10s}"} {
@@ -242,13 +239,13 @@ func TestKafkaLaggingPartition(t *testing.T) {
 	}
 }
 
-// committed waits until the lag of the group in topic in is as it should be: for as long as there are
-// commits, however slow they come where others have the processor.
-func (b *bus) committed(t testing.TB, group string, r *running, is func(lag int64) bool) {
+// committed waits until the lag of the group in the topic in meets the condition. It fails if the lag stays the same
+// for three minutes.
+func (b *bus) committed(t testing.TB, group string, r *running, condition func(lag int64) bool) {
 	t.Helper()
 	client := &kafka.Client{Addr: kafka.TCP(b.brokers...)}
-	lag, since := int64(-1), time.Now()
-	for ; time.Since(since) < 3*time.Minute; time.Sleep(50 * time.Millisecond) {
+	lag, start := int64(-1), time.Now()
+	for ; time.Since(start) < 3*time.Minute; time.Sleep(50 * time.Millisecond) {
 		before := lag
 		select {
 		case <-r.done:
@@ -263,21 +260,21 @@ func (b *bus) committed(t testing.TB, group string, r *running, is func(lag int6
 			lag += end
 		}
 		res := expect.Get(client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{"in": partitions}}))(t)
-		for _, p := range res.Topics["in"] { // none, where the group has no offsets yet
+		for _, p := range res.Topics["in"] { // none if the group has no offsets
 			lag -= max(0, p.CommittedOffset)
 		}
-		if is(lag) && r.read.Load() >= 2 {
+		if condition(lag) && r.read.Load() >= 2 {
 			return
 		}
 		if lag != before {
-			since = time.Now()
+			start = time.Now()
 		}
 	}
 	t.Fatalf("the lag of %s is %d", group, lag)
 }
 
-// TestSessionsOfAPause: where a topic pauses for longer than a gap, its sessions come out. What is read
-// after that is of the same session, or late, as in a run that reads the topic without a pause.
+// If a topic pauses for longer than a gap, its sessions are written. Records read later join the same session or are
+// late, as in a run that reads the topic without a pause.
 func TestSessionsOfAPause(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 1, "out", "rejected", "again", "again-rejected")
@@ -294,8 +291,8 @@ func TestSessionsOfAPause(t *testing.T) {
 	b.await(t, "rejected", 1, r)
 	r.halt(t)
 	expect.Get(Run{Graph: compose(t, b.config("bounded: true, group: again", smooth), "sink.kafka.topic=again", "dead_letter.kafka.topic=again-rejected")}.Execute(t.Context(), nil))(t)
-	// last are the records of the last revision, by id.
-	last := func(topic string) (all []string) {
+	// last returns the records of the last revision, sorted by ID.
+	last := func(topic string) (result []string) {
 		revisions, lines := map[string]int{}, map[string]string{}
 		for _, line := range b.values(t, topic) {
 			type record struct {
@@ -303,7 +300,7 @@ func TestSessionsOfAPause(t *testing.T) {
 				Revision int
 			}
 			s := unmarshalled[record](t, line)
-			if had, ok := revisions[s.ID]; !ok || s.Revision > had {
+			if prev, ok := revisions[s.ID]; !ok || s.Revision > prev {
 				revisions[s.ID], lines[s.ID] = s.Revision, revision.ReplaceAllString(line, "")
 			}
 		}
@@ -316,7 +313,7 @@ func TestSessionsOfAPause(t *testing.T) {
 	}
 }
 
-// TestTrialsOfATopic: a topic that ends has sessions without times.
+// A bounded topic has sessions of trials.
 func TestTrialsOfATopic(t *testing.T) {
 	b := fakeBus(t, 1, "out", "rejected")
 	for _, trial := range []int{3, 1, 2, 2} {
@@ -338,11 +335,11 @@ func TestTrialsOfATopic(t *testing.T) {
 	}
 }
 
-// revision is what a record says of the revision of its session.
+// revision matches the fields of a record that differ between revisions.
 var revision = regexp.MustCompile(`"(revision|changed)":[^,}]*,?`)
 
-// TestFilesGrow: files of a source without an end hold what was read so far, and
-// go on after a restart, behind the last whole line.
+// Files of a source without an end contain the records read so far. After a restart they continue after the last
+// complete line.
 func TestFilesGrow(t *testing.T) {
 	b := fakeBus(t, 4)
 	lines := observations(2_000, 50)
@@ -359,7 +356,7 @@ func TestFilesGrow(t *testing.T) {
 		r := launch(t, g)
 		expect.Soon(t, "rows and rejects", func() bool { return rows(csv) > 1000*(i+1) && rows(rejected) > i })
 		r.halt(t)
-		if i == 0 { // as if it had been killed
+		if i == 0 { // as if the run had been killed
 			for _, path := range []string{csv, rejected} {
 				f := expect.Get(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))(t)
 				expect.Get(f.WriteString(`torn,"[`))(t)
@@ -374,13 +371,13 @@ func TestFilesGrow(t *testing.T) {
 	}
 }
 
-// TestEmbedded: the try-out without a cluster filters its example.
+// A run with an embedded broker filters its example.
 func TestEmbedded(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	g := compose(t, "model: {family: normal}\nsource: {kafka: {embedded: true, topics: [in], bounded: true, group: g, changelog: states}}\ndead_letter: {kafka: {topic: rejected}}\nsink: {jsonl: {path: "+out+"}}\n")
 	lines := observations(500, 20)
-	example := func(ctx context.Context, to kafkaio.Sink) error {
-		w, err := kafkaio.NewWriter(ctx, to, quiet)
+	example := func(ctx context.Context, sink kafkaio.Sink) error {
+		w, err := kafkaio.NewWriter(ctx, sink, quiet)
 		if err != nil {
 			return err
 		}
@@ -396,7 +393,7 @@ func TestEmbedded(t *testing.T) {
 	equal(t, 500, len(readLines(t, out)))
 }
 
-// On Flink a job has a reader for each slot.
+// A job on Flink has a reader for each slot.
 func TestFlinkReaders(t *testing.T) {
 	g := compose(t, "model: {family: normal}\nsource: {kafka: {brokers: [a:1], topics: [in]}}\nsink: {kafka: {topic: out}}\nrunner: {name: flink, endpoint: jobs:8099, parallelism: 3}\n")
 	if readers := g.source.(topicSource).Readers; len(readers) != 3 {

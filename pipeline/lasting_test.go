@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The end of an alarm goes to receivers whose kinds are written out and name it, with or without
-// incidents, and has the alarm's id.
+// The end of an alarm goes to receivers whose explicit kinds include recovered, with and without incidents. It has the
+// ID of the alarm.
 func TestEndOfAlarm(t *testing.T) {
 	noise := rand.New(rand.NewPCG(1, 2))
 	var lines []string
@@ -32,7 +32,7 @@ func TestEndOfAlarm(t *testing.T) {
 			fmt.Fprintf(&text, "  - {jsonl: {path: %s}%s}\n", filepath.Join(dir, fmt.Sprint(i)), kinds)
 		}
 		runConfig(t, text.String())
-		first, ended := map[int]string{}, map[int]string{} // id of the alarm of the shift, and of its end, by receiver
+		first, ended := map[int]string{}, map[int]string{} // IDs of the shift's alarm and of its end, by receiver
 		for i, want := range []int{0, 1, 1, 0} {
 			ends := 0
 			for _, line := range readLines(t, filepath.Join(dir, fmt.Sprint(i))) {

@@ -33,80 +33,81 @@ import (
 	"hafvf/transforms"
 )
 
-// loggedMarks is how many marks of no use are logged each by itself.
-const loggedMarks = 10
+// maxMarksLogged is the maximum number of rejected marks that are logged one by one.
+const maxMarksLogged = 10
 
-// mostMarks is how many alarms a run knows for marks, and how many marks it keeps.
-const mostMarks = 1000
+// maxMarks is the maximum number of alarms that a run remembers for marks, and of marks that it keeps.
+const maxMarks = 1000
 
-// A markRegistry has a run work by what users say of its alarms.
+// A markRegistry reads users' marks of alarms and applies them to a run.
 type markRegistry struct {
 	run    *run
-	from   *config.Sink // which is read; nil: no more
+	source *config.Sink // where marks are read; nil: marks are no longer read
 	shared transforms.FalseMarks
 
 	mu         sync.Mutex
-	alarms     []*markable            // the last ones, oldest first
-	byID       map[string][]*markable // these
-	changed    bool                   // the alarms, since they were committed
-	unobserved []appliedMark          // marks, to the observer
+	alarms     []*markable            // the last maxMarks, oldest first
+	byID       map[string][]*markable // the same alarms
+	changed    bool                   // alarms changed since the last commit
+	unobserved []appliedMark          // marks that the observer has not seen
 
-	info    fs.FileInfo // of the file that was read; nil for none
-	read    markState   // what was read, to be in force with the next commit
-	refused int         // marks of no use
+	info    fs.FileInfo // of the last file read; nil for none
+	read    markState   // marks read so far, applied with the next commit
+	refused int         // number of rejected marks
 }
 
-// A markable is an alarm of which there may be a mark.
+// A markable is an alarm that can be marked.
 type markable struct {
 	Key, ID, Kind string
 	Time          time.Time
-	Size          float64 // the largest of its event, as Alert.Size; 0 if it has none
+	Size          float64 // largest size of its event, as Alert.Size; 0 for none
 	Output        int     `json:",omitempty"`
 	Incident      string  `json:",omitempty"`
-	Over          bool    `json:",omitempty"` // so is its event
+	Over          bool    `json:",omitempty"` // the alarm's event has ended
 }
 
-// A markState is what is known of marks, as the states of a run have it.
+// A markState is the part of a run's states about marks.
 type markState struct {
-	Read  map[string]markPosition // by file or partition, up to where it was read
-	Marks []appliedMark           // the last ones that are of an alarm, in the order in which they were read
+	Read  map[string]markPosition // end of the part that was read, by file or partition
+	Marks []appliedMark           // last marks that match an alarm, in reading order
 }
 
 type markPosition struct {
-	At   int64  // bytes of a file, offset of a partition
+	At   int64  // bytes of a file, or next offset of a partition
 	Line int64  `json:",omitempty"`
-	Sum  uint32 `json:",omitempty"` // of these bytes
+	Sum  uint32 `json:",omitempty"` // CRC-32 of these bytes
 }
 
-// An appliedMark is a mark with the alarm that it is of.
+// An appliedMark is a mark with the alarm that it belongs to.
 type appliedMark struct {
 	records.Mark
-	Of     string  // the alarm's id
-	Size   float64 `json:",omitempty"`
-	Output int     `json:",omitempty"`
+	AlarmID string  `json:"Of"`
+	Size    float64 `json:",omitempty"`
+	Output  int     `json:",omitempty"`
 }
 
-// openMarks has a run begin with the marks that its states have, and with what has been said since.
+// openMarks applies the marks in the stored states, and reads new marks. If the config no longer reads marks, it
+// removes the stored ones. It does nothing for a run that learns from the past.
 func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	if r.history != nil {
 		return nil
 	}
-	m := &markRegistry{run: r, from: g.marks, byID: map[string][]*markable{}, read: markState{Read: map[string]markPosition{}}}
+	m := &markRegistry{run: r, source: g.marks, byID: map[string][]*markable{}, read: markState{Read: map[string]markPosition{}}}
 	stored, err := m.restore()
 	if err != nil {
-		r.log.Warn("the marks that were in force cannot be read: they are read again", "reason", err.Error())
+		r.log.Warn("cannot read the stored marks: reading all marks again", "reason", err.Error())
 	}
 	switch {
 	case g.marks == nil && stored:
 		m.apply()
 		m.read.Marks = nil
 		r.account.Instruct(statestore.AlarmsKey, nil, func() {})
-		r.account.Instruct(statestore.MarksKey, nil, m.takesHold())
+		r.account.Instruct(statestore.MarksKey, nil, m.applyOnCommit())
 		return nil
 	case g.marks == nil:
 		return nil
 	case g.marks.Kafka != nil:
-		if _, err := r.clients.of(g.marks.Kafka.Cluster).Create(ctx, g.marks.Kafka.Topic, 1, nil); err != nil {
+		if _, err := r.clients.client(g.marks.Kafka.Cluster).Create(ctx, g.marks.Kafka.Topic, 1, nil); err != nil {
 			return err
 		}
 	}
@@ -118,13 +119,13 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	return m.poll(ctx)
 }
 
-// restore reads what the states have.
+// restore reads the stored alarms and marks. stored is false if there are none.
 func (m *markRegistry) restore() (stored bool, err error) {
 	var alarms []*markable
-	for key, to := range map[string]any{statestore.AlarmsKey: &alarms, statestore.MarksKey: &m.read} {
+	for key, dst := range map[string]any{statestore.AlarmsKey: &alarms, statestore.MarksKey: &m.read} {
 		b, failed := m.run.account.Restore(key)
 		if failed == nil && b != nil {
-			failed = json.Unmarshal(b, to)
+			failed = json.Unmarshal(b, dst)
 			stored = true
 		}
 		err = errors.Join(err, failed)
@@ -138,7 +139,8 @@ func (m *markRegistry) restore() (stored bool, err error) {
 	return stored, err
 }
 
-// state is what AlarmsKey has.
+// state returns the alarms in JSON, as stored under AlarmsKey. changed is false if they have not changed since the last
+// call.
 func (m *markRegistry) state() (value []byte, changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,8 +151,8 @@ func (m *markRegistry) state() (value []byte, changed bool) {
 	return []byte(jsontext.Of(m.alarms)), true
 }
 
-// note notes an alarm of a key, or its end. Beliefs are no alarms.
-func (m *markRegistry) note(key string, t keyed.AlertEvent) {
+// recordAlert records an alarm of a key, or the end of one. It ignores beliefs.
+func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
 	if m == nil || t.Basis != keyed.AlarmBasis {
 		return
 	}
@@ -158,7 +160,7 @@ func (m *markRegistry) note(key string, t keyed.AlertEvent) {
 	defer m.mu.Unlock()
 	if t.Kind == keyed.RecoveredAlarm {
 		if t.BackToUsual() {
-			m.grow(key, t.Alert, true)
+			m.updateSize(key, t.Alert, true)
 		}
 		return
 	}
@@ -167,29 +169,29 @@ func (m *markRegistry) note(key string, t keyed.AlertEvent) {
 		size = 0
 	}
 	m.changed = true
-	if m.grow(key, t.Alert, false); m.of(key, t.ID) != nil {
-		return // it comes again
+	if m.updateSize(key, t.Alert, false); m.find(key, t.ID) != nil {
+		return // the alarm is repeated
 	}
 	m.add(&markable{Key: strings.Clone(key), ID: strings.Clone(t.ID), Kind: t.Kind, Time: t.Time, Size: size, Output: t.Output, Over: size == 0})
 }
 
-// finite is a size as JSON can have it, which has no infinity.
+// finite limits a size to finite numbers, because JSON has no infinity.
 func finite(size float64) float64 { return max(-math.MaxFloat64, min(size, math.MaxFloat64)) }
 
-// grow notes a size of the event of a key that lasts, and its end. An alarm without a size has no event.
-func (m *markRegistry) grow(key string, by *keyed.Alert, over bool) {
+// updateSize enlarges the sizes of a key's open events to the size of the alert. over closes these events.
+func (m *markRegistry) updateSize(key string, alert *keyed.Alert, over bool) {
 	for _, a := range m.alarms {
 		if a.Over || a.Key != key {
 			continue
 		}
 		m.changed, a.Over = true, over
-		if a.Output == by.Output && a.Size*by.Size > 0 && math.Abs(by.Size) > math.Abs(a.Size) {
-			a.Size = finite(by.Size)
+		if a.Output == alert.Output && a.Size*alert.Size > 0 && math.Abs(alert.Size) > math.Abs(a.Size) {
+			a.Size = finite(alert.Size)
 		}
 	}
 }
 
-func (m *markRegistry) of(key, id string) *markable {
+func (m *markRegistry) find(key, id string) *markable {
 	for _, a := range m.byID[id] {
 		if a.Key == key {
 			return a
@@ -199,7 +201,7 @@ func (m *markRegistry) of(key, id string) *markable {
 }
 
 func (m *markRegistry) add(a *markable) {
-	if len(m.alarms) == mostMarks {
+	if len(m.alarms) == maxMarks {
 		oldest := m.alarms[0]
 		m.alarms = m.alarms[1:]
 		if m.byID[oldest.ID] = slices.DeleteFunc(m.byID[oldest.ID], func(o *markable) bool { return o == oldest }); len(m.byID[oldest.ID]) == 0 {
@@ -210,19 +212,19 @@ func (m *markRegistry) add(a *markable) {
 	m.byID[a.ID] = append(m.byID[a.ID], a)
 }
 
-// assign notes the incident of an alarm.
-func (m *markRegistry) assign(of incidents.Assignment) {
+// assign records the incident of an alarm.
+func (m *markRegistry) assign(assignment incidents.Assignment) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if a := m.of(of.Key, of.ID); a != nil && a.Incident != of.Incident {
-		a.Incident, m.changed = strings.Clone(of.Incident), true
+	if a := m.find(assignment.Key, assignment.ID); a != nil && a.Incident != assignment.Incident {
+		a.Incident, m.changed = strings.Clone(assignment.Incident), true
 	}
 }
 
-// follow reads on while a run goes on, until the returned function is called.
+// follow polls for marks in the background until end is called.
 func (m *markRegistry) follow(ctx context.Context) (end func()) {
 	if m == nil {
 		return func() {}
@@ -239,7 +241,7 @@ func (m *markRegistry) follow(ctx context.Context) (end func()) {
 			}
 			err := m.poll(ctx)
 			if err != nil && !failed && ctx.Err() == nil {
-				m.run.log.Warn("marks cannot be read: those that were read hold", "reason", err.Error())
+				m.run.log.Warn("cannot read marks: keeping the marks read before", "reason", err.Error())
 			}
 			failed = err != nil
 		}
@@ -250,69 +252,69 @@ func (m *markRegistry) follow(ctx context.Context) (end func()) {
 	}
 }
 
-// poll reads what has come, and has it take hold with the next commit.
+// poll reads new marks. They take effect with the next commit.
 func (m *markRegistry) poll(ctx context.Context) (err error) {
-	was, refused := maps.Clone(m.read.Read), max(m.refused, loggedMarks)
-	if f := m.from.File; f != nil {
+	prev, refused := maps.Clone(m.read.Read), max(m.refused, maxMarksLogged)
+	if f := m.source.File; f != nil {
 		err = m.readFile(f.Path)
 	} else {
-		err = m.readTopic(ctx, m.from.Kafka)
+		err = m.readTopic(ctx, m.source.Kafka)
 	}
-	if more := m.refused - refused; more > 0 {
-		m.run.log.Warn("more marks are of no use: they are in the dead letter", "marks", more)
+	if unlogged := m.refused - refused; unlogged > 0 {
+		m.run.log.Warn("more marks rejected, written to the dead letter", "marks", unlogged)
 	}
-	if !maps.Equal(was, m.read.Read) {
-		m.run.account.Instruct(statestore.MarksKey, []byte(jsontext.Of(m.read)), m.takesHold())
+	if !maps.Equal(prev, m.read.Read) {
+		m.run.account.Instruct(statestore.MarksKey, []byte(jsontext.Of(m.read)), m.applyOnCommit())
 	}
 	return err
 }
 
-// takesHold returns the function that has the filters work by what was read up to now.
-func (m *markRegistry) takesHold() func() {
-	of, marks := m.inForce(), m.String()
+// applyOnCommit returns a function that applies the marks read so far to the filters, and reports them to the observer.
+func (m *markRegistry) applyOnCommit() func() {
+	falseMarks, marks := m.falseMarks(), m.String()
 	return func() {
-		m.shared.Store(&of)
+		m.shared.Store(&falseMarks)
 		m.observe()
-		m.run.log.Info("marks are in force", "marks", marks)
+		m.run.log.Info("marks applied", "marks", marks)
 	}
 }
 
-// apply has the filters work by what was read, at the start.
+// apply makes the filters use the marks read so far, at the start of a run.
 func (m *markRegistry) apply() {
-	of := m.inForce()
-	m.shared.Store(&of)
+	falseMarks := m.falseMarks()
+	m.shared.Store(&falseMarks)
 	account.WithValue(m.run.account, "", &m.shared)
 }
 
-// observe tells the observer of the run of marks that it does not know.
+// observe reports marks that the observer has not seen.
 func (m *markRegistry) observe() {
 	m.mu.Lock()
-	all := m.unobserved
+	pending := m.unobserved
 	m.unobserved = nil
 	m.mu.Unlock()
 	marked := m.run.observer().Marked
-	for _, a := range all {
-		a.ID = a.Of
+	for _, a := range pending {
+		a.ID = a.AlarmID
 		marked(a.Mark)
 	}
 }
 
-// inForce are the false marks of keys.
-func (m *markRegistry) inForce() map[string][]keyed.FalseMark {
-	all := map[string][]keyed.FalseMark{}
+// falseMarks returns the false marks that have a size, by key.
+func (m *markRegistry) falseMarks() map[string][]keyed.FalseMark {
+	byKey := map[string][]keyed.FalseMark{}
 	for _, a := range m.read.Marks {
 		if a.Mark.Mark == records.MarkedFalse && a.Size != 0 {
-			all[*a.Key] = append(all[*a.Key], keyed.FalseMark{From: a.Time, Size: a.Size, Output: a.Output})
+			byKey[*a.Key] = append(byKey[*a.Key], keyed.FalseMark{From: a.Time, Size: a.Size, Output: a.Output})
 		}
 	}
-	return all
+	return byKey
 }
 
-// longestMark is the maximum length of a mark in bytes.
-const longestMark = 64 << 10
+// maxMarkBytes is the maximum length of a mark in bytes.
+const maxMarkBytes = 64 << 10
 
-// readFile reads the lines that were appended to a file, in pieces. If the file no longer begins with what was read of it,
-// readFile reads all of it.
+// readFile reads the lines appended to a file since the last call. If the part read before has changed, it reads the
+// whole file again.
 func (m *markRegistry) readFile(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -326,21 +328,21 @@ func (m *markRegistry) readFile(path string) error {
 		return err
 	}
 	defer f.Close()
-	at := m.read.Read[path]
+	position := m.read.Read[path]
 	sum := crc32.NewIEEE()
-	if n, err := io.CopyN(sum, f, at.At); err != nil && err != io.EOF {
+	if n, err := io.CopyN(sum, f, position.At); err != nil && err != io.EOF {
 		return err
-	} else if n < at.At || sum.Sum32() != at.Sum {
-		at = markPosition{}
+	} else if n < position.At || sum.Sum32() != position.Sum {
+		position = markPosition{}
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
 	}
-	in := bufio.NewReaderSize(f, longestMark)
+	in := bufio.NewReaderSize(f, maxMarkBytes)
 	for {
 		line, err := in.ReadSlice('\n')
-		next := markPosition{At: at.At, Line: at.Line + 1, Sum: at.Sum}
-		text := slices.Clone(line[:min(len(line), longestMark)])
+		next := markPosition{At: position.At, Line: position.Line + 1, Sum: position.Sum}
+		text := slices.Clone(line[:min(len(line), maxMarkBytes)])
 		for ; err == bufio.ErrBufferFull; line, err = in.ReadSlice('\n') {
 			next.add(line)
 		}
@@ -351,34 +353,34 @@ func (m *markRegistry) readFile(path string) error {
 		if err != nil {
 			return err
 		}
-		if next.add(line); at.At == 0 {
+		if next.add(line); position.At == 0 {
 			text = inputfile.WithoutMark(text)
 		}
-		at = next
-		if err := m.take(records.SourcePlace{ID: fmt.Sprintf("%s:%d", path, at.Line)}, text); err != nil {
+		position = next
+		if err := m.accept(records.SourcePlace{ID: fmt.Sprintf("%s:%d", path, position.Line)}, text); err != nil {
 			return err
 		}
-		m.read.Read[path] = at
+		m.read.Read[path] = position
 	}
 }
 
-// add moves the position past some bytes of a file.
+// add advances the position past b.
 func (p *markPosition) add(b []byte) {
 	p.At += int64(len(b))
 	p.Sum = crc32.Update(p.Sum, crc32.IEEETable, b)
 }
 
-// readTopic reads the records of a topic that were not read yet.
-func (m *markRegistry) readTopic(ctx context.Context, from *kafkaio.Sink) (err error) {
+// readTopic reads the records of a topic from the stored offsets on.
+func (m *markRegistry) readTopic(ctx context.Context, sink *kafkaio.Sink) (err error) {
 	ends := map[string]int64{}
-	for p, at := range m.read.Read {
-		ends[p] = at.At
+	for p, position := range m.read.Read {
+		ends[p] = position.At
 	}
-	failed := m.run.clients.of(from.Cluster).ReadOn(ctx, from.Topic, ends, m.run.log, func(all []kafkaio.Record) {
-		for _, r := range all {
-			at := records.SourcePlace{ID: r.Position.String(), Log: r.Log(), Seq: r.Offset}
+	failed := m.run.clients.client(sink.Cluster).ReadOn(ctx, sink.Topic, ends, m.run.log, func(batch []kafkaio.Record) {
+		for _, r := range batch {
+			position := records.SourcePlace{ID: r.Position.String(), Log: r.Log(), Seq: r.Offset}
 			if err == nil {
-				if err = m.take(at, r.Value); err == nil {
+				if err = m.accept(position, r.Value); err == nil {
 					m.read.Read[r.Log()] = markPosition{At: r.Offset + 1}
 				}
 			}
@@ -387,63 +389,64 @@ func (m *markRegistry) readTopic(ctx context.Context, from *kafkaio.Sink) (err e
 	return errors.Join(err, failed)
 }
 
-// take takes a mark, or puts it into the dead letter.
-func (m *markRegistry) take(at records.SourcePlace, line []byte) error {
+// accept parses a mark and records it. It writes an invalid mark to the dead letter.
+func (m *markRegistry) accept(place records.SourcePlace, line []byte) error {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return nil
 	}
 	var mark records.Mark
-	err := fmt.Errorf("is longer than %d kB", longestMark>>10)
-	if len(line) < longestMark {
+	err := fmt.Errorf("is longer than %d kB", maxMarkBytes>>10)
+	if len(line) < maxMarkBytes {
 		if mark, err = records.ParseMark(line); err == nil {
-			err = m.mark(mark)
+			err = m.addMark(mark)
 		}
 	}
 	if err == nil {
 		return nil
 	}
-	if m.refused++; m.refused <= loggedMarks {
-		m.run.log.Warn("a mark is of no use: it is in the dead letter", "place", at.ID, "reason", err.Error())
+	if m.refused++; m.refused <= maxMarksLogged {
+		m.run.log.Warn("mark rejected, written to the dead letter", "place", place.ID, "reason", err.Error())
 	}
 	raw := string(line[:min(len(line), connectors.MaxRaw)])
-	return m.run.writeDead(records.AppendReject(connectors.Chunk(nil).Begin(nil, at.ID), at, raw, "the mark "+err.Error()))
+	return m.run.writeDead(records.AppendReject(connectors.Chunk(nil).Begin(nil, place.ID), place, raw, "the mark "+err.Error()))
 }
 
-// mark notes a mark of one alarm, or of those of an incident.
-func (m *markRegistry) mark(mark records.Mark) error {
+// addMark adds a mark to the alarm or to the alarms of the incident that it names. A later mark replaces an earlier
+// one.
+func (m *markRegistry) addMark(mark records.Mark) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var of []*markable
+	var matches []*markable
 	keys := map[string]bool{}
 	for _, a := range m.alarms {
 		if mark.Of(a.Key, a.ID, a.Incident) {
-			of = append(of, a)
+			matches = append(matches, a)
 			if a.ID == mark.ID {
 				keys[a.Key] = true
 			}
 		}
 	}
-	if len(of) == 0 {
-		return fmt.Errorf("is of an unknown alarm: none of the last %d has the id %s%s", mostMarks, message.Quote(mark.ID), ofKey(mark.Key))
+	if len(matches) == 0 {
+		return fmt.Errorf("is for an unknown alarm: none of the last %d alarms has the id %s%s", maxMarks, message.Quote(mark.ID), ofKey(mark.Key))
 	}
 	if len(keys) > 1 {
-		some := slices.Sorted(maps.Keys(keys))
-		return fmt.Errorf("is ambiguous: alarms of %d keys have the id %s; give key, such as %s", len(some), message.Quote(mark.ID), message.Quote(some[0]))
+		sorted := slices.Sorted(maps.Keys(keys))
+		return fmt.Errorf("is ambiguous: alarms of %d keys have the id %s; give key, such as %s", len(sorted), message.Quote(mark.ID), message.Quote(sorted[0]))
 	}
-	for _, a := range of {
-		one := appliedMark{Mark: mark, Of: a.ID, Size: a.Size, Output: a.Output}
-		one.Key = &a.Key
-		same := func(o appliedMark) bool { return o.Of == a.ID && *o.Key == a.Key }
-		if i := slices.IndexFunc(m.read.Marks, same); i >= 0 {
-			if was := m.read.Marks[i]; was.ID == one.ID && was.Mark.Mark == one.Mark.Mark && was.Time.Equal(one.Time) {
+	for _, a := range matches {
+		applied := appliedMark{Mark: mark, AlarmID: a.ID, Size: a.Size, Output: a.Output}
+		applied.Key = &a.Key
+		sameAlarm := func(o appliedMark) bool { return o.AlarmID == a.ID && *o.Key == a.Key }
+		if i := slices.IndexFunc(m.read.Marks, sameAlarm); i >= 0 {
+			if prev := m.read.Marks[i]; prev.ID == applied.ID && prev.Mark.Mark == applied.Mark.Mark && prev.Time.Equal(applied.Time) {
 				continue
 			}
 			m.read.Marks = slices.Delete(m.read.Marks, i, i+1)
 		}
-		m.read.Marks, m.unobserved = append(m.read.Marks, one), append(m.unobserved, one)
+		m.read.Marks, m.unobserved = append(m.read.Marks, applied), append(m.unobserved, applied)
 	}
-	if more := len(m.read.Marks) - mostMarks; more > 0 {
-		m.read.Marks = slices.Delete(m.read.Marks, 0, more)
+	if excess := len(m.read.Marks) - maxMarks; excess > 0 {
+		m.read.Marks = slices.Delete(m.read.Marks, 0, excess)
 	}
 	return nil
 }
@@ -455,7 +458,7 @@ func ofKey(key *string) string {
 	return " and the key " + message.Quote(*key)
 }
 
-// String says how many alarms have a mark, by what it says. It is empty if none has one.
+// String returns the number of marks, in total and for each value. It is empty without marks.
 func (m *markRegistry) String() string {
 	if m == nil || len(m.read.Marks) == 0 {
 		return ""
@@ -464,22 +467,22 @@ func (m *markRegistry) String() string {
 	for _, a := range m.read.Marks {
 		n[a.Mark.Mark]++
 	}
-	var all []string
+	var counts []string
 	for _, mark := range records.Marks() {
 		if n[mark] > 0 {
-			all = append(all, fmt.Sprint(n[mark], " ", mark))
+			counts = append(counts, fmt.Sprint(n[mark], " ", mark))
 		}
 	}
-	return message.Count(len(m.read.Marks), "mark", "marks") + ": " + strings.Join(all, ", ")
+	return message.Count(len(m.read.Marks), "mark", "marks") + ": " + strings.Join(counts, ", ")
 }
 
 // SendMark appends a mark to a file, or writes it to a topic.
-func SendMark(ctx context.Context, to *config.Sink, m records.Mark, log *slog.Logger) error {
+func SendMark(ctx context.Context, sink *config.Sink, m records.Mark, log *slog.Logger) error {
 	line := m.Line()
-	if to.Kafka != nil {
-		return to.Kafka.WriteChunk(ctx, append(connectors.Chunk(nil).Begin([]byte(m.ID), m.ID), line...), log)
+	if sink.Kafka != nil {
+		return sink.Kafka.WriteChunk(ctx, append(connectors.Chunk(nil).Begin([]byte(m.ID), m.ID), line...), log)
 	}
-	f, err := os.OpenFile(to.File.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666)
+	f, err := os.OpenFile(sink.File.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666)
 	if err != nil {
 		return err
 	}
@@ -489,6 +492,6 @@ func SendMark(ctx context.Context, to *config.Sink, m records.Mark, log *slog.Lo
 			line = append([]byte{'\n'}, line...)
 		}
 	}
-	_, err = f.Write(line) // at once: who reads it meanwhile has the line or has it not
+	_, err = f.Write(line) // one call: a concurrent reader sees the whole line or none of it
 	return errors.Join(err, f.Close())
 }

@@ -17,7 +17,8 @@ import (
 	"hafvf/internal/message"
 )
 
-// Metrics is a Prometheus collector for one run at a time. A nil *Metrics does nothing.
+// Metrics is a Prometheus collector for one run at a time. It is safe for concurrent use. Methods of a nil *Metrics
+// that record something do nothing.
 type Metrics struct {
 	stages *prometheus.HistogramVec
 
@@ -25,16 +26,16 @@ type Metrics struct {
 	run *run
 }
 
-// A Metric is what /metrics has of a run.
+// A Metric describes a metric of /metrics.
 type Metric struct {
 	Name, Doc string
 	Labels    []string
 }
 
-// MetricTable are all metrics of this package.
+// MetricTable lists all metrics of this package.
 var MetricTable []Metric
 
-// metric adds a metric to the table.
+// metric adds a metric to MetricTable and returns its description.
 func metric(name, doc string, labels ...string) *prometheus.Desc {
 	MetricTable = append(MetricTable, Metric{name, doc, labels})
 	return prometheus.NewDesc(name, doc, labels, nil)
@@ -44,44 +45,44 @@ var (
 	readDesc       = metric("hafvf_records_in_total", "records read")
 	outDesc        = metric("hafvf_records_out_total", "estimates made")
 	rejectedDesc   = metric("hafvf_records_rejected_total", "records in the dead letter")
-	lateDesc       = metric("hafvf_records_late_total", "those among them that came after their turn")
+	lateDesc       = metric("hafvf_records_late_total", "rejected records that were late")
 	rewoundDesc    = metric("hafvf_keys_turned_back_total", "how often a key went back from a time ahead of the clock")
-	eventLagDesc   = metric("hafvf_event_lag_seconds", "by how much 99 % of the last records were behind the clock when they came. It is there if `expire`, which a topic has by default, `lateness`, `silence` or sessions need it", "partition")
-	refusedDesc    = metric("hafvf_records_refused_total", "estimates that a sink `prometheus` did not take. They are in the dead letter")
-	partialDesc    = metric("hafvf_partial_answers_total", "answers of a source `prometheus` that the server said to be partial. They were asked for again, or with `partial: take` taken")
-	droppedDesc    = metric("hafvf_points_dropped_total", "points of a source `prometheus` that the server was not asked for, or gave twice")
+	eventLagDesc   = metric("hafvf_event_lag_seconds", "delay behind the clock within which 99 % of the recent records arrived. Present if `expire`, which a topic has by default, `lateness`, `silence` or sessions need it", "partition")
+	refusedDesc    = metric("hafvf_records_refused_total", "estimates that a sink `prometheus` refused. They are in the dead letter")
+	partialDesc    = metric("hafvf_partial_answers_total", "partial answers to a source `prometheus`. They are requested again or, with `partial: take`, used")
+	droppedDesc    = metric("hafvf_points_dropped_total", "dropped points of a source `prometheus`: not requested, or repeated")
 	missingDesc    = metric("hafvf_records_missing_total", "records without a value")
 	failedDesc     = metric("hafvf_not_converged_total", "estimates whose iteration did not converge")
 	alarmsDesc     = metric("hafvf_alarms_total", "alarms raised", "kind")
-	mutedDesc      = metric("hafvf_alarms_muted_total", "alarms that the budget suppressed. If you want them, give a larger `detect.budget`")
-	restingDesc    = metric("hafvf_alarms_resting_total", "deviations that came back while an alarm of their key lasted. If you want them, give a shorter `detect.rest`")
-	suppressedDesc = metric("hafvf_alarms_held_back_score", "the largest score of the alarms that were held back, as `muted` or `resting`", "why")
+	mutedDesc      = metric("hafvf_alarms_muted_total", "alarms that the budget suppressed. To get them, set a shorter `detect.budget`")
+	restingDesc    = metric("hafvf_alarms_resting_total", "deviations that recurred while an alarm of their key lasted. To get them, set a shorter `detect.rest`")
+	suppressedDesc = metric("hafvf_alarms_held_back_score", "the largest score of the suppressed alarms, as `muted` or `resting`", "why")
 	openedDesc     = metric("hafvf_incidents_total", "incidents opened, with `incidents`")
 	openDesc       = metric("hafvf_incidents_open", "incidents that have not closed")
-	incidentDesc   = metric("hafvf_incident", "1 while an incident of the group is open, then 0. The first 100 groups of a run have their names, `others` are all further ones", "group")
+	incidentDesc   = metric("hafvf_incident", "1 while an incident of the group is open, then 0. The first 100 groups of a run are named, further groups share `others`", "group")
 	changesDesc    = metric("hafvf_changes_total", "detected changes, alarm or not")
 	outliersDesc   = metric("hafvf_outliers_total", "detected outliers, alarm or not")
 	resetDesc      = metric("hafvf_keys_reset_total", "keys that were reset, because their state could not be read or could learn nothing")
-	panicsDesc     = metric("hafvf_panics_total", "how often the mathematics of a key panicked, a fault of hafvf. The records are in the dead letter")
-	keysDesc       = metric("hafvf_keys", "keys seen since the start, less those that were forgotten since")
+	panicsDesc     = metric("hafvf_panics_total", "how often the mathematics of a key panicked, a bug in hafvf. The records are in the dead letter")
+	keysDesc       = metric("hafvf_keys", "keys seen since the start, without forgotten ones")
 	expiredKeys    = metric("hafvf_keys_expired_total", "keys that were forgotten, because they had no record for longer than `expire`")
-	sentDesc       = metric("hafvf_alerts_sent_total", "alerts that the receiver took", receiverLabels...)
+	sentDesc       = metric("hafvf_alerts_sent_total", "alerts that the receiver accepted", receiverLabels...)
 	failedToDesc   = metric("hafvf_alerts_failed_total", "alerts that went to the dead letter", receiverLabels...)
 	expiredDesc    = metric("hafvf_alerts_expired_total", "alerts that were not sent, because they were older than `max_age`", receiverLabels...)
 	waitingDesc    = metric("hafvf_alerts_waiting", "alerts that are pending for the receiver", receiverLabels...)
-	oldestDesc     = metric("hafvf_alerts_oldest_waiting_seconds", "the age of the oldest of them", receiverLabels...)
-	deletedDesc    = metric("hafvf_records_deleted_total", "records that were deleted (retention) before they were read, at most", "topic")
+	oldestDesc     = metric("hafvf_alerts_oldest_waiting_seconds", "the age of the oldest pending alert", receiverLabels...)
+	deletedDesc    = metric("hafvf_records_deleted_total", "maximum number of records that were deleted (retention) before they were read", "topic")
 	lagAgeDesc     = metric("hafvf_lag_age_seconds", "time since the brokers last reported where the partitions end")
-	lagDesc        = metric("hafvf_lag_records", "records in the topic that hafvf has not yet read, as the brokers say at the scrape", "partition")
+	lagDesc        = metric("hafvf_lag_records", "records in the topic that hafvf has not yet read, as the brokers report at the scrape", "partition")
 )
 
-// stageMetric is a histogram.
+// stageMetric describes a histogram.
 var stageMetric = Metric{"hafvf_stage_seconds", "the time that a batch of records takes, a histogram: `read` (until the batch is gathered and earlier batches are done), `process` (until all outputs are stored), `commit` (of states and offsets)", []string{"stage"}}
 
 func init() { MetricTable = append(MetricTable, stageMetric) }
 
-// receiverLabels are those of metrics of receivers: the place in the list of receivers, and what
-// may be said of the URL.
+// receiverLabels are the labels of metrics about receivers: the index in the list of receivers, and the URL without
+// secrets.
 var receiverLabels = []string{"receiver", "host"}
 
 // NewMetrics returns metrics to register with Prometheus.
@@ -93,28 +94,28 @@ func NewMetrics() *Metrics {
 	}, stageMetric.Labels)}
 }
 
-// Describe implements prometheus.Collector. It describes nothing, so that Prometheus does
-// not check the metrics, which depend on the run.
+// Describe implements prometheus.Collector. It sends nothing, which turns off Prometheus's checks: the metrics depend
+// on the run.
 func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
 
-// A Status is what a run tells that goes on, for its metrics and for the live page.
+// A Status is the state of a run in progress, for its metrics and the live page.
 type Status struct {
 	account.Counts
-	Taken     int64            // records taken up
-	Known     int64            // keys, without those that were forgotten
-	Lags      map[string]int64 // records that are not yet read, by partition, as the brokers said LagAge ago
+	Taken     int64            // observations read
+	Known     int64            // keys seen, without forgotten ones
+	Lags      map[string]int64 // unread records by partition, as the brokers reported LagAge ago
 	LagAge    time.Duration
 	EventLags map[string]kafkaio.EventLag // by partition
 	Receivers []ReceiverStatus
 }
 
-// A ReceiverStatus is what became of the alerts for one.
+// A ReceiverStatus counts the alerts for one receiver.
 type ReceiverStatus struct {
 	webhook.Stats
-	Place string // what may be said of its URL
+	Place string // URL without secrets
 }
 
-// Waited is how long the oldest alert waits; zero if none does.
+// Waited returns how long the oldest pending alert has waited; 0 if none is pending.
 func (r *ReceiverStatus) Waited() time.Duration {
 	if r.Oldest.IsZero() {
 		return 0
@@ -122,31 +123,31 @@ func (r *ReceiverStatus) Waited() time.Duration {
 	return time.Since(r.Oldest)
 }
 
-// Alarms is how many the run has raised.
+// Alarms returns the number of alarms that the run has raised.
 func (r *Status) Alarms() int64 { return r.NoveltyAlarms + r.ChangeAlarms + r.Silences }
 
-// Reading reads the run that the metrics follow. All is zero before it has begun.
+// Reading returns the status of the current run. It is zero before a run has started.
 func (m *Metrics) Reading() Status { return m.current().reading() }
 
-// current is the run that the metrics follow; nil before one has begun.
+// current returns the current run, nil before one has started.
 func (m *Metrics) current() *run {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.run
 }
 
-func (r *run) reading() (all Status) {
+func (r *run) reading() (status Status) {
 	if r == nil {
-		return all
+		return status
 	}
-	all.Counts, all.Taken = r.account.Counts()
-	all.Known = max(0, all.Keys-all.ExpiredKeys-all.Forgotten)
+	status.Counts, status.Taken = r.account.Counts()
+	status.Known = max(0, status.Keys-status.ExpiredKeys-status.Forgotten)
 	for _, box := range r.receivers() {
-		all.Receivers = append(all.Receivers, ReceiverStatus{box.Stats(), box.Place()})
+		status.Receivers = append(status.Receivers, ReceiverStatus{box.Stats(), box.Place()})
 	}
-	all.Lags, all.LagAge = r.ledger.Lag() // of a worker's sources, which have no ledger
-	all.EventLags = r.ledger.EventLags()
-	return all
+	status.Lags, status.LagAge = r.ledger.Lag() // a worker has no ledger: the lags of its sources
+	status.EventLags = r.ledger.EventLags()
+	return status
 }
 
 // Collect implements prometheus.Collector.
@@ -171,7 +172,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(suppressedDesc, prometheus.GaugeValue, score, why)
 	}
 	if r.groups {
-		opened, open := r.found.countIncidents()
+		opened, open := r.found.incidentCounts()
 		c <- prometheus.MustNewConstMetric(openedDesc, prometheus.CounterValue, float64(opened))
 		c <- prometheus.MustNewConstMetric(openDesc, prometheus.GaugeValue, float64(open))
 		for group, open := range r.found.openByGroup() {
@@ -206,26 +207,25 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	}
 }
 
-// stalled is how long records may be in flight before a run is unhealthy.
-const stalled = 5 * time.Minute
+// maxInFlight is the time that records may be in flight before Health reports an error.
+const maxInFlight = 5 * time.Minute
 
-// Health returns what is wrong with the run, or nil.
+// Health returns an error if no run has started, or if records are in flight for longer than maxInFlight.
 func (m *Metrics) Health() error {
 	switch r := m.current(); {
 	case r == nil:
-		return errors.New("the run has not begun")
-	case r.account.Busy() > stalled:
-		return fmt.Errorf("the same records have been worked on for %v", r.account.Busy().Round(time.Second))
+		return errors.New("the run has not started")
+	case r.account.Busy() > maxInFlight:
+		return fmt.Errorf("the same records have been in flight for %v", r.account.Busy().Round(time.Second))
 	}
 	return nil
 }
 
-// Note says what is wrong outside of a run that is well: receivers that take no alerts. It is
-// empty if nothing is.
+// Note names the receivers that take no alerts. It is empty if all do. Such a run is healthy.
 func (m *Metrics) Note() (note string) {
 	for _, s := range m.Reading().Receivers {
 		if !s.Away.IsZero() {
-			note += fmt.Sprintf("%s has taken no alerts for %v, and %s: %s\n", s.Place, time.Since(s.Away).Round(time.Second), message.Count(s.Waiting, "waits", "wait"), s.Reason)
+			note += fmt.Sprintf("%s has taken no alerts for %v, and %s: %s\n", s.Place, time.Since(s.Away).Round(time.Second), message.Count(s.Waiting, "alert waits", "alerts wait"), s.Reason)
 		}
 	}
 	return note

@@ -9,8 +9,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// States of another config are refused with the names of what differs. CheckStates says
-// what can be kept, a run with Migrate keeps it, and the next run needs it no more.
+// States of another config are refused with the names of the differing settings. CheckStates reports what can be kept.
+// A run with Migrate keeps it, and the next run does not need Migrate.
 func TestMigrateStates(t *testing.T) {
 	states := filepath.Join(t.TempDir(), "states.bin")
 	lines := observations(600, 3)
@@ -23,15 +23,15 @@ func TestMigrateStates(t *testing.T) {
 		return strings.Replace(b.config("group: g, changelog: states, bounded: true", rest), "model: {family: normal}\n", "", 1)
 	}
 	const before, after = "model: {family: normal}\n", "model: {family: normal, prior: {kappa: .1}}\nlevels: [{alpha: 9, beta: 1}]\ndetect: true\n"
-	const kept = "3 keys: samples kept; levels, detection and alarms start over"
+	const want = "3 keys: samples kept; levels, detection and alarms start over"
 	for _, c := range []struct {
 		where string
 		text  func(part []string, rest string) string
 		place string
 		hint  string
 	}{
-		{"file", file, states, "as no past is read again; hafvf run does so with --migrate, and refuses them without"},
-		{"changelog", topic, "states", "from the past, 200 records of in, writes and tells nothing of it, and keeps of other keys what is kept here; without --migrate it refuses the states"},
+		{"file", file, states, "because no past can be read again; hafvf run does this with --migrate, and refuses the states without it"},
+		{"changelog", topic, "states", "from the past, 200 records of in, without writing records or alerts, and keeps the other keys as listed here; without --migrate it refuses the states"},
 	} {
 		t.Run(c.where, func(t *testing.T) {
 			expect.OK(t, execute(t, c.text(lines[:200], before), quiet))
@@ -40,7 +40,7 @@ func TestMigrateStates(t *testing.T) {
 				t.Errorf("without Migrate: %v", err)
 			}
 			says, err := CheckStates(t.Context(), compose(t, second), c.place, quiet)
-			if err != nil || !strings.Contains(says, kept) || !strings.HasSuffix(says, c.hint) {
+			if err != nil || !strings.Contains(says, want) || !strings.HasSuffix(says, c.hint) {
 				t.Errorf("%s: %v", says, err)
 			}
 			expect.Get(Run{Graph: compose(t, second), Migrate: true}.Execute(t.Context(), nil))(t)
@@ -77,7 +77,7 @@ func TestMigrateStates(t *testing.T) {
 	})
 }
 
-// The keys that no record comes for are carried over in the changelog too.
+// Keys without new records are migrated in the changelog too.
 func TestMigrateSilentKeys(t *testing.T) {
 	b, text := afterARun(t)
 	expect.Get(Run{Graph: compose(t, text+"levels: []\ntop: .9\n"), Migrate: true}.Execute(t.Context(), nil))(t)
@@ -88,20 +88,19 @@ func TestMigrateSilentKeys(t *testing.T) {
 	}
 }
 
-// A changelog belongs to the outputs of its run: those of another config are refused, until the
-// user says that they are meant.
+// A changelog belongs to the outputs of its run. A config with other outputs is refused without Migrate.
 func TestChangelogOfOtherOutputs(t *testing.T) {
 	_, text := afterARun(t)
-	other := strings.Replace(text, "topic: out", "topic: estimates", 1)
-	err := execute(t, other, quiet)
+	changed := strings.Replace(text, "topic: out", "topic: estimates", 1)
+	err := execute(t, changed, quiet)
 	expect.Error(t, err, "this config differs: sink was kafka out and is kafka estimates;")
 	if err := execute(t, text, quiet); err != nil {
 		t.Errorf("the same sink: %v", err)
 	}
-	if _, err := (Run{Graph: compose(t, other), Migrate: true}).Execute(t.Context(), nil); err != nil {
+	if _, err := (Run{Graph: compose(t, changed), Migrate: true}).Execute(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
-	if err := execute(t, other, quiet); err != nil {
+	if err := execute(t, changed, quiet); err != nil {
 		t.Errorf("another sink, after --migrate: %v", err)
 	}
 }

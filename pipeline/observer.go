@@ -9,31 +9,31 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// An Observer sees what a run finds while it goes on, whatever the receivers of alerts take. Several
-// goroutines call its functions, which may keep none of what they are given and hold up the run until
-// they return. One that is nil is not called. Workers of a cluster have no observer.
+// An Observer sees the results of a run in progress, whatever the receivers of alerts get. Its functions are called by
+// several goroutines, and the run waits until they return. They must not keep their arguments. A nil function is not
+// called. Workers of a cluster have no observer.
 type Observer struct {
-	// Estimate sees every estimate, in the order of its key, with its alerts. Of a key that is silent
-	// it sees the alerts alone, and e is nil.
+	// Estimate is called with every estimate and its alerts, in the order of each key's observations. e is nil for
+	// alerts without a record, such as a silence.
 	Estimate func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent)
-	// Smoothed sees every record of transform: smooth, which finds nothing else.
+	// Smoothed is called with every record of transform: smooth. A run with this transform calls no other function.
 	Smoothed func(key string, s *keyed.Smoothed)
-	// Alert is called with an alert of a graph with incidents once more, when it is known which incident it
-	// belongs to, if any. It may be one of the run before.
+	// Alert is called only for graphs with incidents. It repeats an alert when its incident is known; incident is ""
+	// for none. The alert can come from the previous run.
 	Alert func(key string, t keyed.AlertEvent, incident string)
-	// Single is called with an alarm in no incident that is a page.
+	// Single is called with an alarm outside incidents that is a page.
 	Single func(key string, t keyed.AlertEvent)
-	// Assigned is told to which incident an alarm belongs, also when that is another one than before.
+	// Assigned is called when an alarm joins an incident, or moves to another one.
 	Assigned func(incidents.Assignment)
-	// Incident is called with what becomes of an incident, and at the start of those that the run before has left
-	// open.
+	// Incident is called with every event of an incident, and at the start with the incidents that the previous run
+	// left open.
 	Incident func(*incidents.Event)
-	// Marked is called with a mark of an alarm when it is in force, and at the start with those of the run before. It has
-	// the key and the id of the alarm.
+	// Marked is called with each mark of an alarm when it takes effect, and at the start with the marks of the previous
+	// run. The mark has the key and the ID of the alarm.
 	Marked func(records.Mark)
 }
 
-// observer is that of the run. It sees nothing if there is none, or no run in this process.
+// observer returns the observer of the run, with functions that do nothing in place of nil ones. r may be nil.
 func (r *run) observer() (o Observer) {
 	if r != nil && r.observed != nil {
 		o = *r.observed
@@ -62,8 +62,7 @@ func (r *run) observer() (o Observer) {
 	return o
 }
 
-// Alarms returns the settings by which the graph raises alarms; ok is false if it
-// raises none.
+// Alarms returns the settings of the graph's alarms; ok is false if the graph raises none.
 func (g *Graph) Alarms() (c keyed.AlarmConfig, ok bool) {
 	f, ok := g.transform.(filtering)
 	if !ok || !g.detects {
@@ -78,38 +77,37 @@ func (g *Graph) Filter() (c keyed.Config, ok bool) {
 	return f.cfg, ok
 }
 
-// TakesMarks reports whether runs of the graph are told what users say of alarms.
+// TakesMarks reports whether runs of the graph read users' marks of alarms.
 func (g *Graph) TakesMarks() bool { return g.marks != nil }
 
-// Groups reports whether the graph makes incidents of alarms.
+// Groups reports whether the graph groups alarms into incidents.
 func (g *Graph) Groups() bool { return g.groups }
 
-// Sends reports whether an alert is of a kind that goes to a receiver, or if there is none whether it
-// is an alarm.
+// Sends reports whether a receiver gets alerts of this kind. Without receivers it reports whether t is an alarm.
 func (g *Graph) Sends(t keyed.AlertEvent) bool {
 	f, _ := g.transform.(filtering)
-	var all receiver
+	var combined receiver
 	if len(f.receivers) == 0 {
-		all.Kinds = config.AlarmKinds()
+		combined.Kinds = config.AlarmKinds()
 	}
 	for _, r := range f.receivers {
-		all.Kinds = slices.Concat(all.Kinds, r.Kinds, r.Few)
-		all.Ends = all.Ends || r.Ends
-		all.Beliefs = append(all.Beliefs, r.Beliefs...)
+		combined.Kinds = slices.Concat(combined.Kinds, r.Kinds, r.Few)
+		combined.Ends = combined.Ends || r.Ends
+		combined.Beliefs = append(combined.Beliefs, r.Beliefs...)
 	}
-	return all.takes("", t, config.FewKeys)
+	return combined.takes("", t, config.FewKeys)
 }
 
-// Trial returns the graph without its outputs and its file of states: its filters begin anew, its
-// input ends, and what it smooths has the Origin.
+// Trial returns the graph for a trial: without outputs, stored states and marks, and with an input that ends. Smoothed
+// records have their Origin.
 func (g *Graph) Trial() *Graph {
-	here := g.history().quiet()
-	here.states, here.marks = "", nil
-	if f, ok := here.source.(fileSource); ok {
+	clone := g.boundedToNow().withoutOutputs()
+	clone.states, clone.marks = "", nil
+	if f, ok := clone.source.(fileSource); ok {
 		f.piped = false
-		here.source = f
+		clone.source = f
 	}
-	switch t := here.transform.(type) {
+	switch t := clone.transform.(type) {
 	case filtering:
 		t.host.Live, t.host.AtEnd = false, t.cfg.Aggregate != nil || t.cfg.Silence != nil
 		if t.incidents != nil {
@@ -117,10 +115,10 @@ func (g *Graph) Trial() *Graph {
 			atEnd.AtEnd, atEnd.Ends = true, false
 			t.incidents = &atEnd
 		}
-		here.transform = t
+		clone.transform = t
 	case smoothing:
 		t.cfg.Origins = true
-		here.transform = t
+		clone.transform = t
 	}
-	return here
+	return clone
 }

@@ -11,9 +11,9 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// An observer hears what the file of alerts gets, with incidents and without, also of keys that are
-// silent at the end; and of every estimate.
-func TestObserverHearsWhatIsWritten(t *testing.T) {
+// An observer sees every estimate and all alerts in the file of alerts, with and without incidents, including keys that
+// are silent at the end.
+func TestObserverSeesWrittenRecords(t *testing.T) {
 	dir := t.TempDir()
 	lines := fleetLines(start)
 	for i := range lines { // a key ends early
@@ -30,14 +30,14 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 		var mu sync.Mutex
 		heard, assigned, events, estimates := map[name]string{}, map[name]string{}, 0, int64(0)
 		s, err := Run{Graph: g, Observer: &Observer{
-			Alert: func(key string, told keyed.AlertEvent, incident string) {
+			Alert: func(key string, event keyed.AlertEvent, incident string) {
 				mu.Lock()
 				defer mu.Unlock()
-				if !g.Sends(told) {
+				if !g.Sends(event) {
 					return
 				}
-				n := name{told.Kind, key, told.ID}
-				if _, there := heard[n]; !there || assigned[n] != incident {
+				n := name{event.Kind, key, event.ID}
+				if _, ok := heard[n]; !ok || assigned[n] != incident {
 					t.Errorf("%+v is of incident %q, and assigned to %q", n, incident, assigned[n])
 				}
 				heard[n] = incident
@@ -69,7 +69,7 @@ func TestObserverHearsWhatIsWritten(t *testing.T) {
 				continue
 			}
 			n := name{a.Kind, a.Key, a.ID}
-			if incident, there := heard[n]; !there || incident != a.Incident {
+			if incident, ok := heard[n]; !ok || incident != a.Incident {
 				t.Errorf("%s: %+v of incident %q, heard %q", set, n, a.Incident, incident)
 			}
 			delete(heard, n)

@@ -12,10 +12,10 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A number that a family does not have is in the dead letter, and an alarm if its key has a state. What
-// is no number, late or of a key without a state is in the dead letter alone, and no key of a state.
-func TestOutsideIsTold(t *testing.T) {
-	for _, more := range []string{"", "lateness: 3m\n", "aggregate: {every: 1m, value: max}\n", "incidents: true\n"} {
+// A number outside the family's domain goes to the dead letter, and raises an alarm if its key has a state. Text, late
+// records and records of a key without a state go only to the dead letter, and are not counted as keys.
+func TestOutsideAlerts(t *testing.T) {
+	for _, settings := range []string{"", "lateness: 3m\n", "aggregate: {every: 1m, value: max}\n", "incidents: true\n"} {
 		lines := []string{"key,time,x\n"}
 		record := func(key string, minute int, x string) {
 			lines = append(lines, fmt.Sprintf("%s,%s,%s\n", key, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), x))
@@ -34,11 +34,11 @@ func TestOutsideIsTold(t *testing.T) {
 			}
 		}
 		record("b", 299, "-5")
-		told := filepath.Join(t.TempDir(), "alerts.jsonl")
+		alertsPath := filepath.Join(t.TempDir(), "alerts.jsonl")
 		s, _, rejected := runConfig(t, "model: {family: poisson, prior: auto}\ndetect: {rest: 50}\nsource: {csv: {path: "+write(t, "in.csv", lines...)+", key: key, time: time, values: [x]}}\n"+
-			"alerts: {jsonl: {path: "+told+"}}\n"+more)
-		var at []string
-		for _, line := range readLines(t, told) {
+			"alerts: {jsonl: {path: "+alertsPath+"}}\n"+settings)
+		var ids []string
+		for _, line := range readLines(t, alertsPath) {
 			if line == "" {
 				continue
 			}
@@ -47,23 +47,23 @@ func TestOutsideIsTold(t *testing.T) {
 			if a["kind"] == "incident" {
 				continue
 			}
-			at = append(at, a["id"].(string))
+			ids = append(ids, a["id"].(string))
 			if a["kind"] != "novelty" || a["x"] != -5. || a["score"] != nil || a["threshold"] != nil || a["size"] != nil || !strings.Contains(a["message"].(string), "which the family poisson does not have (x = -5 is below zero).") {
 				t.Error(line)
 			}
 		}
-		if want := []string{"in.csv:202", "in.csv:293"}; !reflect.DeepEqual(at, want) {
-			t.Errorf("%q: alarms %v, want %v", more, at, want)
+		if want := []string{"in.csv:202", "in.csv:293"}; !reflect.DeepEqual(ids, want) {
+			t.Errorf("%q: alarms %v, want %v", settings, ids, want)
 		}
 		want := `{"reason":"x = -5 is below zero","place":"in.csv:202","raw":"a,2026-`
 		if !strings.HasPrefix(rejected[0], want) || len(rejected) != 6 || s.Rejected != 6 || s.NoveltyAlarms != 2 || s.Keys != 1 {
-			t.Errorf("%q: %+v, rejected %q", more, s, rejected)
+			t.Errorf("%q: %+v, rejected %q", settings, s, rejected)
 		}
 	}
 }
 
-// In a topic it is told as well, the rejected record is in the balance once, and its offset is committed.
-func TestOutsideIsToldOfATopic(t *testing.T) {
+// In a topic the alarm is also sent. The rejected record is counted once, and its offset is committed.
+func TestOutsideAlertsOfTopic(t *testing.T) {
 	b := fakeBus(t, 1, "out", "rejected", "alerts")
 	lines := []string{`{"key":"b","time":"2026-01-02T08:00:00Z","x":-5}`}
 	for i := range 201 {
@@ -81,7 +81,7 @@ func TestOutsideIsToldOfATopic(t *testing.T) {
 	if s := r.halt(t); s.Records != 200 || s.Rejected != 2 || s.NoveltyAlarms != 1 || s.Keys != 1 {
 		t.Errorf("%+v", s)
 	}
-	if told, rejected := b.values(t, "alerts"), b.values(t, "rejected"); len(told) != 1 || !strings.Contains(told[0], `"id":"in-0-201"`) || len(rejected) != 2 {
-		t.Errorf("told %q, rejected %q", told, rejected)
+	if alerts, rejected := b.values(t, "alerts"), b.values(t, "rejected"); len(alerts) != 1 || !strings.Contains(alerts[0], `"id":"in-0-201"`) || len(rejected) != 2 {
+		t.Errorf("told %q, rejected %q", alerts, rejected)
 	}
 }

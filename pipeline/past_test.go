@@ -15,17 +15,16 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// pastSettings are those of a run before, and those that it goes on with. Nothing, or not all, of the
-// states means the same.
+// pastSettings are settings of a previous run, and settings under which its states keep none or only a part of their
+// meaning.
 var pastSettings = []struct{ name, before, after, cost string }{
 	{"family", "model: {family: ar}\ndetect: true\n", "model: {family: normal, prior: auto}\ndetect: true\n", "nothing kept, it has another model.family"},
 	{"detect", "model: {family: normal, prior: auto}\n", "model: {family: normal, prior: auto}\ndetect: {settling: 0}\nincidents: true\n", "samples and levels kept; shares, detection and alarms start over"},
 	{"aggregate", "model: {family: normal, prior: auto}\ndetect: true\n", "model: {family: normal, prior: auto}\ndetect: true\naggregate: {every: 30s, value: mean}\n", "it has another aggregate"},
 }
 
-// A run of a file with settings that its states cannot be carried over to learns from the part of the
-// file that the run before has read, writes nothing of it, and goes on as if the settings had
-// always been these.
+// A run of a file whose states cannot be migrated completely learns from the part that the previous run has read,
+// without output. It then continues as if it had always had the new settings.
 func TestFileLearnsPast(t *testing.T) {
 	t.Parallel()
 	lines := observations(900, 3)
@@ -35,10 +34,10 @@ func TestFileLearnsPast(t *testing.T) {
 			in, state := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "states")
 			run := func(n int, settings, state string, migrate bool) (records, alerts string) {
 				save(t, in, lines[:n]...)
-				out, told := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
-				g := compose(t, settings+"source: {jsonl: {path: "+in+"}}\nstate: "+state+"\nsink: {jsonl: {path: "+out+"}}\n"+alerting(settings, told))
+				out, alertsPath := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
+				g := compose(t, settings+"source: {jsonl: {path: "+in+"}}\nstate: "+state+"\nsink: {jsonl: {path: "+out+"}}\n"+alerting(settings, alertsPath))
 				expect.Get(Run{Graph: g, Migrate: migrate}.Execute(t.Context(), nil))(t)
-				b, _ := os.ReadFile(told)
+				b, _ := os.ReadFile(alertsPath)
 				return string(expect.Get(os.ReadFile(out))(t)), string(b)
 			}
 			run(600, c.after, state+"2", false)
@@ -56,21 +55,21 @@ func TestFileLearnsPast(t *testing.T) {
 	}
 }
 
-// A run of topics learns from their beginning up to the offsets of its group. What it learned goes into the
-// changelog: the run after it needs no Migrate.
+// A run of topics learns from their beginning to the offsets of its group. It stores the learned states in the
+// changelog: the next run does not need Migrate.
 func TestTopicLearnsPast(t *testing.T) {
 	var lines []string
 	for i, line := range observations(900, 3) {
-		if i < 300 || i >= 750 || !strings.Contains(line, "k2") { // which is silent meanwhile
+		if i < 300 || i >= 750 || !strings.Contains(line, "k2") { // silent in between
 			lines = append(lines, line)
 		}
 	}
-	all := slices.Clone(pastSettings)
-	all = append(all, all[0])
-	last := &all[len(all)-1]
+	settings := slices.Clone(pastSettings)
+	settings = append(settings, settings[0])
+	last := &settings[len(settings)-1]
 	last.name, last.after = "silence", last.after+"silence: {after: 1m}\n"
 	for _, bounded := range []bool{true, false} {
-		for _, c := range all {
+		for _, c := range settings {
 			t.Run(fmt.Sprintf("%s, bounded %t", c.name, bounded), func(t *testing.T) {
 				t.Parallel()
 				b := fakeBus(t, 1, "out", "told", "out2", "told2")
@@ -78,8 +77,8 @@ func TestTopicLearnsPast(t *testing.T) {
 					if strings.Contains(settings, "detect") {
 						settings += "alerts: {kafka: {topic: told" + n + "}}\n"
 					}
-					of := fmt.Sprintf("group: g%s, changelog: states%s, bounded: %t", n, n, bounded)
-					return strings.NewReplacer("model: {family: normal}\n", "", "topic: out", "topic: out"+n).Replace(b.config(of, settings))
+					options := fmt.Sprintf("group: g%s, changelog: states%s, bounded: %t", n, n, bounded)
+					return strings.NewReplacer("model: {family: normal}\n", "", "topic: out", "topic: out"+n).Replace(b.config(options, settings))
 				}
 				run := func(settings, n string, migrate bool) {
 					r := launchRun(t, Run{Graph: compose(t, text(settings, n)), Migrate: migrate})
@@ -111,18 +110,18 @@ func TestTopicLearnsPast(t *testing.T) {
 					if bounded {
 						return b.values(t, topic)[after[topic]:]
 					}
-					// What waits for the watermark when a run is halted, the next one puts out.
+					// Records that wait for the watermark at the end of a run are written by the next run.
 					return slices.DeleteFunc(b.values(t, topic), func(line string) bool { return timeOf(t, line).Before(timeOf(t, lines[600])) })
 				}
-				same := func(want, got []string) {
-					if !bounded { // and after the last one nobody does
+				checkEqual := func(want, got []string) {
+					if !bounded { // but not after the last run
 						n := min(len(want), len(got))
 						want, got = want[:n], got[:n]
 					}
 					expect.Same(t, strings.Join(want, ""), strings.Join(got, ""))
 				}
-				same(later("out2"), later("out"))
-				same(later("told2"), later("told"))
+				checkEqual(later("out2"), later("out"))
+				checkEqual(later("told2"), later("told"))
 				if bounded && after["told2"] == 0 && c.name != "family" && c.name != "aggregate" || len(later("out")) == 0 {
 					t.Errorf("%v, and %d later", after, len(later("out")))
 				}
@@ -131,14 +130,14 @@ func TestTopicLearnsPast(t *testing.T) {
 	}
 }
 
-// timeOf is the time of a record.
+// timeOf returns the time of a record.
 func timeOf(t testing.TB, line string) time.Time {
-	var of struct{ Time time.Time }
-	expect.OK(t, json.Unmarshal([]byte(line), &of))
-	return of.Time
+	var record struct{ Time time.Time }
+	expect.OK(t, json.Unmarshal([]byte(line), &record))
+	return record.Time
 }
 
-// alerting has the alerts of settings with detect in a file.
+// alerting returns the config that writes the alerts of settings with detect to a file.
 func alerting(settings, path string) string {
 	if !strings.Contains(settings, "detect") {
 		return ""
@@ -146,18 +145,18 @@ func alerting(settings, path string) string {
 	return "alerts: {jsonl: {path: " + path + "}}\n"
 }
 
-// A query learns the past from its start up to where the run before has stopped. A learning that is
-// aborted leaves the file of states as it was, and the next run begins it anew.
+// A query learns from its start to the end of the previous run. If learning is aborted, the file of states is
+// unchanged, and the next run learns again.
 func TestQueryLearnsPast(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	begin := time.Now().Add(-40 * time.Hour).UTC().Truncate(time.Minute)
-	end := begin.Add(2390 * time.Minute) // is final, and each series has a point then
-	o := &oracle{series: threeWaves(begin), most: 100}
+	end := begin.Add(2390 * time.Minute) // final, with a point in each series
+	o := &oracle{series: threeWaves(begin), maxSteps: 100}
 	url := o.serve(t)
 	state, out := filepath.Join(dir, "states"), filepath.Join(dir, "out.jsonl")
-	text := func(settings, more string) string {
-		return settings + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s%s}}\n", url, begin.Format(time.RFC3339), more)
+	text := func(settings, extra string) string {
+		return settings + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s%s}}\n", url, begin.Format(time.RFC3339), extra)
 	}
 	goesOn := func(settings string) string {
 		return text(settings, "") + "state: " + state + "\nsink: {jsonl: {path: " + out + "}}\ndead_letter: {jsonl: {path: " + filepath.Join(dir, "dead.jsonl") + "}}\n"
@@ -168,7 +167,7 @@ func TestQueryLearnsPast(t *testing.T) {
 	}
 	enough := func() bool { return lines() > 3000 }
 	o.heard = func(int) {
-		if enough() { // the run is to stop before it has all
+		if enough() { // the run has to stop before it has read everything
 			time.Sleep(time.Second)
 		}
 	}
@@ -179,7 +178,7 @@ func TestQueryLearnsPast(t *testing.T) {
 	g := compose(t, goesOn(after))
 	ctx, abort := context.WithCancel(t.Context())
 	o.mu.Lock()
-	o.heard = func(asked int) { // in the midst of the past
+	o.heard = func(asked int) { // while it learns
 		if asked == 8 {
 			abort()
 		}
@@ -189,7 +188,7 @@ func TestQueryLearnsPast(t *testing.T) {
 	if _, err := (Run{Graph: g, Migrate: true}).Execute(ctx, nil); err == nil {
 		t.Error("an aborted learning has no error")
 	}
-	if now := expect.Get(os.ReadFile(state))(t); !bytes.Equal(now, stored) || lines() != before {
+	if current := expect.Get(os.ReadFile(state))(t); !bytes.Equal(current, stored) || lines() != before {
 		t.Errorf("an aborted learning has changed the states, or written %d records", lines()-before)
 	}
 
@@ -205,14 +204,14 @@ func TestQueryLearnsPast(t *testing.T) {
 	close(stop)
 	expect.OK(t, <-done)
 	_, want, _ := runConfig(t, text(after, ", bounded: true"))
-	all := byPlace(t, want, end)
+	expected := byPlace(t, want, end)
 	got := byPlace(t, readLines(t, out)[before:], end)
 	for place, record := range got {
-		if all[place] != record {
-			t.Fatalf("%s\ninstead of\n%s", record, all[place])
+		if expected[place] != record {
+			t.Fatalf("%s\ninstead of\n%s", record, expected[place])
 		}
 	}
-	if n := len(all) - before; len(got) != n {
+	if n := len(expected) - before; len(got) != n {
 		t.Errorf("%d records after those of the run before, want %d", len(got), n)
 	}
 }

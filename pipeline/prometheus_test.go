@@ -23,17 +23,17 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// An oracle answers query_range with series that are functions of time; NaN is NaN, and a point
-// that is not there has false.
+// An oracle answers query_range with series that are functions of time. Its values may be NaN. A series returns false
+// if it has no point.
 type oracle struct {
-	series map[string]func(at time.Time) (float64, bool) // by labels, as JSON
+	series map[string]func(when time.Time) (float64, bool) // by labels, as JSON
 
-	mu    sync.Mutex
-	asked int
-	most  int             // steps of one query; 0: any number
-	codes []int           // of the next answers
-	heard func(asked int) // of every query; nil for nobody
-	parts int             // how many of the next answers say that they are partial
+	mu       sync.Mutex
+	asked    int
+	maxSteps int             // maximum steps of a query; 0: no limit
+	codes    []int           // status codes of the next answers
+	heard    func(asked int) // called with the number of each query; may be nil
+	parts    int             // number of next answers that are partial
 }
 
 func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,31 +56,31 @@ func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return v
 	}
-	from, to, step := number("start"), number("end"), number("step")
-	if o.most > 0 && (to-from)/step+1 > float64(o.most) {
+	begin, end, step := number("start"), number("end"), number("step")
+	if o.maxSteps > 0 && (end-begin)/step+1 > float64(o.maxSteps) {
 		http.Error(w, `{"status":"error","errorType":"execution","error":"too many samples"}`, http.StatusUnprocessableEntity)
 		return
 	}
-	var all []string
+	var series []string
 	for labels, f := range o.series {
 		var points []string
-		for t := from; t <= to; t += step {
+		for t := begin; t <= end; t += step {
 			if v, ok := f(time.UnixMilli(int64(math.Round(t * 1000))).UTC()); ok {
 				points = append(points, fmt.Sprintf(`[%.3f,"%v"]`, t, v))
 			}
 		}
 		if points != nil {
-			all = append(all, fmt.Sprintf(`{"metric":%s,"values":[%s]}`, labels, strings.Join(points, ",")))
+			series = append(series, fmt.Sprintf(`{"metric":%s,"values":[%s]}`, labels, strings.Join(points, ",")))
 		}
 	}
-	slices.Sort(all)
+	slices.Sort(series)
 	w.Header().Set("Content-Type", "application/json")
 	warnings := ""
 	if o.parts > 0 {
 		o.parts--
-		all, warnings = nil, `"warnings":["a store is away"],`
+		series, warnings = nil, `"warnings":["a store is away"],`
 	}
-	fmt.Fprintf(w, `{"status":"success",`+warnings+`"data":{"resultType":"matrix","result":[%s]}}`, strings.Join(all, ","))
+	fmt.Fprintf(w, `{"status":"success",`+warnings+`"data":{"resultType":"matrix","result":[%s]}}`, strings.Join(series, ","))
 }
 
 // serve starts the oracle.
@@ -91,10 +91,10 @@ func (o *oracle) serve(t *testing.T) (url string) {
 	return s.URL
 }
 
-// waves is a series since a time, with a gap, a NaN and an infinite value.
+// waves returns a series from begin on with gaps, NaN and infinite values.
 func waves(begin time.Time, phase float64) func(time.Time) (float64, bool) {
-	return func(at time.Time) (float64, bool) {
-		minute := int64(at.Sub(begin) / time.Minute)
+	return func(when time.Time) (float64, bool) {
+		minute := int64(when.Sub(begin) / time.Minute)
 		switch {
 		case minute%997 < 10:
 			return 0, false
@@ -107,28 +107,28 @@ func waves(begin time.Time, phase float64) func(time.Time) (float64, bool) {
 	}
 }
 
-// threeWaves are series since a time, of which one appears a day later.
+// threeWaves returns series from begin on. The third appears a day later.
 func threeWaves(begin time.Time) map[string]func(time.Time) (float64, bool) {
 	late := waves(begin, 2)
 	return map[string]func(time.Time) (float64, bool){
 		`{"__name__":"load","host":"a","job":"x\"y"}`: waves(begin, 0),
 		`{"__name__":"load","host":"b","job":"x\"y"}`: waves(begin, 1),
-		`{"__name__":"load","host":"late"}`: func(at time.Time) (float64, bool) {
-			if at.Before(begin.Add(24 * time.Hour)) {
+		`{"__name__":"load","host":"late"}`: func(when time.Time) (float64, bool) {
+			if when.Before(begin.Add(24 * time.Hour)) {
 				return 0, false
 			}
-			return late(at)
+			return late(when)
 		},
 	}
 }
 
 const queryConfig = "model: {family: normal, prior: auto}\ndetect: true\n"
 
-// The records of a query over the past are those of the same points in a file.
+// The records of a query over the past equal the records of the same points in a file.
 func TestQueryIsLikeFile(t *testing.T) {
 	t.Parallel()
 	begin := time.Now().Add(-30 * time.Hour).UTC().Truncate(time.Minute)
-	o := &oracle{series: threeWaves(begin), most: 100, codes: []int{503, 429}}
+	o := &oracle{series: threeWaves(begin), maxSteps: 100, codes: []int{503, 429}}
 	url := o.serve(t)
 	s, got, rejected := runConfig(t, queryConfig+fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s, bounded: true}}\n", url, begin.Format(time.RFC3339)))
 	if s.Missing == 0 || len(rejected) == 0 {
@@ -139,7 +139,7 @@ func TestQueryIsLikeFile(t *testing.T) {
 	}
 
 	answer := httptest.NewRecorder()
-	o.most = 0
+	o.maxSteps = 0
 	end := begin.Add(29 * time.Hour) // the run has read further
 	o.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, fmt.Sprintf("/?start=%d&end=%d&step=60", begin.Unix(), end.Unix()), nil))
 	path := filepath.Join(t.TempDir(), "dump.json")
@@ -148,35 +148,34 @@ func TestQueryIsLikeFile(t *testing.T) {
 	if diff := cmp.Diff(byPlace(t, want, end), byPlace(t, got, end)); diff != "" {
 		t.Errorf("records (-file +query)\n%.2000s", diff)
 	}
-	if len(refused) != len(rejected) { // there is none in the last hour
+	if len(refused) != len(rejected) { // none in the last hour
 		t.Errorf("%d rejected of the file, %d of the query", len(refused), len(rejected))
 	}
 }
 
-// byPlace are records up to a time, without their ids, by key and time.
+// byPlace returns the records up to end, without their IDs, by key and time.
 func byPlace(t *testing.T, lines []string, end time.Time) map[string]string {
 	t.Helper()
-	all := map[string]string{}
+	result := map[string]string{}
 	for _, line := range lines {
 		var r map[string]any
 		expect.OK(t, json.Unmarshal([]byte(line), &r))
 		delete(r, "id")
-		at := expect.Get(time.Parse(time.RFC3339, r["time"].(string)))(t)
-		if at.After(end) {
+		when := expect.Get(time.Parse(time.RFC3339, r["time"].(string)))(t)
+		if when.After(end) {
 			continue
 		}
 		b := expect.Get(json.Marshal(r))(t)
 		place := fmt.Sprint(r["key"], r["time"])
-		if all[place] != "" {
+		if result[place] != "" {
 			t.Errorf("%s comes twice", place)
 		}
-		all[place] = string(b)
+		result[place] = string(b)
 	}
-	return all
+	return result
 }
 
-// watchQuery runs a config without an end until it has read up to the present, and stops it, or
-// aborts it as a crash does.
+// watchQuery runs a config without an end until enough returns true. It then stops the run, or with crash aborts it.
 func watchQuery(t *testing.T, text string, crash bool, enough func() bool) error {
 	t.Helper()
 	ctx, abort := context.WithCancel(t.Context())
@@ -202,15 +201,15 @@ func watchQuery(t *testing.T, text string, crash bool, enough func() bool) error
 	return <-done
 }
 
-// A run without an end that is stopped goes on where it was: nothing is lost or doubled. One that
-// crashes goes on from what it stored last, and repeats records as they were.
-func TestQueryGoesOn(t *testing.T) {
-	was := saveEvery
+// A run without an end that is stopped resumes where it stopped: no record is lost or repeated. A crashed run resumes
+// from its last stored states, and repeats equal records.
+func TestQueryResumes(t *testing.T) {
+	prev := saveEvery
 	saveEvery = 50 * time.Millisecond
-	t.Cleanup(func() { saveEvery = was })
+	t.Cleanup(func() { saveEvery = prev })
 	begin := time.Now().Add(-40 * time.Hour).UTC().Truncate(time.Minute)
-	end := begin.Add(2390 * time.Minute)              // is final, and each series has a point then
-	o := &oracle{series: threeWaves(begin), most: 20} // a window is short
+	end := begin.Add(2390 * time.Minute)                  // final, with a point in each series
+	o := &oracle{series: threeWaves(begin), maxSteps: 20} // windows are short
 	url := o.serve(t)
 	dir := t.TempDir()
 	out, state := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "states")
@@ -234,8 +233,8 @@ func TestQueryGoesOn(t *testing.T) {
 	got := map[string]string{}
 	for i, line := range readLines(t, out) {
 		r := unmarshalled[struct{ ID string }](t, line)
-		if other, twice := got[r.ID]; twice && other != line {
-			t.Errorf("repeated with another content:\n%s\n%s", other, line)
+		if first, twice := got[r.ID]; twice && first != line {
+			t.Errorf("repeated with another content:\n%s\n%s", first, line)
 		} else if twice && i < stopped {
 			t.Errorf("repeated before the crash: %s", line)
 		}
@@ -253,38 +252,38 @@ func TestQueryGoesOn(t *testing.T) {
 	}
 }
 
-// sampled is a series since a time with a sample every minute, but for minutes in which the server was away, which
-// does not change after it freezes. The server repeats its samples for five minutes.
+// sampled returns a series with a sample every minute from begin on, except in outages. Its value is constant after
+// minute freezes, and it ends at minute ends. The server repeats each sample for five minutes.
 func sampled(begin time.Time, phase float64, freezes, ends int64) func(time.Time) (float64, bool) {
-	return func(at time.Time) (float64, bool) {
-		minute := int64(at.Sub(begin) / time.Minute)
+	return func(when time.Time) (float64, bool) {
+		minute := int64(when.Sub(begin) / time.Minute)
 		last := minute
 		for last >= ends || last >= 500 && last < 504 || last >= 900 && last < 920 {
 			last--
 		}
-		age := at.Sub(begin.Add(time.Duration(last) * time.Minute))
+		age := when.Sub(begin.Add(time.Duration(last) * time.Minute))
 		return math.Mod(math.Exp(float64(min(last, freezes)%1000)/50+phase)*100, 7), minute >= 0 && age <= 5*time.Minute
 	}
 }
 
-// What a server repeats is no alarm about equal values, also of intervals, and whatever the windows are; a series
-// that freezes is one.
+// Values that the server repeats raise no alarm about equal values, with and without aggregation, for all windows. A
+// series that freezes raises one.
 func TestQueryLookback(t *testing.T) {
 	begin := time.Now().Add(-26 * time.Hour).UTC().Truncate(time.Minute)
-	o := &oracle{most: 70, series: map[string]func(time.Time) (float64, bool){
+	o := &oracle{maxSteps: 70, series: map[string]func(time.Time) (float64, bool){
 		`{"host":"away"}`:    sampled(begin, 0, 1e6, 1e6),
 		`{"host":"ends"}`:    sampled(begin, .3, 1e6, 1400),
 		`{"host":"freezes"}`: sampled(begin, .7, 1200, 1e6),
 	}}
 	url := o.serve(t)
-	for more, want := range map[string][]string{
+	for settings, want := range map[string][]string{
 		"}}":                {"freezes"},
 		", lookback: 1ms}}": {"away", "ends", "freezes"},
 		", step: 20s}}\naggregate: {every: 1m, value: mean}":                {"freezes"},
 		", step: 20s, lookback: 1ms}}\naggregate: {every: 1m, value: mean}": {"away", "ends", "freezes"},
 	} {
 		path := filepath.Join(t.TempDir(), "alerts.jsonl")
-		runConfig(t, queryConfig+fmt.Sprintf("alerts: {jsonl: {path: %s}}\nsource: {prometheus: {url: %q, query: x, key: [host], start: %s, bounded: true%s\n", path, url, begin.Format(time.RFC3339), more))
+		runConfig(t, queryConfig+fmt.Sprintf("alerts: {jsonl: {path: %s}}\nsource: {prometheus: {url: %q, query: x, key: [host], start: %s, bounded: true%s\n", path, url, begin.Format(time.RFC3339), settings))
 		var got []string
 		for _, line := range readLines(t, path) {
 			if a := unmarshalled[struct{ Key, Message string }](t, line); strings.Contains(a.Message, "which is rare here") && !slices.Contains(got, a.Key) {
@@ -292,20 +291,20 @@ func TestQueryLookback(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		expect.Same(t, want, got, "keys with an alarm about equal values", more)
+		expect.Same(t, want, got, "keys with an alarm about equal values", settings)
 	}
 }
 
-// Labels that are named make the key. Of two series that share it, one follows the other, and
-// points at one time are rejected but for the first.
+// Configured labels make the key. Two series with one key are one key; of two points at one time the second is
+// rejected.
 func TestQueryKeys(t *testing.T) {
 	now := time.Now().Truncate(time.Minute)
 	until := func(ago time.Duration) func(time.Time) (float64, bool) {
-		return func(at time.Time) (float64, bool) { return 1, now.Sub(at) > ago }
+		return func(when time.Time) (float64, bool) { return 1, now.Sub(when) > ago }
 	}
 	o := &oracle{series: map[string]func(time.Time) (float64, bool){
 		`{"host":"a","version":"1"}`: until(30 * time.Minute),
-		`{"host":"a","version":"2"}`: func(at time.Time) (float64, bool) { return 2, now.Sub(at) < 33*time.Minute },
+		`{"host":"a","version":"2"}`: func(when time.Time) (float64, bool) { return 2, now.Sub(when) < 33*time.Minute },
 		`{"version":"2"}`:            until(0),
 	}}
 	s, _, rejected := runConfig(t, "model: {family: normal}\n"+fmt.Sprintf("source: {prometheus: {url: %q, query: x, start: %s, bounded: true, key: [host]}}\n", o.serve(t), now.Add(-time.Hour).UTC().Format(time.RFC3339)))
@@ -323,18 +322,18 @@ func TestQueryKeys(t *testing.T) {
 			t.Error(r)
 		}
 	}
-	if twice != 2 || empty < 59 { // the clock goes on
+	if twice != 2 || empty < 59 { // the clock advances
 		t.Errorf("%d points of one time, and %d without a key", twice, empty)
 	}
 }
 
-// What the server refuses ends the run and is told; secrets are not.
+// An error answer of the server ends the run. The error does not contain secrets.
 func TestQueryRefused(t *testing.T) {
 	for _, c := range []struct {
-		name, more string
-		codes      []int
-		series     map[string]func(time.Time) (float64, bool)
-		want       []string
+		name, settings string
+		codes          []int
+		series         map[string]func(time.Time) (float64, bool)
+		want           []string
 	}{
 		{"query", "", []int{400}, nil, []string{"answers 400 Bad Request: not today"}},
 		{"login", "", []int{401}, nil, []string{"answers 401", "set source.prometheus.username"}},
@@ -343,7 +342,7 @@ func TestQueryRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := &oracle{series: c.series, codes: c.codes}
-			text := fmt.Sprintf("model: {family: normal}\nsource: {prometheus: {url: %q, query: load, bounded: true, start: -1h%s, headers: {Authorization: secret-token}}}\nsink: none\n", o.serve(t), c.more)
+			text := fmt.Sprintf("model: {family: normal}\nsource: {prometheus: {url: %q, query: load, bounded: true, start: -1h%s, headers: {Authorization: secret-token}}}\nsink: none\n", o.serve(t), c.settings)
 			_, err := Run{Graph: compose(t, text)}.Execute(t.Context(), nil)
 			if err == nil {
 				t.Fatal("no error")
@@ -360,29 +359,29 @@ func TestQueryRefused(t *testing.T) {
 	}
 }
 
-// A panic inside of a source ends the run with a sentence, and the log has the stack at its level of debugging.
+// A panic in a source ends the run with an error. The stack is in the log at level debug.
 func TestSourcePanics(t *testing.T) {
 	text := "model: {family: normal}\nsource: {prometheus: {url: 'http://localhost:1', query: load, bounded: true, start: -1h, key: [host]}}\nsink: none\n"
 	g := compose(t, text)
 	broken := g.source.(querySource)
-	broken.Step = 0 // no config has it
+	broken.Step = 0 // no valid config has it
 	g.source = broken
 	var log strings.Builder
 	_, err := Run{Graph: g, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}.Execute(t.Context(), nil)
-	expect.Error(t, err, "has panicked, which is a fault of hafvf: runtime error: integer divide by zero; please report it")
+	expect.Error(t, err, "panicked, a bug in hafvf: runtime error: integer divide by zero; please report it")
 	if strings.Contains(err.Error(), "goroutine") || !strings.Contains(log.String(), "level=DEBUG") || !strings.Contains(log.String(), "goroutine ") {
 		t.Errorf("%v\n%s", err, &log)
 	}
 }
 
-// Partial answers are asked for again until they are whole; taken ones are counted. Who looks at the
-// past asks three times.
+// Partial answers are requested again until they are complete, or counted with partial: take. Trials request three
+// times.
 func TestQueryPartial(t *testing.T) {
 	expect.Waits(t, "clocks")
 	o := &oracle{series: map[string]func(time.Time) (float64, bool){`{"host":"a"}`: func(time.Time) (float64, bool) { return 1, true }}}
 	text := fmt.Sprintf("model: {family: normal, prior: auto}\ndetect: true\nsource: {prometheus: {url: %q, query: load, bounded: true, start: -1h%%s}}\n", o.serve(t))
 	o.parts = 2
-	if s, got, _ := runConfig(t, fmt.Sprintf(text, "")); len(got) < 59 || s.Partials != 2 || !strings.Contains(s.String(), "warning: the server of the source gave 2 partial answers") {
+	if s, got, _ := runConfig(t, fmt.Sprintf(text, "")); len(got) < 59 || s.Partials != 2 || !strings.Contains(s.String(), "warning: the server of the source returned 2 partial answers") {
 		t.Errorf("%d records, %d partial answers", len(got), s.Partials)
 	}
 	o.parts = 1
@@ -395,14 +394,13 @@ func TestQueryPartial(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "answers in part: a store is away") || o.asked != 3 {
 		t.Errorf("after %d queries: %v", o.asked, err)
 	}
-	if all, err := gather(m); err != nil || all["hafvf_partial_answers_total"] != 3 || all["hafvf_points_dropped_total"] != 0 {
-		t.Errorf("%v partial answers, %v", all["hafvf_partial_answers_total"], err)
+	if values, err := gather(m); err != nil || values["hafvf_partial_answers_total"] != 3 || values["hafvf_points_dropped_total"] != 0 {
+		t.Errorf("%v partial answers, %v", values["hafvf_partial_answers_total"], err)
 	}
 }
 
-// The position of a query is none of files, and the other way round.
-// A run that is killed before it has stored states begins where the one before has: it writes the same
-// records again.
+// A run that is killed before it has stored states starts where the previous run started, and writes the same records
+// again.
 func TestQueryBeginsOnce(t *testing.T) {
 	expect.Waits(t, "clocks")
 	o := &oracle{series: map[string]func(time.Time) (float64, bool){`{"host":"a"}`: waves(time.Time{}, 0)}}
@@ -422,10 +420,10 @@ func TestQueryBeginsOnce(t *testing.T) {
 		for _, line := range readLines(t, out) {
 			var r struct{ ID string }
 			if line = strings.TrimSpace(line); json.Unmarshal([]byte(line), &r) != nil {
-				continue // the last one, of a run that was killed
+				continue // the last line of a killed run
 			}
-			if was, known := got[r.ID]; known && was != line {
-				t.Fatalf("%s\nand then %s", was, line)
+			if prev, known := got[r.ID]; known && prev != line {
+				t.Fatalf("%s\nand then %s", prev, line)
 			} else if known {
 				twice++
 			}
@@ -433,7 +431,7 @@ func TestQueryBeginsOnce(t *testing.T) {
 		}
 		if aborted {
 			expect.OK(t, os.Remove(out))
-			time.Sleep(1500 * time.Millisecond) // the present goes on
+			time.Sleep(1500 * time.Millisecond) // the present advances
 		}
 	}
 	if twice < 300 {

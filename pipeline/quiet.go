@@ -17,35 +17,35 @@ import (
 	"hafvf/transforms"
 )
 
-// A quietWatch has a run work by the quiet times of files, which it reads again when they change.
+// A quietWatch applies the quiet times of files to a run, and reads the files again when they change.
 type quietWatch struct {
-	run    *run
-	filter keyed.Config
-	own    []keyed.QuietTime
-	files  []watchedFile
-	polled time.Time
-	asked  []byte            // what is to be in force, as AppendQuiet writes it
-	times  []keyed.QuietTime // of files, that are in force; they change while the run waits for a commit
-	shared transforms.QuietTimes
+	run        *run
+	filter     keyed.Config
+	configured []keyed.QuietTime
+	files      []watchedFile
+	polled     time.Time
+	requested  []byte            // last requested times, as settings.AppendQuiet writes them
+	times      []keyed.QuietTime // of files, in effect; they change while the run waits for a commit
+	shared     transforms.QuietTimes
 }
 
-// A watchedFile is one that may change.
+// A watchedFile is a file of quiet times that may change.
 type watchedFile struct {
 	settings.QuietFile
-	failed bool // the log has it that the file cannot be read
+	failed bool // the read error has been logged
 }
 
-// quietPoll is the time between two looks at a file. Tests have less.
+// quietPoll is the time between two checks of a file. Tests set a shorter time.
 var quietPoll = time.Second
 
-// watchQuiet has a run begin with the quiet times of files that its states have, and go on with those that the files
-// have now. It does nothing without any.
+// watchQuiet starts a run with the quiet times in its stored states, and requests the current ones of the files. It
+// does nothing if neither has any.
 func (r *run) watchQuiet(g *Graph) {
 	f, filters := g.transform.(filtering)
 	if !filters {
 		return
 	}
-	q := &quietWatch{run: r, filter: f.cfg, own: g.quietTimes}
+	q := &quietWatch{run: r, filter: f.cfg, configured: g.quietTimes}
 	for _, file := range g.quietFiles {
 		q.files = append(q.files, watchedFile{QuietFile: file})
 	}
@@ -55,29 +55,29 @@ func (r *run) watchQuiet(g *Graph) {
 		err = bad[0]
 	}
 	if err != nil {
-		r.log.Warn("the quiet times that were in force cannot be read: those of the files hold", "reason", err.Error())
+		r.log.Warn("cannot read the stored quiet times: using those of the files", "reason", err.Error())
 		stored, times = []byte("none"), nil
 	}
 	if stored == nil && q.files == nil {
 		return
 	}
-	q.asked = stored
-	q.set(times)
+	q.requested = stored
+	q.apply(times)
 	account.WithValue(r.account, "", &q.shared)
-	q.instruct()
+	q.requestTimes()
 	if r.history == nil {
 		r.quiet = q
 	}
 }
 
-// set has the filters work by quiet times of files, and by those of the config.
-func (q *quietWatch) set(times []keyed.QuietTime) {
+// apply makes the filters use the quiet times of files and of the config.
+func (q *quietWatch) apply(times []keyed.QuietTime) {
 	q.times = times
-	all := slices.Concat(q.own, times)
-	q.shared.Store(&all)
+	combined := slices.Concat(q.configured, times)
+	q.shared.Store(&combined)
 }
 
-// poll reads the files that have changed, once in a while.
+// poll reads files that have changed, at most once per quietPoll. It does nothing if q is nil.
 func (q *quietWatch) poll() {
 	if q == nil || time.Since(q.polled) < quietPoll {
 		return
@@ -86,10 +86,10 @@ func (q *quietWatch) poll() {
 	for i := range q.files {
 		q.files[i].read(q.run.log)
 	}
-	q.instruct()
+	q.requestTimes()
 }
 
-// read reads the file if it has changed. What can be read of it only once, such as a pipe, was read.
+// read reads the file if it has changed. It does not read a pipe again.
 func (f *watchedFile) read(log *slog.Logger) {
 	info, err := os.Stat(f.Path)
 	if err == nil && (!info.Mode().IsRegular() || f.Info != nil && os.SameFile(info, f.Info) && info.ModTime().Equal(f.Info.ModTime()) && info.Size() == f.Info.Size()) {
@@ -98,7 +98,7 @@ func (f *watchedFile) read(log *slog.Logger) {
 	bad, err := f.Read()
 	if err != nil {
 		if !f.failed {
-			log.Warn("the file of quiet times cannot be read: what was read of it holds", "file", f.Path, "reason", message.Cause(err).Error())
+			log.Warn("cannot read quiet times: keeping the entries read before", "file", f.Path, "reason", message.Cause(err).Error())
 		}
 		f.failed = true
 		return
@@ -106,38 +106,38 @@ func (f *watchedFile) read(log *slog.Logger) {
 	for i, err := range bad {
 		const logged = 10
 		if i == logged {
-			log.Warn("and other lines are no quiet times", "file", f.Path, "lines", len(bad)-logged)
+			log.Warn("more lines are not quiet times", "file", f.Path, "lines", len(bad)-logged)
 			break
 		}
-		log.Warn("a line is no quiet time: the rest of the file holds", "file", f.Path, "line", err.Error())
+		log.Warn("line is not a quiet time: the other lines apply", "file", f.Path, "line", err.Error())
 	}
 	f.failed = false
 }
 
-// instruct has the run work by what the files have, from the next commit on.
-func (q *quietWatch) instruct() {
+// requestTimes requests the current quiet times of the files. They apply from the next commit on.
+func (q *quietWatch) requestTimes() {
 	var times []keyed.QuietTime
 	var names []string
 	for _, f := range q.files {
 		times, names = append(times, f.Times...), append(names, f.Path)
 	}
 	value := settings.AppendQuiet(nil, times)
-	if bytes.Equal(value, q.asked) {
+	if bytes.Equal(value, q.requested) {
 		return
 	}
-	q.asked = value
+	q.requested = value
 	q.run.account.Instruct(statestore.QuietKey, value, func() {
 		observations, keys := q.learned(times)
-		q.set(times)
-		q.run.log.Info("quiet times of files are in force", "files", message.List(names), "entries", len(times))
+		q.apply(times)
+		q.run.log.Info("quiet times of files applied", "files", message.List(names), "entries", len(times))
 		if keys > 0 {
-			q.run.log.Warn("quiet times of files come too late for observations that were learned before", "files", message.List(names), "observations", fmt.Sprint("about ", observations), "keys", keys)
+			q.run.log.Warn("quiet times cover observations that are already learned", "files", message.List(names), "observations", fmt.Sprint("about ", observations), "keys", keys)
 		}
 	})
 }
 
-// learned is about how many observations of how many keys were learned although they are of quiet times, if these come
-// to those that are in force.
+// learned estimates how many observations of how many keys were already learned, although they fall into quiet times
+// that are not yet in effect.
 func (q *quietWatch) learned(times []keyed.QuietTime) (observations int64, keys int) {
 	added := slices.DeleteFunc(slices.Clone(times), func(t keyed.QuietTime) bool {
 		return slices.ContainsFunc(q.times, func(o keyed.QuietTime) bool {
@@ -147,7 +147,7 @@ func (q *quietWatch) learned(times []keyed.QuietTime) (observations int64, keys 
 	cfg := q.filter
 	cfg.Quiet = *q.shared.Load()
 	est, err := keyed.NewEstimator(cfg)
-	if err != nil { // which the filters would have said
+	if err != nil { // the filters would have reported it
 		return 0, 0
 	}
 	for key, b := range q.run.memory.All() {

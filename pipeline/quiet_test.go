@@ -12,16 +12,16 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Records of a quiet time go out with quiet: true, raise no alarm, and leave those after them as they are without them.
-// An interval of aggregate is quiet if any of it is, and a counter begins anew after it.
+// Records of a quiet time are written with quiet: true and raise no alarm. The records after them equal those of a run
+// without the quiet records. An aggregated interval is quiet if a part of it is, and a counter restarts after it.
 func TestQuietTimes(t *testing.T) {
 	noise := rand.New(rand.NewPCG(1, 2))
-	from, to := start.Add(1000*time.Minute), start.Add(1037*time.Minute)
-	var all, without []string
+	begin, end := start.Add(1000*time.Minute), start.Add(1037*time.Minute)
+	var complete, reduced []string
 	counter := 0.
 	for i := range 1500 {
-		at := start.Add(time.Duration(i) * time.Minute)
-		quiet := !at.Before(from) && at.Before(to)
+		when := start.Add(time.Duration(i) * time.Minute)
+		quiet := !when.Before(begin) && when.Before(end)
 		for _, key := range []string{"db-1", "web-1"} {
 			x := noise.NormFloat64()
 			if quiet {
@@ -30,13 +30,13 @@ func TestQuietTimes(t *testing.T) {
 			if counter += 10 + noise.Float64(); quiet && key == "db-1" {
 				counter += 1e6
 			}
-			line := fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%g,\"total\":%g}\n", key, at.Format(time.RFC3339), x, counter)
-			if all = append(all, line); !quiet || key != "db-1" {
-				without = append(without, line)
+			line := fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%g,\"total\":%g}\n", key, when.Format(time.RFC3339), x, counter)
+			if complete = append(complete, line); !quiet || key != "db-1" {
+				reduced = append(reduced, line)
 			}
 		}
 	}
-	quiet := fmt.Sprintf("keys: [{match: 'none-*', alerts: false}]\nquiet: [{match: 'mail-*', weekly: Sun 01:00/1h}, {match: 'db-*', from: %s, to: %s}]", from.Format(time.RFC3339), to.Format(time.RFC3339))
+	quiet := fmt.Sprintf("keys: [{match: 'none-*', alerts: false}]\nquiet: [{match: 'mail-*', weekly: Sun 01:00/1h}, {match: 'db-*', from: %s, to: %s}]", begin.Format(time.RFC3339), end.Format(time.RFC3339))
 	type record struct {
 		Key, Kind           string
 		Time                time.Time
@@ -65,27 +65,27 @@ func TestQuietTimes(t *testing.T) {
 		}
 		return out
 	}
-	text := func(in []string, more string) (string, string) {
+	text := func(in []string, settings string) (string, string) {
 		alerts := filepath.Join(t.TempDir(), "alerts.jsonl")
 		return fmt.Sprintf("model: {family: normal, prior: auto}\ndetect: true\nsilence: {after: 10m}\n%s\nalerts: {jsonl: {path: %s}}\nsource: {jsonl: {path: %s}}\n",
-			more, alerts, write(t, "in.jsonl", in...)), alerts
+			settings, alerts, write(t, "in.jsonl", in...)), alerts
 	}
-	config, alerts := text(all, quiet)
+	config, alerts := text(complete, quiet)
 	s, estimates, _ := runConfig(t, config)
 	if s.Records != 3000 || s.Quiet != 37 || !strings.Contains(s.String(), "3000 records (0 missing, 37 quiet)") {
 		t.Errorf("%d records, %d quiet: %s", s.Records, s.Quiet, s)
 	}
 	expect.Same(t, []string{"none-*", "mail-*"}, s.Unmatched)
 	for _, a := range read(readLines(t, alerts)) {
-		if a.Key == "db-1" && !a.Time.Before(from) {
+		if a.Key == "db-1" && !a.Time.Before(begin) {
 			t.Errorf("an alert of a quiet time: %+v", a)
 		}
 	}
-	config, _ = text(without, quiet)
-	_, others, _ := runConfig(t, config)
-	expect.Same(t, after(others), after(estimates))
+	config, _ = text(reduced, quiet)
+	_, reference, _ := runConfig(t, config)
+	expect.Same(t, after(reference), after(estimates))
 
-	config, _ = text(all, quiet+"\naggregate: {every: 5m, value: increase, per: 1m}")
+	config, _ = text(complete, quiet+"\naggregate: {every: 5m, value: increase, per: 1m}")
 	config = strings.Replace(config, "source: {jsonl: {", "source: {jsonl: {values: [total], ", 1)
 	_, estimates, _ = runConfig(t, config)
 	n := 0
@@ -94,7 +94,7 @@ func TestQuietTimes(t *testing.T) {
 			continue
 		}
 		begins := r.Time
-		if r.Quiet != (begins.Before(to) && begins.Add(5*time.Minute).After(from)) {
+		if r.Quiet != (begins.Before(end) && begins.Add(5*time.Minute).After(begin)) {
 			t.Errorf("interval at %v: quiet %v", begins, r.Quiet)
 		}
 		if r.Quiet {

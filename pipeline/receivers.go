@@ -14,26 +14,24 @@ import (
 	"hafvf/internal/message"
 )
 
-// What becomes of the alerts of a run in this process that go to a receiver by HTTP.
+// Delivery of alerts by HTTP, for a run in this process.
 
 const (
-	// patience is how long a run that has come to its end waits for a receiver that takes
-	// nothing.
-	patience = time.Minute
-	// stopTime is how long a run that was stopped sends what a receiver takes. A receiver that
-	// takes nothing is not waited for.
-	stopTime = 5 * time.Second
-	// stuckTime is how long it does so if it has waited for another output before.
-	stuckTime = time.Second
+	// maxReceiverWait is how long a run waits at the end of its input for a receiver that takes no alerts.
+	maxReceiverWait = time.Minute
+	// stopTimeout is how long a stopped run sends alerts. It does not wait for a receiver that takes none.
+	stopTimeout = 5 * time.Second
+	// shortStopTimeout replaces stopTimeout if the run has already waited for another output.
+	shortStopTimeout = time.Second
 )
 
-// openOutboxes opens the outboxes of the graph's receivers. With a changelog it holds what waits
-// in them: a run that is killed loses nothing, and the next one sends it.
+// openOutboxes opens an outbox for each receiver by HTTP. With a changelog, pending alerts are stored in it: if the run
+// is killed, the next run sends them.
 func (r *run) openOutboxes(g *Graph) error {
 	begun := time.Now()
-	kept := map[int][]webhook.Alert{}
+	stored := map[int][]webhook.Alert{}
 	if r.durable() {
-		kept = storedAlerts(r.ledger.StoredValues())
+		stored = storedAlerts(r.ledger.StoredValues())
 	}
 	for i, s := range g.alerts {
 		if s.hook == nil {
@@ -49,37 +47,37 @@ func (r *run) openOutboxes(g *Graph) error {
 				return id
 			}
 		}
-		box, err := webhook.OpenOutbox(cfg, kept[i])
+		box, err := webhook.OpenOutbox(cfg, stored[i])
 		if err != nil {
 			return err
 		}
-		if n := len(kept[i]); n > 0 {
-			r.log.Info("alerts that an earlier run has not delivered are sent", "receiver", box.Place(), "alerts", n)
+		if n := len(stored[i]); n > 0 {
+			r.log.Info("sending alerts that an earlier run did not deliver", "receiver", box.Place(), "alerts", n)
 		}
-		delete(kept, i)
+		delete(stored, i)
 		r.outboxes = append(r.outboxes, box)
 		account.WithValue(r.account, alertsName(i), box)
 	}
-	for _, all := range kept { // of a receiver that the config has no more
-		var given []webhook.Delivery
-		for _, a := range all {
-			given = append(given, webhook.Delivery{Alert: a, Refused: "an earlier run could not deliver it, and the config has no such receiver any more"})
+	for _, alerts := range stored { // of receivers that are no longer in the config
+		var refused []webhook.Delivery
+		for _, a := range alerts {
+			refused = append(refused, webhook.Delivery{Alert: a, Refused: "an earlier run could not deliver it, and the config no longer has the receiver"})
 		}
-		r.finishAlerts(given)
+		r.finishAlerts(refused)
 	}
 	return nil
 }
 
-// receivers are the outboxes of the run, or if it is a worker's those of its steps.
+// receivers returns the outboxes of the run. In a worker it returns the outboxes of its steps.
 func (r *run) receivers() []*webhook.Outbox { return slices.Concat(r.outboxes, webhook.Shared()) }
 
-// durable reports whether the changelog holds what waits in the outboxes.
+// durable reports whether pending alerts are stored in a changelog.
 func (r *run) durable() bool { return r.ledger != nil && r.ledger.Durable() }
 
-// storedAlerts are what a changelog holds, by receiver, in the order in which they were put there:
-// their ids have the receiver, the beginning of the run, and a number.
+// storedAlerts returns the alerts in a changelog by receiver, in the order in which they were stored. Their IDs consist
+// of the receiver's index, the start of the run, and a number.
 func storedAlerts(stored map[string][]byte) map[int][]webhook.Alert {
-	all := map[int][]webhook.Alert{}
+	byReceiver := map[int][]webhook.Alert{}
 	for _, id := range slices.Sorted(maps.Keys(stored)) {
 		var receiver int
 		if _, err := fmt.Sscanf(id, "%d/", &receiver); err != nil {
@@ -88,29 +86,29 @@ func storedAlerts(stored map[string][]byte) map[int][]webhook.Alert {
 		alerts, _ := webhook.Alerts(stored[id])
 		for _, a := range alerts {
 			a.StoredID = id
-			all[receiver] = append(all[receiver], a)
+			byReceiver[receiver] = append(byReceiver[receiver], a)
 		}
 	}
-	return all
+	return byReceiver
 }
 
-// failedTime is how long a run that has failed sends what receivers take.
-func (r *run) failedTime() time.Duration {
+// failedTimeout returns how long a failed run sends alerts.
+func (r *run) failedTimeout() time.Duration {
 	if r.isStopped() {
-		return stuckTime
+		return shortStopTimeout
 	}
-	return stopTime
+	return stopTimeout
 }
 
-// closeOutboxes ends the outboxes. What they have not delivered goes to the dead letter, unless
-// the changelog holds it. With a limit, or once the run is to stop, it waits for no receiver that
-// takes nothing, and for others no longer than that. It does nothing when called again.
+// closeOutboxes closes the outboxes. Undelivered alerts go to the dead letter, unless the changelog stores them. A
+// limit above 0 bounds the time for sending, and receivers that take no alerts are then not waited for. Without a limit
+// this applies from the moment the run is stopped, with stopTimeout. Further calls return the same error.
 func (r *run) closeOutboxes(limit time.Duration) error {
 	if r.delivered {
-		return r.buried
+		return r.deadLetterErr
 	}
 	r.delivered = true
-	wait := patience
+	wait := maxReceiverWait
 	if limit > 0 {
 		wait = 0
 	}
@@ -120,29 +118,29 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 			select {
 			case <-r.stopping:
 				for _, box := range r.outboxes {
-					box.Hurry(stopTime)
+					box.Hurry(stopTimeout)
 				}
 			case <-closed:
 			}
 		}()
 	}
-	left := make([][]webhook.Alert, len(r.outboxes))
-	var all sync.WaitGroup
+	unsent := make([][]webhook.Alert, len(r.outboxes))
+	var closing sync.WaitGroup
 	for i, box := range r.outboxes {
 		if s := box.Stats(); !s.Away.IsZero() && limit == 0 {
-			r.log.Info("the input has ended; the run waits for the receiver of alerts", "receiver", box.Place(), "waiting", s.Waiting, "at_most", wait.String())
+			r.log.Info("input has ended: waiting for the receiver of alerts", "receiver", box.Place(), "waiting", s.Waiting, "at_most", wait.String())
 		}
-		all.Go(func() { left[i] = box.Close(wait, limit) })
+		closing.Go(func() { unsent[i] = box.Close(wait, limit) })
 	}
-	all.Wait()
+	closing.Wait()
 	close(closed)
 	var lost []webhook.Delivery
 	for i, box := range r.outboxes {
-		switch n := len(left[i]); {
+		switch n := len(unsent[i]); {
 		case n > 0 && r.durable():
-			r.log.Warn("alerts wait in the changelog for the next run", "receiver", box.Place(), "alerts", n)
+			r.log.Warn("undelivered alerts are stored in the changelog for the next run", "receiver", box.Place(), "alerts", n)
 		case n > 0:
-			lost = append(lost, box.GiveUp(left[i])...)
+			lost = append(lost, box.GiveUp(unsent[i])...)
 		}
 	}
 	r.finishAlerts(lost)
@@ -150,16 +148,16 @@ func (r *run) closeOutboxes(limit time.Duration) error {
 		stats := box.Stats()
 		due := stats.Failed
 		if r.durable() {
-			due += int64(len(left[i]))
+			due += int64(len(unsent[i]))
 		}
 		if due > 0 && stats.Sent == 0 {
 			r.failedReceivers = append(r.failedReceivers, fmt.Sprintf("%s took none of %s", box.Place(), message.Count(due, "alert", "alerts")))
 		}
 	}
-	return r.buried
+	return r.deadLetterErr
 }
 
-// expired is the number of alerts that were too old.
+// expired returns the number of alerts that were too old to send.
 func (r *run) expired() (n int64) {
 	for _, box := range r.outboxes {
 		n += box.Stats().Expired
@@ -167,44 +165,43 @@ func (r *run) expired() (n int64) {
 	return n
 }
 
-// finishAlerts notes what became of alerts: those that were refused go to the dead letter, and the
-// changelog holds none of them any more.
-func (r *run) finishAlerts(all []webhook.Delivery) {
+// finishAlerts writes refused alerts to the dead letter, and removes all given alerts from the changelog.
+func (r *run) finishAlerts(deliveries []webhook.Delivery) {
 	var chunk connectors.Chunk
-	for _, a := range webhook.Refusals(all) {
+	for _, a := range webhook.Refusals(deliveries) {
 		r.undelivered(a)
 		chunk = appendRefused(chunk, a)
 	}
 	if len(chunk) > 0 {
 		if err := r.writeDead(chunk); err != nil {
-			r.log.Error("alerts are neither delivered nor in the dead letter", "reason", err)
+			r.log.Error("alerts lost: neither delivered nor written to the dead letter", "reason", err)
 			r.mu.Lock()
-			r.buried = err
+			r.deadLetterErr = err
 			r.mu.Unlock()
 			return
 		}
 	}
 	if r.durable() {
-		for _, a := range all {
+		for _, a := range deliveries {
 			r.ledger.StoreValue(a.StoredID, nil)
 		}
 	}
 }
 
-// undelivered notes an alert that was not delivered.
+// undelivered counts and logs an alert that was not delivered.
 func (r *run) undelivered(a connectors.Refused) {
-	r.found.lost.add(r.log, "an alert was not delivered; it is in the dead letter", "key", string(a.Key), "id", a.ID, "reason", a.Reason)
+	r.found.lost.add(r.log, "alert was not delivered: it is in the dead letter", "key", string(a.Key), "id", a.ID, "reason", a.Reason)
 }
 
-// writeDead writes a chunk to the dead letter from outside of the pipeline.
+// writeDead writes a chunk to the dead letter directly, not through the pipeline.
 func (r *run) writeDead(chunk connectors.Chunk) error {
 	switch {
 	case r.dead.file != nil:
 		return connectors.WriteChunk(account.Value[*connectors.Writer](r.account, "rejected"), chunk)
 	case r.dead.topic != nil:
-		within := stopTime
+		within := stopTimeout
 		if r.isStopped() {
-			within = 2 * stuckTime
+			within = 2 * shortStopTimeout
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()

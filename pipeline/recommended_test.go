@@ -16,7 +16,7 @@ import (
 	"hafvf/internal/testing/familytest"
 )
 
-// What keyed recommends is what prior: auto and detect: true make of a config.
+// keyed.Recommended returns the settings of a config with prior: auto and detect: true.
 func TestRecommendedIsDetect(t *testing.T) {
 	for _, row := range familytest.All() {
 		family := row.Name
@@ -34,7 +34,7 @@ func TestRecommendedIsDetect(t *testing.T) {
 		want := keyed.Recommended(family)
 		set(&want.Filter)
 		got := g.transform.(filtering).cfg
-		want.Values, want.NameKeys = got.Values, true // of the source, and of a config
+		want.Values, want.NameKeys = got.Values, true // set by the source and by configs
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: recommended (-) and composed (+): %s", family, diff)
 		}

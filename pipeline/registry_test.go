@@ -42,16 +42,16 @@ message Reading {
 }`
 )
 
-// framed puts the id of a schema before a payload.
+// framed puts the ID of a schema before a payload.
 func framed(id int, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), payload...)
 }
 
-// reading is one value in all formats.
+// A reading is a value that has all formats.
 type reading struct {
-	id string
-	at time.Time
-	x  float64 // NaN is missing
+	id   string
+	time time.Time
+	x    float64 // NaN is missing
 }
 
 func (r reading) json() []byte {
@@ -59,7 +59,7 @@ func (r reading) json() []byte {
 	if !math.IsNaN(r.x) {
 		x = r.x
 	}
-	text, err := json.Marshal(map[string]any{"sensor": map[string]any{"id": r.id}, "at": r.at, "x": x})
+	text, err := json.Marshal(map[string]any{"sensor": map[string]any{"id": r.id}, "at": r.time, "x": x})
 	if err != nil {
 		panic(err)
 	}
@@ -73,7 +73,7 @@ func (r reading) avro() []byte {
 	if !math.IsNaN(r.x) {
 		x = r.x
 	}
-	payload, err := readingSchema.Encode(map[string]any{"sensor": map[string]any{"id": r.id}, "at": r.at, "x": x})
+	payload, err := readingSchema.Encode(map[string]any{"sensor": map[string]any{"id": r.id}, "at": r.time, "x": x})
 	if err != nil {
 		panic(err)
 	}
@@ -81,13 +81,13 @@ func (r reading) avro() []byte {
 }
 
 func (r reading) proto() []byte {
-	part := func(b []byte, n protowire.Number, of []byte) []byte {
-		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), of)
+	part := func(b []byte, n protowire.Number, content []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), content)
 	}
-	at := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(r.at.Unix()))
-	at = protowire.AppendVarint(protowire.AppendTag(at, 2, protowire.VarintType), uint64(r.at.Nanosecond()))
-	b := part([]byte{0}, 1, part(nil, 1, []byte(r.id))) // behind the index of the message
-	b = part(b, 2, at)
+	stamp := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(r.time.Unix()))
+	stamp = protowire.AppendVarint(protowire.AppendTag(stamp, 2, protowire.VarintType), uint64(r.time.Nanosecond()))
+	b := part([]byte{0}, 1, part(nil, 1, []byte(r.id))) // after the index of the message
+	b = part(b, 2, stamp)
 	if !math.IsNaN(r.x) {
 		b = part(b, 3, protowire.AppendFixed64(protowire.AppendTag(nil, 1, protowire.Fixed64Type), math.Float64bits(r.x)))
 	}
@@ -95,18 +95,18 @@ func (r reading) proto() []byte {
 }
 
 func someReadings(n int) []reading {
-	all := make([]reading, n)
-	for i := range all {
+	readings := make([]reading, n)
+	for i := range readings {
 		x := math.Sin(float64(i)/50) + float64(i%7)/3
 		if i%97 == 5 {
 			x = math.NaN()
 		}
-		all[i] = reading{fmt.Sprintf("pump-%02d", i%20), time.UnixMicro(1_767_323_045_000_000 + 60_000_000*int64(i/20) + int64(i%1000)).UTC(), x}
+		readings[i] = reading{fmt.Sprintf("pump-%02d", i%20), time.UnixMicro(1_767_323_045_000_000 + 60_000_000*int64(i/20) + int64(i%1000)).UTC(), x}
 	}
-	return all
+	return readings
 }
 
-// formats are the forms in which a reading comes.
+// formats are the formats of a reading.
 var formats = []struct {
 	name  string
 	value func(reading) []byte
@@ -129,16 +129,16 @@ func readingsRegistry(t testing.TB) *srfake.Registry {
 
 const readingFields = "key: sensor.id, time: at, values: [x]"
 
-// The same observations in all formats are the same estimates, byte for byte.
+// Equal observations in all formats give equal estimates, byte for byte.
 func TestFormatsAreEqual(t *testing.T) {
 	expect.Long(t, "pairs of formats")
 	t.Parallel()
-	all := someReadings(10_000)
+	readings := someReadings(10_000)
 	var want []string
 	for _, f := range formats {
 		b := fakeBus(t, 1)
-		records := make([]*kgo.Record, len(all))
-		for i, r := range all {
+		records := make([]*kgo.Record, len(readings))
+		for i, r := range readings {
 			records[i] = &kgo.Record{Topic: "in", Value: f.value(r)}
 		}
 		b.Produce(t, records...)
@@ -147,13 +147,13 @@ func TestFormatsAreEqual(t *testing.T) {
 			out := "out-" + format
 			g := compose(t, b.config(fmt.Sprintf("bounded: true, %s, format: %s, registry: {url: %s}", readingFields, format, r.URL()), ""), "sink.kafka.topic="+out)
 			s := expect.Get(Run{Graph: g, Log: quiet}.Execute(t.Context(), nil))(t)
-			equal(t, [3]int64{int64(len(all)), 20, 0}, [3]int64{s.Records, s.Keys, s.Rejected})
+			equal(t, [3]int64{int64(len(readings)), 20, 0}, [3]int64{s.Records, s.Keys, s.Rejected})
 			got := b.values(t, out)
 			slices.Sort(got)
 			if want == nil {
 				want = got
 			}
-			if len(got) != len(all) || !slices.Equal(got, want) {
+			if len(got) != len(readings) || !slices.Equal(got, want) {
 				t.Errorf("%s as %s: %d records, and not those of JSON", f.name, format, len(got))
 			}
 		}
@@ -163,15 +163,15 @@ func TestFormatsAreEqual(t *testing.T) {
 	}
 }
 
-// Keys in Avro, schemas that evolve while the run goes on, and what cannot be read.
+// Reads keys in Avro, schemas that evolve during the run, and values that cannot be read.
 func TestRegistry(t *testing.T) {
 	b := fakeBus(t, 1)
 	r := readingsRegistry(t)
 	r.SeedSchema("in-key", 1, 10, sr.Schema{Schema: `{"type":"record","name":"Key","fields":[{"name":"site","type":"string"},{"name":"pump","type":"int"}]}`})
 	r.SeedSchema("in-value", 2, 11, sr.Schema{Schema: `{"type":"record","name":"V","fields":[{"name":"t","type":{"type":"long","logicalType":"timestamp-millis"}},{"name":"x","type":"float"}]}`})
 	key := framed(10, []byte{2, 'a', 14}) // a, 7
-	value := func(id int, more ...byte) []byte {
-		return framed(id, append(append(binary.AppendVarint(nil, 1_767_323_045_000), 0, 0, 0, 0x3f), more...))
+	value := func(id int, rest ...byte) []byte {
+		return framed(id, append(append(binary.AppendVarint(nil, 1_767_323_045_000), 0, 0, 0, 0x3f), rest...))
 	}
 	put := func(key, value []byte) { b.Produce(t, &kgo.Record{Topic: "in", Key: key, Value: value}) }
 	put(key, value(11))
@@ -187,7 +187,7 @@ func TestRegistry(t *testing.T) {
 	run := launch(t, g)
 	b.await(t, "out", 2, run)
 	b.await(t, "rejected", 4, run)
-	// A field is added while the run goes on.
+	// A field is added during the run.
 	r.SeedSchema("in-value", 3, 12, sr.Schema{Schema: `{"type":"record","name":"V","fields":[{"name":"t","type":{"type":"long","logicalType":"timestamp-millis"}},{"name":"x","type":"float"},{"name":"unit","type":"string"}]}`})
 	put(key, value(12, 2, 'C'))
 	b.await(t, "out", 3, run)
@@ -201,7 +201,7 @@ func TestRegistry(t *testing.T) {
 	for _, o := range parse[record](t, b.values(t, "out")) {
 		keys = append(keys, fmt.Sprint(o.Key, " ", o.X, " ", o.N))
 	}
-	// After the tombstone the key begins anew.
+	// After the tombstone the key is reset.
 	equal(t, []string{"a/7 0.5 1", "a/7 2 2", "a/7 0.5 1"}, keys)
 	var reasons []string
 	for _, r := range parse[struct{ Reason, Raw string }](t, b.values(t, "rejected")) {
@@ -216,8 +216,8 @@ func TestRegistry(t *testing.T) {
 	}, reasons)
 }
 
-// A registry that is away is waited for, and a run that waits can be stopped. One that refuses ends the run, at the start
-// and later.
+// A run waits for an unreachable registry, and can be stopped while it waits. A registry that refuses requests ends the
+// run, at its start and later.
 func TestRegistryAwayAndRefusing(t *testing.T) {
 	t.Parallel()
 	b := fakeBus(t, 1, "out")
@@ -231,8 +231,8 @@ func TestRegistryAwayAndRefusing(t *testing.T) {
 		}
 		return code != 0
 	})
-	g := func(more string) *Graph {
-		return compose(t, b.config(fmt.Sprintf("%s, registry: {url: %s}%s", readingFields, r.URL(), more), ""))
+	g := func(settings string) *Graph {
+		return compose(t, b.config(fmt.Sprintf("%s, registry: {url: %s}%s", readingFields, r.URL(), settings), ""))
 	}
 	for code, want := range map[int32]string{
 		401: "wants a login: set registry.username and registry.password",
@@ -243,23 +243,23 @@ func TestRegistryAwayAndRefusing(t *testing.T) {
 			t.Errorf("%d: %v", code, err)
 		}
 	}
-	one := someReadings(1)[0]
+	single := someReadings(1)[0]
 	waits := func(f int) {
 		t.Helper()
-		had := refused.Load()
-		b.Produce(t, &kgo.Record{Topic: "in", Value: formats[f].value(one)})
-		expect.Soon(t, "the registry is asked", func() bool { return refused.Load() > had })
+		before := refused.Load()
+		b.Produce(t, &kgo.Record{Topic: "in", Value: formats[f].value(single)})
+		expect.Soon(t, "the registry is asked", func() bool { return refused.Load() > before })
 	}
 	status.Store(0)
 	run := launch(t, g(", group: g"))
-	b.Produce(t, &kgo.Record{Topic: "in", Value: formats[1].value(one)})
+	b.Produce(t, &kgo.Record{Topic: "in", Value: formats[1].value(single)})
 	b.await(t, "out", 1, run)
 	status.Store(503)
 	waits(2)
 	run.halt(t)
 	status.Store(0)
 	run = launch(t, g(", group: g"))
-	b.await(t, "out", 2, run) // what waited is not lost
+	b.await(t, "out", 2, run) // no waiting record is lost
 	status.Store(401)
 	waits(3)
 	run.ends(t)
@@ -268,17 +268,17 @@ func TestRegistryAwayAndRefusing(t *testing.T) {
 	}
 }
 
-// BenchmarkFormats measures how fast values of each format become observations.
+// BenchmarkFormats measures how fast values of each format are decoded to observations.
 func BenchmarkFormats(b *testing.B) {
 	const together = 1000
-	all := someReadings(together)
+	readings := someReadings(together)
 	url := readingsRegistry(b).URL()
 	for _, f := range formats {
 		g := compose(b, fmt.Sprintf("model: {family: normal}\nsource: {kafka: {brokers: ['b:1'], topics: [in], %s, format: %s, registry: {url: %s}}}\nsink: {kafka: {topic: out}}\n", readingFields, f.name, url))
 		source := g.source.(topicSource)
 		read, decoder := source.Form.Reading(), decode.NewDecoder("", parserOfFields(source.Fields))
 		values := make([][]byte, together)
-		for i, r := range all {
+		for i, r := range readings {
 			values[i] = f.value(r)
 		}
 		records := make([]kafkaio.Record, together)
@@ -300,7 +300,7 @@ func BenchmarkFormats(b *testing.B) {
 	}
 }
 
-// inAvro reads records of a topic with the schema that the registry has for it.
+// inAvro reads the records of a topic with their schema from the registry.
 func (b *bus) inAvro(t *testing.T, r *srfake.Registry, topic string) map[string]string {
 	t.Helper()
 	found, ok := r.GetSchema(topic+"-value", 1)
@@ -317,19 +317,19 @@ func (b *bus) inAvro(t *testing.T, r *srfake.Registry, topic string) map[string]
 	})
 }
 
-// read returns the records of a topic as JSON without the fields that are null, by their ids.
+// read returns the records of a topic as JSON without null fields, by ID.
 func (b *bus) read(t *testing.T, topic string, decode func(value []byte, v *any) error) map[string]string {
 	t.Helper()
-	all := map[string]string{}
+	values := map[string]string{}
 	for _, r := range b.Consume(t, topic) {
 		if len(r.Headers) != 1 || r.Headers[0].Key != "id" {
 			t.Fatalf("headers %v", r.Headers)
 		}
 		var v any
 		expect.OK(t, decode(r.Value, &v))
-		all[string(r.Headers[0].Value)] = canonical(t, v)
+		values[string(r.Headers[0].Value)] = canonical(t, v)
 	}
-	return all
+	return values
 }
 
 func canonical(t *testing.T, v any) string {
@@ -354,7 +354,7 @@ func canonical(t *testing.T, v any) string {
 	return string(text)
 }
 
-// Estimates, alerts, smoothed records and rejected ones in Avro are those in JSON, with the same ids.
+// Estimates, alerts, smoothed records and rejected records in Avro equal those in JSON, with the same IDs.
 func TestAvroSinks(t *testing.T) {
 	b := fakeBus(t, 1)
 	r := srfake.New()
@@ -392,8 +392,8 @@ func TestAvroSinks(t *testing.T) {
 	}
 }
 
-// A schema that stands there already is taken, another one that is compatible becomes a version, and one that is not
-// ends the run before it begins.
+// An equal registered schema is used, and a compatible one becomes a new version. An incompatible one ends the run
+// before it starts.
 func TestAvroSchemas(t *testing.T) {
 	b := fakeBus(t, 1)
 	b.put(t, observations(10, 1)...)

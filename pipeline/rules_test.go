@@ -20,8 +20,8 @@ import (
 	"hafvf/transforms"
 )
 
-// Keys with detect: false or alerts: false tell nobody and are in no incident. Records of all keys are those of
-// a run without the rules, but for the alarms of keys with detect: false.
+// Keys with detect: false or alerts: false send no alerts and join no incident. The records of all keys equal those of
+// a run without the rules, except for the alarms of keys with detect: false.
 func TestRulesByKey(t *testing.T) {
 	t.Parallel()
 	type line struct {
@@ -31,10 +31,10 @@ func TestRulesByKey(t *testing.T) {
 	in := write(t, "in.jsonl", fleetLines(start)...)
 	run := func(rules string) (records []string, alerts []line) {
 		dir := t.TempDir()
-		out, told := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
-		expect.Get(Run{Graph: compose(t, fleetConfig+rules+"source: {jsonl: {path: "+in+"}}\nsink: {jsonl: {path: "+out+"}}\nalerts: {jsonl: {path: "+told+"}}\n")}.Execute(t.Context(), nil))(t)
+		out, alertsPath := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
+		expect.Get(Run{Graph: compose(t, fleetConfig+rules+"source: {jsonl: {path: "+in+"}}\nsink: {jsonl: {path: "+out+"}}\nalerts: {jsonl: {path: "+alertsPath+"}}\n")}.Execute(t.Context(), nil))(t)
 		records = strings.Split(strings.TrimSpace(string(expect.Get(os.ReadFile(out))(t))), "\n")
-		for text := range strings.Lines(string(expect.Get(os.ReadFile(told))(t))) {
+		for text := range strings.Lines(string(expect.Get(os.ReadFile(alertsPath))(t))) {
 			var l line
 			if err := json.Unmarshal([]byte(text), &l); err != nil {
 				t.Fatal(err)
@@ -46,18 +46,18 @@ func TestRulesByKey(t *testing.T) {
 	}
 	undetected := func(key string) bool { return strings.HasPrefix(key, "s0/r1") }
 	unalerted := func(key string) bool { return undetected(key) || strings.HasPrefix(key, "s1/") && key != "s1/r0:m1" }
-	has := func(all []line, of func(string) bool) bool {
-		return slices.ContainsFunc(all, func(l line) bool {
-			return l.Kind != incidents.Kind && of(l.Key) || slices.ContainsFunc(l.Members, func(m struct{ Key string }) bool { return of(m.Key) })
+	contains := func(lines []line, matches func(string) bool) bool {
+		return slices.ContainsFunc(lines, func(l line) bool {
+			return l.Kind != incidents.Kind && matches(l.Key) || slices.ContainsFunc(l.Members, func(m struct{ Key string }) bool { return matches(m.Key) })
 		})
 	}
-	plain, all := run("")
-	ruled, some := run("keys: [{match: \"s0/r1*\", detect: false}, {match: \"s1/r0:m1\", alerts: true}, {match: \"s1/*\", alerts: false}]\n")
-	others := func(key string) bool { return !unalerted(key) }
-	if !has(all, undetected) || !has(all, func(key string) bool { return strings.HasPrefix(key, "s1/") }) {
+	plain, lines := run("")
+	ruled, partial := run("keys: [{match: \"s0/r1*\", detect: false}, {match: \"s1/r0:m1\", alerts: true}, {match: \"s1/*\", alerts: false}]\n")
+	alerted := func(key string) bool { return !unalerted(key) }
+	if !contains(lines, undetected) || !contains(lines, func(key string) bool { return strings.HasPrefix(key, "s1/") }) {
 		t.Error("without rules nothing is told of these keys")
 	}
-	if has(some, unalerted) || !has(some, others) {
+	if contains(partial, unalerted) || !contains(partial, alerted) {
 		t.Error("told of keys of which nobody is to be told, or of no other")
 	}
 	detected := func(line string) bool { return strings.Contains(line, `"s0/r1`) }
@@ -81,7 +81,7 @@ func TestRulesByKey(t *testing.T) {
 	}
 }
 
-// A key with detect: false that falls silent is in no incident.
+// A silent key with detect: false joins no incident.
 func TestSilenceOfUndetected(t *testing.T) {
 	e := &encoder{encoding: encoding{Alone: settings.Switches{{Match: "a*", On: true}}, Alerted: settings.Switches{{Match: "ab"}}}, observer: (*run)(nil).observer()}
 	e.Layout.Incidents = true
@@ -89,14 +89,14 @@ func TestSilenceOfUndetected(t *testing.T) {
 	for key, want := range map[string][]byte{
 		"a": fleet.AppendAlone(nil, "a", s.Alerts("a")), "b": fleet.AppendNotices(nil, "b", nil, s.Alerts("b")), "ab": nil,
 	} {
-		var to transforms.Encoded
-		if e.Silent(&to, key, s); !slices.Equal(to.Alerts, want) {
-			t.Errorf("%s: %q, want %q", key, to.Alerts, want)
+		var dst transforms.Encoded
+		if e.Silent(&dst, key, s); !slices.Equal(dst.Alerts, want) {
+			t.Errorf("%s: %q, want %q", key, dst.Alerts, want)
 		}
 	}
 }
 
-// An incident goes to a receiver if a member is in keys and not in except.
+// An incident goes to a receiver if a member matches keys and does not match except.
 func TestExcept(t *testing.T) {
 	r := receiver{Choice: config.Choice{Kinds: []string{incidents.Kind}, Keys: "s0/*", Except: "s0/test*"}}
 	for want, keys := range map[bool][][]string{true: {{"s0/a"}, {"s0/test1", "s0/a"}}, false: {{"s0/test1"}, {"s0/test1", "s1/a"}, {}}} {

@@ -25,49 +25,48 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// Progress is how far a run has come.
+// Progress counts the records of a run so far.
 type Progress struct {
-	Read              int64 // records taken up
-	Records, Rejected int64 // written
+	Read              int64 // records read
+	Records, Rejected int64 // records written
 }
 
 // A Run executes a graph in this process.
 type Run struct {
 	Graph *Graph
-	// Progress, if set, is called a few times a second.
+	// Progress, if not nil, is called a few times a second.
 	Progress func(Progress)
-	// Log receives messages for the operator. Default: none.
+	// Log receives messages for the operator. If it is nil, nothing is logged.
 	Log *slog.Logger
-	// Metrics, if set, follow the run.
+	// Metrics, if not nil, report on the run.
 	Metrics *Metrics
-	// BeginAnew discards the states of the changelog and ignores the group's offsets. It
-	// needs a source of topics.
+	// BeginAnew discards the states of the changelog and ignores the group's offsets. The source must be topics.
 	BeginAnew bool
-	// Migrate carries states over that were written under another config, as far as they mean
-	// the same.
+	// Migrate keeps states that were written under another config, as far as their meaning is unchanged.
 	Migrate bool
-	// Observer, if set, sees what the run finds.
+	// Observer, if not nil, sees the results of the run.
 	Observer *Observer
-	// Example, if set, fills the topic of an embedded broker.
+	// Example, if not nil, fills the topic of an embedded broker.
 	Example func(context.Context, kafkaio.Sink) error
 }
 
-// Execute runs the graph to the end of its input. When stop is closed, the source ends as
-// if its input ended there, and the records that were read are processed to the end. A
-// topic whose offsets are committed is suspended instead: the next run resumes there.
-// Output files appear when the run has ended well, and the file of states with them. If a run
-// of files is stopped, or fails, they stay as they were, and what was written is kept beside
-// them, see Summary.Partial. For a topic without an end and for standard input they grow
-// during the run, and a stop is the end of standard input. When ctx ends, the run is aborted.
+// Execute runs the graph to the end of its input. If ctx ends, Execute aborts the run.
+//
+// When stop is closed, the source ends as if its input ended there, and records that were read are processed to the
+// end. A topic with committed offsets is suspended instead: the next run resumes there.
+//
+// Output files and the file of states appear when the run has succeeded. If a run of files is stopped or fails, the old
+// files stay unchanged, and the new output is kept in separate files, see Summary.Partial. For a topic without an end
+// and for standard input, output files grow during the run. A stop ends standard input.
 func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err error) {
 	start := time.Now()
 	state := &run{log: cmp.Or(r.Log, slog.New(slog.DiscardHandler)), metrics: r.Metrics, stopping: stop}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, state.closeOutboxes(state.failedTime()))
-			s.Partial, _ = state.keepPartial() // what cannot be kept is less than what err says
+			err = errors.Join(err, state.closeOutboxes(state.failedTimeout()))
+			s.Partial, _ = state.keepPartial() // err is more important than an error here
 		}
-		err = errors.Join(advised(err), advised(state.close(ctx, err == nil && !s.part)))
+		err = errors.Join(withAdvice(err), withAdvice(state.close(ctx, err == nil && !s.outputsKept)))
 	}()
 	graph := r.Graph
 	if t, ok := graph.source.(topicSource); ok && t.Embedded {
@@ -75,7 +74,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			return s, err
 		}
 	}
-	if graph, err = graph.carrying(); err != nil {
+	if graph, err = graph.withCarriedColumns(); err != nil {
 		return s, err
 	}
 	state.beginAnew, state.migrate, state.groups, state.observed = r.BeginAnew, r.Migrate, graph.groups, r.Observer
@@ -90,18 +89,18 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 		if state.learned, s.Stopped, err = r.learn(ctx, graph, stop, state.log); s.Stopped || err != nil {
 			return s, err
 		}
-		state.asked = true
+		state.historyChecked = true
 		err = state.open(ctx, graph)
 	}
 	if err != nil {
 		return s, err
 	}
-	if err := r.through(ctx, graph, state, stop); err != nil {
+	if err := r.runOpened(ctx, graph, state, stop); err != nil {
 		return s, err
 	}
 	wait := time.Duration(0)
 	if state.isStopped() {
-		wait = stopTime
+		wait = stopTimeout
 	}
 	if err := state.closeOutboxes(wait); err != nil {
 		return s, err
@@ -118,7 +117,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if s.Records > 0 {
 		s.Unmatched = state.unmatched(graph.patterns)
 	}
-	if t, ok := graph.source.(topicSource); !graph.endless() && (!ok || t.Bounded) {
+	if t, ok := graph.source.(topicSource); !graph.unbounded() && (!ok || t.Bounded) {
 		s.failedReceivers = state.failedReceivers
 	}
 	s.Elapsed = time.Since(start)
@@ -128,7 +127,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			s.AlreadyRead = state.states.marks.Skipped()
 		}
 	}
-	if s.part = state.isPart(graph, s); s.part {
+	if s.outputsKept = state.leavesOutputs(graph, s); s.outputsKept {
 		s.Partial, err = state.keepPartial()
 		return s, err
 	}
@@ -136,35 +135,34 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	return s, state.commit(s.nothingNew)
 }
 
-// errResetChoice says that states of a topic begin anew, at least in part, unless they are learned from the past.
-var errResetChoice = errors.New("states begin anew")
+// errResetChoice means that states of a topic would be reset, at least in part, unless they are learned from the past.
+var errResetChoice = errors.New("states would be reset")
 
-// through runs an open graph to its end.
-func (r Run) through(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
+// runOpened runs an open graph to its end.
+func (r Run) runOpened(ctx context.Context, g *Graph, state *run, stop <-chan struct{}) error {
 	err := statebackend.Execute(state.account.In(ctx), g.build(), state.log, func(ctx context.Context, suspend func()) {
 		r.follow(ctx, state, stop, suspend)
 	})
 	step, crash := new(direct.Error), new(direct.Panic)
 	switch isStep := errors.As(err, &step); {
 	case isStep && errors.As(err, &crash):
-		state.log.Debug("a step has panicked", "step", step.Step, "panic", crash.Value, "stack", crash.Stack)
-		err = fmt.Errorf("%s has panicked, which is a fault of hafvf: %s; please report it, with the stack that --log-level debug shows", step.Step, crash.Value)
+		state.log.Debug("step panicked", "step", step.Step, "panic", crash.Value, "stack", crash.Stack)
+		err = fmt.Errorf("%s panicked, a bug in hafvf: %s; please report it with the stack that --log-level debug shows", step.Step, crash.Value)
 	case isStep:
-		err = step.Err // says by itself what and where
+		err = step.Err // it names the cause and the place
 	}
 	return err
 }
 
-// advised adds to an error what the user can do about it.
-func advised(err error) error {
+// withAdvice adds the remedy to an error.
+func withAdvice(err error) error {
 	if errors.As(err, new(*kafkaio.ResumeError)) {
 		return fmt.Errorf("%w; hafvf run CONFIG --begin-anew discards states and offsets and reads from the beginning", err)
 	}
 	return err
 }
 
-// embed starts a broker in this process, fills its topic, and returns the graph that reads
-// it.
+// embed starts a broker in this process, fills its topic, and returns the graph that reads from it.
 func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, error) {
 	address := ""
 	if len(t.Cluster.Brokers) > 0 {
@@ -175,18 +173,18 @@ func (r Run) embed(ctx context.Context, state *run, t topicSource) (*Graph, erro
 		return nil, err
 	}
 	state.release = append(state.release, stop)
-	state.log.Info("an embedded broker listens, and forgets everything at the end", "address", address, "topics", strings.Join(t.Topics, ","))
+	state.log.Info("embedded broker started: its data is lost at the end", "address", address, "topics", strings.Join(t.Topics, ","))
 	cluster := kafkaio.Cluster{Brokers: []string{address}}
 	if r.Example != nil {
 		if err := r.Example(ctx, kafkaio.Sink{Cluster: cluster, Topic: t.Topics[0]}); err != nil {
 			return nil, err
 		}
 	}
-	return r.Graph.on(cluster), nil
+	return r.Graph.withCluster(cluster), nil
 }
 
-// follow reports progress and passes stop on, until ctx ends. It calls suspend when a run
-// that suspends rests.
+// follow reports progress, polls marks and quiet times, and passes on a stop, until ctx ends. In a run that suspends,
+// it calls suspend when no record is in flight.
 func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspend func()) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -221,51 +219,50 @@ func (r Run) follow(ctx context.Context, state *run, stop <-chan struct{}, suspe
 	}
 }
 
-// run is a run in this process, which its nodes share.
+// run is a run in this process. The nodes of its pipeline share it.
 type run struct {
 	log      *slog.Logger
 	metrics  *Metrics
 	account  *account.Run
-	ledger   *kafkaio.Ledger // of topics
+	ledger   *kafkaio.Ledger // nil unless the source is topics
 	clients  clients
 	writers  []*connectors.Writer
 	outboxes []*webhook.Outbox
 	dead     graphSink
 
-	stopping        <-chan struct{}    // closed when the run is to stop
+	stopping        <-chan struct{}    // closed to stop the run
 	delivered       bool               // the outboxes are closed
-	failedReceivers []string           // receivers that took none of the alerts that were due, in words
-	states          *stateFile         // of a run of files or queries; nil without one
-	saver           *periodicSaver     // of a run of queries without an end
+	failedReceivers []string           // receivers that took none of the alerts due, in words
+	states          *stateFile         // of files or queries; nil without one
+	saver           *periodicSaver     // for queries without an end; else nil
 	memory          *statestore.Memory // of the states; nil if the run smooths
 	release         []func()
 
-	beginAnew bool          // see Run
-	migrate   bool          // see Run
-	history   *history      // that this run learns from; nil for none
-	learned   *learnedTopic // that it begins with; nil for none
-	asked     bool          // what the past gives; else errResetChoice of states of topics that begin anew
-	observed  *Observer     // nil for none
-	quiet     *quietWatch   // nil without files of quiet times
-	marks     *markRegistry // nil if nobody marks alarms
-	folds     times.Folds   // of the source
-	rounded   sync.Once     // the log says that numbers are rounded
-	rewinds   rewindLog
-	panics    panicLog
-	answers   promio.Tally // of a server that is asked
+	beginAnew      bool          // see Run
+	migrate        bool          // see Run
+	history        *history      // the past that this run learns from; nil for none
+	learned        *learnedTopic // states to start with, learned from the past; nil for none
+	historyChecked bool          // the past was checked; until then open returns errResetChoice if states of topics would be reset
+	observed       *Observer     // nil for none
+	quiet          *quietWatch   // nil without quiet times of files
+	marks          *markRegistry // nil if the config reads no marks
+	folds          times.Folds   // of the source
+	rounded        sync.Once     // rounding of numbers was logged
+	rewinds        rewindLog
+	panics         panicLog
+	answers        promio.Tally // of the queried server
 
-	mu      sync.Mutex
-	buried  error // of the dead letter
-	stopped bool
-	groups  bool // alarms into incidents
-	found   runFindings
+	mu            sync.Mutex
+	deadLetterErr error // of writing to the dead letter
+	stopped       bool
+	groups        bool // alarms are grouped into incidents
+	found         runFindings
 }
 
-// runOf returns the run that a node's context belongs to, nil if there is none in this
-// process.
+// runOf returns the run of a node's context, nil if there is none in this process.
 func runOf(ctx context.Context) *run { return account.Value[*run](account.From(ctx), "") }
 
-// open checks that the graph can run, and opens ledger and outputs.
+// open checks that the graph can run, and opens its states or ledger and its outputs.
 func (r *run) open(ctx context.Context, g *Graph) error {
 	if err := g.source.check(ctx, &r.clients); err != nil {
 		return err
@@ -289,7 +286,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		r.release = append(r.release, r.account.Close)
 	}
 	if f, ok := g.source.(fileSource); ok && f.piped {
-		f.carryClock(r)
+		f.addPipeClock(r)
 	}
 	r.dead = g.dead
 	for name, s := range g.sinks() {
@@ -310,13 +307,12 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 	return r.openMarks(ctx, g)
 }
 
-// openStates locks and reads the file of states of a run of files, and returns the keeper of
-// the account.
+// openStates locks and reads the file of states of a run of files or queries. It returns the keeper for the account.
 func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
 	if r.history != nil {
 		r.memory = r.states.Memory
 		k = r.states.keeper()
-		k.Suspends = g.endless()
+		k.Suspends = g.unbounded()
 		return k, nil
 	}
 	if g.states == "" {
@@ -336,9 +332,9 @@ func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
 	}
 	r.memory = r.states.Memory
 	if n := r.memory.Len(); n > 0 {
-		r.log.Info("filters go on with the states of the run before", "file", g.states, "keys", n)
+		r.log.Info("resumed filter states of the previous run", "file", g.states, "keys", n)
 	}
-	if !g.endless() {
+	if !g.unbounded() {
 		return r.states.keeper(), nil
 	}
 	r.saver = &periodicSaver{file: r.states, run: r, last: time.Now()}
@@ -346,7 +342,7 @@ func (r *run) openStates(g *Graph) (k account.StateKeeper, err error) {
 	return r.saver.keeper(), nil
 }
 
-// register makes the run known to the nodes of this process, and to the metrics.
+// register makes the run available to the nodes in this process and to the metrics.
 func (r *run) register() {
 	account.WithValue(r.account, "", r)
 	account.WithValue(r.account, "", r.memory)
@@ -359,34 +355,33 @@ func (r *run) register() {
 	r.metrics.follow(r)
 }
 
-// openLedger opens the ledger of a run that reads topics. It returns their largest number
-// of partitions.
+// openLedger opens the ledger of a run that reads topics. It returns the largest number of partitions of a topic.
 func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitions int, err error) {
 	if partitions, err = t.partitions(ctx, &r.clients); err != nil {
 		return 0, err
 	}
 	cfg := kafkaio.LedgerConfig{
-		Client: r.clients.of(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
+		Client: r.clients.client(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
 		BeginAnew: r.beginAnew, Migrate: r.migrate, Log: r.log, Stage: r.metrics.stage, Sync: r.sync,
-		// Receivers of alerts come and go, and two configs may share them.
+		// Receivers of alerts may change, and two configs may share them: they are not outputs here.
 		Outputs: map[string]string{"sink": g.sink.describe(), "dead_letter": g.dead.describe()},
 	}
 	if g.states != "" {
-		given, err := openStateFile(g, statebackend.ReadFile, r.migrate, r.log)
+		initial, err := openStateFile(g, statebackend.ReadFile, r.migrate, r.log)
 		if err != nil {
 			return 0, err
 		}
-		cfg.First = maps.Collect(given.Memory.All())
-		maps.Copy(cfg.First, given.Memory.Reserved)
+		cfg.First = maps.Collect(initial.Memory.All())
+		maps.Copy(cfg.First, initial.Memory.Reserved)
 	}
 	for _, s := range g.sinks() {
-		// Files of a bounded run appear at its end.
+		// Output files of a bounded run appear at its end.
 		cfg.AtEnd = cfg.AtEnd || t.Bounded && s.file != nil && !s.file.Direct()
 	}
 	if f, ok := g.transform.(filtering); ok {
-		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds the alerts that wait
+		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds pending alerts
 		states := f.store(r.migrate, r.log)
-		if r.migrate && t.Changelog != "" && !r.asked { // so that the changelog is read twice only if something is to be learned
+		if r.migrate && t.Changelog != "" && !r.historyChecked { // the changelog is read twice only if the past has to be learned
 			states.Leave, states.Check = true, func(a statestore.Migrated) error {
 				if a.Reset > 0 {
 					return errResetChoice
@@ -395,16 +390,16 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 			}
 		}
 		if r.learned != nil {
-			states.Leave, cfg.Learned, cfg.LearnedTo = true, r.learned.states, r.learned.to
-			r.learned = nil // which the ledger has
+			states.Leave, cfg.Learned, cfg.LearnedTo = true, r.learned.states, r.learned.offsets
+			r.learned = nil // cfg has them now
 		}
 		topic, err := statebackend.OpenTopic(ctx, cfg, states)
 		if err != nil {
-			return 0, migrates(err, "take another changelog", t.Changelog)
+			return 0, withMigrateHint(err, "another changelog", t.Changelog)
 		}
 		r.ledger, r.memory = topic.Ledger, topic.Memory
 	} else {
-		cfg.AtEnd, cfg.Drain = true, true // sessions are in the runner until they are over
+		cfg.AtEnd, cfg.Drain = true, true // the runner holds sessions until they end
 		cfg.Lags = t.Lags
 		if r.ledger, err = kafkaio.OpenLedger(ctx, cfg); err != nil {
 			return 0, err
@@ -413,14 +408,14 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	switch {
 	case t.Changelog != "":
 	case t.Group != "":
-		r.log.Info("without a changelog: a restart loses no record and goes on at the group's offsets, with filters that start without states", "group", t.Group)
+		r.log.Info("no changelog: a restart loses no record and resumes at the group's offsets, but filters start without states", "group", t.Group)
 	default:
-		r.log.Info("without a group and a changelog: a restart reads again from where the source starts", "start", t.Start.At)
+		r.log.Info("no group and no changelog: a restart reads again from the start of the source", "start", t.Start.At)
 	}
 	return partitions, nil
 }
 
-// create opens a file sink. It waits for the reader of a named pipe, until the run is to stop.
+// create opens a file sink. It waits for the reader of a named pipe, until the run is stopped.
 func (r *run) create(name string, file connectors.Sink) error {
 	var w *connectors.Writer
 	var err error
@@ -447,29 +442,29 @@ func (r *run) create(name string, file connectors.Sink) error {
 	return nil
 }
 
-// isPart reports whether a run that has come to its end leaves its outputs and the file of
-// states as they were: its input has not come to an end, or none of it was of use.
-func (r *run) isPart(g *Graph, s Summary) bool {
+// leavesOutputs reports whether a finished run leaves its outputs and the file of states unchanged: it was stopped
+// before the end of its input, or no record could be used.
+func (r *run) leavesOutputs(g *Graph, s Summary) bool {
 	if !s.Stopped && !s.useless() {
 		return false
 	}
-	return g.source.part(s.Stopped, slices.ContainsFunc(r.writers, (*connectors.Writer).Whole))
+	return g.source.leavesOutputs(s.Stopped, slices.ContainsFunc(r.writers, (*connectors.Writer).Whole))
 }
 
-// unmatched returns the patterns that have matched no key, each once.
-func (r *run) unmatched(patterns []string) (none []string) {
+// unmatched returns the patterns that matched no key, without duplicates.
+func (r *run) unmatched(patterns []string) (unused []string) {
 	checked := map[string]bool{}
 	for _, pattern := range patterns {
 		if !checked[pattern] && !r.account.HasMatched(pattern) {
-			none = append(none, pattern)
+			unused = append(unused, pattern)
 		}
 		checked[pattern] = true
 	}
-	return none
+	return unused
 }
 
-// commit gives the outputs and the file of states their names. What can fail for lack of space
-// comes first. If the source had nothing new, outputs to which nothing was written keep their files.
+// commit puts the outputs and the file of states in place. Steps that can fail for lack of space come first. With
+// nothingNew, outputs without new records keep their old files.
 func (r *run) commit(nothingNew bool) error {
 	if nothingNew {
 		r.writers = slices.DeleteFunc(r.writers, (*connectors.Writer).LeaveUnwritten)
@@ -496,7 +491,7 @@ func (r *run) commit(nothingNew bool) error {
 	return replace()
 }
 
-// warmUps are the keys of this run that have fewer observations than their warm-up, sorted.
+// warmUps returns the keys in this run with fewer observations than their warm-up, sorted.
 func (r *run) warmUps() (keys []string) {
 	if r.memory == nil {
 		return nil
@@ -510,7 +505,7 @@ func (r *run) warmUps() (keys []string) {
 	return keys
 }
 
-// keepPartial keeps what was written beside the outputs. It returns the names of these files.
+// keepPartial saves the new output in separate files, and returns their names.
 func (r *run) keepPartial() (names []string, err error) {
 	for _, w := range r.writers {
 		name, e := w.KeepPartial()
@@ -531,8 +526,7 @@ func (r *run) sync() error {
 	return nil
 }
 
-// close releases what open has opened. If the run went well, the ledger commits for the
-// last time.
+// close releases the resources of the run. If well is set, the ledger commits once more.
 func (r *run) close(ctx context.Context, well bool) (err error) {
 	if r.ledger != nil {
 		err = r.ledger.Close(ctx, well)
@@ -544,7 +538,7 @@ func (r *run) close(ctx context.Context, well bool) (err error) {
 	return err
 }
 
-// stop makes the source stop. It reports whether the run suspends, rather than ends.
+// stop stops the source. It reports whether the run is suspended instead of ended.
 func (r *run) stop() bool {
 	r.mu.Lock()
 	r.stopped = true
@@ -567,14 +561,14 @@ func (r *run) isStopped() bool {
 }
 
 func (r *run) progress() Progress {
-	c, taken := r.account.Counts()
-	return Progress{taken, r.found.records(), c.Rejected}
+	c, observations := r.account.Counts()
+	return Progress{observations, r.found.records(), c.Rejected}
 }
 
 func (r *run) summary() Summary {
-	c, taken := r.account.Counts()
+	c, observations := r.account.Counts()
 	s := Summary{
-		Counts: c, taken: taken, buried: r.dead.describe(), Expired: r.expired(), Partials: r.answers.Partial.Load(), Dropped: r.answers.Dropped.Load(),
+		Counts: c, observations: observations, deadLetter: r.dead.describe(), Expired: r.expired(), Partials: r.answers.Partial.Load(), Dropped: r.answers.Dropped.Load(),
 		Stopped: r.isStopped(), Deleted: r.account.DeletedByTopic(), ahead: r.account.HasAhead(),
 	}
 	if r.ledger != nil {

@@ -38,19 +38,19 @@ func TestMain(m *testing.M) {
 	quietPoll = 10 * time.Millisecond
 	expect.Together(8)
 	beam.Init()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's; errors come back from the run as well
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's log; its errors are returned by the run too
 	os.Exit(m.Run())
 }
 
-// runConfig runs a config and returns the lines of its sink and its dead letter. Those of a run
-// that has failed are in files of other names.
+// runConfig runs a config and returns the lines of its sink and its dead letter. If the run leaves its outputs
+// unchanged, they come from the partial files.
 func runConfig(t testing.TB, text string) (s Summary, estimates, rejected []string) {
 	t.Helper()
 	dir := t.TempDir()
 	out, dead := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
 	g := compose(t, text, "sink={jsonl: {path: "+out+"}}", "dead_letter={jsonl: {path: "+dead+"}}")
 	s = expect.Get(Run{Graph: g}.Execute(context.Background(), nil))(t)
-	if s.part {
+	if s.outputsKept {
 		read := func(path string) []string {
 			if path += ".partial"; !slices.Contains(s.Partial, path) {
 				return []string{""}
@@ -80,7 +80,7 @@ func save(t testing.TB, path string, lines ...string) {
 	expect.OK(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 }
 
-// decode reads a line of JSON.
+// unmarshalled reads a line of JSON.
 func unmarshalled[T any](t testing.TB, line string) (v T) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(line), &v); err != nil {
@@ -92,14 +92,14 @@ func unmarshalled[T any](t testing.TB, line string) (v T) {
 // parse reads lines of JSON.
 func parse[T any](t testing.TB, lines []string) []T {
 	t.Helper()
-	all := make([]T, len(lines))
+	parsed := make([]T, len(lines))
 	for i, line := range lines {
-		all[i] = unmarshalled[T](t, line)
+		parsed[i] = unmarshalled[T](t, line)
 	}
-	return all
+	return parsed
 }
 
-// plainLoop is the filter without a pipeline: the records that it must equal.
+// plainLoop runs the filter without a pipeline, and returns the records that a run must equal.
 func plainLoop(t testing.TB, cfg keyed.Config, lines []string, name string) map[string][]string {
 	t.Helper()
 	cfg.Order = keyed.EventTime
@@ -110,7 +110,7 @@ func plainLoop(t testing.TB, cfg keyed.Config, lines []string, name string) map[
 	return loop.out
 }
 
-// A loop filters one observation after the other, each key by itself.
+// A loop filters observations one by one, separately for each key.
 type loop struct {
 	layout records.Layout
 	est    *keyed.Estimator
@@ -124,7 +124,7 @@ func newLoop(t testing.TB, cfg keyed.Config) *loop {
 	return &loop{layout, est, map[string]*keyed.Track{}, map[string][]string{}}
 }
 
-func (l *loop) estimate(o given) keyed.Estimate {
+func (l *loop) estimate(o input) keyed.Estimate {
 	if l.tracks[o.key] == nil {
 		l.tracks[o.key] = l.est.NewTrack(o.key)
 	}
@@ -134,7 +134,7 @@ func (l *loop) estimate(o given) keyed.Estimate {
 	return e
 }
 
-// byKey are estimate records by key, in the order of the file.
+// byKey groups estimate records by key, in the order of the file.
 func byKey(t testing.TB, lines []string) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
@@ -147,7 +147,7 @@ func byKey(t testing.TB, lines []string) map[string][]string {
 
 func equal(t *testing.T, want, got any) {
 	t.Helper()
-	if reflect.DeepEqual(want, got) { // cmp takes seconds for what is large
+	if reflect.DeepEqual(want, got) { // cmp takes seconds for large values
 		return
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
@@ -157,7 +157,7 @@ func equal(t *testing.T, want, got any) {
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// observations are n lines over the given number of keys, in order.
+// observations returns n lines for the given number of keys, in the order of time.
 func observations(n, keys int) []string {
 	rng := rand.New(rand.NewPCG(3, 4))
 	lines := make([]string, n)
@@ -173,7 +173,7 @@ func observations(n, keys int) []string {
 
 var normalConfig = hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 
-// TestRunOverManyBundles has more observations than a bundle takes.
+// A run has more observations than fit into a bundle.
 func TestRunOverManyBundles(t *testing.T) {
 	expect.Waits(t, "more than a hundred thousand records")
 	n := connectors.BundleRecords + 1_000
@@ -188,8 +188,8 @@ func TestRunOverManyBundles(t *testing.T) {
 	equal(t, plainLoop(t, cfg, lines, "in.jsonl"), byKey(t, estimates))
 }
 
-// TestRunRejects has a bad record of each kind between two good ones: the run
-// goes on, and the dead letter has raw input, place and reason.
+// A run has an invalid record of each kind between two valid ones. It continues, and the dead letter has raw input,
+// place and reason.
 func TestRunRejects(t *testing.T) {
 	for _, c := range []struct{ name, model, line, reason string }{
 		{"text in a number", "{family: normal}", "k,2026-01-01T00:00:01Z,abc", `"abc" where a number is due`},
@@ -221,18 +221,17 @@ func TestRunRejects(t *testing.T) {
 	}
 }
 
-// The summary counts the lines that a source passes over.
+// The summary counts the lines that a source skips.
 func TestRunPassesOver(t *testing.T) {
 	path := write(t, "in.csv", "a note\n#\nkey,time,x\nk,2026-01-01T00:00:00Z,1\n#\n\nx,key,time\n2,k,2026-01-01T00:00:01Z\n")
 	s, estimates, _ := runConfig(t, "model: {family: normal}\nsource: {csv: {path: "+path+", skip: 1, comment: \"#\"}}\n")
 	equal(t, 2, len(estimates))
-	if !strings.Contains(s.String(), "\n4 lines were passed over: ") {
+	if !strings.Contains(s.String(), "\n4 lines were skipped: ") {
 		t.Error(s)
 	}
 }
 
-// TestRunFails has what stops a run, before or in its middle: an error that says
-// what and where, and no output file.
+// Errors before or during a run name the cause and the place, and no output file appears.
 func TestRunFails(t *testing.T) {
 	good := write(t, "in.csv", "key,time,x\n", "k,2026-01-01T00:00:00Z,1\n")
 	folder := t.TempDir()
@@ -250,8 +249,8 @@ func TestRunFails(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "\n") {
 				t.Errorf("the error has several lines: %v", err)
 			}
-			left, _ := os.ReadDir(folder)
-			equal(t, 0, len(left))
+			entries, _ := os.ReadDir(folder)
+			equal(t, 0, len(entries))
 		})
 	}
 }
@@ -275,8 +274,7 @@ func stopEarly(t *testing.T, text string) Summary {
 	return s
 }
 
-// A run that is stopped works on to the end what it has read. It leaves the outputs and the
-// state as they were, until a run that comes to its end.
+// A stopped run processes all records that it has read. Outputs and states stay unchanged until a run reaches its end.
 func TestRunStops(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -297,13 +295,13 @@ func TestRunStops(t *testing.T) {
 			put(in, lines...)
 			s := stopEarly(t, text)
 			equal(t, []string{path + ".partial"}, s.Partial)
-			if !strings.Contains(s.String(), "outputs and state are as they were; what this run wrote is in "+path+".partial") {
+			if !strings.Contains(s.String(), "outputs and state are unchanged; the output of this run is in "+path+".partial") {
 				t.Errorf("the summary is %s", s)
 			}
 			if readFile(t, path) != before || readFile(t, state) != stateBefore {
 				t.Error("the output or the state was replaced")
 			}
-			whole := filepath.Join(dir, "part"+sink.ext) // its extension says how it is read
+			whole := filepath.Join(dir, "part"+sink.ext) // the extension determines the format
 			expect.OK(t, os.Rename(path+".partial", whole))
 			rd := expect.Get(connectors.Open(connectors.Source{Format: sink.format, Path: whole, Key: []string{"key"}, Values: []string{"n"}}))(t)
 			defer rd.Close()
@@ -328,7 +326,7 @@ func TestRunStops(t *testing.T) {
 	}
 }
 
-// So does a run of a topic up to its end, if its output is a file.
+// This also holds for a bounded topic with an output file.
 func TestBoundedTopicStops(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out.csv")
@@ -341,7 +339,7 @@ func TestBoundedTopicStops(t *testing.T) {
 	s := stopEarly(t, text)
 	equal(t, []string{path + ".partial"}, s.Partial)
 	equal(t, before, readFile(t, path))
-	equal(t, int(s.Records)+1, len(readLines(t, path+".partial"))) // and the header
+	equal(t, int(s.Records)+1, len(readLines(t, path+".partial"))) // includes the header
 	whole := runWell(t, text)
 	equal(t, 10_000, int(whole.Records))
 	equal(t, 10_001, len(readLines(t, path)))
@@ -350,8 +348,7 @@ func TestBoundedTopicStops(t *testing.T) {
 	}
 }
 
-// A run that fails in its middle keeps what it has written beside the output of the run
-// before.
+// A run that fails keeps its output in a separate file, and leaves the output of the previous run.
 func TestRunFailsInTheMiddle(t *testing.T) {
 	dir := t.TempDir()
 	out, state := filepath.Join(dir, "out.csv"), filepath.Join(dir, "state")
@@ -400,9 +397,8 @@ func readFile(t *testing.T, path string) string {
 	return string(text)
 }
 
-// detected are n lines of each key: of "steady", with an outlier; of "jumps", with
-// a change of 6 standard deviations in the middle; at the scale and the place of
-// neither prior.
+// detected returns n lines of each of two keys: "steady" with an outlier, and "jumps" with a change of 6 standard
+// deviations in the middle. No prior has their scale and location.
 func detected(n int) []string {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var lines []string
@@ -414,9 +410,9 @@ func detected(n int) []string {
 		if i >= n/2 {
 			jumps += 6
 		}
-		at := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
-		lines = append(lines, fmt.Sprintf("{\"key\":\"steady\",\"time\":%q,\"x\":%.17g}\n", at, 5000+100*steady),
-			fmt.Sprintf("{\"key\":\"jumps\",\"time\":%q,\"x\":%.17g}\n", at, -1e-3*jumps))
+		stamp := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+		lines = append(lines, fmt.Sprintf("{\"key\":\"steady\",\"time\":%q,\"x\":%.17g}\n", stamp, 5000+100*steady),
+			fmt.Sprintf("{\"key\":\"jumps\",\"time\":%q,\"x\":%.17g}\n", stamp, -1e-3*jumps))
 	}
 	return lines
 }
@@ -432,21 +428,21 @@ type alertRecord struct {
 	Message                  string
 }
 
-// A season of the config is that of the plain loop, in the zone and without the holidays
-// that it names, of the keys that a rule does not except. A record without a time is rejected.
+// The season of a config equals the season of the plain loop, with its zone and holidays, except for keys whose rule has
+// none. A record without a time is rejected.
 func TestRunOfSeason(t *testing.T) {
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	rng := rand.New(rand.NewPCG(3, 5))
 	var lines []string
 	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, berlin)
 	for i := range 24 * 32 {
-		at := begin.Add(time.Duration(i) * time.Hour)
-		x := 10 + 5*math.Sin(2*math.Pi*float64(at.In(berlin).Hour())/24)
-		if at.Day() == 9 {
+		when := begin.Add(time.Duration(i) * time.Hour)
+		x := 10 + 5*math.Sin(2*math.Pi*float64(when.In(berlin).Hour())/24)
+		if when.Day() == 9 {
 			x = 10
 		}
 		for _, key := range []string{"a", "b"} {
-			lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%g}\n", key, at.UTC().Format(time.RFC3339), x+.1*rng.NormFloat64()))
+			lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%g}\n", key, when.UTC().Format(time.RFC3339), x+.1*rng.NormFloat64()))
 		}
 	}
 	path := write(t, "in.jsonl", append(lines, "{\"key\":\"a\",\"x\":1}\n")...)
@@ -462,8 +458,8 @@ func TestRunOfSeason(t *testing.T) {
 	equal(t, plainLoop(t, cfg, lines, "in.jsonl"), byKey(t, estimates))
 }
 
-// TestRunDetects has priors that the data set, an outlier in one key and a change
-// in the other: there are alerts of alarms and of beliefs.
+// With priors from the data, an outlier in one key and a change in the other, there are alerts of alarms and of
+// beliefs.
 func TestRunDetects(t *testing.T) {
 	const n = 400
 	lines := detected(n)
@@ -488,7 +484,7 @@ func TestRunDetects(t *testing.T) {
 		t.Errorf("kinds %v", kinds)
 	}
 	equal(t, [...]int64{1, int64(kinds["steady outlier"] + kinds["jumps outlier"])}, [...]int64{s.Changes, s.Outliers})
-	// The change is a novelty at first; where it is found, it is of the same incident.
+	// The change is first a novelty; when it is detected, it belongs to the same incident.
 	if len(alarms) != 2 || alarms["steady novelty"] != 1 || alarms["jumps novelty"] != 1 {
 		t.Errorf("alarms %v", alarms)
 	}
@@ -505,7 +501,7 @@ func TestRunDetects(t *testing.T) {
 		!strings.HasPrefix(a.Message, "jumps is 0.0062 below usual since 06:24 (1 min): -0.0065, usual") {
 		t.Errorf("alert %+v", a)
 	}
-	// What it is about began at the value before, as the record says too.
+	// It starts at the previous value, in the alert and in the record.
 	equal(t, start.Add(n/2*time.Minute), got["jumps novelty"].Start)
 	equal(t, 1, got["jumps novelty"].Delay)
 	o, c := got["steady outlier"], got["jumps change"]
@@ -518,8 +514,8 @@ func TestRunDetects(t *testing.T) {
 	}
 }
 
-// Beam panics without a temporary folder, as a container may have none.
-// Beam's own way to run a pipeline leaves an empty file behind in TMPDIR.
+// Beam panics if there is no temporary folder, as in some containers. Beam's own way to run a pipeline leaves an empty
+// file in TMPDIR.
 func TestRunLeavesTheTemporaryFolderAlone(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	graph := compose(t, "model: {family: normal}\nsource: {csv: {path: ../testdata/nab/cloud.csv}}\nsink: {jsonl: {path: "+out+"}}\n")
@@ -529,19 +525,19 @@ func TestRunLeavesTheTemporaryFolderAlone(t *testing.T) {
 	}
 }
 
-// When clocks go back, no record of local times is late, and each has a moment of its own.
+// When clocks are set back, no record with a local time is late, and each gets a time of its own.
 func TestRunWhenClocksGoBack(t *testing.T) {
 	zone := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	lines := []string{"key,time,x\n"}
-	from := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC)
+	begin := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC)
 	const minutes = 10 * 60
 	for i := range minutes {
-		lines = append(lines, fmt.Sprintf("k,%s,%d\n", from.Add(time.Duration(i)*time.Minute).In(zone).Format("2006-01-02 15:04"), i%7))
+		lines = append(lines, fmt.Sprintf("k,%s,%d\n", begin.Add(time.Duration(i)*time.Minute).In(zone).Format("2006-01-02 15:04"), i%7))
 	}
 	s, out, _ := runConfig(t, "model: {family: normal}\nlevels: []\nsource: {csv: {path: "+write(t, "in.csv", lines...)+", zone: Europe/Berlin}}\n")
 	equal(t, [3]int64{minutes, 0, 0}, [3]int64{s.Records, s.Rejected, s.Late})
 	for i, line := range out {
-		if want := fmt.Sprintf(`"time":%q`, from.Add(time.Duration(i)*time.Minute).Format(time.RFC3339)); !strings.Contains(line, want) {
+		if want := fmt.Sprintf(`"time":%q`, begin.Add(time.Duration(i)*time.Minute).Format(time.RFC3339)); !strings.Contains(line, want) {
 			t.Fatalf("record %d has no %s: %s", i, want, line)
 		}
 	}

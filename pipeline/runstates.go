@@ -16,70 +16,68 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// What a run begins with, and what it leaves: in a changelog, or in a file of states.
+// States at the start and end of a run, in a changelog or in a file of states.
 
-// openStored opens what a changelog holds.
+// openStored decodes the states of a changelog.
 func openStored(found []kafkaio.StoredState) []statestore.State {
-	all := make([]statestore.State, len(found))
+	states := make([]statestore.State, len(found))
 	for i, s := range found {
-		all[i] = statestore.Open(s.Key, s.Bytes)
-		all[i].Place = s.Position.String()
+		states[i] = statestore.Open(s.Key, s.Bytes)
+		states[i].Place = s.Position.String()
 	}
-	return all
+	return states
 }
 
-// store says which states runs of the graph keep.
+// store returns the config for storing the graph's states.
 func (f filtering) store(migrate bool, log *slog.Logger) statebackend.Config {
 	return statebackend.Config{Filter: f.cfg, Migrate: migrate, Log: log}
 }
 
-// migrates adds to an error of states of another config what can be done about it.
-func migrates(err error, others, place string) error {
+// withMigrateHint adds the remedies to an error about states of another config.
+func withMigrateHint(err error, remedy, place string) error {
 	if !errors.As(err, new(*statestore.MismatchError)) {
 		return err
 	}
-	return fmt.Errorf("%w; %s, the config that it was written with, or keep what can be kept with --migrate (hafvf check CONFIG --states %s says what)", err, others, place)
+	return fmt.Errorf("%w; use %s, the config that it was written with, or --migrate, which keeps as much as possible (hafvf check CONFIG --states %s shows what)", err, remedy, place)
 }
 
-// A stateFile is where a run's states come from and go to, and with them how far the source was
-// read.
+// A stateFile stores the states of a run, and how far its source was read.
 type stateFile struct {
 	*statebackend.File
 	marks    *connectors.FileMarks // of files
 	position *promio.Position      // of a query; nil for files
-	// held are the states that hold, and committedAt is the position then, of a run without an end;
-	// nil if those of the memory do.
+	// committed are the committed states of a run without an end, and committedAt is the position at that time. Both
+	// are nil if the states in the memory are committed.
 	committed   *statestore.Memory
 	committedAt []byte
 
-	mu sync.Mutex // of Damaged
+	mu sync.Mutex // guards Damaged
 }
 
-// openStateFile opens the file of a graph's states for a run. The error says that states belong
-// to another configuration, or cannot be read.
+// openStateFile opens the file of a graph's states for a run. It fails if the states belong to another config, or
+// cannot be read.
 func openStateFile(g *Graph, open func(string, statebackend.Config) (*statebackend.File, error), migrate bool, log *slog.Logger) (*stateFile, error) {
-	of, err := open(g.states, g.transform.(filtering).store(migrate, log))
+	opened, err := open(g.states, g.transform.(filtering).store(migrate, log))
 	if err != nil {
-		return nil, fmt.Errorf("state: %w", migrates(err, "give another file", g.states))
+		return nil, fmt.Errorf("state: %w", withMigrateHint(err, "another file", g.states))
 	}
-	file := &stateFile{File: of}
-	if err := file.resume(g, of.Source, log); err != nil {
-		of.Close()
+	file := &stateFile{File: opened}
+	if err := file.resume(g, opened.Source, log); err != nil {
+		opened.Close()
 		return nil, fmt.Errorf("state: %s: %w; restore the file, or remove it to start without states", g.states, err)
 	}
-	if g.endless() {
+	if g.unbounded() {
 		file.committed = statestore.NewMemory()
-		for key, b := range of.Memory.All() {
+		for key, b := range opened.Memory.All() {
 			file.committed.Put(key, b)
 		}
-		maps.Copy(file.committed.Reserved, of.Memory.Reserved)
+		maps.Copy(file.committed.Reserved, opened.Memory.Reserved)
 		file.commit()
 	}
 	return file, nil
 }
 
-// resume reads how far the source was read. What is said of a source of another kind means nothing
-// to this one.
+// resume reads the source position in a file of states. It ignores the position of another kind of source.
 func (f *stateFile) resume(g *Graph, source []byte, log *slog.Logger) (err error) {
 	if _, queries := g.source.(querySource); queries {
 		f.position, err = promio.ParsePosition(source)
@@ -92,10 +90,10 @@ func (f *stateFile) resume(g *Graph, source []byte, log *slog.Logger) (err error
 	return err
 }
 
-// begin stores where a query begins before it is asked: a run that is killed before it stores states
-// begins there again.
-func (f *stateFile) begin(at time.Time) error {
-	f.position.Start(at)
+// begin stores the start of a query before the first request. A run that is killed before it stores states starts there
+// again.
+func (f *stateFile) begin(t time.Time) error {
+	f.position.Start(t)
 	if f.committed != nil {
 		f.commit()
 	}
@@ -107,11 +105,11 @@ func (f *stateFile) begin(at time.Time) error {
 	return replace()
 }
 
-// commit notes the position up to which the states hold.
-func (f *stateFile) commit() { f.committedAt, _ = f.position.AppendBinary(nil) } // which never fails
+// commit sets committedAt to the current position.
+func (f *stateFile) commit() { f.committedAt, _ = f.position.AppendBinary(nil) } // never fails
 
-// keeper says which states cannot be read, and keeps those of reserved keys; the others are in the
-// memory.
+// keeper returns a StateKeeper that reports damaged states and stores the states of reserved keys. All other states are
+// in the memory.
 func (f *stateFile) keeper() account.StateKeeper {
 	return account.StateKeeper{
 		InMemory: true,
@@ -122,7 +120,7 @@ func (f *stateFile) keeper() account.StateKeeper {
 				return f.Memory.Reserved[key], f.Damaged[key]
 			}
 			err := f.Damaged[key]
-			delete(f.Damaged, key) // it begins anew once
+			delete(f.Damaged, key) // the key is reset only once
 			return nil, err
 		},
 		Committed: func(committed map[string]account.EncodedState, _ time.Time) {
@@ -135,7 +133,7 @@ func (f *stateFile) keeper() account.StateKeeper {
 	}
 }
 
-// prepare writes the states that hold, see statebackend.File.Prepare.
+// prepare writes the committed states to a temporary file, see statebackend.File.Prepare.
 func (f *stateFile) prepare(latest time.Time) (replace func() error, discard func(), err error) {
 	memory := f.Memory
 	var source []byte
@@ -143,7 +141,7 @@ func (f *stateFile) prepare(latest time.Time) (replace func() error, discard fun
 	case f.committed != nil:
 		memory, source = f.committed, f.committedAt
 	case f.position != nil:
-		source, _ = f.position.AppendBinary(nil) // which never fails
+		source, _ = f.position.AppendBinary(nil) // never fails
 	default:
 		source, _ = f.marks.AppendBinary(nil)
 	}

@@ -21,20 +21,20 @@ import (
 	"hafvf/pipeline/statebackend"
 )
 
-// withoutID leaves out what differs between two files and one.
+// withoutID removes the IDs, which differ between two files and one.
 func withoutID(records map[string][]string) map[string][]string {
 	for _, lines := range records {
 		for i, line := range lines {
-			from := strings.Index(line, `"id":`)
-			to := from + strings.Index(line[from:], `,"n":`)
-			lines[i] = line[:from] + line[to:]
+			begin := strings.Index(line, `"id":`)
+			end := begin + strings.Index(line[begin:], `,"n":`)
+			lines[i] = line[:begin] + line[end:]
 		}
 	}
 	return records
 }
 
-// A file that holds records of yesterday, and is another one, is read whole: nothing of it is new, so the
-// run fails, says why, and leaves the states.
+// Another file with the records of a previous run is read completely. It has no new record: the run fails with a
+// remedy, and the states stay unchanged.
 func TestStateFileOfTheSameNight(t *testing.T) {
 	states := filepath.Join(t.TempDir(), "states.bin")
 	lines := observations(100, 3)
@@ -42,7 +42,7 @@ func TestStateFileOfTheSameNight(t *testing.T) {
 	runConfig(t, text+write(t, "in.jsonl", lines...)+"}}\n")
 	before := readFile(t, states)
 	s, _, _ := runConfig(t, text+write(t, "in.jsonl", lines[:50]...)+"}}\n")
-	if s.Err() == nil || !strings.Contains(s.String(), "give a run with a state new records only") {
+	if s.Err() == nil || !strings.Contains(s.String(), "give only new records to a run with a state") {
 		t.Errorf("error %v, summary %s", s.Err(), s)
 	}
 	if readFile(t, states) != before {
@@ -50,10 +50,10 @@ func TestStateFileOfTheSameNight(t *testing.T) {
 	}
 }
 
-// A growing is a file that grows between runs with one file of states.
+// A growing is a source of files that grow between runs with one file of states.
 type growing struct {
 	config string
-	put    func(t *testing.T, lines []string) // makes the file one of these lines
+	put    func(t *testing.T, lines []string) // writes the lines to the files
 }
 
 func growingFiles(dir string) map[string]growing {
@@ -94,21 +94,22 @@ func growingFiles(dir string) map[string]growing {
 	}
 }
 
-// A second run of a state leaves sink, alerts and dead letter of the first as they are, if the source has nothing new. A file
-// that is missing is written empty. With a new record, or a record that is rejected, the outputs are of the second run.
+// A second run with the same states leaves sink, alerts and dead letter of the first run unchanged if the source has no
+// new record. A missing output is created empty. With a new record, or a rejected one, the outputs are those of the
+// second run.
 func TestSecondRunWithoutNewRecords(t *testing.T) {
 	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
+	inDir := func(name string) string { return filepath.Join(dir, name) }
 	lines := slices.Concat(spikes(0, 0, "a"), spikes(1, 20, "a"), []string{"no JSON\n"})
-	save(t, at("in.jsonl"), lines...)
+	save(t, inDir("in.jsonl"), lines...)
 	outputs := []string{"out.parquet", "alerts.jsonl", "dead.jsonl"}
 	text := fmt.Sprintf("model: {family: normal}\ndetect: true\nstate: %s\nsource: {jsonl: {path: %s}}\nsink: {parquet: {path: %s}}\nalerts: {jsonl: {path: %s}}\ndead_letter: {jsonl: {path: %s}}\n",
-		at("states"), at("in.jsonl"), at(outputs[0]), at(outputs[1]), at(outputs[2]))
-	contents := func() (all []string) {
+		inDir("states"), inDir("in.jsonl"), inDir(outputs[0]), inDir(outputs[1]), inDir(outputs[2]))
+	contents := func() (texts []string) {
 		for _, name := range outputs {
-			all = append(all, readFile(t, at(name)))
+			texts = append(texts, readFile(t, inDir(name)))
 		}
-		return all
+		return texts
 	}
 	const nothing = "no new records: "
 	if s := runWell(t, text); strings.HasPrefix(s.String(), nothing) {
@@ -116,7 +117,7 @@ func TestSecondRunWithoutNewRecords(t *testing.T) {
 	}
 	first, old := contents(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, name := range outputs {
-		if expect.OK(t, os.Chtimes(at(name), old, old)); first[i] == "" {
+		if expect.OK(t, os.Chtimes(inDir(name), old, old)); first[i] == "" {
 			t.Fatalf("%s is empty", name)
 		}
 	}
@@ -125,18 +126,18 @@ func TestSecondRunWithoutNewRecords(t *testing.T) {
 	}
 	equal(t, first, contents())
 	for _, name := range outputs {
-		if got := expect.Get(os.Stat(at(name)))(t).ModTime(); !got.Equal(old) {
+		if got := expect.Get(os.Stat(inDir(name)))(t).ModTime(); !got.Equal(old) {
 			t.Errorf("%s was written at %v", name, got)
 		}
 	}
-	expect.OK(t, os.Remove(at("dead.jsonl")))
+	expect.OK(t, os.Remove(inDir("dead.jsonl")))
 	runWell(t, text)
 	equal(t, []string{first[0], first[1], ""}, contents())
-	save(t, at("in.jsonl"), append(lines, "none either\n")...)
+	save(t, inDir("in.jsonl"), append(lines, "none either\n")...)
 	_, err := Run{Graph: compose(t, text)}.Execute(t.Context(), nil)
 	expect.OK(t, err)
-	equal(t, first[0], contents()[0]) // no record could be used: the outputs are those of the run before
-	save(t, at("in.jsonl"), append(lines, "none either\n", spikes(2, 0, "a")[0])...)
+	equal(t, first[0], contents()[0]) // no record could be used: the outputs of the previous run stay
+	save(t, inDir("in.jsonl"), append(lines, "none either\n", spikes(2, 0, "a")[0])...)
 	if s := runWell(t, text); strings.HasPrefix(s.String(), nothing) {
 		t.Errorf("%s", s)
 	}
@@ -145,40 +146,39 @@ func TestSecondRunWithoutNewRecords(t *testing.T) {
 	}
 }
 
-// A file that grows is read on where the run before has ended: each record is learned once, also
-// of records at one time, and none is rejected.
+// A growing file is read from the end of the previous run on: each record is learned once, also with equal times, and
+// none is rejected.
 func TestStateFileOfAGrowingFile(t *testing.T) {
 	expect.Long(t, "many runs of a growing file")
 	t.Parallel()
 	lines := observations(300, 3)
-	// The boundary between two nights, 100, stands between equal times of one key.
+	// Line 100, the boundary between two runs, lies between equal times of one key.
 	for i := 90; i < 110; i++ {
 		lines[i] = fmt.Sprintf("{\"key\":\"k0\",\"time\":%q,\"x\":%d.5}\n", start.Add(90*time.Second).Format(time.RFC3339), i)
 	}
 	for name, file := range growingFiles(t.TempDir()) {
 		t.Run(name, func(t *testing.T) {
 			text := "model: {family: normal}\nsource: {" + file.config + "}\nstate: " + filepath.Join(t.TempDir(), "states")
-			var all []string
+			var outputs []string
 			read := 0
-			for _, n := range []int{100, 150, 150, 290, 300} { // at the end, a tenth is new
+			for _, n := range []int{100, 150, 150, 290, 300} { // at the end, fewer than a tenth are new
 				file.put(t, lines[:n])
 				s, estimates, _ := runConfig(t, text+"\n")
 				equal(t, [3]int64{int64(n - read), int64(read), 0}, [3]int64{s.Records, s.AlreadyRead, s.Rejected})
 				if n > read {
-					all = append(all, estimates...)
+					outputs = append(outputs, estimates...)
 				}
 				read = n
 			}
 			want := plainLoop(t, keyed.Config{Filter: normalConfig}, lines, "in.jsonl")
-			if diff := cmp.Diff(withoutID(want), withoutID(byKey(t, all))); diff != "" {
+			if diff := cmp.Diff(withoutID(want), withoutID(byKey(t, outputs))); diff != "" {
 				t.Errorf("one night (-) and five (+): %s", diff)
 			}
 		})
 	}
 }
 
-// A file that was replaced is read whole, and a last line that was half written is read again
-// when it is whole.
+// A replaced file is read from its beginning. A last line that was incomplete is read again when it is complete.
 func TestStateFileOfAnotherFile(t *testing.T) {
 	lines := observations(30, 1)
 	later := observations(60, 1)[30:]
@@ -194,25 +194,25 @@ func TestStateFileOfAnotherFile(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in, state := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "state")
-			var told bytes.Buffer
+			var logged bytes.Buffer
 			var s Summary
 			for _, lines := range [][]string{test.first, test.second} {
 				save(t, in, lines...)
 				g := compose(t, "model: {family: normal}\nsource: {jsonl: {path: "+in+"}}\nstate: "+state+"\nsink: none\ndead_letter: {jsonl: {path: "+state+".rejected}}\n")
 				var err error
-				if s, err = (Run{Graph: g, Log: slog.New(slog.NewTextHandler(&told, nil))}).Execute(context.Background(), nil); err != nil || s.Err() != nil {
+				if s, err = (Run{Graph: g, Log: slog.New(slog.NewTextHandler(&logged, nil))}).Execute(context.Background(), nil); err != nil || s.Err() != nil {
 					t.Fatal(err, s.Err())
 				}
 			}
 			equal(t, [3]int64{test.records, test.times, 0}, [3]int64{s.Records, s.AlreadyRead, s.Rejected})
-			if !strings.Contains(told.String(), test.log) {
-				t.Errorf("the log has no %q: %s", test.log, &told)
+			if !strings.Contains(logged.String(), test.log) {
+				t.Errorf("the log has no %q: %s", test.log, &logged)
 			}
 		})
 	}
 }
 
-// What the state file cannot be is refused before anything is read, and the file stays.
+// An invalid file of states is refused before the source is read, and stays unchanged.
 func TestStateFileRefuses(t *testing.T) {
 	dir := t.TempDir()
 	states, in := filepath.Join(dir, "states.bin"), write(t, "in.jsonl", observations(100, 3)...)
@@ -224,19 +224,19 @@ func TestStateFileRefuses(t *testing.T) {
 	expect.OK(t, run("model: {family: normal}\n"))
 	good := expect.Get(os.ReadFile(states))(t)
 	expect.Error(t, run("model: {family: normal, prior: {mu: 3}}\n"), "does not fit the config, at the key")
-	if now, err := os.ReadFile(states); err != nil || string(now) != string(good) {
+	if current, err := os.ReadFile(states); err != nil || string(current) != string(good) {
 		t.Errorf("the file was changed: %v", err)
 	}
 	flipped := slices.Clone(good)
 	flipped[len(flipped)/2] ^= 1
-	for what, bad := range map[string][]byte{"cut": good[:len(good)-9], "damaged": flipped, "text": []byte("key,time,x\n"), "empty": {}} {
+	for name, bad := range map[string][]byte{"cut": good[:len(good)-9], "damaged": flipped, "text": []byte("key,time,x\n"), "empty": {}} {
 		expect.OK(t, os.WriteFile(states, bad, 0o600))
-		expect.Error(t, run("model: {family: normal}\n"), "is not a state file, or it is damaged", what)
+		expect.Error(t, run("model: {family: normal}\n"), "is not a state file, or it is damaged", name)
 	}
 }
 
-// History first, then the topic: a run of topics begins with the states of a run of
-// files, also after a restart, of keys that the first run had not met.
+// A run of topics starts with the states of a run of files, also after a restart, and for keys that the topic did not
+// have before.
 func TestStateFileWarmsUpATopic(t *testing.T) {
 	t.Parallel()
 	for _, changelog := range []string{"", ", changelog: states"} {
@@ -269,8 +269,8 @@ func TestStateFileWarmsUpATopic(t *testing.T) {
 	}
 }
 
-// Of two runs with one file of states, the second says who has it; a run that has ended, or was
-// killed, blocks none.
+// If two runs use one file of states, the second fails with an error that names the first. A run that has ended or was
+// killed does not block it.
 func TestStateFileIsLocked(t *testing.T) {
 	dir := t.TempDir()
 	state, link := filepath.Join(dir, "state"), filepath.Join(dir, "link")

@@ -17,22 +17,22 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// A scenario is a transform, and lines of which one is broken. What comes before the cut is older
-// than what comes behind it, and a run that ends there is gone on with; without one there is one run.
+// A scenario is a config with lines, one of which is invalid. Lines before the cut are older than lines after it. A run
+// that ends at the cut is resumed; with cut 0 there is one run.
 type scenario struct {
 	name, config string
 	lines        []string
 	cut          int
-	every        time.Duration // of the intervals in which lines are counted, 0 for none
+	every        time.Duration // length of the intervals in which lines are counted; 0: not counted
 }
 
 func scenarios() []scenario {
-	const week = 7 * 24 * time.Hour // whenever it is, the lines are at the same hours of the same weekdays
-	from := time.Now().UTC().Truncate(week).Add(-2 * week)
+	const week = 7 * 24 * time.Hour // fixed weekdays and hours of the lines
+	begin := time.Now().UTC().Truncate(week).Add(-2 * week)
 	arriving := observations(6_000, 20)
 	slices.Reverse(arriving[500:2_500])
-	const steps = 10*144 + 1 // up to the second of an incident's
-	events, sessions := manyEvents(from, 3*time.Hour), observations(2_000, 10)
+	const steps = 10*144 + 1 // up to the second observation of an incident
+	events, sessions := manyEvents(begin, 3*time.Hour), observations(2_000, 10)
 	const (
 		detecting = "model: {family: normal, prior: auto}\ndetect: true\n"
 		counting  = "model: {family: poisson, prior: auto}\naggregate: {every: 1m, value: count}\n"
@@ -43,7 +43,7 @@ func scenarios() []scenario {
 		{"as they come", "model: {family: normal, prior: auto, warm_up: 80}\norder: arrival\ndetect: {budget: 200}\n",
 			outOfOrder(arriving, 1_500, 1), 1_500, 0},
 		{"incidents of what is late", detecting + "lateness: 1h\nincidents: true\nrecords: brief\n",
-			outOfOrder(fleetLines(from), 30*steps, 90), 30 * steps, 0},
+			outOfOrder(fleetLines(begin), 30*steps, 90), 30 * steps, 0},
 		{"counts", counting + "detect: true\n",
 			outOfOrder(events, len(events)/2, 30), len(events) / 2, time.Minute},
 		{"sessions in segments", smooth, outOfOrder(sessions, 0, len(sessions)), 0, 0},
@@ -54,7 +54,8 @@ func scenarios() []scenario {
 	}
 }
 
-// outOfOrder are lines with a broken one, each part of them in any order that is on one side of the cut.
+// outOfOrder returns the lines with an invalid one appended. It shuffles each chunk of the given size, separately on
+// both sides of the cut.
 func outOfOrder(lines []string, cut, part int) []string {
 	rng := rand.New(rand.NewPCG(8, 9))
 	lines = slices.Clone(lines)
@@ -66,14 +67,14 @@ func outOfOrder(lines []string, cut, part int) []string {
 	return append(lines, "{\"key\":\"a\",\n")
 }
 
-// An outcome is what a run makes of a scenario's lines, which have these ids in it.
+// An outcome is the output of a run over a scenario's lines, and the IDs of these lines in it.
 type outcome struct {
 	graph                      *Graph
 	ids, out, alerts, rejected []string
 	records                    int64
 }
 
-// ofFile runs a scenario over a file, which grows to these lengths.
+// ofFile runs a scenario on a file that grows to the given lengths.
 func (s scenario) ofFile(t *testing.T, lengths ...int) (o outcome) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -105,8 +106,8 @@ func (s scenario) ofFile(t *testing.T, lengths ...int) (o outcome) {
 	return o
 }
 
-// ofTopic runs a scenario over a topic. disorder holds the watermark back, so that all that waits for
-// it at the cut does so in the changelog: how far else it is then depends on the clock.
+// ofTopic runs a scenario on a topic. disorder delays the watermark, so that at the cut all waiting observations are in
+// the changelog; otherwise this would depend on the clock.
 func (s scenario) ofTopic(t *testing.T) (o outcome) {
 	b := fakeBus(t, 3, "out", "alerts", "rejected")
 	text := s.config + strings.TrimPrefix(b.config("disorder: 600h", ""), "model: {family: normal}\n")
@@ -114,13 +115,13 @@ func (s scenario) ofTopic(t *testing.T) (o outcome) {
 		text += "alerts: {kafka: {topic: alerts}}\n"
 	}
 	put := func(lines []string) {
-		all := b.records(t, lines...)
-		for i, r := range all {
+		batch := b.records(t, lines...)
+		for i, r := range batch {
 			if s.every > 0 { // events of a key come from any partition
 				r.Key = fmt.Append(nil, i%7)
 			}
 		}
-		b.Produce(t, all...)
+		b.Produce(t, batch...)
 	}
 	first, set := cmp.Or(s.cut, len(s.lines)), []string{"source.kafka.group=g"}
 	if s.cut > 0 {
@@ -130,19 +131,19 @@ func (s scenario) ofTopic(t *testing.T) (o outcome) {
 	r := launch(t, compose(t, text, set...))
 	if s.cut > 0 {
 		b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
-	} else { // sessions are committed when they are over
+	} else { // sessions are committed when they end
 		expect.Soon(t, "all is read", func() bool { return int(r.read.Load()) >= first })
 	}
 	o.records = r.halt(t).Records
 	put(s.lines[first:])
 	o.graph = compose(t, text, append(set, "source.kafka.bounded=true")...)
 	o.records += expect.Get(Run{Graph: o.graph}.Execute(t.Context(), nil))(t).Records
-	at := map[string]string{}
+	byOffset := map[string]string{}
 	for _, r := range b.Consume(t, "in") {
-		at[string(r.Value)] = fmt.Sprintf("in-%d-%d", r.Partition, r.Offset)
+		byOffset[string(r.Value)] = fmt.Sprintf("in-%d-%d", r.Partition, r.Offset)
 	}
 	for _, line := range s.lines {
-		o.ids = append(o.ids, at[line])
+		o.ids = append(o.ids, byOffset[line])
 	}
 	for _, r := range b.Consume(t, "out") {
 		e := unmarshalled[struct{ Key, ID string }](t, string(r.Value))
@@ -154,14 +155,14 @@ func (s scenario) ofTopic(t *testing.T) (o outcome) {
 	return o
 }
 
-// given is an observation with its key.
-type given struct {
+// An input is an observation with its key.
+type input struct {
 	key string
 	keyed.Observation
 }
 
 // observationOf reads a line of JSON.
-func observationOf(t testing.TB, line, id string) given {
+func observationOf(t testing.TB, line, id string) input {
 	t.Helper()
 	type fields struct {
 		Key  string
@@ -169,97 +170,97 @@ func observationOf(t testing.TB, line, id string) given {
 		X    float64
 	}
 	f := unmarshalled[fields](t, line)
-	return given{f.Key, keyed.Value(f.Time, id, f.X)}
+	return input{f.Key, keyed.Value(f.Time, id, f.X)}
 }
 
-func byTime(a, b given) int { return a.Time.Compare(b.Time) }
+func byTime(a, b input) int { return a.Time.Compare(b.Time) }
 
-// counts are how many observations each key has in every interval, from its first one on to that of
-// the last observation of all, or of its own last one.
-func counts(all []given, every time.Duration, own bool) (counts []given) {
+// counts returns the number of events of each key in every interval: from its first interval to that of the last event
+// of all keys or, with ownInterval, of the key.
+func counts(events []input, every time.Duration, ownInterval bool) (counts []input) {
 	type interval struct {
-		key string
-		at  time.Time
+		key   string
+		begin time.Time
 	}
 	n, first, last := map[interval]int64{}, map[string]time.Time{}, map[string]time.Time{}
-	for _, o := range slices.SortedStableFunc(slices.Values(all), byTime) {
-		at := o.Time.Truncate(every)
-		n[interval{o.key, at}]++
+	for _, o := range slices.SortedStableFunc(slices.Values(events), byTime) {
+		begin := o.Time.Truncate(every)
+		n[interval{o.key, begin}]++
 		if _, ok := first[o.key]; !ok {
-			first[o.key] = at
+			first[o.key] = begin
 		}
-		last[o.key], last[""] = at, at
+		last[o.key], last[""] = begin, begin
 	}
-	for key, at := range first {
+	for key, begin := range first {
 		until := last[""]
-		if own {
+		if ownInterval {
 			until = last[key]
 		}
-		for ; !at.After(until); at = at.Add(every) {
-			o := keyed.Value(at, key+"/"+at.Format(time.RFC3339), float64(n[interval{key, at}]))
-			o.Aggregated, o.Events = true, n[interval{key, at}]
-			counts = append(counts, given{key, o})
+		for ; !begin.After(until); begin = begin.Add(every) {
+			o := keyed.Value(begin, key+"/"+begin.Format(time.RFC3339), float64(n[interval{key, begin}]))
+			o.Aggregated, o.Events = true, n[interval{key, begin}]
+			counts = append(counts, input{key, o})
 		}
 	}
 	return counts
 }
 
-// plain is what a plain loop makes of a scenario: of each key by itself, and then of all alarms
-// together. Alerts are as a receiver gets them.
+// plain returns the output of a plain loop over a scenario: over each key, and then over all alarms together. Alerts
+// have the format for receivers.
 func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]string, alerts []string) {
 	t.Helper()
-	var all []given
+	var inputs []input
 	for i, line := range s.lines {
 		if json.Valid([]byte(line)) {
-			all = append(all, observationOf(t, line, ids[i]))
+			inputs = append(inputs, observationOf(t, line, ids[i]))
 		}
 	}
-	of, sessions := g.transform.(smoothing)
+	smooth, sessions := g.transform.(smoothing)
 	if s.every > 0 {
-		all = counts(all, s.every, sessions)
+		inputs = counts(inputs, s.every, sessions)
 	}
 	if sessions {
-		slices.SortStableFunc(all, byTime)
-		return smoothLoop(t, of, all), nil
+		slices.SortStableFunc(inputs, byTime)
+		return smoothLoop(t, smooth, inputs), nil
 	}
 	f := g.transform.(filtering)
 	if f.cfg.Order != keyed.Arrival {
-		slices.SortStableFunc(all, byTime)
+		slices.SortStableFunc(inputs, byTime)
 	}
 	loop := newLoop(t, f.cfg)
 	loop.layout = f.layout
 	fleet := expect.Get(incidents.New(incidents.Config{}))(t)
 	type name struct{ key, id, kind string }
-	told := map[name]keyed.AlertEvent{}
-	for _, o := range all {
+	reported := map[name]keyed.AlertEvent{}
+	for _, o := range inputs {
 		e := loop.estimate(o)
 		if e.Pace != (keyed.Pace{}) {
 			fleet.Register(o.key, e.Time, e.Pace.Step, e.Pace.Budget)
 		}
 		if a := e.Alarm; a != nil {
 			fleet.Add(incidents.Alarm{ID: e.ID, Key: o.key, Kind: a.Kind, Time: e.Time, Score: a.Score, Size: a.Size})
-			told[name{o.key, e.ID, a.Kind}] = keyed.AlertEvent{Key: o.key, Time: e.Time, ID: e.ID, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted, Alert: a}
+			reported[name{o.key, e.ID, a.Kind}] = keyed.AlertEvent{Key: o.key, Time: e.Time, ID: e.ID, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted, Alert: a}
 		}
 	}
 	alert := func(n name, incident string) {
-		alerts = append(alerts, string(f.layout.AppendAlert(nil, records.Object, told[n], incident, nil)))
-		delete(told, n)
+		alerts = append(alerts, string(f.layout.AppendAlert(nil, records.Object, reported[n], incident, nil)))
+		delete(reported, n)
 	}
 	if !g.groups {
-		for n := range told {
+		for n := range reported {
 			alert(n, "")
 		}
 		return loop.out, alerts
 	}
-	step := fleet.Advance(slices.MaxFunc(all, byTime).Time)
+	step := fleet.Advance(slices.MaxFunc(inputs, byTime).Time)
 	for _, a := range step.Assigned {
-		if n := (name{a.Key, a.ID, a.Kind}); told[n].Alert != nil { // later ones are of incidents that were found later
+		if n := (name{a.Key, a.ID, a.Kind}); reported[n].Alert != nil { // later events belong to incidents that were found later
 			alert(n, a.Incident)
 		}
 	}
 	for i := range step.Events {
 		e := &step.Events[i]
-		if i+1 < len(step.Events) { // what happens at one time is told once
+		if i+1 < len(step.Events) { // events at the same time are reported once
 			next := &step.Events[i+1]
 			if next.ID == e.ID && next.Time.Equal(e.Time) && next.State == incidents.Update {
 				if next.Page = next.Page || e.Page; e.State == incidents.Opened {
@@ -273,9 +274,9 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 	return loop.out, alerts
 }
 
-// smoothLoop cuts each key's observations at gaps and smooths what is between them.
-func smoothLoop(t *testing.T, s smoothing, all []given) map[string][]string {
-	s.cfg.Aggregate = nil // all are intervals already
+// smoothLoop cuts each key's observations at gaps, and smooths the sessions.
+func smoothLoop(t *testing.T, s smoothing, inputs []input) map[string][]string {
+	s.cfg.Aggregate = nil // the inputs are intervals
 	sm := expect.Get(keyed.NewSmoother(s.cfg.SmoothConfig))(t)
 	session, out := map[string][]keyed.Observation{}, map[string][]string{}
 	smooth := func(key string) {
@@ -284,8 +285,8 @@ func smoothLoop(t *testing.T, s smoothing, all []given) map[string][]string {
 		})
 		session[key] = nil
 	}
-	for _, o := range all {
-		if of := session[o.key]; len(of) > 0 && o.Time.Sub(of[len(of)-1].Time) >= s.cfg.Gap {
+	for _, o := range inputs {
+		if open := session[o.key]; len(open) > 0 && o.Time.Sub(open[len(open)-1].Time) >= s.cfg.Gap {
 			smooth(o.key)
 		}
 		session[o.key] = append(session[o.key], o.Observation)
@@ -296,14 +297,13 @@ func smoothLoop(t *testing.T, s smoothing, all []given) map[string][]string {
 	return out
 }
 
-// Records and alerts of files and topics, in one run and in two, are byte for byte those of a plain
-// loop.
+// Records and alerts of files and topics, in one run and in two, equal those of a plain loop, byte for byte.
 func TestRunEqualsPlainLoop(t *testing.T) {
 	t.Parallel()
 	for _, s := range scenarios() {
 		for driver, run := range map[string]func(t *testing.T) outcome{
 			"file":    func(t *testing.T) outcome { return s.ofFile(t, len(s.lines)) },
-			"growing": func(t *testing.T) outcome { return s.ofFile(t, s.cut, s.cut+90, len(s.lines)) }, // first by few keys
+			"growing": func(t *testing.T) outcome { return s.ofFile(t, s.cut, s.cut+90, len(s.lines)) }, // few keys at first
 			"topic":   s.ofTopic,
 		} {
 			if driver == "growing" && s.cut == 0 { // sessions have no state
@@ -318,11 +318,11 @@ func TestRunEqualsPlainLoop(t *testing.T) {
 				want, alerts := s.plain(t, got.graph, got.ids)
 				out := byKey(t, got.out)
 				for key := range want {
-					if s.every > 0 && s.cut > 0 { // within wait of the end intervals may stay open, or are those of a part
+					if s.every > 0 && s.cut > 0 { // intervals close to the end may stay open, or be incomplete
 						want[key] = want[key][:len(want[key])-11]
 						out[key] = out[key][:min(len(out[key]), len(want[key]))]
 					}
-					if _, ok := got.graph.transform.(smoothing); ok { // sessions come in any order
+					if _, ok := got.graph.transform.(smoothing); ok { // sessions have no fixed order
 						slices.Sort(want[key])
 						slices.Sort(out[key])
 					}
@@ -338,21 +338,21 @@ func TestRunEqualsPlainLoop(t *testing.T) {
 	}
 }
 
-// Of aggregated means whose last intervals are empty a run with an end and one without have the same record
-// for each id that both have.
+// For aggregated means whose last intervals are empty, bounded and unbounded runs have equal records for each common
+// ID.
 func TestBoundedEqualsEndless(t *testing.T) {
 	t.Parallel()
-	from := time.Now().UTC().Truncate(time.Hour).Add(-7 * 24 * time.Hour)
-	lines := manyEvents(from, 3*time.Hour)
+	begin := time.Now().UTC().Truncate(time.Hour).Add(-7 * 24 * time.Hour)
+	lines := manyEvents(begin, 3*time.Hour)
 	for _, key := range []string{"a", "b", "c"} {
-		lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":null}\n", key, from.Add(3*time.Hour+20*time.Minute).Format(time.RFC3339)))
+		lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":null}\n", key, begin.Add(3*time.Hour+20*time.Minute).Format(time.RFC3339)))
 	}
 	const means = "model: {family: normal, prior: auto}\ndetect: true\naggregate: {every: 1m, value: mean}\n"
 	_, bounded, _ := runConfig(t, means+"source: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\n")
 
 	b := fakeBus(t, 1, "out", "rejected")
 	r := launch(t, compose(t, means+strings.TrimPrefix(b.config("group: g, changelog: states", ""), "model: {family: normal}\n")))
-	b.put(t, append(lines, fmt.Sprintf("{\"key\":\"a\",\"time\":%q,\"x\":1}\n", from.Add(24*time.Hour).Format(time.RFC3339)))...) // ends the intervals before
+	b.put(t, append(lines, fmt.Sprintf("{\"key\":\"a\",\"time\":%q,\"x\":1}\n", begin.Add(24*time.Hour).Format(time.RFC3339)))...) // ends the previous intervals
 	b.await(t, "out", len(bounded), r)
 	r.halt(t)
 	ofID := map[string]string{}
@@ -361,9 +361,9 @@ func TestBoundedEqualsEndless(t *testing.T) {
 	}
 	both := 0
 	for _, line := range bounded {
-		if other, ok := ofID[unmarshalled[struct{ ID string }](t, line).ID]; ok {
+		if first, ok := ofID[unmarshalled[struct{ ID string }](t, line).ID]; ok {
 			both++
-			equal(t, other, strings.TrimSuffix(line, "\n")+"\n")
+			equal(t, first, strings.TrimSuffix(line, "\n")+"\n")
 		}
 		if strings.Contains(line, `"usual":{"mean":null`) != strings.Contains(line, `"score":null`) {
 			t.Errorf("score and usual: %s", line)

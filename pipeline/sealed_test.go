@@ -18,20 +18,20 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// sealedIn are the last values of a changelog by key, without its head.
+// sealedIn returns the last values in a changelog by key, without its head.
 func sealedIn(t *testing.T, b *bus, topic string) map[string][]byte {
 	t.Helper()
-	all := map[string][]byte{}
+	sealed := map[string][]byte{}
 	for _, r := range b.Consume(t, topic) {
 		if len(r.Key) > 0 && r.Key[0] != 0 {
-			all[string(r.Key)] = r.Value
+			sealed[string(r.Key)] = r.Value
 		}
 	}
-	return all
+	return sealed
 }
 
-// afterARun returns a cluster where a run over 100 observations of three keys has left its
-// states, and the config of the run.
+// afterARun returns a cluster in which a run over 100 observations of three keys has stored its states, and the run's
+// config.
 func afterARun(t *testing.T) (b *bus, text string) {
 	t.Helper()
 	b = fakeBus(t, 1, "out")
@@ -47,8 +47,8 @@ func execute(t *testing.T, text string, log *slog.Logger) error {
 	return err
 }
 
-// What states do not say of themselves is stored with them: under another order or unit of
-// time they are refused, under another lateness they go on.
+// Settings are stored with the states. Under another order or unit of time the states are refused; under another
+// lateness they are resumed.
 func TestStatesOfOtherSettings(t *testing.T) {
 	in := write(t, "in.jsonl", observations(100, 3)...)
 	states := filepath.Join(t.TempDir(), "states.bin")
@@ -62,7 +62,7 @@ func TestStatesOfOtherSettings(t *testing.T) {
 	const written = "time_unit: 1m\n"
 	for name, text := range map[string]func(string) string{"file": file, "changelog": topic} {
 		t.Run(name, func(t *testing.T) {
-			advice := map[string]string{"file": "; give another file, ", "changelog": "; take another changelog, "}[name]
+			advice := map[string]string{"file": "; use another file, ", "changelog": "; use another changelog, "}[name]
 			expect.OK(t, execute(t, text(written), quiet))
 			before, _ := os.ReadFile(states)
 			for rest, want := range map[string]string{
@@ -80,7 +80,7 @@ func TestStatesOfOtherSettings(t *testing.T) {
 			if after, _ := os.ReadFile(states); !bytes.Equal(before, after) {
 				t.Error("a run that is refused has written states")
 			}
-			if name == "file" { // the same night again has late records only
+			if name == "file" { // a repeated file has only late records
 				in = write(t, "later.jsonl", observations(400, 3)[300:]...)
 			}
 			if err := execute(t, text(written+"lateness: 1h\n"), quiet); err != nil {
@@ -90,8 +90,7 @@ func TestStatesOfOtherSettings(t *testing.T) {
 	}
 }
 
-// A state that stands at another key, or is damaged, or without a seal, costs its own key: the
-// log says why.
+// A state under another key, damaged, or without a seal resets only its own key. The log has the reason.
 func TestStateOfAnotherKey(t *testing.T) {
 	b, text := afterARun(t)
 	good := sealedIn(t, b, "states")
@@ -113,13 +112,13 @@ func TestStateOfAnotherKey(t *testing.T) {
 	}
 }
 
-// States of a newer version of this program are refused, and no key is reset: the file, its states, a key's state, or that of
-// the incidents have a format number one higher.
+// States of a newer version of this program are refused, and no key is reset. The format number is one higher in the
+// file, its states, a key's state, or the state of the incidents.
 func TestStatesOfANewerVersion(t *testing.T) {
 	const wants = "a newer version of this program wrote it: use that version, or start without these states"
-	higher := func(b []byte, at int) []byte {
+	higher := func(b []byte, index int) []byte {
 		b = bytes.Clone(b)
-		b[at]++
+		b[index]++
 		return b
 	}
 	raise := map[string]func(key string, sealed []byte) []byte{
@@ -133,7 +132,7 @@ func TestStatesOfANewerVersion(t *testing.T) {
 		},
 		"incidents": func(key string, sealed []byte) []byte {
 			s := statestore.Open(key, sealed)
-			if key == statestore.FleetKey { // which the test does not write to the changelog
+			if key == statestore.FleetKey { // the test does not write it to the changelog
 				s.Bytes = higher(s.Bytes, 1) // after the length of the incidents
 			}
 			return s.Seal()
@@ -149,8 +148,8 @@ func TestStatesOfANewerVersion(t *testing.T) {
 	file := "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", observations(100, 3)...) + "}}\nsink: none\n" + settings
 	expect.OK(t, execute(t, file, quiet))
 	whole := readFile(t, states)
-	var all []statestore.State
-	source := expect.Get(statestore.ReadFile(states, func(s statestore.State) bool { all = append(all, s); return true }))(t)
+	var stored []statestore.State
+	source := expect.Get(statestore.ReadFile(states, func(s statestore.State) bool { stored = append(stored, s); return true }))(t)
 	refused := func(name, text string) {
 		t.Helper()
 		if err := execute(t, text, quiet); err == nil || !strings.Contains(err.Error(), wants) {
@@ -164,16 +163,16 @@ func TestStatesOfANewerVersion(t *testing.T) {
 		if name != "incidents" {
 			refused("changelog, "+name, topic)
 		}
-		var others []statestore.State
-		for _, s := range all {
-			others = append(others, statestore.Open(s.Key, raised(s.Key, s.Seal())))
+		var readable []statestore.State
+		for _, s := range stored {
+			readable = append(readable, statestore.Open(s.Key, raised(s.Key, s.Seal())))
 		}
-		expect.OK(t, expect.Get(statestore.PrepareFile(states, source, slices.Values(others)))(t).Commit())
+		expect.OK(t, expect.Get(statestore.PrepareFile(states, source, slices.Values(readable)))(t).Commit())
 		before := readFile(t, states)
 		refused("file, "+name, file)
 		equal(t, before, readFile(t, states))
 	}
-	for key, value := range sealed { // of one key alone, which is not the first with its settings
+	for key, value := range sealed { // for one key only, not the first with its settings
 		if key == "k2" {
 			value = raise["key"](key, value)
 		}
@@ -184,8 +183,7 @@ func TestStatesOfANewerVersion(t *testing.T) {
 	refused("file", file)
 }
 
-// If no state has a seal, nothing is damaged: they are of another program. They are refused with
-// what to do.
+// If no state has a seal, none is damaged: they belong to another program. They are refused with a remedy.
 func TestStatesWithoutSeal(t *testing.T) {
 	b, text := afterARun(t)
 	for key := range sealedIn(t, b, "states") {

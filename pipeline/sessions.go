@@ -6,13 +6,14 @@ import (
 	"hafvf/internal/median"
 )
 
-// sessionsOf are the sessions of a key, by the times of their first records.
-type sessionsOf struct {
+// keySessions counts the sessions of a key. first and last are the times of the first records of its first and last
+// session.
+type keySessions struct {
 	n, single   int // single have one record
 	first, last time.Time
 }
 
-func (s sessionsOf) and(o sessionsOf) sessionsOf {
+func (s keySessions) merge(o keySessions) keySessions {
 	switch {
 	case s.n == 0:
 		return o
@@ -29,24 +30,24 @@ func (s sessionsOf) and(o sessionsOf) sessionsOf {
 	return s
 }
 
-// singleSessions are the sessions of keys with more than one record.
+// singleSessions counts the sessions of all keys, except keys with a single session of one record.
 type singleSessions struct {
 	sessions, single int
-	step             time.Duration // median of keys, between their sessions
+	step             time.Duration // median over keys of the mean time between sessions
 }
 
-// singlesOf counts the sessions of all keys.
-func singlesOf(keys map[string]seen) (all singleSessions) {
+// countSingleSessions counts the sessions of all keys.
+func countSingleSessions(keys map[string]keyCounts) (total singleSessions) {
 	var steps []time.Duration
-	for _, of := range keys {
-		if of.n == of.single && of.n <= 1 {
+	for _, sessions := range keys {
+		if sessions.n == sessions.single && sessions.n <= 1 {
 			continue
 		}
-		all.sessions += of.n
-		if all.single += of.single; of.n > 1 {
-			steps = append(steps, of.last.Sub(of.first)/time.Duration(of.n-1))
+		total.sessions += sessions.n
+		if total.single += sessions.single; sessions.n > 1 {
+			steps = append(steps, sessions.last.Sub(sessions.first)/time.Duration(sessions.n-1))
 		}
 	}
-	all.step = median.Of(steps)
-	return all
+	total.step = median.Of(steps)
+	return total
 }

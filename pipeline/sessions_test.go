@@ -9,18 +9,18 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A run of which most sessions have one record says so and fails, but for keys with one record. By default the sessions of a
-// key end at a multiple of its steps, and the summary says at which.
+// A run fails if most sessions have one record, except for keys with a single record. By default, the sessions of a key
+// end at a multiple of its steps, and the summary has these gaps.
 func TestSingleSessions(t *testing.T) {
 	t.Parallel()
-	lines := func(step time.Duration, keys int) (all []string) {
+	lines := func(step time.Duration, keys int) (result []string) {
 		for i := range 60 {
-			all = append(all, fmt.Sprintf(`{"key":"a","time":%q,"x":%d}`, start.Add(time.Duration(i)*step).Format(time.RFC3339), i%3)+"\n")
+			result = append(result, fmt.Sprintf(`{"key":"a","time":%q,"x":%d}`, start.Add(time.Duration(i)*step).Format(time.RFC3339), i%3)+"\n")
 		}
 		for i := range keys {
-			all = append(all, fmt.Sprintf(`{"key":"k%d","time":%q,"x":1}`, i, start.Format(time.RFC3339))+"\n")
+			result = append(result, fmt.Sprintf(`{"key":"k%d","time":%q,"x":1}`, i, start.Format(time.RFC3339))+"\n")
 		}
-		return all
+		return result
 	}
 	for name, c := range map[string]struct {
 		in      []string

@@ -16,10 +16,10 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// In a file a gap is told: that the key fell silent, dated when the bound was passed, and
-// that it spoke again. At the end those are told that are silent by the time of the last record
-// of any key, once: tomorrow's run on the grown file tells that one of them speaks again.
-func TestSilenceIsTold(t *testing.T) {
+// In a file, a gap is reported as a silence, at the time at which it exceeded the bound, and as the key's recovery.
+// Keys that are silent at the last record of any key are reported at the end of the file, once. A run on the grown file
+// reports the recovery of one of them.
+func TestSilenceAlerts(t *testing.T) {
 	var lines []string
 	record := func(key string, minute int) {
 		lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}\n", key, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339)))
@@ -34,14 +34,14 @@ func TestSilenceIsTold(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	path, told := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "alerts.jsonl")
-	text := "model: {family: normal}\nsource: {jsonl: {path: " + path + ", zone: Europe/Berlin}}\nalerts: {jsonl: {path: " + told + "}}\nstate: " + filepath.Join(dir, "states.bin") + "\nsilence: {after: 15m}\n"
+	path, alertsPath := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "alerts.jsonl")
+	text := "model: {family: normal}\nsource: {jsonl: {path: " + path + ", zone: Europe/Berlin}}\nalerts: {jsonl: {path: " + alertsPath + "}}\nstate: " + filepath.Join(dir, "states.bin") + "\nsilence: {after: 15m}\n"
 	type alert struct{ Key, Time, Kind, ID, Start, Message string }
 	run := func() (silences int64, alerts []alert) {
 		t.Helper()
 		save(t, path, lines...)
 		s, _, _ := runConfig(t, text)
-		for _, line := range readLines(t, told) {
+		for _, line := range readLines(t, alertsPath) {
 			var a alert
 			if line == "" {
 				continue
@@ -51,21 +51,21 @@ func TestSilenceIsTold(t *testing.T) {
 		}
 		return s.Silences, alerts
 	}
-	at := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
+	stamp := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
 	clock := func(minute int) string {
 		return start.Add(time.Duration(minute) * time.Minute).In(berlin(t)).Format("15:04")
 	}
-	silent := func(key string, since int) alert {
-		return alert{key, at(since + 15), "silent", key + "/" + at(since+15), at(since), key + " silent since " + clock(since) + " (15 min): the limit is 15 min."}
+	silent := func(key string, begin int) alert {
+		return alert{key, stamp(begin + 15), "silent", key + "/" + stamp(begin+15), stamp(begin), key + " silent since " + clock(begin) + " (15 min): the limit is 15 min."}
 	}
 	silences, got := run()
 	want := []alert{
-		silent("b", 99), {"b", at(160), "recovered", "in.jsonl:422", at(99), "b back at " + clock(160) + ", after 1 h 1 min of silence."}, silent("b", 279),
+		silent("b", 99), {"b", stamp(160), "recovered", "in.jsonl:422", stamp(99), "b back at " + clock(160) + ", after 1 h 1 min of silence."}, silent("b", 279),
 	}
 	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
 		t.Errorf("%d silences; (-want +got) %s", silences, diff)
 	}
-	// Who observes a trial of it hears the same.
+	// The observer of a trial sees the same alerts.
 	var mu sync.Mutex
 	var heard []string
 	_, err := Run{Graph: compose(t, text).Trial(), Observer: &Observer{Estimate: func(key string, _ *keyed.Estimate, alerts []keyed.AlertEvent) {
@@ -75,24 +75,24 @@ func TestSilenceIsTold(t *testing.T) {
 			heard = append(heard, key+" "+a.Kind+" "+a.ID)
 		}
 	}}}.Execute(t.Context(), nil)
-	var all []string
+	var expected []string
 	for _, a := range want {
-		all = append(all, a.Key+" "+a.Kind+" "+a.ID)
+		expected = append(expected, a.Key+" "+a.Kind+" "+a.ID)
 	}
-	if diff := cmp.Diff(all, heard); diff != "" || err != nil {
+	if diff := cmp.Diff(expected, heard); diff != "" || err != nil {
 		t.Errorf("error %v; (-want +got) %s", err, diff)
 	}
-	record("a", 320) // and c is silent since 289, of which nothing comes any more
+	record("a", 320) // c has been silent since 289 and has no further record
 	record("b", 320)
 	silences, got = run()
-	want = []alert{{"b", at(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)), at(279), "b back at " + clock(320) + ", after 41 min of silence."}, silent("a", 299), {"a", at(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)-1), at(299), "a back at " + clock(320) + ", after 21 min of silence."}, silent("c", 289)}
+	want = []alert{{"b", stamp(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)), stamp(279), "b back at " + clock(320) + ", after 41 min of silence."}, silent("a", 299), {"a", stamp(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)-1), stamp(299), "a back at " + clock(320) + ", after 21 min of silence."}, silent("c", 289)}
 	byKey := func(x, y alert) int { return strings.Compare(x.Key+x.Time, y.Key+y.Time) }
 	slices.SortFunc(want, byKey)
 	slices.SortFunc(got, byKey)
 	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
 		t.Errorf("the grown file: %d silences; (-want +got) %s", silences, diff)
 	}
-	silences, got = run() // the alerts of the run before stay
+	silences, got = run() // the alerts of the previous run stay
 	slices.SortFunc(got, byKey)
 	if diff := cmp.Diff(want, got); diff != "" || silences != 0 {
 		t.Errorf("the same file again: %d silences; (-want +got) %s", silences, diff)
@@ -105,25 +105,25 @@ func berlin(t *testing.T) *time.Location {
 	return zone
 }
 
-// On a topic a silence is told while it lasts, once, also over a restart on a topic in
-// which nothing comes, and its end is told once.
+// In a topic, a silence is reported while it lasts, once, also after a restart on a topic without new records. Its end
+// is reported once.
 func TestKafkaSilence(t *testing.T) {
 	expect.Waits(t, "clocks")
 	b := fakeBus(t, 2, "alerts", "out")
 	text := b.config("group: g, changelog: states", "records: brief\nsilence: {after: 1s}\nalerts: {kafka: {topic: alerts}}\n")
 	now := time.Now().UTC().Truncate(time.Second)
-	at := func(d time.Duration) string { return now.Add(d).Format(time.RFC3339) }
+	stamp := func(d time.Duration) string { return now.Add(d).Format(time.RFC3339) }
 	line := func(key string, d time.Duration) string {
-		return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}", key, at(d))
+		return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}", key, stamp(d))
 	}
-	const far = time.Hour // a key that has spoken of that hour is not silent before
+	const far = time.Hour // a key with a record at this time is not silent before it
 	b.put(t, line("a", -4*time.Second), line("a", -3*time.Second), line("c", far))
 
 	r := launch(t, compose(t, text))
 	b.await(t, "alerts", 1, r)
 	b.put(t, line("a", far))
 	b.await(t, "alerts", 2, r)
-	// Mostly the run has stopped before d is silent, and the next one tells it.
+	// Mostly the run stops before d is silent, and the next run reports it.
 	b.put(t, line("d", 2*time.Second), line("e", -5*time.Second))
 	b.await(t, "alerts", 3, r) // e
 	silences := r.halt(t).Silences
@@ -143,14 +143,14 @@ func TestKafkaSilence(t *testing.T) {
 	var got []string
 	for _, a := range parse[struct{ Key, Time, Kind, ID, Message string }](t, b.values(t, "alerts")) {
 		if a.Kind == "recovered" {
-			a.ID = "" // its partition is the hash's
+			a.ID = "" // its partition depends on a hash
 		}
 		got = append(got, fmt.Sprint(a.Key, " ", a.Kind, " ", a.Time, " ", a.ID))
 	}
 	silent := func(key string, d time.Duration) string {
-		return fmt.Sprint(key, " silent ", at(d), " ", key, "/", at(d))
+		return fmt.Sprint(key, " silent ", stamp(d), " ", key, "/", stamp(d))
 	}
-	recovered := func(key string) string { return fmt.Sprint(key, " recovered ", at(far), " ") }
+	recovered := func(key string) string { return fmt.Sprint(key, " recovered ", stamp(far), " ") }
 	want := []string{
 		silent("a", -2*time.Second), recovered("a"), silent("d", 3*time.Second), recovered("d"), silent("e", -4*time.Second), recovered("e"),
 	}

@@ -17,20 +17,20 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// A graphSink is where a graph's records go: a file, a topic, a webhook, a Prometheus, or nowhere.
+// A graphSink is a destination of records: a file, a topic, a webhook or Prometheus. The zero value discards them.
 type graphSink struct {
 	file  *connectors.Sink
 	topic *kafkaio.Sink
-	avro  *registry.Sink // of the topic; nil: it has JSON
+	avro  *registry.Sink // of the topic; nil for JSON
 	hook  *webhook.Sink
-	store *promio.Sink // of series
+	store *promio.Sink // remote write to Prometheus
 
-	maxAge       time.Duration // of alerts
-	runnerStores bool          // the runner keeps the alerts that wait
+	maxAge       time.Duration // maximum age of an alert
+	runnerStores bool          // pending alerts are in the state of the runner
 }
 
-// newSink makes a sink of a graph with that source. Its files grow while records come. schema is
-// that of its records in Avro.
+// newSink returns the sink of a graph with the given source. If the source has no end, files grow during the run.
+// schema is the Avro schema of the records.
 func newSink(s *config.Sink, columns []tabular.Column, schema string, source *config.Source) graphSink {
 	file := &connectors.Sink{Columns: columns, Append: source.Unending(), Live: source.StandardInput()}
 	switch {
@@ -71,7 +71,7 @@ func (s graphSink) describe() string {
 	return s.file.Format + " " + s.file.Path
 }
 
-// form is the form of records that the sink takes.
+// form returns the form of the records.
 func (s graphSink) form() records.Form {
 	switch {
 	case s.file == nil && s.topic == nil && s.hook == nil && s.store == nil:
@@ -82,8 +82,8 @@ func (s graphSink) form() records.Form {
 	return records.Object
 }
 
-// write writes chunks, see connectors.Chunk; name is the sink's within the run. It returns
-// chunks for the dead letter: none, but of a webhook and a Prometheus.
+// write writes chunks, see connectors.Chunk. name is the name of the sink within the run. It returns the chunks for the
+// dead letter; only webhooks and Prometheus have some.
 func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection) (rejects []beam.PCollection) {
 	switch {
 	case s.topic != nil:
@@ -100,15 +100,15 @@ func (s graphSink) write(scope beam.Scope, name string, chunks beam.PCollection)
 	case s.store != nil:
 		return []beam.PCollection{beam.ParDo(scope, &encodeRefusedFn{Estimates: true}, promio.Write(scope, *s.store, chunks))}
 	case s.file == nil:
-		name = "" // nobody wants them
+		name = "" // discards the chunks
 	}
 	connectors.Write(scope, name, chunks)
 	return nil
 }
 
-// prepare creates a missing topic, with as many partitions as the source has and the
-// broker's defaults, and registers its schema.
-func (s graphSink) prepare(ctx context.Context, to *clients, partitions int, log *slog.Logger) error {
+// prepare creates a missing topic with the given number of partitions and the broker's defaults, and registers its
+// schema.
+func (s graphSink) prepare(ctx context.Context, pool *clients, partitions int, log *slog.Logger) error {
 	if s.hook != nil {
 		_, err := webhook.NewClient(*s.hook, nil) // reads the secrets
 		return err
@@ -119,18 +119,18 @@ func (s graphSink) prepare(ctx context.Context, to *clients, partitions int, log
 	if s.topic == nil {
 		return nil
 	}
-	client := to.of(s.topic.Cluster)
+	client := pool.client(s.topic.Cluster)
 	if err := client.Check(ctx); err != nil {
 		return err
 	}
-	if s.avro != nil { // first: if it is refused, no topic is left behind
+	if s.avro != nil { // before the topic: if the schema is refused, no topic is left
 		if err := s.avro.Register(ctx); err != nil {
 			return err
 		}
 	}
 	created, err := client.Create(ctx, s.topic.Topic, partitions, nil)
 	if created {
-		log.Info("the topic was created", "topic", s.topic.Topic)
+		log.Info("topic created", "topic", s.topic.Topic)
 	}
 	return err
 }

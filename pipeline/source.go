@@ -17,7 +17,7 @@ import (
 	"hafvf/transforms"
 )
 
-// parserOf returns the parser of fields that jsontext.Of has written.
+// parserOf returns the parser for fields in JSON, as jsontext.Of writes them.
 func parserOf(text string) *decode.Parser { return parserOfFields(jsontext.Read[config.Fields](text)) }
 
 func parserOfFields(f config.Fields) *decode.Parser {
@@ -28,24 +28,24 @@ func parserOfFields(f config.Fields) *decode.Parser {
 	return p
 }
 
-// A graphSource is a graph's source: files, topics or a query.
+// A graphSource is the source of a graph: files, topics or a query.
 type graphSource interface {
 	// check returns an error if the source cannot be read.
-	check(ctx context.Context, to *clients) error
-	// read returns a PCollection of batches of records, for a run of this process, and what
-	// decodes them.
+	check(ctx context.Context, pool *clients) error
+	// read returns a PCollection of batches of records, for a run in this process, and their decoder.
 	read(s beam.Scope) (batches beam.PCollection, decoder transforms.Registered)
 	describe() string
-	// values names the fields that make the value, and kind is that of its column.
+	// values returns the names of the fields that make the value. kind returns the kind of the value's column.
 	values() []string
 	kind() tabular.Kind
-	// state identifies what a position in the source means.
+	// state returns the settings that determine the meaning of a position in the source.
 	state() any
-	// part answers isPart for a run that has ended early. whole has outputs that appear at the end.
-	part(stopped, whole bool) bool
+	// leavesOutputs implements run.leavesOutputs for a run that ended early. whole is set if an output appears only at
+	// its end.
+	leavesOutputs(stopped, whole bool) bool
 }
 
-// newSource returns the config's source. A kind of source is a case here; the rest is in its file.
+// newSource returns the source of a config. Each kind of source has a case here and a file of its own.
 func newSource(c *config.Config) graphSource {
 	switch o := c.Source.Origins[0].(type) {
 	case *config.Kafka:
@@ -60,21 +60,21 @@ func newSource(c *config.Config) graphSource {
 type decoding struct {
 	Format string // of files
 	Fields config.Fields
-	Unseen bool // nobody can look at the times before: see decode.Parser.RefuseDays
+	Unseen bool // earlier times cannot be inspected, see decode.Parser.RefuseDays
 }
 
-// A decoder decodes batches B of records: it passes observations on, and rejects records that are
-// none.
+// A decoder decodes batches of type B: it passes observations on, and rejects records that cannot be decoded.
 type decoder[B any] struct {
 	*decode.Decoder
 	run  *run
 	each batchDecode[B]
 }
 
-// A batchDecode passes on what the records of a batch become, in one call or several.
+// A batchDecode decodes a batch, and passes on the results in one or more calls.
 type batchDecode[B any] func(d *decode.Decoder, batch B, pass func([]decode.Decoded))
 
-// registerDecoder registers the decoder of a source's batches, and returns what names one of a setting.
+// registerDecoder registers the decoder for the batches of a source. It returns a function that refers to the decoder
+// with a setting.
 func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) transforms.Registered {
 	transforms.Register(name, func(ctx context.Context, text string) transforms.Decoder {
 		setting := jsontext.Read[decoding](text)
@@ -94,7 +94,7 @@ func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) tra
 	}
 }
 
-// logRounded logs once that a whole number is rounded. r may be nil.
+// logRounded logs the first whole number that is rounded. r may be nil.
 func (r *run) logRounded(text string, read float64) {
 	if r == nil {
 		return

@@ -19,60 +19,59 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// errSmoothing is for a config that has no states.
-var errSmoothing = errors.New("the config smooths, and keeps no states: they belong to transform: filter")
+// errSmoothing is the error for a config that stores no states because it smooths.
+var errSmoothing = errors.New("the config smooths and keeps no states: only transform: filter keeps them")
 
-// errNoStates is for a config of which no run stores states.
+// errNoStates is the error for a config of the filter that stores no states.
 var errNoStates = errors.New("the config keeps no states: neither source.kafka.changelog nor state is set")
 
 func errNoStateFile(path string) error {
-	return fmt.Errorf("state: %s does not exist: no run has ended well yet", path)
+	return fmt.Errorf("state: %s does not exist: no run has succeeded yet", path)
 }
 
-// ListStates writes the states that a graph's runs begin with to w, each as a JSON object
-// in a line, by key: those of the changelog, or else of the file of states. If key is not
-// empty, it writes that of one key. States that cannot be read are left out; the error
-// names the first of them and their number. Nothing is changed, and a run may go on
-// meanwhile.
+// ListStates writes the states that runs of the graph start with to w, one JSON object a line, sorted by key. They come
+// from the changelog or, without a changelog, from the file of states. If key is not empty, ListStates writes only its
+// state. It skips unreadable states; the error names the first one and their number. ListStates changes nothing, and a
+// run may be using the states.
 func ListStates(ctx context.Context, g *Graph, key string, w io.Writer, log *slog.Logger) error {
 	if _, filters := g.transform.(filtering); !filters {
 		return errSmoothing
 	}
-	all, _, where, err := g.statesAt(ctx, "", log)
+	states, _, where, err := g.statesAt(ctx, "", log)
 	if err != nil {
 		return err
 	}
-	return listStates(all, where, key, w)
+	return listStates(states, where, key, w)
 }
 
-// ListStatesIn is ListStates for the states in a file, without a config.
+// ListStatesIn is ListStates for a file of states, without a config.
 func ListStatesIn(path, key string, w io.Writer) error {
-	all, _, err := readStateFile(path)
+	states, _, err := readStateFile(path)
 	if err != nil {
 		return err
 	}
-	return listStates(all, path, key, w)
+	return listStates(states, path, key, w)
 }
 
-// readStateFile reads the states in a file of them, and how far the source of its run was read.
-func readStateFile(path string) (all []statestore.State, source []byte, err error) {
+// readStateFile reads a file of states. source is how far the source of its run was read.
+func readStateFile(path string) (states []statestore.State, source []byte, err error) {
 	source, err = statestore.ReadFile(path, func(s statestore.State) bool {
-		all = append(all, s)
+		states = append(states, s)
 		return true
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("state: %w", err)
 	}
-	return all, source, nil
+	return states, source, nil
 }
 
-// listStates reads each state under the settings that it was written with.
-func listStates(all []statestore.State, where, key string, w io.Writer) error {
+// listStates writes each state under the settings that it was stored with.
+func listStates(states []statestore.State, where, key string, w io.Writer) error {
 	readers := map[string]*stateReader{}
 	var line []byte
 	found, bad := 0, 0
 	var why error
-	for _, s := range all {
+	for _, s := range states {
 		if key != "" && s.Key != key || statestore.Reserved(s.Key) {
 			continue
 		}
@@ -99,9 +98,9 @@ func listStates(all []statestore.State, where, key string, w io.Writer) error {
 	}
 	switch {
 	case key != "" && found == 0:
-		return fmt.Errorf("%s has no state of the key %s; it has those of %s", where, message.Quote(key), message.Count(len(all), "other key", "other keys"))
+		return fmt.Errorf("%s has no state of the key %s; it has states of %s", where, message.Quote(key), message.Count(len(states), "other key", "other keys"))
 	case bad > 1:
-		return fmt.Errorf("%w; nor can %s", why, message.Count(bad-1, "other", "others"))
+		return fmt.Errorf("%w; %s cannot be read either", why, message.Count(bad-1, "other", "others"))
 	}
 	return why
 }
@@ -112,9 +111,9 @@ type stateReader struct {
 	layout records.Layout
 }
 
-// readerOf returns the reader of a state, which it makes once for the settings.
-func readerOf(all map[string]*stateReader, settings string) (*stateReader, error) {
-	if r := all[settings]; r != nil {
+// readerOf returns the reader for the settings of a state. It adds a new reader to readers.
+func readerOf(readers map[string]*stateReader, settings string) (*stateReader, error) {
+	if r := readers[settings]; r != nil {
 		return r, nil
 	}
 	written, err := keyed.ParseSettings[keyed.Settings](settings)
@@ -128,54 +127,53 @@ func readerOf(all map[string]*stateReader, settings string) (*stateReader, error
 	if r.layout, err = records.NewLayout(under.Filter); err != nil {
 		return nil, err
 	}
-	all[settings] = r
+	readers[settings] = r
 	return r, nil
 }
 
-// statesAt returns the stored states by key, and names their place: a file of states, or a
-// changelog at the brokers of the graph's source. If place is empty, it is that of the graph's runs.
-func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (all []statestore.State, source []byte, where string, err error) {
+// statesAt returns the stored states by key, and names their place: a file of states, or a changelog on the brokers of
+// the graph's source. If place is empty, it is the place that the graph's runs use.
+func (g *Graph) statesAt(ctx context.Context, place string, log *slog.Logger) (states []statestore.State, source []byte, where string, err error) {
 	t, topics := g.source.(topicSource)
 	changelog, file := t.Changelog, g.states
 	switch {
 	case place == "":
 	case statestore.IsFile(place):
 		changelog, file = "", place
-	case topics && !strings.ContainsAny(place, "/:"): // which no topic has
+	case topics && !strings.ContainsAny(place, "/:"): // characters that no topic has
 		changelog = place
 	case topics:
 		return nil, nil, "", fmt.Errorf("%s is not a file of states", place)
 	default:
-		return nil, nil, "", fmt.Errorf("%s is not a file of states, and the config's source names no brokers that could hold it as a changelog", place)
+		return nil, nil, "", fmt.Errorf("%s is not a file of states, and the config has no brokers on which it could be a changelog", place)
 	}
 	switch {
 	case topics && changelog != "":
-		var to clients
-		defer to.close()
+		var pool clients
+		defer pool.close()
 		where = changelogPlace(changelog)
 		var stored []kafkaio.StoredState
-		stored, err = to.of(t.Cluster).ReadStates(ctx, changelog, log)
-		all = openStored(stored)
-		err = advised(err)
+		stored, err = pool.client(t.Cluster).ReadStates(ctx, changelog, log)
+		states = openStored(stored)
+		err = withAdvice(err)
 	case file != "":
 		where = file
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, "", errNoStateFile(file)
 		}
-		all, source, err = readStateFile(file)
+		states, source, err = readStateFile(file)
 	case g.Runner.Name == config.Flink:
-		err = errors.New("on Flink the job keeps the states, and hafvf does not read them")
+		err = errors.New("the job on Flink keeps the states: hafvf cannot read them")
 	default:
 		err = errNoStates
 	}
-	slices.SortFunc(all, func(a, b statestore.State) int { return strings.Compare(a.Key, b.Key) })
-	return all, source, where, err
+	slices.SortFunc(states, func(a, b statestore.State) int { return strings.Compare(a.Key, b.Key) })
+	return states, source, where, err
 }
 
 func changelogPlace(topic string) string { return "the changelog " + topic }
 
-// KeepsStates reports whether runs of the graph begin with stored states: those of a
-// changelog, a file, or a job on Flink.
+// KeepsStates reports whether runs of the graph start with stored states: from a changelog, a file, or a job on Flink.
 func (g *Graph) KeepsStates() bool {
 	if _, filters := g.transform.(filtering); !filters {
 		return false
@@ -184,20 +182,19 @@ func (g *Graph) KeepsStates() bool {
 	return ok && t.Changelog != "" || g.states != "" || g.Runner.Name == config.Flink
 }
 
-// CheckStates says what a run of the graph with Migrate would keep, learn again from the past, and
-// lose of the states at a place: a file of states, or a changelog at the brokers of the graph's
-// source. It changes nothing. The error says why there are no such states, or why nothing of
-// one can be kept or learned again.
+// CheckStates reports what a run of the graph with Migrate would keep, learn again from the past, and reset. The states
+// are in a file, or in a changelog on the brokers of the graph's source. CheckStates changes nothing. It returns an
+// error if the place has no states, or if no part of a state could be kept or learned again.
 func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) (string, error) {
 	f, ok := g.transform.(filtering)
 	if !ok {
 		return "", errSmoothing
 	}
-	all, source, where, err := g.statesAt(ctx, place, log)
+	states, source, where, err := g.statesAt(ctx, place, log)
 	if err != nil {
 		return "", err
 	}
-	for _, s := range all {
+	for _, s := range states {
 		if s.Err != nil {
 			return "", fmt.Errorf("the state of the key %s in %s: %w", message.Quote(s.Key), where, s.Err)
 		}
@@ -214,26 +211,26 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 	if err != nil {
 		return "", err
 	}
-	again := 0
-	a, err := statestore.Migrate(f.cfg, slices.Values(all), migrate, where, func(s statestore.State, _ bool) {
+	relearned := 0
+	a, err := statestore.Migrate(f.cfg, slices.Values(states), migrate, where, func(s statestore.State, _ bool) {
 		if s.Err == nil && est.Relearns(s.Key, s.Bytes) {
-			again++
+			relearned++
 		}
 	})
 	if err != nil {
 		return "", err
 	}
 	hint := ""
-	if again > 0 {
-		hint = fmt.Sprintf("; %s usual values again, by the season, zone and ar of detect", message.Count(again, "key learns its", "keys learn their"))
+	if relearned > 0 {
+		hint = fmt.Sprintf("; %s usual values again, by the season, zone and ar of detect", message.Count(relearned, "key learns its", "keys learn their"))
 	}
 	switch {
 	case a.Reset > 0 && past != "":
-		hint += "; hafvf run --migrate learns the keys again from the past, " + past + ", writes and tells nothing of it, and keeps of other keys what is kept here; without --migrate it refuses the states"
+		hint += "; hafvf run --migrate learns these keys again from the past, " + past + ", without writing records or alerts, and keeps the other keys as listed here; without --migrate it refuses the states"
 	case a.Reset > 0:
-		hint += "; what starts over is lost, as no past is read again; hafvf run does so with --migrate, and refuses them without"
+		hint += "; states that start over are lost, because no past can be read again; hafvf run does this with --migrate, and refuses the states without it"
 	case a.Changed > 0:
-		hint += "; hafvf run does so with --migrate, and refuses them without"
+		hint += "; hafvf run does this with --migrate, and refuses the states without it"
 	}
 	return fmt.Sprintf("%s: %s%s", where, a, hint), nil
 }

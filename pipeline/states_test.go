@@ -15,33 +15,32 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// fieldsOf are fields of JSON objects by their key; a later object replaces an earlier one.
+// fieldsOf returns fields of JSON objects by key. A later object replaces an earlier one.
 func fieldsOf(t *testing.T, lines []string, fields ...string) map[string]map[string]any {
 	t.Helper()
-	all := map[string]map[string]any{}
+	byKey := map[string]map[string]any{}
 	for _, line := range lines {
 		var o map[string]any
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		some := map[string]any{}
+		selected := map[string]any{}
 		for _, f := range fields {
 			v, ok := o[f]
 			if !ok {
 				t.Fatalf("no %s in %s", f, line)
 			}
-			some[f] = v
+			selected[f] = v
 		}
-		if e, ok := some["estimate"].(map[string]any); ok {
+		if e, ok := selected["estimate"].(map[string]any); ok {
 			delete(e, "regime")
 		}
-		all[o["key"].(string)] = some
+		byKey[o["key"].(string)] = selected
 	}
-	return all
+	return byKey
 }
 
-// rounded compares the mean of a level, which a record has from the step and a state from
-// the level.
+// rounded compares the mean of a level approximately: a record has it from the step, a state from the level.
 var rounded = cmpopts.EquateApprox(1e-14, 0)
 
 func listed(t *testing.T, text, key string) []string {
@@ -51,7 +50,7 @@ func listed(t *testing.T, text, key string) []string {
 	return strings.SplitAfter(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
-// What a state says is what the last record of its key said.
+// A listed state has the values of the last record of its key.
 func TestListStatesOfFile(t *testing.T) {
 	for name, model := range map[string]string{
 		"levels":  "model: {family: normal}\n",
@@ -75,23 +74,22 @@ func TestListStatesOfFile(t *testing.T) {
 				t.Fatal(rejected)
 			}
 			fields := []string{"key", "n", "time", "estimate", "weight", "memory", "levels", "posterior"}
-			if name == "ar" { // the estimate is at the next regressors in the one, at the last in the other
+			if name == "ar" { // the record has the estimate at other regressors than the state
 				fields = []string{"key", "n", "time", "weight", "memory", "levels", "posterior"}
 			}
 			want := fieldsOf(t, records, fields...)
 			if diff := cmp.Diff(want, fieldsOf(t, listed(t, text, ""), fields...), rounded); diff != "" || len(want) != 3 {
 				t.Errorf("%d keys, (-last record +state) %s", len(want), diff)
 			}
-			one := listed(t, text, "k1")
-			if len(one) != 1 || !strings.HasPrefix(one[0], `{"key":"k1","place":null,"written_with":{"order":"event_time","filter":{"family":`) {
-				t.Errorf("one key: %s", one)
+			single := listed(t, text, "k1")
+			if len(single) != 1 || !strings.HasPrefix(single[0], `{"key":"k1","place":null,"written_with":{"order":"event_time","filter":{"family":`) {
+				t.Errorf("one key: %s", single)
 			}
 		})
 	}
 }
 
-// States of a changelog have their places, and one that cannot be read is named after the
-// others are listed.
+// Listed states of a changelog have their positions. The error for an unreadable state follows the other states.
 func TestListStatesOfChangelog(t *testing.T) {
 	b, text := afterARun(t)
 	fields := []string{"key", "n", "time", "estimate", "weight", "memory", "levels", "posterior"}
@@ -110,8 +108,8 @@ func TestListStatesOfChangelog(t *testing.T) {
 	if err == nil || err.Error() != `the state of the key "k1" in the changelog states cannot be read: it is the state of another key, "k0"` || strings.Count(out.String(), "\n") != 2 {
 		t.Errorf("%v\n%s", err, out.String())
 	}
-	expect.Error(t, ListStates(t.Context(), compose(t, text), "k9", &out, quiet), `has no state of the key "k9"; it has those of 3 other keys`)
-	// The run that goes on is not disturbed.
+	expect.Error(t, ListStates(t.Context(), compose(t, text), "k9", &out, quiet), `has no state of the key "k9"; it has states of 3 other keys`)
+	// A run in progress is not disturbed.
 	b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k1"), Value: good["k1"]})
 	if err := execute(t, text, quiet); err != nil {
 		t.Error(err)
@@ -122,9 +120,9 @@ func TestListStatesRefuses(t *testing.T) {
 	in := write(t, "in.jsonl", observations(10, 1)...)
 	absent := filepath.Join(t.TempDir(), "none.bin")
 	for want, text := range map[string]string{
-		"neither source.kafka.changelog nor state is set":    "model: {family: normal}\n",
-		"none.bin does not exist: no run has ended well yet": "model: {family: normal}\nstate: " + absent + "\n",
-		"they belong to transform: filter":                   "transform: smooth\nmodel: {family: normal}\nsession: {gap: 30m}\n",
+		"neither source.kafka.changelog nor state is set":   "model: {family: normal}\n",
+		"none.bin does not exist: no run has succeeded yet": "model: {family: normal}\nstate: " + absent + "\n",
+		"only transform: filter keeps them":                 "transform: smooth\nmodel: {family: normal}\nsession: {gap: 30m}\n",
 	} {
 		err := ListStates(t.Context(), compose(t, text+"source: {jsonl: {path: "+in+"}}\n"), "", os.Stdout, quiet)
 		expect.Error(t, err, want)

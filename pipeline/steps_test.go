@@ -13,10 +13,10 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Runs that are killed at any moment decide alike what a clock decides: which observations have waited
-// long enough, which came late, that a key is silent, that an interval or an incident is over. No record,
-// alert or rejection comes again with other words, and no record is both learned and rejected. The
-// topic pauses, its records are of the past, and some come later than lateness allows.
+// Runs that are killed at any moment repeat decisions that depend on the clock: which observations have waited long
+// enough or are late, and whether a key is silent, an interval closed or an incident over. Repeated records, alerts and
+// rejections are equal, and no record is both learned and rejected. The topic pauses, its records are in the past, and
+// some are later than lateness allows.
 func TestRepeatsAfterKills(t *testing.T) {
 	expect.Waits(t, "clocks")
 	for name, settings := range map[string]string{
@@ -29,29 +29,29 @@ func TestRepeatsAfterKills(t *testing.T) {
 			text := b.config("group: g, changelog: states", settings) +
 				"alerts: {kafka: {topic: alerts}, kinds: [novelty, change, silent, recovered], max_age: none}\n"
 			rng := rand.New(rand.NewPCG(49, 1))
-			at := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)
+			begin := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)
 			var feeding sync.WaitGroup
 			fed := make(chan struct{})
 			repeated := func() bool {
-				all := slices.Sorted(slices.Values(b.values(t, "out")))
-				n := len(all)
-				return len(slices.Compact(all)) < n
+				values := slices.Sorted(slices.Values(b.values(t, "out")))
+				n := len(values)
+				return len(slices.Compact(values)) < n
 			}
 			feeding.Go(func() {
 				defer close(fed)
-				for n := 0; n < 6 || n < 30 && !repeated(); n++ { // on a busy machine a kill may come too late
+				for n := 0; n < 6 || n < 30 && !repeated(); n++ { // a kill may come late on a busy machine
 					var lines []string
 					for i := range 150 {
 						key := rng.IntN(12)
 						if i < 75 {
-							key %= 6 // the others fall silent for a while
+							key %= 6 // the other keys are silent for a while
 						}
-						behind := time.Duration(rng.IntN(1500)) * time.Millisecond
+						lag := time.Duration(rng.IntN(1500)) * time.Millisecond
 						if rng.IntN(20) == 0 {
-							behind *= 4
+							lag *= 4
 						}
-						at = at.Add(20 * time.Millisecond)
-						lines = append(lines, event{fmt.Sprint("k", key), at.Add(-behind), rng.NormFloat64() + float64(rng.IntN(200)/199*20)}.json())
+						begin = begin.Add(20 * time.Millisecond)
+						lines = append(lines, event{fmt.Sprint("k", key), begin.Add(-lag), rng.NormFloat64() + float64(rng.IntN(200)/199*20)}.json())
 					}
 					b.put(t, lines...)
 					time.Sleep(time.Duration(500+rng.IntN(2000)) * time.Millisecond)
@@ -60,19 +60,19 @@ func TestRepeatsAfterKills(t *testing.T) {
 			killRuns(t, text, fed, 49, 200, 1500, nil)
 			feeding.Wait()
 			r := launch(t, compose(t, text))
-			b.put(t, event{"k0", at, 0}.json(), event{"k1", at, 0}.json())
+			b.put(t, event{"k0", begin, 0}.json(), event{"k1", begin, 0}.json())
 			b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
-			time.Sleep(3 * time.Second) // a step or two
+			time.Sleep(3 * time.Second) // one or two steps
 			r.halt(t)
-			quoted := map[string]string{} // by topic, kind and id
+			quoted := map[string]string{} // by topic, kind, state and ID
 			repeats, late, silent := 0, 0, 0
-			outcome := map[string]string{} // of a record, the topic that has it
+			outcome := map[string]string{} // topic of each record
 			for _, topic := range []string{"out", "rejected", "alerts"} {
 				for _, line := range b.values(t, topic) {
 					e := unmarshalled[struct{ ID, Kind, State, Key, Reason string }](t, line)
 					name := topic + " " + e.Kind + " " + e.State + " " + e.ID
-					if was, known := quoted[name]; known && was != line {
-						t.Fatalf("%s, and then %s", was, line)
+					if prev, known := quoted[name]; known && prev != line {
+						t.Fatalf("%s, and then %s", prev, line)
 					} else if known {
 						repeats++
 					}
@@ -86,8 +86,8 @@ func TestRepeatsAfterKills(t *testing.T) {
 					if strings.Contains(e.Reason, "late") {
 						late++
 					}
-					if was, known := outcome[e.ID]; known && was != topic {
-						t.Fatalf("%s is in %s and in %s", e.ID, was, topic)
+					if prev, known := outcome[e.ID]; known && prev != topic {
+						t.Fatalf("%s is in %s and in %s", e.ID, prev, topic)
 					}
 					outcome[e.ID] = topic
 				}
@@ -100,9 +100,10 @@ func TestRepeatsAfterKills(t *testing.T) {
 	}
 }
 
-// killRuns runs a config again and again, and kills each run so many milliseconds after it has read, until fed is closed. between is
-// called behind each run, with what the times of the kills are drawn by; nil for nothing.
-func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least, spread int, between func(kills *rand.Rand)) {
+// killRuns runs a config repeatedly until fed is closed. It kills each run a random time after its first record, at
+// least least and less than least+spread milliseconds. It calls afterKill, if not nil, after each run, with the source
+// of these times.
+func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least, spread int, afterKill func(kills *rand.Rand)) {
 	t.Helper()
 	kills := rand.New(rand.NewPCG(seed, 2))
 	for {
@@ -110,13 +111,13 @@ func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least
 		within := time.Duration(least+kills.IntN(spread)) * time.Millisecond
 		var once sync.Once
 		_, _ = (Run{Graph: compose(t, text), Progress: func(p Progress) {
-			if p.Read > 0 { // on a busy machine the beginning takes a while
+			if p.Read > 0 { // the start may be slow on a busy machine
 				once.Do(func() { time.AfterFunc(within, kill) })
 			}
 		}}).Execute(ctx, nil)
 		kill()
-		if between != nil {
-			between(kills)
+		if afterKill != nil {
+			afterKill(kills)
 		}
 		select {
 		case <-fed:

@@ -24,74 +24,73 @@ import (
 	"hafvf/pipeline/settings"
 )
 
-// A Summary is what a run did.
+// A Summary reports the results of a run.
 type Summary struct {
 	account.Counts
-	AlreadyRead int64 // records that were passed over: with a file of states, those that the run before has read
+	AlreadyRead int64 // records skipped; with a file of states, records that the previous run has read
 	Elapsed     time.Duration
-	Refused     int64 // estimates that are in the dead letter, because the sink did not take them
-	Undelivered int64 // alerts that are in the dead letter, because the receiver did not take them
-	Expired     int64 // alerts that were not sent, because they were too old
-	Partials    int64 // answers of the source's server of which it says that they are not whole
-	Dropped     int64 // points of that server that it was not asked for, or that came twice
+	Refused     int64 // estimates in the dead letter because the sink refused them
+	Undelivered int64 // alerts in the dead letter because the receiver refused them
+	Expired     int64 // alerts not sent because they were too old
+	Partials    int64 // partial answers of the source's server
+	Dropped     int64 // points of that server that were not requested, or were repeated
 	Stopped     bool  // before the end of the input
-	// Lag is that of the partition whose records are farthest behind the clock. It is zero for
-	// files, and where nothing waits for the watermark.
+	// Lag is the lag of the partition whose records are farthest behind the clock. It is zero for files, and if nothing
+	// waits for the watermark.
 	Lag   kafkaio.EventLag
-	Marks string // that are known of alarms, in words
-	// Partial are the files that hold what was written, of a run whose outputs stay as they
-	// were before it: one that was stopped, or has failed.
+	Marks string // number of marks, in words
+	// Partial are the files with the new output of a run that was stopped or failed, and left its outputs unchanged.
 	Partial []string
-	// Deleted are, by topic, at most how many records were deleted before they were read.
+	// Deleted are the maximum numbers of records that were deleted before they were read, by topic.
 	Deleted map[string]int64
-	Largest []LargestAlarm // per key, the largest; a few keys, largest first
-	// LargestAlarms is how many keys had an alarm, or a change that the smoother found. It counts no
-	// further than 100,000.
+	Largest []LargestAlarm // largest of each key; at most maxLargest, largest first
+	// LargestAlarms is the number of keys with an alarm, or with a change that the smoother found; at most
+	// maxCountedKeys.
 	LargestAlarms int
 
-	// Moving are sessions without a change whose level drifts or wanders, the clearest drifts first; a few.
+	// Moving are sessions without a change whose level drifts or wanders; at most maxMoving, clearest drifts first.
 	Moving []Moving
 
-	// Incidents are those that opened, the least probable by chance first, each as it was told last.
+	// Incidents are the incidents that opened, in their last reported state, those least probable by chance first.
 	Incidents []incidents.Event
 
-	Rejections []records.Rejection // the commonest reasons, most first
-	WarmUps    []string            // keys that had fewer observations than their warm-up
-	// MixedCounters are keys whose counters fall often and come back; a few.
+	Rejections []records.Rejection // most frequent reasons, most frequent first
+	WarmUps    []string            // keys with fewer observations than their warm-up
+	// MixedCounters are keys with counters that often fall and recover, at most maxPoorFits.
 	MixedCounters []string
-	Unmatched     []string  // patterns of keys and quiet that matched no key
-	PoorFits      []PoorFit // keys whose values the family does not fit, the worst first; a few
+	Unmatched     []string  // patterns in keys and quiet that matched no key
+	PoorFits      []PoorFit // keys whose values the family does not fit, worst first; at most maxPoorFits
 
-	uncounted bool // more keys than Breaking had one
+	uncounted bool // more keys than LargestAlarms have an alarm or change
 
-	nothingNew      bool     // a run with a state has read no record
+	nothingNew      bool     // a run with stored states has read no record
 	ahead           bool     // some time was ahead of the clock
-	taken           int64    // observations, rejected ones among them
-	buried          string   // what the dead letter is
+	observations    int64    // observations read, including rejected ones
+	deadLetter      string   // description of the dead letter
 	failedReceivers []string // receivers that took none of the alerts of a bounded run, in words
 
-	gaps   [2]time.Duration // of sessions that go by times, the least and the largest
-	steps  bool             // they are of the steps of keys
+	gaps   [2]time.Duration // smallest and largest gap of sessions by time
+	steps  bool             // the gaps were derived from the steps of keys
 	single singleSessions
 
-	groups  bool // alarms into incidents
-	part    bool // outputs and file of states stay as they were
-	detects bool
-	resumes bool // from a file of states
-	warmUp  int
-	clock   *time.Location // nil for UTC
-	advice  advice
+	groups      bool // alarms are grouped into incidents
+	outputsKept bool // outputs and file of states stay unchanged
+	detects     bool
+	resumes     bool // the run has a file of states
+	warmUp      int
+	clock       *time.Location // nil for UTC
+	advice      advice
 }
 
-// Err is the error of a run that could not use most of what it read, which is a *RejectedError, or whose
-// alerts nobody took. A run that was stopped has none.
+// Err returns an error if the run rejected more than half of the records, if most sessions have one record, or if a
+// receiver took none of its alerts. The first is a *RejectedError. Err returns nil for a run that was stopped.
 func (s Summary) Err() error {
 	if s.Stopped {
 		return nil
 	}
 	var undelivered error
 	if len(s.failedReceivers) > 0 {
-		undelivered = fmt.Errorf("%s: the dead letter (%s) or the changelog has them, and the log the reasons", strings.Join(s.failedReceivers, ", "), s.buried)
+		undelivered = fmt.Errorf("%s: they are in the dead letter (%s) or the changelog, the reasons are in the log", strings.Join(s.failedReceivers, ", "), s.deadLetter)
 	}
 	var single error
 	if n := s.single; 2*n.single > n.sessions {
@@ -100,54 +99,53 @@ func (s Summary) Err() error {
 	return errors.Join(s.rejected(), single, undelivered)
 }
 
-// A RejectedError is that of a run in which more than half of the records were rejected.
+// A RejectedError means that more than half of the records were rejected.
 type RejectedError struct {
 	error
 	None bool // no record could be used
 }
 
 func (s Summary) rejected() error {
-	all := s.read()
-	if s.Rejected*2 <= all {
+	total := s.read()
+	if s.Rejected*2 <= total {
 		return nil
 	}
-	err := fmt.Errorf("%d of %d records were rejected, more than half", s.Rejected, all)
+	err := fmt.Errorf("%d of %d records were rejected, more than half", s.Rejected, total)
 	if len(s.Rejections) > 0 {
 		err = fmt.Errorf("%w, most of them because of this: %s", err, s.Rejections[0].Reason)
 	}
-	switch none := s.useless(); {
-	case none:
+	switch noneUsable := s.useless(); {
+	case noneUsable:
 		return &RejectedError{fmt.Errorf("%w; no record could be used", err), true}
 	case s.resumes:
-		err = fmt.Errorf("%w; outputs and state are in place, and the next run reads what is new: mend the rejected records, whose text is raw in the dead letter (%s), and give them to it in a file of their own", err, s.buried)
+		err = fmt.Errorf("%w; outputs and state are written, and the next run reads only new records: fix the rejected records, whose text is raw in the dead letter (%s), and pass them to it in a separate file", err, s.deadLetter)
 	default:
-		err = fmt.Errorf("%w; outputs are in place: mend the records or the config, and run again", err)
+		err = fmt.Errorf("%w; outputs are written: fix the records or the config, and run again", err)
 	}
 	return &RejectedError{err, false}
 }
 
-// useless reports whether no record could be used, and some were rejected.
+// useless reports whether records were rejected and no record could be used.
 func (s Summary) useless() bool { return s.Rejected > 0 && s.Rejected >= s.read() }
 
-// read is how many observations the run has read: an interval is one record, and has several.
-func (s Summary) read() int64 { return max(s.Rejected+s.Records, s.taken) }
+// read returns the number of observations read. An aggregated interval is one record with several observations.
+func (s Summary) read() int64 { return max(s.Rejected+s.Records, s.observations) }
 
-// A LargestAlarm is where something of a key came to an end: an alarm, a change that the
-// smoother found, or without them a step at which the filter let go of what it
-// remembered.
+// A LargestAlarm is the largest alarm of a key or, with the smoother, its clearest change. Without detection it is the
+// step at which the filter forgot most.
 type LargestAlarm struct {
 	Key  string
 	ID   string
-	Time time.Time // of a change, its start
-	// Size is that of the change in standard deviations, nats of evidence, or the
-	// effective observations dropped from memory.
+	Time time.Time // start of a change
+	// Size is in standard deviations for alarms, in nats of evidence for changes of the smoother, and in effective
+	// observations for steps at which the filter forgot.
 	Size  float64
-	About string // what else there is to say
+	About string // further details in words
 
-	n int64 // which record of the key, or of its session, it is
+	n int64 // number of the record in its key or session
 }
 
-// suppressed says how many alarms were held back, and the largest score of them.
+// suppressed returns the number of suppressed alarms and their largest score, in words.
 func suppressed(n int64, why string, score float64) string {
 	if score == 0 {
 		return fmt.Sprintf("%d %s", n, why)
@@ -155,19 +153,19 @@ func suppressed(n int64, why string, score float64) string {
 	return fmt.Sprintf("%d %s (largest score %.1f)", n, why, score)
 }
 
-// String is the summary as a person reads it.
+// String returns the summary as text.
 func (s Summary) String() string {
 	var b strings.Builder
 	if s.nothingNew {
-		b.WriteString("no new records: outputs to which nothing was written are as they were\n")
+		b.WriteString("no new records: outputs that got no records are unchanged\n")
 	}
-	title, unit := "what changed most (observations forgotten at one step)", "forgot"
+	title, unit := "largest changes (observations forgotten at one step)", "forgot"
 	switch {
 	case s.Sessions > 0:
 		title, unit = "the clearest change of each key (evidence in nats)", "evidence"
 		fmt.Fprintf(&b, "%s, %s, ", count(s.Sessions, "session"), count(s.Changes, "change"))
 	case s.detects:
-		title, unit = "alarmed, the largest alarm of each key (in standard deviations)", "by"
+		title, unit = "the largest alarm of each key (in standard deviations)", "by"
 		fmt.Fprintf(&b, "%s, %s (%s, %s), %s, %s, found %s and %s, ", count(s.Keys, "key"), count(s.NoveltyAlarms+s.ChangeAlarms, "alarm"),
 			message.Count(s.NoveltyAlarms, "novelty", "novelties"), count(s.ChangeAlarms, "change"), suppressed(s.Muted, "muted", s.MutedScore), suppressed(s.Resting, "resting", s.RestingScore), count(s.Changes, "change"), count(s.Outliers, "outlier"))
 	default:
@@ -185,11 +183,11 @@ func (s Summary) String() string {
 	}
 	fmt.Fprintf(&b, "%s (%d missing%s), %d rejected, %d not converged, %.1f s", count(s.Records, "record"), s.Missing, quiet, s.Rejected, s.NotConverged, s.Elapsed.Seconds())
 	if s.AlreadyRead > 0 {
-		fmt.Fprintf(&b, "; %s of the run before passed over", count(s.AlreadyRead, "record"))
+		fmt.Fprintf(&b, "; %s of the previous run skipped", count(s.AlreadyRead, "record"))
 	}
 	if s.Stopped {
 		b.WriteString("; stopped before the end of the input")
-		if !s.part && len(s.Deleted) == 0 {
+		if !s.outputsKept && len(s.Deleted) == 0 {
 			b.WriteString(", nothing read was lost")
 		}
 	}
@@ -205,13 +203,13 @@ func (s Summary) String() string {
 	}
 	fmt.Fprintf(&b, "%s:\n", title)
 	for _, f := range s.Largest {
-		at := f.ID
+		position := f.ID
 		if !f.Time.IsZero() {
-			at = s.stamp(f.Time)
+			position = s.stamp(f.Time)
 		}
-		fmt.Fprintf(&b, "  %-24s %s  ", message.Printable(f.Key), at)
+		fmt.Fprintf(&b, "  %-24s %s  ", message.Printable(f.Key), position)
 		quoted := []string{fmt.Sprintf("%s %.4g", unit, f.Size), f.About}
-		if math.IsNaN(f.Size) { // of values on a scale without standard deviations
+		if math.IsNaN(f.Size) { // values on a scale without standard deviations
 			quoted = quoted[1:]
 		}
 		b.WriteString(strings.Join(slices.DeleteFunc(quoted, func(s string) bool { return s == "" }), ", "))
@@ -259,7 +257,7 @@ type Moving struct {
 	keyed.Session
 }
 
-// compare orders the clearest drifts first, and what wanders last.
+// compare puts the clearest drifts first, and wandering sessions last.
 func (m Moving) compare(o Moving) int {
 	clear := func(d *keyed.Drift) float64 {
 		if d == nil {
@@ -270,11 +268,11 @@ func (m Moving) compare(o Moving) int {
 	return cmp.Or(cmp.Compare(clear(o.Drift), clear(m.Drift)), cmp.Compare(m.Key, o.Key), m.Start.Compare(o.Start))
 }
 
-// keepMoving adds sessions to the first few.
+// keepMoving adds sessions to the first maxMoving.
 func keepMoving(list []Moving, more ...Moving) []Moving {
 	list = append(list, more...)
 	slices.SortFunc(list, Moving.compare)
-	return list[:min(len(list), movingSessions)]
+	return list[:min(len(list), maxMoving)]
 }
 
 // incidents lists the first incidents.
@@ -300,24 +298,23 @@ func (s Summary) stamp(t time.Time) string {
 	return t.In(cmp.Or(s.clock, time.UTC)).Format(time.RFC3339)
 }
 
-// Kept says in a line what is left of a run whose outputs stay as they were. It is empty if
-// there is nothing to say.
+// Kept says in one line which outputs of the run stay unchanged. It is empty if all were written.
 func (s Summary) Kept() string {
 	switch {
 	case len(s.Partial) > 0 && s.resumes:
-		return "outputs and state are as they were; what this run wrote is in " + strings.Join(s.Partial, ", ") + "\n"
+		return "outputs and state are unchanged; the output of this run is in " + strings.Join(s.Partial, ", ") + "\n"
 	case len(s.Partial) > 0:
-		return "outputs are as they were; what this run wrote is in " + strings.Join(s.Partial, ", ") + "\n"
-	case s.part && s.resumes:
-		return "the state is as it was\n"
+		return "outputs are unchanged; the output of this run is in " + strings.Join(s.Partial, ", ") + "\n"
+	case s.outputsKept && s.resumes:
+		return "the state is unchanged\n"
 	}
 	return ""
 }
 
-// count is n of what has a plural in s.
-func count(n int64, one string) string { return message.Count(n, one, one+"s") }
+// count returns n with a noun, whose plural ends in s.
+func count(n int64, singular string) string { return message.Count(n, singular, singular+"s") }
 
-// hints says what of the input was not used, and what to do about it.
+// hints lists the input that was not used, with the remedies.
 func (s Summary) hints(b *strings.Builder) {
 	if len(s.Rejections) > 0 {
 		b.WriteString("rejected, by reason, each with its first record:\n")
@@ -325,34 +322,34 @@ func (s Summary) hints(b *strings.Builder) {
 			fmt.Fprintf(b, "  %d × %s\n      %s: %s\n", r.Count, r.Reason, r.Place, message.Printable(r.Raw))
 		}
 	}
-	for _, of := range []struct {
-		n               int64
-		text, one, many string
+	for _, hint := range []struct {
+		n                      int64
+		text, singular, plural string
 	}{
-		{s.Reset, "warning: %s anew, because the state could not be read or could learn nothing: the dead letter has the reasons\n", "key began", "keys began"},
-		{s.Panics, "warning: the mathematics of a key panicked %s, which is a fault of hafvf: the log has the place, and the dead letter the records\n", "time", "times"},
-		{s.Restarts, "counters began anew %s: they fell to less than half, which is no wrap\n", "time", "times"},
-		{s.Skipped, "%s passed over: above a header, comments, or the header of another table\n", "line was", "lines were"},
-		{s.Forgotten, "%s, as tombstones of the topic ask for it\n", "key was forgotten", "keys were forgotten"},
-		{s.ExpiredKeys, "%s after no record for longer than expire\n", "key was forgotten", "keys were forgotten"},
+		{s.Reset, "warning: %s reset, because the state could not be read or could learn nothing: the dead letter has the reasons\n", "key was", "keys were"},
+		{s.Panics, "warning: the mathematics of a key panicked %s, a bug in hafvf: the log has the place, and the dead letter has the records\n", "time", "times"},
+		{s.Restarts, "counters were reset %s: they fell to less than half, which is not a wrap\n", "time", "times"},
+		{s.Skipped, "%s skipped: above a header, comments, or the header of another table\n", "line was", "lines were"},
+		{s.Forgotten, "%s, because of tombstones in the topic\n", "key was forgotten", "keys were forgotten"},
+		{s.ExpiredKeys, "%s: no record for longer than expire\n", "key was forgotten", "keys were forgotten"},
 		{s.Expired, "%s older than alerts.max_age and not sent\n", "alert was", "alerts were"},
-		{s.Partials, "warning: the server of the source gave %s: the log has the reasons\n", "partial answer", "partial answers"},
-		{s.Dropped, "warning: the server of the source gave %s that were not asked for, or twice: they were dropped\n", "point", "points"},
+		{s.Partials, "warning: the server of the source returned %s: the log has the reasons\n", "partial answer", "partial answers"},
+		{s.Dropped, "warning: the server of the source returned %s that were not requested, or were repeated: they were dropped\n", "point", "points"},
 		{s.Refused, "warning: the sink refused %s: the dead letter has the reasons\n", "record", "records"},
 		{s.Undelivered, "warning: %s not delivered: the dead letter has the reasons\n", "alert was", "alerts were"},
 	} {
-		if of.n > 0 {
-			fmt.Fprintf(b, of.text, message.Count(of.n, of.one, of.many))
+		if hint.n > 0 {
+			fmt.Fprintf(b, hint.text, message.Count(hint.n, hint.singular, hint.plural))
 		}
 	}
 	if s.steps {
-		fmt.Fprintf(b, "sessions end at gaps of %s, %d median steps of the key and at least %s; session.gap is another\n", message.Range(s.gaps[0], s.gaps[1]), keyed.GapSteps, message.Duration(keyed.LeastGap))
+		fmt.Fprintf(b, "sessions end at gaps of %s, %d median steps of the key and at least %s; session.gap sets another gap\n", message.Range(s.gaps[0], s.gaps[1]), keyed.GapSteps, message.Duration(keyed.LeastGap))
 	}
 	if s.Marks != "" {
 		fmt.Fprintln(b, s.Marks)
 	}
 	if s.Lag.Usual > 0 {
-		fmt.Fprintf(b, "99 %% of the records came within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))
+		fmt.Fprintf(b, "99 %% of the records arrived within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))
 	}
 	if s.Rewound > 0 {
 		fmt.Fprintf(b, "%s with a time ahead of the clock went back from it, when the next records were late in a row: max_ahead of the source rejects such times\n", message.Count(s.Rewound, "key", "keys"))
@@ -365,10 +362,10 @@ func (s Summary) hints(b *strings.Builder) {
 			s.warmUp, count(int64(len(s.WarmUps)), "key"), message.Some(s.WarmUps, named))
 	}
 	for _, m := range s.PoorFits {
-		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.of(m))
+		fmt.Fprintf(b, "warning: %.0f %% of the records of %s are outliers: the family does not fit%s\n", 100*m.Share, message.Printable(m.Key), s.advice.suggestion(m))
 	}
 	for _, key := range s.MixedCounters {
-		fmt.Fprintf(b, "warning: %s falls at more than 5 %% of its records, and within three records is where it was: two counters may share the key\n", message.Printable(key))
+		fmt.Fprintf(b, "warning: %s falls at more than 5 %% of its records, and recovers within three records: two counters may share the key\n", message.Printable(key))
 	}
 	for i, pattern := range s.Unmatched {
 		const named = 10
@@ -380,24 +377,24 @@ func (s Summary) hints(b *strings.Builder) {
 	}
 }
 
-// late says how late records were, and what to do about it.
+// late reports how late records were, with the remedies.
 func (s Summary) late(b *strings.Builder) {
 	inTurn := s.Late - s.LateIdle - s.LateFar
 	switch {
 	case s.Late > 0 && s.resumes:
-		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give a run with a state new records only\n", count(s.Late, "record"))
+		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give only new records to a run with a state\n", count(s.Late, "record"))
 		if s.LateIdle > 0 {
-			fmt.Fprintf(b, "%d of them came within the lateness: the run before has released what waited, at the end of its file\n", s.LateIdle)
+			fmt.Fprintf(b, "%d of them came within the lateness: the previous run released waiting records at the end of its file\n", s.LateIdle)
 		}
 	case inTurn > 0 && s.advice.zone != nil && clock.Forward(s.BehindAt, s.advice.zone):
-		fmt.Fprintf(b, "%s came up to %v after a later one of the key, when the clock of the zone had gone forward: a time that it leaves out counts by the offset before\n", count(inTurn, "record"), s.Behind)
+		fmt.Fprintf(b, "%s came up to %v after a later one of the key, when the clock of the zone was set forward: a skipped time uses the offset before the change\n", count(inTurn, "record"), s.Behind)
 	case inTurn > 0:
 		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with %s: %s nothing is late\n", count(inTurn, "record"), s.Behind, cmp.Or(s.advice.wait, "lateness"), message.Duration(message.RoundUp(s.Behind)))
 	}
 	if s.LateFar > 0 && !s.resumes {
-		hint := "times fall back there; order: arrival takes records as they come"
+		hint := "times go back there; order: arrival uses the order of the records"
 		if s.ahead {
-			hint = "look at times that lie ahead: max_ahead of the source rejects them"
+			hint = "check for times ahead of the clock: max_ahead of the source rejects them"
 		}
 		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: %s\n", count(s.LateFar, "record"), hint)
 	}
@@ -411,7 +408,7 @@ func (s Summary) late(b *strings.Builder) {
 	}
 }
 
-// roundLag rounds a lag to what a person reads.
+// roundLag rounds a lag for display.
 func roundLag(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)
@@ -419,18 +416,18 @@ func roundLag(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// A PoorFit is a key of whose records more than poorFitShare are outliers.
+// A PoorFit is a key with a share of outliers above poorFitShare.
 type PoorFit struct {
 	Key             string
-	Share           float64 // of the key's records
+	Share           float64 // outliers per record of the key
 	Whole, Positive bool    // all values are whole; all are above zero
 	Negative        bool    // some value is below zero
 }
 
-// An advice is what a config has not tried for values that its family does not fit.
+// An advice has the settings that a config has not tried for values that its family does not fit.
 type advice struct {
 	family, scale, season bool
-	// wait is the setting by which late records find their place, if it is not lateness.
+	// wait is the setting that prevents late records; "" for lateness.
 	wait string
 	zone *time.Location // of local times
 }
@@ -442,7 +439,7 @@ func adviceOf(c *config.Config) advice {
 	}
 	zone, err := domain.Zone(c.Zone)
 	if err != nil {
-		zone = time.UTC // Parse has refused it
+		zone = time.UTC // Parse has refused the zone
 	}
 	return advice{
 		wait: wait, zone: zone,
@@ -452,8 +449,8 @@ func adviceOf(c *config.Config) advice {
 	}
 }
 
-// of is the advice for a key, empty if there is nothing left to try.
-func (a advice) of(m PoorFit) string {
+// suggestion returns the advice for a key, "" if no setting is left to try.
+func (a advice) suggestion(m PoorFit) string {
 	var try []string
 	if a.family && m.Whole && !m.Negative {
 		try = append(try, "model.family: poisson")
@@ -476,14 +473,14 @@ func (a advice) of(m PoorFit) string {
 
 const (
 	poorFitShare   = 0.05
-	poorFitRecords = 200     // of a key, below which the share says little
-	poorFitKeys    = 5       // that a summary names
-	movingSessions = 5       // likewise
-	countedKeys    = 100_000 // whose outliers are counted; and with a break, as many
+	poorFitRecords = 200     // minimum records of a key for its share of outliers
+	maxPoorFits    = 5       // maximum keys in a summary
+	maxMoving      = 5       // maximum sessions in a summary
+	maxCountedKeys = 100_000 // maximum keys whose outliers are counted, and maximum keys with an alarm
 )
 
-// Values counts the records of a key with detection, and says whether some of its values are fractions,
-// zero or negative.
+// Values counts the records of a key with detection, and reports whether some of its values are fractions, zero or
+// negative.
 type Values struct {
 	Records, Outliers         int64
 	Fractions, Zero, Negative bool
@@ -502,7 +499,8 @@ func (n *Values) Add(outlier bool, values ...float64) {
 	}
 }
 
-// PoorFit is the share of outliers if it is so large that the family does not fit, else 0.
+// PoorFit returns the share of outliers if it is above poorFitShare, which shows that the family does not fit.
+// Otherwise, and below poorFitRecords, it returns 0.
 func (n Values) PoorFit() float64 {
 	if share := float64(n.Outliers) / float64(n.Records); n.Records >= poorFitRecords && share > poorFitShare {
 		return share
@@ -510,54 +508,54 @@ func (n Values) PoorFit() float64 {
 	return 0
 }
 
-// seen is what a tally has of a key. Breaks says that it had a break, also without detection.
-type seen struct {
+// keyCounts counts the records of a key. alarmed is set if the key had an alarm or a change.
+type keyCounts struct {
 	Values
 	events, madeUp int64 // of a counter
-	largestAlarms  bool
-	sessionsOf
+	alarmed        bool
+	keySessions
 }
 
-func (n seen) and(m seen) seen {
-	return seen{Values: Values{n.Records + m.Records, n.Outliers + m.Outliers, n.Fractions || m.Fractions, n.Zero || m.Zero, n.Negative || m.Negative},
-		events: n.events + m.events, madeUp: n.madeUp + m.madeUp, largestAlarms: n.largestAlarms || m.largestAlarms, sessionsOf: n.sessionsOf.and(m.sessionsOf)}
+func (n keyCounts) merge(m keyCounts) keyCounts {
+	return keyCounts{Values: Values{n.Records + m.Records, n.Outliers + m.Outliers, n.Fractions || m.Fractions, n.Zero || m.Zero, n.Negative || m.Negative},
+		events: n.events + m.events, madeUp: n.madeUp + m.madeUp, alarmed: n.alarmed || m.alarmed, keySessions: n.keySessions.merge(m.keySessions)}
 }
 
-// mixedCounters returns keys of which more than a twentieth of the events are falls that are made up for.
-func mixedCounters(keys map[string]seen) (all []string) {
+// mixedCounters returns the keys for which more than 5 % of the events are falls that later rises compensate.
+func mixedCounters(keys map[string]keyCounts) (mixed []string) {
 	for key, n := range keys {
 		if 20*n.madeUp > n.events {
-			all = append(all, key)
+			mixed = append(mixed, key)
 		}
 	}
-	slices.Sort(all)
-	return all[:min(len(all), poorFitKeys)]
+	slices.Sort(mixed)
+	return mixed[:min(len(mixed), maxPoorFits)]
 }
 
-// poorFits returns the keys with most outliers.
-func poorFits(keys map[string]seen) (all []PoorFit) {
+// poorFits returns the keys with the largest shares of outliers.
+func poorFits(keys map[string]keyCounts) (fits []PoorFit) {
 	for key, n := range keys {
 		if share := n.PoorFit(); share > 0 {
-			all = append(all, PoorFit{Key: key, Share: share, Whole: !n.Fractions, Positive: !n.Zero && !n.Negative, Negative: n.Negative})
+			fits = append(fits, PoorFit{Key: key, Share: share, Whole: !n.Fractions, Positive: !n.Zero && !n.Negative, Negative: n.Negative})
 		}
 	}
-	slices.SortFunc(all, func(a, b PoorFit) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
-	return all[:min(len(all), poorFitKeys)]
+	slices.SortFunc(fits, func(a, b PoorFit) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Key, b.Key)) })
+	return fits[:min(len(fits), maxPoorFits)]
 }
 
-// A tally is a part of the summary, counted without a lock.
+// A tally is a part of the summary that one goroutine counts without a lock.
 type tally struct {
 	records  int64
 	largest  []LargestAlarm
 	moving   []Moving
-	keys     map[string]seen // with detection, and smoothed ones
-	counters bool            // values are increases of counters
+	keys     map[string]keyCounts // with detection, with sessions, or of counters
+	counters bool                 // values are increases of counters
 }
 
 func (t *tally) estimate(key string, e *keyed.Estimate) {
 	t.records++
 	if t.counters && e.Events > 0 {
-		n := t.of(key)
+		n := t.forKey(key)
 		if n.events += e.Events; e.Falls != nil {
 			n.madeUp += int64(e.Falls.MadeUp)
 		}
@@ -566,19 +564,19 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 	switch {
 	case e.Missing:
 	case e.Detection != nil:
-		n, values := t.of(key), make([]float64, 0, 1)
+		n, values := t.forKey(key), make([]float64, 0, 1)
 		for _, x := range e.X {
 			values = append(values, x[len(x)-1])
 		}
 		n.Add(e.Detection.Kind == hafvf.Outlier, values...)
-		n.largestAlarms = n.largestAlarms || e.Alarm != nil
+		n.alarmed = n.alarmed || e.Alarm != nil
 		t.keys[key] = n
 		if a := e.Alarm; a != nil {
-			at := e.Time
+			when := e.Time
 			if a.Kind == string(usual.ChangeAlarm) {
-				at = a.Start
+				when = a.Start
 			}
-			t.add(LargestAlarm{Key: key, ID: e.ID, Time: at, Size: math.Abs(a.Size), n: e.N}, func() string {
+			t.add(LargestAlarm{Key: key, ID: e.ID, Time: when, Size: math.Abs(a.Size), n: e.N}, func() string {
 				if a.Kind == string(usual.ChangeAlarm) {
 					return fmt.Sprintf("change %.4g → %.4g, reported %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
 				}
@@ -586,9 +584,9 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 			})
 		}
 	default:
-		// memory = E[w]·before + J: what went is (1 − E[w])·before.
-		kept := e.Memory - float64(len(e.X))
-		if forgot := kept * (1 - e.Weight) / e.Weight; forgot > 1 {
+		// memory = E[w]·before + J, so (1 − E[w])·before was forgotten.
+		retained := e.Memory - float64(len(e.X))
+		if forgot := retained * (1 - e.Weight) / e.Weight; forgot > 1 {
 			t.add(LargestAlarm{Key: key, ID: e.ID, Time: e.Time, Size: forgot, n: e.N}, func() string { return fmt.Sprintf("kept %.4g", e.Memory) })
 		}
 	}
@@ -597,19 +595,19 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 	t.records++
 	if s.N == 1 && s.Revision == 0 && !s.Time.IsZero() {
-		n, single := t.of(key), 0
+		n, single := t.forKey(key), 0
 		if s.Session.N == 1 {
 			single = 1
 		}
-		n.sessionsOf = n.sessionsOf.and(sessionsOf{1, single, s.Time, s.Time})
+		n.keySessions = n.keySessions.merge(keySessions{1, single, s.Time, s.Time})
 		t.keys[strings.Clone(key)] = n
 	}
 	if s.N == 1 && s.Session.Moves() {
 		t.moving = keepMoving(t.moving, Moving{strings.Clone(key), s.Session})
 	}
 	if s.Change {
-		if n := t.of(key); !n.largestAlarms {
-			n.largestAlarms = true
+		if n := t.forKey(key); !n.alarmed {
+			n.alarmed = true
 			t.keys[strings.Clone(key)] = n
 		}
 		t.add(LargestAlarm{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence, n: s.N}, func() string {
@@ -621,42 +619,42 @@ func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 	}
 }
 
-// of is what the tally has seen of a key.
-func (t *tally) of(key string) seen {
+// forKey returns the counts of a key.
+func (t *tally) forKey(key string) keyCounts {
 	if t.keys == nil {
-		t.keys = map[string]seen{}
+		t.keys = map[string]keyCounts{}
 	}
 	return t.keys[key]
 }
 
-// add adds b, of which about says what else there is to say, if it is among the largest.
-// The estimate that b is of is valid for the time of the call.
-func (t *tally) add(b LargestAlarm, about func() string) {
-	if math.IsInf(b.Size, 0) || len(t.largest) == largestKeys && b.compare(t.largest[largestKeys-1]) > 0 {
+// add adds b if it is among the largest. describe returns the details of b; it is called only then, because the
+// estimate is valid only during the call.
+func (t *tally) add(b LargestAlarm, describe func() string) {
+	if math.IsInf(b.Size, 0) || len(t.largest) == maxLargest && b.compare(t.largest[maxLargest-1]) > 0 {
 		return
 	}
-	b.Key, b.ID, b.About = strings.Clone(b.Key), strings.Clone(b.ID), about()
+	b.Key, b.ID, b.About = strings.Clone(b.Key), strings.Clone(b.ID), describe()
 	t.largest = keepLargest(t.largest, b)
 }
 
-// flush adds the tally to the findings of the run, if there is one, and begins anew.
+// flush adds the tally to f, if f is not nil, and resets the tally.
 func (t *tally) flush(f *runFindings) {
 	if f != nil && t.records > 0 {
-		f.note(t)
+		f.addTally(t)
 	}
 	clear(t.keys)
 	t.records, t.largest, t.moving = 0, t.largest[:0], t.moving[:0]
 }
 
-const largestKeys = 10
+const maxLargest = 10
 
-// compare orders breaks, the largest first, of equal ones the first of the key. So it does
-// not matter in which order several goroutines find them.
+// compare orders by size, largest first, and then by key, time and n. The result therefore does not depend on the order
+// in which goroutines find the alarms.
 func (b LargestAlarm) compare(o LargestAlarm) int {
 	return cmp.Or(cmp.Compare(o.Size, b.Size), cmp.Compare(b.Key, o.Key), b.Time.Compare(o.Time), cmp.Compare(b.n, o.n))
 }
 
-// keepLargest adds b to the largest few, one per key.
+// keepLargest adds b to the largest alarms, at most one per key.
 func keepLargest(list []LargestAlarm, b LargestAlarm) []LargestAlarm {
 	if i := slices.IndexFunc(list, func(o LargestAlarm) bool { return o.Key == b.Key }); i >= 0 {
 		if list[i].compare(b) <= 0 {
@@ -664,7 +662,7 @@ func keepLargest(list []LargestAlarm, b LargestAlarm) []LargestAlarm {
 		}
 		list = slices.Delete(list, i, i+1)
 	}
-	at, _ := slices.BinarySearchFunc(list, b, LargestAlarm.compare)
-	list = slices.Insert(list, at, b)
-	return list[:min(len(list), largestKeys)]
+	index, _ := slices.BinarySearchFunc(list, b, LargestAlarm.compare)
+	list = slices.Insert(list, index, b)
+	return list[:min(len(list), maxLargest)]
 }

@@ -19,7 +19,7 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// A summary names what was not used of the input, and what to do about it.
+// A summary names the input that was not used, and the remedies.
 func TestSummaryOfRejects(t *testing.T) {
 	var lines []string
 	add := func(minute int, key, x string) {
@@ -60,16 +60,15 @@ func TestSummaryOfRejects(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, s)
 		}
 	}
-	// The lateness that it names is enough, and a minute less is not.
+	// The proposed lateness is enough, and a minute less is not.
 	for lateness, late := range map[string]int64{"10m": 0, "9m": 1} {
 		s, _, _ := runConfig(t, strings.Replace(text, "{model", "{lateness: "+lateness+", model", 1))
 		equal(t, late, s.Late)
 	}
 }
 
-// A key of which nothing can be used costs the others nothing: outputs and state are in place, and the run
-// has failed. What was rejected, mended and in a file of its own, is read by the next run: no record is lost,
-// and none comes twice.
+// A key without a valid record does not affect other keys: outputs and states are written, and the run fails. The next
+// run reads the fixed records from a separate file: no record is lost or repeated.
 func TestOneBadKey(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -90,7 +89,7 @@ func TestOneBadKey(t *testing.T) {
 	count := func(out, key string) int { return strings.Count(out, `"key":"`+key+`"`) }
 	s, out := run("in.jsonl", "out1.jsonl")
 	expect.Error(t, s.Err(), "60 of 90 records were rejected, more than half")
-	expect.Error(t, s.Err(), "give them to it in a file of their own")
+	expect.Error(t, s.Err(), "pass them to it in a separate file")
 	if count(out, "good") != 30 || len(s.Partial) > 0 {
 		t.Errorf("%d estimates, beside the outputs %v", count(out, "good"), s.Partial)
 	}
@@ -110,7 +109,7 @@ func TestOneBadKey(t *testing.T) {
 	if s.Err() != nil || s.AlreadyRead != 90 || count(out, "bad") != 0 || count(out, "good") != 1 || !strings.Contains(out, `"n":31`) {
 		t.Errorf("grown: %d passed over, %v\n%s", s.AlreadyRead, s.Err(), out)
 	}
-	// Of a run that could use nothing all stays.
+	// A run without a valid record leaves everything unchanged.
 	before := readFile(t, path("s.bin"))
 	save(t, path("in.jsonl"), append(lines, `{"key":"good","time":1800000000,"x":1}`+"\n", `{"key":"bad"}`+"\n")...)
 	s, out = run("in.jsonl", "out3.jsonl")
@@ -120,16 +119,16 @@ func TestOneBadKey(t *testing.T) {
 	}
 }
 
-// Records and rejected ones are counted in observations, in each layout and of aggregated events.
+// Records and rejected records are counted in observations, in each layout and for aggregated events.
 func TestRejectedInOneUnit(t *testing.T) {
 	const model = "model: {family: normal}\n"
 	csv := []string{"time,a,b,c\n"}
 	var wide, events []string
 	for i := range 10 {
-		at := fmt.Sprint(1700000000 + 60*i)
-		csv = append(csv, at+",1,2,3\n")
-		wide = append(wide, `{"time":`+at+`,"a":1,"b":2,"c":3}`+"\n")
-		events = append(events, `{"key":"k","time":`+at+`,"x":1}`+"\n")
+		stamp := fmt.Sprint(1700000000 + 60*i)
+		csv = append(csv, stamp+",1,2,3\n")
+		wide = append(wide, `{"time":`+stamp+`,"a":1,"b":2,"c":3}`+"\n")
+		events = append(events, `{"key":"k","time":`+stamp+`,"x":1}`+"\n")
 	}
 	for range 11 {
 		csv, wide = append(csv, "1700001000,1\n"), append(wide, "{\n")
@@ -174,18 +173,17 @@ func TestMostlyRejected(t *testing.T) {
 	}
 }
 
-// A family that does not fit is named at the end, by the keys of which it makes too many
-// outliers.
+// The summary names keys with too many outliers, because the family does not fit.
 func TestSummaryOfMisfits(t *testing.T) {
 	lines, rng := []string{"key,time,x\n"}, rand.New(rand.NewPCG(1, 8))
 	for i := range 1000 {
-		at := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+		stamp := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
 		x := rng.NormFloat64()
-		lines = append(lines, fmt.Sprintf("good,%s,%g\n", at, x))
+		lines = append(lines, fmt.Sprintf("good,%s,%g\n", stamp, x))
 		if i%11 == 3 {
 			x *= 100
 		}
-		lines = append(lines, fmt.Sprintf("bad,%s,%g\n", at, x))
+		lines = append(lines, fmt.Sprintf("bad,%s,%g\n", stamp, x))
 	}
 	s, _, _ := runConfig(t, "{model: {family: normal, prior: auto}, detect: true, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
 	if len(s.PoorFits) != 1 || s.PoorFits[0].Key != "bad" || s.PoorFits[0].Share < poorFitShare ||
@@ -194,12 +192,11 @@ func TestSummaryOfMisfits(t *testing.T) {
 	}
 }
 
-// The advice for a family that does not fit is what the values allow and the config does not
-// have yet.
+// The advice for such a family has settings that the values allow and the config lacks.
 func TestAdvice(t *testing.T) {
 	for _, c := range []struct {
 		model string
-		of    PoorFit
+		fit   PoorFit
 		want  string
 	}{
 		{"{family: normal}", PoorFit{Positive: true}, "; try model.scale: log, or model.season"},
@@ -212,11 +209,11 @@ func TestAdvice(t *testing.T) {
 		{"{family: poisson, season: [24h]}", PoorFit{Whole: true}, ""},
 	} {
 		cfg := expect.Get(config.Parse("test.yaml", []byte("{model: "+c.model+", detect: true, source: {csv: {path: a.csv}}}"), nil))(t)
-		equal(t, c.want, adviceOf(cfg).of(c.of))
+		equal(t, c.want, adviceOf(cfg).suggestion(c.fit))
 	}
 }
 
-// What a key's debt mutes is in the summary and among the metrics.
+// Alarms that a key's budget suppresses are in the summary and in the metrics.
 func TestSummaryOfMutedAlarms(t *testing.T) {
 	lines, rng := []string{"key,time,x\n"}, rand.New(rand.NewPCG(3, 5))
 	for i := range 6000 {
@@ -243,7 +240,7 @@ func TestSummaryOfMutedAlarms(t *testing.T) {
 	equal(t, float64(muted), expect.Get(gather(m))(t)["hafvf_alarms_muted_total"])
 }
 
-// Times of a summary are those of its zone, with the offset that tells apart the hours that the clock shows twice.
+// Times in a summary use its zone. The offset distinguishes hours that occur twice.
 func TestSummaryInAZone(t *testing.T) {
 	first := time.Date(2025, 10, 26, 0, 30, 0, 0, time.UTC)
 	s := Summary{
@@ -267,7 +264,7 @@ func TestSummaryInAZone(t *testing.T) {
 	}
 }
 
-// Records that were deleted before they were read are lost, and the summary says so.
+// The summary reports records that were deleted before they were read.
 func TestSummaryOfDeletedRecords(t *testing.T) {
 	s := Summary{Stopped: true, Deleted: map[string]int64{"in": 1200}}
 	if text := s.String(); strings.Contains(text, "nothing read was lost") || !strings.Contains(text, "; up to 1200 records of topic in were deleted before they were read") {
@@ -275,14 +272,14 @@ func TestSummaryOfDeletedRecords(t *testing.T) {
 	}
 }
 
-// What a summary says is true of odd data too: of times far ahead, of alarms without a size, of
-// keys that are no text for a terminal, and of a run that has seen nothing.
+// A summary is correct for unusual data: times far ahead, alarms without a size, keys that a terminal cannot show, and
+// a run without records.
 func TestSummaryOfOddData(t *testing.T) {
 	s := Summary{Largest: []LargestAlarm{{Key: "k\x1b[2J", ID: "id", Size: math.NaN(), About: "novelty"}, {Key: "plain", ID: "id", Size: 2}}, WarmUps: []string{"a\nb"}}
 	s.Late, s.LateFar, s.ahead, s.detects, s.warmUp = 3, 3, true, true, 50
 	text := s.String()
 	for _, want := range []string{
-		"3 records came more than a year after a later one of the key, by their times: look at times that lie ahead: max_ahead of the source rejects them\n",
+		"3 records came more than a year after a later one of the key, by their times: check for times ahead of the clock: max_ahead of the source rejects them\n",
 		`  "k\x1b[2J"               id  novelty` + "\n",
 		"  plain                    id  by 2\n",
 		`1 key, "a\nb"` + "\n",
@@ -301,8 +298,8 @@ func TestSummaryOfOddData(t *testing.T) {
 	}
 }
 
-// A file whose times are days of a spreadsheet is refused by name, unless the config says what
-// they are; times of 1970 are read as ever.
+// A file whose times are days of a spreadsheet is refused, unless the config declares them. Times in 1970 are read as
+// usual.
 func TestSpreadsheetTimes(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -317,8 +314,8 @@ func TestSpreadsheetTimes(t *testing.T) {
 	} {
 		path := write(t, test.name, test.lines...)
 		format := strings.TrimPrefix(filepath.Ext(path), ".")
-		run := func(more string) error {
-			_, err := Run{Graph: compose(t, "model: {family: normal}\nsource: {"+format+": {path: "+path+more+"}}\nsink: none\n")}.Execute(context.Background(), nil)
+		run := func(settings string) error {
+			_, err := Run{Graph: compose(t, "model: {family: normal}\nsource: {"+format+": {path: "+path+settings+"}}\nsink: none\n")}.Execute(context.Background(), nil)
 			return err
 		}
 		if err := run(""); (err == nil) != test.ok || err != nil && !strings.Contains(err.Error(), "such as 46000.5: set time_format: spreadsheet in the source if they are, or time_format: unix") {
@@ -332,8 +329,8 @@ func TestSpreadsheetTimes(t *testing.T) {
 	}
 }
 
-// So are days in a later file of a pattern. Those of standard input and of a topic are rejected,
-// record by record.
+// This also holds for days in a later file of a pattern. On standard input and in a topic, such records are rejected
+// one by one.
 func TestSpreadsheetTimesElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.csv": "key,time,x\na,2026-01-02,1\n", "b.csv": "key,time,x\na,46000.5,1\n"} {
@@ -346,31 +343,31 @@ func TestSpreadsheetTimesElsewhere(t *testing.T) {
 
 	const want = "the time 46000.5 seems to be days of a spreadsheet: set time_format: spreadsheet in the source if it is, or time_format: unix"
 	days := []string{`{"key":"a","time":46000.5,"x":1}`, `{"key":"a","time":"46000.5","x":1}`}
-	others := []string{`{"key":"a","time":"1970-01-01T12:46:40Z","x":1}`, `{"key":"a","time":"2026-01-02","x":1}`}
+	lines := []string{`{"key":"a","time":"1970-01-01T12:46:40Z","x":1}`, `{"key":"a","time":"2026-01-02","x":1}`}
 	for _, test := range []struct {
-		more    string
-		lines   []string
-		rejects int
-	}{{"", slices.Concat(days, others), 2}, {", time_format: unix", days, 0}, {", time_format: spreadsheet", days, 0}} {
+		settings string
+		lines    []string
+		rejects  int
+	}{{"", slices.Concat(days, lines), 2}, {", time_format: unix", days, 0}, {", time_format: spreadsheet", days, 0}} {
 		in := expect.Get(os.Open(write(t, "in.jsonl", strings.Join(test.lines, "\n")+"\n")))(t)
 		stdin := os.Stdin
 		os.Stdin = in
-		_, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: '-'"+test.more+"}}\n")
+		_, estimates, rejected := runConfig(t, "model: {family: normal}\nsource: {jsonl: {path: '-'"+test.settings+"}}\n")
 		os.Stdin = stdin
 		in.Close()
 		b := fakeBus(t, 1)
 		b.put(t, test.lines...)
-		expect.Get(Run{Graph: compose(t, b.config("bounded: true"+test.more, "")), Log: quiet}.Execute(t.Context(), nil))(t)
+		expect.Get(Run{Graph: compose(t, b.config("bounded: true"+test.settings, "")), Log: quiet}.Execute(t.Context(), nil))(t)
 		for where, got := range map[string][2][]string{"standard input": {estimates, rejected}, "topic": {b.values(t, "out"), b.values(t, "rejected")}} {
 			dead := strings.Join(got[1], "")
 			if len(got[0]) != len(test.lines)-test.rejects || strings.Count(dead, `"reason":`) != test.rejects || strings.Count(dead, want) != test.rejects {
-				t.Errorf("%s%s: %d estimates, rejected %s", where, test.more, len(got[0]), dead)
+				t.Errorf("%s%s: %d estimates, rejected %s", where, test.settings, len(got[0]), dead)
 			}
 		}
 	}
 }
 
-// The summary says how many keys with changes there are beside those that it names.
+// The summary counts keys with changes that it does not list.
 func TestSummaryOfManyChanges(t *testing.T) {
 	for _, c := range []struct {
 		keys int
@@ -394,7 +391,7 @@ func TestSummaryOfManyChanges(t *testing.T) {
 	}
 }
 
-// The summary names sessions without a change that drift or wander. If they are many, it says what to do.
+// The summary lists sessions without a change that drift or wander. If there are many, it has a remedy.
 func TestSummaryOfDrift(t *testing.T) {
 	for swinging, want := range map[int]string{
 		5: "of 10 sessions without a change 5 drift or wander; if these change abruptly, set a lower change.odds\n  k0                       wanders\n  k1 ",
@@ -420,10 +417,10 @@ func TestSummaryOfDrift(t *testing.T) {
 	drift := func(rate, within float64, days int, positive bool) keyed.Session {
 		return keyed.Session{Start: keyed.Point{Time: start}, End: keyed.Point{Time: start.AddDate(0, 0, days)}, Drift: &keyed.Drift{Rate: rate, Lower: rate - within, Upper: rate + within, From: 512, To: 512 + rate*float64(days), Positive: positive}}
 	}
-	all := []Moving{{"w", keyed.Session{Wanders: true}}, {"less", drift(-2, 1, 1, false)}, {"M10", drift(1.6, .1, 80, true)}, {"long", drift(.1, .01, 800, true)}, {"v", keyed.Session{Wanders: true}}, {"x", keyed.Session{Wanders: true}}}
+	sessions := []Moving{{"w", keyed.Session{Wanders: true}}, {"less", drift(-2, 1, 1, false)}, {"M10", drift(1.6, .1, 80, true)}, {"long", drift(.1, .01, 800, true)}, {"v", keyed.Session{Wanders: true}}, {"x", keyed.Session{Wanders: true}}}
 	f := &runFindings{}
-	for _, m := range all {
-		f.note(&tally{records: 1, moving: []Moving{m}})
+	for _, m := range sessions {
+		f.addTally(&tally{records: 1, moving: []Moving{m}})
 	}
 	s := Summary{clock: time.FixedZone("", 3600)}
 	s.Unchanged, s.Drifting = 100, 7
@@ -441,40 +438,40 @@ func TestSummaryOfDrift(t *testing.T) {
 	}
 }
 
-// The summary counts keys with alarms or changes up to a bound, whatever other keys there are.
+// The summary counts keys with alarms or changes up to maxCountedKeys, independent of other keys.
 func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
 	f := &runFindings{}
-	for i := range countedKeys + 5 {
-		f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("quiet", i): {Values: Values{Records: 1}}}})
+	for i := range maxCountedKeys + 5 {
+		f.addTally(&tally{records: 1, keys: map[string]keyCounts{fmt.Sprint("quiet", i): {Values: Values{Records: 1}}}})
 	}
 	for range 2 {
 		for i := range 30 {
-			f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("loud", i): {Values: Values{Records: 1}, largestAlarms: true}}})
+			f.addTally(&tally{records: 1, keys: map[string]keyCounts{fmt.Sprint("loud", i): {Values: Values{Records: 1}, alarmed: true}}})
 		}
 	}
-	equal(t, 30, len(f.largestAlarms))
+	equal(t, 30, len(f.alarmedKeys))
 	equal(t, false, f.uncounted)
-	for i := range countedKeys - 29 {
-		f.note(&tally{records: 1, keys: map[string]seen{fmt.Sprint("smoothed", i): {largestAlarms: true}}})
+	for i := range maxCountedKeys - 29 {
+		f.addTally(&tally{records: 1, keys: map[string]keyCounts{fmt.Sprint("smoothed", i): {alarmed: true}}})
 	}
-	equal(t, countedKeys, len(f.largestAlarms))
-	s := Summary{Largest: []LargestAlarm{{Key: "a", Size: 1}}, LargestAlarms: len(f.largestAlarms), uncounted: f.uncounted}
+	equal(t, maxCountedKeys, len(f.alarmedKeys))
+	s := Summary{Largest: []LargestAlarm{{Key: "a", Size: 1}}, LargestAlarms: len(f.alarmedKeys), uncounted: f.uncounted}
 	if text := s.String(); !strings.HasSuffix(text, "\n  and over 99999 more keys\n") {
 		t.Error(text)
 	}
 }
 
-// Restarts of counters are counted, and a key that two counters share is named.
+// Resets of counters are counted, and a key that two counters share is named.
 func TestFallsOfCounters(t *testing.T) {
 	t.Parallel()
 	lines := []string{}
 	for i := range 100 {
-		at := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
-		lines = append(lines, fmt.Sprintf(`{"key":"mixed","time":%q,"x":%d}`+"\n", at, i%2*1000+i), fmt.Sprintf(`{"key":"meter","time":%q,"x":%d}`+"\n", at, i%50))
+		stamp := start.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+		lines = append(lines, fmt.Sprintf(`{"key":"mixed","time":%q,"x":%d}`+"\n", stamp, i%2*1000+i), fmt.Sprintf(`{"key":"meter","time":%q,"x":%d}`+"\n", stamp, i%50))
 	}
 	g := compose(t, "model: {family: normal, prior: auto}\naggregate: {every: 5m, value: increase}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nsink: none\n")
 	s := expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t)
-	for _, want := range []string{"\ncounters began anew 50 times: they fell to less than half, which is no wrap\n", "\nwarning: mixed falls at more than 5 % of its records, and within three records is where it was: two counters may share the key\n"} {
+	for _, want := range []string{"\ncounters were reset 50 times: they fell to less than half, which is not a wrap\n", "\nwarning: mixed falls at more than 5 % of its records, and recovers within three records: two counters may share the key\n"} {
 		if !strings.Contains(s.String(), want) {
 			t.Errorf("%s", s)
 		}
@@ -482,14 +479,14 @@ func TestFallsOfCounters(t *testing.T) {
 	expect.Same(t, []string{"mixed"}, s.MixedCounters)
 }
 
-// Records that are late for times that the clock of the zone leaves out get no advice to wait for them; others do.
+// Records that are late because a clock was set forward get no advice to wait for them; other late records do.
 func TestLateForTimesLeftOut(t *testing.T) {
 	t.Parallel()
-	const lateness, forward = "with lateness: 30m nothing is late", "when the clock of the zone had gone forward: a time that it leaves out counts by the offset before"
+	const lateness, forward = "with lateness: 30m nothing is late", "when the clock of the zone was set forward: a skipped time uses the offset before the change"
 	for zone, want := range map[string][2]string{"Europe/Berlin": {forward, lateness}, "America/New_York": {lateness, forward}} {
 		in := "time,x\n"
-		for _, at := range []string{"01:30", "02:30", "03:00", "03:30", "04:00"} { // in Berlin 02:30 is 03:30
-			in += "2026-03-29 " + at + ",1\n"
+		for _, stamp := range []string{"01:30", "02:30", "03:00", "03:30", "04:00"} { // in Berlin 02:30 is 03:30
+			in += "2026-03-29 " + stamp + ",1\n"
 		}
 		if zone == "America/New_York" {
 			in += "2026-03-29 03:30,1\n"
@@ -504,28 +501,28 @@ func TestLateForTimesLeftOut(t *testing.T) {
 	}
 }
 
-// Records that are late by more than a year are counted apart, and what is said of them goes by whether a time lies ahead of the
-// clock.
+// Records that are late by more than a year are counted separately. The remedy depends on whether a time is ahead of
+// the clock.
 func TestFarLate(t *testing.T) {
 	t.Parallel()
-	at := func(times ...time.Time) string {
+	linesAt := func(times ...time.Time) string {
 		var lines []string
-		for _, at := range times {
-			lines = append(lines, fmt.Sprintf(`{"key":"a","time":%q,"x":1}`+"\n", at.Format(time.RFC3339)))
+		for _, linesAt := range times {
+			lines = append(lines, fmt.Sprintf(`{"key":"a","time":%q,"x":1}`+"\n", linesAt.Format(time.RFC3339)))
 		}
 		g := compose(t, "model: {family: normal}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nsink: none\n")
 		return expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t).String()
 	}
 	minute := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
-	const near, back, ahead = "1 record came up to 3m0s after a later one of the key: with lateness: 3m nothing is late\n", "came more than a year after a later one of the key, by their times: times fall back there; order: arrival takes records as they come\n", "look at times that lie ahead: max_ahead of the source rejects them\n"
+	const near, back, ahead = "1 record came up to 3m0s after a later one of the key: with lateness: 3m nothing is late\n", "came more than a year after a later one of the key, by their times: times go back there; order: arrival uses the order of the records\n", "check for times ahead of the clock: max_ahead of the source rejects them\n"
 	for name, c := range map[string]struct {
 		text string
 		want []string
 		not  string
 	}{
-		"near and far": {at(minute(0), minute(5), minute(2), minute(6).AddDate(-20, 0, 0), minute(7).AddDate(-20, 0, 0), minute(8)), []string{near, "2 records " + back}, "max_ahead"},
-		"ahead":        {at(minute(0), minute(0).AddDate(300, 0, 0), minute(2), minute(3)), []string{"2 records came more than a year", ahead}, "fall back"},
-		"near":         {at(minute(0), minute(5), minute(2)), []string{near}, "year"},
+		"near and far": {linesAt(minute(0), minute(5), minute(2), minute(6).AddDate(-20, 0, 0), minute(7).AddDate(-20, 0, 0), minute(8)), []string{near, "2 records " + back}, "max_ahead"},
+		"ahead":        {linesAt(minute(0), minute(0).AddDate(300, 0, 0), minute(2), minute(3)), []string{"2 records came more than a year", ahead}, "fall back"},
+		"near":         {linesAt(minute(0), minute(5), minute(2)), []string{near}, "year"},
 	} {
 		for _, want := range c.want {
 			if !strings.Contains(c.text, want) || strings.Contains(c.text, c.not) {
@@ -535,7 +532,7 @@ func TestFarLate(t *testing.T) {
 	}
 }
 
-// The log of a run says once that whole numbers are rounded, however many are, and in whatever decoders.
+// The log of a run reports rounded whole numbers once, for all records and decoders.
 func TestRoundedNumbersAreLogged(t *testing.T) {
 	var lines []string
 	for i := range 3000 {
@@ -544,7 +541,7 @@ func TestRoundedNumbersAreLogged(t *testing.T) {
 	log := &aLog{}
 	text := "model: {family: normal, prior: auto}\nsource: {jsonl: {path: " + write(t, "in.jsonl", lines...) + "}}\nsink: none\n"
 	expect.Get(Run{Graph: compose(t, text), Log: log.logger()}.Execute(t.Context(), nil))(t)
-	if strings.Count(log.b.String(), "2^53") != 1 || !log.has("first=90071992547")() {
+	if strings.Count(log.b.String(), "2^53") != 1 || !log.contains("first=90071992547")() {
 		t.Errorf("%s", &log.b)
 	}
 }

@@ -27,8 +27,8 @@ var decodesTopics = registerDecoder("topics", func(d *decode.Decoder, b kafkaio.
 	}
 })
 
-// payloadClock is the name of the clock that reads the time in a record's value. Its
-// setting is that of parserOf.
+// payloadClock is the name of the clock that reads the time in a record's value. Its setting is the argument of
+// parserOf.
 const payloadClock = "payload"
 
 func init() {
@@ -50,7 +50,7 @@ func newTopicSource(c *config.Config, k *config.Kafka) topicSource {
 		t.Form = registry.Source{Config: *t.Registry, Format: t.Format}.Form()
 	}
 	if timed && (c.Transform == settings.Smooth || c.Lateness > 0 || c.Silence != nil || c.Aggregate != nil || c.Incidents != nil || c.Expire > 0) {
-		t.Clock, t.ClockSetting = payloadClock, jsontext.Of(t.Fields) // only there does something wait for the watermark
+		t.Clock, t.ClockSetting = payloadClock, jsontext.Of(t.Fields) // only these settings wait for the watermark
 	}
 	if r := c.Runner; r.Name == config.Flink {
 		t.Readers, t.Poll = flink.Names(r.Parallelism, r.Parallelism, r.MaxParallelism), r.Poll
@@ -58,26 +58,26 @@ func newTopicSource(c *config.Config, k *config.Kafka) topicSource {
 	return t
 }
 
-func (t topicSource) check(ctx context.Context, to *clients) error {
-	if err := to.of(t.Cluster).Check(ctx); err != nil || t.Registry == nil {
+func (t topicSource) check(ctx context.Context, pool *clients) error {
+	if err := pool.client(t.Cluster).Check(ctx); err != nil || t.Registry == nil {
 		return err
 	}
 	return t.Registry.Check(ctx)
 }
 
-// partitions is the largest number of partitions of a topic.
-func (t topicSource) partitions(ctx context.Context, to *clients) (most int, err error) {
-	topics, err := to.of(t.Cluster).Partitions(ctx, t.Topics)
+// partitions returns the largest number of partitions of a topic.
+func (t topicSource) partitions(ctx context.Context, pool *clients) (largest int, err error) {
+	topics, err := pool.client(t.Cluster).Partitions(ctx, t.Topics)
 	for _, n := range topics {
-		most = max(most, n)
+		largest = max(largest, n)
 	}
-	return most, err
+	return largest, err
 }
 
-func (t topicSource) values() []string        { return t.Fields.Values }
-func (t topicSource) kind() tabular.Kind      { return tabular.String }
-func (t topicSource) state() any              { return t.Topics }
-func (t topicSource) part(_, whole bool) bool { return whole }
+func (t topicSource) values() []string                 { return t.Fields.Values }
+func (t topicSource) kind() tabular.Kind               { return tabular.String }
+func (t topicSource) state() any                       { return t.Topics }
+func (t topicSource) leavesOutputs(_, whole bool) bool { return whole }
 
 func (t topicSource) describe() string {
 	text := fmt.Sprintf("kafka %s from %s", strings.Join(t.Topics, ", "), t.Start.At)
@@ -88,7 +88,7 @@ func (t topicSource) describe() string {
 		text += ", states in " + t.Changelog
 	}
 	if t.Bounded {
-		text += ", to where the topics end now"
+		text += ", to the present ends of the topics"
 	}
 	return text
 }

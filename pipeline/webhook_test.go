@@ -43,7 +43,7 @@ func (b *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve has the receiver listen at an address until the test ends, or the server is closed.
+// serve starts the receiver at an address until the test ends or the server is closed.
 func (b *inbox) serve(t *testing.T, address string) *http.Server {
 	t.Helper()
 	l := expect.Get(net.Listen("tcp", address))(t)
@@ -53,7 +53,7 @@ func (b *inbox) serve(t *testing.T, address string) *http.Server {
 	return server
 }
 
-// free is an address at which nobody listens, and that no other test is given.
+// free returns an address at which nobody listens, and that no other test gets.
 func free(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprint("127.0.0.1:", javatest.FreePorts(t, 1)[0])
@@ -65,7 +65,7 @@ func (b *inbox) got() []string {
 	return slices.Sorted(maps.Keys(b.ids))
 }
 
-// jumps are lines of keys that jump now and then.
+// jumps returns lines of keys that jump occasionally.
 func jumps(n, keys int) (lines []string) {
 	for i := range n {
 		x := float64(i*7919%101)/50 + float64(30*(i/(100*keys)%2))
@@ -76,7 +76,7 @@ func jumps(n, keys int) (lines []string) {
 
 const hookConfig = "model: {family: normal, prior: auto}\ndetect: {budget: 50}\n"
 
-// A run with an end fails if one receiver of a list took none of its alerts.
+// A bounded run fails if one of its receivers took none of its alerts.
 func TestOneReceiverTakesNone(t *testing.T) {
 	takes, refuses := free(t), free(t)
 	(&inbox{ids: map[string]int{}}).serve(t, takes)
@@ -93,13 +93,12 @@ func TestOneReceiverTakesNone(t *testing.T) {
 	expect.OK(t, s.Err())
 }
 
-// What goes to a webhook is what would go to a file, also where the receiver is killed
-// and comes back.
+// A webhook gets the alerts that a file would get, also if the receiver is killed and restarted.
 func TestWebhookLosesNoAlert(t *testing.T) {
-	path, told := write(t, "in.jsonl", jumps(6000, 10)...), filepath.Join(t.TempDir(), "alerts.jsonl")
-	runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {jsonl: {path: "+told+"}, beliefs: [change]}\n")
+	path, alertsPath := write(t, "in.jsonl", jumps(6000, 10)...), filepath.Join(t.TempDir(), "alerts.jsonl")
+	runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {jsonl: {path: "+alertsPath+"}, beliefs: [change]}\n")
 	var want []string
-	for _, a := range parse[struct{ ID, Kind string }](t, readLines(t, told)) {
+	for _, a := range parse[struct{ ID, Kind string }](t, readLines(t, alertsPath)) {
 		want = append(want, a.ID+" "+a.Kind)
 	}
 	slices.Sort(want)
@@ -108,7 +107,7 @@ func TestWebhookLosesNoAlert(t *testing.T) {
 	}
 
 	box, address := &inbox{ids: map[string]int{}}, free(t)
-	time.AfterFunc(time.Second, func() { box.serve(t, address) }) // the receiver is away at first
+	time.AfterFunc(time.Second, func() { box.serve(t, address) }) // the receiver is down at first
 	s, _, rejected := runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {webhook: {url: \"http://"+address+"/hook\", batch: 7}, beliefs: [change]}\n")
 	if got := box.got(); !slices.Equal(got, want) || s.Rejected != 0 || strings.Join(rejected, "") != "" {
 		t.Errorf("%d alerts came, of %d; rejected: %q", len(got), len(want), rejected)
@@ -131,8 +130,8 @@ func TestWebhookRefused(t *testing.T) {
 	}
 }
 
-// A receiver that is away holds nothing up: estimates go on, the run stops at once, and the
-// alerts are in the dead letter. The log says so, and the metrics.
+// An unreachable receiver does not block a run: estimates continue, and the run stops without delay. The alerts are in
+// the dead letter, and the log and the metrics report the outage.
 func TestWebhookIsAway(t *testing.T) {
 	address := free(t)
 	b := fakeBus(t, 1, "out", "rejected")
@@ -148,14 +147,14 @@ func TestWebhookIsAway(t *testing.T) {
 	if note, err := m.Note(), m.Health(); err != nil || !strings.Contains(note, "http://"+address+" has taken no alerts") {
 		t.Errorf("%v, %q", err, note)
 	}
-	s := r.halt(t) // which does not wait for a receiver as long as patience
+	s := r.halt(t) // waits less than maxReceiverWait for a receiver
 	n := s.NoveltyAlarms + s.ChangeAlarms
 	if rejected := b.values(t, "rejected"); n < 10 || int64(len(rejected)) != n || s.Undelivered != n || s.Rejected != 0 || !strings.Contains(rejected[0], "the run ended before the receiver took it") {
 		t.Errorf("%d alarms, %d in the dead letter, %d undelivered, %d rejected", n, len(rejected), s.Undelivered, s.Rejected)
 	}
 }
 
-// A run that has come to its end, and waits for a receiver that is away, is stopped at once too.
+// A run that waits for an unreachable receiver at the end of its input can be stopped without delay.
 func TestStopWhileAReceiverIsAwaited(t *testing.T) {
 	expect.Waits(t, "clocks")
 	asked, over := make(chan struct{}, 10), make(chan struct{})
@@ -169,11 +168,11 @@ func TestStopWhileAReceiverIsAwaited(t *testing.T) {
 	text := hookConfig + "source: {jsonl: {path: " + write(t, "in.jsonl", jumps(2000, 4)...) + "}}\nsink: none\ndead_letter: {jsonl: {path: " + dead + "}}\nalerts: {webhook: {url: \"" + hook.URL + "\"}}\n"
 	r := launch(t, compose(t, text))
 	<-asked
-	time.Sleep(time.Second) // mostly the end has come
+	time.Sleep(time.Second) // mostly the input has ended
 	close(r.stop)
 	select {
 	case <-r.done:
-	case <-time.After(patience / 2):
+	case <-time.After(maxReceiverWait / 2):
 		t.Fatal("the run does not stop")
 	}
 	if r.err != nil || r.sum.Undelivered == 0 || int64(len(readLines(t, dead))) != r.sum.Undelivered {
@@ -181,23 +180,22 @@ func TestStopWhileAReceiverIsAwaited(t *testing.T) {
 	}
 }
 
-// Keys that become silent together share requests. Of several receivers each gets what it asks
-// for.
+// Keys that become silent together share requests. Each receiver gets the alerts that it is configured for.
 func TestReceivers(t *testing.T) {
-	box, other := &inbox{ids: map[string]int{}}, &inbox{ids: map[string]int{}}
+	box, otherBox := &inbox{ids: map[string]int{}}, &inbox{ids: map[string]int{}}
 	requests := 0
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		requests++
 		box.ServeHTTP(w, q)
 	}))
 	defer hook.Close()
-	second := httptest.NewServer(other)
+	second := httptest.NewServer(otherBox)
 	defer second.Close()
 	b := fakeBus(t, 1, "out", "alerts", "rejected")
 	r := launch(t, compose(t, b.config("group: g, changelog: states", "silence: {after: 1s}\nalerts:\n  - {webhook: {url: \""+hook.URL+"\", batch: 100}, labels: {severity: page}}\n"+
 		"  - {webhook: {url: \""+second.URL+"\"}, keys: \"k1?\"}\n  - {kafka: {topic: alerts}, kinds: [recovered]}\n")))
-	// Records that are there before the source waits for them, with the time at which they were written,
-	// say nothing of their lag. The watermark is then a quarter of an hour behind.
+	// Records that are older than the start of the source and have a write time do not affect the lag. The watermark is
+	// then 15 minutes behind.
 	sent := time.Now().Add(-10 * time.Millisecond).UTC().Format(time.RFC3339Nano)
 	var lines []string
 	for k := range 300 {
@@ -211,7 +209,7 @@ func TestReceivers(t *testing.T) {
 	if requests > 30 {
 		t.Errorf("%d alerts in %d requests", len(box.got()), requests)
 	}
-	if got := other.got(); len(got) != 10 || !strings.HasPrefix(got[0], "k10") {
+	if got := otherBox.got(); len(got) != 10 || !strings.HasPrefix(got[0], "k10") {
 		t.Errorf("k1? got %q", got)
 	}
 	if got := b.values(t, "alerts"); len(got) != 1 || !strings.Contains(got[0], `"kind":"recovered"`) {
@@ -219,8 +217,7 @@ func TestReceivers(t *testing.T) {
 	}
 }
 
-// With a changelog, alerts that wait outlast the run: the next one sends them, after a stop and
-// after a run that was cut off.
+// With a changelog, pending alerts survive the run: the next run sends them, after a stop and after an aborted run.
 func TestAlertsOutlastTheRun(t *testing.T) {
 	t.Parallel()
 	for _, cut := range []bool{false, true} {

@@ -266,7 +266,7 @@ func counters() []useCase {
 			check: expectation{texts: []string{"all 4032 records", "restarts 1 of counters"}},
 			runs: []runCase{
 				{
-					expectation: expectation{texts: []string{"2 keys, 1 alarm ", "4032 records (2 missing), 0 rejected", "counters began anew 1 time"}}, alarms: []string{event},
+					expectation: expectation{texts: []string{"2 keys, 1 alarm ", "4032 records (2 missing), 0 rejected", "counters were reset 1 time"}}, alarms: []string{event},
 					check: valuesBetween("ge-0", 5.2e8, 1e9, start, end, 1), lacks: "model.scale",
 				},
 				{set: []string{"aggregate.modulus=4294967296"}, alarms: []string{event}, check: valuesBetween("ge-0", 5.2e8, 1e9, start, end, 0), lacks: "anew"},
@@ -279,8 +279,8 @@ func counters() []useCase {
 			runs: []runCase{{
 				set: []string{"aggregate={every: 5m, value: increase, per: 1s}", "model.scale=linear"},
 				expectation: expectation{texts: []string{
-					"2 keys, 0 alarms", "800 records (0 missing), 0 rejected", "counters began anew 999 times",
-					"warning: web falls at more than 5 % of its records, and within three records is where it was: two counters may share the key",
+					"2 keys, 0 alarms", "800 records (0 missing), 0 rejected", "counters were reset 999 times",
+					"warning: web falls at more than 5 % of its records, and recovers within three records: two counters may share the key",
 				}},
 				lacks: "api",
 			}},
@@ -311,9 +311,9 @@ func larger(t *testing.T, estimates []writtenEstimate) {
 	}
 }
 
-// tables are CSV files with repeated headers, without a header, with short lines, or in another encoding.
+// tables have headers in their midst, none, short lines, and other letters.
 func tables() []useCase {
-	const passed = "passed over: above a header, comments, or the header of another table"
+	const passed = "skipped: above a header, comments, or the header of another table"
 	hall := []string{"key: device ", "time: time ", "values: [temp] "}
 	const put = ", where the names of the columns are due: put a header line before it"
 	return []useCase{
@@ -416,7 +416,7 @@ func clocks() []useCase {
 				{
 					set: []string{newYork}, expectation: expectation{texts: []string{
 						"1341 records (0 missing), 3 rejected",
-						"3 records came up to 45m0s after a later one of the key, when the clock of the zone had gone forward: a time that it leaves out counts by the offset before",
+						"3 records came up to 45m0s after a later one of the key, when the clock of the zone was set forward: a skipped time uses the offset before the change",
 					}}, lacks: "lateness", chance: 1,
 				},
 			},
@@ -427,8 +427,8 @@ func clocks() []useCase {
 			config: []string{"key: receiver ", "time: time "}, check: expectation{texts: []string{"all 5000 records", "18.3 % of the records are late"}},
 			runs: []runCase{
 				{
-					expectation: expectation{texts: []string{"4084 records (0 missing), 916 rejected", "916 records came more than a year after a later one of the key, by their times: times fall back there; order: arrival takes records as they come"}},
-					lacks:       "max_ahead", chance: 2,
+					expectation:  expectation{texts: []string{"4084 records (0 missing), 916 rejected", "916 records came more than a year after a later one of the key, by their times: times go back there; order: arrival uses the order of the records"}},
+					lacks: "max_ahead", chance: 2,
 				},
 				{set: []string{"silence=true"}, expectation: expectation{texts: []string{"916 rejected", "1 silence,"}}, alarms: []string{"silent " + rain}, chance: 2},
 				{
@@ -567,7 +567,7 @@ func shifts() (cases []useCase) {
 		cases = append(cases, useCase{
 			file: file + ".csv.gz", config: []string{"key: key ", "time: time "}, check: expectation{texts: []string{"all 400 records", "median step of a key " + step}},
 			runs: []runCase{
-				{config: config, expectation: expectation{texts: []string{"1 session, 1 change, 400 records", "30 median steps of the key and at least 30m; session.gap is another"}}, edges: []string{"a 201"}},
+				{config: config, expectation: expectation{texts: []string{"1 session, 1 change, 400 records", "30 median steps of the key and at least 30m; session.gap sets another gap"}}, edges: []string{"a 201"}},
 				{
 					config: config, set: []string{"session.gap=30m"}, edges: []string{},
 					expectation: expectation{1, []string{"400 sessions, 0 changes", "400 of 400 sessions have one record: session.gap is 30m, and the records of a key are " + step + " apart"}},

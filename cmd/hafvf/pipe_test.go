@@ -158,7 +158,7 @@ func TestPipeFollowsFiles(t *testing.T) {
 	}
 	expect.OK(t, os.WriteFile(filepath.Join(dir, "quiet.jsonl"), []byte(`{"match":"k1*","from":"2024-01-13T00:00:00Z","to":"2024-01-14T00:00:00Z"}`+"\n"), 0o600))
 	d.Eventually(t, "both are in force", func() bool {
-		return strings.Contains(d.Log(), "marks are in force") && strings.Contains(d.Log(), "quiet times of files are in force")
+		return strings.Contains(d.Log(), "marks applied") && strings.Contains(d.Log(), "quiet times of files applied")
 	})
 	d.Say(t, strings.Join(lines[12*290:12*400], ""))
 	d.Eventually(t, "the incident is delivered", func() bool {

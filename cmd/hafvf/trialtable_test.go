@@ -316,7 +316,7 @@ func TestCarry(t *testing.T) {
 		{"an absent column", "csv.yaml --set source.csv.carry=[choise]", 1, `in.csv has no column "choise"`},
 		{"an absent field", "jsonl.yaml --set source.jsonl.carry=[c.sight]", 1, `no record of "in.jsonl" has the field c.sight, which carry names`},
 		{"a pattern of nothing", "csv.yaml --set source.csv.carry=[z*]", 0, ""},
-		{"aggregate", "csv.yaml --set order=event_time --set source.csv.time=t --set aggregate.every=1m --set aggregate.value=mean", 2, "source.csv.carry: belongs to single records"},
+		{"aggregate", "csv.yaml --set order=event_time --set source.csv.time=t --set aggregate.every=1m --set aggregate.value=mean", 2, "source.csv.carry: is for single records"},
 		{"wide", "csv.yaml --set source.csv.layout=wide", 2, "source.csv.carry: is for layout: long"},
 	})
 }

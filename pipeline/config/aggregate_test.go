@@ -12,8 +12,8 @@ import (
 
 const aggregateText = "{model: {family: %family}, aggregate: {%aggregate}, source: {csv: {path: events.csv}}%more}"
 
-func parseAggregate(family, aggregate, more string) (*Config, error) {
-	text := strings.NewReplacer("%family", family, "%aggregate", aggregate, "%more", more).Replace(aggregateText)
+func parseAggregate(family, aggregate, extra string) (*Config, error) {
+	text := strings.NewReplacer("%family", family, "%aggregate", aggregate, "%more", extra).Replace(aggregateText)
 	return Parse("a.yaml", []byte(text), nil)
 }
 
@@ -42,7 +42,7 @@ func TestAggregate(t *testing.T) {
 }
 
 func TestAggregateErrors(t *testing.T) {
-	for _, c := range []struct{ family, aggregate, more, want string }{
+	for _, c := range []struct{ family, aggregate, extra, want string }{
 		{"poisson", "every: 500ms, value: count", "", "aggregate.every: must be within 1s and 744h (31 days), not 500ms"},
 		{"poisson", "every: 745h, value: count", "", "aggregate.every: must be within 1s and 744h (31 days), not 745h"},
 		{"poisson", "value: count", "", "aggregate.every: missing"},
@@ -69,7 +69,7 @@ func TestAggregateErrors(t *testing.T) {
 		{"normal", "every: 1h, value: mean", ", transform: smooth, session: {gap: 30m}", "session.gap: must be at least aggregate.every, 1h"},
 		{"normal", "every: 1m, value: mean, wait: 1m", ", transform: smooth", "aggregate.wait: is for transform: filter"},
 	} {
-		_, err := parseAggregate(c.family, c.aggregate, c.more)
-		expect.Error(t, err, c.want, c.family, ", ", c.aggregate, ", ", c.more)
+		_, err := parseAggregate(c.family, c.aggregate, c.extra)
+		expect.Error(t, err, c.want, c.family, ", ", c.aggregate, ", ", c.extra)
 	}
 }

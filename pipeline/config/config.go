@@ -1,4 +1,4 @@
-// Package config reads configs: the settings of the model, and what is read, written and run.
+// Package config reads configs: the settings of the model, and the source, sinks and runner.
 package config
 
 import (
@@ -25,23 +25,22 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// A Config says what a pipeline reads, which filter it runs, and where its
-// records go. Parse makes one; defaults are filled in and every value is
-// checked.
+// A Config has the settings of a pipeline: its source, its transform and its sinks. Parse returns a Config whose
+// defaults are filled in and whose values are checked.
 type Config struct {
 	settings.Settings
-	Incidents *Incidents // nil: alarms of several keys are not grouped
-	State     string     // file of the filters' states; empty: none
+	Incidents *Incidents // nil: alarms are not grouped
+	State     string     // path of the file of states; empty: none
 
 	Source     Source
 	Sink       Sink
 	DeadLetter *Sink // nil: standard error, as JSON Lines
-	Marks      *Sink // which is read: File or Kafka; nil: none
+	Marks      *Sink // where marks are read: File or Kafka; nil: none
 	Alerts     []Receiver
 	Runner     Runner
 }
 
-// Trial is the TimeFormat of whole numbers of trials, which are no times.
+// Trial is the TimeFormat of whole trial numbers. They are not times.
 const Trial = "trial"
 
 // Filter returns the settings of the filters of keys, without the names of the values.
@@ -53,7 +52,7 @@ func (c *Config) Filter() keyed.Config {
 	return cfg
 }
 
-// SessionOrder is what a session of Smooth goes by.
+// SessionOrder returns the order of the records in a session of Smooth.
 func (c *Config) SessionOrder() keyed.Order {
 	if f, _ := c.Source.fields(); f.TimeFormat == Trial {
 		return keyed.Trials
@@ -61,48 +60,51 @@ func (c *Config) SessionOrder() keyed.Order {
 	return keyed.Order(c.Order)
 }
 
-// A Source is where records come from.
+// A Source is the source of records.
 type Source struct {
-	Origins []SourceKind // what is set: one, but for a mistake
+	Origins []SourceKind // exactly one in a valid config
 }
 
 // A SourceKind is a kind of source: Files, Kafka or Prometheus.
 type SourceKind interface {
-	fields() (f *Fields, path string) // what is in a record, by the keys at path; nil if it has a form of its own
-	shaped() bool                     // a record brings its own shape
-	unending() bool                   // the source goes on until it is stopped
-	check(d *decoder, c *Config)      // what concerns more than one key; sinks learn what they need of the source
-	checkFlink(d *decoder)            // refuses what the runner flink cannot do
+	fields() (f *Fields, path string) // the fields of a record, and the path of their keys; nil if its records have a fixed form
+	shaped() bool                     // each record has its own number of values
+	unbounded() bool                  // the source continues until it is stopped
+	check(d *decoder, c *Config)      // checks combinations of keys, and gives sinks what they need from the source
+	checkFlink(d *decoder)            // refuses what the runner flink does not support
 }
 
-// origins declare the kinds of source, one a row.
+// origins declare the kinds of source, one per row.
 var origins = []func(*Source) []keytable.Key{(*Source).filesKeys, (*Source).kafkaKeys, (*Source).prometheusKeys}
 
-func (s *Source) keys() (all []keytable.Key) {
+func (s *Source) keys() (keys []keytable.Key) {
 	for _, declare := range origins {
-		all = append(all, declare(s)...)
+		keys = append(keys, declare(s)...)
 	}
-	return all
+	return keys
 }
 
 func (s *Source) set(o SourceKind) func() { return func() { s.Origins = append(s.Origins, o) } }
 
-// originOf returns the origin of a type, nil if the source has none.
-func originOf[O SourceKind](s *Source) (of O) {
+// originOf returns the origin of type O, nil if the source has none.
+func originOf[O SourceKind](s *Source) (origin O) {
 	for _, o := range s.Origins {
-		if o, is := o.(O); is {
+		if o, ok := o.(O); ok {
 			return o
 		}
 	}
-	return of
+	return origin
 }
 
-func (s *Source) is(what func(SourceKind) bool) bool { return slices.ContainsFunc(s.Origins, what) }
+func (s *Source) anyOrigin(condition func(SourceKind) bool) bool {
+	return slices.ContainsFunc(s.Origins, condition)
+}
 
-// Unending reports whether the source goes on until it is stopped.
-func (s *Source) Unending() bool { return s.is(SourceKind.unending) }
+// Unending reports whether the source continues until it is stopped.
+func (s *Source) Unending() bool { return s.anyOrigin(SourceKind.unbounded) }
 
-// fields returns what the source says of its records, and the key of it.
+// fields returns the fields of the source's records, and the path of their keys. Without configurable fields it returns
+// empty Fields and "".
 func (s *Source) fields() (f *Fields, path string) {
 	for _, o := range s.Origins {
 		if f, path := o.fields(); f != nil {
@@ -112,16 +114,16 @@ func (s *Source) fields() (f *Fields, path string) {
 	return &Fields{}, ""
 }
 
-// columns returns the fields of the value; nil for a source whose records bring their own shape.
+// columns returns the fields of the value. It returns nil if each record has its own number of values.
 func (s *Source) columns() []string {
 	f, path := s.fields()
-	if path == "" || len(f.Values) == 1 && s.is(SourceKind.shaped) {
+	if path == "" || len(f.Values) == 1 && s.anyOrigin(SourceKind.shaped) {
 		return nil
 	}
 	return f.Values
 }
 
-// Unit is that of the values; empty if none is known.
+// Unit returns the unit of the values, "" if it is unknown.
 func (s *Source) Unit() string {
 	if f, _ := s.fields(); f.Unit != AnyUnit {
 		return f.Unit
@@ -129,38 +131,38 @@ func (s *Source) Unit() string {
 	return ""
 }
 
-// A Sink is where records go; exactly one field is set.
+// A Sink is a destination of records. Exactly one of File, Kafka, Webhook, None and Prometheus is set.
 type Sink struct {
 	File  *File
 	Kafka *kafkaio.Sink
-	// Format of Kafka is registry.Avro with a Registry, or JSON if it is empty.
+	// Format, for Kafka, is registry.Avro with a Registry, or JSON if it is empty.
 	Format   string
 	Registry *registry.Config
-	Webhook  *webhook.Sink // of alerts
-	None     bool          // records are not written
-	// Prometheus is a sink of scores, for estimates alone.
+	Webhook  *webhook.Sink // for alerts
+	None     bool          // records are discarded
+	// Prometheus gets scores by remote write; it is for estimates only.
 	Prometheus *promio.Sink
 }
 
-// A Receiver is where alerts go, and which do.
+// A Receiver is a destination of alerts, with the choice of alerts for it.
 type Receiver struct {
 	Sink
 	Choice
-	At     string        // the path of its keys in the config: alerts, or alerts.0
-	MaxAge time.Duration // above which an alert is not sent; 0: none is too old
+	At     string        // path of its keys in the config: alerts, or alerts.0
+	MaxAge time.Duration // maximum age of an alert; 0: no limit
 }
 
-// A Choice says which alerts go to a receiver.
+// A Choice selects the alerts for a receiver.
 type Choice struct {
-	Kinds   []string          // of alarms
-	Ends    bool              // recovered is of values too: kinds is written out, and names it
+	Kinds   []string          // kinds of alarms
+	Ends    bool              // recovered includes values: the config lists it in kinds
 	Beliefs []string          // kinds of beliefs
-	Keys    string            // pattern; empty: all
-	Except  string            `json:",omitempty"` // pattern of keys that are not its; empty: none
-	Labels  map[string]string `json:",omitempty"` // that each alert has besides its own
-	Digest  time.Duration     `json:",omitempty"` // of the alarms in no incident; 0: none
-	// Few are the kinds of alarms of a fleet that has never had FewKeys keys, nil if they are Kinds. NoFew: it has no
-	// digest.
+	Keys    string            // pattern of its keys; empty: all
+	Except  string            `json:",omitempty"` // pattern of excluded keys; empty: none
+	Labels  map[string]string `json:",omitempty"` // additional labels of each alert
+	Digest  time.Duration     `json:",omitempty"` // period of the digest of alarms outside incidents; 0: no digest
+	// Few replaces Kinds while the fleet has had fewer than FewKeys keys; nil: Kinds applies. NoFew disables the digest
+	// of such a fleet.
 	Few   []string `json:",omitempty"`
 	NoFew bool     `json:",omitempty"`
 }
@@ -168,65 +170,63 @@ type Choice struct {
 // Layouts of records.
 const (
 	Long   = "long"   // a record is an observation
-	Wide   = "wide"   // a record has an observation in each column of values, a key each
-	Series = "series" // a record has lists of times and values, of one key
+	Wide   = "wide"   // a record has an observation of another key in each column of values
+	Series = "series" // a record has lists of times and values of one key
 )
 
-// AnyUnit is the Unit of values that may have any.
+// AnyUnit is the Unit of values with arbitrary units.
 const AnyUnit = "any"
 
-// Fields say where in a record the parts of an observation stand, and how they are
-// written: columns of a table, or fields of a JSON object, whose names may be dotted paths.
+// Fields describe where the parts of an observation are in a record, and how they are written. They are columns of a
+// table, or fields of a JSON object, whose names may be dotted paths.
 type Fields struct {
 	Key    []string // joined with "/"; empty: all records are one series
-	Time   []string // several are joined with a blank; empty: records have no time
+	Time   []string // joined with a blank; empty: records have no time
 	Values []string // several make one vector
-	By     []string `json:",omitempty"` // that of Session
-	Carry  []string `json:",omitempty"` // that records repeat; of Files names or patterns
+	By     []string `json:",omitempty"` // By of the session
+	Carry  []string `json:",omitempty"` // names or, for Files, patterns of columns that records repeat
 	Layout string   // Long, Wide or Series
-	// Columns are those of the layout wide, names or patterns. Then Values is what one of
-	// them holds.
+	// Columns are the columns of the layout wide, names or patterns. Values then names the value of a column.
 	Columns []string
 
-	Zone       string // of times without one
-	TimeFormat string // of times that are not understood without it
+	Zone       string // of times without an offset
+	TimeFormat string // of times that are not recognized without it; empty: none
 	Untimed    bool   `json:",omitempty"` // times are not read
 	Missing    []string
-	Decimal    rune // of numbers in texts
-	// Unit stands beside numbers in texts; AnyUnit is each. Empty: none.
+	Decimal    rune // decimal separator of texts
+	// Unit is the unit after numbers in texts; AnyUnit allows all. Empty: none.
 	Unit string `json:",omitempty"`
-	// Thousands stands between groups of three digits in texts; 0: nothing.
+	// Thousands separates groups of three digits in texts; 0: none.
 	Thousands rune `json:",omitempty"`
-	// ValuesAs are two values that are read as 0 and 1; nil: values are numbers.
+	// ValuesAs are two texts that are read as 0 and 1; nil: values are numbers.
 	ValuesAs []string `json:",omitempty"`
-	// MaxAhead is how far a time may be ahead of the clock; if 0, no time is too far.
+	// MaxAhead is the maximum time that a record may be ahead of the clock; 0: no limit.
 	MaxAhead time.Duration
-	// Forget has a record of a topic without a value forget its key.
+	// Forget makes a record of a topic without a value forget its key.
 	Forget bool `json:",omitempty"`
 }
 
-// A File is written by a sink; the path "-" is standard output.
+// A File is a file that a sink writes; the path "-" is standard output.
 type File struct {
 	Format string // as in Files
 	Path   string
 }
 
-// Parse reads a config from YAML (JSON is YAML too) after applying the
-// overrides in set, in order, to it. An override is "a.b=c": a path of keys and
-// list indexes, and a value in YAML.
+// Parse reads a config in YAML or JSON, after it has applied the overrides in set in their order. An override is
+// "a.b=c": a path of keys and list indexes, and a value in YAML.
 //
-// Every value is checked. The error joins a KeyError per mistake, in the order
-// of the lines; name is the file that they name.
+// Parse checks every value. The error joins a KeyError per mistake, in the order of the lines; name is the file name in
+// these errors.
 func Parse(name string, text []byte, set []string) (*Config, error) {
 	secrets := []string{"sasl", "passw"}
 	for _, form := range webhook.Forms {
 		secrets = append(secrets, form.Name)
 	}
-	// A misspelt key of Kafka is not known to be that of a login.
+	// A misspelt key of Kafka may belong to a login.
 	c, d, keys := begin(&keytable.Decoder{Name: name, Overrides: set, Secrets: secrets, Secretive: []string{"kafka"}})
 	if d.Read(text, keys) {
 		d.layout(c)
-		d.given(c)
+		d.setSource(c)
 		d.CheckModel()
 		d.fields(c)
 		d.checkAlarms(c)
@@ -251,38 +251,38 @@ func Parse(name string, text []byte, set []string) (*Config, error) {
 	return c, nil
 }
 
-// begin returns a config with the defaults, and what reads into it.
-func begin(of *keytable.Decoder) (*Config, *decoder, []keytable.Key) {
+// begin returns a config with the defaults, its decoder, and the keys that the decoder reads.
+func begin(base *keytable.Decoder) (*Config, *decoder, []keytable.Key) {
 	c := &Config{Sink: Sink{File: &File{Format: connectors.JSONLines, Path: "-"}}, Runner: Runner{Name: Direct}}
-	d := &decoder{settings.NewReading(of, &c.Settings)}
+	d := &decoder{settings.NewReading(base, &c.Settings)}
 	return c, d, c.keys(d.Keys())
 }
 
-// AlarmKinds are those that there are.
+// AlarmKinds returns all kinds of alarms.
 func AlarmKinds() []string {
 	return []string{string(usual.NoveltyAlarm), string(usual.ChangeAlarm), keyed.SilentAlarm, keyed.RecoveredAlarm, incidents.Kind}
 }
 
-// FewKeys is the number of keys from which on pagerKinds hold.
+// FewKeys is the number of keys of a fleet from which on the default kinds are pagerKinds.
 const FewKeys = 20
 
-// pagerKinds are those that people get by default where alarms become incidents.
+// pagerKinds are the default kinds of receivers by HTTP if alarms are grouped into incidents.
 func pagerKinds() []string { return []string{incidents.Kind, keyed.SilentAlarm, keyed.RecoveredAlarm} }
 
-// pagerDigest lists the other alarms.
+// pagerDigest is the default period of the digest that lists the other alarms.
 const pagerDigest = 24 * time.Hour
 
 // A decoder reads a config.
 type decoder struct{ *settings.Reading }
 
-// given tells the settings what they go by of the source.
-func (d *decoder) given(c *Config) {
+// setSource gives the settings what they need from the source.
+func (d *decoder) setSource(c *Config) {
 	f, path := c.Source.fields()
 	d.Source = settings.Source{
 		Path: path, Time: f.Time, Zone: f.Zone, Trials: f.TimeFormat == Trial, Unending: c.Source.Unending(), Watermark: c.Source.Kafka() != nil,
-		Share: func(of, to string) {
-			f.Values = []string{of, to}
-			d.Refuse(path+".values", "a share is of the fields aggregate.of and aggregate.to")
+		Share: func(ofField, toField string) {
+			f.Values = []string{ofField, toField}
+			d.Refuse(path+".values", "a share uses the fields aggregate.of and aggregate.to instead")
 			if c.Source.Prometheus() != nil {
 				d.Fail("aggregate.value", "a share takes two fields of a record, and a point is one number: divide in the query")
 			}
@@ -293,7 +293,7 @@ func (d *decoder) given(c *Config) {
 	}
 }
 
-// fields settles what is read of a record, as the settings want it.
+// fields sets the fields that the transform and the aggregation need.
 func (d *decoder) fields(c *Config) {
 	f, _ := c.Source.fields()
 	if c.Aggregate != nil && c.Aggregate.Value.Counts() && f.Layout == Long {
@@ -305,7 +305,7 @@ func (d *decoder) fields(c *Config) {
 	d.Source.Values = c.Source.columns()
 }
 
-// layout settles what the layouts wide and series need.
+// layout sets the columns of the layout wide, and checks the layout series.
 func (d *decoder) layout(c *Config) {
 	f, path := c.Source.fields()
 	switch f.Layout {
@@ -327,7 +327,7 @@ func (d *decoder) layout(c *Config) {
 	}
 }
 
-// checkNumbers refuses ways to write numbers that do not go together.
+// checkNumbers refuses number formats that contradict each other.
 func (d *decoder) checkNumbers(c *Config) {
 	f, path := c.Source.fields()
 	if path == "" {
@@ -338,15 +338,15 @@ func (d *decoder) checkNumbers(c *Config) {
 	}
 	for _, name := range []string{"unit", "thousands", "values_as"} {
 		if d.Has(keytable.Join(path, name)) && f.Layout == Wide && slices.ContainsFunc(f.Columns, connectors.IsPattern) {
-			d.Fail(keytable.Join(path, name), "takes names in values, where there is a pattern: that looks for plain numbers")
+			d.Fail(keytable.Join(path, name), "needs names in values: a pattern there selects only columns of plain numbers")
 		}
 		if d.Has(keytable.Join(path, name)) && name != "values_as" && f.ValuesAs != nil && !d.Failed(path+".values_as") {
-			d.Fail(keytable.Join(path, name), "is of numbers, and values_as names the only values: leave out one of them")
+			d.Fail(keytable.Join(path, name), "is for numbers, but values_as lists the only values: leave out one of them")
 		}
 	}
 	family := c.Model.Family
 	if f.Unit != "" && (family == "bernoulli" || family == "categorical") {
-		d.Fail(path+".unit", "is of measurements; %s has choices", family)
+		d.Fail(path+".unit", "is for measurements; %s has choices", family)
 	}
 	if f.ValuesAs == nil || d.Failed(path+".values_as") {
 		return
@@ -354,9 +354,9 @@ func (d *decoder) checkNumbers(c *Config) {
 	if family == "binomial" || family == "exponential" {
 		d.Fail(path+".values_as", "makes 0 and 1, and %s has other values", family)
 	}
-	for _, is := range f.ValuesAs {
-		if is == "" || strings.EqualFold(is, "nan") || slices.Contains(f.Missing, is) {
-			d.Fail(path+".values_as", "%s is a missing value", message.Quote(is))
+	for _, text := range f.ValuesAs {
+		if text == "" || strings.EqualFold(text, "nan") || slices.Contains(f.Missing, text) {
+			d.Fail(path+".values_as", "%s is a missing value", message.Quote(text))
 		}
 	}
 }
@@ -376,27 +376,28 @@ func delimiter(dst *rune) keytable.ValueParser {
 	}}
 }
 
-// separator reads a character of numbers in texts, one of some. One blank stands for each, and ' for ’.
-func separator(dst *rune, takes, some string) keytable.ValueParser {
+// separator reads one of the allowed characters in numbers. In data, a blank also stands for no-break and thin spaces,
+// and ' for ’. takes describes the allowed characters.
+func separator(dst *rune, takes, allowed string) keytable.ValueParser {
 	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		var s string
 		if !d.Text(path, n, &s) {
 			return
 		}
-		is := strings.NewReplacer("\u00a0", " ", "\u202f", " ").Replace(s)
-		if len(is) != 1 || !strings.Contains(some, is) {
+		normalized := strings.NewReplacer("\u00a0", " ", "\u202f", " ").Replace(s)
+		if len(normalized) != 1 || !strings.Contains(allowed, normalized) {
 			d.Fail(path, "must be %s, not %s", takes, message.Quote(s))
 			return
 		}
-		*dst = rune(is[0])
+		*dst = rune(normalized[0])
 	}}
 }
 
-// unit reads what stands beside a number.
+// unit reads the unit after a number.
 func unit(dst *string) keytable.ValueParser {
 	return keytable.Checked(dst, `text, such as "°C", or any`, func(s string) error {
 		if s != strings.TrimSpace(s) || strings.ContainsAny(s[:1], "0123456789.,+-") {
-			return fmt.Errorf("must not begin as a number, nor begin or end with a blank, as %s does", message.Quote(s))
+			return fmt.Errorf("must not start like a number, nor start or end with a blank, as %s does", message.Quote(s))
 		}
 		return nil
 	})
@@ -405,7 +406,7 @@ func unit(dst *string) keytable.ValueParser {
 // valuesAs reads two different values.
 func valuesAs(dst *[]string) keytable.ValueParser {
 	r := missing(dst).Then(func() error {
-		if all := *dst; len(all) != 2 || all[0] == all[1] {
+		if values := *dst; len(values) != 2 || values[0] == values[1] {
 			return errors.New("must be two different values, the first of which is 0 and the second 1")
 		}
 		return nil
@@ -437,22 +438,22 @@ func keyFields(dst *[]string) keytable.ValueParser {
 	}}
 }
 
-// timeFields reads a name or a list of names, or an empty name for none.
+// timeFields reads a name or a list of names. An empty name means none.
 func timeFields(dst *[]string) keytable.ValueParser {
 	r := keytable.OneOrMore("names", dst)
-	some := r.Read
+	readNames := r.Read
 	r.Initial = strconv.Quote(strings.Join(*dst, ""))
 	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" {
 			*dst = nil
 			return
 		}
-		some(d, path, n)
+		readNames(d, path, n)
 	}
 	return r
 }
 
-// missing reads texts, of which YAML takes some for numbers or null.
+// missing reads a list of texts, including those that YAML would read as numbers or null.
 func missing(dst *[]string) keytable.ValueParser {
 	return keytable.ListOf("texts, such as [NA, -, -999]", dst, func(s *string) keytable.ValueParser {
 		return keytable.ValueParser{Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
@@ -465,7 +466,7 @@ func missing(dst *[]string) keytable.ValueParser {
 	})
 }
 
-// timeFormat reads the form of a time.
+// timeFormat reads the format of a time.
 func timeFormat(dst *string) keytable.ValueParser {
 	return keytable.Checked(dst, "strftime, such as %d.%m.%Y %H:%M, or a Go layout", func(s string) error {
 		if s == Trial {
@@ -480,19 +481,19 @@ func defaultFields() Fields {
 	return Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}, Layout: Long, Zone: "UTC", Decimal: '.'}
 }
 
-// keys declare what a record looks like. It has columns or fields.
-func (f *Fields) keys(what string) []keytable.Key {
-	none := ""
+// keys declares the keys that describe a record. noun is "Column" or "Field".
+func (f *Fields) keys(noun string) []keytable.Key {
+	maxAheadDefault := ""
 	if f.MaxAhead == 0 {
-		none = "none"
+		maxAheadDefault = "none"
 	}
 	return []keytable.Key{
 		{Name: "key", Doc: "Column or field of the key. A list is joined with \"/\"; in its parts % is %25 and / is %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", Read: keyFields(&f.Key)},
 		{Name: "time", Doc: "Column or field of the time. A list is joined with blanks. Empty: none, which needs order: arrival.", Read: timeFields(&f.Time)},
-		{Name: "values", Doc: "Columns or fields of the value. Several make one vector.", Read: keytable.OneOrMore(strings.ToLower(what)+"s", &f.Values)},
+		{Name: "values", Doc: "Columns or fields of the value. Several make one vector.", Read: keytable.OneOrMore(strings.ToLower(noun)+"s", &f.Values)},
 		{Name: "zone", Doc: "Time zone of times without an offset. In an hour that comes twice, the order of a key's records decides.", Read: keytable.Zone(&f.Zone)},
 		{Name: "time_format", Doc: "Form of times but dates, ISO 8601, those of HTTP, and Unix times. Without a day it is the first. %q is a quarter, %G-W%V an ISO week. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", Read: timeFormat(&f.TimeFormat)},
-		{Name: "max_ahead", Doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", Initial: none, Read: keytable.DurationOr("none", &f.MaxAhead)},
+		{Name: "max_ahead", Doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", Initial: maxAheadDefault, Read: keytable.DurationOr("none", &f.MaxAhead)},
 		{Name: "missing", Doc: "Texts of a missing value, as an empty text, null and NaN are.", Read: missing(&f.Missing)},
 		{Name: "unit", Doc: "Unit beside numbers in texts; another one is rejected. any takes all, and 1 kB is 1 as 1 MB is.", Read: unit(&f.Unit)},
 		{Name: "thousands", Doc: "Separator of groups of three digits.", Read: separator(&f.Thousands, `",", ".", "'" or " "`, ",.' ")},
@@ -500,7 +501,7 @@ func (f *Fields) keys(what string) []keytable.Key {
 	}
 }
 
-// decimal declares how texts write a fraction.
+// decimal declares the key for the decimal separator.
 func (f *Fields) decimal() keytable.Key {
 	return keytable.Key{Name: "decimal", Doc: "Decimal separator of texts.", Initial: strconv.Quote(string(f.Decimal)), Read: separator(&f.Decimal, `"." or ","`, ",.")}
 }

@@ -23,13 +23,12 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// with returns a config that is valid but for the lines added to it, which begin
-// at line 3.
-func with(lines ...string) string {
+// withLines returns a valid config with the given lines added. They begin at line 3.
+func withLines(lines ...string) string {
 	return "model: {family: normal}\nsource: {jsonl: {path: in.jsonl}}\n" + strings.Join(lines, "\n")
 }
 
-// modelled returns a config whose model begins at line 2 and has these lines.
+// modelled returns a config whose model begins at line 2 and has the given lines.
 func modelled(lines ...string) string {
 	return "source: {jsonl: {path: in.jsonl}}\nmodel:\n  " + strings.Join(lines, "\n  ")
 }
@@ -129,9 +128,8 @@ func TestParseDetect(t *testing.T) {
 	}
 }
 
-// A rule's season, zone and holidays are its own or else the model's, and the zone of the
-// alarms' season is the model's where it has none of its own.
-// Times that people read are those of intervals, else of alarms, else of the season or the source.
+// The season, zone and holidays of a rule are its own or the model's. The zone of the alarms' season is the model's if
+// it has none of its own. Config.Clock is the zone of the intervals, else of the alarms, the season or the source.
 func TestClock(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"source: {csv: {path: a}}", "UTC"},
@@ -260,9 +258,9 @@ runner: {name: prism}
 	expect.Same(t, want, got)
 }
 
-// A default applies only to a key that is absent.
+// A default applies only to an absent key.
 func TestParseTakesEmptyAndZeroAsValues(t *testing.T) {
-	c := parse(t, with("levels: []", "top: 0", "lateness: 0", "sink: {parquet: {}}"))
+	c := parse(t, withLines("levels: []", "top: 0", "lateness: 0", "sink: {parquet: {}}"))
 	if c.Levels == nil || len(c.Levels) != 0 || c.Top != 0 || c.Lateness != 0 {
 		t.Errorf("levels %v, top %v, lateness %v", c.Levels, c.Top, c.Lateness)
 	}
@@ -291,21 +289,21 @@ func TestParseErrors(t *testing.T) {
 			"pump.yaml:2: model.family: missing; one of " + strings.Join(expfam.Families(), ", ") + " is required",
 			`pump.yaml:3: model.famly: unknown key; did you mean "family"?`,
 		}},
-		{"unknown key far from all", with("foobar: 1"), []string{
+		{"unknown key far from all", withLines("foobar: 1"), []string{
 			`pump.yaml:3: foobar: unknown key; known here: transform, model, aggregate, levels, top, bank, bank_forgetting, detect, silence, incidents, keys, quiet, order, expire, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, marks, alerts, runner`,
 		}},
 		{"a key beside its place", "source: {jsonl: {path: a}}\nmodel:\n  family: normal\n  levels: []\n", []string{
 			`pump.yaml:4: model.levels: unknown key; levels belongs next to model, not inside it`,
 		}},
-		{"unknown key in a level", with("levels:", "  - {alpha: 1, bta: 1}"), []string{
+		{"unknown key in a level", withLines("levels:", "  - {alpha: 1, bta: 1}"), []string{
 			`pump.yaml:4: levels.0.bta: unknown key; did you mean "beta"?`,
 			`pump.yaml:4: levels.0.beta: missing; it is required`,
 		}},
-		{"key that is no name", with(`"a.b\n": 1`), []string{
+		{"key that is no name", withLines(`"a.b\n": 1`), []string{
 			`pump.yaml:3: "a.b\n": unknown key; known here: transform, model, aggregate, levels, top, bank, bank_forgetting, detect, silence, incidents, keys, quiet, order, expire, lateness, time_unit, session, change, records, interval, state, source, sink, dead_letter, marks, alerts, runner`,
 		}},
-		{"key that is a list", with("? [a, b]", ": 1"), []string{`pump.yaml:3: a key must be text, not a list`}},
-		{"duplicate key", with("top: 1", "order: arrival", "top: 0.5"), []string{`pump.yaml:5: top: duplicate key; first used in line 3`}},
+		{"key that is a list", withLines("? [a, b]", ": 1"), []string{`pump.yaml:3: a key must be text, not a list`}},
+		{"duplicate key", withLines("top: 1", "order: arrival", "top: 0.5"), []string{`pump.yaml:5: top: duplicate key; first used in line 3`}},
 
 		{"missing", "top: 1", []string{
 			`pump.yaml:1: source: missing; one of csv, jsonl, parquet, kafka, prometheus is required`,
@@ -315,26 +313,26 @@ func TestParseErrors(t *testing.T) {
 		{"no connector", "model: {family: normal}\nsource: {}", []string{`pump.yaml:2: source: names no connector; one of csv, jsonl, parquet, kafka, prometheus is required`}},
 		{"two connectors", "model: {family: normal}\nsource:\n  csv: {path: a}\n  jsonl: {path: b}", []string{`pump.yaml:4: source: names csv and jsonl; exactly one connector is allowed`}},
 
-		{"text for a number", with(`top: "1"`), []string{`pump.yaml:3: top: must be a number, not the text "1"`}},
-		{"null for a number", with("top: null"), []string{`pump.yaml:3: top: must be a number, not null`}},
-		{"tag that lies", with("top: !!float abc"), []string{`pump.yaml:3: top: must be a number, not the number abc`}},
-		{"out of the float range", with("top: 1e999"), []string{`pump.yaml:3: top: must be a number, not the text "1e999"`}},
+		{"text for a number", withLines(`top: "1"`), []string{`pump.yaml:3: top: must be a number, not the text "1"`}},
+		{"null for a number", withLines("top: null"), []string{`pump.yaml:3: top: must be a number, not null`}},
+		{"tag that lies", withLines("top: !!float abc"), []string{`pump.yaml:3: top: must be a number, not the number abc`}},
+		{"out of the float range", withLines("top: 1e999"), []string{`pump.yaml:3: top: must be a number, not the text "1e999"`}},
 		{"number for text", "model: {family: normal}\nsource: {csv: {path: a, key: 1}}", []string{`pump.yaml:2: source.csv.key: must be text, not the number 1; put it in quotes`}},
 		{"text for a mapping", "model: normal\nsource: a.csv", []string{
 			`pump.yaml:1: model: must be a mapping, not the text "normal"`,
 			`pump.yaml:2: source: must be a mapping, not the text "a.csv"`,
 		}},
-		{"mapping for a list", with("levels: {alpha: 1, beta: 1}"), []string{`pump.yaml:3: levels: must be a list of {alpha, beta}, not a mapping`}},
+		{"mapping for a list", withLines("levels: {alpha: 1, beta: 1}"), []string{`pump.yaml:3: levels: must be a list of {alpha, beta}, not a mapping`}},
 		{"unknown layout", "model: {family: normal}\nsource: {csv: {path: a, layout: tall}}", []string{`pump.yaml:2: source.csv.layout: unknown value "tall"; known here: long, wide`}},
 		{"a series of two lists", "model: {family: normal}\nsource: {jsonl: {path: a, layout: series, values: [a, b]}}", []string{`pump.yaml:2: source.jsonl.values: the layout series has one list of values`}},
 		{"text for a list", "model: {family: normal}\nsource: {csv: {path: a, missing: x}}", []string{`pump.yaml:2: source.csv.missing: must be a list of texts, such as [NA, -, -999], not the text "x"`}},
-		{"number for a duration", with("lateness: 5"), []string{`pump.yaml:3: lateness: must be a duration such as 30m or 0s, not the number 5`}},
-		{"part of a millisecond", with("lateness: 1500us"), []string{`pump.yaml:3: lateness: must be of whole milliseconds, not 1500us`}},
+		{"number for a duration", withLines("lateness: 5"), []string{`pump.yaml:3: lateness: must be a duration such as 30m or 0s, not the number 5`}},
+		{"part of a millisecond", withLines("lateness: 1500us"), []string{`pump.yaml:3: lateness: must be of whole milliseconds, not 1500us`}},
 		{"float for a whole number", modelled("family: mvnormal", "dim: 2.5"), []string{`pump.yaml:4: model.dim: must be a whole number, not the number 2.5`}},
 
-		{"top above 1", with("top: 1.5"), []string{`pump.yaml:3: top: must be in [0, 1], not 1.5`}},
-		{"top NaN", with("top: .nan"), []string{`pump.yaml:3: top: must be finite, not .nan`}},
-		{"alpha 0", with("levels:", "  - {alpha: 1, beta: 1}", "  - alpha: 0", "    beta: -1"), []string{
+		{"top above 1", withLines("top: 1.5"), []string{`pump.yaml:3: top: must be in [0, 1], not 1.5`}},
+		{"top NaN", withLines("top: .nan"), []string{`pump.yaml:3: top: must be finite, not .nan`}},
+		{"alpha 0", withLines("levels:", "  - {alpha: 1, beta: 1}", "  - alpha: 0", "    beta: -1"), []string{
 			`pump.yaml:5: levels.1.alpha: must be greater than 0, not 0`,
 			`pump.yaml:6: levels.1.beta: must be greater than 0, not -1`,
 		}},
@@ -350,31 +348,31 @@ func TestParseErrors(t *testing.T) {
 		{"times of a series", "model: {family: normal}\nsource: {jsonl: {path: a, layout: series, time: [a, b]}}", []string{`pump.yaml:2: source.jsonl.time: the layout series has one list of times`}},
 		{"trials in two columns", "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: a, time_format: trial, time: [a, b]}}", []string{`pump.yaml:3: source.csv.time: numbers of trials are in one column, and it names several`}},
 		{"ways of numbers", "model: {family: normal}\nsource: {csv: {path: a, thousands: ., unit: 1m, values_as: [a, b, c]}}", []string{
-			`pump.yaml:2: source.csv.unit: must not begin as a number, nor begin or end with a blank, as "1m" does`,
+			`pump.yaml:2: source.csv.unit: must not start like a number, nor start or end with a blank, as "1m" does`,
 			`pump.yaml:2: source.csv.values_as: must be two different values, the first of which is 0 and the second 1`,
 			`pump.yaml:2: source.csv.thousands: '.' is decimal: it cannot be both`,
 		}},
 		{"values with units", "model: {family: binomial}\nsource: {kafka: {brokers: [b], topics: [t], values: [k, n], missing: [off], unit: m, thousands: ';', values_as: [off, on]}}", []string{
 			`pump.yaml:2: source.kafka.thousands: must be ",", ".", "'" or " ", not ";"`,
-			`pump.yaml:2: source.kafka.unit: is of numbers, and values_as names the only values: leave out one of them`,
-			`pump.yaml:2: source.kafka.thousands: is of numbers, and values_as names the only values: leave out one of them`,
+			`pump.yaml:2: source.kafka.unit: is for numbers, but values_as lists the only values: leave out one of them`,
+			`pump.yaml:2: source.kafka.thousands: is for numbers, but values_as lists the only values: leave out one of them`,
 			`pump.yaml:2: source.kafka.values_as: makes 0 and 1, and binomial has other values`,
 			`pump.yaml:2: source.kafka.values_as: "off" is a missing value`,
 		}},
 		{"unit of a pattern", "model: {family: bernoulli}\nsource: {jsonl: {path: a, layout: wide, unit: m}}", []string{
-			`pump.yaml:2: source.jsonl.unit: takes names in values, where there is a pattern: that looks for plain numbers`,
-			`pump.yaml:2: source.jsonl.unit: is of measurements; bernoulli has choices`,
+			`pump.yaml:2: source.jsonl.unit: needs names in values: a pattern there selects only columns of plain numbers`,
+			`pump.yaml:2: source.jsonl.unit: is for measurements; bernoulli has choices`,
 		}},
 		{"no value column", "model: {family: normal}\nsource: {csv: {path: a, values: []}}", []string{`pump.yaml:2: source.csv.values: must name at least one of the columns`}},
 		{"long delimiter", "model: {family: normal}\nsource: {csv: {path: a, delimiter: ';;'}}", []string{`pump.yaml:2: source.csv.delimiter: must be one character, and neither a quote nor a line break, not ";;"`}},
 		{"quote as delimiter", "model: {family: normal}\nsource: {csv: {path: a, delimiter: '\"'}}", []string{`pump.yaml:2: source.csv.delimiter: must be one character, and neither a quote nor a line break, not "\""`}},
 		{"unknown family", "model: {family: norml}\nsource: {jsonl: {path: a}}", []string{`pump.yaml:1: model.family: unknown value "norml"; did you mean "normal"?`}},
-		{"unknown runner", with("runner: {name: spark}"), []string{`pump.yaml:3: runner.name: unknown value "spark"; known here: direct, prism, flink`}},
-		{"smooth keys under filter", with("session: {gap: 1m}", "change: {odds: 2}"), []string{
+		{"unknown runner", withLines("runner: {name: spark}"), []string{`pump.yaml:3: runner.name: unknown value "spark"; known here: direct, prism, flink`}},
+		{"smooth keys under filter", withLines("session: {gap: 1m}", "change: {odds: 2}"), []string{
 			`pump.yaml:3: session: belongs to transform: smooth`,
 			`pump.yaml:4: change: belongs to transform: smooth`,
 		}},
-		{"filter keys under smooth", with("transform: smooth", "lateness: 1m"), []string{`pump.yaml:4: lateness: is for transform: filter; sessions have session.allowed_lateness`}},
+		{"filter keys under smooth", withLines("transform: smooth", "lateness: 1m"), []string{`pump.yaml:4: lateness: is for transform: filter; sessions have session.allowed_lateness`}},
 		{"times beside arrival", "transform: smooth\norder: arrival\nmodel: {family: normal, season: [24h]}\nsession: {gap: 1h, allowed_lateness: 1m}\nlateness: 1m\nsilence: true\naggregate: {every: 1m, value: mean}\nsource: {csv: {path: a}}", []string{
 			`pump.yaml:3: model.season: needs times, and order: arrival has none: leave it out`,
 			`pump.yaml:4: session.gap: needs times, and order: arrival has none: leave it out`,
@@ -392,11 +390,11 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:2: order: needs a source that ends, because a session without times is smoothed when all of it has been read: read files, or set bounded: true in the source`,
 			`pump.yaml:3: session.by: names columns or fields of records, and the points of a query have none: leave it out`,
 		}},
-		{"sessions by a column with times", with("transform: smooth", "session: {by: [a]}"), []string{`pump.yaml:4: session.by: separates sessions without times: add order: arrival, or time_format: trial to the source; with times, session.gap ends a session`}},
-		{"member on the last value first", with("bank: [{ar: 1, top: 1}]"), []string{`pump.yaml:3: bank.0.ar: the first member must have the family's own model: put a member without ar before it`}},
-		{"member on too many last values", with("bank: [{levels: [], top: 1}, {ar: 9, top: 1}]"), []string{`pump.yaml:3: bank.1.ar: must be at most 8, not 9`}},
+		{"sessions by a column with times", withLines("transform: smooth", "session: {by: [a]}"), []string{`pump.yaml:4: session.by: separates sessions without times: add order: arrival, or time_format: trial to the source; with times, session.gap ends a session`}},
+		{"member on the last value first", withLines("bank: [{ar: 1, top: 1}]"), []string{`pump.yaml:3: bank.0.ar: the first member must have the family's own model: put a member without ar before it`}},
+		{"member on too many last values", withLines("bank: [{levels: [], top: 1}, {ar: 9, top: 1}]"), []string{`pump.yaml:3: bank.1.ar: must be at most 8, not 9`}},
 		{"member on the last value of counts", "model: {family: poisson}\nbank: [{levels: [], top: 1}, {ar: 1, top: 1}]\nsource: {jsonl: {path: a}}", []string{`pump.yaml:2: bank.1.ar: requires the family normal`}},
-		{"alarms", with("detect: {budget: 0, rest: -1, season: 24h, zone: Local, ar: 17, direction: sideways, min_abs: -1, min_rel: x}"), []string{
+		{"alarms", withLines("detect: {budget: 0, rest: -1, season: 24h, zone: Local, ar: 17, direction: sideways, min_abs: -1, min_rel: x}"), []string{
 			`pump.yaml:3: detect.budget: must be at least 1, not 0`,
 			`pump.yaml:3: detect.rest: must be at least 0, not -1`,
 			`pump.yaml:3: detect.season: must be a list of durations, or a mapping of durations to harmonics, not the text "24h"`,
@@ -406,36 +404,36 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: detect.min_abs: must be at least 0, not -1`,
 			`pump.yaml:3: detect.min_rel: must be a number, not the text "x"`,
 		}},
-		{"no duration as budget", with("detect: {budget: often}"), []string{`pump.yaml:3: detect.budget: must be a duration such as 168h, or a number of observations, not the text "often"`}},
-		{"no duration as rest", with("detect: {rest: long}"), []string{`pump.yaml:3: detect.rest: must be a duration such as 7h, or a number of observations, not the text "long"`}},
-		{"half a rest", with("detect: {rest: 1.5}"), []string{`pump.yaml:3: detect.rest: must be a whole number, not the number 1.5`}},
-		{"rest below 0", with("detect: {rest: -1h}"), []string{`pump.yaml:3: detect.rest: must be at least 0, not -1h`}},
-		{"budget below 0", with("detect: {budget: -1h}"), []string{`pump.yaml:3: detect.budget: must be above 0, not -1h`}},
-		{"seasons", with("detect:", "  season:", "    24h: 0", "    1440m: 2", "    day: 1", "    168h: 49", "    0h: 1"), []string{
+		{"no duration as budget", withLines("detect: {budget: often}"), []string{`pump.yaml:3: detect.budget: must be a duration such as 168h, or a number of observations, not the text "often"`}},
+		{"no duration as rest", withLines("detect: {rest: long}"), []string{`pump.yaml:3: detect.rest: must be a duration such as 7h, or a number of observations, not the text "long"`}},
+		{"half a rest", withLines("detect: {rest: 1.5}"), []string{`pump.yaml:3: detect.rest: must be a whole number, not the number 1.5`}},
+		{"rest below 0", withLines("detect: {rest: -1h}"), []string{`pump.yaml:3: detect.rest: must be at least 0, not -1h`}},
+		{"budget below 0", withLines("detect: {budget: -1h}"), []string{`pump.yaml:3: detect.budget: must be above 0, not -1h`}},
+		{"seasons", withLines("detect:", "  season:", "    24h: 0", "    1440m: 2", "    day: 1", "    168h: 49", "    0h: 1"), []string{
 			`pump.yaml:5: detect.season.24h: must be at least 1, not 0`,
 			`pump.yaml:7: detect.season.day: must be a duration such as 24h, not the text "day"`,
 			`pump.yaml:8: detect.season.168h: must be at most 48 harmonics, not 49`,
 			`pump.yaml:9: detect.season.0h: must be above 0, not 0h`,
 		}},
-		{"season twice", with("detect: {season: [24h, 1440m]}"), []string{`pump.yaml:3: detect.season.1: duplicate period`}},
+		{"season twice", withLines("detect: {season: [24h, 1440m]}"), []string{`pump.yaml:3: detect.season.1: duplicate period`}},
 		{"season of categories", "source: {jsonl: {path: a}}\nmodel: {family: bernoulli, season: [24h]}", []string{`pump.yaml:2: model.season: values of bernoulli have no season: a season is added to a number, and these are categories`}},
 		{"zone without a season", modelled("family: normal", "zone: UTC", "holidays: [2026-12-25]"), []string{
 			`pump.yaml:4: model.zone: belongs to model.season, and there is none`,
 			`pump.yaml:5: model.holidays: belongs to model.season, and there is none`,
 		}},
-		{"detection of a rule", with("detect: true", "keys:", "  - {match: a, detect: {direction: left, min_abs: -1, commit: 0.9}}", "  - {match: b, detect: true, alerts: never}"), []string{
+		{"detection of a rule", withLines("detect: true", "keys:", "  - {match: a, detect: {direction: left, min_abs: -1, commit: 0.9}}", "  - {match: b, detect: true, alerts: never}"), []string{
 			`pump.yaml:5: keys.0.detect.direction: unknown value "left"; known here: both, up, down`,
 			`pump.yaml:5: keys.0.detect.min_abs: must be at least 0, not -1`,
 			`pump.yaml:5: keys.0.detect.commit: unknown key; known here: cooldown, min_change, min_abs, min_rel, direction, budget, rest, settling, season, zone`,
 			`pump.yaml:6: keys.1.detect: must be false, or a mapping, not true`,
 			`pump.yaml:6: keys.1.alerts: must be true or false, not the text "never"`,
 		}},
-		{"detection of a rule without detection", with("keys:", "  - {match: a, detect: {min_abs: 1}}", "  - {match: b, alerts: false}", "  - {match: c, silence: false}"), []string{
+		{"detection of a rule without detection", withLines("keys:", "  - {match: a, detect: {min_abs: 1}}", "  - {match: b, alerts: false}", "  - {match: c, silence: false}"), []string{
 			`pump.yaml:4: keys.0.detect: belongs to detect, which is not set`,
 			`pump.yaml:5: keys.1.alerts: there are none without detect or silence`,
 			`pump.yaml:6: keys.2.silence: belongs to silence, which is not set`,
 		}},
-		{"zone of a rule without a season", with("keys:", "  - match: a", "    model: {zone: UTC}"), []string{`pump.yaml:5: keys.0.model.zone: belongs to keys.0.model.season, and there is none`}},
+		{"zone of a rule without a season", withLines("keys:", "  - match: a", "    model: {zone: UTC}"), []string{`pump.yaml:5: keys.0.model.zone: belongs to keys.0.model.season, and there is none`}},
 		{"season's values", modelled("family: normal", "season: {24h: 0}", "zone: Mars", "holidays: [25.12.2026]"), []string{
 			`pump.yaml:4: model.season.24h: must be at least 1, not 0`,
 			`pump.yaml:5: model.zone: "Mars" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`,
@@ -443,12 +441,12 @@ func TestParseErrors(t *testing.T) {
 		}},
 		{"season of sessions with levels", "transform: smooth\nlevels: []\n" + modelled("family: normal", "season: [24h]"), []string{`pump.yaml:6: model.season: is for sessions with segments, not with levels`}},
 		{"season without times", "order: arrival\nmodel: {family: normal, season: [24h]}\nsource: {csv: {path: a, time: ''}}", []string{`pump.yaml:3: source.csv.time: an empty name means that there is no time, which a season needs`}},
-		{"alerts", with("detect: true", "alerts: {jsonl: {path: a}, kinds: [novel], beliefs: [revision]}"), []string{
+		{"alerts", withLines("detect: true", "alerts: {jsonl: {path: a}, kinds: [novel], beliefs: [revision]}"), []string{
 			`pump.yaml:4: alerts.kinds.0: unknown value "novel"; did you mean "novelty"?`,
-			`pump.yaml:4: alerts.beliefs: a revision corrects a change; name change too`,
+			`pump.yaml:4: alerts.beliefs: a revision corrects a change: add change`,
 		}},
-		{"alerts to nowhere", with("detect: true", "alerts: {kinds: [novelty]}"), []string{`pump.yaml:4: alerts: names no connector; one of csv, jsonl, parquet, kafka, webhook, alertmanager, slack is required`}},
-		{"session", with("transform: smooth", "session: {gap: 0s, max: 0, allowed_lateness: -1s, length: 3}", "change: {odds: 0}"), []string{
+		{"alerts to nowhere", withLines("detect: true", "alerts: {kinds: [novelty]}"), []string{`pump.yaml:4: alerts: names no connector; one of csv, jsonl, parquet, kafka, webhook, alertmanager, slack is required`}},
+		{"session", withLines("transform: smooth", "session: {gap: 0s, max: 0, allowed_lateness: -1s, length: 3}", "change: {odds: 0}"), []string{
 			`pump.yaml:4: session.gap: must be a number of milliseconds above zero, not 0s`,
 			`pump.yaml:4: session.max: must be at least 1, not 0`,
 			`pump.yaml:4: session.allowed_lateness: must not be negative, not -1s`,
@@ -459,58 +457,58 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: source.csv.time: an empty name means that there is no time, and sessions without times need order: arrival`,
 		}},
 		{"sink over source", "model: {family: normal}\nsource: {csv: {path: d/*.csv}}\nsink: {csv: {path: ./d/a.csv}}", []string{`pump.yaml:3: sink.csv.path: "d/a.csv" is also read, by source.csv.path`}},
-		{"two writers of one file", with("sink: {jsonl: {path: out}}", "dead_letter: {jsonl: {path: ./out}}"), []string{`pump.yaml:4: dead_letter.jsonl.path: "out" is also written, by sink.jsonl.path`}},
+		{"two writers of one file", withLines("sink: {jsonl: {path: out}}", "dead_letter: {jsonl: {path: ./out}}"), []string{`pump.yaml:4: dead_letter.jsonl.path: "out" is also written, by sink.jsonl.path`}},
 
-		{"flink with files", with("runner: {name: flink, endpoint: a, parallelism: 3, max_parallelism: 2}", "dead_letter: {jsonl: {path: b}}"), []string{
+		{"flink with files", withLines("runner: {name: flink, endpoint: a, parallelism: 3, max_parallelism: 2}", "dead_letter: {jsonl: {path: b}}"), []string{
 			`pump.yaml:1: sink: missing; flink requires a topic, kafka, or none`,
-			`pump.yaml:2: source: is a file of one machine: flink reads and writes topics, kafka`,
+			`pump.yaml:2: source: is a local file: flink reads and writes topics (kafka)`,
 			`pump.yaml:3: runner.endpoint: "a" is not host:port`,
 			`pump.yaml:3: runner.parallelism: is above max_parallelism, 2`,
-			`pump.yaml:4: dead_letter: is a file of one machine: flink reads and writes topics, kafka; without one, rejects go to the workers' standard error`,
+			`pump.yaml:4: dead_letter: is a local file: flink reads and writes topics (kafka); without one, rejects go to the workers' standard error`,
 		}},
 		{"flink without an endpoint", "model: {family: normal}\nsource: {kafka: {embedded: true, topics: [a], changelog: c}}\nsink: {kafka: {topic: b}}\nrunner: {name: flink}", []string{
 			`pump.yaml:2: source.kafka.embedded: is for the runner direct`,
 			`pump.yaml:2: source.kafka.changelog: is for the runner direct: flink keeps the states in its checkpoints`,
 			`pump.yaml:4: runner.endpoint: missing; flink requires it: host:port of Beam's job server`,
 		}},
-		{"flink's keys without flink", with("runner: {parallelism: 2, poll: 1s}"), []string{
+		{"flink's keys without flink", withLines("runner: {parallelism: 2, poll: 1s}"), []string{
 			`pump.yaml:3: runner.parallelism: belongs to name: flink`,
 			`pump.yaml:3: runner.poll: belongs to name: flink`,
 		}},
-		{"bank", with("bank: [{levels: [], top: 2}, {top: 1}, 3]", "bank_forgetting: 0"), []string{
+		{"bank", withLines("bank: [{levels: [], top: 2}, {top: 1}, 3]", "bank_forgetting: 0"), []string{
 			`pump.yaml:3: bank.0.top: must be in [0, 1], not 2`,
 			`pump.yaml:3: bank.2: must be a mapping, not the number 3`,
 			`pump.yaml:3: bank.1.levels: missing; it is required`,
 			`pump.yaml:4: bank_forgetting: must be in (0, 1], not 0`,
 		}},
-		{"empty bank", with("bank: []"), []string{`pump.yaml:3: bank: must hold at least one filter {levels, top}`}},
-		{"bank and levels", with("levels: []", "bank: [{levels: [], top: 1}]"), []string{`pump.yaml:4: bank: replaces levels: use one of the two`}},
-		{"forgetting without bank", with("bank_forgetting: 0.9"), []string{`pump.yaml:3: bank_forgetting: there is no bank`}},
-		{"detect", with("detect: {commit: 1, min_length: 0, cooldown: -1s, min_change: -1, odds: 3}"), []string{
+		{"empty bank", withLines("bank: []"), []string{`pump.yaml:3: bank: must hold at least one filter {levels, top}`}},
+		{"bank and levels", withLines("levels: []", "bank: [{levels: [], top: 1}]"), []string{`pump.yaml:4: bank: replaces levels: use one of the two`}},
+		{"forgetting without bank", withLines("bank_forgetting: 0.9"), []string{`pump.yaml:3: bank_forgetting: there is no bank`}},
+		{"detect", withLines("detect: {commit: 1, min_length: 0, cooldown: -1s, min_change: -1, odds: 3}"), []string{
 			`pump.yaml:3: detect.commit: must be in (0, 1), not 1`,
 			`pump.yaml:3: detect.min_length: must be at least 1, not 0`,
 			`pump.yaml:3: detect.cooldown: must not be negative, not -1s`,
 			`pump.yaml:3: detect.min_change: must be at least 0, not -1`,
 			`pump.yaml:3: detect.odds: unknown key; known here: commit, min_length, cooldown, min_change, min_abs, min_rel, direction, budget, rest, settling, season, zone, holidays, ar`,
 		}},
-		{"detect text", with("detect: always"), []string{`pump.yaml:3: detect: must be true, false, or a mapping, not the text "always"`}},
-		{"booleans that are none", with("detect: !!bool always", "silence: !!bool off-duty"), []string{
+		{"detect text", withLines("detect: always"), []string{`pump.yaml:3: detect: must be true, false, or a mapping, not the text "always"`}},
+		{"booleans that are none", withLines("detect: !!bool always", "silence: !!bool off-duty"), []string{
 			`pump.yaml:3: detect: must be true, false, or a mapping, not always`,
 			`pump.yaml:4: silence: must be true, false, or {after: 15m}, not off-duty`,
 		}},
-		{"top without levels under detect", with("detect: true", "top: 0.9"), []string{`pump.yaml:4: top: belongs to levels: with detect and without levels there is the default bank`}},
-		{"alerts without detect", with("alerts: {jsonl: {path: a}}"), []string{`pump.yaml:3: alerts: there are none without detect or silence`}},
-		{"digest without incidents", with("detect: true", "alerts: {jsonl: {path: a}, digest: 24h}"), []string{`pump.yaml:4: alerts.digest: lists the alarms in no incident: add incidents: true`}},
-		{"digest of minutes", with("detect: true", "incidents: true", "alerts: [{jsonl: {path: a}, digest: 5m}]"), []string{`pump.yaml:5: alerts.0.digest: must be 1h to 744h, not 5m`}},
-		{"incidents without alarms", with("incidents: true"), []string{`pump.yaml:3: incidents: there are none without detect or silence`}},
-		{"incidents without times", with("detect: true", "order: arrival", "incidents: {separators: \"\"}"), []string{
-			`pump.yaml:5: incidents.separators: must not be empty`, `pump.yaml:5: incidents: alarms come together in time: order: event_time`}},
-		{"groups by labels and prefixes", with("detect: true", "incidents: {by: [job, job], separators: /}"), []string{
-			`pump.yaml:4: incidents.by: "job" is not a label name, or is listed twice`, `pump.yaml:4: incidents.separators: groups are those of by, or prefixes: leave out one of the two`}},
-		{"incidents of sessions", with("transform: smooth", "incidents: {budget: 0s}"), []string{
+		{"top without levels under detect", withLines("detect: true", "top: 0.9"), []string{`pump.yaml:4: top: belongs to levels: with detect and without levels there is the default bank`}},
+		{"alerts without detect", withLines("alerts: {jsonl: {path: a}}"), []string{`pump.yaml:3: alerts: there are none without detect or silence`}},
+		{"digest without incidents", withLines("detect: true", "alerts: {jsonl: {path: a}, digest: 24h}"), []string{`pump.yaml:4: alerts.digest: lists alarms outside incidents: add incidents: true`}},
+		{"digest of minutes", withLines("detect: true", "incidents: true", "alerts: [{jsonl: {path: a}, digest: 5m}]"), []string{`pump.yaml:5: alerts.0.digest: must be 1h to 744h, not 5m`}},
+		{"incidents without alarms", withLines("incidents: true"), []string{`pump.yaml:3: incidents: there are none without detect or silence`}},
+		{"incidents without times", withLines("detect: true", "order: arrival", "incidents: {separators: \"\"}"), []string{
+			`pump.yaml:5: incidents.separators: must not be empty`, `pump.yaml:5: incidents: incidents need times: use order: event_time`}},
+		{"groups by labels and prefixes", withLines("detect: true", "incidents: {by: [job, job], separators: /}"), []string{
+			`pump.yaml:4: incidents.by: "job" is not a label name, or is listed twice`, `pump.yaml:4: incidents.separators: groups come either from by or from prefixes: leave out one of the two`}},
+		{"incidents of sessions", withLines("transform: smooth", "incidents: {budget: 0s}"), []string{
 			`pump.yaml:4: incidents.budget: must be a number of milliseconds above zero, not 0s`, `pump.yaml:4: incidents: belongs to transform: filter`}},
-		{"time unit", with("time_unit: 0s"), []string{`pump.yaml:3: time_unit: must be a number of milliseconds above zero, not 0s`}},
-		{"rules", with("keys: [{match: 'a*', levels: 3}, {top: 2}, {match: '[', bank: [{levels: [], top: 1}], top: 1}, {match: b, model: {family: ar, prior: {nu: 1}}}]"), []string{
+		{"time unit", withLines("time_unit: 0s"), []string{`pump.yaml:3: time_unit: must be a number of milliseconds above zero, not 0s`}},
+		{"rules", withLines("keys: [{match: 'a*', levels: 3}, {top: 2}, {match: '[', bank: [{levels: [], top: 1}], top: 1}, {match: b, model: {family: ar, prior: {nu: 1}}}]"), []string{
 			`pump.yaml:3: keys.0.levels: must be a list of {alpha, beta}, not the number 3`,
 			`pump.yaml:3: keys.1.top: must be in [0, 1], not 2`,
 			`pump.yaml:3: keys.1.match: missing; it is required`,
@@ -529,11 +527,11 @@ func TestParseErrors(t *testing.T) {
 		{"warm-up of a given prior", "model: {family: normal, warm_up: 3}\nsource: {jsonl: {path: a}}", []string{
 			`pump.yaml:1: model.warm_up: belongs to prior: auto`,
 		}},
-		{"top without levels", with("transform: smooth", "top: 0.9", "keys: [{match: a, top: 0.8}]"), []string{
+		{"top without levels", withLines("transform: smooth", "top: 0.9", "keys: [{match: a, top: 0.8}]"), []string{
 			`pump.yaml:4: top: belongs to levels: without them sessions are smoothed in segments`,
 			`pump.yaml:5: keys.0.top: belongs to levels: without them sessions are smoothed in segments`,
 		}},
-		{"online keys under smooth", with("transform: smooth", "detect: true", "bank: [{levels: [], top: 1}]", "time_unit: 1m", "alerts: {jsonl: {path: a}}"), []string{
+		{"online keys under smooth", withLines("transform: smooth", "detect: true", "bank: [{levels: [], top: 1}]", "time_unit: 1m", "alerts: {jsonl: {path: a}}"), []string{
 			`pump.yaml:4: detect: belongs to transform: filter`,
 			`pump.yaml:5: bank: belongs to transform: filter`,
 			`pump.yaml:6: time_unit: belongs to transform: filter`,
@@ -544,11 +542,11 @@ func TestParseErrors(t *testing.T) {
 		{"only null", "---\n", []string{`pump.yaml: the config is empty`}},
 		{"a list", "- a\n", []string{`pump.yaml:1: must be a mapping, not a list`}},
 		{"text", "\n\nnormal\n", []string{`pump.yaml:3: must be a mapping, not the text "normal"`}},
-		{"two documents", with("---", "top: 1"), []string{`pump.yaml:3: a second YAML document; a config has only one`}},
-		{"not YAML", with("top: [1", "order: arrival"), []string{`pump.yaml:3: not YAML: did not find expected ',' or ']'`}},
+		{"two documents", withLines("---", "top: 1"), []string{`pump.yaml:3: a second YAML document; a config has only one`}},
+		{"not YAML", withLines("top: [1", "order: arrival"), []string{`pump.yaml:3: not YAML: did not find expected ',' or ']'`}},
 		{"a tab for indentation", "model:\n\tfamily: normal\n", []string{`pump.yaml:2: not YAML: found character that cannot start any token`}},
-		{"anchor", with("levels: &l []"), []string{`pump.yaml:3: anchors (&name) and aliases (*name) are not supported: write the value in each place; if it is text, put it in quotes`}},
-		{"not UTF-8", with("order: \xff"), []string{`pump.yaml:3: not UTF-8`}},
+		{"anchor", withLines("levels: &l []"), []string{`pump.yaml:3: anchors (&name) and aliases (*name) are not supported: write the value in each place; if it is text, put it in quotes`}},
+		{"not UTF-8", withLines("order: \xff"), []string{`pump.yaml:3: not UTF-8`}},
 		{"too large", strings.Repeat("#", 10<<20), []string{`pump.yaml: the config has 10485760 bytes; at most 1048576 are allowed`}},
 
 		{"prior is text", modelled("family: normal", "prior: flat"), []string{`pump.yaml:4: model.prior: must be a mapping, not the text "flat"`}},
@@ -624,7 +622,7 @@ func TestParseErrors(t *testing.T) {
 }
 
 func TestParseOverrides(t *testing.T) {
-	base := with("levels:", "  - {alpha: 1, beta: 1}", "top: 1", "sink:")
+	base := withLines("levels:", "  - {alpha: 1, beta: 1}", "top: 1", "sink:")
 	for _, test := range []struct {
 		name string
 		set  []string
@@ -669,7 +667,7 @@ func TestParseOverrides(t *testing.T) {
 }
 
 func TestParseOverrideErrors(t *testing.T) {
-	base := with("levels:", "  - {alpha: 1, beta: 1}", "top: 1")
+	base := withLines("levels:", "  - {alpha: 1, beta: 1}", "top: 1")
 	for _, test := range []struct {
 		set  []string
 		want []string
@@ -707,7 +705,7 @@ func TestParseOverrideErrors(t *testing.T) {
 }
 
 func TestKeyErrorNamesItsPlace(t *testing.T) {
-	_, err := Parse("pump.yaml", []byte(with("top: 2")), nil)
+	_, err := Parse("pump.yaml", []byte(withLines("top: 2")), nil)
 	var got *keytable.KeyError
 	if !errors.As(err, &got) {
 		t.Fatalf("%T", err)
@@ -722,14 +720,14 @@ func TestParseReportsAnEndOfMistakes(t *testing.T) {
 	for i := range 1000 {
 		lines = append(lines, fmt.Sprintf("k%d: 1", i))
 	}
-	_, err := Parse("pump.yaml", []byte(with(lines...)), nil)
+	_, err := Parse("pump.yaml", []byte(withLines(lines...)), nil)
 	got := strings.Split(err.Error(), "\n")
 	if len(got) != 51 || got[50] != "pump.yaml: and 950 more mistakes" {
 		t.Errorf("%d lines, the last is %q", len(got), got[len(got)-1])
 	}
 }
 
-// Configs that are made to take long are refused within the time of a test.
+// Configs that would take long to parse are refused within the time of a test.
 func TestParseIsBounded(t *testing.T) {
 	expect.Long(t, "configs of a megabyte")
 	bomb := "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
@@ -751,7 +749,7 @@ func TestParseIsBounded(t *testing.T) {
 		"a long prior":    modelled("family: normal", "prior: {mu: ["+strings.Repeat("0,", 400_000)+"1]}"),
 		"a vast model":    modelled("family: mvnormal", "dim: 1000000"),
 		"many parameters": modelled("family: normal", "prior: {"+many.String()+"}"),
-		"a wide value":    with("levels: [" + strings.Repeat("1,", 400_000) + "1]"),
+		"a wide value":    withLines("levels: [" + strings.Repeat("1,", 400_000) + "1]"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
@@ -769,7 +767,7 @@ func TestParseIsBounded(t *testing.T) {
 
 func TestPriors(t *testing.T) {
 	for _, test := range []struct {
-		model string // of a source whose records bring their own shape
+		model string // of a source whose records have their own number of values
 		dim   int
 		want  map[string]any
 	}{
@@ -807,16 +805,15 @@ func TestPriors(t *testing.T) {
 	}
 }
 
-// A dirac is a family that only this test knows. It stands for one that a user
-// registers, with errors that are none of a parameter.
+// A dirac is a family of this test. It stands for a user's family with errors that belong to no parameter.
 func init() {
 	expfam.Register("dirac", func(p expfam.Prior, _ int) (expfam.Model, error) {
-		at := p.Float("at", 0)
+		position := p.Float("at", 0)
 		p.Bool("flat", false)
 		if err := p.Done(); err != nil {
 			return nil, err
 		}
-		if at < 0 {
+		if position < 0 {
 			return nil, errors.New("no such point")
 		}
 		return expfam.New("normal", nil, 0)
@@ -847,7 +844,7 @@ func TestColumnsFixDim(t *testing.T) {
 
 // Parse never panics, and every error names the file or the override.
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(with("top: 1")), "levels.0.alpha=9")
+	f.Add([]byte(withLines("top: 1")), "levels.0.alpha=9")
 	f.Add([]byte("model: {family: ar, prior: {order: 2, mean: [1, &a 2], precision: [[1, 0], [0, *a]]}}\nsource: {csv: {path: a, delimiter: ;}}"), "top=-")
 	f.Add([]byte(`{"model": {"family": "categorical"}, "source": {"kafka": {}}}`), "model.prior={alpha: 1}")
 	f.Add([]byte("a: &a [*a]\n---\n"), "source.csv.path=*.csv")
@@ -898,7 +895,7 @@ func TestParseWebhook(t *testing.T) {
 		"alerts: {slack: {url: \"smtp://hidden\"}}\n":                                      `alerts.slack.url: must be http://… or https://… with a host`,
 		"alerts: {slack: {url: [hidden]}}\n":                                               `alerts.slack.url: must be text`,
 		"alerts: {slack: {url: \"http://a\", batch: 2}}\n":                                 `alerts.slack.batch: unknown key`,
-		"alerts: {slack: {url: \"http://hidden\"}, labels: {a: b}}\n":                      `alerts.labels: a message of Slack does not show them`,
+		"alerts: {slack: {url: \"http://hidden\"}, labels: {a: b}}\n":                      `alerts.labels: Slack messages do not show labels`,
 		"alerts: {webhook: {}}\n":                                                          `alerts.webhook.url: missing; it is required`,
 		"sink: {webhook: {url: \"http://hidden\"}}\n":                                      `sink.webhook: unknown key`,
 	} {
@@ -909,7 +906,7 @@ func TestParseWebhook(t *testing.T) {
 	}
 }
 
-// There may be several receivers, each with alerts of its own.
+// A config may have several receivers, each with its own alerts.
 func TestParseReceivers(t *testing.T) {
 	const base = "model: {family: normal}\ndetect: true\nsource: {jsonl: {path: a}}\n"
 	c := parse(t, base+`alerts:
@@ -930,7 +927,7 @@ func TestParseReceivers(t *testing.T) {
 			}
 		}
 	}
-	for text, want := range map[string][3]any{ // kinds, those of few keys, digest
+	for text, want := range map[string][3]any{ // kinds, kinds for few keys, digest
 		`{webhook: {url: "http://a"}}`:                   {pagerKinds(), AlarmKinds(), pagerDigest},
 		`{webhook: {url: "http://a"}, digest: 12h}`:      {pagerKinds(), AlarmKinds(), 12 * time.Hour},
 		`{webhook: {url: "http://a"}, kinds: [novelty]}`: {[]string{"novelty"}, []string(nil), time.Duration(0)},
@@ -949,10 +946,10 @@ func TestParseReceivers(t *testing.T) {
 	for text, reason := range map[string]string{
 		"alerts: [{jsonl: {path: b}}, {jsonl: {path: b}}]\n":     `alerts.1.jsonl.path: "b" is also written, by alerts.0.jsonl.path`,
 		"alerts: [{jsonl: {path: b}}, {kinds: [change]}]\n":      `alerts.1: names no connector`,
-		"alerts: [{csv: {path: b}, labels: {severity: page}}]\n": `alerts.0.labels: a table has no column for them`,
-		"alerts: {jsonl: {path: b}, labels: {kind: page}}\n":     `alerts.labels.kind: is a label that every alert has`,
-		"alerts: {jsonl: {path: b}, labels: {a-b: page}}\n":      `alerts.labels.a-b: is no name of a label`,
-		"alerts: [{jsonl: {path: b}, beliefs: [revision]}]\n":    `alerts.0.beliefs: a revision corrects a change; name change too`,
+		"alerts: [{csv: {path: b}, labels: {severity: page}}]\n": `alerts.0.labels: a table has no columns for labels`,
+		"alerts: {jsonl: {path: b}, labels: {kind: page}}\n":     `alerts.labels.kind: every alert has this label`,
+		"alerts: {jsonl: {path: b}, labels: {a-b: page}}\n":      `alerts.labels.a-b: is not a label name`,
+		"alerts: [{jsonl: {path: b}, beliefs: [revision]}]\n":    `alerts.0.beliefs: a revision corrects a change: add change`,
 		"alerts: {jsonl: {path: b}, max_age: 0s}\n":              `alerts.max_age: must be`,
 		"alerts: [{jsonl: {path: b}}, {jsonl: {path: a}}]\n":     `alerts.1.jsonl.path: "a" is also read`,
 	} {
@@ -961,27 +958,27 @@ func TestParseReceivers(t *testing.T) {
 	}
 }
 
-// A format of files is a row of connectors.Formats: source and sinks take it by its name.
+// A file format is a row of connectors.Formats: sources and sinks use its name.
 func TestFormatIsARow(t *testing.T) {
-	all := connectors.Formats
-	t.Cleanup(func() { connectors.Formats = all })
-	connectors.Formats = append(slices.Clip(all), connectors.Format{Name: "table", Columns: true})
+	formats := connectors.Formats
+	t.Cleanup(func() { connectors.Formats = formats })
+	connectors.Formats = append(slices.Clip(formats), connectors.Format{Name: "table", Columns: true})
 	c := parse(t, "model: {family: normal}\nsource: {table: {path: in, values: a}}\nsink: {table: {path: out}}\n")
 	if c.Source.Files().Format != "table" || c.Sink.File.Format != "table" || !strings.Contains(Reference(), "source.table.path") {
 		t.Errorf("%+v, %+v", c.Source.Files(), c.Sink.File)
 	}
 }
 
-// cycles are n of them.
+// cycles returns n periods of a season, as a list without brackets.
 func cycles(n int) string {
-	var all []string
+	var periods []string
 	for i := range n {
-		all = append(all, fmt.Sprintf("%dh", i+1))
+		periods = append(periods, fmt.Sprintf("%dh", i+1))
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(periods, ", ")
 }
 
-// A rule's silence is its own.
+// The silence of a rule is its own.
 func TestParseSilenceOfRules(t *testing.T) {
 	c := parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal}\nsilence: true\nkeys: [{match: a, silence: false}, {match: b, silence: {after: 25h}}, {match: c, silence: true}]\n")
 	want := []keyed.AlertRule{
@@ -994,7 +991,7 @@ func TestParseSilenceOfRules(t *testing.T) {
 	}
 }
 
-// Rules that say nothing of the filter leave it to a later rule.
+// A rule without settings of the filter leaves the filter to a later rule.
 func TestParseRules(t *testing.T) {
 	c := parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal}\ndetect: true\nkeys: [{match: 'a*', detect: false}, {match: a, detect: {min_abs: 3, direction: up}, alerts: false}, {match: 'a*', top: 0.5, levels: []}]\n")
 	f := c.Filter()

@@ -7,25 +7,25 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// AtOnce is how many of most records a source may hand over at once. What was handed over is worked on to
-// its end, also by a run that is asked to stop: filters whose records take long get fewer.
-func (c *Config) AtOnce(most int) int {
-	const whole, part = 5 * time.Second, time.Second // that a bundle may take, and to which one is cut that takes longer
+// AtOnce returns how many records a source may hand over at once, at most limit. A run that is asked to stop first
+// processes all records handed over, so filters with expensive records get fewer.
+func (c *Config) AtOnce(limit int) int {
+	const maxBundle, cutBundle = 5 * time.Second, time.Second // limit of a bundle, and target above it
 	cost := c.recordCost()
-	if cost*time.Duration(most) <= whole {
-		return most
+	if cost*time.Duration(limit) <= maxBundle {
+		return limit
 	}
-	return max(1, int(part/cost))
+	return max(1, int(cutBundle/cost))
 }
 
-// recordCost is about what a record costs on one core, beside what all do: of each number of a sufficient
-// statistic, of which mvnormal and regression have the square of their dimension, and of each pair of a
-// season's regressors.
+// recordCost estimates the cost of a record on one core, in addition to the cost that all records have. It is
+// proportional to the numbers in a sufficient statistic, which grow with the square of the dimension for mvnormal and
+// regression, and to the pairs of a season's regressors.
 func (c *Config) recordCost() time.Duration {
 	const perNumber, perPair = 300 * time.Nanosecond, 5 * time.Nanosecond
 	m, err := expfam.New(c.Model.Family, c.Model.Prior, c.Model.Dim)
 	if err != nil {
-		return perNumber // which is said of the prior
+		return perNumber // CheckPriors reports the error
 	}
 	cost := time.Duration(m.Len()) * perNumber
 	add := func(seasons []usual.Season) {

@@ -16,63 +16,63 @@ import (
 
 // Files is a source of files. The path may be a pattern; "-" is standard input.
 type Files struct {
-	Format string // a name in connectors.Formats
+	Format string // name in connectors.Formats
 	Path   string
 	Fields
 	Delimiter rune
 	Skip      int           // lines before the header
-	Comment   string        // begins lines that are passed over; empty for none
+	Comment   string        // prefix of lines to skip; empty: none
 	Encoding  string        // of text, one of connectors.Encodings
-	Disorder  time.Duration // of the path "-": how far a time may be behind the latest one
+	Disorder  time.Duration // for the path "-": maximum time of a record behind the latest one
 }
 
 func (f *Files) fields() (*Fields, string) { return &f.Fields, "source." + f.Format }
 func (f *Files) shaped() bool              { return !connectors.FormatOf(f.Format).Columns }
-func (f *Files) unending() bool            { return false }
+func (f *Files) unbounded() bool           { return false }
 
-// check is of what is carried; checkFiles looks at all files.
+// check checks disorder and carry; checkFiles compares the files of a config.
 func (f *Files) check(d *decoder, c *Config) {
 	if f.Disorder != 0 && f.Path != stdio {
 		d.Fail("source."+f.Format+".disorder", "is for the path \"-\": a file needs none")
 	}
-	at := "source." + f.Format + ".carry"
-	if !d.Has(at) {
+	path := "source." + f.Format + ".carry"
+	if !d.Has(path) {
 		return
 	}
 	switch {
 	case c.Aggregate != nil:
-		d.Fail(at, "belongs to single records, of which aggregate makes intervals: leave out one of them")
+		d.Fail(path, "is for single records, but aggregate combines records to intervals: leave out one of them")
 	case f.Layout != Long:
-		d.Fail(at, "is for layout: long")
+		d.Fail(path, "is for layout: long")
 	case c.Sink.Format == registry.Avro:
-		d.Fail(at, "has no form in Avro: let the sink write JSON")
+		d.Fail(path, "has no Avro schema: use JSON for the sink")
 	}
 	if slices.Contains(f.Carry, "") {
-		d.Fail(at, "a name is empty")
+		d.Fail(path, "a name is empty")
 	}
 }
 
-func (f *Files) checkFlink(d *decoder) { d.Fail("source", ofOneMachine) }
+func (f *Files) checkFlink(d *decoder) { d.Fail("source", localFileReason) }
 
-// Files are those that the source reads, nil if it reads none.
+// Files returns the source of files, nil if the source is another.
 func (s *Source) Files() *Files { return originOf[*Files](s) }
 
 // StandardInput reports whether the source is standard input.
 func (s *Source) StandardInput() bool { return s.Files() != nil && s.Files().Path == "-" }
 
-// filesKeys declare a source of files, one of each format.
+// filesKeys declares the sources of files, one for each format.
 func (s *Source) filesKeys() []keytable.Key {
 	var keys []keytable.Key
 	for _, format := range connectors.Formats {
 		f := &Files{Format: format.Name, Fields: defaultFields(), Delimiter: ',', Encoding: connectors.Encodings[0]}
-		what, row := "Column", "row"
+		noun, row := "Column", "row"
 		if !format.Columns {
-			what, row = "Field", "record"
+			noun, row = "Field", "record"
 		}
 		k := keytable.Key{Name: format.Name, Doc: format.Of, Seen: s.set(f), Keys: slices.Concat(
 			[]keytable.Key{{Name: "path", Doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, Required: true, Read: keytable.Text(&f.Path, keytable.NotEmpty)}},
-			f.Fields.keys(what), []keytable.Key{f.Fields.layout(strings.ToLower(what), row), {
-				Name: "carry", Doc: "Columns, fields or patterns that records repeat under carry.", Read: keytable.OneOrMore(strings.ToLower(what)+"s", &f.Carry),
+			f.Fields.keys(noun), []keytable.Key{f.Fields.layout(strings.ToLower(noun), row), {
+				Name: "carry", Doc: "Columns, fields or patterns that records repeat under carry.", Read: keytable.OneOrMore(strings.ToLower(noun)+"s", &f.Carry),
 			}})}
 		if !format.Whole {
 			k.Keys = append(k.Keys, keytable.Key{Name: "disorder", Doc: "Of the path \"-\": how far a record's time may be behind the latest one. Incidents, digests and pages of single series are delivered as the times pass, unless a record goes back by more: then they wait for the end of the input.", Read: keytable.Duration(&f.Disorder)})
@@ -93,10 +93,10 @@ func (s *Source) filesKeys() []keytable.Key {
 }
 
 // layout declares the layout of columns or fields.
-func (f *Fields) layout(what string, rows string) keytable.Key {
-	doc := "long: a " + rows + " is an observation. wide: each " + what + " of values is a key, with its name behind the parts of key; values are names or patterns, by default [\"*\"], and key none by default."
+func (f *Fields) layout(noun string, rows string) keytable.Key {
+	doc := "long: a " + rows + " is an observation. wide: each " + noun + " of values is a key, with its name behind the parts of key; values are names or patterns, by default [\"*\"], and key none by default."
 	names := []string{Long, Wide}
-	if what == "field" {
+	if noun == "field" {
 		doc = "As of csv. series: values is a list of numbers, time one of times; without time, values has pairs, or with time: \"\" and order: arrival values alone."
 		names = append(names, Series)
 	}
@@ -105,32 +105,31 @@ func (f *Fields) layout(what string, rows string) keytable.Key {
 
 // A namedFile is a file that a config names.
 type namedFile struct {
-	key  string      // of the config
-	path string      // clean; stdio, or one of the streams below
-	info fs.FileInfo // nil if there is no regular file yet
+	key  string      // config key
+	path string      // clean path; stdio, or one of the streams below
+	info fs.FileInfo // nil if there is no regular file
 }
 
-// stdio is the path that stands for standard input and standard output.
+// stdio is the path of standard input and standard output.
 const stdio = "-"
 
-// What checkFiles calls the streams of the process.
+// Names of the streams of the process in checkFiles.
 const (
 	standardInput  = "standard input"
 	standardOutput = "standard output"
 	standardError  = "standard error"
 )
 
-// placeOf returns the place of a file. Two places are one if their files are, whatever their
-// paths.
+// placeOf returns the namedFile at path. Two of them are equal if their files are, even with different paths.
 func placeOf(key, path string) namedFile {
 	path = filepath.Clean(path)
 	return namedFile{key, path, regular(os.Stat(path))}
 }
 
-// streamOf returns the place of a stream of the process, which may be a file.
+// streamOf returns the namedFile of a stream of the process, which may be a regular file.
 func streamOf(key, name string, f *os.File) namedFile { return namedFile{key, name, regular(f.Stat())} }
 
-// regular is the info of a regular file, nil of what is none.
+// regular returns the info of a regular file, nil for everything else.
 func regular(info fs.FileInfo, err error) fs.FileInfo {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil
@@ -142,7 +141,7 @@ func (p namedFile) stream() bool {
 	return p.path == standardInput || p.path == standardOutput || p.path == standardError
 }
 
-// String names the place in errors.
+// String returns the name in errors.
 func (p namedFile) String() string {
 	if p.stream() {
 		return p.path
@@ -150,8 +149,8 @@ func (p namedFile) String() string {
 	return message.Quote(p.path)
 }
 
-// is reports whether both places are one file.
-func (p namedFile) is(o namedFile) bool {
+// sameFile reports whether both are one file.
+func (p namedFile) sameFile(o namedFile) bool {
 	switch {
 	case p.info != nil && o.info != nil:
 		return os.SameFile(p.info, o.info)
@@ -161,7 +160,7 @@ func (p namedFile) is(o namedFile) bool {
 	return p.path == o.path || filepath.Base(p.path) == filepath.Base(o.path) && sameFolder(filepath.Dir(p.path), filepath.Dir(o.path))
 }
 
-// sameFolder reports whether both paths lead to one folder.
+// sameFolder reports whether both paths are one folder.
 func sameFolder(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {
@@ -171,10 +170,10 @@ func sameFolder(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// A sourceInput is what a source reads.
+// A sourceInput is the input of a source.
 type sourceInput struct {
 	namedFile
-	matches []namedFile // if the path is a pattern, its files
+	matches []namedFile // files that match, if the path is a pattern
 }
 
 func inputOf(key, path string) sourceInput {
@@ -182,7 +181,7 @@ func inputOf(key, path string) sourceInput {
 		return sourceInput{namedFile: streamOf(key, standardInput, os.Stdin)}
 	}
 	in := sourceInput{namedFile: placeOf(key, path)}
-	// A malformed pattern matches nothing; the source will say so.
+	// A malformed pattern matches nothing; the source reports it.
 	matches, _ := filepath.Glob(path)
 	for _, m := range matches {
 		in.matches = append(in.matches, placeOf(key, m))
@@ -190,9 +189,9 @@ func inputOf(key, path string) sourceInput {
 	return in
 }
 
-// reads reports whether the input has the file of a place, or will have it once there is one.
+// reads reports whether the input includes the file, or would include it once it exists.
 func (in sourceInput) reads(out namedFile) bool {
-	if in.is(out) || slices.ContainsFunc(in.matches, out.is) {
+	if in.sameFile(out) || slices.ContainsFunc(in.matches, out.sameFile) {
 		return true
 	}
 	if in.stream() || out.stream() || !strings.ContainsAny(in.path, "*?[") {
@@ -208,8 +207,8 @@ func (in sourceInput) reads(out namedFile) bool {
 	return slices.ContainsFunc(folders, func(folder string) bool { return sameFolder(folder, filepath.Dir(out.path)) })
 }
 
-// checkFiles refuses a file that would be overwritten while it is read or written by another
-// part. Files are compared as such: a link or another path to one is the same.
+// checkFiles refuses a file that is overwritten while another part reads or writes it. It compares the files
+// themselves: a link or another path to a file is the same file.
 func (d *decoder) checkFiles(c *Config) {
 	var in []sourceInput
 	if s := c.Source.Files(); s != nil {
@@ -220,11 +219,11 @@ func (d *decoder) checkFiles(c *Config) {
 	}
 	var out []namedFile
 	standardOut := ""
-	add := func(at string, f *File) {
+	add := func(path string, f *File) {
 		if f == nil {
 			return
 		}
-		switch key := keytable.Join(at, f.Format+".path"); {
+		switch key := keytable.Join(path, f.Format+".path"); {
 		case f.Path != stdio:
 			out = append(out, placeOf(key, f.Path))
 		case standardOut == "":
@@ -253,8 +252,8 @@ func (d *decoder) checkFiles(c *Config) {
 			}
 		}
 		for _, p := range out[:i] {
-			// A shell's 2>&1 sends both streams to one file, of whole lines.
-			if o.is(p) && !(o.stream() && p.stream()) {
+			// A shell's 2>&1 sends both streams to one file, in whole lines.
+			if o.sameFile(p) && !(o.stream() && p.stream()) {
 				d.Fail(o.key, "%s is also written, by %s", o, p.key)
 			}
 		}

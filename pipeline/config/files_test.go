@@ -12,8 +12,7 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// An output is refused if it is a file that is read or written by another part, by whatever
-// path.
+// An output is refused if another part reads or writes the same file, under any path.
 func TestOutputIsAnotherFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -26,7 +25,7 @@ func TestOutputIsAnotherFile(t *testing.T) {
 			t.Skip("the file system has no links: ", err)
 		}
 	}
-	for _, test := range []struct{ source, sink, more, want string }{
+	for _, test := range []struct{ source, sink, extra, want string }{
 		{"d/in.csv", in, "", `is also read, by source.csv.path`},
 		{in, "d/in.csv", "", `is also read, by source.csv.path`},
 		{"d/in.csv", "hard.csv", "", `sink.jsonl.path: "hard.csv" is also read, by source.csv.path`},
@@ -44,15 +43,15 @@ func TestOutputIsAnotherFile(t *testing.T) {
 		{"d/*.csv", "new.csv", "state: d/new.bin", ""},
 		{"d/in.csv", "/dev/null", "", ""},
 	} {
-		text := fmt.Sprintf("model: {family: normal}\nsource: {csv: {path: %q}}\nsink: {jsonl: {path: %q}}\n%s\n", test.source, test.sink, test.more)
+		text := fmt.Sprintf("model: {family: normal}\nsource: {csv: {path: %q}}\nsink: {jsonl: {path: %q}}\n%s\n", test.source, test.sink, test.extra)
 		_, err := Parse("pump.yaml", []byte(text), nil)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s → %s %s: %v", test.source, test.sink, test.more, err)
+			t.Errorf("%s → %s %s: %v", test.source, test.sink, test.extra, err)
 		}
 	}
 }
 
-// The streams of a process may be files, by which it would read what it writes.
+// A stream of the process may be a file that the config reads or writes too.
 func TestStreamIsAnotherFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -60,9 +59,9 @@ func TestStreamIsAnotherFile(t *testing.T) {
 	for i, name := range []string{"in", "out", "err"} {
 		f := expect.Get(os.Create(name))(t)
 		defer f.Close()
-		was := *streams[i]
+		prev := *streams[i]
 		*streams[i] = f
-		defer func() { *streams[i] = was }()
+		defer func() { *streams[i] = prev }()
 	}
 	for _, test := range []struct{ source, sink, want string }{
 		{"-", "in", `sink.jsonl.path: "in" is also read, by source.jsonl.path`},
@@ -84,17 +83,17 @@ func TestStreamIsAnotherFile(t *testing.T) {
 	}
 }
 
-// A toy is a source of a test.
+// A toy is a source for tests.
 type toy struct {
 	Files
 	path string
 }
 
-func (t *toy) unending() bool { return true }
+func (t *toy) unbounded() bool { return true }
 
-// TestSourceIsARow: a source is a row, which the config reads and its reference describes.
+// A kind of source is a row of origins: the config reads it, and the reference describes it.
 func TestSourceIsARow(t *testing.T) {
-	defer func(was []func(*Source) []keytable.Key) { origins = was }(origins)
+	defer func(prev []func(*Source) []keytable.Key) { origins = prev }(origins)
 	origins = append(slices.Clip(origins), func(s *Source) []keytable.Key {
 		o := &toy{}
 		return []keytable.Key{{Name: "toy", Doc: "A toy.", Seen: s.set(o), Keys: []keytable.Key{{Name: "path", Doc: "Its place.", Read: keytable.Text(&o.path, keytable.NotEmpty)}}}}

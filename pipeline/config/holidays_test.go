@@ -11,8 +11,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-func parseHolidays(holidays, more string) (*Config, error) {
-	return Parse("a.yaml", []byte("{model: {family: normal"+more+"}, detect: {holidays: "+holidays+"}, source: {csv: {path: a.csv}}}"), nil)
+func parseHolidays(holidays, extra string) (*Config, error) {
+	return Parse("a.yaml", []byte("{model: {family: normal"+extra+"}, detect: {holidays: "+holidays+"}, source: {csv: {path: a.csv}}}"), nil)
 }
 
 func TestHolidays(t *testing.T) {
@@ -30,7 +30,7 @@ func TestHolidays(t *testing.T) {
 			t.Errorf("%s: %+v", holidays, got.Filter.Season)
 		}
 	}
-	for _, test := range []struct{ more, detect, want string }{
+	for _, test := range []struct{ extra, detect, want string }{
 		{", season: [24h, 168h], holidays: [2026-12-25]", "{holidays: [2026-12-25]}", ""},
 		{", season: [24h, 168h], holidays: [2026-12-25]", "true", "alarms do not use model.holidays"},
 		{", season: [24h, 168h], holidays: [2026-12-25, 2026-12-26]", "{holidays: [2026-12-25]}", "alarms do not use model.holidays"},
@@ -38,9 +38,9 @@ func TestHolidays(t *testing.T) {
 		{"", "{holidays: [2026-12-25], season: [24h]}", "detect.holidays have no effect on what is usual"},
 		{"", "true", ""},
 	} {
-		c := expect.Get(Parse("a.yaml", []byte("{model: {family: normal"+test.more+"}, detect: "+test.detect+", source: {csv: {path: a.csv}}}"), nil))(t)
-		if all := strings.Join(c.HolidayRemarks(), "; "); (all == "") != (test.want == "") || !strings.HasPrefix(all, test.want) {
-			t.Errorf("%s, %s: remarks %q", test.more, test.detect, all)
+		c := expect.Get(Parse("a.yaml", []byte("{model: {family: normal"+test.extra+"}, detect: "+test.detect+", source: {csv: {path: a.csv}}}"), nil))(t)
+		if remarks := strings.Join(c.HolidayRemarks(), "; "); (remarks == "") != (test.want == "") || !strings.HasPrefix(remarks, test.want) {
+			t.Errorf("%s, %s: remarks %q", test.extra, test.detect, remarks)
 		}
 	}
 	for _, test := range []struct{ holidays, want string }{

@@ -11,13 +11,13 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Each file that a config names, other than those of records, is refused with its key's path if it is a folder, a device or
+// Each file in a config, except sources of records, is refused with the path of its key if it is a folder, a device or
 // too large. States and marks may have any size.
 func TestInputFiles(t *testing.T) {
 	dir := t.TempDir()
 	large := filepath.Join(dir, "large")
 	expect.OK(t, os.WriteFile(large, nil, 0o600))
-	expect.OK(t, os.Truncate(large, 64*inputfile.MB+1)) // without bytes on the disk
+	expect.OK(t, os.Truncate(large, 64*inputfile.MB+1)) // uses no disk space
 	const kafka = `source: {kafka: {brokers: ["127.0.0.1:1"], topics: [in], group: g, `
 	for _, c := range []struct {
 		key, text string

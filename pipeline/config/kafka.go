@@ -25,25 +25,24 @@ import (
 // Kafka is a source of topics.
 type Kafka struct {
 	kafkaio.Source
-	Fields // of a record's value; without its key, the key of the record stands in
-	// Changelog is the compacted topic that the filters' states are kept in; empty
-	// for none.
+	Fields // of a record's value; if it lacks the key, the record's key is used
+	// Changelog is the compacted topic that stores the filters' states; empty: none.
 	Changelog string
-	// Registry has the schemas of values of a Format; nil for none, and JSON.
+	// Registry has the schemas of values in Format; nil: none, values are JSON.
 	Registry *registry.Config
 	Format   string
-	// Embedded starts a broker in this process, in place of a cluster.
+	// Embedded starts a broker in this process instead of using a cluster.
 	Embedded bool
 }
 
 func (k *Kafka) fields() (*Fields, string) { return &k.Fields, "source.kafka" }
 func (k *Kafka) shaped() bool              { return true }
-func (k *Kafka) unending() bool            { return !k.Bounded }
+func (k *Kafka) unbounded() bool           { return !k.Bounded }
 
-// Kafka is what the source reads of Kafka, nil if it reads nothing there.
+// Kafka returns the source of topics, nil if the source is another.
 func (s *Source) Kafka() *Kafka { return originOf[*Kafka](s) }
 
-// kafkaKeys declare a source of topics.
+// kafkaKeys declares a source of topics.
 func (s *Source) kafkaKeys() []keytable.Key {
 	k := &Kafka{Fields: defaultFields(), Format: registry.Auto}
 	k.MaxAhead = time.Hour // records of a topic were made before they are read
@@ -63,7 +62,7 @@ func (s *Source) kafkaKeys() []keytable.Key {
 	})}}
 }
 
-// What a record without a value is.
+// Values of tombstones, the key for records without a value.
 const (
 	tombstonesReject = "reject"
 	tombstonesForget = "forget"
@@ -74,7 +73,7 @@ func tombstones(dst *bool) keytable.ValueParser {
 	return keytable.Choice(&quoted, tombstonesReject, tombstonesForget).Sets(func() { *dst = quoted == tombstonesForget })
 }
 
-// kafkaKey declares a sink of topics.
+// kafkaKey declares a sink to a topic.
 func (s *Sink) kafkaKey() keytable.Key {
 	k := &kafkaio.Sink{Compression: kafkaio.DefaultCompression}
 	return keytable.Key{Name: "kafka", Doc: "A topic of Kafka, one record per message.", Seen: func() { s.Kafka = k }, Keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []keytable.Key{
@@ -85,7 +84,7 @@ func (s *Sink) kafkaKey() keytable.Key {
 	})}
 }
 
-// tlsKey declares how a connection is encrypted.
+// tlsKey declares the encryption of a connection.
 func tlsKey(dst **kafkaio.TLS) keytable.Key {
 	tls := &kafkaio.TLS{}
 	return keytable.Key{Name: "tls", Doc: "TLS. {} trusts the system's authorities.", Seen: func() { *dst = tls }, Keys: []keytable.Key{
@@ -95,7 +94,7 @@ func tlsKey(dst **kafkaio.TLS) keytable.Key {
 	}}
 }
 
-// clusterKeys declare how to reach a cluster.
+// clusterKeys declares the connection to a cluster.
 func clusterKeys(c *kafkaio.Cluster, brokers string) []keytable.Key {
 	sasl := &kafkaio.SASL{}
 	return []keytable.Key{
@@ -109,7 +108,7 @@ func clusterKeys(c *kafkaio.Cluster, brokers string) []keytable.Key {
 	}
 }
 
-// registryKey declares how to reach a schema registry.
+// registryKey declares the connection to a schema registry.
 func registryKey(dst **registry.Config, doc, initial string) keytable.Key {
 	r := &registry.Config{}
 	return keytable.Key{Name: "registry", Doc: doc, Initial: initial, Seen: func() { *dst = r }, Keys: []keytable.Key{
@@ -135,14 +134,14 @@ func mechanism(dst *string) keytable.ValueParser {
 	}}
 }
 
-// secretAt reads where a secret is. Its errors do not show what stands there.
+// secretAt reads the place of a secret. Its errors do not show the given value.
 func secretAt(dst *secret.Secret) keytable.ValueParser {
 	keys := []keytable.Key{
 		{Name: "env", Doc: "Environment variable that holds the secret.", Read: keytable.Text(&dst.Env, keytable.NotEmpty)},
 		{Name: "file", Doc: "File that holds the secret, of at most 64 kB. A pipe is read once, within 10 s.", Read: keytable.Text(&dst.File, keytable.NotEmpty)},
 	}
 	return keytable.ValueParser{Takes: "{env: VARIABLE} or {file: PATH}", Keys: keys, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		const need = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
+		const need = "secrets are not allowed in a config: use {env: VARIABLE} or {file: path}"
 		if n.Kind != yaml.MappingNode {
 			d.Fail(path, need)
 			return
@@ -160,12 +159,12 @@ func secretAt(dst *secret.Secret) keytable.ValueParser {
 		case (dst.Env == "") == (dst.File == ""):
 			d.Fail(path, "give one of env and file")
 		default:
-			inputfile.Check(dst.File, secret.Largest) // reads a pipe while a signal still ends the program; whoever uses the secret reports the error
+			inputfile.Check(dst.File, secret.Largest) // reads a pipe while a signal still ends the program; users of the secret report the error
 		}
 	}}
 }
 
-// textOrSecret reads a text, or where it stands.
+// textOrSecret reads a text, or the place of a secret.
 func textOrSecret(dst *secret.Text) keytable.ValueParser {
 	place := secretAt(&dst.Secret)
 	return keytable.ValueParser{Takes: "text, {env: VARIABLE} or {file: PATH}", Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
@@ -191,30 +190,30 @@ func hookURL(dst *secret.Text) keytable.ValueParser {
 // headers reads a mapping of names to texts.
 func headers(dst *map[string]secret.Text) keytable.ValueParser {
 	return keytable.ValueParser{Takes: "mapping of names to texts, or to {env: VARIABLE} or {file: PATH}", Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		all := map[string]secret.Text{}
+		result := map[string]secret.Text{}
 		d.Entries(path, n, func(p string, k, v *yaml.Node) {
 			var value secret.Text
 			before := len(d.Errs)
 			textOrSecret(&value).Read(d, p, v)
-			all[k.Value] = value
+			result[k.Value] = value
 			if len(d.Errs) > before {
 				return
 			}
 			text, err := value.Read(p)
 			if err != nil {
-				text = "" // a config may be checked where its secrets are not
+				text = "" // secrets may be missing where a config is checked
 			}
 			if err := httpclient.CheckHeader(k.Value, text); err != nil {
 				d.Fail(value.Path(p), "%v", err)
 			}
 		})
-		*dst = all
+		*dst = result
 	}}
 }
 
-// startAt reads where to start: a name, {offset: n} or {time: t}.
+// startAt reads a start position: a name, {offset: n} or {time: t}.
 func startAt(dst *kafkaio.Start) keytable.ValueParser {
-	offset := -1 // none by default
+	offset := -1 // no default
 	keys := []keytable.Key{
 		{Name: "offset", Doc: "This offset, in every partition.", Read: keytable.Whole(&offset, 0).Sets(func() {
 			dst.At, dst.Offset = kafkaio.AtOffset, int64(offset)
@@ -244,8 +243,7 @@ func startAt(dst *kafkaio.Start) keytable.ValueParser {
 	}}
 }
 
-// checkKafka holds what concerns more than one key of sinks of topics, and fills in
-// what one takes from another.
+// checkKafka checks combinations of keys in sinks to topics, and copies defaults from the source.
 func (d *decoder) checkKafka(c *Config) {
 	k := c.Source.Kafka()
 	type section struct {
@@ -261,98 +259,98 @@ func (d *decoder) checkKafka(c *Config) {
 		if s.sink == nil {
 			continue
 		}
-		d.checkUnending(c, s.key, s.sink)
+		d.checkUnbounded(c, s.key, s.sink)
 		t := s.sink.Kafka
 		if t == nil {
 			continue
 		}
-		at := s.key + ".kafka"
-		d.checkPair(at)
-		d.checkSinkRegistry(at, s.sink, k)
+		path := s.key + ".kafka"
+		d.checkPair(path)
+		d.checkSinkRegistry(path, s.sink, k)
 		switch {
-		case d.Failed(at+".brokers") || len(t.Cluster.Brokers) > 0:
+		case d.Failed(path+".brokers") || len(t.Cluster.Brokers) > 0:
 		case k != nil:
 			for _, name := range []string{"tls", "sasl"} {
-				d.Refuse(keytable.Join(at, name), "belongs to brokers, and those are the source's")
+				d.Refuse(keytable.Join(path, name), "needs brokers in the same section; without them the source's brokers are used")
 			}
 			t.Cluster = k.Cluster
 		default:
-			d.Fail(at+".brokers", "missing; it is required")
+			d.Fail(path+".brokers", "missing; it is required")
 		}
 		if k != nil && slices.Equal(t.Cluster.Brokers, k.Cluster.Brokers) {
 			if t.Topic != "" && slices.Contains(k.Topics, t.Topic) {
-				d.Fail(at+".topic", "%s is also read, by source.kafka.topics", message.Quote(t.Topic))
+				d.Fail(path+".topic", "%s is also read, by source.kafka.topics", message.Quote(t.Topic))
 			}
 			if t.Topic == k.Changelog && t.Topic != "" {
-				d.Fail(at+".topic", "%s is the changelog", message.Quote(t.Topic))
+				d.Fail(path+".topic", "%s is the changelog", message.Quote(t.Topic))
 			}
 		}
 		for _, w := range written {
 			if o := w.sink.Kafka; o.Topic == t.Topic && t.Topic != "" && slices.Equal(o.Cluster.Brokers, t.Cluster.Brokers) {
-				d.Fail(at+".topic", "%s is also written, by %s.kafka.topic", message.Quote(t.Topic), w.key)
+				d.Fail(path+".topic", "%s is also written, by %s.kafka.topic", message.Quote(t.Topic), w.key)
 			}
 		}
 		written = append(written, s)
 	}
 }
 
-// needBoth refuses one of two keys without the other, with what it then needs.
-func (d *decoder) needBoth(one, needs, other, otherNeeds string) {
+// needBoth refuses one of two keys without the other; firstNeeds and secondNeeds name the missing key.
+func (d *decoder) needBoth(first, firstNeeds, second, secondNeeds string) {
 	switch {
-	case d.Has(one) && !d.Has(other):
-		d.Fail(one, "needs %s", needs)
-	case d.Has(other) && !d.Has(one):
-		d.Fail(other, "needs %s", otherNeeds)
+	case d.Has(first) && !d.Has(second):
+		d.Fail(first, "needs %s", firstNeeds)
+	case d.Has(second) && !d.Has(first):
+		d.Fail(second, "needs %s", secondNeeds)
 	}
 }
 
-// checkPair refuses half of a client's certificate.
-func (d *decoder) checkPair(at string) {
-	d.needBoth(at+".tls.cert", "tls.key, its private key", at+".tls.key", "tls.cert, its certificate")
+// checkPair refuses a client certificate without its key, or a key without its certificate.
+func (d *decoder) checkPair(path string) {
+	d.needBoth(path+".tls.cert", "tls.key, its private key", path+".tls.key", "tls.cert, its certificate")
 }
 
-// checkLogin refuses half of a client's certificate or of a login.
-func (d *decoder) checkLogin(at string) {
-	d.checkPair(at)
-	d.needBoth(at+".username", "password", at+".password", "username")
+// checkLogin does checkPair, and refuses a username without a password or a password without a username.
+func (d *decoder) checkLogin(path string) {
+	d.checkPair(path)
+	d.needBoth(path+".username", "password", path+".password", "username")
 }
 
-// checkRegistry refuses half of a login, and encryption of what is not encrypted.
-func (d *decoder) checkRegistry(at string, r *registry.Config) {
-	at += ".registry"
-	d.checkLogin(at)
+// checkRegistry checks the login, and refuses tls for a URL without encryption.
+func (d *decoder) checkRegistry(path string, r *registry.Config) {
+	path += ".registry"
+	d.checkLogin(path)
 	if r != nil && r.TLS != nil && strings.HasPrefix(r.URL, "http://") {
-		d.Fail(at+".tls", "is for https://…, and url is without encryption")
+		d.Fail(path+".tls", "is for https://…, but url has no encryption")
 	}
 }
 
-// checkSinkRegistry finds the registry of a sink of Avro, which may be the source's.
-func (d *decoder) checkSinkRegistry(at string, s *Sink, source *Kafka) {
-	d.checkRegistry(at, s.Registry)
+// checkSinkRegistry checks the registry of an Avro sink. By default it is the source's.
+func (d *decoder) checkSinkRegistry(path string, s *Sink, source *Kafka) {
+	d.checkRegistry(path, s.Registry)
 	switch {
 	case s.Format != registry.Avro:
-		d.Refuse(at+".registry", "is for format: avro")
+		d.Refuse(path+".registry", "is for format: avro")
 		s.Registry = nil
 	case s.Registry == nil && source != nil && source.Registry != nil:
 		s.Registry = source.Registry
 	case s.Registry == nil:
-		d.Fail(at+".format", "avro needs registry, which has the schemas; the source has none")
+		d.Fail(path+".format", "avro needs registry, which has the schemas; the source has none")
 	}
 }
 
 func (k *Kafka) check(d *decoder, c *Config) {
-	const at = "source.kafka"
-	d.checkPair(at)
-	d.checkRegistry(at, k.Registry)
+	const path = "source.kafka"
+	d.checkPair(path)
+	d.checkRegistry(path, k.Registry)
 	if k.Format != registry.Auto && k.Format != registry.JSON && k.Registry == nil {
-		d.Fail(at+".format", "%s needs registry, which has the schemas", k.Format)
+		d.Fail(path+".format", "%s needs registry, which has the schemas", k.Format)
 	}
 	if k.Embedded {
 		for _, name := range []string{"tls", "sasl"} {
-			d.Refuse(keytable.Join(at, name), "is not for an embedded broker")
+			d.Refuse(keytable.Join(path, name), "is not for an embedded broker")
 		}
-	} else if len(k.Cluster.Brokers) == 0 && !d.Failed(at+".brokers") {
-		d.Fail(at+".brokers", "missing; it is required, unless embedded is true")
+	} else if len(k.Cluster.Brokers) == 0 && !d.Failed(path+".brokers") {
+		d.Fail(path+".brokers", "missing; it is required, unless embedded is true")
 	}
 	if k.Start.At == "" {
 		k.Start.At = kafkaio.Earliest
@@ -361,18 +359,18 @@ func (k *Kafka) check(d *decoder, c *Config) {
 		}
 	}
 	if k.Start.At == kafkaio.Committed && k.Group == "" {
-		d.Fail(at+".start", "committed needs a group")
+		d.Fail(path+".start", "committed needs a group")
 	}
 	if k.Changelog != "" && slices.Contains(k.Topics, k.Changelog) {
-		d.Fail(at+".changelog", "%s is also read, by topics", message.Quote(k.Changelog))
+		d.Fail(path+".changelog", "%s is also read, by topics", message.Quote(k.Changelog))
 	}
 	for i, topic := range k.Topics {
 		if slices.Contains(k.Topics[:i], topic) {
-			d.Fail(fmt.Sprintf("%s.topics.%d", at, i), "%s stands here twice", message.Quote(topic))
+			d.Fail(fmt.Sprintf("%s.topics.%d", path, i), "%s is listed twice", message.Quote(topic))
 		}
 	}
 	if c.Transform == settings.Smooth && k.Changelog != "" {
-		d.Fail(at+".changelog", "belongs to transform: filter")
+		d.Fail(path+".changelog", "belongs to transform: filter")
 	}
 }
 
@@ -385,16 +383,15 @@ func (k *Kafka) checkFlink(d *decoder) {
 	}
 }
 
-// checkUnending refuses files that have to come to an end for a source without
-// one.
-func (d *decoder) checkUnending(c *Config, at string, s *Sink) {
+// checkUnbounded refuses files that are complete only at their end if the source has none.
+func (d *decoder) checkUnbounded(c *Config, path string, s *Sink) {
 	if s.File == nil || !c.Source.Unending() {
 		return
 	}
-	const reason = "has to come to an end, and the source has none: give bounded: true, a topic, or a plain csv or jsonl file"
+	const reason = "is complete only at its end, and the source has none: use bounded: true, a topic, or a plain csv or jsonl file"
 	if format := connectors.FormatOf(s.File.Format); format.Whole {
-		d.Fail(keytable.Join(at, format.Name), "a %s file %s", format.Title, reason)
+		d.Fail(keytable.Join(path, format.Name), "a %s file %s", format.Title, reason)
 	} else if connectors.Unpacked(s.File.Path) != s.File.Path {
-		d.Fail(keytable.Join(at, format.Name+".path"), "a compressed file %s", reason)
+		d.Fail(keytable.Join(path, format.Name+".path"), "a compressed file %s", reason)
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"hafvf/pipeline/flink"
 )
 
-// topics returns a config whose source of topics has these keys in line 2, and
-// whose further lines begin at line 3.
+// topics returns a config whose source of topics has the given keys in line 2. The further lines begin at line 3.
 func topics(keys string, lines ...string) string {
 	return "model: {family: normal}\nsource: {kafka: {" + keys + "}}\n" + strings.Join(lines, "\n")
 }
@@ -58,7 +57,7 @@ func TestParseKafka(t *testing.T) {
 	}
 }
 
-// A sink without brokers is on the source's cluster, with its security.
+// A sink without brokers uses the source's cluster, with its security.
 func TestSinksInheritTheCluster(t *testing.T) {
 	const secure = someTopics + ", tls: {ca: ca.pem}, sasl: {mechanism: plain, username: u, password: {env: P}}"
 	c := parse(t, topics(secure, "detect: true",
@@ -68,16 +67,16 @@ func TestSinksInheritTheCluster(t *testing.T) {
 	for name, s := range map[string]*Sink{"out": &c.Sink, "alerts": &c.Alerts[0].Sink} {
 		expect.Same(t, &kafkaio.Sink{Cluster: c.Source.Kafka().Cluster, Topic: name, Compression: "zstd"}, s.Kafka, name)
 	}
-	own := kafkaio.Cluster{Brokers: []string{"c:1", "d:2"}, TLS: &kafkaio.TLS{}}
-	expect.Same(t, &kafkaio.Sink{Cluster: own, Topic: "rejected", Compression: "lz4"}, c.DeadLetter.Kafka)
-	// The same name on two clusters is two topics.
+	ownCluster := kafkaio.Cluster{Brokers: []string{"c:1", "d:2"}, TLS: &kafkaio.TLS{}}
+	expect.Same(t, &kafkaio.Sink{Cluster: ownCluster, Topic: "rejected", Compression: "lz4"}, c.DeadLetter.Kafka)
+	// The same name on two clusters means two topics.
 	parse(t, topics(someTopics, "sink: {kafka: {topic: in, brokers: ['c:1']}}", "dead_letter: {kafka: {topic: in, brokers: ['d:1']}}"))
-	// A file as the source leaves a sink to its own cluster.
-	c = parse(t, with("sink: {kafka: {topic: out, brokers: ['c:1']}}"))
+	// With a source of files, a sink has its own cluster.
+	c = parse(t, withLines("sink: {kafka: {topic: out, brokers: ['c:1']}}"))
 	expect.Same(t, []string{"c:1"}, c.Sink.Kafka.Cluster.Brokers)
 }
 
-// A sink of Avro has the source's registry, or one of its own.
+// An Avro sink has the source's registry or its own.
 func TestSinksInheritTheRegistry(t *testing.T) {
 	c := parse(t, topics(someTopics+", registry: {url: 'http://r'}", "detect: true",
 		"sink: {kafka: {topic: out, format: avro}}",
@@ -94,8 +93,8 @@ func TestSinksInheritTheRegistry(t *testing.T) {
 }
 
 func TestParseKafkaErrors(t *testing.T) {
-	const noEnd = "has to come to an end, and the source has none: give bounded: true, a topic, or a plain csv or jsonl file"
-	const noSecret = "a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
+	const noEnd = "is complete only at its end, and the source has none: use bounded: true, a topic, or a plain csv or jsonl file"
+	const noSecret = "secrets are not allowed in a config: use {env: VARIABLE} or {file: path}"
 	login := func(rest string) string { return topics(someTopics + ", sasl: {" + rest + "}") }
 	for _, test := range []struct {
 		name, text string
@@ -115,7 +114,7 @@ func TestParseKafkaErrors(t *testing.T) {
 			`pump.yaml:3: sink.kafka.registry.password: needs username`,
 			`pump.yaml:3: sink.kafka.registry: is for format: avro`,
 			`pump.yaml:4: dead_letter.kafka.registry.tls.cert: needs tls.key, its private key`,
-			`pump.yaml:4: dead_letter.kafka.registry.tls: is for https://…, and url is without encryption`,
+			`pump.yaml:4: dead_letter.kafka.registry.tls: is for https://…, but url has no encryption`,
 		}},
 		{"Avro without a registry", topics(someTopics, "sink: {kafka: {topic: out, format: avro}}"), []string{`pump.yaml:3: sink.kafka.format: avro needs registry, which has the schemas; the source has none`}},
 		{"no topics", topics("brokers: ['b:1'], topics: []"), []string{`pump.yaml:2: source.kafka.topics: must name at least one of the topics`}},
@@ -143,10 +142,10 @@ func TestParseKafkaErrors(t *testing.T) {
 		{"sink is written", topics(someTopics, "sink: {kafka: {topic: out}}", "detect: true", "alerts: {kafka: {topic: out}}"), []string{`pump.yaml:5: alerts.kafka.topic: "out" is also written, by sink.kafka.topic`}},
 		{"compression", topics(someTopics, "sink: {kafka: {topic: out, compression: lz5}}"), []string{`pump.yaml:3: sink.kafka.compression: unknown value "lz5"; did you mean "lz4"?`}},
 		{"no topic", topics(someTopics, "sink: {kafka: {}}"), []string{`pump.yaml:3: sink.kafka.topic: missing; it is required`}},
-		{"dead letter without brokers", with("dead_letter: {kafka: {topic: out}}"), []string{`pump.yaml:3: dead_letter.kafka.brokers: missing; it is required`}},
+		{"dead letter without brokers", withLines("dead_letter: {kafka: {topic: out}}"), []string{`pump.yaml:3: dead_letter.kafka.brokers: missing; it is required`}},
 		{"security without brokers", topics(someTopics, "sink: {kafka: {topic: out, tls: {}, sasl: {mechanism: plain, username: u, password: {env: P}}}}"), []string{
-			`pump.yaml:3: sink.kafka.tls: belongs to brokers, and those are the source's`,
-			`pump.yaml:3: sink.kafka.sasl: belongs to brokers, and those are the source's`,
+			`pump.yaml:3: sink.kafka.tls: needs brokers in the same section; without them the source's brokers are used`,
+			`pump.yaml:3: sink.kafka.sasl: needs brokers in the same section; without them the source's brokers are used`,
 		}},
 
 		{"half a certificate", topics(someTopics+", tls: {cert: c.pem}", "sink: {kafka: {topic: out, brokers: ['c:1'], tls: {key: k.pem}}}"), []string{
@@ -200,13 +199,12 @@ func TestParseKafkaErrors(t *testing.T) {
 	}
 }
 
-// What an error repeats of an override holds no secret, wherever in it one was
-// put by mistake.
+// An error that quotes an override does not show secrets, wherever they were put by mistake.
 func TestOverridesDoNotShowSecrets(t *testing.T) {
 	base := topics(someTopics + ", sasl: {mechanism: plain, username: u, password: hunter2}")
 	for _, set := range [][]string{
 		{"source.kafka.sasl.password=hunter2"},
-		{"source.kafka.sasl.password.env=PASSWORD"}, // of a text: hunter2 has no keys
+		{"source.kafka.sasl.password.env=PASSWORD"}, // part of a text: hunter2 has no keys
 		{"source.kafka.sasl.pasword=hunter2"},
 		{"source.kafka.sals.password=hunter2"},
 		{"source.kafka.sasl={mechanism: plain, username: u, password: hunter2}"},
@@ -229,7 +227,7 @@ func TestOverridesDoNotShowSecrets(t *testing.T) {
 		}
 	}
 	_, err := Parse("pump.yaml", []byte(base), []string{"source.kafka.sasl.password=hunter2"})
-	const want = "--set source.kafka.sasl.password=…: source.kafka.sasl.password: a secret does not stand in a config: give {env: VARIABLE} or {file: path}"
+	const want = "--set source.kafka.sasl.password=…: source.kafka.sasl.password: secrets are not allowed in a config: use {env: VARIABLE} or {file: path}"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}

@@ -14,10 +14,10 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// keys declares the config: the settings and the other keys, each with what it means, and how its value is
-// read into c. Defaults are what c holds before.
+// keys declares the config: the settings and the other keys, each with its documentation and the parser that sets its
+// value in c. The values in c before are the defaults.
 func (c *Config) keys(model []keytable.Key) []keytable.Key {
-	all := append(model, []keytable.Key{
+	keys := append(model, []keytable.Key{
 		{Name: "state", Doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query each minute. A second run is refused. A topic begins with it if its changelog has had no states.", Read: keytable.File(&c.State, inputfile.AnySize)},
 		{Name: "source", Doc: "Where records come from.", Required: true, Single: true, Keys: c.Source.keys()},
 		{Name: "sink", Doc: "Where estimates go. none writes no estimates: the run has alarms only.", Initial: `{jsonl: {path: "-"}}`, Single: true,
@@ -27,8 +27,8 @@ func (c *Config) keys(model []keytable.Key) []keytable.Key {
 		{Name: "alerts", Doc: "Where alarms go, with detect or silence. By default nowhere.", Read: receivers(&c.Alerts)},
 		{Name: "runner", Doc: "What executes the pipeline.", Keys: c.Runner.keys()},
 	}...)
-	at := slices.IndexFunc(all, func(k keytable.Key) bool { return k.Name == "keys" })
-	return slices.Insert(all, at, keytable.Key{Name: "incidents", Doc: "true groups alarms of many keys with one cause: together in time and under one prefix, more often than by chance. An incident is an alert; its alarms have its id. See GUIDE.", Initial: "false", Read: incidentsKey(&c.Incidents)})
+	index := slices.IndexFunc(keys, func(k keytable.Key) bool { return k.Name == "keys" })
+	return slices.Insert(keys, index, keytable.Key{Name: "incidents", Doc: "true groups alarms of many keys with one cause: together in time and under one prefix, more often than by chance. An incident is an alert; its alarms have its id. See GUIDE.", Initial: "false", Read: incidentsKey(&c.Incidents)})
 }
 
 func (s *Sink) keys() []keytable.Key {
@@ -62,7 +62,7 @@ func (c *Config) deadLetterKeys() []keytable.Key {
 // A Key describes one key of the config.
 type Key = keytable.Description
 
-// Keys returns the keys that a config may use, in the order of their declaration.
+// Keys returns the keys that a config may have, in the order of their declaration.
 func Keys() []Key {
 	_, _, keys := begin(&keytable.Decoder{})
 	return keytable.Describe(keys)
@@ -87,7 +87,7 @@ func Reference() string {
 	return b.String()
 }
 
-// YAMLText writes a text as a scalar that stands anywhere in YAML.
+// YAMLText returns a text as a YAML scalar that is valid in every position.
 func YAMLText(s string) string {
 	b, err := yaml.Marshal(&yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}}})
 	if err != nil {
@@ -97,7 +97,7 @@ func YAMLText(s string) string {
 	return string(b[1 : len(b)-1])
 }
 
-// YAMLNames writes a name, or a list of several; "" of none.
+// YAMLNames returns names in YAML: one as a scalar, several as a list, none as "".
 func YAMLNames(names []string) string {
 	if len(names) < 2 {
 		return cmp.Or(YAMLText(strings.Join(names, "")), `""`)
@@ -105,11 +105,11 @@ func YAMLNames(names []string) string {
 	return YAMLList(names)
 }
 
-// YAMLList writes texts as a list in one line.
+// YAMLList returns texts as a YAML list in one line.
 func YAMLList(texts []string) string {
-	var all []string
+	var scalars []string
 	for _, s := range texts {
-		all = append(all, YAMLText(s))
+		scalars = append(scalars, YAMLText(s))
 	}
-	return "[" + strings.Join(all, ", ") + "]"
+	return "[" + strings.Join(scalars, ", ") + "]"
 }

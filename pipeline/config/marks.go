@@ -12,7 +12,7 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// marksKey declares where marks are.
+// marksKey declares where marks are read.
 func (c *Config) marksKey() keytable.Key {
 	f, k := &File{Format: connectors.JSONLines}, &kafkaio.Sink{}
 	return keytable.Key{Name: "marks", Doc: "Where what users say of alarms is, which hafvf mark writes: what is like an alarm that was false is not told again for four budgets. See GUIDE.", Single: true, Keys: []keytable.Key{
@@ -30,7 +30,7 @@ func (c *Config) marksKey() keytable.Key {
 	}}
 }
 
-// checkMarks refuses marks where they have no use, and a file that is read as something else.
+// checkMarks refuses marks if they would have no effect, and a file of marks that the source also reads.
 func (d *decoder) checkMarks(c *Config) {
 	if c.Marks == nil || d.Failed("marks") {
 		return

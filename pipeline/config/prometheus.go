@@ -20,7 +20,7 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// Prometheus is a source that asks a server.
+// Prometheus is a source that queries a server.
 type Prometheus struct {
 	promio.Source
 	Lookback time.Duration // see keyed.Config
@@ -28,9 +28,9 @@ type Prometheus struct {
 
 func (p *Prometheus) fields() (*Fields, string) { return nil, "" }
 func (p *Prometheus) shaped() bool              { return false }
-func (p *Prometheus) unending() bool            { return !p.Bounded }
+func (p *Prometheus) unbounded() bool           { return !p.Bounded }
 
-// check tells the sink of series and receivers of the labels of keys.
+// check gives the Prometheus sink and the receivers the labels that make the keys.
 func (p *Prometheus) check(d *decoder, c *Config) {
 	d.checkServer("source.prometheus", &p.Server)
 	for i := range c.Alerts {
@@ -44,20 +44,20 @@ func (p *Prometheus) check(d *decoder, c *Config) {
 }
 
 func (p *Prometheus) checkFlink(d *decoder) {
-	d.Fail("source.prometheus", "is for the runner direct: flink reads topics, kafka")
+	d.Fail("source.prometheus", "is for the runner direct: flink reads topics (kafka)")
 }
 
-// Prometheus is what the source asks of a server, nil if it asks none.
+// Prometheus returns the source of queries, nil if the source is another.
 func (s *Source) Prometheus() *Prometheus { return originOf[*Prometheus](s) }
 
-// prometheusKeys declare a source that asks a server.
+// prometheusKeys declares a source of queries.
 func (s *Source) prometheusKeys() []keytable.Key {
 	p := &Prometheus{promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000, Partial: promio.Wait}, 5 * time.Minute}
 	return []keytable.Key{{Name: "prometheus", Doc: "A query to Prometheus or what has its API: first over the past, then on and on. A point is an observation, NaN a missing one. With state a run goes on where the one before has stopped. An id is key/time. It needs the runner direct.", Seen: s.set(p),
 		Keys: slices.Concat(serverKeys(&p.Server, "URL of the server, in front of /api/v1/query_range."), []keytable.Key{
 			{Name: "query", Doc: "The query, in PromQL.", Required: true, Read: keytable.Text(&p.Query, keytable.NotEmpty)},
 			{Name: "step", Doc: "Time between the points of a series. Points are at multiples of it.", Read: keytable.Milliseconds(&p.Step)},
-			{Name: "start", Doc: "Time of the first point. A state says more.", Initial: `"-14d"`, Read: since(&p.Start, &p.Ago)},
+			{Name: "start", Doc: "Time of the first point. A state says more.", Initial: `"-14d"`, Read: startTime(&p.Start, &p.Ago)},
 			{Name: "delay", Doc: "Age at which a point is final: the scrape, the rules that make the series, and the difference of both clocks.", Read: keytable.Duration(&p.Delay)},
 			{Name: "lookback", Doc: "For how long the server repeats the last value of a series, its --query.lookback-delta. Equal values in a row count for an alarm only from so long after the first of them on.", Read: keytable.Milliseconds(&p.Lookback)},
 			{Name: "key", Doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series with one key and time the second is rejected.`, Read: keytable.Texts("labels", &p.Key)},
@@ -69,7 +69,7 @@ func (s *Source) prometheusKeys() []keytable.Key {
 
 func defaultServer() httpclient.Server { return httpclient.Server{Timeout: 2 * time.Minute} }
 
-// serverKeys declare how to reach a server.
+// serverKeys declares the connection to a server.
 func serverKeys(s *httpclient.Server, url string) []keytable.Key {
 	return []keytable.Key{
 		{Name: "url", Doc: url, Required: true, Read: hookURL(&s.URL)},
@@ -81,8 +81,8 @@ func serverKeys(s *httpclient.Server, url string) []keytable.Key {
 	}
 }
 
-// since reads a time, or how long ago.
-func since(at *time.Time, ago *time.Duration) keytable.ValueParser {
+// startTime reads a time, or a duration before the present.
+func startTime(start *time.Time, ago *time.Duration) keytable.ValueParser {
 	const takes = "a time such as 2026-01-02T03:04:05Z, or how long ago, such as -14d"
 	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode {
@@ -92,7 +92,7 @@ func since(at *time.Time, ago *time.Duration) keytable.ValueParser {
 					return
 				}
 			} else if t, err := times.Parse(n.Value); err == nil {
-				*at = t
+				*start = t
 				return
 			}
 		}
@@ -100,15 +100,15 @@ func since(at *time.Time, ago *time.Duration) keytable.ValueParser {
 	}}
 }
 
-// checkServer holds what concerns more than one key of a server at a path.
-func (d *decoder) checkServer(at string, s *httpclient.Server) {
-	d.checkLogin(at)
+// checkServer checks combinations of keys in the server at path.
+func (d *decoder) checkServer(path string, s *httpclient.Server) {
+	d.checkLogin(path)
 	if s.TLS != nil && strings.HasPrefix(s.URL.Text, "http://") {
-		d.Fail(at+".tls", "is for a url of https://")
+		d.Fail(path+".tls", "is for a url of https://")
 	}
 }
 
-// prometheusKey declares a sink of series.
+// prometheusKey declares a sink by remote write.
 func (s *Sink) prometheusKey() keytable.Key {
 	p := &promio.Sink{Server: defaultServer()}
 	return keytable.Key{Name: "prometheus", Doc: "A server that takes remote write, version 1. It gets hafvf_score, _threshold, _usual, _usual_lower and _usual_upper (two sd), and _alarm, with the labels of the key's series, or the label key. It needs detect.",
@@ -116,24 +116,24 @@ func (s *Sink) prometheusKey() keytable.Key {
 		Keys: serverKeys(&p.Server, "URL of the server. Without a path it is that of Prometheus, /api/v1/write.")}
 }
 
-// checkWritten refuses a sink of series where there are no scores or times.
+// checkWritten refuses a Prometheus sink without scores or times.
 func (d *decoder) checkWritten(c *Config) {
 	p := c.Sink.Prometheus
 	if p == nil {
 		return
 	}
-	const at = "sink.prometheus"
-	d.checkServer(at, &p.Server)
+	const path = "sink.prometheus"
+	d.checkServer(path, &p.Server)
 	switch {
 	case c.Transform == settings.Smooth:
-		d.Fail(at, "is for transform: filter")
+		d.Fail(path, "is for transform: filter")
 	case c.Detect == nil && !d.Failed("detect"):
-		d.Fail(at, "there are no scores without detect")
+		d.Fail(path, "there are no scores without detect")
 	}
 	d.NeedTime("an empty name means that there is no time, which samples need")
 }
 
-// joinedPatterns has patterns of labels match the keys that a query joins of labels.
+// joinedPatterns converts patterns of labels to patterns of keys, if a query joins its keys from labels.
 func (d *decoder) joinedPatterns(c *Config) {
 	p := c.Source.Prometheus()
 	if p == nil || len(p.Key) == 0 {
@@ -152,8 +152,8 @@ func (d *decoder) joinedPatterns(c *Config) {
 		parts := make([]string, len(p.Key))
 		for i, name := range p.Key {
 			parts[i] = "*"
-			if of, is := labels[name]; is {
-				parts[i] = of
+			if value, ok := labels[name]; ok {
+				parts[i] = value
 			}
 		}
 		if *pattern = parts[0]; len(parts) > 1 {

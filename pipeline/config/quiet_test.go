@@ -14,8 +14,8 @@ import (
 	"hafvf/pipeline/settings"
 )
 
-func parseQuiet(quiet, more string) (*Config, error) {
-	return Parse("a.yaml", []byte("{model: {family: normal}, quiet: ["+quiet+"], source: {csv: {path: a.csv}}"+more+"}"), nil)
+func parseQuiet(quiet, extra string) (*Config, error) {
+	return Parse("a.yaml", []byte("{model: {family: normal}, quiet: ["+quiet+"], source: {csv: {path: a.csv}}"+extra+"}"), nil)
 }
 
 func TestQuiet(t *testing.T) {
@@ -43,7 +43,7 @@ func TestQuiet(t *testing.T) {
 
 func TestQuietErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "maintenance.jsonl")
-	for _, test := range []struct{ quiet, more, want string }{
+	for _, test := range []struct{ quiet, extra, want string }{
 		{"{match: a}", "", "quiet.0.from: missing; it is required"},
 		{"{match: a, from: 2026-03-01}", "", "quiet.0.to: missing; it is required"},
 		{"{from: 2026-03-01, to: 2026-03-02}", "", "quiet.0.match: missing; it is required"},
@@ -62,7 +62,7 @@ func TestQuietErrors(t *testing.T) {
 		{"{file: " + file + "}", "", ":2: to is not after from"},
 	} {
 		expect.OK(t, os.WriteFile(file, []byte("{\"match\": \"a\", \"from\": \"2026-03-01\", \"to\": \"2026-03-02\"}\n{\"match\": \"a\", \"from\": \"2026-03-01\", \"to\": \"2026-03-01\"}\n"), 0o666))
-		if _, err := parseQuiet(test.quiet, test.more); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := parseQuiet(test.quiet, test.extra); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %s", test.quiet, err, test.want)
 		}
 	}
@@ -79,15 +79,15 @@ func TestQuietErrors(t *testing.T) {
 	}
 }
 
-// A line of a file may match labels, and is stored as it was written.
+// A line of a file may match labels, and is stored as written.
 func TestQuietLabels(t *testing.T) {
 	const line = `{"match": {"job": "auth-*", "env": "te\"st"}, "from": "2026-03-01", "to": "2026-03-02"}`
-	all, bad := settings.ParseQuiet([]byte(line))
-	if len(bad) > 0 || len(all) != 1 || all[0].Match != domain.LabelPattern(map[string]string{"job": "auth-*", "env": `te"st`}) {
-		t.Fatalf("%v, %v", all, bad)
+	times, bad := settings.ParseQuiet([]byte(line))
+	if len(bad) > 0 || len(times) != 1 || times[0].Match != domain.LabelPattern(map[string]string{"job": "auth-*", "env": `te"st`}) {
+		t.Fatalf("%v, %v", times, bad)
 	}
-	again, bad := settings.ParseQuiet(settings.AppendQuiet(nil, all))
-	if len(bad) > 0 || !slices.Equal(again, all) {
-		t.Errorf("%v, %v", again, bad)
+	reparsed, bad := settings.ParseQuiet(settings.AppendQuiet(nil, times))
+	if len(bad) > 0 || !slices.Equal(reparsed, times) {
+		t.Errorf("%v, %v", reparsed, bad)
 	}
 }

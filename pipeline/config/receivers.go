@@ -18,37 +18,37 @@ import (
 	"hafvf/pipeline/settings/keytable"
 )
 
-// labels reads names with texts.
+// labels reads a mapping of label names to texts.
 func labels(dst *map[string]string) keytable.ValueParser {
 	const takes = "mapping of names to texts"
 	return keytable.ValueParser{Takes: takes, Initial: "{}", Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		all := map[string]string{}
+		result := map[string]string{}
 		d.Entries(path, n, func(p string, k, v *yaml.Node) {
 			var s string
 			switch {
 			case !labelName.MatchString(k.Value):
-				d.Fail(p, "is no name of a label: letters, digits and _, and no digit first")
+				d.Fail(p, "is not a label name: use letters, digits and _, without a digit first")
 			case slices.Contains(ownLabels, k.Value):
-				d.Fail(p, "is a label that every alert has; name another")
+				d.Fail(p, "every alert has this label: use another name")
 			case d.Text(p, v, &s):
-				all[k.Value] = s
+				result[k.Value] = s
 			}
 		})
-		*dst = all
+		*dst = result
 	}}
 }
 
-// labelName is what Prometheus takes for the name of a label.
+// labelName matches names of labels in Prometheus.
 var labelName = regexp.MustCompile("^[a-zA-Z_][a-zA-Z0-9_]*$")
 
-// ownLabels are those of every alert.
+// ownLabels are the labels that every alert has.
 var ownLabels = []string{"alertname", "key", "kind"}
 
-// receivers reads a receiver of alerts, or a list of them.
+// receivers reads one receiver of alerts or a list of them.
 func receivers(dst *[]Receiver) keytable.ValueParser {
 	fresh := func(path string) Receiver { return Receiver{At: path, Choice: Choice{Kinds: AlarmKinds()}} }
 	example := fresh("")
-	one := func(d *keytable.Decoder, path string, n *yaml.Node) {
+	readOne := func(d *keytable.Decoder, path string, n *yaml.Node) {
 		r := fresh(path)
 		keys := r.keys()
 		d.Mapping(path, n, keys)
@@ -66,11 +66,11 @@ func receivers(dst *[]Receiver) keytable.ValueParser {
 		Keys:  example.keys(),
 		Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 			if n.Kind != yaml.SequenceNode {
-				one(d, path, n)
+				readOne(d, path, n)
 				return
 			}
 			for i, e := range n.Content {
-				one(d, d.Entry(path, i, e), e)
+				readOne(d, d.Entry(path, i, e), e)
 			}
 		},
 	}
@@ -93,7 +93,7 @@ func (r *Receiver) keys() []keytable.Key {
 	)
 }
 
-// hookKey declares a sink of alerts by HTTP.
+// hookKey declares a receiver by HTTP.
 func (s *Sink) hookKey(form webhook.Form) keytable.Key {
 	hook := &webhook.Sink{Form: form.Name, Batch: 100, Timeout: 10 * time.Second}
 	keys := []keytable.Key{
@@ -108,19 +108,19 @@ func (s *Sink) hookKey(form webhook.Form) keytable.Key {
 	return keytable.Key{Name: form.Name, Doc: form.Doc, Seen: func() { s.Webhook = hook }, Keys: keys}
 }
 
-// receivers settles what the receivers of alerts get. The detection is told which beliefs they
-// ask for.
+// receivers sets the default kinds, digest and maximum age of the receivers, and checks them. It adds their beliefs to
+// the detection.
 func (d *decoder) receivers(c *Config) {
 	for i := range c.Alerts {
 		r := &c.Alerts[i]
 		if slices.Contains(r.Beliefs, string(hafvf.Revision)) && !slices.Contains(r.Beliefs, string(hafvf.Change)) {
-			d.Fail(keytable.Join(r.At, "beliefs"), "a revision corrects a change; name change too")
+			d.Fail(keytable.Join(r.At, "beliefs"), "a revision corrects a change: add change")
 		}
 		if len(r.Labels) > 0 && r.File != nil && connectors.FormatOf(r.File.Format).Columns {
-			d.Fail(keytable.Join(r.At, "labels"), "a table has no column for them")
+			d.Fail(keytable.Join(r.At, "labels"), "a table has no columns for labels")
 		}
 		if len(r.Labels) > 0 && r.Webhook != nil && r.Webhook.Form == "slack" {
-			d.Fail(keytable.Join(r.At, "labels"), "a message of Slack does not show them")
+			d.Fail(keytable.Join(r.At, "labels"), "Slack messages do not show labels")
 		}
 		if r.Webhook != nil && c.Incidents != nil && !d.Has(keytable.Join(r.At, "kinds")) {
 			r.Kinds, r.Few, r.Webhook.Batches = pagerKinds(), r.Kinds, true
@@ -130,9 +130,9 @@ func (d *decoder) receivers(c *Config) {
 		}
 		switch {
 		case r.Digest > 0 && c.Incidents == nil:
-			d.Fail(keytable.Join(r.At, "digest"), "lists the alarms in no incident: add incidents: true")
-		case r.Digest > 0 && (r.Digest < leastDigest || r.Digest > mostDigest):
-			d.Fail(keytable.Join(r.At, "digest"), "must be %s to %s, not %s", message.Duration(leastDigest), message.Duration(mostDigest), message.Duration(r.Digest))
+			d.Fail(keytable.Join(r.At, "digest"), "lists alarms outside incidents: add incidents: true")
+		case r.Digest > 0 && (r.Digest < minDigest || r.Digest > maxDigest):
+			d.Fail(keytable.Join(r.At, "digest"), "must be %s to %s, not %s", message.Duration(minDigest), message.Duration(maxDigest), message.Duration(r.Digest))
 		}
 		if !d.Has(keytable.Join(r.At, "max_age")) && c.Source.Unending() {
 			r.MaxAge = defaultMaxAge
@@ -148,13 +148,13 @@ func (d *decoder) receivers(c *Config) {
 	}
 }
 
-// defaultMaxAge is the age above which alerts of a topic are not sent.
+// defaultMaxAge is the default MaxAge of receivers if the source is unending.
 const defaultMaxAge = 24 * time.Hour
 
-// Digests are from an hour to a month.
+// Limits of the period of a digest.
 const (
-	leastDigest = time.Hour
-	mostDigest  = 31 * 24 * time.Hour
+	minDigest = time.Hour
+	maxDigest = 31 * 24 * time.Hour
 )
 
 func incidentsKey(dst **Incidents) keytable.ValueParser {
@@ -172,25 +172,24 @@ func incidentsKey(dst **Incidents) keytable.ValueParser {
 	})
 }
 
-// checkAlarms settles the zone of incidents, and refuses them without alarms or times, and receivers without
-// alarms.
+// checkAlarms sets the zone of incidents. It refuses incidents without alarms or times, and receivers without alarms.
 func (d *decoder) checkAlarms(c *Config) {
 	if c.Transform != settings.Filter || d.Failed("transform") {
 		return
 	}
-	none := c.Detect == nil && c.Silence == nil && !d.Failed("detect") && !d.Failed("silence")
-	if none && d.Has("alerts") {
+	noAlarms := c.Detect == nil && c.Silence == nil && !d.Failed("detect") && !d.Failed("silence")
+	if noAlarms && d.Has("alerts") {
 		d.Fail("alerts", "there are none without detect or silence")
 	}
 	i := c.Incidents
 	if i == nil {
 		return
 	}
-	if none {
+	if noAlarms {
 		d.Fail("incidents", "there are none without detect or silence")
 	}
 	if c.Order == settings.Arrival {
-		d.Fail("incidents", "alarms come together in time: order: event_time")
+		d.Fail("incidents", "incidents need times: use order: event_time")
 	}
 	if err := (incidents.Config{By: i.By}).Validate(); err != nil {
 		d.Fail("incidents.by", "%v", err)
@@ -199,7 +198,7 @@ func (d *decoder) checkAlarms(c *Config) {
 		d.Fail("incidents.single", "%v", err)
 	}
 	if i.By != nil && d.Has("incidents.separators") {
-		d.Fail("incidents.separators", "groups are those of by, or prefixes: leave out one of the two")
+		d.Fail("incidents.separators", "groups come either from by or from prefixes: leave out one of the two")
 	}
 	if i.Zone == "" {
 		if i.Zone = c.Zone; c.Detect != nil {
@@ -208,11 +207,11 @@ func (d *decoder) checkAlarms(c *Config) {
 	}
 }
 
-// Incidents says how alarms of many keys become incidents, as package incidents does.
+// Incidents has the settings for grouping alarms into incidents, see package incidents.
 type Incidents struct {
-	Budget     time.Duration // in which one false incident is allowed on average
-	Separators string        // of the prefixes of keys
-	By         []string      // labels of keys that are series, in place of separators
-	Single     int           // pages a week of alarms in no incident
+	Budget     time.Duration // time with one false incident on average
+	Separators string        // characters that end a prefix of a key
+	By         []string      // labels that replace prefixes, for keys that are series
+	Single     int           // pages a week of alarms outside incidents
 	Zone       string        // of the hours of the day; empty for UTC
 }

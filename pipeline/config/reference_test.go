@@ -31,7 +31,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The default that the reference names is what a config without the key gets.
+// The default in the reference is the value of a config without the key.
 func TestDefaults(t *testing.T) {
 	const text = "model: {family: normal}\nbank: [{levels: [], top: 1}]\nsource: {csv: {path: a}}\n"
 	want := parse(t, text)
@@ -41,7 +41,7 @@ func TestDefaults(t *testing.T) {
 		case k.Default == "" || strings.Contains(k.Path, "[]") || strings.HasPrefix(k.Path, "detect."):
 			continue
 		case top == "session" || top == "change" || top == "levels" || top == "top" || top == "runner" || k.Path == "model.warm_up":
-			continue // not with this config; TestParseSmooth, TestParseFlink and others have them
+			continue // not with this config; TestParseSmooth, TestParseFlink and others test them
 		case strings.HasPrefix(k.Path, "source.") && !strings.HasPrefix(k.Path, "source.csv."), strings.Count(k.Path, ".") > 0 && top != "source":
 			continue // of another connector
 		}

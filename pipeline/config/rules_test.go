@@ -12,7 +12,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Each field of an exception goes by itself, and what of a filter a later one sets now, and did not before, is named.
+// Each field of an exception is independent. Fields of the filter that a later exception now sets are named.
 func TestRulesByField(t *testing.T) {
 	c := parse(t, `source: {jsonl: {path: a}}
 model: {family: normal, season: [24h], zone: Europe/Berlin}
@@ -22,8 +22,8 @@ keys:
   - {match: "*b", model: {prior: {mu: 3}, season: [168h]}, detect: {rest: 2h, budget: 9h}}
   - {match: "*", top: 0.5, levels: [], detect: {rest: 5, settling: 0s, season: []}}
 `)
-	of := func(key string) keyed.Config { return c.Filter().Of(key) }
-	ab, a, x := of("ab"), of("a"), of("x")
+	configOf := func(key string) keyed.Config { return c.Filter().Of(key) }
+	ab, a, x := configOf("ab"), configOf("a"), configOf("x")
 	day, week := usual.Season{Period: 24 * time.Hour, Harmonics: 4}, usual.Season{Period: 168 * time.Hour, Harmonics: 3}
 	if s := ab.Filter.Season; s.Zone != "Asia/Tokyo" || !slices.Equal(s.Seasons, []usual.Season{week}) || ab.Filter.Prior["mu"] != 3.0 || ab.Filter.WarmUp != 0 || ab.Filter.Member.Top != .5 {
 		t.Errorf("ab: %+v, %+v", ab.Filter, s)
@@ -43,7 +43,7 @@ keys:
 	expect.Same(t, []string(nil), later("x"), "x")
 }
 
-// Labels stand for a pattern: of series, or of the labels that a query joins.
+// Labels match as patterns: of series, or of the labels that a query joins to keys.
 func TestPatternsOfLabels(t *testing.T) {
 	rules := "keys: [{match: {job: 'auth-*', env: test}, detect: false}]\nquiet: [{match: {env: a/b}, weekly: Sun 02:00/2h}]\nalerts: {jsonl: {path: told}, except: {env: test}}\nmodel: {family: normal}\ndetect: true\n"
 	query := func(key string) string {

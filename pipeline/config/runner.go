@@ -15,20 +15,20 @@ const (
 	Flink  = "flink"  // a cluster
 )
 
-// prism is what the runner of this process was called before.
+// prism is the former name of the runner in this process.
 const prism = "prism"
 
 // A Runner executes the pipeline.
 type Runner struct {
 	Name string
-	// All others are those of Flink, see flink.Options.
+	// All other fields are for Flink, see flink.Options.
 	Cluster                     flink.Cluster
 	Job, Worker                 string
 	Parallelism, MaxParallelism int
-	// Cells is the number of states that keys share; 0: each has its own.
+	// Cells is the number of states that keys share; 0: each key has its own.
 	Cells              int
 	CheckpointInterval time.Duration
-	// Poll is how long the source gathers records before it hands them over.
+	// Poll is how long the source gathers records before it emits them.
 	Poll time.Duration
 }
 
@@ -50,13 +50,13 @@ func (r *Runner) keys() []keytable.Key {
 	}
 }
 
-// DefaultCells is the number of states that keys share where the config does not say.
+// DefaultCells is the default of Runner.Cells.
 const DefaultCells = 256
 
-// ofOneMachine is what flink says of files.
-const ofOneMachine = "is a file of one machine: flink reads and writes topics, kafka"
+// localFileReason is the error for files with the runner flink.
+const localFileReason = "is a local file: flink reads and writes topics (kafka)"
 
-// checkRunner refuses what a runner cannot do.
+// checkRunner refuses settings that the runner does not support.
 func (d *decoder) checkRunner(c *Config) {
 	r := &c.Runner
 	if r.Name == prism {
@@ -85,7 +85,7 @@ func (d *decoder) checkRunner(c *Config) {
 		d.Fail("runner.parallelism", "is above max_parallelism, %d", r.MaxParallelism)
 	}
 	if 0 < r.Cells && r.Cells < r.Parallelism {
-		d.Fail("runner.cells", "is below parallelism, %d: some slots would have nothing to do", r.Parallelism)
+		d.Fail("runner.cells", "is below parallelism, %d: some slots would be idle", r.Parallelism)
 	}
 	for _, o := range c.Source.Origins {
 		o.checkFlink(d)
@@ -98,14 +98,14 @@ func (d *decoder) checkRunner(c *Config) {
 	case !d.Has("sink"):
 		d.Fail("sink", "missing; flink requires a topic, kafka, or none")
 	default:
-		d.Fail("sink", ofOneMachine)
+		d.Fail("sink", localFileReason)
 	}
 	if c.DeadLetter != nil && c.DeadLetter.Kafka == nil {
-		d.Fail("dead_letter", ofOneMachine+"; without one, rejects go to the workers' standard error")
+		d.Fail("dead_letter", localFileReason+"; without one, rejects go to the workers' standard error")
 	}
 	for _, r := range c.Alerts {
 		if r.Kafka == nil && r.Webhook == nil {
-			d.Fail(r.At, ofOneMachine)
+			d.Fail(r.At, localFileReason)
 		}
 	}
 }

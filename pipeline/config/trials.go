@@ -8,41 +8,41 @@ import (
 	"hafvf/pipeline/settings"
 )
 
-// wholeKey is a gap that no session of finished data has.
-const wholeKey = 250 * 365 * 24 * time.Hour
+// unreachableGap is longer than the gap of any session in stored data.
+const unreachableGap = 250 * 365 * 24 * time.Hour
 
-// As returns the config for the other transform, for what is compared observation by observation. It has
-// the same source, model and keys, and nothing that belongs to one transform alone.
+// As returns the config for the other transform, to compare both observation by observation. The result has the same
+// source, model and keys, and no settings that belong to one transform only.
 //
-// A config of the filter smooths a key as one session, in segments. One of sessions without levels has the
-// default filters of its family, which take the observations of a key in the order of their times or, without
-// times, as they come.
+// A config of the filter is converted to one session per key, in segments. A config of sessions without levels gets the
+// default filters of its family. They take the observations of a key in the order of their times or, without times, of
+// their arrival.
 func (c *Config) As(transform string) *Config {
 	if c.Transform == transform {
 		return c
 	}
-	to := *c
-	to.Transform, to.Records = transform, settings.Brief
-	to.Detect, to.Silence, to.Incidents, to.Alerts, to.State = nil, nil, nil, nil, ""
-	to.TimeUnit, to.Interval, to.Expire, to.Odds = 0, 0, 0, 0
-	to.Session = settings.Session{Max: keyed.DefaultMax}
-	to.Keys = slices.Clone(c.Keys)
-	to.Source.Origins = slices.Clone(c.Source.Origins)
-	var of *Fields
+	result := *c
+	result.Transform, result.Records = transform, settings.Brief
+	result.Detect, result.Silence, result.Incidents, result.Alerts, result.State = nil, nil, nil, nil, ""
+	result.TimeUnit, result.Interval, result.Expire, result.Odds = 0, 0, 0, 0
+	result.Session = settings.Session{Max: keyed.DefaultMax}
+	result.Keys = slices.Clone(c.Keys)
+	result.Source.Origins = slices.Clone(c.Source.Origins)
+	var fields *Fields
 	if files := c.Source.Files(); files != nil {
 		copied := *files
-		to.Source.Origins, of = []SourceKind{&copied}, &copied.Fields
+		result.Source.Origins, fields = []SourceKind{&copied}, &copied.Fields
 	}
 	if transform == settings.Smooth {
-		to.smooth(of)
+		result.smooth(fields)
 	} else {
-		to.filter(of)
+		result.filter(fields)
 	}
-	return &to
+	return &result
 }
 
-// smooth makes sessions of keys. Seasons go by times.
-func (c *Config) smooth(of *Fields) {
+// smooth converts the settings of a filter to settings of sessions. Seasons require event time.
+func (c *Config) smooth(fields *Fields) {
 	c.Levels, c.Top, c.Bank, c.Lateness = nil, 0, nil, 0
 	timed := c.Order == settings.EventTime || c.Model.Season != nil
 	for i := range c.Keys {
@@ -51,16 +51,16 @@ func (c *Config) smooth(of *Fields) {
 		timed = timed || k.Season != nil
 	}
 	if timed {
-		c.Order, c.Session.Gap = settings.EventTime, wholeKey
+		c.Order, c.Session.Gap = settings.EventTime, unreachableGap
 		return
 	}
-	if of != nil {
-		of.Untimed = true
+	if fields != nil {
+		fields.Untimed = true
 	}
 }
 
-// filter makes filters of the sessions of keys.
-func (c *Config) filter(of *Fields) {
+// filter converts the settings of sessions to settings of a filter.
+func (c *Config) filter(fields *Fields) {
 	if c.Levels == nil {
 		c.Levels, c.Top, c.Bank = c.DefaultFilter()
 	}
@@ -69,13 +69,13 @@ func (c *Config) filter(of *Fields) {
 			k.Levels, k.Top, k.Bank = c.DefaultFilter()
 		}
 	}
-	if of != nil {
-		of.By = nil
-		if of.TimeFormat == Trial {
-			of.TimeFormat, of.Untimed, c.Order = "", true, settings.Arrival
+	if fields != nil {
+		fields.By = nil
+		if fields.TimeFormat == Trial {
+			fields.TimeFormat, fields.Untimed, c.Order = "", true, settings.Arrival
 		}
 	}
 	if c.Order == settings.EventTime {
-		c.Lateness = wholeKey // sessions sort their observations
+		c.Lateness = unreachableGap // sessions sort their observations
 	}
 }

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// ErrOtherSteps means that a savepoint has the state of a step that the pipeline has not.
-var ErrOtherSteps = errors.New("the savepoint is of another job: it has the state of a step that this one has not")
+// ErrOtherSteps means that a savepoint has the state of a step that the pipeline lacks.
+var ErrOtherSteps = errors.New("the savepoint belongs to another job: it has the state of a step that this job lacks")
 
-// because returns an error of that text. It wraps ErrOtherSteps, or final, where the text
-// says so.
-func because(text string, final error) error {
-	for _, is := range []error{ErrOtherSteps, final} {
-		if contains(text, is) {
-			return &failure{text, is}
+// clusterError returns an error with the given text. It wraps ErrOtherSteps or final if the text contains the text of
+// that error.
+func clusterError(text string, final error) error {
+	for _, sentinel := range []error{ErrOtherSteps, final} {
+		if contains(text, sentinel) {
+			return &failure{text, sentinel}
 		}
 	}
 	return errors.New(text)
@@ -21,28 +21,27 @@ func because(text string, final error) error {
 
 func contains(text string, err error) bool { return err != nil && strings.Contains(text, err.Error()) }
 
-// A failure is an error of which the cluster has passed on the text only.
+// A failure is an error that the cluster returned as text, and the sentinel that the text contains.
 type failure struct {
-	text string
-	is   error
+	text     string
+	sentinel error
 }
 
 func (f *failure) Error() string { return f.text }
-func (f *failure) Unwrap() error { return f.is }
+func (f *failure) Unwrap() error { return f.sentinel }
 
-// words say what a stack trace of a cluster means, and what to do about it where
-// that is known.
-func words(trace string) string {
-	const jars = "JobManager and TaskManagers have not all jars that the job server has: put those of Beam's runner into their lib"
-	cause := plain(trace)
+// explain describes a stack trace of a cluster in a sentence, with the remedy if it is known.
+func explain(trace string) string {
+	const jars = "JobManager and TaskManagers lack jars that the job server has: put the jars of Beam's runner into their lib"
+	cause := rootCause(trace)
 	for _, w := range []struct{ sign, means string }{
-		{"NoResourceAvailableException", "the cluster has no slots for the job: start more TaskManagers, or take a lower runner.parallelism"},
-		{"Cannot map checkpoint/savepoint state", ErrOtherSteps.Error() + "; go on with the topics, model.family, model.scale and runner.cells that it was taken with, and with lateness or silence if it had one of them, and only then, or start without the savepoint"},
-		{"Failed to rollback to checkpoint/savepoint", "the job cannot go on from the savepoint"},
-		{"Cannot find checkpoint or savepoint file/directory", "there is no savepoint there"},
-		{"Cannot find meta data file '_metadata'", "there is no savepoint there"},
-		{"max parallelism", "the savepoint was taken at another runner.max_parallelism, which its state is bound to"},
-		{"InvalidClassException", "job server and cluster are of different releases of Flink or Beam"},
+		{"NoResourceAvailableException", "the cluster has no slots for the job: start more TaskManagers, or set a lower runner.parallelism"},
+		{"Cannot map checkpoint/savepoint state", ErrOtherSteps.Error() + "; resume with the topics, model.family, model.scale and runner.cells with which it was taken, and with lateness or silence only if it had one of them, or start without the savepoint"},
+		{"Failed to rollback to checkpoint/savepoint", "the job cannot resume from the savepoint"},
+		{"Cannot find checkpoint or savepoint file/directory", "there is no savepoint at this path"},
+		{"Cannot find meta data file '_metadata'", "there is no savepoint at this path"},
+		{"max parallelism", "the savepoint was taken with another runner.max_parallelism, which its state requires"},
+		{"InvalidClassException", "job server and cluster have different releases of Flink or Beam"},
 		{"ClassNotFoundException", jars},
 		{"NoClassDefFoundError", jars},
 		{"TaskManager with id", "a TaskManager was lost"},
@@ -64,11 +63,10 @@ func words(trace string) string {
 	return cause
 }
 
-// plain is what a Java or Go stack trace says at its bottom: the cause of all
-// that is above it, in a sentence.
-func plain(trace string) string {
+// rootCause returns the last cause in a Java or Go stack trace, in a sentence.
+func rootCause(trace string) string {
 	if i := strings.LastIndex(trace, "caused by:\n"); i >= 0 {
-		// Of a function of ours, as Beam's harness for Go writes it.
+		// error of one of our functions, in the format of Beam's Go harness
 		text := trace[i+len("caused by:\n"):]
 		if function, cause, ok := strings.Cut(text, " failed:\n"); ok && strings.HasPrefix(function, "DoFn[") {
 			text = cause
@@ -81,7 +79,7 @@ func plain(trace string) string {
 	}
 	text = strings.TrimPrefix(firstParagraph(text), "<Exception on server side:\n")
 	for {
-		// java.lang.RuntimeException: what was the matter
+		// java.lang.RuntimeException: message
 		class, rest, ok := strings.Cut(text, ": ")
 		if !ok || strings.ContainsAny(class, " \t") || !strings.Contains(class, ".") {
 			break
@@ -91,7 +89,7 @@ func plain(trace string) string {
 	return strings.TrimSpace(text)
 }
 
-// firstParagraph ends where a trace's lines "at class.method" begin.
+// firstParagraph cuts a trace before its lines "at class.method".
 func firstParagraph(text string) string {
 	for _, end := range []string{"\n\tat ", "\n\nat ", "\n    at ", "\n\t... "} {
 		text, _, _ = strings.Cut(text, end)

@@ -15,8 +15,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// keyGroups are of KeyGroupRangeAssignment.assignToKeyGroup of Flink 1.19.3, with 128
-// groups, for the keys as Beam's FlinkKeyUtils encodes them.
+// keyGroups are results of KeyGroupRangeAssignment.assignToKeyGroup of Flink 1.19.3, with 128 groups, for keys in the
+// encoding of Beam's FlinkKeyUtils.
 var keyGroups = map[string]int{
 	"":                          123,
 	"0/0":                       106,
@@ -25,15 +25,15 @@ var keyGroups = map[string]int{
 	"a longer name of a reader": 59,
 }
 
-// TestNames: names are even over the subtasks.
+// Names are distributed evenly over the subtasks.
 func TestNames(t *testing.T) {
 	for _, parallelism := range []int{1, 2, 3, 7, 64} {
 		for _, groups := range []int{64, 128, 1000} {
 			seen := map[int]int{}
 			for i, name := range Names(2*parallelism, parallelism, groups) {
-				at := keyGroup(name, groups) * parallelism / groups
-				expect.Same(t, i%parallelism, at, "parallelism ", parallelism, " of ", groups, ": subtask of ", name)
-				seen[at]++
+				subtask := keyGroup(name, groups) * parallelism / groups
+				expect.Same(t, i%parallelism, subtask, "parallelism ", parallelism, " of ", groups, ": subtask of ", name)
+				seen[subtask]++
 			}
 			expect.Same(t, parallelism, len(seen), "subtasks of ", groups, " groups: ", seen)
 		}
@@ -55,14 +55,14 @@ func TestWords(t *testing.T) {
 		{"java.io.InvalidClassException: org.apache.beam.Z; local class incompatible", "different releases"},
 		{"plain words", "plain words"},
 	} {
-		got := words(test.trace)
+		got := explain(test.trace)
 		if !strings.HasPrefix(got, test.want) && !strings.Contains(got, test.want) || strings.Contains(got, "\tat ") {
 			t.Errorf("%q means %q, not %q", test.trace, got, test.want)
 		}
 	}
 }
 
-// follow follows a job whose JobManager answers so to each path; nothing is "[]" or "{}".
+// follow follows a job whose JobManager gives these answers. An empty answer stands for "[]" or "{}".
 func follow(t *testing.T, final error, answer func(r *http.Request) (code int, text string)) error {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,8 +78,8 @@ func follow(t *testing.T, final error, answer func(r *http.Request) (code int, t
 	return job.Follow(t.Context(), slog.New(slog.DiscardHandler))
 }
 
-// A failure that no restart cures ends the job at once, and Follow says which it is.
-func TestFollowEndsAFinalFailure(t *testing.T) {
+// A failure that no restart can fix ends the job at once. Follow returns an error that wraps it.
+func TestFollowCancelsFinalFailure(t *testing.T) {
 	final := errors.New("it is of another config")
 	cancelled := false
 	err := follow(t, final, func(r *http.Request) (int, string) {
@@ -101,9 +101,8 @@ func TestFollowEndsAFinalFailure(t *testing.T) {
 	}
 }
 
-// TestFollowOutlastsFailures: neither a JobManager that is out of reach for a while
-// nor one that fails at an answer ends what follows a job.
-func TestFollowOutlastsFailures(t *testing.T) {
+// Follow survives a JobManager that is unreachable for a while or returns an error.
+func TestFollowSurvivesFailures(t *testing.T) {
 	asked := 0
 	err := follow(t, nil, func(r *http.Request) (int, string) {
 		if r.URL.Path != "/jobs/1" {
@@ -121,17 +120,15 @@ func TestFollowOutlastsFailures(t *testing.T) {
 	expect.Same(t, 3, asked, "requests")
 }
 
-// Who follows a job has to learn that it was cancelled: with exit code 0 nothing
-// would start it again.
-func TestFollowTellsOfACancel(t *testing.T) {
+// Follow returns an error for a cancelled job: with exit code 0, nothing would start the job again.
+func TestFollowReportsCancel(t *testing.T) {
 	err := follow(t, nil, func(r *http.Request) (int, string) {
 		return 0, map[string]string{"/jobs/1": `{"state": "CANCELED"}`}[r.URL.Path]
 	})
 	expect.Error(t, err, "the job one was cancelled")
 }
 
-// A JobManager that was started again without what it knew: TestFlink/savepoints
-// loses a real one.
+// A restarted JobManager has lost its jobs. TestFlink/savepoints uses a real one.
 func TestFollowNamesTheLastCheckpoint(t *testing.T) {
 	rounds := 0
 	err := follow(t, nil, func(r *http.Request) (int, string) {
@@ -146,11 +143,11 @@ func TestFollowNamesTheLastCheckpoint(t *testing.T) {
 			"/jobs/1/checkpoints": `{"latest": {"completed": {"id": 7, "external_path": "file:/c/1/chk-7"}}}`,
 		}[r.URL.Path]
 	})
-	expect.Error(t, err, "knows no job one")
+	expect.Error(t, err, "no longer knows the job one")
 	expect.Error(t, err, "file:/c/1/chk-7")
 }
 
-// JSON that is no answer of a JobManager is an error, and neither waited for without an end nor a crash.
+// JSON that no JobManager sends is an error. It causes neither an endless wait nor a crash.
 func TestForeignAnswer(t *testing.T) {
 	text := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -171,7 +168,7 @@ func TestForeignAnswer(t *testing.T) {
 	c := &Cluster{REST: server.URL}
 	job := &Job{ID: "1", Name: "one", cluster: c}
 	for _, text = range []string{"{}", "null", `{"message": "starting"}`} {
-		const foreign = "is no JobManager of Flink"
+		const foreign = "is not a Flink JobManager"
 		expect.Error(t, job.Cancel(t.Context()), foreign)
 		_, err := job.Stop(t.Context(), "")
 		expect.Error(t, err, foreign)
@@ -186,7 +183,7 @@ func TestForeignAnswer(t *testing.T) {
 	expect.Same(t, map[string]int64{"taken": 3}, counters)
 }
 
-// A job waits for the slots of one that has just ended, and is refused at once if the cluster has too few.
+// A job waits for the slots of a job that has just ended. It is refused at once if the cluster has too few.
 func TestAwaitSlots(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -201,11 +198,11 @@ func TestAwaitSlots(t *testing.T) {
 	c := &Cluster{REST: server.URL}
 	expect.OK(t, c.awaitSlots(t.Context(), 2))
 	expect.Same(t, 3, asked)
-	expect.Error(t, c.awaitSlots(t.Context(), 3), "0 free slots of 2, on 1 TaskManagers, and the job takes 3")
+	expect.Error(t, c.awaitSlots(t.Context(), 3), "0 free slots of 2, on 1 TaskManagers, and the job needs 3")
 	expect.Same(t, 4, asked)
 }
 
-// A redirect is a refusal that says where to, and an answer without an end is cut.
+// A redirect is an error that names its target. An endless answer is cut.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
 	url, other := badserver.Start(t)
 	for path, want := range map[string]string{

@@ -12,19 +12,18 @@ import (
 const (
 	// stableAfter is how long all tasks have to run until a job counts as started.
 	stableAfter = 2 * time.Second
-	// startTimeout is how long a job may take to start.
+	// startTimeout is the maximum time for the start of a job.
 	startTimeout = time.Minute
-	// outage is how long a JobManager may be unreachable for Follow.
-	outage = time.Minute
-	// attempts are how often a job may fail before its first checkpoint is complete.
-	attempts = 3
+	// maxOutage is how long Follow tolerates an unreachable JobManager.
+	maxOutage = time.Minute
+	// maxAttempts is the maximum number of restarts before the first complete checkpoint.
+	maxAttempts = 3
 )
 
-// Start waits until the job runs or has ended. It cancels a job that cannot run; the error
-// says why.
+// Start waits until the job runs or has ended. It cancels a job that cannot run, and returns an error with the reason.
 func (j *Job) Start(ctx context.Context) error {
 	deadline := time.Now().Add(startTimeout)
-	var since time.Time
+	var runningSince time.Time
 	for range every(ctx, poll) {
 		s, err := j.Status(ctx)
 		switch {
@@ -35,10 +34,10 @@ func (j *Job) Start(ctx context.Context) error {
 		case s.Cause != "":
 			return j.giveUp(ctx, s)
 		case !s.runs():
-			since = time.Time{}
-		case since.IsZero():
-			since = time.Now()
-		case time.Since(since) > stableAfter:
+			runningSince = time.Time{}
+		case runningSince.IsZero():
+			runningSince = time.Now()
+		case time.Since(runningSince) > stableAfter:
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -51,17 +50,16 @@ func (j *Job) Start(ctx context.Context) error {
 
 // giveUp cancels a job that does not run.
 func (j *Job) giveUp(ctx context.Context, s Status) error {
-	err := because(fmt.Sprintf("the job %s fails: %s", j.Name, s.Cause), j.final)
+	err := clusterError(fmt.Sprintf("the job %s fails: %s", j.Name, s.Cause), j.final)
 	if s.Ended() {
 		return err
 	}
 	return errors.Join(err, j.Cancel(ctx))
 }
 
-// Follow waits until the job has ended and logs what happens to it. It returns an error if
-// the job failed or was cancelled. Flink restarts a failing job; Follow cancels one that
-// keeps failing without a complete checkpoint, or fails with Options.Final, which the error
-// then wraps. Follow tolerates short absences of the JobManager.
+// Follow waits until the job has ended, and logs changes of its state. It returns an error if the job failed or was
+// cancelled. Flink restarts a failing job; Follow cancels a job that keeps failing without a complete checkpoint, or
+// fails with Options.Final. The returned error then wraps Final. Follow tolerates short outages of the JobManager.
 func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 	var last Status
 	answered, silent := time.Now(), false
@@ -71,12 +69,12 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 		if refused != nil && refused.code == http.StatusNotFound {
 			return j.lost(last)
 		}
-		if err != nil && (ctx.Err() != nil || refused != nil && refused.code < 500 || time.Since(answered) > outage) {
+		if err != nil && (ctx.Err() != nil || refused != nil && refused.code < 500 || time.Since(answered) > maxOutage) {
 			return err
 		}
 		if err != nil {
 			if !silent {
-				log.Warn("the job cannot be followed; trying again", "job", j.Name, "reason", err)
+				log.Warn("cannot get the status of the job: trying again", "job", j.Name, "reason", err)
 			}
 			silent = true
 			continue
@@ -93,7 +91,7 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 			log.Info("the job was restored", "job", j.Name)
 		}
 		switch {
-		case s.State == "FAILED", final, s.Restarts >= attempts && s.Completed == 0:
+		case s.State == "FAILED", final, s.Restarts >= maxAttempts && s.Completed == 0:
 			return j.giveUp(ctx, s)
 		case s.State == "CANCELED":
 			return fmt.Errorf("the job %s was cancelled, by hafvf stop or by someone else, and not by this program", j.Name)
@@ -105,12 +103,12 @@ func (j *Job) Follow(ctx context.Context, log *slog.Logger) error {
 	return context.Cause(ctx)
 }
 
-// lost is the error for a job that the JobManager no longer knows because it was
-// restarted. A highly available JobManager knows its jobs as soon as it answers.
+// lost returns the error for a job that the JobManager no longer knows because the JobManager was restarted. A highly
+// available JobManager knows its jobs as soon as it answers.
 func (j *Job) lost(last Status) error {
-	err := fmt.Errorf("the JobManager at %s knows no job %s, %s, any more: it was started again", j.cluster.place(), j.Name, j.ID)
+	err := fmt.Errorf("the JobManager at %s no longer knows the job %s, %s: it was restarted", j.cluster.place(), j.Name, j.ID)
 	if last.Checkpoint == nil || last.Checkpoint.Path == "" {
 		return err
 	}
-	return fmt.Errorf("%w; go on from the last checkpoint that was seen, %s (hafvf run CONFIG --savepoint PATH)", err, last.Checkpoint.Path)
+	return fmt.Errorf("%w; resume from the last known checkpoint, %s (hafvf run CONFIG --savepoint PATH)", err, last.Checkpoint.Path)
 }

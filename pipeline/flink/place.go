@@ -6,13 +6,12 @@ import (
 	"math/bits"
 )
 
-// Names returns n names that Flink deals out evenly to the subtasks of a keyed
-// operator, name i to subtask i modulo parallelism: one that keys its work by them
-// would otherwise do two names' work in one subtask and none in another. They are
-// Beam keys of type string.
+// Names returns n names that Flink distributes evenly over the subtasks of a keyed operator: name i to subtask i modulo
+// parallelism. With arbitrary names, one subtask could get the work of two names and another none. Names are Beam keys
+// of type string.
 //
-// Flink hashes a key's encoding to one of maxParallelism groups, and gives each
-// subtask a range of these (KeyGroupRangeAssignment).
+// Flink hashes the encoding of a key to one of maxParallelism key groups, and gives each subtask a range of groups
+// (KeyGroupRangeAssignment).
 func Names(n, parallelism, maxParallelism int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -41,8 +40,7 @@ func bufferHash(b []byte) int32 {
 	return h
 }
 
-// murmur is org.apache.flink.util.MathUtils.murmurHash: MurmurHash3 of one int,
-// not below zero.
+// murmur is org.apache.flink.util.MathUtils.murmurHash: MurmurHash3 of one int, not negative.
 func murmur(code int32) int32 {
 	h := uint32(code) * 0xcc9e2d51
 	h = bits.RotateLeft32(h, 15) * 0x1b873593

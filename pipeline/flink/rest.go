@@ -21,7 +21,7 @@ import (
 	"hafvf/internal/secret"
 )
 
-// A Cluster is a Flink cluster with Beam's job server before it.
+// A Cluster is a Flink cluster behind Beam's job server.
 type Cluster struct {
 	Endpoint string // of the job server, host:port
 	REST     string // of the JobManager, such as http://flink:8081
@@ -32,31 +32,31 @@ type Job struct {
 	ID, Name string
 
 	cluster *Cluster
-	final   error // see Options
+	final   error // see Options.Final
 }
 
 // Status is the state of a job.
 type Status struct {
-	State      string // as Flink names it: RUNNING, RESTARTING, FINISHED, …
+	State      string // Flink's name: RUNNING, RESTARTING, FINISHED, …
 	Since      time.Time
 	Vertices   []Vertex
 	Completed  int // checkpoints
 	Failed     int // checkpoints
-	Restored   int // times the job was restored from one, or from a savepoint
+	Restored   int // number of restores from a checkpoint or savepoint
 	Restarts   int
 	Checkpoint *Checkpoint
-	Cause      string    // of the last failure, in words; empty where there was none
-	CausedAt   time.Time // of it
+	Cause      string    // of the last failure, in words; "" for none
+	CausedAt   time.Time // time of the last failure
 }
 
 // A Vertex is a stage of a job.
 type Vertex struct {
 	ID, Name    string
 	Parallelism int
-	Tasks       map[string]int // by state
+	Tasks       map[string]int // number of tasks by state
 }
 
-// runs reports whether every task of the job runs.
+// runs reports whether every task of the job runs or has finished.
 func (s Status) runs() bool {
 	return s.State == "RUNNING" && !slices.ContainsFunc(s.Vertices, func(v Vertex) bool {
 		return v.Tasks["RUNNING"]+v.Tasks["FINISHED"] < v.Parallelism
@@ -66,7 +66,7 @@ func (s Status) runs() bool {
 // A Checkpoint is a complete checkpoint.
 type Checkpoint struct {
 	ID    int64
-	Bytes int64 // of state
+	Bytes int64 // size of the state
 	Took  time.Duration
 	At    time.Time
 	Path  string
@@ -75,18 +75,16 @@ type Checkpoint struct {
 // ended are the final states of a job.
 var ended = []string{"FINISHED", "FAILED", "CANCELED", "SUSPENDED"}
 
-// Ended reports whether the job is over.
+// Ended reports whether the job has ended.
 func (s Status) Ended() bool { return slices.Contains(ended, s.State) }
 
-// answerTime is how long the JobManager may take to answer, and maxAnswer how many bytes it may
-// answer: a job of many tasks has many metrics.
+// answerTimeout and maxAnswer (in bytes) limit an answer of the JobManager. A job with many tasks has many metrics.
 const (
-	answerTime = 10 * time.Second
-	maxAnswer  = 64 << 20
+	answerTimeout = 10 * time.Second
+	maxAnswer     = 64 << 20
 )
 
-// clients are those of JobManagers, *httpclient.Client by their addresses: requests to one share
-// connections.
+// clients has one *httpclient.Client for each address of a JobManager, so that requests share connections.
 var clients sync.Map
 
 func (c *Cluster) client() (*httpclient.Client, error) {
@@ -95,15 +93,15 @@ func (c *Cluster) client() (*httpclient.Client, error) {
 	}
 	made, err := httpclient.New("runner", httpclient.Server{URL: secret.Text{Text: c.REST}}, httpclient.Bounds{Answer: maxAnswer}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("the JobManager's address (runner.rest) is none: %w", errors.Unwrap(err))
+		return nil, fmt.Errorf("the JobManager's address (runner.rest) is invalid: %w", errors.Unwrap(err))
 	}
 	known, _ := clients.LoadOrStore(c.REST, made)
 	return known.(*httpclient.Client), nil
 }
 
-// call sends a request to the JobManager, and decodes the answer into out unless out is nil.
+// call sends a request to the JobManager, and decodes the answer into out. If out is nil, it ignores the answer.
 func (c *Cluster) call(ctx context.Context, method, path string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var body io.Reader
 	if in != nil {
@@ -113,7 +111,7 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		}
 		body = bytes.NewReader(b)
 	}
-	to, err := c.client()
+	client, err := c.client()
 	if err != nil {
 		return err
 	}
@@ -122,18 +120,18 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		return fmt.Errorf("the JobManager's address (runner.rest): %w", httpclient.Bare(err))
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := to.HTTP().Do(req)
+	res, err := client.HTTP().Do(req)
 	if err != nil {
 		err = httpclient.Bare(err)
 		if op, ok := errors.AsType[*net.OpError](err); ok {
 			err = op
 		}
-		return fmt.Errorf("no JobManager of Flink answers at %s (runner.rest): %w", to.Place(), err)
+		return fmt.Errorf("no Flink JobManager answers at %s (runner.rest): %w", client.Place(), err)
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
-		return fmt.Errorf("the JobManager at %s stopped answering: %w", to.Place(), err)
+		return fmt.Errorf("the JobManager at %s stopped answering: %w", client.Place(), err)
 	}
 	if res.StatusCode/100 == 3 {
 		return c.otherServer(fmt.Sprintf("%s %s: %s: %s", method, path, res.Status, message.Line(string(b))))
@@ -143,7 +141,7 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 		if json.Unmarshal(b, &refusal) != nil || len(refusal.Errors) == 0 {
 			return c.otherServer(fmt.Sprintf("%s %s: %s", method, path, res.Status))
 		}
-		return &restError{res.StatusCode, plain(refusal.Errors[len(refusal.Errors)-1])}
+		return &restError{res.StatusCode, rootCause(refusal.Errors[len(refusal.Errors)-1])}
 	}
 	if out == nil {
 		return nil
@@ -154,18 +152,18 @@ func (c *Cluster) call(ctx context.Context, method, path string, in, out any) er
 	return nil
 }
 
-// otherServer is the error of an answer that no JobManager gives.
+// otherServer returns the error for an answer that no JobManager gives.
 func (c *Cluster) otherServer(why string) error {
-	return fmt.Errorf("what answers at %s (runner.rest) is no JobManager of Flink: %s", c.place(), why)
+	return fmt.Errorf("%s (runner.rest) is not a Flink JobManager: %s", c.place(), why)
 }
 
-// place is what messages say of the JobManager's address, in which a login may stand.
+// place returns the JobManager's address for messages, without a login.
 func (c *Cluster) place() string {
-	to, err := c.client()
+	client, err := c.client()
 	if err != nil {
 		return "runner.rest"
 	}
-	return to.Place()
+	return client.Place()
 }
 
 // A restError is an error answer of the JobManager.
@@ -176,12 +174,11 @@ type restError struct {
 
 func (e *restError) Error() string { return "Flink: " + e.text }
 
-// Flink is the required release of job server and cluster: the job server's jar is built
-// for one release.
+// Flink is the required release of job server and cluster: the job server's jar is built for one release.
 const Flink = "1.19"
 
-// check returns an error if the cluster cannot run a job, and otherwise its jobs.
-func (c *Cluster) check(ctx context.Context, o Options) ([]listed, error) {
+// check returns the jobs of the cluster. It returns an error if the cluster cannot run the job.
+func (c *Cluster) check(ctx context.Context, o Options) ([]jobInfo, error) {
 	var config struct {
 		Version string `json:"flink-version"`
 	}
@@ -206,52 +203,51 @@ func (c *Cluster) check(ctx context.Context, o Options) ([]listed, error) {
 	return jobs, c.awaitSlots(ctx, o.Parallelism)
 }
 
-// slotsTime is how long a job waits for slots that the cluster has and that are not free:
-// TaskManagers free those of a job shortly after it has ended.
-const slotsTime = 20 * time.Second
+// slotsTimeout is how long a job waits for occupied slots. TaskManagers free the slots of a job shortly after its end.
+const slotsTimeout = 20 * time.Second
 
-// awaitSlots returns when the cluster has free slots for a job of that parallelism. It returns an
-// error if there are none after slotsTime, and at once if the cluster has fewer.
+// awaitSlots waits until the cluster has free slots for a job with the given parallelism. It returns an error if there
+// are none after slotsTimeout, and immediately if the cluster has too few slots in total.
 func (c *Cluster) awaitSlots(ctx context.Context, parallelism int) error {
-	deadline := time.Now().Add(slotsTime)
+	deadline := time.Now().Add(slotsTimeout)
 	for range every(ctx, poll) {
-		var have struct {
+		var slots struct {
 			TaskManagers int
 			Total        int `json:"slots-total"`
 			Free         int `json:"slots-available"`
 		}
-		if err := c.call(ctx, "GET", "/overview", nil, &have); err != nil {
+		if err := c.call(ctx, "GET", "/overview", nil, &slots); err != nil {
 			return err
 		}
-		if have.Free >= parallelism {
+		if slots.Free >= parallelism {
 			return nil
 		}
-		if have.Total < parallelism || time.Now().After(deadline) {
-			return fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job takes %d (runner.parallelism): start more TaskManagers or stop another job",
-				c.place(), have.Free, have.Total, have.TaskManagers, parallelism)
+		if slots.Total < parallelism || time.Now().After(deadline) {
+			return fmt.Errorf("the cluster at %s has %d free slots of %d, on %d TaskManagers, and the job needs %d (runner.parallelism): start more TaskManagers or stop another job",
+				c.place(), slots.Free, slots.Total, slots.TaskManagers, parallelism)
 		}
 	}
 	return context.Cause(ctx)
 }
 
-type listed struct {
+type jobInfo struct {
 	ID      string `json:"jid"`
 	Name    string
 	State   string
 	Started int64 `json:"start-time"`
 }
 
-// jobs returns the jobs of the cluster, the latest first.
-func (c *Cluster) jobs(ctx context.Context) ([]listed, error) {
-	var all struct{ Jobs []listed }
-	if err := c.call(ctx, "GET", "/jobs/overview", nil, &all); err != nil {
+// jobs returns the jobs of the cluster, latest first.
+func (c *Cluster) jobs(ctx context.Context) ([]jobInfo, error) {
+	var overview struct{ Jobs []jobInfo }
+	if err := c.call(ctx, "GET", "/jobs/overview", nil, &overview); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all.Jobs, func(a, b listed) int { return int(b.Started - a.Started) })
-	return all.Jobs, nil
+	slices.SortFunc(overview.Jobs, func(a, b jobInfo) int { return int(b.Started - a.Started) })
+	return overview.Jobs, nil
 }
 
-// Find returns the latest job of that name.
+// Find returns the latest job with the given name.
 func (c *Cluster) Find(ctx context.Context, name string) (*Job, error) {
 	jobs, err := c.jobs(ctx)
 	if err != nil {
@@ -262,21 +258,21 @@ func (c *Cluster) Find(ctx context.Context, name string) (*Job, error) {
 			return &Job{ID: j.ID, Name: name, cluster: c}, nil
 		}
 	}
-	return nil, fmt.Errorf("the cluster at %s knows no job %s", c.place(), name)
+	return nil, fmt.Errorf("the cluster at %s has no job %s", c.place(), name)
 }
 
 func (j *Job) call(ctx context.Context, method, path string, in, out any) error {
 	return j.cluster.call(ctx, method, "/jobs/"+j.ID+path, in, out)
 }
 
-// Status asks for the state of the job. The JobManager may fail to answer while a job
-// starts or ends; Status then asks again.
+// Status requests the state of the job. It repeats the request if the JobManager returns a server error, which happens
+// while a job starts or ends.
 func (j *Job) Status(ctx context.Context) (Status, error) {
-	deadline := time.Now().Add(answerTime)
+	deadline := time.Now().Add(answerTimeout)
 	for range every(ctx, poll) {
 		s, err := j.status(ctx)
-		refused, is := errors.AsType[*restError](err)
-		if !is {
+		refused, ok := errors.AsType[*restError](err)
+		if !ok {
 			return s, err
 		}
 		if strings.Contains(refused.text, "initializing") {
@@ -340,12 +336,12 @@ func (j *Job) status(ctx context.Context) (s Status, err error) {
 		return s, err
 	}
 	for _, e := range failures.History.Entries {
-		s.Cause, s.CausedAt = words(e.Trace), time.UnixMilli(e.At)
+		s.Cause, s.CausedAt = explain(e.Trace), time.UnixMilli(e.At)
 	}
 	return s, nil
 }
 
-// Counters are the sums of Beam's counters of a namespace, by name.
+// Counters returns the sums of Beam's counters in a namespace, by name.
 func (j *Job) Counters(ctx context.Context, namespace string) (map[string]int64, error) {
 	s, err := j.Status(ctx)
 	if err != nil {
@@ -400,8 +396,8 @@ func (j *Job) end(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Stop ends the job with a savepoint and returns its place: in the folder, or in the
-// cluster's state.savepoints.dir if the folder is empty.
+// Stop ends the job with a savepoint, and returns the path of the savepoint: in folder or, if folder is empty, in the
+// cluster's state.savepoints.dir.
 func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err error) {
 	in := map[string]any{"drain": false}
 	if folder != "" {
@@ -414,7 +410,7 @@ func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err er
 		return "", err
 	}
 	for range every(ctx, poll) {
-		var is struct {
+		var answer struct {
 			Status    struct{ ID string }
 			Operation struct {
 				Location string
@@ -423,16 +419,16 @@ func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err er
 				} `json:"failure-cause"`
 			}
 		}
-		if err := j.call(ctx, "GET", "/savepoints/"+trigger.ID, nil, &is); err != nil {
+		if err := j.call(ctx, "GET", "/savepoints/"+trigger.ID, nil, &answer); err != nil {
 			return "", err
 		}
 		switch {
-		case is.Status.ID == "":
+		case answer.Status.ID == "":
 			return "", j.cluster.otherServer("the answer has no status of a savepoint")
-		case is.Operation.Failure != nil:
-			return "", fmt.Errorf("there is no savepoint, and the job runs on: %s", words(is.Operation.Failure.Trace))
-		case is.Status.ID == "COMPLETED":
-			return is.Operation.Location, j.end(ctx)
+		case answer.Operation.Failure != nil:
+			return "", fmt.Errorf("the savepoint failed, and the job continues: %s", explain(answer.Operation.Failure.Trace))
+		case answer.Status.ID == "COMPLETED":
+			return answer.Operation.Location, j.end(ctx)
 		}
 	}
 	return "", context.Cause(ctx)
@@ -441,7 +437,7 @@ func (j *Job) Stop(ctx context.Context, folder string) (savepoint string, err er
 // poll is the time between two requests for a job's status.
 const poll = 250 * time.Millisecond
 
-// every repeats a loop with a pause between, until ctx ends.
+// every repeats a loop with a pause between iterations, until ctx ends.
 func every(ctx context.Context, pause time.Duration) func(yield func() bool) {
 	return func(yield func() bool) {
 		for yield() {

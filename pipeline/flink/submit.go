@@ -1,6 +1,5 @@
-// Package flink runs Beam pipelines on a Flink cluster. It submits them through Beam's job
-// server, watches and stops them through Flink's REST interface, and provides the worker
-// next to each TaskManager. It does not depend on what a pipeline does.
+// Package flink runs Beam pipelines on a Flink cluster. It submits them through Beam's job server, watches and stops
+// them through Flink's REST interface, and provides the worker next to each TaskManager. It works with any pipeline.
 package flink
 
 import (
@@ -21,69 +20,68 @@ import (
 	"hafvf/internal/pipelineproto"
 )
 
-// versionParam carries the submitter's version to the worker.
+// versionParam is the parameter with the submitter's version for the worker.
 const versionParam = "hafvf_version"
 
 // Options say how a pipeline runs on a cluster.
 type Options struct {
-	Name string // of the job; no other job of that name may run
-	// Parallelism is the number of slots of the job. MaxParallelism is the number of key
-	// groups: it limits all later parallelisms, and stays fixed for the life of a state.
+	Name string // of the job; no other job with this name may run
+	// Parallelism is the number of slots of the job. MaxParallelism is the number of key groups. It limits all later
+	// parallelisms, and is fixed for the lifetime of a state.
 	Parallelism, MaxParallelism int
 	// CheckpointInterval is the time between the starts of two checkpoints.
 	CheckpointInterval time.Duration
 	// Worker is the address of a Worker as a TaskManager sees it.
 	Worker string
-	// Version is the version that a Worker must have, if known.
+	// Version is the version that a Worker must have; empty if it is unknown.
 	Version string
-	// Savepoint is where the job resumes. Default: it starts anew.
+	// Savepoint is the path of the savepoint at which the job resumes. If it is empty, the job starts without states.
 	Savepoint string
-	// Final is an error of the pipeline's functions that no restart cures, known by its text:
-	// Follow cancels a job that fails with it. Default: none.
+	// Final is an error of the pipeline's functions that a restart cannot fix, recognized by its text. Follow cancels a
+	// job that fails with it. It may be nil.
 	Final error
-	// Bounded says that the input ends. The job then ends too, and takes no checkpoints.
+	// Bounded means that the input ends. The job then ends too, and takes no checkpoints.
 	Bounded bool
 }
 
-// The limits of a bundle. The source's next call has to wait until the bundle is over.
+// Limits of a bundle. The next call of the source waits until the bundle is finished.
 const (
 	bundleSize = 20_000
 	bundleTime = 50 * time.Millisecond
 )
 
-// flinkOptions are the options under Beam's names. Bundles end before a checkpoint.
-// Otherwise the checkpoint would hold their outputs, which a restore at another
-// parallelism hands to other subtasks, where later records overtake them.
+// flinkOptions returns the options under Beam's names. Bundles end before a checkpoint. Otherwise the checkpoint would
+// contain their outputs, and a restore at another parallelism would give these to other subtasks, where later records
+// overtake them.
 func (o Options) flinkOptions() (*structpb.Struct, error) {
-	all := map[string]any{
+	options := map[string]any{
 		"streaming": true, "attached_mode": false, "job_name": o.Name, "app_name": o.Name,
 		"parallelism": o.Parallelism, "max_parallelism": o.MaxParallelism,
-		"operator_chaining":                  false, // so that a savepoint fits at another parallelism
+		"operator_chaining":                  false, // so that a savepoint fits another parallelism
 		"finish_bundle_before_checkpointing": true,
 		"max_bundle_size":                    bundleSize,
 		"max_bundle_time_mills":              bundleTime.Milliseconds(),
 		"experiments":                        []any{"beam_fn_api"},
 	}
 	if o.Bounded {
-		all["shutdown_sources_after_idle_ms"] = 0
+		options["shutdown_sources_after_idle_ms"] = 0
 	} else {
-		all["checkpointing_interval"] = o.CheckpointInterval.Milliseconds()
-		all["externalized_checkpoints_enabled"] = true
-		all["retain_externalized_checkpoints_on_cancellation"] = true
+		options["checkpointing_interval"] = o.CheckpointInterval.Milliseconds()
+		options["externalized_checkpoints_enabled"] = true
+		options["retain_externalized_checkpoints_on_cancellation"] = true
 	}
 	if o.Savepoint != "" {
-		all["savepoint_path"] = o.Savepoint
+		options["savepoint_path"] = o.Savepoint
 	}
 	named := map[string]any{}
-	for name, v := range all {
+	for name, v := range options {
 		named["beam:option:"+name+":v1"] = v
 	}
 	return structpb.NewStruct(named)
 }
 
-// marshal encodes p for a job server. Flink finds an operator's state by the name of the
-// operator's input. marshal makes that name of the steps' names, which change less often
-// than their numbers.
+// marshal encodes p for a job server. Flink finds an operator's state by the name of the operator's input. marshal
+// builds this name from the names of the steps, which change less often than their numbers.
 func marshal(p *beam.Pipeline, o Options) (*pipepb.Pipeline, error) {
 	pb, err := pipelineproto.Marshal(p, o.Worker, map[string]string{versionParam: o.Version})
 	if err != nil {
@@ -101,12 +99,11 @@ func marshal(p *beam.Pipeline, o Options) (*pipepb.Pipeline, error) {
 	return pb, nil
 }
 
-// submitTimeout bounds how long the job server may take to submit a job to Flink.
+// submitTimeout is the maximum time for the job server to submit a job to Flink.
 const submitTimeout = 2 * time.Minute
 
-// Submit submits a pipeline and returns when Flink has the job. Follow reports errors of
-// the running job. The pipeline is built only after the cluster has shown that it can run
-// jobs.
+// Submit submits a pipeline, and returns when Flink has the job. Follow reports errors of the running job. Submit
+// builds the pipeline only after it has checked that the cluster can run the job.
 func (c *Cluster) Submit(ctx context.Context, pipeline func() (*beam.Pipeline, error), o Options) (*Job, error) {
 	known, err := c.check(ctx, o)
 	if err != nil {
@@ -143,7 +140,7 @@ func (c *Cluster) Submit(ctx context.Context, pipeline func() (*beam.Pipeline, e
 	return c.handedOver(ctx, server, running.GetJobId(), o, known)
 }
 
-// dialTimeout bounds how long a server may take to answer at all.
+// dialTimeout is the maximum time for the first answer of a job server.
 const dialTimeout = 10 * time.Second
 
 func (c *Cluster) dial(ctx context.Context) (*grpc.ClientConn, error) {
@@ -153,7 +150,7 @@ func (c *Cluster) dial(ctx context.Context) (*grpc.ClientConn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	// Unlike a wait for the connection, a call fails at once if nobody listens.
+	// Unlike a wait for the connection, a call fails immediately if nobody listens.
 	_, err = jobpb.NewJobServiceClient(conn).GetJobs(ctx, &jobpb.GetJobsRequest{})
 	if err != nil {
 		conn.Close()
@@ -162,27 +159,27 @@ func (c *Cluster) dial(ctx context.Context) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// refused turns the error of a call to the job server into a sentence.
+// refused describes the error of a call to the job server.
 func (c *Cluster) refused(err error) error {
 	s, _ := status.FromError(err)
 	switch s.Code() {
 	case codes.Unavailable, codes.DeadlineExceeded:
-		return fmt.Errorf("no job server of Beam answers at %s (runner.endpoint): %s", c.Endpoint, s.Message())
+		return fmt.Errorf("no Beam job server answers at %s (runner.endpoint): %s", c.Endpoint, s.Message())
 	case codes.Unimplemented:
-		return fmt.Errorf("what answers at %s (runner.endpoint) is no job server of Beam: %s", c.Endpoint, s.Message())
+		return fmt.Errorf("%s (runner.endpoint) is not a Beam job server: %s", c.Endpoint, s.Message())
 	}
-	return fmt.Errorf("the job server at %s refuses the job: %s", c.Endpoint, plain(s.Message()))
+	return fmt.Errorf("the job server at %s refuses the job: %s", c.Endpoint, rootCause(s.Message()))
 }
 
-// handedOver waits until Flink has the job: a job of that name that was not known before.
-func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient, id string, o Options, known []listed) (*Job, error) {
+// handedOver waits until Flink has the job: a job with this name that is not in known.
+func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient, id string, o Options, known []jobInfo) (*Job, error) {
 	for range every(ctx, poll) {
 		jobs, err := c.jobs(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, j := range jobs {
-			if j.Name == o.Name && !slices.ContainsFunc(known, func(k listed) bool { return k.ID == j.ID }) {
+			if j.Name == o.Name && !slices.ContainsFunc(known, func(k jobInfo) bool { return k.ID == j.ID }) {
 				return &Job{ID: j.ID, Name: o.Name, cluster: c, final: o.Final}, nil
 			}
 		}
@@ -194,13 +191,13 @@ func (c *Cluster) handedOver(ctx context.Context, server jobpb.JobServiceClient,
 			return nil, c.failure(ctx, server, id)
 		}
 	}
-	return nil, fmt.Errorf("the job server has not given the job to Flink after %v: %w", submitTimeout, context.Cause(ctx))
+	return nil, fmt.Errorf("the job server has not submitted the job to Flink after %v: %w", submitTimeout, context.Cause(ctx))
 }
 
-// failure is what the job server's last error says.
+// failure returns the job server's last error message.
 func (c *Cluster) failure(ctx context.Context, server jobpb.JobServiceClient, id string) error {
 	stream, err := server.GetMessageStream(ctx, &jobpb.JobMessagesRequest{JobId: id})
-	last := "the job server does not say why"
+	last := "the job server gives no reason"
 	for err == nil {
 		var in *jobpb.JobMessagesResponse
 		in, err = stream.Recv()
@@ -208,5 +205,5 @@ func (c *Cluster) failure(ctx context.Context, server jobpb.JobServiceClient, id
 			last = m.GetMessageText()
 		}
 	}
-	return because("the job was not taken by Flink: "+words(last), nil)
+	return clusterError("Flink did not take the job: "+explain(last), nil)
 }

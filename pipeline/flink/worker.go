@@ -15,11 +15,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A Worker runs the program's side of jobs: the functions of a pipeline, in this
-// process, for the TaskManagers that ask it to. It is Beam's external worker pool.
-// Nothing is staged: the process has to be of the program that submits.
+// A Worker runs the functions of a pipeline in this process, for the TaskManagers that request it. It is Beam's
+// external worker pool. No code is staged: this process must be the program that submits the job.
 type Worker struct {
-	Version string // of this program; a job of another version is refused
+	Version string // of this program; jobs of another version are refused
 	Log     *slog.Logger
 
 	fnpb.UnimplementedBeamFnExternalWorkerPoolServer
@@ -27,7 +26,7 @@ type Worker struct {
 	wg   sync.WaitGroup
 }
 
-// Serve answers TaskManagers until ctx ends, and then ends what runs here.
+// Serve answers TaskManagers until ctx ends, and then stops the functions that run here.
 func (w *Worker) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -50,27 +49,26 @@ func (w *Worker) Serve(ctx context.Context, l net.Listener) error {
 func (w *Worker) StartWorker(_ context.Context, req *fnpb.StartWorkerRequest) (*fnpb.StartWorkerResponse, error) {
 	id := req.GetWorkerId()
 	if v := req.GetParams()[versionParam]; v != w.Version {
-		err := fmt.Sprintf("the job was submitted by hafvf %s, and the worker is hafvf %s: run the same on both sides", v, w.Version)
-		w.Log.Warn("a job was refused", "reason", err)
+		err := fmt.Sprintf("the job was submitted by hafvf %s, and the worker is hafvf %s: run the same version on both sides", v, w.Version)
+		w.Log.Warn("job refused", "reason", err)
 		return &fnpb.StartWorkerResponse{Error: err}, nil
 	}
-	// Two TaskManagers may give their work the same id.
+	// Two TaskManagers may use the same worker ID.
 	ctx := grpcx.WriteWorkerID(w.root, id)
 	w.wg.Go(func() {
-		w.Log.Info("a TaskManager has work", "worker", id, "at", req.GetControlEndpoint().GetUrl())
-		// The harness ends with its TaskManager's connection.
+		w.Log.Info("started work for a TaskManager", "worker", id, "at", req.GetControlEndpoint().GetUrl())
+		// The harness ends when the TaskManager closes the connection.
 		err := harness.MainWithOptions(ctx, req.GetLoggingEndpoint().GetUrl(), req.GetControlEndpoint().GetUrl(), harness.Options{})
 		if err != nil && ctx.Err() == nil {
-			w.Log.Warn("a TaskManager is gone", "worker", id, "error", err)
+			w.Log.Warn("lost a TaskManager", "worker", id, "error", err)
 			return
 		}
-		w.Log.Info("a TaskManager's work is over", "worker", id)
+		w.Log.Info("finished work for a TaskManager", "worker", id)
 	})
 	return &fnpb.StartWorkerResponse{}, nil
 }
 
-// StopWorker implements Beam's interface. There is nothing to do: the TaskManager
-// has ended the connection.
+// StopWorker implements Beam's interface. It does nothing, because the TaskManager has closed the connection.
 func (w *Worker) StopWorker(context.Context, *fnpb.StopWorkerRequest) (*fnpb.StopWorkerResponse, error) {
 	return &fnpb.StopWorkerResponse{}, nil
 }

@@ -1,4 +1,4 @@
-// Package seasontrial tries on observations what a config may say besides.
+// Package seasontrial tests whether a config without a season would predict its data better with one.
 package seasontrial
 
 import (
@@ -14,15 +14,15 @@ import (
 	"hafvf/pipeline/settings"
 )
 
-// How many keys a trial of a season has, and how many observations of all of them.
+// Maximum number of keys in a trial, and of their observations in total.
 const (
-	triedKeys = 20
-	triedMost = 10_000
+	maxKeys         = 20
+	maxObservations = 10_000
 )
 
-// Season returns the season that a config without one may have, and why; both are empty if there is none.
-// With it, the filter predicts the last third of the observations of each key better than without, and
-// raises at most a tenth more alarms on it. The observations span some time, with steps of a usual length.
+// Season returns the season that improves a config without one, and the reason. Both are empty if there is none. With
+// the season, the filter predicts the last third of the observations of each key better, and raises at most a tenth
+// more alarms on it. span is the time that the observations cover, step the usual time between them.
 func Season(c *config.Config, observations map[string][]keyed.Observation, span, step time.Duration) (season, why string) {
 	if c.Transform != settings.Filter || c.Model.Season != nil || usual.Seasonal(c.Model.Family) != nil || step <= 0 {
 		return "", ""
@@ -31,45 +31,45 @@ func Season(c *config.Config, observations map[string][]keyed.Observation, span,
 	nats, alarms := trial(c, nil, tried)
 	standard := usual.DefaultSeasons()
 	for _, o := range []struct {
-		season, of string
-		seasons    []usual.Season // from the shortest on
+		season, rhythm string
+		seasons        []usual.Season // shortest first
 	}{{"[24h, 168h]", "day and week", standard}, {"[24h]", "the day", standard[:1]}, {"[168h]", "the week", standard[1:]}} {
 		if span < 2*o.seasons[len(o.seasons)-1].Period || step > o.seasons[0].Period/4 {
 			continue
 		}
-		with, more := trial(c, o.seasons, tried)
-		if with > nats && 10*more <= 11*alarms {
-			return o.season, "with the rhythm of " + o.of + " the last third is predicted better"
+		seasonNats, seasonAlarms := trial(c, o.seasons, tried)
+		if seasonNats > nats && 10*seasonAlarms <= 11*alarms {
+			return o.season, "with the rhythm of " + o.rhythm + " the last third is predicted better"
 		}
 	}
 	return "", ""
 }
 
-// ofKey are observations of a key.
-type ofKey struct {
-	key string
-	all []keyed.Observation
+// keyObservations are observations of a key.
+type keyObservations struct {
+	key          string
+	observations []keyed.Observation
 }
 
-// longest returns the observations of the keys that have most, each in the order of time.
-func longest(observations map[string][]keyed.Observation) (all []ofKey) {
+// longest returns the observations of the keys with the most observations, sorted by time.
+func longest(observations map[string][]keyed.Observation) (selected []keyObservations) {
 	keys := slices.SortedFunc(maps.Keys(observations), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(observations[b]), len(observations[a])), cmp.Compare(a, b))
 	})
-	left := triedMost
-	for _, key := range keys[:min(len(keys), triedKeys)] {
+	remaining := maxObservations
+	for _, key := range keys[:min(len(keys), maxKeys)] {
 		o := slices.Clone(observations[key])
 		slices.SortStableFunc(o, func(a, b keyed.Observation) int { return a.Time.Compare(b.Time) })
-		o = o[max(len(o)-left, 0):]
-		left -= len(o)
-		all = append(all, ofKey{key, o})
+		o = o[max(len(o)-remaining, 0):]
+		remaining -= len(o)
+		selected = append(selected, keyObservations{key, o})
 	}
-	return all
+	return selected
 }
 
-// trial filters observations with a season. It returns the log predictive of the last third of each key
-// and the alarms on it. A filter that cannot be has no probability.
-func trial(c *config.Config, seasons []usual.Season, tried []ofKey) (nats float64, alarms int) {
+// trial filters observations with the given seasons; nil means none. It returns the log predictive of the last third of
+// the observations of each key, and the number of alarms on it. It returns −∞ if the settings are invalid.
+func trial(c *config.Config, seasons []usual.Season, tried []keyObservations) (nats float64, alarms int) {
 	cfg := c.Filter()
 	cfg.Silence, cfg.Expire = nil, 0
 	if seasons != nil {
@@ -85,14 +85,14 @@ func trial(c *config.Config, seasons []usual.Season, tried []ofKey) (nats float6
 	if err != nil {
 		return math.Inf(-1), 0
 	}
-	for _, of := range tried {
-		if len(of.all) == 0 {
+	for _, series := range tried {
+		if len(series.observations) == 0 {
 			continue
 		}
-		key, _ := est.Open(of.key, nil) // which begins anew
-		from := of.all[2*len(of.all)/3].Time
+		key, _ := est.Open(series.key, nil) // starts without a state
+		testStart := series.observations[2*len(series.observations)/3].Time
 		count := func(e keyed.Estimate) {
-			if e.Time.Before(from) {
+			if e.Time.Before(testStart) {
 				return
 			}
 			if !math.IsNaN(e.LogPredictive) {
@@ -102,7 +102,7 @@ func trial(c *config.Config, seasons []usual.Season, tried []ofKey) (nats float6
 				alarms++
 			}
 		}
-		for _, o := range of.all {
+		for _, o := range series.observations {
 			for e, err := range key.Estimates(o) {
 				if err == nil {
 					count(e)

@@ -183,7 +183,7 @@ func counts(page string) map[string]int {
 func TestLiveRefusesOtherSites(t *testing.T) {
 	l, s := serveLive(t)
 	l.raise("pump-1", 1)
-	if facts := fmt.Sprint(l.Facts()); !strings.HasPrefix(facts, "[{state the run has not begun} {keys 0}") || strings.Contains(facts, "unavailable receivers") {
+	if facts := fmt.Sprint(l.Facts()); !strings.HasPrefix(facts, "[{state the run has not started} {keys 0}") || strings.Contains(facts, "unavailable receivers") {
 		t.Errorf("facts of a run without receivers: %s", facts)
 	}
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))

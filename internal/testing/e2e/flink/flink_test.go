@@ -259,7 +259,7 @@ func (s *site) savepoints(t *testing.T) {
 			d.Eventually(t, "the job is followed", func() bool { return strings.Contains(d.Log(), "the job's state") })
 			s.LoseJobManager(t)
 			d.Ends(t, 1)
-			said := regexp.MustCompile(`go on from the last checkpoint that was seen, (\S+)`).FindStringSubmatch(d.Log())
+			said := regexp.MustCompile(`resume from the last known checkpoint, (\S+)`).FindStringSubmatch(d.Log())
 			if said == nil {
 				t.Fatalf("does not say where to go on:\n%s", d.Log())
 			}
@@ -284,8 +284,8 @@ func (s *site) savepoints(t *testing.T) {
 	}
 	// A state of another family is not read.
 	cfg := s.Config(t, "saved", "", "", more)
-	s.fails(t, []string{"run", cfg, "--savepoint", savepoint, "--set", "model.family=poisson"}, "the savepoint is of another job")
-	s.fails(t, []string{"run", cfg, "--savepoint", savepoint + "-none"}, "there is no savepoint there")
+	s.fails(t, []string{"run", cfg, "--savepoint", savepoint, "--set", "model.family=poisson"}, "the savepoint belongs to another job")
+	s.fails(t, []string{"run", cfg, "--savepoint", savepoint + "-none"}, "there is no savepoint at this path")
 }
 
 // keys are those of which a topic has estimates.
@@ -593,12 +593,12 @@ func (s *site) errors(t *testing.T) {
 		}
 		return args
 	}
-	s.fails(t, run("runner.endpoint=127.0.0.1:1"), "no job server of Beam answers at 127.0.0.1:1")
-	s.fails(t, run("runner.endpoint="+strings.TrimPrefix(s.REST(), "http://")), "no job server of Beam")
-	s.fails(t, run("runner.rest=http://127.0.0.1:1"), "no JobManager of Flink answers at http://127.0.0.1:1")
-	s.fails(t, run("runner.rest=http://"+s.Endpoint()), "JobManager of Flink")
+	s.fails(t, run("runner.endpoint=127.0.0.1:1"), "no Beam job server answers at 127.0.0.1:1")
+	s.fails(t, run("runner.endpoint="+strings.TrimPrefix(s.REST(), "http://")), "Beam job server")
+	s.fails(t, run("runner.rest=http://127.0.0.1:1"), "no Flink JobManager answers at http://127.0.0.1:1")
+	s.fails(t, run("runner.rest=http://"+s.Endpoint()), "Flink JobManager")
 	log := s.fails(t, run("runner.parallelism=5"), "2 free slots of 2")
-	if strings.Contains(log, "the topic was created") {
+	if strings.Contains(log, "topic created") {
 		t.Errorf("topics were created for a job that cannot run:\n%s", log)
 	}
 	s.fails(t, run("runner.worker=127.0.0.1:1"), "no worker answers")
@@ -610,10 +610,10 @@ func (s *site) errors(t *testing.T) {
 	for _, addr := range s.Cluster.Workers() {
 		other.Start(t, nil, "worker", "--address", addr)
 	}
-	s.fails(t, run(), " other: run the same on both sides")
+	s.fails(t, run(), " other: run the same version on both sides")
 	s.Kill(1) // one TaskManager is enough
 	s.StartBareTaskManager(t, 0)
-	s.fails(t, run(), "put those of Beam's runner into their lib")
+	s.fails(t, run(), "put the jars of Beam's runner into their lib")
 }
 
 // checkpoints do not grow with a constant number of keys. With a splittable source
