@@ -76,7 +76,7 @@ def test_what_is_wrong_is_rejected(tmp_path):
     estimates, _, rejected = collect(lambda p: p | beam.Create(rows) | hafvf.beam.Filter(), tmp_path)
     assert [r["x"] for r in by_id(estimates)] == [float(i) for i in range(10)]
     reasons = sorted(r["reason"] for r in rejected)
-    assert len(reasons) == 4 and "2 numbers where 1 are due" in reasons[0]
+    assert len(reasons) == 4 and "2 numbers, expected 1" in reasons[0]
     assert any("soon" in r for r in reasons) and any("not finite" in r for r in reasons)
 
 

@@ -76,11 +76,11 @@ def test_a_program_that_is_missing_or_foreign_is_a_sentence(monkeypatch, tmp_pat
     plain = tmp_path / "plain"
     plain.write_text("")
     plain.chmod(0o644)
-    says(plain, "may not be run")
+    says(plain, "cannot be executed")
     crash = tmp_path / "crash"
     crash.write_text("#!/bin/sh\necho out of luck >&2\nexit 3\n")
     crash.chmod(0o755)
-    says(crash, "ended 5 times when it was asked: out of luck")
+    says(crash, "ended 5 times during a call: out of luck")
 
 
 def test_ctrl_c_ends_within_a_second_and_leaves_no_child():
