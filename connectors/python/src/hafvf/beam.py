@@ -343,12 +343,13 @@ class _Grouped(_Asking):
 
 
 class _Clock:
-    """What a key remembers of its timers: due, deadline and ended."""
+    """The stored data of a key's timers: due, deadline and ended."""
 
     def __init__(self, state: Any) -> None:
         self.state, self.before = state, state.read()
         none = _CLOCK.pack(_client.NONE, _client.NONE, False)
-        # due: when the first timer fires, NONE if nothing waits; deadline: whose timer has fired once; ended: whether the input ends
+        # due: when the first timer fires, or NONE if no observation waits. deadline: the deadline whose timer has fired once.
+        # ended: whether the input has ended.
         self.due, self.deadline, self.ended = _CLOCK.unpack(self.before or none)
 
     def write(self) -> None:
