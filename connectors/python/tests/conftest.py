@@ -48,7 +48,7 @@ def living(monkeypatch):
 
 @pytest.fixture
 def kills(living):
-    """Kills HAFVF_KILLS children (default 4), one after another, while a test runs. Its context is the list of killed children."""
+    """Kills HAFVF_KILLS children (default 4), one after another, while a test runs. It yields the list of killed children."""
 
     @contextlib.contextmanager
     def killing():
