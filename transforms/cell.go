@@ -27,9 +27,9 @@ import (
 type cell struct {
 	*statestore.Cell
 
-	agenda agenda
-	last   time.Time // of the observations that wait, or waited
-	woken  time.Time // the latest time at which its keys were looked at
+	agenda    agenda
+	last      time.Time // of the observations that wait, or waited
+	lastCheck time.Time // the latest time at which its keys were looked at
 
 	share *memoryShare // of what copies take; nil if it does not count
 }
@@ -62,16 +62,16 @@ func (fn *encodeFn) cellOf(name string, sp state.Provider) *openCell {
 	if c != nil {
 		return c
 	}
-	if c = fn.own[name]; c == nil {
+	if c = fn.memoryCells[name]; c == nil {
 		c = &openCell{name: name}
 		if fn.memory == nil {
 			fn.unread = append(fn.unread, c)
 		} else {
 			c.cell = &cell{Cell: fn.memory.Cell(name)}
-			fn.own[name] = c
+			fn.memoryCells[name] = c
 		}
 	}
-	c.to = sp
+	c.provider = sp
 	fn.cells[name] = c
 	fn.order = append(fn.order, c)
 	return c
@@ -83,35 +83,35 @@ func (fn *encodeFn) read() error {
 	fn.unread = nil
 	defer fn.resumed.log()
 	return roundTrip(unread, func(c *openCell) (err error) {
-		if c.cell, err = fn.states.read(c.to, c.alone(fn.cfg)); err != nil {
+		if c.cell, err = fn.states.read(c.provider, c.alone(fn.cfg)); err != nil {
 			return err
 		}
-		return fn.resumed.take(fn.states, c, fn.cfg)
+		return fn.resumed.takeOver(fn.states, c, fn.cfg)
 	})
 }
 
 // open returns the entities of arrivals, open. Of those that were not, it decodes the states, or those
 // of the previous run if they have none.
-func (fn *encodeFn) open(arrivals []queuedBlock) ([]*openKey, error) {
+func (fn *encodeFn) open(blocks []queuedBlock) ([]*openKey, error) {
 	if err := fn.read(); err != nil {
 		return nil, err
 	}
-	all := make([]*openKey, len(arrivals))
+	opened := make([]*openKey, len(blocks))
 	var unopened []*openKey
-	for i, a := range arrivals {
-		e := fn.keys[a.key]
+	for i, b := range blocks {
+		e := fn.keys[b.key]
 		if e == nil {
 			if n := len(fn.free); n > 0 {
 				e, fn.free = fn.free[n-1], fn.free[:n-1]
 			} else {
 				e = &openKey{}
 			}
-			e.key, e.of = a.key, a.of
-			fn.keys[a.key] = e
-			a.of.order = append(a.of.order, e)
+			e.key, e.cell = b.key, b.cell
+			fn.keys[b.key] = e
+			b.cell.order = append(b.cell.order, e)
 			unopened = append(unopened, e)
 		}
-		all[i] = e
+		opened[i] = e
 	}
 	readers := len(fn.workers)
 	if fn.memory == nil {
@@ -119,12 +119,12 @@ func (fn *encodeFn) open(arrivals []queuedBlock) ([]*openKey, error) {
 	}
 	parallel.Do(len(unopened), readers, func(_, i int) {
 		e := unopened[i]
-		e.state = e.of.Get(e.key)
+		e.state = e.cell.Get(e.key)
 		e.found = e.state != nil
-		e.touched = e.found && (fn.memory == nil || !e.of.Marked(e.key))
+		e.touched = e.found && (fn.memory == nil || !e.cell.Marked(e.key))
 	})
 	for _, e := range unopened {
-		if err := e.of.readable(); err != nil {
+		if err := e.cell.readable(); err != nil {
 			return nil, err
 		}
 		if !e.found {
@@ -149,7 +149,7 @@ func (fn *encodeFn) open(arrivals []queuedBlock) ([]*openKey, error) {
 		}
 		matched(fn.account, fn.patterns, e.key)
 	}
-	return all, nil
+	return opened, nil
 }
 
 // A waitSpan spans the times of observations that wait; zero where none does.
@@ -162,15 +162,15 @@ func (w *waitSpan) add(o waitSpan) {
 
 // A cellState is how the runner keeps cells.
 type cellState struct {
-	head     *state.Value[[]byte]
-	log      *state.Bag[[]byte]
-	settings *state.Value[[]byte]
-	text     string              // of the job's settings; empty if keys share no states
-	own      compact.Fingerprint // of text
+	head        *state.Value[[]byte]
+	log         *state.Bag[[]byte]
+	settings    *state.Value[[]byte]
+	text        string              // of the job's settings; empty if keys share no states
+	fingerprint compact.Fingerprint // of text
 }
 
 // in returns the store of the cell whose states the provider gives.
-func (s cellState) in(p state.Provider) statestore.CellStore { return cellStore{s, p} }
+func (s cellState) store(p state.Provider) statestore.CellStore { return cellStore{s, p} }
 
 // cellStore is a statestore.CellStore.
 type cellStore struct {
@@ -198,7 +198,7 @@ func (s cellStore) ReadSettings() (string, error) {
 func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	var copied *cell
 	logged := false
-	c, err := statestore.ReadCell(s.in(p), alone, func(v statestore.Version) *statestore.Cell {
+	c, err := statestore.ReadCell(s.store(p), alone, func(v statestore.Version) *statestore.Cell {
 		logged = true
 		if copied = cellCache.take(v); copied == nil {
 			return nil
@@ -226,7 +226,7 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*ope
 		}
 		return s.head.Write(p, last.state)
 	}
-	v, err := c.Write(s.in(p), s.text, s.own, func(yield func(string, []byte) bool) {
+	v, err := c.Write(s.store(p), s.text, s.fingerprint, func(yield func(string, []byte) bool) {
 		for _, e := range changed {
 			if !yield(e.key, e.state) {
 				return
@@ -254,7 +254,7 @@ func cacheBound(limit int64) int {
 // file, as single entities. Of each cell there is one copy, the last.
 type cache struct {
 	mu     sync.Mutex
-	of     map[statestore.CellID]*list.Element // of used, whose values are copies
+	byID   map[statestore.CellID]*list.Element // of used, whose values are copies
 	used   list.List                           // the last used copy first
 	bytes  int                                 // that cells take in memory, kept or in use
 	bound  int                                 // of bytes
@@ -274,7 +274,7 @@ type cachedCell struct {
 type memoryShare struct{ bytes int }
 
 func newCache(bound int) *cache {
-	return &cache{of: map[statestore.CellID]*list.Element{}, bound: bound, create: temporary}
+	return &cache{byID: map[statestore.CellID]*list.Element{}, bound: bound, create: temporary}
 }
 
 // temporary creates a file without a name, where the system allows that: it ends with the process.
@@ -292,7 +292,7 @@ func temporary() (table.ReaderWriterAt, error) {
 func (k *cache) take(v statestore.Version) *cell {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e := k.of[v.Cell()]
+	e := k.byID[v.Cell()]
 	if e == nil {
 		return nil
 	}
@@ -309,7 +309,7 @@ func (k *cache) take(v statestore.Version) *cell {
 // remove removes a copy, which goes on counting.
 func (k *cache) remove(e *list.Element) *cell {
 	c := k.used.Remove(e).(cachedCell)
-	delete(k.of, c.version.Cell())
+	delete(k.byID, c.version.Cell())
 	return c.cell
 }
 
@@ -319,7 +319,7 @@ func (k *cache) drop(e *list.Element) { k.count(k.remove(e), 0) }
 func (k *cache) put(v statestore.Version, c *cell) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e := k.of[v.Cell()]; e != nil {
+	if e := k.byID[v.Cell()]; e != nil {
 		k.drop(e)
 	}
 	if err := c.Err(); err != nil {
@@ -327,7 +327,7 @@ func (k *cache) put(v statestore.Version, c *cell) {
 		k.failed(err)
 		return
 	}
-	k.of[v.Cell()] = k.used.PushFront(cachedCell{c, v})
+	k.byID[v.Cell()] = k.used.PushFront(cachedCell{c, v})
 	k.fit(c)
 }
 
@@ -342,10 +342,10 @@ func (k *cache) use(c *cell) {
 func (k *cache) count(c *cell, bytes int) {
 	if c.share == nil {
 		c.share = &memoryShare{}
-		runtime.AddCleanup(c, func(was *memoryShare) {
+		runtime.AddCleanup(c, func(share *memoryShare) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			k.bytes -= was.bytes
+			k.bytes -= share.bytes
 		}, c.share)
 	}
 	k.bytes += bytes - c.share.bytes
@@ -358,10 +358,10 @@ func (k *cache) count(c *cell, bytes int) {
 func (k *cache) fit(c *cell) {
 	k.count(c, c.size())
 	for e := k.used.Back(); e != nil && k.bytes > k.bound; {
-		least := e
+		oldest := e
 		e = e.Prev()
-		if !k.spill(least.Value.(cachedCell).cell) {
-			k.drop(least)
+		if !k.spill(oldest.Value.(cachedCell).cell) {
+			k.drop(oldest)
 		}
 	}
 	if k.bytes > k.bound {

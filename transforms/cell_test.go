@@ -74,7 +74,7 @@ func (r *runner) bytes() (n int) {
 func statesOfCells() cellState {
 	head, log, settings := state.MakeValueState[[]byte]("entity"), state.MakeBagState[[]byte]("log"), state.MakeValueState[[]byte]("settings")
 	text := changed[0].Config.AllSettings().String()
-	return cellState{head: &head, log: &log, settings: &settings, text: text, own: compact.FingerprintOf(text)}
+	return cellState{head: &head, log: &log, settings: &settings, text: text, fingerprint: compact.FingerprintOf(text)}
 }
 
 // small is the size up to which a cell is rewritten whole.
@@ -317,8 +317,8 @@ func TestCopies(t *testing.T) {
 				want = append(want, i+1-at)
 			}
 			want[0] = 0
-			if len(inMemory) < 5 || len(k.of) != 21 || !slices.Equal(inMemory, want) {
-				t.Errorf("%v of %d are in memory, want %v", inMemory, len(k.of), want)
+			if len(inMemory) < 5 || len(k.byID) != 21 || !slices.Equal(inMemory, want) {
+				t.Errorf("%v of %d are in memory, want %v", inMemory, len(k.byID), want)
 			}
 		}
 	}
@@ -339,7 +339,7 @@ func TestCopies(t *testing.T) {
 	for i := 200 - (len(left) - 1); i < 200; i++ {
 		want = append(want, i)
 	}
-	if len(left) < 50 || !slices.Equal(left, want) || bytes != 0 || len(k.of) != 0 || k.used.Len() != 0 {
+	if len(left) < 50 || !slices.Equal(left, want) || bytes != 0 || len(k.byID) != 0 || k.used.Len() != 0 {
 		t.Errorf("%v are left, %d bytes by their sizes, %d by their own count", left, bytes, k.bytes)
 	}
 	for begin := time.Now(); ; runtime.GC() { // nobody has them

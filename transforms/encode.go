@@ -55,9 +55,9 @@ func (d *decoding) decode(element any, take func(key string, o *keyed.Observatio
 }
 
 // report counts a bundle in which so many observations were taken beside those that were rejected.
-func (d *decoding) report(ctx context.Context, taken int) {
+func (d *decoding) report(ctx context.Context, accepted int) {
 	addMetrics(ctx, account.Counts{Rejected: d.refused})
-	account.From(ctx).Report(account.Report{Taken: taken + d.rejected, Counts: account.Counts{Rejected: int64(d.rejected)}})
+	account.From(ctx).Report(account.Report{Taken: accepted + d.rejected, Counts: account.Counts{Rejected: int64(d.rejected)}})
 }
 
 // An Encoder turns what FilterEncoded finds into bytes. Each goroutine has its own. A key
@@ -65,24 +65,24 @@ func (d *decoding) report(ctx context.Context, taken int) {
 type Encoder interface {
 	// Estimate appends what is to be written of an estimate, which is valid until
 	// Estimate returns.
-	Estimate(to *Encoded, key string, e *keyed.Estimate)
+	Estimate(dst *Encoded, key string, e *keyed.Estimate)
 	// Silent appends what is to be written of a key that is silent.
-	Silent(to *Encoded, key string, s keyed.SilenceEvent)
+	Silent(dst *Encoded, key string, s keyed.SilenceEvent)
 	// Outside appends what is to be written of an estimate of Entity.Outside, which has an alarm and
 	// is not that of a record.
-	Outside(to *Encoded, key string, e *keyed.Estimate)
+	Outside(dst *Encoded, key string, e *keyed.Estimate)
 	// Rewound is called when a key has turned back from a wrong time, before its next
 	// estimate. A runner that repeats a bundle calls it again.
 	Rewound(key string, from, to time.Time)
 	// Forgotten is called when a key was forgotten, and may append what others have to know.
-	Forgotten(to *Encoded, key string)
+	Forgotten(dst *Encoded, key string)
 	// Flush is called now and then, and after the last of a bundle.
 	Flush()
 }
 
 // A SmoothedEncoder is an Encoder for SmoothEncoded. A session is encoded by one of them.
 type SmoothedEncoder interface {
-	Smoothed(to *Encoded, key string, s *keyed.Smoothed)
+	Smoothed(dst *Encoded, key string, s *keyed.Smoothed)
 	Flush()
 }
 
@@ -97,8 +97,8 @@ func (e *Encoded) reset() {
 
 // reuse empties a buffer. It drops one that only an unusual bundle needs.
 func reuse(b []byte) []byte {
-	const kept = 16 << 20
-	if cap(b) > kept {
+	const maxReused = 16 << 20
+	if cap(b) > maxReused {
 		return nil
 	}
 	return b[:0]
@@ -116,19 +116,19 @@ type registeredMaker[T any] struct{ name string }
 // Register registers under a name what makes a Decoder of a setting, in the context of the node that
 // it is for; or an Encoder, a SmoothedEncoder or an IncidentEncoder. Call it in an init function, so
 // that workers that run the same program know it too. It panics if another T has the name.
-func Register[T any](name string, of func(ctx context.Context, setting string) T) {
-	if _, taken := makers.LoadOrStore(registeredMaker[T]{name}, of); taken {
+func Register[T any](name string, newT func(ctx context.Context, setting string) T) {
+	if _, exists := makers.LoadOrStore(registeredMaker[T]{name}, newT); exists {
 		panic("transforms: " + name + " is registered already")
 	}
 }
 
 // registered makes a T. It panics where none has that name.
-func registered[T any](ctx context.Context, what Registered) T {
-	of, ok := makers.Load(registeredMaker[T]{what.Name})
+func registered[T any](ctx context.Context, r Registered) T {
+	newT, ok := makers.Load(registeredMaker[T]{r.Name})
 	if !ok {
-		panic("transforms: " + what.Name + " is not registered in this program")
+		panic("transforms: " + r.Name + " is not registered in this program")
 	}
-	return of.(func(context.Context, string) T)(ctx, what.Setting)
+	return newT.(func(context.Context, string) T)(ctx, r.Setting)
 }
 
 // chunkBytes is the number of bytes of lines that are emitted at once.

@@ -124,7 +124,7 @@ func filterObserved(s beam.Scope, cfg keyed.Config, host Host, in Registered, co
 	records, alarms, early, late := FilterEncoded(s, cfg, host, in, Registered{Name: objects}, col)
 	started, ended := beam.ParDo2(s, unpackAlarms, alarms)
 	return FilterOutput{
-		Estimates: beam.ParDo(found(s, cfg.Filter.Family), unpackEstimates, records),
+		Estimates: beam.ParDo(familyScope(s, cfg.Filter.Family), unpackEstimates, records),
 		Alarms:    started,
 		Ends:      ended,
 		Rejected:  beam.Flatten(s, beam.ParDo(s, unpackRejected, early), late),
@@ -137,9 +137,9 @@ func filterObserved(s beam.Scope, cfg keyed.Config, host Host, in Registered, co
 // which in has rejected. The PCollection<keyed.Rejected> late has the observations that came
 // late.
 func FilterEncoded(s beam.Scope, cfg keyed.Config, host Host, in, out Registered, col beam.PCollection) (records, alerts, undecoded, late beam.PCollection) {
-	of := stepConfig{cfg, host}
+	step := stepConfig{cfg, host}
 	_, err := keyed.NewEstimator(cfg)
-	text := textOf("Filter", of, err)
+	text := textOf("Filter", step, err)
 	checkGlobal("Filter", "a filter's state", col)
 	s = s.Scope("hafvf.Filter")
 	if n := len(host.Cells); n > 0 {
@@ -148,7 +148,7 @@ func FilterEncoded(s beam.Scope, cfg keyed.Config, host Host, in, out Registered
 		s = s.Scope(fmt.Sprintf("%d cells", n))
 	}
 	blocks, undecoded := beam.ParDo2(s, &packFn{Config: text, Decoder: in}, col)
-	if of.resumes() {
+	if step.resumes() {
 		blocks = beam.Flatten(s, blocks, beam.ParDo(s, &resumeFn{}, beam.Impulse(s)))
 	}
 	records, alerts, late = beam.ParDo3(s, &encodeFn{
@@ -172,9 +172,9 @@ func textOf(transform string, cfg any, err error) string {
 }
 
 // checkGlobal panics where the input of a transform is not in the global window. whole is what spans windows.
-func checkGlobal(transform, whole string, col beam.PCollection) {
+func checkGlobal(transform, spanning string, col beam.PCollection) {
 	if w := col.WindowingStrategy(); w.Fn.Kind != "GLO" {
-		panic(fmt.Sprintf("transforms.%s: the input is in %v; %s spans windows: take the global one", transform, w.Fn, whole))
+		panic(fmt.Sprintf("transforms.%s: the input is in %v; %s spans windows: take the global one", transform, w.Fn, spanning))
 	}
 }
 

@@ -66,11 +66,11 @@ func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 	if err == nil && c.Lateness < 0 {
 		err = fmt.Errorf("lateness %v is negative", c.Lateness)
 	}
-	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, Single: c.Single, Zone: zone}
+	fleetConfig := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, Single: c.Single, Zone: zone}
 	if len(c.Labels) > 0 {
-		own.Labels = func(key string) map[string]string { return series.Labels(key, c.Labels) }
+		fleetConfig.Labels = func(key string) map[string]string { return series.Labels(key, c.Labels) }
 	}
-	return own, cmp.Or(err, own.Validate())
+	return fleetConfig, cmp.Or(err, fleetConfig.Validate())
 }
 
 // Incidents takes a PCollection<KV<string, keyed.Estimate>> in the global window, as Filter
@@ -124,18 +124,18 @@ type IncidentEncoder interface {
 	// Alert appends what is to be written of an alert of a key. incident is the id of the
 	// incident that the alert belongs to, empty if it belongs to none. keys is the largest number of
 	// keys that the fleet has had.
-	Alert(to *Encoded, key string, t keyed.AlertEvent, incident string, keys int)
+	Alert(dst *Encoded, key string, t keyed.AlertEvent, incident string, keys int)
 	// Single appends what is to be written of an alarm in no incident that is a page. keys is as Alert's.
-	Single(to *Encoded, key string, t keyed.AlertEvent, keys int)
+	Single(dst *Encoded, key string, t keyed.AlertEvent, keys int)
 	// Assigned is called when an alarm comes to belong to an incident, before its Alert, and when
 	// that becomes another one.
 	Assigned(a incidents.Assignment)
 	// Incident appends what is to be written of an incident.
-	Incident(to *Encoded, e *incidents.Event)
+	Incident(dst *Encoded, e *incidents.Event)
 	// Open is called with an incident that the run before has left open.
 	Open(e *incidents.Event)
 	// Digest appends what is to be written of the alarms in no incident. keys is as Alert's.
-	Digest(to *Encoded, d *incidents.Digest, keys int)
+	Digest(dst *Encoded, d *incidents.Digest, keys int)
 }
 
 // encodeIncidentsFn hosts a fleet, and emits what an encoder makes of alerts and incidents.
@@ -145,18 +145,18 @@ type encodeIncidentsFn struct {
 	State   state.Value[[]byte]
 	Due     timers.EventTime
 
-	cfg     IncidentsConfig
-	fleet   fleet.Config
-	account *account.Run
-	encoder IncidentEncoder
-	encoded Encoded
+	cfg         IncidentsConfig
+	fleetConfig fleet.Config
+	account     *account.Run
+	encoder     IncidentEncoder
+	encoded     Encoded
 
 	// Of a bundle:
-	in     state.Provider // nil until something came
-	of     *fleet.Fleet
-	isNew  bool // to the runner
-	alerts chunk
-	emit   func([]byte)
+	provider state.Provider // nil until something came
+	fleet    *fleet.Fleet
+	isNew    bool // to the runner
+	alerts   chunk
+	emit     func([]byte)
 
 	// written is the state of the fleet, if it is that of the bundle before: a large fleet is not
 	// decoded for each bundle.
@@ -168,23 +168,23 @@ func (fn *encodeIncidentsFn) Setup(ctx context.Context) (err error) {
 	if err := json.Unmarshal([]byte(fn.Config), &fn.cfg); err != nil {
 		return err
 	}
-	fn.fleet.Digests = fn.cfg.Digests
-	fn.fleet.Config, err = fn.cfg.Fleet()
+	fn.fleetConfig.Digests = fn.cfg.Digests
+	fn.fleetConfig.Config, err = fn.cfg.Fleet()
 	return err
 }
 
 func (fn *encodeIncidentsFn) StartBundle(emit func([]byte)) {
-	if fn.in != nil {
+	if fn.provider != nil {
 		fn.written = nil // the bundle before has failed
 	}
-	fn.in, fn.isNew, fn.emit = nil, false, emit
+	fn.provider, fn.isNew, fn.emit = nil, false, emit
 }
 
 func (fn *encodeIncidentsFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, _ string, notices []byte, _ func([]byte)) error {
 	if err := fn.read(sp); err != nil {
 		return err
 	}
-	if err := fn.of.Take(notices); err != nil {
+	if err := fn.fleet.Take(notices); err != nil {
 		return err
 	}
 	fn.schedule(tp)
@@ -200,9 +200,9 @@ func (fn *encodeIncidentsFn) schedule(tp timers.Provider) {
 	if fn.cfg.AtEnd || fn.account.AwaitsEnd() {
 		return
 	}
-	next, last := fn.of.Next()
-	set := func(at time.Time, tag string) {
-		fn.Due.Set(tp, fn.account.NextStep(wholeMillis(at.Add(fn.cfg.Lateness))), timers.WithTag(tag))
+	next, last := fn.fleet.Next()
+	set := func(t time.Time, tag string) {
+		fn.Due.Set(tp, fn.account.NextStep(wholeMillis(t.Add(fn.cfg.Lateness))), timers.WithTag(tag))
 	}
 	if !next.IsZero() {
 		set(next, "first")
@@ -223,9 +223,9 @@ func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp st
 	case err != nil:
 		return err
 	case ends:
-		err = fn.of.End(fn.account.Latest())
+		err = fn.fleet.End(fn.account.Latest())
 	default:
-		err = fn.of.Advance(clock.Later(ts.ToTime(), fn.account.Watermark()).Add(-fn.cfg.Lateness))
+		err = fn.fleet.Advance(clock.Later(ts.ToTime(), fn.account.Watermark()).Add(-fn.cfg.Lateness))
 	}
 	if err == nil && !fn.cfg.AtEnd && !ends {
 		fn.schedule(tp)
@@ -236,21 +236,21 @@ func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp st
 // read reads the state of the fleet, at first that of the run before. One that cannot be read must
 // not stop the run, as that of a key does not.
 func (fn *encodeIncidentsFn) read(sp state.Provider) error {
-	if fn.in != nil {
+	if fn.provider != nil {
 		return nil
 	}
 	b, found, err := fn.State.Read(sp)
 	if err != nil {
 		return err
 	}
-	fn.in = sp
+	fn.provider = sp
 	if found && fn.written != nil && bytes.Equal(b, fn.written) {
 		return nil
 	}
 	fn.written, fn.isNew = nil, !found
 	if !found {
 		if b, err = fn.account.Restore(statestore.FleetKey); err == nil && b == nil {
-			fn.of, err = fleet.New(fn.fleet, fn)
+			fn.fleet, err = fleet.New(fn.fleetConfig, fn)
 			return err
 		}
 	}
@@ -258,7 +258,7 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 		b = nil
 	}
 	var reset error
-	fn.of, reset, err = fleet.Restore(fn.fleet, b, fn)
+	fn.fleet, reset, err = fleet.Restore(fn.fleetConfig, b, fn)
 	if errors.Is(reset, keyed.ErrNewer) {
 		return fmt.Errorf("the state of incidents cannot be read: %w", reset)
 	}
@@ -266,7 +266,7 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 		slog.Warn("incidents begin anew: their state cannot be read, or is of other groups", "reason", reset)
 	}
 	if !found && err == nil {
-		for _, e := range fn.of.Open() {
+		for _, e := range fn.fleet.Open() {
 			fn.encoder.Open(&e)
 		}
 	}
@@ -276,25 +276,25 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 // FinishBundle stores the state of the fleet, and reports what was done.
 func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
 	fn.alerts.flush(fn.emit)
-	if fn.in != nil && (fn.of.Changed() || fn.isNew) {
-		b, _ := fn.of.AppendBinary(nil) // which never fails
-		if err := fn.State.Write(fn.in, b); err != nil {
+	if fn.provider != nil && (fn.fleet.Changed() || fn.isNew) {
+		b, _ := fn.fleet.AppendBinary(nil) // which never fails
+		if err := fn.State.Write(fn.provider, b); err != nil {
 			return err
 		}
 		fn.written = b
 		fn.account.Report(account.Report{States: []account.EncodedState{{Key: statestore.FleetKey, State: b}}})
 	}
-	fn.in = nil
+	fn.provider = nil
 	return nil
 }
 
 func (fn *encodeIncidentsFn) Alert(key string, t keyed.AlertEvent, incident string) {
-	fn.encoder.Alert(&fn.encoded, key, t, incident, fn.of.Keys())
+	fn.encoder.Alert(&fn.encoded, key, t, incident, fn.fleet.Keys())
 	fn.put()
 }
 
 func (fn *encodeIncidentsFn) Single(key string, t keyed.AlertEvent) {
-	fn.encoder.Single(&fn.encoded, key, t, fn.of.Keys())
+	fn.encoder.Single(&fn.encoded, key, t, fn.fleet.Keys())
 	fn.put()
 }
 
@@ -306,7 +306,7 @@ func (fn *encodeIncidentsFn) Incident(e *incidents.Event) {
 }
 
 func (fn *encodeIncidentsFn) Digest(d *incidents.Digest) {
-	fn.encoder.Digest(&fn.encoded, d, fn.of.Keys())
+	fn.encoder.Digest(&fn.encoded, d, fn.fleet.Keys())
 	fn.put()
 }
 

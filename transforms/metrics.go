@@ -15,11 +15,11 @@ var (
 	iterationsDist = beam.NewDistribution("hafvf", "iterations")
 
 	// counters are those of account.Counters.
-	counters = func() (all []beam.Counter) {
+	counters = func() (list []beam.Counter) {
 		for _, c := range account.Counters {
-			all = append(all, beam.NewCounter("hafvf", c.Name))
+			list = append(list, beam.NewCounter("hafvf", c.Name))
 		}
-		return all
+		return list
 	}()
 )
 

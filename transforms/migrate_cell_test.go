@@ -284,7 +284,7 @@ func TestResumedKeysAreCounted(t *testing.T) {
 		expect.OK(t, filter.read())
 		expect.Same(t, want, filter.resumed.bundle)
 		expect.OK(t, filter.FinishBundle(t.Context(), nil, nil, nil))
-		pack.called = false // as another instance of the step
+		pack.cellsCalled = false // as another instance of the step
 	}
 }
 

@@ -36,23 +36,23 @@ type encodeFn struct {
 	Settings state.Value[[]byte] // of Cells
 	Due      timers.EventTime
 
-	cfg        stepConfig
-	patterns   *domain.Patterns // of cfg
-	schedule   schedule
-	states     cellState
-	memory     *statestore.Memory   // of the run, in place of the runner's states; nil without one
-	quiet      *QuietTimes          // of the run; nil without any
-	quietNow   *[]keyed.QuietTime   // that the workers have
-	marks      *FalseMarks          // of the run; nil without any
-	own        map[string]*openCell // with memory, the cells that this node has used
-	timersSet  map[string]time.Time // by cell, what this node has set the timer for
-	woken      time.Time            // the latest time at which it has looked at keys of any cell
-	workers    []*worker            // one per goroutine
-	resumed    *resumedCells
-	account    *account.Run
-	free       []*openKey // of bundles before
-	late       error      // of an observation that was late, the last that is known
-	rejections rejections
+	cfg          stepConfig
+	patterns     *domain.Patterns // of cfg
+	schedule     schedule
+	states       cellState
+	memory       *statestore.Memory   // of the run, in place of the runner's states; nil without one
+	quiet        *QuietTimes          // of the run; nil without any
+	appliedQuiet *[]keyed.QuietTime   // that the workers have
+	marks        *FalseMarks          // of the run; nil without any
+	memoryCells  map[string]*openCell // with memory, the cells that this node has used
+	timersSet    map[string]time.Time // by cell, what this node has set the timer for
+	lastCheck    time.Time            // the latest time at which it has looked at keys of any cell
+	workers      []*worker            // one per goroutine
+	resumed      *resumedCells
+	account      *account.Run
+	free         []*openKey // of bundles before
+	lastLate     error      // of an observation that was late, the last that is known
+	rejections   rejections
 	bundle
 }
 
@@ -84,7 +84,7 @@ type worker struct {
 
 // queuedBlock is a block in the queue, or a key that a timer opens.
 type queuedBlock struct {
-	of    *openCell
+	cell  *openCell
 	key   string
 	block blockBytes
 }
@@ -98,10 +98,10 @@ type blockBytes struct {
 // openCell is a cell during a bundle, with access to its state.
 type openCell struct {
 	*cell
-	name  string
-	to    state.Provider
-	order []*openKey // its keys that are open, and those that were dropped
-	first int        // place of its first entity among all that are open
+	name     string
+	provider state.Provider
+	order    []*openKey // its keys that are open, and those that were dropped
+	first    int        // place of its first entity among all that are open
 }
 
 // alone names the only key of the cell, where it has but one.
@@ -124,12 +124,12 @@ func (c *openCell) readable() error {
 // there, or until the end of a batch if the run has a memory, which costs little.
 type openKey struct {
 	keyed.KeyState
-	key     string
-	of      *openCell
-	state   []byte // before it was opened, and then after
-	found   bool   // the key had a state
-	touched bool   // from this run
-	forgot  bool   // the key was forgotten, and nothing of it has come since
+	key       string
+	cell      *openCell
+	state     []byte // before it was opened, and then after
+	found     bool   // the key had a state
+	touched   bool   // from this run
+	forgotten bool   // the key was forgotten, and nothing of it has come since
 	// counted says that the key is among those that were seen, and not forgotten since.
 	counted bool
 
@@ -138,12 +138,12 @@ type openKey struct {
 	more    bool               // there may be outputs for another round
 
 	// Of the round:
-	by        *worker // that has encoded the estimates, in from to end
-	from, end Encoded // as it was before and after
-	rejected  []keyed.Rejected
-	outputs   int
-	taken     int
-	err       error
+	worker     *worker // that has encoded the estimates, in from to end
+	start, end Encoded // as it was before and after
+	rejected   []keyed.Rejected
+	outputs    int
+	processed  int
+	err        error
 }
 
 const (
@@ -155,12 +155,12 @@ const (
 	// groupKeys is the number of keys per goroutine of which outputs are held back.
 	groupKeys = 32
 	// mostFree is the number of entities whose memory is kept for the next ones.
-	mostFree = 1 << 12
+	maxFree = 1 << 12
 )
 
 func (fn *encodeFn) Setup(ctx context.Context) error {
 	fn.account = account.From(ctx)
-	fn.own, fn.timersSet, fn.resumed = map[string]*openCell{}, map[string]time.Time{}, newResumedCells()
+	fn.memoryCells, fn.timersSet, fn.resumed = map[string]*openCell{}, map[string]time.Time{}, newResumedCells()
 	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
 	for i := range fn.workers {
 		est, cfg, err := parseEstimator(fn.Config)
@@ -172,7 +172,7 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 	}
 	fn.schedule = schedule{waits: fn.cfg.waits(), patience: fn.workers[0].MaxDelay(), silences: fn.cfg.Live && fn.cfg.Silence != nil}
 	if fn.cfg.Live {
-		fn.schedule.expire, fn.schedule.part = fn.cfg.Expire, fn.cfg.ExpiryPart()
+		fn.schedule.expire, fn.schedule.expiryStep = fn.cfg.Expire, fn.cfg.ExpiryPart()
 	}
 	fn.states = cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}
 	fn.memory = account.Value[*statestore.Memory](fn.account, "")
@@ -183,7 +183,7 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 	fn.marks = account.Value[*FalseMarks](fn.account, "")
 	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
 		fn.states.text = fn.cfg.Config.AllSettings().String()
-		fn.states.own = compact.FingerprintOf(fn.states.text)
+		fn.states.fingerprint = compact.FingerprintOf(fn.states.text)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 		return fn.resume(tp, fn.cellOf(cell, sp))
 	}
 	if fn.cfg.AtEnd {
-		fn.awaitEnd(tp)
+		fn.setEndTimer(tp)
 	}
 	c, text := fn.cellOf(cell, sp), string(packed) // once for all blocks
 	for r := (&compact.Reader{B: packed}); len(r.B) > 0; {
@@ -246,10 +246,10 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 }
 
 // enqueue takes a block of those times into the queue.
-func (fn *encodeFn) enqueue(tp timers.Provider, a queuedBlock, times waitSpan) error {
-	fn.queue = append(fn.queue, a)
+func (fn *encodeFn) enqueue(tp timers.Provider, b queuedBlock, times waitSpan) error {
+	fn.queue = append(fn.queue, b)
 	if !times.first.IsZero() { // else the key is forgotten, or has shown nothing that its family has
-		if err := fn.setTimers(tp, a, times); err != nil {
+		if err := fn.setTimers(tp, b, times); err != nil {
 			return err
 		}
 	}
@@ -261,12 +261,12 @@ func (fn *encodeFn) enqueue(tp timers.Provider, a queuedBlock, times waitSpan) e
 
 // drain processes the queue.
 func (fn *encodeFn) drain() error {
-	all, err := fn.open(fn.queue)
+	opened, err := fn.open(fn.queue)
 	if err != nil {
 		return err
 	}
 	var active []*openKey
-	for i, e := range all {
+	for i, e := range opened {
 		if len(e.blocks) == 0 {
 			active = append(active, e)
 		}
@@ -275,8 +275,8 @@ func (fn *encodeFn) drain() error {
 	if err := fn.work(active); err != nil {
 		return err
 	}
-	for _, e := range all {
-		fn.note(e, time.Time{})
+	for _, e := range opened {
+		fn.updateAgenda(e, time.Time{})
 	}
 	clear(fn.queue)
 	fn.queue = fn.queue[:0]
@@ -320,7 +320,7 @@ func (fn *encodeFn) flush() {
 		w.encoder.Flush()
 		if w.late != nil {
 			logLate(w.late)
-			fn.late, w.late = w.late, nil
+			fn.lastLate, w.late = w.late, nil
 		}
 	}
 }
@@ -332,11 +332,11 @@ var lates struct {
 }
 
 // logLate says of an observation that it is late, at first and then once a minute.
-func logLate(why error) {
+func logLate(reason error) {
 	lates.Lock()
 	defer lates.Unlock()
 	if lates.Due(time.Minute) {
-		slog.Warn("an observation is rejected; a longer Lateness lets observations wait for earlier ones", "reason", why)
+		slog.Warn("an observation is rejected; a longer Lateness lets observations wait for earlier ones", "reason", reason)
 	}
 }
 
@@ -349,19 +349,19 @@ func (e *openKey) reset(w *worker) {
 }
 
 // matched notes in the account which patterns match the key.
-func matched(a *account.Run, patterns *domain.Patterns, key string) {
+func matched(run *account.Run, patterns *domain.Patterns, key string) {
 	for _, i := range patterns.Matching(nil, key) {
-		a.Matched(patterns.Text(i))
+		run.Matched(patterns.Text(i))
 	}
 }
 
 // roundTrip calls f for every cell, roundTrips at a time, and returns the first error
 // with its cell.
-func roundTrip(list []*openCell, f func(*openCell) error) error {
-	errs := make([]error, len(list))
-	parallel.Do(len(list), roundTrips, func(_, i int) { errs[i] = f(list[i]) })
+func roundTrip(cells []*openCell, f func(*openCell) error) error {
+	errs := make([]error, len(cells))
+	parallel.Do(len(cells), roundTrips, func(_, i int) { errs[i] = f(cells[i]) })
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return fmt.Errorf("state %q: %w", list[i].name, errs[i])
+		return fmt.Errorf("state %q: %w", cells[i].name, errs[i])
 	}
 	return nil
 }
@@ -369,7 +369,7 @@ func roundTrip(list []*openCell, f func(*openCell) error) error {
 // step makes the key's next outputs, about roundSteps of them.
 func (e *openKey) step(w *worker) {
 	e.Bind(w.Estimator)
-	e.by, e.from, e.more = w, w.encoded, true
+	e.worker, e.start, e.more = w, w.encoded, true
 	defer func() { e.end = w.encoded }()
 	for e.outputs < roundSteps {
 		switch {
@@ -379,10 +379,10 @@ func (e *openKey) step(w *worker) {
 			if *o, e.err = e.reading.Next(o.X); e.err != nil {
 				return
 			}
-			switch e.forgot = e.forgot && o.OutOfDomain || o.Shape == keyed.Forget; {
+			switch e.forgotten = e.forgotten && o.OutOfDomain || o.Shape == keyed.Forget; {
 			case o.OutOfDomain:
 				e.takeOutside(w, o)
-			case e.forgot:
+			case e.forgotten:
 				e.takeTombstone(w, o)
 			default:
 				e.take(w, o)
@@ -401,27 +401,27 @@ func (e *openKey) step(w *worker) {
 func (e *openKey) SilenceEnded(s keyed.SilenceEvent) {
 	e.outputs++
 	if !s.Reported || s.Until.IsZero() {
-		e.by.counts.Silences++
+		e.worker.counts.Silences++
 	}
-	e.by.encoder.Silent(&e.by.encoded, e.key, s)
+	e.worker.encoder.Silent(&e.worker.encoded, e.key, s)
 }
 
 // Expired emits that Config.Expire has reset the key.
 func (e *openKey) Expired() {
-	e.by.counts.ExpiredKeys++
-	e.by.encoder.Forgotten(&e.by.encoded, e.key)
+	e.worker.counts.ExpiredKeys++
+	e.worker.encoder.Forgotten(&e.worker.encoded, e.key)
 }
 
 // forget forgets the key, and what waits of it.
 func (e *openKey) forget(w *worker) {
-	e.forgot = true
+	e.forgotten = true
 	e.KeyState, e.err = w.Open(e.key, nil)
 	w.encoder.Forgotten(&w.encoded, e.key)
 }
 
 // takeTombstone forgets the key. If nothing is known of it, it rejects the tombstone.
 func (e *openKey) takeTombstone(w *worker, o *keyed.Observation) {
-	e.taken++
+	e.processed++
 	if e.found || !e.IsNew() {
 		w.counts.Forgotten++
 		e.found = false
@@ -439,9 +439,9 @@ func (e *openKey) takeTombstone(w *worker, o *keyed.Observation) {
 // takeOutside tells of an observation that was rejected for its numbers, if that is an alarm. If
 // nothing is known of the key, no state begins with it.
 func (e *openKey) takeOutside(w *worker, o *keyed.Observation) {
-	e.taken++
+	e.processed++
 	if e.IsNew() {
-		if e.forgot = true; e.counted {
+		if e.forgotten = true; e.counted {
 			e.counted = false
 			w.counts.Keys--
 		}
@@ -460,7 +460,7 @@ func (e *openKey) takeOutside(w *worker, o *keyed.Observation) {
 
 // take processes an observation.
 func (e *openKey) take(w *worker, o *keyed.Observation) {
-	if e.taken++; !e.counted {
+	if e.processed++; !e.counted {
 		e.counted = true
 		w.counts.Keys++
 	}
@@ -469,7 +469,7 @@ func (e *openKey) take(w *worker, o *keyed.Observation) {
 
 // Rejected counts and rejects an observation that is late, or for which there is no room.
 func (e *openKey) Rejected(o *keyed.Observation, err error) {
-	w := e.by
+	w := e.worker
 	e.outputs++
 	if late := (*keyed.LateError)(nil); errors.As(err, &late) {
 		w.counts.Late++
@@ -490,13 +490,13 @@ func (e *openKey) Rejected(o *keyed.Observation, err error) {
 
 // Rewound reports a key whose time was wrong.
 func (e *openKey) Rewound(from time.Time, o *keyed.Observation) {
-	e.by.counts.Rewound++
-	e.by.encoder.Rewound(e.key, from, o.Time)
+	e.worker.counts.Rewound++
+	e.worker.encoder.Rewound(e.key, from, o.Time)
 }
 
 // Estimated emits the estimate of an observation, or rejects the observation if it was skipped.
 func (e *openKey) Estimated(o *keyed.Observation, out *keyed.Estimate) {
-	w := e.by
+	w := e.worker
 	e.outputs++
 	if out.Reset {
 		w.counts.Reset++
@@ -517,27 +517,27 @@ func (e *openKey) Estimated(o *keyed.Observation, out *keyed.Estimate) {
 }
 
 // reject rejects an observation.
-func (e *openKey) reject(w *worker, o *keyed.Observation, why string) {
+func (e *openKey) reject(w *worker, o *keyed.Observation, reason string) {
 	w.counts.Rejected++
-	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: why})
+	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: reason})
 }
 
 // emit emits the outputs of the key's round.
 func (fn *encodeFn) emit(e *openKey) {
-	fn.put(e.by.encoded, e.from, e.end)
+	fn.put(e.worker.encoded, e.start, e.end)
 	for _, r := range e.rejected {
 		fn.reject(r)
 	}
-	fn.report.Taken += e.taken
+	fn.report.Taken += e.processed
 	clear(e.rejected)
-	e.rejected, e.by = e.rejected[:0], nil
-	e.outputs, e.taken = 0, 0
+	e.rejected, e.worker = e.rejected[:0], nil
+	e.outputs, e.processed = 0, 0
 }
 
 // put adds what was encoded between two moments to the chunks.
-func (fn *encodeFn) put(all, from, end Encoded) {
-	fn.records.add(all.Records[len(from.Records):len(end.Records)], fn.record)
-	fn.alerts.add(all.Alerts[len(from.Alerts):len(end.Alerts)], fn.alert)
+func (fn *encodeFn) put(buffers, start, end Encoded) {
+	fn.records.add(buffers.Records[len(start.Records):len(end.Records)], fn.record)
+	fn.alerts.add(buffers.Alerts[len(start.Alerts):len(end.Alerts)], fn.alert)
 }
 
 // FinishBundle processes the rest of the queue and writes the cells of the bundle.
@@ -550,7 +550,7 @@ func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(
 	var err error
 	if fn.memory == nil {
 		fn.encode()
-		err = roundTrip(fn.order, func(c *openCell) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
+		err = roundTrip(fn.order, func(c *openCell) error { return fn.states.write(c.provider, c.cell, c.alone(fn.cfg), c.order) })
 		fn.release()
 	}
 	for _, w := range fn.workers {
@@ -560,13 +560,13 @@ func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(
 		w.iterations = w.iterations[:0]
 	}
 	addMetrics(ctx, fn.report.Counts)
-	fn.rejections.count(int64(fn.report.Taken), fn.report.Counts.Late, fn.late)
+	fn.rejections.count(int64(fn.report.Taken), fn.report.Counts.Late, fn.lastLate)
 	if err == nil {
 		fn.account.Report(fn.report)
 		fn.resumed.report(ctx)
 	}
 	for _, c := range fn.order {
-		c.to = nil
+		c.provider = nil
 	}
 	fn.bundle = bundle{queue: fn.queue}
 	return err
@@ -595,7 +595,7 @@ func (fn *encodeFn) encode() {
 		w, c := fn.workers[worker], fn.order[i]
 		for i, e := range c.order {
 			switch {
-			case e.forgot:
+			case e.forgotten:
 				e.state = nil
 			case reports || fn.memory == nil:
 				e.state, _ = e.AppendBinary(make([]byte, 0, len(e.state)+64)) // it grows little
@@ -623,7 +623,7 @@ func (fn *encodeFn) release() {
 	for _, c := range fn.order {
 		for _, e := range c.order {
 			*e = openKey{rejected: e.rejected[:0]}
-			if len(fn.free) < mostFree {
+			if len(fn.free) < maxFree {
 				fn.free = append(fn.free, e)
 			}
 		}

@@ -34,7 +34,7 @@ func init() {
 
 // found is the scope of the step that unpacks what a node finds. A runner shows its name, which says the
 // family. The node itself has none in its name, by which a runner finds its states.
-func found(s beam.Scope, family string) beam.Scope { return s.Scope("hafvf.Found of " + family) }
+func familyScope(s beam.Scope, family string) beam.Scope { return s.Scope("hafvf.Found of " + family) }
 
 // objects is the name of the decoder and the encoders of objects.
 const objects = "hafvf.objects"
@@ -43,11 +43,11 @@ const objects = "hafvf.objects"
 const sizeBytes = 4
 
 // appendObject appends an object of a key.
-func appendObject(b []byte, key string, of encoding.BinaryAppender) []byte {
+func appendObject(b []byte, key string, object encoding.BinaryAppender) []byte {
 	b = compact.AppendString(b, key)
-	from := len(b) + sizeBytes
-	b, _ = of.AppendBinary(append(b, make([]byte, sizeBytes)...)) // which never fails
-	binary.LittleEndian.PutUint32(b[from-sizeBytes:], uint32(len(b)-from))
+	start := len(b) + sizeBytes
+	b, _ = object.AppendBinary(append(b, make([]byte, sizeBytes)...)) // which never fails
+	binary.LittleEndian.PutUint32(b[start-sizeBytes:], uint32(len(b)-start))
 	return b
 }
 
@@ -55,7 +55,7 @@ func appendObject(b []byte, key string, of encoding.BinaryAppender) []byte {
 func unpack[T any, P interface {
 	*T
 	encoding.BinaryUnmarshaler
-}](b []byte, emit func(key string, of T)) error {
+}](b []byte, emit func(key string, object T)) error {
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
 		key := r.Text()
 		if r.Bad || len(r.B) < sizeBytes {
@@ -65,12 +65,12 @@ func unpack[T any, P interface {
 		if r.B = r.B[sizeBytes:]; size > len(r.B) {
 			return compact.ErrCut
 		}
-		var of T
-		if err := P(&of).UnmarshalBinary(r.B[:size]); err != nil {
+		var object T
+		if err := P(&object).UnmarshalBinary(r.B[:size]); err != nil {
 			return err
 		}
 		r.B = r.B[size:]
-		emit(key, of)
+		emit(key, object)
 	}
 	return nil
 }
@@ -78,31 +78,31 @@ func unpack[T any, P interface {
 // An objectEncoder appends estimates and the smoothed to the records, and alarms and incidents to the alerts.
 type objectEncoder struct{}
 
-func (objectEncoder) Estimate(to *Encoded, key string, e *keyed.Estimate) {
-	to.Records = appendObject(to.Records, key, e)
-	appendAlarms(to, e.Alerts(key))
+func (objectEncoder) Estimate(dst *Encoded, key string, e *keyed.Estimate) {
+	dst.Records = appendObject(dst.Records, key, e)
+	appendAlarms(dst, e.Alerts(key))
 }
 
-func (objectEncoder) Silent(to *Encoded, key string, s keyed.SilenceEvent) {
-	appendAlarms(to, s.Alerts(key))
+func (objectEncoder) Silent(dst *Encoded, key string, s keyed.SilenceEvent) {
+	appendAlarms(dst, s.Alerts(key))
 }
 
-func appendAlarms(to *Encoded, all []keyed.AlertEvent) {
-	for i := range all {
-		if all[i].Basis == keyed.AlarmBasis {
-			to.Alerts = appendObject(to.Alerts, all[i].Key, &all[i])
+func appendAlarms(dst *Encoded, alerts []keyed.AlertEvent) {
+	for i := range alerts {
+		if alerts[i].Basis == keyed.AlarmBasis {
+			dst.Alerts = appendObject(dst.Alerts, alerts[i].Key, &alerts[i])
 		}
 	}
 }
 
-func (o objectEncoder) Outside(to *Encoded, key string, e *keyed.Estimate) { o.Estimate(to, key, e) }
+func (o objectEncoder) Outside(dst *Encoded, key string, e *keyed.Estimate) { o.Estimate(dst, key, e) }
 
-func (objectEncoder) Smoothed(to *Encoded, key string, s *keyed.Smoothed) {
-	to.Records = appendObject(to.Records, key, s)
+func (objectEncoder) Smoothed(dst *Encoded, key string, s *keyed.Smoothed) {
+	dst.Records = appendObject(dst.Records, key, s)
 }
 
-func (objectEncoder) Incident(to *Encoded, e *incidents.Event) {
-	to.Alerts = appendObject(to.Alerts, "", e)
+func (objectEncoder) Incident(dst *Encoded, e *incidents.Event) {
+	dst.Alerts = appendObject(dst.Alerts, "", e)
 }
 
 func (objectEncoder) Rewound(string, time.Time, time.Time)                  {}

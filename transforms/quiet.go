@@ -14,15 +14,15 @@ type QuietTimes = atomic.Pointer[[]keyed.QuietTime]
 type FalseMarks = atomic.Pointer[map[string][]keyed.FalseMark]
 
 // setQuiet has the node work by other quiet times, if they are others. When a key has to be looked at is computed anew.
-func (fn *encodeFn) setQuiet(all *[]keyed.QuietTime) {
-	if all == fn.quietNow {
+func (fn *encodeFn) setQuiet(times *[]keyed.QuietTime) {
+	if times == fn.appliedQuiet {
 		return
 	}
-	fn.quietNow = all
+	fn.appliedQuiet = times
 	for _, w := range fn.workers {
-		w.SetQuiet(*all)
+		w.SetQuiet(*times)
 	}
-	for _, c := range fn.own {
+	for _, c := range fn.memoryCells {
 		c.agenda = agenda{}
 	}
 }

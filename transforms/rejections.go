@@ -5,12 +5,12 @@ import "log/slog"
 // rejections says in the log what a copy of a node rejects: the first observation with its reason, and once
 // more when most are rejected. The program has a dead letter and a summary for that, and no such log.
 type rejections struct {
-	taken, rejected int64 // observations; those that are rejected are among the taken ones
-	most            bool  // was said
+	total, rejected int64 // observations; those that are rejected are among the taken ones
+	majorityLogged  bool  // was said
 }
 
 // majorityOf is the least number of observations of which it is said that most are rejected.
-const majorityOf = 100
+const minForMajority = 100
 
 // observation notes one, and the reason why it is rejected; nil if it is not.
 func (r *rejections) observation(reason error) {
@@ -25,11 +25,11 @@ func (r *rejections) observation(reason error) {
 }
 
 // count notes how many more observations were taken, and how many of them were rejected, one for that reason.
-func (r *rejections) count(taken, rejected int64, reason error) {
-	r.taken += taken
+func (r *rejections) count(n, rejected int64, reason error) {
+	r.total += n
 	r.rejected += rejected
-	if !r.most && r.taken >= majorityOf && 2*r.rejected > r.taken {
-		r.most = true
-		slog.Warn("most observations are rejected", "rejected", r.rejected, "of", r.taken, "reason", reason)
+	if !r.majorityLogged && r.total >= minForMajority && 2*r.rejected > r.total {
+		r.majorityLogged = true
+		slog.Warn("most observations are rejected", "rejected", r.rejected, "of", r.total, "reason", reason)
 	}
 }

@@ -50,7 +50,7 @@ type SmoothConfig struct {
 }
 
 // late is how far an observation may be behind its log.
-func (c SmoothConfig) late() time.Duration { return c.Gap + c.AllowedLateness + c.Disorder }
+func (c SmoothConfig) maxBehind() time.Duration { return c.Gap + c.AllowedLateness + c.Disorder }
 
 // A SmoothOutput is what Smooth makes of a collection, in the global window.
 type SmoothOutput struct {
@@ -82,7 +82,7 @@ func SmoothParsed[T any](s beam.Scope, cfg keyed.SmoothConfig, observe func(T) (
 func smoothObserved(s beam.Scope, cfg SmoothConfig, in Registered, col beam.PCollection) SmoothOutput {
 	records, early, late := SmoothEncoded(s, cfg, in, Registered{Name: objects}, col)
 	early = beam.WindowInto(s, window.NewGlobalWindows(), beam.ParDo(s, unpackRejected, early))
-	return SmoothOutput{beam.ParDo(found(s, cfg.Filter.Family), unpackSmoothed, records), beam.Flatten(s, early, late)}
+	return SmoothOutput{beam.ParDo(familyScope(s, cfg.Filter.Family), unpackSmoothed, records), beam.Flatten(s, early, late)}
 }
 
 // SmoothEncoded is Smooth of the elements of a source, which in decodes, and with out for
@@ -114,7 +114,7 @@ func sessions(s beam.Scope, cfg SmoothConfig, admitted beam.PCollection) beam.PC
 	sessions = beam.WindowInto(s, window.NewGlobalWindows(), sessions)
 	if cfg.AllowedLateness > 0 || cfg.Logs {
 		sessions = beam.ParDo(s, &reviseFn{
-			Gap: cfg.Gap, AllowedLateness: cfg.AllowedLateness, Late: cfg.late(),
+			Gap: cfg.Gap, AllowedLateness: cfg.AllowedLateness, Late: cfg.maxBehind(),
 			Kept: state.MakeValueState[[]byte]("sessions"), Over: timers.InEventTime("over"),
 		}, sessions)
 	}
@@ -142,13 +142,13 @@ type admitFn struct {
 	cfg      SmoothConfig
 	blocks   map[string]*admitted
 	size     int
-	taken    int
+	accepted int
 }
 
 // admitted is a block of a key, and its time.
 type admitted struct {
 	bytes []byte
-	at    mtime.Time
+	ts    mtime.Time
 }
 
 // span is the most time that a block covers. Sessions become due later by as much.
@@ -163,57 +163,57 @@ func (a *admitFn) Setup(ctx context.Context) (err error) {
 func (a *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
 	a.in.begin()
 	a.blocks = map[string]*admitted{}
-	a.size, a.taken = 0, 0
+	a.size, a.accepted = 0, 0
 }
 
-func (a *admitFn) ProcessElement(_ context.Context, came beam.EventTime, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
-	if came >= mtime.EndOfGlobalWindowTime {
-		came = mtime.MinTimestamp // it is out of a grouping, and nobody knows when it came
+func (a *admitFn) ProcessElement(_ context.Context, arrival beam.EventTime, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
+	if arrival >= mtime.EndOfGlobalWindowTime {
+		arrival = mtime.MinTimestamp // it is out of a grouping, and nobody knows when it came
 	}
-	take := func(key string, o *keyed.Observation) error { return a.add(key, o, came, emit) }
+	take := func(key string, o *keyed.Observation) error { return a.add(key, o, arrival, emit) }
 	a.in.decode(element, take, reject)
 }
 
 // add takes an observation that came at a time of the source's watermark or before, or says why it is
 // refused. Nothing of it is kept.
-func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit func(beam.EventTime, string, []byte)) error {
+func (a *admitFn) add(key string, o *keyed.Observation, arrival mtime.Time, emit func(beam.EventTime, string, []byte)) error {
 	if err := a.smoother.Check(key, *o); err != nil {
 		return err
 	}
-	kept := *o
-	kept.ID, kept.Raw, kept.LogTime = "", "", time.Time{}
+	stored := *o
+	stored.ID, stored.Raw, stored.LogTime = "", "", time.Time{}
 	if a.cfg.Origins {
-		kept.ID = o.ID
+		stored.ID = o.ID
 	}
-	ts := came
+	ts := arrival
 	if a.cfg.untimed() {
 		key = string(sessionKeyOf(key, o))
-		if kept.Time = (time.Time{}); a.cfg.Order == keyed.Trials {
-			kept.ID, kept.Raw = o.ID, o.Raw // for the rejection of a repeat
+		if stored.Time = (time.Time{}); a.cfg.Order == keyed.Trials {
+			stored.ID, stored.Raw = o.ID, o.Raw // for the rejection of a repeat
 		} else {
-			kept.Trial = 0
+			stored.Trial = 0
 		}
 	} else {
-		if behind := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && behind > a.cfg.late() && a.cfg.Gap != 0 {
-			return fmt.Errorf("late by %v, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow %v", behind, a.cfg.late())
+		if behind := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && behind > a.cfg.maxBehind() && a.cfg.Gap != 0 {
+			return fmt.Errorf("late by %v, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow %v", behind, a.cfg.maxBehind())
 		}
 		// The runner would drop a session that the watermark has passed. As one of the present it comes to
 		// reviseFn, which goes by the times of observations.
-		ts = max(mtime.FromTime(o.Time), came)
+		ts = max(mtime.FromTime(o.Time), arrival)
 	}
-	a.taken++
+	a.accepted++
 	b := a.blocks[key]
 	if b == nil {
 		key = strings.Clone(key) // it may be part of a larger text
-		b = &admitted{at: ts}
+		b = &admitted{ts: ts}
 		a.blocks[key] = b
-	} else if a.cfg.Gap != 0 && (ts < b.at || ts > b.at.Add(span(a.cfg.Gap))) {
-		emit(b.at, key, b.bytes)
-		*b = admitted{at: ts}
+	} else if a.cfg.Gap != 0 && (ts < b.ts || ts > b.ts.Add(span(a.cfg.Gap))) {
+		emit(b.ts, key, b.bytes)
+		*b = admitted{ts: ts}
 	}
-	was := len(b.bytes)
-	b.bytes, _ = kept.AppendBinary(b.bytes)
-	if a.size += len(b.bytes) - was; a.size > packBytes {
+	oldSize := len(b.bytes)
+	b.bytes, _ = stored.AppendBinary(b.bytes)
+	if a.size += len(b.bytes) - oldSize; a.size > packBytes {
 		a.flush(emit)
 	}
 	return nil
@@ -221,7 +221,7 @@ func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit fu
 
 func (a *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
 	for _, key := range slices.Sorted(maps.Keys(a.blocks)) {
-		emit(a.blocks[key].at, key, a.blocks[key].bytes)
+		emit(a.blocks[key].ts, key, a.blocks[key].bytes)
 	}
 	clear(a.blocks)
 	a.size = 0
@@ -230,7 +230,7 @@ func (a *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
 // FinishBundle emits what is left, and reports what was taken and what was rejected.
 func (a *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
 	a.flush(emit)
-	a.in.report(ctx, a.taken)
+	a.in.report(ctx, a.accepted)
 }
 
 // gatherFn cuts a group into sessions: the windows are wider than the gap by the span of a
@@ -248,11 +248,11 @@ func (fn *gatherFn) Setup(ctx context.Context) error {
 }
 
 func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit func(beam.EventTime, string, []byte)) error {
-	var all []keyed.Observation
+	var observations []keyed.Observation
 	var b []byte
 	for values(&b) {
 		var err error
-		if all, err = appendObservations(all, b); err != nil {
+		if observations, err = appendObservations(observations, b); err != nil {
 			return err
 		}
 	}
@@ -261,11 +261,11 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 	}
 	gap := fn.cfg.Gap
 	if gap == 0 && !fn.cfg.untimed() {
-		slices.SortStableFunc(all, keyed.Observation.Compare)
-		gap = fn.cfg.GapOf(all)
+		slices.SortStableFunc(observations, keyed.Observation.Compare)
+		gap = fn.cfg.GapOf(observations)
 		fn.account.SetGap(gap)
 	}
-	for _, s := range splitSessions(all, gap) {
+	for _, s := range splitSessions(observations, gap) {
 		emit(mtime.FromTime(s.End()), key, compact.Encode(nil, s, sessionForm))
 	}
 	return nil
@@ -301,15 +301,15 @@ func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key st
 	if err := compact.Decode(b, &s, sessionForm); err != nil {
 		return err
 	}
-	kept, err := fn.read(sp)
+	stored, err := fn.read(sp)
 	if err != nil {
 		return err
 	}
 	latest := mtime.FromTime(s.End())
-	for _, k := range kept {
-		latest = max(latest, mtime.FromTime(k.End()))
+	for _, earlier := range stored {
+		latest = max(latest, mtime.FromTime(earlier.End()))
 	}
-	rest := s.Join(kept, fn.Gap)
+	rest := s.Join(stored, fn.Gap)
 	emit(mtime.FromTime(s.End()), key, compact.Encode(nil, s, sessionForm))
 	s.Earlier = nil
 	// The watermark has passed the window of the latest session, which ends no
@@ -319,14 +319,14 @@ func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key st
 
 // OnTimer drops the sessions that can no longer grow.
 func (fn *reviseFn) OnTimer(ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, _ func(beam.EventTime, string, []byte)) error {
-	kept, err := fn.read(sp)
+	stored, err := fn.read(sp)
 	if err != nil {
 		return err
 	}
-	return fn.write(sp, tp, kept, ts.Add(-fn.grace()))
+	return fn.write(sp, tp, stored, ts.Add(-fn.grace()))
 }
 
-func (fn *reviseFn) read(sp state.Provider) (kept []sessionRevision, err error) {
+func (fn *reviseFn) read(sp state.Provider) (stored []sessionRevision, err error) {
 	b, _, err := fn.Kept.Read(sp)
 	if err != nil {
 		return nil, err
@@ -336,29 +336,29 @@ func (fn *reviseFn) read(sp state.Provider) (kept []sessionRevision, err error) 
 		if err := compact.Decode(r.Part(), &s, sessionForm); err != nil {
 			return nil, err
 		}
-		kept = append(kept, s)
+		stored = append(stored, s)
 	}
-	return kept, nil
+	return stored, nil
 }
 
 // grace is how long after its last observation a session may still grow.
 func (fn *reviseFn) grace() time.Duration { return fn.Gap + span(fn.Gap) + fn.AllowedLateness }
 
 // write keeps the sessions that end after horizon, and those that their logs have not passed.
-func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []sessionRevision, horizon mtime.Time) error {
+func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, stored []sessionRevision, horizon mtime.Time) error {
 	var b []byte
 	var over mtime.Time
-	for _, s := range kept {
+	for _, s := range stored {
 		end := mtime.FromTime(s.End())
-		at := end.Add(fn.grace())
+		dropAt := end.Add(fn.grace())
 		if end <= horizon {
 			if horizon-end > century || fn.logsPast(&s) {
 				continue
 			}
-			at = end + recheckFactor*(horizon.Add(fn.grace())-end)
+			dropAt = end + recheckFactor*(horizon.Add(fn.grace())-end)
 		}
 		b = compact.AppendString(b, compact.Encode(nil, s, sessionForm))
-		over = max(over, at)
+		over = max(over, dropAt)
 	}
 	if b == nil {
 		return fn.Kept.Clear(sp)

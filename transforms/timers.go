@@ -23,7 +23,7 @@ import (
 const timerTag, lastTag, endTag = "look", "last", "end"
 
 // plan makes the agenda of a cell, unless it covers the watermark.
-func (fn *encodeFn) plan(c *openCell, watermark time.Time) error {
+func (fn *encodeFn) buildAgenda(c *openCell, watermark time.Time) error {
 	if c.agenda.Covers(watermark) {
 		return nil
 	}
@@ -33,41 +33,41 @@ func (fn *encodeFn) plan(c *openCell, watermark time.Time) error {
 		if fn.keys[key] != nil {
 			continue
 		}
-		waits, last := keyed.StateBytes(b).Waiting()
+		firstWaiting, last := keyed.StateBytes(b).Waiting()
 		deadline, err := w.Deadline(key, b)
 		if fn.schedule.silences && errors.Is(err, keyed.ErrOtherConfig) || errors.Is(err, keyed.ErrNewer) {
 			return fmt.Errorf("state %q: key %q: %w", c.name, key, err)
 		}
-		c.agenda.Set(key, fn.schedule.ofKey(waits, deadline, w.Expiry(b), c.woken), n, watermark)
+		c.agenda.Set(key, fn.schedule.keyDue(firstWaiting, deadline, w.Expiry(b), c.lastCheck), n, watermark)
 		c.last = clock.Later(c.last, last)
 	}
 	for _, e := range c.order {
 		if fn.keys[e.key] == e { // else it was dropped
-			fn.note(e, watermark)
+			fn.updateAgenda(e, watermark)
 		}
 	}
 	return c.readable()
 }
 
 // note notes when an open key has to be looked at again, if its cell has an agenda.
-func (fn *encodeFn) note(e *openKey, watermark time.Time) {
-	if e.of.agenda.first == nil {
+func (fn *encodeFn) updateAgenda(e *openKey, watermark time.Time) {
+	if e.cell.agenda.first == nil {
 		return
 	}
-	waits, _ := e.Waiting()
-	e.of.agenda.Set(e.key, fn.schedule.ofKey(waits, e.Deadline(), e.Expiry(), e.of.woken), e.of.Len(), watermark)
+	firstWaiting, _ := e.Waiting()
+	e.cell.agenda.Set(e.key, fn.schedule.keyDue(firstWaiting, e.Deadline(), e.Expiry(), e.cell.lastCheck), e.cell.Len(), watermark)
 }
 
 // setTimers sets the timers of a cell to which a block comes. When its key has to be looked at is known when
 // the block is processed. Until then all its observations may wait, and the key may be silent as soon as
 // it has shown the first. A key that is known to be looked at later only puts that off.
-func (fn *encodeFn) setTimers(tp timers.Provider, a queuedBlock, times waitSpan) error {
-	c, w := a.of, fn.workers[0]
+func (fn *encodeFn) setTimers(tp timers.Provider, b queuedBlock, times waitSpan) error {
+	c, w := b.cell, fn.workers[0]
 	if fn.schedule.silences || fn.schedule.waits {
 		if err := fn.read(); err != nil {
 			return err
 		}
-		if err := fn.plan(c, time.Time{}); err != nil {
+		if err := fn.buildAgenda(c, time.Time{}); err != nil {
 			return err
 		}
 	}
@@ -78,40 +78,40 @@ func (fn *encodeFn) setTimers(tp timers.Provider, a queuedBlock, times waitSpan)
 		}
 	}
 	var silent time.Time
-	if fn.schedule.silences && !fn.deadline(c, a.key).After(times.first) {
+	if fn.schedule.silences && !fn.deadline(c, b.key).After(times.first) {
 		silent = times.first
-		c.agenda.Set(a.key, silent, c.Len(), time.Time{})
+		c.agenda.Set(b.key, silent, c.Len(), time.Time{})
 	}
-	at := fn.schedule.ofBlock(times.first, w.IntervalEnd(times.first), silent, fn.woken, time.Now())
+	due := fn.schedule.blockDue(times.first, w.IntervalEnd(times.first), silent, fn.lastCheck, time.Now())
 	// If its time is long past, another instance of the node may have seen the timer fire.
 	set, known := fn.timersSet[c.name]
-	if !known || at.Before(set) || fn.memory == nil && fn.schedule.expire > 0 && times.first.After(set.Add(fn.schedule.expire)) {
-		fn.setTimer(tp, c.name, at)
+	if !known || due.Before(set) || fn.memory == nil && fn.schedule.expire > 0 && times.first.After(set.Add(fn.schedule.expire)) {
+		fn.setTimer(tp, c.name, due)
 	}
 	return nil
 }
 
 // deadline is when a key of a cell becomes silent, zero if that is not known.
-func (fn *encodeFn) deadline(c *openCell, key string) (at time.Time) {
+func (fn *encodeFn) deadline(c *openCell, key string) (t time.Time) {
 	if e := fn.keys[key]; e != nil {
 		return e.Deadline()
 	}
 	if b := c.Get(key); b != nil {
-		at, _ = fn.workers[0].Deadline(key, b)
+		t, _ = fn.workers[0].Deadline(key, b)
 	}
-	return at
+	return t
 }
 
 // setTimer sets the timer by which a cell is looked at.
-func (fn *encodeFn) setTimer(tp timers.Provider, cell string, at time.Time) {
-	if !at.IsZero() {
-		fn.set(tp, cell, at, timerTag)
-		fn.timersSet[cell] = at
+func (fn *encodeFn) setTimer(tp timers.Provider, cell string, t time.Time) {
+	if !t.IsZero() {
+		fn.set(tp, cell, t, timerTag)
+		fn.timersSet[cell] = t
 	}
 }
 
 // awaitEnd sets the timer of a cell for the end of the input.
-func (fn *encodeFn) awaitEnd(tp timers.Provider) {
+func (fn *encodeFn) setEndTimer(tp timers.Provider) {
 	fn.Due.Set(tp, mtime.EndOfGlobalWindowTime.ToTime(), timers.WithTag(endTag))
 }
 
@@ -132,9 +132,9 @@ func (fn *encodeFn) resume(tp timers.Provider, c *openCell) error {
 		return nil // the runner has them
 	}
 	if fn.cfg.AtEnd {
-		fn.awaitEnd(tp)
+		fn.setEndTimer(tp)
 	}
-	if err := fn.plan(c, time.Time{}); err != nil {
+	if err := fn.buildAgenda(c, time.Time{}); err != nil {
 		return err
 	}
 	fn.setTimer(tp, c.name, c.agenda.Next())
@@ -168,7 +168,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 		return err
 	}
 	if !ends {
-		fn.woken, c.woken = clock.Later(fn.woken, now), clock.Later(c.woken, now) // what is due by now is known
+		fn.lastCheck, c.lastCheck = clock.Later(fn.lastCheck, now), clock.Later(c.lastCheck, now) // what is due by now is known
 	}
 	for part := range slices.Chunk(due, batchBlocks) {
 		active, err := fn.open(part)
@@ -209,7 +209,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 			case fn.expired(e, now):
 				fn.drop(c, e)
 			default:
-				fn.note(e, time.Time{})
+				fn.updateAgenda(e, time.Time{})
 			}
 		}
 		fn.storeStates()
@@ -224,16 +224,16 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 // due are the keys of a cell that have to be looked at by now, sorted: the output has one order.
 // At the end of the input they are those of which something waits, or that are silent by now, and
 // with intervals all.
-func (fn *encodeFn) due(c *openCell, now time.Time, ends bool) (all []queuedBlock, err error) {
+func (fn *encodeFn) due(c *openCell, now time.Time, ends bool) (blocks []queuedBlock, err error) {
 	var due []string
 	if ends {
 		for key, b := range c.All() {
 			if fn.keys[key] != nil {
 				continue
 			}
-			waits, _ := keyed.StateBytes(b).Waiting()
-			at, _ := fn.workers[0].Deadline(key, b)
-			if fn.cfg.Aggregate != nil || !waits.IsZero() || !at.IsZero() && !at.After(now) {
+			firstWaiting, _ := keyed.StateBytes(b).Waiting()
+			deadline, _ := fn.workers[0].Deadline(key, b)
+			if fn.cfg.Aggregate != nil || !firstWaiting.IsZero() || !deadline.IsZero() && !deadline.After(now) {
 				due = append(due, key)
 			}
 		}
@@ -243,16 +243,16 @@ func (fn *encodeFn) due(c *openCell, now time.Time, ends bool) (all []queuedBloc
 			}
 		}
 	} else {
-		if err := fn.plan(c, now); err != nil {
+		if err := fn.buildAgenda(c, now); err != nil {
 			return nil, err
 		}
 		due = c.agenda.Due(now)
 	}
 	slices.Sort(due)
 	for _, key := range due {
-		all = append(all, queuedBlock{of: c, key: key})
+		blocks = append(blocks, queuedBlock{cell: c, key: key})
 	}
-	return all, c.readable()
+	return blocks, c.readable()
 }
 
 // emitSilence tells of a key that is silent by now.
@@ -272,12 +272,12 @@ func (fn *encodeFn) emitSilence(now time.Time, e *openKey) {
 // that does not know them by the watermark. A watermark that follows the clock has passed what the
 // logs have not.
 func (fn *encodeFn) expired(e *openKey, now time.Time) bool {
-	at := e.Expiry()
-	if fn.schedule.expire == 0 || at.IsZero() || !at.Before(now) {
+	expiry := e.Expiry()
+	if fn.schedule.expire == 0 || expiry.IsZero() || !expiry.Before(now) {
 		return false
 	}
 	for _, p := range e.IncludedOffsets() {
-		if passed, known := fn.account.LogTime(p.Log); known && !passed.After(at) {
+		if passed, known := fn.account.LogTime(p.Log); known && !passed.After(expiry) {
 			return false
 		}
 	}
@@ -295,7 +295,7 @@ func (fn *encodeFn) drop(c *openCell, e *openKey) {
 	c.Put(e.key, nil)
 	delete(fn.keys, e.key)
 	c.agenda.Set(e.key, time.Time{}, c.Len(), time.Time{})
-	e.forgot, e.KeyState = true, keyed.KeyState{}
+	e.forgotten, e.KeyState = true, keyed.KeyState{}
 }
 
 // resumeFn calls the cells whose states a run takes over, so that they get the timers that they
