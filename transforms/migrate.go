@@ -14,23 +14,23 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// resumedCells takes over the cells of a job before: it carries over those that were written with
-// other settings, and with Host.Resumed counts the keys of all.
+// resumedCells takes over the cells of a previous job. It migrates cells that were written with other settings.
+// With Host.Resumed, it counts the keys of all cells.
 type resumedCells struct {
 	mu        sync.Mutex
 	migrators []*keyed.Migrator // one per goroutine
-	counted   map[string]bool   // the cells that are counted
-	outcomes  map[string]int    // the number of keys, by what was carried over, that the log has not yet
-	counts    map[string]int64  // counts of cells that were read, by counter, that the log has not yet
-	bundle    map[string]int64  // those of the bundle that it has
+	counted   map[string]bool   // cells that are counted
+	outcomes  map[string]int    // unlogged numbers of migrated keys, by outcome
+	counts    map[string]int64  // unlogged counts, by the name of the counter
+	bundle    map[string]int64  // logged counts of the bundle
 }
 
 func newResumedCells() *resumedCells {
 	return &resumedCells{counted: map[string]bool{}, outcomes: map[string]int{}, counts: map[string]int64{}, bundle: map[string]int64{}}
 }
 
-// take takes over a cell. Without cfg.Migrate the error says which of its entities cannot go on as
-// they are.
+// takeOver takes over a cell. Without cfg.Migrate, it returns an error that names a key if the state of the key
+// does not fit cfg.
 func (r *resumedCells) takeOver(states cellState, c *openCell, cfg stepConfig) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +50,7 @@ func (r *resumedCells) takeOver(states cellState, c *openCell, cfg stepConfig) e
 	return nil
 }
 
-// migrate carries the entities of a cell over to cfg, and returns of how many nothing is kept.
+// migrate converts the key states of a cell to cfg. It returns the number of keys whose state was dropped.
 func (r *resumedCells) migrate(states cellState, c *openCell, cfg stepConfig) (lost int, err error) {
 	written, err := c.ReadSettings(states.store(c.provider))
 	if err != nil {
@@ -95,17 +95,17 @@ func (r *resumedCells) migrate(states cellState, c *openCell, cfg stepConfig) (l
 			}
 		}
 	}
-	c.agenda, c.last = agenda{}, time.Time{} // of the states before
+	c.agenda, c.last = agenda{}, time.Time{} // they were computed from the old states
 	return lost, nil
 }
 
-// log says what was taken over, before the keys have outputs.
+// log logs the keys that were taken over. It is called before the keys have outputs.
 func (r *resumedCells) log() {
 	if resumed, lost := r.counts[KeptKeys], r.counts[LostKeys]; resumed+lost > 0 {
-		slog.Info("keys go on from the job before", "kept", resumed, "begin_anew", lost)
+		slog.Info("resumed keys of the previous job", "kept", resumed, "reset", lost)
 	}
 	for carried, n := range r.outcomes {
-		slog.Info("states of another config are carried over to this one", "keys", n, "what", carried)
+		slog.Info("migrated states of another config", "keys", n, "what", carried)
 	}
 	for counter, n := range r.counts {
 		r.bundle[counter] += n
@@ -114,7 +114,7 @@ func (r *resumedCells) log() {
 	clear(r.counts)
 }
 
-// report counts what was taken over in a bundle that is written.
+// report adds the counts of a bundle to the metrics, after the bundle was written.
 func (r *resumedCells) report(ctx context.Context) {
 	for counter, n := range r.bundle {
 		beam.NewCounter("hafvf", counter).Inc(ctx, n)

@@ -23,11 +23,10 @@ import (
 	"hafvf/internal/reminder"
 )
 
-// encodeFn is the node that runs the filter over blocks of one key's observations, which come to it by
-// cells, and emits what encoders make of the estimates. Every read and write of a state is a round
-// trip to the runner. So blocks are processed in batches, and the cells of a batch are read in
-// parallel, as those of a bundle are written. The keys of a batch are worked in parallel too, each on
-// one goroutine at a time.
+// encodeFn is the node that runs the filter. Its input is blocks of observations of one key, by cell; it emits the
+// encoded estimates. Each read or write of a state is a round trip to the runner. Blocks are therefore processed in
+// batches: the cells of a batch are read in parallel, and the cells of a bundle are written in parallel. The keys
+// of a batch are also processed in parallel, each by one goroutine at a time.
 type encodeFn struct {
 	Config   string
 	Encoder  Registered
@@ -40,71 +39,71 @@ type encodeFn struct {
 	patterns     *domain.Patterns // of cfg
 	schedule     schedule
 	states       cellState
-	memory       *statestore.Memory   // of the run, in place of the runner's states; nil without one
-	quiet        *QuietTimes          // of the run; nil without any
-	appliedQuiet *[]keyed.QuietTime   // that the workers have
-	marks        *FalseMarks          // of the run; nil without any
-	memoryCells  map[string]*openCell // with memory, the cells that this node has used
-	timersSet    map[string]time.Time // by cell, what this node has set the timer for
-	lastCheck    time.Time            // the latest time at which it has looked at keys of any cell
+	memory       *statestore.Memory   // of the run, instead of the runner's states; nil if the runner stores the states
+	quiet        *QuietTimes          // of the run; nil if it has none
+	appliedQuiet *[]keyed.QuietTime   // the quiet times that the workers have
+	marks        *FalseMarks          // of the run; nil if it has none
+	memoryCells  map[string]*openCell // cells that this node has used, if memory is not nil
+	timersSet    map[string]time.Time // time of the timer that this node set last, by cell
+	lastCheck    time.Time            // latest time at which keys of any cell were checked
 	workers      []*worker            // one per goroutine
 	resumed      *resumedCells
 	account      *account.Run
-	free         []*openKey // of bundles before
-	lastLate     error      // of an observation that was late, the last that is known
+	free         []*openKey // keys of previous bundles, for reuse
+	lastLate     error      // error of the last known late observation
 	rejections   rejections
 	bundle
 }
 
-// A bundle is what a node works on from StartBundle to FinishBundle.
+// A bundle is the state of a node from StartBundle to FinishBundle.
 type bundle struct {
-	// Beam hands a bundle's emitters to each call; those of StartBundle serve until FinishBundle.
+	// Beam passes a bundle's emitters to each call. The emitters of StartBundle are valid until FinishBundle.
 	record, alert   func([]byte)
 	reject          func(keyed.Rejected)
 	queue           []queuedBlock
 	cells           map[string]*openCell
 	order, unread   []*openCell
-	keys            map[string]*openKey // that are open
+	keys            map[string]*openKey // open keys
 	report          account.Report
-	records, alerts chunk // that are encoded and not emitted yet
+	records, alerts chunk // encoded, and not emitted yet
 }
 
-// A worker is what one goroutine works with.
+// A worker has the data of one goroutine.
 type worker struct {
 	*keyed.Estimator
 	encoder    Encoder
-	encoded    Encoded // of all keys that it has worked on in a group
+	encoded    Encoded // outputs of the keys that it has processed in a group
 	memory     keyed.Memory
-	o          keyed.Observation // that is read
+	o          keyed.Observation // the observation that is being read
 	counts     account.Counts
-	late       error // of the first observation of a group that is late; nil for none
+	late       error // error of the first late observation of a group; nil if there is none
 	iterations []int64
-	state      []byte // that goes to the memory
+	state      []byte // buffer for a state that goes to encodeFn.memory
 }
 
-// queuedBlock is a block in the queue, or a key that a timer opens.
+// A queuedBlock is a block in the queue, or a key that a timer opens.
 type queuedBlock struct {
 	cell  *openCell
 	key   string
 	block blockBytes
 }
 
-// blockBytes are a block's bytes, and the same as text.
+// blockBytes has the bytes of a block, and the same bytes as text.
 type blockBytes struct {
 	bytes []byte
 	text  string
 }
 
-// openCell is a cell during a bundle, with access to its state.
+// An openCell is a cell during a bundle, with access to its state.
 type openCell struct {
 	*cell
 	name     string
 	provider state.Provider
-	order    []*openKey // its keys that are open, and those that were dropped
-	first    int        // place of its first entity among all that are open
+	order    []*openKey // its open keys, and those that were dropped
+	first    int        // index of its first key among all open keys
 }
 
-// alone names the only key of the cell, where it has but one.
+// alone returns the name of the only key of the cell, or "" if keys share cells.
 func (c *openCell) alone(cfg stepConfig) string {
 	if len(cfg.Cells) == 0 {
 		return c.name
@@ -112,7 +111,8 @@ func (c *openCell) alone(cfg stepConfig) string {
 	return ""
 }
 
-// readable returns the error after which what was not found in the cell may be there.
+// readable returns the error of a cell that could not be read in full. Keys that were not found in it may still
+// exist.
 func (c *openCell) readable() error {
 	if err := c.Err(); err != nil {
 		return fmt.Errorf("state %q: %w", c.name, err)
@@ -120,26 +120,26 @@ func (c *openCell) readable() error {
 	return nil
 }
 
-// openKey is an entity that is open: until the end of the bundle, as the runner's states are written
-// there, or until the end of a batch if the run has a memory, which costs little.
+// An openKey is an open key. If the runner stores the states, a key stays open until the end of the bundle, when
+// the states are written. If the run has a memory, it stays open until the end of a batch, which costs little.
 type openKey struct {
 	keyed.KeyState
 	key       string
 	cell      *openCell
-	state     []byte // before it was opened, and then after
+	state     []byte // encoded state, before the key was opened, and then after
 	found     bool   // the key had a state
-	touched   bool   // from this run
-	forgotten bool   // the key was forgotten, and nothing of it has come since
-	// counted says that the key is among those that were seen, and not forgotten since.
+	touched   bool   // the state is from this run
+	forgotten bool   // the key was forgotten, and has had no accepted observation since
+	// counted means that the key is in the count of keys that were seen and not forgotten.
 	counted bool
 
-	blocks  []blockBytes       // of the batch, that are not begun yet
-	reading keyed.Observations // of the block before these
-	more    bool               // there may be outputs for another round
+	blocks  []blockBytes       // blocks of the batch that are not started
+	reading keyed.Observations // the rest of the block that is being read
+	more    bool               // the key may have outputs in another round
 
-	// Of the round:
-	worker     *worker // that has encoded the estimates, in from to end
-	start, end Encoded // as it was before and after
+	// The fields below belong to a round.
+	worker     *worker // has encoded the outputs, from start to end of its buffers
+	start, end Encoded // lengths of the worker's buffers before and after the round
 	rejected   []keyed.Rejected
 	outputs    int
 	processed  int
@@ -148,13 +148,13 @@ type openKey struct {
 
 const (
 	batchBlocks = 512
-	roundTrips  = 16 // at the same time
-	// roundSteps bounds the outputs of a key that are held back until those of the keys
-	// before it are emitted.
+	roundTrips  = 16 // concurrent round trips
+	// roundSteps limits the outputs of a key in a round. They are buffered until the outputs of the keys before it
+	// are emitted.
 	roundSteps = 64
-	// groupKeys is the number of keys per goroutine of which outputs are held back.
+	// groupKeys is the number of keys per goroutine whose outputs are buffered.
 	groupKeys = 32
-	// mostFree is the number of entities whose memory is kept for the next ones.
+	// maxFree is the maximum number of openKeys that are kept for reuse.
 	maxFree = 1 << 12
 )
 
@@ -181,14 +181,14 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 	}
 	fn.quiet = account.Value[*QuietTimes](fn.account, "")
 	fn.marks = account.Value[*FalseMarks](fn.account, "")
-	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
+	if len(fn.cfg.Cells) > 0 { // larger than the state of one key, so only shared cells have it
 		fn.states.text = fn.cfg.Config.AllSettings().String()
 		fn.states.fingerprint = compact.FingerprintOf(fn.states.text)
 	}
 	return nil
 }
 
-// checkSettings returns an error if a filter has other settings than the job whose states m holds. m may be nil.
+// checkSettings returns an error if cfg differs from the settings of the job whose states m holds. m may be nil.
 func checkSettings(m *statestore.Memory, cfg keyed.Config) error {
 	if m == nil || m.Settings == nil {
 		return nil
@@ -201,12 +201,12 @@ func checkSettings(m *statestore.Memory, cfg keyed.Config) error {
 	if len(names) == 0 {
 		names = []string{"Keys"}
 	}
-	return fmt.Errorf("the configuration of the filter is not the job's: they differ in %s. Use statebackend.Filter, or give both the same configuration", message.List(names))
+	return fmt.Errorf("the configurations of the filter and of the job differ in %s: use statebackend.Filter, or give both the same configuration", message.List(names))
 }
 
 func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Rejected)) {
 	if fn.cells != nil {
-		clear(fn.timersSet) // the bundle before has failed
+		clear(fn.timersSet) // the previous bundle has failed
 	}
 	fn.bundle = bundle{record: emit, alert: alert, reject: reject, queue: fn.queue[:0], cells: map[string]*openCell{}, keys: map[string]*openKey{}}
 	clear(fn.resumed.bundle)
@@ -222,7 +222,8 @@ func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Reje
 	}
 }
 
-// ProcessElement takes the blocks of an element into the queue. Without one the cell is called.
+// ProcessElement puts the blocks of an element into the queue. An element without blocks only sets the timers of
+// its cell.
 func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, _, _ func([]byte), _ func(keyed.Rejected)) error {
 	if len(packed) == 0 {
 		return fn.resume(tp, fn.cellOf(cell, sp))
@@ -230,7 +231,7 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 	if fn.cfg.AtEnd {
 		fn.setEndTimer(tp)
 	}
-	c, text := fn.cellOf(cell, sp), string(packed) // once for all blocks
+	c, text := fn.cellOf(cell, sp), string(packed) // one string for all blocks
 	for r := (&compact.Reader{B: packed}); len(r.B) > 0; {
 		key, times, block := r.Text(), waitSpan{r.Time(), r.Time()}, r.Part()
 		if r.Bad {
@@ -245,10 +246,10 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 	return nil
 }
 
-// enqueue takes a block of those times into the queue.
+// enqueue puts a block into the queue. times is the range of the times of its observations.
 func (fn *encodeFn) enqueue(tp timers.Provider, b queuedBlock, times waitSpan) error {
 	fn.queue = append(fn.queue, b)
-	if !times.first.IsZero() { // else the key is forgotten, or has shown nothing that its family has
+	if !times.first.IsZero() { // otherwise it has a tombstone, or only observations out of the domain
 		if err := fn.setTimers(tp, b, times); err != nil {
 			return err
 		}
@@ -284,10 +285,9 @@ func (fn *encodeFn) drain() error {
 	return nil
 }
 
-// work processes the blocks of the keys in rounds. In a round every key makes its next
-// outputs, groups of them in parallel; then these are emitted, key by key in the order of
-// active. That order does not depend on the number of goroutines, and a key with most of
-// the observations comes last.
+// work processes the blocks of the keys in rounds. In a round, each key computes its next outputs, in groups that
+// run in parallel. Then the outputs are emitted, key by key in the order of active. The order does not depend on
+// the number of goroutines. A key with most of the observations comes last.
 func (fn *encodeFn) work(active []*openKey) error {
 	for len(active) > 0 {
 		rest := active[:0]
@@ -311,7 +311,8 @@ func (fn *encodeFn) work(active []*openKey) error {
 	return nil
 }
 
-// flush ends the work on a group: what the workers have encoded is in chunks.
+// flush ends the work on a group whose encoded outputs are in chunks: it collects the counts and empties the
+// buffers.
 func (fn *encodeFn) flush() {
 	for _, w := range fn.workers {
 		fn.report.Counts.Add(w.counts)
@@ -325,38 +326,37 @@ func (fn *encodeFn) flush() {
 	}
 }
 
-// lates is of late observations of all nodes of this process.
+// lates limits the warnings about late observations of all nodes of this process.
 var lates struct {
 	sync.Mutex
 	reminder.Reminder
 }
 
-// logLate says of an observation that it is late, at first and then once a minute.
+// logLate logs that an observation is late, once a minute at most.
 func logLate(reason error) {
 	lates.Lock()
 	defer lates.Unlock()
 	if lates.Due(time.Minute) {
-		slog.Warn("an observation is rejected; a longer Lateness lets observations wait for earlier ones", "reason", reason)
+		slog.Warn("observation rejected as late: with a larger Lateness, observations wait longer for earlier ones", "reason", reason)
 	}
 }
 
-// reset has a key begin anew whose state cannot be read, and says so in the dead letter. One
-// state must not stop the others.
+// reset resets a key whose state cannot be read, and writes the reason to the dead letter. One state must not stop
+// the other keys.
 func (e *openKey) reset(w *worker) {
-	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Reason: fmt.Sprintf("the state of the key %q cannot be read, and the key begins anew: %v", e.key, e.err), Reset: true})
+	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Reason: fmt.Sprintf("the state of the key %q cannot be read, so the key is reset: %v", e.key, e.err), Reset: true})
 	w.counts.Reset++
 	e.KeyState, e.err = w.Open(e.key, nil)
 }
 
-// matched notes in the account which patterns match the key.
+// matched reports to the account which patterns match the key.
 func matched(run *account.Run, patterns *domain.Patterns, key string) {
 	for _, i := range patterns.Matching(nil, key) {
 		run.Matched(patterns.Text(i))
 	}
 }
 
-// roundTrip calls f for every cell, roundTrips at a time, and returns the first error
-// with its cell.
+// roundTrip calls f for each cell, roundTrips at a time, and returns the first error with its cell.
 func roundTrip(cells []*openCell, f func(*openCell) error) error {
 	errs := make([]error, len(cells))
 	parallel.Do(len(cells), roundTrips, func(_, i int) { errs[i] = f(cells[i]) })
@@ -366,7 +366,7 @@ func roundTrip(cells []*openCell, f func(*openCell) error) error {
 	return nil
 }
 
-// step makes the key's next outputs, about roundSteps of them.
+// step computes the key's next outputs, about roundSteps of them.
 func (e *openKey) step(w *worker) {
 	e.Bind(w.Estimator)
 	e.worker, e.start, e.more = w, w.encoded, true
@@ -397,7 +397,7 @@ func (e *openKey) step(w *worker) {
 	}
 }
 
-// SilenceEnded emits a silence that ended.
+// SilenceEnded encodes a silence that ended.
 func (e *openKey) SilenceEnded(s keyed.SilenceEvent) {
 	e.outputs++
 	if !s.Reported || s.Until.IsZero() {
@@ -406,20 +406,20 @@ func (e *openKey) SilenceEnded(s keyed.SilenceEvent) {
 	e.worker.encoder.Silent(&e.worker.encoded, e.key, s)
 }
 
-// Expired emits that Config.Expire has reset the key.
+// Expired encodes that Config.Expire has reset the key.
 func (e *openKey) Expired() {
 	e.worker.counts.ExpiredKeys++
 	e.worker.encoder.Forgotten(&e.worker.encoded, e.key)
 }
 
-// forget forgets the key, and what waits of it.
+// forget drops the key's state and its waiting observations.
 func (e *openKey) forget(w *worker) {
 	e.forgotten = true
 	e.KeyState, e.err = w.Open(e.key, nil)
 	w.encoder.Forgotten(&w.encoded, e.key)
 }
 
-// takeTombstone forgets the key. If nothing is known of it, it rejects the tombstone.
+// takeTombstone forgets the key. If the key is unknown, it rejects the tombstone.
 func (e *openKey) takeTombstone(w *worker, o *keyed.Observation) {
 	e.processed++
 	if e.found || !e.IsNew() {
@@ -431,13 +431,13 @@ func (e *openKey) takeTombstone(w *worker, o *keyed.Observation) {
 		if e.counted {
 			w.counts.Keys--
 		}
-		e.reject(w, o, fmt.Sprintf("a tombstone of the key %q, of which nothing is known: nothing is forgotten", e.key))
+		e.reject(w, o, fmt.Sprintf("tombstone for the unknown key %q: nothing to forget", e.key))
 	}
 	e.counted = false
 }
 
-// takeOutside tells of an observation that was rejected for its numbers, if that is an alarm. If
-// nothing is known of the key, no state begins with it.
+// takeOutside processes an observation out of the domain: it encodes the alarm, if there is one. It does not create
+// a state for a new key.
 func (e *openKey) takeOutside(w *worker, o *keyed.Observation) {
 	e.processed++
 	if e.IsNew() {
@@ -458,7 +458,6 @@ func (e *openKey) takeOutside(w *worker, o *keyed.Observation) {
 	}
 }
 
-// take processes an observation.
 func (e *openKey) take(w *worker, o *keyed.Observation) {
 	if e.processed++; !e.counted {
 		e.counted = true
@@ -467,7 +466,7 @@ func (e *openKey) take(w *worker, o *keyed.Observation) {
 	e.Process(&w.memory, e, o)
 }
 
-// Rejected counts and rejects an observation that is late, or for which there is no room.
+// Rejected counts and rejects an observation that is late, or for which there is no space.
 func (e *openKey) Rejected(o *keyed.Observation, err error) {
 	w := e.worker
 	e.outputs++
@@ -488,13 +487,13 @@ func (e *openKey) Rejected(o *keyed.Observation, err error) {
 	e.reject(w, o, err.Error())
 }
 
-// Rewound reports a key whose time was wrong.
+// Rewound encodes that the key was set back from a wrong time.
 func (e *openKey) Rewound(from time.Time, o *keyed.Observation) {
 	e.worker.counts.Rewound++
 	e.worker.encoder.Rewound(e.key, from, o.Time)
 }
 
-// Estimated emits the estimate of an observation, or rejects the observation if it was skipped.
+// Estimated encodes the estimate of an observation, or rejects the observation if it was skipped.
 func (e *openKey) Estimated(o *keyed.Observation, out *keyed.Estimate) {
 	w := e.worker
 	e.outputs++
@@ -516,13 +515,12 @@ func (e *openKey) Estimated(o *keyed.Observation, out *keyed.Estimate) {
 	}
 }
 
-// reject rejects an observation.
 func (e *openKey) reject(w *worker, o *keyed.Observation, reason string) {
 	w.counts.Rejected++
 	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: reason})
 }
 
-// emit emits the outputs of the key's round.
+// emit emits the key's outputs of a round.
 func (fn *encodeFn) emit(e *openKey) {
 	fn.put(e.worker.encoded, e.start, e.end)
 	for _, r := range e.rejected {
@@ -534,7 +532,7 @@ func (fn *encodeFn) emit(e *openKey) {
 	e.outputs, e.processed = 0, 0
 }
 
-// put adds what was encoded between two moments to the chunks.
+// put adds the encoded bytes from start to end to the chunks.
 func (fn *encodeFn) put(buffers, start, end Encoded) {
 	fn.records.add(buffers.Records[len(start.Records):len(end.Records)], fn.record)
 	fn.alerts.add(buffers.Alerts[len(start.Alerts):len(end.Alerts)], fn.alert)
@@ -572,7 +570,7 @@ func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(
 	return err
 }
 
-// storeStates puts the states of the entities that are open into the memory, if there is one.
+// storeStates puts the states of the open keys into the memory, if there is one.
 func (fn *encodeFn) storeStates() {
 	if fn.memory != nil {
 		fn.encode()
@@ -580,7 +578,7 @@ func (fn *encodeFn) storeStates() {
 	}
 }
 
-// encode encodes the entities that are open, for the runner or into the memory.
+// encode encodes the open keys, for the runner or into the memory.
 func (fn *encodeFn) encode() {
 	n := len(fn.report.States)
 	for _, c := range fn.order {
@@ -598,7 +596,7 @@ func (fn *encodeFn) encode() {
 			case e.forgotten:
 				e.state = nil
 			case reports || fn.memory == nil:
-				e.state, _ = e.AppendBinary(make([]byte, 0, len(e.state)+64)) // it grows little
+				e.state, _ = e.AppendBinary(make([]byte, 0, len(e.state)+64)) // a state grows little
 			default:
 				w.state, _ = e.AppendBinary(w.state[:0])
 				e.state = w.state
@@ -618,7 +616,7 @@ func (fn *encodeFn) encode() {
 	})
 }
 
-// release lets go of the entities that are open.
+// release keeps the open keys for reuse.
 func (fn *encodeFn) release() {
 	for _, c := range fn.order {
 		for _, e := range c.order {

@@ -15,7 +15,7 @@ import (
 	"hafvf/internal/compact"
 )
 
-// Nodes work on bytes. Behind those of Filter, Smooth and Incidents are steps that unpack what they emit.
+// Nodes process bytes. Filter, Smooth and Incidents add steps that unpack the bytes into values.
 
 func init() {
 	Register(objects, func(context.Context, string) Encoder { return objectEncoder{} })
@@ -32,26 +32,26 @@ func init() {
 	register.Emitter2[beam.EventTime, incidents.Event]()
 }
 
-// found is the scope of the step that unpacks what a node finds. A runner shows its name, which says the
-// family. The node itself has none in its name, by which a runner finds its states.
+// familyScope returns the scope of the step that unpacks the results of a node. A runner shows its name, which
+// includes the family. The name of the node itself does not: a runner finds its states by this name.
 func familyScope(s beam.Scope, family string) beam.Scope { return s.Scope("hafvf.Found of " + family) }
 
 // objects is the name of the decoder and the encoders of objects.
 const objects = "hafvf.objects"
 
-// sizeBytes is the length of the size that stands before an object.
+// sizeBytes is the number of bytes of the size in front of an object.
 const sizeBytes = 4
 
-// appendObject appends an object of a key.
+// appendObject appends a key and an object.
 func appendObject(b []byte, key string, object encoding.BinaryAppender) []byte {
 	b = compact.AppendString(b, key)
 	start := len(b) + sizeBytes
-	b, _ = object.AppendBinary(append(b, make([]byte, sizeBytes)...)) // which never fails
+	b, _ = object.AppendBinary(append(b, make([]byte, sizeBytes)...)) // never fails
 	binary.LittleEndian.PutUint32(b[start-sizeBytes:], uint32(len(b)-start))
 	return b
 }
 
-// unpack calls emit with the objects of b.
+// unpack calls emit with each object in b.
 func unpack[T any, P interface {
 	*T
 	encoding.BinaryUnmarshaler
@@ -75,7 +75,8 @@ func unpack[T any, P interface {
 	return nil
 }
 
-// An objectEncoder appends estimates and the smoothed to the records, and alarms and incidents to the alerts.
+// An objectEncoder appends estimates and smoothed observations to the records, and alarms and incidents to the
+// alerts.
 type objectEncoder struct{}
 
 func (objectEncoder) Estimate(dst *Encoded, key string, e *keyed.Estimate) {
@@ -120,7 +121,7 @@ func unpackEstimates(b []byte, emit func(beam.EventTime, string, keyed.Estimate)
 	})
 }
 
-// eventTime is the epoch of what has no time.
+// eventTime returns the event time of a value: t, or the epoch if t is zero.
 func eventTime(t time.Time) mtime.Time {
 	if t.IsZero() {
 		return mtime.ZeroTimestamp

@@ -27,45 +27,45 @@ func init() {
 	register.Emitter1[keyed.Rejected]()
 }
 
-// packFn decodes elements of a source, checks the observations of a bundle, and packs those of each
-// key into a block: the stage boundary and the key's state then cost once per block. Its name is that of
-// the step which makes the filter's input, and a cluster finds the filter's states by that.
+// packFn decodes elements of a source, checks the observations of a bundle, and packs the observations of each key
+// into a block, so that the stage boundary and the key's state cost once per block. Do not rename packFn: its name
+// is in the name of the step that makes the filter's input, by which a cluster finds the filter's states.
 type packFn struct {
 	Config  string
 	Decoder Registered
 
 	in          decoding
 	cfg         stepConfig
-	cells       []string // by which keys go to states
+	cells       []string // names of the cells of the keys
 	estimator   *keyed.Estimator
-	data        []byte   // the observations of the bundle, encoded, in the order of arrival
-	extents     []packed // of each
-	blocks      []block  // in the order of their first observations
-	byKey       map[string]int
-	cellsCalled bool // all cells are, of a job that resumes
-	outside     int  // observations that are refused and go on, for their numbers
+	data        []byte         // encoded observations of the bundle, in the order of arrival
+	extents     []packed       // one per observation
+	blocks      []block        // in the order of their first observations
+	byKey       map[string]int // index in blocks
+	cellsCalled bool           // all cells of a resumed job were called
+	outside     int            // number of observations out of the domain: refused and also passed on
 	latest      time.Time
-	ahead       time.Time // latest of the times ahead of now
-	now         time.Time
+	ahead       time.Time // latest of the times after now
+	now         time.Time // the current time plus an hour
 }
 
-// packed is the place of an observation in the data of a packFn.
+// packed is the extent of an observation in the data of a packFn.
 type packed struct {
 	start, end int
-	next       int // the key's next observation in extents
+	next       int // index in extents of the key's next observation
 }
 
-// A block gathers the observations of a key.
+// A block collects the observations of a key.
 type block struct {
 	key         string
 	check       func(*keyed.Observation) error
 	ts          mtime.Time // earliest event time
-	times       waitSpan   // of all observations
-	first, last int        // in extents
-	size        int        // of all observations, encoded
+	times       waitSpan   // without observations out of the domain
+	first, last int        // indices in extents
+	size        int        // encoded size of all observations
 }
 
-// packBytes bounds what a bundle holds back.
+// packBytes limits the observations that a bundle buffers, in bytes.
 const packBytes = 64 << 20
 
 func (p *packFn) Setup(ctx context.Context) (err error) {
@@ -90,15 +90,15 @@ func (p *packFn) ProcessElement(_ context.Context, element beam.T, emit func(bea
 	p.in.decode(element, func(key string, o *keyed.Observation) error { return p.add(key, o, emit) }, reject)
 }
 
-// reset forgets the observations, and keeps their memory for the next ones.
+// reset drops the observations and keeps the allocated memory.
 func (p *packFn) reset() {
 	clear(p.byKey)
 	clear(p.blocks)
 	p.data, p.extents, p.blocks = p.data[:0], p.extents[:0], p.blocks[:0]
 }
 
-// add takes an observation, or says why it is refused. Nothing of it is kept. One that is refused for
-// its numbers alone goes on too, as it may be an alarm.
+// add packs an observation, or returns the reason why it is refused. It does not retain o. An observation that is
+// refused only because of its numbers is packed too, because it may be an alarm.
 func (p *packFn) add(key string, o *keyed.Observation, emit func(beam.EventTime, string, []byte)) error {
 	i, known := p.byKey[key]
 	var check func(*keyed.Observation) error
@@ -120,14 +120,14 @@ func (p *packFn) add(key string, o *keyed.Observation, emit func(beam.EventTime,
 	}
 	start, ts := len(p.data), eventTime(o.Time)
 	if p.cfg.Order == keyed.Arrival || stored.OutOfDomain {
-		stored.Raw = "" // only a rejection as late would need it
+		stored.Raw = "" // only needed to reject it as late
 	}
 	p.data, _ = stored.AppendBinary(p.data)
 	p.extents = append(p.extents, packed{start: start, end: len(p.data)})
 	last := len(p.extents) - 1
 	if !known {
 		key = strings.Clone(key) // it may be part of a larger text
-		i = len(p.blocks)
+		i = len(p.blocks)        // key may be part of a larger string
 		p.byKey[key] = i
 		p.blocks = append(p.blocks, block{key: key, check: check, ts: ts, first: last, last: last})
 	}
@@ -135,7 +135,7 @@ func (p *packFn) add(key string, o *keyed.Observation, emit func(beam.EventTime,
 	p.extents[b.last].next = last
 	b.last = last
 	b.ts = min(b.ts, ts)
-	if refused == nil { // else the key has not spoken
+	if refused == nil { // an observation out of the domain does not count for these times
 		b.times.add(waitSpan{o.Time, o.Time})
 		if o.Time.After(p.now) {
 			p.ahead = clock.Later(p.ahead, o.Time)
@@ -151,11 +151,11 @@ func (p *packFn) add(key string, o *keyed.Observation, emit func(beam.EventTime,
 	return refused
 }
 
-// togetherBlocks is the number of blocks of a cell that are one element: each element costs the
-// runner several microseconds, and a bundle of them has all their states in memory.
+// togetherBlocks is the maximum number of blocks of a cell in one element. Each element costs the runner several
+// microseconds, and a bundle of elements has all their states in memory.
 const togetherBlocks = 8
 
-// flush emits the blocks, those of a cell together.
+// flush emits the blocks. Blocks of a cell share elements.
 func (p *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 	type element struct {
 		ts     mtime.Time
@@ -176,7 +176,7 @@ func (p *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 			e = &element{ts: b.ts}
 			open[cell] = e
 			order = append(order, cell)
-		case e.blocks == 0 || b.ts < e.ts: // it begins, or is earlier
+		case e.blocks == 0 || b.ts < e.ts: // the element is new, or the block is earlier
 			e.ts = b.ts
 		}
 		e.bytes = beginBlock(e.bytes, b.key, b.times, b.size)
@@ -199,18 +199,18 @@ func (p *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 	p.reset()
 }
 
-// beginBlock appends the beginning of a block of the key, of those times, whose observations take
-// so many bytes. They follow, and then the next block of the cell.
+// beginBlock appends the header of a block: its key, the range of its times, and the encoded size of its
+// observations. The observations follow, and then the next block of the cell.
 func beginBlock(dst []byte, key string, times waitSpan, size int) []byte {
-	const header = 64 // bytes at most, but for the key
+	const header = 64 // maximum size without the key
 	b := compact.AppendString(slices.Grow(dst, header+len(key)+size), key)
 	b = compact.AppendTime(b, times.first)
 	b = compact.AppendTime(b, times.last)
 	return binary.AppendUvarint(b, uint64(size))
 }
 
-// callCells has every cell of a job before read, those too of which no key has a record. They go
-// before the observations.
+// callCells emits an empty element for each cell of the previous job, also for cells whose keys have no record. It
+// emits them before the observations.
 func (p *packFn) callCells(emit func(beam.EventTime, string, []byte)) {
 	if p.cellsCalled || !p.cfg.Resumed {
 		return
@@ -221,7 +221,7 @@ func (p *packFn) callCells(emit func(beam.EventTime, string, []byte)) {
 	}
 }
 
-// FinishBundle emits what is left, and reports what was rejected.
+// FinishBundle emits the remaining blocks, and reports the counts.
 func (p *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
 	p.callCells(emit)
 	p.flush(emit)

@@ -16,7 +16,7 @@ func TestRejectionsAreLogged(t *testing.T) {
 	defer func(was *slog.Logger) { slog.SetDefault(was) }(slog.Default())
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	count := func(text string) int { return strings.Count(log.String(), text) }
-	const one, most = "an observation is rejected: ", "most observations are rejected"
+	const one, most = "observation rejected: ", "most observations are rejected"
 	for _, c := range []struct {
 		name        string
 		family      string

@@ -10,36 +10,35 @@ import (
 	"hafvf/internal/compact"
 )
 
-// sessionRevision are the observations of one session of a key, by time, as they are held until a
-// smoother gets them.
+// A sessionRevision has the observations of one session of a key, sorted by time, until a smoother gets them.
 type sessionRevision struct {
 	Observations []keyed.Observation
-	// Revision is how often the session was emitted before, with less in it, and Earlier are
-	// the sessions that it takes the place of.
+	// Revision is the number of times that the session was emitted before, with fewer observations. Earlier has the
+	// sessions that it replaces.
 	Revision int64
 	Earlier  []sessionRevision
 }
 
-// A sessionKey names the session of observations without times, for those who group by it.
+// A sessionKey identifies a session of observations without times. The runner groups by it.
 type sessionKey string
 
-// sessionKeyOf returns the group of an observation of the key.
+// sessionKeyOf returns the sessionKey of an observation of the key.
 func sessionKeyOf(key string, o *keyed.Observation) sessionKey {
 	return sessionKey(strconv.Itoa(len(key)) + "/" + key + o.Session)
 }
 
-// Key is that of the group's observations.
+// Key returns the key of the session's observations.
 func (k sessionKey) Key() string {
 	length, rest, _ := strings.Cut(string(k), "/")
 	n, err := strconv.Atoi(length)
 	if err != nil || n > len(rest) {
-		panic("transforms: not a group: " + string(k))
+		panic("transforms: not a session key: " + string(k))
 	}
 	return rest[:n]
 }
 
-// splitSessions sorts observations of a key, and divides them into sessions at every gap. It counts
-// in whole milliseconds, as Beam does. With a gap of zero they are one session.
+// splitSessions sorts the observations of a key, and splits them into sessions at each gap. Like Beam, it counts in
+// whole milliseconds. With a gap of 0, all observations are one session.
 func splitSessions(observations []keyed.Observation, gap time.Duration) (sessions []sessionRevision) {
 	slices.SortStableFunc(observations, keyed.Observation.Compare)
 	start := 0
@@ -52,19 +51,19 @@ func splitSessions(observations []keyed.Observation, gap time.Duration) (session
 	return sessions
 }
 
-// joins reports whether b is less than a gap after a, or gaps mean nothing.
+// joins reports whether b is less than a gap after a. It returns true if gap is 0.
 func joins(a, b time.Time, gap time.Duration) bool {
 	return gap == 0 || b.UnixMilli() < a.UnixMilli()+gap.Milliseconds()
 }
 
-// Start is the time of the first observation.
+// Start returns the time of the first observation.
 func (s *sessionRevision) Start() time.Time { return s.Observations[0].Time }
 
-// End is the time of the last observation.
+// End returns the time of the last observation.
 func (s *sessionRevision) End() time.Time { return s.Observations[len(s.Observations)-1].Time }
 
-// Join takes sessions from those that were kept into g, if no gap lies between them: g is then
-// their next revision. It returns the sessions that are left.
+// Join adds those stored sessions to s that no gap separates from s: s is then their next revision. It returns the
+// other stored sessions.
 func (s *sessionRevision) Join(stored []sessionRevision, gap time.Duration) (rest []sessionRevision) {
 	for _, earlier := range stored {
 		if !joins(earlier.End(), s.Start(), gap) || !joins(s.End(), earlier.Start(), gap) {
@@ -73,7 +72,7 @@ func (s *sessionRevision) Join(stored []sessionRevision, gap time.Duration) (res
 		}
 		s.Revision = max(s.Revision, earlier.Revision+1)
 		s.Earlier = append(s.Earlier, earlier)
-		// Equal times keep their order: the earlier revision's come first.
+		// Equal times keep their order: observations of the earlier revision come first.
 		s.Observations = slices.Concat(earlier.Observations, s.Observations)
 		slices.SortStableFunc(s.Observations, keyed.Observation.Compare)
 	}
@@ -89,7 +88,7 @@ func sessionForm(c *compact.Codec, s *sessionRevision) {
 	revisionForm(c, s)
 }
 
-// revisionForm is that of a session without the earlier ones. It takes all bytes that are left.
+// revisionForm encodes or decodes a session without its earlier ones. It decodes all bytes that are left.
 func revisionForm(c *compact.Codec, s *sessionRevision) {
 	compact.Unsigned(c, &s.Revision)
 	if c.Writes {
@@ -104,7 +103,7 @@ func revisionForm(c *compact.Codec, s *sessionRevision) {
 	c.Check(err == nil && len(s.Observations) > 0)
 }
 
-// appendObservations appends the observations of b to all.
+// appendObservations appends the encoded observations in b to dst.
 func appendObservations(dst []keyed.Observation, b []byte) ([]keyed.Observation, error) {
 	for in := keyed.ReadObservations(b, ""); in.More(); {
 		o, err := in.Next(nil)

@@ -78,6 +78,6 @@ func TestJobHasOneConfig(t *testing.T) {
 			expect.OK(t, err)
 			continue
 		}
-		expect.Error(t, err, "the configuration of the filter is not the job's: they differ in "+differ+".")
+		expect.Error(t, err, "the configurations of the filter and of the job differ in "+differ+":")
 	}
 }
