@@ -19,7 +19,8 @@ type Decoder interface {
 	Decode(element any, take func(key string, o *keyed.Observation) error, reject func(line []byte, observations int))
 }
 
-// A refuser is a Decoder that passes observations to take that it knows to be unusable, so that they are counted and logged.
+// A refuser is a Decoder that passes observations to take that it knows to be unusable, so that they are counted and
+// logged.
 type refuser interface {
 	// unusable returns the reason, or nil.
 	unusable() error

@@ -311,8 +311,8 @@ func TestCellsThatFit(t *testing.T) {
 	}
 }
 
-// A savepoint of a newer version of this program is refused, and no key of it is reset: its cells, or the states of their
-// keys, have a format number one higher.
+// A savepoint of a newer version of this program is refused, and no key of it is reset: its cells, or the states of
+// their keys, have a format number one higher.
 func TestCellsOfANewerVersion(t *testing.T) {
 	defer func(all *cache) { cellCache = all }(cellCache)
 	in := map[string][]keyed.Observation{"k5": jumping()[:10]}

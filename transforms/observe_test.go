@@ -89,8 +89,8 @@ func reasonOf(r keyed.Rejected) string {
 	return fmt.Sprintf("%s %s %d: %s", r.Key, r.Observation.Log, r.Observation.Seq, r.Reason)
 }
 
-// An element that observe cannot parse is rejected with the error. Observations have the positions of their records, so that a record
-// which comes again is recognised.
+// An element that observe cannot parse is rejected with the error. Observations have the positions of their records, so
+// that a record which comes again is recognised.
 func TestFilterParsed(t *testing.T) {
 	lines := []line{{1, "5"}, {2, "a word"}, {3, "6"}, {3, "6"}, {4, "7"}}
 	p, s := beam.NewPipelineWithRoot()

@@ -131,7 +131,8 @@ func TestSmoothEqualsLoop(t *testing.T) {
 	}
 }
 
-// Without a gap a session ends at 30 median steps of its key, and at half an hour at least, in whatever order records come.
+// Without a gap a session ends at 30 median steps of its key, and at half an hour at least, in whatever order records
+// come.
 func TestSmoothAtStepsOfKeys(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var in []given

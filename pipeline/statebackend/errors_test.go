@@ -56,7 +56,8 @@ func TestKafkaNeedsStates(t *testing.T) {
 	expect.Error(t, err, "States is empty: name the topic of the states, or store them in a file by OpenFile")
 }
 
-// A filter with another configuration than the job's states fails. Without the check its states would be stored as the job's.
+// A filter with another configuration than the job's states fails. Without the check its states would be stored as the
+// job's.
 func TestJobHasOneConfig(t *testing.T) {
 	states, err := statebackend.OpenFile(filepath.Join(t.TempDir(), "states.bin"), statebackend.Config{Filter: keyed.Recommended("normal")})
 	expect.OK(t, err)

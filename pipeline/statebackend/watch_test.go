@@ -117,7 +117,8 @@ func TestNothingMoves(t *testing.T) {
 	}
 }
 
-// A grouping in the global window of a source without an end keeps everything back. The log says so, also while records arrive.
+// A grouping in the global window of a source without an end keeps everything back. The log says so, also while records
+// arrive.
 func TestGroupingOfAnEndlessSource(t *testing.T) {
 	defer func(former time.Duration) { stallLogAfter = former }(stallLogAfter)
 	stallLogAfter = 300 * time.Millisecond
