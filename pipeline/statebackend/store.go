@@ -100,8 +100,8 @@ func watch(ctx context.Context, run *account.Run, log *slog.Logger) {
 	tick := time.NewTicker(stallLogAfter / 10)
 	defer tick.Stop()
 	logged := map[string]*reminder.Reminder{} // by step
-	due := func(step string, since time.Time) bool {
-		if step == "" || time.Since(since) < stallLogAfter {
+	due := func(step string, start time.Time) bool {
+		if step == "" || time.Since(start) < stallLogAfter {
 			return false
 		}
 		if logged[step] == nil {
@@ -119,11 +119,11 @@ func watch(ctx context.Context, run *account.Run, log *slog.Logger) {
 		if runner == nil || run.Waits() {
 			continue
 		}
-		if step, since := runner.Stalled(); due(step, since) {
-			log.Warn("pipeline stalled: records are waiting at a step", "step", step, "for", time.Since(since).Round(time.Second).String())
+		if step, start := runner.Stalled(); due(step, start) {
+			log.Warn("pipeline stalled: records are waiting at a step", "step", step, "for", time.Since(start).Round(time.Second).String())
 		}
-		if step, since, records := run.Buffering(); due(step, since) {
-			log.Warn("records are not committed: a step still buffers their results", "step", step, "records", records, "for", time.Since(since).Round(time.Second).String())
+		if step, start, records := run.Buffering(); due(step, start) {
+			log.Warn("records are not committed: a step still buffers their results", "step", step, "records", records, "for", time.Since(start).Round(time.Second).String())
 		}
 	}
 }
