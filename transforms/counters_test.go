@@ -43,8 +43,8 @@ func (*numberedFn) ProcessElement(ts beam.EventTime, key float64, emit func(beam
 // A tally counts by the names of account.Counters.
 type tally map[string]int64
 
-func (n tally) count(name string, is bool) {
-	if is {
+func (n tally) count(name string, counted bool) {
+	if counted {
 		n[name]++
 	}
 }
@@ -62,8 +62,8 @@ func (n tally) outputs(c *testCase) {
 		n.count("panics", r.Panic != nil)
 		n.count("muted_alarms", outside[r.ID])
 	}
-	for _, all := range c.out {
-		for _, e := range all {
+	for _, estimates := range c.out {
+		for _, e := range estimates {
 			if e.Alarm != nil {
 				n.count(e.Alarm.Kind+"_alarms", true)
 			}
@@ -84,13 +84,13 @@ func (n tally) outputs(c *testCase) {
 	}
 	silences := map[string]bool{} // which may be told again when they are over
 	for _, text := range c.texts {
-		since, _, _ := strings.Cut(text, ",")
-		silences[since] = true
+		name, _, _ := strings.Cut(text, ",")
+		silences[name] = true
 	}
 	n["silences"] += int64(len(silences))
 	changes := map[string]int{} // by session
-	for key, all := range c.smoothed {
-		for _, s := range all {
+	for key, records := range c.smoothed {
+		for _, s := range records {
 			n.count("records", true)
 			n.count("missing", s.Missing)
 			n.count("changes", s.Change)
@@ -108,11 +108,11 @@ func (n tally) outputs(c *testCase) {
 }
 
 // eachMinute are observations of a key, one a minute, and so many.
-func eachMinute(key string, n int, value func(i int) float64) (all []given) {
+func eachMinute(key string, n int, value func(i int) float64) (inputs []input) {
 	for i := range n {
-		all = append(all, given{key, keyed.Value(at(60*i), fmt.Sprint(key, i), value(i))})
+		inputs = append(inputs, input{key, keyed.Value(timeAt(60*i), fmt.Sprint(key, i), value(i))})
 	}
-	return all
+	return inputs
 }
 
 // What a node counts is what a count of its outputs gives, in the account of the run and in Beam's metrics.
@@ -136,14 +136,14 @@ func TestCounts(t *testing.T) {
 		eachMinute("unknown", 1, func(int) float64 { return -5 }))
 	broken, _ := brittleStream(100)
 	now := time.Now()
-	ahead := []given{{"k", keyed.Value(now.Add(48*time.Hour), "", 1)}}
+	ahead := []input{{"k", keyed.Value(now.Add(48*time.Hour), "", 1)}}
 	for i := range 10 {
-		ahead = append(ahead, given{"k", keyed.Value(now.Add(time.Duration(i)*time.Second), "", 1)})
+		ahead = append(ahead, input{"k", keyed.Value(now.Add(time.Duration(i)*time.Second), "", 1)})
 	}
-	ahead = append(ahead, given{"k", keyed.Value(now.AddDate(-2, 0, 0), "", 1)})
-	reset := []given{
-		{"expires", keyed.Value(at(0), "", 1)}, {"expires", keyed.Value(at(9000), "", 1)},
-		{"forgotten", keyed.Value(at(0), "", 1)}, {"forgotten", keyed.Observation{Shape: keyed.Forget}}, {"forgotten", keyed.Value(at(0), "", 1)},
+	ahead = append(ahead, input{"k", keyed.Value(now.AddDate(-2, 0, 0), "", 1)})
+	reset := []input{
+		{"expires", keyed.Value(timeAt(0), "", 1)}, {"expires", keyed.Value(timeAt(9000), "", 1)},
+		{"forgotten", keyed.Value(timeAt(0), "", 1)}, {"forgotten", keyed.Observation{Shape: keyed.Forget}}, {"forgotten", keyed.Value(timeAt(0), "", 1)},
 	}
 	live := []any{
 		event{0, 1}, event{0, 2}, event{100, 1}, mark(200), event{210, 1}, mark(230),
@@ -160,7 +160,7 @@ func TestCounts(t *testing.T) {
 	smoothed := slices.Concat(eachMinute("no change", 40, noise), eachMinute("change", 40, func(i int) float64 { return noise(i) + float64(i/20*9) }),
 		eachMinute("drift", 300, func(i int) float64 { walk += noise(i) / 10; return walk + noise(i) }), eachMinute("panic", 20, func(i int) float64 { return float64(i * 100) }),
 		eachMinute("missing", 20, func(i int) float64 { return math.Log(float64(i - 1)) }), eachMinute("", 1, noise))
-	quiet := keyed.Config{Filter: twoLevels, Quiet: []keyed.QuietTime{{Match: "q*", From: at(600), To: at(1200)}}}
+	quiet := keyed.Config{Filter: twoLevels, Quiet: []keyed.QuietTime{{Match: "q*", From: timeAt(600), To: timeAt(1200)}}}
 	smoothing := segments.SmoothConfig
 	smoothing.Filter.Family, smoothing.Gap = "brittle", time.Hour
 
@@ -168,7 +168,7 @@ func TestCounts(t *testing.T) {
 	tests := map[string]struct {
 		cfg    keyed.Config
 		smooth *keyed.SmoothConfig
-		in     []given
+		in     []input
 		live   []any
 		more   tally
 	}{
@@ -192,12 +192,12 @@ func TestCounts(t *testing.T) {
 				return nil, nil
 			}})
 			defer run.Close()
-			of := &testCase{in: c.in, out: map[string][]keyed.Estimate{}, smoothed: map[string][]keyed.Smoothed{}}
-			cases.Store(t.Name(), of)
+			output := &testCase{in: c.in, out: map[string][]keyed.Estimate{}, smoothed: map[string][]keyed.Smoothed{}}
+			cases.Store(t.Name(), output)
 			p, s := beam.NewPipelineWithRoot()
-			collect := func(rejected beam.PCollection, all ...beam.PCollection) {
+			collect := func(rejected beam.PCollection, cols ...beam.PCollection) {
 				beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
-				for _, col := range all {
+				for _, col := range cols {
 					beam.ParDo(s, &collectFn{Case: t.Name()}, col)
 				}
 			}
@@ -216,11 +216,11 @@ func TestCounts(t *testing.T) {
 			result := expect.Get(direct.Execute(run.In(t.Context()), p))(t)
 
 			want, books, metrics := c.more, tally{}, tally{}
-			want.outputs(of)
+			want.outputs(output)
 			counts, _ := run.Counts()
-			for _, of := range account.Counters {
-				if n := *of.Of(&counts); n != 0 {
-					books[of.Name] = n
+			for _, counter := range account.Counters {
+				if n := *counter.Of(&counts); n != 0 {
+					books[counter.Name] = n
 				}
 			}
 			for _, m := range result.Metrics().AllMetrics().Counters() {
@@ -234,9 +234,9 @@ func TestCounts(t *testing.T) {
 			ran++
 		})
 	}
-	for _, of := range account.Counters {
-		if seen[of.Name] == 0 && ran == len(tests) {
-			t.Errorf("nothing has counted %s", of.Name)
+	for _, counter := range account.Counters {
+		if seen[counter.Name] == 0 && ran == len(tests) {
+			t.Errorf("nothing has counted %s", counter.Name)
 		}
 	}
 }

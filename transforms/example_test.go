@@ -96,15 +96,15 @@ func observe(r reading) (string, keyed.Observation) {
 
 // readings are those of a pump: every minute a value around 20, which rises by 10 after an hour and a half.
 func readings(s beam.Scope) beam.PCollection {
-	var all []reading
+	var list []reading
 	for minute := range 120 {
 		r := reading{"pump", time.Unix(60*int64(minute), 0).UTC(), 20 + float64(minute*7%5)/2}
 		if minute >= 90 {
 			r.Bar += 10
 		}
-		all = append(all, r)
+		list = append(list, r)
 	}
-	return beam.CreateList(s, all)
+	return beam.CreateList(s, list)
 }
 
 // A pipeline with detection, from a source of one's own to a sink of one's own, which takes alarms.
@@ -188,22 +188,22 @@ func (m knownNoise) LogBase(x []float64) float64 {
 	u := x[0] / m.noise
 	return -0.5*u*u - math.Log(m.noise) - 0.5*math.Log(2*math.Pi)
 }
-func (m knownNoise) at(d []float64, s float64) (h, k float64) {
+func (m knownNoise) moments(d []float64, s float64) (h, k float64) {
 	return m.mean*m.precision + s*d[0], m.precision + s*d[1]
 }
 func (knownNoise) Params() []expfam.Param {
 	return []expfam.Param{{Name: "mean"}, {Name: "precision"}}
 }
 func (m knownNoise) Posterior(dst, d []float64) {
-	h, k := m.at(d, 1)
+	h, k := m.moments(d, 1)
 	dst[0], dst[1] = h/k, k
 }
 func (m knownNoise) Estimate(mean, sd, d, _ []float64) {
-	h, k := m.at(d, 1)
+	h, k := m.moments(d, 1)
 	mean[0], sd[0] = h/k, math.Sqrt(1/k)
 }
 func (m knownNoise) Predict(mean, sd, d []float64, s float64, _ []float64) {
-	h, k := m.at(d, s)
+	h, k := m.moments(d, s)
 	mean[0], sd[0] = h/k, math.Sqrt(1/k+m.noise*m.noise)
 }
 func (m knownNoise) NewLine() expfam.Line { return &noiseLine{m: m} }
@@ -216,13 +216,13 @@ type noiseLine struct {
 func (l *noiseLine) Set(d, t []float64) { l.d, l.t = d, t }
 
 func (l *noiseLine) Gain(s float64) float64 {
-	h, k := l.m.at(l.d, s)
+	h, k := l.m.moments(l.d, s)
 	hT, kT := h+l.t[0], k+l.t[1]
 	return 0.5 * (hT*hT/kT - h*h/k - math.Log(kT/k))
 }
 
 func (l *noiseLine) Jet(s float64) expfam.Jet {
-	h, k := l.m.at(l.d, s)
+	h, k := l.m.moments(l.d, s)
 	f1, f2, f3, f4 := l.derivatives(h, k)
 	g1, g2, _, _ := l.derivatives(h+l.t[0], k+l.t[1])
 	return expfam.Jet{Q1: g1 - f1, Q2: g2 - f2, F2: f2, F3: f3, F4: f4}

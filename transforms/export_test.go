@@ -14,18 +14,18 @@ type Given struct {
 }
 
 func init() {
-	register.Function2x1(given)
-	register.Function1x2(observeGiven)
+	register.Function2x1(pairOf)
+	register.Function1x2(observePair)
 	observers.Store("given", observer(func(element any) (string, keyed.Observation, error) {
-		return withoutError(observeGiven)(element.(Given))
+		return withoutError(observePair)(element.(Given))
 	}))
 }
 
-func given(key string, o keyed.Observation) Given      { return Given{key, o} }
-func observeGiven(g Given) (string, keyed.Observation) { return g.Key, g.Observation }
+func pairOf(key string, o keyed.Observation) Given    { return Given{key, o} }
+func observePair(g Given) (string, keyed.Observation) { return g.Key, g.Observation }
 func paired(s beam.Scope, col beam.PCollection) (Registered, beam.PCollection) {
-	pairs := beam.ParDo(s, given, col)
-	return registerObserve("Filter", observeGiven, withoutError(observeGiven), pairs), pairs
+	pairs := beam.ParDo(s, pairOf, col)
+	return registerObserve("Filter", observePair, withoutError(observePair), pairs), pairs
 }
 
 // FilterIn is Filter of a PCollection<KV<string, keyed.Observation>>, as a host runs it.

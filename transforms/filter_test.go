@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 // given is an observation with its key.
-type given struct {
+type input struct {
 	key string
 	obs keyed.Observation
 }
@@ -56,7 +56,7 @@ type given struct {
 var cases sync.Map
 
 type testCase struct {
-	in []given
+	in []input
 
 	mu       sync.Mutex
 	out      map[string][]keyed.Estimate
@@ -126,7 +126,7 @@ func (fn *collectOneFn) ProcessElement(v beam.X, _ func([]byte)) {
 
 // runFilter runs the node over the observations in this process, unless execute says otherwise. They
 // reach the node as they are emitted.
-func runFilter(ctx context.Context, t *testing.T, cfg keyed.Config, in []given, cells ...string) *testCase {
+func runFilter(ctx context.Context, t *testing.T, cfg keyed.Config, in []input, cells ...string) *testCase {
 	t.Helper()
 	c := &testCase{in: in, out: map[string][]keyed.Estimate{}}
 	cases.Store(t.Name(), c)
@@ -140,12 +140,12 @@ func runFilter(ctx context.Context, t *testing.T, cfg keyed.Config, in []given, 
 
 var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func at(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+func timeAt(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
 
 var twoLevels = hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 
 // loop is the node's work as a plain loop over each key's observations.
-func loop(t *testing.T, cfg keyed.Config, in []given) map[string][]keyed.Estimate {
+func loop(t *testing.T, cfg keyed.Config, in []input) map[string][]keyed.Estimate {
 	t.Helper()
 	est := expect.Get(keyed.NewEstimator(cfg))(t)
 	out := map[string][]keyed.Estimate{}
@@ -166,15 +166,15 @@ func same(t *testing.T, got, want any) {
 	}
 }
 
-func randomStream(n, keys int) []given {
+func randomStream(n, keys int) []input {
 	rng := rand.New(rand.NewPCG(1, 2))
-	in := make([]given, n)
+	in := make([]input, n)
 	for i := range in {
 		x := rng.NormFloat64() + float64(i/1000%2)*4
 		if rng.IntN(50) == 0 {
 			x = math.NaN()
 		}
-		in[i] = given{fmt.Sprintf("k%d", rng.IntN(keys)), keyed.Value(at(i), fmt.Sprintf("r%d", i), x)}
+		in[i] = input{fmt.Sprintf("k%d", rng.IntN(keys)), keyed.Value(timeAt(i), fmt.Sprintf("r%d", i), x)}
 	}
 	return in
 }
@@ -188,7 +188,7 @@ func TestFilterEqualsLoop(t *testing.T) {
 	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 	for name, c := range map[string]struct {
 		cfg      keyed.Config
-		in, loop []given
+		in, loop []input
 	}{
 		"in order":     {keyed.Config{}, in, in},
 		"out of order": {keyed.Config{Lateness: time.Hour}, shuffled, in},
@@ -300,15 +300,15 @@ type (
 )
 
 // streamOf is a stream of these, which ends.
-func streamOf(t *testing.T, s beam.Scope, all ...any) beam.PCollection {
+func streamOf(t *testing.T, s beam.Scope, steps ...any) beam.PCollection {
 	t.Helper()
 	ts := teststream.NewConfig()
-	for _, e := range all {
+	for _, e := range steps {
 		switch e := e.(type) {
 		case mark:
-			ts.AdvanceWatermark(at(int(e)).UnixMilli())
+			ts.AdvanceWatermark(timeAt(int(e)).UnixMilli())
 		case event:
-			expect.OK(t, ts.AddElements(at(e.second).UnixMilli(), e.x))
+			expect.OK(t, ts.AddElements(timeAt(e.second).UnixMilli(), e.x))
 		}
 	}
 	ts.AdvanceWatermarkToInfinity()

@@ -28,7 +28,7 @@ func TestIncidents(t *testing.T) {
 	est := expect.Get(keyed.NewEstimator(cfg))(t)
 	fleet := expect.Get(incidents.New(incidents.Config{}))(t)
 	rng := rand.New(rand.NewPCG(9, 9))
-	var in []given
+	var in []input
 	tracks := map[string]*keyed.Track{}
 	for i := range 6 * 144 {
 		for k := range 12 {
@@ -36,8 +36,8 @@ func TestIncidents(t *testing.T) {
 			if k/4 == 1 && i >= 5*144 && i < 5*144+5 {
 				x += 9
 			}
-			o := keyed.Value(at(600*i), fmt.Sprintf("f:%d", len(in)), x)
-			in = append(in, given{key, o})
+			o := keyed.Value(timeAt(600*i), fmt.Sprintf("f:%d", len(in)), x)
+			in = append(in, input{key, o})
 			if tracks[key] == nil {
 				tracks[key] = est.NewTrack(key)
 			}
@@ -52,10 +52,10 @@ func TestIncidents(t *testing.T) {
 	}
 	last := map[string]incidents.Event{} // what happens to an incident at one time is told once
 	var order []string
-	for _, e := range fleet.Advance(at(600 * 6 * 144)).Events {
+	for _, e := range fleet.Advance(timeAt(600 * 6 * 144)).Events {
 		name := e.ID + e.Time.String()
-		if was, seen := last[name]; seen && was.State == incidents.Opened {
-			e.State, e.Page = incidents.Opened, was.Page
+		if prev, seen := last[name]; seen && prev.State == incidents.Opened {
+			e.State, e.Page = incidents.Opened, prev.Page
 		} else if !seen {
 			order = append(order, name)
 		}

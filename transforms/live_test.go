@@ -18,11 +18,11 @@ import (
 )
 
 func init() {
-	register.Function2x2(speak)
+	register.Function2x2(observeKey)
 }
 
 // speak is an observation of the key of that number.
-func speak(ts beam.EventTime, key float64) (string, keyed.Observation) {
+func observeKey(ts beam.EventTime, key float64) (string, keyed.Observation) {
 	return fmt.Sprint("k", key), keyed.Value(ts.ToTime(), "", 1)
 }
 
@@ -44,7 +44,7 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	events := []any{event{0, 1}, event{0, 2}, mark(1), event{1, 1}, event{4, 3}, mark(12 + lateness), event{20, 1}, event{18, 3}, mark(40)}
 	p, s := beam.NewPipelineWithRoot()
 	cfg := keyed.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}
-	out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, events...)))
+	out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, observeKey, streamOf(t, s, events...)))
 	beam.ParDo(s, &collectFn{Case: name}, out.Estimates)
 	beam.ParDo(s, &collectOneFn{Case: name}, out.Alarms)
 	beam.ParDo(s, &collectOneFn{Case: name}, out.Rejected)
@@ -55,9 +55,9 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	})
 	same(t, len(c.rejected), 0)
 	for key, want := range map[string][]*keyed.Silence{
-		"k1": {nil, nil, {Since: at(1), Bound: 10 * time.Second, Zone: "UTC", Reported: true}},
+		"k1": {nil, nil, {Since: timeAt(1), Bound: 10 * time.Second, Zone: "UTC", Reported: true}},
 		"k2": {nil},
-		"k3": {nil, {Since: at(4), Bound: 10 * time.Second, Zone: "UTC"}},
+		"k3": {nil, {Since: timeAt(4), Bound: 10 * time.Second, Zone: "UTC"}},
 	} {
 		var got []*keyed.Silence
 		for _, e := range c.out[key] {
@@ -79,7 +79,7 @@ func TestFilterLiveManyKeys(t *testing.T) {
 		rng := rand.New(rand.NewPCG(36, 7))
 		last, n := map[int]int{}, map[int]int{}
 		var want []string
-		tell := func(k int) {
+		expectSilence := func(k int) {
 			want = append(want, fmt.Sprintf("k%d since %d, %ds, n %d, 1 outputs", k, last[k], bound, n[k]))
 		}
 		for step := range steps {
@@ -91,26 +91,26 @@ func TestFilterLiveManyKeys(t *testing.T) {
 					continue
 				}
 				if events = append(events, event{second, float64(k)}); n[k] > 0 && second-last[k] > bound {
-					tell(k)
+					expectSilence(k)
 				}
 				last[k] = second
 				n[k]++
 			}
 		}
 		for k := range n {
-			tell(k)
+			expectSilence(k)
 		}
 		p, s := beam.NewPipelineWithRoot()
 		cfg := keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: bound * time.Second}}
-		out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, append(events, mark(2*steps+bound))...)))
+		out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, observeKey, streamOf(t, s, append(events, mark(2*steps+bound))...)))
 		beam.ParDo(s, &collectFn{Case: t.Name()}, out.Estimates)
 		beam.ParDo(s, &collectOneFn{Case: t.Name()}, out.Alarms)
 		expect.Get(direct.Execute(context.Background(), p))(t)
 		slices.Sort(want)
 		slices.Sort(c.texts)
 		same(t, c.texts, want)
-		for key, all := range c.out {
-			for _, e := range all {
+		for key, estimates := range c.out {
+			for _, e := range estimates {
 				if e.Silence != nil && !e.Silence.Reported {
 					t.Errorf("%s: %+v was not told while it lasted", key, *e.Silence)
 				}

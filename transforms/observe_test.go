@@ -27,7 +27,7 @@ func recovered(f func()) (message string) {
 // A user's function that does not take the elements is refused when the pipeline is made, in its own words.
 func TestObserveTakesTheElements(t *testing.T) {
 	_, s := beam.NewPipelineWithRoot()
-	got := recovered(func() { Filter(s, keyed.Recommended("normal"), observeGiven, beam.Create(s, 1, 2)) })
+	got := recovered(func() { Filter(s, keyed.Recommended("normal"), observePair, beam.Create(s, 1, 2)) })
 	expect.Same(t, "transforms.Filter: observe takes transforms.Given, and the elements of the input are int", got)
 }
 
@@ -45,19 +45,19 @@ func unregistered(Given) (string, keyed.Observation) { return "", keyed.Observat
 
 // A worker in another process knows a function that is registered with Beam. It refuses any other, and a
 // closure always: what that has captured is not there.
-func TestObserverOfAnotherProcess(t *testing.T) {
+func TestObserverInOtherProcess(t *testing.T) {
 	_, s := beam.NewPipelineWithRoot()
 	col := beam.Create(s, Given{})
-	there := func(in Registered) observer {
+	observerThere := func(in Registered) observer {
 		observers.Delete(in.Setting) // as where the pipeline was not made
 		return observerOf(in.Setting)
 	}
-	of := there(registerObserve("Filter", observeGiven, withoutError(observeGiven), col))
-	if key, o, _ := of(Given{"k", keyed.Observation{ID: "id"}}); key != "k" || o.ID != "id" {
+	observe := observerThere(registerObserve("Filter", observePair, withoutError(observePair), col))
+	if key, o, _ := observe(Given{"k", keyed.Observation{ID: "id"}}); key != "k" || o.ID != "id" {
 		t.Errorf("%q, %v", key, o)
 	}
 	for _, f := range []func(Given) (string, keyed.Observation){unregistered, func(Given) (string, keyed.Observation) { return t.Name(), keyed.Observation{} }} {
-		got := recovered(func() { there(registerObserve("Filter", f, withoutError(f), col)) })
+		got := recovered(func() { observerThere(registerObserve("Filter", f, withoutError(f), col)) })
 		if !strings.Contains(got, "registered in an init function by register.Function1x2") {
 			t.Error(got)
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // What is cut anywhere is an error, not fewer objects.
-func TestUnpackOfACut(t *testing.T) {
+func TestUnpackCut(t *testing.T) {
 	o := keyed.Value(time.Unix(60, 0), "id", 1)
 	b := appendObject(nil, "key", &o)
 	for n := 1; n <= len(b); n++ {

@@ -43,7 +43,7 @@ func TestPrism(t *testing.T) {
 			same(t, runSmooth(t, cfg, in, nil).smoothed, smoothLoop(t, cfg, in))
 		})
 	}
-	t.Run("types in a struct", TestTypesInAStruct)
-	t.Run("panics", TestFilterOfPanics)
-	t.Run("panics in sessions", TestSmoothOfPanics)
+	t.Run("types in a struct", TestTypesInStruct)
+	t.Run("panics", TestFilterPanic)
+	t.Run("panics in sessions", TestSmoothPanic)
 }

@@ -12,18 +12,18 @@ import (
 )
 
 // atSeconds are observations at these seconds.
-func atSeconds(seconds ...int64) (all []keyed.Observation) {
+func atSeconds(seconds ...int64) (observations []keyed.Observation) {
 	for i, s := range seconds {
-		all = append(all, keyed.Value(time.Unix(s, 0).UTC(), "", float64(i)))
+		observations = append(observations, keyed.Value(time.Unix(s, 0).UTC(), "", float64(i)))
 	}
-	return all
+	return observations
 }
 
-func seconds(all []keyed.Observation) (of []int64) {
-	for _, o := range all {
-		of = append(of, o.Time.Unix())
+func seconds(observations []keyed.Observation) (list []int64) {
+	for _, o := range observations {
+		list = append(list, o.Time.Unix())
 	}
-	return of
+	return list
 }
 
 // Sessions end at gaps, and a late observation that closes a gap joins the sessions before and

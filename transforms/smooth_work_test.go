@@ -54,7 +54,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	}
 	before := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	run := func(goroutines int) (all []string) {
+	run := func(goroutines int) (list []string) {
 		runtime.GOMAXPROCS(goroutines)
 		fn := &encodeSmoothedFn{Config: string(text), Encoder: Registered{Name: objects}}
 		expect.OK(t, fn.Setup(t.Context()))
@@ -62,7 +62,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 			t.Fatalf("%d smoothers on %d goroutines", len(fn.smoothers), goroutines)
 		}
 		emit := func(b []byte) {
-			err := unpack(b, func(key string, s keyed.Smoothed) { all = append(all, fmt.Sprintf("%s %+v", key, s)) })
+			err := unpack(b, func(key string, s keyed.Smoothed) { list = append(list, fmt.Sprintf("%s %+v", key, s)) })
 			if err != nil {
 				t.Error(err)
 			}
@@ -73,10 +73,10 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		}
 		expect.OK(t, fn.drain())
 		fn.records.flush(emit)
-		if int(fn.counts.Records) != records || len(all) != records || int(fn.counts.Sessions) != len(sessions) || fn.counts.Changes < 100 {
-			t.Errorf("%+v of %d observations in %d sessions, and %d records", fn.counts, records, len(sessions), len(all))
+		if int(fn.counts.Records) != records || len(list) != records || int(fn.counts.Sessions) != len(sessions) || fn.counts.Changes < 100 {
+			t.Errorf("%+v of %d observations in %d sessions, and %d records", fn.counts, records, len(sessions), len(list))
 		}
-		return all
+		return list
 	}
 	want := run(1)
 	for _, goroutines := range []int{2, 8} {
@@ -88,7 +88,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 }
 
 // A session that is cut short is an error, and it names the key.
-func TestSmoothOfABrokenSession(t *testing.T) {
+func TestSmoothCutSession(t *testing.T) {
 	text, err := json.Marshal(SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 1}}, Gap: time.Hour}})
 	expect.OK(t, err)
 	fn := &encodeSmoothedFn{Config: string(text), Encoder: Registered{Name: objects}}

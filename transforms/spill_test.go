@@ -30,7 +30,7 @@ func (j *job) reads() (n int) {
 // fails. Logs of cells are read again only without copies.
 func TestSpilledCells(t *testing.T) {
 	expect.Long(t, "cells that memory does not hold")
-	defer func(all *cache) { cellCache = all }(cellCache)
+	defer func(former *cache) { cellCache = former }(cellCache)
 	const keys = 240
 	bundles := 15
 	if testing.Short() {
@@ -40,8 +40,8 @@ func TestSpilledCells(t *testing.T) {
 	var transfers atomic.Int64
 	failing := func() *cache { return copiesOn(10_000, func() bool { return transfers.Add(1)%307 == 0 }) }
 	for name, c := range map[string]struct {
-		copies *cache
-		again  bool // logs are read again
+		copies  *cache
+		rereads bool // logs are read again
 	}{
 		"in memory": {newCache(1 << 30), false},
 		"spilled":   {newCache(10_000), false},
@@ -77,7 +77,7 @@ func TestSpilledCells(t *testing.T) {
 					}
 				}
 			}
-			if read := j.reads(); (read > 0) != c.again {
+			if read := j.reads(); (read > 0) != c.rereads {
 				t.Errorf("logs were read %d times", read)
 			}
 			if name == "spilled" && (cellCache.file == nil || cellCache.used.Len() != len(threeCells)) {
@@ -101,7 +101,7 @@ func noCopies() *cache {
 // memory, in a file, or nowhere, so that logs are read. The logs come from this process: a runner
 // that sends them takes longer.
 func BenchmarkSpilledCells(b *testing.B) {
-	defer func(all *cache) { cellCache = all }(cellCache)
+	defer func(former *cache) { cellCache = former }(cellCache)
 	const keys, size = 200_000, 1000
 	cfg := changed[0]
 	cfg.Cells = nil
@@ -136,15 +136,15 @@ func BenchmarkSpilledCells(b *testing.B) {
 				}
 				pack.flush(send)
 				filter.StartBundle(ignore, nil, reject)
-				for cell, all := range blocks {
-					for _, block := range all {
+				for cell, elements := range blocks {
+					for _, block := range elements {
 						expect.OK(b, filter.ProcessElement(context.Background(), cells[cell], nil, cell, block, ignore, nil, reject))
 					}
 				}
 				expect.OK(b, filter.FinishBundle(context.Background(), ignore, nil, reject))
 			}
-			for all := range slices.Chunk(names, keys/4) {
-				bundle(all)
+			for part := range slices.Chunk(names, keys/4) {
+				bundle(part)
 			}
 			some := make([]string, size)
 			for b.Loop() {

@@ -15,7 +15,7 @@ import (
 
 // A configuration travels to workers as text. Numbers, and nil or empty lists, come back as
 // they were.
-func TestConfigTravels(t *testing.T) {
+func TestConfigRoundTrip(t *testing.T) {
 	third := 1 / 3.
 	full := stepConfig{Config: keyed.Recommended("normal"), Host: Host{Cells: []string{"a", "b"}, Migrate: true}}
 	full.Keys = []keyed.Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: third}, Prior: expfam.Params{"kappa": math.Nextafter(1, 2)}}}}
