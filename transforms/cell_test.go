@@ -21,17 +21,17 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 )
 
-// A runner keeps the states of one cell, a bag in any order, as a runner may.
+// A runner stores the states of one cell. It returns the bag in random order.
 type runner struct {
 	state.Provider
 	value    any // the head
 	settings any
 	bag      []any
 	rng      *rand.Rand
-	logs     int // how often the bag was read
+	logs     int // number of reads of the bag
 }
 
-// of is the value of that name.
+// state returns the value with a name.
 func (r *runner) state(name string) *any {
 	if name == "settings" {
 		return &r.settings
@@ -77,16 +77,16 @@ func statesOfCells() cellState {
 	return cellState{head: &head, log: &log, settings: &settings, text: text, fingerprint: compact.FingerprintOf(text)}
 }
 
-// small is the size up to which a cell is rewritten whole.
+// small is the maximum size in bytes of a cell that is rewritten as a whole.
 const small = 4 << 10
 
-// A disk is a temporary file that fails now and then.
+// A disk is a temporary file that fails sometimes.
 type disk struct {
 	table.ReaderWriterAt
 	fails func() bool
 }
 
-var errDisk = errors.New("the disk fails")
+var errDisk = errors.New("disk failed")
 
 func (d disk) ReadAt(b []byte, offset int64) (int, error) {
 	if d.fails() {
@@ -102,7 +102,7 @@ func (d disk) WriteAt(b []byte, offset int64) (int, error) {
 	return d.ReaderWriterAt.WriteAt(b, offset)
 }
 
-// copiesOn are copies that are spilled to such a disk.
+// copiesOn returns a cache that spills its copies to a disk.
 func copiesOn(bound int, fails func() bool) *cache {
 	k := newCache(bound)
 	k.create = func() (table.ReaderWriterAt, error) {
@@ -112,8 +112,8 @@ func copiesOn(bound int, fails func() bool) *cache {
 	return k
 }
 
-// A cell holds the last entity of every key, whichever copies workers have, in memory or not, also
-// after bundles that failed or were rolled back.
+// A cell has the last state of every key, whichever copies workers have, in memory or not, also after bundles that
+// failed or were rolled back.
 func TestCell(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestCell(t *testing.T) {
 				if bundle%3 == 0 {
 					index := rng.IntN(len(workers))
 					if cellCache = workers[index]; cellCache.file != nil && cellCache.file.Err() != nil {
-						workers[index] = copiesOn(5000, rarely) // another worker's, whose disk is whole
+						workers[index] = copiesOn(5000, rarely) // another worker, whose disk works
 					}
 				}
 				c, err := states.read(r, "")
@@ -150,7 +150,7 @@ func TestCell(t *testing.T) {
 					if err := states.write(r, c, "", nil); !errors.Is(err, errDisk) {
 						t.Fatalf("bundle %d: written after an error: %v", bundle, err)
 					}
-					continue // it failed
+					continue // the bundle fails
 				}
 				if d := cmp.Diff(want, got); d != "" {
 					t.Fatalf("bundle %d: %s", bundle, d)
@@ -166,14 +166,14 @@ func TestCell(t *testing.T) {
 					}
 					if !slices.ContainsFunc(changed, func(o *openKey) bool { return o.key == e.key }) {
 						changed = append(changed, e)
-						if want[e.key] = string(e.state); len(e.state) == 0 { // it is forgotten
+						if want[e.key] = string(e.state); len(e.state) == 0 { // the key is forgotten
 							delete(want, e.key)
 						}
 					}
 				}
 				expect.OK(t, states.write(r, c, "", changed))
 				if n := r.bytes(); c.Err() == nil && n > 3*c.Live()+2*small {
-					t.Fatalf("bundle %d: the log has %d bytes, of which %d live", bundle, n, c.Live())
+					t.Fatalf("bundle %d: the log has %d bytes, %d of them live", bundle, n, c.Live())
 				}
 				switch rng.IntN(10) {
 				case 0:
@@ -191,7 +191,7 @@ func TestCell(t *testing.T) {
 	}
 }
 
-// A log that lacks a piece is an error: its keys would begin anew in silence.
+// A log without one of its pieces is an error: otherwise its keys would be reset without notice.
 func TestCellLacksPieces(t *testing.T) {
 	states, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
 	c := &cell{Cell: &statestore.Cell{}}
@@ -212,7 +212,7 @@ func TestCellLacksPieces(t *testing.T) {
 	}
 }
 
-// A cell with a log whose keys are all forgotten at once is one without keys, which may come again.
+// If all keys of a cell with a log are forgotten at once, the cell has no keys. The keys may return.
 func TestCellWithoutKeys(t *testing.T) {
 	states, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
 	c := &cell{Cell: &statestore.Cell{}}
@@ -230,7 +230,7 @@ func TestCellWithoutKeys(t *testing.T) {
 			}
 		}
 		if v := r.value.([]byte)[10:]; len(v) == len(statestore.Version{}) {
-			cellCache.take(statestore.Version(v)) // the log is to be read
+			cellCache.take(statestore.Version(v)) // so that the log must be read
 		}
 		if restored, err := states.read(&runner{value: r.value, settings: r.settings, bag: r.bag, rng: r.rng}, ""); err != nil || restored.Len() != want {
 			t.Fatalf("%d keys: %v", want, err)
@@ -238,7 +238,7 @@ func TestCellWithoutKeys(t *testing.T) {
 	}
 }
 
-// Cells without settings, which other versions wrote, are refused.
+// Cells without settings, which other versions wrote, are an error.
 func TestCellWithoutSettings(t *testing.T) {
 	states := statesOfCells()
 	for _, head := range [][]byte{{2}, {2, 1, 'a', 1, 'b'}, append([]byte{3}, make([]byte, len(statestore.Version{}))...)} {
@@ -250,7 +250,7 @@ func TestCellWithoutSettings(t *testing.T) {
 	}
 }
 
-// A head that is cut short is an error, also of a cell that has but one key.
+// A head that is cut short is an error, also for a cell with a single key.
 func TestCellCutHead(t *testing.T) {
 	states, settings := statesOfCells(), append([]byte{5}, make([]byte, len(compact.Fingerprint{}))...)
 	for _, head := range [][]byte{settings, append(slices.Clone(settings), 2, 3, 'a')} {
@@ -260,7 +260,7 @@ func TestCellCutHead(t *testing.T) {
 	}
 }
 
-// A cell that is cut or changed is an error, or holds other entities; it is no panic.
+// A cell that is cut or changed is an error or has other states, and does not cause a panic.
 func FuzzCell(f *testing.F) {
 	states, r := statesOfCells(), &runner{}
 	c := &cell{Cell: &statestore.Cell{}}
@@ -290,8 +290,8 @@ func FuzzCell(f *testing.F) {
 	})
 }
 
-// Copies take no more memory than their bound. Those that were not used for longest go to the file,
-// and then, if there are too many even there, away.
+// The memory of the copies has a bound. The least recently used copies go to the file. If they still take too much
+// memory there, they are dropped.
 func TestCacheBound(t *testing.T) {
 	k := newCache(4000)
 	var versions []statestore.Version
@@ -303,7 +303,7 @@ func TestCacheBound(t *testing.T) {
 		if k.bytes > k.bound {
 			t.Fatalf("%d bytes after %d", k.bytes, i)
 		}
-		if i >= 5 { // this one is used again and again
+		if i >= 5 { // this copy is always the most recently used
 			k.put(versions[0], k.take(versions[0]))
 		}
 		if i == 20 {
@@ -318,7 +318,7 @@ func TestCacheBound(t *testing.T) {
 			}
 			want[0] = 0
 			if len(inMemory) < 5 || len(k.byID) != 21 || !slices.Equal(inMemory, want) {
-				t.Errorf("%v of %d are in memory, want %v", inMemory, len(k.byID), want)
+				t.Errorf("copies %v of %d are in memory, want %v", inMemory, len(k.byID), want)
 			}
 		}
 	}
@@ -332,7 +332,7 @@ func TestCacheBound(t *testing.T) {
 		left = append(left, i)
 		bytes -= c.size()
 		if string(c.Get(fmt.Sprint(i))) != string(make([]byte, 50+i)) {
-			t.Errorf("the copy %d has another value", i)
+			t.Errorf("copy %d has another value", i)
 		}
 	}
 	want := []int{0}
@@ -340,9 +340,9 @@ func TestCacheBound(t *testing.T) {
 		want = append(want, i)
 	}
 	if len(left) < 50 || !slices.Equal(left, want) || bytes != 0 || len(k.byID) != 0 || k.used.Len() != 0 {
-		t.Errorf("%v are left, %d bytes by their sizes, %d by their own count", left, bytes, k.bytes)
+		t.Errorf("copies %v are left, with %d uncounted bytes of %d", left, bytes, k.bytes)
 	}
-	for start := time.Now(); ; runtime.GC() { // nobody has them
+	for start := time.Now(); ; runtime.GC() { // the dropped copies are unreachable
 		k.mu.Lock()
 		bytes := k.bytes
 		k.mu.Unlock()
@@ -350,19 +350,18 @@ func TestCacheBound(t *testing.T) {
 			return
 		}
 		if time.Since(start) > time.Minute {
-			t.Fatalf("%d bytes are counted still", bytes)
+			t.Fatalf("%d bytes are still counted", bytes)
 		}
 	}
 }
 
-// TestCopySize: a copy counts as what it takes, of few keys and of many, with waiting
-// observations and deadlines and without.
+// The size of a copy is near the memory that it takes, for few keys and for many, with and without due times.
 func TestCellSize(t *testing.T) {
 	for _, n := range []int{3000, 10_000, 60_000} {
 		for _, timed := range []bool{false, true} {
 			heap := func() int {
 				var m runtime.MemStats
-				for range 2 { // files of tests before are closed first
+				for range 2 { // closes files of earlier tests first
 					runtime.GC()
 				}
 				runtime.ReadMemStats(&m)
@@ -382,7 +381,7 @@ func TestCellSize(t *testing.T) {
 			}
 			used := heap() - before
 			if counted := c.size(); counted < used*85/100 || counted > used*115/100 {
-				t.Errorf("%d keys, timed %v: %d bytes are counted, %d taken", n, timed, counted/n, used/n)
+				t.Errorf("%d keys, timed %v: %d bytes counted, %d used", n, timed, counted/n, used/n)
 			}
 			runtime.KeepAlive(c)
 		}

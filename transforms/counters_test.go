@@ -29,7 +29,7 @@ func init() {
 	dofn.Register(func(f *numberedFn) any { return f.ProcessElement })
 }
 
-// numberedFn makes an observation of the number of its key, and a tombstone of a negative one.
+// numberedFn makes an observation of the key with a number, and a tombstone for a negative number.
 type numberedFn struct{}
 
 func (*numberedFn) ProcessElement(ts beam.EventTime, key float64, emit func(beam.EventTime, string, keyed.Observation)) {
@@ -49,8 +49,8 @@ func (n tally) count(name string, counted bool) {
 	}
 }
 
-// outputs counts what a node has put out. An observation that is outside of the family is rejected, and is
-// an alarm or a muted one.
+// outputs counts the outputs of a node. An observation out of the domain is rejected, and raises an alarm or a
+// muted one.
 func (n tally) outputs(c *testCase) {
 	outside := map[string]bool{}
 	for _, r := range c.rejected {
@@ -82,7 +82,7 @@ func (n tally) outputs(c *testCase) {
 			}
 		}
 	}
-	silences := map[string]bool{} // which may be told again when they are over
+	silences := map[string]bool{} // a silence may be reported again when it has ended
 	for _, text := range c.texts {
 		name, _, _ := strings.Cut(text, ",")
 		silences[name] = true
@@ -107,7 +107,7 @@ func (n tally) outputs(c *testCase) {
 	maps.DeleteFunc(n, func(_ string, n int64) bool { return n == 0 })
 }
 
-// eachMinute are observations of a key, one a minute, and so many.
+// eachMinute returns n observations of a key, one per minute.
 func eachMinute(key string, n int, value func(i int) float64) (inputs []input) {
 	for i := range n {
 		inputs = append(inputs, input{key, keyed.Value(timeAt(60*i), fmt.Sprint(key, i), value(i))})
@@ -115,8 +115,8 @@ func eachMinute(key string, n int, value func(i int) float64) (inputs []input) {
 	return inputs
 }
 
-// What a node counts is what a count of its outputs gives, in the account of the run and in Beam's metrics.
-// more is what outputs do not show.
+// The counts of a node equal a count of its outputs, in the account of the run and in Beam's metrics. more has the
+// counts that the outputs do not show.
 func TestCounts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 68))
 	unusual := slices.Concat(eachMinute("outside", 2000, func(i int) float64 {
@@ -148,7 +148,7 @@ func TestCounts(t *testing.T) {
 	live := []any{
 		event{0, 1}, event{0, 2}, event{100, 1}, mark(200), event{210, 1}, mark(230),
 		event{205, 1}, event{150, 1}, // late, the first within the lateness
-		event{231, -1}, event{231, -7}, // tombstones, the second of a key that is unknown
+		event{231, -1}, event{231, -7}, // tombstones, the second for an unknown key
 		event{232, 3}, mark(5000), event{5001, 3},
 	}
 	settings := keyed.Config{Filter: twoLevels, Lateness: 10 * time.Second, Silence: &keyed.SilenceConfig{After: 30 * time.Second}, Expire: time.Hour}
@@ -164,7 +164,7 @@ func TestCounts(t *testing.T) {
 	smoothing := segments.SmoothConfig
 	smoothing.Filter.Family, smoothing.Gap = "brittle", time.Hour
 
-	seen := tally{"skipped_lines": 1, "not_converged": 1} // connectors count the ones, TestNotConvergedIsCounted the others
+	seen := tally{"skipped_lines": 1, "not_converged": 1} // connectors count skipped_lines, TestNotConvergedIsCounted counts not_converged
 	tests := map[string]struct {
 		cfg    keyed.Config
 		smooth *keyed.SmoothConfig
@@ -172,15 +172,15 @@ func TestCounts(t *testing.T) {
 		live   []any
 		more   tally
 	}{
-		"detection":   {cfg: keyed.Recommended("poisson"), in: unusual, more: tally{"keys": 3, "muted_alarms": -1}},                      // none of a key that is unknown
-		"panics":      {cfg: keyed.Config{Filter: hafvf.Config{Family: "brittle"}}, in: broken, more: tally{"keys": 2, "reset_keys": 1}}, // at the third in a row
+		"detection":   {cfg: keyed.Recommended("poisson"), in: unusual, more: tally{"keys": 3, "muted_alarms": -1}},                      // without the unknown key
+		"panics":      {cfg: keyed.Config{Filter: hafvf.Config{Family: "brittle"}}, in: broken, more: tally{"keys": 2, "reset_keys": 1}}, // the third panic in a row resets the key
 		"turned back": {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime}, in: ahead, more: tally{"keys": 1, "turned_back": 1, "late_far": 1}},
 		"anew":        {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime, Expire: time.Hour}, in: reset, more: tally{"keys": 3, "expired_keys": 1, "forgotten_keys": 1}},
 		"live":        {cfg: settings, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}}, // one of them twice
 		"aggregated":  {cfg: aggregated, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}},
 		"restarts":    {cfg: counted, in: eachMinute("meter", 40, func(i int) float64 { return float64(i % 20) }), more: tally{"keys": 1, "restarts": 1}},
 		"quiet":       {cfg: quiet, in: eachMinute("quiet", 40, noise), more: tally{"keys": 1}},
-		"smooth":      {smooth: &smoothing, in: smoothed, more: tally{"sessions": 1, "unchanged": 1, "drifting": 1}}, // that of "panic" has no records
+		"smooth":      {smooth: &smoothing, in: smoothed, more: tally{"sessions": 1, "unchanged": 1, "drifting": 1}}, // the session of "panic" has no records
 	}
 	ran := 0
 	for name, c := range tests {
@@ -236,7 +236,7 @@ func TestCounts(t *testing.T) {
 	}
 	for _, counter := range account.Counters {
 		if seen[counter.Name] == 0 && ran == len(tests) {
-			t.Errorf("nothing has counted %s", counter.Name)
+			t.Errorf("no test counts %s", counter.Name)
 		}
 	}
 }

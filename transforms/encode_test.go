@@ -30,10 +30,10 @@ func init() {
 	transforms.Register("test", func(context.Context, string) transforms.Encoder { return encoder{} })
 }
 
-// batched is the number of observations of a batch, which is an element.
+// batchSize is the number of observations in a batch, which is an element.
 const batchSize = 100
 
-// emitBatchesFn emits the numbers of the case's batches.
+// emitBatchesFn emits the indices of the case's batches.
 type emitBatchesFn struct{ Case string }
 
 func (fn *emitBatchesFn) ProcessElement(_ []byte, emit func(int)) {
@@ -42,10 +42,10 @@ func (fn *emitBatchesFn) ProcessElement(_ []byte, emit func(int)) {
 	}
 }
 
-// undecodable is a key of which the decoder takes no observation.
+// undecodable is a key whose observations the decoder rejects.
 const undecodable = "undecodable"
 
-// decoder passes the observations of a batch on, all in the same memory.
+// decoder passes on the observations of a batch, all in the same memory.
 type decoder struct {
 	in []input
 	x  []float64
@@ -68,7 +68,7 @@ func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation
 	}
 }
 
-// encoder writes all of an estimate, and then destroys it.
+// encoder writes an estimate in full, and then destroys it.
 type encoder struct{}
 
 func (encoder) Estimate(dst *transforms.Encoded, key string, e *keyed.Estimate) {
@@ -119,8 +119,8 @@ func text(e keyed.Estimate) string {
 	return fmt.Sprintf("%+v", e) + more
 }
 
-// runEncoded runs the node with decoder and encoder over the observations. It returns the
-// case with the lines of each kind, by key.
+// runEncoded runs the node with the decoder and the encoder over the observations. It returns the case with the
+// lines of each kind, by key.
 func runEncoded(t *testing.T, in []input, node func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection) *testCase {
 	t.Helper()
 	c := &testCase{in: in, lines: map[string][]string{}}
@@ -141,8 +141,8 @@ func runEncoded(t *testing.T, in []input, node func(s beam.Scope, in, out transf
 	return c
 }
 
-// What encoders are given, one estimate at a time in memory that is used again, is what
-// Filter emits; and what it rejects as late is the same.
+// Encoders get the estimates that Filter emits, one at a time in reused memory. The same observations are rejected
+// as late.
 func TestFilterEncodedIsFilter(t *testing.T) {
 	detects := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}
 	for name, cfg := range map[string]keyed.Config{
@@ -208,7 +208,7 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 			slices.SortFunc(lateOfFilter, byID)
 			same(t, late, lateOfFilter)
 			if name == "in order" && len(late) == 0 {
-				t.Error("nothing is late")
+				t.Error("no observation is late")
 			}
 		})
 	}

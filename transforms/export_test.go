@@ -28,19 +28,19 @@ func paired(s beam.Scope, col beam.PCollection) (Registered, beam.PCollection) {
 	return registerObserve("Filter", observePair, withoutError(observePair), pairs), pairs
 }
 
-// FilterIn is Filter of a PCollection<KV<string, keyed.Observation>>, as a host runs it.
+// FilterIn is Filter for a PCollection<KV<string, keyed.Observation>> with a Host.
 func FilterIn(s beam.Scope, cfg keyed.Config, host Host, col beam.PCollection) FilterOutput {
 	in, pairs := paired(s, col)
 	return filterObserved(s, cfg, host, in, pairs)
 }
 
-// FilterPairs is Filter of a PCollection<KV<string, keyed.Observation>>.
+// FilterPairs is Filter for a PCollection<KV<string, keyed.Observation>>.
 func FilterPairs(s beam.Scope, cfg keyed.Config, col beam.PCollection) (estimates, rejected beam.PCollection) {
 	out := FilterIn(s, cfg, Host{InProcess: true}, col)
 	return out.Estimates, out.Rejected
 }
 
-// SmoothPairs is Smooth of a PCollection<KV<string, keyed.Observation>>, with what a host sets.
+// SmoothPairs is Smooth for a PCollection<KV<string, keyed.Observation>> with a SmoothConfig.
 func SmoothPairs(s beam.Scope, cfg SmoothConfig, col beam.PCollection) (smoothed, rejected beam.PCollection) {
 	in, pairs := paired(s, col)
 	out := smoothObserved(s, cfg, in, pairs)

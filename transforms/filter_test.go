@@ -46,13 +46,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// given is an observation with its key.
+// input is an observation with its key.
 type input struct {
 	key string
 	obs keyed.Observation
 }
 
-// cases hands data to the DoFns of a test, which run in this process.
+// cases passes data to the DoFns of a test, which run in this process.
 var cases sync.Map
 
 type testCase struct {
@@ -62,8 +62,8 @@ type testCase struct {
 	out      map[string][]keyed.Estimate
 	smoothed map[string][]keyed.Smoothed
 	rejected []keyed.Rejected
-	texts    []string            // of silences, observations and events
-	lines    map[string][]string // of chunks, by kind
+	texts    []string            // silences and events, as text
+	lines    map[string][]string // lines of chunks, by kind
 }
 
 func caseOf(name string) *testCase {
@@ -71,7 +71,7 @@ func caseOf(name string) *testCase {
 	return c.(*testCase)
 }
 
-// emitFn emits the case's observations: all in one bundle.
+// emitFn emits the case's observations in one bundle.
 type emitFn struct{ Case string }
 
 func (fn *emitFn) ProcessElement(_ []byte, emit func(beam.EventTime, string, keyed.Observation)) {
@@ -84,11 +84,10 @@ func (fn *emitFn) ProcessElement(_ []byte, emit func(beam.EventTime, string, key
 	}
 }
 
-// execute is the runner of the tests.
+// execute runs the pipelines of the tests.
 var execute = direct.Execute
 
-// collectFn keeps what comes with a key, and collectOneFn what comes without, of any type that a node
-// emits.
+// collectFn stores the outputs with a key, and collectOneFn those without a key, of any type that a node emits.
 type (
 	collectFn    struct{ Case string }
 	collectOneFn struct{ Case, Kind string }
@@ -124,8 +123,7 @@ func (fn *collectOneFn) ProcessElement(v beam.X, _ func([]byte)) {
 	}
 }
 
-// runFilter runs the node over the observations in this process, unless execute says otherwise. They
-// reach the node as they are emitted.
+// runFilter runs the node over the observations with execute. They reach the node in the order of in.
 func runFilter(ctx context.Context, t *testing.T, cfg keyed.Config, in []input, cells ...string) *testCase {
 	t.Helper()
 	c := &testCase{in: in, out: map[string][]keyed.Estimate{}}
@@ -144,7 +142,7 @@ func timeAt(seconds int) time.Time { return begin.Add(time.Duration(seconds) * t
 
 var twoLevels = hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 
-// loop is the node's work as a plain loop over each key's observations.
+// loop does the work of the node in a plain loop over each key's observations.
 func loop(t *testing.T, cfg keyed.Config, in []input) map[string][]keyed.Estimate {
 	t.Helper()
 	est := expect.Get(keyed.NewEstimator(cfg))(t)
@@ -179,8 +177,8 @@ func randomStream(n, keys int) []input {
 	return in
 }
 
-// What comes in order, out of order within the lateness, or as it arrives, gives what a plain loop
-// gives of it: over it as it is, or sorted.
+// Estimates equal those of a plain loop: for observations in order, out of order within the lateness, or in the
+// order of arrival.
 func TestFilterEqualsLoop(t *testing.T) {
 	in := randomStream(3000, 150)
 	shuffled := slices.Clone(in)
@@ -207,7 +205,7 @@ func TestFilterEqualsLoop(t *testing.T) {
 	}
 }
 
-// eachCells runs a test with a state for each key, one for all, and some.
+// eachCells runs a test with a state for each key, one state for all keys, and three states.
 func eachCells(t *testing.T, test func(t *testing.T, cells []string)) {
 	t.Helper()
 	for name, cells := range map[string][]string{"own": nil, "one": {"c"}, "three": {"c1", "c2", "c3"}} {
@@ -215,8 +213,7 @@ func eachCells(t *testing.T, test func(t *testing.T, cells []string)) {
 	}
 }
 
-// The state that the node writes of a key is that of a track, saved: they can be
-// exchanged.
+// The state that the node writes for a key is an encoded track: the node and a plain loop can exchange states.
 func TestFilterStateIsATrack(t *testing.T) {
 	in := randomStream(300, 3)
 	for _, order := range []keyed.Order{keyed.Arrival, keyed.EventTime} {
@@ -290,7 +287,7 @@ func TestPanicsAtConstruction(t *testing.T) {
 	}
 }
 
-// A mark moves the watermark of a stream to a second; an event is an element of it.
+// A mark advances the watermark of a stream to a second; an event is an element of it.
 type (
 	mark  int
 	event struct {
@@ -299,7 +296,7 @@ type (
 	}
 )
 
-// streamOf is a stream of these, which ends.
+// streamOf returns a stream of marks and events, which ends.
 func streamOf(t *testing.T, s beam.Scope, steps ...any) beam.PCollection {
 	t.Helper()
 	ts := teststream.NewConfig()

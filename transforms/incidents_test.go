@@ -21,8 +21,8 @@ func eventText(e incidents.Event) string {
 		m.Key, m.Time, m.Score, m.Size, m.P, e.Message)
 }
 
-// Incidents behind Filter finds, on a runner, what a plain loop finds: at the end of an input, and
-// as its watermark passes the alarms.
+// Incidents after Filter finds on a runner what a plain loop finds: at the end of an input, and when its watermark
+// passes the alarms.
 func TestIncidents(t *testing.T) {
 	cfg := keyed.Recommended("normal")
 	est := expect.Get(keyed.NewEstimator(cfg))(t)
@@ -50,7 +50,7 @@ func TestIncidents(t *testing.T) {
 			}
 		}
 	}
-	last := map[string]incidents.Event{} // what happens to an incident at one time is told once
+	last := map[string]incidents.Event{} // several events of an incident at one time are reported once
 	var order []string
 	for _, e := range fleet.Advance(timeAt(600 * 6 * 144)).Events {
 		name := e.ID + e.Time.String()
@@ -79,7 +79,7 @@ func TestIncidents(t *testing.T) {
 		beam.ParDo(s, &collectOneFn{Case: name}, events)
 		expect.Get(execute(t.Context(), p))(t)
 		got := c.texts
-		if atEnd { // there is no account that knows the last time, so nothing after the last alarm is known
+		if atEnd { // without an account with the latest time, nothing after the last alarm is known
 			want = slices.DeleteFunc(slices.Clone(want), func(s string) bool { return !slices.Contains(got, s) && slices.Index(want, s) == len(want)-1 })
 		}
 		if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {

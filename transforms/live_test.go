@@ -21,14 +21,13 @@ func init() {
 	register.Function2x2(observeKey)
 }
 
-// speak is an observation of the key of that number.
+// observeKey returns an observation of the key with a number.
 func observeKey(ts beam.EventTime, key float64) (string, keyed.Observation) {
 	return fmt.Sprint("k", key), keyed.Value(ts.ToTime(), "", 1)
 }
 
-// A key that is silent is told once when the watermark passes its bound, and again when it
-// has spoken meanwhile. One that speaks before the watermark comes so far has its silence
-// with that estimate.
+// A silent key is reported once, when the watermark passes its bound, and again after a further observation. If an
+// observation arrives before the watermark gets so far, the silence is in its estimate.
 func TestFilterLive(t *testing.T) {
 	eachCells(t, func(t *testing.T, cells []string) {
 		for _, lateness := range []int{0, 5} {
@@ -67,8 +66,7 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	}
 }
 
-// Of many keys a cell knows the deadlines of those only that become silent first. All silences are
-// told, each once.
+// A cell with many keys has only the earliest deadlines. All silences are reported, each once.
 func TestFilterLiveManyKeys(t *testing.T) {
 	expect.Long(t, "many keys")
 	eachCells(t, func(t *testing.T, cells []string) {
@@ -83,10 +81,10 @@ func TestFilterLiveManyKeys(t *testing.T) {
 			want = append(want, fmt.Sprintf("k%d since %d, %ds, n %d, 1 outputs", k, last[k], bound, n[k]))
 		}
 		for step := range steps {
-			second := 2 * step // odd bounds are never at it
+			second := 2 * step // never the end of a bound, which is odd
 			events = append(events, mark(second))
 			for k := range keys {
-				// A third speaks all at once; most others do at any time, and some seldom.
+				// A third of the keys report at the same time; most others report at any time, and some rarely.
 				if k%3 == 0 && second%10 != 0 || k%3 != 0 && rng.IntN(2+k%20) > 0 {
 					continue
 				}
@@ -112,7 +110,7 @@ func TestFilterLiveManyKeys(t *testing.T) {
 		for key, estimates := range c.out {
 			for _, e := range estimates {
 				if e.Silence != nil && !e.Silence.Reported {
-					t.Errorf("%s: %+v was not told while it lasted", key, *e.Silence)
+					t.Errorf("%s: %+v was not reported while it lasted", key, *e.Silence)
 				}
 			}
 		}

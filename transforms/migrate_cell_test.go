@@ -21,15 +21,14 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A job is the node on a runner of its own, one bundle at a time.
+// A job is the node on a runner, one bundle at a time.
 type job struct {
 	cells map[string]*runner
 	rng   *rand.Rand
 }
 
-// bundle hands a bundle of observations, by key, to the node under cfg. Without calls, only
-// the cells of these keys are read. It returns the estimates as bytes, by key. A bundle that
-// fails leaves the cells as they were.
+// bundle passes a bundle of observations, by key, to the node with cfg. Without calls, it reads only the cells of
+// these keys. It returns the encoded estimates by key. A bundle that fails does not change the cells.
 func (j *job) bundle(t *testing.T, cfg stepConfig, calls bool, in map[string][]keyed.Observation) (map[string][][]byte, error) {
 	t.Helper()
 	pack, filter := stepsOf(t, cfg)
@@ -54,7 +53,7 @@ func (j *job) bundle(t *testing.T, cfg stepConfig, calls bool, in map[string][]k
 	before := map[string]runner{}
 	for _, b := range blocks {
 		if j.cells[b.cell] == nil {
-			j.cells[b.cell] = &runner{rng: rand.New(rand.NewPCG(j.rng.Uint64(), 1))} // cells are read at the same time
+			j.cells[b.cell] = &runner{rng: rand.New(rand.NewPCG(j.rng.Uint64(), 1))} // cells are read concurrently
 		}
 		before[b.cell] = *j.cells[b.cell]
 	}
@@ -84,7 +83,7 @@ func (j *job) bundle(t *testing.T, cfg stepConfig, calls bool, in map[string][]k
 	return out, err
 }
 
-// stepsOf are the steps of a filter of objects, set up.
+// stepsOf returns the steps of a filter that emits objects, after Setup.
 func stepsOf(t testing.TB, cfg stepConfig) (*packFn, *encodeFn) {
 	text, err := json.Marshal(cfg)
 	encoder, cells := Registered{Name: objects}, statesOfCells()
@@ -108,10 +107,10 @@ func jumping() (observations []keyed.Observation) {
 	return observations
 }
 
-// restart forgets the copies that this process has of cells.
+// clearCache drops this process's copies of cells.
 func clearCache() { cellCache = newCache(1 << 30) }
 
-// others are the names of cells that have other settings than cfg.
+// cellsWithOtherSettings returns the names of the cells whose settings are not those of cfg.
 func (j *job) cellsWithOtherSettings(cfg stepConfig) (names []string) {
 	fingerprint := compact.FingerprintOf(cfg.Config.AllSettings().String())
 	for name, r := range j.cells {
@@ -154,7 +153,7 @@ func (l *loop) migrate(t *testing.T, prev, next stepConfig, key string) {
 
 var threeCells = []string{"0", "1", "2"}
 
-// changed are three configs, each with rules of its own for some keys.
+// changed has three configs. Each has a rule for some keys.
 var changed = func() (configs [3]stepConfig) {
 	for i, levels := range [][]hafvf.Beta{{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, {{Alpha: 2, Beta: 1}, {Alpha: 1, Beta: 1}}, {}} {
 		rule := hafvf.Config{Family: "normal", Prior: expfam.Params{"kappa": float64(1 + i)}, Member: &hafvf.Member{Top: .9}}
@@ -166,11 +165,11 @@ var changed = func() (configs [3]stepConfig) {
 	return configs
 }()
 
-// Cells that were written under one config, some of them under a second one since, go on
-// under a third as a plain loop over each key whose states a Migrator has carried over.
+// Cells that were written with one config, and some of them later with a second one, continue with a third config
+// like a plain loop over each key whose states a Migrator has migrated.
 func TestMigrateCells(t *testing.T) {
 	defer func(former *cache) { cellCache = former }(cellCache)
-	for _, n := range []int{12, 300} { // whole cells, and logs
+	for _, n := range []int{12, 300} { // cells that are rewritten as a whole, and cells with logs
 		for _, restarts := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d keys, restarts %t", n, restarts), func(t *testing.T) {
 				nextWorker := func() {
@@ -186,7 +185,7 @@ func TestMigrateCells(t *testing.T) {
 					t.Helper()
 					for key, l := range loops {
 						if !slices.EqualFunc(got[key], l.learn(t, cfg, key, in[key]), bytes.Equal) {
-							t.Errorf("%s, key %s: not the estimates of the loop", when, key)
+							t.Errorf("%s, key %s: estimates differ from the loop", when, key)
 						}
 					}
 				}
@@ -215,7 +214,7 @@ func TestMigrateCells(t *testing.T) {
 					t.Fatal(err)
 				}
 				if others := j.cellsWithOtherSettings(changed[1]); len(others) != 2 {
-					t.Fatalf("all but %v are carried over by the record of one key", others)
+					t.Fatalf("a record of one key migrated all cells but %v", others)
 				}
 				migratedCell := statestore.CellName("k5", threeCells)
 				for key, l := range loops {
@@ -224,7 +223,7 @@ func TestMigrateCells(t *testing.T) {
 					}
 				}
 				if !slices.EqualFunc(got["k5"], loops["k5"].learn(t, changed[1], "k5", one["k5"]), bytes.Equal) {
-					t.Error("second: not the estimates of the loop")
+					t.Error("second: estimates differ from the loop")
 				}
 
 				nextWorker()
@@ -235,7 +234,7 @@ func TestMigrateCells(t *testing.T) {
 					t.Fatal(err)
 				}
 				if others := j.cellsWithOtherSettings(changed[2]); others != nil {
-					t.Fatalf("%v are not carried over", others)
+					t.Fatalf("%v are not migrated", others)
 				}
 				for key, l := range loops {
 					prev := changed[0]
@@ -245,7 +244,7 @@ func TestMigrateCells(t *testing.T) {
 					l.migrate(t, prev, changed[2], key)
 				}
 				if !slices.EqualFunc(got["k5"], loops["k5"].learn(t, changed[2], "k5", one["k5"]), bytes.Equal) {
-					t.Error("third: not the estimates of the loop")
+					t.Error("third: estimates differ from the loop")
 				}
 
 				nextWorker()
@@ -262,7 +261,7 @@ func TestMigrateCells(t *testing.T) {
 	}
 }
 
-// A job that resumes reads all cells before the first observation, and counts their keys once.
+// A resumed job reads all cells before the first observation, and counts their keys once.
 func TestResumedKeysAreCounted(t *testing.T) {
 	defer func(former *cache) { cellCache = former }(cellCache)
 	clearCache()
@@ -272,7 +271,7 @@ func TestResumedKeysAreCounted(t *testing.T) {
 	}
 	expect.Get(j.bundle(t, changed[0], true, first))(t)
 	next := changed[2]
-	next.Keys = []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", WarmUp: 8}}} // of k1, k10 and k11 nothing is kept
+	next.Keys = []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", WarmUp: 8}}} // the states of k1, k10 and k11 are dropped
 	next.Migrate, next.Resumed = true, true
 	pack, filter := stepsOf(t, next)
 	for _, want := range []map[string]int64{{ResumedCells: 3, KeptKeys: 9, LostKeys: 3, migratedKeys: 12}, {}} {
@@ -284,11 +283,12 @@ func TestResumedKeysAreCounted(t *testing.T) {
 		expect.OK(t, filter.read())
 		expect.Same(t, want, filter.resumed.bundle)
 		expect.OK(t, filter.FinishBundle(t.Context(), nil, nil, nil))
-		pack.cellsCalled = false // as another instance of the step
+		pack.cellsCalled = false // like another instance of the step
 	}
 }
 
-// What a change leaves as it is needs no Migrate: a rule for other keys.
+// If a change of the config does not concern the stored states, such as a rule for other keys, Migrate is not
+// needed.
 func TestResumeWithoutMigrate(t *testing.T) {
 	defer func(former *cache) { cellCache = former }(cellCache)
 	clearCache()
@@ -345,7 +345,7 @@ func TestCellsOfANewerVersion(t *testing.T) {
 	}
 }
 
-// Settings that are not those of the head are an error, and no others are taken for them.
+// If the stored settings are not those of the head, the job fails, and does not use other settings instead.
 func TestCellLacksSettings(t *testing.T) {
 	defer func(former *cache) { cellCache = former }(cellCache)
 	clearCache()

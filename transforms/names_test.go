@@ -13,8 +13,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A runner shows the family of a filter and of a smoother in the name of a step. The steps that have
-// states are named alike for all families.
+// A runner shows the family of a filter and of a smoother in the name of a step. The steps that have states have
+// the same names for all families.
 func TestStepNamesHaveFamily(t *testing.T) {
 	names := func(family string) (list []string) {
 		p, s := beam.NewPipelineWithRoot()
@@ -35,10 +35,10 @@ func TestStepNamesHaveFamily(t *testing.T) {
 			withFamily++
 		}
 		if got := strings.ReplaceAll(name, "normal", "poisson"); got != poisson[i] {
-			t.Errorf("the step %s of one family is %s of another", name, poisson[i])
+			t.Errorf("the step %s for one family is %s for another", name, poisson[i])
 		}
 	}
 	if withFamily < 2 {
-		t.Errorf("the family stands in %d of %v", withFamily, normal)
+		t.Errorf("%d names have the family: %v", withFamily, normal)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	_ "hafvf/internal/testing/brittle"
 )
 
-// brittleStream has two keys in turn, of which "bad" breaks at some values.
+// brittleStream returns observations of two keys in turn. At some values of "bad", the model panics.
 func brittleStream(n int) (in []input, breaks int) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for i := range n {
@@ -27,8 +27,8 @@ func brittleStream(n int) (in []input, breaks int) {
 	return in, breaks
 }
 
-// A panic of one key's mathematics costs no other key: its observation is rejected with the
-// place, and all others are learned.
+// A panic in the mathematics of one key does not affect other keys. Its observation is rejected with the stack, and
+// all others are learned.
 func TestFilterPanic(t *testing.T) {
 	cfg := keyed.Config{Filter: hafvf.Config{Family: "brittle"}}
 	in, breaks := brittleStream(100)
@@ -48,8 +48,8 @@ func TestFilterPanic(t *testing.T) {
 	}
 }
 
-// Of a session the records that are not smoothed are rejected, the first of them with the place;
-// other sessions, of the same key too, are smoothed.
+// If smoothing a session panics, its records are rejected, the first of them with the stack. Other sessions, also
+// of the same key, are smoothed.
 func TestSmoothPanic(t *testing.T) {
 	for _, member := range []*hafvf.Member{nil, sessions.Filter.Member} {
 		cfg := sessions
@@ -74,12 +74,12 @@ func TestSmoothPanic(t *testing.T) {
 			if r.Panic != nil {
 				stacks++
 				if !strings.Contains(r.Panic.Stack, "brittle") {
-					t.Errorf("the stack is of another place: %s", r.Panic.Stack)
+					t.Errorf("stack without the model: %s", r.Panic.Stack)
 				}
 			}
 		}
 		if stacks != 1 {
-			t.Errorf("%d records have the place", stacks)
+			t.Errorf("%d records have a stack", stacks)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 var onPrism = flag.Bool("prism", false, "run the nodes on Beam's Prism, which opens a port on all interfaces")
 
-// On Beam's own runner, over an input that ends, the nodes give what a plain loop gives. Prism
-// splits a bundle within a key unless it is told not to, and would lose updates of states.
+// On Beam's own runner, for an input with an end, the results of the nodes equal those of a plain loop. Without the
+// experiment, Prism splits a bundle within a key, and would lose updates of states.
 func TestPrism(t *testing.T) {
 	if !*onPrism {
 		t.Skip("Prism opens a port on all interfaces: give -prism")

@@ -10,7 +10,7 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// Who does not look at what is rejected hears of the first one, and of it that most are.
+// The log reports the first rejected observation, and that most observations are rejected.
 func TestRejectionsAreLogged(t *testing.T) {
 	var log strings.Builder
 	defer func(former *slog.Logger) { slog.SetDefault(former) }(slog.Default())

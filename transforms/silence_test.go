@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Deadlines of few keys are as those of all: none is looked at too late, and all that are over by a
-// time are found.
+// An agenda with few keys gives the same due times as one with all keys: no key is checked too late, and all keys
+// that are due are found.
 func TestAgenda(t *testing.T) {
 	rng := rand.New(rand.NewPCG(36, 8))
 	for range 50 {
@@ -45,21 +45,21 @@ func TestAgenda(t *testing.T) {
 			next, found := a.Next(), a.Due(now)
 			for key, due := range dueTimes {
 				if due.Before(next) {
-					t.Fatalf("%d keys: the next is looked at %v, and %s is due %v", n, next, key, due)
+					t.Fatalf("%d keys: the next check is at %v, and %s is due at %v", n, next, key, due)
 				}
 				if !due.After(now) {
 					if !slices.Contains(found, key) {
-						t.Fatalf("%d keys: %s is due %v and is not found by %v", n, key, due, now)
+						t.Fatalf("%d keys: %s is due at %v and is not found at %v", n, key, due, now)
 					}
-					set(key, time.Time{}, time.Time{}) // told
+					set(key, time.Time{}, time.Time{}) // checked
 				}
 			}
 		}
 		if bound := max(64, 2*n/firstParts); len(a.first) > bound+n/10 {
-			t.Errorf("%d keys: %d are the first", n, len(a.first))
+			t.Errorf("%d keys: the agenda has %d", n, len(a.first))
 		}
 		if n > 1500 && cuts == 0 {
-			t.Errorf("%d keys: none was left out", n)
+			t.Errorf("%d keys: the agenda has all", n)
 		}
 	}
 }

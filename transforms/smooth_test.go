@@ -26,14 +26,14 @@ func init() {
 	dofn.Register(func(f *observeFn) any { return f.ProcessElement })
 }
 
-// observeFn makes observations of the one key of a test stream.
+// observeFn makes observations of the single key of a test stream.
 type observeFn struct{}
 
 func (*observeFn) ProcessElement(ts beam.EventTime, x float64, emit func(beam.EventTime, string, keyed.Observation)) {
 	emit(ts, "k", keyed.Value(mtime.Time(ts).ToTime().UTC(), "", x))
 }
 
-// runSmooth runs the node over a collection in this process, unless execute says otherwise.
+// runSmooth runs the node over a collection with execute. If source is nil, the collection is in.
 func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []input, source func(beam.Scope) beam.PCollection) *testCase {
 	t.Helper()
 	cfg.Origins = true
@@ -65,8 +65,8 @@ var sessions = transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
 // segments has no levels: sessions are smoothed in segments.
 var segments = transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}}
 
-// smoothLoop is the node's work as a plain loop: it cuts each key's observations
-// at the gaps and smooths the parts.
+// smoothLoop does the work of the node in a plain loop: it splits each key's observations at the gaps and smooths
+// the parts.
 func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []input) map[string][]keyed.Smoothed {
 	t.Helper()
 	sm := expect.Get(keyed.NewSmoother(cfg.SmoothConfig))(t)
@@ -88,8 +88,8 @@ func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []input) map[strin
 	return out
 }
 
-// sessionStream is n observations out of order, with ties, gaps of exactly the
-// session gap, and sessions of one observation.
+// sessionStream returns n observations out of order, with equal times, gaps of exactly the session gap, and
+// sessions of one observation.
 func sessionStream(n, keys int) []input {
 	rng := rand.New(rand.NewPCG(3, 4))
 	clock := make([]int, keys)
@@ -131,8 +131,8 @@ func TestSmoothEqualsLoop(t *testing.T) {
 	}
 }
 
-// Without a gap a session ends at 30 median steps of its key, and at half an hour at least, in whatever order records
-// come.
+// Without a gap, a session ends after 30 median steps of its key, and after half an hour at least, in any order of
+// the records.
 func TestSmoothAtStepsOfKeys(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var in []input
@@ -167,8 +167,8 @@ func TestSmoothAtStepsOfKeys(t *testing.T) {
 	expect.Error(t, err, "allowed lateness: only sessions with a configured gap are revised")
 }
 
-// Sessions without times are those of a key and a name, in the order of arrival or of trials, whatever
-// the times of observations are.
+// A session without times has the observations of a key and a session name, in the order of arrival or of trials.
+// The times of observations have no effect.
 func TestSmoothWithoutTimes(t *testing.T) {
 	var in []input
 	for i, trial := range []int64{4, 2, 9, 2, 3, 1} {
@@ -202,7 +202,7 @@ func TestSmoothWithoutTimes(t *testing.T) {
 	}
 }
 
-// The records are what hafvf.Smooth says of the session.
+// The records equal the results of hafvf.Smooth for the session.
 func TestSmoothedRecord(t *testing.T) {
 	var in []input
 	var steps [][][]float64
@@ -241,9 +241,9 @@ func TestSmoothLateDataRevises(t *testing.T) {
 	source := func(s beam.Scope) beam.PCollection {
 		return beam.ParDo(s, &observeFn{}, streamOf(t, s, event{0, 1}, event{5, 2}, event{40, 3}, mark(100),
 			event{8, 4},  // late, in the first session
-			event{25, 5}, // late, one of its own
+			event{25, 5}, // late, in a session of its own
 			mark(120),
-			event{33, 6})) // joins the third and the one of its own
+			event{33, 6})) // joins the third session and that of the second late one
 	}
 	var got []string
 	last := map[string]keyed.Smoothed{}
@@ -261,7 +261,7 @@ func TestSmoothLateDataRevises(t *testing.T) {
 		"6@33: 1/2 of 3",
 		"3@40: 0/1 of 1", "3@40: 1/3 of 3",
 	})
-	// By id, with the last revision, it is as if nothing had been late.
+	// The records with the last revision of each ID equal those of a stream without late observations.
 	want := smoothLoop(t, cfg, []input{
 		{"k", keyed.Value(timeAt(0), "", 1)}, {"k", keyed.Value(timeAt(5), "", 2)}, {"k", keyed.Value(timeAt(8), "", 4)},
 		{"k", keyed.Value(timeAt(25), "", 5)}, {"k", keyed.Value(timeAt(33), "", 6)}, {"k", keyed.Value(timeAt(40), "", 3)},

@@ -18,7 +18,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// users is a struct of a foreign pipeline.
+// users is a struct of a user's pipeline.
 type users struct {
 	Name        string
 	Observation keyed.Observation
@@ -58,7 +58,7 @@ func checkUsers(_ int, next func(*users) bool) error {
 	return nil
 }
 
-// What the nodes take and give may stand in a struct of somebody's pipeline.
+// The types that the nodes take and return can be fields of a struct in a user's pipeline.
 func TestTypesInStruct(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	col := beam.ParDo(s, emitUsers, beam.Impulse(s))
@@ -66,7 +66,7 @@ func TestTypesInStruct(t *testing.T) {
 	expect.Get(execute(t.Context(), p))(t)
 }
 
-// An estimate and an alert are Beam rows too, with a schema of their fields.
+// An estimate and an alert are also Beam rows, with a schema of their fields.
 func TestRows(t *testing.T) {
 	for _, v := range []any{usersOf().Estimate, usersOf().Alert} {
 		typ := reflect.TypeOf(v)

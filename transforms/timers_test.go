@@ -23,19 +23,19 @@ func init() {
 	transforms.Register("slow", func(context.Context, string) transforms.Encoder { return slowEncoder{} })
 }
 
-// secondDecoder takes a number as 1,000 times the second of an observation, and its key.
+// secondDecoder decodes a number: 1,000 times the second of an observation, plus the number of its key.
 type secondDecoder struct{}
 
 func (secondDecoder) Decode(element any, take func(string, *keyed.Observation) error, _ func([]byte, int)) {
 	n := int(element.(float64))
 	o := keyed.Value(timeAt(n/1000), "", 1)
-	_ = take(fmt.Sprint("k", n%1000), &o) // a valid one
+	_ = take(fmt.Sprint("k", n%1000), &o) // it is valid
 }
 
 // forgotten counts the keys that were forgotten.
 var forgotten atomic.Int64
 
-// forgetsEncoder writes of an estimate how many keys were forgotten before.
+// forgetsEncoder writes for an estimate the number of keys that were forgotten before.
 type forgetsEncoder struct{ encoder }
 
 func (forgetsEncoder) Estimate(dst *transforms.Encoded, key string, _ *keyed.Estimate) {
@@ -44,7 +44,7 @@ func (forgetsEncoder) Estimate(dst *transforms.Encoded, key string, _ *keyed.Est
 
 func (forgetsEncoder) Forgotten(*transforms.Encoded, string) { forgotten.Add(1) }
 
-// slowEncoder says that it tells of a silence, and then waits.
+// slowEncoder signals that a silence is reported, and then waits.
 type slowEncoder struct{ encoder }
 
 var silentCalled, silentMayReturn = make(chan bool), make(chan bool)
@@ -55,8 +55,8 @@ func (e slowEncoder) Silent(dst *transforms.Encoded, key string, s keyed.Silence
 	e.encoder.Silent(dst, key, s)
 }
 
-// A run that is stopped while a node works on a timer does not rest before what that puts out is stored,
-// although the source has handed over nothing that is in flight.
+// A run that is stopped while a node processes a timer is not idle before the outputs of the timer are stored,
+// although the source has handed over no records that are in flight.
 func TestTimerKeepsRunBusy(t *testing.T) {
 	books := account.Open(account.StateKeeper{Suspends: true})
 	defer books.Close()
@@ -82,18 +82,18 @@ func TestTimerKeepsRunBusy(t *testing.T) {
 		return books.WaitIdle(ctx)
 	}
 	if isIdle(50 * time.Millisecond) {
-		t.Error("it rests while a timer tells of a silence")
+		t.Error("the run is idle while a timer reports a silence")
 	}
 	silentMayReturn <- true
 	expect.OK(t, <-ended)
 	if !isIdle(time.Minute) || len(c.lines["alerts"]) != 1 {
-		t.Errorf("it does not rest, or has %q", c.lines["alerts"])
+		t.Errorf("the run is not idle, or the alerts are %q", c.lines["alerts"])
 	}
 }
 
-// How records are divided into bundles does not decide what a clock decides. A key speaks twice after a
-// step that has passed when it would be silent: the next step decides that, and not whether a timer fires
-// between the two.
+// The division of records into bundles does not decide the outcome of a timer. A key has two observations after a
+// step that has passed its deadline: the next step decides whether it is silent, and not a timer that may fire
+// between them.
 func TestRecordsAfterStep(t *testing.T) {
 	c := &testCase{lines: map[string][]string{}}
 	cases.Store(t.Name(), c)
@@ -112,8 +112,8 @@ func TestRecordsAfterStep(t *testing.T) {
 	}
 }
 
-// Where a watermark passes the expiry of all keys in one step, all are forgotten then, in whichever cell
-// they are, and not those of the cell alone whose timer comes first.
+// If a watermark passes the expiry of all keys in one step, all of them are forgotten then, in all cells, and not
+// only those of the cell whose timer is first.
 func TestExpiryOfAllCells(t *testing.T) {
 	eachCells(t, func(t *testing.T, cells []string) {
 		const keys, expire, step = 600, 10, 100
@@ -136,7 +136,7 @@ func TestExpiryOfAllCells(t *testing.T) {
 		beam.ParDo(s, &collectOneFn{t.Name(), "records"}, records)
 		expect.Get(direct.Execute(books.In(t.Context()), p))(t)
 		if last := fmt.Sprintf("k%d %d", keys, keys); !slices.Contains(c.lines["records"], last) {
-			t.Errorf("%d were forgotten, and no record is %q", forgotten.Load(), last)
+			t.Errorf("%d keys were forgotten, and no record is %q", forgotten.Load(), last)
 		}
 	})
 }

@@ -16,16 +16,16 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// What the node emits of a batch does not depend on the number of goroutines: neither
-// the estimates nor their order.
+// The outputs of the node for a batch do not depend on the number of goroutines: neither the estimates nor their
+// order.
 func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	cfg := keyed.Config{
 		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}},
 		Keys:   []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal"}}},
 	}
 	text := expect.Get(json.Marshal(cfg))(t)
-	// Two batches of twenty keys, one of which has most of the observations; some are
-	// late, and a key may have two blocks.
+	// Two batches with twenty keys. One key has most of the observations, some observations are late, and a key may
+	// have two blocks.
 	rng := rand.New(rand.NewPCG(5, 6))
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var batches [2][]queuedBlock
@@ -94,7 +94,7 @@ func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	lates.Reminder = reminder.Reminder{}
 	want := run(1)
 	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "late: ") {
-		t.Errorf("the log says of many late observations %q", text)
+		t.Errorf("the log of many late observations: %q", text)
 	}
 	for _, goroutines := range []int{2, 7} {
 		got := run(goroutines)
