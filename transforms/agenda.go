@@ -10,9 +10,9 @@ import (
 
 // An agenda has the times at which the keys of a cell must be checked. It contains only the earliest keys: a map of
 // all keys would take as much memory as their states. It reads no clock: callers pass the watermark.
-type agenda struct { // nil before buildAgenda has filled it
-	first  map[string]time.Time // no other key is due before this time; zero if first is complete
-	until  time.Time            // no other key comes before; zero: no other does
+type agenda struct {
+	first  map[string]time.Time // due times of the earliest keys; nil before buildAgenda has set them
+	until  time.Time            // no key outside first is due before this time; zero if first is complete
 	maxLen int                  // length of first from which Set cuts it
 }
 
@@ -84,7 +84,7 @@ func (s schedule) keyDue(firstWaiting, deadline, expiry, watermark time.Time) (d
 		due = clock.Earlier(due, deadline)
 	}
 	if s.expire > 0 && !expiry.IsZero() {
-		// Expiry needs a time after expiry. A key that was kept at the watermark is not checked again at once.
+		// A key expires after expiry, not at it. A key that was kept at the watermark is not checked again at once.
 		due = clock.Earlier(due, s.roundToExpiryStep(clock.Later(expiry, watermark).Add(time.Millisecond)))
 	}
 	return due

@@ -49,7 +49,7 @@
 //
 // Smooth sorts a session by time and keyed.Observation.Seq. An observation that arrives late, within
 // keyed.SmoothConfig.AllowedLateness, emits its whole session again, with the next Revision and the same IDs.
-// keyed.Smoothed.Changed tells which records are different. The runner drops later observations. An observation of a
+// keyed.Smoothed.Changed marks the records that differ. The runner drops later observations. An observation of a
 // log is too late if its LogTime is too far after its time.
 //
 // # Determinism

@@ -13,7 +13,7 @@ import (
 // A Decoder turns the elements of a source into observations. Each copy of a node has its own Decoder, and one
 // goroutine uses it at a time.
 type Decoder interface {
-	// Decode passes the observations of an element to take, in their order; take retains nothing of them. It calls
+	// Decode passes the observations of an element to take, in their order; take does not retain them. It calls
 	// reject once for each record that is not an observation, or that take refuses with an error. The arguments of
 	// reject are bytes for the dead letter, and the number of observations that the record would have had.
 	Decode(element any, take func(key string, o *keyed.Observation) error, reject func(line []byte, observations int))

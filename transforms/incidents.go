@@ -171,8 +171,8 @@ func (fn *encodeIncidentsFn) Setup(ctx context.Context) (err error) {
 }
 
 func (fn *encodeIncidentsFn) StartBundle(emit func([]byte)) {
-	if fn.provider != nil { // the last bundle has failed
-		fn.written = nil // the bundle before has failed
+	if fn.provider != nil {
+		fn.written = nil // the previous bundle has failed
 	}
 	fn.provider, fn.isNew, fn.emit = nil, false, emit
 }

@@ -24,7 +24,7 @@ func (r *rejections) observation(reason error) {
 	r.count(1, 1, reason)
 }
 
-// count adds n observations, of which some were rejected; reason is the reason of one of them.
+// count adds n observations. rejected is the number of rejected ones among them, and reason the reason for one of them.
 func (r *rejections) count(n, rejected int64, reason error) {
 	r.total += n
 	r.rejected += rejected

@@ -29,7 +29,7 @@ type Config struct {
 	// Migrate converts states that were written under another configuration, as far as their parts mean the same: see
 	// keyed.Migrator.
 	Migrate bool
-	// Leave, with Migrate, drops states of which no part can be converted. Without it they are an error.
+	// Leave, with Migrate, drops states without a part that can be converted. Without it they are an error.
 	Leave bool
 	// Check, if not nil, receives the result of the migration of a topic's states. If it returns an error, OpenTopic
 	// returns the error, and nothing is migrated.
