@@ -249,7 +249,7 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 // enqueue puts a block into the queue. times is the range of the times of its observations.
 func (fn *encodeFn) enqueue(tp timers.Provider, b queuedBlock, times waitSpan) error {
 	fn.queue = append(fn.queue, b)
-	if !times.first.IsZero() { // otherwise it has a tombstone, or only observations out of the domain
+	if !times.first.IsZero() { // otherwise it has only tombstones, observations out of the domain, or no times
 		if err := fn.setTimers(tp, b, times); err != nil {
 			return err
 		}

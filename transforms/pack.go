@@ -126,8 +126,8 @@ func (p *packFn) add(key string, o *keyed.Observation, emit func(beam.EventTime,
 	p.extents = append(p.extents, packed{start: start, end: len(p.data)})
 	last := len(p.extents) - 1
 	if !known {
-		key = strings.Clone(key) // it may be part of a larger text
-		i = len(p.blocks)        // key may be part of a larger string
+		key = strings.Clone(key) // key may be part of a larger string
+		i = len(p.blocks)
 		p.byKey[key] = i
 		p.blocks = append(p.blocks, block{key: key, check: check, ts: ts, first: last, last: last})
 	}

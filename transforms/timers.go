@@ -151,7 +151,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	case fn.account.Suspended(): // asked after IsStopped: a suspended run's input does not end
 		return nil
 	case ends && stopped && !aggregates && !fn.cfg.IgnoresWatermark:
-		return nil // the input did not end by itself, so no key is silent
+		return nil // the run was stopped, which makes no key silent
 	}
 	c := fn.cellOf(cell, sp)
 	if err := fn.drain(); err != nil { // reads the cell
@@ -166,8 +166,8 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	if err != nil {
 		return err
 	}
-	if !ends { // the times up to now are known
-		fn.lastCheck, c.lastCheck = clock.Later(fn.lastCheck, now), clock.Later(c.lastCheck, now) // what is due by now is known
+	if !ends {
+		fn.lastCheck, c.lastCheck = clock.Later(fn.lastCheck, now), clock.Later(c.lastCheck, now) // all keys that are due at now are known
 	}
 	for part := range slices.Chunk(due, batchBlocks) {
 		active, err := fn.open(part)
