@@ -192,8 +192,8 @@ func (a *admitFn) add(key string, o *keyed.Observation, arrival mtime.Time, emit
 			stored.Trial = 0
 		}
 	} else {
-		if behind := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && behind > a.cfg.maxBehind() && a.cfg.Gap != 0 {
-			return fmt.Errorf("late by %v, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow %v", behind, a.cfg.maxBehind())
+		if lag := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && lag > a.cfg.maxBehind() && a.cfg.Gap != 0 {
+			return fmt.Errorf("late by %v, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow %v", lag, a.cfg.maxBehind())
 		}
 		// The runner would drop a session that the watermark has passed. With the time of its arrival, the session
 		// reaches reviseFn, which uses the times of the observations.

@@ -432,8 +432,8 @@ func (e *KeyState) admit(o *Observation) (due bool, err error) {
 	}
 	lateness := e.est.cfg.Lateness
 	if o.Time.Before(e.released) {
-		behind := e.clock.Sub(o.Time)
-		return false, &LateError{Time: o.Time, Released: e.released, Behind: behind, Idle: behind <= lateness}
+		lag := e.clock.Sub(o.Time)
+		return false, &LateError{Time: o.Time, Released: e.released, Behind: lag, Idle: lag <= lateness}
 	}
 	e.lateRun = lateRun{}
 	e.clock = clock.Later(e.clock, o.Time)
