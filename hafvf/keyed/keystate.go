@@ -13,7 +13,7 @@ import (
 )
 
 // A KeyState is the state of one key: its track, and the observations that wait for earlier ones. It takes
-// observations in the order of their arrival, and learns them in the order of their times. It is not safe for
+// observations in the order of their arrival, and learns them in the order of Config.Order. It is not safe for
 // concurrent use.
 type KeyState struct {
 	*Track
