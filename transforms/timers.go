@@ -83,7 +83,7 @@ func (fn *encodeFn) setTimers(tp timers.Provider, b queuedBlock, times waitSpan)
 		c.agenda.Set(b.key, silent, c.Len(), time.Time{})
 	}
 	due := fn.schedule.blockDue(times.first, w.IntervalEnd(times.first), silent, fn.lastCheck, time.Now())
-	// If set is long past, the timer may have fired in another instance of the node
+	// If set is long past, the timer may have fired in another instance of the node.
 	set, known := fn.timersSet[c.name]
 	if !known || due.Before(set) || fn.memory == nil && fn.schedule.expire > 0 && times.first.After(set.Add(fn.schedule.expire)) {
 		fn.setTimer(tp, c.name, due)
