@@ -61,7 +61,7 @@ func TestTombstonesForget(t *testing.T) {
 	}
 	slices.Sort(got)
 	equal(t, []string{"a1", "a1", "a2", "a2", "b1", "b2", "b3", "c1", "c1"}, got)
-	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], `a tombstone of the key \"never\", of which nothing is known: nothing is forgotten`) {
+	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], `tombstone for the unknown key \"never\": nothing to forget`) {
 		t.Errorf("rejected %q", rejected)
 	}
 

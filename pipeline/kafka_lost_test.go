@@ -101,7 +101,7 @@ func TestKafkaBadState(t *testing.T) {
 	if text := log.String(); !strings.Contains(text, "cannot read a state: its key starts without it") || !strings.Contains(text, "key=k1") {
 		t.Error(text)
 	}
-	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], `the state of the key \"k1\" cannot be read, and the key begins anew: it is damaged`) {
+	if rejected := b.values(t, "rejected"); len(rejected) != 1 || !strings.Contains(rejected[0], `the state of the key \"k1\" cannot be read, so the key is reset: it is damaged`) {
 		t.Errorf("%q", rejected)
 	}
 	if s, err := (Run{Graph: cfg, Log: quiet}).Execute(t.Context(), nil); err != nil || s.Reset != 0 {

@@ -8,104 +8,105 @@ import (
 	"hafvf/internal/clock"
 )
 
-// An agenda is when keys of a cell have to be looked at. It has the keys that come first: a map of all
-// keys would take as much memory as their states. It has no clock: it is given the watermark, and a
-// schedule also the time of the machine.
+// An agenda has the times at which the keys of a cell must be checked. It contains only the earliest keys: a map of
+// all keys would take as much memory as their states. It reads no clock: callers pass the watermark.
 type agenda struct {
-	first map[string]time.Time // nil before the node has looked for them
-	until time.Time            // no other key comes before; zero: no other does
-	room  int                  // how many first may have before it is cut
+	first  map[string]time.Time // due times of the earliest keys; nil before buildAgenda has set them
+	until  time.Time            // no key outside first is due before this time; zero if first is complete
+	maxLen int                  // length of first from which Set cuts it
 }
 
-// firstParts is the part of a cell's keys, 1/firstParts, that an agenda keeps.
+// An agenda keeps about 1/firstParts of the keys of a cell.
 const firstParts = 16
 
-// Covers reports whether the agenda has all keys that are due by the watermark. Else it has to be made
-// again of the states.
-func (d *agenda) Covers(watermark time.Time) bool {
-	return d.first != nil && (d.until.IsZero() || d.until.After(watermark))
+// Covers reports whether the agenda contains all keys that are due at the watermark. If not, it must be rebuilt
+// from the states.
+func (a *agenda) Covers(watermark time.Time) bool {
+	return a.first != nil && (a.until.IsZero() || a.until.After(watermark))
 }
 
-// Set notes when a key has to be looked at; zero: not before its next observation. The cell has n keys.
-// What is due by the watermark is kept in any case.
-func (d *agenda) Set(key string, at time.Time, n int, watermark time.Time) {
-	if at.IsZero() || !d.until.IsZero() && !at.Before(d.until) {
-		delete(d.first, key)
+// Set sets the time at which a key must be checked; zero means not before its next observation. n is the number of
+// keys in the cell. Set never removes a key that is due at the watermark.
+func (a *agenda) Set(key string, t time.Time, n int, watermark time.Time) {
+	if t.IsZero() || !a.until.IsZero() && !t.Before(a.until) {
+		delete(a.first, key)
 		return
 	}
-	if d.first[key] = at; len(d.first) < max(d.room, 64) {
+	if a.first[key] = t; len(a.first) < max(a.maxLen, 64) {
 		return
 	}
-	times := slices.SortedFunc(maps.Values(d.first), time.Time.Compare)
-	after, _ := slices.BinarySearchFunc(times, watermark.Add(1), time.Time.Compare)
-	if keep := max(after, n/firstParts); keep < len(times) {
-		d.until = times[keep]
-		maps.DeleteFunc(d.first, func(_ string, at time.Time) bool { return !at.Before(d.until) })
-		d.first = maps.Collect(maps.All(d.first)) // gives the room back
+	times := slices.SortedFunc(maps.Values(a.first), time.Time.Compare)
+	nDue, _ := slices.BinarySearchFunc(times, watermark.Add(1), time.Time.Compare)
+	if keep := max(nDue, n/firstParts); keep < len(times) {
+		a.until = times[keep]
+		maps.DeleteFunc(a.first, func(_ string, t time.Time) bool { return !t.Before(a.until) })
+		a.first = maps.Collect(maps.All(a.first)) // frees memory
 	}
-	d.room = 2 * max(len(d.first), n/firstParts)
+	a.maxLen = 2 * max(len(a.first), n/firstParts)
 }
 
-// Due are the keys that have to be looked at by the watermark, if the agenda covers it.
-func (d *agenda) Due(watermark time.Time) (due []string) {
-	for key, at := range d.first {
-		if !at.After(watermark) {
+// Due returns the keys that must be checked at the watermark. The agenda must cover it.
+func (a *agenda) Due(watermark time.Time) (due []string) {
+	for key, t := range a.first {
+		if !t.After(watermark) {
 			due = append(due, key)
 		}
 	}
 	return due
 }
 
-// Next is when some key has to be looked at, or the agenda has to be made again; zero if no key has.
-func (d *agenda) Next() (next time.Time) {
-	for _, at := range d.first {
-		next = clock.Earlier(next, at)
+// Next returns the time at which the next key must be checked or the agenda must be rebuilt; zero if there is none.
+func (a *agenda) Next() (next time.Time) {
+	for _, t := range a.first {
+		next = clock.Earlier(next, t)
 	}
-	return clock.Earlier(next, d.until)
+	return clock.Earlier(next, a.until)
 }
 
-// A schedule says when a key has to be looked at: because an observation that waits is due, because the
-// key becomes silent, or because it expires.
+// A schedule computes when a key must be checked: because a waiting observation is due, because the key becomes
+// silent, or because it expires.
 type schedule struct {
-	waits    bool // observations wait, until patience after their time or the end of their interval
-	patience time.Duration
-	silences bool          // keys that are silent are reported
-	expire   time.Duration // after which keys are forgotten; zero: never
-	part     time.Duration // of that, to which the time of a log is known
+	waits      bool // observations wait until patience after their time or after the end of their interval
+	patience   time.Duration
+	silences   bool          // silent keys are reported
+	expire     time.Duration // time without observations after which a key is forgotten; zero means never
+	expiryStep time.Duration // resolution of expiry checks: see keyed.Config.ExpiryPart
 }
 
-// ofKey is when a key has to be looked at, of the first observation that waits, the time at which it
-// becomes silent, and its expiry; zero: not before its next observation.
-func (s schedule) ofKey(waits, deadline, expiry, watermark time.Time) (at time.Time) {
-	if s.waits && !waits.IsZero() {
-		at = waits.Add(s.patience)
+// keyDue returns the time at which to check a key; zero means not before its next observation. firstWaiting is the
+// time of its first waiting observation, deadline the time at which it becomes silent, and expiry the time at which
+// it expires; each can be zero.
+func (s schedule) keyDue(firstWaiting, deadline, expiry, watermark time.Time) (due time.Time) {
+	if s.waits && !firstWaiting.IsZero() {
+		due = firstWaiting.Add(s.patience)
 	}
 	if s.silences {
-		at = clock.Earlier(at, deadline)
+		due = clock.Earlier(due, deadline)
 	}
 	if s.expire > 0 && !expiry.IsZero() {
-		// After it, not at it, and not again before long if the key was kept.
-		at = clock.Earlier(at, s.onGrid(clock.Later(expiry, watermark).Add(time.Millisecond)))
+		// A key expires after expiry, not at it. A key that was kept at the watermark is not checked again at once.
+		due = clock.Earlier(due, s.roundToExpiryStep(clock.Later(expiry, watermark).Add(time.Millisecond)))
 	}
-	return at
+	return due
 }
 
-// ofBlock is ofKey before a block of observations is processed, of the time of its first one and the end
-// of the interval of that. silent is when the key becomes silent, zero if that is not before. now is
-// the time of the machine: that of the observation may be wrong.
-func (s schedule) ofBlock(first, end, silent, watermark, now time.Time) (at time.Time) {
+// blockDue returns the time at which to check a key before its block of observations is processed. first is the
+// time of the first observation and end the end of its interval. silent is the time at which the key becomes
+// silent, if it is not later than first; otherwise zero. now is the time of the machine: the time of the
+// observation may be wrong.
+func (s schedule) blockDue(first, end, silent, watermark, now time.Time) (due time.Time) {
 	if s.waits {
-		at = end.Add(s.patience)
+		due = end.Add(s.patience)
 	}
-	if at = clock.Earlier(at, silent); s.expire > 0 {
-		at = clock.Earlier(at, s.onGrid(clock.Later(clock.Earlier(first, now), watermark).Add(s.part)))
+	if due = clock.Earlier(due, silent); s.expire > 0 {
+		due = clock.Earlier(due, s.roundToExpiryStep(clock.Later(clock.Earlier(first, now), watermark).Add(s.expiryStep)))
 	}
-	return at
+	return due
 }
 
-// onGrid is the first time at which keys are looked at for expiry that is not before t. A key that
-// expires begins anew in any case, see keyed.KeyState.Expiry. What a look gives back is the room of its
-// state, within a part of that time: so keys are looked at together.
-func (s schedule) onGrid(t time.Time) time.Time {
-	return t.Add(s.part - 1).Truncate(s.part)
+// roundToExpiryStep rounds t up to a time at which keys are checked for expiry, so that keys are checked together.
+// A check only frees the state's memory: the next observation resets an expired key in any case, see
+// keyed.KeyState.Expiry.
+func (s schedule) roundToExpiryStep(t time.Time) time.Time {
+	return t.Add(s.expiryStep - 1).Truncate(s.expiryStep)
 }

@@ -23,24 +23,24 @@ import (
 	"hafvf/internal/table"
 )
 
-// A cell is a statestore.Cell with what a worker knows of its keys.
+// A cell is a statestore.Cell with a worker's data about its keys.
 type cell struct {
 	*statestore.Cell
 
-	agenda agenda
-	last   time.Time // of the observations that wait, or waited
-	woken  time.Time // the latest time at which its keys were looked at
+	agenda    agenda
+	last      time.Time // latest time of an observation that waits or waited
+	lastCheck time.Time // latest time at which its keys were checked
 
-	share *memoryShare // of what copies take; nil if it does not count
+	share *memoryShare // memory that the cache counts for the cell; nil if it counts none
 }
 
-// size is about what the cell takes in memory.
+// size estimates the memory of the cell in bytes.
 func (c *cell) size() int {
 	return c.Size() + mapSize(c.agenda.first)
 }
 
-// mapSize is about what a map takes in memory, without what its keys and values point to. A
-// map has room for a power of two of entries, of which it fills 7/8 at most.
+// mapSize estimates the memory of a map in bytes, without the memory that its keys and values point to. A map has a
+// power of two of slots, and fills at most 7/8 of them.
 func mapSize[K comparable, V any](m map[K]V) int {
 	var slot struct {
 		key   K
@@ -56,75 +56,75 @@ func mapSize[K comparable, V any](m map[K]V) int {
 	return slots * (int(unsafe.Sizeof(slot)) + 1)
 }
 
-// cellOf returns a cell for the bundle. If its states are the runner's, read has yet to get them.
+// cellOf returns a cell for the bundle. If the runner stores its states, read must load them.
 func (fn *encodeFn) cellOf(name string, sp state.Provider) *openCell {
 	c := fn.cells[name]
 	if c != nil {
 		return c
 	}
-	if c = fn.own[name]; c == nil {
+	if c = fn.memoryCells[name]; c == nil {
 		c = &openCell{name: name}
 		if fn.memory == nil {
 			fn.unread = append(fn.unread, c)
 		} else {
 			c.cell = &cell{Cell: fn.memory.Cell(name)}
-			fn.own[name] = c
+			fn.memoryCells[name] = c
 		}
 	}
-	c.to = sp
+	c.provider = sp
 	fn.cells[name] = c
 	fn.order = append(fn.order, c)
 	return c
 }
 
-// read gets the cells of the bundle that are not there yet from the runner.
+// read loads the unread cells of the bundle from the runner.
 func (fn *encodeFn) read() error {
 	unread := fn.unread
 	fn.unread = nil
 	defer fn.resumed.log()
 	return roundTrip(unread, func(c *openCell) (err error) {
-		if c.cell, err = fn.states.read(c.to, c.alone(fn.cfg)); err != nil {
+		if c.cell, err = fn.states.read(c.provider, c.alone(fn.cfg)); err != nil {
 			return err
 		}
-		return fn.resumed.take(fn.states, c, fn.cfg)
+		return fn.resumed.takeOver(fn.states, c, fn.cfg)
 	})
 }
 
-// open returns the entities of arrivals, open. Of those that were not, it decodes the states, or those
-// of the previous run if they have none.
-func (fn *encodeFn) open(arrivals []queuedBlock) ([]*openKey, error) {
+// open returns the open keys of the blocks. It decodes the states of keys that were not open. A key without a state
+// gets its state of the previous run.
+func (fn *encodeFn) open(blocks []queuedBlock) ([]*openKey, error) {
 	if err := fn.read(); err != nil {
 		return nil, err
 	}
-	all := make([]*openKey, len(arrivals))
+	opened := make([]*openKey, len(blocks))
 	var unopened []*openKey
-	for i, a := range arrivals {
-		e := fn.keys[a.key]
+	for i, b := range blocks {
+		e := fn.keys[b.key]
 		if e == nil {
 			if n := len(fn.free); n > 0 {
 				e, fn.free = fn.free[n-1], fn.free[:n-1]
 			} else {
 				e = &openKey{}
 			}
-			e.key, e.of = a.key, a.of
-			fn.keys[a.key] = e
-			a.of.order = append(a.of.order, e)
+			e.key, e.cell = b.key, b.cell
+			fn.keys[b.key] = e
+			b.cell.order = append(b.cell.order, e)
 			unopened = append(unopened, e)
 		}
-		all[i] = e
+		opened[i] = e
 	}
 	readers := len(fn.workers)
 	if fn.memory == nil {
-		readers = roundTrips // some are on a disk
+		readers = roundTrips // some states are on a disk
 	}
 	parallel.Do(len(unopened), readers, func(_, i int) {
 		e := unopened[i]
-		e.state = e.of.Get(e.key)
+		e.state = e.cell.Get(e.key)
 		e.found = e.state != nil
-		e.touched = e.found && (fn.memory == nil || !e.of.Marked(e.key))
+		e.touched = e.found && (fn.memory == nil || !e.cell.Marked(e.key))
 	})
 	for _, e := range unopened {
-		if err := e.of.readable(); err != nil {
+		if err := e.cell.readable(); err != nil {
 			return nil, err
 		}
 		if !e.found {
@@ -149,28 +149,28 @@ func (fn *encodeFn) open(arrivals []queuedBlock) ([]*openKey, error) {
 		}
 		matched(fn.account, fn.patterns, e.key)
 	}
-	return all, nil
+	return opened, nil
 }
 
-// A waitSpan spans the times of observations that wait; zero where none does.
+// A waitSpan is a range of the times of observations; zero without observations.
 type waitSpan struct{ first, last time.Time }
 
-// add extends the span by another.
+// add extends the span to include o.
 func (w *waitSpan) add(o waitSpan) {
 	w.first, w.last = clock.Earlier(w.first, o.first), clock.Later(w.last, o.last)
 }
 
-// A cellState is how the runner keeps cells.
+// A cellState stores cells in the states of a runner.
 type cellState struct {
-	head     *state.Value[[]byte]
-	log      *state.Bag[[]byte]
-	settings *state.Value[[]byte]
-	text     string              // of the job's settings; empty if keys share no states
-	own      compact.Fingerprint // of text
+	head        *state.Value[[]byte]
+	log         *state.Bag[[]byte]
+	settings    *state.Value[[]byte]
+	text        string              // the job's settings; empty for cells of a single key
+	fingerprint compact.Fingerprint // of text
 }
 
-// in returns the store of the cell whose states the provider gives.
-func (s cellState) in(p state.Provider) statestore.CellStore { return cellStore{s, p} }
+// store returns the store of the cell whose states p provides.
+func (s cellState) store(p state.Provider) statestore.CellStore { return cellStore{s, p} }
 
 // cellStore is a statestore.CellStore.
 type cellStore struct {
@@ -194,11 +194,11 @@ func (s cellStore) ReadSettings() (string, error) {
 	return string(text), err
 }
 
-// read returns the cell. alone names the only key of the cell, if it has but one.
+// read returns the cell. alone names the only key of the cell; it is empty if keys share the cell.
 func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	var copied *cell
 	logged := false
-	c, err := statestore.ReadCell(s.in(p), alone, func(v statestore.Version) *statestore.Cell {
+	c, err := statestore.ReadCell(s.store(p), alone, func(v statestore.Version) *statestore.Cell {
 		logged = true
 		if copied = cellCache.take(v); copied == nil {
 			return nil
@@ -214,19 +214,19 @@ func (s cellState) read(p state.Provider, alone string) (*cell, error) {
 	return copied, err
 }
 
-// write writes the cell with the changed entities in it. alone is as for read.
+// write writes the cell with the changed keys. alone is as in read.
 func (s cellState) write(p state.Provider, c *cell, alone string, changed []*openKey) error {
 	if alone != "" {
 		if len(changed) == 0 {
-			return nil // a timer fired for nothing
+			return nil // nothing changed when the timer fired
 		}
-		last := changed[len(changed)-1] // a key that has expired may have spoken again
+		last := changed[len(changed)-1] // an expired key may have been opened again
 		if last.state == nil {
 			return s.head.Clear(p)
 		}
 		return s.head.Write(p, last.state)
 	}
-	v, err := c.Write(s.in(p), s.text, s.own, func(yield func(string, []byte) bool) {
+	v, err := c.Write(s.store(p), s.text, s.fingerprint, func(yield func(string, []byte) bool) {
 		for _, e := range changed {
 			if !yield(e.key, e.state) {
 				return
@@ -239,8 +239,8 @@ func (s cellState) write(p state.Provider, c *cell, alone string, changed []*ope
 	return err
 }
 
-// cellCache are the copies of cells of this process: 512 MB of them in memory, or a quarter of
-// GOMEMLIMIT where that is set.
+// cellCache has the cells that this process has cached: up to 512 MB in memory, or a quarter of GOMEMLIMIT if it is
+// set.
 var cellCache = newCache(cacheBound(debug.SetMemoryLimit(-1)))
 
 func cacheBound(limit int64) int {
@@ -250,34 +250,34 @@ func cacheBound(limit int64) int {
 	return int(limit / 4)
 }
 
-// cache are those cells that are kept for the next bundle: in memory, and beyond the bound in a
-// file, as single entities. Of each cell there is one copy, the last.
+// A cache keeps cells for later bundles: in memory up to the bound, and beyond it in a file, as single entries. It
+// has at most one copy of each cell, the last one.
 type cache struct {
 	mu     sync.Mutex
-	of     map[statestore.CellID]*list.Element // of used, whose values are copies
-	used   list.List                           // the last used copy first
-	bytes  int                                 // that cells take in memory, kept or in use
-	bound  int                                 // of bytes
-	file   *table.File                         // nil before a copy is spilled
+	byID   map[statestore.CellID]*list.Element // elements of used, whose values are cachedCells
+	used   list.List                           // most recently used first
+	bytes  int                                 // memory of the cells, cached or in use
+	bound  int                                 // limit of bytes
+	file   *table.File                         // nil before the first spill
 	create func() (table.ReaderWriterAt, error)
 	warn   sync.Once
 }
 
-// A cachedCell is a cell that is kept.
+// A cachedCell is a cell in the cache.
 type cachedCell struct {
 	*cell
 	version statestore.Version
 }
 
-// A memoryShare is what a cell takes in memory. A bundle that fails does not say that it has done with its
-// cells: they count until the garbage collector finds them.
+// A memoryShare is the memory that the cache counts for a cell. A bundle that fails does not return its cells: they
+// count until the garbage collector finds them.
 type memoryShare struct{ bytes int }
 
 func newCache(bound int) *cache {
-	return &cache{of: map[statestore.CellID]*list.Element{}, bound: bound, create: temporary}
+	return &cache{byID: map[statestore.CellID]*list.Element{}, bound: bound, create: temporary}
 }
 
-// temporary creates a file without a name, where the system allows that: it ends with the process.
+// temporary creates a file. It removes the name if the system allows that, so that the file ends with the process.
 func temporary() (table.ReaderWriterAt, error) {
 	f, err := os.CreateTemp("", "hafvf-cells-*")
 	if err != nil {
@@ -287,12 +287,11 @@ func temporary() (table.ReaderWriterAt, error) {
 	return f, nil
 }
 
-// take removes and returns the copy, nil where there is none. If there is one of another version,
-// it is dropped.
+// take removes and returns the copy with version v, or nil if there is none. It drops a copy with another version.
 func (k *cache) take(v statestore.Version) *cell {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e := k.of[v.Cell()]
+	e := k.byID[v.Cell()]
 	if e == nil {
 		return nil
 	}
@@ -306,20 +305,20 @@ func (k *cache) take(v statestore.Version) *cell {
 	return nil
 }
 
-// remove removes a copy, which goes on counting.
+// remove removes a copy. Its memory still counts.
 func (k *cache) remove(e *list.Element) *cell {
 	c := k.used.Remove(e).(cachedCell)
-	delete(k.of, c.version.Cell())
+	delete(k.byID, c.version.Cell())
 	return c.cell
 }
 
 func (k *cache) drop(e *list.Element) { k.count(k.remove(e), 0) }
 
-// put keeps the copy, unless its file has failed. A copy that is dropped costs a reading of the log.
+// put caches a cell, unless its file has failed. If a copy is dropped, the log must be read again.
 func (k *cache) put(v statestore.Version, c *cell) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if e := k.of[v.Cell()]; e != nil {
+	if e := k.byID[v.Cell()]; e != nil {
 		k.drop(e)
 	}
 	if err := c.Err(); err != nil {
@@ -327,41 +326,41 @@ func (k *cache) put(v statestore.Version, c *cell) {
 		k.failed(err)
 		return
 	}
-	k.of[v.Cell()] = k.used.PushFront(cachedCell{c, v})
+	k.byID[v.Cell()] = k.used.PushFront(cachedCell{c, v})
 	k.fit(c)
 }
 
-// use counts a cell that is in use, and was no copy.
+// use counts a cell that is in use and does not come from the cache.
 func (k *cache) use(c *cell) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.fit(c)
 }
 
-// count has a cell count so many bytes.
+// count sets the memory that counts for a cell, in bytes.
 func (k *cache) count(c *cell, bytes int) {
 	if c.share == nil {
 		c.share = &memoryShare{}
-		runtime.AddCleanup(c, func(was *memoryShare) {
+		runtime.AddCleanup(c, func(share *memoryShare) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			k.bytes -= was.bytes
+			k.bytes -= share.bytes
 		}, c.share)
 	}
 	k.bytes += bytes - c.share.bytes
 	c.share.bytes = bytes
 }
 
-// fit counts a cell, and makes all fit into the bound: it spills the copies that were not used for
-// longest, then the cell itself. If what is left of spilled copies in memory is too much, it drops
-// them, but not the cell. Other bundles wait meanwhile: most copies are spilled once.
+// fit counts a cell and keeps the cells within the bound. It spills the least recently used copies, then the cell
+// itself. If the spilled copies still take too much memory, it drops copies, but not the cell. Other bundles wait
+// meanwhile: most copies are spilled once.
 func (k *cache) fit(c *cell) {
 	k.count(c, c.size())
 	for e := k.used.Back(); e != nil && k.bytes > k.bound; {
-		least := e
+		oldest := e
 		e = e.Prev()
-		if !k.spill(least.Value.(cachedCell).cell) {
-			k.drop(least)
+		if !k.spill(oldest.Value.(cachedCell).cell) {
+			k.drop(oldest)
 		}
 	}
 	if k.bytes > k.bound {
@@ -372,7 +371,7 @@ func (k *cache) fit(c *cell) {
 	}
 }
 
-// spill moves a cell to the file, and reports whether it is there.
+// spill moves a cell to the file. It reports whether the cell is in the file.
 func (k *cache) spill(c *cell) bool {
 	if c.Spilled() {
 		return true
@@ -384,7 +383,7 @@ func (k *cache) spill(c *cell) bool {
 			return false
 		}
 		k.file = table.NewFile(f)
-		slog.Info("copies of states do not fit into memory: some go to a temporary file", "memory", k.bound, "folder", os.TempDir())
+		slog.Info("cached states exceed the memory limit: moving some to a temporary file", "memory", k.bound, "folder", os.TempDir())
 	}
 	if err := c.Spill(k.file); err != nil {
 		k.failed(err)
@@ -394,9 +393,9 @@ func (k *cache) spill(c *cell) bool {
 	return true
 }
 
-// failed says that copies are dropped because the file cannot have them.
+// failed logs once that copies are dropped because the file cannot store them.
 func (k *cache) failed(err error) {
 	k.warn.Do(func() {
-		slog.Warn("copies of states do not fit into memory, and not into a temporary file: they are dropped, and read from the runner again, which is slow; give the worker memory, or a TMPDIR with room", "error", err)
+		slog.Warn("cached states exceed the memory limit, and a temporary file cannot store them: reading them from the runner again, which is slow; give the worker more memory, or a TMPDIR with space", "error", err)
 	})
 }

@@ -21,18 +21,18 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 )
 
-// A runner keeps the states of one cell, a bag in any order, as a runner may.
+// A runner stores the states of one cell. It returns the bag in random order.
 type runner struct {
 	state.Provider
 	value    any // the head
 	settings any
 	bag      []any
 	rng      *rand.Rand
-	logs     int // how often the bag was read
+	logs     int // number of reads of the bag
 }
 
-// of is the value of that name.
-func (r *runner) of(name string) *any {
+// state returns the value with a name.
+func (r *runner) state(name string) *any {
 	if name == "settings" {
 		return &r.settings
 	}
@@ -40,11 +40,11 @@ func (r *runner) of(name string) *any {
 }
 
 func (r *runner) ReadValueState(name string) (any, []state.Transaction, error) {
-	return *r.of(name), nil, nil
+	return *r.state(name), nil, nil
 }
 
 func (r *runner) WriteValueState(t state.Transaction) error {
-	*r.of(t.Key) = t.Val
+	*r.state(t.Key) = t.Val
 	return nil
 }
 
@@ -74,35 +74,35 @@ func (r *runner) bytes() (n int) {
 func statesOfCells() cellState {
 	head, log, settings := state.MakeValueState[[]byte]("entity"), state.MakeBagState[[]byte]("log"), state.MakeValueState[[]byte]("settings")
 	text := changed[0].Config.AllSettings().String()
-	return cellState{head: &head, log: &log, settings: &settings, text: text, own: compact.FingerprintOf(text)}
+	return cellState{head: &head, log: &log, settings: &settings, text: text, fingerprint: compact.FingerprintOf(text)}
 }
 
-// small is the size up to which a cell is rewritten whole.
+// small is the maximum size in bytes of a cell that is rewritten as a whole.
 const small = 4 << 10
 
-// A disk is a temporary file that fails now and then.
+// A disk is a temporary file that fails sometimes.
 type disk struct {
 	table.ReaderWriterAt
 	fails func() bool
 }
 
-var errDisk = errors.New("the disk fails")
+var errDisk = errors.New("disk failed")
 
-func (d disk) ReadAt(b []byte, at int64) (int, error) {
+func (d disk) ReadAt(b []byte, offset int64) (int, error) {
 	if d.fails() {
 		return 0, errDisk
 	}
-	return d.ReaderWriterAt.ReadAt(b, at)
+	return d.ReaderWriterAt.ReadAt(b, offset)
 }
 
-func (d disk) WriteAt(b []byte, at int64) (int, error) {
+func (d disk) WriteAt(b []byte, offset int64) (int, error) {
 	if d.fails() {
 		return 0, errDisk
 	}
-	return d.ReaderWriterAt.WriteAt(b, at)
+	return d.ReaderWriterAt.WriteAt(b, offset)
 }
 
-// copiesOn are copies that are spilled to such a disk.
+// copiesOn returns a cache that spills its copies to a disk.
 func copiesOn(bound int, fails func() bool) *cache {
 	k := newCache(bound)
 	k.create = func() (table.ReaderWriterAt, error) {
@@ -112,17 +112,17 @@ func copiesOn(bound int, fails func() bool) *cache {
 	return k
 }
 
-// A cell holds the last entity of every key, whichever copies workers have, in memory or not, also
-// after bundles that failed or were rolled back.
+// A cell has the last state of every key, whichever copies workers have, in memory or not, also after bundles that
+// failed or were rolled back.
 func TestCell(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
-			defer func(all *cache) { cellCache = all }(cellCache)
+			defer func(former *cache) { cellCache = former }(cellCache)
 			rarely := func() bool { return rng.IntN(500) == 0 }
 			workers := []*cache{newCache(1 << 20), newCache(5000), newCache(0), copiesOn(5000, rarely)}
 			r := &runner{rng: rng}
-			of := statesOfCells()
+			states := statesOfCells()
 			want := map[string]string{}
 			type point struct {
 				runner
@@ -133,12 +133,12 @@ func TestCell(t *testing.T) {
 			spilled := 0
 			for bundle := range 300 {
 				if bundle%3 == 0 {
-					at := rng.IntN(len(workers))
-					if cellCache = workers[at]; cellCache.file != nil && cellCache.file.Err() != nil {
-						workers[at] = copiesOn(5000, rarely) // another worker's, whose disk is whole
+					index := rng.IntN(len(workers))
+					if cellCache = workers[index]; cellCache.file != nil && cellCache.file.Err() != nil {
+						workers[index] = copiesOn(5000, rarely) // another worker, whose disk works
 					}
 				}
-				c, err := of.read(r, "")
+				c, err := states.read(r, "")
 				if err != nil {
 					t.Fatalf("bundle %d: %v", bundle, err)
 				}
@@ -147,10 +147,10 @@ func TestCell(t *testing.T) {
 					got[key] = string(b)
 				}
 				if c.Err() != nil {
-					if err := of.write(r, c, "", nil); !errors.Is(err, errDisk) {
+					if err := states.write(r, c, "", nil); !errors.Is(err, errDisk) {
 						t.Fatalf("bundle %d: written after an error: %v", bundle, err)
 					}
-					continue // it failed
+					continue // the bundle fails
 				}
 				if d := cmp.Diff(want, got); d != "" {
 					t.Fatalf("bundle %d: %s", bundle, d)
@@ -166,14 +166,14 @@ func TestCell(t *testing.T) {
 					}
 					if !slices.ContainsFunc(changed, func(o *openKey) bool { return o.key == e.key }) {
 						changed = append(changed, e)
-						if want[e.key] = string(e.state); len(e.state) == 0 { // it is forgotten
+						if want[e.key] = string(e.state); len(e.state) == 0 { // the key is forgotten
 							delete(want, e.key)
 						}
 					}
 				}
-				expect.OK(t, of.write(r, c, "", changed))
+				expect.OK(t, states.write(r, c, "", changed))
 				if n := r.bytes(); c.Err() == nil && n > 3*c.Live()+2*small {
-					t.Fatalf("bundle %d: the log has %d bytes, of which %d live", bundle, n, c.Live())
+					t.Fatalf("bundle %d: the log has %d bytes, %d of them live", bundle, n, c.Live())
 				}
 				switch rng.IntN(10) {
 				case 0:
@@ -191,38 +191,38 @@ func TestCell(t *testing.T) {
 	}
 }
 
-// A log that lacks a piece is an error: its keys would begin anew in silence.
+// A log without one of its pieces is an error: otherwise its keys would be reset without notice.
 func TestCellLacksPieces(t *testing.T) {
-	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
+	states, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
 	c := &cell{Cell: &statestore.Cell{}}
 	for i := range 3 {
-		expect.OK(t, of.write(r, c, "", []*openKey{{key: fmt.Sprint(i), state: make([]byte, 2*small)}}))
+		expect.OK(t, states.write(r, c, "", []*openKey{{key: fmt.Sprint(i), state: make([]byte, 2*small)}}))
 	}
 	cellCache.take(statestore.Version(r.value.([]byte)[10:]))
 	if len(r.bag) != 3 {
 		t.Fatalf("%d pieces", len(r.bag))
 	}
 	for _, bag := range [][]any{nil, {r.bag[0], r.bag[2]}, {r.bag[0], r.bag[1], r.bag[1], r.bag[2]}} {
-		if _, err := of.read(&runner{value: r.value, bag: bag, rng: r.rng}, ""); !errors.Is(err, statestore.ErrPieces) {
+		if _, err := states.read(&runner{value: r.value, bag: bag, rng: r.rng}, ""); !errors.Is(err, statestore.ErrPieces) {
 			t.Errorf("%d pieces: %v", len(bag), err)
 		}
 	}
-	if c, err := of.read(r, ""); err != nil || c.Len() != 3 {
+	if c, err := states.read(r, ""); err != nil || c.Len() != 3 {
 		t.Errorf("all pieces: %v", err)
 	}
 }
 
-// A cell with a log whose keys are all forgotten at once is one without keys, which may come again.
-func TestCellOfNobody(t *testing.T) {
-	of, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
+// If all keys of a cell with a log are forgotten at once, the cell has no keys. The keys may return.
+func TestCellWithoutKeys(t *testing.T) {
+	states, r := statesOfCells(), &runner{rng: rand.New(rand.NewPCG(1, 2))}
 	c := &cell{Cell: &statestore.Cell{}}
-	var all, none []*openKey
+	var present, forgotten []*openKey
 	for i := range 100 {
-		all = append(all, &openKey{key: fmt.Sprint(i), state: make([]byte, small)})
-		none = append(none, &openKey{key: fmt.Sprint(i)})
+		present = append(present, &openKey{key: fmt.Sprint(i), state: make([]byte, small)})
+		forgotten = append(forgotten, &openKey{key: fmt.Sprint(i)})
 	}
-	for _, changed := range [][]*openKey{all, none, all[:1], all, none} {
-		expect.OK(t, of.write(r, c, "", changed))
+	for _, changed := range [][]*openKey{present, forgotten, present[:1], present, forgotten} {
+		expect.OK(t, states.write(r, c, "", changed))
 		want := 0
 		for _, e := range changed {
 			if e.state != nil {
@@ -230,81 +230,81 @@ func TestCellOfNobody(t *testing.T) {
 			}
 		}
 		if v := r.value.([]byte)[10:]; len(v) == len(statestore.Version{}) {
-			cellCache.take(statestore.Version(v)) // the log is to be read
+			cellCache.take(statestore.Version(v)) // so that the log must be read
 		}
-		if again, err := of.read(&runner{value: r.value, settings: r.settings, bag: r.bag, rng: r.rng}, ""); err != nil || again.Len() != want {
+		if restored, err := states.read(&runner{value: r.value, settings: r.settings, bag: r.bag, rng: r.rng}, ""); err != nil || restored.Len() != want {
 			t.Fatalf("%d keys: %v", want, err)
 		}
 	}
 }
 
-// Cells without settings, which other versions wrote, are refused.
+// Cells without settings, which other versions wrote, are an error.
 func TestCellWithoutSettings(t *testing.T) {
-	of := statesOfCells()
+	states := statesOfCells()
 	for _, head := range [][]byte{{2}, {2, 1, 'a', 1, 'b'}, append([]byte{3}, make([]byte, len(statestore.Version{}))...)} {
 		for _, alone := range []string{"", "a"} {
-			if _, err := of.read(&runner{value: head}, alone); !errors.Is(err, statestore.ErrFormat) {
+			if _, err := states.read(&runner{value: head}, alone); !errors.Is(err, statestore.ErrFormat) {
 				t.Errorf("%v: %v", head, err)
 			}
 		}
 	}
 }
 
-// A head that is cut short is an error, also of a cell that has but one key.
-func TestCellIsCut(t *testing.T) {
-	of, settings := statesOfCells(), append([]byte{5}, make([]byte, len(compact.Fingerprint{}))...)
+// A head that is cut short is an error, also for a cell with a single key.
+func TestCellCutHead(t *testing.T) {
+	states, settings := statesOfCells(), append([]byte{5}, make([]byte, len(compact.Fingerprint{}))...)
 	for _, head := range [][]byte{settings, append(slices.Clone(settings), 2, 3, 'a')} {
-		if _, err := of.read(&runner{value: head}, "pump"); !errors.Is(err, statestore.ErrCell) {
+		if _, err := states.read(&runner{value: head}, "pump"); !errors.Is(err, statestore.ErrCell) {
 			t.Errorf("%v: %v", head, err)
 		}
 	}
 }
 
-// A cell that is cut or changed is an error, or holds other entities; it is no panic.
+// A cell that is cut or changed is an error or has other states, and does not cause a panic.
 func FuzzCell(f *testing.F) {
-	of, r := statesOfCells(), &runner{}
+	states, r := statesOfCells(), &runner{}
 	c := &cell{Cell: &statestore.Cell{}}
-	expect.OK(f, of.write(r, c, "", []*openKey{{key: "a", state: []byte("12")}, {key: "b", state: nil}}))
+	expect.OK(f, states.write(r, c, "", []*openKey{{key: "a", state: []byte("12")}, {key: "b", state: nil}}))
 	whole := r.value.([]byte)
 	for i := range whole {
 		f.Add(whole[:i], []byte{})
 	}
-	expect.OK(f, of.write(r, c, "", []*openKey{{key: "c", state: make([]byte, small)}}))
+	expect.OK(f, states.write(r, c, "", []*openKey{{key: "c", state: make([]byte, small)}}))
 	f.Add(whole[9:], []byte{})
 	f.Add(make([]byte, 1), r.bag[0].([]byte))
 	f.Add(slices.Concat(whole[:9], []byte{3}), r.bag[0].([]byte)[:10])
 	f.Fuzz(func(t *testing.T, head, piece []byte) {
 		r := &runner{value: head, bag: []any{piece}, rng: rand.New(rand.NewPCG(1, 2))}
 		for _, alone := range []string{"", "a"} {
-			c, err := of.read(r, alone)
+			c, err := states.read(r, alone)
 			if err != nil {
 				continue
 			}
 			for _, b := range c.All() {
 				keyed.StateBytes(b).Waiting()
 			}
-			_ = of.write(r, c, "", []*openKey{{key: "a", state: []byte("1")}})
+			_ = states.write(r, c, "", []*openKey{{key: "a", state: []byte("1")}})
 		}
 		logged := slices.Concat([]byte{5}, make([]byte, len(compact.Fingerprint{})), []byte{3}, make([]byte, len(statestore.Version{})))
-		_, _ = of.read(&runner{value: logged, bag: []any{piece}, rng: r.rng}, "")
+		_, _ = states.read(&runner{value: logged, bag: []any{piece}, rng: r.rng}, "")
 	})
 }
 
-// Copies take no more memory than their bound. Those that were not used for longest go to the file,
-// and then, if there are too many even there, away.
-func TestCopies(t *testing.T) {
+// The memory of the copies has a bound. The least recently used copies go to the file. If they still take too much
+// memory there, they are dropped.
+func TestCacheBound(t *testing.T) {
 	k := newCache(4000)
-	var all []statestore.Version
+	var versions []statestore.Version
 	for i := range 200 {
 		c := &cell{Cell: &statestore.Cell{}}
 		c.Put(fmt.Sprint(i), make([]byte, 50+i))
-		all = append(all, statestore.Version{byte(i)})
-		k.put(all[i], c)
+		versions = append(versions, statestore.Version{byte(i)})
+		k.put(versions[i], c)
 		if k.bytes > k.bound {
 			t.Fatalf("%d bytes after %d", k.bytes, i)
 		}
-		if i >= 5 { // this one is used again and again
-			k.put(all[0], k.take(all[0]))
+		if i >= 5 { // this copy is always the most recently used
+			k.put(versions[0], k.take(versions[0]))
 		}
 		if i == 20 {
 			var inMemory, want []int
@@ -313,18 +313,18 @@ func TestCopies(t *testing.T) {
 					inMemory = append(inMemory, int(c.version[0]))
 				}
 			}
-			for at := range inMemory {
-				want = append(want, i+1-at)
+			for index := range inMemory {
+				want = append(want, i+1-index)
 			}
 			want[0] = 0
-			if len(inMemory) < 5 || len(k.of) != 21 || !slices.Equal(inMemory, want) {
-				t.Errorf("%v of %d are in memory, want %v", inMemory, len(k.of), want)
+			if len(inMemory) < 5 || len(k.byID) != 21 || !slices.Equal(inMemory, want) {
+				t.Errorf("copies %v of %d are in memory, want %v", inMemory, len(k.byID), want)
 			}
 		}
 	}
 	var left []int
 	bytes := k.bytes
-	for i, v := range all {
+	for i, v := range versions {
 		c := k.take(v)
 		if c == nil {
 			continue
@@ -332,37 +332,36 @@ func TestCopies(t *testing.T) {
 		left = append(left, i)
 		bytes -= c.size()
 		if string(c.Get(fmt.Sprint(i))) != string(make([]byte, 50+i)) {
-			t.Errorf("the copy %d has another value", i)
+			t.Errorf("copy %d has another value", i)
 		}
 	}
 	want := []int{0}
 	for i := 200 - (len(left) - 1); i < 200; i++ {
 		want = append(want, i)
 	}
-	if len(left) < 50 || !slices.Equal(left, want) || bytes != 0 || len(k.of) != 0 || k.used.Len() != 0 {
-		t.Errorf("%v are left, %d bytes by their sizes, %d by their own count", left, bytes, k.bytes)
+	if len(left) < 50 || !slices.Equal(left, want) || bytes != 0 || len(k.byID) != 0 || k.used.Len() != 0 {
+		t.Errorf("copies %v are left, with %d uncounted bytes of %d", left, bytes, k.bytes)
 	}
-	for begin := time.Now(); ; runtime.GC() { // nobody has them
+	for start := time.Now(); ; runtime.GC() { // the dropped copies are unreachable
 		k.mu.Lock()
 		bytes := k.bytes
 		k.mu.Unlock()
 		if bytes == 0 {
 			return
 		}
-		if time.Since(begin) > time.Minute {
-			t.Fatalf("%d bytes are counted still", bytes)
+		if time.Since(start) > time.Minute {
+			t.Fatalf("%d bytes are still counted", bytes)
 		}
 	}
 }
 
-// TestCopySize: a copy counts as what it takes, of few keys and of many, with waiting
-// observations and deadlines and without.
-func TestCopySize(t *testing.T) {
+// The size of a copy is near the memory that it takes, for few keys and for many, with and without due times.
+func TestCellSize(t *testing.T) {
 	for _, n := range []int{3000, 10_000, 60_000} {
 		for _, timed := range []bool{false, true} {
 			heap := func() int {
 				var m runtime.MemStats
-				for range 2 { // files of tests before are closed first
+				for range 2 { // closes files of earlier tests first
 					runtime.GC()
 				}
 				runtime.ReadMemStats(&m)
@@ -380,9 +379,9 @@ func TestCopySize(t *testing.T) {
 					c.agenda.Set(key, time.Now(), n, time.Time{})
 				}
 			}
-			takes := heap() - before
-			if counted := c.size(); counted < takes*85/100 || counted > takes*115/100 {
-				t.Errorf("%d keys, timed %v: %d bytes are counted, %d taken", n, timed, counted/n, takes/n)
+			used := heap() - before
+			if counted := c.size(); counted < used*85/100 || counted > used*115/100 {
+				t.Errorf("%d keys, timed %v: %d bytes counted, %d used", n, timed, counted/n, used/n)
 			}
 			runtime.KeepAlive(c)
 		}

@@ -10,9 +10,9 @@ import (
 	"hafvf/internal/compact"
 )
 
-// What crosses stages does so in the binary form of package keyed: the runner's default for
-// structs neither knows NaN nor is fast. A worker finds each function by its name, which a
-// function of a generic one has not got.
+// Stages exchange values in the binary form of package keyed: the runner's default for structs does not support NaN
+// and is slow. The coders are function literals because a worker finds each function by its name, and instances of
+// a generic function have no names of their own.
 func init() {
 	beam.RegisterCoder(reflect.TypeFor[keyed.Observation](),
 		func(v keyed.Observation) ([]byte, error) { return v.AppendBinary(nil) },

@@ -29,7 +29,7 @@ func init() {
 	dofn.Register(func(f *numberedFn) any { return f.ProcessElement })
 }
 
-// numberedFn makes an observation of the number of its key, and a tombstone of a negative one.
+// numberedFn makes an observation of the key with a number, and a tombstone for a negative number.
 type numberedFn struct{}
 
 func (*numberedFn) ProcessElement(ts beam.EventTime, key float64, emit func(beam.EventTime, string, keyed.Observation)) {
@@ -43,14 +43,14 @@ func (*numberedFn) ProcessElement(ts beam.EventTime, key float64, emit func(beam
 // A tally counts by the names of account.Counters.
 type tally map[string]int64
 
-func (n tally) count(name string, is bool) {
-	if is {
+func (n tally) count(name string, counted bool) {
+	if counted {
 		n[name]++
 	}
 }
 
-// outputs counts what a node has put out. An observation that is outside of the family is rejected, and is
-// an alarm or a muted one.
+// outputs counts the outputs of a node. An observation out of the domain is rejected, and raises an alarm or a
+// muted one.
 func (n tally) outputs(c *testCase) {
 	outside := map[string]bool{}
 	for _, r := range c.rejected {
@@ -62,8 +62,8 @@ func (n tally) outputs(c *testCase) {
 		n.count("panics", r.Panic != nil)
 		n.count("muted_alarms", outside[r.ID])
 	}
-	for _, all := range c.out {
-		for _, e := range all {
+	for _, estimates := range c.out {
+		for _, e := range estimates {
 			if e.Alarm != nil {
 				n.count(e.Alarm.Kind+"_alarms", true)
 			}
@@ -82,15 +82,15 @@ func (n tally) outputs(c *testCase) {
 			}
 		}
 	}
-	silences := map[string]bool{} // which may be told again when they are over
+	silences := map[string]bool{} // a silence may be reported again when it has ended
 	for _, text := range c.texts {
-		since, _, _ := strings.Cut(text, ",")
-		silences[since] = true
+		name, _, _ := strings.Cut(text, ",")
+		silences[name] = true
 	}
 	n["silences"] += int64(len(silences))
 	changes := map[string]int{} // by session
-	for key, all := range c.smoothed {
-		for _, s := range all {
+	for key, records := range c.smoothed {
+		for _, s := range records {
 			n.count("records", true)
 			n.count("missing", s.Missing)
 			n.count("changes", s.Change)
@@ -107,16 +107,16 @@ func (n tally) outputs(c *testCase) {
 	maps.DeleteFunc(n, func(_ string, n int64) bool { return n == 0 })
 }
 
-// eachMinute are observations of a key, one a minute, and so many.
-func eachMinute(key string, n int, value func(i int) float64) (all []given) {
+// eachMinute returns n observations of a key, one per minute.
+func eachMinute(key string, n int, value func(i int) float64) (inputs []input) {
 	for i := range n {
-		all = append(all, given{key, keyed.Value(at(60*i), fmt.Sprint(key, i), value(i))})
+		inputs = append(inputs, input{key, keyed.Value(timeAt(60*i), fmt.Sprint(key, i), value(i))})
 	}
-	return all
+	return inputs
 }
 
-// What a node counts is what a count of its outputs gives, in the account of the run and in Beam's metrics.
-// more is what outputs do not show.
+// The counts of a node equal a count of its outputs, in the account of the run and in Beam's metrics. more has the
+// counts that the outputs do not show.
 func TestCounts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 68))
 	unusual := slices.Concat(eachMinute("outside", 2000, func(i int) float64 {
@@ -136,19 +136,19 @@ func TestCounts(t *testing.T) {
 		eachMinute("unknown", 1, func(int) float64 { return -5 }))
 	broken, _ := brittleStream(100)
 	now := time.Now()
-	ahead := []given{{"k", keyed.Value(now.Add(48*time.Hour), "", 1)}}
+	ahead := []input{{"k", keyed.Value(now.Add(48*time.Hour), "", 1)}}
 	for i := range 10 {
-		ahead = append(ahead, given{"k", keyed.Value(now.Add(time.Duration(i)*time.Second), "", 1)})
+		ahead = append(ahead, input{"k", keyed.Value(now.Add(time.Duration(i)*time.Second), "", 1)})
 	}
-	ahead = append(ahead, given{"k", keyed.Value(now.AddDate(-2, 0, 0), "", 1)})
-	reset := []given{
-		{"expires", keyed.Value(at(0), "", 1)}, {"expires", keyed.Value(at(9000), "", 1)},
-		{"forgotten", keyed.Value(at(0), "", 1)}, {"forgotten", keyed.Observation{Shape: keyed.Forget}}, {"forgotten", keyed.Value(at(0), "", 1)},
+	ahead = append(ahead, input{"k", keyed.Value(now.AddDate(-2, 0, 0), "", 1)})
+	reset := []input{
+		{"expires", keyed.Value(timeAt(0), "", 1)}, {"expires", keyed.Value(timeAt(9000), "", 1)},
+		{"forgotten", keyed.Value(timeAt(0), "", 1)}, {"forgotten", keyed.Observation{Shape: keyed.Forget}}, {"forgotten", keyed.Value(timeAt(0), "", 1)},
 	}
 	live := []any{
 		event{0, 1}, event{0, 2}, event{100, 1}, mark(200), event{210, 1}, mark(230),
 		event{205, 1}, event{150, 1}, // late, the first within the lateness
-		event{231, -1}, event{231, -7}, // tombstones, the second of a key that is unknown
+		event{231, -1}, event{231, -7}, // tombstones, the second for an unknown key
 		event{232, 3}, mark(5000), event{5001, 3},
 	}
 	settings := keyed.Config{Filter: twoLevels, Lateness: 10 * time.Second, Silence: &keyed.SilenceConfig{After: 30 * time.Second}, Expire: time.Hour}
@@ -160,27 +160,27 @@ func TestCounts(t *testing.T) {
 	smoothed := slices.Concat(eachMinute("no change", 40, noise), eachMinute("change", 40, func(i int) float64 { return noise(i) + float64(i/20*9) }),
 		eachMinute("drift", 300, func(i int) float64 { walk += noise(i) / 10; return walk + noise(i) }), eachMinute("panic", 20, func(i int) float64 { return float64(i * 100) }),
 		eachMinute("missing", 20, func(i int) float64 { return math.Log(float64(i - 1)) }), eachMinute("", 1, noise))
-	quiet := keyed.Config{Filter: twoLevels, Quiet: []keyed.QuietTime{{Match: "q*", From: at(600), To: at(1200)}}}
+	quiet := keyed.Config{Filter: twoLevels, Quiet: []keyed.QuietTime{{Match: "q*", From: timeAt(600), To: timeAt(1200)}}}
 	smoothing := segments.SmoothConfig
 	smoothing.Filter.Family, smoothing.Gap = "brittle", time.Hour
 
-	seen := tally{"skipped_lines": 1, "not_converged": 1} // connectors count the ones, TestNotConvergedIsCounted the others
+	seen := tally{"skipped_lines": 1, "not_converged": 1} // connectors count skipped_lines, TestNotConvergedIsCounted counts not_converged
 	tests := map[string]struct {
 		cfg    keyed.Config
 		smooth *keyed.SmoothConfig
-		in     []given
+		in     []input
 		live   []any
 		more   tally
 	}{
-		"detection":   {cfg: keyed.Recommended("poisson"), in: unusual, more: tally{"keys": 3, "muted_alarms": -1}},                      // none of a key that is unknown
-		"panics":      {cfg: keyed.Config{Filter: hafvf.Config{Family: "brittle"}}, in: broken, more: tally{"keys": 2, "reset_keys": 1}}, // at the third in a row
+		"detection":   {cfg: keyed.Recommended("poisson"), in: unusual, more: tally{"keys": 3, "muted_alarms": -1}},                      // without the unknown key
+		"panics":      {cfg: keyed.Config{Filter: hafvf.Config{Family: "brittle"}}, in: broken, more: tally{"keys": 2, "reset_keys": 1}}, // the third panic in a row resets the key
 		"turned back": {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime}, in: ahead, more: tally{"keys": 1, "turned_back": 1, "late_far": 1}},
 		"anew":        {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime, Expire: time.Hour}, in: reset, more: tally{"keys": 3, "expired_keys": 1, "forgotten_keys": 1}},
 		"live":        {cfg: settings, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}}, // one of them twice
 		"aggregated":  {cfg: aggregated, live: live, more: tally{"keys": 4, "forgotten_keys": 1, "expired_keys": 3}},
 		"restarts":    {cfg: counted, in: eachMinute("meter", 40, func(i int) float64 { return float64(i % 20) }), more: tally{"keys": 1, "restarts": 1}},
 		"quiet":       {cfg: quiet, in: eachMinute("quiet", 40, noise), more: tally{"keys": 1}},
-		"smooth":      {smooth: &smoothing, in: smoothed, more: tally{"sessions": 1, "unchanged": 1, "drifting": 1}}, // that of "panic" has no records
+		"smooth":      {smooth: &smoothing, in: smoothed, more: tally{"sessions": 1, "unchanged": 1, "drifting": 1}}, // the session of "panic" has no records
 	}
 	ran := 0
 	for name, c := range tests {
@@ -192,12 +192,12 @@ func TestCounts(t *testing.T) {
 				return nil, nil
 			}})
 			defer run.Close()
-			of := &testCase{in: c.in, out: map[string][]keyed.Estimate{}, smoothed: map[string][]keyed.Smoothed{}}
-			cases.Store(t.Name(), of)
+			output := &testCase{in: c.in, out: map[string][]keyed.Estimate{}, smoothed: map[string][]keyed.Smoothed{}}
+			cases.Store(t.Name(), output)
 			p, s := beam.NewPipelineWithRoot()
-			collect := func(rejected beam.PCollection, all ...beam.PCollection) {
+			collect := func(rejected beam.PCollection, cols ...beam.PCollection) {
 				beam.ParDo(s, &collectOneFn{Case: t.Name()}, rejected)
-				for _, col := range all {
+				for _, col := range cols {
 					beam.ParDo(s, &collectFn{Case: t.Name()}, col)
 				}
 			}
@@ -216,11 +216,11 @@ func TestCounts(t *testing.T) {
 			result := expect.Get(direct.Execute(run.In(t.Context()), p))(t)
 
 			want, books, metrics := c.more, tally{}, tally{}
-			want.outputs(of)
+			want.outputs(output)
 			counts, _ := run.Counts()
-			for _, of := range account.Counters {
-				if n := *of.Of(&counts); n != 0 {
-					books[of.Name] = n
+			for _, counter := range account.Counters {
+				if n := *counter.Of(&counts); n != 0 {
+					books[counter.Name] = n
 				}
 			}
 			for _, m := range result.Metrics().AllMetrics().Counters() {
@@ -234,9 +234,9 @@ func TestCounts(t *testing.T) {
 			ran++
 		})
 	}
-	for _, of := range account.Counters {
-		if seen[of.Name] == 0 && ran == len(tests) {
-			t.Errorf("nothing has counted %s", of.Name)
+	for _, counter := range account.Counters {
+		if seen[counter.Name] == 0 && ran == len(tests) {
+			t.Errorf("no test counts %s", counter.Name)
 		}
 	}
 }

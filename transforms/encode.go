@@ -10,27 +10,27 @@ import (
 	"hafvf/internal/account"
 )
 
-// A Decoder turns the elements of a source into observations. Each copy of a node has its
-// own, which is used by one goroutine at a time.
+// A Decoder turns the elements of a source into observations. Each copy of a node has its own Decoder, and one
+// goroutine uses it at a time.
 type Decoder interface {
-	// Decode passes the observations of an element to take, in their order; take keeps
-	// nothing of them. It calls reject once for each record that is no observation, or
-	// that take has refused for the reason it returns: with bytes for the dead letter, and with
-	// how many observations the record would have had.
+	// Decode passes the observations of an element to take, in their order; take does not retain them. It calls
+	// reject once for each record that is not an observation, or that take refuses with an error. The arguments of
+	// reject are bytes for the dead letter, and the number of observations that the record would have had.
 	Decode(element any, take func(key string, o *keyed.Observation) error, reject func(line []byte, observations int))
 }
 
-// A refuser is a Decoder that passes observations to take that it knows to be unusable, so that they are counted and logged.
+// A refuser is a Decoder that passes observations to take that it knows to be unusable, so that they are counted and
+// logged.
 type refuser interface {
 	// unusable returns the reason, or nil.
 	unusable() error
 }
 
-// decoding is what a bundle has decoded.
+// decoding counts the observations of a bundle.
 type decoding struct {
 	decoder    Decoder
-	rejected   int   // observations, those that were refused among them
-	refused    int64 // by what takes them
+	rejected   int   // observations, including the refused ones
+	refused    int64 // observations that take refused
 	rejections rejections
 }
 
@@ -54,39 +54,38 @@ func (d *decoding) decode(element any, take func(key string, o *keyed.Observatio
 	})
 }
 
-// report counts a bundle in which so many observations were taken beside those that were rejected.
-func (d *decoding) report(ctx context.Context, taken int) {
+// report counts a bundle. accepted is the number of observations that were not rejected.
+func (d *decoding) report(ctx context.Context, accepted int) {
 	addMetrics(ctx, account.Counts{Rejected: d.refused})
-	account.From(ctx).Report(account.Report{Taken: taken + d.rejected, Counts: account.Counts{Rejected: int64(d.rejected)}})
+	account.From(ctx).Report(account.Report{Taken: accepted + d.rejected, Counts: account.Counts{Rejected: int64(d.rejected)}})
 }
 
-// An Encoder turns what FilterEncoded finds into bytes. Each goroutine has its own. A key
-// has its estimates encoded in their order, by any of them.
+// An Encoder turns the results of FilterEncoded into bytes. Each goroutine has its own Encoder. The estimates of a
+// key are encoded in their order, by any of them.
 type Encoder interface {
-	// Estimate appends what is to be written of an estimate, which is valid until
-	// Estimate returns.
-	Estimate(to *Encoded, key string, e *keyed.Estimate)
-	// Silent appends what is to be written of a key that is silent.
-	Silent(to *Encoded, key string, s keyed.SilenceEvent)
-	// Outside appends what is to be written of an estimate of Entity.Outside, which has an alarm and
-	// is not that of a record.
-	Outside(to *Encoded, key string, e *keyed.Estimate)
-	// Rewound is called when a key has turned back from a wrong time, before its next
-	// estimate. A runner that repeats a bundle calls it again.
+	// Estimate appends the output for an estimate, which is valid until Estimate returns.
+	Estimate(dst *Encoded, key string, e *keyed.Estimate)
+	// Silent appends the output for a silence, or for its end.
+	Silent(dst *Encoded, key string, s keyed.SilenceEvent)
+	// Outside appends the output for an estimate of keyed.KeyState.OutOfDomain, which has an alarm and is not the
+	// estimate of a record.
+	Outside(dst *Encoded, key string, e *keyed.Estimate)
+	// Rewound is called when a key was set back from a wrong time, before its next estimate. If a runner repeats a
+	// bundle, it calls Rewound again.
 	Rewound(key string, from, to time.Time)
-	// Forgotten is called when a key was forgotten, and may append what others have to know.
-	Forgotten(to *Encoded, key string)
-	// Flush is called now and then, and after the last of a bundle.
+	// Forgotten is called when a key was forgotten, and may append bytes that announce this.
+	Forgotten(dst *Encoded, key string)
+	// Flush is called from time to time, and after the last call for a bundle.
 	Flush()
 }
 
-// A SmoothedEncoder is an Encoder for SmoothEncoded. A session is encoded by one of them.
+// A SmoothedEncoder is the Encoder of SmoothEncoded. One SmoothedEncoder encodes all records of a session.
 type SmoothedEncoder interface {
-	Smoothed(to *Encoded, key string, s *keyed.Smoothed)
+	Smoothed(dst *Encoded, key string, s *keyed.Smoothed)
 	Flush()
 }
 
-// Encoded is what encoders append to. They leave what is in it as it is.
+// Encoded has the buffers to which encoders append. They do not modify the bytes that it contains.
 type Encoded struct {
 	Records, Alerts []byte
 }
@@ -95,56 +94,56 @@ func (e *Encoded) reset() {
 	e.Records, e.Alerts = reuse(e.Records), reuse(e.Alerts)
 }
 
-// reuse empties a buffer. It drops one that only an unusual bundle needs.
+// reuse empties a buffer for reuse. It drops a buffer of more than 16 MB, which only an unusual bundle needs.
 func reuse(b []byte) []byte {
-	const kept = 16 << 20
-	if cap(b) > kept {
+	const maxReused = 16 << 20
+	if cap(b) > maxReused {
 		return nil
 	}
 	return b[:0]
 }
 
-// Registered names a Decoder or an Encoder that was registered, and the text that it is
-// made of. It travels to the workers.
+// Registered is the name of a registered Decoder or Encoder, and the text from which Register's function makes it.
+// It is sent to the workers.
 type Registered struct{ Name, Setting string }
 
-var makers sync.Map // of func(context.Context, string) T, by made[T]
+var makers sync.Map // functions func(context.Context, string) T by registeredMaker[T]
 
-// registeredMaker is the key of what makes a T.
+// registeredMaker is the key of a function that makes a T.
 type registeredMaker[T any] struct{ name string }
 
-// Register registers under a name what makes a Decoder of a setting, in the context of the node that
-// it is for; or an Encoder, a SmoothedEncoder or an IncidentEncoder. Call it in an init function, so
-// that workers that run the same program know it too. It panics if another T has the name.
-func Register[T any](name string, of func(ctx context.Context, setting string) T) {
-	if _, taken := makers.LoadOrStore(registeredMaker[T]{name}, of); taken {
+// Register registers a function that makes a Decoder from a setting, in the context of its node; or an Encoder, a
+// SmoothedEncoder or an IncidentEncoder. Call it in an init function, so that workers that run the same program
+// know the name. It panics if another T has the name.
+func Register[T any](name string, newT func(ctx context.Context, setting string) T) {
+	if _, exists := makers.LoadOrStore(registeredMaker[T]{name}, newT); exists {
 		panic("transforms: " + name + " is registered already")
 	}
 }
 
-// registered makes a T. It panics where none has that name.
-func registered[T any](ctx context.Context, what Registered) T {
-	of, ok := makers.Load(registeredMaker[T]{what.Name})
+// registered makes a T. It panics if the name is not registered.
+func registered[T any](ctx context.Context, r Registered) T {
+	newT, ok := makers.Load(registeredMaker[T]{r.Name})
 	if !ok {
-		panic("transforms: " + what.Name + " is not registered in this program")
+		panic("transforms: " + r.Name + " is not registered in this program")
 	}
-	return of.(func(context.Context, string) T)(ctx, what.Setting)
+	return newT.(func(context.Context, string) T)(ctx, r.Setting)
 }
 
-// chunkBytes is the number of bytes of lines that are emitted at once.
+// chunkBytes is the size in bytes from which a chunk is emitted.
 const chunkBytes = 256 << 10
 
-// A chunk gathers lines that are emitted together.
+// A chunk collects lines that are emitted together.
 type chunk []byte
 
-// add adds lines, and emits the chunk when it is large enough.
+// add appends lines, and emits the chunk if it is large enough.
 func (c *chunk) add(lines []byte, emit func([]byte)) {
 	if len(lines) == 0 {
 		return
 	}
 	switch {
 	case *c == nil:
-		*c = make(chunk, 0, 4*len(lines)) // there may be few in a bundle
+		*c = make(chunk, 0, 4*len(lines)) // a bundle may have few lines
 	case cap(*c)-len(*c) < len(lines):
 		*c = slices.Grow(*c, len(lines)+chunkBytes)
 	}
@@ -154,7 +153,7 @@ func (c *chunk) add(lines []byte, emit func([]byte)) {
 	}
 }
 
-// flush emits what is there. The next chunk is another one: a sink may still have this.
+// flush emits the chunk. The next chunk is a new slice: a sink may still use this one.
 func (c *chunk) flush(emit func([]byte)) {
 	if len(*c) > 0 {
 		emit(*c)

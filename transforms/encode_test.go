@@ -30,30 +30,30 @@ func init() {
 	transforms.Register("test", func(context.Context, string) transforms.Encoder { return encoder{} })
 }
 
-// batched is the number of observations of a batch, which is an element.
-const batched = 100
+// batchSize is the number of observations in a batch, which is an element.
+const batchSize = 100
 
-// emitBatchesFn emits the numbers of the case's batches.
+// emitBatchesFn emits the indices of the case's batches.
 type emitBatchesFn struct{ Case string }
 
 func (fn *emitBatchesFn) ProcessElement(_ []byte, emit func(int)) {
-	for i := range (len(caseOf(fn.Case).in) + batched - 1) / batched {
+	for i := range (len(caseOf(fn.Case).in) + batchSize - 1) / batchSize {
 		emit(i)
 	}
 }
 
-// undecodable is a key of which the decoder takes no observation.
+// undecodable is a key whose observations the decoder rejects.
 const undecodable = "undecodable"
 
-// decoder passes the observations of a batch on, all in the same memory.
+// decoder passes on the observations of a batch, all in the same memory.
 type decoder struct {
-	in []given
+	in []input
 	x  []float64
 }
 
 func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte, int)) {
-	from := element.(int) * batched
-	part := d.in[from:min(len(d.in), from+batched)]
+	start := element.(int) * batchSize
+	part := d.in[start:min(len(d.in), start+batchSize)]
 	for _, k := range part {
 		o := k.obs
 		d.x = append(d.x[:0], o.X[0]...)
@@ -68,13 +68,13 @@ func (d *decoder) Decode(element any, take func(key string, o *keyed.Observation
 	}
 }
 
-// encoder writes all of an estimate, and then destroys it.
+// encoder writes an estimate in full, and then destroys it.
 type encoder struct{}
 
-func (encoder) Estimate(to *transforms.Encoded, key string, e *keyed.Estimate) {
-	to.Records = fmt.Appendf(to.Records, "%s %s\n", key, text(*e))
+func (encoder) Estimate(dst *transforms.Encoded, key string, e *keyed.Estimate) {
+	dst.Records = fmt.Appendf(dst.Records, "%s %s\n", key, text(*e))
 	if e.Alarm != nil {
-		to.Alerts = fmt.Appendf(to.Alerts, "%s %+v\n", key, *e.Alarm)
+		dst.Alerts = fmt.Appendf(dst.Alerts, "%s %+v\n", key, *e.Alarm)
 	}
 	for _, v := range [][]float64{e.X[0], e.Predicted.Mean, e.Predicted.SD, e.Lower, e.Upper, e.Estimate.Mean, e.Estimate.SD, e.Levels, e.Posterior, e.Regime.Mean, e.Regime.SD} {
 		for i := range v {
@@ -88,12 +88,12 @@ func (encoder) Estimate(to *transforms.Encoded, key string, e *keyed.Estimate) {
 	*e = keyed.Estimate{Missing: e.Missing, Iterations: e.Iterations}
 }
 
-func (encoder) Silent(to *transforms.Encoded, key string, s keyed.SilenceEvent) {
-	to.Alerts = fmt.Appendf(to.Alerts, "%s since %d, %v, n %d, %d outputs\n", key, int(s.Since.Sub(begin).Seconds()), s.Bound, s.N, s.Outputs)
+func (encoder) Silent(dst *transforms.Encoded, key string, s keyed.SilenceEvent) {
+	dst.Alerts = fmt.Appendf(dst.Alerts, "%s since %d, %v, n %d, %d outputs\n", key, int(s.Since.Sub(begin).Seconds()), s.Bound, s.N, s.Outputs)
 }
 
-func (encoder) Outside(to *transforms.Encoded, key string, e *keyed.Estimate) {
-	to.Alerts = fmt.Appendf(to.Alerts, "%s %s\n", key, e.Alarm.Message)
+func (encoder) Outside(dst *transforms.Encoded, key string, e *keyed.Estimate) {
+	dst.Alerts = fmt.Appendf(dst.Alerts, "%s %s\n", key, e.Alarm.Message)
 }
 
 func (encoder) Forgotten(*transforms.Encoded, string) {}
@@ -119,9 +119,9 @@ func text(e keyed.Estimate) string {
 	return fmt.Sprintf("%+v", e) + more
 }
 
-// runEncoded runs the node with decoder and encoder over the observations. It returns the
-// case with the lines of each kind, by key.
-func runEncoded(t *testing.T, in []given, node func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection) *testCase {
+// runEncoded runs the node with the decoder and the encoder over the observations. It returns the case with the
+// lines of each kind, by key.
+func runEncoded(t *testing.T, in []input, node func(s beam.Scope, in, out transforms.Registered, batches beam.PCollection) map[string]beam.PCollection) *testCase {
 	t.Helper()
 	c := &testCase{in: in, lines: map[string][]string{}}
 	cases.Store(t.Name(), c)
@@ -141,8 +141,8 @@ func runEncoded(t *testing.T, in []given, node func(s beam.Scope, in, out transf
 	return c
 }
 
-// What encoders are given, one estimate at a time in memory that is used again, is what
-// Filter emits; and what it rejects as late is the same.
+// Encoders get the estimates that Filter emits, one at a time in reused memory. The same observations are rejected
+// as late.
 func TestFilterEncodedIsFilter(t *testing.T) {
 	detects := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}
 	for name, cfg := range map[string]keyed.Config{
@@ -173,7 +173,7 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 				return map[string]beam.PCollection{"records": records, "alerts": alerts, "undecoded": undecoded}
 			})
 			late := c.rejected
-			decodable := slices.DeleteFunc(slices.Clone(in), func(k given) bool { return k.key == undecodable })
+			decodable := slices.DeleteFunc(slices.Clone(in), func(k input) bool { return k.key == undecodable })
 			var want, alerts []string
 			f := runFilter(t.Context(), t, cfg, decodable)
 			for key, estimates := range f.out {
@@ -208,7 +208,7 @@ func TestFilterEncodedIsFilter(t *testing.T) {
 			slices.SortFunc(lateOfFilter, byID)
 			same(t, late, lateOfFilter)
 			if name == "in order" && len(late) == 0 {
-				t.Error("nothing is late")
+				t.Error("no observation is late")
 			}
 		})
 	}

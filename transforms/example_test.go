@@ -18,26 +18,26 @@ import (
 	"hafvf/transforms"
 )
 
-// weighing is the user's own type.
+// weighing is a type of the user.
 type weighing struct {
 	Scale string
 	Unix  int64
 	Grams float64
 }
 
-// weigh makes an observation of it.
+// weigh returns the observation of a weighing, and its key.
 func weigh(w weighing) (string, keyed.Observation) {
 	return w.Scale, keyed.Value(time.Unix(w.Unix, 0), fmt.Sprint(w.Scale, "@", w.Unix), w.Grams)
 }
 
-// report is the user's own end of the pipeline.
+// report is the last step of the user's pipeline.
 func report(scale string, e keyed.Estimate) {
 	fmt.Printf("%s %d: predicted %.1f, is %.1f, now %.1f ± %.1f\n", scale, e.N, e.Predicted.Mean[0], e.X[0][0], e.Estimate.Mean[0], e.Estimate.SD[0])
 }
 
 func printAlarm(a keyed.AlertEvent) { fmt.Printf("%s, %s: %s\n", a.ID, a.Kind, a.Message) }
 
-// reportChange tells where a finished session changed.
+// reportChange reports where a finished session changed.
 func reportChange(scale string, e keyed.Smoothed) {
 	if e.Change {
 		fmt.Printf("%s changed at record %d of %d, evidence %.1f nats\n", scale, e.N, e.Session.N, e.ChangeEvidence)
@@ -50,15 +50,15 @@ func init() {
 	register.Function2x0(reportChange)
 	register.Function1x2(observe)
 	register.Function1x0(printAlarm)
-	// Priors come by name, so that a worker in another process can read them.
+	// Priors are registered by name, so that a worker in another process can read them.
 	expfam.Register("known-noise", func(p expfam.Prior, _ int) (expfam.Model, error) {
 		m := knownNoise{Natural: expfam.Natural{N: 2}, mean: p.Float("mean", 0), precision: p.Positive("precision", 1), noise: p.Positive("noise", 1)}
 		return m, p.Done()
 	})
 }
 
-// A pipeline: records of one's own type become observations, and each comes out with
-// its prediction and the estimate after it.
+// A pipeline of records of a user's type. Each record becomes an observation, and gets its prediction and the
+// estimate after it.
 func ExampleFilter() {
 	p, s := beam.NewPipelineWithRoot()
 	weighings := beam.Create(s,
@@ -66,7 +66,7 @@ func ExampleFilter() {
 		weighing{"kitchen", 240, 131}, weighing{"kitchen", 300, 130}, weighing{"kitchen", 360, 129})
 
 	out := transforms.Filter(s, keyed.Config{
-		Filter: hafvf.Config{Family: "normal", WarmUp: 3}, // location and scale from the first 3
+		Filter: hafvf.Config{Family: "normal", WarmUp: 3}, // location and scale from the first 3 values
 	}, weigh, weighings)
 	beam.ParDo0(s, report, out.Estimates) // out.Rejected: late, or not an observation of the model
 
@@ -83,7 +83,7 @@ func ExampleFilter() {
 	// kitchen 7: predicted 127.9, is 129.0, now 128.9 ± 3.3
 }
 
-// A reading is what a pump shows at one time.
+// A reading is the pressure of a pump at one time.
 type reading struct {
 	Pump string
 	At   time.Time
@@ -94,20 +94,21 @@ func observe(r reading) (string, keyed.Observation) {
 	return r.Pump, keyed.Value(r.At, fmt.Sprint("reading ", r.At.Unix()/60), r.Bar)
 }
 
-// readings are those of a pump: every minute a value around 20, which rises by 10 after an hour and a half.
+// readings returns the readings of a pump: a value around 20 every minute, which rises by 10 after an hour and a
+// half.
 func readings(s beam.Scope) beam.PCollection {
-	var all []reading
+	var list []reading
 	for minute := range 120 {
 		r := reading{"pump", time.Unix(60*int64(minute), 0).UTC(), 20 + float64(minute*7%5)/2}
 		if minute >= 90 {
 			r.Bar += 10
 		}
-		all = append(all, r)
+		list = append(list, r)
 	}
-	return beam.CreateList(s, all)
+	return beam.CreateList(s, list)
 }
 
-// A pipeline with detection, from a source of one's own to a sink of one's own, which takes alarms.
+// A pipeline with detection, with a source and a sink for alarms of the user's own.
 func ExampleFilter_alarms() {
 	p, s := beam.NewPipelineWithRoot()
 	out := transforms.Filter(s, keyed.Recommended("normal"), observe, readings(s))
@@ -119,10 +120,10 @@ func ExampleFilter_alarms() {
 	// reading 90, novelty: pump is 43 % above usual at 01:30: 30, usual at this hour 21.0 ± 0.5.
 }
 
-// A test of a pipeline: passert looks at what it makes. Within a process observe may be a closure.
+// A test of a pipeline: passert checks its results. In one process, observe may be a closure.
 func TestAlarms(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
-	const kPa = 100. // of a bar
+	const kPa = 100. // kilopascals in a bar
 	out := transforms.Filter(s, keyed.Recommended("normal"), func(r reading) (string, keyed.Observation) {
 		return r.Pump, keyed.Value(r.At, "", kPa*r.Bar)
 	}, readings(s))
@@ -133,7 +134,7 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// Sessions end where nothing was weighed for an hour; each is smoothed as a whole.
+// A session ends if nothing is weighed for an hour. Each session is smoothed as a whole.
 func ExampleSmooth() {
 	p, s := beam.NewPipelineWithRoot()
 	var weighings []weighing
@@ -162,7 +163,7 @@ func ExampleSmooth() {
 	// kitchen changed at record 19 of 30, evidence 26.7 nats
 }
 
-// knownNoise is the user's own model: x ~ N(z, noise²), z ~ N(mean, 1/precision).
+// knownNoise is a model of the user: x ~ N(z, noise²), z ~ N(mean, 1/precision).
 // With k the precision and μ the mean of z, θ = (k·μ, k) and B = ½ k·μ² − ½ ln k.
 type knownNoise struct {
 	expfam.Natural
@@ -188,22 +189,22 @@ func (m knownNoise) LogBase(x []float64) float64 {
 	u := x[0] / m.noise
 	return -0.5*u*u - math.Log(m.noise) - 0.5*math.Log(2*math.Pi)
 }
-func (m knownNoise) at(d []float64, s float64) (h, k float64) {
+func (m knownNoise) moments(d []float64, s float64) (h, k float64) {
 	return m.mean*m.precision + s*d[0], m.precision + s*d[1]
 }
 func (knownNoise) Params() []expfam.Param {
 	return []expfam.Param{{Name: "mean"}, {Name: "precision"}}
 }
 func (m knownNoise) Posterior(dst, d []float64) {
-	h, k := m.at(d, 1)
+	h, k := m.moments(d, 1)
 	dst[0], dst[1] = h/k, k
 }
 func (m knownNoise) Estimate(mean, sd, d, _ []float64) {
-	h, k := m.at(d, 1)
+	h, k := m.moments(d, 1)
 	mean[0], sd[0] = h/k, math.Sqrt(1/k)
 }
 func (m knownNoise) Predict(mean, sd, d []float64, s float64, _ []float64) {
-	h, k := m.at(d, s)
+	h, k := m.moments(d, s)
 	mean[0], sd[0] = h/k, math.Sqrt(1/k+m.noise*m.noise)
 }
 func (m knownNoise) NewLine() expfam.Line { return &noiseLine{m: m} }
@@ -216,19 +217,19 @@ type noiseLine struct {
 func (l *noiseLine) Set(d, t []float64) { l.d, l.t = d, t }
 
 func (l *noiseLine) Gain(s float64) float64 {
-	h, k := l.m.at(l.d, s)
+	h, k := l.m.moments(l.d, s)
 	hT, kT := h+l.t[0], k+l.t[1]
 	return 0.5 * (hT*hT/kT - h*h/k - math.Log(kT/k))
 }
 
 func (l *noiseLine) Jet(s float64) expfam.Jet {
-	h, k := l.m.at(l.d, s)
+	h, k := l.m.moments(l.d, s)
 	f1, f2, f3, f4 := l.derivatives(h, k)
 	g1, g2, _, _ := l.derivatives(h+l.t[0], k+l.t[1])
 	return expfam.Jet{Q1: g1 - f1, Q2: g2 - f2, F2: f2, F3: f3, F4: f4}
 }
 
-// derivatives are those of B at (h, k) along d.
+// derivatives returns the derivatives of B at (h, k) along d.
 func (l *noiseLine) derivatives(h, k float64) (f1, f2, f3, f4 float64) {
 	mu, r := h/k, l.d[1]/k
 	slope := (l.d[0] - mu*l.d[1]) / k // of the mean
@@ -239,8 +240,7 @@ func (l *noiseLine) derivatives(h, k float64) (f1, f2, f3, f4 float64) {
 	return f1, f2, f3, f4
 }
 
-// A family of one's own, registered by name in an init function: a normal
-// distribution of known noise.
+// A user's family, registered by name in an init function: a normal distribution with known noise.
 func ExampleFilter_ownFamily() {
 	p, s := beam.NewPipelineWithRoot()
 	weighings := beam.Create(s,

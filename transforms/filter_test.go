@@ -46,24 +46,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// given is an observation with its key.
-type given struct {
+// input is an observation with its key.
+type input struct {
 	key string
 	obs keyed.Observation
 }
 
-// cases hands data to the DoFns of a test, which run in this process.
+// cases passes data to the DoFns of a test, which run in this process.
 var cases sync.Map
 
 type testCase struct {
-	in []given
+	in []input
 
 	mu       sync.Mutex
 	out      map[string][]keyed.Estimate
 	smoothed map[string][]keyed.Smoothed
 	rejected []keyed.Rejected
-	texts    []string            // of silences, observations and events
-	lines    map[string][]string // of chunks, by kind
+	texts    []string            // silences and events, as text
+	lines    map[string][]string // lines of chunks, by kind
 }
 
 func caseOf(name string) *testCase {
@@ -71,7 +71,7 @@ func caseOf(name string) *testCase {
 	return c.(*testCase)
 }
 
-// emitFn emits the case's observations: all in one bundle.
+// emitFn emits the case's observations in one bundle.
 type emitFn struct{ Case string }
 
 func (fn *emitFn) ProcessElement(_ []byte, emit func(beam.EventTime, string, keyed.Observation)) {
@@ -84,11 +84,10 @@ func (fn *emitFn) ProcessElement(_ []byte, emit func(beam.EventTime, string, key
 	}
 }
 
-// execute is the runner of the tests.
+// execute runs the pipelines of the tests.
 var execute = direct.Execute
 
-// collectFn keeps what comes with a key, and collectOneFn what comes without, of any type that a node
-// emits.
+// collectFn stores the outputs with a key, and collectOneFn those without a key, of any type that a node emits.
 type (
 	collectFn    struct{ Case string }
 	collectOneFn struct{ Case, Kind string }
@@ -124,9 +123,8 @@ func (fn *collectOneFn) ProcessElement(v beam.X, _ func([]byte)) {
 	}
 }
 
-// runFilter runs the node over the observations in this process, unless execute says otherwise. They
-// reach the node as they are emitted.
-func runFilter(ctx context.Context, t *testing.T, cfg keyed.Config, in []given, cells ...string) *testCase {
+// runFilter runs the node over the observations with execute. They reach the node in the order of in.
+func runFilter(ctx context.Context, t *testing.T, cfg keyed.Config, in []input, cells ...string) *testCase {
 	t.Helper()
 	c := &testCase{in: in, out: map[string][]keyed.Estimate{}}
 	cases.Store(t.Name(), c)
@@ -140,12 +138,12 @@ func runFilter(ctx context.Context, t *testing.T, cfg keyed.Config, in []given, 
 
 var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func at(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+func timeAt(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
 
 var twoLevels = hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}
 
-// loop is the node's work as a plain loop over each key's observations.
-func loop(t *testing.T, cfg keyed.Config, in []given) map[string][]keyed.Estimate {
+// loop does the work of the node in a plain loop over each key's observations.
+func loop(t *testing.T, cfg keyed.Config, in []input) map[string][]keyed.Estimate {
 	t.Helper()
 	est := expect.Get(keyed.NewEstimator(cfg))(t)
 	out := map[string][]keyed.Estimate{}
@@ -166,21 +164,21 @@ func same(t *testing.T, got, want any) {
 	}
 }
 
-func randomStream(n, keys int) []given {
+func randomStream(n, keys int) []input {
 	rng := rand.New(rand.NewPCG(1, 2))
-	in := make([]given, n)
+	in := make([]input, n)
 	for i := range in {
 		x := rng.NormFloat64() + float64(i/1000%2)*4
 		if rng.IntN(50) == 0 {
 			x = math.NaN()
 		}
-		in[i] = given{fmt.Sprintf("k%d", rng.IntN(keys)), keyed.Value(at(i), fmt.Sprintf("r%d", i), x)}
+		in[i] = input{fmt.Sprintf("k%d", rng.IntN(keys)), keyed.Value(timeAt(i), fmt.Sprintf("r%d", i), x)}
 	}
 	return in
 }
 
-// What comes in order, out of order within the lateness, or as it arrives, gives what a plain loop
-// gives of it: over it as it is, or sorted.
+// Estimates equal those of a plain loop: for observations in order, out of order within the lateness, or in the
+// order of arrival.
 func TestFilterEqualsLoop(t *testing.T) {
 	in := randomStream(3000, 150)
 	shuffled := slices.Clone(in)
@@ -188,7 +186,7 @@ func TestFilterEqualsLoop(t *testing.T) {
 	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 	for name, c := range map[string]struct {
 		cfg      keyed.Config
-		in, loop []given
+		in, loop []input
 	}{
 		"in order":     {keyed.Config{}, in, in},
 		"out of order": {keyed.Config{Lateness: time.Hour}, shuffled, in},
@@ -207,7 +205,7 @@ func TestFilterEqualsLoop(t *testing.T) {
 	}
 }
 
-// eachCells runs a test with a state for each key, one for all, and some.
+// eachCells runs a test with a state for each key, one state for all keys, and three states.
 func eachCells(t *testing.T, test func(t *testing.T, cells []string)) {
 	t.Helper()
 	for name, cells := range map[string][]string{"own": nil, "one": {"c"}, "three": {"c1", "c2", "c3"}} {
@@ -215,8 +213,7 @@ func eachCells(t *testing.T, test func(t *testing.T, cells []string)) {
 	}
 }
 
-// The state that the node writes of a key is that of a track, saved: they can be
-// exchanged.
+// The state that the node writes for a key is an encoded track: the node and a plain loop can exchange states.
 func TestFilterStateIsATrack(t *testing.T) {
 	in := randomStream(300, 3)
 	for _, order := range []keyed.Order{keyed.Arrival, keyed.EventTime} {
@@ -290,7 +287,7 @@ func TestPanicsAtConstruction(t *testing.T) {
 	}
 }
 
-// A mark moves the watermark of a stream to a second; an event is an element of it.
+// A mark advances the watermark of a stream to a second; an event is an element of it.
 type (
 	mark  int
 	event struct {
@@ -299,16 +296,16 @@ type (
 	}
 )
 
-// streamOf is a stream of these, which ends.
-func streamOf(t *testing.T, s beam.Scope, all ...any) beam.PCollection {
+// streamOf returns a stream of marks and events, which ends.
+func streamOf(t *testing.T, s beam.Scope, steps ...any) beam.PCollection {
 	t.Helper()
 	ts := teststream.NewConfig()
-	for _, e := range all {
+	for _, e := range steps {
 		switch e := e.(type) {
 		case mark:
-			ts.AdvanceWatermark(at(int(e)).UnixMilli())
+			ts.AdvanceWatermark(timeAt(int(e)).UnixMilli())
 		case event:
-			expect.OK(t, ts.AddElements(at(e.second).UnixMilli(), e.x))
+			expect.OK(t, ts.AddElements(timeAt(e.second).UnixMilli(), e.x))
 		}
 	}
 	ts.AdvanceWatermarkToInfinity()

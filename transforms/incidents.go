@@ -39,55 +39,53 @@ func init() {
 
 // IncidentsConfig is the configuration of Incidents.
 type IncidentsConfig struct {
-	Budget     time.Duration // as incidents.Config has it; so are Separators, By and Single
+	Budget     time.Duration // Budget, Separators, By and Single are those of incidents.Config
 	Separators string
 	By         []string `json:",omitempty"`
-	Labels     []string `json:",omitempty"` // that keys join, with a slash between them; none if a key may be a series
+	Labels     []string `json:",omitempty"` // names of the parts of a key, which slashes separate; none if a key can be a series
 	Single     int      `json:",omitempty"`
-	Zone       string   // an IANA name; empty for UTC
-	// Lateness is how long the watermark is past the time of an alarm when the alarm comes, at
-	// most: the lateness of the filter, and the length of its intervals. Alarms that come later
-	// count by themselves. Default 0.
+	Zone       string   // IANA name; empty for UTC
+	// Lateness is the maximum time by which the watermark has passed the time of an alarm when the alarm arrives:
+	// the lateness of the filter plus the length of its intervals. Alarms that arrive later are in no incident.
+	// Default 0.
 	Lateness time.Duration
-	// AtEnd is for an input that ends: the alarms wait for its end, and are taken there all at
-	// once. Default: they are taken as the watermark passes them.
+	// AtEnd is for an input with an end: all alarms wait for the end, and are processed then. Default: they are
+	// processed when the watermark passes them.
 	AtEnd bool
-	// Ends is for an input that ends and has a watermark, of a run in one process with an account.Run: what waits at the end is
-	// taken by the time of the last observation. Default: the input has no end.
+	// Ends is for an input with an end and a watermark, in a run in one process with an account.Run: alarms that
+	// wait at the end are processed up to the time of the last observation. Default: the input has no end.
 	Ends bool
-	// Digests are the lengths of time of which the alarms in no incident are listed, of
-	// IncidentsEncoded. Default none.
+	// Digests are the periods of the digests, which list alarms outside incidents, for IncidentsEncoded. Default
+	// none.
 	Digests []time.Duration
 }
 
-// Fleet is the configuration of the fleet of all keys. The error says what is wrong.
+// Fleet returns the configuration of the fleet of all keys, or the reason why c is invalid.
 func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 	zone, err := domain.Zone(c.Zone)
 	if err == nil && c.Lateness < 0 {
 		err = fmt.Errorf("lateness %v is negative", c.Lateness)
 	}
-	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, Single: c.Single, Zone: zone}
+	fleetConfig := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, Single: c.Single, Zone: zone}
 	if len(c.Labels) > 0 {
-		own.Labels = func(key string) map[string]string { return series.Labels(key, c.Labels) }
+		fleetConfig.Labels = func(key string) map[string]string { return series.Labels(key, c.Labels) }
 	}
-	return own, cmp.Or(err, own.Validate())
+	return fleetConfig, cmp.Or(err, fleetConfig.Validate())
 }
 
-// Incidents takes a PCollection<KV<string, keyed.Estimate>> in the global window, as Filter
-// returns it. It returns a PCollection<incidents.Event> of what the alarms of all keys have in
-// common, see package incidents. All keys are one fleet, and one key of the runner: alarms are
-// rare, and a task is enough for them.
+// Incidents takes a PCollection<KV<string, keyed.Estimate>> in the global window, as Filter returns it. It returns
+// a PCollection<incidents.Event> of the incidents that group the alarms of all keys, see package incidents. All
+// keys belong to one fleet, which is one key of the runner: alarms are rare, and one task can process them.
 //
-// Incidents panics where the configuration is impossible, or the input is not in the global window.
+// Incidents panics if the configuration is invalid, or if the input is not in the global window.
 func Incidents(s beam.Scope, cfg IncidentsConfig, estimates beam.PCollection) (events beam.PCollection) {
 	notices := beam.ParDo(s, &noticeFn{}, estimates)
 	return beam.ParDo(s, unpackEvents, IncidentsEncoded(s, cfg, Registered{Name: objects}, notices))
 }
 
-// IncidentsEncoded is Incidents for notices, which the encoder of FilterEncoded has appended with
-// fleet.AppendNotices in place of alerts. It returns a PCollection<[]byte> of alerts, in chunks of what
-// out, an IncidentEncoder that was registered, has appended: of every notice with an alert, and of
-// incidents.
+// IncidentsEncoded is Incidents for notices, which the encoder of FilterEncoded appends with fleet.AppendNotices
+// instead of alerts. It returns a PCollection<[]byte> of alerts: chunks of the bytes that out, a registered
+// IncidentEncoder, appends for each notice with an alert and for incidents.
 func IncidentsEncoded(s beam.Scope, cfg IncidentsConfig, out Registered, notices beam.PCollection) (alerts beam.PCollection) {
 	_, err := cfg.Fleet()
 	text := textOf("Incidents", cfg, err)
@@ -98,8 +96,8 @@ func IncidentsEncoded(s beam.Scope, cfg IncidentsConfig, out Registered, notices
 	}, toFleet(s, notices))
 }
 
-// toFleet gives all notices one key. An empty one comes first: the step reads the state that a
-// run takes over, and sets its timers.
+// toFleet gives all notices one key. It adds an empty notice, for which the step reads the state of the previous
+// run and sets its timers.
 func toFleet(s beam.Scope, notices beam.PCollection) beam.PCollection {
 	return beam.Flatten(s, beam.ParDo(s, &toFleetFn{}, notices), beam.ParDo(s, &toFleetFn{}, beam.Impulse(s)))
 }
@@ -110,7 +108,7 @@ func (fn *toFleetFn) ProcessElement(notices []byte, emit func(string, []byte)) {
 	emit("fleet", notices)
 }
 
-// noticeFn makes notices of the estimates that say something of their keys.
+// noticeFn makes notices of the estimates with alerts or other news about their keys.
 type noticeFn struct{}
 
 func (fn *noticeFn) ProcessElement(key string, e keyed.Estimate, emit func([]byte)) {
@@ -119,47 +117,46 @@ func (fn *noticeFn) ProcessElement(key string, e keyed.Estimate, emit func([]byt
 	}
 }
 
-// An IncidentEncoder turns alerts, and what becomes of incidents, into bytes.
+// An IncidentEncoder turns alerts and the events of incidents into bytes.
 type IncidentEncoder interface {
-	// Alert appends what is to be written of an alert of a key. incident is the id of the
-	// incident that the alert belongs to, empty if it belongs to none. keys is the largest number of
-	// keys that the fleet has had.
-	Alert(to *Encoded, key string, t keyed.AlertEvent, incident string, keys int)
-	// Single appends what is to be written of an alarm in no incident that is a page. keys is as Alert's.
-	Single(to *Encoded, key string, t keyed.AlertEvent, keys int)
-	// Assigned is called when an alarm comes to belong to an incident, before its Alert, and when
-	// that becomes another one.
+	// Alert appends the output for an alert of a key. incident is the ID of the incident that the alert belongs to,
+	// or empty. keys is the maximum number of keys that the fleet has had.
+	Alert(dst *Encoded, key string, t keyed.AlertEvent, incident string, keys int)
+	// Single appends the output for an alarm outside incidents that is a page. keys is as in Alert.
+	Single(dst *Encoded, key string, t keyed.AlertEvent, keys int)
+	// Assigned is called when an alarm is assigned to an incident, before its Alert, and when the incident of an
+	// alarm changes.
 	Assigned(a incidents.Assignment)
-	// Incident appends what is to be written of an incident.
-	Incident(to *Encoded, e *incidents.Event)
-	// Open is called with an incident that the run before has left open.
+	// Incident appends the output for an event of an incident.
+	Incident(dst *Encoded, e *incidents.Event)
+	// Open is called for an incident that the previous run left open.
 	Open(e *incidents.Event)
-	// Digest appends what is to be written of the alarms in no incident. keys is as Alert's.
-	Digest(to *Encoded, d *incidents.Digest, keys int)
+	// Digest appends the output for a digest of alarms outside incidents. keys is as in Alert.
+	Digest(dst *Encoded, d *incidents.Digest, keys int)
 }
 
-// encodeIncidentsFn hosts a fleet, and emits what an encoder makes of alerts and incidents.
+// encodeIncidentsFn runs a fleet, and emits the encoded alerts and incidents.
 type encodeIncidentsFn struct {
 	Config  string
 	Encoder Registered
 	State   state.Value[[]byte]
 	Due     timers.EventTime
 
-	cfg     IncidentsConfig
-	fleet   fleet.Config
-	account *account.Run
-	encoder IncidentEncoder
-	encoded Encoded
+	cfg         IncidentsConfig
+	fleetConfig fleet.Config
+	account     *account.Run
+	encoder     IncidentEncoder
+	encoded     Encoded
 
-	// Of a bundle:
-	in     state.Provider // nil until something came
-	of     *fleet.Fleet
-	isNew  bool // to the runner
-	alerts chunk
-	emit   func([]byte)
+	// The fields below belong to a bundle.
+	provider state.Provider // nil before the bundle's first call
+	fleet    *fleet.Fleet
+	isNew    bool // the runner has no state of the fleet
+	alerts   chunk
+	emit     func([]byte)
 
-	// written is the state of the fleet, if it is that of the bundle before: a large fleet is not
-	// decoded for each bundle.
+	// written is the state that the last bundle wrote, or nil. While the runner still has this state, the fleet
+	// does not need to be decoded again.
 	written []byte
 }
 
@@ -168,31 +165,31 @@ func (fn *encodeIncidentsFn) Setup(ctx context.Context) (err error) {
 	if err := json.Unmarshal([]byte(fn.Config), &fn.cfg); err != nil {
 		return err
 	}
-	fn.fleet.Digests = fn.cfg.Digests
-	fn.fleet.Config, err = fn.cfg.Fleet()
+	fn.fleetConfig.Digests = fn.cfg.Digests
+	fn.fleetConfig.Config, err = fn.cfg.Fleet()
 	return err
 }
 
 func (fn *encodeIncidentsFn) StartBundle(emit func([]byte)) {
-	if fn.in != nil {
-		fn.written = nil // the bundle before has failed
+	if fn.provider != nil {
+		fn.written = nil // the previous bundle has failed
 	}
-	fn.in, fn.isNew, fn.emit = nil, false, emit
+	fn.provider, fn.isNew, fn.emit = nil, false, emit
 }
 
 func (fn *encodeIncidentsFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, _ string, notices []byte, _ func([]byte)) error {
 	if err := fn.read(sp); err != nil {
 		return err
 	}
-	if err := fn.of.Take(notices); err != nil {
+	if err := fn.fleet.Take(notices); err != nil {
 		return err
 	}
 	fn.schedule(tp)
 	return nil
 }
 
-// schedule sets timers for the next time at which there is something to do, and for the last
-// alarm that waits: a watermark that passes many saves the timers between.
+// schedule sets timers for the next time at which the fleet has something to do, and for the last waiting alarm. If
+// the watermark passes several times at once, the timers between are not needed.
 func (fn *encodeIncidentsFn) schedule(tp timers.Provider) {
 	if fn.cfg.AtEnd || fn.cfg.Ends {
 		fn.Due.Set(tp, mtime.EndOfGlobalWindowTime.ToTime(), timers.WithTag("end"))
@@ -200,9 +197,9 @@ func (fn *encodeIncidentsFn) schedule(tp timers.Provider) {
 	if fn.cfg.AtEnd || fn.account.AwaitsEnd() {
 		return
 	}
-	next, last := fn.of.Next()
-	set := func(at time.Time, tag string) {
-		fn.Due.Set(tp, fn.account.NextStep(wholeMillis(at.Add(fn.cfg.Lateness))), timers.WithTag(tag))
+	next, last := fn.fleet.Next()
+	set := func(t time.Time, tag string) {
+		fn.Due.Set(tp, fn.account.NextStep(wholeMillis(t.Add(fn.cfg.Lateness))), timers.WithTag(tag))
 	}
 	if !next.IsZero() {
 		set(next, "first")
@@ -212,7 +209,7 @@ func (fn *encodeIncidentsFn) schedule(tp timers.Provider) {
 	}
 }
 
-// OnTimer takes the alarms that the watermark has passed.
+// OnTimer processes the alarms that the watermark has passed.
 func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, _ func([]byte)) error {
 	ends := ts >= mtime.EndOfGlobalWindowTime
 	if fn.account.Suspended() || !ends && fn.account.AwaitsEnd() {
@@ -223,9 +220,9 @@ func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp st
 	case err != nil:
 		return err
 	case ends:
-		err = fn.of.End(fn.account.Latest())
+		err = fn.fleet.End(fn.account.Latest())
 	default:
-		err = fn.of.Advance(clock.Later(ts.ToTime(), fn.account.Watermark()).Add(-fn.cfg.Lateness))
+		err = fn.fleet.Advance(clock.Later(ts.ToTime(), fn.account.Watermark()).Add(-fn.cfg.Lateness))
 	}
 	if err == nil && !fn.cfg.AtEnd && !ends {
 		fn.schedule(tp)
@@ -233,24 +230,24 @@ func (fn *encodeIncidentsFn) OnTimer(_ context.Context, ts beam.EventTime, sp st
 	return err
 }
 
-// read reads the state of the fleet, at first that of the run before. One that cannot be read must
-// not stop the run, as that of a key does not.
+// read reads the state of the fleet, at first that of the previous run. A state that cannot be read resets the
+// fleet: like the state of a key, it must not stop the run. A state of a newer version is an error.
 func (fn *encodeIncidentsFn) read(sp state.Provider) error {
-	if fn.in != nil {
+	if fn.provider != nil {
 		return nil
 	}
 	b, found, err := fn.State.Read(sp)
 	if err != nil {
 		return err
 	}
-	fn.in = sp
+	fn.provider = sp
 	if found && fn.written != nil && bytes.Equal(b, fn.written) {
 		return nil
 	}
 	fn.written, fn.isNew = nil, !found
 	if !found {
 		if b, err = fn.account.Restore(statestore.FleetKey); err == nil && b == nil {
-			fn.of, err = fleet.New(fn.fleet, fn)
+			fn.fleet, err = fleet.New(fn.fleetConfig, fn)
 			return err
 		}
 	}
@@ -258,43 +255,43 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 		b = nil
 	}
 	var reset error
-	fn.of, reset, err = fleet.Restore(fn.fleet, b, fn)
+	fn.fleet, reset, err = fleet.Restore(fn.fleetConfig, b, fn)
 	if errors.Is(reset, keyed.ErrNewer) {
 		return fmt.Errorf("the state of incidents cannot be read: %w", reset)
 	}
 	if reset != nil {
-		slog.Warn("incidents begin anew: their state cannot be read, or is of other groups", "reason", reset)
+		slog.Warn("incidents were reset: their state cannot be read, or has other groups", "reason", reset)
 	}
 	if !found && err == nil {
-		for _, e := range fn.of.Open() {
+		for _, e := range fn.fleet.Open() {
 			fn.encoder.Open(&e)
 		}
 	}
 	return err
 }
 
-// FinishBundle stores the state of the fleet, and reports what was done.
+// FinishBundle stores the state of the fleet and reports it to the account.
 func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
 	fn.alerts.flush(fn.emit)
-	if fn.in != nil && (fn.of.Changed() || fn.isNew) {
-		b, _ := fn.of.AppendBinary(nil) // which never fails
-		if err := fn.State.Write(fn.in, b); err != nil {
+	if fn.provider != nil && (fn.fleet.Changed() || fn.isNew) {
+		b, _ := fn.fleet.AppendBinary(nil) // never fails
+		if err := fn.State.Write(fn.provider, b); err != nil {
 			return err
 		}
 		fn.written = b
 		fn.account.Report(account.Report{States: []account.EncodedState{{Key: statestore.FleetKey, State: b}}})
 	}
-	fn.in = nil
+	fn.provider = nil
 	return nil
 }
 
 func (fn *encodeIncidentsFn) Alert(key string, t keyed.AlertEvent, incident string) {
-	fn.encoder.Alert(&fn.encoded, key, t, incident, fn.of.Keys())
+	fn.encoder.Alert(&fn.encoded, key, t, incident, fn.fleet.Keys())
 	fn.put()
 }
 
 func (fn *encodeIncidentsFn) Single(key string, t keyed.AlertEvent) {
-	fn.encoder.Single(&fn.encoded, key, t, fn.of.Keys())
+	fn.encoder.Single(&fn.encoded, key, t, fn.fleet.Keys())
 	fn.put()
 }
 
@@ -306,11 +303,11 @@ func (fn *encodeIncidentsFn) Incident(e *incidents.Event) {
 }
 
 func (fn *encodeIncidentsFn) Digest(d *incidents.Digest) {
-	fn.encoder.Digest(&fn.encoded, d, fn.of.Keys())
+	fn.encoder.Digest(&fn.encoded, d, fn.fleet.Keys())
 	fn.put()
 }
 
-// put adds what was encoded to the chunk.
+// put adds the encoded bytes to the chunk.
 func (fn *encodeIncidentsFn) put() {
 	fn.alerts.add(fn.encoded.Alerts, fn.emit)
 	fn.encoded.reset()

@@ -21,14 +21,14 @@ func eventText(e incidents.Event) string {
 		m.Key, m.Time, m.Score, m.Size, m.P, e.Message)
 }
 
-// Incidents behind Filter finds, on a runner, what a plain loop finds: at the end of an input, and
-// as its watermark passes the alarms.
+// Incidents after Filter finds on a runner what a plain loop finds: at the end of an input, and when its watermark
+// passes the alarms.
 func TestIncidents(t *testing.T) {
 	cfg := keyed.Recommended("normal")
 	est := expect.Get(keyed.NewEstimator(cfg))(t)
 	fleet := expect.Get(incidents.New(incidents.Config{}))(t)
 	rng := rand.New(rand.NewPCG(9, 9))
-	var in []given
+	var in []input
 	tracks := map[string]*keyed.Track{}
 	for i := range 6 * 144 {
 		for k := range 12 {
@@ -36,8 +36,8 @@ func TestIncidents(t *testing.T) {
 			if k/4 == 1 && i >= 5*144 && i < 5*144+5 {
 				x += 9
 			}
-			o := keyed.Value(at(600*i), fmt.Sprintf("f:%d", len(in)), x)
-			in = append(in, given{key, o})
+			o := keyed.Value(timeAt(600*i), fmt.Sprintf("f:%d", len(in)), x)
+			in = append(in, input{key, o})
 			if tracks[key] == nil {
 				tracks[key] = est.NewTrack(key)
 			}
@@ -50,12 +50,12 @@ func TestIncidents(t *testing.T) {
 			}
 		}
 	}
-	last := map[string]incidents.Event{} // what happens to an incident at one time is told once
+	last := map[string]incidents.Event{} // several events of an incident at one time are reported once
 	var order []string
-	for _, e := range fleet.Advance(at(600 * 6 * 144)).Events {
+	for _, e := range fleet.Advance(timeAt(600 * 6 * 144)).Events {
 		name := e.ID + e.Time.String()
-		if was, seen := last[name]; seen && was.State == incidents.Opened {
-			e.State, e.Page = incidents.Opened, was.Page
+		if prev, seen := last[name]; seen && prev.State == incidents.Opened {
+			e.State, e.Page = incidents.Opened, prev.Page
 		} else if !seen {
 			order = append(order, name)
 		}
@@ -79,7 +79,7 @@ func TestIncidents(t *testing.T) {
 		beam.ParDo(s, &collectOneFn{Case: name}, events)
 		expect.Get(execute(t.Context(), p))(t)
 		got := c.texts
-		if atEnd { // there is no account that knows the last time, so nothing after the last alarm is known
+		if atEnd { // without an account with the latest time, nothing after the last alarm is known
 			want = slices.DeleteFunc(slices.Clone(want), func(s string) bool { return !slices.Contains(got, s) && slices.Index(want, s) == len(want)-1 })
 		}
 		if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {

@@ -18,17 +18,16 @@ import (
 )
 
 func init() {
-	register.Function2x2(speak)
+	register.Function2x2(observeKey)
 }
 
-// speak is an observation of the key of that number.
-func speak(ts beam.EventTime, key float64) (string, keyed.Observation) {
+// observeKey returns an observation of the key with a number.
+func observeKey(ts beam.EventTime, key float64) (string, keyed.Observation) {
 	return fmt.Sprint("k", key), keyed.Value(ts.ToTime(), "", 1)
 }
 
-// A key that is silent is told once when the watermark passes its bound, and again when it
-// has spoken meanwhile. One that speaks before the watermark comes so far has its silence
-// with that estimate.
+// A silent key is reported once, when the watermark passes its bound, and again after a further observation. If an
+// observation arrives before the watermark gets so far, the silence is in its estimate.
 func TestFilterLive(t *testing.T) {
 	eachCells(t, func(t *testing.T, cells []string) {
 		for _, lateness := range []int{0, 5} {
@@ -44,7 +43,7 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	events := []any{event{0, 1}, event{0, 2}, mark(1), event{1, 1}, event{4, 3}, mark(12 + lateness), event{20, 1}, event{18, 3}, mark(40)}
 	p, s := beam.NewPipelineWithRoot()
 	cfg := keyed.Config{Filter: twoLevels, Lateness: time.Duration(lateness) * time.Second, Silence: &keyed.SilenceConfig{After: 10 * time.Second}}
-	out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, events...)))
+	out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, observeKey, streamOf(t, s, events...)))
 	beam.ParDo(s, &collectFn{Case: name}, out.Estimates)
 	beam.ParDo(s, &collectOneFn{Case: name}, out.Alarms)
 	beam.ParDo(s, &collectOneFn{Case: name}, out.Rejected)
@@ -55,9 +54,9 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	})
 	same(t, len(c.rejected), 0)
 	for key, want := range map[string][]*keyed.Silence{
-		"k1": {nil, nil, {Since: at(1), Bound: 10 * time.Second, Zone: "UTC", Reported: true}},
+		"k1": {nil, nil, {Since: timeAt(1), Bound: 10 * time.Second, Zone: "UTC", Reported: true}},
 		"k2": {nil},
-		"k3": {nil, {Since: at(4), Bound: 10 * time.Second, Zone: "UTC"}},
+		"k3": {nil, {Since: timeAt(4), Bound: 10 * time.Second, Zone: "UTC"}},
 	} {
 		var got []*keyed.Silence
 		for _, e := range c.out[key] {
@@ -67,8 +66,7 @@ func testLive(t *testing.T, cells []string, lateness int) {
 	}
 }
 
-// Of many keys a cell knows the deadlines of those only that become silent first. All silences are
-// told, each once.
+// A cell with many keys has only the earliest deadlines. All silences are reported, each once.
 func TestFilterLiveManyKeys(t *testing.T) {
 	expect.Long(t, "many keys")
 	eachCells(t, func(t *testing.T, cells []string) {
@@ -79,40 +77,40 @@ func TestFilterLiveManyKeys(t *testing.T) {
 		rng := rand.New(rand.NewPCG(36, 7))
 		last, n := map[int]int{}, map[int]int{}
 		var want []string
-		tell := func(k int) {
+		expectSilence := func(k int) {
 			want = append(want, fmt.Sprintf("k%d since %d, %ds, n %d, 1 outputs", k, last[k], bound, n[k]))
 		}
 		for step := range steps {
-			second := 2 * step // odd bounds are never at it
+			second := 2 * step // never the end of a bound, which is odd
 			events = append(events, mark(second))
 			for k := range keys {
-				// A third speaks all at once; most others do at any time, and some seldom.
+				// A third of the keys report at the same time; most others report at any time, and some rarely.
 				if k%3 == 0 && second%10 != 0 || k%3 != 0 && rng.IntN(2+k%20) > 0 {
 					continue
 				}
 				if events = append(events, event{second, float64(k)}); n[k] > 0 && second-last[k] > bound {
-					tell(k)
+					expectSilence(k)
 				}
 				last[k] = second
 				n[k]++
 			}
 		}
 		for k := range n {
-			tell(k)
+			expectSilence(k)
 		}
 		p, s := beam.NewPipelineWithRoot()
 		cfg := keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: bound * time.Second}}
-		out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, speak, streamOf(t, s, append(events, mark(2*steps+bound))...)))
+		out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, observeKey, streamOf(t, s, append(events, mark(2*steps+bound))...)))
 		beam.ParDo(s, &collectFn{Case: t.Name()}, out.Estimates)
 		beam.ParDo(s, &collectOneFn{Case: t.Name()}, out.Alarms)
 		expect.Get(direct.Execute(context.Background(), p))(t)
 		slices.Sort(want)
 		slices.Sort(c.texts)
 		same(t, c.texts, want)
-		for key, all := range c.out {
-			for _, e := range all {
+		for key, estimates := range c.out {
+			for _, e := range estimates {
 				if e.Silence != nil && !e.Silence.Reported {
-					t.Errorf("%s: %+v was not told while it lasted", key, *e.Silence)
+					t.Errorf("%s: %+v was not reported while it lasted", key, *e.Silence)
 				}
 			}
 		}

@@ -14,20 +14,20 @@ import (
 var (
 	iterationsDist = beam.NewDistribution("hafvf", "iterations")
 
-	// counters are those of account.Counters.
-	counters = func() (all []beam.Counter) {
+	// counters has a Beam counter for each element of account.Counters.
+	counters = func() (list []beam.Counter) {
 		for _, c := range account.Counters {
-			all = append(all, beam.NewCounter("hafvf", c.Name))
+			list = append(list, beam.NewCounter("hafvf", c.Name))
 		}
-		return all
+		return list
 	}()
 )
 
-// The counters of a job with Host.Resumed: cells that it has read for the first time, and their keys, those
-// that go on and those of whose states nothing is kept.
+// ResumedCells, KeptKeys and LostKeys are the counters of a job with Host.Resumed: the cells that it read for the
+// first time, their keys that kept at least a part of their state, and their keys whose state was dropped.
 const ResumedCells, KeptKeys, LostKeys = "resumed_cells", "kept_keys", "lost_keys"
 
-// migratedKeys is the counter of states that Host.Migrate has carried over.
+// migratedKeys is the counter of states that Host.Migrate converted.
 const migratedKeys = "migrated"
 
 // countEstimate counts an estimate.
@@ -55,7 +55,7 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 		switch {
 		case d.Muted:
 			c.Muted++
-			if d.Score > c.MutedScore { // which may be NaN
+			if d.Score > c.MutedScore { // false if Score is NaN
 				c.MutedScore = d.Score
 			}
 		case d.Resting:
@@ -78,7 +78,7 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 	}
 }
 
-// addMetrics adds a bundle's counts to the metrics.
+// addMetrics adds the counts of a bundle to the metrics.
 func addMetrics(ctx context.Context, c account.Counts) {
 	for i, counter := range account.Counters {
 		if n := *counter.Of(&c); n > 0 {

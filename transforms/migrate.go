@@ -14,58 +14,58 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// resumedCells takes over the cells of a job before: it carries over those that were written with
-// other settings, and with Host.Resumed counts the keys of all.
+// resumedCells takes over the cells of a previous job. It migrates cells that were written with other settings.
+// With Host.Resumed, it counts the keys of all cells.
 type resumedCells struct {
 	mu        sync.Mutex
 	migrators []*keyed.Migrator // one per goroutine
-	counted   map[string]bool   // the cells that are counted
-	outcomes  map[string]int    // the number of keys, by what was carried over, that the log has not yet
-	found     map[string]int64  // counts of cells that were read, by counter, that the log has not yet
-	bundle    map[string]int64  // those of the bundle that it has
+	counted   map[string]bool   // cells that are counted
+	outcomes  map[string]int    // unlogged numbers of migrated keys, by outcome
+	counts    map[string]int64  // unlogged counts, by the name of the counter
+	bundle    map[string]int64  // logged counts of the bundle
 }
 
 func newResumedCells() *resumedCells {
-	return &resumedCells{counted: map[string]bool{}, outcomes: map[string]int{}, found: map[string]int64{}, bundle: map[string]int64{}}
+	return &resumedCells{counted: map[string]bool{}, outcomes: map[string]int{}, counts: map[string]int64{}, bundle: map[string]int64{}}
 }
 
-// take takes over a cell. Without cfg.Migrate the error says which of its entities cannot go on as
-// they are.
-func (a *resumedCells) take(of cellState, c *openCell, cfg stepConfig) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// takeOver takes over a cell. Without cfg.Migrate, it returns an error that names a key if the state of the key
+// does not fit cfg.
+func (r *resumedCells) takeOver(states cellState, c *openCell, cfg stepConfig) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	lost := 0
-	if c.Settings != of.own && c.Len() > 0 {
+	if c.Settings != states.fingerprint && c.Len() > 0 {
 		var err error
-		if lost, err = a.migrate(of, c, cfg); err != nil {
+		if lost, err = r.migrate(states, c, cfg); err != nil {
 			return err
 		}
 	}
-	if cfg.Resumed && !a.counted[c.name] {
-		a.counted[c.name] = true
-		a.found[ResumedCells]++
-		a.found[KeptKeys] += int64(c.Len() - lost)
-		a.found[LostKeys] += int64(lost)
+	if cfg.Resumed && !r.counted[c.name] {
+		r.counted[c.name] = true
+		r.counts[ResumedCells]++
+		r.counts[KeptKeys] += int64(c.Len() - lost)
+		r.counts[LostKeys] += int64(lost)
 	}
 	return nil
 }
 
-// migrate carries the entities of a cell over to cfg, and returns of how many nothing is kept.
-func (a *resumedCells) migrate(of cellState, c *openCell, cfg stepConfig) (lost int, err error) {
-	written, err := c.ReadSettings(of.in(c.to))
+// migrate converts the key states of a cell to cfg. It returns the number of keys whose state was dropped.
+func (r *resumedCells) migrate(states cellState, c *openCell, cfg stepConfig) (lost int, err error) {
+	written, err := c.ReadSettings(states.store(c.provider))
 	if err != nil {
 		return 0, err
 	}
-	if a.migrators == nil {
-		a.migrators = make([]*keyed.Migrator, runtime.GOMAXPROCS(0))
-		for i := range a.migrators {
-			if a.migrators[i], err = keyed.NewMigrator(cfg.Config); err != nil {
+	if r.migrators == nil {
+		r.migrators = make([]*keyed.Migrator, runtime.GOMAXPROCS(0))
+		for i := range r.migrators {
+			if r.migrators[i], err = keyed.NewMigrator(cfg.Config); err != nil {
 				return 0, err
 			}
 		}
 	}
 	type outcome struct {
-		entity  []byte
+		state   []byte
 		carried keyed.MigratedParts
 		err     error
 	}
@@ -73,51 +73,51 @@ func (a *resumedCells) migrate(of cellState, c *openCell, cfg stepConfig) (lost 
 	if err := c.Err(); err != nil {
 		return 0, err
 	}
-	all := make([]outcome, len(stored))
-	parallel.Do(len(stored), len(a.migrators), func(worker, i int) {
-		m, o, s := a.migrators[worker], &all[i], stored[i]
+	outcomes := make([]outcome, len(stored))
+	parallel.Do(len(stored), len(r.migrators), func(worker, i int) {
+		m, o, s := r.migrators[worker], &outcomes[i], stored[i]
 		if cfg.Migrate {
-			o.entity, o.carried, o.err = m.Migrate(s.Key, s.Bytes, s.Settings)
+			o.state, o.carried, o.err = m.Migrate(s.Key, s.Bytes, s.Settings)
 		} else {
 			_, o.err = m.Check(s.Key, s.Bytes, s.Settings)
 		}
 	})
-	for i, o := range all {
+	for i, o := range outcomes {
 		if o.err != nil {
 			return 0, fmt.Errorf("key %q: %w", stored[i].Key, o.err)
 		}
 		if carried := o.carried.String(); carried != "" {
-			c.Put(stored[i].Key, o.entity)
-			a.outcomes[carried]++
-			a.found[migratedKeys]++
+			c.Put(stored[i].Key, o.state)
+			r.outcomes[carried]++
+			r.counts[migratedKeys]++
 			if len(o.carried.Kept) == 0 {
 				lost++
 			}
 		}
 	}
-	c.agenda, c.last = agenda{}, time.Time{} // of the states before
+	c.agenda, c.last = agenda{}, time.Time{} // they were computed from the old states
 	return lost, nil
 }
 
-// log says what was taken over, before the keys have outputs.
-func (a *resumedCells) log() {
-	if kept, lost := a.found[KeptKeys], a.found[LostKeys]; kept+lost > 0 {
-		slog.Info("keys go on from the job before", "kept", kept, "begin_anew", lost)
+// log logs the keys that were taken over. It is called before the keys have outputs.
+func (r *resumedCells) log() {
+	if resumed, lost := r.counts[KeptKeys], r.counts[LostKeys]; resumed+lost > 0 {
+		slog.Info("resumed keys of the previous job", "kept", resumed, "reset", lost)
 	}
-	for carried, n := range a.outcomes {
-		slog.Info("states of another config are carried over to this one", "keys", n, "what", carried)
+	for carried, n := range r.outcomes {
+		slog.Info("migrated states of another config", "keys", n, "what", carried)
 	}
-	for counter, n := range a.found {
-		a.bundle[counter] += n
+	for counter, n := range r.counts {
+		r.bundle[counter] += n
 	}
-	clear(a.outcomes)
-	clear(a.found)
+	clear(r.outcomes)
+	clear(r.counts)
 }
 
-// report counts what was taken over in a bundle that is written.
-func (a *resumedCells) report(ctx context.Context) {
-	for counter, n := range a.bundle {
+// report adds the counts of a bundle to the metrics, after the bundle was written.
+func (r *resumedCells) report(ctx context.Context) {
+	for counter, n := range r.bundle {
 		beam.NewCounter("hafvf", counter).Inc(ctx, n)
 	}
-	clear(a.bundle)
+	clear(r.bundle)
 }

@@ -21,28 +21,27 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A job is the node on a runner of its own, one bundle at a time.
+// A job is the node on a runner, one bundle at a time.
 type job struct {
 	cells map[string]*runner
 	rng   *rand.Rand
 }
 
-// bundle hands a bundle of observations, by key, to the node under cfg. Without calls, only
-// the cells of these keys are read. It returns the estimates as bytes, by key. A bundle that
-// fails leaves the cells as they were.
+// bundle passes a bundle of observations, by key, to the node with cfg. Without calls, it reads only the cells of
+// these keys. It returns the encoded estimates by key. A bundle that fails does not change the cells.
 func (j *job) bundle(t *testing.T, cfg stepConfig, calls bool, in map[string][]keyed.Observation) (map[string][][]byte, error) {
 	t.Helper()
 	pack, filter := stepsOf(t, cfg)
-	type sent struct {
+	type element struct {
 		cell  string
 		block []byte
 	}
-	var blocks []sent
-	send := func(_ beam.EventTime, cell string, block []byte) { blocks = append(blocks, sent{cell, block}) }
+	var blocks []element
+	send := func(_ beam.EventTime, cell string, block []byte) { blocks = append(blocks, element{cell, block}) }
 	refuse := func(b []byte) { t.Errorf("rejected: %q", b) }
 	pack.StartBundle(send, refuse)
-	for key, all := range in {
-		for _, o := range all {
+	for key, observations := range in {
+		for _, o := range observations {
 			pack.ProcessElement(t.Context(), Given{key, o}, send, refuse)
 		}
 	}
@@ -54,13 +53,13 @@ func (j *job) bundle(t *testing.T, cfg stepConfig, calls bool, in map[string][]k
 	before := map[string]runner{}
 	for _, b := range blocks {
 		if j.cells[b.cell] == nil {
-			j.cells[b.cell] = &runner{rng: rand.New(rand.NewPCG(j.rng.Uint64(), 1))} // cells are read at the same time
+			j.cells[b.cell] = &runner{rng: rand.New(rand.NewPCG(j.rng.Uint64(), 1))} // cells are read concurrently
 		}
 		before[b.cell] = *j.cells[b.cell]
 	}
 	out := map[string][][]byte{}
 	emit := func(b []byte) {
-		err := unpack(b, func(key string, e keyed.Estimate) { out[key] = append(out[key], encoded(e)) })
+		err := unpack(b, func(key string, e keyed.Estimate) { out[key] = append(out[key], bytesOf(e)) })
 		if err != nil {
 			t.Error(err)
 		}
@@ -84,42 +83,42 @@ func (j *job) bundle(t *testing.T, cfg stepConfig, calls bool, in map[string][]k
 	return out, err
 }
 
-// stepsOf are the steps of a filter of objects, set up.
+// stepsOf returns the steps of a filter that emits objects, after Setup.
 func stepsOf(t testing.TB, cfg stepConfig) (*packFn, *encodeFn) {
 	text, err := json.Marshal(cfg)
-	of, cells := Registered{Name: objects}, statesOfCells()
+	encoder, cells := Registered{Name: objects}, statesOfCells()
 	pack := &packFn{Config: string(text), Decoder: Registered{observed, "given"}}
-	filter := &encodeFn{Config: string(text), Encoder: of, State: *cells.head, Log: *cells.log, Settings: *cells.settings}
+	filter := &encodeFn{Config: string(text), Encoder: encoder, State: *cells.head, Log: *cells.log, Settings: *cells.settings}
 	expect.OK(t, errors.Join(err, pack.Setup(t.Context()), filter.Setup(t.Context())))
 	return pack, filter
 }
 
-func encoded(e keyed.Estimate) []byte {
+func bytesOf(e keyed.Estimate) []byte {
 	b, _ := e.AppendBinary(nil)
 	return b
 }
 
 // jumping returns 200 observations with a change at 100.
-func jumping() (all []keyed.Observation) {
+func jumping() (observations []keyed.Observation) {
 	rng := rand.New(rand.NewPCG(1, 3))
 	for i := range 200 {
-		all = append(all, keyed.Value(time.Unix(int64(i), 0).UTC(), "id", rng.NormFloat64()+8*float64(i/100)))
+		observations = append(observations, keyed.Value(time.Unix(int64(i), 0).UTC(), "id", rng.NormFloat64()+8*float64(i/100)))
 	}
-	return all
+	return observations
 }
 
-// restart forgets the copies that this process has of cells.
-func restart() { cellCache = newCache(1 << 30) }
+// clearCache drops this process's copies of cells.
+func clearCache() { cellCache = newCache(1 << 30) }
 
-// others are the names of cells that have other settings than cfg.
-func (j *job) others(cfg stepConfig) (all []string) {
-	own := compact.FingerprintOf(cfg.Config.AllSettings().String())
+// cellsWithOtherSettings returns the names of the cells whose settings are not those of cfg.
+func (j *job) cellsWithOtherSettings(cfg stepConfig) (names []string) {
+	fingerprint := compact.FingerprintOf(cfg.Config.AllSettings().String())
 	for name, r := range j.cells {
-		if head := r.value.([]byte); compact.Fingerprint(head[1:9]) != own {
-			all = append(all, name)
+		if head := r.value.([]byte); compact.Fingerprint(head[1:9]) != fingerprint {
+			names = append(names, name)
 		}
 	}
-	return all
+	return names
 }
 
 // A loop is the plain loop over the observations of one key.
@@ -136,17 +135,17 @@ func (l *loop) learn(t *testing.T, cfg stepConfig, key string, in []keyed.Observ
 		}
 	}
 	for _, o := range in {
-		out = append(out, encoded(est.Estimate(track, o)))
+		out = append(out, bytesOf(est.Estimate(track, o)))
 	}
 	l.state, _ = track.AppendBinary(nil)
 	return out
 }
 
-func (l *loop) migrate(t *testing.T, from, to stepConfig, key string) {
+func (l *loop) migrate(t *testing.T, prev, next stepConfig, key string) {
 	t.Helper()
-	m, err := keyed.NewMigrator(to.Config)
+	m, err := keyed.NewMigrator(next.Config)
 	expect.OK(t, err)
-	_, written := from.Settings()(key)
+	_, written := prev.Settings()(key)
 	if l.state, _, err = m.Migrate(key, l.state, written); err != nil {
 		t.Fatal(err)
 	}
@@ -154,31 +153,31 @@ func (l *loop) migrate(t *testing.T, from, to stepConfig, key string) {
 
 var threeCells = []string{"0", "1", "2"}
 
-// changed are three configs, each with rules of its own for some keys.
-var changed = func() (all [3]stepConfig) {
+// changed has three configs. Each has a rule for some keys.
+var changed = func() (configs [3]stepConfig) {
 	for i, levels := range [][]hafvf.Beta{{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, {{Alpha: 2, Beta: 1}, {Alpha: 1, Beta: 1}}, {}} {
 		rule := hafvf.Config{Family: "normal", Prior: expfam.Params{"kappa": float64(1 + i)}, Member: &hafvf.Member{Top: .9}}
-		all[i] = stepConfig{Config: keyed.Config{
+		configs[i] = stepConfig{Config: keyed.Config{
 			Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: levels, Top: .8}, Bank: nil},
 			Keys:   []keyed.Rule{{Match: fmt.Sprintf("k*%d", i), Filter: rule}},
 		}, Host: Host{Cells: threeCells}}
 	}
-	return all
+	return configs
 }()
 
-// Cells that were written under one config, some of them under a second one since, go on
-// under a third as a plain loop over each key whose states a Migrator has carried over.
-func TestCellsAreCarriedOver(t *testing.T) {
-	defer func(all *cache) { cellCache = all }(cellCache)
-	for _, n := range []int{12, 300} { // whole cells, and logs
+// Cells that were written with one config, and some of them later with a second one, continue with a third config
+// like a plain loop over each key whose states a Migrator has migrated.
+func TestMigrateCells(t *testing.T) {
+	defer func(former *cache) { cellCache = former }(cellCache)
+	for _, n := range []int{12, 300} { // cells that are rewritten as a whole, and cells with logs
 		for _, restarts := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d keys, restarts %t", n, restarts), func(t *testing.T) {
-				again := func() {
+				nextWorker := func() {
 					if restarts {
-						restart()
+						clearCache()
 					}
 				}
-				restart()
+				clearCache()
 				j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
 				in := jumping()
 				first, loops := map[string][]keyed.Observation{}, map[string]*loop{}
@@ -186,7 +185,7 @@ func TestCellsAreCarriedOver(t *testing.T) {
 					t.Helper()
 					for key, l := range loops {
 						if !slices.EqualFunc(got[key], l.learn(t, cfg, key, in[key]), bytes.Equal) {
-							t.Errorf("%s, key %s: not the estimates of the loop", when, key)
+							t.Errorf("%s, key %s: estimates differ from the loop", when, key)
 						}
 					}
 				}
@@ -201,12 +200,12 @@ func TestCellsAreCarriedOver(t *testing.T) {
 					t.Fatalf("a log: %t", logged)
 				}
 
-				again()
+				nextWorker()
 				one := map[string][]keyed.Observation{"k5": in[60:70]}
 				if _, err := j.bundle(t, changed[1], true, one); !errors.Is(err, keyed.ErrOtherConfig) || !strings.Contains(err.Error(), "Member.Levels") {
 					t.Fatalf("without Migrate: %v", err)
 				}
-				if others := j.others(changed[0]); others != nil {
+				if others := j.cellsWithOtherSettings(changed[0]); others != nil {
 					t.Fatalf("the cells %v have changed", others)
 				}
 				second := changed[1]
@@ -214,41 +213,41 @@ func TestCellsAreCarriedOver(t *testing.T) {
 				if got, err = j.bundle(t, second, false, one); err != nil {
 					t.Fatal(err)
 				}
-				if others := j.others(changed[1]); len(others) != 2 {
-					t.Fatalf("all but %v are carried over by the record of one key", others)
+				if others := j.cellsWithOtherSettings(changed[1]); len(others) != 2 {
+					t.Fatalf("a record of one key migrated all cells but %v", others)
 				}
-				here := statestore.CellName("k5", threeCells)
+				migratedCell := statestore.CellName("k5", threeCells)
 				for key, l := range loops {
-					if statestore.CellName(key, threeCells) == here {
+					if statestore.CellName(key, threeCells) == migratedCell {
 						l.migrate(t, changed[0], changed[1], key)
 					}
 				}
 				if !slices.EqualFunc(got["k5"], loops["k5"].learn(t, changed[1], "k5", one["k5"]), bytes.Equal) {
-					t.Error("second: not the estimates of the loop")
+					t.Error("second: estimates differ from the loop")
 				}
 
-				again()
+				nextWorker()
 				third := changed[2]
 				third.Migrate, third.Resumed = true, true
 				one = map[string][]keyed.Observation{"k5": in[70:80]}
 				if got, err = j.bundle(t, third, true, one); err != nil {
 					t.Fatal(err)
 				}
-				if others := j.others(changed[2]); others != nil {
-					t.Fatalf("%v are not carried over", others)
+				if others := j.cellsWithOtherSettings(changed[2]); others != nil {
+					t.Fatalf("%v are not migrated", others)
 				}
 				for key, l := range loops {
-					from := changed[0]
-					if statestore.CellName(key, threeCells) == here {
-						from = changed[1]
+					prev := changed[0]
+					if statestore.CellName(key, threeCells) == migratedCell {
+						prev = changed[1]
 					}
-					l.migrate(t, from, changed[2], key)
+					l.migrate(t, prev, changed[2], key)
 				}
 				if !slices.EqualFunc(got["k5"], loops["k5"].learn(t, changed[2], "k5", one["k5"]), bytes.Equal) {
-					t.Error("third: not the estimates of the loop")
+					t.Error("third: estimates differ from the loop")
 				}
 
-				again()
+				nextWorker()
 				last := map[string][]keyed.Observation{}
 				for key := range loops {
 					last[key] = in[80:120]
@@ -262,19 +261,19 @@ func TestCellsAreCarriedOver(t *testing.T) {
 	}
 }
 
-// A job that resumes reads all cells before the first observation, and counts their keys once.
+// A resumed job reads all cells before the first observation, and counts their keys once.
 func TestResumedKeysAreCounted(t *testing.T) {
-	defer func(all *cache) { cellCache = all }(cellCache)
-	restart()
+	defer func(former *cache) { cellCache = former }(cellCache)
+	clearCache()
 	j, first := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}, map[string][]keyed.Observation{}
 	for i := range 12 {
 		first[fmt.Sprint("k", i)] = jumping()[:20]
 	}
 	expect.Get(j.bundle(t, changed[0], true, first))(t)
-	to := changed[2]
-	to.Keys = []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", WarmUp: 8}}} // of k1, k10 and k11 nothing is kept
-	to.Migrate, to.Resumed = true, true
-	pack, filter := stepsOf(t, to)
+	next := changed[2]
+	next.Keys = []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal", WarmUp: 8}}} // the states of k1, k10 and k11 are dropped
+	next.Migrate, next.Resumed = true, true
+	pack, filter := stepsOf(t, next)
 	for _, want := range []map[string]int64{{ResumedCells: 3, KeptKeys: 9, LostKeys: 3, migratedKeys: 12}, {}} {
 		pack.StartBundle(nil, nil)
 		filter.StartBundle(nil, nil, nil)
@@ -284,53 +283,54 @@ func TestResumedKeysAreCounted(t *testing.T) {
 		expect.OK(t, filter.read())
 		expect.Same(t, want, filter.resumed.bundle)
 		expect.OK(t, filter.FinishBundle(t.Context(), nil, nil, nil))
-		pack.called = false // as another instance of the step
+		pack.cellsCalled = false // like another instance of the step
 	}
 }
 
-// What a change leaves as it is needs no Migrate: a rule for other keys.
-func TestCellsThatFit(t *testing.T) {
-	defer func(all *cache) { cellCache = all }(cellCache)
-	restart()
-	from := stepConfig{Config: keyed.Config{
+// If a change of the config does not concern the stored states, such as a rule for other keys, Migrate is not
+// needed.
+func TestResumeWithoutMigrate(t *testing.T) {
+	defer func(former *cache) { cellCache = former }(cellCache)
+	clearCache()
+	cfg := stepConfig{Config: keyed.Config{
 		TimeUnit: time.Second,
 		Filter:   hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 8},
 	}, Host: Host{Cells: threeCells}}
-	ruled := from
+	ruled := cfg
 	ruled.Keys = []keyed.Rule{{Match: "other-*", Filter: hafvf.Config{Family: "normal"}}}
 	in := jumping()
 	j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
-	if _, err := j.bundle(t, from, true, map[string][]keyed.Observation{"a": in[:50], "b": in[:60]}); err != nil {
+	if _, err := j.bundle(t, cfg, true, map[string][]keyed.Observation{"a": in[:50], "b": in[:60]}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := j.bundle(t, ruled, true, map[string][]keyed.Observation{"a": in[50:60], "b": in[60:70]}); err != nil {
 		t.Error(err)
 	}
-	if others := j.others(ruled); others != nil {
+	if others := j.cellsWithOtherSettings(ruled); others != nil {
 		t.Errorf("the cells %v have other settings", others)
 	}
 }
 
-// A savepoint of a newer version of this program is refused, and no key of it is reset: its cells, or the states of their
-// keys, have a format number one higher.
+// A savepoint of a newer version of this program is refused, and no key of it is reset: its cells, or the states of
+// their keys, have a format number one higher.
 func TestCellsOfANewerVersion(t *testing.T) {
-	defer func(all *cache) { cellCache = all }(cellCache)
+	defer func(former *cache) { cellCache = former }(cellCache)
 	in := map[string][]keyed.Observation{"k5": jumping()[:10]}
 	for name, raise := range map[string]func(t *testing.T, r *runner){
 		"cell": func(t *testing.T, r *runner) { r.value.([]byte)[0]++ },
 		"state": func(t *testing.T, r *runner) {
-			of := statesOfCells()
-			c := expect.Get(of.read(r, ""))(t)
+			states := statesOfCells()
+			c := expect.Get(states.read(r, ""))(t)
 			var entries []*openKey
 			for key, b := range c.All() {
 				b = slices.Clone(b)
 				b[0]++
 				entries = append(entries, &openKey{key: key, state: b})
 			}
-			expect.OK(t, of.write(r, c, "", entries))
+			expect.OK(t, states.write(r, c, "", entries))
 		},
 	} {
-		restart()
+		clearCache()
 		j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
 		if _, err := j.bundle(t, changed[0], true, in); err != nil {
 			t.Fatal(err)
@@ -338,17 +338,17 @@ func TestCellsOfANewerVersion(t *testing.T) {
 		for _, r := range j.cells {
 			raise(t, r)
 		}
-		restart()
+		clearCache()
 		if _, err := j.bundle(t, changed[0], true, in); !errors.Is(err, keyed.ErrNewer) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// Settings that are not those of the head are an error, and no others are taken for them.
+// If the stored settings are not those of the head, the job fails, and does not use other settings instead.
 func TestCellLacksSettings(t *testing.T) {
-	defer func(all *cache) { cellCache = all }(cellCache)
-	restart()
+	defer func(former *cache) { cellCache = former }(cellCache)
+	clearCache()
 	j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
 	in := map[string][]keyed.Observation{"k5": jumping()[:10]}
 	if _, err := j.bundle(t, changed[0], true, in); err != nil {

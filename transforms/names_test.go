@@ -13,32 +13,32 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A runner shows the family of a filter and of a smoother in the name of a step. The steps that have
-// states are named alike for all families.
-func TestStepsSayTheFamily(t *testing.T) {
-	names := func(family string) (all []string) {
+// A runner shows the family of a filter and of a smoother in the name of a step. The steps that have states have
+// the same names for all families.
+func TestStepNamesHaveFamily(t *testing.T) {
+	names := func(family string) (list []string) {
 		p, s := beam.NewPipelineWithRoot()
 		observe := func([]byte) (string, keyed.Observation) { return "", keyed.Observation{} }
 		Filter(s, keyed.Recommended(family), observe, beam.Impulse(s))
 		Smooth(s, keyed.RecommendedSmoothing(family, time.Minute), observe, beam.Impulse(s))
 		proto := expect.Get(pipelineproto.Marshal(p, "localhost:1", nil))(t)
 		for _, step := range proto.GetComponents().GetTransforms() {
-			all = append(all, step.GetUniqueName())
+			list = append(list, step.GetUniqueName())
 		}
-		slices.Sort(all)
-		return all
+		slices.Sort(list)
+		return list
 	}
 	normal, poisson := names("normal"), names("poisson")
-	said := 0
+	withFamily := 0
 	for i, name := range normal {
 		if strings.Contains(name, "normal") {
-			said++
+			withFamily++
 		}
 		if got := strings.ReplaceAll(name, "normal", "poisson"); got != poisson[i] {
-			t.Errorf("the step %s of one family is %s of another", name, poisson[i])
+			t.Errorf("the step %s for one family is %s for another", name, poisson[i])
 		}
 	}
-	if said < 2 {
-		t.Errorf("the family stands in %d of %v", said, normal)
+	if withFamily < 2 {
+		t.Errorf("%d names have the family: %v", withFamily, normal)
 	}
 }

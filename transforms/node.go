@@ -23,11 +23,10 @@ import (
 	"hafvf/internal/reminder"
 )
 
-// encodeFn is the node that runs the filter over blocks of one key's observations, which come to it by
-// cells, and emits what encoders make of the estimates. Every read and write of a state is a round
-// trip to the runner. So blocks are processed in batches, and the cells of a batch are read in
-// parallel, as those of a bundle are written. The keys of a batch are worked in parallel too, each on
-// one goroutine at a time.
+// encodeFn is the node that runs the filter. Its input is blocks of observations of one key, by cell; it emits the
+// encoded estimates. Each read or write of a state is a round trip to the runner. Blocks are therefore processed in
+// batches: the cells of a batch are read in parallel, and the cells of a bundle are written in parallel. The keys
+// of a batch are also processed in parallel, each by one goroutine at a time.
 type encodeFn struct {
 	Config   string
 	Encoder  Registered
@@ -36,75 +35,75 @@ type encodeFn struct {
 	Settings state.Value[[]byte] // of Cells
 	Due      timers.EventTime
 
-	cfg        stepConfig
-	patterns   *domain.Patterns // of cfg
-	schedule   schedule
-	states     cellState
-	memory     *statestore.Memory   // of the run, in place of the runner's states; nil without one
-	quiet      *QuietTimes          // of the run; nil without any
-	quietNow   *[]keyed.QuietTime   // that the workers have
-	marks      *FalseMarks          // of the run; nil without any
-	own        map[string]*openCell // with memory, the cells that this node has used
-	timersSet  map[string]time.Time // by cell, what this node has set the timer for
-	woken      time.Time            // the latest time at which it has looked at keys of any cell
-	workers    []*worker            // one per goroutine
-	resumed    *resumedCells
-	account    *account.Run
-	free       []*openKey // of bundles before
-	late       error      // of an observation that was late, the last that is known
-	rejections rejections
+	cfg          stepConfig
+	patterns     *domain.Patterns // of cfg
+	schedule     schedule
+	states       cellState
+	memory       *statestore.Memory   // of the run, instead of the runner's states; nil if the runner stores the states
+	quiet        *QuietTimes          // of the run; nil if it has none
+	appliedQuiet *[]keyed.QuietTime   // the quiet times that the workers have
+	marks        *FalseMarks          // of the run; nil if it has none
+	memoryCells  map[string]*openCell // cells that this node has used, if memory is not nil
+	timersSet    map[string]time.Time // time of the timer that this node set last, by cell
+	lastCheck    time.Time            // latest time at which keys of any cell were checked
+	workers      []*worker            // one per goroutine
+	resumed      *resumedCells
+	account      *account.Run
+	free         []*openKey // keys of previous bundles, for reuse
+	lastLate     error      // error of the last known late observation
+	rejections   rejections
 	bundle
 }
 
-// A bundle is what a node works on from StartBundle to FinishBundle.
+// A bundle is the state of a node from StartBundle to FinishBundle.
 type bundle struct {
-	// Beam hands a bundle's emitters to each call; those of StartBundle serve until FinishBundle.
+	// Beam passes a bundle's emitters to each call. The emitters of StartBundle are valid until FinishBundle.
 	record, alert   func([]byte)
 	reject          func(keyed.Rejected)
 	queue           []queuedBlock
 	cells           map[string]*openCell
 	order, unread   []*openCell
-	keys            map[string]*openKey // that are open
+	keys            map[string]*openKey // open keys
 	report          account.Report
-	records, alerts chunk // that are encoded and not emitted yet
+	records, alerts chunk // encoded, and not emitted yet
 }
 
-// A worker is what one goroutine works with.
+// A worker has the data of one goroutine.
 type worker struct {
 	*keyed.Estimator
 	encoder    Encoder
-	encoded    Encoded // of all keys that it has worked on in a group
+	encoded    Encoded // outputs of the keys that it has processed in a group
 	memory     keyed.Memory
-	o          keyed.Observation // that is read
+	o          keyed.Observation // the observation that is being read
 	counts     account.Counts
-	late       error // of the first observation of a group that is late; nil for none
+	late       error // error of the first late observation of a group; nil if there is none
 	iterations []int64
-	state      []byte // that goes to the memory
+	state      []byte // buffer for a state that goes to encodeFn.memory
 }
 
-// queuedBlock is a block in the queue, or a key that a timer opens.
+// A queuedBlock is a block in the queue, or a key that a timer opens.
 type queuedBlock struct {
-	of    *openCell
+	cell  *openCell
 	key   string
 	block blockBytes
 }
 
-// blockBytes are a block's bytes, and the same as text.
+// blockBytes has the bytes of a block, and the same bytes as text.
 type blockBytes struct {
 	bytes []byte
 	text  string
 }
 
-// openCell is a cell during a bundle, with access to its state.
+// An openCell is a cell during a bundle, with access to its state.
 type openCell struct {
 	*cell
-	name  string
-	to    state.Provider
-	order []*openKey // its keys that are open, and those that were dropped
-	first int        // place of its first entity among all that are open
+	name     string
+	provider state.Provider
+	order    []*openKey // its open keys, and those that were dropped
+	first    int        // index of its first key among all open keys
 }
 
-// alone names the only key of the cell, where it has but one.
+// alone returns the name of the only key of the cell, or "" if keys share cells.
 func (c *openCell) alone(cfg stepConfig) string {
 	if len(cfg.Cells) == 0 {
 		return c.name
@@ -112,7 +111,8 @@ func (c *openCell) alone(cfg stepConfig) string {
 	return ""
 }
 
-// readable returns the error after which what was not found in the cell may be there.
+// readable returns the error of a cell that could not be read in full. Keys that were not found in it may still
+// exist.
 func (c *openCell) readable() error {
 	if err := c.Err(); err != nil {
 		return fmt.Errorf("state %q: %w", c.name, err)
@@ -120,47 +120,47 @@ func (c *openCell) readable() error {
 	return nil
 }
 
-// openKey is an entity that is open: until the end of the bundle, as the runner's states are written
-// there, or until the end of a batch if the run has a memory, which costs little.
+// An openKey is an open key. If the runner stores the states, a key stays open until the end of the bundle, when
+// the states are written. If the run has a memory, it stays open until the end of a batch, which costs little.
 type openKey struct {
 	keyed.KeyState
-	key     string
-	of      *openCell
-	state   []byte // before it was opened, and then after
-	found   bool   // the key had a state
-	touched bool   // from this run
-	forgot  bool   // the key was forgotten, and nothing of it has come since
-	// counted says that the key is among those that were seen, and not forgotten since.
+	key       string
+	cell      *openCell
+	state     []byte // encoded state, before the key was opened, and then after
+	found     bool   // the key had a state
+	touched   bool   // the state is from this run
+	forgotten bool   // the key was forgotten, and has had no accepted observation since
+	// counted means that the key is in the count of keys that were seen and not forgotten.
 	counted bool
 
-	blocks  []blockBytes       // of the batch, that are not begun yet
-	reading keyed.Observations // of the block before these
-	more    bool               // there may be outputs for another round
+	blocks  []blockBytes       // blocks of the batch that are not started
+	reading keyed.Observations // the rest of the block that is being read
+	more    bool               // the key may have outputs in another round
 
-	// Of the round:
-	by        *worker // that has encoded the estimates, in from to end
-	from, end Encoded // as it was before and after
-	rejected  []keyed.Rejected
-	outputs   int
-	taken     int
-	err       error
+	// The fields below belong to a round.
+	worker     *worker // has encoded the outputs, from start to end of its buffers
+	start, end Encoded // lengths of the worker's buffers before and after the round
+	rejected   []keyed.Rejected
+	outputs    int
+	processed  int
+	err        error
 }
 
 const (
 	batchBlocks = 512
-	roundTrips  = 16 // at the same time
-	// roundSteps bounds the outputs of a key that are held back until those of the keys
-	// before it are emitted.
+	roundTrips  = 16 // concurrent round trips
+	// roundSteps limits the outputs of a key in a round. They are buffered until the outputs of the keys before it
+	// are emitted.
 	roundSteps = 64
-	// groupKeys is the number of keys per goroutine of which outputs are held back.
+	// groupKeys is the number of keys per goroutine whose outputs are buffered.
 	groupKeys = 32
-	// mostFree is the number of entities whose memory is kept for the next ones.
-	mostFree = 1 << 12
+	// maxFree is the maximum number of openKeys that are kept for reuse.
+	maxFree = 1 << 12
 )
 
 func (fn *encodeFn) Setup(ctx context.Context) error {
 	fn.account = account.From(ctx)
-	fn.own, fn.timersSet, fn.resumed = map[string]*openCell{}, map[string]time.Time{}, newResumedCells()
+	fn.memoryCells, fn.timersSet, fn.resumed = map[string]*openCell{}, map[string]time.Time{}, newResumedCells()
 	fn.workers = make([]*worker, runtime.GOMAXPROCS(0))
 	for i := range fn.workers {
 		est, cfg, err := parseEstimator(fn.Config)
@@ -172,7 +172,7 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 	}
 	fn.schedule = schedule{waits: fn.cfg.waits(), patience: fn.workers[0].MaxDelay(), silences: fn.cfg.Live && fn.cfg.Silence != nil}
 	if fn.cfg.Live {
-		fn.schedule.expire, fn.schedule.part = fn.cfg.Expire, fn.cfg.ExpiryPart()
+		fn.schedule.expire, fn.schedule.expiryStep = fn.cfg.Expire, fn.cfg.ExpiryPart()
 	}
 	fn.states = cellState{head: &fn.State, log: &fn.Log, settings: &fn.Settings}
 	fn.memory = account.Value[*statestore.Memory](fn.account, "")
@@ -181,14 +181,14 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 	}
 	fn.quiet = account.Value[*QuietTimes](fn.account, "")
 	fn.marks = account.Value[*FalseMarks](fn.account, "")
-	if len(fn.cfg.Cells) > 0 { // the text would be larger than the state of one key
+	if len(fn.cfg.Cells) > 0 { // larger than the state of one key, so only shared cells have it
 		fn.states.text = fn.cfg.Config.AllSettings().String()
-		fn.states.own = compact.FingerprintOf(fn.states.text)
+		fn.states.fingerprint = compact.FingerprintOf(fn.states.text)
 	}
 	return nil
 }
 
-// checkSettings returns an error if a filter has other settings than the job whose states m holds. m may be nil.
+// checkSettings returns an error if cfg differs from the settings of the job whose states m holds. m may be nil.
 func checkSettings(m *statestore.Memory, cfg keyed.Config) error {
 	if m == nil || m.Settings == nil {
 		return nil
@@ -201,12 +201,12 @@ func checkSettings(m *statestore.Memory, cfg keyed.Config) error {
 	if len(names) == 0 {
 		names = []string{"Keys"}
 	}
-	return fmt.Errorf("the configuration of the filter is not the job's: they differ in %s. Use statebackend.Filter, or give both the same configuration", message.List(names))
+	return fmt.Errorf("the configurations of the filter and of the job differ in %s: use statebackend.Filter, or give both the same configuration", message.List(names))
 }
 
 func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Rejected)) {
 	if fn.cells != nil {
-		clear(fn.timersSet) // the bundle before has failed
+		clear(fn.timersSet) // the previous bundle has failed
 	}
 	fn.bundle = bundle{record: emit, alert: alert, reject: reject, queue: fn.queue[:0], cells: map[string]*openCell{}, keys: map[string]*openKey{}}
 	clear(fn.resumed.bundle)
@@ -222,15 +222,16 @@ func (fn *encodeFn) StartBundle(emit, alert func([]byte), reject func(keyed.Reje
 	}
 }
 
-// ProcessElement takes the blocks of an element into the queue. Without one the cell is called.
+// ProcessElement puts the blocks of an element into the queue. An element without blocks only sets the timers of
+// its cell.
 func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp timers.Provider, cell string, packed []byte, _, _ func([]byte), _ func(keyed.Rejected)) error {
 	if len(packed) == 0 {
 		return fn.resume(tp, fn.cellOf(cell, sp))
 	}
 	if fn.cfg.AtEnd {
-		fn.awaitEnd(tp)
+		fn.setEndTimer(tp)
 	}
-	c, text := fn.cellOf(cell, sp), string(packed) // once for all blocks
+	c, text := fn.cellOf(cell, sp), string(packed) // one string for all blocks
 	for r := (&compact.Reader{B: packed}); len(r.B) > 0; {
 		key, times, block := r.Text(), waitSpan{r.Time(), r.Time()}, r.Part()
 		if r.Bad {
@@ -245,11 +246,11 @@ func (fn *encodeFn) ProcessElement(_ context.Context, sp state.Provider, tp time
 	return nil
 }
 
-// enqueue takes a block of those times into the queue.
-func (fn *encodeFn) enqueue(tp timers.Provider, a queuedBlock, times waitSpan) error {
-	fn.queue = append(fn.queue, a)
-	if !times.first.IsZero() { // else the key is forgotten, or has shown nothing that its family has
-		if err := fn.setTimers(tp, a, times); err != nil {
+// enqueue puts a block into the queue. times is the range of the times of its observations.
+func (fn *encodeFn) enqueue(tp timers.Provider, b queuedBlock, times waitSpan) error {
+	fn.queue = append(fn.queue, b)
+	if !times.first.IsZero() { // otherwise it has only tombstones, observations out of the domain, or no times
+		if err := fn.setTimers(tp, b, times); err != nil {
 			return err
 		}
 	}
@@ -261,12 +262,12 @@ func (fn *encodeFn) enqueue(tp timers.Provider, a queuedBlock, times waitSpan) e
 
 // drain processes the queue.
 func (fn *encodeFn) drain() error {
-	all, err := fn.open(fn.queue)
+	opened, err := fn.open(fn.queue)
 	if err != nil {
 		return err
 	}
 	var active []*openKey
-	for i, e := range all {
+	for i, e := range opened {
 		if len(e.blocks) == 0 {
 			active = append(active, e)
 		}
@@ -275,8 +276,8 @@ func (fn *encodeFn) drain() error {
 	if err := fn.work(active); err != nil {
 		return err
 	}
-	for _, e := range all {
-		fn.note(e, time.Time{})
+	for _, e := range opened {
+		fn.updateAgenda(e, time.Time{})
 	}
 	clear(fn.queue)
 	fn.queue = fn.queue[:0]
@@ -284,10 +285,9 @@ func (fn *encodeFn) drain() error {
 	return nil
 }
 
-// work processes the blocks of the keys in rounds. In a round every key makes its next
-// outputs, groups of them in parallel; then these are emitted, key by key in the order of
-// active. That order does not depend on the number of goroutines, and a key with most of
-// the observations comes last.
+// work processes the blocks of the keys in rounds. In a round, each key computes its next outputs, in groups that
+// run in parallel. Then the outputs are emitted, key by key in the order of active. The order does not depend on
+// the number of goroutines. A key with most of the observations comes last.
 func (fn *encodeFn) work(active []*openKey) error {
 	for len(active) > 0 {
 		rest := active[:0]
@@ -311,7 +311,8 @@ func (fn *encodeFn) work(active []*openKey) error {
 	return nil
 }
 
-// flush ends the work on a group: what the workers have encoded is in chunks.
+// flush ends the work on a group whose encoded outputs are in chunks: it collects the counts and empties the
+// buffers.
 func (fn *encodeFn) flush() {
 	for _, w := range fn.workers {
 		fn.report.Counts.Add(w.counts)
@@ -320,56 +321,55 @@ func (fn *encodeFn) flush() {
 		w.encoder.Flush()
 		if w.late != nil {
 			logLate(w.late)
-			fn.late, w.late = w.late, nil
+			fn.lastLate, w.late = w.late, nil
 		}
 	}
 }
 
-// lates is of late observations of all nodes of this process.
+// lates limits the warnings about late observations of all nodes of this process.
 var lates struct {
 	sync.Mutex
 	reminder.Reminder
 }
 
-// logLate says of an observation that it is late, at first and then once a minute.
-func logLate(why error) {
+// logLate logs that an observation is late, once a minute at most.
+func logLate(reason error) {
 	lates.Lock()
 	defer lates.Unlock()
 	if lates.Due(time.Minute) {
-		slog.Warn("an observation is rejected; a longer Lateness lets observations wait for earlier ones", "reason", why)
+		slog.Warn("observation rejected as late: with a larger Lateness, observations wait longer for earlier ones", "reason", reason)
 	}
 }
 
-// reset has a key begin anew whose state cannot be read, and says so in the dead letter. One
-// state must not stop the others.
+// reset resets a key whose state cannot be read, and writes the reason to the dead letter. One state must not stop
+// the other keys.
 func (e *openKey) reset(w *worker) {
-	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Reason: fmt.Sprintf("the state of the key %q cannot be read, and the key begins anew: %v", e.key, e.err), Reset: true})
+	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Reason: fmt.Sprintf("the state of the key %q cannot be read, so the key is reset: %v", e.key, e.err), Reset: true})
 	w.counts.Reset++
 	e.KeyState, e.err = w.Open(e.key, nil)
 }
 
-// matched notes in the account which patterns match the key.
-func matched(a *account.Run, patterns *domain.Patterns, key string) {
+// matched reports to the account which patterns match the key.
+func matched(run *account.Run, patterns *domain.Patterns, key string) {
 	for _, i := range patterns.Matching(nil, key) {
-		a.Matched(patterns.Text(i))
+		run.Matched(patterns.Text(i))
 	}
 }
 
-// roundTrip calls f for every cell, roundTrips at a time, and returns the first error
-// with its cell.
-func roundTrip(list []*openCell, f func(*openCell) error) error {
-	errs := make([]error, len(list))
-	parallel.Do(len(list), roundTrips, func(_, i int) { errs[i] = f(list[i]) })
+// roundTrip calls f for each cell, roundTrips at a time, and returns the first error with its cell.
+func roundTrip(cells []*openCell, f func(*openCell) error) error {
+	errs := make([]error, len(cells))
+	parallel.Do(len(cells), roundTrips, func(_, i int) { errs[i] = f(cells[i]) })
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return fmt.Errorf("state %q: %w", list[i].name, errs[i])
+		return fmt.Errorf("state %q: %w", cells[i].name, errs[i])
 	}
 	return nil
 }
 
-// step makes the key's next outputs, about roundSteps of them.
+// step computes the key's next outputs, about roundSteps of them.
 func (e *openKey) step(w *worker) {
 	e.Bind(w.Estimator)
-	e.by, e.from, e.more = w, w.encoded, true
+	e.worker, e.start, e.more = w, w.encoded, true
 	defer func() { e.end = w.encoded }()
 	for e.outputs < roundSteps {
 		switch {
@@ -379,10 +379,10 @@ func (e *openKey) step(w *worker) {
 			if *o, e.err = e.reading.Next(o.X); e.err != nil {
 				return
 			}
-			switch e.forgot = e.forgot && o.OutOfDomain || o.Shape == keyed.Forget; {
+			switch e.forgotten = e.forgotten && o.OutOfDomain || o.Shape == keyed.Forget; {
 			case o.OutOfDomain:
 				e.takeOutside(w, o)
-			case e.forgot:
+			case e.forgotten:
 				e.takeTombstone(w, o)
 			default:
 				e.take(w, o)
@@ -397,31 +397,31 @@ func (e *openKey) step(w *worker) {
 	}
 }
 
-// SilenceEnded emits a silence that ended.
+// SilenceEnded encodes a silence that ended.
 func (e *openKey) SilenceEnded(s keyed.SilenceEvent) {
 	e.outputs++
 	if !s.Reported || s.Until.IsZero() {
-		e.by.counts.Silences++
+		e.worker.counts.Silences++
 	}
-	e.by.encoder.Silent(&e.by.encoded, e.key, s)
+	e.worker.encoder.Silent(&e.worker.encoded, e.key, s)
 }
 
-// Expired emits that Config.Expire has reset the key.
+// Expired encodes that Config.Expire has reset the key.
 func (e *openKey) Expired() {
-	e.by.counts.ExpiredKeys++
-	e.by.encoder.Forgotten(&e.by.encoded, e.key)
+	e.worker.counts.ExpiredKeys++
+	e.worker.encoder.Forgotten(&e.worker.encoded, e.key)
 }
 
-// forget forgets the key, and what waits of it.
+// forget drops the key's state and its waiting observations.
 func (e *openKey) forget(w *worker) {
-	e.forgot = true
+	e.forgotten = true
 	e.KeyState, e.err = w.Open(e.key, nil)
 	w.encoder.Forgotten(&w.encoded, e.key)
 }
 
-// takeTombstone forgets the key. If nothing is known of it, it rejects the tombstone.
+// takeTombstone forgets the key. If the key is unknown, it rejects the tombstone.
 func (e *openKey) takeTombstone(w *worker, o *keyed.Observation) {
-	e.taken++
+	e.processed++
 	if e.found || !e.IsNew() {
 		w.counts.Forgotten++
 		e.found = false
@@ -431,17 +431,17 @@ func (e *openKey) takeTombstone(w *worker, o *keyed.Observation) {
 		if e.counted {
 			w.counts.Keys--
 		}
-		e.reject(w, o, fmt.Sprintf("a tombstone of the key %q, of which nothing is known: nothing is forgotten", e.key))
+		e.reject(w, o, fmt.Sprintf("tombstone for the unknown key %q: nothing to forget", e.key))
 	}
 	e.counted = false
 }
 
-// takeOutside tells of an observation that was rejected for its numbers, if that is an alarm. If
-// nothing is known of the key, no state begins with it.
+// takeOutside processes an observation out of the domain: it encodes the alarm, if there is one. It does not create
+// a state for a new key.
 func (e *openKey) takeOutside(w *worker, o *keyed.Observation) {
-	e.taken++
+	e.processed++
 	if e.IsNew() {
-		if e.forgot = true; e.counted {
+		if e.forgotten = true; e.counted {
 			e.counted = false
 			w.counts.Keys--
 		}
@@ -458,18 +458,17 @@ func (e *openKey) takeOutside(w *worker, o *keyed.Observation) {
 	}
 }
 
-// take processes an observation.
 func (e *openKey) take(w *worker, o *keyed.Observation) {
-	if e.taken++; !e.counted {
+	if e.processed++; !e.counted {
 		e.counted = true
 		w.counts.Keys++
 	}
 	e.Process(&w.memory, e, o)
 }
 
-// Rejected counts and rejects an observation that is late, or for which there is no room.
+// Rejected counts and rejects an observation that is late, or for which there is no space.
 func (e *openKey) Rejected(o *keyed.Observation, err error) {
-	w := e.by
+	w := e.worker
 	e.outputs++
 	if late := (*keyed.LateError)(nil); errors.As(err, &late) {
 		w.counts.Late++
@@ -488,15 +487,15 @@ func (e *openKey) Rejected(o *keyed.Observation, err error) {
 	e.reject(w, o, err.Error())
 }
 
-// Rewound reports a key whose time was wrong.
+// Rewound encodes that the key was set back from a wrong time.
 func (e *openKey) Rewound(from time.Time, o *keyed.Observation) {
-	e.by.counts.Rewound++
-	e.by.encoder.Rewound(e.key, from, o.Time)
+	e.worker.counts.Rewound++
+	e.worker.encoder.Rewound(e.key, from, o.Time)
 }
 
-// Estimated emits the estimate of an observation, or rejects the observation if it was skipped.
+// Estimated encodes the estimate of an observation, or rejects the observation if it was skipped.
 func (e *openKey) Estimated(o *keyed.Observation, out *keyed.Estimate) {
-	w := e.by
+	w := e.worker
 	e.outputs++
 	if out.Reset {
 		w.counts.Reset++
@@ -516,28 +515,27 @@ func (e *openKey) Estimated(o *keyed.Observation, out *keyed.Estimate) {
 	}
 }
 
-// reject rejects an observation.
-func (e *openKey) reject(w *worker, o *keyed.Observation, why string) {
+func (e *openKey) reject(w *worker, o *keyed.Observation, reason string) {
 	w.counts.Rejected++
-	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: why})
+	e.rejected = append(e.rejected, keyed.Rejected{Key: e.key, Observation: o.Clone(), Reason: reason})
 }
 
-// emit emits the outputs of the key's round.
+// emit emits the key's outputs of a round.
 func (fn *encodeFn) emit(e *openKey) {
-	fn.put(e.by.encoded, e.from, e.end)
+	fn.put(e.worker.encoded, e.start, e.end)
 	for _, r := range e.rejected {
 		fn.reject(r)
 	}
-	fn.report.Taken += e.taken
+	fn.report.Taken += e.processed
 	clear(e.rejected)
-	e.rejected, e.by = e.rejected[:0], nil
-	e.outputs, e.taken = 0, 0
+	e.rejected, e.worker = e.rejected[:0], nil
+	e.outputs, e.processed = 0, 0
 }
 
-// put adds what was encoded between two moments to the chunks.
-func (fn *encodeFn) put(all, from, end Encoded) {
-	fn.records.add(all.Records[len(from.Records):len(end.Records)], fn.record)
-	fn.alerts.add(all.Alerts[len(from.Alerts):len(end.Alerts)], fn.alert)
+// put adds the encoded bytes from start to end to the chunks.
+func (fn *encodeFn) put(buffers, start, end Encoded) {
+	fn.records.add(buffers.Records[len(start.Records):len(end.Records)], fn.record)
+	fn.alerts.add(buffers.Alerts[len(start.Alerts):len(end.Alerts)], fn.alert)
 }
 
 // FinishBundle processes the rest of the queue and writes the cells of the bundle.
@@ -550,7 +548,7 @@ func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(
 	var err error
 	if fn.memory == nil {
 		fn.encode()
-		err = roundTrip(fn.order, func(c *openCell) error { return fn.states.write(c.to, c.cell, c.alone(fn.cfg), c.order) })
+		err = roundTrip(fn.order, func(c *openCell) error { return fn.states.write(c.provider, c.cell, c.alone(fn.cfg), c.order) })
 		fn.release()
 	}
 	for _, w := range fn.workers {
@@ -560,19 +558,19 @@ func (fn *encodeFn) FinishBundle(ctx context.Context, _, _ func([]byte), _ func(
 		w.iterations = w.iterations[:0]
 	}
 	addMetrics(ctx, fn.report.Counts)
-	fn.rejections.count(int64(fn.report.Taken), fn.report.Counts.Late, fn.late)
+	fn.rejections.count(int64(fn.report.Taken), fn.report.Counts.Late, fn.lastLate)
 	if err == nil {
 		fn.account.Report(fn.report)
 		fn.resumed.report(ctx)
 	}
 	for _, c := range fn.order {
-		c.to = nil
+		c.provider = nil
 	}
 	fn.bundle = bundle{queue: fn.queue}
 	return err
 }
 
-// storeStates puts the states of the entities that are open into the memory, if there is one.
+// storeStates puts the states of the open keys into the memory, if there is one.
 func (fn *encodeFn) storeStates() {
 	if fn.memory != nil {
 		fn.encode()
@@ -580,7 +578,7 @@ func (fn *encodeFn) storeStates() {
 	}
 }
 
-// encode encodes the entities that are open, for the runner or into the memory.
+// encode encodes the open keys, for the runner or into the memory.
 func (fn *encodeFn) encode() {
 	n := len(fn.report.States)
 	for _, c := range fn.order {
@@ -595,10 +593,10 @@ func (fn *encodeFn) encode() {
 		w, c := fn.workers[worker], fn.order[i]
 		for i, e := range c.order {
 			switch {
-			case e.forgot:
+			case e.forgotten:
 				e.state = nil
 			case reports || fn.memory == nil:
-				e.state, _ = e.AppendBinary(make([]byte, 0, len(e.state)+64)) // it grows little
+				e.state, _ = e.AppendBinary(make([]byte, 0, len(e.state)+64)) // a state grows little
 			default:
 				w.state, _ = e.AppendBinary(w.state[:0])
 				e.state = w.state
@@ -618,12 +616,12 @@ func (fn *encodeFn) encode() {
 	})
 }
 
-// release lets go of the entities that are open.
+// release keeps the open keys for reuse.
 func (fn *encodeFn) release() {
 	for _, c := range fn.order {
 		for _, e := range c.order {
 			*e = openKey{rejected: e.rejected[:0]}
-			if len(fn.free) < mostFree {
+			if len(fn.free) < maxFree {
 				fn.free = append(fn.free, e)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"hafvf/internal/compact"
 )
 
-// Nodes work on bytes. Behind those of Filter, Smooth and Incidents are steps that unpack what they emit.
+// Nodes process bytes. Filter, Smooth and Incidents add steps that unpack the bytes into values.
 
 func init() {
 	Register(objects, func(context.Context, string) Encoder { return objectEncoder{} })
@@ -32,30 +32,30 @@ func init() {
 	register.Emitter2[beam.EventTime, incidents.Event]()
 }
 
-// found is the scope of the step that unpacks what a node finds. A runner shows its name, which says the
-// family. The node itself has none in its name, by which a runner finds its states.
-func found(s beam.Scope, family string) beam.Scope { return s.Scope("hafvf.Found of " + family) }
+// familyScope returns the scope of the step that unpacks the results of a node. A runner shows its name, which
+// includes the family. The name of the node itself does not: a runner finds its states by this name.
+func familyScope(s beam.Scope, family string) beam.Scope { return s.Scope("hafvf.Found of " + family) }
 
 // objects is the name of the decoder and the encoders of objects.
 const objects = "hafvf.objects"
 
-// sizeBytes is the length of the size that stands before an object.
+// sizeBytes is the number of bytes of the size in front of an object.
 const sizeBytes = 4
 
-// appendObject appends an object of a key.
-func appendObject(b []byte, key string, of encoding.BinaryAppender) []byte {
+// appendObject appends a key and an object.
+func appendObject(b []byte, key string, object encoding.BinaryAppender) []byte {
 	b = compact.AppendString(b, key)
-	from := len(b) + sizeBytes
-	b, _ = of.AppendBinary(append(b, make([]byte, sizeBytes)...)) // which never fails
-	binary.LittleEndian.PutUint32(b[from-sizeBytes:], uint32(len(b)-from))
+	start := len(b) + sizeBytes
+	b, _ = object.AppendBinary(append(b, make([]byte, sizeBytes)...)) // never fails
+	binary.LittleEndian.PutUint32(b[start-sizeBytes:], uint32(len(b)-start))
 	return b
 }
 
-// unpack calls emit with the objects of b.
+// unpack calls emit with each object in b.
 func unpack[T any, P interface {
 	*T
 	encoding.BinaryUnmarshaler
-}](b []byte, emit func(key string, of T)) error {
+}](b []byte, emit func(key string, object T)) error {
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
 		key := r.Text()
 		if r.Bad || len(r.B) < sizeBytes {
@@ -65,44 +65,45 @@ func unpack[T any, P interface {
 		if r.B = r.B[sizeBytes:]; size > len(r.B) {
 			return compact.ErrCut
 		}
-		var of T
-		if err := P(&of).UnmarshalBinary(r.B[:size]); err != nil {
+		var object T
+		if err := P(&object).UnmarshalBinary(r.B[:size]); err != nil {
 			return err
 		}
 		r.B = r.B[size:]
-		emit(key, of)
+		emit(key, object)
 	}
 	return nil
 }
 
-// An objectEncoder appends estimates and the smoothed to the records, and alarms and incidents to the alerts.
+// An objectEncoder appends estimates and smoothed observations to the records, and alarms and incidents to the
+// alerts.
 type objectEncoder struct{}
 
-func (objectEncoder) Estimate(to *Encoded, key string, e *keyed.Estimate) {
-	to.Records = appendObject(to.Records, key, e)
-	appendAlarms(to, e.Alerts(key))
+func (objectEncoder) Estimate(dst *Encoded, key string, e *keyed.Estimate) {
+	dst.Records = appendObject(dst.Records, key, e)
+	appendAlarms(dst, e.Alerts(key))
 }
 
-func (objectEncoder) Silent(to *Encoded, key string, s keyed.SilenceEvent) {
-	appendAlarms(to, s.Alerts(key))
+func (objectEncoder) Silent(dst *Encoded, key string, s keyed.SilenceEvent) {
+	appendAlarms(dst, s.Alerts(key))
 }
 
-func appendAlarms(to *Encoded, all []keyed.AlertEvent) {
-	for i := range all {
-		if all[i].Basis == keyed.AlarmBasis {
-			to.Alerts = appendObject(to.Alerts, all[i].Key, &all[i])
+func appendAlarms(dst *Encoded, alerts []keyed.AlertEvent) {
+	for i := range alerts {
+		if alerts[i].Basis == keyed.AlarmBasis {
+			dst.Alerts = appendObject(dst.Alerts, alerts[i].Key, &alerts[i])
 		}
 	}
 }
 
-func (o objectEncoder) Outside(to *Encoded, key string, e *keyed.Estimate) { o.Estimate(to, key, e) }
+func (o objectEncoder) Outside(dst *Encoded, key string, e *keyed.Estimate) { o.Estimate(dst, key, e) }
 
-func (objectEncoder) Smoothed(to *Encoded, key string, s *keyed.Smoothed) {
-	to.Records = appendObject(to.Records, key, s)
+func (objectEncoder) Smoothed(dst *Encoded, key string, s *keyed.Smoothed) {
+	dst.Records = appendObject(dst.Records, key, s)
 }
 
-func (objectEncoder) Incident(to *Encoded, e *incidents.Event) {
-	to.Alerts = appendObject(to.Alerts, "", e)
+func (objectEncoder) Incident(dst *Encoded, e *incidents.Event) {
+	dst.Alerts = appendObject(dst.Alerts, "", e)
 }
 
 func (objectEncoder) Rewound(string, time.Time, time.Time)                  {}
@@ -120,7 +121,7 @@ func unpackEstimates(b []byte, emit func(beam.EventTime, string, keyed.Estimate)
 	})
 }
 
-// eventTime is the epoch of what has no time.
+// eventTime returns the event time of a value: t, or the epoch if t is zero.
 func eventTime(t time.Time) mtime.Time {
 	if t.IsZero() {
 		return mtime.ZeroTimestamp

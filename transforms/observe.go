@@ -19,20 +19,20 @@ func init() {
 	Register(observed, func(_ context.Context, name string) Decoder { return &observing{observe: observerOf(name)} })
 }
 
-// observed is the name of the decoder that calls a user's function. Its setting is the name of the function.
+// observed is the name of the decoder that calls a user's function. Its setting is the name of this function.
 const observed = "hafvf.observed"
 
 // An observer makes an observation of an element.
 type observer func(element any) (string, keyed.Observation, error)
 
-// observers has the functions of this process, by name. A worker in another process has only the functions that are registered
-// with Beam.
+// observers has the functions of this process, by name. A worker in another process has only the functions that are
+// registered with Beam.
 var (
 	observers sync.Map
 	closures  atomic.Int64
 )
 
-// registerObserve registers a user's function f for the elements of a collection. It panics if f does not take them.
+// registerObserve registers a user's function f for the elements of col. It panics if f does not take them.
 func registerObserve[T any](transform string, f any, observe func(T) (string, keyed.Observation, error), col beam.PCollection) Registered {
 	paramType, elemType := reflect.TypeFor[T](), col.Type()
 	if elemType.Type() != paramType && (paramType.Kind() != reflect.Interface || !elemType.Type().Implements(paramType)) {
@@ -54,14 +54,14 @@ func withoutError[T any](observe func(T) (string, keyed.Observation)) func(T) (s
 	}
 }
 
-// isClosure reports whether name is the name of a function literal or a method value, whose captured values another process does not
-// have, or of a generic function, all of whose instances have one name.
+// isClosure reports whether name is the name of a function literal or a method value, whose captured values another
+// process does not have, or of a generic function, all of whose instances have one name.
 func isClosure(name string) bool {
 	last := name[strings.LastIndexByte(name, '/')+1:]
 	return strings.Contains(last, ".func") || strings.HasSuffix(last, "-fm") || strings.HasSuffix(last, "[...]")
 }
 
-// observerOf returns the observer with a name, or the function with the name that is registered with Beam.
+// observerOf returns the observer with a name, or the function that is registered with Beam under this name.
 func observerOf(name string) observer {
 	if f, ok := observers.Load(name); ok {
 		return f.(observer)
@@ -93,7 +93,7 @@ type observing struct {
 	err     error // of the last call
 }
 
-// Decode implements Decoder. Observations of a log's records get their position, unless observe has set one.
+// Decode implements Decoder. Observations of a log's records get their position, unless observe has set it.
 func (d *observing) Decode(element any, take func(string, *keyed.Observation) error, reject func([]byte, int)) {
 	var key string
 	var o keyed.Observation

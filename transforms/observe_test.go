@@ -17,23 +17,24 @@ import (
 	"hafvf/pipeline/direct"
 )
 
-// recovered is what a function panics with.
+// recovered returns the value with which f panics, as text.
 func recovered(f func()) (message string) {
 	defer func() { message = fmt.Sprint(recover()) }()
 	f()
 	return ""
 }
 
-// A user's function that does not take the elements is refused when the pipeline is made, in its own words.
+// If a user's function does not take the elements, the construction of the pipeline panics, with the names of the
+// types.
 func TestObserveTakesTheElements(t *testing.T) {
 	_, s := beam.NewPipelineWithRoot()
-	got := recovered(func() { Filter(s, keyed.Recommended("normal"), observeGiven, beam.Create(s, 1, 2)) })
+	got := recovered(func() { Filter(s, keyed.Recommended("normal"), observePair, beam.Create(s, 1, 2)) })
 	expect.Same(t, "transforms.Filter: observe takes transforms.Given, and the elements of the input are int", got)
 }
 
 func ignored[T any](T) (string, keyed.Observation) { return "", keyed.Observation{} }
 
-// Two instances of a generic function, which have one name, are two functions.
+// Two instances of a generic function have the same name, but are two functions.
 func TestObserveIsGeneric(t *testing.T) {
 	_, s := beam.NewPipelineWithRoot()
 	ints, texts := registerObserve("Filter", ignored[int], withoutError(ignored[int]), beam.Create(s, 1)), registerObserve("Filter", ignored[string], withoutError(ignored[string]), beam.Create(s, "a"))
@@ -43,21 +44,21 @@ func TestObserveIsGeneric(t *testing.T) {
 
 func unregistered(Given) (string, keyed.Observation) { return "", keyed.Observation{} }
 
-// A worker in another process knows a function that is registered with Beam. It refuses any other, and a
-// closure always: what that has captured is not there.
-func TestObserverOfAnotherProcess(t *testing.T) {
+// A worker in another process knows a function that is registered with Beam. Any other function is an error, and so
+// is every closure: its captured values do not exist there.
+func TestObserverInOtherProcess(t *testing.T) {
 	_, s := beam.NewPipelineWithRoot()
 	col := beam.Create(s, Given{})
-	there := func(in Registered) observer {
-		observers.Delete(in.Setting) // as where the pipeline was not made
+	observerThere := func(in Registered) observer {
+		observers.Delete(in.Setting) // as in a process that did not construct the pipeline
 		return observerOf(in.Setting)
 	}
-	of := there(registerObserve("Filter", observeGiven, withoutError(observeGiven), col))
-	if key, o, _ := of(Given{"k", keyed.Observation{ID: "id"}}); key != "k" || o.ID != "id" {
+	observe := observerThere(registerObserve("Filter", observePair, withoutError(observePair), col))
+	if key, o, _ := observe(Given{"k", keyed.Observation{ID: "id"}}); key != "k" || o.ID != "id" {
 		t.Errorf("%q, %v", key, o)
 	}
 	for _, f := range []func(Given) (string, keyed.Observation){unregistered, func(Given) (string, keyed.Observation) { return t.Name(), keyed.Observation{} }} {
-		got := recovered(func() { there(registerObserve("Filter", f, withoutError(f), col)) })
+		got := recovered(func() { observerThere(registerObserve("Filter", f, withoutError(f), col)) })
 		if !strings.Contains(got, "registered in an init function by register.Function1x2") {
 			t.Error(got)
 		}
@@ -89,8 +90,8 @@ func reasonOf(r keyed.Rejected) string {
 	return fmt.Sprintf("%s %s %d: %s", r.Key, r.Observation.Log, r.Observation.Seq, r.Reason)
 }
 
-// An element that observe cannot parse is rejected with the error. Observations have the positions of their records, so that a record
-// which comes again is recognised.
+// An element that observe cannot parse is rejected with the error. Observations have the positions of their
+// records, so that repeated records are recognised.
 func TestFilterParsed(t *testing.T) {
 	lines := []line{{1, "5"}, {2, "a word"}, {3, "6"}, {3, "6"}, {4, "7"}}
 	p, s := beam.NewPipelineWithRoot()

@@ -9,8 +9,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// What is cut anywhere is an error, not fewer objects.
-func TestUnpackOfACut(t *testing.T) {
+// Bytes that are cut anywhere are an error, not fewer objects.
+func TestUnpackCut(t *testing.T) {
 	o := keyed.Value(time.Unix(60, 0), "id", 1)
 	b := appendObject(nil, "key", &o)
 	for n := 1; n <= len(b); n++ {
@@ -22,7 +22,7 @@ func TestUnpackOfACut(t *testing.T) {
 	}
 }
 
-// An update that does not converge is counted. No observations are known that make one.
+// An update that does not converge is counted. No observations are known that cause one.
 func TestNotConvergedIsCounted(t *testing.T) {
 	var c account.Counts
 	for _, converged := range []bool{true, false, true} {

@@ -27,45 +27,45 @@ func init() {
 	register.Emitter1[keyed.Rejected]()
 }
 
-// packFn decodes elements of a source, checks the observations of a bundle, and packs those of each
-// key into a block: the stage boundary and the key's state then cost once per block. Its name is that of
-// the step which makes the filter's input, and a cluster finds the filter's states by that.
+// packFn decodes elements of a source, checks the observations of a bundle, and packs the observations of each key
+// into a block, so that the stage boundary and the key's state cost once per block. Do not rename packFn: its name
+// is in the name of the step that makes the filter's input, by which a cluster finds the filter's states.
 type packFn struct {
 	Config  string
 	Decoder Registered
 
-	in        decoding
-	cfg       stepConfig
-	cells     []string // by which keys go to states
-	estimator *keyed.Estimator
-	data      []byte   // the observations of the bundle, encoded, in the order of arrival
-	extents   []packed // of each
-	blocks    []block  // in the order of their first observations
-	of        map[string]int
-	called    bool // all cells are, of a job that resumes
-	outside   int  // observations that are refused and go on, for their numbers
-	latest    time.Time
-	ahead     time.Time // latest of the times ahead of now
-	now       time.Time
+	in          decoding
+	cfg         stepConfig
+	cells       []string // names of the cells of the keys
+	estimator   *keyed.Estimator
+	data        []byte         // encoded observations of the bundle, in the order of arrival
+	extents     []packed       // one per observation
+	blocks      []block        // in the order of their first observations
+	byKey       map[string]int // index in blocks
+	cellsCalled bool           // all cells of a resumed job were called
+	outside     int            // number of observations out of the domain: refused and also passed on
+	latest      time.Time
+	ahead       time.Time // latest of the times after now
+	now         time.Time // the current time plus an hour
 }
 
-// packed is the place of an observation in the data of a packFn.
+// packed is the extent of an observation in the data of a packFn.
 type packed struct {
-	from, end int
-	next      int // the key's next observation in extents
+	start, end int
+	next       int // index in extents of the key's next observation
 }
 
-// A block gathers the observations of a key.
+// A block collects the observations of a key.
 type block struct {
 	key         string
 	check       func(*keyed.Observation) error
-	at          mtime.Time // earliest event time
-	times       waitSpan   // of all observations
-	first, last int        // in extents
-	size        int        // of all observations, encoded
+	ts          mtime.Time // earliest event time
+	times       waitSpan   // without observations out of the domain
+	first, last int        // indices in extents
+	size        int        // encoded size of all observations
 }
 
-// packBytes bounds what a bundle holds back.
+// packBytes limits the observations that a bundle buffers, in bytes.
 const packBytes = 64 << 20
 
 func (p *packFn) Setup(ctx context.Context) (err error) {
@@ -81,7 +81,7 @@ func (p *packFn) Setup(ctx context.Context) (err error) {
 func (p *packFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
 	p.in.begin()
 	p.now = time.Now().Add(time.Hour) // clocks differ
-	p.of = map[string]int{}
+	p.byKey = map[string]int{}
 	p.reset()
 	p.outside = 0
 }
@@ -90,17 +90,17 @@ func (p *packFn) ProcessElement(_ context.Context, element beam.T, emit func(bea
 	p.in.decode(element, func(key string, o *keyed.Observation) error { return p.add(key, o, emit) }, reject)
 }
 
-// reset forgets the observations, and keeps their memory for the next ones.
+// reset drops the observations and keeps the allocated memory.
 func (p *packFn) reset() {
-	clear(p.of)
+	clear(p.byKey)
 	clear(p.blocks)
 	p.data, p.extents, p.blocks = p.data[:0], p.extents[:0], p.blocks[:0]
 }
 
-// add takes an observation, or says why it is refused. Nothing of it is kept. One that is refused for
-// its numbers alone goes on too, as it may be an alarm.
+// add packs an observation, or returns the reason why it is refused. It does not retain o. An observation that is
+// refused only because of its numbers is packed too, because it may be an alarm.
 func (p *packFn) add(key string, o *keyed.Observation, emit func(beam.EventTime, string, []byte)) error {
-	i, known := p.of[key]
+	i, known := p.byKey[key]
 	var check func(*keyed.Observation) error
 	if known {
 		check = p.blocks[i].check
@@ -108,34 +108,34 @@ func (p *packFn) add(key string, o *keyed.Observation, emit func(beam.EventTime,
 		check = p.estimator.CheckOf(key)
 	}
 	var refused error
-	kept := *o
+	stored := *o
 	if o.Shape != keyed.Forget || key == "" {
 		if refused = check(o); refused != nil {
 			if !p.estimator.OutOfDomain(key, o) {
 				return refused
 			}
 			p.outside++
-			kept.OutOfDomain = true
+			stored.OutOfDomain = true
 		}
 	}
-	from, at := len(p.data), eventTime(o.Time)
-	if p.cfg.Order == keyed.Arrival || kept.OutOfDomain {
-		kept.Raw = "" // only a rejection as late would need it
+	start, ts := len(p.data), eventTime(o.Time)
+	if p.cfg.Order == keyed.Arrival || stored.OutOfDomain {
+		stored.Raw = "" // only needed to reject it as late
 	}
-	p.data, _ = kept.AppendBinary(p.data)
-	p.extents = append(p.extents, packed{from: from, end: len(p.data)})
+	p.data, _ = stored.AppendBinary(p.data)
+	p.extents = append(p.extents, packed{start: start, end: len(p.data)})
 	last := len(p.extents) - 1
 	if !known {
-		key = strings.Clone(key) // it may be part of a larger text
+		key = strings.Clone(key) // key may be part of a larger string
 		i = len(p.blocks)
-		p.of[key] = i
-		p.blocks = append(p.blocks, block{key: key, check: check, at: at, first: last, last: last})
+		p.byKey[key] = i
+		p.blocks = append(p.blocks, block{key: key, check: check, ts: ts, first: last, last: last})
 	}
 	b := &p.blocks[i]
 	p.extents[b.last].next = last
 	b.last = last
-	b.at = min(b.at, at)
-	if refused == nil { // else the key has not spoken
+	b.ts = min(b.ts, ts)
+	if refused == nil { // an observation out of the domain does not count for these times
 		b.times.add(waitSpan{o.Time, o.Time})
 		if o.Time.After(p.now) {
 			p.ahead = clock.Later(p.ahead, o.Time)
@@ -143,7 +143,7 @@ func (p *packFn) add(key string, o *keyed.Observation, emit func(beam.EventTime,
 			p.latest = clock.Later(p.latest, o.Time)
 		}
 	}
-	b.size += len(p.data) - from
+	b.size += len(p.data) - start
 	if len(p.data) > packBytes {
 		p.callCells(emit)
 		p.flush(emit)
@@ -151,14 +151,14 @@ func (p *packFn) add(key string, o *keyed.Observation, emit func(beam.EventTime,
 	return refused
 }
 
-// togetherBlocks is the number of blocks of a cell that are one element: each element costs the
-// runner several microseconds, and a bundle of them has all their states in memory.
+// togetherBlocks is the maximum number of blocks of a cell in one element. Each element costs the runner several
+// microseconds, and a bundle of elements has all their states in memory.
 const togetherBlocks = 8
 
-// flush emits the blocks, those of a cell together.
+// flush emits the blocks. Blocks of a cell share elements.
 func (p *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 	type element struct {
-		at     mtime.Time
+		ts     mtime.Time
 		blocks int
 		bytes  []byte
 	}
@@ -167,61 +167,61 @@ func (p *packFn) flush(emit func(beam.EventTime, string, []byte)) {
 	for i := range p.blocks {
 		b := &p.blocks[i]
 		if p.cfg.Order == keyed.Arrival {
-			b.at = mtime.ZeroTimestamp // a runner may sort by event time
+			b.ts = mtime.ZeroTimestamp // a runner may sort by event time
 		}
 		cell := statestore.CellName(b.key, p.cells)
 		e := open[cell]
 		switch {
 		case e == nil:
-			e = &element{at: b.at}
+			e = &element{ts: b.ts}
 			open[cell] = e
 			order = append(order, cell)
-		case e.blocks == 0 || b.at < e.at: // it begins, or is earlier
-			e.at = b.at
+		case e.blocks == 0 || b.ts < e.ts: // the element is new, or the block is earlier
+			e.ts = b.ts
 		}
 		e.bytes = beginBlock(e.bytes, b.key, b.times, b.size)
 		for j := b.first; ; j = p.extents[j].next {
-			e.bytes = append(e.bytes, p.data[p.extents[j].from:p.extents[j].end]...)
+			e.bytes = append(e.bytes, p.data[p.extents[j].start:p.extents[j].end]...)
 			if j == b.last {
 				break
 			}
 		}
 		if e.blocks++; e.blocks == togetherBlocks {
-			emit(e.at, cell, e.bytes)
+			emit(e.ts, cell, e.bytes)
 			*e = element{}
 		}
 	}
 	for _, cell := range order {
 		if e := open[cell]; e.blocks > 0 {
-			emit(e.at, cell, e.bytes)
+			emit(e.ts, cell, e.bytes)
 		}
 	}
 	p.reset()
 }
 
-// beginBlock appends the beginning of a block of the key, of those times, whose observations take
-// so many bytes. They follow, and then the next block of the cell.
-func beginBlock(to []byte, key string, times waitSpan, size int) []byte {
-	const header = 64 // bytes at most, but for the key
-	b := compact.AppendString(slices.Grow(to, header+len(key)+size), key)
+// beginBlock appends the header of a block: its key, the range of its times, and the encoded size of its
+// observations. The observations follow, and then the next block of the cell.
+func beginBlock(dst []byte, key string, times waitSpan, size int) []byte {
+	const header = 64 // maximum size without the key
+	b := compact.AppendString(slices.Grow(dst, header+len(key)+size), key)
 	b = compact.AppendTime(b, times.first)
 	b = compact.AppendTime(b, times.last)
 	return binary.AppendUvarint(b, uint64(size))
 }
 
-// callCells has every cell of a job before read, those too of which no key has a record. They go
-// before the observations.
+// callCells emits an empty element for each cell of the previous job, also for cells whose keys have no record. It
+// emits them before the observations.
 func (p *packFn) callCells(emit func(beam.EventTime, string, []byte)) {
-	if p.called || !p.cfg.Resumed {
+	if p.cellsCalled || !p.cfg.Resumed {
 		return
 	}
-	p.called = true
+	p.cellsCalled = true
 	for _, cell := range p.cfg.Cells {
 		emit(mtime.ZeroTimestamp, cell, nil)
 	}
 }
 
-// FinishBundle emits what is left, and reports what was rejected.
+// FinishBundle emits the remaining blocks, and reports the counts.
 func (p *packFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
 	p.callCells(emit)
 	p.flush(emit)

@@ -11,25 +11,25 @@ import (
 	_ "hafvf/internal/testing/brittle"
 )
 
-// brittleStream has two keys in turn, of which "bad" breaks at some values.
-func brittleStream(n int) (in []given, breaks int) {
+// brittleStream returns observations of two keys in turn. At some values of "bad", the model panics.
+func brittleStream(n int) (in []input, breaks int) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for i := range n {
 		x := rng.NormFloat64()
 		if i%10 == 7 || i > n/2 && i < n/2+5 {
 			breaks++
-			in = append(in, given{"bad", keyed.Value(at(i), fmt.Sprint("broken", i), 5000)})
+			in = append(in, input{"bad", keyed.Value(timeAt(i), fmt.Sprint("broken", i), 5000)})
 		} else {
-			in = append(in, given{"bad", keyed.Value(at(i), fmt.Sprint(i), x)})
+			in = append(in, input{"bad", keyed.Value(timeAt(i), fmt.Sprint(i), x)})
 		}
-		in = append(in, given{"good", keyed.Value(at(i), fmt.Sprint(i), x)})
+		in = append(in, input{"good", keyed.Value(timeAt(i), fmt.Sprint(i), x)})
 	}
 	return in, breaks
 }
 
-// A panic of one key's mathematics costs no other key: its observation is rejected with the
-// place, and all others are learned.
-func TestFilterOfPanics(t *testing.T) {
+// A panic in the mathematics of one key does not affect other keys. Its observation is rejected with the stack, and
+// all others are learned.
+func TestFilterPanic(t *testing.T) {
 	cfg := keyed.Config{Filter: hafvf.Config{Family: "brittle"}}
 	in, breaks := brittleStream(100)
 	c := runFilter(t.Context(), t, cfg, in)
@@ -48,38 +48,38 @@ func TestFilterOfPanics(t *testing.T) {
 	}
 }
 
-// Of a session the records that are not smoothed are rejected, the first of them with the place;
-// other sessions, of the same key too, are smoothed.
-func TestSmoothOfPanics(t *testing.T) {
+// If smoothing a session panics, its records are rejected, the first of them with the stack. Other sessions, also
+// of the same key, are smoothed.
+func TestSmoothPanic(t *testing.T) {
 	for _, member := range []*hafvf.Member{nil, sessions.Filter.Member} {
 		cfg := sessions
 		cfg.Filter = hafvf.Config{Family: "brittle", Member: member}
-		var in []given
+		var in []input
 		for i := range 40 {
 			x := float64(i % 3)
 			if i == 15 {
 				x = 5000
 			}
-			in = append(in, given{"bad", keyed.Value(at(i+100*(i/20)), "", x)}, given{"good", keyed.Value(at(i), "", x-float64(i/15)*5000)})
+			in = append(in, input{"bad", keyed.Value(timeAt(i+100*(i/20)), "", x)}, input{"good", keyed.Value(timeAt(i), "", x-float64(i/15)*5000)})
 		}
 		c := runSmooth(t, cfg, in, nil)
 		if len(c.smoothed["bad"]) != 20 || len(c.smoothed["good"]) != 40 || len(c.rejected) != 20 {
 			t.Fatalf("%d and %d smoothed, %d rejected", len(c.smoothed["bad"]), len(c.smoothed["good"]), len(c.rejected))
 		}
-		places := 0
+		stacks := 0
 		for _, r := range c.rejected {
 			if r.Key != "bad" || !strings.HasPrefix(r.ID, "bad/") || !strings.Contains(r.Reason, "it breaks") {
 				t.Fatalf("rejected: %+v", r)
 			}
 			if r.Panic != nil {
-				places++
+				stacks++
 				if !strings.Contains(r.Panic.Stack, "brittle") {
-					t.Errorf("the stack is of another place: %s", r.Panic.Stack)
+					t.Errorf("stack without the model: %s", r.Panic.Stack)
 				}
 			}
 		}
-		if places != 1 {
-			t.Errorf("%d records have the place", places)
+		if stacks != 1 {
+			t.Errorf("%d records have a stack", stacks)
 		}
 	}
 }

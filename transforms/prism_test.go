@@ -16,8 +16,8 @@ import (
 
 var onPrism = flag.Bool("prism", false, "run the nodes on Beam's Prism, which opens a port on all interfaces")
 
-// On Beam's own runner, over an input that ends, the nodes give what a plain loop gives. Prism
-// splits a bundle within a key unless it is told not to, and would lose updates of states.
+// On Beam's own runner, for an input with an end, the results of the nodes equal those of a plain loop. Without the
+// experiment, Prism splits a bundle within a key, and would lose updates of states.
 func TestPrism(t *testing.T) {
 	if !*onPrism {
 		t.Skip("Prism opens a port on all interfaces: give -prism")
@@ -43,7 +43,7 @@ func TestPrism(t *testing.T) {
 			same(t, runSmooth(t, cfg, in, nil).smoothed, smoothLoop(t, cfg, in))
 		})
 	}
-	t.Run("types in a struct", TestTypesInAStruct)
-	t.Run("panics", TestFilterOfPanics)
-	t.Run("panics in sessions", TestSmoothOfPanics)
+	t.Run("types in a struct", TestTypesInStruct)
+	t.Run("panics", TestFilterPanic)
+	t.Run("panics in sessions", TestSmoothPanic)
 }

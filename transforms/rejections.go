@@ -2,34 +2,34 @@ package transforms
 
 import "log/slog"
 
-// rejections says in the log what a copy of a node rejects: the first observation with its reason, and once
-// more when most are rejected. The program has a dead letter and a summary for that, and no such log.
+// rejections logs the rejections of a copy of a node: the first rejected observation with its reason, and once that
+// most observations are rejected. The hafvf program discards this log: it has a dead letter and a summary.
 type rejections struct {
-	taken, rejected int64 // observations; those that are rejected are among the taken ones
-	most            bool  // was said
+	total, rejected int64 // observations; total includes rejected
+	majorityLogged  bool  // the second message was logged
 }
 
-// majorityOf is the least number of observations of which it is said that most are rejected.
-const majorityOf = 100
+// minForMajority is the minimum number of observations for the message that most are rejected.
+const minForMajority = 100
 
-// observation notes one, and the reason why it is rejected; nil if it is not.
+// observation counts an observation. reason is the reason why it is rejected, or nil.
 func (r *rejections) observation(reason error) {
 	if reason == nil {
 		r.count(1, 0, nil)
 		return
 	}
 	if r.rejected == 0 {
-		slog.Warn("an observation is rejected: the collection of rejected ones has this and further ones, with their reasons", "reason", reason)
+		slog.Warn("observation rejected: this and further ones are in the collection of rejected observations, with their reasons", "reason", reason)
 	}
 	r.count(1, 1, reason)
 }
 
-// count notes how many more observations were taken, and how many of them were rejected, one for that reason.
-func (r *rejections) count(taken, rejected int64, reason error) {
-	r.taken += taken
+// count adds n observations. rejected is the number of rejected ones among them, and reason the reason for one of them.
+func (r *rejections) count(n, rejected int64, reason error) {
+	r.total += n
 	r.rejected += rejected
-	if !r.most && r.taken >= majorityOf && 2*r.rejected > r.taken {
-		r.most = true
-		slog.Warn("most observations are rejected", "rejected", r.rejected, "of", r.taken, "reason", reason)
+	if !r.majorityLogged && r.total >= minForMajority && 2*r.rejected > r.total {
+		r.majorityLogged = true
+		slog.Warn("most observations are rejected", "rejected", r.rejected, "of", r.total, "reason", reason)
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// Who does not look at what is rejected hears of the first one, and of it that most are.
+// The log reports the first rejected observation, and that most observations are rejected.
 func TestRejectionsAreLogged(t *testing.T) {
 	var log strings.Builder
-	defer func(was *slog.Logger) { slog.SetDefault(was) }(slog.Default())
+	defer func(former *slog.Logger) { slog.SetDefault(former) }(slog.Default())
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	count := func(text string) int { return strings.Count(log.String(), text) }
-	const one, most = "an observation is rejected: ", "most observations are rejected"
+	const one, most = "observation rejected: ", "most observations are rejected"
 	for _, c := range []struct {
 		name        string
 		family      string
@@ -32,9 +32,9 @@ func TestRejectionsAreLogged(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log.Reset()
-			var in []given
+			var in []input
 			for i := range 300 {
-				in = append(in, given{"k", keyed.Value(at(int(c.time(i))), fmt.Sprint(i), c.x(i))})
+				in = append(in, input{"k", keyed.Value(timeAt(int(c.time(i))), fmt.Sprint(i), c.x(i))})
 			}
 			runFilter(t.Context(), t, keyed.Config{Filter: hafvf.Config{Family: c.family}}, in)
 			if count(one) != c.first || count(most) != c.most || !strings.Contains(log.String(), c.reason) {

@@ -10,108 +10,107 @@ import (
 	"hafvf/internal/compact"
 )
 
-// sessionRevision are the observations of one session of a key, by time, as they are held until a
-// smoother gets them.
+// A sessionRevision has the observations of one session of a key, sorted by time, until a smoother gets them.
 type sessionRevision struct {
 	Observations []keyed.Observation
-	// Revision is how often the session was emitted before, with less in it, and Earlier are
-	// the sessions that it takes the place of.
+	// Revision is the number of times that the session was emitted before, with fewer observations. Earlier has the
+	// sessions that it replaces.
 	Revision int64
 	Earlier  []sessionRevision
 }
 
-// A sessionKey names the session of observations without times, for those who group by it.
+// A sessionKey identifies a session of observations without times. The runner groups by it.
 type sessionKey string
 
-// sessionKeyOf returns the group of an observation of the key.
+// sessionKeyOf returns the sessionKey of an observation of the key.
 func sessionKeyOf(key string, o *keyed.Observation) sessionKey {
 	return sessionKey(strconv.Itoa(len(key)) + "/" + key + o.Session)
 }
 
-// Key is that of the group's observations.
-func (g sessionKey) Key() string {
-	length, rest, _ := strings.Cut(string(g), "/")
+// Key returns the key of the session's observations.
+func (k sessionKey) Key() string {
+	length, rest, _ := strings.Cut(string(k), "/")
 	n, err := strconv.Atoi(length)
 	if err != nil || n > len(rest) {
-		panic("transforms: not a group: " + string(g))
+		panic("transforms: not a session key: " + string(k))
 	}
 	return rest[:n]
 }
 
-// splitSessions sorts observations of a key, and divides them into sessions at every gap. It counts
-// in whole milliseconds, as Beam does. With a gap of zero they are one session.
+// splitSessions sorts the observations of a key, and splits them into sessions at each gap. Like Beam, it counts in
+// whole milliseconds. With a gap of 0, all observations are one session.
 func splitSessions(observations []keyed.Observation, gap time.Duration) (sessions []sessionRevision) {
 	slices.SortStableFunc(observations, keyed.Observation.Compare)
-	from := 0
+	start := 0
 	for i := 1; i <= len(observations); i++ {
 		if i == len(observations) || !joins(observations[i-1].Time, observations[i].Time, gap) {
-			sessions = append(sessions, sessionRevision{Observations: observations[from:i]})
-			from = i
+			sessions = append(sessions, sessionRevision{Observations: observations[start:i]})
+			start = i
 		}
 	}
 	return sessions
 }
 
-// joins reports whether b is less than a gap after a, or gaps mean nothing.
+// joins reports whether b is less than a gap after a. It returns true if gap is 0.
 func joins(a, b time.Time, gap time.Duration) bool {
 	return gap == 0 || b.UnixMilli() < a.UnixMilli()+gap.Milliseconds()
 }
 
-// Start is the time of the first observation.
-func (g *sessionRevision) Start() time.Time { return g.Observations[0].Time }
+// Start returns the time of the first observation.
+func (s *sessionRevision) Start() time.Time { return s.Observations[0].Time }
 
-// End is the time of the last observation.
-func (g *sessionRevision) End() time.Time { return g.Observations[len(g.Observations)-1].Time }
+// End returns the time of the last observation.
+func (s *sessionRevision) End() time.Time { return s.Observations[len(s.Observations)-1].Time }
 
-// Join takes sessions from those that were kept into g, if no gap lies between them: g is then
-// their next revision. It returns the sessions that are left.
-func (g *sessionRevision) Join(kept []sessionRevision, gap time.Duration) (rest []sessionRevision) {
-	for _, k := range kept {
-		if !joins(k.End(), g.Start(), gap) || !joins(g.End(), k.Start(), gap) {
-			rest = append(rest, k)
+// Join adds those stored sessions to s that no gap separates from s: s is then their next revision. It returns the
+// other stored sessions.
+func (s *sessionRevision) Join(stored []sessionRevision, gap time.Duration) (rest []sessionRevision) {
+	for _, earlier := range stored {
+		if !joins(earlier.End(), s.Start(), gap) || !joins(s.End(), earlier.Start(), gap) {
+			rest = append(rest, earlier)
 			continue
 		}
-		g.Revision = max(g.Revision, k.Revision+1)
-		g.Earlier = append(g.Earlier, k)
-		// Equal times keep their order: the earlier revision's come first.
-		g.Observations = slices.Concat(k.Observations, g.Observations)
-		slices.SortStableFunc(g.Observations, keyed.Observation.Compare)
+		s.Revision = max(s.Revision, earlier.Revision+1)
+		s.Earlier = append(s.Earlier, earlier)
+		// Equal times keep their order: observations of the earlier revision come first.
+		s.Observations = slices.Concat(earlier.Observations, s.Observations)
+		slices.SortStableFunc(s.Observations, keyed.Observation.Compare)
 	}
 	return rest
 }
 
-func sessionForm(c *compact.Codec, g *sessionRevision) {
-	compact.List(c, &g.Earlier, 1, func(e *sessionRevision) {
+func sessionForm(c *compact.Codec, s *sessionRevision) {
+	compact.List(c, &s.Earlier, 1, func(e *sessionRevision) {
 		text := compact.Encode(nil, *e, revisionForm)
 		compact.Texts(c, &text)
 		c.Check(c.Writes || compact.Decode(text, e, revisionForm) == nil)
 	})
-	revisionForm(c, g)
+	revisionForm(c, s)
 }
 
-// revisionForm is that of a session without the earlier ones. It takes all bytes that are left.
-func revisionForm(c *compact.Codec, g *sessionRevision) {
-	compact.Unsigned(c, &g.Revision)
+// revisionForm encodes or decodes a session without its earlier ones. It decodes all bytes that are left.
+func revisionForm(c *compact.Codec, s *sessionRevision) {
+	compact.Unsigned(c, &s.Revision)
 	if c.Writes {
-		for i := range g.Observations {
-			c.B, _ = g.Observations[i].AppendBinary(c.B)
+		for i := range s.Observations {
+			c.B, _ = s.Observations[i].AppendBinary(c.B)
 		}
 		return
 	}
 	var err error
-	g.Observations, err = appendObservations(nil, c.B)
+	s.Observations, err = appendObservations(nil, c.B)
 	c.B = nil
-	c.Check(err == nil && len(g.Observations) > 0)
+	c.Check(err == nil && len(s.Observations) > 0)
 }
 
-// appendObservations appends the observations of b to all.
-func appendObservations(all []keyed.Observation, b []byte) ([]keyed.Observation, error) {
+// appendObservations appends the encoded observations in b to dst.
+func appendObservations(dst []keyed.Observation, b []byte) ([]keyed.Observation, error) {
 	for in := keyed.ReadObservations(b, ""); in.More(); {
 		o, err := in.Next(nil)
 		if err != nil {
-			return all, err
+			return dst, err
 		}
-		all = append(all, o)
+		dst = append(dst, o)
 	}
-	return all, nil
+	return dst, nil
 }

@@ -11,23 +11,23 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// atSeconds are observations at these seconds.
-func atSeconds(seconds ...int64) (all []keyed.Observation) {
+// atSeconds returns observations at these seconds.
+func atSeconds(seconds ...int64) (observations []keyed.Observation) {
 	for i, s := range seconds {
-		all = append(all, keyed.Value(time.Unix(s, 0).UTC(), "", float64(i)))
+		observations = append(observations, keyed.Value(time.Unix(s, 0).UTC(), "", float64(i)))
 	}
-	return all
+	return observations
 }
 
-func seconds(all []keyed.Observation) (of []int64) {
-	for _, o := range all {
-		of = append(of, o.Time.Unix())
+func seconds(observations []keyed.Observation) (list []int64) {
+	for _, o := range observations {
+		list = append(list, o.Time.Unix())
 	}
-	return of
+	return list
 }
 
-// Sessions end at gaps, and a late observation that closes a gap joins the sessions before and
-// after it to their next revision.
+// Sessions end at gaps. A late observation that closes a gap joins the sessions before and after it to their next
+// revision.
 func TestSplitSessions(t *testing.T) {
 	sessions := splitSessions(atSeconds(20, 1, 3, 12, 21), 9*time.Second)
 	var got [][]int64
@@ -43,7 +43,7 @@ func TestSplitSessions(t *testing.T) {
 	rest := late.Join(append(sessions, far), 9*time.Second)
 	expect.Same(t, []int64{1, 3, 7, 12, 20, 21}, seconds(late.Observations))
 	if late.Revision != 5 || len(late.Earlier) != 2 || len(rest) != 1 || !rest[0].End().Equal(far.End()) {
-		t.Errorf("revision %d in place of %d; %d are left", late.Revision, len(late.Earlier), len(rest))
+		t.Errorf("revision %d replaces %d sessions; %d are left", late.Revision, len(late.Earlier), len(rest))
 	}
 	var read sessionRevision
 	expect.OK(t, compact.Decode(compact.Encode(nil, late, sessionForm), &read, sessionForm))

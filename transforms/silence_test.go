@@ -8,58 +8,58 @@ import (
 	"time"
 )
 
-// Deadlines of few keys are as those of all: none is looked at too late, and all that are over by a
-// time are found.
-func TestDeadlines(t *testing.T) {
+// An agenda with few keys gives the same due times as one with all keys: no key is checked too late, and all keys
+// that are due are found.
+func TestAgenda(t *testing.T) {
 	rng := rand.New(rand.NewPCG(36, 8))
 	for range 50 {
 		n := 1 + rng.IntN(3000)
-		all := map[string]time.Time{}
-		d := agenda{first: map[string]time.Time{}}
+		dueTimes := map[string]time.Time{}
+		a := agenda{first: map[string]time.Time{}}
 		now, cuts := time.Unix(0, 0), 0
-		set := func(key string, at time.Time, until time.Time) {
-			if d.Set(key, at, n, until); !d.until.IsZero() {
+		set := func(key string, due time.Time, until time.Time) {
+			if a.Set(key, due, n, until); !a.until.IsZero() {
 				cuts++
 			}
-			if all[key] = at; at.IsZero() {
-				delete(all, key)
+			if dueTimes[key] = due; due.IsZero() {
+				delete(dueTimes, key)
 			}
 		}
 		for range 5 * n {
 			key := fmt.Sprint(rng.IntN(n))
-			at := now.Add(time.Duration(1+rng.IntN(50)) * time.Second)
+			due := now.Add(time.Duration(1+rng.IntN(50)) * time.Second)
 			if rng.IntN(5) == 0 {
-				at = time.Time{}
+				due = time.Time{}
 			}
-			set(key, at, time.Time{})
+			set(key, due, time.Time{})
 			if rng.IntN(1+n/5) > 0 {
 				continue
 			}
 			now = now.Add(time.Duration(rng.IntN(8)) * time.Second)
-			if !d.Covers(now) {
-				d = agenda{first: map[string]time.Time{}}
-				for key, at := range all {
-					d.Set(key, at, n, now)
+			if !a.Covers(now) {
+				a = agenda{first: map[string]time.Time{}}
+				for key, due := range dueTimes {
+					a.Set(key, due, n, now)
 				}
 			}
-			next, due := d.Next(), d.Due(now)
-			for key, at := range all {
-				if at.Before(next) {
-					t.Fatalf("%d keys: the next is looked at %v, and %s is due %v", n, next, key, at)
+			next, found := a.Next(), a.Due(now)
+			for key, due := range dueTimes {
+				if due.Before(next) {
+					t.Fatalf("%d keys: the next check is at %v, and %s is due at %v", n, next, key, due)
 				}
-				if !at.After(now) {
-					if !slices.Contains(due, key) {
-						t.Fatalf("%d keys: %s is due %v and is not found by %v", n, key, at, now)
+				if !due.After(now) {
+					if !slices.Contains(found, key) {
+						t.Fatalf("%d keys: %s is due at %v and is not found at %v", n, key, due, now)
 					}
-					set(key, time.Time{}, time.Time{}) // told
+					set(key, time.Time{}, time.Time{}) // checked
 				}
 			}
 		}
-		if bound := max(64, 2*n/firstParts); len(d.first) > bound+n/10 {
-			t.Errorf("%d keys: %d are the first", n, len(d.first))
+		if bound := max(64, 2*n/firstParts); len(a.first) > bound+n/10 {
+			t.Errorf("%d keys: the agenda has %d", n, len(a.first))
 		}
 		if n > 1500 && cuts == 0 {
-			t.Errorf("%d keys: none was left out", n)
+			t.Errorf("%d keys: the agenda has all", n)
 		}
 	}
 }

@@ -40,36 +40,36 @@ func init() {
 // SmoothConfig is the configuration of SmoothEncoded.
 type SmoothConfig struct {
 	keyed.SmoothConfig
-	// Logs says that the observations have logs, whose times the watermark may pass: a session grows
-	// until its logs have passed it. An observation may be behind its log by Disorder, the gap and the
-	// allowed lateness. No clock decides this: sessions are the same if the logs are read again.
+	// Logs means that the observations have logs, whose times the watermark may pass: a session grows until its
+	// logs have passed it. An observation may be behind its log by Disorder, the gap and the allowed lateness. No
+	// clock decides this: if the logs are read again, the sessions are the same.
 	Logs     bool
 	Disorder time.Duration
-	// Origins has the smoothed name their observations, which takes memory.
+	// Origins keeps the IDs of the observations in the results, which takes memory.
 	Origins bool `json:",omitempty"`
 }
 
-// late is how far an observation may be behind its log.
-func (c SmoothConfig) late() time.Duration { return c.Gap + c.AllowedLateness + c.Disorder }
+// maxBehind returns the maximum time that an observation may be behind its log.
+func (c SmoothConfig) maxBehind() time.Duration { return c.Gap + c.AllowedLateness + c.Disorder }
 
-// A SmoothOutput is what Smooth makes of a collection, in the global window.
+// A SmoothOutput has the results of Smooth, in the global window.
 type SmoothOutput struct {
-	// Smoothed is a PCollection<KV<string, keyed.Smoothed>>, one for every observation that the model
-	// takes, by key, at the observation's own time.
+	// Smoothed is a PCollection<KV<string, keyed.Smoothed>> by key: one for each observation that the model
+	// accepts, at the time of the observation.
 	Smoothed beam.PCollection
 	// Rejected is a PCollection<keyed.Rejected> of the other observations.
 	Rejected beam.PCollection
 }
 
-// Smooth smooths sessions of the observations that observe makes of the elements of a collection in any
-// window, each with its key; observe is as for Filter.
+// Smooth smooths the sessions of a collection in any window. observe returns the key and the observation of an
+// element; it is as for Filter.
 //
-// Observations of a key are grouped into session windows, sorted by time, and
-// smoothed. A late observation, within the allowed lateness, emits its session
-// again, whole, with the next revision. The runner drops later ones. Of a log those come too
-// late whose LogTime says so. Sessions without times, or without a gap, are smoothed when the input has ended.
+// Smooth groups the observations of a key into session windows, sorts them by time, and smooths them. A late
+// observation within the allowed lateness emits its whole session again, with the next revision. The runner drops
+// later observations. An observation of a log is too late if its LogTime is too far after its time. Sessions
+// without times or without a gap are smoothed at the end of the input.
 //
-// Smooth panics if the configuration is impossible, or if observe does not take the elements.
+// Smooth panics if the configuration is invalid, or if observe does not take the elements.
 func Smooth[T any](s beam.Scope, cfg keyed.SmoothConfig, observe func(T) (string, keyed.Observation), col beam.PCollection) SmoothOutput {
 	return smoothObserved(s, SmoothConfig{SmoothConfig: cfg}, registerObserve("Smooth", observe, withoutError(observe), col), col)
 }
@@ -82,14 +82,13 @@ func SmoothParsed[T any](s beam.Scope, cfg keyed.SmoothConfig, observe func(T) (
 func smoothObserved(s beam.Scope, cfg SmoothConfig, in Registered, col beam.PCollection) SmoothOutput {
 	records, early, late := SmoothEncoded(s, cfg, in, Registered{Name: objects}, col)
 	early = beam.WindowInto(s, window.NewGlobalWindows(), beam.ParDo(s, unpackRejected, early))
-	return SmoothOutput{beam.ParDo(found(s, cfg.Filter.Family), unpackSmoothed, records), beam.Flatten(s, early, late)}
+	return SmoothOutput{beam.ParDo(familyScope(s, cfg.Filter.Family), unpackSmoothed, records), beam.Flatten(s, early, late)}
 }
 
-// SmoothEncoded is Smooth of the elements of a source, which in decodes, and with out for
-// the smoothed. It takes a PCollection of what the decoder takes. It returns
-// PCollections<[]byte>: records, in chunks of what out has appended, and undecoded, which
-// in has rejected. The PCollection<keyed.Rejected> late has the observations that could not be
-// smoothed.
+// SmoothEncoded is Smooth for the elements of a source: the Decoder in decodes them, and the SmoothedEncoder out
+// encodes the results. col has elements of the type that the decoder takes. SmoothEncoded returns
+// PCollections<[]byte>: records are chunks of the bytes that out appends, and undecoded has the bytes that in
+// rejects. late is a PCollection<keyed.Rejected> of the observations that could not be smoothed.
 func SmoothEncoded(s beam.Scope, cfg SmoothConfig, in, out Registered, col beam.PCollection) (records, undecoded, late beam.PCollection) {
 	_, err := keyed.NewSmoother(cfg.SmoothConfig)
 	text := textOf("Smooth", cfg, err)
@@ -108,13 +107,13 @@ func sessions(s beam.Scope, cfg SmoothConfig, admitted beam.PCollection) beam.PC
 		grouped := beam.GroupByKey(s, beam.WindowInto(s, window.NewGlobalWindows(), admitted))
 		return beam.ParDo(s, &gatherFn{Config: textOf("Smooth", cfg, nil)}, grouped)
 	}
-	// A pane holds what came since the one before: reviseFn keeps the rest.
+	// A pane has the elements since the previous pane. reviseFn stores the earlier ones.
 	windowed := beam.WindowInto(s, window.NewSessions(cfg.Gap+span(cfg.Gap)), admitted, beam.AllowedLateness(cfg.AllowedLateness), beam.PanesDiscard())
 	sessions := beam.ParDo(s, &gatherFn{Config: textOf("Smooth", cfg, nil)}, beam.GroupByKey(s, windowed))
 	sessions = beam.WindowInto(s, window.NewGlobalWindows(), sessions)
 	if cfg.AllowedLateness > 0 || cfg.Logs {
 		sessions = beam.ParDo(s, &reviseFn{
-			Gap: cfg.Gap, AllowedLateness: cfg.AllowedLateness, Late: cfg.late(),
+			Gap: cfg.Gap, AllowedLateness: cfg.AllowedLateness, Late: cfg.maxBehind(),
 			Kept: state.MakeValueState[[]byte]("sessions"), Over: timers.InEventTime("over"),
 		}, sessions)
 	}
@@ -129,10 +128,9 @@ func parseSmoother(text string) (sm *keyed.Smoother, cfg SmoothConfig, err error
 	return sm, cfg, err
 }
 
-// admitFn decodes elements of a source, checks their observations and packs them into blocks of one
-// key, without the fields that only a rejection needs: the runner's grouping then costs time and
-// memory once per block. A block spans at most span(gap) and has the time of its
-// first observation.
+// admitFn decodes elements of a source, checks their observations and packs them into blocks of one key, without
+// the fields that only a rejection needs. The runner's grouping then costs time and memory once per block. A block
+// spans at most span(gap) and has the time of its first observation.
 type admitFn struct {
 	Config  string
 	Decoder Registered
@@ -142,16 +140,16 @@ type admitFn struct {
 	cfg      SmoothConfig
 	blocks   map[string]*admitted
 	size     int
-	taken    int
+	accepted int
 }
 
 // admitted is a block of a key, and its time.
 type admitted struct {
 	bytes []byte
-	at    mtime.Time
+	ts    mtime.Time
 }
 
-// span is the most time that a block covers. Sessions become due later by as much.
+// span is the maximum time that a block covers. It delays the end of a session by the same time.
 func span(gap time.Duration) time.Duration { return (gap / 10).Truncate(time.Millisecond) }
 
 func (a *admitFn) Setup(ctx context.Context) (err error) {
@@ -163,57 +161,57 @@ func (a *admitFn) Setup(ctx context.Context) (err error) {
 func (a *admitFn) StartBundle(func(beam.EventTime, string, []byte), func([]byte)) {
 	a.in.begin()
 	a.blocks = map[string]*admitted{}
-	a.size, a.taken = 0, 0
+	a.size, a.accepted = 0, 0
 }
 
-func (a *admitFn) ProcessElement(_ context.Context, came beam.EventTime, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
-	if came >= mtime.EndOfGlobalWindowTime {
-		came = mtime.MinTimestamp // it is out of a grouping, and nobody knows when it came
+func (a *admitFn) ProcessElement(_ context.Context, arrival beam.EventTime, element beam.T, emit func(beam.EventTime, string, []byte), reject func([]byte)) {
+	if arrival >= mtime.EndOfGlobalWindowTime {
+		arrival = mtime.MinTimestamp // the element comes from a grouping: its time of arrival is unknown
 	}
-	take := func(key string, o *keyed.Observation) error { return a.add(key, o, came, emit) }
+	take := func(key string, o *keyed.Observation) error { return a.add(key, o, arrival, emit) }
 	a.in.decode(element, take, reject)
 }
 
-// add takes an observation that came at a time of the source's watermark or before, or says why it is
-// refused. Nothing of it is kept.
-func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit func(beam.EventTime, string, []byte)) error {
+// add packs an observation, or returns the reason why it is refused. arrival is at most the source's watermark. add
+// does not retain o.
+func (a *admitFn) add(key string, o *keyed.Observation, arrival mtime.Time, emit func(beam.EventTime, string, []byte)) error {
 	if err := a.smoother.Check(key, *o); err != nil {
 		return err
 	}
-	kept := *o
-	kept.ID, kept.Raw, kept.LogTime = "", "", time.Time{}
+	stored := *o
+	stored.ID, stored.Raw, stored.LogTime = "", "", time.Time{}
 	if a.cfg.Origins {
-		kept.ID = o.ID
+		stored.ID = o.ID
 	}
-	ts := came
+	ts := arrival
 	if a.cfg.untimed() {
 		key = string(sessionKeyOf(key, o))
-		if kept.Time = (time.Time{}); a.cfg.Order == keyed.Trials {
-			kept.ID, kept.Raw = o.ID, o.Raw // for the rejection of a repeat
+		if stored.Time = (time.Time{}); a.cfg.Order == keyed.Trials {
+			stored.ID, stored.Raw = o.ID, o.Raw // for rejecting a repeat
 		} else {
-			kept.Trial = 0
+			stored.Trial = 0
 		}
 	} else {
-		if behind := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && behind > a.cfg.late() && a.cfg.Gap != 0 {
-			return fmt.Errorf("late by %v, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow %v", behind, a.cfg.late())
+		if lag := o.LogTime.Sub(o.Time); !o.LogTime.IsZero() && lag > a.cfg.maxBehind() && a.cfg.Gap != 0 {
+			return fmt.Errorf("late by %v, by the times of its log: session.gap, session.allowed_lateness and disorder of the source allow %v", lag, a.cfg.maxBehind())
 		}
-		// The runner would drop a session that the watermark has passed. As one of the present it comes to
-		// reviseFn, which goes by the times of observations.
-		ts = max(mtime.FromTime(o.Time), came)
+		// The runner would drop a session that the watermark has passed. With the time of its arrival, the session
+		// reaches reviseFn, which uses the times of the observations.
+		ts = max(mtime.FromTime(o.Time), arrival)
 	}
-	a.taken++
+	a.accepted++
 	b := a.blocks[key]
 	if b == nil {
-		key = strings.Clone(key) // it may be part of a larger text
-		b = &admitted{at: ts}
+		key = strings.Clone(key) // key may be part of a larger string
+		b = &admitted{ts: ts}
 		a.blocks[key] = b
-	} else if a.cfg.Gap != 0 && (ts < b.at || ts > b.at.Add(span(a.cfg.Gap))) {
-		emit(b.at, key, b.bytes)
-		*b = admitted{at: ts}
+	} else if a.cfg.Gap != 0 && (ts < b.ts || ts > b.ts.Add(span(a.cfg.Gap))) {
+		emit(b.ts, key, b.bytes)
+		*b = admitted{ts: ts}
 	}
-	was := len(b.bytes)
-	b.bytes, _ = kept.AppendBinary(b.bytes)
-	if a.size += len(b.bytes) - was; a.size > packBytes {
+	oldSize := len(b.bytes)
+	b.bytes, _ = stored.AppendBinary(b.bytes)
+	if a.size += len(b.bytes) - oldSize; a.size > packBytes {
 		a.flush(emit)
 	}
 	return nil
@@ -221,20 +219,20 @@ func (a *admitFn) add(key string, o *keyed.Observation, came mtime.Time, emit fu
 
 func (a *admitFn) flush(emit func(beam.EventTime, string, []byte)) {
 	for _, key := range slices.Sorted(maps.Keys(a.blocks)) {
-		emit(a.blocks[key].at, key, a.blocks[key].bytes)
+		emit(a.blocks[key].ts, key, a.blocks[key].bytes)
 	}
 	clear(a.blocks)
 	a.size = 0
 }
 
-// FinishBundle emits what is left, and reports what was taken and what was rejected.
+// FinishBundle emits the remaining blocks, and reports the counts.
 func (a *admitFn) FinishBundle(ctx context.Context, emit func(beam.EventTime, string, []byte), _ func([]byte)) {
 	a.flush(emit)
-	a.in.report(ctx, a.taken)
+	a.in.report(ctx, a.accepted)
 }
 
-// gatherFn cuts a group into sessions: the windows are wider than the gap by the span of a
-// block. Without a gap the group is all of a key, and of sessions without times it has a Group for the key.
+// gatherFn splits a group into sessions: the windows are wider than the gap by the span of a block. Without a gap,
+// a group has all observations of a key. The key of a group without times is a sessionKey.
 type gatherFn struct {
 	Config string
 
@@ -248,11 +246,11 @@ func (fn *gatherFn) Setup(ctx context.Context) error {
 }
 
 func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit func(beam.EventTime, string, []byte)) error {
-	var all []keyed.Observation
+	var observations []keyed.Observation
 	var b []byte
 	for values(&b) {
 		var err error
-		if all, err = appendObservations(all, b); err != nil {
+		if observations, err = appendObservations(observations, b); err != nil {
 			return err
 		}
 	}
@@ -261,25 +259,24 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 	}
 	gap := fn.cfg.Gap
 	if gap == 0 && !fn.cfg.untimed() {
-		slices.SortStableFunc(all, keyed.Observation.Compare)
-		gap = fn.cfg.GapOf(all)
+		slices.SortStableFunc(observations, keyed.Observation.Compare)
+		gap = fn.cfg.GapOf(observations)
 		fn.account.SetGap(gap)
 	}
-	for _, s := range splitSessions(all, gap) {
+	for _, s := range splitSessions(observations, gap) {
 		emit(mtime.FromTime(s.End()), key, compact.Encode(nil, s, sessionForm))
 	}
 	return nil
 }
 
-// reviseFn keeps the sessions that may still grow, each with its revision, and
-// emits a session again, whole, when an observation of it comes late. It does not rely on
-// the numbers of panes, which are not the same on every runner.
+// reviseFn stores the sessions that can still grow, with their revisions. When a late observation of a session
+// arrives, it emits the whole session again. It does not use the numbers of panes, which differ between runners.
 //
-// A session grows until its logs have passed it, as far as the run knows that: the watermark may
-// have passed it because a log paused, and a repeat of the log has no pause.
+// A session grows until its logs have passed it, if the run knows their times. The watermark may have passed it
+// only because a log paused; when the log is read again, there is no pause.
 type reviseFn struct {
 	Gap, AllowedLateness time.Duration
-	Late                 time.Duration // see SmoothConfig.late
+	Late                 time.Duration // see SmoothConfig.maxBehind
 	Kept                 state.Value[[]byte]
 	Over                 timers.EventTime
 
@@ -287,10 +284,10 @@ type reviseFn struct {
 }
 
 const (
-	// recheckFactor is the factor of time after which a session that its logs have not passed is looked at
-	// again.
+	// recheckFactor sets when a session that its logs have not passed is checked again: after this many times the
+	// time since its end.
 	recheckFactor = 64
-	// century is after a session in milliseconds where the watermark only is at the end of the input.
+	// century is a time in milliseconds. The watermark is this far after a session only at the end of the input.
 	century = 100 * 365 * 24 * 60 * 60 * 1000
 )
 
@@ -301,32 +298,32 @@ func (fn *reviseFn) ProcessElement(sp state.Provider, tp timers.Provider, key st
 	if err := compact.Decode(b, &s, sessionForm); err != nil {
 		return err
 	}
-	kept, err := fn.read(sp)
+	stored, err := fn.read(sp)
 	if err != nil {
 		return err
 	}
 	latest := mtime.FromTime(s.End())
-	for _, k := range kept {
-		latest = max(latest, mtime.FromTime(k.End()))
+	for _, earlier := range stored {
+		latest = max(latest, mtime.FromTime(earlier.End()))
 	}
-	rest := s.Join(kept, fn.Gap)
+	rest := s.Join(stored, fn.Gap)
 	emit(mtime.FromTime(s.End()), key, compact.Encode(nil, s, sessionForm))
 	s.Earlier = nil
-	// The watermark has passed the window of the latest session, which ends no
-	// earlier than a gap after it.
+	// The watermark has passed the window of the latest session. The window ends no earlier than a gap after the
+	// session.
 	return fn.write(sp, tp, append(rest, s), latest.Add(-fn.AllowedLateness-span(fn.Gap)))
 }
 
 // OnTimer drops the sessions that can no longer grow.
 func (fn *reviseFn) OnTimer(ts beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, _ func(beam.EventTime, string, []byte)) error {
-	kept, err := fn.read(sp)
+	stored, err := fn.read(sp)
 	if err != nil {
 		return err
 	}
-	return fn.write(sp, tp, kept, ts.Add(-fn.grace()))
+	return fn.write(sp, tp, stored, ts.Add(-fn.grace()))
 }
 
-func (fn *reviseFn) read(sp state.Provider) (kept []sessionRevision, err error) {
+func (fn *reviseFn) read(sp state.Provider) (stored []sessionRevision, err error) {
 	b, _, err := fn.Kept.Read(sp)
 	if err != nil {
 		return nil, err
@@ -336,29 +333,29 @@ func (fn *reviseFn) read(sp state.Provider) (kept []sessionRevision, err error) 
 		if err := compact.Decode(r.Part(), &s, sessionForm); err != nil {
 			return nil, err
 		}
-		kept = append(kept, s)
+		stored = append(stored, s)
 	}
-	return kept, nil
+	return stored, nil
 }
 
-// grace is how long after its last observation a session may still grow.
+// grace returns the time after its last observation for which a session may still grow.
 func (fn *reviseFn) grace() time.Duration { return fn.Gap + span(fn.Gap) + fn.AllowedLateness }
 
-// write keeps the sessions that end after horizon, and those that their logs have not passed.
-func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []sessionRevision, horizon mtime.Time) error {
+// write stores the sessions that end after horizon, and those that their logs have not passed.
+func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, stored []sessionRevision, horizon mtime.Time) error {
 	var b []byte
 	var over mtime.Time
-	for _, s := range kept {
+	for _, s := range stored {
 		end := mtime.FromTime(s.End())
-		at := end.Add(fn.grace())
+		dropAt := end.Add(fn.grace())
 		if end <= horizon {
 			if horizon-end > century || fn.logsPast(&s) {
 				continue
 			}
-			at = end + recheckFactor*(horizon.Add(fn.grace())-end)
+			dropAt = end + recheckFactor*(horizon.Add(fn.grace())-end)
 		}
 		b = compact.AppendString(b, compact.Encode(nil, s, sessionForm))
-		over = max(over, at)
+		over = max(over, dropAt)
 	}
 	if b == nil {
 		return fn.Kept.Clear(sp)
@@ -367,8 +364,7 @@ func (fn *reviseFn) write(sp state.Provider, tp timers.Provider, kept []sessionR
 	return fn.Kept.Write(sp, b)
 }
 
-// logsPast reports whether all logs of a session have passed it. It is true of logs that the run does not
-// know.
+// logsPast reports whether all logs of a session have passed it. Logs that the run does not know count as passed.
 func (fn *reviseFn) logsPast(s *sessionRevision) bool {
 	end, last := s.End().Add(fn.Gap+fn.Late), ""
 	for i := range s.Observations {
@@ -382,42 +378,42 @@ func (fn *reviseFn) logsPast(s *sessionRevision) bool {
 	return true
 }
 
-// encodeSmoothedFn smooths sessions, a batch of them in parallel, and emits what encoders make of that.
+// encodeSmoothedFn smooths sessions in batches, in parallel, and emits the encoded results.
 type encodeSmoothedFn struct {
 	Config  string
 	Encoder Registered
 
 	cfg       SmoothConfig
 	patterns  *domain.Patterns  // of cfg
-	smoothers []*keyed.Smoother // one for each goroutine
-	encoders  []SmoothedEncoder // likewise
+	smoothers []*keyed.Smoother // one per goroutine
+	encoders  []SmoothedEncoder // one per goroutine
 	account   *account.Run
 	sessionBundle
 }
 
-// A sessionBundle is what an encodeSmoothedFn works on from StartBundle to FinishBundle.
+// A sessionBundle is the state of an encodeSmoothedFn from StartBundle to FinishBundle.
 type sessionBundle struct {
 	record  func([]byte)
 	reject  func(keyed.Rejected)
 	queue   []*pending
-	size    int // of the sessions in the queue, in bytes
+	size    int // encoded size of the queued sessions
 	records chunk
 	counts  account.Counts
 }
 
-// pending is a session that waits to be smoothed, and then what has become of it.
+// pending is a session that waits for smoothing, and later its results.
 type pending struct {
 	key      string
 	session  []byte
 	encoded  Encoded
 	rejected []keyed.Rejected
 	counts   account.Counts
-	moves    bool // without a change: it drifts or wanders
+	moves    bool // its level drifts or wanders
 	err      error
 }
 
-// smoothBytes is the size from which waiting sessions are smoothed. It bounds the records
-// that are held back, each of which takes about fifty times the bytes of its observation.
+// smoothBytes is the encoded size from which the queued sessions are smoothed. It limits the buffered records: each
+// takes about fifty times the bytes of its observation.
 const smoothBytes = 64 << 10
 
 func (fn *encodeSmoothedFn) Setup(ctx context.Context) error {
@@ -439,14 +435,14 @@ func (fn *encodeSmoothedFn) StartBundle(emit func([]byte), reject func(keyed.Rej
 	fn.sessionBundle = sessionBundle{record: emit, reject: reject}
 }
 
-// ProcessElement takes a session into the queue.
+// ProcessElement puts a session into the queue.
 func (fn *encodeSmoothedFn) ProcessElement(_ context.Context, key string, b []byte, _ func([]byte), _ func(keyed.Rejected)) error {
 	p := &pending{key: key, session: b}
 	if len(b) >= smoothBytes || len(fn.smoothers) == 1 {
 		if err := fn.drain(); err != nil {
 			return err
 		}
-		// A long session takes two goroutines by itself. No record is held back.
+		// A long session uses two goroutines by itself. Its records are not buffered.
 		p.smooth(fn.smoothers[0], func(s *keyed.Smoothed) {
 			p.add(fn.encoders[0], s)
 			fn.emit(p)
@@ -460,7 +456,7 @@ func (fn *encodeSmoothedFn) ProcessElement(_ context.Context, key string, b []by
 	return fn.drain()
 }
 
-// drain smooths the sessions of the queue and emits their records in its order.
+// drain smooths the queued sessions and emits their records in the order of the queue.
 func (fn *encodeSmoothedFn) drain() error {
 	parallel.Do(len(fn.queue), len(fn.smoothers), func(worker, i int) {
 		p := fn.queue[i]
@@ -488,7 +484,7 @@ func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
 		return
 	}
 	p.counts.Sessions++
-	var record keyed.Smoothed // one for all records
+	var record keyed.Smoothed // reused for all records
 	var earlier [][]keyed.Observation
 	for _, e := range s.Earlier {
 		earlier = append(earlier, e.Observations)
@@ -505,7 +501,7 @@ func (p *pending) smooth(sm *keyed.Smoother, emit func(*keyed.Smoothed)) {
 	}
 }
 
-// add counts a record, and encodes it.
+// add counts and encodes a record.
 func (p *pending) add(encoder SmoothedEncoder, s *keyed.Smoothed) {
 	p.counts.Records++
 	if s.Missing {
@@ -518,13 +514,13 @@ func (p *pending) add(encoder SmoothedEncoder, s *keyed.Smoothed) {
 	encoder.Smoothed(&p.encoded, p.key, s)
 }
 
-// emit emits the records of the session so far.
+// emit emits the encoded records of the session.
 func (fn *encodeSmoothedFn) emit(p *pending) {
 	fn.records.add(p.encoded.Records, fn.record)
 	p.encoded.reset()
 }
 
-// done counts a session whose records are emitted, or returns its error.
+// done counts a session whose records were emitted, or returns its error.
 func (fn *encodeSmoothedFn) done(p *pending) error {
 	if p.err != nil {
 		return p.err

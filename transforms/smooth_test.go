@@ -26,15 +26,15 @@ func init() {
 	dofn.Register(func(f *observeFn) any { return f.ProcessElement })
 }
 
-// observeFn makes observations of the one key of a test stream.
+// observeFn makes observations of the single key of a test stream.
 type observeFn struct{}
 
 func (*observeFn) ProcessElement(ts beam.EventTime, x float64, emit func(beam.EventTime, string, keyed.Observation)) {
 	emit(ts, "k", keyed.Value(mtime.Time(ts).ToTime().UTC(), "", x))
 }
 
-// runSmooth runs the node over a collection in this process, unless execute says otherwise.
-func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []given, source func(beam.Scope) beam.PCollection) *testCase {
+// runSmooth runs the node over a collection with execute. If source is nil, the collection is in.
+func runSmooth(t *testing.T, cfg transforms.SmoothConfig, in []input, source func(beam.Scope) beam.PCollection) *testCase {
 	t.Helper()
 	cfg.Origins = true
 	c := &testCase{in: in, smoothed: map[string][]keyed.Smoothed{}}
@@ -65,9 +65,9 @@ var sessions = transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
 // segments has no levels: sessions are smoothed in segments.
 var segments = transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}}
 
-// smoothLoop is the node's work as a plain loop: it cuts each key's observations
-// at the gaps and smooths the parts.
-func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []given) map[string][]keyed.Smoothed {
+// smoothLoop does the work of the node in a plain loop: it splits each key's observations at the gaps and smooths
+// the parts.
+func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []input) map[string][]keyed.Smoothed {
 	t.Helper()
 	sm := expect.Get(keyed.NewSmoother(cfg.SmoothConfig))(t)
 	byKey := map[string][]keyed.Observation{}
@@ -75,31 +75,31 @@ func smoothLoop(t *testing.T, cfg transforms.SmoothConfig, in []given) map[strin
 		byKey[k.key] = append(byKey[k.key], k.obs)
 	}
 	out := map[string][]keyed.Smoothed{}
-	for key, all := range byKey {
-		slices.SortStableFunc(all, func(a, b keyed.Observation) int { return a.Time.Compare(b.Time) })
-		from := 0
-		for i := range all {
-			if i+1 == len(all) || all[i+1].Time.Sub(all[i].Time) >= cfg.Gap {
-				sm.Smooth(key, all[from:i+1], 0, func(s keyed.Smoothed) { out[key] = append(out[key], s) })
-				from = i + 1
+	for key, observations := range byKey {
+		slices.SortStableFunc(observations, func(a, b keyed.Observation) int { return a.Time.Compare(b.Time) })
+		start := 0
+		for i := range observations {
+			if i+1 == len(observations) || observations[i+1].Time.Sub(observations[i].Time) >= cfg.Gap {
+				sm.Smooth(key, observations[start:i+1], 0, func(s keyed.Smoothed) { out[key] = append(out[key], s) })
+				start = i + 1
 			}
 		}
 	}
 	return out
 }
 
-// sessionStream is n observations out of order, with ties, gaps of exactly the
-// session gap, and sessions of one observation.
-func sessionStream(n, keys int) []given {
+// sessionStream returns n observations out of order, with equal times, gaps of exactly the session gap, and
+// sessions of one observation.
+func sessionStream(n, keys int) []input {
 	rng := rand.New(rand.NewPCG(3, 4))
 	clock := make([]int, keys)
-	in := make([]given, n)
+	in := make([]input, n)
 	for i := range in {
 		k := rng.IntN(keys)
 		clock[k] += []int{0, 1, 2, 9, 10, 30}[rng.IntN(6)]
-		o := keyed.Value(at(clock[k]), fmt.Sprint(i), rng.NormFloat64()+float64(clock[k]/40%2)*5)
+		o := keyed.Value(timeAt(clock[k]), fmt.Sprint(i), rng.NormFloat64()+float64(clock[k]/40%2)*5)
 		o.Seq = int64(i)
-		in[i] = given{fmt.Sprintf("k%d", k), o}
+		in[i] = input{fmt.Sprintf("k%d", k), o}
 	}
 	return in
 }
@@ -131,10 +131,11 @@ func TestSmoothEqualsLoop(t *testing.T) {
 	}
 }
 
-// Without a gap a session ends at 30 median steps of its key, and at half an hour at least, in whatever order records come.
+// Without a gap, a session ends after 30 median steps of its key, and after half an hour at least, in any order of
+// the records.
 func TestSmoothAtStepsOfKeys(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	var in []given
+	var in []input
 	want := map[string][]int64{"fast": {100, 50}, "hourly": {100, 50}, "both": {150}}
 	for key, step := range map[string]int{"fast": 10, "hourly": 3600, "both": 3600} {
 		for i := range 150 {
@@ -144,7 +145,7 @@ func TestSmoothAtStepsOfKeys(t *testing.T) {
 			} else if i >= 100 {
 				second += 28 * step
 			}
-			in = append(in, given{key, keyed.Value(at(second), "", rng.NormFloat64())})
+			in = append(in, input{key, keyed.Value(timeAt(second), "", rng.NormFloat64())})
 		}
 	}
 	rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })
@@ -166,14 +167,14 @@ func TestSmoothAtStepsOfKeys(t *testing.T) {
 	expect.Error(t, err, "allowed lateness: only sessions with a configured gap are revised")
 }
 
-// Sessions without times are those of a key and a name, in the order of arrival or of trials, whatever
-// the times of observations are.
+// A session without times has the observations of a key and a session name, in the order of arrival or of trials.
+// The times of observations have no effect.
 func TestSmoothWithoutTimes(t *testing.T) {
-	var in []given
+	var in []input
 	for i, trial := range []int64{4, 2, 9, 2, 3, 1} {
 		o := keyed.Value(time.Time{}, fmt.Sprint("f:", i), float64(i))
 		o.Seq, o.Trial, o.Session = int64(i), trial, fmt.Sprint(i%2)
-		in = append(in, given{"k", o}, given{"l", keyed.Value(at(100*i), "", float64(i))})
+		in = append(in, input{"k", o}, input{"l", keyed.Value(timeAt(100*i), "", float64(i))})
 		in[len(in)-1].obs.Seq, in[len(in)-1].obs.Trial = int64(i), int64(i)
 	}
 	for order, want := range map[keyed.Order][]string{
@@ -201,12 +202,12 @@ func TestSmoothWithoutTimes(t *testing.T) {
 	}
 }
 
-// The records are what hafvf.Smooth says of the session.
+// The records equal the results of hafvf.Smooth for the session.
 func TestSmoothedRecord(t *testing.T) {
-	var in []given
+	var in []input
 	var steps [][][]float64
 	for i, x := range []float64{0, .3, -.2, .1, math.NaN(), .2, 9, 9.2, 8.9, 9.1, 9} {
-		in = append(in, given{"k", keyed.Value(at(i/2*2), fmt.Sprint(i), x)})
+		in = append(in, input{"k", keyed.Value(timeAt(i/2*2), fmt.Sprint(i), x)})
 		in[i].obs.Seq = int64(i)
 		steps = append(steps, [][]float64{{x}})
 	}
@@ -216,9 +217,9 @@ func TestSmoothedRecord(t *testing.T) {
 	same(t, changes, []int{6})
 	got := runSmooth(t, sessions, in, nil).smoothed["k"]
 	for i, s := range got {
-		same(t, s.ID, fmt.Sprintf("k/%s/%d", at(i/2*2).Format(time.RFC3339), i%2))
+		same(t, s.ID, fmt.Sprintf("k/%s/%d", timeAt(i/2*2).Format(time.RFC3339), i%2))
 		same(t, s.N, int64(i+1))
-		same(t, s.Session, keyed.Session{Start: keyed.Point{Time: at(0)}, End: keyed.Point{Time: at(10)}, N: 11})
+		same(t, s.Session, keyed.Session{Start: keyed.Point{Time: timeAt(0)}, End: keyed.Point{Time: timeAt(10)}, N: 11})
 		same(t, s.Memory, want.Memory(i))
 		same(t, s.Forward.Memory, want.Forward(i).Memory)
 		same(t, s.Backward.Weight, want.Backward(i).Weight)
@@ -240,9 +241,9 @@ func TestSmoothLateDataRevises(t *testing.T) {
 	source := func(s beam.Scope) beam.PCollection {
 		return beam.ParDo(s, &observeFn{}, streamOf(t, s, event{0, 1}, event{5, 2}, event{40, 3}, mark(100),
 			event{8, 4},  // late, in the first session
-			event{25, 5}, // late, one of its own
+			event{25, 5}, // late, in a session of its own
 			mark(120),
-			event{33, 6})) // joins the third and the one of its own
+			event{33, 6})) // joins the third session and that of the second late one
 	}
 	var got []string
 	last := map[string]keyed.Smoothed{}
@@ -260,10 +261,10 @@ func TestSmoothLateDataRevises(t *testing.T) {
 		"6@33: 1/2 of 3",
 		"3@40: 0/1 of 1", "3@40: 1/3 of 3",
 	})
-	// By id, with the last revision, it is as if nothing had been late.
-	want := smoothLoop(t, cfg, []given{
-		{"k", keyed.Value(at(0), "", 1)}, {"k", keyed.Value(at(5), "", 2)}, {"k", keyed.Value(at(8), "", 4)},
-		{"k", keyed.Value(at(25), "", 5)}, {"k", keyed.Value(at(33), "", 6)}, {"k", keyed.Value(at(40), "", 3)},
+	// The records with the last revision of each ID equal those of a stream without late observations.
+	want := smoothLoop(t, cfg, []input{
+		{"k", keyed.Value(timeAt(0), "", 1)}, {"k", keyed.Value(timeAt(5), "", 2)}, {"k", keyed.Value(timeAt(8), "", 4)},
+		{"k", keyed.Value(timeAt(25), "", 5)}, {"k", keyed.Value(timeAt(33), "", 6)}, {"k", keyed.Value(timeAt(40), "", 3)},
 	})["k"]
 	same(t, len(last), len(want))
 	for _, w := range want {
@@ -276,9 +277,9 @@ func TestSmoothLateDataRevises(t *testing.T) {
 func TestSmoothSplitsLongSessions(t *testing.T) {
 	cfg := sessions
 	cfg.Max = 4
-	var in []given
+	var in []input
 	for i := range 10 {
-		in = append(in, given{"k", keyed.Value(at(i), "", float64(i))})
+		in = append(in, input{"k", keyed.Value(timeAt(i), "", float64(i))})
 	}
 	got := runSmooth(t, cfg, in, nil).smoothed["k"]
 	same(t, len(got), 10)
@@ -296,7 +297,7 @@ func TestSmoothSplitsLongSessions(t *testing.T) {
 }
 
 func TestSmoothRejects(t *testing.T) {
-	in := []given{
+	in := []input{
 		{"bad", keyed.Observation{Time: begin, X: [][]float64{{1, 2}}}},
 		{"bad", keyed.Value(time.Time{}, "", 1)},
 		{"", keyed.Value(begin, "", 1)},

@@ -16,8 +16,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// What the node emits of sessions does not depend on the number of goroutines: neither the
-// records nor their order.
+// The outputs of the node for sessions do not depend on the number of goroutines: neither the records nor their
+// order.
 func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	expect.Long(t, "numbers of goroutines")
 	cfg := SmoothConfig{SmoothConfig: keyed.SmoothConfig{
@@ -26,7 +26,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		Gap:    time.Hour,
 	}}
 	text := expect.Get(json.Marshal(cfg))(t)
-	// One session is smoothed alone, and those before and after it fill several batches.
+	// One session is smoothed alone. The sessions before and after it fill several batches.
 	const alone = 70
 	rng := rand.New(rand.NewPCG(7, 8))
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -50,11 +50,11 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		}
 	}
 	if len(sessions[alone]) < smoothBytes || batched < 2*smoothBytes {
-		t.Fatalf("a session of %d bytes, and others of %d", len(sessions[alone]), batched)
+		t.Fatalf("one session has %d bytes, the others %d", len(sessions[alone]), batched)
 	}
 	before := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
-	run := func(goroutines int) (all []string) {
+	run := func(goroutines int) (list []string) {
 		runtime.GOMAXPROCS(goroutines)
 		fn := &encodeSmoothedFn{Config: string(text), Encoder: Registered{Name: objects}}
 		expect.OK(t, fn.Setup(t.Context()))
@@ -62,7 +62,7 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 			t.Fatalf("%d smoothers on %d goroutines", len(fn.smoothers), goroutines)
 		}
 		emit := func(b []byte) {
-			err := unpack(b, func(key string, s keyed.Smoothed) { all = append(all, fmt.Sprintf("%s %+v", key, s)) })
+			err := unpack(b, func(key string, s keyed.Smoothed) { list = append(list, fmt.Sprintf("%s %+v", key, s)) })
 			if err != nil {
 				t.Error(err)
 			}
@@ -73,22 +73,22 @@ func TestSmoothIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		}
 		expect.OK(t, fn.drain())
 		fn.records.flush(emit)
-		if int(fn.counts.Records) != records || len(all) != records || int(fn.counts.Sessions) != len(sessions) || fn.counts.Changes < 100 {
-			t.Errorf("%+v of %d observations in %d sessions, and %d records", fn.counts, records, len(sessions), len(all))
+		if int(fn.counts.Records) != records || len(list) != records || int(fn.counts.Sessions) != len(sessions) || fn.counts.Changes < 100 {
+			t.Errorf("%+v of %d observations in %d sessions, and %d records", fn.counts, records, len(sessions), len(list))
 		}
-		return all
+		return list
 	}
 	want := run(1)
 	for _, goroutines := range []int{2, 8} {
 		if got := run(goroutines); !slices.Equal(got, want) {
 			i := slices.IndexFunc(want, func(w string) bool { return !slices.Contains(got, w) })
-			t.Errorf("the records on %d goroutines differ from those on one; record %d of these is not among those", goroutines, i)
+			t.Errorf("%d goroutines do not return record %d of one goroutine", goroutines, i)
 		}
 	}
 }
 
-// A session that is cut short is an error, and it names the key.
-func TestSmoothOfABrokenSession(t *testing.T) {
+// A session that is cut short is an error, which names the key.
+func TestSmoothCutSession(t *testing.T) {
 	text, err := json.Marshal(SmoothConfig{SmoothConfig: keyed.SmoothConfig{Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: 1}}, Gap: time.Hour}})
 	expect.OK(t, err)
 	fn := &encodeSmoothedFn{Config: string(text), Encoder: Registered{Name: objects}}

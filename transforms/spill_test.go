@@ -18,7 +18,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// reads is how often logs of the job's cells were read.
+// reads returns the number of reads of the logs of the job's cells.
 func (j *job) reads() (n int) {
 	for _, r := range j.cells {
 		n += r.logs
@@ -26,11 +26,11 @@ func (j *job) reads() (n int) {
 	return n
 }
 
-// Estimates do not depend on where copies are: in memory, in a file, nowhere, or on a disk that
-// fails. Logs of cells are read again only without copies.
+// Estimates do not depend on where copies are: in memory, in a file, nowhere, or on a disk that fails. Logs of
+// cells are read again only without copies.
 func TestSpilledCells(t *testing.T) {
-	expect.Long(t, "cells that memory does not hold")
-	defer func(all *cache) { cellCache = all }(cellCache)
+	expect.Long(t, "cells larger than the memory")
+	defer func(former *cache) { cellCache = former }(cellCache)
 	const keys = 240
 	bundles := 15
 	if testing.Short() {
@@ -40,8 +40,8 @@ func TestSpilledCells(t *testing.T) {
 	var transfers atomic.Int64
 	failing := func() *cache { return copiesOn(10_000, func() bool { return transfers.Add(1)%307 == 0 }) }
 	for name, c := range map[string]struct {
-		copies *cache
-		again  bool // logs are read again
+		copies  *cache
+		rereads bool // logs are read again
 	}{
 		"in memory": {newCache(1 << 30), false},
 		"spilled":   {newCache(10_000), false},
@@ -65,7 +65,7 @@ func TestSpilledCells(t *testing.T) {
 					failed++
 				}
 				if cellCache.file != nil && cellCache.file.Err() != nil {
-					cellCache = failing() // another worker's
+					cellCache = failing() // of another worker
 				}
 				expect.OK(t, err)
 				for key, observations := range in {
@@ -73,11 +73,11 @@ func TestSpilledCells(t *testing.T) {
 						loops[key] = &loop{}
 					}
 					if !slices.EqualFunc(out[key], loops[key].learn(t, cfg, key, observations), bytes.Equal) {
-						t.Fatalf("bundle %d, key %s: not the estimates of the loop", bundle, key)
+						t.Fatalf("bundle %d, key %s: estimates differ from the loop", bundle, key)
 					}
 				}
 			}
-			if read := j.reads(); (read > 0) != c.again {
+			if read := j.reads(); (read > 0) != c.rereads {
 				t.Errorf("logs were read %d times", read)
 			}
 			if name == "spilled" && (cellCache.file == nil || cellCache.used.Len() != len(threeCells)) {
@@ -90,18 +90,17 @@ func TestSpilledCells(t *testing.T) {
 	}
 }
 
-// noCopies keeps one copy at most: there is no disk, and no memory.
+// noCopies returns a cache that keeps at most one copy: it has no disk and no memory.
 func noCopies() *cache {
 	k := newCache(0)
 	k.create = func() (table.ReaderWriterAt, error) { return nil, errDisk }
 	return k
 }
 
-// BenchmarkSpilledCells measures bundles of 1,000 of 200,000 keys on 256 cells whose copies are in
-// memory, in a file, or nowhere, so that logs are read. The logs come from this process: a runner
-// that sends them takes longer.
+// BenchmarkSpilledCells measures bundles with 1,000 of 200,000 keys in 256 cells whose copies are in memory, in a
+// file, or nowhere, so that logs are read. The logs come from this process: a runner that sends them takes longer.
 func BenchmarkSpilledCells(b *testing.B) {
-	defer func(all *cache) { cellCache = all }(cellCache)
+	defer func(former *cache) { cellCache = former }(cellCache)
 	const keys, size = 200_000, 1000
 	cfg := changed[0]
 	cfg.Cells = nil
@@ -136,15 +135,15 @@ func BenchmarkSpilledCells(b *testing.B) {
 				}
 				pack.flush(send)
 				filter.StartBundle(ignore, nil, reject)
-				for cell, all := range blocks {
-					for _, block := range all {
+				for cell, elements := range blocks {
+					for _, block := range elements {
 						expect.OK(b, filter.ProcessElement(context.Background(), cells[cell], nil, cell, block, ignore, nil, reject))
 					}
 				}
 				expect.OK(b, filter.FinishBundle(context.Background(), ignore, nil, reject))
 			}
-			for all := range slices.Chunk(names, keys/4) {
-				bundle(all)
+			for part := range slices.Chunk(names, keys/4) {
+				bundle(part)
 			}
 			some := make([]string, size)
 			for b.Loop() {

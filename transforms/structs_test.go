@@ -18,7 +18,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// users is a struct of a foreign pipeline.
+// users is a struct of a user's pipeline.
 type users struct {
 	Name        string
 	Observation keyed.Observation
@@ -39,18 +39,18 @@ func init() {
 }
 
 func usersOf() users {
-	o := keyed.Value(at(5), "id", 3)
+	o := keyed.Value(timeAt(5), "id", 3)
 	nan := math.NaN()
 	alert := keyed.Alert{Kind: "change", LogOdds: nan, Size: math.Inf(1), Message: "m"}
-	e := keyed.Estimate{Time: at(5), ID: "id", N: 3, X: [][]float64{{3}, {nan}}, LogPredictive: nan, Alarm: &alert, Recovered: &keyed.EndedAlarm{ID: "a", Alert: &alert}}
-	return users{"n", o, e, alert, e.Alerts("k")[1], keyed.SilenceEvent{N: 4}, keyed.Rejected{Key: "k", Observation: o, Reason: "r"}, keyed.Smoothed{Time: at(6), ID: "s", ChangeEvidence: nan}}
+	e := keyed.Estimate{Time: timeAt(5), ID: "id", N: 3, X: [][]float64{{3}, {nan}}, LogPredictive: nan, Alarm: &alert, Recovered: &keyed.EndedAlarm{ID: "a", Alert: &alert}}
+	return users{"n", o, e, alert, e.Alerts("k")[1], keyed.SilenceEvent{N: 4}, keyed.Rejected{Key: "k", Observation: o, Reason: "r"}, keyed.Smoothed{Time: timeAt(6), ID: "s", ChangeEvidence: nan}}
 }
 
 func emitUsers(_ []byte, emit func(users)) { emit(usersOf()) }
 
-func checkUsers(_ int, all func(*users) bool) error {
+func checkUsers(_ int, next func(*users) bool) error {
 	var u users
-	for all(&u) {
+	for next(&u) {
 		if diff := gocmp.Diff(usersOf(), u, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
 			return fmt.Errorf("(-want +got) %s", diff)
 		}
@@ -58,25 +58,25 @@ func checkUsers(_ int, all func(*users) bool) error {
 	return nil
 }
 
-// What the nodes take and give may stand in a struct of somebody's pipeline.
-func TestTypesInAStruct(t *testing.T) {
+// The types that the nodes take and return can be fields of a struct in a user's pipeline.
+func TestTypesInStruct(t *testing.T) {
 	p, s := beam.NewPipelineWithRoot()
 	col := beam.ParDo(s, emitUsers, beam.Impulse(s))
 	beam.ParDo0(s, checkUsers, beam.GroupByKey(s, beam.AddFixedKey(s, col)))
 	expect.Get(execute(t.Context(), p))(t)
 }
 
-// An estimate and an alert are Beam rows too, with a schema of their fields.
+// An estimate and an alert are also Beam rows, with a schema of their fields.
 func TestRows(t *testing.T) {
 	for _, v := range []any{usersOf().Estimate, usersOf().Alert} {
-		of := reflect.TypeOf(v)
-		fields := expect.Get(schema.FromType(of))(t).GetFields()
-		if len(fields) != of.NumField() {
-			t.Errorf("%v: %d fields of %d", of, len(fields), of.NumField())
+		typ := reflect.TypeOf(v)
+		fields := expect.Get(schema.FromType(typ))(t).GetFields()
+		if len(fields) != typ.NumField() {
+			t.Errorf("%v: %d fields of %d", typ, len(fields), typ.NumField())
 		}
 		var row bytes.Buffer
-		expect.OK(t, expect.Get(coder.RowEncoderForStruct(of))(t)(v, &row))
-		got := expect.Get(expect.Get(coder.RowDecoderForStruct(of))(t)(&row))(t)
+		expect.OK(t, expect.Get(coder.RowEncoderForStruct(typ))(t)(v, &row))
+		got := expect.Get(expect.Get(coder.RowDecoderForStruct(typ))(t)(&row))(t)
 		if diff := gocmp.Diff(v, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("(-want +got) %s", diff)
 		}

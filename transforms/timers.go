@@ -18,12 +18,12 @@ import (
 	"hafvf/internal/clock"
 )
 
-// The tags of a cell's timers: for the key that has to be looked at next, for the last observation
-// that waits, and for the end of the input. A timer may be too early, and never late.
+// Tags of a cell's timers: for the key that must be checked next, for the last waiting observation, and for the end
+// of the input. A timer may be too early, but is never late.
 const timerTag, lastTag, endTag = "look", "last", "end"
 
-// plan makes the agenda of a cell, unless it covers the watermark.
-func (fn *encodeFn) plan(c *openCell, watermark time.Time) error {
+// buildAgenda builds the agenda of a cell, unless it covers the watermark.
+func (fn *encodeFn) buildAgenda(c *openCell, watermark time.Time) error {
 	if c.agenda.Covers(watermark) {
 		return nil
 	}
@@ -33,41 +33,41 @@ func (fn *encodeFn) plan(c *openCell, watermark time.Time) error {
 		if fn.keys[key] != nil {
 			continue
 		}
-		waits, last := keyed.StateBytes(b).Waiting()
+		firstWaiting, last := keyed.StateBytes(b).Waiting()
 		deadline, err := w.Deadline(key, b)
 		if fn.schedule.silences && errors.Is(err, keyed.ErrOtherConfig) || errors.Is(err, keyed.ErrNewer) {
 			return fmt.Errorf("state %q: key %q: %w", c.name, key, err)
 		}
-		c.agenda.Set(key, fn.schedule.ofKey(waits, deadline, w.Expiry(b), c.woken), n, watermark)
+		c.agenda.Set(key, fn.schedule.keyDue(firstWaiting, deadline, w.Expiry(b), c.lastCheck), n, watermark)
 		c.last = clock.Later(c.last, last)
 	}
 	for _, e := range c.order {
-		if fn.keys[e.key] == e { // else it was dropped
-			fn.note(e, watermark)
+		if fn.keys[e.key] == e { // otherwise it was dropped
+			fn.updateAgenda(e, watermark)
 		}
 	}
 	return c.readable()
 }
 
-// note notes when an open key has to be looked at again, if its cell has an agenda.
-func (fn *encodeFn) note(e *openKey, watermark time.Time) {
-	if e.of.agenda.first == nil {
+// updateAgenda sets the time at which an open key must be checked again, if its cell has an agenda.
+func (fn *encodeFn) updateAgenda(e *openKey, watermark time.Time) {
+	if e.cell.agenda.first == nil {
 		return
 	}
-	waits, _ := e.Waiting()
-	e.of.agenda.Set(e.key, fn.schedule.ofKey(waits, e.Deadline(), e.Expiry(), e.of.woken), e.of.Len(), watermark)
+	firstWaiting, _ := e.Waiting()
+	e.cell.agenda.Set(e.key, fn.schedule.keyDue(firstWaiting, e.Deadline(), e.Expiry(), e.cell.lastCheck), e.cell.Len(), watermark)
 }
 
-// setTimers sets the timers of a cell to which a block comes. When its key has to be looked at is known when
-// the block is processed. Until then all its observations may wait, and the key may be silent as soon as
-// it has shown the first. A key that is known to be looked at later only puts that off.
-func (fn *encodeFn) setTimers(tp timers.Provider, a queuedBlock, times waitSpan) error {
-	c, w := a.of, fn.workers[0]
+// setTimers sets the timers of a cell that gets a block. The exact time for the block's key is known only after the
+// block is processed. Until then, all its observations may wait, and the key may become silent at its first
+// observation. If processing shows a later time, the timer is early.
+func (fn *encodeFn) setTimers(tp timers.Provider, b queuedBlock, times waitSpan) error {
+	c, w := b.cell, fn.workers[0]
 	if fn.schedule.silences || fn.schedule.waits {
 		if err := fn.read(); err != nil {
 			return err
 		}
-		if err := fn.plan(c, time.Time{}); err != nil {
+		if err := fn.buildAgenda(c, time.Time{}); err != nil {
 			return err
 		}
 	}
@@ -78,63 +78,62 @@ func (fn *encodeFn) setTimers(tp timers.Provider, a queuedBlock, times waitSpan)
 		}
 	}
 	var silent time.Time
-	if fn.schedule.silences && !fn.deadline(c, a.key).After(times.first) {
+	if fn.schedule.silences && !fn.deadline(c, b.key).After(times.first) {
 		silent = times.first
-		c.agenda.Set(a.key, silent, c.Len(), time.Time{})
+		c.agenda.Set(b.key, silent, c.Len(), time.Time{})
 	}
-	at := fn.schedule.ofBlock(times.first, w.IntervalEnd(times.first), silent, fn.woken, time.Now())
-	// If its time is long past, another instance of the node may have seen the timer fire.
+	due := fn.schedule.blockDue(times.first, w.IntervalEnd(times.first), silent, fn.lastCheck, time.Now())
+	// If set is long past, the timer may have fired in another instance of the node.
 	set, known := fn.timersSet[c.name]
-	if !known || at.Before(set) || fn.memory == nil && fn.schedule.expire > 0 && times.first.After(set.Add(fn.schedule.expire)) {
-		fn.setTimer(tp, c.name, at)
+	if !known || due.Before(set) || fn.memory == nil && fn.schedule.expire > 0 && times.first.After(set.Add(fn.schedule.expire)) {
+		fn.setTimer(tp, c.name, due)
 	}
 	return nil
 }
 
-// deadline is when a key of a cell becomes silent, zero if that is not known.
-func (fn *encodeFn) deadline(c *openCell, key string) (at time.Time) {
+// deadline returns the time at which a key of a cell becomes silent; zero if it is not known.
+func (fn *encodeFn) deadline(c *openCell, key string) (t time.Time) {
 	if e := fn.keys[key]; e != nil {
 		return e.Deadline()
 	}
 	if b := c.Get(key); b != nil {
-		at, _ = fn.workers[0].Deadline(key, b)
+		t, _ = fn.workers[0].Deadline(key, b)
 	}
-	return at
+	return t
 }
 
-// setTimer sets the timer by which a cell is looked at.
-func (fn *encodeFn) setTimer(tp timers.Provider, cell string, at time.Time) {
-	if !at.IsZero() {
-		fn.set(tp, cell, at, timerTag)
-		fn.timersSet[cell] = at
+// setTimer sets the timer for the next check of a cell, unless t is zero.
+func (fn *encodeFn) setTimer(tp timers.Provider, cell string, t time.Time) {
+	if !t.IsZero() {
+		fn.set(tp, cell, t, timerTag)
+		fn.timersSet[cell] = t
 	}
 }
 
-// awaitEnd sets the timer of a cell for the end of the input.
-func (fn *encodeFn) awaitEnd(tp timers.Provider) {
+// setEndTimer sets the timer of a cell for the end of the input.
+func (fn *encodeFn) setEndTimer(tp timers.Provider) {
 	fn.Due.Set(tp, mtime.EndOfGlobalWindowTime.ToTime(), timers.WithTag(endTag))
 }
 
-// set sets a timer of the cell at hand.
+// set sets a timer of the current cell.
 func (fn *encodeFn) set(tp timers.Provider, cell string, t time.Time, tag string) {
 	fn.Due.Set(tp, fn.account.NextStep(wholeMillis(t)), timers.WithTag(tag))
 }
 
-// wholeMillis is the end of the millisecond that t is in: timers count milliseconds, and are never
-// too early.
+// wholeMillis rounds t up to a millisecond: timers have milliseconds, and must not be too early.
 func wholeMillis(t time.Time) time.Time {
 	return t.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// resume sets the timers of a cell of a run before.
+// resume sets the timers of a cell of the previous run.
 func (fn *encodeFn) resume(tp timers.Provider, c *openCell) error {
 	if fn.memory == nil {
-		return nil // the runner has them
+		return nil // the runner has stored them
 	}
 	if fn.cfg.AtEnd {
-		fn.awaitEnd(tp)
+		fn.setEndTimer(tp)
 	}
-	if err := fn.plan(c, time.Time{}); err != nil {
+	if err := fn.buildAgenda(c, time.Time{}); err != nil {
 		return err
 	}
 	fn.setTimer(tp, c.name, c.agenda.Next())
@@ -144,21 +143,21 @@ func (fn *encodeFn) resume(tp timers.Provider, c *openCell) error {
 	return nil
 }
 
-// OnTimer looks at the keys of a cell when a timer fires: it releases the observations that the
-// watermark has passed, tells of the keys that are silent, and forgets those that have expired.
+// OnTimer checks the keys of a cell when a timer fires. It releases the observations that the watermark has passed,
+// reports silent keys, and forgets expired ones.
 func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provider, tp timers.Provider, cell string, timer timers.Context, _, _ func([]byte), _ func(keyed.Rejected)) error {
 	ends, stopped, aggregates := timer.Tag == endTag, fn.account.IsStopped(), fn.cfg.Aggregate != nil
 	switch {
-	case fn.account.Suspended(): // asked after IsStopped: it is not a run whose input ends
+	case fn.account.Suspended(): // asked after IsStopped: a suspended run's input does not end
 		return nil
 	case ends && stopped && !aggregates && !fn.cfg.IgnoresWatermark:
-		return nil // the input ends, and no key is silent for that
+		return nil // the run was stopped, which makes no key silent
 	}
 	c := fn.cellOf(cell, sp)
-	if err := fn.drain(); err != nil { // which reads the cell
+	if err := fn.drain(); err != nil { // reads the cell
 		return err
 	}
-	now := clock.Later(ts.ToTime(), fn.account.Watermark()) // all at once that it has passed
+	now := clock.Later(ts.ToTime(), fn.account.Watermark()) // process all that the watermark has passed
 	horizon := now.Add(-fn.schedule.patience)
 	if ends {
 		now = fn.account.Latest()
@@ -168,7 +167,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 		return err
 	}
 	if !ends {
-		fn.woken, c.woken = clock.Later(fn.woken, now), clock.Later(c.woken, now) // what is due by now is known
+		fn.lastCheck, c.lastCheck = clock.Later(fn.lastCheck, now), clock.Later(c.lastCheck, now) // all keys that are due at now are known
 	}
 	for part := range slices.Chunk(due, batchBlocks) {
 		active, err := fn.open(part)
@@ -179,7 +178,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 			switch {
 			case !aggregates || !ends && !stopped:
 				e.Release(horizon)
-			case stopped: // the input ends there, and nothing is known of the time after it
+			case stopped: // the input ends there: nothing is known about the time after it
 				e.End(time.Time{})
 			case fn.cfg.GoesOn:
 				e.Release(now.Add(-fn.schedule.patience))
@@ -196,8 +195,8 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 			}
 		}
 		if ends && aggregates {
-			// Intervals without events go on after a silence that is not told. In an input without an
-			// end a timer sees to that.
+			// Intervals without events continue after a silence that is not reported. For an input without an end,
+			// a timer does this.
 			if err := fn.work(slices.Clone(active)); err != nil {
 				return err
 			}
@@ -209,7 +208,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 			case fn.expired(e, now):
 				fn.drop(c, e)
 			default:
-				fn.note(e, time.Time{})
+				fn.updateAgenda(e, time.Time{})
 			}
 		}
 		fn.storeStates()
@@ -221,41 +220,41 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 	return c.readable()
 }
 
-// due are the keys of a cell that have to be looked at by now, sorted: the output has one order.
-// At the end of the input they are those of which something waits, or that are silent by now, and
-// with intervals all.
-func (fn *encodeFn) due(c *openCell, now time.Time, ends bool) (all []queuedBlock, err error) {
+// due returns the keys of a cell that are due at now, sorted so that the output order is fixed. At the end of the
+// input, these are the keys with waiting observations and the keys that are silent at now; with intervals, all
+// keys.
+func (fn *encodeFn) due(c *openCell, now time.Time, ends bool) (blocks []queuedBlock, err error) {
 	var due []string
 	if ends {
 		for key, b := range c.All() {
 			if fn.keys[key] != nil {
 				continue
 			}
-			waits, _ := keyed.StateBytes(b).Waiting()
-			at, _ := fn.workers[0].Deadline(key, b)
-			if fn.cfg.Aggregate != nil || !waits.IsZero() || !at.IsZero() && !at.After(now) {
+			firstWaiting, _ := keyed.StateBytes(b).Waiting()
+			deadline, _ := fn.workers[0].Deadline(key, b)
+			if fn.cfg.Aggregate != nil || !firstWaiting.IsZero() || !deadline.IsZero() && !deadline.After(now) {
 				due = append(due, key)
 			}
 		}
 		for _, e := range c.order {
-			if fn.keys[e.key] == e { // else it was dropped
+			if fn.keys[e.key] == e { // otherwise it was dropped
 				due = append(due, e.key)
 			}
 		}
 	} else {
-		if err := fn.plan(c, now); err != nil {
+		if err := fn.buildAgenda(c, now); err != nil {
 			return nil, err
 		}
 		due = c.agenda.Due(now)
 	}
 	slices.Sort(due)
 	for _, key := range due {
-		all = append(all, queuedBlock{of: c, key: key})
+		blocks = append(blocks, queuedBlock{cell: c, key: key})
 	}
-	return all, c.readable()
+	return blocks, c.readable()
 }
 
-// emitSilence tells of a key that is silent by now.
+// emitSilence reports a key that is silent at now.
 func (fn *encodeFn) emitSilence(now time.Time, e *openKey) {
 	s, silent := e.ReportSilence(now)
 	if !silent {
@@ -268,24 +267,23 @@ func (fn *encodeFn) emitSilence(now time.Time, e *openKey) {
 	fn.flush()
 }
 
-// expired reports whether a key has expired, by the time that its logs have passed, and in a run
-// that does not know them by the watermark. A watermark that follows the clock has passed what the
-// logs have not.
+// expired reports whether a key has expired, according to the times that its logs have passed, or to the watermark
+// if the run does not know these. A watermark that follows the clock may pass times that the logs have not passed.
 func (fn *encodeFn) expired(e *openKey, now time.Time) bool {
-	at := e.Expiry()
-	if fn.schedule.expire == 0 || at.IsZero() || !at.Before(now) {
+	expiry := e.Expiry()
+	if fn.schedule.expire == 0 || expiry.IsZero() || !expiry.Before(now) {
 		return false
 	}
 	for _, p := range e.IncludedOffsets() {
-		if passed, known := fn.account.LogTime(p.Log); known && !passed.After(at) {
+		if passed, known := fn.account.LogTime(p.Log); known && !passed.After(expiry) {
 			return false
 		}
 	}
 	return true
 }
 
-// drop forgets a key that has expired. If it speaks again in this bundle, it begins anew. All keys
-// of a topic may expire in one bundle: what is decoded of them must not wait for its end.
+// drop forgets an expired key. If another observation of it follows in this bundle, the key is reset. All keys of a
+// topic may expire in one bundle, so drop frees their decoded states at once.
 func (fn *encodeFn) drop(c *openCell, e *openKey) {
 	w := fn.workers[0]
 	w.encoder.Forgotten(&w.encoded, e.key)
@@ -295,11 +293,11 @@ func (fn *encodeFn) drop(c *openCell, e *openKey) {
 	c.Put(e.key, nil)
 	delete(fn.keys, e.key)
 	c.agenda.Set(e.key, time.Time{}, c.Len(), time.Time{})
-	e.forgot, e.KeyState = true, keyed.KeyState{}
+	e.forgotten, e.KeyState = true, keyed.KeyState{}
 }
 
-// resumeFn calls the cells whose states a run takes over, so that they get the timers that they
-// had. It takes an impulse: the source begins when they have them, see package account.
+// resumeFn calls the cells whose states a run takes over, so that they set their timers. Its input is an impulse:
+// the source waits until the timers are set, see package account.
 type resumeFn struct{}
 
 func (fn *resumeFn) ProcessElement(ctx context.Context, _ []byte, emit func(beam.EventTime, string, []byte)) {

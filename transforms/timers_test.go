@@ -23,41 +23,41 @@ func init() {
 	transforms.Register("slow", func(context.Context, string) transforms.Encoder { return slowEncoder{} })
 }
 
-// secondDecoder takes a number as 1,000 times the second of an observation, and its key.
+// secondDecoder decodes a number: 1,000 times the second of an observation, plus the number of its key.
 type secondDecoder struct{}
 
 func (secondDecoder) Decode(element any, take func(string, *keyed.Observation) error, _ func([]byte, int)) {
 	n := int(element.(float64))
-	o := keyed.Value(at(n/1000), "", 1)
-	_ = take(fmt.Sprint("k", n%1000), &o) // a valid one
+	o := keyed.Value(timeAt(n/1000), "", 1)
+	_ = take(fmt.Sprint("k", n%1000), &o) // it is valid
 }
 
 // forgotten counts the keys that were forgotten.
 var forgotten atomic.Int64
 
-// forgetsEncoder writes of an estimate how many keys were forgotten before.
+// forgetsEncoder writes for an estimate the number of keys that were forgotten before.
 type forgetsEncoder struct{ encoder }
 
-func (forgetsEncoder) Estimate(to *transforms.Encoded, key string, _ *keyed.Estimate) {
-	to.Records = fmt.Appendf(to.Records, "%s %d\n", key, forgotten.Load())
+func (forgetsEncoder) Estimate(dst *transforms.Encoded, key string, _ *keyed.Estimate) {
+	dst.Records = fmt.Appendf(dst.Records, "%s %d\n", key, forgotten.Load())
 }
 
 func (forgetsEncoder) Forgotten(*transforms.Encoded, string) { forgotten.Add(1) }
 
-// slowEncoder says that it tells of a silence, and then waits.
+// slowEncoder signals that a silence is reported, and then waits.
 type slowEncoder struct{ encoder }
 
-var telling, told = make(chan bool), make(chan bool)
+var silentCalled, silentMayReturn = make(chan bool), make(chan bool)
 
-func (e slowEncoder) Silent(to *transforms.Encoded, key string, s keyed.SilenceEvent) {
-	telling <- true
-	<-told
-	e.encoder.Silent(to, key, s)
+func (e slowEncoder) Silent(dst *transforms.Encoded, key string, s keyed.SilenceEvent) {
+	silentCalled <- true
+	<-silentMayReturn
+	e.encoder.Silent(dst, key, s)
 }
 
-// A run that is stopped while a node works on a timer does not rest before what that puts out is stored,
-// although the source has handed over nothing that is in flight.
-func TestRestOfTimers(t *testing.T) {
+// A run that is stopped while a node processes a timer is not idle before the outputs of the timer are stored,
+// although the source has handed over no records that are in flight.
+func TestTimerKeepsRunBusy(t *testing.T) {
 	books := account.Open(account.StateKeeper{Suspends: true})
 	defer books.Close()
 	expect.OK(t, books.HandOver(t.Context(), 1, nil))
@@ -74,32 +74,32 @@ func TestRestOfTimers(t *testing.T) {
 		_, err := direct.Execute(books.In(t.Context()), p)
 		ended <- err
 	}()
-	<-telling
+	<-silentCalled
 	books.Stop()
-	rests := func(within time.Duration) bool {
+	isIdle := func(within time.Duration) bool {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		return books.WaitIdle(ctx)
 	}
-	if rests(50 * time.Millisecond) {
-		t.Error("it rests while a timer tells of a silence")
+	if isIdle(50 * time.Millisecond) {
+		t.Error("the run is idle while a timer reports a silence")
 	}
-	told <- true
+	silentMayReturn <- true
 	expect.OK(t, <-ended)
-	if !rests(time.Minute) || len(c.lines["alerts"]) != 1 {
-		t.Errorf("it does not rest, or has %q", c.lines["alerts"])
+	if !isIdle(time.Minute) || len(c.lines["alerts"]) != 1 {
+		t.Errorf("the run is not idle, or the alerts are %q", c.lines["alerts"])
 	}
 }
 
-// How records are divided into bundles does not decide what a clock decides. A key speaks twice after a
-// step that has passed when it would be silent: the next step decides that, and not whether a timer fires
-// between the two.
+// The division of records into bundles does not decide the outcome of a timer. A key has two observations after a
+// step that has passed its deadline: the next step decides whether it is silent, and not a timer that may fire
+// between them.
 func TestRecordsAfterStep(t *testing.T) {
 	c := &testCase{lines: map[string][]string{}}
 	cases.Store(t.Name(), c)
 	books := account.Open(account.StateKeeper{})
 	defer books.Close()
-	books.Advance(at(20), false)
+	books.Advance(timeAt(20), false)
 	expect.OK(t, books.HandOver(t.Context(), 2, nil))
 	p, s := beam.NewPipelineWithRoot()
 	cfg := keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: time.Second}}
@@ -112,8 +112,8 @@ func TestRecordsAfterStep(t *testing.T) {
 	}
 }
 
-// Where a watermark passes the expiry of all keys in one step, all are forgotten then, in whichever cell
-// they are, and not those of the cell alone whose timer comes first.
+// If a watermark passes the expiry of all keys in one step, all of them are forgotten then, in all cells, and not
+// only those of the cell whose timer is first.
 func TestExpiryOfAllCells(t *testing.T) {
 	eachCells(t, func(t *testing.T, cells []string) {
 		const keys, expire, step = 600, 10, 100
@@ -128,15 +128,15 @@ func TestExpiryOfAllCells(t *testing.T) {
 		books := account.Open(account.StateKeeper{})
 		defer books.Close()
 		expect.OK(t, books.HandOver(t.Context(), keys+1, nil))
-		books.Advance(at(step), false)
+		books.Advance(timeAt(step), false)
 		p, s := beam.NewPipelineWithRoot()
 		cfg := keyed.Config{Filter: twoLevels, Expire: expire * time.Second}
-		of := transforms.Registered{Name: "timers"}
-		records, _, _, _ := transforms.FilterEncoded(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, of, of, streamOf(t, s, events...))
+		registered := transforms.Registered{Name: "timers"}
+		records, _, _, _ := transforms.FilterEncoded(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, registered, registered, streamOf(t, s, events...))
 		beam.ParDo(s, &collectOneFn{t.Name(), "records"}, records)
 		expect.Get(direct.Execute(books.In(t.Context()), p))(t)
 		if last := fmt.Sprintf("k%d %d", keys, keys); !slices.Contains(c.lines["records"], last) {
-			t.Errorf("%d were forgotten, and no record is %q", forgotten.Load(), last)
+			t.Errorf("%d keys were forgotten, and no record is %q", forgotten.Load(), last)
 		}
 	})
 }

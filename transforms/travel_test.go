@@ -13,9 +13,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A configuration travels to workers as text. Numbers, and nil or empty lists, come back as
-// they were.
-func TestConfigTravels(t *testing.T) {
+// A configuration is sent to workers as text. The text preserves numbers, and nil and empty lists.
+func TestConfigRoundTrip(t *testing.T) {
 	third := 1 / 3.
 	full := stepConfig{Config: keyed.Recommended("normal"), Host: Host{Cells: []string{"a", "b"}, Migrate: true}}
 	full.Keys = []keyed.Rule{{Match: "k*", Filter: hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: third}, Prior: expfam.Params{"kappa": math.Nextafter(1, 2)}}}}

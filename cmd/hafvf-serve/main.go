@@ -1,6 +1,6 @@
 // Hafvf-serve filters batches of observations for a program in another language that has started it, by frames on
-// standard input and output. It opens no file and no port, keeps nothing that counts, and ends with its input or its
-// parent. The frames are those of package cmd/internal/serve.
+// standard input and output. It opens no files or ports, keeps no data except a cache, and ends with its input or its
+// parent. The frames are described in package cmd/internal/serve.
 package main
 
 import (
@@ -10,16 +10,16 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
-	_ "time/tzdata" // for the zones of settings, where the machine has none
+	_ "time/tzdata" // for the zones of settings, if the machine has none
 
 	"hafvf/cmd/internal/serve"
 )
 
-// version is that of the package that brings the program along, which the linker sets; empty: that of any.
+// version is the version of the package that includes the program; the linker sets it. Empty matches any version.
 var version string
 
 func main() {
-	debug.SetGCPercent(-1) // a collection comes with the limit alone
+	debug.SetGCPercent(-1) // collect only at the memory limit
 	boundMemory(nil)
 	s := serve.Server{Version: version, Parent: func(parent int) { go endWith(parent) }}
 	if err := s.Serve(os.Stdin, os.Stdout); err != nil {
@@ -28,23 +28,24 @@ func main() {
 	}
 }
 
-// endWith ends the process when its parent is another. Its input may stay open: a sibling may have a copy of the pipe.
+// endWith ends the process when parent is no longer its parent. Its input may stay open: a sibling may have a copy
+// of the pipe.
 func endWith(parent int) {
 	for ; os.Getppid() == parent; time.Sleep(time.Second) {
 	}
 	os.Exit(0)
 }
 
-const leastMemory = 64 << 20
+const minMemory = 64 << 20
 
-// boundMemory sets the limit of memory to twice what is live, after each collection.
+// boundMemory sets the memory limit to 32 MB above twice the live heap, at least 64 MB, after each collection.
 func boundMemory(*collected) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	debug.SetMemoryLimit(max(leastMemory, 2*int64(live[0].Value.Uint64())+leastMemory/2))
+	debug.SetMemoryLimit(max(minMemory, 2*int64(live[0].Value.Uint64())+minMemory/2))
 	runtime.SetFinalizer(new(collected), boundMemory)
 }
 
-// A collected says by its finalizer that there was a collection. Without a pointer it would be one of the small objects
-// whose finalizers may never run.
+// The finalizer of a collected shows that a collection has run. A collected has a pointer because the finalizers of
+// small objects without pointers may never run.
 type collected struct{ _ *collected }

@@ -14,17 +14,17 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// as is the environment variable that says what the test program is.
-const as = "HAFVF_SERVE_TEST_AS"
+// roleVar is the environment variable with the role of the test program: child or parent.
+const roleVar = "HAFVF_SERVE_TEST_AS"
 
 func TestMain(m *testing.M) {
-	switch os.Getenv(as) {
+	switch os.Getenv(roleVar) {
 	case "child":
 		main()
 		return
 	case "parent":
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), as+"=child")
+		cmd.Env = append(os.Environ(), roleVar+"=child")
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 		cmd.Run()
 		return
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hello is the frame of a caller.
+// hello returns the first frame of a caller.
 func hello(parent int) []byte {
 	body := fmt.Appendf(nil, `{"protocol":1,"parent":%d}`, parent)
 	b := binary.LittleEndian.AppendUint32(nil, uint32(len(body)+5))
@@ -41,23 +41,23 @@ func hello(parent int) []byte {
 	return append(b, body...)
 }
 
-// start starts the test program, and returns the ends of its pipes.
-func start(t *testing.T, is string) (cmd *exec.Cmd, in, out *os.File) {
-	hisIn, in, err := os.Pipe()
+// start starts the test program in a role. in is its input, and out its output.
+func start(t *testing.T, role string) (cmd *exec.Cmd, in, out *os.File) {
+	childIn, in, err := os.Pipe()
 	expect.OK(t, err)
-	out, hisOut, err := os.Pipe()
+	out, childOut, err := os.Pipe()
 	expect.OK(t, err)
 	cmd = exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), as+"="+is)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = hisIn, hisOut, os.Stderr
+	cmd.Env = append(os.Environ(), roleVar+"="+role)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = childIn, childOut, os.Stderr
 	expect.OK(t, cmd.Start())
-	hisIn.Close()
-	hisOut.Close()
+	childIn.Close()
+	childOut.Close()
 	t.Cleanup(func() { in.Close(); out.Close() })
 	return cmd, in, out
 }
 
-// greet says hello, and waits for the answer.
+// greet sends hello, and waits for the answer.
 func greet(t *testing.T, in, out *os.File, parent int) {
 	t.Helper()
 	expect.Get(in.Write(hello(parent)))(t)
@@ -77,18 +77,18 @@ func TestEndsWithItsInput(t *testing.T) {
 	expect.OK(t, cmd.Wait())
 }
 
-// The program ends when its parent is gone, though its input stays open.
+// The program ends when its parent has ended, even if its input stays open.
 func TestEndsWithItsParent(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("a process there keeps the pid of its parent")
+		t.Skip("a process keeps the pid of its parent on Windows")
 	}
-	expect.Waits(t, "the parent to be gone")
+	expect.Waits(t, "the end of the parent")
 	cmd, in, out := start(t, "parent")
 	greet(t, in, out, cmd.Process.Pid)
 	expect.OK(t, cmd.Process.Kill())
 	cmd.Wait()
 	expect.OK(t, out.SetReadDeadline(time.Now().Add(time.Minute)))
 	if n, err := out.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-		t.Errorf("it is there still: %d, %v", n, err)
+		t.Errorf("the program is still running: %d, %v", n, err)
 	}
 }

@@ -157,7 +157,7 @@ func (g *golden) observation(i int) Observation {
 		far = 9
 	}
 	o := Observation{Time: goldenStart.Add(time.Duration(i) * goldenStep), Log: "records-3", Seq: int64(i)}
-	o.ID = smoothedID(&o)
+	o.ID = sourceID(&o)
 	x := familytest.Of(g.cfg.Filter.Family).Far(rng, far)
 	o.X = [][]float64{x}
 	if len(x) > 1 {

@@ -12,28 +12,27 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A KeyState is what is known of one key: its track, and the observations that wait for earlier
-// ones. It takes the observations of a key as they come, and says which of them are to be
-// learned now. It is not safe for concurrent use.
+// A KeyState is the state of one key: its track, and the observations that wait for earlier ones. It takes
+// observations in the order of their arrival, and learns them in the order of Config.Order. It is not safe for
+// concurrent use.
 type KeyState struct {
 	*Track
 	est         *Estimator
-	clock       time.Time     // latest event time seen
-	released    time.Time     // event time of the last observation released
-	waiting     []Observation // by time, ties in the order of arrival
-	included    []Offset      // per log, the last one learned or waiting
-	lateRun     lateRun       // of late observations, that ends here
-	rewoundFrom time.Time     // from which the last observation has turned the key back; zero: not
-	horizon     time.Time     // up to which nothing earlier than what waits is to come
-	lead        int           // parts of Config.Expire by which its log was ahead of the clock: see Expiry
+	clock       time.Time     // latest event time so far
+	released    time.Time     // event time of the last released observation
+	waiting     []Observation // by time, equal times in the order of arrival
+	included    []Offset      // last learned or waiting observation of each log
+	lateRun     lateRun       // the last late observations in a row
+	rewoundFrom time.Time     // time from which the last observation set the key back; zero if it did not
+	horizon     time.Time     // no observation up to this time is expected any more
+	lead        int           // multiples of ExpiryPart by which the log was ahead of the key, see Expiry
 
-	intervals     intervals      // of Config.Aggregate
-	endedSilences []SilenceEvent // silences that are over, to be told
-	expired       bool           // the key has begun anew, and that is not told
+	intervals     intervals      // open intervals of Config.Aggregate
+	endedSilences []SilenceEvent // silences that have ended and are not reported yet
+	expired       bool           // Config.Expire has reset the key, and this is not reported yet
 }
 
-// A lateRun is one of observations of a key that came one after the other, each no earlier than
-// the one before.
+// A lateRun is a run of late observations of a key, each not before the previous one.
 type lateRun struct {
 	n    int
 	last time.Time
@@ -45,9 +44,8 @@ type Offset struct {
 	Seq int64
 }
 
-// Open returns the entity of a key whose state AppendBinary encoded; nil is the state of a
-// key before its first observation. If it was written under another configuration, the error
-// wraps ErrOtherConfig.
+// Open returns the KeyState of a key whose state AppendBinary encoded. nil is the state of a key without
+// observations. If the state was written with another configuration, the error wraps ErrOtherConfig.
 func (est *Estimator) Open(key string, state []byte) (KeyState, error) {
 	if state == nil {
 		return KeyState{Track: est.NewTrack(key), est: est}, nil
@@ -55,38 +53,38 @@ func (est *Estimator) Open(key string, state []byte) (KeyState, error) {
 	return est.decodeKeyState(key, state)
 }
 
-// Bind gives the entity to another estimator of the same configuration, which goes on with
-// it. The estimator before may then work for other keys at the same time.
+// Bind gives the KeyState to another estimator with the same configuration. The previous estimator can then process
+// other keys at the same time.
 func (e *KeyState) Bind(est *Estimator) {
 	e.est = est
 	est.bind(e.Track)
 }
 
-// release notes that an observation of that time is learned next.
-func (e *KeyState) release(at time.Time) {
-	if e.expires(e.released, at) {
+// release records that an observation at t is learned next.
+func (e *KeyState) release(t time.Time) {
+	if e.expires(e.released, t) {
 		e.expireTrack()
 	}
-	e.released = at
+	e.released = t
 }
 
-// IsNew reports whether nothing is known of the key.
+// IsNew reports whether the key has no learned, waiting or included observation.
 func (e *KeyState) IsNew() bool {
 	return e.n == 0 && e.clock.IsZero() && len(e.included) == 0 && len(e.waiting) == 0
 }
 
-// Deadline is when the key has to be looked at: when it becomes silent, or, where it is so
-// already, when the observation that ends this has waited long enough. It is zero where there
-// is nothing to look for, as without Config.Silence.
+// Deadline returns the time at which to call ReportSilence: when the key becomes silent or, if it is silent, when
+// the observation that ends the silence is due. It returns the zero time if there is no such time, as without
+// Config.Silence.
 func (e *KeyState) Deadline() time.Time {
 	cfg := &e.est.cfg
 	if cfg.Silence == nil {
 		return time.Time{}
 	}
-	last := clock.Later(e.heartbeat.last, e.clock) // the clock where an observation waits
+	last := clock.Later(e.heartbeat.last, e.clock) // the clock, if an observation waits
 	deadline := e.stages.silences.deadline(e.heartbeat, &e.rules.quiet, last)
 	switch {
-	case e.expires(last, deadline): // the key is forgotten before
+	case e.expires(last, deadline): // the key expires before
 		return time.Time{}
 	case !deadline.IsZero():
 		return deadline.Add(e.est.MaxDelay())
@@ -96,8 +94,8 @@ func (e *KeyState) Deadline() time.Time {
 	return time.Time{}
 }
 
-// Deadline is KeyState.Deadline of the encoded entity of a key. It does not decode what the filters
-// know. The error is CheckState's, as far as it reads.
+// Deadline is KeyState.Deadline for an encoded KeyState of the key. It decodes only the start of the state, and
+// returns the errors of CheckState that it finds there.
 func (est *Estimator) Deadline(key string, state []byte) (time.Time, error) {
 	if est.cfg.Silence == nil {
 		return time.Time{}, nil
@@ -109,9 +107,9 @@ func (est *Estimator) Deadline(key string, state []byte) (time.Time, error) {
 	return e.Deadline(), nil
 }
 
-// ReportSilence returns the silence of a key that is silent by now, and notes that it is told. It reports
-// whether there is one that was not told yet. With detection the budget of the key's alarms pays
-// it. If that is used up, it is not told.
+// ReportSilence returns the silence of a key that is silent at now, and marks it as reported. silent is false if
+// the key is not silent, or if the silence is already reported. With detection, the silence is charged to the key's
+// budget. If the budget is used up, the silence is not reported.
 func (e *KeyState) ReportSilence(now time.Time) (s SilenceEvent, silent bool) {
 	deadline := e.Deadline()
 	if deadline.IsZero() || deadline.After(now) || !e.stages.silences.report(e.heartbeat, &e.rules.quiet, e.pays) {
@@ -120,17 +118,17 @@ func (e *KeyState) ReportSilence(now time.Time) (s SilenceEvent, silent bool) {
 	return e.silent(), true
 }
 
-// AppendBinary appends the encoded entity to b. The error is always nil.
+// AppendBinary appends the encoded KeyState to b. The error is always nil.
 func (e *KeyState) AppendBinary(b []byte) ([]byte, error) { return e.append(b), nil }
 
 const (
-	rewindAfter = 5           // late observations in a row
-	skew        = time.Minute // by which clocks that are right differ
-	farAhead    = time.Hour   // of the clock, as no clock of a device is by chance
+	rewindAfter = 5           // late observations in a row that set the key back
+	skew        = time.Minute // maximum difference of correct clocks
+	farAhead    = time.Hour   // a device's clock is this far ahead only by a fault
 )
 
-// isWrong notes that an observation is late, and reports whether what the key has released is
-// known to be wrong by now.
+// isWrong counts a late observation, and sets late.Ahead. It reports whether the released time is now known to be
+// wrong.
 func (e *KeyState) isWrong(late *LateError) bool {
 	now := e.est.now()
 	ahead := late.Released.Sub(now)
@@ -144,7 +142,7 @@ func (e *KeyState) isWrong(late *LateError) bool {
 	return e.lateRun.n == rewindAfter
 }
 
-// rewind has the key go back to the observation that comes next.
+// rewind sets the key back to the next observation.
 func (e *KeyState) rewind() {
 	e.clock, e.released, e.rewoundFrom, e.lead = time.Time{}, time.Time{}, e.released, 0
 	if in := &e.intervals; !in.next.IsZero() {
@@ -156,16 +154,17 @@ func (e *KeyState) rewind() {
 	}
 }
 
-// formatTag begins every encoded KeyState. It is none of the heads of cells, see package statestore.
+// formatTag is the first byte of an encoded KeyState. The head of a cell starts with other bytes, see package
+// statestore.
 const formatTag = 10
 
-// errFormat is the error of a state of a former format.
+// errFormat is the error for a state of an older format.
 var errFormat = errors.New("state has the format of another version of this program: start without it")
 
-// ErrNewer means that a newer version of this program wrote a state. This version must not reset its key.
+// ErrNewer means that a newer version of this program wrote a state. This version must not reset the key.
 var ErrNewer = compact.ErrNewer
 
-// checkFormat returns an error if a state has a format that this program does not read.
+// checkFormat returns an error if this program cannot read the format of a state.
 func checkFormat(b []byte) error {
 	switch {
 	case len(b) == 0 || b[0] == formatTag:
@@ -176,20 +175,19 @@ func checkFormat(b []byte) error {
 	return errFormat
 }
 
-// lateRunTag is where the time of an encoded entity begins, by compact.AppendTime, in one whose
-// last observation was late. Then the run stands before the time.
+// lateRunTag precedes the late run in the state of a key whose last observation was late. Without tags, the state
+// continues with the time in the encoding of compact.AppendTime, which starts with none of the tags.
 const lateRunTag = 6
 
-// leadTag stands before that in one that has a lead.
+// leadTag precedes the lead in a state that has one.
 const leadTag = 5
 
-// spreadTag stands before that in one that has learned a spread.
+// spreadTag precedes the spread in a state that has learned one.
 const spreadTag = 4
 
-// intervalsTag stands after formatTag in an encoded entity that has intervals.
+// intervalsTag follows formatTag in a state that has intervals.
 const intervalsTag = 7
 
-// append encodes the entity.
 func (e *KeyState) append(b []byte) []byte {
 	c := coderOf(b)
 	c.Writes, c.width = true, e.spread
@@ -204,15 +202,15 @@ func (e *KeyState) append(b []byte) []byte {
 	return c.B
 }
 
-func offsetsForm(c *compact.Codec, all *[]Offset) {
-	compact.List(c, all, 2, func(p *Offset) {
+func offsetsForm(c *compact.Codec, offsets *[]Offset) {
+	compact.List(c, offsets, 2, func(p *Offset) {
 		compact.Texts(c, &p.Log)
 		compact.Signed(c, &p.Seq)
 	})
 }
 
-// Waiting returns the times of the first and the last observation that waits, zero where
-// none does. With Config.Aggregate they are the ends of the first and the last interval.
+// Waiting returns the times of the first and the last waiting observation; zero if none waits. With
+// Config.Aggregate, it returns the ends of the first and the last interval.
 func (e *KeyState) Waiting() (first, last time.Time) {
 	if e.est != nil && e.est.aggregator != nil {
 		return e.span()
@@ -223,7 +221,7 @@ func (e *KeyState) Waiting() (first, last time.Time) {
 	return e.waiting[0].Time, e.waiting[len(e.waiting)-1].Time
 }
 
-// StateBytes is an encoded KeyState, of which the methods decode the beginning alone.
+// StateBytes is an encoded KeyState. Its methods decode only the start.
 type StateBytes []byte
 
 func (b StateBytes) begin() (e KeyState, r *coder) {
@@ -232,7 +230,7 @@ func (b StateBytes) begin() (e KeyState, r *coder) {
 	return e, r
 }
 
-// Waiting is KeyState.Waiting of the state.
+// Waiting is KeyState.Waiting for an encoded state.
 func (b StateBytes) Waiting() (first, last time.Time) {
 	e, r := b.begin()
 	if r.waiting == (span{}) {
@@ -241,7 +239,7 @@ func (b StateBytes) Waiting() (first, last time.Time) {
 	return r.waiting.first, r.waiting.last
 }
 
-// WarmsUp reports whether the first observations are still setting the prior of the key.
+// WarmsUp reports whether the warm-up, which sets the prior of the key, is not over.
 func (b StateBytes) WarmsUp() bool {
 	_, r := b.begin()
 	for range 3 { // the counts of a track
@@ -253,10 +251,10 @@ func (b StateBytes) WarmsUp() bool {
 	return !priorIsSet && !r.Bad
 }
 
-// IncludedOffsets are the last places of each log that the entity includes.
+// IncludedOffsets returns the last offset of each log that the KeyState includes.
 func (e *KeyState) IncludedOffsets() []Offset { return e.included }
 
-// IncludedOffsets returns the last place of each log that the state includes.
+// IncludedOffsets is KeyState.IncludedOffsets for an encoded state.
 func (b StateBytes) IncludedOffsets() ([]Offset, error) {
 	if err := checkFormat(b); err != nil {
 		return nil, err
@@ -268,47 +266,46 @@ func (b StateBytes) IncludedOffsets() ([]Offset, error) {
 	return e.included, nil
 }
 
-// AppendBinary appends the encoded track to b, in the encoding of a KeyState. The error is
-// always nil.
+// AppendBinary appends the track to b, encoded as a KeyState. The error is always nil.
 func (t *Track) AppendBinary(b []byte) ([]byte, error) {
 	e := KeyState{Track: t}
 	return e.append(b), nil
 }
 
-// RestoreTrack decodes a track that AppendBinary encoded. The track continues as if it had
-// never been saved. If it was written under another configuration, the error wraps
-// ErrOtherConfig. RestoreTrack also reads a KeyState, unless observations wait
-// in it.
+// RestoreTrack decodes a track that AppendBinary encoded. The track continues as if it had not been encoded. If it
+// was written with another configuration, the error wraps ErrOtherConfig. RestoreTrack also reads a KeyState
+// without waiting observations.
 func (est *Estimator) RestoreTrack(key string, b []byte) (*Track, error) {
 	e, err := est.decodeKeyState(key, b)
 	if err != nil {
 		return nil, err
 	}
 	if n := len(e.waiting); n > 0 {
-		return nil, fmt.Errorf("%d observations wait in the state, which a track cannot hold", n)
+		return nil, fmt.Errorf("%d observations wait in the state; a track cannot store them: use Estimator.Open", n)
 	}
 	return e.Track, nil
 }
 
-// form is that of what stands before the track.
+// form encodes or decodes the part of the state before the track.
 func (e *KeyState) form(c *coder) {
 	e.head(c)
 	compact.List(&c.Codec, &e.waiting, 1, func(o *Observation) {
 		w := *o
-		if c.Writes && w.ID == smoothedID(o) {
+		if c.Writes && w.ID == sourceID(o) {
 			w.ID = sameID
 		}
 		if observationForm(&c.Codec, &w); c.Writes {
 			return
 		}
 		if *o = w; w.ID == sameID {
-			o.ID = smoothedID(o)
+			o.ID = sourceID(o)
 		}
 	})
 	offsetsForm(&c.Codec, &e.included)
 }
 
-// head is what stands before that. Times of span are in front of intervals, so that Waiting finds them.
+// head encodes or decodes the part of the state before the waiting observations. The times of the intervals precede
+// the intervals, so that StateBytes.Waiting finds them.
 func (e *KeyState) head(c *coder) {
 	c.Check(c.tagged(formatTag, true))
 	if c.tagged(intervalsTag, c.intervals != "") { // a Track has none
@@ -332,28 +329,27 @@ func (e *KeyState) head(c *coder) {
 	c.near(&e.released)
 }
 
-// sameID stands in a state for the ID of an observation that is its smoothedID.
+// sameID replaces, in a state, the ID of an observation that equals its sourceID.
 const sameID = "\x00"
 
-// smoothedID is the ID that the observations of a topic have: log and position.
-func smoothedID(o *Observation) string {
+// sourceID returns the ID of an observation of a topic: log and position.
+func sourceID(o *Observation) string {
 	if o.Log == "" {
 		return ""
 	}
 	return o.Log + "-" + strconv.FormatInt(o.Seq, 10)
 }
 
-// CheckState says why b is not a state of the key that KeyState.AppendBinary or
-// Track.AppendBinary wrote under the estimator's configuration. The error wraps ErrOtherConfig
-// where the state belongs to another configuration. Of each log that the state
-// includes observations of it returns the last place.
+// CheckState returns an error if b is not a state of the key that KeyState.AppendBinary or Track.AppendBinary wrote
+// with the estimator's configuration. If the configurations differ, the error wraps ErrOtherConfig. included has
+// the last offset of each log whose observations the state includes.
 func (est *Estimator) CheckState(key string, b []byte) (included []Offset, err error) {
 	e, err := est.decodeKeyState(key, b)
 	return e.included, err
 }
 
-// Relearns reports whether the key with that state learns its usual values again, as AlarmConfig has other seasons, another zone
-// or order than when it was written.
+// Relearns reports whether a key with this state relearns its usual values, because AlarmConfig has other seasons,
+// another zone or another order than when the state was written.
 func (est *Estimator) Relearns(key string, b []byte) bool {
 	e, err := est.decodeKeyState(key, b)
 	return err == nil && e.decisions.alarm != nil && e.decisions.standard == nil
@@ -368,7 +364,7 @@ func (est *Estimator) decodeKeyState(key string, b []byte) (KeyState, error) {
 	return e, err
 }
 
-// beginKeyState decodes an entity up to what its filters know, which Track.withoutTail reads.
+// beginKeyState decodes a KeyState up to the part that decodeBody reads.
 func (est *Estimator) beginKeyState(key string, r *coder) (e KeyState, err error) {
 	if err := checkFormat(r.B); err != nil {
 		return e, err
@@ -395,8 +391,8 @@ func (est *Estimator) beginKeyState(key string, r *coder) (e KeyState, err error
 	return e, nil
 }
 
-// repeats reports whether the state includes the observation already, as happens
-// after a restart, and notes that it does now.
+// repeats reports whether the state already includes the observation, as after a restart. If not, it includes the
+// observation now.
 func (e *KeyState) repeats(o *Observation) bool {
 	if o.Log == "" {
 		return false
@@ -414,30 +410,30 @@ func (e *KeyState) repeats(o *Observation) bool {
 	return false
 }
 
-// WaitingOffsets returns the places of the waiting observations, and of each open interval the first
-// place in each log.
-func (e *KeyState) WaitingOffsets() (all []Offset) {
+// WaitingOffsets returns the offsets of the waiting observations, and the first offset in each log of each open
+// interval.
+func (e *KeyState) WaitingOffsets() (offsets []Offset) {
 	for i := range e.intervals.open {
-		all = append(all, e.intervals.open[i].offsets...)
+		offsets = append(offsets, e.intervals.open[i].offsets...)
 	}
 	for _, o := range e.waiting {
 		if o.Log != "" {
-			all = append(all, Offset{Log: strings.Clone(o.Log), Seq: o.Seq})
+			offsets = append(offsets, Offset{Log: strings.Clone(o.Log), Seq: o.Seq})
 		}
 	}
-	return all
+	return offsets
 }
 
-// admit adds an observation to those that wait, unless it is due at once, or says why it
-// is late or not kept. It keeps nothing of an observation that is due.
+// admit adds an observation to the waiting ones, unless it is due at once. The error is a *LateError or a
+// *TooManyWaitingError. admit does not retain an observation that is due.
 func (e *KeyState) admit(o *Observation) (due bool, err error) {
 	if e.est.aggregator != nil {
 		return false, e.addEvent(o)
 	}
 	lateness := e.est.cfg.Lateness
 	if o.Time.Before(e.released) {
-		behind := e.clock.Sub(o.Time)
-		return false, &LateError{Time: o.Time, Released: e.released, Behind: behind, Idle: behind <= lateness}
+		lag := e.clock.Sub(o.Time)
+		return false, &LateError{Time: o.Time, Released: e.released, Behind: lag, Idle: lag <= lateness}
 	}
 	e.lateRun = lateRun{}
 	e.clock = clock.Later(e.clock, o.Time)
@@ -445,43 +441,44 @@ func (e *KeyState) admit(o *Observation) (due bool, err error) {
 		e.release(o.Time)
 		return true, nil
 	}
-	if len(e.waiting) >= mostWaiting && e.waiting[0].Time.After(e.clock.Add(-lateness)) {
+	if len(e.waiting) >= maxWaiting && e.waiting[0].Time.After(e.clock.Add(-lateness)) {
 		return false, &TooManyWaitingError{lateness}
 	}
-	at, _ := slices.BinarySearchFunc(e.waiting, o.Time, func(w Observation, t time.Time) int {
+	index, _ := slices.BinarySearchFunc(e.waiting, o.Time, func(w Observation, t time.Time) int {
 		if w.Time.After(t) {
 			return 1
 		}
 		return -1
 	})
 	w := o.Clone()
-	w.Raw, w.LogTime = "", time.Time{} // only a rejection would need the one, and Take has seen the other
-	e.waiting = slices.Insert(e.waiting, at, w)
+	w.Raw, w.LogTime = "", time.Time{} // only a rejection would need Raw, and take has used LogTime
+	e.waiting = slices.Insert(e.waiting, index, w)
 	return false, nil
 }
 
-// mostWaiting is how many observations of a key wait at most.
-const mostWaiting = 100_000
+// maxWaiting is the maximum number of waiting observations of a key.
+const maxWaiting = 100_000
 
-// TooManyWaitingError is the error of an observation that would wait, of a key of which mostWaiting wait.
+// TooManyWaitingError is the error for an observation that would have to wait although maxWaiting observations of
+// its key wait.
 type TooManyWaitingError struct{ Lateness time.Duration }
 
-func (f *TooManyWaitingError) Error() string {
-	return fmt.Sprintf("too many wait: %d records of this key are within %v of its latest one; set a smaller lateness, or more keys", mostWaiting, f.Lateness)
+func (e *TooManyWaitingError) Error() string {
+	return fmt.Sprintf("too many records wait: %d of this key are within %v of its latest one: set a smaller lateness, or use finer keys", maxWaiting, e.Lateness)
 }
 
-// LateError is the error of an observation that comes after a later one of its key was released.
+// LateError is the error for an observation that arrives after a later one of its key was released.
 type LateError struct {
 	Time     time.Time     // of the observation
-	Released time.Time     // of the last one that was released
-	Behind   time.Duration // from the observation to the latest that the key has shown
-	// Idle reports that the observation is within the lateness of its key. What is released was
-	// released because the watermark had passed it.
+	Released time.Time     // time of the last released observation
+	Behind   time.Duration // from the observation to the latest time of the key
+	// Idle means that the observation is within the lateness of its key. The later observation was released because
+	// the watermark had passed it.
 	Idle bool
-	// Ahead reports that what is released is ahead of the clock. After some such observations
-	// the key goes back to them.
+	// Ahead means that the released time is ahead of the clock. After five such observations in a row, the key is
+	// set back to them, see Process.
 	Ahead bool
-	// Closed reports that Released is the time up to which intervals are closed.
+	// Closed means that Released is the time up to which intervals are closed.
 	Closed bool
 }
 
@@ -492,7 +489,7 @@ func (l *LateError) Error() string {
 	}
 	switch {
 	case l.Ahead:
-		return text + fmt.Sprintf(" ahead of the clock: the key goes on from the %dth such record in a row", rewindAfter)
+		return text + fmt.Sprintf(" ahead of the clock: the key resumes at the %dth such record in a row", rewindAfter)
 	case l.Idle:
 		return text + ", as the watermark had passed it"
 	}

@@ -12,9 +12,9 @@ import (
 	"hafvf/internal/domain"
 )
 
-// taken are the ids of the observations that an entity has learned when it has taken all of
-// them, of a log by their places, and those that came too late.
-func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string, e KeyState) {
+// takeAll passes the observations to a KeyState. It returns the IDs of the learned and of the late ones. After each
+// observation, the KeyState is encoded and decoded.
+func takeAll(t *testing.T, cfg Config, observations []Observation) (learned, late []string, e KeyState) {
 	t.Helper()
 	est := newEstimator(t, cfg)
 	e = open(t, est, nil)
@@ -24,24 +24,24 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 		est.EstimateIn(&m, &out, e.Track, o)
 		learned = append(learned, out.ID)
 	}
-	for i := range all {
-		fatal(t, est.CheckOf("k")(&all[i]))
-		now, err := e.take(&all[i])
-		if behind := (*LateError)(nil); errors.As(err, &behind) {
-			late = append(late, all[i].ID)
-			at := all[i].Time
-			want := fmt.Sprintf("late: %s is before %s, which this key has already released", stamp(at), stamp(behind.Released))
-			if err.Error() != want || behind.Behind != e.clock.Sub(at) {
-				t.Errorf("%v, %v behind %v; want %s", err, behind.Behind, e.clock, want)
+	for i := range observations {
+		fatal(t, est.CheckOf("k")(&observations[i]))
+		now, err := e.take(&observations[i])
+		if lateErr := (*LateError)(nil); errors.As(err, &lateErr) {
+			late = append(late, observations[i].ID)
+			observed := observations[i].Time
+			want := fmt.Sprintf("late: %s is before %s, which this key has already released", stamp(observed), stamp(lateErr.Released))
+			if err.Error() != want || lateErr.Behind != e.clock.Sub(observed) {
+				t.Errorf("%v, %v behind %v; want %s", err, lateErr.Behind, e.clock, want)
 			}
 		}
 		if now {
-			learn(&all[i])
+			learn(&observations[i])
 		}
 		for _, o := range due(&e) {
 			learn(&o)
 		}
-		// A state goes on as the entity itself.
+		// The decoded state continues like the KeyState itself.
 		e = open(t, est, e.append(nil))
 	}
 	return learned, late, e
@@ -52,35 +52,35 @@ func learnNow(e *KeyState, out *Estimate, o *Observation) {
 	e.est.EstimateIn(&Memory{}, out, e.Track, o)
 }
 
-// due are all observations that are due.
-func due(e *KeyState) (all []Observation) {
+// due returns all observations that are due.
+func due(e *KeyState) (observations []Observation) {
 	for o, ok := e.due(); ok; o, ok = e.due() {
-		all = append(all, o)
+		observations = append(observations, o)
 	}
-	return all
+	return observations
 }
 
-func TestEntityTakesInOrder(t *testing.T) {
-	at := func(id string, second, seq int64) Observation {
+func TestKeyStateOrdersObservations(t *testing.T) {
+	observation := func(id string, second, seq int64) Observation {
 		o := Value(time.Unix(second, 0).UTC(), id, float64(second))
 		o.Seq, o.Log = seq, "log"
 		return o
 	}
 	in := []Observation{
-		at("a", 100, 1), at("c", 120, 2), at("b", 110, 3), at("b", 110, 3), // the last one is read again
-		at("d", 131, 4), at("old", 105, 5), at("e", 145, 6),
+		observation("a", 100, 1), observation("c", 120, 2), observation("b", 110, 3), observation("b", 110, 3), // the last one is a repeat
+		observation("d", 131, 4), observation("old", 105, 5), observation("e", 145, 6),
 	}
 	filter := hafvf.Config{Family: "normal"}
 	for name, c := range map[string]struct {
 		cfg           Config
 		learned, late []string
-		first, last   int64 // that wait
+		first, last   int64 // times of the waiting observations
 	}{
 		"arrival":  {Config{Filter: filter, Order: Arrival}, []string{"a", "c", "b", "d", "old", "e"}, nil, 0, 0},
 		"no delay": {Config{Filter: filter}, []string{"a", "c", "d", "e"}, []string{"b", "old"}, 0, 0},
 		"20 s":     {Config{Filter: filter, Lateness: 20 * time.Second}, []string{"a", "b", "c"}, []string{"old"}, 131, 145},
 	} {
-		learned, late, e := taken(t, c.cfg, slices.Clone(in))
+		learned, late, e := takeAll(t, c.cfg, slices.Clone(in))
 		if !slices.Equal(learned, c.learned) || !slices.Equal(late, c.late) {
 			t.Errorf("%s: learned %v, late %v; want %v, %v", name, learned, late, c.learned, c.late)
 		}
@@ -101,8 +101,8 @@ func TestEntityTakesInOrder(t *testing.T) {
 	}
 }
 
-// What waits is kept without its text, up to a number for each key.
-func TestManyWait(t *testing.T) {
+// A state stores waiting observations without Raw, up to a maximum number per key.
+func TestKeyStateLimitsWaiting(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: 24 * time.Hour})
 	e := open(t, est, nil)
 	raw := strings.Repeat("a record as it came; ", 20)
@@ -112,22 +112,22 @@ func TestManyWait(t *testing.T) {
 		_, err := e.take(&o)
 		return err
 	}
-	for i := range mostWaiting {
+	for i := range maxWaiting {
 		if err := take(i); err != nil {
 			t.Fatal(i, err)
 		}
 	}
-	const each = 45 // bytes
+	const maxBytes = 45 // per observation
 	b, _ := e.AppendBinary(nil)
-	if len(b) > each*mostWaiting {
-		t.Errorf("%d bytes for each observation that waits", len(b)/mostWaiting)
+	if len(b) > maxBytes*maxWaiting {
+		t.Errorf("%d bytes for each observation that waits", len(b)/maxWaiting)
 	}
-	again, err := est.Open("k", b)
-	if err != nil || len(again.waiting) != mostWaiting || again.waiting[7].ID != "sensors-3-5000007" || again.waiting[7].Raw != "" {
-		t.Errorf("%d wait after a restart, %v", len(again.waiting), err)
+	restored, err := est.Open("k", b)
+	if err != nil || len(restored.waiting) != maxWaiting || restored.waiting[7].ID != "sensors-3-5000007" || restored.waiting[7].Raw != "" {
+		t.Errorf("%d observations wait after a restart, %v", len(restored.waiting), err)
 	}
 	var full *TooManyWaitingError
-	if err := take(mostWaiting); !errors.As(err, &full) || err.Error() != "too many wait: 100000 records of this key are within 24h0m0s of its latest one; set a smaller lateness, or more keys" {
+	if err := take(maxWaiting); !errors.As(err, &full) || err.Error() != "too many records wait: 100000 of this key are within 24h0m0s of its latest one: set a smaller lateness, or use finer keys" {
 		t.Errorf("one more: %v", err)
 	}
 	late := Value(time.Unix(1_700_000_000+24*3600, 0).UTC(), "", 1) // ten are due
@@ -135,12 +135,12 @@ func TestManyWait(t *testing.T) {
 	if due := due(&e); err != nil || len(due) != 10 {
 		t.Errorf("%d are due, %v", len(due), err)
 	}
-	if err := take(mostWaiting); err != nil {
-		t.Errorf("with room again: %v", err)
+	if err := take(maxWaiting); err != nil {
+		t.Errorf("after some were learned: %v", err)
 	}
 }
 
-// CheckOf refuses what Check refuses, and what has no time where the order needs one.
+// CheckOf rejects all that Check rejects, and observations without a time if the order needs it.
 func TestCheckOf(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "bernoulli"}})
 	dated := time.Unix(1, 0)
@@ -166,53 +166,53 @@ func TestCheckOf(t *testing.T) {
 	}
 }
 
-// A key that is silent is told once, at its deadline, and none where nobody asks.
-func TestEntityTellsSilence(t *testing.T) {
-	_, _, quiet := taken(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Minute}, []Observation{Value(time.Unix(1, 0), "", 1)})
+// The silence of a key is reported once, at its deadline, and only with Config.Silence.
+func TestReportSilence(t *testing.T) {
+	_, _, quiet := takeAll(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Minute}, []Observation{Value(time.Unix(1, 0), "", 1)})
 	if s, silent := quiet.ReportSilence(time.Unix(1e9, 0)); silent || !quiet.Deadline().IsZero() {
-		t.Errorf("%+v of a key that nobody asks for", s)
+		t.Errorf("%+v without Config.Silence", s)
 	}
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Lateness: time.Minute, Silence: &SilenceConfig{After: time.Hour}})
 	e := open(t, est, nil)
-	if at := e.Deadline(); !at.IsZero() {
-		t.Errorf("a key that has not spoken is silent at %v", at)
+	if deadline := e.Deadline(); !deadline.IsZero() {
+		t.Errorf("a key without observations is silent at %v", deadline)
 	}
-	spoke := time.Unix(100, 0).UTC()
+	observed := time.Unix(100, 0).UTC()
 	var out Estimate
-	o := Value(spoke, "", 1)
+	o := Value(observed, "", 1)
 	learnNow(&e, &out, &o)
-	deadline := spoke.Add(time.Hour + time.Minute)
-	if at := e.Deadline(); !at.Equal(deadline) {
-		t.Errorf("deadline %v, want %v", at, deadline)
+	deadline := observed.Add(time.Hour + time.Minute)
+	if got := e.Deadline(); !got.Equal(deadline) {
+		t.Errorf("deadline %v, want %v", got, deadline)
 	}
 	if s, silent := e.ReportSilence(deadline.Add(-1)); silent {
-		t.Errorf("told before its deadline: %+v", s)
+		t.Errorf("reported before its deadline: %+v", s)
 	}
-	want := SilenceEvent{Silence{Since: spoke, Bound: time.Hour, Zone: "UTC", Reported: true}, 1, 1, time.Time{}}
+	want := SilenceEvent{Silence{Since: observed, Bound: time.Hour, Zone: "UTC", Reported: true}, 1, 1, time.Time{}}
 	if s, silent := e.ReportSilence(deadline); !silent || s != want {
 		t.Errorf("%+v, %t", s, silent)
 	}
 	if s, silent := e.ReportSilence(deadline.Add(time.Hour)); silent {
-		t.Errorf("told again: %+v", s)
+		t.Errorf("reported again: %+v", s)
 	}
 }
 
-// A wrong time ahead of the clock costs a key four records: the fifth that is late in a row, in
-// order, turns it back. The state knows how many there were. A device that sends what it has
-// buffered, also in order and also with a fast clock, turns nothing back; nor does disorder.
-func TestTurnBack(t *testing.T) {
+// A wrong time ahead of the clock costs a key four records: the fifth late one in a row, in order, sets the key
+// back. The state has their number. A device that sends buffered values in order does not set the key back, even
+// with a fast clock; nor do observations out of order.
+func TestRewind(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	series := func(from time.Time, n int) (all []time.Time) {
+	series := func(start time.Time, n int) (times []time.Time) {
 		for i := range n {
-			all = append(all, from.Add(time.Duration(i)*time.Second))
+			times = append(times, start.Add(time.Duration(i)*time.Second))
 		}
-		return all
+		return times
 	}
 	day := 24 * time.Hour
 	for _, test := range []struct {
-		name         string
-		times        []time.Time
-		late, turned int
+		name          string
+		times         []time.Time
+		late, rewound int
 	}{
 		{"a century ahead", slices.Concat(series(now.Add(-time.Hour), 10), series(now.Add(36500*day), 1), series(now.Add(-time.Minute), 30)), 4, 1},
 		{"an old file", slices.Concat(series(now.Add(-4000*day), 10), series(now.Add(2000*day), 1), series(now.Add(-3999*day), 30)), 4, 1},
@@ -229,12 +229,12 @@ func TestTurnBack(t *testing.T) {
 		est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Silence: &SilenceConfig{}})
 		est.now = func() time.Time { return now }
 		e := open(t, est, nil)
-		late, turned := 0, 0
-		for _, at := range test.times {
-			o := Value(at, "", 1)
+		late, rewound := 0, 0
+		for _, eventTime := range test.times {
+			o := Value(eventTime, "", 1)
 			_, err := e.take(&o)
-			if of := (*LateError)(nil); errors.As(err, &of) {
-				if late++; of.Ahead != strings.Contains(err.Error(), "ahead of the clock: the key goes on from the 5th such record in a row") {
+			if lateErr := (*LateError)(nil); errors.As(err, &lateErr) {
+				if late++; lateErr.Ahead != strings.Contains(err.Error(), "ahead of the clock: the key resumes at the 5th such record in a row") {
 					t.Errorf("%s: %v", test.name, err)
 				}
 			} else {
@@ -242,17 +242,17 @@ func TestTurnBack(t *testing.T) {
 				var out Estimate
 				est.EstimateIn(&m, &out, e.Track, &o)
 			}
-			if from := e.rewoundFrom; !from.IsZero() {
-				if turned++; !from.After(now) {
-					t.Errorf("%s: back from %v", test.name, from)
+			if wrong := e.rewoundFrom; !wrong.IsZero() {
+				if rewound++; !wrong.After(now) {
+					t.Errorf("%s: set back from %v", test.name, wrong)
 				}
 			}
 			e = open(t, est, e.append(nil))
 		}
-		if late != test.late || turned != test.turned {
-			t.Errorf("%s: %d late, turned back %d times; want %d and %d", test.name, late, turned, test.late, test.turned)
+		if late != test.late || rewound != test.rewound {
+			t.Errorf("%s: %d late, set back %d times; want %d and %d", test.name, late, rewound, test.late, test.rewound)
 		}
-		if last := test.times[len(test.times)-1]; test.turned > 0 && (!e.clock.Equal(last) || !e.heartbeat.last.Equal(last)) {
+		if last := test.times[len(test.times)-1]; test.rewound > 0 && (!e.clock.Equal(last) || !e.heartbeat.last.Equal(last)) {
 			t.Errorf("%s: the key is at %v, its rhythm at %v", test.name, e.clock, e.heartbeat.last)
 		}
 	}

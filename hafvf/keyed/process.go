@@ -8,32 +8,35 @@ import (
 	"hafvf/internal/clock"
 )
 
-// A Listener receives the results of KeyState.Process and KeyState.ProcessDue, in the order in which they occur. An observation
-// or an estimate that it receives is valid until its method returns.
+// A Listener receives the results of KeyState.Process and KeyState.ProcessDue, in the order in which they occur. An
+// observation or an estimate that it receives is valid until its method returns.
 type Listener interface {
 	// Estimated receives the estimate of an observation. If out.SkipReason is set, the observation was not learned.
 	Estimated(o *Observation, out *Estimate)
 	// Rejected receives an observation that cannot be used. err is a *LateError or a *TooManyWaitingError.
 	Rejected(o *Observation, err error)
-	// SilenceEnded receives a silence that ended and is in no estimate: events ended it, with Config.Aggregate, or the key expired.
+	// SilenceEnded receives a silence that ended and is in no estimate: events ended it, with Config.Aggregate, or
+	// the key expired.
 	SilenceEnded(s SilenceEvent)
 	// Expired reports that Config.Expire has reset the key. Silences that ended before it come first.
 	Expired()
-	// Rewound reports that the key's time was wrong, and was set back from this time to the time of o: see KeyState.Process.
+	// Rewound reports that the key's time was wrong, and was set back from this time to the time of o: see
+	// KeyState.Process.
 	Rewound(from time.Time, o *Observation)
 }
 
-// Process learns an observation that Estimator.CheckOf accepts, or stores it until earlier ones of the key have arrived. Call
-// ProcessDue after it until that returns false. An observation that the state includes already, as after a restart, has no
-// effect. m is the memory of the estimates.
+// Process learns an observation that Estimator.CheckOf accepts, or stores it until earlier ones of the key have
+// arrived. After it, call ProcessDue until that returns false. An observation that the state already includes, as
+// after a restart, has no effect. m is the memory of the estimates.
 //
-// With Config.Aggregate observations are events, and ProcessDue learns the observations of intervals.
+// With Config.Aggregate, observations are events, and ProcessDue learns the observations of intervals.
 //
-// A wrong time must not make a key late for ever. If the key has released a time more than a minute ahead of the clock, and five
-// observations in a row are late, not ahead of the clock, and in order, then the released time was wrong, and the key is set back
-// to the fifth. The late times have to be nearer to the clock than the released time, unless that is more than an hour ahead. So
-// a device whose clock is fast can send the values that it has buffered. If the released time is not ahead of the clock, a wrong
-// time looks like a device that sends its last observation first, and the key is not set back.
+// A wrong time must not make a key late for ever. If the key has released a time more than a minute ahead of the
+// clock, and five observations in a row are late, not ahead of the clock, and in order, then the released time was
+// wrong, and the key is set back to the fifth. The late times must be nearer to the clock than the released time,
+// unless that is more than an hour ahead. So a device whose clock is fast can send the values that it has buffered.
+// If the released time is not ahead of the clock, a wrong time looks like a device that sends its last observation
+// first, and the key is not set back.
 func (e *KeyState) Process(m *Memory, l Listener, o *Observation) {
 	learnNow, err := e.take(o)
 	if err != nil {
@@ -76,8 +79,8 @@ func (e *KeyState) reportEnded(l Listener) {
 	}
 }
 
-// take returns true if the observation has to be learned at once, and keeps nothing of it. Otherwise due returns the observations
-// that waited for it, and it may be one of them.
+// take returns true if the observation must be learned at once, and does not retain it. Otherwise it may be stored:
+// due returns the waiting observations that can now be learned.
 func (e *KeyState) take(o *Observation) (learnNow bool, err error) {
 	e.rewoundFrom = time.Time{}
 	switch {
@@ -115,19 +118,19 @@ func (e *KeyState) due() (o Observation, ok bool) {
 	return o, true
 }
 
-// Release makes observations due that are not after horizon: nothing earlier will arrive.
+// Release makes observations due that are not after horizon: no earlier observation will arrive.
 func (e *KeyState) Release(horizon time.Time) { e.horizon, e.intervals.until = horizon, horizon }
 
-// End makes all observations due: nothing will arrive any more. last is the time of the last event of all keys, or zero if it is
-// unknown.
+// End makes all observations due: no further observation will arrive. last is the time of the last event of all
+// keys, or zero if it is unknown.
 func (e *KeyState) End(last time.Time) {
 	e.horizon = e.clock
 	e.intervals.ended, e.intervals.last = true, last
 }
 
-// Estimates learns an observation of the key and yields the estimates that are due then, in the order of their times. Observations
-// may come in any order within the lateness. An error is the reason why the observation cannot be used: the error of
-// Estimator.CheckOf, a *LateError or a *TooManyWaitingError.
+// Estimates learns an observation of the key and yields the estimates that are then due, in the order of their
+// times. Observations may come in any order within the lateness. An error is the reason why the observation cannot
+// be used: the error of Estimator.CheckOf, a *LateError or a *TooManyWaitingError.
 func (e *KeyState) Estimates(o Observation) iter.Seq2[Estimate, error] {
 	return func(yield func(Estimate, error) bool) {
 		l := yielder{yield: yield}
@@ -141,7 +144,7 @@ func (e *KeyState) Estimates(o Observation) iter.Seq2[Estimate, error] {
 	}
 }
 
-// Rest yields the estimates of the observations that wait, at the end of the input.
+// Rest yields the estimates of the waiting observations, at the end of the input.
 func (e *KeyState) Rest() iter.Seq[Estimate] {
 	e.End(time.Time{})
 	return func(yield func(Estimate) bool) {

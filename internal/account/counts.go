@@ -23,34 +23,34 @@ type Counter struct {
 	Of        func(*Counts) *int64
 }
 
-// Counters are all Counts that are numbers.
+// Counters lists the integer fields of Counts.
 var Counters = []Counter{
 	{"records", "estimates, or smoothed observations", func(c *Counts) *int64 { return &c.Records }},
 	{"rejected", "observations that could not be used", func(c *Counts) *int64 { return &c.Rejected }},
-	{"late", "those of them that came after a later one of their key", func(c *Counts) *int64 { return &c.Late }},
-	{"late_idle", "those of these that were within the lateness of their key", func(c *Counts) *int64 { return &c.LateIdle }},
-	{"late_far", "those of the late ones that were more than a year behind", func(c *Counts) *int64 { return &c.LateFar }},
+	{"late", "rejected observations that came after a later one of their key", func(c *Counts) *int64 { return &c.Late }},
+	{"late_idle", "late observations within the lateness of their key", func(c *Counts) *int64 { return &c.LateIdle }},
+	{"late_far", "late observations more than a year behind", func(c *Counts) *int64 { return &c.LateFar }},
 	{"missing", "observations without a value", func(c *Counts) *int64 { return &c.Missing }},
-	{"quiet", "observations of quiet times", func(c *Counts) *int64 { return &c.Quiet }},
-	{"restarts", "how often counters began anew, of value: increase", func(c *Counts) *int64 { return &c.Restarts }},
+	{"quiet", "observations in quiet times", func(c *Counts) *int64 { return &c.Quiet }},
+	{"restarts", "counter resets, with value: increase", func(c *Counts) *int64 { return &c.Restarts }},
 	{"not_converged", "updates that did not converge", func(c *Counts) *int64 { return &c.NotConverged }},
 	{"keys", "keys that were seen", func(c *Counts) *int64 { return &c.Keys }},
-	{"expired_keys", "keys that were forgotten, as they had no observation for so long", func(c *Counts) *int64 { return &c.ExpiredKeys }},
-	{"forgotten_keys", "keys that were forgotten because somebody asked for it", func(c *Counts) *int64 { return &c.Forgotten }},
-	{"reset_keys", "keys that began again, as their states could not be read or could learn nothing", func(c *Counts) *int64 { return &c.Reset }},
-	{"turned_back", "how often a key went back from a wrong time", func(c *Counts) *int64 { return &c.Rewound }},
+	{"expired_keys", "keys that were forgotten after a time without observations", func(c *Counts) *int64 { return &c.ExpiredKeys }},
+	{"forgotten_keys", "keys that were forgotten on request", func(c *Counts) *int64 { return &c.Forgotten }},
+	{"reset_keys", "keys that were reset because their state could not be read or could not learn", func(c *Counts) *int64 { return &c.Reset }},
+	{"turned_back", "how often a key was set back from a wrong time", func(c *Counts) *int64 { return &c.Rewound }},
 	{"panics", "how often the mathematics of a key panicked", func(c *Counts) *int64 { return &c.Panics }},
-	{"outliers", "observations that were believed to be outliers", func(c *Counts) *int64 { return &c.Outliers }},
+	{"outliers", "observations that were classified as outliers", func(c *Counts) *int64 { return &c.Outliers }},
 	{"changes", "changes that were found", func(c *Counts) *int64 { return &c.Changes }},
 	{"novelty_alarms", "alarms of kind novelty", func(c *Counts) *int64 { return &c.NoveltyAlarms }},
 	{"change_alarms", "alarms of kind change", func(c *Counts) *int64 { return &c.ChangeAlarms }},
-	{"muted_alarms", "how often the debt of earlier alarms alone stood against one, see usual.Decision", func(c *Counts) *int64 { return &c.Muted }},
-	{"resting_alarms", "how often an alarm before it alone stood against one, see usual.Decision", func(c *Counts) *int64 { return &c.Resting }},
+	{"muted_alarms", "alarms that only the budget or a habit prevented, see usual.Decision", func(c *Counts) *int64 { return &c.Muted }},
+	{"resting_alarms", "recurring deviations without an alarm only because of an earlier alarm, see usual.Decision", func(c *Counts) *int64 { return &c.Resting }},
 	{"silences", "alarms of kind silent", func(c *Counts) *int64 { return &c.Silences }},
 	{"sessions", "sessions that were smoothed", func(c *Counts) *int64 { return &c.Sessions }},
-	{"unchanged", "those of them without a change", func(c *Counts) *int64 { return &c.Unchanged }},
-	{"skipped_lines", "lines of files that were passed over: above a header, comments, and headers of further tables", func(c *Counts) *int64 { return &c.Skipped }},
-	{"drifting", "those of these whose level drifts or wanders", func(c *Counts) *int64 { return &c.Drifting }},
+	{"unchanged", "sessions without a change", func(c *Counts) *int64 { return &c.Unchanged }},
+	{"drifting", "unchanged sessions whose level drifts or wanders", func(c *Counts) *int64 { return &c.Drifting }},
+	{"skipped_lines", "skipped lines of files: above a header, comments, and headers of further tables", func(c *Counts) *int64 { return &c.Skipped }},
 }
 
 // Add adds the counts of o.

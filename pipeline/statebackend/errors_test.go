@@ -23,7 +23,7 @@ func init() { register.Function1x1(refuse) }
 
 func refuse(r kafkaio.Record) error { return errors.New("no step takes " + string(r.Value)) }
 
-// What ends a pipeline comes back from Execute. A run that is stopped ends without an error.
+// Execute returns the error that ended a pipeline. A run that was stopped ends without an error.
 func TestExecuteReturnsErrors(t *testing.T) {
 	broker, stop, err := embedded.Start("", "readings")
 	expect.OK(t, err)
@@ -44,20 +44,21 @@ func TestExecuteReturnsErrors(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := run(cancelled, "cancelled", nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("a run that is cancelled: %v", err)
+		t.Errorf("cancelled run: %v", err)
 	}
 	expect.OK(t, send(t.Context(), cluster, "0,10"))
 	expect.Error(t, run(t.Context(), "failing", nil), "no step takes 0,10")
 }
 
-// A job without a topic of states is refused: it would forget everything at each start.
+// A job without a topic of states is an error: it would lose all states at each start.
 func TestKafkaNeedsStates(t *testing.T) {
 	err := statebackend.Kafka{Topics: []string{"readings"}, Group: "g"}.Run(t.Context(), nil)
 	expect.Error(t, err, "States is empty: name the topic of the states, or store them in a file by OpenFile")
 }
 
-// A filter with another configuration than the job's states fails. Without the check its states would be stored as the job's.
-func TestJobHasOneConfig(t *testing.T) {
+// A filter with another configuration than the job's states fails. Without the check its states would be stored as the
+// job's.
+func TestFilterConfigDiffers(t *testing.T) {
 	states, err := statebackend.OpenFile(filepath.Join(t.TempDir(), "states.bin"), statebackend.Config{Filter: keyed.Recommended("normal")})
 	expect.OK(t, err)
 	defer states.Close()
@@ -78,6 +79,6 @@ func TestJobHasOneConfig(t *testing.T) {
 			expect.OK(t, err)
 			continue
 		}
-		expect.Error(t, err, "the configuration of the filter is not the job's: they differ in "+differ+".")
+		expect.Error(t, err, "the configurations of the filter and of the job differ in "+differ+":")
 	}
 }

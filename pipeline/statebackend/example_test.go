@@ -35,8 +35,8 @@ func init() {
 	register.Function1x0(showRejected)
 }
 
-// A service from Kafka to Kafka: it filters readings and writes alarms. Its states are in a topic, so the second run resumes where the
-// first one ended, and recognises the change. A record that cannot be parsed goes to out.Rejected.
+// A service from Kafka to Kafka: it filters readings and writes alarms. Its states are in a topic, so the second run
+// resumes where the first one ended, and recognises the change. A record that cannot be parsed goes to out.Rejected.
 func ExampleKafka() {
 	ctx := context.Background()
 	broker, stop, err := embedded.Start("", "readings", "alarms")

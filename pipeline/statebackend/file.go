@@ -94,8 +94,8 @@ func (f *File) Commit() error {
 	return replace()
 }
 
-// Prepare writes the states of a memory to a temporary file, without the keys that expired before latest. replace replaces the file by
-// it. discard removes it; after replace, discard does nothing.
+// Prepare writes the states of a memory to a temporary file, without the keys that expired before latest. replace
+// replaces the file by it. discard removes it; after replace, discard does nothing.
 func (f *File) Prepare(memory *statestore.Memory, source []byte, latest time.Time) (replace func() error, discard func(), err error) {
 	written, expiry := f.cfg.written(), f.cfg.expiry()
 	file, err := statestore.PrepareFile(f.path, source, func(yield func(statestore.State) bool) {
@@ -125,8 +125,8 @@ func (f *File) Prepare(memory *statestore.Memory, source []byte, latest time.Tim
 	return replace, file.Discard, nil
 }
 
-// Lock locks the file of states at path until unlock is called. If another run holds the lock, the error names the run, and ends in
-// advice.
+// Lock locks the file of states at path until unlock is called. If another run holds the lock, the error names the run,
+// and ends in advice.
 func Lock(path, advice string, log *slog.Logger) (unlock func(), err error) {
 	target := path
 	if t, err := filepath.EvalSymlinks(path); err == nil {

@@ -9,7 +9,8 @@ import (
 	"hafvf/connectors/kafkaio"
 )
 
-// Kafka is a job that reads topics. It stores the states of its keys in another topic, together with the offsets that they include.
+// Kafka is a job that reads topics. It stores the states of its keys in another topic, together with the offsets that
+// they include.
 type Kafka struct {
 	Cluster kafkaio.Cluster
 	Topics  []string // read from the offsets of the group, or from the beginning if it has none
@@ -20,8 +21,9 @@ type Kafka struct {
 	Config
 }
 
-// Run runs a pipeline until its source ends, or until ctx ends. build adds the steps; records is a PCollection<kafkaio.Record>. If
-// ctx ends, Run processes the records that were read, commits, and returns nil. The next run resumes there. See Topic.Execute.
+// Run runs a pipeline until its source ends, or until ctx ends. build adds the steps; records is a
+// PCollection<kafkaio.Record>. If ctx ends, Run processes the records that were read, commits, and returns nil. The
+// next run resumes there. See Topic.Execute.
 func (k Kafka) Run(ctx context.Context, build func(s beam.Scope, records beam.PCollection)) error {
 	if k.States == "" {
 		return errors.New("statebackend.Kafka: States is empty: name the topic of the states, or store them in a file by OpenFile")

@@ -28,73 +28,74 @@ import (
 )
 
 func init() {
-	register.Function2x0(thin)
-	register.Function2x0(double)
-	register.Function3x0(tell)
-	register.Function3x0(tellSome)
-	register.Function2x2(keyed2)
-	register.Function3x0(tellGroup)
+	register.Function2x0(dropThird)
+	register.Function2x0(duplicate)
+	register.Function3x0(estimateMessage)
+	register.Function3x0(everyFifthMessage)
+	register.Function2x2(keyedEstimate)
+	register.Function3x0(groupMessage)
 	register.Function1x2(keyedRecord)
-	register.Function4x0(tellWindow)
+	register.Function4x0(windowMessage)
 	register.DoFn2x0[kafkaio.Record, func(kafkaio.Record)](&countFn{})
 	register.Emitter1[kafkaio.Record]()
 	register.Iter1[string]()
 	register.Emitter2[[]byte, []byte]()
 }
 
-// thin drops every third record, and double emits each two times, as of two keys.
-func thin(r kafkaio.Record, emit func(kafkaio.Record)) {
+// dropThird drops every third record. duplicate emits each record twice, with two keys.
+func dropThird(r kafkaio.Record, emit func(kafkaio.Record)) {
 	if r.Offset%3 > 0 {
 		emit(r)
 	}
 }
 
-func double(r kafkaio.Record, emit func(kafkaio.Record)) {
+func duplicate(r kafkaio.Record, emit func(kafkaio.Record)) {
 	emit(r)
 	r.Key = append(slices.Clone(r.Key), '2')
 	emit(r)
 }
 
-// tell makes a message of an estimate, whose key is its id, and tellSome of one in five.
-func tell(key string, e keyed.Estimate, emit func(id, text []byte)) {
+// estimateMessage makes a message of an estimate, with the ID of the estimate in its key. everyFifthMessage does so
+// for one in five estimates.
+func estimateMessage(key string, e keyed.Estimate, emit func(id, text []byte)) {
 	emit([]byte(e.ID+" "+key), fmt.Appendf(nil, "%d %x", e.N, e.Predicted.Mean))
 }
 
-func tellSome(key string, e keyed.Estimate, emit func(id, text []byte)) {
+func everyFifthMessage(key string, e keyed.Estimate, emit func(id, text []byte)) {
 	if e.N%5 == 0 {
-		tell(key, e, emit)
+		estimateMessage(key, e, emit)
 	}
 }
 
-func keyed2(key string, e keyed.Estimate) (string, string) {
+func keyedEstimate(key string, e keyed.Estimate) (string, string) {
 	return key, fmt.Sprintf("%s %x", e.ID, e.Predicted.Mean)
 }
 
-// tellGroup makes a message of a group.
-func tellGroup(key string, values func(*string) bool, emit func(id, text []byte)) {
-	var all []string
+// groupMessage makes a message of a group.
+func groupMessage(key string, values func(*string) bool, emit func(id, text []byte)) {
+	var texts []string
 	for v := ""; values(&v); {
-		all = append(all, v)
+		texts = append(texts, v)
 	}
-	slices.Sort(all)
-	emit([]byte(key), []byte(strings.Join(all, ",")))
+	slices.Sort(texts)
+	emit([]byte(key), []byte(strings.Join(texts, ",")))
 }
 
 func keyedRecord(r kafkaio.Record) (key, value string) {
 	return string(r.Key), fmt.Sprint(r.Offset, " ", string(r.Value))
 }
 
-// tellWindow is tellGroup for a group of a window.
-func tellWindow(w beam.Window, key string, values func(*string) bool, emit func(id, text []byte)) {
-	tellGroup(fmt.Sprint(key, " ", w.MaxTimestamp()), values, emit)
+// windowMessage is groupMessage for a group of a window.
+func windowMessage(w beam.Window, key string, values func(*string) bool, emit func(id, text []byte)) {
+	groupMessage(fmt.Sprint(key, " ", w.MaxTimestamp()), values, emit)
 }
 
-// A countFn counts the records of a run, and calls kill when there are as many as are to be.
+// A countFn counts the records of a run, and calls kill when their number reaches the limit.
 type countFn struct{ Run string }
 
 type counted struct {
-	n, most atomic.Int64
-	kill    func()
+	n, limit atomic.Int64
+	kill     func()
 }
 
 var counts sync.Map // of *counted, by run
@@ -102,66 +103,66 @@ var counts sync.Map // of *counted, by run
 func (fn *countFn) ProcessElement(r kafkaio.Record, emit func(kafkaio.Record)) {
 	v, _ := counts.Load(fn.Run)
 	c := v.(*counted)
-	if c.n.Add(1) == c.most.Load() {
+	if c.n.Add(1) == c.limit.Load() {
 		c.kill()
 	}
 	emit(r)
 }
 
-// A step of a user may emit nothing of an element, or several, a collection may have several readers, or
-// none, and a grouping may keep elements back: a run ends, and one that is killed amid it loses nothing.
-// Its outputs are those of a run that is not killed, and repeats are equal.
-func TestStepsOfAUser(t *testing.T) {
+// A user's step may emit no element or several for each input. A collection may have no reader or several, and a
+// grouping may buffer elements. A run with such steps ends. If it is killed, it loses nothing: its outputs equal
+// those of a run that is not killed, and repeats are equal.
+func TestUserSteps(t *testing.T) {
 	expect.Waits(t, "commits")
 	estimates := func(s beam.Scope, records beam.PCollection) beam.PCollection {
 		return transforms.FilterParsed(s, keyed.Recommended("normal"), parse, records).Estimates
 	}
 	for name, c := range map[string]struct {
-		build func(s beam.Scope, records beam.PCollection) []beam.PCollection // of messages
-		holds bool                                                            // nothing is committed before the end
+		build        func(s beam.Scope, records beam.PCollection) []beam.PCollection // of messages
+		commitsAtEnd bool                                                            // nothing is committed before the end
 	}{
 		"filter before": {build: func(s beam.Scope, records beam.PCollection) []beam.PCollection {
-			return []beam.PCollection{beam.ParDo(s, tell, estimates(s, beam.ParDo(s, thin, records)))}
+			return []beam.PCollection{beam.ParDo(s, estimateMessage, estimates(s, beam.ParDo(s, dropThird, records)))}
 		}},
-		"filter behind": {build: func(s beam.Scope, records beam.PCollection) []beam.PCollection {
-			return []beam.PCollection{beam.ParDo(s, tellSome, estimates(s, records))}
+		"filter after": {build: func(s beam.Scope, records beam.PCollection) []beam.PCollection {
+			return []beam.PCollection{beam.ParDo(s, everyFifthMessage, estimates(s, records))}
 		}},
 		"fan-out": {build: func(s beam.Scope, records beam.PCollection) []beam.PCollection {
-			return []beam.PCollection{beam.ParDo(s, tell, estimates(s, beam.ParDo(s, double, records)))}
+			return []beam.PCollection{beam.ParDo(s, estimateMessage, estimates(s, beam.ParDo(s, duplicate, records)))}
 		}},
 		"two sinks": {build: func(s beam.Scope, records beam.PCollection) []beam.PCollection {
-			all := estimates(s, records)
-			return []beam.PCollection{beam.ParDo(s, tell, all), beam.ParDo(s, tellSome, all)}
+			found := estimates(s, records)
+			return []beam.PCollection{beam.ParDo(s, estimateMessage, found), beam.ParDo(s, everyFifthMessage, found)}
 		}},
-		"grouping": {holds: true, build: func(s beam.Scope, records beam.PCollection) []beam.PCollection {
-			return []beam.PCollection{beam.ParDo(s, tellGroup, beam.GroupByKey(s, beam.ParDo(s, keyed2, estimates(s, records))))}
+		"grouping": {commitsAtEnd: true, build: func(s beam.Scope, records beam.PCollection) []beam.PCollection {
+			return []beam.PCollection{beam.ParDo(s, groupMessage, beam.GroupByKey(s, beam.ParDo(s, keyedEstimate, estimates(s, records))))}
 		}},
 		"windows": {build: func(s beam.Scope, records beam.PCollection) []beam.PCollection {
 			windowed := beam.WindowInto(s, window.NewFixedWindows(time.Second), beam.ParDo(s, keyedRecord, records))
-			return []beam.PCollection{beam.ParDo(s, tellWindow, beam.GroupByKey(s, windowed)), beam.ParDo(s, tell, estimates(s, records))}
+			return []beam.PCollection{beam.ParDo(s, windowMessage, beam.GroupByKey(s, windowed)), beam.ParDo(s, estimateMessage, estimates(s, records))}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster := kafkatest.Fake(t, kfake.SeedTopics(1, "readings", "a0", "a1", "b0", "b1"))
-			to := kafkaio.Cluster{Brokers: cluster.ListenAddrs()}
-			client := kafkaio.NewClient(to)
+			target := kafkaio.Cluster{Brokers: cluster.ListenAddrs()}
+			client := kafkaio.NewClient(target)
 			t.Cleanup(client.Close)
-			// run runs once, up to the end of the topic, or, if it is to be killed, on and on.
-			run := func(group string, killed bool, meanwhile func(*counted)) (found int64) {
+			// run runs once, to the end of the topic or, with killed, until the counter kills it.
+			run := func(group string, killed bool, during func(*counted)) (offset int64) {
 				ctx, kill := context.WithCancel(t.Context())
 				defer kill()
-				of := &counted{kill: kill}
-				counts.Store(t.Name(), of)
+				counter := &counted{kill: kill}
+				counts.Store(t.Name(), counter)
 				st := expect.Get(statebackend.OpenTopic(ctx, kafkaio.LedgerConfig{
 					Client: client, Topics: []string{"readings"}, Group: group, Changelog: group + "-states",
 				}, statebackend.Config{Filter: keyed.Recommended("normal")}))(t)
 				p, s := beam.NewPipelineWithRoot()
-				records := kafkaio.Read(s, kafkaio.Source{Cluster: to, Topics: []string{"readings"}, Group: group, Start: kafkaio.Start{At: kafkaio.Committed}, Bounded: !killed})
+				records := kafkaio.Read(s, kafkaio.Source{Cluster: target, Topics: []string{"readings"}, Group: group, Start: kafkaio.Start{At: kafkaio.Committed}, Bounded: !killed})
 				for i, messages := range c.build(s, beam.ParDo(s, &countFn{t.Name()}, records)) {
-					kafkaio.Write(s, kafkaio.Sink{Cluster: to, Topic: group + strconv.Itoa(i)}, messages)
+					kafkaio.Write(s, kafkaio.Sink{Cluster: target, Topic: group + strconv.Itoa(i)}, messages)
 				}
-				go meanwhile(of)
+				go during(counter)
 				if err := st.Execute(ctx, p, nil); err != nil && !killed || killed && !errors.Is(err, context.Canceled) {
 					t.Errorf("killed %t, error %v", killed, err)
 				}
@@ -170,29 +171,29 @@ func TestStepsOfAUser(t *testing.T) {
 			const part = 200
 			sent := 0
 			feed := func() {
-				var all []string
+				var lines []string
 				for range part {
-					all = append(all, fmt.Sprintf("%d,%d", 60*sent, sent*sent%17))
+					lines = append(lines, fmt.Sprintf("%d,%d", 60*sent, sent*sent%17))
 					sent++
 				}
-				expect.OK(t, send(t.Context(), to, all...))
+				expect.OK(t, send(t.Context(), target, lines...))
 			}
 			feed()
 			for range 2 {
-				was := offsetOf(t, cluster, "a")
-				run("a", true, func(of *counted) {
-					expect.Soon(t, "all were read", func() bool { return of.n.Load() >= part })
-					if c.holds {
-						time.Sleep(1500 * time.Millisecond) // a commit would come
+				committed := offsetOf(t, cluster, "a")
+				run("a", true, func(counter *counted) {
+					expect.Soon(t, "all records are read", func() bool { return counter.n.Load() >= part })
+					if c.commitsAtEnd {
+						time.Sleep(1500 * time.Millisecond) // a commit would occur in this time
 					} else {
-						expect.Soon(t, "a commit", func() bool { return offsetOf(t, cluster, "a") > was })
+						expect.Soon(t, "a commit", func() bool { return offsetOf(t, cluster, "a") > committed })
 					}
-					of.most.Store(of.n.Load() + part/2)
+					counter.limit.Store(counter.n.Load() + part/2)
 					feed()
 				})
 			}
-			if found := run("a", false, func(*counted) {}); (found == 0) != c.holds {
-				t.Errorf("the last run begins at %d", found)
+			if start := run("a", false, func(*counted) {}); (start == 0) != c.commitsAtEnd {
+				t.Errorf("the last run starts at offset %d", start)
 			}
 			run("b", false, func(*counted) {})
 			for i := range 2 {
@@ -206,7 +207,7 @@ func TestStepsOfAUser(t *testing.T) {
 	}
 }
 
-// offsetOf is what a group has committed of the topic.
+// offsetOf returns the offset that a group has committed for the topic.
 func offsetOf(t *testing.T, cluster *kfake.Cluster, group string) (offset int64) {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	g := kmsg.NewOffsetFetchRequestGroup()
@@ -222,14 +223,14 @@ func offsetOf(t *testing.T, cluster *kfake.Cluster, group string) (offset int64)
 	return offset
 }
 
-// messagesOf are the messages of a topic by their keys, of which repeats are equal.
+// messagesOf returns the messages of a topic by key. It reports repeats that differ.
 func messagesOf(t *testing.T, cluster *kfake.Cluster, topic string) map[string]string {
-	all := map[string]string{}
+	messages := map[string]string{}
 	for _, r := range kafkatest.Dial(cluster.ListenAddrs()).Consume(t, topic) {
-		if was, repeats := all[string(r.Key)]; repeats && was != string(r.Value) {
-			t.Errorf("%s is %q and %q", r.Key, was, r.Value)
+		if prev, repeats := messages[string(r.Key)]; repeats && prev != string(r.Value) {
+			t.Errorf("%s is %q and %q", r.Key, prev, r.Value)
 		}
-		all[string(r.Key)] = string(r.Value)
+		messages[string(r.Key)] = string(r.Value)
 	}
-	return all
+	return messages
 }

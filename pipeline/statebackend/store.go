@@ -1,5 +1,5 @@
-// Package statebackend stores the states of a filter that runs in this process: in a file, or in a compacted topic of Kafka. A run
-// resumes with the states of the previous run.
+// Package statebackend stores the states of a filter that runs in this process: in a file, or in a compacted topic of
+// Kafka. A run resumes with the states of the previous run.
 package statebackend
 
 import (
@@ -23,15 +23,16 @@ import (
 // Config is the configuration of a job's filter and of its stored states.
 type Config struct {
 	// Filter is the configuration of the filter. States of another configuration are an error, which wraps a
-	// *statestore.MismatchError and names the setting. A filter of the job with another configuration fails the job: use Filter.
+	// *statestore.MismatchError and names the setting. A filter of the job with another configuration fails the job:
+	// use Filter.
 	Filter keyed.Config
 	// Migrate converts states that were written under another configuration, as far as their parts mean the same: see
 	// keyed.Migrator.
 	Migrate bool
-	// Leave, with Migrate, drops states of which no part can be converted. Without it they are an error.
+	// Leave, with Migrate, drops states without a part that can be converted. Without it they are an error.
 	Leave bool
-	// Check, if not nil, receives the result of the migration of a topic's states. If it returns an error, OpenTopic returns the
-	// error, and nothing is migrated.
+	// Check, if not nil, receives the result of the migration of a topic's states. If it returns an error, OpenTopic
+	// returns the error, and nothing is migrated.
 	Check func(statestore.Migrated) error
 	// Log is the log of the job. Default: slog.Default().
 	Log *slog.Logger
@@ -63,7 +64,8 @@ func (c Config) written() func(key string, state []byte) statestore.State {
 	}
 }
 
-// expiry returns a function that returns the time at which the key of a state expires. It panics if the configuration is invalid.
+// expiry returns a function that returns the time at which the key of a state expires. It panics if the configuration
+// is invalid.
 func (c Config) expiry() func(state []byte) time.Time {
 	est, err := keyed.NewEstimator(c.Filter)
 	if err != nil {
@@ -72,8 +74,9 @@ func (c Config) expiry() func(state []byte) time.Time {
 	return est.Expiry
 }
 
-// Execute runs a pipeline in the context of a Topic or a File. follow runs next to the pipeline until its context ends. It may call suspend while the
-// run is idle: that ends the pipeline without an error. If the pipeline stalls, the log names the step.
+// Execute runs a pipeline in the context of a Topic or a File. follow runs next to the pipeline until its context ends.
+// It may call suspend while the run is idle: that ends the pipeline without an error. If the pipeline stalls, the log
+// names the step.
 func Execute(ctx context.Context, p *beam.Pipeline, log *slog.Logger, follow func(ctx context.Context, suspend func())) error {
 	run := account.From(ctx)
 	running, cancel := context.WithCancelCause(ctx)
@@ -89,17 +92,18 @@ func Execute(ctx context.Context, p *beam.Pipeline, log *slog.Logger, follow fun
 	return err
 }
 
-// stallLogAfter is the time without progress after which watch warns, and stallLogEvery the time until it warns of the same step
-// again. Tests set less.
+// stallLogAfter is the time without progress after which watch warns, and stallLogEvery the time until it warns of the
+// same step again. Tests set less.
 var stallLogAfter, stallLogEvery = 30 * time.Second, time.Hour
 
-// watch warns of steps without progress until ctx ends. It does not warn while an output waits: the output logs that itself.
+// watch warns of steps without progress until ctx ends. It does not warn while an output waits: the output logs that
+// itself.
 func watch(ctx context.Context, run *account.Run, log *slog.Logger) {
 	tick := time.NewTicker(stallLogAfter / 10)
 	defer tick.Stop()
 	logged := map[string]*reminder.Reminder{} // by step
-	due := func(step string, since time.Time) bool {
-		if step == "" || time.Since(since) < stallLogAfter {
+	due := func(step string, start time.Time) bool {
+		if step == "" || time.Since(start) < stallLogAfter {
 			return false
 		}
 		if logged[step] == nil {
@@ -117,11 +121,11 @@ func watch(ctx context.Context, run *account.Run, log *slog.Logger) {
 		if runner == nil || run.Waits() {
 			continue
 		}
-		if step, since := runner.Stalled(); due(step, since) {
-			log.Warn("pipeline stalled: records are waiting at a step", "step", step, "for", time.Since(since).Round(time.Second).String())
+		if step, start := runner.Stalled(); due(step, start) {
+			log.Warn("pipeline stalled: records are waiting at a step", "step", step, "for", time.Since(start).Round(time.Second).String())
 		}
-		if step, since, records := run.Buffering(); due(step, since) {
-			log.Warn("records are not committed: a step still buffers their results", "step", step, "records", records, "for", time.Since(since).Round(time.Second).String())
+		if step, start, records := run.Buffering(); due(step, start) {
+			log.Warn("records are not committed: a step still buffers their results", "step", step, "records", records, "for", time.Since(start).Round(time.Second).String())
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"hafvf/internal/account"
 )
 
-// A Topic holds the states of a run in memory. It writes them to the changelog of a ledger, together with the offsets of the records
-// that the run has processed.
+// A Topic holds the states of a run in memory. It writes them to the changelog of a ledger, together with the offsets
+// of the records that the run has processed.
 type Topic struct {
 	*kafkaio.Ledger
 	Memory *statestore.Memory
@@ -57,9 +57,10 @@ func OpenTopic(ctx context.Context, ledger kafkaio.LedgerConfig, cfg Config) (*T
 	return t, nil
 }
 
-// migrate migrates the states of a changelog to the configuration, and puts the states of keys into the memory. It returns the last
-// offset of each partition that the states include. It marks states that cannot be read with an error, and states that are dropped
-// as deleted. It returns an error if states belong to another configuration and cfg does not migrate them.
+// migrate migrates the states of a changelog to the configuration, and puts the states of keys into the memory. It
+// returns the last offset of each partition that the states include. It marks states that cannot be read with an error,
+// and states that are dropped as deleted. It returns an error if states belong to another configuration and cfg does
+// not migrate them.
 func (t *Topic) migrate(ledger kafkaio.LedgerConfig, open func(key string, b []byte) statestore.State, found iter.Seq[*kafkaio.StoredState], cfg Config) (included map[string]int64, err error) {
 	var stored *kafkaio.StoredState
 	topic := ledger.Changelog
@@ -103,16 +104,18 @@ func (t *Topic) migrate(ledger kafkaio.LedgerConfig, open func(key string, b []b
 	return a.Included, nil
 }
 
-// Execute runs a pipeline until its source ends, or until stop is closed. Then it processes the records that were read, and commits;
-// the next run resumes there. The source reads the next records after all earlier ones are processed: no step is working, and no
-// element is waiting except at the source. A step may emit any number of elements for each input, and a collection may have any number
-// of readers. A sink has to store its elements before the end of a bundle, as kafkaio.Write does.
+// Execute runs a pipeline until its source ends, or until stop is closed. Then it processes the records that were read,
+// and commits; the next run resumes there. The source reads the next records after all earlier ones are processed: no
+// step is working, and no element is waiting except at the source. A step may emit any number of elements for each
+// input, and a collection may have any number of readers. A sink has to store its elements before the end of a bundle,
+// as kafkaio.Write does.
 //
-// States and offsets are committed while no step buffers results that a restart would lose. A GroupByKey buffers results until its
-// window ends, and your own stateful function until each of its states is cleared, or dropped with its window. So a run that is
-// killed loses nothing, and repeats the records since the last commit with the same values. If the windows of a stream overlap
-// without a gap, or in the global window, nothing is committed before the source ends: use Flink there. The log warns if the pipeline
-// stalls for 30 s, or if a step buffers results until the end of the source and nothing was committed for 30 s.
+// States and offsets are committed while no step buffers results that a restart would lose. A GroupByKey buffers
+// results until its window ends, and your own stateful function until each of its states is cleared, or dropped with
+// its window. So a run that is killed loses nothing, and repeats the records since the last commit with the same
+// values. If the windows of a stream overlap without a gap, or in the global window, nothing is committed before the
+// source ends: use Flink there. The log warns if the pipeline stalls for 30 s, or if a step buffers results until the
+// end of the source and nothing was committed for 30 s.
 func (t *Topic) Execute(ctx context.Context, p *beam.Pipeline, stop <-chan struct{}) (err error) {
 	err = Execute(t.run.In(ctx), p, t.log, func(ctx context.Context, suspend func()) {
 		select {

@@ -26,7 +26,7 @@ func init() {
 	register.Iter1[int]()
 }
 
-// An endlessFn emits one element, or one for each call if it is busy, and does not end.
+// An endlessFn never ends. It emits one element or, if it is busy, one for each call.
 type endlessFn struct{ Busy bool }
 
 func (*endlessFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
@@ -63,7 +63,7 @@ func waitIn(key string, n int) (string, int) {
 
 func ignore(string, func(*int) bool) {}
 
-// A syncLog is written to by several goroutines.
+// A syncLog is a log for several goroutines.
 type syncLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -75,16 +75,16 @@ func (l *syncLog) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-func (l *syncLog) says(text string) bool {
+func (l *syncLog) contains(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Contains(l.text.String(), text)
 }
 
-// A run in which nothing moves says where: a step that does not come back, unless it is an output that
-// says so itself, and one that keeps something back. It is said once.
-func TestNothingMoves(t *testing.T) {
-	defer func(was time.Duration) { stallLogAfter = was }(stallLogAfter)
+// A run without progress logs the step: one that does not return, unless it is an output that logs itself, and one
+// that buffers results. It logs each once.
+func TestWatchLogsStall(t *testing.T) {
+	defer func(former time.Duration) { stallLogAfter = former }(stallLogAfter)
 	stallLogAfter = 300 * time.Millisecond
 	gate = make(chan struct{})
 	run := account.Open(account.StateKeeper{})
@@ -92,33 +92,34 @@ func TestNothingMoves(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var log syncLog
 	p, s := beam.NewPipelineWithRoot()
-	all := beam.ParDo(s.Scope("in"), waitIn, beam.ParDo(s, &endlessFn{}, beam.Impulse(s)))
-	beam.ParDo0(s, ignore, beam.GroupByKey(s.Scope("of"), all))
+	waiting := beam.ParDo(s.Scope("in"), waitIn, beam.ParDo(s, &endlessFn{}, beam.Impulse(s)))
+	beam.ParDo0(s, ignore, beam.GroupByKey(s.Scope("of"), waiting))
 	_, patient := run.WithStopTimeout(ctx)
 	ended := make(chan error)
 	go func() {
 		ended <- Execute(run.In(ctx), p, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, func()) {})
 	}()
 	time.Sleep(3 * stallLogAfter)
-	if log.says("pipeline stalled") {
-		t.Error("the log says it while an output waits")
+	if log.contains("pipeline stalled") {
+		t.Error("a warning while an output waits")
 	}
 	patient()
-	expect.Soon(t, "a warning of the step", func() bool { return log.says("step=in/statebackend.waitIn") })
+	expect.Soon(t, "a warning of the step", func() bool { return log.contains("step=in/statebackend.waitIn") })
 	close(gate)
-	expect.Soon(t, "a warning of the grouping", func() bool { return log.says("step=of/CoGBK records=1") })
+	expect.Soon(t, "a warning of the grouping", func() bool { return log.contains("step=of/CoGBK records=1") })
 	time.Sleep(2 * stallLogAfter)
 	cancel()
 	<-ended
 	for _, once := range []string{"step=in/statebackend.waitIn", "step=of/CoGBK"} {
 		if text := log.text.String(); strings.Count(text, once) != 1 {
-			t.Errorf("%q: not once %s", text, once)
+			t.Errorf("%q should contain %s once", text, once)
 		}
 	}
 }
 
-// A grouping in the global window of a source without an end keeps everything back. The log says so, also while records arrive.
-func TestGroupingOfAnEndlessSource(t *testing.T) {
+// A grouping in the global window of a source without an end keeps everything back. The log says so, also while records
+// arrive.
+func TestWatchLogsBuffering(t *testing.T) {
 	defer func(former time.Duration) { stallLogAfter = former }(stallLogAfter)
 	stallLogAfter = 300 * time.Millisecond
 	run := account.Open(account.StateKeeper{})
@@ -131,7 +132,7 @@ func TestGroupingOfAnEndlessSource(t *testing.T) {
 	go func() {
 		ended <- Execute(run.In(ctx), p, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context, func()) {})
 	}()
-	expect.Soon(t, "a warning", func() bool { return log.says("a step still buffers their results\" step=all/CoGBK") })
+	expect.Soon(t, "a warning", func() bool { return log.contains("a step still buffers their results\" step=all/CoGBK") })
 	cancel()
 	<-ended
 }

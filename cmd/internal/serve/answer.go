@@ -220,8 +220,8 @@ func (a *keyAnswer) indexOf(o *keyed.Observation) int32 {
 	return int32(max(o.Index-a.batch.firstIndex, notInBatch))
 }
 
-// close encodes the state and sets the deadline. A new key and a key that has expired have no state. oldSize is the size of the state
-// before the batch, in bytes.
+// close encodes the state and sets the deadline. A new key and a key that has expired have no state. oldSize is the
+// size of the state before the batch, in bytes.
 func (a *keyAnswer) close(oldSize int) {
 	waits, _ := a.e.Waiting()
 	expiry := a.e.Expiry()

@@ -16,8 +16,8 @@ var (
 	alarms = []string{string(usual.NoveltyAlarm), string(usual.ChangeAlarm)}
 )
 
-// columns collects the fields of records as numbers, row by row. NaN is null. If names is not nil, it collects the names of the
-// columns instead.
+// columns collects the fields of records as numbers, row by row. NaN is null. If names is not nil, it collects the
+// names of the columns instead.
 type columns struct {
 	names   []string
 	numbers []float64
@@ -33,7 +33,8 @@ func (c *columns) one(name string, v float64) {
 	}
 }
 
-// vector adds n numbers; numbers that v does not have are null. If numbered is true, the names of the columns end in an index.
+// vector adds n numbers; numbers that v does not have are null. If numbered is true, the names of the columns end in an
+// index.
 func (c *columns) vector(name string, n int, numbered bool, v []float64) {
 	for i := range n {
 		switch {

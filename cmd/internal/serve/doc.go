@@ -53,9 +53,9 @@
 //	text records, text alerts, text rejects
 //
 // Rows and rejects are in the order of the keys. The texts are the JSON Lines of hafvf run; in rejects, place is the id
-// of the observation, and raw is empty. Alerts are the alerts that a file receives by default; with flag 32 also the ends
-// of alarms. A state is a checksum, uint32 CRC-32 of the rest, and the bytes of keyed.KeyState. A
-// new key has a state of length 0, which the caller may send too. Without flag 16 all states have length 0.
+// of the observation, and raw is empty. Alerts are the alerts that a file receives by default; with flag 32 also the
+// ends of alarms. A state is a checksum, uint32 CRC-32 of the rest, and the bytes of keyed.KeyState. A new key has a
+// state of length 0, which the caller may send too. Without flag 16 all states have length 0.
 //
 // At its deadline a key may have something to report without a new observation. Then, if all earlier observations have
 // arrived, send a batch with the deadline as now, and with a horizon that is Description.Patience earlier.

@@ -85,8 +85,8 @@ type Server struct {
 	observations int64          // number of observations of all batches
 }
 
-// Serve answers the frames of r until r ends. It returns an error of r or w. An r that ends within a frame is no error: the caller
-// is gone.
+// Serve answers the frames of r until r ends. It returns an error of r or w. An r that ends within a frame is no error:
+// the caller is gone.
 func (s *Server) Serve(r io.Reader, w io.Writer) error {
 	in := bufio.NewReaderSize(r, chunkBytes)
 	for {

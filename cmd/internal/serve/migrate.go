@@ -28,8 +28,8 @@ func (m *model) settingsOfStates(b *batch) (*writtenSettings, error) {
 	return &writtenSettings{written, m.cfg, b.flags&migrates != 0, make([]migrator, len(m.estimators))}, nil
 }
 
-// migrated returns the state of a key, migrated to the settings of the model. Without the flag migrates it returns an error that names
-// the settings that differ.
+// migrated returns the state of a key, migrated to the settings of the model. Without the flag migrates it returns an
+// error that names the settings that differ.
 func (s *writtenSettings) migrated(worker int, key string, state []byte) (migrated []byte, err error) {
 	w := &s.workers[worker]
 	if w.Migrator == nil {

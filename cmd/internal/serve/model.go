@@ -40,8 +40,8 @@ type Description struct {
 	Full     bool                `json:"full"`     // records have all fields
 	Zone     string              `json:"zone"`     // zone of alarms or intervals
 	Settings string              `json:"settings"` // the settings that give states their meaning
-	// Patience is the longest wait of an observation after its time, or of an interval after its end, in nanoseconds: from
-	// lateness and aggregate.wait.
+	// Patience is the longest wait of an observation after its time, or of an interval after its end, in nanoseconds:
+	// from lateness and aggregate.wait.
 	Patience int64 `json:"patience"`
 }
 
@@ -134,8 +134,8 @@ func (s *Settings) read() (c *settings.Settings, unused []string, err error) {
 	return c, unused, err
 }
 
-// preview returns the keys of the text that are not used, and whether the text sets a family or a prior. It refuses the names of files,
-// because the process opens none, and transform: smooth.
+// preview returns the keys of the text that are not used, and whether the text sets a family or a prior. It refuses the
+// names of files, because the process opens none, and transform: smooth.
 func (s *Settings) preview() (unused []string, hasModel bool, err error) {
 	refuse := func(line int, key, reason string) {
 		if err == nil {

@@ -29,24 +29,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A row is one of a file of key, time and x.
+// A row is a row of a file with the columns key, time and x.
 type row struct {
 	key, id string
 	time    int64
 	x       float64
 }
 
-func rowsOf(t *testing.T, path string) (all []row) {
+func rowsOf(t *testing.T, path string) (rows []row) {
 	b := expect.Get(os.ReadFile(path))(t)
 	for i, r := range expect.Get(csv.NewReader(bytes.NewReader(b)).ReadAll())(t)[1:] {
-		at := expect.Get(time.Parse(time.RFC3339, r[1]))(t)
+		t0 := expect.Get(time.Parse(time.RFC3339, r[1]))(t)
 		x := expect.Get(strconv.ParseFloat(r[2], 64))(t)
-		all = append(all, row{r[0], fmt.Sprintf("%s:%d", filepath.Base(path), i+2), at.UnixNano(), x})
+		rows = append(rows, row{r[0], fmt.Sprintf("%s:%d", filepath.Base(path), i+2), t0.UnixNano(), x})
 	}
-	return all
+	return rows
 }
 
-// run returns the lines of the program.
+// run returns the lines that the program writes.
 func run(t *testing.T, text, source string) (records, alerts []string) {
 	dir := t.TempDir()
 	out, alarms := filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "alerts.jsonl")
@@ -63,9 +63,9 @@ func run(t *testing.T, text, source string) (records, alerts []string) {
 
 func lines(text string) []string { return slices.Sorted(strings.Lines(text)) }
 
-// Through frames, in batches of any size, with the states handed back, the records and alerts are the program's, byte
-// for byte.
-func TestIsTheProgram(t *testing.T) {
+// If a caller sends the rows in batches of any size and sends the states back, the records and alerts equal those
+// of the program, byte for byte.
+func TestOutputEqualsProgram(t *testing.T) {
 	const tweets = "model: {family: poisson, prior: auto}\n"
 	for i, c := range []struct {
 		file string
@@ -86,9 +86,9 @@ func TestIsTheProgram(t *testing.T) {
 		records, alerts := run(t, c.text, path)
 		gotRecords, gotAlerts := served(t, c.text, rowsOf(t, path), rand.New(rand.NewPCG(uint64(i), 1)))
 		if !slices.Equal(gotRecords, records) || !slices.Equal(gotAlerts, alerts) {
-			t.Errorf("%s\n%d records, not %d, and %d alerts, not %d", c.text, len(gotRecords), len(records), len(gotAlerts), len(alerts))
-			firstOther(t, records, gotRecords)
-			firstOther(t, alerts, gotAlerts)
+			t.Errorf("%s\n%d records, want %d; %d alerts, want %d", c.text, len(gotRecords), len(records), len(gotAlerts), len(alerts))
+			reportFirstDifference(t, records, gotRecords)
+			reportFirstDifference(t, alerts, gotAlerts)
 		}
 		if len(records) == 0 || strings.Contains(c.text, "detect") && len(alerts) == 0 {
 			t.Errorf("%s: %d records and %d alerts", c.text, len(records), len(alerts))
@@ -96,7 +96,7 @@ func TestIsTheProgram(t *testing.T) {
 	}
 }
 
-func firstOther(t *testing.T, want, got []string) {
+func reportFirstDifference(t *testing.T, want, got []string) {
 	for i := range max(len(want), len(got)) {
 		if i >= len(want) || i >= len(got) || want[i] != got[i] {
 			t.Errorf("line %d of %d, %d\nwant %sgot  %s", i, len(want), len(got), strings.Join(want[min(i, len(want)):min(i+1, len(want))], ""), strings.Join(got[min(i, len(got)):min(i+1, len(got))], ""))
@@ -105,7 +105,7 @@ func firstOther(t *testing.T, want, got []string) {
 	}
 }
 
-// served returns the lines of batches of rows. Sometimes the server is another, as after its death.
+// served returns the lines for the rows in batches. Sometimes a new server continues, as after a crash.
 func served(t *testing.T, text string, rows []row, rng *rand.Rand) (records, alerts []string) {
 	c := newClient(t)
 	d := c.model(Settings{Text: text})
@@ -115,13 +115,13 @@ func served(t *testing.T, text string, rows []row, rng *rand.Rand) (records, ale
 	for len(rows) > 0 {
 		n := min(len(rows), 1+rng.IntN(1+rng.IntN(4000)))
 		r := request{flags: withRecords | withAlerts | withIDs | withStates, length: 1, horizon: none, now: none}
-		at := map[string]int{}
+		index := map[string]int{}
 		for _, o := range rows[:n] {
-			i, is := at[o.key]
-			if !is {
+			i, found := index[o.key]
+			if !found {
 				i = len(r.keys)
-				at[o.key] = i
-				r.keys = append(r.keys, sent{key: o.key, state: states[o.key]})
+				index[o.key] = i
+				r.keys = append(r.keys, keyRequest{key: o.key, state: states[o.key]})
 				if _, known := states[o.key]; !known {
 					keys = append(keys, o.key)
 				}
@@ -143,7 +143,7 @@ func served(t *testing.T, text string, rows []row, rng *rand.Rand) (records, ale
 	}
 	r := request{flags: withRecords | withAlerts | withStates, length: 1, horizon: end, now: latest}
 	for _, key := range keys {
-		r.keys = append(r.keys, sent{key: key, state: states[key]})
+		r.keys = append(r.keys, keyRequest{key: key, state: states[key]})
 	}
 	a := c.batch(d, r)
 	records, alerts = append(records, lines(a.records)...), append(alerts, lines(a.alerts)...)

@@ -14,7 +14,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A client asks a server as a caller does.
+// A client sends requests to a server like a caller.
 type client struct {
 	testing.TB
 	*Server
@@ -26,7 +26,7 @@ func newClient(t testing.TB) client {
 	return c
 }
 
-// ask sends bytes, and returns the frame that answers them.
+// ask sends bytes, and returns the answer, which must be a single frame.
 func (c client) ask(frame []byte) (kind byte, payload []byte) {
 	c.Helper()
 	var out bytes.Buffer
@@ -34,12 +34,12 @@ func (c client) ask(frame []byte) (kind byte, payload []byte) {
 	kind, payload, err := readFrame(&out)
 	expect.OK(c, err)
 	if out.Len() > 0 {
-		c.Fatalf("%d bytes more than a frame", out.Len())
+		c.Fatalf("%d bytes after the frame", out.Len())
 	}
 	return kind, payload
 }
 
-// must returns the answer to a frame that is right.
+// must returns the answer to a valid frame.
 func (c client) must(kind byte, payload []byte) []byte {
 	c.Helper()
 	got, answer := c.ask(appendFrame(nil, kind, payload))
@@ -49,8 +49,8 @@ func (c client) must(kind byte, payload []byte) []byte {
 	return answer
 }
 
-// refused returns what is said of a frame that is wrong.
-func (c client) refused(frame []byte) (e codedError) {
+// mustFail returns the error for an invalid frame.
+func (c client) mustFail(frame []byte) (e codedError) {
 	c.Helper()
 	kind, answer := c.ask(frame)
 	if kind != 'e' {
@@ -66,16 +66,16 @@ func (c client) model(s Settings) (d Description) {
 	return d
 }
 
-// A request is a batch that a caller sends.
+// A request is a batch from a caller.
 type request struct {
 	model, flags uint32
 	length       int
 	horizon, now int64
-	keys         []sent
+	keys         []keyRequest
 	written      string
 }
 
-type sent struct {
+type keyRequest struct {
 	key    string
 	state  []byte
 	times  []int64
@@ -131,7 +131,7 @@ type reply struct {
 	places, rejected         []int32
 	times                    []int64
 	columns                  map[string][]float64
-	records, alerts, refused string
+	records, alerts, reasons string
 }
 
 func (c client) batch(d Description, r request) (a reply) {
@@ -162,110 +162,110 @@ func (c client) batch(d Description, r request) (a reply) {
 	for range rejects {
 		a.rejected = append(a.rejected, int32(in.uint32()))
 	}
-	a.records, a.alerts, a.refused = string(in.text()), string(in.text()), string(in.text())
+	a.records, a.alerts, a.reasons = string(in.text()), string(in.text()), string(in.text())
 	if in.cut || len(in.b) > 0 {
-		c.Fatalf("an answer with %d bytes left, cut: %v", len(in.b), in.cut)
+		c.Fatalf("answer with %d unread bytes, cut: %v", len(in.b), in.cut)
 	}
 	return a
 }
 
-// one is a batch of one key, of one number an observation, every minute from a start.
-func one(key string, state []byte, from int, values ...float64) sent {
-	k := sent{key: key, state: state, values: values}
+// everyMinute returns a part of a batch: one key with an observation every minute, of one value each.
+func everyMinute(key string, state []byte, start int, values ...float64) keyRequest {
+	k := keyRequest{key: key, state: state, values: values}
 	for i := range values {
-		k.times = append(k.times, minute(from+i))
+		k.times = append(k.times, minute(start+i))
 	}
 	return k
 }
 
 func minute(i int) int64 { return int64(i) * int64(time.Minute) }
 
-const allOf = withRecords | withColumns | withAlerts | withStates
+const everyAnswer = withRecords | withColumns | withAlerts | withStates
 
-// Rows and rejects say which observation of the batch they are of, also of those that have waited.
-func TestPlaces(t *testing.T) {
+// Rows and rejects have the index of their observation in the batch; -1 for an observation of an earlier batch.
+func TestBatchPlaces(t *testing.T) {
 	c := newClient(t)
 	d := c.model(Settings{Text: "model: {family: poisson}\nlateness: 3m\n"})
-	k := sent{key: "a", times: []int64{minute(5), minute(4), minute(9), minute(1), none}, values: []float64{1, 2, 3, 4, 5}}
-	a := c.batch(d, request{flags: allOf, length: 1, horizon: none, now: none, keys: []sent{k, one("b", nil, 1, 7, -1, math.NaN())}})
+	k := keyRequest{key: "a", times: []int64{minute(5), minute(4), minute(9), minute(1), none}, values: []float64{1, 2, 3, 4, 5}}
+	a := c.batch(d, request{flags: everyAnswer, length: 1, horizon: none, now: none, keys: []keyRequest{k, everyMinute("b", nil, 1, 7, -1, math.NaN())}})
 	expect.Same(t, []int{2, 0}, a.rows, "rows")
 	expect.Same(t, []int32{1, 0}, a.places[:2])
 	expect.Same(t, []int32{3, 4, 6}, a.rejected)
 	for i, want := range []string{"late: ", "no time", "below zero"} {
-		if got := strings.Split(a.refused, "\n")[i]; !strings.Contains(got, want) {
-			t.Errorf("rejected for %s, not %s", got, want)
+		if got := strings.Split(a.reasons, "\n")[i]; !strings.Contains(got, want) {
+			t.Errorf("rejected with %q, want %q", got, want)
 		}
 	}
-	again := c.batch(d, request{flags: allOf, length: 1, horizon: end, now: none, keys: []sent{
+	next := c.batch(d, request{flags: everyAnswer, length: 1, horizon: end, now: none, keys: []keyRequest{
 		{key: "a", state: a.states[0], times: []int64{minute(9), minute(8)}, values: []float64{6, 7}}, {key: "b", state: a.states[1]},
 	}})
-	expect.Same(t, []int{3, 2}, again.rows)
-	expect.Same(t, []int32{1, -1, 0, -1, -1}, again.places)
-	expect.Same(t, []float64{7, 3, 6, 7}, again.columns["x"][:4])
-	if x := again.columns["x"][4]; !math.IsNaN(x) {
+	expect.Same(t, []int{3, 2}, next.rows)
+	expect.Same(t, []int32{1, -1, 0, -1, -1}, next.places)
+	expect.Same(t, []float64{7, 3, 6, 7}, next.columns["x"][:4])
+	if x := next.columns["x"][4]; !math.IsNaN(x) {
 		t.Errorf("missing is %v", x)
 	}
-	expect.Same(t, minute(9+3), a.deadlines[0], "a lateness after the first that waits")
+	expect.Same(t, minute(9+3), a.deadlines[0], "the lateness after the first waiting observation")
 }
 
-// Observations without times are learned as they come.
+// Observations without times are learned in the order of their arrival.
 func TestArrival(t *testing.T) {
 	c := newClient(t)
-	e := c.refused(appendFrame(nil, 's', jsonOf(Settings{Untimed: true})))
+	e := c.mustFail(appendFrame(nil, 's', jsonOf(Settings{Untimed: true})))
 	if !strings.Contains(e.Text, "order: arrival") {
 		t.Errorf("%+v", e)
 	}
 	d := c.model(Settings{Text: "order: arrival", Untimed: true})
-	a := c.batch(d, request{flags: allOf, length: 1, horizon: end, now: none, keys: []sent{{key: "a", times: []int64{none, none}, values: []float64{3, 1}}}})
+	a := c.batch(d, request{flags: everyAnswer, length: 1, horizon: end, now: none, keys: []keyRequest{{key: "a", times: []int64{none, none}, values: []float64{3, 1}}}})
 	expect.Same(t, []int64{none, none}, a.times)
 	expect.Same(t, []float64{3, 1}, a.columns["x"])
 	expect.Same(t, int64(none), a.deadlines[0])
 }
 
-// Times that are far apart may have more intervals between them than an answer takes.
+// A batch whose times are far apart can have more intervals than an answer may have. It is an error.
 func TestManyIntervals(t *testing.T) {
 	defer func(n int) { maxRows = n }(maxRows)
 	maxRows = 1000
 	c := newClient(t)
 	c.model(Settings{Text: "model: {family: poisson}\naggregate: {every: 1m, value: count}"})
-	r := request{flags: allOf, horizon: end, now: none, keys: []sent{{key: "a", times: []int64{minute(1), minute(500)}}}}
+	r := request{flags: everyAnswer, horizon: end, now: none, keys: []keyRequest{{key: "a", times: []int64{minute(1), minute(500)}}}}
 	c.must('b', r.payload())
 	r.keys[0].times[1] = minute(5000)
-	if e := c.refused(appendFrame(nil, 'b', r.payload())); e.Code != "batch" || e.Key != "a" || !strings.Contains(e.Text, "more than 1000 rows") {
+	if e := c.mustFail(appendFrame(nil, 'b', r.payload())); e.Code != "batch" || e.Key != "a" || !strings.Contains(e.Text, "more than 1000 rows") {
 		t.Errorf("%+v", e)
 	}
 }
 
-// At its deadline there is something to tell of a key: a silence, once, and then that it is forgotten.
+// At a key's deadline, a silence is reported, once. At the next deadline, the key is forgotten.
 func TestDeadlines(t *testing.T) {
 	c := newClient(t)
 	d := c.model(Settings{Text: "silence: {after: 1h}\nexpire: 24h"})
-	ask := func(k sent, now int64) (state []byte, deadline int64, alerts string) {
-		a := c.batch(d, request{flags: allOf, length: 1, horizon: now, now: now, keys: []sent{k}})
+	ask := func(k keyRequest, now int64) (state []byte, deadline int64, alerts string) {
+		a := c.batch(d, request{flags: everyAnswer, length: 1, horizon: now, now: now, keys: []keyRequest{k}})
 		return a.states[0], a.deadlines[0], a.alerts
 	}
-	state, at, alerts := ask(one("a", nil, 0, make([]float64, 100)...), minute(99))
-	if at <= minute(100) || at > minute(24*60) || alerts != "" {
-		t.Fatalf("the deadline is %v, alerts %s", timeOf(at), alerts)
+	state, deadline, alerts := ask(everyMinute("a", nil, 0, make([]float64, 100)...), minute(99))
+	if deadline <= minute(100) || deadline > minute(24*60) || alerts != "" {
+		t.Fatalf("the deadline is %v, alerts %s", timeOf(deadline), alerts)
 	}
-	_, same, alerts := ask(sent{key: "a", state: state}, at-1)
-	if same != at || alerts != "" {
-		t.Errorf("before it: %v, %s", timeOf(same), alerts)
+	_, unchanged, alerts := ask(keyRequest{key: "a", state: state}, deadline-1)
+	if unchanged != deadline || alerts != "" {
+		t.Errorf("before the deadline: %v, %s", timeOf(unchanged), alerts)
 	}
-	silent, next, alerts := ask(sent{key: "a", state: state}, at)
-	if !strings.Contains(alerts, `"kind":"silent"`) || next <= at {
-		t.Errorf("at it: %v, %s", timeOf(next), alerts)
+	silent, next, alerts := ask(keyRequest{key: "a", state: state}, deadline)
+	if !strings.Contains(alerts, `"kind":"silent"`) || next <= deadline {
+		t.Errorf("at the deadline: %v, %s", timeOf(next), alerts)
 	}
-	if gone, never, alerts := ask(sent{key: "a", state: silent}, next); len(gone) > 0 || never != none || alerts != "" {
-		t.Errorf("at the next: %x, %v, %s", gone, timeOf(never), alerts)
+	if empty, never, alerts := ask(keyRequest{key: "a", state: silent}, next); len(empty) > 0 || never != none || alerts != "" {
+		t.Errorf("at the next deadline: %x, %v, %s", empty, timeOf(never), alerts)
 	}
-	_, _, alerts = ask(one("a", silent, 200, 0), minute(200))
+	_, _, alerts = ask(everyMinute("a", silent, 200, 0), minute(200))
 	if !strings.Contains(alerts, `"kind":"recovered"`) {
-		t.Errorf("it is back: %s", alerts)
+		t.Errorf("after the silence: %s", alerts)
 	}
 }
 
-// What is wrong with settings is said in the words of the configuration.
+// Errors in settings use the words of the configuration.
 func TestSettings(t *testing.T) {
 	c := newClient(t)
 	for _, s := range []struct{ text, want string }{
@@ -277,9 +277,9 @@ func TestSettings(t *testing.T) {
 		{"model: {family: normal} # mv", "source.values: names 2 columns; normal takes 1"},
 		{"model: [", "not YAML"},
 	} {
-		e := c.refused(appendFrame(nil, 's', jsonOf(Settings{Text: s.text, Values: []string{"x", "y"}[:1+strings.Count(s.text, "mv")]})))
+		e := c.mustFail(appendFrame(nil, 's', jsonOf(Settings{Text: s.text, Values: []string{"x", "y"}[:1+strings.Count(s.text, "mv")]})))
 		if e.Code != "settings" || !strings.Contains(e.Text, s.want) {
-			t.Errorf("%s: %s %s\nwithout %s", s.text, e.Code, e.Text, s.want)
+			t.Errorf("%s: %s %s\nwant %s", s.text, e.Code, e.Text, s.want)
 		}
 	}
 	d := c.model(Settings{Text: "source: {csv: {path: nothing.csv}}\nalerts: {jsonl: {path: x}}\ndetect: true"})
@@ -291,30 +291,31 @@ func TestSettings(t *testing.T) {
 	expect.Same(t, 1, c.model(Settings{}).Model)
 }
 
-// Another protocol or version is refused, and frames before hello.
+// Another protocol or version is an error, and so are frames before hello.
 func TestHello(t *testing.T) {
 	c := client{t, &Server{Version: "1.2"}}
 	for payload, want := range map[string]string{`{"protocol":2,"version":"1.2"}`: "its caller protocol 2", `{"protocol":1,"version":"1.3"}`: "is 1.2, and its caller 1.3", "{": "hello"} {
-		if e := c.refused(appendFrame(nil, 'h', []byte(payload))); e.Code != "version" || !strings.Contains(e.Text, want) {
+		if e := c.mustFail(appendFrame(nil, 'h', []byte(payload))); e.Code != "version" || !strings.Contains(e.Text, want) {
 			t.Errorf("%s: %+v", payload, e)
 		}
 	}
-	expect.Same(t, "version", c.refused(appendFrame(nil, 's', []byte("{}"))).Code)
+	expect.Same(t, "version", c.mustFail(appendFrame(nil, 's', []byte("{}"))).Code)
 	expect.Same(t, `{"protocol":1,"version":"1.2"}`, string(c.must('h', []byte(`{"protocol":1}`))))
 }
 
-// A panic is an answer, and the server goes on.
-func TestPanic(t *testing.T) {
+// A panic is answered by an error, and the server continues.
+func TestPanicIsAnswered(t *testing.T) {
 	c := newClient(t)
 	c.models = []*model{nil}
 	r := request{horizon: none, now: none}
-	if e := c.refused(appendFrame(nil, 'b', r.payload())); e.Code != "panic" || !strings.Contains(e.Text, "please report it") {
+	if e := c.mustFail(appendFrame(nil, 'b', r.payload())); e.Code != "panic" || !strings.Contains(e.Text, "please report it") {
 		t.Errorf("%+v", e)
 	}
 	expect.Same(t, 1, c.model(Settings{}).Model)
 }
 
-// A false length takes no memory but for what comes, and no frame is lost by a wrong one.
+// A wrong length allocates only memory for the bytes that arrive. After a wrong frame, the next frame is still
+// read.
 func TestLengths(t *testing.T) {
 	c := newClient(t)
 	var out bytes.Buffer
@@ -333,19 +334,19 @@ func TestLengths(t *testing.T) {
 	expect.Same(t, byte('h'), kind)
 }
 
-// A flipped byte of a frame, behind its length, is an error, and the server goes on.
+// A flipped byte after the length of a frame is an error, and the server continues.
 func TestFlippedBytes(t *testing.T) {
 	c := newClient(t)
 	d := c.model(Settings{})
-	right := request{model: uint32(d.Model), flags: allOf, length: 1, horizon: end, now: none, keys: []sent{one("a", nil, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)}}
+	right := request{model: uint32(d.Model), flags: everyAnswer, length: 1, horizon: end, now: none, keys: []keyRequest{everyMinute("a", nil, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)}}
 	frame := appendFrame(nil, 'b', right.payload())
 	want := c.must('b', right.payload())
 	for i := range 300 {
 		bad := bytes.Clone(frame)
 		bad[4+i*7%(len(bad)-4)] ^= byte(1 + i%255)
-		expect.Same(t, "frame", c.refused(bad).Code)
+		expect.Same(t, "frame", c.mustFail(bad).Code)
 	}
-	// With a checksum that is right it is an error or other numbers.
+	// With a correct checksum, the answer is an error or has other numbers, but is not a panic.
 	for i := range 300 {
 		bad := right.payload()
 		bad[i*5%len(bad)] ^= byte(1 << (i % 8))
@@ -354,31 +355,31 @@ func TestFlippedBytes(t *testing.T) {
 		}
 	}
 	if got := c.must('b', right.payload()); !bytes.Equal(got, want) {
-		t.Error("another answer than before")
+		t.Error("the answer differs from the first one")
 	}
 }
 
-// A state is that of its settings, and is checked before it is read.
+// A state is bound to its settings, and its checksum is verified before the state is decoded.
 func TestStates(t *testing.T) {
 	c := newClient(t)
 	d, other := c.model(Settings{Text: "model: {family: normal}"}), c.model(Settings{Text: "model: {family: normal}\ntop: 0.9"})
 	ask := func(model Description, state []byte, flags uint32) (byte, string) {
-		r := request{model: uint32(model.Model), flags: flags, length: 1, horizon: none, now: none, keys: []sent{one("a", state, 9, 1)}, written: d.Settings}
+		r := request{model: uint32(model.Model), flags: flags, length: 1, horizon: none, now: none, keys: []keyRequest{everyMinute("a", state, 9, 1)}, written: d.Settings}
 		kind, answer := c.ask(appendFrame(nil, 'b', r.payload()))
 		return kind, string(answer)
 	}
-	state := c.batch(d, request{flags: withStates, length: 1, horizon: none, now: none, keys: []sent{one("a", nil, 0, 1, 2, 3)}}).states[0]
-	if kind, said := ask(other, state, withStates|withWritten); kind != 'e' || !strings.Contains(said, `"code":"other_config"`) || !strings.Contains(said, "top") {
-		t.Errorf("of other settings: %c %s", kind, said)
+	state := c.batch(d, request{flags: withStates, length: 1, horizon: none, now: none, keys: []keyRequest{everyMinute("a", nil, 0, 1, 2, 3)}}).states[0]
+	if kind, response := ask(other, state, withStates|withWritten); kind != 'e' || !strings.Contains(response, `"code":"other_config"`) || !strings.Contains(response, "top") {
+		t.Errorf("with other settings: %c %s", kind, response)
 	}
-	if kind, said := ask(other, state, withStates|withWritten|migrates); kind != 'b' {
-		t.Errorf("migrated: %c %s", kind, said)
+	if kind, response := ask(other, state, withStates|withWritten|migrates); kind != 'b' {
+		t.Errorf("migrated: %c %s", kind, response)
 	}
 	for i := range state {
 		bad := bytes.Clone(state)
 		bad[i] ^= 4
-		if kind, said := ask(d, bad, withStates); kind != 'e' || !strings.Contains(said, `"code":"state"`) || !strings.Contains(said, `"key":"a"`) {
-			t.Fatalf("byte %d: %c %s", i, kind, said)
+		if kind, response := ask(d, bad, withStates); kind != 'e' || !strings.Contains(response, `"code":"state"`) || !strings.Contains(response, `"key":"a"`) {
+			t.Fatalf("byte %d: %c %s", i, kind, response)
 		}
 	}
 }
@@ -399,7 +400,7 @@ func TestColumns(t *testing.T) {
 	} {
 		c := newClient(t)
 		d := c.model(s.settings)
-		k := sent{key: "a"}
+		k := keyRequest{key: "a"}
 		for i := range 200 {
 			k.times = append(k.times, minute(i))
 			for j := range s.length {
@@ -409,21 +410,21 @@ func TestColumns(t *testing.T) {
 				}
 			}
 		}
-		a := c.batch(d, request{flags: allOf, length: s.length, horizon: end, now: none, keys: []sent{k}})
+		a := c.batch(d, request{flags: everyAnswer, length: s.length, horizon: end, now: none, keys: []keyRequest{k}})
 		lines := strings.Split(strings.TrimSuffix(a.records, "\n"), "\n")
 		if a.rejects[0] > 0 || len(lines) != a.rows[0] || len(lines) < 20 {
-			t.Errorf("%s: %d records, %s", s.settings.Text, len(lines), a.refused)
+			t.Errorf("%s: %d records, %s", s.settings.Text, len(lines), a.reasons)
 			continue
 		}
 		for i, line := range lines {
-			var of map[string]any
-			expect.OK(t, json.Unmarshal([]byte(line), &of))
-			expect.Same(t, of["time"], timeOf(a.times[i]).Format(time.RFC3339Nano))
+			var record map[string]any
+			expect.OK(t, json.Unmarshal([]byte(line), &record))
+			expect.Same(t, record["time"], timeOf(a.times[i]).Format(time.RFC3339Nano))
 			flat := map[string]float64{}
-			flatten("", of, flat, d.Names)
+			flatten("", record, flat, d.Names)
 			for name, column := range a.columns {
-				want, has := flat[name]
-				if optional := name == "warm_up" || name == "quiet"; !has && !optional {
+				want, found := flat[name]
+				if optional := name == "warm_up" || name == "quiet"; !found && !optional {
 					t.Fatalf("%s: %s is in no record, such as %s", s.settings.Text, name, line)
 				}
 				if delete(flat, name); want != column[i] && !(math.IsNaN(want) && math.IsNaN(column[i])) {
@@ -437,27 +438,27 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// flatten names the numbers of a record as the columns do.
-func flatten(at string, v any, flat map[string]float64, names map[string][]string) {
+// flatten names the numbers of a record like the columns.
+func flatten(prefix string, v any, flat map[string]float64, names map[string][]string) {
 	switch v := v.(type) {
 	case map[string]any:
-		for name, of := range v {
-			if at == "" && (name == "key" || name == "time" || name == "id") {
+		for name, field := range v {
+			if prefix == "" && (name == "key" || name == "time" || name == "id") {
 				continue
 			}
-			flatten(strings.TrimPrefix(at+"_"+name, "_"), of, flat, names)
+			flatten(strings.TrimPrefix(prefix+"_"+name, "_"), field, flat, names)
 		}
 	case []any:
-		for i, of := range v {
-			flatten(fmt.Sprint(at, "_", i), of, flat, names)
+		for i, element := range v {
+			flatten(fmt.Sprint(prefix, "_", i), element, flat, names)
 		}
 	case float64:
-		flat[at] = v
+		flat[prefix] = v
 	case bool:
-		flat[at] = map[bool]float64{true: 1}[v]
+		flat[prefix] = map[bool]float64{true: 1}[v]
 	case string:
-		flat[at] = float64(slices.Index(names[at], v))
+		flat[prefix] = float64(slices.Index(names[prefix], v))
 	case nil:
-		flat[at] = math.NaN()
+		flat[prefix] = math.NaN()
 	}
 }

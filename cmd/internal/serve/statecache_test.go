@@ -17,8 +17,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// What is kept of 2,000 keys of 30 numbers each is bounded by bytes, and answers are those of the states alone.
-func TestKeptStates(t *testing.T) {
+// The cache of 2,000 keys with 30 values each is limited in bytes, and answers do not depend on it.
+func TestStateCacheIsBounded(t *testing.T) {
 	expect.Long(t, "2,000 keys")
 	settings := Settings{Text: "{model: {family: mvnormal}, detect: true}"}
 	for i := range 30 {
@@ -28,10 +28,10 @@ func TestKeptStates(t *testing.T) {
 	d := c.model(settings)
 	rng := rand.New(rand.NewPCG(1, 2))
 	ask := func(c client, r request) reply { return c.batch(d, r) }
-	batchOf := func(from int, states [][]byte) (r request) {
+	batchOf := func(start int, states [][]byte) (r request) {
 		r = request{flags: withRecords | withStates, length: 30, horizon: none, now: none}
 		for i := range 100 {
-			k := sent{key: fmt.Sprint("k", from+i), state: states[from+i], times: []int64{minute(len(states[from+i]))}}
+			k := keyRequest{key: fmt.Sprint("k", start+i), state: states[start+i], times: []int64{minute(len(states[start+i]))}}
 			for range 30 {
 				k.values = append(k.values, rng.NormFloat64())
 			}
@@ -41,26 +41,26 @@ func TestKeptStates(t *testing.T) {
 	}
 	before := heap()
 	states := make([][]byte, 2000)
-	for from := 0; from < len(states); from += 100 {
-		copy(states[from:], ask(c, batchOf(from, states)).states)
+	for start := 0; start < len(states); start += 100 {
+		copy(states[start:], ask(c, batchOf(start, states)).states)
 	}
-	held := heap() - before - int64(len(states)*len(states[0]))
-	t.Logf("%d bytes a state, %d kept, %d MB", len(states[0]), len(c.models[0].states.recent)+len(c.models[0].states.old), held>>20)
-	if held > 2*maxCacheBytes+16<<20 {
-		t.Errorf("%d MB are kept", held>>20)
+	cacheBytes := heap() - before - int64(len(states)*len(states[0]))
+	t.Logf("%d bytes per state, %d cached, %d MB", len(states[0]), len(c.models[0].states.recent)+len(c.models[0].states.old), cacheBytes>>20)
+	if cacheBytes > 2*maxCacheBytes+16<<20 {
+		t.Errorf("the cache has %d MB", cacheBytes>>20)
 	}
-	kept := c.models[0].states.recent
-	if len(kept) < 2 {
-		t.Fatalf("%d states are kept", len(kept))
+	cached := c.models[0].states.recent
+	if len(cached) < 2 {
+		t.Fatalf("%d cached states", len(cached))
 	}
-	r := batchOf(len(states)-100, states) // the last ones, which are kept
+	r := batchOf(len(states)-100, states) // the last keys, whose states are cached
 	fresh := newClient(t)
 	fresh.model(settings)
-	expect.Same(t, same(ask(fresh, r)), same(ask(c, r)))
-	expect.Same(t, same(ask(fresh, r)), same(ask(c, r)), "the states of before, again")
+	expect.Same(t, recordsAndStates(ask(fresh, r)), recordsAndStates(ask(c, r)))
+	expect.Same(t, recordsAndStates(ask(fresh, r)), recordsAndStates(ask(c, r)), "the same states again")
 }
 
-func same(a reply) []any { return []any{a.records, a.states} }
+func recordsAndStates(a reply) []any { return []any{a.records, a.states} }
 
 func heap() int64 {
 	runtime.GC()
@@ -70,7 +70,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Stored states go on as in a plain loop.
+// Stored states continue as in a plain loop.
 func TestGoldenStates(t *testing.T) {
 	const dir = "../../../hafvf/keyed/testdata"
 	for file, text := range map[string]string{
@@ -87,7 +87,7 @@ func TestGoldenStates(t *testing.T) {
 		written := strings.SplitN(string(expect.Get(os.ReadFile(filepath.Join(dir, file)))(t)), "\n", 4)
 		state := expect.Get(hex.DecodeString(strings.ReplaceAll(written[3], "\n", "")))(t)
 		m := c.models[d.Model]
-		if m.cfg.Filter.Family != "mvnormal" { // those of testdata are of no config, which has a dim
+		if m.cfg.Filter.Family != "mvnormal" { // no config has the settings of testdata: a config sets dim
 			m.cfg.Filter.Dim = 0
 			for i := range m.estimators {
 				m.estimators[i] = expect.Get(keyed.NewEstimator(m.cfg))(t)
@@ -99,35 +99,35 @@ func TestGoldenStates(t *testing.T) {
 			continue
 		}
 		var want []byte
-		k := sent{key: "pump/1", state: sealed(state)}
+		k := keyRequest{key: "pump/1", state: sealed(state)}
 		for i := range 60 {
-			at := time.Date(2026, 3, 3, 5, 10*i, 0, 0, time.UTC)
+			t0 := time.Date(2026, 3, 3, 5, 10*i, 0, 0, time.UTC)
 			x := []float64{float64(i % 4), 4}[:len(values)]
-			k.times, k.values = append(k.times, at.UnixNano()), append(k.values, x...)
-			o := observation(at, x)
+			k.times, k.values = append(k.times, t0.UnixNano()), append(k.values, x...)
+			o := observation(t0, x)
 			for out, err := range e.Estimates(o) {
 				expect.OK(t, err)
 				want = m.layout.AppendEstimate(want, 0, "pump/1", &out)
 			}
 		}
-		a := c.batch(d, request{flags: withRecords | withStates, length: len(values), horizon: none, now: none, keys: []sent{k}})
+		a := c.batch(d, request{flags: withRecords | withStates, length: len(values), horizon: none, now: none, keys: []keyRequest{k}})
 		expect.Same(t, string(want), a.records, file)
 		after, _ := e.AppendBinary(nil)
 		if !slices.Equal(sealed(after), a.states[0]) {
-			t.Errorf("%s: another state than the loop's", file)
+			t.Errorf("%s: the state differs from the state of the loop", file)
 		}
 	}
 }
 
-// sealed is a state as the caller keeps it.
+// sealed returns a state in the form that the caller stores.
 func sealed(state []byte) []byte {
 	b := append(make([]byte, checksumBytes), state...)
 	binary.LittleEndian.PutUint32(b, checksumOf(b))
 	return b
 }
 
-func observation(at time.Time, x []float64) keyed.Observation {
-	o := keyed.Observation{Time: at, X: [][]float64{x}}
+func observation(ts time.Time, x []float64) keyed.Observation {
+	o := keyed.Observation{Time: ts, X: [][]float64{x}}
 	if len(x) > 1 {
 		o.Shape = keyed.Vector
 	}

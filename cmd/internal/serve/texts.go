@@ -68,7 +68,8 @@ func readYAML(payload []byte) ([]byte, error) {
 	return b, nil
 }
 
-// keepTimes turns YAML timestamps into texts, unchanged: times in settings are local times, or have a zone of their own.
+// keepTimes turns YAML timestamps into texts, unchanged: times in settings are local times, or have a zone of their
+// own.
 func keepTimes(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!timestamp" {
 		n.Tag = "!!str"

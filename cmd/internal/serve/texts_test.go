@@ -8,7 +8,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Texts are times as those of a file are: in any form, and in an hour that comes twice by the order of their key.
+// Texts are read as times like the times of a file: in any format, and in an hour that occurs twice by the order of the
+// records of their key.
 func TestTimes(t *testing.T) {
 	c := client{t, &Server{}}
 	c.ask(appendFrame(nil, 'h', []byte(`{"protocol":1}`)))
@@ -19,15 +20,15 @@ func TestTimes(t *testing.T) {
 		Wrong map[int]string
 	}
 	expect.OK(t, json.Unmarshal(payload, &got))
-	at := func(hour, minute int) int64 { return time.Date(2026, 10, 25, hour, minute, 0, 0, time.UTC).UnixNano() }
-	expect.Same(t, []int64{at(0, 0), none, at(0, 30), at(1, 0), at(1, 30), 1767323045e9, none, none}, got.Times)
+	nanos := func(hour, minute int) int64 { return time.Date(2026, 10, 25, hour, minute, 0, 0, time.UTC).UnixNano() }
+	expect.Same(t, []int64{nanos(0, 0), none, nanos(0, 30), nanos(1, 0), nanos(1, 30), 1767323045e9, none, none}, got.Times)
 	expect.Same(t, "the time \"3026-01-01\" is outside of the years 1678 to 2261", got.Wrong[7])
 	if kind != 't' || len(got.Wrong) != 2 || got.Wrong[6] == "" {
 		t.Errorf("%c %v", kind, got.Wrong)
 	}
 }
 
-// YAML becomes JSON in which times stand as they were.
+// YAML is converted to JSON. Times keep their text.
 func TestYAML(t *testing.T) {
 	c := client{t, &Server{}}
 	c.ask(appendFrame(nil, 'h', []byte(`{"protocol":1}`)))

@@ -298,7 +298,7 @@ func (s *site) keys(t *testing.T, topic string) int {
 	return len(all)
 }
 
-var keptByWorker = regexp.MustCompile(`msg="keys go on from the job before" kept=(\d+) begin_anew=0`)
+var keptByWorker = regexp.MustCompile(`msg="resumed keys of the previous job" kept=(\d+) reset=0`)
 
 // keptByWorkers is how many keys the workers have said that their jobs keep.
 func (s *site) keptByWorkers() (n int) {
@@ -393,7 +393,7 @@ func (s *site) lateness(t *testing.T) {
 	s.Workers[0].Kill()
 	s.StartWorker(0, "GOMEMLIMIT=48KiB")
 	s.complete(t, d, "late", more)
-	if log := s.Workers[0].Log(); !strings.Contains(log, "go to a temporary file") || strings.Contains(log, "not into a temporary file") {
+	if log := s.Workers[0].Log(); !strings.Contains(log, "to a temporary file") || strings.Contains(log, "a temporary file cannot store") {
 		t.Errorf("the worker has all copies in memory, or not even in a file:\n%s", log)
 	}
 	// Each time at which a cell looks for keys that have expired waits for another watermark.
