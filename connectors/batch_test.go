@@ -12,5 +12,5 @@ func TestBatchCoder(t *testing.T) {
 		{Source: "a.csv", Path: "b/a.csv", Position: 2, Raw: []byte("k,1"), Fields: []string{"k", "", "1"}, After: 7},
 		{Source: "stdin", Path: "-", Position: 1 << 40, Index: 1, Raw: []byte{}, Reason: "not UTF-8"},
 	}}
-	expect.Form(t, batchForm, want)
+	expect.Form(t, serializeBatch, want)
 }

@@ -55,8 +55,8 @@ var decoders = map[string]encoding.Encoding{
 // empty.
 func openText(path, encoding string) (io.ReadCloser, error) {
 	r, err := openBytes(path)
-	if of := decoders[encoding]; err == nil && of != nil {
-		return readStream{transform.NewReader(r, of.NewDecoder()), r.Close}, nil
+	if decoder := decoders[encoding]; err == nil && decoder != nil {
+		return readStream{transform.NewReader(r, decoder.NewDecoder()), r.Close}, nil
 	}
 	return r, err
 }

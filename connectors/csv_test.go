@@ -302,7 +302,7 @@ func FuzzCSV(f *testing.F) {
 		c.begin()
 		c.buf = append(make([]byte, 0, 16), c.buf[:c.end]...)
 		c.buf = c.buf[:cap(c.buf)]
-		c.longest = 11 + int(longest)
+		c.maxLength = 11 + int(longest)
 		if _, _, err := c.read(); err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +333,7 @@ func FuzzJSONL(f *testing.F) {
 			return // it is decoded before it is read, or an array
 		}
 		j := newJSONLReader(io.NopCloser(&chunks{text, int(chunk) + 1}), "f.jsonl")
-		j.longest = 1 + int(longest)
+		j.maxLength = 1 + int(longest)
 		checkAccount(t, text, 0, j.next)
 	})
 }

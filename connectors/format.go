@@ -38,7 +38,7 @@ var Formats []Format
 func init() { Formats = []Format{csvFormat, jsonlFormat, parquetFormat} } // what opens them asks for rows
 
 // ofText opens a file of text, which may be compressed, for what reads its records.
-func ofText[R recordReader](reader func(r io.ReadCloser, path string, src Source, skipped *skippedLines) (R, error)) func(string, Source, *skippedLines) (recordReader, error) {
+func textOpener[R recordReader](reader func(r io.ReadCloser, path string, src Source, skipped *skippedLines) (R, error)) func(string, Source, *skippedLines) (recordReader, error) {
 	return func(path string, src Source, skipped *skippedLines) (recordReader, error) {
 		r, err := openText(path, src.Encoding)
 		if err != nil {
@@ -75,10 +75,10 @@ func FormatOfFile(path string) Format {
 }
 
 // errNoFormat says that there is no format of that name; of says whose it is.
-func errNoFormat(name, of string) error {
+func errNoFormat(name, owner string) error {
 	var known []string
 	for _, f := range Formats {
 		known = append(known, f.Name)
 	}
-	return fmt.Errorf("format %q%s is not known: it is one of %s", name, of, strings.Join(known, ", "))
+	return fmt.Errorf("format %q%s is not known: it is one of %s", name, owner, strings.Join(known, ", "))
 }

@@ -10,7 +10,7 @@ var jsonlFormat = Format{
 	Name: JSONLines, Title: "JSON Lines", Extensions: []string{".jsonl", ".ndjson", ".json"},
 	Of:      "JSON Lines, or a JSON array.",
 	Written: "One JSON object per line.",
-	open: ofText(func(r io.ReadCloser, path string, _ Source, _ *skippedLines) (*jsonlReader, error) {
+	open: textOpener(func(r io.ReadCloser, path string, _ Source, _ *skippedLines) (*jsonlReader, error) {
 		return newJSONLReader(r, path), nil
 	}),
 	encode: func(out io.Writer, _ Sink, _ bool) (encoder, error) { return &jsonlEncoder{out: out}, nil },
@@ -21,11 +21,11 @@ var jsonlFormat = Format{
 // end of an element.
 type jsonlReader struct {
 	*lines
-	array  bool   // what comes are elements, or the array's brackets
-	inside bool   // of the array's brackets
-	lost   bool   // behind an element that does not end
-	number int64  // of the last element
-	open   []byte // what closes the brackets of an element that are open
+	array   bool   // what comes are elements, or the array's brackets
+	inArray bool   // of the array's brackets
+	lost    bool   // behind an element that does not end
+	number  int64  // of the last element
+	closers []byte // what closes the brackets of an element that are open
 }
 
 func newJSONLReader(r io.ReadCloser, path string) *jsonlReader {
@@ -36,7 +36,7 @@ func newJSONLReader(r io.ReadCloser, path string) *jsonlReader {
 
 func (j *jsonlReader) columns() []string { return nil }
 
-func (j *jsonlReader) moveTo(to int64) bool { return !j.array && j.lines.moveTo(to) }
+func (j *jsonlReader) moveTo(pos int64) bool { return !j.array && j.lines.moveTo(pos) }
 
 func (j *jsonlReader) next() (Record, error) {
 	if j.array {
@@ -82,12 +82,12 @@ func (j *jsonlReader) element() (Record, error) {
 				j.fill()
 				continue
 			case j.err != io.EOF:
-				return Record{}, j.readFault()
-			case !j.inside || j.lost:
+				return Record{}, j.readError()
+			case !j.inArray || j.lost:
 				return Record{}, io.EOF
 			}
-			j.inside = false
-			rec := j.numbered()
+			j.inArray = false
+			rec := j.elementRecord()
 			rec.Reason = fmt.Sprintf("the array is not closed: the file ends at line %d", j.line)
 			return rec, nil
 		}
@@ -98,15 +98,15 @@ func (j *jsonlReader) element() (Record, error) {
 			j.consume(1, 0)
 		case j.lost && b != '{':
 			j.skipLine()
-		case b == ',' && j.inside:
+		case b == ',' && j.inArray:
 			j.consume(1, 0)
-		case b == '[' && !j.inside:
-			j.inside = true
+		case b == '[' && !j.inArray:
+			j.inArray = true
 			j.consume(1, 0)
-		case b == ']' && j.inside:
-			j.inside = false
+		case b == ']' && j.inArray:
+			j.inArray = false
 			j.consume(1, 0)
-		case !j.inside:
+		case !j.inArray:
 			j.array = false
 			return Record{}, nil
 		default:
@@ -117,7 +117,7 @@ func (j *jsonlReader) element() (Record, error) {
 }
 
 // numbered is a record of the next element.
-func (j *jsonlReader) numbered() Record {
+func (j *jsonlReader) elementRecord() Record {
 	j.number++
 	rec := j.record()
 	rec.Position = j.number
@@ -127,13 +127,13 @@ func (j *jsonlReader) numbered() Record {
 // scan reads the element at which the unread text begins. Of one that does not end the first line is
 // rejected, and reading goes on at the next line that begins with an object.
 func (j *jsonlReader) scan() (Record, error) {
-	rec := j.numbered()
+	rec := j.elementRecord()
 	quoted, end := false, -1
-	j.open = j.open[:0]
+	j.closers = j.closers[:0]
 	why := ""
 	for i := 0; end < 0 && why == ""; i++ {
-		if i >= j.longest {
-			why = fmt.Sprintf("does not end within %d bytes", j.longest)
+		if i >= j.maxLength {
+			why = fmt.Sprintf("does not end within %d bytes", j.maxLength)
 			break
 		}
 		for i >= j.end-j.start && j.err == nil {
@@ -142,15 +142,15 @@ func (j *jsonlReader) scan() (Record, error) {
 		switch {
 		case i < j.end-j.start:
 		case j.err != io.EOF:
-			return Record{}, j.readFault()
-		case len(j.open) == 0 && !quoted:
+			return Record{}, j.readError()
+		case len(j.closers) == 0 && !quoted:
 			end = j.end - j.start
 			continue
 		default:
 			why = "does not end before the end of the file"
 			continue
 		}
-		depth := len(j.open)
+		depth := len(j.closers)
 		switch b := j.buf[j.start+i]; {
 		case quoted && b == '\\':
 			i++
@@ -160,14 +160,14 @@ func (j *jsonlReader) scan() (Record, error) {
 			quoted = !quoted
 		case quoted:
 		case b == '{' || b == '[':
-			j.open = append(j.open, b+2) // what closes it
+			j.closers = append(j.closers, b+2) // what closes it
 		case depth == 0 && (b == ',' || b == ']' || b == '\n'):
 			end = i
 		case depth == 0 || b != '}' && b != ']':
-		case b != j.open[depth-1]:
-			why = fmt.Sprintf("has a %q where a %q is due", b, j.open[depth-1])
+		case b != j.closers[depth-1]:
+			why = fmt.Sprintf("has a %q where a %q is due", b, j.closers[depth-1])
 		default:
-			if j.open = j.open[:depth-1]; depth == 1 {
+			if j.closers = j.closers[:depth-1]; depth == 1 {
 				end = i + 1
 			}
 		}

@@ -21,7 +21,7 @@ var errTooLong = errors.New("record too long")
 type lines struct {
 	r          io.ReadCloser
 	path, name string
-	longest    int   // MaxRecord
+	maxLength  int   // MaxRecord
 	line       int64 // behind after
 	after      int64 // see Record.After
 	buf        []byte
@@ -34,7 +34,7 @@ type lines struct {
 const window = 256 << 10
 
 func newLines(r io.ReadCloser, path string) *lines {
-	return &lines{r: r, path: path, name: sourceName(path), longest: MaxRecord, line: 1, buf: make([]byte, window)}
+	return &lines{r: r, path: path, name: sourceName(path), maxLength: MaxRecord, line: 1, buf: make([]byte, window)}
 }
 
 // begin sees what the text begins with, and must be called first: it consumes a byte order mark, of
@@ -49,29 +49,29 @@ func (l *lines) begin() {
 		l.start = len(bom)
 	case bytes.HasPrefix(b, []byte{0xff, 0xfe}), bytes.HasPrefix(b, []byte{0xfe, 0xff}):
 		utf16 := unicode.UTF16(unicode.BigEndian, unicode.ExpectBOM)
-		l.through(func(r io.Reader) io.Reader { return transform.NewReader(r, utf16.NewDecoder()) })
+		l.wrapReader(func(r io.Reader) io.Reader { return transform.NewReader(r, utf16.NewDecoder()) })
 	}
 	for l.err == nil && l.end < len(l.buf) && bytes.IndexByte(l.buf[:l.end], '\n') < 0 {
 		l.fill()
 	}
 	b := l.buf[l.start:l.end]
 	if i := bytes.IndexByte(b, '\r'); i >= 0 && i < len(b)-1 && bytes.IndexByte(b, '\n') < 0 {
-		l.through(func(r io.Reader) io.Reader { return oldLineEnds{r} })
+		l.wrapReader(func(r io.Reader) io.Reader { return crReader{r} })
 	}
 }
 
 // through has the text go through another reader.
-func (l *lines) through(to func(io.Reader) io.Reader) {
-	from := l.r
+func (l *lines) wrapReader(wrap func(io.Reader) io.Reader) {
+	src := l.r
 	unread := bytes.Clone(l.buf[l.start:l.end])
-	l.r = readStream{to(io.MultiReader(bytes.NewReader(unread), from)), from.Close}
+	l.r = readStream{wrap(io.MultiReader(bytes.NewReader(unread), src)), src.Close}
 	l.start, l.end, l.err = 0, 0, nil
 }
 
 // oldLineEnds reads CR as LF.
-type oldLineEnds struct{ io.Reader }
+type crReader struct{ io.Reader }
 
-func (r oldLineEnds) Read(p []byte) (int, error) {
+func (r crReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	for i, b := range p[:n] {
 		if b == '\r' {
@@ -93,18 +93,18 @@ func (l *lines) extent() int64 {
 	return 0
 }
 
-func (l *lines) moveTo(to int64) bool {
+func (l *lines) moveTo(pos int64) bool {
 	f, plain := l.r.(*os.File)
-	if !plain || to <= l.position() {
+	if !plain || pos <= l.position() {
 		return false
 	}
 	// The byte before may be the line end.
-	if _, err := f.Seek(to-1, io.SeekStart); err != nil {
+	if _, err := f.Seek(pos-1, io.SeekStart); err != nil {
 		return false
 	}
-	l.start, l.end, l.err, l.read = 0, 0, nil, to-1
+	l.start, l.end, l.err, l.read = 0, 0, nil, pos-1
 	l.skipLine()
-	l.after, l.line = to, 1
+	l.after, l.line = pos, 1
 	return true
 }
 
@@ -115,7 +115,7 @@ func (l *lines) fill() {
 			l.end = copy(l.buf, l.buf[l.start:l.end])
 			l.start = 0
 		} else {
-			l.buf = append(l.buf, make([]byte, min(len(l.buf), l.longest+window-len(l.buf)))...)
+			l.buf = append(l.buf, make([]byte, min(len(l.buf), l.maxLength+window-len(l.buf)))...)
 		}
 	}
 	for range 100 {
@@ -134,28 +134,28 @@ func (l *lines) fill() {
 // line that begins at offset from in it. The last line of a file may lack its
 // line end. Errors: io.EOF when nothing is left at from, errTooLong when the
 // text would be longer than l.longest, or the reader's.
-func (l *lines) lineEnd(from int) (int, error) {
-	for seen := from; ; l.fill() {
+func (l *lines) lineEnd(offset int) (int, error) {
+	for seen := offset; ; l.fill() {
 		unread := l.buf[l.start:l.end]
 		i := bytes.IndexByte(unread[seen:], '\n')
 		switch {
-		case i >= 0 && seen+i+1 <= l.longest:
+		case i >= 0 && seen+i+1 <= l.maxLength:
 			return seen + i + 1, nil
-		case i >= 0 || len(unread) > l.longest:
+		case i >= 0 || len(unread) > l.maxLength:
 			return 0, errTooLong
-		case l.err == io.EOF && len(unread) > from:
+		case l.err == io.EOF && len(unread) > offset:
 			return len(unread), nil
 		case l.err == io.EOF:
 			return 0, io.EOF
 		case l.err != nil:
-			return 0, l.readFault()
+			return 0, l.readError()
 		}
 		seen = len(unread)
 	}
 }
 
 // readFault is the error of the reader.
-func (l *lines) readFault() error {
+func (l *lines) readError() error {
 	err := message.Cause(l.err)
 	if errors.Is(l.err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("the compressed data is cut off: %w", l.err)
@@ -191,7 +191,7 @@ func (l *lines) skipLine() (length int64, head []byte) {
 }
 
 // passLine consumes a line, however long. It reports false at the end of the text.
-func (l *lines) passLine() bool {
+func (l *lines) discardLine() bool {
 	if _, err := l.lineEnd(0); err != nil && err != errTooLong {
 		return false // and the next record says so
 	}
@@ -204,7 +204,7 @@ func (l *lines) tooLong() Record {
 	rec := l.record()
 	var length int64
 	length, rec.Raw = l.skipLine()
-	rec.Reason = fmt.Sprintf("the line has %d bytes; at most %d are allowed", length, l.longest)
+	rec.Reason = fmt.Sprintf("the line has %d bytes; at most %d are allowed", length, l.maxLength)
 	return rec
 }
 
@@ -227,16 +227,16 @@ func chomp(line []byte) []byte {
 
 // shared is the size of the memory that the texts of records share. A record is kept for
 // about as long as those beside it, and memory of its own would cost time.
-const shared = 64 << 10
+const sharedBytes = 64 << 10
 
 // copy returns a copy of b.
 func (l *lines) copy(b []byte) []byte {
 	if cap(l.copied)-len(l.copied) < len(b) {
-		l.copied = make([]byte, 0, max(shared, len(b)))
+		l.copied = make([]byte, 0, max(sharedBytes, len(b)))
 	}
-	from := len(l.copied)
+	start := len(l.copied)
 	l.copied = append(l.copied, b...)
-	return l.copied[from:len(l.copied):len(l.copied)]
+	return l.copied[start:len(l.copied):len(l.copied)]
 }
 
 // head returns a copy of the beginning of b that goes into Record.Raw.

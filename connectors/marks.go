@@ -19,8 +19,8 @@ import (
 // records are passed over, and by this one. A run that carries FileMarks, see account.WithValue, has
 // Read follow them. Standard input, and what else can be read only once, has no mark.
 type FileMarks struct {
-	log     *slog.Logger
-	wasRead bool // see Again
+	log    *slog.Logger
+	replay bool // see Again
 
 	mu      sync.Mutex
 	files   map[string]fileMark // by absolute path
@@ -54,7 +54,7 @@ func ParseMarks(b []byte, log *slog.Logger) (*FileMarks, error) {
 		return m, nil
 	}
 	c := &compact.Codec{Reader: compact.Reader{B: b}}
-	if m.form(c); c.Bad || len(c.B) > 0 {
+	if m.serialize(c); c.Bad || len(c.B) > 0 {
 		return nil, errors.New("how far the files were read is damaged")
 	}
 	return m, nil
@@ -70,11 +70,11 @@ func (m *FileMarks) AppendBinary(b []byte) ([]byte, error) {
 		return errors.Is(err, os.ErrNotExist)
 	})
 	c := &compact.Codec{Reader: compact.Reader{B: b}, Writes: true}
-	m.form(c)
+	m.serialize(c)
 	return c.B, nil
 }
 
-func (m *FileMarks) form(c *compact.Codec) {
+func (m *FileMarks) serialize(c *compact.Codec) {
 	compact.Entries(c, m.files, 4, strings.Compare, func(path *string, f *fileMark) {
 		compact.Texts(c, path)
 		compact.Unsigned(c, &f.records)
@@ -87,7 +87,7 @@ func (m *FileMarks) form(c *compact.Codec) {
 func (m *FileMarks) WasRead() *FileMarks {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &FileMarks{log: m.log, wasRead: true, files: maps.Clone(m.files)}
+	return &FileMarks{log: m.log, replay: true, files: maps.Clone(m.files)}
 }
 
 // Records is how many records of the files of src that are still there were read.
@@ -99,13 +99,13 @@ func (m *FileMarks) Records(src Source) (n int64) {
 		if _, err := os.Stat(path); err != nil {
 			continue
 		}
-		n += m.files[idOf(path)].records
+		n += m.files[absPath(path)].records
 	}
 	return n
 }
 
 // idOf is the absolute path, if there is one.
-func idOf(path string) string {
+func absPath(path string) string {
 	if id, err := filepath.Abs(path); err == nil {
 		return id
 	}
@@ -122,15 +122,15 @@ func (m *FileMarks) Skipped() int64 {
 // open opens a file of src behind what the run before has read of it. A file that does not begin
 // as it did then is read whole.
 func (m *FileMarks) open(src Source, path string, skipped *skippedLines) (recordReader, error) {
-	id := idOf(path)
+	id := absPath(path)
 	m.mu.Lock()
-	was, known := m.files[id]
+	prev, known := m.files[id]
 	m.mu.Unlock()
-	if m.wasRead {
-		return m.openMarked(src, path, was, skipped)
+	if m.replay {
+		return m.openMarked(src, path, prev, skipped)
 	}
 	for {
-		skipped.wasRead(known)
+		skipped.setReread(known)
 		cur, err := src.open(path, skipped)
 		if err != nil {
 			return nil, err
@@ -139,8 +139,8 @@ func (m *FileMarks) open(src Source, path string, skipped *skippedLines) (record
 		if !known {
 			return r, nil
 		}
-		same, err := r.passOver(was)
-		skipped.wasRead(false)
+		same, err := r.skipMarked(prev)
+		skipped.setReread(false)
 		if err != nil {
 			cur.close()
 			return nil, err
@@ -151,7 +151,7 @@ func (m *FileMarks) open(src Source, path string, skipped *skippedLines) (record
 		if err := cur.close(); err != nil {
 			return nil, err
 		}
-		m.log.Warn("the file is another than in the run before, and is read from its beginning", "file", path, "records read then", was.records)
+		m.log.Warn("the file is another than in the run before, and is read from its beginning", "file", path, "records read then", prev.records)
 		known = false
 	}
 }
@@ -164,19 +164,19 @@ func (m *FileMarks) reader(cur recordReader, id string) *markedReader {
 
 // openMarked opens a file for what was read of it: nothing, if it does not begin so any more. The
 // file is read twice, as nobody can tell that before the end.
-func (m *FileMarks) openMarked(src Source, path string, was fileMark, skipped *skippedLines) (recordReader, error) {
+func (m *FileMarks) openMarked(src Source, path string, prev fileMark, skipped *skippedLines) (recordReader, error) {
 	cur, err := src.open(path, skipped)
 	if err != nil {
 		return nil, err
 	}
 	r := m.reader(cur, path)
-	same, err := r.passOver(was)
+	same, err := r.skipMarked(prev)
 	if err := errors.Join(err, cur.close()); err != nil {
 		return nil, err
 	}
-	left := was.records
+	left := prev.records
 	switch {
-	case was.records > 0 && !same:
+	case prev.records > 0 && !same:
 		m.log.Warn("the file is another than in the run before: it has no past to learn from", "file", path)
 		left = 0
 	case r.ahead != nil:
@@ -228,9 +228,9 @@ func (r *markedReader) next() (Record, error) {
 // passOver passes over the records of a mark. It reports false if they are not the beginning of
 // the file. Another last one is passed on: a line that was read while it was being written is
 // whole now.
-func (r *markedReader) passOver(was fileMark) (same bool, err error) {
+func (r *markedReader) skipMarked(prev fileMark) (same bool, err error) {
 	var rec Record
-	for r.mark.records < was.records {
+	for r.mark.records < prev.records {
 		if rec, err = r.recordReader.next(); err == io.EOF {
 			return false, nil
 		}
@@ -239,17 +239,17 @@ func (r *markedReader) passOver(was fileMark) (same bool, err error) {
 		}
 		r.mark.add(rec.Raw)
 	}
-	if r.mark.before != was.before {
+	if r.mark.before != prev.before {
 		return false, nil
 	}
-	skippedFiles := was.records
-	if r.mark.last != was.last {
+	skipped := prev.records
+	if r.mark.last != prev.last {
 		r.ahead = &rec
-		skippedFiles--
+		skipped--
 		r.marks.log.Warn("the last record is another than in the run before, and is read again", "file", rec.Path, "line", rec.Position)
 	}
 	r.marks.mu.Lock()
-	r.marks.skipped += skippedFiles
+	r.marks.skipped += skipped
 	r.marks.mu.Unlock()
 	return true, nil
 }

@@ -33,9 +33,9 @@ type parquetReader struct {
 	path, name string
 	file       *os.File
 	names      []string
-	all        []parquet.RowGroup
+	allGroups  []parquet.RowGroup
 	groups     []parquet.RowGroup // of these, still to be read
-	left       int64              // rows of the current group
+	rowsLeft   int64              // rows of the current group
 	row        int64
 	cols       []*parquetColumn
 	width      int // fields of a record: those of the columns, and of a time that is not there
@@ -45,15 +45,15 @@ type parquetReader struct {
 
 // parquetColumn is the cursor in one column.
 type parquetColumn struct {
-	name   string
-	field  int // of a record
-	leaf   int
-	text   func(parquet.Value) string
-	pages  parquet.Pages
-	page   parquet.Page
-	values parquet.ValueReader
-	buf    []parquet.Value
-	have   []parquet.Value // read, not yet returned: the tail of buf
+	name    string
+	field   int // of a record
+	leaf    int
+	text    func(parquet.Value) string
+	pages   parquet.Pages
+	page    parquet.Page
+	values  parquet.ValueReader
+	buf     []parquet.Value
+	pending []parquet.Value // read, not yet returned: the tail of buf
 }
 
 func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err error) {
@@ -70,14 +70,14 @@ func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err 
 		}
 	}()
 	var pf *parquet.File
-	err = guarded(func() (err error) {
+	err = catchPanic(func() (err error) {
 		pf, err = parquet.OpenFile(f, info.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(256<<10))
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a complete parquet file: %w", path, err)
 	}
-	p := &parquetReader{path: path, name: sourceName(path), allColumns: src.allColumns, file: f, all: pf.RowGroups(), groups: pf.RowGroups()}
+	p := &parquetReader{path: path, name: sourceName(path), allColumns: src.allColumns, file: f, allGroups: pf.RowGroups(), groups: pf.RowGroups()}
 	columns := pf.Root().Columns()
 	if err := checkWidth(path, len(columns)); err != nil {
 		return nil, err
@@ -99,11 +99,11 @@ func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err 
 		return nil, err
 	}
 	p.width = len(index)
-	for i, at := range index {
-		if at < 0 {
+	for i, column := range index {
+		if column < 0 {
 			continue
 		}
-		col := columns[at]
+		col := columns[column]
 		text := parquetText(col)
 		if text == nil {
 			return nil, fmt.Errorf("%s: column %q is of type %s, which cannot be read: it must be a plain number, decimal, string, boolean, date or timestamp", path, col.Name(), col)
@@ -117,7 +117,7 @@ func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err 
 
 // guarded turns a panic of the parquet library, which a damaged file can cause,
 // into an error.
-func guarded(f func() error) (err error) {
+func catchPanic(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("damaged: %v", r)
@@ -237,8 +237,8 @@ func (p *parquetReader) columns() []string { return p.names }
 
 func (p *parquetReader) next() (Record, error) {
 	rec := Record{Source: p.name, Path: p.path}
-	err := guarded(func() error {
-		for p.left == 0 {
+	err := catchPanic(func() error {
+		for p.rowsLeft == 0 {
 			if len(p.groups) == 0 {
 				return io.EOF
 			}
@@ -252,9 +252,9 @@ func (p *parquetReader) next() (Record, error) {
 			if err != nil {
 				return err
 			}
-			f, n := col.textOf(v)
+			f, n := col.valueText(v)
 			if n > MaxField && !p.allColumns && rec.Reason == "" {
-				rec.Reason = tooLong(col.name, n)
+				rec.Reason = fieldTooLong(col.name, n)
 			}
 			rec.Fields[col.field] = f
 		}
@@ -266,10 +266,10 @@ func (p *parquetReader) next() (Record, error) {
 	if err != nil {
 		return Record{}, fmt.Errorf("%s, row %d: %w", p.path, p.row+1, err)
 	}
-	p.left--
+	p.rowsLeft--
 	p.row++
 	rec.Position = p.row
-	rec.Raw = p.raw.of(rec.Fields)
+	rec.Raw = p.raw.encode(rec.Fields)
 	for i := 0; i < len(rec.Fields) && rec.Reason == ""; i++ {
 		rec.Reason = textFault([]byte(rec.Fields[i]))
 	}
@@ -289,14 +289,14 @@ func (p *parquetReader) nextGroup() error {
 		}
 		col.pages = chunks[col.leaf].Pages()
 	}
-	p.left = group.NumRows()
+	p.rowsLeft = group.NumRows()
 	return nil
 }
 
 func (p *parquetReader) position() int64 { return p.row }
 
 func (p *parquetReader) extent() (n int64) {
-	for _, g := range p.all {
+	for _, g := range p.allGroups {
 		n += g.NumRows()
 	}
 	return n
@@ -305,7 +305,7 @@ func (p *parquetReader) extent() (n int64) {
 // moveTo moves forward to the beginning of the group that has a row.
 func (p *parquetReader) moveTo(row int64) bool {
 	start := int64(0)
-	for i, g := range p.all {
+	for i, g := range p.allGroups {
 		if end := start + g.NumRows(); end <= row {
 			start = end
 			continue
@@ -313,7 +313,7 @@ func (p *parquetReader) moveTo(row int64) bool {
 		if start <= p.row {
 			return false
 		}
-		p.groups, p.left, p.row = p.all[i:], 0, start
+		p.groups, p.rowsLeft, p.row = p.allGroups[i:], 0, start
 		return true
 	}
 	return false
@@ -323,7 +323,7 @@ var errFewValues = errors.New("a column ends before the others")
 
 // textOf returns the text of a value, and its length in bytes. The text of a longer one than
 // MaxField is its beginning: one value of a dictionary may stand in many rows.
-func (c *parquetColumn) textOf(v parquet.Value) (string, int) {
+func (c *parquetColumn) valueText(v parquet.Value) (string, int) {
 	if v.IsNull() {
 		return "", 0
 	}
@@ -338,7 +338,7 @@ func (c *parquetColumn) textOf(v parquet.Value) (string, int) {
 
 // next returns the column's next value.
 func (c *parquetColumn) next() (v parquet.Value, err error) {
-	for len(c.have) == 0 {
+	for len(c.pending) == 0 {
 		if c.values == nil {
 			page, err := c.pages.ReadPage()
 			if err == io.EOF {
@@ -353,18 +353,18 @@ func (c *parquetColumn) next() (v parquet.Value, err error) {
 		if err != nil && err != io.EOF {
 			return v, err
 		}
-		c.have = c.buf[:n]
+		c.pending = c.buf[:n]
 		if n == 0 {
 			parquet.Release(c.page)
 			c.page, c.values = nil, nil
 		}
 	}
-	v, c.have = c.have[0], c.have[1:]
+	v, c.pending = c.pending[0], c.pending[1:]
 	return v, nil
 }
 
 func (c *parquetColumn) close() error {
-	c.have, c.values = nil, nil
+	c.pending, c.values = nil, nil
 	if c.page != nil {
 		parquet.Release(c.page)
 		c.page = nil
@@ -378,7 +378,7 @@ func (c *parquetColumn) close() error {
 }
 
 func (p *parquetReader) close() error {
-	err := guarded(func() error {
+	err := catchPanic(func() error {
 		for _, col := range p.cols {
 			if err := col.close(); err != nil {
 				return err
@@ -417,7 +417,7 @@ func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
 		}
 		group[c.Path] = parquet.Optional(node)
 	}
-	schema := parquet.NewSchema("record", ordered{group, sink.Columns})
+	schema := parquet.NewSchema("record", orderedGroup{group, sink.Columns})
 	return &parquetEncoder{
 		columns: sink.Columns,
 		out: parquet.NewGenericWriter[any](out, schema, parquet.MaxRowsPerRowGroup(rowsPerGroup),
@@ -427,12 +427,12 @@ func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
 }
 
 // ordered is a Group whose columns keep their order; a Group sorts them.
-type ordered struct {
+type orderedGroup struct {
 	parquet.Group
 	columns []tabular.Column
 }
 
-func (o ordered) Fields() []parquet.Field {
+func (o orderedGroup) Fields() []parquet.Field {
 	byName := map[string]parquet.Field{}
 	for _, f := range o.Group.Fields() {
 		byName[f.Name()] = f
@@ -480,7 +480,7 @@ func parquetValue(v []byte, kind tabular.Kind) (parquet.Value, error) {
 		}
 		return parquet.BooleanValue(b), nil
 	}
-	s, err := text(v)
+	s, err := cellText(v)
 	if err != nil {
 		return parquet.Value{}, err
 	}

@@ -49,9 +49,9 @@ const (
 func (fn *pipeFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
 	run := account.From(ctx)
 	clock := account.Value[*PipeClock](run, "")
-	came := false
-	in, ended, err := fn.call(ctx, rt, pipeWait, func(in *input, b Batch) {
-		came = true
+	received := false
+	in, ended, err := fn.emitBundle(ctx, rt, pipeWait, func(in *input, b Batch) {
+		received = true
 		if !run.AwaitsEnd() && !in.times.observe(clock, b.Records, time.Now()) {
 			run.AwaitEnd()
 		}
@@ -63,8 +63,8 @@ func (fn *pipeFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 	if err != nil || ended {
 		return sdf.StopProcessing(), err
 	}
-	if at := in.times.watermark(clock, came, time.Now()); !run.AwaitsEnd() && !at.IsZero() {
-		w.MS = max(w.MS, at.UnixMilli())
+	if t := in.times.watermark(clock, received, time.Now()); !run.AwaitsEnd() && !t.IsZero() {
+		w.MS = max(w.MS, t.UnixMilli())
 	}
 	return sdf.ResumeProcessingIn(0), nil
 }
@@ -73,7 +73,7 @@ func (fn *pipeFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 // wrong.
 type pipeTimes struct {
 	key     string        // of the first record
-	begun   bool          // another key has come, or a pause
+	started bool          // another key has come, or a pause
 	latest  time.Time     // of the times; zero before the first
 	age     time.Duration // how far that was behind the clock when it arrived
 	arrived time.Time     // when the last records had been handed over
@@ -93,7 +93,7 @@ func (p *pipeTimes) observe(clock *PipeClock, records []Record, now time.Time) b
 		if p.latest.IsZero() {
 			p.key, p.latest = key, t
 		}
-		p.begun = p.begun || key != p.key
+		p.started = p.started || key != p.key
 		behind = max(behind, p.latest.Sub(t))
 		if !t.Before(p.latest) {
 			p.latest, p.age = t, lag
@@ -109,19 +109,19 @@ func (p *pipeTimes) observe(clock *PipeClock, records []Record, now time.Time) b
 
 // watermark returns the time before which no record is expected; zero while that is not known. came says that records have
 // come since the last call.
-func (p *pipeTimes) watermark(clock *PipeClock, came bool, now time.Time) time.Time {
-	if came {
+func (p *pipeTimes) watermark(clock *PipeClock, received bool, now time.Time) time.Time {
+	if received {
 		p.arrived = now
 	}
-	usual := p.lag.Usual
-	if usual == 0 {
-		usual = eventlag.Unknown
+	usualLag := p.lag.Usual
+	if usualLag == 0 {
+		usualLag = eventlag.Unknown
 	}
-	byClock := now.Add(-max(usual, clock.Disorder, p.age))
+	byClock := now.Add(-max(usualLag, clock.Disorder, p.age))
 	paused := now.Sub(p.arrived) > pipeIdle
-	p.begun = p.begun || paused
+	p.started = p.started || paused
 	switch last := p.latest.Add(-clock.Disorder - time.Millisecond); {
-	case p.latest.IsZero() || !p.begun:
+	case p.latest.IsZero() || !p.started:
 		return time.Time{}
 	case paused || byClock.Before(last):
 		return byClock

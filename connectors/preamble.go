@@ -14,21 +14,21 @@ type Preamble struct {
 }
 
 // headLines is how many lines are looked at for a header.
-const headLines = 200
+const maxHeadLines = 200
 
 // PreambleOf finds the header in the beginning of a file, which Head has read: the first line that has texts
 // where the next ones have data. data and missing tell what cells are.
 func PreambleOf(head []byte, data, missing func(cell string) bool) (p Preamble) {
 	lines := strings.Split(strings.TrimPrefix(string(head), "\ufeff"), "\n")
-	lines = lines[:min(len(lines), headLines)]
+	lines = lines[:min(len(lines), maxHeadLines)]
 	delimiters := Delimiters
 	if rest, ok := strings.CutPrefix(strings.Trim(lines[0], "\""), "sep="); ok && rest != "" {
 		delimiters = []string{rest[:1]}
 	}
 	found, header := 0., 0
 	for _, d := range delimiters {
-		if at, score := headerAt(lines, d, data, missing); score > found {
-			p.Delimiter, found, header = d, score, at
+		if line, score := findHeader(lines, d, data, missing); score > found {
+			p.Delimiter, found, header = d, score, line
 		}
 	}
 	if found == 0 { // by the columns of the first line
@@ -54,7 +54,7 @@ func PreambleOf(head []byte, data, missing func(cell string) bool) (p Preamble) 
 
 // headerAt is the line of the header, and how sure it is: the number of columns that tell it from the
 // next line, of any number of columns 0.
-func headerAt(lines []string, delimiter string, data, missing func(string) bool) (at int, score float64) {
+func findHeader(lines []string, delimiter string, data, missing func(string) bool) (line int, score float64) {
 	var rows [][]string
 	var numbers []int
 	for i, s := range lines {

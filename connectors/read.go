@@ -65,7 +65,7 @@ func (fn *readFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
 }
 
 func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Batch)) (sdf.ProcessContinuation, error) {
-	_, ended, err := fn.call(ctx, rt, math.MaxInt64, func(_ *input, b Batch) { emit(b) })
+	_, ended, err := fn.emitBundle(ctx, rt, math.MaxInt64, func(_ *input, b Batch) { emit(b) })
 	if err != nil || ended {
 		return sdf.StopProcessing(), err
 	}
@@ -73,13 +73,13 @@ func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []
 }
 
 // call emits a bundle, for whose first record it waits, and reports whether the input has ended.
-func (fn *readFn) call(ctx context.Context, rt *sdf.LockRTracker, wait time.Duration, emit func(*input, Batch)) (in *input, ended bool, err error) {
+func (fn *readFn) emitBundle(ctx context.Context, rt *sdf.LockRTracker, wait time.Duration, emit func(*input, Batch)) (in *input, ended bool, err error) {
 	run := account.From(ctx)
-	at := rt.GetRestriction().(offsetrange.Restriction).Start
-	in = fn.resume(at, account.Value[*FileMarks](run, ""))
-	most, bytes := cmp.Or(fn.Source.BundleRecords, BundleRecords), cmp.Or(fn.Source.BundleBytes, BundleBytes)
+	index := rt.GetRestriction().(offsetrange.Restriction).Start
+	in = fn.resume(index, account.Value[*FileMarks](run, ""))
+	maxRecords, maxBytes := cmp.Or(fn.Source.BundleRecords, BundleRecords), cmp.Or(fn.Source.BundleBytes, BundleBytes)
 	n, size := 0, 0
-	for !ended && n < most && size < bytes {
+	for !ended && n < maxRecords && size < maxBytes {
 		if n > 0 {
 			wait = linger
 		}
@@ -92,16 +92,16 @@ func (fn *readFn) call(ctx context.Context, rt *sdf.LockRTracker, wait time.Dura
 			return in, false, err
 		}
 		k := 0
-		for ; k < len(records) && n+k < most && size < bytes; k++ {
-			records[k].Index = at + int64(k)
+		for ; k < len(records) && n+k < maxRecords && size < maxBytes; k++ {
+			records[k].Index = index + int64(k)
 			size += records[k].size()
 		}
-		if !rt.TryClaim(at + int64(k-1)) { // and all before it
+		if !rt.TryClaim(index + int64(k-1)) { // and all before it
 			ended = true // the runner has put the rest off already
 			break
 		}
-		emit(in, Batch{in.take(k)})
-		at += int64(k)
+		emit(in, Batch{in.pop(k)})
+		index += int64(k)
 		n += k
 	}
 	run.Report(account.Report{Counts: account.Counts{Skipped: in.skipped.n.Swap(0)}})
@@ -125,22 +125,22 @@ var inputs sync.Map // of *input
 
 // resume returns the input of this run if it is open and at record at. Otherwise, on a
 // first call or after a restart, it opens the source.
-func (fn *readFn) resume(at int64, marks *FileMarks) *input {
+func (fn *readFn) resume(index int64, marks *FileMarks) *input {
 	if v, ok := inputs.LoadAndDelete(fn.Run); ok {
 		in := v.(*input)
-		if in.at == at {
+		if in.nextIndex == index {
 			return in
 		}
 		in.close()
 	}
-	return newInput(fn.Source, at, marks)
+	return newInput(fn.Source, index, marks)
 }
 
 // An input reads a source ahead in a goroutine. A caller that waits for a record can
 // therefore stop waiting: standard input may be silent for ever.
 type input struct {
-	at    int64    // the first record that next returns
-	batch []Record // that are not taken
+	nextIndex int64    // the first record that next returns
+	batch     []Record // that are not taken
 
 	ready, room chan struct{} // one token each: something to take, room for more
 	closed      <-chan struct{}
@@ -160,11 +160,11 @@ const (
 	aheadBytes   = 4 << 20
 )
 
-func newInput(src Source, at int64, marks *FileMarks) *input {
-	in := &input{at: at, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+func newInput(src Source, index int64, marks *FileMarks) *input {
+	in := &input{nextIndex: index, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	closed := make(chan struct{})
 	in.closed, in.close = closed, sync.OnceFunc(func() { close(closed) })
-	go in.read(src, at, marks)
+	go in.read(src, index, marks)
 	return in
 }
 
@@ -180,7 +180,7 @@ func (in *input) readAll(src Source, skip int64, marks *FileMarks) error {
 	if skip > 0 && readsOnce(src.Path) {
 		return fmt.Errorf("%s cannot be read again after record %d: start the run again", fileName(src.Path), skip)
 	}
-	in.skipped.wasRead(skip > 0)
+	in.skipped.setReread(skip > 0)
 	rd, err := open(src, marks, &in.skipped)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (in *input) readAll(src Source, skip int64, marks *FileMarks) error {
 		}
 		if skip > 0 {
 			skip--
-			in.skipped.wasRead(skip > 0)
+			in.skipped.setReread(skip > 0)
 			continue
 		}
 		in.mu.Lock()
@@ -239,7 +239,7 @@ func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience tim
 		return nil, io.EOF
 	default:
 	}
-	var late <-chan time.Time
+	var timeout <-chan time.Time
 	for len(in.batch) == 0 {
 		in.mu.Lock()
 		in.batch, in.ahead = in.ahead, nil
@@ -253,8 +253,8 @@ func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience tim
 		if err != nil {
 			return nil, err
 		}
-		if late == nil {
-			late = time.After(patience)
+		if timeout == nil {
+			timeout = time.After(patience)
 		}
 		select {
 		case <-in.ready:
@@ -262,7 +262,7 @@ func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience tim
 			return nil, io.EOF
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-late:
+		case <-timeout:
 			return nil, errSlow
 		}
 	}
@@ -270,9 +270,9 @@ func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience tim
 }
 
 // take takes the first n records.
-func (in *input) take(n int) []Record {
-	taken := in.batch[:n:n]
+func (in *input) pop(n int) []Record {
+	popped := in.batch[:n:n]
 	in.batch = in.batch[n:]
-	in.at += int64(n)
-	return taken
+	in.nextIndex += int64(n)
+	return popped
 }

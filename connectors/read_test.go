@@ -217,8 +217,8 @@ func TestInputSkips(t *testing.T) {
 	in := newInput(csvOf(t, 100), 42, nil)
 	defer in.close()
 	records, err := in.next(t.Context(), nil, time.Minute)
-	if err != nil || len(in.take(1)) != 1 || records[0].Position != 44 || in.at != 43 {
-		t.Errorf("%+v, then at %d, %v", records, in.at, err)
+	if err != nil || len(in.pop(1)) != 1 || records[0].Position != 44 || in.nextIndex != 43 {
+		t.Errorf("%+v, then at %d, %v", records, in.nextIndex, err)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestReadGoesOnInATable(t *testing.T) {
 					break
 				}
 				expect.OK(t, err)
-				for _, r := range in.take(len(records)) {
+				for _, r := range in.pop(len(records)) {
 					got = append(got, fmt.Sprint(r.Position, r.Fields))
 				}
 			}

@@ -87,7 +87,7 @@ func (r *Record) size() int {
 }
 
 // tooLong is why a column's field is longer than MaxField.
-func tooLong(column string, bytes int) string {
+func fieldTooLong(column string, bytes int) string {
 	return fmt.Sprintf("the field of the column %s has %d bytes; at most %d are allowed", message.Quote(column), bytes, MaxField)
 }
 
@@ -141,20 +141,20 @@ type Source struct {
 
 // skippedLines counts lines that are passed over while a source is read. Its methods do nothing on nil.
 type skippedLines struct {
-	n    atomic.Int64
-	read bool // in a run before, or a call: those lines were counted
+	n      atomic.Int64
+	reread bool // in a run before, or a call: those lines were counted
 }
 
-func (p *skippedLines) add(n int64) {
-	if p != nil && !p.read {
-		p.n.Add(n)
+func (s *skippedLines) add(n int64) {
+	if s != nil && !s.reread {
+		s.n.Add(n)
 	}
 }
 
 // wasRead says whether what comes was read before.
-func (p *skippedLines) wasRead(read bool) {
-	if p != nil {
-		p.read = read
+func (s *skippedLines) setReread(reread bool) {
+	if s != nil {
+		s.reread = reread
 	}
 }
 
@@ -189,7 +189,7 @@ type recordReader interface {
 	position() int64
 	// moveTo moves forward to a position, or to one near it where a record begins. It reports false if the
 	// reader cannot be moved there.
-	moveTo(to int64) bool
+	moveTo(pos int64) bool
 }
 
 // files returns the paths that src stands for, sorted.
@@ -246,7 +246,7 @@ func (src Source) open(path string, skipped *skippedLines) (recordReader, error)
 	if err != nil || !src.Wide {
 		return rr, err
 	}
-	w, err := newWide(rr, src, path)
+	w, err := newWideReader(rr, src, path)
 	if err != nil {
 		rr.close()
 		return nil, err
@@ -288,7 +288,7 @@ func Check(src Source) error {
 		}
 		if !slices.Equal(first, columns) {
 			return fmt.Errorf("%s and %s have different columns (%s; %s): files that are read together must have the same",
-				paths[0], path, list(first), list(columns))
+				paths[0], path, quoteNames(first), quoteNames(columns))
 		}
 	}
 	return nil
@@ -372,7 +372,7 @@ func (rd *Reader) Close() error {
 }
 
 // all is the source with records whose Fields are all columns that can be read, in the order of the file.
-func (src Source) all() Source {
+func (src Source) withAllColumns() Source {
 	src.allColumns, src.Wide = true, false
 	src.Key, src.Time, src.Values, src.Carry, src.CarryFound = nil, "", nil, nil, nil
 	return src
@@ -382,7 +382,7 @@ func (src Source) all() Source {
 // records, whose Fields are all columns in the order of the file. Columns of a Parquet file
 // that cannot be read are left out. JSON Lines have no columns and no Fields.
 func Peek(src Source, n int) (columns []string, records []Record, err error) {
-	src = src.all()
+	src = src.withAllColumns()
 	paths, err := src.files()
 	if err != nil {
 		return nil, nil, err
@@ -392,7 +392,7 @@ func Peek(src Source, n int) (columns []string, records []Record, err error) {
 
 // Heads calls see with the first n records of each of the source's files. It leaves out standard
 // input and what else can be read only once.
-func Heads(src Source, n int, see func(path string, records []Record) error) error {
+func Heads(src Source, n int, visit func(path string, records []Record) error) error {
 	paths, err := src.files()
 	if err != nil {
 		return err
@@ -403,7 +403,7 @@ func Heads(src Source, n int, see func(path string, records []Record) error) err
 		}
 		_, records, err := src.head(path, n)
 		if err == nil {
-			err = see(path, records)
+			err = visit(path, records)
 		}
 		if err != nil {
 			return err
@@ -413,8 +413,8 @@ func Heads(src Source, n int, see func(path string, records []Record) error) err
 }
 
 // Headers calls see with the columns of each of the source's files that have a name.
-func Headers(src Source, see func(columns []string)) error {
-	src = src.all()
+func Headers(src Source, visit func(columns []string)) error {
+	src = src.withAllColumns()
 	paths, err := src.files()
 	if err != nil {
 		return err
@@ -424,7 +424,7 @@ func Headers(src Source, see func(columns []string)) error {
 		if err != nil {
 			return err
 		}
-		see(slices.DeleteFunc(columns, func(name string) bool { return name == "" }))
+		visit(slices.DeleteFunc(columns, func(name string) bool { return name == "" }))
 	}
 	return nil
 }
@@ -442,7 +442,7 @@ func (src Source) head(path string, n int) (columns []string, records []Record, 
 		return nil, nil, err
 	}
 	defer rr.close()
-	if records, err = take(rr, n, 1, math.MaxInt64); err != nil && err != io.EOF {
+	if records, err = readRecords(rr, n, 1, math.MaxInt64); err != nil && err != io.EOF {
 		return nil, nil, err
 	}
 	return rr.columns(), records, nil
@@ -476,31 +476,31 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 	}
 	if src.Wide {
 		var err error
-		if src.Values, err = src.spread(path, names); err != nil {
+		if src.Values, err = src.valueColumns(path, names); err != nil {
 			return nil, err
 		}
 	}
-	first, twice := make(map[string]int, len(names)), map[string]bool{}
+	first, duplicate := make(map[string]int, len(names)), map[string]bool{}
 	for i, name := range names {
-		if _, there := first[name]; there {
-			twice[name] = true
+		if _, seen := first[name]; seen {
+			duplicate[name] = true
 		} else {
 			first[name] = i
 		}
 	}
-	all := src.columns()
-	for i, want := range all {
+	columns := src.columns()
+	for i, want := range columns {
 		isTime := i == len(src.Key)
 		if isTime && want == "" {
 			index = append(index, -1)
 			continue
 		}
-		at, there := first[want]
-		if !there {
-			at = -1
+		pos, found := first[want]
+		if !found {
+			pos = -1
 		}
 		switch {
-		case !there && !(isTime && src.TimeOptional) && i < len(all)-len(src.CarryFound):
+		case !found && !(isTime && src.TimeOptional) && i < len(columns)-len(src.CarryFound):
 			hint := ""
 			if d := src.otherDelimiter(names); d != "" {
 				hint = fmt.Sprintf(" It seems that its delimiter is %q.", d)
@@ -509,11 +509,11 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 			} else if i == 0 && len(src.Key) == 1 {
 				hint = " A file of one series needs none: key: none."
 			}
-			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, list(names), hint)
-		case twice[want]:
+			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, quoteNames(names), hint)
+		case duplicate[want]:
 			return nil, fmt.Errorf("%s has two columns %q: rename one of them", fileName(path), want)
 		}
-		index = append(index, at)
+		index = append(index, pos)
 	}
 	return index, nil
 }
@@ -535,14 +535,14 @@ func (src Source) otherDelimiter(header []string) string {
 }
 
 // list quotes names for a message, at most 40 of them.
-func list(names []string) string {
-	const most = 40
+func quoteNames(names []string) string {
+	const maxNames = 40
 	var quoted []string
-	for _, n := range names[:min(len(names), most)] {
+	for _, n := range names[:min(len(names), maxNames)] {
 		quoted = append(quoted, strconv.Quote(n))
 	}
 	text := strings.Join(quoted, ", ")
-	if more := len(names) - most; more > 0 {
+	if more := len(names) - maxNames; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -52,7 +52,7 @@ func eachRow(lines []byte, columns int, row func(cells [][]byte) error) error {
 
 // text returns the text of a cell: a string without its quotes, nothing for
 // null, anything else as its JSON.
-func text(v []byte) (string, error) {
+func cellText(v []byte) (string, error) {
 	switch {
 	case len(v) == 0 || bytes.Equal(v, null):
 		return "", nil
@@ -76,18 +76,18 @@ type rowText struct {
 }
 
 // of is the text of the fields, cut at MaxRaw bytes.
-func (t *rowText) of(fields []string) []byte {
+func (t *rowText) encode(fields []string) []byte {
 	size := len(fields)
 	for _, f := range fields {
 		if !plain(f) {
-			return t.quoted(fields)
+			return t.encodeQuoted(fields)
 		}
 		size += len(f)
 	}
 	if cap(t.buffer)-len(t.buffer) < size {
-		t.buffer = make([]byte, 0, max(shared, size))
+		t.buffer = make([]byte, 0, max(sharedBytes, size))
 	}
-	from := len(t.buffer)
+	start := len(t.buffer)
 	for i, f := range fields {
 		if i > 0 {
 			t.buffer = append(t.buffer, ',')
@@ -95,7 +95,7 @@ func (t *rowText) of(fields []string) []byte {
 		t.buffer = append(t.buffer, f...)
 	}
 	end := len(t.buffer)
-	return t.buffer[from:min(end, from+MaxRaw):min(end, from+MaxRaw)]
+	return t.buffer[start:min(end, start+MaxRaw):min(end, start+MaxRaw)]
 }
 
 // plain reports whether a field of a CSV surely needs no quotes.
@@ -109,7 +109,7 @@ func plain(f string) bool {
 }
 
 // quoted is of for fields that may need quotes.
-func (t *rowText) quoted(fields []string) []byte {
+func (t *rowText) encodeQuoted(fields []string) []byte {
 	if t.csv == nil {
 		t.csv = csv.NewWriter(&t.text)
 	}

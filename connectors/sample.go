@@ -20,7 +20,7 @@ func Head(path, encoding string) ([]byte, error) {
 		l.fill()
 	}
 	if l.err != nil && l.err != io.EOF {
-		return nil, l.readFault()
+		return nil, l.readError()
 	}
 	text := l.buf[l.start:l.end]
 	if i := bytes.LastIndexByte(text, '\n'); l.err == nil && i >= 0 {
@@ -43,14 +43,14 @@ type Sampled struct {
 }
 
 // places is how many Sample reads at.
-const places = 10
+const nPlaces = 10
 
 // Sample reads about n records of a source: all of them if there are no more, else a tenth at each of
 // ten places that are spread evenly. Of files that cannot be sought, such as compressed ones and arrays,
 // it reads the first n. Wide rows make it read fewer. Of a source that names no columns it reads all.
 func Sample(src Source, n int) (*Sampled, error) {
 	if len(src.Key)+len(src.Values) == 0 && src.Time == "" {
-		src = src.all()
+		src = src.withAllColumns()
 	}
 	paths, err := src.files()
 	if err != nil {
@@ -63,7 +63,7 @@ func Sample(src Source, n int) (*Sampled, error) {
 		if err != nil {
 			return nil, err
 		}
-		records, err := take(rr, n-len(first), 1, math.MaxInt64)
+		records, err := readRecords(rr, n-len(first), 1, math.MaxInt64)
 		if i == 0 {
 			s.Columns = rr.columns()
 			if p, ok := rr.(*parquetReader); ok {
@@ -81,7 +81,7 @@ func Sample(src Source, n int) (*Sampled, error) {
 		}
 	}
 	if !s.Whole && !readsOnce(paths[0]) {
-		if err := s.spread(src, paths, n/places); err != nil {
+		if err := s.spread(src, paths, n/nPlaces); err != nil {
 			return nil, err
 		}
 	}
@@ -95,25 +95,25 @@ func Sample(src Source, n int) (*Sampled, error) {
 func (s *Sampled) spread(src Source, paths []string, n int) error {
 	for k, path := range paths {
 		var rr recordReader
-		for i := range places {
-			if i*len(paths)/places != k {
+		for i := range nPlaces {
+			if i*len(paths)/nPlaces != k {
 				continue
 			}
-			part := int64(i * len(paths) % places)
+			part := int64(i * len(paths) % nPlaces)
 			if rr == nil {
 				var err error
 				if rr, err = src.open(path, nil); err != nil {
 					return err
 				}
 				defer rr.close()
-			} else if !rr.moveTo(rr.extent() * part / places) {
+			} else if !rr.moveTo(rr.extent() * part / nPlaces) {
 				continue
 			}
 			end := int64(math.MaxInt64)
-			if next := part + int64(len(paths)); next < places {
-				end = rr.extent() * next / places
+			if next := part + int64(len(paths)); next < nPlaces {
+				end = rr.extent() * next / nPlaces
 			}
-			records, err := take(rr, n, places, end)
+			records, err := readRecords(rr, n, nPlaces, end)
 			if err != nil && err != io.EOF {
 				return err
 			}
@@ -131,9 +131,9 @@ func (s *Sampled) spread(src Source, paths []string, n int) error {
 
 // take reads at most n records that begin before a position. It ends earlier with a share of what may be
 // looked at. With an error, io.EOF at the end of the file, it returns the records before it.
-func take(rr recordReader, n, share int, before int64) (records []Record, err error) {
+func readRecords(rr recordReader, n, share int, end int64) (records []Record, err error) {
 	for fields, size := 0, 0; len(records) < n && fields < sniffFields/share && size < sniffBytes/share; {
-		if before < math.MaxInt64 && rr.position() >= before {
+		if end < math.MaxInt64 && rr.position() >= end {
 			break
 		}
 		rec, err := rr.next()

@@ -24,12 +24,12 @@ const (
 
 // spread returns the columns of values that are among the names: those that Values name, and
 // those that match its patterns. Key and time are never among the latter, nor a column without a name.
-func (src Source) spread(file string, names []string) (values []string, err error) {
-	there, taken := setOf(names), map[string]bool{}
+func (src Source) valueColumns(file string, names []string) (values []string, err error) {
+	present, added := setOf(names), map[string]bool{}
 	for _, want := range src.Values {
-		if there[want] || !IsPattern(want) {
+		if present[want] || !IsPattern(want) {
 			values = append(values, want)
-			taken[want] = true
+			added[want] = true
 			continue
 		}
 		matched := false
@@ -38,13 +38,13 @@ func (src Source) spread(file string, names []string) (values []string, err erro
 			if name == "" || name == src.Time || slices.Contains(src.Key, name) || !matches(name) {
 				continue
 			}
-			if matched = true; !taken[name] {
+			if matched = true; !added[name] {
 				values = append(values, name)
-				taken[name] = true
+				added[name] = true
 			}
 		}
 		if !matched {
-			return nil, fmt.Errorf("%s has no column of values that matches %q; its columns are %s", fileName(file), want, list(names))
+			return nil, fmt.Errorf("%s has no column of values that matches %q; its columns are %s", fileName(file), want, quoteNames(names))
 		}
 	}
 	return values, nil
@@ -64,11 +64,11 @@ func IsPattern(s string) bool { return strings.ContainsAny(s, "*?") }
 // Matcher returns what reports whether a column has the name, or matches it as a pattern, in which
 // * stands for any text and ? for a character. Brackets are those of a unit.
 func Matcher(pattern string) func(column string) bool {
-	pattern = literal.Replace(pattern)
+	pattern = bracketEscaper.Replace(pattern)
 	return func(column string) bool { return domain.Matches(pattern, column) }
 }
 
-var literal = strings.NewReplacer(`\`, `\\`, "[", `\[`)
+var bracketEscaper = strings.NewReplacer(`\`, `\\`, "[", `\[`)
 
 // A wideReader makes long records of the rows of a wide table.
 type wideReader struct {
@@ -81,16 +81,16 @@ type wideReader struct {
 	ahead []Record // that were looked at
 	err   error    // after them
 
-	row Record
-	at  int // which series of the row comes next
-	raw rowText
+	row        Record
+	nextSeries int // which series of the row comes next
+	raw        rowText
 
 	fields []string // memory that records share, see shared
 }
 
 // newWide makes a reader of the long records of rr, which reads the columns of src.
-func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
-	values, err := src.spread(file, rr.columns())
+func newWideReader(rr recordReader, src Source, file string) (*wideReader, error) {
+	values, err := src.valueColumns(file, rr.columns())
 	if err != nil {
 		return nil, err
 	}
@@ -98,14 +98,14 @@ func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
 	if readsOnce(file) {
 		return w, nil // what is looked at cannot be looked at again
 	}
-	return w, w.choose(sniffRows)
+	return w, w.chooseSeries(sniffRows)
 }
 
 // choose looks at the first rows, and reads the columns that Values name, and those that match
 // a pattern and are of numbers.
-func (w *wideReader) choose(rows int) error {
+func (w *wideReader) chooseSeries(rows int) error {
 	if slices.ContainsFunc(w.src.Values, IsPattern) {
-		w.ahead, w.err = take(w.recordReader, rows, 1, math.MaxInt64)
+		w.ahead, w.err = readRecords(w.recordReader, rows, 1, math.MaxInt64)
 	}
 	named := setOf(w.src.Values)
 	for i, name := range w.values {
@@ -114,7 +114,7 @@ func (w *wideReader) choose(rows int) error {
 		}
 	}
 	if len(w.series) == 0 {
-		return fmt.Errorf("%s has no column of numbers that matches %s; its columns are %s", fileName(w.file), list(w.src.Values), list(w.columns()))
+		return fmt.Errorf("%s has no column of numbers that matches %s; its columns are %s", fileName(w.file), quoteNames(w.src.Values), quoteNames(w.columns()))
 	}
 	return nil
 }
@@ -147,9 +147,9 @@ func (w *wideReader) position() int64 {
 	return w.recordReader.position()
 }
 
-func (w *wideReader) moveTo(to int64) bool {
+func (w *wideReader) moveTo(pos int64) bool {
 	w.ahead, w.row = nil, Record{}
-	return w.err == nil && w.recordReader.moveTo(to)
+	return w.err == nil && w.recordReader.moveTo(pos)
 }
 
 func (w *wideReader) nextRow() (r Record, err error) {
@@ -165,28 +165,28 @@ func (w *wideReader) nextRow() (r Record, err error) {
 
 func (w *wideReader) next() (Record, error) {
 	if w.series == nil {
-		if err := w.choose(1); err != nil {
+		if err := w.chooseSeries(1); err != nil {
 			return Record{}, err
 		}
 	}
-	if w.at == len(w.series) || w.row.Fields == nil {
+	if w.nextSeries == len(w.series) || w.row.Fields == nil {
 		r, err := w.nextRow()
 		if err != nil || r.Reason != "" {
 			w.row = Record{}
 			r.Series = len(w.series)
 			return r, err
 		}
-		w.row, w.at = r, 0
+		w.row, w.nextSeries = r, 0
 	}
-	keys, i := len(w.src.Key), w.series[w.at]
-	w.at++
+	keys, i := len(w.src.Key), w.series[w.nextSeries]
+	w.nextSeries++
 	long := w.row
 	if n := keys + 3; len(w.fields) < n {
-		w.fields = make([]string, max(n, shared/100))
+		w.fields = make([]string, max(n, sharedBytes/100))
 	}
 	long.Fields, w.fields = w.fields[:keys+3:keys+3], w.fields[keys+3:]
 	copy(long.Fields, w.row.Fields[:keys])
 	long.Fields[keys], long.Fields[keys+1], long.Fields[keys+2] = w.values[i], w.row.Fields[keys], w.row.Fields[keys+1+i]
-	long.Raw = w.raw.of(long.Fields) // not the row, of which each series would have a copy
+	long.Raw = w.raw.encode(long.Fields) // not the row, of which each series would have a copy
 	return long, nil
 }

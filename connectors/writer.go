@@ -46,11 +46,11 @@ type Sink struct {
 // Direct reports whether what is written can be read at once, and not only when
 // the file is complete.
 func (s Sink) Direct() bool {
-	return s.Append || s.Path == stdio || s.Path == Stderr || s.Live && !s.whole()
+	return s.Append || s.Path == stdio || s.Path == Stderr || s.Live && !s.completeOnly()
 }
 
 // whole reports whether the file is of use when it is complete only.
-func (s Sink) whole() bool {
+func (s Sink) completeOnly() bool {
 	return FormatOf(s.Format).Whole || Unpacked(s.Path) != s.Path
 }
 
@@ -62,19 +62,19 @@ func (s Sink) whole() bool {
 type Writer struct {
 	name string // for messages
 
-	mu       sync.Mutex
-	file     *os.File
-	out      *deadlinewriter.Writer // of file; nil if it is a regular one
-	whole    *atomicfile.File       // file, nil when written directly
-	buf      *bufio.Writer
-	zip      io.WriteCloser
-	enc      encoder
-	direct   bool
-	old      bool  // the file has its old content until something is written
-	written  bool  // something was
-	finished bool  // written out: nothing more can be written
-	err      error // the first failure, which stays
-	closed   bool
+	mu            sync.Mutex
+	file          *os.File
+	out           *deadlinewriter.Writer // of file; nil if it is a regular one
+	atomic        *atomicfile.File       // file, nil when written directly
+	buf           *bufio.Writer
+	zip           io.WriteCloser
+	enc           encoder
+	direct        bool
+	hasOldContent bool  // the file has its old content until something is written
+	written       bool  // something was
+	finished      bool  // written out: nothing more can be written
+	err           error // the first failure, which stays
+	closed        bool
 }
 
 // An encoder turns lines into a format.
@@ -109,12 +109,12 @@ func Create(sink Sink) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var to io.Writer = w.file
+	var dst io.Writer = w.file
 	if info, err := w.file.Stat(); err == nil && !info.Mode().IsRegular() {
 		w.out = deadlinewriter.New(w.file, account.StopTimeout)
-		to = w.out
+		dst = w.out
 	}
-	w.buf = bufio.NewWriterSize(to, 256<<10)
+	w.buf = bufio.NewWriterSize(dst, 256<<10)
 	if w.zip, err = compressor(w.buf, sink.Path); err != nil {
 		w.Abort()
 		return nil, fmt.Errorf("%s: %w", w.name, err)
@@ -129,28 +129,28 @@ func Create(sink Sink) (*Writer, error) {
 // open sets file, whole and direct. It reports whether the file is empty.
 func (w *Writer) open(sink Sink) (fresh bool, err error) {
 	path := sink.Path
-	info, gone := os.Stat(path)
+	info, statErr := os.Stat(path)
 	fresh, w.direct = true, true
 	switch {
 	case path == stdio:
 		w.name, w.file = "standard output", os.Stdout
 	case path == Stderr:
 		w.name, w.file = "standard error", os.Stderr
-	case sink.Append && sink.whole():
+	case sink.Append && sink.completeOnly():
 		return false, fmt.Errorf("%s: a file of this kind has to come to an end, and the input has none: give plain JSON Lines or CSV", path)
 	case sink.Append:
-		fresh, err = w.extend(sink)
-	case sink.Live && !sink.whole():
-		w.old = gone == nil && info.Mode().IsRegular()
+		fresh, err = w.openAppend(sink)
+	case sink.Live && !sink.completeOnly():
+		w.hasOldContent = statErr == nil && info.Mode().IsRegular()
 		w.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
-	case gone == nil && info.IsDir():
+	case statErr == nil && info.IsDir():
 		err = errors.New("it is a folder")
-	case gone == nil && !info.Mode().IsRegular():
+	case statErr == nil && !info.Mode().IsRegular():
 		w.file, err = os.OpenFile(path, os.O_WRONLY, 0)
 	default:
 		w.direct = false
-		if w.whole, err = atomicfile.Create(path); err == nil {
-			w.file = w.whole.File
+		if w.atomic, err = atomicfile.Create(path); err == nil {
+			w.file = w.atomic.File
 		}
 	}
 	if err != nil {
@@ -160,13 +160,13 @@ func (w *Writer) open(sink Sink) (fresh bool, err error) {
 }
 
 // extend opens a file to add to it. It reports whether the file is empty.
-func (w *Writer) extend(sink Sink) (fresh bool, err error) {
+func (w *Writer) openAppend(sink Sink) (fresh bool, err error) {
 	if w.file, err = os.OpenFile(sink.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666); err != nil {
 		return false, err
 	}
 	delimited := FormatOf(sink.Format).Delimited
-	if fresh, err = cutTorn(w.file, delimited); err == nil && !fresh && delimited {
-		err = sameHeader(w.file, sink)
+	if fresh, err = cutPartialLine(w.file, delimited); err == nil && !fresh && delimited {
+		err = checkHeader(w.file, sink)
 	}
 	if err != nil {
 		w.Abort()
@@ -176,7 +176,7 @@ func (w *Writer) extend(sink Sink) (fresh bool, err error) {
 
 // cutTorn removes an incomplete last line of f, which a killed program has left. With
 // quotes, a line end between quotes does not count. It reports whether f is empty then.
-func cutTorn(f *os.File, quotes bool) (empty bool, err error) {
+func cutPartialLine(f *os.File, quotes bool) (empty bool, err error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
 		return true, nil // no regular file, or an empty one
@@ -198,15 +198,15 @@ func cutTorn(f *os.File, quotes bool) (empty bool, err error) {
 func lastLine(f io.ReaderAt, size int64) (int64, error) {
 	buf := make([]byte, 64<<10)
 	for end := size; end > 0; {
-		from := max(0, end-int64(len(buf)))
-		n, err := f.ReadAt(buf[:end-from], from)
+		start := max(0, end-int64(len(buf)))
+		n, err := f.ReadAt(buf[:end-start], start)
 		if err != nil {
 			return 0, err
 		}
 		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
-			return from + int64(i) + 1, nil
+			return start + int64(i) + 1, nil
 		}
-		end = from
+		end = start
 	}
 	return 0, nil
 }
@@ -216,16 +216,16 @@ func lastLine(f io.ReaderAt, size int64) (int64, error) {
 func lastRow(r io.Reader) (end int64, err error) {
 	buf := make([]byte, 256<<10)
 	quoted := false
-	for at := int64(0); ; {
+	for offset := int64(0); ; {
 		n, err := r.Read(buf)
 		for rest := buf[:n]; len(rest) > 0; {
 			part, after, more := bytes.Cut(rest, []byte{'"'})
 			if i := bytes.LastIndexByte(part, '\n'); i >= 0 && !quoted {
-				end = at + int64(i) + 1
+				end = offset + int64(i) + 1
 			}
-			at += int64(len(part))
+			offset += int64(len(part))
 			if rest = after; more {
-				quoted, at = !quoted, at+1
+				quoted, offset = !quoted, offset+1
 			}
 		}
 		if err == io.EOF {
@@ -238,7 +238,7 @@ func lastRow(r io.Reader) (end int64, err error) {
 }
 
 // sameHeader refuses to add rows to a CSV of other columns.
-func sameHeader(f *os.File, sink Sink) error {
+func checkHeader(f *os.File, sink Sink) error {
 	comma, err := delimiter(sink.Delimiter)
 	if err != nil {
 		return err
@@ -266,7 +266,7 @@ func (w *Writer) Write(lines []byte) error {
 		return w.err
 	}
 	w.written = w.written || len(lines) > 0
-	err := w.empty()
+	err := w.truncateOld()
 	if err == nil {
 		err = w.enc.write(lines)
 	}
@@ -276,16 +276,16 @@ func (w *Writer) Write(lines []byte) error {
 	if errors.Is(err, deadlinewriter.ErrStuck) {
 		err = fmt.Errorf("%w: not all of the last %s are written, and none after them", err, message.Count(bytes.Count(lines, []byte("\n")), "record", "records"))
 	}
-	w.fail(err)
+	w.setError(err)
 	return w.err
 }
 
 // empty removes the old content of a file that is written directly.
-func (w *Writer) empty() error {
-	if !w.old {
+func (w *Writer) truncateOld() error {
+	if !w.hasOldContent {
 		return nil
 	}
-	w.old = false
+	w.hasOldContent = false
 	return w.file.Truncate(0)
 }
 
@@ -309,7 +309,7 @@ func (w *Writer) flush() error {
 	return w.buf.Flush()
 }
 
-func (w *Writer) fail(err error) {
+func (w *Writer) setError(err error) {
 	if w.file == os.Stdout && errors.Is(err, syscall.EPIPE) {
 		err = ErrReaderGone
 	}
@@ -323,17 +323,17 @@ func (w *Writer) fail(err error) {
 func (w *Writer) Finish() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.end()
+	return w.finishOnce()
 }
 
 // end is Finish, if that was not done yet.
-func (w *Writer) end() error {
+func (w *Writer) finishOnce() error {
 	if w.closed {
 		return fmt.Errorf("%s: %w", w.name, errClosed)
 	}
 	if w.err == nil && !w.finished {
 		w.finished = true
-		w.fail(w.finish())
+		w.setError(w.writeOut())
 	}
 	if w.err != nil {
 		w.discard()
@@ -346,15 +346,15 @@ func (w *Writer) end() error {
 func (w *Writer) Commit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.end(); err != nil {
+	if err := w.finishOnce(); err != nil {
 		return err
 	}
 	w.closed = true
 	switch {
-	case w.whole != nil:
-		w.fail(w.whole.Commit())
+	case w.atomic != nil:
+		w.setError(w.atomic.Commit())
 	case w.file != os.Stdout && w.file != os.Stderr:
-		w.fail(w.file.Close())
+		w.setError(w.file.Close())
 	}
 	return w.err
 }
@@ -364,7 +364,7 @@ func (w *Writer) Commit() error {
 func (w *Writer) LeaveUnwritten() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.written || !(w.old || w.whole != nil && w.whole.Replaces()) {
+	if w.closed || w.written || !(w.hasOldContent || w.atomic != nil && w.atomic.Replaces()) {
 		return false
 	}
 	w.discard()
@@ -378,22 +378,22 @@ func (w *Writer) LeaveUnwritten() bool {
 func (w *Writer) KeepPartial() (name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.whole == nil || !w.written {
+	if w.closed || w.atomic == nil || !w.written {
 		w.discard()
 		return "", nil
 	}
-	if err := w.end(); err != nil {
+	if err := w.finishOnce(); err != nil {
 		return "", err
 	}
 	w.closed = true
-	name, err = w.whole.Keep()
-	w.fail(err)
+	name, err = w.atomic.Keep()
+	w.setError(err)
 	return name, w.err
 }
 
 // finish writes out what is still held.
-func (w *Writer) finish() error {
-	for _, step := range []func() error{w.empty, w.enc.close, w.zip.Close, w.buf.Flush, w.sync} {
+func (w *Writer) writeOut() error {
+	for _, step := range []func() error{w.truncateOld, w.enc.close, w.zip.Close, w.buf.Flush, w.sync} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -402,7 +402,7 @@ func (w *Writer) finish() error {
 }
 
 // Whole reports whether the file appears with Commit alone.
-func (w *Writer) Whole() bool { return w.whole != nil }
+func (w *Writer) Whole() bool { return w.atomic != nil }
 
 // Err is the first failure, nil where there was none.
 func (w *Writer) Err() error {
@@ -416,7 +416,7 @@ func (w *Writer) Sync() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil && w.direct && !w.closed {
-		w.fail(w.sync())
+		w.setError(w.sync())
 	}
 	return w.err
 }
@@ -443,8 +443,8 @@ func (w *Writer) discard() {
 	}
 	w.closed = true
 	switch {
-	case w.whole != nil:
-		w.whole.Discard()
+	case w.atomic != nil:
+		w.atomic.Discard()
 	case w.file != os.Stdout && w.file != os.Stderr:
 		w.file.Close()
 	}

@@ -19,8 +19,8 @@ type Position struct {
 	// Until, if set, is where the source ends or, if it has no end, waits to be suspended.
 	Until time.Time
 
-	mu     sync.Mutex
-	handed time.Time
+	mu         sync.Mutex
+	handedOver time.Time
 }
 
 // positionMagic begins an encoded Position. A file of states may hold that of files instead.
@@ -41,46 +41,46 @@ func ParsePosition(b []byte) (*Position, error) {
 		return nil, errors.New("how far the query was asked is damaged")
 	}
 	begin := time.UnixMilli(ms).UTC()
-	return &Position{Begin: begin, handed: begin}, nil
+	return &Position{Begin: begin, handedOver: begin}, nil
 }
 
 // Start has the source begin at a time, which AppendBinary appends until more is handed over.
-func (p *Position) Start(at time.Time) { p.Begin, p.handed = at, at }
+func (p *Position) Start(t time.Time) { p.Begin, p.handedOver = t, t }
 
 // Reached reports whether all before Until was handed over.
 func (p *Position) Reached() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.Until.IsZero() && !p.handed.Before(p.Until)
+	return !p.Until.IsZero() && !p.handedOver.Before(p.Until)
 }
 
 // AppendBinary appends the position that was handed over last. The error is always nil.
 func (p *Position) AppendBinary(b []byte) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.handed.IsZero() {
+	if p.handedOver.IsZero() {
 		return b, nil
 	}
-	return binary.AppendVarint(append(b, positionMagic...), p.handed.UnixMilli()), nil
+	return binary.AppendVarint(append(b, positionMagic...), p.handedOver.UnixMilli()), nil
 }
 
-var errSuspends = errors.New("the run is being suspended")
+var errSuspending = errors.New("the run is being suspended")
 
 // handOver hands n points over, which are all before a time. A run that is being suspended takes
 // none: it is cancelled as soon as nothing is in flight.
 func (p *Position) handOver(ctx context.Context, run *account.Run, n int, before time.Time) error {
 	err := run.HandOver(ctx, n, func() error {
 		if run.Suspended() {
-			return errSuspends
+			return errSuspending
 		}
 		if p != nil {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.handed = before
+			p.handedOver = before
 		}
 		return nil
 	})
-	if err == errSuspends {
+	if err == errSuspending {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}

@@ -36,11 +36,11 @@ func TestGrid(t *testing.T) {
 	src := Source{Step: 7 * time.Minute, Delay: time.Minute, Ago: time.Hour}
 	now := time.UnixMilli(7 * 60_000 * 1000).UTC()
 	for _, c := range []struct{ got, want time.Time }{
-		{src.onGrid(now), now},
-		{src.onGrid(now.Add(time.Millisecond)), now.Add(src.Step)},
-		{src.final(now), now.Add(-src.Step)},
-		{src.final(now.Add(time.Minute)), now},
-		{src.final(now.Add(time.Minute - time.Millisecond)), now.Add(-src.Step)},
+		{src.alignUp(now), now},
+		{src.alignUp(now.Add(time.Millisecond)), now.Add(src.Step)},
+		{src.lastFinal(now), now.Add(-src.Step)},
+		{src.lastFinal(now.Add(time.Minute)), now},
+		{src.lastFinal(now.Add(time.Minute - time.Millisecond)), now.Add(-src.Step)},
 		{src.Begin(now), now.Add(-8 * src.Step)},
 	} {
 		if !c.got.Equal(c.want) {
@@ -152,7 +152,7 @@ func TestWriteRefused(t *testing.T) {
 		s := &store{oldest: oldest, codes: []int{503}}
 		refused := 0
 		err := s.writer(t).write(t.Context(), records(t, keys, n), func(r *sample, why string) {
-			if refused++; r.at >= oldest || !strings.Contains(why, "too old") {
+			if refused++; r.timeMS >= oldest || !strings.Contains(why, "too old") {
 				t.Errorf("%s is refused: %s", r.line.ID, why)
 			}
 		})

@@ -14,13 +14,13 @@ import (
 var outageTimeout = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
 
 // repeats is the time after which the log says again that a server is away.
-const repeats = time.Minute
+const repeatInterval = time.Minute
 
 // maxAnswer is the longest answer that is read, in bytes.
 const maxAnswer = 32 << 20
 
 // quiet stands for the log of a run that has none.
-var quiet = slog.New(slog.DiscardHandler)
+var discardLog = slog.New(slog.DiscardHandler)
 
 // A Tally counts what was wrong with the answers of a server. A run that carries one, see
 // account.WithValue, has Read count there.
@@ -33,9 +33,9 @@ type Tally struct {
 // do.
 type answerError struct {
 	error
-	again   bool // the same may be answered later
-	shrink  bool // less may be answered
-	partial bool // a part of it was
+	temporary bool // the same may be answered later
+	shrink    bool // less may be answered
+	partial   bool // a part of it was
 }
 
 func (e *answerError) Unwrap() error { return e.error }

@@ -58,24 +58,24 @@ func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) offset
 	now := time.Now()
 	rest := offsetrange.Restriction{Start: fn.Source.Begin(now).UnixMilli(), End: inorder.Endless}
 	if p := account.Value[*Position](account.From(ctx), ""); p != nil && !p.Begin.IsZero() {
-		rest.Start = fn.Source.onGrid(p.Begin).UnixMilli()
+		rest.Start = fn.Source.alignUp(p.Begin).UnixMilli()
 	}
 	if fn.Source.Bounded {
-		rest.End = fn.end(ctx, fn.Source.final(now).Add(fn.Source.Step)).UnixMilli()
+		rest.End = fn.end(ctx, fn.Source.lastFinal(now).Add(fn.Source.Step)).UnixMilli()
 	}
 	return rest
 }
 
 // end is a time behind the last point, or that up to which the run is to ask if that is before it.
-func (fn *readFn) end(ctx context.Context, at time.Time) time.Time {
-	if p := account.Value[*Position](account.From(ctx), ""); p != nil && !p.Until.IsZero() && p.Until.Before(at) {
-		return fn.Source.onGrid(p.Until)
+func (fn *readFn) end(ctx context.Context, end time.Time) time.Time {
+	if p := account.Value[*Position](account.From(ctx), ""); p != nil && !p.Until.IsZero() && p.Until.Before(end) {
+		return fn.Source.alignUp(p.Until)
 	}
-	return at
+	return end
 }
 
 // breath is how long a call waits for a point to become final.
-const breath = 250 * time.Millisecond
+const pollPause = 250 * time.Millisecond
 
 func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
 	run := account.From(ctx)
@@ -91,21 +91,21 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 			return nil, err
 		}
 	}
-	from := time.UnixMilli(rest.Start).UTC()
-	until := fn.end(ctx, fn.Source.final(time.Now()).Add(fn.Source.Step)).Add(-fn.Source.Step)
+	start := time.UnixMilli(rest.Start).UTC()
+	until := fn.end(ctx, fn.Source.lastFinal(time.Now()).Add(fn.Source.Step)).Add(-fn.Source.Step)
 	if rest.End != inorder.Endless {
 		until = time.UnixMilli(rest.End).Add(-fn.Source.Step)
 	}
-	if until.Before(from) {
+	if until.Before(start) {
 		select {
-		case <-time.After(min(breath, max(breath/10, time.Until(from.Add(fn.Source.Delay))))):
+		case <-time.After(min(pollPause, max(pollPause/10, time.Until(start.Add(fn.Source.Delay))))):
 			return sdf.ResumeProcessingIn(0), nil
 		case <-run.Stopped():
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
-	var all []Series
+	var found []Series
 	steps := 0
 	if !run.IsStopped() {
 		asking, cancel := context.WithCancel(ctx)
@@ -117,7 +117,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 			}
 		}()
 		var err error
-		all, steps, err = fn.reader.next(asking, from, int(until.Sub(from)/fn.Source.Step)+1)
+		found, steps, err = fn.reader.next(asking, start, int(until.Sub(start)/fn.Source.Step)+1)
 		cancel()
 		if err != nil && (ctx.Err() != nil || !run.IsStopped()) {
 			return nil, err
@@ -131,11 +131,11 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 		inorder.End(rt)
 		return sdf.StopProcessing(), nil
 	}
-	before := from.Add(time.Duration(steps) * fn.Source.Step)
+	before := start.Add(time.Duration(steps) * fn.Source.Step)
 	if !rt.TryClaim(before.UnixMilli() - 1) {
 		return sdf.ResumeProcessingIn(0), nil // the runner has put the rest off
 	}
-	n := emitAll(all, from, emit)
+	n := emitAll(found, start, emit)
 	if err := position.handOver(ctx, run, n, before); err != nil {
 		return nil, err
 	}
@@ -147,18 +147,18 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 }
 
 // emitAll emits series in batches, and returns the number of their points.
-func emitAll(all []Series, from time.Time, emit func(beam.EventTime, Batch)) (n int) {
+func emitAll(found []Series, start time.Time, emit func(beam.EventTime, Batch)) (n int) {
 	size, begin := 0, 0
-	for i, s := range all {
-		if size >= batchPoints && s.Key != all[i-1].Key {
-			emit(mtime.FromTime(from), Batch{all[begin:i]})
+	for i, s := range found {
+		if size >= batchPoints && s.Key != found[i-1].Key {
+			emit(mtime.FromTime(start), Batch{found[begin:i]})
 			begin, size = i, 0
 		}
 		size += len(s.Points)
 		n += len(s.Points)
 	}
-	if begin < len(all) {
-		emit(mtime.FromTime(from), Batch{all[begin:]})
+	if begin < len(found) {
+		emit(mtime.FromTime(start), Batch{found[begin:]})
 	}
 	return n
 }

@@ -7,13 +7,13 @@ import (
 )
 
 // appendAll appends the JSON of n elements, or of members, with commas between them, in brackets.
-func appendAll(b []byte, brackets string, n int, one func(b []byte, i int) ([]byte, error)) (_ []byte, err error) {
+func appendAll(b []byte, brackets string, n int, element func(b []byte, i int) ([]byte, error)) (_ []byte, err error) {
 	b = append(b, brackets[0])
 	for i := range n {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = one(b, i); err != nil {
+		if b, err = element(b, i); err != nil {
 			return b, err
 		}
 	}
@@ -44,13 +44,13 @@ func appendFloat(b []byte, f float64, bits int) []byte {
 // refuse them.
 func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
-	from := 0
+	start := 0
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' {
-			b = append(append(b, s[from:i]...), `\u00`...)
+			b = append(append(b, s[start:i]...), `\u00`...)
 			b = hex.AppendEncode(b, []byte{c})
-			from = i + 1
+			start = i + 1
 		}
 	}
-	return append(append(b, s[from:]...), '"')
+	return append(append(b, s[start:]...), '"')
 }

@@ -18,13 +18,13 @@ import (
 )
 
 // mostNested bounds how deep the declarations of messages nest, in the head of a payload.
-const mostNested = 64
+const maxNested = 64
 
-func compileProtobuf(text string, parts []schemaReference) (func(to, payload []byte) ([]byte, error), error) {
+func compileProtobuf(text string, parts []schemaReference) (func(dst, payload []byte) ([]byte, error), error) {
 	const root = "the schema" // no import is called so
-	files := map[string]protocompile.SearchResult{root: source(root, text)}
+	files := map[string]protocompile.SearchResult{root: schemaFile(root, text)}
 	for _, p := range parts {
-		files[p.name] = source(p.name, p.text)
+		files[p.name] = schemaFile(p.name, p.text)
 	}
 	c := protocompile.Compiler{Resolver: protocompile.WithStandardImports(protocompile.ResolverFunc(func(name string) (protocompile.SearchResult, error) {
 		if found, ok := files[name]; ok {
@@ -37,26 +37,26 @@ func compileProtobuf(text string, parts []schemaReference) (func(to, payload []b
 		return nil, err
 	}
 	file := compiled[0]
-	return func(to, payload []byte) ([]byte, error) {
-		index, payload, err := header.DecodeIndex(payload, mostNested)
+	return func(dst, payload []byte) ([]byte, error) {
+		index, payload, err := header.DecodeIndex(payload, maxNested)
 		if err != nil {
-			return to, errors.New("it does not begin with the index of a message")
+			return dst, errors.New("it does not begin with the index of a message")
 		}
-		of, err := messageAt(file, index)
+		desc, err := messageAt(file, index)
 		if err != nil {
-			return to, err
+			return dst, err
 		}
-		m := dynamicpb.NewMessage(of)
+		m := dynamicpb.NewMessage(desc)
 		if err := (proto.UnmarshalOptions{DiscardUnknown: true, AllowPartial: true}).Unmarshal(payload, m); err != nil {
-			return to, err
+			return dst, err
 		}
-		return appendMessage(to, m)
+		return appendMessage(dst, m)
 	}, nil
 }
 
 // source is a schema's text: .proto, or, as Confluent's client for Python registers it, a
 // descriptor in base64.
-func source(name, text string) protocompile.SearchResult {
+func schemaFile(name, text string) protocompile.SearchResult {
 	var file descriptorpb.FileDescriptorProto
 	if b, err := base64.StdEncoding.DecodeString(text); err == nil && len(b) > 0 && proto.Unmarshal(b, &file) == nil {
 		file.Name = &name // as it is imported
@@ -67,8 +67,8 @@ func source(name, text string) protocompile.SearchResult {
 }
 
 // nameFields gives fields a name in JSON, which descriptors may lack and the compiler compares.
-func nameFields(all []*descriptorpb.DescriptorProto) {
-	for _, m := range all {
+func nameFields(messages []*descriptorpb.DescriptorProto) {
+	for _, m := range messages {
 		for _, f := range m.Field {
 			if f.JsonName == nil {
 				f.JsonName = f.Name
@@ -79,19 +79,19 @@ func nameFields(all []*descriptorpb.DescriptorProto) {
 }
 
 // messageAt returns the message that a path of indexes into declarations leads to.
-func messageAt(file protoreflect.FileDescriptor, index []int) (of protoreflect.MessageDescriptor, err error) {
-	in := file.Messages()
+func messageAt(file protoreflect.FileDescriptor, index []int) (desc protoreflect.MessageDescriptor, err error) {
+	scope := file.Messages()
 	for _, i := range index {
-		if i < 0 || i >= in.Len() {
+		if i < 0 || i >= scope.Len() {
 			return nil, fmt.Errorf("the schema has no message with index %v", index)
 		}
-		of = in.Get(i)
-		in = of.Messages()
+		desc = scope.Get(i)
+		scope = desc.Messages()
 	}
-	if of == nil {
+	if desc == nil {
 		return nil, errors.New("the index of the message is empty")
 	}
-	return of, nil
+	return desc, nil
 }
 
 // appendMessage appends a message as JSON. Fields have the names of the schema. A field that
@@ -167,8 +167,8 @@ func appendValue(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value)
 		if f.Enum().FullName() == "google.protobuf.NullValue" {
 			return append(b, "null"...), nil
 		}
-		if of := f.Enum().Values().ByNumber(v.Enum()); of != nil {
-			return appendText(b, string(of.Name())), nil
+		if value := f.Enum().Values().ByNumber(v.Enum()); value != nil {
+			return appendText(b, string(value.Name())), nil
 		}
 		return strconv.AppendInt(b, int64(v.Enum()), 10), nil
 	case protoreflect.BoolKind:

@@ -53,11 +53,11 @@ func CheckURL(text string) error {
 
 const (
 	// requestTime is how long one request may take.
-	requestTime = 10 * time.Second
+	requestTimeout = 10 * time.Second
 	// firstPause and lastPause are between requests to a registry that is away.
 	firstPause, lastPause = 200 * time.Millisecond, 5 * time.Second
 	// reminders are how far apart the warnings are of a registry that stays away.
-	reminders = 30 * time.Second
+	reminderInterval = 30 * time.Second
 	// loginPause is the time after which a login that was refused is tried once more: a
 	// password may change at the registry first.
 	loginPause = 2 * time.Second
@@ -67,13 +67,13 @@ const (
 func (c Config) Check(ctx context.Context) error {
 	err := c.ask(ctx, func(ctx context.Context, cl *sr.Client) error {
 		text, err := cl.SchemaByID(ctx, 1) // which there need not be
-		if is(err, http.StatusForbidden) {
+		if hasStatus(err, http.StatusForbidden) {
 			_, err = cl.Subjects(ctx) // this user may see others
 			return err
 		}
-		return cmp.Or(err, present(text))
+		return cmp.Or(err, checkPresent(text))
 	})
-	if unknown(err) {
+	if notFound(err) {
 		return nil
 	}
 	return c.explain(err)
@@ -82,14 +82,14 @@ func (c Config) Check(ctx context.Context) error {
 // ask asks the registry once. Requests are rare. Therefore each has a client of its own,
 // which reads the password and the certificates as they are now.
 func (c Config) ask(ctx context.Context, do func(context.Context, *sr.Client) error) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	to, err := httpclient.New("registry", httpclient.Server{URL: secret.Text{Text: c.URL}, TLS: c.TLS, Username: c.Username, Password: c.Password}, httpclient.Bounds{}, nil)
+	client, err := httpclient.New("registry", httpclient.Server{URL: secret.Text{Text: c.URL}, TLS: c.TLS, Username: c.Username, Password: c.Password}, httpclient.Bounds{}, nil)
 	if err != nil {
 		return settingError{err}
 	}
-	defer to.CloseIdleConnections()
-	cl, err := sr.NewClient(sr.URLs(c.URL), sr.HTTPClient(to.HTTP()), sr.UserAgent("hafvf"))
+	defer client.CloseIdleConnections()
+	cl, err := sr.NewClient(sr.URLs(c.URL), sr.HTTPClient(client.HTTP()), sr.UserAgent("hafvf"))
 	if err != nil {
 		return settingError{err}
 	}
@@ -97,12 +97,12 @@ func (c Config) ask(ctx context.Context, do func(context.Context, *sr.Client) er
 }
 
 // patiently asks the registry until it answers, and tells the log while it does not.
-func (c Config) patiently(ctx context.Context, log *slog.Logger, do func(context.Context, *sr.Client) error) error {
+func (c Config) askUntilAnswered(ctx context.Context, log *slog.Logger, do func(context.Context, *sr.Client) error) error {
 	var away reminder.Reminder
 	logins := 0
 	err := retry.Policy{First: firstPause, Last: lastPause}.Do(ctx, func(ctx context.Context) error {
 		err := c.ask(ctx, do)
-		if is(err, http.StatusUnauthorized) {
+		if hasStatus(err, http.StatusUnauthorized) {
 			if logins++; logins == 1 {
 				return firstRefusal{err}
 			}
@@ -111,9 +111,9 @@ func (c Config) patiently(ctx context.Context, log *slog.Logger, do func(context
 	}, func(err error) bool {
 		switch {
 		case errors.As(err, new(firstRefusal)):
-		case !passes(err):
+		case !retryable(err):
 			return false
-		case away.Due(reminders):
+		case away.Due(reminderInterval):
 			log.Warn("the schema registry does not answer: trying again", "url", c.URL, "for", away.Lasts().Round(time.Second).String(), "error", err)
 		}
 		return true
@@ -136,13 +136,13 @@ type settingError struct{ error }
 func (s settingError) Unwrap() error { return s.error }
 
 // is reports whether the registry has answered with one of the statuses of HTTP.
-func is(err error, statuses ...int) bool {
+func hasStatus(err error, statuses ...int) bool {
 	var r *sr.ResponseError
 	return errors.As(err, &r) && slices.Contains(statuses, r.StatusCode)
 }
 
 // unknown reports whether the registry says that it has no such schema or subject.
-func unknown(err error) bool {
+func notFound(err error) bool {
 	var r *sr.ResponseError
 	return errors.As(err, &r) && r.StatusCode == http.StatusNotFound && r.ErrorCode/100 == http.StatusNotFound
 }
@@ -152,13 +152,13 @@ func tooLong(err error) bool { return errors.As(err, new(httpclient.TooLong)) }
 
 // passes reports whether an attempt may succeed after it failed with err. What answers "not
 // found" to everything stands in for a registry that starts.
-func passes(err error) bool {
+func retryable(err error) bool {
 	var r *sr.ResponseError
 	switch {
-	case errors.As(err, new(settingError)) || errors.As(err, new(*httpclient.SecretError)) || tooLong(err) || unknown(err):
+	case errors.As(err, new(settingError)) || errors.As(err, new(*httpclient.SecretError)) || tooLong(err) || notFound(err):
 		return false
 	case errors.As(err, &r):
-		return r.StatusCode >= 500 || is(err, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests)
+		return r.StatusCode >= 500 || hasStatus(err, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests)
 	}
 	return !untrusted(err)
 }
@@ -170,13 +170,13 @@ func (c Config) explain(err error) error {
 	}
 	var r *sr.ResponseError
 	switch {
-	case is(err, http.StatusUnauthorized) && c.Username == "":
+	case hasStatus(err, http.StatusUnauthorized) && c.Username == "":
 		return fmt.Errorf("the schema registry %s wants a login: set registry.username and registry.password", c.URL)
-	case is(err, http.StatusUnauthorized):
+	case hasStatus(err, http.StatusUnauthorized):
 		return fmt.Errorf("the schema registry %s refuses the login of user %q: set registry.username, and the password in %s", c.URL, c.Username, c.Password.Where())
-	case is(err, http.StatusForbidden):
+	case hasStatus(err, http.StatusForbidden):
 		return fmt.Errorf("the schema registry %s refuses %s: set registry.username and registry.password, or allow it to read the schemas of the topics and to register those of sinks: %w", c.URL, c.user(), err)
-	case errors.As(err, &r) && r.StatusCode == http.StatusNotFound || errors.Is(err, errForeign):
+	case errors.As(err, &r) && r.StatusCode == http.StatusNotFound || errors.Is(err, errNoSchema):
 		return fmt.Errorf("there is no schema registry at %s: set registry.url, with the path under which the registry answers as Confluent's does", c.URL)
 	case errors.As(err, &r) && r.StatusCode/100 == 3:
 		return fmt.Errorf("the schema registry %s answers: %w; set registry.url to where the registry is", c.URL, err)
@@ -199,7 +199,7 @@ func (c Config) user() string {
 }
 
 // describe names a schema's type as configs do.
-func describe(t sr.SchemaType) string {
+func formatName(t sr.SchemaType) string {
 	if t == sr.TypeJSON {
 		return JSONSchema
 	}

@@ -304,16 +304,16 @@ func TestSchemasAreCached(t *testing.T) {
 	}
 	// After a while the registry may know it.
 	s := schemasOf(c)
-	s.known[2].again = time.Now()
+	s.known[2].retryAt = time.Now()
 	r.SeedSchema("late", 1, 2, sr.Schema{Schema: `"string"`})
 	if got := read(t, c, Auto, kafkaio.Record{Value: frame(2, 2, 'a')}); string(got.Value) != `"a"` {
 		t.Errorf("%q %+v", got.Value, got.DecodeInfo)
 	}
 	// Garbage that names ever other ids does not fill the memory.
-	for id := range mostDoubted + 10 {
+	for id := range maxFailed + 10 {
 		expect.Get(s.get(t.Context(), quiet, 100+id))(t)
 	}
-	if n := len(s.known); n > mostDoubted/2 {
+	if n := len(s.known); n > maxFailed/2 {
 		t.Errorf("%d schemas are remembered", n)
 	}
 }
@@ -378,7 +378,7 @@ func TestForeignAnswer(t *testing.T) {
 		}
 		asked.Store(0)
 		id := 0
-		expect.OK(t, c.patiently(t.Context(), quiet, func(ctx context.Context, cl *sr.Client) (err error) {
+		expect.OK(t, c.askUntilAnswered(t.Context(), quiet, func(ctx context.Context, cl *sr.Client) (err error) {
 			id, err = Sink{c, "out", `"string"`}.id(ctx, cl)
 			return err
 		}))

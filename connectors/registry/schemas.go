@@ -17,31 +17,31 @@ import (
 
 // A schema is one of a registry, ready to read payloads.
 type schema struct {
-	of sr.SchemaType
+	kind sr.SchemaType
 	// read appends a payload as JSON.
-	read func(to, payload []byte) ([]byte, error)
+	read func(dst, payload []byte) ([]byte, error)
 
-	err   error     // why there is none
-	again time.Time // when the registry is asked again, with err
+	err     error     // why there is none
+	retryAt time.Time // when the registry is asked again, with err
 }
 
 // payload is read. The library that decodes Protobuf panics at some payloads, which are no worse than
 // others that do not fit.
-func (s *schema) payload(to, payload []byte) (out []byte, reason error) {
+func (s *schema) payload(dst, payload []byte) (out []byte, reason error) {
 	defer func() {
 		if p := recover(); p != nil {
-			out, reason = to, fmt.Errorf("its decoder panics: %v", p)
+			out, reason = dst, fmt.Errorf("its decoder panics: %v", p)
 		}
 	}()
-	return s.read(to, payload)
+	return s.read(dst, payload)
 }
 
 // doubtTime is how long a schema that the registry does not know, or that cannot be used, is
 // not asked for again.
-const doubtTime = time.Minute
+const failureTTL = time.Minute
 
 // mostDoubted bounds how many such schemas are remembered: garbage may name any.
-const mostDoubted = 10_000
+const maxFailed = 10_000
 
 // schemas are those of a registry that this process has asked for, by id. Ids never change
 // their meaning.
@@ -49,9 +49,9 @@ type schemas struct {
 	cfg  Config
 	turn chan struct{} // holds the token of who asks the registry
 
-	mu      sync.RWMutex
-	known   map[int]*schema
-	doubted int
+	mu     sync.RWMutex
+	known  map[int]*schema
+	failed int
 }
 
 var registries sync.Map // of *schemas by the text of a Config
@@ -66,7 +66,7 @@ func schemasOf(c Config) *schemas {
 func (s *schemas) cached(id int) *schema {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if k := s.known[id]; k != nil && (k.err == nil || time.Now().Before(k.again)) {
+	if k := s.known[id]; k != nil && (k.err == nil || time.Now().Before(k.retryAt)) {
 		return k
 	}
 	return nil
@@ -89,19 +89,19 @@ func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, e
 	}
 	var text sr.Schema
 	var parts []schemaReference
-	err := s.cfg.patiently(ctx, log, func(ctx context.Context, cl *sr.Client) (err error) {
+	err := s.cfg.askUntilAnswered(ctx, log, func(ctx context.Context, cl *sr.Client) (err error) {
 		if text, err = cl.SchemaByID(ctx, id); err == nil {
 			parts, err = references(ctx, cl, text.References)
 		}
-		return cmp.Or(err, present(text))
+		return cmp.Or(err, checkPresent(text))
 	})
-	k := &schema{of: text.Type}
+	k := &schema{kind: text.Type}
 	switch {
 	case err == nil:
 		if k.read, err = compile(text, parts); err != nil {
 			k.err = fmt.Errorf("schema %d cannot be used: %w", id, err)
 		}
-	case unknown(err):
+	case notFound(err):
 		k.err = fmt.Errorf("the schema registry does not know schema %d, or one that it refers to: %w", id, err)
 	case tooLong(err):
 		k.err = fmt.Errorf("schema %d cannot be used: %w", id, err)
@@ -113,12 +113,12 @@ func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k.err != nil {
-		if k.again = time.Now().Add(doubtTime); s.known[id] == nil {
-			s.doubted++
+		if k.retryAt = time.Now().Add(failureTTL); s.known[id] == nil {
+			s.failed++
 		}
-		if s.doubted > mostDoubted {
+		if s.failed > maxFailed {
 			maps.DeleteFunc(s.known, func(_ int, k *schema) bool { return k.err != nil })
-			s.doubted = 1
+			s.failed = 1
 		}
 	}
 	s.known[id] = k
@@ -138,14 +138,14 @@ func references(ctx context.Context, cl *sr.Client, refs []sr.SchemaReference) (
 				continue
 			}
 			seen[r] = true
-			of, err := cl.SchemaByVersion(ctx, r.Subject, r.Version)
+			found, err := cl.SchemaByVersion(ctx, r.Subject, r.Version)
 			if err != nil {
 				return err
 			}
-			if err := cmp.Or(present(of.Schema), fetch(of.References)); err != nil {
+			if err := cmp.Or(checkPresent(found.Schema), fetch(found.References)); err != nil {
 				return err
 			}
-			parts = append(parts, schemaReference{r.Name, of.Schema.Schema})
+			parts = append(parts, schemaReference{r.Name, found.Schema.Schema})
 		}
 		return nil
 	}
@@ -153,24 +153,24 @@ func references(ctx context.Context, cl *sr.Client, refs []sr.SchemaReference) (
 }
 
 // errForeign is the error of an answer that no registry gives, as a proxy before it may.
-var errForeign = errors.New("the answer has no schema")
+var errNoSchema = errors.New("the answer has no schema")
 
-func present(s sr.Schema) error {
+func checkPresent(s sr.Schema) error {
 	if s.Schema == "" {
-		return errForeign
+		return errNoSchema
 	}
 	return nil
 }
 
 // compile makes ready what reads payloads of a schema.
-func compile(s sr.Schema, parts []schemaReference) (func(to, payload []byte) ([]byte, error), error) {
+func compile(s sr.Schema, parts []schemaReference) (func(dst, payload []byte) ([]byte, error), error) {
 	switch s.Type {
 	case sr.TypeAvro:
 		return compileAvro(s.Schema, parts)
 	case sr.TypeProtobuf:
 		return compileProtobuf(s.Schema, parts)
 	case sr.TypeJSON:
-		return func(to, payload []byte) ([]byte, error) { return append(to, payload...), nil }, nil
+		return func(dst, payload []byte) ([]byte, error) { return append(dst, payload...), nil }, nil
 	}
 	return nil, errors.New("it is of an unknown type")
 }

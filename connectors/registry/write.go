@@ -37,7 +37,7 @@ func (s Sink) Register(ctx context.Context) error {
 }
 
 func (s Sink) refused(err error) error {
-	if is(err, http.StatusConflict) {
+	if hasStatus(err, http.StatusConflict) {
 		return fmt.Errorf("the schema registry %s refuses the schema of %s, as it is not compatible with what stands there: write to another topic, delete the subject, or set its compatibility to NONE: %w", s.URL, s.Subject, err)
 	}
 	return s.explain(err)
@@ -48,11 +48,11 @@ func (s Sink) id(ctx context.Context, cl *sr.Client) (int, error) {
 	schema := sr.Schema{Schema: s.Schema}
 	found, err := cl.LookupSchema(ctx, s.Subject, schema)
 	id := found.ID
-	if unknown(err) {
+	if notFound(err) {
 		id, err = cl.RegisterSchema(ctx, s.Subject, schema, -1, -1)
 	}
 	if err == nil && id <= 0 {
-		err = errForeign
+		err = errNoSchema
 	}
 	return id, err
 }
@@ -61,11 +61,11 @@ func (s Sink) id(ctx context.Context, cl *sr.Client) (int, error) {
 // one.
 func (s Sink) writing() kafkaio.Writing {
 	encode := Encode(s.Schema)
-	var begin []byte // magic byte and id; nil before they are known
+	var prefix []byte // magic byte and id; nil before they are known
 	return func(ctx context.Context, log *slog.Logger, line []byte) ([]byte, error) {
-		if begin == nil {
+		if prefix == nil {
 			id := 0
-			err := s.patiently(ctx, log, func(ctx context.Context, cl *sr.Client) (err error) {
+			err := s.askUntilAnswered(ctx, log, func(ctx context.Context, cl *sr.Client) (err error) {
 				id, err = s.id(ctx, cl)
 				return err
 			})
@@ -75,23 +75,23 @@ func (s Sink) writing() kafkaio.Writing {
 				}
 				return nil, s.refused(err)
 			}
-			begin = binary.BigEndian.AppendUint32([]byte{0}, uint32(id))
+			prefix = binary.BigEndian.AppendUint32([]byte{0}, uint32(id))
 		}
-		return encode(bytes.Clone(begin), line)
+		return encode(bytes.Clone(prefix), line)
 	}
 }
 
 // Encode returns what appends a line of JSON as Avro of the schema. It panics if the schema is
 // none.
-func Encode(schema string) func(to, line []byte) ([]byte, error) {
+func Encode(schema string) func(dst, line []byte) ([]byte, error) {
 	s := avro.MustParse(schema)
-	return func(to, line []byte) ([]byte, error) {
+	return func(dst, line []byte) ([]byte, error) {
 		var v map[string]any
 		d := json.NewDecoder(bytes.NewReader(line))
 		d.UseNumber()
 		if err := d.Decode(&v); err != nil {
 			return nil, err
 		}
-		return s.AppendEncode(to, v)
+		return s.AppendEncode(dst, v)
 	}
 }

@@ -12,10 +12,10 @@ import (
 
 // lasting is how long an Alertmanager takes a key to be silent, or an alarm to last, that nobody
 // says to have recovered.
-const lasting = 365 * 24 * time.Hour
+const openDuration = 365 * 24 * time.Hour
 
 // ownLabels are those of every alert. A label of a series has another name.
-var ownLabels = []string{"alertname", "id", "key", "kind"}
+var reservedLabels = []string{"alertname", "id", "key", "kind"}
 
 // An alertmanagerAlert is an alert as an Alertmanager takes it, which knows it by its labels.
 type alertmanagerAlert struct {
@@ -57,10 +57,10 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 	p.Labels["alertname"], p.Labels["key"], p.Labels["kind"] = "hafvf", r.Key, r.Kind
 	switch r.Kind {
 	case "silent":
-		p.EndsAt = time.Now().Add(lasting)
+		p.EndsAt = time.Now().Add(openDuration)
 	case "novelty", "change":
 		if s.Ends {
-			p.EndsAt = time.Now().Add(lasting)
+			p.EndsAt = time.Now().Add(openDuration)
 		}
 	case "recovered":
 		p.EndsAt = r.Time
@@ -74,7 +74,7 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 		p.Labels["kind"] = "silent"
 	case "incident":
 		// Its group may become wider, so the id alone names it.
-		p.Labels["key"], p.Labels["id"], p.EndsAt = "", r.ID, time.Now().Add(lasting)
+		p.Labels["key"], p.Labels["id"], p.EndsAt = "", r.ID, time.Now().Add(openDuration)
 		p.Annotations["group"] = r.Key
 		if r.State == "closed" || r.State == "merged" {
 			p.EndsAt = r.Time
@@ -87,24 +87,24 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 }
 
 // copyLabels copies labels. One that every alert has gets another name.
-func copyLabels(to, from map[string]string) {
-	for name, value := range from {
-		if slices.Contains(ownLabels, name) {
+func copyLabels(dst, src map[string]string) {
+	for name, value := range src {
+		if slices.Contains(reservedLabels, name) {
 			name = "exported_" + name
 		}
-		to[name] = value
+		dst[name] = value
 	}
 }
 
 // withReplaced resolves the alert that the incident was before under other labels, in front of the one that it is.
-func withReplaced(p alertmanagerAlert, replaced map[string]string, at time.Time) ([]byte, error) {
-	was := p
-	was.Labels, was.EndsAt = map[string]string{}, at
-	copyLabels(was.Labels, replaced)
-	for _, name := range ownLabels {
-		was.Labels[name] = p.Labels[name]
+func withReplaced(p alertmanagerAlert, replaced map[string]string, end time.Time) ([]byte, error) {
+	old := p
+	old.Labels, old.EndsAt = map[string]string{}, end
+	copyLabels(old.Labels, replaced)
+	for _, name := range reservedLabels {
+		old.Labels[name] = p.Labels[name]
 	}
-	before, err := json.Marshal(was)
+	before, err := json.Marshal(old)
 	now, err2 := json.Marshal(p)
 	return slices.Concat(before, []byte{','}, now), cmp.Or(err, err2)
 }

@@ -69,8 +69,8 @@ func TestHold(t *testing.T) {
 		}
 		expect.OK(t, poll())
 	}
-	boxes[fn.name].Close(0, 0)
-	delete(boxes, fn.name) // as in another process, which has the state
+	outboxes[fn.name].Close(0, 0)
+	delete(outboxes, fn.name) // as in another process, which has the state
 	runner.fails = errors.New("no state")
 	expect.Error(t, poll(), "no state")
 	runner.fails = nil

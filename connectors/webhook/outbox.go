@@ -44,29 +44,29 @@ type Delivery struct {
 // but the outbox waits for a receiver that is away. It sends an alert at least once: a receiver
 // recognises repeats by their ids.
 type Outbox struct {
-	cfg    OutboxConfig
-	client *Client
-	ctx    context.Context // of the requests
-	cancel context.CancelFunc
-	done   chan struct{}
-	closes chan struct{} // closed when the outbox is closing
-	hurry  chan time.Duration
+	cfg          OutboxConfig
+	client       *Client
+	ctx          context.Context // of the requests
+	cancel       context.CancelFunc
+	done         chan struct{}
+	closeStarted chan struct{} // closed when the outbox is closing
+	hurry        chan time.Duration
 
-	mu      sync.Mutex
-	waiting []entry
-	bytes   int
-	stats   Stats
-	away    reminder.Reminder // the receiver takes nothing
-	failed  time.Time         // when it last took nothing
-	retryAt time.Time         // until then what is gathered waits
-	changed chan struct{}     // closed when something came or the outbox is closing
+	mu          sync.Mutex
+	waiting     []entry
+	bytes       int
+	stats       Stats
+	away        reminder.Reminder // the receiver takes nothing
+	failed      time.Time         // when it last took nothing
+	gatherUntil time.Time         // until then what is gathered waits
+	changed     chan struct{}     // closed when something came or the outbox is closing
 }
 
 // entry is an alert that waits.
 type entry struct {
 	Alert
-	since   time.Time
-	batched bool // it can wait for others, see Sink.Batches
+	queuedAt time.Time
+	gathers  bool // it can wait for others, see Sink.Batches
 }
 
 // Stats are what became of alerts.
@@ -82,26 +82,26 @@ type Stats struct {
 
 const (
 	// most alerts, and bytes of them, wait for a receiver.
-	most      = 10_000
-	mostBytes = 64 << 20
+	maxWaiting      = 10_000
+	maxWaitingBytes = 64 << 20
 	// linger is how long an alert waits for others, to share a request with them.
 	linger = 200 * time.Millisecond
 	// gather is the time between two requests of what is gathered.
-	gather = time.Minute
+	gatherInterval = time.Minute
 	// repeats is the time after which the log says again that a receiver is away.
-	repeats = time.Minute
+	repeatInterval = time.Minute
 )
 
 // OpenOutbox makes an outbox with alerts that wait since an earlier run. Close ends it.
-func OpenOutbox(cfg OutboxConfig, kept []Alert) (*Outbox, error) {
+func OpenOutbox(cfg OutboxConfig, stored []Alert) (*Outbox, error) {
 	client, err := NewClient(cfg.Sink, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), closes: make(chan struct{}), hurry: make(chan time.Duration, 1), changed: make(chan struct{})}
+	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), closeStarted: make(chan struct{}), hurry: make(chan time.Duration, 1), changed: make(chan struct{})}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
-	for _, a := range kept {
-		o.append(a)
+	for _, a := range stored {
+		o.enqueue(a)
 	}
 	go o.send()
 	return o, nil
@@ -109,26 +109,26 @@ func OpenOutbox(cfg OutboxConfig, kept []Alert) (*Outbox, error) {
 
 // Put takes an alert. It reports whether the alert waits: one that is too old does not. The
 // error says why there is no place for it.
-func (o *Outbox) Put(a Alert) (waits bool, err error) {
+func (o *Outbox) Put(a Alert) (queued bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.old(a):
+	case o.expired(a):
 		o.stats.Expired++
 		return false, nil
-	case len(o.waiting) >= most || o.bytes+len(a.Text) > mostBytes:
+	case len(o.waiting) >= maxWaiting || o.bytes+len(a.Text) > maxWaitingBytes:
 		o.stats.Failed++
-		return false, errors.New(o.because(message.Count(len(o.waiting), "alert", "alerts") + " wait for the receiver, which is all that find a place"))
+		return false, errors.New(o.withReason(message.Count(len(o.waiting), "alert", "alerts") + " wait for the receiver, which is all that find a place"))
 	}
 	if o.cfg.Store != nil && a.StoredID == "" {
 		a.StoredID = o.cfg.Store(a)
 	}
-	o.append(a)
+	o.enqueue(a)
 	return true, nil
 }
 
 // because adds the reason for which the receiver takes nothing, if there is one.
-func (o *Outbox) because(text string) string {
+func (o *Outbox) withReason(text string) string {
 	if o.stats.Reason != "" {
 		text += ": " + o.stats.Reason
 	}
@@ -136,12 +136,12 @@ func (o *Outbox) because(text string) string {
 }
 
 // append has an alert wait. It owns the alert's bytes then.
-func (o *Outbox) append(a Alert) {
+func (o *Outbox) enqueue(a Alert) {
 	a.Key, a.Text = slices.Clone(a.Key), slices.Clone(a.Text)
-	e := entry{Alert: a, since: time.Now()}
+	e := entry{Alert: a, queuedAt: time.Now()}
 	if o.cfg.Sink.Batches {
-		var of struct{ Kind string }
-		e.batched = json.Unmarshal(a.Text, &of) == nil && (of.Kind == "silent" || of.Kind == "recovered")
+		var record struct{ Kind string }
+		e.gathers = json.Unmarshal(a.Text, &record) == nil && (record.Kind == "silent" || record.Kind == "recovered")
 	}
 	o.waiting = append(o.waiting, e)
 	o.bytes += len(a.Text)
@@ -154,12 +154,12 @@ func (o *Outbox) wakeSender() {
 }
 
 // old reports whether an alert is too old to be sent.
-func (o *Outbox) old(a Alert) bool {
+func (o *Outbox) expired(a Alert) bool {
 	if o.cfg.MaxAge == 0 {
 		return false
 	}
-	var of struct{ Time time.Time }
-	return json.Unmarshal(a.Text, &of) == nil && !of.Time.IsZero() && time.Since(of.Time) > o.cfg.MaxAge
+	var record struct{ Time time.Time }
+	return json.Unmarshal(a.Text, &record) == nil && !record.Time.IsZero() && time.Since(record.Time) > o.cfg.MaxAge
 }
 
 // Stats returns what became of the alerts so far.
@@ -169,18 +169,18 @@ func (o *Outbox) Stats() Stats {
 	s := o.stats
 	s.Away = o.away.Since
 	if s.Waiting = len(o.waiting); s.Waiting > 0 {
-		s.Oldest = o.waiting[0].since
+		s.Oldest = o.waiting[0].queuedAt
 	}
 	return s
 }
 
 // Place is what messages may say of the receiver's URL.
-func (o *Outbox) Place() string { return o.client.to.Place() }
+func (o *Outbox) Place() string { return o.client.client.Place() }
 
 // send sends what waits, until the outbox is closing and nothing does.
 func (o *Outbox) send() {
 	defer close(o.done)
-	tries, closes := 0, o.closes
+	tries, closeStarted := 0, o.closeStarted
 	for {
 		batch, ok := o.next()
 		if !ok {
@@ -190,16 +190,16 @@ func (o *Outbox) send() {
 		for i, e := range batch {
 			texts[i] = e.Text
 		}
-		again := o.finish(batch, o.client.Post(o.ctx, texts))
-		if again == nil {
+		retryErr := o.finish(batch, o.client.Post(o.ctx, texts))
+		if retryErr == nil {
 			tries = 0
 			continue
 		}
 		tries++
 		select {
-		case <-time.After(o.client.retry.PauseAfter(tries, again)):
-		case <-closes:
-			closes = nil // one attempt at once; those after it pause
+		case <-time.After(o.client.retry.PauseAfter(tries, retryErr)):
+		case <-closeStarted:
+			closeStarted = nil // one attempt at once; those after it pause
 		case <-o.ctx.Done():
 			return
 		}
@@ -210,12 +210,12 @@ func (o *Outbox) send() {
 // closing and there is none, or was closed.
 func (o *Outbox) next() (batch []entry, ok bool) {
 	for {
-		var soon <-chan time.Time
+		var timer <-chan time.Time
 		o.mu.Lock()
 		n, closing, changed := len(o.waiting), o.closing(), o.changed
 		if n > 0 {
-			wait := time.Until(o.due())
-			soon = time.After(wait)
+			wait := time.Until(o.sendAt())
+			timer = time.After(wait)
 			if n >= o.client.batch || closing || wait <= 0 {
 				batch = slices.Clone(o.waiting[:min(n, o.client.batch)])
 			}
@@ -229,26 +229,26 @@ func (o *Outbox) next() (batch []entry, ok bool) {
 		}
 		select {
 		case <-changed:
-		case <-soon:
+		case <-timer:
 		case <-o.ctx.Done():
 		}
 	}
 }
 
 // due is when what waits is to be sent.
-func (o *Outbox) due() time.Time {
-	due := o.waiting[0].since.Add(linger)
-	if i := slices.IndexFunc(o.waiting, func(e entry) bool { return !e.batched }); i >= 0 {
-		due = o.waiting[i].since.Add(linger)
-	} else if o.retryAt.After(due) {
-		due = o.retryAt
+func (o *Outbox) sendAt() time.Time {
+	t := o.waiting[0].queuedAt.Add(linger)
+	if i := slices.IndexFunc(o.waiting, func(e entry) bool { return !e.gathers }); i >= 0 {
+		t = o.waiting[i].queuedAt.Add(linger)
+	} else if o.gatherUntil.After(t) {
+		t = o.gatherUntil
 	}
-	return due
+	return t
 }
 
 func (o *Outbox) closing() bool {
 	select {
-	case <-o.closes:
+	case <-o.closeStarted:
 		return true
 	default:
 		return false
@@ -257,25 +257,25 @@ func (o *Outbox) closing() bool {
 
 // finish notes what became of the first alerts that wait. It returns why some of them wait on,
 // nil if none does.
-func (o *Outbox) finish(batch []entry, results []error) (again error) {
+func (o *Outbox) finish(batch []entry, results []error) (retryErr error) {
 	var left []entry
 	var deliveries []Delivery
 	bytes, sent, gathered := 0, int64(0), false
 	for i, e := range batch {
-		why := results[i]
-		if why != nil && (temporary(why) || o.ctx.Err() != nil) {
-			left, again = append(left, e), why
+		result := results[i]
+		if result != nil && (temporary(result) || o.ctx.Err() != nil) {
+			left, retryErr = append(left, e), result
 			continue
 		}
 		bytes += len(e.Text)
-		s := Delivery{Alert: e.Alert}
-		if why == nil {
+		d := Delivery{Alert: e.Alert}
+		if result == nil {
 			sent++
-			gathered = gathered || e.batched
+			gathered = gathered || e.gathers
 		} else {
-			s.Refused = why.Error()
+			d.Refused = result.Error()
 		}
-		deliveries = append(deliveries, s)
+		deliveries = append(deliveries, d)
 	}
 	if len(deliveries) > 0 {
 		o.cfg.Delivered(deliveries)
@@ -286,16 +286,16 @@ func (o *Outbox) finish(batch []entry, results []error) (again error) {
 	o.bytes -= bytes
 	o.stats.Sent += sent
 	if gathered {
-		o.retryAt = time.Now().Add(gather)
+		o.gatherUntil = time.Now().Add(gatherInterval)
 	}
 	o.stats.Failed += int64(len(deliveries)) - sent
-	o.outage(again)
-	return again
+	o.logOutage(retryErr)
+	return retryErr
 }
 
 // outage notes whether the receiver takes alerts, and says so in the log: at once, and once a
 // minute as long as it does not.
-func (o *Outbox) outage(why error) {
+func (o *Outbox) logOutage(why error) {
 	switch {
 	case why == nil && o.away.Since.IsZero():
 	case why == nil:
@@ -304,7 +304,7 @@ func (o *Outbox) outage(why error) {
 	case o.ctx.Err() != nil:
 	default:
 		o.stats.Reason, o.failed = why.Error(), time.Now()
-		if o.away.Due(repeats) {
+		if o.away.Due(repeatInterval) {
 			o.cfg.Log.Warn("the receiver of alerts takes none; they wait, and the pipeline goes on", "receiver", o.Place(), "waiting", len(o.waiting), "reason", o.stats.Reason)
 		}
 	}
@@ -316,22 +316,22 @@ func (o *Outbox) outage(why error) {
 func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 	begun := time.Now()
 	o.mu.Lock()
-	close(o.closes)
+	close(o.closeStarted)
 	o.wakeSender()
 	o.mu.Unlock()
-	var over <-chan time.Time
+	var timeUp <-chan time.Time
 	if limit > 0 {
-		over = time.After(limit)
+		timeUp = time.After(limit)
 	}
 	tick := time.NewTicker(linger)
 	defer tick.Stop()
 	for waits := true; waits; {
 		select {
 		case limit := <-o.hurry:
-			patience, over = 0, time.After(limit)
+			patience, timeUp = 0, time.After(limit)
 		case <-o.done:
 			waits = false
-		case <-over:
+		case <-timeUp:
 			waits = false
 		case <-tick.C:
 			o.mu.Lock()
@@ -355,14 +355,14 @@ func (o *Outbox) Hurry(limit time.Duration) { o.hurry <- limit }
 
 // GiveUp counts alerts that Close has left and that are not kept, and says why they are given
 // up.
-func (o *Outbox) GiveUp(left []Alert) (all []Delivery) {
+func (o *Outbox) GiveUp(left []Alert) (deliveries []Delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	why := o.because("the run ended before the receiver took it")
+	why := o.withReason("the run ended before the receiver took it")
 	for _, a := range left {
-		all = append(all, Delivery{a, why})
+		deliveries = append(deliveries, Delivery{a, why})
 	}
 	o.stats.Failed += int64(len(left))
 	o.waiting, o.bytes = nil, 0
-	return all
+	return deliveries
 }

@@ -134,18 +134,18 @@ func TestOutboxBuries(t *testing.T) {
 func TestOutboxIsBounded(t *testing.T) {
 	url, _ := away(t, nil)
 	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: url}, Batch: 100}})
-	for i := range most {
+	for i := range maxWaiting {
 		expect.Get(o.Put(alert(i)))(t)
 	}
 	expect.Soon(t, "the receiver is away", func() bool { return !o.Stats().Away.IsZero() })
-	if _, err := o.Put(alert(most)); err == nil || !strings.Contains(err.Error(), "10000 alerts wait for the receiver") || !strings.Contains(err.Error(), "does not answer") {
+	if _, err := o.Put(alert(maxWaiting)); err == nil || !strings.Contains(err.Error(), "10000 alerts wait for the receiver") || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("one more: %v", err)
 	}
 	left := o.Close(0, time.Minute)
-	if len(left) != most {
+	if len(left) != maxWaiting {
 		t.Fatalf("%d are left", len(left))
 	}
-	if all := o.GiveUp(left); len(all) != most || !strings.Contains(all[0].Refused, "the run ended before the receiver took it") || o.Stats().Failed != most+1 {
+	if all := o.GiveUp(left); len(all) != maxWaiting || !strings.Contains(all[0].Refused, "the run ended before the receiver took it") || o.Stats().Failed != maxWaiting+1 {
 		t.Errorf("%+v, %+v", all[0], o.Stats())
 	}
 }

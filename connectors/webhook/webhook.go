@@ -36,20 +36,20 @@ type Sink struct {
 
 // A Form is how a kind of receivers takes records. One that encodes them takes the alerts of package records.
 type Form struct {
-	Name   string                                      // the key of such a receiver in a config
-	Called string                                      // such a receiver in a sentence
-	Doc    string                                      // of the key
-	Single bool                                        // a request is one record, else an array of them
-	path   string                                      // below the URL
-	encode func(s Sink, record []byte) ([]byte, error) // nil: as it is
-	keeps  bool                                        // such a receiver keeps alerts by their labels
+	Name     string                                      // the key of such a receiver in a config
+	Called   string                                      // such a receiver in a sentence
+	Doc      string                                      // of the key
+	Single   bool                                        // a request is one record, else an array of them
+	path     string                                      // below the URL
+	encode   func(s Sink, record []byte) ([]byte, error) // nil: as it is
+	stateful bool                                        // such a receiver keeps alerts by their labels
 }
 
 // Forms are those of all receivers.
 var Forms = []Form{
 	{Name: "webhook", Called: "a webhook",
 		Doc: "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 wait for an unreachable receiver, with a changelog also over restarts. What it refuses goes to the dead letter."},
-	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager, keeps: true,
+	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager, stateful: true,
 		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, those of the series or that all keys of an incident share, and labels. recovered and the end of an incident resolve an alert; others end by its resolve_timeout."},
 	{Name: "slack", Called: "Slack", Single: true, encode: forSlack,
 		Doc: "An incoming webhook of Slack: a message for each alert, with the id of an incident, not in threads."},
@@ -61,34 +61,34 @@ func (s Sink) form() Form {
 }
 
 // Keeps reports whether the receiver keeps alerts by their labels until they are resolved.
-func (s Sink) Keeps() bool { return s.form().keeps }
+func (s Sink) Keeps() bool { return s.form().stateful }
 
 // String is the receiver in a sentence, without its URL.
 func (s Sink) String() string { return s.form().Called }
 
 // requests is the policy by which requests are repeated, for as long as it takes.
-var requests = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
+var retryPolicy = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
 
 // A Client sends. It is safe for concurrent use.
 type Client struct {
-	sink  Sink
-	form  Form
-	to    *httpclient.Client
-	url   string
-	batch int
-	retry retry.Policy
+	sink   Sink
+	form   Form
+	client *httpclient.Client
+	url    string
+	batch  int
+	retry  retry.Policy
 }
 
 // NewClient makes a client of a sink. It does not connect. log may be nil.
 func NewClient(s Sink, log *slog.Logger) (*Client, error) {
 	form := s.form()
-	to, err := httpclient.New(form.Name, httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Pause: requests.Last}, log)
+	client, err := httpclient.New(form.Name, httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Pause: retryPolicy.Last}, log)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{sink: s, form: form, to: to, url: to.Base().String(), batch: max(s.Batch, 1), retry: requests}
+	c := &Client{sink: s, form: form, client: client, url: client.Base().String(), batch: max(s.Batch, 1), retry: retryPolicy}
 	if form.path != "" {
-		c.url = to.Base().JoinPath(form.path).String()
+		c.url = client.Base().JoinPath(form.path).String()
 	}
 	if form.Single {
 		c.batch = 1
@@ -106,16 +106,16 @@ func NewClient(s Sink, log *slog.Logger) (*Client, error) {
 // says otherwise: it recognises them by their ids.
 func (c *Client) Post(ctx context.Context, records [][]byte) (results []error) {
 	results = make([]error, len(records))
-	bodies, at := make([][]byte, 0, len(records)), make([]int, 0, len(records))
+	bodies, indexes := make([][]byte, 0, len(records)), make([]int, 0, len(records))
 	for i, r := range records {
 		if c.form.encode != nil {
 			if r, results[i] = c.form.encode(c.sink, r); results[i] != nil {
 				continue
 			}
 		}
-		bodies, at = append(bodies, r), append(at, i)
+		bodies, indexes = append(bodies, r), append(indexes, i)
 	}
-	c.postAll(ctx, bodies, func(i int, err error) { results[at[i]] = err })
+	c.postAll(ctx, bodies, func(i int, err error) { results[indexes[i]] = err })
 	return results
 }
 
@@ -151,15 +151,15 @@ func (c *Client) post(ctx context.Context, records [][]byte) error {
 	if !c.form.Single {
 		body = slices.Concat([]byte{'['}, body, []byte{']'})
 	}
-	err := c.to.Post(ctx, c.url, http.Header{"Content-Type": {"application/json"}}, body)
+	err := c.client.Post(ctx, c.url, http.Header{"Content-Type": {"application/json"}}, body)
 	f, attempted := errors.AsType[*httpclient.AttemptError](err)
 	switch {
 	case !attempted:
 		return err
 	case f.Code == 0:
-		f.Err = fmt.Errorf("%s does not answer: %w", c.to.Place(), f.Err)
+		f.Err = fmt.Errorf("%s does not answer: %w", c.client.Place(), f.Err)
 	default:
-		f.Err = fmt.Errorf("%s answers %s: %s", c.to.Place(), f.Status, message.Printable(f.Text))
+		f.Err = fmt.Errorf("%s answers %s: %s", c.client.Place(), f.Status, message.Printable(f.Text))
 	}
 	if f.Code/100 == 3 {
 		f.Err = fmt.Errorf("%w; set %s.url to where the receiver is", f.Err, c.form.Name)

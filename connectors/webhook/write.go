@@ -30,10 +30,10 @@ func (a Alert) refused(why string) connectors.Refused {
 }
 
 // Refusals are the alerts, of these, that a receiver has refused.
-func Refusals(all []Delivery) (refused []connectors.Refused) {
-	for _, s := range all {
-		if s.Refused != "" {
-			refused = append(refused, s.refused(s.Refused))
+func Refusals(deliveries []Delivery) (refused []connectors.Refused) {
+	for _, d := range deliveries {
+		if d.Refused != "" {
+			refused = append(refused, d.refused(d.Refused))
 		}
 	}
 	return refused
@@ -45,14 +45,14 @@ func (a Alert) Chunk() connectors.Chunk {
 }
 
 // Alerts are the lines of a connectors.Chunk.
-func Alerts(chunk []byte) (all []Alert, err error) {
+func Alerts(chunk []byte) (alerts []Alert, err error) {
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, Alert{Key: line.Key, ID: line.ID, Text: line.Text[:len(line.Text)-1]})
+		alerts = append(alerts, Alert{Key: line.Key, ID: line.ID, Text: line.Text[:len(line.Text)-1]})
 	}
-	return all, nil
+	return alerts, nil
 }
 
 type writeFn struct {
@@ -64,11 +64,11 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func
 	if box == nil {
 		return fmt.Errorf("webhook: the run has no outbox %q in this process", fn.Name)
 	}
-	all, err := Alerts(chunk)
+	alerts, err := Alerts(chunk)
 	if err != nil {
 		return err
 	}
-	for _, a := range all {
+	for _, a := range alerts {
 		if _, err := box.Put(a); err != nil {
 			refuse(a.refused(err.Error()))
 		}
