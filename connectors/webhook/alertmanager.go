@@ -10,14 +10,14 @@ import (
 	"hafvf/internal/series"
 )
 
-// lasting is how long an Alertmanager takes a key to be silent, or an alarm to last, that nobody
-// says to have recovered.
+// openDuration is how long an Alertmanager keeps an alert whose end is not known yet.
 const openDuration = 365 * 24 * time.Hour
 
-// ownLabels are those of every alert. A label of a series has another name.
+// reservedLabels are the names of hafvf's own labels. copyLabels renames labels of a series with these names.
 var reservedLabels = []string{"alertname", "id", "key", "kind"}
 
-// An alertmanagerAlert is an alert as an Alertmanager takes it, which knows it by its labels.
+// An alertmanagerAlert is an alert in the JSON of the Alertmanager's API. An Alertmanager identifies an alert by
+// its labels.
 type alertmanagerAlert struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
@@ -25,12 +25,14 @@ type alertmanagerAlert struct {
 	EndsAt      time.Time         `json:"endsAt,omitzero"`
 }
 
-// forAlertmanager turns the record of an alert into an alert of an Alertmanager. The end of
-// a silence resolves the alert of its beginning, and an incident that closes or merges the one that
-// opened. The end of an alarm, which has a threshold, resolves novelty and change of its key: two
-// alerts, with a comma between them. An alert has the labels of its key's series, see
-// series.Labels. If the sink has Ends, those last until then; else they are resolved after
-// the Alertmanager's resolve_timeout, as others that have no end.
+// forAlertmanager turns the record of an alert into one or two alerts of an Alertmanager, separated by a comma.
+//
+//   - An alert has the labels of its key's series, see series.Labels, and the labels of the record.
+//   - The end of a silence resolves the alert of its beginning. An incident that closes or merges resolves the
+//     alert that opened it.
+//   - The end of an alarm has a threshold. It resolves both alerts of its key: novelty and change.
+//   - If Sink.Ends is set, novelty and change stay active until then. Otherwise the Alertmanager resolves them
+//     after its resolve_timeout.
 func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 	var r struct {
 		Key, ID, Kind, Message string
@@ -40,17 +42,17 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 		Labels, Replaced       map[string]string
 	}
 	if err := json.Unmarshal(record, &r); err != nil {
-		return nil, fmt.Errorf("the record is no alert: %w", err)
+		return nil, fmt.Errorf("the record is not an alert: %w", err)
 	}
 	p := alertmanagerAlert{
 		Labels:      map[string]string{},
 		Annotations: map[string]string{"summary": r.Message, "id": r.ID},
 		StartsAt:    r.Start,
 	}
-	if r.Kind != "incident" { // its key is a group
+	if r.Kind != "incident" { // the key of an incident is a group
 		copyLabels(p.Labels, series.Labels(r.Key, s.Key))
 		if p.Labels["exported_key"] == r.Key {
-			delete(p.Labels, "exported_key") // the key is no series
+			delete(p.Labels, "exported_key") // the key is not a series
 		}
 	}
 	copyLabels(p.Labels, r.Labels)
@@ -73,7 +75,7 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 		}
 		p.Labels["kind"] = "silent"
 	case "incident":
-		// Its group may become wider, so the id alone names it.
+		// The group of an incident can grow, so only the ID identifies the incident.
 		p.Labels["key"], p.Labels["id"], p.EndsAt = "", r.ID, time.Now().Add(openDuration)
 		p.Annotations["group"] = r.Key
 		if r.State == "closed" || r.State == "merged" {
@@ -86,7 +88,7 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// copyLabels copies labels. One that every alert has gets another name.
+// copyLabels copies labels from src to dst. A reserved name gets the prefix "exported_".
 func copyLabels(dst, src map[string]string) {
 	for name, value := range src {
 		if slices.Contains(reservedLabels, name) {
@@ -96,7 +98,8 @@ func copyLabels(dst, src map[string]string) {
 	}
 }
 
-// withReplaced resolves the alert that the incident was before under other labels, in front of the one that it is.
+// withReplaced returns two alerts, separated by a comma: one that resolves the incident's alert with its earlier
+// labels, and p.
 func withReplaced(p alertmanagerAlert, replaced map[string]string, end time.Time) ([]byte, error) {
 	old := p
 	old.Labels, old.EndsAt = map[string]string{}, end

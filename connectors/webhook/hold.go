@@ -28,25 +28,24 @@ func init() {
 	register.Emitter2[string, []byte]()
 }
 
-// WriteStored is Write for a runner that keeps states. Alerts that wait for the receiver are the
-// state of a step of their own, so that the runner's checkpoints hold them. An outbox in the
-// worker's process sends them. The step looks every second at what has become of them. It
-// returns the lines that the receiver does not take.
+// WriteStored is Write for a runner that stores states. Waiting alerts are in the state of one step, so the
+// runner's checkpoints include them. An outbox in the worker's process sends them, and the step polls it every
+// second. WriteStored returns the lines that the receiver or a full outbox refuses.
 func WriteStored(s beam.Scope, sink Sink, maxAge time.Duration, col beam.PCollection) (refused beam.PCollection) {
 	s = s.Scope("webhook.WriteHeld")
 	keyed := beam.ParDo(s, &toReceiverFn{}, col)
 	return beam.ParDo(s, &holdFn{Sink: sink, MaxAge: maxAge, Waiting: state.MakeBagState[[]byte]("waiting"), Next: timers.InProcessingTime("next")}, keyed)
 }
 
-// toReceiverFn gives all alerts one key: one task sends them, in their order.
+// toReceiverFn gives all alerts the same key, so that one task sends them in their order.
 type toReceiverFn struct{}
 
 func (fn *toReceiverFn) ProcessElement(chunk []byte, emit func(string, []byte)) {
 	emit("receiver", chunk)
 }
 
-// holdFn holds alerts. An element of Waiting is a Chunk of alerts with the ids under which they
-// are kept in place of their own, which are the keys of its lines.
+// holdFn stores alerts until the receiver has accepted or refused them. An element of Waiting is a Chunk with one
+// line per alert: the line's ID is Alert.StoredID, and its key is the result of Alert.Chunk.
 type holdFn struct {
 	Sink    Sink
 	MaxAge  time.Duration
@@ -56,7 +55,7 @@ type holdFn struct {
 	name string // of the outbox
 }
 
-// pollInterval is the time between looks at what has become of alerts that wait.
+// pollInterval is the time between two checks for delivered alerts.
 const pollInterval = time.Second
 
 func (fn *holdFn) Setup() { fn.name = jsontext.Of([]any{fn.Sink, fn.MaxAge}) }
@@ -88,7 +87,7 @@ func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers
 	return fn.Waiting.Add(sp, storedAlerts)
 }
 
-// OnTimer drops the alerts that wait no more.
+// OnTimer removes delivered alerts from the state. It queues alerts again that a process stored which has ended.
 func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, refuse func(connectors.Refused)) error {
 	box, err := fn.outbox()
 	if err != nil {
@@ -108,7 +107,7 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 		for _, a := range alerts {
 			d, finished := box.delivery(a.StoredID)
 			waiting := !finished
-			if waiting && !queued[a.StoredID] { // it comes from a process that has gone
+			if waiting && !queued[a.StoredID] { // stored by a process that has ended
 				if waiting, err = box.Put(a); err != nil {
 					d.Refused = err.Error()
 				}
@@ -140,7 +139,7 @@ func appendStored(dst []byte, a Alert) []byte {
 	return append(connectors.Chunk(dst).Begin(a.Chunk(), a.StoredID), '\n')
 }
 
-// storedIn are the alerts of an element of Waiting.
+// parseStored returns the alerts of an element of Waiting.
 func parseStored(chunk []byte) (alerts []Alert, err error) {
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
@@ -158,12 +157,12 @@ func parseStored(chunk []byte) (alerts []Alert, err error) {
 	return alerts, nil
 }
 
-// A sharedOutbox is an outbox that the steps of a process share: a step may run in any of its copies.
+// A sharedOutbox is an outbox that all copies of a step in this process share.
 type sharedOutbox struct {
 	*Outbox
 
 	mu       sync.Mutex
-	finished map[string]Delivery // by id, until the step has looked
+	finished map[string]Delivery // by StoredID, until the step reads them
 	used     time.Time
 }
 
@@ -172,10 +171,11 @@ var (
 	outboxes = map[string]*sharedOutbox{}
 )
 
-// unused is the time after which an outbox that no step asks for ends: its job has gone.
+// idleTimeout is the time after which an unused outbox is closed, because its job has ended.
 const idleTimeout = 5 * time.Minute
 
-// outbox returns the outbox of the step in this process.
+// outbox returns the outbox of the step in this process, and opens it if there is none. It closes idle outboxes of
+// other steps.
 func (fn *holdFn) outbox() (*sharedOutbox, error) {
 	sharedMu.Lock()
 	defer sharedMu.Unlock()
@@ -207,7 +207,7 @@ func (b *sharedOutbox) finish(deliveries []Delivery) {
 	}
 }
 
-// delivery returns what became of an alert, once.
+// delivery returns the Delivery of a stored alert and forgets it. ok is false if there is none.
 func (b *sharedOutbox) delivery(id string) (d Delivery, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,8 +216,8 @@ func (b *sharedOutbox) delivery(id string) (d Delivery, ok bool) {
 	return d, ok
 }
 
-// ids are those under which alerts that wait are kept. What has become of an alert is known
-// before it is no longer among them.
+// storedIDs returns the StoredID of every queued alert. OutboxConfig.Delivered is called before an alert leaves
+// this set.
 func (o *Outbox) storedIDs() map[string]bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -228,7 +228,7 @@ func (o *Outbox) storedIDs() map[string]bool {
 	return ids
 }
 
-// Shared are the outboxes of the steps of WriteStored in this process.
+// Shared returns the outboxes of all WriteStored steps in this process.
 func Shared() (shared []*Outbox) {
 	sharedMu.Lock()
 	defer sharedMu.Unlock()

@@ -18,81 +18,80 @@ type Alert struct {
 	Key      []byte
 	ID       string
 	Text     []byte // without its line end
-	StoredID string // the id under which it is stored, of OutboxConfig.Store; empty if it is not
+	StoredID string // ID under which the alert is stored, see OutboxConfig.Store; empty if it is not stored
 }
 
-// An OutboxConfig says what an outbox does with its alerts.
+// An OutboxConfig configures an Outbox.
 type OutboxConfig struct {
 	Sink Sink
-	// MaxAge is the age above which an alert is not sent, by its field time. Zero is none.
+	// MaxAge is the maximum age of an alert, by its field time. Older alerts are dropped. Zero means no limit.
 	MaxAge time.Duration
-	// Store, if set, stores an alert that waits, and returns the id under which it does so.
+	// Store stores a queued alert and returns its StoredID. If Store is nil, alerts are not stored.
 	Store func(Alert) (id string)
-	// Delivered is called with the alerts that do not wait any more, because the receiver has taken
-	// or refused them.
+	// Delivered is called with alerts that the receiver has accepted or refused, before they leave the queue.
 	Delivered func([]Delivery)
 	Log       *slog.Logger
 }
 
-// Delivery is an alert of which a receiver has said what it makes of it.
+// A Delivery is an alert that the receiver has accepted or refused.
 type Delivery struct {
 	Alert
-	Refused string // why; empty if the receiver has taken it
+	Refused string // reason; empty if the receiver has accepted the alert
 }
 
-// An Outbox holds alerts that wait for a receiver, and sends them beside the pipeline. Nothing
-// but the outbox waits for a receiver that is away. It sends an alert at least once: a receiver
-// recognises repeats by their ids.
+// An Outbox queues alerts and sends them in the background. An unreachable receiver does not block the pipeline. An
+// alert is sent at least once; the receiver recognises repeats by their IDs.
 type Outbox struct {
 	cfg          OutboxConfig
 	client       *Client
 	ctx          context.Context // of the requests
 	cancel       context.CancelFunc
 	done         chan struct{}
-	closeStarted chan struct{} // closed when the outbox is closing
+	closeStarted chan struct{} // closed by Close
 	hurry        chan time.Duration
 
 	mu          sync.Mutex
 	waiting     []entry
 	bytes       int
 	stats       Stats
-	away        reminder.Reminder // the receiver takes nothing
-	failed      time.Time         // when it last took nothing
-	gatherUntil time.Time         // until then what is gathered waits
-	changed     chan struct{}     // closed when something came or the outbox is closing
+	away        reminder.Reminder // while the receiver accepts nothing
+	failed      time.Time         // last failed attempt
+	gatherUntil time.Time         // gathered alerts wait until then
+	changed     chan struct{}     // closed when an alert arrives or the outbox is closing
 }
 
-// entry is an alert that waits.
+// An entry is a queued alert.
 type entry struct {
 	Alert
 	queuedAt time.Time
-	gathers  bool // it can wait for others, see Sink.Batches
+	gathers  bool // may wait for other alerts, see Sink.Batches
 }
 
-// Stats are what became of alerts.
+// Stats counts alerts by what happened to them.
 type Stats struct {
 	Sent    int64
-	Failed  int64 // refused, without a place, or given up
+	Failed  int64 // refused, rejected by a full queue, or given up
 	Expired int64 // older than MaxAge
 	Waiting int
-	Oldest  time.Time // since when the first that waits does; zero if none does
-	Away    time.Time // since when the receiver takes nothing; zero if it does
-	Reason  string    // for which it takes nothing
+	Oldest  time.Time // when the first waiting alert was queued; zero if none waits
+	Away    time.Time // start of the receiver's outage; zero while it accepts alerts
+	Reason  string    // cause of the outage
 }
 
 const (
-	// most alerts, and bytes of them, wait for a receiver.
+	// maxWaiting and maxWaitingBytes bound the queue.
 	maxWaiting      = 10_000
 	maxWaitingBytes = 64 << 20
 	// linger is how long an alert waits for others, to share a request with them.
 	linger = 200 * time.Millisecond
-	// gather is the time between two requests of what is gathered.
+	// gatherInterval is how long gathered alerts wait after a request that contained some.
 	gatherInterval = time.Minute
-	// repeats is the time after which the log says again that a receiver is away.
+	// repeatInterval is the time between two warnings during an outage.
 	repeatInterval = time.Minute
 )
 
-// OpenOutbox makes an outbox with alerts that wait since an earlier run. Close ends it.
+// OpenOutbox returns an outbox that also sends stored, the waiting alerts of an earlier run. The caller must call
+// Close.
 func OpenOutbox(cfg OutboxConfig, stored []Alert) (*Outbox, error) {
 	client, err := NewClient(cfg.Sink, cfg.Log)
 	if err != nil {
@@ -107,8 +106,8 @@ func OpenOutbox(cfg OutboxConfig, stored []Alert) (*Outbox, error) {
 	return o, nil
 }
 
-// Put takes an alert. It reports whether the alert waits: one that is too old does not. The
-// error says why there is no place for it.
+// Put queues an alert for the receiver. queued is false if the alert is older than OutboxConfig.MaxAge. The error
+// is not nil if the queue is full; it includes the cause of the receiver's outage, if there is one.
 func (o *Outbox) Put(a Alert) (queued bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,7 +117,7 @@ func (o *Outbox) Put(a Alert) (queued bool, err error) {
 		return false, nil
 	case len(o.waiting) >= maxWaiting || o.bytes+len(a.Text) > maxWaitingBytes:
 		o.stats.Failed++
-		return false, errors.New(o.withReason(message.Count(len(o.waiting), "alert", "alerts") + " wait for the receiver, which is all that find a place"))
+		return false, errors.New(o.withReason(message.Count(len(o.waiting), "alert", "alerts") + " wait for the receiver, and the queue is full"))
 	}
 	if o.cfg.Store != nil && a.StoredID == "" {
 		a.StoredID = o.cfg.Store(a)
@@ -127,7 +126,7 @@ func (o *Outbox) Put(a Alert) (queued bool, err error) {
 	return true, nil
 }
 
-// because adds the reason for which the receiver takes nothing, if there is one.
+// withReason appends the cause of the receiver's outage to text, if there is one.
 func (o *Outbox) withReason(text string) string {
 	if o.stats.Reason != "" {
 		text += ": " + o.stats.Reason
@@ -135,7 +134,7 @@ func (o *Outbox) withReason(text string) string {
 	return text
 }
 
-// append has an alert wait. It owns the alert's bytes then.
+// enqueue queues a copy of an alert.
 func (o *Outbox) enqueue(a Alert) {
 	a.Key, a.Text = slices.Clone(a.Key), slices.Clone(a.Text)
 	e := entry{Alert: a, queuedAt: time.Now()}
@@ -153,7 +152,7 @@ func (o *Outbox) wakeSender() {
 	o.changed = make(chan struct{})
 }
 
-// old reports whether an alert is too old to be sent.
+// expired reports whether an alert is older than OutboxConfig.MaxAge.
 func (o *Outbox) expired(a Alert) bool {
 	if o.cfg.MaxAge == 0 {
 		return false
@@ -162,7 +161,7 @@ func (o *Outbox) expired(a Alert) bool {
 	return json.Unmarshal(a.Text, &record) == nil && !record.Time.IsZero() && time.Since(record.Time) > o.cfg.MaxAge
 }
 
-// Stats returns what became of the alerts so far.
+// Stats returns the counts up to now.
 func (o *Outbox) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -174,10 +173,10 @@ func (o *Outbox) Stats() Stats {
 	return s
 }
 
-// Place is what messages may say of the receiver's URL.
+// Place returns the part of the receiver's URL that messages may show.
 func (o *Outbox) Place() string { return o.client.client.Place() }
 
-// send sends what waits, until the outbox is closing and nothing does.
+// send sends queued alerts until the outbox is closing and the queue is empty.
 func (o *Outbox) send() {
 	defer close(o.done)
 	tries, closeStarted := 0, o.closeStarted
@@ -199,15 +198,15 @@ func (o *Outbox) send() {
 		select {
 		case <-time.After(o.client.retry.PauseAfter(tries, retryErr)):
 		case <-closeStarted:
-			closeStarted = nil // one attempt at once; those after it pause
+			closeStarted = nil // retry at once, then pause again
 		case <-o.ctx.Done():
 			return
 		}
 	}
 }
 
-// next waits for alerts, and returns the next ones to send. ok is false if the outbox is
-// closing and there is none, or was closed.
+// next waits for alerts and returns the next ones to send. ok is false if the outbox is closing and empty, or was
+// cancelled.
 func (o *Outbox) next() (batch []entry, ok bool) {
 	for {
 		var timer <-chan time.Time
@@ -235,7 +234,7 @@ func (o *Outbox) next() (batch []entry, ok bool) {
 	}
 }
 
-// due is when what waits is to be sent.
+// sendAt returns when to send the next request. The queue must not be empty.
 func (o *Outbox) sendAt() time.Time {
 	t := o.waiting[0].queuedAt.Add(linger)
 	if i := slices.IndexFunc(o.waiting, func(e entry) bool { return !e.gathers }); i >= 0 {
@@ -255,8 +254,8 @@ func (o *Outbox) closing() bool {
 	}
 }
 
-// finish notes what became of the first alerts that wait. It returns why some of them wait on,
-// nil if none does.
+// finish counts the alerts of a batch, and removes those that the receiver has accepted or refused from the queue.
+// It returns the error of an alert that has to be sent again, or nil if there is none.
 func (o *Outbox) finish(batch []entry, results []error) (retryErr error) {
 	var left []entry
 	var deliveries []Delivery
@@ -293,26 +292,26 @@ func (o *Outbox) finish(batch []entry, results []error) (retryErr error) {
 	return retryErr
 }
 
-// outage notes whether the receiver takes alerts, and says so in the log: at once, and once a
-// minute as long as it does not.
+// logOutage records whether the receiver accepts alerts; a nil error means that it does. During an outage it warns
+// at once and then every minute.
 func (o *Outbox) logOutage(why error) {
 	switch {
 	case why == nil && o.away.Since.IsZero():
 	case why == nil:
-		o.cfg.Log.Info("the receiver of alerts takes them again", "receiver", o.Place(), "after", o.away.Lasts().Round(time.Second).String())
+		o.cfg.Log.Info("alert receiver available again", "receiver", o.Place(), "after", o.away.Lasts().Round(time.Second).String())
 		o.away, o.stats.Reason = reminder.Reminder{}, ""
 	case o.ctx.Err() != nil:
 	default:
 		o.stats.Reason, o.failed = why.Error(), time.Now()
 		if o.away.Due(repeatInterval) {
-			o.cfg.Log.Warn("the receiver of alerts takes none; they wait, and the pipeline goes on", "receiver", o.Place(), "waiting", len(o.waiting), "reason", o.stats.Reason)
+			o.cfg.Log.Warn("alert receiver unavailable: alerts are queued, the pipeline continues", "receiver", o.Place(), "waiting", len(o.waiting), "reason", o.stats.Reason)
 		}
 	}
 }
 
-// Close sends what waits, as long as the receiver takes it. It gives up once the receiver has
-// taken nothing for the time patience, after one attempt at least, or after the time limit if
-// that is not zero. It returns the alerts that still wait. It is called once.
+// Close sends the queued alerts and returns those that are left. If the receiver is unavailable, Close
+// gives up after patience, but not before one attempt. It always gives up after limit, unless limit is zero. Close
+// may be called only once.
 func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 	begun := time.Now()
 	o.mu.Lock()
@@ -349,16 +348,15 @@ func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 	return left
 }
 
-// Hurry has a Close that waits go on as if it had been called with no patience and that limit. It is
-// called once.
+// Hurry makes a running Close continue as if it had been called with no patience and the given limit. It may be
+// called only once.
 func (o *Outbox) Hurry(limit time.Duration) { o.hurry <- limit }
 
-// GiveUp counts alerts that Close has left and that are not kept, and says why they are given
-// up.
+// GiveUp counts alerts as failed that Close has returned and nobody stores. It returns them with the reason.
 func (o *Outbox) GiveUp(left []Alert) (deliveries []Delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	why := o.withReason("the run ended before the receiver took it")
+	why := o.withReason("the run ended before the receiver accepted it")
 	for _, a := range left {
 		deliveries = append(deliveries, Delivery{a, why})
 	}

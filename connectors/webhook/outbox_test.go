@@ -91,7 +91,7 @@ func TestOutboxWaitsBeside(t *testing.T) {
 	if s := o.Stats(); s.Sent != 250 || s.Failed != 0 || !s.Away.IsZero() {
 		t.Errorf("%+v", s)
 	}
-	if text := log.String(); strings.Count(text, "takes none") != 1 || strings.Count(text, "takes them again") != 1 {
+	if text := log.String(); strings.Count(text, "receiver unavailable") != 1 || strings.Count(text, "receiver available again") != 1 {
 		t.Errorf("the log: %s", text)
 	}
 }
@@ -145,7 +145,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	if len(left) != maxWaiting {
 		t.Fatalf("%d are left", len(left))
 	}
-	if all := o.GiveUp(left); len(all) != maxWaiting || !strings.Contains(all[0].Refused, "the run ended before the receiver took it") || o.Stats().Failed != maxWaiting+1 {
+	if all := o.GiveUp(left); len(all) != maxWaiting || !strings.Contains(all[0].Refused, "the run ended before the receiver accepted it") || o.Stats().Failed != maxWaiting+1 {
 		t.Errorf("%+v, %+v", all[0], o.Stats())
 	}
 }
@@ -161,7 +161,7 @@ func TestOutboxOfASlowReceiver(t *testing.T) {
 	for i := 0; err == nil; i++ {
 		_, err = o.Put(alert(i))
 	}
-	expect.Same(t, "10000 alerts wait for the receiver, which is all that find a place", err.Error())
+	expect.Same(t, "10000 alerts wait for the receiver, and the queue is full", err.Error())
 	o.Close(0, time.Millisecond)
 }
 

@@ -17,19 +17,19 @@ func init() {
 	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
 }
 
-// Write takes a PCollection<[]byte> of connectors.Chunks and puts each line into the Outbox of
-// that name that is attached to the run in this process. It does not wait for the receiver. It
-// returns the lines that find no place there as a PCollection<connectors.Refused>.
+// Write takes a PCollection<[]byte> of connectors.Chunks, and puts each line into the run's Outbox of the given
+// name. It does not wait for the receiver. It returns the lines that the outbox rejects as a
+// PCollection<connectors.Refused>.
 func Write(s beam.Scope, name string, col beam.PCollection) (refused beam.PCollection) {
 	return beam.ParDo(s.Scope("webhook.Write"), &writeFn{Name: name}, col)
 }
 
-// refused is the alert for the dead letter.
+// refused returns the record of an alert for the dead letter.
 func (a Alert) refused(why string) connectors.Refused {
 	return connectors.Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + why}
 }
 
-// Refusals are the alerts, of these, that a receiver has refused.
+// Refusals returns the alerts that the receiver has refused, for the dead letter.
 func Refusals(deliveries []Delivery) (refused []connectors.Refused) {
 	for _, d := range deliveries {
 		if d.Refused != "" {
@@ -39,12 +39,12 @@ func Refusals(deliveries []Delivery) (refused []connectors.Refused) {
 	return refused
 }
 
-// Chunk is the alert as a connectors.Chunk of one line, without StoredID.
+// Chunk returns the alert as a connectors.Chunk of one line, without its StoredID.
 func (a Alert) Chunk() connectors.Chunk {
 	return append(append(connectors.Chunk(nil).Begin(a.Key, a.ID), a.Text...), '\n')
 }
 
-// Alerts are the lines of a connectors.Chunk.
+// Alerts returns the lines of a connectors.Chunk. They share the memory of chunk.
 func Alerts(chunk []byte) (alerts []Alert, err error) {
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
