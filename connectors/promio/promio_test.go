@@ -201,9 +201,9 @@ func TestWriteRetryAfter(t *testing.T) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	was := outageTimeout
-	outageTimeout = retry.Policy{First: time.Millisecond, Last: time.Second}
-	t.Cleanup(func() { outageTimeout = was })
+	was := retryPolicy
+	retryPolicy = retry.Policy{First: time.Millisecond, Last: time.Second}
+	t.Cleanup(func() { retryPolicy = was })
 	w := expect.Get(newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}}, nil))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -222,7 +222,7 @@ func TestWriteFails(t *testing.T) {
 	run := account.Watch()
 	run.Stop()
 	away := &store{codes: slices.Repeat([]int{503}, 100)}
-	expect.Error(t, away.writer(t).write(run.In(t.Context()), records(t, 1, 2), func(*sample, string) { t.Error("refused") }), "takes no samples; those of 2 records are not written: server returned HTTP status 503")
+	expect.Error(t, away.writer(t).write(run.In(t.Context()), records(t, 1, 2), func(*sample, string) { t.Error("refused") }), "accepts no samples: those of 2 records are not written: server returned HTTP status 503")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	time.AfterFunc(100*time.Millisecond, func() { cancel(gone) })
@@ -263,9 +263,9 @@ var noAnswers = []string{
 // hurry has attempts follow at once.
 func hurry(t *testing.T) {
 	t.Helper()
-	was := outageTimeout
-	outageTimeout = retry.Policy{First: time.Millisecond, Last: time.Millisecond}
-	t.Cleanup(func() { outageTimeout = was })
+	was := retryPolicy
+	retryPolicy = retry.Policy{First: time.Millisecond, Last: time.Millisecond}
+	t.Cleanup(func() { retryPolicy = was })
 }
 
 // A partial answer is asked for again, or taken where the config says so; one to which the server has
@@ -285,15 +285,15 @@ func TestPartial(t *testing.T) {
 		err      string
 		log      string // warnings
 	}{
-		{"thanos", Wait, 0, 1, []string{warned, warned, warned, warned, whole}, 5, 4, 1, "", "answers in part; the run waits for the rest: store s3: deadline exceeded"},
-		{"victoria", Wait, 0, 1, []string{victoria, whole}, 2, 1, 1, "", "answers in part; the run waits for the rest: isPartial is true"},
-		{"taken", Take, 0, 1, []string{warned}, 1, 1, 0, "", "answers in part; the run takes what there is: store s3: deadline exceeded"},
-		{"taken of victoria", Take, 3, 1, []string{victoria}, 1, 1, 0, "", "answers in part; the run takes what there is: isPartial is true"},
-		{"attempts", Wait, 3, 1, []string{warned}, 3, 3, 0, "answers in part: store s3: deadline exceeded; source.prometheus.partial: take", "answers in part; the run waits for the rest: store s3: deadline exceeded"},
+		{"thanos", Wait, 0, 1, []string{warned, warned, warned, warned, whole}, 5, 4, 1, "", "answers in part: the run waits for complete answers: store s3: deadline exceeded"},
+		{"victoria", Wait, 0, 1, []string{victoria, whole}, 2, 1, 1, "", "answers in part: the run waits for complete answers: isPartial is true"},
+		{"taken", Take, 0, 1, []string{warned}, 1, 1, 0, "", "answers in part: the run accepts partial answers: store s3: deadline exceeded"},
+		{"taken of victoria", Take, 3, 1, []string{victoria}, 1, 1, 0, "", "answers in part: the run accepts partial answers: isPartial is true"},
+		{"attempts", Wait, 3, 1, []string{warned}, 3, 3, 0, "answers in part: store s3: deadline exceeded; set source.prometheus.partial to take", "answers in part: the run waits for complete answers: store s3: deadline exceeded"},
 		{"notes", Wait, 0, 2, []string{annotated}, 2, 0, 1, "", "notes PromQL warning: w, notes PromQL warning: w2, notes PromQL info: i"},
-		{"login page", Wait, 0, 1, []string{login}, 1, 0, 0, "none of Prometheus: <!DOCTYPE html> <title>Sign in</title>; source.prometheus.url", ""},
-		{"other JSON", Wait, 0, 1, []string{`["a"]`}, 1, 0, 0, `none of Prometheus: ["a"];`, ""},
-		{"no answer", Wait, 0, 1, []string{"null"}, 1, 0, 0, "none of Prometheus: null;", ""},
+		{"login page", Wait, 0, 1, []string{login}, 1, 0, 0, "does not answer like Prometheus: <!DOCTYPE html> <title>Sign in</title>; source.prometheus.url", ""},
+		{"other JSON", Wait, 0, 1, []string{`["a"]`}, 1, 0, 0, `does not answer like Prometheus: ["a"];`, ""},
+		{"no answer", Wait, 0, 1, []string{"null"}, 1, 0, 0, "does not answer like Prometheus: null;", ""},
 		{"no answer later", Wait, 0, 2, append([]string{whole}, append(noAnswers, whole)...), 2 + len(noAnswers), 0, 1, "", ""},
 		{"login page later", Wait, 0, 2, []string{whole, login, login, whole}, 4, 0, 1, "", ""},
 	} {
@@ -316,7 +316,7 @@ func TestPartial(t *testing.T) {
 			}
 			var warnings []string
 			for line := range strings.Lines(told.String()) {
-				m := regexp.MustCompile(`level=WARN msg="the server of the source (answers in part; [^"]*)".*answers in part: (.*); source`).FindStringSubmatch(line)
+				m := regexp.MustCompile(`level=WARN msg="source server (answers in part: [^"]*)".*answers in part: (.*); set source`).FindStringSubmatch(line)
 				if m != nil {
 					warnings = append(warnings, m[1]+": "+m[2])
 				}

@@ -35,23 +35,23 @@ func init() {
 	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
 }
 
-// A Sink is a server that takes series by remote write, version 1.
+// A Sink is a server that accepts series by remote write, version 1.
 type Sink struct {
-	// Server has a URL with a path, or without one, which is then that of Prometheus.
+	// Server has a URL. A URL without a path gets writePath.
 	httpclient.Server
-	// Key are the labels that the source joins to keys; none if a key is a series.
+	// Key contains the labels that the source joins to keys. It is empty if a key is a series.
 	Key []string
 }
 
 // sinkSection is the key of a sink in a config.
 const sinkSection = "sink.prometheus"
 
-// writePath is where Prometheus takes series.
+// writePath is the path of remote write in Prometheus.
 const writePath = "/api/v1/write"
 
-// Write takes a PCollection<[]byte> of connectors.Chunks of estimates with detection, and writes
-// the samples of each to the sink. It waits for a server that is away. It returns the records
-// that the server refuses as a PCollection<connectors.Refused>.
+// Write takes a PCollection<[]byte> of connectors.Chunks, which contain estimates with detection. It writes the
+// samples of each estimate to the sink, and waits while the server is unavailable. It returns the records that the
+// server refuses as a PCollection<connectors.Refused>.
 func Write(s beam.Scope, sink Sink, col beam.PCollection) (refused beam.PCollection) {
 	return beam.ParDo(s.Scope("promio.Write"), &writeFn{Sink: sink}, col)
 }
@@ -62,7 +62,7 @@ func CheckSink(sink Sink) error {
 	return err
 }
 
-// requestRecords is how many records one request has at most.
+// maxRequestRecords is the maximum number of records in one request.
 const maxRequestRecords = 2000
 
 type writeFn struct {
@@ -72,18 +72,18 @@ type writeFn struct {
 	pending []sample
 }
 
-// A sample is a record, with what is written of it.
+// A sample is a record with the values that are written.
 type sample struct {
 	key    string
 	timeMS int64                     // in Unix milliseconds
-	values [len(metricNames)]float64 // NaN for none
-	line   connectors.Line           // of the record
+	values [len(metricNames)]float64 // NaN for a missing value
+	line   connectors.Line           // the record
 }
 
-// names are those of the metrics, in the order of a sample's values.
+// metricNames are in the order of sample.values.
 var metricNames = [...]string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafvf_usual_upper", "hafvf_alarm", "hafvf_threshold"}
 
-// band is how many standard deviations what is usual reaches to both sides.
+// bandSD is the distance in standard deviations from the usual value to hafvf_usual_lower and hafvf_usual_upper.
 const bandSD = 2
 
 func (fn *writeFn) StartBundle(ctx context.Context, _ func(connectors.Refused)) (err error) {
@@ -123,12 +123,12 @@ func (fn *writeFn) FinishBundle(ctx context.Context, refuse func(connectors.Refu
 	return fn.flush(ctx, refuse)
 }
 
-// refused is the record for the dead letter.
+// refused returns the record for the dead letter.
 func (s *sample) refused(why string) connectors.Refused {
 	return connectors.Refused{Key: s.line.Key, ID: s.line.ID, Text: bytes.TrimSuffix(s.line.Text, []byte("\n")), Reason: "prometheus: " + why}
 }
 
-// sampleOf reads the record of an estimate. Of a value that is a vector there is no usual.
+// sampleOf decodes the record of an estimate. If the value is a vector, the usual values are NaN.
 func sampleOf(line connectors.Line) (sample, error) {
 	s := sample{key: string(line.Key), line: line}
 	var r struct {
@@ -167,19 +167,19 @@ func sampleOf(line connectors.Line) (sample, error) {
 	return s, nil
 }
 
-// A writer sends samples.
+// A writer sends samples to a Sink.
 type writer struct {
 	sink   Sink
 	url    string
 	place  string
 	client *httpclient.Client
 	log    *slog.Logger
-	labels map[string][]byte // of a key, encoded
-	away   reminder.Reminder // the server takes no samples
+	labels map[string][]byte // encoded, by metric and key
+	away   reminder.Reminder // while the server accepts no samples
 }
 
 func newWriter(sink Sink, log *slog.Logger) (*writer, error) {
-	client, err := httpclient.New(sinkSection, sink.Server, httpclient.Bounds{Pause: outageTimeout.Last}, log)
+	client, err := httpclient.New(sinkSection, sink.Server, httpclient.Bounds{Pause: retryPolicy.Last}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -190,17 +190,17 @@ func newWriter(sink Sink, log *slog.Logger) (*writer, error) {
 	return &writer{sink: sink, url: url.String(), place: client.Place(), client: client, log: cmp.Or(log, discardLog), labels: map[string][]byte{}}, nil
 }
 
-// write sends samples, and calls refuse for those that the server refuses. The error says why none
-// can be sent.
+// write sorts and sends samples, and calls refuse for each sample that the server refuses. It returns an error if
+// the server accepts no samples.
 func (w *writer) write(ctx context.Context, samples []sample, refuse func(s *sample, why string)) error {
 	slices.SortStableFunc(samples, func(a, b sample) int { return cmp.Compare(a.timeMS, b.timeMS) })
 	return w.writePart(ctx, samples, map[string]string{}, refuse)
 }
 
-// part sends some of the samples, which are sorted by time. If the server refuses some, it sends
-// the later half and the earlier half by themselves, until the refused one stands alone. A server
-// that finds a sample of a key too old or out of order would say so of the earlier ones too: they
-// share its reason, in refused, and are not sent.
+// writePart sends samples, which are sorted by time. If the server refuses a request, writePart sends the later
+// half and then the earlier half, until each refused sample is alone. A server that refuses a sample of a key as
+// too old or out of order would also refuse the earlier ones. They are therefore not sent, and get the same reason,
+// which is in refused by key.
 func (w *writer) writePart(ctx context.Context, samples []sample, refused map[string]string, refuse func(s *sample, why string)) error {
 	sending := samples
 	if len(refused) > 0 {
@@ -232,20 +232,20 @@ func (w *writer) writePart(ctx context.Context, samples []sample, refused map[st
 	return w.writePart(ctx, sending[:half], refused, refuse)
 }
 
-// send sends samples in one request, as long as it takes. It returns why the server refuses some
-// of them; empty if it has them all.
+// send sends samples in one request, and repeats it while the server is unavailable. why is the reason if the
+// server refuses some of them, or empty if it accepts all.
 func (w *writer) send(ctx context.Context, samples []sample) (why string, err error) {
 	stopCtx, end := account.From(ctx).WithStopTimeout(ctx)
 	defer end()
 	body := snappy.Encode(nil, w.encode(samples))
 	var lastErr error
-	err = outageTimeout.Do(stopCtx, func(ctx context.Context) error { return w.post(ctx, body) }, func(err error) bool {
+	err = retryPolicy.Do(stopCtx, func(ctx context.Context) error { return w.post(ctx, body) }, func(err error) bool {
 		if e, attempted := errors.AsType[*httpclient.AttemptError](err); !attempted || !e.Again {
 			return false
 		}
 		lastErr = err
 		if w.away.Due(repeatInterval) {
-			w.log.Warn("the server of the sink takes no samples; the run waits for it", "server", w.place, "reason", lastErr.Error())
+			w.log.Warn("sink server unavailable: the run waits for it", "server", w.place, "reason", lastErr.Error())
 		}
 		return true
 	})
@@ -253,14 +253,14 @@ func (w *writer) send(ctx context.Context, samples []sample) (why string, err er
 	switch {
 	case err == nil:
 		if lastErr != nil {
-			w.log.Info("the server of the sink takes samples again", "server", w.place)
+			w.log.Info("sink server available again", "server", w.place)
 			w.away = reminder.Reminder{}
 		}
 		return "", nil
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case stopCtx.Err() != nil:
-		return "", fmt.Errorf("%s takes no samples; those of %s are not written: %w", w.place, message.Count(len(samples), "record", "records"), cmp.Or(lastErr, context.Cause(stopCtx)))
+		return "", fmt.Errorf("%s accepts no samples: those of %s are not written: %w", w.place, message.Count(len(samples), "record", "records"), cmp.Or(lastErr, context.Cause(stopCtx)))
 	case !attempted:
 		return "", err
 	}
@@ -270,12 +270,12 @@ func (w *writer) send(ctx context.Context, samples []sample) (why string, err er
 	case http.StatusUnauthorized, http.StatusForbidden:
 		err = fmt.Errorf("%w; set %s.username and password, or headers", err, sinkSection)
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		err = fmt.Errorf("%w; Prometheus takes samples with --web.enable-remote-write-receiver, and other servers at a path that %s.url has to name", err, sinkSection)
+		err = fmt.Errorf("%w; Prometheus accepts samples with --web.enable-remote-write-receiver; for other servers, %s.url needs their path", err, sinkSection)
 	}
 	return "", fmt.Errorf("%s: %w", w.place, err)
 }
 
-// post sends a body once.
+// post sends a request body once.
 func (w *writer) post(ctx context.Context, body []byte) error {
 	err := w.client.Post(ctx, w.url, http.Header{
 		"Content-Encoding":                  {"snappy"},
@@ -288,8 +288,8 @@ func (w *writer) post(ctx context.Context, body []byte) error {
 	return err
 }
 
-// Fields of the messages of remote write: WriteRequest.timeseries, TimeSeries.labels and samples,
-// Label.name and value, Sample.value and timestamp.
+// Field numbers of the messages of remote write: WriteRequest.timeseries, TimeSeries.labels and samples, Label.name
+// and value, Sample.value and timestamp.
 const (
 	requestSeries   = 1
 	seriesLabels    = 1
@@ -300,7 +300,7 @@ const (
 	sampleTimestamp = 2
 )
 
-// encode encodes samples, which are sorted by time.
+// encode returns the WriteRequest of samples, which are sorted by time.
 func (w *writer) encode(samples []sample) []byte {
 	var order []string
 	byKey := map[string][]*sample{}
@@ -338,7 +338,7 @@ func appendMessage(b []byte, field protowire.Number, message []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), message)
 }
 
-// appendLabels appends the labels of a metric of a key, sorted by name.
+// appendLabels appends the labels of a key's metric, sorted by name.
 func (w *writer) appendLabels(b []byte, name, key string) []byte {
 	id := name + "\x00" + key
 	encoded, known := w.labels[id]
@@ -347,7 +347,7 @@ func (w *writer) appendLabels(b []byte, name, key string) []byte {
 		labels[model.MetricNameLabel] = name
 		for _, name := range slices.Sorted(maps.Keys(labels)) {
 			if labels[name] == "" {
-				continue // which is no label
+				continue // an empty label is no label
 			}
 			label := protowire.AppendString(protowire.AppendTag(nil, labelName, protowire.BytesType), name)
 			label = protowire.AppendString(protowire.AppendTag(label, labelValue, protowire.BytesType), labels[name])
@@ -361,5 +361,5 @@ func (w *writer) appendLabels(b []byte, name, key string) []byte {
 	return append(b, encoded...)
 }
 
-// maxLabels bounds the series whose labels are kept.
+// maxLabels bounds the series whose encoded labels are cached.
 const maxLabels = 1 << 18
