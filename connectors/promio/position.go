@@ -11,7 +11,7 @@ import (
 	"hafvf/internal/account"
 )
 
-// A Position is the time up to which a source has been read. If a run has a Position as its value, see
+// A Position is the time up to which a source has been read. If a run carries a Position, see
 // account.WithValue, Read starts there.
 type Position struct {
 	// Begin is where the previous run stopped, or where this run begins. If it is zero, Read uses Source.Begin.

@@ -22,7 +22,7 @@ const maxAnswer = 32 << 20
 // discardLog is the log of a run without one.
 var discardLog = slog.New(slog.DiscardHandler)
 
-// A Tally counts partial answers and dropped points. If a run has a Tally as its value, see account.WithValue, Read
+// A Tally counts partial answers and dropped points. If a run carries a Tally, see account.WithValue, Read
 // counts in it.
 type Tally struct {
 	Partial atomic.Int64 // answers that the server reports to be partial

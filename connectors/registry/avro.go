@@ -14,10 +14,10 @@ import (
 	"github.com/twmb/avro"
 )
 
-// A localTime is a time without a zone.
+// A localTime is a time without a time zone.
 type localTime time.Time
 
-// logical are the logical types that a time.Time does not tell apart.
+// avroOptions decode logical types that are not distinct as time.Time: local timestamps and dates.
 var avroOptions = func() (opts []avro.SchemaOpt) {
 	add := func(name, kind string, unit func(int64) time.Time) {
 		opts = append(opts, avro.CustomType{LogicalType: name, AvroType: kind, Decode: func(v any, _ *avro.SchemaNode) (any, error) {
@@ -34,12 +34,12 @@ var avroOptions = func() (opts []avro.SchemaOpt) {
 	add("local-timestamp-micros", "long", time.UnixMicro)
 	add("local-timestamp-nanos", "long", func(ns int64) time.Time { return time.Unix(0, ns) })
 	add("date", "int", func(days int64) time.Time { return time.Unix(days*24*60*60, 0) })
-	return append(opts, avro.WithLaxNames(nil)) // other libraries are not as strict with names
+	return append(opts, avro.WithLaxNames(nil)) // other libraries allow more names
 }()
 
 func compileAvro(text string, parts []schemaReference) (func(dst, payload []byte) ([]byte, error), error) {
 	var types avro.SchemaCache
-	for _, p := range parts { // of which some may be the same
+	for _, p := range parts { // some parts may be the same
 		if _, err := types.Parse(p.text, avroOptions...); err != nil {
 			return nil, fmt.Errorf("its part %s: %w", p.name, err)
 		}
@@ -54,7 +54,7 @@ func compileAvro(text string, parts []schemaReference) (func(dst, payload []byte
 		switch semantic := (*avro.SemanticError)(nil); {
 		case errors.As(err, new(*avro.ShortBufferError)):
 			return dst, errors.New("it ends too early")
-		case errors.As(err, &semantic) && semantic.Err != nil: // what is around it speaks of Go's types
+		case errors.As(err, &semantic) && semantic.Err != nil: // err mentions Go's types
 			return dst, semantic.Err
 		case err != nil:
 			return dst, err
@@ -65,7 +65,7 @@ func compileAvro(text string, parts []schemaReference) (func(dst, payload []byte
 	}, nil
 }
 
-// appendAvro appends what has been decoded into an any as JSON.
+// appendAvro appends a decoded value as JSON.
 func appendAvro(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:
@@ -97,7 +97,7 @@ func appendAvro(b []byte, v any) ([]byte, error) {
 		return append(v.UTC().AppendFormat(append(b, '"'), time.RFC3339Nano), '"'), nil
 	case localTime:
 		return append(time.Time(v).UTC().AppendFormat(append(b, '"'), "2006-01-02T15:04:05.999999999"), '"'), nil
-	case time.Duration: // of the day
+	case time.Duration: // time of the day
 		return append(time.Unix(0, int64(v)).UTC().AppendFormat(append(b, '"'), "15:04:05.999999999"), '"'), nil
 	case *big.Rat:
 		digits, exact := v.FloatPrec()

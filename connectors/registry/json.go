@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// appendAll appends the JSON of n elements, or of members, with commas between them, in brackets.
+// appendAll appends n elements or members, with commas between them, in brackets.
 func appendAll(b []byte, brackets string, n int, element func(b []byte, i int) ([]byte, error)) (_ []byte, err error) {
 	b = append(b, brackets[0])
 	for i := range n {
@@ -20,10 +20,10 @@ func appendAll(b []byte, brackets string, n int, element func(b []byte, i int) (
 	return append(b, brackets[1]), nil
 }
 
-// appendName appends the name of a member.
+// appendName appends the name of a member and a colon.
 func appendName(b []byte, name string) []byte { return append(appendText(b, name), ':') }
 
-// appendFloat appends the shortest text that reads back as f, or a bare NaN or Infinity.
+// appendFloat appends the shortest text that parses as f, or a bare NaN, Infinity or -Infinity.
 func appendFloat(b []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsNaN(f):
@@ -40,8 +40,7 @@ func appendFloat(b []byte, f float64, bits int) []byte {
 	return strconv.AppendFloat(b, f, format, -1, bits)
 }
 
-// appendText appends a JSON string. Bytes that are not UTF-8 stay, so that who reads them can
-// refuse them.
+// appendText appends a JSON string. It keeps bytes that are not UTF-8, so that a reader can reject them.
 func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0

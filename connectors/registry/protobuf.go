@@ -17,11 +17,11 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// mostNested bounds how deep the declarations of messages nest, in the head of a payload.
+// maxNested is the maximum depth of nested message declarations in a payload's index.
 const maxNested = 64
 
 func compileProtobuf(text string, parts []schemaReference) (func(dst, payload []byte) ([]byte, error), error) {
-	const root = "the schema" // no import is called so
+	const root = "the schema" // no import has this name
 	files := map[string]protocompile.SearchResult{root: schemaFile(root, text)}
 	for _, p := range parts {
 		files[p.name] = schemaFile(p.name, p.text)
@@ -54,19 +54,19 @@ func compileProtobuf(text string, parts []schemaReference) (func(dst, payload []
 	}, nil
 }
 
-// source is a schema's text: .proto, or, as Confluent's client for Python registers it, a
-// descriptor in base64.
+// schemaFile returns a schema file. text is .proto source or a descriptor in base64, which Confluent's client for
+// Python registers.
 func schemaFile(name, text string) protocompile.SearchResult {
 	var file descriptorpb.FileDescriptorProto
 	if b, err := base64.StdEncoding.DecodeString(text); err == nil && len(b) > 0 && proto.Unmarshal(b, &file) == nil {
-		file.Name = &name // as it is imported
+		file.Name = &name // the name in imports
 		nameFields(file.MessageType)
 		return protocompile.SearchResult{Proto: &file}
 	}
 	return protocompile.SearchResult{Source: strings.NewReader(text)}
 }
 
-// nameFields gives fields a name in JSON, which descriptors may lack and the compiler compares.
+// nameFields adds missing JSON names to fields. The compiler compares these names.
 func nameFields(messages []*descriptorpb.DescriptorProto) {
 	for _, m := range messages {
 		for _, f := range m.Field {
@@ -78,7 +78,7 @@ func nameFields(messages []*descriptorpb.DescriptorProto) {
 	}
 }
 
-// messageAt returns the message that a path of indexes into declarations leads to.
+// messageAt returns the message at index, a path of positions in nested declarations.
 func messageAt(file protoreflect.FileDescriptor, index []int) (desc protoreflect.MessageDescriptor, err error) {
 	scope := file.Messages()
 	for _, i := range index {
@@ -94,19 +94,19 @@ func messageAt(file protoreflect.FileDescriptor, index []int) (desc protoreflect
 	return desc, nil
 }
 
-// appendMessage appends a message as JSON. Fields have the names of the schema. A field that
-// is not set is null if it tells that from its default, and else its default. Numbers are
-// numbers, whatever their size; package protojson would quote those of 64 bits.
+// appendMessage appends a message as JSON. Members have the field names of the schema. An unset field is null if
+// the field has presence, and otherwise its default. Numbers are never quoted; package protojson quotes 64-bit
+// integers.
 func appendMessage(b []byte, m protoreflect.Message) ([]byte, error) {
 	fields := m.Descriptor().Fields()
-	switch m.Descriptor().FullName() { // of messages that JSON has a shorter form of
+	switch m.Descriptor().FullName() { // messages with a shorter form in JSON
 	case "google.protobuf.Timestamp":
 		t := time.Unix(secondsOf(m)).UTC()
 		if y := t.Year(); y < 1 || y > 9999 {
 			return b, fmt.Errorf("the timestamp of year %d is out of range", y)
 		}
 		return append(t.AppendFormat(append(b, '"'), time.RFC3339Nano), '"'), nil
-	case "google.protobuf.Duration": // its seconds
+	case "google.protobuf.Duration": // in seconds
 		seconds, nanos := secondsOf(m)
 		if seconds < 0 || nanos < 0 {
 			b, seconds, nanos = append(b, '-'), -seconds, -nanos
@@ -123,7 +123,7 @@ func appendMessage(b []byte, m protoreflect.Message) ([]byte, error) {
 		return appendField(b, f, m.Get(f))
 	case "google.protobuf.Struct", "google.protobuf.ListValue", "google.protobuf.DoubleValue", "google.protobuf.FloatValue",
 		"google.protobuf.Int64Value", "google.protobuf.UInt64Value", "google.protobuf.Int32Value", "google.protobuf.UInt32Value",
-		"google.protobuf.BoolValue", "google.protobuf.StringValue", "google.protobuf.BytesValue": // their one field
+		"google.protobuf.BoolValue", "google.protobuf.StringValue", "google.protobuf.BytesValue": // their only field
 		return appendField(b, fields.Get(0), m.Get(fields.Get(0)))
 	}
 	return appendAll(b, "{}", fields.Len(), func(b []byte, i int) ([]byte, error) {
@@ -187,7 +187,7 @@ func appendValue(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value)
 	return strconv.AppendInt(b, v.Int(), 10), nil
 }
 
-// secondsOf are the two fields of a Timestamp or a Duration.
+// secondsOf returns the two fields of a Timestamp or a Duration.
 func secondsOf(m protoreflect.Message) (seconds, nanos int64) {
 	f := m.Descriptor().Fields()
 	return m.Get(f.ByNumber(1)).Int(), m.Get(f.ByNumber(2)).Int()

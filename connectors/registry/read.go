@@ -16,7 +16,7 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// Name is that of the Reading and the Writing that this package registers.
+// Name is the name of the Reading and the Writing that this package registers.
 const Name = "registry"
 
 // Formats of values.
@@ -34,21 +34,21 @@ func init() {
 		func(setting string) kafkaio.Writing { return jsontext.Read[Sink](setting).writing() })
 }
 
-// A Source says how values of topics are read.
+// A Source describes how to read the values of topics.
 type Source struct {
 	Config
-	// Format is that of all values, or Auto: the magic byte tells values with a schema from
-	// JSON. Keys are always read in that way.
+	// Format is the format of all values, or Auto: then the magic byte distinguishes values with a schema from
+	// JSON. Keys are always read like Auto.
 	Format string
 }
 
-// Form is that of a source whose records are read in this way.
+// Form returns the kafkaio.Form of a source with these settings.
 func (s Source) Form() kafkaio.Form { return kafkaio.Form{Name: Name, Setting: jsontext.Of(s)} }
 
-// header is the magic byte and the id before a payload.
+// header decodes the magic byte and schema ID before a payload.
 var header sr.ConfluentHeader
 
-// reading returns what reads the records of one consumer.
+// reading returns a function that decodes the records of one consumer.
 func (s Source) reading() kafkaio.Reading {
 	cache := schemasOf(s.Config)
 	return func(ctx context.Context, log *slog.Logger, records []kafkaio.Record) error {
@@ -63,20 +63,20 @@ func (s Source) reading() kafkaio.Reading {
 	}
 }
 
-// A valueReader reads some records of one fetch.
+// A valueReader decodes some records of one fetch.
 type valueReader struct {
 	cache  *schemas
 	format string
 	ctx    context.Context
 	log    *slog.Logger
-	// text is where values are appended. Values of before keep what it was when it grows.
+	// text is the buffer to which values are appended. When it grows, earlier values keep the old one.
 	text []byte
 }
 
-// textBytes is how much a reader allocates at once.
+// textBytes is the minimum size of a new buffer.
 const textBytes = 64 << 10
 
-// record reads the key and the value of a record. The error is one that ends the run.
+// record decodes the key and the value of a record. An error ends the run.
 func (r *valueReader) record(rec *kafkaio.Record) error {
 	var info kafkaio.DecodeInfo
 	if id, payload, idErr := header.DecodeID(rec.Key); idErr == nil && rec.Oversized == 0 {
@@ -91,7 +91,7 @@ func (r *valueReader) record(rec *kafkaio.Record) error {
 		}
 	}
 	switch id, payload, idErr := header.DecodeID(rec.Value); {
-	case len(rec.Value) == 0: // a tombstone, or nothing
+	case len(rec.Value) == 0: // a tombstone, or no value
 	case rec.Oversized > 0:
 		if idErr == nil {
 			info.Reason = "the value is cut"
@@ -115,7 +115,7 @@ func (r *valueReader) record(rec *kafkaio.Record) error {
 	return nil
 }
 
-// setKey makes the key of a record of its JSON.
+// setKey sets the key of a record from its JSON.
 func setKey(rec *kafkaio.Record, info *kafkaio.DecodeInfo, text []byte) {
 	var key string
 	switch c := text[0]; {
@@ -130,8 +130,8 @@ func setKey(rec *kafkaio.Record, info *kafkaio.DecodeInfo, text []byte) {
 	}
 }
 
-// payload returns the payload of a schema as JSON, or the reason why it cannot be read. It wants a
-// schema of a format, if that names one.
+// payload returns the payload of a schema as JSON, or the reason why it cannot be read. If format is neither empty
+// nor Auto, the schema must have that format. An error ends the run.
 func (r *valueReader) payload(id int, payload []byte, format string) (text []byte, reason, err error) {
 	s, err := r.cache.get(r.ctx, r.log, id)
 	switch {

@@ -1,8 +1,8 @@
-// Package registry reads and writes records of topics whose schemas are in a schema registry:
-// Avro, Protobuf and JSON Schema in the wire format of Confluent, which others understand too.
+// Package registry reads and writes records of Kafka topics whose schemas are in a schema registry: Avro, Protobuf
+// and JSON Schema in Confluent's wire format, which other registries support too.
 //
-// A registered kafkaio.Reading turns keys and values into JSON, as records without a registry
-// have it. A registered kafkaio.Writing makes Avro of lines of JSON.
+// A registered kafkaio.Reading converts keys and values to JSON, the form of records without a registry. A
+// registered kafkaio.Writing converts lines of JSON to Avro.
 package registry
 
 import (
@@ -28,16 +28,16 @@ import (
 	"hafvf/internal/weburl"
 )
 
-// A Config says how to reach a registry. It is plain data that workers receive as JSON. It
-// holds no secrets, only their places.
+// A Config describes how to reach a registry. It is plain data that workers receive as JSON. It contains no
+// secrets, only where to find them.
 type Config struct {
 	URL      string
 	Username string        // empty for a registry without login
-	Password secret.Secret // of the user
+	Password secret.Secret // of Username
 	TLS      *kafkaio.TLS  // nil trusts the system's authorities
 }
 
-// CheckURL returns why a text is not the URL of a registry.
+// CheckURL returns an error if text is not the URL of a registry.
 func CheckURL(text string) error {
 	u, err := weburl.Parse(text)
 	switch {
@@ -52,23 +52,23 @@ func CheckURL(text string) error {
 }
 
 const (
-	// requestTime is how long one request may take.
+	// requestTimeout is the maximum duration of one request.
 	requestTimeout = 10 * time.Second
-	// firstPause and lastPause are between requests to a registry that is away.
+	// firstPause and lastPause are the first and longest pause between requests to an unavailable registry.
 	firstPause, lastPause = 200 * time.Millisecond, 5 * time.Second
-	// reminders are how far apart the warnings are of a registry that stays away.
+	// reminderInterval is the time between two warnings during an outage.
 	reminderInterval = 30 * time.Second
-	// loginPause is the time after which a login that was refused is tried once more: a
-	// password may change at the registry first.
+	// loginPause is the time before a refused login is tried once more, because the password may change at the
+	// registry first.
 	loginPause = 2 * time.Second
 )
 
-// Check asks the registry whether it is there and accepts the login.
+// Check checks that the registry is available and accepts the login.
 func (c Config) Check(ctx context.Context) error {
 	err := c.ask(ctx, func(ctx context.Context, cl *sr.Client) error {
-		text, err := cl.SchemaByID(ctx, 1) // which there need not be
+		text, err := cl.SchemaByID(ctx, 1) // schema 1 need not exist
 		if hasStatus(err, http.StatusForbidden) {
-			_, err = cl.Subjects(ctx) // this user may see others
+			_, err = cl.Subjects(ctx) // the user may be allowed to read other schemas
 			return err
 		}
 		return cmp.Or(err, checkPresent(text))
@@ -79,8 +79,8 @@ func (c Config) Check(ctx context.Context) error {
 	return c.explain(err)
 }
 
-// ask asks the registry once. Requests are rare. Therefore each has a client of its own,
-// which reads the password and the certificates as they are now.
+// ask sends one request to the registry. Requests are rare, so each has its own client, which reads the current
+// password and certificates.
 func (c Config) ask(ctx context.Context, do func(context.Context, *sr.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -96,7 +96,7 @@ func (c Config) ask(ctx context.Context, do func(context.Context, *sr.Client) er
 	return do(ctx, cl)
 }
 
-// patiently asks the registry until it answers, and tells the log while it does not.
+// askUntilAnswered sends requests until the registry answers. It logs an outage.
 func (c Config) askUntilAnswered(ctx context.Context, log *slog.Logger, do func(context.Context, *sr.Client) error) error {
 	var away reminder.Reminder
 	logins := 0
@@ -124,34 +124,34 @@ func (c Config) askUntilAnswered(ctx context.Context, log *slog.Logger, do func(
 	return err
 }
 
-// A firstRefusal is the first refusal of a login.
+// A firstRefusal is the first refusal of a login. It is retried after loginPause.
 type firstRefusal struct{ error }
 
 func (firstRefusal) RetryAfter() time.Duration { return loginPause }
 func (r firstRefusal) Unwrap() error           { return r.error }
 
-// A settingError is an error of what the config names.
+// A settingError is an error in a setting of the config.
 type settingError struct{ error }
 
 func (s settingError) Unwrap() error { return s.error }
 
-// is reports whether the registry has answered with one of the statuses of HTTP.
+// hasStatus reports whether the registry has answered with one of the HTTP statuses.
 func hasStatus(err error, statuses ...int) bool {
 	var r *sr.ResponseError
 	return errors.As(err, &r) && slices.Contains(statuses, r.StatusCode)
 }
 
-// unknown reports whether the registry says that it has no such schema or subject.
+// notFound reports whether the registry has answered that the schema or subject does not exist.
 func notFound(err error) bool {
 	var r *sr.ResponseError
 	return errors.As(err, &r) && r.StatusCode == http.StatusNotFound && r.ErrorCode/100 == http.StatusNotFound
 }
 
-// tooLong reports whether the registry's answer is none of a schema: it has no end.
+// tooLong reports whether the answer was too long for a schema.
 func tooLong(err error) bool { return errors.As(err, new(httpclient.TooLong)) }
 
-// passes reports whether an attempt may succeed after it failed with err. What answers "not
-// found" to everything stands in for a registry that starts.
+// retryable reports whether another attempt may succeed after err. A 404 without an error code of the registry is
+// retryable: it may come from a proxy while the registry starts.
 func retryable(err error) bool {
 	var r *sr.ResponseError
 	switch {
@@ -163,7 +163,7 @@ func retryable(err error) bool {
 	return !untrusted(err)
 }
 
-// explain turns an error into a sentence that says what to set.
+// explain turns an error into a sentence that names the setting to change.
 func (c Config) explain(err error) error {
 	if err == nil || errors.As(err, new(settingError)) {
 		return err
@@ -188,7 +188,7 @@ func (c Config) explain(err error) error {
 	return fmt.Errorf("the schema registry %s does not answer: start it, or set registry.url: %w", c.URL, httpclient.Bare(err))
 }
 
-// untrusted reports whether a certificate is not trusted, which no retry mends.
+// untrusted reports whether a certificate is not trusted. A retry does not help then.
 func untrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
 
 func (c Config) user() string {
@@ -198,7 +198,7 @@ func (c Config) user() string {
 	return fmt.Sprintf("user %q", c.Username)
 }
 
-// describe names a schema's type as configs do.
+// formatName returns the name of a schema type in configs.
 func formatName(t sr.SchemaType) string {
 	if t == sr.TypeJSON {
 		return JSONSchema

@@ -15,18 +15,17 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
-// A schema is one of a registry, ready to read payloads.
+// A schema is a compiled schema of a registry, or the reason why there is none.
 type schema struct {
 	kind sr.SchemaType
-	// read appends a payload as JSON.
+	// read appends a payload as JSON to dst.
 	read func(dst, payload []byte) ([]byte, error)
 
-	err     error     // why there is none
-	retryAt time.Time // when the registry is asked again, with err
+	err     error     // why the schema cannot be used; nil if it can
+	retryAt time.Time // when to ask the registry again, if err is not nil
 }
 
-// payload is read. The library that decodes Protobuf panics at some payloads, which are no worse than
-// others that do not fit.
+// payload calls read and turns its panics into reasons: the Protobuf decoder panics for some invalid payloads.
 func (s *schema) payload(dst, payload []byte) (out []byte, reason error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -36,33 +35,31 @@ func (s *schema) payload(dst, payload []byte) (out []byte, reason error) {
 	return s.read(dst, payload)
 }
 
-// doubtTime is how long a schema that the registry does not know, or that cannot be used, is
-// not asked for again.
+// failureTTL is how long an unknown or unusable schema is not requested again.
 const failureTTL = time.Minute
 
-// mostDoubted bounds how many such schemas are remembered: garbage may name any.
+// maxFailed bounds the remembered schemas with errors, because corrupt records may contain any ID.
 const maxFailed = 10_000
 
-// schemas are those of a registry that this process has asked for, by id. Ids never change
-// their meaning.
+// schemas caches the schemas of a registry by ID. An ID never changes its meaning.
 type schemas struct {
 	cfg  Config
-	turn chan struct{} // holds the token of who asks the registry
+	turn chan struct{} // contains a token while a caller asks the registry
 
 	mu     sync.RWMutex
 	known  map[int]*schema
 	failed int
 }
 
-var registries sync.Map // of *schemas by the text of a Config
+var registries sync.Map // of *schemas, by the JSON of their Config
 
-// schemasOf are those of a registry. All readers of the process share them.
+// schemasOf returns the cache for a registry, which all readers of the process share.
 func schemasOf(c Config) *schemas {
 	v, _ := registries.LoadOrStore(jsontext.Of(c), &schemas{cfg: c, turn: make(chan struct{}, 1), known: map[int]*schema{}})
 	return v.(*schemas)
 }
 
-// cached returns a schema without asking the registry, nil if the registry has to be asked.
+// cached returns a schema from the cache, or nil if the registry has to be asked.
 func (s *schemas) cached(id int) *schema {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -72,8 +69,8 @@ func (s *schemas) cached(id int) *schema {
 	return nil
 }
 
-// get returns a schema. It waits while the registry is away. The error is one that ends the
-// run; that of a schema alone is in the schema.
+// get returns a schema. It waits while the registry is unavailable. An error ends the run; a problem of this schema
+// alone is in schema.err.
 func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, error) {
 	if k := s.cached(id); k != nil {
 		return k, nil
@@ -84,7 +81,7 @@ func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, e
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if k := s.cached(id); k != nil { // another has asked meanwhile
+	if k := s.cached(id); k != nil { // another caller has asked meanwhile
 		return k, nil
 	}
 	var text sr.Schema
@@ -125,10 +122,11 @@ func (s *schemas) get(ctx context.Context, log *slog.Logger, id int) (*schema, e
 	return k, nil
 }
 
-// A schemaReference is a schema that another refers to, by the name that the other has for it.
+// A schemaReference is a schema that another schema imports under this name.
 type schemaReference struct{ name, text string }
 
-// references fetches the schemas that others refer to, each after those that it refers to.
+// references fetches the schemas that refs name and those that they refer to. A schema comes after the ones that it
+// refers to.
 func references(ctx context.Context, cl *sr.Client, refs []sr.SchemaReference) (parts []schemaReference, err error) {
 	seen := map[sr.SchemaReference]bool{}
 	var fetch func(refs []sr.SchemaReference) error
@@ -152,7 +150,7 @@ func references(ctx context.Context, cl *sr.Client, refs []sr.SchemaReference) (
 	return parts, fetch(refs)
 }
 
-// errForeign is the error of an answer that no registry gives, as a proxy before it may.
+// errNoSchema means that an answer does not come from a registry, but for example from a proxy.
 var errNoSchema = errors.New("the answer has no schema")
 
 func checkPresent(s sr.Schema) error {
@@ -162,7 +160,7 @@ func checkPresent(s sr.Schema) error {
 	return nil
 }
 
-// compile makes ready what reads payloads of a schema.
+// compile returns a function that appends payloads of a schema as JSON.
 func compile(s sr.Schema, parts []schemaReference) (func(dst, payload []byte) ([]byte, error), error) {
 	switch s.Type {
 	case sr.TypeAvro:
