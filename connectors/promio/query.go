@@ -382,8 +382,8 @@ func (src Source) keyed(matrix model.Matrix, start, end time.Time) (sorted []Ser
 	return slices.DeleteFunc(merged, func(s Series) bool { return len(s.Points) == 0 }), dropped
 }
 
-// inWindow returns the points from start to end, both included, sorted by time. Of points at the same time it keeps
-// the first.
+// inWindow returns the points from start to end, both included, sorted by time. It keeps the first of several points
+// at the same time.
 func inWindow(points []model.SamplePair, start, end model.Time) []model.SamplePair {
 	points = slices.DeleteFunc(points, func(p model.SamplePair) bool { return p.Timestamp < start || p.Timestamp > end })
 	slices.SortStableFunc(points, func(a, b model.SamplePair) int { return cmp.Compare(a.Timestamp, b.Timestamp) })

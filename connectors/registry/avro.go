@@ -102,7 +102,7 @@ func appendAvro(b []byte, v any) ([]byte, error) {
 	case *big.Rat:
 		digits, exact := v.FloatPrec()
 		if !exact {
-			return b, fmt.Errorf("the decimal %s has no end", v)
+			return b, fmt.Errorf("the decimal %s has no finite representation", v)
 		}
 		return append(b, v.FloatString(digits)...), nil
 	case [16]byte: // a UUID
@@ -111,5 +111,5 @@ func appendAvro(b []byte, v any) ([]byte, error) {
 	case avro.Duration:
 		return appendText(b, v.String()), nil
 	}
-	return b, fmt.Errorf("a value of type %T is of no use", v)
+	return b, fmt.Errorf("a value of type %T is not supported", v)
 }

@@ -30,7 +30,7 @@ func compileProtobuf(text string, parts []schemaReference) (func(dst, payload []
 		if found, ok := files[name]; ok {
 			return found, nil
 		}
-		return protocompile.SearchResult{}, fmt.Errorf("%s is imported, and the registry names no such part", name)
+		return protocompile.SearchResult{}, fmt.Errorf("%s is imported, but the schema's references do not contain it", name)
 	}))}
 	compiled, err := c.Compile(context.Background(), root)
 	if err != nil {
@@ -40,7 +40,7 @@ func compileProtobuf(text string, parts []schemaReference) (func(dst, payload []
 	return func(dst, payload []byte) ([]byte, error) {
 		index, payload, err := header.DecodeIndex(payload, maxNested)
 		if err != nil {
-			return dst, errors.New("it does not begin with the index of a message")
+			return dst, errors.New("it does not begin with a message index")
 		}
 		desc, err := messageAt(file, index)
 		if err != nil {

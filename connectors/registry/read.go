@@ -107,7 +107,7 @@ func (r *valueReader) record(rec *kafkaio.Record) error {
 			rec.Value = text
 		}
 	case r.format != JSON && r.format != Auto:
-		info.Reason = fmt.Sprintf("the value does not begin with the magic byte and the id of a schema, as format: %s wants it", r.format)
+		info.Reason = fmt.Sprintf("the value does not begin with the magic byte and the id of a schema, which format: %s requires", r.format)
 	}
 	if info.Reason != "" || info.KeyReason != "" || info.KeyFields != nil {
 		rec.DecodeInfo = &info
@@ -140,7 +140,7 @@ func (r *valueReader) payload(id int, payload []byte, format string) (text []byt
 	case s.err != nil:
 		return nil, s.err, nil
 	case format != "" && format != Auto && format != formatName(s.kind):
-		return nil, fmt.Errorf("schema %d is of the format %s, and format: %s is wanted", id, formatName(s.kind), format), nil
+		return nil, fmt.Errorf("schema %d has the format %s, but format: %s is required", id, formatName(s.kind), format), nil
 	case s.kind == sr.TypeJSON:
 		if len(payload) == 0 {
 			return nil, errors.New("nothing follows the id of the schema"), nil

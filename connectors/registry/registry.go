@@ -44,9 +44,9 @@ func CheckURL(text string) error {
 	case err != nil:
 		return err
 	case u.User != nil:
-		return errors.New("must have no login in it: give username and password beside it")
+		return errors.New("must not contain a login: set username and password instead")
 	case u.RawQuery != "" || u.Fragment != "":
-		return errors.New("must end with its path")
+		return errors.New("must not have a query or a fragment")
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (c Config) explain(err error) error {
 	var r *sr.ResponseError
 	switch {
 	case hasStatus(err, http.StatusUnauthorized) && c.Username == "":
-		return fmt.Errorf("the schema registry %s wants a login: set registry.username and registry.password", c.URL)
+		return fmt.Errorf("the schema registry %s requires a login: set registry.username and registry.password", c.URL)
 	case hasStatus(err, http.StatusUnauthorized):
 		return fmt.Errorf("the schema registry %s refuses the login of user %q: set registry.username, and the password in %s", c.URL, c.Username, c.Password.Where())
 	case hasStatus(err, http.StatusForbidden):

@@ -248,12 +248,12 @@ func TestReading(t *testing.T) {
 		{"an unknown id", Auto, nil, frame(99, 1), "", string(frame(99, 1)), &kafkaio.DecodeInfo{Reason: "the schema registry does not know schema 99, or one that it refers to: schema not found"}},
 		{"a short payload", Auto, nil, frame(1, 4, 'a'), "", string(frame(1, 4, 'a')), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 1: it ends too early"}},
 		{"a long payload", Auto, nil, frame(2, 2, 2), "", string(frame(2, 2, 2)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 2: 1 bytes follow the record"}},
-		{"no index", Auto, nil, frame(4), "", string(frame(4)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 4: it does not begin with the index of a message"}},
+		{"no index", Auto, nil, frame(4), "", string(frame(4)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 4: it does not begin with a message index"}},
 		{"an index beyond", Auto, nil, frame(4, 2, 2), "", string(frame(4, 2, 2)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 4: the schema has no message with index [1]"}},
 		{"a broken message", Auto, nil, frame(4, 0, 8), "", string(frame(4, 0, 8)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 4: proto:"}},
-		{"a schema that lacks a part", Auto, nil, frame(7, 0), "", string(frame(7, 0)), &kafkaio.DecodeInfo{Reason: "schema 7 cannot be used: the schema:1:27: other.proto is imported, and the registry names no such part"}},
-		{"another format", Avro, nil, frame(4, 0), "", string(frame(4, 0)), &kafkaio.DecodeInfo{Reason: "schema 4 is of the format protobuf, and format: avro is wanted"}},
-		{"JSON in place of Avro", Avro, nil, []byte(`{"x":1}`), "", `{"x":1}`, &kafkaio.DecodeInfo{Reason: "the value does not begin with the magic byte and the id of a schema, as format: avro wants it"}},
+		{"a schema that lacks a part", Auto, nil, frame(7, 0), "", string(frame(7, 0)), &kafkaio.DecodeInfo{Reason: "schema 7 cannot be used: the schema:1:27: other.proto is imported, but the schema's references do not contain it"}},
+		{"another format", Avro, nil, frame(4, 0), "", string(frame(4, 0)), &kafkaio.DecodeInfo{Reason: "schema 4 has the format protobuf, but format: avro is required"}},
+		{"JSON in place of Avro", Avro, nil, []byte(`{"x":1}`), "", `{"x":1}`, &kafkaio.DecodeInfo{Reason: "the value does not begin with the magic byte and the id of a schema, which format: avro requires"}},
 		{"nothing of a JSON schema", JSONSchema, nil, frame(3), "", string(frame(3)), &kafkaio.DecodeInfo{Reason: "nothing follows the id of the schema"}},
 		{"JSON is not looked at", JSON, nil, frame(99, 1), "", string(frame(99, 1)), nil},
 	} {
@@ -426,7 +426,7 @@ func TestRefused(t *testing.T) {
 		check, read string
 	}{
 		{"a login", login("right"), "", ""},
-		{"no login", Config{URL: secure.URL()}, "wants a login: set registry.username and registry.password", "wants a login"},
+		{"no login", Config{URL: secure.URL()}, "requires a login: set registry.username and registry.password", "requires a login"},
 		{"a wrong password", login("wrong"), `refuses the login of user "user": set registry.username, and the password in the file`, "refuses the login"},
 		{"no password", login("none"), "registry.password.file: the file that it names cannot be read", "registry.password.file"},
 		{"forbidden", answers(403), "refuses this client, which has no login: set registry.username", "refuses this client, which has no login: set registry.username"},

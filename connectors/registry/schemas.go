@@ -170,5 +170,5 @@ func compile(s sr.Schema, parts []schemaReference) (func(dst, payload []byte) ([
 	case sr.TypeJSON:
 		return func(dst, payload []byte) ([]byte, error) { return append(dst, payload...), nil }, nil
 	}
-	return nil, errors.New("it is of an unknown type")
+	return nil, errors.New("its type is unknown")
 }

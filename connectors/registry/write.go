@@ -38,7 +38,7 @@ func (s Sink) Register(ctx context.Context) error {
 
 func (s Sink) refused(err error) error {
 	if hasStatus(err, http.StatusConflict) {
-		return fmt.Errorf("the schema registry %s refuses the schema of %s, as it is not compatible with what stands there: write to another topic, delete the subject, or set its compatibility to NONE: %w", s.URL, s.Subject, err)
+		return fmt.Errorf("the schema registry %s refuses the schema of %s, because it is incompatible with the existing schema: write to another topic, delete the subject, or set its compatibility to NONE: %w", s.URL, s.Subject, err)
 	}
 	return s.explain(err)
 }
