@@ -21,49 +21,47 @@ var csvFormat = Format{
 	encode:  newCSVEncoder,
 }
 
-// csvReader reads RFC 4180, strictly: a field is quoted as a whole or not at
-// all, and every record has as many fields as the header. A record that breaks
-// this is rejected and reading goes on with the next line.
+// csvReader reads RFC 4180 strictly: a field is quoted as a whole or not at all, and every record has as many
+// fields as the header. A record that violates this is rejected, and reading continues with the next line.
 //
-// A quoted field may hold line ends. If a record of several lines is unusable (its quote
-// is not closed within MaxRecord, or it is malformed further on), only its first line is
-// rejected, and reading resumes at its second. A stray quote therefore costs one line, not
-// the rest of the file. Each line is read only a few times: a line that opens a quote as
+// A quoted field may contain line ends. If a record of several lines is unusable (its quote is not closed within
+// MaxRecord, or it is malformed further on), only its first line is rejected, and reading resumes at its second. A
+// stray quote therefore costs one line and not the rest of the file. Each line is read only a few times: a line
+// that opens a quote as the first line of a record closes it as a later one.
 // the first line of a record closes it as a later one.
-//
-// A file may hold several tables, each below a header of its own. Between them are comments or
-// empty lines. The fields of a record are those of the same names in each of them.
+// A file may contain several tables, each below its own header and separated by comments or empty lines. Records of
+// all tables have the same fields, which are found by name in each header.
 type csvReader struct {
 	*lines
 	delimiter string
-	comment   []byte      // begins lines that are passed over; empty for none
-	header    []string    // of this table
-	index     []int       // of the fields that are wanted, in the header
+	comment   []byte      // prefix of lines that are skipped; empty if there are none
+	header    []string    // of the current table
+	index     []int       // positions of the source's columns in header; −1 for a missing one
 	watch     watchFlags  // what the next record may be
-	spans     []fieldSpan // of the fields of one record, in a string
-	text      []byte      // the fields of one record with quotes, unquoted
-	// Memory that records share, see shared: of the text of their fields, and of these.
+	spans     []fieldSpan // fields of one record, as offsets in a string
+	text      []byte      // unquoted fields of a record with quotes
+	// Memory that records share, see sharedBytes: the text of their fields, and the slices of fields.
 	texts  strings.Builder
 	fields []string
 
 	src         Source
-	skipped     *skippedLines   // nil if nobody counts
-	firstHeader []string        // the header of the first table
-	firstBytes  [256]bool       // the first bytes of its names
-	names       map[string]bool // of that, and those that are wanted, which are true
-	nWanted     int             // how many are
+	skipped     *skippedLines   // nil if lines are not counted
+	firstHeader []string        // of the first table
+	firstBytes  [256]bool       // first bytes of the names in firstHeader
+	names       map[string]bool // names in firstHeader; true for required columns
+	nWanted     int             // number of required columns
 	tableFault  string          // why the records of this table are rejected; "" if they are read
 }
 
 type fieldSpan struct{ start, end int }
 
-// A columnFilter says which records are to be looked at.
+// watchFlags say why the next record has to be inspected, see csvReader.inspect.
 type watchFlags uint8
 
 const (
-	belowHeader   watchFlags = 1 << iota // the first one of a table
-	afterGap                             // the first one behind comments or empty lines: maybe a header
-	refusingTable                        // all, as their table is not read
+	belowHeader   watchFlags = 1 << iota // first record of a table
+	afterGap                             // first record after comments or empty lines, which may be a header
+	refusingTable                        // the records of this table are rejected
 )
 
 func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLines) (*csvReader, error) {
@@ -112,7 +110,7 @@ func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLine
 	return c, nil
 }
 
-// cells are the fields of one record.
+// cells returns copies of the fields of one record.
 func (c *csvReader) cells(text string) (cells []string) {
 	for _, s := range c.spans {
 		cells = append(cells, strings.Clone(text[s.start:s.end]))
@@ -120,7 +118,7 @@ func (c *csvReader) cells(text string) (cells []string) {
 	return cells
 }
 
-// table begins a table with these names. The error says what they lack.
+// startTable starts a table with this header. The error says which columns it lacks.
 func (c *csvReader) startTable(names []string) error {
 	src := c.src
 	switch {
@@ -163,7 +161,7 @@ func (c *csvReader) startTable(names []string) error {
 	return nil
 }
 
-// named are the columns that every table has to have, by their names.
+// requiredColumns returns the names of the columns that every table must have.
 func (src Source) requiredColumns() []string {
 	if src.allColumns {
 		return nil
@@ -175,7 +173,8 @@ func (src Source) requiredColumns() []string {
 	return slices.DeleteFunc(src.columns(), func(name string) bool { return name == "" || src.Wide && IsPattern(name) })
 }
 
-// isHeader reports whether a record names the columns that are wanted, or most of the first table's.
+// isHeader reports whether a record contains all required columns, or more than half of the names of the first
+// header.
 func (c *csvReader) isHeader(text string) bool {
 	found, wanted := 0, 0
 	for _, s := range c.spans {
@@ -189,8 +188,8 @@ func (c *csvReader) isHeader(text string) bool {
 	return c.nWanted > 0 && wanted >= c.nWanted || found*2 > len(c.names)
 }
 
-// isRepeated reports whether a record that follows others is a header: its cells are most of the names, from the first on, and no
-// numbers.
+// isRepeated reports whether a record that follows others is a header: it has no numbers, its first cell is a name
+// of the first header, and its cells contain more than half of these names.
 func (c *csvReader) isRepeated(text string) bool {
 	found := 0
 	for i, s := range c.spans {
@@ -210,8 +209,8 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// attend looks at a record that is watched for, has another number of fields than the header, or begins as a name of it
-// does. It reports that the record is the header of another table.
+// inspect checks a record for which needsInspection is true. header reports whether the record is the header of a
+// new table. Otherwise inspect sets rec.Reason if the record is rejected.
 func (c *csvReader) inspect(text string, rec *Record) (header bool) {
 	if c.header == nil {
 		return false
@@ -243,8 +242,9 @@ func (c *csvReader) inspect(text string, rec *Record) (header bool) {
 	return false
 }
 
-// unnamed adds a column without a name to a header with one name fewer than the first record has
-// fields: that of R's names of rows, or, where lines end with a delimiter, the last.
+// addUnnamedColumn adds a column without a name to a header that has one name fewer than the first record has
+// fields. The column is the first one, as in tables of R with row names, or the last one if the lines end with a
+// delimiter.
 func (c *csvReader) addUnnamedColumn(text string) {
 	last := c.spans[len(c.spans)-1]
 	trailing := last.start == last.end
@@ -262,11 +262,11 @@ func (c *csvReader) addUnnamedColumn(text string) {
 	if isFirst := slices.Equal(c.firstHeader, c.header); isFirst {
 		c.firstHeader, c.header = nil, nil
 	}
-	_ = c.startTable(names) // what it was with the other names
+	_ = c.startTable(names) // cannot fail: the header with other names was accepted
 	c.watch = 0
 }
 
-// below says how to come to the names that the header lacks, if that is known.
+// headerHint returns how to reach a header with the missing columns, or "" if there is none in the first window.
 func (c *csvReader) headerHint(header Record) string {
 	if bytes.HasPrefix(header.Raw, []byte("#")) {
 		return fmt.Sprintf("line %d begins with #: if it is no header, set comment: \"#\"", header.Position)
@@ -310,7 +310,7 @@ func (c *csvReader) next() (Record, error) {
 	return rec, nil
 }
 
-// read reads a record. If it has no Reason, c.spans are its fields in text.
+// read reads a record. If its Reason is empty, c.spans are its fields in text.
 func (c *csvReader) read() (text string, rec Record, err error) {
 	for {
 		n, err := c.lineEnd(0)
@@ -357,13 +357,13 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 	}
 }
 
-// isWatched reports whether a record is for attend.
+// needsInspection reports whether inspect has to check a record.
 func (c *csvReader) needsInspection(text string) bool {
 	return c.watch != 0 || len(c.spans) != len(c.header) || text != "" && c.firstBytes[text[0]]
 }
 
-// readQuoted is read for a record with quotes. Its first line is the first n bytes of the
-// unread text. header reports that it is that of another table.
+// readQuoted is read for a record with quotes. The record's first line is the first n bytes of the unread text.
+// header reports whether the record is the header of a new table.
 func (c *csvReader) readQuoted(n int, rec *Record) (text string, header bool, _ error) {
 	end, count, err := c.unquote(n)
 	fault, rejected := errors.AsType[rejection](err)
@@ -383,7 +383,7 @@ func (c *csvReader) readQuoted(n int, rec *Record) (text string, header bool, _ 
 	return text, header, nil
 }
 
-// string returns a copy of b.
+// string returns a copy of b in memory that records share.
 func (c *csvReader) string(b []byte) string {
 	if c.texts.Cap()-c.texts.Len() < len(b) {
 		c.texts.Reset()
@@ -394,14 +394,13 @@ func (c *csvReader) string(b []byte) string {
 	return c.texts.String()[start:]
 }
 
-// A rejection is a reason to reject a record.
+// A rejection is the reason why a record is rejected.
 type rejection string
 
 func (r rejection) Error() string { return string(r) }
 
-// unquote splits the first record of the unread text into c.text and c.spans. The record's
-// first line ends at end. unquote returns the record's end and its number of lines. The
-// error is a fault or comes from reading.
+// unquote splits the first record of the unread text into c.text and c.spans. The record's first line ends at end.
+// unquote returns the end of the record and its number of lines. The error is a rejection or a read error.
 func (c *csvReader) unquote(end int) (_, count int, _ error) {
 	c.text, c.spans = c.text[:0], c.spans[:0]
 	b := c.buf[c.start : c.start+end]
@@ -459,8 +458,8 @@ func (c *csvReader) unquote(end int) (_, count int, _ error) {
 	}
 }
 
-// csvEncoder writes rows. A text that a spreadsheet would take for a formula, such as a key of
-// somebody else's making, has an apostrophe in front.
+// csvEncoder writes rows. A text that a spreadsheet would read as a formula, for example a key from an untrusted
+// source, gets a leading apostrophe.
 type csvEncoder struct {
 	csv *csv.Writer
 	row []string
@@ -501,12 +500,12 @@ func (e *csvEncoder) write(lines []byte) error {
 	})
 }
 
-// isFormula reports whether a spreadsheet would take a text for a formula. A number is none.
+// isFormula reports whether a spreadsheet would read a text as a formula. Numbers are not formulas.
 func isFormula(s string) bool {
 	return s != "" && strings.IndexByte("=+-@\t\r", s[0]) >= 0 && !isNumber(s)
 }
 
-// Unguarded is a text of a CSV without the apostrophe that a sink puts in front of a formula.
+// Unguarded returns a text of a CSV without the apostrophe that a sink puts before a formula.
 func Unguarded(s string) string {
 	if rest, guarded := strings.CutPrefix(s, "'"); guarded && isFormula(rest) {
 		return rest

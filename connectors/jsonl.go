@@ -16,16 +16,15 @@ var jsonlFormat = Format{
 	encode: func(out io.Writer, _ Sink, _ bool) (encoder, error) { return &jsonlEncoder{out: out}, nil },
 }
 
-// jsonlReader reads one Record per line that is not blank, or per element of an array if the file
-// begins with one. It does not parse JSON: it only makes sure that the record is text, and looks for the
-// end of an element.
+// jsonlReader reads one Record per line that is not blank, or per element if the file begins with an array. It does
+// not parse JSON: it only checks that a record is text, and finds the end of an element.
 type jsonlReader struct {
 	*lines
-	array   bool   // what comes are elements, or the array's brackets
-	inArray bool   // of the array's brackets
-	lost    bool   // behind an element that does not end
+	array   bool   // the next text is an element, or a bracket of the array
+	inArray bool   // between the brackets of the array
+	lost    bool   // after an element without an end
 	number  int64  // of the last element
-	closers []byte // what closes the brackets of an element that are open
+	closers []byte // closing brackets of the current element, innermost last
 }
 
 func newJSONLReader(r io.ReadCloser, path string) *jsonlReader {
@@ -64,7 +63,7 @@ func (j *jsonlReader) next() (Record, error) {
 	}
 }
 
-// raw is a copy of the text of a record, cut if there is a reason why it is none.
+// raw returns a copy of a record's text. If the text is unusable, reason says why, and the copy is cut.
 func (j *jsonlReader) raw(text []byte) (raw []byte, reason string) {
 	if reason = textFault(text); reason != "" {
 		return j.head(text), reason
@@ -72,8 +71,8 @@ func (j *jsonlReader) raw(text []byte) (raw []byte, reason string) {
 	return j.copy(text), ""
 }
 
-// element reads the next element of the array. Behind its end there may be another array, or lines: then
-// the reader has no array any more, and the record is none.
+// element reads the next element of the array. After the array there may be another array, or lines. For lines,
+// element sets j.array to false and returns no record.
 func (j *jsonlReader) element() (Record, error) {
 	for {
 		if j.start == j.end {
@@ -116,7 +115,7 @@ func (j *jsonlReader) element() (Record, error) {
 	}
 }
 
-// numbered is a record of the next element.
+// elementRecord returns the Record of the next element, without its text.
 func (j *jsonlReader) elementRecord() Record {
 	j.number++
 	rec := j.record()
@@ -124,8 +123,8 @@ func (j *jsonlReader) elementRecord() Record {
 	return rec
 }
 
-// scan reads the element at which the unread text begins. Of one that does not end the first line is
-// rejected, and reading goes on at the next line that begins with an object.
+// scan reads the element at the start of the unread text. If the element does not end, its first line is rejected,
+// and reading continues at the next line that begins with an object.
 func (j *jsonlReader) scan() (Record, error) {
 	rec := j.elementRecord()
 	quoted, end := false, -1
@@ -160,7 +159,7 @@ func (j *jsonlReader) scan() (Record, error) {
 			quoted = !quoted
 		case quoted:
 		case b == '{' || b == '[':
-			j.closers = append(j.closers, b+2) // what closes it
+			j.closers = append(j.closers, b+2) // the closing bracket
 		case depth == 0 && (b == ',' || b == ']' || b == '\n'):
 			end = i
 		case depth == 0 || b != '}' && b != ']':
@@ -184,7 +183,7 @@ func (j *jsonlReader) scan() (Record, error) {
 	return rec, nil
 }
 
-// jsonlEncoder writes the lines as they are.
+// jsonlEncoder writes lines unchanged.
 type jsonlEncoder struct{ out io.Writer }
 
 func (e *jsonlEncoder) write(lines []byte) error {
