@@ -34,7 +34,7 @@ type Format struct {
 // Formats are all formats. A new format needs an entry here and a file that reads and writes it.
 var Formats []Format
 
-func init() { Formats = []Format{csvFormat, jsonlFormat, parquetFormat} } // not in the declaration: the functions refer to Formats
+func init() { Formats = []Format{csvFormat, jsonlFormat, parquetFormat} } // in init, because the functions refer to Formats
 
 // textOpener returns a Format.open for text files, which may be compressed. reader makes a reader of their records.
 func textOpener[R recordReader](reader func(r io.ReadCloser, path string, src Source, skipped *skippedLines) (R, error)) func(string, Source, *skippedLines) (recordReader, error) {

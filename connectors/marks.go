@@ -15,29 +15,28 @@ import (
 	"hafvf/internal/compact"
 )
 
-// FileMarks are how far the files of a source were read to their ends: by the run before, whose
-// records are passed over, and by this one. A run that carries FileMarks, see account.WithValue, has
-// Read follow them. Standard input, and what else can be read only once, has no mark.
+// FileMarks store how many records of each file had been read when its end was reached, in the previous run and in
+// this one. If a run carries FileMarks, see account.WithValue, Read skips the records that the previous run has
+// read. Standard input and other files that can be read only once have no mark.
 type FileMarks struct {
 	log    *slog.Logger
-	replay bool // see Again
+	replay bool // read only the marked records, see WasRead
 
 	mu      sync.Mutex
 	files   map[string]fileMark // by absolute path
 	skipped int64
 }
 
-// A fileMark knows the beginning of a file again. Its sums are of the records as they stand in the
-// file.
+// A fileMark identifies the beginning of a file by checksums of its records as they are in the file.
 type fileMark struct {
-	records int64  // in the beginning
-	before  uint32 // sum of the columns and of all of these records but the last
-	last    uint32 // sum of the last
+	records int64  // number of records in the beginning
+	before  uint32 // checksum of the columns and of all these records except the last
+	last    uint32 // checksum of the last record
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// add adds a record.
+// add appends a record to the beginning.
 func (m *fileMark) add(raw []byte) {
 	if m.records > 0 {
 		m.before = crc32.Update(m.before, castagnoli, binary.LittleEndian.AppendUint32(nil, m.last))
@@ -46,8 +45,8 @@ func (m *fileMark) add(raw []byte) {
 	m.records++
 }
 
-// ParseMarks reads what FileMarks.AppendBinary has written; nil is no marks. log is told of files
-// that are not what they were.
+// ParseMarks decodes the output of FileMarks.AppendBinary; nil means no marks. Read logs files that have changed to
+// log.
 func ParseMarks(b []byte, log *slog.Logger) (*FileMarks, error) {
 	m := &FileMarks{log: log, files: map[string]fileMark{}}
 	if b == nil {
@@ -60,8 +59,8 @@ func ParseMarks(b []byte, log *slog.Logger) (*FileMarks, error) {
 	return m, nil
 }
 
-// AppendBinary appends the encoded marks to b. A file that is no longer there has none. The
-// error is always nil.
+// AppendBinary appends the encoded marks to b. It deletes the marks of files that no longer exist. The error is
+// always nil.
 func (m *FileMarks) AppendBinary(b []byte) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,17 +81,17 @@ func (m *FileMarks) serialize(c *compact.Codec) {
 	})
 }
 
-// WasRead returns FileMarks with which Read reads again what was read up to m, and nothing else. A file that
-// does not begin as it did then is left out.
+// WasRead returns FileMarks with which Read reads only the marked records. It skips a file whose beginning has
+// changed.
 func (m *FileMarks) WasRead() *FileMarks {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return &FileMarks{log: m.log, replay: true, files: maps.Clone(m.files)}
 }
 
-// Records is how many records of the files of src that are still there were read.
+// Records returns the number of marked records in the existing files of src.
 func (m *FileMarks) Records(src Source) (n int64) {
-	paths, _ := src.files() // none, if there is no such file any more
+	paths, _ := src.files() // none if no file exists any more
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, path := range paths {
@@ -104,7 +103,7 @@ func (m *FileMarks) Records(src Source) (n int64) {
 	return n
 }
 
-// idOf is the absolute path, if there is one.
+// absPath returns the absolute path, or path if there is none.
 func absPath(path string) string {
 	if id, err := filepath.Abs(path); err == nil {
 		return id
@@ -112,15 +111,15 @@ func absPath(path string) string {
 	return path
 }
 
-// Skipped is how many records were passed over.
+// Skipped returns the number of records that Read has skipped.
 func (m *FileMarks) Skipped() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.skipped
 }
 
-// open opens a file of src behind what the run before has read of it. A file that does not begin
-// as it did then is read whole.
+// open opens a file of src and skips the records that the previous run has read. A file whose beginning has changed
+// is read from the start.
 func (m *FileMarks) open(src Source, path string, skipped *skippedLines) (recordReader, error) {
 	id := absPath(path)
 	m.mu.Lock()
@@ -162,8 +161,8 @@ func (m *FileMarks) reader(cur recordReader, id string) *markedReader {
 	return r
 }
 
-// openMarked opens a file for what was read of it: nothing, if it does not begin so any more. The
-// file is read twice, as nobody can tell that before the end.
+// openMarked opens a file to read only its marked records, or none if its beginning has changed. It reads the
+// beginning twice, because the checksums are known only at its end.
 func (m *FileMarks) openMarked(src Source, path string, prev fileMark, skipped *skippedLines) (recordReader, error) {
 	cur, err := src.open(path, skipped)
 	if err != nil {
@@ -186,10 +185,10 @@ func (m *FileMarks) openMarked(src Source, path string, prev fileMark, skipped *
 	return &partReader{cur, left}, err
 }
 
-// A partReader reads the beginning of a file.
+// A partReader reads the first records of a file.
 type partReader struct {
 	recordReader
-	left int64 // records
+	left int64 // records that are left
 }
 
 func (r *partReader) next() (Record, error) {
@@ -199,13 +198,13 @@ func (r *partReader) next() (Record, error) {
 	return r.recordReader.next()
 }
 
-// A markedReader notes how far it has read when it comes to the end.
+// A markedReader stores a mark when it reaches the end of the file.
 type markedReader struct {
 	recordReader
 	marks *FileMarks
 	id    string
 	mark  fileMark
-	ahead *Record // read already, the next
+	ahead *Record // next record, if it is already read
 }
 
 func (r *markedReader) next() (Record, error) {
@@ -225,9 +224,8 @@ func (r *markedReader) next() (Record, error) {
 	return rec, err
 }
 
-// passOver passes over the records of a mark. It reports false if they are not the beginning of
-// the file. Another last one is passed on: a line that was read while it was being written is
-// whole now.
+// skipMarked reads the records of a mark. same is false if they are not the beginning of the file. If only the last
+// record differs, next returns it again: a line that was read while it was being written is complete now.
 func (r *markedReader) skipMarked(prev fileMark) (same bool, err error) {
 	var rec Record
 	for r.mark.records < prev.records {

@@ -27,33 +27,33 @@ var parquetFormat = Format{
 	encode:  newParquetEncoder,
 }
 
-// parquetReader reads the wanted columns side by side, page by page.
+// parquetReader reads the columns of the source in parallel, page by page.
 type parquetReader struct {
-	unread     []string // columns of other types, if all are read
+	unread     []string // columns with unsupported types, if the source does not name its columns
 	path, name string
 	file       *os.File
 	names      []string
 	allGroups  []parquet.RowGroup
-	groups     []parquet.RowGroup // of these, still to be read
-	rowsLeft   int64              // rows of the current group
+	groups     []parquet.RowGroup // row groups that are not read yet
+	rowsLeft   int64              // rows left in the current group
 	row        int64
 	cols       []*parquetColumn
-	width      int // fields of a record: those of the columns, and of a time that is not there
+	width      int // fields of a record, including those without a column
 	raw        rowText
-	allColumns bool // see Source.all
+	allColumns bool // see Source.withAllColumns
 }
 
-// parquetColumn is the cursor in one column.
+// parquetColumn is a cursor in one column.
 type parquetColumn struct {
 	name    string
-	field   int // of a record
+	field   int // position in a record
 	leaf    int
 	text    func(parquet.Value) string
 	pages   parquet.Pages
 	page    parquet.Page
 	values  parquet.ValueReader
 	buf     []parquet.Value
-	pending []parquet.Value // read, not yet returned: the tail of buf
+	pending []parquet.Value // values that next has not returned: the end of buf
 }
 
 func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err error) {
@@ -115,8 +115,7 @@ func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err 
 	return p, nil
 }
 
-// guarded turns a panic of the parquet library, which a damaged file can cause,
-// into an error.
+// catchPanic calls f, and turns a panic into an error. The parquet library panics for some damaged files.
 func catchPanic(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -126,8 +125,7 @@ func catchPanic(f func() error) (err error) {
 	return f()
 }
 
-// parquetText returns how the values of a column are written as text, nil where
-// they are not.
+// parquetText returns a function that formats the values of a column, or nil if the column's type is not supported.
 func parquetText(col *parquet.Column) func(parquet.Value) string {
 	if !col.Leaf() || col.Repeated() {
 		return nil
@@ -172,14 +170,14 @@ func parquetText(col *parquet.Column) func(parquet.Value) string {
 		return func(v parquet.Value) string { return strconv.FormatInt(int64(v.Int32()), 10) }
 	case parquet.Int64:
 		return func(v parquet.Value) string { return strconv.FormatInt(v.Int64(), 10) }
-	case parquet.Int96: // the timestamps of older Spark and Hive: nanoseconds of the day, Julian day
+	case parquet.Int96: // timestamps of older Spark and Hive: nanoseconds of the day, Julian day
 		return func(v parquet.Value) string {
 			t := v.Int96()
 			const epoch = 2440588
 			return timeText(time.Unix((int64(t[2])-epoch)*86400, int64(uint64(t[1])<<32|uint64(t[0]))))
 		}
 	case parquet.Float:
-		// As the double that it is equal to: readers of the text parse doubles.
+		// As float64, because readers parse the text as float64.
 		return func(v parquet.Value) string { return strconv.FormatFloat(float64(v.Float()), 'g', -1, 64) }
 	case parquet.Double:
 		return func(v parquet.Value) string { return strconv.FormatFloat(v.Double(), 'g', -1, 64) }
@@ -189,8 +187,8 @@ func parquetText(col *parquet.Column) func(parquet.Value) string {
 	return nil
 }
 
-// decimalText writes an unscaled whole number with so many digits after the point, nil
-// where the kind holds none.
+// decimalText returns a function that formats unscaled integers with scale digits after the point, or nil if kind
+// or scale is not supported.
 func decimalText(kind parquet.Kind, scale int) func(parquet.Value) string {
 	var whole func(parquet.Value) *big.Int
 	switch kind {
@@ -199,7 +197,7 @@ func decimalText(kind parquet.Kind, scale int) func(parquet.Value) string {
 	case parquet.Int64:
 		whole = func(v parquet.Value) *big.Int { return big.NewInt(v.Int64()) }
 	case parquet.ByteArray, parquet.FixedLenByteArray:
-		whole = func(v parquet.Value) *big.Int { // two's complement, the highest byte first
+		whole = func(v parquet.Value) *big.Int { // two's complement, most significant byte first
 			b := v.ByteArray()
 			n := new(big.Int).SetBytes(b)
 			if len(b) > 0 && b[0] >= 0x80 {
@@ -210,7 +208,7 @@ func decimalText(kind parquet.Kind, scale int) func(parquet.Value) string {
 	default:
 		return nil
 	}
-	const maxScale = 1000 // a damaged file may say more
+	const maxScale = 1000 // a damaged file may contain a larger scale
 	if scale > maxScale {
 		return nil
 	}
@@ -302,7 +300,7 @@ func (p *parquetReader) extent() (n int64) {
 	return n
 }
 
-// moveTo moves forward to the beginning of the group that has a row.
+// moveTo moves forward to the beginning of the row group that contains row.
 func (p *parquetReader) moveTo(row int64) bool {
 	start := int64(0)
 	for i, g := range p.allGroups {
@@ -321,8 +319,8 @@ func (p *parquetReader) moveTo(row int64) bool {
 
 var errFewValues = errors.New("a column ends before the others")
 
-// textOf returns the text of a value, and its length in bytes. The text of a longer one than
-// MaxField is its beginning: one value of a dictionary may stand in many rows.
+// valueText returns the text of a value, and its length in bytes. If a byte array is longer than MaxField, the text
+// is cut but the length is not: one dictionary value may occur in many rows.
 func (c *parquetColumn) valueText(v parquet.Value) (string, int) {
 	if v.IsNull() {
 		return "", 0
@@ -336,7 +334,7 @@ func (c *parquetColumn) valueText(v parquet.Value) (string, int) {
 	return s, len(s)
 }
 
-// next returns the column's next value.
+// next returns the next value of the column.
 func (c *parquetColumn) next() (v parquet.Value, err error) {
 	for len(c.pending) == 0 {
 		if c.values == nil {
@@ -389,14 +387,14 @@ func (p *parquetReader) close() error {
 	return errors.Join(err, p.file.Close())
 }
 
-// parquetEncoder writes rows of typed columns, all optional.
+// parquetEncoder writes rows of typed columns. All columns are optional.
 type parquetEncoder struct {
 	columns []tabular.Column
 	out     *parquet.GenericWriter[any]
 	row     parquet.Row
 }
 
-// rowsPerGroup bounds the rows that a Parquet writer holds in memory.
+// rowsPerGroup is the maximum number of rows that a Parquet writer keeps in memory.
 const rowsPerGroup = 1 << 16
 
 func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
@@ -426,7 +424,7 @@ func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
 	}, nil
 }
 
-// ordered is a Group whose columns keep their order; a Group sorts them.
+// orderedGroup is a Group that keeps the order of its columns. A Group sorts them.
 type orderedGroup struct {
 	parquet.Group
 	columns []tabular.Column

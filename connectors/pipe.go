@@ -14,21 +14,23 @@ import (
 	"hafvf/internal/inorder"
 )
 
-// A PipeClock tells ReadPipe the times of records. A run carries it, see account.WithValue.
+// A PipeClock gives ReadPipe the times of records. A run carries it, see account.WithValue.
 type PipeClock struct {
-	// Disorder is how far the time of a record may be behind the latest time.
+	// Disorder is the maximum time that a record may be behind the latest time.
 	Disorder time.Duration
-	// Observe calls f with key and time of the observations of some records, in their order. A record without an observation
-	// has none.
+	// Observe calls f with the key and time of each observation in records, in their order. Records without an
+	// observation are skipped.
 	Observe func(records []Record, f func(key string, t time.Time))
-	// Disordered is called once if a time is behind the latest one by more than Disorder: behind says by how much.
+	// Disordered is called once if a time is behind the latest one by more than Disorder.
 	Disordered func(behind time.Duration)
 }
 
-// ReadPipe is Read of standard input with a watermark. While records come, the watermark is before the latest of their times,
-// by more than PipeClock.Disorder. In a pause it follows the clock, at the distance that the records usually have.
-// It begins when records of a second key have come, or with the first pause: a table that is sorted by key goes back before
-// that. From the first time that goes back by more than Disorder, and when the input ends, the run awaits the end.
+// ReadPipe is Read of standard input with a watermark.
+//
+// While records arrive, the watermark is before the latest of their times by slightly more than PipeClock.Disorder.
+// During a pause, it follows the clock at the usual distance of the records. The watermark starts with the first
+// record of a second key, or with the first pause: in a table that is sorted by key, the times go back before that.
+// When a time goes back by more than Disorder, and when the input ends, ReadPipe calls account.Run.AwaitEnd.
 func ReadPipe(s beam.Scope, src Source) beam.PCollection {
 	s = s.Scope("connectors.ReadPipe")
 	return beam.ParDo(s, &pipeFn{readFn: newReadFn(src)}, beam.Impulse(s))
@@ -42,7 +44,7 @@ type pipeFn struct {
 const (
 	// pipeWait is how long a call waits for a record. Then the watermark follows the clock.
 	pipeWait = 250 * time.Millisecond
-	// pipeIdle is how long a pipe has no record in a pause.
+	// pipeIdle is the time without records after which a pause starts.
 	pipeIdle = time.Second
 )
 
@@ -69,18 +71,18 @@ func (fn *pipeFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 	return sdf.ResumeProcessingIn(0), nil
 }
 
-// pipeTimes is what the times of the records of a pipe have shown. Times ahead of the clock count for nothing: they may be
-// wrong.
+// pipeTimes tracks the times of the records of a pipe. It ignores times after the present, which may be wrong.
 type pipeTimes struct {
 	key     string        // of the first record
-	started bool          // another key has come, or a pause
-	latest  time.Time     // of the times; zero before the first
-	age     time.Duration // how far that was behind the clock when it arrived
-	arrived time.Time     // when the last records had been handed over
+	started bool          // another key or a pause has occurred
+	latest  time.Time     // latest time; zero before the first
+	age     time.Duration // delay of latest behind the clock on arrival
+	arrived time.Time     // arrival of the last records
 	lag     eventlag.Lag
 }
 
-// observe takes the times of records that have arrived. It returns false if a time goes back.
+// observe adds the times of records that arrived at now. It returns false if a time goes back by more than
+// Disorder.
 func (p *pipeTimes) observe(clock *PipeClock, records []Record, now time.Time) bool {
 	var lags []time.Duration
 	var behind time.Duration
@@ -107,8 +109,8 @@ func (p *pipeTimes) observe(clock *PipeClock, records []Record, now time.Time) b
 	return false
 }
 
-// watermark returns the time before which no record is expected; zero while that is not known. came says that records have
-// come since the last call.
+// watermark returns the time before which no record is expected, or zero if it is not known yet. received means
+// that records have arrived since the last call.
 func (p *pipeTimes) watermark(clock *PipeClock, received bool, now time.Time) time.Time {
 	if received {
 		p.arrived = now

@@ -12,15 +12,15 @@ import (
 	"hafvf/internal/tabular"
 )
 
-// The rows of a table come as lines of cells with a tab between them, as many as the
-// table has columns. A cell is a JSON value, which contains no tab, or nothing.
+// A row of a table is a line of cells separated by tabs, one per column. A cell is a JSON value, which contains no
+// tab, or empty.
 
 var (
 	null    = []byte("null")
 	errJSON = errors.New("a cell is not JSON")
 )
 
-// checkColumns says why columns are not those of a table.
+// checkColumns returns an error if there are no columns, or two with the same name.
 func checkColumns(columns []tabular.Column) error {
 	if len(columns) == 0 {
 		return errors.New("there are no columns")
@@ -35,7 +35,7 @@ func checkColumns(columns []tabular.Column) error {
 	return nil
 }
 
-// eachRow calls row with the cells of each line, valid during the call.
+// eachRow calls row with the cells of each line. The cells are valid only during the call.
 func eachRow(lines []byte, columns int, row func(cells [][]byte) error) error {
 	cells := make([][]byte, 0, columns)
 	for line := range bytes.Lines(lines) {
@@ -50,8 +50,8 @@ func eachRow(lines []byte, columns int, row func(cells [][]byte) error) error {
 	return nil
 }
 
-// text returns the text of a cell: a string without its quotes, nothing for
-// null, anything else as its JSON.
+// cellText returns the text of a cell: a string without its quotes, "" for null or an empty cell, and the JSON of
+// any other value.
 func cellText(v []byte) (string, error) {
 	switch {
 	case len(v) == 0 || bytes.Equal(v, null):
@@ -68,14 +68,14 @@ func cellText(v []byte) (string, error) {
 	return s, nil
 }
 
-// A rowText writes the fields of a record as CSV, for Record.Raw.
+// A rowText formats the fields of a record as CSV, for Record.Raw.
 type rowText struct {
 	text   strings.Builder
 	csv    *csv.Writer
-	buffer []byte // memory that the texts share, see shared
+	buffer []byte // memory that the texts share, see sharedBytes
 }
 
-// of is the text of the fields, cut at MaxRaw bytes.
+// encode returns the CSV of fields, cut at MaxRaw bytes.
 func (t *rowText) encode(fields []string) []byte {
 	size := len(fields)
 	for _, f := range fields {
@@ -98,7 +98,7 @@ func (t *rowText) encode(fields []string) []byte {
 	return t.buffer[start:min(end, start+MaxRaw):min(end, start+MaxRaw)]
 }
 
-// plain reports whether a field of a CSV surely needs no quotes.
+// plain reports whether a CSV field certainly needs no quotes.
 func plain(f string) bool {
 	for i := range len(f) {
 		if c := f[i]; c <= ' ' || c >= 0x7f || c == '"' || c == ',' || c == '\\' {
@@ -108,13 +108,13 @@ func plain(f string) bool {
 	return true
 }
 
-// quoted is of for fields that may need quotes.
+// encodeQuoted is encode for fields that may need quotes.
 func (t *rowText) encodeQuoted(fields []string) []byte {
 	if t.csv == nil {
 		t.csv = csv.NewWriter(&t.text)
 	}
 	t.text.Reset()
-	t.csv.Write(fields) // to a Builder, which does not fail
+	t.csv.Write(fields) // writing to a Builder cannot fail
 	t.csv.Flush()
 	raw := strings.TrimSuffix(t.text.String(), "\n")
 	return []byte(raw[:min(len(raw), MaxRaw)])

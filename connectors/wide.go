@@ -9,21 +9,20 @@ import (
 	"hafvf/internal/domain"
 )
 
-// A wide table has a series in each column of values, and a row for each time. It is read as
-// the long table that says the same: a row makes a record for every series, whose Fields are
-// the key's, the name of the column, the time and the value.
+// A wide table has a series in each column of values, and a row for each time. It is read as the equivalent long
+// table: a row makes a record for every series, with the Fields key, column name, time and value.
 
-// sniffRows is how many rows are looked at to tell columns of numbers.
+// sniffRows is the number of rows that are read to find columns of numbers.
 const sniffRows = 1000
 
-// A look at the first rows of a file ends when it has seen so many fields or bytes.
+// Reading the first rows of a file stops after these numbers of fields or bytes.
 const (
 	sniffFields = 1 << 20
 	sniffBytes  = 64 << 20
 )
 
-// spread returns the columns of values that are among the names: those that Values name, and
-// those that match its patterns. Key and time are never among the latter, nor a column without a name.
+// valueColumns returns the columns in names that are named in Values or match its patterns. Patterns never match
+// key, time or a column without a name.
 func (src Source) valueColumns(file string, names []string) (values []string, err error) {
 	present, added := setOf(names), map[string]bool{}
 	for _, want := range src.Values {
@@ -58,11 +57,11 @@ func setOf(names []string) map[string]bool {
 	return set
 }
 
-// IsPattern reports whether a name of a column is a pattern, see Matcher.
+// IsPattern reports whether a column name is a pattern, see Matcher.
 func IsPattern(s string) bool { return strings.ContainsAny(s, "*?") }
 
-// Matcher returns what reports whether a column has the name, or matches it as a pattern, in which
-// * stands for any text and ? for a character. Brackets are those of a unit.
+// Matcher returns a function that reports whether a column has the name pattern or matches it. In a pattern, *
+// matches any text and ? matches one character. Brackets are literal, because they enclose units.
 func Matcher(pattern string) func(column string) bool {
 	pattern = bracketEscaper.Replace(pattern)
 	return func(column string) bool { return domain.Matches(pattern, column) }
@@ -70,25 +69,25 @@ func Matcher(pattern string) func(column string) bool {
 
 var bracketEscaper = strings.NewReplacer(`\`, `\\`, "[", `\[`)
 
-// A wideReader makes long records of the rows of a wide table.
+// A wideReader converts the rows of a wide table to long records.
 type wideReader struct {
 	recordReader
 	src    Source
 	file   string
-	values []string // the columns of values
-	series []int    // which of them are read; nil until that is known
+	values []string // names of the value columns
+	series []int    // positions in values of the columns to read; nil until they are known
 
-	ahead []Record // that were looked at
-	err   error    // after them
+	ahead []Record // rows that are read but not returned
+	err   error    // error after ahead
 
 	row        Record
-	nextSeries int // which series of the row comes next
+	nextSeries int // position in series of the row's next record
 	raw        rowText
 
-	fields []string // memory that records share, see shared
+	fields []string // memory that records share, see sharedBytes
 }
 
-// newWide makes a reader of the long records of rr, which reads the columns of src.
+// newWideReader returns a reader of the long records of rr.
 func newWideReader(rr recordReader, src Source, file string) (*wideReader, error) {
 	values, err := src.valueColumns(file, rr.columns())
 	if err != nil {
@@ -96,13 +95,13 @@ func newWideReader(rr recordReader, src Source, file string) (*wideReader, error
 	}
 	w := &wideReader{recordReader: rr, src: src, file: file, values: values}
 	if readsOnce(file) {
-		return w, nil // what is looked at cannot be looked at again
+		return w, nil // the rows can be read only once: next chooses the columns
 	}
 	return w, w.chooseSeries(sniffRows)
 }
 
-// choose looks at the first rows, and reads the columns that Values name, and those that match
-// a pattern and are of numbers.
+// chooseSeries chooses the columns that Values names, and those that match a pattern and contain numbers in the
+// first rows.
 func (w *wideReader) chooseSeries(rows int) error {
 	if slices.ContainsFunc(w.src.Values, IsPattern) {
 		w.ahead, w.err = readRecords(w.recordReader, rows, 1, math.MaxInt64)
@@ -119,8 +118,8 @@ func (w *wideReader) chooseSeries(rows int) error {
 	return nil
 }
 
-// numeric reports whether most of what was looked at in a column of values is numbers. Of a
-// column without anything nothing is known: it may be one of numbers.
+// numeric reports whether a value column has at least as many numbers as other texts in the rows ahead. An empty
+// column counts as numeric.
 func (w *wideReader) numeric(i int) bool {
 	texts, numbers := 0, 0
 	for _, r := range w.ahead {
@@ -187,6 +186,6 @@ func (w *wideReader) next() (Record, error) {
 	long.Fields, w.fields = w.fields[:keys+3:keys+3], w.fields[keys+3:]
 	copy(long.Fields, w.row.Fields[:keys])
 	long.Fields[keys], long.Fields[keys+1], long.Fields[keys+2] = w.values[i], w.row.Fields[keys], w.row.Fields[keys+1+i]
-	long.Raw = w.raw.encode(long.Fields) // not the row, of which each series would have a copy
+	long.Raw = w.raw.encode(long.Fields) // not the row, which each series would copy
 	return long, nil
 }

@@ -21,77 +21,73 @@ import (
 	"hafvf/internal/tabular"
 )
 
-// A Sink says what file to write.
+// A Sink describes a file to write.
 type Sink struct {
 	// Format is a name in Formats.
 	Format string
-	// Path is a file in a folder that exists, or "-" for standard output (not
-	// for Parquet). A CSV or JSON Lines file whose name ends in .gz or .zst is
-	// compressed.
+	// Path is a file in an existing folder, or "-" for standard output (not for Parquet). A CSV or JSON Lines file
+	// with the extension .gz or .zst is compressed.
 	Path string
-	// Columns are those of CSV and Parquet. A cell of nothing or null is empty, or
-	// null in Parquet; an object or array is given as its JSON text.
+	// Columns are the columns of CSV and Parquet. An empty cell or null is empty in CSV and null in Parquet. An
+	// object or array is written as its JSON text.
 	Columns []tabular.Column
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
-	// Append adds to the file as it is, at once, in place of a file that appears
-	// when it is complete: for what has no end. Not for Parquet and compressed
-	// files. A line that was cut off in the middle is taken out first.
+	// Append appends to an existing file at once, for data without an end. Without Append or Live, a file appears
+	// when it is complete. Append is not possible for Parquet and compressed files. An incomplete last line is
+	// removed first.
 	Append bool
-	// Live writes at once too, to a file that is emptied before the first line: for what comes slowly
-	// and has an end. A Parquet or compressed file appears when it is complete.
+	// Live writes at once to a file that is emptied before the first line, for slow data with an end. A Parquet or
+	// compressed file still appears when it is complete.
 	Live bool
 }
 
-// Direct reports whether what is written can be read at once, and not only when
-// the file is complete.
+// Direct reports whether the output can be read at once, and not only when the file is complete.
 func (s Sink) Direct() bool {
 	return s.Append || s.Path == stdio || s.Path == Stderr || s.Live && !s.completeOnly()
 }
 
-// whole reports whether the file is of use when it is complete only.
+// completeOnly reports whether the file is usable only when it is complete.
 func (s Sink) completeOnly() bool {
 	return FormatOf(s.Format).Whole || Unpacked(s.Path) != s.Path
 }
 
-// A Writer writes records to a sink. Its file has a temporary name in the
-// same folder until Commit, so that it appears complete or not at all; Keep gives
-// the part of a run that has not come to its end a name of its own. What is
-// not a regular file (standard output, a device, a named pipe) is written
-// directly, and each Write is passed on at once.
+// A Writer writes records to a sink. Its file has a temporary name in the same folder until Commit, so it appears
+// complete or not at all. KeepPartial gives the file of an unfinished run a different name. Files that are not
+// regular (standard output, a device, a named pipe) are written directly, and each Write is flushed.
 type Writer struct {
 	name string // for messages
 
 	mu            sync.Mutex
 	file          *os.File
-	out           *deadlinewriter.Writer // of file; nil if it is a regular one
-	atomic        *atomicfile.File       // file, nil when written directly
+	out           *deadlinewriter.Writer // writes to file; nil if file is regular
+	atomic        *atomicfile.File       // contains file; nil if it is written directly
 	buf           *bufio.Writer
 	zip           io.WriteCloser
 	enc           encoder
 	direct        bool
-	hasOldContent bool  // the file has its old content until something is written
-	written       bool  // something was
-	finished      bool  // written out: nothing more can be written
-	err           error // the first failure, which stays
+	hasOldContent bool  // file has its old content until something is written
+	written       bool  // Write got at least one byte
+	finished      bool  // everything is written out, and nothing more can be written
+	err           error // first failure, which is permanent
 	closed        bool
 }
 
-// An encoder turns lines into a format.
+// An encoder converts lines to a format.
 type encoder interface {
 	write(lines []byte) error
-	// flush passes on what can be passed on before the end.
+	// flush writes out what is possible before the end.
 	flush() error
 	close() error
 }
 
-// ErrReaderGone says that nobody reads standard output any more, as behind | head. A program
-// gets it if it ignores SIGPIPE, which ends it otherwise.
+// ErrReaderGone means that the reader of standard output has closed it, as head does in a shell pipeline. Only
+// programs that ignore SIGPIPE get this error; otherwise the signal ends them.
 var ErrReaderGone = errors.New("its reader has gone")
 
 var errClosed = errors.New("the writer has been committed or aborted")
 
-// Create opens a sink. Its errors are sentences that name the path.
+// Create opens a sink. Its errors are sentences with the path.
 func Create(sink Sink) (*Writer, error) {
 	w := &Writer{name: sink.Path}
 	format, ext := FormatOf(sink.Format), filepath.Ext(sink.Path)
@@ -126,7 +122,7 @@ func Create(sink Sink) (*Writer, error) {
 	return w, nil
 }
 
-// open sets file, whole and direct. It reports whether the file is empty.
+// open sets file, atomic and direct. fresh reports whether the file is empty.
 func (w *Writer) open(sink Sink) (fresh bool, err error) {
 	path := sink.Path
 	info, statErr := os.Stat(path)
@@ -159,7 +155,7 @@ func (w *Writer) open(sink Sink) (fresh bool, err error) {
 	return fresh, nil
 }
 
-// extend opens a file to add to it. It reports whether the file is empty.
+// openAppend opens a file to append to it. fresh reports whether the file is empty.
 func (w *Writer) openAppend(sink Sink) (fresh bool, err error) {
 	if w.file, err = os.OpenFile(sink.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666); err != nil {
 		return false, err
@@ -174,14 +170,14 @@ func (w *Writer) openAppend(sink Sink) (fresh bool, err error) {
 	return fresh, err
 }
 
-// cutTorn removes an incomplete last line of f, which a killed program has left. With
-// quotes, a line end between quotes does not count. It reports whether f is empty then.
+// cutPartialLine removes an incomplete last line of f, which a killed program has left. With quotes, a line end
+// between quotes does not count. empty reports whether f is then empty.
 func cutPartialLine(f *os.File, quotes bool) (empty bool, err error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
-		return true, nil // no regular file, or an empty one
+		return true, nil // not a regular file, or empty
 	}
-	end := int64(0) // of the last line
+	end := int64(0) // of the last complete line
 	if quotes {
 		end, err = lastRow(io.NewSectionReader(f, 0, size))
 	} else {
@@ -193,8 +189,7 @@ func cutPartialLine(f *os.File, quotes bool) (empty bool, err error) {
 	return end == 0, err
 }
 
-// lastLine is the end of the last line of a file that has one, searched from the
-// end of the file.
+// lastLine returns the offset after the last line end of a file, or 0 if there is none. It searches backwards.
 func lastLine(f io.ReaderAt, size int64) (int64, error) {
 	buf := make([]byte, 64<<10)
 	for end := size; end > 0; {
@@ -211,8 +206,8 @@ func lastLine(f io.ReaderAt, size int64) (int64, error) {
 	return 0, nil
 }
 
-// lastRow is the end of the last row of a CSV that has one. Only from the
-// beginning can be told what is in quotes: a quote within a field is two.
+// lastRow returns the offset after the last complete row of a CSV, or 0 if there is none. It reads from the
+// beginning, because only then quotes are unambiguous: a quote in a field is doubled.
 func lastRow(r io.Reader) (end int64, err error) {
 	buf := make([]byte, 256<<10)
 	quoted := false
@@ -237,7 +232,7 @@ func lastRow(r io.Reader) (end int64, err error) {
 	}
 }
 
-// sameHeader refuses to add rows to a CSV of other columns.
+// checkHeader returns an error if the header of a CSV differs from the columns of sink.
 func checkHeader(f *os.File, sink Sink) error {
 	comma, err := delimiter(sink.Delimiter)
 	if err != nil {
@@ -252,10 +247,9 @@ func checkHeader(f *os.File, sink Sink) error {
 	return nil
 }
 
-// Write appends records, one per line, each ended by '\n': JSON objects, or for a
-// table rows, whose cells are JSON values, or nothing, with tabs between them. It
-// may be called from several goroutines; the lines of one call stay together.
-// After an error every further call returns the same one.
+// Write appends records, one per line, each ended by '\n'. A record is a JSON object or, for a table, a row of
+// cells separated by tabs. Each cell is a JSON value or empty. Write is safe for concurrent use; the lines of one
+// call stay together. After an error every further call returns the same error.
 func (w *Writer) Write(lines []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -280,7 +274,7 @@ func (w *Writer) Write(lines []byte) error {
 	return w.err
 }
 
-// empty removes the old content of a file that is written directly.
+// truncateOld removes the old content of a file that is written directly.
 func (w *Writer) truncateOld() error {
 	if !w.hasOldContent {
 		return nil
@@ -289,8 +283,8 @@ func (w *Writer) truncateOld() error {
 	return w.file.Truncate(0)
 }
 
-// Hurry says that the run is being stopped: a pipe or a device that nobody reads is waited for no
-// longer than account.StopTimeout.
+// Hurry tells the writer that the run is being stopped. A pipe or device without a reader then blocks for at most
+// account.StopTimeout.
 func (w *Writer) Hurry() {
 	if w.out != nil {
 		w.out.Hurry()
@@ -318,15 +312,15 @@ func (w *Writer) setError(err error) {
 	}
 }
 
-// Finish writes everything out, and leaves to Commit or Keep the name of the file. When it, or
-// an earlier Write, failed there is no file and the error is returned.
+// Finish writes everything out. Commit or KeepPartial then names the file. If Finish or an earlier Write fails,
+// there is no file.
 func (w *Writer) Finish() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.finishOnce()
 }
 
-// end is Finish, if that was not done yet.
+// finishOnce writes everything out unless that is done already, or returns the first failure.
 func (w *Writer) finishOnce() error {
 	if w.closed {
 		return fmt.Errorf("%s: %w", w.name, errClosed)
@@ -341,8 +335,8 @@ func (w *Writer) finishOnce() error {
 	return w.err
 }
 
-// Commit finishes the file and gives it its name. A part that Keep has left before is removed.
-// When it, or an earlier Write, failed there is no file and the error is returned.
+// Commit finishes the file and gives it its name. It removes an older file of KeepPartial. If Commit or an earlier
+// Write fails, there is no file.
 func (w *Writer) Commit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -359,8 +353,8 @@ func (w *Writer) Commit() error {
 	return w.err
 }
 
-// LeaveUnwritten closes the writer and leaves the file of the sink as it is, if nothing was written and there is such a file.
-// It reports whether it did.
+// LeaveUnwritten closes the writer and keeps the sink's existing file, if there is one and nothing was written. It
+// reports whether it did so.
 func (w *Writer) LeaveUnwritten() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -371,10 +365,9 @@ func (w *Writer) LeaveUnwritten() bool {
 	return true
 }
 
-// KeepPartial finishes the file and gives it the name of its sink with .partial behind it, which it
-// returns. The file of the sink stays as it is. The name is empty if there is no such part:
-// nothing was written, or it was written directly, or Commit was called. After an error there is
-// none either.
+// KeepPartial finishes the file and names it like the sink's file with the suffix .partial. It returns that name.
+// The sink's file is unchanged. The name is empty if there is no such file: nothing was written, the output was
+// written directly, Commit was called before, or an error occurred.
 func (w *Writer) KeepPartial() (name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -391,7 +384,7 @@ func (w *Writer) KeepPartial() (name string, err error) {
 	return name, w.err
 }
 
-// finish writes out what is still held.
+// writeOut writes out all buffered data.
 func (w *Writer) writeOut() error {
 	for _, step := range []func() error{w.truncateOld, w.enc.close, w.zip.Close, w.buf.Flush, w.sync} {
 		if err := step(); err != nil {
@@ -401,17 +394,17 @@ func (w *Writer) writeOut() error {
 	return nil
 }
 
-// Whole reports whether the file appears with Commit alone.
+// Whole reports whether the file appears only with Commit.
 func (w *Writer) Whole() bool { return w.atomic != nil }
 
-// Err is the first failure, nil where there was none.
+// Err returns the first failure, or nil.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Sync has what was written directly to a file outlast a loss of power.
+// Sync flushes a directly written file to disk.
 func (w *Writer) Sync() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -421,7 +414,7 @@ func (w *Writer) Sync() error {
 	return w.err
 }
 
-// sync does nothing of what is no file, such as a pipe, which refuses it.
+// sync flushes a regular file to disk. It does nothing for pipes and devices, which cannot be synced.
 func (w *Writer) sync() error {
 	if info, err := w.file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return err
@@ -429,8 +422,7 @@ func (w *Writer) sync() error {
 	return w.file.Sync()
 }
 
-// Abort removes the temporary file. What was written directly stays. After
-// Commit it does nothing.
+// Abort removes the temporary file. Directly written output is kept. After Commit it does nothing.
 func (w *Writer) Abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
