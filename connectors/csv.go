@@ -118,7 +118,7 @@ func (c *csvReader) cells(text string) (cells []string) {
 	return cells
 }
 
-// startTable starts a table with this header. The error says which columns it lacks.
+// startTable starts a table with this header. The error names the missing columns.
 func (c *csvReader) startTable(names []string) error {
 	src := c.src
 	switch {

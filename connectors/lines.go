@@ -36,8 +36,8 @@ func newLines(r io.ReadCloser, path string) *lines {
 	return &lines{r: r, path: path, name: sourceName(path), maxLength: MaxRecord, line: 1, buf: make([]byte, window)}
 }
 
-// begin must be called first. It consumes a byte order mark and decodes UTF-16 if the mark says so. If the first
-// window contains CR but no LF, CR is the line end.
+// begin must be called first. It consumes a byte order mark, and decodes UTF-16 if the mark is one of UTF-16. If
+// the first window contains CR but no LF, CR is the line end.
 func (l *lines) begin() {
 	const bom = "\ufeff"
 	for l.end < len(bom) && l.err == nil {

@@ -22,7 +22,7 @@ type PipeClock struct {
 	// observation are skipped.
 	Observe func(records []Record, f func(key string, t time.Time))
 	// Disordered is called once if a time is behind the latest one by more than Disorder.
-	Disordered func(behind time.Duration)
+	Disordered func(delay time.Duration)
 }
 
 // ReadPipe is Read of standard input with a watermark.
@@ -85,7 +85,7 @@ type pipeTimes struct {
 // Disorder.
 func (p *pipeTimes) observe(clock *PipeClock, records []Record, now time.Time) bool {
 	var lags []time.Duration
-	var behind time.Duration
+	var maxDelay time.Duration
 	clock.Observe(records, func(key string, t time.Time) {
 		lag := now.Sub(t)
 		if t.IsZero() || lag < 0 {
@@ -96,16 +96,16 @@ func (p *pipeTimes) observe(clock *PipeClock, records []Record, now time.Time) b
 			p.key, p.latest = key, t
 		}
 		p.started = p.started || key != p.key
-		behind = max(behind, p.latest.Sub(t))
+		maxDelay = max(maxDelay, p.latest.Sub(t))
 		if !t.Before(p.latest) {
 			p.latest, p.age = t, lag
 		}
 	})
 	p.lag.Add(now, lags)
-	if behind <= clock.Disorder {
+	if maxDelay <= clock.Disorder {
 		return true
 	}
-	clock.Disordered(behind)
+	clock.Disordered(maxDelay)
 	return false
 }
 

@@ -76,7 +76,7 @@ type Writer struct {
 // An encoder converts lines to a format.
 type encoder interface {
 	write(lines []byte) error
-	// flush writes out what is possible before the end.
+	// flush writes out complete data before the end.
 	flush() error
 	close() error
 }
@@ -283,7 +283,7 @@ func (w *Writer) truncateOld() error {
 	return w.file.Truncate(0)
 }
 
-// Hurry tells the writer that the run is being stopped. A pipe or device without a reader then blocks for at most
+// Hurry is called when the run is being stopped. A pipe or device without a reader then blocks for at most
 // account.StopTimeout.
 func (w *Writer) Hurry() {
 	if w.out != nil {

@@ -67,7 +67,7 @@ type entry struct {
 	gathers  bool // may wait for other alerts, see Sink.Batches
 }
 
-// Stats counts alerts by what happened to them.
+// Stats counts the alerts of an Outbox by their result.
 type Stats struct {
 	Sent    int64
 	Failed  int64 // refused, rejected by a full queue, or given up
