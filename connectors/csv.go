@@ -80,7 +80,7 @@ func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLine
 	text, rec, err := c.read()
 	switch {
 	case err == io.EOF && (src.Skip > 0 || src.Comment != ""):
-		return nil, fmt.Errorf("%s has no header: with skip and comment of the source nothing is left", fileName(path))
+		return nil, fmt.Errorf("%s has no header: skip and comment of the source leave no line", fileName(path))
 	case err == io.EOF:
 		return nil, fmt.Errorf("%s is empty: a CSV begins with a header that names its columns", fileName(path))
 	case err != nil:
@@ -139,7 +139,7 @@ func (c *csvReader) startTable(names []string) error {
 			return err
 		}
 		if slices.Sort(values); !slices.Equal(values, slices.Sorted(slices.Values(firstValues))) {
-			return fmt.Errorf("it has other columns of values than the first table: %s", quoteNames(values))
+			return fmt.Errorf("its value columns differ from those of the first table: %s", quoteNames(values))
 		}
 		src.Wide, src.Values = false, firstValues
 	}
@@ -269,7 +269,7 @@ func (c *csvReader) addUnnamedColumn(text string) {
 // headerHint returns how to reach a header with the missing columns, or "" if there is none in the first window.
 func (c *csvReader) headerHint(header Record) string {
 	if bytes.HasPrefix(header.Raw, []byte("#")) {
-		return fmt.Sprintf("line %d begins with #: if it is no header, set comment: \"#\"", header.Position)
+		return fmt.Sprintf("line %d begins with #: if it is not a header, set comment: \"#\"", header.Position)
 	}
 	wanted, line := c.src.requiredColumns(), c.line
 	for text := range bytes.Lines(c.buf[c.start:c.end]) {

@@ -64,7 +64,7 @@ func TestCSV(t *testing.T) {
 	below, noted := ktx, ktx
 	below.Skip, noted.Comment = 3, "#"
 	const head = "key,time,x\n"
-	const lacks = `the table that begins at line 4 cannot be read: f.csv has no column "key"; its columns are "table", "id", "time", "x". A file of one series needs none: key: none.`
+	const lacks = `the table that begins at line 4 cannot be read: f.csv has no column "key"; its columns are "table", "id", "time", "x". If the file has only one series, set key: none.`
 	good := func(line int64, key string) got {
 		return got{Line: line, Fields: key + "|t|1", Raw: key + ",t,1"}
 	}
@@ -159,12 +159,12 @@ func TestCSVHeaderErrors(t *testing.T) {
 		{"missing, misspelt", "key,time,value\n", with(func(s *Source) { s.Values = []string{"vlaue"} }),
 			`f.csv has no column "vlaue"; its columns are "key", "time", "value". Did you mean "value"?`},
 		{"missing, nothing near", "id,time,x\n", with(func(s *Source) { s.Key = []string{"customer"} }),
-			`f.csv has no column "customer"; its columns are "id", "time", "x". A file of one series needs none: key: none.`},
+			`f.csv has no column "customer"; its columns are "id", "time", "x". If the file has only one series, set key: none.`},
 		{"twice", "key,x,time,x\n", ktx, `f.csv has two columns "x": rename one of them`},
-		{"further down", "Station: 5\n\n\"key\",\"time\",\"x\"\n", ktx, `f.csv has no column "key"; its columns are "Station: 5". A file of one series needs none: key: none; line 3 has these names: set skip: 2`},
-		{"below comments", "#group,false\nkey,time,x\n", ktx, `f.csv has no column "key"; its columns are "#group", "false". A file of one series needs none: key: none; line 1 begins with #: if it is no header, set comment: "#"`},
+		{"further down", "Station: 5\n\n\"key\",\"time\",\"x\"\n", ktx, `f.csv has no column "key"; its columns are "Station: 5". If the file has only one series, set key: none; line 3 has these names: set skip: 2`},
+		{"below comments", "#group,false\nkey,time,x\n", ktx, `f.csv has no column "key"; its columns are "#group", "false". If the file has only one series, set key: none; line 1 begins with #: if it is not a header, set comment: "#"`},
 		{"delimiter named", "\ufeffsep=;\nkey;time;x\n", ktx, `f.csv, line 1 names a delimiter: set skip: 1 and delimiter: ";"`},
-		{"more skipped than there is", "key,time,x\n", with(func(s *Source) { s.Skip = 2 }), "f.csv has no header: with skip and comment of the source nothing is left"},
+		{"more skipped than there is", "key,time,x\n", with(func(s *Source) { s.Skip = 2 }), "f.csv has no header: skip and comment of the source leave no line"},
 		{"quote", "key,time,\"x\n", ktx, "f.csv, line 1: the header is not usable: a quote is opened and not closed before the end of the file"},
 		{"not UTF-8", "\xffk", ktx, "f.csv, line 1: the header is not usable: not UTF-8: byte 0xff at byte 1 of the record; set encoding, such as windows-1252"},
 		{"UTF-16 without a mark", "k\x00,\x00\n\x00", ktx, "f.csv, line 1: the header is not usable: a NUL at byte 2 of the record; if this is UTF-16, set encoding: utf-16"},

@@ -79,5 +79,5 @@ func errNoFormat(name, owner string) error {
 	for _, f := range Formats {
 		known = append(known, f.Name)
 	}
-	return fmt.Errorf("format %q%s is not known: it is one of %s", name, owner, strings.Join(known, ", "))
+	return fmt.Errorf("format %q%s is unknown: use one of %s", name, owner, strings.Join(known, ", "))
 }

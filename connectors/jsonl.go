@@ -164,7 +164,7 @@ func (j *jsonlReader) scan() (Record, error) {
 			end = i
 		case depth == 0 || b != '}' && b != ']':
 		case b != j.closers[depth-1]:
-			why = fmt.Sprintf("has a %q where a %q is due", b, j.closers[depth-1])
+			why = fmt.Sprintf("has a %q instead of a %q", b, j.closers[depth-1])
 		default:
 			if j.closers = j.closers[:depth-1]; depth == 1 {
 				end = i + 1

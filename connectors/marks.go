@@ -54,7 +54,7 @@ func ParseMarks(b []byte, log *slog.Logger) (*FileMarks, error) {
 	}
 	c := &compact.Codec{Reader: compact.Reader{B: b}}
 	if m.serialize(c); c.Bad || len(c.B) > 0 {
-		return nil, errors.New("how far the files were read is damaged")
+		return nil, errors.New("the stored marks of the files are damaged")
 	}
 	return m, nil
 }
@@ -150,7 +150,7 @@ func (m *FileMarks) open(src Source, path string, skipped *skippedLines) (record
 		if err := cur.close(); err != nil {
 			return nil, err
 		}
-		m.log.Warn("the file is another than in the run before, and is read from its beginning", "file", path, "records read then", prev.records)
+		m.log.Warn("file was replaced since the previous run: reading it from the start", "file", path, "records read then", prev.records)
 		known = false
 	}
 }
@@ -176,7 +176,7 @@ func (m *FileMarks) openMarked(src Source, path string, prev fileMark, skipped *
 	left := prev.records
 	switch {
 	case prev.records > 0 && !same:
-		m.log.Warn("the file is another than in the run before: it has no past to learn from", "file", path)
+		m.log.Warn("file was replaced since the previous run: its past is not learned", "file", path)
 		left = 0
 	case r.ahead != nil:
 		left--
@@ -244,7 +244,7 @@ func (r *markedReader) skipMarked(prev fileMark) (same bool, err error) {
 	if r.mark.last != prev.last {
 		r.ahead = &rec
 		skipped--
-		r.marks.log.Warn("the last record is another than in the run before, and is read again", "file", rec.Path, "line", rec.Position)
+		r.marks.log.Warn("last record has changed since the previous run: reading it again", "file", rec.Path, "line", rec.Position)
 	}
 	r.marks.mu.Lock()
 	r.marks.skipped += skipped

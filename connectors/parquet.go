@@ -411,7 +411,7 @@ func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
 	for _, c := range sink.Columns {
 		node := nodes[cmp.Or(c.Kind, tabular.String)]
 		if node == nil {
-			return nil, fmt.Errorf("column %q is of kind %q; it is one of %s, %s, %s, %s", c.Path, c.Kind, tabular.String, tabular.Number, tabular.Bool, tabular.Time)
+			return nil, fmt.Errorf("column %q has the unknown kind %q: use one of %s, %s, %s, %s", c.Path, c.Kind, tabular.String, tabular.Number, tabular.Bool, tabular.Time)
 		}
 		group[c.Path] = parquet.Optional(node)
 	}

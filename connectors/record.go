@@ -495,7 +495,7 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 			} else if near := message.Nearest(want, names); near != "" {
 				hint = fmt.Sprintf(" Did you mean %q?", near)
 			} else if i == 0 && len(src.Key) == 1 {
-				hint = " A file of one series needs none: key: none."
+				hint = " If the file has only one series, set key: none."
 			}
 			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, quoteNames(names), hint)
 		case duplicate[want]:

@@ -92,7 +92,7 @@ func TestOpen(t *testing.T) {
 			`%s/a.csv and %s/b.csv have different columns ("key", "time", "x"; "key", "time", "x", "y"): files that are read together must have the same`},
 		{"not gzip", in(t, "a.gz", map[string]string{"a.gz": head}), nil, "%s/a.gz is not a gzip file: gzip: invalid header"},
 		{"no path", Source{Format: JSONLines}, nil, `the source has no path: give a file, a glob, or "-" for standard input`},
-		{"no format", Source{Format: "xml"}, nil, `format "xml" of a source is not known: it is one of csv, jsonl, parquet`},
+		{"no format", Source{Format: "xml"}, nil, `format "xml" of a source is unknown: use one of csv, jsonl, parquet`},
 		{"no columns", Source{Format: CSV, Path: "-", Wide: true}, nil, "a wide csv source needs at least one value column"},
 		{"parquet from standard input", Source{Format: Parquet, Path: "-", Key: []string{"k"}, Values: []string{"x"}}, nil,
 			"parquet cannot be read from standard input, because its index is at the end: give a file"},

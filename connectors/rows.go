@@ -28,7 +28,7 @@ func checkColumns(columns []tabular.Column) error {
 	seen := map[string]bool{}
 	for _, c := range columns {
 		if seen[c.Path] {
-			return fmt.Errorf("column %q is there twice", c.Path)
+			return fmt.Errorf("column %q occurs twice", c.Path)
 		}
 		seen[c.Path] = true
 	}
@@ -41,7 +41,7 @@ func eachRow(lines []byte, columns int, row func(cells [][]byte) error) error {
 	for line := range bytes.Lines(lines) {
 		cells = slices.AppendSeq(cells[:0], bytes.SplitSeq(bytes.TrimSuffix(line, []byte("\n")), []byte("\t")))
 		if len(cells) != columns {
-			return fmt.Errorf("a row has %d cells, and the table %d columns", len(cells), columns)
+			return fmt.Errorf("a row has %d cells, but the table has %d columns", len(cells), columns)
 		}
 		if err := row(cells); err != nil {
 			return err

@@ -43,7 +43,7 @@ func TestWideTables(t *testing.T) {
 	expect.OK(t, os.WriteFile(path, []byte(",time,a,b\n0,1,2,3\n\nb,a,time\n3,2,1\n\ntime,a,c\n1,2,4\n"), 0o644))
 	got := expect.Get(long(t, Source{Format: CSV, Path: path, Wide: true, Time: "time", Values: []string{"*"}}))(t)
 	expect.Same(t, []string{"2: a 1 2", "2: b 1 3", "5: a 1 2", "5: b 1 3",
-		`8: the table that begins at line 7 cannot be read: it has other columns of values than the first table: "a", "c"`}, got)
+		`8: the table that begins at line 7 cannot be read: its value columns differ from those of the first table: "a", "c"`}, got)
 }
 
 func TestWide(t *testing.T) {

@@ -83,7 +83,7 @@ type encoder interface {
 
 // ErrReaderGone means that the reader of standard output has closed it, as head does in a shell pipeline. Only
 // programs that ignore SIGPIPE get this error; otherwise the signal ends them.
-var ErrReaderGone = errors.New("its reader has gone")
+var ErrReaderGone = errors.New("its reader has closed it")
 
 var errClosed = errors.New("the writer has been committed or aborted")
 
@@ -133,7 +133,7 @@ func (w *Writer) open(sink Sink) (fresh bool, err error) {
 	case path == Stderr:
 		w.name, w.file = "standard error", os.Stderr
 	case sink.Append && sink.completeOnly():
-		return false, fmt.Errorf("%s: a file of this kind has to come to an end, and the input has none: give plain JSON Lines or CSV", path)
+		return false, fmt.Errorf("%s: a file of this kind needs an input with an end: use plain JSON Lines or CSV", path)
 	case sink.Append:
 		fresh, err = w.openAppend(sink)
 	case sink.Live && !sink.completeOnly():

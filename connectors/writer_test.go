@@ -157,9 +157,9 @@ func TestCreateErrors(t *testing.T) {
 		{Sink{Format: JSONLines, Path: dir}, dir + " cannot be written: it is a folder"},
 		{Sink{Format: JSONLines, Path: dir + "/no/o"}, dir + "/no/o cannot be written: its folder " + dir + "/no does not exist; create it first"},
 		{Sink{Format: JSONLines, Path: dir + "/file/o"}, dir + "/file/o cannot be written: not a directory"},
-		{Sink{Format: "xml", Path: dir + "/o"}, dir + `/o cannot be written: format "xml" is not known: it is one of csv, jsonl, parquet`},
+		{Sink{Format: "xml", Path: dir + "/o"}, dir + `/o cannot be written: format "xml" is unknown: use one of csv, jsonl, parquet`},
 		{Sink{Format: CSV, Path: dir + "/o"}, dir + "/o cannot be written: there are no columns"},
-		{Sink{Format: CSV, Path: dir + "/o", Columns: append(columns, columns...)}, dir + `/o cannot be written: column "a" is there twice`},
+		{Sink{Format: CSV, Path: dir + "/o", Columns: append(columns, columns...)}, dir + `/o cannot be written: column "a" occurs twice`},
 		{Sink{Format: Parquet, Path: "-", Columns: columns}, "parquet cannot be written to standard output: give a file"},
 		{Sink{Format: Parquet, Path: dir + "/o.gz", Columns: columns}, dir + "/o.gz: parquet is compressed inside the file already: leave out .gz"},
 	} {
@@ -263,7 +263,7 @@ func TestAppend(t *testing.T) {
 func TestAppendErrors(t *testing.T) {
 	dir := t.TempDir()
 	columns := []tabular.Column{{Path: "a"}, {Path: "b"}}
-	const noEnd = ": a file of this kind has to come to an end, and the input has none: give plain JSON Lines or CSV"
+	const noEnd = ": a file of this kind needs an input with an end: use plain JSON Lines or CSV"
 	const other = " cannot be written: its first line is not the header of this run's columns; move it away, or give another path"
 	for _, tt := range []struct {
 		format, name, before, want string
@@ -331,7 +331,7 @@ func TestStandardOutput(t *testing.T) {
 		t.Errorf("%q, %v", b[:n], err)
 	}
 	r.Close()
-	if err := w.Write([]byte("{}\n")); !errors.Is(err, ErrReaderGone) || err.Error() != "standard output cannot be written: its reader has gone" {
+	if err := w.Write([]byte("{}\n")); !errors.Is(err, ErrReaderGone) || err.Error() != "standard output cannot be written: its reader has closed it" {
 		t.Error(err)
 	}
 }
