@@ -26,16 +26,16 @@ type got struct {
 
 func drain(t expect.T, next func() (Record, error)) ([]got, error) {
 	t.Helper()
-	var all []got
+	var records []got
 	for {
 		rec, err := next()
 		if err == io.EOF {
-			return all, nil
+			return records, nil
 		}
 		if err != nil {
-			return all, err
+			return records, err
 		}
-		all = append(all, got{rec.Position, strings.Join(rec.Fields, "|"), rec.Reason, string(rec.Raw)})
+		records = append(records, got{rec.Position, strings.Join(rec.Fields, "|"), rec.Reason, string(rec.Raw)})
 	}
 }
 
@@ -136,8 +136,8 @@ func TestCSV(t *testing.T) {
 			{2, "", "a NUL at byte 3 of the record", "a,\x00,1"}, good(3, "b")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			all := expect.Get(readCSV(t, tt.text, tt.src))(t)
-			expect.Same(t, tt.want, all)
+			records := expect.Get(readCSV(t, tt.text, tt.src))(t)
+			expect.Same(t, tt.want, records)
 		})
 	}
 }
@@ -243,12 +243,12 @@ func TestLongLine(t *testing.T) {
 // checkAccount checks that the records of text, none of them longer than
 // MaxRaw, are exactly its lines: in order, each once, none left out but blank
 // ones.
-func checkAccount(t interface{ Fatalf(string, ...any) }, text []byte, skip int, next func() (Record, error)) {
+func checkLines(t interface{ Fatalf(string, ...any) }, text []byte, skip int, next func() (Record, error)) {
 	var physical [][]byte
 	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
 		physical = append(physical, line)
 	}
-	at := skip
+	index := skip
 	for {
 		rec, err := next()
 		if err == io.EOF {
@@ -257,33 +257,33 @@ func checkAccount(t interface{ Fatalf(string, ...any) }, text []byte, skip int, 
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		for ; at < int(rec.Position)-1; at++ {
-			if len(bytes.TrimSpace(physical[at])) > 0 {
-				t.Fatalf("line %d is lost: %q", at+1, physical[at])
+		for ; index < int(rec.Position)-1; index++ {
+			if len(bytes.TrimSpace(physical[index])) > 0 {
+				t.Fatalf("line %d is lost: %q", index+1, physical[index])
 			}
 		}
-		if at != int(rec.Position)-1 {
-			t.Fatalf("record at line %d where line %d is next", rec.Position, at+1)
+		if index != int(rec.Position)-1 {
+			t.Fatalf("record at line %d where line %d is next", rec.Position, index+1)
 		}
 		// A line that is too long is told of by its beginning only.
 		if strings.HasPrefix(rec.Reason, "the line has ") {
-			if !bytes.HasPrefix(physical[at], rec.Raw) {
-				t.Fatalf("record %q is not the beginning of line %q", rec.Raw, physical[at])
+			if !bytes.HasPrefix(physical[index], rec.Raw) {
+				t.Fatalf("record %q is not the beginning of line %q", rec.Raw, physical[index])
 			}
-			at++
+			index++
 			continue
 		}
-		whole := physical[at]
-		for at++; len(chomp(whole)) < len(rec.Raw); at++ {
-			whole = append(bytes.Clone(whole), physical[at]...)
+		whole := physical[index]
+		for index++; len(chomp(whole)) < len(rec.Raw); index++ {
+			whole = append(bytes.Clone(whole), physical[index]...)
 		}
 		if !bytes.Equal(chomp(whole), rec.Raw) {
 			t.Fatalf("record %q is not line %q", rec.Raw, whole)
 		}
 	}
-	for ; at < len(physical); at++ {
-		if len(bytes.TrimSpace(physical[at])) > 0 {
-			t.Fatalf("line %d is lost at the end: %q", at+1, physical[at])
+	for ; index < len(physical); index++ {
+		if len(bytes.TrimSpace(physical[index])) > 0 {
+			t.Fatalf("line %d is lost at the end: %q", index+1, physical[index])
 		}
 	}
 }
@@ -307,7 +307,7 @@ func FuzzCSV(f *testing.F) {
 			t.Fatal(err)
 		}
 		c.header = []string{"key", "time", "x"}
-		checkAccount(t, text, 1, c.next)
+		checkLines(t, text, 1, c.next)
 	})
 }
 
@@ -334,7 +334,7 @@ func FuzzJSONL(f *testing.F) {
 		}
 		j := newJSONLReader(io.NopCloser(&chunks{text, int(chunk) + 1}), "f.jsonl")
 		j.maxLength = 1 + int(longest)
-		checkAccount(t, text, 0, j.next)
+		checkLines(t, text, 0, j.next)
 	})
 }
 
@@ -351,9 +351,9 @@ func TestCSVRoundTrip(t *testing.T) {
 			}
 			text += strings.Join(row, ",") + "\n"
 		}
-		all := expect.Get(readCSV(t, text, ktx))(t)
+		records := expect.Get(readCSV(t, text, ktx))(t)
 		var fields []string
-		for _, r := range all {
+		for _, r := range records {
 			fields = append(fields, r.Fields)
 		}
 		expect.Same(t, want, fields)

@@ -33,7 +33,7 @@ func TestJSONArray(t *testing.T) {
 		}
 	}
 	j := newJSONLReader(io.NopCloser(strings.NewReader("[{\"a\":\""+strings.Repeat("b", MaxRecord)+"\"},\n{}]")), "f.json")
-	all := expect.Get(drain(t, j.next))(t)
-	expect.Same(t, "the element of the array that begins at line 1 does not end within 16777216 bytes", all[0].Reason)
-	expect.Same(t, []got{{Line: 2, Raw: "{}"}}, all[1:])
+	records := expect.Get(drain(t, j.next))(t)
+	expect.Same(t, "the element of the array that begins at line 1 does not end within 16777216 bytes", records[0].Reason)
+	expect.Same(t, []got{{Line: 2, Raw: "{}"}}, records[1:])
 }

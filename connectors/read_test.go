@@ -51,14 +51,14 @@ func run(t *testing.T, books *account.Run, p *beam.Pipeline) error {
 
 // probe is what the DoFns of a test, which runs in this process, report to.
 type probe struct {
-	books   *account.Run
-	fail    int64 // the record number at which the consumer fails, 0 for none
-	stopAt  int64
-	delay   time.Duration
-	seen    sync.Map // of line number
-	emitted atomic.Int64
-	taken   atomic.Int64
-	most    atomic.Int64 // in flight
+	books       *account.Run
+	fail        int64 // the record number at which the consumer fails, 0 for none
+	stopAt      int64
+	delay       time.Duration
+	seen        sync.Map // of line number
+	emitted     atomic.Int64
+	received    atomic.Int64
+	maxInFlight atomic.Int64 // in flight
 }
 
 var probes sync.Map
@@ -86,8 +86,8 @@ func (fn *lineFn) ProcessElement(b Batch, emit func([]byte)) {
 	p := probeOf(fn.Test)
 	for _, r := range b.Records {
 		n := p.emitted.Add(1)
-		if in := n - p.taken.Load(); in > p.most.Load() {
-			p.most.Store(in)
+		if in := n - p.received.Load(); in > p.maxInFlight.Load() {
+			p.maxInFlight.Store(in)
 		}
 		if n == p.stopAt {
 			p.books.Stop()
@@ -101,18 +101,18 @@ type sinkFn struct{ Test string }
 
 func (fn *sinkFn) ProcessElement(line []byte) error {
 	p := probeOf(fn.Test)
-	var at int64
-	fmt.Sscan(string(line), &at)
-	if _, twice := p.seen.LoadOrStore(at, true); twice {
-		return fmt.Errorf("line %d came twice", at)
+	var position int64
+	fmt.Sscan(string(line), &position)
+	if _, duplicate := p.seen.LoadOrStore(position, true); duplicate {
+		return fmt.Errorf("line %d came twice", position)
 	}
-	if p.fail > 0 && at >= p.fail {
-		return fmt.Errorf("cannot take line %d", at)
+	if p.fail > 0 && position >= p.fail {
+		return fmt.Errorf("cannot take line %d", position)
 	}
-	if p.delay > 0 && at%100 == 0 {
+	if p.delay > 0 && position%100 == 0 {
 		time.Sleep(p.delay)
 	}
-	p.taken.Add(1)
+	p.received.Add(1)
 	return nil
 }
 
@@ -155,11 +155,11 @@ func TestReadArrivesOnce(t *testing.T) {
 					t.Fatalf("line %d is lost", line)
 				}
 			}
-			expect.Same(t, int64(rows), p.taken.Load(), "records")
-			if most := p.most.Load(); gate && most > 2*bundle {
-				t.Errorf("%d records in flight, more than two bundles of %d", most, bundle)
+			expect.Same(t, int64(rows), p.received.Load(), "records")
+			if n := p.maxInFlight.Load(); gate && n > 2*bundle {
+				t.Errorf("%d records in flight, more than two bundles of %d", n, bundle)
 			} else {
-				t.Logf("at most %d in flight", most)
+				t.Logf("at most %d in flight", n)
 			}
 		})
 	}
@@ -170,7 +170,7 @@ func TestReadStop(t *testing.T) {
 	p.stopAt = 2345
 	expect.OK(t, run(t, p.books, pipelineOf(t, csvOf(t, 100_000), 1000)))
 	// The batch in which it was stopped is the last one.
-	if n := p.taken.Load(); n < p.stopAt || n >= p.stopAt+aheadRecords || p.emitted.Load() != n {
+	if n := p.received.Load(); n < p.stopAt || n >= p.stopAt+aheadRecords || p.emitted.Load() != n {
 		t.Errorf("%d records emitted, %d taken, stopped at %d", p.emitted.Load(), n, p.stopAt)
 	}
 }
@@ -205,7 +205,7 @@ func TestReadStandardInput(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- run(t, p.books, pipelineOf(t, src, 1000)) }()
 	for n := int64(1); n <= 3; n++ {
-		expect.Soon(t, fmt.Sprint("record ", n), func() bool { return p.taken.Load() >= n })
+		expect.Soon(t, fmt.Sprint("record ", n), func() bool { return p.received.Load() >= n })
 		fmt.Fprint(w, "a,t,1\n")
 	}
 	p.books.Stop()
@@ -224,7 +224,7 @@ func TestInputSkips(t *testing.T) {
 
 // A run that goes on in the middle of a file knows the header that holds there, and counts lines that are
 // passed over once: in its process, and behind what the run before has read.
-func TestReadGoesOnInATable(t *testing.T) {
+func TestReadResumesInTable(t *testing.T) {
 	const tables = "a note\n# one\nkey,time,x\na,1,1\n\n# two\nx,key,time\n2,a,2\n# by hand\n3,a,3\n"
 	for _, name := range []string{"f.csv", "f.csv.gz"} {
 		src := ktx
@@ -264,7 +264,7 @@ func TestReadGoesOnInATable(t *testing.T) {
 }
 
 // A pipe is opened once, and its first records are there.
-func TestReadAPipe(t *testing.T) {
+func TestOpenPipe(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no paths of pipes")
 	}

@@ -288,9 +288,9 @@ func Check(src Source) error {
 // A Reader reads the records of all files of a source, in order.
 type Reader struct {
 	src     Source
-	marks   *FileMarks // records to skip; nil for none
+	marks   *FileMarks    // records to skip; nil for none
 	skipped *skippedLines // nil if lines are not counted
-	paths   []string // not opened yet
+	paths   []string      // not opened yet
 	cur     recordReader
 }
 

@@ -83,9 +83,9 @@ func TestSample(t *testing.T) {
 					n++
 				}
 			}
-			at := string(last.AppendPlace(nil))
-			if len(s.Records) != tt.places || n != tt.records || s.Whole != tt.whole || at != tt.last {
-				t.Errorf("%d places, %d records, whole %v, the last of %s", len(s.Records), n, s.Whole, at)
+			place := string(last.AppendPlace(nil))
+			if len(s.Records) != tt.places || n != tt.records || s.Whole != tt.whole || place != tt.last {
+				t.Errorf("%d places, %d records, whole %v, the last of %s", len(s.Records), n, s.Whole, place)
 			}
 		})
 	}

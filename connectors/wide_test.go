@@ -14,7 +14,7 @@ import (
 )
 
 // long reads the records of a source as key, series, time and value.
-func long(t *testing.T, src Source) (all []string, err error) {
+func readLong(t *testing.T, src Source) (texts []string, err error) {
 	t.Helper()
 	rd, err := Open(src)
 	if err != nil {
@@ -24,16 +24,16 @@ func long(t *testing.T, src Source) (all []string, err error) {
 	for {
 		r, err := rd.Next()
 		if err == io.EOF {
-			return all, nil
+			return texts, nil
 		}
 		if err != nil {
-			return all, err
+			return texts, err
 		}
 		if r.Reason != "" {
-			all = append(all, fmt.Sprintf("%d: %s", r.Position, r.Reason))
+			texts = append(texts, fmt.Sprintf("%d: %s", r.Position, r.Reason))
 			continue
 		}
-		all = append(all, fmt.Sprintf("%d: %s", r.Position, strings.Join(r.Fields, " ")))
+		texts = append(texts, fmt.Sprintf("%d: %s", r.Position, strings.Join(r.Fields, " ")))
 	}
 }
 
@@ -41,7 +41,7 @@ func long(t *testing.T, src Source) (all []string, err error) {
 func TestWideTables(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.csv")
 	expect.OK(t, os.WriteFile(path, []byte(",time,a,b\n0,1,2,3\n\nb,a,time\n3,2,1\n\ntime,a,c\n1,2,4\n"), 0o644))
-	got := expect.Get(long(t, Source{Format: CSV, Path: path, Wide: true, Time: "time", Values: []string{"*"}}))(t)
+	got := expect.Get(readLong(t, Source{Format: CSV, Path: path, Wide: true, Time: "time", Values: []string{"*"}}))(t)
 	expect.Same(t, []string{"2: a 1 2", "2: b 1 3", "5: a 1 2", "5: b 1 3",
 		`8: the table that begins at line 7 cannot be read: its value columns differ from those of the first table: "a", "c"`}, got)
 }
@@ -72,7 +72,7 @@ func TestWide(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			src := in(t, "a.csv", map[string]string{"a.csv": table})
 			src.Key, src.Time, src.Values, src.Wide = c.key, "time", c.values, true
-			got, err := long(t, src)
+			got, err := readLong(t, src)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Fatalf("%v, want %q", err, c.err)
@@ -91,7 +91,7 @@ func TestWideParquet(t *testing.T) {
 	src := pqAll
 	src.Path = in(t, "a.parquet", map[string]string{"a.parquet": writeParquet(t, []pqRow{{Key: "a", I: -7, U: 2, F: 0.5, D: &third, Dec: -1205}, {Key: "b", I: 1, U: 3}})}).Path
 	src.Wide, src.Time, src.Values = true, "milli", []string{"i", "d*"}
-	got, err := long(t, src)
+	got, err := readLong(t, src)
 	want := []string{"1: a i 1970-01-01T00:00:00Z -7", "1: a d 1970-01-01T00:00:00Z 0.3333333333333333", "1: a dec 1970-01-01T00:00:00Z -12.05",
 		"2: b i 1970-01-01T00:00:00Z 1", "2: b d 1970-01-01T00:00:00Z ", "2: b dec 1970-01-01T00:00:00Z 0.00"}
 	expect.OK(t, err)
@@ -111,7 +111,7 @@ func TestWideLong(t *testing.T) {
 	}
 	src := in(t, "a.csv", map[string]string{"a.csv": b.String()})
 	src.Key, src.Time, src.Values, src.Wide = nil, "time", []string{"*"}, true
-	got, err := long(t, src)
+	got, err := readLong(t, src)
 	if err != nil || len(got) != 2*sniffRows+1 || got[2*sniffRows] != "2002: a 2000 2000" {
 		t.Errorf("%d records, %v, the last %q", len(got), err, got[len(got)-1])
 	}
@@ -144,18 +144,18 @@ func TestVeryWide(t *testing.T) {
 	}
 	for _, values := range [][]string{{"*"}, names} {
 		src.Values = values
-		if all, err := long(t, src); err != nil || len(all) != rows*columns || all[columns-1] != "2: c99999 0 4" {
-			t.Errorf("%d records, error %v", len(all), err)
+		if texts, err := readLong(t, src); err != nil || len(texts) != rows*columns || texts[columns-1] != "2: c99999 0 4" {
+			t.Errorf("%d records, error %v", len(texts), err)
 		}
 	}
 	src = in(t, "a.csv", map[string]string{"a.csv": wideTable(MaxColumns, 1)})
 	src.Wide, src.Key, src.Time, src.Values = true, nil, "time", []string{"*"}
-	_, err := long(t, src)
+	_, err := readLong(t, src)
 	expect.Error(t, err, "262145 columns; at most 262144 are read")
 }
 
 // A look at a very wide table ends with its fields, and not with its rows.
-func TestLookIsBounded(t *testing.T) {
+func TestPeekIsBounded(t *testing.T) {
 	src := in(t, "a.csv", map[string]string{"a.csv": wideTable(sniffFields/8, 20)})
 	if _, records, err := Peek(src, 1000); err != nil || len(records) != 8 {
 		t.Errorf("%d rows, error %v", len(records), err)
@@ -167,10 +167,10 @@ func TestFieldsAreBounded(t *testing.T) {
 	longest := strings.Repeat("k", MaxField)
 	src := in(t, "a.csv", map[string]string{"a.csv": "key,time,x,note\n" + longest + "k,1,2,\n" + longest + ",1,2,\n\"" + longest + "k\",1,2,\nk,1,2," + longest + "k\n"})
 	src.Key, src.Time, src.Values = []string{"key"}, "time", []string{"x"}
-	all, err := long(t, src)
+	texts, err := readLong(t, src)
 	want := `the field of the column "key" has 65537 bytes; at most 65536 are allowed`
 	expect.OK(t, err)
-	expect.Same(t, []string{"2: " + want, "3: " + longest + " 1 2", "4: " + want, "5: k 1 2"}, all)
+	expect.Same(t, []string{"2: " + want, "3: " + longest + " 1 2", "4: " + want, "5: k 1 2"}, texts)
 
 	type row struct {
 		Key  string `parquet:"key,dict"`

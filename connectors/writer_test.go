@@ -132,12 +132,12 @@ func TestWriterParquet(t *testing.T) {
 	rd, err := Open(src)
 	expect.OK(t, err)
 	defer rd.Close()
-	all, err := drain(t, rd.Next)
-	if err != nil || len(all) != 2*times {
-		t.Fatal(len(all), err)
+	records, err := drain(t, rd.Next)
+	if err != nil || len(records) != 2*times {
+		t.Fatal(len(records), err)
 	}
 	for i, want := range []string{"a|2026-01-02T03:04:05.6Z|[1,2.50]|2.5|1|q\"u,o\nte|1||", "b||3||||||"} {
-		expect.Same(t, want, all[i].Fields)
+		expect.Same(t, want, records[i].Fields)
 	}
 	w, err = Create(Sink{Format: Parquet, Path: path, Columns: []tabular.Column{{Path: "key", Kind: tabular.Number}}})
 	expect.OK(t, err)
@@ -173,11 +173,11 @@ func TestCreateErrors(t *testing.T) {
 
 // What is written as it comes can be read meanwhile, unless its format has an end.
 func TestLiveFile(t *testing.T) {
-	for name, there := range map[string]bool{"a.jsonl": true, "a.jsonl.gz": false} {
+	for name, exists := range map[string]bool{"a.jsonl": true, "a.jsonl.gz": false} {
 		path := filepath.Join(t.TempDir(), name)
 		w := expect.Get(Create(Sink{Format: JSONLines, Path: path, Live: true}))(t)
 		_, err := os.Stat(path)
-		expect.Same(t, there, err == nil, name)
+		expect.Same(t, exists, err == nil, name)
 		w.Abort()
 	}
 }

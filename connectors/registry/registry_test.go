@@ -54,9 +54,9 @@ func frame(id int, payload ...byte) []byte {
 // read reads one record.
 func read(t testing.TB, c Config, format string, r kafkaio.Record) kafkaio.Record {
 	t.Helper()
-	all := []kafkaio.Record{r}
-	expect.OK(t, (Source{c, format}).reading()(t.Context(), quiet, all))
-	return all[0]
+	records := []kafkaio.Record{r}
+	expect.OK(t, (Source{c, format}).reading()(t.Context(), quiet, records))
+	return records[0]
 }
 
 const avroSchema = `{"type":"record","name":"Reading","namespace":"plant","fields":[
@@ -77,9 +77,9 @@ const avroSchema = `{"type":"record","name":"Reading","namespace":"plant","field
 ]}`
 
 func avroValue() map[string]any {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+	ts := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 	return map[string]any{
-		"sensor": map[string]any{"id": int64(1) << 60, "name": "a \"b\"\n"}, "at": at, "at_us": at.Add(9 * time.Microsecond), "local": at, "day": at.Truncate(24 * time.Hour),
+		"sensor": map[string]any{"id": int64(1) << 60, "name": "a \"b\"\n"}, "at": ts, "at_us": ts.Add(9 * time.Microsecond), "local": ts, "day": ts.Truncate(24 * time.Hour),
 		"x": 0.1, "f": float32(0.1), "price": big.NewRat(-12345, 1000), "uuid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "uuid16": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
 		"state": "OFF", "more": map[string]any{"b": nil, "a": 1e300, "c": "t"}, "list": []any{1.0, -2.5}, "raw": []byte{0, 255},
 	}
@@ -142,9 +142,9 @@ func protoPayload() []byte {
 		return protowire.AppendFixed64(protowire.AppendTag(b, n, protowire.Fixed64Type), bits)
 	}
 	const tenth = 0x3fb999999999999a
-	at := varint(varint(nil, 1, 1767323045), 2, 678_000_000)
+	timestamp := varint(varint(nil, 1, 1767323045), 2, 678_000_000)
 	b := text(nil, 1, []byte("a"))
-	b = text(b, 2, at)
+	b = text(b, 2, timestamp)
 	b = double(b, 3, tenth)
 	b = text(b, 5, double(nil, 1, tenth))
 	minus := int64(-1)
@@ -179,8 +179,8 @@ func TestProtobuf(t *testing.T) {
 		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("M"), Field: []*descriptorpb.FieldDescriptorProto{field("s", 1), field("t", 2)}}},
 	})
 	expect.OK(t, err)
-	_, of := fake(t, sr.Schema{Schema: base64.StdEncoding.EncodeToString(descriptor), Type: sr.TypeProtobuf})
-	if got = read(t, of, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b","t":""}` {
+	_, descriptorCfg := fake(t, sr.Schema{Schema: base64.StdEncoding.EncodeToString(descriptor), Type: sr.TypeProtobuf})
+	if got = read(t, descriptorCfg, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b","t":""}` {
 		t.Errorf("%s %+v", got.Value, got.DecodeInfo)
 	}
 	// The head of a schema's first message is one zero.
@@ -288,11 +288,11 @@ func TestSchemasAreCached(t *testing.T) {
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
 	asked := counted(t, r)
 	reading := (Source{c, Auto}).reading()
-	batch := func(ids ...int) (all []kafkaio.Record) {
+	batch := func(ids ...int) (records []kafkaio.Record) {
 		for _, id := range ids {
-			all = append(all, kafkaio.Record{Value: frame(id, 2, 'a')})
+			records = append(records, kafkaio.Record{Value: frame(id, 2, 'a')})
 		}
-		return all
+		return records
 	}
 	for _, test := range []struct {
 		ids   []int
@@ -331,16 +331,16 @@ func TestRegistryAway(t *testing.T) {
 		return true
 	})
 	for _, code := range []int{503, 429, 404} {
-		var told strings.Builder
+		var logText strings.Builder
 		registries.Clear()
 		asked.Store(0)
 		status.Store(int32(code))
-		all := []kafkaio.Record{{Value: frame(1, 2, 'a')}}
-		if err := (Source{c, Auto}).reading()(t.Context(), slog.New(slog.NewTextHandler(&told, nil)), all); err != nil || string(all[0].Value) != `"a"` || all[0].DecodeInfo != nil {
-			t.Errorf("%d: %v %q %+v", code, err, all[0].Value, all[0].DecodeInfo)
+		records := []kafkaio.Record{{Value: frame(1, 2, 'a')}}
+		if err := (Source{c, Auto}).reading()(t.Context(), slog.New(slog.NewTextHandler(&logText, nil)), records); err != nil || string(records[0].Value) != `"a"` || records[0].DecodeInfo != nil {
+			t.Errorf("%d: %v %q %+v", code, err, records[0].Value, records[0].DecodeInfo)
 		}
 		expect.Same(t, int32(3), asked.Load(), code, ": requests")
-		if lines := strings.Split(strings.TrimSpace(told.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "level=WARN msg=\"the schema registry does not answer: trying again\"") || !strings.Contains(lines[1], "answers again") {
+		if lines := strings.Split(strings.TrimSpace(logText.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "level=WARN msg=\"the schema registry does not answer: trying again\"") || !strings.Contains(lines[1], "answers again") {
 			t.Errorf("%d: %q", code, lines)
 		}
 	}
@@ -389,7 +389,7 @@ func TestForeignAnswer(t *testing.T) {
 }
 
 // What ends a run says what to set. Nothing shows a secret.
-func TestRefused(t *testing.T) {
+func TestRegistryErrors(t *testing.T) {
 	dir := t.TempDir()
 	for name, password := range map[string]string{"right": "right \r\n", "wrong": "wrong-secret"} {
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(password), 0o600))
@@ -438,16 +438,16 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			said := func(err error, want string) {
+			expectError := func(err error, want string) {
 				t.Helper()
 				if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err != nil && strings.Contains(err.Error(), "wrong-secret") {
 					t.Errorf("got %v, want %q", err, want)
 				}
 			}
-			said(test.cfg.Check(t.Context()), test.check)
+			expectError(test.cfg.Check(t.Context()), test.check)
 			if test.read != "-" {
 				_, err := schemasOf(test.cfg).get(t.Context(), quiet, 1)
-				said(err, test.read)
+				expectError(err, test.read)
 			}
 		})
 	}
@@ -455,7 +455,7 @@ func TestRefused(t *testing.T) {
 
 func TestCheckURL(t *testing.T) {
 	for text, want := range map[string]string{
-		"http://r:8081": "", "https://r/apis/ccompat/v7": "", "r:8081": "with a host", "ftp://r": "with a host", "https://u:p@r": "no login", "http://r?a=b": "end with its path", "": "with a host",
+		"http://r:8081": "", "https://r/apis/ccompat/v7": "", "r:8081": "with a host", "ftp://r": "with a host", "https://u:p@r": "not contain a login", "http://r?a=b": "not have a query", "": "with a host",
 	} {
 		if err := CheckURL(text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
@@ -478,17 +478,17 @@ func FuzzReading(f *testing.F) {
 		if len(value) > 0 && value[0] != 0 {
 			return
 		}
-		all := []kafkaio.Record{{Key: value, Value: value}}
-		expect.OK(t, reading(t.Context(), quiet, all))
-		bare := strings.NewReplacer("NaN", "0", "-Infinity", "0", "Infinity", "0").Replace(string(all[0].Value))
-		if _, _, none := header.DecodeID(value); none == nil && all[0].DecodeInfo != nil && all[0].DecodeInfo.Reason == "" && !json.Valid([]byte(bare)) {
-			t.Errorf("%q is not JSON", all[0].Value)
+		records := []kafkaio.Record{{Key: value, Value: value}}
+		expect.OK(t, reading(t.Context(), quiet, records))
+		bare := strings.NewReplacer("NaN", "0", "-Infinity", "0", "Infinity", "0").Replace(string(records[0].Value))
+		if _, _, idErr := header.DecodeID(value); idErr == nil && records[0].DecodeInfo != nil && records[0].DecodeInfo.Reason == "" && !json.Valid([]byte(bare)) {
+			t.Errorf("%q is not JSON", records[0].Value)
 		}
 	})
 }
 
 // What has no form in JSON is an error, wherever it is.
-func TestNoForm(t *testing.T) {
+func TestAppendAvroUnsupported(t *testing.T) {
 	for _, v := range []any{struct{}{}, []any{1.5, struct{}{}}, map[string]any{"a": "b", "c": struct{}{}}, big.NewRat(1, 3)} {
 		if b, err := appendAvro(nil, v); err == nil {
 			t.Errorf("%v is %s", v, b)

@@ -68,7 +68,7 @@ func first(results []error) error { return results[0] }
 
 // A refusal is final, and somebody who does not answer may come back. Neither is told with the
 // path of the URL, which may be secret.
-func TestPostGivesUp(t *testing.T) {
+func TestPostErrors(t *testing.T) {
 	_, server := receive(t, 400)
 	c := client(t, Sink{URL: secret.Text{Text: server.URL + "/token-1234"}, Timeout: time.Second})
 	err := first(c.Post(context.Background(), [][]byte{[]byte(`{}`)}))
@@ -83,7 +83,7 @@ func TestPostGivesUp(t *testing.T) {
 	}
 }
 
-func TestHeadersMayBeSecret(t *testing.T) {
+func TestPostSecretHeaders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	expect.OK(t, os.WriteFile(file, []byte("Bearer x\n"), 0o600))
 	r, server := receive(t, 200)
@@ -143,7 +143,7 @@ func TestAlertmanager(t *testing.T) {
 	}
 	delete(got[4], "endsAt")
 	// An incident is known by its id, as its group may become wider.
-	ofIncident := func(group string, times ...string) map[string]any {
+	incidentAlert := func(group string, times ...string) map[string]any {
 		a := alert("incident", times...)
 		a["labels"].(map[string]any)["key"], a["labels"].(map[string]any)["id"] = "", "s0/r1@1"
 		a["annotations"] = map[string]any{"summary": "m", "id": "s0/r1@1", "group": group}
@@ -152,7 +152,7 @@ func TestAlertmanager(t *testing.T) {
 	want := []map[string]any{
 		alert("change", "2026-01-01T00:00:00Z"), alert("novelty"),
 		alert("silent", "2026-01-01T00:00:00Z"), alert("silent", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"),
-		ofIncident("s0/r1", "2026-01-01T00:00:00Z"), ofIncident("s0", "2026-01-01T00:00:00Z", "2026-01-01T03:00:00Z"),
+		incidentAlert("s0/r1", "2026-01-01T00:00:00Z"), incidentAlert("s0", "2026-01-01T00:00:00Z", "2026-01-01T03:00:00Z"),
 	}
 	expect.Same(t, want, got)
 }
@@ -196,7 +196,7 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 }
 
 // A refused login whose secrets cannot be read is final, as another is.
-func TestTokenIsGone(t *testing.T) {
+func TestPostTokenUnreadable(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	expect.OK(t, os.WriteFile(token, []byte("old"), 0o600))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
@@ -210,9 +210,9 @@ func TestTokenIsGone(t *testing.T) {
 
 // Of records that are sent together, those that the receiver does not take are refused, and no
 // others.
-func TestGuiltyRecordsAlone(t *testing.T) {
+func TestPostDividesBatches(t *testing.T) {
 	for _, code := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge} {
-		var taken []string
+		var accepted []string
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var records []string
 			if err := json.NewDecoder(r.Body).Decode(&records); err != nil {
@@ -222,7 +222,7 @@ func TestGuiltyRecordsAlone(t *testing.T) {
 				w.WriteHeader(code)
 				return
 			}
-			taken = append(taken, records...)
+			accepted = append(accepted, records...)
 		}))
 		c := client(t, Sink{URL: secret.Text{Text: server.URL}})
 		var records [][]byte
@@ -237,7 +237,7 @@ func TestGuiltyRecordsAlone(t *testing.T) {
 			records = append(records, []byte(`"`+text+`"`))
 		}
 		refused := c.Post(t.Context(), records)
-		expect.Same(t, want, taken, code)
+		expect.Same(t, want, accepted, code)
 		for i, why := range refused {
 			expect.Same(t, i == 0 || i == 13, why != nil, code, ": record ", i, ": ", why)
 		}
