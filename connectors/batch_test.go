@@ -6,7 +6,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A batch that crosses stages is the same, and one that is cut short is an error.
+// A batch is decoded as it was encoded. A batch that is cut short is an error.
 func TestBatchCoder(t *testing.T) {
 	want := Batch{[]Record{
 		{Source: "a.csv", Path: "b/a.csv", Position: 2, Raw: []byte("k,1"), Fields: []string{"k", "", "1"}, After: 7},

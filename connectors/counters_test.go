@@ -7,7 +7,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Lines that are passed over are counted in the account of the run, once each, in whichever bundle.
+// Skipped lines are counted in the account of the run, once each, in any bundle.
 func TestReadCountsSkippedLines(t *testing.T) {
 	src := ktx
 	src.Path, src.Skip, src.Comment = filepath.Join(t.TempDir(), "f.csv"), 1, "#"

@@ -16,7 +16,7 @@ import (
 
 var ktx = Source{Format: CSV, Key: []string{"key"}, Time: "time", Values: []string{"x"}}
 
-// got is what the tests compare of a Record.
+// got contains the parts of a Record that tests compare.
 type got struct {
 	Line   int64
 	Fields string // joined by |
@@ -48,7 +48,7 @@ func readCSV(t expect.T, text string, src Source) ([]got, error) {
 	return drain(t, c.next)
 }
 
-// utf16 is a text in UTF-16, the high byte first.
+// utf16 encodes a text as UTF-16, high byte first.
 func utf16(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -206,8 +206,7 @@ func TestCSVWithoutTime(t *testing.T) {
 	}
 }
 
-// A line of 100 MB is rejected with its length and costs no more memory than the
-// longest record.
+// A line of 100 MB is rejected with its length, and needs no more memory than the longest record.
 func TestLongLine(t *testing.T) {
 	const length = 100 << 20
 	for _, format := range []string{CSV, JSONLines} {
@@ -240,9 +239,8 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
-// checkAccount checks that the records of text, none of them longer than
-// MaxRaw, are exactly its lines: in order, each once, none left out but blank
-// ones.
+// checkLines checks that the records of text, none of them longer than MaxRaw, are exactly its lines: in order,
+// each once, and complete except for blank ones.
 func checkLines(t interface{ Fatalf(string, ...any) }, text []byte, skip int, next func() (Record, error)) {
 	var physical [][]byte
 	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
@@ -265,7 +263,7 @@ func checkLines(t interface{ Fatalf(string, ...any) }, text []byte, skip int, ne
 		if index != int(rec.Position)-1 {
 			t.Fatalf("record at line %d where line %d is next", rec.Position, index+1)
 		}
-		// A line that is too long is told of by its beginning only.
+		// A line that is too long is reported with its beginning only.
 		if strings.HasPrefix(rec.Reason, "the line has ") {
 			if !bytes.HasPrefix(physical[index], rec.Raw) {
 				t.Fatalf("record %q is not the beginning of line %q", rec.Raw, physical[index])
@@ -330,7 +328,7 @@ func FuzzJSONL(f *testing.F) {
 	f.Add([]byte("{}\n \n{\"a\":1}\r\n\xff\n"), uint8(9), uint8(3))
 	f.Fuzz(func(t *testing.T, text []byte, longest, chunk uint8) {
 		if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) || bytes.IndexByte(text, '\n') < 0 || bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
-			return // it is decoded before it is read, or an array
+			return // decoded before it is read, or an array
 		}
 		j := newJSONLReader(io.NopCloser(&chunks{text, int(chunk) + 1}), "f.jsonl")
 		j.maxLength = 1 + int(longest)
@@ -338,7 +336,7 @@ func FuzzJSONL(f *testing.F) {
 	})
 }
 
-// What a CSV writer writes, the reader reads, whatever the fields are.
+// The reader reads every field as a CSV writer has written it.
 func TestCSVRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		field := rapid.StringMatching(`[a-z",\n ä]{0,6}`).Filter(func(s string) bool { return !slices.Contains(ktx.columns(), s) })

@@ -7,7 +7,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A file of text is read in its encoding.
+// A text file is read in its encoding.
 func TestEncodings(t *testing.T) {
 	const text = "key,time,x\nÜ €,t,1\n"
 	little := ""

@@ -7,7 +7,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The watermark of a pipe, in seconds after records have arrived; each record has a key, a time and its arrival.
+// The watermark of a pipe after records have arrived. Times are in seconds.
 func TestPipeTimes(t *testing.T) {
 	base := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	after := func(seconds float64) time.Time { return base.Add(time.Duration(seconds * float64(time.Second))) }
@@ -20,7 +20,7 @@ func TestPipeTimes(t *testing.T) {
 		name     string
 		disorder time.Duration
 		records  []record
-		after    float64 // the watermark is asked for, in seconds; 0: when the last record has come
+		after    float64 // when the watermark is requested; 0 at the arrival of the last record
 		want     float64
 		late     time.Duration
 	}{

@@ -32,7 +32,7 @@ func zst(t *testing.T, text string) string {
 	return string(z.EncodeAll([]byte(text), nil))
 }
 
-// in makes a folder of files and returns the source of those that match.
+// in writes files into a new folder and returns a source of those that match pattern.
 func in(t *testing.T, pattern string, files map[string]string) Source {
 	t.Helper()
 	dir := t.TempDir()
@@ -124,7 +124,7 @@ func TestTruncated(t *testing.T) {
 	var rows strings.Builder
 	rows.WriteString("key,time,x\n")
 	for i := range 100_000 {
-		// Not compressible, so that something comes before the end.
+		// Rows that do not compress well, so that some of them come before the cut.
 		rows.WriteString(time.Unix(int64(i)*7919*104729, 0).UTC().Format("key,20060102150405,05.04\n"))
 	}
 	for name, whole := range map[string]string{"a.csv.gz": gz(t, rows.String()), "a.csv.zst": zst(t, rows.String())} {
@@ -249,7 +249,7 @@ func TestParquetLarge(t *testing.T) {
 
 	src.Path = in(t, "cut.parquet", map[string]string{"cut.parquet": file[:len(file)/2]}).Path
 	expect.Error(t, Check(src), "cut.parquet is not a complete parquet file")
-	// Damage in the middle: the rows before it, then an error that says where.
+	// With damage in the middle, the rows before it are returned and then an error with its position.
 	pf, err := parquet.OpenFile(strings.NewReader(file), int64(len(file)))
 	expect.OK(t, err)
 	column := pf.Root().Column("i").Index()

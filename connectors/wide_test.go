@@ -13,7 +13,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// long reads the records of a source as key, series, time and value.
+// readLong reads the records of a source as key, series, time and value.
 func readLong(t *testing.T, src Source) (texts []string, err error) {
 	t.Helper()
 	rd, err := Open(src)
@@ -37,7 +37,7 @@ func readLong(t *testing.T, src Source) (texts []string, err error) {
 	}
 }
 
-// Further tables may have the columns of the first in another order, and no others.
+// Further tables may have the columns of the first in another order, but no other columns.
 func TestWideTables(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.csv")
 	expect.OK(t, os.WriteFile(path, []byte(",time,a,b\n0,1,2,3\n\nb,a,time\n3,2,1\n\ntime,a,c\n1,2,4\n"), 0o644))
@@ -85,7 +85,7 @@ func TestWide(t *testing.T) {
 	}
 }
 
-// Columns of Parquet that are no numbers, or that cannot be read, are left out.
+// Parquet columns that are not numbers, or whose type is not supported, are left out.
 func TestWideParquet(t *testing.T) {
 	third := 1.0 / 3
 	src := pqAll
@@ -98,7 +98,7 @@ func TestWideParquet(t *testing.T) {
 	expect.Same(t, want, got)
 }
 
-// More rows than are looked at are read, and the columns are chosen by the first of them.
+// All rows are read, not only the first ones that choose the columns.
 func TestWideLong(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("time,a,b\n")
@@ -117,7 +117,7 @@ func TestWideLong(t *testing.T) {
 	}
 }
 
-// wideTable is a CSV of so many columns of values, c0 and so on.
+// wideTable returns a CSV with the given number of value columns: c0, c1 and so on.
 func wideTable(columns, rows int) string {
 	var b strings.Builder
 	b.WriteString("time")
@@ -133,7 +133,7 @@ func wideTable(columns, rows int) string {
 	return b.String() + "\n"
 }
 
-// A table of very many columns takes no minutes, also if each is named, and has a bound.
+// A table with very many columns is read quickly, also if each is named. The number of columns is bounded.
 func TestVeryWide(t *testing.T) {
 	const columns, rows = 100_000, 3
 	src := in(t, "a.csv", map[string]string{"a.csv": wideTable(columns, rows)})
@@ -154,7 +154,7 @@ func TestVeryWide(t *testing.T) {
 	expect.Error(t, err, "262145 columns; at most 262144 are read")
 }
 
-// A look at a very wide table ends with its fields, and not with its rows.
+// Peek stops after a number of fields in a very wide table.
 func TestPeekIsBounded(t *testing.T) {
 	src := in(t, "a.csv", map[string]string{"a.csv": wideTable(sniffFields/8, 20)})
 	if _, records, err := Peek(src, 1000); err != nil || len(records) != 8 {
@@ -162,7 +162,7 @@ func TestPeekIsBounded(t *testing.T) {
 	}
 }
 
-// A key, a time or a value that is too long is rejected, and takes no memory of its length.
+// A key, time or value that is too long is rejected without using memory of its length.
 func TestFieldsAreBounded(t *testing.T) {
 	longest := strings.Repeat("k", MaxField)
 	src := in(t, "a.csv", map[string]string{"a.csv": "key,time,x,note\n" + longest + "k,1,2,\n" + longest + ",1,2,\n\"" + longest + "k\",1,2,\nk,1,2," + longest + "k\n"})

@@ -31,7 +31,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Points are at multiples of the step since 1970, whatever the start, and final after the delay.
+// Points are at multiples of the step since 1970 for any start, and are final after the delay.
 func TestSourceGrid(t *testing.T) {
 	src := Source{Step: 7 * time.Minute, Delay: time.Minute, Ago: time.Hour}
 	now := time.UnixMilli(7 * 60_000 * 1000).UTC()
@@ -49,7 +49,7 @@ func TestSourceGrid(t *testing.T) {
 	}
 }
 
-// A store takes remote write, and refuses samples before a time, and requests that have one.
+// A store accepts remote write. It refuses requests that contain a sample before oldest.
 type store struct {
 	oldest int64
 	codes  []int // of the next answers
@@ -103,7 +103,7 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// messages are those of a field.
+// messages returns the messages of a field.
 func messages(b []byte, field protowire.Number) (found [][]byte) {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
@@ -126,7 +126,7 @@ func (s *store) writer(t *testing.T) *writer {
 	return w
 }
 
-// records are estimates of some keys, at the times from 1 to n.
+// records returns estimates of the given number of keys at the times 1 to n.
 func records(t *testing.T, keys, n int) (samples []sample) {
 	t.Helper()
 	for i := range keys {
@@ -143,8 +143,8 @@ func records(t *testing.T, keys, n int) (samples []sample) {
 	return samples
 }
 
-// Of samples that the server refuses, exactly these are refused, with its reason, in far fewer
-// requests than there are samples; the others are written once.
+// Exactly the samples that the server refuses are refused, with its reason and in far fewer requests than samples.
+// The others are written once.
 func TestWriteRefused(t *testing.T) {
 	expect.Waits(t, "the pauses between requests")
 	const keys, n = 20, 100
@@ -170,7 +170,7 @@ func TestWriteRefused(t *testing.T) {
 	}
 }
 
-// A redirect is a refusal that says where to, and no answer is read without an end.
+// A redirect is refused with its target, and an endless answer is not read to its end.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
 	url, other := badserver.Start(t)
 	redirect := "a redirect to " + other + ", which is not followed"
@@ -190,7 +190,7 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 	}
 }
 
-// A pause is not longer than the policy's, whatever the server asks for.
+// A pause is at most as long as in the policy, whatever the server asks for.
 func TestWriteRetryAfter(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	requests := 0
@@ -212,7 +212,7 @@ func TestWriteRetryAfter(t *testing.T) {
 	}
 }
 
-// What is no refusal of samples ends the run and says what to do.
+// An error that does not refuse samples ends the run and names the remedy.
 func TestWriteFails(t *testing.T) {
 	expect.Waits(t, "the pauses between requests")
 	for code, want := range map[int]string{401: "sink.prometheus.username", 404: "--web.enable-remote-write-receiver", 301: "301"} {
@@ -232,8 +232,8 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// answers starts a server whose n-th answer is the n-th text, the last one for ever, with status 200.
-// START in a text is the time of the first point that was asked for.
+// answers starts a server whose n-th answer has the n-th text and status 200. The last text is repeated. START in a
+// text is replaced by the time of the first queried point.
 func answers(t *testing.T, asked *int, texts ...string) httpclient.Server {
 	t.Helper()
 	*asked = 0
@@ -254,13 +254,13 @@ const (
 	login     = "<!DOCTYPE html>\n<title>Sign in</title>"
 )
 
-// noAnswers are JSON, and none of a query.
+// noAnswers are JSON, but not answers to a query.
 var noAnswers = []string{
 	"{}", "null", `{"message":"upstream is restarting"}`, `{"status":"success"}`, `{"status":"success","data":null}`, `{"status":"success","data":{}}`,
 	`{"status":"success","data":{"resultType":"matrix","result":[null]}}`,
 }
 
-// hurry has attempts follow at once.
+// shortenPauses makes attempts follow at once.
 func shortenPauses(t *testing.T) {
 	t.Helper()
 	old := retryPolicy
@@ -268,9 +268,9 @@ func shortenPauses(t *testing.T) {
 	t.Cleanup(func() { retryPolicy = old })
 }
 
-// A partial answer is asked for again, or taken where the config says so; one to which the server has
-// only notes, which the log has once, is whole. What is no answer of Prometheus at all ends a run that
-// has had none, and is waited for later.
+// A partial answer is queried again, or accepted if the config says so. An answer that only has notes is complete,
+// and each note is logged once. An answer that does not come from Prometheus ends a run without earlier answers,
+// and is queried again later.
 func TestPartialAnswers(t *testing.T) {
 	shortenPauses(t)
 	for _, c := range []struct {
@@ -329,8 +329,7 @@ func TestPartialAnswers(t *testing.T) {
 	}
 }
 
-// A window that is too much for the server is halved until it is not, and more series than are allowed
-// end the run.
+// A window that is too large for the server is halved. Too many series end the run.
 func TestQueryTooLarge(t *testing.T) {
 	shortenPauses(t)
 	var windows []int
@@ -360,7 +359,7 @@ func TestQueryTooLarge(t *testing.T) {
 	}
 }
 
-// Last asks three times for what is partial.
+// Last queries partial answers three times.
 func TestLastPartial(t *testing.T) {
 	shortenPauses(t)
 	for want, texts := range map[string][]string{"": {warned, victoria, whole, warned, whole}, "answers in part: isPartial is true": {warned, warned, victoria}} {
@@ -372,7 +371,7 @@ func TestLastPartial(t *testing.T) {
 	}
 }
 
-// Of a window there are its points, once each and in their order, whatever the server says.
+// keyed returns each point in the window once and in order, whatever the server sends.
 func TestKeyedDropsPoints(t *testing.T) {
 	point := func(ms int64, v float64) model.SamplePair {
 		return model.SamplePair{Timestamp: model.Time(ms), Value: model.SampleValue(v)}
@@ -396,7 +395,7 @@ func TestKeyedDropsPoints(t *testing.T) {
 	}
 }
 
-// A query that the server does not take fails with what to do about it.
+// A refused query fails with the remedy.
 func TestQueryFails(t *testing.T) {
 	for code, want := range map[int]string{
 		400: "400 Bad Request: wrong", 401: "; set source.prometheus.username and password, or headers", 403: "; set source.prometheus.username and password, or headers",
@@ -414,7 +413,7 @@ func TestQueryFails(t *testing.T) {
 	}
 }
 
-// A position is read as it was written, and what a file of states holds of a file is none.
+// A position is decoded as it was encoded. Other values of a state file are not a position.
 func TestPosition(t *testing.T) {
 	begin := time.UnixMilli(1767225600123).UTC()
 	var p Position

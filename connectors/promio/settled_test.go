@@ -15,8 +15,8 @@ import (
 	"hafvf/pipeline/direct"
 )
 
-// Of records of which the server refuses some, nothing is in flight when the others are written and these
-// have come out.
+// When the server refuses some records, no record is in flight after the others are written and the refused ones
+// have been returned.
 func TestWriteSettlesRefused(t *testing.T) {
 	beam.Init()
 	s := &store{oldest: 2, samples: map[string]bool{}}

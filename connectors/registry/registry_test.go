@@ -35,7 +35,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// fake starts a registry with schemas, whose ids are 1, 2 and so on.
+// fake starts a registry with schemas, whose IDs are 1, 2 and so on.
 func fake(t testing.TB, schemas ...sr.Schema) (*srfake.Registry, Config) {
 	t.Helper()
 	r := srfake.New()
@@ -46,12 +46,12 @@ func fake(t testing.TB, schemas ...sr.Schema) (*srfake.Registry, Config) {
 	return r, Config{URL: r.URL()}
 }
 
-// frame puts the head of a schema before a payload.
+// frame puts the magic byte and the schema ID before a payload.
 func frame(id int, payload ...byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), payload...)
 }
 
-// read reads one record.
+// read decodes one record.
 func read(t testing.TB, c Config, format string, r kafkaio.Record) kafkaio.Record {
 	t.Helper()
 	records := []kafkaio.Record{r}
@@ -130,7 +130,7 @@ message Envelope {
   enum State { ON = 0; OFF = 1; }
 }`
 
-// protoPayload is written by hand: what other libraries write.
+// protoPayload is encoded by hand, as other libraries would.
 func protoPayload() []byte {
 	text := func(b []byte, n protowire.Number, s []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), s)
@@ -165,7 +165,7 @@ const protoJSON = `{"key":"a","time":"2026-01-02T03:04:05.678Z","x":0.1,"y":null
 
 func TestProtobuf(t *testing.T) {
 	_, c := fake(t, sr.Schema{Schema: protoSchema, Type: sr.TypeProtobuf})
-	// The indexes are those of Envelope and of Reading in it: 1, 0.
+	// The indexes of Envelope and of Reading in it: 1, 0.
 	got := read(t, c, Protobuf, kafkaio.Record{Value: frame(1, append([]byte{4, 2, 0}, protoPayload()...)...)})
 	if diff := cmp.Diff(protoJSON, string(got.Value)); diff != "" || got.DecodeInfo != nil {
 		t.Errorf("%+v (-want +got)\n%s", got.DecodeInfo, diff)
@@ -183,13 +183,13 @@ func TestProtobuf(t *testing.T) {
 	if got = read(t, descriptorCfg, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b","t":""}` {
 		t.Errorf("%s %+v", got.Value, got.DecodeInfo)
 	}
-	// The head of a schema's first message is one zero.
+	// The index of a schema's first message is encoded as one zero.
 	if got = read(t, c, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b"}` {
 		t.Errorf("%s %+v", got.Value, got.DecodeInfo)
 	}
 }
 
-// A schema that refers to others reads with them, also if it refers to one in two ways.
+// A schema is compiled with the schemas that it refers to, also if it refers to one of them in two ways.
 func TestReferences(t *testing.T) {
 	r, c := fake(t,
 		sr.Schema{Schema: `{"type":"enum","name":"State","symbols":["ON","OFF"]}`},
@@ -217,7 +217,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// What a key and a value become, or why they do not.
+// Keys and values are converted, or have a reason why they are not.
 func TestReading(t *testing.T) {
 	_, c := fake(t,
 		sr.Schema{Schema: `"string"`},
@@ -271,7 +271,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// counted counts what a registry is asked.
+// counted counts the requests to a registry.
 func counted(t *testing.T, r *srfake.Registry) (asked *atomic.Int32) {
 	t.Helper()
 	asked = new(atomic.Int32)
@@ -282,7 +282,7 @@ func counted(t *testing.T, r *srfake.Registry) (asked *atomic.Int32) {
 	return asked
 }
 
-// A schema is asked for once, also one that the registry does not know; a new one is asked for when it comes.
+// A schema is requested once, also if the registry does not know it. A new schema is requested when it occurs.
 func TestSchemasAreCached(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
@@ -302,14 +302,14 @@ func TestSchemasAreCached(t *testing.T) {
 		expect.OK(t, reading(t.Context(), quiet, batch(test.ids...)))
 		expect.Same(t, test.asked, asked.Load(), test.ids, ": requests")
 	}
-	// After a while the registry may know it.
+	// After retryAt the registry is asked again.
 	s := schemasOf(c)
 	s.known[2].retryAt = time.Now()
 	r.SeedSchema("late", 1, 2, sr.Schema{Schema: `"string"`})
 	if got := read(t, c, Auto, kafkaio.Record{Value: frame(2, 2, 'a')}); string(got.Value) != `"a"` {
 		t.Errorf("%q %+v", got.Value, got.DecodeInfo)
 	}
-	// Garbage that names ever other ids does not fill the memory.
+	// Corrupt records with many different IDs do not fill the memory.
 	for id := range maxFailed + 10 {
 		expect.Get(s.get(t.Context(), quiet, 100+id))(t)
 	}
@@ -318,7 +318,7 @@ func TestSchemasAreCached(t *testing.T) {
 	}
 }
 
-// A registry that is away is waited for, and the log says so once.
+// get waits for an unavailable registry, and the outage is logged once.
 func TestRegistryAway(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
@@ -356,7 +356,7 @@ func TestRegistryAway(t *testing.T) {
 	expect.Error(t, c.Check(t.Context()), "does not answer: start it, or set registry.url: dial tcp")
 }
 
-// JSON that is no answer of a registry is asked for again, by a source and by a sink.
+// JSON that is not an answer of a registry is requested again, by a source and by a sink.
 func TestForeignAnswer(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
@@ -388,7 +388,7 @@ func TestForeignAnswer(t *testing.T) {
 	}
 }
 
-// What ends a run says what to set. Nothing shows a secret.
+// An error that ends a run names the setting to change. No error contains a secret.
 func TestRegistryErrors(t *testing.T) {
 	dir := t.TempDir()
 	for name, password := range map[string]string{"right": "right \r\n", "wrong": "wrong-secret"} {
@@ -415,7 +415,7 @@ func TestRegistryErrors(t *testing.T) {
 	encrypted := srfake.NewRegistry()
 	encrypted.SeedSchema("s", 1, 1, sr.Schema{Schema: `"string"`})
 	tls := httptest.NewUnstartedServer(encrypted.Handler())
-	tls.Config.ErrorLog = log.New(io.Discard, "", 0) // of the client that trusts nobody
+	tls.Config.ErrorLog = log.New(io.Discard, "", 0) // the client that trusts nobody causes TLS errors
 	tls.StartTLS()
 	t.Cleanup(tls.Close)
 	ca := filepath.Join(dir, "ca.pem")
@@ -463,16 +463,16 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
-// No payload takes the program down, and what is read is one value of JSON unless it is of a JSON schema.
+// No payload causes a panic, and a decoded value is one JSON value, except with a JSON schema.
 func FuzzReading(f *testing.F) {
 	_, c := fake(f, sr.Schema{Schema: avroSchema}, sr.Schema{Schema: protoSchema, Type: sr.TypeProtobuf},
 		sr.Schema{Schema: `{"type":"record","name":"L","fields":[{"name":"v","type":"long"},{"name":"next","type":["null","L",{"type":"array","items":"L"}]}]}`}, sr.Schema{Schema: `"string"`})
 	payload := expect.Get(avro.MustParse(avroSchema).Encode(avroValue()))(f)
 	f.Add(frame(1, payload...))
 	f.Add(frame(2, append([]byte{4, 2, 0}, protoPayload()...)...))
-	f.Add(frame(2, []byte("\x04\x02\x00R\f\n\x010\t00000000")...)) // at which package proto panics
+	f.Add(frame(2, []byte("\x04\x02\x00R\f\n\x010\t00000000")...)) // package proto panics for this
 	f.Add(frame(3, 2, 2, 4, 0))
-	f.Add(frame(4, 6, 'a', '"', 0xff)) // a text that is not UTF-8 ends where it ends
+	f.Add(frame(4, 6, 'a', '"', 0xff)) // invalid UTF-8 does not change where a text ends
 	reading := (Source{c, Auto}).reading()
 	f.Fuzz(func(t *testing.T, value []byte) {
 		if len(value) > 0 && value[0] != 0 {
@@ -487,7 +487,7 @@ func FuzzReading(f *testing.F) {
 	})
 }
 
-// What has no form in JSON is an error, wherever it is.
+// A value that JSON cannot represent is an error, also when nested.
 func TestAppendAvroUnsupported(t *testing.T) {
 	for _, v := range []any{struct{}{}, []any{1.5, struct{}{}}, map[string]any{"a": "b", "c": struct{}{}}, big.NewRat(1, 3)} {
 		if b, err := appendAvro(nil, v); err == nil {

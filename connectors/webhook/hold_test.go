@@ -15,7 +15,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A fakeRunner keeps a bag and a timer, as a runner does for one key.
+// A fakeRunner stores a bag and a timer, as a runner does for one key.
 type fakeRunner struct {
 	state.Provider
 	bag   []any
@@ -39,8 +39,8 @@ func (r *fakeRunner) ClearBagState(state.Transaction) error {
 
 func (r *fakeRunner) Set(t timers.TimerMap) { r.timer = &t }
 
-// An alert stays in the state, and the timer set, until the receiver has answered; a failure of the
-// state fails the bundle.
+// An alert is in the state, with the timer set, until the receiver has answered. A failure of the state fails the
+// bundle.
 func TestHoldFn(t *testing.T) {
 	answers := &receiver{codes: []int{http.StatusBadRequest, http.StatusOK}}
 	url, start := unavailable(t, answers)
@@ -70,7 +70,7 @@ func TestHoldFn(t *testing.T) {
 		expect.OK(t, poll())
 	}
 	outboxes[fn.name].Close(0, 0)
-	delete(outboxes, fn.name) // as in another process, which has the state
+	delete(outboxes, fn.name) // like another process that has only the state
 	runner.err = errors.New("no state")
 	expect.Error(t, poll(), "no state")
 	runner.err = nil

@@ -18,7 +18,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// open opens an outbox, and returns what it has buried.
+// open opens an outbox with stored alerts. It returns a function that lists the refused ones.
 func open(t *testing.T, cfg OutboxConfig, stored ...Alert) (*Outbox, func() []connectors.Refused) {
 	t.Helper()
 	var mu sync.Mutex
@@ -46,7 +46,7 @@ func open(t *testing.T, cfg OutboxConfig, stored ...Alert) (*Outbox, func() []co
 
 func alert(i int) Alert { return Alert{ID: fmt.Sprint(i), Text: fmt.Appendf(nil, `{"id":"%d"}`, i)} }
 
-// away is a URL where nobody answers yet, and a function that has a receiver answer there.
+// unavailable returns a URL at which no server listens yet, and a function that starts the server.
 func unavailable(t *testing.T, h http.Handler) (url string, start func()) {
 	t.Helper()
 	l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -64,8 +64,8 @@ func unavailable(t *testing.T, h http.Handler) (url string, start func()) {
 	}
 }
 
-// Nobody waits for a receiver that is away. It gets everything when it comes back, in the order
-// in which it came, and in few requests.
+// An unavailable receiver blocks nobody. When it is available again, it gets all alerts in their order and in few
+// requests.
 func TestOutboxReceiverUnavailable(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	r := &receiver{codes: []int{503, 429, 200}}
@@ -96,7 +96,7 @@ func TestOutboxReceiverUnavailable(t *testing.T) {
 	}
 }
 
-// Alerts that come one by one share requests.
+// Alerts that are put one by one share requests.
 func TestOutboxSharesRequests(t *testing.T) {
 	requests := 0
 	r := &receiver{codes: []int{200}}
@@ -115,7 +115,7 @@ func TestOutboxSharesRequests(t *testing.T) {
 	}
 }
 
-// What a receiver refuses is buried with the reason, and does not hold up the others.
+// A refused alert is in the dead letter with the reason, and does not delay other alerts.
 func TestOutboxRefused(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer server.Close()
@@ -130,7 +130,7 @@ func TestOutboxRefused(t *testing.T) {
 	}
 }
 
-// What finds no place is refused at once. A stop gives up at once, and says what is left.
+// A full queue rejects alerts at once. Close without patience returns the alerts that are left.
 func TestOutboxFull(t *testing.T) {
 	url, _ := unavailable(t, nil)
 	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: url}, Batch: 100}})
@@ -150,7 +150,7 @@ func TestOutboxFull(t *testing.T) {
 	}
 }
 
-// A receiver that is slow has not said why it takes nothing.
+// The error of a full queue has no reason if the receiver has not failed yet.
 func TestOutboxSlowReceiver(t *testing.T) {
 	done := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-done }))
@@ -165,8 +165,7 @@ func TestOutboxSlowReceiver(t *testing.T) {
 	o.Close(0, time.Millisecond)
 }
 
-// Alerts that are too old are counted and not sent. Those that were kept are sent, and no longer
-// kept then.
+// Alerts that are too old are counted and not sent. Stored alerts are sent, and then reported as delivered.
 func TestOutboxStoresAndExpires(t *testing.T) {
 	r, server := receive(t, 200)
 	stored := map[string]bool{"0": true}
@@ -199,7 +198,7 @@ func TestOutboxStoresAndExpires(t *testing.T) {
 	}
 }
 
-// What tells of silent keys goes at once, then once a minute, or with an incident.
+// Alerts of the kinds silent and recovered are sent at once, then once a minute, or with an incident.
 func TestOutboxBatches(t *testing.T) {
 	requests := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Slack gets a message an alert, in order, also of those that have waited together. One that it refuses is
-// buried. A key is no mention.
+// Slack gets one message per alert, in order, also for alerts that waited together. A refused message is in the
+// dead letter. A key cannot mention anyone.
 func TestSlack(t *testing.T) {
 	bodies := make(chan string, 9)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A receiver answers with the codes, the last one for ever, and keeps what it was sent.
+// A receiver answers with the codes, and repeats the last one. It stores the records that it accepts.
 type receiver struct {
 	mu      sync.Mutex
 	codes   []int
@@ -49,7 +49,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.Write([]byte("line one\nline two"))
 }
 
-// receive starts one, of one code.
+// receive starts a receiver that always answers with code.
 func receive(t *testing.T, code int) (*receiver, *httptest.Server) {
 	r := &receiver{codes: []int{code}}
 	server := httptest.NewServer(r)
@@ -63,11 +63,11 @@ func client(t *testing.T, s Sink) *Client {
 	return c
 }
 
-// first is why the first record was not taken.
+// first returns the error of the first record.
 func first(results []error) error { return results[0] }
 
-// A refusal is final, and somebody who does not answer may come back. Neither is told with the
-// path of the URL, which may be secret.
+// A refusal is final, and a missing answer is temporary. Neither error contains the path of the URL, which may be
+// secret.
 func TestPostErrors(t *testing.T) {
 	_, server := receive(t, 400)
 	c := client(t, Sink{URL: secret.Text{Text: server.URL + "/token-1234"}, Timeout: time.Second})
@@ -95,8 +95,7 @@ func TestPostSecretHeaders(t *testing.T) {
 	}
 }
 
-// An Alertmanager knows an alert by its labels: the end of a silence has those of its
-// beginning, which lasts until then.
+// An Alertmanager identifies an alert by its labels: the end of a silence has the labels of its beginning.
 func TestAlertmanager(t *testing.T) {
 	var path string
 	var got []map[string]any
@@ -142,7 +141,7 @@ func TestAlertmanager(t *testing.T) {
 		t.Errorf("the incident lasts until %v: %v", until, err)
 	}
 	delete(got[4], "endsAt")
-	// An incident is known by its id, as its group may become wider.
+	// Only the ID identifies an incident, because its group can grow.
 	incidentAlert := func(group string, times ...string) map[string]any {
 		a := alert("incident", times...)
 		a["labels"].(map[string]any)["key"], a["labels"].(map[string]any)["id"] = "", "s0/r1@1"
@@ -157,7 +156,7 @@ func TestAlertmanager(t *testing.T) {
 	expect.Same(t, want, got)
 }
 
-// Of a receiver that is told of ends, novelties and changes last until then.
+// With Sink.Ends, novelties and changes stay active until their end.
 func TestAlertmanagerEnds(t *testing.T) {
 	ended := time.Date(2026, 1, 1, 4, 10, 0, 0, time.UTC)
 	var kinds []string
@@ -181,8 +180,7 @@ func TestAlertmanagerEnds(t *testing.T) {
 	expect.Same(t, []string{"novelty", "novelty", "change", "silent"}, kinds)
 }
 
-// A redirect is a refusal that says where to, and of an answer without an end only what is said at
-// first is read.
+// A redirect is refused with its target, and only the beginning of an endless answer is read.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
 	url, other := badserver.Start(t)
 	for path, want := range map[string]string{
@@ -195,7 +193,7 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 	}
 }
 
-// A refused login whose secrets cannot be read is final, as another is.
+// A refused login is final, also if its secrets cannot be read again.
 func TestPostTokenUnreadable(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	expect.OK(t, os.WriteFile(token, []byte("old"), 0o600))
@@ -208,8 +206,7 @@ func TestPostTokenUnreadable(t *testing.T) {
 	}
 }
 
-// Of records that are sent together, those that the receiver does not take are refused, and no
-// others.
+// Of records that are sent together, only those are refused that the receiver does not accept.
 func TestPostDividesBatches(t *testing.T) {
 	for _, code := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge} {
 		var accepted []string
