@@ -91,7 +91,8 @@ func openBytes(path string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// compressor returns a writer that compresses into w if the extension of path is .gz or .zst. Closing it does not close w.
+// compressor returns a writer that compresses into w if the extension of path is .gz or .zst. Closing it does not
+// close w.
 func compressor(w io.Writer, path string) (io.WriteCloser, error) {
 	switch filepath.Ext(path) {
 	case ".gz":

@@ -28,7 +28,7 @@ var csvFormat = Format{
 // MaxRecord, or it is malformed further on), only its first line is rejected, and reading resumes at its second. A
 // stray quote therefore costs one line and not the rest of the file. Each line is read only a few times: a line
 // that opens a quote as the first line of a record closes it as a later one.
-// the first line of a record closes it as a later one.
+//
 // A file may contain several tables, each below its own header and separated by comments or empty lines. Records of
 // all tables have the same fields, which are found by name in each header.
 type csvReader struct {

@@ -29,7 +29,7 @@ type PipeClock struct {
 //
 // While records arrive, the watermark is before the latest of their times by slightly more than PipeClock.Disorder.
 // During a pause, it follows the clock at the usual distance of the records. The watermark starts with the first
-// record of a second key, or with the first pause: in a table that is sorted by key, the times go back before that.
+// record of a second key, or with the first pause: in a table that is sorted by key, the times go back at each key.
 // When a time goes back by more than Disorder, and when the input ends, ReadPipe calls account.Run.AwaitEnd.
 func ReadPipe(s beam.Scope, src Source) beam.PCollection {
 	s = s.Scope("connectors.ReadPipe")

@@ -102,8 +102,8 @@ func (fn *readFn) emitBundle(ctx context.Context, rt *sdf.LockRTracker, wait tim
 		n += k
 	}
 	run.Report(account.Report{Counts: account.Counts{Skipped: in.skipped.n.Swap(0)}})
-	// The emitted records are passed on when this call returns. HandOver waits until the previous bundle allows
-	// that.
+	// The bundle becomes visible downstream when this call returns. HandOver first waits until the previous bundle
+	// is done.
 	if err := run.HandOver(ctx, n, nil); err != nil {
 		in.close()
 		return in, false, err

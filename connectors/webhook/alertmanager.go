@@ -98,8 +98,8 @@ func copyLabels(dst, src map[string]string) {
 	}
 }
 
-// withReplaced returns two alerts, separated by a comma. The first resolves the incident's alert with its earlier labels
-// at end. The second is p.
+// withReplaced returns two alerts, separated by a comma. The first resolves the incident's alert with its earlier
+// labels at end. The second is p.
 func withReplaced(p alertmanagerAlert, replaced map[string]string, end time.Time) ([]byte, error) {
 	old := p
 	old.Labels, old.EndsAt = map[string]string{}, end
