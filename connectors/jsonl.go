@@ -129,10 +129,10 @@ func (j *jsonlReader) scan() (Record, error) {
 	rec := j.elementRecord()
 	quoted, end := false, -1
 	j.closers = j.closers[:0]
-	why := ""
-	for i := 0; end < 0 && why == ""; i++ {
+	fault := ""
+	for i := 0; end < 0 && fault == ""; i++ {
 		if i >= j.maxLength {
-			why = fmt.Sprintf("does not end within %d bytes", j.maxLength)
+			fault = fmt.Sprintf("does not end within %d bytes", j.maxLength)
 			break
 		}
 		for i >= j.end-j.start && j.err == nil {
@@ -146,7 +146,7 @@ func (j *jsonlReader) scan() (Record, error) {
 			end = j.end - j.start
 			continue
 		default:
-			why = "does not end before the end of the file"
+			fault = "does not end before the end of the file"
 			continue
 		}
 		depth := len(j.closers)
@@ -154,7 +154,7 @@ func (j *jsonlReader) scan() (Record, error) {
 		case quoted && b == '\\':
 			i++
 		case quoted && b == '\n':
-			why = "has a text without a closing quote"
+			fault = "has a text without a closing quote"
 		case b == '"':
 			quoted = !quoted
 		case quoted:
@@ -164,15 +164,15 @@ func (j *jsonlReader) scan() (Record, error) {
 			end = i
 		case depth == 0 || b != '}' && b != ']':
 		case b != j.closers[depth-1]:
-			why = fmt.Sprintf("has a %q instead of a %q", b, j.closers[depth-1])
+			fault = fmt.Sprintf("has a %q instead of a %q", b, j.closers[depth-1])
 		default:
 			if j.closers = j.closers[:depth-1]; depth == 1 {
 				end = i + 1
 			}
 		}
 	}
-	if why != "" {
-		rec.Reason = fmt.Sprintf("the element of the array that begins at line %d %s", j.line, why)
+	if fault != "" {
+		rec.Reason = fmt.Sprintf("the element of the array that begins at line %d %s", j.line, fault)
 		_, rec.Raw = j.skipLine()
 		j.lost = true
 		return rec, nil

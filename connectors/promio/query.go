@@ -93,7 +93,7 @@ type windowReader struct {
 	answered       bool              // a query has succeeded
 	partialErr     error             // why the last accepted answer is partial; nil if it is complete
 	partialAnswers int               // consecutive partial answers
-	away           reminder.Reminder // while there is no complete answer
+	outage         reminder.Reminder // while there is no complete answer
 	partial        bool              // the outage consists of partial answers
 	notes          map[string]bool   // annotations that are already logged
 }
@@ -157,8 +157,8 @@ func (src Source) Begin(now time.Time) time.Time {
 func (src Source) alignUp(t time.Time) time.Time {
 	step := src.Step.Milliseconds()
 	ms := t.UnixMilli()
-	if over := ms % step; over > 0 {
-		ms += step - over
+	if excess := ms % step; excess > 0 {
+		ms += step - excess
 	}
 	return time.UnixMilli(ms).UTC()
 }
@@ -206,26 +206,26 @@ const maxNotes = 1000
 // checkWhole returns an error if the last answer is partial and Source.Partial is not Take. Thanos and Mimir send
 // partial answers while a store is unavailable. It logs each annotation once.
 func (r *windowReader) checkWhole(warnings v1.Warnings, infos v1.Infos) error {
-	why := ""
+	reason := ""
 	for _, text := range slices.Concat(warnings, v1.Warnings(infos)) {
 		annotates := func(prefix string) bool { return strings.HasPrefix(text, prefix) }
 		switch {
 		case !slices.ContainsFunc(annotations, annotates) && slices.Contains(warnings, text):
-			why = cmp.Or(why, message.Printable(r.hide(text)))
+			reason = cmp.Or(reason, message.Printable(r.hide(text)))
 		case !r.notes[text] && len(r.notes) < maxNotes:
 			r.notes[text] = true
 			r.log.Warn("source server sent a note about the query", "note", message.Printable(r.hide(text)))
 		}
 	}
 	if r.recorder.partial() {
-		why = cmp.Or(why, "isPartial is true")
+		reason = cmp.Or(reason, "isPartial is true")
 	}
-	if why == "" {
+	if reason == "" {
 		r.partialAnswers = 0
 		return nil
 	}
 	r.tally.Partial.Add(1)
-	e := &answerError{error: fmt.Errorf("%s answers in part: %s; set %s.partial to take to accept partial answers", r.place, why, section), temporary: true, shrink: true, partial: true}
+	e := &answerError{error: fmt.Errorf("%s answers in part: %s; set %s.partial to take to accept partial answers", r.place, reason, section), temporary: true, shrink: true, partial: true}
 	if r.src.Partial != Take {
 		return e
 	}
@@ -318,19 +318,19 @@ func (r *windowReader) next(ctx context.Context, start time.Time, maxSteps int) 
 
 // logOutage records whether the server answers and its answers are complete; a nil error means that they are.
 // During an outage it warns at once and then every minute.
-func (r *windowReader) logOutage(why error) {
-	if why == nil {
-		if !r.away.Since.IsZero() {
-			r.log.Info("source server available again", "server", r.place, "after", r.away.Lasts().Round(time.Second).String())
+func (r *windowReader) logOutage(err error) {
+	if err == nil {
+		if !r.outage.Since.IsZero() {
+			r.log.Info("source server available again", "server", r.place, "after", r.outage.Lasts().Round(time.Second).String())
 		}
-		r.away = reminder.Reminder{}
+		r.outage = reminder.Reminder{}
 		return
 	}
 	e := (*answerError)(nil)
-	if partial := errors.As(why, &e) && e.partial; partial != r.partial {
-		r.partial, r.away = partial, reminder.Reminder{Since: r.away.Since} // warn at once
+	if partial := errors.As(err, &e) && e.partial; partial != r.partial {
+		r.partial, r.outage = partial, reminder.Reminder{Since: r.outage.Since} // warn at once
 	}
-	if !r.away.Due(repeatInterval) {
+	if !r.outage.Due(repeatInterval) {
 		return
 	}
 	text := "source server unavailable: the run waits for it"
@@ -340,7 +340,7 @@ func (r *windowReader) logOutage(why error) {
 	case r.partial:
 		text = "source server answers in part: the run waits for complete answers"
 	}
-	r.log.Warn(text, "reason", why.Error())
+	r.log.Warn(text, "reason", err.Error())
 }
 
 // keyed returns the series of an answer, sorted by key. It drops and counts points outside the window from start to

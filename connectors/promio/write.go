@@ -114,7 +114,7 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func
 }
 
 func (fn *writeFn) flush(ctx context.Context, refuse func(connectors.Refused)) error {
-	err := fn.writer.write(ctx, fn.pending, func(s *sample, why string) { refuse(s.refused(why)) })
+	err := fn.writer.write(ctx, fn.pending, func(s *sample, reason string) { refuse(s.refused(reason)) })
 	fn.pending = fn.pending[:0]
 	return err
 }
@@ -124,8 +124,8 @@ func (fn *writeFn) FinishBundle(ctx context.Context, refuse func(connectors.Refu
 }
 
 // refused returns the record for the dead letter.
-func (s *sample) refused(why string) connectors.Refused {
-	return connectors.Refused{Key: s.line.Key, ID: s.line.ID, Text: bytes.TrimSuffix(s.line.Text, []byte("\n")), Reason: "prometheus: " + why}
+func (s *sample) refused(reason string) connectors.Refused {
+	return connectors.Refused{Key: s.line.Key, ID: s.line.ID, Text: bytes.TrimSuffix(s.line.Text, []byte("\n")), Reason: "prometheus: " + reason}
 }
 
 // sampleOf decodes the record of an estimate. If the value is a vector, the usual values are NaN.
@@ -175,7 +175,7 @@ type writer struct {
 	client *httpclient.Client
 	log    *slog.Logger
 	labels map[string][]byte // encoded, by metric and key
-	away   reminder.Reminder // while the server accepts no samples
+	outage reminder.Reminder // while the server accepts no samples
 }
 
 func newWriter(sink Sink, log *slog.Logger) (*writer, error) {
@@ -192,7 +192,7 @@ func newWriter(sink Sink, log *slog.Logger) (*writer, error) {
 
 // write sorts and sends samples, and calls refuse for each sample that the server refuses. It returns an error if
 // the server accepts no samples.
-func (w *writer) write(ctx context.Context, samples []sample, refuse func(s *sample, why string)) error {
+func (w *writer) write(ctx context.Context, samples []sample, refuse func(s *sample, reason string)) error {
 	slices.SortStableFunc(samples, func(a, b sample) int { return cmp.Compare(a.timeMS, b.timeMS) })
 	return w.writePart(ctx, samples, map[string]string{}, refuse)
 }
@@ -201,13 +201,13 @@ func (w *writer) write(ctx context.Context, samples []sample, refuse func(s *sam
 // half and then the earlier half, until each refused sample is alone. A server that refuses a sample of a key as
 // too old or out of order would also refuse the earlier ones. They are therefore not sent, and get the same reason,
 // which is in refused by key.
-func (w *writer) writePart(ctx context.Context, samples []sample, refused map[string]string, refuse func(s *sample, why string)) error {
+func (w *writer) writePart(ctx context.Context, samples []sample, refused map[string]string, refuse func(s *sample, reason string)) error {
 	sending := samples
 	if len(refused) > 0 {
 		sending = nil
 		for i := range samples {
-			if why := refused[samples[i].key]; why != "" {
-				refuse(&samples[i], why)
+			if reason := refused[samples[i].key]; reason != "" {
+				refuse(&samples[i], reason)
 			} else {
 				sending = append(sending, samples[i])
 			}
@@ -216,13 +216,13 @@ func (w *writer) writePart(ctx context.Context, samples []sample, refused map[st
 	if len(sending) == 0 {
 		return nil
 	}
-	why, err := w.send(ctx, sending)
+	reason, err := w.send(ctx, sending)
 	switch {
-	case err != nil || why == "":
+	case err != nil || reason == "":
 		return err
 	case len(sending) == 1:
-		refuse(&sending[0], why)
-		refused[sending[0].key] = why
+		refuse(&sending[0], reason)
+		refused[sending[0].key] = reason
 		return nil
 	}
 	half := len(sending) / 2
@@ -232,9 +232,9 @@ func (w *writer) writePart(ctx context.Context, samples []sample, refused map[st
 	return w.writePart(ctx, sending[:half], refused, refuse)
 }
 
-// send sends samples in one request, and repeats it while the server is unavailable. why is the reason if the
+// send sends samples in one request, and repeats it while the server is unavailable. reason says why if the
 // server refuses some of them, or empty if it accepts all.
-func (w *writer) send(ctx context.Context, samples []sample) (why string, err error) {
+func (w *writer) send(ctx context.Context, samples []sample) (reason string, err error) {
 	stopCtx, end := account.From(ctx).WithStopTimeout(ctx)
 	defer end()
 	body := snappy.Encode(nil, w.encode(samples))
@@ -244,7 +244,7 @@ func (w *writer) send(ctx context.Context, samples []sample) (why string, err er
 			return false
 		}
 		lastErr = err
-		if w.away.Due(repeatInterval) {
+		if w.outage.Due(repeatInterval) {
 			w.log.Warn("sink server unavailable: the run waits for it", "server", w.place, "reason", lastErr.Error())
 		}
 		return true
@@ -254,7 +254,7 @@ func (w *writer) send(ctx context.Context, samples []sample) (why string, err er
 	case err == nil:
 		if lastErr != nil {
 			w.log.Info("sink server available again", "server", w.place)
-			w.away = reminder.Reminder{}
+			w.outage = reminder.Reminder{}
 		}
 		return "", nil
 	case ctx.Err() != nil:

@@ -53,9 +53,9 @@ func (s Source) reading() kafkaio.Reading {
 	cache := schemasOf(s.Config)
 	return func(ctx context.Context, log *slog.Logger, records []kafkaio.Record) error {
 		errs := make([]error, runtime.GOMAXPROCS(0))
-		parallel.Chunks(len(records), len(errs), func(worker, from, end int) {
+		parallel.Chunks(len(records), len(errs), func(worker, start, end int) {
 			r := valueReader{cache: cache, format: s.Format, ctx: ctx, log: log}
-			for i := from; i < end && errs[worker] == nil; i++ {
+			for i := start; i < end && errs[worker] == nil; i++ {
 				errs[worker] = r.record(&records[i])
 			}
 		})

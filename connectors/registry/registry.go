@@ -98,7 +98,7 @@ func (c Config) ask(ctx context.Context, do func(context.Context, *sr.Client) er
 
 // askUntilAnswered sends requests until the registry answers. It logs an outage.
 func (c Config) askUntilAnswered(ctx context.Context, log *slog.Logger, do func(context.Context, *sr.Client) error) error {
-	var away reminder.Reminder
+	var outage reminder.Reminder
 	logins := 0
 	err := retry.Policy{First: firstPause, Last: lastPause}.Do(ctx, func(ctx context.Context) error {
 		err := c.ask(ctx, do)
@@ -113,13 +113,13 @@ func (c Config) askUntilAnswered(ctx context.Context, log *slog.Logger, do func(
 		case errors.As(err, new(firstRefusal)):
 		case !retryable(err):
 			return false
-		case away.Due(reminderInterval):
-			log.Warn("the schema registry does not answer: trying again", "url", c.URL, "for", away.Lasts().Round(time.Second).String(), "error", err)
+		case outage.Due(reminderInterval):
+			log.Warn("the schema registry does not answer: trying again", "url", c.URL, "for", outage.Lasts().Round(time.Second).String(), "error", err)
 		}
 		return true
 	})
-	if err == nil && !away.Since.IsZero() {
-		log.Info("the schema registry answers again", "url", c.URL, "after", away.Lasts().Round(time.Millisecond).String())
+	if err == nil && !outage.Since.IsZero() {
+		log.Info("the schema registry answers again", "url", c.URL, "after", outage.Lasts().Round(time.Millisecond).String())
 	}
 	return err
 }

@@ -145,11 +145,11 @@ func parseStored(chunk []byte) (alerts []Alert, err error) {
 		if err != nil {
 			return nil, err
 		}
-		one, err := Alerts(line.Key)
+		parsed, err := Alerts(line.Key)
 		if err != nil {
 			return nil, err
 		}
-		for _, a := range one {
+		for _, a := range parsed {
 			a.StoredID = line.ID
 			alerts = append(alerts, a)
 		}

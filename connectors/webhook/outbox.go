@@ -54,7 +54,7 @@ type Outbox struct {
 	waiting     []entry
 	bytes       int
 	stats       Stats
-	away        reminder.Reminder // while the receiver accepts nothing
+	outage      reminder.Reminder // while the receiver accepts nothing
 	failed      time.Time         // last failed attempt
 	gatherUntil time.Time         // gathered alerts wait until then
 	changed     chan struct{}     // closed when an alert arrives or the outbox is closing
@@ -166,7 +166,7 @@ func (o *Outbox) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := o.stats
-	s.Away = o.away.Since
+	s.Away = o.outage.Since
 	if s.Waiting = len(o.waiting); s.Waiting > 0 {
 		s.Oldest = o.waiting[0].queuedAt
 	}
@@ -294,16 +294,16 @@ func (o *Outbox) finish(batch []entry, results []error) (retryErr error) {
 
 // logOutage records whether the receiver accepts alerts; a nil error means that it does. During an outage it warns
 // at once and then every minute.
-func (o *Outbox) logOutage(why error) {
+func (o *Outbox) logOutage(err error) {
 	switch {
-	case why == nil && o.away.Since.IsZero():
-	case why == nil:
-		o.cfg.Log.Info("alert receiver available again", "receiver", o.Place(), "after", o.away.Lasts().Round(time.Second).String())
-		o.away, o.stats.Reason = reminder.Reminder{}, ""
+	case err == nil && o.outage.Since.IsZero():
+	case err == nil:
+		o.cfg.Log.Info("alert receiver available again", "receiver", o.Place(), "after", o.outage.Lasts().Round(time.Second).String())
+		o.outage, o.stats.Reason = reminder.Reminder{}, ""
 	case o.ctx.Err() != nil:
 	default:
-		o.stats.Reason, o.failed = why.Error(), time.Now()
-		if o.away.Due(repeatInterval) {
+		o.stats.Reason, o.failed = err.Error(), time.Now()
+		if o.outage.Due(repeatInterval) {
 			o.cfg.Log.Warn("alert receiver unavailable: alerts are queued, the pipeline continues", "receiver", o.Place(), "waiting", len(o.waiting), "reason", o.stats.Reason)
 		}
 	}
@@ -334,7 +334,7 @@ func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 			waits = false
 		case <-tick.C:
 			o.mu.Lock()
-			waits = o.away.Since.IsZero() || !o.failed.After(begun) || time.Since(begun) < patience
+			waits = o.outage.Since.IsZero() || !o.failed.After(begun) || time.Since(begun) < patience
 			o.mu.Unlock()
 		}
 	}
@@ -356,9 +356,9 @@ func (o *Outbox) Hurry(limit time.Duration) { o.hurry <- limit }
 func (o *Outbox) GiveUp(left []Alert) (deliveries []Delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	why := o.withReason("the run ended before the receiver accepted it")
+	reason := o.withReason("the run ended before the receiver accepted it")
 	for _, a := range left {
-		deliveries = append(deliveries, Delivery{a, why})
+		deliveries = append(deliveries, Delivery{a, reason})
 	}
 	o.stats.Failed += int64(len(left))
 	o.waiting, o.bytes = nil, 0

@@ -25,8 +25,8 @@ func Write(s beam.Scope, name string, col beam.PCollection) (refused beam.PColle
 }
 
 // refused returns the record of an alert for the dead letter.
-func (a Alert) refused(why string) connectors.Refused {
-	return connectors.Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + why}
+func (a Alert) refused(reason string) connectors.Refused {
+	return connectors.Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + reason}
 }
 
 // Refusals returns the alerts that the receiver has refused, for the dead letter.
