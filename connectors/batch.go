@@ -12,17 +12,17 @@ import (
 func init() {
 	register.Emitter1[Batch]()
 	register.Emitter1[Refused]()
-	// Within a stage nothing is encoded but samples, of which the runner takes the size.
+	// Only samples are encoded within a stage, because the runner measures their size.
 	beam.RegisterCoder(reflect.TypeFor[Batch](),
-		func(b Batch) []byte { return compact.Encode(nil, b, batchForm) },
-		func(b []byte) (out Batch, err error) { err = compact.Decode(b, &out, batchForm); return out, err })
+		func(b Batch) []byte { return compact.Encode(nil, b, serializeBatch) },
+		func(b []byte) (out Batch, err error) { err = compact.Decode(b, &out, serializeBatch); return out, err })
 }
 
-// A Batch holds records that follow each other in a source, about a thousand of them where
-// the source is quick. A batch takes a runner far less time than single records do.
+// A Batch contains consecutive records of a source, about a thousand if the source is fast. Batches cost a runner
+// far less time than single records.
 type Batch struct{ Records []Record }
 
-func batchForm(c *compact.Codec, b *Batch) {
+func serializeBatch(c *compact.Codec, b *Batch) {
 	compact.List(c, &b.Records, 8, func(r *Record) {
 		compact.Texts(c, &r.Source, &r.Path, &r.Reason)
 		compact.Texts(c, &r.Raw)

@@ -7,12 +7,11 @@ import (
 	"iter"
 )
 
-// A Chunk holds records on their way to a sink: lines of JSON, each with its key
-// and id. It crosses stages as plain bytes.
+// A Chunk contains records for a sink: lines of JSON, each with its key and ID. It crosses stages as plain bytes.
 type Chunk []byte
 
-// Begin begins a record; its line, up to and with the line end, is appended by
-// the caller. The key may be nil, the record then has none.
+// Begin appends the key and ID of a record. The caller then appends the record's line with its line end. A nil key
+// means that the record has no key.
 func (c Chunk) Begin(key []byte, id string) Chunk {
 	n := int64(len(key))
 	if key == nil {
@@ -24,14 +23,14 @@ func (c Chunk) Begin(key []byte, id string) Chunk {
 	return append(c, id...)
 }
 
-// A Line is a record of a Chunk, and valid as long as that is.
+// A Line is a record of a Chunk. It shares the memory of the Chunk.
 type Line struct {
-	Key  []byte // nil where there is none
+	Key  []byte // nil if there is none
 	ID   string
 	Text []byte // with its line end
 }
 
-// A Refused is a record of a Chunk that its receiver did not take.
+// A Refused is a record of a Chunk that the receiver did not accept.
 type Refused struct {
 	Key    []byte
 	ID     string
@@ -41,7 +40,7 @@ type Refused struct {
 
 var errChunk = errors.New("connectors: a chunk is malformed")
 
-// Lines are the records of a chunk.
+// Lines returns the records of a chunk. The error means that the chunk is malformed.
 func (c Chunk) Lines() iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		for rest := []byte(c); len(rest) > 0; {
@@ -58,7 +57,7 @@ func (c Chunk) Lines() iter.Seq2[Line, error] {
 	}
 }
 
-// appendTexts appends the texts of a chunk's lines.
+// appendTexts appends the texts of all lines of a chunk.
 func (c Chunk) appendTexts(b []byte) ([]byte, error) {
 	for rest := []byte(c); len(rest) > 0; {
 		l, _, after, ok := cutLine(rest)
@@ -70,7 +69,7 @@ func (c Chunk) appendTexts(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// cutLine cuts the first line off, with its id apart.
+// cutLine splits off the first line. Line.ID is not set; id shares the memory of b.
 func cutLine(b []byte) (l Line, id, rest []byte, ok bool) {
 	n, k := binary.Varint(b)
 	if k <= 0 || n < -1 || n > int64(len(b)-k) {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// A readStream is a reader with everything behind it that must be closed.
+// A readStream is a reader with a function that closes everything below it.
 type readStream struct {
 	io.Reader
 	close func() error
@@ -26,7 +26,7 @@ type readStream struct {
 
 func (r readStream) Close() error { return r.close() }
 
-// openRegular opens a file for reading that is not a folder.
+// openRegular opens a file for reading. It fails for a folder.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -43,20 +43,20 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// Encodings are those that a file of text may have. UTF-16 with a mark is read as UTF-8 is.
+// Encodings are the names of the encodings of text files. UTF-16 with a byte order mark is also read as "utf-8".
 var Encodings = []string{"utf-8", "utf-16", "latin-1", "windows-1252"}
 
-// decoders are those of Encodings but UTF-8.
+// decoders contains the Encodings except UTF-8.
 var decoders = map[string]encoding.Encoding{
 	"utf-16": unicode.UTF16(unicode.LittleEndian, unicode.UseBOM), "latin-1": charmap.ISO8859_1, "windows-1252": charmap.Windows1252,
 }
 
-// openText opens path, or standard input, decompresses by the name, and makes UTF-8 of its encoding, one of Encodings or
-// empty.
+// openText opens path, or standard input, and decompresses it according to its extension. It converts encoding, one
+// of Encodings or empty, to UTF-8.
 func openText(path, encoding string) (io.ReadCloser, error) {
 	r, err := openBytes(path)
-	if of := decoders[encoding]; err == nil && of != nil {
-		return readStream{transform.NewReader(r, of.NewDecoder()), r.Close}, nil
+	if decoder := decoders[encoding]; err == nil && decoder != nil {
+		return readStream{transform.NewReader(r, decoder.NewDecoder()), r.Close}, nil
 	}
 	return r, err
 }
@@ -91,8 +91,8 @@ func openBytes(path string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// compressor returns w, or a compressor in front of it by the name of the file;
-// closing it leaves w open.
+// compressor returns a writer that compresses into w if the extension of path is .gz or .zst. Closing it does not
+// close w.
 func compressor(w io.Writer, path string) (io.WriteCloser, error) {
 	switch filepath.Ext(path) {
 	case ".gz":
@@ -107,7 +107,7 @@ type uncompressed struct{ io.Writer }
 
 func (uncompressed) Close() error { return nil }
 
-// Unpacked is a path without the extension of its compression.
+// Unpacked returns path without the extension of a compression.
 func Unpacked(path string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
 }

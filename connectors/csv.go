@@ -17,53 +17,51 @@ var csvFormat = Format{
 	Name: CSV, Title: "CSV", Extensions: []string{".csv"}, Columns: true, Delimited: true,
 	Of:      "Delimited text with a header line.",
 	Written: "Delimited text with a header line. A text like a formula has an apostrophe in front.",
-	open:    ofText(newCSVReader),
+	open:    textOpener(newCSVReader),
 	encode:  newCSVEncoder,
 }
 
-// csvReader reads RFC 4180, strictly: a field is quoted as a whole or not at
-// all, and every record has as many fields as the header. A record that breaks
-// this is rejected and reading goes on with the next line.
+// csvReader reads RFC 4180 strictly: a field is quoted as a whole or not at all, and every record has as many
+// fields as the header. A record that violates this is rejected, and reading continues with the next line.
 //
-// A quoted field may hold line ends. If a record of several lines is unusable (its quote
-// is not closed within MaxRecord, or it is malformed further on), only its first line is
-// rejected, and reading resumes at its second. A stray quote therefore costs one line, not
-// the rest of the file. Each line is read only a few times: a line that opens a quote as
-// the first line of a record closes it as a later one.
+// A quoted field may contain line ends. If a record of several lines is unusable (its quote is not closed within
+// MaxRecord, or it is malformed further on), only its first line is rejected, and reading resumes at its second. A
+// stray quote therefore costs one line and not the rest of the file. Each line is read only a few times: a line
+// that opens a quote as the first line of a record closes it as a later one.
 //
-// A file may hold several tables, each below a header of its own. Between them are comments or
-// empty lines. The fields of a record are those of the same names in each of them.
+// A file may contain several tables, each below its own header and separated by comments or empty lines. Records of
+// all tables have the same fields, which are found by name in each header.
 type csvReader struct {
 	*lines
 	delimiter string
-	comment   []byte       // begins lines that are passed over; empty for none
-	header    []string     // of this table
-	index     []int        // of the fields that are wanted, in the header
-	watch     columnFilter // what the next record may be
-	spans     []fieldSpan  // of the fields of one record, in a string
-	text      []byte       // the fields of one record with quotes, unquoted
-	// Memory that records share, see shared: of the text of their fields, and of these.
+	comment   []byte      // prefix of lines that are skipped; empty if there are none
+	header    []string    // of the current table
+	index     []int       // positions of the source's columns in header; −1 for a missing one
+	watch     watchFlags  // what the next record may be
+	spans     []fieldSpan // fields of one record, as offsets in a string
+	text      []byte      // unquoted fields of a record with quotes
+	// Memory that records share, see sharedBytes: the text of their fields, and the slices of fields.
 	texts  strings.Builder
 	fields []string
 
-	src     Source
-	skipped *skippedLines   // nil if nobody counts
-	first   []string        // the header of the first table
-	begins  [256]bool       // the first bytes of its names
-	names   map[string]bool // of that, and those that are wanted, which are true
-	wanted  int             // how many are
-	refused string          // why the records of this table are rejected; "" if they are read
+	src         Source
+	skipped     *skippedLines   // nil if lines are not counted
+	firstHeader []string        // of the first table
+	firstBytes  [256]bool       // first bytes of the names in firstHeader
+	names       map[string]bool // names in firstHeader; true for required columns
+	nWanted     int             // number of required columns
+	tableFault  string          // why the records of this table are rejected; "" if they are read
 }
 
-type fieldSpan struct{ from, to int }
+type fieldSpan struct{ start, end int }
 
-// A columnFilter says which records are to be looked at.
-type columnFilter uint8
+// watchFlags say why the next record has to be inspected, see csvReader.inspect.
+type watchFlags uint8
 
 const (
-	belowHeader columnFilter = 1 << iota // the first one of a table
-	behindGap                            // the first one behind comments or empty lines: maybe a header
-	refusing                             // all, as their table is not read
+	belowHeader   watchFlags = 1 << iota // first record of a table
+	afterGap                             // first record after comments or empty lines, which may be a header
+	refusingTable                        // the records of this table are rejected
 )
 
 func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLines) (*csvReader, error) {
@@ -74,7 +72,7 @@ func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLine
 	c := &csvReader{lines: newLines(r, path), src: src, skipped: skipped, delimiter: string(d), comment: []byte(src.Comment)}
 	c.begin()
 	for range src.Skip {
-		if !c.passLine() {
+		if !c.discardLine() {
 			break
 		}
 		c.skipped.add(1)
@@ -82,7 +80,7 @@ func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLine
 	text, rec, err := c.read()
 	switch {
 	case err == io.EOF && (src.Skip > 0 || src.Comment != ""):
-		return nil, fmt.Errorf("%s has no header: with skip and comment of the source nothing is left", fileName(path))
+		return nil, fmt.Errorf("%s has no header: skip and comment of the source leave no line", fileName(path))
 	case err == io.EOF:
 		return nil, fmt.Errorf("%s is empty: a CSV begins with a header that names its columns", fileName(path))
 	case err != nil:
@@ -103,8 +101,8 @@ func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLine
 	if err := checkWidth(path, len(c.spans)); err != nil {
 		return nil, err
 	}
-	if err := c.table(c.cells(text)); err != nil {
-		if hint := c.below(rec); hint != "" {
+	if err := c.startTable(c.cells(text)); err != nil {
+		if hint := c.headerHint(rec); hint != "" {
 			err = errors.New(strings.TrimSuffix(err.Error(), ".") + "; " + hint)
 		}
 		return nil, err
@@ -112,59 +110,59 @@ func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLine
 	return c, nil
 }
 
-// cells are the fields of one record.
+// cells returns copies of the fields of one record.
 func (c *csvReader) cells(text string) (cells []string) {
 	for _, s := range c.spans {
-		cells = append(cells, strings.Clone(text[s.from:s.to]))
+		cells = append(cells, strings.Clone(text[s.start:s.end]))
 	}
 	return cells
 }
 
-// table begins a table with these names. The error says what they lack.
-func (c *csvReader) table(names []string) error {
+// startTable starts a table with this header. The error names the missing columns.
+func (c *csvReader) startTable(names []string) error {
 	src := c.src
 	switch {
 	case c.header == nil:
 	case src.allColumns:
 		c.header, c.index = names, nil
-		for _, name := range c.first {
+		for _, name := range c.firstHeader {
 			c.index = append(c.index, slices.Index(names, name))
 		}
 		return nil
 	case src.Wide:
-		had, err := src.spread(c.path, c.first)
+		firstValues, err := src.valueColumns(c.path, c.firstHeader)
 		if err != nil {
 			return err
 		}
-		has, err := src.spread(c.path, names)
+		values, err := src.valueColumns(c.path, names)
 		if err != nil {
 			return err
 		}
-		if slices.Sort(has); !slices.Equal(has, slices.Sorted(slices.Values(had))) {
-			return fmt.Errorf("it has other columns of values than the first table: %s", list(has))
+		if slices.Sort(values); !slices.Equal(values, slices.Sorted(slices.Values(firstValues))) {
+			return fmt.Errorf("its value columns differ from those of the first table: %s", quoteNames(values))
 		}
-		src.Wide, src.Values = false, had
+		src.Wide, src.Values = false, firstValues
 	}
 	index, err := src.locate(c.path, names)
 	if err != nil {
 		return err
 	}
 	c.header, c.index, c.watch = names, index, belowHeader
-	if c.first == nil {
-		named := src.named()
+	if c.firstHeader == nil {
+		named := src.requiredColumns()
 		wanted := setOf(named)
-		c.first, c.names, c.wanted = names, map[string]bool{}, len(named)
+		c.firstHeader, c.names, c.nWanted = names, map[string]bool{}, len(named)
 		for _, name := range names {
 			if name != "" {
-				c.names[name], c.begins[name[0]] = wanted[name], true
+				c.names[name], c.firstBytes[name[0]] = wanted[name], true
 			}
 		}
 	}
 	return nil
 }
 
-// named are the columns that every table has to have, by their names.
-func (src Source) named() []string {
+// requiredColumns returns the names of the columns that every table must have.
+func (src Source) requiredColumns() []string {
 	if src.allColumns {
 		return nil
 	}
@@ -175,30 +173,31 @@ func (src Source) named() []string {
 	return slices.DeleteFunc(src.columns(), func(name string) bool { return name == "" || src.Wide && IsPattern(name) })
 }
 
-// isHeader reports whether a record names the columns that are wanted, or most of the first table's.
+// isHeader reports whether a record contains all required columns, or more than half of the names of the first
+// header.
 func (c *csvReader) isHeader(text string) bool {
 	found, wanted := 0, 0
 	for _, s := range c.spans {
-		if want, is := c.names[text[s.from:s.to]]; is {
+		if want, known := c.names[text[s.start:s.end]]; known {
 			found++
 			if want {
 				wanted++
 			}
 		}
 	}
-	return c.wanted > 0 && wanted >= c.wanted || found*2 > len(c.names)
+	return c.nWanted > 0 && wanted >= c.nWanted || found*2 > len(c.names)
 }
 
-// isRepeated reports whether a record that follows others is a header: its cells are most of the names, from the first on, and no
-// numbers.
+// isRepeated reports whether a record that follows others is a header: it has no numbers, its first cell is a name
+// of the first header, and its cells contain more than half of these names.
 func (c *csvReader) isRepeated(text string) bool {
 	found := 0
 	for i, s := range c.spans {
-		_, is := c.names[text[s.from:s.to]]
+		_, known := c.names[text[s.start:s.end]]
 		switch {
-		case isNumber(text[s.from:s.to]) || i == 0 && !is:
+		case isNumber(text[s.start:s.end]) || i == 0 && !known:
 			return false
-		case is:
+		case known:
 			found++
 		}
 	}
@@ -210,68 +209,69 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// attend looks at a record that is watched for, has another number of fields than the header, or begins as a name of it
-// does. It reports that the record is the header of another table.
-func (c *csvReader) attend(text string, rec *Record) (header bool) {
+// inspect checks a record for which needsInspection is true. header reports whether the record is the header of a
+// new table. Otherwise inspect sets rec.Reason if the record is rejected.
+func (c *csvReader) inspect(text string, rec *Record) (header bool) {
 	if c.header == nil {
 		return false
 	}
-	was := c.watch
-	c.watch &= refusing
-	if was&behindGap != 0 && c.isHeader(text) || text != "" && c.begins[text[0]] && c.isRepeated(text) {
+	prev := c.watch
+	c.watch &= refusingTable
+	if prev&afterGap != 0 && c.isHeader(text) || text != "" && c.firstBytes[text[0]] && c.isRepeated(text) {
 		c.skipped.add(1)
 		names := c.cells(text)
-		c.watch, c.refused = belowHeader, ""
-		if err := c.table(names); err != nil {
-			c.header, c.watch = names, refusing
-			c.refused = fmt.Sprintf("the table that begins at line %d cannot be read: %s", rec.Position, err)
+		c.watch, c.tableFault = belowHeader, ""
+		if err := c.startTable(names); err != nil {
+			c.header, c.watch = names, refusingTable
+			c.tableFault = fmt.Sprintf("the table that begins at line %d cannot be read: %s", rec.Position, err)
 		}
 		return true
 	}
-	if rec.Reason = c.refused; rec.Reason != "" {
+	if rec.Reason = c.tableFault; rec.Reason != "" {
 		return false
 	}
-	if was&belowHeader != 0 && len(c.spans) == len(c.header)+1 {
-		c.unnamed(text)
+	if prev&belowHeader != 0 && len(c.spans) == len(c.header)+1 {
+		c.addUnnamedColumn(text)
 	}
 	if len(c.spans) != len(c.header) {
 		rec.Reason = fmt.Sprintf("%d fields where the header has %d", len(c.spans), len(c.header))
-		if was&belowHeader != 0 {
+		if prev&belowHeader != 0 {
 			rec.Reason += "; if the header is further down, set skip to the number of lines above it"
 		}
 	}
 	return false
 }
 
-// unnamed adds a column without a name to a header with one name fewer than the first record has
-// fields: that of R's names of rows, or, where lines end with a delimiter, the last.
-func (c *csvReader) unnamed(text string) {
+// addUnnamedColumn adds a column without a name to a header that has one name fewer than the first record has
+// fields. The column is the first one, as in tables of R with row names, or the last one if the lines end with a
+// delimiter.
+func (c *csvReader) addUnnamedColumn(text string) {
 	last := c.spans[len(c.spans)-1]
-	trails := last.from == last.to
+	trailing := last.start == last.end
 	n := 0
 	for line := range bytes.Lines(c.buf[c.start:c.end]) {
 		if n++; n > 10 || !bytes.HasSuffix(line, []byte("\n")) {
 			break
 		}
-		trails = trails && (len(chomp(line)) == 0 || bytes.HasSuffix(chomp(line), []byte(c.delimiter)))
+		trailing = trailing && (len(chomp(line)) == 0 || bytes.HasSuffix(chomp(line), []byte(c.delimiter)))
 	}
 	names := slices.Concat([]string{""}, c.header)
-	if trails {
+	if trailing {
 		names = append(slices.Clone(c.header), "")
 	}
-	if isFirst := slices.Equal(c.first, c.header); isFirst {
-		c.first, c.header = nil, nil
+	if isFirst := slices.Equal(c.firstHeader, c.header); isFirst {
+		c.firstHeader, c.header = nil, nil
 	}
-	_ = c.table(names) // what it was with the other names
+	_ = c.startTable(names) // cannot fail: the header with other names was accepted
 	c.watch = 0
 }
 
-// below says how to come to the names that the header lacks, if that is known.
-func (c *csvReader) below(header Record) string {
+// headerHint returns how to reach a header with the missing columns, or "" if there is none in the first window.
+func (c *csvReader) headerHint(header Record) string {
 	if bytes.HasPrefix(header.Raw, []byte("#")) {
-		return fmt.Sprintf("line %d begins with #: if it is no header, set comment: \"#\"", header.Position)
+		return fmt.Sprintf("line %d begins with #: if it is not a header, set comment: \"#\"", header.Position)
 	}
-	wanted, line := c.src.named(), c.line
+	wanted, line := c.src.requiredColumns(), c.line
 	for text := range bytes.Lines(c.buf[c.start:c.end]) {
 		cells := strings.Split(strings.ReplaceAll(string(chomp(text)), `"`, ""), c.delimiter)
 		if len(wanted) > 0 && !slices.ContainsFunc(wanted, func(name string) bool { return !slices.Contains(cells, name) }) {
@@ -282,7 +282,7 @@ func (c *csvReader) below(header Record) string {
 	return ""
 }
 
-func (c *csvReader) columns() []string { return slices.Clone(c.first) }
+func (c *csvReader) columns() []string { return slices.Clone(c.firstHeader) }
 
 func (c *csvReader) next() (Record, error) {
 	text, rec, err := c.read()
@@ -290,17 +290,17 @@ func (c *csvReader) next() (Record, error) {
 		return rec, err
 	}
 	if n := len(c.index); len(c.fields) < n {
-		c.fields = make([]string, max(n, shared/100))
+		c.fields = make([]string, max(n, sharedBytes/100))
 	}
 	rec.Fields, c.fields = c.fields[:len(c.index):len(c.index)], c.fields[len(c.index):]
-	for i, at := range c.index {
-		if at < 0 {
+	for i, column := range c.index {
+		if column < 0 {
 			continue
 		}
-		f := text[c.spans[at].from:c.spans[at].to]
+		f := text[c.spans[column].start:c.spans[column].end]
 		if len(f) > MaxField {
 			if !c.src.allColumns {
-				rec.Fields, rec.Reason = nil, tooLong(c.header[at], len(f))
+				rec.Fields, rec.Reason = nil, fieldTooLong(c.header[column], len(f))
 				return rec, nil
 			}
 			f = strings.ToValidUTF8(f[:MaxField], "")
@@ -310,7 +310,7 @@ func (c *csvReader) next() (Record, error) {
 	return rec, nil
 }
 
-// read reads a record. If it has no Reason, c.spans are its fields in text.
+// read reads a record. If its Reason is empty, c.spans are its fields in text.
 func (c *csvReader) read() (text string, rec Record, err error) {
 	for {
 		n, err := c.lineEnd(0)
@@ -325,7 +325,7 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 			if len(line) > 0 {
 				c.skipped.add(1)
 			}
-			c.watch |= behindGap
+			c.watch |= afterGap
 			c.consume(n, 1)
 			continue
 		}
@@ -345,35 +345,35 @@ func (c *csvReader) read() (text string, rec Record, err error) {
 			return "", rec, nil
 		}
 		c.spans = c.spans[:0]
-		from := 0
+		start := 0
 		for field := range strings.SplitSeq(text, c.delimiter) {
-			c.spans = append(c.spans, fieldSpan{from, from + len(field)})
-			from += len(field) + len(c.delimiter)
+			c.spans = append(c.spans, fieldSpan{start, start + len(field)})
+			start += len(field) + len(c.delimiter)
 		}
-		if c.isWatched(text) && c.attend(text, &rec) {
+		if c.needsInspection(text) && c.inspect(text, &rec) {
 			continue
 		}
 		return text, rec, nil
 	}
 }
 
-// isWatched reports whether a record is for attend.
-func (c *csvReader) isWatched(text string) bool {
-	return c.watch != 0 || len(c.spans) != len(c.header) || text != "" && c.begins[text[0]]
+// needsInspection reports whether inspect has to check a record.
+func (c *csvReader) needsInspection(text string) bool {
+	return c.watch != 0 || len(c.spans) != len(c.header) || text != "" && c.firstBytes[text[0]]
 }
 
-// readQuoted is read for a record with quotes. Its first line is the first n bytes of the
-// unread text. header reports that it is that of another table.
+// readQuoted is read for a record with quotes. The record's first line is the first n bytes of the unread text.
+// header reports whether the record is the header of a new table.
 func (c *csvReader) readQuoted(n int, rec *Record) (text string, header bool, _ error) {
 	end, count, err := c.unquote(n)
-	f, rejects := errors.AsType[rejection](err)
-	if err != nil && !rejects {
+	fault, rejected := errors.AsType[rejection](err)
+	if err != nil && !rejected {
 		return "", false, err
 	}
-	rec.Reason = cmp.Or(string(f), textFault(c.buf[c.start:c.start+end]))
+	rec.Reason = cmp.Or(string(fault), textFault(c.buf[c.start:c.start+end]))
 	if rec.Reason == "" {
 		text = c.string(c.text)
-		header = c.isWatched(text) && c.attend(text, rec)
+		header = c.needsInspection(text) && c.inspect(text, rec)
 	}
 	if rec.Reason != "" {
 		end, count = n, 1
@@ -383,38 +383,37 @@ func (c *csvReader) readQuoted(n int, rec *Record) (text string, header bool, _ 
 	return text, header, nil
 }
 
-// string returns a copy of b.
+// string returns a copy of b in memory that records share.
 func (c *csvReader) string(b []byte) string {
 	if c.texts.Cap()-c.texts.Len() < len(b) {
 		c.texts.Reset()
-		c.texts.Grow(max(shared, len(b)))
+		c.texts.Grow(max(sharedBytes, len(b)))
 	}
-	from := c.texts.Len()
+	start := c.texts.Len()
 	c.texts.Write(b)
-	return c.texts.String()[from:]
+	return c.texts.String()[start:]
 }
 
-// A rejection is a reason to reject a record.
+// A rejection is the reason why a record is rejected.
 type rejection string
 
-func (f rejection) Error() string { return string(f) }
+func (r rejection) Error() string { return string(r) }
 
-// unquote splits the first record of the unread text into c.text and c.spans. The record's
-// first line ends at end. unquote returns the record's end and its number of lines. The
-// error is a fault or comes from reading.
+// unquote splits the first record of the unread text into c.text and c.spans. The record's first line ends at end.
+// unquote returns the end of the record and its number of lines. The error is a rejection or a read error.
 func (c *csvReader) unquote(end int) (_, count int, _ error) {
 	c.text, c.spans = c.text[:0], c.spans[:0]
 	b := c.buf[c.start : c.start+end]
-	at, count := 0, 1
+	pos, count := 0, 1
 	for {
-		from := len(c.text)
-		if at < len(b) && b[at] == '"' {
-			at++
+		start := len(c.text)
+		if pos < len(b) && b[pos] == '"' {
+			pos++
 			for {
-				i := bytes.IndexByte(b[at:], '"')
+				i := bytes.IndexByte(b[pos:], '"')
 				if i < 0 {
-					c.text = append(c.text, b[at:]...)
-					at = end
+					c.text = append(c.text, b[pos:]...)
+					pos = end
 					var err error
 					end, err = c.lineEnd(end)
 					switch err {
@@ -422,7 +421,7 @@ func (c *csvReader) unquote(end int) (_, count int, _ error) {
 					case io.EOF:
 						return 0, 0, rejection("a quote is opened and not closed before the end of the file")
 					case errTooLong:
-						return 0, 0, rejection(fmt.Sprintf("a quote is opened and not closed within %d bytes", c.longest))
+						return 0, 0, rejection(fmt.Sprintf("a quote is opened and not closed within %d bytes", c.maxLength))
 					default:
 						return 0, 0, err
 					}
@@ -430,37 +429,37 @@ func (c *csvReader) unquote(end int) (_, count int, _ error) {
 					count++
 					continue
 				}
-				c.text = append(c.text, b[at:at+i]...)
-				at += i + 1
-				if at == len(b) || b[at] != '"' {
+				c.text = append(c.text, b[pos:pos+i]...)
+				pos += i + 1
+				if pos == len(b) || b[pos] != '"' {
 					break
 				}
 				c.text = append(c.text, '"')
-				at++
+				pos++
 			}
 		} else {
-			field, _, _ := bytes.Cut(chomp(b[at:]), []byte(c.delimiter))
+			field, _, _ := bytes.Cut(chomp(b[pos:]), []byte(c.delimiter))
 			if i := bytes.IndexByte(field, '"'); i >= 0 {
-				return 0, 0, rejection(fmt.Sprintf("a quote inside a field without quotes, at byte %d of the record", at+i+1))
+				return 0, 0, rejection(fmt.Sprintf("a quote inside a field without quotes, at byte %d of the record", pos+i+1))
 			}
 			c.text = append(c.text, field...)
-			at += len(field)
+			pos += len(field)
 		}
-		c.spans = append(c.spans, fieldSpan{from, len(c.text)})
-		rest := b[at:]
+		c.spans = append(c.spans, fieldSpan{start, len(c.text)})
+		rest := b[pos:]
 		switch {
 		case len(chomp(rest)) == 0:
 			return end, count, nil
 		case bytes.HasPrefix(rest, []byte(c.delimiter)):
-			at += len(c.delimiter)
+			pos += len(c.delimiter)
 		default:
-			return 0, 0, rejection(fmt.Sprintf("text after a closing quote, at byte %d of the record", at+1))
+			return 0, 0, rejection(fmt.Sprintf("text after a closing quote, at byte %d of the record", pos+1))
 		}
 	}
 }
 
-// csvEncoder writes rows. A text that a spreadsheet would take for a formula, such as a key of
-// somebody else's making, has an apostrophe in front.
+// csvEncoder writes rows. A text that a spreadsheet would read as a formula, for example a key from an untrusted
+// source, gets a leading apostrophe.
 type csvEncoder struct {
 	csv *csv.Writer
 	row []string
@@ -488,7 +487,7 @@ func newCSVEncoder(out io.Writer, sink Sink, header bool) (encoder, error) {
 func (e *csvEncoder) write(lines []byte) error {
 	return eachRow(lines, len(e.row), func(cells [][]byte) error {
 		for i, v := range cells {
-			s, err := text(v)
+			s, err := cellText(v)
 			if err != nil {
 				return err
 			}
@@ -501,12 +500,12 @@ func (e *csvEncoder) write(lines []byte) error {
 	})
 }
 
-// isFormula reports whether a spreadsheet would take a text for a formula. A number is none.
+// isFormula reports whether a spreadsheet would read a text as a formula. Numbers are not formulas.
 func isFormula(s string) bool {
 	return s != "" && strings.IndexByte("=+-@\t\r", s[0]) >= 0 && !isNumber(s)
 }
 
-// Unguarded is a text of a CSV without the apostrophe that a sink puts in front of a formula.
+// Unguarded returns a text of a CSV without the apostrophe that a sink puts before a formula.
 func Unguarded(s string) string {
 	if rest, guarded := strings.CutPrefix(s, "'"); guarded && isFormula(rest) {
 		return rest

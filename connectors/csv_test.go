@@ -16,7 +16,7 @@ import (
 
 var ktx = Source{Format: CSV, Key: []string{"key"}, Time: "time", Values: []string{"x"}}
 
-// got is what the tests compare of a Record.
+// got contains the parts of a Record that tests compare.
 type got struct {
 	Line   int64
 	Fields string // joined by |
@@ -26,16 +26,16 @@ type got struct {
 
 func drain(t expect.T, next func() (Record, error)) ([]got, error) {
 	t.Helper()
-	var all []got
+	var records []got
 	for {
 		rec, err := next()
 		if err == io.EOF {
-			return all, nil
+			return records, nil
 		}
 		if err != nil {
-			return all, err
+			return records, err
 		}
-		all = append(all, got{rec.Position, strings.Join(rec.Fields, "|"), rec.Reason, string(rec.Raw)})
+		records = append(records, got{rec.Position, strings.Join(rec.Fields, "|"), rec.Reason, string(rec.Raw)})
 	}
 }
 
@@ -48,7 +48,7 @@ func readCSV(t expect.T, text string, src Source) ([]got, error) {
 	return drain(t, c.next)
 }
 
-// utf16 is a text in UTF-16, the high byte first.
+// utf16 encodes a text as UTF-16, high byte first.
 func utf16(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -64,7 +64,7 @@ func TestCSV(t *testing.T) {
 	below, noted := ktx, ktx
 	below.Skip, noted.Comment = 3, "#"
 	const head = "key,time,x\n"
-	const lacks = `the table that begins at line 4 cannot be read: f.csv has no column "key"; its columns are "table", "id", "time", "x". A file of one series needs none: key: none.`
+	const lacks = `the table that begins at line 4 cannot be read: f.csv has no column "key"; its columns are "table", "id", "time", "x". If the file has only one series, set key: none.`
 	good := func(line int64, key string) got {
 		return got{Line: line, Fields: key + "|t|1", Raw: key + ",t,1"}
 	}
@@ -136,8 +136,8 @@ func TestCSV(t *testing.T) {
 			{2, "", "a NUL at byte 3 of the record", "a,\x00,1"}, good(3, "b")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			all := expect.Get(readCSV(t, tt.text, tt.src))(t)
-			expect.Same(t, tt.want, all)
+			records := expect.Get(readCSV(t, tt.text, tt.src))(t)
+			expect.Same(t, tt.want, records)
 		})
 	}
 }
@@ -159,12 +159,12 @@ func TestCSVHeaderErrors(t *testing.T) {
 		{"missing, misspelt", "key,time,value\n", with(func(s *Source) { s.Values = []string{"vlaue"} }),
 			`f.csv has no column "vlaue"; its columns are "key", "time", "value". Did you mean "value"?`},
 		{"missing, nothing near", "id,time,x\n", with(func(s *Source) { s.Key = []string{"customer"} }),
-			`f.csv has no column "customer"; its columns are "id", "time", "x". A file of one series needs none: key: none.`},
+			`f.csv has no column "customer"; its columns are "id", "time", "x". If the file has only one series, set key: none.`},
 		{"twice", "key,x,time,x\n", ktx, `f.csv has two columns "x": rename one of them`},
-		{"further down", "Station: 5\n\n\"key\",\"time\",\"x\"\n", ktx, `f.csv has no column "key"; its columns are "Station: 5". A file of one series needs none: key: none; line 3 has these names: set skip: 2`},
-		{"below comments", "#group,false\nkey,time,x\n", ktx, `f.csv has no column "key"; its columns are "#group", "false". A file of one series needs none: key: none; line 1 begins with #: if it is no header, set comment: "#"`},
+		{"further down", "Station: 5\n\n\"key\",\"time\",\"x\"\n", ktx, `f.csv has no column "key"; its columns are "Station: 5". If the file has only one series, set key: none; line 3 has these names: set skip: 2`},
+		{"below comments", "#group,false\nkey,time,x\n", ktx, `f.csv has no column "key"; its columns are "#group", "false". If the file has only one series, set key: none; line 1 begins with #: if it is not a header, set comment: "#"`},
 		{"delimiter named", "\ufeffsep=;\nkey;time;x\n", ktx, `f.csv, line 1 names a delimiter: set skip: 1 and delimiter: ";"`},
-		{"more skipped than there is", "key,time,x\n", with(func(s *Source) { s.Skip = 2 }), "f.csv has no header: with skip and comment of the source nothing is left"},
+		{"more skipped than there is", "key,time,x\n", with(func(s *Source) { s.Skip = 2 }), "f.csv has no header: skip and comment of the source leave no line"},
 		{"quote", "key,time,\"x\n", ktx, "f.csv, line 1: the header is not usable: a quote is opened and not closed before the end of the file"},
 		{"not UTF-8", "\xffk", ktx, "f.csv, line 1: the header is not usable: not UTF-8: byte 0xff at byte 1 of the record; set encoding, such as windows-1252"},
 		{"UTF-16 without a mark", "k\x00,\x00\n\x00", ktx, "f.csv, line 1: the header is not usable: a NUL at byte 2 of the record; if this is UTF-16, set encoding: utf-16"},
@@ -206,8 +206,7 @@ func TestCSVWithoutTime(t *testing.T) {
 	}
 }
 
-// A line of 100 MB is rejected with its length and costs no more memory than the
-// longest record.
+// A line of 100 MB is rejected with its length, and needs no more memory than the longest record.
 func TestLongLine(t *testing.T) {
 	const length = 100 << 20
 	for _, format := range []string{CSV, JSONLines} {
@@ -240,15 +239,14 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
-// checkAccount checks that the records of text, none of them longer than
-// MaxRaw, are exactly its lines: in order, each once, none left out but blank
-// ones.
-func checkAccount(t interface{ Fatalf(string, ...any) }, text []byte, skip int, next func() (Record, error)) {
+// checkLines checks that the records of text, none of them longer than MaxRaw, are exactly its lines: in order,
+// each once, and complete except for blank ones.
+func checkLines(t interface{ Fatalf(string, ...any) }, text []byte, skip int, next func() (Record, error)) {
 	var physical [][]byte
 	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
 		physical = append(physical, line)
 	}
-	at := skip
+	index := skip
 	for {
 		rec, err := next()
 		if err == io.EOF {
@@ -257,33 +255,33 @@ func checkAccount(t interface{ Fatalf(string, ...any) }, text []byte, skip int, 
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		for ; at < int(rec.Position)-1; at++ {
-			if len(bytes.TrimSpace(physical[at])) > 0 {
-				t.Fatalf("line %d is lost: %q", at+1, physical[at])
+		for ; index < int(rec.Position)-1; index++ {
+			if len(bytes.TrimSpace(physical[index])) > 0 {
+				t.Fatalf("line %d is lost: %q", index+1, physical[index])
 			}
 		}
-		if at != int(rec.Position)-1 {
-			t.Fatalf("record at line %d where line %d is next", rec.Position, at+1)
+		if index != int(rec.Position)-1 {
+			t.Fatalf("record at line %d where line %d is next", rec.Position, index+1)
 		}
-		// A line that is too long is told of by its beginning only.
+		// A line that is too long is reported with its beginning only.
 		if strings.HasPrefix(rec.Reason, "the line has ") {
-			if !bytes.HasPrefix(physical[at], rec.Raw) {
-				t.Fatalf("record %q is not the beginning of line %q", rec.Raw, physical[at])
+			if !bytes.HasPrefix(physical[index], rec.Raw) {
+				t.Fatalf("record %q is not the beginning of line %q", rec.Raw, physical[index])
 			}
-			at++
+			index++
 			continue
 		}
-		whole := physical[at]
-		for at++; len(chomp(whole)) < len(rec.Raw); at++ {
-			whole = append(bytes.Clone(whole), physical[at]...)
+		whole := physical[index]
+		for index++; len(chomp(whole)) < len(rec.Raw); index++ {
+			whole = append(bytes.Clone(whole), physical[index]...)
 		}
 		if !bytes.Equal(chomp(whole), rec.Raw) {
 			t.Fatalf("record %q is not line %q", rec.Raw, whole)
 		}
 	}
-	for ; at < len(physical); at++ {
-		if len(bytes.TrimSpace(physical[at])) > 0 {
-			t.Fatalf("line %d is lost at the end: %q", at+1, physical[at])
+	for ; index < len(physical); index++ {
+		if len(bytes.TrimSpace(physical[index])) > 0 {
+			t.Fatalf("line %d is lost at the end: %q", index+1, physical[index])
 		}
 	}
 }
@@ -302,12 +300,12 @@ func FuzzCSV(f *testing.F) {
 		c.begin()
 		c.buf = append(make([]byte, 0, 16), c.buf[:c.end]...)
 		c.buf = c.buf[:cap(c.buf)]
-		c.longest = 11 + int(longest)
+		c.maxLength = 11 + int(longest)
 		if _, _, err := c.read(); err != nil {
 			t.Fatal(err)
 		}
 		c.header = []string{"key", "time", "x"}
-		checkAccount(t, text, 1, c.next)
+		checkLines(t, text, 1, c.next)
 	})
 }
 
@@ -330,15 +328,15 @@ func FuzzJSONL(f *testing.F) {
 	f.Add([]byte("{}\n \n{\"a\":1}\r\n\xff\n"), uint8(9), uint8(3))
 	f.Fuzz(func(t *testing.T, text []byte, longest, chunk uint8) {
 		if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) || bytes.IndexByte(text, '\n') < 0 || bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
-			return // it is decoded before it is read, or an array
+			return // decoded before it is read, or an array
 		}
 		j := newJSONLReader(io.NopCloser(&chunks{text, int(chunk) + 1}), "f.jsonl")
-		j.longest = 1 + int(longest)
-		checkAccount(t, text, 0, j.next)
+		j.maxLength = 1 + int(longest)
+		checkLines(t, text, 0, j.next)
 	})
 }
 
-// What a CSV writer writes, the reader reads, whatever the fields are.
+// The reader reads every field as a CSV writer has written it.
 func TestCSVRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		field := rapid.StringMatching(`[a-z",\n ä]{0,6}`).Filter(func(s string) bool { return !slices.Contains(ktx.columns(), s) })
@@ -351,9 +349,9 @@ func TestCSVRoundTrip(t *testing.T) {
 			}
 			text += strings.Join(row, ",") + "\n"
 		}
-		all := expect.Get(readCSV(t, text, ktx))(t)
+		records := expect.Get(readCSV(t, text, ktx))(t)
 		var fields []string
-		for _, r := range all {
+		for _, r := range records {
 			fields = append(fields, r.Fields)
 		}
 		expect.Same(t, want, fields)

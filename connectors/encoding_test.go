@@ -7,7 +7,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A file of text is read in its encoding.
+// A text file is read in its encoding.
 func TestEncodings(t *testing.T) {
 	const text = "key,time,x\nÜ €,t,1\n"
 	little := ""
@@ -24,8 +24,8 @@ func TestEncodings(t *testing.T) {
 		for _, format := range []string{CSV, JSONLines} {
 			src := in(t, "f.csv", map[string]string{"f.csv": c[0]})
 			src.Format, src.Encoding = format, encoding
-			all := expect.Get(readAll(t, src))(t)
-			if got := all[len(all)-1]; got != "f.csv: "+c[1] {
+			texts := expect.Get(readAll(t, src))(t)
+			if got := texts[len(texts)-1]; got != "f.csv: "+c[1] {
 				t.Errorf("%s %s: %q", format, encoding, got)
 			}
 		}

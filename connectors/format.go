@@ -15,30 +15,29 @@ const (
 	Parquet   = "parquet"
 )
 
-// A Format is a kind of file. Sources and sinks, the config with its reference and hafvf init know a
-// format by its row in Formats.
+// A Format is a file format. Sources, sinks, the config, its reference and hafvf init find formats in Formats.
 type Format struct {
 	Name       string   // in a config
 	Title      string   // in a sentence
-	Of         string   // what the reference says of a source
-	Written    string   // and of a sink
-	Extensions []string // of its files, in lower case, before that of a compression
-	Columns    bool     // a record is a row of named columns; else it is a JSON object
-	Delimited  bool     // rows of text, with a delimiter between fields, below a header
-	// Whole says that a file is of use when it is complete, and compressed inside. It cannot be piped.
+	Of         string   // text of the reference about a source
+	Written    string   // text of the reference about a sink
+	Extensions []string // in lower case, before the extension of a compression
+	Columns    bool     // a record is a row of named columns instead of a JSON object
+	Delimited  bool     // rows of text below a header, with a delimiter between fields
+	// Whole means that a file is usable only when it is complete, and is compressed inside. It cannot be piped.
 	Whole bool
 
 	open   func(path string, src Source, skipped *skippedLines) (recordReader, error)
 	encode func(out io.Writer, sink Sink, fresh bool) (encoder, error)
 }
 
-// Formats are all of them. A new one is a row here, and a file that reads and writes it.
+// Formats are all formats. A new format needs an entry here and a file that reads and writes it.
 var Formats []Format
 
-func init() { Formats = []Format{csvFormat, jsonlFormat, parquetFormat} } // what opens them asks for rows
+func init() { Formats = []Format{csvFormat, jsonlFormat, parquetFormat} } // in init, because the functions refer to Formats
 
-// ofText opens a file of text, which may be compressed, for what reads its records.
-func ofText[R recordReader](reader func(r io.ReadCloser, path string, src Source, skipped *skippedLines) (R, error)) func(string, Source, *skippedLines) (recordReader, error) {
+// textOpener returns a Format.open for text files, which may be compressed. reader makes a reader of their records.
+func textOpener[R recordReader](reader func(r io.ReadCloser, path string, src Source, skipped *skippedLines) (R, error)) func(string, Source, *skippedLines) (recordReader, error) {
 	return func(path string, src Source, skipped *skippedLines) (recordReader, error) {
 		r, err := openText(path, src.Encoding)
 		if err != nil {
@@ -53,7 +52,7 @@ func ofText[R recordReader](reader func(r io.ReadCloser, path string, src Source
 	}
 }
 
-// FormatOf is the row of a name: without functions, if there is none.
+// FormatOf returns the Format with a name. The result has no functions if there is none.
 func FormatOf(name string) Format {
 	for _, f := range Formats {
 		if f.Name == name {
@@ -63,7 +62,7 @@ func FormatOf(name string) Format {
 	return Format{}
 }
 
-// FormatOfFile is the row of a file by the extension of its name: CSV of another one.
+// FormatOfFile returns the Format of a file according to its extension, or CSV for an unknown extension.
 func FormatOfFile(path string) Format {
 	ext := strings.ToLower(filepath.Ext(Unpacked(path)))
 	for _, f := range Formats {
@@ -74,11 +73,11 @@ func FormatOfFile(path string) Format {
 	return FormatOf(CSV)
 }
 
-// errNoFormat says that there is no format of that name; of says whose it is.
-func errNoFormat(name, of string) error {
+// errNoFormat returns the error for an unknown format. owner is appended to the name, for example " of a source".
+func errNoFormat(name, owner string) error {
 	var known []string
 	for _, f := range Formats {
 		known = append(known, f.Name)
 	}
-	return fmt.Errorf("format %q%s is not known: it is one of %s", name, of, strings.Join(known, ", "))
+	return fmt.Errorf("format %q%s is unknown: use one of %s", name, owner, strings.Join(known, ", "))
 }

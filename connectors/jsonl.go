@@ -10,22 +10,21 @@ var jsonlFormat = Format{
 	Name: JSONLines, Title: "JSON Lines", Extensions: []string{".jsonl", ".ndjson", ".json"},
 	Of:      "JSON Lines, or a JSON array.",
 	Written: "One JSON object per line.",
-	open: ofText(func(r io.ReadCloser, path string, _ Source, _ *skippedLines) (*jsonlReader, error) {
+	open: textOpener(func(r io.ReadCloser, path string, _ Source, _ *skippedLines) (*jsonlReader, error) {
 		return newJSONLReader(r, path), nil
 	}),
 	encode: func(out io.Writer, _ Sink, _ bool) (encoder, error) { return &jsonlEncoder{out: out}, nil },
 }
 
-// jsonlReader reads one Record per line that is not blank, or per element of an array if the file
-// begins with one. It does not parse JSON: it only makes sure that the record is text, and looks for the
-// end of an element.
+// jsonlReader reads one Record per line that is not blank, or per element if the file begins with an array. It does
+// not parse JSON: it only checks that a record is text, and finds the end of an element.
 type jsonlReader struct {
 	*lines
-	array  bool   // what comes are elements, or the array's brackets
-	inside bool   // of the array's brackets
-	lost   bool   // behind an element that does not end
-	number int64  // of the last element
-	open   []byte // what closes the brackets of an element that are open
+	array   bool   // the next text is an element, or a bracket of the array
+	inArray bool   // between the brackets of the array
+	lost    bool   // after an element without an end
+	number  int64  // of the last element
+	closers []byte // closing brackets of the current element, innermost last
 }
 
 func newJSONLReader(r io.ReadCloser, path string) *jsonlReader {
@@ -36,7 +35,7 @@ func newJSONLReader(r io.ReadCloser, path string) *jsonlReader {
 
 func (j *jsonlReader) columns() []string { return nil }
 
-func (j *jsonlReader) moveTo(to int64) bool { return !j.array && j.lines.moveTo(to) }
+func (j *jsonlReader) moveTo(pos int64) bool { return !j.array && j.lines.moveTo(pos) }
 
 func (j *jsonlReader) next() (Record, error) {
 	if j.array {
@@ -64,7 +63,7 @@ func (j *jsonlReader) next() (Record, error) {
 	}
 }
 
-// raw is a copy of the text of a record, cut if there is a reason why it is none.
+// raw returns a copy of a record's text. If the text is unusable, reason says why, and the copy is cut.
 func (j *jsonlReader) raw(text []byte) (raw []byte, reason string) {
 	if reason = textFault(text); reason != "" {
 		return j.head(text), reason
@@ -72,8 +71,8 @@ func (j *jsonlReader) raw(text []byte) (raw []byte, reason string) {
 	return j.copy(text), ""
 }
 
-// element reads the next element of the array. Behind its end there may be another array, or lines: then
-// the reader has no array any more, and the record is none.
+// element reads the next element of the array. After the array there may be another array, or lines. For lines,
+// element sets j.array to false and returns no record.
 func (j *jsonlReader) element() (Record, error) {
 	for {
 		if j.start == j.end {
@@ -82,12 +81,12 @@ func (j *jsonlReader) element() (Record, error) {
 				j.fill()
 				continue
 			case j.err != io.EOF:
-				return Record{}, j.readFault()
-			case !j.inside || j.lost:
+				return Record{}, j.readError()
+			case !j.inArray || j.lost:
 				return Record{}, io.EOF
 			}
-			j.inside = false
-			rec := j.numbered()
+			j.inArray = false
+			rec := j.elementRecord()
 			rec.Reason = fmt.Sprintf("the array is not closed: the file ends at line %d", j.line)
 			return rec, nil
 		}
@@ -98,15 +97,15 @@ func (j *jsonlReader) element() (Record, error) {
 			j.consume(1, 0)
 		case j.lost && b != '{':
 			j.skipLine()
-		case b == ',' && j.inside:
+		case b == ',' && j.inArray:
 			j.consume(1, 0)
-		case b == '[' && !j.inside:
-			j.inside = true
+		case b == '[' && !j.inArray:
+			j.inArray = true
 			j.consume(1, 0)
-		case b == ']' && j.inside:
-			j.inside = false
+		case b == ']' && j.inArray:
+			j.inArray = false
 			j.consume(1, 0)
-		case !j.inside:
+		case !j.inArray:
 			j.array = false
 			return Record{}, nil
 		default:
@@ -116,24 +115,24 @@ func (j *jsonlReader) element() (Record, error) {
 	}
 }
 
-// numbered is a record of the next element.
-func (j *jsonlReader) numbered() Record {
+// elementRecord returns the Record of the next element, without its text.
+func (j *jsonlReader) elementRecord() Record {
 	j.number++
 	rec := j.record()
 	rec.Position = j.number
 	return rec
 }
 
-// scan reads the element at which the unread text begins. Of one that does not end the first line is
-// rejected, and reading goes on at the next line that begins with an object.
+// scan reads the element at the start of the unread text. If the element does not end, its first line is rejected,
+// and reading continues at the next line that begins with an object.
 func (j *jsonlReader) scan() (Record, error) {
-	rec := j.numbered()
+	rec := j.elementRecord()
 	quoted, end := false, -1
-	j.open = j.open[:0]
-	why := ""
-	for i := 0; end < 0 && why == ""; i++ {
-		if i >= j.longest {
-			why = fmt.Sprintf("does not end within %d bytes", j.longest)
+	j.closers = j.closers[:0]
+	fault := ""
+	for i := 0; end < 0 && fault == ""; i++ {
+		if i >= j.maxLength {
+			fault = fmt.Sprintf("does not end within %d bytes", j.maxLength)
 			break
 		}
 		for i >= j.end-j.start && j.err == nil {
@@ -142,38 +141,38 @@ func (j *jsonlReader) scan() (Record, error) {
 		switch {
 		case i < j.end-j.start:
 		case j.err != io.EOF:
-			return Record{}, j.readFault()
-		case len(j.open) == 0 && !quoted:
+			return Record{}, j.readError()
+		case len(j.closers) == 0 && !quoted:
 			end = j.end - j.start
 			continue
 		default:
-			why = "does not end before the end of the file"
+			fault = "does not end before the end of the file"
 			continue
 		}
-		depth := len(j.open)
+		depth := len(j.closers)
 		switch b := j.buf[j.start+i]; {
 		case quoted && b == '\\':
 			i++
 		case quoted && b == '\n':
-			why = "has a text without a closing quote"
+			fault = "has a text without a closing quote"
 		case b == '"':
 			quoted = !quoted
 		case quoted:
 		case b == '{' || b == '[':
-			j.open = append(j.open, b+2) // what closes it
+			j.closers = append(j.closers, b+2) // the closing bracket
 		case depth == 0 && (b == ',' || b == ']' || b == '\n'):
 			end = i
 		case depth == 0 || b != '}' && b != ']':
-		case b != j.open[depth-1]:
-			why = fmt.Sprintf("has a %q where a %q is due", b, j.open[depth-1])
+		case b != j.closers[depth-1]:
+			fault = fmt.Sprintf("has a %q instead of a %q", b, j.closers[depth-1])
 		default:
-			if j.open = j.open[:depth-1]; depth == 1 {
+			if j.closers = j.closers[:depth-1]; depth == 1 {
 				end = i + 1
 			}
 		}
 	}
-	if why != "" {
-		rec.Reason = fmt.Sprintf("the element of the array that begins at line %d %s", j.line, why)
+	if fault != "" {
+		rec.Reason = fmt.Sprintf("the element of the array that begins at line %d %s", j.line, fault)
 		_, rec.Raw = j.skipLine()
 		j.lost = true
 		return rec, nil
@@ -184,7 +183,7 @@ func (j *jsonlReader) scan() (Record, error) {
 	return rec, nil
 }
 
-// jsonlEncoder writes the lines as they are.
+// jsonlEncoder writes lines unchanged.
 type jsonlEncoder struct{ out io.Writer }
 
 func (e *jsonlEncoder) write(lines []byte) error {

@@ -24,7 +24,7 @@ func TestJSONArray(t *testing.T) {
 		{"a quote is missing", "[\n{\"a\":\"1},\n{\"a\":2}\n]", []got{
 			{1, "", "the element of the array that begins at line 2 has a text without a closing quote", `{"a":"1},`}, {Line: 2, Raw: `{"a":2}`}}},
 		{"a brace is missing", "[\n{\"a\":1,\n \"b\":[\n ],\n{\"a\":2},\n{\"a\":3}\n]", []got{
-			{1, "", "the element of the array that begins at line 2 has a ']' where a '}' is due", `{"a":1,`}, {Line: 2, Raw: `{"a":2}`}, {Line: 3, Raw: `{"a":3}`}}},
+			{1, "", "the element of the array that begins at line 2 has a ']' instead of a '}'", `{"a":1,`}, {Line: 2, Raw: `{"a":2}`}, {Line: 3, Raw: `{"a":3}`}}},
 		{"not UTF-8", "[{\"\xff\":1}]", []got{{1, "", "not UTF-8: byte 0xff at byte 3 of the record; set encoding, such as windows-1252", "{\"\xff\":1}"}}},
 	} {
 		for _, size := range []int{1, 1 << 20} {
@@ -33,7 +33,7 @@ func TestJSONArray(t *testing.T) {
 		}
 	}
 	j := newJSONLReader(io.NopCloser(strings.NewReader("[{\"a\":\""+strings.Repeat("b", MaxRecord)+"\"},\n{}]")), "f.json")
-	all := expect.Get(drain(t, j.next))(t)
-	expect.Same(t, "the element of the array that begins at line 1 does not end within 16777216 bytes", all[0].Reason)
-	expect.Same(t, []got{{Line: 2, Raw: "{}"}}, all[1:])
+	records := expect.Get(drain(t, j.next))(t)
+	expect.Same(t, "the element of the array that begins at line 1 does not end within 16777216 bytes", records[0].Reason)
+	expect.Same(t, []got{{Line: 2, Raw: "{}"}}, records[1:])
 }

@@ -15,29 +15,28 @@ import (
 	"hafvf/internal/compact"
 )
 
-// FileMarks are how far the files of a source were read to their ends: by the run before, whose
-// records are passed over, and by this one. A run that carries FileMarks, see account.WithValue, has
-// Read follow them. Standard input, and what else can be read only once, has no mark.
+// FileMarks store how many records of each file had been read when its end was reached, in the previous run and in
+// this one. If a run carries FileMarks, see account.WithValue, Read skips the records that the previous run has
+// read. Standard input and other files that can be read only once have no mark.
 type FileMarks struct {
-	log     *slog.Logger
-	wasRead bool // see Again
+	log    *slog.Logger
+	replay bool // read only the marked records, see WasRead
 
 	mu      sync.Mutex
 	files   map[string]fileMark // by absolute path
 	skipped int64
 }
 
-// A fileMark knows the beginning of a file again. Its sums are of the records as they stand in the
-// file.
+// A fileMark identifies the beginning of a file by checksums of its records as they are in the file.
 type fileMark struct {
-	records int64  // in the beginning
-	before  uint32 // sum of the columns and of all of these records but the last
-	last    uint32 // sum of the last
+	records int64  // number of records in the beginning
+	before  uint32 // checksum of the columns and of all these records except the last
+	last    uint32 // checksum of the last record
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// add adds a record.
+// add appends a record to the beginning.
 func (m *fileMark) add(raw []byte) {
 	if m.records > 0 {
 		m.before = crc32.Update(m.before, castagnoli, binary.LittleEndian.AppendUint32(nil, m.last))
@@ -46,22 +45,22 @@ func (m *fileMark) add(raw []byte) {
 	m.records++
 }
 
-// ParseMarks reads what FileMarks.AppendBinary has written; nil is no marks. log is told of files
-// that are not what they were.
+// ParseMarks decodes the output of FileMarks.AppendBinary; nil means no marks. Read logs files that have changed to
+// log.
 func ParseMarks(b []byte, log *slog.Logger) (*FileMarks, error) {
 	m := &FileMarks{log: log, files: map[string]fileMark{}}
 	if b == nil {
 		return m, nil
 	}
 	c := &compact.Codec{Reader: compact.Reader{B: b}}
-	if m.form(c); c.Bad || len(c.B) > 0 {
-		return nil, errors.New("how far the files were read is damaged")
+	if m.serialize(c); c.Bad || len(c.B) > 0 {
+		return nil, errors.New("the stored marks of the files are damaged")
 	}
 	return m, nil
 }
 
-// AppendBinary appends the encoded marks to b. A file that is no longer there has none. The
-// error is always nil.
+// AppendBinary appends the encoded marks to b. It deletes the marks of files that no longer exist. The error is
+// always nil.
 func (m *FileMarks) AppendBinary(b []byte) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,11 +69,11 @@ func (m *FileMarks) AppendBinary(b []byte) ([]byte, error) {
 		return errors.Is(err, os.ErrNotExist)
 	})
 	c := &compact.Codec{Reader: compact.Reader{B: b}, Writes: true}
-	m.form(c)
+	m.serialize(c)
 	return c.B, nil
 }
 
-func (m *FileMarks) form(c *compact.Codec) {
+func (m *FileMarks) serialize(c *compact.Codec) {
 	compact.Entries(c, m.files, 4, strings.Compare, func(path *string, f *fileMark) {
 		compact.Texts(c, path)
 		compact.Unsigned(c, &f.records)
@@ -82,55 +81,55 @@ func (m *FileMarks) form(c *compact.Codec) {
 	})
 }
 
-// WasRead returns FileMarks with which Read reads again what was read up to m, and nothing else. A file that
-// does not begin as it did then is left out.
+// WasRead returns FileMarks with which Read reads only the marked records. It skips a file whose beginning has
+// changed.
 func (m *FileMarks) WasRead() *FileMarks {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &FileMarks{log: m.log, wasRead: true, files: maps.Clone(m.files)}
+	return &FileMarks{log: m.log, replay: true, files: maps.Clone(m.files)}
 }
 
-// Records is how many records of the files of src that are still there were read.
+// Records returns the number of marked records in the existing files of src.
 func (m *FileMarks) Records(src Source) (n int64) {
-	paths, _ := src.files() // none, if there is no such file any more
+	paths, _ := src.files() // none if no file exists any more
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, path := range paths {
 		if _, err := os.Stat(path); err != nil {
 			continue
 		}
-		n += m.files[idOf(path)].records
+		n += m.files[absPath(path)].records
 	}
 	return n
 }
 
-// idOf is the absolute path, if there is one.
-func idOf(path string) string {
+// absPath returns the absolute path, or path if there is none.
+func absPath(path string) string {
 	if id, err := filepath.Abs(path); err == nil {
 		return id
 	}
 	return path
 }
 
-// Skipped is how many records were passed over.
+// Skipped returns the number of records that Read has skipped.
 func (m *FileMarks) Skipped() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.skipped
 }
 
-// open opens a file of src behind what the run before has read of it. A file that does not begin
-// as it did then is read whole.
+// open opens a file of src and skips the records that the previous run has read. A file whose beginning has changed
+// is read from the start.
 func (m *FileMarks) open(src Source, path string, skipped *skippedLines) (recordReader, error) {
-	id := idOf(path)
+	id := absPath(path)
 	m.mu.Lock()
-	was, known := m.files[id]
+	prev, known := m.files[id]
 	m.mu.Unlock()
-	if m.wasRead {
-		return m.openMarked(src, path, was, skipped)
+	if m.replay {
+		return m.openMarked(src, path, prev, skipped)
 	}
 	for {
-		skipped.wasRead(known)
+		skipped.setReread(known)
 		cur, err := src.open(path, skipped)
 		if err != nil {
 			return nil, err
@@ -139,8 +138,8 @@ func (m *FileMarks) open(src Source, path string, skipped *skippedLines) (record
 		if !known {
 			return r, nil
 		}
-		same, err := r.passOver(was)
-		skipped.wasRead(false)
+		same, err := r.skipMarked(prev)
+		skipped.setReread(false)
 		if err != nil {
 			cur.close()
 			return nil, err
@@ -151,7 +150,7 @@ func (m *FileMarks) open(src Source, path string, skipped *skippedLines) (record
 		if err := cur.close(); err != nil {
 			return nil, err
 		}
-		m.log.Warn("the file is another than in the run before, and is read from its beginning", "file", path, "records read then", was.records)
+		m.log.Warn("file was replaced since the previous run: reading it from the start", "file", path, "records read then", prev.records)
 		known = false
 	}
 }
@@ -162,22 +161,22 @@ func (m *FileMarks) reader(cur recordReader, id string) *markedReader {
 	return r
 }
 
-// openMarked opens a file for what was read of it: nothing, if it does not begin so any more. The
-// file is read twice, as nobody can tell that before the end.
-func (m *FileMarks) openMarked(src Source, path string, was fileMark, skipped *skippedLines) (recordReader, error) {
+// openMarked opens a file to read only its marked records, or none if its beginning has changed. It reads the
+// beginning twice, because the checksums are known only at its end.
+func (m *FileMarks) openMarked(src Source, path string, prev fileMark, skipped *skippedLines) (recordReader, error) {
 	cur, err := src.open(path, skipped)
 	if err != nil {
 		return nil, err
 	}
 	r := m.reader(cur, path)
-	same, err := r.passOver(was)
+	same, err := r.skipMarked(prev)
 	if err := errors.Join(err, cur.close()); err != nil {
 		return nil, err
 	}
-	left := was.records
+	left := prev.records
 	switch {
-	case was.records > 0 && !same:
-		m.log.Warn("the file is another than in the run before: it has no past to learn from", "file", path)
+	case prev.records > 0 && !same:
+		m.log.Warn("file was replaced since the previous run: its past is not learned", "file", path)
 		left = 0
 	case r.ahead != nil:
 		left--
@@ -186,10 +185,10 @@ func (m *FileMarks) openMarked(src Source, path string, was fileMark, skipped *s
 	return &partReader{cur, left}, err
 }
 
-// A partReader reads the beginning of a file.
+// A partReader reads the first records of a file.
 type partReader struct {
 	recordReader
-	left int64 // records
+	left int64 // records that are left
 }
 
 func (r *partReader) next() (Record, error) {
@@ -199,13 +198,13 @@ func (r *partReader) next() (Record, error) {
 	return r.recordReader.next()
 }
 
-// A markedReader notes how far it has read when it comes to the end.
+// A markedReader stores a mark when it reaches the end of the file.
 type markedReader struct {
 	recordReader
 	marks *FileMarks
 	id    string
 	mark  fileMark
-	ahead *Record // read already, the next
+	ahead *Record // next record, if it is already read
 }
 
 func (r *markedReader) next() (Record, error) {
@@ -225,12 +224,11 @@ func (r *markedReader) next() (Record, error) {
 	return rec, err
 }
 
-// passOver passes over the records of a mark. It reports false if they are not the beginning of
-// the file. Another last one is passed on: a line that was read while it was being written is
-// whole now.
-func (r *markedReader) passOver(was fileMark) (same bool, err error) {
+// skipMarked reads the records of a mark. same is false if they are not the beginning of the file. If only the last
+// record differs, next returns it again: a line that was read while it was being written is complete now.
+func (r *markedReader) skipMarked(prev fileMark) (same bool, err error) {
 	var rec Record
-	for r.mark.records < was.records {
+	for r.mark.records < prev.records {
 		if rec, err = r.recordReader.next(); err == io.EOF {
 			return false, nil
 		}
@@ -239,17 +237,17 @@ func (r *markedReader) passOver(was fileMark) (same bool, err error) {
 		}
 		r.mark.add(rec.Raw)
 	}
-	if r.mark.before != was.before {
+	if r.mark.before != prev.before {
 		return false, nil
 	}
-	skippedFiles := was.records
-	if r.mark.last != was.last {
+	skipped := prev.records
+	if r.mark.last != prev.last {
 		r.ahead = &rec
-		skippedFiles--
-		r.marks.log.Warn("the last record is another than in the run before, and is read again", "file", rec.Path, "line", rec.Position)
+		skipped--
+		r.marks.log.Warn("last record has changed since the previous run: reading it again", "file", rec.Path, "line", rec.Position)
 	}
 	r.marks.mu.Lock()
-	r.marks.skipped += skippedFiles
+	r.marks.skipped += skipped
 	r.marks.mu.Unlock()
 	return true, nil
 }

@@ -27,33 +27,33 @@ var parquetFormat = Format{
 	encode:  newParquetEncoder,
 }
 
-// parquetReader reads the wanted columns side by side, page by page.
+// parquetReader reads the columns of the source in parallel, page by page.
 type parquetReader struct {
-	unread     []string // columns of other types, if all are read
+	unread     []string // columns with unsupported types, if the source does not name its columns
 	path, name string
 	file       *os.File
 	names      []string
-	all        []parquet.RowGroup
-	groups     []parquet.RowGroup // of these, still to be read
-	left       int64              // rows of the current group
+	allGroups  []parquet.RowGroup
+	groups     []parquet.RowGroup // row groups that are not read yet
+	rowsLeft   int64              // rows left in the current group
 	row        int64
 	cols       []*parquetColumn
-	width      int // fields of a record: those of the columns, and of a time that is not there
+	width      int // fields of a record, including those without a column
 	raw        rowText
-	allColumns bool // see Source.all
+	allColumns bool // see Source.withAllColumns
 }
 
-// parquetColumn is the cursor in one column.
+// parquetColumn is a cursor in one column.
 type parquetColumn struct {
-	name   string
-	field  int // of a record
-	leaf   int
-	text   func(parquet.Value) string
-	pages  parquet.Pages
-	page   parquet.Page
-	values parquet.ValueReader
-	buf    []parquet.Value
-	have   []parquet.Value // read, not yet returned: the tail of buf
+	name    string
+	field   int // position in a record
+	leaf    int
+	text    func(parquet.Value) string
+	pages   parquet.Pages
+	page    parquet.Page
+	values  parquet.ValueReader
+	buf     []parquet.Value
+	pending []parquet.Value // values that next has not returned: the end of buf
 }
 
 func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err error) {
@@ -70,14 +70,14 @@ func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err 
 		}
 	}()
 	var pf *parquet.File
-	err = guarded(func() (err error) {
+	err = catchPanic(func() (err error) {
 		pf, err = parquet.OpenFile(f, info.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(256<<10))
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a complete parquet file: %w", path, err)
 	}
-	p := &parquetReader{path: path, name: sourceName(path), allColumns: src.allColumns, file: f, all: pf.RowGroups(), groups: pf.RowGroups()}
+	p := &parquetReader{path: path, name: sourceName(path), allColumns: src.allColumns, file: f, allGroups: pf.RowGroups(), groups: pf.RowGroups()}
 	columns := pf.Root().Columns()
 	if err := checkWidth(path, len(columns)); err != nil {
 		return nil, err
@@ -99,11 +99,11 @@ func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err 
 		return nil, err
 	}
 	p.width = len(index)
-	for i, at := range index {
-		if at < 0 {
+	for i, column := range index {
+		if column < 0 {
 			continue
 		}
-		col := columns[at]
+		col := columns[column]
 		text := parquetText(col)
 		if text == nil {
 			return nil, fmt.Errorf("%s: column %q is of type %s, which cannot be read: it must be a plain number, decimal, string, boolean, date or timestamp", path, col.Name(), col)
@@ -115,9 +115,8 @@ func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err 
 	return p, nil
 }
 
-// guarded turns a panic of the parquet library, which a damaged file can cause,
-// into an error.
-func guarded(f func() error) (err error) {
+// catchPanic calls f, and turns a panic into an error. The parquet library panics for some damaged files.
+func catchPanic(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("damaged: %v", r)
@@ -126,8 +125,7 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// parquetText returns how the values of a column are written as text, nil where
-// they are not.
+// parquetText returns a function that formats the values of a column, or nil if the column's type is not supported.
 func parquetText(col *parquet.Column) func(parquet.Value) string {
 	if !col.Leaf() || col.Repeated() {
 		return nil
@@ -172,14 +170,14 @@ func parquetText(col *parquet.Column) func(parquet.Value) string {
 		return func(v parquet.Value) string { return strconv.FormatInt(int64(v.Int32()), 10) }
 	case parquet.Int64:
 		return func(v parquet.Value) string { return strconv.FormatInt(v.Int64(), 10) }
-	case parquet.Int96: // the timestamps of older Spark and Hive: nanoseconds of the day, Julian day
+	case parquet.Int96: // timestamps of older Spark and Hive: nanoseconds of the day, Julian day
 		return func(v parquet.Value) string {
 			t := v.Int96()
 			const epoch = 2440588
 			return timeText(time.Unix((int64(t[2])-epoch)*86400, int64(uint64(t[1])<<32|uint64(t[0]))))
 		}
 	case parquet.Float:
-		// As the double that it is equal to: readers of the text parse doubles.
+		// As float64, because readers parse the text as float64.
 		return func(v parquet.Value) string { return strconv.FormatFloat(float64(v.Float()), 'g', -1, 64) }
 	case parquet.Double:
 		return func(v parquet.Value) string { return strconv.FormatFloat(v.Double(), 'g', -1, 64) }
@@ -189,8 +187,8 @@ func parquetText(col *parquet.Column) func(parquet.Value) string {
 	return nil
 }
 
-// decimalText writes an unscaled whole number with so many digits after the point, nil
-// where the kind holds none.
+// decimalText returns a function that formats unscaled integers with scale digits after the point, or nil if kind
+// or scale is not supported.
 func decimalText(kind parquet.Kind, scale int) func(parquet.Value) string {
 	var whole func(parquet.Value) *big.Int
 	switch kind {
@@ -199,7 +197,7 @@ func decimalText(kind parquet.Kind, scale int) func(parquet.Value) string {
 	case parquet.Int64:
 		whole = func(v parquet.Value) *big.Int { return big.NewInt(v.Int64()) }
 	case parquet.ByteArray, parquet.FixedLenByteArray:
-		whole = func(v parquet.Value) *big.Int { // two's complement, the highest byte first
+		whole = func(v parquet.Value) *big.Int { // two's complement, most significant byte first
 			b := v.ByteArray()
 			n := new(big.Int).SetBytes(b)
 			if len(b) > 0 && b[0] >= 0x80 {
@@ -210,7 +208,7 @@ func decimalText(kind parquet.Kind, scale int) func(parquet.Value) string {
 	default:
 		return nil
 	}
-	const maxScale = 1000 // a damaged file may say more
+	const maxScale = 1000 // a damaged file may contain a larger scale
 	if scale > maxScale {
 		return nil
 	}
@@ -237,8 +235,8 @@ func (p *parquetReader) columns() []string { return p.names }
 
 func (p *parquetReader) next() (Record, error) {
 	rec := Record{Source: p.name, Path: p.path}
-	err := guarded(func() error {
-		for p.left == 0 {
+	err := catchPanic(func() error {
+		for p.rowsLeft == 0 {
 			if len(p.groups) == 0 {
 				return io.EOF
 			}
@@ -252,9 +250,9 @@ func (p *parquetReader) next() (Record, error) {
 			if err != nil {
 				return err
 			}
-			f, n := col.textOf(v)
+			f, n := col.valueText(v)
 			if n > MaxField && !p.allColumns && rec.Reason == "" {
-				rec.Reason = tooLong(col.name, n)
+				rec.Reason = fieldTooLong(col.name, n)
 			}
 			rec.Fields[col.field] = f
 		}
@@ -266,10 +264,10 @@ func (p *parquetReader) next() (Record, error) {
 	if err != nil {
 		return Record{}, fmt.Errorf("%s, row %d: %w", p.path, p.row+1, err)
 	}
-	p.left--
+	p.rowsLeft--
 	p.row++
 	rec.Position = p.row
-	rec.Raw = p.raw.of(rec.Fields)
+	rec.Raw = p.raw.encode(rec.Fields)
 	for i := 0; i < len(rec.Fields) && rec.Reason == ""; i++ {
 		rec.Reason = textFault([]byte(rec.Fields[i]))
 	}
@@ -289,23 +287,23 @@ func (p *parquetReader) nextGroup() error {
 		}
 		col.pages = chunks[col.leaf].Pages()
 	}
-	p.left = group.NumRows()
+	p.rowsLeft = group.NumRows()
 	return nil
 }
 
 func (p *parquetReader) position() int64 { return p.row }
 
 func (p *parquetReader) extent() (n int64) {
-	for _, g := range p.all {
+	for _, g := range p.allGroups {
 		n += g.NumRows()
 	}
 	return n
 }
 
-// moveTo moves forward to the beginning of the group that has a row.
+// moveTo moves forward to the beginning of the row group that contains row.
 func (p *parquetReader) moveTo(row int64) bool {
 	start := int64(0)
-	for i, g := range p.all {
+	for i, g := range p.allGroups {
 		if end := start + g.NumRows(); end <= row {
 			start = end
 			continue
@@ -313,7 +311,7 @@ func (p *parquetReader) moveTo(row int64) bool {
 		if start <= p.row {
 			return false
 		}
-		p.groups, p.left, p.row = p.all[i:], 0, start
+		p.groups, p.rowsLeft, p.row = p.allGroups[i:], 0, start
 		return true
 	}
 	return false
@@ -321,9 +319,9 @@ func (p *parquetReader) moveTo(row int64) bool {
 
 var errFewValues = errors.New("a column ends before the others")
 
-// textOf returns the text of a value, and its length in bytes. The text of a longer one than
-// MaxField is its beginning: one value of a dictionary may stand in many rows.
-func (c *parquetColumn) textOf(v parquet.Value) (string, int) {
+// valueText returns the text of a value, and its length in bytes. If a byte array is longer than MaxField, the text
+// is cut but the length is not: one dictionary value may occur in many rows.
+func (c *parquetColumn) valueText(v parquet.Value) (string, int) {
 	if v.IsNull() {
 		return "", 0
 	}
@@ -336,9 +334,9 @@ func (c *parquetColumn) textOf(v parquet.Value) (string, int) {
 	return s, len(s)
 }
 
-// next returns the column's next value.
+// next returns the next value of the column.
 func (c *parquetColumn) next() (v parquet.Value, err error) {
-	for len(c.have) == 0 {
+	for len(c.pending) == 0 {
 		if c.values == nil {
 			page, err := c.pages.ReadPage()
 			if err == io.EOF {
@@ -353,18 +351,18 @@ func (c *parquetColumn) next() (v parquet.Value, err error) {
 		if err != nil && err != io.EOF {
 			return v, err
 		}
-		c.have = c.buf[:n]
+		c.pending = c.buf[:n]
 		if n == 0 {
 			parquet.Release(c.page)
 			c.page, c.values = nil, nil
 		}
 	}
-	v, c.have = c.have[0], c.have[1:]
+	v, c.pending = c.pending[0], c.pending[1:]
 	return v, nil
 }
 
 func (c *parquetColumn) close() error {
-	c.have, c.values = nil, nil
+	c.pending, c.values = nil, nil
 	if c.page != nil {
 		parquet.Release(c.page)
 		c.page = nil
@@ -378,7 +376,7 @@ func (c *parquetColumn) close() error {
 }
 
 func (p *parquetReader) close() error {
-	err := guarded(func() error {
+	err := catchPanic(func() error {
 		for _, col := range p.cols {
 			if err := col.close(); err != nil {
 				return err
@@ -389,14 +387,14 @@ func (p *parquetReader) close() error {
 	return errors.Join(err, p.file.Close())
 }
 
-// parquetEncoder writes rows of typed columns, all optional.
+// parquetEncoder writes rows of typed columns. All columns are optional.
 type parquetEncoder struct {
 	columns []tabular.Column
 	out     *parquet.GenericWriter[any]
 	row     parquet.Row
 }
 
-// rowsPerGroup bounds the rows that a Parquet writer holds in memory.
+// rowsPerGroup is the maximum number of rows that a Parquet writer keeps in memory.
 const rowsPerGroup = 1 << 16
 
 func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
@@ -413,11 +411,11 @@ func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
 	for _, c := range sink.Columns {
 		node := nodes[cmp.Or(c.Kind, tabular.String)]
 		if node == nil {
-			return nil, fmt.Errorf("column %q is of kind %q; it is one of %s, %s, %s, %s", c.Path, c.Kind, tabular.String, tabular.Number, tabular.Bool, tabular.Time)
+			return nil, fmt.Errorf("column %q has the unknown kind %q: use one of %s, %s, %s, %s", c.Path, c.Kind, tabular.String, tabular.Number, tabular.Bool, tabular.Time)
 		}
 		group[c.Path] = parquet.Optional(node)
 	}
-	schema := parquet.NewSchema("record", ordered{group, sink.Columns})
+	schema := parquet.NewSchema("record", orderedGroup{group, sink.Columns})
 	return &parquetEncoder{
 		columns: sink.Columns,
 		out: parquet.NewGenericWriter[any](out, schema, parquet.MaxRowsPerRowGroup(rowsPerGroup),
@@ -426,13 +424,13 @@ func newParquetEncoder(out io.Writer, sink Sink, _ bool) (encoder, error) {
 	}, nil
 }
 
-// ordered is a Group whose columns keep their order; a Group sorts them.
-type ordered struct {
+// orderedGroup is a Group that keeps the order of its columns. A Group sorts them.
+type orderedGroup struct {
 	parquet.Group
 	columns []tabular.Column
 }
 
-func (o ordered) Fields() []parquet.Field {
+func (o orderedGroup) Fields() []parquet.Field {
 	byName := map[string]parquet.Field{}
 	for _, f := range o.Group.Fields() {
 		byName[f.Name()] = f
@@ -480,7 +478,7 @@ func parquetValue(v []byte, kind tabular.Kind) (parquet.Value, error) {
 		}
 		return parquet.BooleanValue(b), nil
 	}
-	s, err := text(v)
+	s, err := cellText(v)
 	if err != nil {
 		return parquet.Value{}, err
 	}

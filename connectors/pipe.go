@@ -14,21 +14,23 @@ import (
 	"hafvf/internal/inorder"
 )
 
-// A PipeClock tells ReadPipe the times of records. A run carries it, see account.WithValue.
+// A PipeClock gives ReadPipe the times of records. A run carries it, see account.WithValue.
 type PipeClock struct {
-	// Disorder is how far the time of a record may be behind the latest time.
+	// Disorder is the maximum time that a record may be behind the latest time.
 	Disorder time.Duration
-	// Observe calls f with key and time of the observations of some records, in their order. A record without an observation
-	// has none.
+	// Observe calls f with the key and time of each observation in records, in their order. Records without an
+	// observation are skipped.
 	Observe func(records []Record, f func(key string, t time.Time))
-	// Disordered is called once if a time is behind the latest one by more than Disorder: behind says by how much.
-	Disordered func(behind time.Duration)
+	// Disordered is called once if a time is behind the latest one by more than Disorder.
+	Disordered func(delay time.Duration)
 }
 
-// ReadPipe is Read of standard input with a watermark. While records come, the watermark is before the latest of their times,
-// by more than PipeClock.Disorder. In a pause it follows the clock, at the distance that the records usually have.
-// It begins when records of a second key have come, or with the first pause: a table that is sorted by key goes back before
-// that. From the first time that goes back by more than Disorder, and when the input ends, the run awaits the end.
+// ReadPipe is Read of standard input with a watermark.
+//
+// While records arrive, the watermark is before the latest of their times by slightly more than PipeClock.Disorder.
+// During a pause, it follows the clock at the usual distance of the records. The watermark starts with the first
+// record of a second key, or with the first pause: in a table that is sorted by key, the times go back at each key.
+// When a time goes back by more than Disorder, and when the input ends, ReadPipe calls account.Run.AwaitEnd.
 func ReadPipe(s beam.Scope, src Source) beam.PCollection {
 	s = s.Scope("connectors.ReadPipe")
 	return beam.ParDo(s, &pipeFn{readFn: newReadFn(src)}, beam.Impulse(s))
@@ -42,16 +44,16 @@ type pipeFn struct {
 const (
 	// pipeWait is how long a call waits for a record. Then the watermark follows the clock.
 	pipeWait = 250 * time.Millisecond
-	// pipeIdle is how long a pipe has no record in a pause.
+	// pipeIdle is the time without records after which a pause starts.
 	pipeIdle = time.Second
 )
 
 func (fn *pipeFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
 	run := account.From(ctx)
 	clock := account.Value[*PipeClock](run, "")
-	came := false
-	in, ended, err := fn.call(ctx, rt, pipeWait, func(in *input, b Batch) {
-		came = true
+	received := false
+	in, ended, err := fn.emitBundle(ctx, rt, pipeWait, func(in *input, b Batch) {
+		received = true
 		if !run.AwaitsEnd() && !in.times.observe(clock, b.Records, time.Now()) {
 			run.AwaitEnd()
 		}
@@ -63,27 +65,27 @@ func (fn *pipeFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 	if err != nil || ended {
 		return sdf.StopProcessing(), err
 	}
-	if at := in.times.watermark(clock, came, time.Now()); !run.AwaitsEnd() && !at.IsZero() {
-		w.MS = max(w.MS, at.UnixMilli())
+	if t := in.times.watermark(clock, received, time.Now()); !run.AwaitsEnd() && !t.IsZero() {
+		w.MS = max(w.MS, t.UnixMilli())
 	}
 	return sdf.ResumeProcessingIn(0), nil
 }
 
-// pipeTimes is what the times of the records of a pipe have shown. Times ahead of the clock count for nothing: they may be
-// wrong.
+// pipeTimes tracks the times of the records of a pipe. It ignores times after the present, which may be wrong.
 type pipeTimes struct {
 	key     string        // of the first record
-	begun   bool          // another key has come, or a pause
-	latest  time.Time     // of the times; zero before the first
-	age     time.Duration // how far that was behind the clock when it arrived
-	arrived time.Time     // when the last records had been handed over
+	started bool          // another key or a pause has occurred
+	latest  time.Time     // latest time; zero before the first
+	age     time.Duration // delay of latest behind the clock on arrival
+	arrived time.Time     // arrival of the last records
 	lag     eventlag.Lag
 }
 
-// observe takes the times of records that have arrived. It returns false if a time goes back.
+// observe adds the times of records that arrived at now. It returns false if a time goes back by more than
+// Disorder.
 func (p *pipeTimes) observe(clock *PipeClock, records []Record, now time.Time) bool {
 	var lags []time.Duration
-	var behind time.Duration
+	var maxDelay time.Duration
 	clock.Observe(records, func(key string, t time.Time) {
 		lag := now.Sub(t)
 		if t.IsZero() || lag < 0 {
@@ -93,35 +95,35 @@ func (p *pipeTimes) observe(clock *PipeClock, records []Record, now time.Time) b
 		if p.latest.IsZero() {
 			p.key, p.latest = key, t
 		}
-		p.begun = p.begun || key != p.key
-		behind = max(behind, p.latest.Sub(t))
+		p.started = p.started || key != p.key
+		maxDelay = max(maxDelay, p.latest.Sub(t))
 		if !t.Before(p.latest) {
 			p.latest, p.age = t, lag
 		}
 	})
 	p.lag.Add(now, lags)
-	if behind <= clock.Disorder {
+	if maxDelay <= clock.Disorder {
 		return true
 	}
-	clock.Disordered(behind)
+	clock.Disordered(maxDelay)
 	return false
 }
 
-// watermark returns the time before which no record is expected; zero while that is not known. came says that records have
-// come since the last call.
-func (p *pipeTimes) watermark(clock *PipeClock, came bool, now time.Time) time.Time {
-	if came {
+// watermark returns the time before which no record is expected, or zero if it is not known yet. received means
+// that records have arrived since the last call.
+func (p *pipeTimes) watermark(clock *PipeClock, received bool, now time.Time) time.Time {
+	if received {
 		p.arrived = now
 	}
-	usual := p.lag.Usual
-	if usual == 0 {
-		usual = eventlag.Unknown
+	usualLag := p.lag.Usual
+	if usualLag == 0 {
+		usualLag = eventlag.Unknown
 	}
-	byClock := now.Add(-max(usual, clock.Disorder, p.age))
+	byClock := now.Add(-max(usualLag, clock.Disorder, p.age))
 	paused := now.Sub(p.arrived) > pipeIdle
-	p.begun = p.begun || paused
+	p.started = p.started || paused
 	switch last := p.latest.Add(-clock.Disorder - time.Millisecond); {
-	case p.latest.IsZero() || !p.begun:
+	case p.latest.IsZero() || !p.started:
 		return time.Time{}
 	case paused || byClock.Before(last):
 		return byClock

@@ -7,10 +7,10 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The watermark of a pipe, in seconds after records have arrived; each record has a key, a time and its arrival.
+// The watermark of a pipe after records have arrived. Times are in seconds.
 func TestPipeTimes(t *testing.T) {
 	base := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at := func(seconds float64) time.Time { return base.Add(time.Duration(seconds * float64(time.Second))) }
+	after := func(seconds float64) time.Time { return base.Add(time.Duration(seconds * float64(time.Second))) }
 	type record struct {
 		key           string
 		time, arrival float64
@@ -20,9 +20,9 @@ func TestPipeTimes(t *testing.T) {
 		name     string
 		disorder time.Duration
 		records  []record
-		after    float64 // the watermark is asked for, in seconds; 0: when the last record has come
+		after    float64 // when the watermark is requested; 0 at the arrival of the last record
 		want     float64
-		behind   time.Duration
+		late     time.Duration
 	}{
 		{"nothing", 0, nil, 9, none, 0},
 		{"one key", 0, []record{{"a", 0, 1}, {"a", 10, 11}}, 0, none, 0},
@@ -39,29 +39,29 @@ func TestPipeTimes(t *testing.T) {
 		{"a pause, with disorder", 30 * time.Second, []record{{"a", 0, 2}, {"a", 10, 11}}, 71, 41, 0},
 	} {
 		var p pipeTimes
-		var behind time.Duration
-		now := at(0)
+		var late time.Duration
+		now := after(0)
 		for i, r := range c.records {
-			clock := &PipeClock{Disorder: c.disorder, Disordered: func(by time.Duration) { behind = by }, Observe: func(all []Record, f func(string, time.Time)) {
-				f(r.key, at(r.time))
+			clock := &PipeClock{Disorder: c.disorder, Disordered: func(delay time.Duration) { late = delay }, Observe: func(_ []Record, f func(string, time.Time)) {
+				f(r.key, after(r.time))
 			}}
-			now = at(r.arrival)
-			if ordered := p.observe(clock, nil, now); ordered != (behind == 0) {
+			now = after(r.arrival)
+			if ordered := p.observe(clock, nil, now); ordered != (late == 0) {
 				t.Errorf("%s: record %d is in order: %v", c.name, i, ordered)
 			}
 		}
 		clock := &PipeClock{Disorder: c.disorder}
 		got := p.watermark(clock, len(c.records) > 0, now)
 		if c.after != 0 {
-			got = p.watermark(clock, false, at(c.after))
+			got = p.watermark(clock, false, after(c.after))
 		}
-		want := at(c.want)
+		want := after(c.want)
 		if c.want == none {
 			want = time.Time{}
 		}
 		if d := got.Sub(want).Abs(); d > 100*time.Millisecond { // the usual lag is rounded
 			t.Errorf("%s: %v, want %v", c.name, got, want)
 		}
-		expect.Same(t, c.behind, behind, c.name)
+		expect.Same(t, c.late, late, c.name)
 	}
 }

@@ -6,32 +6,32 @@ import (
 	"strings"
 )
 
-// A Preamble is what stands before and around the header of a delimited file, as source.csv says it.
+// A Preamble describes the lines before and around the header of a delimited file, as settings of source.csv.
 type Preamble struct {
 	Delimiter string
 	Skip      int
 	Comment   string
 }
 
-// headLines is how many lines are looked at for a header.
-const headLines = 200
+// maxHeadLines is the number of lines in which a header is searched.
+const maxHeadLines = 200
 
-// PreambleOf finds the header in the beginning of a file, which Head has read: the first line that has texts
-// where the next ones have data. data and missing tell what cells are.
+// PreambleOf finds the header in the beginning of a file, which Head returns: the first line with texts where the
+// next lines have data. data and missing classify cells.
 func PreambleOf(head []byte, data, missing func(cell string) bool) (p Preamble) {
 	lines := strings.Split(strings.TrimPrefix(string(head), "\ufeff"), "\n")
-	lines = lines[:min(len(lines), headLines)]
+	lines = lines[:min(len(lines), maxHeadLines)]
 	delimiters := Delimiters
 	if rest, ok := strings.CutPrefix(strings.Trim(lines[0], "\""), "sep="); ok && rest != "" {
 		delimiters = []string{rest[:1]}
 	}
 	found, header := 0., 0
 	for _, d := range delimiters {
-		if at, score := headerAt(lines, d, data, missing); score > found {
-			p.Delimiter, found, header = d, score, at
+		if line, score := findHeader(lines, d, data, missing); score > found {
+			p.Delimiter, found, header = d, score, line
 		}
 	}
-	if found == 0 { // by the columns of the first line
+	if found == 0 { // use the delimiter with the most columns in the first line
 		width := func(d string) int { return len(cellsOf(lines[0], d)) }
 		p.Delimiter = slices.MaxFunc(delimiters, func(a, b string) int { return cmp.Compare(width(a), width(b)) })
 		return p
@@ -46,22 +46,22 @@ func PreambleOf(head []byte, data, missing func(cell string) bool) (p Preamble) 
 			p.Comment = "#"
 		}
 	}
-	if strings.HasPrefix(lines[header], "#") { // which a comment would be
+	if strings.HasPrefix(lines[header], "#") { // a comment prefix would hide the header
 		p.Comment, p.Skip = "", header
 	}
 	return p
 }
 
-// headerAt is the line of the header, and how sure it is: the number of columns that tell it from the
-// next line, of any number of columns 0.
-func headerAt(lines []string, delimiter string, data, missing func(string) bool) (at int, score float64) {
+// findHeader returns the line of the header, from 0, and its score: the number of columns in which it differs from
+// the next lines, plus less than 1 for its shape. The score is 0 if there is no header.
+func findHeader(lines []string, delimiter string, data, missing func(string) bool) (line int, score float64) {
 	var rows [][]string
 	var numbers []int
 	for i, s := range lines {
 		if strings.TrimSpace(s) == "" {
 			continue
 		}
-		// A comment may be the header itself, and nothing else.
+		// Comments are not skipped, because the header may be one.
 		rows, numbers = append(rows, cellsOf(s, delimiter)), append(numbers, i)
 	}
 	for i := range len(rows) - 1 {
@@ -84,14 +84,14 @@ func headerAt(lines []string, delimiter string, data, missing func(string) bool)
 			}
 		}
 		if n > 0 {
-			// A header as wide as its rows is surer than one of row names.
+			// A header as wide as its rows is more certain than one that lacks a column of row names.
 			return numbers[i], float64(n) + .5*float64(1-shift) + float64(len(next))/1e6
 		}
 	}
 	return 0, 0
 }
 
-// cellsOf splits a line. Quotes stand around whole cells.
+// cellsOf splits a line. Quotes enclose whole cells.
 func cellsOf(line, delimiter string) (cells []string) {
 	line = strings.TrimSuffix(line, "\r")
 	for {

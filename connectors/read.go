@@ -30,19 +30,17 @@ func init() {
 }
 
 const (
-	// BundleRecords and BundleBytes are how much a source emits in one bundle:
-	// it ends a bundle when one of them is reached.
+	// BundleRecords and BundleBytes bound a bundle. A source ends a bundle when it reaches one of them.
 	BundleRecords = 1 << 15
 	BundleBytes   = 64 << 20
 )
 
-// linger is how long a source that has emitted something waits for more before
-// it ends the bundle, so that records of a slow pipe become visible.
+// linger is how long a source waits for more records before it ends a bundle, so that records of a slow pipe become
+// visible.
 const linger = 200 * time.Millisecond
 
-// Read reads src and returns a PCollection<Batch>, bounded, in the order of
-// the files, if the runner keeps an order. A run in this process holds the source back
-// and can stop it. It may carry FileMarks of what is to be passed over.
+// Read reads src and returns a bounded PCollection<Batch>, in the order of the files if the runner keeps an order.
+// A run in this process can slow down and stop the source. The run may carry FileMarks of records to skip.
 func Read(s beam.Scope, src Source) beam.PCollection {
 	s = s.Scope("connectors.Read")
 	fn := newReadFn(src)
@@ -51,13 +49,12 @@ func Read(s beam.Scope, src Source) beam.PCollection {
 
 func newReadFn(src Source) readFn { return readFn{Source: src, Run: rand.Text()} }
 
-// readFn is splittable only in time: a call emits one bundle and puts the rest
-// off. Its restriction counts records, and is open-ended because nobody knows
-// how many there are.
+// readFn is splittable only in time: a call emits one bundle and defers the rest. Its restriction counts records.
+// It is open-ended because their number is unknown.
 type readFn struct {
 	inorder.Offsets
 	Source Source
-	Run    string // names the open source between calls
+	Run    string // identifies the open source between calls
 }
 
 func (fn *readFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
@@ -65,21 +62,21 @@ func (fn *readFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
 }
 
 func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Batch)) (sdf.ProcessContinuation, error) {
-	_, ended, err := fn.call(ctx, rt, math.MaxInt64, func(_ *input, b Batch) { emit(b) })
+	_, ended, err := fn.emitBundle(ctx, rt, math.MaxInt64, func(_ *input, b Batch) { emit(b) })
 	if err != nil || ended {
 		return sdf.StopProcessing(), err
 	}
 	return sdf.ResumeProcessingIn(0), nil
 }
 
-// call emits a bundle, for whose first record it waits, and reports whether the input has ended.
-func (fn *readFn) call(ctx context.Context, rt *sdf.LockRTracker, wait time.Duration, emit func(*input, Batch)) (in *input, ended bool, err error) {
+// emitBundle waits for a record and emits a bundle. ended reports whether the input has ended.
+func (fn *readFn) emitBundle(ctx context.Context, rt *sdf.LockRTracker, wait time.Duration, emit func(*input, Batch)) (in *input, ended bool, err error) {
 	run := account.From(ctx)
-	at := rt.GetRestriction().(offsetrange.Restriction).Start
-	in = fn.resume(at, account.Value[*FileMarks](run, ""))
-	most, bytes := cmp.Or(fn.Source.BundleRecords, BundleRecords), cmp.Or(fn.Source.BundleBytes, BundleBytes)
+	index := rt.GetRestriction().(offsetrange.Restriction).Start
+	in = fn.resume(index, account.Value[*FileMarks](run, ""))
+	maxRecords, maxBytes := cmp.Or(fn.Source.BundleRecords, BundleRecords), cmp.Or(fn.Source.BundleBytes, BundleBytes)
 	n, size := 0, 0
-	for !ended && n < most && size < bytes {
+	for !ended && n < maxRecords && size < maxBytes {
 		if n > 0 {
 			wait = linger
 		}
@@ -92,21 +89,21 @@ func (fn *readFn) call(ctx context.Context, rt *sdf.LockRTracker, wait time.Dura
 			return in, false, err
 		}
 		k := 0
-		for ; k < len(records) && n+k < most && size < bytes; k++ {
-			records[k].Index = at + int64(k)
+		for ; k < len(records) && n+k < maxRecords && size < maxBytes; k++ {
+			records[k].Index = index + int64(k)
 			size += records[k].size()
 		}
-		if !rt.TryClaim(at + int64(k-1)) { // and all before it
-			ended = true // the runner has put the rest off already
+		if !rt.TryClaim(index + int64(k-1)) { // including all before it
+			ended = true // the runner has already deferred the rest
 			break
 		}
-		emit(in, Batch{in.take(k)})
-		at += int64(k)
+		emit(in, Batch{in.pop(k)})
+		index += int64(k)
 		n += k
 	}
 	run.Report(account.Report{Counts: account.Counts{Skipped: in.skipped.n.Swap(0)}})
-	// What is emitted here shows when this call has returned: until then the bundle
-	// before it must be out of the way.
+	// The bundle becomes visible downstream when this call returns. HandOver first waits until the previous bundle
+	// is done.
 	if err := run.HandOver(ctx, n, nil); err != nil {
 		in.close()
 		return in, false, err
@@ -120,51 +117,51 @@ func (fn *readFn) call(ctx context.Context, rt *sdf.LockRTracker, wait time.Dura
 	return in, ended, nil
 }
 
-// inputs are the sources that are open between two calls, by run.
+// inputs contains the sources that are open between two calls, by readFn.Run.
 var inputs sync.Map // of *input
 
-// resume returns the input of this run if it is open and at record at. Otherwise, on a
-// first call or after a restart, it opens the source.
-func (fn *readFn) resume(at int64, marks *FileMarks) *input {
+// resume returns the open input of this run if its next record has the index. Otherwise, on a first call or after a
+// restart, it opens the source.
+func (fn *readFn) resume(index int64, marks *FileMarks) *input {
 	if v, ok := inputs.LoadAndDelete(fn.Run); ok {
 		in := v.(*input)
-		if in.at == at {
+		if in.nextIndex == index {
 			return in
 		}
 		in.close()
 	}
-	return newInput(fn.Source, at, marks)
+	return newInput(fn.Source, index, marks)
 }
 
-// An input reads a source ahead in a goroutine. A caller that waits for a record can
-// therefore stop waiting: standard input may be silent for ever.
+// An input reads a source ahead in a goroutine. A caller can therefore stop waiting for a record: standard input
+// may be silent forever.
 type input struct {
-	at    int64    // the first record that next returns
-	batch []Record // that are not taken
+	nextIndex int64    // of the first record that next returns
+	batch     []Record // records that pop has not returned yet
 
-	ready, room chan struct{} // one token each: something to take, room for more
+	ready, room chan struct{} // one token each: records are ready, there is room for more
 	closed      <-chan struct{}
 	close       func()
-	skipped     skippedLines // lines, and not reported yet
-	times       pipeTimes    // of the records that were emitted, of a pipe
+	skipped     skippedLines // not reported yet
+	times       pipeTimes    // of the emitted records of a pipe
 
 	mu    sync.Mutex
 	ahead []Record
 	size  int
-	err   error // why there will be no more
+	err   error // why there will be no more records
 }
 
-// How far an input reads ahead.
+// Limits for reading ahead.
 const (
 	aheadRecords = 1 << 10
 	aheadBytes   = 4 << 20
 )
 
-func newInput(src Source, at int64, marks *FileMarks) *input {
-	in := &input{at: at, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+func newInput(src Source, index int64, marks *FileMarks) *input {
+	in := &input{nextIndex: index, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 	closed := make(chan struct{})
 	in.closed, in.close = closed, sync.OnceFunc(func() { close(closed) })
-	go in.read(src, at, marks)
+	go in.read(src, index, marks)
 	return in
 }
 
@@ -180,13 +177,13 @@ func (in *input) readAll(src Source, skip int64, marks *FileMarks) error {
 	if skip > 0 && readsOnce(src.Path) {
 		return fmt.Errorf("%s cannot be read again after record %d: start the run again", fileName(src.Path), skip)
 	}
-	in.skipped.wasRead(skip > 0)
+	in.skipped.setReread(skip > 0)
 	rd, err := open(src, marks, &in.skipped)
 	if err != nil {
 		return err
 	}
 	defer rd.Close()
-	last := 0 // as many records as there were in the latest batch
+	last := 0 // number of records in the previous batch
 	for {
 		rec, err := rd.Next()
 		if err != nil {
@@ -194,7 +191,7 @@ func (in *input) readAll(src Source, skip int64, marks *FileMarks) error {
 		}
 		if skip > 0 {
 			skip--
-			in.skipped.wasRead(skip > 0)
+			in.skipped.setReread(skip > 0)
 			continue
 		}
 		in.mu.Lock()
@@ -227,19 +224,18 @@ func notify(c chan struct{}) {
 	}
 }
 
-// errSlow says that no record came in the time given for it.
+// errSlow means that no record arrived in time.
 var errSlow = errors.New("no record yet")
 
-// next returns the records that are there, until take has taken them; io.EOF at the end
-// and when stopped; errSlow when none came within patience; or the error of ctx or of
-// reading.
+// next returns the records that pop has not returned yet. The error is io.EOF at the end or if stopped is closed,
+// errSlow if no record arrives within patience, or the error of ctx or of reading.
 func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience time.Duration) ([]Record, error) {
 	select {
 	case <-stopped:
 		return nil, io.EOF
 	default:
 	}
-	var late <-chan time.Time
+	var timeout <-chan time.Time
 	for len(in.batch) == 0 {
 		in.mu.Lock()
 		in.batch, in.ahead = in.ahead, nil
@@ -253,8 +249,8 @@ func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience tim
 		if err != nil {
 			return nil, err
 		}
-		if late == nil {
-			late = time.After(patience)
+		if timeout == nil {
+			timeout = time.After(patience)
 		}
 		select {
 		case <-in.ready:
@@ -262,17 +258,17 @@ func (in *input) next(ctx context.Context, stopped <-chan struct{}, patience tim
 			return nil, io.EOF
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-late:
+		case <-timeout:
 			return nil, errSlow
 		}
 	}
 	return in.batch, nil
 }
 
-// take takes the first n records.
-func (in *input) take(n int) []Record {
-	taken := in.batch[:n:n]
+// pop returns the first n records and removes them.
+func (in *input) pop(n int) []Record {
+	popped := in.batch[:n:n]
 	in.batch = in.batch[n:]
-	in.at += int64(n)
-	return taken
+	in.nextIndex += int64(n)
+	return popped
 }

@@ -33,7 +33,7 @@ func init() {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // errors come back from the run as well
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the run returns the errors as well
 	beam.Init()
 	os.Exit(m.Run())
 }
@@ -49,16 +49,16 @@ func run(t *testing.T, books *account.Run, p *beam.Pipeline) error {
 	return err
 }
 
-// probe is what the DoFns of a test, which runs in this process, report to.
+// A probe collects reports of the DoFns of a test, which run in this process.
 type probe struct {
-	books   *account.Run
-	fail    int64 // the record number at which the consumer fails, 0 for none
-	stopAt  int64
-	delay   time.Duration
-	seen    sync.Map // of line number
-	emitted atomic.Int64
-	taken   atomic.Int64
-	most    atomic.Int64 // in flight
+	books       *account.Run
+	fail        int64 // line number at which sinkFn fails; 0 for none
+	stopAt      int64
+	delay       time.Duration
+	seen        sync.Map // line numbers
+	emitted     atomic.Int64
+	received    atomic.Int64
+	maxInFlight atomic.Int64 // maximum number of records in flight
 }
 
 var probes sync.Map
@@ -79,15 +79,15 @@ func probeOf(name string) *probe {
 	return p.(*probe)
 }
 
-// lineFn, fused with the source, counts what comes out of it.
+// lineFn is fused with the source and counts its records.
 type lineFn struct{ Test string }
 
 func (fn *lineFn) ProcessElement(b Batch, emit func([]byte)) {
 	p := probeOf(fn.Test)
 	for _, r := range b.Records {
 		n := p.emitted.Add(1)
-		if in := n - p.taken.Load(); in > p.most.Load() {
-			p.most.Store(in)
+		if in := n - p.received.Load(); in > p.maxInFlight.Load() {
+			p.maxInFlight.Store(in)
 		}
 		if n == p.stopAt {
 			p.books.Stop()
@@ -96,23 +96,23 @@ func (fn *lineFn) ProcessElement(b Batch, emit func([]byte)) {
 	}
 }
 
-// sinkFn takes the records up in another stage, slowly.
+// sinkFn receives the records in another stage, slowly.
 type sinkFn struct{ Test string }
 
 func (fn *sinkFn) ProcessElement(line []byte) error {
 	p := probeOf(fn.Test)
-	var at int64
-	fmt.Sscan(string(line), &at)
-	if _, twice := p.seen.LoadOrStore(at, true); twice {
-		return fmt.Errorf("line %d came twice", at)
+	var position int64
+	fmt.Sscan(string(line), &position)
+	if _, duplicate := p.seen.LoadOrStore(position, true); duplicate {
+		return fmt.Errorf("line %d came twice", position)
 	}
-	if p.fail > 0 && at >= p.fail {
-		return fmt.Errorf("cannot take line %d", at)
+	if p.fail > 0 && position >= p.fail {
+		return fmt.Errorf("cannot take line %d", position)
 	}
-	if p.delay > 0 && at%100 == 0 {
+	if p.delay > 0 && position%100 == 0 {
 		time.Sleep(p.delay)
 	}
-	p.taken.Add(1)
+	p.received.Add(1)
 	return nil
 }
 
@@ -155,11 +155,11 @@ func TestReadArrivesOnce(t *testing.T) {
 					t.Fatalf("line %d is lost", line)
 				}
 			}
-			expect.Same(t, int64(rows), p.taken.Load(), "records")
-			if most := p.most.Load(); gate && most > 2*bundle {
-				t.Errorf("%d records in flight, more than two bundles of %d", most, bundle)
+			expect.Same(t, int64(rows), p.received.Load(), "records")
+			if n := p.maxInFlight.Load(); gate && n > 2*bundle {
+				t.Errorf("%d records in flight, more than two bundles of %d", n, bundle)
 			} else {
-				t.Logf("at most %d in flight", most)
+				t.Logf("at most %d in flight", n)
 			}
 		})
 	}
@@ -169,13 +169,13 @@ func TestReadStop(t *testing.T) {
 	p := newProbe(t, true)
 	p.stopAt = 2345
 	expect.OK(t, run(t, p.books, pipelineOf(t, csvOf(t, 100_000), 1000)))
-	// The batch in which it was stopped is the last one.
-	if n := p.taken.Load(); n < p.stopAt || n >= p.stopAt+aheadRecords || p.emitted.Load() != n {
+	// The batch during which the run was stopped is the last one.
+	if n := p.received.Load(); n < p.stopAt || n >= p.stopAt+aheadRecords || p.emitted.Load() != n {
 		t.Errorf("%d records emitted, %d taken, stopped at %d", p.emitted.Load(), n, p.stopAt)
 	}
 }
 
-// A failure downstream, while the source waits at its gate, ends the run.
+// A failure downstream ends the run while the source waits.
 func TestReadDownstreamFails(t *testing.T) {
 	p := newProbe(t, true)
 	p.fail = 1500
@@ -190,7 +190,7 @@ func TestReadError(t *testing.T) {
 	expect.Error(t, run(t, nil, pipelineOf(t, src, 1000)), `no column "y"`)
 }
 
-// Records of a pipe that stays open come through, and Stop ends the wait.
+// Records of an open pipe are passed on, and Stop ends the wait for more.
 func TestReadStandardInput(t *testing.T) {
 	r, w, err := os.Pipe()
 	expect.OK(t, err)
@@ -205,26 +205,26 @@ func TestReadStandardInput(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- run(t, p.books, pipelineOf(t, src, 1000)) }()
 	for n := int64(1); n <= 3; n++ {
-		expect.Soon(t, fmt.Sprint("record ", n), func() bool { return p.taken.Load() >= n })
+		expect.Soon(t, fmt.Sprint("record ", n), func() bool { return p.received.Load() >= n })
 		fmt.Fprint(w, "a,t,1\n")
 	}
 	p.books.Stop()
 	expect.OK(t, <-done)
 }
 
-// After a restart the source is opened again and goes on where it was.
+// After a restart the source is opened again and continues at the same record.
 func TestInputSkips(t *testing.T) {
 	in := newInput(csvOf(t, 100), 42, nil)
 	defer in.close()
 	records, err := in.next(t.Context(), nil, time.Minute)
-	if err != nil || len(in.take(1)) != 1 || records[0].Position != 44 || in.at != 43 {
-		t.Errorf("%+v, then at %d, %v", records, in.at, err)
+	if err != nil || len(in.pop(1)) != 1 || records[0].Position != 44 || in.nextIndex != 43 {
+		t.Errorf("%+v, then at %d, %v", records, in.nextIndex, err)
 	}
 }
 
-// A run that goes on in the middle of a file knows the header that holds there, and counts lines that are
-// passed over once: in its process, and behind what the run before has read.
-func TestReadGoesOnInATable(t *testing.T) {
+// A run that resumes in the middle of a file knows the current header. It counts each skipped line once, within its
+// process and after the records of the previous run.
+func TestReadResumesInTable(t *testing.T) {
 	const tables = "a note\n# one\nkey,time,x\na,1,1\n\n# two\nx,key,time\n2,a,2\n# by hand\n3,a,3\n"
 	for _, name := range []string{"f.csv", "f.csv.gz"} {
 		src := ktx
@@ -246,7 +246,7 @@ func TestReadGoesOnInATable(t *testing.T) {
 					break
 				}
 				expect.OK(t, err)
-				for _, r := range in.take(len(records)) {
+				for _, r := range in.pop(len(records)) {
 					got = append(got, fmt.Sprint(r.Position, r.Fields))
 				}
 			}
@@ -263,8 +263,8 @@ func TestReadGoesOnInATable(t *testing.T) {
 	}
 }
 
-// A pipe is opened once, and its first records are there.
-func TestReadAPipe(t *testing.T) {
+// A pipe is opened once, so its first records are not lost.
+func TestOpenPipe(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no paths of pipes")
 	}

@@ -1,6 +1,5 @@
-// Package connectors reads records from files and writes results to files:
-// CSV, JSON Lines and Parquet, plain or compressed, as plain Go and as Beam
-// transforms. It deals in bytes and records and knows nothing of what they mean.
+// Package connectors reads records from files and writes results to files: CSV, JSON Lines and Parquet, plain or
+// compressed, as plain Go and as Beam transforms. It does not interpret the records.
 package connectors
 
 import (
@@ -21,54 +20,51 @@ import (
 )
 
 const (
-	// MaxRecord is the length in bytes, line end included, of the longest record
-	// of a text file. A longer line is rejected and not held in memory.
+	// MaxRecord is the maximum length in bytes of a record of a text file, line end included. A longer line is
+	// rejected and not kept in memory.
 	MaxRecord = 16 << 20
-	// MaxRaw is how many bytes of a record are kept in Record.Raw for the report
-	// of a rejected record.
+	// MaxRaw is the maximum number of bytes that Record.Raw keeps of a rejected record.
 	MaxRaw = 64 << 10
-	// MaxField is the length in bytes of the longest key, time or value of a CSV or Parquet
-	// file. A record with a longer one is rejected.
+	// MaxField is the maximum length in bytes of a key, time or value of a CSV or Parquet file. A record with a
+	// longer one is rejected.
 	MaxField = 64 << 10
-	// MaxColumns is the largest number of columns of a CSV or Parquet file. It bounds what a row
-	// takes in memory: of a wide table each column makes a record.
+	// MaxColumns is the maximum number of columns of a CSV or Parquet file. It bounds the memory for a row: in a
+	// wide table each column makes a record.
 	MaxColumns = 1 << 18
 )
 
-// stdio is the path that stands for standard input and standard output.
+// stdio is the path for standard input and standard output.
 const stdio = "-"
 
-// Stderr is the path of a Sink that stands for standard error.
+// Stderr is the path of a Sink for standard error.
 const Stderr = "/dev/stderr"
 
-// A Record is one raw record of a source: what was read, where, and why it is
-// unusable if it is.
+// A Record is one raw record of a source with its position and, if it is unusable, the reason.
 type Record struct {
 	// Source is the file's base name, or "stdin".
 	Source string
 	// Path is the file as it was opened.
 	Path string
-	// Position counts from 1: the line at which the record begins (a header is
-	// line 1), or the row of a Parquet file.
+	// Position counts from 1. It is the line at which the record begins (a header is line 1), or the row of a
+	// Parquet file.
 	Position int64
-	// After is the byte of a file of text behind which Position counts; 0 from its beginning.
+	// After is the byte offset in a text file from which Position counts; 0 is the beginning.
 	After int64
-	// Index counts the records of the whole source, from 0.
+	// Index is the position in the whole source, from 0.
 	Index int64
-	// Raw is the record as it stood in the file, without its line end, cut at
-	// MaxRaw bytes; a usable record of JSON Lines is complete. A Parquet row is
-	// given as the CSV of its Fields, and so is a record of a wide table.
+	// Raw is the record as it is in the file, without its line end and cut at MaxRaw bytes. A usable record of JSON
+	// Lines is not cut. For a Parquet row or a record of a wide table, Raw is the CSV of Fields.
 	Raw []byte
-	// Fields holds key, time and values in the order of the Source's columns;
-	// nil for JSON Lines and where Reason is set. A null of Parquet is "".
+	// Fields contains key, time and values in the order of the Source's columns. It is nil for JSON Lines and if
+	// Reason is not empty. A Parquet null is "".
 	Fields []string
-	// Reason is why no record could be made of Raw; "" when one could.
+	// Reason is why Raw is unusable; "" if it is usable.
 	Reason string
-	// Series is how many records a row of a wide table with a Reason stands for; 0 for one.
+	// Series is the number of records that an unusable row of a wide table stands for; 0 means one.
 	Series int
 }
 
-// AppendPlace appends where the record stands, as file:position.
+// AppendPlace appends the position of the record, as file:position.
 func (r *Record) AppendPlace(b []byte) []byte {
 	b = append(b, r.Source...)
 	if r.After > 0 {
@@ -77,7 +73,7 @@ func (r *Record) AppendPlace(b []byte) []byte {
 	return strconv.AppendInt(append(b, ':'), r.Position, 10)
 }
 
-// size is about how many bytes the record takes.
+// size returns the approximate size of the record in bytes.
 func (r *Record) size() int {
 	n := len(r.Raw)
 	for _, f := range r.Fields {
@@ -86,12 +82,12 @@ func (r *Record) size() int {
 	return n
 }
 
-// tooLong is why a column's field is longer than MaxField.
-func tooLong(column string, bytes int) string {
+// fieldTooLong returns the reason to reject a field that is longer than MaxField.
+func fieldTooLong(column string, bytes int) string {
 	return fmt.Sprintf("the field of the column %s has %d bytes; at most %d are allowed", message.Quote(column), bytes, MaxField)
 }
 
-// checkWidth says that a file has too many columns.
+// checkWidth returns an error if a file has too many columns.
 func checkWidth(path string, columns int) error {
 	if columns <= MaxColumns {
 		return nil
@@ -99,71 +95,69 @@ func checkWidth(path string, columns int) error {
 	return fmt.Errorf("%s has %d columns; at most %d are read: split it into several files, or write it as a long table, with a row for each value", fileName(path), columns, MaxColumns)
 }
 
-// A Source says which files to read and which of their columns.
+// A Source describes which files and columns to read.
 type Source struct {
 	// Format is a name in Formats.
 	Format string
-	// Path is a file, a glob of path/filepath, or "-" for standard input (not
-	// for Parquet). The files of a glob are read one after the other, in the
-	// order of their names. Text files whose name ends in .gz or .zst are
-	// decompressed.
+	// Path is a file, a glob of path/filepath, or "-" for standard input (not for Parquet). The files of a glob are
+	// read one after the other, sorted by name. Text files with the extension .gz or .zst are decompressed.
 	Path string
-	// Key, Time and Values are columns of CSV and Parquet files. Key may have none or
-	// several, such as those of a session before the key's own. Time may be empty: then the source has no times.
+	// Key, Time and Values are columns of CSV and Parquet files. Key may be empty, or contain several columns, such
+	// as the columns of a session before those of the key. If Time is empty, the source has no times.
 	Key    []string
 	Time   string
 	Values []string
-	// Wide says that each column of Values is a series, whose name is a part of the key: a
-	// row makes a record for each, with the Fields key, name of the column, time and value.
-	// Values may be patterns then, in which * stands for any text and ? for a character.
+	// Wide means that each column of Values is a series, whose name is part of the key. A row makes a record for
+	// each series, with the Fields key, column name, time and value. Values may then contain patterns, in which *
+	// matches any text and ? matches one character.
 	Wide bool
-	// Carry are more columns, whose Fields come last. A file may lack those of CarryFound, which come
-	// behind them.
+	// Carry and CarryFound are more columns, whose Fields come last, in this order. A file may lack columns of
+	// CarryFound.
 	Carry, CarryFound []string
-	// BundleRecords is the largest number of records that Read emits in one bundle. Default: the
-	// constant BundleRecords.
+	// BundleRecords is the maximum number of records that Read emits in one bundle. Default: the constant
+	// BundleRecords.
 	BundleRecords int
-	// BundleBytes is the size from which Read ends a bundle. Default: the constant BundleBytes.
+	// BundleBytes is the size at which Read ends a bundle. Default: the constant BundleBytes.
 	BundleBytes int
-	// TimeOptional lets a file do without the column Time, whose field is "" then.
+	// TimeOptional allows files without the column Time. Its field is then "".
 	TimeOptional bool
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
-	// Skip is how many lines stand before the header of each CSV.
+	// Skip is the number of lines before the header of each CSV.
 	Skip int
-	// Comment begins the lines of a CSV that are passed over. Default: none are.
+	// Comment is the prefix of CSV lines that are skipped. Default: no line is skipped.
 	Comment string
-	// Encoding is that of files of text, one of Encodings. Default: UTF-8.
+	// Encoding is the encoding of text files, one of Encodings. Default: UTF-8.
 	Encoding string
 
-	allColumns bool // see all
+	allColumns bool // see withAllColumns
 }
 
-// skippedLines counts lines that are passed over while a source is read. Its methods do nothing on nil.
+// skippedLines counts lines that are skipped while a source is read. Its methods do nothing on nil.
 type skippedLines struct {
-	n    atomic.Int64
-	read bool // in a run before, or a call: those lines were counted
+	n      atomic.Int64
+	reread bool // an earlier run or call has counted the current lines
 }
 
-func (p *skippedLines) add(n int64) {
-	if p != nil && !p.read {
-		p.n.Add(n)
+func (s *skippedLines) add(n int64) {
+	if s != nil && !s.reread {
+		s.n.Add(n)
 	}
 }
 
-// wasRead says whether what comes was read before.
-func (p *skippedLines) wasRead(read bool) {
-	if p != nil {
-		p.read = read
+// setReread sets whether the next lines were read before.
+func (s *skippedLines) setReread(reread bool) {
+	if s != nil {
+		s.reread = reread
 	}
 }
 
-// columns returns the names that a record's Fields come from, in their order.
+// columns returns the names of the columns of a record's Fields, in their order.
 func (src Source) columns() []string {
 	return slices.Concat(src.Key, []string{src.Time}, src.Values, src.Carry, src.CarryFound)
 }
 
-// delimiter is the one that a text names.
+// delimiter returns the delimiter in d. The default is a comma.
 func delimiter(d string) (rune, error) {
 	if d == "" {
 		return ',', nil
@@ -179,20 +173,20 @@ func delimiter(d string) (rune, error) {
 type recordReader interface {
 	// next returns io.EOF at the end.
 	next() (Record, error)
-	// columns returns the names of the columns of the file, nil without any.
+	// columns returns the names of the file's columns, or nil if it has none.
 	columns() []string
 	close() error
 
-	// The positions of a file of text are its bytes, those of a Parquet file its rows. extent is how many
-	// there are, 0 if the reader cannot be moved, and position is that of the next record.
+	// Positions are bytes of a text file, or rows of a Parquet file. extent returns their number, or 0 if the
+	// reader cannot be moved. position returns the position of the next record.
 	extent() int64
 	position() int64
-	// moveTo moves forward to a position, or to one near it where a record begins. It reports false if the
-	// reader cannot be moved there.
-	moveTo(to int64) bool
+	// moveTo moves forward to pos, or to the beginning of a record near pos. It returns false if the reader cannot
+	// be moved there.
+	moveTo(pos int64) bool
 }
 
-// files returns the paths that src stands for, sorted.
+// files returns the paths of the files of src, sorted.
 func (src Source) files() ([]string, error) {
 	format := FormatOf(src.Format)
 	switch {
@@ -217,8 +211,7 @@ func (src Source) files() ([]string, error) {
 	case src.Path == stdio:
 		return []string{stdio}, nil
 	}
-	// A file may have a name that looks like a pattern. Of another that is not there opening it
-	// gives the reason.
+	// The name of a file may look like a pattern. If another file is missing, opening it returns the reason.
 	if _, err := os.Stat(src.Path); err == nil || !strings.ContainsAny(src.Path, "*?[") {
 		return []string{src.Path}, nil
 	}
@@ -233,7 +226,7 @@ func (src Source) files() ([]string, error) {
 	return paths, nil
 }
 
-// noMatch is the error of a pattern that matches no file.
+// noMatch is the error for a pattern that matches no file. It is an fs.ErrNotExist.
 type noMatch string
 
 func (pattern noMatch) Error() string { return "no file matches " + string(pattern) }
@@ -246,7 +239,7 @@ func (src Source) open(path string, skipped *skippedLines) (recordReader, error)
 	if err != nil || !src.Wide {
 		return rr, err
 	}
-	w, err := newWide(rr, src, path)
+	w, err := newWideReader(rr, src, path)
 	if err != nil {
 		rr.close()
 		return nil, err
@@ -254,8 +247,7 @@ func (src Source) open(path string, skipped *skippedLines) (recordReader, error)
 	return w, nil
 }
 
-// readsOnce reports whether what is read at a path is gone then: standard input, a pipe, a
-// device.
+// readsOnce reports whether a path can be read only once: standard input, a pipe or a device.
 func readsOnce(path string) bool {
 	if path == stdio {
 		return true
@@ -264,10 +256,9 @@ func readsOnce(path string) bool {
 	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
 }
 
-// Check opens every file of src and reads its header, so that a run can fail
-// before it starts: on a pattern that matches nothing, a file that cannot be
-// read, a missing or ambiguous column, files that have different columns.
-// Standard input is not touched, nor is what can be read only once, such as a pipe.
+// Check opens every file of src and reads its header, so that a run can fail before it starts. Errors are a pattern
+// without a match, an unreadable file, a missing or ambiguous column, and files with different columns. Check skips
+// paths that can be read only once, such as standard input and pipes.
 func Check(src Source) error {
 	paths, err := src.files()
 	if err != nil {
@@ -288,7 +279,7 @@ func Check(src Source) error {
 		}
 		if !slices.Equal(first, columns) {
 			return fmt.Errorf("%s and %s have different columns (%s; %s): files that are read together must have the same",
-				paths[0], path, list(first), list(columns))
+				paths[0], path, quoteNames(first), quoteNames(columns))
 		}
 	}
 	return nil
@@ -297,17 +288,16 @@ func Check(src Source) error {
 // A Reader reads the records of all files of a source, in order.
 type Reader struct {
 	src     Source
-	marks   *FileMarks    // what was read before; nil for none
-	skipped *skippedLines // nil if nobody counts
-	paths   []string      // that are still to be opened
+	marks   *FileMarks    // records to skip; nil for none
+	skipped *skippedLines // nil if lines are not counted
+	paths   []string      // not opened yet
 	cur     recordReader
 }
 
-// Open makes the checks of Check and opens the source. From standard input it
-// reads as far as the header of a CSV.
+// Open checks src like Check, and opens it. From standard input it reads up to the header of a CSV.
 func Open(src Source) (*Reader, error) { return open(src, nil, nil) }
 
-// open is Open behind what was read before, with lines that are passed over counted. Each may be nil.
+// open is Open with marks of records to skip and a counter of skipped lines. Each may be nil.
 func open(src Source, marks *FileMarks, skipped *skippedLines) (*Reader, error) {
 	if err := Check(src); err != nil {
 		return nil, err
@@ -339,10 +329,9 @@ func (rd *Reader) advance() error {
 	return nil
 }
 
-// Next returns the next record, or io.EOF after the last one. Any other error
-// means that the rest of the source is unreadable; it names file and position,
-// and every record before it has been returned. A record with a Reason is not
-// an error.
+// Next returns the next record, or io.EOF after the last one. Any other error means that the rest of the source is
+// unreadable. It names file and position, and all records before it have been returned. A record with a Reason is
+// not an error.
 func (rd *Reader) Next() (Record, error) {
 	for rd.cur != nil {
 		rec, err := rd.cur.next()
@@ -361,7 +350,7 @@ func (rd *Reader) Next() (Record, error) {
 	return Record{}, io.EOF
 }
 
-// Close closes the file that is being read.
+// Close closes the current file.
 func (rd *Reader) Close() error {
 	if rd.cur == nil {
 		return nil
@@ -371,18 +360,18 @@ func (rd *Reader) Close() error {
 	return err
 }
 
-// all is the source with records whose Fields are all columns that can be read, in the order of the file.
-func (src Source) all() Source {
+// withAllColumns returns a source whose records have all readable columns as Fields, in the order of the file.
+func (src Source) withAllColumns() Source {
 	src.allColumns, src.Wide = true, false
 	src.Key, src.Time, src.Values, src.Carry, src.CarryFound = nil, "", nil, nil, nil
 	return src
 }
 
-// Peek returns the names of the columns of the source's first file, and its first n
-// records, whose Fields are all columns in the order of the file. Columns of a Parquet file
-// that cannot be read are left out. JSON Lines have no columns and no Fields.
+// Peek returns the names of the columns of the source's first file, and its first n records. Their Fields are all
+// columns in the order of the file. Parquet columns with unsupported types are left out. JSON Lines have no columns
+// and no Fields.
 func Peek(src Source, n int) (columns []string, records []Record, err error) {
-	src = src.all()
+	src = src.withAllColumns()
 	paths, err := src.files()
 	if err != nil {
 		return nil, nil, err
@@ -390,9 +379,8 @@ func Peek(src Source, n int) (columns []string, records []Record, err error) {
 	return src.head(paths[0], n)
 }
 
-// Heads calls see with the first n records of each of the source's files. It leaves out standard
-// input and what else can be read only once.
-func Heads(src Source, n int, see func(path string, records []Record) error) error {
+// Heads calls visit with the first n records of each file of the source. It skips paths that can be read only once.
+func Heads(src Source, n int, visit func(path string, records []Record) error) error {
 	paths, err := src.files()
 	if err != nil {
 		return err
@@ -403,7 +391,7 @@ func Heads(src Source, n int, see func(path string, records []Record) error) err
 		}
 		_, records, err := src.head(path, n)
 		if err == nil {
-			err = see(path, records)
+			err = visit(path, records)
 		}
 		if err != nil {
 			return err
@@ -412,9 +400,10 @@ func Heads(src Source, n int, see func(path string, records []Record) error) err
 	return nil
 }
 
-// Headers calls see with the columns of each of the source's files that have a name.
-func Headers(src Source, see func(columns []string)) error {
-	src = src.all()
+// Headers calls visit with the names of the columns of each file of the source. Columns without a name are left
+// out.
+func Headers(src Source, visit func(columns []string)) error {
+	src = src.withAllColumns()
 	paths, err := src.files()
 	if err != nil {
 		return err
@@ -424,31 +413,31 @@ func Headers(src Source, see func(columns []string)) error {
 		if err != nil {
 			return err
 		}
-		see(slices.DeleteFunc(columns, func(name string) bool { return name == "" }))
+		visit(slices.DeleteFunc(columns, func(name string) bool { return name == "" }))
 	}
 	return nil
 }
 
-// Once reports whether the source can be read only once, as standard input.
+// Once reports whether the source can be read only once, such as standard input.
 func (src Source) Once() bool {
 	paths, err := src.files()
 	return err == nil && readsOnce(paths[0])
 }
 
-// head returns columns and first records of a file.
+// head returns the columns and the first n records of a file.
 func (src Source) head(path string, n int) (columns []string, records []Record, err error) {
 	rr, err := src.open(path, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer rr.close()
-	if records, err = take(rr, n, 1, math.MaxInt64); err != nil && err != io.EOF {
+	if records, err = readRecords(rr, n, 1, math.MaxInt64); err != nil && err != io.EOF {
 		return nil, nil, err
 	}
 	return rr.columns(), records, nil
 }
 
-// sourceName is how records and messages call the file at path.
+// sourceName returns the name of a file in records.
 func sourceName(path string) string {
 	if path == stdio {
 		return "stdin"
@@ -456,7 +445,7 @@ func sourceName(path string) string {
 	return filepath.Base(path)
 }
 
-// fileName is how errors call the file at path.
+// fileName returns the name of a file in errors.
 func fileName(path string) string {
 	if path == stdio {
 		return "standard input"
@@ -464,8 +453,7 @@ func fileName(path string) string {
 	return path
 }
 
-// locate returns for each of src.columns its index in names, −1 for a time that
-// is not there.
+// locate returns the position in names of each of src.columns, and −1 for an optional column that is missing.
 func (src Source) locate(path string, names []string) ([]int, error) {
 	var index []int
 	if src.allColumns {
@@ -476,52 +464,52 @@ func (src Source) locate(path string, names []string) ([]int, error) {
 	}
 	if src.Wide {
 		var err error
-		if src.Values, err = src.spread(path, names); err != nil {
+		if src.Values, err = src.valueColumns(path, names); err != nil {
 			return nil, err
 		}
 	}
-	first, twice := make(map[string]int, len(names)), map[string]bool{}
+	first, duplicate := make(map[string]int, len(names)), map[string]bool{}
 	for i, name := range names {
-		if _, there := first[name]; there {
-			twice[name] = true
+		if _, seen := first[name]; seen {
+			duplicate[name] = true
 		} else {
 			first[name] = i
 		}
 	}
-	all := src.columns()
-	for i, want := range all {
+	columns := src.columns()
+	for i, want := range columns {
 		isTime := i == len(src.Key)
 		if isTime && want == "" {
 			index = append(index, -1)
 			continue
 		}
-		at, there := first[want]
-		if !there {
-			at = -1
+		pos, found := first[want]
+		if !found {
+			pos = -1
 		}
 		switch {
-		case !there && !(isTime && src.TimeOptional) && i < len(all)-len(src.CarryFound):
+		case !found && !(isTime && src.TimeOptional) && i < len(columns)-len(src.CarryFound):
 			hint := ""
 			if d := src.otherDelimiter(names); d != "" {
 				hint = fmt.Sprintf(" It seems that its delimiter is %q.", d)
 			} else if near := message.Nearest(want, names); near != "" {
 				hint = fmt.Sprintf(" Did you mean %q?", near)
 			} else if i == 0 && len(src.Key) == 1 {
-				hint = " A file of one series needs none: key: none."
+				hint = " If the file has only one series, set key: none."
 			}
-			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, list(names), hint)
-		case twice[want]:
+			return nil, fmt.Errorf("%s has no column %q; its columns are %s.%s", fileName(path), want, quoteNames(names), hint)
+		case duplicate[want]:
 			return nil, fmt.Errorf("%s has two columns %q: rename one of them", fileName(path), want)
 		}
-		index = append(index, at)
+		index = append(index, pos)
 	}
 	return index, nil
 }
 
-// Delimiters are those that files usually have.
+// Delimiters are the usual delimiters.
 var Delimiters = []string{",", ";", "\t", "|"}
 
-// otherDelimiter returns the delimiter that a header in one piece seems to have, or "".
+// otherDelimiter returns the probable delimiter of a header that was not split, or "".
 func (src Source) otherDelimiter(header []string) string {
 	if !FormatOf(src.Format).Delimited || len(header) != 1 {
 		return ""
@@ -534,15 +522,15 @@ func (src Source) otherDelimiter(header []string) string {
 	return ""
 }
 
-// list quotes names for a message, at most 40 of them.
-func list(names []string) string {
-	const most = 40
+// quoteNames quotes names for a message, at most 40 of them.
+func quoteNames(names []string) string {
+	const maxNames = 40
 	var quoted []string
-	for _, n := range names[:min(len(names), most)] {
+	for _, n := range names[:min(len(names), maxNames)] {
 		quoted = append(quoted, strconv.Quote(n))
 	}
 	text := strings.Join(quoted, ", ")
-	if more := len(names) - most; more > 0 {
+	if more := len(names) - maxNames; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

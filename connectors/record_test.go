@@ -32,7 +32,7 @@ func zst(t *testing.T, text string) string {
 	return string(z.EncodeAll([]byte(text), nil))
 }
 
-// in makes a folder of files and returns the source of those that match.
+// in writes files into a new folder and returns a source of those that match pattern.
 func in(t *testing.T, pattern string, files map[string]string) Source {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,16 +51,16 @@ func readAll(t *testing.T, src Source) ([]string, error) {
 		return nil, err
 	}
 	defer rd.Close()
-	var all []string
+	var texts []string
 	for {
 		rec, err := rd.Next()
 		if err == io.EOF {
-			return all, nil
+			return texts, nil
 		}
 		if err != nil {
-			return all, err
+			return texts, err
 		}
-		all = append(all, rec.Source+": "+string(rec.Raw))
+		texts = append(texts, rec.Source+": "+string(rec.Raw))
 	}
 }
 
@@ -92,14 +92,14 @@ func TestOpen(t *testing.T) {
 			`%s/a.csv and %s/b.csv have different columns ("key", "time", "x"; "key", "time", "x", "y"): files that are read together must have the same`},
 		{"not gzip", in(t, "a.gz", map[string]string{"a.gz": head}), nil, "%s/a.gz is not a gzip file: gzip: invalid header"},
 		{"no path", Source{Format: JSONLines}, nil, `the source has no path: give a file, a glob, or "-" for standard input`},
-		{"no format", Source{Format: "xml"}, nil, `format "xml" of a source is not known: it is one of csv, jsonl, parquet`},
+		{"no format", Source{Format: "xml"}, nil, `format "xml" of a source is unknown: use one of csv, jsonl, parquet`},
 		{"no columns", Source{Format: CSV, Path: "-", Wide: true}, nil, "a wide csv source needs at least one value column"},
 		{"parquet from standard input", Source{Format: Parquet, Path: "-", Key: []string{"k"}, Values: []string{"x"}}, nil,
 			"parquet cannot be read from standard input, because its index is at the end: give a file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			all, err := readAll(t, tt.src)
-			expect.Same(t, tt.want, all)
+			texts, err := readAll(t, tt.src)
+			expect.Same(t, tt.want, texts)
 			dir := filepath.Dir(tt.src.Path)
 			switch tt.name {
 			case "a folder":
@@ -124,15 +124,15 @@ func TestTruncated(t *testing.T) {
 	var rows strings.Builder
 	rows.WriteString("key,time,x\n")
 	for i := range 100_000 {
-		// Not compressible, so that something comes before the end.
+		// Rows that do not compress well, so that some of them come before the cut.
 		rows.WriteString(time.Unix(int64(i)*7919*104729, 0).UTC().Format("key,20060102150405,05.04\n"))
 	}
 	for name, whole := range map[string]string{"a.csv.gz": gz(t, rows.String()), "a.csv.zst": zst(t, rows.String())} {
 		t.Run(name, func(t *testing.T) {
 			src := in(t, name, map[string]string{name: whole[:len(whole)*2/3]})
-			all, err := readAll(t, src)
-			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(errorText(err), name+", line ") || len(all) < 1000 {
-				t.Errorf("%d records, then %v", len(all), err)
+			texts, err := readAll(t, src)
+			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(errorText(err), name+", line ") || len(texts) < 1000 {
+				t.Errorf("%d records, then %v", len(texts), err)
 			}
 		})
 	}
@@ -140,20 +140,20 @@ func TestTruncated(t *testing.T) {
 
 func TestJSONLines(t *testing.T) {
 	j := newJSONLReader(io.NopCloser(strings.NewReader("\ufeff{\"a\":1}\r\n\n  \n{\"b\":\"\xff\"}\n{\"c\":NaN}")), "f.jsonl")
-	all := expect.Get(drain(t, j.next))(t)
+	records := expect.Get(drain(t, j.next))(t)
 	want := []got{
 		{1, "", "", `{"a":1}`},
 		{4, "", "not UTF-8: byte 0xff at byte 7 of the record; set encoding, such as windows-1252", "{\"b\":\"\xff\"}"},
 		{5, "", "", `{"c":NaN}`},
 	}
-	expect.Same(t, want, all)
+	expect.Same(t, want, records)
 	long := `{"a":"` + strings.Repeat("x", MaxRaw) + `"}`
 	j = newJSONLReader(io.NopCloser(strings.NewReader(long)), "f.jsonl")
 	if rec, err := j.next(); err != nil || string(rec.Raw) != long {
 		t.Errorf("a long record is not complete: %d bytes, %v", len(rec.Raw), err)
 	}
-	if all, err := readAll(t, Source{Format: JSONLines, Path: in(t, "e", map[string]string{"e": ""}).Path}); err != nil || all != nil {
-		t.Errorf("an empty file: %v, %v", all, err)
+	if texts, err := readAll(t, Source{Format: JSONLines, Path: in(t, "e", map[string]string{"e": ""}).Path}); err != nil || texts != nil {
+		t.Errorf("an empty file: %v, %v", texts, err)
 	}
 }
 
@@ -184,25 +184,25 @@ func writeParquet(t *testing.T, rows []pqRow) string {
 }
 
 func TestParquetSource(t *testing.T) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)
+	ts := time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)
 	third := 1.0 / 3
 	file := writeParquet(t, []pqRow{
-		{Key: "a", Milli: at.UnixMilli(), Micro: at, Nano: at, Date: 1, I: -7, U: math.MaxUint64, F: 0.5, D: &third, B: true, Dec: -1205},
-		{Key: "", Nano: at, Micro: at},
-		{Key: "b\xff", Nano: at, Micro: at},
+		{Key: "a", Milli: ts.UnixMilli(), Micro: ts, Nano: ts, Date: 1, I: -7, U: math.MaxUint64, F: 0.5, D: &third, B: true, Dec: -1205},
+		{Key: "", Nano: ts, Micro: ts},
+		{Key: "b\xff", Nano: ts, Micro: ts},
 	})
 	src := pqAll
 	src.Path = in(t, "a.parquet", map[string]string{"a.parquet": file}).Path
 	rd := expect.Get(Open(src))(t)
 	defer rd.Close()
-	all := expect.Get(drain(t, rd.Next))(t)
+	records := expect.Get(drain(t, rd.Next))(t)
 	const nano, micro = "2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:05.123456Z"
 	want := []string{
 		"a|" + nano + "|2026-01-02T03:04:05.123Z|" + micro + "|1970-01-02T00:00:00Z|-7|18446744073709551615|0.5|0.3333333333333333|1|-12.05",
 		"|" + nano + "|1970-01-01T00:00:00Z|" + micro + "|1970-01-01T00:00:00Z|0|0|0||0|0.00",
 		"",
 	}
-	for i, g := range all {
+	for i, g := range records {
 		if g.Fields != want[i] || g.Line != int64(i+1) || (g.Reason != "") != (i == 2) {
 			t.Errorf("got  %+v\nwant %s", g, want[i])
 		}
@@ -242,22 +242,22 @@ func TestParquetLarge(t *testing.T) {
 	file := writeParquet(t, rows)
 	src := Source{Format: Parquet, Key: []string{"key"}, Values: []string{"i"}}
 	src.Path = in(t, "a.parquet", map[string]string{"a.parquet": file}).Path
-	all, err := readAll(t, src)
-	if err != nil || len(all) != len(rows) || all[12_000] != "a.parquet: k,,12000" {
-		t.Fatalf("%d rows, %v", len(all), err)
+	texts, err := readAll(t, src)
+	if err != nil || len(texts) != len(rows) || texts[12_000] != "a.parquet: k,,12000" {
+		t.Fatalf("%d rows, %v", len(texts), err)
 	}
 
 	src.Path = in(t, "cut.parquet", map[string]string{"cut.parquet": file[:len(file)/2]}).Path
 	expect.Error(t, Check(src), "cut.parquet is not a complete parquet file")
-	// Damage in the middle: the rows before it, then an error that says where.
+	// With damage in the middle, the rows before it are returned and then an error with its position.
 	pf, err := parquet.OpenFile(strings.NewReader(file), int64(len(file)))
 	expect.OK(t, err)
 	column := pf.Root().Column("i").Index()
 	damaged := []byte(file)
 	copy(damaged[pf.Metadata().RowGroups[5].Columns[column].MetaData.DataPageOffset:], bytes.Repeat([]byte{0xff}, 100))
 	src.Path = in(t, "bad.parquet", map[string]string{"bad.parquet": string(damaged)}).Path
-	all, err = readAll(t, src)
-	if err == nil || !strings.Contains(err.Error(), "bad.parquet, row ") || len(all) != 5000 {
-		t.Errorf("damaged: %d rows, %v", len(all), err)
+	texts, err = readAll(t, src)
+	if err == nil || !strings.Contains(err.Error(), "bad.parquet, row ") || len(texts) != 5000 {
+		t.Errorf("damaged: %d rows, %v", len(texts), err)
 	}
 }

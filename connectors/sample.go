@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Head returns the first 256 KiB of a file of text in an encoding, one of Encodings or empty, as UTF-8 with "\n" as the line end. A file that
-// goes on behind them ends with a whole line, unless there is just one.
+// Head returns the first 256 KiB of a text file as UTF-8, with "\n" as the line end. encoding is one of Encodings
+// or empty. If the file is longer, the result ends with a complete line, unless it contains only one.
 func Head(path, encoding string) ([]byte, error) {
 	r, err := openText(path, encoding)
 	if err != nil {
@@ -20,7 +20,7 @@ func Head(path, encoding string) ([]byte, error) {
 		l.fill()
 	}
 	if l.err != nil && l.err != io.EOF {
-		return nil, l.readFault()
+		return nil, l.readError()
 	}
 	text := l.buf[l.start:l.end]
 	if i := bytes.LastIndexByte(text, '\n'); l.err == nil && i >= 0 {
@@ -29,28 +29,28 @@ func Head(path, encoding string) ([]byte, error) {
 	return bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), nil
 }
 
-// A Sampled is what Sample has read of a source.
+// A Sampled is the result of Sample.
 type Sampled struct {
 	Columns []string // of the first file; nil for JSON
-	// Unread are columns of a Parquet file of other types than are read, with these, if the source names none.
+	// Unread describes columns of a Parquet file with unsupported types, if the source names no columns.
 	Unread []string
-	// Records are those of each place, in the order of the source. At the places behind the first one of
-	// a file of text their Position counts from a byte, see Record.After.
+	// Records contains the records of each place, in the order of the source. After the first place of a text file,
+	// Position counts from a byte, see Record.After.
 	Records [][]Record
-	// Whole says that there are no others. Else those of a single place are the first ones, because the rest could
-	// not be sought.
+	// Whole means that Records contains all records of the source. If it is false and there is only one place, its
+	// records are the first ones, because the rest could not be sought.
 	Whole bool
 }
 
-// places is how many Sample reads at.
-const places = 10
+// nPlaces is the number of places at which Sample reads.
+const nPlaces = 10
 
-// Sample reads about n records of a source: all of them if there are no more, else a tenth at each of
-// ten places that are spread evenly. Of files that cannot be sought, such as compressed ones and arrays,
-// it reads the first n. Wide rows make it read fewer. Of a source that names no columns it reads all.
+// Sample reads about n records of a source: all of them if there are no more, otherwise a tenth at each of ten
+// evenly spaced places. If a file cannot be sought, for example because it is compressed or a JSON array, Sample
+// reads the first n. It reads fewer if rows are wide. If the source names no columns, Sample reads all columns.
 func Sample(src Source, n int) (*Sampled, error) {
 	if len(src.Key)+len(src.Values) == 0 && src.Time == "" {
-		src = src.all()
+		src = src.withAllColumns()
 	}
 	paths, err := src.files()
 	if err != nil {
@@ -63,7 +63,7 @@ func Sample(src Source, n int) (*Sampled, error) {
 		if err != nil {
 			return nil, err
 		}
-		records, err := take(rr, n-len(first), 1, math.MaxInt64)
+		records, err := readRecords(rr, n-len(first), 1, math.MaxInt64)
 		if i == 0 {
 			s.Columns = rr.columns()
 			if p, ok := rr.(*parquetReader); ok {
@@ -81,7 +81,7 @@ func Sample(src Source, n int) (*Sampled, error) {
 		}
 	}
 	if !s.Whole && !readsOnce(paths[0]) {
-		if err := s.spread(src, paths, n/places); err != nil {
+		if err := s.spread(src, paths, n/nPlaces); err != nil {
 			return nil, err
 		}
 	}
@@ -95,29 +95,29 @@ func Sample(src Source, n int) (*Sampled, error) {
 func (s *Sampled) spread(src Source, paths []string, n int) error {
 	for k, path := range paths {
 		var rr recordReader
-		for i := range places {
-			if i*len(paths)/places != k {
+		for i := range nPlaces {
+			if i*len(paths)/nPlaces != k {
 				continue
 			}
-			part := int64(i * len(paths) % places)
+			part := int64(i * len(paths) % nPlaces)
 			if rr == nil {
 				var err error
 				if rr, err = src.open(path, nil); err != nil {
 					return err
 				}
 				defer rr.close()
-			} else if !rr.moveTo(rr.extent() * part / places) {
+			} else if !rr.moveTo(rr.extent() * part / nPlaces) {
 				continue
 			}
 			end := int64(math.MaxInt64)
-			if next := part + int64(len(paths)); next < places {
-				end = rr.extent() * next / places
+			if next := part + int64(len(paths)); next < nPlaces {
+				end = rr.extent() * next / nPlaces
 			}
-			records, err := take(rr, n, places, end)
+			records, err := readRecords(rr, n, nPlaces, end)
 			if err != nil && err != io.EOF {
 				return err
 			}
-			// The place may be inside of a record.
+			// The place may be inside a record.
 			if i := slices.IndexFunc(records, func(r Record) bool { return r.Reason == "" }); i > 0 && part > 0 {
 				records = records[i:]
 			}
@@ -129,11 +129,11 @@ func (s *Sampled) spread(src Source, paths []string, n int) error {
 	return nil
 }
 
-// take reads at most n records that begin before a position. It ends earlier with a share of what may be
-// looked at. With an error, io.EOF at the end of the file, it returns the records before it.
-func take(rr recordReader, n, share int, before int64) (records []Record, err error) {
+// readRecords reads at most n records that begin before end. It stops early after sniffFields or sniffBytes,
+// divided by share. The error is io.EOF at the end of the file; the records before an error are returned.
+func readRecords(rr recordReader, n, share int, end int64) (records []Record, err error) {
 	for fields, size := 0, 0; len(records) < n && fields < sniffFields/share && size < sniffBytes/share; {
-		if before < math.MaxInt64 && rr.position() >= before {
+		if end < math.MaxInt64 && rr.position() >= end {
 			break
 		}
 		rec, err := rr.next()

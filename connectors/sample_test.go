@@ -28,8 +28,8 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// A sample is of the whole file, but for what is cut at a place, each record once and as it stands there, or of its beginning where
-// the file cannot be sought.
+// A sample covers the whole file except for records that are cut at a place. Each record occurs once and unchanged.
+// If the file cannot be sought, the sample is its beginning.
 func TestSample(t *testing.T) {
 	dir := t.TempDir()
 	const rows = 20_000
@@ -83,9 +83,9 @@ func TestSample(t *testing.T) {
 					n++
 				}
 			}
-			at := string(last.AppendPlace(nil))
-			if len(s.Records) != tt.places || n != tt.records || s.Whole != tt.whole || at != tt.last {
-				t.Errorf("%d places, %d records, whole %v, the last of %s", len(s.Records), n, s.Whole, at)
+			place := string(last.AppendPlace(nil))
+			if len(s.Records) != tt.places || n != tt.records || s.Whole != tt.whole || place != tt.last {
+				t.Errorf("%d places, %d records, whole %v, the last of %s", len(s.Records), n, s.Whole, place)
 			}
 		})
 	}

@@ -9,27 +9,26 @@ import (
 	"hafvf/internal/domain"
 )
 
-// A wide table has a series in each column of values, and a row for each time. It is read as
-// the long table that says the same: a row makes a record for every series, whose Fields are
-// the key's, the name of the column, the time and the value.
+// A wide table has a series in each column of values, and a row for each time. It is read as the equivalent long
+// table: a row makes a record for every series, with the Fields key, column name, time and value.
 
-// sniffRows is how many rows are looked at to tell columns of numbers.
+// sniffRows is the number of rows that are read to find columns of numbers.
 const sniffRows = 1000
 
-// A look at the first rows of a file ends when it has seen so many fields or bytes.
+// Reading the first rows of a file stops after these numbers of fields or bytes.
 const (
 	sniffFields = 1 << 20
 	sniffBytes  = 64 << 20
 )
 
-// spread returns the columns of values that are among the names: those that Values name, and
-// those that match its patterns. Key and time are never among the latter, nor a column without a name.
-func (src Source) spread(file string, names []string) (values []string, err error) {
-	there, taken := setOf(names), map[string]bool{}
+// valueColumns returns the columns in names that are named in Values or match its patterns. Patterns never match
+// key, time or a column without a name.
+func (src Source) valueColumns(file string, names []string) (values []string, err error) {
+	present, added := setOf(names), map[string]bool{}
 	for _, want := range src.Values {
-		if there[want] || !IsPattern(want) {
+		if present[want] || !IsPattern(want) {
 			values = append(values, want)
-			taken[want] = true
+			added[want] = true
 			continue
 		}
 		matched := false
@@ -38,13 +37,13 @@ func (src Source) spread(file string, names []string) (values []string, err erro
 			if name == "" || name == src.Time || slices.Contains(src.Key, name) || !matches(name) {
 				continue
 			}
-			if matched = true; !taken[name] {
+			if matched = true; !added[name] {
 				values = append(values, name)
-				taken[name] = true
+				added[name] = true
 			}
 		}
 		if !matched {
-			return nil, fmt.Errorf("%s has no column of values that matches %q; its columns are %s", fileName(file), want, list(names))
+			return nil, fmt.Errorf("%s has no column of values that matches %q; its columns are %s", fileName(file), want, quoteNames(names))
 		}
 	}
 	return values, nil
@@ -58,54 +57,54 @@ func setOf(names []string) map[string]bool {
 	return set
 }
 
-// IsPattern reports whether a name of a column is a pattern, see Matcher.
+// IsPattern reports whether a column name is a pattern, see Matcher.
 func IsPattern(s string) bool { return strings.ContainsAny(s, "*?") }
 
-// Matcher returns what reports whether a column has the name, or matches it as a pattern, in which
-// * stands for any text and ? for a character. Brackets are those of a unit.
+// Matcher returns a function that reports whether a column has the name pattern or matches it. In a pattern, *
+// matches any text and ? matches one character. Brackets are literal, because they enclose units.
 func Matcher(pattern string) func(column string) bool {
-	pattern = literal.Replace(pattern)
+	pattern = bracketEscaper.Replace(pattern)
 	return func(column string) bool { return domain.Matches(pattern, column) }
 }
 
-var literal = strings.NewReplacer(`\`, `\\`, "[", `\[`)
+var bracketEscaper = strings.NewReplacer(`\`, `\\`, "[", `\[`)
 
-// A wideReader makes long records of the rows of a wide table.
+// A wideReader converts the rows of a wide table to long records.
 type wideReader struct {
 	recordReader
 	src    Source
 	file   string
-	values []string // the columns of values
-	series []int    // which of them are read; nil until that is known
+	values []string // names of the value columns
+	series []int    // positions in values of the columns to read; nil until they are known
 
-	ahead []Record // that were looked at
-	err   error    // after them
+	ahead []Record // rows that are read but not returned
+	err   error    // error after ahead
 
-	row Record
-	at  int // which series of the row comes next
-	raw rowText
+	row        Record
+	nextSeries int // position in series of the row's next record
+	raw        rowText
 
-	fields []string // memory that records share, see shared
+	fields []string // memory that records share, see sharedBytes
 }
 
-// newWide makes a reader of the long records of rr, which reads the columns of src.
-func newWide(rr recordReader, src Source, file string) (*wideReader, error) {
-	values, err := src.spread(file, rr.columns())
+// newWideReader returns a reader of the long records of rr.
+func newWideReader(rr recordReader, src Source, file string) (*wideReader, error) {
+	values, err := src.valueColumns(file, rr.columns())
 	if err != nil {
 		return nil, err
 	}
 	w := &wideReader{recordReader: rr, src: src, file: file, values: values}
 	if readsOnce(file) {
-		return w, nil // what is looked at cannot be looked at again
+		return w, nil // the rows can be read only once: next chooses the columns
 	}
-	return w, w.choose(sniffRows)
+	return w, w.chooseSeries(sniffRows)
 }
 
-// choose looks at the first rows, and reads the columns that Values name, and those that match
-// a pattern and are of numbers.
-func (w *wideReader) choose(rows int) error {
+// chooseSeries chooses the columns that Values names, and those that match a pattern and contain numbers in the
+// first rows.
+func (w *wideReader) chooseSeries(rows int) error {
 	if slices.ContainsFunc(w.src.Values, IsPattern) {
-		w.ahead, w.err = take(w.recordReader, rows, 1, math.MaxInt64)
+		w.ahead, w.err = readRecords(w.recordReader, rows, 1, math.MaxInt64)
 	}
 	named := setOf(w.src.Values)
 	for i, name := range w.values {
@@ -114,13 +113,13 @@ func (w *wideReader) choose(rows int) error {
 		}
 	}
 	if len(w.series) == 0 {
-		return fmt.Errorf("%s has no column of numbers that matches %s; its columns are %s", fileName(w.file), list(w.src.Values), list(w.columns()))
+		return fmt.Errorf("%s has no column of numbers that matches %s; its columns are %s", fileName(w.file), quoteNames(w.src.Values), quoteNames(w.columns()))
 	}
 	return nil
 }
 
-// numeric reports whether most of what was looked at in a column of values is numbers. Of a
-// column without anything nothing is known: it may be one of numbers.
+// numeric reports whether a value column has at least as many numbers as other texts in the rows ahead. An empty
+// column counts as numeric.
 func (w *wideReader) numeric(i int) bool {
 	texts, numbers := 0, 0
 	for _, r := range w.ahead {
@@ -147,9 +146,9 @@ func (w *wideReader) position() int64 {
 	return w.recordReader.position()
 }
 
-func (w *wideReader) moveTo(to int64) bool {
+func (w *wideReader) moveTo(pos int64) bool {
 	w.ahead, w.row = nil, Record{}
-	return w.err == nil && w.recordReader.moveTo(to)
+	return w.err == nil && w.recordReader.moveTo(pos)
 }
 
 func (w *wideReader) nextRow() (r Record, err error) {
@@ -165,28 +164,28 @@ func (w *wideReader) nextRow() (r Record, err error) {
 
 func (w *wideReader) next() (Record, error) {
 	if w.series == nil {
-		if err := w.choose(1); err != nil {
+		if err := w.chooseSeries(1); err != nil {
 			return Record{}, err
 		}
 	}
-	if w.at == len(w.series) || w.row.Fields == nil {
+	if w.nextSeries == len(w.series) || w.row.Fields == nil {
 		r, err := w.nextRow()
 		if err != nil || r.Reason != "" {
 			w.row = Record{}
 			r.Series = len(w.series)
 			return r, err
 		}
-		w.row, w.at = r, 0
+		w.row, w.nextSeries = r, 0
 	}
-	keys, i := len(w.src.Key), w.series[w.at]
-	w.at++
+	keys, i := len(w.src.Key), w.series[w.nextSeries]
+	w.nextSeries++
 	long := w.row
 	if n := keys + 3; len(w.fields) < n {
-		w.fields = make([]string, max(n, shared/100))
+		w.fields = make([]string, max(n, sharedBytes/100))
 	}
 	long.Fields, w.fields = w.fields[:keys+3:keys+3], w.fields[keys+3:]
 	copy(long.Fields, w.row.Fields[:keys])
 	long.Fields[keys], long.Fields[keys+1], long.Fields[keys+2] = w.values[i], w.row.Fields[keys], w.row.Fields[keys+1+i]
-	long.Raw = w.raw.of(long.Fields) // not the row, of which each series would have a copy
+	long.Raw = w.raw.encode(long.Fields) // not the row, which each series would copy
 	return long, nil
 }

@@ -13,8 +13,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// long reads the records of a source as key, series, time and value.
-func long(t *testing.T, src Source) (all []string, err error) {
+// readLong reads the records of a source as key, series, time and value.
+func readLong(t *testing.T, src Source) (texts []string, err error) {
 	t.Helper()
 	rd, err := Open(src)
 	if err != nil {
@@ -24,26 +24,26 @@ func long(t *testing.T, src Source) (all []string, err error) {
 	for {
 		r, err := rd.Next()
 		if err == io.EOF {
-			return all, nil
+			return texts, nil
 		}
 		if err != nil {
-			return all, err
+			return texts, err
 		}
 		if r.Reason != "" {
-			all = append(all, fmt.Sprintf("%d: %s", r.Position, r.Reason))
+			texts = append(texts, fmt.Sprintf("%d: %s", r.Position, r.Reason))
 			continue
 		}
-		all = append(all, fmt.Sprintf("%d: %s", r.Position, strings.Join(r.Fields, " ")))
+		texts = append(texts, fmt.Sprintf("%d: %s", r.Position, strings.Join(r.Fields, " ")))
 	}
 }
 
-// Further tables may have the columns of the first in another order, and no others.
+// Further tables may have the columns of the first in another order, but no other columns.
 func TestWideTables(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w.csv")
 	expect.OK(t, os.WriteFile(path, []byte(",time,a,b\n0,1,2,3\n\nb,a,time\n3,2,1\n\ntime,a,c\n1,2,4\n"), 0o644))
-	got := expect.Get(long(t, Source{Format: CSV, Path: path, Wide: true, Time: "time", Values: []string{"*"}}))(t)
+	got := expect.Get(readLong(t, Source{Format: CSV, Path: path, Wide: true, Time: "time", Values: []string{"*"}}))(t)
 	expect.Same(t, []string{"2: a 1 2", "2: b 1 3", "5: a 1 2", "5: b 1 3",
-		`8: the table that begins at line 7 cannot be read: it has other columns of values than the first table: "a", "c"`}, got)
+		`8: the table that begins at line 7 cannot be read: its value columns differ from those of the first table: "a", "c"`}, got)
 }
 
 func TestWide(t *testing.T) {
@@ -72,7 +72,7 @@ func TestWide(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			src := in(t, "a.csv", map[string]string{"a.csv": table})
 			src.Key, src.Time, src.Values, src.Wide = c.key, "time", c.values, true
-			got, err := long(t, src)
+			got, err := readLong(t, src)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Fatalf("%v, want %q", err, c.err)
@@ -85,20 +85,20 @@ func TestWide(t *testing.T) {
 	}
 }
 
-// Columns of Parquet that are no numbers, or that cannot be read, are left out.
+// Parquet columns that are not numbers, or whose type is not supported, are left out.
 func TestWideParquet(t *testing.T) {
 	third := 1.0 / 3
 	src := pqAll
 	src.Path = in(t, "a.parquet", map[string]string{"a.parquet": writeParquet(t, []pqRow{{Key: "a", I: -7, U: 2, F: 0.5, D: &third, Dec: -1205}, {Key: "b", I: 1, U: 3}})}).Path
 	src.Wide, src.Time, src.Values = true, "milli", []string{"i", "d*"}
-	got, err := long(t, src)
+	got, err := readLong(t, src)
 	want := []string{"1: a i 1970-01-01T00:00:00Z -7", "1: a d 1970-01-01T00:00:00Z 0.3333333333333333", "1: a dec 1970-01-01T00:00:00Z -12.05",
 		"2: b i 1970-01-01T00:00:00Z 1", "2: b d 1970-01-01T00:00:00Z ", "2: b dec 1970-01-01T00:00:00Z 0.00"}
 	expect.OK(t, err)
 	expect.Same(t, want, got)
 }
 
-// More rows than are looked at are read, and the columns are chosen by the first of them.
+// All rows are read, not only the first ones that choose the columns.
 func TestWideLong(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("time,a,b\n")
@@ -111,13 +111,13 @@ func TestWideLong(t *testing.T) {
 	}
 	src := in(t, "a.csv", map[string]string{"a.csv": b.String()})
 	src.Key, src.Time, src.Values, src.Wide = nil, "time", []string{"*"}, true
-	got, err := long(t, src)
+	got, err := readLong(t, src)
 	if err != nil || len(got) != 2*sniffRows+1 || got[2*sniffRows] != "2002: a 2000 2000" {
 		t.Errorf("%d records, %v, the last %q", len(got), err, got[len(got)-1])
 	}
 }
 
-// wideTable is a CSV of so many columns of values, c0 and so on.
+// wideTable returns a CSV with the given number of value columns: c0, c1 and so on.
 func wideTable(columns, rows int) string {
 	var b strings.Builder
 	b.WriteString("time")
@@ -133,7 +133,7 @@ func wideTable(columns, rows int) string {
 	return b.String() + "\n"
 }
 
-// A table of very many columns takes no minutes, also if each is named, and has a bound.
+// A table with very many columns is read quickly, also if each is named. The number of columns is bounded.
 func TestVeryWide(t *testing.T) {
 	const columns, rows = 100_000, 3
 	src := in(t, "a.csv", map[string]string{"a.csv": wideTable(columns, rows)})
@@ -144,33 +144,33 @@ func TestVeryWide(t *testing.T) {
 	}
 	for _, values := range [][]string{{"*"}, names} {
 		src.Values = values
-		if all, err := long(t, src); err != nil || len(all) != rows*columns || all[columns-1] != "2: c99999 0 4" {
-			t.Errorf("%d records, error %v", len(all), err)
+		if texts, err := readLong(t, src); err != nil || len(texts) != rows*columns || texts[columns-1] != "2: c99999 0 4" {
+			t.Errorf("%d records, error %v", len(texts), err)
 		}
 	}
 	src = in(t, "a.csv", map[string]string{"a.csv": wideTable(MaxColumns, 1)})
 	src.Wide, src.Key, src.Time, src.Values = true, nil, "time", []string{"*"}
-	_, err := long(t, src)
+	_, err := readLong(t, src)
 	expect.Error(t, err, "262145 columns; at most 262144 are read")
 }
 
-// A look at a very wide table ends with its fields, and not with its rows.
-func TestLookIsBounded(t *testing.T) {
+// Peek stops after a number of fields in a very wide table.
+func TestPeekIsBounded(t *testing.T) {
 	src := in(t, "a.csv", map[string]string{"a.csv": wideTable(sniffFields/8, 20)})
 	if _, records, err := Peek(src, 1000); err != nil || len(records) != 8 {
 		t.Errorf("%d rows, error %v", len(records), err)
 	}
 }
 
-// A key, a time or a value that is too long is rejected, and takes no memory of its length.
+// A key, time or value that is too long is rejected without using memory of its length.
 func TestFieldsAreBounded(t *testing.T) {
 	longest := strings.Repeat("k", MaxField)
 	src := in(t, "a.csv", map[string]string{"a.csv": "key,time,x,note\n" + longest + "k,1,2,\n" + longest + ",1,2,\n\"" + longest + "k\",1,2,\nk,1,2," + longest + "k\n"})
 	src.Key, src.Time, src.Values = []string{"key"}, "time", []string{"x"}
-	all, err := long(t, src)
+	texts, err := readLong(t, src)
 	want := `the field of the column "key" has 65537 bytes; at most 65536 are allowed`
 	expect.OK(t, err)
-	expect.Same(t, []string{"2: " + want, "3: " + longest + " 1 2", "4: " + want, "5: k 1 2"}, all)
+	expect.Same(t, []string{"2: " + want, "3: " + longest + " 1 2", "4: " + want, "5: k 1 2"}, texts)
 
 	type row struct {
 		Key  string `parquet:"key,dict"`

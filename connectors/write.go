@@ -16,16 +16,16 @@ func init() {
 	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
 }
 
-// Write takes a PCollection<[]byte> of Chunks and writes their lines to the Writer
-// of that name that is attached to the run. Without a name they are dropped. The first write that fails, fails the pipeline. Committing the Writer, after
-// the pipeline has ended well, is left to the caller.
+// Write takes a PCollection<[]byte> of Chunks, and writes their lines to the run's Writer of the given name. If
+// name is empty, the lines are dropped. The first failed write fails the pipeline. The caller must commit the
+// Writer after the pipeline has succeeded.
 func Write(s beam.Scope, name string, col beam.PCollection) {
 	dofn.CheckInput("connectors.Write", col, dofn.Bytes)
 	s = s.Scope("connectors.Write")
 	beam.ParDo0(s, &writeFn{Name: name}, col)
 }
 
-// WriteChunk writes the lines of a chunk to a writer, outside of a pipeline.
+// WriteChunk writes the lines of a chunk to a Writer outside a pipeline.
 func WriteChunk(w *Writer, c Chunk) error {
 	lines, err := c.appendTexts(nil)
 	if err != nil {

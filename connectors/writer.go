@@ -21,77 +21,73 @@ import (
 	"hafvf/internal/tabular"
 )
 
-// A Sink says what file to write.
+// A Sink describes a file to write.
 type Sink struct {
 	// Format is a name in Formats.
 	Format string
-	// Path is a file in a folder that exists, or "-" for standard output (not
-	// for Parquet). A CSV or JSON Lines file whose name ends in .gz or .zst is
-	// compressed.
+	// Path is a file in an existing folder, or "-" for standard output (not for Parquet). A CSV or JSON Lines file
+	// with the extension .gz or .zst is compressed.
 	Path string
-	// Columns are those of CSV and Parquet. A cell of nothing or null is empty, or
-	// null in Parquet; an object or array is given as its JSON text.
+	// Columns are the columns of CSV and Parquet. An empty cell or null is empty in CSV and null in Parquet. An
+	// object or array is written as its JSON text.
 	Columns []tabular.Column
 	// Delimiter separates the fields of a CSV, one rune. Default ",".
 	Delimiter string
-	// Append adds to the file as it is, at once, in place of a file that appears
-	// when it is complete: for what has no end. Not for Parquet and compressed
-	// files. A line that was cut off in the middle is taken out first.
+	// Append appends to an existing file at once, for data without an end. Without Append or Live, a file appears
+	// when it is complete. Append is not possible for Parquet and compressed files. An incomplete last line is
+	// removed first.
 	Append bool
-	// Live writes at once too, to a file that is emptied before the first line: for what comes slowly
-	// and has an end. A Parquet or compressed file appears when it is complete.
+	// Live writes at once to a file that is emptied before the first line, for slow data with an end. A Parquet or
+	// compressed file still appears when it is complete.
 	Live bool
 }
 
-// Direct reports whether what is written can be read at once, and not only when
-// the file is complete.
+// Direct reports whether the output can be read at once, and not only when the file is complete.
 func (s Sink) Direct() bool {
-	return s.Append || s.Path == stdio || s.Path == Stderr || s.Live && !s.whole()
+	return s.Append || s.Path == stdio || s.Path == Stderr || s.Live && !s.completeOnly()
 }
 
-// whole reports whether the file is of use when it is complete only.
-func (s Sink) whole() bool {
+// completeOnly reports whether the file is usable only when it is complete.
+func (s Sink) completeOnly() bool {
 	return FormatOf(s.Format).Whole || Unpacked(s.Path) != s.Path
 }
 
-// A Writer writes records to a sink. Its file has a temporary name in the
-// same folder until Commit, so that it appears complete or not at all; Keep gives
-// the part of a run that has not come to its end a name of its own. What is
-// not a regular file (standard output, a device, a named pipe) is written
-// directly, and each Write is passed on at once.
+// A Writer writes records to a sink. Its file has a temporary name in the same folder until Commit, so it appears
+// complete or not at all. KeepPartial gives the file of an unfinished run a different name. Files that are not
+// regular (standard output, a device, a named pipe) are written directly, and each Write is flushed.
 type Writer struct {
 	name string // for messages
 
-	mu       sync.Mutex
-	file     *os.File
-	out      *deadlinewriter.Writer // of file; nil if it is a regular one
-	whole    *atomicfile.File       // file, nil when written directly
-	buf      *bufio.Writer
-	zip      io.WriteCloser
-	enc      encoder
-	direct   bool
-	old      bool  // the file has its old content until something is written
-	written  bool  // something was
-	finished bool  // written out: nothing more can be written
-	err      error // the first failure, which stays
-	closed   bool
+	mu            sync.Mutex
+	file          *os.File
+	out           *deadlinewriter.Writer // writes to file; nil if file is regular
+	atomic        *atomicfile.File       // contains file; nil if it is written directly
+	buf           *bufio.Writer
+	zip           io.WriteCloser
+	enc           encoder
+	direct        bool
+	hasOldContent bool  // file has its old content until something is written
+	written       bool  // Write got at least one byte
+	finished      bool  // everything is written out, and nothing more can be written
+	err           error // first failure, which is permanent
+	closed        bool
 }
 
-// An encoder turns lines into a format.
+// An encoder converts lines to a format.
 type encoder interface {
 	write(lines []byte) error
-	// flush passes on what can be passed on before the end.
+	// flush writes out complete data before the end.
 	flush() error
 	close() error
 }
 
-// ErrReaderGone says that nobody reads standard output any more, as behind | head. A program
-// gets it if it ignores SIGPIPE, which ends it otherwise.
-var ErrReaderGone = errors.New("its reader has gone")
+// ErrReaderGone means that the reader of standard output has closed it, as head does in a shell pipeline. Only
+// programs that ignore SIGPIPE get this error; otherwise the signal ends them.
+var ErrReaderGone = errors.New("its reader has closed it")
 
 var errClosed = errors.New("the writer has been committed or aborted")
 
-// Create opens a sink. Its errors are sentences that name the path.
+// Create opens a sink. Its errors are sentences with the path.
 func Create(sink Sink) (*Writer, error) {
 	w := &Writer{name: sink.Path}
 	format, ext := FormatOf(sink.Format), filepath.Ext(sink.Path)
@@ -109,12 +105,12 @@ func Create(sink Sink) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var to io.Writer = w.file
+	var dst io.Writer = w.file
 	if info, err := w.file.Stat(); err == nil && !info.Mode().IsRegular() {
 		w.out = deadlinewriter.New(w.file, account.StopTimeout)
-		to = w.out
+		dst = w.out
 	}
-	w.buf = bufio.NewWriterSize(to, 256<<10)
+	w.buf = bufio.NewWriterSize(dst, 256<<10)
 	if w.zip, err = compressor(w.buf, sink.Path); err != nil {
 		w.Abort()
 		return nil, fmt.Errorf("%s: %w", w.name, err)
@@ -126,31 +122,31 @@ func Create(sink Sink) (*Writer, error) {
 	return w, nil
 }
 
-// open sets file, whole and direct. It reports whether the file is empty.
+// open sets file, atomic and direct. fresh reports whether the file is empty.
 func (w *Writer) open(sink Sink) (fresh bool, err error) {
 	path := sink.Path
-	info, gone := os.Stat(path)
+	info, statErr := os.Stat(path)
 	fresh, w.direct = true, true
 	switch {
 	case path == stdio:
 		w.name, w.file = "standard output", os.Stdout
 	case path == Stderr:
 		w.name, w.file = "standard error", os.Stderr
-	case sink.Append && sink.whole():
-		return false, fmt.Errorf("%s: a file of this kind has to come to an end, and the input has none: give plain JSON Lines or CSV", path)
+	case sink.Append && sink.completeOnly():
+		return false, fmt.Errorf("%s: a file of this kind needs an input with an end: use plain JSON Lines or CSV", path)
 	case sink.Append:
-		fresh, err = w.extend(sink)
-	case sink.Live && !sink.whole():
-		w.old = gone == nil && info.Mode().IsRegular()
+		fresh, err = w.openAppend(sink)
+	case sink.Live && !sink.completeOnly():
+		w.hasOldContent = statErr == nil && info.Mode().IsRegular()
 		w.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
-	case gone == nil && info.IsDir():
+	case statErr == nil && info.IsDir():
 		err = errors.New("it is a folder")
-	case gone == nil && !info.Mode().IsRegular():
+	case statErr == nil && !info.Mode().IsRegular():
 		w.file, err = os.OpenFile(path, os.O_WRONLY, 0)
 	default:
 		w.direct = false
-		if w.whole, err = atomicfile.Create(path); err == nil {
-			w.file = w.whole.File
+		if w.atomic, err = atomicfile.Create(path); err == nil {
+			w.file = w.atomic.File
 		}
 	}
 	if err != nil {
@@ -159,14 +155,14 @@ func (w *Writer) open(sink Sink) (fresh bool, err error) {
 	return fresh, nil
 }
 
-// extend opens a file to add to it. It reports whether the file is empty.
-func (w *Writer) extend(sink Sink) (fresh bool, err error) {
+// openAppend opens a file to append to it. fresh reports whether the file is empty.
+func (w *Writer) openAppend(sink Sink) (fresh bool, err error) {
 	if w.file, err = os.OpenFile(sink.Path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o666); err != nil {
 		return false, err
 	}
 	delimited := FormatOf(sink.Format).Delimited
-	if fresh, err = cutTorn(w.file, delimited); err == nil && !fresh && delimited {
-		err = sameHeader(w.file, sink)
+	if fresh, err = cutPartialLine(w.file, delimited); err == nil && !fresh && delimited {
+		err = checkHeader(w.file, sink)
 	}
 	if err != nil {
 		w.Abort()
@@ -174,14 +170,14 @@ func (w *Writer) extend(sink Sink) (fresh bool, err error) {
 	return fresh, err
 }
 
-// cutTorn removes an incomplete last line of f, which a killed program has left. With
-// quotes, a line end between quotes does not count. It reports whether f is empty then.
-func cutTorn(f *os.File, quotes bool) (empty bool, err error) {
+// cutPartialLine removes an incomplete last line of f, which a killed program has left. With quotes, a line end
+// between quotes does not count. empty reports whether f is then empty.
+func cutPartialLine(f *os.File, quotes bool) (empty bool, err error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
-		return true, nil // no regular file, or an empty one
+		return true, nil // not a regular file, or empty
 	}
-	end := int64(0) // of the last line
+	end := int64(0) // of the last complete line
 	if quotes {
 		end, err = lastRow(io.NewSectionReader(f, 0, size))
 	} else {
@@ -193,39 +189,38 @@ func cutTorn(f *os.File, quotes bool) (empty bool, err error) {
 	return end == 0, err
 }
 
-// lastLine is the end of the last line of a file that has one, searched from the
-// end of the file.
+// lastLine returns the offset after the last line end of a file, or 0 if there is none. It searches backwards.
 func lastLine(f io.ReaderAt, size int64) (int64, error) {
 	buf := make([]byte, 64<<10)
 	for end := size; end > 0; {
-		from := max(0, end-int64(len(buf)))
-		n, err := f.ReadAt(buf[:end-from], from)
+		start := max(0, end-int64(len(buf)))
+		n, err := f.ReadAt(buf[:end-start], start)
 		if err != nil {
 			return 0, err
 		}
 		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
-			return from + int64(i) + 1, nil
+			return start + int64(i) + 1, nil
 		}
-		end = from
+		end = start
 	}
 	return 0, nil
 }
 
-// lastRow is the end of the last row of a CSV that has one. Only from the
-// beginning can be told what is in quotes: a quote within a field is two.
+// lastRow returns the offset after the last complete row of a CSV, or 0 if there is none. It reads from the
+// beginning, because only then quotes are unambiguous: a quote in a field is doubled.
 func lastRow(r io.Reader) (end int64, err error) {
 	buf := make([]byte, 256<<10)
 	quoted := false
-	for at := int64(0); ; {
+	for offset := int64(0); ; {
 		n, err := r.Read(buf)
 		for rest := buf[:n]; len(rest) > 0; {
 			part, after, more := bytes.Cut(rest, []byte{'"'})
 			if i := bytes.LastIndexByte(part, '\n'); i >= 0 && !quoted {
-				end = at + int64(i) + 1
+				end = offset + int64(i) + 1
 			}
-			at += int64(len(part))
+			offset += int64(len(part))
 			if rest = after; more {
-				quoted, at = !quoted, at+1
+				quoted, offset = !quoted, offset+1
 			}
 		}
 		if err == io.EOF {
@@ -237,8 +232,8 @@ func lastRow(r io.Reader) (end int64, err error) {
 	}
 }
 
-// sameHeader refuses to add rows to a CSV of other columns.
-func sameHeader(f *os.File, sink Sink) error {
+// checkHeader returns an error if the header of a CSV differs from the columns of sink.
+func checkHeader(f *os.File, sink Sink) error {
 	comma, err := delimiter(sink.Delimiter)
 	if err != nil {
 		return err
@@ -252,10 +247,9 @@ func sameHeader(f *os.File, sink Sink) error {
 	return nil
 }
 
-// Write appends records, one per line, each ended by '\n': JSON objects, or for a
-// table rows, whose cells are JSON values, or nothing, with tabs between them. It
-// may be called from several goroutines; the lines of one call stay together.
-// After an error every further call returns the same one.
+// Write appends records, one per line, each ended by '\n'. A record is a JSON object or, for a table, a row of
+// cells separated by tabs. Each cell is a JSON value or empty. Write is safe for concurrent use; the lines of one
+// call stay together. After an error every further call returns the same error.
 func (w *Writer) Write(lines []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,7 +260,7 @@ func (w *Writer) Write(lines []byte) error {
 		return w.err
 	}
 	w.written = w.written || len(lines) > 0
-	err := w.empty()
+	err := w.truncateOld()
 	if err == nil {
 		err = w.enc.write(lines)
 	}
@@ -276,21 +270,21 @@ func (w *Writer) Write(lines []byte) error {
 	if errors.Is(err, deadlinewriter.ErrStuck) {
 		err = fmt.Errorf("%w: not all of the last %s are written, and none after them", err, message.Count(bytes.Count(lines, []byte("\n")), "record", "records"))
 	}
-	w.fail(err)
+	w.setError(err)
 	return w.err
 }
 
-// empty removes the old content of a file that is written directly.
-func (w *Writer) empty() error {
-	if !w.old {
+// truncateOld removes the old content of a file that is written directly.
+func (w *Writer) truncateOld() error {
+	if !w.hasOldContent {
 		return nil
 	}
-	w.old = false
+	w.hasOldContent = false
 	return w.file.Truncate(0)
 }
 
-// Hurry says that the run is being stopped: a pipe or a device that nobody reads is waited for no
-// longer than account.StopTimeout.
+// Hurry is called when the run is being stopped. A pipe or device without a reader then blocks for at most
+// account.StopTimeout.
 func (w *Writer) Hurry() {
 	if w.out != nil {
 		w.out.Hurry()
@@ -309,7 +303,7 @@ func (w *Writer) flush() error {
 	return w.buf.Flush()
 }
 
-func (w *Writer) fail(err error) {
+func (w *Writer) setError(err error) {
 	if w.file == os.Stdout && errors.Is(err, syscall.EPIPE) {
 		err = ErrReaderGone
 	}
@@ -318,22 +312,22 @@ func (w *Writer) fail(err error) {
 	}
 }
 
-// Finish writes everything out, and leaves to Commit or Keep the name of the file. When it, or
-// an earlier Write, failed there is no file and the error is returned.
+// Finish writes everything out. Commit or KeepPartial then names the file. If Finish or an earlier Write fails,
+// there is no file.
 func (w *Writer) Finish() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.end()
+	return w.finishOnce()
 }
 
-// end is Finish, if that was not done yet.
-func (w *Writer) end() error {
+// finishOnce writes everything out unless that is done already, or returns the first failure.
+func (w *Writer) finishOnce() error {
 	if w.closed {
 		return fmt.Errorf("%s: %w", w.name, errClosed)
 	}
 	if w.err == nil && !w.finished {
 		w.finished = true
-		w.fail(w.finish())
+		w.setError(w.writeOut())
 	}
 	if w.err != nil {
 		w.discard()
@@ -341,59 +335,58 @@ func (w *Writer) end() error {
 	return w.err
 }
 
-// Commit finishes the file and gives it its name. A part that Keep has left before is removed.
-// When it, or an earlier Write, failed there is no file and the error is returned.
+// Commit finishes the file and gives it its name. It removes an older file of KeepPartial. If Commit or an earlier
+// Write fails, there is no file.
 func (w *Writer) Commit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.end(); err != nil {
+	if err := w.finishOnce(); err != nil {
 		return err
 	}
 	w.closed = true
 	switch {
-	case w.whole != nil:
-		w.fail(w.whole.Commit())
+	case w.atomic != nil:
+		w.setError(w.atomic.Commit())
 	case w.file != os.Stdout && w.file != os.Stderr:
-		w.fail(w.file.Close())
+		w.setError(w.file.Close())
 	}
 	return w.err
 }
 
-// LeaveUnwritten closes the writer and leaves the file of the sink as it is, if nothing was written and there is such a file.
-// It reports whether it did.
+// LeaveUnwritten closes the writer and keeps the sink's existing file, if there is one and nothing was written. It
+// reports whether it did so.
 func (w *Writer) LeaveUnwritten() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.written || !(w.old || w.whole != nil && w.whole.Replaces()) {
+	if w.closed || w.written || !(w.hasOldContent || w.atomic != nil && w.atomic.Replaces()) {
 		return false
 	}
 	w.discard()
 	return true
 }
 
-// KeepPartial finishes the file and gives it the name of its sink with .partial behind it, which it
-// returns. The file of the sink stays as it is. The name is empty if there is no such part:
-// nothing was written, or it was written directly, or Commit was called. After an error there is
-// none either.
+// KeepPartial finishes the file and names it like the sink's file with the suffix .partial. It returns that name.
+// The sink's file is unchanged. The name is empty if there is no such file: nothing was written, the output was
+// written directly, Commit was called before, or an error occurred.
 func (w *Writer) KeepPartial() (name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.whole == nil || !w.written {
+	if w.closed || w.atomic == nil || !w.written {
 		w.discard()
 		return "", nil
 	}
-	if err := w.end(); err != nil {
+	if err := w.finishOnce(); err != nil {
 		return "", err
 	}
 	w.closed = true
-	name, err = w.whole.Keep()
-	w.fail(err)
+	name, err = w.atomic.Keep()
+	w.setError(err)
 	return name, w.err
 }
 
-// finish writes out what is still held.
-func (w *Writer) finish() error {
-	for _, step := range []func() error{w.empty, w.enc.close, w.zip.Close, w.buf.Flush, w.sync} {
+// writeOut writes out all buffered data.
+func (w *Writer) writeOut() error {
+	for _, step := range []func() error{w.truncateOld, w.enc.close, w.zip.Close, w.buf.Flush, w.sync} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -401,27 +394,27 @@ func (w *Writer) finish() error {
 	return nil
 }
 
-// Whole reports whether the file appears with Commit alone.
-func (w *Writer) Whole() bool { return w.whole != nil }
+// Whole reports whether the file appears only with Commit.
+func (w *Writer) Whole() bool { return w.atomic != nil }
 
-// Err is the first failure, nil where there was none.
+// Err returns the first failure, or nil.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Sync has what was written directly to a file outlast a loss of power.
+// Sync flushes a directly written file to disk.
 func (w *Writer) Sync() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil && w.direct && !w.closed {
-		w.fail(w.sync())
+		w.setError(w.sync())
 	}
 	return w.err
 }
 
-// sync does nothing of what is no file, such as a pipe, which refuses it.
+// sync flushes a regular file to disk. It does nothing for pipes and devices, which cannot be synced.
 func (w *Writer) sync() error {
 	if info, err := w.file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return err
@@ -429,8 +422,7 @@ func (w *Writer) sync() error {
 	return w.file.Sync()
 }
 
-// Abort removes the temporary file. What was written directly stays. After
-// Commit it does nothing.
+// Abort removes the temporary file. Directly written output is kept. After Commit it does nothing.
 func (w *Writer) Abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -443,8 +435,8 @@ func (w *Writer) discard() {
 	}
 	w.closed = true
 	switch {
-	case w.whole != nil:
-		w.whole.Discard()
+	case w.atomic != nil:
+		w.atomic.Discard()
 	case w.file != os.Stdout && w.file != os.Stderr:
 		w.file.Close()
 	}

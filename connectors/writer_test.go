@@ -25,7 +25,7 @@ const twoLines = `{"key":"a","x":[1,2.50],"levels":[{"alpha":0.9},{"alpha":1}],"
 {"key":"b","x":3,"levels":[]}
 `
 
-// twoRows are rows of someColumns.
+// twoRows contains rows of someColumns.
 const twoRows = `"a"	[1,2.50]	2.50	1	"q\"u,o\nte"	"2026-01-02T03:04:05.6Z"	true	null	
 "b"	3							
 `
@@ -34,7 +34,7 @@ var someColumns = []tabular.Column{
 	{Path: "key", Kind: tabular.String}, {Path: "x"}, {Path: "x.1", Kind: tabular.Number}, {Path: "levels.1.alpha", Kind: tabular.Number}, {Path: "s", Kind: tabular.String}, {Path: "t", Kind: tabular.Time}, {Path: "ok", Kind: tabular.Bool}, {Path: "none", Kind: tabular.Number}, {Path: "nowhere.0.a", Kind: tabular.String},
 }
 
-// content returns the names in dir and the bytes of the file called name.
+// content returns the names of the files in the folder of path, and the text of the file at path.
 func content(t *testing.T, path string) (names []string, text string) {
 	t.Helper()
 	entries := expect.Get(os.ReadDir(filepath.Dir(path)))(t)
@@ -71,7 +71,7 @@ func TestWriter(t *testing.T) {
 		w.Abort()
 		names, _ := content(t, path)
 		expect.Same(t, []string{tt.name}, names, "after Commit")
-		r, err := openText(path, "") // which decompresses
+		r, err := openText(path, "") // decompresses
 		expect.OK(t, err)
 		text, err := io.ReadAll(r)
 		expect.OK(t, errors.Join(err, r.Close()))
@@ -80,7 +80,7 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// A spreadsheet that opens a CSV runs no text of it as a formula.
+// A spreadsheet does not read any text of a CSV as a formula.
 func TestCSVHasNoFormulas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.csv")
 	w := expect.Get(Create(Sink{Format: CSV, Path: path, Columns: []tabular.Column{{Path: "key", Kind: tabular.String}, {Path: "x", Kind: tabular.Number}}}))(t)
@@ -132,12 +132,12 @@ func TestWriterParquet(t *testing.T) {
 	rd, err := Open(src)
 	expect.OK(t, err)
 	defer rd.Close()
-	all, err := drain(t, rd.Next)
-	if err != nil || len(all) != 2*times {
-		t.Fatal(len(all), err)
+	records, err := drain(t, rd.Next)
+	if err != nil || len(records) != 2*times {
+		t.Fatal(len(records), err)
 	}
 	for i, want := range []string{"a|2026-01-02T03:04:05.6Z|[1,2.50]|2.5|1|q\"u,o\nte|1||", "b||3||||||"} {
-		expect.Same(t, want, all[i].Fields)
+		expect.Same(t, want, records[i].Fields)
 	}
 	w, err = Create(Sink{Format: Parquet, Path: path, Columns: []tabular.Column{{Path: "key", Kind: tabular.Number}}})
 	expect.OK(t, err)
@@ -157,9 +157,9 @@ func TestCreateErrors(t *testing.T) {
 		{Sink{Format: JSONLines, Path: dir}, dir + " cannot be written: it is a folder"},
 		{Sink{Format: JSONLines, Path: dir + "/no/o"}, dir + "/no/o cannot be written: its folder " + dir + "/no does not exist; create it first"},
 		{Sink{Format: JSONLines, Path: dir + "/file/o"}, dir + "/file/o cannot be written: not a directory"},
-		{Sink{Format: "xml", Path: dir + "/o"}, dir + `/o cannot be written: format "xml" is not known: it is one of csv, jsonl, parquet`},
+		{Sink{Format: "xml", Path: dir + "/o"}, dir + `/o cannot be written: format "xml" is unknown: use one of csv, jsonl, parquet`},
 		{Sink{Format: CSV, Path: dir + "/o"}, dir + "/o cannot be written: there are no columns"},
-		{Sink{Format: CSV, Path: dir + "/o", Columns: append(columns, columns...)}, dir + `/o cannot be written: column "a" is there twice`},
+		{Sink{Format: CSV, Path: dir + "/o", Columns: append(columns, columns...)}, dir + `/o cannot be written: column "a" occurs twice`},
 		{Sink{Format: Parquet, Path: "-", Columns: columns}, "parquet cannot be written to standard output: give a file"},
 		{Sink{Format: Parquet, Path: dir + "/o.gz", Columns: columns}, dir + "/o.gz: parquet is compressed inside the file already: leave out .gz"},
 	} {
@@ -171,18 +171,18 @@ func TestCreateErrors(t *testing.T) {
 	}
 }
 
-// What is written as it comes can be read meanwhile, unless its format has an end.
+// A live file can be read while it is written, unless its format needs an end.
 func TestLiveFile(t *testing.T) {
-	for name, there := range map[string]bool{"a.jsonl": true, "a.jsonl.gz": false} {
+	for name, exists := range map[string]bool{"a.jsonl": true, "a.jsonl.gz": false} {
 		path := filepath.Join(t.TempDir(), name)
 		w := expect.Get(Create(Sink{Format: JSONLines, Path: path, Live: true}))(t)
 		_, err := os.Stat(path)
-		expect.Same(t, there, err == nil, name)
+		expect.Same(t, exists, err == nil, name)
 		w.Abort()
 	}
 }
 
-// An aborted writer leaves what was there, and so does one that failed.
+// An aborted or failed writer leaves the existing file unchanged.
 func TestAbort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "o.csv")
 	write(t, path, "before")
@@ -200,12 +200,12 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// A sink that appends adds to what is whole, and can be read at once.
+// A sink that appends keeps complete records, and can be read at once.
 func TestAppend(t *testing.T) {
 	const header = "a,b\n"
 	long := strings.Repeat("x", 200<<10)
 	for _, tt := range []struct {
-		name, format, before, want string // what is there once a row is added
+		name, format, before, want string // before and after a row is added, without the row
 	}{
 		{"nothing", JSONLines, "", ""},
 		{"whole lines", JSONLines, "{}\n{}\n", "{}\n{}\n"},
@@ -231,7 +231,7 @@ func TestAppend(t *testing.T) {
 				write(t, path, tt.before)
 			}
 			want := tt.want
-			for i := range 2 { // the second time there is nothing to repair
+			for i := range 2 { // the second time nothing has to be repaired
 				w := expect.Get(Create(Sink{Format: tt.format, Path: path, Columns: []tabular.Column{{Path: "a"}, {Path: "b"}}, Append: true}))(t)
 				line, row := fmt.Sprintf("{\"a\":%d,\"b\":\"l\\nm\"}\n", i), fmt.Sprintf("%d,\"l\nm\"\n", i)
 				if tt.format == CSV {
@@ -247,7 +247,7 @@ func TestAppend(t *testing.T) {
 					t.Fatalf("before the end the file is %.300q, want %.300q", text, want)
 				}
 				if i == 0 {
-					w.Abort() // what is written stays
+					w.Abort() // written rows are kept
 				} else if err := w.Commit(); err != nil {
 					t.Fatal(err)
 				}
@@ -259,11 +259,11 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// What cannot go on is refused, and left as it is.
+// A file to which the sink cannot append is refused, and not changed.
 func TestAppendErrors(t *testing.T) {
 	dir := t.TempDir()
 	columns := []tabular.Column{{Path: "a"}, {Path: "b"}}
-	const noEnd = ": a file of this kind has to come to an end, and the input has none: give plain JSON Lines or CSV"
+	const noEnd = ": a file of this kind needs an input with an end: use plain JSON Lines or CSV"
 	const other = " cannot be written: its first line is not the header of this run's columns; move it away, or give another path"
 	for _, tt := range []struct {
 		format, name, before, want string
@@ -331,7 +331,7 @@ func TestStandardOutput(t *testing.T) {
 		t.Errorf("%q, %v", b[:n], err)
 	}
 	r.Close()
-	if err := w.Write([]byte("{}\n")); !errors.Is(err, ErrReaderGone) || err.Error() != "standard output cannot be written: its reader has gone" {
+	if err := w.Write([]byte("{}\n")); !errors.Is(err, ErrReaderGone) || err.Error() != "standard output cannot be written: its reader has closed it" {
 		t.Error(err)
 	}
 }
@@ -380,7 +380,7 @@ func TestWriteTransform(t *testing.T) {
 		t.Errorf("got %q", text)
 	}
 	expect.Same(t, time.Duration(0), books.Busy(), "busy")
-	// The writer is committed: writing to it again must fail the pipeline.
+	// The writer is committed, so writing to it again fails the pipeline.
 	p, s = beam.NewPipelineWithRoot()
 	Write(s, "out", beam.Create(s, chunkOf("{}\n")))
 	expect.Error(t, run(t, books, p), errClosed.Error())

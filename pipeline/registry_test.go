@@ -235,7 +235,7 @@ func TestRegistryAwayAndRefusing(t *testing.T) {
 		return compose(t, b.config(fmt.Sprintf("%s, registry: {url: %s}%s", readingFields, r.URL(), settings), ""))
 	}
 	for code, want := range map[int32]string{
-		401: "wants a login: set registry.username and registry.password",
+		401: "requires a login: set registry.username and registry.password",
 		503: "the schema registry " + r.URL() + " does not answer: start it, or set registry.url: no response",
 	} {
 		status.Store(code)
@@ -263,7 +263,7 @@ func TestRegistryAwayAndRefusing(t *testing.T) {
 	status.Store(401)
 	waits(3)
 	run.ends(t)
-	if run.err == nil || !strings.Contains(run.err.Error(), "in-0 cannot be read at offset 2: the schema registry "+r.URL()+" wants a login") {
+	if run.err == nil || !strings.Contains(run.err.Error(), "in-0 cannot be read at offset 2: the schema registry "+r.URL()+" requires a login") {
 		t.Error(run.err)
 	}
 }
@@ -448,7 +448,7 @@ func TestAvroSchemas(t *testing.T) {
 	})
 	before := len(b.values(t, "out"))
 	err := run("sink.kafka.topic=other")
-	want := "refuses the schema of other-value, as it is not compatible with what stands there: write to another topic"
+	want := "refuses the schema of other-value, because it is incompatible with the existing schema: write to another topic"
 	if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "READER_FIELD") {
 		t.Error(err)
 	}

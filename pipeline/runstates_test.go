@@ -188,9 +188,9 @@ func TestStateFileOfAnotherFile(t *testing.T) {
 		records, times int64 // of the second run
 		log            string
 	}{
-		{"replaced", lines, later, 30, 0, "the file is another than in the run before, and is read from its beginning"},
-		{"shorter", lines, later[:3], 3, 0, "the file is another than in the run before, and is read from its beginning"},
-		{"half a line", append(lines[:29:29], lines[29][:len(lines[29])/2]), lines, 1, 29, "the last record is another than in the run before, and is read again"},
+		{"replaced", lines, later, 30, 0, "file was replaced since the previous run: reading it from the start"},
+		{"shorter", lines, later[:3], 3, 0, "file was replaced since the previous run: reading it from the start"},
+		{"half a line", append(lines[:29:29], lines[29][:len(lines[29])/2]), lines, 1, 29, "last record has changed since the previous run: reading it again"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in, state := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "state")

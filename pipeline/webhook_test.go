@@ -149,7 +149,7 @@ func TestWebhookIsAway(t *testing.T) {
 	}
 	s := r.halt(t) // waits less than maxReceiverWait for a receiver
 	n := s.NoveltyAlarms + s.ChangeAlarms
-	if rejected := b.values(t, "rejected"); n < 10 || int64(len(rejected)) != n || s.Undelivered != n || s.Rejected != 0 || !strings.Contains(rejected[0], "the run ended before the receiver took it") {
+	if rejected := b.values(t, "rejected"); n < 10 || int64(len(rejected)) != n || s.Undelivered != n || s.Rejected != 0 || !strings.Contains(rejected[0], "the run ended before the receiver accepted it") {
 		t.Errorf("%d alarms, %d in the dead letter, %d undelivered, %d rejected", n, len(rejected), s.Undelivered, s.Rejected)
 	}
 }

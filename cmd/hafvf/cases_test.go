@@ -762,7 +762,7 @@ func TestCaseOfPrometheus(t *testing.T) {
 	stdout, _ := program.Well(t, dir, "check", "x.yaml")
 	report, stderr := program.Well(t, dir, "backtest", "x.yaml")
 	for _, want := range []string{
-		"keys     3: ", "500 × a histogram is no number: take histogram_quantile", "40 × the number is infinite", "(40 missing)",
+		"keys     3: ", "500 × a histogram is not a number: use histogram_quantile", "40 × the number is infinite", "(40 missing)",
 		time.Unix(60*(minute-119), 0).UTC().Format("2006-01-02T15:04:05Z") + `  novelty  latency_ms{pod="web-a"}`, `silent  latency_ms{pod="web-b-1"} silent since`,
 		"PromQL info: metric might not be a counter",
 	} {

@@ -2,7 +2,7 @@ package promio
 
 import "testing"
 
-// Values are named by the only metric of a query, and are a rate if the query makes one.
+// Values are named after the only metric of a query, and are a rate if the query computes one.
 func TestMeasured(t *testing.T) {
 	for query, want := range map[string]struct {
 		metric    string

@@ -31,16 +31,16 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Points are at multiples of the step since 1970, whatever the start, and final after the delay.
-func TestGrid(t *testing.T) {
+// Points are at multiples of the step since 1970 for any start, and are final after the delay.
+func TestSourceGrid(t *testing.T) {
 	src := Source{Step: 7 * time.Minute, Delay: time.Minute, Ago: time.Hour}
 	now := time.UnixMilli(7 * 60_000 * 1000).UTC()
 	for _, c := range []struct{ got, want time.Time }{
-		{src.onGrid(now), now},
-		{src.onGrid(now.Add(time.Millisecond)), now.Add(src.Step)},
-		{src.final(now), now.Add(-src.Step)},
-		{src.final(now.Add(time.Minute)), now},
-		{src.final(now.Add(time.Minute - time.Millisecond)), now.Add(-src.Step)},
+		{src.alignUp(now), now},
+		{src.alignUp(now.Add(time.Millisecond)), now.Add(src.Step)},
+		{src.lastFinal(now), now.Add(-src.Step)},
+		{src.lastFinal(now.Add(time.Minute)), now},
+		{src.lastFinal(now.Add(time.Minute - time.Millisecond)), now.Add(-src.Step)},
 		{src.Begin(now), now.Add(-8 * src.Step)},
 	} {
 		if !c.got.Equal(c.want) {
@@ -49,7 +49,7 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// A store takes remote write, and refuses samples before a time, and requests that have one.
+// A store accepts remote write. It refuses requests that contain a sample before oldest.
 type store struct {
 	oldest int64
 	codes  []int // of the next answers
@@ -76,7 +76,7 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(err)
 	}
-	var all []string
+	var ids []string
 	for _, series := range messages(b, requestSeries) {
 		name := ""
 		for _, label := range messages(series, seriesLabels) {
@@ -86,15 +86,15 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_, _, n := protowire.ConsumeTag(sample)
 			_, m := protowire.ConsumeFixed64(sample[n:])
 			_, _, k := protowire.ConsumeTag(sample[n+m:])
-			at, _ := protowire.ConsumeVarint(sample[n+m+k:])
-			if int64(at) < s.oldest {
+			ms, _ := protowire.ConsumeVarint(sample[n+m+k:])
+			if int64(ms) < s.oldest {
 				http.Error(w, "too old", http.StatusBadRequest)
 				return
 			}
-			all = append(all, fmt.Sprint(name, at))
+			ids = append(ids, fmt.Sprint(name, ms))
 		}
 	}
-	for _, id := range all {
+	for _, id := range ids {
 		if s.samples[id] {
 			http.Error(w, "twice: "+id, http.StatusInternalServerError)
 			return
@@ -103,18 +103,18 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// messages are those of a field.
-func messages(b []byte, field protowire.Number) (all [][]byte) {
+// messages returns the messages of a field.
+func messages(b []byte, field protowire.Number) (found [][]byte) {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
 		if b = b[n:]; number == field && kind == protowire.BytesType {
 			m, n := protowire.ConsumeBytes(b)
-			all, b = append(all, m), b[n:]
+			found, b = append(found, m), b[n:]
 			continue
 		}
 		b = b[protowire.ConsumeFieldValue(number, kind, b):]
 	}
-	return all
+	return found
 }
 
 func (s *store) writer(t *testing.T) *writer {
@@ -126,25 +126,25 @@ func (s *store) writer(t *testing.T) *writer {
 	return w
 }
 
-// records are estimates of some keys, at the times from 1 to n.
-func records(t *testing.T, keys, n int) (all []sample) {
+// records returns estimates of the given number of keys at the times 1 to n.
+func records(t *testing.T, keys, n int) (samples []sample) {
 	t.Helper()
 	for i := range keys {
-		for at := 1; at <= n; at++ {
+		for ms := 1; ms <= n; ms++ {
 			key := fmt.Sprintf("k%d", i)
-			text := fmt.Sprintf(`{"key":%q,"time":%q,"detect":{"usual":{"mean":1,"sd":2},"score":null,"threshold":4,"alarm":"novelty"}}`+"\n", key, time.UnixMilli(int64(at)).UTC().Format(time.RFC3339Nano))
-			s := expect.Get(sampleOf(connectors.Line{Key: []byte(key), ID: fmt.Sprint(key, at), Text: []byte(text)}))(t)
+			text := fmt.Sprintf(`{"key":%q,"time":%q,"detect":{"usual":{"mean":1,"sd":2},"score":null,"threshold":4,"alarm":"novelty"}}`+"\n", key, time.UnixMilli(int64(ms)).UTC().Format(time.RFC3339Nano))
+			s := expect.Get(sampleOf(connectors.Line{Key: []byte(key), ID: fmt.Sprint(key, ms), Text: []byte(text)}))(t)
 			if want := [...]float64{0, 1, -3, 5, 1, 4}; !math.IsNaN(s.values[0]) || [5]float64(s.values[1:]) != [5]float64(want[1:]) {
 				t.Fatalf("%v instead of %v", s.values, want)
 			}
-			all = append(all, s)
+			samples = append(samples, s)
 		}
 	}
-	return all
+	return samples
 }
 
-// Of samples that the server refuses, exactly these are refused, with its reason, in far fewer
-// requests than there are samples; the others are written once.
+// Exactly the samples that the server refuses are refused, with its reason and in far fewer requests than samples.
+// The others are written once.
 func TestWriteRefused(t *testing.T) {
 	expect.Waits(t, "the pauses between requests")
 	const keys, n = 20, 100
@@ -152,7 +152,7 @@ func TestWriteRefused(t *testing.T) {
 		s := &store{oldest: oldest, codes: []int{503}}
 		refused := 0
 		err := s.writer(t).write(t.Context(), records(t, keys, n), func(r *sample, why string) {
-			if refused++; r.at >= oldest || !strings.Contains(why, "too old") {
+			if refused++; r.timeMS >= oldest || !strings.Contains(why, "too old") {
 				t.Errorf("%s is refused: %s", r.line.ID, why)
 			}
 		})
@@ -170,7 +170,7 @@ func TestWriteRefused(t *testing.T) {
 	}
 }
 
-// A redirect is a refusal that says where to, and no answer is read without an end.
+// A redirect is refused with its target, and an endless answer is not read to its end.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
 	url, other := badserver.Start(t)
 	redirect := "a redirect to " + other + ", which is not followed"
@@ -190,7 +190,7 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 	}
 }
 
-// A pause is not longer than the policy's, whatever the server asks for.
+// A pause is at most as long as in the policy, whatever the server asks for.
 func TestWriteRetryAfter(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	requests := 0
@@ -201,9 +201,9 @@ func TestWriteRetryAfter(t *testing.T) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	was := outageTimeout
-	outageTimeout = retry.Policy{First: time.Millisecond, Last: time.Second}
-	t.Cleanup(func() { outageTimeout = was })
+	old := retryPolicy
+	retryPolicy = retry.Policy{First: time.Millisecond, Last: time.Second}
+	t.Cleanup(func() { retryPolicy = old })
 	w := expect.Get(newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}}, nil))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -212,7 +212,7 @@ func TestWriteRetryAfter(t *testing.T) {
 	}
 }
 
-// What is no refusal of samples ends the run and says what to do.
+// An error that does not refuse samples ends the run and names the remedy.
 func TestWriteFails(t *testing.T) {
 	expect.Waits(t, "the pauses between requests")
 	for code, want := range map[int]string{401: "sink.prometheus.username", 404: "--web.enable-remote-write-receiver", 301: "301"} {
@@ -222,18 +222,18 @@ func TestWriteFails(t *testing.T) {
 	run := account.Watch()
 	run.Stop()
 	away := &store{codes: slices.Repeat([]int{503}, 100)}
-	expect.Error(t, away.writer(t).write(run.In(t.Context()), records(t, 1, 2), func(*sample, string) { t.Error("refused") }), "takes no samples; those of 2 records are not written: server returned HTTP status 503")
+	expect.Error(t, away.writer(t).write(run.In(t.Context()), records(t, 1, 2), func(*sample, string) { t.Error("refused") }), "accepts no samples: those of 2 records are not written: server returned HTTP status 503")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	gone := errors.New("gone")
-	time.AfterFunc(100*time.Millisecond, func() { cancel(gone) })
+	errGone := errors.New("gone")
+	time.AfterFunc(100*time.Millisecond, func() { cancel(errGone) })
 	s := &store{codes: []int{503, 503, 503, 503}}
-	if err := s.writer(t).write(account.Watch().In(ctx), records(t, 1, 1), func(*sample, string) { t.Error("refused") }); err != gone {
+	if err := s.writer(t).write(account.Watch().In(ctx), records(t, 1, 1), func(*sample, string) { t.Error("refused") }); err != errGone {
 		t.Errorf("a cancelled run: %v", err)
 	}
 }
 
-// answers starts a server whose n-th answer is the n-th text, the last one for ever, with status 200.
-// START in a text is the time of the first point that was asked for.
+// answers starts a server whose n-th answer has the n-th text and status 200. The last text is repeated. START in a
+// text is replaced by the time of the first queried point.
 func answers(t *testing.T, asked *int, texts ...string) httpclient.Server {
 	t.Helper()
 	*asked = 0
@@ -254,25 +254,25 @@ const (
 	login     = "<!DOCTYPE html>\n<title>Sign in</title>"
 )
 
-// noAnswers are JSON, and none of a query.
+// noAnswers are JSON, but not answers to a query.
 var noAnswers = []string{
 	"{}", "null", `{"message":"upstream is restarting"}`, `{"status":"success"}`, `{"status":"success","data":null}`, `{"status":"success","data":{}}`,
 	`{"status":"success","data":{"resultType":"matrix","result":[null]}}`,
 }
 
-// hurry has attempts follow at once.
-func hurry(t *testing.T) {
+// shortenPauses makes attempts follow at once.
+func shortenPauses(t *testing.T) {
 	t.Helper()
-	was := outageTimeout
-	outageTimeout = retry.Policy{First: time.Millisecond, Last: time.Millisecond}
-	t.Cleanup(func() { outageTimeout = was })
+	old := retryPolicy
+	retryPolicy = retry.Policy{First: time.Millisecond, Last: time.Millisecond}
+	t.Cleanup(func() { retryPolicy = old })
 }
 
-// A partial answer is asked for again, or taken where the config says so; one to which the server has
-// only notes, which the log has once, is whole. What is no answer of Prometheus at all ends a run that
-// has had none, and is waited for later.
-func TestPartial(t *testing.T) {
-	hurry(t)
+// A partial answer is queried again, or accepted if the config says so. An answer that only has notes is complete,
+// and each note is logged once. An answer that does not come from Prometheus ends a run without earlier answers,
+// and is queried again later.
+func TestPartialAnswers(t *testing.T) {
+	shortenPauses(t)
 	for _, c := range []struct {
 		name     string
 		partial  string
@@ -285,38 +285,38 @@ func TestPartial(t *testing.T) {
 		err      string
 		log      string // warnings
 	}{
-		{"thanos", Wait, 0, 1, []string{warned, warned, warned, warned, whole}, 5, 4, 1, "", "answers in part; the run waits for the rest: store s3: deadline exceeded"},
-		{"victoria", Wait, 0, 1, []string{victoria, whole}, 2, 1, 1, "", "answers in part; the run waits for the rest: isPartial is true"},
-		{"taken", Take, 0, 1, []string{warned}, 1, 1, 0, "", "answers in part; the run takes what there is: store s3: deadline exceeded"},
-		{"taken of victoria", Take, 3, 1, []string{victoria}, 1, 1, 0, "", "answers in part; the run takes what there is: isPartial is true"},
-		{"attempts", Wait, 3, 1, []string{warned}, 3, 3, 0, "answers in part: store s3: deadline exceeded; source.prometheus.partial: take", "answers in part; the run waits for the rest: store s3: deadline exceeded"},
+		{"thanos", Wait, 0, 1, []string{warned, warned, warned, warned, whole}, 5, 4, 1, "", "answers in part: the run waits for complete answers: store s3: deadline exceeded"},
+		{"victoria", Wait, 0, 1, []string{victoria, whole}, 2, 1, 1, "", "answers in part: the run waits for complete answers: isPartial is true"},
+		{"taken", Take, 0, 1, []string{warned}, 1, 1, 0, "", "answers in part: the run accepts partial answers: store s3: deadline exceeded"},
+		{"taken of victoria", Take, 3, 1, []string{victoria}, 1, 1, 0, "", "answers in part: the run accepts partial answers: isPartial is true"},
+		{"attempts", Wait, 3, 1, []string{warned}, 3, 3, 0, "answers in part: store s3: deadline exceeded; set source.prometheus.partial to take", "answers in part: the run waits for complete answers: store s3: deadline exceeded"},
 		{"notes", Wait, 0, 2, []string{annotated}, 2, 0, 1, "", "notes PromQL warning: w, notes PromQL warning: w2, notes PromQL info: i"},
-		{"login page", Wait, 0, 1, []string{login}, 1, 0, 0, "none of Prometheus: <!DOCTYPE html> <title>Sign in</title>; source.prometheus.url", ""},
-		{"other JSON", Wait, 0, 1, []string{`["a"]`}, 1, 0, 0, `none of Prometheus: ["a"];`, ""},
-		{"no answer", Wait, 0, 1, []string{"null"}, 1, 0, 0, "none of Prometheus: null;", ""},
+		{"login page", Wait, 0, 1, []string{login}, 1, 0, 0, "does not answer like Prometheus: <!DOCTYPE html> <title>Sign in</title>; source.prometheus.url", ""},
+		{"other JSON", Wait, 0, 1, []string{`["a"]`}, 1, 0, 0, `does not answer like Prometheus: ["a"];`, ""},
+		{"no answer", Wait, 0, 1, []string{"null"}, 1, 0, 0, "does not answer like Prometheus: null;", ""},
 		{"no answer later", Wait, 0, 2, append([]string{whole}, append(noAnswers, whole)...), 2 + len(noAnswers), 0, 1, "", ""},
 		{"login page later", Wait, 0, 2, []string{whole, login, login, whole}, 4, 0, 1, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			asked, tally, told := 0, &Tally{}, &strings.Builder{}
+			asked, tally, logText := 0, &Tally{}, &strings.Builder{}
 			src := Source{Server: answers(t, &asked, c.texts...), Query: "up", Step: time.Minute, MaxSeries: 9, Partial: c.partial, Attempts: c.attempts}
-			r, err := newReader(src, slog.New(slog.NewTextHandler(told, nil)), tally)
+			r, err := newReader(src, slog.New(slog.NewTextHandler(logText, nil)), tally)
 			expect.OK(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			var all []Series
+			var found []Series
 			for i := 0; i < c.windows && err == nil; i++ {
-				all, _, err = r.next(ctx, time.Unix(int64(1200+60*i), 0), 1)
+				found, _, err = r.next(ctx, time.Unix(int64(1200+60*i), 0), 1)
 			}
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v", err)
 			}
-			if len(all) != c.points || asked != c.asked || tally.Partial.Load() != c.partials {
-				t.Errorf("%d series after %d queries, %d partial", len(all), asked, tally.Partial.Load())
+			if len(found) != c.points || asked != c.asked || tally.Partial.Load() != c.partials {
+				t.Errorf("%d series after %d queries, %d partial", len(found), asked, tally.Partial.Load())
 			}
 			var warnings []string
-			for line := range strings.Lines(told.String()) {
-				m := regexp.MustCompile(`level=WARN msg="the server of the source (answers in part; [^"]*)".*answers in part: (.*); source`).FindStringSubmatch(line)
+			for line := range strings.Lines(logText.String()) {
+				m := regexp.MustCompile(`level=WARN msg="source server (answers in part: [^"]*)".*answers in part: (.*); set source`).FindStringSubmatch(line)
 				if m != nil {
 					warnings = append(warnings, m[1]+": "+m[2])
 				}
@@ -329,15 +329,14 @@ func TestPartial(t *testing.T) {
 	}
 }
 
-// A window that is too much for the server is halved until it is not, and more series than are allowed
-// end the run.
-func TestTooMuch(t *testing.T) {
-	hurry(t)
+// A window that is too large for the server is halved. Too many series end the run.
+func TestQueryTooLarge(t *testing.T) {
+	shortenPauses(t)
 	var windows []int
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		from, _ := strconv.ParseFloat(r.FormValue("start"), 64)
-		to, _ := strconv.ParseFloat(r.FormValue("end"), 64)
-		if windows = append(windows, int(to-from)/60+1); to-from > 120 && len(windows) < 9 {
+		start, _ := strconv.ParseFloat(r.FormValue("start"), 64)
+		end, _ := strconv.ParseFloat(r.FormValue("end"), 64)
+		if windows = append(windows, int(end-start)/60+1); end-start > 120 && len(windows) < 9 {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			io.WriteString(w, `{"status":"error","errorType":"execution","error":"too many samples"}`)
 			return
@@ -345,24 +344,24 @@ func TestTooMuch(t *testing.T) {
 		io.WriteString(w, strings.ReplaceAll(whole, "START", r.FormValue("start")))
 	}))
 	t.Cleanup(s.Close)
-	for most, want := range map[int]string{1: "", 0: "1 series"} {
+	for maxSeries, want := range map[int]string{1: "", 0: "1 series"} {
 		windows = nil
 		server := httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}
-		src := Source{Server: server, Query: "up", Step: time.Minute, MaxSeries: most}
+		src := Source{Server: server, Query: "up", Step: time.Minute, MaxSeries: maxSeries}
 		r, err := newReader(src, slog.New(slog.DiscardHandler), &Tally{})
 		expect.OK(t, err)
 		r.steps = 20
 		_, _, err = r.next(t.Context(), time.Unix(1200, 0), 100)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("at most %d series: %v", most, err)
+			t.Errorf("at most %d series: %v", maxSeries, err)
 		}
 		expect.Same(t, []int{20, 10, 5, 3}, windows)
 	}
 }
 
-// Last asks three times for what is partial.
+// Last queries partial answers three times.
 func TestLastPartial(t *testing.T) {
-	hurry(t)
+	shortenPauses(t)
 	for want, texts := range map[string][]string{"": {warned, victoria, whole, warned, whole}, "answers in part: isPartial is true": {warned, warned, victoria}} {
 		asked := 0
 		_, err := Last(t.Context(), Source{Server: answers(t, &asked, texts...), Query: "up", Step: time.Minute, MaxSeries: 9}, 100)
@@ -372,16 +371,16 @@ func TestLastPartial(t *testing.T) {
 	}
 }
 
-// Of a window there are its points, once each and in their order, whatever the server says.
-func TestDropped(t *testing.T) {
-	point := func(at int64, v float64) model.SamplePair {
-		return model.SamplePair{Timestamp: model.Time(at), Value: model.SampleValue(v)}
+// keyed returns each point in the window once and in order, whatever the server sends.
+func TestKeyedDropsPoints(t *testing.T) {
+	point := func(ms int64, v float64) model.SamplePair {
+		return model.SamplePair{Timestamp: model.Time(ms), Value: model.SampleValue(v)}
 	}
 	stream := func(name string, points ...model.SamplePair) *model.SampleStream {
 		return &model.SampleStream{Metric: model.Metric{"k": "a", "name": model.LabelValue(name)}, Values: points}
 	}
 	src := Source{Key: []string{"k"}}
-	all, dropped := src.keyed(model.Matrix{
+	got, dropped := src.keyed(model.Matrix{
 		stream("x", point(1000, 1), point(2000, 2), point(2000, 3), point(5000, 4), point(5001, 5), point(999, 6)),
 		stream("y", point(2000, 7)), // of the same key
 		stream("x", point(3000, 8), point(1000, 9)),
@@ -391,12 +390,12 @@ func TestDropped(t *testing.T) {
 		{Key: "a", Metric: stream("x").Metric, Points: []model.SamplePair{point(1000, 1), point(2000, 2), point(3000, 8), point(5000, 4)}},
 		{Key: "a", Metric: stream("y").Metric, Points: []model.SamplePair{point(2000, 7)}},
 	}
-	if diff := cmp.Diff(want, all); diff != "" || dropped != 5 {
+	if diff := cmp.Diff(want, got); diff != "" || dropped != 5 {
 		t.Errorf("%d dropped (-want +got)\n%s", dropped, diff)
 	}
 }
 
-// A query that the server does not take fails with what to do about it.
+// A refused query fails with the remedy.
 func TestQueryFails(t *testing.T) {
 	for code, want := range map[int]string{
 		400: "400 Bad Request: wrong", 401: "; set source.prometheus.username and password, or headers", 403: "; set source.prometheus.username and password, or headers",
@@ -414,15 +413,15 @@ func TestQueryFails(t *testing.T) {
 	}
 }
 
-// A position is read as it was written, and what a file of states holds of a file is none.
+// A position is decoded as it was encoded. Other values of a state file are not a position.
 func TestPosition(t *testing.T) {
-	at := time.UnixMilli(1767225600123).UTC()
+	begin := time.UnixMilli(1767225600123).UTC()
 	var p Position
 	expect.Same(t, "", string(expect.Get(p.AppendBinary(nil))(t)), "before it has begun")
-	p.Start(at)
+	p.Start(begin)
 	b := expect.Get(p.AppendBinary([]byte("x")))(t)[1:]
 	expect.Same(t, true, IsPosition(b))
-	expect.Same(t, at, expect.Get(ParsePosition(b))(t).Begin)
+	expect.Same(t, begin, expect.Get(ParsePosition(b))(t).Begin)
 	for _, other := range []string{"", "prom", "in.csv 7"} {
 		expect.Same(t, time.Time{}, expect.Get(ParsePosition([]byte(other)))(t).Begin, other)
 	}

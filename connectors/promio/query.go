@@ -24,32 +24,30 @@ import (
 	"hafvf/internal/series"
 )
 
-// A Source says what to ask of a server.
+// A Source describes a query and its server.
 type Source struct {
 	httpclient.Server
 	Query string
-	// Step is the time between points, which are at multiples of it.
+	// Step is the time between points. Their times are multiples of Step.
 	Step time.Duration
-	// Start is the time of the first point, or if that is zero, Ago is how long before the
-	// present it is.
+	// Start is the time of the first point. If Start is zero, the first point is Ago before the present.
 	Start time.Time
 	Ago   time.Duration
-	// Delay is the age at which a point is final.
+	// Delay is the age from which a point is final.
 	Delay time.Duration
-	// Key are the labels that make the key of a series. None: all of them do.
+	// Key contains the labels that make the key of a series. If it is empty, the key consists of all labels.
 	Key []string
-	// MaxSeries is the largest number of series that an answer may have.
+	// MaxSeries is the maximum number of series in an answer.
 	MaxSeries int
-	// Bounded ends the source at what is final at its start.
+	// Bounded ends the source at the latest point that is final when it starts.
 	Bounded bool
-	// Partial is Take, if an answer is taken of which the server says that it is not whole.
-	// Otherwise the server is asked again.
+	// Partial says how to handle partial answers: with Take they are accepted, otherwise the query is repeated.
 	Partial string
-	// Attempts is how often a server is asked that answers in part. Zero is as often as it takes.
+	// Attempts is the number of partial answers in a row after which a query fails. Zero means no limit.
 	Attempts int
 }
 
-// What becomes of a partial answer.
+// Values of Source.Partial.
 const (
 	Wait = "wait"
 	Take = "take"
@@ -58,81 +56,81 @@ const (
 // section is the key of a source in a config.
 const section = "source.prometheus"
 
-// A Series has the points of a series in a window of time.
+// A Series contains the points of one series in a time window.
 type Series struct {
 	Key    string       // see Source.Key
 	Metric model.Metric // its labels
 	Points []model.SamplePair
-	// Reason is why the series is none that can be used: its key is empty, or its points are no
-	// numbers. It has a point for each of these.
+	// Reason is why the series cannot be used: its key is empty, or its points are histograms. It is empty for a usable
+	// series. For histograms, Points contains their times with zero values.
 	Reason string
 }
 
-// maxSteps is how many steps one query has at most. Servers answer 11,000.
-const maxSteps = 10_000
+// maxQuerySteps is the maximum number of steps in one query. Servers accept 11,000.
+const maxQuerySteps = 10_000
 
-// windowPoints is how many points an answer should have.
+// windowPoints is the target for the number of points in an answer.
 const windowPoints = 1 << 17
 
-// firstSteps are the steps of the first query, before it is known how many series there are, and
-// emptySteps the most of a query after one that has found none.
+// firstSteps is the number of steps in the first query, when the number of series is unknown. emptySteps is the
+// maximum for a query after one that returned no series.
 const (
 	firstSteps = 16
 	emptySteps = 512
 )
 
-// A windowReader asks a server for one window after the other.
+// A windowReader queries a server for consecutive windows.
 type windowReader struct {
 	src      Source
 	place    string
-	hides    func(quoted string) string // secrets that a server repeats
-	listener *listener
+	hide     func(quoted string) string // removes secrets from a text of the server
+	recorder *recorder
 	api      v1.API
 	log      *slog.Logger
 	tally    *Tally
-	steps    int // of the next query
+	steps    int // steps of the next query
 
-	answered bool              // a query was
-	taken    error             // why the last answer, which was taken, is not whole; nil if it is
-	parts    int               // attempts that were answered in part, one after the other
-	away     reminder.Reminder // there is no whole answer
-	partial  bool              // there is one in part
-	notes    map[string]bool
+	answered       bool              // a query has succeeded
+	partialErr     error             // why the last accepted answer is partial; nil if it is complete
+	partialAnswers int               // consecutive partial answers
+	outage         reminder.Reminder // while there is no complete answer
+	partial        bool              // the outage consists of partial answers
+	notes          map[string]bool   // annotations that are already logged
 }
 
-// A listener hands requests on, and keeps of the last answer what the API leaves out.
-type listener struct {
+// A recorder is an api.Client that keeps the parts of the last answer that the API drops.
+type recorder struct {
 	api.Client
-	code int // 0 if there was none
+	code int // HTTP status; 0 if there was no answer
 	body []byte
 }
 
-func (l *listener) Do(ctx context.Context, r *http.Request) (*http.Response, []byte, error) {
-	l.code, l.body = 0, nil
-	answer, body, err := l.Client.Do(ctx, r)
+func (r *recorder) Do(ctx context.Context, req *http.Request) (*http.Response, []byte, error) {
+	r.code, r.body = 0, nil
+	resp, body, err := r.Client.Do(ctx, req)
 	if err == nil {
-		l.code, l.body = answer.StatusCode, body
+		r.code, r.body = resp.StatusCode, body
 	}
-	return answer, body, err
+	return resp, body, err
 }
 
-// partial reports whether the answer says so as VictoriaMetrics does.
-func (l *listener) partial() bool {
+// partial reports whether the last answer has VictoriaMetrics' mark of a partial answer.
+func (r *recorder) partial() bool {
 	var quoted struct{ IsPartial bool }
-	return bytes.Contains(l.body, []byte(`"isPartial"`)) && json.Unmarshal(l.body, &quoted) == nil && quoted.IsPartial
+	return bytes.Contains(r.body, []byte(`"isPartial"`)) && json.Unmarshal(r.body, &quoted) == nil && quoted.IsPartial
 }
 
 func newReader(src Source, log *slog.Logger, tally *Tally) (*windowReader, error) {
-	to, err := httpclient.New(section, src.Server, httpclient.Bounds{Answer: maxAnswer}, log)
+	client, err := httpclient.New(section, src.Server, httpclient.Bounds{Answer: maxAnswer}, log)
 	if err != nil {
 		return nil, err
 	}
-	c, err := api.NewClient(api.Config{Address: to.Base().String(), Client: to.HTTP()})
+	c, err := api.NewClient(api.Config{Address: client.Base().String(), Client: client.HTTP()})
 	if err != nil {
 		return nil, fmt.Errorf("%s.url: %w", section, httpclient.Bare(err))
 	}
-	l := &listener{Client: c}
-	return &windowReader{src: src, place: to.Place(), hides: to.Hidden, listener: l, api: v1.NewAPI(l), log: cmp.Or(log, quiet), tally: cmp.Or(tally, &Tally{}), steps: firstSteps, notes: map[string]bool{}}, nil
+	rec := &recorder{Client: c}
+	return &windowReader{src: src, place: client.Place(), hide: client.Hidden, recorder: rec, api: v1.NewAPI(rec), log: cmp.Or(log, discardLog), tally: cmp.Or(tally, &Tally{}), steps: firstSteps, notes: map[string]bool{}}, nil
 }
 
 // Check reads the files and secrets that the source names. It does not connect.
@@ -141,105 +139,104 @@ func Check(src Source) error {
 	return err
 }
 
-// final is the latest time of which the point is final.
-func (src Source) final(now time.Time) time.Time {
-	return src.onGrid(now.Add(-src.Delay).Add(time.Millisecond - src.Step))
+// lastFinal returns the time of the latest point that is final at now.
+func (src Source) lastFinal(now time.Time) time.Time {
+	return src.alignUp(now.Add(-src.Delay).Add(time.Millisecond - src.Step))
 }
 
-// Begin is the time of the first point of a source that begins now.
+// Begin returns the time of the first point of a source that starts at now.
 func (src Source) Begin(now time.Time) time.Time {
 	start := src.Start
 	if start.IsZero() {
 		start = now.Add(-src.Ago)
 	}
-	return src.onGrid(start)
+	return src.alignUp(start)
 }
 
-// onGrid is the first time of a point that is not before t. Times are multiples of the step since
-// 1970.
-func (src Source) onGrid(t time.Time) time.Time {
+// alignUp returns the first time at or after t that is a multiple of the step since 1970.
+func (src Source) alignUp(t time.Time) time.Time {
 	step := src.Step.Milliseconds()
 	ms := t.UnixMilli()
-	if over := ms % step; over > 0 {
-		ms += step - over
+	if excess := ms % step; excess > 0 {
+		ms += step - excess
 	}
 	return time.UnixMilli(ms).UTC()
 }
 
-// ErrAway is the error of a server that does not answer.
+// ErrAway means that a server does not answer.
 var ErrAway = errors.New("does not answer")
 
-// ask asks once for n steps from a time on.
-func (r *windowReader) ask(ctx context.Context, from time.Time, n int) ([]Series, error) {
-	defer func() { r.listener.body = nil }()
-	r.taken = nil
-	end := from.Add(time.Duration(n-1) * r.src.Step)
-	value, warnings, infos, err := r.api.QueryRange(ctx, r.src.Query, v1.Range{Start: from, End: end, Step: r.src.Step})
+// ask sends one query for n steps that begin at start.
+func (r *windowReader) ask(ctx context.Context, start time.Time, n int) ([]Series, error) {
+	defer func() { r.recorder.body = nil }()
+	r.partialErr = nil
+	end := start.Add(time.Duration(n-1) * r.src.Step)
+	value, warnings, infos, err := r.api.QueryRange(ctx, r.src.Query, v1.Range{Start: start, End: end, Step: r.src.Step})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, r.failure(err)
+		return nil, r.responseError(err)
 	}
 	matrix, ok := value.(model.Matrix)
-	if value == nil || slices.Contains(matrix, nil) { // JSON without data, as of a proxy
-		return nil, r.failure(&v1.Error{Type: v1.ErrBadResponse, Msg: "the answer has no data of a query"})
+	if value == nil || slices.Contains(matrix, nil) { // JSON without data, for example from a proxy
+		return nil, r.responseError(&v1.Error{Type: v1.ErrBadResponse, Msg: "the answer contains no query data"})
 	}
 	if !ok {
-		return nil, fmt.Errorf("%s answers the query with a %s, where series are due", r.place, value.Type())
+		return nil, fmt.Errorf("%s answers the query with a %s instead of series", r.place, value.Type())
 	}
 	r.answered = true
-	if err := r.whole(warnings, infos); err != nil {
+	if err := r.checkWhole(warnings, infos); err != nil {
 		return nil, err
 	}
 	if len(matrix) > r.src.MaxSeries {
 		return nil, fmt.Errorf("%s: the query returns %d series, and max_series is %d: narrow the query, or raise %s.max_series", r.place, len(matrix), r.src.MaxSeries, section)
 	}
-	all, dropped := r.src.keyed(matrix, from, end)
+	found, dropped := r.src.keyed(matrix, start, end)
 	r.tally.Dropped.Add(int64(dropped))
-	return all, nil
+	return found, nil
 }
 
-// annotations begin what a server notes of the query itself, which is so for every answer.
+// annotations begin a server's notes about the query itself. They come with every answer.
 var annotations = []string{"PromQL warning:", "PromQL info:"}
 
-// maxNotes bounds the annotations that are known: they may name metrics.
+// maxNotes bounds the remembered annotations, which may contain names of metrics.
 const maxNotes = 1000
 
-// whole returns an error if the server says that its last answer is partial, as Thanos and Mimir
-// do while a store is away, unless such an answer is taken. It tells the log of annotations, each
-// once.
-func (r *windowReader) whole(warnings v1.Warnings, infos v1.Infos) error {
-	why := ""
+// checkWhole returns an error if the last answer is partial and Source.Partial is not Take. Thanos and Mimir send
+// partial answers while a store is unavailable. It logs each annotation once.
+func (r *windowReader) checkWhole(warnings v1.Warnings, infos v1.Infos) error {
+	reason := ""
 	for _, text := range slices.Concat(warnings, v1.Warnings(infos)) {
 		annotates := func(prefix string) bool { return strings.HasPrefix(text, prefix) }
 		switch {
 		case !slices.ContainsFunc(annotations, annotates) && slices.Contains(warnings, text):
-			why = cmp.Or(why, message.Printable(r.hides(text)))
+			reason = cmp.Or(reason, message.Printable(r.hide(text)))
 		case !r.notes[text] && len(r.notes) < maxNotes:
 			r.notes[text] = true
-			r.log.Warn("the server of the source notes something of the query", "note", message.Printable(r.hides(text)))
+			r.log.Warn("source server sent a note about the query", "note", message.Printable(r.hide(text)))
 		}
 	}
-	if r.listener.partial() {
-		why = cmp.Or(why, "isPartial is true")
+	if r.recorder.partial() {
+		reason = cmp.Or(reason, "isPartial is true")
 	}
-	if why == "" {
-		r.parts = 0
+	if reason == "" {
+		r.partialAnswers = 0
 		return nil
 	}
 	r.tally.Partial.Add(1)
-	e := &answerError{error: fmt.Errorf("%s answers in part: %s; %s.partial: take takes what there is", r.place, why, section), again: true, shrink: true, partial: true}
+	e := &answerError{error: fmt.Errorf("%s answers in part: %s; set %s.partial to take to accept partial answers", r.place, reason, section), temporary: true, shrink: true, partial: true}
 	if r.src.Partial != Take {
 		return e
 	}
-	r.taken = e
+	r.partialErr = e
 	return nil
 }
 
-// failure says what the server refuses, or that it does not answer.
-func (r *windowReader) failure(err error) error {
-	quoted, code := &v1.Error{}, r.listener.code
+// responseError turns an error of the API into an error that names the server and its answer, or wraps ErrAway if
+// there was no answer.
+func (r *windowReader) responseError(err error) error {
+	quoted, code := &v1.Error{}, r.recorder.code
 	answered := errors.As(err, &quoted)
 	switch {
 	case errors.As(err, new(*httpclient.SecretError)):
@@ -247,12 +244,12 @@ func (r *windowReader) failure(err error) error {
 	case errors.As(err, new(httpclient.TooLong)):
 		return &answerError{error: fmt.Errorf("%s: %w", r.place, httpclient.Bare(err)), shrink: true}
 	case code == 0 || !answered:
-		return &answerError{error: fmt.Errorf("%s %w: %w", r.place, ErrAway, httpclient.Bare(err)), again: true, shrink: errors.Is(err, context.DeadlineExceeded)}
+		return &answerError{error: fmt.Errorf("%s %w: %w", r.place, ErrAway, httpclient.Bare(err)), temporary: true, shrink: errors.Is(err, context.DeadlineExceeded)}
 	case code/100 == 2 && quoted.Type == v1.ErrBadResponse && !r.answered:
-		words := strings.Join(strings.Fields(r.hides(string(r.listener.body[:min(len(r.listener.body), 2*secret.Largest)]))), " ")
-		return fmt.Errorf("%s answers the query with what is none of Prometheus: %s; %s.url is the URL in front of /api/v1/query_range, and a login goes into username and password, or headers", r.place, message.Printable(words), section)
+		words := strings.Join(strings.Fields(r.hide(string(r.recorder.body[:min(len(r.recorder.body), 2*secret.Largest)]))), " ")
+		return fmt.Errorf("%s does not answer like Prometheus: %s; %s.url is the URL in front of /api/v1/query_range, and a login goes into username and password, or headers", r.place, message.Printable(words), section)
 	}
-	text, detail := r.hides(quoted.Msg), strings.TrimSpace(quoted.Detail)
+	text, detail := r.hide(quoted.Msg), strings.TrimSpace(quoted.Detail)
 	switch {
 	case detail != "" && code/100 == 3:
 		text = detail
@@ -262,11 +259,11 @@ func (r *windowReader) failure(err error) error {
 	e := &answerError{error: fmt.Errorf("%s answers %d %s: %s", r.place, code, http.StatusText(code), message.Printable(text))}
 	switch {
 	case code == http.StatusUnprocessableEntity:
-		e.shrink = true // too much for a query, among others
+		e.shrink = true // may mean that the query is too large
 	case code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout:
-		e.again, e.shrink = true, true // it took too long, among others
+		e.temporary, e.shrink = true, true // may mean that the query took too long
 	case httpclient.Temporary(code) || code/100 == 2:
-		e.again = true
+		e.temporary = true
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		e.error = fmt.Errorf("%w; set %s.username and password, or headers", e.error, section)
 	case code == http.StatusNotFound || code/100 == 3:
@@ -275,137 +272,137 @@ func (r *windowReader) failure(err error) error {
 	return e
 }
 
-// again reports whether the server is to be asked again after an error, and tells the log that it
-// is.
-func (r *windowReader) again(err error) bool {
+// shouldRetry reports whether to repeat a query after err. If so, it logs the outage.
+func (r *windowReader) shouldRetry(err error) bool {
 	e := (*answerError)(nil)
-	if !errors.As(err, &e) || !e.again {
+	if !errors.As(err, &e) || !e.temporary {
 		return false
 	}
 	if !e.partial {
-		r.parts = 0
-	} else if r.parts++; r.parts == r.src.Attempts {
+		r.partialAnswers = 0
+	} else if r.partialAnswers++; r.partialAnswers == r.src.Attempts {
 		return false
 	}
-	r.outage(e)
+	r.logOutage(e)
 	return true
 }
 
-// next asks for at most so many steps from a time on, again and again as long as that may help.
-// It returns how many steps were answered.
-func (r *windowReader) next(ctx context.Context, from time.Time, most int) (all []Series, steps int, err error) {
-	err = outageTimeout.Do(ctx, func(ctx context.Context) (err error) {
+// next queries at most maxSteps steps from start, and repeats the query while that may help. It returns the series
+// and the number of steps that were answered.
+func (r *windowReader) next(ctx context.Context, start time.Time, maxSteps int) (found []Series, steps int, err error) {
+	err = retryPolicy.Do(ctx, func(ctx context.Context) (err error) {
 		for {
-			steps = min(r.steps, most, maxSteps)
-			all, err = r.ask(ctx, from, steps)
+			steps = min(r.steps, maxSteps, maxQuerySteps)
+			found, err = r.ask(ctx, start, steps)
 			e := (*answerError)(nil)
 			if !errors.As(err, &e) || !e.shrink || steps == 1 {
 				return err
 			}
 			r.steps = (steps + 1) / 2
-			if e.again {
+			if e.temporary {
 				return err
 			}
 		}
-	}, r.again)
+	}, r.shouldRetry)
 	if err != nil {
 		return nil, 0, err
 	}
-	r.outage(r.taken)
-	most = emptySteps
-	if len(all) > 0 {
-		most = min(max(1, windowPoints/len(all)), maxSteps)
+	r.logOutage(r.partialErr)
+	maxSteps = emptySteps
+	if len(found) > 0 {
+		maxSteps = min(max(1, windowPoints/len(found)), maxQuerySteps)
 	}
-	r.steps = min(most, 4*max(r.steps, steps)) // a window that was too much is tried again by and by
-	return all, steps, nil
+	r.steps = min(maxSteps, 4*max(r.steps, steps)) // after a window that was too large, grow again step by step
+	return found, steps, nil
 }
 
-// outage notes whether the server answers, and in whole, and says so in the log: at once, and once
-// a minute as long as it does not.
-func (r *windowReader) outage(why error) {
-	if why == nil {
-		if !r.away.Since.IsZero() {
-			r.log.Info("the server of the source answers again", "server", r.place, "after", r.away.Lasts().Round(time.Second).String())
+// logOutage records whether the server answers and its answers are complete; a nil error means that they are.
+// During an outage it warns at once and then every minute.
+func (r *windowReader) logOutage(err error) {
+	if err == nil {
+		if !r.outage.Since.IsZero() {
+			r.log.Info("source server available again", "server", r.place, "after", r.outage.Lasts().Round(time.Second).String())
 		}
-		r.away = reminder.Reminder{}
+		r.outage = reminder.Reminder{}
 		return
 	}
 	e := (*answerError)(nil)
-	if partial := errors.As(why, &e) && e.partial; partial != r.partial {
-		r.partial, r.away = partial, reminder.Reminder{Since: r.away.Since} // that is news
+	if partial := errors.As(err, &e) && e.partial; partial != r.partial {
+		r.partial, r.outage = partial, reminder.Reminder{Since: r.outage.Since} // warn at once
 	}
-	if !r.away.Due(repeats) {
+	if !r.outage.Due(repeatInterval) {
 		return
 	}
-	words := "the server of the source does not answer; the run waits for it"
+	text := "source server unavailable: the run waits for it"
 	switch {
 	case r.partial && r.src.Partial == Take:
-		words = "the server of the source answers in part; the run takes what there is"
+		text = "source server answers in part: the run accepts partial answers"
 	case r.partial:
-		words = "the server of the source answers in part; the run waits for the rest"
+		text = "source server answers in part: the run waits for complete answers"
 	}
-	r.log.Warn(words, "reason", why.Error())
+	r.log.Warn(text, "reason", err.Error())
 }
 
-// keyed are the series of an answer, sorted by key. Points outside of the window that was asked for,
-// and those of a series at one time but for the first, are dropped, and counted.
-func (src Source) keyed(matrix model.Matrix, from, end time.Time) (all []Series, dropped int) {
-	all = make([]Series, 0, len(matrix))
+// keyed returns the series of an answer, sorted by key. It drops and counts points outside the window from start to
+// end, and all but the first point of a series at the same time.
+func (src Source) keyed(matrix model.Matrix, start, end time.Time) (sorted []Series, dropped int) {
+	sorted = make([]Series, 0, len(matrix))
 	for _, stream := range matrix {
 		s := Series{Metric: stream.Metric, Points: stream.Values}
 		if s.Key = src.keyOf(stream.Metric); s.Key == "" {
 			s.Reason = "the key is empty: the series has none of the labels " + strings.Join(src.Key, ", ")
 		}
-		all = append(all, s)
+		sorted = append(sorted, s)
 		if h := stream.Histograms; len(h) > 0 {
-			none := Series{Key: s.Key, Metric: s.Metric, Reason: "a histogram is no number: take histogram_quantile, histogram_avg or the like in the query"}
+			unusable := Series{Key: s.Key, Metric: s.Metric, Reason: "a histogram is not a number: use histogram_quantile, histogram_avg or a similar function in the query"}
 			for _, p := range h {
-				none.Points = append(none.Points, model.SamplePair{Timestamp: p.Timestamp})
+				unusable.Points = append(unusable.Points, model.SamplePair{Timestamp: p.Timestamp})
 			}
-			all = append(all, none)
+			sorted = append(sorted, unusable)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Series) int {
+	slices.SortStableFunc(sorted, func(a, b Series) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Metric.String(), b.Metric.String()), cmp.Compare(a.Reason, b.Reason))
 	})
-	kept := all[:0]
-	for _, s := range all {
-		n := len(kept)
-		if n > 0 && kept[n-1].Key == s.Key && kept[n-1].Reason == s.Reason && kept[n-1].Metric.Equal(s.Metric) {
-			kept[n-1].Points = append(kept[n-1].Points, s.Points...) // the same series again
+	merged := sorted[:0]
+	for _, s := range sorted {
+		n := len(merged)
+		if n > 0 && merged[n-1].Key == s.Key && merged[n-1].Reason == s.Reason && merged[n-1].Metric.Equal(s.Metric) {
+			merged[n-1].Points = append(merged[n-1].Points, s.Points...) // the same series again
 		} else {
-			kept = append(kept, s)
+			merged = append(merged, s)
 		}
 	}
-	clear(all[len(kept):])
-	for i := range kept {
-		had := len(kept[i].Points)
-		kept[i].Points = within(kept[i].Points, model.TimeFromUnixNano(from.UnixNano()), model.TimeFromUnixNano(end.UnixNano()))
-		dropped += had - len(kept[i].Points)
+	clear(sorted[len(merged):])
+	for i := range merged {
+		before := len(merged[i].Points)
+		merged[i].Points = inWindow(merged[i].Points, model.TimeFromUnixNano(start.UnixNano()), model.TimeFromUnixNano(end.UnixNano()))
+		dropped += before - len(merged[i].Points)
 	}
-	return slices.DeleteFunc(kept, func(s Series) bool { return len(s.Points) == 0 }), dropped
+	return slices.DeleteFunc(merged, func(s Series) bool { return len(s.Points) == 0 }), dropped
 }
 
-// within are the points of a window, in the order of their times, and of one time the first.
-func within(points []model.SamplePair, from, end model.Time) []model.SamplePair {
-	points = slices.DeleteFunc(points, func(p model.SamplePair) bool { return p.Timestamp < from || p.Timestamp > end })
+// inWindow returns the points from start to end, both included, sorted by time. It keeps the first of several points
+// at the same time.
+func inWindow(points []model.SamplePair, start, end model.Time) []model.SamplePair {
+	points = slices.DeleteFunc(points, func(p model.SamplePair) bool { return p.Timestamp < start || p.Timestamp > end })
 	slices.SortStableFunc(points, func(a, b model.SamplePair) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
 	return slices.CompactFunc(points, func(a, b model.SamplePair) bool { return a.Timestamp == b.Timestamp })
 }
 
-// noLabels is the key of the series without labels, which a sum over all series is.
+// noLabels is the key of a series without labels, such as a sum over all series.
 const noLabels = "{}"
 
-// keyOf is the key of a series; empty if it has no label that the key takes.
+// keyOf returns the key of a series. It is empty if the series has none of the labels in Source.Key.
 func (src Source) keyOf(m model.Metric) string {
 	if len(src.Key) > 0 {
-		parts, some := make([]string, len(src.Key)), false
+		parts, found := make([]string, len(src.Key)), false
 		for i, label := range src.Key {
 			parts[i] = string(m[model.LabelName(label)])
-			some = some || parts[i] != ""
+			found = found || parts[i] != ""
 		}
 		switch {
-		case !some:
+		case !found:
 			return ""
 		case len(parts) == 1:
 			return parts[0]
@@ -419,39 +416,39 @@ func (src Source) keyOf(m model.Metric) string {
 	return cmp.Or(series.Key(labels), noLabels)
 }
 
-// lastAttempts is how often Last asks a server that answers in part.
+// lastAttempts is Source.Attempts of the queries of Last.
 const lastAttempts = 3
 
-// Last asks for the last points that are final, about as many as most of all series. It does not
-// wait for a server that is away.
-func Last(ctx context.Context, src Source, most int) ([]Series, error) {
+// Last queries the latest final points of all series, about maxPoints in total. It does not wait for an unavailable
+// server.
+func Last(ctx context.Context, src Source, maxPoints int) ([]Series, error) {
 	src.Attempts = lastAttempts
 	r, err := newReader(src, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	ask := func(from time.Time, n int) (all []Series, err error) {
-		err = outageTimeout.Do(ctx, func(ctx context.Context) error {
-			all, err = r.ask(ctx, from, n)
+	ask := func(start time.Time, n int) (found []Series, err error) {
+		err = retryPolicy.Do(ctx, func(ctx context.Context) error {
+			found, err = r.ask(ctx, start, n)
 			return err
 		}, func(err error) bool {
 			e := (*answerError)(nil)
-			return errors.As(err, &e) && e.partial && r.again(err)
+			return errors.As(err, &e) && e.partial && r.shouldRetry(err)
 		})
-		return all, err
+		return found, err
 	}
-	final := src.final(time.Now())
-	all, err := ask(final, 1)
+	final := src.lastFinal(time.Now())
+	found, err := ask(final, 1)
 	if err != nil {
 		return nil, err
 	}
-	steps := min(maxSteps, max(2, most/max(1, len(all))))
+	steps := min(maxQuerySteps, max(2, maxPoints/max(1, len(found))))
 	for {
-		all, err := ask(final.Add(-time.Duration(steps-1)*src.Step), steps)
+		found, err := ask(final.Add(-time.Duration(steps-1)*src.Step), steps)
 		if e := (*answerError)(nil); errors.As(err, &e) && e.shrink && !e.partial && steps > 2 {
 			steps /= 2
 			continue
 		}
-		return all, err
+		return found, err
 	}
 }

@@ -1,5 +1,5 @@
-// Package promio reads series from Prometheus, or from what has its API, as a Beam source, and
-// writes series to it.
+// Package promio reads series from servers with the API of Prometheus as a Beam source, and writes series to them
+// by remote write.
 package promio
 
 import (
@@ -10,32 +10,32 @@ import (
 	"hafvf/connectors/internal/retry"
 )
 
-// outageTimeout is the policy by which requests are repeated, for as long as it takes.
-var outageTimeout = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
+// retryPolicy sets the pauses between attempts. Their number is not limited.
+var retryPolicy = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
 
-// repeats is the time after which the log says again that a server is away.
-const repeats = time.Minute
+// repeatInterval is the time between two warnings during an outage.
+const repeatInterval = time.Minute
 
-// maxAnswer is the longest answer that is read, in bytes.
+// maxAnswer is the maximum length of an answer in bytes.
 const maxAnswer = 32 << 20
 
-// quiet stands for the log of a run that has none.
-var quiet = slog.New(slog.DiscardHandler)
+// discardLog is the log of a run without one.
+var discardLog = slog.New(slog.DiscardHandler)
 
-// A Tally counts what was wrong with the answers of a server. A run that carries one, see
-// account.WithValue, has Read count there.
+// A Tally counts partial answers and dropped points. If a run carries a Tally, see account.WithValue, Read
+// counts in it.
 type Tally struct {
-	Partial atomic.Int64 // answers of which the server says that they are not whole
-	Dropped atomic.Int64 // points outside of what was asked, or that came twice
+	Partial atomic.Int64 // answers that the server reports to be partial
+	Dropped atomic.Int64 // points outside the queried window, and duplicates
 }
 
-// An answerError is an answer other than a whole one, or no answer, with what another attempt may
-// do.
+// An answerError means that an answer is missing, refused or partial. Its flags say whether another attempt may
+// help.
 type answerError struct {
 	error
-	again   bool // the same may be answered later
-	shrink  bool // less may be answered
-	partial bool // a part of it was
+	temporary bool // the same query may succeed later
+	shrink    bool // a shorter query may succeed
+	partial   bool // the answer is partial
 }
 
 func (e *answerError) Unwrap() error { return e.error }

@@ -22,29 +22,28 @@ func init() {
 	register.Function5x2((&readFn{}).ProcessElement)
 	dofn.Register(func(f *readFn) any { return f.ProcessElement })
 	register.Emitter2[beam.EventTime, Batch]()
-	// Within a stage nothing is encoded but samples, of which the runner takes the size.
+	// Only samples are encoded within a stage, because the runner measures their size.
 	beam.RegisterCoder(reflect.TypeFor[Batch](), func(b Batch) ([]byte, error) { return json.Marshal(b) }, func(b []byte) (out Batch, err error) {
 		err = json.Unmarshal(b, &out)
 		return out, err
 	})
 }
 
-// A Batch holds series of one window of time, sorted by their keys. Another batch of the window
-// has other keys.
+// A Batch contains series of one time window, sorted by key. All series of a key in a window are in the same batch.
 type Batch struct{ Series []Series }
 
-// batchPoints is how many points a batch has, if the series of one key do not have more.
+// batchPoints is the number of points from which a batch ends. All series of one key stay in one batch.
 const batchPoints = 1 << 12
 
-// Read asks src, and returns a PCollection<Batch>, in the order of the windows: first of the past
-// and then, unless src is bounded, on and on. It needs a runner in this process. The watermark is
+// Read queries src, and returns a PCollection<Batch> in the order of the time windows. It reads the past first.
+// Then, unless src is bounded, it continues with new points. Read needs a runner in this process. The watermark is
 // the time up to which the server has answered.
 func Read(s beam.Scope, src Source) beam.PCollection {
 	s = s.Scope("promio.Read")
 	return beam.ParDo(s, &readFn{Source: src}, beam.Impulse(s))
 }
 
-// readFn asks for one window in a call, and puts the rest off.
+// readFn queries one window per call and defers the rest.
 type readFn struct {
 	inorder.Offsets
 	inorder.Timed[offsetrange.Restriction]
@@ -53,29 +52,29 @@ type readFn struct {
 	reader *windowReader
 }
 
-// CreateInitialRestriction is the times of the points to be asked for, in Unix milliseconds.
+// CreateInitialRestriction returns the times of the points to query, in Unix milliseconds.
 func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) offsetrange.Restriction {
 	now := time.Now()
 	rest := offsetrange.Restriction{Start: fn.Source.Begin(now).UnixMilli(), End: inorder.Endless}
 	if p := account.Value[*Position](account.From(ctx), ""); p != nil && !p.Begin.IsZero() {
-		rest.Start = fn.Source.onGrid(p.Begin).UnixMilli()
+		rest.Start = fn.Source.alignUp(p.Begin).UnixMilli()
 	}
 	if fn.Source.Bounded {
-		rest.End = fn.end(ctx, fn.Source.final(now).Add(fn.Source.Step)).UnixMilli()
+		rest.End = fn.end(ctx, fn.Source.lastFinal(now).Add(fn.Source.Step)).UnixMilli()
 	}
 	return rest
 }
 
-// end is a time behind the last point, or that up to which the run is to ask if that is before it.
-func (fn *readFn) end(ctx context.Context, at time.Time) time.Time {
-	if p := account.Value[*Position](account.From(ctx), ""); p != nil && !p.Until.IsZero() && p.Until.Before(at) {
-		return fn.Source.onGrid(p.Until)
+// end returns the earlier of two times: end, which is after the last point, and Position.Until.
+func (fn *readFn) end(ctx context.Context, end time.Time) time.Time {
+	if p := account.Value[*Position](account.From(ctx), ""); p != nil && !p.Until.IsZero() && p.Until.Before(end) {
+		return fn.Source.alignUp(p.Until)
 	}
-	return at
+	return end
 }
 
-// breath is how long a call waits for a point to become final.
-const breath = 250 * time.Millisecond
+// pollPause is the maximum time that a call waits for a point to become final.
+const pollPause = 250 * time.Millisecond
 
 func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *sdf.LockRTracker, _ []byte, emit func(beam.EventTime, Batch)) (sdf.ProcessContinuation, error) {
 	run := account.From(ctx)
@@ -91,21 +90,21 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 			return nil, err
 		}
 	}
-	from := time.UnixMilli(rest.Start).UTC()
-	until := fn.end(ctx, fn.Source.final(time.Now()).Add(fn.Source.Step)).Add(-fn.Source.Step)
+	start := time.UnixMilli(rest.Start).UTC()
+	until := fn.end(ctx, fn.Source.lastFinal(time.Now()).Add(fn.Source.Step)).Add(-fn.Source.Step)
 	if rest.End != inorder.Endless {
 		until = time.UnixMilli(rest.End).Add(-fn.Source.Step)
 	}
-	if until.Before(from) {
+	if until.Before(start) {
 		select {
-		case <-time.After(min(breath, max(breath/10, time.Until(from.Add(fn.Source.Delay))))):
+		case <-time.After(min(pollPause, max(pollPause/10, time.Until(start.Add(fn.Source.Delay))))):
 			return sdf.ResumeProcessingIn(0), nil
 		case <-run.Stopped():
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
-	var all []Series
+	var found []Series
 	steps := 0
 	if !run.IsStopped() {
 		asking, cancel := context.WithCancel(ctx)
@@ -117,7 +116,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 			}
 		}()
 		var err error
-		all, steps, err = fn.reader.next(asking, from, int(until.Sub(from)/fn.Source.Step)+1)
+		found, steps, err = fn.reader.next(asking, start, int(until.Sub(start)/fn.Source.Step)+1)
 		cancel()
 		if err != nil && (ctx.Err() != nil || !run.IsStopped()) {
 			return nil, err
@@ -125,17 +124,17 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 	}
 	if run.IsStopped() {
 		if run.Suspended() {
-			<-ctx.Done() // which comes when nothing is in flight
+			<-ctx.Done() // ctx ends when no record is in flight
 			return nil, context.Cause(ctx)
 		}
 		inorder.End(rt)
 		return sdf.StopProcessing(), nil
 	}
-	before := from.Add(time.Duration(steps) * fn.Source.Step)
+	before := start.Add(time.Duration(steps) * fn.Source.Step)
 	if !rt.TryClaim(before.UnixMilli() - 1) {
-		return sdf.ResumeProcessingIn(0), nil // the runner has put the rest off
+		return sdf.ResumeProcessingIn(0), nil // the runner has deferred the rest
 	}
-	n := emitAll(all, from, emit)
+	n := emitAll(found, start, emit)
 	if err := position.handOver(ctx, run, n, before); err != nil {
 		return nil, err
 	}
@@ -146,19 +145,19 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 	return sdf.ResumeProcessingIn(0), nil
 }
 
-// emitAll emits series in batches, and returns the number of their points.
-func emitAll(all []Series, from time.Time, emit func(beam.EventTime, Batch)) (n int) {
+// emitAll emits series in batches and returns the number of their points.
+func emitAll(found []Series, start time.Time, emit func(beam.EventTime, Batch)) (n int) {
 	size, begin := 0, 0
-	for i, s := range all {
-		if size >= batchPoints && s.Key != all[i-1].Key {
-			emit(mtime.FromTime(from), Batch{all[begin:i]})
+	for i, s := range found {
+		if size >= batchPoints && s.Key != found[i-1].Key {
+			emit(mtime.FromTime(start), Batch{found[begin:i]})
 			begin, size = i, 0
 		}
 		size += len(s.Points)
 		n += len(s.Points)
 	}
-	if begin < len(all) {
-		emit(mtime.FromTime(from), Batch{all[begin:]})
+	if begin < len(found) {
+		emit(mtime.FromTime(start), Batch{found[begin:]})
 	}
 	return n
 }

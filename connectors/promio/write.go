@@ -35,60 +35,60 @@ func init() {
 	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
 }
 
-// A Sink is a server that takes series by remote write, version 1.
+// A Sink is a server that accepts series by remote write, version 1.
 type Sink struct {
-	// Server has a URL with a path, or without one, which is then that of Prometheus.
+	// Server has a URL. A URL without a path gets writePath.
 	httpclient.Server
-	// Key are the labels that the source joins to keys; none if a key is a series.
+	// Key contains the labels that the source joins to keys. It is empty if a key is a series.
 	Key []string
 }
 
 // sinkSection is the key of a sink in a config.
 const sinkSection = "sink.prometheus"
 
-// writePath is where Prometheus takes series.
+// writePath is the path of remote write in Prometheus.
 const writePath = "/api/v1/write"
 
-// Write takes a PCollection<[]byte> of connectors.Chunks of estimates with detection, and writes
-// the samples of each to the sink. It waits for a server that is away. It returns the records
-// that the server refuses as a PCollection<connectors.Refused>.
-func Write(s beam.Scope, to Sink, col beam.PCollection) (refused beam.PCollection) {
+// Write takes a PCollection<[]byte> of connectors.Chunks, which contain estimates with detection. It writes the
+// samples of each estimate to the sink, and waits while the server is unavailable. It returns the records that the
+// server refuses as a PCollection<connectors.Refused>.
+func Write(s beam.Scope, sink Sink, col beam.PCollection) (refused beam.PCollection) {
 	dofn.CheckInput("promio.Write", col, dofn.Bytes)
-	return beam.ParDo(s.Scope("promio.Write"), &writeFn{Sink: to}, col)
+	return beam.ParDo(s.Scope("promio.Write"), &writeFn{Sink: sink}, col)
 }
 
 // CheckSink reads the files and secrets that the sink names. It does not connect.
-func CheckSink(to Sink) error {
-	_, err := newWriter(to, nil)
+func CheckSink(sink Sink) error {
+	_, err := newWriter(sink, nil)
 	return err
 }
 
-// requestRecords is how many records one request has at most.
-const requestRecords = 2000
+// maxRequestRecords is the maximum number of records in one request.
+const maxRequestRecords = 2000
 
 type writeFn struct {
 	Sink Sink
 
 	writer  *writer
-	waiting []sample
+	pending []sample
 }
 
-// A sample is a record, with what is written of it.
+// A sample is a record with the values that are written.
 type sample struct {
 	key    string
-	at     int64               // in Unix milliseconds
-	values [len(names)]float64 // NaN for none
-	line   connectors.Line     // of the record
+	timeMS int64                     // in Unix milliseconds
+	values [len(metricNames)]float64 // NaN for a missing value
+	line   connectors.Line           // the record
 }
 
-// names are those of the metrics, in the order of a sample's values.
-var names = [...]string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafvf_usual_upper", "hafvf_alarm", "hafvf_threshold"}
+// metricNames are in the order of sample.values.
+var metricNames = [...]string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafvf_usual_upper", "hafvf_alarm", "hafvf_threshold"}
 
-// band is how many standard deviations what is usual reaches to both sides.
-const band = 2
+// bandSD is the distance in standard deviations from the usual value to hafvf_usual_lower and hafvf_usual_upper.
+const bandSD = 2
 
 func (fn *writeFn) StartBundle(ctx context.Context, _ func(connectors.Refused)) (err error) {
-	fn.waiting = nil
+	fn.pending = nil
 	if fn.writer == nil {
 		fn.writer, err = newWriter(fn.Sink, account.Value[*slog.Logger](account.From(ctx), ""))
 	}
@@ -105,7 +105,7 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func
 			refuse(s.refused(err.Error()))
 			continue
 		}
-		if fn.waiting = append(fn.waiting, s); len(fn.waiting) == requestRecords {
+		if fn.pending = append(fn.pending, s); len(fn.pending) == maxRequestRecords {
 			if err := fn.flush(ctx, refuse); err != nil {
 				return err
 			}
@@ -115,8 +115,8 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func
 }
 
 func (fn *writeFn) flush(ctx context.Context, refuse func(connectors.Refused)) error {
-	err := fn.writer.write(ctx, fn.waiting, func(s *sample, why string) { refuse(s.refused(why)) })
-	fn.waiting = fn.waiting[:0]
+	err := fn.writer.write(ctx, fn.pending, func(s *sample, reason string) { refuse(s.refused(reason)) })
+	fn.pending = fn.pending[:0]
 	return err
 }
 
@@ -124,12 +124,12 @@ func (fn *writeFn) FinishBundle(ctx context.Context, refuse func(connectors.Refu
 	return fn.flush(ctx, refuse)
 }
 
-// refused is the record for the dead letter.
-func (s *sample) refused(why string) connectors.Refused {
-	return connectors.Refused{Key: s.line.Key, ID: s.line.ID, Text: bytes.TrimSuffix(s.line.Text, []byte("\n")), Reason: "prometheus: " + why}
+// refused returns the record for the dead letter.
+func (s *sample) refused(reason string) connectors.Refused {
+	return connectors.Refused{Key: s.line.Key, ID: s.line.ID, Text: bytes.TrimSuffix(s.line.Text, []byte("\n")), Reason: "prometheus: " + reason}
 }
 
-// sampleOf reads the record of an estimate. Of a value that is a vector there is no usual.
+// sampleOf decodes the record of an estimate. If the value is a vector, the usual values are NaN.
 func sampleOf(line connectors.Line) (sample, error) {
 	s := sample{key: string(line.Key), line: line}
 	var r struct {
@@ -154,8 +154,8 @@ func sampleOf(line connectors.Line) (sample, error) {
 		return *v
 	}
 	mean, sd := number(r.Detect.Usual.Mean), number(r.Detect.Usual.SD)
-	s.at = r.Time.UnixMilli()
-	s.values = [...]float64{math.NaN(), mean, mean - band*sd, mean + band*sd, 0, math.NaN()}
+	s.timeMS = r.Time.UnixMilli()
+	s.values = [...]float64{math.NaN(), mean, mean - bandSD*sd, mean + bandSD*sd, 0, math.NaN()}
 	if r.Detect.Score != nil {
 		s.values[0] = *r.Detect.Score
 	}
@@ -168,100 +168,100 @@ func sampleOf(line connectors.Line) (sample, error) {
 	return s, nil
 }
 
-// A writer sends samples.
+// A writer sends samples to a Sink.
 type writer struct {
 	sink   Sink
 	url    string
 	place  string
-	to     *httpclient.Client
+	client *httpclient.Client
 	log    *slog.Logger
-	labels map[string][]byte // of a key, encoded
-	away   reminder.Reminder // the server takes no samples
+	labels map[string][]byte // encoded, by metric and key
+	outage reminder.Reminder // while the server accepts no samples
 }
 
-func newWriter(to Sink, log *slog.Logger) (*writer, error) {
-	c, err := httpclient.New(sinkSection, to.Server, httpclient.Bounds{Pause: outageTimeout.Last}, log)
+func newWriter(sink Sink, log *slog.Logger) (*writer, error) {
+	client, err := httpclient.New(sinkSection, sink.Server, httpclient.Bounds{Pause: retryPolicy.Last}, log)
 	if err != nil {
 		return nil, err
 	}
-	url := c.Base()
+	url := client.Base()
 	if strings.Trim(url.Path, "/") == "" {
 		url.Path = writePath
 	}
-	return &writer{sink: to, url: url.String(), place: c.Place(), to: c, log: cmp.Or(log, quiet), labels: map[string][]byte{}}, nil
+	return &writer{sink: sink, url: url.String(), place: client.Place(), client: client, log: cmp.Or(log, discardLog), labels: map[string][]byte{}}, nil
 }
 
-// write sends samples, and calls refuse for those that the server refuses. The error says why none
-// can be sent.
-func (w *writer) write(ctx context.Context, all []sample, refuse func(s *sample, why string)) error {
-	slices.SortStableFunc(all, func(a, b sample) int { return cmp.Compare(a.at, b.at) })
-	return w.part(ctx, all, map[string]string{}, refuse)
+// write sorts and sends samples, and calls refuse for each sample that the server refuses. It returns an error if
+// the server accepts no samples.
+func (w *writer) write(ctx context.Context, samples []sample, refuse func(s *sample, reason string)) error {
+	slices.SortStableFunc(samples, func(a, b sample) int { return cmp.Compare(a.timeMS, b.timeMS) })
+	return w.writePart(ctx, samples, map[string]string{}, refuse)
 }
 
-// part sends some of the samples, which are sorted by time. If the server refuses some, it sends
-// the later half and the earlier half by themselves, until the refused one stands alone. A server
-// that finds a sample of a key too old or out of order would say so of the earlier ones too: they
-// share its reason, in refused, and are not sent.
-func (w *writer) part(ctx context.Context, all []sample, refused map[string]string, refuse func(s *sample, why string)) error {
-	kept := all
+// writePart sends samples, which are sorted by time. If the server refuses a request, writePart sends the later
+// half and then the earlier half, until each refused sample is alone. A server that refuses a sample of a key as
+// too old or out of order would also refuse the earlier ones. They are therefore not sent, and get the same reason,
+// which is in refused by key.
+func (w *writer) writePart(ctx context.Context, samples []sample, refused map[string]string, refuse func(s *sample, reason string)) error {
+	sending := samples
 	if len(refused) > 0 {
-		kept = nil
-		for i := range all {
-			if why := refused[all[i].key]; why != "" {
-				refuse(&all[i], why)
+		sending = nil
+		for i := range samples {
+			if reason := refused[samples[i].key]; reason != "" {
+				refuse(&samples[i], reason)
 			} else {
-				kept = append(kept, all[i])
+				sending = append(sending, samples[i])
 			}
 		}
 	}
-	if len(kept) == 0 {
+	if len(sending) == 0 {
 		return nil
 	}
-	why, err := w.send(ctx, kept)
+	reason, err := w.send(ctx, sending)
 	switch {
-	case err != nil || why == "":
+	case err != nil || reason == "":
 		return err
-	case len(kept) == 1:
-		refuse(&kept[0], why)
-		refused[kept[0].key] = why
+	case len(sending) == 1:
+		refuse(&sending[0], reason)
+		refused[sending[0].key] = reason
 		return nil
 	}
-	half := len(kept) / 2
-	if err := w.part(ctx, kept[half:], refused, refuse); err != nil {
+	half := len(sending) / 2
+	if err := w.writePart(ctx, sending[half:], refused, refuse); err != nil {
 		return err
 	}
-	return w.part(ctx, kept[:half], refused, refuse)
+	return w.writePart(ctx, sending[:half], refused, refuse)
 }
 
-// send sends samples in one request, as long as it takes. It returns why the server refuses some
-// of them; empty if it has them all.
-func (w *writer) send(ctx context.Context, all []sample) (why string, err error) {
-	within, end := account.From(ctx).WithStopTimeout(ctx)
+// send sends samples in one request, and repeats it while the server is unavailable. reason says why if the
+// server refuses some of them, or empty if it accepts all.
+func (w *writer) send(ctx context.Context, samples []sample) (reason string, err error) {
+	stopCtx, end := account.From(ctx).WithStopTimeout(ctx)
 	defer end()
-	body := snappy.Encode(nil, w.encode(all))
-	var last error
-	err = outageTimeout.Do(within, func(ctx context.Context) error { return w.post(ctx, body) }, func(err error) bool {
+	body := snappy.Encode(nil, w.encode(samples))
+	var lastErr error
+	err = retryPolicy.Do(stopCtx, func(ctx context.Context) error { return w.post(ctx, body) }, func(err error) bool {
 		if e, attempted := errors.AsType[*httpclient.AttemptError](err); !attempted || !e.Again {
 			return false
 		}
-		last = err
-		if w.away.Due(repeats) {
-			w.log.Warn("the server of the sink takes no samples; the run waits for it", "server", w.place, "reason", last.Error())
+		lastErr = err
+		if w.outage.Due(repeatInterval) {
+			w.log.Warn("sink server unavailable: the run waits for it", "server", w.place, "reason", lastErr.Error())
 		}
 		return true
 	})
 	e, attempted := errors.AsType[*httpclient.AttemptError](err)
 	switch {
 	case err == nil:
-		if last != nil {
-			w.log.Info("the server of the sink takes samples again", "server", w.place)
-			w.away = reminder.Reminder{}
+		if lastErr != nil {
+			w.log.Info("sink server available again", "server", w.place)
+			w.outage = reminder.Reminder{}
 		}
 		return "", nil
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
-	case within.Err() != nil:
-		return "", fmt.Errorf("%s takes no samples; those of %s are not written: %w", w.place, message.Count(len(all), "record", "records"), cmp.Or(last, context.Cause(within)))
+	case stopCtx.Err() != nil:
+		return "", fmt.Errorf("%s accepts no samples: those of %s are not written: %w", w.place, message.Count(len(samples), "record", "records"), cmp.Or(lastErr, context.Cause(stopCtx)))
 	case !attempted:
 		return "", err
 	}
@@ -271,14 +271,14 @@ func (w *writer) send(ctx context.Context, all []sample) (why string, err error)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		err = fmt.Errorf("%w; set %s.username and password, or headers", err, sinkSection)
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		err = fmt.Errorf("%w; Prometheus takes samples with --web.enable-remote-write-receiver, and other servers at a path that %s.url has to name", err, sinkSection)
+		err = fmt.Errorf("%w; Prometheus accepts samples with --web.enable-remote-write-receiver; for other servers, %s.url needs their path", err, sinkSection)
 	}
 	return "", fmt.Errorf("%s: %w", w.place, err)
 }
 
-// post sends a body once.
+// post sends a request body once.
 func (w *writer) post(ctx context.Context, body []byte) error {
-	err := w.to.Post(ctx, w.url, http.Header{
+	err := w.client.Post(ctx, w.url, http.Header{
 		"Content-Encoding":                  {"snappy"},
 		"Content-Type":                      {"application/x-protobuf"},
 		"X-Prometheus-Remote-Write-Version": {"0.1.0"},
@@ -289,8 +289,8 @@ func (w *writer) post(ctx context.Context, body []byte) error {
 	return err
 }
 
-// Fields of the messages of remote write: WriteRequest.timeseries, TimeSeries.labels and samples,
-// Label.name and value, Sample.value and timestamp.
+// Field numbers of the messages of remote write: WriteRequest.timeseries, TimeSeries.labels and samples, Label.name
+// and value, Sample.value and timestamp.
 const (
 	requestSeries   = 1
 	seriesLabels    = 1
@@ -301,34 +301,34 @@ const (
 	sampleTimestamp = 2
 )
 
-// encode encodes samples, which are sorted by time.
-func (w *writer) encode(all []sample) []byte {
+// encode returns the WriteRequest of samples, which are sorted by time.
+func (w *writer) encode(samples []sample) []byte {
 	var order []string
 	byKey := map[string][]*sample{}
-	for i := range all {
-		s := &all[i]
+	for i := range samples {
+		s := &samples[i]
 		if byKey[s.key] == nil {
 			order = append(order, s.key)
 		}
 		byKey[s.key] = append(byKey[s.key], s)
 	}
-	var b, one, point []byte
+	var b, timeSeries, point []byte
 	for _, key := range order {
-		for i, name := range names {
-			one = w.appendLabels(one[:0], name, key)
-			some := false
+		for i, name := range metricNames {
+			timeSeries = w.appendLabels(timeSeries[:0], name, key)
+			hasPoint := false
 			for _, s := range byKey[key] {
 				if v := s.values[i]; !math.IsNaN(v) {
-					some = true
+					hasPoint = true
 					point = protowire.AppendTag(point[:0], sampleValue, protowire.Fixed64Type)
 					point = protowire.AppendFixed64(point, math.Float64bits(v))
 					point = protowire.AppendTag(point, sampleTimestamp, protowire.VarintType)
-					point = protowire.AppendVarint(point, uint64(s.at))
-					one = appendMessage(one, seriesSamples, point)
+					point = protowire.AppendVarint(point, uint64(s.timeMS))
+					timeSeries = appendMessage(timeSeries, seriesSamples, point)
 				}
 			}
-			if some {
-				b = appendMessage(b, requestSeries, one)
+			if hasPoint {
+				b = appendMessage(b, requestSeries, timeSeries)
 			}
 		}
 	}
@@ -339,19 +339,19 @@ func appendMessage(b []byte, field protowire.Number, message []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), message)
 }
 
-// appendLabels appends the labels of a metric of a key, sorted by name.
+// appendLabels appends the labels of a key's metric, sorted by name.
 func (w *writer) appendLabels(b []byte, name, key string) []byte {
 	id := name + "\x00" + key
 	encoded, known := w.labels[id]
 	if !known {
-		all := series.Labels(key, w.sink.Key)
-		all[model.MetricNameLabel] = name
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			if all[name] == "" {
-				continue // which is no label
+		labels := series.Labels(key, w.sink.Key)
+		labels[model.MetricNameLabel] = name
+		for _, name := range slices.Sorted(maps.Keys(labels)) {
+			if labels[name] == "" {
+				continue // an empty label is no label
 			}
 			label := protowire.AppendString(protowire.AppendTag(nil, labelName, protowire.BytesType), name)
-			label = protowire.AppendString(protowire.AppendTag(label, labelValue, protowire.BytesType), all[name])
+			label = protowire.AppendString(protowire.AppendTag(label, labelValue, protowire.BytesType), labels[name])
 			encoded = appendMessage(encoded, seriesLabels, label)
 		}
 		if len(w.labels) >= maxLabels {
@@ -362,5 +362,5 @@ func (w *writer) appendLabels(b []byte, name, key string) []byte {
 	return append(b, encoded...)
 }
 
-// maxLabels bounds the series whose labels are kept.
+// maxLabels bounds the series whose encoded labels are cached.
 const maxLabels = 1 << 18

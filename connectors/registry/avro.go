@@ -14,12 +14,12 @@ import (
 	"github.com/twmb/avro"
 )
 
-// A localTime is a time without a zone.
+// A localTime is a time without a time zone.
 type localTime time.Time
 
-// logical are the logical types that a time.Time does not tell apart.
-var logical = func() (opts []avro.SchemaOpt) {
-	of := func(name, kind string, unit func(int64) time.Time) {
+// avroOptions decode logical types that are not distinct as time.Time: local timestamps and dates.
+var avroOptions = func() (opts []avro.SchemaOpt) {
+	add := func(name, kind string, unit func(int64) time.Time) {
 		opts = append(opts, avro.CustomType{LogicalType: name, AvroType: kind, Decode: func(v any, _ *avro.SchemaNode) (any, error) {
 			switch n := v.(type) {
 			case int64:
@@ -30,49 +30,49 @@ var logical = func() (opts []avro.SchemaOpt) {
 			return nil, avro.ErrSkipCustomType
 		}})
 	}
-	of("local-timestamp-millis", "long", time.UnixMilli)
-	of("local-timestamp-micros", "long", time.UnixMicro)
-	of("local-timestamp-nanos", "long", func(ns int64) time.Time { return time.Unix(0, ns) })
-	of("date", "int", func(days int64) time.Time { return time.Unix(days*24*60*60, 0) })
-	return append(opts, avro.WithLaxNames(nil)) // other libraries are not as strict with names
+	add("local-timestamp-millis", "long", time.UnixMilli)
+	add("local-timestamp-micros", "long", time.UnixMicro)
+	add("local-timestamp-nanos", "long", func(ns int64) time.Time { return time.Unix(0, ns) })
+	add("date", "int", func(days int64) time.Time { return time.Unix(days*24*60*60, 0) })
+	return append(opts, avro.WithLaxNames(nil)) // other libraries allow more names
 }()
 
-func compileAvro(text string, parts []schemaReference) (func(to, payload []byte) ([]byte, error), error) {
+func compileAvro(text string, parts []schemaReference) (func(dst, payload []byte) ([]byte, error), error) {
 	var types avro.SchemaCache
-	for _, p := range parts { // of which some may be the same
-		if _, err := types.Parse(p.text, logical...); err != nil {
+	for _, p := range parts { // some parts may be the same
+		if _, err := types.Parse(p.text, avroOptions...); err != nil {
 			return nil, fmt.Errorf("its part %s: %w", p.name, err)
 		}
 	}
-	s, err := types.Parse(text, logical...)
+	s, err := types.Parse(text, avroOptions...)
 	if err != nil {
 		return nil, err
 	}
-	return func(to, payload []byte) ([]byte, error) {
+	return func(dst, payload []byte) ([]byte, error) {
 		var v any
 		rest, err := s.Decode(payload, &v, avro.AliasInput())
 		switch semantic := (*avro.SemanticError)(nil); {
 		case errors.As(err, new(*avro.ShortBufferError)):
-			return to, errors.New("it ends too early")
-		case errors.As(err, &semantic) && semantic.Err != nil: // what is around it speaks of Go's types
-			return to, semantic.Err
+			return dst, errors.New("it ends too early")
+		case errors.As(err, &semantic) && semantic.Err != nil: // err mentions Go's types
+			return dst, semantic.Err
 		case err != nil:
-			return to, err
+			return dst, err
 		case len(rest) > 0:
-			return to, fmt.Errorf("%d bytes follow the record", len(rest))
+			return dst, fmt.Errorf("%d bytes follow the record", len(rest))
 		}
-		return appendAvro(to, v)
+		return appendAvro(dst, v)
 	}, nil
 }
 
-// appendAvro appends what has been decoded into an any as JSON.
+// appendAvro appends a decoded value as JSON.
 func appendAvro(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:
 		return append(b, "null"...), nil
 	case map[string]any:
-		var few [16]string
-		names := slices.AppendSeq(few[:0], maps.Keys(v))
+		var buf [16]string
+		names := slices.AppendSeq(buf[:0], maps.Keys(v))
 		slices.Sort(names)
 		return appendAll(b, "{}", len(names), func(b []byte, i int) ([]byte, error) {
 			return appendAvro(appendName(b, names[i]), v[names[i]])
@@ -97,12 +97,12 @@ func appendAvro(b []byte, v any) ([]byte, error) {
 		return append(v.UTC().AppendFormat(append(b, '"'), time.RFC3339Nano), '"'), nil
 	case localTime:
 		return append(time.Time(v).UTC().AppendFormat(append(b, '"'), "2006-01-02T15:04:05.999999999"), '"'), nil
-	case time.Duration: // of the day
+	case time.Duration: // time of the day
 		return append(time.Unix(0, int64(v)).UTC().AppendFormat(append(b, '"'), "15:04:05.999999999"), '"'), nil
 	case *big.Rat:
 		digits, exact := v.FloatPrec()
 		if !exact {
-			return b, fmt.Errorf("the decimal %s has no end", v)
+			return b, fmt.Errorf("the decimal %s has no finite representation", v)
 		}
 		return append(b, v.FloatString(digits)...), nil
 	case [16]byte: // a UUID
@@ -111,5 +111,5 @@ func appendAvro(b []byte, v any) ([]byte, error) {
 	case avro.Duration:
 		return appendText(b, v.String()), nil
 	}
-	return b, fmt.Errorf("a value of type %T is of no use", v)
+	return b, fmt.Errorf("a value of type %T is not supported", v)
 }

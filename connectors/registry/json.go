@@ -6,24 +6,24 @@ import (
 	"strconv"
 )
 
-// appendAll appends the JSON of n elements, or of members, with commas between them, in brackets.
-func appendAll(b []byte, brackets string, n int, one func(b []byte, i int) ([]byte, error)) (_ []byte, err error) {
+// appendAll appends n elements or members, with commas between them, in brackets.
+func appendAll(b []byte, brackets string, n int, element func(b []byte, i int) ([]byte, error)) (_ []byte, err error) {
 	b = append(b, brackets[0])
 	for i := range n {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = one(b, i); err != nil {
+		if b, err = element(b, i); err != nil {
 			return b, err
 		}
 	}
 	return append(b, brackets[1]), nil
 }
 
-// appendName appends the name of a member.
+// appendName appends the name of a member and a colon.
 func appendName(b []byte, name string) []byte { return append(appendText(b, name), ':') }
 
-// appendFloat appends the shortest text that reads back as f, or a bare NaN or Infinity.
+// appendFloat appends the shortest text that parses as f, or a bare NaN, Infinity or -Infinity.
 func appendFloat(b []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsNaN(f):
@@ -40,17 +40,16 @@ func appendFloat(b []byte, f float64, bits int) []byte {
 	return strconv.AppendFloat(b, f, format, -1, bits)
 }
 
-// appendText appends a JSON string. Bytes that are not UTF-8 stay, so that who reads them can
-// refuse them.
+// appendText appends a JSON string. It keeps bytes that are not UTF-8, so that a reader can reject them.
 func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
-	from := 0
+	start := 0
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' {
-			b = append(append(b, s[from:i]...), `\u00`...)
+			b = append(append(b, s[start:i]...), `\u00`...)
 			b = hex.AppendEncode(b, []byte{c})
-			from = i + 1
+			start = i + 1
 		}
 	}
-	return append(append(b, s[from:]...), '"')
+	return append(append(b, s[start:]...), '"')
 }

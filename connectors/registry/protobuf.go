@@ -17,58 +17,58 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// mostNested bounds how deep the declarations of messages nest, in the head of a payload.
-const mostNested = 64
+// maxNested is the maximum depth of nested message declarations in a payload's index.
+const maxNested = 64
 
-func compileProtobuf(text string, parts []schemaReference) (func(to, payload []byte) ([]byte, error), error) {
-	const root = "the schema" // no import is called so
-	files := map[string]protocompile.SearchResult{root: source(root, text)}
+func compileProtobuf(text string, parts []schemaReference) (func(dst, payload []byte) ([]byte, error), error) {
+	const root = "the schema" // no import has this name
+	files := map[string]protocompile.SearchResult{root: schemaFile(root, text)}
 	for _, p := range parts {
-		files[p.name] = source(p.name, p.text)
+		files[p.name] = schemaFile(p.name, p.text)
 	}
 	c := protocompile.Compiler{Resolver: protocompile.WithStandardImports(protocompile.ResolverFunc(func(name string) (protocompile.SearchResult, error) {
 		if found, ok := files[name]; ok {
 			return found, nil
 		}
-		return protocompile.SearchResult{}, fmt.Errorf("%s is imported, and the registry names no such part", name)
+		return protocompile.SearchResult{}, fmt.Errorf("%s is imported, but the schema's references do not contain it", name)
 	}))}
 	compiled, err := c.Compile(context.Background(), root)
 	if err != nil {
 		return nil, err
 	}
 	file := compiled[0]
-	return func(to, payload []byte) ([]byte, error) {
-		index, payload, err := header.DecodeIndex(payload, mostNested)
+	return func(dst, payload []byte) ([]byte, error) {
+		index, payload, err := header.DecodeIndex(payload, maxNested)
 		if err != nil {
-			return to, errors.New("it does not begin with the index of a message")
+			return dst, errors.New("it does not begin with a message index")
 		}
-		of, err := messageAt(file, index)
+		desc, err := messageAt(file, index)
 		if err != nil {
-			return to, err
+			return dst, err
 		}
-		m := dynamicpb.NewMessage(of)
+		m := dynamicpb.NewMessage(desc)
 		if err := (proto.UnmarshalOptions{DiscardUnknown: true, AllowPartial: true}).Unmarshal(payload, m); err != nil {
-			return to, err
+			return dst, err
 		}
-		return appendMessage(to, m)
+		return appendMessage(dst, m)
 	}, nil
 }
 
-// source is a schema's text: .proto, or, as Confluent's client for Python registers it, a
-// descriptor in base64.
-func source(name, text string) protocompile.SearchResult {
+// schemaFile returns a schema file. text is .proto source or a descriptor in base64, which Confluent's client for
+// Python registers.
+func schemaFile(name, text string) protocompile.SearchResult {
 	var file descriptorpb.FileDescriptorProto
 	if b, err := base64.StdEncoding.DecodeString(text); err == nil && len(b) > 0 && proto.Unmarshal(b, &file) == nil {
-		file.Name = &name // as it is imported
+		file.Name = &name // the name in imports
 		nameFields(file.MessageType)
 		return protocompile.SearchResult{Proto: &file}
 	}
 	return protocompile.SearchResult{Source: strings.NewReader(text)}
 }
 
-// nameFields gives fields a name in JSON, which descriptors may lack and the compiler compares.
-func nameFields(all []*descriptorpb.DescriptorProto) {
-	for _, m := range all {
+// nameFields adds missing JSON names to fields. The compiler compares these names.
+func nameFields(messages []*descriptorpb.DescriptorProto) {
+	for _, m := range messages {
 		for _, f := range m.Field {
 			if f.JsonName == nil {
 				f.JsonName = f.Name
@@ -78,35 +78,35 @@ func nameFields(all []*descriptorpb.DescriptorProto) {
 	}
 }
 
-// messageAt returns the message that a path of indexes into declarations leads to.
-func messageAt(file protoreflect.FileDescriptor, index []int) (of protoreflect.MessageDescriptor, err error) {
-	in := file.Messages()
+// messageAt returns the message at index, a path of positions in nested declarations.
+func messageAt(file protoreflect.FileDescriptor, index []int) (desc protoreflect.MessageDescriptor, err error) {
+	scope := file.Messages()
 	for _, i := range index {
-		if i < 0 || i >= in.Len() {
+		if i < 0 || i >= scope.Len() {
 			return nil, fmt.Errorf("the schema has no message with index %v", index)
 		}
-		of = in.Get(i)
-		in = of.Messages()
+		desc = scope.Get(i)
+		scope = desc.Messages()
 	}
-	if of == nil {
+	if desc == nil {
 		return nil, errors.New("the index of the message is empty")
 	}
-	return of, nil
+	return desc, nil
 }
 
-// appendMessage appends a message as JSON. Fields have the names of the schema. A field that
-// is not set is null if it tells that from its default, and else its default. Numbers are
-// numbers, whatever their size; package protojson would quote those of 64 bits.
+// appendMessage appends a message as JSON. Members have the field names of the schema. An unset field is null if
+// the field has presence, and otherwise its default. Numbers are never quoted; package protojson quotes 64-bit
+// integers.
 func appendMessage(b []byte, m protoreflect.Message) ([]byte, error) {
 	fields := m.Descriptor().Fields()
-	switch m.Descriptor().FullName() { // of messages that JSON has a shorter form of
+	switch m.Descriptor().FullName() { // messages with a shorter form in JSON
 	case "google.protobuf.Timestamp":
 		t := time.Unix(secondsOf(m)).UTC()
 		if y := t.Year(); y < 1 || y > 9999 {
 			return b, fmt.Errorf("the timestamp of year %d is out of range", y)
 		}
 		return append(t.AppendFormat(append(b, '"'), time.RFC3339Nano), '"'), nil
-	case "google.protobuf.Duration": // its seconds
+	case "google.protobuf.Duration": // in seconds
 		seconds, nanos := secondsOf(m)
 		if seconds < 0 || nanos < 0 {
 			b, seconds, nanos = append(b, '-'), -seconds, -nanos
@@ -123,7 +123,7 @@ func appendMessage(b []byte, m protoreflect.Message) ([]byte, error) {
 		return appendField(b, f, m.Get(f))
 	case "google.protobuf.Struct", "google.protobuf.ListValue", "google.protobuf.DoubleValue", "google.protobuf.FloatValue",
 		"google.protobuf.Int64Value", "google.protobuf.UInt64Value", "google.protobuf.Int32Value", "google.protobuf.UInt32Value",
-		"google.protobuf.BoolValue", "google.protobuf.StringValue", "google.protobuf.BytesValue": // their one field
+		"google.protobuf.BoolValue", "google.protobuf.StringValue", "google.protobuf.BytesValue": // their only field
 		return appendField(b, fields.Get(0), m.Get(fields.Get(0)))
 	}
 	return appendAll(b, "{}", fields.Len(), func(b []byte, i int) ([]byte, error) {
@@ -167,8 +167,8 @@ func appendValue(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value)
 		if f.Enum().FullName() == "google.protobuf.NullValue" {
 			return append(b, "null"...), nil
 		}
-		if of := f.Enum().Values().ByNumber(v.Enum()); of != nil {
-			return appendText(b, string(of.Name())), nil
+		if value := f.Enum().Values().ByNumber(v.Enum()); value != nil {
+			return appendText(b, string(value.Name())), nil
 		}
 		return strconv.AppendInt(b, int64(v.Enum()), 10), nil
 	case protoreflect.BoolKind:
@@ -187,7 +187,7 @@ func appendValue(b []byte, f protoreflect.FieldDescriptor, v protoreflect.Value)
 	return strconv.AppendInt(b, v.Int(), 10), nil
 }
 
-// secondsOf are the two fields of a Timestamp or a Duration.
+// secondsOf returns the two fields of a Timestamp or a Duration.
 func secondsOf(m protoreflect.Message) (seconds, nanos int64) {
 	f := m.Descriptor().Fields()
 	return m.Get(f.ByNumber(1)).Int(), m.Get(f.ByNumber(2)).Int()

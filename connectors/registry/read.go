@@ -16,7 +16,7 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// Name is that of the Reading and the Writing that this package registers.
+// Name is the name of the Reading and the Writing that this package registers.
 const Name = "registry"
 
 // Formats of values.
@@ -34,28 +34,28 @@ func init() {
 		func(setting string) kafkaio.Writing { return jsontext.Read[Sink](setting).writing() })
 }
 
-// A Source says how values of topics are read.
+// A Source describes how to read the values of topics.
 type Source struct {
 	Config
-	// Format is that of all values, or Auto: the magic byte tells values with a schema from
-	// JSON. Keys are always read in that way.
+	// Format is the format of all values, or Auto: then the magic byte distinguishes values with a schema from
+	// JSON. Keys are always read like Auto.
 	Format string
 }
 
-// Form is that of a source whose records are read in this way.
+// Form returns the kafkaio.Form of a source with these settings.
 func (s Source) Form() kafkaio.Form { return kafkaio.Form{Name: Name, Setting: jsontext.Of(s)} }
 
-// header is the magic byte and the id before a payload.
+// header decodes the magic byte and schema ID before a payload.
 var header sr.ConfluentHeader
 
-// reading returns what reads the records of one consumer.
+// reading returns a function that decodes the records of one consumer.
 func (s Source) reading() kafkaio.Reading {
-	known := schemasOf(s.Config)
+	cache := schemasOf(s.Config)
 	return func(ctx context.Context, log *slog.Logger, records []kafkaio.Record) error {
 		errs := make([]error, runtime.GOMAXPROCS(0))
-		parallel.Chunks(len(records), len(errs), func(worker, from, end int) {
-			r := valueReader{known: known, format: s.Format, ctx: ctx, log: log}
-			for i := from; i < end && errs[worker] == nil; i++ {
+		parallel.Chunks(len(records), len(errs), func(worker, start, end int) {
+			r := valueReader{cache: cache, format: s.Format, ctx: ctx, log: log}
+			for i := start; i < end && errs[worker] == nil; i++ {
 				errs[worker] = r.record(&records[i])
 			}
 		})
@@ -63,85 +63,85 @@ func (s Source) reading() kafkaio.Reading {
 	}
 }
 
-// A valueReader reads some records of one fetch.
+// A valueReader decodes some records of one fetch.
 type valueReader struct {
-	known  *schemas
+	cache  *schemas
 	format string
 	ctx    context.Context
 	log    *slog.Logger
-	// text is where values are appended. Values of before keep what it was when it grows.
+	// text is the buffer to which values are appended. When it grows, earlier values keep the old one.
 	text []byte
 }
 
-// textBytes is how much a reader allocates at once.
+// textBytes is the minimum size of a new buffer.
 const textBytes = 64 << 10
 
-// record reads the key and the value of a record. The error is one that ends the run.
-func (r *valueReader) record(to *kafkaio.Record) error {
-	var found kafkaio.DecodeInfo
-	if id, payload, none := header.DecodeID(to.Key); none == nil && to.Oversized == 0 {
+// record decodes the key and the value of a record. An error ends the run.
+func (r *valueReader) record(rec *kafkaio.Record) error {
+	var info kafkaio.DecodeInfo
+	if id, payload, idErr := header.DecodeID(rec.Key); idErr == nil && rec.Oversized == 0 {
 		text, reason, err := r.payload(id, payload, "")
 		switch {
 		case err != nil:
 			return err
 		case reason != nil:
-			found.KeyReason = reason.Error()
+			info.KeyReason = reason.Error()
 		default:
-			setKey(to, &found, text)
+			setKey(rec, &info, text)
 		}
 	}
-	switch id, payload, none := header.DecodeID(to.Value); {
-	case len(to.Value) == 0: // a tombstone, or nothing
-	case to.Oversized > 0:
-		if none == nil {
-			found.Reason = "the value is cut"
+	switch id, payload, idErr := header.DecodeID(rec.Value); {
+	case len(rec.Value) == 0: // a tombstone, or no value
+	case rec.Oversized > 0:
+		if idErr == nil {
+			info.Reason = "the value is cut"
 		}
-	case none == nil && r.format != JSON:
+	case idErr == nil && r.format != JSON:
 		text, reason, err := r.payload(id, payload, r.format)
 		switch {
 		case err != nil:
 			return err
 		case reason != nil:
-			found.Reason = reason.Error()
+			info.Reason = reason.Error()
 		default:
-			to.Value = text
+			rec.Value = text
 		}
 	case r.format != JSON && r.format != Auto:
-		found.Reason = fmt.Sprintf("the value does not begin with the magic byte and the id of a schema, as format: %s wants it", r.format)
+		info.Reason = fmt.Sprintf("the value does not begin with the magic byte and the id of a schema, which format: %s requires", r.format)
 	}
-	if found.Reason != "" || found.KeyReason != "" || found.KeyFields != nil {
-		to.DecodeInfo = &found
+	if info.Reason != "" || info.KeyReason != "" || info.KeyFields != nil {
+		rec.DecodeInfo = &info
 	}
 	return nil
 }
 
-// setKey makes the key of a record of its JSON.
-func setKey(to *kafkaio.Record, found *kafkaio.DecodeInfo, text []byte) {
+// setKey sets the key of a record from its JSON.
+func setKey(rec *kafkaio.Record, info *kafkaio.DecodeInfo, text []byte) {
 	var key string
 	switch c := text[0]; {
 	case c == '{':
-		found.KeyFields = text
+		info.KeyFields = text
 	case c == '"' && json.Unmarshal(text, &key) == nil:
-		to.Key = []byte(key)
+		rec.Key = []byte(key)
 	case c == '-' || c >= '0' && c <= '9':
-		to.Key = text
+		rec.Key = text
 	default:
-		found.KeyReason = "the key of the record is neither a text, nor a number, nor a record"
+		info.KeyReason = "the key of the record is neither a text, nor a number, nor a record"
 	}
 }
 
-// payload returns the payload of a schema as JSON, or the reason why it cannot be read. It wants a
-// schema of a format, if that names one.
+// payload returns the payload of a schema as JSON, or the reason why it cannot be read. If format is neither empty
+// nor Auto, the schema must have that format. An error ends the run.
 func (r *valueReader) payload(id int, payload []byte, format string) (text []byte, reason, err error) {
-	s, err := r.known.get(r.ctx, r.log, id)
+	s, err := r.cache.get(r.ctx, r.log, id)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case s.err != nil:
 		return nil, s.err, nil
-	case format != "" && format != Auto && format != describe(s.of):
-		return nil, fmt.Errorf("schema %d is of the format %s, and format: %s is wanted", id, describe(s.of), format), nil
-	case s.of == sr.TypeJSON:
+	case format != "" && format != Auto && format != formatName(s.kind):
+		return nil, fmt.Errorf("schema %d has the format %s, but format: %s is required", id, formatName(s.kind), format), nil
+	case s.kind == sr.TypeJSON:
 		if len(payload) == 0 {
 			return nil, errors.New("nothing follows the id of the schema"), nil
 		}
@@ -150,11 +150,11 @@ func (r *valueReader) payload(id int, payload []byte, format string) (text []byt
 	if cap(r.text)-len(r.text) < len(payload) {
 		r.text = make([]byte, 0, max(textBytes, 4*len(payload)))
 	}
-	from := len(r.text)
+	start := len(r.text)
 	out, reason := s.payload(r.text, payload)
 	if reason != nil {
 		return nil, fmt.Errorf("the payload does not fit schema %d: %w", id, reason), nil
 	}
 	r.text = out
-	return out[from:len(out):len(out)], nil, nil
+	return out[start:len(out):len(out)], nil, nil
 }

@@ -35,7 +35,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// fake starts a registry with schemas, whose ids are 1, 2 and so on.
+// fake starts a registry with schemas, whose IDs are 1, 2 and so on.
 func fake(t testing.TB, schemas ...sr.Schema) (*srfake.Registry, Config) {
 	t.Helper()
 	r := srfake.New()
@@ -46,17 +46,17 @@ func fake(t testing.TB, schemas ...sr.Schema) (*srfake.Registry, Config) {
 	return r, Config{URL: r.URL()}
 }
 
-// frame puts the head of a schema before a payload.
+// frame puts the magic byte and the schema ID before a payload.
 func frame(id int, payload ...byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), payload...)
 }
 
-// read reads one record.
+// read decodes one record.
 func read(t testing.TB, c Config, format string, r kafkaio.Record) kafkaio.Record {
 	t.Helper()
-	all := []kafkaio.Record{r}
-	expect.OK(t, (Source{c, format}).reading()(t.Context(), quiet, all))
-	return all[0]
+	records := []kafkaio.Record{r}
+	expect.OK(t, (Source{c, format}).reading()(t.Context(), quiet, records))
+	return records[0]
 }
 
 const avroSchema = `{"type":"record","name":"Reading","namespace":"plant","fields":[
@@ -77,9 +77,9 @@ const avroSchema = `{"type":"record","name":"Reading","namespace":"plant","field
 ]}`
 
 func avroValue() map[string]any {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+	ts := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 	return map[string]any{
-		"sensor": map[string]any{"id": int64(1) << 60, "name": "a \"b\"\n"}, "at": at, "at_us": at.Add(9 * time.Microsecond), "local": at, "day": at.Truncate(24 * time.Hour),
+		"sensor": map[string]any{"id": int64(1) << 60, "name": "a \"b\"\n"}, "at": ts, "at_us": ts.Add(9 * time.Microsecond), "local": ts, "day": ts.Truncate(24 * time.Hour),
 		"x": 0.1, "f": float32(0.1), "price": big.NewRat(-12345, 1000), "uuid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "uuid16": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
 		"state": "OFF", "more": map[string]any{"b": nil, "a": 1e300, "c": "t"}, "list": []any{1.0, -2.5}, "raw": []byte{0, 255},
 	}
@@ -130,7 +130,7 @@ message Envelope {
   enum State { ON = 0; OFF = 1; }
 }`
 
-// protoPayload is written by hand: what other libraries write.
+// protoPayload is encoded by hand, as other libraries would.
 func protoPayload() []byte {
 	text := func(b []byte, n protowire.Number, s []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), s)
@@ -142,9 +142,9 @@ func protoPayload() []byte {
 		return protowire.AppendFixed64(protowire.AppendTag(b, n, protowire.Fixed64Type), bits)
 	}
 	const tenth = 0x3fb999999999999a
-	at := varint(varint(nil, 1, 1767323045), 2, 678_000_000)
+	timestamp := varint(varint(nil, 1, 1767323045), 2, 678_000_000)
 	b := text(nil, 1, []byte("a"))
-	b = text(b, 2, at)
+	b = text(b, 2, timestamp)
 	b = double(b, 3, tenth)
 	b = text(b, 5, double(nil, 1, tenth))
 	minus := int64(-1)
@@ -165,7 +165,7 @@ const protoJSON = `{"key":"a","time":"2026-01-02T03:04:05.678Z","x":0.1,"y":null
 
 func TestProtobuf(t *testing.T) {
 	_, c := fake(t, sr.Schema{Schema: protoSchema, Type: sr.TypeProtobuf})
-	// The indexes are those of Envelope and of Reading in it: 1, 0.
+	// The indexes of Envelope and of Reading in it: 1, 0.
 	got := read(t, c, Protobuf, kafkaio.Record{Value: frame(1, append([]byte{4, 2, 0}, protoPayload()...)...)})
 	if diff := cmp.Diff(protoJSON, string(got.Value)); diff != "" || got.DecodeInfo != nil {
 		t.Errorf("%+v (-want +got)\n%s", got.DecodeInfo, diff)
@@ -179,17 +179,17 @@ func TestProtobuf(t *testing.T) {
 		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("M"), Field: []*descriptorpb.FieldDescriptorProto{field("s", 1), field("t", 2)}}},
 	})
 	expect.OK(t, err)
-	_, of := fake(t, sr.Schema{Schema: base64.StdEncoding.EncodeToString(descriptor), Type: sr.TypeProtobuf})
-	if got = read(t, of, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b","t":""}` {
+	_, descriptorCfg := fake(t, sr.Schema{Schema: base64.StdEncoding.EncodeToString(descriptor), Type: sr.TypeProtobuf})
+	if got = read(t, descriptorCfg, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b","t":""}` {
 		t.Errorf("%s %+v", got.Value, got.DecodeInfo)
 	}
-	// The head of a schema's first message is one zero.
+	// The index of a schema's first message is encoded as one zero.
 	if got = read(t, c, Auto, kafkaio.Record{Value: frame(1, 0, 10, 1, 'b')}); string(got.Value) != `{"s":"b"}` {
 		t.Errorf("%s %+v", got.Value, got.DecodeInfo)
 	}
 }
 
-// A schema that refers to others reads with them, also if it refers to one in two ways.
+// A schema is compiled with the schemas that it refers to, also if it refers to one of them in two ways.
 func TestReferences(t *testing.T) {
 	r, c := fake(t,
 		sr.Schema{Schema: `{"type":"enum","name":"State","symbols":["ON","OFF"]}`},
@@ -217,7 +217,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// What a key and a value become, or why they do not.
+// Keys and values are converted, or have a reason why they are not.
 func TestReading(t *testing.T) {
 	_, c := fake(t,
 		sr.Schema{Schema: `"string"`},
@@ -248,12 +248,12 @@ func TestReading(t *testing.T) {
 		{"an unknown id", Auto, nil, frame(99, 1), "", string(frame(99, 1)), &kafkaio.DecodeInfo{Reason: "the schema registry does not know schema 99, or one that it refers to: schema not found"}},
 		{"a short payload", Auto, nil, frame(1, 4, 'a'), "", string(frame(1, 4, 'a')), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 1: it ends too early"}},
 		{"a long payload", Auto, nil, frame(2, 2, 2), "", string(frame(2, 2, 2)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 2: 1 bytes follow the record"}},
-		{"no index", Auto, nil, frame(4), "", string(frame(4)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 4: it does not begin with the index of a message"}},
+		{"no index", Auto, nil, frame(4), "", string(frame(4)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 4: it does not begin with a message index"}},
 		{"an index beyond", Auto, nil, frame(4, 2, 2), "", string(frame(4, 2, 2)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 4: the schema has no message with index [1]"}},
 		{"a broken message", Auto, nil, frame(4, 0, 8), "", string(frame(4, 0, 8)), &kafkaio.DecodeInfo{Reason: "the payload does not fit schema 4: proto:"}},
-		{"a schema that lacks a part", Auto, nil, frame(7, 0), "", string(frame(7, 0)), &kafkaio.DecodeInfo{Reason: "schema 7 cannot be used: the schema:1:27: other.proto is imported, and the registry names no such part"}},
-		{"another format", Avro, nil, frame(4, 0), "", string(frame(4, 0)), &kafkaio.DecodeInfo{Reason: "schema 4 is of the format protobuf, and format: avro is wanted"}},
-		{"JSON in place of Avro", Avro, nil, []byte(`{"x":1}`), "", `{"x":1}`, &kafkaio.DecodeInfo{Reason: "the value does not begin with the magic byte and the id of a schema, as format: avro wants it"}},
+		{"a schema that lacks a part", Auto, nil, frame(7, 0), "", string(frame(7, 0)), &kafkaio.DecodeInfo{Reason: "schema 7 cannot be used: the schema:1:27: other.proto is imported, but the schema's references do not contain it"}},
+		{"another format", Avro, nil, frame(4, 0), "", string(frame(4, 0)), &kafkaio.DecodeInfo{Reason: "schema 4 has the format protobuf, but format: avro is required"}},
+		{"JSON in place of Avro", Avro, nil, []byte(`{"x":1}`), "", `{"x":1}`, &kafkaio.DecodeInfo{Reason: "the value does not begin with the magic byte and the id of a schema, which format: avro requires"}},
 		{"nothing of a JSON schema", JSONSchema, nil, frame(3), "", string(frame(3)), &kafkaio.DecodeInfo{Reason: "nothing follows the id of the schema"}},
 		{"JSON is not looked at", JSON, nil, frame(99, 1), "", string(frame(99, 1)), nil},
 	} {
@@ -271,7 +271,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// counted counts what a registry is asked.
+// counted counts the requests to a registry.
 func counted(t *testing.T, r *srfake.Registry) (asked *atomic.Int32) {
 	t.Helper()
 	asked = new(atomic.Int32)
@@ -282,17 +282,17 @@ func counted(t *testing.T, r *srfake.Registry) (asked *atomic.Int32) {
 	return asked
 }
 
-// A schema is asked for once, also one that the registry does not know; a new one is asked for when it comes.
+// A schema is requested once, also if the registry does not know it. A new schema is requested when it occurs.
 func TestSchemasAreCached(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
 	asked := counted(t, r)
 	reading := (Source{c, Auto}).reading()
-	batch := func(ids ...int) (all []kafkaio.Record) {
+	batch := func(ids ...int) (records []kafkaio.Record) {
 		for _, id := range ids {
-			all = append(all, kafkaio.Record{Value: frame(id, 2, 'a')})
+			records = append(records, kafkaio.Record{Value: frame(id, 2, 'a')})
 		}
-		return all
+		return records
 	}
 	for _, test := range []struct {
 		ids   []int
@@ -302,23 +302,23 @@ func TestSchemasAreCached(t *testing.T) {
 		expect.OK(t, reading(t.Context(), quiet, batch(test.ids...)))
 		expect.Same(t, test.asked, asked.Load(), test.ids, ": requests")
 	}
-	// After a while the registry may know it.
+	// After retryAt the registry is asked again.
 	s := schemasOf(c)
-	s.known[2].again = time.Now()
+	s.known[2].retryAt = time.Now()
 	r.SeedSchema("late", 1, 2, sr.Schema{Schema: `"string"`})
 	if got := read(t, c, Auto, kafkaio.Record{Value: frame(2, 2, 'a')}); string(got.Value) != `"a"` {
 		t.Errorf("%q %+v", got.Value, got.DecodeInfo)
 	}
-	// Garbage that names ever other ids does not fill the memory.
-	for id := range mostDoubted + 10 {
+	// Corrupt records with many different IDs do not fill the memory.
+	for id := range maxFailed + 10 {
 		expect.Get(s.get(t.Context(), quiet, 100+id))(t)
 	}
-	if n := len(s.known); n > mostDoubted/2 {
+	if n := len(s.known); n > maxFailed/2 {
 		t.Errorf("%d schemas are remembered", n)
 	}
 }
 
-// A registry that is away is waited for, and the log says so once.
+// get waits for an unavailable registry, and the outage is logged once.
 func TestRegistryAway(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
@@ -331,16 +331,16 @@ func TestRegistryAway(t *testing.T) {
 		return true
 	})
 	for _, code := range []int{503, 429, 404} {
-		var told strings.Builder
+		var logText strings.Builder
 		registries.Clear()
 		asked.Store(0)
 		status.Store(int32(code))
-		all := []kafkaio.Record{{Value: frame(1, 2, 'a')}}
-		if err := (Source{c, Auto}).reading()(t.Context(), slog.New(slog.NewTextHandler(&told, nil)), all); err != nil || string(all[0].Value) != `"a"` || all[0].DecodeInfo != nil {
-			t.Errorf("%d: %v %q %+v", code, err, all[0].Value, all[0].DecodeInfo)
+		records := []kafkaio.Record{{Value: frame(1, 2, 'a')}}
+		if err := (Source{c, Auto}).reading()(t.Context(), slog.New(slog.NewTextHandler(&logText, nil)), records); err != nil || string(records[0].Value) != `"a"` || records[0].DecodeInfo != nil {
+			t.Errorf("%d: %v %q %+v", code, err, records[0].Value, records[0].DecodeInfo)
 		}
 		expect.Same(t, int32(3), asked.Load(), code, ": requests")
-		if lines := strings.Split(strings.TrimSpace(told.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "level=WARN msg=\"the schema registry does not answer: trying again\"") || !strings.Contains(lines[1], "answers again") {
+		if lines := strings.Split(strings.TrimSpace(logText.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "level=WARN msg=\"the schema registry does not answer: trying again\"") || !strings.Contains(lines[1], "answers again") {
 			t.Errorf("%d: %q", code, lines)
 		}
 	}
@@ -356,7 +356,7 @@ func TestRegistryAway(t *testing.T) {
 	expect.Error(t, c.Check(t.Context()), "does not answer: start it, or set registry.url: dial tcp")
 }
 
-// JSON that is no answer of a registry is asked for again, by a source and by a sink.
+// JSON that is not an answer of a registry is requested again, by a source and by a sink.
 func TestForeignAnswer(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
@@ -378,7 +378,7 @@ func TestForeignAnswer(t *testing.T) {
 		}
 		asked.Store(0)
 		id := 0
-		expect.OK(t, c.patiently(t.Context(), quiet, func(ctx context.Context, cl *sr.Client) (err error) {
+		expect.OK(t, c.askUntilAnswered(t.Context(), quiet, func(ctx context.Context, cl *sr.Client) (err error) {
 			id, err = Sink{c, "out", `"string"`}.id(ctx, cl)
 			return err
 		}))
@@ -388,8 +388,8 @@ func TestForeignAnswer(t *testing.T) {
 	}
 }
 
-// What ends a run says what to set. Nothing shows a secret.
-func TestRefused(t *testing.T) {
+// An error that ends a run names the setting to change. No error contains a secret.
+func TestRegistryErrors(t *testing.T) {
 	dir := t.TempDir()
 	for name, password := range map[string]string{"right": "right \r\n", "wrong": "wrong-secret"} {
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(password), 0o600))
@@ -415,7 +415,7 @@ func TestRefused(t *testing.T) {
 	encrypted := srfake.NewRegistry()
 	encrypted.SeedSchema("s", 1, 1, sr.Schema{Schema: `"string"`})
 	tls := httptest.NewUnstartedServer(encrypted.Handler())
-	tls.Config.ErrorLog = log.New(io.Discard, "", 0) // of the client that trusts nobody
+	tls.Config.ErrorLog = log.New(io.Discard, "", 0) // the client that trusts nobody causes TLS errors
 	tls.StartTLS()
 	t.Cleanup(tls.Close)
 	ca := filepath.Join(dir, "ca.pem")
@@ -426,7 +426,7 @@ func TestRefused(t *testing.T) {
 		check, read string
 	}{
 		{"a login", login("right"), "", ""},
-		{"no login", Config{URL: secure.URL()}, "wants a login: set registry.username and registry.password", "wants a login"},
+		{"no login", Config{URL: secure.URL()}, "requires a login: set registry.username and registry.password", "requires a login"},
 		{"a wrong password", login("wrong"), `refuses the login of user "user": set registry.username, and the password in the file`, "refuses the login"},
 		{"no password", login("none"), "registry.password.file: the file that it names cannot be read", "registry.password.file"},
 		{"forbidden", answers(403), "refuses this client, which has no login: set registry.username", "refuses this client, which has no login: set registry.username"},
@@ -438,16 +438,16 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			said := func(err error, want string) {
+			expectError := func(err error, want string) {
 				t.Helper()
 				if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err != nil && strings.Contains(err.Error(), "wrong-secret") {
 					t.Errorf("got %v, want %q", err, want)
 				}
 			}
-			said(test.cfg.Check(t.Context()), test.check)
+			expectError(test.cfg.Check(t.Context()), test.check)
 			if test.read != "-" {
 				_, err := schemasOf(test.cfg).get(t.Context(), quiet, 1)
-				said(err, test.read)
+				expectError(err, test.read)
 			}
 		})
 	}
@@ -455,7 +455,7 @@ func TestRefused(t *testing.T) {
 
 func TestCheckURL(t *testing.T) {
 	for text, want := range map[string]string{
-		"http://r:8081": "", "https://r/apis/ccompat/v7": "", "r:8081": "with a host", "ftp://r": "with a host", "https://u:p@r": "no login", "http://r?a=b": "end with its path", "": "with a host",
+		"http://r:8081": "", "https://r/apis/ccompat/v7": "", "r:8081": "with a host", "ftp://r": "with a host", "https://u:p@r": "not contain a login", "http://r?a=b": "not have a query", "": "with a host",
 	} {
 		if err := CheckURL(text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
@@ -463,32 +463,32 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
-// No payload takes the program down, and what is read is one value of JSON unless it is of a JSON schema.
+// No payload causes a panic, and a decoded value is one JSON value, except with a JSON schema.
 func FuzzReading(f *testing.F) {
 	_, c := fake(f, sr.Schema{Schema: avroSchema}, sr.Schema{Schema: protoSchema, Type: sr.TypeProtobuf},
 		sr.Schema{Schema: `{"type":"record","name":"L","fields":[{"name":"v","type":"long"},{"name":"next","type":["null","L",{"type":"array","items":"L"}]}]}`}, sr.Schema{Schema: `"string"`})
 	payload := expect.Get(avro.MustParse(avroSchema).Encode(avroValue()))(f)
 	f.Add(frame(1, payload...))
 	f.Add(frame(2, append([]byte{4, 2, 0}, protoPayload()...)...))
-	f.Add(frame(2, []byte("\x04\x02\x00R\f\n\x010\t00000000")...)) // at which package proto panics
+	f.Add(frame(2, []byte("\x04\x02\x00R\f\n\x010\t00000000")...)) // package proto panics for this
 	f.Add(frame(3, 2, 2, 4, 0))
-	f.Add(frame(4, 6, 'a', '"', 0xff)) // a text that is not UTF-8 ends where it ends
+	f.Add(frame(4, 6, 'a', '"', 0xff)) // invalid UTF-8 does not change where a text ends
 	reading := (Source{c, Auto}).reading()
 	f.Fuzz(func(t *testing.T, value []byte) {
 		if len(value) > 0 && value[0] != 0 {
 			return
 		}
-		all := []kafkaio.Record{{Key: value, Value: value}}
-		expect.OK(t, reading(t.Context(), quiet, all))
-		bare := strings.NewReplacer("NaN", "0", "-Infinity", "0", "Infinity", "0").Replace(string(all[0].Value))
-		if _, _, none := header.DecodeID(value); none == nil && all[0].DecodeInfo != nil && all[0].DecodeInfo.Reason == "" && !json.Valid([]byte(bare)) {
-			t.Errorf("%q is not JSON", all[0].Value)
+		records := []kafkaio.Record{{Key: value, Value: value}}
+		expect.OK(t, reading(t.Context(), quiet, records))
+		bare := strings.NewReplacer("NaN", "0", "-Infinity", "0", "Infinity", "0").Replace(string(records[0].Value))
+		if _, _, idErr := header.DecodeID(value); idErr == nil && records[0].DecodeInfo != nil && records[0].DecodeInfo.Reason == "" && !json.Valid([]byte(bare)) {
+			t.Errorf("%q is not JSON", records[0].Value)
 		}
 	})
 }
 
-// What has no form in JSON is an error, wherever it is.
-func TestNoForm(t *testing.T) {
+// A value that JSON cannot represent is an error, also when nested.
+func TestAppendAvroUnsupported(t *testing.T) {
 	for _, v := range []any{struct{}{}, []any{1.5, struct{}{}}, map[string]any{"a": "b", "c": struct{}{}}, big.NewRat(1, 3)} {
 		if b, err := appendAvro(nil, v); err == nil {
 			t.Errorf("%v is %s", v, b)

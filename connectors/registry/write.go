@@ -16,18 +16,18 @@ import (
 	"hafvf/internal/jsontext"
 )
 
-// A Sink says how lines of JSON become Avro.
+// A Sink describes how lines of JSON are converted to Avro.
 type Sink struct {
 	Config
-	Subject string // of the schema, TOPIC-value
+	Subject string // of the schema: TOPIC-value
 	Schema  string // of all lines
 }
 
-// Form is that of a sink whose lines are written in this way.
+// Form returns the kafkaio.Form of a sink with these settings.
 func (s Sink) Form() kafkaio.Form { return kafkaio.Form{Name: Name, Setting: jsontext.Of(s)} }
 
-// Register finds the schema under the subject, or registers it. The error says if what stands
-// there does not allow it.
+// Register looks up the schema under Subject, and registers it if it is missing. It fails if an existing schema is
+// incompatible.
 func (s Sink) Register(ctx context.Context) error {
 	err := s.ask(ctx, func(ctx context.Context, cl *sr.Client) error {
 		_, err := s.id(ctx, cl)
@@ -37,35 +37,34 @@ func (s Sink) Register(ctx context.Context) error {
 }
 
 func (s Sink) refused(err error) error {
-	if is(err, http.StatusConflict) {
-		return fmt.Errorf("the schema registry %s refuses the schema of %s, as it is not compatible with what stands there: write to another topic, delete the subject, or set its compatibility to NONE: %w", s.URL, s.Subject, err)
+	if hasStatus(err, http.StatusConflict) {
+		return fmt.Errorf("the schema registry %s refuses the schema of %s, because it is incompatible with the existing schema: write to another topic, delete the subject, or set its compatibility to NONE: %w", s.URL, s.Subject, err)
 	}
 	return s.explain(err)
 }
 
-// id finds or registers the schema. Who may only read finds one that others have registered.
+// id looks up or registers the schema. A user who may only read can find a schema that others have registered.
 func (s Sink) id(ctx context.Context, cl *sr.Client) (int, error) {
 	schema := sr.Schema{Schema: s.Schema}
 	found, err := cl.LookupSchema(ctx, s.Subject, schema)
 	id := found.ID
-	if unknown(err) {
+	if notFound(err) {
 		id, err = cl.RegisterSchema(ctx, s.Subject, schema, -1, -1)
 	}
 	if err == nil && id <= 0 {
-		err = errForeign
+		err = errNoSchema
 	}
 	return id, err
 }
 
-// writing returns what makes Avro of lines. It asks for the id of the schema with the first
-// one.
+// writing returns a function that converts lines to Avro. It asks for the schema's ID when it gets the first line.
 func (s Sink) writing() kafkaio.Writing {
 	encode := Encode(s.Schema)
-	var begin []byte // magic byte and id; nil before they are known
+	var prefix []byte // magic byte and ID; nil until they are known
 	return func(ctx context.Context, log *slog.Logger, line []byte) ([]byte, error) {
-		if begin == nil {
+		if prefix == nil {
 			id := 0
-			err := s.patiently(ctx, log, func(ctx context.Context, cl *sr.Client) (err error) {
+			err := s.askUntilAnswered(ctx, log, func(ctx context.Context, cl *sr.Client) (err error) {
 				id, err = s.id(ctx, cl)
 				return err
 			})
@@ -75,23 +74,23 @@ func (s Sink) writing() kafkaio.Writing {
 				}
 				return nil, s.refused(err)
 			}
-			begin = binary.BigEndian.AppendUint32([]byte{0}, uint32(id))
+			prefix = binary.BigEndian.AppendUint32([]byte{0}, uint32(id))
 		}
-		return encode(bytes.Clone(begin), line)
+		return encode(bytes.Clone(prefix), line)
 	}
 }
 
-// Encode returns what appends a line of JSON as Avro of the schema. It panics if the schema is
-// none.
-func Encode(schema string) func(to, line []byte) ([]byte, error) {
+// Encode returns a function that appends a line of JSON to dst as Avro of the schema. Encode panics if the schema
+// is invalid.
+func Encode(schema string) func(dst, line []byte) ([]byte, error) {
 	s := avro.MustParse(schema)
-	return func(to, line []byte) ([]byte, error) {
+	return func(dst, line []byte) ([]byte, error) {
 		var v map[string]any
 		d := json.NewDecoder(bytes.NewReader(line))
 		d.UseNumber()
 		if err := d.Decode(&v); err != nil {
 			return nil, err
 		}
-		return s.AppendEncode(to, v)
+		return s.AppendEncode(dst, v)
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"hafvf/internal/series"
 )
 
-// lasting is how long an Alertmanager takes a key to be silent, or an alarm to last, that nobody
-// says to have recovered.
-const lasting = 365 * 24 * time.Hour
+// openDuration is how long an Alertmanager keeps an alert whose end is not known yet.
+const openDuration = 365 * 24 * time.Hour
 
-// ownLabels are those of every alert. A label of a series has another name.
-var ownLabels = []string{"alertname", "id", "key", "kind"}
+// reservedLabels are the names of hafvf's own labels. copyLabels renames labels of a series with these names.
+var reservedLabels = []string{"alertname", "id", "key", "kind"}
 
-// An alertmanagerAlert is an alert as an Alertmanager takes it, which knows it by its labels.
+// An alertmanagerAlert is an alert in the JSON of the Alertmanager's API. An Alertmanager identifies an alert by
+// its labels.
 type alertmanagerAlert struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
@@ -25,12 +25,14 @@ type alertmanagerAlert struct {
 	EndsAt      time.Time         `json:"endsAt,omitzero"`
 }
 
-// forAlertmanager turns the record of an alert into an alert of an Alertmanager. The end of
-// a silence resolves the alert of its beginning, and an incident that closes or merges the one that
-// opened. The end of an alarm, which has a threshold, resolves novelty and change of its key: two
-// alerts, with a comma between them. An alert has the labels of its key's series, see
-// series.Labels. If the sink has Ends, those last until then; else they are resolved after
-// the Alertmanager's resolve_timeout, as others that have no end.
+// forAlertmanager turns the record of an alert into one or two alerts of an Alertmanager, separated by a comma.
+//
+//   - An alert has the labels of its key's series, see series.Labels, and the labels of the record.
+//   - The end of a silence resolves the alert of its beginning. An incident that closes or merges resolves the
+//     alert that opened it.
+//   - The end of an alarm has a threshold. It resolves both alerts of its key: novelty and change.
+//   - If Sink.Ends is set, novelty and change stay active until then. Otherwise the Alertmanager resolves them
+//     after its resolve_timeout.
 func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 	var r struct {
 		Key, ID, Kind, Message string
@@ -40,27 +42,27 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 		Labels, Replaced       map[string]string
 	}
 	if err := json.Unmarshal(record, &r); err != nil {
-		return nil, fmt.Errorf("the record is no alert: %w", err)
+		return nil, fmt.Errorf("the record is not an alert: %w", err)
 	}
 	p := alertmanagerAlert{
 		Labels:      map[string]string{},
 		Annotations: map[string]string{"summary": r.Message, "id": r.ID},
 		StartsAt:    r.Start,
 	}
-	if r.Kind != "incident" { // its key is a group
+	if r.Kind != "incident" { // the key of an incident is a group
 		copyLabels(p.Labels, series.Labels(r.Key, s.Key))
 		if p.Labels["exported_key"] == r.Key {
-			delete(p.Labels, "exported_key") // the key is no series
+			delete(p.Labels, "exported_key") // the key is not a series
 		}
 	}
 	copyLabels(p.Labels, r.Labels)
 	p.Labels["alertname"], p.Labels["key"], p.Labels["kind"] = "hafvf", r.Key, r.Kind
 	switch r.Kind {
 	case "silent":
-		p.EndsAt = time.Now().Add(lasting)
+		p.EndsAt = time.Now().Add(openDuration)
 	case "novelty", "change":
 		if s.Ends {
-			p.EndsAt = time.Now().Add(lasting)
+			p.EndsAt = time.Now().Add(openDuration)
 		}
 	case "recovered":
 		p.EndsAt = r.Time
@@ -73,8 +75,8 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 		}
 		p.Labels["kind"] = "silent"
 	case "incident":
-		// Its group may become wider, so the id alone names it.
-		p.Labels["key"], p.Labels["id"], p.EndsAt = "", r.ID, time.Now().Add(lasting)
+		// The group of an incident can grow, so only the ID identifies the incident.
+		p.Labels["key"], p.Labels["id"], p.EndsAt = "", r.ID, time.Now().Add(openDuration)
 		p.Annotations["group"] = r.Key
 		if r.State == "closed" || r.State == "merged" {
 			p.EndsAt = r.Time
@@ -86,25 +88,26 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// copyLabels copies labels. One that every alert has gets another name.
-func copyLabels(to, from map[string]string) {
-	for name, value := range from {
-		if slices.Contains(ownLabels, name) {
+// copyLabels copies labels from src to dst. A reserved name gets the prefix "exported_".
+func copyLabels(dst, src map[string]string) {
+	for name, value := range src {
+		if slices.Contains(reservedLabels, name) {
 			name = "exported_" + name
 		}
-		to[name] = value
+		dst[name] = value
 	}
 }
 
-// withReplaced resolves the alert that the incident was before under other labels, in front of the one that it is.
-func withReplaced(p alertmanagerAlert, replaced map[string]string, at time.Time) ([]byte, error) {
-	was := p
-	was.Labels, was.EndsAt = map[string]string{}, at
-	copyLabels(was.Labels, replaced)
-	for _, name := range ownLabels {
-		was.Labels[name] = p.Labels[name]
+// withReplaced returns two alerts, separated by a comma. The first resolves the incident's alert with its earlier
+// labels at end. The second is p.
+func withReplaced(p alertmanagerAlert, replaced map[string]string, end time.Time) ([]byte, error) {
+	old := p
+	old.Labels, old.EndsAt = map[string]string{}, end
+	copyLabels(old.Labels, replaced)
+	for _, name := range reservedLabels {
+		old.Labels[name] = p.Labels[name]
 	}
-	before, err := json.Marshal(was)
+	before, err := json.Marshal(old)
 	now, err2 := json.Marshal(p)
 	return slices.Concat(before, []byte{','}, now), cmp.Or(err, err2)
 }

@@ -8,8 +8,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// An alert has the labels of its series, also of the names that every alert has, and those of the
-// receiver. An incident has those of its record; a key that is no series has none.
+// An alert has the labels of its series, also those with reserved names, and the labels of its record. An incident
+// has only the labels of its record. A key that is not a series adds no labels.
 func TestLabelsOfSeries(t *testing.T) {
 	for _, c := range []struct {
 		record string
@@ -31,7 +31,7 @@ func TestLabelsOfSeries(t *testing.T) {
 	}
 }
 
-// The alert that an incident was under other labels is resolved in front of the one that it is.
+// An incident whose labels change resolves its earlier alert before the new one.
 func TestReplacedLabels(t *testing.T) {
 	b := expect.Get(forAlertmanager(Sink{}, []byte(`{"key":"","kind":"incident","id":"i","state":"update","time":"2026-01-02T03:04:05Z","labels":{"metric":"p95"},"replaced":{"metric":"p95","job":"a"}}`)))(t)
 	var got []alertmanagerAlert

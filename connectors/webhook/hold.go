@@ -28,10 +28,9 @@ func init() {
 	register.Emitter2[string, []byte]()
 }
 
-// WriteStored is Write for a runner that keeps states. Alerts that wait for the receiver are the
-// state of a step of their own, so that the runner's checkpoints hold them. An outbox in the
-// worker's process sends them. The step looks every second at what has become of them. It
-// returns the lines that the receiver does not take.
+// WriteStored is Write for a runner that stores states. Waiting alerts are in the state of one step, so the
+// runner's checkpoints include them. An outbox in the worker's process sends them, and the step polls it every
+// second. WriteStored returns the lines that the receiver or a full outbox refuses.
 func WriteStored(s beam.Scope, sink Sink, maxAge time.Duration, col beam.PCollection) (refused beam.PCollection) {
 	dofn.CheckInput("webhook.WriteStored", col, dofn.Bytes)
 	s = s.Scope("webhook.WriteHeld")
@@ -39,15 +38,15 @@ func WriteStored(s beam.Scope, sink Sink, maxAge time.Duration, col beam.PCollec
 	return beam.ParDo(s, &holdFn{Sink: sink, MaxAge: maxAge, Waiting: state.MakeBagState[[]byte]("waiting"), Next: timers.InProcessingTime("next")}, keyed)
 }
 
-// toReceiverFn gives all alerts one key: one task sends them, in their order.
+// toReceiverFn gives all alerts the same key, so that one task sends them in their order.
 type toReceiverFn struct{}
 
 func (fn *toReceiverFn) ProcessElement(chunk []byte, emit func(string, []byte)) {
 	emit("receiver", chunk)
 }
 
-// holdFn holds alerts. An element of Waiting is a Chunk of alerts with the ids under which they
-// are kept in place of their own, which are the keys of its lines.
+// holdFn stores alerts until the receiver has accepted or refused them. An element of Waiting is a Chunk with one
+// line per alert: the line's ID is Alert.StoredID, and its key is the result of Alert.Chunk.
 type holdFn struct {
 	Sink    Sink
 	MaxAge  time.Duration
@@ -57,7 +56,7 @@ type holdFn struct {
 	name string // of the outbox
 }
 
-// pollInterval is the time between looks at what has become of alerts that wait.
+// pollInterval is the time between two checks for delivered alerts.
 const pollInterval = time.Second
 
 func (fn *holdFn) Setup() { fn.name = jsontext.Of([]any{fn.Sink, fn.MaxAge}) }
@@ -67,18 +66,18 @@ func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers
 	if err != nil {
 		return err
 	}
-	all, err := Alerts(chunk)
+	alerts, err := Alerts(chunk)
 	if err != nil {
 		return err
 	}
 	var storedAlerts []byte
-	for _, a := range all {
+	for _, a := range alerts {
 		a.StoredID = fmt.Sprintf("%016x%016x", time.Now().UnixNano(), rand.Uint64())
-		waits, err := box.Put(a)
+		queued, err := box.Put(a)
 		switch {
 		case err != nil:
 			refuse(a.refused(err.Error()))
-		case waits:
+		case queued:
 			storedAlerts = appendStored(storedAlerts, a)
 		}
 	}
@@ -89,7 +88,7 @@ func (fn *holdFn) ProcessElement(_ context.Context, sp state.Provider, tp timers
 	return fn.Waiting.Add(sp, storedAlerts)
 }
 
-// OnTimer drops the alerts that wait no more.
+// OnTimer removes delivered alerts from the state. It queues alerts again that a process stored which has ended.
 func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider, tp timers.Provider, _ string, _ timers.Context, refuse func(connectors.Refused)) error {
 	box, err := fn.outbox()
 	if err != nil {
@@ -100,24 +99,24 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 		return err
 	}
 	var left []byte
-	dropped, here := false, box.ids()
+	dropped, queued := false, box.storedIDs()
 	for _, chunk := range storedAlerts {
-		all, err := storedIn(chunk)
+		alerts, err := parseStored(chunk)
 		if err != nil {
 			return err
 		}
-		for _, a := range all {
-			s, deliveries := box.delivery(a.StoredID)
-			waits := !deliveries
-			if waits && !here[a.StoredID] { // it comes from a process that has gone
-				if waits, err = box.Put(a); err != nil {
-					s.Refused = err.Error()
+		for _, a := range alerts {
+			d, finished := box.delivery(a.StoredID)
+			waiting := !finished
+			if waiting && !queued[a.StoredID] { // stored by a process that has ended
+				if waiting, err = box.Put(a); err != nil {
+					d.Refused = err.Error()
 				}
 			}
-			if s.Refused != "" {
-				refuse(a.refused(s.Refused))
+			if d.Refused != "" {
+				refuse(a.refused(d.Refused))
 			}
-			if waits {
+			if waiting {
 				left = appendStored(left, a)
 			} else {
 				dropped = true
@@ -137,104 +136,105 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 }
 
 // appendStored appends an alert to an element of Waiting.
-func appendStored(to []byte, a Alert) []byte {
-	return append(connectors.Chunk(to).Begin(a.Chunk(), a.StoredID), '\n')
+func appendStored(dst []byte, a Alert) []byte {
+	return append(connectors.Chunk(dst).Begin(a.Chunk(), a.StoredID), '\n')
 }
 
-// storedIn are the alerts of an element of Waiting.
-func storedIn(chunk []byte) (all []Alert, err error) {
+// parseStored returns the alerts of an element of Waiting.
+func parseStored(chunk []byte) (alerts []Alert, err error) {
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
 			return nil, err
 		}
-		one, err := Alerts(line.Key)
+		parsed, err := Alerts(line.Key)
 		if err != nil {
 			return nil, err
 		}
-		for _, a := range one {
+		for _, a := range parsed {
 			a.StoredID = line.ID
-			all = append(all, a)
+			alerts = append(alerts, a)
 		}
 	}
-	return all, nil
+	return alerts, nil
 }
 
-// A sharedOutbox is an outbox that the steps of a process share: a step may run in any of its copies.
+// A sharedOutbox is an outbox that all copies of a step in this process share.
 type sharedOutbox struct {
 	*Outbox
 
-	mu   sync.Mutex
-	over map[string]Delivery // by id, until the step has looked
-	used time.Time
+	mu       sync.Mutex
+	finished map[string]Delivery // by StoredID, until the step reads them
+	used     time.Time
 }
 
 var (
 	sharedMu sync.Mutex
-	boxes    = map[string]*sharedOutbox{}
+	outboxes = map[string]*sharedOutbox{}
 )
 
-// unused is the time after which an outbox that no step asks for ends: its job has gone.
-const unused = 5 * time.Minute
+// idleTimeout is the time after which an unused outbox is closed, because its job has ended.
+const idleTimeout = 5 * time.Minute
 
-// outbox returns the outbox of the step in this process.
+// outbox returns the outbox of the step in this process, and opens it if there is none. It closes idle outboxes of
+// other steps.
 func (fn *holdFn) outbox() (*sharedOutbox, error) {
 	sharedMu.Lock()
 	defer sharedMu.Unlock()
-	for name, b := range boxes {
-		if name != fn.name && time.Since(b.used) > unused {
-			delete(boxes, name)
+	for name, b := range outboxes {
+		if name != fn.name && time.Since(b.used) > idleTimeout {
+			delete(outboxes, name)
 			go b.Close(0, time.Second)
 		}
 	}
-	b := boxes[fn.name]
+	b := outboxes[fn.name]
 	if b == nil {
-		b = &sharedOutbox{over: map[string]Delivery{}}
+		b = &sharedOutbox{finished: map[string]Delivery{}}
 		box, err := OpenOutbox(OutboxConfig{Sink: fn.Sink, MaxAge: fn.MaxAge, Delivered: b.finish, Log: slog.Default()}, nil)
 		if err != nil {
 			return nil, err
 		}
 		b.Outbox = box
-		boxes[fn.name] = b
+		outboxes[fn.name] = b
 	}
 	b.used = time.Now()
 	return b, nil
 }
 
-func (b *sharedOutbox) finish(all []Delivery) {
+func (b *sharedOutbox) finish(deliveries []Delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, s := range all {
-		b.over[s.StoredID] = s
+	for _, d := range deliveries {
+		b.finished[d.StoredID] = d
 	}
 }
 
-// delivery returns what became of an alert, once.
-func (b *sharedOutbox) delivery(id string) (s Delivery, ok bool) {
+// delivery returns the Delivery of a stored alert and forgets it. ok is false if there is none.
+func (b *sharedOutbox) delivery(id string) (d Delivery, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s, ok = b.over[id]
-	delete(b.over, id)
-	return s, ok
+	d, ok = b.finished[id]
+	delete(b.finished, id)
+	return d, ok
 }
 
-// ids are those under which alerts that wait are kept. What has become of an alert is known
-// before it is no longer among them.
-func (o *Outbox) ids() map[string]bool {
+// storedIDs returns the StoredID of every queued alert. OutboxConfig.Delivered is called before an alert leaves
+// this set.
+func (o *Outbox) storedIDs() map[string]bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all := make(map[string]bool, len(o.waiting))
+	ids := make(map[string]bool, len(o.waiting))
 	for _, e := range o.waiting {
-		all[e.StoredID] = true
+		ids[e.StoredID] = true
 	}
-	return all
+	return ids
 }
 
-// Shared are the outboxes of the steps of WriteStored in this process.
-func Shared() (all []*Outbox) {
+// Shared returns the outboxes of all WriteStored steps in this process.
+func Shared() (shared []*Outbox) {
 	sharedMu.Lock()
 	defer sharedMu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(boxes)) {
-		all = append(all, boxes[name].Outbox)
+	for _, name := range slices.Sorted(maps.Keys(outboxes)) {
+		shared = append(shared, outboxes[name].Outbox)
 	}
-	return all
+	return shared
 }

@@ -18,130 +18,129 @@ type Alert struct {
 	Key      []byte
 	ID       string
 	Text     []byte // without its line end
-	StoredID string // the id under which it is stored, of OutboxConfig.Store; empty if it is not
+	StoredID string // ID under which the alert is stored, see OutboxConfig.Store; empty if it is not stored
 }
 
-// An OutboxConfig says what an outbox does with its alerts.
+// An OutboxConfig configures an Outbox.
 type OutboxConfig struct {
 	Sink Sink
-	// MaxAge is the age above which an alert is not sent, by its field time. Zero is none.
+	// MaxAge is the maximum age of an alert, by its field time. Older alerts are dropped. Zero means no limit.
 	MaxAge time.Duration
-	// Store, if set, stores an alert that waits, and returns the id under which it does so.
+	// Store stores a queued alert and returns its StoredID. If Store is nil, alerts are not stored.
 	Store func(Alert) (id string)
-	// Delivered is called with the alerts that do not wait any more, because the receiver has taken
-	// or refused them.
+	// Delivered is called with alerts that the receiver has accepted or refused, before they leave the queue.
 	Delivered func([]Delivery)
 	Log       *slog.Logger
 }
 
-// Delivery is an alert of which a receiver has said what it makes of it.
+// A Delivery is an alert that the receiver has accepted or refused.
 type Delivery struct {
 	Alert
-	Refused string // why; empty if the receiver has taken it
+	Refused string // reason; empty if the receiver has accepted the alert
 }
 
-// An Outbox holds alerts that wait for a receiver, and sends them beside the pipeline. Nothing
-// but the outbox waits for a receiver that is away. It sends an alert at least once: a receiver
-// recognises repeats by their ids.
+// An Outbox queues alerts and sends them in the background. An unreachable receiver does not block the pipeline. An
+// alert is sent at least once; the receiver recognises repeats by their IDs.
 type Outbox struct {
-	cfg    OutboxConfig
-	client *Client
-	ctx    context.Context // of the requests
-	cancel context.CancelFunc
-	done   chan struct{}
-	closes chan struct{} // closed when the outbox is closing
-	hurry  chan time.Duration
+	cfg          OutboxConfig
+	client       *Client
+	ctx          context.Context // of the requests
+	cancel       context.CancelFunc
+	done         chan struct{}
+	closeStarted chan struct{} // closed by Close
+	hurry        chan time.Duration
 
-	mu      sync.Mutex
-	waiting []entry
-	bytes   int
-	stats   Stats
-	away    reminder.Reminder // the receiver takes nothing
-	failed  time.Time         // when it last took nothing
-	retryAt time.Time         // until then what is gathered waits
-	changed chan struct{}     // closed when something came or the outbox is closing
+	mu          sync.Mutex
+	waiting     []entry
+	bytes       int
+	stats       Stats
+	outage      reminder.Reminder // while the receiver accepts nothing
+	failed      time.Time         // last failed attempt
+	gatherUntil time.Time         // gathered alerts wait until then
+	changed     chan struct{}     // closed when an alert arrives or the outbox is closing
 }
 
-// entry is an alert that waits.
+// An entry is a queued alert.
 type entry struct {
 	Alert
-	since   time.Time
-	batched bool // it can wait for others, see Sink.Batches
+	queuedAt time.Time
+	gathers  bool // may wait for other alerts, see Sink.Batches
 }
 
-// Stats are what became of alerts.
+// Stats counts the alerts of an Outbox by their result.
 type Stats struct {
 	Sent    int64
-	Failed  int64 // refused, without a place, or given up
+	Failed  int64 // refused, rejected by a full queue, or given up
 	Expired int64 // older than MaxAge
 	Waiting int
-	Oldest  time.Time // since when the first that waits does; zero if none does
-	Away    time.Time // since when the receiver takes nothing; zero if it does
-	Reason  string    // for which it takes nothing
+	Oldest  time.Time // when the first waiting alert was queued; zero if none waits
+	Away    time.Time // start of the receiver's outage; zero while it accepts alerts
+	Reason  string    // cause of the outage
 }
 
 const (
-	// most alerts, and bytes of them, wait for a receiver.
-	most      = 10_000
-	mostBytes = 64 << 20
+	// maxWaiting and maxWaitingBytes bound the queue.
+	maxWaiting      = 10_000
+	maxWaitingBytes = 64 << 20
 	// linger is how long an alert waits for others, to share a request with them.
 	linger = 200 * time.Millisecond
-	// gather is the time between two requests of what is gathered.
-	gather = time.Minute
-	// repeats is the time after which the log says again that a receiver is away.
-	repeats = time.Minute
+	// gatherInterval is how long gathered alerts wait after a request that contained some.
+	gatherInterval = time.Minute
+	// repeatInterval is the time between two warnings during an outage.
+	repeatInterval = time.Minute
 )
 
-// OpenOutbox makes an outbox with alerts that wait since an earlier run. Close ends it.
-func OpenOutbox(cfg OutboxConfig, kept []Alert) (*Outbox, error) {
+// OpenOutbox returns an outbox that also sends stored, the waiting alerts of an earlier run. The caller must call
+// Close.
+func OpenOutbox(cfg OutboxConfig, stored []Alert) (*Outbox, error) {
 	client, err := NewClient(cfg.Sink, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), closes: make(chan struct{}), hurry: make(chan time.Duration, 1), changed: make(chan struct{})}
+	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), closeStarted: make(chan struct{}), hurry: make(chan time.Duration, 1), changed: make(chan struct{})}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
-	for _, a := range kept {
-		o.append(a)
+	for _, a := range stored {
+		o.enqueue(a)
 	}
 	go o.send()
 	return o, nil
 }
 
-// Put takes an alert. It reports whether the alert waits: one that is too old does not. The
-// error says why there is no place for it.
-func (o *Outbox) Put(a Alert) (waits bool, err error) {
+// Put queues an alert for the receiver. queued is false if the alert is older than OutboxConfig.MaxAge. The error
+// is not nil if the queue is full; it includes the cause of the receiver's outage, if there is one.
+func (o *Outbox) Put(a Alert) (queued bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.old(a):
+	case o.expired(a):
 		o.stats.Expired++
 		return false, nil
-	case len(o.waiting) >= most || o.bytes+len(a.Text) > mostBytes:
+	case len(o.waiting) >= maxWaiting || o.bytes+len(a.Text) > maxWaitingBytes:
 		o.stats.Failed++
-		return false, errors.New(o.because(message.Count(len(o.waiting), "alert", "alerts") + " wait for the receiver, which is all that find a place"))
+		return false, errors.New(o.withReason(message.Count(len(o.waiting), "alert", "alerts") + " wait for the receiver, and the queue is full"))
 	}
 	if o.cfg.Store != nil && a.StoredID == "" {
 		a.StoredID = o.cfg.Store(a)
 	}
-	o.append(a)
+	o.enqueue(a)
 	return true, nil
 }
 
-// because adds the reason for which the receiver takes nothing, if there is one.
-func (o *Outbox) because(text string) string {
+// withReason appends the cause of the receiver's outage to text, if there is one.
+func (o *Outbox) withReason(text string) string {
 	if o.stats.Reason != "" {
 		text += ": " + o.stats.Reason
 	}
 	return text
 }
 
-// append has an alert wait. It owns the alert's bytes then.
-func (o *Outbox) append(a Alert) {
+// enqueue queues a copy of an alert.
+func (o *Outbox) enqueue(a Alert) {
 	a.Key, a.Text = slices.Clone(a.Key), slices.Clone(a.Text)
-	e := entry{Alert: a, since: time.Now()}
+	e := entry{Alert: a, queuedAt: time.Now()}
 	if o.cfg.Sink.Batches {
-		var of struct{ Kind string }
-		e.batched = json.Unmarshal(a.Text, &of) == nil && (of.Kind == "silent" || of.Kind == "recovered")
+		var record struct{ Kind string }
+		e.gathers = json.Unmarshal(a.Text, &record) == nil && (record.Kind == "silent" || record.Kind == "recovered")
 	}
 	o.waiting = append(o.waiting, e)
 	o.bytes += len(a.Text)
@@ -153,34 +152,34 @@ func (o *Outbox) wakeSender() {
 	o.changed = make(chan struct{})
 }
 
-// old reports whether an alert is too old to be sent.
-func (o *Outbox) old(a Alert) bool {
+// expired reports whether an alert is older than OutboxConfig.MaxAge.
+func (o *Outbox) expired(a Alert) bool {
 	if o.cfg.MaxAge == 0 {
 		return false
 	}
-	var of struct{ Time time.Time }
-	return json.Unmarshal(a.Text, &of) == nil && !of.Time.IsZero() && time.Since(of.Time) > o.cfg.MaxAge
+	var record struct{ Time time.Time }
+	return json.Unmarshal(a.Text, &record) == nil && !record.Time.IsZero() && time.Since(record.Time) > o.cfg.MaxAge
 }
 
-// Stats returns what became of the alerts so far.
+// Stats returns the counts up to now.
 func (o *Outbox) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s := o.stats
-	s.Away = o.away.Since
+	s.Away = o.outage.Since
 	if s.Waiting = len(o.waiting); s.Waiting > 0 {
-		s.Oldest = o.waiting[0].since
+		s.Oldest = o.waiting[0].queuedAt
 	}
 	return s
 }
 
-// Place is what messages may say of the receiver's URL.
-func (o *Outbox) Place() string { return o.client.to.Place() }
+// Place returns the part of the receiver's URL that messages may show.
+func (o *Outbox) Place() string { return o.client.client.Place() }
 
-// send sends what waits, until the outbox is closing and nothing does.
+// send sends queued alerts until the outbox is closing and the queue is empty.
 func (o *Outbox) send() {
 	defer close(o.done)
-	tries, closes := 0, o.closes
+	tries, closeStarted := 0, o.closeStarted
 	for {
 		batch, ok := o.next()
 		if !ok {
@@ -190,32 +189,32 @@ func (o *Outbox) send() {
 		for i, e := range batch {
 			texts[i] = e.Text
 		}
-		again := o.finish(batch, o.client.Post(o.ctx, texts))
-		if again == nil {
+		retryErr := o.finish(batch, o.client.Post(o.ctx, texts))
+		if retryErr == nil {
 			tries = 0
 			continue
 		}
 		tries++
 		select {
-		case <-time.After(o.client.retry.PauseAfter(tries, again)):
-		case <-closes:
-			closes = nil // one attempt at once; those after it pause
+		case <-time.After(o.client.retry.PauseAfter(tries, retryErr)):
+		case <-closeStarted:
+			closeStarted = nil // retry at once, then pause again
 		case <-o.ctx.Done():
 			return
 		}
 	}
 }
 
-// next waits for alerts, and returns the next ones to send. ok is false if the outbox is
-// closing and there is none, or was closed.
+// next waits for alerts and returns the next ones to send. ok is false if the outbox is closing and empty, or was
+// cancelled.
 func (o *Outbox) next() (batch []entry, ok bool) {
 	for {
-		var soon <-chan time.Time
+		var timer <-chan time.Time
 		o.mu.Lock()
 		n, closing, changed := len(o.waiting), o.closing(), o.changed
 		if n > 0 {
-			wait := time.Until(o.due())
-			soon = time.After(wait)
+			wait := time.Until(o.sendAt())
+			timer = time.After(wait)
 			if n >= o.client.batch || closing || wait <= 0 {
 				batch = slices.Clone(o.waiting[:min(n, o.client.batch)])
 			}
@@ -229,53 +228,53 @@ func (o *Outbox) next() (batch []entry, ok bool) {
 		}
 		select {
 		case <-changed:
-		case <-soon:
+		case <-timer:
 		case <-o.ctx.Done():
 		}
 	}
 }
 
-// due is when what waits is to be sent.
-func (o *Outbox) due() time.Time {
-	due := o.waiting[0].since.Add(linger)
-	if i := slices.IndexFunc(o.waiting, func(e entry) bool { return !e.batched }); i >= 0 {
-		due = o.waiting[i].since.Add(linger)
-	} else if o.retryAt.After(due) {
-		due = o.retryAt
+// sendAt returns when to send the next request. The queue must not be empty.
+func (o *Outbox) sendAt() time.Time {
+	t := o.waiting[0].queuedAt.Add(linger)
+	if i := slices.IndexFunc(o.waiting, func(e entry) bool { return !e.gathers }); i >= 0 {
+		t = o.waiting[i].queuedAt.Add(linger)
+	} else if o.gatherUntil.After(t) {
+		t = o.gatherUntil
 	}
-	return due
+	return t
 }
 
 func (o *Outbox) closing() bool {
 	select {
-	case <-o.closes:
+	case <-o.closeStarted:
 		return true
 	default:
 		return false
 	}
 }
 
-// finish notes what became of the first alerts that wait. It returns why some of them wait on,
-// nil if none does.
-func (o *Outbox) finish(batch []entry, results []error) (again error) {
+// finish counts the alerts of a batch, and removes those that the receiver has accepted or refused from the queue.
+// It returns the error of an alert that has to be sent again, or nil if there is none.
+func (o *Outbox) finish(batch []entry, results []error) (retryErr error) {
 	var left []entry
 	var deliveries []Delivery
 	bytes, sent, gathered := 0, int64(0), false
 	for i, e := range batch {
-		why := results[i]
-		if why != nil && (temporary(why) || o.ctx.Err() != nil) {
-			left, again = append(left, e), why
+		result := results[i]
+		if result != nil && (temporary(result) || o.ctx.Err() != nil) {
+			left, retryErr = append(left, e), result
 			continue
 		}
 		bytes += len(e.Text)
-		s := Delivery{Alert: e.Alert}
-		if why == nil {
+		d := Delivery{Alert: e.Alert}
+		if result == nil {
 			sent++
-			gathered = gathered || e.batched
+			gathered = gathered || e.gathers
 		} else {
-			s.Refused = why.Error()
+			d.Refused = result.Error()
 		}
-		deliveries = append(deliveries, s)
+		deliveries = append(deliveries, d)
 	}
 	if len(deliveries) > 0 {
 		o.cfg.Delivered(deliveries)
@@ -286,56 +285,56 @@ func (o *Outbox) finish(batch []entry, results []error) (again error) {
 	o.bytes -= bytes
 	o.stats.Sent += sent
 	if gathered {
-		o.retryAt = time.Now().Add(gather)
+		o.gatherUntil = time.Now().Add(gatherInterval)
 	}
 	o.stats.Failed += int64(len(deliveries)) - sent
-	o.outage(again)
-	return again
+	o.logOutage(retryErr)
+	return retryErr
 }
 
-// outage notes whether the receiver takes alerts, and says so in the log: at once, and once a
-// minute as long as it does not.
-func (o *Outbox) outage(why error) {
+// logOutage records whether the receiver accepts alerts; a nil error means that it does. During an outage it warns
+// at once and then every minute.
+func (o *Outbox) logOutage(err error) {
 	switch {
-	case why == nil && o.away.Since.IsZero():
-	case why == nil:
-		o.cfg.Log.Info("the receiver of alerts takes them again", "receiver", o.Place(), "after", o.away.Lasts().Round(time.Second).String())
-		o.away, o.stats.Reason = reminder.Reminder{}, ""
+	case err == nil && o.outage.Since.IsZero():
+	case err == nil:
+		o.cfg.Log.Info("alert receiver available again", "receiver", o.Place(), "after", o.outage.Lasts().Round(time.Second).String())
+		o.outage, o.stats.Reason = reminder.Reminder{}, ""
 	case o.ctx.Err() != nil:
 	default:
-		o.stats.Reason, o.failed = why.Error(), time.Now()
-		if o.away.Due(repeats) {
-			o.cfg.Log.Warn("the receiver of alerts takes none; they wait, and the pipeline goes on", "receiver", o.Place(), "waiting", len(o.waiting), "reason", o.stats.Reason)
+		o.stats.Reason, o.failed = err.Error(), time.Now()
+		if o.outage.Due(repeatInterval) {
+			o.cfg.Log.Warn("alert receiver unavailable: alerts are queued, the pipeline continues", "receiver", o.Place(), "waiting", len(o.waiting), "reason", o.stats.Reason)
 		}
 	}
 }
 
-// Close sends what waits, as long as the receiver takes it. It gives up once the receiver has
-// taken nothing for the time patience, after one attempt at least, or after the time limit if
-// that is not zero. It returns the alerts that still wait. It is called once.
+// Close sends the queued alerts and returns those that are left. If the receiver is unavailable, Close
+// gives up after patience, but not before one attempt. It always gives up after limit, unless limit is zero. Close
+// may be called only once.
 func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 	begun := time.Now()
 	o.mu.Lock()
-	close(o.closes)
+	close(o.closeStarted)
 	o.wakeSender()
 	o.mu.Unlock()
-	var over <-chan time.Time
+	var timeUp <-chan time.Time
 	if limit > 0 {
-		over = time.After(limit)
+		timeUp = time.After(limit)
 	}
 	tick := time.NewTicker(linger)
 	defer tick.Stop()
 	for waits := true; waits; {
 		select {
 		case limit := <-o.hurry:
-			patience, over = 0, time.After(limit)
+			patience, timeUp = 0, time.After(limit)
 		case <-o.done:
 			waits = false
-		case <-over:
+		case <-timeUp:
 			waits = false
 		case <-tick.C:
 			o.mu.Lock()
-			waits = o.away.Since.IsZero() || !o.failed.After(begun) || time.Since(begun) < patience
+			waits = o.outage.Since.IsZero() || !o.failed.After(begun) || time.Since(begun) < patience
 			o.mu.Unlock()
 		}
 	}
@@ -349,20 +348,19 @@ func (o *Outbox) Close(patience, limit time.Duration) (left []Alert) {
 	return left
 }
 
-// Hurry has a Close that waits go on as if it had been called with no patience and that limit. It is
-// called once.
+// Hurry makes a running Close continue as if it had been called with no patience and the given limit. It may be
+// called only once.
 func (o *Outbox) Hurry(limit time.Duration) { o.hurry <- limit }
 
-// GiveUp counts alerts that Close has left and that are not kept, and says why they are given
-// up.
-func (o *Outbox) GiveUp(left []Alert) (all []Delivery) {
+// GiveUp counts alerts as failed that Close has returned and nobody stores. It returns them with the reason.
+func (o *Outbox) GiveUp(left []Alert) (deliveries []Delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	why := o.because("the run ended before the receiver took it")
+	reason := o.withReason("the run ended before the receiver accepted it")
 	for _, a := range left {
-		all = append(all, Delivery{a, why})
+		deliveries = append(deliveries, Delivery{a, reason})
 	}
 	o.stats.Failed += int64(len(left))
 	o.waiting, o.bytes = nil, 0
-	return all
+	return deliveries
 }

@@ -18,36 +18,36 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// open opens an outbox, and returns what it has buried.
-func open(t *testing.T, cfg OutboxConfig, kept ...Alert) (*Outbox, func() []connectors.Refused) {
+// open opens an outbox with stored alerts. It returns a function that lists the refused ones.
+func open(t *testing.T, cfg OutboxConfig, stored ...Alert) (*Outbox, func() []connectors.Refused) {
 	t.Helper()
 	var mu sync.Mutex
-	var buried []connectors.Refused
-	deliveries := cfg.Delivered
-	cfg.Delivered = func(all []Delivery) {
+	var refused []connectors.Refused
+	delivered := cfg.Delivered
+	cfg.Delivered = func(deliveries []Delivery) {
 		mu.Lock()
 		defer mu.Unlock()
-		buried = append(buried, Refusals(all)...)
-		if deliveries != nil {
-			deliveries(all)
+		refused = append(refused, Refusals(deliveries)...)
+		if delivered != nil {
+			delivered(deliveries)
 		}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Sink.Timeout = time.Second
-	o := expect.Get(OpenOutbox(cfg, kept))(t)
+	o := expect.Get(OpenOutbox(cfg, stored))(t)
 	return o, func() []connectors.Refused {
 		mu.Lock()
 		defer mu.Unlock()
-		return slices.Clone(buried)
+		return slices.Clone(refused)
 	}
 }
 
 func alert(i int) Alert { return Alert{ID: fmt.Sprint(i), Text: fmt.Appendf(nil, `{"id":"%d"}`, i)} }
 
-// away is a URL where nobody answers yet, and a function that has a receiver answer there.
-func away(t *testing.T, h http.Handler) (url string, come func()) {
+// unavailable returns a URL at which no server listens yet, and a function that starts the server.
+func unavailable(t *testing.T, h http.Handler) (url string, start func()) {
 	t.Helper()
 	l := expect.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
@@ -64,14 +64,14 @@ func away(t *testing.T, h http.Handler) (url string, come func()) {
 	}
 }
 
-// Nobody waits for a receiver that is away. It gets everything when it comes back, in the order
-// in which it came, and in few requests.
-func TestOutboxWaitsBeside(t *testing.T) {
+// An unavailable receiver blocks nobody. When it is available again, it gets all alerts in their order and in few
+// requests.
+func TestOutboxReceiverUnavailable(t *testing.T) {
 	expect.Long(t, "pauses between requests")
 	r := &receiver{codes: []int{503, 429, 200}}
-	url, come := away(t, r)
+	url, start := unavailable(t, r)
 	var log strings.Builder
-	o, buried := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: url}, Batch: 100}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	o, refused := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: url}, Batch: 100}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	var want []string
 	for i := range 250 {
 		expect.Get(o.Put(alert(i)))(t)
@@ -81,9 +81,9 @@ func TestOutboxWaitsBeside(t *testing.T) {
 	if s := o.Stats(); s.Waiting != 250 || s.Oldest.IsZero() || s.Sent != 0 || !strings.Contains(s.Reason, "does not answer") {
 		t.Errorf("%+v", s)
 	}
-	come()
-	if left := o.Close(time.Minute, 0); len(left) > 0 || len(buried()) > 0 {
-		t.Errorf("%d are left, %d refused", len(left), len(buried()))
+	start()
+	if left := o.Close(time.Minute, 0); len(left) > 0 || len(refused()) > 0 {
+		t.Errorf("%d are left, %d refused", len(left), len(refused()))
 	}
 	if !slices.Equal(r.bodies, want) {
 		t.Errorf("the receiver has %d alerts: %q", len(r.bodies), r.bodies)
@@ -91,13 +91,13 @@ func TestOutboxWaitsBeside(t *testing.T) {
 	if s := o.Stats(); s.Sent != 250 || s.Failed != 0 || !s.Away.IsZero() {
 		t.Errorf("%+v", s)
 	}
-	if text := log.String(); strings.Count(text, "takes none") != 1 || strings.Count(text, "takes them again") != 1 {
+	if text := log.String(); strings.Count(text, "receiver unavailable") != 1 || strings.Count(text, "receiver available again") != 1 {
 		t.Errorf("the log: %s", text)
 	}
 }
 
-// Alerts that come one by one share requests.
-func TestOutboxGathers(t *testing.T) {
+// Alerts that are put one by one share requests.
+func TestOutboxSharesRequests(t *testing.T) {
 	requests := 0
 	r := &receiver{codes: []int{200}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -115,43 +115,43 @@ func TestOutboxGathers(t *testing.T) {
 	}
 }
 
-// What a receiver refuses is buried with the reason, and does not hold up the others.
-func TestOutboxBuries(t *testing.T) {
+// A refused alert is in the dead letter with the reason, and does not delay other alerts.
+func TestOutboxRefused(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer server.Close()
-	o, buried := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 2}})
+	o, refused := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 2}})
 	for i := range 3 {
 		o.Put(alert(i))
 	}
 	o.Close(time.Minute, 0)
-	all := buried()
-	if s := o.Stats(); len(all) != 3 || all[2].ID != "2" || !strings.Contains(all[0].Reason, "403 Forbidden") || s.Failed != 3 || s.Waiting != 0 {
-		t.Errorf("%+v, %+v", all, s)
+	got := refused()
+	if s := o.Stats(); len(got) != 3 || got[2].ID != "2" || !strings.Contains(got[0].Reason, "403 Forbidden") || s.Failed != 3 || s.Waiting != 0 {
+		t.Errorf("%+v, %+v", got, s)
 	}
 }
 
-// What finds no place is refused at once. A stop gives up at once, and says what is left.
-func TestOutboxIsBounded(t *testing.T) {
-	url, _ := away(t, nil)
+// A full queue rejects alerts at once. Close without patience returns the alerts that are left.
+func TestOutboxFull(t *testing.T) {
+	url, _ := unavailable(t, nil)
 	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: url}, Batch: 100}})
-	for i := range most {
+	for i := range maxWaiting {
 		expect.Get(o.Put(alert(i)))(t)
 	}
 	expect.Soon(t, "the receiver is away", func() bool { return !o.Stats().Away.IsZero() })
-	if _, err := o.Put(alert(most)); err == nil || !strings.Contains(err.Error(), "10000 alerts wait for the receiver") || !strings.Contains(err.Error(), "does not answer") {
+	if _, err := o.Put(alert(maxWaiting)); err == nil || !strings.Contains(err.Error(), "10000 alerts wait for the receiver") || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("one more: %v", err)
 	}
 	left := o.Close(0, time.Minute)
-	if len(left) != most {
+	if len(left) != maxWaiting {
 		t.Fatalf("%d are left", len(left))
 	}
-	if all := o.GiveUp(left); len(all) != most || !strings.Contains(all[0].Refused, "the run ended before the receiver took it") || o.Stats().Failed != most+1 {
-		t.Errorf("%+v, %+v", all[0], o.Stats())
+	if deliveries := o.GiveUp(left); len(deliveries) != maxWaiting || !strings.Contains(deliveries[0].Refused, "the run ended before the receiver accepted it") || o.Stats().Failed != maxWaiting+1 {
+		t.Errorf("%+v, %+v", deliveries[0], o.Stats())
 	}
 }
 
-// A receiver that is slow has not said why it takes nothing.
-func TestOutboxOfASlowReceiver(t *testing.T) {
+// The error of a full queue has no reason if the receiver has not failed yet.
+func TestOutboxSlowReceiver(t *testing.T) {
 	done := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-done }))
 	defer server.Close()
@@ -161,27 +161,26 @@ func TestOutboxOfASlowReceiver(t *testing.T) {
 	for i := 0; err == nil; i++ {
 		_, err = o.Put(alert(i))
 	}
-	expect.Same(t, "10000 alerts wait for the receiver, which is all that find a place", err.Error())
+	expect.Same(t, "10000 alerts wait for the receiver, and the queue is full", err.Error())
 	o.Close(0, time.Millisecond)
 }
 
-// Alerts that are too old are counted and not sent. Those that were kept are sent, and no longer
-// kept then.
-func TestOutboxKeepsAndExpires(t *testing.T) {
+// Alerts that are too old are counted and not sent. Stored alerts are sent, and then reported as delivered.
+func TestOutboxStoresAndExpires(t *testing.T) {
 	r, server := receive(t, 200)
-	kept := map[string]bool{"0": true}
+	stored := map[string]bool{"0": true}
 	var mu sync.Mutex
-	note := func(id string, is bool) string {
+	setStored := func(id string, isStored bool) string {
 		mu.Lock()
 		defer mu.Unlock()
-		kept[id] = is
+		stored[id] = isStored
 		return id
 	}
 	old := alert(0)
 	old.StoredID = "0"
-	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 100}, MaxAge: time.Hour, Store: func(a Alert) string { return note(a.ID, true) }, Delivered: func(all []Delivery) {
-		for _, a := range all {
-			note(a.StoredID, false)
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 100}, MaxAge: time.Hour, Store: func(a Alert) string { return setStored(a.ID, true) }, Delivered: func(deliveries []Delivery) {
+		for _, a := range deliveries {
+			setStored(a.StoredID, false)
 		}
 	}}, old)
 	now := time.Now()
@@ -194,13 +193,13 @@ func TestOutboxKeepsAndExpires(t *testing.T) {
 	if s := o.Stats(); s.Expired != 1 || s.Sent != 3 || len(r.bodies) != 3 {
 		t.Errorf("%+v: %q", s, r.bodies)
 	}
-	if want := map[string]bool{"0": false, "2": false, "3": false}; fmt.Sprint(kept) != fmt.Sprint(want) {
-		t.Errorf("kept %v, want %v", kept, want)
+	if want := map[string]bool{"0": false, "2": false, "3": false}; fmt.Sprint(stored) != fmt.Sprint(want) {
+		t.Errorf("kept %v, want %v", stored, want)
 	}
 }
 
-// What tells of silent keys goes at once, then once a minute, or with an incident.
-func TestGathers(t *testing.T) {
+// Alerts of the kinds silent and recovered are sent at once, then once a minute, or with an incident.
+func TestOutboxBatches(t *testing.T) {
 	requests := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

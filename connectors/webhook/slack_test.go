@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Slack gets a message an alert, in order, also of those that have waited together. One that it refuses is
-// buried. A key is no mention.
+// Slack gets one message per alert, in order, also for alerts that waited together. A refused message is in the
+// dead letter. A key cannot mention anyone.
 func TestSlack(t *testing.T) {
 	bodies := make(chan string, 9)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -23,7 +23,7 @@ func TestSlack(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	var kept []Alert
+	var stored []Alert
 	for i, text := range []string{
 		`{"key":"a","kind":"change","id":"a@1","message":"a is above usual"}`,
 		`{"key":"s0","kind":"incident","id":"s0/r1@1","state":"opened","message":"5 keys of s0"}`,
@@ -32,16 +32,16 @@ func TestSlack(t *testing.T) {
 	} {
 		a := alert(i)
 		a.Text = []byte(text)
-		kept = append(kept, a)
+		stored = append(stored, a)
 	}
-	o, buried := open(t, OutboxConfig{Sink: Sink{Form: "slack", URL: secret.Text{Text: server.URL + "/services/T1/x"}, Batch: 100}, Log: slog.New(slog.DiscardHandler)}, kept...)
+	o, refused := open(t, OutboxConfig{Sink: Sink{Form: "slack", URL: secret.Text{Text: server.URL + "/services/T1/x"}, Batch: 100}, Log: slog.New(slog.DiscardHandler)}, stored...)
 	for _, want := range []string{
 		`{"text":"a is above usual"}`, `{"text":"5 keys of s0 (s0/r1@1)"}`, `{"text":""}`, `{"text":"\u0026lt;!here\u0026gt; \u0026amp; all"}`,
 	} {
 		expect.Same(t, "/services/T1/x "+want, <-bodies)
 	}
 	o.Close(time.Second, time.Second)
-	if all := buried(); len(all) != 1 || all[0].ID != "2" {
-		t.Errorf("buried: %v", all)
+	if got := refused(); len(got) != 1 || got[0].ID != "2" {
+		t.Errorf("buried: %v", got)
 	}
 }

@@ -17,78 +17,78 @@ import (
 	"hafvf/internal/secret"
 )
 
-// A Sink is where records are sent, and how.
+// A Sink describes a receiver of records.
 type Sink struct {
 	URL     secret.Text
 	Headers map[string]secret.Text // by name, in addition to Content-Type
-	Batch   int                    // largest number of records in one request
-	Timeout time.Duration          // of one request
-	Form    string                 // the Name of one of Forms; by default the first
-	// Ends is set if records tell when novelties and changes end. For an Alertmanager they then last
-	// until that.
+	Batch   int                    // maximum number of records in one request
+	Timeout time.Duration          // for one request
+	Form    string                 // Name of a Form in Forms; the first one by default
+	// Ends means that records also report the end of novelties and changes. An Alertmanager then keeps these alerts
+	// until their end.
 	Ends bool
-	// Batches has what tells that keys fall silent or recover go in one request in a minute, unless
-	// another alert goes before.
+	// Batches sends reports of silent and recovered keys in at most one request per minute. Another alert may send
+	// them earlier.
 	Batches bool `json:",omitempty"`
-	// Key are the labels that the source joins to keys; none if a key may be a series.
+	// Key contains the labels that the source joins to keys. It is empty if a key may be a series.
 	Key []string `json:",omitempty"`
 }
 
-// A Form is how a kind of receivers takes records. One that encodes them takes the alerts of package records.
+// A Form is a kind of receiver. A Form that encodes records accepts only alerts of package records.
 type Form struct {
-	Name   string                                      // the key of such a receiver in a config
-	Called string                                      // such a receiver in a sentence
-	Doc    string                                      // of the key
-	Single bool                                        // a request is one record, else an array of them
-	path   string                                      // below the URL
-	encode func(s Sink, record []byte) ([]byte, error) // nil: as it is
-	keeps  bool                                        // such a receiver keeps alerts by their labels
+	Name     string                                      // of the receiver's key in a config
+	Called   string                                      // the receiver in a sentence
+	Doc      string                                      // documentation of the key
+	Single   bool                                        // a request contains one record instead of an array
+	path     string                                      // appended to the URL
+	encode   func(s Sink, record []byte) ([]byte, error) // nil sends the record unchanged
+	stateful bool                                        // the receiver stores alerts by their labels
 }
 
-// Forms are those of all receivers.
+// Forms are the supported receivers.
 var Forms = []Form{
 	{Name: "webhook", Called: "a webhook",
 		Doc: "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 wait for an unreachable receiver, with a changelog also over restarts. What it refuses goes to the dead letter."},
-	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager, keeps: true,
+	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager, stateful: true,
 		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, those of the series or that all keys of an incident share, and labels. recovered and the end of an incident resolve an alert; others end by its resolve_timeout."},
 	{Name: "slack", Called: "Slack", Single: true, encode: forSlack,
 		Doc: "An incoming webhook of Slack: a message for each alert, with the id of an incident, not in threads."},
 }
 
-// form is how the sink takes records.
+// form returns the Form of the sink, by default the first one.
 func (s Sink) form() Form {
 	return Forms[max(0, slices.IndexFunc(Forms, func(f Form) bool { return f.Name == s.Form }))]
 }
 
-// Keeps reports whether the receiver keeps alerts by their labels until they are resolved.
-func (s Sink) Keeps() bool { return s.form().keeps }
+// Keeps reports whether the receiver stores alerts by their labels until they are resolved.
+func (s Sink) Keeps() bool { return s.form().stateful }
 
-// String is the receiver in a sentence, without its URL.
+// String returns the receiver's name in a sentence, without its URL.
 func (s Sink) String() string { return s.form().Called }
 
-// requests is the policy by which requests are repeated, for as long as it takes.
-var requests = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
+// retryPolicy sets the pauses between attempts. Their number is not limited.
+var retryPolicy = retry.Policy{First: 500 * time.Millisecond, Last: 30 * time.Second}
 
-// A Client sends. It is safe for concurrent use.
+// A Client sends records to a Sink. It is safe for concurrent use.
 type Client struct {
-	sink  Sink
-	form  Form
-	to    *httpclient.Client
-	url   string
-	batch int
-	retry retry.Policy
+	sink   Sink
+	form   Form
+	client *httpclient.Client
+	url    string
+	batch  int
+	retry  retry.Policy
 }
 
-// NewClient makes a client of a sink. It does not connect. log may be nil.
+// NewClient returns a client for a sink. It does not connect. log may be nil.
 func NewClient(s Sink, log *slog.Logger) (*Client, error) {
 	form := s.form()
-	to, err := httpclient.New(form.Name, httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Pause: requests.Last}, log)
+	client, err := httpclient.New(form.Name, httpclient.Server{URL: s.URL, Headers: s.Headers, Timeout: s.Timeout}, httpclient.Bounds{Pause: retryPolicy.Last}, log)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{sink: s, form: form, to: to, url: to.Base().String(), batch: max(s.Batch, 1), retry: requests}
+	c := &Client{sink: s, form: form, client: client, url: client.Base().String(), batch: max(s.Batch, 1), retry: retryPolicy}
 	if form.path != "" {
-		c.url = to.Base().JoinPath(form.path).String()
+		c.url = client.Base().JoinPath(form.path).String()
 	}
 	if form.Single {
 		c.batch = 1
@@ -96,30 +96,30 @@ func NewClient(s Sink, log *slog.Logger) (*Client, error) {
 	return c, nil
 }
 
-// Post sends JSON records once, as one array if it can; with a Single form there is one. It returns
-// for each record why it was not taken; nil if it was. Temporary errors are those after which another
-// attempt may help: if nobody answers, or the answer is 408, 425, 429, or 500 and above.
+// Post sends JSON records once, in one array if possible. With a Single form, records must contain at most one
+// record. For each record Post returns nil if the receiver accepted it, and otherwise the reason.
 //
-// After 401 and 403 it has tried with the secrets as they are now. After 400 and 413 Post
-// divides the array, until a record that the receiver does not take stands alone. Every other
-// answer but 2xx, also a redirect, is final. The receiver may have taken records of which Post
-// says otherwise: it recognises them by their ids.
+// Some errors are temporary: no answer, or the status 408, 425, 429, or 500 and above. After 401 and 403 Post tries
+// again with the current secrets. After 400 and 413 it divides the array until each refused record is alone. Every
+// other status except 2xx is final, also a redirect.
+//
+// The receiver may have accepted a record for which Post returns an error. It recognises repeats by their IDs.
 func (c *Client) Post(ctx context.Context, records [][]byte) (results []error) {
 	results = make([]error, len(records))
-	bodies, at := make([][]byte, 0, len(records)), make([]int, 0, len(records))
+	bodies, indexes := make([][]byte, 0, len(records)), make([]int, 0, len(records))
 	for i, r := range records {
 		if c.form.encode != nil {
 			if r, results[i] = c.form.encode(c.sink, r); results[i] != nil {
 				continue
 			}
 		}
-		bodies, at = append(bodies, r), append(at, i)
+		bodies, indexes = append(bodies, r), append(indexes, i)
 	}
-	c.postAll(ctx, bodies, func(i int, err error) { results[at[i]] = err })
+	c.postAll(ctx, bodies, func(i int, err error) { results[indexes[i]] = err })
 	return results
 }
 
-// postAll posts records, and calls refuse for those that are not taken, by their index.
+// postAll posts records, and calls refuse with the index and error of each record that the receiver did not accept.
 func (c *Client) postAll(ctx context.Context, records [][]byte, refuse func(i int, err error)) {
 	if len(records) == 0 {
 		return
@@ -139,27 +139,27 @@ func (c *Client) postAll(ctx context.Context, records [][]byte, refuse func(i in
 	}
 }
 
-// temporary reports whether another attempt may help after an error of Post.
+// temporary reports whether another attempt may succeed after an error of Post.
 func temporary(err error) bool {
 	f, attempted := errors.AsType[*httpclient.AttemptError](err)
 	return attempted && f.Again
 }
 
-// post sends records once, as one array, or the one of a Single form.
+// post sends records once: as one array or, with a Single form, as a single record.
 func (c *Client) post(ctx context.Context, records [][]byte) error {
 	body := bytes.Join(records, []byte{','})
 	if !c.form.Single {
 		body = slices.Concat([]byte{'['}, body, []byte{']'})
 	}
-	err := c.to.Post(ctx, c.url, http.Header{"Content-Type": {"application/json"}}, body)
+	err := c.client.Post(ctx, c.url, http.Header{"Content-Type": {"application/json"}}, body)
 	f, attempted := errors.AsType[*httpclient.AttemptError](err)
 	switch {
 	case !attempted:
 		return err
 	case f.Code == 0:
-		f.Err = fmt.Errorf("%s does not answer: %w", c.to.Place(), f.Err)
+		f.Err = fmt.Errorf("%s does not answer: %w", c.client.Place(), f.Err)
 	default:
-		f.Err = fmt.Errorf("%s answers %s: %s", c.to.Place(), f.Status, message.Printable(f.Text))
+		f.Err = fmt.Errorf("%s answers %s: %s", c.client.Place(), f.Status, message.Printable(f.Text))
 	}
 	if f.Code/100 == 3 {
 		f.Err = fmt.Errorf("%w; set %s.url to where the receiver is", f.Err, c.form.Name)

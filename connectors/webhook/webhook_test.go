@@ -19,7 +19,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A receiver answers with the codes, the last one for ever, and keeps what it was sent.
+// A receiver answers with the codes, and repeats the last one. It stores the records that it accepts.
 type receiver struct {
 	mu      sync.Mutex
 	codes   []int
@@ -49,7 +49,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.Write([]byte("line one\nline two"))
 }
 
-// receive starts one, of one code.
+// receive starts a receiver that always answers with code.
 func receive(t *testing.T, code int) (*receiver, *httptest.Server) {
 	r := &receiver{codes: []int{code}}
 	server := httptest.NewServer(r)
@@ -63,12 +63,12 @@ func client(t *testing.T, s Sink) *Client {
 	return c
 }
 
-// first is why the first record was not taken.
+// first returns the error of the first record.
 func first(results []error) error { return results[0] }
 
-// A refusal is final, and somebody who does not answer may come back. Neither is told with the
-// path of the URL, which may be secret.
-func TestPostGivesUp(t *testing.T) {
+// A refusal is final, and a missing answer is temporary. Neither error contains the path of the URL, which may be
+// secret.
+func TestPostErrors(t *testing.T) {
 	_, server := receive(t, 400)
 	c := client(t, Sink{URL: secret.Text{Text: server.URL + "/token-1234"}, Timeout: time.Second})
 	err := first(c.Post(context.Background(), [][]byte{[]byte(`{}`)}))
@@ -83,7 +83,7 @@ func TestPostGivesUp(t *testing.T) {
 	}
 }
 
-func TestHeadersMayBeSecret(t *testing.T) {
+func TestPostSecretHeaders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	expect.OK(t, os.WriteFile(file, []byte("Bearer x\n"), 0o600))
 	r, server := receive(t, 200)
@@ -95,8 +95,7 @@ func TestHeadersMayBeSecret(t *testing.T) {
 	}
 }
 
-// An Alertmanager knows an alert by its labels: the end of a silence has those of its
-// beginning, which lasts until then.
+// An Alertmanager identifies an alert by its labels: the end of a silence has the labels of its beginning.
 func TestAlertmanager(t *testing.T) {
 	var path string
 	var got []map[string]any
@@ -142,8 +141,8 @@ func TestAlertmanager(t *testing.T) {
 		t.Errorf("the incident lasts until %v: %v", until, err)
 	}
 	delete(got[4], "endsAt")
-	// An incident is known by its id, as its group may become wider.
-	ofIncident := func(group string, times ...string) map[string]any {
+	// Only the ID identifies an incident, because its group can grow.
+	incidentAlert := func(group string, times ...string) map[string]any {
 		a := alert("incident", times...)
 		a["labels"].(map[string]any)["key"], a["labels"].(map[string]any)["id"] = "", "s0/r1@1"
 		a["annotations"] = map[string]any{"summary": "m", "id": "s0/r1@1", "group": group}
@@ -152,12 +151,12 @@ func TestAlertmanager(t *testing.T) {
 	want := []map[string]any{
 		alert("change", "2026-01-01T00:00:00Z"), alert("novelty"),
 		alert("silent", "2026-01-01T00:00:00Z"), alert("silent", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"),
-		ofIncident("s0/r1", "2026-01-01T00:00:00Z"), ofIncident("s0", "2026-01-01T00:00:00Z", "2026-01-01T03:00:00Z"),
+		incidentAlert("s0/r1", "2026-01-01T00:00:00Z"), incidentAlert("s0", "2026-01-01T00:00:00Z", "2026-01-01T03:00:00Z"),
 	}
 	expect.Same(t, want, got)
 }
 
-// Of a receiver that is told of ends, novelties and changes last until then.
+// With Sink.Ends, novelties and changes stay active until their end.
 func TestAlertmanagerEnds(t *testing.T) {
 	ended := time.Date(2026, 1, 1, 4, 10, 0, 0, time.UTC)
 	var kinds []string
@@ -181,8 +180,7 @@ func TestAlertmanagerEnds(t *testing.T) {
 	expect.Same(t, []string{"novelty", "novelty", "change", "silent"}, kinds)
 }
 
-// A redirect is a refusal that says where to, and of an answer without an end only what is said at
-// first is read.
+// A redirect is refused with its target, and only the beginning of an endless answer is read.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
 	url, other := badserver.Start(t)
 	for path, want := range map[string]string{
@@ -195,8 +193,8 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 	}
 }
 
-// A refused login whose secrets cannot be read is final, as another is.
-func TestTokenIsGone(t *testing.T) {
+// A refused login is final, also if its secrets cannot be read again.
+func TestPostTokenUnreadable(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	expect.OK(t, os.WriteFile(token, []byte("old"), 0o600))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
@@ -208,11 +206,10 @@ func TestTokenIsGone(t *testing.T) {
 	}
 }
 
-// Of records that are sent together, those that the receiver does not take are refused, and no
-// others.
-func TestGuiltyRecordsAlone(t *testing.T) {
+// Of records that are sent together, only those are refused that the receiver does not accept.
+func TestPostDividesBatches(t *testing.T) {
 	for _, code := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge} {
-		var taken []string
+		var accepted []string
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var records []string
 			if err := json.NewDecoder(r.Body).Decode(&records); err != nil {
@@ -222,7 +219,7 @@ func TestGuiltyRecordsAlone(t *testing.T) {
 				w.WriteHeader(code)
 				return
 			}
-			taken = append(taken, records...)
+			accepted = append(accepted, records...)
 		}))
 		c := client(t, Sink{URL: secret.Text{Text: server.URL}})
 		var records [][]byte
@@ -237,7 +234,7 @@ func TestGuiltyRecordsAlone(t *testing.T) {
 			records = append(records, []byte(`"`+text+`"`))
 		}
 		refused := c.Post(t.Context(), records)
-		expect.Same(t, want, taken, code)
+		expect.Same(t, want, accepted, code)
 		for i, why := range refused {
 			expect.Same(t, i == 0 || i == 13, why != nil, code, ": record ", i, ": ", why)
 		}

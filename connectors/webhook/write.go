@@ -17,43 +17,43 @@ func init() {
 	dofn.Register(func(f *writeFn) any { return f.ProcessElement })
 }
 
-// Write takes a PCollection<[]byte> of connectors.Chunks and puts each line into the Outbox of
-// that name that is attached to the run in this process. It does not wait for the receiver. It
-// returns the lines that find no place there as a PCollection<connectors.Refused>.
+// Write takes a PCollection<[]byte> of connectors.Chunks, and puts each line into the run's Outbox of the given
+// name. It does not wait for the receiver. It returns the lines that the outbox rejects as a
+// PCollection<connectors.Refused>.
 func Write(s beam.Scope, name string, col beam.PCollection) (refused beam.PCollection) {
 	dofn.CheckInput("webhook.Write", col, dofn.Bytes)
 	return beam.ParDo(s.Scope("webhook.Write"), &writeFn{Name: name}, col)
 }
 
-// refused is the alert for the dead letter.
-func (a Alert) refused(why string) connectors.Refused {
-	return connectors.Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + why}
+// refused returns the record of an alert for the dead letter.
+func (a Alert) refused(reason string) connectors.Refused {
+	return connectors.Refused{Key: a.Key, ID: a.ID, Text: a.Text, Reason: "webhook: " + reason}
 }
 
-// Refusals are the alerts, of these, that a receiver has refused.
-func Refusals(all []Delivery) (refused []connectors.Refused) {
-	for _, s := range all {
-		if s.Refused != "" {
-			refused = append(refused, s.refused(s.Refused))
+// Refusals returns the alerts that the receiver has refused, for the dead letter.
+func Refusals(deliveries []Delivery) (refused []connectors.Refused) {
+	for _, d := range deliveries {
+		if d.Refused != "" {
+			refused = append(refused, d.refused(d.Refused))
 		}
 	}
 	return refused
 }
 
-// Chunk is the alert as a connectors.Chunk of one line, without StoredID.
+// Chunk returns the alert as a connectors.Chunk of one line, without its StoredID.
 func (a Alert) Chunk() connectors.Chunk {
 	return append(append(connectors.Chunk(nil).Begin(a.Key, a.ID), a.Text...), '\n')
 }
 
-// Alerts are the lines of a connectors.Chunk.
-func Alerts(chunk []byte) (all []Alert, err error) {
+// Alerts returns the lines of a connectors.Chunk. They share the memory of chunk.
+func Alerts(chunk []byte) (alerts []Alert, err error) {
 	for line, err := range connectors.Chunk(chunk).Lines() {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, Alert{Key: line.Key, ID: line.ID, Text: line.Text[:len(line.Text)-1]})
+		alerts = append(alerts, Alert{Key: line.Key, ID: line.ID, Text: line.Text[:len(line.Text)-1]})
 	}
-	return all, nil
+	return alerts, nil
 }
 
 type writeFn struct {
@@ -65,11 +65,11 @@ func (fn *writeFn) ProcessElement(ctx context.Context, chunk []byte, refuse func
 	if box == nil {
 		return fmt.Errorf("webhook: the run has no outbox %q in this process", fn.Name)
 	}
-	all, err := Alerts(chunk)
+	alerts, err := Alerts(chunk)
 	if err != nil {
 		return err
 	}
-	for _, a := range all {
+	for _, a := range alerts {
 		if _, err := box.Put(a); err != nil {
 			refuse(a.refused(err.Error()))
 		}

@@ -130,7 +130,7 @@ dead_letter: {kafka: {topic: %[2]s-rejected}}
 	}
 	code, _, stderr := program.Run(t, dir, "", "run", filepath.Join(dir, "plain.yaml"), "--set", "sink.kafka.format=avro", "--set", "sink.kafka.topic=estimates",
 		"--set", "model={family: mvnormal, dim: 1}")
-	if code != 1 || !strings.Contains(stderr, "refuses the schema of estimates-value, as it is not compatible with what stands there") {
+	if code != 1 || !strings.Contains(stderr, "refuses the schema of estimates-value, because it is incompatible with the existing schema") {
 		t.Errorf("exit %d\n%s", code, stderr)
 	}
 }
