@@ -50,6 +50,8 @@ func init() {
 	register.Function2x0(reportChange)
 	register.Function1x2(observe)
 	register.Function1x0(printAlarm)
+	register.Function1x3(parseReading)
+	register.Function1x0(printRejected)
 	// Priors are registered by name, so that a worker in another process can read them.
 	expfam.Register("known-noise", func(p expfam.Prior, _ int) (expfam.Model, error) {
 		m := knownNoise{Natural: expfam.Natural{N: 2}, mean: p.Float("mean", 0), precision: p.Positive("precision", 1), noise: p.Positive("noise", 1)}
@@ -118,6 +120,32 @@ func ExampleFilter_alarms() {
 	}
 	// Output:
 	// reading 90, novelty: pump is 43 % above usual at 01:30: 30, usual at this hour 21.0 ± 0.5.
+}
+
+// parseReading parses "pump minute bar".
+func parseReading(line string) (string, keyed.Observation, error) {
+	var pump string
+	var minute int64
+	var bar float64
+	if _, err := fmt.Sscan(line, &pump, &minute, &bar); err != nil {
+		return pump, keyed.Observation{}, fmt.Errorf("%q is not a reading", line)
+	}
+	return pump, keyed.Value(time.Unix(60*minute, 0).UTC(), fmt.Sprint("reading ", minute), bar), nil
+}
+
+func printRejected(r keyed.Rejected) { fmt.Printf("%s: %s\n", r.Key, r.Reason) }
+
+// Lines of text become observations. A line that cannot be parsed is rejected with the error, and the others are filtered.
+func ExampleFilterParsed() {
+	p, s := beam.NewPipelineWithRoot()
+	lines := beam.Create(s, "pump 0 20", "pump 1 21", "pump 2 broken", "pump 3 20.5")
+	out := transforms.FilterParsed(s, keyed.Recommended("normal"), parseReading, lines)
+	beam.ParDo0(s, printRejected, out.Rejected)
+	if _, err := direct.Execute(context.Background(), p); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// pump: "pump 2 broken" is not a reading
 }
 
 // A test of a pipeline: passert checks its results. In one process, observe may be a closure.
