@@ -21,7 +21,7 @@ type estimate struct {
 var estimates = []field[estimate]{
 	text("key", "Key of the observation.", func(e estimate) string { return e.key }),
 	instant("time", "Time of the observation.", func(e estimate) time.Time { return e.Time }),
-	text("id", "Where the observation came from: file:line, topic-partition-offset, or with aggregate key/time. A restart does not change it.", func(e estimate) string { return e.ID }),
+	text("id", "Source of the observation: file:line, topic-partition-offset, or with aggregate key/time. A restart does not change it.", func(e estimate) string { return e.ID }),
 	count("n", "", "Sequence number within the key, from 1.", func(e estimate) (int64, bool) { return e.N, true }),
 	value(func(e estimate) ([][]float64, keyed.Shape) { return e.X, e.Shape }),
 	events(func(e estimate) (int64, bool) { return e.Events, e.Aggregated }),
@@ -29,11 +29,11 @@ var estimates = []field[estimate]{
 	moments("estimate", "Posterior of the likelihood's mean, after x was seen.", func(e estimate) keyed.Moments { return e.Estimate.Estimate },
 		inJSON(only(regime, detects, mayDetect))),
 	only(outputs("lower", "Lower bound of the central predictive interval, one step ahead, before x was seen; with interval only.", func(e estimate) []float64 { return e.Lower }), bounded, mayBound),
-	only(outputs("upper", "Its upper bound; with interval only.", func(e estimate) []float64 { return e.Upper }), bounded, mayBound),
-	number("log_predictive", "nats", "log p(x | past), integrated over the weight; with a bank, of the whole bank. As predicted and the interval, that of normal with detect also has widths of lately: the bank, and normals of 1/8 to 2 times its standard deviation.", func(e estimate) float64 { return e.LogPredictive }),
+	only(outputs("upper", "Upper bound of that interval; with interval only.", func(e estimate) []float64 { return e.Upper }), bounded, mayBound),
+	number("log_predictive", "nats", "log p(x | past), integrated over the weight; with a bank, for the whole bank. For normal with detect, this density, predicted and the interval adapt to recent errors: they mix the bank with normals of 1/8 to 2 times its standard deviation.", func(e estimate) float64 { return e.LogPredictive }),
 	full(number("elbo", "nats", "Lower bound of the log evidence, the objective of the update.", func(e estimate) float64 { return e.ELBO })),
 	number("weight", "", "E[w]: share of the past that this step kept.", func(e estimate) float64 { return e.Weight }),
-	number("memory", "observations", "Number of observations that the estimate rests on.", func(e estimate) float64 { return e.Memory }),
+	number("memory", "observations", "Number of observations behind the estimate.", func(e estimate) float64 { return e.Memory }),
 	full(levels("Beta posteriors of the forgetting weights, bottom up.", func(e estimate) []float64 { return e.Levels })),
 	full(posterior(func(e estimate) []float64 { return e.Posterior })),
 	full(count("iterations", "", "Newton steps of the update; null for a missing observation.", func(e estimate) (int64, bool) { return int64(e.Iterations), !e.Missing })),
@@ -42,7 +42,7 @@ var estimates = []field[estimate]{
 		func(e estimate) bool { return e.WarmUp }, func(l *Layout) bool { return l.WarmUp }),
 	only(flag("quiet", "true in a quiet time: the record was not learned; absent otherwise.", func(e estimate) bool { return e.Quiet }),
 		func(e estimate) bool { return e.Quiet }, func(l *Layout) bool { return l.Quiet }),
-	full(only(list("bank", "Members of the bank. weight, memory, levels and posterior above are those of the family's most probable one.", func(l *Layout) int { return l.Bank },
+	full(only(list("bank", "Members of the bank. weight, memory, levels and posterior above belong to the most probable member of the family.", func(l *Layout) int { return l.Bank },
 		func(e estimate) int { return len(e.Bank) }, func(e estimate, i int) keyed.MemberStep { return e.Bank[i] },
 		number("weight_of_member", "", "Posterior weight of the member in the average.", func(m keyed.MemberStep) float64 { return m.Share }),
 		number("weight", "", "E[w] of the member.", func(m keyed.MemberStep) float64 { return m.Weight }),
@@ -51,18 +51,18 @@ var estimates = []field[estimate]{
 	), func(e estimate) bool { return e.Bank != nil }, func(l *Layout) bool { return l.Bank > 0 })),
 	only(withRegime(object("detect", "Outlier or change; with detect only.",
 		text("kind", "none, outlier, change, or revision of a change.", func(e estimate) string { return string(e.Detection.Kind) }),
-		full(number("p_stay", "", "Posterior probability that the regime goes on.", func(e estimate) float64 { return e.Detection.Stay })),
-		number("p_outlier", "", "Posterior probability of an outlier or a short burst: about the model, not of an incident.", func(e estimate) float64 { return e.Detection.Outlier }),
+		full(number("p_stay", "", "Posterior probability that the regime continues.", func(e estimate) float64 { return e.Detection.Stay })),
+		number("p_outlier", "", "Posterior probability of an outlier or a short burst. It is about the model, not about an incident.", func(e estimate) float64 { return e.Detection.Outlier }),
 		number("p_change", "", "Posterior probability of a lasting change.", func(e estimate) float64 { return e.Detection.Change }),
 		full(instant("start", "First observation of the suspected or new regime.", func(e estimate) time.Time { return e.Detection.Start })),
-		full(count("start_n", "", "Its sequence number within the key.", func(e estimate) (int64, bool) { return e.Detection.StartN, e.Detection.StartN > 0 })),
-		full(count("delay", "observations", "From start to here; at a change or revision.", func(e estimate) (int64, bool) {
+		full(count("start_n", "", "Sequence number of start within the key.", func(e estimate) (int64, bool) { return e.Detection.StartN, e.Detection.StartN > 0 })),
+		full(count("delay", "observations", "Observations from start to here; at a change or revision.", func(e estimate) (int64, bool) {
 			return e.Detection.Delay, e.Detection.Kind == hafvf.Change || e.Detection.Kind == hafvf.Revision
 		})),
-		full(count("age", "observations", "Run length: since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true })),
-		moments("usual", "What level, seasons and plan of the key let expect of x, with the scatter of lately; of vectors of each coordinate. null where score is.", func(e estimate) keyed.Moments { return e.Detection.Usual }),
-		number("score", "", "How unusual the last observations are: nominally −log₁₀ of a tail probability. High ones come more often. null at first, if x is missing, and of a single category.", func(e estimate) float64 { return e.Detection.Score }),
-		full(number("threshold", "", "Score of an alarm. It rises with every alarm and falls with time.", func(e estimate) float64 { return e.Detection.Threshold })),
+		full(count("age", "observations", "Run length: observations since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true })),
+		moments("usual", "Expected x from the key's level, seasons and plan, with the recent standard deviation; one per coordinate of a vector. null if score is null.", func(e estimate) keyed.Moments { return e.Detection.Usual }),
+		number("score", "", "How unusual the last observations are: nominally −log₁₀ of a tail probability. High scores are more frequent than this. null at first, if x is missing, and for a single category.", func(e estimate) float64 { return e.Detection.Score }),
+		full(number("threshold", "", "Minimum score of an alarm. It rises with every alarm and falls with time.", func(e estimate) float64 { return e.Detection.Threshold })),
 		nullable("alarm", "novelty if the score reached the threshold; change if a rare change was found; else null.", func(e estimate) string {
 			if e.Alarm == nil {
 				return ""
@@ -73,7 +73,7 @@ var estimates = []field[estimate]{
 	carried(func(e estimate) string { return e.Carried }),
 }
 
-var regime = full(moments("regime", "The same of the running regime alone; with detect only.", func(e estimate) keyed.Moments { return e.Regime }))
+var regime = full(moments("regime", "The estimate of the running regime alone; with detect only.", func(e estimate) keyed.Moments { return e.Regime }))
 
 func bounded(e estimate) bool { return e.Lower != nil }
 func mayBound(l *Layout) bool { return l.Interval }
@@ -128,25 +128,25 @@ type alert struct {
 
 var alerts = []field[alert]{
 	text("key", "Key of the observation.", func(a alert) string { return a.Key }),
-	instant("time", "Time of the observation at which the alert was raised; of silent, when the bound was passed.", func(a alert) time.Time { return a.Time }),
-	text("kind", "Of an alarm novelty, change, silent, or recovered, the end of one; of a belief outlier, change, or revision of a change.", func(a alert) string { return a.Kind }),
-	text("id", "Where that observation came from; of silent, key and time; of the end of a novelty or change, its id.", func(a alert) string { return a.ID }),
+	instant("time", "Time of the observation at which the alert was raised; for silent, the time when the bound was passed.", func(a alert) time.Time { return a.Time }),
+	text("kind", "For an alarm: novelty, change, silent, or recovered for its end. For a belief: outlier, change, or revision of a change.", func(a alert) string { return a.Kind }),
+	text("id", "Source of that observation. For silent: key and time. For the end of a novelty or change: the id of that alarm.", func(a alert) string { return a.ID }),
 	nullable("corrects", "id of the alert that a revision replaces.", func(a alert) string { return a.Corrects }),
-	instant("start", "First observation of the new regime; of a novelty the first unusual one in a row; of an outlier the observation itself; of a silence the last one before it; of an alarm's end as of that alarm.", func(a alert) time.Time { return a.Start }),
-	count("delay", "observations", "From start to time.", func(a alert) (int64, bool) { return a.Delay, true }),
-	number("odds", "nats", "Log-odds of the belief that it rests on; of a novelty, that the regime does not simply go on.", func(a alert) float64 { return a.LogOdds }),
-	number("score", "", "As detect.score; of the end of an alarm the highest while it lasted.", func(a alert) float64 { return a.Score }),
+	instant("start", "First observation of the new regime. For a novelty: the first unusual observation in a row. For an outlier: the observation itself. For a silence: the last observation before it. For the end of an alarm: the start of that alarm.", func(a alert) time.Time { return a.Start }),
+	count("delay", "observations", "Observations from start to time.", func(a alert) (int64, bool) { return a.Delay, true }),
+	number("odds", "nats", "Log-odds of the belief behind the alert; for a novelty, that the regime does not simply continue.", func(a alert) float64 { return a.LogOdds }),
+	number("score", "", "As detect.score; for the end of an alarm, the highest score while it lasted.", func(a alert) float64 { return a.Score }),
 	number("threshold", "", "As detect.threshold.", func(a alert) float64 { return a.Threshold }),
 	value(func(a alert) ([][]float64, keyed.Shape) { return a.X, a.Shape }),
 	moments("predicted", "One step ahead, before x was seen.", func(a alert) keyed.Moments { return a.Predicted }),
-	moments("usual", "As detect.usual; of a spike that has not come its usual value, from which size goes to the value of its hour.", func(a alert) keyed.Moments { return a.Usual }),
-	number("size", "standard deviations", "Of a change from before to after, of a novelty from what is usual to x, of an outlier from predicted to x; of vectors the largest. Of the end of an alarm, of the observation farthest from usual.", func(a alert) float64 { return a.Size }),
-	moments("before", "The running regime's mean before it.", func(a alert) keyed.Moments { return a.Before }),
-	moments("after", "The running regime's mean after it.", func(a alert) keyed.Moments { return a.After }),
-	text("message", "All that in a sentence.", func(a alert) string { return a.Message }),
-	only(text("incident", "id of the incident that it belongs to, if it belongs to one; with incidents only.", func(a alert) string { return a.incident }),
+	moments("usual", "As detect.usual. For a missing spike: its usual value; size is then the distance from it to the value of its hour.", func(a alert) keyed.Moments { return a.Usual }),
+	number("size", "standard deviations", "For a change: from before to after. For a novelty: from usual to x. For an outlier: from predicted to x. For a vector: the largest coordinate. For the end of an alarm: the size of the observation farthest from usual.", func(a alert) float64 { return a.Size }),
+	moments("before", "The running regime's mean before the change.", func(a alert) keyed.Moments { return a.Before }),
+	moments("after", "The running regime's mean after the change.", func(a alert) keyed.Moments { return a.After }),
+	text("message", "The alert in a sentence.", func(a alert) string { return a.Message }),
+	only(text("incident", "id of the incident to which the alarm belongs, if any; with incidents only.", func(a alert) string { return a.incident }),
 		func(a alert) bool { return a.incident != "" }, func(l *Layout) bool { return l.Incidents }),
-	only(flag("page", "true of an alarm in no incident that is a page; of receivers by HTTP.", func(a alert) bool { return a.page }),
+	only(flag("page", "true if the alarm is a page outside of incidents; only for HTTP receivers.", func(a alert) bool { return a.page }),
 		func(a alert) bool { return a.page }, func(l *Layout) bool { return false }),
 }
 
@@ -170,29 +170,29 @@ func ofIncident(f field[alert]) field[alert] {
 type incident = *incidents.Event
 
 var incidentFields = []field[incident]{
-	text("key", "Its group; empty for all keys.", func(e incident) string { return e.Group }),
-	instant("time", "When that happened, by the times of the alarms.", func(e incident) time.Time { return e.Time }),
+	text("key", "Group of the incident; empty for all keys.", func(e incident) string { return e.Group }),
+	instant("time", "Time of the change of state, by the times of the alarms.", func(e incident) time.Time { return e.Time }),
 	text("kind", "incident, as the kind of an alert.", func(incident) string { return incidents.Kind }),
-	text("id", "Group and time at which it opened. All records of an incident have the same.", func(e incident) string { return e.ID }),
-	text("state", "opened; update, if it has grown by half or is wider; merged, if it is part of an older one; closed, after 32 steps without a further key.", func(e incident) string { return string(e.State) }),
-	only(text("into", "id of the incident that it is part of; of merged.", func(e incident) string { return e.Into }), func(e incident) bool { return e.Into != "" }, nil),
-	flag("page", "Whether somebody should look at once. What comes every day or week at this time is no page.", func(e incident) bool { return e.Page }),
+	text("id", "Group and time at which the incident opened. All records of an incident have the same id.", func(e incident) string { return e.ID }),
+	text("state", "opened; update, if the incident has grown by half or is wider; merged, if it is now part of an older incident; closed, after 32 steps without a further key.", func(e incident) string { return string(e.State) }),
+	only(text("into", "id of the older incident; only with merged.", func(e incident) string { return e.Into }), func(e incident) bool { return e.Into != "" }, nil),
+	flag("page", "Whether the incident needs attention at once. An incident that recurs every day or week at this time is not a page.", func(e incident) bool { return e.Page }),
 	instant("start", "Time of the first alarm.", func(e incident) time.Time { return e.Start }),
-	only(instant("end", "Time of the last alarm; of closed.", func(e incident) time.Time { return e.End }), func(e incident) bool { return !e.End.IsZero() }, nil),
+	only(instant("end", "Time of the last alarm; only with closed.", func(e incident) time.Time { return e.End }), func(e incident) bool { return !e.End.IsZero() }, nil),
 	text("group", "Common prefix of the keys; empty for all keys.", func(e incident) string { return e.Group }),
 	count("keys", "", "Number of keys in the group.", func(e incident) (int64, bool) { return int64(e.Keys), true }),
-	count("alarmed", "", "Number of keys that have alarmed.", func(e incident) (int64, bool) { return int64(e.NumMembers), true }),
+	count("alarmed", "", "Number of keys that have raised an alarm.", func(e incident) (int64, bool) { return int64(e.NumMembers), true }),
 	list("members", "The keys with the highest scores, at most 20.", nil, func(e incident) int { return len(e.Members) }, func(e incident, i int) incidents.Member { return e.Members[i] },
 		text("key", "Key of the member.", func(m incidents.Member) string { return m.Key }),
 		instant("time", "Time of its first alarm in the incident.", func(m incidents.Member) time.Time { return m.Time }),
-		number("score", "", "That of the alarm.", func(m incidents.Member) float64 { return m.Score }),
-		number("size", "standard deviations", "Likewise; null of a silence.", func(m incidents.Member) float64 { return m.Size }),
-		number("p", "", "Probability that it belongs to the incident, and is no chance.", func(m incidents.Member) float64 { return m.P }),
+		number("score", "", "Score of the alarm.", func(m incidents.Member) float64 { return m.Score }),
+		number("size", "standard deviations", "Size of the alarm; null for a silence.", func(m incidents.Member) float64 { return m.Size }),
+		number("p", "", "Probability that the alarm belongs to the incident, and did not occur by chance.", func(m incidents.Member) float64 { return m.P }),
 	),
-	number("expected", "", "Number of alarms that chance lets expect of the group in that time.", func(e incident) float64 { return e.Expected }),
-	number("score", "", "Minus the decimal logarithm of the probability of so many alarms by chance.", func(e incident) float64 { return e.Score }),
-	number("threshold", "", "The score that an incident needed when this one opened.", func(e incident) float64 { return e.Threshold }),
-	text("message", "All that in a sentence.", func(e incident) string { return e.Message }),
+	number("expected", "", "Number of alarms expected by chance in the group in that time.", func(e incident) float64 { return e.Expected }),
+	number("score", "", "Minus the decimal logarithm of the probability of this number of alarms by chance.", func(e incident) float64 { return e.Score }),
+	number("threshold", "", "Minimum score of an incident when this incident opened.", func(e incident) float64 { return e.Threshold }),
+	text("message", "The incident in a sentence.", func(e incident) string { return e.Message }),
 }
 
 // AppendAlert appends the record of an alert. incident is the id of its incident, or empty. A JSON object includes
