@@ -163,7 +163,7 @@ func incidentsKey(dst **Incidents) keytable.ValueParser {
 	}
 	return keytable.OrSwitch(dst, "{budget: 168h}", fresh, func(v *Incidents) []keytable.Key {
 		return []keytable.Key{
-			{Name: "budget", Doc: "Time in which one false incident is allowed on average. In the long run, it has at most seven pages.", Read: keytable.Milliseconds(&v.Budget)},
+			{Name: "budget", Doc: "Time in which one false incident is allowed on average. In the long run, at most seven pages occur in this time.", Read: keytable.Milliseconds(&v.Budget)},
 			{Name: "separators", Doc: "Characters that end a prefix of a key: a/b:c has the groups a, a/b and all keys.", Read: keytable.Text(&v.Separators, keytable.NotEmpty)},
 			{Name: "by", Doc: "At most five labels of keys that are series, instead of prefixes. Groups are the values of each label, and the pairs of two values with three keys or more. The order of the labels has no effect.", Read: keytable.Texts("labels", &v.By)},
 			{Name: "single", Doc: "Pages per week for alarms outside incidents, at most 100: the alarms with the highest score over threshold in the last weeks, eight steps later. HTTP receivers get them as alerts with page: true, whatever kinds says. 0 turns them off.", Read: keytable.Whole(&v.Single, 0)},
