@@ -83,7 +83,8 @@ Every key of a config, as ` + "`hafvf check --keys`" + ` lists them. A config is
 - **Zones** are IANA names such as Europe/Berlin.
 - **Secrets** are written as ` + secretTakes + `. They have at most 64 kB. The file may be a pipe,
   which is read once.
-- **Patterns.** ` + domain.Wildcards + `. In patterns of columns, brackets match themselves.
+- **Patterns.** ` + domain.Wildcards + `. In patterns of columns,
+  brackets match themselves.
 
 This file is generated from the table that reads configs; a test compares the two.
 `)

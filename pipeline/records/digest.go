@@ -21,7 +21,7 @@ var digestFields = []field[digest]{
 	text("key", "Empty: the digest covers all keys.", func(digest) string { return "" }),
 	instant("time", "End of the period.", func(d digest) time.Time { return d.To }),
 	text("kind", "digest, as the kind of an alert.", func(digest) string { return digestKind }),
-	text("id", "digest, with the length and start of the period.", DigestID),
+	text("id", "The word digest, with the length and start of the period.", DigestID),
 	instant("start", "Start of the period.", func(d digest) time.Time { return d.From }),
 	count("alarms", "", "Number of alarms outside incidents.", func(d digest) (int64, bool) { return int64(len(d.Alarms)), true }),
 	count("alarmed", "", "Number of keys that raised these alarms.", func(d digest) (int64, bool) { return int64(alarmedKeys(d)), true }),
