@@ -16,7 +16,7 @@ import (
 var csvFormat = Format{
 	Name: CSV, Title: "CSV", Extensions: []string{".csv"}, Columns: true, Delimited: true,
 	Of:      "Delimited text with a header line.",
-	Written: "Delimited text with a header line. A text like a formula has an apostrophe in front.",
+	Written: "Delimited text with a header line. A text that looks like a formula gets an apostrophe in front.",
 	open:    textOpener(newCSVReader),
 	encode:  newCSVEncoder,
 }

@@ -48,11 +48,11 @@ type Form struct {
 // Forms are the supported receivers.
 var Forms = []Form{
 	{Name: "webhook", Called: "a webhook",
-		Doc: "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 wait for an unreachable receiver, with a changelog also over restarts. What it refuses goes to the dead letter."},
+		Doc: "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 alerts wait for an unreachable receiver, with a changelog also across restarts. Refused alerts go to the dead letter."},
 	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager, stateful: true,
-		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, those of the series or that all keys of an incident share, and labels. recovered and the end of an incident resolve an alert; others end by its resolve_timeout."},
+		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, the labels of the series or of all keys of an incident, and alerts.labels. recovered and the end of an incident resolve an alert; others end by resolve_timeout."},
 	{Name: "slack", Called: "Slack", Single: true, encode: forSlack,
-		Doc: "An incoming webhook of Slack: a message for each alert, with the id of an incident, not in threads."},
+		Doc: "An incoming webhook of Slack. It gets a message per alert, with the id of an incident, not in threads."},
 }
 
 // form returns the Form of the sink, by default the first one.

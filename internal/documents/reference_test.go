@@ -69,20 +69,24 @@ func expectTable(t *testing.T, name, mark, table string) {
 
 const secretTakes = "{env: VARIABLE} or {file: PATH}"
 
-// configMD lists the keys as a part of CONFIG.md. What several keys have alike is there once: the keys
-// of a mapping, and a key of several connectors.
+// configMD lists the keys as a part of CONFIG.md. Shared rows appear once: the keys of a mapping, and keys that several
+// connectors have.
 func configMD() string {
 	var b strings.Builder
 	b.WriteString(`# Config
 
-Every key of a config, as ` + "`hafvf check --keys`" + ` lists them. A config is YAML; JSON is accepted as YAML. A dot leads into a
-mapping, ` + "`[]`" + ` into the entries of a list, and ` + "`{a, b}`" + ` stands for each of them. An absent key has its default. An empty
-list and 0 are values. A duration is written as 90s, 30m or 24h, in whole milliseconds, and is above 0 but for a default of
-0s. A zone is an IANA name such as Europe/Berlin. A secret is ` + secretTakes + `, of
-at most 64 kB; the file may be a pipe, which is read once. In a
-pattern ` + domain.Wildcards + `, but in columns.
+Every key of a config, as ` + "`hafvf check --keys`" + ` lists them. A config is YAML; JSON is accepted as YAML.
 
-This file is made from the table that reads configs; a test compares the two.
+- **Paths.** A dot leads into a mapping, and ` + "`[]`" + ` into the entries of a list. ` + "`{a, b}`" + ` stands for each of its names.
+- **Defaults.** An absent key has its default. An empty list and 0 are values.
+- **Durations** are written as 90s, 30m or 24h, in whole milliseconds. They must be above 0, unless the default is 0s.
+- **Zones** are IANA names such as Europe/Berlin.
+- **Secrets** are written as ` + secretTakes + `. They have at most 64 kB. The file may be a pipe,
+  which is read once.
+- **Patterns.** ` + domain.Wildcards + `. In patterns of columns,
+  brackets match themselves.
+
+This file is generated from the table that reads configs; a test compares the two.
 `)
 	secrets := map[string]bool{}
 	all := slices.DeleteFunc(config.Keys(), func(k config.Key) bool {
@@ -235,10 +239,10 @@ func recordsMD() string {
 	b.WriteString(`
 # Records
 
-What a run writes: one JSON object per record. In CSV and Parquet a path is the name of a column, with the index in
-place of ` + "`[]`" + `. Numbers that are infinite or undefined are null. Times are RFC 3339 in UTC. "mean and sd" is an object of both;
-of vectors each is a list. A mean that does not exist is null, and so is an sd that is infinite.
-Fields marked "full" are those of ` + "`records: full`" + ` alone.
+A run writes one JSON object per record. In CSV and Parquet, the name of a column is the path of its field, with the index
+instead of ` + "`[]`" + `. Times are RFC 3339 in UTC. Numbers that are infinite or undefined are null. "mean and sd" is an object with both;
+for vectors, each is a list. A mean that does not exist is null, and so is an infinite sd. Fields marked "full" are only in
+` + "`records: full`" + `.
 `)
 	for _, k := range records.Kinds() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", k.Name, k.Doc)

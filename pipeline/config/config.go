@@ -488,16 +488,16 @@ func (f *Fields) keys(noun string) []keytable.Key {
 		maxAheadDefault = "none"
 	}
 	return []keytable.Key{
-		{Name: "key", Doc: "Column or field of the key. A list is joined with \"/\"; in its parts % is %25 and / is %2F. none makes one series of all records. In JSON, a.b leads into an object, and an object of labels is the key that Prometheus writes.", Read: keyFields(&f.Key)},
-		{Name: "time", Doc: "Column or field of the time. A list is joined with blanks. Empty: none, which needs order: arrival.", Read: timeFields(&f.Time)},
-		{Name: "values", Doc: "Columns or fields of the value. Several make one vector.", Read: keytable.OneOrMore(strings.ToLower(noun)+"s", &f.Values)},
-		{Name: "zone", Doc: "Time zone of times without an offset. In an hour that comes twice, the order of a key's records decides.", Read: keytable.Zone(&f.Zone)},
-		{Name: "time_format", Doc: "Form of times but dates, ISO 8601, those of HTTP, and Unix times. Without a day it is the first. %q is a quarter, %G-W%V an ISO week. " + times.Unix + " takes numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", Read: timeFormat(&f.TimeFormat)},
-		{Name: "max_ahead", Doc: "How far a time may be ahead of this computer's clock; else it is rejected. A key that has learned such a time goes back at its fifth late record in a row.", Initial: maxAheadDefault, Read: keytable.DurationOr("none", &f.MaxAhead)},
-		{Name: "missing", Doc: "Texts of a missing value, as an empty text, null and NaN are.", Read: missing(&f.Missing)},
-		{Name: "unit", Doc: "Unit beside numbers in texts; another one is rejected. any takes all, and 1 kB is 1 as 1 MB is.", Read: unit(&f.Unit)},
+		{Name: "key", Doc: "Column or field of the key. A list is joined with \"/\"; in its parts, % becomes %25 and / becomes %2F. none makes one series of all records. In JSON, a.b is the field b of the object a, and an object of labels becomes a key as Prometheus writes it.", Read: keyFields(&f.Key)},
+		{Name: "time", Doc: "Column or field of the time. A list is joined with spaces. Empty means no time, which needs order: arrival.", Read: timeFields(&f.Time)},
+		{Name: "values", Doc: "Columns or fields of the value. Several columns make one vector.", Read: keytable.OneOrMore(strings.ToLower(noun)+"s", &f.Values)},
+		{Name: "zone", Doc: "Time zone of times without an offset. In an hour that occurs twice, the order of a key's records decides.", Read: keytable.Zone(&f.Zone)},
+		{Name: "time_format", Doc: "Format of times, except dates, ISO 8601, HTTP times and Unix times. Without a day, the day is the first. %q is a quarter, %G-W%V an ISO week. " + times.Unix + " reads numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", Read: timeFormat(&f.TimeFormat)},
+		{Name: "max_ahead", Doc: "How far a time may be ahead of this computer's clock. Records further ahead are rejected. A key that has learned such a time is rewound at its fifth late record in a row.", Initial: maxAheadDefault, Read: keytable.DurationOr("none", &f.MaxAhead)},
+		{Name: "missing", Doc: "Texts of a missing value, in addition to an empty text, null and NaN.", Read: missing(&f.Missing)},
+		{Name: "unit", Doc: "Unit next to numbers in texts; numbers with another unit are rejected. any accepts all units and ignores them: 1 kB and 1 MB are both 1.", Read: unit(&f.Unit)},
 		{Name: "thousands", Doc: "Separator of groups of three digits.", Read: separator(&f.Thousands, `",", ".", "'" or " "`, ",.' ")},
-		{Name: "values_as", Doc: "Read as 0 and 1; others are rejected.", Read: valuesAs(&f.ValuesAs)},
+		{Name: "values_as", Doc: "Two values that are read as 0 and 1; other values are rejected.", Read: valuesAs(&f.ValuesAs)},
 	}
 }
 

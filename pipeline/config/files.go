@@ -72,17 +72,17 @@ func (s *Source) filesKeys() []keytable.Key {
 		k := keytable.Key{Name: format.Name, Doc: format.Of, Seen: s.set(f), Keys: slices.Concat(
 			[]keytable.Key{{Name: "path", Doc: `A file, a pattern such as data/*.csv, or "-" for standard input.`, Required: true, Read: keytable.Text(&f.Path, keytable.NotEmpty)}},
 			f.Fields.keys(noun), []keytable.Key{f.Fields.layout(strings.ToLower(noun), row), {
-				Name: "carry", Doc: "Columns, fields or patterns that records repeat under carry.", Read: keytable.OneOrMore(strings.ToLower(noun)+"s", &f.Carry),
+				Name: "carry", Doc: "Columns, fields or patterns that records copy into carry.", Read: keytable.OneOrMore(strings.ToLower(noun)+"s", &f.Carry),
 			}})}
 		if !format.Whole {
-			k.Keys = append(k.Keys, keytable.Key{Name: "disorder", Doc: "Of the path \"-\": how far a record's time may be behind the latest one. Incidents, digests and pages of single series are delivered as the times pass, unless a record goes back by more: then they wait for the end of the input.", Read: keytable.Duration(&f.Disorder)})
-			k.Keys = append(k.Keys, keytable.Key{Name: "encoding", Doc: "Encoding of the text. UTF-16 with a byte order mark needs none.", Read: keytable.Choice(&f.Encoding, connectors.Encodings...)})
+			k.Keys = append(k.Keys, keytable.Key{Name: "disorder", Doc: "For the path \"-\": how far a record's time may be behind the latest time. Incidents, digests and pages of single series are delivered as the times pass. If a record is further behind, they wait for the end of the input.", Read: keytable.Duration(&f.Disorder)})
+			k.Keys = append(k.Keys, keytable.Key{Name: "encoding", Doc: "Encoding of the text. UTF-16 with a byte order mark needs no setting.", Read: keytable.Choice(&f.Encoding, connectors.Encodings...)})
 		}
 		if format.Delimited {
 			k.Keys = append(k.Keys,
 				keytable.Key{Name: "delimiter", Doc: "Separates fields.", Read: delimiter(&f.Delimiter)},
 				keytable.Key{Name: "skip", Doc: "Lines before the header.", Read: keytable.Whole(&f.Skip, 0)},
-				keytable.Key{Name: "comment", Doc: "Begins lines to pass over.", Read: keytable.Text(&f.Comment, keytable.MayBeEmpty)},
+				keytable.Key{Name: "comment", Doc: "Prefix of lines to skip.", Read: keytable.Text(&f.Comment, keytable.MayBeEmpty)},
 				f.Fields.decimal())
 		} else if !format.Columns {
 			k.Keys = append(k.Keys, f.Fields.decimal())
@@ -94,10 +94,10 @@ func (s *Source) filesKeys() []keytable.Key {
 
 // layout declares the layout of columns or fields.
 func (f *Fields) layout(noun string, rows string) keytable.Key {
-	doc := "long: a " + rows + " is an observation. wide: each " + noun + " of values is a key, with its name behind the parts of key; values are names or patterns, by default [\"*\"], and key none by default."
+	doc := "long: a " + rows + " is an observation. wide: each " + noun + " of values is a key, with its name after the parts of key; values are names or patterns, by default [\"*\"], and key is none by default."
 	names := []string{Long, Wide}
 	if noun == "field" {
-		doc = "As of csv. series: values is a list of numbers, time one of times; without time, values has pairs, or with time: \"\" and order: arrival values alone."
+		doc = "As for csv. series: values is a list of numbers, and time a list of times. Without time, values has pairs of time and value; with time: \"\" and order: arrival, only values."
 		names = append(names, Series)
 	}
 	return keytable.Key{Name: "layout", Doc: doc, Read: keytable.Choice(&f.Layout, names...)}

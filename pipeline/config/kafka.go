@@ -46,19 +46,19 @@ func (s *Source) Kafka() *Kafka { return originOf[*Kafka](s) }
 func (s *Source) kafkaKeys() []keytable.Key {
 	k := &Kafka{Fields: defaultFields(), Format: registry.Auto}
 	k.MaxAhead = time.Hour // records of a topic were made before they are read
-	return []keytable.Key{{Name: "kafka", Doc: "Topics of Kafka, one observation per record. The key of a value without one is the record's.", Seen: s.set(k), Keys: slices.Concat(clusterKeys(&k.Cluster, ""), []keytable.Key{
+	return []keytable.Key{{Name: "kafka", Doc: "Kafka topics, one observation per record. A value without a key has the key of its record.", Seen: s.set(k), Keys: slices.Concat(clusterKeys(&k.Cluster, ""), []keytable.Key{
 		{Name: "topics", Doc: "Topics to read, with all their partitions.", Required: true, Read: keytable.Texts("topics", &k.Topics)},
 	}, k.Fields.keys("Field"), []keytable.Key{
 		k.Fields.decimal(),
-		{Name: "format", Doc: "What a value is. avro, protobuf and json_schema begin with the id of a schema of registry. auto tells these from JSON; without registry it is json. JSON schemas are not checked.", Read: keytable.Choice(&k.Format, registry.Auto, registry.JSON, registry.Avro, registry.Protobuf, registry.JSONSchema)},
-		registryKey(&k.Registry, "Schema registry with the API of Confluent's. Keys of records may have schemas too: their fields stand in for those of key that a value has not.", ""),
+		{Name: "format", Doc: "Format of values. avro, protobuf and json_schema begin with the id of a schema in registry. auto distinguishes these from JSON; without registry it is json. Values are not checked against JSON schemas.", Read: keytable.Choice(&k.Format, registry.Auto, registry.JSON, registry.Avro, registry.Protobuf, registry.JSONSchema)},
+		registryKey(&k.Registry, "Schema registry with Confluent's API. Keys of records may have schemas too: their fields replace fields of key that a value lacks.", ""),
 		{Name: "group", Doc: "Consumer group, whose offsets are committed once outputs are stored. By default none.", Read: keytable.Text(&k.Group, keytable.NotEmpty)},
-		{Name: "start", Doc: "Where reading begins in partitions that exist at the start.", Initial: "committed with a group, else earliest", Read: startAt(&k.Start)},
-		{Name: "bounded", Doc: "true ends the run at the ends that the partitions have at the start.", Read: keytable.Boolean(&k.Bounded)},
-		{Name: "changelog", Doc: "Compacted topic of the states. With it a restart goes on exactly from the last commit.", Read: keytable.Text(&k.Changelog, keytable.NotEmpty)},
-		{Name: "disorder", Doc: "How far a record's time may be behind the latest of its partition. While nothing comes, the watermark is behind the clock as 99 % of the last records were, at least by disorder, at first by 15 minutes.", Read: keytable.Duration(&k.Disorder)},
-		{Name: "tombstones", Doc: "A record without a value: with forget its key is forgotten with all that is known of it; a JSON object has the filter's key in its fields. Others, and with reject all, go to the dead letter.", Initial: tombstonesReject, Read: tombstones(&k.Fields.Forget)},
-		{Name: "embedded", Doc: "true starts a broker with an example in this process.", Read: keytable.Boolean(&k.Embedded)},
+		{Name: "start", Doc: "Position at which reading begins, in partitions that exist at the start.", Initial: "committed with a group, else earliest", Read: startAt(&k.Start)},
+		{Name: "bounded", Doc: "true ends the run at the offsets where the partitions end at its start.", Read: keytable.Boolean(&k.Bounded)},
+		{Name: "changelog", Doc: "Compacted topic of the states. With it, a restart resumes exactly from the last commit.", Read: keytable.Text(&k.Changelog, keytable.NotEmpty)},
+		{Name: "disorder", Doc: "How far a record's time may be behind the latest time of its partition. While no records arrive, the watermark is behind the clock by the lag that 99 % of the last records had, at least by disorder, and at first by 15 minutes.", Read: keytable.Duration(&k.Disorder)},
+		{Name: "tombstones", Doc: "Records without a value. forget removes their key and its state; a record key that is a JSON object has the filter's key in its fields. Other such records, and all with reject, go to the dead letter.", Initial: tombstonesReject, Read: tombstones(&k.Fields.Forget)},
+		{Name: "embedded", Doc: "true starts a broker with example data in this process.", Read: keytable.Boolean(&k.Embedded)},
 	})}}
 }
 
@@ -76,11 +76,11 @@ func tombstones(dst *bool) keytable.ValueParser {
 // kafkaKey declares a sink to a topic.
 func (s *Sink) kafkaKey() keytable.Key {
 	k := &kafkaio.Sink{Compression: kafkaio.DefaultCompression}
-	return keytable.Key{Name: "kafka", Doc: "A topic of Kafka, one record per message.", Seen: func() { s.Kafka = k }, Keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []keytable.Key{
+	return keytable.Key{Name: "kafka", Doc: "A Kafka topic, one record per message.", Seen: func() { s.Kafka = k }, Keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []keytable.Key{
 		{Name: "topic", Doc: "Topic to write to. hafvf creates it if it does not exist.", Required: true, Read: keytable.Text(&k.Topic, keytable.NotEmpty)},
-		{Name: "format", Doc: "json is one JSON object per record. avro has a schema, registered as TOPIC-value; what a record does not have is null, and times are in microseconds.", Initial: registry.JSON, Read: keytable.Choice(&s.Format, registry.JSON, registry.Avro)},
+		{Name: "format", Doc: "json is one JSON object per record. avro has a schema, registered as TOPIC-value; fields that a record lacks are null, and times are in microseconds.", Initial: registry.JSON, Read: keytable.Choice(&s.Format, registry.JSON, registry.Avro)},
 		registryKey(&s.Registry, "Schema registry of the topic.", "that of the source"),
-		{Name: "compression", Doc: "How batches are compressed. zstd needs a broker of version 2.1 or newer.", Read: keytable.Choice(&k.Compression, kafkaio.Compressions...)},
+		{Name: "compression", Doc: "Compression of batches. zstd needs a broker of version 2.1 or newer.", Read: keytable.Choice(&k.Compression, kafkaio.Compressions...)},
 	})}
 }
 
@@ -88,7 +88,7 @@ func (s *Sink) kafkaKey() keytable.Key {
 func tlsKey(dst **kafkaio.TLS) keytable.Key {
 	tls := &kafkaio.TLS{}
 	return keytable.Key{Name: "tls", Doc: "TLS. {} trusts the system's authorities.", Seen: func() { *dst = tls }, Keys: []keytable.Key{
-		{Name: "ca", Doc: "PEM file of the authorities to trust, of at most 1 MB. A pipe is read once, within 10 s.", Read: keytable.File(&tls.CA, tlsfiles.Largest)},
+		{Name: "ca", Doc: "PEM file of the trusted authorities, at most 1 MB. A pipe is read once, within 10 s.", Read: keytable.File(&tls.CA, tlsfiles.Largest)},
 		{Name: "cert", Doc: "PEM file of the client's certificate, as ca. It needs key.", Read: keytable.File(&tls.Cert, tlsfiles.Largest)},
 		{Name: "key", Doc: "PEM file of the client's private key, as ca. It needs cert.", Read: keytable.File(&tls.Key, tlsfiles.Largest)},
 	}}
@@ -101,9 +101,9 @@ func clusterKeys(c *kafkaio.Cluster, brokers string) []keytable.Key {
 		{Name: "brokers", Doc: "host:port of some brokers of the cluster.", Initial: brokers, Read: keytable.SomeTexts("brokers", &c.Brokers)},
 		tlsKey(&c.TLS),
 		{Name: "sasl", Doc: "Login to the brokers.", Seen: func() { c.SASL = sasl }, Keys: []keytable.Key{
-			{Name: "mechanism", Doc: "How the client proves the password to the broker.", Required: true, Read: mechanism(&sasl.Mechanism)},
+			{Name: "mechanism", Doc: "Method by which the client proves the password to the broker.", Required: true, Read: mechanism(&sasl.Mechanism)},
 			{Name: "username", Doc: "Name of the user.", Required: true, Read: keytable.Text(&sasl.Username, keytable.NotEmpty)},
-			{Name: "password", Doc: "Place of the password.", Required: true, Read: secretAt(&sasl.Password)},
+			{Name: "password", Doc: "Location of the password.", Required: true, Read: secretAt(&sasl.Password)},
 		}},
 	}
 }
@@ -114,7 +114,7 @@ func registryKey(dst **registry.Config, doc, initial string) keytable.Key {
 	return keytable.Key{Name: "registry", Doc: doc, Initial: initial, Seen: func() { *dst = r }, Keys: []keytable.Key{
 		{Name: "url", Doc: "URL of the registry, http://… or https://….", Required: true, Read: keytable.Checked(&r.URL, "URL", registry.CheckURL)},
 		{Name: "username", Doc: "Name of the user. It needs password.", Read: keytable.Text(&r.Username, keytable.NotEmpty)},
-		{Name: "password", Doc: "Place of the password.", Read: secretAt(&r.Password)},
+		{Name: "password", Doc: "Location of the password.", Read: secretAt(&r.Password)},
 		tlsKey(&r.TLS),
 	}}
 }

@@ -18,17 +18,17 @@ import (
 // value in c. The values in c before are the defaults.
 func (c *Config) keys(model []keytable.Key) []keytable.Key {
 	keys := append(model, []keytable.Key{
-		{Name: "state", Doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query each minute. A second run is refused. A topic begins with it if its changelog has had no states.", Read: keytable.File(&c.State, inputfile.AnySize)},
-		{Name: "source", Doc: "Where records come from.", Required: true, Single: true, Keys: c.Source.keys()},
-		{Name: "sink", Doc: "Where estimates go. none writes no estimates: the run has alarms only.", Initial: `{jsonl: {path: "-"}}`, Single: true,
+		{Name: "state", Doc: "filter: file of the states. A run resumes from it, skips input that was already read, and replaces it at the end, an endless query each minute. A second run is refused. A topic starts from it if the changelog has never had states.", Read: keytable.File(&c.State, inputfile.AnySize)},
+		{Name: "source", Doc: "Source of the records.", Required: true, Single: true, Keys: c.Source.keys()},
+		{Name: "sink", Doc: "Sink of the estimates. none writes no estimates, so that the run has only alarms.", Initial: `{jsonl: {path: "-"}}`, Single: true,
 			Seen: func() { c.Sink = Sink{} }, None: func() { c.Sink.None = true }, Keys: append(c.Sink.keys(), c.Sink.prometheusKey())},
-		{Name: "dead_letter", Doc: "Where rejected records go. By default to standard error as JSON Lines.", Single: true, Keys: c.deadLetterKeys()},
+		{Name: "dead_letter", Doc: "Sink of rejected records. By default standard error, as JSON Lines.", Single: true, Keys: c.deadLetterKeys()},
 		c.marksKey(),
-		{Name: "alerts", Doc: "Where alarms go, with detect or silence. By default nowhere.", Read: receivers(&c.Alerts)},
-		{Name: "runner", Doc: "What executes the pipeline.", Keys: c.Runner.keys()},
+		{Name: "alerts", Doc: "Receivers of alarms, with detect or silence. By default none.", Read: receivers(&c.Alerts)},
+		{Name: "runner", Doc: "Runner that executes the pipeline.", Keys: c.Runner.keys()},
 	}...)
 	index := slices.IndexFunc(keys, func(k keytable.Key) bool { return k.Name == "keys" })
-	return slices.Insert(keys, index, keytable.Key{Name: "incidents", Doc: "true groups alarms of many keys with one cause: together in time and under one prefix, more often than by chance. An incident is an alert; its alarms have its id. See GUIDE.", Initial: "false", Read: incidentsKey(&c.Incidents)})
+	return slices.Insert(keys, index, keytable.Key{Name: "incidents", Doc: "true groups alarms of many keys with one cause: alarms close in time and under one prefix, more than expected by chance. An incident is an alert; its alarms have its id. See GUIDE.", Initial: "false", Read: incidentsKey(&c.Incidents)})
 }
 
 func (s *Sink) keys() []keytable.Key {

@@ -15,16 +15,16 @@ import (
 // marksKey declares where marks are read.
 func (c *Config) marksKey() keytable.Key {
 	f, k := &File{Format: connectors.JSONLines}, &kafkaio.Sink{}
-	return keytable.Key{Name: "marks", Doc: "Where what users say of alarms is, which hafvf mark writes: what is like an alarm that was false is not told again for four budgets. See GUIDE.", Single: true, Keys: []keytable.Key{
+	return keytable.Key{Name: "marks", Doc: "Users' feedback on alarms, which hafvf mark writes. Alarms similar to an alarm marked false are suppressed for four budgets. See GUIDE.", Single: true, Keys: []keytable.Key{
 		{Name: f.Format, Doc: "One JSON object per line.", Seen: func() { c.Marks = &Sink{File: f} }, Keys: []keytable.Key{
-			{Name: "path", Doc: "A file. What is appended to it takes hold while a run goes on.", Required: true, Read: keytable.Checked(&f.Path, "file", func(s string) error {
+			{Name: "path", Doc: "A file. A run also applies lines that are appended while it runs.", Required: true, Read: keytable.Checked(&f.Path, "file", func(s string) error {
 				if s == stdio {
 					return errors.New("is not the name of a file")
 				}
 				return inputfile.Check(s, inputfile.AnySize)
 			})},
 		}},
-		{Name: "kafka", Doc: "A topic of Kafka, one JSON object per record. It is read from its beginning, and what was read before is passed over.", Seen: func() { c.Marks = &Sink{Kafka: k} }, Keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []keytable.Key{
+		{Name: "kafka", Doc: "A Kafka topic, one JSON object per record. It is read from the beginning; records that were read before are skipped.", Seen: func() { c.Marks = &Sink{Kafka: k} }, Keys: slices.Concat(clusterKeys(&k.Cluster, "those of the source"), []keytable.Key{
 			{Name: "topic", Doc: "Topic to read.", Required: true, Read: keytable.Text(&k.Topic, keytable.NotEmpty)},
 		})},
 	}}

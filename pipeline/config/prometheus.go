@@ -53,17 +53,17 @@ func (s *Source) Prometheus() *Prometheus { return originOf[*Prometheus](s) }
 // prometheusKeys declares a source of queries.
 func (s *Source) prometheusKeys() []keytable.Key {
 	p := &Prometheus{promio.Source{Server: defaultServer(), Step: time.Minute, Ago: 14 * 24 * time.Hour, Delay: time.Minute, MaxSeries: 10_000, Partial: promio.Wait}, 5 * time.Minute}
-	return []keytable.Key{{Name: "prometheus", Doc: "A query to Prometheus or what has its API: first over the past, then on and on. A point is an observation, NaN a missing one. With state a run goes on where the one before has stopped. An id is key/time. It needs the runner direct.", Seen: s.set(p),
+	return []keytable.Key{{Name: "prometheus", Doc: "A query to Prometheus or a server with its API: first over the past, then continuously. A point is an observation; NaN is a missing observation. With state, a run resumes where the previous run stopped. An id is key/time. It needs the runner direct.", Seen: s.set(p),
 		Keys: slices.Concat(serverKeys(&p.Server, "URL of the server, in front of /api/v1/query_range."), []keytable.Key{
 			{Name: "query", Doc: "The query, in PromQL.", Required: true, Read: keytable.Text(&p.Query, keytable.NotEmpty)},
 			{Name: "step", Doc: "Time between the points of a series. Points are at multiples of it.", Read: keytable.Milliseconds(&p.Step)},
-			{Name: "start", Doc: "Time of the first point. A state says more.", Initial: `"-14d"`, Read: startTime(&p.Start, &p.Ago)},
+			{Name: "start", Doc: "Time of the first point. A state overrides it.", Initial: `"-14d"`, Read: startTime(&p.Start, &p.Ago)},
 			{Name: "delay", Doc: "Age at which a point is final: the scrape, the rules that make the series, and the difference of both clocks.", Read: keytable.Duration(&p.Delay)},
-			{Name: "lookback", Doc: "For how long the server repeats the last value of a series, its --query.lookback-delta. Equal values in a row count for an alarm only from so long after the first of them on.", Read: keytable.Milliseconds(&p.Lookback)},
-			{Name: "key", Doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. Of two series with one key and time the second is rejected.`, Read: keytable.Texts("labels", &p.Key)},
+			{Name: "lookback", Doc: "How long the server repeats the last value of a series, its --query.lookback-delta. Equal values in a row count for an alarm only when this time has passed since the first of them.", Read: keytable.Milliseconds(&p.Lookback)},
+			{Name: "key", Doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. If two series have the same key and time, the second is rejected.`, Read: keytable.Texts("labels", &p.Key)},
 			{Name: "max_series", Doc: "A query that returns more series ends the run.", Read: keytable.Whole(&p.MaxSeries, 1)},
-			{Name: "partial", Doc: "What becomes of an answer that is not whole, as the server says. wait asks until it is; take takes it, and counts it as hafvf_partial_answers_total.", Read: keytable.Choice(&p.Partial, promio.Wait, promio.Take)},
-			{Name: "bounded", Doc: "true ends the run at what is final at the start.", Read: keytable.Boolean(&p.Bounded)},
+			{Name: "partial", Doc: "Handling of an answer that the server reports as partial. wait repeats the query until the answer is complete. take uses the answer and counts it in hafvf_partial_answers_total.", Read: keytable.Choice(&p.Partial, promio.Wait, promio.Take)},
+			{Name: "bounded", Doc: "true ends the run after the points that are final at its start.", Read: keytable.Boolean(&p.Bounded)},
 		})}}
 }
 
@@ -75,9 +75,9 @@ func serverKeys(s *httpclient.Server, url string) []keytable.Key {
 		{Name: "url", Doc: url, Required: true, Read: hookURL(&s.URL)},
 		tlsKey(&s.TLS),
 		{Name: "username", Doc: "Name of the user, by HTTP basic authentication. It needs password.", Read: keytable.Text(&s.Username, keytable.NotEmpty)},
-		{Name: "password", Doc: "Place of the password.", Read: secretAt(&s.Password)},
+		{Name: "password", Doc: "Location of the password.", Read: secretAt(&s.Password)},
 		{Name: "headers", Doc: "Headers, such as {Authorization: {file: token}, X-Scope-OrgID: tenant}.", Read: headers(&s.Headers)},
-		{Name: "timeout", Doc: "How long one request may take.", Read: keytable.Milliseconds(&s.Timeout)},
+		{Name: "timeout", Doc: "Maximum duration of one request.", Read: keytable.Milliseconds(&s.Timeout)},
 	}
 }
 
@@ -111,9 +111,9 @@ func (d *decoder) checkServer(path string, s *httpclient.Server) {
 // prometheusKey declares a sink by remote write.
 func (s *Sink) prometheusKey() keytable.Key {
 	p := &promio.Sink{Server: defaultServer()}
-	return keytable.Key{Name: "prometheus", Doc: "A server that takes remote write, version 1. It gets hafvf_score, _threshold, _usual, _usual_lower and _usual_upper (two sd), and _alarm, with the labels of the key's series, or the label key. It needs detect.",
+	return keytable.Key{Name: "prometheus", Doc: "A server that accepts remote write, version 1. It gets hafvf_score, _threshold, _usual, _usual_lower and _usual_upper (two sd), and _alarm, with the labels of the key's series, or the label key. It needs detect.",
 		Seen: func() { s.Prometheus = p },
-		Keys: serverKeys(&p.Server, "URL of the server. Without a path it is that of Prometheus, /api/v1/write.")}
+		Keys: serverKeys(&p.Server, "URL of the server. The default path is the path of Prometheus, /api/v1/write.")}
 }
 
 // checkWritten refuses a Prometheus sink without scores or times.

@@ -82,14 +82,14 @@ func (r *Receiver) keys() []keytable.Key {
 		keys = append(keys, r.hookKey(form))
 	}
 	return append(keys,
-		keytable.Key{Name: "kinds", Doc: "Its kinds of alarms. recovered ends a silence; if kinds names it, also a novelty or change. A receiver by HTTP gets pages of incidents and their ends, and of 20 keys and more by default [incident, silent, recovered].", Setting: true, Read: keytable.Choices(&r.Kinds, AlarmKinds()...)},
-		keytable.Key{Name: "beliefs", Doc: "Kinds of beliefs too, whatever the budget.", Setting: true, Initial: "[]",
+		keytable.Key{Name: "kinds", Doc: "Kinds of alarms. recovered ends a silence; if kinds names it, also a novelty or change. With incidents, an HTTP receiver gets the pages and ends of incidents; with 20 keys or more, its default is [incident, silent, recovered].", Setting: true, Read: keytable.Choices(&r.Kinds, AlarmKinds()...)},
+		keytable.Key{Name: "beliefs", Doc: "Kinds of beliefs to send as well, independent of the budget.", Setting: true, Initial: "[]",
 			Read: keytable.Choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
-		keytable.Key{Name: "keys", Doc: "Pattern of its keys, by default all.", Setting: true, Read: settings.Pattern(&r.Keys)},
-		keytable.Key{Name: "except", Doc: "Pattern of keys that are not its. An incident goes to it if a member is in keys and not in except.", Setting: true, Initial: "none", Read: settings.Pattern(&r.Except)},
+		keytable.Key{Name: "keys", Doc: "Pattern of the receiver's keys, by default all.", Setting: true, Read: settings.Pattern(&r.Keys)},
+		keytable.Key{Name: "except", Doc: "Pattern of keys that the receiver does not get. It gets an incident if a member is in keys and not in except.", Setting: true, Initial: "none", Read: settings.Pattern(&r.Except)},
 		keytable.Key{Name: "labels", Doc: "Labels of every alert, such as {severity: page}. Tables and Slack have none.", Setting: true, Read: labels(&r.Labels)},
-		keytable.Key{Name: "digest", Doc: "A message in this time lists the alarms in no incident, by the clock of incidents.zone. With incidents a receiver by HTTP without kinds has 24h.", Setting: true, Read: keytable.Milliseconds(&r.Digest)},
-		keytable.Key{Name: "max_age", Doc: "Older alerts are not sent, and counted. By default 24h for an endless topic or query, else none.", Setting: true, Read: keytable.DurationOr("none", &r.MaxAge)},
+		keytable.Key{Name: "digest", Doc: "Period of a message that lists the alarms outside incidents, in the local time of incidents.zone. With incidents, an HTTP receiver without kinds has 24h.", Setting: true, Read: keytable.Milliseconds(&r.Digest)},
+		keytable.Key{Name: "max_age", Doc: "Older alerts are counted and not sent. By default 24h for an endless topic or query, else none.", Setting: true, Read: keytable.DurationOr("none", &r.MaxAge)},
 	)
 }
 
@@ -99,8 +99,8 @@ func (s *Sink) hookKey(form webhook.Form) keytable.Key {
 	keys := []keytable.Key{
 		{Name: "url", Doc: "A URL with http:// or https://.", Required: true, Read: hookURL(&hook.URL)},
 		{Name: "headers", Doc: "Headers, such as {Authorization: {file: token}}.", Read: headers(&hook.Headers)},
-		{Name: "batch", Doc: "Most alerts in one request.", Read: keytable.Whole(&hook.Batch, 1)},
-		{Name: "timeout", Doc: "How long one request may take.", Read: keytable.Milliseconds(&hook.Timeout)},
+		{Name: "batch", Doc: "Maximum number of alerts in one request.", Read: keytable.Whole(&hook.Batch, 1)},
+		{Name: "timeout", Doc: "Maximum duration of one request.", Read: keytable.Milliseconds(&hook.Timeout)},
 	}
 	if form.Single {
 		keys = slices.DeleteFunc(keys, func(k keytable.Key) bool { return k.Name == "batch" })
@@ -163,10 +163,10 @@ func incidentsKey(dst **Incidents) keytable.ValueParser {
 	}
 	return keytable.OrSwitch(dst, "{budget: 168h}", fresh, func(v *Incidents) []keytable.Key {
 		return []keytable.Key{
-			{Name: "budget", Doc: "Time in which one false incident is allowed on average, and at most seven pages for long.", Read: keytable.Milliseconds(&v.Budget)},
+			{Name: "budget", Doc: "Time in which one false incident is allowed on average. In the long run, at most seven pages occur in this time.", Read: keytable.Milliseconds(&v.Budget)},
 			{Name: "separators", Doc: "Characters that end a prefix of a key: a/b:c has the groups a, a/b and all keys.", Read: keytable.Text(&v.Separators, keytable.NotEmpty)},
-			{Name: "by", Doc: "At most five labels of keys that are series, in place of prefixes. Groups are their values and the pairs of two, of three keys and more; their order has no effect.", Read: keytable.Texts("labels", &v.By)},
-			{Name: "single", Doc: "Pages in a week of alarms in no incident, at most 100: those that are clearest by score over threshold in the last weeks, eight steps later. They are alerts with page: true to receivers by HTTP, whatever kinds says. 0: none.", Read: keytable.Whole(&v.Single, 0)},
+			{Name: "by", Doc: "At most five labels of keys that are series, instead of prefixes. Groups are the values of each label, and the pairs of two values with three keys or more. The order of the labels has no effect.", Read: keytable.Texts("labels", &v.By)},
+			{Name: "single", Doc: "Pages per week for alarms outside incidents, at most 100: the alarms with the highest score over threshold in the last weeks, eight steps later. HTTP receivers get them as alerts with page: true, whatever kinds says. 0 turns them off.", Read: keytable.Whole(&v.Single, 0)},
 			{Name: "zone", Doc: "Time zone of the hours of the day.", Initial: "that of detect", Read: keytable.Zone(&v.Zone)},
 		}
 	})

@@ -40,13 +40,13 @@ func (r *Runner) keys() []keytable.Key {
 		{Name: "name", Doc: "direct runs in this process, flink on a cluster. prism is another name of direct.", Read: keytable.Choice(&r.Name, Direct, prism, Flink)},
 		{Name: "endpoint", Doc: "flink: host:port of Beam's job server; required.", Read: keytable.Text(&r.Cluster.Endpoint, keytable.NotEmpty)},
 		{Name: "rest", Doc: "flink: address of the JobManager.", Initial: "http://HOST:8081, HOST being the endpoint's", Read: keytable.Text(&r.Cluster.REST, keytable.NotEmpty)},
-		{Name: "job", Doc: "flink: name of the job. A cluster runs one job of a name at a time.", Read: keytable.Text(&r.Job, keytable.NotEmpty)},
+		{Name: "job", Doc: "flink: name of the job. A cluster runs only one job with this name at a time.", Read: keytable.Text(&r.Job, keytable.NotEmpty)},
 		{Name: "worker", Doc: "flink: address of hafvf worker as a TaskManager sees it.", Read: keytable.Text(&r.Worker, keytable.NotEmpty)},
 		{Name: "parallelism", Doc: "flink: slots that the job takes.", Unit: "slots", Read: keytable.Whole(&r.Parallelism, 1)},
 		{Name: "max_parallelism", Doc: "flink: largest parallelism at which a savepoint can be resumed. Fixed from the job's first start.", Unit: "slots", Read: keytable.Whole(&r.MaxParallelism, 1)},
-		{Name: "cells", Doc: "flink: number of states that keys share; 0: each has its own. Shared ones make keys with few records cheap, and take memory of the workers. Fixed from the job's first start.", Read: keytable.Whole(&r.Cells, 0)},
+		{Name: "cells", Doc: "flink: number of states that keys share; with 0, each key has its own. Shared states make keys with few records cheap, and use memory of the workers. Fixed from the job's first start.", Read: keytable.Whole(&r.Cells, 0)},
 		{Name: "checkpoint_interval", Doc: "flink: time between checkpoints.", Read: keytable.Milliseconds(&r.CheckpointInterval)},
-		{Name: "poll", Doc: "flink: how long the source gathers records before it hands them to the filters.", Read: keytable.Milliseconds(&r.Poll)},
+		{Name: "poll", Doc: "flink: how long the source collects records before it passes them to the filters.", Read: keytable.Milliseconds(&r.Poll)},
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // Layout.Carry.
 func carried[T any](get func(T) string) field[T] {
 	return field[T]{
-		name: "carry", begin: begin("carry"), takes: "object", doc: "What carry of the source names.",
+		name: "carry", begin: begin("carry"), takes: "object", doc: "Columns or fields that carry of the source names.",
 		json:   func(b []byte, _ *Layout, v T) []byte { return append(b, get(v)...) },
 		absent: func(v T) bool { return get(v) == "" },
 		columns: func(path string, l *Layout, _ tabular.Kind) (cols []tabular.Column) {

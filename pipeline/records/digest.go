@@ -18,22 +18,22 @@ const (
 )
 
 var digestFields = []field[digest]{
-	text("key", "Empty: the digest is of all keys.", func(digest) string { return "" }),
-	instant("time", "End of its stretch of time.", func(d digest) time.Time { return d.To }),
+	text("key", "Empty: the digest covers all keys.", func(digest) string { return "" }),
+	instant("time", "End of the period.", func(d digest) time.Time { return d.To }),
 	text("kind", "digest, as the kind of an alert.", func(digest) string { return digestKind }),
-	text("id", "digest, its length and its beginning.", DigestID),
-	instant("start", "Beginning of its stretch of time.", func(d digest) time.Time { return d.From }),
-	count("alarms", "", "Number of alarms in no incident.", func(d digest) (int64, bool) { return int64(len(d.Alarms)), true }),
-	count("alarmed", "", "Number of keys that have raised them.", func(d digest) (int64, bool) { return int64(alarmedKeys(d)), true }),
+	text("id", "The word digest, with the length and start of the period.", DigestID),
+	instant("start", "Start of the period.", func(d digest) time.Time { return d.From }),
+	count("alarms", "", "Number of alarms outside incidents.", func(d digest) (int64, bool) { return int64(len(d.Alarms)), true }),
+	count("alarmed", "", "Number of keys that raised these alarms.", func(d digest) (int64, bool) { return int64(alarmedKeys(d)), true }),
 	list("members", "The alarms with the highest scores, at most 20.", nil, func(d digest) int { return min(len(d.Alarms), maxListed) }, func(d digest, i int) incidents.Alarm { return d.Alarms[i] },
 		text("key", "Key of the alarm.", func(a incidents.Alarm) string { return a.Key }),
-		instant("time", "Its time.", func(a incidents.Alarm) time.Time { return a.Time }),
-		text("kind", "Its kind.", func(a incidents.Alarm) string { return a.Kind }),
-		text("id", "Its id.", func(a incidents.Alarm) string { return a.ID }),
-		number("score", "", "Its score; null of a silence.", func(a incidents.Alarm) float64 { return a.Score }),
-		number("size", "standard deviations", "Its size; null of a silence.", func(a incidents.Alarm) float64 { return a.Size }),
+		instant("time", "Time of the alarm.", func(a incidents.Alarm) time.Time { return a.Time }),
+		text("kind", "Kind of the alarm.", func(a incidents.Alarm) string { return a.Kind }),
+		text("id", "id of the alarm.", func(a incidents.Alarm) string { return a.ID }),
+		number("score", "", "Score of the alarm; null for a silence.", func(a incidents.Alarm) float64 { return a.Score }),
+		number("size", "standard deviations", "Size of the alarm; null for a silence.", func(a incidents.Alarm) float64 { return a.Size }),
 	),
-	text("message", "All that in a sentence, and a line for each of the alarms with the highest scores, at most 20.", func(d digest) string { return digestMessage(d) + digestLines(d) }),
+	text("message", "The digest in a sentence, and a line for each of the alarms with the highest scores, at most 20.", func(d digest) string { return digestMessage(d) + digestLines(d) }),
 }
 
 // DigestID returns the id of a digest. It is the same in every run.

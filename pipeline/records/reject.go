@@ -20,15 +20,15 @@ type reject struct {
 
 var rejects = []field[reject]{
 	text("reason", "Why the record was rejected.", func(r reject) string { return r.reason }),
-	text("place", "Where it stands: file:line or topic-partition-offset.", func(r reject) string { return r.ID }),
-	ofTopic(text("id", "topic-partition-offset, of topics.", func(r reject) string { return r.ID })),
-	ofTopic(text("topic", "Its topic.", func(r reject) string { return r.Log[:strings.LastIndexByte(r.Log, '-')] })),
-	ofTopic(count("partition", "", "Its partition.", func(r reject) (int64, bool) {
+	text("place", "Position of the record: file:line or topic-partition-offset.", func(r reject) string { return r.ID }),
+	ofTopic(text("id", "topic-partition-offset; only for topics.", func(r reject) string { return r.ID })),
+	ofTopic(text("topic", "Topic of the record.", func(r reject) string { return r.Log[:strings.LastIndexByte(r.Log, '-')] })),
+	ofTopic(count("partition", "", "Partition of the record.", func(r reject) (int64, bool) {
 		n, err := strconv.ParseInt(r.Log[strings.LastIndexByte(r.Log, '-')+1:], 10, 64)
 		return n, err == nil
 	})),
-	ofTopic(count("offset", "", "Its offset.", func(r reject) (int64, bool) { return r.Seq, true })),
-	text("raw", "The record as it came in, cut if it is long. Of one with a schema the decoded JSON, or base64 if it does not fit the schema.", func(r reject) string { return r.raw }),
+	ofTopic(count("offset", "", "Offset of the record.", func(r reject) (int64, bool) { return r.Seq, true })),
+	text("raw", "The record as it came in, cut if it is long. For a record with a schema: the decoded JSON, or base64 if the record does not fit the schema.", func(r reject) string { return r.raw }),
 }
 
 func ofTopic(f field[reject]) field[reject] {

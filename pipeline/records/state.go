@@ -26,7 +26,7 @@ var states = []field[state]{
 	flag("warm_up", "prior: auto is still setting the prior.", func(s state) bool { return s.WarmUp }),
 	moments("estimate", "Posterior of the likelihood's mean.", func(s state) keyed.Moments { return s.Estimate }),
 	number("weight", "", "E[w]: share of the past that the last step kept.", func(s state) float64 { return s.Weight }),
-	number("memory", "observations", "Number of observations that the estimate rests on.", func(s state) float64 { return s.Memory }),
+	number("memory", "observations", "Number of observations behind the estimate.", func(s state) float64 { return s.Memory }),
 	levels("Beta posteriors of the forgetting weights, bottom up.", func(s state) []float64 { return s.Levels }),
 	posterior(func(s state) []float64 { return s.Posterior }),
 	only(list("bank", "Members of the bank.", func(l *Layout) int { return l.Bank },

@@ -28,18 +28,18 @@ func (c *Settings) aggregateKey(keys *aggregateKeys) keytable.Key {
 		values = append(values, string(v))
 	}
 	return keytable.Key{
-		Name: "aggregate", Doc: "Events become one observation per key and interval, dated at its beginning. A file closes it at a later event of its key, a topic when the watermark has passed its end by wait. See GUIDE.",
+		Name: "aggregate", Doc: "Combines events into one observation per key and interval, dated at the interval's start. In a file, an interval closes at a later event of its key; in a topic, when the watermark has passed its end by wait. See GUIDE.",
 		Seen: func() { c.Aggregate = a },
 		Keys: []keytable.Key{
-			{Name: "every", Doc: "Length of an interval, 1s to 744h. They begin at multiples of it on the clock of zone, days at midnight, weeks on Mondays.", Required: true, Read: keytable.Milliseconds(&a.Every)},
-			{Name: "value", Doc: "What of the events is the observation. count and rate (per second) need no values. median to p99 are within 0.1 percent. share, for binomial, sums of and to. increase is how far a counter rose (see modulus); another fall below half is a restart. A rise over empty intervals counts by share.", Required: true, Read: keytable.Choice((*string)(&a.Value), values...)},
+			{Name: "every", Doc: "Length of an interval, 1s to 744h. Intervals begin at multiples of it in the local time of zone: days at midnight, weeks on Mondays.", Required: true, Read: keytable.Milliseconds(&a.Every)},
+			{Name: "value", Doc: "Value that is computed from the events. count and rate (per second) need no values. median to p99 are within 0.1 percent. share (binomial) sums of and to. increase is the rise of a counter (see modulus); other falls below half are restarts. A rise across empty intervals counts in proportion.", Required: true, Read: keytable.Choice((*string)(&a.Value), values...)},
 			{Name: "of", Doc: "share: field of successes, such as errors.", Read: keytable.Text(&keys.successes, keytable.NotEmpty)},
 			{Name: "to", Doc: "share: field of trials, such as requests.", Read: keytable.Text(&keys.trials, keytable.NotEmpty)},
-			{Name: "per", Doc: "increase: per this time.", Read: keytable.Milliseconds(&a.Per)},
-			{Name: "modulus", Doc: "increase: the number at which the counter wraps, over which each fall goes. By default 2^32 or 2^64, if that makes a rise of at most three times the largest of the last 20.", Read: keytable.Number(&a.Modulus, domain.Positive)},
-			{Name: "empty", Doc: "What an interval without events is.", Initial: "0 for count, sum and rate, else missing", Read: emptyOrZero(&keys.empty)},
-			{Name: "wait", Doc: "How long an interval waits after its end, besides lateness.", Read: keytable.Duration(&a.Wait)},
-			{Name: "zone", Doc: "Time zone of the clock on which intervals begin.", Initial: "UTC", Read: keytable.Zone(&a.Zone)},
+			{Name: "per", Doc: "increase: unit of time, for an increase per time.", Read: keytable.Milliseconds(&a.Per)},
+			{Name: "modulus", Doc: "increase: number at which the counter wraps; every fall is then a wrap. By default a fall is a wrap at 2^32 or 2^64 if the rise is then at most three times the largest of the last 20.", Read: keytable.Number(&a.Modulus, domain.Positive)},
+			{Name: "empty", Doc: "Value of an interval without events.", Initial: "0 for count, sum and rate, else missing", Read: emptyOrZero(&keys.empty)},
+			{Name: "wait", Doc: "How long an interval waits after its end for events, in addition to lateness.", Read: keytable.Duration(&a.Wait)},
+			{Name: "zone", Doc: "Time zone in which intervals begin.", Initial: "UTC", Read: keytable.Zone(&a.Zone)},
 		},
 	}
 }

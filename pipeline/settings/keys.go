@@ -23,47 +23,47 @@ import (
 func (d *Reading) Keys() []keytable.Key {
 	c := d.c
 	return []keytable.Key{
-		{Name: "transform", Doc: "filter: one estimate per observation, at once. smooth: one per observation, at the end of its session.",
+		{Name: "transform", Doc: "filter writes one estimate per observation, at once. smooth writes one per observation, at the end of its session.",
 			Read: keytable.Choice(&c.Transform, Filter, Smooth)},
-		{Name: "model", Doc: "The assumptions about the values.", Keys: []keytable.Key{
+		{Name: "model", Doc: "Assumptions about the values.", Keys: []keytable.Key{
 			{Name: "family", Doc: "Family of distributions.", Initial: keytable.Required, Read: keytable.Choice(&c.Model.Family, expfam.Families()...)},
-			{Name: "prior", Doc: "Textbook parameters; absent ones have the family's default (go doc ./hafvf). auto sets them from a key's first observations, for smooth from the session. {auto: true, order: 3} is auto with an order.",
+			{Name: "prior", Doc: "Textbook parameters. An absent parameter has the family's default (go doc ./hafvf). auto sets the parameters from a key's first observations, for smooth from the session. {auto: true, order: 3} is auto with an order.",
 				Read: keytable.Later("mapping of parameters, or auto", &d.priorNode)},
-			{Name: "warm_up", Doc: "Number of first observations that prior: auto looks at.", Unit: "observations", Initial: fmt.Sprint(keyed.DefaultWarmUp), Read: keytable.Whole(&d.warmUp, 2)},
-			{Name: "dim", Doc: "Length of the observation, if neither prior nor columns fix it: of regression with the target, of categorical the categories.",
+			{Name: "warm_up", Doc: "Number of first observations from which prior: auto sets the prior.", Unit: "observations", Initial: fmt.Sprint(keyed.DefaultWarmUp), Read: keytable.Whole(&d.warmUp, 2)},
+			{Name: "dim", Doc: "Length of an observation, if neither prior nor columns determine it. For regression it includes the target; for categorical it is the number of categories.",
 				Read: keytable.Whole(&c.Model.Dim, 1)},
-			{Name: "scale", Doc: "The filter sees the values on this scale; for normal, mvnormal, regression (the target) and ar. Results are on the data's scale: mean is the median, sd by the delta method. If you change it, give --migrate.",
+			{Name: "scale", Doc: "The filter learns values on this scale; for normal, mvnormal, regression (the target) and ar. Results are on the data's scale: mean is the median, and sd uses the delta method. A change needs --migrate.",
 				Read: keytable.Choice((*string)(&c.Model.Scale), hafvf.Scales()...)},
-			{Name: "season", Doc: "Cycles of the values. The filter sees the values less the season; of exponential and poisson it is a factor. bernoulli and categorical have none, nor smooth with levels. If you change it, give --migrate.",
+			{Name: "season", Doc: "Cycles of the values. The filter learns the values minus the season; for exponential and poisson, the season is a factor. Not for bernoulli, categorical, or smooth with levels. A change needs --migrate.",
 				Read: seasons(&d.season.seasons)},
-			{Name: "zone", Doc: "Time zone of the season and its holidays. The season follows its clock, summer time too.", Read: keytable.Zone(&d.season.zone)},
+			{Name: "zone", Doc: "Time zone of the season and its holidays. The season follows the local time, including summer time.", Read: keytable.Zone(&d.season.zone)},
 			{Name: "holidays", Doc: "Local dates that the season does not learn.", Read: dates(&d.season.holidays)},
 		}},
 		c.aggregateKey(&d.aggregateInput),
-		{Name: "levels", Doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list: no level. By default smooth looks for segments; bernoulli and categorical have a bank.",
+		{Name: "levels", Doc: "Beta priors of the forgetting weights, bottom up: w, b, …. An empty list means no level. By default, smooth finds segments, and bernoulli and categorical have a bank.",
 			Initial: formatLevels(hafvf.DefaultMember().Levels), Read: levels(&c.Levels)},
 		{Name: "top", Doc: "Fixed weight of the topmost level. 1 never forgets.", Read: keytable.Number(&c.Top, domain.Top)},
-		{Name: "bank", Doc: "Several filters in place of levels and top, by Bayesian model averaging. With detect and no levels there is a default bank. Without all three bernoulli and categorical have " + formatMembers(hafvf.Config{Family: "bernoulli"}.Members()) + ".",
+		{Name: "bank", Doc: "Several filters instead of levels and top, by Bayesian model averaging. detect without levels has a default bank. Without bank, levels and detect, bernoulli and categorical have " + formatMembers(hafvf.Config{Family: "bernoulli"}.Members()) + ".",
 			Read: members(&c.Bank)},
 		{Name: "bank_forgetting", Doc: "Forgetting of the members' posterior weights, per observation.", Read: keytable.Number(&c.BankForgetting, domain.Forgetting)},
 		{Name: "detect", Doc: "true separates outliers from changes and raises alarms within a budget.", Initial: "false", Read: detect(&c.Detect)},
-		{Name: "silence", Doc: "true raises silent if a key is silent for longer than its rhythm allows, and recovered when it speaks again. A file raises silent when the key speaks again, or at its end. See GUIDE.", Initial: "false", Read: silence(&c.Silence)},
-		{Name: "keys", Doc: "Exceptions for some keys, at most 10,000. Of each field the first exception that matches a key and sets it holds. levels, top and bank are one field.", Read: d.keyRules(&c.Keys)},
-		{Name: "quiet", Doc: "Times in which nothing of some keys is learned or told: their records have quiet: true. Overlaps are one. The clock of a silence stands still. See GUIDE.", Read: quietTimes(&d.quiet)},
-		{Name: "order", Doc: "Order in which a key's records are learned: by their times, or as they come.", Read: keytable.Choice(&c.Order, EventTime, Arrival)},
-		{Name: "expire", Doc: "A key without a record for so long, by records' times, is forgotten. Its next record has n = 1. By default 2160h for an endless topic or query with order: event_time, else never. It must exceed lateness and aggregate.every.", Read: keytable.DurationOr("never", &c.Expire)},
-		{Name: "lateness", Doc: "How long a record waits for earlier ones of its key. At most 100,000 records of a key wait; further ones are rejected. The end of a file releases what waits: the next run with state rejects a record before it.", Read: keytable.Duration(&c.Lateness)},
-		{Name: "time_unit", Doc: "The weight of memory acts once per this unit of time. By default once per observation.", Read: keytable.Milliseconds(&c.TimeUnit)},
-		{Name: "session", Doc: "smooth: which records are smoothed together.", Keys: []keytable.Key{
-			{Name: "gap", Doc: "Time without an observation of the key that ends a session. By default 30 times the median step of the key, and at least 30m; of an endless topic, and with allowed_lateness, 30m.", Read: keytable.Milliseconds(&c.Session.Gap)},
-			{Name: "allowed_lateness", Doc: "How long after its end a session is revised by late records, on a topic by the times of their partition.", Read: keytable.Duration(&c.Session.AllowedLateness)},
+		{Name: "silence", Doc: "true raises silent if a key has no record for longer than its rhythm allows, and recovered at its next record. In a file, silent is raised at the key's next record, or at the end of the file. See GUIDE.", Initial: "false", Read: silence(&c.Silence)},
+		{Name: "keys", Doc: "Exceptions for some keys, at most 10,000. For each field, the first matching exception that sets it wins. levels, top and bank are one field.", Read: d.keyRules(&c.Keys)},
+		{Name: "quiet", Doc: "Times in which some keys neither learn nor raise alarms. Their records have quiet: true. Overlapping times count once. The clock of a silence stops. See GUIDE.", Read: quietTimes(&d.quiet)},
+		{Name: "order", Doc: "Order in which a key's records are learned: by their times, or as they arrive.", Read: keytable.Choice(&c.Order, EventTime, Arrival)},
+		{Name: "expire", Doc: "A key without a record for this duration, by the times of records, is forgotten. Its next record has n = 1. By default 2160h for an endless topic or query with order: event_time, else never. It must exceed lateness and aggregate.every.", Read: keytable.DurationOr("never", &c.Expire)},
+		{Name: "lateness", Doc: "How long a record waits for earlier records of its key. At most 100,000 records of a key wait; further records are rejected. The end of a file releases the waiting records; the next run with state rejects records before them.", Read: keytable.Duration(&c.Lateness)},
+		{Name: "time_unit", Doc: "Unit of time after which the weight of memory applies once. By default it applies once per observation.", Read: keytable.Milliseconds(&c.TimeUnit)},
+		{Name: "session", Doc: "smooth: records that are smoothed together.", Keys: []keytable.Key{
+			{Name: "gap", Doc: "Time without an observation of the key that ends a session. By default 30 times the median step of the key, and at least 30m; for an endless topic, and with allowed_lateness, 30m.", Read: keytable.Milliseconds(&c.Session.Gap)},
+			{Name: "allowed_lateness", Doc: "How long after its end late records still revise a session. On a topic, the times of their partition decide.", Read: keytable.Duration(&c.Session.AllowedLateness)},
 			{Name: "max", Doc: "A longer session is cut into parts.", Unit: "observations", Read: keytable.Whole(&c.Session.Max, 1)},
-			{Name: "by", Doc: "With order: arrival or time_format: trial a session is a key and these; by default a key.", Read: keytable.OneOrMore("columns or fields", &c.Session.By)},
+			{Name: "by", Doc: "With order: arrival or time_format: trial, a session is a key together with the values of these columns or fields. By default it is a key.", Read: keytable.OneOrMore("columns or fields", &c.Session.By)},
 		}},
-		{Name: "change", Doc: "smooth: which changes are reported.", Keys: []keytable.Key{
-			{Name: "odds", Doc: "A change takes higher odds: by default 10, or 4 without a scale.", Read: keytable.Number(&c.Odds, domain.Odds)},
+		{Name: "change", Doc: "smooth: changes that are reported.", Keys: []keytable.Key{
+			{Name: "odds", Doc: "Odds that a change must exceed: by default 10, or 4 for families without a scale.", Read: keytable.Number(&c.Odds, domain.Odds)},
 		}},
-		{Name: "records", Doc: "brief leaves out the fields that the list below marks with full.", Read: keytable.Choice(&c.Records, Brief, Full)},
+		{Name: "records", Doc: "brief omits the fields that are marked full in the list of records.", Read: keytable.Choice(&c.Records, Brief, Full)},
 		{Name: "interval", Doc: "filter: adds lower and upper, the central predictive interval of this probability.", Read: keytable.Number(&c.Interval, domain.Interval)},
 	}
 }
@@ -71,8 +71,8 @@ func (d *Reading) Keys() []keytable.Key {
 func levels(dst *[]hafvf.Beta) keytable.ValueParser {
 	return keytable.AtMost(maxLevels, "levels", keytable.List("{alpha, beta}", dst, func(l *hafvf.Beta) []keytable.Key {
 		return []keytable.Key{
-			{Name: "alpha", Doc: "First parameter of the prior. A large one keeps more.", Required: true, Read: keytable.Number(&l.Alpha, domain.Level)},
-			{Name: "beta", Doc: "Second parameter of the prior. A large one forgets more.", Required: true, Read: keytable.Number(&l.Beta, domain.Level)},
+			{Name: "alpha", Doc: "First parameter of the prior. A larger value keeps more.", Required: true, Read: keytable.Number(&l.Alpha, domain.Level)},
+			{Name: "beta", Doc: "Second parameter of the prior. A larger value forgets more.", Required: true, Read: keytable.Number(&l.Beta, domain.Level)},
 		}
 	}))
 }
@@ -99,9 +99,9 @@ func formatMembers(bank []hafvf.Member) string {
 func members(dst *[]hafvf.Member) keytable.ValueParser {
 	r := keytable.AtMost(maxMembers, "filters", keytable.List("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []keytable.Key {
 		return []keytable.Key{
-			{Name: "levels", Doc: "Beta priors of this member's weights. Required without ar, else none by default.", Read: levels(&m.Levels)},
+			{Name: "levels", Doc: "Beta priors of this member's weights. Required without ar; with ar, none by default.", Read: levels(&m.Levels)},
 			{Name: "top", Doc: "Fixed weight of this member's topmost level.", Required: true, Read: keytable.Number(&m.Top, domain.Top)},
-			{Name: "ar", Doc: "normal: the member predicts a value from this number of last values. The first member has no ar.", Read: keytable.UpTo(&m.AR, expfam.MaxAR)},
+			{Name: "ar", Doc: "normal: the member predicts a value from this number of previous values. The first member has no ar.", Read: keytable.UpTo(&m.AR, expfam.MaxAR)},
 		}
 	}))
 	read := r.Read
@@ -133,19 +133,19 @@ func (d *Reading) keyRules(dst *[]KeyRule) keytable.ValueParser {
 		prior, season := new(*yaml.Node), new(seasonKeys)
 		d.keyPriors[k], d.keySeasons[k] = prior, season
 		return []keytable.Key{
-			{Name: "match", Doc: "Keys that the exception is for. Labels match keys that are series; a label that a series has not is empty.", Required: true, Read: Pattern(&k.Match)},
-			{Name: "model", Doc: "What is assumed of the values of these keys.", Keys: []keytable.Key{
+			{Name: "match", Doc: "Keys to which the exception applies. Labels match keys that are series; a label that a series lacks is empty.", Required: true, Read: Pattern(&k.Match)},
+			{Name: "model", Doc: "Assumptions about the values of these keys.", Keys: []keytable.Key{
 				{Name: "prior", Doc: "As model.prior, which is the default.", Read: keytable.Later("mapping of parameters, or auto", prior)},
 				{Name: "season", Doc: "As model.season. [] is none.", Initial: "that of the model", Read: seasons(&season.seasons)},
 				{Name: "zone", Doc: "As model.zone.", Initial: "that of the model", Read: keytable.Zone(&season.zone)},
 				{Name: "holidays", Doc: "As model.holidays.", Initial: "those of the model", Read: dates(&season.holidays)},
 			}},
 			{Name: "levels", Doc: "As levels, which are the default.", Read: levels(&k.Levels)},
-			{Name: "top", Doc: "As top. Without levels it goes with those of the config.", Initial: "that of the config", Read: keytable.Number(&k.Top, domain.Top)},
+			{Name: "top", Doc: "As top. Without levels, it is combined with the levels of the config.", Initial: "that of the config", Read: keytable.Number(&k.Top, domain.Top)},
 			{Name: "bank", Doc: "As bank, which is the default.", Read: members(&k.Bank)},
-			{Name: "detect", Doc: "false keeps the filter and its records, and raises no alarm. Or fields of detect.", Initial: "that of the config", Read: keyDetect(&k.Detect)},
-			{Name: "silence", Doc: "false tells no silence of these keys, {after: 25h} is their bound, and true their rhythm. It needs silence.", Initial: "that of the config", Read: keySilence(&k.Detect.Silence)},
-			{Name: "alerts", Doc: "false computes, records and counts alarms and silences, and tells nobody: they reach no receiver and join no incident.", Initial: "true", Read: optional(&k.Alerts, keytable.Boolean)},
+			{Name: "detect", Doc: "false raises no alarm, and keeps the filter and its records. A mapping sets fields of detect.", Initial: "that of the config", Read: keyDetect(&k.Detect)},
+			{Name: "silence", Doc: "false reports no silence of these keys. {after: 25h} is a fixed bound. true uses their rhythm. It needs silence at the top level.", Initial: "that of the config", Read: keySilence(&k.Detect.Silence)},
+			{Name: "alerts", Doc: "false computes, records and counts alarms and silences without alerts: they reach no receiver and join no incident.", Initial: "true", Read: optional(&k.Alerts, keytable.Boolean)},
 		}
 	})
 }
@@ -182,7 +182,7 @@ func keyDetect(dst *keyed.AlertRule) keytable.ValueParser {
 			dst.Rest, dst.RestTime = new(alarms.Rest), new(alarms.RestTime)
 		})},
 		{Name: "settling", Doc: "As detect.settling.", Initial: initial, Read: optional(&dst.Settling, keytable.Duration)},
-		{Name: "season", Doc: "As detect.season. If you change it or zone, these keys learn their usual values anew.", Initial: initial, Read: optional(&dst.Seasons, seasons)},
+		{Name: "season", Doc: "As detect.season. After a change of season or zone, these keys relearn their usual values.", Initial: initial, Read: optional(&dst.Seasons, seasons)},
 		{Name: "zone", Doc: "As detect.zone.", Initial: initial, Read: optional(&dst.Zone, keytable.Zone)},
 	}
 	return keytable.ValueParser{Takes: takes, Keys: keys, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
@@ -206,19 +206,19 @@ func detect(dst **Detect) keytable.ValueParser {
 	return keytable.OrSwitch(dst, "a mapping", defaultDetect, func(v *Detect) []keytable.Key {
 		return []keytable.Key{
 			{Name: "commit", Doc: "Posterior probability from which a change counts as certain.", Read: keytable.Number(&v.Commit, domain.Commit)},
-			{Name: "min_length", Doc: "Observations that a new regime must have.", Unit: "observations", Read: keytable.Whole(&v.MinLength, 1)},
+			{Name: "min_length", Doc: "Minimum length of a new regime.", Unit: "observations", Read: keytable.Whole(&v.MinLength, 1)},
 			{Name: "cooldown", Doc: "A key raises no second alarm within this time.", Read: keytable.Duration(&v.Cooldown)},
 			{Name: "min_change", Doc: "A smaller change or deviation raises no alarm.", Unit: "standard deviations", Read: keytable.Number(&v.MinChange, domain.MinChange)},
 			{Name: "min_abs", Doc: "As min_change, in the values' own units.", Read: keytable.Number(&v.MinAbs, domain.MinChange)},
-			{Name: "min_rel", Doc: "As min_change, relative to what was usual: 0.1 is ten percent.", Read: keytable.Number(&v.MinRel, domain.MinChange)},
-			{Name: "direction", Doc: "up raises alarms of rises alone, down of falls alone.", Read: keytable.Choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
-			{Name: "budget", Doc: "A key raises about one alarm per budget at most, true and false ones together. Without times 2000 observations by default.", Read: budget(&v.AlarmConfig)},
-			{Name: "rest", Doc: "Pause of a key after an alarm. A much worse or opposite value alarms all the same; what does not counts as resting. A time counts at the median step of the records.", Read: rest(&v.AlarmConfig)},
-			{Name: "settling", Doc: "The first time of a key, in which its threshold is higher. 0 is none.", Read: keytable.Duration(&v.Settling)},
-			{Name: "season", Doc: "Cycles of the usual value, of keys with times, and the hours of its plan: those of the week if 168h is one, else of the day. [] is neither. If you change season, zone or ar, each key learns its usual values anew.", Read: seasons(&v.Seasons)},
-			{Name: "zone", Doc: "Zone of the season, and of times in messages: by default model.zone with a model.season, else that of the source.", Read: keytable.Zone(&v.Zone)},
-			{Name: "holidays", Doc: "Days that are as another day of the week, Sundays by default: for what is usual, for silence, and for a model.season. They are learned as that day. New dates need no --migrate.", Read: holidays(&v.Holidays)},
-			{Name: "ar", Doc: "The usual value depends on this number of last values. 0 is none.", Unit: "observations", Read: keytable.UpTo(&v.Order, usual.MaxOrder)},
+			{Name: "min_rel", Doc: "As min_change, relative to the previous usual value: 0.1 is ten percent.", Read: keytable.Number(&v.MinRel, domain.MinChange)},
+			{Name: "direction", Doc: "up raises alarms only for rises, down only for falls.", Read: keytable.Choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
+			{Name: "budget", Doc: "A key raises at most about one alarm per budget, true and false alarms together. Without times, the default is 2000 observations.", Read: budget(&v.AlarmConfig)},
+			{Name: "rest", Doc: "Pause of a key after an alarm. A much worse or opposite value still raises an alarm; other deviations count as resting. The median step of the records converts a duration to observations.", Read: rest(&v.AlarmConfig)},
+			{Name: "settling", Doc: "Time at the start of a key in which its threshold is higher. 0 turns it off.", Read: keytable.Duration(&v.Settling)},
+			{Name: "season", Doc: "Cycles of the usual value, for keys with times. They also set the hours of the plan: hours of the week with 168h, else hours of the day. [] turns both off. After a change of season, zone or ar, each key relearns its usual values.", Read: seasons(&v.Seasons)},
+			{Name: "zone", Doc: "Zone of the season, and of times in messages. The default is model.zone if there is a model.season, else the zone of the source.", Read: keytable.Zone(&v.Zone)},
+			{Name: "holidays", Doc: "Dates that are treated and learned as another day of the week, by default Sunday: in usual values, in silences and in a model.season. New dates need no --migrate.", Read: holidays(&v.Holidays)},
+			{Name: "ar", Doc: "Number of previous values on which the usual value depends. 0 turns it off.", Unit: "observations", Read: keytable.UpTo(&v.Order, usual.MaxOrder)},
 		}
 	})
 }
@@ -227,7 +227,7 @@ func detect(dst **Detect) keytable.ValueParser {
 func silence(dst **keyed.SilenceConfig) keytable.ValueParser {
 	fresh := func() *keyed.SilenceConfig { return &keyed.SilenceConfig{} }
 	return keytable.OrSwitch(dst, "{after: 15m}", fresh, func(v *keyed.SilenceConfig) []keytable.Key {
-		return []keytable.Key{{Name: "after", Doc: "A fixed bound in place of the key's rhythm.", Read: keytable.Milliseconds(&v.After)}}
+		return []keytable.Key{{Name: "after", Doc: "A fixed bound instead of the key's rhythm.", Read: keytable.Milliseconds(&v.After)}}
 	})
 }
 
@@ -398,11 +398,11 @@ func holidays(dst *usual.Holidays) keytable.ValueParser {
 	file, like := "", weekdays[dst.Like]
 	keys := []keytable.Key{
 		{Name: "dates", Doc: "Local dates.", Read: dates(&listed)},
-		{Name: "file", Doc: "File with a date on each line, of at most 4 MB. What follows a # is a comment. It is read at the start; a pipe within 10 s.", Read: keytable.Text(&file, keytable.NotEmpty).Then(func() (err error) {
+		{Name: "file", Doc: "File with one date per line, at most 4 MB. A # starts a comment. The file is read at the start; a pipe within 10 s.", Read: keytable.Text(&file, keytable.NotEmpty).Then(func() (err error) {
 			filed, err = readDates(file)
 			return err
 		})},
-		{Name: "like", Doc: "The day of the week that they are like.", Read: keytable.Choice(&like, weekdays...)},
+		{Name: "like", Doc: "Day of the week as which the dates are treated.", Read: keytable.Choice(&like, weekdays...)},
 	}
 	const takes = "list of dates, or {dates: […], file: …, like: Sun}"
 	return keytable.ValueParser{Takes: takes, Initial: "[]", Keys: keys, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {

@@ -49,15 +49,15 @@ func quietTimes(dst *[]quietTime) keytable.ValueParser {
 	return keytable.List("{match, from, to}, {match, weekly} or {file}", dst, func(q *quietTime) []keytable.Key {
 		return []keytable.Key{
 			{Name: "match", Doc: "Keys that are quiet.", Read: Pattern(&q.match)},
-			{Name: "from", Doc: "When they begin to be: this time belongs to it. A time without an offset is of the zone.", Read: keytable.Text(&q.from, keytable.NotEmpty)},
-			{Name: "to", Doc: "When that ends: this time does not belong to it.", Read: keytable.Text(&q.to, keytable.NotEmpty)},
-			{Name: "weekly", Doc: "Every week, in place of from and to: day and time of the clock, and how long it lasts. Of a time that the clock shows twice it is the first. One that the clock leaves out counts by the offset before.",
+			{Name: "from", Doc: "Start of the quiet time, included. A time without an offset is in zone.", Read: keytable.Text(&q.from, keytable.NotEmpty)},
+			{Name: "to", Doc: "End of the quiet time, excluded.", Read: keytable.Text(&q.to, keytable.NotEmpty)},
+			{Name: "weekly", Doc: "Weekly quiet time, instead of from and to: day, local time and duration. A time that occurs twice means the first. A skipped time uses the offset before the clock change.",
 				Read: keytable.Checked(&q.weekly, "day, time and duration, such as Sun 02:00/2h", func(s string) error {
 					_, err := weekly(s)
 					return err
 				})},
 			{Name: "zone", Doc: "Zone of weekly, and of from and to.", Initial: "UTC", Read: keytable.Zone(&q.zone)},
-			{Name: "file", Doc: "File with a line {\"match\": …, \"from\": …, \"to\": …} of JSON for each time; match may be labels. It has at most 64 MB, and is read at the start and again when it changes. A pipe is read once, within 10 s. A cluster reads it when a job is submitted.", Read: keytable.Text(&q.file, keytable.NotEmpty)},
+			{Name: "file", Doc: "File with one JSON object {\"match\": …, \"from\": …, \"to\": …} per line, at most 64 MB; match may be labels. It is read at the start, and again when it changes. A pipe is read once, within 10 s. A cluster reads the file when a job is submitted.", Read: keytable.Text(&q.file, keytable.NotEmpty)},
 		}
 	})
 }
