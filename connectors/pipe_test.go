@@ -34,8 +34,8 @@ func TestPipeTimes(t *testing.T) {
 		{"only such", 0, []record{{"a", 100, 5}, {"b", 1000, 5}}, 9, none, 0},
 		{"at the usual distance from the clock", 0, []record{{"a", 0, 60}, {"b", 59, 60}}, 0, 0, 0},
 		{"a short pause", 0, []record{{"a", 0, 1e6}}, 1e6 + .5, none, 0},
-		{"a pause of the past", 0, []record{{"a", 0, 1e6}}, 1e6 + 60, 60, 0},
-		{"a pause of lately", 0, []record{{"a", 0, 2}, {"a", 10, 11}}, 71, 69, 0},
+		{"a pause with times in the past", 0, []record{{"a", 0, 1e6}}, 1e6 + 60, 60, 0},
+		{"a recent pause", 0, []record{{"a", 0, 2}, {"a", 10, 11}}, 71, 69, 0},
 		{"a pause, with disorder", 30 * time.Second, []record{{"a", 0, 2}, {"a", 10, 11}}, 71, 41, 0},
 	} {
 		var p pipeTimes

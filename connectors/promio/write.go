@@ -233,8 +233,8 @@ func (w *writer) writePart(ctx context.Context, samples []sample, refused map[st
 	return w.writePart(ctx, sending[:half], refused, refuse)
 }
 
-// send sends samples in one request, and repeats it while the server is unavailable. reason says why if the
-// server refuses some of them, or empty if it accepts all.
+// send sends samples in one request, and repeats it while the server is unavailable. reason is empty if
+// the server accepts all of them, and otherwise says why it refuses some.
 func (w *writer) send(ctx context.Context, samples []sample) (reason string, err error) {
 	stopCtx, end := account.From(ctx).WithStopTimeout(ctx)
 	defer end()

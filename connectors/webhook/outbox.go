@@ -28,9 +28,10 @@ type OutboxConfig struct {
 	MaxAge time.Duration
 	// Store stores a queued alert and returns its StoredID. If Store is nil, alerts are not stored.
 	Store func(Alert) (id string)
-	// Delivered is called with alerts that the receiver has accepted or refused, before they leave the queue.
+	// Delivered must not be nil. It is called with alerts that the receiver has accepted or refused, before they leave
+	// the queue.
 	Delivered func([]Delivery)
-	Log       *slog.Logger
+	Log       *slog.Logger // must not be nil
 }
 
 // A Delivery is an alert that the receiver has accepted or refused.
