@@ -24,7 +24,7 @@
 // keyed.Config.Expire; its size does not grow with the number of observations. A state is read when a bundle first
 // sees the key, and written when the bundle ends.
 //
-// The name of the step after the node includes the family, such as hafvf.Found of normal.
+// The name of the step after the node includes the family, such as "hafvf.Found of normal".
 //
 // # Smooth
 //

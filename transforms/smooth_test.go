@@ -202,7 +202,7 @@ func TestSmoothWithoutTimes(t *testing.T) {
 	}
 }
 
-// The records equal the results of hafvf.Smooth for the session.
+// The records equal the results of hafvf.Filter.Smooth for the session.
 func TestSmoothedRecord(t *testing.T) {
 	var in []input
 	var steps [][][]float64
