@@ -134,7 +134,7 @@ func TestCompareExitCodes(t *testing.T) {
 		stderr string
 	}{
 		{[]string{"--methods", "bocdp"}, cli.ExitUsage, `no method "bocdp"; the nearest is "bocpd" of hafvf, hafvf3, bank, detect,`},
-		{[]string{"--json", "--markdown"}, cli.ExitUsage, "give one"},
+		{[]string{"--json", "--markdown"}, cli.ExitUsage, "not both"},
 		{[]string{"--seeds", "0"}, cli.ExitUsage, "at least 1"},
 		{[]string{"--labels", "x.csv"}, cli.ExitUsage, "give a CONFIG"},
 		{[]string{"--plot", "x.pdf"}, cli.ExitUsage, ".svg"},

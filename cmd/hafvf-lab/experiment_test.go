@@ -78,7 +78,7 @@ func TestExperimentSGDStopsAndGoesOn(t *testing.T) {
 		d := program.Start(t, nil, "experiment", "sgd", "--quick", "--out", dir)
 		d.Eventually(t, "a checkpoint that is further", func() bool { return kept() > before })
 		d.Stop(t)
-		if !strings.Contains(d.Log(), "stopped; the same command goes on from here") {
+		if !strings.Contains(d.Log(), "stopped: the same command resumes from here") {
 			t.Errorf("%s", d.Log())
 		}
 		if now := kept(); now <= before {

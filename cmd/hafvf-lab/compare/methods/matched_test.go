@@ -18,8 +18,8 @@ func matchedAfter(t *testing.T, family string, ofW, ofB int) *matched {
 	for range 40 {
 		c.Update(float64(rng.IntN(2)))
 	}
-	c.ofW, c.ofB = newNodes(ofW), newNodes(ofB)
-	p := newProjection(s, c.ofW.w)
+	c.nodesW, c.nodesB = newNodes(ofW), newNodes(ofB)
+	p := newProjection(s, c.nodesW.w)
 	copy(p.theta, c.theta)
 	c.projection = p
 	c.priorW, c.priorB, c.shareB = make([]float64, ofW), make([]float64, ofB), make([]float64, ofB)
