@@ -54,11 +54,11 @@ observations): means, standard errors and ranks.
 Without CONFIG the streams are of ` + fmt.Sprint(len(compare.Streams(1, 1, compareQuickLength).Cases)) + ` synthetic kinds whose changes are known, and the
 bundled series with the windows of the Numenta Anomaly Benchmark. For each kind it draws
 ` + fmt.Sprintf("%d streams of %d observations, with --quick %d of %d", compareSeeds, compareLength, compareQuickDraws, compareQuickLength) + `. With CONFIG the
-streams are the keys of its source, a file. Only the source and the family of the model
-apply, not the prior or other keys of CONFIG.
+streams are the keys of its source, a file. The family of the model applies; its prior
+and most other keys of CONFIG do not.
 
-All methods are causal and see one observation at a time, except methods marked "(hindsight)",
-hindsight", which have seen the whole stream. The first ` + fmt.Sprint(compare.WarmUp) + ` observations set the units of all methods
+All methods are causal and see one observation at a time, except methods marked
+"(hindsight)", which have seen the whole stream. The first ` + fmt.Sprint(compare.WarmUp) + ` observations set the units of all methods
 and are not scored. A change is found if a method reports it in the 100 observations after
 it. A report without a change in the 100 observations before it is false. F1 counts the
 first observation as a change that was found. If windows are known, a report in a window
