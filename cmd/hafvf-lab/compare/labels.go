@@ -30,13 +30,13 @@ func (l labels) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	st := chart.TextStyle(7.5, chart.Black, draw.YCenter)
 	height := st.FontExtents().Height
-	taken := make([]vg.Rectangle, len(l.points))
+	boxes := make([]vg.Rectangle, len(l.points))
 	for i, q := range l.points {
 		center, halfSize := vg.Point{X: x(q.X), Y: y(q.Y)}, vg.Point{X: labelGap / 2, Y: labelGap / 2}
-		taken[i] = vg.Rectangle{Min: center.Sub(halfSize), Max: center.Add(halfSize)}
+		boxes[i] = vg.Rectangle{Min: center.Sub(halfSize), Max: center.Add(halfSize)}
 	}
 	free := func(r vg.Rectangle) bool {
-		return r.Min.X >= c.Min.X && r.Max.X <= c.Max.X && !slices.ContainsFunc(taken, func(o vg.Rectangle) bool {
+		return r.Min.X >= c.Min.X && r.Max.X <= c.Max.X && !slices.ContainsFunc(boxes, func(o vg.Rectangle) bool {
 			return r.Min.X < o.Max.X && o.Min.X < r.Max.X && r.Min.Y < o.Max.Y && o.Min.Y < r.Max.Y
 		})
 	}
@@ -54,7 +54,7 @@ func (l labels) Plot(c draw.Canvas, p *plot.Plot) {
 			return vg.Rectangle{Min: vg.Point{X: left.X, Y: left.Y - height/2}, Max: vg.Point{X: left.X + w, Y: left.Y + height/2}}
 		}
 		k := max(0, slices.IndexFunc(anchors, func(left vg.Point) bool { return free(box(left)) }))
-		taken = append(taken, box(anchors[k]))
+		boxes = append(boxes, box(anchors[k]))
 		st.Color = l.colors[i]
 		c.FillText(st, anchors[k], text)
 	}

@@ -69,7 +69,7 @@ type Figure struct {
 	Mean backtest.Number `json:"mean"`
 	SE   backtest.Number `json:"se"`
 	// Best marks the best method without hindsight and the methods after it, up to the first that is worse by more
-	// than two standard errors of the difference. If no method is so much worse, none is marked.
+	// than two standard errors of the difference. If no method is that much worse, none is marked.
 	Best bool `json:"best"`
 }
 
@@ -249,7 +249,7 @@ func standardError(values [][]float64) float64 {
 }
 
 // markBest marks the figures from the best to the last one before the first that is worse by more than two standard
-// errors of the difference. If none is so much worse, it marks nothing. Differences are paired: all methods follow
+// errors of the difference. If there is no such figure, it marks nothing. Differences are paired: all methods follow
 // the same streams.
 func markBest(figures []*Figure, values [][][]float64, sign float64) {
 	order := make([]int, len(figures))

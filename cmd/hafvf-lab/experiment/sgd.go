@@ -63,8 +63,8 @@ subjects' trials without the corrupt ones.
 The paper does not say how data and networks were made: these are this program's,
 and only the order of the optimizers can be compared, not the level. The boundary
 separation is at least 0.4 and the decision time 1 ms, without which the likelihood
-has no bound. Biases start at zero: the first gradients are then huge, and that Adam
-remembers them is most of the difference; from biases near the truth there is none.
+has no bound. Biases start at zero, so the first gradients are huge. Most of the
+difference is that Adam remembers them: from biases near the truth there is none.
 
 Ctrl-C stops it; the same command then resumes from there. The full protocol takes
 most of an hour on two cores, --quick two minutes.`

@@ -2,15 +2,14 @@ package experiment
 
 import "math"
 
-// A wiener is the logarithm of a first-passage density, in nats, with its
-// derivatives.
+// A wiener is the logarithm of a first-passage density, in nats, with its derivatives.
 type wiener struct {
 	log, t, v, a, w float64
 }
 
-// firstPassage returns the density at decision time t > 0 (s) of a Wiener process with drift v and unit variance per
-// second. The process starts at w·a, 0 < w < 1, and leaves (0, a) at a if upper is true, else at 0. The formulas are
-// equations 1 and 5 (large times) and 6 (small times) of Navarro and Fuss (2009), with u = t/a²:
+// firstPassage returns the log density of the decision time t > 0 (s) of a Wiener process with drift v and unit
+// variance per second. The process starts at w·a, 0 < w < 1, and leaves (0, a) at a if upper is true, else at 0. The
+// formulas are equations 1 and 5 (large times) and 6 (small times) of Navarro and Fuss (2009), with u = t/a²:
 //
 //	f(t|v,a,w) = a⁻² exp(−vaw − v²t/2) f(u|0,1,w)
 func firstPassage(t, v, a, w float64, upper bool) wiener {

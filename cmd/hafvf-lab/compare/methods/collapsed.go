@@ -163,7 +163,7 @@ const (
 	knee    = 6
 	finest  = .5  // step of tabledNodes
 	maxSide = 300 // maximum number of nodes on one side of the centre
-	cutoff  = 18  // terms that are more nats below the largest are omitted
+	cutoff  = 18  // distance below the largest term, in nats, beyond which terms are omitted
 	// spacing is the distance of nodes in standard deviations of the summed distribution. The sum over a normal
 	// distribution is exact to 1e-10.
 	spacing = .9

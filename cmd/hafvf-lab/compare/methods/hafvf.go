@@ -30,8 +30,8 @@ func newBank(s Start, members []hafvf.Member, detect *hafvf.Detect) *bank {
 }
 
 // Update reports a change if the bank commits to one, whether or not it would raise an alarm. A revision of the start
-// of a change is not another change. The estimate is field estimate of the records or, with detection,
-// estimate.regime, which outliers do not move.
+// of a change is not another change. The estimate equals the record field estimate or, with detection,
+// the field estimate.regime, which outliers do not move.
 func (b *bank) Update(x float64) Step {
 	b.n++
 	b.row[0] = x
