@@ -29,7 +29,7 @@ func table(t *testing.T, g GroupReport, key string) Table {
 	return g.Tables[i]
 }
 
-// The figures of a run equal those of a plain loop over the library.
+// A run and a plain loop over the library give equal figures.
 func TestRunEqualsPlainLoop(t *testing.T) {
 	g := Streams(3, 2, 600)
 	g.Cases = g.Cases[12:14] // without a change, and coins

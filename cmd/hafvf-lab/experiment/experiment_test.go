@@ -146,7 +146,7 @@ func TestMeanIntervalCoverage(t *testing.T) {
 }
 
 // The first prediction follows ten points without regressors, from which the filter learns nothing. Every prediction
-// equals that of a regression on the previous ten points.
+// equals the prediction of a regression on the previous ten points.
 func TestARPredictions(t *testing.T) {
 	x, predicted := series(t, "ar", "x"), series(t, "ar", "predicted")
 	f := newFilter(hafvf.Config{
