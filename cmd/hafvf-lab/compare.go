@@ -65,8 +65,8 @@ first observation as a change that was found. If windows are known, a report in 
 hits it, and other reports are false. If the true means are unknown, RMSE is the error of
 the prediction, in standard deviations of the series.
 
-Methods for normal values (kalman, smoother, hgf2, hgf3) run on coins and counts without
-changes. They have no log predictive there, because a density cannot be compared with a
+Methods for normal values (kalman, smoother, hgf2, hgf3) run unchanged on coins and
+counts. They have no log predictive there, because a density cannot be compared with a
 probability. Methods without a predictive distribution (adwin, page-hinkley, cusum, ewma,
 naive) never have one.
 
@@ -194,7 +194,7 @@ func readKeys(ctx context.Context, path string, set []string, labelFile string) 
 	families := []string{"bernoulli", "poisson", "exponential", "normal"}
 	switch {
 	case cfg.Transform != settings.Filter:
-		err = errors.New("a comparison filters: leave out transform: smooth, or use --set transform=filter")
+		err = errors.New("a comparison is only for filters: leave out transform: smooth, or use --set transform=filter")
 	case graph.Runner.Name == config.Flink:
 		err = errors.New("a comparison runs locally, not on Flink: leave out runner, or use --set runner.name=direct")
 	case topics:
