@@ -129,8 +129,8 @@ func Begin(family string, first []float64) (Start, error) {
 	return s, nil
 }
 
-// moments returns the mean and standard deviation of counts of events. It adds one observation of half an event,
-// which keeps the standard deviation above zero if there are few events.
+// moments returns the mean and standard deviation of x and of one added observation of ½, which keeps the standard
+// deviation above zero if there are few events.
 func moments(x []float64) (mean, sd float64) {
 	n := float64(len(x)) + 1
 	mean = .5 / n

@@ -210,7 +210,7 @@ func betaOfLogs(logW, log1W float64, start betaPrior) betaPrior {
 		a *= math.Exp(da)
 		b *= math.Exp(db)
 		if !(a < 1e8 && b < 1e8 && a > 1e-8 && b > 1e-8) {
-			return start // start is as certain as makes no difference
+			return start // the distribution is so narrow or so extreme that start is close enough
 		}
 		if max(math.Abs(da), math.Abs(db)) < 1e-10 {
 			break
@@ -219,7 +219,7 @@ func betaOfLogs(logW, log1W float64, start betaPrior) betaPrior {
 	return betaPrior{a, b}
 }
 
-// trigamma returns ψ′(x) for x > 0. It uses the recurrence up to x ≥ 8, and there the asymptotic series.
+// trigamma returns ψ′(x) for x > 0. It raises x to at least 8 by the recurrence, and uses the asymptotic series there.
 func trigamma(x float64) float64 {
 	sum := 0.0
 	for ; x < 8; x++ {
