@@ -30,7 +30,8 @@ import (
 	"hafvf/pipeline/settings"
 )
 
-// The streams of a comparison: in full, as long as the volatile kinds need, and quick.
+// Length and number of the synthetic streams, in full and with --quick. The full length is the length that the
+// volatile kinds need.
 const (
 	compareLength, compareSeeds           = 10000, 6
 	compareQuickLength, compareQuickDraws = 5000, 2
@@ -45,28 +46,29 @@ func compareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare [CONFIG]",
 		Short: "Compare the filter with other methods, on streams, bundled series, or your data",
-		Long: `Compare follows streams with HAFVF and with other methods, each with one setting, and
-reports for each of them what it predicted (mean log predictive), estimated (RMSE) and
-detected (F1, false changes, delay), and what that cost (processor time of an update,
-bytes to keep between observations): means, standard errors and ranks.
+		Long: `Compare follows streams with HAFVF and with other methods, each with one setting. For each
+method it reports the prediction (mean log predictive), the estimates (RMSE), the detection
+(F1, false changes, delay) and the cost (processor time of an update, bytes to keep between
+observations): means, standard errors and ranks.
 
 Without CONFIG the streams are of ` + fmt.Sprint(len(compare.Streams(1, 1, compareQuickLength).Cases)) + ` synthetic kinds whose changes are known, and the
-bundled series with the windows of the Numenta Anomaly Benchmark. Of each kind it draws
-` + fmt.Sprintf("%d streams of %d observations, with --quick %d of %d", compareSeeds, compareLength, compareQuickDraws, compareQuickLength) + `. With CONFIG they are the
-keys of its source, a file; the model's family holds, its prior and the rest do not.
+bundled series with the windows of the Numenta Anomaly Benchmark. For each kind it draws
+` + fmt.Sprintf("%d streams of %d observations, with --quick %d of %d", compareSeeds, compareLength, compareQuickDraws, compareQuickLength) + `. With CONFIG the
+streams are the keys of its source, a file. The family of the model applies; its prior
+and most other keys of CONFIG do not.
 
-All methods are causal and see one observation at a time. Methods in hindsight, marked
-so, have seen the whole stream. The first ` + fmt.Sprint(compare.WarmUp) + ` observations set the units of all methods
+All methods are causal and see one observation at a time, except methods marked
+"(hindsight)", which have seen the whole stream. The first ` + fmt.Sprint(compare.WarmUp) + ` observations set the units of all methods
 and are not scored. A change is found if a method reports it in the 100 observations after
 it. A report without a change in the 100 observations before it is false. F1 counts the
 first observation as a change that was found. If windows are known, a report in a window
-hits it, and other reports are false. If true means are not known, RMSE is that of the
-prediction, in standard deviations of the series.
+hits it, and other reports are false. If the true means are unknown, RMSE is the error of
+the prediction, in standard deviations of the series.
 
-Methods for normal values (kalman, smoother, hgf2, hgf3) run on coins and counts as they
-are. They have no log predictive there: a density is not to be compared with a
+Methods for normal values (kalman, smoother, hgf2, hgf3) run unchanged on coins and
+counts. They have no log predictive there, because a density cannot be compared with a
 probability. Methods without a predictive distribution (adwin, page-hinkley, cusum, ewma,
-naive) have none anywhere.
+naive) never have one.
 
 Methods; particle-10000 runs only if --methods names it:
 
@@ -84,13 +86,13 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 			case err != nil:
 				return cli.Usage(fmt.Errorf("--methods: %w", err))
 			case asJSON && asMarkdown:
-				return cli.Usage(errors.New("--json and --markdown are two forms of the report: give one"))
+				return cli.Usage(errors.New("use either --json or --markdown, not both"))
 			case seeds < 0 || cmd.Flags().Changed("seeds") && seeds == 0:
 				return cli.Usage(fmt.Errorf("--seeds %d: give at least 1", seeds))
 			case labelFile != "" && len(args) == 0:
-				return cli.Usage(errors.New("--labels: the bundled series have theirs; give a CONFIG"))
+				return cli.Usage(errors.New("--labels: the bundled series have their own labels: give a CONFIG"))
 			case len(set) > 0 && len(args) == 0:
-				return cli.Usage(errors.New("--set: overrides values of a CONFIG; give one"))
+				return cli.Usage(errors.New("--set overrides values of a CONFIG: give a CONFIG"))
 			case len(args) > 0 && (quick || seeds > 0 || cmd.Flags().Changed("seed")):
 				return cli.Usage(errors.New("--quick, --seeds and --seed are for synthetic streams: leave out CONFIG"))
 			}
@@ -104,7 +106,7 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 			context.AfterFunc(ctx, stop) // a second signal ends the program
 			c := compare.Comparison{Methods: chosen}
 			if len(args) > 0 {
-				group, err := keys(ctx, args[0], set, labelFile)
+				group, err := readKeys(ctx, args[0], set, labelFile)
 				switch {
 				case errors.Is(err, context.Canceled):
 					return stopped()
@@ -145,10 +147,10 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 			w := cmd.OutOrStdout()
 			switch {
 			case asJSON:
-				to := json.NewEncoder(w)
-				to.SetIndent("", "  ")
-				to.SetEscapeHTML(false)
-				return to.Encode(report)
+				encoder := json.NewEncoder(w)
+				encoder.SetIndent("", "  ")
+				encoder.SetEscapeHTML(false)
+				return encoder.Encode(report)
 			case asMarkdown:
 				_, err = fmt.Fprint(w, report.Markdown())
 			default:
@@ -159,24 +161,25 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 	}
 	cli.AddSet(cmd, &set)
 	cmd.Flags().StringSliceVar(&names, "methods", nil, "only these `METHODS`, separated by commas")
-	cmd.Flags().StringVar(&labelFile, "labels", "", "a `FILE` of windows of known incidents, as for backtest: CSV or NAB's JSON")
+	cmd.Flags().StringVar(&labelFile, "labels", "", "`FILE` with the windows of known incidents, as for backtest: CSV or the JSON of NAB")
 	cmd.Flags().StringVar(&picture, "plot", "", "also draw skill against cost to `FILE`.svg or .png")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write the report as JSON, with all standard errors")
 	cmd.Flags().BoolVar(&asMarkdown, "markdown", false, "write the report as Markdown")
-	cmd.Flags().BoolVar(&quick, "quick", false, "fewer and shorter streams, without the slow methods unless they are named: about a minute")
+	cmd.Flags().BoolVar(&quick, "quick", false, "fewer and shorter streams, without the slow methods unless --methods names them: about a minute")
 	cmd.Flags().IntVar(&seeds, "seeds", 0, fmt.Sprintf("number of streams of each kind, `N` (default %d, with --quick %d)", compareSeeds, compareQuickDraws))
-	cmd.Flags().Uint32Var(&seed, "seed", 1, "of the first stream of each kind, as `SEED`")
+	cmd.Flags().Uint32Var(&seed, "seed", 1, "`SEED` of the first stream of each kind")
 	return cmd
 }
 
-// stopped says that there is no report.
+// stopped writes to standard error that the comparison was stopped without a report. It returns nil.
 func stopped() error {
-	fmt.Fprintln(os.Stderr, "hafvf-lab: stopped: there is no report of a part")
+	fmt.Fprintln(os.Stderr, "hafvf-lab: stopped before the end: there is no report")
 	return nil
 }
 
-// keys reads the values of a config's keys, with the windows of a file of labels.
-func keys(ctx context.Context, path string, set []string, labelFile string) (group compare.Group, err error) {
+// readKeys reads the values of the keys of a config. labelFile, unless empty, names a file with the windows of known
+// incidents. The error is context.Canceled if ctx ends before the end of the source.
+func readKeys(ctx context.Context, path string, set []string, labelFile string) (group compare.Group, err error) {
 	var labels backtest.Labels
 	if labelFile != "" {
 		if labels, err = backtest.ReadLabels(labelFile); err != nil {
@@ -191,9 +194,9 @@ func keys(ctx context.Context, path string, set []string, labelFile string) (gro
 	families := []string{"bernoulli", "poisson", "exponential", "normal"}
 	switch {
 	case cfg.Transform != settings.Filter:
-		err = errors.New("compares filters: leave out transform: smooth, or give --set transform=filter")
+		err = errors.New("a comparison is only for filters: leave out transform: smooth, or use --set transform=filter")
 	case graph.Runner.Name == config.Flink:
-		err = errors.New("a comparison runs here, not on Flink: leave out runner, or give --set runner.name=direct")
+		err = errors.New("a comparison runs locally, not on Flink: leave out runner, or use --set runner.name=direct")
 	case topics:
 		err = errors.New("a comparison reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
 	case !slices.Contains(families, cfg.Model.Family):
@@ -202,8 +205,7 @@ func keys(ctx context.Context, path string, set []string, labelFile string) (gro
 	if err != nil {
 		return group, cli.Usage(fmt.Errorf("%s: %w", path, err))
 	}
-	// Of the config only the source and the order of its records matter: nothing is forgotten
-	// or detected on the way.
+	// Only the source of the config and the order of its records matter: the run neither forgets nor detects.
 	cfg.Levels, cfg.Top, cfg.Bank, cfg.Detect, cfg.Silence, cfg.Alerts, cfg.Keys = []hafvf.Beta{}, 1, nil, nil, nil, nil, nil
 	cfg.Model.Season, cfg.Model.Scale, cfg.TimeUnit, cfg.Interval = nil, hafvf.Linear, 0, 0
 	if graph, err = pipeline.Compose(cfg); err != nil {
@@ -211,7 +213,7 @@ func keys(ctx context.Context, path string, set []string, labelFile string) (gro
 	}
 	var mu sync.Mutex
 	records := map[string][]compare.Record{}
-	several := ""
+	multiValueKey := ""
 	estimate := func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) {
 		if e == nil || e.Missing {
 			return
@@ -219,7 +221,7 @@ func keys(ctx context.Context, path string, set []string, labelFile string) (gro
 		mu.Lock()
 		defer mu.Unlock()
 		if len(e.X) != 1 {
-			several = key
+			multiValueKey = key
 		}
 		for _, x := range e.X {
 			records[key] = append(records[key], compare.Record{Time: e.Time, X: x[0]})
@@ -235,8 +237,8 @@ func keys(ctx context.Context, path string, set []string, labelFile string) (gro
 		return group, err
 	case s.Stopped:
 		return group, context.Canceled
-	case several != "":
-		return group, cli.Usage(fmt.Errorf("%s: key %s has several values in one record; methods take one", path, message.Printable(several)))
+	case multiValueKey != "":
+		return group, cli.Usage(fmt.Errorf("%s: key %s has several values in one record: methods take one value", path, message.Printable(multiValueKey)))
 	}
 	var unknown []string
 	for key := range labels {
@@ -244,15 +246,15 @@ func keys(ctx context.Context, path string, set []string, labelFile string) (gro
 			unknown = append(unknown, key)
 		}
 	}
-	if labels != nil && slices.ContainsFunc(slices.Collect(maps.Values(records)), func(all []compare.Record) bool { return all[0].Time.IsZero() }) {
-		return group, errors.New("--labels: the records have no times, which labels need")
+	if labels != nil && slices.ContainsFunc(slices.Collect(maps.Values(records)), func(series []compare.Record) bool { return series[0].Time.IsZero() }) {
+		return group, errors.New("--labels: the records have no times: labels need times")
 	}
 	if n := len(unknown); n > 0 {
 		fmt.Fprintf(os.Stderr, "hafvf-lab: not in the data: %s, first %s\n", message.Count(n, "labelled key", "labelled keys"), message.Printable(slices.Min(unknown)))
 	}
-	group, left := compare.Keys(path, cfg.Model.Family, records, labels)
-	if left > 0 {
-		fmt.Fprintf(os.Stderr, "hafvf-lab: left out %s with fewer than %d values\n", message.Count(left, "key", "keys"), 2*compare.WarmUp)
+	group, skipped := compare.Keys(path, cfg.Model.Family, records, labels)
+	if skipped > 0 {
+		fmt.Fprintf(os.Stderr, "hafvf-lab: left out %s with fewer than %d values\n", message.Count(skipped, "key", "keys"), 2*compare.WarmUp)
 	}
 	if len(group.Cases) == 0 {
 		return group, fmt.Errorf("%s: no key has %d values, which a comparison needs", path, 2*compare.WarmUp)

@@ -13,7 +13,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// compared is what the tests read of a report.
+// compared holds the parts of a report that the tests read.
 type compared struct {
 	Methods []struct{ Name, Setting string }
 	Groups  []struct {
@@ -67,13 +67,13 @@ func TestCompareStreams(t *testing.T) {
 	}
 }
 
-// The keys of a config's source are followed in the order of time, missing values are left
-// out, and labels make windows. The prior, bank and scale of the config do not matter.
+// The keys of a config's source are followed in time order. Missing values are omitted, and labels give windows. The
+// prior, bank and scale of the config do not matter.
 func TestCompareConfig(t *testing.T) {
 	var rows strings.Builder
 	rows.WriteString("key,time,x\n")
 	for i := range 300 {
-		at := fmt.Sprintf("2026-01-%02dT%02d:00:00Z", 1+i/24, i%24)
+		t0 := fmt.Sprintf("2026-01-%02dT%02d:00:00Z", 1+i/24, i%24)
 		x := fmt.Sprint(100 + i%3)
 		switch {
 		case i == 60:
@@ -81,9 +81,9 @@ func TestCompareConfig(t *testing.T) {
 		case i >= 200:
 			x = fmt.Sprint(110 + i%3)
 		}
-		fmt.Fprintf(&rows, "pump,%s,%s\n", at, x)
+		fmt.Fprintf(&rows, "pump,%s,%s\n", t0, x)
 		if i < 20 {
-			fmt.Fprintf(&rows, "few,%s,1\n", at)
+			fmt.Fprintf(&rows, "few,%s,1\n", t0)
 		}
 	}
 	dir := e2e.Folder(t, map[string]string{
@@ -109,7 +109,7 @@ func TestCompareConfig(t *testing.T) {
 		t.Error("the config's sink was written")
 	}
 
-	// Without labels nothing is known of changes.
+	// Without labels no changes are known.
 	code, stdout, _ = program.Run(t, dir, "", "compare", "pump.yaml", "--methods", "detect,cusum")
 	if code != 0 || strings.Contains(stdout, "F1") || !strings.Contains(stdout, "nats") {
 		t.Errorf("exit %d: %s", code, stdout)
@@ -134,7 +134,7 @@ func TestCompareExitCodes(t *testing.T) {
 		stderr string
 	}{
 		{[]string{"--methods", "bocdp"}, cli.ExitUsage, `no method "bocdp"; the nearest is "bocpd" of hafvf, hafvf3, bank, detect,`},
-		{[]string{"--json", "--markdown"}, cli.ExitUsage, "give one"},
+		{[]string{"--json", "--markdown"}, cli.ExitUsage, "not both"},
 		{[]string{"--seeds", "0"}, cli.ExitUsage, "at least 1"},
 		{[]string{"--labels", "x.csv"}, cli.ExitUsage, "give a CONFIG"},
 		{[]string{"--plot", "x.pdf"}, cli.ExitUsage, ".svg"},

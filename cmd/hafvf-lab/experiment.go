@@ -28,12 +28,12 @@ func experimentCommand() *cobra.Command {
 and draws the paper's figure. It writes to DIR
 
   NAME.csv   every series of the figure, for SEED
-  NAME.svg   the figure, and as NAME.png
-  NAME.txt   the paper's statements, each with what is measured here
+  NAME.svg   the figure, also as NAME.png
+  NAME.txt   the paper's statements, each with its measurement here
 
-and prints NAME.txt. The statements are measured on ` + fmt.Sprint(experiment.Seeds) + ` simulations (3 of sgd), SEED
-and the seeds after it: one holds where at least nine in ten of them support it, and does
-not hold where at most one in ten does.`,
+and prints NAME.txt. The statements are measured on ` + fmt.Sprint(experiment.Seeds) + ` simulations (sgd: 3), with SEED
+and the seeds after it. A statement holds if at least nine in ten simulations support it,
+and does not hold if at most one in ten does.`,
 		Example: "  hafvf-lab experiment binary\n  hafvf-lab experiment ar --seed 7 --out figures",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -48,8 +48,8 @@ not hold where at most one in ten does.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().Uint32Var(&seed, "seed", 1, "of the first simulation, which the figure shows, as `SEED`")
-	cmd.PersistentFlags().StringVar(&out, "out", ".", "the folder for the files, `DIR`; it is made if it does not exist")
+	cmd.PersistentFlags().Uint32Var(&seed, "seed", 1, "`SEED` of the first simulation, which the figure shows")
+	cmd.PersistentFlags().StringVar(&out, "out", ".", "write the files to the folder `DIR`; it is created if it is missing")
 	cmd.AddCommand(sgdCommand(&seed, &out), recoveryCommand(&seed))
 	for _, e := range experiment.All {
 		cmd.AddCommand(&cobra.Command{
@@ -88,7 +88,8 @@ func printOutcome(cmd *cobra.Command, table string, files []string) {
 	}
 }
 
-// sgdCommand trains for long: it says how far it is, and can be stopped.
+// sgdCommand returns the command of the experiment sgd. Its training takes long: the command reports the progress,
+// and saves checkpoints when a signal stops it.
 func sgdCommand(seed *uint32, out *string) *cobra.Command {
 	var e experiment.SGD
 	cmd := &cobra.Command{
@@ -107,7 +108,7 @@ func sgdCommand(seed *uint32, out *string) *cobra.Command {
 			}
 			switch {
 			case errors.Is(err, context.Canceled):
-				fmt.Fprintln(os.Stderr, "stopped; the same command goes on from here")
+				fmt.Fprintln(os.Stderr, "stopped: the same command resumes from here")
 				return nil
 			case err != nil:
 				return err
@@ -116,12 +117,13 @@ func sgdCommand(seed *uint32, out *string) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&e.Quick, "quick", false, "100 trials per subject in place of 500, and 3000 iterations in place of 10000")
-	cmd.Flags().StringVar(&e.Checkpoint, "checkpoint", "", "the folder of the finished parts until all are finished, `DIR`; by default sgd.checkpoint next to the files")
+	cmd.Flags().BoolVar(&e.Quick, "quick", false, "100 trials per subject instead of 500, and 3000 iterations instead of 10000")
+	cmd.Flags().StringVar(&e.Checkpoint, "checkpoint", "", "keep the state of unfinished training in the folder `DIR`; by default sgd.checkpoint next to the files")
 	return cmd
 }
 
-// recoveryCommand is no experiment of the paper: it says what a fit can find.
+// recoveryCommand returns the command of the parameter recovery, which is not an experiment of the paper. It measures
+// how well a fit finds known parameters.
 func recoveryCommand(seed *uint32) *cobra.Command {
 	var r experiment.Recovery
 	cmd := &cobra.Command{
@@ -141,34 +143,35 @@ func recoveryCommand(seed *uint32) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().IntVar(&r.Subjects, "subjects", 20, "of each mean and sum, `N`")
-	cmd.Flags().IntVar(&r.Trials, "trials", 300, "of a subject, `N`")
+	cmd.Flags().IntVar(&r.Subjects, "subjects", 20, "`N` subjects for each mean and sum")
+	cmd.Flags().IntVar(&r.Trials, "trials", 300, "`N` trials of each subject")
 	return cmd
 }
 
-// reportProgress writes to standard error how far a command is, in the unit: all the time
-// on a terminal, else once for every twentieth. Several goroutines may call it.
-func reportProgress(unit string) func(done, of int) {
+// reportProgress returns a function that writes the progress of a command, in the given unit, to standard error: on a
+// terminal at every call, else once for every twentieth. The first call writes nothing. The function is safe for
+// concurrent use.
+func reportProgress(unit string) func(done, total int) {
 	terminal := term.IsTerminal(int(os.Stderr.Fd()))
-	begin, first, said := time.Now(), -1, 0
+	start, firstDone, reported := time.Now(), -1, 0
 	var mu sync.Mutex
-	return func(done, of int) {
+	return func(done, total int) {
 		mu.Lock()
 		defer mu.Unlock()
-		if first < 0 {
-			first, said = done, 20*done/of
+		if firstDone < 0 {
+			firstDone, reported = done, 20*done/total
 			return
 		}
-		left := "…"
-		if done > first {
-			left = (time.Since(begin) / time.Duration(done-first) * time.Duration(of-done)).Round(time.Second).String()
+		remaining := "…"
+		if done > firstDone {
+			remaining = (time.Since(start) / time.Duration(done-firstDone) * time.Duration(total-done)).Round(time.Second).String()
 		}
-		text := fmt.Sprintf("%d of %d %s, %s left", done, of, unit, left)
+		text := fmt.Sprintf("%d of %d %s, %s left", done, total, unit, remaining)
 		switch {
 		case terminal:
 			fmt.Fprintf(os.Stderr, "\r%s \x1b[K", text)
-		case 20*done/of > said:
-			said = 20 * done / of
+		case 20*done/total > reported:
+			reported = 20 * done / total
 			fmt.Fprintln(os.Stderr, text)
 		}
 	}

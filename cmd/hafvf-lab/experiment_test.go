@@ -11,7 +11,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-func TestExperimentWritesItsFiles(t *testing.T) {
+func TestExperimentFiles(t *testing.T) {
 	dir := t.TempDir()
 	code, stdout, stderr := program.Run(t, dir, "", "experiment", "binary", "--seed", "5", "--out", "new/figures")
 	if code != 0 || stderr != "" {
@@ -59,12 +59,11 @@ func TestExperimentExitCodes(t *testing.T) {
 	}
 }
 
-// Stopped by a signal, training ends well and keeps what is done; the same command
-// goes on from there.
-func TestExperimentSGDStopsAndGoesOn(t *testing.T) {
+// A signal stops the training, which saves its state; the same command resumes from there.
+func TestExperimentSGDResumes(t *testing.T) {
 	expect.Long(t, "a training")
 	dir := t.TempDir()
-	kept := func() (size int64) {
+	checkpointSize := func() (size int64) {
 		files := expect.Get(filepath.Glob(filepath.Join(dir, "sgd.checkpoint", "*.gob")))(t)
 		for _, f := range files {
 			if info, err := os.Stat(f); err == nil {
@@ -76,12 +75,12 @@ func TestExperimentSGDStopsAndGoesOn(t *testing.T) {
 	before := int64(0)
 	for range 2 {
 		d := program.Start(t, nil, "experiment", "sgd", "--quick", "--out", dir)
-		d.Eventually(t, "a checkpoint that is further", func() bool { return kept() > before })
+		d.Eventually(t, "a checkpoint with more progress", func() bool { return checkpointSize() > before })
 		d.Stop(t)
-		if !strings.Contains(d.Log(), "stopped; the same command goes on from here") {
+		if !strings.Contains(d.Log(), "stopped: the same command resumes from here") {
 			t.Errorf("%s", d.Log())
 		}
-		if now := kept(); now <= before {
+		if now := checkpointSize(); now <= before {
 			t.Errorf("%d bytes of checkpoints after %d", now, before)
 		} else {
 			before = now

@@ -14,12 +14,12 @@ import (
 )
 
 func main() {
-	flag.CommandLine.Parse(nil) // Beam asks for its flags, of which the program has none
+	flag.CommandLine.Parse(nil) // Beam requires parsed flags; the program has none for it
 	beam.Init()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	root := &cobra.Command{
 		Use:   "hafvf-lab",
-		Short: "Compare the filter of hafvf with other methods, and repeat the experiments of the paper",
+		Short: "Compare the filter of hafvf with other methods, or repeat the experiments of the paper",
 	}
 	root.AddCommand(compareCommand(), experimentCommand())
 	os.Exit(cli.Run(root, os.Args[1:], os.Stderr))

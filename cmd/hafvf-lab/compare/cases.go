@@ -17,13 +17,13 @@ import (
 	"hafvf/testdata"
 )
 
-// Streams are the kinds of synthetic streams, of n observations each, drawn with seeds
-// from the first on.
-func Streams(first uint64, seeds, n int) Group {
+// Streams returns one case for each kind of synthetic stream. Each case has the given number of draws, with the seeds
+// first, first+1, … and n observations each.
+func Streams(first uint64, draws, n int) Group {
 	g := Group{Name: fmt.Sprintf("%d kinds of streams", len(streams.Kinds)), Truth: Complete}
 	for k, kind := range streams.Kinds {
 		c := Case{Name: kind.Name, Short: strings.Fields(kind.Name)[0]}
-		for i := range uint64(seeds) {
+		for i := range uint64(draws) {
 			c.Draws = append(c.Draws, func() (Series, error) {
 				s := kind.Make(rand.New(rand.NewPCG(first+i, uint64(k))), n)
 				return Series{Family: kind.Family, X: s.X, Period: 1, Seed: first + i, Mean: s.Mean, Changes: s.Changes}, nil
@@ -34,43 +34,42 @@ func Streams(first uint64, seeds, n int) Group {
 	return g
 }
 
-// A Record is a value of a key. It has no time where the series has none.
+// A Record is a value of a key. Time is zero if the series has no times.
 type Record struct {
 	Time time.Time
 	X    float64
 }
 
-// Keys makes a case of each key whose records, in the order of time, are more than the
-// warm-up. Without labels nothing is known of them. left is the number of keys that have
-// too few records.
-func Keys(name, family string, records map[string][]Record, labels backtest.Labels) (g Group, left int) {
+// Keys returns one case for each key that has at least 2·WarmUp records; the records of a key are in time order.
+// skipped is the number of other keys. If labels is nil, nothing is known about the cases.
+func Keys(name, family string, records map[string][]Record, labels backtest.Labels) (g Group, skipped int) {
 	g = Group{Name: name}
 	if labels != nil {
 		g.Truth = Windows
 	}
 	for _, key := range sorted(records) {
-		all := records[key]
-		if len(all) < 2*WarmUp {
-			left++
+		series := records[key]
+		if len(series) < 2*WarmUp {
+			skipped++
 			continue
 		}
-		s := Series{Family: family, Period: period(all), Seed: 1}
-		for _, r := range all {
+		s := Series{Family: family, Period: period(series), Seed: 1}
+		for _, r := range series {
 			s.X = append(s.X, r.X)
 		}
 		for _, w := range labels[key] {
-			from := slices.IndexFunc(all, func(r Record) bool { return !r.Time.Before(w.Start) })
-			to := len(all) - 1
-			for to >= 0 && all[to].Time.After(w.End) {
-				to--
+			start := slices.IndexFunc(series, func(r Record) bool { return !r.Time.Before(w.Start) })
+			end := len(series) - 1
+			for end >= 0 && series[end].Time.After(w.End) {
+				end--
 			}
-			if from >= 0 && from <= to {
-				s.Windows = append(s.Windows, [2]int{from, to})
+			if start >= 0 && start <= end {
+				s.Windows = append(s.Windows, [2]int{start, end})
 			}
 		}
 		g.Cases = append(g.Cases, Case{Name: key, Draws: []func() (Series, error){func() (Series, error) { return s, nil }}})
 	}
-	return g, left
+	return g, skipped
 }
 
 func sorted(records map[string][]Record) (keys []string) {
@@ -81,31 +80,31 @@ func sorted(records map[string][]Record) (keys []string) {
 	return keys
 }
 
-// period is the number of observations in a day, if there are at least two days of
-// observations at equal distances of less than half a day, and else 1.
-func period(all []Record) int {
+// period returns the number of observations in a day. It returns 1 if a record has no time, if the records span less
+// than two days, or if their median step is not positive or is above half a day.
+func period(records []Record) int {
 	const day = 24 * time.Hour
-	var at []time.Time
-	for _, r := range all {
+	var timestamps []time.Time
+	for _, r := range records {
 		if r.Time.IsZero() {
 			return 1
 		}
-		at = append(at, r.Time)
+		timestamps = append(timestamps, r.Time)
 	}
-	step := usual.MedianStep(at)
-	if step <= 0 || step > day/2 || at[len(at)-1].Sub(at[0]) < 2*day {
+	step := usual.MedianStep(timestamps)
+	if step <= 0 || step > day/2 || timestamps[len(timestamps)-1].Sub(timestamps[0]) < 2*day {
 		return 1
 	}
 	return int((day + step/2) / step)
 }
 
-// Bundled are the real series that the program brings along, with their windows.
+// Bundled returns the real series that are embedded in the program, with their windows.
 func Bundled() ([]Group, error) {
 	labels, err := backtest.ParseLabels(testdata.WindowsJSON)
 	if err != nil {
 		return nil, err
 	}
-	var all []Group
+	var groups []Group
 	for _, file := range []struct {
 		name, family string
 		text         []byte
@@ -118,9 +117,9 @@ func Bundled() ([]Group, error) {
 			return nil, err
 		}
 		g, _ := Keys(file.name, file.family, records, labels)
-		all = append(all, g)
+		groups = append(groups, g)
 	}
-	return all, nil
+	return groups, nil
 }
 
 func readBundled(text []byte) (map[string][]Record, error) {
@@ -130,7 +129,7 @@ func readBundled(text []byte) (map[string][]Record, error) {
 	}
 	records := map[string][]Record{}
 	for _, row := range rows[1:] {
-		at, err := times.Parse(row[1])
+		t, err := times.Parse(row[1])
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +137,7 @@ func readBundled(text []byte) (map[string][]Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		records[row[0]] = append(records[row[0]], Record{at, x})
+		records[row[0]] = append(records[row[0]], Record{t, x})
 	}
 	return records, nil
 }

@@ -1,5 +1,5 @@
-// Package compare follows streams and series with several methods, and scores what they
-// predict, estimate and detect, and what they cost.
+// Package compare runs several methods over streams and series, and scores their predictions, estimates, detections
+// and costs.
 package compare
 
 import (
@@ -11,71 +11,70 @@ import (
 	"hafvf/internal/parallel"
 )
 
-// WarmUp is the number of first observations of a stream that give the methods its units.
-// They are learned, and not scored.
+// WarmUp is the number of observations at the start of a stream that set the units of the methods. The methods learn
+// these observations, but they are not scored.
 const WarmUp = 50
 
-// A Comparison is cases and the methods that are to follow them.
+// A Comparison runs methods over groups of cases.
 type Comparison struct {
 	Methods []methods.Method
 	Groups  []Group
-	// Progress, if set, is called after each run of a method over a stream, by several
-	// goroutines.
-	Progress func(done, of int)
+	// Progress, unless nil, is called after each run of a method over a stream, by several goroutines.
+	Progress func(done, total int)
 }
 
-// A Group is cases that are summed up together.
+// A Group is a set of cases with a common summary.
 type Group struct {
 	Name  string
 	Truth Truth
 	Cases []Case
 }
 
-// Truth is what is known of the cases of a group.
+// Truth is the knowledge about the cases of a group.
 type Truth int
 
-// What may be known.
+// Values of Truth.
 const (
-	Unknown  Truth = iota // nothing
-	Windows               // stretches in which something happened
+	Unknown  Truth = iota // nothing is known
+	Windows               // windows in which something happened
 	Complete              // changes, and the mean of every observation
 )
 
 // A Case is a kind of stream, with one draw for each seed, or a single series.
 type Case struct {
 	Name  string
-	Short string // for the head of a column; empty: Name
+	Short string // name in the head of a column; if empty, Name
 	Draws []func() (Series, error)
 }
 
-// A Series is values in the order of time.
+// A Series is a sequence of values in time order.
 type Series struct {
 	Family string
 	X      []float64
-	Period int // observations after which the values may recur; 1 where none is known
+	Period int // observations after which the values may recur; 1 if unknown
 	Seed   uint64
 
-	Mean    []float64 // true ones of the distribution
-	Changes []int     // first observations of new regimes, from 0
-	Windows [][2]int  // first and last observations in them
+	Mean    []float64 // true means of the distribution, one per observation
+	Changes []int     // indices of the first observations of new regimes
+	Windows [][2]int  // indices of the first and last observation of each window
 }
 
-// Run follows all cases with all methods, on all processors. An error is of a series, or
-// that of ctx when it ends before.
+// Run runs all methods over all cases, on all processors. It returns the first error of a series, or the cause of the
+// end of ctx.
 func (c Comparison) Run(ctx context.Context) (*Report, error) {
-	type task struct{ group, at, draw, method int }
+	type task struct{ group, caseIndex, draw, method int }
 	var tasks []task
-	results := make([][][][]outcome, len(c.Groups)) // by group, case, method, draw
+	results := make([][][][]outcome, len(c.Groups)) // indexed by group, case, method and draw
 	for g, group := range c.Groups {
 		results[g] = make([][][]outcome, len(group.Cases))
-		for at, one := range group.Cases {
-			results[g][at] = make([][]outcome, len(c.Methods))
+		for caseIndex, item := range group.Cases {
+			results[g][caseIndex] = make([][]outcome, len(c.Methods))
 			for m := range c.Methods {
-				results[g][at][m] = make([]outcome, len(one.Draws))
+				results[g][caseIndex][m] = make([]outcome, len(item.Draws))
 			}
-			for draw := range one.Draws {
+			for draw := range item.Draws {
 				for m := range c.Methods {
-					tasks = append(tasks, task{g, at, draw, m})
+					tasks = append(tasks, task{g, caseIndex, draw, m})
 				}
 			}
 		}
@@ -89,9 +88,9 @@ func (c Comparison) Run(ctx context.Context) (*Report, error) {
 		}
 		t := tasks[i]
 		group := c.Groups[t.group]
-		series, err := group.Cases[t.at].Draws[t.draw]()
+		series, err := group.Cases[t.caseIndex].Draws[t.draw]()
 		if err == nil {
-			results[t.group][t.at][t.method][t.draw], err = follow(ctx, c.Methods[t.method], series, group.Truth)
+			results[t.group][t.caseIndex][t.method][t.draw], err = follow(ctx, c.Methods[t.method], series, group.Truth)
 		}
 		if err != nil {
 			cancel(err)
@@ -107,7 +106,7 @@ func (c Comparison) Run(ctx context.Context) (*Report, error) {
 	return c.report(results), nil
 }
 
-// follow runs one method over one series.
+// follow runs one method over one series. It fails if the family is unknown or if ctx ends.
 func follow(ctx context.Context, m methods.Method, s Series, truth Truth) (outcome, error) {
 	start, err := methods.Begin(s.Family, s.X[:WarmUp])
 	if err != nil {
@@ -119,18 +118,18 @@ func follow(ctx context.Context, m methods.Method, s Series, truth Truth) (outco
 	}
 	f := m.New(start)
 	steps := make([]methods.Step, len(s.X))
-	runtime.LockOSThread() // whose time is measured
+	runtime.LockOSThread() // processorTime measures this thread
 	defer runtime.UnlockOSThread()
-	began := processorTime()
+	startTime := processorTime()
 	for t, x := range s.X {
 		if t%256 == 0 && ctx.Err() != nil {
 			return outcome{}, context.Cause(ctx)
 		}
 		steps[t] = f.Update(x)
 	}
-	took := processorTime() - began
+	elapsed := processorTime() - startTime
 	o := s.score(m, steps, truth)
-	o[micros] = float64(took.Nanoseconds()) / 1e3 / float64(len(s.X))
+	o[micros] = float64(elapsed.Nanoseconds()) / 1e3 / float64(len(s.X))
 	o[size] = float64(f.Bytes())
 	return o, nil
 }

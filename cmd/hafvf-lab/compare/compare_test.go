@@ -16,8 +16,8 @@ import (
 
 func selected(t *testing.T, names ...string) []methods.Method {
 	t.Helper()
-	all := must(methods.Select(names, false))
-	return all
+	found := must(methods.Select(names, false))
+	return found
 }
 
 func table(t *testing.T, g GroupReport, key string) Table {
@@ -29,28 +29,28 @@ func table(t *testing.T, g GroupReport, key string) Table {
 	return g.Tables[i]
 }
 
-// The figures of a run are those of a plain loop over the library.
-func TestFiguresAreThoseOfAPlainLoop(t *testing.T) {
+// A run and a plain loop over the library give equal figures.
+func TestRunEqualsPlainLoop(t *testing.T) {
 	g := Streams(3, 2, 600)
 	g.Cases = g.Cases[12:14] // without a change, and coins
 	r := must(Comparison{Methods: selected(t, "forgetting", "kalman"), Groups: []Group{g}}.Run(t.Context()))
-	for at, one := range g.Cases {
+	for caseIndex, item := range g.Cases {
 		sum, square := 0.0, 0.0
-		for _, draw := range one.Draws {
+		for _, draw := range item.Draws {
 			s := must(draw())
 			start := must(methods.Begin(s.Family, s.X[:50]))
 			f := hafvf.NewFilter(start.Model, nil, .99)
 			state, mean, sd := f.NewState(), make([]float64, 1), make([]float64, 1)
-			error := 0.0
+			squaredError := 0.0
 			for i, x := range s.X {
 				step := f.Update(state, []float64{x})
 				start.Model.Estimate(mean, sd, f.Sample(state), nil)
 				if i >= 50 {
 					sum += step.LogPredictive / 550 / 2
-					error += (mean[0] - s.Mean[i]) * (mean[0] - s.Mean[i]) / 550
+					squaredError += (mean[0] - s.Mean[i]) * (mean[0] - s.Mean[i]) / 550
 				}
 			}
-			square += math.Sqrt(error) / 2
+			square += math.Sqrt(squaredError) / 2
 		}
 		if len(r.Groups) != 1 || r.Groups[0].Draws != 2 {
 			t.Fatalf("%+v", r)
@@ -58,12 +58,12 @@ func TestFiguresAreThoseOfAPlainLoop(t *testing.T) {
 		for key, want := range map[string]float64{"log_predictive": sum, "rmse": square} {
 			rows := table(t, r.Groups[0], key).Rows
 			row := rows[slices.IndexFunc(rows, func(r Row) bool { return r.Method == "forgetting" })]
-			if got := float64(row.Cases[at].Mean); math.Abs(got-want) > 1e-12 {
-				t.Errorf("%s: %s %g, want %g", one.Name, key, got, want)
+			if got := float64(row.Cases[caseIndex].Mean); math.Abs(got-want) > 1e-12 {
+				t.Errorf("%s: %s %g, want %g", item.Name, key, got, want)
 			}
 		}
 	}
-	// A density of the Kalman filter is none of coins: the mean is over the one other case.
+	// The Kalman filter has no density for coins, so the mean is over the other case only.
 	nats := table(t, r.Groups[0], "log_predictive")
 	kalman := nats.Rows[slices.IndexFunc(nats.Rows, func(r Row) bool { return r.Method == "kalman" })]
 	if !math.IsNaN(float64(kalman.Cases[1].Mean)) || nats.Over != 1 || kalman.Mean != kalman.Cases[0].Mean {
@@ -71,23 +71,23 @@ func TestFiguresAreThoseOfAPlainLoop(t *testing.T) {
 	}
 }
 
-// steps are those of a method that says changes at the given times, each to have been so
-// many observations before.
-func steps(n int, said map[int]int) []methods.Step {
-	all := make([]methods.Step, n)
-	for t := range all {
-		age, change := said[t]
-		all[t] = methods.Step{LogPredictive: math.NaN(), Change: change, Age: age}
+// steps returns the steps of a method that reports changes at the given times. The values are the ages of the
+// changes.
+func steps(n int, ages map[int]int) []methods.Step {
+	result := make([]methods.Step, n)
+	for t := range result {
+		age, change := ages[t]
+		result[t] = methods.Step{LogPredictive: math.NaN(), Change: change, Age: age}
 	}
-	return all
+	return result
 }
 
-func TestScoreOfChanges(t *testing.T) {
+func TestSeriesScore(t *testing.T) {
 	detector := methods.Method{Detects: true, Places: true}
 	x := make([]float64, 1050)
 	known := Series{Family: "normal", X: x, Mean: x, Changes: []int{200, 500, 800}}
-	// Found after 4 and 100 observations, the second with its start 6 off; missed; false at
-	// 450, which is also too early; within the warm-up.
+	// Found after 4 and 100 observations, the second with a start that is 6 off; missed; false at 450, which is also
+	// too early; within the warm-up.
 	got := known.score(detector, steps(len(x), map[int]int{20: 0, 204: 4, 450: 1, 600: 106}), Complete)
 	want := outcome{nats: math.NaN(), rmse: 0, f1: 2 * 3. / 8, near: 2 * 2. / 8, falseChanges: 10, delay: 52}
 	for i := range want[:micros] {
@@ -104,7 +104,7 @@ func TestScoreOfChanges(t *testing.T) {
 		t.Errorf("a method that detects nothing: %v", got)
 	}
 
-	// Windows: one hit twice, one missed, one before the first score; two alarms outside.
+	// Windows: one hit twice, one missed, one before the first score; two reports outside.
 	labelled := Series{Family: "normal", X: x, Windows: [][2]int{{10, 20}, {300, 400}, {700, 800}}}
 	got = labelled.score(detector, steps(len(x), map[int]int{15: 0, 299: 0, 310: 0, 400: 0, 900: 0}), Windows)
 	if got[f1] != 2*1./(2+3) || got[falseChanges] != 20 || got[delay] != 10 || !math.IsNaN(got[near]) {
@@ -112,20 +112,19 @@ func TestScoreOfChanges(t *testing.T) {
 	}
 }
 
-// Means, standard errors, ranks and what is best, of figures by hand: of two cases with
-// three draws each.
-func TestTable(t *testing.T) {
+// Means, standard errors, ranks and marks of the best, computed by hand for two cases with three draws each.
+func TestComparisonTable(t *testing.T) {
 	value := func(v float64) (o outcome) {
 		for i := range o {
 			o[i] = v
 		}
 		return o
 	}
-	row := func(v ...float64) (all []outcome) {
+	row := func(v ...float64) (outcomes []outcome) {
 		for _, x := range v {
-			all = append(all, value(x))
+			outcomes = append(outcomes, value(x))
 		}
-		return all
+		return outcomes
 	}
 	c := Comparison{Methods: []methods.Method{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "known", Hindsight: true}}}
 	results := [][][]outcome{
@@ -145,17 +144,16 @@ func TestTable(t *testing.T) {
 	if mean, se := float64(b.Mean), float64(b.SE); math.Abs(mean-(2.1+11.9/3)/2) > 1e-12 || math.Abs(se-math.Sqrt(1.11/3+.01/3/3)/2) > 1e-9 {
 		t.Errorf("%g ± %g", mean, se)
 	}
-	if b.Rank != 2.5 { // behind known in both, and behind a in the second
+	if b.Rank != 2.5 { // worse than known in both cases, and worse than a in the second
 		t.Errorf("rank %v", b.Rank)
 	}
-	// a is worse than b by less than two standard errors of the difference, c by more, and
-	// hindsight does not count.
+	// a is worse than b by less than two standard errors of the difference, c by more, and hindsight does not count.
 	for i, want := range []bool{false, true, true, false} {
 		if got.Rows[i].Best != want {
 			t.Errorf("%s: best %t", got.Rows[i].Method, got.Rows[i].Best)
 		}
 	}
-	// Of single draws the cases are the sample.
+	// With single draws the cases are the sample.
 	if se := standardError([][]float64{{1}, {2}, {3}}); math.Abs(se-1/math.Sqrt(3)) > 1e-12 {
 		t.Errorf("standard error %g", se)
 	}
@@ -164,7 +162,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A series has the period of its times, and its windows as observations.
+// A series has the period of its times, and windows as ranges of observations.
 func TestKeys(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var hourly []Record
@@ -177,9 +175,9 @@ func TestKeys(t *testing.T) {
 		{Start: start.Add(199 * time.Hour), End: start.Add(999 * time.Hour)},
 	}}
 	bare := make([]Record, 120)
-	g, left := Keys("x", "normal", map[string][]Record{"hourly": hourly, "few": hourly[:99], "bare": bare}, labels)
-	if left != 1 || len(g.Cases) != 2 || g.Truth != Windows || g.Cases[0].Name != "bare" {
-		t.Fatalf("%d left, %+v", left, g)
+	g, skipped := Keys("x", "normal", map[string][]Record{"hourly": hourly, "few": hourly[:99], "bare": bare}, labels)
+	if skipped != 1 || len(g.Cases) != 2 || g.Truth != Windows || g.Cases[0].Name != "bare" {
+		t.Fatalf("%d left, %+v", skipped, g)
 	}
 	s, err := g.Cases[1].Draws[0]()
 	if err != nil || s.Period != 24 || !slices.Equal(s.Windows, [][2]int{{2, 3}, {199, 199}}) {
@@ -190,8 +188,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A comparison that is cancelled ends between runs.
-func TestRunIsCancelled(t *testing.T) {
+// A cancelled comparison ends between runs.
+func TestComparisonRunCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var runs atomic.Int64
@@ -207,7 +205,7 @@ func TestRunIsCancelled(t *testing.T) {
 	}
 }
 
-// must is v, of what cannot fail here.
+// must returns v. It panics if err is not nil.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

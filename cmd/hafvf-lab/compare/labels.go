@@ -11,52 +11,51 @@ import (
 	"hafvf/cmd/hafvf/chart"
 )
 
-// labels are texts beside points, each where there is room for it. They have no place in
-// the legend.
+// labels is a chart layer that writes a text next to each point. It has no entry in the legend.
 type labels struct {
 	points []chart.Point
 	texts  []string      // one per point
-	colors []color.NRGBA // as many
+	colors []color.NRGBA // one per point
 }
 
 // Entry implements chart.Layer.
 func (labels) Entry() chart.Entry { return chart.Entry{Depth: 5} }
 
-// labelGap is between a point and its text.
+// labelGap is the distance between a point and its text.
 const labelGap = 4 * vg.Length(1)
 
-// Plot implements plot.Plotter. A text stands to the right of its point, or where another
-// one or a point is in the way to the left, above or below.
+// Plot implements plot.Plotter. It writes a text to the right of its point. If another text or point is in the way,
+// it uses the first free place to the left, above, below or at a corner; without a free place, the right.
 func (l labels) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	st := chart.TextStyle(7.5, chart.Black, draw.YCenter)
 	height := st.FontExtents().Height
-	taken := make([]vg.Rectangle, len(l.points))
+	boxes := make([]vg.Rectangle, len(l.points))
 	for i, q := range l.points {
-		at, r := vg.Point{X: x(q.X), Y: y(q.Y)}, vg.Point{X: labelGap / 2, Y: labelGap / 2}
-		taken[i] = vg.Rectangle{Min: at.Sub(r), Max: at.Add(r)}
+		center, halfSize := vg.Point{X: x(q.X), Y: y(q.Y)}, vg.Point{X: labelGap / 2, Y: labelGap / 2}
+		boxes[i] = vg.Rectangle{Min: center.Sub(halfSize), Max: center.Add(halfSize)}
 	}
 	free := func(r vg.Rectangle) bool {
-		return r.Min.X >= c.Min.X && r.Max.X <= c.Max.X && !slices.ContainsFunc(taken, func(o vg.Rectangle) bool {
+		return r.Min.X >= c.Min.X && r.Max.X <= c.Max.X && !slices.ContainsFunc(boxes, func(o vg.Rectangle) bool {
 			return r.Min.X < o.Max.X && o.Min.X < r.Max.X && r.Min.Y < o.Max.Y && o.Min.Y < r.Max.Y
 		})
 	}
 	for i, q := range l.points {
 		text := l.texts[i]
 		w, gap := st.Width(text), labelGap
-		at := vg.Point{X: x(q.X), Y: y(q.Y)}
-		places := []vg.Point{ // of the left end
-			{X: at.X + gap, Y: at.Y}, {X: at.X - gap - w, Y: at.Y},
-			{X: at.X - w/2, Y: at.Y + gap + height/2}, {X: at.X - w/2, Y: at.Y - gap - height/2},
-			{X: at.X + gap, Y: at.Y + height}, {X: at.X + gap, Y: at.Y - height},
-			{X: at.X - gap - w, Y: at.Y + height}, {X: at.X - gap - w, Y: at.Y - height},
+		point := vg.Point{X: x(q.X), Y: y(q.Y)}
+		anchors := []vg.Point{ // left ends of the text
+			{X: point.X + gap, Y: point.Y}, {X: point.X - gap - w, Y: point.Y},
+			{X: point.X - w/2, Y: point.Y + gap + height/2}, {X: point.X - w/2, Y: point.Y - gap - height/2},
+			{X: point.X + gap, Y: point.Y + height}, {X: point.X + gap, Y: point.Y - height},
+			{X: point.X - gap - w, Y: point.Y + height}, {X: point.X - gap - w, Y: point.Y - height},
 		}
-		box := func(at vg.Point) vg.Rectangle {
-			return vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - height/2}, Max: vg.Point{X: at.X + w, Y: at.Y + height/2}}
+		box := func(left vg.Point) vg.Rectangle {
+			return vg.Rectangle{Min: vg.Point{X: left.X, Y: left.Y - height/2}, Max: vg.Point{X: left.X + w, Y: left.Y + height/2}}
 		}
-		k := max(0, slices.IndexFunc(places, func(at vg.Point) bool { return free(box(at)) }))
-		taken = append(taken, box(places[k]))
+		k := max(0, slices.IndexFunc(anchors, func(left vg.Point) bool { return free(box(left)) }))
+		boxes = append(boxes, box(anchors[k]))
 		st.Color = l.colors[i]
-		c.FillText(st, places[k], text)
+		c.FillText(st, anchors[k], text)
 	}
 }

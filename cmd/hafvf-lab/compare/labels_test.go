@@ -10,7 +10,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-func TestLabelsStandApart(t *testing.T) {
+func TestLabelsDoNotOverlap(t *testing.T) {
 	f := chart.Figure{Width: 300, Rows: []chart.Row{{Height: 100, Stacks: []chart.Stack{{
 		X: chart.Axis{Log: true, Min: .1, Max: 1000},
 		Panels: []chart.Panel{{Share: 1, Max: 1, Layers: []chart.Layer{labels{

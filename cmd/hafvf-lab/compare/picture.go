@@ -7,11 +7,11 @@ import (
 	"hafvf/cmd/hafvf/chart"
 )
 
-// Picture draws skill against cost: what each method predicts and detects, and the time
-// of an update, a row of panels for each group.
+// Picture draws skill against cost, with a row of panels for each group: the prediction and the F1 of changes against
+// the processor time of an update.
 func (r *Report) Picture() *chart.Figure {
 	f := &chart.Figure{Title: "skill against cost", Width: 890, OneLegend: true, Notes: []string{
-		"Left: the density that a method gives to an observation, relative to that of the best method of the case (geometric mean " +
+		"Left: the density that a method gives to an observation, relative to the best method of the case (geometric mean " +
 			"over the observations, mean over the cases): 1 is best. Right: F1 of the changes. Higher is better; further left is cheaper. " +
 			"Methods in hindsight know the whole stream.",
 	}}
@@ -40,7 +40,7 @@ func (r *Report) Picture() *chart.Figure {
 	return f
 }
 
-// skill draws one panel.
+// skill draws one panel: skill against cost, both by the names of methods. It omits methods without skill.
 func (r *Report) skill(title, label string, skill, cost map[string]float64) chart.Stack {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	own := chart.Dots{Name: "HAFVF", Color: chart.Vermilion}
@@ -54,18 +54,18 @@ func (r *Report) skill(title, label string, skill, cost map[string]float64) char
 		}
 		x := max(cost[m.Name], 1e-3) // µs
 		lo, hi = min(lo, x), max(hi, x)
-		to := &others
+		dots := &others
 		switch {
 		case m.Hindsight:
-			to = &hindsight
+			dots = &hindsight
 		case methods.Own(m.Name):
-			to = &own
+			dots = &own
 		}
-		at := chart.Point{X: x, Y: y}
-		to.Points = append(to.Points, at)
-		names.points = append(names.points, at)
+		point := chart.Point{X: x, Y: y}
+		dots.Points = append(dots.Points, point)
+		names.points = append(names.points, point)
 		names.texts = append(names.texts, m.Name)
-		names.colors = append(names.colors, to.Color)
+		names.colors = append(names.colors, dots.Color)
 	}
 	layers := []chart.Layer{names}
 	for _, d := range []chart.Dots{own, others, hindsight} {
@@ -80,41 +80,41 @@ func (r *Report) skill(title, label string, skill, cost map[string]float64) char
 	}
 }
 
-// relativeDensity is, of each method, the mean over the common cases of exp(l − best), l
-// the log predictive of an observation.
+// relativeDensity returns, by method, the mean over cases of exp(l − best). l is the mean log predictive of the
+// method, and best is the largest l of the case. Cases without l for some method do not count.
 func relativeDensity(t Table) map[string]float64 {
-	all := map[string]float64{}
+	byMethod := map[string]float64{}
 	if len(t.Rows) == 0 {
-		return all
+		return byMethod
 	}
 	n := 0.0
-	for at := range t.Rows[0].Cases {
-		best, everyone := math.Inf(-1), true
+	for caseIndex := range t.Rows[0].Cases {
+		best, complete := math.Inf(-1), true
 		for _, row := range t.Rows {
-			l := float64(row.Cases[at].Mean)
-			everyone = everyone && !math.IsNaN(l)
+			l := float64(row.Cases[caseIndex].Mean)
+			complete = complete && !math.IsNaN(l)
 			best = max(best, l)
 		}
-		if !everyone {
+		if !complete {
 			continue
 		}
 		n++
 		for _, row := range t.Rows {
-			all[row.Method] += math.Exp(float64(row.Cases[at].Mean) - best)
+			byMethod[row.Method] += math.Exp(float64(row.Cases[caseIndex].Mean) - best)
 		}
 	}
-	for name := range all {
-		all[name] /= n
+	for name := range byMethod {
+		byMethod[name] /= n
 	}
-	return all
+	return byMethod
 }
 
 func means(t Table) map[string]float64 {
-	all := map[string]float64{}
+	byMethod := map[string]float64{}
 	for _, row := range t.Rows {
 		if v := float64(row.Mean); !math.IsNaN(v) {
-			all[row.Method] = v
+			byMethod[row.Method] = v
 		}
 	}
-	return all
+	return byMethod
 }

@@ -6,5 +6,6 @@ import "time"
 
 var programStart = time.Now()
 
-// processorTime is that of the clock on the wall: what else runs on the machine counts.
+// processorTime returns the time since the start of the program on the wall clock. Other programs on the machine
+// count.
 func processorTime() time.Duration { return time.Since(programStart) }

@@ -9,67 +9,67 @@ import (
 	"hafvf/internal/median"
 )
 
-// A Report is what each method made of each case.
+// A Report holds the results of each method for each case.
 type Report struct {
-	WarmUp  int           `json:"warm_up"` // observations that are not scored
+	WarmUp  int           `json:"warm_up"` // observations at the start that are not scored
 	Methods []Description `json:"methods"`
 	Groups  []GroupReport `json:"groups"`
 }
 
-// A Description is a method's.
+// A Description describes a method.
 type Description struct {
 	Name      string `json:"name"`
 	About     string `json:"about"`
 	Setting   string `json:"setting"`
 	Source    string `json:"source"`
-	Hindsight bool   `json:"hindsight"` // it knew the whole stream
+	Hindsight bool   `json:"hindsight"` // the method has seen the whole stream
 }
 
-// A GroupReport has the figures of a group.
+// A GroupReport holds the tables of a group.
 type GroupReport struct {
 	Name   string   `json:"name"`
 	Cases  []string `json:"cases"`
-	Draws  int      `json:"draws"` // of each case
+	Draws  int      `json:"draws"` // draws of each case
 	Tables []Table  `json:"tables"`
 
 	columns []string // short names of the cases
 }
 
-// A Table has a figure of each method, from the best.
+// A Table holds one figure of each method. Tables of log predictive, RMSE and F1 are sorted, best first; other tables
+// have the order of the methods.
 type Table struct {
 	Key    string `json:"key"`
 	Name   string `json:"name"`
-	Better string `json:"better"` // higher or lower
-	// Over is the number of cases that means are over: those in which all methods of the
-	// table have the figure.
+	Better string `json:"better"` // "higher" or "lower"
+	// Over is the number of cases in the means: the cases for which all methods of the table have the figure, or all
+	// cases for the delay.
 	Over int   `json:"over"`
 	Rows []Row `json:"rows"`
 
 	metric int
 }
 
-// A Row is a method's.
+// A Row holds the figure of one method.
 type Row struct {
 	Method string `json:"method"`
 	Figure
-	// Rank is the mean over the cases, 1 the best.
+	// Rank is the mean rank over the cases, 1 for the best. It is null for delays and if Over is 0.
 	Rank  backtest.Number `json:"rank"`
 	Cases []CaseFigure    `json:"cases"`
 }
 
-// A CaseFigure is a method's for one case.
+// A CaseFigure holds the figure of a method for one case.
 type CaseFigure struct {
 	Figure
-	Draws []backtest.Number `json:"draws"` // the same streams for all methods
+	Draws []backtest.Number `json:"draws"` // one per draw; all methods have the same streams
 }
 
-// A Figure is a mean with its standard error, null where there is none.
+// A Figure is a mean with its standard error. Each is null if it is not defined.
 type Figure struct {
 	Mean backtest.Number `json:"mean"`
 	SE   backtest.Number `json:"se"`
-	// Best says that this is the best figure of a method without hindsight, or one that
-	// follows it, before the first that is worse by more than two standard errors of the
-	// difference.
+	// Best marks the best method without hindsight and the methods after it, up to the first that is worse by more
+	// than two standard errors of the difference. If no method is that much worse, none is marked.
 	Best bool `json:"best"`
 }
 
@@ -80,10 +80,10 @@ func (c Comparison) report(results [][][][]outcome) *Report {
 	}
 	for g, group := range c.Groups {
 		report := GroupReport{Name: group.Name}
-		for _, one := range group.Cases {
-			report.Cases = append(report.Cases, one.Name)
-			report.columns = append(report.columns, cmp.Or(one.Short, one.Name))
-			report.Draws = len(one.Draws)
+		for _, item := range group.Cases {
+			report.Cases = append(report.Cases, item.Name)
+			report.columns = append(report.columns, cmp.Or(item.Short, item.Name))
+			report.Draws = len(item.Draws)
 		}
 		for i, m := range metrics {
 			if t := c.table(i, results[g]); len(t.Rows) > 0 {
@@ -102,30 +102,31 @@ func (c Comparison) report(results [][][][]outcome) *Report {
 	return r
 }
 
-// table sums up one figure; results are by case, method and draw.
+// table summarizes one figure. results are indexed by case, method and draw.
 func (c Comparison) table(figure int, results [][][]outcome) Table {
 	t := Table{metric: figure}
-	values := make([][][]float64, len(c.Methods)) // by method, case and draw
+	values := make([][][]float64, len(c.Methods)) // indexed by method, case and draw
 	var shown []int                               // methods with the figure
 	for m := range c.Methods {
-		has := false
-		for at := range results {
-			v := make([]float64, len(results[at][m]))
-			for i, o := range results[at][m] {
+		found := false
+		for caseIndex := range results {
+			v := make([]float64, len(results[caseIndex][m]))
+			for i, o := range results[caseIndex][m] {
 				v[i] = o[figure]
-				has = has || !math.IsNaN(o[figure])
+				found = found || !math.IsNaN(o[figure])
 			}
 			values[m] = append(values[m], v)
 		}
-		if has {
+		if found {
 			shown = append(shown, m)
 		}
 	}
-	// The mean is over cases in which all have the figure. A delay is of what was found.
+	// The mean is over the cases for which all methods have the figure. A delay exists only for found changes: its
+	// mean is over all cases.
 	var common []int
-	for at := range results {
-		if figure == delay || !slices.ContainsFunc(shown, func(m int) bool { return math.IsNaN(mean(values[m][at])) }) {
-			common = append(common, at)
+	for caseIndex := range results {
+		if figure == delay || !slices.ContainsFunc(shown, func(m int) bool { return math.IsNaN(mean(values[m][caseIndex])) }) {
+			common = append(common, caseIndex)
 		}
 	}
 	t.Over = len(common)
@@ -134,29 +135,29 @@ func (c Comparison) table(figure int, results [][][]outcome) Table {
 		sign = 1
 	}
 	pick := func(m int, cases []int) [][]float64 {
-		var some [][]float64
-		for _, at := range cases {
-			some = append(some, values[m][at])
+		var picked [][]float64
+		for _, caseIndex := range cases {
+			picked = append(picked, values[m][caseIndex])
 		}
-		return some
+		return picked
 	}
 	ranks := make([]float64, len(c.Methods))
 	for _, m := range shown {
 		row := Row{Method: c.Methods[m].Name, Figure: summary(pick(m, common), figure)}
-		for at := range results {
-			one := CaseFigure{Figure: summary(pick(m, []int{at}), figure)}
-			for _, v := range values[m][at] {
-				one.Draws = append(one.Draws, backtest.Number(v))
+		for caseIndex := range results {
+			item := CaseFigure{Figure: summary(pick(m, []int{caseIndex}), figure)}
+			for _, v := range values[m][caseIndex] {
+				item.Draws = append(item.Draws, backtest.Number(v))
 			}
-			row.Cases = append(row.Cases, one)
+			row.Cases = append(row.Cases, item)
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	for _, at := range common {
+	for _, caseIndex := range common {
 		for _, m := range shown {
 			rank := 1.0
 			for _, other := range shown {
-				switch a, b := sign*mean(values[m][at]), sign*mean(values[other][at]); {
+				switch a, b := sign*mean(values[m][caseIndex]), sign*mean(values[other][caseIndex]); {
 				case b > a:
 					rank++
 				case b == a && other != m:
@@ -173,20 +174,20 @@ func (c Comparison) table(figure int, results [][][]outcome) Table {
 		}
 	}
 	if figure != micros && figure != size && figure != delay {
-		mark := func(cases []int, of func(row int) *Figure) {
+		mark := func(cases []int, figureOf func(row int) *Figure) {
 			var figures []*Figure
-			var some [][][]float64
+			var picked [][][]float64
 			for i, m := range shown {
 				if !c.Methods[m].Hindsight {
-					figures = append(figures, of(i))
-					some = append(some, pick(m, cases))
+					figures = append(figures, figureOf(i))
+					picked = append(picked, pick(m, cases))
 				}
 			}
-			markBest(figures, some, sign)
+			markBest(figures, picked, sign)
 		}
 		mark(common, func(row int) *Figure { return &t.Rows[row].Figure })
-		for at := range results {
-			mark([]int{at}, func(row int) *Figure { return &t.Rows[row].Cases[at].Figure })
+		for caseIndex := range results {
+			mark([]int{caseIndex}, func(row int) *Figure { return &t.Rows[row].Cases[caseIndex].Figure })
 		}
 	}
 	if figure == nats || figure == rmse || figure == f1 || figure == near {
@@ -195,23 +196,23 @@ func (c Comparison) table(figure int, results [][][]outcome) Table {
 	return t
 }
 
-// summary is the mean over cases of the mean over draws, and its standard error: over the
-// draws, and where each case is a single one over the cases. Of a time it is the median.
+// summary returns the mean over cases of the mean over draws, with its standard error. For a processor time it
+// returns the median over all draws, without a standard error.
 func summary(values [][]float64, figure int) Figure {
-	var all []float64
+	var caseMeans []float64
 	for _, v := range values {
 		if m := mean(v); !math.IsNaN(m) {
-			all = append(all, m)
+			caseMeans = append(caseMeans, m)
 		}
 	}
-	f := Figure{Mean: backtest.Number(mean(all)), SE: backtest.Number(standardError(values))}
+	f := Figure{Mean: backtest.Number(mean(caseMeans)), SE: backtest.Number(standardError(values))}
 	if figure == micros {
 		f.Mean, f.SE = backtest.Number(median.Of(slices.Concat(values...))), backtest.Number(math.NaN())
 	}
 	return f
 }
 
-// mean is over the finite ones, NaN where there is none.
+// mean returns the mean of the values that are not NaN, or NaN if there are none.
 func mean(v []float64) float64 {
 	sum, n := 0.0, 0.0
 	for _, x := range v {
@@ -223,8 +224,8 @@ func mean(v []float64) float64 {
 	return sum / n
 }
 
-// standardError is that of the mean over cases of the mean over draws. Cases are fixed,
-// and draws are not; single draws make the cases the sample.
+// standardError returns the standard error of the mean over cases of the mean over draws. The cases are fixed, and
+// the draws are the sample. If every case has a single draw, the cases are the sample.
 func standardError(values [][]float64) float64 {
 	if len(values) > 1 && !slices.ContainsFunc(values, func(v []float64) bool { return len(v) > 1 }) {
 		return standardError([][]float64{slices.Concat(values...)})
@@ -247,8 +248,9 @@ func standardError(values [][]float64) float64 {
 	return math.Sqrt(variance) / k
 }
 
-// markBest marks the figures from the best down to the last before the first that is beaten,
-// if one is. Differences are paired: all methods have followed the same streams.
+// markBest marks the figures from the best to the last one before the first that is worse by more than two standard
+// errors of the difference. If there is no such figure, it marks nothing. Differences are paired: all methods follow
+// the same streams.
 func markBest(figures []*Figure, values [][][]float64, sign float64) {
 	order := make([]int, len(figures))
 	for i := range order {
@@ -258,17 +260,17 @@ func markBest(figures []*Figure, values [][][]float64, sign float64) {
 	for k, i := range order {
 		best := order[0]
 		difference := make([][]float64, len(values[i]))
-		off := 0.0
-		for at := range difference {
-			difference[at] = make([]float64, len(values[i][at]))
-			for j := range difference[at] {
-				difference[at][j] = sign * (values[best][at][j] - values[i][at][j])
+		meanDifference := 0.0
+		for caseIndex := range difference {
+			difference[caseIndex] = make([]float64, len(values[i][caseIndex]))
+			for j := range difference[caseIndex] {
+				difference[caseIndex][j] = sign * (values[best][caseIndex][j] - values[i][caseIndex][j])
 			}
-			off += mean(difference[at]) / float64(len(difference))
+			meanDifference += mean(difference[caseIndex]) / float64(len(difference))
 		}
-		if off > 2*standardError(difference) {
-			for _, level := range order[:k] {
-				figures[level].Best = true
+		if meanDifference > 2*standardError(difference) {
+			for _, leader := range order[:k] {
+				figures[leader].Best = true
 			}
 			return
 		}

@@ -8,26 +8,26 @@ import (
 	"hafvf/internal/median"
 )
 
-// The figures of a run.
+// Indices of the figures of a run.
 const (
 	nats         = iota // mean log predictive
-	rmse                // of the estimate
-	f1                  // of changes, said at most 100 observations after them
-	near                // of changes, said to be at most 5 observations away
-	falseChanges        // changes that there were none of
-	delay               // of what was found
-	micros              // time of an update
-	size                // of the state
+	rmse                // root mean square error of the estimate
+	f1                  // F1 of changes, reported at most 100 observations after them
+	near                // F1 of changes, with a reported start at most 5 observations away
+	falseChanges        // false changes per 10,000 observations
+	delay               // median delay of the found changes, in observations
+	micros              // processor time of an update, in µs
+	size                // size of the state, in bytes
 	figures
 )
 
-// An outcome has the figures of a run of a method over a stream, NaN where there is none.
+// An outcome holds the figures of a run of a method over a stream. A figure is NaN if it is not defined.
 type outcome [figures]float64
 
 // A metric describes a figure.
 type metric struct {
 	Key, Name, Short string
-	Higher           bool // is better
+	Higher           bool // a larger value is better
 	digits           int
 }
 
@@ -42,12 +42,13 @@ var metrics = [figures]metric{
 	{"bytes", "state of a stream, bytes", "bytes", false, 0},
 }
 
+// Limits, in observations.
 const (
-	foundWithin = 100 // observations
-	startWithin = 5
+	foundWithin = 100 // delay of a found change
+	startWithin = 5   // distance of its reported start
 )
 
-// score compares what a method has said with what is true.
+// score compares the steps of a method with the truth about s.
 func (s Series) score(m methods.Method, steps []methods.Step, truth Truth) outcome {
 	var o outcome
 	for i := range o {
@@ -60,47 +61,47 @@ func (s Series) score(m methods.Method, steps []methods.Step, truth Truth) outco
 			o[nats] += step.LogPredictive / n
 		}
 	}
-	o[rmse] = s.error(m, steps, truth)
+	o[rmse] = s.estimateError(m, steps, truth)
 	if !m.Detects || truth == Unknown {
 		return o
 	}
-	var said, starts []int
+	var reports, starts []int
 	for t, step := range steps {
 		if t >= WarmUp && step.Change {
-			said = append(said, t)
+			reports = append(reports, t)
 			starts = append(starts, t-step.Age)
 		}
 	}
-	var falsely int
+	var falseReports int
 	var delays []float64
 	if truth == Windows {
-		o[f1], falsely, delays = s.windows(said)
+		o[f1], falseReports, delays = s.windows(reports)
 	} else {
 		var hits int
-		hits, delays = match(s.Changes, said, 0, foundWithin)
-		// The first observation counts among the changes and among what is found, as in
-		// the Turing Change Point Dataset.
-		o[f1] = f1Of(hits+1, len(s.Changes)+1, len(said)+1)
+		hits, delays = match(s.Changes, reports, 0, foundWithin)
+		// As in the Turing Change Point Dataset, the first observation counts as a change and as a found change.
+		o[f1] = f1Of(hits+1, len(s.Changes)+1, len(reports)+1)
 		if m.Places {
 			slices.Sort(starts)
 			hits, _ := match(s.Changes, starts, -startWithin, startWithin)
 			o[near] = f1Of(hits+1, len(s.Changes)+1, len(starts)+1)
 		}
-		for _, t := range said {
+		for _, t := range reports {
 			if !slices.ContainsFunc(s.Changes, func(c int) bool { return c <= t && t-c <= foundWithin }) {
-				falsely++
+				falseReports++
 			}
 		}
 	}
-	o[falseChanges] = 1e4 * float64(falsely) / n
+	o[falseChanges] = 1e4 * float64(falseReports) / n
 	o[delay] = median.Of(delays)
 	return o
 }
 
-// error is the root mean square error of the estimate after each observation against the
-// true mean. Where that is unknown it is that of the prediction, the estimate before each
-// observation against the observation, in standard deviations of the series.
-func (s Series) error(m methods.Method, steps []methods.Step, truth Truth) float64 {
+// estimateError returns the root mean square error of the estimates after each observation against the true means. If
+// the true means are unknown, it returns the error of the predictions, which are the estimates before each
+// observation, in standard deviations of the series. It returns NaN if a smoother has no true means, or if all values
+// are equal.
+func (s Series) estimateError(m methods.Method, steps []methods.Step, truth Truth) float64 {
 	sum, n := 0.0, float64(len(s.X)-WarmUp)
 	if truth == Complete {
 		for t := WarmUp; t < len(s.X); t++ {
@@ -110,7 +111,7 @@ func (s Series) error(m methods.Method, steps []methods.Step, truth Truth) float
 		return math.Sqrt(sum / n)
 	}
 	if m.Smooths {
-		return math.NaN() // its estimates know what they would predict
+		return math.NaN() // the estimates of a smoother know the predicted values
 	}
 	mean, square := 0.0, 0.0
 	for _, x := range s.X[WarmUp:] {
@@ -127,20 +128,21 @@ func (s Series) error(m methods.Method, steps []methods.Step, truth Truth) float
 	return math.Sqrt(sum / square)
 }
 
-// windows scores alarms against windows: a window is hit by an alarm in it, an alarm
-// outside all windows is false, and the delay is from a window's start.
-func (s Series) windows(said []int) (f1 float64, outside int, delays []float64) {
+// windows scores reports against windows. A window is hit by a report in it, and a report outside all windows is
+// false. A delay is the number of observations from the start of a window to the first report in it. Windows that end
+// in the warm-up do not count.
+func (s Series) windows(reports []int) (f1 float64, outside int, delays []float64) {
 	windows := 0
 	for _, w := range s.Windows {
 		if w[1] < WarmUp {
 			continue
 		}
 		windows++
-		if i := slices.IndexFunc(said, func(t int) bool { return w[0] <= t && t <= w[1] }); i >= 0 {
-			delays = append(delays, float64(said[i]-w[0]))
+		if i := slices.IndexFunc(reports, func(t int) bool { return w[0] <= t && t <= w[1] }); i >= 0 {
+			delays = append(delays, float64(reports[i]-w[0]))
 		}
 	}
-	for _, t := range said {
+	for _, t := range reports {
 		if !slices.ContainsFunc(s.Windows, func(w [2]int) bool { return w[0] <= t && t <= w[1] }) {
 			outside++
 		}
@@ -148,7 +150,7 @@ func (s Series) windows(said []int) (f1 float64, outside int, delays []float64) 
 	return f1Of(len(delays), windows, len(delays)+outside), outside, delays
 }
 
-// f1Of is 1 where there is nothing to find and nothing found.
+// f1Of returns F1. It returns 1 if there is nothing to find and nothing found.
 func f1Of(hits, truth, found int) float64 {
 	if truth+found == 0 {
 		return 1
@@ -156,7 +158,8 @@ func f1Of(hits, truth, found int) float64 {
 	return 2 * float64(hits) / float64(truth+found)
 }
 
-// match pairs truth with what was found from lo to hi after it, one to one, both in order.
+// match pairs each true change c with a report from c+lo to c+hi, one to one. truth and found are in ascending order.
+// A delay is the distance from a change to its report.
 func match(truth, found []int, lo, hi int) (hits int, delays []float64) {
 	next := 0
 	for _, c := range truth {

@@ -10,18 +10,18 @@ import (
 	"hafvf/internal/message"
 )
 
-// String is the report as a terminal shows it.
+// String returns the report as text for a terminal.
 func (r *Report) String() string { return r.write(plain) }
 
-// Markdown is the report for a document.
+// Markdown returns the report as Markdown.
 func (r *Report) Markdown() string { return r.write(markdown) }
 
-// A style is how tables are written.
+// A style is a format of the report.
 type style struct {
-	heading, code string // before a heading, and around a name
+	heading, code string // text before a heading, and around a name
 	best          func(string) string
-	table         func(b *strings.Builder, words bool, rows [][]string) // of words, or else of figures
-	errors        bool                                                  // figures of cases have their standard errors
+	table         func(b *strings.Builder, words bool, rows [][]string) // words is true for words and false for figures
+	errors        bool                                                  // write the standard errors of single cases
 }
 
 var plain = style{best: func(s string) string { return s + "*" }, table: writePlain}
@@ -31,8 +31,8 @@ var markdown = style{heading: "#### ", code: "`", best: func(s string) string { 
 func (r *Report) write(s style) string {
 	var b strings.Builder
 	best := s.best("best")
-	fmt.Fprintf(&b, "The first %d observations of each stream are not scored. ± is a standard error. %s is the best method without\n"+
-		"hindsight, and what follows it up to the first that is worse by more than two standard errors of the difference.\n"+
+	fmt.Fprintf(&b, "The first %d observations of each stream are not scored. ± is a standard error. %s marks the best method without\n"+
+		"hindsight, and the methods after it up to the first that is worse by more than two standard errors of the difference.\n"+
 		"A dash: the method has no such figure.\n\n", r.WarmUp, best)
 	rows := [][]string{{"method", "what it is", "setting", "source"}}
 	for _, m := range r.Methods {
@@ -91,7 +91,7 @@ func (g *GroupReport) write(b *strings.Builder, s style) {
 	s.table(b, false, rows)
 	for _, t := range g.Tables {
 		if t.Over < len(g.Cases) {
-			fmt.Fprintf(b, "\n%s: the mean is over the %d of %d where all methods that have it anywhere have it.\n", metrics[t.metric].Short, t.Over, len(g.Cases))
+			fmt.Fprintf(b, "\n%s: the mean is over the %d of %d cases that have this figure for all methods in the table.\n", metrics[t.metric].Short, t.Over, len(g.Cases))
 		}
 	}
 	if len(g.Cases) < 2 {
@@ -118,7 +118,8 @@ func (g *GroupReport) write(b *strings.Builder, s style) {
 	}
 }
 
-// text writes a figure with so many digits behind the point.
+// text formats the figure with the given number of digits after the decimal point, marks it if it is the best, and
+// with errors adds the standard error if it is positive and finite.
 func (f Figure) text(digits int, s style, errors bool) string {
 	text := decimal(float64(f.Mean), digits)
 	if math.IsNaN(float64(f.Mean)) {
@@ -133,8 +134,8 @@ func (f Figure) text(digits int, s style, errors bool) string {
 	return text
 }
 
-// decimal writes large numbers without digits behind the point, and a dash where there is
-// none.
+// decimal formats v with at most the given number of digits after the decimal point: none from 1000 on, one from 100
+// on, two from 10 on. It omits a zero before the point. NaN is a dash.
 func decimal(v float64, digits int) string {
 	switch {
 	case math.IsNaN(v):
@@ -156,7 +157,7 @@ func decimal(v float64, digits int) string {
 	return text
 }
 
-// writePlain aligns words to the left and figures to the right.
+// writePlain aligns words and the first column to the left, and figures to the right.
 func writePlain(b *strings.Builder, words bool, rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

@@ -26,11 +26,11 @@ regression. Here the frequencies are drawn evenly between 1/100 and 1/25 per poi
 then between 1/12 and 1/4, and the phases evenly; amplitudes are 1, and no noise is
 added. The prior expects residuals of about 0.3 and weights of about 1: σ² ~
 InvGamma(1, 0.1), weights ~ N(0, σ²/0.1). What the impulses do depends on it: the
-table has some statements again under the wider InvGamma(1, 1), N(0, σ²).
+table repeats some statements under the wider InvGamma(1, 1), N(0, σ²).
 
 The figure shows A the signal with the one-step prediction and, below, enlarged at
 the impulses and at the change, B the memory of both passes and of the two together
-beside the expected one, 1/(1−E[w]), and C the smoothed weights of the regression.`,
+next to the expected one, 1/(1−E[w]), and C the smoothed weights of the regression.`,
 	simulate: func(seed uint64) outcome { return simulateAR(seed) },
 }
 
@@ -41,7 +41,7 @@ const (
 	arWaves  = 5
 )
 
-// arImpulses are the indices of t = 100 and t = 300.
+// arImpulses holds the indices of t = 100 and t = 300.
 var arImpulses = []int{99, 299}
 
 // An arPrior is the prior of the regression: σ² ~ InvGamma(alpha, beta), weights ~
@@ -60,8 +60,8 @@ type arOutcome struct {
 	usual, wide arRun
 }
 
-// An arRun is the filter under one prior. Memory and weight are those of the
-// forward and the backward pass, and memory has the smoothed one behind them.
+// An arRun holds the results of the filter under one prior. memory and weight hold the forward and then the backward
+// pass; memory also holds the smoothed memory.
 type arRun struct {
 	prediction  []float64 // one step ahead
 	smoothed    []float64 // mean given the regressors and all points
@@ -74,9 +74,9 @@ func simulateAR(seed uint64) *arOutcome {
 	o := &arOutcome{seed: seed}
 	random := newRandom(seed)
 	var phases [2][]float64
-	for regime, between := range [][2]float64{{1. / 100, 1. / 25}, {1. / 12, 1. / 4}} {
+	for regime, bounds := range [][2]float64{{1. / 100, 1. / 25}, {1. / 12, 1. / 4}} {
 		for range arWaves {
-			o.frequencies[regime] = append(o.frequencies[regime], between[0]+random.Float64()*(between[1]-between[0]))
+			o.frequencies[regime] = append(o.frequencies[regime], bounds[0]+random.Float64()*(bounds[1]-bounds[0]))
 			phases[regime] = append(phases[regime], 2*math.Pi*random.Float64())
 		}
 		slices.Sort(o.frequencies[regime])
@@ -118,17 +118,17 @@ func runAR(prior arPrior, xs []float64) (r arRun) {
 		session = append(session, [][]float64{{x}})
 	}
 
-	both := f.Smooth(session)
+	smoothed := f.Smooth(session)
 	var posterior [arOrder + arOrder*arOrder + 2]float64 // mean, precision, alpha, beta
 	for t := range session {
-		both.Estimate(m[:], sd[:], t)
+		smoothed.Estimate(m[:], sd[:], t)
 		r.smoothed = append(r.smoothed, m[0])
-		for i, pass := range []hafvf.PassStep{both.Forward(t), both.Backward(t)} {
+		for i, pass := range []hafvf.PassStep{smoothed.Forward(t), smoothed.Backward(t)} {
 			r.memory[i] = append(r.memory[i], pass.Memory)
 			r.weight[i] = append(r.weight[i], pass.Weight)
 		}
-		r.memory[2] = append(r.memory[2], both.Memory(t))
-		f.Model().Posterior(posterior[:], both.Sample(t))
+		r.memory[2] = append(r.memory[2], smoothed.Memory(t))
+		f.Model().Posterior(posterior[:], smoothed.Sample(t))
 		for i := range r.coefficient {
 			r.coefficient[i] = append(r.coefficient[i], posterior[i])
 		}
@@ -138,18 +138,18 @@ func runAR(prior arPrior, xs []float64) (r arRun) {
 
 func (o *arOutcome) columns() []column {
 	r := &o.usual
-	all := []column{{"t", steps(arPoints)}, {"x", o.x}, {"predicted", r.prediction}, {"smoothed", r.smoothed},
+	columns := []column{{"t", steps(arPoints)}, {"x", o.x}, {"predicted", r.prediction}, {"smoothed", r.smoothed},
 		{"memory_forward", r.memory[0]}, {"memory_backward", r.memory[1]}, {"memory_smoothed", r.memory[2]}}
 	for i, name := range []string{"forward", "backward"} {
-		all = append(all, column{"E_w_" + name, r.weight[i]}, column{"expected_memory_" + name, expectedMemory(r.weight[i])})
+		columns = append(columns, column{"E_w_" + name, r.weight[i]}, column{"expected_memory_" + name, expectedMemory(r.weight[i])})
 	}
 	for i, c := range r.coefficient {
-		all = append(all, column{fmt.Sprintf("weight_lag%d", i+1), c})
+		columns = append(columns, column{fmt.Sprintf("weight_lag%d", i+1), c})
 	}
-	return all
+	return columns
 }
 
-// lagColor goes from dark to light.
+// lagColor returns the colour of lag i+1, from dark to light.
 func lagColor(i int) color.NRGBA { return shade(float64(i) / (arOrder - 1)) }
 
 func (o *arOutcome) figure() *chart.Figure {
@@ -182,7 +182,7 @@ func (o *arOutcome) figure() *chart.Figure {
 	}
 	weights.Layers = append(weights.Layers, marks...)
 
-	// The enlarged parts have the legend of the panel above them.
+	// The legend of the panel above applies to the enlarged parts, too.
 	zooms := chart.Row{Height: 190}
 	for _, z := range []struct {
 		title    string
@@ -230,9 +230,9 @@ func list(v []float64) string {
 }
 
 func (o *arOutcome) findings() []finding {
-	var all []finding
+	var findings []finding
 	add := func(claim, measure string, value float64, holds bool) {
-		all = append(all, finding{claim, measure, value, holds})
+		findings = append(findings, finding{claim, measure, value, holds})
 	}
 	for _, p := range []struct {
 		run   *arRun
@@ -241,45 +241,45 @@ func (o *arOutcome) findings() []finding {
 		memory := p.run.memory[0]
 		worst := 100.0
 		for _, i := range arImpulses {
-			worst = min(worst, 100*kept(memory, i, 15))
+			worst = min(worst, 100*remainingShare(memory, i, 15))
 		}
 		add("“Outliers had a limited impact on learning”: the memory outlasts the impulses."+p.under,
 			"% of the forward memory that is left at its lowest in the 15 points from an impulse on, the worse of the two; above 50 supports it", worst, worst > 50)
-		v := 100 * kept(memory, arChange, 15)
+		v := 100 * remainingShare(memory, arChange, 15)
 		add("The memory drops at the change of frequencies."+p.under,
 			"% of the forward memory that is left at its lowest in the 15 points after it; below 50 supports it", v, v < 50)
 		impulses := 0.0
 		for _, i := range arImpulses {
-			impulses = max(impulses, p.run.moved(i))
+			impulses = max(impulses, p.run.weightShift(i))
 		}
-		v = 100 * impulses / p.run.moved(arChange)
+		v = 100 * impulses / p.run.weightShift(arChange)
 		add("At the outliers “the value of the parameters did not change” substantially."+p.under,
 			"distance between the smoothed weights 20 points before and after an impulse, the larger of the two, in % of that at the change; below 25 supports it", v, v < 25)
 	}
 
 	r := &o.usual
-	v := r.moved(arChange)
+	v := r.weightShift(arChange)
 	add("With the contingency change the weights “were adapted to the two different signals”.",
 		"distance between the smoothed weights 20 points before and after the change; above 0.5 supports it", v, v > 0.5)
-	missed := func(from, to int) float64 {
+	relativeError := func(start, end int) float64 {
 		s := 0.0
-		for t := from; t < to; t++ {
+		for t := start; t < end; t++ {
 			s += (o.x[t] - r.prediction[t]) * (o.x[t] - r.prediction[t])
 		}
-		return 100 * math.Sqrt(s/float64(to-from)) / spread(o.x[from:to])
+		return 100 * math.Sqrt(s/float64(end-start)) / spread(o.x[start:end])
 	}
-	v = missed(arChange-50, arChange)
+	v = relativeError(arChange-50, arChange)
 	add("The model follows the first signal.", "r.m.s. error of the one-step prediction at t = 151 to 200, in % of the signal's standard deviation; below 25 supports it", v, v < 25)
-	v = missed(arPoints-50, arPoints)
+	v = relativeError(arPoints-50, arPoints)
 	add("The model follows the second signal.", "the same at t = 351 to 400; below 25 supports it", v, v < 25)
 	v = median.Of(r.memory[0][arChange-50:arChange]) / median.Of(expectedMemory(r.weight[0][arChange-50:arChange]))
 	add("1/(1−E[w]) is the “corresponding expected effective memory”.",
 		"median forward memory at t = 151 to 200 over the median of 1/(1−E[w]); 0.8 to 1.25 supports it", v, v >= 0.8 && v <= 1.25)
-	return all
+	return findings
 }
 
-// moved is how far the smoothed weights go around index i.
-func (r *arRun) moved(i int) float64 {
+// weightShift returns the distance between the smoothed weights 20 points before and 20 points after index i.
+func (r *arRun) weightShift(i int) float64 {
 	s := 0.0
 	for _, c := range r.coefficient {
 		s += (c[i+20] - c[i-20]) * (c[i+20] - c[i-20])

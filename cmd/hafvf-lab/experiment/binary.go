@@ -15,15 +15,15 @@ import (
 
 var binary = Experiment{
 	Name:  "binary",
-	Short: "Binary learning: what w and b do under incremental, fixed-decay and three-layer learning",
+	Short: "Binary learning: w and b under incremental, fixed-decay and three-layer learning",
 	Long: `The paper's example "Binary distribution learning": 200 draws of 0 or 1, whose
-probability of 1 switches between 0.8 and 0.2 every 40. Three filters follow it,
+probability of 1 switches between 0.8 and 0.2 every 40 draws. Three filters follow it,
 with θ₀ = {1, 1}, φ₀ = {0.9, 0.1} and β₀ = {0.75, 0.25}: incremental (w is learned
 and never forgotten), fixed decay (b fixed to 0.75), and three layers (b learned
 under γ = 0.999).
 
 The figure shows per filter A the estimate against the truth, B the effective
-memory beside the expected one, 1/(1−E[w]), C the increments u₁, u₂, u₃ of w, and
+memory next to the expected one, 1/(1−E[w]), C the increments u₁, u₂, u₃ of w, and
 D those of b.`,
 	simulate: func(seed uint64) outcome { return simulateBinary(seed) },
 }
@@ -33,10 +33,10 @@ const (
 	binaryBlock  = 40
 )
 
-// binaryChanges are the indices of the first trials under another probability.
+// binaryChanges holds the indices of the first trials after a change of the probability.
 var binaryChanges = []int{40, 80, 120, 160}
 
-// binaryConfigs are the three filters, in the paper's order.
+// binaryConfigs lists the three filters, in the paper's order.
 var binaryConfigs = []struct {
 	name, title string
 	levels      []hafvf.Beta
@@ -50,18 +50,18 @@ var binaryConfigs = []struct {
 type binaryOutcome struct {
 	seed uint64
 	p, x []float64
-	runs []binaryRun // as binaryConfigs
+	runs []binaryRun // in the order of binaryConfigs
 }
 
-// A binaryRun is one filter over the trials.
+// A binaryRun holds the results of one filter over the trials.
 type binaryRun struct {
-	estimate, low, high []float64 // of p after the trial, with its 95 % interval
+	estimate, low, high []float64 // estimate of p after the trial, with its 95 % interval
 	memory              []float64
 	weights             [][]float64 // E[w], E[b]
-	u                   [][]float64 // as binaryTerms, of w and then of b
+	u                   [][]float64 // increments in the order of binaryTerms, of w and then of b
 }
 
-// binaryTerms are the increments of one level, in the order of binaryRun.u.
+// binaryTerms names the increments of one level, in the order of binaryRun.u.
 var binaryTerms = []string{"u1_alpha", "u2_alpha", "u3_alpha", "u1_beta", "u2_beta", "u3_beta"}
 
 func simulateBinary(seed uint64) *binaryOutcome {
@@ -101,8 +101,8 @@ func runBinary(config int, xs []float64) binaryRun {
 			r.weights[i] = append(r.weights[i], f.Level(s, i).Mean())
 			for side := range 2 {
 				for term, u := range [][2]float64{inc.U1, inc.U2, inc.U3} {
-					at := i*len(binaryTerms) + 3*side + term
-					r.u[at] = append(r.u[at], u[side])
+					index := i*len(binaryTerms) + 3*side + term
+					r.u[index] = append(r.u[index], u[side])
 				}
 			}
 		}
@@ -111,24 +111,24 @@ func runBinary(config int, xs []float64) binaryRun {
 }
 
 func (o *binaryOutcome) columns() []column {
-	all := []column{{"trial", steps(binaryTrials)}, {"p_true", o.p}, {"x", o.x}}
+	columns := []column{{"trial", steps(binaryTrials)}, {"p_true", o.p}, {"x", o.x}}
 	for i, r := range o.runs {
 		name := binaryConfigs[i].name + "_"
-		all = append(all,
+		columns = append(columns,
 			column{name + "p_mean", r.estimate}, column{name + "p_low95", r.low}, column{name + "p_high95", r.high},
 			column{name + "memory", r.memory},
 			column{name + "E_w", r.weights[0]}, column{name + "expected_memory", expectedMemory(r.weights[0])})
 		for k, w := range r.weights {
 			level := []string{"w", "b"}[k]
 			if k > 0 {
-				all = append(all, column{name + "E_" + level, w})
+				columns = append(columns, column{name + "E_" + level, w})
 			}
 			for j, term := range binaryTerms {
-				all = append(all, column{name + level + "_" + term, r.u[k*len(binaryTerms)+j]})
+				columns = append(columns, column{name + level + "_" + term, r.u[k*len(binaryTerms)+j]})
 			}
 		}
 	}
-	return all
+	return columns
 }
 
 func (o *binaryOutcome) figure() *chart.Figure {
@@ -194,7 +194,7 @@ func (o *binaryOutcome) figure() *chart.Figure {
 	}
 }
 
-// incrementPanels are the increments of one level, on alpha and on beta.
+// incrementPanels returns two panels of increments of one level: of alpha and of beta.
 func incrementPanels(title, symbol string, t []float64, u [][]float64, rules chart.Rules) []chart.Panel {
 	var panels []chart.Panel
 	for side, name := range []string{"α", "β"} {
@@ -214,18 +214,17 @@ func incrementPanels(title, symbol string, t []float64, u [][]float64, rules cha
 	return panels
 }
 
-// binaryReaction is how many trials a filter is given to react to a change.
+// binaryReaction is the number of trials in which a filter should react to a change.
 const binaryReaction = 15
 
 func (o *binaryOutcome) findings() []finding {
 	incremental, decay, three := o.runs[0], o.runs[1], o.runs[2]
 	n := binaryTrials
-	var all []finding
+	var findings []finding
 	add := func(claim, measure string, value float64, holds bool) {
-		all = append(all, finding{claim, measure, value, holds})
+		findings = append(findings, finding{claim, measure, value, holds})
 	}
-	// distance is the mean distance of the estimate from p in the trials after the
-	// changes.
+	// distance returns the mean distance of the estimate from p in the trials after the changes.
 	distance := func(r binaryRun) float64 {
 		var d []float64
 		for _, c := range binaryChanges {
@@ -235,7 +234,7 @@ func (o *binaryOutcome) findings() []finding {
 		}
 		return mean(d)
 	}
-	// settled is the memory at the ends of the blocks, away from changes.
+	// settled returns the mean memory in the last 10 trials of the blocks.
 	settled := func(r binaryRun) float64 {
 		var m []float64
 		for c := binaryBlock; c <= n; c += binaryBlock {
@@ -246,7 +245,7 @@ func (o *binaryOutcome) findings() []finding {
 	drop := func(r binaryRun) float64 {
 		var k []float64
 		for _, c := range binaryChanges {
-			k = append(k, 100*kept(r.memory, c, binaryReaction))
+			k = append(k, 100*remainingShare(r.memory, c, binaryReaction))
 		}
 		return mean(k)
 	}
@@ -277,10 +276,10 @@ func (o *binaryOutcome) findings() []finding {
 	v = median.Of(decay.weights[0][binaryBlock:])
 	add("Fixed decay: “E[w] ≈ 0.8”.",
 		"median E[w] over trials 41 to 200; 0.77 to 0.83 supports it", v, v >= 0.77 && v <= 0.83)
-	react := func(from, to int) float64 {
+	react := func(start, end int) float64 {
 		var u []float64
 		for _, c := range binaryChanges {
-			u = append(u, decay.u[0][c+from:c+to]...)
+			u = append(u, decay.u[0][c+start:c+end]...)
 		}
 		return mean(u)
 	}
@@ -300,5 +299,5 @@ func (o *binaryOutcome) findings() []finding {
 	v = distance(three) / distance(incremental)
 	add("Three layers: “more flexible than the first example”.",
 		"mean |estimate − p| in the 15 trials after the changes, over that of the incremental filter; below 1 supports it", v, v < 1)
-	return all
+	return findings
 }

@@ -1,6 +1,5 @@
-// Package experiment repeats the simulations of the paper (Moens 2018) with this
-// filter: the figures with the series behind them, and for each of the paper's
-// statements about them what is measured here, over several seeds.
+// Package experiment repeats the simulations of the paper (Moens 2018) with this filter. It draws the paper's
+// figures, writes their series, and measures the paper's statements about them over several seeds.
 package experiment
 
 import (
@@ -23,32 +22,31 @@ import (
 	"hafvf/internal/median"
 )
 
-// An Experiment is one of the paper's.
+// An Experiment is an experiment of the paper.
 type Experiment struct {
-	Name  string // and that of its files
+	Name  string // name of the experiment and of its files
 	Short string
 	Long  string
 
 	simulate func(seed uint64) outcome
 }
 
-// All are the experiments, in the paper's order.
+// All lists the experiments, in the paper's order.
 var All = []*Experiment{&binary, &rl, &ar}
 
-// An outcome is one simulated data set with what the filter makes of it.
+// An outcome is one simulated data set with the results of the filter.
 type outcome interface {
-	shown
+	presentation
 	findings() []finding
 }
 
-// What is shown of an experiment beside its table.
-type shown interface {
+// presentation is the series and the figure of an experiment.
+type presentation interface {
 	columns() []column
 	figure() *chart.Figure
 }
 
-// A column is a series of the figure under the name it has in the CSV file. NaN is
-// an empty field.
+// A column is a series of the figure, with its name in the CSV file. NaN is an empty field.
 type column struct {
 	name   string
 	values []float64
@@ -56,19 +54,18 @@ type column struct {
 
 // A finding is a statement of the paper, measured on one outcome.
 type finding struct {
-	claim   string // what the paper says
-	measure string // what value is, and of which size it supports the claim
+	claim   string // statement of the paper
+	measure string // definition of value, and the range of value that supports the claim
 	value   float64
 	holds   bool
 }
 
-// Seeds is how many simulations a table sums up.
+// Seeds is the number of simulations in a table.
 const Seeds = 20
 
-// Run simulates the experiment with seed … seed+19, writes the series and the
-// figure of the first one and the table of all to NAME.csv, .svg, .png and .txt in
-// dir, and returns the table and the paths of the files. Progress, unless nil, is
-// called after each simulation.
+// Run simulates the experiment with seed … seed+19. It writes the series and the figure of the first simulation and
+// the table of all simulations to NAME.csv, .svg, .png and .txt in dir, and returns the table and the paths of the
+// files. progress, unless nil, is called after each simulation except the last. If ctx ends, Run returns its error.
 func (e *Experiment) Run(ctx context.Context, seed uint64, dir string, progress func(done int)) (table string, files []string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", nil, err
@@ -80,25 +77,25 @@ func (e *Experiment) Run(ctx context.Context, seed uint64, dir string, progress 
 		return "", nil, err
 	}
 
-	all := [][]finding{first.findings()}
+	bySeed := [][]finding{first.findings()}
 	for i := range uint64(Seeds - 1) {
 		if err := ctx.Err(); err != nil {
 			return "", nil, err
 		}
 		if progress != nil {
-			progress(len(all))
+			progress(len(bySeed))
 		}
-		all = append(all, e.simulate(seed+1+i).findings())
+		bySeed = append(bySeed, e.simulate(seed+1+i).findings())
 	}
-	table = fmt.Sprintf("%s\nStatements of the paper, seeds %d to %d\n\n", e.Short, seed, seed+Seeds-1) + tabulate(all)
+	table = fmt.Sprintf("%s\nStatements of the paper, seeds %d to %d\n\n", e.Short, seed, seed+Seeds-1) + tabulate(bySeed)
 	if err := atomicfile.Write(path(".txt"), []byte(table)); err != nil {
 		return "", nil, err
 	}
 	return table, []string{path(".csv"), path(".svg"), path(".png"), path(".txt")}, nil
 }
 
-// show writes the series and its figure to the paths of .csv, .svg and .png.
-func show(s shown, path func(ext string) string) error {
+// show writes the series and the figure to the paths with the extensions .csv, .svg and .png.
+func show(s presentation, path func(ext string) string) error {
 	text, err := encode(s.columns())
 	if err != nil {
 		return err
@@ -115,7 +112,7 @@ func show(s shown, path func(ext string) string) error {
 	return nil
 }
 
-// encode writes columns of one length as CSV, numbers with all their digits.
+// encode writes columns of equal length as CSV. Numbers have all their digits.
 func encode(columns []column) ([]byte, error) {
 	var buf bytes.Buffer
 	w := csv.NewWriter(&buf)
@@ -137,8 +134,8 @@ func encode(columns []column) ([]byte, error) {
 	return buf.Bytes(), w.Error()
 }
 
-// tabulate sums up the findings of several outcomes, all on the same statements.
-func tabulate(all [][]finding) string {
+// tabulate summarizes the findings of several outcomes, which all have the same statements.
+func tabulate(bySeed [][]finding) string {
 	var b strings.Builder
 	row := func(n, verdict, text string) {
 		for i, line := range wrap(text, 64) {
@@ -151,10 +148,10 @@ func tabulate(all [][]finding) string {
 	row("", "verdict", "statement of the paper")
 	row("", "", "what is measured here")
 	row("", "", "= median (range), seeds in support")
-	for i, f := range all[0] {
+	for i, f := range bySeed[0] {
 		var values []float64
 		holds := 0
-		for _, findings := range all {
+		for _, findings := range bySeed {
 			values = append(values, findings[i].value)
 			if findings[i].holds {
 				holds++
@@ -169,18 +166,18 @@ func tabulate(all [][]finding) string {
 	return b.String()
 }
 
-// verdict allows one seed in ten to differ.
-func verdict(holds, of int) string {
+// verdict returns "holds" or "does not hold" if at most one seed in ten differs, else "partly".
+func verdict(holds, total int) string {
 	switch {
-	case 10*holds >= 9*of:
+	case 10*holds >= 9*total:
 		return "holds"
-	case 10*holds <= of:
+	case 10*holds <= total:
 		return "does not hold"
 	}
 	return "partly"
 }
 
-// number writes three digits, and more only where they are before the point.
+// number formats v with three significant digits, or with all digits before the point from 100 to 1e6.
 func number(v float64) string {
 	if a := math.Abs(v); a >= 100 && a < 1e6 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
@@ -188,7 +185,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// wrap cuts text at spaces into lines of at most width characters.
+// wrap breaks text at spaces into lines of at most width characters.
 func wrap(text string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
@@ -201,10 +198,10 @@ func wrap(text string, width int) (lines []string) {
 	return append(lines, line)
 }
 
-// newRandom is the source of all that is random under a seed.
+// newRandom returns the random source for a seed.
 func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 2018)) }
 
-// newFilter makes a filter from a configuration that this package wrote.
+// newFilter returns the filter of a config. It panics if the config is invalid.
 func newFilter(c hafvf.Config) *hafvf.Filter {
 	f, err := c.Filter()
 	if err != nil {
@@ -213,7 +210,7 @@ func newFilter(c hafvf.Config) *hafvf.Filter {
 	return f
 }
 
-// steps counts from 1 to n, as the paper's time does.
+// steps returns the numbers from 1 to n, the paper's time.
 func steps(n int) []float64 {
 	t := make([]float64, n)
 	for i := range t {
@@ -222,8 +219,7 @@ func steps(n int) []float64 {
 	return t
 }
 
-// expectedMemory is 1/(1−E[w]), the memory to which a weight held at its mean
-// leads.
+// expectedMemory returns 1/(1−E[w]), the memory that a constant weight at the mean gives.
 func expectedMemory(weight []float64) []float64 {
 	m := make([]float64, len(weight))
 	for i, w := range weight {
@@ -240,7 +236,7 @@ func mean(v []float64) float64 {
 	return s / float64(len(v))
 }
 
-// share is for how many i below n ok holds, in percent.
+// share returns the percentage of the i below n for which ok is true.
 func share(n int, ok func(i int) bool) float64 {
 	k := 0
 	for i := range n {
@@ -251,13 +247,12 @@ func share(n int, ok func(i int) bool) float64 {
 	return 100 * float64(k) / float64(n)
 }
 
-// kept is how much of the memory before index change is left at the lowest point
-// within the next steps.
-func kept(memory []float64, change, within int) float64 {
-	return slices.Min(memory[change:change+within]) / memory[change-1]
+// remainingShare returns the lowest memory in the first steps from index change on, relative to the memory before it.
+func remainingShare(memory []float64, change, nSteps int) float64 {
+	return slices.Min(memory[change:change+nSteps]) / memory[change-1]
 }
 
-// spread is the standard deviation of v.
+// spread returns the standard deviation of v.
 func spread(v []float64) float64 {
 	m, s := mean(v), 0.0
 	for _, x := range v {

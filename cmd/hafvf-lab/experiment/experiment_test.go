@@ -15,13 +15,13 @@ import (
 	"hafvf/hafvf/expfam"
 )
 
-// outcomes are one of every experiment, for all tests.
+// outcomes holds one outcome of every experiment, for all tests.
 var outcomes = func() map[string]outcome {
-	all := map[string]outcome{}
+	byName := map[string]outcome{}
 	for _, e := range All {
-		all[e.Name] = e.simulate(3)
+		byName[e.Name] = e.simulate(3)
 	}
-	return all
+	return byName
 }()
 
 // series returns a column of an experiment's CSV file.
@@ -40,7 +40,7 @@ func near(a, b float64) bool {
 	return math.Abs(a-b) <= 1e-9*(1+math.Abs(b)) || (math.IsNaN(a) && math.IsNaN(b))
 }
 
-func TestEqualSeedsGiveEqualFiles(t *testing.T) {
+func TestSimulateIsReproducible(t *testing.T) {
 	for _, e := range All {
 		var texts, pictures [2][]byte
 		var tables [2]string
@@ -63,9 +63,8 @@ func TestEqualSeedsGiveEqualFiles(t *testing.T) {
 	}
 }
 
-// A reader can redraw the figure from the CSV file: every line, band and dot is
-// one of its columns.
-func TestEverySeriesOfTheFigureIsInTheFile(t *testing.T) {
+// A reader can redraw the figure from the CSV file: every line, band and set of dots is one of its columns.
+func TestColumnsContainFigure(t *testing.T) {
 	for name, o := range outcomes {
 		columns := o.columns()
 		for _, c := range columns {
@@ -104,8 +103,8 @@ func TestEverySeriesOfTheFigureIsInTheFile(t *testing.T) {
 	}
 }
 
-// Fixed decay is one Beta level under a weight of 0.75, fed with the draws.
-func TestBinaryIsTheFilterOverTheDraws(t *testing.T) {
+// Fixed decay is one Beta level under a weight of 0.75 that learns the draws.
+func TestBinaryEqualsFilter(t *testing.T) {
 	m := must(expfam.New("bernoulli", expfam.Params{"alpha": 1.0, "beta": 1.0}, 0))
 	f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 0.9, Beta: 0.1}}, 0.75)
 	s := f.NewState()
@@ -127,10 +126,9 @@ func TestBinaryIsTheFilterOverTheDraws(t *testing.T) {
 	}
 }
 
-// The marginal of Σ ~ InvWishart(Λ, ν) in two dimensions is Σᵢᵢ ~ InvGamma((ν−1)/2,
-// Λᵢᵢ/2), and μᵢ|Σ ~ N(m, Σᵢᵢ/κ): draws from that must lie in the interval 95 times
-// in 100.
-func TestMeanIntervalCovers(t *testing.T) {
+// The marginal of Σ ~ InvWishart(Λ, ν) in two dimensions is Σᵢᵢ ~ InvGamma((ν−1)/2, Λᵢᵢ/2), and μᵢ|Σ ~ N(m, Σᵢᵢ/κ).
+// 95 % of the draws of μᵢ must lie in the interval.
+func TestMeanIntervalCoverage(t *testing.T) {
 	m := must(expfam.New("mvnormal", expfam.Params{"mu": []any{1.0, -2.0}, "kappa": 0.4, "nu": 5.0, "scale": []any{[]any{2.0, 0.5}, []any{0.5, 3.0}}}, 0))
 	random := rand.New(rand.NewPCG(1, 2))
 	for i, c := range []struct{ mu, scale float64 }{{1, 2}, {-2, 3}} {
@@ -147,9 +145,9 @@ func TestMeanIntervalCovers(t *testing.T) {
 	}
 }
 
-// The first prediction follows ten points from which nothing could be learned; the
-// weights of the last one are those of the posterior.
-func TestARPredictsFromTheRowsBefore(t *testing.T) {
+// The first prediction follows ten points without regressors, from which the filter learns nothing. Every prediction
+// equals the prediction of a regression on the previous ten points.
+func TestARPredictions(t *testing.T) {
 	x, predicted := series(t, "ar", "x"), series(t, "ar", "predicted")
 	f := newFilter(hafvf.Config{
 		Family: "regression",
@@ -176,7 +174,7 @@ func TestARPredictsFromTheRowsBefore(t *testing.T) {
 	}
 }
 
-// must is v, of what cannot fail here.
+// must returns v. It panics if err is not nil.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -11,22 +11,21 @@ import (
 	"hafvf/cmd/hafvf/chart"
 )
 
-// heat is a map of colours: values[i][k] above x[k], in the row of the y axis from i to
-// i + 1, in colours on a logarithmic scale.
-// Where several columns fall on one pixel, the least value is shown.
+// heat is a map of colours. It draws values[i][k] at x[k], between i and i + 1 on the y axis, on a logarithmic scale
+// of colours. If several columns fall on one pixel, it draws their smallest value.
 type heat struct {
 	name        string
-	x           []float64 // increasing, at equal distances
+	x           []float64 // increasing, in equal steps
 	values      [][]float64
-	dark, light float64 // of the colours at the ends
+	dark, light float64 // values with the colours at the ends of the scale
 }
 
 // Entry implements chart.Layer.
 func (h heat) Entry() chart.Entry {
-	return chart.Entry{Name: h.name, Depth: -1, Mark: func(c draw.Canvas, at vg.Point) {
+	return chart.Entry{Name: h.name, Depth: -1, Mark: func(c draw.Canvas, pos vg.Point) {
 		const n = 7
 		for i := vg.Length(0); i < n; i++ {
-			c.FillPolygon(shade(float64(i)/(n-1)), chart.Box(at.X+chart.Swatch*i/n, at.Y-5, at.X+chart.Swatch*(i+1)/n, at.Y+5))
+			c.FillPolygon(shade(float64(i)/(n-1)), chart.Box(pos.X+chart.Swatch*i/n, pos.Y-5, pos.X+chart.Swatch*(i+1)/n, pos.Y+5))
 		}
 	}}
 }
@@ -40,17 +39,17 @@ func (h heat) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	for i, row := range h.values {
 		low, high := y(float64(i)), y(float64(i+1))
-		// Rectangles of one colour are drawn as one, up to the right end of the
-		// row each, so that no seam shows between them.
+		// Neighbouring rectangles of one colour are drawn as one, each up to the right end of the row, so that no
+		// seams show.
 		drawn := -1
 		end := min(x(h.x[len(h.x)-1]+half), c.Max.X)
 		for k := 0; k < len(row); {
 			left := x(h.x[k] - half)
-			least := row[k]
+			lowest := row[k]
 			for k++; k < len(row) && x(h.x[k]-half) < left+chart.Pixel; k++ {
-				least = min(least, row[k])
+				lowest = min(lowest, row[k])
 			}
-			level := int(math.Round(shades * math.Log(least/h.dark) / math.Log(h.light/h.dark)))
+			level := int(math.Round(shades * math.Log(lowest/h.dark) / math.Log(h.light/h.dark)))
 			level = max(0, min(shades, level))
 			if level == drawn || left >= end || x(h.x[k-1]+half) <= c.Min.X {
 				continue
@@ -61,15 +60,15 @@ func (h heat) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// shades is how many steps of colour a heat map tells apart.
+// shades is the number of colour steps from dark to light.
 const shades = 48
 
-// shade is a colour from dark at 0 to light at 1, as those of cividis, which all
-// eyes order alike.
-func shade(at float64) color.NRGBA {
-	at = max(0, min(1, at)) * float64(len(cividis)-1)
-	i := min(int(at), len(cividis)-2)
-	f := at - float64(i)
+// shade returns a colour of the map cividis, from dark at 0 to light at 1. Readers with a colour vision deficiency
+// see the same order.
+func shade(position float64) color.NRGBA {
+	position = max(0, min(1, position)) * float64(len(cividis)-1)
+	i := min(int(position), len(cividis)-2)
+	f := position - float64(i)
 	a, b := cividis[i], cividis[i+1]
 	mix := func(a, b uint8) uint8 { return uint8(math.Round(float64(a) + f*(float64(b)-float64(a)))) }
 	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xff}

@@ -23,10 +23,10 @@ prior μ₀ = 0, κ₀ = 0.1, ν₀ = 3, Λ₀ = I.
 
 The paper's "2x200 datapoints" are taken as 200 pairs before the change and 200
 after it. It gives neither covariance nor step of the walk: here standard deviations
-of 0.5, uncorrelated, and steps of 0.05. Both priors see the same pairs. The 0.5 is
-chosen so that the change stands out: with standard deviations of 1 the filter under
-the weak prior often widens its covariance at the change rather than forget, and the
-table has some statements again for them.
+of 0.5, uncorrelated, and steps of 0.05. Both priors see the same pairs. The 0.5 makes
+the change clear: with standard deviations of 1 the filter under the weak prior often
+widens its covariance at the change instead of forgetting. The table repeats some
+statements for standard deviations of 1.
 
 The figure shows per prior A the data with the smoothed means and their 95 %
 interval, B the memory κ of both passes and of the two together, C E[w], and D,
@@ -38,7 +38,7 @@ const (
 	rlPairs  = 400
 	rlChange = 200  // index of the first pair of the second regime
 	rlWalk   = 0.05 // standard deviation of a step of the means
-	rlNoise  = 0.5  // and of the observations
+	rlNoise  = 0.5  // standard deviation of the observations
 )
 
 var rlPriors = []struct {
@@ -53,13 +53,13 @@ type rlOutcome struct {
 	seed uint64
 	x    [2][]float64
 	mu   [2][]float64 // the true means
-	runs []rlRun      // as rlPriors
+	runs []rlRun      // in the order of rlPriors
 }
 
-// An rlRun is one prior's filter. Per pass: forward, backward; memory has the
-// smoothed one behind them.
+// An rlRun holds the results of the filter under one prior. memory and weight hold the forward and then the backward
+// pass; memory also holds the smoothed memory.
 type rlRun struct {
-	mean, low, high [2][]float64 // smoothed, with the 95 % interval of the mean
+	mean, low, high [2][]float64 // smoothed mean of each coordinate, with its 95 % interval
 	memory          [3][]float64
 	weight          [2][]float64
 	stability       []float64 // E[b], forward
@@ -119,9 +119,9 @@ func runRL(prior int, session [][][]float64) rlRun {
 	return r
 }
 
-// meanInterval is the posterior mean of μᵢ, and half the width of its central
-// 95 % interval: under Σ ~ InvWishart(Λ, ν), μ|Σ ~ N(m, Σ/κ) in two dimensions μᵢ
-// is a Student's t with ν−1 degrees of freedom and squared scale Λᵢᵢ/(κ(ν−1)).
+// meanInterval returns the posterior mean of μᵢ, and half the width of its central 95 % interval. Under Σ ~
+// InvWishart(Λ, ν), μ|Σ ~ N(m, Σ/κ) in two dimensions, μᵢ has Student's t distribution with ν−1 degrees of freedom
+// and squared scale Λᵢᵢ/(κ(ν−1)).
 func meanInterval(m expfam.Model, sample []float64, i int) (mean, half float64) {
 	var p [8]float64 // mu, kappa, nu, scale by rows
 	m.Posterior(p[:], sample)
@@ -131,24 +131,24 @@ func meanInterval(m expfam.Model, sample []float64, i int) (mean, half float64) 
 }
 
 func (o *rlOutcome) columns() []column {
-	all := []column{{"step", steps(rlPairs)}}
+	columns := []column{{"step", steps(rlPairs)}}
 	for i := range 2 {
 		n := fmt.Sprint(i + 1)
-		all = append(all, column{"x" + n, o.x[i]}, column{"mu" + n + "_true", o.mu[i]})
+		columns = append(columns, column{"x" + n, o.x[i]}, column{"mu" + n + "_true", o.mu[i]})
 	}
 	for k, r := range o.runs {
 		name := rlPriors[k].name + "_"
 		for i := range 2 {
 			n := fmt.Sprint(i + 1)
-			all = append(all, column{name + "mu" + n + "_smoothed", r.mean[i]}, column{name + "mu" + n + "_low95", r.low[i]},
+			columns = append(columns, column{name + "mu" + n + "_smoothed", r.mean[i]}, column{name + "mu" + n + "_low95", r.low[i]},
 				column{name + "mu" + n + "_high95", r.high[i]}, column{name + "mu" + n + "_forward", r.forward[i]})
 		}
-		all = append(all,
+		columns = append(columns,
 			column{name + "kappa_forward", r.memory[0]}, column{name + "kappa_backward", r.memory[1]}, column{name + "kappa_smoothed", r.memory[2]},
 			column{name + "E_w_forward", r.weight[0]}, column{name + "E_w_backward", r.weight[1]},
 			column{name + "E_b_forward", r.stability}, column{name + "concentration_b_forward", r.strength})
 	}
-	return all
+	return columns
 }
 
 func (o *rlOutcome) figure() *chart.Figure {
@@ -204,14 +204,14 @@ func (o *rlOutcome) figure() *chart.Figure {
 	}
 }
 
-// rlStable are the steps at which neither the start nor the change is near.
+// rlStable returns the values of v that are at least 100 steps after the start and after the change.
 func rlStable(v []float64) []float64 { return slices.Concat(v[100:rlChange], v[rlChange+100:]) }
 
 func (o *rlOutcome) findings() []finding {
 	weak, strong := o.runs[0], o.runs[1]
-	var all []finding
+	var findings []finding
 	add := func(claim, measure string, value float64, holds bool) {
-		all = append(all, finding{claim, measure, value, holds})
+		findings = append(findings, finding{claim, measure, value, holds})
 	}
 	v := mean(rlStable(weak.memory[0])) / mean(rlStable(strong.memory[0]))
 	add("Under the weak prior the memory “was greater when the environment was stable” than under the strong one.",
@@ -226,20 +226,20 @@ func (o *rlOutcome) findings() []finding {
 		"largest smoothed κ; below 30 supports it", v, v < 30)
 
 	for _, c := range []struct {
-		of    *rlOutcome
-		under string
+		result *rlOutcome
+		under  string
 	}{{o, ""}, {simulateRL(o.seed, 1), " (Observations with standard deviations of 1.)"}} {
-		weak, strong := c.of.runs[0], c.of.runs[1]
-		v = 100 * kept(weak.memory[0], rlChange, 10)
+		weak, strong := c.result.runs[0], c.result.runs[1]
+		v = 100 * remainingShare(weak.memory[0], rlChange, 10)
 		add("Weak prior: the memory collapses at the change."+c.under,
 			"% of the forward κ before the change that is left at its lowest in the 10 steps after it; below 25 supports it", v, v < 25)
-		v = 100 * kept(strong.memory[0], rlChange, 10)
+		v = 100 * remainingShare(strong.memory[0], rlChange, 10)
 		add("Strong prior: “the adaptation was slow”, the memory does not collapse."+c.under,
 			"% as above; above 50 supports it", v, v > 50)
 		v = weak.weight[0][rlChange]
 		add("Weak prior: the forgetting factor “dropped immediately after an unexpected observation was made”."+c.under,
 			"forward E[w] at the first step after the change; below 0.5 supports it", v, v < 0.5)
-		v = float64(c.of.adapted(strong) - c.of.adapted(weak))
+		v = float64(c.result.adapted(strong) - c.result.adapted(weak))
 		add("Strong prior: it “handled the change more slowly than its weak-prior counterpart”."+c.under,
 			"steps until both forward means are within 1 of the truth, less those of the weak prior; above 0 supports it", v, v > 0)
 	}
@@ -249,11 +249,11 @@ func (o *rlOutcome) findings() []finding {
 	v = slices.Max(weak.strength) / slices.Max(strong.strength)
 	add("The weak prior “increased the strength of the posterior over b”.",
 		"largest βα + ββ of the forward pass, over that of the strong prior; above 1 supports it", v, v > 1)
-	return all
+	return findings
 }
 
-// adapted is how many steps after the change both forward means of r are close to
-// the truth.
+// adapted returns the number of steps from the change until both forward means of r are within 1 of the truth, or the
+// number of all steps after the change if they never are.
 func (o *rlOutcome) adapted(r rlRun) int {
 	for t := rlChange; t < rlPairs; t++ {
 		if math.Abs(r.forward[0][t]-o.mu[0][t]) < 1 && math.Abs(r.forward[1][t]-o.mu[1][t]) < 1 {

@@ -24,15 +24,15 @@ import (
 	"hafvf/internal/median"
 )
 
-// An SGD is the paper's experiment "Stochastic Gradient Descent": a variational
-// recurrent auto-encoder is trained on a simulated two-alternative forced-choice
-// task by Adam and by AdaFVF, and by what else might explain the difference.
+// An SGD is the paper's experiment "Stochastic Gradient Descent". It trains a variational recurrent auto-encoder on a
+// simulated two-alternative forced-choice task by Adam, by AdaFVF, and by other optimizers that might explain the
+// difference.
 type SGD struct {
-	Quick bool   // 100 trials per subject in place of 500, and 3000 iterations in place of 10000
-	Seed  uint64 // of the first of three simulations, which the figure shows
-	Dir   string // of the files
-	// Checkpoint is the folder where training that was stopped is kept; empty
-	// stands for sgd.checkpoint in Dir.
+	Quick bool   // 100 trials per subject instead of 500, and 3000 iterations instead of 10000
+	Seed  uint64 // seed of the first of three simulations, which the figure shows
+	Dir   string // folder of the files
+	// Checkpoint is the folder for the state of unfinished training. If it is empty, the folder is sgd.checkpoint in
+	// Dir.
 	Checkpoint string
 }
 
@@ -40,7 +40,7 @@ const (
 	sgdSeeds = 3
 	sgdBatch = 5   // subjects per step
 	sgdEvery = 125 // iterations between two scores
-	// sgdVersion is in every checkpoint: it changes with what training does.
+	// sgdVersion is stored in every checkpoint. It changes if the training changes.
 	sgdVersion = 1
 )
 
@@ -56,31 +56,31 @@ corrupt: in a tenth of its trials, in a row, reaction times are below 0.1 s.
 Six optimizers train it at a rate of 0.001, from equal starts on equal batches, on
 three simulations each: Adam (0.9, 0.999), AdaFVF with weights learned from the
 mean and from the sum over a group's coordinates, the former also from all
-coordinates in place of at most 256, Adam with β₂ = 0.95, and Adam on gradients
+coordinates instead of at most 256, Adam with β₂ = 0.95, and Adam on gradients
 clipped to a norm of 1. The score is the negative ELBO per trial, in nats, of all
 subjects' trials without the corrupt ones.
 
 The paper does not say how data and networks were made: these are this program's,
 and only the order of the optimizers can be compared, not the level. The boundary
 separation is at least 0.4 and the decision time 1 ms, without which the likelihood
-has no bound. Biases start at zero: the first gradients are then huge, and that Adam
-remembers them is most of the difference; from biases near the truth there is none.
+has no bound. Biases start at zero, so the first gradients are huge. Most of the
+difference is that Adam remembers them: from biases near the truth there is none.
 
-Ctrl-C stops it; the same command then goes on from there. The full protocol takes
+Ctrl-C stops it; the same command then resumes from there. The full protocol takes
 most of an hour on two cores, --quick two minutes.`
 )
 
-// sgdMarks are the iterations of the table.
+// sgdMarks lists the iterations of the table.
 var sgdMarks = []int{750, 1500, 3000, 10000}
 
-// An optimizer is either of package adafvf.
+// An optimizer is one of the optimizers of package adafvf.
 type optimizer interface {
 	Step()
 	MarshalBinary() ([]byte, error)
 	UnmarshalBinary([]byte) error
 }
 
-// sgdOptimizers are compared. Their places are used below.
+// sgdOptimizers lists the compared optimizers, in the order of the constants below.
 var sgdOptimizers = []struct {
 	key, name string
 	make      func(groups []adafvf.Group) (optimizer, error)
@@ -110,13 +110,13 @@ func ada(c adafvf.Config) func([]adafvf.Group) (optimizer, error) {
 	return func(g []adafvf.Group) (optimizer, error) { return adafvf.New(c, g...) }
 }
 
-// A protocol is how much is simulated and trained.
+// A protocol is the size of the simulation and of the training.
 type protocol struct {
 	trials, iterations int
 	seed               uint64
 }
 
-// A training is one optimizer on one simulation, as far as it has got.
+// A training is one optimizer on one simulation, with its progress.
 type training struct {
 	protocol  protocol
 	seed      uint64
@@ -125,21 +125,20 @@ type training struct {
 	data [][]trial
 	m    *autoencoder
 	o    optimizer
-	// noise is the draw of z per subject under which the score is taken.
+	// noise is the draw of z per subject for the score.
 	noise [][latent]float64
 	trail
 }
 
-// A trail is what training leaves behind. It and the rest of a checkpoint are
-// encoded by gob.
+// A trail holds the results of a training. It is part of a checkpoint, which is encoded by gob.
 type trail struct {
 	Train   []float64   // negative ELBO per trial of every batch, before its step
-	Corrupt []bool      // whether the batch was
+	Corrupt []bool      // whether the batch was corrupt
 	Clean   []float64   // the score after every sgdEvery-th step
-	Memory  [][]float32 // 1/(1−E[w₂]) after every step, by groups, under AdaFVF
+	Memory  [][]float32 // 1/(1−E[w₂]) after every step, by group; nil without AdaFVF
 }
 
-// A checkpoint is a training that can go on.
+// A checkpoint is the stored state of a training.
 type checkpoint struct {
 	Version   int
 	Trials    int
@@ -164,7 +163,7 @@ func newTraining(p protocol, seed uint64, k int) (*training, error) {
 	return t, err
 }
 
-// step trains on a batch, which depends on the seed and the step alone.
+// step trains on one batch. The batch depends only on the seed and the step.
 func (t *training) step() {
 	n := len(t.Train)
 	random := rand.New(rand.NewPCG(t.seed, uint64(n)+1<<32))
@@ -198,7 +197,7 @@ func (t *training) step() {
 	}
 }
 
-// score is the negative ELBO per trial of the clean data.
+// score returns the negative ELBO per trial of the clean data.
 func (t *training) score() float64 {
 	sum := 0.0
 	for i, trials := range t.data {
@@ -227,7 +226,7 @@ func (t *training) save(dir string) error {
 	return atomicfile.Write(t.file(dir), b.Bytes())
 }
 
-// load goes on from the checkpoint, where there is one.
+// load resumes from the checkpoint in dir. It does nothing if there is none.
 func (t *training) load(dir string) error {
 	path := t.file(dir)
 	text, err := os.ReadFile(path)
@@ -240,13 +239,13 @@ func (t *training) load(dir string) error {
 	var c checkpoint
 	err = gob.NewDecoder(bytes.NewReader(text)).Decode(&c)
 	if err == nil && (c.Version != sgdVersion || c.Trials != t.protocol.trials || c.Seed != t.seed || c.Key != sgdOptimizers[t.optimizer].key || len(c.Params) != len(t.m.groups)) {
-		err = errors.New("it is of another experiment or version")
+		err = errors.New("it belongs to another experiment or version")
 	}
 	if err == nil {
 		err = t.o.UnmarshalBinary(c.Optimizer)
 	}
 	if err != nil {
-		return fmt.Errorf("checkpoint %s cannot be gone on from: %w; delete it to start again", path, err)
+		return fmt.Errorf("cannot resume from checkpoint %s: %w: delete it to start again", path, err)
 	}
 	for i, g := range t.m.groups {
 		copy(g.Params, c.Params[i])
@@ -255,13 +254,13 @@ func (t *training) load(dir string) error {
 	return nil
 }
 
-// train runs every optimizer on every seed, one per core at a time, and returns
-// the trails by optimizer and seed.
-func (p protocol) train(ctx context.Context, dir string, progress func(done, of int)) (trails [][]trail, err error) {
+// train runs every optimizer on every seed, one per core at a time, and returns the trails by optimizer and seed. dir
+// is the folder of the checkpoints. progress may be nil.
+func (p protocol) train(ctx context.Context, dir string, progress func(done, total int)) (trails [][]trail, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
-	const between = 500 // iterations from one checkpoint to the next
+	const checkpointInterval = 500 // iterations from one checkpoint to the next
 	total := len(sgdOptimizers) * sgdSeeds * p.iterations
 	var done atomic.Int64
 	var report sync.Mutex
@@ -270,7 +269,7 @@ func (p protocol) train(ctx context.Context, dir string, progress func(done, of 
 	for k := range trails {
 		trails[k] = make([]trail, sgdSeeds)
 	}
-	// each does something for every optimizer and seed.
+	// each calls do for every optimizer and seed, and returns the first error.
 	each := func(do func(ctx context.Context, k, s int) error) error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(runtime.GOMAXPROCS(0))
@@ -286,8 +285,7 @@ func (p protocol) train(ctx context.Context, dir string, progress func(done, of 
 		}
 		return group.Wait()
 	}
-	// All checkpoints are read before the first step, for progress to go on from all
-	// that was done.
+	// Read all checkpoints before the first step, so that progress starts at the number of all finished iterations.
 	err = each(func(_ context.Context, k, s int) error {
 		t, err := newTraining(p, p.seed+uint64(s), k)
 		if err == nil {
@@ -314,7 +312,7 @@ func (p protocol) train(ctx context.Context, dir string, progress func(done, of 
 			}
 			t.step()
 			n := len(t.Train)
-			if n%between == 0 || n == p.iterations {
+			if n%checkpointInterval == 0 || n == p.iterations {
 				if err := t.save(dir); err != nil {
 					return err
 				}
@@ -331,7 +329,7 @@ func (p protocol) train(ctx context.Context, dir string, progress func(done, of 
 	return trails, err
 }
 
-// until is the trail of the first n iterations.
+// until returns the trail of the first n iterations.
 func (t trail) until(n int) trail {
 	t.Train, t.Corrupt, t.Clean = t.Train[:n], t.Corrupt[:n], t.Clean[:n/sgdEvery]
 	if t.Memory != nil {
@@ -340,12 +338,11 @@ func (t trail) until(n int) trail {
 	return t
 }
 
-// Run trains, writes the series and the figure of the first seed and the table of
-// all to sgd.csv, .svg, .png and .txt in Dir, and returns the table and the paths of
-// the files. Progress, unless nil, is called with the iterations done, of all
-// trainings together. When the context ends, what is done is in the checkpoint, and
-// the error is the context's; otherwise the checkpoint is removed.
-func (e SGD) Run(ctx context.Context, progress func(done, of int)) (table string, files []string, err error) {
+// Run trains. It writes the series and the figure of the first seed and the table of all seeds to sgd.csv, .svg, .png
+// and .txt in Dir, and returns the table and the paths of the files. progress, unless nil, is called with the
+// finished iterations of all trainings. If ctx ends, Run saves checkpoints and returns the error of ctx. After
+// success it removes the checkpoints.
+func (e SGD) Run(ctx context.Context, progress func(done, total int)) (table string, files []string, err error) {
 	p := protocol{trials: taskTrials, iterations: 10000, seed: e.Seed}
 	if e.Quick {
 		p.trials, p.iterations = 100, 3000
@@ -376,43 +373,43 @@ func (e SGD) Run(ctx context.Context, progress func(done, of int)) (table string
 			os.Remove(t.file(dir))
 		}
 	}
-	os.Remove(dir) // unless something else is in it
+	os.Remove(dir) // fails if the folder contains other files
 	return table, []string{path(".csv"), path(".svg"), path(".png"), path(".txt")}, nil
 }
 
-func (m *autoencoder) names() (all []string) {
+func (m *autoencoder) names() (names []string) {
 	for _, g := range m.groups {
-		all = append(all, g.Name)
+		names = append(names, g.Name)
 	}
-	return all
+	return names
 }
 
-// An sgdOutcome is what all trainings have left.
+// An sgdOutcome holds the results of all trainings.
 type sgdOutcome struct {
 	protocol protocol
 	trails   [][]trail // by optimizer and seed
 	groups   []string
 }
 
-// scores are those of an optimizer after n iterations, one per seed.
-func (o *sgdOutcome) scores(k, n int) (all []float64) {
+// scores returns the scores of optimizer k after n iterations, one per seed.
+func (o *sgdOutcome) scores(k, n int) (scores []float64) {
 	for _, t := range o.trails[k] {
-		all = append(all, t.Clean[n/sgdEvery-1])
+		scores = append(scores, t.Clean[n/sgdEvery-1])
 	}
-	return all
+	return scores
 }
 
-// marks are the iterations of the table that were reached.
-func (o *sgdOutcome) marks() (all []int) {
+// marks returns the iterations of the table that were reached.
+func (o *sgdOutcome) marks() (marks []int) {
 	for _, n := range sgdMarks {
 		if n <= o.protocol.iterations {
-			all = append(all, n)
+			marks = append(marks, n)
 		}
 	}
-	return all
+	return marks
 }
 
-// scored are the iterations with a score.
+// scored returns the iterations with a score.
 func (o *sgdOutcome) scored() []float64 {
 	x := make([]float64, o.protocol.iterations/sgdEvery)
 	for i := range x {
@@ -421,7 +418,7 @@ func (o *sgdOutcome) scored() []float64 {
 	return x
 }
 
-// clean is the mean score over the seeds, with the least and the greatest.
+// clean returns the mean score of optimizer k over the seeds, with the smallest and the largest.
 func (o *sgdOutcome) clean(k int) (middle, low, high []float64) {
 	for i := range o.scored() {
 		v := o.scores(k, (i+1)*sgdEvery)
@@ -430,7 +427,7 @@ func (o *sgdOutcome) clean(k int) (middle, low, high []float64) {
 	return middle, low, high
 }
 
-// memory is a group's 1/(1−E[w₂]) under the first seed, to four digits.
+// memory returns 1/(1−E[w₂]) of a group under the first seed, rounded to four digits.
 func (o *sgdOutcome) memory(k, group int) []float64 {
 	v := make([]float64, o.protocol.iterations)
 	for i, row := range o.trails[k][0].Memory {
@@ -441,14 +438,14 @@ func (o *sgdOutcome) memory(k, group int) []float64 {
 	return v
 }
 
-// corrupted are the iterations with a corrupt batch, under the first seed.
-func (o *sgdOutcome) corrupted() (all []float64) {
+// corrupted returns the iterations with a corrupt batch under the first seed.
+func (o *sgdOutcome) corrupted() (iterations []float64) {
 	for i, bad := range o.trails[0][0].Corrupt {
 		if bad {
-			all = append(all, float64(i+1))
+			iterations = append(iterations, float64(i+1))
 		}
 	}
-	return all
+	return iterations
 }
 
 func (o *sgdOutcome) columns() []column {
@@ -457,9 +454,9 @@ func (o *sgdOutcome) columns() []column {
 	for _, x := range o.corrupted() {
 		bad[int(x)-1] = 1
 	}
-	all := []column{{"iteration", steps(n)}, {"corrupt", bad}}
+	columns := []column{{"iteration", steps(n)}, {"corrupt", bad}}
 	for k, t := range o.trails {
-		all = append(all, column{sgdOptimizers[k].key + "_train", t[0].Train})
+		columns = append(columns, column{sgdOptimizers[k].key + "_train", t[0].Train})
 	}
 	for k := range o.trails {
 		for s, t := range o.trails[k] {
@@ -467,18 +464,18 @@ func (o *sgdOutcome) columns() []column {
 			for i, x := range t.Clean {
 				v[(i+1)*sgdEvery-1] = x
 			}
-			all = append(all, column{fmt.Sprintf("%s_clean_seed%d", sgdOptimizers[k].key, o.protocol.seed+uint64(s)), v})
+			columns = append(columns, column{fmt.Sprintf("%s_clean_seed%d", sgdOptimizers[k].key, o.protocol.seed+uint64(s)), v})
 		}
 	}
 	for _, k := range []int{byMean, bySum} {
 		for i, g := range o.groups {
-			all = append(all, column{sgdOptimizers[k].key + "_memory_" + strings.ReplaceAll(g, " ", "_"), o.memory(k, i)})
+			columns = append(columns, column{sgdOptimizers[k].key + "_memory_" + strings.ReplaceAll(g, " ", "_"), o.memory(k, i)})
 		}
 	}
-	return all
+	return columns
 }
 
-// table is scores and statements.
+// table returns the table of scores and statements.
 func (o *sgdOutcome) table() string {
 	var b strings.Builder
 	first, last := o.protocol.seed, o.protocol.seed+sgdSeeds-1
@@ -497,12 +494,12 @@ func (o *sgdOutcome) table() string {
 		b.WriteString("\n")
 	}
 	b.WriteString("\nThe paper, on its own data, at iteration 10000: Adam 1.08, AdaFVF 0.85.\n\n")
-	all := make([][]finding, sgdSeeds)
-	for s := range all {
-		all[s] = o.findings(s)
+	bySeed := make([][]finding, sgdSeeds)
+	for s := range bySeed {
+		bySeed[s] = o.findings(s)
 	}
-	b.WriteString(tabulate(all))
-	// Lines of the table may end in blanks.
+	b.WriteString(tabulate(bySeed))
+	// Lines of the table may end in blanks: remove them.
 	lines := strings.Split(b.String(), "\n")
 	for i, l := range lines {
 		lines[i] = strings.TrimRight(l, " ")
@@ -511,9 +508,9 @@ func (o *sgdOutcome) table() string {
 }
 
 func (o *sgdOutcome) findings(s int) []finding {
-	var all []finding
+	var findings []finding
 	add := func(claim, measure string, value float64, holds bool) {
-		all = append(all, finding{claim, measure, value, holds})
+		findings = append(findings, finding{claim, measure, value, holds})
 	}
 	score := func(k, n int) float64 { return o.trails[k][s].Clean[n/sgdEvery-1] }
 	end := o.protocol.iterations
@@ -532,7 +529,7 @@ func (o *sgdOutcome) findings(s int) []finding {
 	add("“1.08 for Adam and 0.85 for AdaFVF at the iteration 10000”.",
 		fmt.Sprintf("nats per trial of Adam less those of the better AdaFVF after %d; 0.15 or more supports it", end), v, v >= 0.15)
 	for _, k := range []int{byMean, bySum} {
-		v := 100 * o.keptMemory(k, s)
+		v := 100 * o.remainingMemory(k, s)
 		add(fmt.Sprintf("“After an outlier was sampled, the AdaFVF simply forgot the gradient history” (%s).", sgdOptimizers[k].name),
 			"median over groups and corrupt batches: % of 1/(1−E[w₂]) that is left of that before the batch; below 50 supports it", v, v < 50)
 	}
@@ -542,11 +539,13 @@ func (o *sgdOutcome) findings(s int) []finding {
 	v = score(byMean, end) - score(byMeanOfAll, end)
 	add("Not the paper's: 256 coordinates of a group are enough to learn its weights from.",
 		fmt.Sprintf("nats per trial of AdaFVF, mean, less those of the same from all coordinates after %d; below 0.01 supports it", end), v, v < 0.01)
-	return all
+	return findings
 }
 
-// keptMemory is how much of the expected memory is left after a corrupt batch.
-func (o *sgdOutcome) keptMemory(k, s int) float64 {
+// remainingMemory returns the share of the expected memory that remains after a corrupt batch: the median over groups
+// and corrupt batches, without the first 100 iterations and without batches after a corrupt batch. It returns NaN if
+// there are none.
+func (o *sgdOutcome) remainingMemory(k, s int) float64 {
 	t := o.trails[k][s]
 	var left []float64
 	for i := 100; i < len(t.Corrupt); i++ {

@@ -9,54 +9,53 @@ import (
 	"hafvf/hafvf/adafvf"
 )
 
-// An autoencoder is a variational recurrent auto-encoder (Fabius and van
-// Amersfoort 2014) of a subject's trials. A GRU reads them; the mean of its states
-// gives q(z), a normal distribution over four numbers that stand for the subject.
-// A second GRU, which sees z, the stimulus, and the last choice and reaction time,
-// gives drift, boundary separation, starting point and non-decision time of every
-// trial, and so the density of its choice and reaction time.
+// An autoencoder is a variational recurrent auto-encoder (Fabius and van Amersfoort 2014) of a subject's trials. A
+// GRU reads the trials. The mean of its states gives q(z), a normal distribution over four numbers that describe the
+// subject. A second GRU reads z, the stimulus, and the previous choice and reaction time. It gives drift, boundary
+// separation, starting point and non-decision time of every trial, and so the density of its choice and reaction
+// time.
 //
-// Its gradients are derived by hand. It is for one goroutine.
+// Its gradients are derived by hand. It is not safe for concurrent use.
 type autoencoder struct {
 	groups             []adafvf.Group
 	read, write        gru
 	mean, spread, head linear
-	steps, answers     []unrolled // scratch of both GRUs, one per trial
+	steps, answers     []unrolled // scratch of the encoder and of the decoder, one per trial
 }
 
 const (
 	hidden  = 16
 	gates   = 3 * hidden // reset, update, candidate
 	latent  = 4
-	inputs  = 3 // of the encoder: coherence, choice, reaction time
-	known   = 3 // of the decoder, beside z: coherence, last choice and reaction time
+	inputs  = 3 // inputs of the encoder: coherence, choice, reaction time
+	known   = 3 // inputs of the decoder in addition to z: coherence, previous choice and reaction time
 	outputs = 4 // drift, boundary separation, starting point, non-decision time
 )
 
-// Without these bounds the likelihood has none: next to the non-decision time it
-// grows beyond all limits as the boundaries close.
+// Bounds of the decoder's outputs. Without them the likelihood is unbounded: next to the non-decision time it grows
+// without limit as the boundaries close.
 const (
-	leastBoundary = 0.4
-	leastTime     = 1e-3 // decision time, s
-	mostRest      = 0.6  // non-decision time, s
+	minBoundary = 0.4
+	minTime     = 1e-3 // decision time, s
+	maxRest     = 0.6  // non-decision time, s
 )
 
-// linear is y = b + xW, W by rows of x, with its gradient.
+// linear is y = b + xW, with its gradient. W is stored by rows, one per element of x.
 type linear struct{ w, b, dw, db []float64 }
 
-// A gru is y′ = (1−z)n + z·y, n = tanh(bₙ + xXₙ + r·yYₙ), with r and z logistic in
-// b + xX + yY. Rows are those of inputs, columns the gates.
+// A gru is y′ = (1−z)n + z·y, n = tanh(bₙ + xXₙ + r·yYₙ), with r and z logistic in b + xX + yY. In each matrix rows
+// are inputs, and columns are gates.
 type gru struct {
 	x, y, b, dx, dy, db []float64
 
-	hand, ds, dh [gates]float64 // scratch
+	fromState, ds, dh [gates]float64 // scratch
 }
 
-// unrolled is one step of a GRU.
+// unrolled is one step of a GRU, with its input, gates and states.
 type unrolled struct {
 	in            []float64
 	gate          [gates]float64  // r, z, n
-	hand          [hidden]float64 // yYₙ
+	fromState     [hidden]float64 // yYₙ
 	before, after [hidden]float64
 }
 
@@ -100,7 +99,7 @@ func (l *linear) forward(y, x []float64) {
 	}
 }
 
-// backward adds the gradient, and that in x to dx.
+// backward adds the gradient in the parameters to dw and db, and the gradient in x to dx. dy is the gradient in y.
 func (l *linear) backward(dx, x, dy []float64) {
 	floats.Add(l.db, dy)
 	for i, v := range x {
@@ -111,36 +110,36 @@ func (l *linear) backward(dx, x, dy []float64) {
 
 func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// forward steps from s.before, given s.in, of which constant holds the bias and
-// what does not change over the trials, to s.after.
+// forward computes s.after from s.before and the first in elements of s.in. constant is the bias and the part of the
+// input that is equal in all trials.
 func (g *gru) forward(s *unrolled, constant *[gates]float64, in int) {
 	s.gate = *constant
-	hand := &g.hand
-	*hand = [gates]float64{}
+	fromState := &g.fromState
+	*fromState = [gates]float64{}
 	for i, v := range s.in[:in] {
 		floats.AddScaled(s.gate[:], v, g.x[i*gates:][:gates])
 	}
 	for i, v := range s.before {
-		floats.AddScaled(hand[:], v, g.y[i*gates:][:gates])
+		floats.AddScaled(fromState[:], v, g.y[i*gates:][:gates])
 	}
-	copy(s.hand[:], hand[2*hidden:])
+	copy(s.fromState[:], fromState[2*hidden:])
 	for i := range hidden {
-		r := logistic(s.gate[i] + hand[i])
-		z := logistic(s.gate[hidden+i] + hand[hidden+i])
-		n := 2*logistic(2*(s.gate[2*hidden+i]+r*s.hand[i])) - 1 // tanh
+		r := logistic(s.gate[i] + fromState[i])
+		z := logistic(s.gate[hidden+i] + fromState[hidden+i])
+		n := 2*logistic(2*(s.gate[2*hidden+i]+r*s.fromState[i])) - 1 // tanh
 		s.gate[i], s.gate[hidden+i], s.gate[2*hidden+i] = r, z, n
 		s.after[i] = n + z*(s.before[i]-n)
 	}
 }
 
-// backward takes the gradient in s.after from dy, leaves that in s.before there,
-// adds those in the parameters, and that in constant to dc.
+// backward reads the gradient in s.after from dy, and replaces it with the gradient in s.before. It adds the gradient
+// in the parameters to g, and the gradient in constant to dc.
 func (g *gru) backward(s *unrolled, dy *[hidden]float64, dc *[gates]float64, in int) {
-	ds, dh := &g.ds, &g.dh // in what the gates get of the input, and of the state
+	ds, dh := &g.ds, &g.dh // gradients in the inputs of the gates: from the input, and from the state
 	for i := range hidden {
 		r, z, n := s.gate[i], s.gate[hidden+i], s.gate[2*hidden+i]
 		dn := dy[i] * (1 - z) * (1 - n*n)
-		dr := dn * s.hand[i] * r * (1 - r)
+		dr := dn * s.fromState[i] * r * (1 - r)
 		dz := dy[i] * (s.before[i] - n) * z * (1 - z)
 		ds[i], ds[hidden+i], ds[2*hidden+i] = dr, dz, dn
 		dh[i], dh[hidden+i], dh[2*hidden+i] = dr, dz, dn*r
@@ -156,7 +155,7 @@ func (g *gru) backward(s *unrolled, dy *[hidden]float64, dc *[gates]float64, in 
 	}
 }
 
-// sign is the choice as the networks see it.
+// sign returns the choice as an input of the networks: 1 for right, −1 for left.
 func (t *trial) sign() float64 {
 	if t.right {
 		return 1
@@ -164,9 +163,8 @@ func (t *trial) sign() float64 {
 	return -1
 }
 
-// elbo is the negative evidence lower bound of a subject, in nats, under a draw of
-// z with the given standard normal noise. Unless scale is zero, it adds scale times
-// the gradient to the groups.
+// elbo returns the negative evidence lower bound of a subject, in nats, for the draw of z with the given standard
+// normal noise. If scale is not zero, it adds scale times the gradient to the groups.
 func (m *autoencoder) elbo(trials []trial, noise *[latent]float64, scale float64) float64 {
 	// Encode.
 	var constant [gates]float64
@@ -213,7 +211,7 @@ func (m *autoencoder) elbo(trials []trial, noise *[latent]float64, scale float64
 		m.head.forward(y[:], state[:])
 		loss -= logLikelihood(t, &y, &dy)
 		if scale != 0 {
-			// What remains is the gradient in the state, kept where the state was.
+			// The state is no longer needed: store the gradient in the state there.
 			var ds [hidden]float64
 			floats.Scale(-scale, dy[:])
 			m.head.backward(ds[:], state[:], dy[:])
@@ -252,21 +250,21 @@ func (m *autoencoder) elbo(trials []trial, noise *[latent]float64, scale float64
 	return loss
 }
 
-// logLikelihood is that of a trial under the outputs y, with its gradient dy.
+// logLikelihood returns the log-likelihood of a trial under the outputs y, and writes its gradient to dy.
 func logLikelihood(t *trial, y, dy *[outputs]float64) float64 {
 	slope := logistic(y[1])
-	a := leastBoundary + math.Max(y[1], 0) + math.Log1p(math.Exp(-math.Abs(y[1])))
+	a := minBoundary + math.Max(y[1], 0) + math.Log1p(math.Exp(-math.Abs(y[1])))
 	w := logistic(y[2])
-	rest := mostRest * logistic(y[3])
-	p := firstPassage(math.Max(t.rt-rest, leastTime), y[0], a, w, t.right)
+	rest := maxRest * logistic(y[3])
+	p := firstPassage(math.Max(t.rt-rest, minTime), y[0], a, w, t.right)
 	dy[0], dy[1], dy[2], dy[3] = p.v, p.a*slope, p.w*w*(1-w), 0
-	if t.rt-rest > leastTime {
-		dy[3] = -p.t * rest * (1 - rest/mostRest)
+	if t.rt-rest > minTime {
+		dy[3] = -p.t * rest * (1 - rest/maxRest)
 	}
 	return p.log
 }
 
-// clear sets the gradient to zero.
+// clear sets the gradients to zero.
 func (m *autoencoder) clear() {
 	for _, g := range m.groups {
 		clear(g.Grads)

@@ -11,7 +11,7 @@ import (
 	"hafvf/cmd/hafvf/chart"
 )
 
-// sgdColors are those of sgdOptimizers.
+// sgdColors holds the colours of sgdOptimizers.
 var sgdColors = []color.NRGBA{chart.Vermilion, chart.Blue, chart.Green, chart.Gray, chart.Purple, chart.Orange}
 
 func (o *sgdOutcome) figure() *chart.Figure {
@@ -19,7 +19,7 @@ func (o *sgdOutcome) figure() *chart.Figure {
 	t := steps(n)
 	whole := chart.Axis{Label: "iteration", Min: 1, Max: float64(n)}
 
-	// A: scores, of all the training and enlarged from the first mark to the third.
+	// A: scores of the whole training, and enlarged from a quarter of it on.
 	scores := chart.Panel{Title: "A", Label: "nats per trial, clean", Share: 1, Ticks: 6}
 	var early, late []float64
 	for k, c := range sgdOptimizers {
@@ -36,7 +36,7 @@ func (o *sgdOutcome) figure() *chart.Figure {
 	scores.Min, scores.Max = chart.Pad(slices.Min(early), slices.Max(early))
 	enlarged.Min, enlarged.Max = chart.Pad(slices.Min(late), slices.Max(late))
 
-	// B: the batches under the first seed, Adam beside AdaFVF.
+	// B: the batches under the first seed, for Adam and AdaFVF.
 	traces := o.traces("B", 1.3, n/20, n)
 
 	rows := []chart.Row{
@@ -54,8 +54,8 @@ func (o *sgdOutcome) figure() *chart.Figure {
 	}
 	rows = append(rows, heats)
 	zooms := chart.Row{Height: 560}
-	for _, around := range o.zooms() {
-		first, last := around-30, around+50
+	for _, center := range o.zooms() {
+		first, last := center-30, center+50
 		traces := o.traces("B enlarged", 1.2, int(first), int(last))
 		mean, sum := o.heat("C enlarged: mean", byMean, t), o.heat("C enlarged: sum", bySum, t)
 		var marks []float64
@@ -67,7 +67,7 @@ func (o *sgdOutcome) figure() *chart.Figure {
 		rules := chart.Rules{X: marks, Color: chart.Vermilion, Dashed: true}
 		traces.Layers = append(traces.Layers, rules)
 		zooms.Stacks = append(zooms.Stacks, chart.Stack{
-			Title: fmt.Sprintf("Around iteration %g", around),
+			Title: fmt.Sprintf("Around iteration %g", center),
 			X:     chart.Axis{Label: "iteration", Min: first, Max: last}, Panels: []chart.Panel{traces, mean, sum},
 		})
 	}
@@ -85,31 +85,31 @@ func (o *sgdOutcome) figure() *chart.Figure {
 	}
 }
 
-// traces is the negative ELBO per trial of every batch, at the scale of those from
-// one iteration to another.
-func (o *sgdOutcome) traces(title string, share float64, from, to int) chart.Panel {
+// traces returns a panel with the negative ELBO per trial of every batch. Its scale fits the iterations from start to
+// end.
+func (o *sgdOutcome) traces(title string, share float64, start, end int) chart.Panel {
 	t := steps(o.protocol.iterations)
-	first := o.trails
+	trails := o.trails
 	p := chart.Panel{Title: title, Label: "nats per trial", Share: share}
-	shown := slices.Concat(first[byAdam][0].Train[from:to], first[byMean][0].Train[from:to])
+	shown := slices.Concat(trails[byAdam][0].Train[start:end], trails[byMean][0].Train[start:end])
 	p.Min, p.Max = chart.Pad(slices.Min(shown), slices.Max(shown))
 	var bad []chart.Point
 	for _, x := range o.corrupted() {
-		bad = append(bad, chart.Point{X: x, Y: first[byAdam][0].Train[int(x)-1]})
+		bad = append(bad, chart.Point{X: x, Y: trails[byAdam][0].Train[int(x)-1]})
 	}
 	p.Layers = []chart.Layer{
 		chart.Dots{Name: "corrupt batch, Adam", Points: bad, Color: chart.Black},
-		chart.Line{Name: sgdOptimizers[byMean].name, X: t, Y: first[byMean][0].Train, Color: chart.Blue, Width: 0.7},
-		chart.Line{Name: sgdOptimizers[byAdam].name, X: t, Y: first[byAdam][0].Train, Color: chart.Vermilion, Width: 0.7},
+		chart.Line{Name: sgdOptimizers[byMean].name, X: t, Y: trails[byMean][0].Train, Color: chart.Blue, Width: 0.7},
+		chart.Line{Name: sgdOptimizers[byAdam].name, X: t, Y: trails[byAdam][0].Train, Color: chart.Vermilion, Width: 0.7},
 	}
 	return p
 }
 
-// heat is the map of the expected memories under an optimizer.
+// heat returns a map of the expected memories under optimizer k.
 func (o *sgdOutcome) heat(title string, k int, t []float64) chart.Panel {
 	h := heat{name: "1/(1−E[w₂]) from 1 (dark) to 100 steps (light), logarithmic", x: t, dark: 1, light: 100}
 	for i := range o.groups {
-		// The first group at the top.
+		// The first group is at the top.
 		h.values = append(h.values, o.memory(k, len(o.groups)-1-i))
 	}
 	var names plot.ConstantTicks
@@ -119,20 +119,20 @@ func (o *sgdOutcome) heat(title string, k int, t []float64) chart.Panel {
 	return chart.Panel{Title: title, Share: 2, Min: 0, Max: float64(len(names)), Marker: names, Layers: []chart.Layer{h}}
 }
 
-// zooms are two corrupt batches with none shortly before: the first after a tenth
-// of the training, and after its half.
-func (o *sgdOutcome) zooms() (all []float64) {
+// zooms returns two iterations with a corrupt batch and none in the 15 iterations before: the first after a tenth of
+// the training, and the first after half of it. If there is none, it returns the tenth or the half.
+func (o *sgdOutcome) zooms() (centers []float64) {
 	n := float64(o.protocol.iterations)
 	bad := o.corrupted()
-	for _, from := range []float64{0.1 * n, 0.5 * n} {
-		at := math.Round(from)
+	for _, start := range []float64{0.1 * n, 0.5 * n} {
+		center := math.Round(start)
 		for i, x := range bad {
-			if x >= from && x+50 <= n && (i == 0 || x-bad[i-1] > 15) {
-				at = x
+			if x >= start && x+50 <= n && (i == 0 || x-bad[i-1] > 15) {
+				center = x
 				break
 			}
 		}
-		all = append(all, at)
+		centers = append(centers, center)
 	}
-	return all
+	return centers
 }

@@ -7,7 +7,7 @@ import (
 
 // A trial is one decision between left and right.
 type trial struct {
-	coherence float64 // of the moving dots, rightward positive
+	coherence float64 // of the moving dots; positive for rightward motion
 	right     bool    // the choice
 	rt        float64 // reaction time (s)
 }
@@ -15,22 +15,21 @@ type trial struct {
 const (
 	taskSubjects = 64
 	taskTrials   = 500
-	// A visit to a subject is corrupt once in a hundred: in a tenth of the trials, in
-	// a row, reaction times are far below what anybody needs, as from a key held down.
+	// One visit to a subject in a hundred is corrupt: in a run of a tenth of the trials, reaction times are
+	// impossibly short, as from a key that is held down.
 	burstShare  = 0.01
 	burstLength = 0.1
-	burstRT     = 0.1 // s, the longest
+	burstRT     = 0.1 // longest reaction time, s
 )
 
-// coherences are those of Britten et al. (1992), without zero.
+// coherences lists the coherences of Britten et al. (1992), without zero.
 var coherences = []float64{0.032, 0.064, 0.128, 0.256, 0.512}
 
-// simulateTask draws subjects with so many trials each. Subjects differ in drift
-// per coherence, boundary separation, bias and non-decision time; attention
-// multiplies the drift and wanders over the trials.
+// simulateTask draws subjects with the given number of trials each. Subjects differ in drift per coherence, boundary
+// separation, bias and non-decision time. Attention multiplies the drift, and varies slowly over the trials.
 func simulateTask(random *rand.Rand, trials int) [][]trial {
-	all := make([][]trial, taskSubjects)
-	for i := range all {
+	subjects := make([][]trial, taskSubjects)
+	for i := range subjects {
 		gain := 6 * math.Exp(0.3*random.NormFloat64())
 		a := 1.3 * math.Exp(0.15*random.NormFloat64())
 		w := 0.5 + 0.04*random.NormFloat64()
@@ -44,15 +43,15 @@ func simulateTask(random *rand.Rand, trials int) [][]trial {
 				c = -c
 			}
 			right, t := drawPassage(random, gain*math.Exp(0.4*attention)*c, a, w)
-			all[i] = append(all[i], trial{coherence: c, right: right, rt: rest + t})
+			subjects[i] = append(subjects[i], trial{coherence: c, right: right, rt: rest + t})
 		}
 	}
-	return all
+	return subjects
 }
 
-// drawPassage simulates a Wiener process until it leaves (0, a), and returns
-// whether at a, and when. Boundaries are drawn in by 0.5826 steps, as Broadie,
-// Glasserman and Kou (1997) do for a path that is only looked at every step.
+// drawPassage simulates a Wiener process until it leaves (0, a). It reports whether the process leaves at a, and the
+// time in s. The boundaries are moved inwards by 0.5826 standard deviations of a step, as in Broadie, Glasserman and
+// Kou (1997), because the process is only checked after each step.
 func drawPassage(random *rand.Rand, v, a, w float64) (upper bool, t float64) {
 	const dt = 1e-3 // s
 	sd := math.Sqrt(dt)
@@ -65,16 +64,16 @@ func drawPassage(random *rand.Rand, v, a, w float64) (upper bool, t float64) {
 				return x >= a-shift, (n - 0.5) * dt
 			}
 		}
-		// Who has not decided after five seconds tries again.
+		// A process that has not left after five seconds starts again.
 	}
 }
 
-// corrupt overwrites a run of the trials with hasty ones.
+// corrupt overwrites a run of trials with random choices and short reaction times.
 func corrupt(random *rand.Rand, trials []trial) {
 	n := int(burstLength * float64(len(trials)))
-	from := random.IntN(len(trials) - n)
-	for i := range trials[from : from+n] {
-		t := &trials[from+i]
+	start := random.IntN(len(trials) - n)
+	for i := range trials[start : start+n] {
+		t := &trials[start+i]
 		t.right, t.rt = random.IntN(2) == 0, burstRT*random.Float64()
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The file says how it was computed.
-func TestFirstPassageAgainstTheTable(t *testing.T) {
+// The header of the file describes how it was computed.
+func TestFirstPassage(t *testing.T) {
 	text := must(os.ReadFile("testdata/wiener.csv"))
 	r := csv.NewReader(bytes.NewReader(text))
 	r.Comment = '#'
@@ -35,18 +35,18 @@ func TestFirstPassageAgainstTheTable(t *testing.T) {
 	}
 }
 
-// The walk leaves where and when the density says: shares within 4 standard
-// errors, mean times too, of which the moments come from the density.
-func TestDrawPassageFollowsTheDensity(t *testing.T) {
+// The simulated process leaves where and when the density predicts: shares and mean times are within 4 standard
+// errors, with moments from the density.
+func TestDrawPassageDistribution(t *testing.T) {
 	const v, a, w, n = 1.2, 1.1, 0.45, 4000
 	random := newRandom(7)
 	up, sum := 0, 0.0
 	for range n {
-		upper, at := drawPassage(random, v, a, w)
+		upper, exitTime := drawPassage(random, v, a, w)
 		if upper {
 			up++
 		}
-		sum += at
+		sum += exitTime
 	}
 	var share, first, second float64
 	const h = 0.02
@@ -65,8 +65,7 @@ func TestDrawPassageFollowsTheDensity(t *testing.T) {
 	}
 }
 
-// The gradients by hand are those of the ELBO, with a corrupt stretch in the data
-// too.
+// The gradients derived by hand equal differences of the ELBO, also with a corrupt run in the data.
 func TestGradients(t *testing.T) {
 	random := newRandom(5)
 	m := newAutoencoder(random, 30)
@@ -78,14 +77,14 @@ func TestGradients(t *testing.T) {
 	for _, g := range m.groups {
 		for range 12 {
 			i := random.IntN(len(g.Params))
-			was := g.Params[i]
-			at := func(h float64) float64 {
-				g.Params[i] = was + h
-				defer func() { g.Params[i] = was }()
+			old := g.Params[i]
+			lossAt := func(h float64) float64 {
+				g.Params[i] = old + h
+				defer func() { g.Params[i] = old }()
 				return 0.5 * m.elbo(trials, &noise, 0)
 			}
 			const h = 1e-3
-			d := func(h float64) float64 { return (at(h) - at(-h)) / (2 * h) }
+			d := func(h float64) float64 { return (lossAt(h) - lossAt(-h)) / (2 * h) }
 			want := (4*d(h/2) - d(h)) / 3
 			if math.Abs(g.Grads[i]-want) > 1e-6*(1+math.Abs(want)) {
 				t.Errorf("%s, %d: %.10g, differences give %.10g", g.Name, i, g.Grads[i], want)
@@ -94,23 +93,22 @@ func TestGradients(t *testing.T) {
 	}
 }
 
-// short is a protocol of seconds.
+// short is a protocol that takes seconds.
 var short = protocol{trials: 20, iterations: 250, seed: 11}
 
-// Training that was stopped and went on is training that was not stopped, to the
-// last bit, whatever the optimizer.
-func TestStoppedTrainingGoesOn(t *testing.T) {
+// Training that is stopped and resumed equals uninterrupted training to the last bit, for every optimizer.
+func TestTrainingResumes(t *testing.T) {
 	dir := t.TempDir()
 	for k, c := range sgdOptimizers {
-		run := func(from, to int) *training {
+		run := func(start, end int) *training {
 			tr := must(newTraining(short, short.seed, k))
-			if from > 0 {
+			if start > 0 {
 				expect.OK(t, tr.load(dir))
 			}
-			if len(tr.Train) != from {
-				t.Fatalf("%s: %d iterations done, want %d", c.key, len(tr.Train), from)
+			if len(tr.Train) != start {
+				t.Fatalf("%s: %d iterations done, want %d", c.key, len(tr.Train), start)
 			}
-			for len(tr.Train) < to {
+			for len(tr.Train) < end {
 				tr.step()
 			}
 			expect.OK(t, tr.save(dir))
@@ -126,15 +124,14 @@ func TestStoppedTrainingGoesOn(t *testing.T) {
 	}
 }
 
-func TestCheckpointOfAnotherKind(t *testing.T) {
+func TestTrainingLoadInvalid(t *testing.T) {
 	dir := t.TempDir()
 	tr := must(newTraining(short, 1, 0))
 	expect.OK(t, os.WriteFile(tr.file(dir), []byte("nonsense"), 0o666))
 	expect.Error(t, tr.load(dir), "delete it to start again")
 }
 
-// The whole at small scale, as a table and drawn. The statement that is tested is the paper's: AdaFVF below
-// Adam, on every seed.
+// A small experiment, with table and figure. It tests the paper's statement: AdaFVF is below Adam on every seed.
 func TestSGD(t *testing.T) {
 	expect.Long(t, "a training")
 	p := protocol{trials: 20, iterations: 750, seed: 3}
@@ -152,12 +149,12 @@ func TestSGD(t *testing.T) {
 			t.Errorf("the table has no %q:\n%s", want, table)
 		}
 	}
-	all := map[string][]float64{}
+	byName := map[string][]float64{}
 	for _, c := range o.columns() {
-		all[c.name] = c.values
+		byName[c.name] = c.values
 		expect.Same(t, p.iterations, len(c.values), "values of the column ", c.name)
 	}
-	expect.Same(t, trails[bySum][1].Clean[5], all["adafvf_sum_clean_seed4"][749], "the score in the file")
+	expect.Same(t, trails[bySum][1].Clean[5], byName["adafvf_sum_clean_seed4"][749], "the score in the file")
 	picture, err := o.figure().Render(".svg")
 	if err != nil || !bytes.Contains(picture, []byte("decoder state")) {
 		t.Errorf("error %v; the figure names no group, or is not drawn", err)

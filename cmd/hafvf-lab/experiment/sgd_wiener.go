@@ -2,16 +2,14 @@ package experiment
 
 import "math"
 
-// A wiener is the logarithm of a first-passage density, in nats, with its
-// derivatives.
+// A wiener is the logarithm of a first-passage density, in nats, with its derivatives.
 type wiener struct {
 	log, t, v, a, w float64
 }
 
-// firstPassage is the density at decision time t > 0 (s) of a Wiener process of
-// drift v and unit variance per second that starts at w·a, 0 < w < 1, and leaves
-// (0, a) at 0: at a for upper. Navarro and Fuss (2009), equations 1 and 5 (large
-// times) and 6 (small times), with u = t/a²:
+// firstPassage returns the log density of the decision time t > 0 (s) of a Wiener process with drift v and unit
+// variance per second. The process starts at w·a, 0 < w < 1, and leaves (0, a) at a if upper is true, else at 0. The
+// formulas are equations 1 and 5 (large times) and 6 (small times) of Navarro and Fuss (2009), with u = t/a²:
 //
 //	f(t|v,a,w) = a⁻² exp(−vaw − v²t/2) f(u|0,1,w)
 func firstPassage(t, v, a, w float64, upper bool) wiener {
@@ -31,15 +29,15 @@ func firstPassage(t, v, a, w float64, upper bool) wiener {
 	}
 }
 
-// smallTime is the u up to which the small-time series is the shorter one for
-// full precision: both then need five or six terms.
+// smallTime is the largest u at which the small-time series is used. There both series need five or six terms for
+// full precision.
 const smallTime = 0.35
 
 // negligible is the exponent below which a term is lost in rounding.
 const negligible = -42
 
-// unitPassage is log f(u|0,1,w) with its derivatives in u and w. The first term of
-// either series is taken out of the logarithm, so that no density underflows.
+// unitPassage returns log f(u|0,1,w) with its derivatives in u and w. The first term of either series is taken out of
+// the logarithm, so that no density underflows.
 func unitPassage(u, w float64) (log, du, dw float64) {
 	if u > smallTime {
 		// π e^(−π²u/2) Σ k e^(−(k²−1)π²u/2) sin kπw

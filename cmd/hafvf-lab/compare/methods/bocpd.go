@@ -2,21 +2,20 @@ package methods
 
 import "math"
 
-// Bayesian online changepoint detection (Adams and MacKay 2007, arXiv:0710.3742): the
-// posterior of the run length, each run with its own conjugate posterior,
+// Bayesian online changepoint detection (Adams and MacKay 2007, arXiv:0710.3742): the posterior of the run length,
+// with a conjugate posterior for each run,
 //
 //	p(r+1, x…x) = p(r, x…)·p(x|run)·(1 − h),  p(0, x…x) = h·Σ p(r, x…)·p(x|θ₀)
 //
-// with a constant hazard h, here as in their equation 3 but so that a new run begins with
-// the observation itself. Runs below a posterior probability of 10⁻⁶ are pruned.
+// with a constant hazard h. This is their equation 3, except that a new run starts with the observation itself. Runs
+// with a posterior probability below 10⁻⁶ are pruned.
 //
-// bocpd-robust adds a component of outliers at fixed contamination, the simplest form of
-// what Knoblauch, Jewson and Damoulas (2018) robustify by the β-divergence: an observation
-// is an outlier with probability .01, of the naive predictive density, and a run learns it
-// with the probability that it is none.
+// bocpd-robust adds an outlier component with a fixed contamination. This is the simplest form of robustness;
+// Knoblauch, Jewson and Damoulas (2018) use the β-divergence. An observation is an outlier with probability .01 and
+// then has the naive predictive density. A run learns an observation with the probability that it is not an outlier.
 //
-// A change is said where more than half of the posterior is on runs that began after the
-// one that was last said, at the most probable of their beginnings.
+// A change is reported if more than half of the posterior is on runs that started after the last reported one. Its
+// start is the most probable start of these runs.
 //
 // The hazard is 1/1000, the prior mean of a change in hafvf.Detect.
 var runLengths = []Method{
@@ -28,45 +27,45 @@ var runLengths = []Method{
 
 type bocpd struct {
 	conjugate
-	hazard, contamination, least float64
+	hazard, contamination, minP float64
 
-	runs []runLength // by their beginnings
-	free [][]float64 // samples of runs that were pruned
-	none []float64   // the empty sample
-	n    int         // observations
-	said int         // beginning of the run that was last said to be a change
+	runs     []runLength // ordered by start
+	free     [][]float64 // samples of pruned runs, for reuse
+	empty    []float64   // the empty sample
+	n        int         // observations so far
+	reported int         // start of the run that was last reported as a change
 }
 
-// A runLength is a run that may go on.
+// A runLength is a run that may continue.
 type runLength struct {
-	began  int
-	logP   float64 // of the run, posterior
+	start  int
+	logP   float64 // log of the posterior probability of the run
 	sample []float64
 
-	clean float64 // probability that the observation is no outlier
+	clean float64 // probability that the observation is not an outlier
 }
 
-func newBOCPD(s Start, hazard, contamination, least float64) *bocpd {
-	return &bocpd{conjugate: newConjugate(s.Model), hazard: hazard, contamination: contamination, least: least, none: make([]float64, s.Model.Len())}
+func newBOCPD(s Start, hazard, contamination, minP float64) *bocpd {
+	return &bocpd{conjugate: newConjugate(s.Model), hazard: hazard, contamination: contamination, minP: minP, empty: make([]float64, s.Model.Len())}
 }
 
 func (b *bocpd) Update(x float64) Step {
 	b.see(x)
-	began := runLength{began: b.n}
+	newRun := runLength{start: b.n}
 	if n := len(b.free); n > 0 {
-		began.sample, b.free = b.free[n-1], b.free[:n-1]
-		clear(began.sample)
+		newRun.sample, b.free = b.free[n-1], b.free[:n-1]
+		clear(newRun.sample)
 	} else {
-		began.sample = make([]float64, len(b.none))
+		newRun.sample = make([]float64, len(b.empty))
 	}
 	if len(b.runs) > 0 {
-		began.logP = math.Log(b.hazard)
+		newRun.logP = math.Log(b.hazard)
 		for i := range b.runs {
 			b.runs[i].logP += math.Log1p(-b.hazard)
 		}
 	}
-	b.runs = append(b.runs, began)
-	naive := b.predictive(b.none, 0)
+	b.runs = append(b.runs, newRun)
+	naive := b.predictive(b.empty, 0)
 	top := math.Inf(-1)
 	for i := range b.runs {
 		r := &b.runs[i]
@@ -86,11 +85,11 @@ func (b *bocpd) Update(x float64) Step {
 	}
 	step := Step{LogPredictive: top + math.Log(sum), Age: -1}
 	var estimate blend
-	kept, later, likeliest := b.runs[:0], 0.0, 0
+	retained, later, best := b.runs[:0], 0.0, 0
 	for _, r := range b.runs {
 		r.logP -= step.LogPredictive
 		p := math.Exp(r.logP)
-		if p < b.least {
+		if p < b.minP {
 			b.free = append(b.free, r.sample)
 			continue
 		}
@@ -99,27 +98,27 @@ func (b *bocpd) Update(x float64) Step {
 		}
 		mean, sd := b.estimate(r.sample)
 		estimate.add(p, mean, sd)
-		kept = append(kept, r)
-		if r.began > b.said {
-			if later == 0 || r.logP > kept[likeliest].logP {
-				likeliest = len(kept) - 1
+		retained = append(retained, r)
+		if r.start > b.reported {
+			if later == 0 || r.logP > retained[best].logP {
+				best = len(retained) - 1
 			}
 			later += p
 		}
 	}
-	// What was pruned is shared out.
+	// Normalise the posterior after pruning.
 	total := math.Log(estimate.total)
-	for i := range kept {
-		kept[i].logP -= total
+	for i := range retained {
+		retained[i].logP -= total
 	}
-	b.runs = kept
+	b.runs = retained
 	if later > .5 {
-		b.said = kept[likeliest].began
-		step.Change, step.Age = true, b.n-b.said
+		b.reported = retained[best].start
+		step.Change, step.Age = true, b.n-b.reported
 	}
 	step.Mean, step.SD = estimate.moments()
 	b.n++
 	return step
 }
 
-func (b *bocpd) Bytes() int { return len(b.runs) * word * (len(b.none) + 2) }
+func (b *bocpd) Bytes() int { return len(b.runs) * word * (len(b.empty) + 2) }

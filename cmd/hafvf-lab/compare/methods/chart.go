@@ -4,23 +4,21 @@ import "math"
 
 // A chart watches standardised values.
 type chart interface {
-	// watch reports whether z raises an alarm, and how many observations ago the change
-	// was, −1 where it doesn't know.
+	// watch reports whether z raises an alarm, and the number of observations since the change, −1 if it is unknown.
 	watch(z float64) (alarm bool, age int)
-	// level is what the chart says of the mean, in the same units; sd is NaN where it says
-	// nothing.
+	// level returns the estimate of the mean, in the units of z. sd is NaN if the chart has none.
 	level() (mean, sd float64)
 	reset()
 	floats() int
 }
 
-// phased is a chart with the observations that set its mean and standard deviation.
+// phased is a chart that estimates mean and standard deviation from observations at the start and after each alarm.
 type phased struct {
 	chart
-	length int // of the phase that sets them
+	length int // number of these observations
 
 	n        int
-	mean, ss float64 // Welford's
+	mean, ss float64 // mean and sum of squares by Welford's method
 }
 
 func (p *phased) Update(x float64) Step {
@@ -35,7 +33,7 @@ func (p *phased) Update(x float64) Step {
 	}
 	sd := math.Sqrt(p.ss / float64(p.n-1))
 	if sd == 0 {
-		sd = 1e-9 // equal values: any other is an alarm
+		sd = 1e-9 // equal values: any other value is an alarm
 	}
 	step.Change, step.Age = p.watch((x - p.mean) / sd)
 	mean, width := p.level()
@@ -49,7 +47,7 @@ func (p *phased) Update(x float64) Step {
 
 func (p *phased) Bytes() int { return word * (3 + p.floats()) }
 
-// standardised gives a follower values in units of the first observations.
+// standardised passes values to a Follower in units of the first observations, and converts the estimates back.
 type standardised struct {
 	location, scale float64
 	Follower

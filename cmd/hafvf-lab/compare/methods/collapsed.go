@@ -8,16 +8,15 @@ import (
 	"hafvf/internal/special"
 )
 
-// HAFVF's model with sums over the weights in place of the search for their distributions
-// (Moens 2018, outlook). With the gain q of expfam.Line and the sample d, an observation has
-// the evidence e^q(w) under the weight w. Each step takes
+// HAFVF's model with sums over the weights instead of the search for their distributions (Moens 2018, outlook). With
+// the gain q of expfam.Line and the sample d, an observation has the evidence e^q(w) under the weight w. Each step
+// computes
 //
 //	p(w, b|x…x) ∝ p(b) p(w|b) e^q(w)
 //
-// by quadrature, and keeps the Beta distributions of the same E[log w], E[log(1−w)],
-// E[log b] and E[log(1−b)], which are the nearest to it. The log predictive is exact for
-// these priors. The sample is scaled by E[w]: for given distributions of w and b, that
-// distribution of z is the nearest to the posterior.
+// by quadrature, and stores the Beta distributions with the same E[log w], E[log(1−w)], E[log b] and E[log(1−b)],
+// which are nearest to it. The log predictive is exact for these priors. The sample is scaled by E[w]: for fixed
+// distributions of w and b, the resulting distribution of z is nearest to the posterior.
 var collapseds = []Method{
 	{Name: "collapsed", About: "HAFVF, two levels, summed over the weights", Setting: "levels {.9, .1}, {1, 1}", Source: "Moens 2018, outlook",
 		New: func(s Start) Follower { return newCollapsed(s) }},
@@ -26,9 +25,9 @@ var collapseds = []Method{
 type collapsed struct {
 	conjugate
 	d                []float64
-	naive, posterior [2]betaPrior // of w, of b
+	naive, posterior [2]betaPrior // index 0 for w, 1 for b
 	w, b             trapezoid
-	terms            []float64 // logs of the terms of the sum over w and b, a row for each b
+	terms            []float64 // logs of the terms of the sum over w and b, one row per node of b
 }
 
 func newCollapsed(s Start) *collapsed {
@@ -47,43 +46,43 @@ func (c *collapsed) Update(x float64) Step {
 
 func (c *collapsed) Bytes() int { return word * (len(c.d) + 4) }
 
-// prior is the distribution of level i, 0 for w and 1 for b, under the weight above it.
+// prior returns the prior of level i, 0 for w and 1 for b, given the weight of the level above.
 func (c *collapsed) prior(i int, weight float64) betaPrior {
 	return c.naive[i].towards(c.posterior[i], weight)
 }
 
-// refinements is how often the nodes of w are placed again.
-const refinements = 8
+// maxRefinements is the maximum number of times that the nodes of w are placed again.
+const maxRefinements = 8
 
-// evidence is log ∫∫ p(b) p(w|b) e^q(w) dw db of the observation seen.
+// evidence returns log ∫∫ p(b) p(w|b) e^q(w) dw db for the last observation.
 func (c *collapsed) evidence() float64 {
 	c.line.Set(c.d, c.stats)
-	ofB := c.prior(1, 1)
-	c.b.between(ofB, ofB, 2)
+	priorB := c.prior(1, 1)
+	c.b.cover(priorB, priorB, 2)
 	c.b.place(nil)
-	c.w.between(c.naive[0], c.prior(0, 1), 1)
+	c.w.cover(c.naive[0], c.prior(0, 1), 1)
 	for round := 0; ; round++ {
 		c.w.place(c.line)
 		log := c.sum()
-		// An observation may be sharper than the prior.
-		if round == refinements || !c.w.sharpen() {
+		// The evidence of an observation may be narrower than the prior.
+		if round == maxRefinements || !c.w.sharpen() {
 			return log
 		}
 	}
 }
 
-// sum sets the shares of the nodes of w and b, and returns the log of the sum.
+// sum sets the normalised shares of the nodes of w and b, and returns the log of the sum.
 func (c *collapsed) sum() float64 {
 	c.terms = c.terms[:0]
 	top := math.Inf(-1)
 	for j := range c.b.nodes {
 		b := &c.b.nodes[j]
 		b.share = 0
-		ofW := logitOf(c.prior(0, b.w))
+		densityW := logitOf(c.prior(0, b.w))
 		logB := c.b.p.log(b.logistic) + b.logStep
 		for i := range c.w.nodes {
 			w := &c.w.nodes[i]
-			t := logB + ofW.log(w.logistic) + w.logStep + w.gain
+			t := logB + densityW.log(w.logistic) + w.logStep + w.gain
 			top = max(top, t)
 			c.terms = append(c.terms, t)
 		}
@@ -95,7 +94,7 @@ func (c *collapsed) sum() float64 {
 	n := len(c.w.nodes)
 	for j := range c.b.nodes {
 		for i, t := range c.terms[j*n : (j+1)*n] {
-			if t < top-little {
+			if t < top-cutoff {
 				continue
 			}
 			p := special.Exp(t - top)
@@ -109,7 +108,7 @@ func (c *collapsed) sum() float64 {
 	return special.Log(total) + top
 }
 
-// infer sets the posteriors given the evidence, and returns E[w].
+// infer sets the posteriors from the shares of the nodes, and returns E[w].
 func (c *collapsed) infer() (weight float64) {
 	for i := range c.w.nodes {
 		weight += c.w.nodes[i].share * c.w.nodes[i].w
@@ -129,23 +128,23 @@ func (c *collapsed) infer() (weight float64) {
 //
 //	logit w = centre + scale·knee·sinh(t/knee).
 //
-// Near the centre nodes are scale steps apart, and further out they reach where a Beta
-// distribution with a small parameter still has mass.
+// Near the centre the nodes are scale steps apart. Further out they reach the mass of a Beta distribution with a
+// small parameter.
 type trapezoid struct {
 	p, q          logitDensity
-	stride        int // of tabledNodes
+	stride        int // step between the indices of used tabledNodes
 	centre, scale float64
 	nodes         []node
 }
 
 type node struct {
 	logistic
-	logStep float64 // log of the distance to the next in logit w
+	logStep float64 // log of the distance to the next node in logit w
 	gain    float64
-	share   float64 // of the posterior
+	share   float64 // share of the posterior
 }
 
-// A logistic is w = 1/(1+e^−u) with the logarithms of w and 1−w.
+// A logistic holds w = 1/(1+e^−u) and the logarithms of w and 1−w.
 type logistic struct{ w, logW, log1W float64 }
 
 func logisticAt(u float64) logistic {
@@ -153,7 +152,7 @@ func logisticAt(u float64) logistic {
 	return logistic{w, logW, log1W}
 }
 
-// A logitDensity is that of logit w under a Beta distribution.
+// A logitDensity is the density of logit w under a Beta distribution.
 type logitDensity struct{ a, b, norm float64 }
 
 func logitOf(p betaPrior) logitDensity { return logitDensity{p.a, p.b, special.LogBeta(p.a, p.b)} }
@@ -161,48 +160,47 @@ func logitOf(p betaPrior) logitDensity { return logitDensity{p.a, p.b, special.L
 func (d logitDensity) log(l logistic) float64 { return d.a*l.logW + d.b*l.log1W - d.norm }
 
 const (
-	knee     = 6
-	finest   = .5  // step of tabledNodes
-	mostSide = 300 // nodes on one side of the centre
-	little   = 18  // nats below the largest term, where the rest is left out
-	// apart is the distance of nodes in standard deviations of what they sum: for a normal
-	// distribution the sum is right to 1e-10.
-	apart = .9
+	knee    = 6
+	finest  = .5  // step of tabledNodes
+	maxSide = 300 // maximum number of nodes on one side of the centre
+	cutoff  = 18  // distance below the largest term, in nats, beyond which terms are omitted
+	// spacing is the distance of nodes in standard deviations of the summed distribution. The sum over a normal
+	// distribution is exact to 1e-10.
+	spacing = .9
 )
 
-// tabledNodes have the nodes at steps finest, for the centre 0 and the scale 1, and the log
-// of their distance.
-var tabledNodes = func() (t [2 * mostSide]struct{ x, logStep float64 }) {
+// tabledNodes holds the nodes at steps finest, for the centre 0 and the scale 1, and the log of their distance.
+var tabledNodes = func() (t [2 * maxSide]struct{ x, logStep float64 }) {
 	for k := range t {
-		at := float64(k) * finest / knee
-		t[k].x, t[k].logStep = knee*math.Sinh(at), math.Log(finest*math.Cosh(at))
+		u := float64(k) * finest / knee
+		t[k].x, t[k].logStep = knee*math.Sinh(u), math.Log(finest*math.Cosh(u))
 	}
 	return t
 }()
 
-// between says where the nodes are to be for distributions from p to q, at every
-// stride-th of tabledNodes.
-func (r *trapezoid) between(p, q betaPrior, stride int) {
+// cover sets the nodes for distributions from p to q, at every stride-th of tabledNodes. The narrower of p and q
+// determines centre and scale.
+func (r *trapezoid) cover(p, q betaPrior, stride int) {
 	// Mean and variance of logit w.
-	at := func(d betaPrior) (mean, variance float64) {
+	logitMoments := func(d betaPrior) (mean, variance float64) {
 		az, a0, a1, _, _ := special.Polygammas(d.a, false)
 		bz, b0, b1, _, _ := special.Polygammas(d.b, false)
 		a0, b0 = a0+special.Log(az), b0+special.Log(bz)
 		return a0 - b0, a1 + b1
 	}
-	mean, variance := at(p)
-	if m, v := at(q); v < variance {
+	mean, variance := logitMoments(p)
+	if m, v := logitMoments(q); v < variance {
 		mean, variance = m, v
 	}
 	r.p, r.q = logitOf(p), logitOf(q)
-	r.stride, r.centre, r.scale = stride, mean, min(1, apart*math.Sqrt(variance)/(finest*float64(stride)))
+	r.stride, r.centre, r.scale = stride, mean, min(1, spacing*math.Sqrt(variance)/(finest*float64(stride)))
 	if r.scale == 1 {
 		r.centre = max(-knee, min(mean, knee))
 	}
 }
 
-// sharpen centres the nodes on the one of the largest share if the shares fall too fast
-// to either side. It reports whether they did.
+// sharpen centres the nodes on the node with the largest share, and narrows them, if the shares fall too fast on
+// either side. It reports whether it did.
 func (r *trapezoid) sharpen() bool {
 	top := 0
 	for i := range r.nodes {
@@ -213,20 +211,20 @@ func (r *trapezoid) sharpen() bool {
 	if top == 0 || top == len(r.nodes)-1 {
 		return false
 	}
-	is := r.nodes[top]
-	// That of a normal distribution is −(distance/standard deviation)².
-	curvature := special.Log(r.nodes[top-1].share / is.share * (r.nodes[top+1].share / is.share))
-	if curvature > -1.2*apart*apart {
+	peak := r.nodes[top]
+	// For a normal distribution the curvature is −(distance/standard deviation)².
+	curvature := special.Log(r.nodes[top-1].share / peak.share * (r.nodes[top+1].share / peak.share))
+	if curvature > -1.2*spacing*spacing {
 		return false
 	}
-	distance := special.Exp(is.logStep)
-	r.centre = is.logW - is.log1W
-	r.scale = max(distance/math.Sqrt(-curvature)*apart, distance/16) / (finest * float64(r.stride))
+	distance := special.Exp(peak.logStep)
+	r.centre = peak.logW - peak.log1W
+	r.scale = max(distance/math.Sqrt(-curvature)*spacing, distance/16) / (finest * float64(r.stride))
 	return true
 }
 
-// place places the nodes about their centre, up to where the distributions from p to q,
-// times the evidence, have fallen to nothing. Without a line there is no evidence.
+// place places the nodes around the centre, as far as the distributions from p to q times the evidence are not
+// negligible. A nil line means no evidence.
 func (r *trapezoid) place(line expfam.Line) {
 	r.nodes = r.nodes[:0]
 	top := math.Inf(-1)
@@ -235,8 +233,8 @@ func (r *trapezoid) place(line expfam.Line) {
 	r.side(1, -1, line, &top)
 }
 
-// side appends the nodes of one side. top is the largest term so far.
-func (r *trapezoid) side(from, direction int, line expfam.Line, top *float64) {
+// side appends the nodes on one side, with indices from start. direction is 1 or −1. top is the largest term so far.
+func (r *trapezoid) side(start, direction int, line expfam.Line, top *float64) {
 	gain := func(w float64) float64 {
 		if line == nil {
 			return 0
@@ -245,18 +243,18 @@ func (r *trapezoid) side(from, direction int, line expfam.Line, top *float64) {
 	}
 	end := gain(float64(max(direction, 0)))
 	logScale := special.Log(r.scale * float64(r.stride))
-	for k := from; k < mostSide; k++ {
-		at := &tabledNodes[k*r.stride]
-		is := node{logistic: logisticAt(r.centre + float64(direction)*r.scale*at.x), logStep: at.logStep + logScale}
-		if last := len(r.nodes) - 1; k > from && r.nodes[last].w == is.w {
-			is.gain = r.nodes[last].gain
+	for k := start; k < maxSide; k++ {
+		tabled := &tabledNodes[k*r.stride]
+		next := node{logistic: logisticAt(r.centre + float64(direction)*r.scale*tabled.x), logStep: tabled.logStep + logScale}
+		if last := len(r.nodes) - 1; k > start && r.nodes[last].w == next.w {
+			next.gain = r.nodes[last].gain
 		} else {
-			is.gain = gain(is.w)
+			next.gain = gain(next.w)
 		}
-		r.nodes = append(r.nodes, is)
-		// Distributions between p and q are between the two here.
-		prior := is.logStep + max(r.p.log(is.logistic), r.q.log(is.logistic))
-		if *top = max(*top, prior+is.gain); prior+max(is.gain, end) < *top-little {
+		r.nodes = append(r.nodes, next)
+		// Distributions between p and q lie between the two here.
+		prior := next.logStep + max(r.p.log(next.logistic), r.q.log(next.logistic))
+		if *top = max(*top, prior+next.gain); prior+max(next.gain, end) < *top-cutoff {
 			return
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// drawn are the families with data of the scale of their default priors, and outliers.
+// drawn lists the families, each with data on the scale of its default prior and with outliers.
 var drawn = []struct {
 	family string
 	draw   func(rng *rand.Rand) float64
@@ -29,51 +29,51 @@ func outlying(rng *rand.Rand) float64 {
 	return x
 }
 
-// standard is the start of a family with its default prior.
+// standard returns the start of a family with its default prior.
 func standard(t *testing.T, family string) Start {
 	t.Helper()
 	m := expect.Get(expfam.New(family, nil, 0))(t)
 	return Start{Family: family, Model: m}
 }
 
-// logUniform draws from [lo, hi], uniform in the logarithm.
+// logUniform draws from [lo, hi], uniformly in the logarithm.
 func logUniform(rng *rand.Rand, lo, hi float64) float64 {
 	return lo * math.Exp(rng.Float64()*math.Log(hi/lo))
 }
 
-// marginals are the posterior of w and b by the trapezoidal rule in their logits, with many
-// nodes.
+// marginals holds expectations under the posterior of w and b.
 type marginals struct {
 	log, w float64
-	logs   [2][2]float64 // E[log w] and E[log(1−w)], and of b
+	logs   [2][2]float64 // E[log w] and E[log(1−w)], then the same for b
 }
 
+// summed computes marginals by the trapezoidal rule in the logits of w and b, with many nodes.
 func summed(c *collapsed) (out marginals) {
 	const h, far = .1, 3000
-	gains, at := make([]float64, 2*far+1), make([]logistic, 2*far+1)
+	gains, logistics := make([]float64, 2*far+1), make([]logistic, 2*far+1)
 	top := math.Inf(-1)
 	for k := range gains {
-		at[k] = logisticAt(h * float64(k-far))
-		gains[k] = c.line.Gain(at[k].w)
+		logistics[k] = logisticAt(h * float64(k-far))
+		gains[k] = c.line.Gain(logistics[k].w)
 		top = max(top, gains[k])
 	}
-	ofB := c.prior(1, 1)
-	total, most := 0.0, math.Inf(-1)
+	priorB := c.prior(1, 1)
+	total, maxTerm := 0.0, math.Inf(-1)
 	for x := -60.; x <= 60; x += h {
 		b := logisticAt(x)
-		share := ofB.a*b.logW + ofB.b*b.log1W - special.LogBeta(ofB.a, ofB.b) + math.Log(h)
+		share := priorB.a*b.logW + priorB.b*b.log1W - special.LogBeta(priorB.a, priorB.b) + math.Log(h)
 		if share < -25 {
 			continue
 		}
 		p := c.prior(0, b.w)
 		norm := share - special.LogBeta(p.a, p.b) + math.Log(h)
 		for k, g := range gains {
-			w := at[k]
+			w := logistics[k]
 			t := norm + p.a*w.logW + p.b*w.log1W + g - top
-			if t < most-40 {
+			if t < maxTerm-40 {
 				continue
 			}
-			most = max(most, t)
+			maxTerm = max(maxTerm, t)
 			e := math.Exp(t)
 			total += e
 			out.w += e * w.w
@@ -90,20 +90,19 @@ func summed(c *collapsed) (out marginals) {
 	return out
 }
 
-// The sums are those over many times as many nodes, for every family, from flat priors to
-// sharp ones.
+// The sums equal sums over many times as many nodes, for every family, with flat and sharp priors.
 func TestCollapsed(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	for i := range 64 {
-		of := drawn[i%len(drawn)]
-		c := newCollapsed(standard(t, of.family))
+		source := drawn[i%len(drawn)]
+		c := newCollapsed(standard(t, source.family))
 		c.naive = [2]betaPrior{{logUniform(rng, .1, 300), logUniform(rng, .1, 300)}, {logUniform(rng, .2, 20), logUniform(rng, .2, 20)}}
 		c.posterior = c.naive
 		for range 1 + rng.IntN(40) {
-			c.Update(of.draw(rng))
+			c.Update(source.draw(rng))
 		}
 		before := c.posterior
-		c.see(of.draw(rng))
+		c.see(source.draw(rng))
 		got, want := c.evidence(), summed(c)
 		if d := math.Abs(got - want.log); d > 3e-4 {
 			t.Errorf("%d: %v %v: log evidence %v, want %v", i, c.naive, before, got, want.log)
@@ -120,29 +119,29 @@ func TestCollapsed(t *testing.T) {
 	}
 }
 
-// Sums over weights stay finite on whatever comes, of any scale, and allocate nothing.
-func TestSumsHostile(t *testing.T) {
+// Sums over weights stay finite for data of any scale, and allocate nothing.
+func TestSumsOverWeightsHostile(t *testing.T) {
 	expect.Long(t, "hostile streams of the methods")
 	rng := rand.New(rand.NewPCG(5, 5))
 	for i := range 1000 {
-		of := drawn[i%len(drawn)]
+		source := drawn[i%len(drawn)]
 		scale := 1.
-		if of.family != "bernoulli" {
+		if source.family != "bernoulli" {
 			scale = math.Round(logUniform(rng, 1, 1e12))
 		}
-		s := standard(t, of.family)
+		s := standard(t, source.family)
 		for name, f := range map[string]Follower{"collapsed": newCollapsed(s), "grid": newGrid(s, []float64{0, .5, .99, 1}, .99)} {
 			for step := range 60 {
-				x := of.draw(rng)
+				x := source.draw(rng)
 				if rng.IntN(2) == 0 {
 					x *= scale
 				}
 				if p := f.Update(x).LogPredictive; math.IsNaN(p) || math.IsInf(p, 0) {
-					t.Fatalf("%d, %s of %s: step %d: log predictive %v", i, name, of.family, step, p)
+					t.Fatalf("%d, %s of %s: step %d: log predictive %v", i, name, source.family, step, p)
 				}
 			}
 			if n := testing.AllocsPerRun(10, func() { f.Update(1) }); n > 0 {
-				t.Errorf("%d, %s of %s: %g allocations", i, name, of.family, n)
+				t.Errorf("%d, %s of %s: %g allocations", i, name, source.family, n)
 			}
 		}
 	}

@@ -2,12 +2,12 @@ package methods
 
 import "math"
 
-// Stabilised exponential forgetting at a fixed weight w (Kulhavý and Zarrop 1993, On a
-// general concept of forgetting):
+// Stabilised exponential forgetting at a fixed weight w (Kulhavý and Zarrop 1993, On a general concept of
+// forgetting):
 //
 //	θ ← θ₀ + w(θ − θ₀) + T(x)
 //
-// It is the filter of the paper without a level.
+// It is the filter of the paper without levels.
 var forgettings = []Method{
 	{Name: "forgetting", About: "exponential forgetting", Setting: "weight .99", Source: "Kulhavý and Zarrop 1993",
 		New: func(s Start) Follower { return newForgetting(s, .99) }},
@@ -35,18 +35,18 @@ func (f *forgetting) Update(x float64) Step {
 
 func (f *forgetting) Bytes() int { return word * len(f.d) }
 
-// forgettingWeights are those that hindsight chooses from.
+// forgettingWeights lists the weights from which bestForgetting chooses.
 var forgettingWeights = []float64{.5, .7, .8, .9, .95, .97, .98, .985, .99, .995, .998, .999, .9995, .9998, .9999, 1}
 
 func bestForgetting(s Start) Follower {
-	best, most := 0.0, math.Inf(-1)
+	best, maxSum := 0.0, math.Inf(-1)
 	for _, w := range forgettingWeights {
 		f, sum := newForgetting(s, w), 0.0
 		for _, x := range s.Whole {
 			sum += f.Update(x).LogPredictive
 		}
-		if sum > most {
-			best, most = w, sum
+		if sum > maxSum {
+			best, maxSum = w, sum
 		}
 	}
 	return newForgetting(s, best)

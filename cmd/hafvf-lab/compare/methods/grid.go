@@ -6,9 +6,9 @@ import (
 	"hafvf/internal/special"
 )
 
-// HAFVF with a weight of a few values in place of levels (Moens 2018, outlook). Over the
-// values the weight has a Dirichlet distribution, whose naive prior counts each value once
-// and whose counts are forgotten at a fixed weight. With the evidence e^q(w) of collapsed,
+// HAFVF with a few values of the weight instead of levels (Moens 2018, outlook). The weight has a Dirichlet
+// distribution over these values. The naive prior counts each value once, and the counts are forgotten at a fixed
+// weight. With the evidence e^q(w) as in collapsed,
 //
 //	p(w|x…x) ∝ p(w) e^q(w),  θ ← θ₀ + E[w](θ − θ₀) + T(x)
 var grids = []Method{
@@ -23,7 +23,7 @@ type grid struct {
 	d       []float64
 	weights []float64
 	top     float64
-	counts  []float64 // beyond those of the naive prior
+	counts  []float64 // counts in addition to the naive prior
 	share   []float64 // log p(w) + q(w), then p(w|x…x)
 }
 
@@ -35,27 +35,27 @@ func newGrid(s Start, weights []float64, top float64) *grid {
 func (g *grid) Update(x float64) Step {
 	g.see(x)
 	g.line.Set(g.d, g.stats)
-	all := float64(len(g.counts))
+	total := float64(len(g.counts))
 	for _, n := range g.counts {
-		all += g.top * n
+		total += g.top * n
 	}
-	most := math.Inf(-1)
+	maxLog := math.Inf(-1)
 	for i, w := range g.weights {
-		g.share[i] = special.Log((1+g.top*g.counts[i])/all) + g.line.Gain(w)
-		most = max(most, g.share[i])
+		g.share[i] = special.Log((1+g.top*g.counts[i])/total) + g.line.Gain(w)
+		maxLog = max(maxLog, g.share[i])
 	}
-	total := 0.0
+	sum := 0.0
 	for i, l := range g.share {
-		g.share[i] = special.Exp(l - most)
-		total += g.share[i]
+		g.share[i] = special.Exp(l - maxLog)
+		sum += g.share[i]
 	}
 	mean := 0.0
 	for i, w := range g.weights {
-		g.share[i] /= total
+		g.share[i] /= sum
 		g.counts[i] = g.top*g.counts[i] + g.share[i]
 		mean += g.share[i] * w
 	}
-	step := Step{LogPredictive: special.Log(total) + most + g.base, Age: -1}
+	step := Step{LogPredictive: special.Log(sum) + maxLog + g.base, Age: -1}
 	g.learn(g.d, mean)
 	step.Mean, step.SD = g.estimate(g.d)
 	return step

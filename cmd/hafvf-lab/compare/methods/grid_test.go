@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// A grid follows its definition, written out; and one of equal weights is forgetting at that
-// weight.
+// A grid equals its definition, written out. A grid with equal weights equals forgetting at that weight.
 func TestGrid(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 4))
 	s := standard(t, "normal")
@@ -21,13 +20,13 @@ func TestGrid(t *testing.T) {
 		row, stats := []float64{x}, make([]float64, m.Len())
 		m.Observe(stats, row, 1)
 		line.Set(d, stats)
-		all, sum, mean := float64(len(counts)), 0.0, 0.0
+		total, sum, mean := float64(len(counts)), 0.0, 0.0
 		for _, n := range counts {
-			all += .9 * n
+			total += .9 * n
 		}
 		p := make([]float64, len(counts))
 		for k, w := range weights {
-			p[k] = (1 + .9*counts[k]) / all * math.Exp(line.Gain(w)+m.LogBase(row))
+			p[k] = (1 + .9*counts[k]) / total * math.Exp(line.Gain(w)+m.LogBase(row))
 			sum += p[k]
 		}
 		for k, w := range weights {

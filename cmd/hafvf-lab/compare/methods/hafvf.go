@@ -21,7 +21,7 @@ type bank struct {
 	state    hafvf.State
 	row      [1]float64
 	mean, sd [1]float64
-	n        int64 // observations
+	n        int64 // observations so far
 }
 
 func newBank(s Start, members []hafvf.Member, detect *hafvf.Detect) *bank {
@@ -29,9 +29,9 @@ func newBank(s Start, members []hafvf.Member, detect *hafvf.Detect) *bank {
 	return &bank{Bank: b, state: b.NewState()}
 }
 
-// Update says that there was a change where the bank commits to one, whatever an alarm
-// would cost. A revision of its place is no change of its own. The estimate is that of the
-// records: estimate, and with detection estimate.regime, which outliers do not move.
+// Update reports a change if the bank commits to one, whether or not it would raise an alarm. A revision of the start
+// of a change is not another change. The estimate equals the record field estimate or, with detection,
+// the field estimate.regime, which outliers do not move.
 func (b *bank) Update(x float64) Step {
 	b.n++
 	b.row[0] = x

@@ -8,10 +8,9 @@ import "math"
 //	x = μ + ε,  ε ~ N(0, σ²)
 //	μ ← μ + η,  η ~ N(0, qσ²)
 //
-// with a diffuse prior of the first level. q maximises the likelihood, from which σ² is
-// concentrated out: σ² = Σ v²/F / (n−1). Causally both come from the observations so far,
-// again whenever these are a quarter more. The smoother is that of Rauch, Tung and Striebel
-// (1965).
+// with a diffuse prior of the first level. q maximises the likelihood, with σ² concentrated out: σ² = Σ v²/F / (n−1).
+// The causal filter estimates both after 50 observations, and again whenever their number has grown by a quarter. The
+// smoother is by Rauch, Tung and Striebel (1965).
 var kalmans = []Method{
 	{Name: "kalman", About: "Kalman filter of a local level", Setting: "noises by maximum likelihood on the prefix", Source: "Durbin and Koopman 2012",
 		Gaussian: true, New: func(s Start) Follower {
@@ -25,16 +24,16 @@ var kalmans = []Method{
 		Gaussian: true, Hindsight: true, Smooths: true, New: func(s Start) Follower { return newSmoother(s.Whole) }},
 }
 
-// A level is the model with what is known of the level. Variances are in units of the
-// noise.
+// A level is the model with the belief about the level: its mean, and its variance v. v and q are in units of the
+// variance noise.
 type level struct {
 	q, noise float64
 	started  bool
 	mean, v  float64
 }
 
-// update returns the innovation, its variance, and whether there was one: the first
-// observation has none.
+// update learns x. It returns the innovation and its variance. ok is false for the first observation, which has no
+// innovation.
 func (l *level) update(x float64) (v, f float64, ok bool) {
 	if !l.started {
 		l.started, l.mean, l.v = true, x, 1
@@ -47,11 +46,11 @@ func (l *level) update(x float64) (v, f float64, ok bool) {
 	return v, f, true
 }
 
-// profile is the log-likelihood of q, with σ² at its maximum, which it returns too.
+// profile returns the log-likelihood of q at the σ² that maximises it, and this σ².
 func profile(x []float64, q float64) (logLikelihood, noise float64) {
 	l := level{q: q}
 	squares, logs, n := 0.0, 0.0, 0.0
-	product := 1.0 // of variances, whose logarithm is taken now and then
+	product := 1.0 // product of variances; its logarithm moves to logs before it overflows
 	for _, v := range x {
 		if v, f, ok := l.update(v); ok {
 			squares += v * v / f
@@ -67,33 +66,33 @@ func profile(x []float64, q float64) (logLikelihood, noise float64) {
 	return -.5 * (n*(math.Log(2*math.Pi*noise)+1) + logs), noise
 }
 
-// fitLevel maximises the likelihood: on a grid of log q, then by golden sections about
-// the best.
+// fitLevel returns the level with the maximum likelihood. It searches a grid of log q, and then the neighbourhood of
+// the best node by golden sections.
 func fitLevel(x []float64) level {
-	at := func(logQ float64) float64 {
+	logLikelihood := func(logQ float64) float64 {
 		v, _ := profile(x, math.Exp(logQ))
 		return v
 	}
 	const lowest, highest, step = -22., 6., 2.
-	best, most := lowest, math.Inf(-1)
+	bestLogQ, maxLogLikelihood := lowest, math.Inf(-1)
 	for g := lowest; g <= highest; g += step {
-		if v := at(g); v > most {
-			best, most = g, v
+		if v := logLikelihood(g); v > maxLogLikelihood {
+			bestLogQ, maxLogLikelihood = g, v
 		}
 	}
 	golden := (math.Sqrt(5) - 1) / 2
-	lo, hi := best-step, best+step
+	lo, hi := bestLogQ-step, bestLogQ+step
 	a, b := hi-golden*(hi-lo), lo+golden*(hi-lo)
-	va, vb := at(a), at(b)
+	va, vb := logLikelihood(a), logLikelihood(b)
 	for hi-lo > 1e-4 {
 		if va > vb {
 			hi, b, vb = b, a, va
 			a = hi - golden*(hi-lo)
-			va = at(a)
+			va = logLikelihood(a)
 		} else {
 			lo, a, va = a, b, vb
 			b = lo + golden*(hi-lo)
-			vb = at(b)
+			vb = logLikelihood(b)
 		}
 	}
 	q := math.Exp((lo + hi) / 2)
@@ -107,7 +106,7 @@ func fitLevel(x []float64) level {
 type kalman struct {
 	level
 	past []float64
-	due  int // the number of observations at which the noises are fitted again
+	due  int // number of observations at which the noises are fitted next
 }
 
 func (k *kalman) Update(x float64) Step {
@@ -131,7 +130,7 @@ func (k *kalman) Update(x float64) Step {
 
 func (k *kalman) Bytes() int { return word * (4 + len(k.past)) }
 
-// smoother replays what it knows from the whole stream.
+// A smoother returns estimates that it has computed from the whole stream.
 type smoother struct {
 	mean, sd []float64
 	t        int
@@ -139,7 +138,7 @@ type smoother struct {
 
 func newSmoother(x []float64) *smoother { return smooth(x, fitLevel(x)) }
 
-// smooth runs the filter forward, and then back:
+// smooth runs the filter forward, and then backward:
 //
 //	μₜ|ₙ = μₜ + c(μₜ₊₁|ₙ − μₜ),  vₜ|ₙ = vₜ + c²(vₜ₊₁|ₙ − vₜ − q),  c = vₜ/(vₜ + q)
 func smooth(x []float64, l level) *smoother {

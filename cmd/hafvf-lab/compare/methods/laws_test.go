@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// begin starts a method on a stream, whose first 50 values give the units.
+// begin starts a method on a stream, whose first 50 values set the units.
 func begin(t *testing.T, m Method, family string, x []float64) Follower {
 	t.Helper()
 	s := expect.Get(Begin(family, x[:min(len(x), 50)]))(t)
@@ -20,7 +20,7 @@ func begin(t *testing.T, m Method, family string, x []float64) Follower {
 	return m.New(s)
 }
 
-// near fails the test where got is farther from want than the tolerance.
+// near fails the test if got differs from want by more than the tolerance.
 func near(t *testing.T, got, want, tolerance float64, what ...any) {
 	t.Helper()
 	if !(math.Abs(got-want) <= tolerance) {
@@ -51,9 +51,8 @@ func coins(n int) []float64 {
 	return x
 }
 
-// A method says the same of an observation whatever comes after it, unless it has
-// hindsight.
-func TestCausal(t *testing.T) {
+// The result for an observation does not depend on later ones, except for methods with hindsight.
+func TestMethodsAreCausal(t *testing.T) {
 	for family, x := range map[string][]float64{"normal": normals(150), "bernoulli": coins(150)} {
 		y := slices.Clone(x)
 		for i := 120; i < len(y); i++ {
@@ -85,8 +84,8 @@ func TestCausal(t *testing.T) {
 	}
 }
 
-// What a method calls its predictive density is one: it sums or integrates to 1.
-func TestDensitiesIntegrateToOne(t *testing.T) {
+// Predictive densities sum or integrate to 1.
+func TestPredictiveDensities(t *testing.T) {
 	expect.Long(t, "integrals of densities")
 	last := func(m Method, family string, past []float64, x float64) float64 {
 		f := begin(t, m, family, past)
@@ -97,7 +96,7 @@ func TestDensitiesIntegrateToOne(t *testing.T) {
 	}
 	past, tosses := normals(60), coins(60)
 	for _, m := range All {
-		if m.OnRequest || m.Smooths || m.Name == "particle" { // particle-100 is the same with fewer
+		if m.OnRequest || m.Smooths || m.Name == "particle" { // particle-100 is the same with fewer particles
 			continue
 		}
 		if math.IsNaN(last(m, "normal", past, 3)) {
@@ -116,22 +115,22 @@ func TestDensitiesIntegrateToOne(t *testing.T) {
 	}
 }
 
-// An error of a name that there isn't lists those that there are.
+// The error for an unknown name lists the known names.
 func TestSelect(t *testing.T) {
-	some, err := Select([]string{"ewma", "hafvf"}, true)
-	if err != nil || len(some) != 2 || some[0].Name != "hafvf" || some[1].Name != "ewma" {
-		t.Errorf("%v, error %v", some, err)
+	selected, err := Select([]string{"ewma", "hafvf"}, true)
+	if err != nil || len(selected) != 2 || selected[0].Name != "hafvf" || selected[1].Name != "ewma" {
+		t.Errorf("%v, error %v", selected, err)
 	}
 	if _, err := Select([]string{"bocdp"}, false); err == nil || err.Error() == "" {
 		t.Error("no error")
 	}
 	for _, c := range []struct{ quick, particle bool }{{false, true}, {true, false}} {
-		all, err := Select(nil, c.quick)
-		has := func(name string) bool {
-			return slices.ContainsFunc(all, func(m Method) bool { return m.Name == name })
+		selected, err := Select(nil, c.quick)
+		contains := func(name string) bool {
+			return slices.ContainsFunc(selected, func(m Method) bool { return m.Name == name })
 		}
-		if err != nil || has("particle") != c.particle || has("particle-10000") || !has("particle-100") {
-			t.Errorf("quick %t: %d methods, error %v", c.quick, len(all), err)
+		if err != nil || contains("particle") != c.particle || contains("particle-10000") || !contains("particle-100") {
+			t.Errorf("quick %t: %d methods, error %v", c.quick, len(selected), err)
 		}
 	}
 	seen := map[string]bool{}

@@ -6,30 +6,29 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// HAFVF's model with the weights integrated out and another projection than that of
-// collapsed: each step takes the exact mixture over w and b,
+// HAFVF's model with the weights integrated out, as in collapsed but with another projection. Each step computes the
+// exact mixture over w and b,
 //
 //	p(z, w, b|x…x) ∝ p(b) p(w|b) p(z|θ₀ + w·d) p(x|z)
 //
-// by quadrature, and keeps the conjugate prior of the same E[T(z)], and Beta distributions
-// of the same E[log w] and E[log(1−w)]. These have the least Kullback–Leibler divergence
-// from the mixture. The θ need not be θ₀ and a sample: precision and degrees of freedom of a
-// normal mean grow apart.
+// by quadrature. It stores the conjugate prior with the same E[T(z)], and the Beta distributions with the same E[log
+// w] and E[log(1−w)]. These have the smallest Kullback–Leibler divergence from the mixture. θ is not always θ₀ plus a
+// sample: precision and degrees of freedom of a normal mean grow apart.
 var matcheds = []Method{
 	{Name: "matched", About: "HAFVF, two levels, weights integrated out, E[T(z)] matched", Setting: "levels {.9, .1}, {1, 1}, 41 × 11 nodes", Source: "Moens 2018, outlook",
 		New: func(s Start) Follower { return newMatched(s) }},
 }
 
-// A law is a likelihood with its conjugate prior, by textbook parameters θ.
+// A law is a likelihood with its conjugate prior, given by textbook parameters θ.
 type law interface {
-	// forget writes (1−w)·θ₀ + w·θ in natural parameters to dst.
+	// forget writes (1−w)·θ₀ + w·θ, computed in natural parameters, to dst.
 	forget(dst, naive, theta []float64, w float64)
 	learn(theta []float64, x float64)
 	logPartition(theta []float64) float64
 	logBase(x float64) float64
-	// match writes the θ whose expected statistics are those of the mixture to dst.
+	// match writes the θ with the expected statistics of the mixture to dst.
 	match(dst []float64, mixture [][]float64, share []float64)
-	// moments are those of the likelihood's mean.
+	// moments returns mean and standard deviation of the likelihood's mean, NaN if undefined.
 	moments(theta []float64) (mean, sd float64)
 }
 
@@ -47,7 +46,7 @@ func lawOf(family string) law {
 	panic("methods: no conjugate prior is known for " + family)
 }
 
-// A projection keeps one θ, and makes of a mixture over weights the next one.
+// A projection stores one θ. At each observation it forms a mixture over weights, and projects it to the next θ.
 type projection struct {
 	law
 	naive, theta []float64
@@ -72,7 +71,7 @@ func newProjection(s Start, weights []float64) projection {
 	return p
 }
 
-// see fills in what the observation says of each weight.
+// see sets mixture and gain for the observation x.
 func (p *projection) see(x float64) {
 	base := p.logBase(x)
 	for i, w := range p.weights {
@@ -94,9 +93,8 @@ func (p *projection) finish(step *Step) {
 	step.Mean, step.SD = p.moments(p.theta)
 }
 
-// nodes are those of a quadrature over a weight in (0, 1): at equal steps of t,
-// logit w = sinh t, so that they reach where a Beta distribution with a parameter of a tenth
-// has its mass.
+// nodes is a quadrature over a weight in (0, 1) at equal steps of t, logit w = sinh t. The nodes reach the mass of a
+// Beta distribution with a parameter of .1.
 type nodes struct{ w, logW, log1W, logStep []float64 }
 
 func newNodes(n int) nodes {
@@ -114,7 +112,7 @@ func newNodes(n int) nodes {
 	return v
 }
 
-// logShares writes the logarithms of the shares that a Beta distribution gives the nodes.
+// logShares writes the logarithms of the nodes' shares under the Beta distribution p to dst.
 func (v nodes) logShares(dst []float64, p betaPrior) {
 	norm := mathext.Lbeta(p.a, p.b)
 	for i := range dst {
@@ -126,7 +124,7 @@ func (v nodes) logShares(dst []float64, p betaPrior) {
 	}
 }
 
-// project returns the Beta distribution nearest to the shares.
+// project returns the Beta distribution nearest to the shares. The search starts from start.
 func (v nodes) project(share []float64, start betaPrior) betaPrior {
 	var logW, log1W float64
 	for i, p := range share {
@@ -138,15 +136,15 @@ func (v nodes) project(share []float64, start betaPrior) betaPrior {
 
 type matched struct {
 	projection
-	ofW, ofB         nodes
-	naive, posterior [2]betaPrior // of w, of b
+	nodesW, nodesB   nodes
+	naive, posterior [2]betaPrior // index 0 for w, 1 for b
 	priorW, priorB   []float64
 	shareB           []float64
 }
 
 func newMatched(s Start) *matched {
-	m := &matched{ofW: newNodes(41), ofB: newNodes(11)}
-	m.projection = newProjection(s, m.ofW.w)
+	m := &matched{nodesW: newNodes(41), nodesB: newNodes(11)}
+	m.projection = newProjection(s, m.nodesW.w)
 	m.naive = [2]betaPrior{{.9, .1}, {1, 1}}
 	m.posterior = m.naive
 	m.priorW, m.priorB, m.shareB = make([]float64, 41), make([]float64, 11), make([]float64, 11)
@@ -157,14 +155,14 @@ func (m *matched) Update(x float64) Step {
 	m.see(x)
 	clear(m.share)
 	clear(m.shareB)
-	m.ofB.logShares(m.priorB, m.posterior[1]) // γ = 1
+	m.nodesB.logShares(m.priorB, m.posterior[1]) // γ = 1
 	top := m.gain[0]
 	for _, g := range m.gain {
 		top = max(top, g)
 	}
 	total := 0.0
-	for j, b := range m.ofB.w {
-		m.ofW.logShares(m.priorW, m.naive[0].towards(m.posterior[0], b))
+	for j, b := range m.nodesB.w {
+		m.nodesW.logShares(m.priorW, m.naive[0].towards(m.posterior[0], b))
 		for i, g := range m.gain {
 			p := math.Exp(m.priorB[j] + m.priorW[i] + g - top)
 			m.share[i] += p
@@ -177,8 +175,8 @@ func (m *matched) Update(x float64) Step {
 			shares[i] /= total
 		}
 	}
-	m.posterior[0] = m.ofW.project(m.share, m.posterior[0])
-	m.posterior[1] = m.ofB.project(m.shareB, m.posterior[1])
+	m.posterior[0] = m.nodesW.project(m.share, m.posterior[0])
+	m.posterior[1] = m.nodesB.project(m.shareB, m.posterior[1])
 	step := Step{LogPredictive: top + math.Log(total), Age: -1}
 	m.finish(&step)
 	return step
@@ -207,9 +205,9 @@ func (betaLaw) match(dst []float64, mixture [][]float64, share []float64) {
 	var logP, log1P, a, b float64
 	for i, p := range share {
 		theta := mixture[i]
-		both := mathext.Digamma(theta[0] + theta[1])
-		logP += p * (mathext.Digamma(theta[0]) - both)
-		log1P += p * (mathext.Digamma(theta[1]) - both)
+		digammaSum := mathext.Digamma(theta[0] + theta[1])
+		logP += p * (mathext.Digamma(theta[0]) - digammaSum)
+		log1P += p * (mathext.Digamma(theta[1]) - digammaSum)
 		a += p * theta[0]
 		b += p * theta[1]
 	}
@@ -281,7 +279,7 @@ func (l gammaLaw) moments(theta []float64) (mean, sd float64) {
 	return mean, sd
 }
 
-// gammaShape solves ψ(a) − log a = v < 0 by Newton's method on log a from a start.
+// gammaShape returns the a that solves ψ(a) − log a = v < 0, by Newton's method on log a from the given a.
 func gammaShape(v, a float64) float64 {
 	for range 100 {
 		step := (mathext.Digamma(a) - math.Log(a) - v) / (a*trigamma(a) - 1)
@@ -323,7 +321,7 @@ func (normalLaw) logPartition(theta []float64) float64 {
 
 func (normalLaw) logBase(float64) float64 { return -.5 * math.Log(2*math.Pi) }
 
-// match has the same E[τ], E[τμ], E[τμ²] and E[log τ].
+// match preserves E[τ], E[τμ], E[τμ²] and E[log τ].
 func (normalLaw) match(dst []float64, mixture [][]float64, share []float64) {
 	var precision, mean, logPrecision, alpha float64
 	for i, p := range share {
@@ -337,8 +335,8 @@ func (normalLaw) match(dst []float64, mixture [][]float64, share []float64) {
 	variance := 0.0
 	for i, p := range share {
 		theta := mixture[i]
-		off := theta[0] - mean
-		variance += p * (1/theta[1] + theta[2]/theta[3]*off*off)
+		delta := theta[0] - mean
+		variance += p * (1/theta[1] + theta[2]/theta[3]*delta*delta)
 	}
 	dst[0], dst[1] = mean, 1/variance
 	dst[2] = gammaShape(logPrecision-math.Log(precision), alpha)

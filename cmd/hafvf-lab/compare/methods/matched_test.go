@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/gonum/integrate/quad"
 )
 
-// matchedAfter is the method after a stream of the family.
-func matchedAfter(t *testing.T, family string, ofW, ofB int) *matched {
+// matchedAfter returns the method after 40 observations of a stream of the family, with the given numbers of nodes.
+func matchedAfter(t *testing.T, family string, nW, nB int) *matched {
 	t.Helper()
 	s := expect.Get(Begin(family, []float64{1, 0, 1, 2, 1}))(t)
 	c := newMatched(s)
@@ -18,15 +18,15 @@ func matchedAfter(t *testing.T, family string, ofW, ofB int) *matched {
 	for range 40 {
 		c.Update(float64(rng.IntN(2)))
 	}
-	c.ofW, c.ofB = newNodes(ofW), newNodes(ofB)
-	p := newProjection(s, c.ofW.w)
+	c.nodesW, c.nodesB = newNodes(nW), newNodes(nB)
+	p := newProjection(s, c.nodesW.w)
 	copy(p.theta, c.theta)
 	c.projection = p
-	c.priorW, c.priorB, c.shareB = make([]float64, ofW), make([]float64, ofB), make([]float64, ofB)
+	c.priorW, c.priorB, c.shareB = make([]float64, nW), make([]float64, nB), make([]float64, nB)
 	return c
 }
 
-// A step with the nodes of the method is that with thirty times as many.
+// A step with the nodes of the method equals a step with about thirty times as many.
 func TestMatchedQuadrature(t *testing.T) {
 	for _, family := range []string{"normal", "bernoulli", "poisson", "exponential"} {
 		few, many := matchedAfter(t, family, 41, 11), matchedAfter(t, family, 1201, 301)
@@ -38,7 +38,7 @@ func TestMatchedQuadrature(t *testing.T) {
 	}
 }
 
-// What is matched has the mixture's expected statistics, by numeric integration.
+// The matched θ has the expected statistics of the mixture, by numeric integration.
 func TestMatch(t *testing.T) {
 	share := []float64{.2, .5, .3}
 	integral := func(density func(x float64) float64, lo, hi float64) func(func(x float64) float64) float64 {
@@ -46,7 +46,7 @@ func TestMatch(t *testing.T) {
 			return quad.Fixed(func(x float64) float64 { return f(x) * density(x) }, lo, hi, 4000, nil, 0)
 		}
 	}
-	of := map[string]struct {
+	cases := map[string]struct {
 		law
 		mixture [][]float64
 		density func(theta []float64) func(func(x float64) float64) float64
@@ -63,7 +63,7 @@ func TestMatch(t *testing.T) {
 			}, -30, 8)
 		}, []func(logX float64) float64{func(logX float64) float64 { return logX }, math.Exp}},
 	}
-	for name, c := range of {
+	for name, c := range cases {
 		theta := make([]float64, 2)
 		c.match(theta, c.mixture, share)
 		for i, stat := range c.stats {
@@ -99,7 +99,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// With one weight, there is nothing to mix: the method is forgetting at that weight.
+// With a single weight there is nothing to mix: the method equals forgetting at that weight.
 func TestProjectionOfOneWeight(t *testing.T) {
 	for family, x := range map[string][]float64{"normal": normals(100), "bernoulli": coins(100), "poisson": coins(100), "exponential": {1, 2, .5, 3, 1, 1, 7, 2}} {
 		s := expect.Get(Begin(family, x[:min(50, len(x))]))(t)

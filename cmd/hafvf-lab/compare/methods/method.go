@@ -1,10 +1,8 @@
-// Package methods has ways to follow a stream of numbers, one a file, behind one
-// interface: filters, detectors of changes, and charts of quality control. All are causal
-// and see one observation at a time, except those that say that they have seen the whole
-// stream before.
+// Package methods provides methods that follow a stream of numbers, one per file, with one interface: filters,
+// detectors of changes, and control charts. All methods are causal and see one observation at a time, except methods
+// with Hindsight, which see the whole stream in advance.
 //
-// To add a method, write a file with a type that has Update and Bytes, and add a Method
-// for it to All.
+// To add a method, write a file with a type that has Update and Bytes, and add a Method for it to All.
 package methods
 
 import (
@@ -17,78 +15,71 @@ import (
 	"hafvf/internal/message"
 )
 
-// A Method is one way to follow a stream, with one setting.
+// A Method is a way to follow a stream, with one setting.
 type Method struct {
-	Name    string // as a user asks for it
-	About   string // what it is, in a few words
+	Name    string // name by which a user selects the method
+	About   string // short description
 	Setting string
 	Source  string
-	// Gaussian methods have a density on the real line. On values of another family it is
-	// not to be compared with their probabilities, and does not count.
+	// Gaussian methods have a density on the real line. Their log predictive does not count for values of other
+	// families, because a density cannot be compared with a probability.
 	Gaussian bool
-	// Detects says that the method tells of changes, and Places that it knows where they
-	// were.
+	// Detects means that the method reports changes, and Places that it also reports their starts.
 	Detects, Places bool
-	// Hindsight methods see the whole stream before they begin.
+	// Hindsight methods see the whole stream before its first observation.
 	Hindsight bool
-	// Smooths says that the estimate of an observation knows the later ones.
+	// Smooths means that the estimate at an observation uses the later ones.
 	Smooths bool
 	// Slow methods take a hundred times as long as others.
 	Slow bool
-	// OnRequest methods run only where they are named.
+	// OnRequest methods run only if a user names them.
 	OnRequest bool
-	// New returns a follower at the beginning of a stream.
+	// New returns a follower at the start of a stream.
 	New func(s Start) Follower
 }
 
-// Start is what a method may know at the beginning of a stream.
+// Start holds what a method may know at the start of a stream.
 type Start struct {
 	Family string
-	// Model has the naive prior that the first observations give, where the family has
-	// location or scale.
+	// Model has a naive prior. If the family has a location or scale, the prior is fitted to the first observations.
 	Model expfam.Model
-	// Location and Scale are those of the first observations.
+	// Location and Scale are the location and scale of the first observations.
 	Location, Scale float64
-	// Period is the number of observations after which the values may recur; 1 where
-	// nothing is known.
+	// Period is the number of observations after which the values may recur; 1 if it is unknown.
 	Period int
-	Seed   uint64    // of methods that draw
-	Whole  []float64 // the stream, for methods with hindsight only
+	Seed   uint64    // for methods that draw random numbers
+	Whole  []float64 // the stream; nil for methods without hindsight
 }
 
 // A Follower follows one stream.
 type Follower interface {
 	// Update learns the next observation.
 	Update(x float64) Step
-	// Bytes is the size of what the follower has to keep until the next observation.
+	// Bytes returns the size of the state between observations.
 	Bytes() int
 }
 
-// A Step is what a follower says of an observation.
+// A Step is the result of a follower for one observation.
 type Step struct {
-	// LogPredictive is log p(x|past) in nats, from before x was seen; NaN where the method
-	// has no density.
+	// LogPredictive is log p(x|past) in nats, before x is learned. It is NaN for methods without a density.
 	LogPredictive float64
-	// Mean and SD are the estimate of the distribution's mean after x. SD is NaN where the
-	// method has none.
+	// Mean and SD are the estimate of the distribution's mean after x. SD is NaN for methods that have none.
 	Mean, SD float64
-	// Change says that a new regime has begun, Age observations before this one. Age is −1
-	// where the method doesn't know.
+	// Change reports the start of a new regime Age observations before this one. Age is −1 if it is unknown.
 	Change bool
 	Age    int
 }
 
 var nan = math.NaN()
 
-// own are the forms of this program's filter.
+// own lists the variants of this program's filter.
 var own = slices.Concat(ours, collapseds, grids, matcheds)
 
-// All are the methods, in the order of a table.
+// All lists the methods, in the order of a table.
 var All = slices.Concat(own, forgettings, truncateds, mixtures, particles, kalmans, gaussianFilters, runLengths, adwins, pageHinkleys, cusums, ewmas, naives)
 
-// Select returns the methods of the names, in the order of All. Without names it returns
-// all but those on request, and if quick without the slow ones. An error lists the names
-// that there are.
+// Select returns the methods with the given names, in the order of All. Without names it returns all methods except
+// those on request and, if quick, the slow methods. The error for an unknown name lists the known names.
 func Select(names []string, quick bool) ([]Method, error) {
 	known := Names()
 	for _, n := range names {
@@ -104,7 +95,7 @@ func Select(names []string, quick bool) ([]Method, error) {
 	}), nil
 }
 
-// Names are those of all methods.
+// Names returns the names of all methods.
 func Names() (names []string) {
 	for _, m := range All {
 		names = append(names, m.Name)
@@ -112,12 +103,12 @@ func Names() (names []string) {
 	return names
 }
 
-// Own reports whether the method of the name is a form of this program's filter.
+// Own reports whether the method with the given name is a variant of this program's filter.
 func Own(name string) bool {
 	return slices.ContainsFunc(own, func(m Method) bool { return m.Name == name })
 }
 
-// Begin returns the start of a stream of a family whose first observations are these.
+// Begin returns the start of a stream of a family. first holds the first observations of the stream.
 func Begin(family string, first []float64) (Start, error) {
 	s := Start{Family: family, Period: 1}
 	var err error
@@ -138,8 +129,8 @@ func Begin(family string, first []float64) (Start, error) {
 	return s, nil
 }
 
-// moments returns mean and standard deviation of few events: one observation of half an
-// event more keeps the latter from zero.
+// moments returns the mean and standard deviation of x and of one added observation of ½, which keeps the standard
+// deviation above zero if there are few events.
 func moments(x []float64) (mean, sd float64) {
 	n := float64(len(x)) + 1
 	mean = .5 / n
@@ -153,16 +144,16 @@ func moments(x []float64) (mean, sd float64) {
 	return mean, math.Sqrt(square)
 }
 
-// logNormal is the log density of N(mean, variance) at x.
+// logNormal returns the log density of N(mean, variance) at x.
 func logNormal(x, mean, variance float64) float64 {
 	d := x - mean
 	return -.5 * (math.Log(2*math.Pi*variance) + d*d/variance)
 }
 
-// logAdd is log(e^a + e^b), b finite.
+// logAdd returns log(e^a + e^b) for a finite b.
 func logAdd(a, b float64) float64 { return max(a, b) + math.Log1p(math.Exp(-math.Abs(a-b))) }
 
-// logSum is log Σ exp(v).
+// logSum returns log Σ exp(v).
 func logSum(v ...float64) float64 {
 	top := slices.Max(v)
 	if math.IsInf(top, -1) {
@@ -175,10 +166,10 @@ func logSum(v ...float64) float64 {
 	return top + math.Log(sum)
 }
 
-// A float has word bytes.
+// word is the size of a float64 in bytes.
 const word = 8
 
-// A conjugate is the likelihood of a stream with its conjugate prior.
+// A conjugate is the likelihood of a stream with its conjugate prior, and the current observation.
 type conjugate struct {
 	expfam.Model
 	line  expfam.Line
@@ -193,7 +184,7 @@ func newConjugate(m expfam.Model) conjugate {
 	return conjugate{Model: m, line: m.NewLine(), stats: make([]float64, m.Len())}
 }
 
-// see makes x the observation that the methods below are about.
+// see sets the observation for the methods below.
 func (c *conjugate) see(x float64) {
 	c.row[0] = x
 	clear(c.stats)
@@ -201,19 +192,19 @@ func (c *conjugate) see(x float64) {
 	c.base = c.LogBase(c.row[:])
 }
 
-// predictive is log p(x) under θ₀ + w·d.
+// predictive returns log p(x) under θ₀ + w·d.
 func (c *conjugate) predictive(d []float64, w float64) float64 {
 	c.line.Set(d, c.stats)
 	return c.line.Gain(w) + c.base
 }
 
-// learn makes of the sample d that of θ₀ + w·d + T(x).
+// learn replaces the sample d with the sample of θ₀ + w·d + T(x).
 func (c *conjugate) learn(d []float64, w float64) {
 	c.Scale(d, w)
 	c.Observe(d, c.row[:], 1)
 }
 
-// estimate is mean and standard deviation of the likelihood's mean under θ₀ + d.
+// estimate returns the mean and standard deviation of the likelihood's mean under θ₀ + d.
 func (c *conjugate) estimate(d []float64) (mean, sd float64) {
 	c.Estimate(c.mean[:], c.sd[:], d, nil)
 	return c.mean[0], c.sd[0]

@@ -6,11 +6,10 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// Stabilised linear forgetting: p(z) is p_{t−1} with probability π and else p₀, π ~ Beta(a, b),
-// a Bernoulli prior of the weight with a Beta hyperprior. That is what the paper says of van de
-// Laar, Cox, van Diepen and de Vries 2017, Variational Stabilized Linear Forgetting in
-// State-Space Models. Of theirs only the abstract was at hand; the updates are variational
-// message passing on this model, with Δ of the stabilised filter:
+// Stabilised linear forgetting: p(z) is p_{t−1} with probability π and else p₀, with π ~ Beta(a, b). This is a
+// Bernoulli prior of the weight with a Beta hyperprior, as Moens (2018) describes van de Laar, Cox, van Diepen and de
+// Vries 2017, Variational Stabilized Linear Forgetting in State-Space Models. Only the abstract of that article was
+// at hand. The updates here are variational message passing on this model, with Δ as in the stabilised filter:
 //
 //	E[w] = 1/(1+e^−ω),  ω = Δ + ψ(a) − ψ(b),  a ← a + E[w],  b ← b + 1 − E[w]
 var mixtures = []Method{

@@ -1,7 +1,7 @@
 package methods
 
-// Seasonal naive forecast (Hyndman and Athanasopoulos, Forecasting: Principles and Practice):
-// the value that was a period ago.
+// Seasonal naive forecast (Hyndman and Athanasopoulos, Forecasting: Principles and Practice): the value one period
+// ago.
 var naives = []Method{
 	{Name: "naive", About: "seasonal naive forecast", Setting: "the value a period ago; the last value if there is no period", Source: "Hyndman and Athanasopoulos, Forecasting",
 		New: func(s Start) Follower { return &naive{period: s.Period} }},
@@ -9,7 +9,7 @@ var naives = []Method{
 
 type naive struct {
 	period int
-	past   []float64 // of one period, the oldest at next
+	past   []float64 // values of one period; the oldest is at index next
 	next   int
 }
 

@@ -11,25 +11,25 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// outcomes are n trials with k outcomes of which one has the probability p, and the others are equal. Which
-// one it is changes with a hazard, or after each block if that is not 0.
+// outcomes returns n trials with k outcomes. One outcome has probability p, and the others are equally probable.
+// Which one it is changes with the given hazard or, if block is not 0, after each block.
 func outcomes(rng *rand.Rand, k, n int, p, hazard float64, block int) (x []float64) {
-	often := rng.IntN(k)
+	frequent := rng.IntN(k)
 	for i := range n {
 		if block == 0 && rng.Float64() < hazard || block > 0 && i > 0 && i%block == 0 {
-			often = (often + 1 + rng.IntN(k-1)) % k
+			frequent = (frequent + 1 + rng.IntN(k-1)) % k
 		}
-		v := often
+		v := frequent
 		if rng.Float64() >= p {
-			v = (often + 1 + rng.IntN(k-1)) % k
+			v = (frequent + 1 + rng.IntN(k-1)) % k
 		}
 		x = append(x, float64(v))
 	}
 	return x
 }
 
-// hgfBinary is the mean log predictive of the hierarchical Gaussian filter for binary inputs with two
-// levels (Mathys et al. 2011, equations 22 to 27): x₂ ~ N(0, 1) at first, and a random walk of variance e^ω.
+// hgfBinary returns the mean log predictive of the hierarchical Gaussian filter for binary inputs with two levels
+// (Mathys et al. 2011, equations 22 to 27). At first x₂ ~ N(0, 1); then x₂ is a random walk with variance e^ω.
 func hgfBinary(x []float64, omega float64) (mean float64) {
 	mu, variance := 0., 1.
 	for _, v := range x {
@@ -41,9 +41,10 @@ func hgfBinary(x []float64, omega float64) (mean float64) {
 	return mean
 }
 
-// BenchmarkOutcomes prints the mean log predictive, nats a trial, of the default filter of single outcomes,
-// of its first two members, of the paper's two levels, and of a hierarchical Gaussian filter whose ω is
-// the best of ten subjects: on 20 fresh subjects of 300 trials whose probabilities reverse, and on rates that stay:
+// BenchmarkOutcomes prints the mean log predictive, in nats per trial, of the default filter of single outcomes, of
+// its first two members, of the paper's two levels, and of a hierarchical Gaussian filter whose ω is the best for ten
+// other subjects. The data are 20 fresh subjects of 300 trials whose probabilities reverse, and probabilities that
+// are constant:
 //
 //	go test ./cmd/hafvf-lab/compare/methods -run - -bench Outcomes -benchtime 1x
 func BenchmarkOutcomes(b *testing.B) {
@@ -66,10 +67,10 @@ func BenchmarkOutcomes(b *testing.B) {
 		sets[names[4+i]] = []set{{k, 300, .5, 0, 0}, {k, 300, .8, 0, 0}}
 	}
 	sets[names[6]] = []set{{2, 5000, .98, 0, 0}}
-	score := func(sets []set, seed uint64, subjects int, of func(x []float64, k int) float64) (mean float64) {
+	score := func(sets []set, seed uint64, subjects int, predictive func(x []float64, k int) float64) (mean float64) {
 		for i, s := range sets {
 			for j := range subjects {
-				mean += of(outcomes(rand.New(rand.NewPCG(seed+uint64(j), uint64(i))), s.k, s.n, s.p, s.hazard, s.block), s.k)
+				mean += predictive(outcomes(rand.New(rand.NewPCG(seed+uint64(j), uint64(i))), s.k, s.n, s.p, s.hazard, s.block), s.k)
 			}
 		}
 		return mean / float64(len(sets)*subjects)
@@ -90,17 +91,17 @@ func BenchmarkOutcomes(b *testing.B) {
 	paper, first := hafvf.DefaultMember(), hafvf.Config{Family: "bernoulli"}.Members()[:2]
 	for b.Loop() {
 		for _, name := range names {
-			all := sets[name]
-			fmt.Printf("%-28s default %.4f, its first two %.4f, two levels %.4f", name, score(all, 2000, 20, filter(hafvf.Config{})),
-				score(all, 2000, 20, filter(hafvf.Config{Bank: first})), score(all, 2000, 20, filter(hafvf.Config{Member: &paper})))
-			if all[0].k == 2 {
-				best, most := 0., math.Inf(-1)
+			nameSets := sets[name]
+			fmt.Printf("%-28s default %.4f, its first two %.4f, two levels %.4f", name, score(nameSets, 2000, 20, filter(hafvf.Config{})),
+				score(nameSets, 2000, 20, filter(hafvf.Config{Bank: first})), score(nameSets, 2000, 20, filter(hafvf.Config{Member: &paper})))
+			if nameSets[0].k == 2 {
+				best, maxScore := 0., math.Inf(-1)
 				for omega := -7.; omega <= -1; omega += .5 {
-					if v := score(sets["coins that reverse"], 1000, 10, func(x []float64, _ int) float64 { return hgfBinary(x, omega) }); v > most {
-						best, most = omega, v
+					if v := score(sets["coins that reverse"], 1000, 10, func(x []float64, _ int) float64 { return hgfBinary(x, omega) }); v > maxScore {
+						best, maxScore = omega, v
 					}
 				}
-				fmt.Printf(", hgf %.4f (ω %g)", score(all, 2000, 20, func(x []float64, _ int) float64 { return hgfBinary(x, best) }), best)
+				fmt.Printf(", hgf %.4f (ω %g)", score(nameSets, 2000, 20, func(x []float64, _ int) float64 { return hgfBinary(x, best) }), best)
 			}
 			fmt.Println()
 		}

@@ -1,7 +1,7 @@
 package methods
 
-// Page–Hinkley test with forgetting (Page 1954), for rises as River has it
-// (drift.PageHinkley, with its minimum of 30 observations), and its mirror image for falls.
+// Page–Hinkley test with forgetting (Page 1954): for rises the test of River (drift.PageHinkley, with its minimum of
+// 30 observations), and for falls its mirror image.
 var pageHinkleys = []Method{
 	{Name: "page-hinkley", About: "Page–Hinkley test", Setting: "δ = .005, λ = 50, α = .9999, values standardised", Source: "Page 1954, as River has it",
 		Detects: true, New: func(s Start) Follower {

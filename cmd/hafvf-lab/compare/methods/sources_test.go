@@ -13,8 +13,8 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// nile is the annual flow of the Nile at Aswan, 1871 to 1970, in 10⁸ m³ (R's data set
-// Nile; Durbin and Koopman 2012, section 2.2.5).
+// nile is the annual flow of the Nile at Aswan, 1871 to 1970, in 10⁸ m³ (data set Nile of R; Durbin and Koopman 2012,
+// section 2.2.5).
 var nile = []float64{
 	1120, 1160, 963, 1210, 1160, 1160, 813, 1230, 1370, 1140, 995, 935, 1110, 994, 1020, 960, 1180, 799, 958, 1140,
 	1100, 1210, 1150, 1250, 1260, 1220, 1030, 1100, 774, 840, 874, 694, 940, 833, 701, 916, 692, 1020, 1050, 969,
@@ -23,16 +23,15 @@ var nile = []float64{
 	744, 749, 838, 1050, 918, 986, 797, 923, 975, 815, 1020, 906, 901, 1170, 912, 746, 919, 718, 714, 740,
 }
 
-// Durbin and Koopman 2012 give σ²ε = 15,099 and σ²η = 1,469.1 for the Nile. KFAS gives
-// 15098.53, 1469.178 and the diffuse log-likelihood -632.5456, to which the diffuse first
-// observation adds nothing.
+// Durbin and Koopman 2012 give σ²ε = 15,099 and σ²η = 1,469.1 for the Nile. KFAS gives 15098.53, 1469.178 and the
+// diffuse log-likelihood -632.5456, to which the diffuse first observation adds nothing.
 func TestKalmanNile(t *testing.T) {
 	l := fitLevel(nile)
 	near(t, l.noise, 15098.53, 2, "variance of the observation")
 	near(t, l.noise*l.q, 1469.178, .5, "variance of the level")
 	logLikelihood, _ := profile(nile, l.q)
 	near(t, logLikelihood, -632.5456, 1e-4, "log-likelihood")
-	// The predictive densities of the filter multiply to the likelihood.
+	// The product of the predictive densities of the filter is the likelihood.
 	k, sum := &kalman{level: l, due: math.MaxInt}, 0.0
 	for _, x := range nile {
 		if v := k.Update(x).LogPredictive; !math.IsNaN(v) {
@@ -42,9 +41,9 @@ func TestKalmanNile(t *testing.T) {
 	near(t, sum, logLikelihood, 1e-9, "sum of log predictive densities")
 }
 
-// The smoother is the posterior of all levels together, from the precision matrix of the
-// random walk and the observations. No figure of a source was at hand.
-func TestSmootherIsThePosterior(t *testing.T) {
+// The smoother equals the joint posterior of all levels, computed from the precision matrix of the random walk and
+// the observations. No figure of a source was at hand.
+func TestSmootherEqualsPosterior(t *testing.T) {
 	const q, noise, n = .3, 4., 40
 	x := nile[:n]
 	precision := mat.NewSymDense(n, nil)
@@ -70,10 +69,10 @@ func TestSmootherIsThePosterior(t *testing.T) {
 	}
 }
 
-// hgfTrajectory has mean and precision of both levels after the first inputs of the test
-// of HierarchicalGaussianFiltering.jl (canonical_continuous2level_states.csv; the same are
-// its canonical_python_trajectory.csv, from pyhgf's forerunner), for log π_u = -log 1e-4,
-// ω₁ = -13, ω₂ = -2 and the beliefs of the first row at the beginning.
+// hgfTrajectory holds mean and precision of both levels after the first inputs of the test of
+// HierarchicalGaussianFiltering.jl (canonical_continuous2level_states.csv; its canonical_python_trajectory.csv, from
+// the predecessor of pyhgf, has the same values). The parameters are log π_u = -log 1e-4, ω₁ = -13 and ω₂ = -2. The
+// first row holds the initial beliefs.
 var hgfTrajectory = [][4]float64{
 	{1.04, 10000, 1, 10},
 	{1.0377859183728282, 19421.14485405236, .9968176766176965, 4.262927405210326},
@@ -90,8 +89,8 @@ var hgfTrajectory = [][4]float64{
 	{1.0252623519883792, 47861.16502505841, .8598656651059841, .7000455235214001},
 }
 
-// The inputs are exchange rates of four decimals, which the trajectory gives away: a mean
-// moves by π_u/π₁ of the way to the input.
+// The inputs are exchange rates with four decimals. They follow from the trajectory: a mean moves by π_u/π₁ of the
+// distance to the input.
 func TestHGFTrajectory(t *testing.T) {
 	first := hgfTrajectory[0]
 	s := hgfState{levels: 2, params: hgfParams{math.Log(1e4), -13, -2}, mu: [maxHGF]float64{first[0], first[2]}, pi: [maxHGF]float64{first[1], first[3]}}
@@ -102,13 +101,13 @@ func TestHGFTrajectory(t *testing.T) {
 			t.Fatalf("input %d: a precision is not positive", i+1)
 		}
 		for j, got := range [4]float64{s.mu[0], s.pi[0], s.mu[1], s.pi[1]} {
-			near(t, got/want[j], 1, 1e-9, "input ", i+1, ": number ", j, ", of what it is to be")
+			near(t, got/want[j], 1, 1e-9, "input ", i+1, ": number ", j, " as a share of the expected one")
 		}
 	}
 }
 
-// The test of ghgf, pyhgf's forerunner (test_input_continuous): three inputs of .5 move
-// levels of infinite precision, and one of 1e5 then makes a precision negative.
+// The test test_input_continuous of ghgf, the predecessor of pyhgf: three inputs of .5 move levels of infinite
+// precision, and then an input of 1e5 makes a precision negative.
 func TestHGFNegativePrecision(t *testing.T) {
 	s := hgfState{levels: 2, params: hgfParams{0, -12, -2}, mu: [maxHGF]float64{1.04, 1}, pi: [maxHGF]float64{math.Inf(1), math.Inf(1)}}
 	for i := range 3 {
@@ -124,8 +123,7 @@ func TestHGFNegativePrecision(t *testing.T) {
 	}
 }
 
-// A third level that is certain and does not move adds its mean to ω₂. No figure of a
-// source was at hand for three levels.
+// A third level that is certain and constant adds its mean to ω₂. No figure of a source was at hand for three levels.
 func TestHGFThirdLevel(t *testing.T) {
 	two := hgfState{levels: 2, params: hgfParams{0, -3, -2 + .7}, mu: [maxHGF]float64{0, 1}, pi: [maxHGF]float64{1, 10}}
 	three := hgfState{levels: 3, params: hgfParams{0, -3, -2, -40}, mu: [maxHGF]float64{0, 1, .7}, pi: [maxHGF]float64{1, 10, 1e15}}
@@ -142,18 +140,18 @@ func TestHGFThirdLevel(t *testing.T) {
 		}
 	}
 	if math.Abs(moving.mu[2]-.7) < 1e-3 {
-		t.Error("a third level that may move does not")
+		t.Error("a third level with variance did not move")
 	}
 }
 
-// A nig is the conjugate posterior of a normal, by the textbook.
+// A nig is the conjugate posterior of a normal distribution, with textbook parameters.
 type nig struct{ mu, kappa, alpha, beta float64 }
 
 func (p nig) after(x float64) nig {
 	return nig{(p.kappa*p.mu + x) / (p.kappa + 1), p.kappa + 1, p.alpha + .5, p.beta + p.kappa*(x-p.mu)*(x-p.mu)/(2*(p.kappa+1))}
 }
 
-// logPredictive is Student's t.
+// logPredictive returns the log density of Student's t distribution.
 func (p nig) logPredictive(x float64) float64 {
 	nu, scale2 := 2*p.alpha, p.beta*(p.kappa+1)/(p.alpha*p.kappa)
 	up, _ := math.Lgamma((nu + 1) / 2)
@@ -161,7 +159,7 @@ func (p nig) logPredictive(x float64) float64 {
 	return up - low - .5*math.Log(nu*math.Pi*scale2) - (nu+1)/2*math.Log1p((x-p.mu)*(x-p.mu)/(nu*scale2))
 }
 
-// start is that of a normal stream with the prior of Begin, and naive the same prior.
+// start returns the start of a normal stream with the prior of Begin, and the same prior as naive.
 func start(t *testing.T, first []float64) (s Start, naive nig) {
 	t.Helper()
 	s = expect.Get(Begin("normal", first))(t)
@@ -170,8 +168,8 @@ func start(t *testing.T, first []float64) (s Start, naive nig) {
 	return s, nig{p[0], p[1], p[2], p[3]}
 }
 
-// Bayesian online changepoint detection without pruning is the average over all 2ⁿ⁻¹
-// segmentations of a short series.
+// Without pruning, Bayesian online changepoint detection equals the average over all 2ⁿ⁻¹ segmentations of a short
+// series.
 func TestBOCPDEnumeration(t *testing.T) {
 	x := []float64{.2, -.4, .1, 5, 5.6, 4.8, 4.9, 0, .3, -.2}
 	const hazard = .1
@@ -204,9 +202,8 @@ func TestBOCPDEnumeration(t *testing.T) {
 	}
 }
 
-// Pruning costs little, and one outlier makes the plain form say a change, which the
-// robust one does not.
-func TestBOCPDPrunes(t *testing.T) {
+// Pruning costs little. After one outlier the plain form reports a change, and the robust form does not.
+func TestBOCPDPruning(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 3))
 	x := make([]float64, 1200)
 	for i := range x {
@@ -217,29 +214,28 @@ func TestBOCPDPrunes(t *testing.T) {
 	}
 	x[400] = 9
 	s, _ := start(t, x[:50])
-	all, some, robust := newBOCPD(s, 1e-3, 0, 0), newBOCPD(s, 1e-3, 0, 1e-6), newBOCPD(s, 1e-3, .01, 1e-6)
-	lost, said, saidRobust := 0.0, 0, []int{}
+	unpruned, pruned, robust := newBOCPD(s, 1e-3, 0, 0), newBOCPD(s, 1e-3, 0, 1e-6), newBOCPD(s, 1e-3, .01, 1e-6)
+	lost, nReported, robustStarts := 0.0, 0, []int{}
 	for i, v := range x {
-		a, b, c := all.Update(v), some.Update(v), robust.Update(v)
+		a, b, c := unpruned.Update(v), pruned.Update(v), robust.Update(v)
 		lost += a.LogPredictive - b.LogPredictive
 		if b.Change && i > 50 {
-			said++
+			nReported++
 		}
 		if c.Change && i > 50 {
-			saidRobust = append(saidRobust, i-c.Age)
+			robustStarts = append(robustStarts, i-c.Age)
 		}
 	}
 	near(t, lost, 0, .1, "nats that pruning loses")
-	if some.Bytes()*2 > all.Bytes() {
-		t.Errorf("%d bytes, %d without pruning", some.Bytes(), all.Bytes())
+	if pruned.Bytes()*2 > unpruned.Bytes() {
+		t.Errorf("%d bytes, %d without pruning", pruned.Bytes(), unpruned.Bytes())
 	}
-	if said < 2 || len(saidRobust) != 1 || saidRobust[0] != 800 {
-		t.Errorf("%d changes said, and by the robust form at %v; want some more, and 800", said, saidRobust)
+	if nReported < 2 || len(robustStarts) != 1 || robustStarts[0] != 800 {
+		t.Errorf("%d changes reported, and by the robust form at %v; want at least 2, and 800", nReported, robustStarts)
 	}
 }
 
-// At weight w the sample is the exponentially weighted one, whose posterior the textbook
-// gives.
+// At weight w the sample is exponentially weighted. Its posterior follows from textbook formulas.
 func TestForgetting(t *testing.T) {
 	x := normals(40)
 	s, naive := start(t, x)
@@ -258,7 +254,7 @@ func TestForgetting(t *testing.T) {
 		p.beta = naive.beta + .5*(square+naive.kappa*naive.mu*naive.mu-p.kappa*p.mu*p.mu)
 		near(t, f.Update(v).LogPredictive, p.logPredictive(v), 1e-9, "observation ", i, ": log predictive")
 	}
-	// Of a stream without change, hindsight takes all.
+	// For a stream without changes, hindsight selects a weight near 1.
 	whole := normals(400)[:200]
 	s.Whole = whole
 	if f := bestForgetting(s).(*forgetting); f.w < .9995 {
@@ -266,9 +262,8 @@ func TestForgetting(t *testing.T) {
 	}
 }
 
-// E[w] of the truncated exponential distribution, and of both mixtures the fixed point: it
-// is where the bound that the source maximises is largest, found here on a grid. The
-// sources give no figures of single steps.
+// E[w] of the truncated exponential distribution; and for both mixtures the fixed point, which maximises the bound of
+// the source. The maximum is found on a grid. The sources give no figures of single steps.
 func TestMixtures(t *testing.T) {
 	for _, omega := range []float64{-30, -2, -1e-4, 0, .5, 3, 100} {
 		density := func(w float64) float64 { return math.Exp(omega * (w - 1)) }
@@ -280,8 +275,7 @@ func TestMixtures(t *testing.T) {
 	const gamma = 20
 	a, b := newTruncated(s, gamma), newLinear(s, 99, 1)
 	for i, v := range x {
-		// E_q[log p(x, z|w)] − E_q[log q(z)] as a function of q(z) = θ₀ + wd + T(x), with
-		// E[w] = w.
+		// E_q[log p(x, z|w)] − E_q[log q(z)] as a function of q(z) = θ₀ + wd + T(x), with E[w] = w.
 		bound := func(f *stabilised, w float64) float64 {
 			trial := append([]float64(nil), f.d...)
 			f.learn(trial, w)
@@ -297,38 +291,38 @@ func TestMixtures(t *testing.T) {
 		a.see(v)
 		b.see(v)
 		prior := mathext.Digamma(b.a) - mathext.Digamma(b.b)
-		// The entropies of q(w) at mean w, with the prior's expectation.
+		// Entropies of q(w) with mean w, plus the expectation of the log prior.
 		truncatedTerm := func(omega float64) float64 {
 			w := truncatedMean(omega)
 			logZ := omega + math.Log(-math.Expm1(-omega)/omega)
 			return gamma*w - (omega*w - logZ)
 		}
 		bernoulliTerm := func(w float64) float64 { return prior*w - w*math.Log(w) - (1-w)*math.Log1p(-w) }
-		bestA, mostA, bestB, mostB := 0.0, math.Inf(-1), 0.0, math.Inf(-1)
+		bestA, maxA, bestB, maxB := 0.0, math.Inf(-1), 0.0, math.Inf(-1)
 		for omega := -149.995; omega < 150; omega += .01 {
-			if l := bound(&a.stabilised, truncatedMean(omega)) + truncatedTerm(omega); l > mostA {
-				bestA, mostA = truncatedMean(omega), l
+			if l := bound(&a.stabilised, truncatedMean(omega)) + truncatedTerm(omega); l > maxA {
+				bestA, maxA = truncatedMean(omega), l
 			}
 		}
 		for logit := -12.; logit < 12; logit += .002 {
 			w := 1 / (1 + math.Exp(-logit))
-			if l := bound(&b.stabilised, w) + bernoulliTerm(w); l > mostB {
-				bestB, mostB = w, l
+			if l := bound(&b.stabilised, w) + bernoulliTerm(w); l > maxB {
+				bestB, maxB = w, l
 			}
 		}
-		beforeB, othersB := b.a, b.b
+		oldA, oldB := b.a, b.b
 		nA := a.d[0]
 		a.Update(v)
 		b.Update(v)
 		if i > 0 {
 			near(t, (a.d[0]-1)/nA, bestA, 2e-3, "observation ", i, ": weight of the truncated exponential")
 		}
-		near(t, b.a-beforeB, bestB, 2e-3, "observation ", i, ": weight of the linear mixture")
-		near(t, b.b-othersB, 1-bestB, 2e-3, "observation ", i, ": what the linear mixture forgets")
+		near(t, b.a-oldA, bestB, 2e-3, "observation ", i, ": weight of the linear mixture")
+		near(t, b.b-oldB, 1-bestB, 2e-3, "observation ", i, ": forgotten share of the linear mixture")
 	}
 }
 
-// The Beta distribution of given E[log w] and E[log(1−w)].
+// betaOfLogs inverts meanLogs.
 func TestBetaOfLogs(t *testing.T) {
 	for _, want := range []betaPrior{{.9, .1}, {1, 1}, {30, 2}, {.05, 4}, {500, 3}} {
 		logW, log1W := want.meanLogs()
@@ -355,9 +349,9 @@ func TestBetaOfLogs(t *testing.T) {
 	}
 }
 
-// The particle filter against the same model integrated on a grid of log-odds of w and b,
-// over all histories of a short series. The tolerance is four standard errors of the mean
-// over independent filters, and what the distribution of so many particles is off.
+// The particle filter against the same model, integrated on a grid of the log-odds of w and b over all histories of a
+// short series. The tolerance is four standard errors of the mean over independent filters, plus .3 % for the error
+// of a finite number of particles.
 func TestParticleGrid(t *testing.T) {
 	x := []float64{.3, -.5, 4, 3.7}
 	s, _ := start(t, x)
@@ -379,7 +373,7 @@ func TestParticleGrid(t *testing.T) {
 	}
 }
 
-// particleGrid returns the predictive densities of the observations.
+// particleGrid returns the predictive densities of the observations, by integration on a grid.
 func particleGrid(s Start, x []float64) (densities []float64) {
 	type node struct{ w, logW, log1W float64 }
 	grid := func(lo, hi, step float64) (nodes []node) {
@@ -389,13 +383,13 @@ func particleGrid(s Start, x []float64) (densities []float64) {
 		}
 		return nodes
 	}
-	density := func(n node, p betaPrior) float64 { // by the log-odds
+	density := func(n node, p betaPrior) float64 { // as a function of the log-odds
 		return math.Exp(p.a*n.logW + p.b*n.log1W - mathext.Lbeta(p.a, p.b))
 	}
 	const stepW, stepB = 1.25, .5
 	ws, bs := grid(-30, 160, stepW), grid(-25, 25, stepB)
 	naiveW, naiveB := betaPrior{.9, .1}, betaPrior{1, 1}
-	ofW, ofB := naiveW, naiveB
+	posteriorW, posteriorB := naiveW, naiveB
 	c := newConjugate(s.Model)
 	type history struct {
 		d []float64
@@ -406,7 +400,7 @@ func particleGrid(s Start, x []float64) (densities []float64) {
 		c.see(v)
 		evidence := 0.0
 		var logs [4]float64
-		likelihood := make([]float64, len(ws)) // of w
+		likelihood := make([]float64, len(ws)) // by w
 		prior := make([]float64, len(ws))
 		var next []history
 		for i, w := range ws {
@@ -415,7 +409,7 @@ func particleGrid(s Start, x []float64) (densities []float64) {
 				likelihood[i] += l
 			}
 			for _, b := range bs {
-				p := density(b, naiveB.towards(ofB, 1)) * stepB * density(w, naiveW.towards(ofW, b.w)) * stepW
+				p := density(b, naiveB.towards(posteriorB, 1)) * stepB * density(w, naiveW.towards(posteriorW, b.w)) * stepW
 				prior[i] += p
 				e := p * likelihood[i]
 				evidence += e
@@ -425,8 +419,8 @@ func particleGrid(s Start, x []float64) (densities []float64) {
 			}
 		}
 		densities = append(densities, evidence)
-		ofW = betaOfLogs(logs[0]/evidence, logs[1]/evidence, ofW)
-		ofB = betaOfLogs(logs[2]/evidence, logs[3]/evidence, ofB)
+		posteriorW = betaOfLogs(logs[0]/evidence, logs[1]/evidence, posteriorW)
+		posteriorB = betaOfLogs(logs[2]/evidence, logs[3]/evidence, posteriorB)
 		for _, h := range histories {
 			for i, w := range ws {
 				p := h.p * prior[i] * math.Exp(c.predictive(h.d, w.w)) / evidence
@@ -438,7 +432,7 @@ func particleGrid(s Start, x []float64) (densities []float64) {
 				next = append(next, history{d, p})
 			}
 		}
-		if len(densities) == 1 { // all histories are the same: there was nothing to forget
+		if len(densities) == 1 { // all histories are the same: nothing was forgotten
 			next = []history{{next[0].d, 1}}
 		}
 		histories = next
@@ -446,8 +440,8 @@ func particleGrid(s Start, x []float64) (densities []float64) {
 	return densities
 }
 
-// meanRunLength is the mean number of standard normal observations, moved by shift, until the
-// chart raises an alarm.
+// meanRunLength returns the mean number of standard normal observations, moved by shift, until the chart raises an
+// alarm.
 func meanRunLength(c chart, shift float64, runs int) float64 {
 	rng := rand.New(rand.NewPCG(1, 5))
 	n := 0
@@ -463,10 +457,9 @@ func meanRunLength(c chart, shift float64, runs int) float64 {
 	return float64(n) / float64(runs)
 }
 
-// Montgomery, Introduction to Statistical Quality Control, chapter 9: average run lengths of
-// the two-sided tabular CUSUM with k = ½, and of the EWMA chart with λ = .1, L = 2.814 (after
-// Lucas and Saccucci 1990). The tolerance is four standard errors, and half a unit of the
-// table's last digit.
+// Montgomery, Introduction to Statistical Quality Control, chapter 9: average run lengths of the two-sided tabular
+// CUSUM with k = ½, and of the EWMA chart with λ = .1 and L = 2.814 (after Lucas and Saccucci 1990). The tolerance is
+// four standard errors plus half a unit of the table's last digit.
 func TestAverageRunLengths(t *testing.T) {
 	for _, c := range []struct {
 		name              string
@@ -483,20 +476,19 @@ func TestAverageRunLengths(t *testing.T) {
 	} {
 		got := meanRunLength(c.chart, c.shift, c.runs)
 		t.Logf("%s: %.4g observations, want %g", c.name, got, c.want)
-		// A run length scatters by less than its mean.
+		// The standard deviation of a run length is smaller than its mean.
 		near(t, got, c.want, 4*c.want/math.Sqrt(float64(c.runs))+c.unit/2, c.name)
 	}
 }
 
-// river is the stream of the examples of river.drift: random.Random(12345), 1,000 choices of
-// 0 and 1, then 1,000 of 4 to 7.
+// river is the stream of the examples of river.drift: random.Random(12345), 1,000 choices of 0 and 1, then 1,000 of 4
+// to 7.
 //
 //go:embed testdata/river.txt
 var river string
 
-// The documentation of River says "Change detected at index 1023, input value: 4" of
-// ADWIN and "Change detected at index 1006, input value: 5" of PageHinkley on this stream,
-// and of nothing else.
+// For this stream the documentation of River reports "Change detected at index 1023, input value: 4" for ADWIN and
+// "Change detected at index 1006, input value: 5" for PageHinkley, and nothing else.
 func TestDriftDetectors(t *testing.T) {
 	stream := strings.ReplaceAll(river, "\n", "")
 	if len(stream) != 2000 {
@@ -505,27 +497,27 @@ func TestDriftDetectors(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		follower Follower
-		at       int
+		index    int
 		value    float64
 	}{
 		{"ADWIN", newADWIN(.002), 1023, 4},
 		{"Page–Hinkley", &pageHinkley{delta: .005, threshold: 50, alpha: .9999}, 1006, 5},
 	} {
-		var at []int
+		var changes []int
 		for i, digit := range stream {
 			x := float64(digit - '0')
 			if c.follower.Update(x).Change {
-				at = append(at, i)
+				changes = append(changes, i)
 				expect.Same(t, c.value, x, c.name)
 			}
 		}
-		if len(at) != 1 || at[0] != c.at {
-			t.Errorf("%s: changes at %v, want %d", c.name, at, c.at)
+		if len(changes) != 1 || changes[0] != c.index {
+			t.Errorf("%s: changes at %v, want %d", c.name, changes, c.index)
 		}
 	}
 }
 
-// The estimate of ADWIN is the mean of its window, which ends at a change.
+// The estimate of ADWIN is the mean of its window, which is cut at a change.
 func TestADWINWindow(t *testing.T) {
 	a := newADWIN(.002)
 	stream := strings.ReplaceAll(river, "\n", "")
@@ -540,6 +532,6 @@ func TestADWINWindow(t *testing.T) {
 		}
 	}
 	if a.n > 1050 {
-		t.Errorf("a window of %g, though there was a change 1000 ago", a.n)
+		t.Errorf("a window of %g, but there was a change 1000 observations ago", a.n)
 	}
 }

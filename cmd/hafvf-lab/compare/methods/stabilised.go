@@ -6,14 +6,14 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// A stabilised filter forgets with a weight w that is inferred anew at every step: truncated
-// and mixture, the two rivals that the paper names beside its Beta prior. Both are
-// variational, with a factorised posterior q(z)q(w), which makes of either mixture
+// stabilised is the common part of truncated and mixture, which forget with a weight w that is inferred at every
+// step. The paper names both as alternatives to its Beta prior. Both are variational, with a factorised posterior
+// q(z)q(w). For both,
 //
 //	q(z) = θ₀ + E[w]d + T(x)
 //	Δ = E_q(z)[log p_{t−1}(z) − log p₀(z)]
 //
-// and differ in q(w). Steps are repeated until E[w] stands.
+// They differ in q(w). The updates are repeated until E[w] converges.
 type stabilised struct {
 	conjugate
 	family         string
@@ -32,7 +32,8 @@ func newStabilised(s Start) stabilised {
 	return f
 }
 
-// infer returns E[w] at the fixed point that repeated steps reach from w.
+// infer returns E[w] at the fixed point of the updates, starting from w. weight returns E[w] for a value of Δ. infer
+// stops after 200 updates.
 func (f *stabilised) infer(w float64, weight func(delta float64) float64) float64 {
 	f.Posterior(f.past, f.d)
 	for range 200 {
@@ -48,21 +49,20 @@ func (f *stabilised) infer(w float64, weight func(delta float64) float64) float6
 	return w
 }
 
-// finish learns the observation, and fills in the step's estimate.
+// finish learns the observation with weight w, and sets the estimate of step.
 func (f *stabilised) finish(step *Step, w float64) {
 	f.learn(f.d, w)
 	step.Mean, step.SD = f.estimate(f.d)
 }
 
-// expectedLog is E_q[log p(z)], where q and p are the conjugate prior of the family with
-// these textbook parameters.
+// expectedLog returns E_q[log p(z)]. q and p are conjugate priors of the family, given by textbook parameters.
 func expectedLog(family string, q, p []float64) float64 {
 	lgamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
 	switch family {
 	case "bernoulli":
 		a, b := q[0], q[1]
-		both := mathext.Digamma(a + b)
-		return (p[0]-1)*(mathext.Digamma(a)-both) + (p[1]-1)*(mathext.Digamma(b)-both) - mathext.Lbeta(p[0], p[1])
+		digammaSum := mathext.Digamma(a + b)
+		return (p[0]-1)*(mathext.Digamma(a)-digammaSum) + (p[1]-1)*(mathext.Digamma(b)-digammaSum) - mathext.Lbeta(p[0], p[1])
 	case "poisson", "exponential":
 		shape, rate := p[0], p[1]
 		return shape*math.Log(rate) - lgamma(shape) + (shape-1)*(mathext.Digamma(q[0])-math.Log(q[1])) - rate*q[0]/q[1]
@@ -70,8 +70,8 @@ func expectedLog(family string, q, p []float64) float64 {
 		mu, kappa, alpha, beta := q[0], q[1], q[2], q[3]
 		precision := alpha / beta                              // E[1/σ²]
 		logVariance := math.Log(beta) - mathext.Digamma(alpha) // E[log σ²]
-		off := (mu-p[0])*(mu-p[0])*precision + 1/kappa
-		return .5*math.Log(p[1]/(2*math.Pi)) - .5*p[1]*off +
+		distance := (mu-p[0])*(mu-p[0])*precision + 1/kappa
+		return .5*math.Log(p[1]/(2*math.Pi)) - .5*p[1]*distance +
 			p[2]*math.Log(p[3]) - lgamma(p[2]) - (p[2]+1.5)*logVariance - p[3]*precision
 	}
 	panic("methods: no conjugate prior is known for " + family)
