@@ -1,8 +1,8 @@
-"""What an observation costs: CPU of Python and of the child, and the time that it takes. Needs hafvf[beam].
+"""Measures the cost of an observation: CPU time of Python, CPU time of the child, and wall time. Needs hafvf[beam].
 
     python tests/bench.py [ROWS]
 
-Of a pipeline it is the cost of further rows: those of ROWS less those of a fifth of them.
+For pipelines it is the cost of additional rows: the cost of ROWS/5 rows minus the cost of a fifth of these.
 """
 
 import os
@@ -40,7 +40,7 @@ def cpu_of_children():
 
 def measured(do):
     _client._the_pool().stop()
-    hafvf.Stream()  # begins a child
+    hafvf.Stream()  # starts a child
     before, began, children = time.process_time(), time.perf_counter(), cpu_of_children()
     do()
     return np.array([time.process_time() - before, cpu_of_children() - children, time.perf_counter() - began])
@@ -99,4 +99,4 @@ if __name__ == "__main__":
         few, many = (measured(lambda rows=rows, of=of: pipeline(df[:rows], of)) for rows in (n // 5, n))
         show(f"Beam: {name}", many - few, n - n // 5)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(f"memory at most: Python {memory} MB, child {max(memory_of_children)} MB")
+    print(f"maximum memory: Python {memory} MB, child {max(memory_of_children)} MB")

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
-    """The program hafvf of the same tree, which the package is compared with."""
+    """The program hafvf, built from the same tree. Tests compare the package with it."""
     path = tmp_path_factory.mktemp("bin") / "hafvf"
     subprocess.run(["go", "build", "-o", str(path), "./cmd/hafvf"], cwd=ROOT, check=True)
     return path
@@ -24,7 +24,7 @@ def program(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def prism(tmp_path_factory):
-    """Options of a pipeline by which it runs on Prism, which opens a port on all interfaces: it wants to be asked for."""
+    """Options of a pipeline that runs on Prism. Prism opens a port on all interfaces, so HAFVF_PRISM must allow it."""
     if not os.environ.get("HAFVF_PRISM"):
         pytest.skip("Prism opens a port on all interfaces: set HAFVF_PRISM")
     path = tmp_path_factory.mktemp("prism") / "prism"
@@ -34,7 +34,7 @@ def prism(tmp_path_factory):
 
 @pytest.fixture
 def living(monkeypatch):
-    """The children that there were, the last one last."""
+    """All children so far, in the order of their start."""
     all_ = list(_client._the_pool().idle)
     begin = _client._Child.__init__
 
@@ -48,7 +48,7 @@ def living(monkeypatch):
 
 @pytest.fixture
 def kills(living):
-    """Kills children, one after the other, while something runs: as many as HAFVF_KILLS says, or 4. Returns how many."""
+    """Kills HAFVF_KILLS children (default 4), one after another, while a test runs. It yields the list of killed children."""
 
     @contextlib.contextmanager
     def killing():
@@ -56,7 +56,7 @@ def kills(living):
         _client._the_pool().stop()
         done, killed = threading.Event(), []
 
-        def kill():  # now and then: five kills might hit each try of one call
+        def kill():  # with pauses: five kills in a row could hit every try of one call
             while len(killed) < int(os.environ.get("HAFVF_KILLS", 4)) and not done.wait(random.uniform(0.05, 0.15)):
                 for child in living[-1:]:
                     if child.process.poll() is None:
@@ -75,7 +75,7 @@ def kills(living):
 
 @pytest.fixture
 def run_program(program, tmp_path):
-    """Runs a config, and returns the estimates, the alerts and the rejected lines."""
+    """Runs a config and returns the estimates, the alerts and the rejected lines."""
 
     def run(text):
         config = tmp_path / "config.yaml"

@@ -46,7 +46,7 @@ def test_rows_that_are_not_learned():
     for bad in ({"x": "much", "time": rows[0]["time"]}, {"x": 1.0, "time": "soon"}):
         assert labels_of(detector, [bad]) == [-2] and detector._state == before
     assert labels_of(detector, [{"x": None, "time": "2026-01-01T01:00:00Z"}]) == [-2]
-    assert labels_of(detector, [{"x": math.inf, "time": "2026-01-01T01:01:00Z"}]) == [1]  # as the program alarms
+    assert labels_of(detector, [{"x": math.inf, "time": "2026-01-01T01:01:00Z"}]) == [1]  # the program raises an alarm, too
 
 
 def test_it_is_pickled_with_what_it_knows():

@@ -17,9 +17,9 @@ import hafvf.beam  # noqa: E402
 
 
 def collect(build, tmp_path, options=()):
-    """Runs a pipeline, and returns the dicts of its collections by name."""
+    """Runs a pipeline and returns the dicts of its collections in the order of names."""
     names = ("estimates", "alerts", "rejected")
-    if flink := os.environ.get("HAFVF_FLINK"):  # the job server of a cluster, see internal/testing/e2e/flink/python_test.go
+    if flink := os.environ.get("HAFVF_FLINK"):  # job server of a cluster, see internal/testing/e2e/flink/python_test.go
         options = ["--runner=PortableRunner", f"--job_endpoint={flink}", "--environment_type=LOOPBACK", "--parallelism=2"]
     with beam.Pipeline(options=PipelineOptions(options or ["--runner=FnApiRunner"])) as p:
         found = build(p)
@@ -33,7 +33,7 @@ def by_id(records):
     return sorted(records, key=lambda r: (r["key"], r["time"] or "", r.get("id") or "", r.get("kind") or ""))
 
 
-# The file as it is takes long; then all of its keys are there.
+# If LONG is set, tests use all keys of the file, which takes long.
 LONG = "HAFVF_KILLS" in os.environ or "HAFVF_FLINK" in os.environ
 
 
@@ -76,7 +76,7 @@ def test_what_is_wrong_is_rejected(tmp_path):
     estimates, _, rejected = collect(lambda p: p | beam.Create(rows) | hafvf.beam.Filter(), tmp_path)
     assert [r["x"] for r in by_id(estimates)] == [float(i) for i in range(10)]
     reasons = sorted(r["reason"] for r in rejected)
-    assert len(reasons) == 4 and "2 numbers where 1 are due" in reasons[0]
+    assert len(reasons) == 4 and "2 numbers, expected 1" in reasons[0]
     assert any("soon" in r for r in reasons) and any("not finite" in r for r in reasons)
 
 
@@ -90,7 +90,7 @@ def test_event_times(tmp_path):
 
 
 def test_nanoseconds(tmp_path):
-    """Event times have microseconds, records all."""
+    """Event times have microseconds, records have nanoseconds."""
     rows = [("a", ("2026-01-01T00:00:00.123456789Z", 1.0)), ("a", (1767225600123456790, 2.0))]
     estimates, _, _ = collect(lambda p: p | beam.Create(rows) | hafvf.beam.Filter(), tmp_path)
     assert [r["time"][-11:] for r in by_id(estimates)] == [".123456789Z", "0.12345679Z"]
@@ -135,7 +135,7 @@ def test_what_cannot_be_filtered_is_refused_where_it_is_built(tmp_path):
 
 
 def test_rows(tmp_path):
-    """Rows with a schema give what elements give, with nulls for what is not known."""
+    """Rows with a schema give the same results as elements, with null for unknown values."""
     day = [f"2026-01-01T{i // 60:02}:{i % 60:02}:00Z" for i in range(300)]
     rows = [beam.Row(sensor="a", at=at, u=float(i % 7) + 20 * (i >= 250), id=f"id{i}") for i, at in enumerate(day)]
     rows.append(beam.Row(sensor="a", at="soon", u=1.0, id="bad"))

@@ -31,7 +31,7 @@ def test_a_child_that_is_killed_is_started_again(living):
         living[-1].process.send_signal(signal.SIGKILL)
 
     for i in range(10):
-        killer = threading.Timer(0.01 * i, kill)  # amid the call, or behind it
+        killer = threading.Timer(0.01 * i, kill)  # during the call or after it
         killer.start()
         got = hafvf.run(df, detect=True)
         killer.join()
@@ -76,17 +76,17 @@ def test_a_program_that_is_missing_or_foreign_is_a_sentence(monkeypatch, tmp_pat
     plain = tmp_path / "plain"
     plain.write_text("")
     plain.chmod(0o644)
-    says(plain, "may not be run")
+    says(plain, "cannot be executed")
     crash = tmp_path / "crash"
     crash.write_text("#!/bin/sh\necho out of luck >&2\nexit 3\n")
     crash.chmod(0o755)
-    says(crash, "ended 5 times when it was asked: out of luck")
+    says(crash, "ended 5 times during a call: out of luck")
 
 
 def test_ctrl_c_ends_within_a_second_and_leaves_no_child():
     code = """
 import os, signal, threading, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what runs in its background ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes background processes ignore SIGINT
 import numpy as np, pandas as pd, hafvf
 from hafvf import _client
 n = 400_000
@@ -102,7 +102,7 @@ except KeyboardInterrupt:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     child, sent, came = done.stdout.split()
-    assert float(came) - float(sent) < 5  # a second, and four for a busy machine
+    assert float(came) - float(sent) < 5  # one second, plus four for a busy machine
     time.sleep(0.1)
     with pytest.raises(ProcessLookupError):
         os.kill(int(child), 0)

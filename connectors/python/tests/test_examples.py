@@ -69,7 +69,7 @@ def test_anomaly(capfd):
 
 
 def test_trials(tmp_path, monkeypatch, capsys, program):
-    """The numbers are those of the program to the steps of the grid."""
+    """The numbers equal the numbers of the program within a grid step."""
     pytest.importorskip("scipy")
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(EXAMPLES / "trials.py"))
@@ -84,7 +84,7 @@ def test_trials(tmp_path, monkeypatch, capsys, program):
     assert [line[0] for line in lines] == people["key"].tolist() == list("abcdef")
     assert [float(line[1]) for line in lines] == pytest.approx((1 - people["top"]).tolist(), abs=0.015)
     less = people["log_likelihood"] - [float(line[3]) for line in lines]
-    assert less.between(-0.01, 0.5).all()  # the program searches between the steps
+    assert less.between(-0.01, 0.5).all()  # the program also searches between the grid steps
 
 
 def test_plot(tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ def flat(record, name):
 
 
 def compare(estimates, records, fields):
-    """Holds columns to the records of the program, to the last bit."""
+    """Checks that columns equal the records of the program to the last bit."""
     assert len(estimates) == len(records)
     for column, path in fields.items():
         want = [flat(r, path) for r in records]

@@ -59,7 +59,7 @@ def test_a_whole_config_is_accepted(tmp_path):
     )
     with pytest.warns(
         UserWarning,
-        match="not used here: source, sink, state, incidents; state: hand the states",
+        match="not used here: source, sink, state, incidents; state: pass the states",
     ) as found:
         got = hafvf.run(series(20), settings=path)
     assert len(found) == 1 and len(got.estimates) == 40

@@ -31,10 +31,10 @@ class Append(beam.DoFn):
             file.write(json.dumps(element) + "\n")
 
 
-# FnApiRunner refuses a TestStream.
+# FnApiRunner does not run a TestStream.
 @pytest.fixture(params=["BundleBasedDirectRunner", "PrismRunner"])
 def options(request):
-    """Options of a pipeline, by which it runs on a runner."""
+    """Options of a pipeline that runs on the parameter's runner."""
     if request.param == "PrismRunner":
         return request.getfixturevalue("prism")
     return [f"--runner={request.param}"]
@@ -43,13 +43,13 @@ def options(request):
 @pytest.fixture
 def in_order(options):
     if "--runner=PrismRunner" in options:
-        pytest.skip("Prism gives a key its elements in the order of their event times")
+        pytest.skip("Prism delivers the elements of a key in the order of their event times")
 
 
 @pytest.fixture
 def streamed(options, tmp_path):
-    """Runs steps through a Filter, and returns the dicts of its collections. A step is a watermark, or elements that come
-    together: minutes, or (key, minutes, x, …).
+    """Runs steps through a Filter and returns the dicts of its collections. A step is a watermark in minutes, or a list of
+    elements (key, minutes, x, …) that arrive together.
     """
 
     def run(*steps, then=None, **about):
@@ -88,12 +88,12 @@ def minutes_of(record):
 
 
 def stream_of(seed, n, shuffled):
-    """Rows of five keys in the order of their times, and steps of a stream that has them out of order within minutes."""
+    """Returns rows of five keys in the order of their times, and steps of a stream with the rows out of order by minutes."""
     rng = random.Random(seed)
     rows = []
     for i in range(n):
         shift = 8 * (i // 5 > n // 8) * (i % 5 == 2)
-        if not (i % 5 == 3 and n // 2 < i < 3 * n // 4):  # it falls silent
+        if not (i % 5 == 3 and n // 2 < i < 3 * n // 4):  # the key falls silent
             rows.append((f"k{i % 5}", i + rng.random() / 2, rng.gauss(shift, 1)))
     rows = [(*row, f"in.csv:{i + 2}") for i, row in enumerate(rows)]
     came = sorted(rows, key=lambda row: row[1] + shuffled * rng.random())
@@ -135,7 +135,7 @@ def test_kills_change_nothing(streamed, kills):
 def test_as_they_come(in_order, streamed, run_program, tmp_path):
     rows, _ = stream_of(2, 1000, 0)
     came = sorted(rows, key=lambda row: row[1] + 20 * random.Random(row[3]).random())
-    # All of them are behind the watermark at once.
+    # All elements are behind the watermark from the start.
     estimates, alerts, rejected = streamed(1e5, came, wait=False, lateness="5m", detect=True)
     want, told, dead = reference(run_program, tmp_path, [(*row[:3], "") for row in came], "lateness: 5m\n")
     for record in (*want, *told):
@@ -150,7 +150,7 @@ def test_arrival(in_order, streamed):
     assert [(r["n"], r["x"]) for r in estimates] == [(1, 1.0), (2, 2.0), (3, 3.0)] and rejected == []
 
 
-@pytest.mark.parametrize("lateness", [None, "1h"])  # it does not count
+@pytest.mark.parametrize("lateness", [None, "1h"])  # no effect
 def test_late_is_what_its_key_has_passed(lateness, streamed):
     steps = [("a", 10, 1.0), ("b", 1, 1.0)], 20, [("a", 5, 2.0, "late"), ("b", 5, 2.0), ("c", 2, 3.0)], 30
     estimates, _, rejected = streamed(*steps, lateness=lateness)
@@ -161,11 +161,11 @@ def test_late_is_what_its_key_has_passed(lateness, streamed):
 
 
 def test_windows_behind_it_lose_nothing(streamed, options):
-    """Whatever waits comes out before the watermark does."""
+    """Observations that wait are emitted before the watermark passes."""
     if "--runner=BundleBasedDirectRunner" in options:
-        pytest.skip("a timer does not hold its watermark")
+        pytest.skip("this runner's timers do not hold the watermark")
     if "HAFVF_KILLS" not in os.environ:
-        pytest.skip("on a busy machine a grouping of Prism loses what the filter has put out: .ci/python-long has this test")
+        pytest.skip("on a busy machine a grouping of Prism loses outputs of the filter: .ci/python-long runs this test")
     rows, steps = stream_of(3, 600, 10)
 
     class Windows(beam.PTransform):
@@ -191,7 +191,7 @@ def test_silence(streamed):
     _, alerts, _ = streamed(*steps, 300, silence={"after": "30m"})
     told = [("silent", 59 + 30), ("recovered", 200)]
     assert [(a["kind"], minutes_of(a)) for a in alerts] == [*told, ("silent", 200 + 30)]
-    _, alerts, _ = streamed(*steps, silence={"after": "30m"})  # the input ends, and no key is silent for that
+    _, alerts, _ = streamed(*steps, silence={"after": "30m"})  # the end of the input makes no key silent
     assert [(a["kind"], minutes_of(a)) for a in alerts] == told
     _, alerts, _ = streamed(every(1, 60), 80, silence={"after": "30m"})
     assert alerts == []
@@ -207,12 +207,12 @@ def test_intervals(streamed, run_program, tmp_path):
     rows, steps = stream_of(4, 600, 10)
     estimates, _, _ = streamed(*steps, detect=True, silence=True, aggregate={"every": "10m", "value": "mean", "wait": "2m"})
     want, _, _ = reference(run_program, tmp_path, rows, "aggregate: {every: 10m, value: mean, wait: 2m}\n")
-    last = max(r["time"] for r in want)  # of the program it is that of all keys
+    last = max(r["time"] for r in want)  # the program measures it over all keys
     assert [r for r in by_id(estimates) if r["time"] < last] == [r for r in by_id(want) if r["time"] < last] != []
 
 
 def test_names_are_fixed():
-    """By them a runner finds the states of a job that is updated."""
+    """A runner finds the states of an updated job by these names."""
     p = beam.Pipeline()
     p | Streamed(coder=beam.coders.FastPrimitivesCoder()) | "Changes" >> hafvf.beam.Filter()
     names = {name.split("/", 1)[1] for name in p.applied_labels if name.startswith("Changes/")}
@@ -258,7 +258,7 @@ def test_settings_that_changed():
         record, *_ = node.learn("a", [packed], at, hafvf._client.NONE, *cells)
         return record.value["n"]
 
-    cells = [Cell() for _ in range(4)]  # state, settings, the timers of the deadline and of the end
+    cells = [Cell() for _ in range(4)]  # state, settings, timer of the deadline, timer of the end
     for i in range(20):
         learn(i, detect=True)
     state, settings = cells[0].value, cells[1].value

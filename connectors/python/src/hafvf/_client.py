@@ -1,7 +1,8 @@
-"""The child that filters, and the frames that go to it and come back (cmd/internal/serve/doc.go has their bytes).
+"""The client of the Go program that filters, and the frames of its protocol.
 
-The child keeps nothing that counts: a call has the states of its keys, and its answer the new ones. So a child that dies
-is started again, and the call is made again.
+The program runs as a child process. cmd/internal/serve/doc.go describes the bytes of a frame. The child keeps no states: a
+call contains the states of its keys, and the answer contains the new states. If a child dies, the client starts another one
+and repeats the call.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ import pandas as pd
 VERSION = "0.1.0"
 PROTOCOL = 1
 NONE = -(2**63)  # no time
-END = 2**63 - 1  # nothing comes any more
-MOST_ROWS = 1 << 14  # of a call: one that is made again costs no more, and more at once are no faster
+END = 2**63 - 1  # the end of the input: no more observations arrive
+MOST_ROWS = 1 << 14  # maximum rows per call; it limits the cost of a repeated call, and larger calls are not faster
 _TRIES = 5
 _RECORDS, _COLUMNS, _ALERTS, _IDS, _STATES, _WRITTEN, _MIGRATE = 1, 2, 4, 8, 16, 64, 128
 _NO_STATE = 2**32 - 1
@@ -40,19 +41,19 @@ _TYPES: dict[str, Any] = {"n": int | None, "events": int | None, "warm_up": bool
 
 
 class HafvfError(Exception):
-    """What cannot be done: wrong settings, a damaged state, one of other settings, a child that does not run.
+    """An error of the program: wrong settings, a damaged state, a state of other settings, or a child that does not run.
 
     Attributes:
         code: ``settings``, ``state``, ``other_config``, ``batch``, ``frame``, ``version``, ``panic`` or ``child``.
     """
 
     def __init__(self, code: str, message: str) -> None:
-        """Takes the code and the sentence."""
+        """Makes an error with a code and a message."""
         super().__init__(message)
         self.code = code
 
     def __reduce__(self) -> tuple[type[HafvfError], tuple[str, str]]:
-        """Is pickled as its code and its sentence."""
+        """Pickles the error as its code and message."""
         return HafvfError, (self.code, str(self))
 
 
@@ -61,16 +62,16 @@ class _DeadError(Exception):
 
 
 def head_of(kind: bytes, payload: bytes) -> bytes:
-    """Returns what stands before the payload in a frame."""
+    """Returns the head of a frame: its length, type and checksum."""
     return _LENGTH.pack(len(payload) + _HEAD.size) + _HEAD.pack(kind[0], zlib.crc32(payload, zlib.crc32(kind)))
 
 
 def opened(answer: memoryview) -> memoryview:
-    """Returns the payload of a frame without its length. It raises HafvfError if that says what is wrong."""
+    """Returns the payload of a frame, which is given without its length. It raises HafvfError if the frame is an error."""
     kind, checksum = _HEAD.unpack_from(answer)
     answer = answer[_HEAD.size :]
     if checksum != zlib.crc32(answer, zlib.crc32(bytes([kind]))):
-        raise _DeadError("an answer with another checksum than its bytes have")
+        raise _DeadError("the checksum of the answer is wrong")
     if kind == ord("e"):
         wrong = json.loads(bytes(answer))
         raise HafvfError(wrong["code"], (f"key {wrong['key']!r}: " if wrong.get("key") else "") + wrong["error"])
@@ -87,7 +88,7 @@ class _Child:
         self.pid = os.getpid()
         self.models: dict[str, Description] = {}
         self.stderr = tempfile.TemporaryFile()  # noqa: SIM115
-        # A group of its own: Ctrl-C is for Python, which then ends the child.
+        # The child has its own process group: Ctrl-C goes to Python only, which then ends the child.
         own: dict[str, Any] = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x200 | 0x08000000}
         path = program()
         try:
@@ -95,12 +96,12 @@ class _Child:
                 [str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stderr, bufsize=0, **own
             )
         except FileNotFoundError:
-            raise HafvfError("child", f"{path} is missing: install hafvf as a wheel of this platform") from None
+            raise HafvfError("child", f"{path} is missing: install hafvf as a wheel for this platform") from None
         except PermissionError:
-            raise HafvfError("child", f"{path} may not be run: is its folder on a file system without exec?") from None
+            raise HafvfError("child", f"{path} cannot be executed: is its folder on a file system without exec?") from None
         except OSError as e:
             if e.errno == errno.ENOEXEC:
-                text = f"{path} is of another processor or system: install hafvf as a wheel of this platform"
+                text = f"{path} is built for another processor or system: install hafvf as a wheel for this platform"
                 raise HafvfError("child", text) from None
             raise
         assert self.process.stdin and self.process.stdout
@@ -115,7 +116,7 @@ class _Child:
             raise
 
     def ask(self, kind: bytes, payload: bytes) -> memoryview:
-        """Sends a frame, and returns the payload of the answer."""
+        """Sends a frame and returns the payload of the answer."""
         try:
             head = head_of(kind, payload)
             if len(payload) < 1 << 16:
@@ -140,7 +141,7 @@ class _Child:
         while view:
             got = self.of.readinto(view)  # type: ignore[attr-defined]
             if not got:
-                raise EOFError("it has ended")
+                raise EOFError("the program has ended")
             view = view[got:]
         return buffer
 
@@ -150,9 +151,9 @@ class _Child:
         return self.models[settings]
 
     def kill(self) -> str:
-        """Ends the child, and returns the end of what it has written to standard error."""
+        """Ends the child and returns the last 2,000 bytes of its standard error."""
         if self.pid != os.getpid():
-            return ""  # it is that of the process that was forked
+            return ""  # the child belongs to the parent process of this fork
         self.process.kill()
         self.process.wait()
         for pipe in (self.to, self.of):
@@ -167,7 +168,7 @@ class _Child:
 
 
 class _Pool:
-    """The children of this process: one for each thread that asks at the same time."""
+    """The children of this process: one for each concurrent call."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -189,13 +190,13 @@ class _Pool:
                 if child:
                     self._put(child)
                 raise
-            except BaseException:  # Ctrl-C amid an answer
+            except BaseException:  # Ctrl-C during an answer
                 if child:
                     child.kill()
                 raise
             self._put(child)
             return answer
-        raise HafvfError("child", f"{program()} ended {_TRIES} times when it was asked: {said}")
+        raise HafvfError("child", f"{program()} ended {_TRIES} times during a call: {said}")
 
     def _put(self, child: _Child) -> None:
         with self.lock:
@@ -241,8 +242,9 @@ def call(kind: bytes, payload: bytes) -> bytes:
 def parse_times(
     texts: Iterable[str], zone: str, codes: Sequence[int]
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], dict[int, str]]:
-    """Reads times as the program does, those of records of keys. Returns nanoseconds, NONE of a text that is empty or
-    wrong, and by position why it is wrong.
+    """Parses texts as the program parses the times of records. codes number the keys of the records.
+
+    Returns the nanoseconds, NONE for an empty or wrong text, and the reason for each wrong text by position.
     """
     asked = {"zone": zone, "times": list(texts), "keys": list(codes)}
     found = json.loads(call(b"t", json.dumps(asked).encode()))
@@ -251,22 +253,22 @@ def parse_times(
 
 @dataclass(frozen=True)
 class Description:
-    """What the child says of settings."""
+    """The child's description of settings."""
 
     model: int
     columns: tuple[str, ...]
-    names: dict[str, list[str]]  # of columns whose numbers number them
+    names: dict[str, list[str]]  # of categorical columns: the names that their numbers stand for
     unused: tuple[str, ...]
-    arrival: bool  # the order
-    full: bool  # records have all fields
-    clocked: bool  # a key of which nothing comes may be told silent, or forgotten
-    events: bool  # rows are intervals
-    patience: int  # nanoseconds that an observation waits after its time
-    settings: str  # those that the meaning of states depends on
+    arrival: bool  # whether the order is that of arrival
+    full: bool  # whether records have all fields
+    clocked: bool  # whether a key without observations can become silent or be forgotten
+    events: bool  # whether rows are intervals
+    patience: int  # how long an observation waits after its time, in nanoseconds
+    settings: str  # the settings that determine the meaning of states
 
     @staticmethod
     def of(said: dict[str, Any]) -> Description:
-        """Reads the answer to settings."""
+        """Returns the description in an answer to settings."""
         columns, unused = tuple(said["columns"]), tuple(said["unused"])
         about = (said["order"] == "arrival", said["full"], said["clocked"], "events" in columns)
         return Description(said["model"], columns, said["names"], unused, *about, said["patience"], said["settings"])
@@ -276,7 +278,7 @@ class Description:
         return str | None if name in self.names else _TYPES.get(name, float | None)
 
     def typed(self, name: str, numbers: np.ndarray[Any, Any]) -> Any:
-        """Returns the column of a frame, of numbers of which NaN is NA."""
+        """Returns the column of a frame for the numbers; NaN becomes NA."""
         if name in self.names:
             codes = np.where(np.isnan(numbers), -1, numbers).astype(np.int64)
             return pd.Categorical.from_codes(codes.tolist(), pd.Index(self.names[name]))
@@ -289,33 +291,33 @@ class Description:
 
 @dataclass
 class Answer:
-    """What becomes of a batch."""
+    """The results of a batch."""
 
     states: list[bytes]
-    rows: list[int]  # of each key
+    rows: list[int]  # number of rows of each key
     deadlines: list[int]
-    places: np.ndarray[Any, np.dtype[np.int32]]  # in the batch, of each row; −1: it came earlier
+    places: np.ndarray[Any, np.dtype[np.int32]]  # position of each row in the batch; −1: it arrived in an earlier batch
     times: np.ndarray[Any, np.dtype[np.int64]]
     columns: list[np.ndarray[Any, np.dtype[np.float64]]]
-    rejects: list[tuple[int, str]]  # place and reason
+    rejects: list[tuple[int, str]]  # position in the batch, and reason
     records: bytes  # JSON Lines
     alerts: bytes
 
 
 class Model:
-    """Settings that are ready for use. It is pickled as their text."""
+    """Settings that are ready for use. A Model is pickled as its text."""
 
     def __init__(self, text: str) -> None:
-        """Takes settings as the child reads them."""
+        """Makes a model of settings in the form that the child reads."""
         self.text = text
         self._described: Description | None = None
 
     def __reduce__(self) -> tuple[type[Model], tuple[str]]:
-        """Is pickled as its settings."""
+        """Pickles the model as its text."""
         return Model, (self.text,)
 
     def described(self) -> Description:
-        """Returns what the child says of the settings. It raises HafvfError if they are wrong."""
+        """Returns the child's description of the settings. It raises HafvfError if they are wrong."""
         if self._described is None:
             self._described = _the_pool().call(lambda child: child.model(self.text))
         return self._described
@@ -334,19 +336,19 @@ class Model:
         written: str | None = None,
         migrate: bool = False,
     ) -> Answer:
-        """Filters observations, those of the first key first.
+        """Filters observations, which are given key by key.
 
         Args:
-            keys: of each key its name, its state, and how many observations it has.
-            times: of all observations, nanoseconds since 1970.
-            x: of all observations, a row for each.
-            horizon: the time before which nothing comes any more.
-            now: the time until which keys may be silent.
-            ids: of all observations.
-            columns: whether the answer has columns.
-            records: whether it has records.
-            written: the settings of the states, if they are others.
-            migrate: whether these states go on all the same.
+            keys: the name, the state and the number of observations of each key.
+            times: the times of all observations, in nanoseconds since 1970.
+            x: the values of all observations, one row per observation.
+            horizon: the time before which no more observations arrive.
+            now: the time up to which to report silences and forget keys.
+            ids: the ids of all observations.
+            columns: whether to return columns.
+            records: whether to return records.
+            written: the settings that the states were written with, if they differ.
+            migrate: whether to carry such states over, as by ``hafvf run --migrate``.
         """
         parts = []
         for name, state, n in keys:
@@ -377,7 +379,7 @@ class Model:
 
 
 def _read(view: memoryview, keys: int, columns: bool, described: Description) -> Answer:
-    """Reads the answer to a batch."""
+    """Returns the Answer in the bytes of an answer to a batch."""
     at = 0
 
     def text() -> bytes:
@@ -412,7 +414,7 @@ def _read(view: memoryview, keys: int, columns: bool, described: Description) ->
 
 
 def keep(states: dict[str, bytes], names: Iterable[str], found: Iterable[bytes]) -> None:
-    """Puts the states of an answer into states. An empty one is of a key of which nothing is known, or that has expired."""
+    """Puts the states of an answer into states. An empty state deletes its key, which is unknown or has expired."""
     for name, state in zip(names, found, strict=True):
         if state:
             states[name] = state

@@ -1,4 +1,4 @@
-"""Data frames in, data frames out."""
+"""Filtering of data frames."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _TIMES = ("time", "start")
 
 @dataclass
 class Result:
-    """What a run makes of a frame.
+    """The result of a run over a frame.
 
     Attributes:
-        estimates: a row for each row of the input, by its index, NA where that was rejected; with ``aggregate`` a row
-            for each interval. The columns are the fields of a record, with ``_`` for a dot. Times are UTC.
-        alerts: a row for each alarm, with its ``score`` (the threshold is beside it), ``size`` (standard deviations) and
-            ``message``.
-        rejected: a row for each row that was not learned: ``row`` (its position), ``index``, ``key`` and ``reason``.
-        states: for each key bytes, from which ``run(…, states=…)`` goes on.
+        estimates: one row per input row, with the same index, NA for a rejected row. With ``aggregate`` one row per interval.
+            The columns are the fields of a record, with ``_`` in place of the dot. Times are in UTC.
+        alerts: one row per alarm, with ``score``, ``threshold``, ``size`` (in standard deviations), ``message`` and other
+            fields.
+        rejected: one row per row that was not learned: ``row`` (its position), ``index``, ``key`` and ``reason``.
+        states: the state of each key, as bytes. ``run(…, states=…)`` resumes from them.
     """
 
     estimates: pd.DataFrame
@@ -40,26 +40,26 @@ class Result:
 
 @dataclass
 class _Input:
-    """The rows that can be sent, in the order of their keys and times."""
+    """The valid rows, sorted by key and time."""
 
-    rows: Array  # the position of each in the frame
-    codes: Array  # which key
+    rows: Array  # positions in the frame
+    codes: Array  # of each row: the index of its key in keys
     keys: list[str]
     times: Array
-    x: Array  # a row a row
+    x: Array  # values, one row per row
     ids: list[str] | None
-    reasons: dict[int, str] = field(default_factory=dict)  # of rows that cannot be sent, by position
-    texts: Array | None = None  # the key of each row of the frame
+    reasons: dict[int, str] = field(default_factory=dict)  # of invalid and rejected rows, by position
+    texts: Array | None = None  # key of each row of the frame
 
 
 @dataclass
 class _Answers:
     rows: list[Array] = field(default_factory=list)
     times: list[Array] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)  # of rows, with how many
+    keys: list[str] = field(default_factory=list)  # keys of the rows; counts has the number of rows of each
     counts: list[int] = field(default_factory=list)
     columns: list[list[Array]] = field(default_factory=list)
-    records: list[dict[str, Any]] = field(default_factory=list)  # of settings with full records
+    records: list[dict[str, Any]] = field(default_factory=list)  # only with full records
     alerts: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -75,24 +75,24 @@ def run(
     settings: _settings.Settings = None,
     **keywords: Any,
 ) -> Result:
-    """Filters the rows of a frame, one filter a key, in the order of their times.
+    """Filters the rows of a frame in the order of their times, with one filter per key.
 
     Args:
-        data: a frame, or a series of values. Its index may be anything.
-        key: the column that tells series apart. Default: ``key`` if there is one, else all rows are one series.
-        time: the column of times, default ``time``, else a ``DatetimeIndex``. With ``order="arrival"`` none is needed.
-        values: the column of values, default ``x``, else the only other one. A list of columns is a vector.
+        data: a frame, or a series of values, with any index.
+        key: the column of keys. Default: ``key`` if there is one, otherwise all rows are one series.
+        time: the column of times. Default: ``time``, otherwise a ``DatetimeIndex``. ``order="arrival"`` needs no times.
+        values: the column of values. Default: ``x``, otherwise the only other column. A list of columns is a vector.
         id: a column of ids, which estimates and alerts repeat. Default: none.
-        states: those of an earlier result, from which the keys go on.
-        zone: of times without one, such as ``"Europe/Berlin"``.
-        settings: the part of a config that says what a key is (CONFIG.md), as a dict, or the path of a file of YAML.
-        **keywords: the same, key by key: ``family``, ``prior``, ``detect``, ``lateness``, … They go before ``settings``.
-            If neither gives a family or a prior, the family is normal with ``prior: auto``.
+        states: the states of an earlier result. Their keys resume from them.
+        zone: the time zone for times without an offset, such as ``"Europe/Berlin"``.
+        settings: the model's keys of a config (CONFIG.md), as a dict, or the path of a YAML file.
+        **keywords: settings as keywords: ``family``, ``prior``, ``detect``, ``lateness``, … They override ``settings``.
+            Without a family and without a prior, the family is normal with ``prior: auto``.
 
     Raises:
-        HafvfError: the settings are wrong, or a state is damaged or of other settings.
+        HafvfError: the settings are wrong, a state is damaged, or a state was made with other settings.
         KeyError: the frame has no such column.
-        ValueError: two keys of the frame have one text.
+        ValueError: two keys of the frame have the same text.
     """
     source = _settings.read(settings)
     aggregate = keywords.get("aggregate") or source[2].get("aggregate")
@@ -115,7 +115,7 @@ def run(
 
 
 def filter(data: Data, **arguments: Any) -> pd.DataFrame:
-    """Returns the estimates of ``run`` with the same arguments, a row for each row of the data."""
+    """Returns the estimates of ``run`` with the same arguments, one row per row of the data."""
     return run(data, **arguments).estimates
 
 
@@ -130,7 +130,7 @@ def alerts(data: Data, **arguments: Any) -> pd.DataFrame:
 def _frame_of(
     data: Data, values: Hashable | Sequence[Hashable], events: bool, taken: set[Hashable]
 ) -> tuple[pd.DataFrame, list[Hashable]]:
-    """Returns a frame, and its columns of values: none of events that are counted. Columns that are taken are none."""
+    """Returns the frame and its columns of values: no column if events are counted, and no column in taken."""
     if isinstance(data, pd.Series):
         name = "x" if data.name is None else data.name
         return data.to_frame(name), [name]
@@ -141,7 +141,7 @@ def _frame_of(
         if events and "x" not in data:
             return data, []
         if "x" not in data and len(others) != 1:
-            raise KeyError(f"the frame has no column x: say which one has the values, values=…, of {list(data.columns)}")
+            raise KeyError(f"the frame has no column x: give values=… with the column of values, one of {list(data.columns)}")
         values = "x" if "x" in data else others[0]
     columns = list(values) if isinstance(values, (list, pd.Index)) else [values]
     for name in columns:
@@ -204,7 +204,7 @@ def _input(
 
 
 def _numbers(column: pd.Series[Any]) -> tuple[Array, dict[int, str]]:
-    """Returns the numbers of a column, NaN where one is missing, and by position why one is none."""
+    """Returns the numbers of a column, NaN for a missing value, and the reason for each invalid value by position."""
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_complex_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan), {}
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
@@ -218,7 +218,7 @@ def _numbers(column: pd.Series[Any]) -> tuple[Array, dict[int, str]]:
 
 
 def _ask(model: _client.Model, given: _Input, states: dict[str, bytes]) -> _Answers:
-    """Has the child filter the rows in calls of bounded size, and puts the states of the keys into states."""
+    """Filters the rows in calls of bounded size, and puts the new states of the keys into states."""
     out = _Answers()
     bounds = np.searchsorted(given.codes, np.arange(len(given.keys) + 1))
     now = int(given.times.max(initial=_client.NONE))
@@ -251,7 +251,7 @@ def _ask(model: _client.Model, given: _Input, states: dict[str, bytes]) -> _Answ
 
     for i, name in enumerate(given.keys):
         at, end = int(bounds[i]), int(bounds[i + 1])
-        while end - at > _client.MOST_ROWS:  # a long key goes in several calls
+        while end - at > _client.MOST_ROWS:  # a long key needs several calls
             if part:
                 call(at, _client.END)
             part.append((name, states.get(name), _client.MOST_ROWS))
@@ -311,8 +311,8 @@ def _estimates(frame: pd.DataFrame, model: _client.Model, given: _Input, answers
 
 
 def _in_order(rows: Array, keys: Array, given: _Input) -> Array:
-    """Returns the rows with those of what waited in a state: the rows of a key come in their order, behind what had waited
-    before the frame, which has none.
+    """Fills in the rows of observations that waited in a state: the rows of a key are in order. They follow the observations
+    that waited before the frame, which have no row.
     """
     rows = rows.copy()
     for key in set(keys[rows < 0]):

@@ -1,4 +1,4 @@
-"""Settings: what a config of the program says of a key, as a dict, keywords, or a file of YAML."""
+"""Settings: the model's part of a config, as a dict, keywords or a YAML file."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ import pandas as pd
 from ._client import HafvfError, Model, call
 
 Settings: TypeAlias = "Mapping[str, Any] | str | os.PathLike[str] | None"
-Source: TypeAlias = tuple[str, str, dict[str, Any]]  # the text of a file of settings, its name, and what they say
+Source: TypeAlias = tuple[str, str, dict[str, Any]]  # text and name of a settings file, and the settings as a dict
 
 _OF_MODEL = ("family", "prior", "warm_up", "dim", "scale", "season")
-# What to do in place of the parts of a config that are the program's own.
+# Advice for keys of a config that only the program uses.
 _ELSEWHERE = {
-    "state": "state: hand the states of a result to the next run, states=result.states",
-    "incidents": "incidents: the program hafvf groups alarms of many keys",
-    "marks": "marks: the program hafvf takes marks of its alarms",
+    "state": "state: pass the states of a result to the next run, states=result.states",
+    "incidents": "incidents: only the program hafvf groups the alarms of many keys",
+    "marks": "marks: only the program hafvf accepts marks of alarms",
 }
 
 
 def model_of(source: Source, keywords: Mapping[str, Any], *, values: Sequence[str], zone: str, untimed: bool) -> Model:
-    """Returns the model of settings, and warns once of what they have that is not used here.
+    """Returns the model for settings. One warning names the settings that this package does not use.
 
-    Files that the settings name are read now. A keyword that is None is not given.
+    It reads the files that the settings name. A keyword that is None counts as absent.
 
     Args:
-        source: of settings, as read gives it.
-        keywords: the same, key by key, which goes before.
-        values: the names of the numbers of an observation.
-        zone: of times without one.
-        untimed: whether there are no times, which needs order="arrival".
+        source: the settings as ``read`` returns them.
+        keywords: settings as keywords, which override the source.
+        values: the names of the components of an observation.
+        zone: the time zone for times without an offset.
+        untimed: whether the observations have no times, which needs order="arrival".
     """
     text, name, given = source
     before = json.dumps(given, default=str)
@@ -54,7 +54,7 @@ def model_of(source: Source, keywords: Mapping[str, Any], *, values: Sequence[st
     found = Model(json.dumps(about, sort_keys=True))
     if untimed:
         if not found.described().arrival:
-            raise KeyError("the frame has no column time and no DatetimeIndex: name its column, time=…, or say order='arrival'")
+            raise KeyError("the frame has no column time and no DatetimeIndex: give time=… or order='arrival'")
         found = Model(json.dumps(about | {"untimed": True}, sort_keys=True))
     unused = found.described().unused
     if unused:
@@ -64,23 +64,23 @@ def model_of(source: Source, keywords: Mapping[str, Any], *, values: Sequence[st
 
 
 def endless(model: Model) -> Model:
-    """Returns the model of observations that come one after the other."""
+    """Returns the model for an unbounded input."""
     return Model(json.dumps(json.loads(model.text) | {"unending": True}, sort_keys=True))
 
 
 def read(settings: Settings) -> Source:
-    """Returns the text of a file of settings and its name, and what they say."""
+    """Returns the text and the name of a settings file, and the settings. Without a file the text is empty."""
     if settings is None or isinstance(settings, Mapping):
         return "", "settings", dict(settings or {})
     text, name = Path(settings).read_text(encoding="utf-8"), os.fspath(settings)
     found = json.loads(call(b"y", text.encode()))
     if found is not None and not isinstance(found, dict):
-        raise HafvfError("settings", f"{name}: no settings, but {type(found).__name__}")
+        raise HafvfError("settings", f"{name}: settings must be a mapping, not of type {type(found).__name__}")
     return text, name, found or {}
 
 
 def _read_files(given: dict[str, Any]) -> None:
-    """Puts what files hold in the place of their names."""
+    """Replaces the names of files with the contents of these files."""
     quiet = given.get("quiet")
     if isinstance(quiet, Sequence) and not isinstance(quiet, str):
         entries: list[Any] = []
@@ -101,7 +101,7 @@ def _read_files(given: dict[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Makes JSON of what a dict of Python may hold."""
+    """Converts a Python value to a value that JSON has."""
     if isinstance(value, (timedelta, np.timedelta64, pd.Timedelta)):
         return f"{pd.Timedelta(value).value}ns"
     if isinstance(value, (datetime, date)):
@@ -112,4 +112,4 @@ def _plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, (set, frozenset, tuple, pd.Series, pd.Index)):
         return list(value)
-    raise HafvfError("settings", f"{value!r} is of type {type(value).__name__}, which settings do not have")
+    raise HafvfError("settings", f"{value!r} has the type {type(value).__name__}, which settings do not accept")

@@ -1,4 +1,4 @@
-"""One observation after the other."""
+"""Filtering of observations one at a time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from . import _client, _settings, _times
 
 
 class RejectedError(ValueError):
-    """An observation that was not learned. The message is the reason, and the stream is as before."""
+    """The error of an observation that was not learned. The message is the reason. The stream is unchanged."""
 
 
 class Stream:
-    """Filters of many keys, one observation after the other.
+    """Filters for many keys, which learn one observation at a time.
 
-    The states of the keys are in ``states``. A pickled stream goes on where it was.
+    The states of the keys are in ``states``. A stream can be pickled; the unpickled stream resumes where it was.
 
     >>> s = Stream(detect=True)
     >>> for record in s.update("pump", "2026-01-02T03:04:05Z", 1.2):
@@ -33,9 +33,9 @@ class Stream:
         zone: str = "UTC",
         **keywords: Any,
     ) -> None:
-        """Takes settings as ``run`` does, and states of a result or of another stream.
+        """Makes a stream with settings as ``run`` takes them, and with the states of a result or of another stream.
 
-        The values are the names of the numbers of a vector.
+        ``values`` names the components of a vector. ``zone`` is the time zone for times without an offset.
         """
         self.states: dict[str, bytes] = dict(states or {})
         self._zone = zone
@@ -44,17 +44,17 @@ class Stream:
         self._alerts: list[dict[str, Any]] = []
 
     def update(self, key: Any, time: Any, x: float | list[float], id: str = "") -> list[dict[str, Any]]:
-        """Learns an observation, and returns the records that are due: one, or none or several with a lateness.
+        """Learns an observation and returns the records that are due: one, or with a lateness none or several.
 
         Args:
-            key: of the series; its text counts.
-            time: a datetime, a text or a number as in a file; None with ``order="arrival"``. Without a zone it is of the
-                stream's zone.
-            x: a number, or a vector. NaN is missing.
-            id: repeated by the record and the alarm.
+            key: the key of the series. Keys with the same text are the same key.
+            time: a datetime, or a text or number as in a file. It may be None with ``order="arrival"``. A time without an
+                offset is in the stream's zone.
+            x: a number, or a vector. NaN means missing.
+            id: an id that the record and the alarm repeat.
 
         Raises:
-            RejectedError: the observation is late, out of the domain of the family, or none.
+            RejectedError: the observation is late, outside the domain of the family, or not an observation.
         """
         try:
             times = np.array([_times.one(time, self._zone)])
@@ -72,14 +72,14 @@ class Stream:
         return _client.lines(answer.records)
 
     def alerts(self, now: Any = None) -> list[dict[str, Any]]:
-        """Returns the alarms since the last call, those of keys that are silent at a time among them."""
+        """Returns the alarms since the last call. If now is given, they include the silences up to that time."""
         if now is not None:
             self._all(now=_times.one(now, self._zone))
         found, self._alerts = self._alerts, []
         return found
 
     def flush(self) -> list[dict[str, Any]]:
-        """Returns the records of what still waits, as at the end of an input."""
+        """Returns the records of all observations that still wait, as at the end of an input."""
         return self._all(horizon=_client.END)
 
     def _all(self, horizon: int = _client.NONE, now: int = _client.NONE) -> list[dict[str, Any]]:

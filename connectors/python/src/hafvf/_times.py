@@ -17,11 +17,12 @@ _RANGE = "the time {} is outside of the years 1678 to 2261"
 
 
 def nanoseconds(times: pd.Series[Any] | pd.Index[Any], zone: str, codes: Sequence[int]) -> tuple[Int64, dict[int, str]]:
-    """Returns the times, NONE where there is none, and by position why one cannot be read.
+    """Returns the times in nanoseconds, NONE for a missing time, and the reason for each unreadable time by position.
 
-    Numbers are Unix times in seconds, milliseconds, microseconds or nanoseconds, by their size. Texts are read as the
-    program reads them. A time without an offset is of the zone: in an hour that comes twice the order of the rows of its
-    key tells which one it is, and one that the clock leaves out counts by the offset before. The codes are of the keys.
+    Numbers are Unix times in seconds, milliseconds, microseconds or nanoseconds; their size decides the unit. Texts are read
+    as the program reads them. A time without an offset is in the zone. If it occurs twice because the clock was set back, the
+    order of its key's rows decides. If the clock skips it, the offset before the change is used. The codes number the
+    keys of the rows.
     """
     column: pd.Series[Any] = pd.Series(times.array)
     if isinstance(column.dtype, pd.ArrowDtype):
@@ -38,7 +39,7 @@ def nanoseconds(times: pd.Series[Any] | pd.Index[Any], zone: str, codes: Sequenc
 
 
 def zone_of(times: pd.Series[Any] | pd.Index[Any]) -> str | None:
-    """Returns the name of the zone of a column of times: None without one, and of UTC or an offset."""
+    """Returns the name of the zone of a column of times. It returns None without a zone, for UTC and for a fixed offset."""
     dtype = times.dtype
     name = str(dtype.tz) if isinstance(dtype, pd.DatetimeTZDtype) else ""
     if isinstance(dtype, pd.ArrowDtype):
@@ -47,7 +48,7 @@ def zone_of(times: pd.Series[Any] | pd.Index[Any]) -> str | None:
 
 
 def text_of(value: Any) -> str:
-    """Returns the text of one time, empty if there is none."""
+    """Returns a time as text, empty for a missing time."""
     if value is None or value is pd.NaT or value is pd.NA or isinstance(value, float) and value != value:
         return ""
     if isinstance(value, bool):
@@ -75,12 +76,12 @@ def _exact(column: pd.Series[Any]) -> tuple[Int64, dict[int, str]]:
 
 
 def iso(nanos: Iterable[int]) -> pd.DatetimeIndex:
-    """Returns the times of nanoseconds, NaT where there is none."""
+    """Returns the times for nanoseconds, NaT for NONE."""
     return pd.DatetimeIndex(np.asarray(list(nanos), np.int64).view("M8[ns]")).tz_localize("UTC")
 
 
 def one(time: Any, zone: str) -> int:
-    """Returns one time as nanoseconds does. It raises ValueError with the reason if there is none."""
+    """Returns one time as ``nanoseconds`` does. It raises ValueError with the reason if the time cannot be read."""
     if isinstance(time, datetime) and time is not pd.NaT and (time.tzinfo is not None or zone == "UTC"):
         whole = (time if time.tzinfo else time.replace(tzinfo=timezone.utc)) - _EPOCH
         rest = time.nanosecond if isinstance(time, pd.Timestamp) else 0

@@ -2,8 +2,8 @@
 
 >>> rows | AnomalyDetection(hafvf.anomaly.HAFVF(features=["x"]))  # of KV(key, Row(x=…))
 
-AnomalyDetection gives a detector its rows as they come, so their order is that of arrival. For the order of event times,
-silences and records there is ``hafvf.beam.Filter``.
+AnomalyDetection passes rows to a detector as they arrive, so the order is that of arrival. For the order of event times, for
+silences and for records use ``hafvf.beam.Filter``.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from . import _client, _settings, _times
 
 @specifiable
 class HAFVF(AnomalyDetector):
-    """Labels a row 1 exactly where ``hafvf run`` with ``order: arrival`` alarms.
+    """Labels a row 1 exactly where ``hafvf run`` with ``order: arrival`` raises an alarm.
 
-    The score is that of the row over the threshold of alarms: 1 or more if there is an alarm, else less. It is NaN, and the
-    label that of a missing score, if the row has none: in the warm-up, if a number is missing, or if it is not learned.
+    The score is the row's score divided by the threshold of alarms: at least 1 with an alarm, below 1 without. The score is
+    NaN, and the label is that of a missing score, during the warm-up, if a number is missing, or if the row is not learned.
     """
 
     def __init__(
@@ -37,15 +37,15 @@ class HAFVF(AnomalyDetector):
         model_id: str | None = None,
         **keywords: Any,
     ) -> None:
-        """Takes settings as ``hafvf.run`` does.
+        """Makes a detector with settings as ``hafvf.run`` takes them.
 
         Args:
-            features: the fields of a row that are its numbers. Default: x.
-            time: the field of its time, which says its hour and day of the week. Default: none.
-            settings: the path of a file of YAML.
-            zone: of times without an offset.
-            model_id: names the predictions.
-            **keywords: settings, key by key. ``detect`` is true if there is no file.
+            features: the fields with the numbers of a row. Default: x.
+            time: the field with the time of a row, which gives its hour and day of the week. Default: none.
+            settings: the path of a YAML file.
+            zone: the time zone for times without an offset.
+            model_id: the name of the predictions.
+            **keywords: settings as keywords. Without a file, ``detect`` is true.
 
         Raises:
             HafvfError: the settings are wrong.
@@ -62,7 +62,7 @@ class HAFVF(AnomalyDetector):
         self._state = self._next = b""
 
     def score_one(self, x: beam.Row) -> float:
-        """Returns the score of a row, which is not learned yet."""
+        """Returns the score of a row. ``learn_one`` learns the row."""
         fields = x._asdict()
         self._next = self._state
         try:
@@ -81,5 +81,5 @@ class HAFVF(AnomalyDetector):
         return min(score, math.nextafter(1.0, 0.0))
 
     def learn_one(self, x: beam.Row) -> None:
-        """Learns the row that was scored last."""
+        """Learns the row of the last ``score_one``."""
         self._state = self._next

@@ -1,10 +1,10 @@
-"""A node of Beam pipelines in Python: each key of a collection through its filter.
+"""A transform for Beam pipelines in Python: it filters a collection with one filter per key.
 
 >>> found = readings | hafvf.beam.Filter(detect=True)  # of KV(key, (time, x))
 >>> found.alerts | beam.Map(print)
 >>> found.estimates, found.rejected
 
-FilterRows is the same of rows with a schema, for Beam YAML and SQL.
+FilterRows does the same for rows with a schema, for Beam YAML and SQL.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _MILLISECOND = 10**6  # nanoseconds
 
 
 class Filter(beam.PTransform):
-    """Filters a collection, one filter a key, in the order of the times.
+    """Filters a collection in the order of its times, with one filter per key.
 
-    The result has three collections of dicts, with the fields of the records of ``hafvf run`` and their times as event
-    times: ``estimates``, ``alerts``, and ``rejected`` with ``key``, ``id``, ``reason`` and ``element``.
+    The result has three collections of dicts: ``estimates`` and ``alerts`` with the fields of the records of ``hafvf run``,
+    and ``rejected`` with ``key``, ``id``, ``reason`` and ``element``. Their times are the event times.
 
-    A bounded collection is grouped by key. Of an unbounded one an observation waits until the watermark has passed its
-    time, and the states of the keys are those of the runner.
+    A bounded collection is grouped by key. In an unbounded collection an observation waits until the watermark has passed
+    its time, and the runner stores the states of the keys.
     """
 
     def __init__(
@@ -54,23 +54,23 @@ class Filter(beam.PTransform):
         migrate: bool = False,
         **keywords: Any,
     ) -> None:
-        """Takes settings as ``hafvf.run`` does.
+        """Makes a transform with settings as ``hafvf.run`` takes them.
 
         Args:
-            settings: a dict, or the path of a file of YAML.
-            observe: makes (key, time, x) or (key, time, x, id) of an element. Default: of KV(key, (time, x)). Without a
-                time the event time of the element counts.
-            values: the names of the numbers of a vector.
-            zone: of times without an offset.
-            wait: whether observations wait for the watermark; ``lateness`` does not count then. If not, they are filtered
-                as they come, by ``order`` and ``lateness``.
-            migrate: whether states that other settings have written go on as by ``hafvf run --migrate``. If not, they end
-                the run.
-            **keywords: settings, key by key.
+            settings: a dict, or the path of a YAML file.
+            observe: a function that converts an element to (key, time, x) or (key, time, x, id). Default: for elements
+                KV(key, (time, x)). If the time is None, the event time of the element is used.
+            values: the names of the components of a vector.
+            zone: the time zone for times without an offset.
+            wait: whether observations wait for the watermark. ``lateness`` then has no effect. With False, they are filtered
+                as they arrive, by ``order`` and ``lateness``.
+            migrate: whether to carry over states of other settings, as by ``hafvf run --migrate``. With False, such states
+                end the run.
+            **keywords: settings as keywords.
 
         Raises:
             HafvfError: the settings are wrong.
-            ValueError: the order is that of arrival, and observations wait.
+            ValueError: the order is arrival and wait is True.
         """
         super().__init__()
         source = _settings.read(settings)
@@ -84,7 +84,7 @@ class Filter(beam.PTransform):
         self._wait, self._migrate = wait, migrate
 
     def expand(self, elements: Any) -> Any:
-        """Refuses what it cannot filter where the pipeline is built."""
+        """Builds the transform. It raises ValueError if the collection is not in the global window."""
         if not isinstance(elements.windowing.windowfn, GlobalWindows):
             raise ValueError("hafvf.beam.Filter takes a collection in the global window: filter before WindowInto")
         model = self._model if elements.is_bounded else _settings.endless(self._model)
@@ -106,10 +106,10 @@ class Filter(beam.PTransform):
 
 
 class Found:
-    """The collections of a Filter."""
+    """The output collections of a Filter."""
 
     def __init__(self, estimates: Any, alerts: Any, rejected: Any) -> None:
-        """Takes them."""
+        """Makes a Found of the three collections."""
         self.estimates, self.alerts, self.rejected = estimates, alerts, rejected
 
 
@@ -117,8 +117,8 @@ class FilterRows(beam.PTransform):
     """Filters rows with a schema.
 
     The result is a dict of three collections of rows, as Beam YAML names outputs: ``estimates``, ``alerts`` and
-    ``rejected``. Their fields are the columns that ``hafvf.run`` gives of brief records, times are timestamps, and what is
-    not known is null.
+    ``rejected``. Their fields are the columns of ``hafvf.run`` with brief records. Times are timestamps, and unknown values
+    are null.
     """
 
     def __init__(
@@ -129,14 +129,14 @@ class FilterRows(beam.PTransform):
         id: str | None = None,
         **arguments: Any,
     ) -> None:
-        """Takes the names of fields, and the arguments of ``Filter``.
+        """Makes a transform with the names of fields and the arguments of ``Filter``.
 
         Args:
-            key: the field that tells series apart. Default: ``key`` if there is one, else all rows are one series.
-            time: the field of times. Default: ``time`` if there is one, else the event time of a row counts.
+            key: the field of keys. Default: ``key`` if there is one, otherwise all rows are one series.
+            time: the field of times. Default: ``time`` if there is one, otherwise the event time of a row is used.
             values: the field of the values. A list of fields is a vector.
             id: a field of ids, which estimates and alerts repeat. Default: none.
-            **arguments: ``settings``, ``zone``, ``wait``, ``migrate``, and settings key by key.
+            **arguments: ``settings``, ``zone``, ``wait``, ``migrate``, and settings as keywords.
 
         Raises:
             HafvfError: the settings are wrong.
@@ -147,7 +147,7 @@ class FilterRows(beam.PTransform):
         self._filter = Filter(values=self._values, **arguments)
 
     def expand(self, rows: Any) -> dict[str, Any]:
-        """Refuses fields that the rows do not have where the pipeline is built."""
+        """Builds the transform. It raises KeyError if the rows lack a field, and TypeError if they have no schema."""
         try:
             there = [name for name, _ in named_fields_from_element_type(rows.element_type)]
         except TypeError:
@@ -176,7 +176,7 @@ class FilterRows(beam.PTransform):
 
 
 class _RowObserver:
-    """Makes an observation of a row by the names of its fields."""
+    """Converts a row to an observation by the names of its fields."""
 
     def __init__(self, key: str | None, time: str | None, id: str | None, values: list[str]) -> None:
         self.key, self.time, self.id, self.values = key, time, id, values
@@ -189,7 +189,7 @@ class _RowObserver:
 
 
 def _row(record: dict[str, Any], fields: dict[str, Any]) -> beam.Row:
-    """Makes a row of the record, whose parts are named as the columns of a frame."""
+    """Converts a record to a row, whose fields are named like the columns of a frame."""
     flat: dict[str, Any] = {}
 
     def put(name: str, value: Any) -> None:
@@ -219,7 +219,7 @@ def _observe(element: Any) -> tuple[Any, ...]:
     return key, time, x
 
 
-# An observation is packed as bytes: its time in nanoseconds, its numbers, its id.
+# An observation is packed as bytes: its time in nanoseconds, its numbers and its id.
 
 
 def _time(packed: bytes) -> int:
@@ -231,12 +231,12 @@ def _millisecond(packed: bytes) -> int:
 
 
 def _timestamp(nanos: int) -> Timestamp:
-    """Returns the millisecond of a time: timers of runners have no shorter ones."""
+    """Returns a time rounded down to milliseconds, the resolution of the timers of runners."""
     return Timestamp(micros=nanos // _MILLISECOND * 1000)
 
 
 def _moment(text: str) -> Timestamp:
-    """Returns the microsecond of the time of a record: event times and schemas have no shorter ones."""
+    """Returns the time of a record rounded down to microseconds, the resolution of event times and schemas."""
     return Timestamp(micros=pd.Timestamp(text).value // 1000)
 
 
@@ -262,15 +262,15 @@ class _Observe(beam.DoFn):
                 raise ValueError("the element has no key")
             time = timestamp if time is None else time
             if isinstance(time, Timestamp):
-                nanos = time.nanos if hasattr(time, "nanos") else time.micros * 1000  # which is all that an older Beam has
-                nanos = nanos if abs(nanos) <= _client.END else _client.NONE  # an element that has none
+                nanos = time.nanos if hasattr(time, "nanos") else time.micros * 1000  # older versions of Beam have no nanos
+                nanos = nanos if abs(nanos) <= _client.END else _client.NONE  # an element without a time
             else:
                 nanos = _times.one(time, self.zone)
             if self.timed and nanos == _client.NONE:
-                raise ValueError("no time; observations without one need order: arrival")
+                raise ValueError("no time: observations without a time need order: arrival")
             numbers = np.asarray(x, np.float64).reshape(-1).tolist()
             if len(numbers) != self.length:
-                raise ValueError(f"{len(numbers)} numbers where {self.length} are due")
+                raise ValueError(f"{len(numbers)} numbers, expected {self.length}")
             yield str(key), struct.pack(f"<q{self.length}d", nanos, *numbers) + id.encode()
         except _client.HafvfError:
             raise
@@ -280,22 +280,22 @@ class _Observe(beam.DoFn):
 
 
 class _Asking(beam.DoFn):
-    """A node that has the child filter observations of one key."""
+    """A DoFn that filters the observations of one key in the child."""
 
     def __init__(self, model: _client.Model, length: int) -> None:
         self.model, self.length = model, length
 
     def order(self, packed: bytes) -> tuple[int, bytes]:
-        """By this observations are in order: those of one time by their ids."""
+        """Returns the sort key of an observation: its time, then its id."""
         return _time(packed), packed[8 + 8 * self.length :]
 
     def ask(
         self, key: str, state: bytes | None, packed: Sequence[bytes], horizon: int, now: int, **about: Any
     ) -> Generator[Any, None, tuple[bytes, int]]:
-        """Has the child filter observations in their order, in calls of bounded size, and yields the outputs.
+        """Filters observations in their order, in calls of bounded size, and yields the outputs.
 
-        Returns the state after them and the deadline of the key. The horizon and the time until which the key may be silent
-        are those after the last observation.
+        It returns the new state and the deadline of the key. horizon (the time before which no more observations arrive) and
+        now (the time up to which to report silences) apply after the last observation.
         """
         ids = 8 + 8 * self.length
         for first in range(0, max(len(packed), 1), _client.MOST_ROWS):
@@ -322,7 +322,7 @@ class _Asking(beam.DoFn):
         return answer.states[0], answer.deadlines[0]
 
     def rejected(self, key: str, packed: bytes, reason: str) -> Any:
-        """Returns the output of an observation that was rejected."""
+        """Returns the output for a rejected observation."""
         ids, nanos = 8 + 8 * self.length, _time(packed)
         time = None if nanos == _client.NONE else _times.iso([nanos])[0].isoformat().replace("+00:00", "Z")
         element = (key, time, list(struct.unpack(f"<{self.length}d", packed[8:ids])))
@@ -330,7 +330,7 @@ class _Asking(beam.DoFn):
 
 
 def _stamped(output: dict[str, Any], time: str | None) -> Any:
-    """Returns an output with a time as its event time; without one it has that of what it comes from."""
+    """Returns an output with the time as its event time. Without a time it keeps the event time of its input."""
     return TimestampedValue(output, _moment(time)) if time else output
 
 
@@ -343,12 +343,13 @@ class _Grouped(_Asking):
 
 
 class _Clock:
-    """What is known of the timers of a key."""
+    """The stored data of a key's timers: due, deadline and ended."""
 
     def __init__(self, state: Any) -> None:
         self.state, self.before = state, state.read()
         none = _CLOCK.pack(_client.NONE, _client.NONE, False)
-        # When the first timer fires, NONE if nothing waits; the deadline whose timer has fired once; whether the input ends.
+        # due: when the first timer fires, or NONE if no observation waits. deadline: the deadline whose timer has fired once.
+        # ended: whether the input has ended.
         self.due, self.deadline, self.ended = _CLOCK.unpack(self.before or none)
 
     def write(self) -> None:
@@ -358,15 +359,15 @@ class _Clock:
 
 
 class _Streamed(_Asking):
-    """Filters the observations of a key as the watermark passes them, or as they come."""
+    """Filters the observations of a key as the watermark passes them, or as they arrive."""
 
     STATE = ReadModifyWriteStateSpec("state", coders.BytesCoder())
-    SETTINGS = ReadModifyWriteStateSpec("settings", coders.BytesCoder())  # with which it was written
-    WAITING = BagStateSpec("waiting", coders.BytesCoder())  # observations, for the watermark
+    SETTINGS = ReadModifyWriteStateSpec("settings", coders.BytesCoder())  # the settings that the state was written with
+    WAITING = BagStateSpec("waiting", coders.BytesCoder())  # observations that wait for the watermark
     CLOCK = ReadModifyWriteStateSpec("clock", coders.BytesCoder())
-    DUE = TimerSpec("due", TimeDomain.WATERMARK)  # stands at the first that waits
-    DEADLINE = TimerSpec("deadline", TimeDomain.WATERMARK)  # when the key is silent or forgotten, or an interval is over
-    END = TimerSpec("end", TimeDomain.WATERMARK)  # of the input
+    DUE = TimerSpec("due", TimeDomain.WATERMARK)  # set to the first observation that waits
+    DEADLINE = TimerSpec("deadline", TimeDomain.WATERMARK)  # when the key becomes silent or is forgotten, or an interval ends
+    END = TimerSpec("end", TimeDomain.WATERMARK)  # the end of the input
 
     def __init__(self, model: _client.Model, length: int, wait: bool, migrate: bool) -> None:
         super().__init__(model, length)
@@ -409,7 +410,7 @@ class _Streamed(_Asking):
         deadline: Any = beam.DoFn.TimerParam(DEADLINE),
         end: Any = beam.DoFn.TimerParam(END),
     ) -> Any:
-        """Filters what the watermark has passed."""
+        """Filters the observations that the watermark has passed."""
         now, clock = at.micros * 1000, _Clock(cell)
         ready = self.ready(now, waiting, clock, due)
         clock.write()
@@ -428,10 +429,10 @@ class _Streamed(_Asking):
         deadline: Any = beam.DoFn.TimerParam(DEADLINE),
         end: Any = beam.DoFn.TimerParam(END),
     ) -> Any:
-        """Filters what the watermark has passed, and checks whether the key is silent or forgotten.
+        """Filters the observations that the watermark has passed, and checks whether the key is silent or forgotten.
 
-        The input may have ended: then all timers fire, and no key is silent for that. A timer does not know the watermark, but
-        one that is set again as it fires comes after that of the end.
+        At the end of the input all timers fire, and no key is silent for that reason. A timer does not know the watermark. But
+        a timer that is set again when it fires comes after the timer of the end.
         """
         now, clock = at.micros * 1000, _Clock(cell)
         ready: list[bytes] = []
@@ -449,7 +450,7 @@ class _Streamed(_Asking):
 
     @on_timer(END)
     def note_end(self, cell: Any = beam.DoFn.StateParam(CLOCK)) -> None:
-        """Notes that the input ends."""
+        """Records that the input has ended."""
         clock = _Clock(cell)
         clock.ended = True
         clock.write()
@@ -457,8 +458,8 @@ class _Streamed(_Asking):
     def ready(self, now: int, waiting: Any, clock: _Clock, due: Any) -> list[bytes]:
         """Removes and returns the observations that the watermark has passed by now.
 
-        A timer does not know the watermark. So timers stand at the first that waits, the second, the fourth, the eighth, …, and
-        the runner fires together those that it has passed.
+        A timer does not know the watermark. So timers are set to the first, second, fourth, eighth, … observation that waits,
+        and the runner fires all timers that the watermark has passed together.
         """
         packed = sorted(waiting.read(), key=self.order)
         n = sum(_millisecond(p) <= now for p in packed)
@@ -474,7 +475,7 @@ class _Streamed(_Asking):
     def learn(
         self, key: str, packed: list[bytes], now: int, silent: int, state: Any, settings: Any, deadline: Any, end: Any
     ) -> Iterator[Any]:
-        """Filters observations, those that wait in the state by now among them, and writes the state."""
+        """Filters the given observations and those that wait in the state up to now, and writes the state."""
         described = self.model.described()
         horizon = now if now in (_client.NONE, _client.END) else now - described.patience
         before = state.read()
