@@ -108,7 +108,7 @@ func TestFileRewindsKey(t *testing.T) {
 	}
 	const want = "1 key had a time ahead of the clock, which was discarded"
 	s, rejected := run(filepath.Join(t.TempDir(), "states"), header, strings.Join(lines(0), ""), wrong, strings.Join(lines(20), ""))
-	if s.Late != 4 || s.Rewound != 1 || s.Records != 77 || !strings.Contains(rejected[0], "which this key has already released ahead of the clock: the key goes on from the 5th such record in a row") || !strings.Contains(s.String(), want) {
+	if s.Late != 4 || s.Rewound != 1 || s.Records != 77 || !strings.Contains(rejected[0], "which this key has already released ahead of the clock: the key continues from the 5th such record in a row") || !strings.Contains(s.String(), want) {
 		t.Errorf("%d late, %d turned back, of %d: %q\n%s", s.Late, s.Rewound, s.Records, rejected, s)
 	}
 	state := filepath.Join(t.TempDir(), "states")

@@ -423,12 +423,12 @@ func clocks() []useCase {
 		},
 		{
 			file: "falls-back.csv.gz", code: 1,
-			stderr:   "18.3 % of the records are late, by up to 19.6 years, the first at falls-back.csv.gz:3171: times go back there; order: arrival uses the order of the source; see order",
+			stderr: "18.3 % of the records are late, by up to 19.6 years, the first at falls-back.csv.gz:3171: times go back there; order: arrival uses the order of the source; see order",
 			config: []string{"key: receiver ", "time: time "}, check: expectation{texts: []string{"all 5000 records", "18.3 % of the records are late"}},
 			runs: []runCase{
 				{
-					expectation:  expectation{texts: []string{"4084 records (0 missing), 916 rejected", "916 records were late by more than a year: times go back there; order: arrival uses the order of the records"}},
-					lacks: "max_ahead", chance: 2,
+					expectation: expectation{texts: []string{"4084 records (0 missing), 916 rejected", "916 records were late by more than a year: times go back there; order: arrival uses the order of the records"}},
+					lacks:       "max_ahead", chance: 2,
 				},
 				{set: []string{"silence=true"}, expectation: expectation{texts: []string{"916 rejected", "1 silence,"}}, alarms: []string{"silent " + rain}, chance: 2},
 				{

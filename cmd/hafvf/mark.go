@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/internal/cli"
+	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
-	"hafvf/internal/message"
 	"hafvf/pipeline/records"
 )
 

@@ -492,7 +492,7 @@ func (l *LateError) Error() string {
 	}
 	switch {
 	case l.Ahead:
-		return text + fmt.Sprintf(" ahead of the clock: the key goes on from the %dth such record in a row", rewindAfter)
+		return text + fmt.Sprintf(" ahead of the clock: the key continues from the %dth such record in a row", rewindAfter)
 	case l.Idle:
 		return text + ", as the watermark had passed it"
 	}

@@ -234,7 +234,7 @@ func TestTurnBack(t *testing.T) {
 			o := Value(at, "", 1)
 			_, err := e.take(&o)
 			if of := (*LateError)(nil); errors.As(err, &of) {
-				if late++; of.Ahead != strings.Contains(err.Error(), "ahead of the clock: the key goes on from the 5th such record in a row") {
+				if late++; of.Ahead != strings.Contains(err.Error(), "ahead of the clock: the key continues from the 5th such record in a row") {
 					t.Errorf("%s: %v", test.name, err)
 				}
 			} else {

@@ -32,7 +32,7 @@ func Season(c *config.Config, observations map[string][]keyed.Observation, span,
 	standard := usual.DefaultSeasons()
 	for _, o := range []struct {
 		season, name string
-		seasons        []usual.Season // shortest first
+		seasons      []usual.Season // shortest first
 	}{{"[24h, 168h]", "daily and weekly", standard}, {"[24h]", "daily", standard[:1]}, {"[168h]", "weekly", standard[1:]}} {
 		if span < 2*o.seasons[len(o.seasons)-1].Period || step > o.seasons[0].Period/4 {
 			continue
