@@ -187,7 +187,7 @@ func twoColumns() []importCase {
 			return fmt.Sprintf("%s;%.3f;%.2f\n", when.Format("2/1/2006;15:04:05"), 1+.4*daily(when)+.1*r.NormFloat64()+3*within(i, 2000, 2010), 240+r.NormFloat64())
 		}), wanted: []string{"delimiter: ;", "time: [Date, Time]", "time_format: '%d/%m/%Y %H:%M:%S'", "missing: ['?']", "layout: wide"}, keys: 2,
 			events: []planted{{"Global_active_power", "2006-12-30T14:44", "2006-12-30T16:24"}}},
-		{file: "air.csv", maxFalseAlarms: 2, lines: append(air, strings.Repeat(";;;;;;\n", 20)), remarks: []string{"-200 comes"}, set: []string{"source.csv.missing=['-200']"},
+		{file: "air.csv", maxFalseAlarms: 2, lines: append(air, strings.Repeat(";;;;;;\n", 20)), remarks: []string{"the value -200 occurs"}, set: []string{"source.csv.missing=['-200']"},
 			wanted: []string{"delimiter: ;", "decimal: ','", "time: [Date, Time]", "time_format: '%d/%m/%Y %H.%M.%S'", "layout: wide"}, keys: 3, rejected: 60,
 			events: []planted{{"T", "2004-04-29T18:00", "2004-04-30T00:00"}}},
 	}

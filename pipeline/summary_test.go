@@ -482,7 +482,7 @@ func TestFallsOfCounters(t *testing.T) {
 // Records that are late because a clock was set forward get no advice to wait for them; other late records do.
 func TestLateForTimesLeftOut(t *testing.T) {
 	t.Parallel()
-	const lateness, forward = "with lateness: 30m nothing is late", "when the clock of the zone was set forward: a skipped time uses the offset before the change"
+	const lateness, forward = "with lateness: 30m none is late", "when the clock of the zone was set forward: a skipped time uses the offset before the change"
 	for zone, want := range map[string][2]string{"Europe/Berlin": {forward, lateness}, "America/New_York": {lateness, forward}} {
 		in := "time,x\n"
 		for _, stamp := range []string{"01:30", "02:30", "03:00", "03:30", "04:00"} { // in Berlin 02:30 is 03:30

@@ -263,7 +263,7 @@ func counters() []useCase {
 			// The rates are correct except the first of ge-0, a wrap before any rise is known. With a modulus it is
 			// correct too.
 			file: "octets.csv.gz", config: []string{"aggregate: {every: 5m, value: increase}", "key: ifName "},
-			check: expectation{texts: []string{"all 4032 records", "restarts 1 of counters"}},
+			check: expectation{texts: []string{"all 4032 records", "restarts 1 counter reset"}},
 			runs: []runCase{
 				{
 					expectation: expectation{texts: []string{"2 keys, 1 alarm ", "4032 records (2 missing), 0 rejected", "counters were reset 1 time"}}, alarms: []string{event},

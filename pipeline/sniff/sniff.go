@@ -615,7 +615,7 @@ func (res *Result) String() string {
 		line("counters", "the values of %s rise and do not fall, like a counter: %s; %s", message.Count(len(res.Counters), "key", "keys"), how, message.Some(res.Counters, 4))
 	}
 	if res.Restarts > 0 {
-		line("restarts", "%d counter resets: a fall to less than half is a reset", res.Restarts)
+		line("restarts", "%s: a fall to less than half is a reset", message.Count(res.Restarts, "counter reset", "counter resets"))
 	}
 	for _, r := range res.Remarks {
 		line("remark", "%s", r)
