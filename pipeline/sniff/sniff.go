@@ -647,7 +647,7 @@ func (res *Result) read() string {
 	case res.Whole:
 		return fmt.Sprintf("all %d records", res.Records)
 	case res.Places > 1:
-		return fmt.Sprintf("%d records from %d positions", res.Records, res.Places)
+		return fmt.Sprintf("%d records at %d positions", res.Records, res.Places)
 	}
 	return fmt.Sprintf("the first %d records", res.Records)
 }
