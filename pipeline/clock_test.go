@@ -106,7 +106,7 @@ func TestFileRewindsKey(t *testing.T) {
 		s, _, rejected = runConfig(t, "model: {family: normal}\nsource: {csv: {path: "+path+"}}\nstate: "+state+"\n")
 		return s, rejected
 	}
-	const want = "1 key with a time ahead of the clock went back from it"
+	const want = "1 key had a time ahead of the clock, which was discarded"
 	s, rejected := run(filepath.Join(t.TempDir(), "states"), header, strings.Join(lines(0), ""), wrong, strings.Join(lines(20), ""))
 	if s.Late != 4 || s.Rewound != 1 || s.Records != 77 || !strings.Contains(rejected[0], "which this key has already released ahead of the clock: the key resumes at the 5th such record in a row") || !strings.Contains(s.String(), want) {
 		t.Errorf("%d late, %d turned back, of %d: %q\n%s", s.Late, s.Rewound, s.Records, rejected, s)
@@ -172,8 +172,8 @@ func TestSummaryOfLag(t *testing.T) {
 	s.Late, s.LateIdle, s.Behind = 7, 5, 90*time.Second
 	s.Lag = kafkaio.EventLag{Usual: 10*time.Minute + 300*time.Millisecond, Most: 12*time.Minute + time.Second}
 	want := "99 % of the records arrived within 10m0s of their times, all of them within 12m1s\n" +
-		"2 records came up to 1m30s after a later one of the key: with lateness: 2m nothing is late\n" +
-		"5 records came within the lateness of the key, but after the watermark: with source.kafka.disorder: 13m the watermark waits\n"
+		"2 records were late by up to 1m30s: with lateness: 2m none is late\n" +
+		"5 records were within the lateness of the key, but after the watermark: with source.kafka.disorder: 13m the watermark waits\n"
 	if text := s.String(); !strings.HasSuffix(text, want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}

@@ -312,7 +312,7 @@ func (l *rewindLog) log(log *slog.Logger, key string, ahead, reset time.Time) {
 
 func (e *encoder) Flush() { e.tally.flush(e.run.findings()) }
 
-// panicked logs a panic in the mathematics of a key. r may be nil.
+// panicked logs a panic in the computation of a key. r may be nil.
 func (r *run) panicked(key string, p *keyed.PanicError) {
 	if r == nil {
 		workerPanics.log(slog.Default(), key, p)
@@ -321,7 +321,7 @@ func (r *run) panicked(key string, p *keyed.PanicError) {
 	r.panics.log(r.log, key, p)
 }
 
-// A panicLog logs panics in the mathematics of keys, once per key.
+// A panicLog logs panics in the computations of keys, once per key.
 type panicLog struct {
 	mu     sync.Mutex
 	logged map[string]bool
@@ -343,7 +343,7 @@ func (l *panicLog) log(log *slog.Logger, key string, p *keyed.PanicError) {
 		l.logged = map[string]bool{}
 	}
 	l.logged[strings.Clone(key)] = true
-	log.Error("the mathematics of a key panicked, a bug in hafvf: please report it; the records are in the dead letter, all other keys continue", "key", key, "panic", p.Value, "stack", p.Stack)
+	log.Error("the computation of a key panicked, a bug in hafvf: please report it; the records are in the dead letter, all other keys continue", "key", key, "panic", p.Value, "stack", p.Stack)
 }
 
 // encodeRejectedFn writes observations that the filter rejected, and keys that it reset, as dead-letter records.

@@ -421,7 +421,7 @@ func (f filtering) steps() []Step {
 		if i.AtEnd {
 			when = "at the end of the input"
 		}
-		steps = append(steps, Step{"group", fmt.Sprintf("the alarms of all keys, by %s, into incidents, one by chance in %s, %s", grouping, message.Duration(i.Budget), when), []string{"alert"}})
+		steps = append(steps, Step{"group", fmt.Sprintf("the alarms of all keys, by %s, into incidents, one false incident in %s, %s", grouping, message.Duration(i.Budget), when), []string{"alert"}})
 	}
 	return steps
 }

@@ -63,7 +63,7 @@ var (
 	changesDesc    = metric("hafvf_changes_total", "detected changes, alarm or not")
 	outliersDesc   = metric("hafvf_outliers_total", "detected outliers, alarm or not")
 	resetDesc      = metric("hafvf_keys_reset_total", "keys that were reset, because their state could not be read or could learn nothing")
-	panicsDesc     = metric("hafvf_panics_total", "how often the mathematics of a key panicked, a bug in hafvf. The records are in the dead letter")
+	panicsDesc     = metric("hafvf_panics_total", "how often the computation of a key panicked, a bug in hafvf. The records are in the dead letter")
 	keysDesc       = metric("hafvf_keys", "keys seen since the start, without forgotten ones")
 	expiredKeys    = metric("hafvf_keys_expired_total", "keys that were forgotten, because they had no record for longer than `expire`")
 	sentDesc       = metric("hafvf_alerts_sent_total", "alerts that the receiver accepted", receiverLabels...)

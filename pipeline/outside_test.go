@@ -48,7 +48,7 @@ func TestOutsideAlerts(t *testing.T) {
 				continue
 			}
 			ids = append(ids, a["id"].(string))
-			if a["kind"] != "novelty" || a["x"] != -5. || a["score"] != nil || a["threshold"] != nil || a["size"] != nil || !strings.Contains(a["message"].(string), "which the family poisson does not have (x = -5 is below zero).") {
+			if a["kind"] != "novelty" || a["x"] != -5. || a["score"] != nil || a["threshold"] != nil || a["size"] != nil || !strings.Contains(a["message"].(string), "outside the domain of the family poisson (x = -5 is below zero).") {
 				t.Error(line)
 			}
 		}

@@ -286,7 +286,7 @@ func TestQueryLookback(t *testing.T) {
 		runConfig(t, queryConfig+fmt.Sprintf("alerts: {jsonl: {path: %s}}\nsource: {prometheus: {url: %q, query: x, key: [host], start: %s, bounded: true%s\n", path, url, begin.Format(time.RFC3339), settings))
 		var got []string
 		for _, line := range readLines(t, path) {
-			if a := unmarshalled[struct{ Key, Message string }](t, line); strings.Contains(a.Message, "which is rare here") && !slices.Contains(got, a.Key) {
+			if a := unmarshalled[struct{ Key, Message string }](t, line); strings.Contains(a.Message, "which is rare for this key") && !slices.Contains(got, a.Key) {
 				got = append(got, a.Key)
 			}
 		}

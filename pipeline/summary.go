@@ -327,8 +327,8 @@ func (s Summary) hints(b *strings.Builder) {
 		text, singular, plural string
 	}{
 		{s.Reset, "warning: %s reset, because the state could not be read or could learn nothing: the dead letter has the reasons\n", "key was", "keys were"},
-		{s.Panics, "warning: the mathematics of a key panicked %s, a bug in hafvf: the log has the place, and the dead letter has the records\n", "time", "times"},
-		{s.Restarts, "counters were reset %s: they fell to less than half, which is not a wrap\n", "time", "times"},
+		{s.Panics, "warning: the computation of a key panicked %s, a bug in hafvf: the log has the place, and the dead letter has the records\n", "time", "times"},
+		{s.Restarts, "counters were reset %s: a fall to less than half is a reset, not a wrap\n", "time", "times"},
 		{s.Skipped, "%s skipped: above a header, comments, or the header of another table\n", "line was", "lines were"},
 		{s.Forgotten, "%s, because of tombstones in the topic\n", "key was forgotten", "keys were forgotten"},
 		{s.ExpiredKeys, "%s: no record for longer than expire\n", "key was forgotten", "keys were forgotten"},
@@ -352,7 +352,7 @@ func (s Summary) hints(b *strings.Builder) {
 		fmt.Fprintf(b, "99 %% of the records arrived within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))
 	}
 	if s.Rewound > 0 {
-		fmt.Fprintf(b, "%s with a time ahead of the clock went back from it, when the next records were late in a row: max_ahead of the source rejects such times\n", message.Count(s.Rewound, "key", "keys"))
+		fmt.Fprintf(b, "%s had a time ahead of the clock, which was discarded when the next records were late in a row: max_ahead of the source rejects such times\n", message.Count(s.Rewound, "key", "keys"))
 	}
 	s.late(b)
 	s.moving(b)
@@ -382,24 +382,24 @@ func (s Summary) late(b *strings.Builder) {
 	inTurn := s.Late - s.LateIdle - s.LateFar
 	switch {
 	case s.Late > 0 && s.resumes:
-		fmt.Fprintf(b, "%s came before the last of the key, in this run or in the state: give only new records to a run with a state\n", count(s.Late, "record"))
+		fmt.Fprintf(b, "%s had times before the last record of the key, in this run or in the state: give only new records to a run with a state\n", count(s.Late, "record"))
 		if s.LateIdle > 0 {
-			fmt.Fprintf(b, "%d of them came within the lateness: the previous run released waiting records at the end of its file\n", s.LateIdle)
+			fmt.Fprintf(b, "%d of them were within the lateness: the previous run released waiting records at the end of its file\n", s.LateIdle)
 		}
 	case inTurn > 0 && s.advice.zone != nil && clock.Forward(s.BehindAt, s.advice.zone):
-		fmt.Fprintf(b, "%s came up to %v after a later one of the key, when the clock of the zone was set forward: a skipped time uses the offset before the change\n", count(inTurn, "record"), s.Behind)
+		fmt.Fprintf(b, "%s late by up to %v, when the clock of the zone was set forward: a skipped time uses the offset before the change\n", message.Count(inTurn, "record was", "records were"), s.Behind)
 	case inTurn > 0:
-		fmt.Fprintf(b, "%s came up to %v after a later one of the key: with %s: %s nothing is late\n", count(inTurn, "record"), s.Behind, cmp.Or(s.advice.wait, "lateness"), message.Duration(message.RoundUp(s.Behind)))
+		fmt.Fprintf(b, "%s late by up to %v: with %s: %s none is late\n", message.Count(inTurn, "record was", "records were"), s.Behind, cmp.Or(s.advice.wait, "lateness"), message.Duration(message.RoundUp(s.Behind)))
 	}
 	if s.LateFar > 0 && !s.resumes {
 		hint := "times go back there; order: arrival uses the order of the records"
 		if s.ahead {
 			hint = "check for times ahead of the clock: max_ahead of the source rejects them"
 		}
-		fmt.Fprintf(b, "%s came more than a year after a later one of the key, by their times: %s\n", count(s.LateFar, "record"), hint)
+		fmt.Fprintf(b, "%s late by more than a year: %s\n", message.Count(s.LateFar, "record was", "records were"), hint)
 	}
 	if s.LateIdle > 0 && !s.resumes {
-		fmt.Fprintf(b, "%s came within the lateness of the key, but after the watermark: ", count(s.LateIdle, "record"))
+		fmt.Fprintf(b, "%s within the lateness of the key, but after the watermark: ", message.Count(s.LateIdle, "record was", "records were"))
 		if s.Lag.Most > 0 {
 			fmt.Fprintf(b, "with source.kafka.disorder: %s the watermark waits\n", message.Duration(message.RoundUp(s.Lag.Most)))
 		} else {

@@ -52,7 +52,7 @@ func TestSummaryOfRejects(t *testing.T) {
 		"  2 × the text \"oops\" where a number is due\n      in.csv:64: plant/a,2026-01-02T04:04:05Z,oops\n",
 		"  1 × 2 fields where the header has 3\n      in.csv:67: plant/a,2026\n",
 		"  2 × late: ",
-		"2 records came up to 10m0s after a later one of the key: with lateness: 10m nothing is late\n",
+		"2 records were late by up to 10m0s: with lateness: 10m none is late\n",
 		"fewer observations than warm_up (50), in which no alarm is raised: 1 key, plant/b\n",
 		"warning: no key matches \"pump-*\" of keys or quiet\n",
 	} {
@@ -279,7 +279,7 @@ func TestSummaryOfOddData(t *testing.T) {
 	s.Late, s.LateFar, s.ahead, s.detects, s.warmUp = 3, 3, true, true, 50
 	text := s.String()
 	for _, want := range []string{
-		"3 records came more than a year after a later one of the key, by their times: check for times ahead of the clock: max_ahead of the source rejects them\n",
+		"3 records were late by more than a year: check for times ahead of the clock: max_ahead of the source rejects them\n",
 		`  "k\x1b[2J"               id  novelty` + "\n",
 		"  plain                    id  by 2\n",
 		`1 key, "a\nb"` + "\n",
@@ -471,7 +471,7 @@ func TestFallsOfCounters(t *testing.T) {
 	}
 	g := compose(t, "model: {family: normal, prior: auto}\naggregate: {every: 5m, value: increase}\nsource: {jsonl: {path: "+write(t, "in.jsonl", lines...)+"}}\nsink: none\n")
 	s := expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t)
-	for _, want := range []string{"\ncounters were reset 50 times: they fell to less than half, which is not a wrap\n", "\nwarning: mixed falls at more than 5 % of its records, and recovers within three records: two counters may share the key\n"} {
+	for _, want := range []string{"\ncounters were reset 50 times: a fall to less than half is a reset, not a wrap\n", "\nwarning: mixed falls at more than 5 % of its records, and recovers within three records: two counters may share the key\n"} {
 		if !strings.Contains(s.String(), want) {
 			t.Errorf("%s", s)
 		}
@@ -482,7 +482,7 @@ func TestFallsOfCounters(t *testing.T) {
 // Records that are late because a clock was set forward get no advice to wait for them; other late records do.
 func TestLateForTimesLeftOut(t *testing.T) {
 	t.Parallel()
-	const lateness, forward = "with lateness: 30m nothing is late", "when the clock of the zone was set forward: a skipped time uses the offset before the change"
+	const lateness, forward = "with lateness: 30m none is late", "when the clock of the zone was set forward: a skipped time uses the offset before the change"
 	for zone, want := range map[string][2]string{"Europe/Berlin": {forward, lateness}, "America/New_York": {lateness, forward}} {
 		in := "time,x\n"
 		for _, stamp := range []string{"01:30", "02:30", "03:00", "03:30", "04:00"} { // in Berlin 02:30 is 03:30
@@ -494,7 +494,7 @@ func TestLateForTimesLeftOut(t *testing.T) {
 		for setting, aggregate := range map[string]string{"lateness": "", "aggregate.wait": "aggregate: {every: 1m, value: mean}\n"} {
 			g := compose(t, "model: {family: normal}\n"+aggregate+"source: {csv: {path: "+write(t, "in.csv", in)+", key: none, zone: "+zone+"}}\nsink: none\n")
 			text := strings.Replace(expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t).String(), setting, "lateness", 1)
-			if !strings.Contains(text, "1 record came up to 30m0s after a later one of the key") || !strings.Contains(text, want[0]) || strings.Contains(text, want[1]) {
+			if !strings.Contains(text, "1 record was late by up to 30m0s") || !strings.Contains(text, want[0]) || strings.Contains(text, want[1]) {
 				t.Errorf("%s, %s: %s", zone, setting, text)
 			}
 		}
@@ -514,14 +514,14 @@ func TestFarLate(t *testing.T) {
 		return expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t).String()
 	}
 	minute := func(i int) time.Time { return start.Add(time.Duration(i) * time.Minute) }
-	const near, back, ahead = "1 record came up to 3m0s after a later one of the key: with lateness: 3m nothing is late\n", "came more than a year after a later one of the key, by their times: times go back there; order: arrival uses the order of the records\n", "check for times ahead of the clock: max_ahead of the source rejects them\n"
+	const near, back, ahead = "1 record was late by up to 3m0s: with lateness: 3m none is late\n", "were late by more than a year: times go back there; order: arrival uses the order of the records\n", "check for times ahead of the clock: max_ahead of the source rejects them\n"
 	for name, c := range map[string]struct {
 		text string
 		want []string
 		not  string
 	}{
 		"near and far": {linesAt(minute(0), minute(5), minute(2), minute(6).AddDate(-20, 0, 0), minute(7).AddDate(-20, 0, 0), minute(8)), []string{near, "2 records " + back}, "max_ahead"},
-		"ahead":        {linesAt(minute(0), minute(0).AddDate(300, 0, 0), minute(2), minute(3)), []string{"2 records came more than a year", ahead}, "fall back"},
+		"ahead":        {linesAt(minute(0), minute(0).AddDate(300, 0, 0), minute(2), minute(3)), []string{"2 records were late by more than a year", ahead}, "fall back"},
 		"near":         {linesAt(minute(0), minute(5), minute(2)), []string{near}, "year"},
 	} {
 		for _, want := range c.want {

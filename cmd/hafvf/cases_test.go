@@ -263,7 +263,7 @@ func counters() []useCase {
 			// The rates are correct except the first of ge-0, a wrap before any rise is known. With a modulus it is
 			// correct too.
 			file: "octets.csv.gz", config: []string{"aggregate: {every: 5m, value: increase}", "key: ifName "},
-			check: expectation{texts: []string{"all 4032 records", "restarts 1 of counters"}},
+			check: expectation{texts: []string{"all 4032 records", "restarts 1 counter reset"}},
 			runs: []runCase{
 				{
 					expectation: expectation{texts: []string{"2 keys, 1 alarm ", "4032 records (2 missing), 0 rejected", "counters were reset 1 time"}}, alarms: []string{event},
@@ -315,7 +315,7 @@ func larger(t *testing.T, estimates []writtenEstimate) {
 func tables() []useCase {
 	const passed = "skipped: above a header, comments, or the header of another table"
 	hall := []string{"key: device ", "time: time ", "values: [temp] "}
-	const put = ", where the names of the columns are due: put a header line before it"
+	const put = ", instead of the names of the columns: put a header line before it"
 	return []useCase{
 		{
 			file: "same.csv.gz", config: hall, check: expectation{texts: []string{"all 1540 records", "100 % of the records parse"}},
@@ -416,19 +416,19 @@ func clocks() []useCase {
 				{
 					set: []string{newYork}, expectation: expectation{texts: []string{
 						"1341 records (0 missing), 3 rejected",
-						"3 records came up to 45m0s after a later one of the key, when the clock of the zone was set forward: a skipped time uses the offset before the change",
+						"3 records were late by up to 45m0s, when the clock of the zone was set forward: a skipped time uses the offset before the change",
 					}}, lacks: "lateness", chance: 1,
 				},
 			},
 		},
 		{
 			file: "falls-back.csv.gz", code: 1,
-			stderr:   "18.3 % of the records are late, up to 19.6 years after a later one of their key, the first at falls-back.csv.gz:3171: times go back there; order: arrival uses the order of the source; see order",
+			stderr: "18.3 % of the records are late, by up to 19.6 years, the first at falls-back.csv.gz:3171: times go back there; order: arrival uses the order of the source; see order",
 			config: []string{"key: receiver ", "time: time "}, check: expectation{texts: []string{"all 5000 records", "18.3 % of the records are late"}},
 			runs: []runCase{
 				{
-					expectation:  expectation{texts: []string{"4084 records (0 missing), 916 rejected", "916 records came more than a year after a later one of the key, by their times: times go back there; order: arrival uses the order of the records"}},
-					lacks: "max_ahead", chance: 2,
+					expectation: expectation{texts: []string{"4084 records (0 missing), 916 rejected", "916 records were late by more than a year: times go back there; order: arrival uses the order of the records"}},
+					lacks:       "max_ahead", chance: 2,
 				},
 				{set: []string{"silence=true"}, expectation: expectation{texts: []string{"916 rejected", "1 silence,"}}, alarms: []string{"silent " + rain}, chance: 2},
 				{

@@ -72,7 +72,7 @@ alerts: {jsonl: {path: alerts.jsonl}}
 		events: []dataEvent{
 			{"a sensor is away for seven hours", "attic", day(15.25), day(15.55), `silent since 05:57 \(`},
 			{"a sensor is back", "attic", day(15.5), day(15.6), `back at 13:13, after 7 h 16 min of silence`},
-			{"a sensor is stuck", "cellar", day(18), day(18.2), `data\.temperature frozen at 10\.9 since 00:09 \(1 h.*, \d+ equal values\), which is rare here, usual at this hour 11\.\d+ ± `},
+			{"a sensor is stuck", "cellar", day(18), day(18.2), `data\.temperature frozen at 10\.9 since 00:09 \(1 h.*, \d+ equal values\), which is rare for this key, usual at this hour 11\.\d+ ± `},
 			{"a sensor is swapped for another one's", "hall", day(16), day(16.1), `data\.temperature is 8 % below usual at 00:\d\d: 20\.2, usual at this hour (21\.9|22)`},
 			{"and that one for it", "kitchen", day(16), day(16.3), `data\.temperature is 8 % above usual at 00:\d\d: 21\.9, usual at this hour 20\.\d`},
 			{"a sensor turns to Fahrenheit", "office", day(19), day(19.1), `data\.temperature ×3\.3 at 00:\d\d: 70\.4, usual at this hour 21`},
@@ -97,7 +97,7 @@ alerts: {jsonl: {path: alerts.jsonl}}
 		// A log of logins, one line each.
 		name: "events", file: "logins.csv", text: logins, seed: 9,
 		events: []dataEvent{
-			{"nothing comes for half an hour", "web", day(16).Add(16*time.Hour + 10*time.Minute), day(16).Add(16*time.Hour + 30*time.Minute), `web count at zero at 16:10, usual at this hour 25`},
+			{"nothing comes for half an hour", "web", day(16).Add(16*time.Hour + 10*time.Minute), day(16).Add(16*time.Hour + 30*time.Minute), `web count is zero at 16:10, usual at this hour 25`},
 			{"an attack", "app", day(19.1), day(19.12), `usual at this hour`},
 		},
 	},

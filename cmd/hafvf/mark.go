@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/internal/cli"
+	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/records"
@@ -40,7 +40,7 @@ func markCommand() *cobra.Command {
 			}
 			if err := m.Check(); err != nil {
 				if !slices.Contains(records.Marks(), m.Mark) {
-					err = fmt.Errorf("unknown mark %q: use %s after the ID", m.Mark, strings.Join(records.Marks(), ", "))
+					err = fmt.Errorf("unknown mark %q: use %s after the ID", m.Mark, message.Choice(records.Marks()))
 				}
 				return cli.Usage(err)
 			}

@@ -39,7 +39,7 @@ func TestMark(t *testing.T) {
 	if text := string(expect.Get(os.ReadFile(file))(t)); text != line+line+"by hand\n"+`{"id":"b","mark":"expected","time":"2026-03-01T12:00:00Z"}`+"\n" {
 		t.Errorf("%s", text)
 	}
-	run(2, "", `hafvf: unknown mark "wrong": use false, true, expected after the ID`, "a", "wrong")
+	run(2, "", `hafvf: unknown mark "wrong": use false, true or expected after the ID`, "a", "wrong")
 	run(2, "", "hafvf: accepts 2 arg(s), received 1", "a")
 	run(2, "", "hafvf: id: missing", "", "true")
 	run(2, "", `hafvf: --time: "noon" is not a time such as 2026-01-02T03:04:05Z`, "a", "true", "--time", "noon")

@@ -56,10 +56,10 @@ func TestZone(t *testing.T) {
 		{"sessions smoothed.jsonl -o s.csv", "s.csv", []string{"\nm,2025-07-31T22:00:00Z,2,2025-10-26T23:00:00Z,"}},
 		{"sessions smoothed.jsonl -o s.csv --zone Europe/Berlin", "s.csv", []string{"\nm,2025-08-01T00:00:00+02:00,2,2025-10-27T00:00:00+01:00,"}},
 
-		{"report days.yaml -o p.html", "p.html", []string{"(Europe/Berlin)</title>", "All times are of Europe/Berlin.", ">Time (Europe/Berlin)<", `<time datetime="2025-10-26T23:00:00Z" title="2025-10-26T23:00:00Z">2025-10-27T00:00:00+01:00</time>`}},
-		{"report days.yaml -o p.html --zone Asia/Tokyo", "p.html", []string{"All times are of Asia/Tokyo.", ">2025-10-27T08:00:00+09:00</time>"}},
+		{"report days.yaml -o p.html", "p.html", []string{"(Europe/Berlin)</title>", "All times are in Europe/Berlin.", ">Time (Europe/Berlin)<", `<time datetime="2025-10-26T23:00:00Z" title="2025-10-26T23:00:00Z">2025-10-27T00:00:00+01:00</time>`}},
+		{"report days.yaml -o p.html --zone Asia/Tokyo", "p.html", []string{"All times are in Asia/Tokyo.", ">2025-10-27T08:00:00+09:00</time>"}},
 		{"report alerts.jsonl -o p.html", "p.html", []string{"(UTC)</title>", "All times are UTC.", ">Time (UTC)<", `<time datetime="2025-10-26T23:00:00Z" title="2025-10-26T23:00:00Z">2025-10-26T23:00:00Z</time>`}},
-		{"report alerts.jsonl -o p.html --zone Europe/Berlin", "p.html", []string{"All times are of Europe/Berlin.", ">2025-10-27T00:00:00+01:00</time>"}},
+		{"report alerts.jsonl -o p.html --zone Europe/Berlin", "p.html", []string{"All times are in Europe/Berlin.", ">2025-10-27T00:00:00+01:00</time>"}},
 	} {
 		if strings.HasSuffix(c.out, ".jsonl") { // the previous case has written it
 			c.args = "version"

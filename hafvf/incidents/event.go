@@ -258,7 +258,7 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 		}
 	}
 	if e.NumMembers == 0 {
-		fmt.Fprintf(&s, "No %s of %s is left of the incident of %s: they are in narrower ones, or forgotten.", one, group, clock(e.Start))
+		fmt.Fprintf(&s, "No %s of %s is left in the incident of %s: all joined narrower incidents or were forgotten.", one, group, clock(e.Start))
 		return s.String()
 	}
 	fmt.Fprintf(&s, "%d of %s of %s%s", e.NumMembers, message.Count(size, one, many), group, f.spread(inc))
@@ -279,27 +279,27 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	}
 	s.WriteString(".")
 	if len(parts) > maxNamedParts && parts[0].members > 1 {
-		fmt.Fprintf(&s, " Most in %s (%d) and %s (%d).", message.Printable(parts[0].name), parts[0].members, message.Printable(parts[1].name), parts[1].members)
+		fmt.Fprintf(&s, " Most are in %s (%d) and %s (%d).", message.Printable(parts[0].name), parts[0].members, message.Printable(parts[1].name), parts[1].members)
 	}
 	if clearest := message.Printable(e.Members[0].Key); first.Key == e.Members[0].Key {
-		fmt.Fprintf(&s, " First and clearest %s.", clearest)
+		fmt.Fprintf(&s, " First and clearest alarm: %s.", clearest)
 	} else {
-		fmt.Fprintf(&s, " First %s, clearest %s.", message.Printable(first.Key), clearest)
+		fmt.Fprintf(&s, " First alarm: %s. Clearest alarm: %s.", message.Printable(first.Key), clearest)
 	}
 	if inc.recurs >= minRecurrences {
-		last := "last seven days"
+		period := "on %d of the last seven days"
 		if inc.weekly {
-			last = "last four weeks"
+			period = "in %d of the last four weeks"
 		}
-		fmt.Fprintf(&s, " The like came at this time on %d of the %s", inc.recurs, last)
+		fmt.Fprintf(&s, " A similar incident occurred at this time "+period, inc.recurs)
 		if inc.page {
 			fmt.Fprintf(&s, ", with at most %s", message.Count(inc.usual, "key", "keys"))
 		}
 		s.WriteString(".")
 	}
 	if inc.into != nil {
-		fmt.Fprintf(&s, " It is part of %s.", message.Printable(inc.into.id))
+		fmt.Fprintf(&s, " It is now part of incident %s.", message.Printable(inc.into.id))
 	}
-	fmt.Fprintf(&s, " %.2g expected by chance in %s.", e.Expected, message.Span(e.Window))
+	fmt.Fprintf(&s, " Expected by chance: %.2g alarms in %s.", e.Expected, message.Span(e.Window))
 	return s.String()
 }

@@ -304,7 +304,7 @@ func TestFleetRhythmLocalTime(t *testing.T) {
 	}
 	last := local[len(local)-1]
 	const message = "12 of 12 keys of s0 alarmed from 04:00 to 04:03. "
-	if !strings.HasPrefix(last.Message, message) || !strings.Contains(last.Message, " The like came at this time on 7 of the last seven days.") {
+	if !strings.HasPrefix(last.Message, message) || !strings.Contains(last.Message, " A similar incident occurred at this time on 7 of the last seven days.") {
 		t.Error(last.Message)
 	}
 }

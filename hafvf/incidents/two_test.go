@@ -115,7 +115,7 @@ func TestEventNoisyMembersLast(t *testing.T) {
 		}
 		events := f.Advance(cause.Add(time.Minute)).Events
 		e := events[len(events)-1]
-		if (e.Members[len(e.Members)-1].Key == names[0]) != last || strings.Contains(e.Message, "First and clearest a/0.") == last {
+		if (e.Members[len(e.Members)-1].Key == names[0]) != last || strings.Contains(e.Message, "First and clearest alarm: a/0.") == last {
 			t.Errorf("%d alarms before: %s", times, e.Message)
 		}
 	}

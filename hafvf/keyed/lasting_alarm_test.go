@@ -31,15 +31,15 @@ func TestLasting(t *testing.T) {
 				return x + 6
 			}
 			return x
-		}, []int{0}, []string{`^2500 k back to usual since .*\d\d:\d\d, after \d h \d+ min: farthest at .*1[67]:\d5 with 2[678]\.\d+, usual (20|19\.\d) ± 1\.0\.$`}},
+		}, []int{0}, []string{`^2500 k back to usual since .*\d\d:\d\d, after \d h \d+ min: worst 2[678]\.\d+ at .*1[67]:\d5, usual (20|19\.\d) ± 1\.0\.$`}},
 		{"for good", true, func(_ int, x float64) float64 { return x + 5 },
-			[]int{0}, []string{`^2500 k stays above usual, no alarm any more since .*\d\d:\d\d, after \d+ h( \d+ min)?: farthest at`}},
+			[]int{0}, []string{`^2500 k stays above usual, alarm over since .*\d\d:\d\d, after \d+ h( \d+ min)?: worst \d`}},
 		{"twice", true, func(i int, x float64) float64 {
 			if i < 12 || i >= 500 && i < 512 {
 				return x - 9
 			}
 			return x
-		}, []int{0, 500}, []string{`^2500 k back to usual .* with 9\.\d+, usual`, `^3000 k back`}},
+		}, []int{0, 500}, []string{`^2500 k back to usual .*: worst 9\.\d+ at .*, usual`, `^3000 k back`}},
 		{"to the other side", true, func(i int, x float64) float64 {
 			switch {
 			case i < 100:
@@ -48,15 +48,15 @@ func TestLasting(t *testing.T) {
 				return x - 20
 			}
 			return x
-		}, []int{0, 100}, []string{`^2500 k stays above usual, .* with 2`, `^2600 k stays below usual, .* with -[01]\.`}},
+		}, []int{0, 100}, []string{`^2500 k stays above usual, .*: worst 2`, `^2600 k stays below usual, .*: worst -[01]\.`}},
 		{"a little, for good", true, func(_ int, x float64) float64 { return x + 1.7 }, []int{11},
-			[]string{`^2511 k stays above usual, no alarm any more since`}},
+			[]string{`^2511 k stays above usual, alarm over since`}},
 		{"no times", false, func(i int, x float64) float64 {
 			if i < 24 {
 				return x + 6
 			}
 			return x
-		}, []int{1}, []string{`^2501 k back to usual: farthest with 2[678]\.\d+, usual 20\.\d ± 1\.0\.$`}},
+		}, []int{1}, []string{`^2501 k back to usual: worst 2[678]\.\d+, usual 20\.\d ± 1\.0\.$`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var alarms []int
@@ -137,7 +137,7 @@ func TestStaysAndDrifts(t *testing.T) {
 		ends := 0
 		for _, e := range watched(t, Recommended("normal"), (day+3)*288, day*288+200, 5*time.Minute, func(_ int, x float64) float64 { return x + 7 })[day*288+200:] {
 			if r := e.Recovered; r != nil && e.N < int64(day*288+500) {
-				if ends++; !strings.Contains(r.Message, "stays above usual, no alarm any more") {
+				if ends++; !strings.Contains(r.Message, "stays above usual, alarm over") {
 					t.Errorf("day %d: %s", day, r.Message)
 				}
 			}
@@ -150,7 +150,7 @@ func TestStaysAndDrifts(t *testing.T) {
 	var escalations []string
 	estimates := watched(t, Recommended("normal"), start+2016, start, 5*time.Minute, func(i int, x float64) float64 { return x + float64(i)/80 })
 	for _, e := range estimates[start:] {
-		if e.Alarm != nil && strings.Contains(e.Alarm.Message, "as far again as at") {
+		if e.Alarm != nil && strings.Contains(e.Alarm.Message, "worse than at") {
 			escalations = append(escalations, e.Alarm.Message)
 			if e.Alarm.Kind != string(usual.NoveltyAlarm) || math.Abs(e.Alarm.Usual.Mean[0]-20) > 1 || e.Alarm.Size < 4 {
 				t.Errorf("%+v", e.Alarm)

@@ -58,7 +58,7 @@ func configWithLookback(lookback time.Duration) Config {
 // equalAlarms returns the times and messages of the alarms for equal values in a row.
 func equalAlarms(estimates []Estimate) (alerted []string) {
 	for _, e := range estimates {
-		if e.Alarm != nil && strings.Contains(e.Alarm.Message, "which is rare here") {
+		if e.Alarm != nil && strings.Contains(e.Alarm.Message, "which is rare for this key") {
 			alerted = append(alerted, e.Time.String()+" "+e.Alarm.Message)
 		}
 	}

@@ -26,7 +26,7 @@ var multiplesByUnit = map[string][]multiple{
 
 const (
 	degrees = " °C"
-	atZero  = "at zero"
+	atZero  = "is zero"
 )
 
 var unitInName = regexp.MustCompile(`(?:^|[_/])(bytes|seconds|ms|ratio|percent|celsius)(?:[_:]|$)`)

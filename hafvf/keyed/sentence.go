@@ -109,29 +109,29 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 		s.what, s.value = "frozen at "+u.figure(x, math.NaN(), x).value(x), ""
 		switch {
 		case !unremarkable(a.Size) && decider.stuck:
-			s.usual = "which is rare here, " + s.usual
+			s.usual = "which is rare for this key, " + s.usual
 		case decider.stuck:
-			s.usual = "which is rare here"
+			s.usual = "which is rare for this key"
 		case unremarkable(a.Size):
-			s.usual = "values usually scatter by " + f.value(sd)
+			s.usual = "usual sd " + f.value(sd)
 		}
 	case run.n > 1 && !run.gap:
 		a.Start, a.Delay = run.start, run.n-1
 	case !unremarkable(a.Size):
 	case decider.movesMost:
-		s.what = "moves from value to value more than usual"
+		s.what = "varies more than usual from value to value"
 	default:
-		s.what = "scatters more than usual"
+		s.what = "varies more than usual"
 	}
 	s.when = t.when(a, e.Time, equal)
 	switch {
 	case farther:
-		before := "the alarm before"
+		before := "the previous alarm"
 		if began := t.decisions.before.start; !began.IsZero() {
 			before = t.clock(began, e.Time)
 		}
-		s.when += ", as far again as at " + before
-		s.usual = "usual before that " + f.band(mean, sd)
+		s.when += ", worse than at " + before
+		s.usual = "usual before the alarm " + f.band(mean, sd)
 	case kind == hafvf.Outlier:
 		s.when += ", an outlier"
 	}
@@ -151,9 +151,9 @@ func (t *Track) regimes(a *Alert, e *Estimate, run *oneSidedRun, who string, u u
 		s.what = "back to usual"
 	}
 	if a.Corrects != "" {
-		s.when += ", as it turns out"
+		s.when += ", correcting an earlier alert"
 	}
-	s.value, s.usual = f.value(after)+" on average", "before "+f.value(before)
+	s.value, s.usual = f.value(after)+" on average", f.value(before)+" before"
 	return s.String()
 }
 
@@ -235,9 +235,9 @@ func (a *Alert) seen(step [][]float64) (v float64, ok bool) {
 // ended returns the message of the end of an alarm that lasted, at the estimate e.
 func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) string {
 	who, u := t.subject(cfg, a.Output)
-	s := sentence{who: who, what: "back to usual"}
+	s, usualWords := sentence{who: who, what: "back to usual"}, "usual "
 	if side := l.stays(); side != "" {
-		s.what = "stays " + side + " usual, no alarm any more"
+		s.what, usualWords = "stays "+side+" usual, alarm over", "usual before the alarm "
 	}
 	if !l.normalFrom.IsZero() {
 		s.when = "since " + t.clock(l.normalFrom, e.Time)
@@ -256,15 +256,15 @@ func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) strin
 		mean, sd = before.Mean[p.output], before.SD[p.output]
 	}
 	f := u.figure(mean, sd, p.x)
-	s.value = "farthest"
+	s.value = "worst"
+	if !math.IsNaN(p.x) {
+		s.value += " " + f.forDistance(p.x-mean).value(p.x)
+	}
 	if !p.time.IsZero() {
 		s.value += " at " + t.clock(p.time, e.Time)
 	}
-	if !math.IsNaN(p.x) {
-		s.value += " with " + f.forDistance(p.x-mean).value(p.x)
-	}
 	if baseline.known() {
-		s.usual = "usual " + f.band(mean, sd)
+		s.usual = usualWords + f.band(mean, sd)
 	}
 	return s.String()
 }
@@ -277,10 +277,9 @@ func (t *Track) outOfDomainMessage(cfg *Config, o *Observation) string {
 	}
 	who, u := t.subject(cfg, 0)
 	s := sentence{who: who, what: "impossible", when: t.when(&Alert{}, o.Time, "")}
-	s.usual = fmt.Sprintf("the family %s does not have its values (%v)", family, t.stages.check(o))
+	s.usual = fmt.Sprintf("outside the domain of the family %s (%v)", family, t.stages.check(o))
 	if len(o.X) == 1 && len(o.X[0]) == 1 {
 		s.value = u.figure(o.X[0][0], math.NaN(), o.X[0][0]).value(o.X[0][0])
-		s.usual = fmt.Sprintf("which the family %s does not have (%v)", family, t.stages.check(o))
 	}
 	return s.String()
 }

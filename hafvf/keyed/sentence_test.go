@@ -58,7 +58,7 @@ func TestSentences(t *testing.T) {
 			return x
 		}, []string{`^k ×3 at 16:20: 60, usual at this hour 19\.\d ± 1\.0\.$`}},
 		{"stuck", 5 * time.Minute, "", func(int, float64) float64 { return 24 },
-			[]string{`usual`, `^k frozen at 24 since 16:20 \(\d+ h \d+ min, \d+ equal values\), which is rare here\.$`}},
+			[]string{`usual`, `^k frozen at 24 since 16:20 \(\d+ h \d+ min, \d+ equal values\), which is rare for this key\.$`}},
 		{"there and back", 5 * time.Minute, "", func(i int, x float64) float64 {
 			if i < 50 {
 				return x - 30

@@ -134,7 +134,7 @@ func (s story) sentences(t *testing.T) map[string]string {
 	byKind := map[string]string{}
 	note := func(kind, message string) {
 		switch {
-		case strings.Contains(message, "as far again"):
+		case strings.Contains(message, "worse than at"):
 			kind = "farther"
 		case strings.Contains(message, "frozen"):
 			kind = "frozen"

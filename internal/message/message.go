@@ -310,3 +310,12 @@ func Some(names []string, most int) string {
 	}
 	return strings.Join(all, ", ")
 }
+
+// Choice lists the names that can be chosen, for a sentence: "a, b or c".
+func Choice(names []string) string {
+	n := len(names) - 1
+	if n <= 0 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:n], ", ") + " or " + names[n]
+}

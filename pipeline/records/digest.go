@@ -50,8 +50,8 @@ func alarmedKeys(d digest) int {
 }
 
 func digestMessage(d digest) string {
-	return fmt.Sprintf("%s of %s from %s on, in %s, belong to no incident; the clearest is of %s.", message.Count(len(d.Alarms), "alarm", "alarms"), message.Count(alarmedKeys(d), "key", "keys"),
-		d.From.Format("2006-01-02 15:04"), message.Duration(d.Every), message.Printable(d.Alarms[0].Key))
+	return fmt.Sprintf("%s of %s belong to no incident (%s from %s). Clearest alarm: %s.", message.Count(len(d.Alarms), "alarm", "alarms"), message.Count(alarmedKeys(d), "key", "keys"),
+		message.Span(d.Every), d.From.Format("2006-01-02 15:04"), message.Printable(d.Alarms[0].Key))
 }
 
 // digestLines returns the messages of the alarms with the highest scores, one per line.

@@ -31,15 +31,15 @@ func Season(c *config.Config, observations map[string][]keyed.Observation, span,
 	nats, alarms := trial(c, nil, tried)
 	standard := usual.DefaultSeasons()
 	for _, o := range []struct {
-		season, rhythm string
-		seasons        []usual.Season // shortest first
-	}{{"[24h, 168h]", "day and week", standard}, {"[24h]", "the day", standard[:1]}, {"[168h]", "the week", standard[1:]}} {
+		season, name string
+		seasons      []usual.Season // shortest first
+	}{{"[24h, 168h]", "daily and weekly", standard}, {"[24h]", "daily", standard[:1]}, {"[168h]", "weekly", standard[1:]}} {
 		if span < 2*o.seasons[len(o.seasons)-1].Period || step > o.seasons[0].Period/4 {
 			continue
 		}
 		seasonNats, seasonAlarms := trial(c, o.seasons, tried)
 		if seasonNats > nats && 10*seasonAlarms <= 11*alarms {
-			return o.season, "with the rhythm of " + o.rhythm + " the last third is predicted better"
+			return o.season, "a " + o.name + " season predicts the last third of the records better"
 		}
 	}
 	return "", ""

@@ -70,7 +70,7 @@ func (d *draft) result() (Drafted, error) {
 			c, err = config.Parse(path, d.yaml(nil), nil)
 		}
 		if err != nil {
-			return Drafted{}, fmt.Errorf("%s: no config could be made of what it holds: %w", path, err)
+			return Drafted{}, fmt.Errorf("%s: cannot make a config from its contents: %w", path, err)
 		}
 		if seen, err = sniffRecords(c); err != nil {
 			return Drafted{}, err
@@ -168,7 +168,7 @@ func (t *table) guess() *draft {
 	}
 	d.values = []string{x.name}
 	if every := roundInterval(steps, 5); irregular(steps) && every == shortInterval && d.aggregate.every == "" {
-		d.aggregate = interval{every: every, value: "median", why: "the events of a key come at random times, several a minute; or count, p95"}
+		d.aggregate = interval{every: every, value: "median", why: "the events of a key occur at random times, several per minute; or count, p95"}
 	}
 	if k, n := t.ratio(); k != nil {
 		d.family, d.values = "binomial", []string{k.name, n.name}
@@ -214,7 +214,7 @@ func (d *draft) keyed(timeCol *column, keys []*column) {
 	}
 	for _, c := range d.table.columns {
 		if runs := d.table.runs(c); d.table.label(c, timeCol) && !c.numeric() && runs <= 3*c.forms().distinct {
-			d.remarks.add(false, "key", "column %s has %d different texts, such as %s, in blocks: it may tell series apart", message.Quote(c.name), c.forms().distinct, example(c))
+			d.remarks.add(false, "key", "column %s has %d different texts, such as %s, in blocks: it may identify series", message.Quote(c.name), c.forms().distinct, example(c))
 		}
 	}
 }
@@ -454,7 +454,7 @@ func (d *draft) reads(res *Result, line func(text, comment string)) {
 	numberKeys(d.numbers, func(key, value string) { entry(key, value, "") })
 	switch {
 	case d.layout == config.Wide:
-		entry("layout", config.Wide, keysComment(res)+"; long: one value in a row")
+		entry("layout", config.Wide, keysComment(res)+"; long: one value per row")
 		if len(d.key) > 0 {
 			entry("key", config.YAMLNames(d.key), "")
 		}

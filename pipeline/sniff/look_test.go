@@ -81,7 +81,7 @@ values   95 %% of the records parse, 10.5 %% are missing; -1 to 2, %s zero, %s n
 rejected 5 × the text "NA" where a number is due
          in.csv:2: k0,2026-01-02T03:04:05Z,NA
 suggest  source.csv.missing: [NA]  # if these texts stand for missing values
-suggest  lateness: 3m  # 1 record comes up to 3m0s after a later one of the key
+suggest  lateness: 3m  # 1 record is late by up to 3m0s
 `, path, message.Percent(zero, 85), message.Percent(negative, 85))
 	expect.Same(t, want, l.String())
 }
@@ -389,7 +389,7 @@ func TestFarTimes(t *testing.T) {
 		}
 		return minute(i)
 	})
-	want := "33.3 % of the records are late, up to 20 years after a later one of their key, the first at in.csv:402: times go back there; order: arrival uses the order of the source; see order"
+	want := "33.3 % of the records are late, by up to 20 years, the first at in.csv:402: times go back there; order: arrival uses the order of the source; see order"
 	if len(back.Remarks) != 1 || back.Remarks[0].String() != want || strings.Contains(back.String(), "max_ahead") {
 		t.Errorf("%v, %s", back.Remarks, back)
 	}

@@ -108,7 +108,7 @@ func TestRemarks(t *testing.T) {
 		{"the comma may separate thousands", "",
 			rows("time;x", func(i int) string { return fmt.Sprintf("%s;%d,%03d", hour(i), 10+i%80, i%7*125) }),
 			rows("time;x", func(i int) string { return fmt.Sprintf("%s;%d,%02d", hour(i), 10+i%80, i%7*12) })},
-		{"in blocks: it may tell series apart", "",
+		{"in blocks: it may identify series", "",
 			rows("time,part,x", func(i int) string { return fmt.Sprintf("%s,p%d,%.3f", hour(i), i/2, x()) }),
 			rows("time,part,x", func(i int) string { return fmt.Sprintf("%s,p,%.3f", hour(i), x()) })},
 	} {

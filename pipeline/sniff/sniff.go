@@ -477,7 +477,7 @@ func (s *sample) suggestions(c *config.Config, format string) (found []Suggestio
 		case 10*res.Back > 9*len(s.steps) && len(s.steps) > 0:
 			add(setting, message.Duration(message.RoundUp(span+span/4)), "the newest records come first: all wait for the oldest")
 		case s.clockSetBack() == "" && res.LeftOut == 0 && res.Behind <= max(3*res.Step, 24*time.Hour-1):
-			add(setting, message.Duration(message.RoundUp(res.Behind)), fmt.Sprintf("%s up to %v after a later one of the key", message.Count(res.Early, "record comes", "records come"), res.Behind))
+			add(setting, message.Duration(message.RoundUp(res.Behind)), fmt.Sprintf("%s late by up to %v", message.Count(res.Early, "record is", "records are"), res.Behind))
 		}
 	}
 	family := s.family()
@@ -615,7 +615,7 @@ func (res *Result) String() string {
 		line("counters", "the values of %s rise and do not fall, like a counter: %s; %s", message.Count(len(res.Counters), "key", "keys"), how, message.Some(res.Counters, 4))
 	}
 	if res.Restarts > 0 {
-		line("restarts", "%d of counters: a fall to less than half is a reset", res.Restarts)
+		line("restarts", "%s: a fall to less than half is a reset", message.Count(res.Restarts, "counter reset", "counter resets"))
 	}
 	for _, r := range res.Remarks {
 		line("remark", "%s", r)
@@ -647,7 +647,7 @@ func (res *Result) read() string {
 	case res.Whole:
 		return fmt.Sprintf("all %d records", res.Records)
 	case res.Places > 1:
-		return fmt.Sprintf("%d records of %d places", res.Records, res.Places)
+		return fmt.Sprintf("%d records at %d positions", res.Records, res.Places)
 	}
 	return fmt.Sprintf("the first %d records", res.Records)
 }

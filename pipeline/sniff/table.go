@@ -69,7 +69,7 @@ func readTableIn(path, encoding string) (*table, error) {
 		return nil, err
 	}
 	if t.format.Delimited && len(found.Columns) > 0 && !slices.ContainsFunc(found.Columns, func(s string) bool { return !isNumber(s) }) {
-		return nil, fmt.Errorf("%s begins with the numbers %s, where the names of the columns are due: put a header line before them", path, message.Some(found.Columns, 8))
+		return nil, fmt.Errorf("%s begins with the numbers %s, instead of the names of the columns: put a header line before them", path, message.Some(found.Columns, 8))
 	}
 	t.types = found.Unread
 	for _, records := range found.Records {
@@ -96,7 +96,7 @@ func readTableIn(path, encoding string) (*table, error) {
 		}
 	}
 	if t.format.Delimited && t.headless() {
-		return nil, fmt.Errorf("%s begins with the record %s, where the names of the columns are due: put a header line before it", path, message.Some(found.Columns, 8))
+		return nil, fmt.Errorf("%s begins with the record %s, instead of the names of the columns: put a header line before it", path, message.Some(found.Columns, 8))
 	}
 	// Columns without a name cannot be used in a config.
 	t.columns = slices.DeleteFunc(t.columns, func(c *column) bool { return c.name == "" })

@@ -64,7 +64,7 @@ func TestLiveInAZone(t *testing.T) {
 		t.Errorf("the incidents are\n%s", text)
 	}
 	_, page := get(t, s.URL)
-	for _, text := range []string{"All times are of Europe/Berlin.", ">Time (Europe/Berlin)<", `<time datetime="2026-03-01T00:00:00Z" title="2026-03-01T00:00:00Z">2026-03-01T01:00:00+01:00</time>`} {
+	for _, text := range []string{"All times are in Europe/Berlin.", ">Time (Europe/Berlin)<", `<time datetime="2026-03-01T00:00:00Z" title="2026-03-01T00:00:00Z">2026-03-01T01:00:00+01:00</time>`} {
 		if !strings.Contains(page, text) {
 			t.Errorf("the page lacks %s", text)
 		}

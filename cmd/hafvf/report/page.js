@@ -131,7 +131,7 @@
     let plots = [];
     panel.append(box);
     if (columns.u && columns.p) {
-      const select = make("select", { "aria-label": "band" }, make("option", { value: "u" }, "what is usual"), make("option", { value: "p" }, "the prediction"));
+      const select = make("select", { "aria-label": "band" }, make("option", { value: "u" }, "the usual value"), make("option", { value: "p" }, "the prediction"));
       select.addEventListener("change", () => {
         band = select.value;
         plot();
@@ -458,7 +458,7 @@
     let since = "";
     const lost = (words) => {
       since ||= stamp(Math.floor(Date.now() / 1000));
-      say(words + " at " + since + ": the page is of before");
+      say(words + " at " + since + ": the page is no longer updated");
     };
     events.addEventListener("open", () => {
       since = "";

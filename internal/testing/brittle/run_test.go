@@ -64,7 +64,7 @@ func TestRunOfPanics(t *testing.T) {
 					t.Fatal(r)
 				}
 			}
-			if n := strings.Count(log.String(), "the mathematics of a key panicked"); n != 1 || !strings.Contains(log.String(), "brittle") || !strings.Contains(log.String(), "key=bad") {
+			if n := strings.Count(log.String(), "the computation of a key panicked"); n != 1 || !strings.Contains(log.String(), "brittle") || !strings.Contains(log.String(), "key=bad") {
 				t.Errorf("%d lines about it: %s", n, log.String())
 			}
 			panics := map[string]int64{"filter": 5, "smooth": 3}[transform]

@@ -73,7 +73,7 @@ alerts: {jsonl: {path: %s}}
 			}
 			expect.OK(t, json.Unmarshal([]byte(line), &a))
 			told = append(told, a.Time.Format(time.RFC3339)+" "+a.Message)
-			if strings.Contains(a.Message, "which is rare here") && !strings.Contains(a.Key, frozen) {
+			if strings.Contains(a.Message, "which is rare for this key") && !strings.Contains(a.Key, frozen) {
 				t.Errorf("%s: %s", query, told[len(told)-1])
 			}
 		}
@@ -101,7 +101,7 @@ alerts: {jsonl: {path: %s}}
 					}
 					told = append(told, at.Format(time.RFC3339)+" "+e.Alarm.Message)
 					freezes := string(stream.Metric["job"]) == frozen
-					if strings.Contains(e.Alarm.Message, "which is rare here") && !freezes {
+					if strings.Contains(e.Alarm.Message, "which is rare for this key") && !freezes {
 						wrong++
 					}
 					if freezes && first.IsZero() && at.After(frozenAt) {
