@@ -85,30 +85,30 @@
 //
 //	records        estimates, or smoothed observations
 //	rejected       observations that could not be used
-//	late           those of them that came after a later one of their key
-//	late_idle      those of these that were within the lateness of their key
-//	late_far       those of the late ones that were more than a year behind
+//	late           rejected observations that came after a later one of their key
+//	late_idle      late observations that were within the lateness of their key
+//	late_far       late observations that were more than a year behind
 //	missing        observations without a value
-//	quiet          observations of quiet times
-//	restarts       how often counters began anew, of value: increase
+//	quiet          observations in quiet times
+//	restarts       resets of counters, with value: increase
 //	not_converged  updates that did not converge
 //	keys           keys that were seen
-//	expired_keys   keys that were forgotten, as they had no observation for so long
-//	forgotten_keys keys that were forgotten because somebody asked for it
-//	reset_keys     keys that began again, as their states could not be read or could learn nothing
-//	turned_back    how often a key went back from a wrong time
-//	panics         how often the mathematics of a key panicked
-//	outliers       observations that were believed to be outliers
+//	expired_keys   keys that were forgotten because they had no observation for a time of expire
+//	forgotten_keys keys that were forgotten on request
+//	reset_keys     keys that were reset because their state could not be read or could not learn
+//	turned_back    returns of keys from a wrong time
+//	panics         panics in the mathematics of a key
+//	outliers       observations that were classified as outliers
 //	changes        changes that were found
 //	novelty_alarms alarms of kind novelty
 //	change_alarms  alarms of kind change
-//	muted_alarms   how often the debt of earlier alarms alone stood against one, see usual.Decision
-//	resting_alarms how often an alarm before it alone stood against one, see usual.Decision
+//	muted_alarms   alarms that the debt of earlier alarms suppressed, see usual.Decision
+//	resting_alarms alarms that the rest after an earlier alarm suppressed, see usual.Decision
 //	silences       alarms of kind silent
 //	sessions       sessions that were smoothed
-//	unchanged      those of them without a change
-//	skipped_lines  lines of files that were passed over: above a header, comments, and headers of further tables
-//	drifting       those of these whose level drifts or wanders
+//	unchanged      sessions without a change
+//	skipped_lines  skipped lines of files: above a header, comments, and headers of further tables
+//	drifting       sessions without a change whose level drifts or wanders
 //
 // Filter has also the counter migrated, of states that Host.Migrate has carried over, those of
 // Host.Resumed, see KeptKeys, and the distribution iterations.
