@@ -343,7 +343,7 @@ func TestParseErrors(t *testing.T) {
 		{"mapping of keys", "model: {family: normal}\nsource: {jsonl: {path: a, key: {a: b}}}", []string{`pump.yaml:2: source.jsonl.key: must be a name, a list of names, or none, not a mapping`}},
 		{"no keys", "model: {family: normal}\nsource: {jsonl: {path: a, key: []}}", []string{`pump.yaml:2: source.jsonl.key: must name at least one of the names`}},
 		{"form of times", "model: {family: normal}\nsource: {csv: {path: a, time_format: '%H:%M'}}",
-			[]string{`pump.yaml:2: source.csv.time_format: "%H:%M" has no year and month, or parts of a day without the day: write a Go layout, of the moment 2006-01-02 15:04:05, or strftime, such as %d/%m/%Y %H:%M`}},
+			[]string{`pump.yaml:2: source.csv.time_format: "%H:%M" has no year and month, or parts of a day without the day: write a Go layout of the time 2006-01-02 15:04:05, or a strftime format such as %d/%m/%Y %H:%M`}},
 		{"zone", "model: {family: normal}\nsource: {csv: {path: a, zone: Berlin}}", []string{`pump.yaml:2: source.csv.zone: "Berlin" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`}},
 		{"decimal", "model: {family: normal}\nsource: {csv: {path: a, decimal: ;}}", []string{`pump.yaml:2: source.csv.decimal: must be "." or ",", not ";"`}},
 		{"empty time column", "model: {family: normal}\nsource: {parquet: {path: a, time: ''}}", []string{`pump.yaml:2: source.parquet.time: an empty name means that there is no time, which needs order: arrival`}},
