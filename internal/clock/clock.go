@@ -15,13 +15,13 @@ const monday = 4 * 24 * 60 * 60 // 1970-01-05, in Unix seconds
 
 // floor is the beginning of the interval of t on the clock of the zone, in nanoseconds since
 // monday, and how far behind it t is.
-func (g Grid) floor(t time.Time) (wall int64, behind time.Duration) {
+func (g Grid) floor(t time.Time) (wall int64, past time.Duration) {
 	_, offset := t.Zone()
-	since := time.Duration(t.Unix()+int64(offset)-monday)*time.Second + time.Duration(t.Nanosecond())
-	if behind = since % g.Every; behind < 0 {
-		behind += g.Every
+	elapsed := time.Duration(t.Unix()+int64(offset)-monday)*time.Second + time.Duration(t.Nanosecond())
+	if past = elapsed % g.Every; past < 0 {
+		past += g.Every
 	}
-	return int64(since - behind), behind
+	return int64(elapsed - past), past
 }
 
 // Start is the beginning of the interval that t lies in: the last moment not after t at which
@@ -31,15 +31,15 @@ func (g Grid) floor(t time.Time) (wall int64, behind time.Duration) {
 func (g Grid) Start(t time.Time) time.Time {
 	t = t.In(g.Zone)
 	for {
-		wall, behind := g.floor(t)
-		at := t.Add(-behind)
-		from, _ := t.ZoneBounds()
-		if from.IsZero() || !at.Before(from) {
-			return at.UTC()
+		wall, past := g.floor(t)
+		start := t.Add(-past)
+		zoneStart, _ := t.ZoneBounds()
+		if zoneStart.IsZero() || !start.Before(zoneStart) {
+			return start.UTC()
 		}
-		before := from.Add(-1)
+		before := zoneStart.Add(-1)
 		if earlier, _ := g.floor(before); earlier != wall {
-			return from.UTC()
+			return zoneStart.UTC()
 		}
 		t = before
 	}
@@ -49,28 +49,28 @@ func (g Grid) Start(t time.Time) time.Time {
 func (g Grid) Next(t time.Time) time.Time {
 	t = t.In(g.Zone)
 	for {
-		_, behind := g.floor(t)
-		at := t.Add(g.Every - behind)
-		_, to := t.ZoneBounds()
-		if to.IsZero() || at.Before(to) {
-			return at.UTC()
+		_, past := g.floor(t)
+		end := t.Add(g.Every - past)
+		_, zoneEnd := t.ZoneBounds()
+		if zoneEnd.IsZero() || end.Before(zoneEnd) {
+			return end.UTC()
 		}
-		if g.Start(to).Equal(to) {
-			return to.UTC()
+		if g.Start(zoneEnd).Equal(zoneEnd) {
+			return zoneEnd.UTC()
 		}
-		t = to
+		t = zoneEnd
 	}
 }
 
 // At is when the clock of a zone shows what shown shows in UTC. Of two times it is the first. If the clock leaves it out, the
 // offset before the change counts.
 func At(shown time.Time, zone *time.Location) time.Time {
-	by := func(at time.Time) time.Time {
-		_, offset := at.In(zone).Zone()
+	withOffsetAt := func(t time.Time) time.Time {
+		_, offset := t.In(zone).Zone()
 		return shown.Add(-time.Duration(offset) * time.Second)
 	}
-	before := by(shown.Add(-24 * time.Hour))
-	if after := by(before); by(after).Equal(after) && !by(before).Equal(before) {
+	before := withOffsetAt(shown.Add(-24 * time.Hour))
+	if after := withOffsetAt(before); withOffsetAt(after).Equal(after) && !withOffsetAt(before).Equal(before) {
 		return after
 	}
 	return before
