@@ -1,20 +1,20 @@
-// Package clock has the intervals of a clock that goes forward and back, and the order of times.
+// Package clock divides the time of a zone with clock changes into intervals, and compares times.
 package clock
 
 import "time"
 
-// A Grid are the intervals of the clock of a zone, which begin at multiples of Every from a Monday
-// at midnight.
+// A Grid is the intervals of the local time of Zone that begin at multiples of Every, counted from a Monday at
+// midnight.
 type Grid struct {
 	Every time.Duration
 	Zone  *time.Location
 }
 
-// monday is where the multiples of all lengths begin, on any clock.
+// monday is the local time at which the multiples of all lengths begin.
 const monday = 4 * 24 * 60 * 60 // 1970-01-05, in Unix seconds
 
-// floor is the beginning of the interval of t on the clock of the zone, in nanoseconds since
-// monday, and how far behind it t is.
+// floor returns the local time at which the interval of t begins, in nanoseconds since monday, and the time from
+// there to t.
 func (g Grid) floor(t time.Time) (wall int64, past time.Duration) {
 	_, offset := t.Zone()
 	elapsed := time.Duration(t.Unix()+int64(offset)-monday)*time.Second + time.Duration(t.Nanosecond())
@@ -24,10 +24,9 @@ func (g Grid) floor(t time.Time) (wall int64, past time.Duration) {
 	return int64(elapsed - past), past
 }
 
-// Start is the beginning of the interval that t lies in: the last moment not after t at which
-// the clock showed a multiple of the length, or passed over one as it went forward. An interval
-// over a change of the clock is so shorter or longer; the hour that the clock shows twice makes
-// two intervals of an hour.
+// Start returns the start of the interval that contains t: the last time not after t at which the clock showed a
+// multiple of Every, or skipped one as it was set forward. So an interval that contains a clock change is shorter
+// or longer. A repeated hour makes two intervals of an hour.
 func (g Grid) Start(t time.Time) time.Time {
 	t = t.In(g.Zone)
 	for {
@@ -45,7 +44,7 @@ func (g Grid) Start(t time.Time) time.Time {
 	}
 }
 
-// Next is the end of the interval that t lies in: the beginning of the one after it.
+// Next returns the end of the interval that contains t, which is the start of the next one.
 func (g Grid) Next(t time.Time) time.Time {
 	t = t.In(g.Zone)
 	for {
@@ -62,8 +61,8 @@ func (g Grid) Next(t time.Time) time.Time {
 	}
 }
 
-// At is when the clock of a zone shows what shown shows in UTC. Of two times it is the first. If the clock leaves it out, the
-// offset before the change counts.
+// At returns the instant at which a clock in zone shows the wall time of shown. For a repeated time it returns the
+// first; for a skipped time it uses the offset before the change.
 func At(shown time.Time, zone *time.Location) time.Time {
 	withOffsetAt := func(t time.Time) time.Time {
 		_, offset := t.In(zone).Zone()
@@ -76,7 +75,7 @@ func At(shown time.Time, zone *time.Location) time.Time {
 	return before
 }
 
-// Earlier is the earlier of two times, of which zero is none.
+// Earlier returns the earlier of two times. A zero time does not count.
 func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -84,7 +83,7 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Later is the later of two times.
+// Later returns the later of two times.
 func Later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -92,14 +91,14 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// Shows reports whether the clock of a time's zone shows what shown shows in UTC.
+// Shows reports whether a clock in the zone of t shows the wall time of shown, which is in UTC.
 func Shows(t, shown time.Time) bool {
 	_, offset := t.Zone()
 	return t.Unix()+int64(offset) == shown.Unix()
 }
 
-// Forward reports whether the clock of a zone has gone forward in the hour before t: a time that it leaves out then counts as
-// one in that hour.
+// Forward reports whether the clock of a zone was set forward in the hour before t. A skipped local time is
+// converted to a time in that hour.
 func Forward(t time.Time, zone *time.Location) bool {
 	_, after := t.In(zone).Zone()
 	_, before := t.Add(-time.Hour).In(zone).Zone()
