@@ -48,7 +48,7 @@ func TestGridCoversTime(t *testing.T) {
 	covers := func(t rapid.TB, g Grid, instant time.Time) {
 		start, end := g.Start(instant), g.Next(instant)
 		if start.After(instant) || !end.After(instant) {
-			t.Fatalf("%v, %v: %v is not within %v and %v", g.Zone, g.Every, instant, start, end)
+			t.Fatalf("%v, %v: %v is not between %v and %v", g.Zone, g.Every, instant, start, end)
 		}
 		if !g.Start(end).Equal(end) || !g.Start(end.Add(-1)).Equal(start) || !g.Start(start).Equal(start) || !g.Next(start).Equal(end) {
 			t.Fatalf("%v, %v, %v to %v: %v, %v, %v, %v", g.Zone, g.Every, start, end, g.Start(end), g.Start(end.Add(-1)), g.Start(start), g.Next(start))
