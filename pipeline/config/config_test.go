@@ -889,7 +889,7 @@ func TestParseWebhook(t *testing.T) {
 	}
 	for text, reason := range map[string]string{
 		"alerts: {webhook: {url: \"smtp://hidden\"}}\n":                                    `alerts.webhook.url: must be http://… or https://… with a host`,
-		"alerts: {webhook: {url: \"http://a\", headers: {\"X-Token \": a}}}\n":             `alerts.webhook.headers.X-Token : "X-Token " is no name of a header`,
+		"alerts: {webhook: {url: \"http://a\", headers: {\"X-Token \": a}}}\n":             `alerts.webhook.headers.X-Token : "X-Token " is not a valid header name`,
 		"alerts: {webhook: {url: \"http://a\", headers: {A: \"hidden\\nhidden\"}}}\n":      `alerts.webhook.headers.A: the text cannot be sent as a header: character 7 `,
 		"alerts: {webhook: {url: \"http://a\", headers: {A: {env: HAFVF_TEST_HEADER}}}}\n": `alerts.webhook.headers.A.env: the text cannot be sent as a header: character 7 `,
 		"alerts: {webhook: {url: \"http://a\", headers: {Authorization: [hidden]}}}\n":     `alerts.webhook.headers.Authorization: must be text, not a list`,
