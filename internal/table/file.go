@@ -71,7 +71,7 @@ func (f *File) Err() error {
 type region struct {
 	file *File
 	*chunks
-	end    int // number of bytes
+	end    int   // number of bytes
 	failed error // error of a write
 }
 
