@@ -123,7 +123,7 @@ func head(pattern string) string {
 	return pattern
 }
 
-// Patterns is a list of patterns that finds those of a key without trying each pattern. It is immutable.
+// Patterns is a list of patterns that finds the patterns of a key without trying each pattern. It is immutable.
 type Patterns struct {
 	texts    []string
 	heads    []string         // head of each text

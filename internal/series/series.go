@@ -62,9 +62,9 @@ func Split(key string) []string {
 	return parts
 }
 
-// Labels returns the labels of a key. If there are names, key consists of the values of these labels, see Join.
-// Otherwise key is a series; the name of its metric becomes the label metric, and a label metric becomes
-// exported_metric. Any other key becomes the label key.
+// Labels returns the labels of a key. If key has one part per name, see Join, the parts are the values of these labels.
+// If it is a series, the name of its metric becomes the label metric, and a label metric becomes exported_metric. Any
+// other key becomes the label key.
 func Labels(key string, names []string) map[string]string {
 	parts := []string{key}
 	if len(names) > 1 {
