@@ -31,7 +31,6 @@ func (c Child) Add(d Child) Child {
 // A Level is one Beta level within one step: q(w) = Beta(φ). Its free coordinates are x, the logit of its mean, and
 // y, the log of its concentration; every point (x, y) is a valid φ. Its prior is φ₀ + m·(φₜ₋₁ − φ₀), where m is the
 // mean of the level above, or γ. The caller sets Naive, DA, DB, Elapsed and Child, and reads the other fields.
-// the rest.
 type Level struct {
 	Naive  Dist    // φ₀
 	DA, DB float64 // φₜ₋₁ − φ₀
