@@ -50,7 +50,7 @@ type Config struct {
 
 // patience is how long a step of a test may take before it is given up. It is
 // far longer than any takes.
-const patience = 2 * time.Minute
+const stepTimeout = 2 * time.Minute
 
 // A Cluster is a Flink cluster with a job server of Beam.
 type Cluster struct {
@@ -225,7 +225,7 @@ var (
 )
 
 // opened is what Flink's own scripts open to it of Java 17.
-var opened = []string{
+var openModules = []string{
 	"--add-exports=java.base/sun.net.util=ALL-UNNAMED",
 	"--add-opens=java.base/java.lang=ALL-UNNAMED",
 	"--add-opens=java.base/java.lang.reflect=ALL-UNNAMED",
@@ -256,7 +256,7 @@ func (c *Cluster) java(role, which string, options []string, class string, args 
 		return nil, err
 	}
 	defer log.Close()
-	cmd := c.flink.Command(role, slices.Concat(opened, options, []string{
+	cmd := c.flink.Command(role, slices.Concat(openModules, options, []string{
 		"-Dlog4j2.configurationFile=log4j2.properties",
 		"-Djava.io.tmpdir=" + c.file("tmp"),
 	}), class, args...)
@@ -301,8 +301,8 @@ func (c *Cluster) registered(i int) error {
 	if err := c.taskManagers[i].Err(); err != nil {
 		return fatal{fmt.Errorf("TaskManager %d: %w", i, err)}
 	}
-	known, err := c.known()
-	if err == nil && known[resource(i)] == 0 {
+	slots, err := c.registeredSlots()
+	if err == nil && slots[resource(i)] == 0 {
 		err = fmt.Errorf("TaskManager %d is not registered", i)
 	}
 	return err
@@ -322,7 +322,7 @@ func (c *Cluster) awaitTaskManagers(t testing.TB) {
 }
 
 // known returns how many slots the JobManager has of which TaskManager.
-func (c *Cluster) known() (map[string]int, error) {
+func (c *Cluster) registeredSlots() (map[string]int, error) {
 	var answer struct {
 		TaskManagers []struct {
 			ID          string
@@ -340,7 +340,7 @@ func (c *Cluster) known() (map[string]int, error) {
 }
 
 // get reads an answer of Flink's REST interface.
-func (c *Cluster) get(path string, to any) error {
+func (c *Cluster) get(path string, dst any) error {
 	resp, err := c.client.Get(c.REST() + path)
 	if err != nil {
 		return err
@@ -350,7 +350,7 @@ func (c *Cluster) get(path string, to any) error {
 		text, _ := io.ReadAll(resp.Body)
 		return fmt.Errorf("%s: %s: %s", path, resp.Status, text)
 	}
-	return json.NewDecoder(resp.Body).Decode(to)
+	return json.NewDecoder(resp.Body).Decode(dst)
 }
 
 // A fatal error is one that waiting does not cure.
@@ -360,7 +360,7 @@ type fatal struct{ error }
 // or the JobManager or the job server ends.
 func (c *Cluster) await(t testing.TB, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(stepTimeout)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -408,8 +408,8 @@ func (c *Cluster) StartTaskManager(t testing.TB, i int) {
 	c.Kill(i)
 	// The JobManager could still show the one before it.
 	c.await(t, fmt.Sprintf("TaskManager %d to be missed", i), func() error {
-		known, err := c.known()
-		if _, still := known[resource(i)]; still && err == nil {
+		slots, err := c.registeredSlots()
+		if _, found := slots[resource(i)]; found && err == nil {
 			err = errors.New("it is still registered")
 		}
 		return err
@@ -421,9 +421,9 @@ func (c *Cluster) StartTaskManager(t testing.TB, i int) {
 // StartBareTaskManager is StartTaskManager without the jars of Beam.
 func (c *Cluster) StartBareTaskManager(t testing.TB, i int) {
 	t.Helper()
-	whole := c.flink
-	c.flink = whole.Without(t, "beam-")
-	defer func() { c.flink = whole }()
+	withBeam := c.flink
+	c.flink = withBeam.Without(t, "beam-")
+	defer func() { c.flink = withBeam }()
 	c.StartTaskManager(t, i)
 }
 
