@@ -54,7 +54,7 @@ type Cluster struct {
 	measured bool
 	folder   string
 
-	rest, endpoint string // host:port
+	rest, endpoint string       // host:port
 	client         *http.Client // for rest
 
 	jobManager, jobServer *javatest.Process

@@ -21,6 +21,7 @@ type Client struct{ opts []kgo.Opt }
 
 // Dial returns a client of the brokers at addrs; for a fake cluster these are ListenAddrs(). opts set for example
 // security or the partitioner: with
+//
 //	kgo.RecordPartitioner(kgo.ManualPartitioner())
 //
 // records go to the Partition that they name; by default they go to the partition that Java's client chooses by
