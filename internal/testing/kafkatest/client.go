@@ -139,7 +139,7 @@ func (c *Client) Consume(t testing.TB, topic string) []*kgo.Record {
 			}
 		}
 		cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: startOffsets})
-		for !slices.EqualFunc(positions, end, func(positions, end int64) bool { return positions >= end }) {
+		for !slices.EqualFunc(positions, end, func(position, end int64) bool { return position >= end }) {
 			fetches := cl.PollFetches(ctx)
 			for _, e := range fetches.Errors() {
 				if errors.Is(e.Err, context.DeadlineExceeded) {
