@@ -35,8 +35,8 @@ type Program struct {
 // asProgram is the variable that makes a test binary run its program.
 const asProgram = "HAFVF_TEST_AS_PROGRAM"
 
-// Self runs the tests of a main package with the test binary as its program, so that exit codes and streams are
-// those of a process.
+// Self runs the tests of a main package with the test binary as its program, so that the tests see the exit codes and
+// streams of a process.
 func Self(m *testing.M, p *Program, main func()) {
 	if os.Getenv(asProgram) != "" {
 		main()

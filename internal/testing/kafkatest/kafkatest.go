@@ -129,8 +129,8 @@ func (b *Broker) configure(t testing.TB, cfg Config) {
 		"transaction.state.log.min.isr":            "1",
 		"group.initial.rebalance.delay.ms":         "0",
 
-		// A killed broker can register again only when its last session has expired, by default after 9 s. It tries 3.1 s after
-		// its start, among other times.
+		// A killed broker can register again only when its last session has expired, by default after 9 s. It tries
+		// 3.1 s after its start, among other times.
 		"broker.session.timeout.ms":    "3000",
 		"broker.heartbeat.interval.ms": "500",
 	}

@@ -57,7 +57,7 @@ func (s *site) migrates(t *testing.T) {
 		t.Helper()
 		d := program.Start(t, nil, append([]string{"run", cfg}, args...)...)
 		s.Leaves(t, cfg)
-		s.Await(t, d, "moved", "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" })
+		s.Await(t, d, "moved", "the job runs", func(status flink.Status) bool { return status.State == "RUNNING" })
 		return d
 	}
 

@@ -56,9 +56,9 @@ func TestPython(t *testing.T) {
 // restarts returns the number of jobs of the cluster that lost a TaskManager and restarted.
 func restarts(t *testing.T, c *flinktest.Cluster) (n int) {
 	t.Helper()
-	var all struct{ Jobs []struct{ ID string } }
-	expect.OK(t, json.Unmarshal([]byte(get(t, c.REST()+"/jobs")), &all))
-	for _, job := range all.Jobs {
+	var list struct{ Jobs []struct{ ID string } }
+	expect.OK(t, json.Unmarshal([]byte(get(t, c.REST()+"/jobs")), &list))
+	for _, job := range list.Jobs {
 		var failed struct {
 			ExceptionHistory struct{ Entries []json.RawMessage }
 		}
