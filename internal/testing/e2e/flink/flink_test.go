@@ -168,8 +168,8 @@ func (s *site) kills(t *testing.T) {
 	i := 0
 	for part := range slices.Chunk(records[1000:], (n-1000+faults-1)/faults) {
 		seen := s.Status(t, "killed").Completed
-		before := s.Await(t, d, "killed", fmt.Sprintf("%d more checkpoints are complete", checkpoints), func(is flink.Status) bool {
-			return is.State == "RUNNING" && is.Completed >= seen+checkpoints
+		before := s.Await(t, d, "killed", fmt.Sprintf("%d more checkpoints are complete", checkpoints), func(status flink.Status) bool {
+			return status.State == "RUNNING" && status.Completed >= seen+checkpoints
 		})
 		if i == 0 {
 			for j, w := range s.Workers {
@@ -187,8 +187,8 @@ func (s *site) kills(t *testing.T) {
 			s.StartWorker(victim)
 		}
 		s.StartTaskManager(t, victim)
-		restored := s.Await(t, d, "killed", "the job is restored", func(is flink.Status) bool {
-			return is.State == "RUNNING" && is.Restored > before.Restored
+		restored := s.Await(t, d, "killed", "the job is restored", func(status flink.Status) bool {
+			return status.State == "RUNNING" && status.Restored > before.Restored
 		})
 		t.Logf("fault %d: restored %d times, after %d checkpoints; %s", i, restored.Restored, restored.Completed, restored.Cause)
 		expect.OK(t, <-fed)
@@ -244,7 +244,7 @@ func (s *site) savepoints(t *testing.T) {
 		before := s.keptByWorkers()
 		d := program.Start(t, nil, args...)
 		s.Leaves(t, cfg)
-		s.Await(t, d, "saved", "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 1 })
+		s.Await(t, d, "saved", "the job runs", func(status flink.Status) bool { return status.State == "RUNNING" && status.Completed > 1 })
 		if savepoint != "" {
 			s.keeps(t, d, before+keptKeys)
 		}
@@ -384,7 +384,7 @@ func (s *site) lateness(t *testing.T) {
 	// hafvf gives up on a job that fails shortly after its start. If a worker ends before the first checkpoint, the
 	// job ends; if it ends before it connects, the TaskManager waits forever.
 	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
-	s.Await(t, d, "late", "a checkpoint is complete", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 0 })
+	s.Await(t, d, "late", "a checkpoint is complete", func(status flink.Status) bool { return status.State == "RUNNING" && status.Completed > 0 })
 	s.Workers[0].Kill()
 	s.StartWorker(0, "GOMEMLIMIT=48KiB")
 	s.complete(t, d, "late", more)
@@ -393,7 +393,7 @@ func (s *site) lateness(t *testing.T) {
 	}
 	// Each time at which a cell checks for expired keys waits for another watermark.
 	completed := s.Status(t, "late").Completed
-	s.Await(t, d, "late", "the watermark follows the clock", func(is flink.Status) bool { return is.Completed >= completed+5 })
+	s.Await(t, d, "late", "the watermark follows the clock", func(status flink.Status) bool { return status.Completed >= completed+5 })
 	code, savepoint, stderr := program.Run(t, "", "", "stop", "--savepoint", cfg)
 	if code != 0 {
 		t.Fatal(stderr)
@@ -448,7 +448,7 @@ func (s *site) incidents(t *testing.T) {
 	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
 	d.Eventually(t, "all intervals are written", func() bool { return e2e.Held(t, s.Broker, "fleet-out") >= nFirst/2 })
 	completed := s.Status(t, "fleet").Completed
-	s.Await(t, d, "fleet", "a checkpoint has the fleet", func(is flink.Status) bool { return is.Completed >= completed+2 })
+	s.Await(t, d, "fleet", "a checkpoint has the fleet", func(status flink.Status) bool { return status.Completed >= completed+2 })
 	s.Workers[0].Kill()
 	s.StartWorker(0)
 	s.Broker.Produce(t, records[nFirst:]...)
@@ -512,7 +512,7 @@ func (s *site) silences(t *testing.T) {
 	put("c", time.Since(now)+10*time.Second)
 	d.Eventually(t, "its estimate is written", func() bool { return len(s.Broker.Consume(t, "quiet-out")) >= others+3 })
 	completed := s.Status(t, "quiet").Completed
-	s.Await(t, d, "quiet", "a checkpoint has its timer", func(is flink.Status) bool { return is.Completed >= completed+2 })
+	s.Await(t, d, "quiet", "a checkpoint has its timer", func(status flink.Status) bool { return status.Completed >= completed+2 })
 	s.Workers[0].Kill()
 	s.StartWorker(0)
 	put("a", far)
@@ -554,7 +554,7 @@ func (s *site) sessions(t *testing.T) {
 	onFlink := s.Config(t, "endless", "", ", parallelism: 2", settings)
 	d := program.Start(t, nil, "run", onFlink)
 	s.Leaves(t, onFlink)
-	s.Await(t, d, "endless", "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" })
+	s.Await(t, d, "endless", "the job runs", func(status flink.Status) bool { return status.State == "RUNNING" })
 	var got map[string]string
 	d.Eventually(t, "all sessions are over", func() bool {
 		got, _ = e2e.ByID(t, s.Broker, "endless-out")
@@ -630,7 +630,7 @@ func (s *site) checkpoints(t *testing.T) {
 	})
 	// A checkpoint may have begun before.
 	complete := s.Status(t, "constant").Completed + 2
-	first := s.Await(t, d, "constant", "a checkpoint of them is complete", func(is flink.Status) bool { return is.Completed >= complete })
+	first := s.Await(t, d, "constant", "a checkpoint of them is complete", func(status flink.Status) bool { return status.Completed >= complete })
 	begin := time.Now()
 	tick := time.NewTicker(max(*flinkTime/20, time.Second))
 	defer tick.Stop()
@@ -643,7 +643,7 @@ func (s *site) checkpoints(t *testing.T) {
 				t.Fatal(err)
 			}
 			fed = nil
-			now = s.Await(t, d, "constant", "a checkpoint of all is complete", func(is flink.Status) bool { return is.Completed >= now.Completed+2 })
+			now = s.Await(t, d, "constant", "a checkpoint of all is complete", func(status flink.Status) bool { return status.Completed >= now.Completed+2 })
 		case <-tick.C:
 			now = s.Status(t, "constant")
 		}

@@ -45,7 +45,7 @@ const onCallQuery = "latency or rate(requests_total[5m])"
 type planted struct {
 	name            string
 	job, from, upto int // instances of the job; a negative job means all jobs
-	at, lasts       int // minutes since the first point
+	start, lasts    int // minutes since the first point
 	make            func(usual, noisy float64, minute int) float64
 }
 
@@ -190,7 +190,7 @@ type report struct {
 func (r *report) matches(p *planted, begin time.Time) bool {
 	start := begin.Add(time.Duration(p.start) * time.Minute)
 	end := start.Add(time.Duration(p.lasts)*time.Minute + 3*time.Hour)
-	matches := func(key string, at time.Time) bool { return p.has(key) && !at.Before(start) && at.Before(end) }
+	matches := func(key string, t time.Time) bool { return p.has(key) && !t.Before(start) && t.Before(end) }
 	for _, m := range r.Members {
 		if matches(m.Key, m.Time) {
 			return true
@@ -450,8 +450,8 @@ func byDay(w io.Writer, receiver string, list []report, begin time.Time) {
 // incident names at most 20 members and counts the others.
 func nothingLost(b *testing.B, file, hooked []report, begin time.Time) {
 	type alarm struct {
-		key string
-		at  int64
+		key       string
+		unixMilli int64
 	}
 	members, unnamed := map[alarm]bool{}, 0
 	largest, paged := map[string]report{}, map[string]bool{} // by incident
