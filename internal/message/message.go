@@ -143,11 +143,11 @@ func level(v float64) string {
 }
 
 // Count formats n with the singular or the plural of a noun.
-func Count[N int | int64](n N, singular, plural string) string {
+func Count[N int | int64](n N, noun, plural string) string {
 	if n != 1 {
-		singular = plural
+		noun = plural
 	}
-	return fmt.Sprintf("%d %s", n, singular)
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // List joins names for a sentence: "a, b and c".

@@ -66,16 +66,16 @@ alerts: {jsonl: {path: %s}}
 		if code, _, said := program.Run(t, dir, "", "run", config); code != 0 {
 			t.Fatalf("%s: exit %d\n%s", query, code, said)
 		}
-		var alerts []string
+		var reported []string
 		for line := range strings.Lines(string(expect.Get(os.ReadFile(alerts))(t))) {
 			var a struct {
 				Key, Message string
 				Time         time.Time
 			}
 			expect.OK(t, json.Unmarshal([]byte(line), &a))
-			alerts = append(alerts, a.Time.Format(time.RFC3339)+" "+a.Message)
+			reported = append(reported, a.Time.Format(time.RFC3339)+" "+a.Message)
 			if strings.Contains(a.Message, "which is rare here") && !strings.Contains(a.Key, frozen) {
-				t.Errorf("%s: %s", query, alerts[len(alerts)-1])
+				t.Errorf("%s: %s", query, reported[len(reported)-1])
 			}
 		}
 
@@ -83,7 +83,7 @@ alerts: {jsonl: {path: %s}}
 		expect.OK(t, err)
 		// loop returns the alarms of a plain loop, the number of alarms for equal values of series that do not
 		// freeze, and the time of the first alarm of the series that freezes.
-		loop := func(lookback time.Duration) (alerts []string, wrong int, first time.Time) {
+		loop := func(lookback time.Duration) (reported []string, wrong int, first time.Time) {
 			cfg := keyed.Recommended("normal")
 			cfg.Lookback, cfg.Values = lookback, []string{"value"}
 			cfg.Metric, _ = promio.Source{Query: query}.Measured()
@@ -100,7 +100,7 @@ alerts: {jsonl: {path: %s}}
 					if e.Alarm == nil {
 						continue
 					}
-					alerts = append(alerts, t.Format(time.RFC3339)+" "+e.Alarm.Message)
+					reported = append(reported, t.Format(time.RFC3339)+" "+e.Alarm.Message)
 					freezes := string(stream.Metric["job"]) == frozen
 					if strings.Contains(e.Alarm.Message, "which is rare here") && !freezes {
 						wrong++
@@ -110,7 +110,7 @@ alerts: {jsonl: {path: %s}}
 					}
 				}
 			}
-			return alerts, wrong, first
+			return reported, wrong, first
 		}
 		before, wrong, withoutLookback := loop(0)
 		after, _, withLookback := loop(5 * time.Minute)
@@ -120,9 +120,9 @@ alerts: {jsonl: {path: %s}}
 		if withoutLookback.IsZero() || withLookback.IsZero() || withLookback.Sub(withoutLookback) > 5*time.Minute {
 			t.Errorf("%s: the series that freezes has an alarm at %v, without a lookback at %v", query, withLookback, withoutLookback)
 		}
-		slices.Sort(alerts)
+		slices.Sort(reported)
 		slices.Sort(after)
-		expect.Same(t, after, alerts, query, ": alerts")
-		t.Logf("%s: %d alarms instead of %d, of which %d are about repeated values; that of the frozen series comes at %v instead of %v", query, len(alerts), len(before), wrong, withLookback.Format(time.TimeOnly), withoutLookback.Format(time.TimeOnly))
+		expect.Same(t, after, reported, query, ": alerts")
+		t.Logf("%s: %d alarms instead of %d, of which %d are about repeated values; that of the frozen series comes at %v instead of %v", query, len(reported), len(before), wrong, withLookback.Format(time.TimeOnly), withoutLookback.Format(time.TimeOnly))
 	}
 }
