@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Codec appends values to B, or reads them from the front of B. A form is a function that calls a Codec for the
-// parts of a value, so that one function defines their order for both directions.
+// A Codec appends values to B if Writes is set, and otherwise reads them from the front of B. A form is a function that
+// calls a Codec for the parts of a value, so that one function defines their order for both directions.
 type Codec struct {
 	Reader
 	Writes bool
