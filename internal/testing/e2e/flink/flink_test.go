@@ -420,7 +420,7 @@ func (s *site) incidents(t *testing.T) {
 		if i >= 2*(steps-8) && i < 2*(steps-1) { // alarms wait for more than an hour
 			continue
 		}
-		t := start.Add(time.Duration(i)*5*time.Minute + time.Duration(i%2)*299*time.Second) // the second event ends an interval
+		eventTime := start.Add(time.Duration(i)*5*time.Minute + time.Duration(i%2)*299*time.Second) // the second event ends an interval
 		for k := range keys {
 			x := rng.NormFloat64()
 			switch {
@@ -429,7 +429,7 @@ func (s *site) incidents(t *testing.T) {
 			case i >= 2*(steps-1):
 				x = 0
 			}
-			text := fmt.Sprintf(`{"key":"r%d/m%d","time":%q,"x":%.6g}`, k/6, k, t.Format(time.RFC3339), x)
+			text := fmt.Sprintf(`{"key":"r%d/m%d","time":%q,"x":%.6g}`, k/6, k, eventTime.Format(time.RFC3339), x)
 			records = append(records, &kgo.Record{Topic: "fleet-in", Key: fmt.Append(nil, rng.Int()), Value: []byte(text)})
 		}
 	}

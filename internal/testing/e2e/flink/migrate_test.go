@@ -28,8 +28,7 @@ func (s *site) migrates(t *testing.T) {
 	const before = "levels: [{alpha: 0.9, beta: 0.1}]\ntop: 0.98\nkeys: [{match: 'k1*', levels: [], top: 0.9}]\n"
 	after := "levels: [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]\ntop: 1\ntime_unit: 1m\nkeys: [{match: 'k2*', levels: [], top: 0.8}]\ndetect: true\n"
 	written := int64(0)
-	// estimated has the job estimate a part of the records, and compares nothing yet; a direct run estimates the
-	// same part.
+	// estimated produces a part of the records and waits until the job and a direct run have estimated it.
 	estimated := func(d *e2e.Daemon, part int, whole ...string) {
 		t.Helper()
 		s.Broker.Produce(t, parts[part]...)

@@ -36,10 +36,10 @@ func (s *site) schemas(t *testing.T) {
 	const n, keys = 2_000, 20
 	records := make([]*kgo.Record, n)
 	for i := range records {
-		t := time.Date(2026, 1, 2, 3, 4, i, 0, time.UTC)
+		timestamp := time.Date(2026, 1, 2, 3, 4, i, 0, time.UTC)
 		records[i] = &kgo.Record{
 			Topic: "framed-in", Key: frame(8, text, fmt.Sprint("k", i%keys)), // a record with one text is encoded as that text
-			Value: frame(7, values, map[string]any{"at": t, "x": float64(i%7) + float64(i)/n}),
+			Value: frame(7, values, map[string]any{"at": timestamp, "x": float64(i%7) + float64(i)/n}),
 		}
 	}
 	records[5].Value = frame(999, values, map[string]any{"at": time.Now(), "x": 1.0}) // an unknown schema

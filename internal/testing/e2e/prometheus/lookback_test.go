@@ -40,14 +40,14 @@ func TestLookback(t *testing.T) {
 	for _, s := range []struct{ job, instance string }{{web, "a"}, {web, "b"}, {web, "c"}, {frozen, "d"}, {ended, "e"}} {
 		value := 0.
 		for minute := range minutes {
-			t := begin.Add(time.Duration(minute)*time.Minute + 7300*time.Millisecond)
-			if x := 20 + rng.NormFloat64(); s.job != frozen || t.Before(frozenAt) {
+			timestamp := begin.Add(time.Duration(minute)*time.Minute + 7300*time.Millisecond)
+			if x := 20 + rng.NormFloat64(); s.job != frozen || timestamp.Before(frozenAt) {
 				value = x
 			}
 			if minute >= 1000 && minute < 1004 || minute >= 1400 && minute < 1420 || s.job == ended && minute >= 1800 {
 				continue
 			}
-			fmt.Fprintf(&history, "x{job=%q,instance=%q} %v %d.3\n", s.job, s.instance, value, t.Unix())
+			fmt.Fprintf(&history, "x{job=%q,instance=%q} %v %d.3\n", s.job, s.instance, value, timestamp.Unix())
 		}
 	}
 	history.WriteString("# EOF\n")
@@ -95,18 +95,18 @@ alerts: {jsonl: {path: %s}}
 				}
 				track := est.NewTrack(series.Key(labels))
 				for _, p := range stream.Values {
-					t := p.Timestamp.Time().UTC()
-					e := est.Estimate(track, keyed.Value(t, "", float64(p.Value)))
+					timestamp := p.Timestamp.Time().UTC()
+					e := est.Estimate(track, keyed.Value(timestamp, "", float64(p.Value)))
 					if e.Alarm == nil {
 						continue
 					}
-					reported = append(reported, t.Format(time.RFC3339)+" "+e.Alarm.Message)
+					reported = append(reported, timestamp.Format(time.RFC3339)+" "+e.Alarm.Message)
 					freezes := string(stream.Metric["job"]) == frozen
 					if strings.Contains(e.Alarm.Message, "which is rare here") && !freezes {
 						wrong++
 					}
-					if freezes && first.IsZero() && t.After(frozenAt) {
-						first = t
+					if freezes && first.IsZero() && timestamp.After(frozenAt) {
+						first = timestamp
 					}
 				}
 			}

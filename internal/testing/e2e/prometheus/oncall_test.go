@@ -66,7 +66,7 @@ var causes = []planted{
 	{"counter reset", jobs - 1, 5, 6, 13*day + 12*60, 1, nil},
 }
 
-// awayStart is the minute at which Prometheus is down for six minutes and has no points.
+// awayStart is the first of six minutes in which Prometheus is down and has no points.
 const awayStart = 10*day + 16*60
 
 // has reports whether the series key belongs to the cause.

@@ -197,16 +197,16 @@ dead_letter: {jsonl: {path: %[4]s}}
 // compare compares two series of samples.
 func compare(t *testing.T, name string, got, want map[int64]float64) {
 	t.Helper()
-	for t, v := range want {
-		if g, ok := got[t]; !ok {
-			t.Errorf("%s: nothing at %d", name, t)
+	for timestamp, v := range want {
+		if g, ok := got[timestamp]; !ok {
+			t.Errorf("%s: nothing at %d", name, timestamp)
 		} else if g != v {
-			t.Errorf("%s at %d: %v instead of %v", name, t, g, v)
+			t.Errorf("%s at %d: %v instead of %v", name, timestamp, g, v)
 		}
 	}
-	for t := range got {
-		if _, ok := want[t]; !ok {
-			t.Errorf("%s: something at %d", name, t)
+	for timestamp := range got {
+		if _, ok := want[timestamp]; !ok {
+			t.Errorf("%s: something at %d", name, timestamp)
 		}
 	}
 }

@@ -111,8 +111,8 @@ dead_letter: {kafka: {topic: %[2]s-rejected}}
 			expect.OK(t, json.Unmarshal([]byte(text), v))
 		}
 		for _, v := range []map[string]any{in, out} {
-			t := expect.Get(time.Parse(time.RFC3339Nano, v["time"].(string)))(t)
-			v["time"] = t.UnixMicro()
+			parsed := expect.Get(time.Parse(time.RFC3339Nano, v["time"].(string)))(t)
+			v["time"] = parsed.UnixMicro()
 		}
 		if diff := cmp.Diff(in, out); diff != "" {
 			t.Fatalf("record %d (-JSON +Avro)\n%s", i, diff)
