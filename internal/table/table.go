@@ -164,7 +164,7 @@ func (t *Table) full() bool { return t.end()/unit >= maxUnits }
 // wasteful reports whether more than half of the entries' bytes are dead.
 func (t *Table) wasteful() bool { return t.end() > 2*t.live+minDataBytes }
 
-// Mark marks a key. It does nothing for a key without a value.
+// Mark marks a key, which must have a value.
 func (t *Table) Mark(key string) {
 	if i, e := t.find(key, maphash.String(seed, key)); e != nil {
 		t.table[i] |= marked
