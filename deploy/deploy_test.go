@@ -1,5 +1,5 @@
-// Package deploy_test checks the files of this folder against the program and a
-// real broker. No container engine is needed, and none is used.
+// Package deploy_test checks the files of this folder against the program and a real broker. It neither needs nor
+// uses a container engine.
 package deploy_test
 
 import (
@@ -37,7 +37,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	beam.Init()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the runner's log
 	os.Exit(m.Run())
 }
 
@@ -54,7 +54,7 @@ func graph(t *testing.T, example string, set ...string) *pipeline.Graph {
 	return expect.Get(pipeline.Compose(cfg))(t)
 }
 
-// composition is what the tests look at in a compose file.
+// composition has the parts of a compose file that the tests check.
 type composition struct {
 	Services map[string]service
 	Volumes  map[string]any
@@ -83,8 +83,7 @@ func compose(t *testing.T, path string) (c composition) {
 	return c
 }
 
-// Every example is a config, and the files that it names are those that a compose
-// file can mount.
+// Each example is a valid config, and a compose file has the secrets that it names.
 func TestExamples(t *testing.T) {
 	here := expect.Get(filepath.Glob("*.yaml"))(t)
 	for _, name := range here {
@@ -104,31 +103,31 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// check checks that what the services refer to is there.
+// check checks that the references of the services exist.
 func (c composition) check(t *testing.T, name string) {
 	t.Helper()
-	for at, s := range c.Services {
+	for serviceName, s := range c.Services {
 		if s.Image == "" {
-			t.Errorf("%s: %s has no image", name, at)
+			t.Errorf("%s: %s has no image", name, serviceName)
 		}
-		for other, on := range s.DependsOn {
+		for other, condition := range s.DependsOn {
 			switch o := c.Services[other]; {
 			case o.Image == "":
-				t.Errorf("%s: %s depends on %s", name, at, other)
-			case on.Condition == "service_healthy" && o.Healthcheck == nil:
-				t.Errorf("%s: %s waits for the health of %s, which has no check", name, at, other)
+				t.Errorf("%s: %s depends on %s", name, serviceName, other)
+			case condition.Condition == "service_healthy" && o.Healthcheck == nil:
+				t.Errorf("%s: %s waits for the health of %s, which has no check", name, serviceName, other)
 			}
 		}
 		for _, v := range s.Volumes {
-			from, to, ok := strings.Cut(v, ":")
-			if !ok || to == "" {
-				continue // of the container alone
+			source, target, ok := strings.Cut(v, ":")
+			if !ok || target == "" {
+				continue // a volume inside the container
 			}
-			if _, named := c.Volumes[from]; named {
+			if _, named := c.Volumes[source]; named {
 				continue
 			}
-			if _, err := os.Stat(from); err != nil {
-				t.Errorf("%s: %s: %v", name, at, err)
+			if _, err := os.Stat(source); err != nil {
+				t.Errorf("%s: %s: %v", name, serviceName, err)
 			}
 		}
 		for _, secret := range s.Secrets {
@@ -137,13 +136,13 @@ func (c composition) check(t *testing.T, name string) {
 		if s.Build.Dockerfile != "" {
 			text := string(read(t, filepath.Join(s.Build.Context, s.Build.Dockerfile)))
 			if s.Build.Target != "" && !strings.Contains(text, " AS "+s.Build.Target+"\n") {
-				t.Errorf("%s: %s: %s has no target %s", name, at, s.Build.Dockerfile, s.Build.Target)
+				t.Errorf("%s: %s: %s has no target %s", name, serviceName, s.Build.Dockerfile, s.Build.Target)
 			}
 		}
 	}
 }
 
-// What a compose file refers to is there.
+// The references of a compose file exist.
 func TestCompose(t *testing.T) {
 	for _, name := range []string{"compose.yaml", "compose.secure.yaml", "compose.prometheus.yaml"} {
 		c := compose(t, name)
@@ -162,7 +161,7 @@ func TestCompose(t *testing.T) {
 		if host, port, err := net.SplitHostPort(s.Command[3]); err != nil || host != "0.0.0.0" || !strings.HasSuffix(s.Ports[0], ":"+port) {
 			t.Errorf("%s: %+v", name, s)
 		}
-		// The config that is mounted has the secrets that it names, and those only.
+		// The mounted config names exactly the secrets of the service.
 		config, _, _ := strings.Cut(s.Volumes[0], ":")
 		text := string(read(t, config))
 		for secret := range c.Secrets {
@@ -187,15 +186,15 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// An acl is a right that a principal is given.
+// An acl is a set of rights of a principal on one resource.
 type acl struct {
 	kind       kmsg.ACLResourceType
 	name       string
 	operations []kmsg.ACLOperation
 }
 
-// rights are those that the commands of the reference give.
-func rights(t *testing.T) (all []acl) {
+// rights returns the rights that the commands in reference.md grant.
+func rights(t *testing.T) (acls []acl) {
 	t.Helper()
 	for line := range strings.Lines(string(read(t, "reference.md"))) {
 		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "acls ")
@@ -219,15 +218,15 @@ func rights(t *testing.T) (all []acl) {
 				t.Fatal(line)
 			}
 		}
-		all = append(all, a)
+		acls = append(acls, a)
 	}
-	return all
+	return acls
 }
 
-func grant(t *testing.T, b *kafkatest.Broker, principal string, all []acl) {
+func grant(t *testing.T, b *kafkatest.Broker, principal string, acls []acl) {
 	t.Helper()
 	req := kmsg.NewPtrCreateACLsRequest()
-	for _, a := range all {
+	for _, a := range acls {
 		for _, op := range a.operations {
 			c := kmsg.NewCreateACLsRequestCreation()
 			c.ResourceType, c.ResourceName, c.ResourcePatternType = a.kind, a.name, kmsg.ACLResourcePatternTypeLiteral
@@ -249,15 +248,15 @@ func grant(t *testing.T, b *kafkatest.Broker, principal string, all []acl) {
 	})
 }
 
-// observe produces n records of a few keys.
-func observe(t *testing.T, b *kafkatest.Broker, from, n int) {
+// observe produces n records of three keys.
+func observe(t *testing.T, b *kafkatest.Broker, first, n int) {
 	t.Helper()
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	records := make([]*kgo.Record, n)
 	for i := range records {
 		key := fmt.Sprintf("k%d", i%3)
 		records[i] = &kgo.Record{Topic: "observations", Key: []byte(key), Value: fmt.Appendf(nil,
-			`{"key":%q,"time":%q,"x":%d}`, key, begin.Add(time.Duration(from+i)*time.Second).Format(time.RFC3339), i%7)}
+			`{"key":%q,"time":%q,"x":%d}`, key, begin.Add(time.Duration(first+i)*time.Second).Format(time.RFC3339), i%7)}
 	}
 	b.Produce(t, records...)
 }
@@ -271,7 +270,7 @@ func stored(t *testing.T, b *kafkatest.Broker, topic string) (n int64) {
 	return n
 }
 
-// launch runs an example until stopped.
+// launch runs an example until stop is called.
 func launch(t *testing.T, g *pipeline.Graph, metrics *pipeline.Metrics) (stop func()) {
 	t.Helper()
 	stopped, done := make(chan struct{}), make(chan error, 1)
@@ -282,7 +281,7 @@ func launch(t *testing.T, g *pipeline.Graph, metrics *pipeline.Metrics) (stop fu
 	}()
 	return func() {
 		t.Helper()
-		select { // not yet stopped: an error ends it at once
+		select { // an error ends the test at once
 		case err := <-done:
 			t.Fatal("the run has ended: ", err)
 		default:
@@ -326,8 +325,8 @@ var authorizer = map[string]string{
 	"super.users":           anonymous,
 }
 
-// TestScram runs an example against a broker that checks rights, with no more of
-// them than the reference gives, and again: it goes on where it was.
+// TestScram runs an example twice against a broker that checks rights. The program has only the rights from
+// reference.md, and its second run resumes.
 func TestScram(t *testing.T) {
 	const password = "correct horse battery staple"
 	b := kafkatest.Start(t, kafkatest.Config{TLS: true, SASL: "SCRAM-SHA-512", User: "hafvf", Password: password, Properties: authorizer})
@@ -342,13 +341,13 @@ func TestScram(t *testing.T) {
 		t.Fatalf("without rights: %v", err)
 	}
 	owned := func(a acl) bool { return a.kind == kmsg.ACLResourceTypeTransactionalId }
-	all := rights(t)
-	grant(t, b, "User:hafvf", slices.DeleteFunc(slices.Clone(all), owned))
+	acls := rights(t)
+	grant(t, b, "User:hafvf", slices.DeleteFunc(slices.Clone(acls), owned))
 	_, err = pipeline.Run{Graph: g}.Execute(t.Context(), nil)
 	if want := `user "hafvf" may not use the transactional id "hafvf-hafvf-states"`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("without the right to own the changelog: %v", err)
 	}
-	grant(t, b, "User:hafvf", all)
+	grant(t, b, "User:hafvf", acls)
 	metrics := pipeline.NewMetrics()
 	for i := range 2 {
 		observe(t, b, 300*i, 300)
@@ -364,54 +363,54 @@ func TestScram(t *testing.T) {
 	}
 }
 
-// asked checks that rules and dashboard ask for metrics that there are: of the
-// program, those of a run and of its process; of Flink, those that testdata lists.
+// asked checks that the metrics in rules and dashboard exist: for the program, those of a run and of its process;
+// for Flink, those listed in testdata.
 func asked(t *testing.T, m *pipeline.Metrics) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	families := expect.Get(registry.Gather())(t)
-	known := map[string]bool{}
+	knownMetrics := map[string]bool{}
 	for _, f := range families {
-		known[f.GetName()] = true
+		knownMetrics[f.GetName()] = true
 		if f.GetType() == dto.MetricType_HISTOGRAM {
-			known[f.GetName()+"_bucket"] = true
+			knownMetrics[f.GetName()+"_bucket"] = true
 		}
 		if strings.HasPrefix(f.GetName(), "hafvf_") && !strings.Contains(string(read(t, "reference.md")), "`"+f.GetName()+"`") {
 			t.Errorf("reference.md does not explain %s", f.GetName())
 		}
 	}
 	for name := range strings.Lines(string(read(t, "testdata/flink-metrics.txt"))) {
-		known[strings.TrimSpace(name)] = true
+		knownMetrics[strings.TrimSpace(name)] = true
 	}
 	name := regexp.MustCompile(`\b(?:hafvf|flink|process)_\w+`)
-	for at, expr := range expressions(t) {
-		// What stands in quotes is no metric.
+	for place, expr := range expressions(t) {
+		// A name in quotes is not a metric.
 		expr = regexp.MustCompile(`"[^"]*"`).ReplaceAllString(expr, "")
 		names := name.FindAllString(expr, -1)
 		if len(names) == 0 && !strings.HasPrefix(expr, "up{") {
-			t.Errorf("%s asks for nothing: %s", at, expr)
+			t.Errorf("%s queries nothing: %s", place, expr)
 		}
 		for _, name := range names {
-			if !known[name] {
-				t.Errorf("%s asks for %s, which there is not", at, name)
+			if !knownMetrics[name] {
+				t.Errorf("%s queries %s, which does not exist", place, name)
 			}
 		}
 	}
 }
 
-// expressions are those of rules and dashboard.
+// expressions returns the expressions of the rules and the dashboard.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
-	all := rules(t)
-	maps.Copy(all, panels(t, "dashboard.json"))
-	return all
+	exprs := rules(t)
+	maps.Copy(exprs, panels(t, "dashboard.json"))
+	return exprs
 }
 
-// rules are the expressions of the rules.
+// rules returns the expressions of the rules.
 func rules(t *testing.T) map[string]string {
 	t.Helper()
-	all := map[string]string{}
+	exprs := map[string]string{}
 	var rules struct {
 		Groups []struct {
 			Name  string
@@ -429,19 +428,19 @@ func rules(t *testing.T) map[string]string {
 			t.Errorf("a group of rules is empty: %+v", g)
 		}
 		for _, r := range g.Rules {
-			if all[r.Alert] != "" || r.Alert == "" || r.Annotations.Summary == "" {
-				t.Errorf("the rule is there twice, or without a name or a summary: %+v", r)
+			if exprs[r.Alert] != "" || r.Alert == "" || r.Annotations.Summary == "" {
+				t.Errorf("duplicate rule, or rule without a name or a summary: %+v", r)
 			}
-			all[r.Alert] = r.Expr
+			exprs[r.Alert] = r.Expr
 		}
 	}
-	return all
+	return exprs
 }
 
-// panels are the expressions of a dashboard.
+// panels returns the expressions of a dashboard.
 func panels(t *testing.T, file string) map[string]string {
 	t.Helper()
-	all := map[string]string{}
+	exprs := map[string]string{}
 	var board struct {
 		Panels []struct {
 			ID          int
@@ -464,7 +463,7 @@ func panels(t *testing.T, file string) map[string]string {
 		}
 		seen[p.ID] = true
 		for i, target := range p.Targets {
-			all[fmt.Sprintf("the panel %s, query %d,", p.Title, i)] = target.Expr
+			exprs[fmt.Sprintf("the panel %s, query %d,", p.Title, i)] = target.Expr
 			for _, v := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(target.Expr, -1) {
 				if v[1] != "__rate_interval" && v[1] != "__range" && !slices.Contains(variables, v[1]) {
 					t.Errorf("the panel %s has a variable %s, and the dashboard %v", p.Title, v[1], variables)
@@ -472,5 +471,5 @@ func panels(t *testing.T, file string) map[string]string {
 			}
 		}
 	}
-	return all
+	return exprs
 }

@@ -18,7 +18,7 @@ import (
 	"hafvf/pipeline/flink"
 )
 
-// dependenciesOf are the elements of a POM that name what Maven fetches.
+// dependenciesOf returns the elements of a POM that name Maven's dependencies, and the version of Flink.
 func dependenciesOf(t *testing.T, path string) (lines []string, flink string) {
 	t.Helper()
 	text := string(read(t, path))
@@ -29,10 +29,10 @@ func dependenciesOf(t *testing.T, path string) (lines []string, flink string) {
 	return regexp.MustCompile(`<dependency>.*</dependency>`).FindAllString(text, -1), m[1]
 }
 
-// The images have the jars that the tests run with.
+// The images have the same jars as the tests.
 func TestFlinkImages(t *testing.T) {
 	tested, version := dependenciesOf(t, "../internal/testing/flinktest/install.go")
-	// It is in the distribution already, and the job server has no use for it.
+	// The distribution has it already, and the job server does not need it.
 	tested = slices.DeleteFunc(tested, func(d string) bool { return strings.Contains(d, "rocksdb") })
 	built, pom := dependenciesOf(t, "flink/pom.xml")
 	if diff := cmp.Diff(tested, built); diff != "" || pom != version {
@@ -50,7 +50,7 @@ func TestFlinkImages(t *testing.T) {
 	if !strings.HasPrefix(version, flink.Flink+".") {
 		t.Errorf("the images have Flink %s, and the program asks for %s", version, flink.Flink)
 	}
-	// The job server and a TaskManager need the same of Java's modules.
+	// The job server and a TaskManager need the same Java modules to be open.
 	var config map[string]string
 	expect.OK(t, yaml.Unmarshal(read(t, "flink/config.yaml"), &config))
 	opens := regexp.MustCompile(`--add-opens=\S+ALL-UNNAMED`)
@@ -63,7 +63,7 @@ func TestFlinkImages(t *testing.T) {
 	}
 }
 
-// flinkConfig is Flink's configuration: of compose.flink.yaml and of Kubernetes.
+// flinkConfig decodes Flink's configuration, from compose.flink.yaml or Kubernetes.
 func flinkConfig(t *testing.T, text []byte) map[string]string {
 	t.Helper()
 	var config map[string]string
@@ -71,7 +71,7 @@ func flinkConfig(t *testing.T, text []byte) map[string]string {
 	return config
 }
 
-// number of a configuration.
+// number returns an integer of a configuration.
 func number(t *testing.T, config map[string]string, key string) int {
 	t.Helper()
 	n, err := strconv.Atoi(config[key])
@@ -81,8 +81,8 @@ func number(t *testing.T, config map[string]string, key string) int {
 	return n
 }
 
-// The services of compose.yaml as compose.flink.yaml changes them fit together,
-// Flink's configuration and the job's config.
+// The services of compose.yaml, changed by compose.flink.yaml, agree with Flink's configuration and the job's
+// config.
 func TestComposeFlink(t *testing.T) {
 	const name = "compose.flink.yaml"
 	base, c := compose(t, "compose.yaml"), compose(t, name)
@@ -93,13 +93,13 @@ func TestComposeFlink(t *testing.T) {
 	}
 	hafvf.Command, hafvf.Restart, hafvf.Volumes, hafvf.Ports = change.Command, change.Restart, change.Volumes, nil
 	c.Services["hafvf"] = hafvf
-	for at, s := range base.Services {
-		if at != "hafvf" {
-			c.Services[at] = s
+	for serviceName, s := range base.Services {
+		if serviceName != "hafvf" {
+			c.Services[serviceName] = s
 		}
 	}
-	for at, v := range base.Volumes {
-		c.Volumes[at] = v
+	for serviceName, v := range base.Volumes {
+		c.Volumes[serviceName] = v
 	}
 	c.check(t, name)
 
@@ -108,42 +108,42 @@ func TestComposeFlink(t *testing.T) {
 		built[s.Image] = built[s.Image] || s.Build.Dockerfile != ""
 	}
 	ports := map[string]string{}
-	for at, s := range c.Services {
+	for serviceName, s := range c.Services {
 		if strings.HasPrefix(s.Image, "hafvf") && (!built[s.Image] || !s.ReadOnly) {
-			t.Errorf("%s: nothing builds the image of %s, or it can be written to", name, at)
+			t.Errorf("%s: nothing builds the image of %s, or it can be written to", name, serviceName)
 		}
 		if other, ok := strings.CutPrefix(s.NetworkMode, "service:"); ok && (c.Services[other].Image == "" || len(s.Ports) > 0) {
-			t.Errorf("%s: %s has the network of %s", name, at, other)
+			t.Errorf("%s: %s has the network of %s", name, serviceName, other)
 		}
 		for _, p := range s.Ports {
 			host := p[:strings.LastIndex(p, ":")]
 			if ports[host] != "" || !strings.HasPrefix(host, "127.0.0.1:") {
-				t.Errorf("%s: the port %s of %s is taken by %s, or open to others", name, host, at, ports[host])
+				t.Errorf("%s: the port %s of %s is taken by %s, or open to others", name, host, serviceName, ports[host])
 			}
-			ports[host] = at
+			ports[host] = serviceName
 		}
 	}
 
 	config := flinkConfig(t, read(t, "flink/config.yaml"))
 	r := graph(t, "flink.yaml").Runner
 	pairs := 0
-	for at, s := range c.Services {
-		i, ok := strings.CutPrefix(at, "taskmanager-")
+	for serviceName, s := range c.Services {
+		i, ok := strings.CutPrefix(serviceName, "taskmanager-")
 		if !ok {
 			continue
 		}
 		pairs++
 		worker := c.Services["worker-"+i]
 		if s.NetworkMode != "service:worker-"+i || !slices.Equal(worker.Command, []string{"worker", "--address", r.Worker, "--listen", "0.0.0.0:9090"}) {
-			t.Errorf("%s: %s and its worker do not find each other: %+v, %+v", name, at, s, worker)
+			t.Errorf("%s: %s and its worker do not find each other: %+v, %+v", name, serviceName, s, worker)
 		}
 		for _, port := range []string{":9090", ":" + config["metrics.reporter.prom.port"]} {
 			if !slices.ContainsFunc(worker.Ports, func(p string) bool { return strings.HasSuffix(p, port) }) {
 				t.Errorf("%s: worker-%s does not offer %s", name, i, port)
 			}
 		}
-		if _, waits := c.Services["hafvf"].DependsOn[at]; !waits {
-			t.Errorf("%s: hafvf does not wait for %s", name, at)
+		if _, waits := c.Services["hafvf"].DependsOn[serviceName]; !waits {
+			t.Errorf("%s: hafvf does not wait for %s", name, serviceName)
 		}
 	}
 	if slots := pairs * number(t, config, "taskmanager.numberOfTaskSlots"); slots < r.Parallelism || pairs == 0 {
@@ -159,15 +159,15 @@ func TestComposeFlink(t *testing.T) {
 	expect.Same(t, []string{"--flink-master=" + rest.Host}, c.Services[endpoint].Command, "the job server's arguments")
 	for _, key := range []string{"state.checkpoints.dir", "state.savepoints.dir", "state.backend.rocksdb.localdir"} {
 		folder := strings.TrimPrefix(config[key], "file://")
-		for at, s := range c.Services {
-			if strings.HasPrefix(at, "taskmanager-") && !slices.ContainsFunc(s.Volumes, func(v string) bool {
-				_, to, ok := strings.Cut(v, ":")
+		for serviceName, s := range c.Services {
+			if strings.HasPrefix(serviceName, "taskmanager-") && !slices.ContainsFunc(s.Volumes, func(v string) bool {
+				_, target, ok := strings.Cut(v, ":")
 				if !ok {
-					to = v
+					target = v
 				}
-				return folder == to || strings.HasPrefix(folder, to+"/")
+				return folder == target || strings.HasPrefix(folder, target+"/")
 			}) {
-				t.Errorf("%s: %s: %s is on no volume", name, at, folder)
+				t.Errorf("%s: %s: %s is on no volume", name, serviceName, folder)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// manifests are the objects of deploy/kubernetes. Of a kind no two have one name.
+// manifests are the objects of deploy/kubernetes. Objects of one kind have different names.
 type manifests []object
 
 type object interface {
@@ -33,8 +33,8 @@ type object interface {
 	GetNamespace() string
 }
 
-// made makes an object of a kind.
-func made[T any, P interface {
+// newObject returns an empty object of a kind.
+func newObject[T any, P interface {
 	*T
 	object
 }]() object {
@@ -42,46 +42,45 @@ func made[T any, P interface {
 }
 
 var kinds = map[string]func() object{
-	"v1 Namespace":                             made[core.Namespace],
-	"v1 ServiceAccount":                        made[core.ServiceAccount],
-	"rbac.authorization.k8s.io/v1 Role":        made[rbac.Role],
-	"rbac.authorization.k8s.io/v1 RoleBinding": made[rbac.RoleBinding],
-	"networking.k8s.io/v1 NetworkPolicy":       made[networking.NetworkPolicy],
-	"v1 ConfigMap":                             made[core.ConfigMap],
-	"v1 PersistentVolumeClaim":                 made[core.PersistentVolumeClaim],
-	"v1 Service":                               made[core.Service],
-	"apps/v1 Deployment":                       made[apps.Deployment],
-	"policy/v1 PodDisruptionBudget":            made[policy.PodDisruptionBudget],
-	"batch/v1 Job":                             made[batch.Job],
+	"v1 Namespace":                             newObject[core.Namespace],
+	"v1 ServiceAccount":                        newObject[core.ServiceAccount],
+	"rbac.authorization.k8s.io/v1 Role":        newObject[rbac.Role],
+	"rbac.authorization.k8s.io/v1 RoleBinding": newObject[rbac.RoleBinding],
+	"networking.k8s.io/v1 NetworkPolicy":       newObject[networking.NetworkPolicy],
+	"v1 ConfigMap":                             newObject[core.ConfigMap],
+	"v1 PersistentVolumeClaim":                 newObject[core.PersistentVolumeClaim],
+	"v1 Service":                               newObject[core.Service],
+	"apps/v1 Deployment":                       newObject[apps.Deployment],
+	"policy/v1 PodDisruptionBudget":            newObject[policy.PodDisruptionBudget],
+	"batch/v1 Job":                             newObject[batch.Job],
 }
 
-// of are the objects of a kind, by name.
-func of[T object](m manifests) map[string]T {
-	all := map[string]T{}
+// objectsOf returns the objects of a kind by name.
+func objectsOf[T object](m manifests) map[string]T {
+	objects := map[string]T{}
 	for _, o := range m {
 		if o, ok := o.(T); ok {
-			all[o.GetName()] = o
+			objects[o.GetName()] = o
 		}
 	}
-	return all
+	return objects
 }
 
-// loadManifests decodes them as Kubernetes does, where a field that there is not is
-// an error.
+// loadManifests decodes the manifests as Kubernetes does: an unknown field is an error.
 func loadManifests(t *testing.T) (m manifests) {
 	t.Helper()
 	files := expect.Get(filepath.Glob("kubernetes/*/*.yaml"))(t)
 	seen := map[string]bool{}
 	for _, file := range append(files, "kubernetes/job.yaml", "kubernetes/prometheus.yaml") {
 		for text := range strings.SplitSeq(string(read(t, file)), "\n---\n") {
-			var is struct{ APIVersion, Kind string }
-			expect.OK(t, yaml.Unmarshal([]byte(text), &is))
-			kind := is.APIVersion + " " + is.Kind
+			var header struct{ APIVersion, Kind string }
+			expect.OK(t, yaml.Unmarshal([]byte(text), &header))
+			kind := header.APIVersion + " " + header.Kind
 			if kinds[kind] == nil {
 				t.Fatalf("%s: there is no %s", file, kind)
 			}
 			o := kinds[kind]()
-			// As the API server: with the case of names, which encoding/json passes over.
+			// Like the API server, this compares the case of names, which encoding/json ignores.
 			b, err := yaml.YAMLToJSONStrict([]byte(text))
 			expect.OK(t, err)
 			strict, err := json.UnmarshalStrict(b, o)
@@ -100,16 +99,16 @@ func loadManifests(t *testing.T) (m manifests) {
 	return m
 }
 
-// pods are the templates of all pods, by the name of what makes them.
+// pods returns the templates of all pods, by the name of their Deployment or Job.
 func (m manifests) pods() map[string]core.PodTemplateSpec {
-	all := map[string]core.PodTemplateSpec{}
-	for name, d := range of[*apps.Deployment](m) {
-		all[name] = d.Spec.Template
+	pods := map[string]core.PodTemplateSpec{}
+	for name, d := range objectsOf[*apps.Deployment](m) {
+		pods[name] = d.Spec.Template
 	}
-	for name, j := range of[*batch.Job](m) {
-		all[name] = j.Spec.Template
+	for name, j := range objectsOf[*batch.Job](m) {
+		pods[name] = j.Spec.Template
 	}
-	return all
+	return pods
 }
 
 func matches(selector, labels map[string]string) bool {
@@ -121,18 +120,18 @@ func matches(selector, labels map[string]string) bool {
 	return len(selector) > 0
 }
 
-// What the objects refer to is there, and the pods are such as the namespace takes.
+// The references of the objects exist, and the namespace accepts the pods.
 func TestKubernetes(t *testing.T) {
 	m := loadManifests(t)
-	takes := of[*core.Namespace](m)["hafvf"].Labels["pod-security.kubernetes.io/enforce"]
-	expect.Same(t, "restricted", takes, "what the namespace takes")
+	level := objectsOf[*core.Namespace](m)["hafvf"].Labels["pod-security.kubernetes.io/enforce"]
+	expect.Same(t, "restricted", level, "pod security of the namespace")
 	for name, pod := range m.pods() {
 		m.checkPod(t, name, pod)
 	}
-	for name, d := range of[*apps.Deployment](m) {
+	for name, d := range objectsOf[*apps.Deployment](m) {
 		expect.Same(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels, name, ": its pods")
 	}
-	for name, s := range of[*core.Service](m) {
+	for name, s := range objectsOf[*core.Service](m) {
 		found := false
 		for _, pod := range m.pods() {
 			found = found || matches(s.Spec.Selector, pod.Labels) && slices.ContainsFunc(containers(pod.Spec), func(c core.Container) bool {
@@ -143,15 +142,15 @@ func TestKubernetes(t *testing.T) {
 			t.Errorf("the service %s has no pods that listen on its port", name)
 		}
 	}
-	for name, b := range of[*policy.PodDisruptionBudget](m) {
-		expect.Same(t, of[*apps.Deployment](m)[name].Spec.Selector, b.Spec.Selector, "the pods of the budget ", name)
+	for name, b := range objectsOf[*policy.PodDisruptionBudget](m) {
+		expect.Same(t, objectsOf[*apps.Deployment](m)[name].Spec.Selector, b.Spec.Selector, "the pods of the budget ", name)
 	}
-	for name, b := range of[*rbac.RoleBinding](m) {
-		if _, ok := of[*rbac.Role](m)[b.RoleRef.Name]; !ok || of[*core.ServiceAccount](m)[b.Subjects[0].Name] == nil {
+	for name, b := range objectsOf[*rbac.RoleBinding](m) {
+		if _, ok := objectsOf[*rbac.Role](m)[b.RoleRef.Name]; !ok || objectsOf[*core.ServiceAccount](m)[b.Subjects[0].Name] == nil {
 			t.Errorf("the binding %s binds nothing: %+v", name, b)
 		}
 	}
-	for _, rule := range of[*networking.NetworkPolicy](m)["hafvf"].Spec.Ingress {
+	for _, rule := range objectsOf[*networking.NetworkPolicy](m)["hafvf"].Spec.Ingress {
 		for _, p := range rule.Ports {
 			port := p.Port.IntVal
 			if !slices.ContainsFunc(slices.Collect(maps.Values(m.pods())), func(pod core.PodTemplateSpec) bool {
@@ -173,11 +172,11 @@ func containers(pod core.PodSpec) []core.Container {
 
 func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec) {
 	t.Helper()
-	all := pod.Spec.SecurityContext
-	if all == nil || all.RunAsNonRoot == nil || !*all.RunAsNonRoot || all.SeccompProfile == nil || all.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
-		t.Errorf("%s: the namespace does not take it: %+v", name, all)
+	podContext := pod.Spec.SecurityContext
+	if podContext == nil || podContext.RunAsNonRoot == nil || !*podContext.RunAsNonRoot || podContext.SeccompProfile == nil || podContext.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("%s: refused by the namespace: %+v", name, podContext)
 	}
-	if account := pod.Spec.ServiceAccountName; account != "" && of[*core.ServiceAccount](m)[account] == nil {
+	if account := pod.Spec.ServiceAccountName; account != "" && objectsOf[*core.ServiceAccount](m)[account] == nil {
 		t.Errorf("%s: there is no account %s", name, account)
 	} else if account == "" && (pod.Spec.AutomountServiceAccountToken == nil || *pod.Spec.AutomountServiceAccountToken) {
 		t.Errorf("%s is given a token that it does not need", name)
@@ -185,37 +184,37 @@ func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec)
 	volumes := map[string]bool{}
 	for _, v := range pod.Spec.Volumes {
 		volumes[v.Name] = false
-		if v.ConfigMap != nil && of[*core.ConfigMap](m)[v.ConfigMap.Name] == nil {
+		if v.ConfigMap != nil && objectsOf[*core.ConfigMap](m)[v.ConfigMap.Name] == nil {
 			t.Errorf("%s: there is no ConfigMap %s", name, v.ConfigMap.Name)
 		}
-		if c := v.PersistentVolumeClaim; c != nil && of[*core.PersistentVolumeClaim](m)[c.ClaimName] == nil {
+		if c := v.PersistentVolumeClaim; c != nil && objectsOf[*core.PersistentVolumeClaim](m)[c.ClaimName] == nil {
 			t.Errorf("%s: there is no claim %s", name, v.PersistentVolumeClaim.ClaimName)
 		}
 	}
 	users := map[string]string{"hafvf": "65532", "hafvf-jobserver": "65532", "hafvf-flink": "9999"}
 	for _, c := range containers(pod.Spec) {
-		at := name + ": " + c.Name
+		place := name + ": " + c.Name
 		for _, v := range c.VolumeMounts {
 			if _, ok := volumes[v.Name]; !ok {
-				t.Errorf("%s: there is no volume %s", at, v.Name)
+				t.Errorf("%s: there is no volume %s", place, v.Name)
 			}
 			volumes[v.Name] = true
 		}
-		own := c.SecurityContext
-		if own == nil || own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation || own.ReadOnlyRootFilesystem == nil || !*own.ReadOnlyRootFilesystem ||
-			own.Capabilities == nil || !slices.Contains(own.Capabilities.Drop, "ALL") {
-			t.Errorf("%s: the namespace does not take it, or it may write where it need not: %+v", at, own)
+		context := c.SecurityContext
+		if context == nil || context.AllowPrivilegeEscalation == nil || *context.AllowPrivilegeEscalation || context.ReadOnlyRootFilesystem == nil || !*context.ReadOnlyRootFilesystem ||
+			context.Capabilities == nil || !slices.Contains(context.Capabilities.Drop, "ALL") {
+			t.Errorf("%s: refused by the namespace, or with unneeded write access: %+v", place, context)
 			continue
 		}
 		var user int64
-		for _, u := range []*int64{all.RunAsUser, own.RunAsUser} {
+		for _, u := range []*int64{podContext.RunAsUser, context.RunAsUser} {
 			if u != nil {
 				user = *u
 			}
 		}
-		expect.Same(t, users[c.Image], fmt.Sprint(user), at, ": the user of the image ", c.Image)
+		expect.Same(t, users[c.Image], fmt.Sprint(user), place, ": the user of the image ", c.Image)
 		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() || !c.Resources.Limits.Cpu().IsZero() {
-			t.Errorf("%s: %+v", at, c.Resources)
+			t.Errorf("%s: %+v", place, c.Resources)
 		}
 		for _, probe := range []*core.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
 			if probe == nil {
@@ -228,11 +227,11 @@ func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec)
 				port = probe.TCPSocket.Port.String()
 			}
 			if !slices.ContainsFunc(c.Ports, func(p core.ContainerPort) bool { return p.Name == port }) {
-				t.Errorf("%s is probed at the port %s, which it has not", at, port)
+				t.Errorf("%s is probed at the port %s, which it lacks", place, port)
 			}
 		}
-		if job := of[*batch.Job](m)[name] != nil; job == (c.LivenessProbe != nil) || job == (c.StartupProbe != nil) {
-			t.Errorf("%s: nothing notices that it hangs, or that it has begun", at)
+		if job := objectsOf[*batch.Job](m)[name] != nil; job == (c.LivenessProbe != nil) || job == (c.StartupProbe != nil) {
+			t.Errorf("%s: no liveness or startup probe", place)
 		}
 	}
 	for v, mounted := range volumes {
@@ -242,55 +241,55 @@ func (m manifests) checkPod(t *testing.T, name string, pod core.PodTemplateSpec)
 	}
 }
 
-// The manifests, Flink's configuration and the job's config fit together.
+// The manifests, Flink's configuration and the job's config agree.
 func TestKubernetesFlink(t *testing.T) {
 	m := loadManifests(t)
-	settings := flinkConfig(t, []byte(of[*core.ConfigMap](m)["flink"].Data["config.yaml"]))
-	if got, want := strings.TrimSpace(of[*core.ConfigMap](m)["flink"].Data["log4j-console.properties"]), strings.TrimSpace(string(read(t, "flink/log4j-console.properties"))); got != want {
+	settings := flinkConfig(t, []byte(objectsOf[*core.ConfigMap](m)["flink"].Data["config.yaml"]))
+	if got, want := strings.TrimSpace(objectsOf[*core.ConfigMap](m)["flink"].Data["log4j-console.properties"]), strings.TrimSpace(string(read(t, "flink/log4j-console.properties"))); got != want {
 		t.Errorf("the logs differ from those of compose.flink.yaml:\n%s", cmp.Diff(want, got))
 	}
-	// What compose has and what Kubernetes has are the same, but for this.
-	own := []string{"jobmanager.rpc.address", "rest.address", "taskmanager.memory.process.size", "taskmanager.data.port"}
+	// Compose and Kubernetes have the same settings except for these.
+	differing := []string{"jobmanager.rpc.address", "rest.address", "taskmanager.memory.process.size", "taskmanager.data.port"}
 	for key, v := range flinkConfig(t, read(t, "flink/config.yaml")) {
-		if settings[key] != v && !slices.Contains(own, key) {
+		if settings[key] != v && !slices.Contains(differing, key) {
 			t.Errorf("%s is %q, and %q in flink/config.yaml", key, settings[key], v)
 		}
 	}
 	expect.Same(t, "hafvf", settings["kubernetes.namespace"], "kubernetes.namespace")
-	cfg := expect.Get(config.Parse("job.yaml", []byte(of[*core.ConfigMap](m)["hafvf"].Data["config.yaml"]), nil))(t)
+	cfg := expect.Get(config.Parse("job.yaml", []byte(objectsOf[*core.ConfigMap](m)["hafvf"].Data["config.yaml"]), nil))(t)
 	g := expect.Get(pipeline.Compose(cfg))(t)
 	r := g.Runner
-	service := func(address, from string) {
+	service := func(address, caller string) {
 		t.Helper()
 		host, port, _ := strings.Cut(address, ":")
-		s := of[*core.Service](m)[host]
+		s := objectsOf[*core.Service](m)[host]
 		if s == nil || len(s.Spec.Ports) == 0 || fmt.Sprint(s.Spec.Ports[0].Port) != port {
-			t.Errorf("%s: there is no service at %s", from, address)
+			t.Errorf("%s: there is no service at %s", caller, address)
 		}
 	}
 	service(r.Cluster.Endpoint, "runner.endpoint")
 	rest := expect.Get(url.Parse(r.Cluster.REST))(t)
 	service(rest.Host, "runner.rest")
-	if args := of[*apps.Deployment](m)["beam-jobserver"].Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, []string{"--flink-master=" + rest.Host}) {
+	if args := objectsOf[*apps.Deployment](m)["beam-jobserver"].Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, []string{"--flink-master=" + rest.Host}) {
 		t.Errorf("the job server's arguments are %q", args)
 	}
-	taskManagers := of[*apps.Deployment](m)["flink-taskmanager"].Spec
+	taskManagers := objectsOf[*apps.Deployment](m)["flink-taskmanager"].Spec
 	worker, taskManager := taskManagers.Template.Spec.InitContainers[0], taskManagers.Template.Spec.Containers[0]
 	if !slices.Equal(worker.Args, []string{"worker", "--address", r.Worker, "--listen", "0.0.0.0:9090"}) || worker.RestartPolicy == nil || *worker.RestartPolicy != core.ContainerRestartPolicyAlways {
 		t.Errorf("the worker is not beside its TaskManager: %+v", worker)
 	}
-	// Where one is lost, the others have the slots.
+	// If one TaskManager is lost, the others have enough slots.
 	slots := number(t, settings, "taskmanager.numberOfTaskSlots")
 	if spare := (int(*taskManagers.Replicas) - 1) * slots; spare < r.Parallelism {
 		t.Errorf("with one TaskManager lost there are %d slots, and the job takes %d", spare, r.Parallelism)
 	}
-	jobManager := of[*apps.Deployment](m)["flink-jobmanager"].Spec.Template.Spec.Containers[0]
-	for _, has := range []struct {
+	jobManager := objectsOf[*apps.Deployment](m)["flink-jobmanager"].Spec.Template.Spec.Containers[0]
+	for _, limit := range []struct {
 		c    core.Container
 		size string
 	}{{taskManager, settings["taskmanager.memory.process.size"]}, {jobManager, settings["jobmanager.memory.process.size"]}} {
-		size := map[string]string{"3g": "3Gi", "1600m": "1600Mi"}[has.size]
-		expect.Same(t, size, has.c.Resources.Limits.Memory().String(), has.c.Name, ", of which Flink takes ", has.size)
+		size := map[string]string{"3g": "3Gi", "1600m": "1600Mi"}[limit.size]
+		expect.Same(t, size, limit.c.Resources.Limits.Memory().String(), limit.c.Name, ", of which Flink takes ", limit.size)
 	}
 	for port, c := range map[string]core.Container{
 		"jobmanager.rpc.port": jobManager, "high-availability.jobmanager.port": jobManager, "blob.server.port": jobManager, "rest.port": jobManager,
@@ -308,8 +307,8 @@ func TestKubernetesFlink(t *testing.T) {
 			t.Errorf("%s: %s is on no volume", key, folder)
 		}
 	}
-	// What the config names as files, both who submits and who works read.
-	for _, c := range []core.Container{worker, of[*batch.Job](m)["hafvf-submit"].Spec.Template.Spec.Containers[0]} {
+	// Both the submitting job and the worker can read the files that the config names.
+	for _, c := range []core.Container{worker, objectsOf[*batch.Job](m)["hafvf-submit"].Spec.Template.Spec.Containers[0]} {
 		if !slices.ContainsFunc(c.VolumeMounts, func(v core.VolumeMount) bool { return v.MountPath == "/run/secrets" }) {
 			t.Errorf("%s does not see the secrets", c.Name)
 		}

@@ -10,10 +10,10 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The profile by which a release is compiled names packages of this module that exist: after a move, go generate ./cmd/hafvf
-// makes it again.
+// The profile for release builds names existing packages of this module. After a move, run go generate ./cmd/hafvf
+// to update it.
 func TestProfileNamesPackages(t *testing.T) {
-	expect.Get(os.Stat("hafvf.pgo"))(t) // so that go test runs again when it changes
+	expect.Get(os.Stat("hafvf.pgo"))(t) // makes go test run again when it changes
 	text := expect.Get(exec.Command("go", "tool", "pprof", "-raw", "-symbolize=none", "hafvf.pgo").Output())(t)
 	exists := map[string]bool{}
 	for _, path := range strings.Fields(string(expect.Get(exec.Command("go", "list", "-tags", "flink", "hafvf/...").Output())(t))) {

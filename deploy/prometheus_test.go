@@ -14,15 +14,15 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// The dashboard of series asks for what the sink writes, and the Prometheus of the compose file
-// takes it.
+// The dashboard of series queries the metrics that the sink writes, and the Prometheus of the compose file accepts
+// them.
 func TestPrometheusFiles(t *testing.T) {
 	written := []string{"hafvf_score", "hafvf_usual", "hafvf_usual_lower", "hafvf_usual_upper", "hafvf_alarm", "hafvf_threshold"}
 	var asked []string
-	for at, expr := range panels(t, "dashboard.prometheus.json") {
+	for place, expr := range panels(t, "dashboard.prometheus.json") {
 		for _, name := range regexp.MustCompile(`\bhafvf_\w+`).FindAllString(expr, -1) {
 			if asked = append(asked, name); !slices.Contains(written, name) {
-				t.Errorf("%s asks for %s, which there is not", at, name)
+				t.Errorf("%s queries %s, which does not exist", place, name)
 			}
 		}
 	}
@@ -32,7 +32,7 @@ func TestPrometheusFiles(t *testing.T) {
 		}
 	}
 	if command := compose(t, "compose.prometheus.yaml").Services["prometheus"].Command; !slices.Contains(command, "--web.enable-remote-write-receiver") {
-		t.Errorf("Prometheus takes nothing: %v", command)
+		t.Errorf("Prometheus accepts no remote write: %v", command)
 	}
 	for _, tool := range [][]string{{"promtool", "check", "config", "--syntax-only", "prometheus/prometheus.yml"}, {"promtool", "check", "rules", "prometheus/rules.yml"}, {"promtool", "test", "rules", "testdata/alerts.yaml"}} {
 		if _, err := exec.LookPath(tool[0]); err != nil {
@@ -44,9 +44,9 @@ func TestPrometheusFiles(t *testing.T) {
 	}
 }
 
-// The config of the manifest is that of the example, for other servers.
+// The config of the manifest equals the example except for its servers.
 func TestPrometheusManifest(t *testing.T) {
-	text := of[*core.ConfigMap](loadManifests(t))["hafvf-prometheus"].Data["config.yaml"]
+	text := objectsOf[*core.ConfigMap](loadManifests(t))["hafvf-prometheus"].Data["config.yaml"]
 	expect.Get(config.Parse("prometheus.yaml", []byte(text), nil))(t)
 	example := string(read(t, "prometheus.yaml"))
 	for line := range strings.Lines(text) {

@@ -1,26 +1,24 @@
-// Package testdata holds the real series that the program brings along, with a
-// config. See README.md for where they come from.
+// Package testdata has the real series that the program includes, with a config. See README.md for their sources.
 package testdata
 
 import _ "embed"
 
 var (
-	// CloudCSV holds the CPU utilisation of eight cloud servers in percent:
-	// columns key, time, x.
+	// CloudCSV has the CPU utilisation of eight cloud servers in percent. Its columns are key, time, x.
 	//go:embed nab/cloud.csv
 	CloudCSV []byte
 
-	// CloudYAML is a config for CloudCSV, which it expects as cloud.csv.
+	// CloudYAML is a config for CloudCSV, which it reads as cloud.csv.
 	//go:embed nab/cloud.yaml
 	CloudYAML []byte
 
-	// TweetsCSV holds tweets that name a company, counted per five minutes, of five
-	// companies: columns key, time, x.
+	// TweetsCSV has the number of tweets that name a company, per five minutes, for five companies. Its columns are
+	// key, time, x.
 	//go:embed nab/tweets.csv
 	TweetsCSV []byte
 
-	// WindowsJSON holds the labelled windows of the series in CloudCSV and TweetsCSV, in
-	// the form of the Numenta Anomaly Benchmark.
+	// WindowsJSON has the labelled windows of the series in CloudCSV and TweetsCSV, in the form of the Numenta
+	// Anomaly Benchmark.
 	//go:embed nab/windows.json
 	WindowsJSON []byte
 )

@@ -79,29 +79,29 @@
 //	records        estimates, or smoothed observations
 //	rejected       observations that could not be used
 //	late           rejected observations that came after a later one of their key
-//	late_idle      late observations within the lateness of their key
-//	late_far       late observations more than a year behind
+//	late_idle      late observations that were within the lateness of their key
+//	late_far       late observations that were more than a year behind
 //	missing        observations without a value
 //	quiet          observations in quiet times
-//	restarts       counter resets, with value: increase
+//	restarts       resets of counters, with value: increase
 //	not_converged  updates that did not converge
 //	keys           keys that were seen
-//	expired_keys   keys that were forgotten after a time without observations
+//	expired_keys   keys that were forgotten because they had no observation for a time of expire
 //	forgotten_keys keys that were forgotten on request
 //	reset_keys     keys that were reset because their state could not be read or could not learn
-//	turned_back    how often a key was set back from a wrong time
-//	panics         how often the mathematics of a key panicked
+//	turned_back    returns of keys from a wrong time
+//	panics         panics in the mathematics of a key
 //	outliers       observations that were classified as outliers
 //	changes        changes that were found
 //	novelty_alarms alarms of kind novelty
 //	change_alarms  alarms of kind change
-//	muted_alarms   alarms that only the budget or a habit prevented, see usual.Decision
-//	resting_alarms recurring deviations without an alarm only because of an earlier alarm, see usual.Decision
+//	muted_alarms   alarms that the debt of earlier alarms suppressed, see usual.Decision
+//	resting_alarms alarms that the rest after an earlier alarm suppressed, see usual.Decision
 //	silences       alarms of kind silent
 //	sessions       sessions that were smoothed
 //	unchanged      sessions without a change
-//	drifting       unchanged sessions whose level drifts or wanders
 //	skipped_lines  skipped lines of files: above a header, comments, and headers of further tables
+//	drifting       sessions without a change whose level drifts or wanders
 //
 // Filter also has the counter migrated, of states that Host.Migrate converted, the counters of Host.Resumed, see
 // KeptKeys, and the distribution iterations.

@@ -85,7 +85,7 @@ func TestZone(t *testing.T) {
 	}
 	for _, args := range []string{"sessions smoothed.jsonl -o s.csv", "report alerts.jsonl -o p.html"} {
 		code, _, stderr := program.Run(t, dir, "", append(strings.Fields(args), "--zone", "Mars")...)
-		if code != 2 || !strings.Contains(stderr, `--zone: "Mars" is not a time zone; an IANA name is one`) {
+		if code != 2 || !strings.Contains(stderr, `--zone: "Mars" is not a time zone: use an IANA name`) {
 			t.Errorf("hafvf %s --zone Mars: exit %d: %s", args, code, stderr)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 func TestWriteChecksItsInput(t *testing.T) {
 	_, s := beam.NewPipelineWithRoot()
 	for want, write := range map[string]func(){
-		"kafkaio.Write takes a PCollection<KV<[]uint8,[]uint8>>, and the elements of the input are string": func() { Write(s, Sink{}, beam.Create(s, "a")) },
-		"kafkaio.WriteChunks takes a PCollection<[]uint8>, and the elements of the input are int":          func() { WriteChunks(s, Sink{}, beam.Create(s, 1)) },
+		"kafkaio.Write takes a PCollection<KV<[]uint8,[]uint8>>, but the elements of the input are string": func() { Write(s, Sink{}, beam.Create(s, "a")) },
+		"kafkaio.WriteChunks takes a PCollection<[]uint8>, but the elements of the input are int":          func() { WriteChunks(s, Sink{}, beam.Create(s, 1)) },
 	} {
 		func() {
 			defer func() {

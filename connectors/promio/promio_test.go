@@ -173,7 +173,7 @@ func TestWriteRefused(t *testing.T) {
 // A redirect is refused with its target, and an endless answer is not read to its end.
 func TestRedirectAndEndlessAnswer(t *testing.T) {
 	url, other := badserver.Start(t)
-	redirect := "a redirect to " + other + ", which is not followed"
+	redirect := "redirect to " + other + " was not followed"
 	for path, want := range map[string]string{"/redirect": redirect, "/endless": "the answer is longer than 32 MB", "/refuses": "answers 418"} {
 		src := Source{Server: httpclient.Server{URL: secret.Text{Text: url + path}, Timeout: time.Minute}, Query: "up", Step: time.Minute, MaxSeries: 1}
 		if _, err := Last(t.Context(), src, 2); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "token") || len(err.Error()) > 1000 {

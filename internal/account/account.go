@@ -1,19 +1,18 @@
-// Package account keeps the books of a run in one process: what is in flight, which
-// states hold, and what was done. A runner in the process neither waits until
-// outputs are stored nor keeps state over a restart, so the program does both.
+// Package account tracks a run in one process: the records in flight, the states that can be committed, and counts.
+// A runner in the process neither waits until outputs are stored nor keeps state over a restart, so the program
+// does both.
 //
-// Source, nodes and runner find the Run in the context of the pipeline. Three calls say what is in
-// flight, and no others:
+// The source, the nodes and the runner find the Run in the context of the pipeline. Records come in flight and
+// leave it by three calls only:
 //
-//	HandOver  of the source: there are new records
-//	SetBusy   of the runner: bundles begin that are not the source's
-//	SetIdle   of the runner: no bundle runs, and no element waits, but at the source
+//	HandOver  by the source: there are new records
+//	SetBusy   by the runner: bundles begin that are not the source's
+//	SetIdle   by the runner: no bundle runs, and no element waits except in the source
 //
-// A bundle that has ended has stored what it puts out. So when the runner rests, and no step of it
-// keeps anything back, every record that was handed over is in a state, and all its outputs are stored,
-// however many a step makes of an element and whoever reads them. The states that were reported until
-// then hold and may be committed. Before the first record is handed over the runner rests once: nodes
-// have their timers then.
+// A bundle that has ended has stored its outputs. So when the runner is idle and no step buffers anything, every
+// record that was handed over is in a state, and all its outputs are stored, however many elements a step makes of
+// one and whoever reads them. The states reported until then are consistent and may be committed. The runner is
+// idle once before the first record is handed over: by then nodes have set their timers.
 package account
 
 import (
@@ -29,39 +28,39 @@ import (
 	"hafvf/internal/clock"
 )
 
-// A StateKeeper stores what holds, and hands out what was stored. Fields may be nil. The
-// functions are called by several goroutines.
+// A StateKeeper commits the states of a run and returns the states of the previous run. Fields may be nil. Several
+// goroutines call the functions.
 type StateKeeper struct {
-	// Idle is called whenever nothing is in flight, also if a step keeps something back. It must not
-	// call the Run.
+	// Idle is called whenever nothing is in flight, even if a step buffers something. It must not call the Run.
 	Idle func()
-	// Committed is called whenever nothing is in flight and no step keeps anything back, with the
-	// states that were reported since the last time, by key, and since when something had been in
-	// flight; zero where nothing was. It must not call the Run.
+	// Committed is called whenever nothing is in flight and no step buffers anything. states has the states that
+	// were reported since the last call, by key. since is when the busy period began; it is zero if there was none.
+	// Committed must not call the Run.
 	Committed func(states map[string]EncodedState, since time.Time)
-	// Commits reports whether Commit can commit now. It is called as Committed is, if the states are to have an
-	// instruction, see Run.Instruct; otherwise that waits for another time.
+	// Commits reports whether Commit can commit now; nil means always. It is called just before Committed, if
+	// Run.Instruct has values to store. If it returns false, the values wait for a later call. It must not call the
+	// Run.
 	Commits func() bool
-	// Commit commits at once what Committed was called with last, while nothing is worked on. Its error ends the run.
-	// Without Commit an instruction takes hold at once.
+	// Commit commits the states of the last call of Committed, while no element is processed. Its error ends the
+	// run. Without Commit, the values of Run.Instruct apply at once.
 	Commit func() error
-	// InMemory says that Settled wants no states of filters: the process has them.
+	// InMemory means that Committed needs no states of filters: they are in this process.
 	InMemory bool
-	// Restore returns the state that a key had in the previous run, nil where it
-	// had none or states are kept elsewhere. The error says why the state cannot be read.
+	// Restore returns the state of a key in the previous run. It returns nil if there is none, or if states are
+	// stored elsewhere. The error says why the state cannot be read.
 	Restore func(key string) ([]byte, error)
-	// LogTime is the time that a log had passed, by its records, when nothing was in flight last; zero
-	// if it has passed none. It reports false if it does not know the log. It must not call the Run.
+	// LogTime returns the time up to which the records of a log had been read when nothing was last in flight; zero
+	// if none were. It reports false for an unknown log. It must not call the Run.
 	LogTime func(log string) (time.Time, bool)
-	// Suspends says that Run.Stop suspends the source, rather than ends it: what waits in the
-	// states goes on waiting.
+	// Suspends makes Run.Stop suspend the source instead of ending it, so that waiting observations stay in the
+	// states.
 	Suspends bool
 }
 
-// A Report is what a bundle of a node did.
+// A Report describes what a bundle of a node did.
 type Report struct {
-	Taken int // observations that the bundle took up
-	// States are those of the keys in the bundle.
+	Taken int // observations that the bundle accepted
+	// States has the states of the keys in the bundle.
 	States []EncodedState
 	Counts Counts
 }
@@ -70,75 +69,75 @@ type Report struct {
 type EncodedState struct {
 	Key   string
 	State []byte
-	// Waiting are the places of observations that wait in the state.
+	// Waiting has the positions of the observations that wait in the state.
 	Waiting []Offset
 }
 
-// An Offset is the position of an observation in the log that it came from.
+// An Offset is the position of an observation in its log.
 type Offset struct {
 	Log string
 	Seq int64
 }
 
-// A Run is the account of one run. If the runner keeps the books, each node has one of its own.
+// A Run tracks one run. If the runner tracks records in flight, each node has a Run of its own.
 type Run struct {
-	keeper  StateKeeper
-	counted bool // whether it keeps the books
-	values  sync.Map
+	keeper   StateKeeper
+	tracking bool // whether this Run tracks records in flight; otherwise the runner does
+	values   sync.Map
 
-	mu          sync.Mutex
-	works       bool          // see SetBusy
-	bundle      *Bundle       // that has handed over, and has not ended
-	since       time.Time     // when something came in flight
-	idle        chan struct{} // closed while nothing is in flight
-	moved       time.Time     // when something came in flight last
-	handed      int           // records that were handed over since the last commit
-	uncommitted time.Time     // when the first of them was handed over
-	buffering   string        // see SetIdle
-	endless     bool          // see SetIdle
-	next        time.Time     // see SetIdle
-	staged      map[string]EncodedState
-	instructs   map[string]instruction           // see Instruct
-	along       map[string]func() ([]byte, bool) // see CommitAlong
-	stalls      bool                             // until a commit has instructions
-	taken       int64
-	counts      Counts
-	matched     map[string]bool  // patterns of rules that some key matches
-	deleted     map[string]int64 // see Deleted
-	advanced    time.Time        // see Advance
-	beyond      bool             // records were handed over after that
-	latest      time.Time        // see SetLatest
-	ahead       time.Time        // likewise, of times ahead of the clock
-	patient     atomic.Int32     // see WithStopTimeout
-	awaitsEnd   atomic.Bool      // see AwaitEnd
-	gaps        [2]time.Duration // see SetGap
+	mu              sync.Mutex
+	running         bool          // whether bundles may run, see SetBusy
+	bundle          *Bundle       // the source's bundle that has handed over records and has not ended
+	busySince       time.Time     // when the busy period began; zero if nothing is in flight
+	idle            chan struct{} // closed while nothing is in flight
+	lastBusy        time.Time     // when something was last put in flight
+	handedOver      int           // records handed over since the last commit
+	uncommitted     time.Time     // when the first of these records was handed over
+	buffering       string        // see SetIdle
+	untilSourceEnds bool          // see SetIdle
+	next            time.Time     // see SetIdle
+	staged          map[string]EncodedState
+	pending         map[string]runtimeSetting        // values to store, by key, see Instruct
+	extras          map[string]func() ([]byte, bool) // states to commit with the others, by key, see CommitAlong
+	stalled         bool                             // a commit that stores values of Instruct is not done
+	observations    int64
+	counts          Counts
+	matched         map[string]bool  // patterns of rules that some key matches
+	deleted         map[string]int64 // deleted records by topic, see Deleted
+	watermark       time.Time        // the last argument of Advance
+	pastStep        bool             // whether records were handed over after that watermark
+	latest          time.Time        // see SetLatest
+	ahead           time.Time        // the latest of the times ahead of the clock
+	waitingOutputs  atomic.Int32     // number of contexts of WithStopTimeout that have not ended
+	awaitsEnd       atomic.Bool      // see AwaitEnd
+	gaps            [2]time.Duration // minimum and maximum, see SetGap
 
-	stop, over    func()
-	stopped, gone <-chan struct{}
+	stop, closeRun  func()
+	stopped, closed <-chan struct{}
 }
 
-// Open opens the books of a run. Nodes find it if the runner has a context of Run.In.
+// Open returns a Run that tracks records in flight. Nodes find it if the runner has a context of Run.In.
 func Open(k StateKeeper) *Run {
 	r := Watch()
-	r.keeper, r.counted, r.idle, r.staged = k, true, make(chan struct{}), map[string]EncodedState{}
+	r.keeper, r.tracking, r.idle, r.staged = k, true, make(chan struct{}), map[string]EncodedState{}
 	close(r.idle)
 	return r
 }
 
-// Watch is Open for a process whose runner keeps the books, as the workers of a
-// cluster: the run adds up counts.
+// Watch returns a Run that only adds up counts, for a process whose runner tracks records in flight, such as a
+// worker of a cluster.
 func Watch() *Run {
 	r := &Run{
 		matched: map[string]bool{}, deleted: map[string]int64{},
-		instructs: map[string]instruction{}, along: map[string]func() ([]byte, bool){},
+		pending: map[string]runtimeSetting{}, extras: map[string]func() ([]byte, bool){},
 	}
 	r.stop, r.stopped = latch()
-	r.over, r.gone = latch()
+	r.closeRun, r.closed = latch()
 	return r
 }
 
-// latch returns a channel and a function that closes it, once.
-func latch() (send func(), received <-chan struct{}) {
+// latch returns a channel and a function that closes it. The function may be called more than once.
+func latch() (closeChannel func(), channel <-chan struct{}) {
 	c := make(chan struct{})
 	return sync.OnceFunc(func() { close(c) }), c
 }
@@ -146,10 +145,10 @@ func latch() (send func(), received <-chan struct{}) {
 // inContext is the key of the Run in a context.
 type inContext struct{}
 
-// In returns a context for a runner whose nodes belong to the run.
+// In returns a context for a runner whose nodes belong to r.
 func (r *Run) In(ctx context.Context) context.Context { return context.WithValue(ctx, inContext{}, r) }
 
-// From returns the run that a node's context belongs to, and if there is none one that nobody else sees.
+// From returns the run that a node's context belongs to. Without one it returns a new run that nobody else sees.
 func From(ctx context.Context) *Run {
 	if r, _ := ctx.Value(inContext{}).(*Run); r != nil {
 		return r
@@ -157,17 +156,16 @@ func From(ctx context.Context) *Run {
 	return Watch()
 }
 
-// Close closes the run. A source that waits in HandOver fails.
-func (r *Run) Close() { r.over() }
+// Close closes the run. A waiting HandOver fails.
+func (r *Run) Close() { r.closeRun() }
 
-// valueKey is the key of what a run carries.
+// valueKey is the key of a value of type T in Run.values.
 type valueKey[T any] struct{ name string }
 
-// WithValue has the run carry v for those who look for a T of that name.
+// WithValue stores v in r under its type and name. It replaces the previous value of that type and name.
 func WithValue[T any](r *Run, name string, v T) { r.values.Store(valueKey[T]{name}, v) }
 
-// Value is the T of that name that the run carries. The zero T is returned where
-// there is none.
+// Value returns the value of type T that WithValue stored under name, or the zero T.
 func Value[T any](r *Run, name string) (v T) {
 	if p, ok := r.values.Load(valueKey[T]{name}); ok {
 		v = p.(T)
@@ -175,45 +173,44 @@ func Value[T any](r *Run, name string) (v T) {
 	return v
 }
 
-var errOver = errors.New("the run is over")
+var errClosed = errors.New("the run is over")
 
-// A Runner says what it does. A Run carries the one that its pipeline has, see WithValue.
+// A Runner runs the pipeline of a Run. The Run has it as a value, see WithValue.
 type Runner interface {
-	// Stalled names the step at which an element has waited for the longest time, and since when, as far
-	// as that is known from the calls before; none if nothing waits. A source that reads is none.
+	// Stalled returns the step at which an element has waited for the longest time, and since when, as far as the
+	// runner knows from earlier calls. step is empty if nothing waits. A source that reads does not count.
 	Stalled() (step string, since time.Time)
-	// Resume goes on after SetBusy has reported false, and has functions that are Seeding begin once more: what they set
-	// timers by may have changed. With an error the run fails.
+	// Resume continues after SetBusy has returned false. It starts functions that are Seeding once more, since the
+	// inputs of their timers may have changed. If err is not nil, the run fails.
 	Resume(err error)
 }
 
-// A Bundle is one of a source.
+// A Bundle identifies a bundle of a source.
 type Bundle struct{ _ byte } // each has an address of its own
 
 // inBundle is the key of the Bundle in a context.
 type inBundle struct{}
 
-// Begins returns a context for a bundle of a source, whose HandOver is known by it.
+// Begins returns a context for a bundle of a source. HandOver recognises the bundle by it.
 func (r *Run) Begins(ctx context.Context) (context.Context, *Bundle) {
 	b := &Bundle{}
 	return context.WithValue(ctx, inBundle{}, b), b
 }
 
-// Ends says that the runner has what a bundle of a source has put out.
+// Ends reports to r that the runner has received the output of b.
 func (r *Run) Ends(b *Bundle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.bundle == b {
-		r.bundle, r.works = nil, true
+		r.bundle, r.running = nil, true
 	}
 }
 
-// HandOver is called by the source before the runner sees a bundle of n records. It
-// waits until the bundle before is done with: a bundle shows
-// downstream only when it ends, so that at most two are in memory, one being read and
-// one being worked on. mark, if not nil, notes how far the source has come, in the
-// same step as the records come in flight. HandOver fails with the error of ctx or mark, or
-// where the run is closed. With n = 0 it does not wait.
+// HandOver is called by the source before the runner sees a bundle of n records. It waits until the previous bundle
+// is processed: a bundle becomes visible downstream only when it ends, so at most two are in memory, one that is
+// read and one that is processed. mark, if not nil, stores the position of the source; the records come in flight
+// in the same step. HandOver fails with the error of ctx or mark, or if the run is closed. With n = 0 it does not
+// wait.
 func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,15 +220,15 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 		select {
 		case <-idle:
 		case <-ctx.Done():
-		case <-r.gone:
+		case <-r.closed:
 		}
 		r.mu.Lock()
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 		select {
-		case <-r.gone:
-			return errOver
+		case <-r.closed:
+			return errClosed
 		default:
 		}
 	}
@@ -240,83 +237,83 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 			return err
 		}
 	}
-	if n == 0 || !r.counted {
+	if n == 0 || !r.tracking {
 		r.commitIfIdle()
 		return nil
 	}
-	r.beyond = true
-	if r.handed == 0 {
+	r.pastStep = true
+	if r.handedOver == 0 {
 		r.uncommitted = time.Now()
 	}
-	r.handed += n
+	r.handedOver += n
 	if r.bundle, _ = ctx.Value(inBundle{}).(*Bundle); r.bundle == nil {
-		r.works = true
+		r.running = true
 	}
 	r.begin()
 	return nil
 }
 
-// SetBusy is called by the runner before a bundle begins that is not a source's. It may report states, and
-// put something out. It reports false if the bundle may not begin before Runner.Resume: the run waits for a commit that
-// has an instruction.
+// SetBusy is called by the runner before a bundle begins that is not a source's. Such a bundle may report states
+// and emit elements. If SetBusy returns false, the bundle must not begin before Runner.Resume: the run waits for a
+// commit that stores a value of Instruct.
 func (r *Run) SetBusy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stalls {
+	if r.stalled {
 		return false
 	}
-	r.works = true
+	r.running = true
 	r.begin()
 	return true
 }
 
-// begin notes that something is in flight.
+// begin records that something is in flight.
 func (r *Run) begin() {
-	if r.moved = time.Now(); r.since.IsZero() {
-		r.idle, r.since = make(chan struct{}), r.moved
+	if r.lastBusy = time.Now(); r.busySince.IsZero() {
+		r.idle, r.busySince = make(chan struct{}), r.lastBusy
 	}
 }
 
-func (r *Run) inFlight() bool { return r.works || r.bundle != nil || r.stalls }
+func (r *Run) inFlight() bool { return r.running || r.bundle != nil || r.stalled }
 
-// SetIdle is called by the runner when no bundle runs, and no element waits, but at a source. buffering names the
-// step that keeps something back for later, in a grouping whose window goes on or in states that nobody
-// reports; empty: none does. A restart would lose that, and nothing is settled. endless says that the step keeps it until the
-// source ends, as a grouping in the global window does. next is the first time that a watermark has to pass for something to
-// happen; zero: there is none.
-func (r *Run) SetIdle(buffering string, endless bool, next time.Time) {
+// SetIdle is called by the runner when no bundle runs, and no element waits except in a source. buffering is the
+// step that buffers something for later, in a grouping whose window is open or in states that nobody reports; it is
+// empty if there is none. A restart would lose the buffer, so nothing is committed. untilSourceEnds means that the
+// step buffers until the source ends, as a grouping in the global window does. next is the earliest time of a timer
+// that waits for the watermark; zero means none.
+func (r *Run) SetIdle(buffering string, untilSourceEnds bool, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.works, r.buffering, r.endless, r.next = false, buffering, endless, next
+	r.running, r.buffering, r.untilSourceEnds, r.next = false, buffering, untilSourceEnds, next
 	r.commitIfIdle()
 }
 
-// commitIfIdle tells the keeper what holds, if nothing is in flight.
+// commitIfIdle calls the keeper if nothing is in flight.
 func (r *Run) commitIfIdle() {
-	if !r.counted || r.inFlight() {
+	if !r.tracking || r.inFlight() {
 		return
 	}
 	if r.keeper.Idle != nil {
 		r.keeper.Idle()
 	}
 	if r.buffering == "" {
-		for key, state := range r.along {
+		for key, state := range r.extras {
 			if value, changed := state(); changed {
 				r.staged[key] = EncodedState{Key: key, State: value}
 			}
 		}
-		instructs := len(r.instructs) > 0 && (r.keeper.Commits == nil || r.keeper.Commits())
-		if instructs {
-			for key, of := range r.instructs {
-				r.staged[key] = EncodedState{Key: key, State: of.value}
+		withPending := len(r.pending) > 0 && (r.keeper.Commits == nil || r.keeper.Commits())
+		if withPending {
+			for key, setting := range r.pending {
+				r.staged[key] = EncodedState{Key: key, State: setting.value}
 			}
 		}
 		if r.keeper.Committed != nil {
-			r.keeper.Committed(r.staged, r.since)
+			r.keeper.Committed(r.staged, r.busySince)
 		}
 		clear(r.staged)
-		r.handed = 0
-		if instructs {
+		r.handedOver = 0
+		if withPending {
 			r.stall()
 			return
 		}
@@ -324,46 +321,47 @@ func (r *Run) commitIfIdle() {
 	r.setIdle()
 }
 
-// setIdle says that nothing is in flight.
+// setIdle ends the busy period.
 func (r *Run) setIdle() {
-	if !r.since.IsZero() {
+	if !r.busySince.IsZero() {
 		close(r.idle)
-		r.since = time.Time{}
+		r.busySince = time.Time{}
 	}
 }
 
-// An instruction is what the run works by from a commit on.
-type instruction struct {
+// A runtimeSetting is a value that applies from a commit on, see Instruct.
+type runtimeSetting struct {
 	value []byte
 	apply func()
 }
 
-// Instruct has the run work by another instruction once a commit has it. value is stored under key, a reserved key
-// of states, with the states of a time at which nothing was in flight; nil takes what is stored away. apply is called
-// when that commit holds, before anything else is worked on. So a run that repeats what came after a commit works by what
-// the run before worked by. A later call for the key replaces one that has not been applied.
+// Instruct stores value under key with the next commit, then calls apply. key is a reserved key of states. A nil
+// value deletes the stored value. apply is called after that commit and before anything else is processed. So a run
+// that repeats the records after a commit uses the same value as the previous run. A later call for the key
+// replaces one that is not yet committed.
 func (r *Run) Instruct(key string, value []byte, apply func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.instructs[key] = instruction{value, apply}
-	if !r.moved.IsZero() { // else the runner has not begun, and rests once
+	r.pending[key] = runtimeSetting{value, apply}
+	if !r.lastBusy.IsZero() { // otherwise the runner has not begun, and will be idle once
 		r.commitIfIdle()
 	}
 }
 
-// CommitAlong has the states of each time at which nothing is in flight include one under key, a reserved key, if it has
-// changed since the last time. state must not call the Run. It is called before the run begins.
+// CommitAlong adds a state under key, a reserved key, to each commit if it has changed since the last one. state
+// returns it; it must not call the Run. CommitAlong is called before the run begins.
 func (r *Run) CommitAlong(key string, state func() (value []byte, changed bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.along[key] = state
+	r.extras[key] = state
 }
 
-// stall has instructions applied when what Committed was called with is committed, while nothing is worked on.
+// stall commits the last states in the background and then applies the pending values. Meanwhile SetBusy returns
+// false.
 func (r *Run) stall() {
-	applied := r.instructs
-	r.instructs, r.stalls = map[string]instruction{}, true
-	r.setIdle() // what came before is settled
+	applied := r.pending
+	r.pending, r.stalled = map[string]runtimeSetting{}, true
+	r.setIdle() // everything before this commit is processed
 	r.begin()
 	go func() {
 		var err error
@@ -376,7 +374,7 @@ func (r *Run) stall() {
 			}
 		}
 		r.mu.Lock()
-		r.stalls, r.works = err != nil, true // until the runner rests again
+		r.stalled, r.running = err != nil, true // until the runner is idle again
 		r.mu.Unlock()
 		if runner := Value[Runner](r, ""); runner != nil {
 			runner.Resume(err)
@@ -384,30 +382,32 @@ func (r *Run) stall() {
 	}()
 }
 
-// Buffering returns the step that buffers results, and the number of records that are not committed for that reason. since is the
-// time since which nothing has moved. If the step buffers until the source ends, since is the time since which nothing was
-// committed, whether records move or not. step is empty if no step buffers, and otherwise while something is in flight.
+// Buffering returns the step that buffers results, and the number of records that are not committed for that
+// reason. since is when something was last put in flight. If the step buffers until the source ends, since is when
+// the first uncommitted record was handed over, and step is returned even while records are in flight. Otherwise
+// step is empty while something is in flight, or if no step buffers.
 func (r *Run) Buffering() (step string, since time.Time, records int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.endless && r.handed > 0:
-		return r.buffering, r.uncommitted, r.handed
+	case r.untilSourceEnds && r.handedOver > 0:
+		return r.buffering, r.uncommitted, r.handedOver
 	case r.inFlight():
 		return "", time.Time{}, 0
 	}
-	return r.buffering, r.moved, r.handed
+	return r.buffering, r.lastBusy, r.handedOver
 }
 
-// WantsStates reports whether filters are to report the states of keys.
+// WantsStates reports whether filters should report the states of keys.
 func (r *Run) WantsStates() bool {
-	return r.counted && r.keeper.Committed != nil && !r.keeper.InMemory
+	return r.tracking && r.keeper.Committed != nil && !r.keeper.InMemory
 }
 
-// reporters are the types of functions that Report their states.
+// reporters are the types of functions for which Reporting was called.
 var reporters sync.Map
 
-// Reporting notes that functions of the type T Report their states: nothing in these is kept back, see SetIdle.
+// Reporting declares that functions of type T Report their states, so that these states do not count as buffers,
+// see SetIdle.
 func Reporting[T any]() { reporters.Store(reflect.TypeFor[T](), true) }
 
 // Reports reports whether Reporting was called for the type of a function.
@@ -416,10 +416,11 @@ func Reports(fn any) bool {
 	return ok
 }
 
-// seeders are the types of functions that are Seeding.
+// seeders are the types of functions for which Seeding was called.
 var seeders sync.Map
 
-// Seeding notes that functions of the type T take an impulse, for which others set timers, see Runner.Resume.
+// Seeding declares that functions of type T receive an impulse for which other functions set timers, see
+// Runner.Resume.
 func Seeding[T any]() { seeders.Store(reflect.TypeFor[T](), true) }
 
 // Seeds reports whether Seeding was called for the type of a function.
@@ -428,46 +429,47 @@ func Seeds(fn any) bool {
 	return ok
 }
 
-// Report is called by a node at the end of a bundle.
+// Report is called by a node at the end of a bundle. It adds up the counts and keeps the states for the next
+// commit.
 func (r *Run) Report(b Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.taken += int64(b.Taken)
+	r.observations += int64(b.Taken)
 	r.counts.Add(b.Counts)
-	if r.counted && r.keeper.Committed != nil {
+	if r.tracking && r.keeper.Committed != nil {
 		for _, s := range b.States {
 			r.staged[s.Key] = s
 		}
 	}
 }
 
-// Idle is closed while nothing is in flight; ask anew after it was not.
+// Idle returns a channel that is closed while nothing is in flight. Call Idle again after each busy period.
 func (r *Run) Idle() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.idle
 }
 
-// Busy is for how long something has been in flight; 0 where nothing is.
+// Busy returns for how long something has been in flight; 0 if nothing is.
 func (r *Run) Busy() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.since.IsZero() {
+	if r.busySince.IsZero() {
 		return 0
 	}
-	return time.Since(r.since)
+	return time.Since(r.busySince)
 }
 
-// Counts is what was done so far, and how many observations were taken up.
-func (r *Run) Counts() (c Counts, taken int64) {
+// Counts returns the sum of all reported counts and the number of accepted observations.
+func (r *Run) Counts() (c Counts, observations int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.counts, r.taken
+	return r.counts, r.observations
 }
 
-// Matched notes that a key has the rule of that pattern.
+// Matched records that a key matches the rule with that pattern.
 func (r *Run) Matched(pattern string) {
-	if !r.counted {
+	if !r.tracking {
 		return
 	}
 	r.mu.Lock()
@@ -475,45 +477,44 @@ func (r *Run) Matched(pattern string) {
 	r.matched[pattern] = true
 }
 
-// HasMatched reports whether some key has the rule of that pattern.
+// HasMatched reports whether some key matches the rule with that pattern.
 func (r *Run) HasMatched(pattern string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.matched[pattern]
 }
 
-// Deleted notes that n records of a topic were deleted before the source read them.
+// Deleted adds n records of a topic that were deleted before the source read them.
 func (r *Run) Deleted(topic string, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.deleted[topic] += n
 }
 
-// DeletedByTopic returns how many records were deleted before the source read them.
+// DeletedByTopic returns the number of records of each topic that were deleted before the source read them.
 func (r *Run) DeletedByTopic() map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.deleted)
 }
 
-// Counted reports whether the run keeps the books, and not the runner.
-func (r *Run) Counted() bool { return r.counted }
+// Counted reports whether r, not the runner, tracks records in flight.
+func (r *Run) Counted() bool { return r.tracking }
 
-// HasTimerBy reports whether something happens when the watermark passes a time, as far as the runner has said
-// when it rested last.
-func (r *Run) HasTimerBy(to time.Time) bool {
+// HasTimerBy reports whether a timer fires when the watermark passes t, according to the last SetIdle.
+func (r *Run) HasTimerBy(t time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.next.IsZero() && !r.next.After(to)
+	return !r.next.IsZero() && !r.next.After(t)
 }
 
-// WaitIdle waits until nothing is in flight, but for a commit that has an instruction: that ends with its keeper. It
-// reports false if ctx ends before.
+// WaitIdle waits until nothing is in flight. It does not wait for a commit that stores a value of Instruct. It
+// returns false if ctx ends first.
 func (r *Run) WaitIdle(ctx context.Context) bool {
 	r.mu.Lock()
-	idle, stalls := r.idle, r.stalls
+	idle, stalled := r.idle, r.stalled
 	r.mu.Unlock()
-	if stalls {
+	if stalled {
 		return true
 	}
 	select {
@@ -524,57 +525,57 @@ func (r *Run) WaitIdle(ctx context.Context) bool {
 	}
 }
 
-// Advance notes the watermark of a source that moves it in steps, before it emits it. beyond reports
-// that a run before has handed over records after that step.
-func (r *Run) Advance(watermark time.Time, beyond bool) {
+// Advance stores the watermark of a source that moves it in steps, before the source emits it. pastStep means that
+// a previous run handed over records after that step.
+func (r *Run) Advance(watermark time.Time, pastStep bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.advanced, r.beyond = watermark, beyond
+	r.watermark, r.pastStep = watermark, pastStep
 }
 
-// NextStep is when a timer that is set for a time fires at the earliest. If records were handed over
-// after a step, what the step has passed waits for the next one: otherwise how records are divided into
-// bundles would decide which of them comes before the timer.
-func (r *Run) NextStep(at time.Time) time.Time {
+// NextStep returns the earliest time at which a timer set for t fires. If the watermark has passed t and records
+// were handed over after that step, the timer waits for the next step: otherwise the order of timers and records
+// would depend on how records are divided into bundles.
+func (r *Run) NextStep(t time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.beyond && !r.advanced.IsZero() && !at.After(r.advanced) {
-		return r.advanced.Add(time.Millisecond) // timers and steps count milliseconds
+	if r.pastStep && !r.watermark.IsZero() && !t.After(r.watermark) {
+		return r.watermark.Add(time.Millisecond) // timers and steps count milliseconds
 	}
-	return at
+	return t
 }
 
-// Watermark is what Advance has noted; zero if the source does not move its watermark in steps.
+// Watermark returns the last argument of Advance; zero if the source does not move its watermark in steps.
 func (r *Run) Watermark() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.advanced
+	return r.watermark
 }
 
-// AwaitEnd makes what waits for the watermark wait for the end of the input: the watermark of the source was wrong, or the
-// input has ended.
+// AwaitEnd makes everything that waits for the watermark wait for the end of the input. It is called when the
+// watermark of the source was wrong, or the input has ended.
 func (r *Run) AwaitEnd() { r.awaitsEnd.Store(true) }
 
 // AwaitsEnd reports whether AwaitEnd was called.
 func (r *Run) AwaitsEnd() bool { return r.awaitsEnd.Load() }
 
-// SetLatest notes the latest time of some observations, as a node has taken them, and the latest of
-// those that are ahead of the clock.
+// SetLatest stores the latest time of the observations of a node, and the latest of their times that are ahead of
+// the clock. Zero times have no effect.
 func (r *Run) SetLatest(latest, ahead time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.latest, r.ahead = clock.Later(r.latest, latest), clock.Later(r.ahead, ahead)
 }
 
-// HasAhead reports whether an observation had a time ahead of the clock.
+// HasAhead reports whether an observation has had a time ahead of the clock.
 func (r *Run) HasAhead() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.ahead.IsZero()
 }
 
-// Latest is the latest time that SetLatest has noted; zero where there is none. A time ahead of the
-// clock may be wrong: it counts if there is no other.
+// Latest returns the latest time of SetLatest, or zero. A time ahead of the clock may be wrong: it counts only if
+// there is no other.
 func (r *Run) Latest() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -584,7 +585,7 @@ func (r *Run) Latest() time.Time {
 	return r.latest
 }
 
-// SetGap notes the gap that ends the sessions of a key.
+// SetGap stores the gap that ends the sessions of a key.
 func (r *Run) SetGap(gap time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -594,31 +595,32 @@ func (r *Run) SetGap(gap time.Duration) {
 	r.gaps[1] = max(r.gaps[1], gap)
 }
 
-// Gaps are the least and the largest gap that SetGap has noted; zero if there is none.
-func (r *Run) Gaps() (least, largest time.Duration) {
+// Gaps returns the minimum and maximum gap of SetGap; zero without one.
+func (r *Run) Gaps() (minGap, maxGap time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.gaps[0], r.gaps[1]
 }
 
-// Stop asks the source to end at its next record, as if its input ended there. What
-// it has handed over is worked on to the end.
+// Stop asks the source to end at its next record, as if its input ended there. Records that were handed over are
+// still processed.
 func (r *Run) Stop() { r.stop() }
 
-// Stopped is closed when Stop was called.
+// Stopped returns a channel that is closed when Stop is called.
 func (r *Run) Stopped() <-chan struct{} { return r.stopped }
 
-// StopTimeout is how long an output that takes nothing is waited for, once its run was stopped.
+// StopTimeout is how long a stopped run waits for an output that accepts nothing.
 const StopTimeout = 6 * time.Second
 
-// ErrStopped ends what a run that was stopped waits for no longer.
+// ErrStopped is the cause for which contexts of WithStopTimeout end in a stopped run.
 var ErrStopped = errors.New("the run was stopped")
 
-// WithStopTimeout returns a context for one attempt of an output, which says itself what it waits for. It ends
-// with ctx, and by ErrStopped once the attempt has lasted for StopTimeout in a run that was stopped.
+// WithStopTimeout returns a context for one attempt of an output that logs itself what it waits for. The context
+// ends with ctx, or by ErrStopped if the attempt lasts longer than StopTimeout after Stop. end must be called after
+// the attempt.
 func (r *Run) WithStopTimeout(ctx context.Context) (within context.Context, end func()) {
 	within, cancel := context.WithCancelCause(ctx)
-	r.patient.Add(1)
+	r.waitingOutputs.Add(1)
 	go func() {
 		select {
 		case <-r.Stopped():
@@ -633,12 +635,12 @@ func (r *Run) WithStopTimeout(ctx context.Context) (within context.Context, end 
 	}()
 	return within, func() {
 		cancel(nil)
-		r.patient.Add(-1)
+		r.waitingOutputs.Add(-1)
 	}
 }
 
-// Waits reports whether an output waits WithStopTimeout.
-func (r *Run) Waits() bool { return r.patient.Load() > 0 }
+// Waits reports whether an attempt with WithStopTimeout is in progress.
+func (r *Run) Waits() bool { return r.waitingOutputs.Load() > 0 }
 
 // IsStopped reports whether Stop was called.
 func (r *Run) IsStopped() bool {
@@ -650,11 +652,11 @@ func (r *Run) IsStopped() bool {
 	}
 }
 
-// Suspended reports whether the source was stopped and will go on in another run: what waits for a timer
-// goes on waiting there.
+// Suspended reports whether the source was stopped and another run will resume it: then waiting timers stay in the
+// states.
 func (r *Run) Suspended() bool { return r.IsStopped() && r.keeper.Suspends }
 
-// LogTime is StateKeeper.LogTime; it knows no log without one.
+// LogTime calls StateKeeper.LogTime. Without it, no log is known.
 func (r *Run) LogTime(log string) (time.Time, bool) {
 	if r.keeper.LogTime == nil {
 		return time.Time{}, false
@@ -662,8 +664,7 @@ func (r *Run) LogTime(log string) (time.Time, bool) {
 	return r.keeper.LogTime(log)
 }
 
-// Restore returns the state that a key had in the previous run, or nil. The error says why the
-// state cannot be read.
+// Restore returns the state of a key in the previous run, or nil. The error says why the state cannot be read.
 func (r *Run) Restore(key string) ([]byte, error) {
 	if r.keeper.Restore == nil {
 		return nil, nil

@@ -2,5 +2,5 @@
 
 package anyuser
 
-// asksSystem reports whether package os/user asks the system's library for users.
+// asksSystem is true if package os/user calls the system library to find users.
 const asksSystem = false

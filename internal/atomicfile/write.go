@@ -1,4 +1,4 @@
-// Package atomicfile writes files whole or not at all.
+// Package atomicfile writes files atomically: completely or not at all.
 package atomicfile
 
 import (
@@ -16,9 +16,9 @@ import (
 	"hafvf/internal/message"
 )
 
-// Write writes a file under a temporary name and then gives it its own: whoever looks
-// finds the old content or the new one, also after a loss of power. A file that is there keeps
-// its permissions, and a link leads to the new content. The error names path.
+// Write writes a file under a temporary name and then renames it: readers find the old content or the new content,
+// even after a loss of power. An existing file keeps its permissions, and a link then leads to the new content. The
+// error names path.
 func Write(path string, content []byte) error {
 	f, err := Prepare(path, func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -33,7 +33,7 @@ func Write(path string, content []byte) error {
 	return nil
 }
 
-// Prepare does of Write what can fail for lack of space or rights: File.Commit does the rest.
+// Prepare does the part of Write that can fail for lack of space or permissions. File.Commit does the rest.
 func Prepare(path string, write func(io.Writer) error) (*File, error) {
 	f, err := Create(path)
 	if err != nil {
@@ -48,34 +48,33 @@ func Prepare(path string, write func(io.Writer) error) (*File, error) {
 	return f, nil
 }
 
-// A File is being written under a temporary name, beside the file that it replaces.
+// A File is written under a temporary name, next to the file that it replaces.
 type File struct {
 	*os.File
-	path  string // of the file that it replaces, behind links
-	there bool   // that exists
+	path   string // path of the file that it replaces, with links resolved
+	exists bool   // whether the file to replace exists
 }
 
-// Replaces reports whether there was a file at the path when this one was created.
-func (f *File) Replaces() bool { return f.there }
+// Replaces reports whether a file existed at the path when f was created.
+func (f *File) Replaces() bool { return f.exists }
 
-// partial is the end of the name of a file that is not whole.
+// partial is the suffix of the name of an incomplete file.
 const partial = ".partial"
 
-// Create creates a file that gets the name path when it is committed. The file that is there
-// must be writable, keeps its permissions, and is found through its link. Create removes what
-// processes that were killed have left of earlier attempts.
+// Create creates a file that Commit renames to path. An existing file must be writable, keeps its permissions, and
+// is found through its link. Create removes temporary files that killed processes left.
 func Create(path string) (*File, error) {
-	perm, there := fs.FileMode(0o666), false
+	perm, exists := fs.FileMode(0o666), false
 	info, err := os.Stat(path)
 	switch {
 	case err == nil:
-		perm, there = info.Mode().Perm(), true
+		perm, exists = info.Mode().Perm(), true
 		// Renaming would replace a link, and a file that may not be written.
 		if path, err = filepath.EvalSymlinks(path); err != nil {
 			return nil, err
 		}
 		if !info.Mode().IsRegular() && !info.IsDir() {
-			return nil, errors.New("it is no regular file") // a pipe would wait, and a device be replaced
+			return nil, errors.New("it is not a regular file") // a pipe would block, and a device would be replaced
 		}
 		old, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
@@ -85,30 +84,30 @@ func Create(path string) (*File, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	removeLeft(path)
+	removeLeftovers(path)
 	for {
 		temp := tempPrefix(path) + rand.Text()[:tempRandom] + tempEnd
 		f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 		if err != nil {
 			return nil, err
 		}
-		// The lock says that somebody writes it still. Without locks it is never removed.
+		// The lock means that a process is writing the file. Without locks the file is never removed.
 		if ok, err := filelock.Try(f); err == nil && !(ok && filelock.At(f, temp)) {
-			f.Close() // it was taken for one that was left
+			f.Close() // another process removed it as a leftover
 			continue
 		}
-		if there {
-			if err := f.Chmod(perm); err != nil { // whatever the umask
+		if exists {
+			if err := f.Chmod(perm); err != nil { // independent of the umask
 				f.Close()
 				os.Remove(temp)
 				return nil, err
 			}
 		}
-		return &File{f, path, there}, nil
+		return &File{f, path, exists}, nil
 	}
 }
 
-// A temporary name is hidden, and has random letters before its end.
+// A temporary name is hidden, and has random letters before its suffix.
 const (
 	tempRandom = 8
 	tempEnd    = ".tmp"
@@ -118,18 +117,18 @@ func tempPrefix(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".")
 }
 
-// removeLeft removes temporary files for path that nobody writes any more.
-func removeLeft(path string) {
+// removeLeftovers removes temporary files for path that no process is writing.
+func removeLeftovers(path string) {
 	prefix := tempPrefix(path)
-	entries, _ := os.ReadDir(filepath.Dir(path)) // what cannot be listed is left alone
+	entries, _ := os.ReadDir(filepath.Dir(path)) // files that cannot be listed stay
 	for _, e := range entries {
-		name, ours := strings.CutPrefix(e.Name(), filepath.Base(prefix))
-		random, ends := strings.CutSuffix(name, tempEnd)
-		if !ours || !ends || len(random) != tempRandom || strings.Trim(random, randomLetters) != "" || !e.Type().IsRegular() {
+		name, hasPrefix := strings.CutPrefix(e.Name(), filepath.Base(prefix))
+		random, hasSuffix := strings.CutSuffix(name, tempEnd)
+		if !hasPrefix || !hasSuffix || len(random) != tempRandom || strings.Trim(random, randomLetters) != "" || !e.Type().IsRegular() {
 			continue
 		}
-		left := filepath.Join(filepath.Dir(path), e.Name())
-		f, err := os.OpenFile(left, os.O_WRONLY, 0)
+		leftover := filepath.Join(filepath.Dir(path), e.Name())
+		f, err := os.OpenFile(leftover, os.O_WRONLY, 0)
 		if err != nil {
 			continue
 		}
@@ -141,11 +140,11 @@ func removeLeft(path string) {
 	}
 }
 
-// randomLetters are those of rand.Text.
+// randomLetters are the letters of rand.Text.
 const randomLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
-// Commit gives the file its name, in place of the file that is there, and removes the partial
-// one that an earlier Keep has left. The content must have been written out with Sync.
+// Commit renames the file to its path, replacing an existing file. It removes the partial file of an earlier Keep.
+// The caller must have called Sync.
 func (f *File) Commit() error {
 	if err := f.rename(f.path); err != nil {
 		return err
@@ -156,8 +155,8 @@ func (f *File) Commit() error {
 	return nil
 }
 
-// Keep gives the file the name of the one that it does not replace, with .partial behind it. It
-// returns that name.
+// Keep renames the file to its path with the suffix .partial, without replacing the existing file. It returns that
+// name.
 func (f *File) Keep() (string, error) {
 	if err := f.rename(f.path + partial); err != nil {
 		return "", err
@@ -165,7 +164,7 @@ func (f *File) Keep() (string, error) {
 	return f.path + partial, nil
 }
 
-// rename gives the file a name and closes it. After an error there is no file.
+// rename renames the file and closes it. After an error the file is removed.
 func (f *File) rename(path string) error {
 	var err error
 	if !filelock.RemovesOpen {
@@ -179,7 +178,7 @@ func (f *File) rename(path string) error {
 		return err
 	}
 	if filelock.RemovesOpen {
-		f.Close() // after Sync it has nothing to say
+		f.Close() // after Sync its error does not matter
 	}
 	return nil
 }

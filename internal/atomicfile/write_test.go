@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// A file is replaced, keeps its permissions, and is found through its link.
+// Write replaces a file, keeps its permissions, and follows a link to it.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	expect.OK(t, Write(path, []byte("one")))
 	if runtime.GOOS == "windows" {
-		t.Skip("links and permissions are others")
+		t.Skip("links and permissions differ")
 	}
 	const perm = fs.FileMode(0o640)
 	expect.OK(t, os.Chmod(path, perm))
@@ -25,27 +25,27 @@ func TestWrite(t *testing.T) {
 	text, err := os.ReadFile(path)
 	expect.OK(t, err)
 	expect.Same(t, "two", string(text))
-	if to, err := os.Readlink(link); err != nil || to != "file" {
-		t.Errorf("the link leads to %q, %v", to, err)
+	if target, err := os.Readlink(link); err != nil || target != "file" {
+		t.Errorf("the link leads to %q, %v", target, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != perm {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	expect.Same(t, 2, len(expect.Get(os.ReadDir(dir))(t)))
-	expect.Error(t, Write(filepath.Join(dir, "none", "file"), nil), "", "a folder that is not there")
+	expect.Error(t, Write(filepath.Join(dir, "none", "file"), nil), "", "a missing folder")
 }
 
-// What a killed process has left is removed by the next one that writes the file, and nothing
-// else is: no file that is still being written, and no other's.
+// Create removes the leftovers of a killed process for the same path, and no other files: not a file that is being
+// written, and no files of other paths.
 func TestLeftFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	names := func() (all []string) {
+	names := func() (found []string) {
 		entries := expect.Get(os.ReadDir(dir))(t)
 		for _, e := range entries {
-			all = append(all, e.Name())
+			found = append(found, e.Name())
 		}
-		return all
+		return found
 	}
 	others := []string{".file.ABCDEFG2.txt", ".file.abcdefgh.tmp", ".file.ABCDEFG.tmp", ".file.b.ABCDEFG2.tmp", "file.ABCDEFG2.tmp"}
 	for _, name := range append([]string{".file.ABCDEFG2.tmp"}, others...) {
@@ -62,7 +62,7 @@ func TestLeftFiles(t *testing.T) {
 	}
 }
 
-// A part is kept beside the whole file, until a whole one replaces that.
+// Keep leaves a partial file next to the complete one, until a complete file replaces that.
 func TestKeep(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	expect.OK(t, Write(path, []byte("whole")))
@@ -77,6 +77,6 @@ func TestKeep(t *testing.T) {
 	}
 	expect.OK(t, Write(path, []byte("new")))
 	if _, err := os.Stat(name); err == nil {
-		t.Error("the part is still there")
+		t.Error("the partial file still exists")
 	}
 }

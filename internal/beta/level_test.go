@@ -9,8 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// randomLevels are levels with children of positive curvature, of which a level
-// stands under above[i], and their system.
+// randomLevels returns levels with children of positive curvature, and their system. above is as in NewSystem.
 func randomLevels(rng *rand.Rand, above []int) ([]Level, System) {
 	n := len(above)
 	levels, sys := make([]Level, n), NewSystem(above...)
@@ -29,14 +28,14 @@ func randomLevels(rng *rand.Rand, above []int) ([]Level, System) {
 	}
 	for i := range levels {
 		l := &levels[i]
-		below := false
+		hasChild := false
 		for k, up := range above[:i] {
 			if up == i {
 				l.Child = l.Child.Add(levels[k].AsChild())
-				below = true
+				hasChild = true
 			}
 		}
-		if !below {
+		if !hasChild {
 			l.Child = Child{A1: rng.NormFloat64(), A2: -5 * rng.Float64(), S0: 5 * rng.Float64(), S1: rng.NormFloat64(), S2: rng.NormFloat64()}
 		}
 		l.Derive(&sys, i)
@@ -47,7 +46,7 @@ func randomLevels(rng *rand.Rand, above []int) ([]Level, System) {
 	return levels, sys
 }
 
-// Solve is the solution of the whole system, written out as one matrix.
+// Solve returns the solution of the whole system, written as one dense matrix.
 func TestSolveIsTheDenseSolution(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 1))
 	for _, above := range [][]int{{1}, {1, 2, 3}, {2, 2, 3}, {3, 2, 3, 4, 5}} {
@@ -63,7 +62,7 @@ func TestSolveIsTheDenseSolution(t *testing.T) {
 				g.SetVec(2*i, sys.G[i][0])
 				g.SetVec(2*i+1, sys.G[i][1])
 				if up := above[i]; up < n {
-					for c, v := range sys.off[i] {
+					for c, v := range sys.coupling[i] {
 						a.SetSym(2*i+c, 2*up, v)
 						a.SetSym(2*i+c, 2*up+1, -v)
 					}
@@ -71,7 +70,7 @@ func TestSolveIsTheDenseSolution(t *testing.T) {
 			}
 			var chol mat.Cholesky
 			if !chol.Factorize(a) || chol.Cond() > 1e8 {
-				continue // Solve then takes another step, on purpose
+				continue // Solve takes a different step on purpose
 			}
 			solved++
 			var want mat.VecDense
@@ -90,7 +89,7 @@ func TestSolveIsTheDenseSolution(t *testing.T) {
 	}
 }
 
-// Two children under one level are what the one child would be that is their sum.
+// Two children under one level equal one child that is their sum.
 func TestAddOfChildren(t *testing.T) {
 	c, d := Child{1, 2, 3, 4, 5}, Child{10, 20, 30, 40, 50}
 	if got, want := c.Add(d), (Child{11, 22, 33, 44, 55}); got != want {

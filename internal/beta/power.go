@@ -6,7 +6,7 @@ import (
 	"hafvf/internal/special"
 )
 
-// LogMoment is log E[w^k] under Beta(a, b).
+// LogMoment returns log E[w^k] under Beta(a, b).
 func LogMoment(a, b, k float64) float64 {
 	if b < a {
 		return special.LgammaDelta(a, b) - special.LgammaDelta(a+k, b)
@@ -14,14 +14,13 @@ func LogMoment(a, b, k float64) float64 {
 	return special.LgammaDelta(a, k) - special.LgammaDelta(a+b, k)
 }
 
-// A moment is log E[w^k] with its derivatives in x, the logit of the mean, and
-// y, the log of the concentration.
+// A moment is log E[w^k] with its derivatives in x, the logit of the mean, and y, the log of the concentration.
 type moment struct{ log, x, y, xx, xy, yy float64 }
 
 func (l *Level) moment(k float64) (p moment) {
 	a0, a1 := special.DigammaDelta(l.A, k)
 	c0, c1 := special.DigammaDelta(l.c, k)
-	// In α and β, of which ∂α/∂x = −∂β/∂x = h, ∂α/∂y = α, ∂β/∂y = β.
+	// In α and β: ∂α/∂x = −∂β/∂x = h, ∂α/∂y = α, ∂β/∂y = β.
 	pa, pb := a0-c0, -c0
 	aa, ab := a1-c1, -c1
 	h := l.M * l.M1 * l.c
@@ -34,7 +33,7 @@ func (l *Level) moment(k float64) (p moment) {
 	return p
 }
 
-// A power holds mean and variance of v = w^elapsed with derivatives in x and y.
+// A power has the mean and variance of v = w^elapsed, with derivatives in x and y.
 type power struct {
 	m, mx, my, mxx, mxy, myy float64
 	v, vx, vy, vxx, vxy, vyy float64
@@ -63,7 +62,7 @@ func (l *Level) power(elapsed float64) (p power) {
 	return p
 }
 
-// pull is gradient and negative Hessian, in x and y, of A(m) − ½ v·S(m).
+// pull returns the gradient and the negative Hessian, in x and y, of A(m) − ½ v·S(m).
 func (p *power) pull(ch *Child) (x, y, xx, xy, yy float64) {
 	am := ch.A1 - 0.5*p.v*ch.S1
 	bend := ch.A2 - 0.5*p.v*ch.S2

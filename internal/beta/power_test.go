@@ -16,19 +16,18 @@ func lgamma(x float64) float64 {
 	return v
 }
 
-// The derivatives of mean and variance of w^Δ against finite differences, and
-// their values against lnΓ.
+// The derivatives of mean and variance of w^Δ equal finite differences, and the values equal those from lnΓ.
 func TestPowerOfTheWeight(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	for range 300 {
 		x, y := 3*rng.NormFloat64(), 1+2*rng.NormFloat64()
 		elapsed := logUniform(rng, .02, 50)
-		at := func(x, y float64) power {
+		powerAt := func(x, y float64) power {
 			l := Level{Elapsed: elapsed}
 			l.Move(x, y)
-			return l.over
+			return l.elapsedWeight
 		}
-		p := at(x, y)
+		p := powerAt(x, y)
 		l := Level{Elapsed: 1}
 		l.Move(x, y)
 		raw := func(k float64) float64 {
@@ -41,11 +40,11 @@ func TestPowerOfTheWeight(t *testing.T) {
 			}
 		}
 		check("E[v]", p.m, raw(elapsed), 0)
-		check("Var[v]", p.v, raw(2*elapsed)-raw(elapsed)*raw(elapsed), 1e-5*p.m*p.m) // what lnΓ rounds
+		check("Var[v]", p.v, raw(2*elapsed)-raw(elapsed)*raw(elapsed), 1e-5*p.m*p.m) // the tolerance covers the rounding of lnΓ
 		// Central differences with Richardson's extrapolation.
-		along := func(of func(p power) float64, dx, dy float64) float64 {
+		along := func(field func(p power) float64, dx, dy float64) float64 {
 			d := func(h float64) float64 {
-				return (of(at(x+h*dx, y+h*dy)) - of(at(x-h*dx, y-h*dy))) / (2 * h)
+				return (field(powerAt(x+h*dx, y+h*dy)) - field(powerAt(x-h*dx, y-h*dy))) / (2 * h)
 			}
 			return (4*d(1e-3) - d(2e-3)) / 3
 		}
@@ -62,7 +61,7 @@ func TestPowerOfTheWeight(t *testing.T) {
 	}
 }
 
-// After one unit of time, the moments of w^Δ are those of w.
+// After one unit of time, the moments of w^Δ equal the moments of w.
 func TestPowerOfOneIsTheWeight(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 2))
 	for range 300 {
@@ -71,11 +70,11 @@ func TestPowerOfOneIsTheWeight(t *testing.T) {
 		l.Place(3*rng.NormFloat64(), 1+2*rng.NormFloat64())
 		want, got := Chain(1), Chain(1)
 		l.Derive(&want, 0)
-		l.over = l.power(1)
+		l.elapsedWeight = l.power(1)
 		l.Elapsed = math.Nextafter(1, 2)
 		l.Derive(&got, 0)
 		for i, v := range slices.Concat(want.G[0][:], want.diag[0][:], []float64{l.M, l.V}) {
-			w := slices.Concat(got.G[0][:], got.diag[0][:], []float64{l.over.m, l.over.v})[i]
+			w := slices.Concat(got.G[0][:], got.diag[0][:], []float64{l.elapsedWeight.m, l.elapsedWeight.v})[i]
 			if math.Abs(v-w) > 1e-9*(1+math.Abs(v)) {
 				t.Fatalf("φ = (%g, %g), entry %d: %.14g, want %.14g", l.A, l.B, i, w, v)
 			}

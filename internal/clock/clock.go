@@ -1,82 +1,81 @@
-// Package clock has the intervals of a clock that goes forward and back, and the order of times.
+// Package clock divides the time of a zone with clock changes into intervals, and compares times.
 package clock
 
 import "time"
 
-// A Grid are the intervals of the clock of a zone, which begin at multiples of Every from a Monday
-// at midnight.
+// A Grid is the intervals of the local time of Zone that begin at multiples of Every, counted from a Monday at
+// midnight.
 type Grid struct {
 	Every time.Duration
 	Zone  *time.Location
 }
 
-// monday is where the multiples of all lengths begin, on any clock.
+// monday is the local time at which the multiples of all lengths begin.
 const monday = 4 * 24 * 60 * 60 // 1970-01-05, in Unix seconds
 
-// floor is the beginning of the interval of t on the clock of the zone, in nanoseconds since
-// monday, and how far behind it t is.
-func (g Grid) floor(t time.Time) (wall int64, behind time.Duration) {
+// floor returns the local time at which the interval of t begins, in nanoseconds since monday, and the time from
+// there to t.
+func (g Grid) floor(t time.Time) (wall int64, past time.Duration) {
 	_, offset := t.Zone()
-	since := time.Duration(t.Unix()+int64(offset)-monday)*time.Second + time.Duration(t.Nanosecond())
-	if behind = since % g.Every; behind < 0 {
-		behind += g.Every
+	elapsed := time.Duration(t.Unix()+int64(offset)-monday)*time.Second + time.Duration(t.Nanosecond())
+	if past = elapsed % g.Every; past < 0 {
+		past += g.Every
 	}
-	return int64(since - behind), behind
+	return int64(elapsed - past), past
 }
 
-// Start is the beginning of the interval that t lies in: the last moment not after t at which
-// the clock showed a multiple of the length, or passed over one as it went forward. An interval
-// over a change of the clock is so shorter or longer; the hour that the clock shows twice makes
-// two intervals of an hour.
+// Start returns the start of the interval that contains t: the last time not after t at which the clock showed a
+// multiple of Every, or skipped one as it was set forward. So an interval that contains a clock change is shorter
+// or longer. A repeated hour makes two intervals of an hour.
 func (g Grid) Start(t time.Time) time.Time {
 	t = t.In(g.Zone)
 	for {
-		wall, behind := g.floor(t)
-		at := t.Add(-behind)
-		from, _ := t.ZoneBounds()
-		if from.IsZero() || !at.Before(from) {
-			return at.UTC()
+		wall, past := g.floor(t)
+		start := t.Add(-past)
+		zoneStart, _ := t.ZoneBounds()
+		if zoneStart.IsZero() || !start.Before(zoneStart) {
+			return start.UTC()
 		}
-		before := from.Add(-1)
+		before := zoneStart.Add(-1)
 		if earlier, _ := g.floor(before); earlier != wall {
-			return from.UTC()
+			return zoneStart.UTC()
 		}
 		t = before
 	}
 }
 
-// Next is the end of the interval that t lies in: the beginning of the one after it.
+// Next returns the end of the interval that contains t, which is the start of the next one.
 func (g Grid) Next(t time.Time) time.Time {
 	t = t.In(g.Zone)
 	for {
-		_, behind := g.floor(t)
-		at := t.Add(g.Every - behind)
-		_, to := t.ZoneBounds()
-		if to.IsZero() || at.Before(to) {
-			return at.UTC()
+		_, past := g.floor(t)
+		end := t.Add(g.Every - past)
+		_, zoneEnd := t.ZoneBounds()
+		if zoneEnd.IsZero() || end.Before(zoneEnd) {
+			return end.UTC()
 		}
-		if g.Start(to).Equal(to) {
-			return to.UTC()
+		if g.Start(zoneEnd).Equal(zoneEnd) {
+			return zoneEnd.UTC()
 		}
-		t = to
+		t = zoneEnd
 	}
 }
 
-// At is when the clock of a zone shows what shown shows in UTC. Of two times it is the first. If the clock leaves it out, the
-// offset before the change counts.
+// At returns the instant at which a clock in zone shows the wall time of shown. For a repeated time it returns the
+// first; for a skipped time it uses the offset before the change.
 func At(shown time.Time, zone *time.Location) time.Time {
-	by := func(at time.Time) time.Time {
-		_, offset := at.In(zone).Zone()
+	withOffsetAt := func(t time.Time) time.Time {
+		_, offset := t.In(zone).Zone()
 		return shown.Add(-time.Duration(offset) * time.Second)
 	}
-	before := by(shown.Add(-24 * time.Hour))
-	if after := by(before); by(after).Equal(after) && !by(before).Equal(before) {
+	before := withOffsetAt(shown.Add(-24 * time.Hour))
+	if after := withOffsetAt(before); withOffsetAt(after).Equal(after) && !withOffsetAt(before).Equal(before) {
 		return after
 	}
 	return before
 }
 
-// Earlier is the earlier of two times, of which zero is none.
+// Earlier returns the earlier of two times. A zero time does not count.
 func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -84,7 +83,7 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Later is the later of two times.
+// Later returns the later of two times.
 func Later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -92,14 +91,14 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// Shows reports whether the clock of a time's zone shows what shown shows in UTC.
+// Shows reports whether a clock in the zone of t shows the wall time of shown, which is in UTC.
 func Shows(t, shown time.Time) bool {
 	_, offset := t.Zone()
 	return t.Unix()+int64(offset) == shown.Unix()
 }
 
-// Forward reports whether the clock of a zone has gone forward in the hour before t: a time that it leaves out then counts as
-// one in that hour.
+// Forward reports whether the clock of a zone was set forward in the hour before t. A skipped local time is
+// converted to a time in that hour.
 func Forward(t time.Time, zone *time.Location) bool {
 	_, after := t.In(zone).Zone()
 	_, before := t.Add(-time.Hour).In(zone).Zone()

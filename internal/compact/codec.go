@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// A Codec appends values to B, or reads them off its front. A form is a function that gives a Codec the
-// parts of a value: it says once in which order they stand.
+// A Codec appends values to B if Writes is set, and otherwise reads them from the front of B. A form is a function that
+// calls a Codec for the parts of a value, so that one function defines their order for both directions.
 type Codec struct {
 	Reader
 	Writes bool
 }
 
-// Encode appends a value in a form to b.
+// Encode appends v to b. form encodes it.
 func Encode[T any](b []byte, v T, form func(*Codec, *T)) []byte {
 	c := Codec{Reader: Reader{B: b}, Writes: true}
 	form(&c, &v)
 	return c.B
 }
 
-// Decode reads the value that all of b is in a form. After an error it is zero.
+// Decode reads a value from b, which must end with it. The error is ErrCut, and *v is then zero.
 func Decode[T any](b []byte, v *T, form func(*Codec, *T)) error {
-	var read, none T
+	var read, zero T
 	c := Codec{Reader: Reader{B: b}}
 	if form(&c, &read); c.Bad || len(c.B) > 0 {
-		*v = none
+		*v = zero
 		return ErrCut
 	}
 	*v = read
@@ -57,50 +57,51 @@ func Front(b []byte, form func(*Codec)) (rest []byte, err error) {
 	return c.B, nil
 }
 
-// Each has values appended, or read, one after the other.
-func Each[T any](c *Codec, all []*T, add func([]byte, T) []byte, read func(*Reader) T) {
-	for _, v := range all {
+// Each appends the values with appendTo, or reads them with read.
+func Each[T any](c *Codec, values []*T, appendTo func([]byte, T) []byte, read func(*Reader) T) {
+	for _, v := range values {
 		if c.Writes {
-			c.B = add(c.B, *v)
+			c.B = appendTo(c.B, *v)
 		} else {
 			*v = read(&c.Reader)
 		}
 	}
 }
 
-// Texts are strings or bytes, each after its length.
-func Texts[T ~string | ~[]byte](c *Codec, all ...*T) {
-	Each(c, all, AppendString, func(r *Reader) T { return T(r.Text()) })
+// Texts encodes strings or bytes, each after its length.
+func Texts[T ~string | ~[]byte](c *Codec, texts ...*T) {
+	Each(c, texts, AppendString, func(r *Reader) T { return T(r.Text()) })
 }
 
-// Signed are numbers of variable length.
-func Signed[T ~int | ~int64](c *Codec, all ...*T) {
-	Each(c, all, func(b []byte, n T) []byte { return binary.AppendVarint(b, int64(n)) }, func(r *Reader) T { return T(r.Varint()) })
+// Signed encodes signed numbers with variable length.
+func Signed[T ~int | ~int64](c *Codec, numbers ...*T) {
+	Each(c, numbers, func(b []byte, n T) []byte { return binary.AppendVarint(b, int64(n)) }, func(r *Reader) T { return T(r.Varint()) })
 }
 
-// Unsigned are numbers from 0 of variable length.
-func Unsigned[T ~int | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~float64](c *Codec, all ...*T) {
-	Each(c, all, func(b []byte, n T) []byte { return binary.AppendUvarint(b, uint64(n)) }, func(r *Reader) T { return T(r.Uvarint()) })
+// Unsigned encodes numbers from 0 with variable length.
+func Unsigned[T ~int | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~float64](c *Codec, numbers ...*T) {
+	Each(c, numbers, func(b []byte, n T) []byte { return binary.AppendUvarint(b, uint64(n)) }, func(r *Reader) T { return T(r.Uvarint()) })
 }
 
-// Bytes are numbers of a byte each.
-func Bytes[T ~int8 | ~uint8](c *Codec, all ...*T) {
-	Each(c, all, func(b []byte, n T) []byte { return append(b, byte(n)) }, func(r *Reader) T { return T(r.Byte()) })
+// Bytes encodes numbers of one byte each.
+func Bytes[T ~int8 | ~uint8](c *Codec, numbers ...*T) {
+	Each(c, numbers, func(b []byte, n T) []byte { return append(b, byte(n)) }, func(r *Reader) T { return T(r.Byte()) })
 }
 
-// List is the number of entries, of at least size bytes each, and then these. None are nil.
-func List[T any](c *Codec, all *[]T, size int, form func(*T)) {
+// List encodes the number of entries and then each entry with form. Each entry takes at least size bytes. A list of
+// length 0 is read as nil.
+func List[T any](c *Codec, list *[]T, size int, form func(*T)) {
 	if c.Writes {
-		c.B = binary.AppendUvarint(c.B, uint64(len(*all)))
+		c.B = binary.AppendUvarint(c.B, uint64(len(*list)))
 	} else if n := c.Count(size); n > 0 {
-		*all = make([]T, n)
+		*list = make([]T, n)
 	}
-	for i := range *all {
-		form(&(*all)[i])
+	for i := range *list {
+		form(&(*list)[i])
 	}
 }
 
-// Entries are those of a map after their number, of at least size bytes each. They are written in order.
+// Entries encodes the entries of a map like List. They are written in the given order.
 func Entries[K comparable, V any](c *Codec, m map[K]V, size int, order func(a, b K) int, form func(*K, *V)) {
 	keys := slices.SortedFunc(maps.Keys(m), order)
 	List(c, &keys, size, func(k *K) {
@@ -111,7 +112,7 @@ func Entries[K comparable, V any](c *Codec, m map[K]V, size int, order func(a, b
 	})
 }
 
-// Ref is what a pointer leads to, which is made if it leads nowhere.
+// Ref returns *p. If *p is nil, Ref first sets it to a new T.
 func Ref[T any](p **T) *T {
 	if *p == nil {
 		*p = new(T)
@@ -119,33 +120,33 @@ func Ref[T any](p **T) *T {
 	return *p
 }
 
-// Check has the bytes that are read be bad if what was read is not ok.
+// Check marks the bytes as bad if c reads and ok is false.
 func (c *Codec) Check(ok bool) {
 	if !c.Writes && !ok {
 		c.Fail()
 	}
 }
 
-// Bits are up to eight booleans in a byte.
-func (c *Codec) Bits(all ...*bool) {
+// Bits encodes at most eight booleans in a byte.
+func (c *Codec) Bits(flags ...*bool) {
 	bits := byte(0)
-	for i, on := range all {
-		if *on {
+	for i, flag := range flags {
+		if *flag {
 			bits |= 1 << i
 		}
 	}
 	Bytes(c, &bits)
-	for i, on := range all {
-		*on = bits&(1<<i) != 0
+	for i, flag := range flags {
+		*flag = bits&(1<<i) != 0
 	}
 }
 
-// Times are times without their zones, see AppendTime.
-func (c *Codec) Times(all ...*time.Time) { Each(c, all, AppendTime, (*Reader).Time) }
+// Times encodes times without their zones, see AppendTime.
+func (c *Codec) Times(times ...*time.Time) { Each(c, times, AppendTime, (*Reader).Time) }
 
-// TimesNear are times that are near to one that is known, see AppendTimeNear.
-func (c *Codec) TimesNear(known time.Time, all ...*time.Time) {
-	for _, t := range all {
+// TimesNear encodes times that are near a known time, see AppendTimeNear.
+func (c *Codec) TimesNear(known time.Time, times ...*time.Time) {
+	for _, t := range times {
 		if c.Writes {
 			c.B = AppendTimeNear(c.B, *t, known)
 		} else {
@@ -154,7 +155,7 @@ func (c *Codec) TimesNear(known time.Time, all ...*time.Time) {
 	}
 }
 
-// Raw are bytes of a known number.
+// Raw encodes the bytes of b without their number.
 func (c *Codec) Raw(b []byte) {
 	if c.Writes {
 		c.B = append(c.B, b...)
@@ -163,9 +164,9 @@ func (c *Codec) Raw(b []byte) {
 	}
 }
 
-// Doubles are floats of 64 bits.
-func (c *Codec) Doubles(all ...*float64) {
-	for _, f := range all {
+// Doubles encodes floats with 64 bits each.
+func (c *Codec) Doubles(floats ...*float64) {
+	for _, f := range floats {
 		var b [8]byte
 		binary.LittleEndian.PutUint64(b[:], math.Float64bits(*f))
 		c.Raw(b[:])
@@ -173,28 +174,28 @@ func (c *Codec) Doubles(all ...*float64) {
 	}
 }
 
-// Lists are floats after their number. None are nil.
-func (c *Codec) Lists(all ...*[]float64) { Each(c, all, AppendFloats, (*Reader).Floats) }
+// Lists encodes slices of floats, each after its length. An empty slice is read as nil.
+func (c *Codec) Lists(lists ...*[]float64) { Each(c, lists, AppendFloats, (*Reader).Floats) }
 
-// Scalars are floats of a known number, after that number.
-func (c *Codec) Scalars(all ...*float64) {
+// Scalars encodes a fixed number of floats after that number.
+func (c *Codec) Scalars(floats ...*float64) {
 	v := make([]float64, 0, 8)
-	for _, f := range all {
+	for _, f := range floats {
 		v = append(v, *f)
 	}
 	c.Lists(&v)
-	if c.Check(len(v) == len(all)); c.Writes || c.Bad {
+	if c.Check(len(v) == len(floats)); c.Writes || c.Bad {
 		return
 	}
-	for i, f := range all {
+	for i, f := range floats {
 		*f = v[i]
 	}
 }
 
-// Shorts are floats of 32 bits.
-func (c *Codec) Shorts(all ...*float64) { Each(c, all, AppendShort, (*Reader).Short) }
+// Shorts encodes floats with 32 bits each.
+func (c *Codec) Shorts(floats ...*float64) { Each(c, floats, AppendShort, (*Reader).Short) }
 
-// Pack is a list whose length the reader knows, see AppendPacked.
+// Pack encodes a list whose length the reader knows, see AppendPacked.
 func (c *Codec) Pack(v []float64) {
 	if c.Writes {
 		c.B = AppendPacked(c.B, v)
@@ -203,14 +204,14 @@ func (c *Codec) Pack(v []float64) {
 	}
 }
 
-// Packs are floats in such a list.
-func (c *Codec) Packs(all ...*float64) {
-	v := make([]float64, len(all), 8)
-	for i, f := range all {
+// Packs encodes floats as such a list.
+func (c *Codec) Packs(floats ...*float64) {
+	v := make([]float64, len(floats), 8)
+	for i, f := range floats {
 		v[i] = *f
 	}
 	c.Pack(v)
-	for i, f := range all {
+	for i, f := range floats {
 		*f = v[i]
 	}
 }

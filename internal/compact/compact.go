@@ -1,5 +1,5 @@
-// Package compact is the binary form in which states, and what crosses stages, are stored:
-// numbers of variable length, floats by their bits, and lengths before what they are of.
+// Package compact is the binary encoding of stored states and of elements between stages: numbers of variable
+// length, floats by their bits, and a length before each text and list.
 package compact
 
 import (
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// ErrCut is the error of bytes that are not what was appended.
+// ErrCut is the error for bytes that do not have the expected encoding.
 var ErrCut = errors.New("record is cut short or malformed")
 
-// ErrNewer is the error of bytes in a format that only newer versions of this program read.
+// ErrNewer is the error for bytes in a format that only newer versions of this program read.
 var ErrNewer = errors.New("a newer version of this program wrote it: use that version, or start without these states")
 
 // AppendTime appends a time without its zone; the zero time takes one byte.
@@ -27,8 +27,8 @@ func AppendTime(b []byte, t time.Time) []byte {
 	return binary.AppendUvarint(b, uint64(t.Nanosecond()))
 }
 
-// AppendTimeNear appends a time without its zone. It takes few bytes if the time is near to one that
-// the reader knows, and zero one.
+// AppendTimeNear appends a time without its zone. A time near known, which the reader must know, takes few bytes;
+// the zero time takes one.
 func AppendTimeNear(b []byte, t, known time.Time) []byte {
 	seconds := t.Unix() - known.Unix()
 	switch {
@@ -46,7 +46,7 @@ func AppendString[T ~string | ~[]byte](b []byte, s T) []byte {
 	return append(b, s...)
 }
 
-// AppendFloats appends the floats after their number.
+// AppendFloats appends floats after their number.
 func AppendFloats(b []byte, v []float64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(v)))
 	for _, f := range v {
@@ -55,12 +55,12 @@ func AppendFloats(b []byte, v []float64) []byte {
 	return b
 }
 
-// AppendShort appends a float as one of 32 bits.
+// AppendShort appends a float with 32 bits.
 func AppendShort(b []byte, v float64) []byte {
 	return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
 }
 
-// Short reads what AppendShort wrote.
+// Short reads a float of AppendShort.
 func (r *Reader) Short() float64 {
 	var b [4]byte
 	r.Take(b[:])
@@ -76,15 +76,14 @@ func AppendVectors(b []byte, x [][]float64) []byte {
 	return b
 }
 
-// A Reader takes values off the front of B. A value that does not fit sets Bad, and all
-// later values are zero.
+// A Reader reads values from the front of B. If a value does not fit, Bad is set, and all later values are zero.
 type Reader struct {
 	B      []byte
-	Source string // ends as B does, and strings are cut from it. Strings are copies if it is empty
+	Source string // if not empty, it ends with the text of B, and strings are substrings of it; otherwise strings are copies
 	Bad    bool
 }
 
-// Fail marks the bytes as bad: nothing more of them is read.
+// Fail marks the bytes as bad and stops reading.
 func (r *Reader) Fail() {
 	r.Bad, r.B = true, nil
 }
@@ -106,13 +105,14 @@ func (r *Reader) Uvarint() uint64 {
 	return skipNumber(r, v, n)
 }
 
-// Varint reads a number of variable length.
+// Varint reads a signed number of variable length.
 func (r *Reader) Varint() int64 {
 	v, n := binary.Varint(r.B)
 	return skipNumber(r, v, n)
 }
 
-// skipNumber passes over a number of n bytes; n is not positive where it has no end.
+// skipNumber skips a number of n bytes. If n is not positive, the number is incomplete or too large, and skipNumber
+// fails.
 func skipNumber[T int64 | uint64](r *Reader, v T, n int) T {
 	if n <= 0 {
 		r.Fail()
@@ -122,7 +122,7 @@ func skipNumber[T int64 | uint64](r *Reader, v T, n int) T {
 	return v
 }
 
-// Take fills b with the bytes that come next.
+// Take fills b with the next bytes.
 func (r *Reader) Take(b []byte) {
 	if len(r.B) < len(b) {
 		r.Fail()
@@ -131,7 +131,7 @@ func (r *Reader) Take(b []byte) {
 	r.B = r.B[copy(b, r.B):]
 }
 
-// Count reads the number of entries of at least size bytes each.
+// Count reads the number of entries that take at least size bytes each.
 func (r *Reader) Count(size int) int {
 	n := r.Uvarint()
 	if n > uint64(len(r.B)/size) {
@@ -141,7 +141,7 @@ func (r *Reader) Count(size int) int {
 	return int(n)
 }
 
-// Part reads what AppendString wrote, as a part of B.
+// Part reads the bytes of AppendString. The result is a part of B.
 func (r *Reader) Part() []byte {
 	n := r.Count(1)
 	part := r.B[:n:n]
@@ -149,7 +149,7 @@ func (r *Reader) Part() []byte {
 	return part
 }
 
-// Text reads what AppendString wrote.
+// Text reads the text of AppendString.
 func (r *Reader) Text() string {
 	part := r.Part()
 	if end := len(r.Source) - len(r.B); end >= len(part) {
@@ -158,10 +158,10 @@ func (r *Reader) Text() string {
 	return string(part)
 }
 
-// Floats reads what AppendFloats wrote. None are nil.
+// Floats reads the floats of AppendFloats; nil if there are none.
 func (r *Reader) Floats() []float64 { return r.FloatsIn(nil) }
 
-// FloatsIn reads floats into the memory of v, which may be nil. None are nil.
+// FloatsIn reads floats into the memory of v, which may be nil. It returns nil if there are none.
 func (r *Reader) FloatsIn(v []float64) []float64 {
 	n := r.Count(8)
 	if n == 0 {
@@ -175,7 +175,7 @@ func (r *Reader) FloatsIn(v []float64) []float64 {
 	return v
 }
 
-// Vectors reads vectors into the memory of v, which may be nil.
+// Vectors reads vectors into the memory of v, which may be nil. It returns nil if there are none.
 func (r *Reader) Vectors(v [][]float64) [][]float64 {
 	n := r.Count(1)
 	if n == 0 {
@@ -188,7 +188,7 @@ func (r *Reader) Vectors(v [][]float64) [][]float64 {
 	return v
 }
 
-// Time reads what AppendTime wrote, in UTC.
+// Time reads the time of AppendTime, in UTC.
 func (r *Reader) Time() time.Time {
 	switch r.Byte() {
 	case 0:
@@ -208,7 +208,7 @@ func (r *Reader) time(sec int64, nsec uint64) time.Time {
 	return time.Unix(sec, int64(nsec)).UTC()
 }
 
-// TimeNear reads what AppendTimeNear wrote, in UTC.
+// TimeNear reads the time of AppendTimeNear, in UTC. known must be the same.
 func (r *Reader) TimeNear(known time.Time) time.Time {
 	switch r.Byte() {
 	case 0:
@@ -222,9 +222,8 @@ func (r *Reader) TimeNear(known time.Time) time.Time {
 	return time.Time{}
 }
 
-// A Fingerprint tells settings apart: it is the beginning of the SHA-256 of their text. Each
-// state carries that of the settings that it was written with, so that it is not read under
-// others.
+// A Fingerprint identifies settings: it is the first part of the SHA-256 of their text. Each state has the
+// fingerprint of the settings that it was written with, so that it is not read with other settings.
 type Fingerprint [8]byte
 
 // FingerprintOf returns the fingerprint of settings, given as text.

@@ -6,33 +6,32 @@ import (
 	"slices"
 )
 
-// Packed floats are in runs. A run begins with an unsigned varint: 4 times its number, plus what
-// it is of.
+// Packed floats are a sequence of runs. A run begins with an unsigned varint: 4 n + its kind.
 const (
-	literal = iota // so many floats follow, little endian
-	zeros          // so many are 0
-	whole          // one float, of that number
-	again          // one float, the one so many before
+	literal = iota // n floats follow, little endian
+	zeros          // n zeros
+	integer        // one float, equal to n
+	repeat         // one float, equal to the float n positions before
 )
 
 const (
-	mostWhole = 1 << 19 // less than that takes at most three bytes
-	recent    = 128     // slots for the floats that may come again
+	maxInteger = 1 << 19 // an integer below takes at most three bytes
+	nSlots     = 128     // hash slots for floats that may recur
 )
 
-// AppendPacked appends floats whose number the reader knows. Zeros take little space, and so do
-// small whole numbers and floats that the last ones were equal to.
+// AppendPacked appends floats whose number the reader knows. Zeros, small positive integers and repeated floats
+// take little space.
 func AppendPacked(b []byte, v []float64) []byte {
-	var at [recent]uint16 // where floats are, by a hash; the first one where there is none yet
-	from := 0             // of the floats that are not written yet
+	var slots [nSlots]uint16 // index of a recent float by its hash; 0 if there is none yet
+	start := 0               // index of the first float that is not yet written
 	for i := 0; i < len(v); i++ {
 		f := v[i]
 		bits := math.Float64bits(f)
 		n, run := 1, uint64(0)
-		if bits<<31 != 0 { // not zero, nor a small whole number
-			slot := &at[bits*0x9e3779b97f4a7c15>>57]
+		if bits<<31 != 0 { // neither zero nor a small integer
+			slot := &slots[bits*0x9e3779b97f4a7c15>>57]
 			if k := int(*slot); k < i && math.Float64bits(v[k]) == bits {
-				run = uint64(i-k)<<2 + again
+				run = uint64(i-k)<<2 + repeat
 			} else {
 				if i <= math.MaxUint16 {
 					*slot = uint16(i)
@@ -44,17 +43,17 @@ func AppendPacked(b []byte, v []float64) []byte {
 				n++
 			}
 			run = uint64(n)<<2 + zeros
-		} else if f > 0 && f < mostWhole && f == math.Trunc(f) {
-			run = uint64(f)<<2 + whole
+		} else if f > 0 && f < maxInteger && f == math.Trunc(f) {
+			run = uint64(f)<<2 + integer
 		} else {
 			continue
 		}
-		b = appendLiterals(b, v[from:i])
+		b = appendLiterals(b, v[start:i])
 		b = binary.AppendUvarint(b, run)
 		i += n - 1
-		from = i + 1
+		start = i + 1
 	}
-	return appendLiterals(b, v[from:])
+	return appendLiterals(b, v[start:])
 }
 
 func appendLiterals(b []byte, v []float64) []byte {
@@ -62,15 +61,15 @@ func appendLiterals(b []byte, v []float64) []byte {
 		return b
 	}
 	b = binary.AppendUvarint(b, uint64(len(v))<<2+literal)
-	at := len(b)
-	b = slices.Grow(b, 8*len(v))[:at+8*len(v)]
+	end := len(b)
+	b = slices.Grow(b, 8*len(v))[:end+8*len(v)]
 	for i, f := range v {
-		binary.LittleEndian.PutUint64(b[at+8*i:], math.Float64bits(f))
+		binary.LittleEndian.PutUint64(b[end+8*i:], math.Float64bits(f))
 	}
 	return b
 }
 
-// Packed fills v with what AppendPacked wrote of as many floats.
+// Packed fills v with as many floats of AppendPacked.
 func (r *Reader) Packed(v []float64) {
 	for i := 0; i < len(v); {
 		run := r.Uvarint()
@@ -93,10 +92,10 @@ func (r *Reader) Packed(v []float64) {
 			}
 			clear(v[i : i+int(n)])
 			i += int(n)
-		case whole:
+		case integer:
 			v[i] = float64(n)
 			i++
-		case again:
+		case repeat:
 			if n == 0 || n > uint64(i) {
 				r.Fail()
 				return

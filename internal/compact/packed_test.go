@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Packed floats are read as they were, to the last bit, also where the reader goes on after them.
+// Packed floats are read back exactly, bit by bit, also if other bytes follow.
 func TestPacked(t *testing.T) {
 	value := rapid.OneOf(
 		rapid.Float64(),
@@ -16,30 +16,30 @@ func TestPacked(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.SliceOfN(value, 0, 400).Draw(t, "floats")
 		b := AppendPacked([]byte{9}, v)[1:]
-		if most := 9*len(v) + 2; len(b) > most {
+		if maxBytes := 9*len(v) + 2; len(b) > maxBytes {
 			t.Fatalf("%d floats take %d bytes", len(v), len(b))
 		}
 		r := Reader{B: append(b[:len(b):len(b)], 7)}
-		again := make([]float64, len(v))
-		r.Packed(again)
+		got := make([]float64, len(v))
+		r.Packed(got)
 		if r.Bad || len(r.B) != 1 {
 			t.Fatalf("bad %v, %d bytes left", r.Bad, len(r.B))
 		}
 		for i := range v {
-			if math.Float64bits(v[i]) != math.Float64bits(again[i]) {
-				t.Fatalf("float %d of %v became %v", i, v, again[i])
+			if math.Float64bits(v[i]) != math.Float64bits(got[i]) {
+				t.Fatalf("float %d of %v became %v", i, v, got[i])
 			}
 		}
 		if len(v) > 0 {
 			r = Reader{B: b[:len(b)-1]}
-			if r.Packed(again); !r.Bad {
-				t.Fatal("without its last byte it is read")
+			if r.Packed(got); !r.Bad {
+				t.Fatal("accepted without its last byte")
 			}
 		}
 	})
 }
 
-// What takes little space does.
+// Zeros, small integers and repeated floats take little space.
 func TestPackedIsShort(t *testing.T) {
 	for name, c := range map[string]struct {
 		v    []float64
@@ -59,7 +59,7 @@ func TestPackedIsShort(t *testing.T) {
 	}
 }
 
-// A run that reaches beyond the floats, or before them, is refused.
+// A run that extends beyond the floats, or refers to one before them, is refused.
 func TestPackedRefuses(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"nothing":         {},
@@ -67,13 +67,13 @@ func TestPackedRefuses(t *testing.T) {
 		"literal too few": {1<<2 + literal, 1, 2, 3},
 		"no zeros":        {0<<2 + zeros},
 		"too many zeros":  {3<<2 + zeros},
-		"before all":      {1<<2 + again},
-		"itself":          {1<<2 + whole, 0<<2 + again},
-		"too few":         {1<<2 + whole},
+		"before all":      {1<<2 + repeat},
+		"itself":          {1<<2 + integer, 0<<2 + repeat},
+		"too few":         {1<<2 + integer},
 	} {
 		r := Reader{B: b}
 		if r.Packed(make([]float64, 2)); !r.Bad {
-			t.Errorf("%s: read", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package deadlinewriter writes to pipes and devices, whose readers may have stopped to read.
+// Package deadlinewriter writes to pipes and devices whose readers may have stopped reading.
 package deadlinewriter
 
 import (
@@ -10,77 +10,77 @@ import (
 	"time"
 )
 
-// ErrStuck says that nobody has read for too long.
+// ErrStuck means that nobody has read for too long.
 var ErrStuck = errors.New("nobody has read it")
 
-// pieceBytes is how much is written at a time: what a pipe holds.
+// pieceBytes is the size of one write: the capacity of a pipe.
 const pieceBytes = 64 << 10
 
-// A Writer writes to a file, and waits for its reader until Hurry is called. Then it waits for
-// each piece no longer than its patience. It is safe for concurrent use.
+// A Writer writes to a file and waits for the file's reader. After Hurry it waits for each piece at most the time
+// given to New. It is safe for concurrent use.
 type Writer struct {
 	file    *os.File
 	timeout time.Duration
 
-	hurries chan struct{}
-	hurry   func()
-	stuck   chan struct{}
-	stick   func()
+	hurrying chan struct{}
+	hurry    func()
+	stuck    chan struct{}
+	setStuck func()
 }
 
-// New returns an outlet of an open file.
+// New returns a Writer for an open file. patience is the maximum time of a piece after Hurry.
 func New(file *os.File, patience time.Duration) *Writer {
-	o := &Writer{file: file, timeout: patience, hurries: make(chan struct{}), stuck: make(chan struct{})}
-	o.hurry = sync.OnceFunc(func() { close(o.hurries) })
-	o.stick = sync.OnceFunc(func() { close(o.stuck) })
-	return o
+	w := &Writer{file: file, timeout: patience, hurrying: make(chan struct{}), stuck: make(chan struct{})}
+	w.hurry = sync.OnceFunc(func() { close(w.hurrying) })
+	w.setStuck = sync.OnceFunc(func() { close(w.stuck) })
+	return w
 }
 
-// Hurry bounds the time of writes from now on, also of those that wait.
-func (o *Writer) Hurry() { o.hurry() }
+// Hurry limits the time of writes from now on, including writes in progress.
+func (w *Writer) Hurry() { w.hurry() }
 
-// Write writes p. After ErrStuck a part of it may have been written, and the outlet takes no more.
-func (o *Writer) Write(p []byte) (n int, err error) {
+// Write writes p. After ErrStuck a part of p may have been written, and all later writes fail.
+func (w *Writer) Write(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var k int
-		k, err = o.write(p[n:min(len(p), n+pieceBytes)])
+		k, err = w.write(p[n:min(len(p), n+pieceBytes)])
 		n += k
 	}
 	return n, err
 }
 
-// write writes a piece. A write that waits cannot be given up; therefore it is left alone, with
-// bytes of its own.
-func (o *Writer) write(p []byte) (int, error) {
+// write writes a piece. A blocked write cannot be cancelled, so it stays in a goroutine with its own copy of the
+// bytes.
+func (w *Writer) write(p []byte) (int, error) {
 	select {
-	case <-o.stuck:
-		return 0, o.stuckError()
+	case <-w.stuck:
+		return 0, w.stuckError()
 	default:
 	}
 	type result struct {
 		n   int
 		err error
 	}
-	done, own := make(chan result, 1), slices.Clone(p)
+	done, copied := make(chan result, 1), slices.Clone(p)
 	go func() {
-		n, err := o.file.Write(own)
+		n, err := w.file.Write(copied)
 		done <- result{n, err}
 	}()
 	select {
 	case r := <-done:
 		return r.n, r.err
-	case <-o.hurries:
+	case <-w.hurrying:
 	}
 	select {
 	case r := <-done:
 		return r.n, r.err
-	case <-o.stuck:
-	case <-time.After(o.timeout):
-		o.stick()
+	case <-w.stuck:
+	case <-time.After(w.timeout):
+		w.setStuck()
 	}
-	return 0, o.stuckError()
+	return 0, w.stuckError()
 }
 
-func (o *Writer) stuckError() error {
-	return fmt.Errorf("the run was stopped, and for %s %w", o.timeout, ErrStuck)
+func (w *Writer) stuckError() error {
+	return fmt.Errorf("the run was stopped, and for %s %w", w.timeout, ErrStuck)
 }

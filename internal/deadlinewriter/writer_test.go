@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pipe returns an outlet and its reader.
+// pipe returns a Writer and the reader of its pipe.
 func pipe(t *testing.T) (*Writer, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -19,7 +19,7 @@ func pipe(t *testing.T) (*Writer, *os.File) {
 	return New(w, 100*time.Millisecond), r
 }
 
-// What is written comes out, before and after the outlet is to hurry.
+// The reader receives all bytes, written before and after Hurry.
 func TestWrite(t *testing.T) {
 	o, r := pipe(t)
 	want := bytes.Repeat([]byte("0123456789abcde"), 50_000)
@@ -39,12 +39,11 @@ func TestWrite(t *testing.T) {
 	}
 	o.file.Close()
 	if b := <-got; !bytes.Equal(b, want) {
-		t.Errorf("%d bytes, or others", len(b))
+		t.Errorf("got %d bytes, or different ones", len(b))
 	}
 }
 
-// A pipe that nobody reads holds a write up until the outlet is to hurry, and no later write after
-// that.
+// A pipe that nobody reads blocks a write until Hurry, and no later write.
 func TestStuck(t *testing.T) {
 	o, _ := pipe(t)
 	err := make(chan error, 2)
@@ -56,7 +55,7 @@ func TestStuck(t *testing.T) {
 	}
 	select {
 	case e := <-err:
-		t.Fatalf("the pipe took all: %v", e)
+		t.Fatalf("the pipe accepted everything: %v", e)
 	case <-time.After(50 * time.Millisecond):
 	}
 	o.Hurry()

@@ -17,15 +17,15 @@ import (
 )
 
 var (
-	pathName   = regexp.MustCompile(`^\.?[\w.<>-]*(/[\w.<>-]*)+$|^[\w.<>-]+\.(go|md|html|css|js|yml)$`)
-	goName     = regexp.MustCompile(`^[A-Za-z]\w+$`)
-	hole       = regexp.MustCompile(`<\w+>`)
-	span       = regexp.MustCompile("`([^`\n]+)`|(?m)^    (\\S.*)$")
-	testedName = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
+	pathName    = regexp.MustCompile(`^\.?[\w.<>-]*(/[\w.<>-]*)+$|^[\w.<>-]+\.(go|md|html|css|js|yml)$`)
+	goName      = regexp.MustCompile(`^[A-Za-z]\w+$`)
+	placeholder = regexp.MustCompile(`<\w+>`)
+	span        = regexp.MustCompile("`([^`\n]+)`|(?m)^    (\\S.*)$")
+	testedName  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
 )
 
-// TestContributing: the files that CONTRIBUTING names exist, one of a section's has each name that stands
-// in the section, and the packages of its commands have the tests and flags that these name.
+// TestContributing checks that the files that CONTRIBUTING names exist, that each name in a section occurs in one
+// of the section's files, and that the packages of its commands have the tests and flags that the commands name.
 func TestContributing(t *testing.T) {
 	for section := range strings.SplitSeq(read(t, "CONTRIBUTING.md"), "\n## ") {
 		title, _, _ := strings.Cut(section, "\n")
@@ -35,8 +35,8 @@ func TestContributing(t *testing.T) {
 	}
 }
 
-// TestFolders: the table of folders in CONTRIBUTING has the first sentence of each package's comment: go test
-// ./internal/documents -run Folders -update writes it.
+// TestFolders checks that the table of folders in CONTRIBUTING has the first sentence of each package comment: go
+// test ./internal/documents -run Folders -update writes it.
 func TestFolders(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| folder | what it is |\n|---|---|\n")
@@ -51,19 +51,19 @@ func TestFolders(t *testing.T) {
 	expectTable(t, "CONTRIBUTING.md", "folders", table.String())
 }
 
-// gone are identifiers that were private words of this module: what they named has a term of the glossary.
-var gone = []string{
+// retired are private words of this module that must not be identifiers: the glossary has terms for their meanings.
+var retired = []string{
 	"told", "tell", "tells", "untold", "held", "calm", "look", "looks", "lapse", "lapsed", "lapses", "pulse", "odd", "settle", "settles", "settled", "unsettled",
 	"anew", "met", "passed", "speak", "speaks", "hear", "hears", "heard", "deaf", "misfit", "misfits", "adopted", "stretch", "stretches",
 }
 
-// TestGlossary: no type, function, method, field or constant of the module is called by a word that is gone.
+// TestGlossary checks that no type, function, method, field or constant of the module contains a retired word.
 func TestGlossary(t *testing.T) {
 	words := regexp.MustCompile(`[A-Z]+(?:[^a-z]|$)|[A-Z]?[a-z0-9]+`)
 	check := func(name *ast.Ident) {
 		for _, word := range words.FindAllString(name.Name, -1) {
-			if slices.Contains(gone, strings.ToLower(word)) && name.Name != "BeginAnew" && name.Name != "beginAnew" { // the flag's
-				t.Errorf("%s has the word %q, which is gone: see CONTRIBUTING, Glossary", name.Name, word)
+			if slices.Contains(retired, strings.ToLower(word)) && name.Name != "BeginAnew" && name.Name != "beginAnew" { // the flag's
+				t.Errorf("%s has the word %q, which is retired: see CONTRIBUTING, Glossary", name.Name, word)
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func TestGlossary(t *testing.T) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
-				return false // locals are free
+				return false // locals are not checked
 			case *ast.TypeSpec:
 				check(n.Name)
 			case *ast.ValueSpec:
@@ -93,7 +93,7 @@ func TestGlossary(t *testing.T) {
 	})
 }
 
-// TestSize: a file of the product has at most 700 lines, and a function 80.
+// TestSize checks that product files have at most 700 lines, and functions at most 80.
 func TestSize(t *testing.T) {
 	eachFile(t, func(path string, file *ast.File, line func(token.Pos) int) {
 		if n := line(file.FileEnd); n > 700 {
@@ -107,7 +107,7 @@ func TestSize(t *testing.T) {
 	})
 }
 
-// eachFile calls f with the product's Go files, and with what gives the line of a position.
+// eachFile calls f with each Go file of the product. line returns the line of a position.
 func eachFile(t *testing.T, f func(path string, file *ast.File, line func(token.Pos) int)) {
 	t.Helper()
 	expect.OK(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -118,7 +118,7 @@ func eachFile(t *testing.T, f func(path string, file *ast.File, line func(token.
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
 			set := token.NewFileSet()
-			f(path, expect.Get(parser.ParseFile(set, path, nil, parser.SkipObjectResolution))(t), func(at token.Pos) int { return set.Position(at).Line })
+			f(path, expect.Get(parser.ParseFile(set, path, nil, parser.SkipObjectResolution))(t), func(pos token.Pos) int { return set.Position(pos).Line })
 		}
 		return nil
 	}))
@@ -139,7 +139,7 @@ func checkSection(t *testing.T, title, section string) {
 		case len(words) == 1 && pathName.MatchString(words[0]):
 			found := false
 			for _, folder := range folders {
-				matches := expect.Get(filepath.Glob(filepath.Join(root, folder, hole.ReplaceAllString(words[0], "*"))))(t)
+				matches := expect.Get(filepath.Glob(filepath.Join(root, folder, placeholder.ReplaceAllString(words[0], "*"))))(t)
 				for _, path := range matches {
 					if found = true; strings.HasSuffix(words[0], "/") {
 						add(strings.TrimPrefix(path, root+"/"))
@@ -162,7 +162,7 @@ func checkSection(t *testing.T, title, section string) {
 	}
 }
 
-// sources are the Go files of a folder.
+// sources returns the text of the Go files of a folder.
 func sources(t *testing.T, folder string) (text string) {
 	for _, name := range expect.Get(filepath.Glob(filepath.Join(root, folder, "*.go")))(t) {
 		text += string(expect.Get(os.ReadFile(name))(t))
@@ -170,7 +170,7 @@ func sources(t *testing.T, folder string) (text string) {
 	return text
 }
 
-// checkCommand is of go test and of scripts.
+// checkCommand checks a command of go test, or of a script.
 func checkCommand(t *testing.T, title string, words []string) {
 	if words[0] == "bash" {
 		if _, err := os.Stat(filepath.Join(root, words[1])); err != nil {
@@ -178,7 +178,7 @@ func checkCommand(t *testing.T, title string, words []string) {
 		}
 		return
 	}
-	all, tests := "", 0
+	text, tests := "", 0
 	for _, word := range words[2:] {
 		if !strings.HasPrefix(word, "./") {
 			continue
@@ -187,7 +187,7 @@ func checkCommand(t *testing.T, title string, words []string) {
 		if _, err := os.Stat(filepath.Join(root, folder)); err != nil {
 			t.Errorf("%s: %v", title, err)
 		}
-		all += sources(t, folder)
+		text += sources(t, folder)
 	}
 	for i, word := range words {
 		flag := strings.TrimPrefix(word, "-")
@@ -195,7 +195,7 @@ func checkCommand(t *testing.T, title string, words []string) {
 		case flag == word || words[1] != "test" || slices.Contains([]string{"short", "v", "count", "timeout", "bench", "benchtime"}, flag):
 		case flag == "run":
 			pattern := regexp.MustCompile(strings.Trim(words[i+1], "'"))
-			for _, m := range testedName.FindAllStringSubmatch(all, -1) {
+			for _, m := range testedName.FindAllStringSubmatch(text, -1) {
 				if pattern.MatchString(m[1]) {
 					tests++
 				}
@@ -203,7 +203,7 @@ func checkCommand(t *testing.T, title string, words []string) {
 			if tests == 0 {
 				t.Errorf("%s: no test of %v is called %s", title, words, pattern)
 			}
-		case !regexp.MustCompile(`\.\w+\("` + flag + `"`).MatchString(all):
+		case !regexp.MustCompile(`\.\w+\("` + flag + `"`).MatchString(text):
 			t.Errorf("%s: %v: there is no flag -%s", title, words, flag)
 		}
 	}

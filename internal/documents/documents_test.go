@@ -24,44 +24,44 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// A figure that documents share stands in a list at the end of each, which readers do not see, with its name
-// and the words before it: "nab: `detect: true` scores [75.1]". A line may have several.
+// figure matches a figure that documents share. Each document ends with a list of them, hidden from readers, with
+// the name of the figure and the words before it: "nab: `detect: true` scores [75.1]". A line may have several.
 var figure = regexp.MustCompile(`([a-z0-9-]+): ([^\[\]\n]*)\[([^\]\n]+)\]`)
 
-// figures returns those of a document, by name.
+// figures returns the figures of a document by name.
 func figures(t *testing.T, name string) map[string]string {
 	t.Helper()
 	text, list, _ := strings.Cut(read(t, name), "\n<!-- Figures ")
 	text = strings.Join(strings.Fields(text), " ")
-	all := map[string]string{}
+	values := map[string]string{}
 	for _, m := range figure.FindAllStringSubmatch(list, -1) {
-		if _, twice := all[m[1]]; twice || strings.Count(text, m[2]+m[3]) != 1 {
+		if _, twice := values[m[1]]; twice || strings.Count(text, m[2]+m[3]) != 1 {
 			t.Errorf("%s: %q has its figure not once in the text", name, m[0])
 		}
-		all[m[1]] = m[3]
+		values[m[1]] = m[3]
 	}
-	return all
+	return values
 }
 
-// code is what Markdown does not read as prose: blocks between fences, indented ones,
-// and words between backticks.
+// code matches the parts of Markdown that are not prose: fenced blocks, indented blocks, and text between
+// backticks.
 var code = regexp.MustCompile("(?ms)^ *```.*?^ *```|^ {4,}.*?$|`[^`]*`")
 
-// TestFigures: each figure of README and GUIDE is the one of its row in BENCHMARKS.
+// TestFigures checks that each figure of README and GUIDE equals its row in BENCHMARKS.
 func TestFigures(t *testing.T) {
 	rows := figures(t, "BENCHMARKS.md")
 	quoted := map[string]bool{}
 	for _, name := range []string{"README.md", "GUIDE.md"} {
-		all := figures(t, name)
-		for id, n := range all {
+		values := figures(t, name)
+		for id, n := range values {
 			if quoted[id] = true; n != rows[id] {
 				t.Errorf("%s: %s is %q, and %q in BENCHMARKS.md", name, id, n, rows[id])
 			}
 		}
-		// What has a decimal point was measured, but for the version of Go.
+		// A number with a decimal point is a measurement, except the version of Go.
 		prose, _, _ := strings.Cut(code.ReplaceAllString(read(t, name), ""), "\n<!-- Figures ")
 		for _, n := range regexp.MustCompile(`\d*\.\d+`).FindAllString(prose, -1) {
-			if !slices.ContainsFunc(slices.Collect(maps.Values(all)), func(f string) bool { return strings.Contains(f, n) }) && n != "1.26" {
+			if !slices.ContainsFunc(slices.Collect(maps.Values(values)), func(f string) bool { return strings.Contains(f, n) }) && n != "1.26" {
 				t.Errorf("%s: the figure %s is not in the list at its end", name, n)
 			}
 		}
@@ -73,7 +73,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestTables: BENCHMARKS names each file of figures, and each has a header.
+// TestTables checks that BENCHMARKS names each file of figures, and that each file has a header.
 func TestTables(t *testing.T) {
 	text := read(t, "BENCHMARKS.md")
 	files, err := filepath.Glob(filepath.Join(root, "testdata/benchmarks/*"))
@@ -92,7 +92,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestLinks: a link to a file or heading of the repository has somewhere to lead.
+// TestLinks checks that the files and headings that links refer to exist.
 func TestLinks(t *testing.T) {
 	for _, pattern := range []string{"*.md", "*/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
@@ -122,15 +122,15 @@ func TestLinks(t *testing.T) {
 // headings returns the anchors of a document's headings.
 func headings(t *testing.T, name string) map[string]bool {
 	t.Helper()
-	all := map[string]bool{}
+	anchors := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(read(t, name[len(root)+1:]), -1) {
 		letters := regexp.MustCompile(`[^\pL\pN_ -]`).ReplaceAllString(strings.ToLower(m[1]), "")
-		all[strings.ReplaceAll(letters, " ", "-")] = true
+		anchors[strings.ReplaceAll(letters, " ", "-")] = true
 	}
-	return all
+	return anchors
 }
 
-// TestExamples: the programs in README and GUIDE are formatted, and pass go vet.
+// TestExamples checks that the programs in README and GUIDE are formatted and pass go vet.
 func TestExamples(t *testing.T) {
 	for _, name := range []string{"README.md", "GUIDE.md"} {
 		t.Run(name, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write CONFIG.md, and the tables that are made from code")
 
-// CONFIG.md is the reference: go test ./internal/documents -run ConfigMD -update writes it. Its cells
-// have to stay short.
+// TestConfigMD checks that CONFIG.md equals the reference made from code: go test ./internal/documents -run
+// ConfigMD -update writes it. Its cells have at most 300 characters.
 func TestConfigMD(t *testing.T) {
 	const path = root + "/CONFIG.md"
 	if *update {
@@ -36,8 +36,8 @@ func TestConfigMD(t *testing.T) {
 	expect.Same(t, configMD()+recordsMD(), string(text), path, ": go test ./internal/documents -run ConfigMD -update")
 }
 
-// The table of metrics in deploy/reference.md is the program's: go test ./internal/documents -run
-// MetricsMD -update writes it.
+// TestMetricsMD checks that the table of metrics in deploy/reference.md equals the program's: go test
+// ./internal/documents -run MetricsMD -update writes it.
 func TestMetricsMD(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| metric | labels | meaning |\n|---|---|---|\n")
@@ -51,26 +51,26 @@ func TestMetricsMD(t *testing.T) {
 	expectTable(t, "deploy/reference.md", "metrics", table.String())
 }
 
-// expectTable checks the table between two marks of a document, or writes it.
+// expectTable checks the table between two marks of a document, or writes it with -update.
 func expectTable(t *testing.T, name, mark, table string) {
 	t.Helper()
 	begin, end := "<!--"+mark+"-->\n", "<!--/"+mark+"-->"
 	before, rest, _ := strings.Cut(read(t, name), begin)
-	was, after, ok := strings.Cut(rest, end)
+	current, after, ok := strings.Cut(rest, end)
 	switch {
 	case !ok:
 		t.Fatalf("%s has no place for the table", name)
 	case *update:
 		expect.OK(t, os.WriteFile(filepath.Join(root, name), []byte(before+begin+table+end+after), 0o644))
-	case was != table:
+	case current != table:
 		t.Errorf("%s has another table: go test ./internal/documents -run %s -update", name, t.Name())
 	}
 }
 
 const secretTakes = "{env: VARIABLE} or {file: PATH}"
 
-// configMD lists the keys as a part of CONFIG.md. Shared rows appear once: the keys of a mapping, and keys that several
-// connectors have.
+// configMD returns the part of CONFIG.md on keys. It lists shared keys once: the keys of a mapping that several
+// keys have, and a key that several connectors have.
 func configMD() string {
 	var b strings.Builder
 	b.WriteString(`# Config
@@ -89,21 +89,21 @@ Every key of a config, as ` + "`hafvf check --keys`" + ` lists them. A config is
 This file is generated from the table that reads configs; a test compares the two.
 `)
 	secrets := map[string]bool{}
-	all := slices.DeleteFunc(config.Keys(), func(k config.Key) bool {
+	keys := slices.DeleteFunc(config.Keys(), func(k config.Key) bool {
 		secrets[k.Path] = k.Takes == secretTakes
 		return secrets[k.Path[:max(0, strings.LastIndexByte(k.Path, '.'))]]
 	})
-	mappings := sharedMappings(all)
+	mappings := sharedMappings(keys)
 	topKey := func(path string) string {
 		return strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' })[0]
 	}
-	size := map[string]int{} // by the key at the top
-	for _, k := range all {
+	size := map[string]int{} // by top-level key
+	for _, k := range keys {
 		size[topKey(k.Path)]++
 	}
 	sections := map[string][]config.Key{}
 	var names, last []string
-	for _, k := range all {
+	for _, k := range keys {
 		section := topKey(k.Path)
 		if section == k.Path || size[section] <= 5 {
 			section = "The top level"
@@ -115,7 +115,7 @@ This file is generated from the table that reads configs; a test compares the tw
 		switch {
 		case m == nil:
 		case k.Path != m.first+"."+name:
-			continue // it is there already
+			continue // it is listed already
 		default:
 			section, k.Path = m.title, m.first[strings.LastIndexByte(m.first, '.')+1:]+"."+name
 		}
@@ -145,58 +145,58 @@ This file is generated from the table that reads configs; a test compares the tw
 	return b.String()
 }
 
-// shorter writes types as the head of the document explains them.
+// shorter shortens types as the head of the document explains.
 var shorter = strings.NewReplacer("duration above 0, in milliseconds", "duration", "duration, such as 30m", "duration", "IANA name of a time zone, such as Europe/Berlin", "zone",
 	secretTakes, "a secret", "a list of durations, or a mapping of durations to harmonics", "durations, or {24h: harmonics}", "pattern: "+domain.Wildcards, "pattern")
 
-// A shared mapping has the same keys wherever it stands.
+// A shared is a mapping with the same keys at several paths.
 type shared struct {
-	title string // of its section
-	first string // path where it stands first
+	title string // title of its section
+	first string // first path of the mapping
 }
 
-// sharedMappings are those with two keys or more, by all paths where they stand.
-func sharedMappings(all []config.Key) map[string]*shared {
-	inside := map[string][]config.Key{} // by the path of a mapping, with paths from there
+// sharedMappings returns the mappings with at least two keys that occur at several paths, by each of these paths.
+func sharedMappings(keys []config.Key) map[string]*shared {
+	inside := map[string][]config.Key{} // by the path of a mapping, with paths relative to it
 	var paths []string
-	for _, k := range all {
+	for _, k := range keys {
 		for i := range k.Path {
 			if k.Path[i] != '.' {
 				continue
 			}
-			within := k
-			within.Path = k.Path[i+1:]
-			if at := k.Path[:i]; inside[at] == nil {
-				paths = append(paths, at)
+			relative := k
+			relative.Path = k.Path[i+1:]
+			if path := k.Path[:i]; inside[path] == nil {
+				paths = append(paths, path)
 			}
-			inside[k.Path[:i]] = append(inside[k.Path[:i]], within)
+			inside[k.Path[:i]] = append(inside[k.Path[:i]], relative)
 		}
 	}
-	alike := map[string][]string{}
-	for _, at := range paths {
-		text := fmt.Sprintf("%+v", inside[at])
-		alike[text] = append(alike[text], at)
+	pathsByKeys := map[string][]string{}
+	for _, path := range paths {
+		text := fmt.Sprintf("%+v", inside[path])
+		pathsByKeys[text] = append(pathsByKeys[text], path)
 	}
 	mappings, titles := map[string]*shared{}, map[string]bool{}
-	for _, at := range paths {
-		places := alike[fmt.Sprintf("%+v", inside[at])]
-		if len(places) < 2 || len(inside[at]) < 2 || at != places[0] {
+	for _, path := range paths {
+		places := pathsByKeys[fmt.Sprintf("%+v", inside[path])]
+		if len(places) < 2 || len(inside[path]) < 2 || path != places[0] {
 			continue
 		}
-		title := at[strings.LastIndexByte(at, '.')+1:]
-		for i := strings.LastIndexByte(at, '.'); titles[title]; i = strings.LastIndexByte(at[:i], '.') {
-			title = strings.ReplaceAll(at[i+1:], ".", "-")
+		title := path[strings.LastIndexByte(path, '.')+1:]
+		for i := strings.LastIndexByte(path, '.'); titles[title]; i = strings.LastIndexByte(path[:i], '.') {
+			title = strings.ReplaceAll(path[i+1:], ".", "-")
 		}
 		title = strings.TrimSuffix(title, "[]")
 		titles[title] = true
 		for _, p := range places {
-			mappings[p] = &shared{title, at}
+			mappings[p] = &shared{title, path}
 		}
 	}
 	return mappings
 }
 
-// sharedIn returns the innermost shared mapping that a key stands in, and its name there.
+// sharedIn returns the innermost shared mapping that contains a key, and the key's path in it.
 func sharedIn(mappings map[string]*shared, path string) (*shared, string) {
 	for i := len(path) - 1; i >= 0; i-- {
 		if path[i] == '.' && mappings[path[:i]] != nil {
@@ -206,9 +206,9 @@ func sharedIn(mappings map[string]*shared, path string) (*shared, string) {
 	return nil, ""
 }
 
-// merged has one row for a key that several mappings of a section have alike.
+// merged combines equal keys of several mappings of a section in one row.
 func merged(keys []config.Key) (rows []config.Key) {
-	at := map[config.Key]int{} // by what they have alike
+	rowOf := map[config.Key]int{} // index of the row, by the common part
 	members := map[int][]string{}
 	for _, k := range keys {
 		parts := strings.SplitN(k.Path, ".", 3)
@@ -216,14 +216,14 @@ func merged(keys []config.Key) (rows []config.Key) {
 			rows = append(rows, k)
 			continue
 		}
-		alike := k
-		alike.Path, alike.Default = parts[0]+".*."+parts[2], ""
-		i, known := at[alike]
-		if !known {
+		common := k
+		common.Path, common.Default = parts[0]+".*."+parts[2], ""
+		i, found := rowOf[common]
+		if !found {
 			i = len(rows)
-			at[alike], rows = i, append(rows, k)
+			rowOf[common], rows = i, append(rows, k)
 		}
-		if members[i] = append(members[i], parts[1]); known {
+		if members[i] = append(members[i], parts[1]); found {
 			rows[i].Path = fmt.Sprintf("%s.{%s}.%s", parts[0], strings.Join(members[i], ", "), parts[2])
 			if row := &rows[i]; row.Default != k.Default {
 				row.Default += fmt.Sprintf("; %s: %s", parts[1], k.Default)
@@ -233,7 +233,7 @@ func merged(keys []config.Key) (rows []config.Key) {
 	return rows
 }
 
-// recordsMD lists the records as a part of CONFIG.md.
+// recordsMD returns the part of CONFIG.md on records.
 func recordsMD() string {
 	var b strings.Builder
 	b.WriteString(`
@@ -262,9 +262,9 @@ for vectors, each is a list. A mean that does not exist is null, and so is an in
 
 const docMean, docSD = "Mean; null if it does not exist.", "Standard deviation; null if it is infinite."
 
-// rows has one field for a mean and an sd, and one for what several objects have alike.
-func rows(fields []records.Field) (all []records.Field) {
-	at := map[records.Field]int{} // by what they have alike
+// rows combines a mean and an sd in one field, and equal fields of several objects in one field.
+func rows(fields []records.Field) (list []records.Field) {
+	rowOf := map[records.Field]int{} // index in the list, by the common part
 	sds := map[string]bool{}
 	for _, f := range fields {
 		if f.Doc == docSD {
@@ -272,23 +272,23 @@ func rows(fields []records.Field) (all []records.Field) {
 		}
 	}
 	for _, f := range fields {
-		of, name, below := strings.Cut(f.Path, ".")
-		alike := f
-		alike.Path = name
-		i, known := at[alike]
+		object, name, nested := strings.Cut(f.Path, ".")
+		common := f
+		common.Path = name
+		i, found := rowOf[common]
 		switch {
 		case f.Doc == docMean || f.Doc == docSD:
-		case below && known:
-			first, _, _ := strings.Cut(all[i].Path, ".")
-			all[i].Path = fmt.Sprintf("{%s, %s}.%s", first, of, name)
+		case nested && found:
+			first, _, _ := strings.Cut(list[i].Path, ".")
+			list[i].Path = fmt.Sprintf("{%s, %s}.%s", first, object, name)
 		default:
 			if sds[f.Path] {
 				f.Takes = "mean and sd"
 			}
-			if all = append(all, f); below {
-				at[alike] = len(all) - 1
+			if list = append(list, f); nested {
+				rowOf[common] = len(list) - 1
 			}
 		}
 	}
-	return all
+	return list
 }

@@ -1,7 +1,7 @@
-// Package dofn registers structural DoFns with Beam at a hundredth of the code that
-// register.DoFnNxM compiles: that one instantiates callers for every start and finish
-// of a bundle that a DoFn could have (tens of thousands of functions, 150 MB of object
-// code for ten DoFns; Beam 2.77.0). Only ProcessElement is called for every element.
+// Package dofn registers structural DoFns with Beam with a hundredth of the code that register.DoFnNxM compiles.
+// register.DoFnNxM instantiates callers for every possible StartBundle and FinishBundle (tens of thousands of
+// functions, 150 MB of object code for ten DoFns; Beam 2.77.0). But only ProcessElement is called for every
+// element.
 package dofn
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/util/reflectx"
 )
 
-// Register registers the DoFn *D, whose ProcessElement is what process returns. Beam
-// calls it without reflection where the type of the method is registered as well:
+// Register registers the DoFn *D. process returns the method ProcessElement. Beam calls the method without
+// reflection if its type is registered too:
 //
 //	register.Function2x0((&decodeFn{}).ProcessElement)
 //	dofn.Register(func(f *decodeFn) any { return f.ProcessElement })
@@ -29,9 +29,10 @@ func Register[D any](process func(*D) any) {
 // Bytes is the type []byte of elements.
 var Bytes = typex.New(reflectx.ByteSlice)
 
-// CheckInput panics if the elements of col do not have the type that a transform takes. Without it, Beam's panic names an unexported DoFn.
+// CheckInput panics if the elements of col do not have the type want. Without it, Beam's panic names an unexported
+// DoFn.
 func CheckInput(transform string, col beam.PCollection, want typex.FullType) {
 	if got := col.Type(); !typex.IsEqual(got, want) {
-		panic(fmt.Sprintf("%s takes a PCollection<%v>, and the elements of the input are %v", transform, want, got))
+		panic(fmt.Sprintf("%s takes a PCollection<%v>, but the elements of the input are %v", transform, want, got))
 	}
 }

@@ -1,5 +1,5 @@
-// Package domain says which numbers and texts settings may have. Each constraint is stated
-// once, for the library that checks a setting and for the config that explains it.
+// Package domain defines the allowed numbers and texts of settings. Each constraint is defined once, for the
+// library that checks a setting and for the config that explains it.
 package domain
 
 import (
@@ -11,13 +11,13 @@ import (
 	"hafvf/internal/message"
 )
 
-// A Domain is the set of numbers that a setting may have, all of them finite.
+// A Domain is the set of numbers that a setting may have. All of them are finite.
 type Domain struct {
 	Name     string // as in "must be in [0, 1]"
 	Contains func(v float64) bool
 }
 
-// The domains of the settings.
+// Domains of settings.
 var (
 	Top        = Domain{"in [0, 1]", func(v float64) bool { return v >= 0 && v <= 1 }}
 	Level      = Domain{"greater than 0", positive} // alpha and beta
@@ -27,7 +27,7 @@ var (
 	Budget     = Domain{"at least 1", func(v float64) bool { return v >= 1 && v < math.Inf(1) }} // in observations
 	Odds       = Domain{"greater than 0", positive}
 	Positive   = Domain{"greater than 0", positive}
-	MinChange  = Domain{"at least 0", func(v float64) bool { return v >= 0 && v < math.Inf(1) }} // least sizes of alarms
+	MinChange  = Domain{"at least 0", func(v float64) bool { return v >= 0 && v < math.Inf(1) }} // minimum sizes of alarms
 	Finite     = Domain{"finite", func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }}
 )
 
@@ -42,17 +42,17 @@ func (d Domain) Check(name string, v float64) error {
 	return fmt.Errorf("%s: must be %s, not %g", name, d.Name, v)
 }
 
-// Zone returns the time zone of an IANA name; UTC if it is empty. "Local" is none: the zone of
-// the machine would differ between workers.
+// Zone returns the time zone with an IANA name; "" means UTC. "Local" is an error: the zone of the machine would
+// differ between workers.
 func Zone(name string) (*time.Location, error) {
 	zone, err := time.LoadLocation(name)
 	if err != nil || name == "Local" {
-		return nil, fmt.Errorf("%s is not a time zone; an IANA name is one, such as UTC or Europe/Berlin", message.Quote(name))
+		return nil, fmt.Errorf("%s is not a time zone: use an IANA name such as UTC or Europe/Berlin", message.Quote(name))
 	}
 	return zone, nil
 }
 
-// Date returns the midnight in UTC of a date.
+// Date returns the start of a date, such as 2026-12-25, in UTC.
 func Date(text string) (time.Time, error) {
 	t, err := time.Parse(time.DateOnly, text)
 	if err != nil {
@@ -61,7 +61,7 @@ func Date(text string) (time.Time, error) {
 	return t, nil
 }
 
-// CheckGap says why a duration cannot end sessions: windows of Beam are of whole milliseconds.
+// CheckGap returns an error if d cannot end sessions: windows of Beam have whole milliseconds.
 func CheckGap(d time.Duration) error {
 	if d < time.Millisecond || d%time.Millisecond != 0 {
 		return fmt.Errorf("must be a number of milliseconds above zero, not %v", d)
@@ -69,13 +69,12 @@ func CheckGap(d time.Duration) error {
 	return nil
 }
 
-// MaxKey is the length in bytes of the longest key. A state, an estimate and an alarm each hold
-// their key.
+// MaxKey is the maximum length of a key in bytes. A state, an estimate and an alarm each contain their key.
 const MaxKey = 64 << 10
 
 var errEmptyKey = errors.New("empty key")
 
-// CheckKey says why a text is not a key.
+// CheckKey returns an error if key is empty or longer than MaxKey.
 func CheckKey(key string) error {
 	switch {
 	case key == "":

@@ -10,20 +10,20 @@ import (
 	"hafvf/internal/message"
 )
 
-// Wildcards says what a pattern of keys may have.
+// Wildcards describes the wildcards of key patterns, for messages.
 const Wildcards = "* stands for any text, ? for one character, [a-c] for one of them"
 
-// ofLabels begins a pattern of labels. What follows is written as the key of a series is, with patterns as values.
-const ofLabels = "\x00"
+// labelMark is the first character of a pattern of labels. The key of a series follows, with patterns as values.
+const labelMark = "\x00"
 
-// nameLabel is the label that the name of a metric is.
+// nameLabel is the label for the name of a metric.
 const nameLabel = "__name__"
 
-// LabelPattern is the pattern of keys that are series, in which each of the labels has a value that matches its pattern. A
-// label that a series does not have is empty.
+// LabelPattern returns the pattern of keys of series whose labels match. The values of labels are patterns. A label
+// that a series does not have is empty.
 func LabelPattern(labels map[string]string) string {
 	var b strings.Builder
-	b.WriteString(ofLabels + "{")
+	b.WriteString(labelMark + "{")
 	for i, name := range slices.Sorted(maps.Keys(labels)) {
 		if i > 0 {
 			b.WriteByte(',')
@@ -39,28 +39,28 @@ var (
 	unescapes = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\n`, "\n")
 )
 
-// ShowPattern is a pattern as messages show it: quoted, or as the labels that it is of.
+// ShowPattern returns a pattern for messages: its labels, or the quoted text.
 func ShowPattern(pattern string) string {
-	if labels, is := strings.CutPrefix(pattern, ofLabels); is {
+	if labels, ok := strings.CutPrefix(pattern, labelMark); ok {
 		return message.Shorten(labels)
 	}
 	return message.Quote(pattern)
 }
 
-// PatternLabels are the labels of a pattern of LabelPattern, nil of another one.
+// PatternLabels returns the labels of a pattern of LabelPattern, and nil for other patterns.
 func PatternLabels(pattern string) map[string]string {
-	text, is := strings.CutPrefix(pattern, ofLabels)
-	if !is {
+	text, ok := strings.CutPrefix(pattern, labelMark)
+	if !ok {
 		return nil
 	}
 	labels, _ := labelsOf(text)
 	return labels
 }
 
-// labelsOf are the labels of the key of a series, name{a="b",…}; nil if it is none.
-func labelsOf(key string) (labels map[string]string, is bool) {
-	name, rest, is := strings.Cut(key, "{")
-	if !is {
+// labelsOf returns the labels of the key of a series, name{a="b",…}. It reports false for other keys.
+func labelsOf(key string) (labels map[string]string, ok bool) {
+	name, rest, ok := strings.Cut(key, "{")
+	if !ok {
 		return nil, false
 	}
 	labels = map[string]string{}
@@ -85,7 +85,7 @@ func labelsOf(key string) (labels map[string]string, is bool) {
 	return labels, true
 }
 
-// CheckPattern says why a text is not a pattern of keys.
+// CheckPattern returns an error if text is not a pattern of keys.
 func CheckPattern(text string) error {
 	if labels := PatternLabels(text); labels != nil {
 		for name, pattern := range labels {
@@ -101,37 +101,37 @@ func CheckPattern(text string) error {
 	return nil
 }
 
-// Matches reports whether a text matches a pattern. A slash is a character as any other.
+// Matches reports whether text matches pattern. A slash has no special meaning.
 func Matches(pattern, text string) bool {
 	if labels := PatternLabels(pattern); labels != nil {
-		of, is := labelsOf(text)
+		values, ok := labelsOf(text)
 		for name, pattern := range labels {
-			is = is && Matches(pattern, of[name])
+			ok = ok && Matches(pattern, values[name])
 		}
-		return is
+		return ok
 	}
 	const other = "\x00"
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", other), strings.ReplaceAll(text, "/", other))
 	return ok
 }
 
-// head returns a pattern up to its first wildcard: the beginning of all texts that it matches.
+// head returns the part of a pattern before its first wildcard. All texts that it matches start with it.
 func head(pattern string) string {
-	if i := strings.IndexAny(pattern, `*?[\`+ofLabels); i >= 0 {
+	if i := strings.IndexAny(pattern, `*?[\`+labelMark); i >= 0 {
 		return pattern[:i]
 	}
 	return pattern
 }
 
-// Patterns is a list of patterns that finds the patterns of a key without trying all of them. It is immutable.
+// Patterns is a list of patterns that finds the patterns of a key without trying each pattern. It is immutable.
 type Patterns struct {
 	texts    []string
-	heads    []string         // of texts
-	literals map[string][]int // positions of the patterns without wildcards, by their text
-	wild     []int            // positions of the others
+	heads    []string         // head of each text
+	literals map[string][]int // indices of the patterns without wildcards, by text
+	wild     []int            // indices of the other patterns
 }
 
-// NewPatterns returns the list of the given patterns. CheckPattern accepts each of them.
+// NewPatterns returns the list of texts. CheckPattern must accept each of them.
 func NewPatterns(texts []string) *Patterns {
 	p := &Patterns{texts: texts, literals: map[string][]int{}}
 	for i, text := range texts {
@@ -145,24 +145,23 @@ func NewPatterns(texts []string) *Patterns {
 	return p
 }
 
-// Text returns the pattern at a position.
+// Text returns the pattern at index i.
 func (p *Patterns) Text(i int) string { return p.texts[i] }
 
-// Matching appends the positions of the patterns that match a text to dst, in ascending order.
+// Matching appends the indices of the patterns that match text to dst, in ascending order.
 func (p *Patterns) Matching(dst []int, text string) []int {
-	from := len(dst)
+	start := len(dst)
 	dst = append(dst, p.literals[text]...)
 	for _, i := range p.wild {
 		if Matches(p.texts[i], text) {
 			dst = append(dst, i)
 		}
 	}
-	slices.Sort(dst[from:])
+	slices.Sort(dst[start:])
 	return dst
 }
 
-// Meeting returns the positions, in ascending order, of the patterns that some text may match together with the given
-// pattern, as MayMeet reports.
+// Meeting returns, in ascending order, the indices of the patterns for which MayMeet with pattern is true.
 func (p *Patterns) Meeting(pattern string) (positions []int) {
 	head := head(pattern)
 	if head == pattern {
@@ -176,7 +175,7 @@ func (p *Patterns) Meeting(pattern string) (positions []int) {
 	return positions
 }
 
-// MayMeet reports whether some text may match both patterns. It is true if that is not plain.
+// MayMeet reports whether some text may match both patterns. It returns true if that is uncertain.
 func MayMeet(a, b string) bool { return mayMeet(a, head(a), b, head(b)) }
 
 func mayMeet(a, headA, b, headB string) bool {

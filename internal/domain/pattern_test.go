@@ -10,7 +10,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A pattern of labels matches the series whose labels match, in any order and beside others.
+// A pattern of labels matches series with matching labels, in any order and next to other labels.
 func TestLabelPatterns(t *testing.T) {
 	for _, c := range []struct {
 		labels map[string]string
@@ -35,7 +35,7 @@ func TestLabelPatterns(t *testing.T) {
 		}
 	}
 	if domain.CheckPattern(domain.LabelPattern(map[string]string{"a": "["})) == nil {
-		t.Error("[ is taken")
+		t.Error("[ is accepted")
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOfN(rapid.SampledFrom([]rune("ab\"\\\n,={}/")), 0, 6, -1)
@@ -59,7 +59,7 @@ func TestLabelPatterns(t *testing.T) {
 	})
 }
 
-// literal is the pattern of a text.
+// literal returns a pattern that matches only text.
 func literal(text string) (pattern string) {
 	for _, r := range text {
 		if r == '\\' {
@@ -70,7 +70,8 @@ func literal(text string) (pattern string) {
 	return pattern
 }
 
-// A list of patterns finds those that match a text, and those that may meet a pattern.
+// Matching finds the patterns that match a text, and Meeting those that may match a text together with another
+// pattern.
 func TestPatterns(t *testing.T) {
 	labels := domain.LabelPattern(map[string]string{"job": "a*"})
 	rapid.Check(t, func(t *rapid.T) {
@@ -93,7 +94,7 @@ func TestPatterns(t *testing.T) {
 	})
 }
 
-// Patterns that may not meet match no text both.
+// If MayMeet is false, no text matches both patterns.
 func TestMayMeet(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

@@ -1,5 +1,4 @@
-// Package filelock locks files against other processes. A lock ends with its process, whatever
-// ends that.
+// Package filelock locks files against other processes. The operating system releases a lock when its process ends.
 package filelock
 
 import (
@@ -13,11 +12,11 @@ import (
 	"time"
 )
 
-// A Lock is a lock that this process holds.
+// A Lock is a lock of this process.
 type Lock struct{ file *os.File }
 
-// LockedError is the error of a lock that another run holds. Holder says which: its process, host, and
-// since when; it is empty if the other one has not said so yet.
+// A LockedError means that another run holds a lock. Holder names its process, its host and the start of the lock;
+// it is empty if the other run has not written them yet.
 type LockedError struct{ Holder string }
 
 func (h *LockedError) Error() string {
@@ -27,50 +26,49 @@ func (h *LockedError) Error() string {
 	return "another run holds it: " + h.Holder
 }
 
-// maxHolder bounds what is read of a holder.
+// maxHolder is the maximum number of bytes that are read from a lock file.
 const maxHolder = 1 << 10
 
-// A lock's file says who holds it. A beginning of such a text is that of a process which was killed
-// while it wrote.
-const begins = "process "
+// holderPrefix starts the text of a lock file, which names the holder. A file with only a part of it was left by a
+// process that was killed while it wrote.
+const holderPrefix = "process "
 
-var holders = regexp.MustCompile(`^process [0-9]+ on [^\s[:cntrl:]]* since [-+.:0-9TZ]+$`)
+var holderText = regexp.MustCompile(`^process [0-9]+ on [^\s[:cntrl:]]* since [-+.:0-9TZ]+$`)
 
-// notOurs is the error of a file that no lock is: a link, or one with other content.
-func notOurs(path string) error {
-	return fmt.Errorf("%s is no lock of this program, but a link or a file of something else: remove it if nobody needs it, or give the state another name", path)
+// notLock returns the error for a file that is not a lock file: a link, or a file with other content.
+func notLock(path string) error {
+	return fmt.Errorf("%s is not a lock file of this program, but a link or another file: remove it if it is not needed, or use another name for the state", path)
 }
 
-// maxTries is how often Acquire tries to open a file that others make and remove.
+// maxTries is the maximum number of attempts of Acquire to open a file that other processes create and remove.
 const maxTries = 1000
 
-// Acquire takes the lock of which path is the file, until Release or the end of the process. It
-// does not wait: the error is a *LockedError if somebody has it, also within this process. It wraps
-// errors.ErrUnsupported if the file system has no locks. It opens no link, and changes no file
-// but a lock's.
+// Acquire locks the file at path until Release or the end of the process. It does not wait: if the lock is held,
+// also by this process, the error is a *LockedError. The error wraps errors.ErrUnsupported if the file system has
+// no locks. Acquire follows no link, and changes only lock files.
 func Acquire(path string) (*Lock, error) {
 	for range maxTries {
-		f, made, err := openLock(path)
+		f, created, err := openLock(path)
 		if errors.Is(err, fs.ErrExist) {
-			continue // somebody has made it since
+			continue // another process has created it meanwhile
 		}
 		if err != nil {
 			return nil, err
 		}
 		ok, err := Try(f)
-		if errors.Is(err, errors.ErrUnsupported) && made {
+		if errors.Is(err, errors.ErrUnsupported) && created {
 			os.Remove(path)
 		}
-		if err == nil && ok && !At(f, path) { // the holder before has removed it since
+		if err == nil && ok && !At(f, path) { // the previous holder has removed it meanwhile
 			f.Close()
 			continue
 		}
 		var text string
 		if err == nil {
-			text, err = textOf(f, path)
+			text, err = readHolder(f, path)
 		}
 		if err == nil && !ok {
-			if !holders.MatchString(text) {
+			if !holderText.MatchString(text) {
 				text = ""
 			}
 			err = &LockedError{text}
@@ -81,21 +79,21 @@ func Acquire(path string) (*Lock, error) {
 		}
 		l := &Lock{f}
 		host, _ := os.Hostname()
-		holder := fmt.Sprintf("%s%d on %s since %s\n", begins, os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))
+		holder := fmt.Sprintf("%s%d on %s since %s\n", holderPrefix, os.Getpid(), host, time.Now().UTC().Format(time.RFC3339))
 		if err = f.Truncate(0); err == nil {
 			_, err = f.WriteAt([]byte(holder), 0)
 		}
 		if err != nil {
-			l.Release() // an empty file would stay on a full disk
+			l.Release() // otherwise an empty file would stay on a full disk
 			return nil, err
 		}
 		return l, nil
 	}
-	return nil, fmt.Errorf("%s is made and removed by others all the time", path)
+	return nil, fmt.Errorf("%s is repeatedly created and removed by other processes", path)
 }
 
-// openLock opens the file of a lock, or makes it.
-func openLock(path string) (f *os.File, made bool, err error) {
+// openLock opens the lock file, or creates it.
+func openLock(path string) (f *os.File, created bool, err error) {
 	f, err = open(path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		f, err = open(path, os.O_CREATE|os.O_EXCL)
@@ -106,7 +104,7 @@ func openLock(path string) (f *os.File, made bool, err error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = notOurs(path)
+		err = notLock(path)
 	}
 	if err != nil {
 		f.Close()
@@ -115,20 +113,20 @@ func openLock(path string) (f *os.File, made bool, err error) {
 	return f, false, nil
 }
 
-// textOf is what a lock's file says. The error says that the file is none.
-func textOf(f *os.File, path string) (string, error) {
+// readHolder returns the text of a lock file. It fails if the file is not a lock file.
+func readHolder(f *os.File, path string) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(f, maxHolder))
 	if err != nil {
 		return "", err
 	}
 	text := string(b)
-	if !strings.HasPrefix(text, begins) && !strings.HasPrefix(begins, text) {
-		return "", notOurs(path)
+	if !strings.HasPrefix(text, holderPrefix) && !strings.HasPrefix(holderPrefix, text) {
+		return "", notLock(path)
 	}
 	return strings.TrimSpace(text), nil
 }
 
-// Release gives the lock back, and removes its file.
+// Release releases the lock and removes its file.
 func (l *Lock) Release() {
 	if At(l.file, l.file.Name()) {
 		Remove(l.file)
@@ -137,23 +135,23 @@ func (l *Lock) Release() {
 	}
 }
 
-// Remove removes an open file and closes it. A lock is held until the name is gone, where possible.
+// Remove removes an open file and closes it. If the system allows, it removes the file before the lock ends.
 func Remove(f *os.File) {
 	if RemovesOpen {
-		os.Remove(f.Name()) // first: whoever has opened it sees in At that it is gone
+		os.Remove(f.Name()) // first: a process that has opened it notices with At
 	}
 	f.Close()
 	if !RemovesOpen {
-		os.Remove(f.Name()) // does nothing if somebody has opened it
+		os.Remove(f.Name()) // does nothing if another process has opened it
 	}
 }
 
-// At reports whether f is the file that path leads to.
+// At reports whether path still names the open file f.
 func At(f *os.File, path string) bool {
-	is, err := f.Stat()
+	opened, err := f.Stat()
 	if err != nil {
 		return false
 	}
-	there, err := os.Lstat(path)
-	return err == nil && os.SameFile(is, there)
+	named, err := os.Lstat(path)
+	return err == nil && os.SameFile(opened, named)
 }

@@ -11,7 +11,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// One has a lock at a time; the next one learns who.
+// One holder has a lock at a time; a second Acquire returns the holder.
 func TestAcquire(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	expect.OK(t, os.WriteFile(path, []byte("process 1 on a host that was killed, with a long text, and which no longer matters at all\n"), 0o600))
@@ -19,57 +19,57 @@ func TestAcquire(t *testing.T) {
 		l, err := Acquire(path)
 		expect.OK(t, err)
 		_, err = Acquire(path)
-		held, ok := errors.AsType[*LockedError](err)
-		if !ok || !strings.HasPrefix(held.Holder, fmt.Sprintf("process %d on ", os.Getpid())) || strings.Contains(held.Holder, "killed") {
+		locked, ok := errors.AsType[*LockedError](err)
+		if !ok || !strings.HasPrefix(locked.Holder, fmt.Sprintf("process %d on ", os.Getpid())) || strings.Contains(locked.Holder, "killed") {
 			t.Errorf("the second: %v", err)
 		}
 		l.Release()
 		if _, err := os.Stat(path); err == nil {
-			t.Error("the lock's file was left")
+			t.Error("the lock file was left")
 		}
 	}
 	if _, err := Acquire(filepath.Join(path, "none")); err == nil {
-		t.Error("a folder that is not there passed")
+		t.Error("a missing folder was accepted")
 	}
 }
 
-// What is no lock is left as it is, and nothing of it is told.
+// Acquire does not change a file that is not a lock file, and shows nothing of its content.
 func TestForeignFiles(t *testing.T) {
 	dir := t.TempDir()
 	secret, path := filepath.Join(dir, "secret"), filepath.Join(dir, "lock")
 	expect.OK(t, os.WriteFile(secret, []byte("password\n"), 0o600))
 	nowhere := filepath.Join(dir, "nowhere")
-	for name, place := range map[string]func() error{
+	for name, create := range map[string]func() error{
 		"a link":            func() error { return os.Symlink(secret, path) },
 		"a link to nowhere": func() error { return os.Symlink(nowhere, path) },
 		"a hard link":       func() error { return os.Link(secret, path) },
 		"a text":            func() error { return os.WriteFile(path, []byte("password\n"), 0o600) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := place(); err != nil {
+			if err := create(); err != nil {
 				t.Skip(err)
 			}
 			defer os.Remove(path)
 			l, err := Acquire(path)
 			if err == nil {
 				l.Release()
-				t.Fatal("it was taken for a lock")
+				t.Fatal("accepted as a lock file")
 			}
-			if !strings.Contains(err.Error(), "no lock of this program") || strings.Contains(err.Error(), "password") {
+			if !strings.Contains(err.Error(), "not a lock file of this program") || strings.Contains(err.Error(), "password") {
 				t.Errorf("error %v", err)
 			}
 			expect.Same(t, "password\n", string(expect.Get(os.ReadFile(secret))(t)), "the other file")
 			if _, err := os.Lstat(nowhere); err == nil {
-				t.Error("the file was made that a link names")
+				t.Error("the target of the link was created")
 			}
 			if _, err := os.Lstat(path); err != nil {
-				t.Error("it was removed")
+				t.Error("the file was removed")
 			}
 		})
 	}
 }
 
-// Nothing of a file is told that somebody else has locked.
+// The error for a file that another process has locked shows only a valid holder.
 func TestForeignHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	for text, want := range map[string]string{
@@ -83,17 +83,17 @@ func TestForeignHolder(t *testing.T) {
 			t.Skip("no locks here: ", err)
 		}
 		_, err = Acquire(path)
-		if held, ok := errors.AsType[*LockedError](err); !ok || held.Holder != want {
+		if locked, ok := errors.AsType[*LockedError](err); !ok || locked.Holder != want {
 			t.Errorf("%q: error %v, want the holder %q", text, err, want)
 		}
 		f.Close()
 	}
 }
 
-// A lock that is released leaves a file alone that has taken its name.
+// Release keeps a file that has taken the name of the lock file.
 func TestReleaseLeavesOthers(t *testing.T) {
 	if !RemovesOpen {
-		t.Skip("nobody can take its name")
+		t.Skip("the name cannot be reused here")
 	}
 	path := filepath.Join(t.TempDir(), "lock")
 	l := expect.Get(Acquire(path))(t)
@@ -105,23 +105,23 @@ func TestReleaseLeavesOthers(t *testing.T) {
 	}
 }
 
-// A lock file that was removed while somebody opened it locks nothing.
+// A lock file that was removed while a process opened it is not a lock any more.
 func TestAt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	f := expect.Get(os.Create(path))(t)
 	defer f.Close()
 	if !At(f, path) {
-		t.Error("it is not there")
+		t.Error("At is false for the open file")
 	}
 	if !RemovesOpen {
-		t.Skip("nobody can remove it")
+		t.Skip("open files cannot be removed here")
 	}
 	os.Remove(path)
 	if At(f, path) {
-		t.Error("it is still there")
+		t.Error("At is true for a removed file")
 	}
 	expect.OK(t, os.WriteFile(path, nil, 0o600))
 	if At(f, path) {
-		t.Error("it is another's")
+		t.Error("At is true for another file")
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemovesOpen reports whether an open file can be removed and renamed.
+// RemovesOpen is true if an open file can be removed and renamed.
 const RemovesOpen = true
 
-// Try locks an open file until it is closed. It reports false if somebody else has locked it.
-// The error wraps errors.ErrUnsupported: the file system has no locks.
+// Try locks an open file until it is closed. It returns false if the file is locked already. The error wraps
+// errors.ErrUnsupported and means that the file system has no locks.
 func Try(f *os.File) (ok bool, err error) {
 	for {
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {

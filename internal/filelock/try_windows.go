@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// RemovesOpen reports whether an open file can be removed and renamed.
+// RemovesOpen is true if an open file can be removed and renamed.
 const RemovesOpen = false
 
-// Try locks an open file until it is closed. It reports false if somebody else has locked it.
-// The error wraps errors.ErrUnsupported: the file system has no locks.
+// Try locks an open file until it is closed. It returns false if the file is locked already. The error wraps
+// errors.ErrUnsupported and means that the file system has no locks.
 func Try(f *os.File) (ok bool, err error) {
-	// A locked byte can be read by nobody else: this one is behind the end of the file.
-	beyond := windows.Overlapped{OffsetHigh: 1 << 30}
-	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &beyond)
+	// No other process can read a locked byte, so this byte is after the end of the file.
+	pastEnd := windows.Overlapped{OffsetHigh: 1 << 30}
+	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &pastEnd)
 	switch err {
 	case nil:
 		return true, nil

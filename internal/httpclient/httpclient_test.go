@@ -23,7 +23,7 @@ import (
 	"hafvf/internal/tlsfiles"
 )
 
-// serve starts a server.
+// serve starts a server and returns its URL.
 func serve(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -39,10 +39,10 @@ func client(t *testing.T, s Server, b Bounds) *Client {
 
 func plain(url string) Server { return Server{URL: secret.Text{Text: url}, Timeout: time.Minute} }
 
-// get asks for the server's URL, with something behind it.
-func get(t *testing.T, c *Client, behind string) (answer *http.Response, body string, err error) {
+// get requests the server's URL with suffix appended.
+func get(t *testing.T, c *Client, suffix string) (answer *http.Response, body string, err error) {
 	t.Helper()
-	answer, err = c.HTTP().Get(c.Base().String() + behind)
+	answer, err = c.HTTP().Get(c.Base().String() + suffix)
 	if err != nil {
 		return nil, "", err
 	}
@@ -51,43 +51,42 @@ func get(t *testing.T, c *Client, behind string) (answer *http.Response, body st
 	return answer, string(b), err
 }
 
-// No redirect is followed, by whatever client the requests are made. The answer says where it
-// leads, and no secret.
+// No client follows a redirect. The response names its target without secrets.
 func TestRedirect(t *testing.T) {
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") })
 	for _, code := range []int{301, 302, 303, 307, 308} {
-		for to, want := range map[string]string{
-			strings.Replace(other, "http://", "http://user:token-1@", 1) + "/token-2?t=token-3": "a redirect to " + other + ", which is not followed",
-			"/token-4": "a redirect to http://127.0.0.1:",
+		for location, want := range map[string]string{
+			strings.Replace(other, "http://", "http://user:token-1@", 1) + "/token-2?t=token-3": "redirect to " + other + " was not followed",
+			"/token-4": "redirect to http://127.0.0.1:",
 		} {
 			c := client(t, plain(serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Location", to)
+				w.Header().Set("Location", location)
 				w.WriteHeader(code)
 				io.WriteString(w, "token-5")
 			})), Bounds{})
-			for _, of := range []*http.Client{c.HTTP(), {Transport: c}} {
-				answer, err := of.Post(c.Base().String(), "text/plain", strings.NewReader("secret"))
+			for _, httpClient := range []*http.Client{c.HTTP(), {Transport: c}} {
+				answer, err := httpClient.Post(c.Base().String(), "text/plain", strings.NewReader("secret"))
 				expect.OK(t, err)
 				text, err := io.ReadAll(answer.Body)
 				if answer.Body.Close(); err != nil || answer.StatusCode != code || !strings.HasPrefix(string(text), want) || strings.Contains(string(text), "token") || answer.ContentLength != int64(len(text)) {
-					t.Errorf("%d to %s: %d %q, %v", code, to, answer.StatusCode, text, err)
+					t.Errorf("%d to %s: %d %q, %v", code, location, answer.StatusCode, text, err)
 				}
 			}
 		}
 	}
 }
 
-// An answer is read up to its bound, whatever the server says of its length.
+// A response is read up to its bound, whatever length the server announces.
 func TestBound(t *testing.T) {
 	const bound = 100 << 10
 	for _, c := range []struct {
-		code, length int // none: without an end
+		code, length int // length of the body; -1 means endless
 		want         string
 	}{
 		{200, bound - 1, ""}, {200, bound, ""}, {200, bound + 1, "the answer is longer than 102400 bytes"}, {200, -1, "the answer is longer than 102400 bytes"},
 		{500, bound + 1, ""}, {500, -1, ""},
 	} {
-		gone := make(chan struct{})
+		finished := make(chan struct{})
 		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(c.code)
 			piece := strings.Repeat("a", 1<<10)
@@ -100,7 +99,7 @@ func TestBound(t *testing.T) {
 					break
 				}
 			}
-			close(gone)
+			close(finished)
 		})
 		_, body, err := get(t, client(t, plain(url), Bounds{Answer: bound}), "")
 		if (err == nil) != (c.want == "") || err != nil && (err.Error() != c.want || !errors.As(err, new(TooLong))) {
@@ -109,12 +108,12 @@ func TestBound(t *testing.T) {
 		if want := map[int]int{200: min(c.length, bound), 500: c.length}[c.code]; err == nil && c.length > 0 && len(body) != want || len(body) > max(bound, refusalAnswer) {
 			t.Errorf("%+v: %d bytes", c, len(body))
 		}
-		<-gone
+		<-finished
 	}
 	expect.Same(t, "the answer is longer than 8 MB", TooLong(defaultAnswer).Error())
 }
 
-// A pause for which a server asks is no longer than its bound, also for those who read the header.
+// A Retry-After is at most its bound, also for callers that read the header.
 func TestRetryAfter(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"": 0, "0": 0, "7": 7 * time.Second, "30": 30 * time.Second, "86400": 30 * time.Second, "-5": 0, "1e3": 0, "soon": 0,
@@ -125,16 +124,15 @@ func TestRetryAfter(t *testing.T) {
 			w.Header().Set("Retry-After", text)
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})
-		for _, most := range []time.Duration{30 * time.Second, 0} {
-			answer, _, err := get(t, client(t, plain(url), Bounds{Pause: most}), "")
+		for _, maxPause := range []time.Duration{30 * time.Second, 0} {
+			answer, _, err := get(t, client(t, plain(url), Bounds{Pause: maxPause}), "")
 			expect.OK(t, err)
-			expect.Same(t, min(want, most), asked(answer.Header.Get("Retry-After")), text, " of at most ", most)
+			expect.Same(t, min(want, maxPause), parseRetryAfter(answer.Header.Get("Retry-After")), text, " of at most ", maxPause)
 		}
 	}
 }
 
-// After 401 and 403 the secrets are read again, and if they have changed, the request is made again
-// with its body.
+// After 401 and 403 the secrets are read again; if they have changed, the request is repeated with its body.
 func TestSecretsAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) secret.Secret { return secret.Secret{File: filepath.Join(dir, name)} }
@@ -175,7 +173,7 @@ func TestSecretsAreReadAgain(t *testing.T) {
 		{"token", "t2", "t2 w1 /p1/below", 401, 200, 1},
 		{"password", "w2", "t2 w2 /p1/below", 403, 200, 2},
 		{"url", url + "/p2", "t2 w2 /p2/below", 403, 200, 2},
-		{"token", "t3", "t2 w2 /p2/below", 401, 200, 1}, // that of before is good
+		{"token", "t3", "t2 w2 /p2/below", 401, 200, 1}, // the previous token is valid
 		{"token", "t4", "t5 w2 /p2/below", 401, 401, 2},
 		{"token", "t4", "t5 w2 /p2/below", 401, 401, 1},
 		{"token", "t5", "t6 w2 /p2/below", 404, 404, 1},
@@ -193,12 +191,12 @@ func TestSecretsAreReadAgain(t *testing.T) {
 	}
 }
 
-// A header that cannot be sent is refused, by name and by text, and the error does not show the text. One
-// that was read again is left: the log names the key, and the one before stays.
+// A header that cannot be sent is refused, by name and by text, and the error does not show the text. If the header
+// was read again, the log names the key, and the previous header stays in use.
 func TestHeaders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(text string) { expect.OK(t, os.WriteFile(file, []byte(text), 0o600)) }
-	at := func(name string) map[string]secret.Text {
+	header := func(name string) map[string]secret.Text {
 		return map[string]secret.Text{name: {Secret: secret.Secret{File: file}}}
 	}
 	url, got := "", []string(nil)
@@ -209,18 +207,18 @@ func TestHeaders(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"X-Token", "secret\nsecret", "sink.headers.X-Token.file: the text cannot be sent as a header: character 7"},
 		{"X-Token", "\x00secret", "character 1 "},
-		{"X-Token ", "secret", `sink.headers.X-Token .file: "X-Token " is no name of a header`},
-		{"X\r\nA: b", "secret", "is no name of a header"},
-		{"", "secret", "is no name of a header"},
+		{"X-Token ", "secret", `sink.headers.X-Token .file: "X-Token " is not a valid header name`},
+		{"X\r\nA: b", "secret", "is not a valid header name"},
+		{"", "secret", "is not a valid header name"},
 	} {
 		write(c.text)
-		if _, err := New("sink", Server{URL: secret.Text{Text: url}, Headers: at(c.name)}, Bounds{}, nil); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+		if _, err := New("sink", Server{URL: secret.Text{Text: url}, Headers: header(c.name)}, Bounds{}, nil); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	write("first\r\n\n\n") // line ends at the end are no part
+	write("first\r\n\n\n") // line ends at the end are removed
 	var log strings.Builder
-	c := expect.Get(New("sink", Server{URL: secret.Text{Text: url}, Headers: at("X-Token")}, Bounds{}, slog.New(slog.NewTextHandler(&log, nil))))(t)
+	c := expect.Get(New("sink", Server{URL: secret.Text{Text: url}, Headers: header("X-Token")}, Bounds{}, slog.New(slog.NewTextHandler(&log, nil))))(t)
 	write("secret\nsecret")
 	if answer, _, err := get(t, c, ""); err != nil || answer.StatusCode != http.StatusUnauthorized {
 		t.Error(answer, err)
@@ -235,10 +233,10 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// What a server repeats of a request has no secret in it, in whatever it says of a refusal.
+// A refusal that repeats parts of the request shows no secret.
 func TestSecretsAreHidden(t *testing.T) {
 	dir := t.TempDir()
-	at := func(name, text string) secret.Secret {
+	secretFile := func(name, text string) secret.Secret {
 		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		return secret.Secret{File: filepath.Join(dir, name)}
 	}
@@ -254,9 +252,9 @@ func TestSecretsAreHidden(t *testing.T) {
 	})
 	secrets := []string{"longsecret1", "longsecret2", "longsecret3", "/hook/longsecret4", "abc", "longsecret5", "long%2Fsecret6"}
 	for _, s := range []Server{
-		{URL: secret.Text{Text: url}, Headers: map[string]secret.Text{"Authorization": {Secret: at("a", "Bearer longsecret1")}, "X-Token": {Secret: at("x", "longsecret2")}, "X-Tenant": {Text: "open-tenant"}}},
-		{URL: secret.Text{Text: url}, Username: "user", Password: at("p", "longsecret3")},
-		{URL: secret.Text{Secret: at("u", url+"/hook/longsecret4")}},
+		{URL: secret.Text{Text: url}, Headers: map[string]secret.Text{"Authorization": {Secret: secretFile("a", "Bearer longsecret1")}, "X-Token": {Secret: secretFile("x", "longsecret2")}, "X-Tenant": {Text: "open-tenant"}}},
+		{URL: secret.Text{Text: url}, Username: "user", Password: secretFile("p", "longsecret3")},
+		{URL: secret.Text{Secret: secretFile("u", url+"/hook/longsecret4")}},
 		{URL: secret.Text{Text: url}, Headers: map[string]secret.Text{"Authorization": {Text: "abc"}}},
 		{URL: secret.Text{Text: url + "/hook?token=longsecret5&of=long%2Fsecret6&n=1"}},
 	} {
@@ -271,16 +269,16 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 }
 
-// What New refuses names the key, and no secret.
+// The errors of New name the key, and show no secret.
 func TestNew(t *testing.T) {
-	none := secret.Secret{File: filepath.Join(t.TempDir(), "none")}
+	missing := secret.Secret{File: filepath.Join(t.TempDir(), "none")}
 	for want, s := range map[string]Server{
-		"sink.url: must be":          plain("ftp://token"),
-		"sink.url.env":               {URL: secret.Text{Secret: secret.Secret{Env: "NOT_SET_"}}},
-		"sink.headers.A.file":        {URL: secret.Text{Text: "http://a/token"}, Headers: map[string]secret.Text{"A": {Secret: none}}},
-		"sink.password.file":         {URL: secret.Text{Text: "http://a/token"}, Username: "u", Password: none},
-		"sink.tls.ca: " + none.File:  {URL: secret.Text{Text: "https://a/token"}, TLS: &tlsfiles.TLS{CA: none.File}},
-		"sink.tls.cert and tls.key ": {URL: secret.Text{Text: "https://a/token"}, TLS: &tlsfiles.TLS{Cert: none.File}},
+		"sink.url: must be":            plain("ftp://token"),
+		"sink.url.env":                 {URL: secret.Text{Secret: secret.Secret{Env: "NOT_SET_"}}},
+		"sink.headers.A.file":          {URL: secret.Text{Text: "http://a/token"}, Headers: map[string]secret.Text{"A": {Secret: missing}}},
+		"sink.password.file":           {URL: secret.Text{Text: "http://a/token"}, Username: "u", Password: missing},
+		"sink.tls.ca: " + missing.File: {URL: secret.Text{Text: "https://a/token"}, TLS: &tlsfiles.TLS{CA: missing.File}},
+		"sink.tls.cert and tls.key ":   {URL: secret.Text{Text: "https://a/token"}, TLS: &tlsfiles.TLS{Cert: missing.File}},
 	} {
 		if _, err := New("sink", s, Bounds{}, nil); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "token") {
 			t.Errorf("%s: %v", want, err)
@@ -288,7 +286,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A login in the URL goes along, and no message has it.
+// A login in the URL is sent, and no message shows it.
 func TestLoginInURL(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "u" || password != "token" {
@@ -299,13 +297,13 @@ func TestLoginInURL(t *testing.T) {
 	if answer, _, err := get(t, c, "/x"); err != nil || answer.StatusCode != 200 || c.Place() != url {
 		t.Errorf("%v %v, at %s", answer, err, c.Place())
 	}
-	away := client(t, plain("http://u:token@127.0.0.1:1/token"), Bounds{})
-	if _, _, err := get(t, away, "/token"); err == nil || strings.Contains(Bare(err).Error(), "token") {
+	unreachable := client(t, plain("http://u:token@127.0.0.1:1/token"), Bounds{})
+	if _, _, err := get(t, unreachable, "/token"); err == nil || strings.Contains(Bare(err).Error(), "token") {
 		t.Error(Bare(err))
 	}
 }
 
-// A server shows a certificate of the authority that TLS names, and sees that of the client.
+// The client trusts the authority that TLS names, and shows its certificate to the server.
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, kind string, der []byte) string {
@@ -319,24 +317,24 @@ func TestTLS(t *testing.T) {
 	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	own := s.TLS.Certificates[0]
-	key := expect.Get(x509.MarshalPKCS8PrivateKey(own.PrivateKey))(t)
-	cert := file("cert.pem", "CERTIFICATE", own.Certificate[0])
-	to := plain(s.URL)
-	to.TLS = &tlsfiles.TLS{CA: cert, Cert: cert, Key: file("key.pem", "PRIVATE KEY", key)}
-	if _, _, err := get(t, client(t, to, Bounds{}), ""); err != nil {
+	certificate := s.TLS.Certificates[0]
+	key := expect.Get(x509.MarshalPKCS8PrivateKey(certificate.PrivateKey))(t)
+	cert := file("cert.pem", "CERTIFICATE", certificate.Certificate[0])
+	server := plain(s.URL)
+	server.TLS = &tlsfiles.TLS{CA: cert, Cert: cert, Key: file("key.pem", "PRIVATE KEY", key)}
+	if _, _, err := get(t, client(t, server, Bounds{}), ""); err != nil {
 		t.Error(err)
 	}
 }
 
-// Requests go through the proxy of the environment.
+// Requests use the proxy of the environment.
 func TestProxy(t *testing.T) {
-	got := client(t, plain("http://a"), Bounds{}).to.Proxy
+	got := client(t, plain("http://a"), Bounds{}).transport.Proxy
 	want := reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 	expect.Same(t, want, reflect.ValueOf(got).Pointer(), "the proxy of the environment")
 }
 
-// Only these answers may be another one later. What is final too early loses an alert.
+// Only these codes are temporary. A code that is wrongly final loses an alert.
 func TestTemporary(t *testing.T) {
 	var got []int
 	for code := range 600 {

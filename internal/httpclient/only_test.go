@@ -13,11 +13,11 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// of net/http, what makes requests without a Client.
-var others = []string{"Client", "Transport", "DefaultClient", "DefaultTransport", "Get", "Head", "Post", "PostForm"}
+// makers are the names of net/http that make requests without a Client.
+var makers = []string{"Client", "Transport", "DefaultClient", "DefaultTransport", "Get", "Head", "Post", "PostForm"}
 
-// No other file of the module makes requests but by a Client, apart from what tests start. A
-// pointer to a client is one that was given.
+// All files of the module make requests with a Client, except test servers. A pointer to an http.Client is allowed:
+// it was received as an argument.
 func TestOnlyClient(t *testing.T) {
 	root := filepath.Join("..", "..")
 	files := 0
@@ -33,7 +33,7 @@ func TestOnlyClient(t *testing.T) {
 		}
 		files++
 		for _, found := range uses(t, path) {
-			t.Errorf("%s makes requests by itself: take internal/httpclient", found)
+			t.Errorf("%s makes requests without a Client: use internal/httpclient", found)
 		}
 		return nil
 	})
@@ -42,7 +42,7 @@ func TestOnlyClient(t *testing.T) {
 	}
 }
 
-// uses are the places of a file that use others.
+// uses returns the positions in a file that use makers.
 func uses(t *testing.T, path string) (found []string) {
 	t.Helper()
 	set := token.NewFileSet()
@@ -61,14 +61,14 @@ func uses(t *testing.T, path string) (found []string) {
 	if name == "." {
 		return []string{path + ": the dot import of net/http"}
 	}
-	given := map[ast.Expr]bool{}
+	pointers := map[ast.Expr]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.StarExpr:
-			of, ok := n.X.(*ast.SelectorExpr)
-			given[n.X] = ok && (of.Sel.Name == "Client" || of.Sel.Name == "Transport")
+			selector, ok := n.X.(*ast.SelectorExpr)
+			pointers[n.X] = ok && (selector.Sel.Name == "Client" || selector.Sel.Name == "Transport")
 		case *ast.SelectorExpr:
-			if of, ok := n.X.(*ast.Ident); ok && of.Name == name && slices.Contains(others, n.Sel.Name) && !given[n] {
+			if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == name && slices.Contains(makers, n.Sel.Name) && !pointers[n] {
 				found = append(found, set.Position(n.Pos()).String()+": http."+n.Sel.Name)
 			}
 		}

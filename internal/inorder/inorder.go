@@ -1,5 +1,5 @@
-// Package inorder is what splittable functions share that read in one order: a runner gets all that is
-// unclaimed or nothing, as two readers of one source would read it twice and in no order.
+// Package inorder has the common parts of splittable functions that read in one order. A split gives away all
+// unclaimed positions or none: two readers of one source would read it twice and out of order.
 package inorder
 
 import (
@@ -12,16 +12,16 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
 )
 
-// Endless is the end of a restriction of which nobody knows the end.
+// Endless is the end of a restriction whose end is unknown.
 const Endless = math.MaxInt64
 
-// End claims all that is left of a restriction, unread.
+// End claims the rest of a restriction without reading it.
 func End(rt *sdf.LockRTracker) {
-	// Of an endless one the last position but one: with the last, the tracker overflows.
+	// In an endless restriction this is the last position but one: with the last, the tracker overflows.
 	rt.TryClaim(rt.GetRestriction().(offsetrange.Restriction).End - 1)
 }
 
-// A Whole function splits none of its restrictions R. Embed it.
+// A Whole function does not split its restrictions R initially. Embed it.
 type Whole[R any] struct{}
 
 func (Whole[R]) SplitRestriction(_ []byte, r R) []R { return []R{r} }
@@ -53,7 +53,7 @@ func (t *tracker) GetProgress() (done, remaining float64) {
 	return done, 1
 }
 
-// A Watermark is a time in Unix milliseconds that never goes back.
+// A Watermark is a time in Unix milliseconds.
 type Watermark struct{ MS int64 }
 
 func (w *Watermark) CurrentWatermark() time.Time { return time.UnixMilli(w.MS) }

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// MB is the unit of the limits of files.
+// MB is the unit of file size limits.
 const MB = 1 << 20
 
 // waitTime is the maximum time for which a reader waits for the content of a file.
 var waitTime = 10 * time.Second
 
-// A content is what a file had when it was read.
+// A content is the result of reading a file.
 type content struct {
 	text []byte
 	info fs.FileInfo
@@ -26,12 +26,12 @@ type content struct {
 
 func (c content) values() ([]byte, fs.FileInfo, error) { return c.text, c.info, c.err }
 
-// pipes has the content of each pipe that was read, func() content by its path.
+// pipes has the content of each pipe that was read, as func() content by path.
 var pipes sync.Map
 
-// Read returns the content of a regular file or a pipe, and the file's description before that. It refuses anything else,
-// more than limit bytes, and a file from which nothing comes within 10 s. A pipe is read once: later calls return the same
-// content.
+// Read returns the content of a regular file or a pipe, and its FileInfo from before the read. It refuses other
+// kinds of files, more than limit bytes, and a file that yields nothing within 10 s. A pipe is read once: later
+// calls return the same content.
 func Read(path string, limit int) ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err == nil {
@@ -47,13 +47,13 @@ func Read(path string, limit int) ([]byte, fs.FileInfo, error) {
 	return once.(func() content)().values()
 }
 
-// ReadText is Read without the byte order mark at the beginning of a text.
+// ReadText is Read without the byte order mark at the start.
 func ReadText(path string, limit int) ([]byte, fs.FileInfo, error) {
 	text, info, err := Read(path, limit)
 	return WithoutMark(text), info, err
 }
 
-// WithoutMark returns a text without the byte order mark at its beginning.
+// WithoutMark returns text without the byte order mark at its start.
 func WithoutMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
 
 // Open opens a regular file of any size. It refuses anything else without opening it.
@@ -68,11 +68,11 @@ func Open(path string) (*os.File, error) {
 	return os.Open(path)
 }
 
-// AnySize is the limit of Open.
+// AnySize is the limit argument that means no limit.
 const AnySize = 0
 
-// Check returns why Read with a limit, or Open with AnySize, refuses the file at path. It is nil if there is no file, and if
-// the file cannot be opened. Check reads a pipe, so that later reads do not wait.
+// Check returns the error with which Read, or with AnySize Open, refuses the file at path. It returns nil if the
+// file is missing or cannot be opened. Check reads a pipe, so that later reads do not wait.
 func Check(path string, limit int) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -86,7 +86,7 @@ func Check(path string, limit int) error {
 
 func isPipe(info fs.FileInfo) bool { return info.Mode()&fs.ModeNamedPipe != 0 }
 
-// refusal returns why a file is refused by its kind or its size.
+// refusal returns an error if the kind or the size of a file is not allowed.
 func refusal(info fs.FileInfo, limit int) error {
 	want, kind := "a regular file or a pipe", "a device"
 	if limit == AnySize {
@@ -114,7 +114,8 @@ func tooLarge(limit int) error {
 	return fmt.Errorf("it has more than %d kB", limit>>10)
 }
 
-// readInTime reads a file, and gives up after waitTime: a pipe may have no writer. Reading goes on in the background then.
+// readInTime reads a file. After waitTime it fails, since a pipe may have no writer; the read then continues in the
+// background.
 func readInTime(path string, info fs.FileInfo, limit int) content {
 	done := make(chan content, 1)
 	go func() {

@@ -11,11 +11,11 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// TestRefusals gives every kind of file to Read, Open and Check.
+// TestRefusals passes each kind of file to Read, Open and Check.
 func TestRefusals(t *testing.T) {
-	was := waitTime
+	old := waitTime
 	waitTime = 50 * time.Millisecond
-	t.Cleanup(func() { waitTime = was })
+	t.Cleanup(func() { waitTime = old })
 	dir := t.TempDir()
 	write := func(name string, bytes int) string {
 		path := filepath.Join(dir, name)
@@ -49,8 +49,8 @@ func TestRefusals(t *testing.T) {
 		}
 		same(t, c.path, Check(c.path, AnySize), c.open)
 	}
-	none := filepath.Join(dir, "none")
-	if _, _, err := Read(none, limit); !os.IsNotExist(err) || Check(none, limit) != nil || Check(none, AnySize) != nil {
+	missing := filepath.Join(dir, "none")
+	if _, _, err := Read(missing, limit); !os.IsNotExist(err) || Check(missing, limit) != nil || Check(missing, AnySize) != nil {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -62,7 +62,7 @@ func same(t *testing.T, path string, err error, want string) {
 	}
 }
 
-// A pipe is read once: later reads have the same content. A byte order mark is no text.
+// A pipe is read once, and later reads return the same content. The byte order mark is removed.
 func TestReadPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {

@@ -1,4 +1,4 @@
-// Package jsontext makes JSON of what always has one, such as settings that travel to workers, and reads it.
+// Package jsontext encodes values that always have a JSON form, such as settings for workers, and decodes JSON.
 package jsontext
 
 import (
@@ -10,7 +10,7 @@ import (
 	"hafvf/internal/message"
 )
 
-// Of is the JSON of v. It panics if there is none.
+// Of returns the JSON of v. It panics if v has none.
 func Of(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -19,7 +19,7 @@ func Of(v any) string {
 	return string(text)
 }
 
-// Read reads what Of has written. It panics if that is none of a T.
+// Read decodes the JSON of Of. It panics if text is not the JSON of a T.
 func Read[T any](text string) (v T) {
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		panic(err)
@@ -27,7 +27,7 @@ func Read[T any](text string) (v T) {
 	return v
 }
 
-// Strict reads one value that somebody has written: a field that T does not have is an error, and so is what follows.
+// Strict decodes one value of user input. It fails for fields that T does not have, and for text after the value.
 func Strict[T any](text []byte) (v T, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

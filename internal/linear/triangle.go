@@ -1,5 +1,5 @@
-// Package linear is the linear algebra of small triangular matrices, which regressions and
-// seasons learn row by row. Nothing in it allocates but New… and ProductOfTriangles.
+// Package linear has linear algebra with small triangular matrices, which regressions and seasons learn row by row.
+// Only New… and ProductOfTriangles allocate memory.
 package linear
 
 import "math"
@@ -10,16 +10,16 @@ type Triangle struct {
 	V []float64 // TriangleLen(N) entries
 }
 
-// TriangleLen is the number of entries of an upper triangle of n rows.
+// TriangleLen returns the number of entries of an upper triangle with n rows.
 func TriangleLen(n int) int { return n * (n + 1) / 2 }
 
-// NewTriangle returns a triangle of n rows of zeros.
+// NewTriangle returns a triangle with n rows of zeros.
 func NewTriangle(n int) Triangle { return Triangle{n, make([]float64, TriangleLen(n))} }
 
-// Index is the place of entry (i, j), i ≤ j, in V.
+// Index returns the index of entry (i, j), i ≤ j, in V.
 func (t Triangle) Index(i, j int) int { return i*t.N - i*(i-1)/2 + j - i }
 
-// At is entry (i, j).
+// At returns entry (i, j).
 func (t Triangle) At(i, j int) float64 {
 	if i > j {
 		return 0
@@ -27,13 +27,13 @@ func (t Triangle) At(i, j int) float64 {
 	return t.V[t.Index(i, j)]
 }
 
-// Row is row i from the diagonal on.
+// Row returns row i from the diagonal on. It shares memory with t.
 func (t Triangle) Row(i int) []float64 {
-	at := t.Index(i, i)
-	return t.V[at : at+t.N-i]
+	start := t.Index(i, i)
+	return t.V[start : start+t.N-i]
 }
 
-// Identity makes the triangle the identity.
+// Identity sets t to the identity.
 func (t Triangle) Identity() {
 	clear(t.V)
 	for i := range t.N {
@@ -44,10 +44,10 @@ func (t Triangle) Identity() {
 // Set sets entry (i, j), i ≤ j.
 func (t Triangle) Set(i, j int, f float64) { t.V[t.Index(i, j)] = f }
 
-// Add makes RᵀR into RᵀR + x·xᵀ by Givens rotations, and overwrites x.
+// Add replaces RᵀR by RᵀR + x·xᵀ with Givens rotations. It overwrites x.
 func (t Triangle) Add(x []float64) { t.AddTop(x, t.N) }
 
-// AddTop is add to the first rows alone, which do not depend on the others.
+// AddTop is Add for the first rows only, which do not depend on the others.
 func (t Triangle) AddTop(x []float64, rows int) {
 	for i := range rows {
 		if x[i] == 0 {
@@ -66,18 +66,18 @@ func (t Triangle) AddTop(x []float64, rows int) {
 	}
 }
 
-// Line makes RᵀR into I + s·QᵀQ by Householder reflections of I and √s·Q, one on the
-// other. w is scratch as long as q.
+// Line replaces RᵀR by I + s·QᵀQ with Householder reflections of I stacked on √s·Q. w is scratch with the length of
+// q.V.
 func (t Triangle) Line(q Triangle, s float64, w []float64) {
 	t.Identity()
-	rows := t.N // those after them are zero
+	rows := t.N // the rows after them are zero
 	for rows > 0 && Zeros(q.Row(rows-1)) {
 		rows--
 	}
 	root := math.Sqrt(s)
-	column := func(j int) []float64 { // of √s·Q, its first rows
-		at := TriangleLen(j)
-		return w[at : at+min(j+1, rows)]
+	column := func(j int) []float64 { // the first rows of a column of √s·Q
+		start := TriangleLen(j)
+		return w[start : start+min(j+1, rows)]
 	}
 	for i := range rows {
 		for j, v := range q.Row(i) {
@@ -85,7 +85,7 @@ func (t Triangle) Line(q Triangle, s float64, w []float64) {
 		}
 	}
 	for j := range t.N {
-		// The reflection takes column j from (1, x) to (β, 0).
+		// The reflection maps column j from (1, x) to (β, 0).
 		x, row := column(j), t.Row(j)
 		size := Dot(x, x)
 		if size == 0 {
@@ -104,7 +104,7 @@ func (t Triangle) Line(q Triangle, s float64, w []float64) {
 		}
 		half := beta / (1 + beta)
 		k := j + 1
-		for ; k+1 < t.N; k += 2 { // two columns at once, which is faster
+		for ; k+1 < t.N; k += 2 { // two columns at once are faster
 			y, z := column(k)[:len(x)], column(k + 1)[:len(x)]
 			a, b := 0.0, 0.0
 			for i, v := range x {
@@ -126,7 +126,7 @@ func (t Triangle) Line(q Triangle, s float64, w []float64) {
 	}
 }
 
-// SolveT solves Rᵀx = b in place, R the leading block as long as b.
+// SolveT solves Rᵀx = b in place. R is the leading block with the size of b.
 func (t Triangle) SolveT(b []float64) {
 	for i := range b {
 		row := t.Row(i)
@@ -135,7 +135,7 @@ func (t Triangle) SolveT(b []float64) {
 	}
 }
 
-// Solve solves Rx = b in place, R the leading block as long as b.
+// Solve solves Rx = b in place. R is the leading block with the size of b.
 func (t Triangle) Solve(b []float64) {
 	for i := len(b) - 1; i >= 0; i-- {
 		row := t.Row(i)
@@ -143,11 +143,11 @@ func (t Triangle) Solve(b []float64) {
 	}
 }
 
-// ProductOfTriangles is the diagonal block of a that starts at from, times b.
-func ProductOfTriangles(a Triangle, from int, b Triangle) Triangle {
+// ProductOfTriangles returns the diagonal block of a from row start on, with the size of b, times b.
+func ProductOfTriangles(a Triangle, start int, b Triangle) Triangle {
 	out := NewTriangle(b.N)
 	for i := range b.N {
-		row, factors := out.Row(i), a.Row(from + i)[:b.N-i]
+		row, factors := out.Row(i), a.Row(start + i)[:b.N-i]
 		for k, f := range factors {
 			Axpy(row[k:], f, b.Row(i+k))
 		}
@@ -155,7 +155,7 @@ func ProductOfTriangles(a Triangle, from int, b Triangle) Triangle {
 	return out
 }
 
-// Square writes RᵀR to dst, by rows, and returns its length.
+// Square writes RᵀR to dst by rows. It returns the number of entries.
 func (t Triangle) Square(dst []float64) int {
 	n := t.N
 	dst = dst[:n*n]
@@ -163,8 +163,8 @@ func (t Triangle) Square(dst []float64) int {
 	for k := range n {
 		row := t.Row(k)
 		for i, f := range row {
-			at := (k+i)*n + k + i
-			Axpy(dst[at:at+n-k-i], f, row[i:])
+			start := (k+i)*n + k + i
+			Axpy(dst[start:start+n-k-i], f, row[i:])
 		}
 	}
 	for i := range n {

@@ -2,7 +2,7 @@ package linear
 
 import "math"
 
-// Dot is aᵀb.
+// Dot returns aᵀb.
 func Dot(a, b []float64) float64 {
 	sum := 0.0
 	b = b[:len(a)]
@@ -24,7 +24,7 @@ func Zeros(v []float64) bool {
 
 // Finite reports whether all entries are finite.
 func Finite(v []float64) bool {
-	var a, b, c, d float64 // which do not wait for each other: 0 unless something is not finite, NaN then
+	var a, b, c, d float64 // independent of each other; 0, or NaN if an entry is not finite
 	for ; len(v) >= 4; v = v[4:] {
 		a += 0 * v[0]
 		b += 0 * v[1]
@@ -52,7 +52,7 @@ func Axpy(y []float64, a float64, x []float64) {
 	}
 }
 
-// Hypot is math.Hypot, faster where squares neither overflow nor vanish.
+// Hypot is math.Hypot, but faster if the squares neither overflow nor underflow.
 func Hypot(a, b float64) float64 {
 	if r := a*a + b*b; r > 1e-280 && r < 1e280 {
 		return math.Sqrt(r)

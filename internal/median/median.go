@@ -1,4 +1,4 @@
-// Package median is the median of numbers and of times.
+// Package median has the median of numbers and durations.
 package median
 
 import (
@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Of returns the median of v, which it leaves as it is. Of an even number of values it is the
-// middle between the two in the centre, and of none the zero value, or NaN.
+// Of returns the median of v without changing v. For an even number of values it returns the mean of the two middle
+// values. For an empty v it returns 0, or NaN for floats.
 func Of[T ~int64 | ~float64](v []T) T {
 	n := len(v)
 	if n == 0 {
-		none := math.NaN()
-		if T(1)/2 == 0 { // whole numbers
-			none = 0
+		empty := math.NaN()
+		if T(1)/2 == 0 { // integers
+			empty = 0
 		}
-		return T(none)
+		return T(empty)
 	}
 	s := slices.Sorted(slices.Values(v))
 	low, high := s[(n-1)/2], s[n/2]

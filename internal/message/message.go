@@ -1,5 +1,5 @@
-// Package message writes parts of messages: what users wrote, durations and causes as they
-// can read them, and the name that they may have meant.
+// Package message formats parts of messages: user input, durations and causes of errors in readable form, and
+// suggestions for misspelt names.
 package message
 
 import (
@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	longest      = 80   // bytes of a user's text that an error repeats, to the end of the last character
-	longestWhole = 2000 // bytes of a line that may repeat several
+	maxText = 80   // bytes of a user's text in an error, up to the end of the last character
+	maxLine = 2000 // bytes of a line that may repeat several texts
 )
 
-// Shorten cuts a user's text that is too long for a message.
-func Shorten(s string) string { return cut(s, longest) }
+// Shorten cuts a user's text to the length for a message.
+func Shorten(s string) string { return cut(s, maxText) }
 
-// Bound cuts each line of a message that repeats too much of what a user wrote.
+// Bound cuts each line of a message that repeats several user texts.
 func Bound(s string) string {
 	lines := strings.Split(s, "\n")
 	for i := range lines {
-		lines[i] = cut(lines[i], longestWhole)
+		lines[i] = cut(lines[i], maxLine)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -47,8 +47,7 @@ func cut(s string, length int) string {
 // Quote quotes s, shortened.
 func Quote(s string) string { return strconv.Quote(Shorten(s)) }
 
-// Printable returns s as it stands, shortened, where that can be read in one
-// line, and quoted elsewhere.
+// Printable returns s shortened; if s cannot be read in one line, it is also quoted.
 func Printable(s string) string {
 	if !IsPrintable(s) {
 		return Quote(s)
@@ -56,7 +55,7 @@ func Printable(s string) string {
 	return Shorten(s)
 }
 
-// Line returns s as it stands where that can be read in one line, and quoted elsewhere.
+// Line returns s, or s quoted if it cannot be read in one line.
 func Line(s string) string {
 	if !IsPrintable(s) {
 		return strconv.Quote(s)
@@ -69,7 +68,7 @@ func IsPrintable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// Duration is d without the zeros at its end: 10m rather than 10m0s.
+// Duration formats d without zeros at the end: 10m instead of 10m0s.
 func Duration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -81,7 +80,7 @@ func Duration(d time.Duration) string {
 	return s
 }
 
-// Span is d as a person says it: 40 s, 5 min, 1 h 20 min, 3 days, 19.6 years.
+// Span formats d in everyday units: 40 s, 5 min, 1 h 20 min, 3 days, 19.6 years.
 func Span(d time.Duration) string {
 	minutes, seconds := d.Round(time.Minute)/time.Minute, d.Round(time.Second)
 	switch {
@@ -101,40 +100,41 @@ func Span(d time.Duration) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d h %d min", minutes/60, minutes%60), " 0 min")
 }
 
-// Clock is the time at as a person in a zone reads it at the time now.
-func Clock(at, now time.Time, zone *time.Location) string {
-	at, now = at.In(zone), now.In(zone)
-	text := at.Format("15:04")
-	if at.Second() != 0 {
-		text = at.Format(time.TimeOnly)
+// Clock formats t for a reader in zone: the time of day, with the date if it is not the date of now.
+func Clock(t, now time.Time, zone *time.Location) string {
+	t, now = t.In(zone), now.In(zone)
+	text := t.Format("15:04")
+	if t.Second() != 0 {
+		text = t.Format(time.TimeOnly)
 	}
-	if at.Format(time.DateOnly) != now.Format(time.DateOnly) {
-		text = at.Format(time.DateOnly) + " " + text
+	if t.Format(time.DateOnly) != now.Format(time.DateOnly) {
+		text = t.Format(time.DateOnly) + " " + text
 	}
 	return text
 }
 
-// Drift says from which level to which a session drifts that lasts from first to last, with the share of that if all
-// of its values are positive. Times are zero if there are none.
-func Drift(from, to float64, positive bool, first, last time.Time, zone *time.Location) string {
-	share, since := "", ""
-	if positive && from > 0 {
-		share = fmt.Sprintf(" (%+.3g %%)", 100*(to-from)/from)
+// Drift describes the drift of a session from level start to level end. It adds the relative change if all values
+// are positive, and the start of the session. first and last are the times of the session, or zero if there are
+// none.
+func Drift(start, end float64, positive bool, first, last time.Time, zone *time.Location) string {
+	share, sinceText := "", ""
+	if positive && start > 0 {
+		share = fmt.Sprintf(" (%+.3g %%)", 100*(end-start)/start)
 	}
 	first, last = first.In(zone), last.In(zone)
 	switch {
 	case first.IsZero():
 	case last.Sub(first) < 48*time.Hour:
-		since = " since " + Clock(first, last, zone)
+		sinceText = " since " + Clock(first, last, zone)
 	case first.Year() == last.Year():
-		since = " since " + first.Format("2 Jan")
+		sinceText = " since " + first.Format("2 Jan")
 	default:
-		since = " since " + first.Format("2 Jan 2006")
+		sinceText = " since " + first.Format("2 Jan 2006")
 	}
-	return fmt.Sprintf("drifts from %s to %s%s%s", level(from), level(to), share, since)
+	return fmt.Sprintf("drifts from %s to %s%s%s", level(start), level(end), share, sinceText)
 }
 
-// level is v with three digits and those before the point.
+// level formats v with three significant digits, and all digits before the point below 1e7.
 func level(v float64) string {
 	if a := math.Abs(v); a >= 100 && a < 1e7 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
@@ -142,15 +142,15 @@ func level(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// Count is n of something, by its singular and its plural.
-func Count[N int | int64](n N, one, many string) string {
+// Count formats n with the singular or the plural of a noun.
+func Count[N int | int64](n N, noun, plural string) string {
 	if n != 1 {
-		one = many
+		noun = plural
 	}
-	return fmt.Sprintf("%d %s", n, one)
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// List is names as part of a sentence: "a, b and c".
+// List joins names for a sentence: "a, b and c".
 func List(names []string) string {
 	n := len(names) - 1
 	if n <= 0 {
@@ -159,7 +159,7 @@ func List(names []string) string {
 	return strings.Join(names[:n], ", ") + " and " + names[n]
 }
 
-// Cause is err without the operation and the paths that package os puts before it.
+// Cause returns err without the operation and paths that package os adds.
 func Cause(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err
@@ -170,7 +170,7 @@ func Cause(err error) error {
 	return err
 }
 
-// CannotWrite is the error of a file that cannot be opened, or made in its folder.
+// CannotWrite returns the error for a file that cannot be opened or created at path.
 func CannotWrite(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s cannot be written: its folder %s does not exist; create it first", path, filepath.Dir(path))
@@ -178,36 +178,35 @@ func CannotWrite(path string, err error) error {
 	return fmt.Errorf("%s cannot be written: %w", path, Cause(err))
 }
 
-// Nearest returns the name that is at most a third of want's length (and at
-// least two) edits away and nearest to it, or "".
+// Nearest returns the name with the fewest edits to want, at most a third of want's length or two, whichever is
+// larger. It returns "" if there is none.
 func Nearest(want string, names []string) string {
-	best, least := "", max(2, len(want)/3)+1
+	best, minEdits := "", max(2, len(want)/3)+1
 	for _, n := range names {
-		if d := Edits(strings.TrimSpace(n), want); d < least {
-			best, least = n, d
+		if d := Edits(strings.TrimSpace(n), want); d < minEdits {
+			best, minEdits = n, d
 		}
 	}
 	return best
 }
 
-// Closest returns the name that is fewest edits away from want, the first by name of
-// several. There has to be one.
+// Closest returns the name with the fewest edits to want; of several, the first in alphabetical order. names must
+// not be empty.
 func Closest(want string, names []string) string {
 	return slices.MinFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(Edits(want, a), Edits(want, b)), cmp.Compare(a, b))
 	})
 }
 
-// Edits is the least number of insertions, deletions, substitutions and
-// swaps of neighbours that turn a into b (optimal string alignment), without
-// regard to case: how far an unknown name is from a known one. Where the lengths
-// differ by more than a name's worth, it is only that difference.
+// Edits returns the minimum number of insertions, deletions, substitutions and swaps of neighbours that turn a into
+// b (optimal string alignment), ignoring case. If the lengths differ by more than 40, it returns only that
+// difference.
 func Edits(a, b string) int {
 	if d := len(a) - len(b); d > 40 || d < -40 {
 		return max(d, -d)
 	}
 	a, b = strings.ToLower(a), strings.ToLower(b)
-	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	previous, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
@@ -220,21 +219,20 @@ func Edits(a, b string) int {
 			}
 			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				next[j] = min(next[j], before[j-2]+1)
+				next[j] = min(next[j], previous[j-2]+1)
 			}
 		}
-		before, row, next = row, next, before
+		previous, row, next = row, next, previous
 	}
 	return row[len(b)]
 }
 
-// Suggest names the known name that is nearest to name, for its length, or all
-// of them where none is near.
+// Suggest asks whether the most similar known name was meant. If none is similar, it lists all known names.
 func Suggest(name string, known []string) string {
-	best, least := "", 0.5
+	best, minShare := "", 0.5
 	for _, k := range known {
-		if d := float64(Edits(name, k)) / float64(max(len(name), len(k))); d < least || d == least && best == "" {
-			best, least = k, d
+		if d := float64(Edits(name, k)) / float64(max(len(name), len(k))); d < minShare || d == minShare && best == "" {
+			best, minShare = k, d
 		}
 	}
 	if best == "" {
@@ -243,14 +241,14 @@ func Suggest(name string, known []string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
-// SingleSessions says that most sessions have one record, of such that end at gaps from least to largest. step is the time
-// between the records of a key.
-func SingleSessions(single, sessions int, least, largest, step time.Duration) string {
-	return fmt.Sprintf("%d of %d sessions have one record: session.gap is %s, and the records of a key are %s apart; give a session.gap of many times that",
-		single, sessions, Range(least, largest), Duration(RoundUp(step)))
+// SingleSessions warns that most sessions have one record. The sessions end at gaps from minGap to maxGap; step is
+// the time between the records of a key.
+func SingleSessions(single, sessions int, minGap, maxGap, step time.Duration) string {
+	return fmt.Sprintf("%d of %d sessions have one record: session.gap is %s, and the records of a key are %s apart: use a much longer session.gap",
+		single, sessions, Range(minGap, maxGap), Duration(RoundUp(step)))
 }
 
-// Least is a duration that is at least d, for a setting; or for a person, if that is more than a year.
+// Least formats a duration of at least d: for a setting or, if d is a year or more, as Span does.
 func Least(d time.Duration) string {
 	if d >= 365*24*time.Hour {
 		return Span(d)
@@ -258,16 +256,16 @@ func Least(d time.Duration) string {
 	return Duration(RoundUp(d))
 }
 
-// Range is a range of durations.
-func Range(least, largest time.Duration) string {
-	if least == largest {
-		return Duration(least)
+// Range formats a range of durations.
+func Range(minimum, maximum time.Duration) string {
+	if minimum == maximum {
+		return Duration(minimum)
 	}
-	return Duration(least) + " to " + Duration(largest)
+	return Duration(minimum) + " to " + Duration(maximum)
 }
 
-// RoundUp rounds a time up to whole seconds, minutes or hours. The longest durations stay as
-// they are.
+// RoundUp rounds d up to whole seconds, minutes or hours. It does not change the longest durations, which would
+// overflow.
 func RoundUp(d time.Duration) time.Duration {
 	if d > math.MaxInt64-time.Hour {
 		return d
@@ -282,16 +280,16 @@ func RoundUp(d time.Duration) time.Duration {
 	return (d + unit - 1) / unit * unit
 }
 
-// Percent is n of all, rounded so that only none is 0 % and only all is 100 %.
-func Percent(n, all int) string {
-	if all == 0 {
+// Percent formats the share n of total. Only 0 of total is shown as 0 %, and only total as 100 %.
+func Percent(n, total int) string {
+	if total == 0 {
 		return "0 %"
 	}
-	p := 100 * float64(n) / float64(all)
+	p := 100 * float64(n) / float64(total)
 	switch {
 	case n > 0 && p < .1:
 		return "< 0.1 %"
-	case n < all && p > 99.9:
+	case n < total && p > 99.9:
 		return "> 99.9 %"
 	case p == math.Trunc(p):
 		return fmt.Sprintf("%g %%", p)
@@ -299,16 +297,16 @@ func Percent(n, all int) string {
 	return fmt.Sprintf("%.1f %%", p)
 }
 
-// Some lists the first names.
-func Some(names []string, most int) string {
-	var all []string
-	for _, n := range names[:min(len(names), most)] {
-		all = append(all, Printable(n))
+// Some lists the first maxNames names.
+func Some(names []string, maxNames int) string {
+	var printed []string
+	for _, n := range names[:min(len(names), maxNames)] {
+		printed = append(printed, Printable(n))
 	}
-	if len(names) > most {
-		all = append(all, "…")
+	if len(names) > maxNames {
+		printed = append(printed, "…")
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(printed, ", ")
 }
 
 // Choice lists the names that can be chosen, for a sentence: "a, b or c".

@@ -26,13 +26,13 @@ func TestRoundUp(t *testing.T) {
 }
 
 func TestPercent(t *testing.T) {
-	for want, of := range map[string][2]int{"0 %": {0, 5}, "100 %": {5, 5}, "< 0.1 %": {1, 5000}, "> 99.9 %": {4999, 5000}, "33.3 %": {1, 3}, "50 %": {1, 2}} {
-		expect.Same(t, want, Percent(of[0], of[1]))
+	for want, counts := range map[string][2]int{"0 %": {0, 5}, "100 %": {5, 5}, "< 0.1 %": {1, 5000}, "> 99.9 %": {4999, 5000}, "33.3 %": {1, 3}, "50 %": {1, 2}} {
+		expect.Same(t, want, Percent(counts[0], counts[1]))
 	}
 }
 
 func TestBound(t *testing.T) {
 	long := strings.Repeat("é", 10_000)
-	expect.Same(t, strings.Repeat("é", longestWhole/2)+"…\nshort", Bound(long+"\nshort"))
-	expect.Same(t, `"`+strings.Repeat("é", longest/2)+`…"`, Quote(long))
+	expect.Same(t, strings.Repeat("é", maxLine/2)+"…\nshort", Bound(long+"\nshort"))
+	expect.Same(t, `"`+strings.Repeat("é", maxText/2)+`…"`, Quote(long))
 }

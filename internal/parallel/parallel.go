@@ -1,4 +1,4 @@
-// Package parallel spreads work over goroutines.
+// Package parallel distributes work over goroutines.
 package parallel
 
 import (
@@ -8,10 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// Do calls f once for every i in 0, …, n−1, on at most so many goroutines, and returns
-// when all calls have. worker is in 0, …, workers−1, and no two calls at the same time
-// have the same one: what a worker needs for itself can be looked up by it. A panic of f
-// is raised by Do, after the other calls have returned; that of another goroutine as a *Raised.
+// Do calls f once for each i in 0, …, n−1, on at most workers goroutines, and returns after all calls. worker is in
+// 0, …, workers−1, and concurrent calls have different ones, so it can index scratch memory. If f panics, Do panics
+// after the other calls have returned; a panic on another goroutine becomes a *Raised.
 func Do(n, workers int, f func(worker, i int)) {
 	if workers = min(workers, n); workers <= 1 {
 		for i := range n {
@@ -44,7 +43,7 @@ func Do(n, workers int, f func(worker, i int)) {
 	}
 }
 
-// Raised is the panic of a call on another goroutine, with the stack of that.
+// Raised is a panic on another goroutine, with the stack of that goroutine.
 type Raised struct {
 	Value any
 	Stack []byte
@@ -52,8 +51,8 @@ type Raised struct {
 
 func (r *Raised) Error() string { return fmt.Sprintf("%v\n\n%s", r.Value, r.Stack) }
 
-// Chunks cuts 0, …, n−1 into one stretch for each of so many workers, and calls f for
-// each stretch as Do does. worker is the place of the stretch among them.
-func Chunks(n, workers int, f func(worker, from, end int)) {
+// Chunks divides 0, …, n−1 into one range per worker and calls f for each range, as Do does. worker is the index of
+// the range.
+func Chunks(n, workers int, f func(worker, start, end int)) {
 	Do(workers, workers, func(_, i int) { f(i, i*n/workers, (i+1)*n/workers) })
 }

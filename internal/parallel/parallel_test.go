@@ -14,7 +14,7 @@ func TestDo(t *testing.T) {
 			busy := make([]atomic.Bool, workers)
 			Do(n, workers, func(worker, i int) {
 				if busy[worker].Swap(true) {
-					t.Errorf("worker %d works twice at a time", worker)
+					t.Errorf("worker %d has two calls at a time", worker)
 				}
 				calls[i].Add(1)
 				busy[worker].Store(false)
@@ -33,7 +33,7 @@ func TestDoPanics(t *testing.T) {
 				p := recover()
 				if raised, ok := p.(*Raised); ok && workers > 1 {
 					if p = raised.Value; !strings.Contains(string(raised.Stack), "TestDoPanics.func") {
-						t.Errorf("the stack is not that of f: %s", raised.Stack)
+						t.Errorf("the stack does not contain f: %s", raised.Stack)
 					}
 				}
 				if p != "of f" {

@@ -1,4 +1,4 @@
-// Package pipelineproto prepares Beam pipelines for the runners that they are handed to.
+// Package pipelineproto encodes Beam pipelines for runners.
 package pipelineproto
 
 import (
@@ -10,9 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Marshal encodes p for a runner that asks the worker pool at the address pool to
-// run its functions, with the given parameters. The pool runs this program, so
-// nothing has to be staged.
+// Marshal encodes p for a runner whose functions run in the worker pool at the address pool, with the given
+// parameters. The pool runs this program, so no artifacts are staged.
 func Marshal(p *beam.Pipeline, pool string, params map[string]string) (*pipepb.Pipeline, error) {
 	edges, _, err := p.Build()
 	if err != nil {

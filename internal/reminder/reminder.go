@@ -1,4 +1,5 @@
-// Package reminder decides when the log tells of what lasts: at once, and then once in a while.
+// Package reminder limits how often the log repeats a condition that lasts: it is logged at once, and then at
+// intervals.
 package reminder
 
 import (
@@ -6,14 +7,13 @@ import (
 	"time"
 )
 
-// A Reminder is of one thing that may last or come again. The zero one is of what does not last.
+// A Reminder tracks one condition. The zero value means that the condition does not hold.
 type Reminder struct {
-	Since      time.Time // from when it lasts; zero while it does not
+	Since      time.Time // when the condition began; zero while it does not hold
 	lastLogged time.Time
 }
 
-// Due notes that it lasts, and reports whether the log is to say so, which it does not within that
-// time of the last line.
+// Due records that the condition holds, and reports whether to log it: if every has passed since the last line.
 func (r *Reminder) Due(every time.Duration) bool {
 	now := time.Now()
 	r.Since = cmp.Or(r.Since, now)
@@ -24,5 +24,5 @@ func (r *Reminder) Due(every time.Duration) bool {
 	return true
 }
 
-// Lasts is for how long it lasts, if it does.
+// Lasts returns for how long the condition has held. Since must not be zero.
 func (r *Reminder) Lasts() time.Duration { return time.Since(r.Since) }

@@ -1,4 +1,4 @@
-// Package secret reads secrets from where they stand: never from a config.
+// Package secret reads secrets from the environment and from files. A config contains only their names.
 package secret
 
 import (
@@ -10,17 +10,15 @@ import (
 	"hafvf/internal/message"
 )
 
-// A Secret is where a secret stands: in an environment variable or in a file,
-// exactly one of them. The line ends that end a file are no part of it. A file may be a pipe, which
-// is read once.
+// A Secret names the source of a secret: an environment variable or a file, exactly one of them. Line ends at the
+// end of the file are removed. The file may be a pipe, which is read once.
 type Secret struct{ Env, File string }
 
-// Largest is the size in bytes of the longest secret.
+// Largest is the maximum size of a secret in bytes.
 const Largest = 64 << 10
 
-// Value reads the secret of a key of the config. Errors name the key and never what is
-// in the place, nor the place where it holds none: that may be the secret itself,
-// written where its place is due.
+// Value reads the secret. key is its key in the config, for errors. Errors never show the secret. They do not show
+// the name of a missing source either: it may be the secret itself, written by mistake in place of the name.
 func (s Secret) Value(key string) (string, error) {
 	switch {
 	case s.Env != "" && s.File != "":
@@ -47,16 +45,16 @@ func (s Secret) Value(key string) (string, error) {
 		}
 		return v, nil
 	}
-	return "", fmt.Errorf("%s: a secret has no place: name an environment variable (env) or a file (file)", key)
+	return "", fmt.Errorf("%s: the secret has no source: name an environment variable (env) or a file (file)", key)
 }
 
-// A Text is a text, or where a secret text stands.
+// A Text is a text, or the source of a secret text.
 type Text struct {
 	Text string
 	Secret
 }
 
-// Read returns the text; key names it in an error.
+// Read returns the text, or reads the secret. key is its key in the config, for errors.
 func (t Text) Read(key string) (string, error) {
 	if t.Secret == (Secret{}) {
 		return t.Text, nil
@@ -64,7 +62,7 @@ func (t Text) Read(key string) (string, error) {
 	return t.Secret.Value(key)
 }
 
-// Where names the place of the secret.
+// Where describes the source of the secret.
 func (s Secret) Where() string {
 	if s.Env != "" {
 		return "the environment variable " + s.Env
@@ -72,7 +70,7 @@ func (s Secret) Where() string {
 	return "the file " + s.File
 }
 
-// Path is the path of the secret's place in a config, below that of its key.
+// Path returns the config key of the source, given the key of the secret.
 func (s Secret) Path(key string) string {
 	switch {
 	case s.Env != "":

@@ -9,8 +9,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// A secret has a bound, and loses the line ends at its end. What cannot be read is an error that names the
-// key.
+// A secret has a maximum size, and loses the line ends at its end. An error names the key.
 func TestValue(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s")
 	for _, c := range []struct{ text, want, err string }{

@@ -1,4 +1,4 @@
-// Package series writes and reads the names of series as Prometheus does: name{a="b",…}.
+// Package series formats and parses the names of series as Prometheus does: name{a="b",…}.
 package series
 
 import (
@@ -12,22 +12,22 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// nameLabel is the label that holds the name of a metric.
+// nameLabel is the label for the name of a metric.
 const nameLabel = model.MetricNameLabel
 
-// Key is the name of the series with those labels; empty if there are none.
+// Key returns the name of the series with the given labels; "" without labels.
 func Key(labels map[string]string) string {
 	var b strings.Builder
 	b.WriteString(labels[nameLabel])
-	between := "{"
+	separator := "{"
 	for _, label := range slices.Sorted(maps.Keys(labels)) {
 		if label == nameLabel {
 			continue
 		}
-		fmt.Fprintf(&b, `%s%s="%s"`, between, label, escapes.Replace(labels[label]))
-		between = ","
+		fmt.Fprintf(&b, `%s%s="%s"`, separator, label, escapes.Replace(labels[label]))
+		separator = ","
 	}
-	if between == "," {
+	if separator == "," {
 		b.WriteByte('}')
 	}
 	return b.String()
@@ -35,16 +35,16 @@ func Key(labels map[string]string) string {
 
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// Separator joins the parts of a key of several fields.
+// Separator separates the parts of a key of several fields.
 const Separator = "/"
 
-// Escape and unescape a part of several, so that different parts make different keys.
+// escape and unescape convert the parts of a key, so that different parts make different keys.
 var (
 	escape   = strings.NewReplacer("%", "%25", Separator, "%2F")
 	unescape = strings.NewReplacer("%25", "%", "%2F", Separator)
 )
 
-// Join makes a key of several parts.
+// Join returns the key with the given parts.
 func Join(parts []string) string {
 	escaped := make([]string, len(parts))
 	for i, part := range parts {
@@ -53,7 +53,7 @@ func Join(parts []string) string {
 	return strings.Join(escaped, Separator)
 }
 
-// Split are the parts of a key of several.
+// Split returns the parts of a key of Join.
 func Split(key string) []string {
 	parts := strings.Split(key, Separator)
 	for i, part := range parts {
@@ -62,20 +62,20 @@ func Split(key string) []string {
 	return parts
 }
 
-// Labels are those of the series with that key. The name of its metric becomes the label
-// metric; a label of that name is exported_metric then. names are the labels that the key
-// joins, if it is not the whole series. A key that is neither has the label key.
+// Labels returns the labels of a key. If key has one part per name, see Join, the parts are the values of these labels.
+// If it is a series, the name of its metric becomes the label metric, and a label metric becomes exported_metric. Any
+// other key becomes the label key.
 func Labels(key string, names []string) map[string]string {
 	parts := []string{key}
 	if len(names) > 1 {
 		parts = Split(key)
 	}
 	if len(names) > 0 && len(parts) == len(names) {
-		all := map[string]string{}
+		labels := map[string]string{}
 		for i, name := range names {
-			put(all, name, parts[i])
+			put(labels, name, parts[i])
 		}
-		return all
+		return labels
 	}
 	brace := strings.IndexByte(key, '{')
 	if brace < 0 {
@@ -88,53 +88,53 @@ func Labels(key string, names []string) map[string]string {
 	if err != nil || f == nil || len(families) != 1 || len(f.GetMetric()) != 1 {
 		return map[string]string{"key": key}
 	}
-	all := map[string]string{}
+	labels := map[string]string{}
 	for _, l := range f.GetMetric()[0].GetLabel() {
-		all[l.GetName()] = l.GetValue()
+		labels[l.GetName()] = l.GetValue()
 	}
 	if name := key[:brace]; name != "" {
-		put(all, nameLabel, name)
+		put(labels, nameLabel, name)
 	}
-	return all
+	return labels
 }
 
-// put adds a label, under a name that is no name of a metric.
-func put(all map[string]string, name, value string) {
+// put adds a label. It stores the name of the metric as the label metric.
+func put(labels map[string]string, name, value string) {
 	if name == nameLabel {
 		name = "metric"
-		if own, taken := all[name]; taken {
-			all["exported_metric"] = own
+		if old, exists := labels[name]; exists {
+			labels["exported_metric"] = old
 		}
 	}
-	all[name] = value
+	labels[name] = value
 }
 
-// Values are the labels of the keys that are series, with the values that they have.
+// Values returns the values of each label of the keys that are series.
 func Values(keys []string) map[string]map[string]bool {
-	all := map[string]map[string]bool{}
+	values := map[string]map[string]bool{}
 	for _, key := range keys {
-		_, braced, is := strings.Cut(key, "{")
-		if !is {
+		_, braced, ok := strings.Cut(key, "{")
+		if !ok {
 			continue
 		}
 		for name, value := range Labels("{"+braced, nil) {
-			if all[name] == nil {
-				all[name] = map[string]bool{}
+			if values[name] == nil {
+				values[name] = map[string]bool{}
 			}
-			all[name][value] = true
+			values[name][value] = true
 		}
 	}
-	return all
+	return values
 }
 
-// Groups are the labels that group the keys: at most five with between two values and half as many as there are
-// keys, from the one with the fewest on.
+// Groups returns labels suited for grouping the keys: at most five, with at least two values and at most half as
+// many as there are keys, the fewest values first.
 func Groups(keys []string) []string {
-	const most = 5
+	const maxGroups = 5
 	values := Values(keys)
-	maps.DeleteFunc(values, func(_ string, of map[string]bool) bool { return len(of) < 2 || 2*len(of) > len(keys) })
+	maps.DeleteFunc(values, func(_ string, set map[string]bool) bool { return len(set) < 2 || 2*len(set) > len(keys) })
 	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(values[a]), len(values[b])), cmp.Compare(a, b))
 	})
-	return names[:min(len(names), most)]
+	return names[:min(len(names), maxGroups)]
 }

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Labels takes back what Key and Join have made.
+// Labels inverts Key and Join.
 func TestLabels(t *testing.T) {
 	for _, c := range []struct {
 		key   string
@@ -32,7 +32,7 @@ func TestLabels(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		labels := rapid.MapOfN(rapid.StringMatching(`[a-z]{1,5}`), rapid.String(), 1, 4).Draw(t, "labels")
-		if _, taken := labels["metric"]; taken {
+		if _, exists := labels["metric"]; exists {
 			t.Skip()
 		}
 		if diff := cmp.Diff(labels, Labels(Key(labels), nil)); diff != "" {

@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// The file says how its values were computed.
+// The CSV file says how its values were computed.
 func TestBetaCDFOfAnySize(t *testing.T) {
 	text := expect.Get(os.ReadFile("testdata/betacdf.csv"))(t)
 	rows := strings.Split(strings.TrimSpace(string(text)), "\n")[3:]
@@ -25,7 +25,7 @@ func TestBetaCDFOfAnySize(t *testing.T) {
 		if x < 0 {
 			x, y = 1+x, -x
 		}
-		// A rounded x is off by as much.
+		// The rounding of x causes an error of this size.
 		tolerance := 1e-11 + 0x1p-51*math.Sqrt(a*(b/(a+b)))
 		if got := BetaCDF(a, b, x, y); !(math.Abs(got-want) < tolerance) {
 			t.Errorf("Beta(%g, %g) up to %g: %.15g, want %.15g", a, b, x, got, want)
@@ -39,8 +39,8 @@ func TestBetaCDFOfAnySize(t *testing.T) {
 	}
 }
 
-// Where parameters are neither large nor small, BetaCDF is that of gonum, on either side of the
-// bounds of its three ways.
+// For parameters that are neither large nor small, BetaCDF equals gonum's function, on both sides of the bounds
+// between its three methods.
 func TestBetaCDFIsThatOfGonum(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 50))
 	for range 20_000 {

@@ -2,16 +2,15 @@ package special
 
 import "math"
 
-// Exp, Log and Log1p are those of package math in about half the time, with errors
-// below two ulps. All three look up a table by the leading bits and sum a
-// short series (Tang 1989, 1990).
+// Exp, Log and Log1p take about half the time of package math, with errors below two ulps. All three look up a
+// table by the leading bits and sum a short series (Tang 1989, 1990).
 
 const (
 	expBits = 6
 	logBits = 7
 )
 
-// expTable holds the bits of 2^(i/64).
+// expTable has the bits of 2^(i/64).
 var expTable = func() (t [1 << expBits]uint64) {
 	for i := range t {
 		t[i] = math.Float64bits(math.Exp2(float64(i) / (1 << expBits)))
@@ -19,14 +18,14 @@ var expTable = func() (t [1 << expBits]uint64) {
 	return t
 }()
 
-// Exp is eˣ.
+// Exp returns eˣ.
 func Exp(x float64) float64 {
 	if !(x > -700 && x < 700) {
 		return math.Exp(x)
 	}
 	const (
 		n     = 1 << expBits
-		hi    = 6.93147180369123816490e-01 / n // ln 2, of which the product with k is exact
+		hi    = 6.93147180369123816490e-01 / n // ln 2 with so few bits that the product with k is exact
 		lo    = 1.90821492927058770002e-10 / n
 		round = 0x1.8p52
 	)
@@ -40,8 +39,8 @@ func Exp(x float64) float64 {
 	return s + s*p
 }
 
-// logTable holds the middle c of every interval of [0x1.6p-1, 0x1.6p0), 1/c and
-// ln c; the interval about 1 has c = 1.
+// logTable has for each interval of [0x1.6p-1, 0x1.6p0) the middle c, 1/c and ln c; the interval around 1 has c =
+// 1.
 var logTable = func() (t [1 << logBits]struct{ c, inv, log float64 }) {
 	for i := range t {
 		z := math.Float64frombits(logOffset + uint64(i)<<(52-logBits))
@@ -54,7 +53,7 @@ var logTable = func() (t [1 << logBits]struct{ c, inv, log float64 }) {
 
 const logOffset = 0x3fe6000000000000
 
-// Log is ln x.
+// Log returns ln x.
 func Log(x float64) float64 {
 	bits := math.Float64bits(x)
 	if bits-1<<52 >= 0x7ff<<52-1<<52 {
@@ -73,13 +72,13 @@ func Log(x float64) float64 {
 	return (float64(k)*math.Ln2 + e.log) + logSeries((z-e.c)*e.inv)
 }
 
-// logSeries is ln(1+r) for |r| ≤ 2⁻⁸.
+// logSeries returns ln(1+r) for |r| ≤ 2⁻⁸.
 func logSeries(r float64) float64 {
 	r2 := r * r
 	return r - r2*((0.5-r*(1./3))+r2*((1./4-r*(1./5))+r2*(1./6-r*(1./7))))
 }
 
-// Log1p is ln(1+x).
+// Log1p returns ln(1+x).
 func Log1p(x float64) float64 {
 	if x > -0x1p-8 && x < 0x1p-8 {
 		return logSeries(x)
@@ -91,7 +90,7 @@ func Log1p(x float64) float64 {
 	return Log(u) + (x-(u-1))/u
 }
 
-// LogAndLog1p are Log of x and Log1p of y, in one call.
+// LogAndLog1p returns Log(x) and Log1p(y), bit for bit, in one call.
 func LogAndLog1p(x, y float64) (log, log1p float64) {
 	a := math.Float64bits(x)
 	if d := x - 1; a-1<<52 >= 0x7ff<<52-1<<52 || d > -0x1p-8 && d < 0x1p-8 || !(y >= 0 && y < 0x1p50) {
@@ -115,7 +114,7 @@ func LogAndLog1p(x, y float64) (log, log1p float64) {
 	return log, log1p
 }
 
-// LogSumExp is log Σ exp v, of one number or more.
+// LogSumExp returns log Σ exp v. For an empty v it returns −∞.
 func LogSumExp(v []float64) float64 {
 	top := math.Inf(-1)
 	for _, x := range v {
@@ -131,8 +130,7 @@ func LogSumExp(v []float64) float64 {
 	return top + Log(sum)
 }
 
-// Logistic returns w = 1/(1+e^−x) with log w and log(1−w), which keep what w and 1−w would
-// round away.
+// Logistic returns w = 1/(1+e^−x) with log w and log(1−w), which keep digits that rounding w and 1−w loses.
 func Logistic(x float64) (w, logW, log1W float64) {
 	e := math.Exp(-math.Abs(x))
 	l := -math.Log1p(e)

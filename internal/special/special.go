@@ -1,29 +1,25 @@
-// Package special holds what the filter needs of the gamma function: polygammas
-// at one point, and differences of lnΓ and ψ between two points. Differences are
-// summed term by term, so that they keep their digits when the points are close
-// and the values huge.
+// Package special has functions related to the gamma function: polygammas at one point, and differences of lnΓ and
+// ψ between two points. Differences are summed term by term, so they keep their digits if the points are close and
+// the values huge.
 package special
 
-// Asymptotic is the argument from which DigammaRatio uses its series; smaller ones are
-// raised to it by recurrence. The first neglected term of every series is then below
-// 1e-15 relative to its sum.
+// Asymptotic is the argument from which on DigammaRatio uses its series. A recurrence raises smaller arguments to
+// it. Then the first neglected term of each series is below 1e-15 relative to its sum.
 const Asymptotic = 12
 
-// Lift is where the series of Polygammas, Stirling and HalfRatio begin, and the number
-// of steps of the recurrence by which smaller arguments are raised above it.
+// Lift is the argument from which on Polygammas, Stirling and HalfRatio use their series, and the number of
+// recurrence steps that raise smaller arguments above it.
 const Lift = 8
 
-// Polygammas returns ψ₁ and ψ₂ at x > 0, and ψ₃ if third is set. ψ is ln z + r0: a
-// difference of two takes one logarithm (Abramowitz and Stegun 6.3.18, 6.4.11). Relative error below
-// 1e-13 away from the zero of ψ, and of ψ₃ below 1e-11.
+// Polygammas returns ψ₁ and ψ₂ at x > 0, and ψ₃ if third is set. ψ is ln z + r0, so a difference of two needs only
+// one logarithm (Abramowitz and Stegun 6.3.18, 6.4.11). The relative error is below 1e-13 away from the zero of ψ,
+// and for ψ₃ below 1e-11.
 //
-// The eight steps of the recurrence are taken at once. With u = x(x+7) and v = 2x+7,
-// their terms pair up to
+// The eight steps of the recurrence are taken at once. With u = x(x+7) and v = 2x+7, their terms pair up to
 //
 //	1/(x+i) + 1/(x+7−i) = v/(u+wᵢ),  w = 0, 6, 10, 12
 //
-// and likewise for higher powers. That leaves four divisions, and none of them waits
-// for another.
+// and likewise for higher powers. That leaves four divisions that do not depend on each other.
 func Polygammas(x float64, third bool) (z, r0, p1, p2, p3 float64) {
 	var s0, s1, s2 float64
 	if x < Lift {
@@ -78,7 +74,7 @@ func LgammaDelta(a, k float64) float64 {
 	return sum + (a-0.5)*Log1p(k*r) + k*(Log(a+k)-1) + Stirling(q) - Stirling(r)
 }
 
-// LogBeta is ln B(a, b) for a, b > 0.
+// LogBeta returns ln B(a, b) for a, b > 0.
 func LogBeta(a, b float64) float64 {
 	k := min(a, b)
 	lgamma := halfLog2Pi
@@ -93,14 +89,14 @@ func LogBeta(a, b float64) float64 {
 
 const halfLog2Pi = 0.91893853320467274178
 
-// Product is Γ(x+8)/Γ(x).
+// Product returns Γ(x+8)/Γ(x).
 func Product(x float64) float64 {
 	u := x * (x + 7)
 	return (u * (u + 6)) * ((u + 10) * (u + 12))
 }
 
-// HalfRatio returns ratio and tail, of which ½ ln(ratio) − tail is
-// lnΓ(a+½) − lnΓ(a), so that the logarithm can be shared with other factors.
+// HalfRatio returns ratio and tail with lnΓ(a+½) − lnΓ(a) = ½ ln(ratio) − tail, so that the caller can share the
+// logarithm with other factors.
 func HalfRatio(a float64) (ratio, tail float64) {
 	ratio = 1
 	if a < Lift {
@@ -132,8 +128,8 @@ func DigammaDelta(a, k float64) (d0, d1 float64) {
 	return d0, d1
 }
 
-// DigammaRatio is DigammaDelta with the logarithm left to the caller, who may have
-// others to take with it: ψ(a+k) − ψ(a) is ln(1+x) + rest.
+// DigammaRatio is DigammaDelta without the logarithm, which the caller may combine with others: ψ(a+k) − ψ(a) is
+// ln(1+x) + rest.
 func DigammaRatio(a, k float64) (x, rest, d1 float64) {
 	if k == 0 {
 		return 0, 0, 0

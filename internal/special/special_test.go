@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// big160 is v with 160 bits.
+// big160 returns v with 160 bits.
 func big160(v float64) *big.Float { return new(big.Float).SetPrec(160).SetFloat64(v) }
 
-// bigExp is eˣ: the Taylor series at x/2ⁿ below 2⁻¹⁰, squared n times.
+// bigExp returns eˣ: the Taylor series at x/2ⁿ below 2⁻¹⁰, squared n times.
 func bigExp(x *big.Float) *big.Float {
 	n := max(0, x.MantExp(nil)+10)
 	r := big160(0).SetMantExp(x, -n)
@@ -27,7 +27,7 @@ func bigExp(x *big.Float) *big.Float {
 	return sum
 }
 
-// bigLog is ln x by Halley's method: a step from the 50 bits of y leaves 150.
+// bigLog returns ln x by Halley's method. A step from y, which has 50 exact bits, yields 150.
 func bigLog(x *big.Float) *big.Float {
 	m := big160(0)
 	exponent := x.MantExp(m)
@@ -43,7 +43,7 @@ func bigLog(x *big.Float) *big.Float {
 	return y.Add(y, ln2.Mul(ln2, big160(float64(exponent))))
 }
 
-// ulps is |got − want| in units in the last place of want.
+// ulps returns |got − want| in units in the last place of want.
 func ulps(got float64, want *big.Float) float64 {
 	nearest, _ := want.Float64()
 	if math.IsInf(nearest, 0) || nearest == 0 {
@@ -57,24 +57,24 @@ func ulps(got float64, want *big.Float) float64 {
 	return math.Abs(diff) / ulp
 }
 
-// Exp, Log and Log1p are within two ulps over their whole ranges: near the
-// ends, near the points where methods meet, and for subnormal numbers.
+// Exp, Log and Log1p are within two ulps over their whole ranges, including the ends, the points where methods
+// meet, and subnormal numbers.
 func TestElementary(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	check := func(name string, f func(float64) float64, reference func(*big.Float) *big.Float, xs []float64) {
-		worst, at := 0.0, 0.0
+		worst, argument := 0.0, 0.0
 		for _, x := range xs {
 			if e := ulps(f(x), reference(big160(x))); !(e <= worst) {
-				worst, at = e, x
+				worst, argument = e, x
 			}
 		}
-		t.Logf("%s: at most %.2f ulps, at %g", name, worst, at)
+		t.Logf("%s: at most %.2f ulps, at %g", name, worst, argument)
 		if !(worst < 2) {
-			t.Errorf("%s(%g) is off by %.2f ulps", name, at, worst)
+			t.Errorf("%s(%g) is off by %.2f ulps", name, argument, worst)
 		}
 	}
-	around := func(xs []float64, at ...float64) []float64 {
-		for _, v := range at {
+	around := func(xs []float64, points ...float64) []float64 {
+		for _, v := range points {
 			for range 50 {
 				xs = append(xs, v*(1+rng.NormFloat64()*math.Exp2(-40*rng.Float64())))
 			}
@@ -101,10 +101,10 @@ func TestElementary(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for _, x := range []float64{0, math.Copysign(0, -1), 1, -1, -2, 1e308, -800, 800, inf, -inf, nan} {
 		for _, f := range []struct {
-			name      string
-			own, math func(float64) float64
+			name       string
+			ours, math func(float64) float64
 		}{{"Exp", Exp, math.Exp}, {"Log", Log, math.Log}, {"Log1p", Log1p, math.Log1p}} {
-			got, want := f.own(x), f.math(x)
+			got, want := f.ours(x), f.math(x)
 			if got != want && !(math.IsNaN(got) && math.IsNaN(want)) && !(math.Abs(got/want-1) < 0x1p-51) {
 				t.Errorf("%s(%g) = %g, want %g", f.name, x, got, want)
 			}
@@ -112,24 +112,24 @@ func TestElementary(t *testing.T) {
 	}
 }
 
-// Polygamma against its recurrence in 200 bits, from 60 on.
+// Polygammas equals its recurrence in 200 bits, started at 60.
 func TestPolygamma(t *testing.T) {
 	reference := func(x float64) (out [4]float64) {
 		number := func(v float64) *big.Float { return new(big.Float).SetPrec(200).SetFloat64(v) }
-		at := number(x)
+		shifted := number(x)
 		var sum [4]*big.Float
 		for i := range sum {
 			sum[i] = number(0)
 		}
-		for at.Cmp(number(60)) < 0 {
+		for shifted.Cmp(number(60)) < 0 {
 			power := number(1)
 			for i, factor := range []float64{-1, 1, -2, 6} {
-				power.Quo(power, at)
+				power.Quo(power, shifted)
 				sum[i].Add(sum[i], new(big.Float).Mul(power, number(factor)))
 			}
-			at.Add(at, number(1))
+			shifted.Add(shifted, number(1))
 		}
-		v, _ := at.Float64()
+		v, _ := shifted.Float64()
 		r := 1 / v
 		r2 := r * r
 		for i, s := range []float64{
@@ -157,7 +157,7 @@ func TestPolygamma(t *testing.T) {
 	}
 }
 
-// LgammaDelta and HalfRatio against package math.
+// LgammaDelta equals differences of math.Lgamma.
 func TestLgammaDelta(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
 	lgamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
@@ -172,7 +172,7 @@ func TestLgammaDelta(t *testing.T) {
 	}
 }
 
-// LogBeta against lnΓ, and against its closed forms for whole arguments.
+// LogBeta equals sums of math.Lgamma, and closed forms for integer arguments.
 func TestLogBeta(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 4))
 	lgamma := func(x float64) float64 { v, _ := math.Lgamma(x); return v }
@@ -192,7 +192,7 @@ func TestLogBeta(t *testing.T) {
 	}
 }
 
-// In one call they are the same, bit by bit.
+// LogAndLog1p returns the same values as Log and Log1p, bit for bit.
 func TestLogAndLog1p(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	draw := func() float64 {

@@ -7,8 +7,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// The distribution function of Student's t is that of the incomplete beta function, and the density that of
-// gonum.
+// The distribution function equals the incomplete beta function, and the density equals gonum's.
 func TestStudent(t *testing.T) {
 	for _, nu := range []float64{1e-3, .1, .5, 1, 1.7, 2, 3.3, 5, 8, 10, 13, 14.9, 15, 16, 20, 50, 1e3, 1e6} {
 		s := NewStudent(nu)

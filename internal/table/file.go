@@ -8,36 +8,36 @@ import (
 	"sync/atomic"
 )
 
-// A File has the entries of spilled tables, of which different goroutines may use different ones.
-// It is as large as these once were together: what a table gives back is for others.
+// A File stores the entries of spilled tables. Different goroutines may use different tables. The file is as large
+// as the tables once were together: space that a table releases is used by others.
 type File struct {
-	on   ReaderWriterAt
-	lost atomic.Pointer[error] // an error of reading: no table in the file can be trusted
+	rw      ReaderWriterAt
+	readErr atomic.Pointer[error] // error of a read: after it, no table in the file can be trusted
 
-	mu    sync.Mutex
-	end   uint32 // chunks that there are
-	freed []uint32
+	mu   sync.Mutex
+	end  uint32 // number of chunks in the file
+	free []uint32
 }
 
-// ReaderWriterAt is what a File needs of an *os.File.
+// ReaderWriterAt is the part of an *os.File that a File needs.
 type ReaderWriterAt interface {
 	io.ReaderAt
 	io.WriterAt
 }
 
-// NewFile returns a File on an empty file, which has to be for it alone.
-func NewFile(on ReaderWriterAt) *File { return &File{on: on} }
+// NewFile returns a File in rw, which must be empty and not used otherwise.
+func NewFile(rw ReaderWriterAt) *File { return &File{rw: rw} }
 
 const (
-	// chunkBytes is the size of the parts in which a table has room in a file.
+	// chunkBytes is the size of the chunks that a file allocates to tables.
 	chunkBytes = 1 << 16
-	// pieceBytes are read and written at once where many entries are.
+	// pieceBytes is the size of a read or write of many entries.
 	pieceBytes = 1 << 18
 )
 
-// Spill moves the entries to a file. After an error the table is in memory as before.
-func (t *Table) Spill(to *File) error {
-	r := to.region()
+// Spill moves the entries to f. If it fails, the table stays in memory.
+func (t *Table) Spill(f *File) error {
+	r := f.region()
 	if _, err := r.Write(t.data); err != nil {
 		r.release()
 		return err
@@ -49,8 +49,8 @@ func (t *Table) Spill(to *File) error {
 // Spilled reports whether the entries are in a file.
 func (t *Table) Spilled() bool { return t.file != nil }
 
-// Err is the first error of the file: since then the table has no values, and takes none. Ask for it
-// before a value counts as absent.
+// Err returns the first error of the table's file, or nil. After an error the table has no values and accepts none,
+// so call Err before treating a value as absent.
 func (t *Table) Err() error {
 	if t.file == nil {
 		return nil
@@ -58,64 +58,64 @@ func (t *Table) Err() error {
 	return t.file.err()
 }
 
-// Err is the error of a file that cannot be read. No table in it can be used.
+// Err returns the error for which the file cannot be read, or nil. After an error no table in it can be used.
 func (f *File) Err() error {
-	if err := f.lost.Load(); err != nil {
+	if err := f.readErr.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// A region is the part of a file that a table has: chunks, wherever they are. When nobody refers to
-// it any more, other regions get its chunks.
+// A region is the part of a file that belongs to one table: a list of chunks. When nobody refers to the region any
+// more, other regions get its chunks.
 type region struct {
 	file *File
 	*chunks
-	end    int   // of the bytes
-	failed error // of writing
+	end    int   // number of bytes
+	failed error // error of a write
 }
 
-type chunks struct{ at []uint32 }
+type chunks struct{ indexes []uint32 }
 
 func (f *File) region() *region {
 	r := &region{file: f, chunks: &chunks{}}
-	runtime.AddCleanup(r, f.take, r.chunks)
+	runtime.AddCleanup(r, f.reclaim, r.chunks)
 	return r
 }
 
-// take takes chunks back.
-func (f *File) take(c *chunks) {
+// reclaim makes the chunks free.
+func (f *File) reclaim(c *chunks) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.freed = append(f.freed, c.at...)
-	c.at = nil
+	f.free = append(f.free, c.indexes...)
+	c.indexes = nil
 }
 
-func (r *region) release() { r.file.take(r.chunks) }
+func (r *region) release() { r.file.reclaim(r.chunks) }
 
-// size is about what the region takes in memory.
+// size returns about the memory of the region, in bytes.
 func (r *region) size() int {
 	if r == nil {
 		return 0
 	}
-	return 4 * cap(r.at)
+	return 4 * cap(r.indexes)
 }
 
 func (r *region) err() error { return cmp.Or(r.failed, r.file.Err()) }
 
-// grow takes chunks for so many bytes.
+// grow allocates chunks until the region has room for the given number of bytes.
 func (r *region) grow(bytes int) {
 	f := r.file
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for len(r.at)*chunkBytes < bytes {
-		at := f.end
-		if n := len(f.freed); n > 0 {
-			at, f.freed = f.freed[n-1], f.freed[:n-1]
+	for len(r.indexes)*chunkBytes < bytes {
+		index := f.end
+		if n := len(f.free); n > 0 {
+			index, f.free = f.free[n-1], f.free[:n-1]
 		} else {
 			f.end++
 		}
-		r.at = append(r.at, at)
+		r.indexes = append(r.indexes, index)
 	}
 }
 
@@ -125,62 +125,64 @@ func (r *region) Write(b []byte) (int, error) {
 	return len(b), r.err()
 }
 
-// write writes b at a place.
-func (r *region) write(b []byte, at int) {
+// write writes b at offset.
+func (r *region) write(b []byte, offset int) {
 	if r.err() != nil {
 		return
 	}
-	r.grow(at + len(b))
-	if r.failed = r.each(b, at, r.file.on.WriteAt); r.failed == nil {
-		r.end = max(r.end, at+len(b))
+	r.grow(offset + len(b))
+	if r.failed = r.each(b, offset, r.file.rw.WriteAt); r.failed == nil {
+		r.end = max(r.end, offset+len(b))
 	}
 }
 
-// read returns so many bytes from a place on, or those up to the end; none after an error.
-func (r *region) read(at, bytes int) []byte {
+// read returns the given number of bytes from offset on, fewer at the end, and nil after an error.
+func (r *region) read(offset, bytes int) []byte {
 	if r.err() != nil {
 		return nil
 	}
-	b := make([]byte, min(bytes, r.end-at))
-	if err := r.each(b, at, r.file.on.ReadAt); err != nil {
-		r.file.lost.CompareAndSwap(nil, &err)
+	b := make([]byte, min(bytes, r.end-offset))
+	if err := r.each(b, offset, r.file.rw.ReadAt); err != nil {
+		r.file.readErr.CompareAndSwap(nil, &err)
 		return nil
 	}
 	return b
 }
 
-// each calls do, which is ReadAt or WriteAt of the file, for the parts of b that chunks have.
-func (r *region) each(b []byte, at int, do func([]byte, int64) (int, error)) error {
-	defer runtime.KeepAlive(r) // the chunks are nobody else's meanwhile
+// each calls do, the file's ReadAt or WriteAt, for the part of b in each chunk.
+func (r *region) each(b []byte, offset int, do func([]byte, int64) (int, error)) error {
+	defer runtime.KeepAlive(r) // otherwise the chunks could be reclaimed
 	for len(b) > 0 {
-		in := at % chunkBytes
-		part := b[:min(len(b), chunkBytes-in)]
-		if n, err := do(part, int64(r.at[at/chunkBytes])*chunkBytes+int64(in)); n < len(part) {
+		chunkOffset := offset % chunkBytes
+		part := b[:min(len(b), chunkBytes-chunkOffset)]
+		if n, err := do(part, int64(r.indexes[offset/chunkBytes])*chunkBytes+int64(chunkOffset)); n < len(part) {
 			return err
 		}
-		b, at = b[len(part):], at+len(part)
+		b, offset = b[len(part):], offset+len(part)
 	}
 	return nil
 }
 
-// entry is that at a place; none after an error. So many bytes are read at first, and again if the
+// entry returns the entry at offset, nil after an error. It reads the given number of bytes first, and again if the
 // entry is larger.
-func (r *region) entry(at, bytes int) entry { return first(r.from(at, max(bytes, unit))) }
+func (r *region) entry(offset, bytes int) entry {
+	return firstEntry(r.readFrom(offset, max(bytes, unit)))
+}
 
-// from reads so many bytes from an entry on, and at least the entry.
-func (r *region) from(at, bytes int) []byte {
-	b := r.read(at, bytes)
-	if b != nil && !whole(b) {
-		b = r.read(at, entry(b).size())
+// readFrom reads at least the given number of bytes from the entry at offset on, and at least the entry.
+func (r *region) readFrom(offset, bytes int) []byte {
+	b := r.read(offset, bytes)
+	if b != nil && !hasWholeEntry(b) {
+		b = r.read(offset, entry(b).size())
 	}
 	return b
 }
 
-// whole reports whether b begins with an entry that does not end behind it.
-func whole(b []byte) bool { return len(b) >= headSize && entry(b).size() <= len(b) }
+// hasWholeEntry reports whether b begins with a complete entry.
+func hasWholeEntry(b []byte) bool { return len(b) >= headSize && entry(b).size() <= len(b) }
 
-// first is the entry that b begins with.
-func first(b []byte) entry {
+// firstEntry returns the entry at the start of b, nil if b is nil.
+func firstEntry(b []byte) entry {
 	if b == nil {
 		return nil
 	}
@@ -188,14 +190,14 @@ func first(b []byte) entry {
 	return b[:size:size]
 }
 
-// inTurn returns a function that reads one entry after the other, many at once.
-func (r *region) inTurn() func(at int) entry {
+// sequential returns a function that reads entries at increasing offsets, many at once.
+func (r *region) sequential() func(offset int) entry {
 	var piece []byte
-	from := 0
-	return func(at int) entry {
-		if !whole(piece[at-from:]) {
-			piece, from = r.from(at, pieceBytes), at
+	start := 0
+	return func(offset int) entry {
+		if !hasWholeEntry(piece[offset-start:]) {
+			piece, start = r.readFrom(offset, pieceBytes), offset
 		}
-		return first(piece[at-from:])
+		return firstEntry(piece[offset-start:])
 	}
 }

@@ -5,26 +5,25 @@ import (
 	"iter"
 )
 
-// Shards are a Table without its limit of 2 GB, which grows without being copied as a whole. Each
-// key belongs to one of NumShards shards. Different goroutines may use different shards. The zero
-// value has no keys.
+// Shards is a Table without the limit of 2 GB. It grows without copying all data at once. Each key belongs to one
+// of NumShards shards. Different goroutines may use different shards. The zero value is empty.
 type Shards struct {
 	tables [NumShards]Table
 }
 
 const NumShards = 256
 
-// Shard is the number of the shard that a key belongs to.
+// Shard returns the number of the shard that a key belongs to.
 func Shard[S string | []byte](key S) int { return int(FNV1a(key) % NumShards) }
 
-// FNV1a is the hash FNV-1a. It may not change: stored states are found by it.
+// FNV1a returns the hash FNV-1a. It must not change: stored states are found by it.
 func FNV1a[S string | []byte](key S) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(key))
 	return h.Sum64()
 }
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (s *Shards) Len() (n int) {
 	for i := range s.tables {
 		n += s.tables[i].Len()
@@ -32,17 +31,17 @@ func (s *Shards) Len() (n int) {
 	return n
 }
 
-// Get returns the value of a key, nil if there is none. It is valid until the next Put.
+// Get returns the value of a key, or nil if there is none. The value is valid until the next Put.
 func (s *Shards) Get(key string) []byte { return s.tables[Shard(key)].Get(key) }
 
-// Put makes b the value of the key. Without b the key has none.
+// Put sets the value of a key. An empty b deletes the key.
 func (s *Shards) Put(key string, b []byte) {
 	t := &s.tables[Shard(key)]
-	t.slack = loose
+	t.slack = looseSlack
 	t.Put(key, b)
 }
 
-// Live is about the number of bytes of keys and values.
+// Live returns about the number of bytes of keys and values.
 func (s *Shards) Live() (bytes int) {
 	for i := range s.tables {
 		bytes += s.tables[i].Live()
@@ -50,10 +49,10 @@ func (s *Shards) Live() (bytes int) {
 	return bytes
 }
 
-// In are the values of a shard by key, in any order. A value is valid until the next Put.
+// In returns the values of a shard by key, in any order. A value is valid until the next Put.
 func (s *Shards) In(shard int) iter.Seq2[string, []byte] { return s.tables[shard].All() }
 
-// All are the values by key, in any order. A value is valid until the next Put.
+// All returns the values by key, in any order. A value is valid until the next Put.
 func (s *Shards) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for i := range s.tables {
@@ -66,7 +65,7 @@ func (s *Shards) All() iter.Seq2[string, []byte] {
 	}
 }
 
-// Drain is All, and gives back the room of the values behind it. Afterwards there are no keys.
+// Drain is All, but it releases each shard after its last value. Afterwards s is empty.
 func (s *Shards) Drain() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for i := range s.tables {

@@ -1,4 +1,4 @@
-// Package table holds the bytes of many keys in little memory, or in a file.
+// Package table stores the bytes of many keys in little memory, or in a file.
 package table
 
 import (
@@ -10,70 +10,69 @@ import (
 	"hafvf/internal/compact"
 )
 
-// A Table has values by key, in few bytes more than these have: one slice without pointers holds
-// keys and values one behind the other, and a hash table of 4-byte places finds them. The garbage
-// collector has nothing to follow there. The zero value has none.
+// A Table maps keys to values with little overhead: one slice without pointers has the keys and values one after
+// the other, and a hash table of 4-byte slots finds them. So the garbage collector has no pointers to follow. The
+// zero value is empty.
 //
-// A table that was spilled has its entries in a file instead, and its hash table in memory.
+// A table that was spilled has its entries in a file, and its hash table in memory.
 type Table struct {
 	data  []byte  // entries
-	file  *region // has them in place of data; nil in memory
-	table []slot  // collisions go on at the next one
-	n     int     // entries that are found
-	live  int     // bytes of these
-	slack int     // the part of the data, 1/slack, that may be dead or free; 0 is usualSlack
+	file  *region // entries of a spilled table; nil in memory
+	table []slot  // a collision takes the next slot
+	n     int     // number of live entries
+	live  int     // bytes of the live entries
+	slack int     // up to 1/slack of the data may be dead or free; 0 means usualSlack
 
-	expected int // bytes of data, before there are any
+	expected int // bytes of data that Expect announced; 0 once data is allocated
 }
 
-// Entries begin at multiples of this many bytes. What is free of them is room for the value to grow
-// where it is: the counts and times of a state take another byte now and then.
+// Entries begin at multiples of unit bytes. The unused bytes of an entry let its value grow in place: the counts
+// and times of a state need another byte now and then.
 const unit = 16
 
-// seed is that of the hash, another one in each process.
+// seed is the seed of the hash. It differs in each process.
 var seed = maphash.MakeSeed()
 
-// A slot finds an entry: the place in data, counted in units from 1, a part of the hash, so that
-// few entries are looked at in vain, and whether the entry was marked and not put since. The zero
-// slot is free.
+// A slot refers to an entry: its offset in data in units, counted from 1, a part of its hash, so that few other
+// entries are compared, and whether the entry was marked after its last Put. The zero slot is free.
 type slot uint32
 
 const (
-	placeBits = 27
-	maxPlace  = 1<<placeBits - 1
-	tagMask   = 15 << placeBits
-	marked    = 1 << 31
+	unitBits = 27
+	maxUnits = 1<<unitBits - 1
+	tagMask  = 15 << unitBits
+	marked   = 1 << 31
 )
 
-func (s slot) at() int   { return (int(s&maxPlace) - 1) * unit }
-func (s slot) tag() slot { return s & tagMask }
+func (s slot) offset() int { return (int(s&maxUnits) - 1) * unit }
+func (s slot) tag() slot   { return s & tagMask }
 
-// slotOf is the slot of an entry at a place.
-func slotOf(at int, h uint64) slot { return slot(at/unit+1) | tagOf(h) }
+// slotOf returns the slot of an entry at offset with hash h.
+func slotOf(offset int, h uint64) slot { return slot(offset/unit+1) | tagOf(h) }
 
-// tagOf is the part of a hash that a slot has. The place of a slot goes by other bits.
-func tagOf(h uint64) slot { return slot(h>>48) << placeBits & tagMask }
+// tagOf returns the part of a hash that a slot stores. The index of a slot uses other bits.
+func tagOf(h uint64) slot { return slot(h>>48) << unitBits & tagMask }
 
 const (
-	leastTable = 8
-	leastData  = 256
+	minSlots     = 8
+	minDataBytes = 256
 
 	// Less slack takes less memory, and moves the data more often.
 	usualSlack = 8
-	// loose is the slack of what is read once, and given back.
-	loose = 2
+	// looseSlack is the slack of tables that are read once and then released.
+	looseSlack = 2
 )
 
-// Len is the number of keys.
+// Len returns the number of keys.
 func (t *Table) Len() int { return t.n }
 
-// Live is about the number of bytes of keys and values.
+// Live returns about the number of bytes of keys and values.
 func (t *Table) Live() int { return t.live }
 
-// Size is about what the table takes in memory.
+// Size returns about the memory of the table, in bytes.
 func (t *Table) Size() int { return cap(t.data) + 4*cap(t.table) + t.file.size() }
 
-// All are the values by key, in any order. A value is valid until the next Put.
+// All returns the values by key, in any order. A value is valid until the next Put.
 func (t *Table) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for e := range t.entries() {
@@ -84,8 +83,8 @@ func (t *Table) All() iter.Seq2[string, []byte] {
 	}
 }
 
-// Get returns the value of a key, nil if there is none. It is valid until the next Put. Different
-// goroutines may call it at the same time.
+// Get returns the value of a key, or nil if there is none. The value is valid until the next Put. Several
+// goroutines may call Get at the same time.
 func (t *Table) Get(key string) []byte {
 	if t.n == 0 {
 		return nil
@@ -94,7 +93,7 @@ func (t *Table) Get(key string) []byte {
 	return e.value()
 }
 
-// Put makes b the value of the key, which is not marked. Without b the key has none.
+// Put sets the value of a key and removes its mark. An empty b deletes the key.
 func (t *Table) Put(key string, b []byte) {
 	h := maphash.String(seed, key)
 	if len(b) == 0 {
@@ -102,35 +101,35 @@ func (t *Table) Put(key string, b []byte) {
 		return
 	}
 	if 4*(t.n+1) > 3*len(t.table) {
-		t.rehash(max(leastTable, 2*len(t.table)))
+		t.rehash(max(minSlots, 2*len(t.table)))
 	}
 	i, e := t.find(key, h)
 	if t.Err() != nil {
 		return
 	}
 	if s := t.table[i]; s != 0 {
-		was := e.value()
-		if free := cap(was) - len(b); free >= 0 && free <= maxFree {
+		old := e.value()
+		if free := cap(old) - len(b); free >= 0 && free <= maxFree {
 			e[0] = e[0]&^maxFree | byte(free)
-			copy(was[:len(b)], b)
+			copy(old[:len(b)], b)
 			if t.file != nil {
-				t.file.write(e, s.at())
+				t.file.write(e, s.offset())
 			}
 			t.table[i] &^= marked
 			return
 		}
 		t.live -= len(e)
 		t.n--
-		t.table[i] = tagMask // no entry's; this one is written again
+		t.table[i] = tagMask // matches no entry; the slot is set again below
 	}
-	at, size := t.append(key, b)
-	t.table[i] = slotOf(at, h)
+	offset, size := t.append(key, b)
+	t.table[i] = slotOf(offset, h)
 	t.n++
 	t.live += size
 }
 
-// append appends an entry, and returns its place and size.
-func (t *Table) append(key string, b []byte) (at, size int) {
+// append appends an entry. It returns its offset and size.
+func (t *Table) append(key string, b []byte) (offset, size int) {
 	if t.file != nil {
 		if t.wasteful() || t.full() {
 			t.makeRoom(0)
@@ -141,17 +140,17 @@ func (t *Table) append(key string, b []byte) (at, size int) {
 	if t.full() {
 		panic("table: more than 2 GB")
 	}
-	at = t.end()
+	offset = t.end()
 	if t.file != nil {
 		e := appendEntry(make([]byte, 0, entrySize(key, b)), key, b)
-		t.file.write(e, at)
-		return at, len(e)
+		t.file.write(e, offset)
+		return offset, len(e)
 	}
 	t.data = appendEntry(t.data, key, b)
-	return at, len(t.data) - at
+	return offset, len(t.data) - offset
 }
 
-// end is the place behind all entries.
+// end returns the offset after the last entry.
 func (t *Table) end() int {
 	if t.file != nil {
 		return t.file.end
@@ -159,20 +158,20 @@ func (t *Table) end() int {
 	return len(t.data)
 }
 
-// full reports whether there are no places left.
-func (t *Table) full() bool { return t.end()/unit >= maxPlace }
+// full reports whether no further offset fits in a slot.
+func (t *Table) full() bool { return t.end()/unit >= maxUnits }
 
 // wasteful reports whether more than half of the entries' bytes are dead.
-func (t *Table) wasteful() bool { return t.end() > 2*t.live+leastData }
+func (t *Table) wasteful() bool { return t.end() > 2*t.live+minDataBytes }
 
-// Mark marks a key that has a value.
+// Mark marks a key, which must have a value.
 func (t *Table) Mark(key string) {
 	if i, e := t.find(key, maphash.String(seed, key)); e != nil {
 		t.table[i] |= marked
 	}
 }
 
-// Marked reports whether the key was marked, and not put since.
+// Marked reports whether the key was marked after its last Put.
 func (t *Table) Marked(key string) bool {
 	if t.n == 0 {
 		return false
@@ -181,7 +180,7 @@ func (t *Table) Marked(key string) bool {
 	return t.table[i]&marked != 0
 }
 
-// remove removes the key. The slots behind its own move up, so that they are still found.
+// remove removes the key. It moves later slots up, so that they are still found.
 func (t *Table) remove(key string, h uint64) {
 	if t.n == 0 {
 		return
@@ -194,30 +193,30 @@ func (t *Table) remove(key string, h uint64) {
 	t.n--
 	mask := len(t.table) - 1
 	for i := (free + 1) & mask; t.table[i] != 0; i = (i + 1) & mask {
-		k := t.entry(t.table[i].at()).key()
+		k := t.entry(t.table[i].offset()).key()
 		if home := int(maphash.Bytes(seed, k)) & mask; (i-home)&mask >= (i-free)&mask {
 			t.table[free] = t.table[i]
 			free = i
 		}
 	}
 	t.table[free] = 0
-	if t.n < len(t.table)/8 && len(t.table) > leastTable || t.wasteful() {
+	if t.n < len(t.table)/8 && len(t.table) > minSlots || t.wasteful() {
 		t.rehash(tableFor(t.n))
 		t.makeRoom(0)
 	}
 }
 
-// tableFor is the size of a table for n entries.
+// tableFor returns the number of slots for n entries.
 func tableFor(n int) int {
-	size := leastTable
+	size := minSlots
 	for 4*(n+1) > 3*size {
 		size *= 2
 	}
 	return size
 }
 
-// find returns the index of the key's slot, and its entry; or the index of a free slot for it, and
-// no entry. h is the hash of the key.
+// find returns the index of the key's slot, and its entry; if there is none, the index of a free slot for the key,
+// and nil. h is the hash of the key.
 func (t *Table) find(key string, h uint64) (int, entry) {
 	mask, tag := len(t.table)-1, tagOf(h)
 	for i := int(h) & mask; ; i = (i + 1) & mask {
@@ -228,23 +227,23 @@ func (t *Table) find(key string, h uint64) (int, entry) {
 		if s.tag() != tag {
 			continue
 		}
-		if e := t.entry(s.at()); string(e.key()) == key {
+		if e := t.entry(s.offset()); string(e.key()) == key {
 			return i, e
 		}
 	}
 }
 
-// entry is that at a place; none after an error.
-func (t *Table) entry(at int) entry {
+// entry returns the entry at offset, nil after an error.
+func (t *Table) entry(offset int) entry {
 	if t.file != nil {
-		return t.file.entry(at, t.live/t.n*5/4) // most are about as long as others
+		return t.file.entry(offset, t.live/t.n*5/4) // most entries have about the average length
 	}
-	e := entry(t.data[at:])
+	e := entry(t.data[offset:])
 	return e[:e.size()]
 }
 
-// An entry is a header, the key behind its length, and the room for the value. The header says how
-// many units the entry takes, and in its last freeBits how much of the room is free.
+// An entry is a header, the key with its length before it, and the room for the value. The header has the size of
+// the entry in units and, in its last freeBits, the number of free bytes at the end.
 type entry []byte
 
 func (e entry) head() uint32 { return binary.LittleEndian.Uint32(e) }
@@ -256,11 +255,11 @@ func (e entry) key() []byte {
 		return nil
 	}
 	n, size := binary.Uvarint(e[headSize:])
-	at := headSize + size
-	return e[at : at+int(n)]
+	start := headSize + size
+	return e[start : start+int(n)]
 }
 
-// value has the room as its capacity.
+// value returns the value. Its capacity is the room in the entry.
 func (e entry) value() []byte {
 	if len(e) == 0 {
 		return nil
@@ -275,18 +274,18 @@ const (
 	maxFree  = 1<<freeBits - 1
 )
 
-// appendEntry appends an entry as it is in memory.
-func appendEntry(to []byte, key string, b []byte) []byte {
-	at := len(to)
-	to = compact.AppendString(append(to, 0, 0, 0, 0), key)
-	to = append(to, b...)
-	free := -(len(to) - at) & (unit - 1)
-	to = append(to, make([]byte, free)...)
-	binary.LittleEndian.PutUint32(to[at:], uint32((len(to)-at)/unit<<freeBits|free))
-	return to
+// appendEntry appends an entry to dst in its encoded form.
+func appendEntry(dst []byte, key string, b []byte) []byte {
+	start := len(dst)
+	dst = compact.AppendString(append(dst, 0, 0, 0, 0), key)
+	dst = append(dst, b...)
+	free := -(len(dst) - start) & (unit - 1)
+	dst = append(dst, make([]byte, free)...)
+	binary.LittleEndian.PutUint32(dst[start:], uint32((len(dst)-start)/unit<<freeBits|free))
+	return dst
 }
 
-// rehash makes the table one of that size.
+// rehash replaces the hash table by one with the given number of slots.
 func (t *Table) rehash(size int) {
 	table, mask := make([]slot, size), size-1
 	for _, f := range t.entries() {
@@ -299,40 +298,40 @@ func (t *Table) rehash(size int) {
 	t.table = table
 }
 
-// found is how an entry is found.
-type found struct {
+// A location is the hash and the slot of an entry.
+type location struct {
 	hash uint64
 	slot *slot
 }
 
-// entries are those that are found, in the order of their places. Their slots may be changed to
-// places before.
-func (t *Table) entries() iter.Seq2[entry, found] {
-	return func(yield func(entry, found) bool) {
+// entries returns the live entries in the order of their offsets. The caller may change the slot of an entry to an
+// earlier offset.
+func (t *Table) entries() iter.Seq2[entry, location] {
+	return func(yield func(entry, location) bool) {
 		mask, entryAt := len(t.table)-1, t.entry
 		if t.file != nil {
-			entryAt = t.file.inTurn()
+			entryAt = t.file.sequential()
 		}
-		for at := 0; at < t.end(); {
-			e := entryAt(at)
+		for offset := 0; offset < t.end(); {
+			e := entryAt(offset)
 			if t.Err() != nil {
 				return
 			}
 			h := maphash.Bytes(seed, e.key())
-			s := slotOf(at, h)
+			s := slotOf(offset, h)
 			i := int(h) & mask
 			for t.table[i] != 0 && t.table[i]&^marked != s {
 				i = (i + 1) & mask
 			}
-			if t.table[i] != 0 && !yield(e, found{h, &t.table[i]}) { // else the entry is dead
+			if t.table[i] != 0 && !yield(e, location{h, &t.table[i]}) { // otherwise the entry is dead
 				return
 			}
-			at += len(e)
+			offset += len(e)
 		}
 	}
 }
 
-// Expect says that so many keys with so many bytes in all will be put into a table that has none.
+// Expect prepares an empty table for the given number of keys and total bytes.
 func (t *Table) Expect(keys, bytes int) {
 	if t.n == 0 {
 		t.rehash(max(len(t.table), tableFor(keys)))
@@ -340,26 +339,26 @@ func (t *Table) Expect(keys, bytes int) {
 	}
 }
 
-// Compact gives back the room of values that were replaced.
+// Compact releases the space of replaced values.
 func (t *Table) Compact() { t.makeRoom(0) }
 
-// makeRoom moves the entries together, so that there is room for so many bytes more: where they
-// are, or to another slice if that has to grow, or to shrink because no bytes are to come; or
-// to another region of the file.
+// makeRoom removes dead entries, so that the given number of bytes fit. In memory it moves the entries within the
+// slice, or to another slice if the slice must grow, or may shrink because bytes is 0. In a file it moves them to
+// another region.
 func (t *Table) makeRoom(bytes int) {
 	if t.file != nil {
-		to := t.file.file.region()
-		w := bufio.NewWriterSize(to, pieceBytes)
-		at := 0
+		moved := t.file.file.region()
+		w := bufio.NewWriterSize(moved, pieceBytes)
+		offset := 0
 		for e, f := range t.entries() {
-			*f.slot = slotOf(at, f.hash) | *f.slot&marked
-			at += len(e)
+			*f.slot = slotOf(offset, f.hash) | *f.slot&marked
+			offset += len(e)
 			w.Write(e)
 		}
 		w.Flush()
 		if t.Err() == nil {
 			t.file.release()
-			t.file = to
+			t.file = moved
 		}
 		return
 	}
@@ -370,7 +369,7 @@ func (t *Table) makeRoom(bytes int) {
 	}
 	data := t.data[:0]
 	if bytes == 0 || need+need/(2*slack) > cap(data) {
-		data = make([]byte, 0, max(leastData, need+need/slack, t.expected))
+		data = make([]byte, 0, max(minDataBytes, need+need/slack, t.expected))
 		t.expected = 0
 	}
 	if t.live == len(t.data) {
@@ -384,7 +383,7 @@ func (t *Table) makeRoom(bytes int) {
 	t.data = data
 }
 
-// entrySize is at least what appendEntry appends.
+// entrySize returns an upper bound of the bytes that appendEntry appends.
 func entrySize(key string, b []byte) int {
 	return headSize + binary.MaxVarintLen32 + len(key) + len(b) + unit
 }

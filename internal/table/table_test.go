@@ -10,34 +10,34 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A changing is a table with what it has to hold.
-type changing struct {
+// A checkedTable is a table and its expected contents.
+type checkedTable struct {
 	Table
-	rng        *rand.Rand
-	keys, most int // how many, and how long values are
-	want       map[string]string
-	marked     map[string]bool
-	bytes      int // as many as were live at most
+	rng          *rand.Rand
+	keys, maxLen int // number of keys, maximum length of values
+	want         map[string]string
+	marked       map[string]bool
+	bytes        int // maximum of live
 }
 
-func newChanging(rng *rand.Rand) *changing {
-	return &changing{rng: rng, keys: 1 + rng.IntN(400), most: 1 + rng.IntN(600), want: map[string]string{}, marked: map[string]bool{}}
+func newCheckedTable(rng *rand.Rand) *checkedTable {
+	return &checkedTable{rng: rng, keys: 1 + rng.IntN(400), maxLen: 1 + rng.IntN(600), want: map[string]string{}, marked: map[string]bool{}}
 }
 
-// change puts, removes or marks a key.
-func (c *changing) change() (key string) {
+// change puts, removes or marks a random key.
+func (c *checkedTable) change() (key string) {
 	rng := c.rng
 	key = fmt.Sprint("k", rng.IntN(c.keys))
-	was, there := c.want[key]
-	if there && rng.IntN(4) == 0 {
+	old, exists := c.want[key]
+	if exists && rng.IntN(4) == 0 {
 		if c.Mark(key); c.Err() == nil {
 			c.marked[key] = true
 		}
 		return key
 	}
-	b := make([]byte, rng.IntN(c.most))
-	if there && rng.IntN(2) == 0 {
-		b = make([]byte, max(0, len(was)+rng.IntN(9)-4)) // about as long as it was
+	b := make([]byte, rng.IntN(c.maxLen))
+	if exists && rng.IntN(2) == 0 {
+		b = make([]byte, max(0, len(old)+rng.IntN(9)-4)) // about the previous length
 	}
 	for j := range b {
 		b[j] = byte(rng.IntN(256))
@@ -56,11 +56,11 @@ func (c *changing) change() (key string) {
 	return key
 }
 
-// check compares a key.
-func (c *changing) check(t *testing.T, key string) {
+// check compares the value of a key.
+func (c *checkedTable) check(t *testing.T, key string) {
 	t.Helper()
-	want, there := c.want[key]
-	if got := c.Get(key); c.Err() == nil && ((got != nil) != there || string(got) != want) {
+	want, exists := c.want[key]
+	if got := c.Get(key); c.Err() == nil && ((got != nil) != exists || string(got) != want) {
 		t.Fatalf("%d bytes of %s, %d wanted", len(got), key, len(want))
 	}
 	if got := c.Marked(key); c.Err() == nil && got != c.marked[key] {
@@ -68,8 +68,8 @@ func (c *changing) check(t *testing.T, key string) {
 	}
 }
 
-// checkAll compares all keys.
-func (c *changing) checkAll(t *testing.T) {
+// checkAll compares all values.
+func (c *checkedTable) checkAll(t *testing.T) {
 	t.Helper()
 	got := map[string]string{}
 	for key, b := range c.All() {
@@ -83,22 +83,22 @@ func (c *changing) checkAll(t *testing.T) {
 	}
 }
 
-// A table is a map, whatever is put, replaced, removed and marked, and takes little more than its
-// keys and values.
+// A table behaves like a map for every sequence of Put and Mark, and needs little more memory than its keys and
+// values.
 func TestTableIsAMap(t *testing.T) {
 	for seed := range uint64(30) {
-		c := newChanging(rand.New(rand.NewPCG(seed, 36)))
+		c := newCheckedTable(rand.New(rand.NewPCG(seed, 36)))
 		for range 4000 {
 			c.check(t, c.change())
 		}
 		c.checkAll(t)
-		if most := c.bytes + c.bytes/usualSlack + leastData + entrySize("k000", make([]byte, c.most)); cap(c.data) > 2*most {
+		if maxBytes := c.bytes + c.bytes/usualSlack + minDataBytes + entrySize("k000", make([]byte, c.maxLen)); cap(c.data) > 2*maxBytes {
 			t.Errorf("seed %d: %d bytes of room for %d", seed, cap(c.data), c.bytes)
 		}
 	}
 }
 
-// Shards are a map, and empty when they were drained.
+// Shards behave like a map, and are empty after Drain.
 func TestShardsAreAMap(t *testing.T) {
 	var s Shards
 	want := map[string]string{}
@@ -115,9 +115,9 @@ func TestShardsAreAMap(t *testing.T) {
 	if string(s.Get("key1")) != want["key1"] || s.Get("key2") != nil || s.Len() != len(want) {
 		t.Errorf("%q, %q, %d keys", s.Get("key1"), s.Get("key2"), s.Len())
 	}
-	for _, each := range []iter.Seq2[string, []byte]{s.All(), s.Drain()} {
+	for _, values := range []iter.Seq2[string, []byte]{s.All(), s.Drain()} {
 		got := map[string]string{}
-		for key, b := range each {
+		for key, b := range values {
 			got[key] = string(b)
 		}
 		expect.Same(t, want, got)

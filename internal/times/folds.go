@@ -5,105 +5,105 @@ import (
 	"time"
 )
 
-// Folds tells which of two moments a time without an offset is, in the hour that a clock shows
-// twice as it goes back. The order of the records of a key tells it, and for a key that begins
-// there the order of all records. The zero Folds has seen none. It is safe for concurrent use.
+// Folds resolves local times that occur twice because a clock is set back. It uses the order of each key's records,
+// and for a key that begins there the order of all records. The zero Folds is ready to use. It is safe for
+// concurrent use.
 type Folds struct {
-	mu     sync.Mutex
-	keys   map[string]foldPass // that were last seen near a moment at which a clock goes back
-	second bool                // the record before was in the second pass, or later
+	mu         sync.Mutex
+	passes     map[string]foldPass // by key, of keys last seen near a time at which a clock is set back
+	secondPass bool                // the previous record was in the second pass, or later
 
-	quiet [2]time.Time // a time in which no clock goes back
+	noChange [2]time.Time // bounds of a range in which no clock is set back
 }
 
-// A foldPass is where a key is.
+// A foldPass is the position of a key near a clock change.
 type foldPass struct {
-	back   time.Time     // when the clock goes back
-	last   time.Time     // latest of the key
-	step   time.Duration // to it, from the time before; 0 if there was none
-	second bool          // the second pass has begun
+	changeTime time.Time     // when the clock is set back
+	last       time.Time     // latest time of the key
+	step       time.Duration // difference between last and the time before it; 0 without one
+	secondPass bool          // the second pass has begun
 }
 
-// nearFold is how far from such an hour the times of a key are followed: an hourly series has
-// one in each pass, and the time before tells that it is hourly.
+// nearFold is how far before and after a clock change the times of keys are followed. An hourly series has one time
+// in each pass; the time before them shows that it is hourly.
 const nearFold = 6 * time.Hour
 
-// Resolve returns a key's time, given in a zone, in UTC.
+// Resolve returns the time t of a key in UTC. If t occurs twice, Resolve chooses by the order of the records.
 func (f *Folds) Resolve(key string, t time.Time) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	back, by := f.near(t)
-	if by == 0 {
-		delete(f.keys, key)
-		f.second = false
+	changeTime, shift := f.near(t)
+	if shift == 0 {
+		delete(f.passes, key)
+		f.secondPass = false
 		return t.UTC()
 	}
-	p, seen := f.keys[key]
-	if seen && !p.back.Equal(back) {
-		p, seen = foldPass{}, false
+	p, known := f.passes[key]
+	if known && !p.changeTime.Equal(changeTime) {
+		p, known = foldPass{}, false
 	}
-	p.back = back
-	first := t // of the moments that it can be
-	if !t.Before(back) && t.Before(back.Add(by)) {
-		first = t.Add(-by)
+	p.changeTime = changeTime
+	earlier := t // the earlier candidate
+	if !t.Before(changeTime) && t.Before(changeTime.Add(shift)) {
+		earlier = t.Add(-shift)
 	}
 	switch {
-	case first.Before(back.Add(-by)):
-		f.second = false
-	case !first.Before(back):
-		f.second = true
+	case earlier.Before(changeTime.Add(-shift)):
+		f.secondPass = false
+	case !earlier.Before(changeTime):
+		f.secondPass = true
 	default:
-		if t = first; p.inSecond(seen, f.second, first, by) {
-			t, p.second = first.Add(by), true
+		if t = earlier; p.inSecond(known, f.secondPass, earlier, shift) {
+			t, p.secondPass = earlier.Add(shift), true
 		}
-		f.second = !t.Before(back)
+		f.secondPass = !t.Before(changeTime)
 	}
-	if !seen || t.After(p.last) {
-		if seen {
+	if !known || t.After(p.last) {
+		if known {
 			p.step = t.Sub(p.last)
 		}
 		p.last = t
 	}
-	if f.keys == nil {
-		f.keys = map[string]foldPass{}
+	if f.passes == nil {
+		f.passes = map[string]foldPass{}
 	}
-	f.keys[key] = p
+	f.passes[key] = p
 	return t.UTC()
 }
 
-// inSecond reports whether a time is in the second pass, that could be first or, by later, there.
-func (p *foldPass) inSecond(seen, others bool, first time.Time, by time.Duration) bool {
-	behind := p.last.Sub(first)
+// inSecond reports whether a time that is earlier or, in the second pass, earlier plus shift is in the second pass.
+func (p *foldPass) inSecond(known, otherKeys bool, earlier time.Time, shift time.Duration) bool {
+	setBack := p.last.Sub(earlier)
 	switch {
-	case !seen:
-		return others
-	case p.second:
-		// What is a little out of order at its beginning is of the first one.
-		return behind < 0 || behind >= by/12
+	case !known:
+		return otherKeys
+	case p.secondPass:
+		// A time slightly out of order at the beginning of the second pass belongs to the first pass.
+		return setBack < 0 || setBack >= shift/12
 	}
-	// Back by about as much as the clock, less a step: disorder is smaller.
-	return behind >= 0 && behind+p.step > by/2
+	// The time is set back by about the clock's shift, less a step: ordinary disorder is smaller.
+	return setBack >= 0 && setBack+p.step > shift/2
 }
 
-// near returns the moment near t at which the clock of its zone goes back, and by how much; 0 if
-// there is none.
-func (f *Folds) near(t time.Time) (back time.Time, by time.Duration) {
-	if t.After(f.quiet[0]) && t.Before(f.quiet[1]) {
-		return back, 0
+// near returns the time near t at which the clock of t's zone is set back, and the shift; the shift is 0 if there
+// is none.
+func (f *Folds) near(t time.Time) (changeTime time.Time, shift time.Duration) {
+	if t.After(f.noChange[0]) && t.Before(f.noChange[1]) {
+		return changeTime, 0
 	}
 	start, end := t.ZoneBounds()
-	for _, at := range []time.Time{start, end} {
-		if at.IsZero() || t.Sub(at).Abs() > nearFold {
+	for _, bound := range []time.Time{start, end} {
+		if bound.IsZero() || t.Sub(bound).Abs() > nearFold {
 			continue
 		}
-		_, before := at.Add(-1).Zone()
-		_, after := at.Zone()
-		if by := time.Duration(before-after) * time.Second; by > 0 {
-			return at, by
+		_, before := bound.Add(-1).Zone()
+		_, after := bound.Zone()
+		if shift := time.Duration(before-after) * time.Second; shift > 0 {
+			return bound, shift
 		}
 	}
 	if !start.IsZero() && !end.IsZero() {
-		f.quiet = [2]time.Time{start.Add(nearFold), end.Add(-nearFold)}
+		f.noChange = [2]time.Time{start.Add(nearFold), end.Add(-nearFold)}
 	}
-	return back, 0
+	return changeTime, 0
 }

@@ -13,9 +13,9 @@ import (
 	"hafvf/internal/message"
 )
 
-// NewParser returns a parser for times of which those without a zone are in that of the
-// IANA name zone, "" being UTC, and of which some have a format: a layout of package time,
-// or one of strftime, or the way to read numbers, Unix or Spreadsheet; "" is none.
+// NewParser returns a parser for times. zone is the IANA name of the zone of times without an offset; "" means UTC.
+// format is a layout of package time, a format of strftime, or Unix or Spreadsheet for numbers; "" means none.
+// Texts in other forms are parsed as without a format.
 func NewParser(zone, format string) (_ *Parser, err error) {
 	var p Parser
 	if zone != "" && zone != "UTC" {
@@ -27,7 +27,7 @@ func NewParser(zone, format string) (_ *Parser, err error) {
 		return &p, nil
 	}
 	if format == Unix || format == Spreadsheet {
-		p.numbers = format
+		p.numberFormat = format
 		return &p, nil
 	}
 	layout := format
@@ -37,11 +37,11 @@ func NewParser(zone, format string) (_ *Parser, err error) {
 		}
 	}
 	if strings.Contains(layout, "MST") {
-		return nil, errors.New("the abbreviation of a zone does not tell the zone: write UTC as it stands, or take the offset (-0700, %z)")
+		return nil, errors.New("the abbreviation of a zone does not identify the zone: write UTC literally, or use the offset (-0700, %z)")
 	}
 	p.layouts = []string{layout}
 	if strings.Contains(layout, strftimeOffset) {
-		// Python reads both with %z.
+		// Python's %z reads both offsets.
 		p.layouts = append(p.layouts, strings.ReplaceAll(layout, strftimeOffset, "Z0700"))
 	}
 	if strings.Contains(layout, "PM") {
@@ -50,13 +50,13 @@ func NewParser(zone, format string) (_ *Parser, err error) {
 		}
 	}
 	if p.periods == noPeriods && !complete(layout) {
-		return nil, fmt.Errorf("%s has no year and month, or parts of a day without the day: write a Go layout, of the moment 2006-01-02 15:04:05, or strftime, such as %%d/%%m/%%Y %%H:%%M", message.Quote(format))
+		return nil, fmt.Errorf("%s has no year and month, or parts of a day without the day: write a Go layout of the time 2006-01-02 15:04:05, or a strftime format such as %%d/%%m/%%Y %%H:%%M", message.Quote(format))
 	}
 	return &p, nil
 }
 
-// complete reports whether a layout reads the date that it writes, or the first day of its month, or of
-// its year where it has a year alone.
+// complete reports whether parsing with layout returns the date that was formatted with it, or the first day of its
+// month, or of its year if the layout has only a year.
 func complete(layout string) bool {
 	t, err := time.Parse(layout, probe.Format(layout))
 	switch {
@@ -69,13 +69,13 @@ func complete(layout string) bool {
 	return midnight && (t.Month() == probe.Month() || t.Month() == time.January)
 }
 
-// probe differs from the moment of Go's layouts in every part.
+// probe differs in every part from the reference time of Go's layouts.
 var probe = time.Date(2031, 12, 23, 21, 43, 54, 0, time.UTC)
 
-// strftimeOffset stands for %z.
+// strftimeOffset is the layout for %z.
 const strftimeOffset = "Z07:00"
 
-// strftime are the directives as parts of a layout. Months and days may have one digit.
+// strftime maps directives to parts of a layout. Months and days may have one digit.
 var strftime = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "1", 'd': "2", 'e': "_2", 'j': "002",
 	'b': "Jan", 'h': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday",
@@ -84,7 +84,7 @@ var strftime = map[byte]string{
 	'F': "2006-1-2", 'T': "15:04:05", 'R': "15:04", 'D': "1/2/06", '%': "%",
 }
 
-// Periods are what a format names in place of a day.
+// periods is the kind of period that a format names instead of a day.
 type periods byte
 
 const (
@@ -93,17 +93,17 @@ const (
 	weeks // of ISO 8601
 )
 
-// begin returns the first moment of the period that has been read as t, by the layouts of strftime: a
-// quarter stands there as the month, a week as the minute, and the day of a week as the day.
-func (of periods) begin(t time.Time) (begin time.Time, ok bool) {
+// begin returns the first instant of the period that the layouts of strftime read as t: a quarter is read as the
+// month, a week as the minute, and the day of a week as the day. It reports false for an invalid period.
+func (p periods) begin(t time.Time) (begin time.Time, ok bool) {
 	day := func(month time.Month, day int) time.Time {
 		return time.Date(t.Year(), month, day, 0, 0, 0, 0, t.Location())
 	}
-	switch of {
+	switch p {
 	case quarters:
 		return day(3*t.Month()-2, 1), t.Month() <= 4
 	case weeks:
-		fourth := day(time.January, 4) // which is in the first week
+		fourth := day(time.January, 4) // is in the first week
 		first := 4 - (int(fourth.Weekday())+6)%7
 		begin = day(time.January, first+7*(t.Minute()-1))
 		_, week := begin.ISOWeek()
@@ -112,30 +112,30 @@ func (of periods) begin(t time.Time) (begin time.Time, ok bool) {
 	return t, true
 }
 
-// periodsOf returns what the directives of a format name.
+// periodsOf returns the kind of period that the directives of a format name.
 func periodsOf(directives string) (periods, error) {
 	switch {
 	case strings.Contains(directives, "q"):
 		if strings.Trim(directives, "Yyq%") != "" || !strings.ContainsAny(directives, "Yy") {
-			return 0, errors.New("%q is the quarter of a year and stands with %Y alone, as in %Y-Q%q")
+			return 0, errors.New("%q is the quarter of a year: use it only with %Y, as in %Y-Q%q")
 		}
 		return quarters, nil
 	case strings.ContainsAny(directives, "GVu"):
 		if strings.Trim(directives, "GVu%") != "" || !strings.Contains(directives, "G") || !strings.Contains(directives, "V") {
-			return 0, errors.New("%G, %V and %u are the year, week and day of ISO 8601 and stand with each other alone, as in %G-W%V")
+			return 0, errors.New("%G, %V and %u are the year, week and day of ISO 8601: use them only with each other, as in %G-W%V")
 		}
 		return weeks, nil
 	}
 	return noPeriods, nil
 }
 
-// fromStrftime returns the layout for a format of strftime, and what it names.
+// fromStrftime returns the layout for a format of strftime, and its kind of period.
 func fromStrftime(format string) (string, periods, error) {
 	var layout, directives strings.Builder
 	for rest := format; rest != ""; {
 		literal, directive, found := strings.Cut(rest, "%")
 		if probe.Format(literal) != literal {
-			return "", 0, fmt.Errorf("the text %s stands between directives, where it is read as a part of the time", message.Quote(literal))
+			return "", 0, fmt.Errorf("the text %s between directives would be read as a part of the time", message.Quote(literal))
 		}
 		rest = ""
 		if found {
@@ -146,7 +146,7 @@ func fromStrftime(format string) (string, periods, error) {
 			directives.WriteByte(d)
 			rest = directive[1:]
 			if d == 'f' {
-				// The fraction of a second belongs to the separator before it.
+				// The separator before the fraction of a second belongs to it.
 				if !strings.HasSuffix(literal, ".") && !strings.HasSuffix(literal, ",") {
 					return "", 0, errors.New("%f must follow a point or a comma, as in %S.%f")
 				}
@@ -155,23 +155,23 @@ func fromStrftime(format string) (string, periods, error) {
 			}
 			part, ok := strftime[d]
 			if !ok {
-				return "", 0, fmt.Errorf("%%%c is not understood; these are: %%Y %%y %%m %%d %%e %%j %%b %%B %%a %%A %%H %%I %%M %%S %%f %%p %%z %%F %%T %%R %%D %%q %%G %%V %%u", d)
+				return "", 0, fmt.Errorf("unknown directive %%%c: use one of %%Y %%y %%m %%d %%e %%j %%b %%B %%a %%A %%H %%I %%M %%S %%f %%p %%z %%F %%T %%R %%D %%q %%G %%V %%u", d)
 			}
 			literal += part
 		}
 		layout.WriteString(literal)
 	}
-	of, err := periodsOf(directives.String())
-	return layout.String(), of, err
+	named, err := periodsOf(directives.String())
+	return layout.String(), named, err
 }
 
-// Fits reports whether a text has the parser's own format.
+// Fits reports whether s has the parser's own format.
 func (p *Parser) Fits(s string) bool {
 	_, ok := p.parseIn(p.layouts, s)
 	return ok
 }
 
-// parseIn reads a text that has one of some layouts.
+// parseIn reads a text that has one of the layouts.
 func (p *Parser) parseIn(layouts []string, s string) (t time.Time, ok bool) {
 	zone := cmp.Or(p.zone, time.UTC)
 	for _, layout := range layouts {

@@ -12,17 +12,17 @@ import (
 var instant = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func TestParse(t *testing.T) {
-	at := func(ns int) time.Time { return instant.Add(time.Duration(ns)) }
+	after := func(ns int) time.Time { return instant.Add(time.Duration(ns)) }
 	for _, test := range []struct {
 		text string
 		want time.Time
 	}{
 		{"2026-01-02t03:04:05z", instant},
 		{" 2026-01-02 03:04:05 ", instant},
-		{"2026-01-02T03:04:05.1234567899Z", at(123456789)},
+		{"2026-01-02T03:04:05.1234567899Z", after(123456789)},
 		{"2016-12-31T23:59:60Z", time.Date(2017, 1, 1, 0, 0, 0, 0, time.UTC)},
-		{"1767323045.000000001", at(1)},
-		{"1767323045000.5", at(500e3)},
+		{"1767323045.000000001", after(1)},
+		{"1767323045000.5", after(500e3)},
 		{"1.767323045e12", instant},
 		{"0", time.Unix(0, 0).UTC()},
 		{"-0.5", time.Unix(0, -500e6).UTC()},
@@ -37,19 +37,19 @@ func TestParse(t *testing.T) {
 		{"20260102030405", instant},
 		{"18991231", time.Unix(18991231, 0).UTC()},
 		{"20260102.5", time.Unix(20260102, 5e8).UTC()},
-		{"2026-01-02 03:04:05,25", at(250e6)},
-		{"2026-01-02T03:04:05,5Z", at(500e6)},
+		{"2026-01-02 03:04:05,25", after(250e6)},
+		{"2026-01-02T03:04:05,5Z", after(500e6)},
 		{"2026-01-02T03:04Z", instant.Truncate(time.Minute)},
 		{"2026-01-02 03:04", instant.Truncate(time.Minute)},
 		{"2026-01-02T04:04:05+01", instant},
-		{"2026-01-01 22:04:05.5-05", at(500e6)},
-		{"2026-01-02 03:04:05.25 utc", at(250e6)},
+		{"2026-01-01 22:04:05.5-05", after(500e6)},
+		{"2026-01-02 03:04:05.25 utc", after(250e6)},
 		{"20260102T0404+0100", instant.Truncate(time.Minute)},
 		{"20260102 030405", instant},
 		{"99999999999999", time.UnixMilli(99999999999999).UTC()},
-		{"1767323045000001.5", at(1500)},
+		{"1767323045000001.5", after(1500)},
 		{"-1767323045000001", time.UnixMicro(-1767323045000001).UTC()},
-		{"1767323045000000001", at(1)},
+		{"1767323045000000001", after(1)},
 		{"1.767323045e18", instant},
 		{"Fri, 02 Jan 2026 03:04:05 GMT", instant},
 		{"Fri, 2 Jan 2026 04:04:05 +0100", instant},
@@ -88,7 +88,7 @@ func TestParseRejects(t *testing.T) {
 	} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("%q: accepted as %v", text, got)
-		} else if want := "the time \"" + text + "\" does not parse; understood are " + Understood; !strings.HasPrefix(err.Error(), want) {
+		} else if want := "the time \"" + text + "\" is in no known format: use " + Understood; !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %s, want %s", err, want)
 		}
 	}
@@ -101,7 +101,7 @@ func TestParseRejects(t *testing.T) {
 	}
 }
 
-// What time formats, Parse reads: the oracle is package time.
+// Parse reads every time that package time formats.
 func TestParseReadsWhatTimeFormats(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := time.Unix(rapid.Int64Range(minSecond+86400, maxSecond-86400).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "nano")).UTC()
@@ -125,8 +125,7 @@ func TestParseReadsWhatTimeFormats(t *testing.T) {
 	})
 }
 
-// Times without a zone are those of the parser's, with its daylight saving; others are
-// what they say.
+// Times without an offset are in the parser's zone, with its daylight saving time; others have their own offset.
 func TestZone(t *testing.T) {
 	p := expect.Get(NewParser("Europe/Berlin", ""))(t)
 	for text, want := range map[string]string{
@@ -165,7 +164,7 @@ func TestFormat(t *testing.T) {
 		{"%d/%m/%Y %H:%M:%S", "03/04/2026 05:06:07.25", "2026-04-03T03:06:07.25Z"},
 		{"%d/%m/%Y %H:%M", "03/04/2026  05:06 UTC", "2026-04-03T05:06:00Z"},
 		{"%d/%m/%Y %H.%M.%S", "03/04/2026 05.06.07", "2026-04-03T03:06:07Z"},
-		// A month, a quarter, a week or a year is its first moment in the zone.
+		// A month, a quarter, a week or a year is its first instant in the zone.
 		{"%Y-%m", "2026-04", "2026-03-31T22:00:00Z"},
 		{"%Y%m", "202601", "2025-12-31T23:00:00Z"},
 		{"2006-01", "2026-04", "2026-03-31T22:00:00Z"},
@@ -179,7 +178,7 @@ func TestFormat(t *testing.T) {
 		{"%G-W%V", "2026-W53", "2026-12-27T23:00:00Z"},
 		{"%G-W%V-%u", "2020-W53-7", "2021-01-02T23:00:00Z"},
 		{"%GW%V", "2024W1", "2023-12-31T23:00:00Z"},
-		// What has another form is read as without a format.
+		// A text in another form is read as without a format.
 		{"%d/%m/%Y", "2026-04-03T05:06:07Z", "2026-04-03T05:06:07Z"},
 		{"%d/%m/%Y", "1775192767000", "2026-04-03T05:06:07Z"},
 	} {
@@ -212,14 +211,14 @@ func TestFormatRejects(t *testing.T) {
 		"%d/%m":                "has no year and month",
 		"%Y %d":                "has no year and month",
 		"%Y-%m %H:%M":          "has no year and month",
-		"Q%q":                  "stands with %Y alone",
-		"%Y-%m Q%q":            "stands with %Y alone",
-		"%Y-W%V":               "with each other alone",
-		"W%V":                  "with each other alone",
-		"%Y-%m-%d %Z":          "%Z is not understood",
+		"Q%q":                  "use it only with %Y",
+		"%Y-%m Q%q":            "use it only with %Y",
+		"%Y-W%V":               "only with each other",
+		"W%V":                  "only with each other",
+		"%Y-%m-%d %Z":          "unknown directive %Z: use one of %Y",
 		"%Y-%m-%d %":           "ends with %",
 		"%Y-%m-%d %S%f":        "%f must follow",
-		"2 %Y-%m-%d":           "stands between directives",
+		"2 %Y-%m-%d":           "between directives would be read",
 		"2006-01-02 15:04 MST": "abbreviation",
 	} {
 		if _, err := NewParser("", format); err == nil || !strings.Contains(err.Error(), reason) {
@@ -231,7 +230,7 @@ func TestFormatRejects(t *testing.T) {
 	}
 }
 
-// What numbers are can be said.
+// The format says how to read numbers.
 func TestNumbers(t *testing.T) {
 	day := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	for _, test := range []struct {
@@ -270,12 +269,12 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// A time that the clock leaves out counts by the offset before, in all zones and forms; of one that it shows twice nothing
-// changes.
+// A skipped local time uses the offset before the change, in all zones and forms. A repeated local time is not
+// skipped.
 func TestTimesLeftOut(t *testing.T) {
 	for zone, c := range map[string]struct {
-		out, in string
-		want    string
+		skipped, shifted string
+		want             string
 	}{
 		"America/New_York": {"2026-03-08 02:05:00", "2026-03-08 03:05:00", "2026-03-08T07:05:00Z"},
 		"Europe/Berlin":    {"2026-03-29 02:59:59", "2026-03-29 03:59:59", "2026-03-29T01:59:59Z"},
@@ -284,23 +283,23 @@ func TestTimesLeftOut(t *testing.T) {
 	} {
 		for _, layout := range []string{"", "2006-01-02 15:04:05"} {
 			p := expect.Get(NewParser(zone, layout))(t)
-			for _, text := range []string{c.out, c.in} {
+			for _, text := range []string{c.skipped, c.shifted} {
 				if got := expect.Get(p.Parse(text))(t).Format(time.RFC3339); got != c.want {
 					t.Errorf("%s %q: %s, want %s", zone, text, got, c.want)
 				}
 			}
-			if !p.LeavesOut(c.out) || p.LeavesOut(c.in) || p.LeavesOut(c.out+"Z") || p.LeavesOut("2026-11-01 01:30:00") || p.LeavesOut("x") {
-				t.Errorf("%s %q: left out %t, and %t", zone, layout, p.LeavesOut(c.out), p.LeavesOut(c.in))
+			if !p.LeavesOut(c.skipped) || p.LeavesOut(c.shifted) || p.LeavesOut(c.skipped+"Z") || p.LeavesOut("2026-11-01 01:30:00") || p.LeavesOut("x") {
+				t.Errorf("%s %q: left out %t, and %t", zone, layout, p.LeavesOut(c.skipped), p.LeavesOut(c.shifted))
 			}
 		}
 	}
 }
 
-// Little disorder and equal times are no second pass of the hour that the clock shows twice; the order of
-// all records tells of a key that begins there.
+// Slight disorder and equal times are not the second pass of a repeated hour. The order of all records decides for
+// a key that begins there.
 func TestFolds(t *testing.T) {
 	zone := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
-	for name, records := range map[string]string{ // key, on the clock of 2026-10-25, in UTC
+	for name, records := range map[string]string{ // key, local time on 2026-10-25, time in UTC
 		"equal":                        "a 01:59 23:59, a 02:00 00:00, a 02:00 00:00, a 02:01 00:01",
 		"out of order":                 "a 02:10 00:10, a 02:12 00:12, a 02:11 00:11, a 02:13 00:13",
 		"out of order by a step":       "a 01:50 23:50, a 02:00 00:00, a 02:20 00:20, a 02:10 00:10",
@@ -313,8 +312,8 @@ func TestFolds(t *testing.T) {
 		var f Folds
 		for record := range strings.SplitSeq(records, ", ") {
 			r := strings.Fields(record)
-			at := expect.Get(time.ParseInLocation("2006-01-02 15:04", "2026-10-25 "+r[1], zone))(t)
-			expect.Same(t, r[2], f.Resolve(r[0], at).Format("15:04"), name, ": ", record)
+			local := expect.Get(time.ParseInLocation("2006-01-02 15:04", "2026-10-25 "+r[1], zone))(t)
+			expect.Same(t, r[2], f.Resolve(r[0], local).Format("15:04"), name, ": ", record)
 		}
 	}
 }

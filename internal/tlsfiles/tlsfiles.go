@@ -1,4 +1,4 @@
-// Package tlsfiles reads the certificates that connections are encrypted with.
+// Package tlsfiles reads certificates and keys for TLS connections.
 package tlsfiles
 
 import (
@@ -11,22 +11,20 @@ import (
 	"hafvf/internal/message"
 )
 
-// A TLS says whom to trust and as whom to appear. The zero value trusts the
-// authorities of the system and shows no certificate. The versions are 1.2 and above; a
-// server's certificate must be for the host name by which it is reached.
+// A TLS names the trusted authorities and the client's certificate. The zero value trusts the system's authorities
+// and has no client certificate. The TLS version is at least 1.2, and a server's certificate must match the host
+// name of the connection.
 type TLS struct {
-	// CA is a PEM file of the authorities that are trusted in place of the
-	// system's.
+	// CA is a PEM file with the trusted authorities, which replace the system's.
 	CA string
-	// Cert and Key are PEM files, both or neither: the certificate that this
-	// client shows.
+	// Cert and Key are PEM files with the client's certificate and key; both are set or neither.
 	Cert, Key string
 }
 
-// Largest is the size in bytes of the largest of these files.
+// Largest is the maximum size of a file in bytes.
 const Largest = inputfile.MB
 
-// Config reads the files. It is nil for a nil TLS.
+// Config reads the files. It returns nil for a nil TLS.
 func (t *TLS) Config() (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
@@ -39,7 +37,7 @@ func (t *TLS) Config() (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.ca: %s holds no certificate in PEM form", t.CA)
+			return nil, fmt.Errorf("tls.ca: %s contains no PEM certificate", t.CA)
 		}
 	}
 	if (t.Cert == "") != (t.Key == "") {
@@ -52,7 +50,7 @@ func (t *TLS) Config() (*tls.Config, error) {
 		}
 		key, _, err := inputfile.Read(t.Key, Largest)
 		if err != nil {
-			// It may be the key itself that stands there.
+			// The setting may contain the key itself instead of a file name, so the error does not show it.
 			return nil, fmt.Errorf("tls.key: the file that it names cannot be read: %w", message.Cause(err))
 		}
 		pair, err := tls.X509KeyPair(cert, key)

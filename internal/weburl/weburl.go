@@ -1,4 +1,4 @@
-// Package weburl reads the URLs of servers in a config.
+// Package weburl parses the URLs of servers in a config.
 package weburl
 
 import (
@@ -6,8 +6,7 @@ import (
 	"net/url"
 )
 
-// Parse reads the URL of a server. The error says why it is none, and does not repeat it: it may
-// be secret.
+// Parse parses the URL of a server. The error does not repeat the URL, which may be secret.
 func Parse(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

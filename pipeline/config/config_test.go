@@ -341,8 +341,8 @@ func TestParseErrors(t *testing.T) {
 		{"mapping of keys", "model: {family: normal}\nsource: {jsonl: {path: a, key: {a: b}}}", []string{`pump.yaml:2: source.jsonl.key: must be a name, a list of names, or none, not a mapping`}},
 		{"no keys", "model: {family: normal}\nsource: {jsonl: {path: a, key: []}}", []string{`pump.yaml:2: source.jsonl.key: must name at least one of the names`}},
 		{"form of times", "model: {family: normal}\nsource: {csv: {path: a, time_format: '%H:%M'}}",
-			[]string{`pump.yaml:2: source.csv.time_format: "%H:%M" has no year and month, or parts of a day without the day: write a Go layout, of the moment 2006-01-02 15:04:05, or strftime, such as %d/%m/%Y %H:%M`}},
-		{"zone", "model: {family: normal}\nsource: {csv: {path: a, zone: Berlin}}", []string{`pump.yaml:2: source.csv.zone: "Berlin" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`}},
+			[]string{`pump.yaml:2: source.csv.time_format: "%H:%M" has no year and month, or parts of a day without the day: write a Go layout of the time 2006-01-02 15:04:05, or a strftime format such as %d/%m/%Y %H:%M`}},
+		{"zone", "model: {family: normal}\nsource: {csv: {path: a, zone: Berlin}}", []string{`pump.yaml:2: source.csv.zone: "Berlin" is not a time zone: use an IANA name such as UTC or Europe/Berlin`}},
 		{"decimal", "model: {family: normal}\nsource: {csv: {path: a, decimal: ;}}", []string{`pump.yaml:2: source.csv.decimal: must be "." or ",", not ";"`}},
 		{"empty time column", "model: {family: normal}\nsource: {parquet: {path: a, time: ''}}", []string{`pump.yaml:2: source.parquet.time: an empty name means that there is no time, which needs order: arrival`}},
 		{"times of a series", "model: {family: normal}\nsource: {jsonl: {path: a, layout: series, time: [a, b]}}", []string{`pump.yaml:2: source.jsonl.time: the layout series has one list of times`}},
@@ -398,7 +398,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: detect.budget: must be at least 1, not 0`,
 			`pump.yaml:3: detect.rest: must be at least 0, not -1`,
 			`pump.yaml:3: detect.season: must be a list of durations, or a mapping of durations to harmonics, not the text "24h"`,
-			`pump.yaml:3: detect.zone: "Local" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`,
+			`pump.yaml:3: detect.zone: "Local" is not a time zone: use an IANA name such as UTC or Europe/Berlin`,
 			`pump.yaml:3: detect.ar: must be at most 16, not 17`,
 			`pump.yaml:3: detect.direction: unknown value "sideways"; known here: both, up, down`,
 			`pump.yaml:3: detect.min_abs: must be at least 0, not -1`,
@@ -436,7 +436,7 @@ func TestParseErrors(t *testing.T) {
 		{"zone of a rule without a season", withLines("keys:", "  - match: a", "    model: {zone: UTC}"), []string{`pump.yaml:5: keys.0.model.zone: belongs to keys.0.model.season, and there is none`}},
 		{"season's values", modelled("family: normal", "season: {24h: 0}", "zone: Mars", "holidays: [25.12.2026]"), []string{
 			`pump.yaml:4: model.season.24h: must be at least 1, not 0`,
-			`pump.yaml:5: model.zone: "Mars" is not a time zone; an IANA name is one, such as UTC or Europe/Berlin`,
+			`pump.yaml:5: model.zone: "Mars" is not a time zone: use an IANA name such as UTC or Europe/Berlin`,
 			`pump.yaml:6: model.holidays.0: "25.12.2026" is not a date such as 2026-12-25`,
 		}},
 		{"season of sessions with levels", "transform: smooth\nlevels: []\n" + modelled("family: normal", "season: [24h]"), []string{`pump.yaml:6: model.season: is for sessions with segments, not with levels`}},
@@ -886,7 +886,7 @@ func TestParseWebhook(t *testing.T) {
 	}
 	for text, reason := range map[string]string{
 		"alerts: {webhook: {url: \"smtp://hidden\"}}\n":                                    `alerts.webhook.url: must be http://… or https://… with a host`,
-		"alerts: {webhook: {url: \"http://a\", headers: {\"X-Token \": a}}}\n":             `alerts.webhook.headers.X-Token : "X-Token " is no name of a header`,
+		"alerts: {webhook: {url: \"http://a\", headers: {\"X-Token \": a}}}\n":             `alerts.webhook.headers.X-Token : "X-Token " is not a valid header name`,
 		"alerts: {webhook: {url: \"http://a\", headers: {A: \"hidden\\nhidden\"}}}\n":      `alerts.webhook.headers.A: the text cannot be sent as a header: character 7 `,
 		"alerts: {webhook: {url: \"http://a\", headers: {A: {env: HAFVF_TEST_HEADER}}}}\n": `alerts.webhook.headers.A.env: the text cannot be sent as a header: character 7 `,
 		"alerts: {webhook: {url: \"http://a\", headers: {Authorization: [hidden]}}}\n":     `alerts.webhook.headers.Authorization: must be text, not a list`,

@@ -155,7 +155,7 @@ func TestDecodeJSONRejects(t *testing.T) {
 		{`{"key":"s1","x":[1,[2]]}`, "x mixes numbers and vectors"},
 		{`{"key":"s1","x":[[[1]]]}`, "x is nested too deep: at most a list of vectors"},
 
-		{`{"key":"s1","time":"yesterday","x":1}`, `the time "yesterday" does not parse; understood are ` + times.Understood + "; name others by time_format"},
+		{`{"key":"s1","time":"yesterday","x":1}`, `the time "yesterday" is in no known format: use ` + times.Understood + ", or set time_format"},
 		{`{"key":"s1","time":true,"x":1}`, "the time is a boolean, not text or a number"},
 		{`{"key":"s1","time":[1],"x":1}`, "the time is a list, not text or a number"},
 		{`{"key":"s1","time":1e300,"x":1}`, "the time 1e300 is outside the years 1 to 9999"},
@@ -202,7 +202,7 @@ func TestDecodeFieldsRejects(t *testing.T) {
 		{[]string{"s1", ""}, "2 fields; at least 3 are needed"},
 		{[]string{"", "", "1"}, "the key is empty"},
 		{[]string{"Z\xfcrich", "", "1"}, "the key is not UTF-8"},
-		{[]string{"s1", "noon", "1"}, `the time "noon" does not parse; understood are ` + times.Understood + "; name others by time_format"},
+		{[]string{"s1", "noon", "1"}, `the time "noon" is in no known format: use ` + times.Understood + ", or set time_format"},
 		{[]string{"s1", "", "abc"}, `the text "abc" where a number is due`},
 		{[]string{"s1", "", "1,5"}, `the text "1,5" where a number is due`},
 		{[]string{"s1", "", "0x10"}, `the text "0x10" where a number is due`},

@@ -55,7 +55,7 @@ func TestJoinedTimes(t *testing.T) {
 	for _, c := range []struct{ format, settings, text, want string }{
 		{"csv", `time: [Date, Time], delimiter: ";", time_format: "%d/%m/%Y %H:%M:%S"`,
 			"Date;Time;x\n16/12/2006;17:24:00;1\n16/12/2006; 17:24:00.5 ;2\n;17:24:00;3\n16/12/2006;;4\n16/12/2006;25:00:00;5\n",
-			"in[[1]]2006-12-16T17:24:00Z|in[[2]]2006-12-16T17:24:00.5Z|in[[3]]|in[[4]]|" + `the time "16/12/2006 25:00:00" does not parse; understood are `},
+			"in[[1]]2006-12-16T17:24:00Z|in[[2]]2006-12-16T17:24:00.5Z|in[[3]]|in[[4]]|" + `the time "16/12/2006 25:00:00" is in no known format: use `},
 		{"csv", "time: [a, b], zone: Europe/Berlin", "x,b,a\n1,12:00,2026-07-01\n", "in[[1]]2026-07-01T10:00:00Z"},
 		{"csv", `time: [d, t], layout: wide, time_format: "%m/%d/%y %I:%M %p"`, "d,t,a,b\n1/2/26,3:04 pm,1,2\n", "a[[1]]2026-01-02T15:04:00Z|b[[2]]2026-01-02T15:04:00Z"},
 		{"csv", "time: [d, t], key: [k]", "t,k,x,d\n12:00,a,1,2026-07-01\n", "a[[1]]2026-07-01T12:00:00Z"},

@@ -1,4 +1,4 @@
-// Package badserver has a server of HTTP that no client should go along with.
+// Package badserver has an HTTP server that misbehaves: it redirects to another host, and its responses never end.
 package badserver
 
 import (
@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// Start starts one. What is asked for below /redirect it redirects to another server, at a path
-// with the word token; a request there fails the test. What is below /refuses it answers with 418,
-// and all else with 200, both without an end.
+// Start starts the server and returns its URL and the URL of another server. It redirects requests below /redirect
+// to the other server, at a path with the word token; a request there fails the test. It answers requests below
+// /refuses with 418, all others with 200, and both bodies never end.
 func Start(t *testing.T) (url, other string) {
 	t.Helper()
-	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
-	t.Cleanup(to.Close)
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request is redirected") }))
+	t.Cleanup(target.Close)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/redirect"):
-			http.Redirect(w, r, to.URL+"/token-1234", http.StatusTemporaryRedirect)
+			http.Redirect(w, r, target.URL+"/token-1234", http.StatusTemporaryRedirect)
 			return
 		case strings.HasPrefix(r.URL.Path, "/refuses"):
 			w.WriteHeader(http.StatusTeapot)
@@ -31,5 +31,5 @@ func Start(t *testing.T) (url, other string) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	return s.URL, to.URL
+	return s.URL, target.URL
 }

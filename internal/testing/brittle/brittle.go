@@ -1,10 +1,10 @@
-// Package brittle registers the family "brittle", whose mathematics panics, for tests. Every test of a
-// package that imports it knows the family.
+// Package brittle registers the family "brittle" for tests; its mathematics panics. The family exists in all tests
+// of a package that imports brittle.
 package brittle
 
 import "hafvf/hafvf/expfam"
 
-// brittle is a normal whose samples panic at values above 1000.
+// brittle is the family normal, but observing a value above 1000 panics.
 type brittle struct{ expfam.Model }
 
 func init() {

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A panic of one key's mathematics sends its records to the dead letter, and the run goes on with
-// all others. The log has the place once for each key, and summary and metrics the number.
+// If the mathematics of one key panics, its records go to the dead letter, and the run continues with the other
+// keys. The log has one line per key with the stack; summary and metrics have the number of panics.
 func TestRunOfPanics(t *testing.T) {
 	for _, transform := range []string{"filter", "smooth"} {
 		t.Run(transform, func(t *testing.T) {
@@ -37,16 +37,16 @@ func TestRunOfPanics(t *testing.T) {
 				if i%20 == 5 {
 					x = 5000
 				}
-				lines = append(lines, fmt.Sprintf("{\"key\": \"bad\", \"time\": %q, \"x\": %d}\n", stampOf(i, 100*(i/30)), x), fmt.Sprintf("{\"key\": \"good\", \"time\": %q, \"x\": %d}\n", stampOf(i, 0), i%3))
+				lines = append(lines, fmt.Sprintf("{\"key\": \"bad\", \"time\": %q, \"x\": %d}\n", timestamp(i, 100*(i/30)), x), fmt.Sprintf("{\"key\": \"good\", \"time\": %q, \"x\": %d}\n", timestamp(i, 0), i%3))
 			}
 			dir := t.TempDir()
 			path, out, dead := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl"), filepath.Join(dir, "dead.jsonl")
 			expect.OK(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
-			more := ""
+			session := ""
 			if transform == "smooth" {
-				more = "\nsession: {gap: 10m}"
+				session = "\nsession: {gap: 10m}"
 			}
-			text := "transform: " + transform + more + "\nmodel: {family: brittle}\nsource: {jsonl: {path: " + path + "}}\nsink: {jsonl: {path: " + out + "}}\ndead_letter: {jsonl: {path: " + dead + "}}\n"
+			text := "transform: " + transform + session + "\nmodel: {family: brittle}\nsource: {jsonl: {path: " + path + "}}\nsink: {jsonl: {path: " + out + "}}\ndead_letter: {jsonl: {path: " + dead + "}}\n"
 			cfg := expect.Get(config.Parse("test.yaml", []byte(text), nil))(t)
 			g := expect.Get(pipeline.Compose(cfg))(t)
 			var log strings.Builder
@@ -54,10 +54,10 @@ func TestRunOfPanics(t *testing.T) {
 			registry := prometheus.NewPedanticRegistry()
 			registry.MustRegister(m)
 			s := expect.Get(pipeline.Run{Graph: g, Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: m}.Execute(t.Context(), nil))(t)
-			rejected := linesOf(t, dead)
-			broken := map[string]int{"filter": 5, "smooth": 90}[transform] // a session goes as a whole
-			if s.Rejected != int64(broken) || len(rejected) != broken || len(linesOf(t, out)) != 180-broken {
-				t.Errorf("%d rejected, %d of them in the dead letter; %d records", s.Rejected, len(rejected), len(linesOf(t, out)))
+			rejected := readLines(t, dead)
+			nRejected := map[string]int{"filter": 5, "smooth": 90}[transform] // a session is rejected as a whole
+			if s.Rejected != int64(nRejected) || len(rejected) != nRejected || len(readLines(t, out)) != 180-nRejected {
+				t.Errorf("%d rejected, %d of them in the dead letter; %d records", s.Rejected, len(rejected), len(readLines(t, out)))
 			}
 			for _, r := range rejected {
 				if !strings.Contains(r, "it breaks") {
@@ -80,11 +80,11 @@ func TestRunOfPanics(t *testing.T) {
 	}
 }
 
-func stampOf(minutes, more int) string {
-	return time.Date(2026, 1, 1, 0, minutes+more, 0, 0, time.UTC).Format(time.RFC3339)
+func timestamp(minutes, extra int) string {
+	return time.Date(2026, 1, 1, 0, minutes+extra, 0, 0, time.UTC).Format(time.RFC3339)
 }
 
-func linesOf(t *testing.T, path string) []string {
+func readLines(t *testing.T, path string) []string {
 	t.Helper()
 	text := expect.Get(os.ReadFile(path))(t)
 	return strings.Split(strings.TrimSpace(string(text)), "\n")

@@ -17,18 +17,18 @@ import (
 
 var flinkBackend = flag.String("flink-backend", "hashmap", "state backend of Flink in the tests: hashmap or rocksdb")
 
-// A Site is a Kafka broker and a Flink cluster with the program as its workers.
+// A Site is a Kafka broker and a Flink cluster whose workers run the program.
 type Site struct {
 	*flinktest.Cluster
 	Broker  *kafkatest.Broker
 	Workers []*Daemon // by TaskManager
 	Jobs    flink.Cluster
 
-	t       *testing.T // whose end ends everything
+	t       *testing.T // everything ends with this test
 	program Program
 }
 
-// StartSite starts a site, which ends with the test.
+// StartSite starts a site that ends with the test.
 func StartSite(t *testing.T, p Program, cfg flinktest.Config) *Site {
 	t.Helper()
 	cfg.Properties = map[string]string{"state.backend.type": *flinkBackend, "state.backend.incremental": "true", "state.checkpoints.num-retained": "3"}
@@ -48,8 +48,7 @@ func StartSite(t *testing.T, p Program, cfg flinktest.Config) *Site {
 	return s
 }
 
-// StartWorker starts the worker beside TaskManager i, as what supervises it would, with env for its
-// environment.
+// StartWorker starts the worker of TaskManager i, as its supervisor would. env is added to its environment.
 func (s *Site) StartWorker(i int, env ...string) {
 	s.t.Helper()
 	w := s.program.Start(s.t, env, "worker", "--address", s.Cluster.Workers()[i])
@@ -57,9 +56,9 @@ func (s *Site) StartWorker(i int, env ...string) {
 	s.Workers[i] = w
 }
 
-// Config writes a config of a job, named as its topics; settings of the source and
-// the runner are added, and more at its end. Keys do not expire unless more
-// says when: the observations are old, and the watermark follows the clock.
+// Config writes the config of a job named like its topics, and returns its path. source and runner are added to
+// these sections, more at the end. Keys do not expire unless more sets expire: the observations are old, and the
+// watermark follows the clock.
 func (s *Site) Config(t testing.TB, job, source, runner, more string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), job+".yaml")
@@ -77,14 +76,14 @@ runner: {name: flink, endpoint: "%[4]s", rest: "%[5]s", worker: "%[6]s", job: %[
 	return path
 }
 
-// Feed writes observations to a job's topic, which it creates, over some time.
+// Feed creates a job's input topic and writes observations to it during the given time.
 func (s *Site) Feed(t testing.TB, job string, n, keys int, over time.Duration) (fed <-chan error) {
 	t.Helper()
 	s.Broker.CreateTopic(t, job+"-in", 8, nil)
 	return Feed(t, s.Broker, Observations(job+"-in", n, keys, 11), over)
 }
 
-// Leaves makes sure that a failed test leaves no job to those after it.
+// Leaves stops the job of a failed test, so that later tests have free slots.
 func (s *Site) Leaves(t testing.TB, cfg string) {
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -93,7 +92,7 @@ func (s *Site) Leaves(t testing.TB, cfg string) {
 	})
 }
 
-// Halt stops a job, which the program that follows it has to say.
+// Halt stops a job. The program that follows the job must report it.
 func (s *Site) Halt(t testing.TB, cfg string, d *Daemon) {
 	t.Helper()
 	if code, _, stderr := s.program.Run(t, "", "", "stop", cfg); code != 0 {
@@ -105,7 +104,7 @@ func (s *Site) Halt(t testing.TB, cfg string, d *Daemon) {
 	}
 }
 
-// Status asks after a job.
+// Status returns the status of a job. If the job is not found, State is the error.
 func (s *Site) Status(t testing.TB, name string) flink.Status {
 	t.Helper()
 	job, err := s.Jobs.Find(t.Context(), name)
@@ -116,12 +115,12 @@ func (s *Site) Status(t testing.TB, name string) flink.Status {
 	return status
 }
 
-// Await waits until the job's state is as it has to be.
-func (s *Site) Await(t testing.TB, d *Daemon, name, what string, holds func(flink.Status) bool) (is flink.Status) {
+// Await waits until holds is true for the job's status, and returns that status.
+func (s *Site) Await(t testing.TB, d *Daemon, name, what string, holds func(flink.Status) bool) (status flink.Status) {
 	t.Helper()
 	d.Eventually(t, what, func() bool {
-		is = s.Status(t, name)
-		return holds(is)
+		status = s.Status(t, name)
+		return holds(status)
 	})
-	return is
+	return status
 }

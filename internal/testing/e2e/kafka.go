@@ -15,8 +15,7 @@ import (
 	"hafvf/internal/testing/kafkatest"
 )
 
-// Observations are n records for a topic, of some keys, at random, with changes of
-// level. Some are broken.
+// Observations returns n random records for a topic, with changes of level. Some are malformed.
 func Observations(topic string, n, keys int, seed uint64) []*kgo.Record {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -25,7 +24,7 @@ func Observations(topic string, n, keys int, seed uint64) []*kgo.Record {
 		k := rng.IntN(keys)
 		x := rng.NormFloat64() + 4*float64((i*5/n+k)%3)
 		if i%47 == 0 {
-			x += 100 // an alarm, also in a key's first days
+			x += 100 // an alarm, even in the first days of a key
 		}
 		key := fmt.Sprintf("k%d", k)
 		value := fmt.Sprintf(`{"key":%q,"time":%q,"x":%.9g}`, key, begin.Add(time.Duration(i)*time.Second).Format(time.RFC3339), x)
@@ -37,8 +36,8 @@ func Observations(topic string, n, keys int, seed uint64) []*kgo.Record {
 	return records
 }
 
-// Feed writes records to their topics over some time, in hundredths or a thousand at a
-// time, whichever is less.
+// Feed writes records to their topics during the given time. Each batch has a hundredth of the records, at most
+// 1,000.
 func Feed(t testing.TB, b *kafkatest.Broker, records []*kgo.Record, over time.Duration) (fed <-chan error) {
 	t.Helper()
 	producer := expect.Get(kgo.NewClient(kgo.SeedBrokers(b.Addr())))(t)
@@ -47,7 +46,7 @@ func Feed(t testing.TB, b *kafkatest.Broker, records []*kgo.Record, over time.Du
 	go func() {
 		size := min(1000, (len(records)+99)/100)
 		for part := range slices.Chunk(records, size) {
-			// A dead broker is tried again, for as long as it takes.
+			// While a broker is down, the producer retries without limit.
 			if err := producer.ProduceSync(context.Background(), part...).FirstErr(); err != nil {
 				done <- err
 				return
@@ -59,7 +58,7 @@ func Feed(t testing.TB, b *kafkatest.Broker, records []*kgo.Record, over time.Du
 	return done
 }
 
-// Held is how many records topics hold.
+// Held returns the number of records in the topics.
 func Held(t testing.TB, b *kafkatest.Broker, topics ...string) (n int64) {
 	t.Helper()
 	for _, topic := range topics {
@@ -71,8 +70,8 @@ func Held(t testing.TB, b *kafkatest.Broker, topics ...string) (n int64) {
 	return n
 }
 
-// ByID are a topic's values by the header "id", of alerts by id and kind: an observation may
-// raise an alarm and be told as an outlier. Repeats have to be equal.
+// ByID returns the values of a topic by the header "id"; for alerts by ID and kind, since one observation may be an
+// alarm and an outlier. Repeated IDs must have equal values.
 func ByID(t testing.TB, b *kafkatest.Broker, topic string) (values map[string]string, repeats int) {
 	t.Helper()
 	values = map[string]string{}
@@ -96,7 +95,7 @@ func ByID(t testing.TB, b *kafkatest.Broker, topic string) (values map[string]st
 	return values, repeats
 }
 
-// Same checks that the outputs of a run with faults are, by id, those of one without.
+// Same checks that a run with faults has the same outputs by ID as a run without.
 func Same(t testing.TB, topic string, want, got map[string]string, repeats int) {
 	t.Helper()
 	lost, different := 0, 0

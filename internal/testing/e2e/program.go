@@ -1,5 +1,5 @@
-// Package e2e runs the program for tests, as processes next to a real Kafka broker and
-// a real Flink cluster, and compares what it writes. Only tests import it.
+// Package e2e runs the program in tests, as processes with a real Kafka broker and a real Flink cluster, and
+// compares its outputs. Only tests import it.
 package e2e
 
 import (
@@ -22,21 +22,21 @@ import (
 	"hafvf/internal/testing/javatest"
 )
 
-// Long asks for the long form of the tests of faults.
+// Long selects the long form of the tests with faults.
 var Long = flag.Bool("long", false, "run the long form of the tests of faults")
 
-// A Program is a command that is the program.
+// A Program is a command that runs the program.
 type Program struct {
 	Path string
-	Env  []string // more than this process has, each KEY=value
-	Tags string   // of the build, for Main
+	Env  []string // additional environment, each KEY=value
+	Tags string   // build tags, for Main
 }
 
-// asProgram makes the binary of a test behave as its program.
+// asProgram is the variable that makes a test binary run its program.
 const asProgram = "HAFVF_TEST_AS_PROGRAM"
 
-// Self runs the tests of a main package with its program, which is the binary of the tests: exit codes
-// and streams are those of a process.
+// Self runs the tests of a main package with the test binary as its program, so that the tests see the exit codes and
+// streams of a process.
 func Self(m *testing.M, p *Program, main func()) {
 	if os.Getenv(asProgram) != "" {
 		main()
@@ -51,7 +51,7 @@ func Self(m *testing.M, p *Program, main func()) {
 	os.Exit(m.Run())
 }
 
-// Folder is a new folder with files, by their names.
+// Folder returns a new folder with the given files.
 func Folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,8 +61,8 @@ func Folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// Main runs the tests of a package with the program, which it builds. With -short it runs none: all
-// of them start programs in Java, or others.
+// Main builds the program and runs the tests of a package with it. With -short it runs no tests: all of them start
+// Java programs or other servers.
 func Main(m *testing.M, p *Program) {
 	flag.Parse()
 	if testing.Short() {
@@ -94,9 +94,9 @@ func withProgram(m *testing.M, p *Program) (code int, err error) {
 	return m.Run(), nil
 }
 
-// Build builds the program at its path, with more flags.
+// Build builds the program at its path, with additional flags.
 func (p Program) Build(flags ...string) error {
-	// The state of the repository changes nothing here, and git may be missing.
+	// The state of the repository does not matter here, and git may be missing.
 	args := append([]string{"build", "-buildvcs=false", "-tags", p.Tags, "-o", p.Path}, append(flags, "hafvf/cmd/hafvf")...)
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("the program cannot be built: %w\n%s", err, out)
@@ -104,8 +104,8 @@ func (p Program) Build(flags ...string) error {
 	return nil
 }
 
-// countSources looks at the sources of the program. go test repeats a result without running
-// the tests if they would look at the same files, and it sees not what they build.
+// countSources reads the metadata of the program's sources. go test caches a result unless the files that a test
+// opened have changed, and it does not see the files that the test builds.
 func countSources() error {
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
@@ -130,8 +130,7 @@ func (p Program) command(env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs the program in dir, or here without one, and returns its exit code and
-// streams.
+// Run runs the program in dir, or in the current folder if dir is empty. It returns the exit code and the streams.
 func (p Program) Run(t testing.TB, dir, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	cmd := p.command(nil, args...)
@@ -147,7 +146,7 @@ func (p Program) Run(t testing.TB, dir, stdin string, args ...string) (code int,
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-// Well is Run of a program that has to exit with 0.
+// Well is Run for a program that must exit with 0.
 func (p Program) Well(t testing.TB, dir string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	code, stdout, stderr := p.Run(t, dir, "", args...)
@@ -162,17 +161,16 @@ type Daemon struct {
 	*javatest.Process
 	cmd   *exec.Cmd
 	log   javatest.Journal
-	input io.WriteCloser // of Pipe
+	input io.WriteCloser // set by Pipe
 }
 
-// Start starts the program, which ends with the test. env is added to its
-// environment, each KEY=value.
+// Start starts the program, which ends with the test. env is added to its environment, each KEY=value.
 func (p Program) Start(t testing.TB, env []string, args ...string) *Daemon {
 	t.Helper()
 	return start(t, &Daemon{cmd: p.command(env, args...)})
 }
 
-// Pipe starts the program in dir with a pipe as its standard input, into which Say writes.
+// Pipe starts the program in dir with a pipe as its standard input, to which Say writes.
 func (p Program) Pipe(t testing.TB, dir string, args ...string) *Daemon {
 	t.Helper()
 	d := &Daemon{cmd: p.command(nil, args...)}
@@ -187,7 +185,7 @@ func (d *Daemon) Say(t testing.TB, text string) {
 	expect.Get(io.WriteString(d.input, text))(t)
 }
 
-// CloseInput ends the standard input of a program that Pipe has started.
+// CloseInput closes the standard input of a program that Pipe has started.
 func (d *Daemon) CloseInput(t testing.TB) {
 	t.Helper()
 	expect.OK(t, d.input.Close())
@@ -201,20 +199,20 @@ func start(t testing.TB, d *Daemon) *Daemon {
 	return d
 }
 
-// Log is what the program has said so far, on both of its streams.
+// Log returns the output of the program so far, from both streams.
 func (d *Daemon) Log() string { return d.log.String() }
 
-// Signal sends the program a signal.
-func (d *Daemon) Signal(s syscall.Signal) { d.cmd.Process.Signal(s) } // fails only when it is gone
+// Signal sends a signal to the program.
+func (d *Daemon) Signal(s syscall.Signal) { d.cmd.Process.Signal(s) } // fails only if it has ended
 
-// Stop is SIGTERM, after which the program has to end well.
+// Stop sends SIGTERM, after which the program must exit with 0.
 func (d *Daemon) Stop(t testing.TB) {
 	t.Helper()
 	d.Signal(syscall.SIGTERM)
 	d.Ends(t, 0)
 }
 
-// Ends waits for the program's end and checks its exit code.
+// Ends waits until the program ends and checks its exit code.
 func (d *Daemon) Ends(t testing.TB, code int) {
 	t.Helper()
 	select {
@@ -227,10 +225,10 @@ func (d *Daemon) Ends(t testing.TB, code int) {
 	}
 }
 
-// Patience is how long a condition may take to hold. It is far longer than any takes.
+// Patience is the maximum time for a condition. It is far longer than any condition needs.
 const Patience = 3 * time.Minute
 
-// Eventually waits for a condition, and fails if the program ends before it holds.
+// Eventually waits until a condition holds. It fails if the program ends first.
 func (d *Daemon) Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); !holds(); time.Sleep(50 * time.Millisecond) {

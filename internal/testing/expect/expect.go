@@ -1,4 +1,4 @@
-// Package expect has the expectations that most tests have.
+// Package expect has assertions for tests.
 package expect
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// T is a *testing.T, B or F, or a *rapid.T.
+// T is a *testing.T, *testing.B, *testing.F or *rapid.T.
 type T interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatal(args ...any)
 }
 
-// Long skips a test with -short, and says what is left out.
+// Long skips a test with -short. what names the skipped part, for the log.
 func Long(t testing.TB, what string) {
 	t.Helper()
 	if testing.Short() {
@@ -29,33 +29,33 @@ func Long(t testing.TB, what string) {
 	}
 }
 
-// Waits is for a test that waits most of the time, for what it names. It runs beside others, and
-// not with -short.
+// Waits marks a test that mostly waits, for what it names. The test runs in parallel with others, and is skipped
+// with -short.
 func Waits(t *testing.T, what string) {
 	t.Helper()
 	Long(t, "what waits for "+what)
 	t.Parallel()
 }
 
-// Together lets n parallel tests of a package run at once, where -parallel does not say how many:
-// they wait, and not for a processor. TestMain calls it, after flag.Parse.
+// Together sets the number of parallel tests of a package to n, unless -parallel is set: they wait, and not for a
+// processor. TestMain calls it after flag.Parse.
 func Together(n int) {
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		flag.Set(f.Name, fmt.Sprint(n)) // which is a number
+		flag.Set(f.Name, fmt.Sprint(n)) // cannot fail for a number
 	}
 }
 
-// Soon waits until a condition holds, a minute at most. That is far longer than any takes.
-func Soon(t T, what string, holds func() bool) {
+// Soon waits until cond returns true. It fails after a minute, far longer than any condition needs.
+func Soon(t T, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !cond(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(what, ": not within a minute")
 		}
 	}
 }
 
-// OK ends the test if there is an error.
+// OK ends the test if err is not nil.
 func OK(t T, err error) {
 	t.Helper()
 	if err != nil {
@@ -63,8 +63,7 @@ func OK(t T, err error) {
 	}
 }
 
-// Same fails the test if got is not what is wanted. It says how they differ, after where, which
-// are printed as by fmt.Sprint.
+// Same fails the test if got differs from want. It prints where, as fmt.Sprint does, and the difference.
 func Same(t T, want, got any, where ...any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -72,7 +71,7 @@ func Same(t T, want, got any, where ...any) {
 	}
 }
 
-// Error fails the test if err does not contain the text.
+// Error fails the test if err is nil or does not contain text.
 func Error(t T, err error, text string, where ...any) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
@@ -80,7 +79,7 @@ func Error(t T, err error, text string, where ...any) {
 	}
 }
 
-// Get returns a value, and ends the test if there is an error instead: expect.Get(os.ReadFile(path))(t).
+// Get returns v, or ends the test if err is not nil: expect.Get(os.ReadFile(path))(t).
 func Get[V any](v V, err error) func(T) V {
 	return func(t T) V {
 		t.Helper()
@@ -89,7 +88,8 @@ func Get[V any](v V, err error) func(T) V {
 	}
 }
 
-// Form expects that v comes back from its form, and that no beginning of the bytes is one.
+// Form fails the test if v does not survive encoding and decoding with form, or if a prefix of the encoding can be
+// decoded.
 func Form[V any](t T, form func(*compact.Codec, *V), v V) {
 	t.Helper()
 	var got V

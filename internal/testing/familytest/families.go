@@ -9,42 +9,41 @@ import (
 	"hafvf/hafvf/expfam"
 )
 
-// A Family is what tests know of one.
+// A Family has the data about one family that tests use.
 type Family struct {
 	Name  string
-	Prior expfam.Params // one for laws
-	// Least is what a model needs: the parameters that have no default, and the length of an
-	// observation if they leave it open.
+	Prior expfam.Params // a prior for tests of the laws
+	// Least has the parameters without a default. Dim is the length of an observation if the parameters do not set
+	// it.
 	Least expfam.Params
 	Dim   int
-	Sizes []string // the parameters that may be any number above zero
-	Kind  Kind     // what the last entry of an observation may be
-	// Draw draws an observation of the model of Prior, of a Sequential one a whole row.
+	Sizes []string // parameters that may be any number above zero
+	Kind  Kind     // allowed values of the last entry of an observation
+	// Draw draws an observation from the model of Prior. For a Sequential model it is a whole row.
 	Draw func(rng *rand.Rand) []float64
-	// At is an observation of a stream, as a filter takes it, where x is level with noise.
+	// At draws an observation of a stream in the form for a filter. x is level plus noise.
 	At func(rng *rand.Rand, level, x float64) []float64
-	// Far draws an observation of the model of Least, as a filter takes it: a usual one, or one that
-	// is by far more than that.
+	// Far draws an observation of the model of Least in the form for a filter: a usual one, plus far.
 	Far func(rng *rand.Rand, far float64) []float64
-	// Natural are coordinates in which a posterior of the model of Prior, given by its textbook
-	// parameters, is linear in the statistics of the data. Nil: the parameters themselves.
+	// Natural returns coordinates in which a posterior of the model of Prior is linear in the statistics of the
+	// data, given its textbook parameters p. Nil means p itself.
 	Natural func(p []float64) []float64
-	// Statistics are T(x) in these coordinates.
+	// Statistics returns T(x) in these coordinates.
 	Statistics func(x []float64) []float64
 }
 
-// A Kind says which numbers there are.
+// A Kind is a set of numbers.
 type Kind int
 
 const (
-	Category Kind = iota + 1 // 0, 1, … as many as the model has
+	Category Kind = iota + 1 // 0, 1, …, one less than the number of categories
 	Count                    // 0, 1, …
-	Trials                   // 0, 1, … up to the number of trials, which comes next
+	Trials                   // 0, 1, … up to the number of trials, which is the next entry
 	Positive                 // ≥ 0
 	Real
 )
 
-// Families have a row each. Those of package expfam that have none fail in All.
+// Families has a row for each family. All fails for families of package expfam without one.
 var Families = []Family{{
 	Name: "bernoulli", Sizes: []string{"alpha", "beta"}, Kind: Category,
 	Draw:       func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(2))} },
@@ -140,19 +139,19 @@ var Families = []Family{{
 	Statistics: regressionStatistics,
 }}
 
-// known are the families of package expfam, without those that a test registers.
-var known = expfam.Families()
+// families are the names of the families of package expfam, without those that tests register.
+var families = expfam.Families()
 
-// All are the rows of the families that package expfam knows. It panics with the name of one without a
-// row, or with an incomplete one.
-func All() (all []Family) {
-	for _, name := range known {
-		all = append(all, Of(name))
+// All returns the rows of all families of package expfam. It panics if a row is missing or incomplete, with the
+// family's name.
+func All() (rows []Family) {
+	for _, name := range families {
+		rows = append(rows, Of(name))
 	}
-	return all
+	return rows
 }
 
-// Of is the row of a family.
+// Of returns the row of a family.
 func Of(name string) Family {
 	i := slices.IndexFunc(Families, func(f Family) bool { return f.Name == name })
 	if i < 0 {
@@ -172,7 +171,7 @@ func Of(name string) Family {
 	return f
 }
 
-// Row draws an observation of m, which has the prior Least, as the model itself takes it.
+// Row draws an observation of m, which has the prior Least, in the form for the model.
 func (f Family) Row(m expfam.Model, rng *rand.Rand, far float64) []float64 {
 	x := f.Far(rng, far)
 	seq, ok := m.(expfam.Sequential)
@@ -194,7 +193,7 @@ func toss(rng *rand.Rand, logit float64) float64 {
 	return 0
 }
 
-// normals draws n standard normal numbers, the last of which are by far more than that.
+// normals returns a function that draws n standard normal numbers and adds far to the last.
 func normals(n int) func(rng *rand.Rand, far float64) []float64 {
 	return func(rng *rand.Rand, far float64) []float64 {
 		x := make([]float64, n)
@@ -206,7 +205,7 @@ func normals(n int) func(rng *rand.Rand, far float64) []float64 {
 	}
 }
 
-// naturalRegression is Natural of n regressors.
+// naturalRegression is Natural with n regressors.
 func naturalRegression(p []float64, n int) []float64 {
 	mean, precision, alpha, beta := p[:n], p[n:n+n*n], p[n+n*n], p[n+n*n+1]
 	out := append([]float64{2 * alpha}, precision...)

@@ -1,5 +1,4 @@
-// Package familytest has, for tests, a row of every family with priors and observations, and streams
-// of known kinds.
+// Package familytest has a row for each family with priors and observations, and streams of known kinds, for tests.
 package familytest
 
 import (
@@ -14,10 +13,10 @@ import (
 	"hafvf/hafvf/expfam"
 )
 
-// New makes the model of the family.
+// New returns the model of the family with Prior.
 func (f Family) New(t testing.TB) expfam.Model { return New(t, f.Name, f.Prior) }
 
-// OfStreams is the model of internal/streams of a family: the same prior for every stream.
+// OfStreams returns the model of a family for the streams of package streams, with one prior for all streams.
 func OfStreams(t testing.TB, family string) expfam.Model {
 	t.Helper()
 	if family == "normal" {
@@ -26,8 +25,8 @@ func OfStreams(t testing.TB, family string) expfam.Model {
 	return New(t, family, nil)
 }
 
-// Steps draws steps of m, with change made to the first vector of step i. Some have no vector, some a
-// missing one, and some four, where m is not sequential.
+// Steps draws n steps of m. change modifies the first vector of step i. Some steps have no vector, some a missing
+// one, and some four if m is not sequential.
 func (f Family) Steps(m expfam.Model, rng *rand.Rand, n int, change func(i int, x []float64)) (steps [][][]float64) {
 	_, sequential := m.(expfam.Sequential)
 	for i := range n {
@@ -47,7 +46,7 @@ func (f Family) Steps(m expfam.Model, rng *rand.Rand, n int, change func(i int, 
 	return steps
 }
 
-// Vector draws an observation as a filter of m takes it: of a sequential model the target alone.
+// Vector draws an observation in the form for a filter of m: for a sequential model only the target.
 func (f Family) Vector(m expfam.Model, rng *rand.Rand) []float64 {
 	x := f.Draw(rng)
 	if _, sequential := m.(expfam.Sequential); sequential {
@@ -56,7 +55,7 @@ func (f Family) Vector(m expfam.Model, rng *rand.Rand) []float64 {
 	return x
 }
 
-// New makes a model.
+// New returns a model of a family.
 func New(t testing.TB, family string, prior expfam.Params) expfam.Model {
 	t.Helper()
 	m, err := expfam.New(family, prior, 0)
@@ -66,7 +65,7 @@ func New(t testing.TB, family string, prior expfam.Params) expfam.Model {
 	return m
 }
 
-// Posterior are the textbook parameters of the posterior of a sample.
+// Posterior returns the textbook parameters of the posterior with statistics d.
 func Posterior(m expfam.Model, d []float64) []float64 {
 	n := 0
 	for _, p := range m.Params() {
@@ -77,7 +76,7 @@ func Posterior(m expfam.Model, d []float64) []float64 {
 	return out
 }
 
-// ARRows are the rows of the model of ar in Families: two past values and an intercept.
+// ARRows returns the rows for the ar model in Families: two past values and an intercept.
 func ARRows(steps [][][]float64) [][][]float64 {
 	value := func(t int) float64 {
 		if t < 0 || len(steps[t]) == 0 {
@@ -95,7 +94,7 @@ func ARRows(steps [][][]float64) [][][]float64 {
 // AnyMissing reports whether a coordinate is NaN.
 func AnyMissing(x []float64) bool { return slices.ContainsFunc(x, math.IsNaN) }
 
-// ReadJSON reads a file into v.
+// ReadJSON decodes a file into v.
 func ReadJSON(t testing.TB, path string, v any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -107,7 +106,7 @@ func ReadJSON(t testing.TB, path string, v any) {
 	}
 }
 
-// Single are steps of one observation each.
+// Single returns steps with one observation each.
 func Single(x []float64) [][][]float64 {
 	steps := make([][][]float64, len(x))
 	for i := range x {
@@ -116,7 +115,7 @@ func Single(x []float64) [][][]float64 {
 	return steps
 }
 
-// SingleStream is a stream of normal observations, one in a step.
+// SingleStream returns a stream of a kind as steps with one observation each.
 func SingleStream(kind string, n int) [][][]float64 {
 	x := make([]float64, n)
 	for i, v := range Stream(kind, n) {
@@ -135,7 +134,7 @@ func Stream(kind string, n int) [][]float64 {
 	return xs
 }
 
-// Kinds are the kinds of streams on which updates are timed.
+// Kinds are the streams for which update times are measured.
 var Kinds = map[string]func(rng *rand.Rand, t int) float64{
 	"stationary": func(rng *rand.Rand, t int) float64 { return rng.NormFloat64() },
 	"jumping":    func(rng *rand.Rand, t int) float64 { return rng.NormFloat64() + 5*float64(t/200%3) },
@@ -149,12 +148,12 @@ var Kinds = map[string]func(rng *rand.Rand, t int) float64{
 	},
 }
 
-// SameOnAnyNumberOfGoroutines compares what smooth says of a long session with missing
-// steps, for every family. That of normal shifts by shift and back every 370 steps.
+// SameOnAnyNumberOfGoroutines checks for each family that smooth returns the same for one and for several
+// goroutines. The session is long and has missing steps; the mean of normal alternates by shift every 370 steps.
 func SameOnAnyNumberOfGoroutines(t *testing.T, shift float64, smooth func(m expfam.Model, steps [][][]float64) []string) {
 	t.Helper()
-	before := runtime.GOMAXPROCS(0)
-	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	procs := runtime.GOMAXPROCS(0)
+	t.Cleanup(func() { runtime.GOMAXPROCS(procs) })
 	for _, c := range All() {
 		t.Run(c.Name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(9, 10))

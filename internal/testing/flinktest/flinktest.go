@@ -1,11 +1,9 @@
-// Package flinktest starts a Flink cluster for tests, as Java processes on
-// loopback: a JobManager, TaskManagers, and Beam's job server, which takes
-// pipelines. The workers next to the TaskManagers are the test's own to start, at
+// Package flinktest starts a Flink cluster for tests, as Java processes on loopback: a JobManager, TaskManagers,
+// and Beam's job server, which accepts pipelines. The test itself starts the workers of the TaskManagers, at
 // Cluster.Workers.
 //
-// Tests share a cluster by being subtests of the test that started it; every
-// function takes the t of the test that calls it, so that a failure is that
-// test's own.
+// Tests share a cluster as subtests of the test that started it. Each function takes the t of the test that calls
+// it, so a failure belongs to that test.
 package flinktest
 
 import (
@@ -32,51 +30,48 @@ import (
 	"hafvf/internal/testing/javatest"
 )
 
-// A Config says what cluster to start.
+// A Config describes the cluster to start.
 type Config struct {
-	// TaskManagers is how many there are, 2 by default.
+	// TaskManagers is the number of TaskManagers; 0 means 2.
 	TaskManagers int
-	// Slots is how many each has, 1 by default. It bounds the parallelism of
-	// what runs at once together with TaskManagers.
+	// Slots is the number of slots of each TaskManager; 0 means 1. The product with TaskManagers limits the
+	// parallelism of all running jobs.
 	Slots int
-	// Properties are of Flink's configuration, such as state.backend.type. They
-	// are set last, over what is there. Checkpoints and savepoints go to the
-	// test's temporary folder by default.
+	// Properties replace or extend Flink's configuration, such as state.backend.type. By default, checkpoints and
+	// savepoints go to the test's temporary folder.
 	Properties map[string]string
-	// Measured gives the TaskManagers Java's second compiler, as in production.
-	// Without it they start sooner and are slower in the long run.
+	// Measured gives the TaskManagers Java's second compiler, as in production. Without it they start sooner and
+	// are slower in the long run.
 	Measured bool
 }
 
-// patience is how long a step of a test may take before it is given up. It is
-// far longer than any takes.
-const patience = 2 * time.Minute
+// stepTimeout is the maximum time of a step of a test. It is far longer than any step needs.
+const stepTimeout = 2 * time.Minute
 
-// A Cluster is a Flink cluster with a job server of Beam.
+// A Cluster is a Flink cluster with Beam's job server.
 type Cluster struct {
 	flink    javatest.Installation
 	measured bool
 	folder   string
 
 	rest, endpoint string       // host:port
-	client         *http.Client // of rest
+	client         *http.Client // for rest
 
 	jobManager, jobServer *javatest.Process
 	taskManagers          []*javatest.Process
-	workers               []string // by TaskManager
+	workers               []string // addresses by TaskManager
 	workerPort            string
 
-	// started is every process, for the end.
+	// started has all processes, for the end of the test.
 	started []*javatest.Process
 }
 
-// Start starts a cluster on free ports of the loopback and returns when all of
-// its slots are offered and the job server serves. All processes end with the test,
-// and also when the test's process dies. If the
-// test failed, it then says what their logs ended with.
+// Start starts a cluster on free loopback ports and waits until all slots are offered and the job server serves.
+// All processes end with the test, and also when the test's process dies. If the test fails, it logs the ends of
+// their logs.
 //
-// The jars are fetched by Maven once, into the user's cache folder. Without Java, Maven or Linux the test is
-// skipped, or fails where the environment has CI=true.
+// Maven fetches the jars once, into the user's cache folder. Without Java, Maven or Linux the test is skipped, or
+// fails if the environment has CI=true.
 func Start(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -101,8 +96,7 @@ func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 	c.client = expect.Get(httpclient.New("flinktest", httpclient.Server{URL: secret.Text{Text: c.REST()}, Timeout: 10 * time.Second}, httpclient.Bounds{}, nil))(t).HTTP()
 	c.taskManagers = make([]*javatest.Process, cmp.Or(cfg.TaskManagers, 2))
 	for i := range c.taskManagers {
-		// A job has one address of the worker for all TaskManagers: it is a name,
-		// which each looks up in a file of its own.
+		// A job has one worker address for all TaskManagers: a name that each resolves with its own hosts file.
 		ip := "127.0.0." + strconv.Itoa(i+2)
 		c.write(t, fmt.Sprintf("hosts%d", i), ip+" "+workerHost+"\n127.0.0.1 localhost\n127.0.0.1 "+hostname()+"\n")
 		c.workers = append(c.workers, net.JoinHostPort(ip, c.workerPort))
@@ -130,7 +124,7 @@ func start(t testing.TB, in javatest.Installation, cfg Config) *Cluster {
 	return c
 }
 
-// workerHost is the name under which a TaskManager finds its worker.
+// workerHost is the host name under which a TaskManager finds its worker.
 const workerHost = "worker"
 
 func hostname() string {
@@ -163,21 +157,21 @@ func (c *Cluster) configure(t testing.TB, cfg Config, ports []int) {
 		"state.checkpoints.dir":                    "file://" + c.file("checkpoints"),
 		"state.savepoints.dir":                     "file://" + c.file("savepoints"),
 
-		// Every class is on the cluster's own class path: those that come with a
-		// job are the same, and need not be loaded a second time.
+		// All classes are on the cluster's class path. The classes in a job are the same and need not be loaded
+		// again.
 		"classloader.resolve-order": "parent-first",
 
-		// A TaskManager is mostly there before the JobManager: it asks again soon,
-		// and not after 10 s. A killed one is missed as soon.
+		// A TaskManager usually starts before the JobManager: it retries after 200 ms instead of 10 s. The
+		// JobManager notices a killed TaskManager early.
 		"cluster.registration.error-delay": "200",
 		"heartbeat.interval":               "1000",
 		"heartbeat.timeout":                "15000",
 
-		// For so long the REST interface repeats its answers.
+		// The REST interface repeats its responses for this time.
 		"web.refresh-interval":            "100",
 		"metrics.fetcher.update-interval": "500",
 
-		// Flink's scripts would reckon these, and the options of Java with them.
+		// Flink's scripts would calculate these and derive Java options from them.
 		"taskmanager.cpu.cores":                      "1.0",
 		"taskmanager.memory.framework.heap.size":     "64m",
 		"taskmanager.memory.task.heap.size":          "384m",
@@ -193,7 +187,7 @@ func (c *Cluster) configure(t testing.TB, cfg Config, ports []int) {
 	maps.Copy(properties, cfg.Properties)
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		value, _ := json.Marshal(properties[name]) // is YAML too
+		value, _ := json.Marshal(properties[name]) // JSON is also YAML
 		fmt.Fprintf(&text, "%s: %s\n", name, value)
 	}
 	for _, folder := range []string{"conf", "tmp"} {
@@ -203,7 +197,7 @@ func (c *Cluster) configure(t testing.TB, cfg Config, ports []int) {
 	c.write(t, "log4j2.properties", log4j)
 }
 
-// log4j leaves out what Flink says of its environment, which is long.
+// log4j omits Flink's long messages about its environment.
 const log4j = `rootLogger.level = INFO
 rootLogger.appenderRef.out.ref = out
 appender.out.name = out
@@ -216,16 +210,16 @@ logger.configuration.name = org.apache.flink.configuration.GlobalConfiguration
 logger.configuration.level = WARN
 `
 
-// The options of Java. The JobManager and the job server live too short to gain
-// from Java's second compiler, which takes the machine from the others.
+// Java options. The JobManager and the job server run too briefly to gain from Java's second compiler, which uses
+// processor time that other processes need.
 var (
 	jobManagerOptions  = []string{"-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
 	jobServerOptions   = []string{"-Xmx700m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
 	taskManagerOptions = []string{"-Xmx448m", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=256m", "-XX:MaxMetaspaceSize=256m"}
 )
 
-// opened is what Flink's own scripts open to it of Java 17.
-var opened = []string{
+// openModules are the packages of Java 17 that Flink's own scripts open to it.
+var openModules = []string{
 	"--add-exports=java.base/sun.net.util=ALL-UNNAMED",
 	"--add-opens=java.base/java.lang=ALL-UNNAMED",
 	"--add-opens=java.base/java.lang.reflect=ALL-UNNAMED",
@@ -248,15 +242,14 @@ func (c *Cluster) write(t testing.TB, name, text string) {
 	expect.OK(t, os.WriteFile(c.file(name), []byte(text), 0o600))
 }
 
-// java starts a process of a role in the cluster's folder, with a log named
-// after the role and which one it is. It ends with the cluster.
+// java starts a process in the cluster's folder. Its log is named after role and which. It ends with the cluster.
 func (c *Cluster) java(role, which string, options []string, class string, args ...string) (*javatest.Process, error) {
 	log, err := os.OpenFile(c.file(role+which+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := c.flink.Command(role, slices.Concat(opened, options, []string{
+	cmd := c.flink.Command(role, slices.Concat(openModules, options, []string{
 		"-Dlog4j2.configurationFile=log4j2.properties",
 		"-Djava.io.tmpdir=" + c.file("tmp"),
 	}), class, args...)
@@ -293,22 +286,22 @@ func (c *Cluster) runTaskManager(t testing.TB, i int) {
 	}
 }
 
-// resource is how Flink names a TaskManager.
+// resource returns Flink's name of TaskManager i.
 func resource(i int) string { return "taskmanager" + strconv.Itoa(i) }
 
-// registered is nil if the JobManager knows TaskManager i and has its slots.
+// registered returns nil if the JobManager knows TaskManager i and has its slots.
 func (c *Cluster) registered(i int) error {
 	if err := c.taskManagers[i].Err(); err != nil {
 		return fatal{fmt.Errorf("TaskManager %d: %w", i, err)}
 	}
-	known, err := c.known()
-	if err == nil && known[resource(i)] == 0 {
+	slots, err := c.registeredSlots()
+	if err == nil && slots[resource(i)] == 0 {
 		err = fmt.Errorf("TaskManager %d is not registered", i)
 	}
 	return err
 }
 
-// awaitTaskManagers returns when the JobManager has all slots.
+// awaitTaskManagers waits until the JobManager has all slots.
 func (c *Cluster) awaitTaskManagers(t testing.TB) {
 	t.Helper()
 	c.await(t, "TaskManagers that register", func() error {
@@ -321,8 +314,8 @@ func (c *Cluster) awaitTaskManagers(t testing.TB) {
 	})
 }
 
-// known returns how many slots the JobManager has of which TaskManager.
-func (c *Cluster) known() (map[string]int, error) {
+// registeredSlots returns the number of slots of each TaskManager that the JobManager knows.
+func (c *Cluster) registeredSlots() (map[string]int, error) {
 	var answer struct {
 		TaskManagers []struct {
 			ID          string
@@ -339,8 +332,8 @@ func (c *Cluster) known() (map[string]int, error) {
 	return slots, nil
 }
 
-// get reads an answer of Flink's REST interface.
-func (c *Cluster) get(path string, to any) error {
+// get decodes a response of Flink's REST interface into dst.
+func (c *Cluster) get(path string, dst any) error {
 	resp, err := c.client.Get(c.REST() + path)
 	if err != nil {
 		return err
@@ -350,17 +343,17 @@ func (c *Cluster) get(path string, to any) error {
 		text, _ := io.ReadAll(resp.Body)
 		return fmt.Errorf("%s: %s: %s", path, resp.Status, text)
 	}
-	return json.NewDecoder(resp.Body).Decode(to)
+	return json.NewDecoder(resp.Body).Decode(dst)
 }
 
-// A fatal error is one that waiting does not cure.
+// A fatal error does not go away by waiting.
 type fatal struct{ error }
 
-// await returns when f has no error, and fails the test if that takes too long
-// or the JobManager or the job server ends.
+// await waits until f returns nil. It fails the test after stepTimeout, or if the JobManager or the job server
+// ends.
 func (c *Cluster) await(t testing.TB, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(stepTimeout)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -384,32 +377,30 @@ func (c *Cluster) await(t testing.TB, what string, f func() error) {
 	}
 }
 
-// Endpoint is the host and port of Beam's job server.
+// Endpoint returns the host and port of Beam's job server.
 func (c *Cluster) Endpoint() string { return c.endpoint }
 
-// REST is the address of Flink's REST interface, such as http://127.0.0.1:8081,
-// under which paths such as /jobs are.
+// REST returns the address of Flink's REST interface, such as http://127.0.0.1:8081, for paths such as /jobs.
 func (c *Cluster) REST() string { return "http://" + c.rest }
 
-// Worker is the address at which each TaskManager looks for the worker beside it.
+// Worker returns the address at which each TaskManager looks for its own worker.
 func (c *Cluster) Worker() string { return net.JoinHostPort(workerHost, c.workerPort) }
 
-// Workers are the addresses that the workers have to listen on, by TaskManager.
+// Workers returns the addresses on which the workers must listen, by TaskManager.
 func (c *Cluster) Workers() []string { return c.workers }
 
-// Kill ends TaskManager i with SIGKILL and returns when it is gone, though the
-// JobManager need not have missed it yet. It does nothing when it is gone
-// already.
+// Kill ends TaskManager i with SIGKILL and waits until it has ended. The JobManager may notice later. Kill does
+// nothing if the TaskManager has ended already.
 func (c *Cluster) Kill(i int) { c.taskManagers[i].Kill() }
 
-// StartTaskManager kills TaskManager i if it is alive, starts it again, and returns when the JobManager has its slots.
+// StartTaskManager kills TaskManager i if it runs, starts it again, and waits until the JobManager has its slots.
 func (c *Cluster) StartTaskManager(t testing.TB, i int) {
 	t.Helper()
 	c.Kill(i)
-	// The JobManager could still show the one before it.
+	// The JobManager may still list the killed process.
 	c.await(t, fmt.Sprintf("TaskManager %d to be missed", i), func() error {
-		known, err := c.known()
-		if _, still := known[resource(i)]; still && err == nil {
+		slots, err := c.registeredSlots()
+		if _, found := slots[resource(i)]; found && err == nil {
 			err = errors.New("it is still registered")
 		}
 		return err
@@ -421,14 +412,13 @@ func (c *Cluster) StartTaskManager(t testing.TB, i int) {
 // StartBareTaskManager is StartTaskManager without the jars of Beam.
 func (c *Cluster) StartBareTaskManager(t testing.TB, i int) {
 	t.Helper()
-	whole := c.flink
-	c.flink = whole.Without(t, "beam-")
-	defer func() { c.flink = whole }()
+	withBeam := c.flink
+	c.flink = withBeam.Without(t, "beam-")
+	defer func() { c.flink = withBeam }()
 	c.StartTaskManager(t, i)
 }
 
-// LoseJobManager ends the JobManager with SIGKILL, and with it all that it knows of
-// jobs, starts another, and returns when all slots are free of them.
+// LoseJobManager kills the JobManager, which loses its jobs, starts another, and waits until all slots are free.
 func (c *Cluster) LoseJobManager(t testing.TB) {
 	t.Helper()
 	c.jobManager.Kill()
@@ -447,7 +437,7 @@ func (c *Cluster) LoseJobManager(t testing.TB) {
 	})
 }
 
-// logs is what the logs of the cluster ended with, and their last complaints.
+// logs returns the digest of each log.
 func (c *Cluster) logs() string {
 	names, _ := filepath.Glob(c.file("*.log"))
 	var out strings.Builder
@@ -461,8 +451,7 @@ func (c *Cluster) logs() string {
 	return out.String()
 }
 
-// digest is the last lines of a log after the last of the lines before them that
-// tell of errors.
+// digest returns the last lines of a log, preceded by the last earlier lines with errors or warnings.
 func digest(log string) string {
 	const tail, complaints = 25, 15
 	lines := strings.Split(javatest.Ending(log, 1<<20), "\n")

@@ -6,13 +6,12 @@ import (
 	"hafvf/internal/testing/javatest"
 )
 
-// flink is what Maven fetches: Beam's job server and runner, whose dependencies
-// are a Flink cluster but for the state backend, the version of Flink, and what
-// writes logs. Of Beam's newer releases not all artifacts are published there.
+// flink has the dependencies for Maven: Beam's job server and runner, whose own dependencies are a Flink cluster
+// except for the state backend, the version of Flink, and the logging libraries. Not all artifacts of newer Beam
+// releases are published there.
 //
-// The job server would send its whole class path with each job, which takes a
-// cluster of this kind 20 s. What lies under gradle/wrapper it does not send
-// (PipelineResources.isStageable), and need not: the cluster has the same jars.
+// The job server would send its whole class path with each job, which takes 20 s with such a cluster. It does not
+// send files below gradle/wrapper (PipelineResources.isStageable), and need not: the cluster has the same jars.
 var flink = javatest.Program{
 	Name: "gradle/wrapper/flink-1.19.3-beam-2.62.0",
 	What: "a real Flink cluster",

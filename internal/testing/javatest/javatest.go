@@ -1,6 +1,6 @@
-// Package javatest runs Java programs for tests: it fetches their jars by Maven
-// and keeps them, and ties their processes to the test's. A test that finds no
-// Java or Maven is skipped, or fails if the environment has CI=true.
+// Package javatest runs Java programs for tests: it fetches their jars with Maven, caches them, and ends the
+// processes with the test's process. Without Java or Maven a test is skipped, or fails if the environment has
+// CI=true.
 package javatest
 
 import (
@@ -21,38 +21,37 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// copyDependencies is the goal of Maven that puts the jars into a folder. Maven
-// checks each against the checksum that its repository gives.
+// copyDependencies is the Maven goal that copies the jars into a folder. Maven compares each jar with the checksum
+// of its repository.
 const copyDependencies = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
-// A Program is a Java program for tests, of fixed versions.
+// A Program is a Java program for tests, with fixed versions.
 type Program struct {
-	// Name is of a file, with the version, such as kafka-3.9.1. It may have
-	// slashes.
+	// Name is used as a file name. It includes the version, as in kafka-3.9.1, and may contain slashes.
 	Name string
 	// What names the program in messages: "Kafka" or "a Flink cluster".
 	What string
-	// Dependencies is what Maven fetches, with all that it depends on: the
-	// elements of a POM that stand after the project's name.
+	// Dependencies lists the direct dependencies that Maven fetches: the elements of a POM after the project's
+	// name.
 	Dependencies string
-	// Rehearse runs the program once with the given installation, to write
-	// archives of loaded classes: see Installation.Archive.
+	// Rehearse runs the program once with the given installation, to write archives of loaded classes, see
+	// rehearse.
 	Rehearse func(testing.TB, Installation)
 }
 
-// An Installation is a program whose jars are there.
+// An Installation is a program whose jars have been fetched.
 type Installation struct {
-	java string // the program
-	// base is the folder of jars, and the beginning of the names of other files.
+	java string // path of the java command
+	// base is the folder of jars, and the prefix of the names of other files.
 	base string
-	// classPath is what the program is run with: all jars, unless Without left some out.
+	// classPath has all jars, except those that Without removed.
 	classPath string
-	// rehearsal is the folder for new archives, if this is a rehearsal.
+	// rehearsal is the folder for new archives during a rehearsal, otherwise empty.
 	rehearsal string
 }
 
-// Install finds Java, and the program in the user's cache, where it puts it
-// first if it is not there. With -short it skips the test.
+// Install finds Java and the program in the user's cache. If the program is missing there, Install fetches it. With
+// -short it skips the test.
 func Install(t testing.TB, p Program) Installation {
 	t.Helper()
 	if testing.Short() {
@@ -72,7 +71,7 @@ func Install(t testing.TB, p Program) Installation {
 	if _, err := os.Stat(base); err != nil {
 		fetch(t, p, base)
 	}
-	if lib := filepath.Join(base, "lib"); isFolder(lib) { // of an archive: the jars that its own depend on
+	if lib := filepath.Join(base, "lib"); isFolder(lib) { // of a tar archive: jars on which its own jars depend
 		in.classPath += string(os.PathListSeparator) + filepath.Join(lib, "*")
 	}
 	archives := in.base + ".archives"
@@ -87,9 +86,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Cache returns the path of a file or folder in which tests keep what is long to
-// make, to be made if it is not there. Its name may have slashes. It is locked
-// among the processes of this machine, on Linux, until unlock is called.
+// Cache returns the path of a file or folder for results that are slow to make; the caller creates it if it is
+// missing. name may contain slashes. On Linux the path is locked against other processes until unlock is called.
 func Cache(t testing.TB, name string) (path string, unlock func()) {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -115,9 +113,8 @@ func (p Program) pom() string {
 `
 }
 
-// rehearse runs the program and makes the folder of archives. Classes read from
-// there are loaded in about half the time and work. An archive that is not there
-// or of another Java is passed over, with less speed.
+// rehearse runs the program and creates the folder of class archives. Loading classes from an archive takes about
+// half the time and work. Java ignores an archive that is missing or of another Java version, and is slower then.
 func rehearse(t testing.TB, p Program, in Installation, archives string) {
 	t.Helper()
 	t.Logf("starting %s for the first time, to make it start faster later", p.What)
@@ -126,13 +123,13 @@ func rehearse(t testing.TB, p Program, in Installation, archives string) {
 	in.rehearsal = temp
 	p.Rehearse(t, in)
 	if err := os.Rename(temp, archives); err != nil {
-		if _, there := os.Stat(archives); there != nil {
+		if _, statErr := os.Stat(archives); statErr != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// fetch makes the folder of jars, complete or not at all.
+// fetch creates the folder of jars, completely or not at all.
 func fetch(t testing.TB, p Program, jars string) {
 	t.Helper()
 	maven, err := exec.LookPath("mvn")
@@ -156,37 +153,37 @@ func fetch(t testing.TB, p Program, jars string) {
 		expect.OK(t, os.Remove(archive))
 	}
 	if err := os.Rename(filepath.Join(temp, "jars"), jars); err != nil {
-		if _, there := os.Stat(jars); there != nil {
+		if _, statErr := os.Stat(jars); statErr != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// Command is a command that runs Java with the program's jars. Processes of the
-// same role load the same classes, which an archive of that name keeps.
+// Command returns a command that runs Java with the program's jars. Processes with the same role load the same
+// classes and share an archive with that name.
 func (in Installation) Command(role string, options []string, class string, args ...string) *exec.Cmd {
 	archive := "-XX:SharedArchiveFile=" + filepath.Join(in.base+".archives", role+".jsa")
 	if in.rehearsal != "" {
 		archive = "-XX:ArchiveClassesAtExit=" + filepath.Join(in.rehearsal, role+".jsa")
 	}
-	// Java would tell of each class that an archive does not hold.
+	// Without this option Java logs each class that the archive lacks.
 	return exec.Command(in.java, slices.Concat(options, []string{archive, "-Xlog:cds*=off", "-cp", in.classPath, class}, args)...)
 }
 
-// Without is the installation without the jars whose names begin so.
+// Without returns the installation without the jars whose names have that prefix.
 func (in Installation) Without(t testing.TB, prefix string) Installation {
 	t.Helper()
 	jars := expect.Get(filepath.Glob(filepath.Join(in.base, "*.jar")))(t)
-	all := len(jars)
+	total := len(jars)
 	jars = slices.DeleteFunc(jars, func(jar string) bool { return strings.HasPrefix(filepath.Base(jar), prefix) })
-	if len(jars) == all {
+	if len(jars) == total {
 		t.Fatalf("no jar in %s begins with %s", in.base, prefix)
 	}
 	in.classPath = strings.Join(jars, string(os.PathListSeparator))
 	return in
 }
 
-// Missing ends a test of a program that needs another one that is not there.
+// Missing skips a test for which a program is missing. If the environment has CI=true, the test fails.
 func Missing(t testing.TB, what, program string, err error) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -195,20 +192,18 @@ func Missing(t testing.TB, what, program string, err error) {
 	t.Skipf("NOT TESTED AGAINST %s: %v: install %s", strings.ToUpper(what), err, program)
 }
 
-// Ending is the last lines of a log, not counting where in Java's source an
-// error arose, which would fill them.
+// Ending returns the last lines of a log. It leaves out stack frames in Java's source, which would fill them.
 func Ending(log string, lines int) string {
-	all := slices.DeleteFunc(strings.Split(strings.TrimSpace(log), "\n"), func(line string) bool {
+	lastLines := slices.DeleteFunc(strings.Split(strings.TrimSpace(log), "\n"), func(line string) bool {
 		return strings.HasPrefix(line, "\tat ")
 	})
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
+	return strings.Join(lastLines[max(0, len(lastLines)-lines):], "\n")
 }
 
-// FreePorts returns n ports that nobody listens on. No other test of this machine is given
-// them until t ends: a server takes seconds until it listens, and a killed one comes back. They
-// are below those that systems give to outgoing connections: a client
-// that dials a killed server again and again could otherwise be given the
-// server's own port, connect to itself and keep the server from coming back.
+// FreePorts returns n ports on which nothing listens. No other test on this machine receives them until t ends: a
+// server takes seconds until it listens, and a killed server may restart. The ports are below the range for
+// outgoing connections. Otherwise a client that dials a killed server repeatedly could receive the server's own
+// port, connect to itself and keep the server from starting again.
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	locks := filepath.Join(os.TempDir(), "hafvf-ports")
@@ -220,7 +215,7 @@ func FreePorts(t testing.TB, n int) []int {
 		}
 		port := 20000 + mathrand.IntN(12000)
 		lock, err := filelock.Acquire(filepath.Join(locks, strconv.Itoa(port)))
-		if _, held := errors.AsType[*filelock.LockedError](err); held {
+		if _, locked := errors.AsType[*filelock.LockedError](err); locked {
 			continue
 		} else if err != nil {
 			t.Fatal(err)

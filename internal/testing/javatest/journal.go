@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A Journal is what a process has said so far.
+// A Journal is the output of a process so far. It is safe for concurrent use.
 type Journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// A Process is one that was started and is waited for. On Linux it dies with
-// the process that started it, however that dies.
+// A Process is a started process. On Linux it dies with the process that started it, however that dies.
 type Process struct {
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when it is gone; cmd.ProcessState is set then
+	exited chan struct{} // closed when the process has ended; cmd.ProcessState is set then
 }
 
 // Spawn starts a process.
@@ -27,13 +26,13 @@ func Spawn(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// PID is its number.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Exited is closed when the process is gone.
+// Exited returns a channel that is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Err says how the process ended, or is nil if it has not.
+// Err returns how the process ended, or nil if it runs.
 func (p *Process) Err() error {
 	select {
 	case <-p.exited:
@@ -43,15 +42,14 @@ func (p *Process) Err() error {
 	}
 }
 
-// Kill ends the process with SIGKILL and returns when it is gone. It does
-// nothing when it is gone already.
+// Kill ends the process with SIGKILL and waits until it has ended. It does nothing if the process has ended
+// already.
 func (p *Process) Kill() {
-	p.cmd.Process.Kill() // fails only when it is gone
+	p.cmd.Process.Kill() // fails only if it has ended
 	<-p.exited
 }
 
-// End asks the process to end and waits until it has, a minute at most: then it
-// kills it.
+// End sends SIGTERM and waits until the process has ended. After a minute it kills the process.
 func (p *Process) End() {
 	if p.cmd.Process.Signal(syscall.SIGTERM) == nil {
 		select {

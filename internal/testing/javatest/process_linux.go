@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// startTied starts cmd so that the kernel kills it when this process dies,
-// however it dies.
+// startTied starts cmd so that the kernel kills it when this process dies, however it dies.
 func startTied(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -20,8 +19,8 @@ func startTied(cmd *exec.Cmd) error {
 	return <-err
 }
 
-// parent returns what starts processes. To the kernel the parent that dies is a
-// thread, and the runtime ends threads as it likes: this one it must keep.
+// parent returns a channel of functions that start processes. For the kernel, the parent whose death counts is a
+// thread, and the runtime may end threads: this goroutine keeps its thread.
 var parent = sync.OnceValue(func() chan<- func() {
 	calls := make(chan func())
 	go func() {
@@ -33,8 +32,7 @@ var parent = sync.OnceValue(func() chan<- func() {
 	return calls
 })
 
-// lock takes the lock of that name among the processes of this machine and
-// waits for it.
+// lock waits for the lock with that name, which the processes of this machine share.
 func lock(name string) (unlock func(), err error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// TestDiesWithParent kills a process that has spawned another. Both hold the
-// end of a pipe: its reader sees the end of it when both are gone.
+// TestDiesWithParent kills a process that has spawned another. Both have the write end of a pipe open, so its
+// reader reaches the end when both have ended.
 func TestDiesWithParent(t *testing.T) {
 	expect.Long(t, "processes")
 	const role = "JAVATEST_ROLE"

@@ -17,17 +17,15 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// Certificates are PEM files: those of an authority, and of a server and a
-// client that it vouches for. Keys are in PKCS #8 and not encrypted. The server
-// is 127.0.0.1, ::1 and localhost.
+// Certificates are PEM files: the certificate of an authority, and the certificates that it issued for a server and
+// a client. Keys are in PKCS #8 and not encrypted. The server is 127.0.0.1, ::1 and localhost.
 type Certificates struct {
 	CA                    string
 	ServerCert, ServerKey string
 	ClientCert, ClientKey string
 }
 
-// NewCertificates makes an authority of its own and its certificates, valid for
-// a day, in a temporary folder of the test.
+// NewCertificates creates an authority and its certificates, valid for a day, in a temporary folder of the test.
 func NewCertificates(t testing.TB) Certificates {
 	t.Helper()
 	folder := t.TempDir()

@@ -14,31 +14,29 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A Client fills and reads topics. Each call connects anew, so that it knows
-// the topics as they are and outlasts a broker. A call that does not succeed
-// within two minutes fails its test, which has to be the calling goroutine's.
+// A Client writes and reads topics. Each call opens a new connection, so it sees the current topics and survives
+// the restart of a broker. A call that does not succeed within two minutes fails its test, which must be the test
+// of the calling goroutine.
 type Client struct{ opts []kgo.Opt }
 
-// Dial returns a client of the brokers at these addresses, of which a fake's are
-// ListenAddrs(). The options are for security, for instance, or for how records
-// are partitioned: with
+// Dial returns a client of the brokers at addrs; for a fake cluster these are ListenAddrs(). opts set for example
+// security or the partitioner: with
 //
 //	kgo.RecordPartitioner(kgo.ManualPartitioner())
 //
-// records go to the Partition they name; by default they go where Java's client
-// puts their key.
+// records go to the Partition that they name; by default they go to the partition that Java's client chooses by
+// key.
 func Dial(addrs []string, opts ...kgo.Opt) *Client {
 	return &Client{slices.Concat([]kgo.Opt{
 		kgo.SeedBrokers(addrs...),
 		kgo.ClientID("kafkatest"),
-		// What a test waits for is mostly a broker that is starting.
+		// A test mostly waits for a broker that is starting.
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 		kgo.MetadataMinAge(50 * time.Millisecond),
 	}, opts)}
 }
 
-// CreateTopic creates a topic, with configuration such as cleanup.policy, and
-// returns when its partitions have leaders.
+// CreateTopic creates a topic with config, such as cleanup.policy, and waits until its partitions have leaders.
 func (c *Client) CreateTopic(t testing.TB, name string, partitions int, config map[string]string) {
 	t.Helper()
 	topic := kmsg.NewCreateTopicsRequestTopic()
@@ -62,12 +60,11 @@ func (c *Client) CreateTopic(t testing.TB, name string, partitions int, config m
 				return err
 			}
 		}
-		return led(ctx, cl, name, partitions)
+		return waitForLeaders(ctx, cl, name, partitions)
 	})
 }
 
-// AddPartitions makes the topic have total partitions and returns when all of
-// them have leaders.
+// AddPartitions increases the number of partitions to total and waits until all have leaders.
 func (c *Client) AddPartitions(t testing.TB, name string, total int) {
 	t.Helper()
 	topic := kmsg.NewCreatePartitionsRequestTopic()
@@ -85,13 +82,12 @@ func (c *Client) AddPartitions(t testing.TB, name string, total int) {
 				return err
 			}
 		}
-		return led(ctx, cl, name, total)
+		return waitForLeaders(ctx, cl, name, total)
 	})
 }
 
-// Produce writes the records and returns when all are acknowledged. Each gets
-// its Partition and Offset. Within a partition they are stored in the order
-// given, each once.
+// Produce writes records, waits until all are acknowledged, and sets their Partition and Offset. In each partition
+// they are stored once, in the order of records.
 func (c *Client) Produce(t testing.TB, records ...*kgo.Record) {
 	t.Helper()
 	c.call(t, "records cannot be produced", func(ctx context.Context, cl *kgo.Client) error {
@@ -115,8 +111,7 @@ func (c *Client) DeleteBefore(t testing.TB, topic string, partition int, offset 
 	})
 }
 
-// Offsets returns, by partition, the offset of the topic's first record and the
-// one that follows the last.
+// Offsets returns, by partition, the offset of the first record and the offset after the last.
 func (c *Client) Offsets(t testing.TB, topic string) (start, end []int64) {
 	t.Helper()
 	c.call(t, "the offsets of topic "+topic+" cannot be read", func(ctx context.Context, cl *kgo.Client) (err error) {
@@ -126,68 +121,66 @@ func (c *Client) Offsets(t testing.TB, topic string) (start, end []int64) {
 	return start, end
 }
 
-// Consume returns the topic's records up to the end that it has at the call, by
-// partition and offset. It takes them whether their transaction was committed
-// or not.
+// Consume returns the topic's records by partition and offset, up to the end at the time of the call. It includes
+// the records of aborted transactions.
 func (c *Client) Consume(t testing.TB, topic string) []*kgo.Record {
 	t.Helper()
-	var all []*kgo.Record
+	var records []*kgo.Record
 	c.call(t, "topic "+topic+" cannot be read", func(ctx context.Context, cl *kgo.Client) error {
 		start, end, err := offsets(ctx, cl, topic)
 		if err != nil {
 			return err
 		}
-		from := map[int32]kgo.Offset{}
-		at := slices.Clone(start)
+		startOffsets := map[int32]kgo.Offset{}
+		positions := slices.Clone(start)
 		for p := range end {
 			if start[p] < end[p] {
-				from[int32(p)] = kgo.NewOffset().At(start[p])
+				startOffsets[int32(p)] = kgo.NewOffset().At(start[p])
 			}
 		}
-		cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
-		for !slices.EqualFunc(at, end, func(at, end int64) bool { return at >= end }) {
+		cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: startOffsets})
+		for !slices.EqualFunc(positions, end, func(position, end int64) bool { return position >= end }) {
 			fetches := cl.PollFetches(ctx)
 			for _, e := range fetches.Errors() {
 				if errors.Is(e.Err, context.DeadlineExceeded) {
-					return fmt.Errorf("it ends at offsets %d, of which %d were reached", end, at)
+					return fmt.Errorf("it ends at offsets %d, of which %d were reached", end, positions)
 				}
-				return fmt.Errorf("partition %d at offset %d: %w", e.Partition, at[max(0, e.Partition)], e.Err)
+				return fmt.Errorf("partition %d at offset %d: %w", e.Partition, positions[max(0, e.Partition)], e.Err)
 			}
 			fetches.EachRecord(func(r *kgo.Record) {
 				if r.Offset < end[r.Partition] {
-					at[r.Partition] = r.Offset + 1
+					positions[r.Partition] = r.Offset + 1
 					if !r.Attrs.IsControl() {
-						all = append(all, r)
+						records = append(records, r)
 					}
 				}
 			})
 		}
 		return nil
 	})
-	slices.SortFunc(all, func(a, b *kgo.Record) int {
+	slices.SortFunc(records, func(a, b *kgo.Record) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 	})
-	return all
+	return records
 }
 
-// ConsumeCommitted is Consume without the records of transactions that were aborted. None may be open.
+// ConsumeCommitted is Consume without the records of aborted transactions. No transaction may be open.
 func (c *Client) ConsumeCommitted(t testing.TB, topic string) []*kgo.Record {
 	t.Helper()
 	committed := Client{slices.Concat(c.opts, []kgo.Opt{kgo.FetchIsolationLevel(kgo.ReadCommitted())})}
 	return committed.Consume(t, topic)
 }
 
-// Do calls f with a connection of its own, for what the other methods do not do,
-// and fails the test with its error.
+// Do calls f with a new connection, for requests that the other methods lack. It fails the test with f's error.
 func (c *Client) Do(t testing.TB, what string, f func(context.Context, *kgo.Client) error) {
 	t.Helper()
 	c.call(t, what, f)
 }
 
-// call calls f with a connection of its own and fails the test with its error.
+// call calls f with a new connection and fails the test with f's error.
 func (c *Client) call(t testing.TB, what string, f func(context.Context, *kgo.Client) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 	defer cancel()
 	if err := c.do(ctx, f); err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -196,9 +189,9 @@ func (c *Client) call(t testing.TB, what string, f func(context.Context, *kgo.Cl
 
 func (c *Client) do(ctx context.Context, f func(context.Context, *kgo.Client) error) error {
 	cl, err := kgo.NewClient(slices.Concat(c.opts, []kgo.Opt{
-		// Offsets are given: to start elsewhere than at them is an error.
+		// Offsets are set explicitly: starting elsewhere is an error.
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		// A marker of a transaction can be the last thing in a partition.
+		// The last record of a partition may be the marker of a transaction.
 		kgo.KeepControlRecords(),
 		kgo.FetchMaxPartitionBytes(8 << 20),
 	})...)
@@ -209,9 +202,9 @@ func (c *Client) do(ctx context.Context, f func(context.Context, *kgo.Client) er
 	return f(ctx, cl)
 }
 
-// led returns when the topic has that many partitions and each has a leader.
-func led(ctx context.Context, cl *kgo.Client, topic string, partitions int) error {
-	return until(ctx, func(ctx context.Context) error {
+// waitForLeaders waits until the topic has that many partitions and each has a leader.
+func waitForLeaders(ctx context.Context, cl *kgo.Client, topic string, partitions int) error {
+	return retry(ctx, func(ctx context.Context) error {
 		n, err := metadata(ctx, cl, topic)
 		if err == nil && n != partitions {
 			err = fmt.Errorf("it has %d partitions in place of %d", n, partitions)
@@ -220,14 +213,14 @@ func led(ctx context.Context, cl *kgo.Client, topic string, partitions int) erro
 	})
 }
 
-// until calls f until it has no error, or returns the last one when ctx ends.
-func until(ctx context.Context, f func(context.Context) error) error {
+// retry calls f until it returns nil, or returns the last error when ctx ends.
+func retry(ctx context.Context, f func(context.Context) error) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		// A broker that is just starting may leave a request unanswered.
-		one, cancel := context.WithTimeout(ctx, 2*time.Second)
-		err := f(one)
+		// A broker that is starting may not answer a request.
+		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+		err := f(attempt)
 		cancel()
 		if err == nil {
 			return nil
@@ -240,15 +233,14 @@ func until(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// metadata returns the number of partitions of the topic, of all topics if it
-// is "". It is an error if there is no broker, or no such topic, or a partition
-// without a leader.
+// metadata returns the number of partitions of the topic, or of all topics if it is "". It fails if there is no
+// broker, no such topic, or a partition without a leader.
 func metadata(ctx context.Context, cl *kgo.Client, topic string) (partitions int, err error) {
 	req := kmsg.NewPtrMetadataRequest()
 	if topic != "" {
-		one := kmsg.NewMetadataRequestTopic()
-		one.Topic = &topic
-		req.Topics = append(req.Topics, one)
+		wanted := kmsg.NewMetadataRequestTopic()
+		wanted.Topic = &topic
+		req.Topics = append(req.Topics, wanted)
 	}
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
@@ -276,7 +268,7 @@ func offsets(ctx context.Context, cl *kgo.Client, topic string) (start, end []in
 	if err != nil {
 		return nil, nil, err
 	}
-	const earliest, latest = -2, -1 // in place of a time
+	const earliest, latest = -2, -1 // used instead of a timestamp
 	if start, err = listOffsets(ctx, cl, topic, n, earliest); err != nil {
 		return nil, nil, err
 	}
@@ -284,12 +276,12 @@ func offsets(ctx context.Context, cl *kgo.Client, topic string) (start, end []in
 	return start, end, err
 }
 
-func listOffsets(ctx context.Context, cl *kgo.Client, topic string, partitions int, at int64) ([]int64, error) {
+func listOffsets(ctx context.Context, cl *kgo.Client, topic string, partitions int, timestamp int64) ([]int64, error) {
 	t := kmsg.NewListOffsetsRequestTopic()
 	t.Topic = topic
 	for i := range partitions {
 		p := kmsg.NewListOffsetsRequestTopicPartition()
-		p.Partition, p.Timestamp = int32(i), at
+		p.Partition, p.Timestamp = int32(i), timestamp
 		t.Partitions = append(t.Partitions, p)
 	}
 	req := kmsg.NewPtrListOffsetsRequest()
@@ -311,7 +303,7 @@ func listOffsets(ctx context.Context, cl *kgo.Client, topic string, partitions i
 	return found, nil
 }
 
-// failure is the error of a code with what the broker says of it.
+// failure returns the error for a code, with the broker's message.
 func failure(code int16, message *string) error {
 	err := kerr.ErrorForCode(code)
 	if err != nil && message != nil {

@@ -1,10 +1,9 @@
-// Package kafkatest starts Kafka for tests: a fake one in the process, and a
-// real broker of one node as a Java process on loopback. Its Client is another
-// implementation (franz-go) than the one under test, and fills and reads topics.
+// Package kafkatest starts Kafka for tests: a fake cluster in the process, or a real broker of one node as a Java
+// process on loopback. Its Client reads and writes topics with another implementation (franz-go) than the one under
+// test.
 //
-// A real broker takes two to three seconds to start and five to restart. Tests
-// share one by being subtests of the test that started it; every function takes
-// the t of the test that calls it, so that a failure is that test's own.
+// A real broker takes two to three seconds to start and five to restart. Tests share one as subtests of the test
+// that started it. Each function takes the t of the test that calls it, so a failure belongs to that test.
 package kafkatest
 
 import (
@@ -31,8 +30,8 @@ import (
 	"hafvf/internal/testing/javatest"
 )
 
-// Fake starts a cluster inside the process, of three nodes unless an option says
-// otherwise. It is closed when the test ends.
+// Fake starts a cluster inside the process, with three nodes unless an option changes that. It closes when the test
+// ends.
 func Fake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(opts...)
@@ -43,36 +42,31 @@ func Fake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	return c
 }
 
-// A Config says how a broker is to treat its clients. The zero value is a
-// broker that takes everybody, unencrypted.
+// A Config sets how a broker treats its clients. With the zero value it accepts all clients, unencrypted.
 type Config struct {
-	// TLS encrypts, with the broker's Certificates.
+	// TLS encrypts with the broker's Certificates.
 	TLS bool
-	// ClientAuth makes the broker demand a certificate of its authority from
-	// clients. It implies TLS.
+	// ClientAuth makes the broker require a client certificate of its authority. It implies TLS.
 	ClientAuth bool
-	// SASL is SCRAM-SHA-256 or SCRAM-SHA-512 and makes the broker demand it of
-	// clients, with this user and password. These are of printable ASCII without
-	// commas and double quotes, which Kafka's own tool does not take.
+	// SASL is SCRAM-SHA-256 or SCRAM-SHA-512. The broker then requires it of clients, with this user and password.
+	// Both consist of printable ASCII without commas and double quotes, which Kafka's own tool does not accept.
 	SASL           string
 	User, Password string
-	// Properties are set in server.properties last, over what is there.
+	// Properties replace or extend the properties in server.properties.
 	Properties map[string]string
-	// Measured gives the broker Java's second compiler, as in production. Without
-	// it a broker starts in half the time and is slower in the long run.
+	// Measured gives the broker Java's second compiler, as in production. Without it a broker starts in half the
+	// time and is slower in the long run.
 	Measured bool
 }
 
-// patience is how long a step of a test may take before it is given up. It is
-// far longer than any takes.
-const patience = 2 * time.Minute
+// stepTimeout is the maximum time of a step of a test. It is far longer than any step needs.
+const stepTimeout = 2 * time.Minute
 
-// A Broker is a Kafka broker and controller in a process of its own. Topics are
-// not created by being named. The embedded client has a listener to itself,
-// which is plaintext whatever the Config says.
+// A Broker is a Kafka broker and controller in its own process. It does not create topics automatically. The
+// embedded client has its own listener, which is always plaintext.
 type Broker struct {
 	*Client
-	// Certificates are empty without TLS.
+	// Certificates is empty without TLS.
 	Certificates Certificates
 	kafka        javatest.Installation
 	measured     bool
@@ -81,12 +75,11 @@ type Broker struct {
 	proc         *javatest.Process
 }
 
-// Start starts a broker on free ports of the loopback and returns when it
-// serves. The broker ends with the test, and on Linux also when the test's
-// process dies; its data is removed with the test's temporary folders.
+// Start starts a broker on free loopback ports and waits until it serves. The broker ends with the test, and on
+// Linux also when the test's process dies; its data is removed with the test's temporary folders.
 //
-// The jars are fetched by Maven once, into the user's cache folder. Without Java
-// or Maven the test is skipped, or fails where the environment has CI=true.
+// Maven fetches the jars once, into the user's cache folder. Without Java or Maven the test is skipped, or fails if
+// the environment has CI=true.
 func Start(t testing.TB, cfg Config) *Broker {
 	t.Helper()
 	return start(t, javatest.Install(t, kafka), cfg)
@@ -126,7 +119,7 @@ func (b *Broker) configure(t testing.TB, cfg Config) {
 		"listener.security.protocol.map": "CLIENT:" + cfg.protocol() + ",INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
 		"log.dirs":                       "data",
 
-		// Tests write records of other years, which a broker deletes after a week.
+		// Tests write records of other years, which a broker would delete after a week.
 		"log.retention.ms": "-1",
 
 		"auto.create.topics.enable":                "false",
@@ -136,9 +129,8 @@ func (b *Broker) configure(t testing.TB, cfg Config) {
 		"transaction.state.log.min.isr":            "1",
 		"group.initial.rebalance.delay.ms":         "0",
 
-		// A killed broker may register again only when its last session is
-		// over, which by default takes 9 s; it asks 3.1 s after its start, among
-		// other times.
+		// A killed broker can register again only when its last session has expired, by default after 9 s. It tries
+		// 3.1 s after its start, among other times.
 		"broker.session.timeout.ms":    "3000",
 		"broker.heartbeat.interval.ms": "500",
 	}
@@ -157,8 +149,8 @@ func (b *Broker) configure(t testing.TB, cfg Config) {
 	}
 }
 
-// secure sets the properties of the clients' listener and returns the arguments
-// that make its users known when the data folder is formatted.
+// secure sets the properties of the clients' listener. It returns the arguments that create its users when the data
+// folder is formatted.
 func (b *Broker) secure(t testing.TB, cfg Config, properties map[string]string) (users []string) {
 	t.Helper()
 	if cfg.TLS || cfg.ClientAuth {
@@ -195,8 +187,7 @@ func (b *Broker) secure(t testing.TB, cfg Config, properties map[string]string) 
 	return users
 }
 
-// log4j leaves the states of a broker and what goes wrong: the end of the log is
-// what a failed test shows.
+// log4j logs the states of a broker and its errors: a failed test shows the end of the log.
 const log4j = `log4j.rootLogger=WARN, out
 log4j.logger.kafka.server.BrokerServer=INFO
 log4j.logger.kafka.server.BrokerLifecycleManager=INFO
@@ -205,7 +196,7 @@ log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %p %c{1} %m%n
 `
 
-// protocol is Kafka's name of the security of a listener.
+// protocol returns Kafka's name for the security of a listener.
 func (cfg Config) protocol() string {
 	encrypted := cfg.TLS || cfg.ClientAuth
 	switch {
@@ -222,11 +213,11 @@ func (cfg Config) protocol() string {
 func clusterID() string {
 	var id [16]byte
 	rand.Read(id[:])
-	id[0] &= 0x7f // an id that begins with '-' would be an option
+	id[0] &= 0x7f // an ID that begins with '-' would be an option
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
-// escape makes s the value of a Java property: a file of those is in Latin-1.
+// escape returns s as the value of a Java property; property files are in Latin-1.
 func escape(s string) string {
 	var out strings.Builder
 	for _, unit := range utf16.Encode([]rune(s)) {
@@ -252,9 +243,8 @@ func read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// java is a command that works in the broker's folder. The names of files that
-// it is given are relative to it: Kafka splits a list of folders at the commas
-// that the name of a subtest may hold.
+// java returns a command that runs in the broker's folder. Its file names are relative to the folder: Kafka splits
+// a list of folders at commas, which the name of a subtest may contain.
 func (b *Broker) java(args ...string) *exec.Cmd {
 	options := []string{"-Xms256m", "-Xmx512m", "-Dlog4j.configuration=file:log4j.properties"}
 	if !b.measured {
@@ -273,26 +263,26 @@ func (b *Broker) run(t testing.TB) {
 	cmd := b.java("kafka.Kafka", "server.properties")
 	cmd.Stdout, cmd.Stderr = log, log
 	b.proc = expect.Get(javatest.Spawn(cmd))(t)
-	served := make(chan error, 1)
-	go func() { served <- b.serves(t.Context()) }() // ends with the test at the latest
+	ready := make(chan error, 1)
+	go func() { ready <- b.serves(t.Context()) }() // ends with the test at the latest
 	var err error
 	select {
-	case err = <-served:
+	case err = <-ready:
 	case <-b.proc.Exited():
 		err = b.proc.Err()
 	}
 	if err != nil {
 		t.Fatalf("the broker on %s does not serve: %v", b.addr, err) // its log follows
-	}
+	} // its log follows
 }
 
-// serves returns when the broker is registered, every partition has its leader
-// and clients can connect: Kafka opens one listener after the other.
+// serves waits until the broker is registered, all partitions have leaders and clients can connect: Kafka opens its
+// listeners one after the other.
 func (b *Broker) serves(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	return b.do(ctx, func(ctx context.Context, cl *kgo.Client) error {
-		return until(ctx, func(ctx context.Context) error {
+		return retry(ctx, func(ctx context.Context) error {
 			if _, err := metadata(ctx, cl, ""); err != nil {
 				return err
 			}
@@ -306,20 +296,18 @@ func (b *Broker) serves(ctx context.Context) error {
 	})
 }
 
-// Addr is the host and port of the listener for clients.
+// Addr returns the host and port of the listener for clients.
 func (b *Broker) Addr() string { return b.addr }
 
-// Kill ends the process with SIGKILL and returns when it is gone. It does
-// nothing when it is gone already, and may be called from any goroutine, though
-// not during Restart.
+// Kill ends the process with SIGKILL and waits until it has ended. It does nothing if the process has ended
+// already. It may be called from any goroutine, but not during Restart.
 func (b *Broker) Kill() {
 	if b.proc != nil {
 		b.proc.Kill()
 	}
 }
 
-// Restart kills the broker if it is alive, starts it again on the same ports
-// and data and returns when it serves and every partition has its leader.
+// Restart kills the broker if it runs, starts it again on the same ports and data, and waits until it serves.
 func (b *Broker) Restart(t testing.TB) {
 	t.Helper()
 	b.Kill()

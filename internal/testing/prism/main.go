@@ -1,5 +1,5 @@
-// Command prism serves Beam's Prism for tests of the Python package, which start it as they would Beam's own command of
-// that name. That links the libraries of a cloud, and takes minutes to compile.
+// Command prism serves Beam's Prism for tests of the Python package, which start it instead of Beam's own command.
+// Beam's command links the libraries of a cloud and takes minutes to compile.
 package main
 
 import (
@@ -11,9 +11,9 @@ import (
 )
 
 func main() {
-	port := flag.Int("job_port", 8073, "that the job service listens on, on all interfaces")
+	port := flag.Int("job_port", 8073, "port of the job service, on all interfaces")
 	for _, name := range []string{"log_level", "log_kind", "serve_http"} {
-		flag.String(name, "", "is of Beam's command, and not used")
+		flag.String(name, "", "ignored; an option of Beam's command")
 	}
 	flag.Parse()
 	if _, err := prism.CreateJobServer(context.Background(), prism.Options{Port: *port}); err != nil {

@@ -1,5 +1,5 @@
-// Package promtest starts Prometheus and Alertmanager for tests. A test that finds none is
-// skipped, or fails if the environment has CI=true.
+// Package promtest starts Prometheus and Alertmanager for tests. If a program is missing, the test is skipped, or
+// fails if the environment has CI=true.
 package promtest
 
 import (
@@ -17,34 +17,34 @@ import (
 	"hafvf/internal/testing/javatest"
 )
 
-// A Server is a process that serves HTTP on loopback, and ends with the test.
+// A Server is a process that serves HTTP on loopback until the test ends.
 type Server struct{ URL string }
 
-// Prometheus starts one with that configuration, which takes remote write.
+// Prometheus starts Prometheus with config. It accepts remote write.
 func Prometheus(t testing.TB, config string) Server {
 	t.Helper()
 	return PrometheusOf(t, config, "")
 }
 
-// PrometheusOf is Prometheus with a history, samples as OpenMetrics has them.
+// PrometheusOf is Prometheus with a history of samples in the OpenMetrics format.
 func PrometheusOf(t testing.TB, config, history string) Server {
 	t.Helper()
 	return start(t, "prometheus", config, "/-/ready", func(file, dir, address string) []string {
 		if history != "" {
 			samples := file + ".samples"
 			expect.OK(t, os.WriteFile(samples, []byte(history), 0o600))
-			if said, err := exec.Command("promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=240h", samples, dir).CombinedOutput(); err != nil {
-				t.Fatalf("promtool: %v\n%s", err, said)
+			if output, err := exec.Command("promtool", "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=240h", samples, dir).CombinedOutput(); err != nil {
+				t.Fatalf("promtool: %v\n%s", err, output)
 			}
 		}
 		return []string{"--config.file=" + file, "--storage.tsdb.path=" + dir, "--web.listen-address=" + address, "--web.enable-remote-write-receiver"}
 	})
 }
 
-// Nowhere is the configuration of an Alertmanager whose alerts go nowhere.
+// Nowhere is the configuration of an Alertmanager that sends no notifications.
 const Nowhere = "route: {receiver: none}\nreceivers: [{name: none}]\n"
 
-// Alertmanager starts one with that configuration.
+// Alertmanager starts Alertmanager with config.
 func Alertmanager(t testing.TB, config string) Server {
 	t.Helper()
 	return start(t, "prometheus-alertmanager", config, "/-/ready", func(file, dir, address string) []string {
@@ -52,7 +52,7 @@ func Alertmanager(t testing.TB, config string) Server {
 	})
 }
 
-// start starts a program of Debian's package of that name.
+// start starts a program of the Debian package with that name.
 func start(t testing.TB, name, config, ready string, args func(file, dir, address string) []string) Server {
 	t.Helper()
 	expect.Long(t, name)
@@ -79,13 +79,13 @@ func start(t testing.TB, name, config, ready string, args func(file, dir, addres
 				return s
 			}
 		}
-		if gone := process.Err(); gone != nil || time.Now().After(deadline) {
-			t.Fatalf("%s does not start: %v, %v\n%s", name, gone, err, javatest.Ending(log.String(), 20))
+		if exited := process.Err(); exited != nil || time.Now().After(deadline) {
+			t.Fatalf("%s does not start: %v, %v\n%s", name, exited, err, javatest.Ending(log.String(), 20))
 		}
 	}
 }
 
-// Alerts are the labels of the alerts that an Alertmanager has, of those that a query names.
+// Alerts returns the labels of the alerts in an Alertmanager. query selects alerts.
 func (s Server) Alerts(t testing.TB, query string) (labels []map[string]string) {
 	t.Helper()
 	answer := expect.Get(http.Get(s.URL + "/api/v2/alerts?" + query))(t)
@@ -98,7 +98,7 @@ func (s Server) Alerts(t testing.TB, query string) (labels []map[string]string) 
 	return labels
 }
 
-// Silence silences the alerts of an Alertmanager that have a label.
+// Silence silences the alerts of an Alertmanager that have a label with that value.
 func (s Server) Silence(t testing.TB, label, value string) {
 	t.Helper()
 	now := time.Now().UTC()

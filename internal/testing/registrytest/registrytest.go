@@ -1,6 +1,5 @@
-// Package registrytest starts a schema registry for tests: Apicurio, a Java process on
-// loopback that keeps schemas in its memory and answers as Confluent's registry does. It
-// takes about ten seconds to start.
+// Package registrytest starts a schema registry for tests: Apicurio, a Java process on loopback that stores schemas
+// in memory and has the API of Confluent's registry. It takes about ten seconds to start.
 package registrytest
 
 import (
@@ -13,7 +12,7 @@ import (
 	"hafvf/internal/testing/javatest"
 )
 
-// apicurio is what Maven fetches: the last version for Java 17 whose parent is there too.
+// apicurio is the last version for Java 17 whose parent is available from Maven.
 var apicurio = javatest.Program{
 	Name: "apicurio-2.6.13",
 	What: "a schema registry",
@@ -25,27 +24,27 @@ var apicurio = javatest.Program{
     </dependency>
   </dependencies>
 `,
-	Rehearse: func(t testing.TB, in javatest.Installation) {
-		_, p := start(t, in)
+	Rehearse: func(t testing.TB, installation javatest.Installation) {
+		_, p := start(t, installation)
 		p.End()
 	},
 }
 
-// patience is far longer than the registry takes to start.
-const patience = 2 * time.Minute
+// startTimeout is far longer than the registry takes to start.
+const startTimeout = 2 * time.Minute
 
-// Start starts a registry on a free port, and returns its URL when it answers. It ends with the
-// test. Without Java or Maven the test is skipped, or fails if the environment has CI=true.
+// Start starts a registry on a free port and returns its URL when it answers. The registry ends with the test.
+// Without Java or Maven the test is skipped, or fails if the environment has CI=true.
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	url, _ = start(t, javatest.Install(t, apicurio))
 	return url
 }
 
-func start(t testing.TB, in javatest.Installation) (url string, p *javatest.Process) {
+func start(t testing.TB, installation javatest.Installation) (url string, p *javatest.Process) {
 	t.Helper()
 	port := javatest.FreePorts(t, 1)[0]
-	cmd := in.Command("registry", []string{"-Xmx512m", "-Dquarkus.http.host=127.0.0.1", fmt.Sprintf("-Dquarkus.http.port=%d", port)}, "io.quarkus.runner.GeneratedMain")
+	cmd := installation.Command("registry", []string{"-Xmx512m", "-Dquarkus.http.host=127.0.0.1", fmt.Sprintf("-Dquarkus.http.port=%d", port)}, "io.quarkus.runner.GeneratedMain")
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &log, &log, t.TempDir()
 	p, err := javatest.Spawn(cmd)
@@ -59,14 +58,14 @@ func start(t testing.TB, in javatest.Installation) (url string, p *javatest.Proc
 		}
 	})
 	url = fmt.Sprintf("http://127.0.0.1:%d/apis/ccompat/v7", port)
-	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+	for started := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		if answer, err := http.Get(url + "/subjects"); err == nil {
 			answer.Body.Close()
 			if answer.StatusCode == http.StatusOK {
 				return url, p
 			}
 		}
-		if p.Err() != nil || time.Since(begun) > patience {
+		if p.Err() != nil || time.Since(started) > startTimeout {
 			t.Fatalf("the registry does not start: %v", p.Err())
 		}
 	}

@@ -1,5 +1,4 @@
-// Package streams makes synthetic streams whose changes are known, for tests and for
-// comparisons of methods.
+// Package streams makes synthetic streams with known changes, for tests and comparisons of methods.
 package streams
 
 import (
@@ -11,57 +10,56 @@ import (
 // A Kind makes streams with known changes and outliers.
 type Kind struct {
 	Name, Family string
-	// Make draws a stream of n observations. g5 and b2 become volatile after 4000.
+	// Make draws a stream of n observations. The streams of g5 and b2 become volatile after 4000.
 	Make func(rng *rand.Rand, n int) Stream
 }
 
-// A Stream is observations and what is true of them.
+// A Stream is observations with their true means, changes and outliers.
 type Stream struct {
 	X        []float64
-	Mean     []float64 // of the distribution that each observation is drawn from
-	Changes  []int     // first observations of the new regimes, from 0
-	Outliers []bool    // nil where the kind has none or cannot tell
+	Mean     []float64 // of the distribution of each observation
+	Changes  []int     // indices of the first observations of new regimes
+	Outliers []bool    // nil if the kind has none or does not record them
 }
 
-// Kinds are fifteen: normal regimes with and without outliers, drift,
-// alternation of calm and volatile stretches, noise that the model doesn't have
-// (heavy tails, bursts, outliers of four and a hundred standard deviations), each
-// with changes and without, and two of coin tosses.
+// Kinds are fifteen: normal regimes with and without outliers, drift, alternation of calm and volatile stretches,
+// noise that the model lacks (heavy tails, bursts, outliers of four and a hundred standard deviations), each with
+// and without changes, and two of coin tosses.
 var Kinds = []Kind{
 	{"g1 regimes, outliers", "normal", func(rng *rand.Rand, n int) Stream { return regimes(rng, n, n/2500, .005) }},
 	{"g2 regimes", "normal", func(rng *rand.Rand, n int) Stream { return regimes(rng, n, n/2500, 0) }},
 	{"g3 outliers", "normal", func(rng *rand.Rand, n int) Stream { return regimes(rng, n, 0, .02) }},
 	{"g4 drift", "normal", func(rng *rand.Rand, n int) Stream { return Walk(rng, n, .02) }},
 	{"g5 volatile", "normal", volatile},
-	{"t3_10 heavy tails", "normal", func(rng *rand.Rand, n int) Stream { return foreign(rng, n, n/2000, "t3") }},
-	{"t3_0 no change", "normal", func(rng *rand.Rand, n int) Stream { return foreign(rng, n, 0, "t3") }},
-	{"burst_10 bursts of 3", "normal", func(rng *rand.Rand, n int) Stream { return foreign(rng, n, n/2000, "burst") }},
-	{"burst_0 no change", "normal", func(rng *rand.Rand, n int) Stream { return foreign(rng, n, 0, "burst") }},
-	{"4sig_10 4σ outliers", "normal", func(rng *rand.Rand, n int) Stream { return foreign(rng, n, n/2000, "4sig") }},
-	{"4sig_0 no change", "normal", func(rng *rand.Rand, n int) Stream { return foreign(rng, n, 0, "4sig") }},
-	{"huge_10 100σ outliers", "normal", func(rng *rand.Rand, n int) Stream { return foreign(rng, n, n/2000, "huge") }},
-	{"huge_0 no change", "normal", func(rng *rand.Rand, n int) Stream { return foreign(rng, n, 0, "huge") }},
-	{"b1 coin regimes", "bernoulli", coins},
-	{"b2 coin volatile", "bernoulli", flips},
+	{"t3_10 heavy tails", "normal", func(rng *rand.Rand, n int) Stream { return otherNoise(rng, n, n/2000, "t3") }},
+	{"t3_0 no change", "normal", func(rng *rand.Rand, n int) Stream { return otherNoise(rng, n, 0, "t3") }},
+	{"burst_10 bursts of 3", "normal", func(rng *rand.Rand, n int) Stream { return otherNoise(rng, n, n/2000, "burst") }},
+	{"burst_0 no change", "normal", func(rng *rand.Rand, n int) Stream { return otherNoise(rng, n, 0, "burst") }},
+	{"4sig_10 4σ outliers", "normal", func(rng *rand.Rand, n int) Stream { return otherNoise(rng, n, n/2000, "4sig") }},
+	{"4sig_0 no change", "normal", func(rng *rand.Rand, n int) Stream { return otherNoise(rng, n, 0, "4sig") }},
+	{"huge_10 100σ outliers", "normal", func(rng *rand.Rand, n int) Stream { return otherNoise(rng, n, n/2000, "huge") }},
+	{"huge_0 no change", "normal", func(rng *rand.Rand, n int) Stream { return otherNoise(rng, n, 0, "huge") }},
+	{"b1 coin regimes", "bernoulli", coinRegimes},
+	{"b2 coin volatile", "bernoulli", volatileCoins},
 }
 
-// Sign is 1 or −1.
+// Sign returns 1 or −1.
 func Sign(rng *rand.Rand) float64 { return float64(2*rng.IntN(2) - 1) }
 
-// Uniform is between lo and hi.
+// Uniform returns a number between lo and hi.
 func Uniform(rng *rand.Rand, lo, hi float64) float64 { return lo + (hi-lo)*rng.Float64() }
 
-// Separated draws k changes at least apart from each other and the ends.
-func Separated(rng *rand.Rand, n, k, apart int) []int {
+// Separated draws k changes with distances of at least minDistance from each other and from the ends.
+func Separated(rng *rand.Rand, n, k, minDistance int) []int {
 	for {
 		c := make([]int, k)
 		for i := range c {
-			c[i] = apart + rng.IntN(n-2*apart)
+			c[i] = minDistance + rng.IntN(n-2*minDistance)
 		}
 		slices.Sort(c)
 		ok := true
 		for i := 1; i < k; i++ {
-			ok = ok && c[i]-c[i-1] >= apart
+			ok = ok && c[i]-c[i-1] >= minDistance
 		}
 		if ok {
 			return c
@@ -69,8 +67,8 @@ func Separated(rng *rand.Rand, n, k, apart int) []int {
 	}
 }
 
-// regimes are jumps of 1.5 to 5 standard deviations, each to another standard
-// deviation between ½ and 2, with outliers of 8 standard deviations.
+// regimes jump by 1.5 to 5 standard deviations, each to a new standard deviation between ½ and 2, with outliers of
+// 8 standard deviations.
 func regimes(rng *rand.Rand, n, changes int, outliers float64) Stream {
 	s := Stream{X: make([]float64, n), Mean: make([]float64, n), Changes: Separated(rng, n, changes, 900*n/20000), Outliers: make([]bool, n)}
 	mu, sigma, next := 0.0, 1.0, 0
@@ -95,7 +93,7 @@ func regimes(rng *rand.Rand, n, changes int, outliers float64) Stream {
 	return s
 }
 
-// Walk is a random walk of the given standard deviation per step, under noise of 1.
+// Walk is a random walk with the given standard deviation per step, and noise with standard deviation 1.
 func Walk(rng *rand.Rand, n int, step float64) Stream {
 	s := Stream{X: make([]float64, n), Mean: make([]float64, n)}
 	mu := 0.0
@@ -107,8 +105,8 @@ func Walk(rng *rand.Rand, n int, step float64) Stream {
 	return s
 }
 
-// volatile is calm for 4000 observations, and then for as long changes every 40
-// to 80, by at least 2 standard deviations.
+// volatile is calm for 4000 observations, then changes every 40 to 80 observations for 4000, by at least 2 standard
+// deviations, and so on.
 func volatile(rng *rand.Rand, n int) Stream {
 	s := Stream{X: make([]float64, n), Mean: make([]float64, n)}
 	for t := 0; t < n; {
@@ -126,8 +124,8 @@ func volatile(rng *rand.Rand, n int) Stream {
 		change := next < len(s.Changes) && t == s.Changes[next]
 		if change {
 			next++
-			was := mu
-			for math.Abs(mu-was) < 2 {
+			previous := mu
+			for math.Abs(mu-previous) < 2 {
 				mu = Uniform(rng, -5, 5)
 			}
 		}
@@ -140,9 +138,8 @@ func volatile(rng *rand.Rand, n int) Stream {
 	return s
 }
 
-// foreign are regimes that jump by 1.5 to 4, anywhere, under noise that isn't
-// the model's.
-func foreign(rng *rand.Rand, n, changes int, noise string) Stream {
+// otherNoise has regimes that jump by 1.5 to 4 at random times, with noise that differs from the model's.
+func otherNoise(rng *rand.Rand, n, changes int, noise string) Stream {
 	edge := n / 25
 	s := Stream{X: make([]float64, n), Mean: make([]float64, n), Changes: rng.Perm(n - 2*edge)[:changes]}
 	slices.Sort(s.Changes)
@@ -182,7 +179,7 @@ func foreign(rng *rand.Rand, n, changes int, noise string) Stream {
 	return s
 }
 
-// Poisson is a count of a small mean, by Knuth's product of uniforms.
+// Poisson draws a Poisson count with a small mean, by Knuth's product of uniforms.
 func Poisson(rng *rand.Rand, mean float64) float64 {
 	count := 0.
 	for p := rng.Float64(); p > math.Exp(-mean); p *= rng.Float64() {
@@ -191,7 +188,7 @@ func Poisson(rng *rand.Rand, mean float64) float64 {
 	return count
 }
 
-// Toss is 1 with probability p, else 0.
+// Toss returns 1 with probability p, else 0.
 func Toss(rng *rand.Rand, p float64) float64 {
 	if rng.Float64() < p {
 		return 1
@@ -199,13 +196,13 @@ func Toss(rng *rand.Rand, p float64) float64 {
 	return 0
 }
 
-// coins have a change every 5000 tosses, by at least .2.
-func coins(rng *rand.Rand, n int) Stream {
+// coinRegimes changes the probability on average every 5000 tosses, by at least .2.
+func coinRegimes(rng *rand.Rand, n int) Stream {
 	s := Stream{X: make([]float64, n), Mean: make([]float64, n), Changes: Separated(rng, n, n/5000, 1500*n/20000)}
 	next := 0
-	draw := func(was float64) float64 {
-		p := was
-		for math.Abs(p-was) < .2 {
+	draw := func(previous float64) float64 {
+		p := previous
+		for math.Abs(p-previous) < .2 {
 			p = Uniform(rng, .05, .95)
 		}
 		return p
@@ -222,20 +219,19 @@ func coins(rng *rand.Rand, n int) Stream {
 	return s
 }
 
-// flips go from .8 to .2 and back, after 2000 tosses or, in every other stretch
-// of 4000, after 40.
-func flips(rng *rand.Rand, n int) Stream {
+// volatileCoins alternates between .8 and .2: every 2000 tosses or, in every other stretch of 4000, every 40.
+func volatileCoins(rng *rand.Rand, n int) Stream {
 	s := Stream{X: make([]float64, n), Mean: make([]float64, n)}
-	p, until := .2, 0
+	p, end := .2, 0
 	for t := range n {
-		if t == until {
+		if t == end {
 			if t > 0 {
 				s.Changes = append(s.Changes, t)
 			}
 			p = 1 - p
-			until += 40
+			end += 40
 			if t/4000%2 == 0 {
-				until += 1960
+				end += 1960
 			}
 		}
 		s.Mean[t] = p

@@ -37,8 +37,8 @@ type site struct{ *e2e.Site }
 
 const detecting = "detect: true\nalerts: {kafka: {topic: %s-alerts}, beliefs: [outlier, change, revision]}\n"
 
-// complete waits until a job has written an estimate or a reject of every record,
-// and compares all that it wrote with a run in one process without faults.
+// complete waits until a job has written an estimate or a reject for each record. It compares all outputs with a
+// run in one process without faults.
 func (s *site) complete(t *testing.T, d *e2e.Daemon, job, more string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "whole.yaml")
@@ -67,29 +67,29 @@ dead_letter: {kafka: {topic: %[2]s-whole-rejected}}
 	}
 }
 
-// A receiver notes the alerts that it gets at /killed-hook, by id and kind.
+// A receiver records the alerts posted to /killed-hook, by ID and kind.
 type receiver struct {
 	mu  sync.Mutex
 	ids map[string]bool
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	var all []struct{ ID, Kind string }
-	if json.NewDecoder(q.Body).Decode(&all) != nil {
+	var alerts []struct{ ID, Kind string }
+	if json.NewDecoder(q.Body).Decode(&alerts) != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, a := range all {
+	for _, a := range alerts {
 		if q.URL.Path == "/killed-hook" {
 			r.ids[a.ID+" "+a.Kind] = true
 		}
 	}
 }
 
-// lacks are the alerts of a topic that the receiver has not got.
-func (r *receiver) lacks(t *testing.T, b *kafkatest.Broker, topic string) (all []string) {
+// lacks returns the alerts of a topic that the receiver has not received.
+func (r *receiver) lacks(t *testing.T, b *kafkatest.Broker, topic string) (missing []string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,14 +97,13 @@ func (r *receiver) lacks(t *testing.T, b *kafkatest.Broker, topic string) (all [
 		var a struct{ ID, Kind string }
 		expect.OK(t, json.Unmarshal(record.Value, &a))
 		if id := a.ID + " " + a.Kind; !r.ids[id] {
-			all = append(all, id)
+			missing = append(missing, id)
 		}
 	}
-	return all
+	return missing
 }
 
-// TestFlink is what has to hold on a cluster when something fails or stops.
-// cmd/hafvf measures rates, with the build tag flink.
+// TestFlink checks a cluster with failures and stops. cmd/hafvf measures rates, with the build tag flink.
 func TestFlink(t *testing.T) {
 	t.Parallel()
 	s := &site{e2e.StartSite(t, program, flinktest.Config{})}
@@ -117,8 +116,7 @@ func TestFlink(t *testing.T) {
 	t.Run("errors", s.errors)
 }
 
-// TestFlinkTimers is what has to hold on a cluster when something is late, or does not come: its
-// jobs wait most of the time.
+// TestFlinkTimers checks a cluster with late or missing records. Its jobs wait most of the time.
 func TestFlinkTimers(t *testing.T) {
 	t.Parallel()
 	s := &site{e2e.StartSite(t, program, flinktest.Config{})}
@@ -130,40 +128,39 @@ func TestFlinkTimers(t *testing.T) {
 
 var readingAt = regexp.MustCompile(`msg=reading reader=\d+ at="?([^"\n]+)`)
 
-// kills ends a TaskManager with its worker at a random moment, as a machine that dies
-// does, and in the long form three TaskManagers alone before: Flink restores the job
-// from a checkpoint, and with repeats dropped by id the outputs are those of a run
-// without faults.
+// kills ends a TaskManager and its worker at a random time, like a machine that fails; in the long form, it first
+// ends three TaskManagers alone. Flink restores the job from a checkpoint. Without repeats by ID, the outputs equal
+// those of a run without faults.
 func (s *site) kills(t *testing.T) {
-	n, keys, faults, over, checkpoints, told := 10_000, 300, 1, 4*time.Second, 1, ""
+	n, keys, faults, over, checkpoints, selected := 10_000, 300, 1, 4*time.Second, 1, ""
 	if *e2e.Long {
 		n, keys, faults, over, checkpoints = 400_000, 3_000, 4, 4*time.Minute, 3
-		told = `keys: "*7", ` // of all keys more than the 10,000 alerts would wait that an outbox holds
+		selected = `keys: "*7", ` // all keys would have more waiting alerts than the 10,000 of an outbox
 	}
-	// The receiver of alerts is away until the faults are over: checkpoints hold what waits.
+	// The receiver of alerts is unavailable until the faults are over: checkpoints store the waiting alerts.
 	hook := &receiver{ids: map[string]bool{}}
 	address := fmt.Sprint("127.0.0.1:", javatest.FreePorts(t, 1)[0])
 	more := fmt.Sprintf("detect: true\nalerts:\n  - {kafka: {topic: killed-alerts}, %sbeliefs: [outlier, change, revision]}\n"+
-		"  - {webhook: {url: \"http://%s/killed-hook\"}, %sbeliefs: [outlier, change, revision], max_age: none}\n", told, address, told)
+		"  - {webhook: {url: \"http://%s/killed-hook\"}, %sbeliefs: [outlier, change, revision], max_age: none}\n", selected, address, selected)
 	s.Broker.CreateTopic(t, "killed-in", 8, nil)
 	cfg := s.Config(t, "killed", "", ", parallelism: 2", more)
 	d := program.Start(t, nil, "run", cfg)
 	s.Leaves(t, cfg)
 	for i, w := range s.Workers {
-		// The readers are dealt out evenly.
+		// The readers are distributed evenly.
 		d.Eventually(t, fmt.Sprintf("worker %d reads", i), func() bool { return strings.Contains(w.Log(), "at=\"killed-in-") })
 	}
-	marks := make([]int, len(s.Workers)) // where in the logs the faults begin
-	// After a fault readers begin where they were, beyond the partitions' beginnings.
+	logOffsets := make([]int, len(s.Workers)) // lengths of the logs before the faults
+	// After a fault, readers resume at their positions, not at the beginnings of partitions.
 	resumed := 0
 	resume := func(worker int) {
-		for _, at := range readingAt.FindAllStringSubmatch(s.Workers[worker].Log()[marks[worker]:], -1) {
-			if regexp.MustCompile(`-0( |$)`).MatchString(at[1]) {
-				t.Errorf("after a restart the source reads from the beginning of a partition: %s", at[1])
+		for _, match := range readingAt.FindAllStringSubmatch(s.Workers[worker].Log()[logOffsets[worker]:], -1) {
+			if regexp.MustCompile(`-0( |$)`).MatchString(match[1]) {
+				t.Errorf("after a restart the source reads from the beginning of a partition: %s", match[1])
 			}
 			resumed++
 		}
-		marks[worker] = 0
+		logOffsets[worker] = 0
 	}
 	records := e2e.Observations("killed-in", n, keys, 11)
 	s.Broker.Produce(t, records[:1000]...)
@@ -171,17 +168,17 @@ func (s *site) kills(t *testing.T) {
 	i := 0
 	for part := range slices.Chunk(records[1000:], (n-1000+faults-1)/faults) {
 		seen := s.Status(t, "killed").Completed
-		before := s.Await(t, d, "killed", fmt.Sprintf("%d more checkpoints are complete", checkpoints), func(is flink.Status) bool {
-			return is.State == "RUNNING" && is.Completed >= seen+checkpoints
+		before := s.Await(t, d, "killed", fmt.Sprintf("%d more checkpoints are complete", checkpoints), func(status flink.Status) bool {
+			return status.State == "RUNNING" && status.Completed >= seen+checkpoints
 		})
 		if i == 0 {
 			for j, w := range s.Workers {
-				marks[j] = len(w.Log())
+				logOffsets[j] = len(w.Log())
 			}
 		}
-		each := over / time.Duration(faults)
-		fed := e2e.Feed(t, s.Broker, part, each)
-		time.Sleep(rand.N(each * 3 / 4))
+		duration := over / time.Duration(faults)
+		fed := e2e.Feed(t, s.Broker, part, duration)
+		time.Sleep(rand.N(duration * 3 / 4))
 		victim := i % 2
 		s.Kill(victim)
 		if i++; i == faults {
@@ -190,8 +187,8 @@ func (s *site) kills(t *testing.T) {
 			s.StartWorker(victim)
 		}
 		s.StartTaskManager(t, victim)
-		restored := s.Await(t, d, "killed", "the job is restored", func(is flink.Status) bool {
-			return is.State == "RUNNING" && is.Restored > before.Restored
+		restored := s.Await(t, d, "killed", "the job is restored", func(status flink.Status) bool {
+			return status.State == "RUNNING" && status.Restored > before.Restored
 		})
 		t.Logf("fault %d: restored %d times, after %d checkpoints; %s", i, restored.Restored, restored.Completed, restored.Cause)
 		expect.OK(t, <-fed)
@@ -218,7 +215,7 @@ func (s *site) kills(t *testing.T) {
 	if resumed == 0 {
 		t.Error("no reader says where it went on")
 	}
-	// Flink counts from the last restart on, and tells it after a while.
+	// Flink counts from the last restart on, and reports with a delay.
 	d.Eventually(t, "the status has the counters", func() bool {
 		code, stdout, _ := program.Run(t, "", "", "status", cfg)
 		return code == 0 && strings.Contains(stdout, "RUNNING") && strings.Contains(stdout, "records")
@@ -226,8 +223,8 @@ func (s *site) kills(t *testing.T) {
 	s.Halt(t, cfg, d)
 }
 
-// savepoints stops a job in mid-run and resumes it at another parallelism; in the long
-// form also at the same, and from the last checkpoint after the JobManager was lost.
+// savepoints stops a running job and resumes it with another parallelism; in the long form also with the same one,
+// and from the last checkpoint after the JobManager was killed.
 func (s *site) savepoints(t *testing.T) {
 	more := fmt.Sprintf(detecting, "saved")
 	n, parallelisms := 8_000, []int{2, 1}
@@ -237,7 +234,7 @@ func (s *site) savepoints(t *testing.T) {
 	s.Broker.CreateTopic(t, "saved-in", 8, nil)
 	parts := slices.Collect(slices.Chunk(e2e.Observations("saved-in", n, 300, 11), n/len(parallelisms)))
 	var savepoint string
-	kept := 0
+	keptKeys := 0
 	for i, parallelism := range parallelisms {
 		cfg := s.Config(t, "saved", "", fmt.Sprintf(", parallelism: %d", parallelism), more)
 		args := []string{"run", cfg}
@@ -247,9 +244,9 @@ func (s *site) savepoints(t *testing.T) {
 		before := s.keptByWorkers()
 		d := program.Start(t, nil, args...)
 		s.Leaves(t, cfg)
-		s.Await(t, d, "saved", "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 1 })
+		s.Await(t, d, "saved", "the job runs", func(status flink.Status) bool { return status.State == "RUNNING" && status.Completed > 1 })
 		if savepoint != "" {
-			s.keeps(t, d, before+kept)
+			s.keeps(t, d, before+keptKeys)
 		}
 		written := e2e.Held(t, s.Broker, "saved-out")
 		fed := e2e.Feed(t, s.Broker, parts[i], 4*time.Second)
@@ -259,11 +256,11 @@ func (s *site) savepoints(t *testing.T) {
 			d.Eventually(t, "the job is followed", func() bool { return strings.Contains(d.Log(), "the job's state") })
 			s.LoseJobManager(t)
 			d.Ends(t, 1)
-			said := regexp.MustCompile(`resume from the last known checkpoint, (\S+)`).FindStringSubmatch(d.Log())
-			if said == nil {
+			resumeHint := regexp.MustCompile(`resume from the last known checkpoint, (\S+)`).FindStringSubmatch(d.Log())
+			if resumeHint == nil {
 				t.Fatalf("does not say where to go on:\n%s", d.Log())
 			}
-			savepoint, kept = said[1], s.keys(t, "saved-out")
+			savepoint, keptKeys = resumeHint[1], s.keys(t, "saved-out")
 			expect.OK(t, <-fed)
 			continue
 		}
@@ -277,49 +274,49 @@ func (s *site) savepoints(t *testing.T) {
 			t.Fatalf("exit %d: %s", code, stderr)
 		}
 		d.Ends(t, 0)
-		kept = s.keys(t, "saved-out")
+		keptKeys = s.keys(t, "saved-out")
 		if !last {
 			expect.OK(t, <-fed)
 		}
 	}
-	// A state of another family is not read.
+	// A state of another family is refused.
 	cfg := s.Config(t, "saved", "", "", more)
 	s.fails(t, []string{"run", cfg, "--savepoint", savepoint, "--set", "model.family=poisson"}, "the savepoint belongs to another job")
 	s.fails(t, []string{"run", cfg, "--savepoint", savepoint + "-none"}, "there is no savepoint at this path")
 }
 
-// keys are those of which a topic has estimates.
+// keys returns the number of keys with estimates in a topic.
 func (s *site) keys(t *testing.T, topic string) int {
 	t.Helper()
-	all := map[string]bool{}
+	keys := map[string]bool{}
 	for _, r := range s.Broker.Consume(t, topic) {
-		all[string(r.Key)] = true
+		keys[string(r.Key)] = true
 	}
-	return len(all)
+	return len(keys)
 }
 
 var keptByWorker = regexp.MustCompile(`msg="resumed keys of the previous job" kept=(\d+) reset=0`)
 
-// keptByWorkers is how many keys the workers have said that their jobs keep.
+// keptByWorkers returns the number of keys that the jobs keep, according to the workers' logs.
 func (s *site) keptByWorkers() (n int) {
 	for _, w := range s.Workers {
-		for _, kept := range keptByWorker.FindAllStringSubmatch(w.Log(), -1) {
-			k, _ := strconv.Atoi(kept[1])
+		for _, match := range keptByWorker.FindAllStringSubmatch(w.Log(), -1) {
+			k, _ := strconv.Atoi(match[1])
 			n += k
 		}
 	}
 	return n
 }
 
-// keeps waits until the workers have said that their jobs keep so many keys in all. The line of hafvf run
-// comes by Flink's metrics, which a job without records may never pass on.
+// keeps waits until the workers report that their jobs keep that number of keys in total. The line of hafvf run
+// depends on Flink's metrics, which a job without records may never send.
 func (s *site) keeps(t *testing.T, d *e2e.Daemon, keys int) {
 	t.Helper()
 	d.Eventually(t, fmt.Sprintf("%d keys are kept", keys), func() bool { return s.keptByWorkers() == keys })
 }
 
-// quiet: quiet times travel to the workers, those of a file as it was when the job was submitted, and rules of keys do. Estimates
-// and alerts are those of a run in one process.
+// quiet checks that the workers receive quiet times, those of a file as of the submission of the job, and the rules
+// of keys. Estimates and alerts equal those of a run in one process.
 func (s *site) quiet(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "maintenance.jsonl")
 	expect.OK(t, os.WriteFile(file, []byte(`{"match":"k2*","from":"2026-01-02T03:20:00Z","to":"2026-01-02T03:50:00Z"}`), 0o600))
@@ -331,20 +328,20 @@ func (s *site) quiet(t *testing.T) {
 	d := program.Start(t, nil, "run", cfg)
 	s.Leaves(t, cfg)
 	s.complete(t, d, "quiet", more)
-	quiet := map[string]int{} // by the first digit of the key
-	all, _ := e2e.ByID(t, s.Broker, "quiet-out")
-	for _, line := range all {
+	quiet := map[string]int{} // by the first two characters of the key
+	estimates, _ := e2e.ByID(t, s.Broker, "quiet-out")
+	for _, line := range estimates {
 		var e struct {
 			Key   string
 			Time  time.Time
 			Quiet bool
 		}
 		expect.OK(t, json.Unmarshal([]byte(line), &e))
-		from, to := time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC), time.Date(2026, 1, 2, 3, 50, 0, 0, time.UTC)
+		start, end := time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC), time.Date(2026, 1, 2, 3, 50, 0, 0, time.UTC)
 		if e.Key[1] == '2' {
-			from = from.Add(-10 * time.Minute)
+			start = start.Add(-10 * time.Minute)
 		}
-		in := (e.Key[1] == '1' || e.Key[1] == '2') && !e.Time.Before(from) && e.Time.Before(to)
+		in := (e.Key[1] == '1' || e.Key[1] == '2') && !e.Time.Before(start) && e.Time.Before(end)
 		if e.Quiet != in {
 			t.Errorf("%s at %v: quiet %v", e.Key, e.Time, e.Quiet)
 		} else if in {
@@ -357,19 +354,18 @@ func (s *site) quiet(t *testing.T) {
 	s.Halt(t, cfg, d)
 }
 
-// lateness: records that are out of order wait for their turn, in states and timers
-// that outlast a worker, until the watermark passes, which no idle partition holds
-// back. Meanwhile keys expire. At last all have, by the clock, and no state is left. One
-// worker has memory for few of its states.
+// lateness checks that records out of order wait in states and timers that survive a worker, until the watermark
+// passes them; an idle partition does not delay the watermark. Meanwhile keys expire. In the end all have expired,
+// by the clock, and no state is left. One worker has memory for few of its states.
 func (s *site) lateness(t *testing.T) {
 	const more = "lateness: 1m\nexpire: 15m\n"
 	const keys = 300
 	records := e2e.Observations("late-in", 100_000, keys, 17)
-	for i := range keys { // at last all keys speak, and then expire at once
+	for i := range keys { // in the end all keys report, and then expire together
 		text := fmt.Sprintf(`{"key":"k%d","time":"2026-01-03T07:00:00Z","x":1}`, i)
 		records = append(records, &kgo.Record{Topic: "late-in", Key: fmt.Append(nil, "k", i), Value: []byte(text)})
 	}
-	for _, r := range records { // as the devices have it: nothing shows that they are written now
+	for _, r := range records { // as from devices: the timestamps do not show that the records are written now
 		var e struct{ Time time.Time }
 		if json.Unmarshal(r.Value, &e) == nil {
 			r.Timestamp = e.Time
@@ -381,24 +377,23 @@ func (s *site) lateness(t *testing.T) {
 	}
 	s.Broker.CreateTopic(t, "late-in", 8, nil)
 	s.Broker.Produce(t, records...) // at once: partitions that pause follow the clock
-	// Few cells, so that each is more than is rewritten whole, and two on each worker.
+	// Few cells, so that each is larger than the part that is rewritten, and two on each worker.
 	cfg := s.Config(t, "late", "", ", parallelism: 2, max_parallelism: 2, cells: 4", more)
 	d := program.Start(t, nil, "run", cfg)
 	s.Leaves(t, cfg)
-	// hafvf gives up a job that fails before it has run for a moment. Before the first checkpoint
-	// a worker that ends is the job's end, and if it ends before it connects, the TaskManager waits
-	// for it for ever.
+	// hafvf gives up on a job that fails shortly after its start. If a worker ends before the first checkpoint, the
+	// job ends; if it ends before it connects, the TaskManager waits forever.
 	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
-	s.Await(t, d, "late", "a checkpoint is complete", func(is flink.Status) bool { return is.State == "RUNNING" && is.Completed > 0 })
+	s.Await(t, d, "late", "a checkpoint is complete", func(status flink.Status) bool { return status.State == "RUNNING" && status.Completed > 0 })
 	s.Workers[0].Kill()
 	s.StartWorker(0, "GOMEMLIMIT=48KiB")
 	s.complete(t, d, "late", more)
 	if log := s.Workers[0].Log(); !strings.Contains(log, "to a temporary file") || strings.Contains(log, "a temporary file cannot store") {
 		t.Errorf("the worker has all copies in memory, or not even in a file:\n%s", log)
 	}
-	// Each time at which a cell looks for keys that have expired waits for another watermark.
+	// Each time at which a cell checks for expired keys waits for another watermark.
 	completed := s.Status(t, "late").Completed
-	s.Await(t, d, "late", "the watermark follows the clock", func(is flink.Status) bool { return is.Completed >= completed+5 })
+	s.Await(t, d, "late", "the watermark follows the clock", func(status flink.Status) bool { return status.Completed >= completed+5 })
 	code, savepoint, stderr := program.Run(t, "", "", "stop", "--savepoint", cfg)
 	if code != 0 {
 		t.Fatal(stderr)
@@ -409,8 +404,9 @@ func (s *site) lateness(t *testing.T) {
 	s.Halt(t, cfg, d)
 }
 
-// incidents of intervals are those of one process: events of a key come from any partition and out of
-// order, one task has the alarms of all keys, and a checkpoint holds what waits when a worker is killed.
+// incidents checks that incidents of intervals equal those of one process: events of a key come from any partition
+// and out of order, one task has the alarms of all keys, and a checkpoint stores waiting alarms when a worker is
+// killed.
 func (s *site) incidents(t *testing.T) {
 	const (
 		more  = "aggregate: {every: 10m, value: mean}\ndetect: true\nincidents: true\nalerts: {kafka: {topic: fleet-alerts}}\n"
@@ -418,13 +414,13 @@ func (s *site) incidents(t *testing.T) {
 		steps = 200
 	)
 	rng := rand.New(rand.NewPCG(19, 4))
-	from := time.Now().UTC().Truncate(time.Hour).Add(-10 * 24 * time.Hour)
+	start := time.Now().UTC().Truncate(time.Hour).Add(-10 * 24 * time.Hour)
 	var records []*kgo.Record
 	for i := range 2 * steps {
-		if i >= 2*(steps-8) && i < 2*(steps-1) { // alarms wait for longer than an hour
+		if i >= 2*(steps-8) && i < 2*(steps-1) { // alarms wait for more than an hour
 			continue
 		}
-		at := from.Add(time.Duration(i)*5*time.Minute + time.Duration(i%2)*299*time.Second) // an interval is over with its second event
+		eventTime := start.Add(time.Duration(i)*5*time.Minute + time.Duration(i%2)*299*time.Second) // the second event ends an interval
 		for k := range keys {
 			x := rng.NormFloat64()
 			switch {
@@ -433,11 +429,11 @@ func (s *site) incidents(t *testing.T) {
 			case i >= 2*(steps-1):
 				x = 0
 			}
-			text := fmt.Sprintf(`{"key":"r%d/m%d","time":%q,"x":%.6g}`, k/6, k, at.Format(time.RFC3339), x)
+			text := fmt.Sprintf(`{"key":"r%d/m%d","time":%q,"x":%.6g}`, k/6, k, eventTime.Format(time.RFC3339), x)
 			records = append(records, &kgo.Record{Topic: "fleet-in", Key: fmt.Append(nil, rng.Int()), Value: []byte(text)})
 		}
 	}
-	const interval, within = 2 * keys, 2 * 151 * keys
+	const interval, nFirst = 2 * keys, 2 * 151 * keys
 	for part := range slices.Chunk(records, interval) {
 		rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
 	}
@@ -445,17 +441,17 @@ func (s *site) incidents(t *testing.T) {
 	for _, topic := range []string{"in", "out", "alerts", "rejected"} {
 		s.Broker.CreateTopic(t, "fleet-"+topic, 4, nil)
 	}
-	s.Broker.Produce(t, records[:within]...)
+	s.Broker.Produce(t, records[:nFirst]...)
 	cfg := s.Config(t, "fleet", ", disorder: 20m", ", parallelism: 2", more)
 	d := program.Start(t, nil, "run", cfg)
 	s.Leaves(t, cfg)
 	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
-	d.Eventually(t, "all intervals are written", func() bool { return e2e.Held(t, s.Broker, "fleet-out") >= within/2 })
+	d.Eventually(t, "all intervals are written", func() bool { return e2e.Held(t, s.Broker, "fleet-out") >= nFirst/2 })
 	completed := s.Status(t, "fleet").Completed
-	s.Await(t, d, "fleet", "a checkpoint has the fleet", func(is flink.Status) bool { return is.Completed >= completed+2 })
+	s.Await(t, d, "fleet", "a checkpoint has the fleet", func(status flink.Status) bool { return status.Completed >= completed+2 })
 	s.Workers[0].Kill()
 	s.StartWorker(0)
-	s.Broker.Produce(t, records[within:]...)
+	s.Broker.Produce(t, records[nFirst:]...)
 	s.complete(t, d, "fleet", more)
 	opened := 0
 	for _, r := range s.Broker.Consume(t, "fleet-whole-alerts") {
@@ -469,8 +465,8 @@ func (s *site) incidents(t *testing.T) {
 	s.Halt(t, cfg, d)
 }
 
-// silences are told while they last, on a topic in which nothing comes, by timers that
-// outlast a worker; the same one is told again with the same id at most.
+// silences checks that silences are reported while they last, on a topic without new records, by timers that
+// survive a worker. A repeated report has the same ID.
 func (s *site) silences(t *testing.T) {
 	const more = "silence: {after: 2s}\nalerts: {kafka: {topic: quiet-alerts}}\n"
 	for _, topic := range []string{"in", "out", "alerts"} {
@@ -481,7 +477,7 @@ func (s *site) silences(t *testing.T) {
 	s.Leaves(t, cfg)
 	d.Eventually(t, "the job runs", func() bool { return strings.Contains(d.Log(), "the job runs") })
 	now := time.Now().UTC().Truncate(time.Second)
-	const far = 10 * time.Hour // a key that has spoken of that hour is not silent before
+	const far = 10 * time.Hour // a key that has reported for that hour is not silent before it
 	put := func(key string, d time.Duration) {
 		text := fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}", key, now.Add(d).Format(time.RFC3339))
 		s.Broker.Produce(t, &kgo.Record{Topic: "quiet-in", Key: []byte(key), Value: []byte(text)})
@@ -493,30 +489,30 @@ func (s *site) silences(t *testing.T) {
 	}
 	put("a", 0)
 	put("b", far)
-	told := func() (all []string) {
+	alerts := func() (lines []string) {
 		for _, r := range s.Broker.Consume(t, "quiet-alerts") {
 			var a struct{ Key, Kind, ID string }
 			expect.OK(t, json.Unmarshal(r.Value, &a))
-			if line := a.Key + " " + a.Kind; !slices.Contains(all, line) && !strings.HasPrefix(a.Key, "other") {
-				all = append(all, line)
+			if line := a.Key + " " + a.Kind; !slices.Contains(lines, line) && !strings.HasPrefix(a.Key, "other") {
+				lines = append(lines, line)
 			}
-			if at := now.Add(2 * time.Second).Format(time.RFC3339); a.Key == "a" && a.Kind == "silent" && a.ID != "a/"+at {
+			if deadline := now.Add(2 * time.Second).Format(time.RFC3339); a.Key == "a" && a.Kind == "silent" && a.ID != "a/"+deadline {
 				t.Errorf("id %s", a.ID)
 			}
 		}
-		slices.Sort(all)
-		return all
+		slices.Sort(lines)
+		return lines
 	}
 	await := func(want ...string) {
 		t.Helper()
-		d.Eventually(t, strings.Join(want, ", "), func() bool { return slices.Equal(told(), want) })
+		d.Eventually(t, strings.Join(want, ", "), func() bool { return slices.Equal(alerts(), want) })
 	}
 	await("a silent")
-	// Its deadline is far enough from now that its timer mostly outlasts the worker.
+	// The deadline is far enough in the future that the timer usually survives the worker.
 	put("c", time.Since(now)+10*time.Second)
 	d.Eventually(t, "its estimate is written", func() bool { return len(s.Broker.Consume(t, "quiet-out")) >= others+3 })
 	completed := s.Status(t, "quiet").Completed
-	s.Await(t, d, "quiet", "a checkpoint has its timer", func(is flink.Status) bool { return is.Completed >= completed+2 })
+	s.Await(t, d, "quiet", "a checkpoint has its timer", func(status flink.Status) bool { return status.Completed >= completed+2 })
 	s.Workers[0].Kill()
 	s.StartWorker(0)
 	put("a", far)
@@ -526,9 +522,10 @@ func (s *site) silences(t *testing.T) {
 	s.Halt(t, cfg, d)
 }
 
-// sessions smoothed on Flink from a topic without an end equal those from a file in one process, by id.
+// sessions checks that sessions smoothed on Flink from an unbounded topic equal the sessions of a file in one
+// process, by ID.
 func (s *site) sessions(t *testing.T) {
-	// Of a topic without an end the last sessions are over a gap after the last record, by the clock.
+	// In an unbounded topic the last sessions end one gap after the last record, by the clock.
 	const settings = "transform: smooth\nsession: {gap: 8s}\n"
 	dir := t.TempDir()
 	var lines strings.Builder
@@ -557,7 +554,7 @@ func (s *site) sessions(t *testing.T) {
 	onFlink := s.Config(t, "endless", "", ", parallelism: 2", settings)
 	d := program.Start(t, nil, "run", onFlink)
 	s.Leaves(t, onFlink)
-	s.Await(t, d, "endless", "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" })
+	s.Await(t, d, "endless", "the job runs", func(status flink.Status) bool { return status.State == "RUNNING" })
 	var got map[string]string
 	d.Eventually(t, "all sessions are over", func() bool {
 		got, _ = e2e.ByID(t, s.Broker, "endless-out")
@@ -567,7 +564,7 @@ func (s *site) sessions(t *testing.T) {
 	e2e.Same(t, "endless-out", want, got, 0)
 }
 
-// fails runs the program, which has to exit with 1 and say why.
+// fails runs the program, which must exit with 1 and print why.
 func (s *site) fails(t *testing.T, args []string, why string) (log string) {
 	t.Helper()
 	begin := time.Now()
@@ -583,7 +580,7 @@ func (s *site) fails(t *testing.T, args []string, why string) (log string) {
 	return d.Log()
 }
 
-// errors: what is wrong with a cluster is said in words.
+// errors checks that faults of a cluster have readable messages.
 func (s *site) errors(t *testing.T) {
 	s.Broker.CreateTopic(t, "wrong-in", 1, nil)
 	run := func(set ...string) []string {
@@ -616,9 +613,8 @@ func (s *site) errors(t *testing.T) {
 	s.fails(t, run(), "put the jars of Beam's runner into their lib")
 }
 
-// checkpoints do not grow with a constant number of keys. With a splittable source
-// they would, by what Beam's runner keeps of each of its calls (5.4 kB in its release
-// 2.62).
+// checkpoints checks that checkpoints do not grow with a constant number of keys. With a splittable source they
+// would, since Beam's runner stores something for each of its calls (5.4 kB in release 2.62).
 func (s *site) checkpoints(t *testing.T) {
 	n := int(flinkTime.Seconds()) * 500
 	keys := min(1000, n/8)
@@ -632,9 +628,9 @@ func (s *site) checkpoints(t *testing.T) {
 		}
 		return e2e.Held(t, s.Broker, "constant-out") >= int64(n/2)
 	})
-	// One may have begun before.
+	// A checkpoint may have begun before.
 	complete := s.Status(t, "constant").Completed + 2
-	first := s.Await(t, d, "constant", "a checkpoint of them is complete", func(is flink.Status) bool { return is.Completed >= complete })
+	first := s.Await(t, d, "constant", "a checkpoint of them is complete", func(status flink.Status) bool { return status.Completed >= complete })
 	begin := time.Now()
 	tick := time.NewTicker(max(*flinkTime/20, time.Second))
 	defer tick.Stop()
@@ -647,14 +643,14 @@ func (s *site) checkpoints(t *testing.T) {
 				t.Fatal(err)
 			}
 			fed = nil
-			now = s.Await(t, d, "constant", "a checkpoint of all is complete", func(is flink.Status) bool { return is.Completed >= now.Completed+2 })
+			now = s.Await(t, d, "constant", "a checkpoint of all is complete", func(status flink.Status) bool { return status.Completed >= now.Completed+2 })
 		case <-tick.C:
 			now = s.Status(t, "constant")
 		}
-		is := now.Checkpoint
-		sizes = append(sizes, fmt.Sprintf("%.0f s: %d in %v", time.Since(begin).Seconds(), is.Bytes, is.Took))
-		if is.Bytes > first.Checkpoint.Bytes*6/5 {
-			t.Errorf("%d bytes in place of %d", is.Bytes, first.Checkpoint.Bytes)
+		checkpoint := now.Checkpoint
+		sizes = append(sizes, fmt.Sprintf("%.0f s: %d in %v", time.Since(begin).Seconds(), checkpoint.Bytes, checkpoint.Took))
+		if checkpoint.Bytes > first.Checkpoint.Bytes*6/5 {
+			t.Errorf("%d bytes in place of %d", checkpoint.Bytes, first.Checkpoint.Bytes)
 		}
 	}
 	t.Logf("bytes of checkpoints with %d keys at 500 records/s, from %d: %s", keys, first.Checkpoint.Bytes, strings.Join(sizes, "; "))

@@ -11,16 +11,16 @@ import (
 	"hafvf/pipeline/flink"
 )
 
-// migrates stops a job and goes on under a changed config, which is refused without
-// --migrate. With it, what follows is what a run in one process writes whose states are carried
-// over in a changelog; they are not learned again, as the topic has lost what was read. One more start needs --migrate no longer, also for the keys that had no
-// record meanwhile. Alerts come with the second config and go with the third.
+// migrates stops a job and resumes it with a changed config, which is refused without --migrate. With --migrate,
+// the outputs equal those of a run in one process whose states are migrated in a changelog. The states are not
+// relearned: the topic has lost the old records. The next start needs no --migrate, not even for keys without
+// records meanwhile. Alerts start with the second config and end with the third.
 func (s *site) migrates(t *testing.T) {
 	const n = 6_000
-	of := func(record int) (part int) { return record * 3 / n }
+	partOf := func(record int) (part int) { return record * 3 / n }
 	parts := make([][]*kgo.Record, 3)
 	for i, r := range e2e.Observations("moved-in", n, 200, 23) {
-		if part := of(i); part != 1 || string(r.Key) > "k15" { // else the key is quiet
+		if part := partOf(i); part != 1 || string(r.Key) > "k15" { // otherwise the key is silent in this part
 			parts[part] = append(parts[part], r)
 		}
 	}
@@ -28,7 +28,7 @@ func (s *site) migrates(t *testing.T) {
 	const before = "levels: [{alpha: 0.9, beta: 0.1}]\ntop: 0.98\nkeys: [{match: 'k1*', levels: [], top: 0.9}]\n"
 	after := "levels: [{alpha: 9, beta: 1}, {alpha: 1, beta: 1}]\ntop: 1\ntime_unit: 1m\nkeys: [{match: 'k2*', levels: [], top: 0.8}]\ndetect: true\n"
 	written := int64(0)
-	// estimated has a part of the records estimated by the job, and beside it in one process.
+	// estimated produces a part of the records and waits until the job and a direct run have estimated it.
 	estimated := func(d *e2e.Daemon, part int, whole ...string) {
 		t.Helper()
 		s.Broker.Produce(t, parts[part]...)
@@ -39,9 +39,9 @@ func (s *site) migrates(t *testing.T) {
 		} {
 			whole = append(whole, "--set", set)
 		}
-		beside := program.Start(t, nil, append([]string{"run"}, whole...)...)
+		direct := program.Start(t, nil, append([]string{"run"}, whole...)...)
 		d.Eventually(t, "all of it is estimated", func() bool { return e2e.Held(t, s.Broker, "moved-out", "moved-rejected") >= written })
-		beside.Ends(t, 0)
+		direct.Ends(t, 0)
 	}
 	stop := func(cfg string, d *e2e.Daemon) (savepoint string) {
 		t.Helper()
@@ -56,7 +56,7 @@ func (s *site) migrates(t *testing.T) {
 		t.Helper()
 		d := program.Start(t, nil, append([]string{"run", cfg}, args...)...)
 		s.Leaves(t, cfg)
-		s.Await(t, d, "moved", "the job runs", func(is flink.Status) bool { return is.State == "RUNNING" })
+		s.Await(t, d, "moved", "the job runs", func(status flink.Status) bool { return status.State == "RUNNING" })
 		return d
 	}
 
@@ -72,19 +72,19 @@ func (s *site) migrates(t *testing.T) {
 	cfg = s.Config(t, "moved", "", ", parallelism: 2", after+"alerts: {kafka: {topic: moved-alerts}}\n")
 	s.Broker.Produce(t, parts[1][:100]...)
 	log := s.fails(t, []string{"run", cfg, "--savepoint", savepoint}, "it was written with other levels, ")
-	said := regexp.MustCompile(`--savepoint (\S+) --migrate`).FindStringSubmatch(log)
-	if said == nil {
+	migrateHint := regexp.MustCompile(`--savepoint (\S+) --migrate`).FindStringSubmatch(log)
+	if migrateHint == nil {
 		t.Fatalf("does not say what to do:\n%s", log)
 	}
-	if is := s.Status(t, "moved"); is.State != "CANCELED" && is.State != "FAILED" {
-		t.Errorf("the job is %s", is.State)
+	if status := s.Status(t, "moved"); status.State != "CANCELED" && status.State != "FAILED" {
+		t.Errorf("the job is %s", status.State)
 	}
 	written = e2e.Held(t, s.Broker, "moved-out", "moved-rejected") + 100
 	parts[1] = parts[1][100:]
-	kept := s.keys(t, "moved-out")
+	keptKeys := s.keys(t, "moved-out")
 	counted := s.keptByWorkers()
-	d = start(cfg, "--savepoint", said[1], "--migrate")
-	s.keeps(t, d, counted+kept)
+	d = start(cfg, "--savepoint", migrateHint[1], "--migrate")
+	s.keeps(t, d, counted+keptKeys)
 	estimated(d, 1, cfg, "--migrate")
 	savepoint = stop(cfg, d)
 	cfg = s.Config(t, "moved", "", ", parallelism: 2", after)

@@ -20,13 +20,13 @@ import (
 
 var python = flag.String("python", "", "Python with the package, Beam and pytest, by which its node runs on Flink")
 
-// The node of the Python package gives on Flink what the program gives, also if a TaskManager is killed.
+// The node of the Python package has the same outputs on Flink as the program, even if a TaskManager is killed.
 func TestPython(t *testing.T) {
 	if *python == "" {
 		t.Skip("needs an environment of Python: give -python")
 	}
 	c := flinktest.Start(t, flinktest.Config{Properties: map[string]string{
-		"taskmanager.memory.segment-size": "8kb", // a job of Python has many stages, and a buffer for each way between them
+		"taskmanager.memory.segment-size": "8kb", // a job in Python has many stages, with a buffer for each connection
 		"restart-strategy.type":           "fixed-delay", "restart-strategy.fixed-delay.attempts": "10", "restart-strategy.fixed-delay.delay": "1 s",
 	}})
 	for _, kills := range []int{0, 1} {
@@ -41,7 +41,7 @@ func TestPython(t *testing.T) {
 			go func() { ended <- cmd.Wait() }()
 			for range kills {
 				expect.Soon(t, "a job that runs", func() bool { return strings.Contains(get(t, c.REST()+"/jobs"), "RUNNING") })
-				time.Sleep(5 * time.Second) // it is amid its work then
+				time.Sleep(5 * time.Second) // the job is running then
 				c.Kill(0)
 				c.StartTaskManager(t, 0)
 			}
@@ -53,17 +53,17 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// restarts is how many jobs of the cluster have lost a TaskManager, and begun again.
+// restarts returns the number of jobs of the cluster that lost a TaskManager and restarted.
 func restarts(t *testing.T, c *flinktest.Cluster) (n int) {
 	t.Helper()
-	var all struct{ Jobs []struct{ ID string } }
-	expect.OK(t, json.Unmarshal([]byte(get(t, c.REST()+"/jobs")), &all))
-	for _, job := range all.Jobs {
+	var list struct{ Jobs []struct{ ID string } }
+	expect.OK(t, json.Unmarshal([]byte(get(t, c.REST()+"/jobs")), &list))
+	for _, job := range list.Jobs {
 		var failed struct {
 			ExceptionHistory struct{ Entries []json.RawMessage }
 		}
 		expect.OK(t, json.Unmarshal([]byte(get(t, c.REST()+"/jobs/"+job.ID+"/exceptions")), &failed))
-		// A worker that hangs up when its stage is done, before the job server does, has a job begin again, too.
+		// A job also restarts if a worker disconnects at the end of its stage before the job server does.
 		lost := func(entry json.RawMessage) bool {
 			text := string(entry)
 			return strings.Contains(text, "reachable") || strings.Contains(text, "task manager has been lost")

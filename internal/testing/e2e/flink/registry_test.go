@@ -18,8 +18,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// schemas: workers of a job with an end ask the registry by themselves, with the password whose place the config names,
-// and write in Avro what a run in one process writes.
+// schemas checks that workers of a bounded job call the registry themselves, with the password from the file in the
+// config, and write the same in Avro as a run in one process.
 func (s *site) schemas(t *testing.T) {
 	const schema = `{"type":"record","name":"Reading","fields":[{"name":"at","type":{"type":"long","logicalType":"timestamp-millis"}},{"name":"x","type":"double"}]}`
 	registry := srfake.New(srfake.WithAuth("Basic dXNlcjpzZWNyZXQ=")) // user:secret
@@ -36,19 +36,19 @@ func (s *site) schemas(t *testing.T) {
 	const n, keys = 2_000, 20
 	records := make([]*kgo.Record, n)
 	for i := range records {
-		at := time.Date(2026, 1, 2, 3, 4, i, 0, time.UTC)
+		timestamp := time.Date(2026, 1, 2, 3, 4, i, 0, time.UTC)
 		records[i] = &kgo.Record{
-			Topic: "framed-in", Key: frame(8, text, fmt.Sprint("k", i%keys)), // a record of one text is that text
-			Value: frame(7, values, map[string]any{"at": at, "x": float64(i%7) + float64(i)/n}),
+			Topic: "framed-in", Key: frame(8, text, fmt.Sprint("k", i%keys)), // a record with one text is encoded as that text
+			Value: frame(7, values, map[string]any{"at": timestamp, "x": float64(i%7) + float64(i)/n}),
 		}
 	}
-	records[5].Value = frame(999, values, map[string]any{"at": time.Now(), "x": 1.0}) // which there is not
+	records[5].Value = frame(999, values, map[string]any{"at": time.Now(), "x": 1.0}) // an unknown schema
 	for _, topic := range []string{"in", "out", "rejected"} {
 		s.Broker.CreateTopic(t, "framed-"+topic, 4, nil)
 	}
 	s.Broker.Produce(t, records...)
 	source := fmt.Sprintf(`, bounded: true, key: sensor, time: at, format: avro, registry: {url: "%s", username: user, password: {file: "%s"}}`, registry.URL(), password)
-	cfg := s.Config(t, "framed", source, ", parallelism: 2", "lateness: 10m\n") // what waits at the end comes out
+	cfg := s.Config(t, "framed", source, ", parallelism: 2", "lateness: 10m\n") // waiting records are written at the end
 	d := program.Start(t, nil, "run", cfg, "--set", "sink.kafka.format=avro")
 	s.Leaves(t, cfg)
 	d.Ends(t, 0)

@@ -34,7 +34,7 @@ var program e2e.Program
 
 func TestMain(m *testing.M) { e2e.Main(m, &program) }
 
-// TestKafka is what an operator relies on, against one broker.
+// TestKafka checks the program against one broker as an operator uses it.
 func TestKafka(t *testing.T) {
 	b := kafkatest.Start(t, kafkatest.Config{})
 	t.Run("together", func(t *testing.T) {
@@ -48,11 +48,11 @@ func TestKafka(t *testing.T) {
 			})
 		}
 	})
-	t.Run("a second signal", func(t *testing.T) { secondSignal(t, b) }) // which ends the broker
+	t.Run("a second signal", func(t *testing.T) { secondSignal(t, b) }) // ends the broker
 }
 
-// topicConfig is a config that reads name and writes name-out, name-rejected and,
-// with detect, name-alerts; source and rest are added.
+// topicConfig writes a config that reads name and writes name-out, name-rejected and, with detect, name-alerts.
+// source is added to the source, rest at the end.
 func topicConfig(t testing.TB, brokers, name, source, rest string) string {
 	t.Helper()
 	text := fmt.Sprintf(`model: {family: normal}
@@ -65,10 +65,10 @@ dead_letter: {kafka: {topic: %[2]s-rejected}}
 	return path
 }
 
-// committed are a group's offsets by partition, when no transaction on them is open.
+// committed returns a group's offsets by partition. It waits for open transactions on them.
 func committed(t testing.TB, b *kafkatest.Broker, group, topic string) map[int]int64 {
 	t.Helper()
-	all := map[int]int64{}
+	offsets := map[int]int64{}
 	var partitions []int32
 	_, ends := b.Offsets(t, topic)
 	for p := range ends {
@@ -87,8 +87,8 @@ func committed(t testing.TB, b *kafkatest.Broker, group, topic string) map[int]i
 					if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 						return err
 					}
-					if p.Offset >= 0 { // else there is none
-						all[int(p.Partition)] = p.Offset
+					if p.Offset >= 0 { // a negative offset means none
+						offsets[int(p.Partition)] = p.Offset
 					}
 				}
 			}
@@ -101,18 +101,17 @@ func committed(t testing.TB, b *kafkatest.Broker, group, topic string) map[int]i
 		req.RequireStable = true
 		g := kmsg.NewOffsetFetchRequestGroup()
 		g.Group = group
-		// Of partitions that are not named the broker passes over a first commit that is
-		// still pending.
-		in := kmsg.NewOffsetFetchRequestGroupTopic()
-		in.Topic, in.Partitions = topic, partitions
-		g.Topics = append(g.Topics, in)
+		// If partitions are not listed, the broker leaves out a first commit that is still pending.
+		topicRequest := kmsg.NewOffsetFetchRequestGroupTopic()
+		topicRequest.Topic, topicRequest.Partitions = topic, partitions
+		g.Topics = append(g.Topics, topicRequest)
 		req.Groups = append(req.Groups, g)
 		for {
 			resp, err := req.RequestWith(ctx, cl)
 			if err == nil {
 				err = read(resp)
 			}
-			if !kerr.IsRetriable(err) { // else it is unstable, or has no coordinator yet
+			if !kerr.IsRetriable(err) { // retriable: the offset is unstable, or there is no coordinator yet
 				return err
 			}
 			select {
@@ -122,11 +121,11 @@ func committed(t testing.TB, b *kafkatest.Broker, group, topic string) map[int]i
 			}
 		}
 	})
-	return all
+	return offsets
 }
 
-// doneWith checks that the group's offsets are those up to which every record is
-// in an output, and no other one is, and returns how many these are.
+// doneWith checks that all records before the group's offsets are in outputs, and no others. It returns their
+// number.
 func doneWith(t *testing.T, b *kafkatest.Broker, group, topic string) int {
 	t.Helper()
 	out, _ := e2e.ByID(t, b, topic+"-out")
@@ -147,8 +146,8 @@ func doneWith(t *testing.T, b *kafkatest.Broker, group, topic string) int {
 	return total
 }
 
-// manyKeys: every estimate comes once, while /metrics tells what goes on; the estimates are
-// those of a bounded run.
+// manyKeys checks that each estimate is written once, with consistent metrics, and that the estimates equal those
+// of a bounded run.
 func manyKeys(t *testing.T, b *kafkatest.Broker) {
 	const n, keys, name = 10_000, 2_500, "many"
 	b.CreateTopic(t, name, 8, nil)
@@ -172,10 +171,10 @@ func manyKeys(t *testing.T, b *kafkatest.Broker) {
 	if got := get(t, "http://"+address[1]+"/healthz"); got != "ok\n" {
 		t.Errorf("/healthz: %q", got)
 	}
-	var at map[string]*dto.MetricFamily
+	var families map[string]*dto.MetricFamily
 	d.Eventually(t, "a commit in the metrics", func() bool {
-		at = scrape(t, "http://"+address[1]+"/metrics")
-		return stages(at)["commit"] > 0
+		families = scrape(t, "http://"+address[1]+"/metrics")
+		return stages(families)["commit"] > 0
 	})
 	out, repeats := e2e.ByID(t, b, name+"-out")
 	rejected, _ := e2e.ByID(t, b, name+"-rejected")
@@ -197,14 +196,14 @@ func manyKeys(t *testing.T, b *kafkatest.Broker) {
 		"hafvf_changes_total":          kinds["change"] + kinds["revision"],
 		"hafvf_outliers_total":         kinds["outlier"],
 	} {
-		if got := value(t, at, metric); got != float64(want) {
+		if got := value(t, families, metric); got != float64(want) {
 			t.Errorf("%s is %g instead of %d", metric, got, want)
 		}
 	}
-	if got := value(t, at, "hafvf_keys"); got < float64(len(seen))*0.99 || got > float64(len(seen)) {
-		t.Errorf("hafvf_keys is %g, of %d", got, len(seen)) // some have a broken record only
+	if got := value(t, families, "hafvf_keys"); got < float64(len(seen))*0.99 || got > float64(len(seen)) {
+		t.Errorf("hafvf_keys is %g, of %d", got, len(seen)) // some keys have only a malformed record
 	}
-	lag := at["hafvf_lag_records"].GetMetric()
+	lag := families["hafvf_lag_records"].GetMetric()
 	if len(lag) != 8 {
 		t.Errorf("the lag is that of %d partitions", len(lag))
 	}
@@ -214,8 +213,8 @@ func manyKeys(t *testing.T, b *kafkatest.Broker) {
 		}
 	}
 	for _, name := range []string{"read", "process", "commit"} {
-		if stages(at)[name] == 0 {
-			t.Errorf("no stage %s in %v", name, stages(at))
+		if stages(families)[name] == 0 {
+			t.Errorf("no stage %s in %v", name, stages(families))
 		}
 	}
 
@@ -223,7 +222,7 @@ func manyKeys(t *testing.T, b *kafkatest.Broker) {
 	if got := doneWith(t, b, "many", name); got != n {
 		t.Errorf("%d of %d are committed", got, n)
 	}
-	// The same by a run with an end, which keeps nothing.
+	// A bounded run without states has the same estimates.
 	e2e.Same(t, name, oneRun(t, b, name, "many-whole", "detect=true"), out, 0)
 }
 
@@ -245,9 +244,9 @@ func scrape(t *testing.T, url string) map[string]*dto.MetricFamily {
 	return families
 }
 
-func value(t *testing.T, at map[string]*dto.MetricFamily, name string) float64 {
+func value(t *testing.T, families map[string]*dto.MetricFamily, name string) float64 {
 	t.Helper()
-	f := at[name]
+	f := families[name]
 	if f == nil || len(f.Metric) != 1 {
 		t.Fatalf("%s is missing", name)
 	}
@@ -257,17 +256,17 @@ func value(t *testing.T, at map[string]*dto.MetricFamily, name string) float64 {
 	return f.Metric[0].GetGauge().GetValue()
 }
 
-// stages are how often each stage was observed.
-func stages(at map[string]*dto.MetricFamily) map[string]uint64 {
-	all := map[string]uint64{}
-	for _, m := range at["hafvf_stage_seconds"].GetMetric() {
-		all[m.Label[0].GetValue()] = m.GetHistogram().GetSampleCount()
+// stages returns how often each stage was observed.
+func stages(families map[string]*dto.MetricFamily) map[string]uint64 {
+	counts := map[string]uint64{}
+	for _, m := range families["hafvf_stage_seconds"].GetMetric() {
+		counts[m.Label[0].GetValue()] = m.GetHistogram().GetSampleCount()
 	}
-	return all
+	return counts
 }
 
-// signals: after SIGINT and after SIGTERM what was read is in the outputs and
-// committed, and nothing else is; together the runs read everything, once.
+// signals checks that after SIGINT and SIGTERM all records that were read are in outputs and committed, and no
+// others. Together the runs read each record once.
 func signals(t *testing.T, b *kafkatest.Broker) {
 	const n, name = 150_000, "signals"
 	b.CreateTopic(t, name, 4, nil)
@@ -297,8 +296,8 @@ func signals(t *testing.T, b *kafkatest.Broker) {
 	}
 }
 
-// secondSignal: while the broker is away what was read cannot be stored; who does
-// not want to wait for it gives the run up.
+// secondSignal checks that a second signal gives up the run while the broker is down and records that were read
+// cannot be stored.
 func secondSignal(t *testing.T, b *kafkatest.Broker) {
 	const name = "impatient"
 	b.CreateTopic(t, name, 4, nil)
@@ -317,7 +316,7 @@ func secondSignal(t *testing.T, b *kafkatest.Broker) {
 	}
 }
 
-// badRecords: each is in the dead letter, with its place and the reason.
+// badRecords checks that each bad record is in the dead letter with its position and the reason.
 func badRecords(t *testing.T, b *kafkatest.Broker) {
 	const name = "bad"
 	const time = `"time":"2026-01-02T03:04:05Z"`
@@ -385,7 +384,7 @@ func badRecords(t *testing.T, b *kafkatest.Broker) {
 	}
 }
 
-// mistakes: the program says in one sentence what is wrong, and never a secret.
+// mistakes checks that the program reports each mistake in one sentence without secrets.
 func mistakes(t *testing.T, b *kafkatest.Broker) {
 	const password, wrong = "kittens-and-puppies", "wolves-and-bears"
 	b.CreateTopic(t, "temperature", 1, nil)
@@ -416,16 +415,16 @@ func mistakes(t *testing.T, b *kafkatest.Broker) {
 			args := append([]string{"run", topicConfig(t, c.brokers, c.topic, c.source, ""), "--log-level", "debug"}, c.set...)
 			d := program.Start(t, []string{"HAFVF_SECRET=" + c.env}, args...)
 			d.Ends(t, c.code)
-			said := d.Log()
-			if !strings.Contains(said, c.say) || strings.Contains(said, password) || strings.Contains(said, wrong) {
-				t.Errorf("want %q: %s", c.say, said)
+			log := d.Log()
+			if !strings.Contains(log, c.say) || strings.Contains(log, password) || strings.Contains(log, wrong) {
+				t.Errorf("want %q: %s", c.say, log)
 			}
 			if c.code == 0 {
 				return
 			}
-			lines := strings.Split(strings.TrimSuffix(said, "\n"), "\n")
+			lines := strings.Split(strings.TrimSuffix(log, "\n"), "\n")
 			if len(lines) != 1 || !strings.HasPrefix(lines[0], "hafvf: ") {
-				t.Errorf("more than a sentence: %s", said)
+				t.Errorf("more than a sentence: %s", log)
 			}
 		})
 	}

@@ -24,9 +24,9 @@ var (
 	keysWith = flag.String("with", "detect: true", "what the config of TestKeys has beside model and expire; ; begins a new line")
 )
 
-// TestKeys reads a few records of many keys, in any order, and begins again with their states. It
-// measures the memory of both runs and how long the second takes to begin. With -alive keys come,
-// and expire a tenth of the time later.
+// TestKeys reads a few records of many keys, in random order, and restarts with their states. It measures the
+// memory of both runs and the start time of the second. With -alive, keys start at different times and expire after
+// a tenth of the time.
 func TestKeys(t *testing.T) {
 	const each = 3
 	b := kafkatest.Start(t, kafkatest.Config{Measured: *keysFlag >= 100_000})
@@ -45,13 +45,13 @@ func TestKeys(t *testing.T) {
 		rng.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
 	}
 	const span = 100 * 24 * time.Hour
-	begin := time.Now().UTC().Add(-span - 30*time.Hour) // so old that the records say nothing of a lag
+	begin := time.Now().UTC().Add(-span - 30*time.Hour) // so old that the records show no lag
 	expire := "never"
 	if *aliveOf > 0 {
 		expire = fmt.Sprint(span / 10)
 	}
 	more := strings.ReplaceAll(*keysWith, ";", "\n") + "\nexpire: " + expire + "\n"
-	begun := time.Now()
+	started := time.Now()
 	const batch = 100_000
 	records := make([]*kgo.Record, 0, batch)
 	for i, k := range order {
@@ -61,11 +61,11 @@ func TestKeys(t *testing.T) {
 			records = records[:0]
 		}
 	}
-	t.Logf("%d records of %d keys were produced in %v", len(order), *keysFlag, time.Since(begun).Round(time.Second))
+	t.Logf("%d records of %d keys were produced in %v", len(order), *keysFlag, time.Since(started).Round(time.Second))
 	cfg := topicConfig(t, b.Addr(), "keys", "group: keys, changelog: keys-states", more)
-	begun = time.Now()
+	started = time.Now()
 	d := program.Start(t, nil, "run", cfg, "--set", "sink=none", "--listen", "127.0.0.1:0")
-	most := 0.
+	maxMB := 0.
 	for total, end := 0, time.Now().Add(time.Hour); total < len(order); time.Sleep(time.Second) {
 		if err := d.Err(); err != nil || time.Now().After(end) {
 			t.Fatalf("%v\n%s", err, d.Log())
@@ -74,34 +74,34 @@ func TestKeys(t *testing.T) {
 		for _, end := range committed(t, b, "keys", "keys") {
 			total += int(end)
 		}
-		if now := resident(t, d.PID(), "VmRSS"); *aliveOf > 0 && now > most {
-			most = now
+		if now := resident(t, d.PID(), "VmRSS"); *aliveOf > 0 && now > maxMB {
+			maxMB = now
 			t.Logf("%d records: %.0f MB", total, now)
 		}
 	}
-	t.Logf("they were read in %v, with at most %.0f MB", time.Since(begun).Round(time.Second), resident(t, d.PID(), "VmHWM"))
+	t.Logf("they were read in %v, with at most %.0f MB", time.Since(started).Round(time.Second), resident(t, d.PID(), "VmHWM"))
 	d.Stop(t)
 	restart(t, cfg)
 }
 
-// observationOf is a record of the key of that number.
-func observationOf(key int, at time.Time, x float64) *kgo.Record {
-	of := fmt.Sprint("key-", key)
-	return &kgo.Record{Topic: "keys", Key: []byte(of), Value: fmt.Appendf(nil, `{"key":%q,"time":%q,"x":%.4f}`, of, at.Format(time.RFC3339), x)}
+// observationOf returns a record of the key with that number.
+func observationOf(key int, t time.Time, x float64) *kgo.Record {
+	keyName := fmt.Sprint("key-", key)
+	return &kgo.Record{Topic: "keys", Key: []byte(keyName), Value: fmt.Appendf(nil, `{"key":%q,"time":%q,"x":%.4f}`, keyName, t.Format(time.RFC3339), x)}
 }
 
-// restart measures how long a run with states takes to begin.
+// restart measures the start time of a run with states.
 func restart(t testing.TB, cfg string) {
-	begun := time.Now()
+	started := time.Now()
 	d := program.Start(t, nil, "run", cfg, "--set", "sink=none", "--listen", "127.0.0.1:0")
 	reads := regexp.MustCompile(`(?s)(states were restored[^\n]*).*msg=reading reader`)
 	d.Eventually(t, "it reads", func() bool { return reads.MatchString(d.Log()) })
-	t.Logf("the next run began after %v, with at most %.0f MB; %s", time.Since(begun).Round(100*time.Millisecond), resident(t, d.PID(), "VmHWM"), reads.FindStringSubmatch(d.Log())[1])
+	t.Logf("the next run began after %v, with at most %.0f MB; %s", time.Since(started).Round(100*time.Millisecond), resident(t, d.PID(), "VmHWM"), reads.FindStringSubmatch(d.Log())[1])
 	d.Stop(t)
 }
 
-// BenchmarkStart measures how long a run takes to begin with the states of many keys, each after a
-// thousand observations: 200 keys have learned them, and the others have copies.
+// BenchmarkStart measures the start time of a run with the states of many keys, each after a thousand observations.
+// 200 keys have learned them; the others have copies.
 func BenchmarkStart(b *testing.B) {
 	const few, each = 200, 1000
 	broker := kafkatest.Start(b, kafkatest.Config{Measured: true})
@@ -151,7 +151,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// resident is a line of the process's status, in MB.
+// resident returns a line of the process's status, in MB.
 func resident(t testing.TB, pid int, line string) float64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -19,8 +19,8 @@ import (
 	"hafvf/internal/testing/kafkatest"
 )
 
-// What a run would go on from is gone, or another's: the program says so and exits with 1, or its
-// estimates are those of one run over everything.
+// In these tests the data from which a run would resume is missing or belongs to another run. Either the program
+// reports it and exits with 1, or its estimates equal those of one run over all records.
 
 func deleteTopic(t *testing.T, b *kafkatest.Broker, name string) {
 	t.Helper()
@@ -37,22 +37,22 @@ func deleteTopic(t *testing.T, b *kafkatest.Broker, name string) {
 	})
 }
 
-// oneRun are the estimates of a single run over everything there is in a topic.
-func oneRun(t *testing.T, b *kafkatest.Broker, name, as string, set ...string) map[string]string {
+// oneRun returns the estimates of a single run over all records of a topic.
+func oneRun(t *testing.T, b *kafkatest.Broker, name, output string, set ...string) map[string]string {
 	t.Helper()
 	args := []string{"run", topicConfig(t, b.Addr(), name, "bounded: true", "order: arrival\n")}
-	for _, s := range append(set, "sink.kafka.topic="+as) {
+	for _, s := range append(set, "sink.kafka.topic="+output) {
 		args = append(args, "--set", s)
 	}
 	program.Start(t, nil, args...).Ends(t, 0)
-	values, repeats := e2e.ByID(t, b, as)
+	values, repeats := e2e.ByID(t, b, output)
 	if repeats > 0 || len(values) == 0 {
 		t.Fatalf("%d estimates and %d repeats of one run", len(values), repeats)
 	}
 	return values
 }
 
-// says checks what a program that has ended had to say.
+// says checks that the log of a program that has ended contains all parts, and the first only once.
 func says(t *testing.T, d *e2e.Daemon, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -65,35 +65,34 @@ func says(t *testing.T, d *e2e.Daemon, parts ...string) {
 	}
 }
 
-// replacedBy checks that a process ends because another one has taken its place.
+// replacedBy checks that a process ends because another one has replaced it.
 func replacedBy(t *testing.T, d, other *e2e.Daemon) {
 	t.Helper()
 	d.Ends(t, 1)
 	says(t, d, anotherRun, fmt.Sprintf("process %d, since 2", other.PID()), "stop one of them")
 }
 
-// anotherRun begins the sentence of a process that was replaced. It goes on with what has
-// shown that: the changelog, or the offsets.
+// anotherRun begins the message of a process that was replaced. The evidence follows: the changelog, or the
+// offsets.
 const anotherRun = "hafvf: another run "
 
-// done is how many records of a topic a group has committed.
+// done returns the number of records of a topic that a group has committed.
 func done(t *testing.T, b *kafkatest.Broker, group, topic string) (sum int64) {
 	t.Helper()
-	for _, at := range committed(t, b, group, topic) {
-		sum += max(at, 0)
+	for _, offset := range committed(t, b, group, topic) {
+		sum += max(offset, 0)
 	}
 	return sum
 }
 
-// reads waits until a process reads: a signal before that may find it without a handler.
+// reads waits until a process reads: before that it may not handle signals yet.
 func reads(t *testing.T, d *e2e.Daemon) {
 	t.Helper()
 	d.Eventually(t, "reading", func() bool { return strings.Contains(d.Log(), "msg=reading") })
 }
 
-// pausedAndReplaced: a process that wakes after it was replaced ends and names the other,
-// and nothing that it still writes is gone on from, also where both are killed at once
-// after it woke.
+// pausedAndReplaced checks that a process that resumes after it was replaced ends and names the other, and that no
+// later run resumes from its writes, even if both are killed right after it resumed.
 func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 	const n, rounds, name = 16_000, 4, "paused"
 	b.CreateTopic(t, name, 4, nil)
@@ -105,8 +104,8 @@ func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 		reads(t, old)
 		end := (round + 1) * n / rounds
 		fed := e2e.Feed(t, b, observations[round*n/rounds:end], 4*time.Second)
-		// The pause is within a commit if it follows the growth of the changelog closely, and
-		// between two commits otherwise.
+		// If the pause follows the growth of the changelog closely, it is within a commit, otherwise between two
+		// commits.
 		written := e2e.Held(t, b, "paused-states")
 		for deadline := time.Now().Add(e2e.Patience); e2e.Held(t, b, "paused-states") == written; {
 			if time.Now().After(deadline) {
@@ -116,7 +115,7 @@ func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 		old.Signal(syscall.SIGSTOP)
 		next := program.Start(t, nil, "run", cfg)
 		reads(t, next)
-		before := done(t, b, "paused", name) // when a commit that the pause cut off is aborted
+		before := done(t, b, "paused", name) // after a commit that the pause interrupted is aborted
 		next.Eventually(t, "a commit of the next process", func() bool {
 			now := done(t, b, "paused", name)
 			return now > before || now == int64(end)

@@ -24,9 +24,10 @@ import (
 	"hafvf/internal/testing/promtest"
 )
 
-// TestLookback: a real Prometheus repeats the last samples of series while it was away, for 4 and for 20 minutes, and
-// of one that has ended. The program raises no alarm about equal values there, but one of a series that freezes, at
-// most five minutes later than a loop that takes the values as they are, which has alarms of the others too.
+// TestLookback uses a real Prometheus that repeats the last samples of series while it was down, for 4 and for 20
+// minutes, and of a series that has ended. The program raises no alarm for the equal values there. For a series
+// that freezes it raises one, at most five minutes later than a loop over the unfiltered values, which also has
+// alarms for the repeated values.
 func TestLookback(t *testing.T) {
 	t.Parallel()
 	const web, frozen, ended, minutes = "web", "frozen", "ended", 2000
@@ -39,14 +40,14 @@ func TestLookback(t *testing.T) {
 	for _, s := range []struct{ job, instance string }{{web, "a"}, {web, "b"}, {web, "c"}, {frozen, "d"}, {ended, "e"}} {
 		value := 0.
 		for minute := range minutes {
-			at := begin.Add(time.Duration(minute)*time.Minute + 7300*time.Millisecond)
-			if x := 20 + rng.NormFloat64(); s.job != frozen || at.Before(frozenAt) {
+			timestamp := begin.Add(time.Duration(minute)*time.Minute + 7300*time.Millisecond)
+			if x := 20 + rng.NormFloat64(); s.job != frozen || timestamp.Before(frozenAt) {
 				value = x
 			}
 			if minute >= 1000 && minute < 1004 || minute >= 1400 && minute < 1420 || s.job == ended && minute >= 1800 {
 				continue
 			}
-			fmt.Fprintf(&history, "x{job=%q,instance=%q} %v %d.3\n", s.job, s.instance, value, at.Unix())
+			fmt.Fprintf(&history, "x{job=%q,instance=%q} %v %d.3\n", s.job, s.instance, value, timestamp.Unix())
 		}
 	}
 	history.WriteString("# EOF\n")
@@ -65,24 +66,24 @@ alerts: {jsonl: {path: %s}}
 		if code, _, said := program.Run(t, dir, "", "run", config); code != 0 {
 			t.Fatalf("%s: exit %d\n%s", query, code, said)
 		}
-		var told []string
+		var reported []string
 		for line := range strings.Lines(string(expect.Get(os.ReadFile(alerts))(t))) {
 			var a struct {
 				Key, Message string
 				Time         time.Time
 			}
 			expect.OK(t, json.Unmarshal([]byte(line), &a))
-			told = append(told, a.Time.Format(time.RFC3339)+" "+a.Message)
+			reported = append(reported, a.Time.Format(time.RFC3339)+" "+a.Message)
 			if strings.Contains(a.Message, "which is rare for this key") && !strings.Contains(a.Key, frozen) {
-				t.Errorf("%s: %s", query, told[len(told)-1])
+				t.Errorf("%s: %s", query, reported[len(reported)-1])
 			}
 		}
 
 		value, _, _, err := ask.QueryRange(t.Context(), query, v1.Range{Start: begin, End: end.Add(time.Hour), Step: time.Minute})
 		expect.OK(t, err)
-		// loop returns the alarms of a plain loop, how many are about equal values of series that do not freeze, and
-		// when the one that freezes has the first.
-		loop := func(lookback time.Duration) (told []string, wrong int, first time.Time) {
+		// loop returns the alarms of a plain loop, the number of alarms for equal values of series that do not
+		// freeze, and the time of the first alarm of the series that freezes.
+		loop := func(lookback time.Duration) (reported []string, wrong int, first time.Time) {
 			cfg := keyed.Recommended("normal")
 			cfg.Lookback, cfg.Values = lookback, []string{"value"}
 			cfg.Metric, _ = promio.Source{Query: query}.Measured()
@@ -94,34 +95,34 @@ alerts: {jsonl: {path: %s}}
 				}
 				track := est.NewTrack(series.Key(labels))
 				for _, p := range stream.Values {
-					at := p.Timestamp.Time().UTC()
-					e := est.Estimate(track, keyed.Value(at, "", float64(p.Value)))
+					timestamp := p.Timestamp.Time().UTC()
+					e := est.Estimate(track, keyed.Value(timestamp, "", float64(p.Value)))
 					if e.Alarm == nil {
 						continue
 					}
-					told = append(told, at.Format(time.RFC3339)+" "+e.Alarm.Message)
+					reported = append(reported, timestamp.Format(time.RFC3339)+" "+e.Alarm.Message)
 					freezes := string(stream.Metric["job"]) == frozen
 					if strings.Contains(e.Alarm.Message, "which is rare for this key") && !freezes {
 						wrong++
 					}
-					if freezes && first.IsZero() && at.After(frozenAt) {
-						first = at
+					if freezes && first.IsZero() && timestamp.After(frozenAt) {
+						first = timestamp
 					}
 				}
 			}
-			return told, wrong, first
+			return reported, wrong, first
 		}
-		before, wrong, was := loop(0)
-		after, _, is := loop(5 * time.Minute)
+		before, wrong, withoutLookback := loop(0)
+		after, _, withLookback := loop(5 * time.Minute)
 		if wrong == 0 {
 			t.Errorf("%s: without a lookback no alarm is about values that the server repeats: %q", query, before)
 		}
-		if was.IsZero() || is.IsZero() || is.Sub(was) > 5*time.Minute {
-			t.Errorf("%s: the series that freezes has an alarm at %v, without a lookback at %v", query, is, was)
+		if withoutLookback.IsZero() || withLookback.IsZero() || withLookback.Sub(withoutLookback) > 5*time.Minute {
+			t.Errorf("%s: the series that freezes has an alarm at %v, without a lookback at %v", query, withLookback, withoutLookback)
 		}
-		slices.Sort(told)
+		slices.Sort(reported)
 		slices.Sort(after)
-		expect.Same(t, after, told, query, ": alerts")
-		t.Logf("%s: %d alarms instead of %d, of which %d are about repeated values; that of the frozen series comes at %v instead of %v", query, len(told), len(before), wrong, is.Format(time.TimeOnly), was.Format(time.TimeOnly))
+		expect.Same(t, after, reported, query, ": alerts")
+		t.Logf("%s: %d alarms instead of %d, of which %d are about repeated values; that of the frozen series comes at %v instead of %v", query, len(reported), len(before), wrong, withLookback.Format(time.TimeOnly), withoutLookback.Format(time.TimeOnly))
 	}
 }

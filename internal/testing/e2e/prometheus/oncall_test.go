@@ -32,19 +32,20 @@ import (
 )
 
 const (
-	jobs      = 5 // the last has counters
+	jobs      = 5 // the last one has counters
 	instances = 40
 	day       = 24 * 60 // minutes
 )
 
-// onCallQuery has latencies and rates, as one config watches one query.
+// onCallQuery selects latencies and rates, as one config watches one query.
 const onCallQuery = "latency or rate(requests_total[5m])"
 
-// A planted is a cause: what becomes of a series' value, noise included, at minutes after its beginning.
+// A planted is a cause. make returns the changed value of a series, including noise, at a minute after its
+// beginning.
 type planted struct {
 	name            string
-	job, from, upto int // instances of the job, of all jobs if it is negative
-	at, lasts       int // minutes since the first point
+	job, from, upto int // instances of the job; a negative job means all jobs
+	start, lasts    int // minutes since the first point
 	make            func(usual, noisy float64, minute int) float64
 }
 
@@ -58,17 +59,17 @@ var causes = []planted{
 	{"outage that returns", 2, 0, instances, 9*day + 14*60, 20, times(3)},
 	{"storm", -1, 0, instances, 11*day + 10*60, 6, times(1.5)},
 	{"outage within the storm", 2, 0, instances, 11*day + 10*60 + 20, 20, times(3)},
-	{"Prometheus is away", -1, 0, 0, away, 6, nil},
+	{"Prometheus is away", -1, 0, 0, awayStart, 6, nil},
 	{"leak", 3, 7, 8, 10 * day, 36 * 60, func(_, noisy float64, minute int) float64 { return noisy * (1 + float64(minute)/(36*60)) }},
 	{"flatline", 3, 11, 12, 12*day + 9*60, 12 * 60, func(float64, float64, int) float64 { return 175 }},
 	{"instance gone", 3, 20, 21, 13*day + 6*60, 7 * day, func(float64, float64, int) float64 { return math.NaN() }},
 	{"counter reset", jobs - 1, 5, 6, 13*day + 12*60, 1, nil},
 }
 
-// away is the minute at which Prometheus is away for six: it has no points of these.
-const away = 10*day + 16*60
+// awayStart is the first of six minutes in which Prometheus is down and has no points.
+const awayStart = 10*day + 16*60
 
-// has reports whether a series is one of the cause's.
+// has reports whether the series key belongs to the cause.
 func (p *planted) has(key string) bool {
 	m := labelsOf.FindStringSubmatch(key)
 	if m == nil || p.job >= 0 && m[2] != strconv.Itoa(p.job) {
@@ -80,29 +81,29 @@ func (p *planted) has(key string) bool {
 
 var labelsOf = regexp.MustCompile(`instance="i(\d+)",job="svc(\d)"`)
 
-// value is what an instance has at a minute; NaN for no point. Its usual value has a rhythm of the day
-// and of the week: it falls on the evening before a weekend, for four hours, and rises at its end.
+// value returns the value of an instance at a minute; NaN means no point. The usual value has a daily and a weekly
+// rhythm: it falls for four hours on the evening before a weekend, and rises at its end.
 func value(job, instance, minute int, noise *rand.Rand) float64 {
 	turn := 2 * math.Pi * float64(minute%day) / day
 	usual := float64(80+40*job+instance) * (1 + .2*math.Sin(turn+float64(job)))
 	const ramp = 240
-	ahead := (minute + ramp - 5*day + 7*day) % (7 * day) // since the beginning of the weekend's ramp
+	ahead := (minute + ramp - 5*day + 7*day) % (7 * day) // minutes since the beginning of the weekend's ramp
 	usual *= 1 - .15*min(1, float64(ahead)/ramp, max(0, float64(2*day-ahead)/ramp+1))
 	scatter := .02 + .08*float64(instance*7%instances)/instances
 	v := usual * (1 + scatter*noise.NormFloat64())
 	for _, c := range causes {
-		begun := minute - c.at
+		elapsed := minute - c.start
 		if c.upto-c.from > 1 {
-			begun -= instance % 3 // its series begin within two minutes
+			elapsed -= instance % 3 // the series of a cause begin within three minutes
 		}
-		if c.make != nil && (job == c.job || c.job < 0) && c.from <= instance && instance < c.upto && 0 <= begun && begun < c.lasts {
-			v = c.make(usual, v, begun)
+		if c.make != nil && (job == c.job || c.job < 0) && c.from <= instance && instance < c.upto && 0 <= elapsed && elapsed < c.lasts {
+			v = c.make(usual, v, elapsed)
 		}
 	}
 	return v
 }
 
-// plant writes the series to a Prometheus, a point in a minute, and returns how many points they have.
+// plant writes the series to a Prometheus, one point per minute, and returns the number of points.
 func plant(b *testing.B, url string, begin time.Time, minutes int) (points int) {
 	const perRequest = 50 // minutes
 	message := func(b []byte, field protowire.Number, m []byte) []byte {
@@ -111,8 +112,8 @@ func plant(b *testing.B, url string, begin time.Time, minutes int) (points int) 
 	var names [jobs][instances][]byte
 	var noise [jobs][instances]*rand.Rand
 	var counters [instances]float64
-	var gone [jobs][instances]bool
-	// stale is the value by which Prometheus itself ends a series that is scraped no more.
+	var stopped [jobs][instances]bool
+	// stale is the value with which Prometheus ends a series that is not scraped any more.
 	stale := math.Float64frombits(0x7ff0000000000002)
 	for job := range jobs {
 		for i := range instances {
@@ -135,46 +136,46 @@ func plant(b *testing.B, url string, begin time.Time, minutes int) (points int) 
 				series := slices.Clone(names[job][i])
 				for m := first; m < min(first+perRequest, minutes+1); m++ {
 					v := value(job, i, m, noise[job][i])
-					if m == minutes { // a last value would come again for five minutes
+					if m == minutes { // the last value would be repeated for five minutes
 						v = math.NaN()
 					}
 					if job == reset.job {
-						if counters[i] += 60 * v; i == reset.from && m == reset.at {
+						if counters[i] += 60 * v; i == reset.from && m == reset.start {
 							counters[i] = 30 * v
 						}
 						v = counters[i]
 					}
-					if away <= m && m < away+6 { // the counters go on
+					if awayStart <= m && m < awayStart+6 { // the counters continue
 						continue
 					}
-					switch was := gone[job][i]; {
+					switch ended := stopped[job][i]; {
 					case !math.IsNaN(v):
 						points++
-					case was:
+					case ended:
 						continue
 					default:
-						v, gone[job][i] = stale, true
+						v, stopped[job][i] = stale, true
 					}
 					point := protowire.AppendFixed64(protowire.AppendTag(nil, 1, protowire.Fixed64Type), math.Float64bits(v))
-					at := begin.Add(time.Duration(m) * time.Minute).UnixMilli()
-					point = protowire.AppendVarint(protowire.AppendTag(point, 2, protowire.VarintType), uint64(at))
+					timestamp := begin.Add(time.Duration(m) * time.Minute).UnixMilli()
+					point = protowire.AppendVarint(protowire.AppendTag(point, 2, protowire.VarintType), uint64(timestamp))
 					series = message(series, 2, point)
 				}
 				request = message(request, 1, series)
 			}
 		}
 		answer := expect.Get(http.Post(url+"/api/v1/write", "application/x-protobuf", bytes.NewReader(snappy.Encode(nil, request))))(b)
-		said, _ := io.ReadAll(answer.Body)
+		text, _ := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if answer.StatusCode/100 != 2 {
-			b.Fatalf("Prometheus takes no points: %s %s", answer.Status, said)
+			b.Fatalf("Prometheus takes no points: %s %s", answer.Status, text)
 		}
 	}
 	return points
 }
 
-// A told is a record of an alarm, incident or digest.
-type told struct {
+// A report is a reported alarm, incident or digest.
+type report struct {
 	Key, Kind, ID, State, Group, Message, Incident string
 	Page                                           bool
 	Time, Start                                    time.Time
@@ -185,21 +186,21 @@ type told struct {
 	}
 }
 
-// of reports whether the record tells of a cause.
-func (r *told) of(p *planted, begin time.Time) bool {
-	from := begin.Add(time.Duration(p.at) * time.Minute)
-	until := from.Add(time.Duration(p.lasts)*time.Minute + 3*time.Hour)
-	is := func(key string, at time.Time) bool { return p.has(key) && !at.Before(from) && at.Before(until) }
+// matches reports whether the record belongs to a cause.
+func (r *report) matches(p *planted, begin time.Time) bool {
+	start := begin.Add(time.Duration(p.start) * time.Minute)
+	end := start.Add(time.Duration(p.lasts)*time.Minute + 3*time.Hour)
+	matches := func(key string, t time.Time) bool { return p.has(key) && !t.Before(start) && t.Before(end) }
 	for _, m := range r.Members {
-		if is(m.Key, m.Time) {
+		if matches(m.Key, m.Time) {
 			return true
 		}
 	}
-	return is(r.Key, r.Time)
+	return matches(r.Key, r.Time)
 }
 
-// what is a message's kind, as the tables have it.
-func (r *told) what() string {
+// what returns the kind of a message for the tables.
+func (r *report) what() string {
 	switch {
 	case r.Kind == "incident" && r.Page && r.State != "closed":
 		return "page " + r.State
@@ -209,23 +210,22 @@ func (r *told) what() string {
 	return r.Kind
 }
 
-// A listener keeps what is posted to it.
+// A listener stores the posts that it receives.
 type listener struct {
 	mu    sync.Mutex
 	heard []json.RawMessage
 }
 
 func (l *listener) hear(body []byte) {
-	var all []json.RawMessage
-	json.Unmarshal(body, &all) // what is no list is none of hafvf
+	var records []json.RawMessage
+	json.Unmarshal(body, &records) // other bodies are not from hafvf
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard = append(l.heard, all...)
+	l.heard = append(l.heard, records...)
 }
 
-// BenchmarkOnCall has the program watch two weeks of 200 series of a real Prometheus, with causes in
-// the second, and prints what it told of each cause to a webhook, an Alertmanager and a file. It fails
-// if an alarm is lost.
+// BenchmarkOnCall has the program watch two weeks of 200 series of a real Prometheus, with causes in the second
+// week. It prints what a webhook, an Alertmanager and a file received for each cause. It fails if an alarm is lost.
 //
 //	go test ./internal/testing/e2e/prometheus -run - -bench OnCall -benchtime 1x
 func BenchmarkOnCall(b *testing.B) {
@@ -236,21 +236,21 @@ func BenchmarkOnCall(b *testing.B) {
 
 func onCall(b *testing.B) {
 	now := time.Now().UTC().Truncate(time.Minute)
-	begin := now.Truncate(24*time.Hour).AddDate(0, 0, -14) // midnight: the causes have hours
+	begin := now.Truncate(24*time.Hour).AddDate(0, 0, -14) // midnight: the causes have times of day
 	server := promtest.Prometheus(b, "storage: {tsdb: {out_of_order_time_window: 15d}}\n")
 	manager := promtest.Alertmanager(b, promtest.Nowhere)
-	since := time.Now()
+	started := time.Now()
 	points := plant(b, server.URL, begin, int(now.Sub(begin)/time.Minute)+1)
-	wrote := time.Since(since)
+	wrote := time.Since(started)
 
-	var hook, posted listener
+	var hook, managerPosts listener
 	webhook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		hook.hear(body)
 	}))
 	defer webhook.Close()
-	// What the Alertmanager gets passes by here: it shows what is active and not what was.
-	passing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	// A proxy records posts for the Alertmanager, which shows only active alerts.
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		answer, err := http.Post(manager.URL+r.URL.Path, "application/json", bytes.NewReader(body))
 		if err != nil || answer.StatusCode != http.StatusOK {
@@ -258,14 +258,14 @@ func onCall(b *testing.B) {
 			return
 		}
 		answer.Body.Close()
-		posted.hear(body)
+		managerPosts.hear(body)
 	}))
-	defer passing.Close()
+	defer proxy.Close()
 
 	dir := b.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
-	code, config, said := program.Run(b, dir, "", "init", server.URL, "--query", onCallQuery)
-	fmt.Printf("init exits with %d: %s\n%s\n", code, said, config)
+	code, config, output := program.Run(b, dir, "", "init", server.URL, "--query", onCallQuery)
+	fmt.Printf("init exits with %d: %s\n%s\n", code, output, config)
 	expect.OK(b, os.WriteFile(path("web.yaml"), []byte(config), 0o600))
 	address := freeAddress(b)
 	args := []string{"run", path("web.yaml"), "--listen", address}
@@ -273,7 +273,7 @@ func onCall(b *testing.B) {
 	set("state=" + path("states"))
 	set("sink=none")
 	set("source.prometheus.start=" + begin.Format(time.RFC3339))
-	receivers := fmt.Sprintf(`{webhook: {url: %q}, max_age: none, digest: 24h}, {alertmanager: {url: %q}, max_age: none}, {jsonl: {path: %q}, digest: 24h}`, webhook.URL, passing.URL, path("alerts.jsonl"))
+	receivers := fmt.Sprintf(`{webhook: {url: %q}, max_age: none, digest: 24h}, {alertmanager: {url: %q}, max_age: none}, {jsonl: {path: %q}, digest: 24h}`, webhook.URL, proxy.URL, path("alerts.jsonl"))
 	set("alerts=[" + receivers + "]")
 	for key, text := range map[string]string{"silence": "true", "incidents": "true"} {
 		if !regexp.MustCompile(`(?m)^` + key + ":").MatchString(config) {
@@ -281,28 +281,28 @@ func onCall(b *testing.B) {
 			set(key + "=" + text)
 		}
 	}
-	since = time.Now()
+	started = time.Now()
 	run := program.Start(b, nil, args...)
 	read := 0
 	run.Eventually(b, "all points are read", func() bool {
-		had := read
+		previous := read
 		read = metric(address, "hafvf_records_in_total")
 		time.Sleep(2 * time.Second)
-		return read == had && read >= points-points/100
+		return read == previous && read >= points-points/100
 	})
-	caughtUp := time.Since(since)
+	caughtUp := time.Since(started)
 	run.Signal(syscall.SIGINT)
 	run.Ends(b, 0)
 	fmt.Printf("%d points written in %v, %d read in %v\n%s\n", points, wrote.Round(time.Second), read, caughtUp.Round(time.Second), run.Log())
 
 	file := records(b, strings.Split(strings.TrimSpace(string(expect.Get(os.ReadFile(path("alerts.jsonl")))(b))), "\n"))
 	hooked := records(b, hook.heard)
-	toManager := alertsOf(b, posted.heard, file)
+	toManager := alertsOf(b, managerPosts.heard, file)
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	for i := range causes {
 		c := &causes[i]
-		fmt.Fprintf(w, "\n%s, svc%d i%d…i%d, %s, for %v\n", c.name, c.job, c.from, c.upto-1, clock(begin, begin.Add(time.Duration(c.at)*time.Minute)), time.Duration(c.lasts)*time.Minute)
+		fmt.Fprintf(w, "\n%s, svc%d i%d…i%d, %s, for %v\n", c.name, c.job, c.from, c.upto-1, clock(begin, begin.Add(time.Duration(c.start)*time.Minute)), time.Duration(c.lasts)*time.Minute)
 		tellOf(w, "file", file, begin, c)
 		tellOf(w, "webhook", hooked, begin, c)
 		tellOf(w, "Alertmanager", toManager, begin, c)
@@ -317,14 +317,14 @@ func onCall(b *testing.B) {
 	nothingLost(b, file, hooked, begin)
 }
 
-// freeAddress is one of loopback on which nobody listens.
+// freeAddress returns a loopback address on which nothing listens.
 func freeAddress(b *testing.B) string {
 	s := httptest.NewServer(nil)
 	defer s.Close()
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// metric is the value of a metric of the program without labels, 0 until it has one.
+// metric returns the value of the program's metric without labels, or 0 if it is missing.
 func metric(address, name string) int {
 	answer, err := http.Get("http://" + address + "/metrics")
 	if err != nil {
@@ -341,26 +341,26 @@ func metric(address, name string) int {
 	return 0
 }
 
-func records[S ~string | ~[]byte](b *testing.B, lines []S) (all []told) {
+func records[S ~string | ~[]byte](b *testing.B, lines []S) (list []report) {
 	for _, line := range lines {
-		var r told
+		var r report
 		expect.OK(b, json.Unmarshal([]byte(line), &r))
-		all = append(all, r)
+		list = append(list, r)
 	}
-	return all
+	return list
 }
 
-// alertsOf are the records of the file of which an Alertmanager was told.
-func alertsOf(b *testing.B, lines []json.RawMessage, file []told) (all []told) {
+// alertsOf returns the records of the file that an Alertmanager received.
+func alertsOf(b *testing.B, lines []json.RawMessage, file []report) (list []report) {
 	name := func(kind, id, message string) [3]string {
-		if kind == "digest" { // without what the receiver was told at once
+		if kind == "digest" { // without the alerts that the receiver had received directly
 			message = ""
 		}
 		return [3]string{kind, id, message}
 	}
-	of := map[[3]string]told{}
+	byName := map[[3]string]report{}
 	for _, r := range file {
-		of[name(r.Kind, r.ID, r.Message)] = r
+		byName[name(r.Kind, r.ID, r.Message)] = r
 	}
 	for _, line := range lines {
 		var a struct {
@@ -369,68 +369,68 @@ func alertsOf(b *testing.B, lines []json.RawMessage, file []told) (all []told) {
 		}
 		expect.OK(b, json.Unmarshal(line, &a))
 		kind, id, message := a.Labels["kind"], a.Annotations["id"], a.Annotations["summary"]
-		r, there := of[name(kind, id, message)]
-		if !there { // the end of an alarm, or what the file does not have
-			r = told{Key: a.Labels["key"], Kind: kind + ", not in the file", ID: id, Message: message, Time: a.StartsAt}
+		r, found := byName[name(kind, id, message)]
+		if !found { // the end of an alarm, or an alert that the file lacks
+			r = report{Key: a.Labels["key"], Kind: kind + ", not in the file", ID: id, Message: message, Time: a.StartsAt}
 		}
-		all = append(all, r)
+		list = append(list, r)
 	}
-	return all
+	return list
 }
 
-// clock is a time as the day since the first point, from 0, and the hour.
-func clock(begin, at time.Time) string {
-	return fmt.Sprintf("d%02d %s", int(at.Sub(begin).Hours())/24, at.UTC().Format("15:04"))
+// clock formats t as the day since the first point, from 0, and the time of day.
+func clock(begin, t time.Time) string {
+	return fmt.Sprintf("d%02d %s", int(t.Sub(begin).Hours())/24, t.UTC().Format("15:04"))
 }
 
-// tellOf prints the records of a cause, or without one those that are of none: all of incidents, and
+// tellOf prints the records of a cause or, if c is nil, the records without a cause: all records of incidents, and
 // the first of each other kind.
-func tellOf(w io.Writer, to string, all []told, begin time.Time, c *planted) {
+func tellOf(w io.Writer, receiver string, list []report, begin time.Time, c *planted) {
 	var order []string
-	firsts, counts := map[string]told{}, map[string]int{}
-	ids := map[string]bool{} // of incidents, whose later records may name other members
-	for _, r := range all {
-		is := c != nil && (r.of(c, begin) || ids[r.ID])
+	firsts, counts := map[string]report{}, map[string]int{}
+	ids := map[string]bool{} // of incidents; later records may name other members
+	for _, r := range list {
+		matches := c != nil && (r.matches(c, begin) || ids[r.ID])
 		if c == nil {
-			is = !slices.ContainsFunc(causes, func(c planted) bool { return r.of(&c, begin) })
-		} else if is && r.Kind == "incident" {
+			matches = !slices.ContainsFunc(causes, func(c planted) bool { return r.matches(&c, begin) })
+		} else if matches && r.Kind == "incident" {
 			ids[r.ID] = true
 		}
 		kind := r.what()
 		if r.Kind == "incident" {
 			kind += r.ID + r.Message
 		}
-		if counts[kind]++; is && firsts[kind].Kind == "" {
+		if counts[kind]++; matches && firsts[kind].Kind == "" {
 			firsts[kind], counts[kind] = r, 1
 			order = append(order, kind)
-		} else if !is {
+		} else if !matches {
 			counts[kind]--
 		}
 	}
 	if len(order) == 0 {
-		fmt.Fprintf(w, "  %s\t–\tnothing\n", to)
+		fmt.Fprintf(w, "  %s\t–\tnothing\n", receiver)
 	}
 	for _, kind := range order {
 		r, more := firsts[kind], ""
 		if n := counts[kind]; n > 1 {
 			more = fmt.Sprintf(" (and %d more)", n-1)
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s%s\t%s\n", to, clock(begin, r.Time), r.what(), more, r.Message)
+		fmt.Fprintf(w, "  %s\t%s\t%s%s\t%s\n", receiver, clock(begin, r.Time), r.what(), more, r.Message)
 	}
 }
 
-// byDay prints how many records of each kind there were on each day.
-func byDay(w io.Writer, to string, all []told, begin time.Time) {
+// byDay prints the number of records of each kind on each day.
+func byDay(w io.Writer, receiver string, list []report, begin time.Time) {
 	counts := map[string]map[int]int{}
 	last := 0
-	for _, r := range all {
+	for _, r := range list {
 		d := int(r.Time.Sub(begin).Hours()) / 24
 		if last = max(last, d); counts[r.what()] == nil {
 			counts[r.what()] = map[int]int{}
 		}
 		counts[r.what()][d]++
 	}
-	fmt.Fprintf(w, "\n%s: %d records\nday\t", to, len(all))
+	fmt.Fprintf(w, "\n%s: %d records\nday\t", receiver, len(list))
 	for d := range last + 1 {
 		fmt.Fprintf(w, "%d\t", d)
 	}
@@ -446,15 +446,15 @@ func byDay(w io.Writer, to string, all []told, begin time.Time) {
 	}
 }
 
-// nothingLost checks that each alarm of the file is in an incident, or in the digest of its day. A
-// record of an incident names at most 20 members; it counts the others.
-func nothingLost(b *testing.B, file, hooked []told, begin time.Time) {
+// nothingLost checks that each alarm of the file is in an incident or in the digest of its day. A record of an
+// incident names at most 20 members and counts the others.
+func nothingLost(b *testing.B, file, hooked []report, begin time.Time) {
 	type alarm struct {
-		key string
-		at  int64
+		key       string
+		unixMilli int64
 	}
 	members, unnamed := map[alarm]bool{}, 0
-	largest, paged := map[string]told{}, map[string]bool{} // incidents
+	largest, paged := map[string]report{}, map[string]bool{} // by incident
 	for _, r := range hooked {
 		paged[r.ID] = paged[r.ID] || r.Kind == "incident"
 	}
@@ -482,8 +482,8 @@ func nothingLost(b *testing.B, file, hooked []told, begin time.Time) {
 			continue
 		}
 		alarms++
-		switch _, there := largest[r.Incident]; {
-		case r.Incident != "" && !there:
+		switch _, found := largest[r.Incident]; {
+		case r.Incident != "" && !found:
 			b.Errorf("the alarm %s of %s is in the incident %s, which the file does not have", r.ID, r.Key, r.Incident)
 		case r.Incident != "":
 			joined++
@@ -499,9 +499,9 @@ func nothingLost(b *testing.B, file, hooked []told, begin time.Time) {
 		}
 	}
 	// An alarm may be in a digest and, later, in an incident that began before midnight.
-	told, twice := 0, 0
+	inDigests, twice := 0, 0
 	for day, n := range digests {
-		told += n
+		inDigests += n
 		twice += max(0, n-alone[day])
 	}
 	for day, n := range alone {
@@ -509,5 +509,5 @@ func nothingLost(b *testing.B, file, hooked []told, begin time.Time) {
 			b.Errorf("%s: %d alarms in the digest, and %d in no incident that names them; %d members are not named", day.Format(time.DateOnly), digests[day], n, unnamed)
 		}
 	}
-	fmt.Printf("\n%d alarms in the file: %d in incidents, of which %d are in those that the webhook was not told of; %d in digests (%d of both), %d after the last digest; %d members of incidents are not named\n", alarms, joined, quiet, told, twice, due, unnamed)
+	fmt.Printf("\n%d alarms in the file: %d in incidents, of which %d are in those that the webhook was not told of; %d in digests (%d of both), %d after the last digest; %d members of incidents are not named\n", alarms, joined, quiet, inDigests, twice, due, unnamed)
 }

@@ -30,7 +30,7 @@ var program e2e.Program
 
 func TestMain(m *testing.M) { e2e.Main(m, &program) }
 
-// exporter serves the pressure of some pumps, which changes with every scrape.
+// exporter serves the pressure of pumps, which changes with each scrape.
 func exporter(t *testing.T, pumps int) (address string, jump func()) {
 	var scrapes, jumped atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -48,9 +48,9 @@ func exporter(t *testing.T, pumps int) (address string, jump func()) {
 	return strings.TrimPrefix(s.URL, "http://"), func() { jumped.Store(1) }
 }
 
-// TestPrometheus has the program watch a real Prometheus while it is stopped, killed and started
-// again. What it has written there is what a plain loop makes of what Prometheus holds: nothing is
-// lost, nothing is doubled. Alerts reach a real Alertmanager with the labels of the series.
+// TestPrometheus has the program watch a real Prometheus while the program is stopped, killed and restarted. The
+// samples that it writes equal those of a plain loop over Prometheus's samples: none is lost or doubled. Alerts
+// reach a real Alertmanager with the labels of the series.
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
 	const pumps = 5
@@ -82,21 +82,21 @@ dead_letter: {jsonl: {path: %[4]s}}
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := map[string]map[int64]float64{}
+		samples := map[string]map[int64]float64{}
 		for _, stream := range value.(model.Matrix) {
 			pump := string(stream.Metric["pump"])
-			all[pump] = map[int64]float64{}
+			samples[pump] = map[int64]float64{}
 			for _, p := range stream.Values {
-				all[pump][int64(p.Timestamp)] = float64(p.Value)
+				samples[pump][int64(p.Timestamp)] = float64(p.Value)
 			}
 		}
-		return all
+		return samples
 	}
 	alarms := func() int { return len(points("hafvf_alarm")["p0"]) }
 	beyond := func(n int) func() bool { return func() bool { return alarms() >= n } }
 
-	// Killed before it has stored any states, a run begins again where it has begun. Otherwise the
-	// server would refuse its samples, which it has with other values.
+	// A run that is killed before it stores states restarts from its first start time. Otherwise the server would
+	// refuse its samples as duplicates with other values.
 	early := program.Start(t, nil, "run", config)
 	early.Eventually(t, "the first samples", beyond(5))
 	early.Signal(syscall.SIGKILL)
@@ -145,8 +145,8 @@ dead_letter: {jsonl: {path: %[4]s}}
 
 	score, threshold, usual, lower, upper, alarm := points("hafvf_score"), points("hafvf_threshold"), points("hafvf_usual"), points("hafvf_usual_lower"), points("hafvf_usual_upper"), points("hafvf_alarm")
 	begin, end := int64(math.MaxInt64), int64(0)
-	for at := range alarm["p0"] {
-		begin, end = min(begin, at), max(end, at)
+	for timestamp := range alarm["p0"] {
+		begin, end = min(begin, timestamp), max(end, timestamp)
 	}
 	value, _, _, err := ask.QueryRange(t.Context(), "pressure", v1.Range{Start: time.UnixMilli(begin), End: time.UnixMilli(end), Step: 250 * time.Millisecond})
 	if err != nil {
@@ -164,23 +164,23 @@ dead_letter: {jsonl: {path: %[4]s}}
 		pump := string(stream.Metric["pump"])
 		track := est.NewTrack(pump)
 		want := map[string]map[int64]float64{"score": {}, "threshold": {}, "usual": {}, "lower": {}, "upper": {}, "alarm": {}}
-		note := func(name string, at int64, v float64) {
+		note := func(name string, timestamp int64, v float64) {
 			if !math.IsNaN(v) {
-				want[name][at] = v
+				want[name][timestamp] = v
 			}
 		}
 		for _, p := range stream.Values {
-			at := int64(p.Timestamp)
+			timestamp := int64(p.Timestamp)
 			e := est.Estimate(track, keyed.Value(p.Timestamp.Time(), "", float64(p.Value)))
 			usual := e.Detection.Usual
-			note("score", at, e.Detection.Score)
-			note("threshold", at, e.Detection.Threshold)
-			note("usual", at, usual.Mean[0])
-			note("lower", at, usual.Mean[0]-2*usual.SD[0])
-			note("upper", at, usual.Mean[0]+2*usual.SD[0])
-			note("alarm", at, 0)
+			note("score", timestamp, e.Detection.Score)
+			note("threshold", timestamp, e.Detection.Threshold)
+			note("usual", timestamp, usual.Mean[0])
+			note("lower", timestamp, usual.Mean[0]-2*usual.SD[0])
+			note("upper", timestamp, usual.Mean[0]+2*usual.SD[0])
+			note("alarm", timestamp, 0)
 			if e.Alarm != nil {
-				note("alarm", at, 1)
+				note("alarm", timestamp, 1)
 				raised++
 			}
 		}
@@ -197,22 +197,22 @@ dead_letter: {jsonl: {path: %[4]s}}
 // compare compares two series of samples.
 func compare(t *testing.T, name string, got, want map[int64]float64) {
 	t.Helper()
-	for at, v := range want {
-		if g, ok := got[at]; !ok {
-			t.Errorf("%s: nothing at %d", name, at)
+	for timestamp, v := range want {
+		if g, ok := got[timestamp]; !ok {
+			t.Errorf("%s: nothing at %d", name, timestamp)
 		} else if g != v {
-			t.Errorf("%s at %d: %v instead of %v", name, at, g, v)
+			t.Errorf("%s at %d: %v instead of %v", name, timestamp, g, v)
 		}
 	}
-	for at := range got {
-		if _, ok := want[at]; !ok {
-			t.Errorf("%s: something at %d", name, at)
+	for timestamp := range got {
+		if _, ok := want[timestamp]; !ok {
+			t.Errorf("%s: something at %d", name, timestamp)
 		}
 	}
 }
 
-// TestRefusedSamples: a Prometheus without a window for the past refuses old samples. They are
-// counted and go to the dead letter with its reason, the others are stored, and the run ends well.
+// TestRefusedSamples checks a Prometheus without an out-of-order window, which refuses old samples. They are
+// counted and go to the dead letter with the server's reason, the others are stored, and the run succeeds.
 func TestRefusedSamples(t *testing.T) {
 	server := promtest.Prometheus(t, "")
 	dir := t.TempDir()

@@ -1,5 +1,5 @@
-// Package registry_test reads and writes topics next to others: a schema registry that others
-// wrote, and Confluent's client.
+// Package registry_test reads and writes topics with other implementations: a schema registry and Confluent's
+// client.
 package registry_test
 
 import (
@@ -41,8 +41,8 @@ func python(t *testing.T, args ...string) (out []byte) {
 	return out
 }
 
-// What Confluent's client writes in Avro, Protobuf and JSON Schema are the same estimates as plain
-// JSON, byte for byte; and what hafvf writes in Avro is what it reads.
+// Records of Confluent's client in Avro, Protobuf and JSON Schema give the same estimates as plain JSON, byte for
+// byte, and hafvf reads the Avro that it writes.
 func TestRegistry(t *testing.T) {
 	if err := exec.Command("python3", "-c", "import confluent_kafka.schema_registry.avro, confluent_kafka.schema_registry.protobuf, confluent_kafka.schema_registry.json_schema").Run(); err != nil {
 		javatest.Missing(t, "Confluent's client", "it for python3, as confluent-kafka[avro,protobuf,json]", err)
@@ -54,15 +54,15 @@ func TestRegistry(t *testing.T) {
 	var lines strings.Builder
 	var plain []*kgo.Record
 	for i := range n {
-		at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).Add(time.Duration(i) * time.Minute).Format(time.RFC3339Nano)
+		timestamp := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC).Add(time.Duration(i) * time.Minute).Format(time.RFC3339Nano)
 		x := "null"
 		if i%50 != 7 {
 			text := expect.Get(json.Marshal(math.Sin(float64(i)/9) + float64(i/200)*8))(t)
 			x = string(text)
 		}
 		key := fmt.Sprintf("pump-%d", i%3)
-		fmt.Fprintf(&lines, `{"key":%q,"at":%q,"x":%s}`+"\n", key, at, x)
-		plain = append(plain, &kgo.Record{Topic: "plain", Key: []byte(key), Value: fmt.Appendf(nil, `{"at":%q,"data":{"x":%s}}`, at, x)})
+		fmt.Fprintf(&lines, `{"key":%q,"at":%q,"x":%s}`+"\n", key, timestamp, x)
+		plain = append(plain, &kgo.Record{Topic: "plain", Key: []byte(key), Value: fmt.Appendf(nil, `{"at":%q,"data":{"x":%s}}`, timestamp, x)})
 	}
 	path := filepath.Join(dir, "observations.jsonl")
 	expect.OK(t, os.WriteFile(path, []byte(lines.String()), 0o600))
@@ -111,16 +111,16 @@ dead_letter: {kafka: {topic: %[2]s-rejected}}
 			expect.OK(t, json.Unmarshal([]byte(text), v))
 		}
 		for _, v := range []map[string]any{in, out} {
-			at := expect.Get(time.Parse(time.RFC3339Nano, v["time"].(string)))(t)
-			v["time"] = at.UnixMicro()
+			parsed := expect.Get(time.Parse(time.RFC3339Nano, v["time"].(string)))(t)
+			v["time"] = parsed.UnixMicro()
 		}
 		if diff := cmp.Diff(in, out); diff != "" {
 			t.Fatalf("record %d (-JSON +Avro)\n%s", i, diff)
 		}
 	}
 
-	// An estimate of another model is not compatible, which this registry looks at if it is told
-	// to. The run does not begin.
+	// An estimate of another model is incompatible, which this registry checks if configured. The run does not
+	// start.
 	rule := expect.Get(http.NewRequest(http.MethodPut, url+"/config/estimates-value", strings.NewReader(`{"compatibility":"BACKWARD"}`)))(t)
 	rule.Header.Set("Content-Type", "application/json")
 	answer := expect.Get(http.DefaultClient.Do(rule))(t)
