@@ -195,10 +195,10 @@ func TestRhythmHolidays(t *testing.T) {
 func TestRhythmErrors(t *testing.T) {
 	day := []Season{{24 * time.Hour, 1}}
 	for want, c := range map[string]RhythmConfig{
-		"seasons: must have at least one":                           {},
-		"seasons.1.period: must be greater than 0, not 0s": {Seasons: append(day, Season{0, 1})},
+		"seasons: must have at least one":                                                         {},
+		"seasons.1.period: must be greater than 0, not 0s":                                        {Seasons: append(day, Season{0, 1})},
 		`zone: "Europe/Berlim" is not a time zone: use an IANA name such as UTC or Europe/Berlin`: {Seasons: day, Zone: "Europe/Berlim"},
-		`holidays.1: "25.12.2026" is not a date such as 2026-12-25`:                                   {Seasons: day, Holidays: []string{"2026-12-24", "25.12.2026"}},
+		`holidays.1: "25.12.2026" is not a date such as 2026-12-25`:                               {Seasons: day, Holidays: []string{"2026-12-24", "25.12.2026"}},
 	} {
 		if _, err := NewRhythm(c, 1); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
