@@ -100,8 +100,8 @@
 //	silences       alarms of kind silent
 //	sessions       sessions that were smoothed
 //	unchanged      sessions without a change
-//	skipped_lines  skipped lines of files: above a header, comments, and headers of further tables
 //	drifting       sessions without a change whose level drifts or wanders
+//	skipped_lines  skipped lines of files: above a header, comments, and headers of further tables
 //
 // Filter also has the counter migrated, of states that Host.Migrate converted, the counters of Host.Resumed, see
 // KeptKeys, and the distribution iterations.

@@ -49,8 +49,8 @@ var Counters = []Counter{
 	{"silences", "alarms of kind silent", func(c *Counts) *int64 { return &c.Silences }},
 	{"sessions", "sessions that were smoothed", func(c *Counts) *int64 { return &c.Sessions }},
 	{"unchanged", "sessions without a change", func(c *Counts) *int64 { return &c.Unchanged }},
-	{"drifting", "skipped lines of files: above a header, comments, and headers of further tables", func(c *Counts) *int64 { return &c.Drifting }},
-	{"skipped_lines", "sessions without a change whose level drifts or wanders", func(c *Counts) *int64 { return &c.Skipped }},
+	{"drifting", "sessions without a change whose level drifts or wanders", func(c *Counts) *int64 { return &c.Drifting }},
+	{"skipped_lines", "skipped lines of files: above a header, comments, and headers of further tables", func(c *Counts) *int64 { return &c.Skipped }},
 }
 
 // Add adds the counts of o to c. For Behind and the scores it takes the maximum.
