@@ -103,8 +103,9 @@ func (c Config) Filter() (*Filter, error) {
 	return NewFilter(m, c.Member.Levels, c.Member.Top), nil
 }
 
-// NewBank returns the bank. If Bank is empty, Member is its only filter. With a Season, the bank expects values
-// without their season. The error names the invalid setting.
+// NewBank returns the bank of the configuration: the filters of Bank or, if it is empty, Member, or the family's default
+// filters without either. NewBank does not use Season: with one, pass values without their season, and for poisson vectors
+// of an exposure and a count. The error names the invalid setting.
 func (c Config) NewBank() (*Bank, error) {
 	c = c.withDefaults()
 	m, err := expfam.New(c.Family, c.Prior, c.Dim)

@@ -361,7 +361,7 @@ func (dr *detector) weigh(ds detectorState, stay, w float64, regime []float64) f
 
 // outlierGain returns the log predictive density, without log h(x), of an observation that starts an outlier:
 // naive under the naive prior, and naive + boost under the mixture of the naive prior and the class of earlier
-// outliers.
+// outliers. boost is at most maxBoost.
 func (dr *detector) outlierGain(ds detectorState, stats []float64) (naive, boost float64) {
 	dr.line.Set(dr.class(ds), stats)
 	naive = dr.line.Gain(0)

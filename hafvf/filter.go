@@ -287,11 +287,11 @@ func (f *Filter) Check(xs [][]float64) error {
 	return nil
 }
 
-// Update learns the J ≥ 0 observations xs of one step, which must have passed Check. A vector that contains a
-// NaN is missing. If all vectors are missing, Update changes only the window of a Sequential model, which
-// stores the prediction in place of the missing value. While a prediction is in the window, rows are not
-// learned and their steps are missing too. Update allocates nothing. It panics if the state or a vector has the
-// wrong length.
+// Update learns the J ≥ 0 observations xs of one step, which must have passed Check. A vector that contains a NaN, or
+// that has no trials, is missing. If all vectors are missing, or J = 0, Update learns nothing. A Sequential model then
+// puts its prediction into the window in place of the value, or NaN if it has none. While the window holds such a
+// value, later values enter the window too, but are not learned: their Step has Missing set. Update allocates nothing.
+// It panics if the state or a vector has the wrong length.
 func (f *Filter) Update(s State, xs ...[]float64) Step { return f.UpdateAfter(s, 1, xs...) }
 
 // rows returns the rows of xs, valid until the next call.

@@ -199,7 +199,7 @@ func TestRunRejects(t *testing.T) {
 		{"not binary", "{family: bernoulli}", "k,2026-01-01T00:00:01Z,2", "neither 0 nor 1"},
 		{"category", "{family: categorical, prior: {alpha: [1, 1]}}", "k,2026-01-01T00:00:01Z,2", "not one of the 2 categories"},
 		{"no key", "{family: normal}", ",2026-01-01T00:00:01Z,1", "key"},
-		{"time", "{family: normal}", "k,yesterday,1", "does not parse"},
+		{"time", "{family: normal}", "k,yesterday,1", "is in no known format"},
 		{"no time", "{family: normal}", "k,,1", "no time"},
 		{"late", "{family: normal}", "k,2025-01-01T00:00:01Z,1", "late: "},
 		{"fields", "{family: normal}", "k,2026-01-01T00:00:01Z", "field"},

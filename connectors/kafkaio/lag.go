@@ -22,8 +22,9 @@ type ends struct {
 	answered time.Time
 }
 
-// lag returns the number of records after progress in each partition. If the brokers do not answer within endsTime, it
-// uses their last answer; age is the age of the answer.
+// lag returns the number of records after progress in each partition. It asks the brokers at most every endsFresh. If
+// they fail, or do not answer within endsTime, lag uses their last answer. age is the time since that answer; before
+// any answer, it is the time since the first call.
 func (c *Client) lag(ctx context.Context, progress map[string]partitionProgress) (records map[string]int64, age time.Duration) {
 	records = map[string]int64{}
 	if len(progress) == 0 {

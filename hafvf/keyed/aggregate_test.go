@@ -282,7 +282,7 @@ func TestAggregateRefuses(t *testing.T) {
 		`unknown value "middle": use one`:    {Aggregation: Aggregation{Every: maxEvery, Value: "middle"}},
 		"zero is not allowed with an incre":  {Aggregation: Aggregation{Every: time.Minute, Value: Increase, Zero: true}},
 		"per 1s must be a positive duration": {Aggregation: Aggregation{Every: time.Minute, Value: Sum, Per: time.Second}},
-		`"Nowhere" is not a time zone; an`:   {Aggregation: Aggregation{Every: minEvery, Value: Mean, Zone: "Nowhere"}},
+		`"Nowhere" is not a time zone: use an IANA name`:   {Aggregation: Aggregation{Every: minEvery, Value: Mean, Zone: "Nowhere"}},
 	} {
 		_, err := NewEstimator(Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &a})
 		expect.Error(t, err, want, a)

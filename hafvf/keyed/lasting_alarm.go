@@ -32,8 +32,8 @@ type peak struct {
 	output int
 }
 
-// follow updates the lasting alarm and the episode after the decision on an estimate, which is already on the data's
-// scale. If the alarm ends, follow sets e.Recovered.
+// follow begins, updates or ends the lasting alarm and the episode of the key, after the decision on e. e is already on
+// the data's scale. If the alarm ends, follow sets e.Recovered.
 func (t *Track) follow(e *Estimate, d usual.Decision, cfg *Config) {
 	l := &t.decisions.lasting
 	decider, before, episode := t.stages.decider, &t.decisions.before, &t.decisions.episode

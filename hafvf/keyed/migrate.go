@@ -151,9 +151,9 @@ func (p MigratedParts) String() string {
 	return strings.Join(text, "; ")
 }
 
-// carry returns a track of this estimator with the state of oldTrack, which belongs to an estimator of the same
-// family, dimension and scale. It also returns which parts it carried over. samePace reports that both have the
-// same time unit.
+// carry returns a track of this estimator with the parts of oldTrack's state whose meaning is the same here, and lists
+// these parts. The other parts are new. oldTrack's estimator must have the same family, dimension and scale. samePace
+// reports that both estimators have the same time unit; if it is false, all levels are new.
 func (est *Estimator) carry(oldTrack *Track, samePace bool) (*Track, MigratedParts) {
 	t := est.NewTrack(oldTrack.key)
 	target, oldStages := t.stages, oldTrack.stages

@@ -215,8 +215,8 @@ type File struct {
 // Parse reads a config in YAML or JSON, after it has applied the overrides in set in their order. An override is
 // "a.b=c": a path of keys and list indexes, and a value in YAML.
 //
-// Parse checks every value. The error joins a KeyError per mistake, in the order of the lines; name is the file name in
-// these errors.
+// Parse checks every value. The error joins a KeyError for each mistake, at most 50: first those of the text in the
+// order of their lines, then those of overrides. name is the file name in these errors.
 func Parse(name string, text []byte, set []string) (*Config, error) {
 	secrets := []string{"sasl", "passw"}
 	for _, form := range webhook.Forms {

@@ -58,7 +58,7 @@ func (s *Source) prometheusKeys() []keytable.Key {
 			{Name: "query", Doc: "The query, in PromQL.", Required: true, Read: keytable.Text(&p.Query, keytable.NotEmpty)},
 			{Name: "step", Doc: "Time between the points of a series. Points are at multiples of it.", Read: keytable.Milliseconds(&p.Step)},
 			{Name: "start", Doc: "Time of the first point. A state overrides it.", Initial: `"-14d"`, Read: startTime(&p.Start, &p.Ago)},
-			{Name: "delay", Doc: "Age at which a point is final: the scrape, the rules that make the series, and the difference of both clocks.", Read: keytable.Duration(&p.Delay)},
+			{Name: "delay", Doc: "Age at which a point is final. It has to cover the scrape interval, the evaluation of recording rules, and the difference between the clocks of hafvf and of the server.", Read: keytable.Duration(&p.Delay)},
 			{Name: "lookback", Doc: "How long the server repeats the last value of a series, its --query.lookback-delta. Equal values in a row count for an alarm only when this time has passed since the first of them.", Read: keytable.Milliseconds(&p.Lookback)},
 			{Name: "key", Doc: `Labels whose values, joined with "/", make the key. By default the key is the series as Prometheus writes it: name{a="b",…}. If two series have the same key and time, the second is rejected.`, Read: keytable.Texts("labels", &p.Key)},
 			{Name: "max_series", Doc: "A query that returns more series ends the run.", Read: keytable.Whole(&p.MaxSeries, 1)},

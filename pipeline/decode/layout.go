@@ -124,9 +124,9 @@ func answered(line []byte) (series [][]byte) {
 	return series
 }
 
-// splitSeries appends an observation for each element of the lists of times and values, for each pair of a time and a
-// value or, without times, for each value. A value may be a number in quotes. first is the number of the first
-// observation within its line.
+// splitSeries appends an observation per value. The line has a list of times and a list of values, a list of pairs of
+// time and value or, if no time field is configured, a list of values. A value may be a number in quotes. first is the
+// number of the first observation within its line. splitSeries returns an error for lists of different lengths.
 func (p *Parser) splitSeries(parts []objectPart, record, first int, line []byte) ([]objectPart, error) {
 	fields := make([][]byte, len(p.names))
 	if err := p.scan(line, fields); err != nil {

@@ -28,7 +28,7 @@ func (c *Settings) aggregateKey(keys *aggregateKeys) keytable.Key {
 		values = append(values, string(v))
 	}
 	return keytable.Key{
-		Name: "aggregate", Doc: "Combines events into one observation per key and interval, dated at the interval's start. In a file, an interval closes at a later event of its key; in a topic, when the watermark has passed its end by wait. See GUIDE.",
+		Name: "aggregate", Doc: "Combines events into one observation per key and interval, dated at the interval's start. An interval closes wait and lateness after its end: in a file by the times of its key, in a topic by the watermark. See GUIDE.",
 		Seen: func() { c.Aggregate = a },
 		Keys: []keytable.Key{
 			{Name: "every", Doc: "Length of an interval, 1s to 744h. Intervals begin at multiples of it in the local time of zone: days at midnight, weeks on Mondays.", Required: true, Read: keytable.Milliseconds(&a.Every)},

@@ -145,7 +145,7 @@ func (d *Reading) keyRules(dst *[]KeyRule) keytable.ValueParser {
 			{Name: "bank", Doc: "As bank, which is the default.", Read: members(&k.Bank)},
 			{Name: "detect", Doc: "false raises no alarm, and keeps the filter and its records. A mapping sets fields of detect.", Initial: "that of the config", Read: keyDetect(&k.Detect)},
 			{Name: "silence", Doc: "false reports no silence of these keys. {after: 25h} is a fixed bound. true uses their rhythm. It needs silence at the top level.", Initial: "that of the config", Read: keySilence(&k.Detect.Silence)},
-			{Name: "alerts", Doc: "false computes, records and counts alarms and silences without alerts: they reach no receiver and join no incident.", Initial: "true", Read: optional(&k.Alerts, keytable.Boolean)},
+			{Name: "alerts", Doc: "With false, alarms and silences of the keys are computed, recorded and counted, but reach no receiver and join no incident.", Initial: "true", Read: optional(&k.Alerts, keytable.Boolean)},
 		}
 	})
 }
