@@ -276,13 +276,13 @@ func TestSilenceStopsIntervals(t *testing.T) {
 // Invalid aggregations are rejected with the reason.
 func TestAggregateRefuses(t *testing.T) {
 	for want, a := range map[string]AggregateConfig{
-		"wait -1s is negative":               {Aggregation: Aggregation{Every: time.Minute, Value: Mean}, Wait: -time.Second},
-		"every must be within":               {Aggregation: Aggregation{Every: time.Second - 1, Value: Mean}},
-		"(31 days), not 744h":                {Aggregation: Aggregation{Every: maxEvery + 1, Value: Mean}},
-		`unknown value "middle": use one`:    {Aggregation: Aggregation{Every: maxEvery, Value: "middle"}},
-		"zero is not allowed with an incre":  {Aggregation: Aggregation{Every: time.Minute, Value: Increase, Zero: true}},
-		"per 1s must be a positive duration": {Aggregation: Aggregation{Every: time.Minute, Value: Sum, Per: time.Second}},
-		`"Nowhere" is not a time zone: use an IANA name`:   {Aggregation: Aggregation{Every: minEvery, Value: Mean, Zone: "Nowhere"}},
+		"wait -1s is negative":                           {Aggregation: Aggregation{Every: time.Minute, Value: Mean}, Wait: -time.Second},
+		"every must be within":                           {Aggregation: Aggregation{Every: time.Second - 1, Value: Mean}},
+		"(31 days), not 744h":                            {Aggregation: Aggregation{Every: maxEvery + 1, Value: Mean}},
+		`unknown value "middle": use one`:                {Aggregation: Aggregation{Every: maxEvery, Value: "middle"}},
+		"zero is not allowed with an incre":              {Aggregation: Aggregation{Every: time.Minute, Value: Increase, Zero: true}},
+		"per 1s must be a positive duration":             {Aggregation: Aggregation{Every: time.Minute, Value: Sum, Per: time.Second}},
+		`"Nowhere" is not a time zone: use an IANA name`: {Aggregation: Aggregation{Every: minEvery, Value: Mean, Zone: "Nowhere"}},
 	} {
 		_, err := NewEstimator(Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &a})
 		expect.Error(t, err, want, a)
