@@ -84,10 +84,10 @@ func (r *receiver) kinds(keys int) []string {
 // takes reports whether the receiver gets an alert of the key, in a fleet with the given number of keys. A receiver
 // that gets an alarm for a change does not get the belief in the same change too.
 func (r *receiver) takes(key string, t keyed.AlertEvent, keys int) bool {
-	if t.Basis == keyed.AlarmBasis {
+	if t.Source == keyed.SourceAlarm {
 		return r.wants(key, t.Kind, r.kinds(keys)) && (r.Ends || !t.BackToUsual())
 	}
-	return r.wants(key, t.Kind, r.Beliefs) && !(t.Basis == keyed.DuplicateBasis && r.wants(key, t.Kind, r.kinds(keys)))
+	return r.wants(key, t.Kind, r.Beliefs) && !(t.Source == keyed.SourceDuplicate && r.wants(key, t.Kind, r.kinds(keys)))
 }
 
 // An encoder writes estimates, alerts and events of incidents as lines, each with its key and ID, and counts them for

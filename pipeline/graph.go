@@ -132,9 +132,9 @@ func Compose(c *config.Config) (*Graph, error) {
 		}
 		g.transform = smoothing{layout, cfg}
 	} else {
-		filter.Brief = brief
+		filter.OmitPosterior = brief
 		alerted := c.Switches(func(k settings.KeyRule) *bool { return k.Alerts })
-		alone := c.Switches(func(k settings.KeyRule) *bool { return k.Detect.None })
+		alone := c.Switches(func(k settings.KeyRule) *bool { return k.Detect.Disabled })
 		g.quietTimes, g.quietFiles, g.marks = c.Quiet, c.QuietFiles, c.Marks
 		g.nameValues(&filter, c)
 		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), alerted, alone}
@@ -454,7 +454,7 @@ func (m smoothing) steps() []Step {
 	}
 	sessions := fmt.Sprintf("with gaps of %v, revised up to %v late", m.cfg.Gap, m.cfg.AllowedLateness)
 	if m.cfg.Gap == 0 {
-		sessions = fmt.Sprintf("with gaps of %d median steps of the key, at least %s", keyed.GapSteps, message.Duration(keyed.LeastGap))
+		sessions = fmt.Sprintf("with gaps of %d median steps of the key, at least %s", keyed.GapSteps, message.Duration(keyed.MinGap))
 	}
 	switch m.cfg.Order {
 	case keyed.Arrival:

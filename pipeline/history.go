@@ -218,7 +218,7 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 		return nil, false, nil
 	}
 	lost := 0
-	for _, key := range p.migrated.Lost {
+	for _, key := range p.migrated.Dropped {
 		if learned.Cell(statestore.CellName(key, learned.Names())).Get(key) == nil {
 			lost++
 		}

@@ -153,7 +153,7 @@ func (m *markRegistry) state() (value []byte, changed bool) {
 
 // recordAlert records an alarm of a key, or the end of one. It ignores beliefs.
 func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
-	if m == nil || t.Basis != keyed.AlarmBasis {
+	if m == nil || t.Source != keyed.SourceAlarm {
 		return
 	}
 	m.mu.Lock()

@@ -154,7 +154,7 @@ func (q *quietWatch) learned(times []keyed.QuietTime) (observations int64, keys 
 		if !slices.ContainsFunc(added, func(t keyed.QuietTime) bool { return domain.Matches(t.Match, key) }) {
 			continue
 		}
-		if n, err := est.Learned(key, b, added); err == nil && n > 0 {
+		if n, err := est.QuietOverlap(key, b, added); err == nil && n > 0 {
 			observations, keys = observations+n, keys+1
 		}
 	}

@@ -497,7 +497,7 @@ func (r *run) warmUps() (keys []string) {
 		return nil
 	}
 	for key, b := range r.memory.All() {
-		if keyed.StateBytes(b).WarmsUp() && r.memory.Touched(key) {
+		if keyed.StateBytes(b).InWarmUp() && r.memory.Touched(key) {
 			keys = append(keys, key)
 		}
 	}

@@ -343,7 +343,7 @@ func (s Summary) hints(b *strings.Builder) {
 		}
 	}
 	if s.steps {
-		fmt.Fprintf(b, "sessions end at gaps of %s, %d median steps of the key and at least %s; session.gap sets another gap\n", message.Range(s.gaps[0], s.gaps[1]), keyed.GapSteps, message.Duration(keyed.LeastGap))
+		fmt.Fprintf(b, "sessions end at gaps of %s, %d median steps of the key and at least %s; session.gap sets another gap\n", message.Range(s.gaps[0], s.gaps[1]), keyed.GapSteps, message.Duration(keyed.MinGap))
 	}
 	if s.Marks != "" {
 		fmt.Fprintln(b, s.Marks)
@@ -557,7 +557,7 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 	if t.counters && e.Events > 0 {
 		n := t.forKey(key)
 		if n.events += e.Events; e.Falls != nil {
-			n.madeUp += int64(e.Falls.MadeUp)
+			n.madeUp += int64(e.Falls.Recovered)
 		}
 		t.keys[strings.Clone(key)] = n
 	}

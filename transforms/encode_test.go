@@ -144,7 +144,7 @@ func runEncoded(t *testing.T, in []given, node func(s beam.Scope, in, out transf
 // What encoders are given, one estimate at a time in memory that is used again, is what
 // Filter emits; and what it rejects as late is the same.
 func TestFilterEncodedIsFilter(t *testing.T) {
-	detects := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}
+	detects := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankFor("normal"), Detect: &hafvf.Detect{}}
 	for name, cfg := range map[string]keyed.Config{
 		"arrival":  keyed.Config{Filter: twoLevels, Order: keyed.Arrival},
 		"in order": keyed.Config{Filter: twoLevels, Interval: .9},

@@ -66,7 +66,7 @@ func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 	if err == nil && c.Lateness < 0 {
 		err = fmt.Errorf("lateness %v is negative", c.Lateness)
 	}
-	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, Single: c.Single, Zone: zone}
+	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, MaxSinglePages: c.Single, Zone: zone}
 	if len(c.Labels) > 0 {
 		own.Labels = func(key string) map[string]string { return series.Labels(key, c.Labels) }
 	}
@@ -184,7 +184,7 @@ func (fn *encodeIncidentsFn) ProcessElement(_ context.Context, sp state.Provider
 	if err := fn.read(sp); err != nil {
 		return err
 	}
-	if err := fn.of.Take(notices); err != nil {
+	if err := fn.of.Process(notices); err != nil {
 		return err
 	}
 	fn.schedule(tp)
@@ -289,12 +289,12 @@ func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
 }
 
 func (fn *encodeIncidentsFn) Alert(key string, t keyed.AlertEvent, incident string) {
-	fn.encoder.Alert(&fn.encoded, key, t, incident, fn.of.Keys())
+	fn.encoder.Alert(&fn.encoded, key, t, incident, fn.of.MaxKeys())
 	fn.put()
 }
 
 func (fn *encodeIncidentsFn) Single(key string, t keyed.AlertEvent) {
-	fn.encoder.Single(&fn.encoded, key, t, fn.of.Keys())
+	fn.encoder.Single(&fn.encoded, key, t, fn.of.MaxKeys())
 	fn.put()
 }
 
@@ -306,7 +306,7 @@ func (fn *encodeIncidentsFn) Incident(e *incidents.Event) {
 }
 
 func (fn *encodeIncidentsFn) Digest(d *incidents.Digest) {
-	fn.encoder.Digest(&fn.encoded, d, fn.of.Keys())
+	fn.encoder.Digest(&fn.encoded, d, fn.of.MaxKeys())
 	fn.put()
 }
 

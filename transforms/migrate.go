@@ -69,7 +69,7 @@ func (a *resumedCells) migrate(of cellState, c *openCell, cfg stepConfig) (lost 
 		carried keyed.MigratedParts
 		err     error
 	}
-	stored := c.States(written.In(cfg.Config).Settings())
+	stored := c.States(written.ApplyTo(cfg.Config).Settings())
 	if err := c.Err(); err != nil {
 		return 0, err
 	}

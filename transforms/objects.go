@@ -89,7 +89,7 @@ func (objectEncoder) Silent(to *Encoded, key string, s keyed.SilenceEvent) {
 
 func appendAlarms(to *Encoded, all []keyed.AlertEvent) {
 	for i := range all {
-		if all[i].Basis == keyed.AlarmBasis {
+		if all[i].Source == keyed.SourceAlarm {
 			to.Alerts = appendObject(to.Alerts, all[i].Key, &all[i])
 		}
 	}

@@ -262,7 +262,7 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 	gap := fn.cfg.Gap
 	if gap == 0 && !fn.cfg.untimed() {
 		slices.SortStableFunc(all, keyed.Observation.Compare)
-		gap = fn.cfg.GapOf(all)
+		gap = fn.cfg.DefaultGap(all)
 		fn.account.SetGap(gap)
 	}
 	for _, s := range splitSessions(all, gap) {

@@ -188,7 +188,7 @@ func (g *golden) take(t *testing.T, e *KeyState, start, end int, reader *Estimat
 	}
 	for i := start; i < end; i++ {
 		o := g.observation(i)
-		fatal(t, e.est.CheckOf(e.key)(&o))
+		fatal(t, e.est.Checker(e.key)(&o))
 		now, err := e.take(&o)
 		results = fmt.Append(results, err)
 		if now {

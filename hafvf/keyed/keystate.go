@@ -241,8 +241,8 @@ func (b StateBytes) Waiting() (first, last time.Time) {
 	return r.waiting.first, r.waiting.last
 }
 
-// WarmsUp reports whether the first observations are still setting the prior of the key.
-func (b StateBytes) WarmsUp() bool {
+// InWarmUp reports whether the first observations are still setting the prior of the key.
+func (b StateBytes) InWarmUp() bool {
 	_, r := b.begin()
 	for range 3 { // the counts of a track
 		r.Uvarint()
@@ -352,9 +352,9 @@ func (est *Estimator) CheckState(key string, b []byte) (included []Offset, err e
 	return e.included, err
 }
 
-// Relearns reports whether the key with that state learns its usual values again, as AlarmConfig has other seasons, another zone
-// or order than when it was written.
-func (est *Estimator) Relearns(key string, b []byte) bool {
+// ResetsProfile reports whether the key with that state learns its usual values again, as AlarmConfig has other
+// seasons, another zone or order than when it was written.
+func (est *Estimator) ResetsProfile(key string, b []byte) bool {
 	e, err := est.decodeKeyState(key, b)
 	return err == nil && e.decisions.alarm != nil && e.decisions.standard == nil
 }

@@ -25,7 +25,7 @@ func taken(t *testing.T, cfg Config, all []Observation) (learned, late []string,
 		learned = append(learned, out.ID)
 	}
 	for i := range all {
-		fatal(t, est.CheckOf("k")(&all[i]))
+		fatal(t, est.Checker("k")(&all[i]))
 		now, err := e.take(&all[i])
 		if behind := (*LateError)(nil); errors.As(err, &behind) {
 			late = append(late, all[i].ID)
@@ -140,8 +140,8 @@ func TestManyWait(t *testing.T) {
 	}
 }
 
-// CheckOf refuses what Check refuses, and what has no time where the order needs one.
-func TestCheckOf(t *testing.T) {
+// Checker refuses what Check refuses, and what has no time where the order needs one.
+func TestChecker(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "bernoulli"}})
 	dated := time.Unix(1, 0)
 	for _, c := range []struct {
@@ -157,7 +157,7 @@ func TestCheckOf(t *testing.T) {
 		{"k", Value(dated, "", 2), "x = 2 is neither 0 nor 1"},
 	} {
 		got := ""
-		if err := est.CheckOf(c.key)(&c.o); err != nil {
+		if err := est.Checker(c.key)(&c.o); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {

@@ -23,9 +23,9 @@ type Listener interface {
 	Rewound(from time.Time, o *Observation)
 }
 
-// Process learns an observation that Estimator.CheckOf accepts, or stores it until earlier ones of the key have arrived. Call
-// ProcessDue after it until that returns false. An observation that the state includes already, as after a restart, has no
-// effect. m is the memory of the estimates.
+// Process learns an observation that Estimator.Checker accepts, or stores it until earlier ones of the key have
+// arrived. Call ProcessDue after it until that returns false. An observation that the state includes already, as after
+// a restart, has no effect. m is the memory of the estimates.
 //
 // With Config.Aggregate observations are events, and ProcessDue learns the observations of intervals.
 //
@@ -127,11 +127,11 @@ func (e *KeyState) End(last time.Time) {
 
 // Estimates learns an observation of the key and yields the estimates that are due then, in the order of their times. Observations
 // may come in any order within the lateness. An error is the reason why the observation cannot be used: the error of
-// Estimator.CheckOf, a *LateError or a *TooManyWaitingError.
+// Estimator.Checker, a *LateError or a *TooManyWaitingError.
 func (e *KeyState) Estimates(o Observation) iter.Seq2[Estimate, error] {
 	return func(yield func(Estimate, error) bool) {
 		l := yielder{yield: yield}
-		if err := e.est.CheckOf(e.key)(&o); err != nil {
+		if err := e.est.Checker(e.key)(&o); err != nil {
 			l.Rejected(&o, err)
 		} else {
 			e.Process(&Memory{}, &l, &o)

@@ -73,7 +73,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 func TestParseDetect(t *testing.T) {
 	const base = "model: {family: normal, prior: auto}\nsource: {jsonl: {path: in.jsonl}}\n"
 	c := parse(t, base+"detect: true\n")
-	if !reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf("normal")) || c.Levels != nil || c.Model.WarmUp != 50 || !reflect.DeepEqual(c.Detect, &settings.Detect{Detect: hafvf.Detect{Commit: 0.95, MinLength: 5}, AlarmConfig: keyed.DefaultAlarms(), AlertConfig: keyed.AlertConfig{Direction: keyed.Both}}) {
+	if !reflect.DeepEqual(c.Bank, hafvf.DefaultBankFor("normal")) || c.Levels != nil || c.Model.WarmUp != 50 || !reflect.DeepEqual(c.Detect, &settings.Detect{Detect: hafvf.Detect{Commit: 0.95, MinLength: 5}, AlarmConfig: keyed.DefaultAlarms(), AlertConfig: keyed.AlertConfig{Direction: keyed.Both}}) {
 		t.Errorf("%+v", c)
 	}
 	if c = parse(t, base+"detect: true\n", "detect.commit=0.9"); c.Detect == nil || c.Detect.Commit != .9 {
@@ -982,7 +982,7 @@ func cycles(n int) string {
 func TestParseSilenceOfRules(t *testing.T) {
 	c := parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal}\nsilence: true\nkeys: [{match: a, silence: false}, {match: b, silence: {after: 25h}}, {match: c, silence: true}]\n")
 	want := []keyed.AlertRule{
-		{Match: "a", Silence: &keyed.SilenceConfig{Never: true}},
+		{Match: "a", Silence: &keyed.SilenceConfig{Disabled: true}},
 		{Match: "b", Silence: &keyed.SilenceConfig{After: 25 * time.Hour}},
 		{Match: "c", Silence: &keyed.SilenceConfig{}},
 	}
@@ -995,7 +995,7 @@ func TestParseSilenceOfRules(t *testing.T) {
 func TestParseRules(t *testing.T) {
 	c := parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal}\ndetect: true\nkeys: [{match: 'a*', detect: false}, {match: a, detect: {min_abs: 3, direction: up}, alerts: false}, {match: 'a*', top: 0.5, levels: []}]\n")
 	f := c.Filter()
-	want := []keyed.AlertRule{{Match: "a*", None: new(true)}, {Match: "a", None: new(false), MinAbs: new(3.0), Direction: new(keyed.Up)}}
+	want := []keyed.AlertRule{{Match: "a*", Disabled: new(true)}, {Match: "a", Disabled: new(false), MinAbs: new(3.0), Direction: new(keyed.Up)}}
 	if diff := cmp.Diff(want, f.AlertRules); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

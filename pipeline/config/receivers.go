@@ -194,7 +194,7 @@ func (d *decoder) checkAlarms(c *Config) {
 	if err := (incidents.Config{By: i.By}).Validate(); err != nil {
 		d.Fail("incidents.by", "%v", err)
 	}
-	if err := (incidents.Config{Single: i.Single}).Validate(); err != nil {
+	if err := (incidents.Config{MaxSinglePages: i.Single}).Validate(); err != nil {
 		d.Fail("incidents.single", "%v", err)
 	}
 	if i.By != nil && d.Has("incidents.separators") {

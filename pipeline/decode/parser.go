@@ -152,7 +152,7 @@ func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key 
 	}
 	fields = fields[values:]
 	if n := len(fields) - len(p.Carry); len(p.Carry) > 0 {
-		o.Carried = p.carriedCells(fields[n:])
+		o.ExtraFields = p.carriedCells(fields[n:])
 		fields = fields[:n]
 	}
 	switch len(fields) {

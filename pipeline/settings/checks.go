@@ -36,7 +36,7 @@ func (d *Reading) filters(c *Settings) {
 			if hasTop && *top != 1 {
 				d.Fail(sub("top"), "belongs to levels: with detect and without levels there is the default bank")
 			}
-			*bank = hafvf.DefaultBankOf(c.Model.Family)
+			*bank = hafvf.DefaultBankFor(c.Model.Family)
 		case hasLevels:
 		case c.Transform == Smooth:
 			if hasTop && *top != 1 {

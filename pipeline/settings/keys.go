@@ -158,7 +158,7 @@ func optional[T any](dst **T, parser func(*T) keytable.ValueParser) keytable.Val
 
 // keySilence reads true, false, or {after}.
 func keySilence(dst **keyed.SilenceConfig) keytable.ValueParser {
-	return silence(dst).Sets(func() { *dst = cmp.Or(*dst, &keyed.SilenceConfig{Never: true}) })
+	return silence(dst).Sets(func() { *dst = cmp.Or(*dst, &keyed.SilenceConfig{Disabled: true}) })
 }
 
 // keyDetect reads the detection of an exception: false, or fields of detect.
@@ -191,13 +191,13 @@ func keyDetect(dst *keyed.AlertRule) keytable.ValueParser {
 		case n.Kind == yaml.MappingNode:
 			d.Mapping(path, n, keys)
 		case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Decode(&enabled) == nil && !enabled:
-			dst.None = new(true)
+			dst.Disabled = new(true)
 			return
 		default:
 			d.WrongType(path, takes, n)
 			return
 		}
-		dst.None = new(false)
+		dst.Disabled = new(false)
 	}}
 }
 

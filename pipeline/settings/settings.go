@@ -251,7 +251,7 @@ func (d *Reading) CheckModel() {
 		d.Fail("keys", "has %d exceptions; hafvf supports %d: let patterns such as pump-* match several keys", len(c.Keys), maxRules)
 	}
 	if c.Session.Gap == 0 && (d.Source.Unending || c.Session.AllowedLateness > 0) {
-		c.Session.Gap = keyed.LeastGap
+		c.Session.Gap = keyed.MinGap
 	}
 	d.aggregate(c)
 	d.filters(c)
@@ -364,7 +364,7 @@ func (c *Settings) SetLater() func(key string) []string {
 		whole.Keys = matching[:1]
 		before, _ := whole.Settings()(key)
 		after, _ := settings(key)
-		return before.Differ(after, true)
+		return before.Diff(after, true)
 	}
 }
 

@@ -40,7 +40,7 @@ func (s *sample) sessions(c keyed.SmoothConfig) {
 			continue
 		}
 		observations = slices.SortedStableFunc(slices.Values(observations), keyed.Observation.Compare)
-		gap := cmp.Or(c.Gap, c.GapOf(observations))
+		gap := cmp.Or(c.Gap, c.DefaultGap(observations))
 		if counts.N == 0 || gap < counts.LeastGap {
 			counts.LeastGap = gap
 		}

@@ -90,7 +90,7 @@ func (s *sample) remarks(c *config.Config) {
 		if increases {
 			falls := keyed.FallsOf(numbers, c.Aggregate.Modulus)
 			res.Restarts += falls.Restarts
-			shared = 20*falls.MadeUp > len(numbers)
+			shared = 20*falls.Recovered > len(numbers)
 		}
 		if shared {
 			mixed = append(mixed, key)

@@ -497,7 +497,7 @@ func (s *sample) suggestions(c *config.Config, format string) (found []Suggestio
 	}
 	n := res.Components - res.Missing
 	rare := res.Fractions == 0 && res.Min == 0 && res.Max == 1 && 10*min(res.Zero, n-res.Zero) < n
-	if c.Detect != nil && rare && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
+	if c.Detect != nil && rare && reflect.DeepEqual(c.Bank, hafvf.DefaultBankFor(c.Model.Family)) {
 		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank reacts to single occurrences")
 	}
 	return found

@@ -47,9 +47,9 @@ func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.Default()) }
 func (c Config) migration() statestore.Policy {
 	switch {
 	case c.Leave:
-		return statestore.Leave
+		return statestore.DropIncompatible
 	case c.Migrate:
-		return statestore.Carry
+		return statestore.Convert
 	}
 	return statestore.Refuse
 }

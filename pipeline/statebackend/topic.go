@@ -36,7 +36,7 @@ func OpenTopic(ctx context.Context, ledger kafkaio.LedgerConfig, cfg Config) (*T
 	ledger.Open = func(found iter.Seq[*kafkaio.StoredState], keys, bytes int) (map[string]int64, error) {
 		t.Memory = statestore.NewMemory()
 		if !ledger.History {
-			t.Memory.Expect(keys, bytes)
+			t.Memory.Reserve(keys, bytes)
 		}
 		return t.migrate(ledger, unsealer.Open, found, cfg)
 	}

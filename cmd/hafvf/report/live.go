@@ -114,7 +114,7 @@ func (l *Live) Close() { l.end() }
 
 // alert adds an alarm or the end of a silence. A repeat only adds its incident.
 func (l *Live) alert(key string, event keyed.AlertEvent, incident string) {
-	if event.Basis != keyed.AlarmBasis || event.BackToUsual() {
+	if event.Source != keyed.SourceAlarm || event.BackToUsual() {
 		return
 	}
 	// The strings are cloned: a substring would keep a longer text in memory.

@@ -119,8 +119,8 @@ func (s *series) filtered(e *keyed.Estimate) {
 	if s.times != nil {
 		s.times = append(s.times, e.Time)
 	}
-	if e.Carried != "" {
-		s.carried = append(s.carried, strings.Clone(e.Carried))
+	if e.ExtraFields != "" {
+		s.carried = append(s.carried, strings.Clone(e.ExtraFields))
 	}
 	if e.Shape == keyed.List {
 		s.lists[i] = listOf(e.X)

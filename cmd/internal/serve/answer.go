@@ -108,7 +108,7 @@ func (a *keyAnswer) process(p *part, written *writtenSettings, worker int) error
 // processAll processes the observations of a key, and then the observations that are due at the horizon of the batch.
 func (a *keyAnswer) processAll(p *part) {
 	b := a.batch
-	accepts := a.est.CheckOf(a.key)
+	accepts := a.est.Checker(a.key)
 	x := make([]float64, b.length)
 	xs := [][]float64{x}
 	var o keyed.Observation
@@ -204,7 +204,7 @@ func (*keyAnswer) Rewound(time.Time, *keyed.Observation) {}
 
 func (a *keyAnswer) alert(events []keyed.AlertEvent) {
 	for _, t := range events {
-		if a.alerted && t.Basis == keyed.AlarmBasis && (a.batch.flags&withEnds != 0 || !t.BackToUsual()) {
+		if a.alerted && t.Source == keyed.SourceAlarm && (a.batch.flags&withEnds != 0 || !t.BackToUsual()) {
 			a.alerts = a.model.layout.AppendAlert(a.alerts, records.Object, t, "", nil)
 		}
 	}

@@ -75,7 +75,7 @@ func newModel(payload []byte) (*model, error) {
 	m := &model{cfg: c.Filter(), description: Description{Unused: unused, Order: c.Order, Zone: c.Clock().String(), Names: map[string][]string{}}}
 	m.description.Full = c.Records == settings.Full
 	m.description.Clocked = m.cfg.Silence != nil || m.cfg.Expire > 0
-	m.cfg.Brief = c.Records == settings.Brief
+	m.cfg.OmitPosterior = c.Records == settings.Brief
 	m.cfg.Values, m.cfg.Unit = c.NamesOf(s.Values), c.UnitOf("")
 	filters := []hafvf.Config{m.cfg.Filter}
 	for _, k := range m.cfg.Keys {
@@ -84,7 +84,7 @@ func newModel(payload []byte) (*model, error) {
 	if m.layout, err = records.NewLayout(filters...); err != nil {
 		return nil, err
 	}
-	m.layout.Brief, m.layout.Interval, m.layout.Events, m.layout.Quiet = m.cfg.Brief, c.Interval != 0, c.Aggregate != nil, c.Quiet != nil
+	m.layout.Brief, m.layout.Interval, m.layout.Events, m.layout.Quiet = m.cfg.OmitPosterior, c.Interval != 0, c.Aggregate != nil, c.Quiet != nil
 	m.alerted = c.Switches(func(k settings.KeyRule) *bool { return k.Alerts })
 	for range runtime.GOMAXPROCS(0) {
 		est, err := keyed.NewEstimator(m.cfg)
