@@ -85,7 +85,7 @@ func (r *receiver) kinds(keys int) []string {
 // that gets an alarm for a change does not get the belief in the same change too.
 func (r *receiver) takes(key string, t keyed.AlertEvent, keys int) bool {
 	if t.Source == keyed.SourceAlarm {
-		return r.wants(key, t.Kind, r.kinds(keys)) && (r.Ends || !t.BackToUsual())
+		return r.wants(key, t.Kind, r.kinds(keys)) && (r.SendResolved || !t.BackToUsual())
 	}
 	return r.wants(key, t.Kind, r.Beliefs) && !(t.Source == keyed.SourceDuplicate && r.wants(key, t.Kind, r.kinds(keys)))
 }
@@ -132,12 +132,12 @@ func (e *encoder) appendAlerts(dst *transforms.Encoded, key string, est *keyed.E
 	for _, t := range alerts {
 		e.marks.recordAlert(key, t)
 	}
-	if reportable := len(alerts) > 0 || est != nil && est.Pace != (keyed.Pace{}); reportable && !e.Alerted.Of(key, true) {
+	if reportable := len(alerts) > 0 || est != nil && est.Pace != (keyed.Pace{}); reportable && !e.Alerted.For(key, true) {
 		return
 	}
 	switch {
 	case !e.Layout.Incidents:
-	case len(alerts) > 0 && e.Alone.Of(key, false):
+	case len(alerts) > 0 && e.Alone.For(key, false):
 		dst.Alerts = fleet.AppendAlone(dst.Alerts, key, alerts)
 		return
 	default:

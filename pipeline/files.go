@@ -18,7 +18,7 @@ import (
 )
 
 var decodesFiles = registerDecoder("files", func(d *decode.Decoder, b connectors.Batch, pass func([]decode.Decoded)) {
-	for part := range slices.Chunk(b.Records, decode.Together) {
+	for part := range slices.Chunk(b.Records, decode.MaxBatch) {
 		d.File(part, pass)
 	}
 })
@@ -115,7 +115,7 @@ func (f fileSource) addPipeClock(r *run) {
 	account.WithValue(r.account, "", &connectors.PipeClock{
 		Disorder: f.disorder,
 		Observe: func(batch []connectors.Record, observe func(key string, t time.Time)) {
-			for part := range slices.Chunk(batch, decode.Together) {
+			for part := range slices.Chunk(batch, decode.MaxBatch) {
 				d.File(part, func(found []decode.Decoded) {
 					for i := range found {
 						if found[i].Err == nil {

@@ -165,7 +165,7 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	if i == nil {
 		return nil
 	}
-	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, Single: i.Single, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unending() && c.Runner.Name != config.Flink && !isPiped(c), Ends: isPiped(c)}
+	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, MaxSinglePages: i.MaxSinglePages, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unbounded() && c.Runner.Name != config.Flink && !isPiped(c), Ends: isPiped(c)}
 	if p := c.Source.Prometheus(); p != nil {
 		g.Labels = p.Key
 	}
@@ -201,14 +201,14 @@ func (g *Graph) nameValues(filter *keyed.Config, c *config.Config) {
 
 // hostOf returns how a run hosts the filter.
 func hostOf(c *config.Config) transforms.Host {
-	h := transforms.Host{Live: c.Source.Unending()}
+	h := transforms.Host{Live: c.Source.Unbounded()}
 	if r := c.Runner; r.Name == config.Flink {
 		h.Cells = flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
 		return h
 	}
 	h.InProcess = true
 	h.AtEnd = (c.Silence != nil || c.Aggregate != nil) && !h.Live
-	h.GoesOn = h.AtEnd && c.State != ""
+	h.Continues = h.AtEnd && c.State != ""
 	if h.IgnoresWatermark = isPiped(c); h.IgnoresWatermark && c.Lateness > 0 {
 		h.AtEnd = true
 	}
@@ -220,7 +220,7 @@ func receivedKinds(c *config.Config, r *config.Receiver) []string {
 	var kinds []string
 	raised := map[string]bool{
 		string(usual.NoveltyAlarm): c.Detect != nil, string(usual.ChangeAlarm): c.Detect != nil,
-		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil || r.Ends && c.Detect != nil,
+		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil || r.SendResolved && c.Detect != nil,
 	}
 	for _, kind := range r.Kinds {
 		if raised[kind] {

@@ -101,8 +101,8 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	case g.marks == nil && stored:
 		m.apply()
 		m.read.Marks = nil
-		r.account.Instruct(statestore.AlarmsKey, nil, func() {})
-		r.account.Instruct(statestore.MarksKey, nil, m.applyOnCommit())
+		r.account.SetRuntimeSetting(statestore.AlarmsKey, nil, func() {})
+		r.account.SetRuntimeSetting(statestore.MarksKey, nil, m.applyOnCommit())
 		return nil
 	case g.marks == nil:
 		return nil
@@ -264,7 +264,7 @@ func (m *markRegistry) poll(ctx context.Context) (err error) {
 		m.run.log.Warn("more marks rejected, written to the dead letter", "marks", unlogged)
 	}
 	if !maps.Equal(prev, m.read.Read) {
-		m.run.account.Instruct(statestore.MarksKey, []byte(jsontext.Of(m.read)), m.applyOnCommit())
+		m.run.account.SetRuntimeSetting(statestore.MarksKey, []byte(jsontext.Of(m.read)), m.applyOnCommit())
 	}
 	return err
 }
@@ -376,7 +376,7 @@ func (m *markRegistry) readTopic(ctx context.Context, sink *kafkaio.Sink) (err e
 	for p, position := range m.read.Read {
 		ends[p] = position.At
 	}
-	failed := m.run.clients.client(sink.Cluster).ReadOn(ctx, sink.Topic, ends, m.run.log, func(batch []kafkaio.Record) {
+	failed := m.run.clients.client(sink.Cluster).ReadFrom(ctx, sink.Topic, ends, m.run.log, func(batch []kafkaio.Record) {
 		for _, r := range batch {
 			position := records.SourcePlace{ID: r.Position.String(), Log: r.Log(), Seq: r.Offset}
 			if err == nil {
@@ -419,7 +419,7 @@ func (m *markRegistry) addMark(mark records.Mark) error {
 	var matches []*markable
 	keys := map[string]bool{}
 	for _, a := range m.alarms {
-		if mark.Of(a.Key, a.ID, a.Incident) {
+		if mark.Matches(a.Key, a.ID, a.Incident) {
 			matches = append(matches, a)
 			if a.ID == mark.ID {
 				keys[a.Key] = true

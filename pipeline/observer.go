@@ -92,7 +92,7 @@ func (g *Graph) Sends(t keyed.AlertEvent) bool {
 	}
 	for _, r := range f.receivers {
 		combined.Kinds = slices.Concat(combined.Kinds, r.Kinds, r.Few)
-		combined.Ends = combined.Ends || r.Ends
+		combined.SendResolved = combined.SendResolved || r.SendResolved
 		combined.Beliefs = append(combined.Beliefs, r.Beliefs...)
 	}
 	return combined.takes("", t, config.FewKeys)

@@ -126,7 +126,7 @@ func (q *quietWatch) requestTimes() {
 		return
 	}
 	q.requested = value
-	q.run.account.Instruct(statestore.QuietKey, value, func() {
+	q.run.account.SetRuntimeSetting(statestore.QuietKey, value, func() {
 		observations, keys := q.learned(times)
 		q.apply(times)
 		q.run.log.Info("quiet times of files applied", "files", message.List(names), "entries", len(times))

@@ -102,7 +102,7 @@ func (s Summary) Err() error {
 // A RejectedError means that more than half of the records were rejected.
 type RejectedError struct {
 	error
-	None bool // no record could be used
+	NoneUsable bool // no record could be used
 }
 
 func (s Summary) rejected() error {
@@ -349,7 +349,7 @@ func (s Summary) hints(b *strings.Builder) {
 		fmt.Fprintln(b, s.Marks)
 	}
 	if s.Lag.Usual > 0 {
-		fmt.Fprintf(b, "99 %% of the records arrived within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))
+		fmt.Fprintf(b, "99 %% of the records arrived within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Max))
 	}
 	if s.Rewound > 0 {
 		fmt.Fprintf(b, "%s with a time ahead of the clock went back from it, when the next records were late in a row: max_ahead of the source rejects such times\n", message.Count(s.Rewound, "key", "keys"))
@@ -400,8 +400,8 @@ func (s Summary) late(b *strings.Builder) {
 	}
 	if s.LateIdle > 0 && !s.resumes {
 		fmt.Fprintf(b, "%s came within the lateness of the key, but after the watermark: ", count(s.LateIdle, "record"))
-		if s.Lag.Most > 0 {
-			fmt.Fprintf(b, "with source.kafka.disorder: %s the watermark waits\n", message.Duration(message.RoundUp(s.Lag.Most)))
+		if s.Lag.Max > 0 {
+			fmt.Fprintf(b, "with source.kafka.disorder: %s the watermark waits\n", message.Duration(message.RoundUp(s.Lag.Max)))
 		} else {
 			b.WriteString("raise source.kafka.disorder\n")
 		}

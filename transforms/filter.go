@@ -45,9 +45,9 @@ type Host struct {
 	// the keys that Silence asks for are told, by the time of the last observation of any key,
 	// and intervals without events go on up to that time. Default: the end is no silence.
 	AtEnd bool
-	// GoesOn is for AtEnd and an input that another run goes on with: intervals that are not
+	// Continues is for AtEnd and an input that another run goes on with: intervals that are not
 	// over by the last observation of any key stay open. Default: they end with the input.
-	GoesOn bool
+	Continues bool `json:"GoesOn"`
 	// IgnoresWatermark, with AtEnd, is for a watermark that records may be behind: observations that wait for earlier ones wait
 	// for the end of the input alone. Default: for the watermark too.
 	IgnoresWatermark bool

@@ -39,12 +39,12 @@ func init() {
 
 // IncidentsConfig is the configuration of Incidents.
 type IncidentsConfig struct {
-	Budget     time.Duration // as incidents.Config has it; so are Separators, By and Single
-	Separators string
-	By         []string `json:",omitempty"`
-	Labels     []string `json:",omitempty"` // that keys join, with a slash between them; none if a key may be a series
-	Single     int      `json:",omitempty"`
-	Zone       string   // an IANA name; empty for UTC
+	Budget         time.Duration // as incidents.Config has it; so are Separators, By and MaxSinglePages
+	Separators     string
+	By             []string `json:",omitempty"`
+	Labels         []string `json:",omitempty"` // that keys join, with a slash between them; none if a key may be a series
+	MaxSinglePages int      `json:"Single,omitempty"`
+	Zone           string   // an IANA name; empty for UTC
 	// Lateness is how long the watermark is past the time of an alarm when the alarm comes, at
 	// most: the lateness of the filter, and the length of its intervals. Alarms that come later
 	// count by themselves. Default 0.
@@ -66,7 +66,7 @@ func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 	if err == nil && c.Lateness < 0 {
 		err = fmt.Errorf("lateness %v is negative", c.Lateness)
 	}
-	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, MaxSinglePages: c.Single, Zone: zone}
+	own := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, MaxSinglePages: c.MaxSinglePages, Zone: zone}
 	if len(c.Labels) > 0 {
 		own.Labels = func(key string) map[string]string { return series.Labels(key, c.Labels) }
 	}

@@ -249,7 +249,7 @@ func (r *windowReader) failure(err error) error {
 	case code == 0 || !answered:
 		return &answerError{error: fmt.Errorf("%s %w: %w", r.place, ErrAway, httpclient.Bare(err)), again: true, shrink: errors.Is(err, context.DeadlineExceeded)}
 	case code/100 == 2 && quoted.Type == v1.ErrBadResponse && !r.answered:
-		words := strings.Join(strings.Fields(r.hides(string(r.listener.body[:min(len(r.listener.body), 2*secret.Largest)]))), " ")
+		words := strings.Join(strings.Fields(r.hides(string(r.listener.body[:min(len(r.listener.body), 2*secret.MaxBytes)]))), " ")
 		return fmt.Errorf("%s answers the query with what is none of Prometheus: %s; %s.url is the URL in front of /api/v1/query_range, and a login goes into username and password, or headers", r.place, message.Printable(words), section)
 	}
 	text, detail := r.hides(quoted.Msg), strings.TrimSpace(quoted.Detail)

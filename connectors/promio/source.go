@@ -56,7 +56,7 @@ type readFn struct {
 // CreateInitialRestriction is the times of the points to be asked for, in Unix milliseconds.
 func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) offsetrange.Restriction {
 	now := time.Now()
-	rest := offsetrange.Restriction{Start: fn.Source.Begin(now).UnixMilli(), End: inorder.Endless}
+	rest := offsetrange.Restriction{Start: fn.Source.Begin(now).UnixMilli(), End: inorder.Unbounded}
 	if p := account.Value[*Position](account.From(ctx), ""); p != nil && !p.Begin.IsZero() {
 		rest.Start = fn.Source.onGrid(p.Begin).UnixMilli()
 	}
@@ -93,7 +93,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 	}
 	from := time.UnixMilli(rest.Start).UTC()
 	until := fn.end(ctx, fn.Source.final(time.Now()).Add(fn.Source.Step)).Add(-fn.Source.Step)
-	if rest.End != inorder.Endless {
+	if rest.End != inorder.Unbounded {
 		until = time.UnixMilli(rest.End).Add(-fn.Source.Step)
 	}
 	if until.Before(from) {

@@ -29,7 +29,7 @@ type alertmanagerAlert struct {
 // a silence resolves the alert of its beginning, and an incident that closes or merges the one that
 // opened. The end of an alarm, which has a threshold, resolves novelty and change of its key: two
 // alerts, with a comma between them. An alert has the labels of its key's series, see
-// series.Labels. If the sink has Ends, those last until then; else they are resolved after
+// series.Labels. If the sink has SendResolved, those last until then; else they are resolved after
 // the Alertmanager's resolve_timeout, as others that have no end.
 func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 	var r struct {
@@ -59,7 +59,7 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 	case "silent":
 		p.EndsAt = time.Now().Add(lasting)
 	case "novelty", "change":
-		if s.Ends {
+		if s.SendResolved {
 			p.EndsAt = time.Now().Add(lasting)
 		}
 	case "recovered":

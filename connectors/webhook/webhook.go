@@ -24,9 +24,9 @@ type Sink struct {
 	Batch   int                    // largest number of records in one request
 	Timeout time.Duration          // of one request
 	Form    string                 // the Name of one of Forms; by default the first
-	// Ends is set if records tell when novelties and changes end. For an Alertmanager they then last
+	// SendResolved is set if records tell when novelties and changes end. For an Alertmanager they then last
 	// until that.
-	Ends bool
+	SendResolved bool `json:"Ends"`
 	// Batches has what tells that keys fall silent or recover go in one request in a minute, unless
 	// another alert goes before.
 	Batches bool `json:",omitempty"`

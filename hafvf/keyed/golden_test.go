@@ -44,7 +44,7 @@ const goldenStep = 10 * time.Minute
 func goldens() (list []golden) {
 	withPrior := func(family string, cfg Config) Config {
 		row := familytest.Of(family)
-		cfg.Filter.Prior, cfg.Filter.Dim = row.Least, row.Dim
+		cfg.Filter.Prior, cfg.Filter.Dim = row.MinParams, row.Dim
 		if family == "ar" { // the states have the default by name
 			cfg.Filter.Prior = expfam.Params{"order": 2.}
 		}

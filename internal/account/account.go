@@ -40,7 +40,7 @@ type StateKeeper struct {
 	// flight; zero where nothing was. It must not call the Run.
 	Committed func(states map[string]EncodedState, since time.Time)
 	// Commits reports whether Commit can commit now. It is called as Committed is, if the states are to have an
-	// instruction, see Run.Instruct; otherwise that waits for another time.
+	// instruction, see Run.SetRuntimeSetting; otherwise that waits for another time.
 	Commits func() bool
 	// Commit commits at once what Committed was called with last, while nothing is worked on. Its error ends the run.
 	// Without Commit an instruction takes hold at once.
@@ -98,7 +98,7 @@ type Run struct {
 	endless     bool          // see SetIdle
 	next        time.Time     // see SetIdle
 	staged      map[string]EncodedState
-	instructs   map[string]instruction           // see Instruct
+	instructs   map[string]runtimeSetting        // see SetRuntimeSetting
 	along       map[string]func() ([]byte, bool) // see CommitAlong
 	stalls      bool                             // until a commit has instructions
 	taken       int64
@@ -130,7 +130,7 @@ func Open(k StateKeeper) *Run {
 func Watch() *Run {
 	r := &Run{
 		matched: map[string]bool{}, deleted: map[string]int64{},
-		instructs: map[string]instruction{}, along: map[string]func() ([]byte, bool){},
+		instructs: map[string]runtimeSetting{}, along: map[string]func() ([]byte, bool){},
 	}
 	r.stop, r.stopped = latch()
 	r.over, r.gone = latch()
@@ -332,20 +332,20 @@ func (r *Run) setIdle() {
 	}
 }
 
-// An instruction is what the run works by from a commit on.
-type instruction struct {
+// A runtimeSetting is what the run works by from a commit on.
+type runtimeSetting struct {
 	value []byte
 	apply func()
 }
 
-// Instruct has the run work by another instruction once a commit has it. value is stored under key, a reserved key
-// of states, with the states of a time at which nothing was in flight; nil takes what is stored away. apply is called
-// when that commit holds, before anything else is worked on. So a run that repeats what came after a commit works by what
-// the run before worked by. A later call for the key replaces one that has not been applied.
-func (r *Run) Instruct(key string, value []byte, apply func()) {
+// SetRuntimeSetting has the run work by another instruction once a commit has it. value is stored under key, a reserved
+// key of states, with the states of a time at which nothing was in flight; nil takes what is stored away. apply is
+// called when that commit holds, before anything else is worked on. So a run that repeats what came after a commit
+// works by what the run before worked by. A later call for the key replaces one that has not been applied.
+func (r *Run) SetRuntimeSetting(key string, value []byte, apply func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.instructs[key] = instruction{value, apply}
+	r.instructs[key] = runtimeSetting{value, apply}
 	if !r.moved.IsZero() { // else the runner has not begun, and rests once
 		r.commitIfIdle()
 	}
@@ -362,7 +362,7 @@ func (r *Run) CommitAlong(key string, state func() (value []byte, changed bool))
 // stall has instructions applied when what Committed was called with is committed, while nothing is worked on.
 func (r *Run) stall() {
 	applied := r.instructs
-	r.instructs, r.stalls = map[string]instruction{}, true
+	r.instructs, r.stalls = map[string]runtimeSetting{}, true
 	r.setIdle() // what came before is settled
 	r.begin()
 	go func() {

@@ -117,8 +117,8 @@ type resumed chan error
 func (r resumed) Stalled() (string, time.Time) { return "", time.Time{} }
 func (r resumed) Resume(err error)             { r <- err }
 
-// TestInstruct: an instruction takes hold when the commit that has it holds, and nothing is worked on before.
-func TestInstruct(t *testing.T) {
+// TestSetRuntimeSetting: an instruction takes hold when the commit that has it holds, and nothing is worked on before.
+func TestSetRuntimeSetting(t *testing.T) {
 	var settled []map[string]EncodedState
 	commits, can := make(chan error), false
 	r := Open(StateKeeper{
@@ -130,7 +130,7 @@ func TestInstruct(t *testing.T) {
 	runner, applied := make(resumed), make(chan string, 9)
 	WithValue[Runner](r, "", runner)
 	instruct := func(key, value string) {
-		r.Instruct(key, []byte(value), func() { applied <- key + value })
+		r.SetRuntimeSetting(key, []byte(value), func() { applied <- key + value })
 	}
 	instruct("k", "0")
 	r.SetBusy()

@@ -12,8 +12,8 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
 )
 
-// Endless is the end of a restriction of which nobody knows the end.
-const Endless = math.MaxInt64
+// Unbounded is the end of a restriction of which nobody knows the end.
+const Unbounded = math.MaxInt64
 
 // End claims all that is left of a restriction, unread.
 func End(rt *sdf.LockRTracker) {

@@ -250,8 +250,8 @@ func SingleSessions(single, sessions int, least, largest, step time.Duration) st
 		single, sessions, Range(least, largest), Duration(RoundUp(step)))
 }
 
-// Least is a duration that is at least d, for a setting; or for a person, if that is more than a year.
-func Least(d time.Duration) string {
+// AtLeast is a duration that is at least d, for a setting; or for a person, if that is more than a year.
+func AtLeast(d time.Duration) string {
 	if d >= 365*24*time.Hour {
 		return Span(d)
 	}

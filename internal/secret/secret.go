@@ -15,8 +15,8 @@ import (
 // is read once.
 type Secret struct{ Env, File string }
 
-// Largest is the size in bytes of the longest secret.
-const Largest = 64 << 10
+// MaxBytes is the size in bytes of the longest secret.
+const MaxBytes = 64 << 10
 
 // Value reads the secret of a key of the config. Errors name the key and never what is
 // in the place, nor the place where it holds none: that may be the secret itself,
@@ -32,12 +32,12 @@ func (s Secret) Value(key string) (string, error) {
 			return "", fmt.Errorf("%s.env: the environment variable that it names is not set", key)
 		case v == "":
 			return "", fmt.Errorf("%s.env: the environment variable %s is empty", key, s.Env)
-		case len(v) > Largest:
-			return "", fmt.Errorf("%s.env: the environment variable %s has more than %d kB", key, s.Env, Largest>>10)
+		case len(v) > MaxBytes:
+			return "", fmt.Errorf("%s.env: the environment variable %s has more than %d kB", key, s.Env, MaxBytes>>10)
 		}
 		return v, nil
 	case s.File != "":
-		text, _, err := inputfile.Read(s.File, Largest)
+		text, _, err := inputfile.Read(s.File, MaxBytes)
 		if err != nil {
 			return "", fmt.Errorf("%s.file: the file that it names cannot be read: %w", key, message.Cause(err))
 		}

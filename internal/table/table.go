@@ -332,8 +332,8 @@ func (t *Table) entries() iter.Seq2[entry, found] {
 	}
 }
 
-// Expect says that so many keys with so many bytes in all will be put into a table that has none.
-func (t *Table) Expect(keys, bytes int) {
+// Reserve says that so many keys with so many bytes in all will be put into a table that has none.
+func (t *Table) Reserve(keys, bytes int) {
 	if t.n == 0 {
 		t.rehash(max(len(t.table), tableFor(keys)))
 		t.expected = bytes

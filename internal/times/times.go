@@ -263,8 +263,8 @@ func atZone(shown time.Time, zone *time.Location) time.Time {
 	return t
 }
 
-// LeavesOut reports whether a text is a time without an offset that the clock of the parser's zone leaves out.
-func (p *Parser) LeavesOut(s string) bool {
+// IsSkippedTime reports whether a text is a time without an offset that the clock of the parser's zone leaves out.
+func (p *Parser) IsSkippedTime(s string) bool {
 	if p.zone == nil {
 		return false
 	}

@@ -23,8 +23,8 @@ type TLS struct {
 	Cert, Key string
 }
 
-// Largest is the size in bytes of the largest of these files.
-const Largest = inputfile.MB
+// MaxBytes is the size in bytes of the largest of these files.
+const MaxBytes = inputfile.MB
 
 // Config reads the files. It is nil for a nil TLS.
 func (t *TLS) Config() (*tls.Config, error) {
@@ -33,7 +33,7 @@ func (t *TLS) Config() (*tls.Config, error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
-		pem, _, err := inputfile.Read(t.CA, Largest)
+		pem, _, err := inputfile.Read(t.CA, MaxBytes)
 		if err != nil {
 			return nil, fmt.Errorf("tls.ca: %s cannot be read: %w", t.CA, message.Cause(err))
 		}
@@ -46,11 +46,11 @@ func (t *TLS) Config() (*tls.Config, error) {
 		return nil, errors.New("tls.cert and tls.key belong together: give both or neither")
 	}
 	if t.Cert != "" {
-		cert, _, err := inputfile.Read(t.Cert, Largest)
+		cert, _, err := inputfile.Read(t.Cert, MaxBytes)
 		if err != nil {
 			return nil, fmt.Errorf("tls.cert: %s cannot be read: %w", t.Cert, message.Cause(err))
 		}
-		key, _, err := inputfile.Read(t.Key, Largest)
+		key, _, err := inputfile.Read(t.Key, MaxBytes)
 		if err != nil {
 			// It may be the key itself that stands there.
 			return nil, fmt.Errorf("tls.key: the file that it names cannot be read: %w", message.Cause(err))

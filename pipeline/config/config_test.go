@@ -914,16 +914,16 @@ func TestParseReceivers(t *testing.T) {
   - {alertmanager: {url: "http://a"}, kinds: [change], keys: "pump-*", labels: {severity: page}, max_age: 1h, beliefs: [change]}
 `)
 	want := []Receiver{
-		{Sink: Sink{File: &File{Format: "jsonl", Path: "all"}}, At: "alerts.0", Choice: Choice{Kinds: AlarmKinds(), Beliefs: []string{"outlier", "change"}}},
-		{Sink: Sink{Webhook: &webhook.Sink{URL: secret.Text{Text: "http://a"}, Batch: 100, Timeout: 10 * time.Second, Form: "alertmanager"}}, At: "alerts.1",
+		{Sink: Sink{File: &File{Format: "jsonl", Path: "all"}}, Path: "alerts.0", Choice: Choice{Kinds: AlarmKinds(), Beliefs: []string{"outlier", "change"}}},
+		{Sink: Sink{Webhook: &webhook.Sink{URL: secret.Text{Text: "http://a"}, Batch: 100, Timeout: 10 * time.Second, Form: "alertmanager"}}, Path: "alerts.1",
 			Choice: Choice{Kinds: []string{"change"}, Beliefs: []string{"change"}, Keys: "pump-*", Labels: map[string]string{"severity": "page"}}, MaxAge: time.Hour},
 	}
 	expect.Same(t, want, c.Alerts)
 	expect.Same(t, []hafvf.Kind{hafvf.Outlier, hafvf.Change}, c.Detect.Beliefs, "beliefs")
 	for text, want := range map[string]bool{"": false, ", kinds: [novelty, recovered]": true, ", kinds: [novelty]": false} {
 		for _, form := range []string{"alerts: {alertmanager: {url: \"http://a\"}%s}\n", "alerts: [{alertmanager: {url: \"http://a\"}%s}]\n"} {
-			if r := parse(t, base+fmt.Sprintf(form, text)).Alerts[0]; r.Ends != want || r.Webhook.Ends != want {
-				t.Errorf("%s: the receiver gets ends: %v, %v", text, r.Ends, r.Webhook.Ends)
+			if r := parse(t, base+fmt.Sprintf(form, text)).Alerts[0]; r.SendResolved != want || r.Webhook.SendResolved != want {
+				t.Errorf("%s: the receiver gets ends: %v, %v", text, r.SendResolved, r.Webhook.SendResolved)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func (c *Config) keys(model []keytable.Key) []keytable.Key {
 		{Name: "state", Doc: "filter: file of the states. A run begins with it, passes over what it says was read, and replaces it at its end, an endless query each minute. A second run is refused. A topic begins with it if its changelog has had no states.", Read: keytable.File(&c.State, inputfile.AnySize)},
 		{Name: "source", Doc: "Where records come from.", Required: true, Single: true, Keys: c.Source.keys()},
 		{Name: "sink", Doc: "Where estimates go. none writes no estimates: the run has alarms only.", Initial: `{jsonl: {path: "-"}}`, Single: true,
-			Seen: func() { c.Sink = Sink{} }, None: func() { c.Sink.None = true }, Keys: append(c.Sink.keys(), c.Sink.prometheusKey())},
+			Seen: func() { c.Sink = Sink{} }, None: func() { c.Sink.Discard = true }, Keys: append(c.Sink.keys(), c.Sink.prometheusKey())},
 		{Name: "dead_letter", Doc: "Where rejected records go. By default to standard error as JSON Lines.", Single: true, Keys: c.deadLetterKeys()},
 		c.marksKey(),
 		{Name: "alerts", Doc: "Where alarms go, with detect or silence. By default nowhere.", Read: receivers(&c.Alerts)},

@@ -34,7 +34,7 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 		// An event costs less than the state of its key, which is read and stored once per bundle.
 		src.BundleRecords = 8 * connectors.BundleRecords
 	} else if c.Transform == settings.Filter {
-		src.BundleRecords = c.AtOnce(connectors.BundleRecords)
+		src.BundleRecords = c.MaxBatchRecords(connectors.BundleRecords)
 	}
 	return src, f
 }

@@ -69,7 +69,7 @@ func (d *Reading) Keys() []keytable.Key {
 }
 
 func levels(dst *[]hafvf.Beta) keytable.ValueParser {
-	return keytable.AtMost(maxLevels, "levels", keytable.List("{alpha, beta}", dst, func(l *hafvf.Beta) []keytable.Key {
+	return keytable.MaxEntries(maxLevels, "levels", keytable.List("{alpha, beta}", dst, func(l *hafvf.Beta) []keytable.Key {
 		return []keytable.Key{
 			{Name: "alpha", Doc: "First parameter of the prior. A large one keeps more.", Required: true, Read: keytable.Number(&l.Alpha, domain.Level)},
 			{Name: "beta", Doc: "Second parameter of the prior. A large one forgets more.", Required: true, Read: keytable.Number(&l.Beta, domain.Level)},
@@ -97,7 +97,7 @@ func formatMembers(bank []hafvf.Member) string {
 
 // members reads the filters of a bank. It requires at least one.
 func members(dst *[]hafvf.Member) keytable.ValueParser {
-	r := keytable.AtMost(maxMembers, "filters", keytable.List("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []keytable.Key {
+	r := keytable.MaxEntries(maxMembers, "filters", keytable.List("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []keytable.Key {
 		return []keytable.Key{
 			{Name: "levels", Doc: "Beta priors of this member's weights. Required without ar, else none by default.", Read: levels(&m.Levels)},
 			{Name: "top", Doc: "Fixed weight of this member's topmost level.", Required: true, Read: keytable.Number(&m.Top, domain.Top)},
@@ -300,7 +300,7 @@ func seasons(dst *[]usual.Season) keytable.ValueParser {
 	if len(initial) > 0 {
 		text = "{" + strings.Join(initial, ", ") + "}"
 	}
-	return keytable.AtMost(maxSeasons, "cycles", keytable.ValueParser{Takes: takes, Initial: text, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+	return keytable.MaxEntries(maxSeasons, "cycles", keytable.ValueParser{Takes: takes, Initial: text, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		read := []usual.Season{}
 		add := func(p string, period, harmonics *yaml.Node) {
 			s := usual.Season{Harmonics: 3}

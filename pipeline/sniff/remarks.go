@@ -54,9 +54,9 @@ func (s *sample) remarks(c *config.Config) {
 		switch {
 		case late == 0:
 		case res.Behind > account.FarBehind:
-			add(doubt, "order", "%s of the records are late, up to %s after a later one of their key, the first at %s: times go back there; order: arrival uses the order of the source", message.Percent(res.Late, res.Records), message.Least(res.Behind), s.early.place)
+			add(doubt, "order", "%s of the records are late, up to %s after a later one of their key, the first at %s: times go back there; order: arrival uses the order of the source", message.Percent(res.Late, res.Records), message.AtLeast(res.Behind), s.early.place)
 		case s.clockSetBack() == "" && res.LeftOut == 0 && !slices.ContainsFunc(res.Suggestions, func(s Suggestion) bool { return s.Key == "lateness" || s.Key == "aggregate.wait" }):
-			add(doubt, "key", "%s of the records are late, up to %s after a later one of their key, the first at %s: a part of the key may be missing", message.Percent(res.Late, res.Records), message.Least(res.Behind), s.early.place)
+			add(doubt, "key", "%s of the records are late, up to %s after a later one of their key, the first at %s: a part of the key may be missing", message.Percent(res.Late, res.Records), message.AtLeast(res.Behind), s.early.place)
 		}
 	}
 	if res.LeftOut > 0 {

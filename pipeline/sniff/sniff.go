@@ -178,7 +178,7 @@ func newSample(p *decode.Parser, res *Result) *sample {
 // finish computes what needs all records of the sample.
 func (s *sample) finish(c *config.Config, format string) {
 	res := s.result
-	res.Rejections = s.rejects.Commonest()
+	res.Rejections = s.rejects.MostFrequent()
 	tied := 0
 	for _, key := range res.Keys {
 		v := s.keys[key]
@@ -359,7 +359,7 @@ func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
 		timeText, _ := s.textsOf(r)
 		s.suspectTime = append(s.suspectTime, timeText)
 	}
-	if timeText, _ := s.textsOf(r); s.parser.LeavesOut(timeText) {
+	if timeText, _ := s.textsOf(r); s.parser.IsSkippedTime(timeText) {
 		if res.LeftOut++; res.LeftOut == 1 {
 			res.FirstLeft = d.ID
 		}
@@ -625,7 +625,7 @@ func (res *Result) String() string {
 		line("", "%s: %s", r.Place, message.Printable(r.Raw))
 	}
 	if s := res.Sessions; s.N > 0 {
-		line("sessions", "%d in these records, at gaps of %s", s.N, message.Range(s.LeastGap, s.LargestGap))
+		line("sessions", "%d in these records, at gaps of %s", s.N, message.Range(s.MinGap, s.MaxGap))
 	}
 	for _, s := range res.Suggestions {
 		line("suggest", "%s: %s  # %s", s.Key, s.Value, s.Why)

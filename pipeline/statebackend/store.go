@@ -28,8 +28,8 @@ type Config struct {
 	// Migrate converts states that were written under another configuration, as far as their parts mean the same: see
 	// keyed.Migrator.
 	Migrate bool
-	// Leave, with Migrate, drops states of which no part can be converted. Without it they are an error.
-	Leave bool
+	// DropIncompatible, with Migrate, drops states of which no part can be converted. Without it they are an error.
+	DropIncompatible bool
 	// Check, if not nil, receives the result of the migration of a topic's states. If it returns an error, OpenTopic returns the
 	// error, and nothing is migrated.
 	Check func(statestore.Migrated) error
@@ -46,7 +46,7 @@ func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.Default()) }
 
 func (c Config) migration() statestore.Policy {
 	switch {
-	case c.Leave:
+	case c.DropIncompatible:
 		return statestore.DropIncompatible
 	case c.Migrate:
 		return statestore.Convert

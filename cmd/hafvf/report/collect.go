@@ -184,7 +184,7 @@ func (c *Collector) AddMarks(marks []records.Mark) { c.marks = append(c.marks, m
 // markOf returns the value of the last mark of an alarm; empty if it has no mark.
 func (c *Collector) markOf(d *detail) string {
 	for _, m := range slices.Backward(c.marks) {
-		if m.Of(d.key.name, d.id, d.incident) {
+		if m.Matches(d.key.name, d.id, d.incident) {
 			return m.Mark
 		}
 	}

@@ -103,7 +103,7 @@ func (l *Live) marked(m records.Mark) {
 		l.marks = slices.Delete(l.marks, 0, len(l.marks)-liveMarks)
 	}
 	for i := range l.alerts {
-		if a := &l.alerts[i].Alert; m.Of(a.Key, a.ID, a.Incident) {
+		if a := &l.alerts[i].Alert; m.Matches(a.Key, a.ID, a.Incident) {
 			l.notify(*a)
 		}
 	}

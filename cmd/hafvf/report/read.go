@@ -68,7 +68,7 @@ func Files(ctx context.Context, paths []string, period Since, zone *time.Locatio
 		wants := func(r *output.Record) bool {
 			return !r.Time.Before(start) && (r.Kind != nil || followed == nil || whole[path] || followed[*r.Key])
 		}
-		err := output.Each(ctx, path, wants, func(r *output.Record) error {
+		err := output.ForEach(ctx, path, wants, func(r *output.Record) error {
 			records++
 			switch {
 			case r.Unread:
@@ -107,7 +107,7 @@ func firstOf(ctx context.Context, path string) (first output.Record, err error) 
 		return first, nil
 	}
 	errStop := errors.New("enough")
-	err = output.Each(ctx, path, nil, func(r *output.Record) error {
+	err = output.ForEach(ctx, path, nil, func(r *output.Record) error {
 		first = *r
 		return errStop
 	})

@@ -60,7 +60,7 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 	answers, memories := make([]keyAnswer, len(b.parts)), make([]keyed.Memory, len(m.estimators))
 	parallel.Do(len(answers), len(m.estimators), func(worker, i int) {
 		a, key := &answers[i], b.parts[i].key
-		alerted := b.flags&withAlerts != 0 && m.alerted.Of(key, true)
+		alerted := b.flags&withAlerts != 0 && m.alerted.For(key, true)
 		*a = keyAnswer{model: m, batch: b, key: key, est: m.estimators[worker], memory: &memories[worker], alerted: alerted}
 		a.err = a.process(&b.parts[i], written, worker)
 	})

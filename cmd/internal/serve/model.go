@@ -23,8 +23,8 @@ type Settings struct {
 	Values  []string `json:"values"`  // names of the numbers of an observation; default: x
 	Zone    string   `json:"zone"`    // zone of times without an offset; default: UTC
 	Untimed bool     `json:"untimed"` // observations have no time
-	// Unending is true if observations come until the caller is stopped.
-	Unending bool `json:"unending"`
+	// Unbounded is true if observations come until the caller is stopped.
+	Unbounded bool `json:"unending"`
 }
 
 // A Description is the answer to a settings frame.
@@ -126,7 +126,7 @@ func (s *Settings) read() (c *settings.Settings, unused []string, err error) {
 	if !hasModel {
 		d.Overrides = []string{"model.family=normal", "model.prior=auto"}
 	}
-	source := settings.Source{Path: "source", Time: []string{"time"}, Values: s.Values, Zone: s.Zone, Unending: s.Unending}
+	source := settings.Source{Path: "source", Time: []string{"time"}, Values: s.Values, Zone: s.Zone, Unbounded: s.Unbounded}
 	if s.Untimed {
 		source.Time = nil
 	}

@@ -46,7 +46,7 @@ func (m *Memory) Cell(name string) *Cell { return m.cells[name] }
 // after the other.
 func (m *Memory) Reserve(keys, bytes int) {
 	for _, c := range m.cells {
-		c.Expect(keys/len(m.cells), (bytes+bytes/16)/len(m.cells))
+		c.Reserve(keys/len(m.cells), (bytes+bytes/16)/len(m.cells))
 	}
 }
 

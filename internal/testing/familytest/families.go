@@ -13,17 +13,17 @@ import (
 type Family struct {
 	Name  string
 	Prior expfam.Params // one for laws
-	// Least is what a model needs: the parameters that have no default, and the length of an
+	// MinParams is what a model needs: the parameters that have no default, and the length of an
 	// observation if they leave it open.
-	Least expfam.Params
-	Dim   int
-	Sizes []string // the parameters that may be any number above zero
-	Kind  Kind     // what the last entry of an observation may be
+	MinParams expfam.Params
+	Dim       int
+	Sizes     []string // the parameters that may be any number above zero
+	Kind      Kind     // what the last entry of an observation may be
 	// Draw draws an observation of the model of Prior, of a Sequential one a whole row.
 	Draw func(rng *rand.Rand) []float64
 	// At is an observation of a stream, as a filter takes it, where x is level with noise.
 	At func(rng *rand.Rand, level, x float64) []float64
-	// Far draws an observation of the model of Least, as a filter takes it: a usual one, or one that
+	// Far draws an observation of the model of MinParams, as a filter takes it: a usual one, or one that
 	// is by far more than that.
 	Far func(rng *rand.Rand, far float64) []float64
 	// Natural are coordinates in which a posterior of the model of Prior, given by its textbook
@@ -68,10 +68,10 @@ var Families = []Family{{
 	Statistics: func(x []float64) []float64 { return []float64{x[0], x[1] - x[0]} },
 }, {
 	Name: "categorical", Prior: expfam.Params{"alpha": []float64{1, .5, 2}}, Sizes: []string{"alpha"}, Kind: Category,
-	Least: expfam.Params{"alpha": []float64{1, 1, 1}},
-	Draw:  func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} },
-	At:    func(_ *rand.Rand, _, x float64) []float64 { return []float64{math.Mod(math.Abs(math.Trunc(x)), 3)} },
-	Far:   func(rng *rand.Rand, far float64) []float64 { return []float64{float64(min(2, rng.IntN(3)+int(far)))} },
+	MinParams: expfam.Params{"alpha": []float64{1, 1, 1}},
+	Draw:      func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} },
+	At:        func(_ *rand.Rand, _, x float64) []float64 { return []float64{math.Mod(math.Abs(math.Trunc(x)), 3)} },
+	Far:       func(rng *rand.Rand, far float64) []float64 { return []float64{float64(min(2, rng.IntN(3)+int(far)))} },
 	Statistics: func(x []float64) []float64 {
 		out := make([]float64, 3)
 		out[int(x[0])] = 1
@@ -172,7 +172,7 @@ func Of(name string) Family {
 	return f
 }
 
-// Row draws an observation of m, which has the prior Least, as the model itself takes it.
+// Row draws an observation of m, which has the prior MinParams, as the model itself takes it.
 func (f Family) Row(m expfam.Model, rng *rand.Rand, far float64) []float64 {
 	x := f.Far(rng, far)
 	seq, ok := m.(expfam.Sequential)

@@ -338,8 +338,8 @@ func Choices(dst *[]string, names ...string) ValueParser {
 	return r
 }
 
-// AtMost limits the number of entries of a list or a mapping.
-func AtMost(maxEntries int, what string, r ValueParser) ValueParser {
+// MaxEntries limits the number of entries of a list or a mapping.
+func MaxEntries(maxEntries int, what string, r ValueParser) ValueParser {
 	read := r.Read
 	r.Read = func(d *Decoder, path string, n *yaml.Node) {
 		entries := len(n.Content)
