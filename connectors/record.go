@@ -429,8 +429,8 @@ func Headers(src Source, see func(columns []string)) error {
 	return nil
 }
 
-// Once reports whether the source can be read only once, as standard input.
-func (src Source) Once() bool {
+// ReadsOnce reports whether the source can be read only once, as standard input.
+func (src Source) ReadsOnce() bool {
 	paths, err := src.files()
 	return err == nil && readsOnce(paths[0])
 }

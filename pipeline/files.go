@@ -58,7 +58,7 @@ func (g *Graph) withCarriedColumns() (*Graph, error) {
 	if !ok || len(f.carry) == 0 {
 		return g, nil
 	}
-	found, err := decode.Carried(f.Source, f.fields, f.carry)
+	found, err := decode.CarriedColumns(f.Source, f.fields, f.carry)
 	if err != nil {
 		return nil, err
 	}
@@ -137,5 +137,5 @@ func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transf
 	if f.piped {
 		read = connectors.ReadPipe
 	}
-	return read(s, f.Source), decodesFiles(decoding{f.Format, f.fields, f.Once()})
+	return read(s, f.Source), decodesFiles(decoding{f.Format, f.fields, f.ReadsOnce()})
 }

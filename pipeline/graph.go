@@ -108,7 +108,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		s := newSink(&r.Sink, layout.AlertColumns(x), layout.AlertSchema(), &c.Source)
 		s.maxAge, s.runnerStores = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
-		receivers = append(receivers, receiver{Choice: r.Choice, As: s.form(), Pages: s.hook != nil, Keeps: s.hook != nil && s.hook.Keeps()})
+		receivers = append(receivers, receiver{Choice: r.Choice, Form: s.form(), OnlyPages: s.hook != nil, Stateful: s.hook != nil && s.hook.Stateful()})
 	}
 	if c.Transform == settings.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
@@ -240,7 +240,7 @@ func receivedKinds(c *config.Config, r *config.Receiver) []string {
 	if kinds == nil {
 		return []string{"nothing"}
 	}
-	if r.Few != nil {
+	if r.SmallFleetKinds != nil {
 		kinds = append(kinds, fmt.Sprintf("or of fewer than %d keys all alarms", config.FewKeys))
 	}
 	return kinds
@@ -371,7 +371,7 @@ type filtering struct {
 }
 
 func (f filtering) build(s beam.Scope, form records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
-	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: form, Receivers: f.receivers, Alerted: f.alerted, Alone: f.alone, Counters: f.cfg.Aggregate != nil && f.cfg.Aggregate.Value == keyed.Increase})}
+	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, Form: form, Receivers: f.receivers, Alerted: f.alerted, Alone: f.alone, Counters: f.cfg.Aggregate != nil && f.cfg.Aggregate.Value == keyed.Increase})}
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
 		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)
@@ -434,7 +434,7 @@ type smoothing struct {
 
 func (m smoothing) build(s beam.Scope, form records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
 	b.lines, b.undecoded, b.late = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{
-		Layout: m.layout, As: form,
+		Layout: m.layout, Form: form,
 	})}, batches)
 	return b
 }

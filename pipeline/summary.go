@@ -195,7 +195,7 @@ func (s Summary) String() string {
 		fmt.Fprintf(&b, "; up to %s of topic %s were deleted before they were read: they are in no estimate; give the topic a longer retention", count(s.Deleted[topic], "record"), topic)
 	}
 	b.WriteByte('\n')
-	b.WriteString(s.Kept())
+	b.WriteString(s.UnchangedOutputs())
 	s.hints(&b)
 	s.incidents(&b)
 	if len(s.Largest) == 0 {
@@ -298,8 +298,8 @@ func (s Summary) stamp(t time.Time) string {
 	return t.In(cmp.Or(s.clock, time.UTC)).Format(time.RFC3339)
 }
 
-// Kept says in one line which outputs of the run stay unchanged. It is empty if all were written.
-func (s Summary) Kept() string {
+// UnchangedOutputs names in one line which outputs of the run stay unchanged. It is empty if all were written.
+func (s Summary) UnchangedOutputs() string {
 	switch {
 	case len(s.Partial) > 0 && s.resumes:
 		return "outputs and state are unchanged; the output of this run is in " + strings.Join(s.Partial, ", ") + "\n"

@@ -63,7 +63,7 @@ func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metr
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprint(w, "ok\n", metrics.Note())
+		fmt.Fprint(w, "ok\n", metrics.UnavailableReceivers())
 	})
 	// Timeouts close the connections of idle and stuck clients.
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}

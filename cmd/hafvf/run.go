@@ -152,7 +152,7 @@ func (o *operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summa
 			err = cause
 		}
 		if !errors.Is(err, connectors.ErrReaderGone) {
-			fmt.Fprint(stderr, s.Kept())
+			fmt.Fprint(stderr, s.UnchangedOutputs())
 		}
 		return s, err
 	}

@@ -46,7 +46,7 @@ func trialsCommand() *cobra.Command {
 				transform string
 				observer  *pipeline.Observer
 			}{{settings.Filter, table.Filtered()}, {settings.Smooth, table.Smoothed()}} {
-				graph, err := pipeline.Compose(cfg.As(run.transform))
+				graph, err := pipeline.Compose(cfg.ForTransform(run.transform))
 				if err != nil {
 					return cli.UsageError(fmt.Errorf("%s, with transform: %s: %w", args[0], run.transform, err))
 				}

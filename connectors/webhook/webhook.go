@@ -60,8 +60,8 @@ func (s Sink) form() Form {
 	return Forms[max(0, slices.IndexFunc(Forms, func(f Form) bool { return f.Name == s.Form }))]
 }
 
-// Keeps reports whether the receiver keeps alerts by their labels until they are resolved.
-func (s Sink) Keeps() bool { return s.form().keeps }
+// Stateful reports whether the receiver keeps alerts by their labels until they are resolved.
+func (s Sink) Stateful() bool { return s.form().keeps }
 
 // String is the receiver in a sentence, without its URL.
 func (s Sink) String() string { return s.form().Called }

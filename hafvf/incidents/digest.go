@@ -67,8 +67,8 @@ func (d *Digests) Next() (first time.Time, ok bool) {
 	return first, ok
 }
 
-// EndOf returns the end of the first digest that an alarm at t would open. ok is false if there are no periods.
-func (d *Digests) EndOf(t time.Time) (first time.Time, ok bool) {
+// FirstEnd returns the end of the first digest that an alarm at t would open. ok is false if there are no periods.
+func (d *Digests) FirstEnd(t time.Time) (first time.Time, ok bool) {
 	for _, every := range d.every {
 		if end := d.grid(every).Next(t); !ok || end.Before(first) {
 			first, ok = end, true

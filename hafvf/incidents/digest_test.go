@@ -63,7 +63,7 @@ func TestDigests(t *testing.T) {
 	}
 	got = slices.DeleteFunc(got, func(s string) bool { return strings.HasSuffix(s, ": ") })
 	expect.Same(t, want, got)
-	if end, open := d.EndOf(time.Date(1969, 12, 31, 12, 0, 0, 0, time.UTC)); !open || !end.Equal(time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC)) {
+	if end, open := d.FirstEnd(time.Date(1969, 12, 31, 12, 0, 0, 0, time.UTC)); !open || !end.Equal(time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC)) {
 		t.Error(end)
 	}
 	// A digest also ends in the hour that occurs twice.
@@ -86,7 +86,7 @@ func TestDigestFirstAlarm(t *testing.T) {
 	now := time.Date(2017, 10, 14, 23, 50, 0, 0, zone)
 	d.Add(Alarm{ID: "a", Key: "k", Time: now}, "")
 	midnight := now.Add(10 * time.Minute)
-	if end, _ := d.EndOf(now); !end.Equal(midnight) {
+	if end, _ := d.FirstEnd(now); !end.Equal(midnight) {
 		t.Errorf("it would end at %v", end)
 	}
 	if closed := d.Close(midnight, false); len(closed) != 1 || !closed[0].To.Equal(midnight) || len(closed[0].Alarms) != 1 {

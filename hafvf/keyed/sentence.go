@@ -166,7 +166,7 @@ func (t *Track) missed(m *usual.MissedSpike, who string, u unit, now time.Time) 
 	extreme, usualValue := scale.value(m.Extreme), scale.value(m.Usual)
 	return sentence{
 		who: who, what: "stayed at " + u.figure(extreme, math.NaN(), extreme).value(extreme), when: fmt.Sprintf("from %s to %s", t.clock(m.From, now), t.clock(m.From.Add(time.Hour), now)),
-		usual: fmt.Sprintf("usually it %s %s then (%d of %d days)", verb, u.figure(usualValue, math.NaN(), usualValue).value(usualValue), m.Came, m.Days),
+		usual: fmt.Sprintf("usually it %s %s then (%d of %d days)", verb, u.figure(usualValue, math.NaN(), usualValue).value(usualValue), m.SpikeDays, m.Days),
 	}.String()
 }
 

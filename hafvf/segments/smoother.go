@@ -543,7 +543,7 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers) []int {
 		}
 	}
 	for j := range peaks {
-		cuts = append(cuts, peaks[j].At...)
+		cuts = append(cuts, peaks[j].Positions...)
 	}
 	slices.Sort(cuts)
 	return slices.Compact(cuts)

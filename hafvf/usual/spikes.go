@@ -54,11 +54,11 @@ const (
 
 // MissedSpike is a spike that did not occur in its hour, which has ended. Its zero value means none.
 type MissedSpike struct {
-	Output         int
-	Score          float64 // −log₁₀ of the probability of so small a deviation
-	From           time.Time
-	Extreme, Usual float64 // the hour's farthest value on the side of the spike, and the usual one
-	Days, Came     int     // days seen with this hour, and how many of them had the spike
+	Output          int
+	Score           float64 // −log₁₀ of the probability of so small a deviation
+	From            time.Time
+	Extreme, Usual  float64 // the hour's farthest value on the side of the spike, and the usual one
+	Days, SpikeDays int     // days seen with this hour, and how many of them had the spike
 }
 
 // record learns the value y of a coordinate, whose usual mean and standard deviation are usual and sd. n is the weight

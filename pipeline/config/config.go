@@ -161,10 +161,10 @@ type Choice struct {
 	Except       string            `json:",omitempty"` // pattern of excluded keys; empty: none
 	Labels       map[string]string `json:",omitempty"` // additional labels of each alert
 	Digest       time.Duration     `json:",omitempty"` // period of the digest of alarms outside incidents; 0: no digest
-	// Few replaces Kinds while the fleet has had fewer than FewKeys keys; nil: Kinds applies. NoFew disables the digest
-	// of such a fleet.
-	Few   []string `json:",omitempty"`
-	NoFew bool     `json:",omitempty"`
+	// SmallFleetKinds replaces Kinds while the fleet has had fewer than FewKeys keys; nil: Kinds applies.
+	// NoSmallFleetDigest disables the digest of such a fleet.
+	SmallFleetKinds    []string `json:"Few,omitempty"`
+	NoSmallFleetDigest bool     `json:"NoFew,omitempty"`
 }
 
 // Layouts of records.
@@ -405,7 +405,7 @@ func unit(dst *string) keytable.ValueParser {
 
 // valuesAs reads two different values.
 func valuesAs(dst *[]string) keytable.ValueParser {
-	r := missing(dst).Then(func() error {
+	r := missing(dst).WithCheck(func() error {
 		if values := *dst; len(values) != 2 || values[0] == values[1] {
 			return errors.New("must be two different values, the first of which is 0 and the second 1")
 		}

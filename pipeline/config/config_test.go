@@ -934,8 +934,8 @@ func TestParseReceivers(t *testing.T) {
 		`{jsonl: {path: b}}`:                             {AlarmKinds(), []string(nil), time.Duration(0)},
 	} {
 		r := parse(t, base+"incidents: true\nalerts: "+text+"\n").Alerts[0]
-		expect.Same(t, want, [3]any{r.Kinds, r.Few, r.Digest}, text)
-		expect.Same(t, want[1] != nil && want[2] == pagerDigest, r.NoFew, text)
+		expect.Same(t, want, [3]any{r.Kinds, r.SmallFleetKinds, r.Digest}, text)
+		expect.Same(t, want[1] != nil && want[2] == pagerDigest, r.NoSmallFleetDigest, text)
 	}
 	topic := "model: {family: normal}\ndetect: true\nsource: {kafka: {brokers: [a:1], topics: [t], group: g}}\nalerts: {webhook: {url: \"http://a\"}%s}\n"
 	for setting, age := range map[string]time.Duration{"": 24 * time.Hour, ", max_age: none": 0, ", max_age: 5m": 5 * time.Minute} {

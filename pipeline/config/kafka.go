@@ -178,7 +178,7 @@ func textOrSecret(dst *secret.Text) keytable.ValueParser {
 
 // hookURL reads the URL of a receiver.
 func hookURL(dst *secret.Text) keytable.ValueParser {
-	return textOrSecret(dst).Then(func() error {
+	return textOrSecret(dst).WithCheck(func() error {
 		if dst.Text == "" {
 			return nil
 		}

@@ -123,9 +123,9 @@ func (d *decoder) receivers(c *Config) {
 			d.Fail(keytable.Join(r.Path, "labels"), "Slack messages do not show labels")
 		}
 		if r.Webhook != nil && c.Incidents != nil && !d.Has(keytable.Join(r.Path, "kinds")) {
-			r.Kinds, r.Few, r.Webhook.Batches = pagerKinds(), r.Kinds, true
+			r.Kinds, r.SmallFleetKinds, r.Webhook.Batches = pagerKinds(), r.Kinds, true
 			if !d.Has(keytable.Join(r.Path, "digest")) {
-				r.Digest, r.NoFew = pagerDigest, true
+				r.Digest, r.NoSmallFleetDigest = pagerDigest, true
 			}
 		}
 		switch {

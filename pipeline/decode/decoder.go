@@ -43,7 +43,7 @@ type Decoded struct {
 	keyed.Observation // ID and Raw are always set
 	Key               string
 	Err               error
-	Lost              int    // if Err is set, the number of observations lost with a wide record; 0 means one
+	LostObservations  int    // if Err is set, the number of observations lost with a wide record; 0 means one
 	RecordKey         []byte // key of a Kafka record
 
 	raw []byte
@@ -116,7 +116,7 @@ func (d *Decoder) File(records []connectors.Record, take func([]Decoded)) {
 		}
 		switch {
 		case r.Reason != "":
-			dst.Err, dst.Lost = errors.New(r.Reason), r.Series
+			dst.Err, dst.LostObservations = errors.New(r.Reason), r.Series
 		case !d.tables:
 			dst.Key, dst.Err = d.parser.json(r.Raw, from, &dst.Observation)
 		default:
@@ -150,7 +150,7 @@ func (d *Decoder) takeParts(records []connectors.Record, take func([]Decoded)) {
 			o := &chunk[i]
 			r := &records[o.record]
 			raw := r.Raw
-			dst.Err, dst.Lost = o.err, o.lost
+			dst.Err, dst.LostObservations = o.err, o.lost
 			if o.err == nil {
 				raw = o.raw
 				dst.Key, dst.Err = d.parser.observation(o.fields, origin{series: seriesName(r.Source)}, &dst.Observation)

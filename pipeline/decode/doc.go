@@ -18,7 +18,7 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 	s := c.Source.Files()
 	src := connectors.Source{Format: s.Format, Path: s.Path, Delimiter: string(s.Delimiter), Skip: s.Skip, Comment: s.Comment, Encoding: s.Encoding}
 	f := s.Fields
-	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // Carried finds the names that match
+	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // CarriedColumns finds the names that match
 	if connectors.FormatOf(s.Format).Columns {
 		dates, last := timeNames(f)
 		src.Key, src.Time, src.Values, src.Carry = slices.Concat(dates, f.By, f.Key), last, f.Values, f.Carry

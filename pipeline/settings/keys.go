@@ -358,7 +358,7 @@ func seasons(dst *[]usual.Season) keytable.ValueParser {
 // dates reads a list of dates.
 func dates(dst *[]string) keytable.ValueParser {
 	r := keytable.ListOf("dates, such as 2026-12-25", dst, func(s *string) keytable.ValueParser {
-		return keytable.Text(s, keytable.MayBeEmpty).Then(func() error {
+		return keytable.Text(s, keytable.MayBeEmpty).WithCheck(func() error {
 			_, err := domain.Date(*s)
 			return err
 		})
@@ -398,7 +398,7 @@ func holidays(dst *usual.Holidays) keytable.ValueParser {
 	file, like := "", weekdays[dst.Like]
 	keys := []keytable.Key{
 		{Name: "dates", Doc: "Local dates.", Read: dates(&listed)},
-		{Name: "file", Doc: "File with a date on each line, of at most 4 MB. What follows a # is a comment. It is read at the start; a pipe within 10 s.", Read: keytable.Text(&file, keytable.NotEmpty).Then(func() (err error) {
+		{Name: "file", Doc: "File with a date on each line, of at most 4 MB. What follows a # is a comment. It is read at the start; a pipe within 10 s.", Read: keytable.Text(&file, keytable.NotEmpty).WithCheck(func() (err error) {
 			filed, err = readDates(file)
 			return err
 		})},

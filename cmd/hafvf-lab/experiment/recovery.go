@@ -133,9 +133,9 @@ func (r Recovery) subject(rng *rand.Rand, truth fitted) fitted {
 		return nats
 	}
 	m := p.Maximise()
-	is := fitted{mean: m.At[0], bound: m.Outcome == likelihood.AtBound, holds: !(at[0] < m.Lower[0]) && !(at[0] > m.Upper[0])}
+	is := fitted{mean: m.Values[0], bound: m.Outcome == likelihood.AtBound, holds: !(at[0] < m.Lower[0]) && !(at[0] > m.Upper[0])}
 	if truth.sum > 0 {
-		is.sum = m.At[0] + m.At[1]
+		is.sum = m.Values[0] + m.Values[1]
 		is.mean /= is.sum
 	}
 	return is

@@ -228,8 +228,8 @@ func shellWord(s string) string {
 	return string(append(b, '\''))
 }
 
-// Note adds a sentence to the page's notes about the input.
-func (c *Collector) Note(text string) { c.notes = append(c.notes, text) }
+// AddNote adds a sentence to the page's notes about the input.
+func (c *Collector) AddNote(text string) { c.notes = append(c.notes, text) }
 
 func (c *Collector) keyOf(name string) *key {
 	k := c.keys[name]

@@ -263,7 +263,7 @@ func (f *Fleet) Advance(watermark time.Time) error {
 	for {
 		end, open := f.digests.Next()
 		if first, _ := f.waitingRange(); !open && !first.IsZero() {
-			end, open = f.digests.EndOf(first)
+			end, open = f.digests.FirstEnd(first)
 		}
 		if !open || end.After(watermark) {
 			return f.advance(watermark)
@@ -304,7 +304,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 			f.listener.Single(s.Key, t)
 		}
 	}
-	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return !f.grouping.Waits(name) })
+	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return !f.grouping.MayBecomePage(name) })
 	err := f.release(func(name incidents.AlarmName, h waitingAlert) bool {
 		return name.Kind == keyed.RecoveredAlarm && !h.time.After(watermark)
 	})
