@@ -82,7 +82,7 @@ func (est *Estimator) Check(key string, o Observation) error {
 	return est.chains.ofKey(key).check(&o)
 }
 
-// Checker returns a function that checks observations of the key before KeyState.Take. It returns an error as Check
+// Checker returns a function that checks observations of the key before KeyState.Process. It returns an error as Check
 // does, or if the time that the order needs is missing. With an aggregate of counts, it does not check values.
 func (est *Estimator) Checker(key string) func(*Observation) error {
 	if err := domain.CheckKey(key); err != nil {
