@@ -58,7 +58,7 @@ type readFn struct {
 }
 
 func (fn *readFn) CreateInitialRestriction([]byte) offsetrange.Restriction {
-	return offsetrange.Restriction{End: inorder.Endless}
+	return offsetrange.Restriction{End: inorder.Unbounded}
 }
 
 func (fn *readFn) ProcessElement(ctx context.Context, rt *sdf.LockRTracker, _ []byte, emit func(Batch)) (sdf.ProcessContinuation, error) {
@@ -108,7 +108,7 @@ func (fn *readFn) emitBundle(ctx context.Context, rt *sdf.LockRTracker, wait tim
 		in.close()
 		return in, false, err
 	}
-	if ended && rt.GetRestriction().(offsetrange.Restriction).End == inorder.Endless {
+	if ended && rt.GetRestriction().(offsetrange.Restriction).End == inorder.Unbounded {
 		inorder.End(rt)
 		in.close()
 		return in, true, nil

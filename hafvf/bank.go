@@ -32,7 +32,7 @@ func DefaultBank() []Member {
 	}
 }
 
-// DefaultBankOf returns the default members for a family: DefaultBank, and for normal also a member that
+// DefaultBankFor returns the default members for a family: DefaultBank, and for normal also a member that
 // regresses on the last three values. With detection this member lowers the false changes on streams with
 // autocorrelation .5, .8 and .95 from 5, 115 and 185 in 10,000 observations to none. On thirteen kinds of
 // streams without autocorrelation the mean log predictive changes by at most .0001 nats, and F1 of the changes
@@ -42,7 +42,7 @@ func DefaultBank() []Member {
 // Benchmark: score 74.9 against 71.2). Its cost appears on streams of autocorrelation .8 with jumps of 3 to 6
 // standard deviations, where F1 is .58 against .93. At .95 either order hides most such jumps, because such a
 // stream makes large jumps by itself.
-func DefaultBankOf(family string) []Member {
+func DefaultBankFor(family string) []Member {
 	bank := DefaultBank()
 	if family == "normal" {
 		bank = append(bank, Member{Top: .9998, AR: 3})
@@ -225,9 +225,9 @@ func (b *Bank) Use(m Model) {
 	}
 }
 
-// WithoutELBO saves time if nobody reads the ELBO of the steps. The ELBO is then NaN for members without
+// SkipELBO saves time if nobody reads the ELBO of the steps. Afterwards the ELBO is NaN for members without
 // levels, and a lower bound for the others.
-func (b *Bank) WithoutELBO() {
+func (b *Bank) SkipELBO() {
 	for _, f := range b.members {
 		f.skipELBO = true
 	}
@@ -356,9 +356,9 @@ func (b *Bank) shares(dst []float64, s State, temper float64) {
 // has the wrong length.
 func (b *Bank) Update(s State, xs ...[]float64) Outcome { return b.UpdateAfter(s, 1, xs...) }
 
-// Recall replaces the value that the last update put into the window of a Sequential model. It does nothing for
+// ReplaceLast replaces the value that the last update put into the window of a Sequential model. It does nothing for
 // other models.
-func (b *Bank) Recall(s State, last float64) {
+func (b *Bank) ReplaceLast(s State, last float64) {
 	if first := b.members[0]; first.seq != nil {
 		first.window(b.Member(s, 0))[0] = last
 	}
@@ -591,7 +591,7 @@ func (b *Bank) Estimate(mean, sd []float64, s State, x []float64) {
 	b.EstimateAll(mean, sd, nil, nil, s, x)
 }
 
-// EstimateAll is Estimate and, unless regimeMean is nil, also Regime in one pass.
+// EstimateAll is Estimate and, unless regimeMean is nil, also EstimateRegime in one pass.
 func (b *Bank) EstimateAll(mean, sd, regimeMean, regimeSD []float64, s State, x []float64) {
 	b.begin(mean, sd, regimeMean, regimeSD, s)
 	stay := 1.0
@@ -608,9 +608,9 @@ func (b *Bank) EstimateAll(mean, sd, regimeMean, regimeSD []float64, s State, x 
 	b.estimate(s, stay, x)
 }
 
-// Regime writes mean and standard deviation of the likelihood's mean in the running regime: the mixture of the
+// EstimateRegime writes mean and standard deviation of the likelihood's mean in the running regime: the mixture of the
 // members without excursions, which a burst of outliers does not move.
-func (b *Bank) Regime(mean, sd []float64, s State, x []float64) {
+func (b *Bank) EstimateRegime(mean, sd []float64, s State, x []float64) {
 	b.begin(mean, sd, nil, nil, s)
 	b.estimate(s, 1, x)
 }

@@ -23,7 +23,7 @@ var threeKinds = [][]Member{
 func banksOf(family string) [][]Member {
 	banks := slices.Clone(threeKinds)
 	if family == "normal" {
-		banks = append(banks, DefaultBankOf(family),
+		banks = append(banks, DefaultBankFor(family),
 			[]Member{{Top: .985}, {Levels: []Beta{{.9, .1}}, Top: .9, AR: 2}, {Top: .99}, {Top: .95, AR: 1}})
 	}
 	return banks
@@ -235,7 +235,7 @@ func TestBankPredictiveMoments(t *testing.T) {
 func TestBankMissing(t *testing.T) {
 	m, _ := familyStream(t, "normal", nil)
 	rng := rand.New(rand.NewPCG(1, 6))
-	b, gaps := NewBank(m, DefaultBankOf("normal"), .999, &Detect{}), NewBank(m, DefaultBankOf("normal"), .999, &Detect{})
+	b, gaps := NewBank(m, DefaultBankFor("normal"), .999, &Detect{}), NewBank(m, DefaultBankFor("normal"), .999, &Detect{})
 	s, u := b.NewState(), gaps.NewState()
 	n, start := int64(0), int64(0)
 	changed := false
@@ -338,7 +338,7 @@ func TestBankResumeAndAllocations(t *testing.T) {
 // A state in which any single entry is impossible is rejected.
 func TestBankRefusesCorruptStates(t *testing.T) {
 	m, draw := familyStream(t, "normal", rand.New(rand.NewPCG(1, 8)))
-	b := NewBank(m, DefaultBankOf("normal"), .999, &Detect{})
+	b := NewBank(m, DefaultBankFor("normal"), .999, &Detect{})
 	s := b.NewState()
 	for range 63 {
 		b.Update(s, draw())
@@ -387,7 +387,7 @@ func TestBankRefusesCorruptStates(t *testing.T) {
 
 func FuzzDecodeBankState(f *testing.F) {
 	m, draw := familyStream(f, "normal", rand.New(rand.NewPCG(1, 9)))
-	b := NewBank(m, DefaultBankOf("normal"), .999, &Detect{})
+	b := NewBank(m, DefaultBankFor("normal"), .999, &Detect{})
 	s := b.NewState()
 	for range 10 {
 		b.Update(s, draw())
@@ -409,7 +409,7 @@ func FuzzDecodeBankState(f *testing.F) {
 // that needs a bank, instead of ignoring the setting.
 func TestConfigBank(t *testing.T) {
 	for _, c := range []Config{
-		{Family: "normal", Bank: DefaultBankOf("normal"), Forgetting: .99},
+		{Family: "normal", Bank: DefaultBankFor("normal"), Forgetting: .99},
 		{Family: "normal", Member: &Member{Levels: []Beta{{.9, .1}}, Top: 1}, Detect: &Detect{MinLength: 8}},
 	} {
 		b, err := c.NewBank()
@@ -452,13 +452,13 @@ func must[T any](v T, err error) T {
 }
 
 // Without the ELBO a bank learns the same, bit by bit, and reports a lower bound of the ELBO.
-func TestWithoutELBO(t *testing.T) {
+func TestSkipELBO(t *testing.T) {
 	for _, family := range someFamilies {
 		for _, members := range banksOf(family) {
 			rng := rand.New(rand.NewPCG(7, 8))
 			m, draw := familyStream(t, family, rng)
 			full, bounded := NewBank(m, members, DefaultForgetting, &Detect{}), NewBank(m, members, DefaultForgetting, &Detect{})
-			bounded.WithoutELBO()
+			bounded.SkipELBO()
 			s, boundedState := full.NewState(), bounded.NewState()
 			lower := 0
 			for range 600 {

@@ -19,7 +19,7 @@ type MigratedState struct {
 // prior probability of a change.
 const joining = changeMean
 
-// Carry converts s, a state of other, to a state of this bank. other must have the same family, dimension and
+// MigrateState converts s, a state of other, to a state of this bank. other must have the same family, dimension and
 // scale. The result has the effective samples of s; the MigratedState lists the other parts that were carried
 // over. An effective sample θ − θ₀ has the same meaning under any prior, levels and members:
 //
@@ -34,8 +34,8 @@ const joining = changeMean
 //   - The detection is carried over if prior, settings and AR are the same.
 //
 // Weights are per step or per unit of time. samePace is false if this differs between the banks; then all
-// levels are naive. Carry panics if the lengths of the samples differ.
-func (b *Bank) Carry(other *Bank, s State, samePrior, samePace bool) (State, MigratedState) {
+// levels are naive. MigrateState panics if the lengths of the samples differ.
+func (b *Bank) MigrateState(other *Bank, s State, samePrior, samePace bool) (State, MigratedState) {
 	other.checkState(s)
 	if b.Model().Len() != other.Model().Len() || b.Dim() != other.Dim() {
 		panic(badModel)

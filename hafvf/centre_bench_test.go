@@ -86,7 +86,7 @@ func BenchmarkCentre(b *testing.B) {
 			n, score := 0., 0.
 			for k, level := range []float64{.5, .95} {
 				cfg := keyed.Recommended("normal")
-				cfg.Interval, cfg.Brief = level, true
+				cfg.Interval, cfg.OmitPosterior = level, true
 				est := must(keyed.NewEstimator(cfg))
 				track := est.NewTrack("k")
 				var m keyed.Memory

@@ -193,7 +193,7 @@ func ExampleBank_Update() {
 			x += 5
 		}
 		d := b.Update(s, []float64{x}).Detection
-		b.Regime(mean[:], sd[:], s, nil)
+		b.EstimateRegime(mean[:], sd[:], s, nil)
 		switch {
 		case d.Starts():
 			fmt.Printf("n %d  %s since %d, log-odds %.1f  mean %.1f\n", n, d.Kind, d.Start, d.LogOdds(), mean[0])

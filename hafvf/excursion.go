@@ -33,7 +33,7 @@ import (
 //
 // A new regime starts from the naive prior, which therefore must have the scale of the data. Dependent
 // observations look like changes if the members do not model the dependence, for example in autocorrelated
-// streams: see DefaultBankOf. The bank's own model weighs the excursions, whatever models the members have.
+// streams: see DefaultBankFor. The bank's own model weighs the excursions, whatever models the members have.
 type Detect struct {
 	// Commit is the probability above which a change counts as certain, in (0, 1). 0 means the Commit of
 	// DefaultDetect. Prior odds of a change above 1 in 1000 do not count, so that a stream that changes often

@@ -126,7 +126,7 @@ func TestMinLength(t *testing.T) {
 			changed = changed || i >= 200 && d.Kind == Change
 		}
 		var mean, sd [1]float64
-		b.Regime(mean[:], sd[:], s, nil)
+		b.EstimateRegime(mean[:], sd[:], s, nil)
 		if memory := m.Memory(b.Filter(2).Sample(b.Member(s, 2))); changed != want || (math.Abs(mean[0]) < .5 && memory > 150) == want {
 			t.Errorf("at least %d: a change %v, mean of the regime %g, memory %g", minLength, changed, mean[0], memory)
 		}

@@ -70,7 +70,7 @@ func TestFamilyTable(t *testing.T) {
 			t.Errorf("doc.go's table has no row of %s", family)
 			continue
 		}
-		m := must(expfam.New(family, c.Least, c.Dim))
+		m := must(expfam.New(family, c.MinParams, c.Dim))
 		var rows []documented
 		for _, d := range table {
 			if d.family == family {
@@ -78,7 +78,7 @@ func TestFamilyTable(t *testing.T) {
 			}
 		}
 		// For an unknown parameter, the error lists the known ones.
-		_, err := expfam.New(family, withParam(c.Least, "nonsense", 1.), c.Dim)
+		_, err := expfam.New(family, withParam(c.MinParams, "nonsense", 1.), c.Dim)
 		if err == nil {
 			t.Fatalf("%s knows a parameter nonsense", family)
 		}
@@ -92,12 +92,12 @@ func TestFamilyTable(t *testing.T) {
 				t.Errorf("%s, %s: unknown domain %q", family, d.parameter, d.domain)
 			}
 			for _, v := range domain.in {
-				if _, err := expfam.New(family, withParam(c.Least, d.parameter, v), c.Dim); err != nil {
+				if _, err := expfam.New(family, withParam(c.MinParams, d.parameter, v), c.Dim); err != nil {
 					t.Errorf("%s, %s in %q: %v", family, d.parameter, d.domain, err)
 				}
 			}
 			for _, v := range domain.out {
-				if _, err := expfam.New(family, withParam(c.Least, d.parameter, v), c.Dim); err == nil {
+				if _, err := expfam.New(family, withParam(c.MinParams, d.parameter, v), c.Dim); err == nil {
 					t.Errorf("%s: %s = %v is accepted, documented %q", family, d.parameter, v, d.domain)
 				}
 			}
@@ -133,18 +133,18 @@ func checkDefault(t *testing.T, m expfam.Model, d documented) {
 	}
 	switch d.value {
 	case "required":
-		params := withParam(c.Least, d.parameter, nil)
+		params := withParam(c.MinParams, d.parameter, nil)
 		delete(params, d.parameter)
 		if _, err := expfam.New(d.family, params, 3); err == nil {
 			t.Errorf("%s: %s has a default, documented as required", d.family, d.parameter)
 		}
 		return
 	case "false":
-		explicit, err := expfam.New(d.family, withParam(c.Least, d.parameter, false), c.Dim)
+		explicit, err := expfam.New(d.family, withParam(c.MinParams, d.parameter, false), c.Dim)
 		if err != nil || explicit.Len() != m.Len() {
 			t.Errorf("%s: %s is not false by default (%v)", d.family, d.parameter, err)
 		}
-		other, err := expfam.New(d.family, withParam(c.Least, d.parameter, true), c.Dim)
+		other, err := expfam.New(d.family, withParam(c.MinParams, d.parameter, true), c.Dim)
 		if err != nil || other.Len() == m.Len() {
 			t.Errorf("%s: %s means nothing (%v)", d.family, d.parameter, err)
 		}

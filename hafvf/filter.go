@@ -36,7 +36,7 @@ type Filter struct {
 	single              [1][]float64  // row, as the rows of a step
 	session             *expfam.Rows  // scratch of Smooth
 	unknown             []float64     // an observation of NaN, of length Dim
-	skipELBO            bool          // nobody reads the ELBO, see Bank.WithoutELBO
+	skipELBO            bool          // nobody reads the ELBO, see Bank.SkipELBO
 	bound               float64       // upper bound of the objective, see maximise
 }
 

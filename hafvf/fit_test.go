@@ -45,8 +45,8 @@ func TestFitIsEquivariant(t *testing.T) {
 			xs, ys = append(xs, x), append(ys, y)
 		}
 		base := familytest.New(t, c.family, c.prior).(expfam.Fitted)
-		f := hafvf.NewBank(base, hafvf.DefaultBankOf(c.family), .999, &hafvf.Detect{})
-		g := hafvf.NewBank(base, hafvf.DefaultBankOf(c.family), .999, &hafvf.Detect{})
+		f := hafvf.NewBank(base, hafvf.DefaultBankFor(c.family), .999, &hafvf.Detect{})
+		g := hafvf.NewBank(base, hafvf.DefaultBankFor(c.family), .999, &hafvf.Detect{})
 		f.Use(base.Fit(base.LocationScale(xs[:50])))
 		g.Use(base.Fit(base.LocationScale(ys[:50])))
 		s, u := f.NewState(), g.NewState()

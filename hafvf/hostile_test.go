@@ -138,7 +138,7 @@ func TestHostileStreams(t *testing.T) {
 			if rapid.Bool().Draw(t, "detection") {
 				detect = &Detect{}
 			}
-			b := NewBank(hostileModel(t, family), DefaultBankOf(family), DefaultForgetting, detect)
+			b := NewBank(hostileModel(t, family), DefaultBankFor(family), DefaultForgetting, detect)
 			s := b.NewState()
 			level := rapid.SampledFrom([]float64{.5, .95, 1 - 0x1p-53}).Draw(t, "level")
 			pool := [][]float64{hostileVector(t, family, b.Model()), hostileVector(t, family, b.Model()), hostileVector(t, family, b.Model())}

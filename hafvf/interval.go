@@ -19,14 +19,14 @@ type Prediction struct {
 	// is exact to about 1e-7 of the scale of the prediction. If Lower is nil, no bounds are computed.
 	Lower, Upper []float64
 	Level        float64
-	// Beside lists normals about Mean that are mixed into the distribution of the bounds. The mixture of the
+	// Extra lists normals about Mean that are mixed into the distribution of the bounds. The mixture of the
 	// bank has the rest of the weight. The standard deviations of the normals are multiples of RegimeSD. For an
-	// output whose RegimeSD is not positive and finite, or whose Mean is not finite, Beside has no effect.
-	Beside []Normal
+	// output whose RegimeSD is not positive and finite, or whose Mean is not finite, Extra has no effect.
+	Extra []Normal
 }
 
 // A Normal is a normal distribution, with its standard deviation in multiples of another one, and its weight.
-type Normal struct{ Times, Weight float64 }
+type Normal struct{ SDFactor, Weight float64 }
 
 // PredictAll is PredictAfter, PredictRegime and Interval in one pass over the hypotheses.
 //
@@ -58,14 +58,14 @@ func (b *Bank) PredictAll(req *Prediction, s State, elapsed float64, x []float64
 		b.addLaws(&parts[i])
 	}
 	for k, mean := range req.Mean {
-		extra, restWeight := req.Beside, 1.
+		extra, restWeight := req.Extra, 1.
 		if extra != nil && (!(req.RegimeSD[k] > 0) || notFinite(req.RegimeSD[k]) || notFinite(mean)) {
 			extra = nil
 		}
 		total := len(extra) + len(parts)
 		b.mixed = slices.Grow(b.mixed[:0], total)[:total]
 		for i, o := range extra {
-			c, sd := &b.mixed[i], o.Times*req.RegimeSD[k]
+			c, sd := &b.mixed[i], o.SDFactor*req.RegimeSD[k]
 			c.Distribution, c.weight = expfam.Student(mean, sd*sd, math.MaxFloat64), o.Weight
 			restWeight -= o.Weight
 		}

@@ -41,16 +41,16 @@ func tails(t *testing.T, b *Bank, s State, discrete bool, lower, upper float64) 
 	return 1 - below, above
 }
 
-// The normals of Prediction.Beside contribute to the bounds with their weight. With all of the weight, they
+// The normals of Prediction.Extra contribute to the bounds with their weight. With all of the weight, they
 // determine the bounds.
-func TestIntervalBeside(t *testing.T) {
+func TestIntervalExtra(t *testing.T) {
 	m, draw := familyStream(t, "normal", rand.New(rand.NewPCG(*seed, 9)))
 	b := NewBank(m, []Member{{Top: .9}, {Top: .99}}, .999, &Detect{})
 	s := b.NewState()
 	var v [6][1]float64
 	req := Prediction{Mean: v[0][:], SD: v[1][:], RegimeMean: v[2][:], RegimeSD: v[3][:], Lower: v[4][:], Upper: v[5][:], Level: .95}
 	bounds := func(extra ...Normal) (below, above float64) {
-		req.Beside = extra
+		req.Extra = extra
 		b.PredictAll(&req, s, 1, nil)
 		return (req.Mean[0] - req.Lower[0]) / req.RegimeSD[0], (req.Upper[0] - req.Mean[0]) / req.RegimeSD[0]
 	}

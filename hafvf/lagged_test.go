@@ -82,7 +82,7 @@ func normalOf(mu, kappa, alpha, beta float64) Model {
 // previous value.
 func TestLaggedSteps(t *testing.T) {
 	m := normalOf(0, 1, 1, 1)
-	b := NewBank(m, DefaultBankOf("normal"), .999, &Detect{})
+	b := NewBank(m, DefaultBankFor("normal"), .999, &Detect{})
 	s, u := b.NewState(), b.NewState()
 	for _, xs := range [][2][][]float64{
 		{{{1}, {2}, {6}}, {{6}, {math.NaN()}, {1}, {2}}},

@@ -35,7 +35,7 @@ func traceOf(t testing.TB, family string, x []float64, times []time.Time, pace u
 		}
 		model = m.Fit(m.LocationScale(vectors))
 	}
-	b := hafvf.NewBank(model, hafvf.DefaultBankOf(family), hafvf.DefaultForgetting, &hafvf.Detect{})
+	b := hafvf.NewBank(model, hafvf.DefaultBankFor(family), hafvf.DefaultForgetting, &hafvf.Detect{})
 	location, scale := expfam.LocationScale(first)
 	c := usual.DefaultProfile()
 	if times == nil {

@@ -95,12 +95,12 @@ func (s Scale) Check(x float64) error {
 	return nil
 }
 
-// Of converts x to the scale.
-func (s Scale) Of(x float64) float64 { return s.transformation().forward(x) }
+// Transform converts x to the scale.
+func (s Scale) Transform(x float64) float64 { return s.transformation().forward(x) }
 
-// Value returns the inverse of Of. For y below the range of Of, it returns the smallest value.
+// Value returns the inverse of Transform. For y below the range of Transform, it returns the smallest value.
 func (s Scale) Value(y float64) float64 { return s.transformation().inverse(y) }
 
-// LogSlope returns the logarithm of the derivative of Of at x, which converts the log density of Of(x) to the
-// log density of x. For Sqrt at 0 it is +Inf.
+// LogSlope returns the logarithm of the derivative of Transform at x, which converts the log density of Transform(x) to
+// the log density of x. For Sqrt at 0 it is +Inf.
 func (s Scale) LogSlope(x float64) float64 { return s.transformation().logSlope(x) }

@@ -51,7 +51,7 @@ func TestWrongLengthsPanic(t *testing.T) {
 		"bank predict after, state":   {badState, func() { b.PredictAfter(mean, sd, f.NewState(), 2, nil) }},
 		"bank predict regime":         {badDst, func() { b.PredictRegime(mean, nil, b.NewState(), 1, nil) }},
 		"bank estimate":               {badState, func() { b.Estimate(mean, sd, b.NewState()[1:], nil) }},
-		"bank regime":                 {badDst, func() { b.Regime(nil, sd, b.NewState(), nil) }},
+		"bank regime":                 {badDst, func() { b.EstimateRegime(nil, sd, b.NewState(), nil) }},
 		"bank shares":                 {badDst, func() { b.Shares(mean, b.NewState()) }},
 		"bank excursions":             {badState, func() { b.ExcursionStarts(nil, nil) }},
 		"bank regressors":             {badState, func() { b.Regressors(nil, nil) }},

@@ -199,5 +199,5 @@ func (s *Posteriors) pass(direction, t int) PassStep {
 func Changes(evidence []float64, odds float64) []int {
 	var peaks expfam.Peaks
 	peaks.Add(evidence, 0, math.Log(odds))
-	return peaks.At
+	return peaks.Positions
 }

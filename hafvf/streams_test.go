@@ -159,7 +159,7 @@ func (c streamSetting) score(t *testing.T, n int) streamTable {
 		sum := &score{}
 		for i := range uint64(*seeds) {
 			s := kind.Make(rand.New(rand.NewPCG(*seed+i, uint64(k))), n)
-			sum.add(scoreStream(s, NewBank(familytest.OfStreams(t, kind.Family), DefaultBankOf(kind.Family), DefaultForgetting, c.detect), c.scale, c.offset))
+			sum.add(scoreStream(s, NewBank(familytest.OfStreams(t, kind.Family), DefaultBankFor(kind.Family), DefaultForgetting, c.detect), c.scale, c.offset))
 		}
 		table.kinds[strings.Fields(kind.Name)[0]] = sum
 		table.total.add(*sum)

@@ -23,7 +23,7 @@ import (
 // also after a restart, the request that raises the alert of the fleet resolves the alert of the job. After its end no
 // alert fires.
 func TestLabelsAtAnAlertmanager(t *testing.T) {
-	target := &receiver{Pages: true, Keeps: true, Choice: config.Choice{Kinds: []string{incidents.Kind}}}
+	target := &receiver{OnlyPages: true, Stateful: true, Choice: config.Choice{Kinds: []string{incidents.Kind}}}
 	var team atomic.Int64
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -170,7 +170,7 @@ func TestManyTurns(t *testing.T) {
 func TestSummaryOfLag(t *testing.T) {
 	var s Summary
 	s.Late, s.LateIdle, s.Behind = 7, 5, 90*time.Second
-	s.Lag = kafkaio.EventLag{Usual: 10*time.Minute + 300*time.Millisecond, Most: 12*time.Minute + time.Second}
+	s.Lag = kafkaio.EventLag{Usual: 10*time.Minute + 300*time.Millisecond, Max: 12*time.Minute + time.Second}
 	want := "99 % of the records arrived within 10m0s of their times, all of them within 12m1s\n" +
 		"2 records were late by up to 1m30s: with lateness: 2m none is late\n" +
 		"5 records were within the lateness of the key, but after the watermark: with source.kafka.disorder: 13m the watermark waits\n"

@@ -98,9 +98,9 @@ func (s Submission) logKeys(ctx context.Context, job *flink.Job) {
 	}
 }
 
-// Attend prepares this process to run the functions of submitted graphs until release is called. The functions must be
-// called with the context that it returns.
-func Attend(ctx context.Context, log *slog.Logger, metrics *Metrics) (_ context.Context, release func(), err error) {
+// ServeWorker prepares this process to run the functions of submitted graphs until release is called. The functions
+// must be called with the context that it returns.
+func ServeWorker(ctx context.Context, log *slog.Logger, metrics *Metrics) (_ context.Context, release func(), err error) {
 	r := &run{log: log, metrics: metrics, account: account.Watch()}
 	r.release = append(r.release, r.account.Close)
 	if err := r.create("rejected", connectors.Sink{Format: connectors.JSONLines, Path: connectors.Stderr, Append: true}); err != nil {

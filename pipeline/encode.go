@@ -44,7 +44,7 @@ const asRecords = "records"
 // encoding is the setting of an encoder.
 type encoding struct {
 	Layout    records.Layout
-	As        records.Form      // form of the records
+	Form      records.Form      `json:"As"` // form of the records
 	Receivers []receiver        // receivers of alerts
 	Alerted   settings.Switches `json:",omitempty"` // keys whose alerts are reported
 	Alone     settings.Switches `json:",omitempty"` // keys that join no incident
@@ -54,13 +54,13 @@ type encoding struct {
 // A receiver selects the alerts of one receiver, and has their form.
 type receiver struct {
 	config.Choice
-	As records.Form
-	// Pages is set for receivers by HTTP, which notify people: they get incidents that are pages, and the ends of
+	Form records.Form `json:"As"`
+	// OnlyPages is set for receivers by HTTP, which notify people: they get incidents that are pages, and the ends of
 	// those.
-	Pages bool `json:",omitempty"`
-	// Keeps is set if the receiver stores alerts by their labels. It then gets all events of an incident that was a
+	OnlyPages bool `json:"Pages,omitempty"`
+	// Stateful is set if the receiver stores alerts by their labels. It then gets all events of an incident that was a
 	// page, with the labels of that page.
-	Keeps bool `json:",omitempty"`
+	Stateful bool `json:"Keeps,omitempty"`
 }
 
 // wants reports whether kind is in kinds and the key matches the receiver.
@@ -75,8 +75,8 @@ func (r *receiver) matches(key string) bool {
 
 // kinds returns the kinds of alarms that the receiver gets one by one, in a fleet with the given number of keys.
 func (r *receiver) kinds(keys int) []string {
-	if r.Few != nil && keys < config.FewKeys {
-		return r.Few
+	if r.SmallFleetKinds != nil && keys < config.FewKeys {
+		return r.SmallFleetKinds
 	}
 	return r.Kinds
 }
@@ -84,10 +84,10 @@ func (r *receiver) kinds(keys int) []string {
 // takes reports whether the receiver gets an alert of the key, in a fleet with the given number of keys. A receiver
 // that gets an alarm for a change does not get the belief in the same change too.
 func (r *receiver) takes(key string, t keyed.AlertEvent, keys int) bool {
-	if t.Basis == keyed.AlarmBasis {
-		return r.wants(key, t.Kind, r.kinds(keys)) && (r.Ends || !t.BackToUsual())
+	if t.Source == keyed.SourceAlarm {
+		return r.wants(key, t.Kind, r.kinds(keys)) && (r.SendResolved || !t.BackToUsual())
 	}
-	return r.wants(key, t.Kind, r.Beliefs) && !(t.Basis == keyed.DuplicateBasis && r.wants(key, t.Kind, r.kinds(keys)))
+	return r.wants(key, t.Kind, r.Beliefs) && !(t.Source == keyed.SourceDuplicate && r.wants(key, t.Kind, r.kinds(keys)))
 }
 
 // An encoder writes estimates, alerts and events of incidents as lines, each with its key and ID, and counts them for
@@ -112,8 +112,8 @@ func newEncoder(ctx context.Context, text string) *encoder {
 
 func (e *encoder) Estimate(dst *transforms.Encoded, key string, est *keyed.Estimate) {
 	e.tally.estimate(key, est)
-	if e.As != records.Nothing {
-		dst.Records = e.Layout.AppendEstimate(connectors.Chunk(dst.Records).Begin([]byte(key), est.ID), e.As, key, est)
+	if e.Form != records.Nothing {
+		dst.Records = e.Layout.AppendEstimate(connectors.Chunk(dst.Records).Begin([]byte(key), est.ID), e.Form, key, est)
 	}
 	e.appendAlerts(dst, key, est, est.Alerts(key))
 }
@@ -132,12 +132,12 @@ func (e *encoder) appendAlerts(dst *transforms.Encoded, key string, est *keyed.E
 	for _, t := range alerts {
 		e.marks.recordAlert(key, t)
 	}
-	if reportable := len(alerts) > 0 || est != nil && est.Pace != (keyed.Pace{}); reportable && !e.Alerted.Of(key, true) {
+	if reportable := len(alerts) > 0 || est != nil && est.Pace != (keyed.Pace{}); reportable && !e.Alerted.For(key, true) {
 		return
 	}
 	switch {
 	case !e.Layout.Incidents:
-	case len(alerts) > 0 && e.Alone.Of(key, false):
+	case len(alerts) > 0 && e.Alone.For(key, false):
 		dst.Alerts = fleet.AppendAlone(dst.Alerts, key, alerts)
 		return
 	default:
@@ -153,7 +153,7 @@ func (e *encoder) appendAlerts(dst *transforms.Encoded, key string, est *keyed.E
 func (e *encoder) alert(dst *transforms.Encoded, key string, t keyed.AlertEvent, incident string, keys int) {
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.takes(key, t, keys) {
-			dst.Alerts = e.Layout.AppendAlert(e.begin(dst, i, key, t.ID), r.As, t, incident, r.Labels)
+			dst.Alerts = e.Layout.AppendAlert(e.begin(dst, i, key, t.ID), r.Form, t, incident, r.Labels)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (e *encoder) Alert(dst *transforms.Encoded, key string, t keyed.AlertEvent,
 func (e *encoder) Single(dst *transforms.Encoded, key string, t keyed.AlertEvent, keys int) {
 	e.observer.Single(key, t)
 	for i := range e.Receivers {
-		if r := &e.Receivers[i]; r.Pages && r.matches(key) && !r.takes(key, t, keys) {
+		if r := &e.Receivers[i]; r.OnlyPages && r.matches(key) && !r.takes(key, t, keys) {
 			dst.Alerts = e.Layout.AppendPage(e.begin(dst, i, key, t.ID), t, r.Labels)
 		}
 	}
@@ -198,7 +198,7 @@ func (e *encoder) Incident(dst *transforms.Encoded, event *incidents.Event) {
 	id := fmt.Sprintf("%s/%s/%s", event.ID, event.State, event.Time.Format(time.RFC3339Nano))
 	for i := range e.Receivers {
 		if r := &e.Receivers[i]; r.wantsIncident(event) {
-			dst.Alerts = e.Layout.AppendIncident(e.begin(dst, i, event.Group, id), r.As, event, r.Labels, r.Keeps)
+			dst.Alerts = e.Layout.AppendIncident(e.begin(dst, i, event.Group, id), r.Form, event, r.Labels, r.Stateful)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (e *encoder) Digest(dst *transforms.Encoded, d *incidents.Digest, keys int)
 	for i := range e.Receivers {
 		r, selected := &e.Receivers[i], *d
 		if selected.Alarms = r.lists(d, keys); len(selected.Alarms) > 0 {
-			dst.Alerts = e.Layout.AppendDigest(e.begin(dst, i, "", records.DigestID(&selected)), r.As, &selected, r.Labels)
+			dst.Alerts = e.Layout.AppendDigest(e.begin(dst, i, "", records.DigestID(&selected)), r.Form, &selected, r.Labels)
 		}
 	}
 }
@@ -216,18 +216,18 @@ func (e *encoder) Digest(dst *transforms.Encoded, d *incidents.Digest, keys int)
 // receiver has the default kinds, it omits alarms of these kinds: they were sent at once.
 func (r *receiver) lists(d *incidents.Digest, keys int) []incidents.Alarm {
 	few := keys < config.FewKeys
-	if r.Digest != d.Every || r.NoFew && few {
+	if r.Digest != d.Every || r.NoSmallFleetDigest && few {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(d.Alarms), func(a incidents.Alarm) bool {
-		return !r.matches(a.Key) || r.Few != nil && !few && slices.Contains(r.Kinds, a.Kind)
+		return !r.matches(a.Key) || r.SmallFleetKinds != nil && !few && slices.Contains(r.Kinds, a.Kind)
 	})
 }
 
 // wantsIncident reports whether the receiver gets an event of an incident: its group or one of the members listed in
 // the event has to match the receiver's keys. With Except, a member has to match.
 func (r *receiver) wantsIncident(e *incidents.Event) bool {
-	if r.Pages && !e.Page && !(r.Keeps && e.Paged) {
+	if r.OnlyPages && !e.Page && !(r.Stateful && e.Paged) {
 		return false
 	}
 	return r.Except == "" && r.wants(e.Group, incidents.Kind, r.Kinds) || slices.ContainsFunc(e.Members, func(m incidents.Member) bool { return r.wants(m.Key, incidents.Kind, r.Kinds) })
@@ -255,8 +255,8 @@ func (fn *pickFn) ProcessElement(chunk []byte, emit func([]byte)) error {
 func (e *encoder) Smoothed(dst *transforms.Encoded, key string, s *keyed.Smoothed) {
 	e.tally.smoothed(key, s)
 	e.observer.Smoothed(key, s)
-	if e.As != records.Nothing {
-		dst.Records = e.Layout.AppendSmoothed(connectors.Chunk(dst.Records).Begin([]byte(key), s.ID), e.As, key, s)
+	if e.Form != records.Nothing {
+		dst.Records = e.Layout.AppendSmoothed(connectors.Chunk(dst.Records).Begin([]byte(key), s.ID), e.Form, key, s)
 	}
 }
 

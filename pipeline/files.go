@@ -18,7 +18,7 @@ import (
 )
 
 var decodesFiles = registerDecoder("files", func(d *decode.Decoder, b connectors.Batch, pass func([]decode.Decoded)) {
-	for part := range slices.Chunk(b.Records, decode.Together) {
+	for part := range slices.Chunk(b.Records, decode.MaxBatch) {
 		d.File(part, pass)
 	}
 })
@@ -58,7 +58,7 @@ func (g *Graph) withCarriedColumns() (*Graph, error) {
 	if !ok || len(f.carry) == 0 {
 		return g, nil
 	}
-	found, err := decode.Carried(f.Source, f.fields, f.carry)
+	found, err := decode.CarriedColumns(f.Source, f.fields, f.carry)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (f fileSource) addPipeClock(r *run) {
 	account.WithValue(r.account, "", &connectors.PipeClock{
 		Disorder: f.disorder,
 		Observe: func(batch []connectors.Record, observe func(key string, t time.Time)) {
-			for part := range slices.Chunk(batch, decode.Together) {
+			for part := range slices.Chunk(batch, decode.MaxBatch) {
 				d.File(part, func(found []decode.Decoded) {
 					for i := range found {
 						if found[i].Err == nil {
@@ -137,5 +137,5 @@ func (f fileSource) read(s beam.Scope) (batches beam.PCollection, decoder transf
 	if f.piped {
 		read = connectors.ReadPipe
 	}
-	return read(s, f.Source), decodesFiles(decoding{f.Format, f.fields, f.Once()})
+	return read(s, f.Source), decodesFiles(decoding{f.Format, f.fields, f.ReadsOnce()})
 }

@@ -76,7 +76,7 @@ func (f *runFindings) summarise(s *Summary) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.Undelivered, s.Refused = f.lost.count(), f.refused.count()
-	s.Largest, s.Moving, s.Rejections, s.PoorFits = f.largest, f.moving, f.rejects.Commonest(), poorFits(f.keys)
+	s.Largest, s.Moving, s.Rejections, s.PoorFits = f.largest, f.moving, f.rejects.MostFrequent(), poorFits(f.keys)
 	s.single, s.MixedCounters = countSingleSessions(f.keys), mixedCounters(f.keys)
 	s.LargestAlarms, s.uncounted = len(f.alarmedKeys), f.uncounted
 	for _, e := range f.incidents {

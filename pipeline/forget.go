@@ -21,12 +21,12 @@ import (
 // A Forgotten lists the keys that were forgotten.
 type Forgotten struct {
 	Keys  []string // sorted
-	Of    int      // number of keys before
+	Total int      // number of keys before
 	Where string   // file or changelog
 }
 
 func (f Forgotten) String() string {
-	return fmt.Sprintf("forgot %s of %d in %s", message.Count(len(f.Keys), "key", "keys"), f.Of, f.Where)
+	return fmt.Sprintf("forgot %s of %d in %s", message.Count(len(f.Keys), "key", "keys"), f.Total, f.Where)
 }
 
 // ForgetKeys removes all keys that match a pattern from the stored states of the graph: from the changelog or,
@@ -90,7 +90,7 @@ func ForgetKeysIn(path string, patterns []string, log *slog.Logger) (f Forgotten
 func forgetInChangelog(ctx context.Context, t topicSource, patterns []string, log *slog.Logger) (f Forgotten, err error) {
 	var pool clients
 	defer pool.close()
-	err = pool.client(t.Cluster).AmendStates(ctx, t.Changelog, log, func(suppressed []kafkaio.StoredState) (map[string][]byte, error) {
+	err = pool.client(t.Cluster).RewriteStates(ctx, t.Changelog, log, func(suppressed []kafkaio.StoredState) (map[string][]byte, error) {
 		var changed map[string]*statestore.State
 		if f, changed, err = withoutKeys(openStored(suppressed), "the changelog "+t.Changelog, patterns); err != nil {
 			return nil, err
@@ -117,7 +117,7 @@ func withoutKeys(states []statestore.State, where string, patterns []string) (f 
 	changed, forgotten := map[string]*statestore.State{}, map[string]bool{}
 	for _, s := range states {
 		if !statestore.Reserved(s.Key) {
-			f.Of++
+			f.Total++
 		}
 		if matches(s.Key) {
 			changed[s.Key], forgotten[s.Key] = nil, true
@@ -137,7 +137,7 @@ func withoutKeys(states []statestore.State, where string, patterns []string) (f 
 		for name := range names { // includes keys without a stored state
 			if !forgotten[name] {
 				forgotten[name] = true
-				f.Of++
+				f.Total++
 			}
 		}
 		if len(names) > 0 {

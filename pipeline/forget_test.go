@@ -164,7 +164,7 @@ func TestForgetKeysOfFile(t *testing.T) {
 	equal(t, fresh[forgotten], restarted)
 
 	// All keys may be forgotten.
-	if f, err = ForgetKeysIn(path, []string{"s0/*", "s1/r?:m*"}, quiet); err != nil || len(f.Keys) != 30 || f.Of != 30 {
+	if f, err = ForgetKeysIn(path, []string{"s0/*", "s1/r?:m*"}, quiet); err != nil || len(f.Keys) != 30 || f.Total != 30 {
 		t.Error(f, err)
 	}
 	if remaining, _ := readStates("forgets"); len(remaining) != 1 {
@@ -199,7 +199,7 @@ func TestForgetKeysBesideADamagedState(t *testing.T) {
 	if err != nil || len(remaining) != 2 || !bytes.Equal(remaining[0].Seal(), damaged) || remaining[0].Err == nil || !bytes.Equal(remaining[1].Seal(), states[2].Seal()) {
 		t.Errorf("%v, %+v", err, remaining)
 	}
-	if f, err := ForgetKeysIn(path, []string{states[1].Key}, quiet); err != nil || f.Of != 2 {
+	if f, err := ForgetKeysIn(path, []string{states[1].Key}, quiet); err != nil || f.Total != 2 {
 		t.Error(f, err)
 	}
 }

@@ -108,7 +108,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		s := newSink(&r.Sink, layout.AlertColumns(x), layout.AlertSchema(), &c.Source)
 		s.maxAge, s.runnerStores = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
-		receivers = append(receivers, receiver{Choice: r.Choice, As: s.form(), Pages: s.hook != nil, Keeps: s.hook != nil && s.hook.Keeps()})
+		receivers = append(receivers, receiver{Choice: r.Choice, Form: s.form(), OnlyPages: s.hook != nil, Stateful: s.hook != nil && s.hook.Stateful()})
 	}
 	if c.Transform == settings.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0
@@ -132,9 +132,9 @@ func Compose(c *config.Config) (*Graph, error) {
 		}
 		g.transform = smoothing{layout, cfg}
 	} else {
-		filter.Brief = brief
+		filter.OmitPosterior = brief
 		alerted := c.Switches(func(k settings.KeyRule) *bool { return k.Alerts })
-		alone := c.Switches(func(k settings.KeyRule) *bool { return k.Detect.None })
+		alone := c.Switches(func(k settings.KeyRule) *bool { return k.Detect.Disabled })
 		g.quietTimes, g.quietFiles, g.marks = c.Quiet, c.QuietFiles, c.Marks
 		g.nameValues(&filter, c)
 		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), alerted, alone}
@@ -165,7 +165,7 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	if i == nil {
 		return nil
 	}
-	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, Single: i.Single, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unending() && c.Runner.Name != config.Flink && !isPiped(c), Ends: isPiped(c)}
+	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, MaxSinglePages: i.MaxSinglePages, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unbounded() && c.Runner.Name != config.Flink && !isPiped(c), Ends: isPiped(c)}
 	if p := c.Source.Prometheus(); p != nil {
 		g.Labels = p.Key
 	}
@@ -201,14 +201,14 @@ func (g *Graph) nameValues(filter *keyed.Config, c *config.Config) {
 
 // hostOf returns how a run hosts the filter.
 func hostOf(c *config.Config) transforms.Host {
-	h := transforms.Host{Live: c.Source.Unending()}
+	h := transforms.Host{Live: c.Source.Unbounded()}
 	if r := c.Runner; r.Name == config.Flink {
 		h.Cells = flink.Names(r.Cells, r.MaxParallelism, r.MaxParallelism)
 		return h
 	}
 	h.InProcess = true
 	h.AtEnd = (c.Silence != nil || c.Aggregate != nil) && !h.Live
-	h.GoesOn = h.AtEnd && c.State != ""
+	h.Continues = h.AtEnd && c.State != ""
 	if h.IgnoresWatermark = isPiped(c); h.IgnoresWatermark && c.Lateness > 0 {
 		h.AtEnd = true
 	}
@@ -220,7 +220,7 @@ func receivedKinds(c *config.Config, r *config.Receiver) []string {
 	var kinds []string
 	raised := map[string]bool{
 		string(usual.NoveltyAlarm): c.Detect != nil, string(usual.ChangeAlarm): c.Detect != nil,
-		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil || r.Ends && c.Detect != nil,
+		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil || r.SendResolved && c.Detect != nil,
 	}
 	for _, kind := range r.Kinds {
 		if raised[kind] {
@@ -240,7 +240,7 @@ func receivedKinds(c *config.Config, r *config.Receiver) []string {
 	if kinds == nil {
 		return []string{"nothing"}
 	}
-	if r.Few != nil {
+	if r.SmallFleetKinds != nil {
 		kinds = append(kinds, fmt.Sprintf("or of fewer than %d keys all alarms", config.FewKeys))
 	}
 	return kinds
@@ -371,7 +371,7 @@ type filtering struct {
 }
 
 func (f filtering) build(s beam.Scope, form records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
-	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, As: form, Receivers: f.receivers, Alerted: f.alerted, Alone: f.alone, Counters: f.cfg.Aggregate != nil && f.cfg.Aggregate.Value == keyed.Increase})}
+	records := transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{Layout: f.layout, Form: form, Receivers: f.receivers, Alerted: f.alerted, Alone: f.alone, Counters: f.cfg.Aggregate != nil && f.cfg.Aggregate.Value == keyed.Increase})}
 	b.lines, b.alerts, b.undecoded, b.late = transforms.FilterEncoded(s, f.cfg, f.host, in, records, batches)
 	if f.incidents != nil {
 		b.alerts = transforms.IncidentsEncoded(s, *f.incidents, records, b.alerts)
@@ -434,7 +434,7 @@ type smoothing struct {
 
 func (m smoothing) build(s beam.Scope, form records.Form, in transforms.Registered, batches beam.PCollection) (b transformOutputs) {
 	b.lines, b.undecoded, b.late = transforms.SmoothEncoded(s, m.cfg, in, transforms.Registered{Name: asRecords, Setting: jsontext.Of(encoding{
-		Layout: m.layout, As: form,
+		Layout: m.layout, Form: form,
 	})}, batches)
 	return b
 }
@@ -454,7 +454,7 @@ func (m smoothing) steps() []Step {
 	}
 	sessions := fmt.Sprintf("with gaps of %v, revised up to %v late", m.cfg.Gap, m.cfg.AllowedLateness)
 	if m.cfg.Gap == 0 {
-		sessions = fmt.Sprintf("with gaps of %d median steps of the key, at least %s", keyed.GapSteps, message.Duration(keyed.LeastGap))
+		sessions = fmt.Sprintf("with gaps of %d median steps of the key, at least %s", keyed.GapSteps, message.Duration(keyed.MinGap))
 	}
 	switch m.cfg.Order {
 	case keyed.Arrival:

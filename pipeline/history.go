@@ -81,7 +81,7 @@ func (g *Graph) openHistory(ctx context.Context, pool *clients, log *slog.Logger
 		return nil, nil
 	}
 	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler)) // the run logs what it migrates
-	cfg.Leave = true
+	cfg.DropIncompatible = true
 	file, err := statebackend.OpenFile(g.states, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
@@ -116,9 +116,9 @@ func (g *Graph) openHistory(ctx context.Context, pool *clients, log *slog.Logger
 // historyOfTopic is openHistory for topics with a changelog.
 func (g *Graph) historyOfTopic(ctx context.Context, t topicSource, pool *clients, log *slog.Logger) (*history, error) {
 	cfg := g.transform.(filtering).store(true, slog.New(slog.DiscardHandler))
-	cfg.Leave = true
+	cfg.DropIncompatible = true
 	topic, err := statebackend.OpenTopic(ctx, kafkaio.LedgerConfig{
-		Client: pool.client(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog, History: true, Drain: t.Bounded, Log: log,
+		Client: pool.client(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog, History: true, EndOnStop: t.Bounded, Log: log,
 	}, cfg)
 	if err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (r Run) learn(ctx context.Context, g *Graph, stop <-chan struct{}, log *slo
 		return nil, false, nil
 	}
 	lost := 0
-	for _, key := range p.migrated.Lost {
+	for _, key := range p.migrated.Dropped {
 		if learned.Cell(statestore.CellName(key, learned.Names())).Get(key) == nil {
 			lost++
 		}

@@ -120,10 +120,10 @@ func TestDigestLists(t *testing.T) {
 		keys   int
 		want   int
 	}{
-		"by default":              {config.Choice{Kinds: pages, Few: kinds, NoFew: true}, 20, 1},
-		"by default of few":       {config.Choice{Kinds: pages, Few: kinds, NoFew: true}, 19, 0},
-		"asked for":               {config.Choice{Kinds: pages, Few: kinds}, 20, 1},
-		"asked for of few":        {config.Choice{Kinds: pages, Few: kinds}, 19, 2},
+		"by default":              {config.Choice{Kinds: pages, SmallFleetKinds: kinds, NoSmallFleetDigest: true}, 20, 1},
+		"by default of few":       {config.Choice{Kinds: pages, SmallFleetKinds: kinds, NoSmallFleetDigest: true}, 19, 0},
+		"asked for":               {config.Choice{Kinds: pages, SmallFleetKinds: kinds}, 20, 1},
+		"asked for of few":        {config.Choice{Kinds: pages, SmallFleetKinds: kinds}, 19, 2},
 		"asked for with kinds":    {config.Choice{Kinds: pages}, 20, 2},
 		"of another time, few":    {config.Choice{Digest: time.Hour}, 19, 0},
 		"of another time, by all": {config.Choice{Digest: time.Hour}, 20, 0},
@@ -219,7 +219,7 @@ func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 func TestPages(t *testing.T) {
 	files := receiver{Choice: config.Choice{Kinds: []string{incidents.Kind}, Keys: "s0/r1*"}}
 	people := files
-	people.Pages = true
+	people.OnlyPages = true
 	for _, c := range []struct {
 		event         incidents.Event
 		files, people bool

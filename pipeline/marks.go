@@ -63,7 +63,7 @@ type markable struct {
 	Size          float64 // largest size of its event, as Alert.Size; 0 for none
 	Output        int     `json:",omitempty"`
 	Incident      string  `json:",omitempty"`
-	Over          bool    `json:",omitempty"` // the alarm's event has ended
+	Ended         bool    `json:"Over,omitempty"` // the alarm's event has ended
 }
 
 // A markState is the part of a run's states about marks.
@@ -73,9 +73,9 @@ type markState struct {
 }
 
 type markPosition struct {
-	At   int64  // bytes of a file, or next offset of a partition
-	Line int64  `json:",omitempty"`
-	Sum  uint32 `json:",omitempty"` // CRC-32 of these bytes
+	Offset int64  `json:"At"` // bytes of a file, or next offset of a partition
+	Line   int64  `json:",omitempty"`
+	Sum    uint32 `json:",omitempty"` // CRC-32 of these bytes
 }
 
 // An appliedMark is a mark with the alarm that it belongs to.
@@ -101,8 +101,8 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	case g.marks == nil && stored:
 		m.apply()
 		m.read.Marks = nil
-		r.account.Instruct(statestore.AlarmsKey, nil, func() {})
-		r.account.Instruct(statestore.MarksKey, nil, m.applyOnCommit())
+		r.account.SetRuntimeSetting(statestore.AlarmsKey, nil, func() {})
+		r.account.SetRuntimeSetting(statestore.MarksKey, nil, m.applyOnCommit())
 		return nil
 	case g.marks == nil:
 		return nil
@@ -153,7 +153,7 @@ func (m *markRegistry) state() (value []byte, changed bool) {
 
 // recordAlert records an alarm of a key, or the end of one. It ignores beliefs.
 func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
-	if m == nil || t.Basis != keyed.AlarmBasis {
+	if m == nil || t.Source != keyed.SourceAlarm {
 		return
 	}
 	m.mu.Lock()
@@ -172,7 +172,7 @@ func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
 	if m.updateSize(key, t.Alert, false); m.find(key, t.ID) != nil {
 		return // the alarm is repeated
 	}
-	m.add(&markable{Key: strings.Clone(key), ID: strings.Clone(t.ID), Kind: t.Kind, Time: t.Time, Size: size, Output: t.Output, Over: size == 0})
+	m.add(&markable{Key: strings.Clone(key), ID: strings.Clone(t.ID), Kind: t.Kind, Time: t.Time, Size: size, Output: t.Output, Ended: size == 0})
 }
 
 // finite limits a size to finite numbers, because JSON has no infinity.
@@ -181,10 +181,10 @@ func finite(size float64) float64 { return max(-math.MaxFloat64, min(size, math.
 // updateSize enlarges the sizes of a key's open events to the size of the alert. over closes these events.
 func (m *markRegistry) updateSize(key string, alert *keyed.Alert, over bool) {
 	for _, a := range m.alarms {
-		if a.Over || a.Key != key {
+		if a.Ended || a.Key != key {
 			continue
 		}
-		m.changed, a.Over = true, over
+		m.changed, a.Ended = true, over
 		if a.Output == alert.Output && a.Size*alert.Size > 0 && math.Abs(alert.Size) > math.Abs(a.Size) {
 			a.Size = finite(alert.Size)
 		}
@@ -264,7 +264,7 @@ func (m *markRegistry) poll(ctx context.Context) (err error) {
 		m.run.log.Warn("more marks rejected, written to the dead letter", "marks", unlogged)
 	}
 	if !maps.Equal(prev, m.read.Read) {
-		m.run.account.Instruct(statestore.MarksKey, []byte(jsontext.Of(m.read)), m.applyOnCommit())
+		m.run.account.SetRuntimeSetting(statestore.MarksKey, []byte(jsontext.Of(m.read)), m.applyOnCommit())
 	}
 	return err
 }
@@ -330,9 +330,9 @@ func (m *markRegistry) readFile(path string) error {
 	defer f.Close()
 	position := m.read.Read[path]
 	sum := crc32.NewIEEE()
-	if n, err := io.CopyN(sum, f, position.At); err != nil && err != io.EOF {
+	if n, err := io.CopyN(sum, f, position.Offset); err != nil && err != io.EOF {
 		return err
-	} else if n < position.At || sum.Sum32() != position.Sum {
+	} else if n < position.Offset || sum.Sum32() != position.Sum {
 		position = markPosition{}
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return err
@@ -341,7 +341,7 @@ func (m *markRegistry) readFile(path string) error {
 	in := bufio.NewReaderSize(f, maxMarkBytes)
 	for {
 		line, err := in.ReadSlice('\n')
-		next := markPosition{At: position.At, Line: position.Line + 1, Sum: position.Sum}
+		next := markPosition{Offset: position.Offset, Line: position.Line + 1, Sum: position.Sum}
 		text := slices.Clone(line[:min(len(line), maxMarkBytes)])
 		for ; err == bufio.ErrBufferFull; line, err = in.ReadSlice('\n') {
 			next.add(line)
@@ -353,7 +353,7 @@ func (m *markRegistry) readFile(path string) error {
 		if err != nil {
 			return err
 		}
-		if next.add(line); position.At == 0 {
+		if next.add(line); position.Offset == 0 {
 			text = inputfile.WithoutMark(text)
 		}
 		position = next
@@ -366,7 +366,7 @@ func (m *markRegistry) readFile(path string) error {
 
 // add advances the position past b.
 func (p *markPosition) add(b []byte) {
-	p.At += int64(len(b))
+	p.Offset += int64(len(b))
 	p.Sum = crc32.Update(p.Sum, crc32.IEEETable, b)
 }
 
@@ -374,14 +374,14 @@ func (p *markPosition) add(b []byte) {
 func (m *markRegistry) readTopic(ctx context.Context, sink *kafkaio.Sink) (err error) {
 	ends := map[string]int64{}
 	for p, position := range m.read.Read {
-		ends[p] = position.At
+		ends[p] = position.Offset
 	}
-	failed := m.run.clients.client(sink.Cluster).ReadOn(ctx, sink.Topic, ends, m.run.log, func(batch []kafkaio.Record) {
+	failed := m.run.clients.client(sink.Cluster).ReadFrom(ctx, sink.Topic, ends, m.run.log, func(batch []kafkaio.Record) {
 		for _, r := range batch {
 			position := records.SourcePlace{ID: r.Position.String(), Log: r.Log(), Seq: r.Offset}
 			if err == nil {
 				if err = m.accept(position, r.Value); err == nil {
-					m.read.Read[r.Log()] = markPosition{At: r.Offset + 1}
+					m.read.Read[r.Log()] = markPosition{Offset: r.Offset + 1}
 				}
 			}
 		}
@@ -419,7 +419,7 @@ func (m *markRegistry) addMark(mark records.Mark) error {
 	var matches []*markable
 	keys := map[string]bool{}
 	for _, a := range m.alarms {
-		if mark.Of(a.Key, a.ID, a.Incident) {
+		if mark.Matches(a.Key, a.ID, a.Incident) {
 			matches = append(matches, a)
 			if a.ID == mark.ID {
 				keys[a.Key] = true

@@ -101,12 +101,12 @@ func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
 // A Status is the state of a run in progress, for its metrics and the live page.
 type Status struct {
 	account.Counts
-	Taken     int64            // observations read
-	Known     int64            // keys seen, without forgotten ones
-	Lags      map[string]int64 // unread records by partition, as the brokers reported LagAge ago
-	LagAge    time.Duration
-	EventLags map[string]kafkaio.EventLag // by partition
-	Receivers []ReceiverStatus
+	Observations int64            // observations read
+	KnownKeys    int64            // keys seen, without forgotten ones
+	Lags         map[string]int64 // unread records by partition, as the brokers reported LagAge ago
+	LagAge       time.Duration
+	EventLags    map[string]kafkaio.EventLag // by partition
+	Receivers    []ReceiverStatus
 }
 
 // A ReceiverStatus counts the alerts for one receiver.
@@ -140,8 +140,8 @@ func (r *run) reading() (status Status) {
 	if r == nil {
 		return status
 	}
-	status.Counts, status.Taken = r.account.Counts()
-	status.Known = max(0, status.Keys-status.ExpiredKeys-status.Forgotten)
+	status.Counts, status.Observations = r.account.Counts()
+	status.KnownKeys = max(0, status.Keys-status.ExpiredKeys-status.Forgotten)
 	for _, box := range r.receivers() {
 		status.Receivers = append(status.Receivers, ReceiverStatus{box.Stats(), box.Place()})
 	}
@@ -161,7 +161,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 	for _, counter := range []struct {
 		desc *prometheus.Desc
 		n    int64
-	}{{readDesc, n.Taken}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {rewoundDesc, n.Rewound}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {restingDesc, n.Resting}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}, {partialDesc, r.answers.Partial.Load()}, {droppedDesc, r.answers.Dropped.Load()}} {
+	}{{readDesc, n.Observations}, {outDesc, n.Records}, {rejectedDesc, n.Rejected}, {lateDesc, n.Late}, {resetDesc, n.Reset}, {panicsDesc, n.Panics}, {expiredKeys, n.ExpiredKeys}, {rewoundDesc, n.Rewound}, {missingDesc, n.Missing}, {failedDesc, n.NotConverged}, {mutedDesc, n.Muted}, {restingDesc, n.Resting}, {changesDesc, n.Changes}, {outliersDesc, n.Outliers}, {partialDesc, r.answers.Partial.Load()}, {droppedDesc, r.answers.Dropped.Load()}} {
 		c <- prometheus.MustNewConstMetric(counter.desc, prometheus.CounterValue, float64(counter.n))
 	}
 	c <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(r.found.refused.count()))
@@ -179,7 +179,7 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 			c <- prometheus.MustNewConstMetric(incidentDesc, prometheus.GaugeValue, open, group)
 		}
 	}
-	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.Known))
+	c <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, float64(n.KnownKeys))
 	for i, s := range n.Receivers {
 		for _, v := range []struct {
 			desc *prometheus.Desc
@@ -221,8 +221,8 @@ func (m *Metrics) Health() error {
 	return nil
 }
 
-// Note names the receivers that take no alerts. It is empty if all do. Such a run is healthy.
-func (m *Metrics) Note() (note string) {
+// UnavailableReceivers names the receivers that take no alerts. It is empty if all do. Such a run is healthy.
+func (m *Metrics) UnavailableReceivers() (note string) {
 	for _, s := range m.Reading().Receivers {
 		if !s.Away.IsZero() {
 			note += fmt.Sprintf("%s has taken no alerts for %v, and %s: %s\n", s.Place, time.Since(s.Away).Round(time.Second), message.Count(s.Waiting, "alert waits", "alerts wait"), s.Reason)

@@ -91,8 +91,8 @@ func (g *Graph) Sends(t keyed.AlertEvent) bool {
 		combined.Kinds = config.AlarmKinds()
 	}
 	for _, r := range f.receivers {
-		combined.Kinds = slices.Concat(combined.Kinds, r.Kinds, r.Few)
-		combined.Ends = combined.Ends || r.Ends
+		combined.Kinds = slices.Concat(combined.Kinds, r.Kinds, r.SmallFleetKinds)
+		combined.SendResolved = combined.SendResolved || r.SendResolved
 		combined.Beliefs = append(combined.Beliefs, r.Beliefs...)
 	}
 	return combined.takes("", t, config.FewKeys)

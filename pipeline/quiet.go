@@ -126,7 +126,7 @@ func (q *quietWatch) requestTimes() {
 		return
 	}
 	q.requested = value
-	q.run.account.Instruct(statestore.QuietKey, value, func() {
+	q.run.account.SetRuntimeSetting(statestore.QuietKey, value, func() {
 		observations, keys := q.learned(times)
 		q.apply(times)
 		q.run.log.Info("quiet times of files applied", "files", message.List(names), "entries", len(times))
@@ -154,7 +154,7 @@ func (q *quietWatch) learned(times []keyed.QuietTime) (observations int64, keys 
 		if !slices.ContainsFunc(added, func(t keyed.QuietTime) bool { return domain.Matches(t.Match, key) }) {
 			continue
 		}
-		if n, err := est.Learned(key, b, added); err == nil && n > 0 {
+		if n, err := est.QuietOverlap(key, b, added); err == nil && n > 0 {
 			observations, keys = observations+n, keys+1
 		}
 	}

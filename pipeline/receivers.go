@@ -72,7 +72,7 @@ func (r *run) openOutboxes(g *Graph) error {
 func (r *run) receivers() []*webhook.Outbox { return slices.Concat(r.outboxes, webhook.Shared()) }
 
 // durable reports whether pending alerts are stored in a changelog.
-func (r *run) durable() bool { return r.ledger != nil && r.ledger.Durable() }
+func (r *run) durable() bool { return r.ledger != nil && r.ledger.HasChangelog() }
 
 // storedAlerts returns the alerts in a changelog by receiver, in the order in which they were stored. Their IDs consist
 // of the receiver's index, the start of the run, and a number.

@@ -20,11 +20,11 @@ import (
 func TestRecommendedIsDetect(t *testing.T) {
 	for _, row := range familytest.All() {
 		family := row.Name
-		set := func(c *hafvf.Config) { c.Prior, c.Dim = row.Least, row.Dim }
+		set := func(c *hafvf.Config) { c.Prior, c.Dim = row.MinParams, row.Dim }
 		model := "prior: auto"
-		if _, ok := expect.Get(expfam.New(family, row.Least, row.Dim))(t).(expfam.Fitted); !ok {
+		if _, ok := expect.Get(expfam.New(family, row.MinParams, row.Dim))(t).(expfam.Fitted); !ok {
 			prior := expfam.Params{}
-			maps.Copy(prior, row.Least)
+			maps.Copy(prior, row.MinParams)
 			model = "prior: " + string(expect.Get(json.Marshal(prior))(t))
 		}
 		if row.Dim > 0 {

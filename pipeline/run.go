@@ -40,8 +40,8 @@ type Run struct {
 	Log *slog.Logger
 	// Metrics, if not nil, report on the run.
 	Metrics *Metrics
-	// BeginAnew discards the states of the changelog and ignores the group's offsets. The source must be topics.
-	BeginAnew bool
+	// Reset discards the states of the changelog and ignores the group's offsets. The source must be topics.
+	Reset bool
 	// Migrate keeps states that were written under another config, as far as their meaning is unchanged.
 	Migrate bool
 	// Observer, if not nil, sees the results of the run.
@@ -77,7 +77,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 	if graph, err = graph.withCarriedColumns(); err != nil {
 		return s, err
 	}
-	state.beginAnew, state.migrate, state.groups, state.observed = r.BeginAnew, r.Migrate, graph.groups, r.Observer
+	state.beginAnew, state.migrate, state.groups, state.observed = r.Reset, r.Migrate, graph.groups, r.Observer
 	_, topics := graph.source.(topicSource)
 	if r.Migrate && !topics {
 		if _, s.Stopped, err = r.learn(ctx, graph, stop, state.log); s.Stopped || err != nil {
@@ -276,7 +276,7 @@ func (r *run) open(ctx context.Context, g *Graph) error {
 		if err != nil {
 			return err
 		}
-		r.account = account.From(r.ledger.In(ctx))
+		r.account = account.From(r.ledger.Context(ctx))
 	} else {
 		keeper, err := r.openStates(g)
 		if err != nil {
@@ -362,7 +362,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 	}
 	cfg := kafkaio.LedgerConfig{
 		Client: r.clients.client(t.Cluster), Topics: t.Topics, Group: t.Group, Changelog: t.Changelog,
-		BeginAnew: r.beginAnew, Migrate: r.migrate, Log: r.log, Stage: r.metrics.stage, Sync: r.sync,
+		DiscardStates: r.beginAnew, Migrate: r.migrate, Log: r.log, OnStage: r.metrics.stage, Sync: r.sync,
 		// Receivers of alerts may change, and two configs may share them: they are not outputs here.
 		Outputs: map[string]string{"sink": g.sink.describe(), "dead_letter": g.dead.describe()},
 	}
@@ -371,18 +371,18 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		if err != nil {
 			return 0, err
 		}
-		cfg.First = maps.Collect(initial.Memory.All())
-		maps.Copy(cfg.First, initial.Memory.Reserved)
+		cfg.InitialStates = maps.Collect(initial.Memory.All())
+		maps.Copy(cfg.InitialStates, initial.Memory.Reserved)
 	}
 	for _, s := range g.sinks() {
 		// Output files of a bounded run appear at its end.
-		cfg.AtEnd = cfg.AtEnd || t.Bounded && s.file != nil && !s.file.Direct()
+		cfg.CommitAtEnd = cfg.CommitAtEnd || t.Bounded && s.file != nil && !s.file.Direct()
 	}
 	if f, ok := g.transform.(filtering); ok {
-		cfg.Drain = f.incidents != nil && t.Changelog == "" // no state holds pending alerts
+		cfg.EndOnStop = f.incidents != nil && t.Changelog == "" // no state holds pending alerts
 		states := f.store(r.migrate, r.log)
 		if r.migrate && t.Changelog != "" && !r.historyChecked { // the changelog is read twice only if the past has to be learned
-			states.Leave, states.Check = true, func(a statestore.Migrated) error {
+			states.DropIncompatible, states.Check = true, func(a statestore.Migrated) error {
 				if a.Reset > 0 {
 					return errResetChoice
 				}
@@ -390,7 +390,7 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 			}
 		}
 		if r.learned != nil {
-			states.Leave, cfg.Learned, cfg.LearnedTo = true, r.learned.states, r.learned.offsets
+			states.DropIncompatible, cfg.ReplayedStates, cfg.ReplayedTo = true, r.learned.states, r.learned.offsets
 			r.learned = nil // cfg has them now
 		}
 		topic, err := statebackend.OpenTopic(ctx, cfg, states)
@@ -399,8 +399,8 @@ func (r *run) openLedger(ctx context.Context, g *Graph, t topicSource) (partitio
 		}
 		r.ledger, r.memory = topic.Ledger, topic.Memory
 	} else {
-		cfg.AtEnd, cfg.Drain = true, true // the runner holds sessions until they end
-		cfg.Lags = t.Lags
+		cfg.CommitAtEnd, cfg.EndOnStop = true, true // the runner holds sessions until they end
+		cfg.SubtractLag = t.SubtractLag
 		if r.ledger, err = kafkaio.OpenLedger(ctx, cfg); err != nil {
 			return 0, err
 		}
@@ -497,7 +497,7 @@ func (r *run) warmUps() (keys []string) {
 		return nil
 	}
 	for key, b := range r.memory.All() {
-		if keyed.StateBytes(b).WarmsUp() && r.memory.Touched(key) {
+		if keyed.StateBytes(b).InWarmUp() && r.memory.Touched(key) {
 			keys = append(keys, key)
 		}
 	}
@@ -573,7 +573,7 @@ func (r *run) summary() Summary {
 	}
 	if r.ledger != nil {
 		for _, lag := range r.ledger.EventLags() {
-			s.Lag.Usual, s.Lag.Most = max(s.Lag.Usual, lag.Usual), max(s.Lag.Most, lag.Most)
+			s.Lag.Usual, s.Lag.Max = max(s.Lag.Usual, lag.Usual), max(s.Lag.Max, lag.Max)
 		}
 	}
 	r.found.summarise(&s)

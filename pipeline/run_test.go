@@ -363,8 +363,8 @@ func TestRunFailsInTheMiddle(t *testing.T) {
 	expect.OK(t, os.WriteFile(out, []byte("of the run before"), 0o600))
 	s, err := Run{Graph: compose(t, "model: {family: normal}\nlevels: []\nstate: "+state+"\nsource: {jsonl: {path: "+in+"}}\nsink: {csv: {path: "+out+"}}\n")}.Execute(context.Background(), nil)
 	expect.Error(t, err, "cut off")
-	if !strings.Contains(s.Kept(), out+".partial") {
-		t.Errorf("kept: %s", s.Kept())
+	if !strings.Contains(s.UnchangedOutputs(), out+".partial") {
+		t.Errorf("kept: %s", s.UnchangedOutputs())
 	}
 	if got := readFile(t, out); got != "of the run before" {
 		t.Errorf("the output is %q", got)

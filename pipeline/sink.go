@@ -32,9 +32,9 @@ type graphSink struct {
 // newSink returns the sink of a graph with the given source. If the source has no end, files grow during the run.
 // schema is the Avro schema of the records.
 func newSink(s *config.Sink, columns []tabular.Column, schema string, source *config.Source) graphSink {
-	file := &connectors.Sink{Columns: columns, Append: source.Unending(), Live: source.StandardInput()}
+	file := &connectors.Sink{Columns: columns, Append: source.Unbounded(), Live: source.StandardInput()}
 	switch {
-	case s.None:
+	case s.Discard:
 		return graphSink{}
 	case s.Kafka != nil:
 		topic := *s.Kafka

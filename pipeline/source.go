@@ -115,7 +115,7 @@ func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observatio
 				}
 				key = []byte(e.Key)
 			}
-			n := max(1, e.Lost)
+			n := max(1, e.LostObservations)
 			d.run.findings().reject(reason.Error(), e.ID, e.Raw, n)
 			reject(records.AppendReject(connectors.Chunk(nil).Begin(key, e.ID), place, e.Raw, reason.Error()), n)
 		}

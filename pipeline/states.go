@@ -120,7 +120,7 @@ func readerOf(readers map[string]*stateReader, settings string) (*stateReader, e
 	if err != nil {
 		return nil, err
 	}
-	r, under := &stateReader{}, written.In(keyed.Config{})
+	r, under := &stateReader{}, written.ApplyTo(keyed.Config{})
 	if r.est, err = keyed.NewEstimator(under); err != nil {
 		return nil, err
 	}
@@ -199,13 +199,13 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 			return "", fmt.Errorf("the state of the key %s in %s: %w", message.Quote(s.Key), where, s.Err)
 		}
 	}
-	migrate := statestore.Carry
+	migrate := statestore.Convert
 	past, err := g.historyOf(ctx, where, source, log)
 	if err != nil {
 		return "", err
 	}
 	if past != "" {
-		migrate = statestore.Leave
+		migrate = statestore.DropIncompatible
 	}
 	est, err := keyed.NewEstimator(f.cfg)
 	if err != nil {
@@ -213,7 +213,7 @@ func CheckStates(ctx context.Context, g *Graph, place string, log *slog.Logger) 
 	}
 	relearned := 0
 	a, err := statestore.Migrate(f.cfg, slices.Values(states), migrate, where, func(s statestore.State, _ bool) {
-		if s.Err == nil && est.Relearns(s.Key, s.Bytes) {
+		if s.Err == nil && est.ResetsProfile(s.Key, s.Bytes) {
 			relearned++
 		}
 	})

@@ -102,7 +102,7 @@ func (s Summary) Err() error {
 // A RejectedError means that more than half of the records were rejected.
 type RejectedError struct {
 	error
-	None bool // no record could be used
+	NoneUsable bool // no record could be used
 }
 
 func (s Summary) rejected() error {
@@ -195,7 +195,7 @@ func (s Summary) String() string {
 		fmt.Fprintf(&b, "; up to %s of topic %s were deleted before they were read: they are in no estimate; give the topic a longer retention", count(s.Deleted[topic], "record"), topic)
 	}
 	b.WriteByte('\n')
-	b.WriteString(s.Kept())
+	b.WriteString(s.UnchangedOutputs())
 	s.hints(&b)
 	s.incidents(&b)
 	if len(s.Largest) == 0 {
@@ -298,8 +298,8 @@ func (s Summary) stamp(t time.Time) string {
 	return t.In(cmp.Or(s.clock, time.UTC)).Format(time.RFC3339)
 }
 
-// Kept says in one line which outputs of the run stay unchanged. It is empty if all were written.
-func (s Summary) Kept() string {
+// UnchangedOutputs names in one line which outputs of the run stay unchanged. It is empty if all were written.
+func (s Summary) UnchangedOutputs() string {
 	switch {
 	case len(s.Partial) > 0 && s.resumes:
 		return "outputs and state are unchanged; the output of this run is in " + strings.Join(s.Partial, ", ") + "\n"
@@ -343,13 +343,13 @@ func (s Summary) hints(b *strings.Builder) {
 		}
 	}
 	if s.steps {
-		fmt.Fprintf(b, "sessions end at gaps of %s, %d median steps of the key and at least %s; session.gap sets another gap\n", message.Range(s.gaps[0], s.gaps[1]), keyed.GapSteps, message.Duration(keyed.LeastGap))
+		fmt.Fprintf(b, "sessions end at gaps of %s, %d median steps of the key and at least %s; session.gap sets another gap\n", message.Range(s.gaps[0], s.gaps[1]), keyed.GapSteps, message.Duration(keyed.MinGap))
 	}
 	if s.Marks != "" {
 		fmt.Fprintln(b, s.Marks)
 	}
 	if s.Lag.Usual > 0 {
-		fmt.Fprintf(b, "99 %% of the records arrived within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Most))
+		fmt.Fprintf(b, "99 %% of the records arrived within %v of their times, all of them within %v\n", roundLag(s.Lag.Usual), roundLag(s.Lag.Max))
 	}
 	if s.Rewound > 0 {
 		fmt.Fprintf(b, "%s had a time ahead of the clock, which was discarded when the next records were late in a row: max_ahead of the source rejects such times\n", message.Count(s.Rewound, "key", "keys"))
@@ -400,8 +400,8 @@ func (s Summary) late(b *strings.Builder) {
 	}
 	if s.LateIdle > 0 && !s.resumes {
 		fmt.Fprintf(b, "%s within the lateness of the key, but after the watermark: ", message.Count(s.LateIdle, "record was", "records were"))
-		if s.Lag.Most > 0 {
-			fmt.Fprintf(b, "with source.kafka.disorder: %s the watermark waits\n", message.Duration(message.RoundUp(s.Lag.Most)))
+		if s.Lag.Max > 0 {
+			fmt.Fprintf(b, "with source.kafka.disorder: %s the watermark waits\n", message.Duration(message.RoundUp(s.Lag.Max)))
 		} else {
 			b.WriteString("raise source.kafka.disorder\n")
 		}
@@ -557,7 +557,7 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 	if t.counters && e.Events > 0 {
 		n := t.forKey(key)
 		if n.events += e.Events; e.Falls != nil {
-			n.madeUp += int64(e.Falls.MadeUp)
+			n.madeUp += int64(e.Falls.Recovered)
 		}
 		t.keys[strings.Clone(key)] = n
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 var decodesTopics = registerDecoder("topics", func(d *decode.Decoder, b kafkaio.Batch, pass func([]decode.Decoded)) {
-	for part := range slices.Chunk(b.Records, decode.Together) {
+	for part := range slices.Chunk(b.Records, decode.MaxBatch) {
 		pass(d.Topic(part))
 	}
 })
@@ -45,7 +45,7 @@ type topicSource struct{ config.Kafka }
 func newTopicSource(c *config.Config, k *config.Kafka) topicSource {
 	t := topicSource{*k}
 	timed := c.SessionOrder() == keyed.EventTime
-	t.Lags = timed && c.Transform == settings.Smooth
+	t.SubtractLag = timed && c.Transform == settings.Smooth
 	if t.Registry != nil {
 		t.Form = registry.Source{Config: *t.Registry, Format: t.Format}.Form()
 	}

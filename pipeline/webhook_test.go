@@ -141,10 +141,10 @@ func TestWebhookIsAway(t *testing.T) {
 	r := launchRun(t, Run{Graph: g, Metrics: m})
 	b.put(t, jumps(4000, 4)...)
 	b.await(t, "out", 4000, r)
-	for m.Note() == "" {
+	for m.UnavailableReceivers() == "" {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if note, err := m.Note(), m.Health(); err != nil || !strings.Contains(note, "http://"+address+" has taken no alerts") {
+	if note, err := m.UnavailableReceivers(), m.Health(); err != nil || !strings.Contains(note, "http://"+address+" has taken no alerts") {
 		t.Errorf("%v, %q", err, note)
 	}
 	s := r.halt(t) // waits less than maxReceiverWait for a receiver

@@ -22,13 +22,13 @@ func init() {
 		func(b []byte) (v keyed.Estimate, err error) { err = v.UnmarshalBinary(b); return v, err })
 	beam.RegisterCoder(reflect.TypeFor[keyed.AlertEvent](),
 		func(v keyed.AlertEvent) ([]byte, error) {
-			return v.AppendBinary(append(compact.AppendString(nil, v.Key), byte(v.Basis)))
+			return v.AppendBinary(append(compact.AppendString(nil, v.Key), byte(v.Source)))
 		},
 		func(b []byte) (v keyed.AlertEvent, err error) {
 			r := compact.Reader{B: b}
-			key, basis := r.Text(), keyed.Basis(r.Byte())
+			key, source := r.Text(), keyed.AlertSource(r.Byte())
 			err = v.UnmarshalBinary(r.B)
-			v.Key, v.Basis = key, basis
+			v.Key, v.Source = key, source
 			return v, err
 		})
 	beam.RegisterCoder(reflect.TypeFor[keyed.Smoothed](),

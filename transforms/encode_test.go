@@ -144,7 +144,7 @@ func runEncoded(t *testing.T, in []input, node func(s beam.Scope, in, out transf
 // Encoders get the estimates that Filter emits, one at a time in reused memory. The same observations are rejected
 // as late.
 func TestFilterEncodedIsFilter(t *testing.T) {
-	detects := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}
+	detects := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankFor("normal"), Detect: &hafvf.Detect{}}
 	for name, cfg := range map[string]keyed.Config{
 		"arrival":  keyed.Config{Filter: twoLevels, Order: keyed.Arrival},
 		"in order": keyed.Config{Filter: twoLevels, Interval: .9},

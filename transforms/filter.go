@@ -45,9 +45,9 @@ type Host struct {
 	// reports the keys that are silent at the time of the last observation of any key, and closes intervals without
 	// events up to this time. Default: the end reports no silence.
 	AtEnd bool
-	// GoesOn is for AtEnd if another run continues the input: intervals that end after the last observation of any
+	// Continues is for AtEnd if another run continues the input: intervals that end after the last observation of any
 	// key stay open. Default: they end with the input.
-	GoesOn bool
+	Continues bool `json:"GoesOn"`
 	// IgnoresWatermark, with AtEnd, is for a watermark that may pass records before they arrive: observations that
 	// wait for earlier ones wait only for the end of the input. Default: the watermark also releases them.
 	IgnoresWatermark bool

@@ -39,12 +39,12 @@ func init() {
 
 // IncidentsConfig is the configuration of Incidents.
 type IncidentsConfig struct {
-	Budget     time.Duration // Budget, Separators, By and Single are those of incidents.Config
-	Separators string
-	By         []string `json:",omitempty"`
-	Labels     []string `json:",omitempty"` // names of the parts of a key, which slashes separate; none if a key can be a series
-	Single     int      `json:",omitempty"`
-	Zone       string   // IANA name; empty for UTC
+	Budget         time.Duration // Budget, Separators, By and Single are those of incidents.Config
+	Separators     string
+	By             []string `json:",omitempty"`
+	Labels         []string `json:",omitempty"` // names of the parts of a key, which slashes separate; none if a key can be a series
+	MaxSinglePages int      `json:"Single,omitempty"`
+	Zone           string   // IANA name; empty for UTC
 	// Lateness is the maximum time by which the watermark has passed the time of an alarm when the alarm arrives:
 	// the lateness of the filter plus the length of its intervals. Alarms that arrive later are in no incident.
 	// Default 0.
@@ -66,7 +66,7 @@ func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 	if err == nil && c.Lateness < 0 {
 		err = fmt.Errorf("lateness %v is negative", c.Lateness)
 	}
-	fleetConfig := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, Single: c.Single, Zone: zone}
+	fleetConfig := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, MaxSinglePages: c.MaxSinglePages, Zone: zone}
 	if len(c.Labels) > 0 {
 		fleetConfig.Labels = func(key string) map[string]string { return series.Labels(key, c.Labels) }
 	}
@@ -181,7 +181,7 @@ func (fn *encodeIncidentsFn) ProcessElement(_ context.Context, sp state.Provider
 	if err := fn.read(sp); err != nil {
 		return err
 	}
-	if err := fn.fleet.Take(notices); err != nil {
+	if err := fn.fleet.Process(notices); err != nil {
 		return err
 	}
 	fn.schedule(tp)
@@ -286,12 +286,12 @@ func (fn *encodeIncidentsFn) FinishBundle(func([]byte)) error {
 }
 
 func (fn *encodeIncidentsFn) Alert(key string, t keyed.AlertEvent, incident string) {
-	fn.encoder.Alert(&fn.encoded, key, t, incident, fn.fleet.Keys())
+	fn.encoder.Alert(&fn.encoded, key, t, incident, fn.fleet.MaxKeys())
 	fn.put()
 }
 
 func (fn *encodeIncidentsFn) Single(key string, t keyed.AlertEvent) {
-	fn.encoder.Single(&fn.encoded, key, t, fn.fleet.Keys())
+	fn.encoder.Single(&fn.encoded, key, t, fn.fleet.MaxKeys())
 	fn.put()
 }
 
@@ -303,7 +303,7 @@ func (fn *encodeIncidentsFn) Incident(e *incidents.Event) {
 }
 
 func (fn *encodeIncidentsFn) Digest(d *incidents.Digest) {
-	fn.encoder.Digest(&fn.encoded, d, fn.fleet.Keys())
+	fn.encoder.Digest(&fn.encoded, d, fn.fleet.MaxKeys())
 	fn.put()
 }
 

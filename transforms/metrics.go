@@ -67,7 +67,7 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 	}
 	for _, t := range e.Alerts("") {
 		switch {
-		case t.Basis != keyed.AlarmBasis:
+		case t.Source != keyed.SourceAlarm:
 		case t.Kind == string(usual.NoveltyAlarm):
 			c.NoveltyAlarms++
 		case t.Kind == string(usual.ChangeAlarm):

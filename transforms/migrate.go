@@ -69,7 +69,7 @@ func (r *resumedCells) migrate(states cellState, c *openCell, cfg stepConfig) (l
 		carried keyed.MigratedParts
 		err     error
 	}
-	stored := c.States(written.In(cfg.Config).Settings())
+	stored := c.States(written.ApplyTo(cfg.Config).Settings())
 	if err := c.Err(); err != nil {
 		return 0, err
 	}

@@ -197,7 +197,7 @@ func checkSettings(m *statestore.Memory, cfg keyed.Config) error {
 	if own.String() == m.Settings.String() {
 		return nil
 	}
-	names := own.Differ(m.Settings.Settings, cfg.NameKeys)
+	names := own.Diff(m.Settings.Settings, cfg.NameKeys)
 	if len(names) == 0 {
 		names = []string{"Keys"}
 	}

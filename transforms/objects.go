@@ -90,7 +90,7 @@ func (objectEncoder) Silent(dst *Encoded, key string, s keyed.SilenceEvent) {
 
 func appendAlarms(dst *Encoded, alerts []keyed.AlertEvent) {
 	for i := range alerts {
-		if alerts[i].Basis == keyed.AlarmBasis {
+		if alerts[i].Source == keyed.SourceAlarm {
 			dst.Alerts = appendObject(dst.Alerts, alerts[i].Key, &alerts[i])
 		}
 	}

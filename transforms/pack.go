@@ -105,7 +105,7 @@ func (p *packFn) add(key string, o *keyed.Observation, emit func(beam.EventTime,
 	if known {
 		check = p.blocks[i].check
 	} else {
-		check = p.estimator.CheckOf(key)
+		check = p.estimator.Checker(key)
 	}
 	var refused error
 	stored := *o

@@ -260,7 +260,7 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 	gap := fn.cfg.Gap
 	if gap == 0 && !fn.cfg.untimed() {
 		slices.SortStableFunc(observations, keyed.Observation.Compare)
-		gap = fn.cfg.GapOf(observations)
+		gap = fn.cfg.DefaultGap(observations)
 		fn.account.SetGap(gap)
 	}
 	for _, s := range splitSessions(observations, gap) {

@@ -180,7 +180,7 @@ func (fn *encodeFn) OnTimer(_ context.Context, ts beam.EventTime, sp state.Provi
 				e.Release(horizon)
 			case stopped: // the input ends there: nothing is known about the time after it
 				e.End(time.Time{})
-			case fn.cfg.GoesOn:
+			case fn.cfg.Continues:
 				e.Release(now.Add(-fn.schedule.patience))
 			default:
 				e.End(now)

@@ -20,7 +20,7 @@ import (
 // order.
 func TestWorkIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 	cfg := keyed.Config{
-		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}},
+		Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankFor("normal"), Detect: &hafvf.Detect{}},
 		Keys:   []keyed.Rule{{Match: "k1*", Filter: hafvf.Config{Family: "normal"}}},
 	}
 	text := expect.Get(json.Marshal(cfg))(t)

@@ -84,21 +84,21 @@ Exit: 0 done, also when stopped by Ctrl-C; 1 the run failed; 2 usage or config.`
 			chosen, err := methods.Select(names, quick)
 			switch {
 			case err != nil:
-				return cli.Usage(fmt.Errorf("--methods: %w", err))
+				return cli.UsageError(fmt.Errorf("--methods: %w", err))
 			case asJSON && asMarkdown:
-				return cli.Usage(errors.New("use either --json or --markdown, not both"))
+				return cli.UsageError(errors.New("use either --json or --markdown, not both"))
 			case seeds < 0 || cmd.Flags().Changed("seeds") && seeds == 0:
-				return cli.Usage(fmt.Errorf("--seeds %d: give at least 1", seeds))
+				return cli.UsageError(fmt.Errorf("--seeds %d: give at least 1", seeds))
 			case labelFile != "" && len(args) == 0:
-				return cli.Usage(errors.New("--labels: the bundled series have their own labels: give a CONFIG"))
+				return cli.UsageError(errors.New("--labels: the bundled series have their own labels: give a CONFIG"))
 			case len(set) > 0 && len(args) == 0:
-				return cli.Usage(errors.New("--set overrides values of a CONFIG: give a CONFIG"))
+				return cli.UsageError(errors.New("--set overrides values of a CONFIG: give a CONFIG"))
 			case len(args) > 0 && (quick || seeds > 0 || cmd.Flags().Changed("seed")):
-				return cli.Usage(errors.New("--quick, --seeds and --seed are for synthetic streams: leave out CONFIG"))
+				return cli.UsageError(errors.New("--quick, --seeds and --seed are for synthetic streams: leave out CONFIG"))
 			}
 			if picture != "" {
 				if err := plot.CheckFile(picture); err != nil {
-					return cli.Usage(err)
+					return cli.UsageError(err)
 				}
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -183,7 +183,7 @@ func readKeys(ctx context.Context, path string, set []string, labelFile string) 
 	var labels backtest.Labels
 	if labelFile != "" {
 		if labels, err = backtest.ReadLabels(labelFile); err != nil {
-			return group, cli.Usage(err)
+			return group, cli.UsageError(err)
 		}
 	}
 	cfg, graph, err := cli.Load(path, set)
@@ -203,13 +203,13 @@ func readKeys(ctx context.Context, path string, set []string, labelFile string) 
 		err = fmt.Errorf("methods take single values of the families %s, not %s", strings.Join(families, ", "), cfg.Model.Family)
 	}
 	if err != nil {
-		return group, cli.Usage(fmt.Errorf("%s: %w", path, err))
+		return group, cli.UsageError(fmt.Errorf("%s: %w", path, err))
 	}
 	// Only the source of the config and the order of its records matter: the run neither forgets nor detects.
 	cfg.Levels, cfg.Top, cfg.Bank, cfg.Detect, cfg.Silence, cfg.Alerts, cfg.Keys = []hafvf.Beta{}, 1, nil, nil, nil, nil, nil
 	cfg.Model.Season, cfg.Model.Scale, cfg.TimeUnit, cfg.Interval = nil, hafvf.Linear, 0, 0
 	if graph, err = pipeline.Compose(cfg); err != nil {
-		return group, cli.Usage(fmt.Errorf("%s: %w", path, err))
+		return group, cli.UsageError(fmt.Errorf("%s: %w", path, err))
 	}
 	var mu sync.Mutex
 	records := map[string][]compare.Record{}
@@ -238,7 +238,7 @@ func readKeys(ctx context.Context, path string, set []string, labelFile string) 
 	case s.Stopped:
 		return group, context.Canceled
 	case multiValueKey != "":
-		return group, cli.Usage(fmt.Errorf("%s: key %s has several values in one record: methods take one value", path, message.Printable(multiValueKey)))
+		return group, cli.UsageError(fmt.Errorf("%s: key %s has several values in one record: methods take one value", path, message.Printable(multiValueKey)))
 	}
 	var unknown []string
 	for key := range labels {

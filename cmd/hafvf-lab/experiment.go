@@ -44,7 +44,7 @@ and does not hold if at most one in ten does.`,
 				names = append(names, e.Name)
 			}
 			names = append(names, "sgd", "recovery")
-			return cli.Usage(fmt.Errorf("no experiment %q; the nearest is %q", args[0], message.Closest(args[0], names)))
+			return cli.UsageError(fmt.Errorf("no experiment %q; the nearest is %q", args[0], message.Closest(args[0], names)))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -133,7 +133,7 @@ func recoveryCommand(seed *uint32) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if r.Subjects < 1 || r.Trials < 1 {
-				return cli.Usage(errors.New("--subjects and --trials: give at least 1"))
+				return cli.UsageError(errors.New("--subjects and --trials: give at least 1"))
 			}
 			r.Seed = uint64(*seed)
 			table, err := r.Run(cmd.Context(), reportProgress("subjects"))

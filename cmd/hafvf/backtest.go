@@ -36,10 +36,10 @@ func backtestCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if against == "-" && args[0] == "-" {
-				return cli.Usage(errors.New("both configs are read from standard input: use a file for one of them"))
+				return cli.UsageError(errors.New("both configs are read from standard input: use a file for one of them"))
 			}
 			if cmd.Flags().Changed("plot") {
-				return cli.Usage(errors.New("backtest has no --plot: write a page of its alarms with -o FILE.html, or draw the records of a run with hafvf plot"))
+				return cli.UsageError(errors.New("backtest has no --plot: write a page of its alarms with -o FILE.html, or draw the records of a run with hafvf plot"))
 			}
 			b := backtester{operation: o}
 			cfg, graph, err := loadBacktest(args[0], set)
@@ -59,11 +59,11 @@ func backtestCommand() *cobra.Command {
 					return err
 				}
 				if graph.StandardInput() && other.StandardInput() {
-					return cli.Usage(fmt.Errorf("%s and %s both read standard input: use a file for one of them", args[0], against))
+					return cli.UsageError(fmt.Errorf("%s and %s both read standard input: use a file for one of them", args[0], against))
 				}
 			}
 			if err := b.read(labelFile, markFile); err != nil {
-				return cli.Usage(err)
+				return cli.UsageError(err)
 			}
 			name := args[0]
 			if len(set) > 0 {
@@ -154,7 +154,7 @@ func loadBacktest(path string, set []string) (*config.Config, *pipeline.Graph, e
 }
 
 func noAlarms(path string) error {
-	return cli.Usage(fmt.Errorf("%s: there are no alarms without detect: add detect: true, or use --set detect=true", path))
+	return cli.UsageError(fmt.Errorf("%s: there are no alarms without detect: add detect: true, or use --set detect=true", path))
 }
 
 // loadPast composes a config. It fails if the config cannot run over past data: on Flink, with an error that begins
@@ -167,9 +167,9 @@ func loadPast(path string, set []string, notFlink, noTopics string) (*config.Con
 	_, topics := graph.Topics()
 	switch {
 	case graph.Runner.Name == config.Flink:
-		return nil, nil, cli.Usage(fmt.Errorf("%s: %s, not on Flink: leave out runner, or use --set runner.name=direct", path, notFlink))
+		return nil, nil, cli.UsageError(fmt.Errorf("%s: %s, not on Flink: leave out runner, or use --set runner.name=direct", path, notFlink))
 	case topics:
-		return nil, nil, cli.Usage(fmt.Errorf("%s: %s", path, noTopics))
+		return nil, nil, cli.UsageError(fmt.Errorf("%s: %s", path, noTopics))
 	}
 	return cfg, graph, nil
 }

@@ -38,12 +38,12 @@ func (s submission) check(graph *pipeline.Graph, migrate bool) error {
 	switch {
 	case graph.Runner.Name != config.Flink:
 		if s != (submission{}) {
-			return cli.Usage(errors.New("--detach and --savepoint are for runner: {name: flink}"))
+			return cli.UsageError(errors.New("--detach and --savepoint are for runner: {name: flink}"))
 		}
 	case migrate && s.savepoint == "":
-		return cli.Usage(errors.New("--migrate on Flink needs a savepoint: give --savepoint too"))
+		return cli.UsageError(errors.New("--migrate on Flink needs a savepoint: give --savepoint too"))
 	case migrate && graph.Runner.Cells == 0:
-		return cli.Usage(errors.New("--migrate on Flink needs states in cells, but runner.cells is 0: set runner.cells"))
+		return cli.UsageError(errors.New("--migrate on Flink needs states in cells, but runner.cells is 0: set runner.cells"))
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func stopCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if folder != "" && !savepoint {
-				return cli.Usage(errors.New("--to is the folder of the savepoint: give --savepoint too"))
+				return cli.UsageError(errors.New("--to is the folder of the savepoint: give --savepoint too"))
 			}
 			job, err := find(cmd.Context(), args[0], set)
 			if err != nil {
@@ -177,7 +177,7 @@ func find(ctx context.Context, path string, set []string) (*flink.Job, error) {
 		return nil, err
 	}
 	if graph.Runner.Name != config.Flink {
-		return nil, cli.Usage(fmt.Errorf("%s: runner.name is %s: status and stop are for jobs on Flink; end a local run with Ctrl-C", path, graph.Runner.Name))
+		return nil, cli.UsageError(fmt.Errorf("%s: runner.name is %s: status and stop are for jobs on Flink; end a local run with Ctrl-C", path, graph.Runner.Name))
 	}
 	return graph.Runner.Cluster.Find(ctx, graph.Runner.Job)
 }

@@ -32,14 +32,14 @@ func fitCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case out == "":
-				return cli.Usage(errors.New("fit needs -o FILE.csv or -o FILE.parquet"))
+				return cli.UsageError(errors.New("fit needs -o FILE.csv or -o FILE.parquet"))
 			case over == "":
-				return cli.Usage(errors.New(`fit needs the parameters to search: --over "levels[0].alpha, levels[0].beta"`))
+				return cli.UsageError(errors.New(`fit needs the parameters to search: --over "levels[0].alpha, levels[0].beta"`))
 			case responseKind == "choice" && response.Choice == "", responseKind != "choice" && (responseKind != "" || response.Choice != "" || response.Subject != nil || response.Stay):
-				return cli.Usage(errors.New("--response choice is the only response and needs --choice COLUMN; --subject and --stay need both"))
+				return cli.UsageError(errors.New("--response choice is the only response and needs --choice COLUMN; --subject and --stay need both"))
 			}
 			if err := output.CheckTable(out); err != nil {
-				return cli.Usage(err)
+				return cli.UsageError(err)
 			}
 			if err := output.CheckFolder(out); err != nil {
 				return err
@@ -50,15 +50,15 @@ func fitCommand() *cobra.Command {
 			}
 			f, err := fit.New(cfg, graph, over, response)
 			if err != nil {
-				return cli.Usage(fmt.Errorf("%s: %w", args[0], err))
+				return cli.UsageError(fmt.Errorf("%s: %w", args[0], err))
 			}
 			if err := output.CheckInputs(out, args[0], against, cfg.Source.Files().Path); err != nil {
-				return cli.Usage(err)
+				return cli.UsageError(err)
 			}
 			var earlier *fit.Earlier
 			if against != "" {
 				if earlier, err = fit.ReadEarlier(against, response.Choice != ""); err != nil {
-					return cli.Usage(fmt.Errorf("--against: %w", err))
+					return cli.UsageError(fmt.Errorf("--against: %w", err))
 				}
 			}
 			if err := o.readFit(cmd.Context(), f, args[0], out); err != nil {
@@ -67,7 +67,7 @@ func fitCommand() *cobra.Command {
 			fmt.Fprint(stderr, f.Mapping())
 			if earlier != nil {
 				if err := f.Compare(earlier); err != nil {
-					return cli.Usage(err)
+					return cli.UsageError(err)
 				}
 			}
 			t := f.Table(pooled, reportFits())
@@ -98,12 +98,12 @@ func (o *operation) readFit(ctx context.Context, f *fit.Fit, config, out string)
 	s, err := o.observe(ctx, f.Run())
 	switch {
 	case s.Stopped:
-		return cli.Ended(o.signal, fmt.Errorf("%s is not written: not all trials were read", out))
+		return cli.Interrupted(o.signal, fmt.Errorf("%s is not written: not all trials were read", out))
 	case err != nil:
 		return err
 	}
 	if err := f.Read(); err != nil {
-		return cli.Usage(fmt.Errorf("%s: %w", config, err))
+		return cli.UsageError(fmt.Errorf("%s: %w", config, err))
 	}
 	return nil
 }

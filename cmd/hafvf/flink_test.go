@@ -40,7 +40,7 @@ var filters = []struct {
 }{
 	{"no level", "levels: []\ntop: 0.99\n", hafvf.Config{Family: "normal", Member: &hafvf.Member{Top: .99}}},
 	{"two levels", "", hafvf.Config{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}}, Top: 1}}},
-	{"detect", "detect: true\n", hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}},
+	{"detect", "detect: true\n", hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankFor("normal"), Detect: &hafvf.Detect{}}},
 }
 
 type site struct{ *e2e.Site }

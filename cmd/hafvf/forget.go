@@ -29,7 +29,7 @@ func forgetCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if slices.Contains(keys, "") {
-				return cli.Usage(errors.New("--key is empty: give a key, or '*' for all keys"))
+				return cli.UsageError(errors.New("--key is empty: give a key, or '*' for all keys"))
 			}
 			forgotten, err := forget(cmd, args[0], keys, set)
 			if err != nil {
@@ -59,14 +59,14 @@ func forget(cmd *cobra.Command, where string, keys, set []string) (f pipeline.Fo
 	case statestore.IsFile(where):
 		return pipeline.ForgetKeysIn(where, keys, log)
 	case isSavepoint(where):
-		return f, cli.Usage(fmt.Errorf("%s is a savepoint, which only a job on Flink can change: %s", where, onFlink))
+		return f, cli.UsageError(fmt.Errorf("%s is a savepoint, which only a job on Flink can change: %s", where, onFlink))
 	}
 	_, graph, err := cli.Load(where, set)
 	if err != nil {
 		return f, err
 	}
 	if graph.Runner.Name == config.Flink {
-		return f, cli.Usage(fmt.Errorf("%s: a job on Flink keeps its states itself: %s", where, onFlink))
+		return f, cli.UsageError(fmt.Errorf("%s: a job on Flink keeps its states itself: %s", where, onFlink))
 	}
 	ctx, stop := stoppable(cmd.Context())
 	defer stop()

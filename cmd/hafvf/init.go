@@ -53,7 +53,7 @@ func writeDraft(cmd *cobra.Command, output string, text []byte) error {
 	}
 	f, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return cli.Usage(fmt.Errorf("%s already exists: give another name, or remove it", output))
+		return cli.UsageError(fmt.Errorf("%s already exists: give another name, or remove it", output))
 	}
 	if err != nil {
 		return message.CannotWrite(output, err)
@@ -71,9 +71,9 @@ func draftOf(source, query string) (sniff.Drafted, error) {
 	isURL := strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://")
 	switch {
 	case isURL && query == "":
-		return sniff.Drafted{}, cli.Usage(errors.New("a URL needs a query: give one, such as --query 'rate(requests_total[5m])'"))
+		return sniff.Drafted{}, cli.UsageError(errors.New("a URL needs a query: give one, such as --query 'rate(requests_total[5m])'"))
 	case !isURL && query != "":
-		return sniff.Drafted{}, cli.Usage(fmt.Errorf("%s is not an http:// or https:// URL: --query needs one", source))
+		return sniff.Drafted{}, cli.UsageError(fmt.Errorf("%s is not an http:// or https:// URL: --query needs one", source))
 	case isURL:
 		return sniff.DraftQuery(source, query)
 	}

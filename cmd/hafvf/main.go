@@ -89,7 +89,7 @@ func moved(name string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Hidden: true, DisableFlagParsing: true,
 		RunE: func(*cobra.Command, []string) error {
-			return cli.Usage(fmt.Errorf("%s is in a separate program: in the source tree, run go run ./cmd/hafvf-lab %[1]s", name))
+			return cli.UsageError(fmt.Errorf("%s is in a separate program: in the source tree, run go run ./cmd/hafvf-lab %[1]s", name))
 		},
 	}
 }

@@ -35,18 +35,18 @@ func markCommand() *cobra.Command {
 			if cmd.Flags().Changed("time") {
 				var err error
 				if m.Time, err = time.Parse(time.RFC3339Nano, timeText); err != nil {
-					return cli.Usage(fmt.Errorf("--time: %q is not a time such as 2026-01-02T03:04:05Z", timeText))
+					return cli.UsageError(fmt.Errorf("--time: %q is not a time such as 2026-01-02T03:04:05Z", timeText))
 				}
 			}
 			if err := m.Check(); err != nil {
 				if !slices.Contains(records.Marks(), m.Mark) {
 					err = fmt.Errorf("unknown mark %q: use %s after the ID", m.Mark, message.Choice(records.Marks()))
 				}
-				return cli.Usage(err)
+				return cli.UsageError(err)
 			}
 			switch {
 			case outputPath != "" && configPath != "":
-				return cli.Usage(errors.New("use either -o or --config, not both"))
+				return cli.UsageError(errors.New("use either -o or --config, not both"))
 			case outputPath != "":
 				return pipeline.SendMark(cmd.Context(), &config.Sink{File: &config.File{Path: outputPath}}, m, slog.New(slog.DiscardHandler))
 			case configPath != "":
@@ -55,7 +55,7 @@ func markCommand() *cobra.Command {
 					return err
 				}
 				if cfg.Marks == nil {
-					return cli.Usage(fmt.Errorf("%s has no marks: add marks: {jsonl: {path: marks.jsonl}}, and restart its run", configPath))
+					return cli.UsageError(fmt.Errorf("%s has no marks: add marks: {jsonl: {path: marks.jsonl}}, and restart its run", configPath))
 				}
 				ctx, stop := stoppable(cmd.Context())
 				defer stop()

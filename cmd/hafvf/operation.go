@@ -38,7 +38,7 @@ func (o *operation) flags(cmd *cobra.Command) {
 func (o operation) logger() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.level)); err != nil {
-		return nil, cli.Usage(fmt.Errorf("--log-level %s: use debug, info, warn or error", o.level))
+		return nil, cli.UsageError(fmt.Errorf("--log-level %s: use debug, info, warn or error", o.level))
 	}
 	return slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})), nil
 }
@@ -63,7 +63,7 @@ func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metr
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprint(w, "ok\n", metrics.Note())
+		fmt.Fprint(w, "ok\n", metrics.UnavailableReceivers())
 	})
 	// Timeouts close the connections of idle and stuck clients.
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
@@ -91,7 +91,7 @@ func (o operation) serve(log *slog.Logger, live bool, zone *time.Location) (metr
 func listen(flag, address string) (l net.Listener, host string, err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, "", cli.Usage(fmt.Errorf("--%s %s: give host:port, or :port for loopback", flag, address))
+		return nil, "", cli.UsageError(fmt.Errorf("--%s %s: give host:port, or :port for loopback", flag, address))
 	}
 	host = cmp.Or(host, "localhost")
 	if l, err = net.Listen("tcp", net.JoinHostPort(host, port)); err != nil {

@@ -26,16 +26,16 @@ func plotCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return cli.Usage(errors.New("plot needs -o FILE.svg or -o FILE.png"))
+				return cli.UsageError(errors.New("plot needs -o FILE.svg or -o FILE.png"))
 			}
 			if err := errors.Join(readFlag(cmd, "from", &c.From, times.Parse), readFlag(cmd, "to", &c.To, times.Parse), readFlag(cmd, "last", &c.Last, parseSpan)); err != nil {
-				return cli.Usage(err)
+				return cli.UsageError(err)
 			}
 			if cmd.Flags().Changed("alarm") && c.Alarm == 0 {
 				c.Alarm = -1
 			}
 			if err := plot.Check(args[0], out, c); err != nil {
-				return cli.Usage(err)
+				return cli.UsageError(err)
 			}
 			return plot.Results(cmd.Context(), args[0], out, c)
 		},

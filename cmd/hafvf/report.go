@@ -43,10 +43,10 @@ func reportCommand() *cobra.Command {
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return cli.Usage(errors.New("report needs -o FILE.html"))
+				return cli.UsageError(errors.New("report needs -o FILE.html"))
 			}
 			if err := cmp.Or(readFlag(cmd, "since", &period, parseSince), readFlag(cmd, "zone", &zone, domain.Zone)); err != nil {
-				return cli.Usage(err)
+				return cli.UsageError(err)
 			}
 			if err := checkPage(out, args...); err != nil {
 				return err
@@ -55,7 +55,7 @@ func reportCommand() *cobra.Command {
 			if markFile != "" {
 				var err error
 				if marks, err = records.ReadMarks(markFile); err != nil {
-					return cli.Usage(fmt.Errorf("--marks: %w", err))
+					return cli.UsageError(fmt.Errorf("--marks: %w", err))
 				}
 			}
 			hasConfig := slices.ContainsFunc(args, isConfig)
@@ -63,13 +63,13 @@ func reportCommand() *cobra.Command {
 			var err error
 			switch {
 			case hasConfig && len(args) > 1:
-				return cli.Usage(errors.New("a config is given with other inputs: give one config, or only files of records"))
+				return cli.UsageError(errors.New("a config is given with other inputs: give one config, or only files of records"))
 			case hasConfig:
 				c, err = reportRun(cmd.Context(), args[0], out, set, period, zone, &o)
 			case period.Last > 0 && slices.Contains(args, "-"):
-				return cli.Usage(errors.New("--since with a time span reads the input twice, and standard input can be read once: give a date, or a file"))
+				return cli.UsageError(errors.New("--since with a time span reads the input twice, and standard input can be read once: give a date, or a file"))
 			case len(set) > 0:
-				return cli.Usage(errors.New("--set is for a config, but files of records were given: leave out --set"))
+				return cli.UsageError(errors.New("--set is for a config, but files of records were given: leave out --set"))
 			default:
 				c, err = report.Files(cmd.Context(), args, period, cmp.Or(zone, time.UTC))
 			}
@@ -133,7 +133,7 @@ func reportRun(ctx context.Context, path, out string, set []string, period repor
 		return nil, noAlarms(path)
 	}
 	if period.Last > 0 && graph.StandardInput() {
-		return nil, cli.Usage(errors.New("--since with a time span runs the config twice, and standard input can be read once: give a file, or a date"))
+		return nil, cli.UsageError(errors.New("--since with a time span runs the config twice, and standard input can be read once: give a file, or a date"))
 	}
 	graph.Clock = cmp.Or(zone, graph.Clock)
 	if err := checkPage(out, inputOf(cfg)); err != nil {
@@ -181,7 +181,7 @@ func (o *operation) smoothed(ctx context.Context, name string, graph *pipeline.G
 // checkPage returns an error unless out can be the file of a page of the inputs.
 func checkPage(out string, inputs ...string) error {
 	if err := report.Check(inputs, out); err != nil {
-		return cli.Usage(err)
+		return cli.UsageError(err)
 	}
 	return output.CheckFolder(out)
 }

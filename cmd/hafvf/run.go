@@ -72,7 +72,7 @@ func runCommand() *cobra.Command {
 					o.markTo = args[0]
 				}
 			}
-			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, BeginAnew: resume.beginAnew, Migrate: resume.migrate})
+			_, err = o.execute(cmd.Context(), pipeline.Run{Graph: graph, Reset: resume.beginAnew, Migrate: resume.migrate})
 			return err
 		},
 	}
@@ -99,9 +99,9 @@ func (r *resumeFlags) flags(cmd *cobra.Command) {
 func (r *resumeFlags) check(graph *pipeline.Graph) error {
 	switch {
 	case r.migrate && r.beginAnew:
-		return cli.Usage(errors.New("--begin-anew discards all states: leave out --migrate"))
+		return cli.UsageError(errors.New("--begin-anew discards all states: leave out --migrate"))
 	case r.migrate && (graph == nil || !graph.KeepsStates()):
-		return cli.Usage(errors.New("--migrate is for a config that stores states: set source.kafka.changelog or state"))
+		return cli.UsageError(errors.New("--migrate is for a config that stores states: set source.kafka.changelog or state"))
 	case !r.beginAnew:
 		return nil
 	}
@@ -110,7 +110,7 @@ func (r *resumeFlags) check(graph *pipeline.Graph) error {
 			return nil
 		}
 	}
-	return cli.Usage(errors.New("--begin-anew is for a source of Kafka that this process reads: leave it out; a job on Flink without a savepoint starts without states"))
+	return cli.UsageError(errors.New("--begin-anew is for a source of Kafka that this process reads: leave it out; a job on Flink without a savepoint starts without states"))
 }
 
 // execute runs a graph. It shows progress on a terminal, and the summary at the end.
@@ -152,7 +152,7 @@ func (o *operation) execute(ctx context.Context, r pipeline.Run) (pipeline.Summa
 			err = cause
 		}
 		if !errors.Is(err, connectors.ErrReaderGone) {
-			fmt.Fprint(stderr, s.Kept())
+			fmt.Fprint(stderr, s.UnchangedOutputs())
 		}
 		return s, err
 	}
@@ -210,7 +210,7 @@ func (o *operation) stopOnSignal(ctx context.Context, cancel context.CancelCause
 // at its end.
 func (o *operation) observe(ctx context.Context, r pipeline.Run) (pipeline.Summary, error) {
 	s, err := o.execute(ctx, r)
-	if rejected := (*pipeline.RejectedError)(nil); errors.As(err, &rejected) && !rejected.None {
+	if rejected := (*pipeline.RejectedError)(nil); errors.As(err, &rejected) && !rejected.NoneUsable {
 		o.rejected, err = err, nil
 	}
 	return s, err

@@ -26,17 +26,17 @@ func sessionsCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return cli.Usage(errors.New("sessions needs -o FILE.csv or -o FILE.parquet"))
+				return cli.UsageError(errors.New("sessions needs -o FILE.csv or -o FILE.parquet"))
 			}
 			if err := readFlag(cmd, "zone", &zone, domain.Zone); err != nil {
-				return cli.Usage(err)
+				return cli.UsageError(err)
 			}
 			if err := sessions.Check(args[0], out, interval); err != nil {
-				return cli.Usage(err)
+				return cli.UsageError(err)
 			}
 			t, err := sessions.Write(cmd.Context(), args[0], out, interval, zone)
 			if errors.As(err, new(sessions.NotSmoothed)) {
-				return cli.Usage(err)
+				return cli.UsageError(err)
 			}
 			if err != nil {
 				return err

@@ -30,7 +30,7 @@ func statesCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("key") && key == "" {
-				return cli.Usage(errors.New("--key is empty: leave it out for the states of all keys"))
+				return cli.UsageError(errors.New("--key is empty: leave it out for the states of all keys"))
 			}
 			if cmd.Flags().Changed("savepoint") || isSavepoint(args[0]) {
 				return errSavepoint(cmp.Or(savepoint, args[0]))
@@ -69,5 +69,5 @@ func isSavepoint(place string) bool {
 }
 
 func errSavepoint(place string) error {
-	return cli.Usage(fmt.Errorf("%s: hafvf does not read savepoints of Flink: start a job from it with hafvf run CONFIG --savepoint PATH, which reports how many keys resume and how many are reset", place))
+	return cli.UsageError(fmt.Errorf("%s: hafvf does not read savepoints of Flink: start a job from it with hafvf run CONFIG --savepoint PATH, which reports how many keys resume and how many are reset", place))
 }

@@ -29,14 +29,14 @@ func trialsCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return cli.Usage(errors.New("trials needs -o FILE.csv or -o FILE.parquet"))
+				return cli.UsageError(errors.New("trials needs -o FILE.csv or -o FILE.parquet"))
 			}
 			cfg, _, err := loadPast(args[0], set, "trials run locally", "trials reads a file, not Kafka: give a config whose source is csv, jsonl or parquet")
 			if err != nil {
 				return err
 			}
 			if err := checkTrials(args[0], cfg, out, keys); err != nil {
-				return cli.Usage(err)
+				return cli.UsageError(err)
 			}
 			if err := cmp.Or(output.CheckFolder(out), output.CheckFolder(keys)); err != nil {
 				return err
@@ -46,14 +46,14 @@ func trialsCommand() *cobra.Command {
 				transform string
 				observer  *pipeline.Observer
 			}{{settings.Filter, table.Filtered()}, {settings.Smooth, table.Smoothed()}} {
-				graph, err := pipeline.Compose(cfg.As(run.transform))
+				graph, err := pipeline.Compose(cfg.ForTransform(run.transform))
 				if err != nil {
-					return cli.Usage(fmt.Errorf("%s, with transform: %s: %w", args[0], run.transform, err))
+					return cli.UsageError(fmt.Errorf("%s, with transform: %s: %w", args[0], run.transform, err))
 				}
 				s, err := o.observe(cmd.Context(), pipeline.Run{Graph: graph.Trial(), Observer: run.observer})
 				switch {
 				case s.Stopped:
-					return cli.Ended(o.signal, fmt.Errorf("%s is not written", out))
+					return cli.Interrupted(o.signal, fmt.Errorf("%s is not written", out))
 				case err != nil:
 					return err
 				}
@@ -80,7 +80,7 @@ func trialsCommand() *cobra.Command {
 
 // checkTrials returns an error if the tables of a config cannot be written.
 func checkTrials(path string, cfg *config.Config, out, keys string) error {
-	if cfg.Source.Unending() {
+	if cfg.Source.Unbounded() {
 		return errors.New("trials needs a source that ends: read files, or set bounded: true in the source")
 	}
 	if cfg.Source.StandardInput() {

@@ -21,7 +21,7 @@ func serveWorker(o *operation, log *slog.Logger, address string) error {
 	ctx, stop := stoppable(context.Background())
 	defer stop()
 	reportReaderGone()
-	ctx, release, err := pipeline.Attend(ctx, log, metrics)
+	ctx, release, err := pipeline.ServeWorker(ctx, log, metrics)
 	if err != nil {
 		return err
 	}

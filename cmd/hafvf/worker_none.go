@@ -12,5 +12,5 @@ import (
 // serveWorker returns an error: Beam's worker links Google's profiler and 140 more packages, which other commands do
 // not need.
 func serveWorker(*operation, *slog.Logger, string) error {
-	return cli.Usage(errors.New("this program was built without the worker of Flink: build it with go build -tags flink ./cmd/hafvf, as deploy/Dockerfile does"))
+	return cli.UsageError(errors.New("this program was built without the worker of Flink: build it with go build -tags flink ./cmd/hafvf, as deploy/Dockerfile does"))
 }

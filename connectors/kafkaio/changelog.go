@@ -86,8 +86,8 @@ type changelogHead struct {
 
 // Values of changelogHead.Unfinished.
 const (
-	discarding = "discarding" // deleting the old states, with BeginAnew
-	beginning  = "beginning"  // storing LedgerConfig.First
+	discarding = "discarding" // deleting the old states, with DiscardStates
+	beginning  = "beginning"  // storing LedgerConfig.InitialStates
 )
 
 // A changelogUse is what a run reads and writes in addition to the changelog.
@@ -198,7 +198,7 @@ func readStored(ctx context.Context, client *Client, topic string, unseal unseal
 	for i := range adders {
 		adders[i] = stateLoader{states: &s.states, unseal: unseal, strays: map[keyPosition]bool{}}
 	}
-	err = client.ReadOn(ctx, topic, nil, log, func(records []Record) {
+	err = client.ReadFrom(ctx, topic, nil, log, func(records []Record) {
 		records = slices.DeleteFunc(records, s.takeOwn)
 		parallel.Do(len(adders), len(adders), func(_, i int) {
 			for _, r := range records {
@@ -519,10 +519,10 @@ func decodeLastValue(b []byte) lastValue {
 	return lastValue{b, int64(offset), int32(partition), int32(parts)}
 }
 
-// ReadOn calls do with the records of a topic up to its current end. Records of a partition keep their order. from
+// ReadFrom calls do with the records of a topic up to its current end. Records of a partition keep their order. from
 // holds start offsets by Position.Log. A partition without a start offset, or whose end is before it, is read from its
 // beginning.
-func (client *Client) ReadOn(ctx context.Context, topic string, from map[string]int64, log *slog.Logger, do func([]Record)) error {
+func (client *Client) ReadFrom(ctx context.Context, topic string, from map[string]int64, log *slog.Logger, do func([]Record)) error {
 	src := Source{Cluster: client.cluster, Topics: []string{topic}, Start: Start{At: Earliest}, Bounded: true}
 	spans, err := src.findSpans(ctx, client, nil)
 	if err != nil {
@@ -580,7 +580,7 @@ func (l *Ledger) refuseUnfinished() error {
 	case discarding:
 		return &ResumeError{errors.New("a run ended before it had discarded all states of the changelog " + l.cfg.Changelog + ": discard them again")}
 	case beginning:
-		if len(l.cfg.First) == 0 {
+		if len(l.cfg.InitialStates) == 0 {
 			return &ResumeError{errors.New("a run ended before it had stored all given states in the changelog " + l.cfg.Changelog + ": start it with the same file of states, or discard the states")}
 		}
 	}

@@ -141,10 +141,10 @@ func TestChangelogCopied(t *testing.T) {
 			}
 			_, err := tryStartRun(t, c, nil)
 			cannotResume(t, err, test.want, "or discard the states")
-			startRun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }).Close(context30(t), true)
+			startRun(t, c, func(cfg *LedgerConfig) { cfg.DiscardStates = true }).Close(context30(t), true)
 			_, err = tryStartRun(t, c, nil)
 			cannotResume(t, err, "the changelog states has the id ")
-			commitStates(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true }, 3)
+			commitStates(t, c, func(cfg *LedgerConfig) { cfg.DiscardStates = true }, 3)
 			checkAllRestored(t, c, 3)
 		})
 	}
@@ -297,10 +297,10 @@ func given(text string) map[string][]byte {
 }
 
 // TestAllStatesDeleted: a changelog whose states were all deleted counts as having had states, and a new run does not
-// start from LedgerConfig.First.
+// start from LedgerConfig.InitialStates.
 func TestAllStatesDeleted(t *testing.T) {
 	_, c := withRecords(t, 9)
-	giving := func(cfg *LedgerConfig) { cfg.First = map[string][]byte{"k": []byte("old")} }
+	giving := func(cfg *LedgerConfig) { cfg.InitialStates = map[string][]byte{"k": []byte("old")} }
 	a := startRun(t, c, giving)
 	a.mustCommit(5)
 	a.Rest(State{Key: "k"})
@@ -324,8 +324,8 @@ func TestStatesInPortions(t *testing.T) {
 			return nil, nil
 		}
 	}
-	giving := func(cfg *LedgerConfig) { cfg.First = given("old") }
-	anew := func(cfg *LedgerConfig) { cfg.BeginAnew = true }
+	giving := func(cfg *LedgerConfig) { cfg.InitialStates = given("old") }
+	anew := func(cfg *LedgerConfig) { cfg.DiscardStates = true }
 	for _, test := range []struct {
 		name   string
 		begun  bool // after a run with the given states

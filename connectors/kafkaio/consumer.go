@@ -195,7 +195,7 @@ func (c *consumer) stamp(p *partitionReader, b batch) Batch {
 			t = r.Time
 		}
 		out.Times[i] = int64(mtime.FromTime(t))
-		if passed := p.reach.logTime(c.src.Lags); passed.After(t) {
+		if passed := p.reach.logTime(c.src.SubtractLag); passed.After(t) {
 			r.LogTime = passed
 		}
 		if !ok {
@@ -319,7 +319,7 @@ func (c *consumer) put(name string) {
 func (c *consumer) progress() []partitionProgress {
 	list := make([]partitionProgress, len(c.parts))
 	for i, p := range c.parts {
-		list[i] = partitionProgress{Position: Position{p.position.Topic, p.position.Partition, p.next}, High: p.high.Load(), Lag: EventLag{p.lag.Usual, p.lag.Most}, pace: p.pace()}
+		list[i] = partitionProgress{Position: Position{p.position.Topic, p.position.Partition, p.next}, High: p.high.Load(), Lag: EventLag{p.lag.Usual, p.lag.Max}, pace: p.pace()}
 	}
 	return list
 }

@@ -207,7 +207,7 @@ func TestDeletedRecords(t *testing.T) {
 	manual(c).Produce(t, append(ticking("in", 0, 9), ticking("in", 1, 9)...)...)
 	commitAs(t, c, "g", Position{"in", 0, 2}, Position{"in", 1, 7})
 	kafkatest.Dial(c.Brokers).DeleteBefore(t, "in", 0, 5)
-	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", AtEnd: true})
+	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", CommitAtEnd: true})
 	r := startReading(t, Source{Cluster: c, Topics: []string{"in"}, Group: "g", Start: Start{At: Committed}}, l)
 	r.until(func() bool {
 		l.Rest()

@@ -26,7 +26,7 @@
 // A Ledger is for runners without checkpoints, such as the embedded one. It stores a pipeline's states in a compacted
 // topic, the changelog, and commits the group's offsets when the results of all records before them are stored. It
 // also keeps the source from reading faster than the pipeline works. Source and sinks find the ledger in the context
-// that Ledger.In returns.
+// that Ledger.Context returns.
 //
 // A changelog has one owner, a process that commits states and offsets in one transaction. The transactional id
 // derives from the name of the changelog. When another process becomes the owner, the brokers refuse the transactions

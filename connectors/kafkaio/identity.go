@@ -155,10 +155,10 @@ func (l *Ledger) end(ctx context.Context, log string) (int64, error) {
 }
 
 // newHead updates the head for this run, which becomes the owner. It replaces the head if the changelog is new, or
-// with BeginAnew.
+// with DiscardStates.
 func (l *Ledger) newHead(ctx context.Context) error {
 	id := l.head.ID
-	if l.cfg.BeginAnew {
+	if l.cfg.DiscardStates {
 		id = rand.Text()
 	}
 	if id == "" {

@@ -37,7 +37,7 @@ type run struct {
 // Restored returns the states that the run restored and that were not taken.
 func (r run) Restored() map[string][]byte {
 	states := map[string][]byte{}
-	r.Take(func(key string, state []byte) bool {
+	r.TakeStates(func(key string, state []byte) bool {
 		states[key] = bytes.Clone(state)
 		return false
 	})
@@ -51,7 +51,7 @@ func tryStartRun(t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error)
 
 func tryStartRunIn(ctx context.Context, t testing.TB, c Cluster, more func(*LedgerConfig)) (run, error) {
 	t.Helper()
-	cfg := LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true, Log: quiet}
+	cfg := LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", CommitAtEnd: true, Log: quiet}
 	if more != nil {
 		more(&cfg)
 	}
@@ -167,10 +167,10 @@ func TestHistory(t *testing.T) {
 	}
 	learned := func(offset int64) func(cfg *LedgerConfig) {
 		return func(cfg *LedgerConfig) {
-			cfg.Learned, cfg.LearnedTo = map[string][]byte{"k": []byte("learned")}, map[string]int64{"in-0": offset}
+			cfg.ReplayedStates, cfg.ReplayedTo = map[string][]byte{"k": []byte("learned")}, map[string]int64{"in-0": offset}
 			cfg.Open = func(states iter.Seq[*StoredState], _, _ int) (map[string]int64, error) {
 				for s := range states {
-					s.Taken = true
+					s.Claimed = true
 				}
 				return nil, nil
 			}
@@ -336,7 +336,7 @@ func TestHead(t *testing.T) {
 	manual(c).Produce(t, &kgo.Record{Topic: "states", Key: []byte{}, Value: []byte("{")})
 	_, err := tryStartRun(t, c, nil)
 	refuses(t, err, "the head of the changelog, at states-", "is damaged")
-	startRun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true })
+	startRun(t, c, func(cfg *LedgerConfig) { cfg.DiscardStates = true })
 	// Without a group, the run is in the head.
 	alone := func(cfg *LedgerConfig) { cfg.Group, cfg.Migrate = "", true }
 	d := startRun(t, c, alone)
@@ -391,12 +391,12 @@ func TestChangelogLost(t *testing.T) {
 				cannotResume(t, err, test.want, "every later estimate would differ", "or discard the states")
 			}
 			r := startRun(t, c, func(cfg *LedgerConfig) {
-				if cfg.BeginAnew = true; test.config != nil {
+				if cfg.DiscardStates = true; test.config != nil {
 					test.config(cfg)
 				}
 			})
 			if len(r.start) > 0 || len(r.Restored()) > 0 {
-				t.Errorf("with BeginAnew the run starts at %v with %d states", r.start, len(r.Restored()))
+				t.Errorf("with DiscardStates the run starts at %v with %d states", r.start, len(r.Restored()))
 			}
 			r.mustCommit(2)
 			expect.OK(t, r.Close(context30(t), true))
@@ -405,14 +405,14 @@ func TestChangelogLost(t *testing.T) {
 	}
 }
 
-// TestForeignPace: an invalid record in the changelog is refused, and deleted with BeginAnew.
+// TestForeignPace: an invalid record in the changelog is refused, and deleted with DiscardStates.
 func TestForeignPace(t *testing.T) {
 	_, c := withRecords(t, 9)
 	completedRun(t, c, nil, 5)
 	manual(c).Produce(t, &kgo.Record{Topic: "states", Partition: 0, Key: []byte(paceKey + "nowhere"), Value: []byte("{}")})
 	_, err := tryStartRun(t, c, nil)
 	cannotResume(t, err, "the changelog states: the pace of nowhere cannot be read: this is not a partition")
-	r := startRun(t, c, func(cfg *LedgerConfig) { cfg.BeginAnew = true })
+	r := startRun(t, c, func(cfg *LedgerConfig) { cfg.DiscardStates = true })
 	r.mustCommit(2)
 	expect.OK(t, r.Close(context30(t), true))
 	startRun(t, c, nil).mustCommit(3)
@@ -472,7 +472,7 @@ func TestTopicRecreated(t *testing.T) {
 			_, err := tryStartRun(t, c, test.config)
 			cannotResume(t, err, test.want)
 			r := startRun(t, c, func(cfg *LedgerConfig) {
-				if cfg.BeginAnew = true; test.config != nil {
+				if cfg.DiscardStates = true; test.config != nil {
 					test.config(cfg)
 				}
 			})

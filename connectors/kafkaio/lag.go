@@ -102,7 +102,7 @@ func latestProgress() map[*consumer]map[string]partitionProgress {
 // EventLag measures how far event times are behind the clock when the records of a partition arrive.
 type EventLag struct {
 	Usual time.Duration // 99 % of the recent records have at most this lag; 0 if it is unknown
-	Most  time.Duration // maximum over all records since the start, except records older than 24 h
+	Max   time.Duration // maximum over all records since the start, except records older than 24 h
 }
 
 // EventLags returns the lags of partitions by Position.Log, for sources with a Clock. With a nil ledger, it covers the
@@ -134,5 +134,5 @@ func (l *Ledger) logTime(log string) (time.Time, bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.processed[log].Reach.logTime(l.cfg.Lags), true
+	return l.processed[log].Reach.logTime(l.cfg.SubtractLag), true
 }

@@ -28,14 +28,14 @@ type Ledger struct {
 	run     identity
 	topics  map[string]topic
 	opening map[string]partitionProgress // offsets that the group had committed, by partition
-	start   map[string]partitionProgress // where the source starts, by partition: opening, or empty with BeginAnew
+	start   map[string]partitionProgress // where the source starts, by partition: opening, or empty with DiscardStates
 	ends    map[string]int64             // ends of the partitions when the run started; nil until they are needed
 
 	// About the changelog. Only the goroutine that commits changes them.
 	head          changelogHead
 	partitions    int               // of the changelog's topic
 	keys          int               // number of keys with states when the changelog was read
-	oldRecords    []keyPosition     // positions of all records to delete, with BeginAnew
+	oldRecords    []keyPosition     // positions of all records to delete, with DiscardStates
 	parts         map[string]int    // number of parts of each state that has several, by key
 	initialStates map[string][]byte // states that the first commit stores in portions, by key; nil deletes
 
@@ -82,8 +82,8 @@ type LedgerConfig struct {
 	Outputs map[string]string
 	// Migrate accepts a changelog of a run with another group, other topics or outputs.
 	Migrate bool
-	// BeginAnew discards the states of the changelog and ignores the group's offsets.
-	BeginAnew bool
+	// DiscardStates discards the states of the changelog and ignores the group's offsets.
+	DiscardStates bool
 	// Seal, if set, converts the state of a key to its stored form. It is called for one state at a time as they are
 	// written, because all sealed states would double the memory.
 	Seal func(key string, state []byte) []byte
@@ -95,31 +95,31 @@ type LedgerConfig struct {
 	// each partition, by Position.Log, that the states include. OpenLedger returns its error. If another run commits
 	// meanwhile, Open is called again.
 	Open func(states iter.Seq[*StoredState], keys, bytes int) (included map[string]int64, err error)
-	// First holds the states, by key, from which a run starts if there is no changelog, if the changelog has
-	// never had states, or with BeginAnew.
-	First map[string][]byte
+	// InitialStates holds the states, by key, from which a run starts if there is no changelog, if the changelog has
+	// never had states, or with DiscardStates.
+	InitialStates map[string][]byte
 	// History makes the run replay the history of the group: the records from the beginning of the topics up to the
 	// group's offsets. Open sees the states of the changelog, but the run starts without states and stores nothing.
-	// Unless Drain is set, the source does not end there; see CaughtUp.
+	// Unless EndOnStop is set, the source does not end there; see CaughtUp.
 	History bool
-	// Learned holds states, by key, that replace the states of the changelog. They come from a run with History.
-	// LearnedTo holds the group's offsets up to which that run has read. OpenLedger fails if the group's offsets differ
-	// from LearnedTo.
-	Learned   map[string][]byte
-	LearnedTo map[string]int64
-	// AtEnd makes the ledger commit only when the run ends, because the outputs are stored only then.
-	AtEnd bool
-	// Lags equals Source.Lags.
-	Lags bool
-	// Drain makes Stop end the source even if positions are committed. It is for runners that hold records outside of
-	// states.
-	Drain bool
-	Log   *slog.Logger
+	// ReplayedStates holds states, by key, that replace the states of the changelog. They come from a run with History.
+	// ReplayedTo holds the group's offsets up to which that run has read. OpenLedger fails if the group's offsets
+	// differ from ReplayedTo.
+	ReplayedStates map[string][]byte
+	ReplayedTo     map[string]int64
+	// CommitAtEnd makes the ledger commit only when the run ends, because the outputs are stored only then.
+	CommitAtEnd bool
+	// SubtractLag equals Source.SubtractLag.
+	SubtractLag bool
+	// EndOnStop makes Stop end the source even if positions are committed. It is for runners that hold records outside
+	// of states.
+	EndOnStop bool
+	Log       *slog.Logger
 	// Sync, if set, is called before each commit to fsync outputs that are not in Kafka.
 	Sync func() error
-	// Stage, if set, is called with the duration of each stage of a group of records: "read" (gathering the records
+	// OnStage, if set, is called with the duration of each stage of a group of records: "read" (gathering the records
 	// and waiting for the previous group), "process" (until all outputs are stored) and "commit".
-	Stage func(name string, took time.Duration)
+	OnStage func(name string, took time.Duration)
 }
 
 // A partitionProgress is the position in a partition up to which records were read.
@@ -214,10 +214,10 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		l.restored, l.damaged, l.initialStates = lastValues{}, nil, nil
 		return nil
 	}
-	if l.cfg.Learned != nil && !maps.Equal(l.cfg.LearnedTo, l.OpeningOffsets()) {
+	if l.cfg.ReplayedStates != nil && !maps.Equal(l.cfg.ReplayedTo, l.OpeningOffsets()) {
 		return fmt.Errorf("another run of group %s committed offsets while this one learned from the history: the result is discarded; stop that run, and start this one again", l.cfg.Group)
 	}
-	if l.cfg.BeginAnew {
+	if l.cfg.DiscardStates {
 		l.cfg.Log.Warn("--begin-anew: ignoring the offsets of the group", "group", l.cfg.Group, "partitions", len(l.opening))
 	} else {
 		l.start = maps.Clone(l.opening)
@@ -237,7 +237,7 @@ func (l *Ledger) begin(ctx context.Context) (err error) {
 		}
 	}
 	if usesFirst {
-		l.startFrom(l.cfg.First)
+		l.startFrom(l.cfg.InitialStates)
 	}
 	return nil
 }
@@ -317,8 +317,8 @@ func (l *Ledger) changelogEnds(ctx context.Context, committed bool) (map[string]
 }
 
 func (l *Ledger) stage(name string, start time.Time) {
-	if l.cfg.Stage != nil {
-		l.cfg.Stage(name, time.Since(start))
+	if l.cfg.OnStage != nil {
+		l.cfg.OnStage(name, time.Since(start))
 	}
 }
 
@@ -367,11 +367,11 @@ func (l *Ledger) Stop() {
 
 // Suspends reports whether Stop suspends the source instead of ending it.
 func (l *Ledger) Suspends() bool {
-	return (l.cfg.Group != "" || l.cfg.Changelog != "") && !l.cfg.Drain
+	return (l.cfg.Group != "" || l.cfg.Changelog != "") && !l.cfg.EndOnStop
 }
 
-// In returns a context for the runner, in which source and sinks find the ledger.
-func (l *Ledger) In(ctx context.Context) context.Context { return l.account.In(ctx) }
+// Context returns a context for the runner, in which source and sinks find the ledger.
+func (l *Ledger) Context(ctx context.Context) context.Context { return l.account.In(ctx) }
 
 // Close closes the ledger. If well, the run succeeded, and Close commits for the last time. Close returns the error of
 // an earlier commit, but only if well is true or the source has not returned that error already.

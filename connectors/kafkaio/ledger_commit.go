@@ -51,7 +51,7 @@ func (l *Ledger) commitLoop() {
 	for {
 		select {
 		case <-tick.C:
-			if !l.cfg.AtEnd && !l.tryCommit(commitRequest{}) {
+			if !l.cfg.CommitAtEnd && !l.tryCommit(commitRequest{}) {
 				return
 			}
 		case req := <-l.stepper.requests:
@@ -64,9 +64,9 @@ func (l *Ledger) commitLoop() {
 	}
 }
 
-// commitNow commits what setCommittable has recorded. It does nothing without a changelog, or with AtEnd.
+// commitNow commits what setCommittable has recorded. It does nothing without a changelog, or with CommitAtEnd.
 func (l *Ledger) commitNow() error {
-	if l.owner == nil || l.cfg.AtEnd {
+	if l.owner == nil || l.cfg.CommitAtEnd {
 		return nil
 	}
 	return l.requestCommit(context.Background(), commitRequest{}) // ends when the ledger is closed

@@ -23,16 +23,16 @@ type StoredState struct {
 	// Replaced is set by LedgerConfig.Open if it has replaced Bytes by a new state. The first commit stores the new
 	// state.
 	Replaced bool
-	// Taken is set by LedgerConfig.Open if it keeps the state itself, or drops it. Restore does not return the state.
-	Taken bool
+	// Claimed is set by LedgerConfig.Open if it keeps the state itself, or drops it. Restore does not return the state.
+	Claimed bool
 }
 
 // hadStates reports whether the changelog contains states, or contained states that were deleted.
 func (l *Ledger) hadStates() bool { return l.keys > 0 || l.head.Stored }
 
-// usesFirst reports whether the run starts from LedgerConfig.First.
+// usesFirst reports whether the run starts from LedgerConfig.InitialStates.
 func (l *Ledger) usesFirst() bool {
-	return len(l.cfg.First) > 0 && (!l.hadStates() || l.cfg.BeginAnew || l.head.Unfinished == beginning)
+	return len(l.cfg.InitialStates) > 0 && (!l.hadStates() || l.cfg.DiscardStates || l.head.Unfinished == beginning)
 }
 
 // read reads the states, and checks states and offsets.
@@ -43,7 +43,7 @@ func (l *Ledger) read(ctx context.Context) error {
 			return err
 		}
 	}
-	if l.cfg.BeginAnew {
+	if l.cfg.DiscardStates {
 		return nil
 	}
 	if err := l.checkTopics(ctx); err != nil {
@@ -78,7 +78,7 @@ func (l *Ledger) openChangelog(ctx context.Context) (batch int, err error) {
 	topic := l.cfg.Changelog
 	_, err = l.cfg.Client.describe(ctx, []string{topic})
 	if errors.As(err, new(*unknownTopicsError)) {
-		if !l.cfg.BeginAnew {
+		if !l.cfg.DiscardStates {
 			if err := l.checkChangelog(false); err != nil {
 				return 0, err
 			}
@@ -122,7 +122,7 @@ func (l *Ledger) restore(ctx context.Context) error {
 	}
 	l.restored, l.damaged, l.keys = s.states, nil, s.states.Len()
 	l.head, l.partitions, l.parts = s.head, s.partitions, s.parts
-	if l.cfg.BeginAnew {
+	if l.cfg.DiscardStates {
 		l.oldRecords = s.recordPositions()
 		return nil
 	}
@@ -186,7 +186,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 			switch v.bytes = s.Bytes; {
 			case s.Err != nil:
 				l.damaged[key] = s.Err
-			case !s.Taken:
+			case !s.Claimed:
 				opened.put(key, v)
 			}
 			if s.Replaced {
@@ -200,7 +200,7 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for key, b := range l.cfg.Learned {
+	for key, b := range l.cfg.ReplayedStates {
 		l.initialStates[key] = b
 		opened.put(key, lastValue{bytes: b})
 	}
@@ -208,8 +208,8 @@ func (l *Ledger) checkStates(ctx context.Context) error {
 	return l.checkIncluded(ctx, included)
 }
 
-// claimChangelog writes the head of the changelog, which names this run as the owner. With BeginAnew it also deletes
-// the states. usesFirst is the result of l.usesFirst.
+// claimChangelog writes the head of the changelog, which names this run as the owner. With DiscardStates it also
+// deletes the states. usesFirst is the result of l.usesFirst.
 func (l *Ledger) claimChangelog(ctx context.Context, usesFirst bool) error {
 	prevID := l.head.ID
 	if err := l.newHead(ctx); err != nil {
@@ -305,9 +305,9 @@ func (l *Ledger) Restore(key string) ([]byte, error) {
 	return b, nil
 }
 
-// Take passes the states that Restore would return to take, except unreadable ones. A state is valid during the call.
-// The ledger keeps the states for which take returns false.
-func (l *Ledger) Take(take func(key string, state []byte) bool) {
+// TakeStates passes the states that Restore would return to take, except unreadable ones. A state is valid during the
+// call. The ledger keeps the states for which take returns false.
+func (l *Ledger) TakeStates(take func(key string, state []byte) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var remaining lastValues
@@ -319,8 +319,8 @@ func (l *Ledger) Take(take func(key string, state []byte) bool) {
 	l.restored = remaining
 }
 
-// Durable reports whether there is a changelog, which StoreValue needs.
-func (l *Ledger) Durable() bool { return l.owner != nil }
+// HasChangelog reports whether there is a changelog, which StoreValue needs.
+func (l *Ledger) HasChangelog() bool { return l.owner != nil }
 
 // StoreValue stores value under id in the changelog with the next commit. A nil value deletes the stored one. Without
 // a changelog, StoreValue does nothing.

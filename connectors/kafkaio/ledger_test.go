@@ -59,7 +59,7 @@ func openLedger(t testing.TB, cfg LedgerConfig) *Ledger {
 // waiting record is committed, because its state is not stored.
 func TestCommitWhenSettled(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
-	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Group: "g", AtEnd: true}) // commits only when the test asks for it
+	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Group: "g", CommitAtEnd: true}) // commits only when the test asks for it
 	ctx := context30(t)
 	check := func(when string, offset int64) {
 		t.Helper()
@@ -117,7 +117,7 @@ func TestRenewOffsets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cfg := LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true} // commits only when the test asks for it
+	cfg := LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", CommitAtEnd: true} // commits only when the test asks for it
 	l := openLedger(t, cfg)
 	commits := func(when string, offset int64) {
 		t.Helper()
@@ -183,7 +183,7 @@ func TestOwnerCommits(t *testing.T) {
 // brokers do not answer.
 func TestLagOfAStuckRun(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(1, "in"))
-	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, AtEnd: true})
+	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, CommitAtEnd: true})
 	expect.OK(t, l.handOver(t.Context(), []partitionProgress{{Position: Position{"in", 0, 3}, High: 3}}, 3, time.Now()))
 	check := func(when string, want int64) time.Duration {
 		t.Helper()
@@ -217,7 +217,7 @@ func TestChangelogPolicy(t *testing.T) {
 func TestLeadersOfANewChangelog(t *testing.T) {
 	k, c := fake(t, kfake.SeedTopics(1, "in"))
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: 3})
-	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", AtEnd: true})
+	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", CommitAtEnd: true})
 	l.Rest(State{Key: "k", Bytes: []byte("1")})
 	expect.OK(t, l.Close(context30(t), true))
 }
@@ -226,7 +226,7 @@ func TestLeadersOfANewChangelog(t *testing.T) {
 func TestSync(t *testing.T) {
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	full := errors.New("no space left on the disk")
-	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Group: "g", AtEnd: true, Sync: func() error { return full }})
+	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Group: "g", CommitAtEnd: true, Sync: func() error { return full }})
 	expect.OK(t, l.handOver(context30(t), []partitionProgress{{Position: Position{"in", 0, 5}, High: 5}}, 0, time.Time{}))
 	if err := l.commit(context30(t), commitRequest{}); !errors.Is(err, full) {
 		t.Errorf("error %v", err)
@@ -267,7 +267,7 @@ func TestInFlight(t *testing.T) {
 		m.Produce(t, ticking("in", 0, 5000)...)
 	}
 	t.Run("two bundles", func(t *testing.T) {
-		l := openLedger(t, LedgerConfig{Client: openClient(t, c), AtEnd: true})
+		l := openLedger(t, LedgerConfig{Client: openClient(t, c), CommitAtEnd: true})
 		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 		r.until(func() bool { return len(r.got) > 0 })
 		first := len(r.got)
@@ -300,7 +300,7 @@ func TestInFlight(t *testing.T) {
 		}
 	})
 	t.Run("stop", func(t *testing.T) {
-		l := openLedger(t, LedgerConfig{Client: openClient(t, c), AtEnd: true})
+		l := openLedger(t, LedgerConfig{Client: openClient(t, c), CommitAtEnd: true})
 		r := startReading(t, Source{Cluster: c, Topics: []string{"in"}}, l)
 		stopped := false
 		for more := true; more; {
@@ -331,7 +331,7 @@ func TestCloseWithoutKafka(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k, c := fake(t, kfake.SeedTopics(1, "in"))
-			l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: changelog, AtEnd: true})
+			l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: changelog, CommitAtEnd: true})
 			expect.OK(t, l.handOver(t.Context(), []partitionProgress{{Position: Position{"in", 0, 4}, High: 4}}, 1, time.Now()))
 			l.Rest()
 			if strings.HasPrefix(name, "silent") {

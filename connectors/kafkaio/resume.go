@@ -7,7 +7,7 @@ import (
 
 // A ResumeError is the reason why a run cannot resume from the stored offsets and states: the changelog does not
 // belong to the offsets, or records are gone because a topic was deleted and created again or because brokers have
-// lost them. A ledger with BeginAnew discards them. A source without a ledger gets its offsets from the
+// lost them. A ledger with DiscardStates discards them. A source without a ledger gets its offsets from the
 // runner; its error explains how to reset them.
 type ResumeError struct{ Err error }
 

@@ -710,7 +710,7 @@ func (p *process) work(ctx context.Context, c Cluster, l *Ledger, groups <-chan 
 	n := newLearner()
 	n.repeats = p.bug == learnsRepeats
 	dropped := map[string]bool{} // keys that were dropped
-	l.Take(func(key string, state []byte) bool {
+	l.TakeStates(func(key string, state []byte) bool {
 		_, failure := n.open(key, bytes.Clone(state))
 		err = cmp.Or(err, failure)
 		return true

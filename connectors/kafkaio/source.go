@@ -57,8 +57,8 @@ type Source struct {
 	// Disorder behind the latest time. While a partition receives nothing, its watermark follows the clock at a
 	// distance: the usual lag of the partition's records, at least Disorder.
 	Disorder time.Duration
-	// Lags makes Record.LogTime earlier by the usual delay of the partition's records.
-	Lags bool
+	// SubtractLag makes Record.LogTime earlier by the usual delay of the partition's records.
+	SubtractLag bool `json:"Lags"`
 	// Clock is the name of a registered Clock, and ClockSetting its setting. The default is the record's timestamp. A
 	// time in the future counts as the present. Only sources with a Clock estimate the usual lag.
 	Clock, ClockSetting string

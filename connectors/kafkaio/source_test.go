@@ -59,7 +59,7 @@ func (r *reading) abandon() {
 // call calls every reader that has input left, once. It reports whether any reader still has some.
 func (r *reading) call(ctx context.Context) (more bool, err error) {
 	if r.ledger != nil {
-		ctx = r.ledger.In(ctx)
+		ctx = r.ledger.Context(ctx)
 	}
 	for i, rest := range r.rests {
 		if rest.Over {

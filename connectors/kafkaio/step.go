@@ -71,7 +71,7 @@ type commitRequest struct {
 func (req commitRequest) empty() bool { return req.watermark == 0 && req.until == 0 }
 
 // stepsWatermark reports whether the watermark moves in steps.
-func (l *Ledger) stepsWatermark() bool { return l != nil && l.owner != nil && !l.cfg.AtEnd }
+func (l *Ledger) stepsWatermark() bool { return l != nil && l.owner != nil && !l.cfg.CommitAtEnd }
 
 // step makes the next step if one is due. The source calls it before its consumer takes records. If step reports true,
 // the source takes nothing and emits stepper.watermark.

@@ -246,7 +246,7 @@ func (r *windowReader) responseError(err error) error {
 	case code == 0 || !answered:
 		return &answerError{error: fmt.Errorf("%s %w: %w", r.place, ErrAway, httpclient.Bare(err)), temporary: true, shrink: errors.Is(err, context.DeadlineExceeded)}
 	case code/100 == 2 && quoted.Type == v1.ErrBadResponse && !r.answered:
-		words := strings.Join(strings.Fields(r.hide(string(r.recorder.body[:min(len(r.recorder.body), 2*secret.Largest)]))), " ")
+		words := strings.Join(strings.Fields(r.hide(string(r.recorder.body[:min(len(r.recorder.body), 2*secret.MaxBytes)]))), " ")
 		return fmt.Errorf("%s does not answer like Prometheus: %s; %s.url is the URL in front of /api/v1/query_range, and a login goes into username and password, or headers", r.place, message.Printable(words), section)
 	}
 	text, detail := r.hide(quoted.Msg), strings.TrimSpace(quoted.Detail)

@@ -55,7 +55,7 @@ type readFn struct {
 // CreateInitialRestriction returns the times of the points to query, in Unix milliseconds.
 func (fn *readFn) CreateInitialRestriction(ctx context.Context, _ []byte) offsetrange.Restriction {
 	now := time.Now()
-	rest := offsetrange.Restriction{Start: fn.Source.Begin(now).UnixMilli(), End: inorder.Endless}
+	rest := offsetrange.Restriction{Start: fn.Source.Begin(now).UnixMilli(), End: inorder.Unbounded}
 	if p := account.Value[*Position](account.From(ctx), ""); p != nil && !p.Begin.IsZero() {
 		rest.Start = fn.Source.alignUp(p.Begin).UnixMilli()
 	}
@@ -92,7 +92,7 @@ func (fn *readFn) ProcessElement(ctx context.Context, w *inorder.Watermark, rt *
 	}
 	start := time.UnixMilli(rest.Start).UTC()
 	until := fn.end(ctx, fn.Source.lastFinal(time.Now()).Add(fn.Source.Step)).Add(-fn.Source.Step)
-	if rest.End != inorder.Endless {
+	if rest.End != inorder.Unbounded {
 		until = time.UnixMilli(rest.End).Add(-fn.Source.Step)
 	}
 	if until.Before(start) {

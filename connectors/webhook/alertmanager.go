@@ -61,7 +61,7 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 	case "silent":
 		p.EndsAt = time.Now().Add(openDuration)
 	case "novelty", "change":
-		if s.Ends {
+		if s.SendResolved {
 			p.EndsAt = time.Now().Add(openDuration)
 		}
 	case "recovered":

@@ -24,9 +24,9 @@ type Sink struct {
 	Batch   int                    // maximum number of records in one request
 	Timeout time.Duration          // for one request
 	Form    string                 // Name of a Form in Forms; the first one by default
-	// Ends means that records also report the end of novelties and changes. An Alertmanager then keeps these alerts
+	// SendResolved means that records also report the end of novelties and changes. An Alertmanager then keeps these alerts
 	// until their end.
-	Ends bool
+	SendResolved bool `json:"Ends"`
 	// Batches sends reports of silent and recovered keys in at most one request per minute. Another alert may send
 	// them earlier.
 	Batches bool `json:",omitempty"`
@@ -61,7 +61,7 @@ func (s Sink) form() Form {
 }
 
 // Keeps reports whether the receiver stores alerts by their labels until they are resolved.
-func (s Sink) Keeps() bool { return s.form().stateful }
+func (s Sink) Stateful() bool { return s.form().stateful }
 
 // String returns the receiver's name in a sentence, without its URL.
 func (s Sink) String() string { return s.form().Called }

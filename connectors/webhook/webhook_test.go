@@ -166,7 +166,7 @@ func TestAlertmanagerEnds(t *testing.T) {
 		`"time":"2026-01-01T04:10:00Z","kind":"recovered","threshold":null}`,
 	} {
 		record := `{"key":"k","id":"i","start":"2026-01-01T00:05:00Z",` + rest
-		b := expect.Get(forAlertmanager(Sink{Ends: true}, []byte(record)))(t)
+		b := expect.Get(forAlertmanager(Sink{SendResolved: true}, []byte(record)))(t)
 		var got []alertmanagerAlert
 		expect.OK(t, json.Unmarshal([]byte("["+string(b)+"]"), &got))
 		for _, p := range got {

@@ -9,9 +9,9 @@ import (
 // Peaks collects the places with the largest evidence in each run of evidence above a threshold. If several
 // places of a run have the largest evidence, the last one counts.
 type Peaks struct {
-	At    []int
-	best  float64 // evidence at the last peak
-	above bool    // whether the run of the last peak continues
+	Positions []int
+	best      float64 // evidence at the last peak
+	above     bool    // whether the run of the last peak continues
 }
 
 // Add adds the evidence at the places first, first+1, ….
@@ -22,9 +22,9 @@ func (p *Peaks) Add(evidence []float64, first int, threshold float64) {
 			p.above = false
 		case !p.above:
 			p.above, p.best = true, e
-			p.At = append(p.At, first+i)
+			p.Positions = append(p.Positions, first+i)
 		case e >= p.best:
-			p.best, p.At[len(p.At)-1] = e, first+i
+			p.best, p.Positions[len(p.Positions)-1] = e, first+i
 		}
 	}
 }

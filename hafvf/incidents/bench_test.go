@@ -47,7 +47,7 @@ func BenchmarkBurst(b *testing.B) {
 		b.Run(fmt.Sprint("keys=", keys), func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
-				f := newFleet(b, incidents.Config{Single: incidents.DefaultSingle})
+				f := newFleet(b, incidents.Config{MaxSinglePages: incidents.DefaultSingle})
 				for i := range keys {
 					k := fmt.Sprintf("s%d/r%d/h%d:m%d", i%10, i/10%20, i/200%(keys/1000), i)
 					f.Register(k, begin, time.Minute, week)

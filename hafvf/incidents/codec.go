@@ -62,7 +62,7 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 func RestoreAny(b []byte) (*Fleet, error) {
 	r := compact.Reader{B: b}
 	r.Byte() // Restore checks the format
-	cfg := Config{Separators: r.Text(), Single: maxSingle}
+	cfg := Config{Separators: r.Text(), MaxSinglePages: maxSingle}
 	if labels, found := strings.CutPrefix(cfg.Separators, byLabels); found {
 		cfg.Separators, cfg.By = "", strings.Split(labels, ",")
 	}
@@ -455,14 +455,14 @@ func labelsForm(c *compact.Codec, present bool, labels *map[string]string) {
 }
 
 func eventForm(c *compact.Codec, e *Event) {
-	labels, page, replaced := len(e.Labels) > 0, len(e.PageLabels) > 0, e.Replaced != nil
+	labels, page, replaced := len(e.Labels) > 0, len(e.PageLabels) > 0, e.ReplacedLabels != nil
 	c.Bits(&e.Page, &labels, &page, &replaced, &e.Paged)
 	labelsForm(c, labels, &e.Labels)
 	labelsForm(c, page, &e.PageLabels)
-	labelsForm(c, replaced, &e.Replaced)
+	labelsForm(c, replaced, &e.ReplacedLabels)
 	compact.Texts(c, &e.ID)
 	compact.Texts(c, &e.State)
-	compact.Texts(c, &e.Into, &e.Group, &e.Message)
+	compact.Texts(c, &e.MergedInto, &e.Group, &e.Message)
 	c.Times(&e.Time, &e.Start, &e.End)
 	compact.Signed(c, &e.Keys, &e.NumMembers)
 	compact.Signed(c, &e.Window)

@@ -34,8 +34,8 @@ func NewDigests(every []time.Duration, zone *time.Location) Digests {
 	return Digests{every, cmp.Or(zone, time.UTC), map[time.Duration]time.Time{}, map[AlarmName]Alarm{}}
 }
 
-// Note adds an alarm if incident is empty, or else removes it. A zero time means that the alarm was added before.
-func (d *Digests) Note(a Alarm, incident string) {
+// Add adds an alarm if incident is empty, or else removes it. A zero time means that the alarm was added before.
+func (d *Digests) Add(a Alarm, incident string) {
 	if len(d.every) == 0 {
 		return
 	}
@@ -67,8 +67,8 @@ func (d *Digests) Next() (first time.Time, ok bool) {
 	return first, ok
 }
 
-// EndOf returns the end of the first digest that an alarm at t would open. ok is false if there are no periods.
-func (d *Digests) EndOf(t time.Time) (first time.Time, ok bool) {
+// FirstEnd returns the end of the first digest that an alarm at t would open. ok is false if there are no periods.
+func (d *Digests) FirstEnd(t time.Time) (first time.Time, ok bool) {
 	for _, every := range d.every {
 		if end := d.grid(every).Next(t); !ok || end.Before(first) {
 			first, ok = end, true
@@ -117,7 +117,8 @@ func (d *Digests) Close(t time.Time, flush bool) (closed []Digest) {
 // AppendBinary appends the encoded open digests, without the messages of their alarms, to b. The error is always nil.
 func (d *Digests) AppendBinary(b []byte) ([]byte, error) { return compact.Append(b, d.form), nil }
 
-// Decode decodes open digests from the front of b. It returns the rest of b. The digests may have other periods: see Adopt.
+// Decode decodes open digests from the front of b. It returns the rest of b. The digests may have other periods: see
+// TakeOver.
 func (d *Digests) Decode(b []byte) (rest []byte, err error) { return compact.Front(b, d.form) }
 
 // AppendMessages appends the messages of the alarms to b.
@@ -150,8 +151,8 @@ func (d *Digests) messages(c *compact.Codec) {
 	}
 }
 
-// Adopt takes over the open digests of stored. It drops digests with a period that d does not have.
-func (d *Digests) Adopt(stored Digests) {
+// TakeOver takes over the open digests of stored. It drops digests with a period that d does not have.
+func (d *Digests) TakeOver(stored Digests) {
 	for every, from := range stored.from {
 		if slices.Contains(d.every, every) {
 			d.from[every] = from

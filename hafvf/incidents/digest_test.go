@@ -31,17 +31,17 @@ func TestDigests(t *testing.T) {
 		if rest, err := read.Decode(expect.Get(d.AppendBinary(nil))(t)); err != nil || len(rest) > 0 {
 			t.Fatal("a state that was written cannot be read")
 		}
-		stored.Adopt(read)
+		stored.TakeOver(read)
 		d = stored
 	}
 	add := func(id string, t time.Time, score float64, incident string) {
-		d.Note(Alarm{ID: id, Key: "k", Kind: "novelty", Time: t, Score: score}, incident)
+		d.Add(Alarm{ID: id, Key: "k", Kind: "novelty", Time: t, Score: score}, incident)
 	}
 	add("a", local(28, 0), 3, "")
 	add("b", local(28, 23), 4, "")
 	add("c", local(28, 23), 9, "")
 	add("d", local(28, 23), 9, "i")
-	d.Note(Alarm{ID: "c", Key: "k", Kind: "novelty"}, "j") // an incident that was found later
+	d.Add(Alarm{ID: "c", Key: "k", Kind: "novelty"}, "j") // an incident that was found later
 	for _, want := range []time.Time{local(29, 0), local(30, 0)} {
 		if end, open := d.Next(); !open || !end.Equal(want) {
 			t.Errorf("the next digest ends at %v, want %v", end, want)
@@ -63,13 +63,13 @@ func TestDigests(t *testing.T) {
 	}
 	got = slices.DeleteFunc(got, func(s string) bool { return strings.HasSuffix(s, ": ") })
 	expect.Same(t, want, got)
-	if end, open := d.EndOf(time.Date(1969, 12, 31, 12, 0, 0, 0, time.UTC)); !open || !end.Equal(time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC)) {
+	if end, open := d.FirstEnd(time.Date(1969, 12, 31, 12, 0, 0, 0, time.UTC)); !open || !end.Equal(time.Date(1969, 12, 31, 23, 0, 0, 0, time.UTC)) {
 		t.Error(end)
 	}
 	// A digest also ends in the hour that occurs twice.
 	hourly := NewDigests([]time.Duration{time.Hour}, berlin)
 	for now, n := time.Date(2026, 10, 24, 22, 0, 0, 0, time.UTC), 0; n < 8; n++ {
-		hourly.Note(Alarm{ID: fmt.Sprint(n), Key: "k", Time: now}, "")
+		hourly.Add(Alarm{ID: fmt.Sprint(n), Key: "k", Time: now}, "")
 		end, _ := hourly.Next()
 		if !end.After(now) {
 			t.Fatalf("at %v a digest ends at %v", now, end)
@@ -84,9 +84,9 @@ func TestDigestFirstAlarm(t *testing.T) {
 	zone := expect.Get(time.LoadLocation("America/Sao_Paulo"))(t)
 	d := NewDigests([]time.Duration{24 * time.Hour}, zone)
 	now := time.Date(2017, 10, 14, 23, 50, 0, 0, zone)
-	d.Note(Alarm{ID: "a", Key: "k", Time: now}, "")
+	d.Add(Alarm{ID: "a", Key: "k", Time: now}, "")
 	midnight := now.Add(10 * time.Minute)
-	if end, _ := d.EndOf(now); !end.Equal(midnight) {
+	if end, _ := d.FirstEnd(now); !end.Equal(midnight) {
 		t.Errorf("it would end at %v", end)
 	}
 	if closed := d.Close(midnight, false); len(closed) != 1 || !closed[0].To.Equal(midnight) || len(closed[0].Alarms) != 1 {
@@ -101,7 +101,7 @@ func TestDigestsForget(t *testing.T) {
 	encoded := func(keys ...string) []byte {
 		d := NewDigests(every, nil)
 		for _, k := range keys {
-			d.Note(Alarm{ID: k + ":1", Key: k, Kind: "novelty", Time: now, Score: 3}, "")
+			d.Add(Alarm{ID: k + ":1", Key: k, Kind: "novelty", Time: now, Score: 3}, "")
 		}
 		return expect.Get(d.AppendBinary(nil))(t)
 	}

@@ -24,9 +24,9 @@ const (
 // An Event reports a change of an incident.
 type Event struct {
 	// ID is the group and the time of the opening. It is the same in every run with the same alarms.
-	ID    string
-	State State
-	Into  string // ID of the incident that this incident became part of, if State is Merged
+	ID         string
+	State      State
+	MergedInto string // ID of the incident that this incident became part of, if State is Merged
 	// Page means that a person should look at once. An incident is a page when it opens, and again with an Update if
 	// its group is wider or it has twice as many members as at its last page. An incident that recurs every night is no
 	// page until it has more than twice as many keys as usual. For Merged and Closed, Page means that the incident was
@@ -40,10 +40,10 @@ type Event struct {
 	Keys       int    // keys of the group
 	// Labels are the labels that all members share, and the labels of the group.
 	Labels map[string]string
-	// Paged means that the incident is or was a page. PageLabels are the Labels of its last page. Replaced are the
-	// PageLabels of the page before, if this event is a page with different labels, and else nil.
-	Paged                bool
-	PageLabels, Replaced map[string]string
+	// Paged means that the incident is or was a page. PageLabels are the Labels of its last page. ReplacedLabels are
+	// the PageLabels of the page before, if this event is a page with different labels, and else nil.
+	Paged                      bool
+	PageLabels, ReplacedLabels map[string]string
 	// Members are at most 20, with noisy ones last, and sorted by score, time and key. A key is noisy if it had three
 	// alarms outside incidents in the week before the event, without the last hour.
 	Members    []Member
@@ -81,8 +81,8 @@ func (f *Fleet) report(state State, inc *incident, t moment, page bool) {
 	e := f.event(state, inc, t, page)
 	if page && (state == Opened || state == Update) {
 		if inc.reportedPage && !maps.Equal(inc.labels, e.Labels) {
-			e.Replaced = map[string]string{}
-			maps.Copy(e.Replaced, inc.labels)
+			e.ReplacedLabels = map[string]string{}
+			maps.Copy(e.ReplacedLabels, inc.labels)
 		}
 		inc.reportedPage, inc.labels = true, e.Labels
 		e.Paged, e.PageLabels = true, e.Labels
@@ -120,7 +120,7 @@ func (f *Fleet) event(state State, inc *incident, t moment, page bool) Event {
 		e.Keys = g.keys
 	}
 	if inc.into != nil {
-		e.Into = inc.into.id
+		e.MergedInto = inc.into.id
 	}
 	if state == Closed {
 		e.End = inc.last.time()

@@ -57,8 +57,8 @@ type Config struct {
 	// Labels returns the labels of a key. Default: the labels of a series as Prometheus writes it, with its name as the
 	// label metric; other keys have none.
 	Labels func(key string) map[string]string
-	// Single is the maximum number of pages in a week for alarms outside incidents. Default none.
-	Single int
+	// MaxSinglePages is the maximum number of pages in a week for alarms outside incidents. Default none.
+	MaxSinglePages int
 	// Zone sets the local time for the hours of the day, and for messages. Default UTC.
 	Zone *time.Location
 }
@@ -68,8 +68,8 @@ func (c Config) Validate() error {
 	if c.Budget < 0 {
 		return fmt.Errorf("budget %v is negative", c.Budget)
 	}
-	if c.Single < 0 || c.Single > maxSingle {
-		return fmt.Errorf("%d pages a week of single alarms are not between 0 and %d", c.Single, maxSingle)
+	if c.MaxSinglePages < 0 || c.MaxSinglePages > maxSingle {
+		return fmt.Errorf("%d pages a week of single alarms are not between 0 and %d", c.MaxSinglePages, maxSingle)
 	}
 	if len(c.By) > maxLabels {
 		return fmt.Errorf("%d labels are more than %d", len(c.By), maxLabels)
@@ -129,7 +129,7 @@ type Step struct {
 // An Assignment is the incident that an alarm belongs to. Every alarm gets one when it is processed. A later Assignment
 // of the same alarm replaces it: an incident that is found with the alarm of another key takes alarms outside incidents
 // from the last 32 steps of that key, and may take alarms from an older and wider incident. The alarms of a Merged
-// incident belong to Event.Into, without another Assignment.
+// incident belong to Event.MergedInto, without another Assignment.
 type Assignment struct {
 	ID, Key, Kind string // of the alarm
 	Incident      string // ID of an incident; empty for an alarm outside incidents
@@ -167,7 +167,7 @@ func New(cfg Config) (*Fleet, error) {
 		return nil, err
 	}
 	return &Fleet{
-		singles: newSingles(cfg.Single),
+		singles: newSingles(cfg.MaxSinglePages),
 		cfg:     cfg.withDefaults(), keys: map[string]*key{}, groups: map[string]*group{}, seen: map[identity]struct{}{},
 		covering: map[[2]string]bool{},
 	}, nil

@@ -71,7 +71,7 @@ func stream(t *rapid.T) (alarms []incidents.Alarm) {
 
 // grouping draws the grouping of the keys: a configuration, and the name of a key of the tree under it.
 func grouping(t *rapid.T, cfg incidents.Config) (incidents.Config, func(key string) string) {
-	cfg.Single = rapid.SampledFrom([]int{0, 3}).Draw(t, "single")
+	cfg.MaxSinglePages = rapid.SampledFrom([]int{0, 3}).Draw(t, "single")
 	if cfg.By = rapid.SampledFrom([][]string{nil, {"host"}, {"site", "rack", "host"}}).Draw(t, "by"); cfg.By == nil {
 		return cfg, func(key string) string { return key }
 	}

@@ -89,7 +89,7 @@ func TestFleetGolden(t *testing.T) {
 				if _, met := ids[e.ID]; !met {
 					ids[e.ID] = fmt.Sprintf("i%d", len(ids)+1)
 				}
-				if want.Event == "merged" && e.State == incidents.Merged && ids[e.ID] == want.ID && ids[e.Into] == want.Into && e.Time.Equal(unix(want.Time)) {
+				if want.Event == "merged" && e.State == incidents.Merged && ids[e.ID] == want.ID && ids[e.MergedInto] == want.Into && e.Time.Equal(unix(want.Time)) {
 					continue // the trace has no more figures for it
 				}
 				if string(e.State) != want.Event || ids[e.ID] != want.ID || !e.Time.Equal(unix(want.Time)) || e.Page != want.Page || e.Group != want.Group {

@@ -202,7 +202,7 @@ func (s simulation) incidents(b *testing.B, names []string, alarms []labelled) (
 		}
 		for _, e := range step.Events {
 			if e.State == incidents.Merged {
-				merged[e.ID] = e.Into
+				merged[e.ID] = e.MergedInto
 				continue
 			}
 			i, met := index[e.ID]

@@ -152,8 +152,8 @@ func (s *singles) record(t moment, candidate scoreOfKey) {
 	}
 }
 
-// Waits reports whether an alarm outside incidents may still become a page.
-func (f *Fleet) Waits(name AlarmName) bool {
+// MayBecomePage reports whether an alarm outside incidents may still become a page.
+func (f *Fleet) MayBecomePage(name AlarmName) bool {
 	_, waits := f.singles.waits[name]
 	return waits
 }

@@ -49,7 +49,7 @@ func TestSinglesBound(t *testing.T) {
 // An alarm is a page eight steps later if it is in no incident by then, its key was in none in the 32 steps before, and
 // it is clearer than earlier alarms. In the first week there is at most one such page a day. A restart changes nothing.
 func TestSingles(t *testing.T) {
-	cfg := Config{Single: 3}
+	cfg := Config{MaxSinglePages: 3}
 	f := expect.Get(New(cfg))(t)
 	for i := range 40 {
 		f.Register(fmt.Sprintf("g%d/%d", i/10, i%10), monday, time.Minute, 7*24*time.Hour)

@@ -37,9 +37,9 @@ type AggregateConfig struct {
 	// Watermark closes intervals by the watermark alone. Default: the key's own latest event also closes them, as
 	// for files, in which another key's clock makes no event late.
 	Watermark bool
-	// Endless produces intervals without events as the watermark advances. Default: they are produced up to the
+	// Unbounded produces intervals without events as the watermark advances. Default: they are produced up to the
 	// key's next event, and with transforms.Host.AtEnd up to the last event of any key.
-	Endless bool
+	Unbounded bool `json:"Endless"`
 }
 
 // An Aggregate is the function that an Aggregation applies to the values of an interval.

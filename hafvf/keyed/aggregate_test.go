@@ -186,7 +186,7 @@ func TestIntervalsClose(t *testing.T) {
 		{"watermark", true, []string{"", "16:00 3"}},
 	} {
 		est := newEstimator(t, Config{Filter: hafvf.Config{Family: "poisson"}, Aggregate: &AggregateConfig{
-			Aggregation: Aggregation{Every: 5 * time.Minute, Value: Count, Zero: true}, Watermark: c.watermark, Endless: c.watermark,
+			Aggregation: Aggregation{Every: 5 * time.Minute, Value: Count, Zero: true}, Watermark: c.watermark, Unbounded: c.watermark,
 		}})
 		e := open(t, est, nil)
 		for _, clock := range []string{"16:01:00", "16:04:59", "16:16:00"} {
@@ -236,7 +236,7 @@ func TestSilenceStopsIntervals(t *testing.T) {
 	for _, live := range []bool{false, true} {
 		est := newEstimator(t, Config{
 			Filter: hafvf.Config{Family: "poisson"}, Silence: &SilenceConfig{After: 12 * time.Minute},
-			Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: 5 * time.Minute, Value: Count, Zero: true}, Watermark: live, Endless: live},
+			Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: 5 * time.Minute, Value: Count, Zero: true}, Watermark: live, Unbounded: live},
 		})
 		e := open(t, est, nil)
 		var got []string

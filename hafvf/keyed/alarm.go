@@ -36,7 +36,7 @@ type AlarmConfig struct {
 	// Settling is how long the threshold of a new key is raised. In the first eighth of this time, changes raise no
 	// alarm. Zero disables both.
 	Settling time.Duration
-	// Lasting makes an alarm last until its key is back to usual, see usual.Alarm.Follow. Until then, further
+	// Lasting makes an alarm last until its key is back to usual, see usual.Alarm.UpdateLasting. Until then, further
 	// deviations raise no alarm and cost no budget, unless they are much worse or on the other side of usual. The end
 	// of the alarm is Estimate.Recovered.
 	Lasting bool
@@ -120,17 +120,17 @@ type decider struct {
 	y, standard        []float64
 	calendar           *usual.Calendar // for the profile, and for the times in messages
 	evidence           usual.Evidence
-	usual              Moments      // usual values, on the scale of the filter; NaN if there are none
-	recentSD           []float64    // recent SD of usual, by output; no decision depends on it
-	movesMost          bool         // the autoregressive view gave the largest score
-	planned            []bool       // by output: the offset of the hour of the week is larger than recentSD
-	stuck              bool         // equal values in a row gave the largest score
-	scattersMore       bool         // values scatter more than ever: they lie on both sides
-	escalated          bool         // the value deviates by another full step from the usual value before the alarm
-	missed             usual.Missed // the missed spike of the alarm, on the scale of the filter; else zero
-	deviations         []float64    // deviations from decisions.before, by output, in sd
-	episodeDeviations  []float64    // deviations from decisions.episode.before, by output, in sd
-	profileBeforeAlarm hafvf.State  // profile before the observation, if no alarm lasts
+	usual              Moments           // usual values, on the scale of the filter; NaN if there are none
+	recentSD           []float64         // recent SD of usual, by output; no decision depends on it
+	movesMost          bool              // the autoregressive view gave the largest score
+	planned            []bool            // by output: the offset of the hour of the week is larger than recentSD
+	stuck              bool              // equal values in a row gave the largest score
+	scattersMore       bool              // values scatter more than ever: they lie on both sides
+	escalated          bool              // the value deviates by another full step from the usual value before the alarm
+	missed             usual.MissedSpike // the missed spike of the alarm, on the scale of the filter; else zero
+	deviations         []float64         // deviations from decisions.before, by output, in sd
+	episodeDeviations  []float64         // deviations from decisions.episode.before, by output, in sd
+	profileBeforeAlarm hafvf.State       // profile before the observation, if no alarm lasts
 	// categories reports that the values are categories; single, that the step has one observation.
 	categories, single bool
 	averages           bool // intervals vary less if they have more events
@@ -172,7 +172,7 @@ func (d *decider) values(step [][]float64) []float64 {
 		switch {
 		case d.counted != nil:
 			d.y[0] += (d.counted.Share(x) - d.y[0]) / n
-			d.evidence.Events = min(d.evidence.Events+d.counted.Trials(x), usual.MostEvents)
+			d.evidence.Events = min(d.evidence.Events+d.counted.Trials(x), usual.MaxEvents)
 			d.evidence.Share = true
 		case d.outputs == 1:
 			d.y[0] += (x[len(x)-1] - d.y[0]) / n
@@ -200,7 +200,7 @@ func (d *decider) values(step [][]float64) []float64 {
 // setEvents stores the number of events of an interval whose value is an average of events.
 func (d *decider) setEvents(o *Observation) {
 	if o.Aggregated && d.averages && d.counted == nil {
-		d.evidence.Events = min(float64(o.Events), usual.MostEvents)
+		d.evidence.Events = min(float64(o.Events), usual.MaxEvents)
 	}
 }
 
@@ -243,7 +243,7 @@ func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, pe
 	for i := range d.usual.Mean {
 		d.usual.Mean[i], d.usual.SD[i], d.recentSD[i] = math.NaN(), math.NaN(), math.NaN()
 	}
-	d.escalated, d.stuck, d.missed = false, false, usual.Missed{}
+	d.escalated, d.stuck, d.missed = false, false, usual.MissedSpike{}
 	switch {
 	case y == nil:
 	case s.standard == nil:
@@ -251,7 +251,7 @@ func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, pe
 	case s.timed && t.IsZero():
 		// A key with times has seasons, which need the time of every observation.
 	default:
-		var missed usual.Missed
+		var missed usual.MissedSpike
 		score = math.NaN() // a single category is not unusual; a change of its rate is
 		if !(d.categories && d.single) {
 			score, missed = d.score(s, t, y)
@@ -262,11 +262,11 @@ func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, pe
 			decision = alarm.Update(s.alarm, score, change, permit)
 			return d.applyMissed(s, missed, decision, score, permit)
 		}
-		context := usual.Context{Change: change, Side: d.usual.side(y), Farther: d.escalated, Stuck: d.stuck}
+		context := usual.Context{Change: change, Side: d.usual.side(y), Escalated: d.escalated, Repeated: d.stuck}
 		if d.stuck || d.scattersMore { // the usual value moves, or values lie on both sides of it
 			context.Side = 0
 		}
-		decision = alarm.Follow(s.alarm, score, context, permit)
+		decision = alarm.UpdateLasting(s.alarm, score, context, permit)
 		return d.applyMissed(s, missed, decision, score, permit)
 	}
 	return usual.Decision{Threshold: math.NaN()}, math.NaN()
@@ -275,18 +275,18 @@ func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, pe
 // applyMissed returns the decision and the score of a step, including a missed spike. A missed spike is a novelty if
 // the step raises no other alarm. Its threshold is the score of one alarm per budget, independent of the key's usual
 // scores.
-func (d *decider) applyMissed(s *decisions, missed usual.Missed, decision usual.Decision, score float64, permit func(usual.AlarmKind) bool) (usual.Decision, float64) {
+func (d *decider) applyMissed(s *decisions, missed usual.MissedSpike, decision usual.Decision, score float64, permit func(usual.AlarmKind) bool) (usual.Decision, float64) {
 	threshold := math.Log10(s.pace.Budget())
 	if missed.Score == 0 || missed.Score < threshold || decision.Alarm != usual.NoAlarm {
 		return decision, score
 	}
 	d.missed = missed
-	d.missed.Most, _ = s.onScale(missed.Output, missed.Most, 0, 1)
+	d.missed.Extreme, _ = s.onScale(missed.Output, missed.Extreme, 0, 1)
 	d.missed.Usual, _ = s.onScale(missed.Output, missed.Usual, 0, 1)
 	raised := usual.NewAlarm(s.pace).Raise(s.alarm, permit(usual.NoveltyAlarm))
 	decision.Muted = decision.Muted || raised.Muted
 	if decision.Alarm = raised.Alarm; decision.Alarm == usual.NoAlarm {
-		d.missed = usual.Missed{}
+		d.missed = usual.MissedSpike{}
 		return decision, score
 	}
 	decision.Threshold = threshold
@@ -297,7 +297,7 @@ func (d *decider) applyMissed(s *decisions, missed usual.Missed, decision usual.
 func (d *decider) missedShift(sc *scaling) shift {
 	m := &d.missed
 	usualValue := sc.value(m.Usual)
-	return shift{(m.Most - m.Usual) / d.recentSD[m.Output], sc.value(m.Most) - usualValue, usualValue, m.Output}
+	return shift{(m.Extreme - m.Usual) / d.recentSD[m.Output], sc.value(m.Extreme) - usualValue, usualValue, m.Output}
 }
 
 // recentUsual returns the usual values with their recent SD. The sizes of alerts use it.
@@ -313,7 +313,7 @@ func (d *decider) profile(s *decisions) *usual.Profile {
 
 // score learns the values y in the profile and in the runs of recent values, and sets the fields of d that describe the
 // observation. It returns the score, and the spike that the observation shows to be missed, if there is one.
-func (d *decider) score(s *decisions, t time.Time, y []float64) (float64, usual.Missed) {
+func (d *decider) score(s *decisions, t time.Time, y []float64) (float64, usual.MissedSpike) {
 	for i, v := range y {
 		d.standard[i] = (v - s.standard[2*i]) / s.standard[2*i+1]
 	}
@@ -332,17 +332,17 @@ func (d *decider) score(s *decisions, t time.Time, y []float64) (float64, usual.
 	step := d.profile(s).UpdatePlan(s.profile, s.plan, s.pace, t, d.standard, e)
 	for i := range y {
 		d.usual.Mean[i], d.usual.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], 1)
-		_, d.recentSD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])
+		_, d.recentSD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.RecentSpread[i])
 		d.planned[i] = math.Abs(s.standard[2*i+1]*step.Offset[i]) > d.recentSD[i]
 		s.runs[i].addDeviation(t, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
-	d.stuck, d.scattersMore = step.Stuck, step.Scatters
+	d.stuck, d.scattersMore = step.Repeated, step.SpreadIncreased
 	d.movesMost = d.cfg.Order > 0
 	for _, v := range step.Views[:last] {
 		d.movesMost = d.movesMost && max(step.Views[last].Score, step.Fast) > v.Score
 	}
-	return step.Score, step.Missed
+	return step.Score, step.MissedSpike
 }
 
 // onScale converts the mean and sd of a standardized output to the scale of the filter, and multiplies sd by the factor
@@ -438,7 +438,7 @@ func unitOf(x []float64) float64 {
 // in the warm-up and without detection, every alarm is allowed.
 func (t *Track) pays() bool {
 	s := t.decisions.alarm
-	return s == nil || usual.NewAlarm(t.decisions.pace).Pay(s)
+	return s == nil || usual.NewAlarm(t.decisions.pace).Charge(s)
 }
 
 // recordAlarm marks the run of recent values of the alarm's output as alarmed.

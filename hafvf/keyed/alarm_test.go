@@ -26,7 +26,7 @@ func shifting(n int) []Observation {
 	return observations
 }
 
-var alarming = Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}}
+var alarming = Config{Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankFor("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}}
 
 // alarmsOf returns the positions of the alarms and of the muted alarms, and the part of the last threshold that is due
 // to debt.

@@ -25,7 +25,7 @@ type AlertConfig struct {
 	MinAbs    float64 // minimum distance, in units of the data
 	MinRel    float64 // minimum distance, relative to the mean that the distance is measured from
 	Direction Direction
-	None      bool // permit no alarm and no alert of a belief
+	Disabled  bool `json:"None"` // permit no alarm and no alert of a belief
 	// Beliefs are the kinds of Detection that raise alerts, regardless of the budget: outliers, and changes and
 	// revisions of a permitted size. Default none. Revision needs Change.
 	Beliefs []hafvf.Kind
@@ -160,7 +160,7 @@ func (t *Track) decide(e *Estimate, y []float64, d hafvf.Hypotheses, before *reg
 	}
 	if len(t.rules.marks) > 0 && t.markedFalse(e.Time, sizeOf(kind)) {
 		usual.NewAlarm(t.decisions.pace).Refund(t.decisions.alarm)
-		decision.Alarm, decider.missed = usual.NoAlarm, usual.Missed{}
+		decision.Alarm, decider.missed = usual.NoAlarm, usual.MissedSpike{}
 		return decision
 	}
 	t.decisions.last = e.Time
@@ -188,7 +188,7 @@ type alerts struct {
 // believe returns the alert that the belief of an estimate raises, or nil. y are the values of the observation.
 func (t *Track) believe(e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) *Alert {
 	cfg, kind := &t.stages.keyCfg.Alerts, e.Detection.Kind
-	if cfg.None || !slices.Contains(cfg.Beliefs, kind) {
+	if cfg.Disabled || !slices.Contains(cfg.Beliefs, kind) {
 		return nil
 	}
 	if kind == hafvf.Outlier {
@@ -278,7 +278,7 @@ func (m Moments) side(y []float64) (side int) {
 // permits reports whether a shift may raise an alarm.
 func (c *AlertConfig) permits(s shift) bool {
 	distance := math.Abs(s.distance)
-	if c.None || c.Direction == Up && s.distance <= 0 || c.Direction == Down && s.distance >= 0 {
+	if c.Disabled || c.Direction == Up && s.distance <= 0 || c.Direction == Down && s.distance >= 0 {
 		return false
 	}
 	return !(math.Abs(s.size) < c.MinChange) && !(distance < c.MinAbs) && !(distance < c.MinRel*math.Abs(s.start))

@@ -12,23 +12,23 @@ type AlertEvent struct {
 	Shape
 	Predicted Moments
 	*Alert
-	Basis Basis
+	Source AlertSource
 }
 
-// A Basis is the source of an alert.
-type Basis byte
+// An AlertSource is the source of an alert.
+type AlertSource byte
 
-// The bases of alerts.
+// The sources of alerts.
 const (
-	AlarmBasis     Basis = iota // an alarm, or the end of one
-	BeliefBasis                 // a belief of AlertConfig.Beliefs
-	DuplicateBasis              // a belief whose estimate also has an alarm of the same kind
+	SourceAlarm     AlertSource = iota // an alarm, or the end of one
+	SourceBelief                       // a belief of AlertConfig.Beliefs
+	SourceDuplicate                    // a belief whose estimate also has an alarm of the same kind
 )
 
 // event returns the AlertEvent of an alert of the estimate. id is the ID of the estimate or, for the end of an alarm,
 // the ID of the alarm.
-func (e *Estimate) event(key, id string, a *Alert, basis Basis) AlertEvent {
-	return AlertEvent{Key: key, Time: e.Time, ID: id, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted, Alert: a, Basis: basis}
+func (e *Estimate) event(key, id string, a *Alert, source AlertSource) AlertEvent {
+	return AlertEvent{Key: key, Time: e.Time, ID: id, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted, Alert: a, Source: source}
 }
 
 // Alerts returns all alerts of an estimate of the key, in this order: the silence that the observation ends, the end of
@@ -38,17 +38,17 @@ func (e *Estimate) Alerts(key string) (events []AlertEvent) {
 		events = s.endedEvents(key, e.Time, e.ID, e.N, len(e.Predicted.Mean))
 	}
 	if e.Recovered != nil {
-		events = append(events, e.event(key, e.Recovered.ID, e.Recovered.Alert, AlarmBasis))
+		events = append(events, e.event(key, e.Recovered.ID, e.Recovered.Alert, SourceAlarm))
 	}
 	if e.Alarm != nil {
-		events = append(events, e.event(key, e.ID, e.Alarm, AlarmBasis))
+		events = append(events, e.event(key, e.ID, e.Alarm, SourceAlarm))
 	}
 	if e.Belief != nil {
-		basis := BeliefBasis
+		source := SourceBelief
 		if e.Alarm != nil && e.Alarm.Kind == e.Belief.Kind {
-			basis = DuplicateBasis
+			source = SourceDuplicate
 		}
-		events = append(events, e.event(key, e.ID, e.Belief, basis))
+		events = append(events, e.event(key, e.ID, e.Belief, source))
 	}
 	return events
 }

@@ -15,7 +15,7 @@ type AlertRule struct {
 	Match string // pattern, as in Rule.Match
 
 	// Fields of AlertConfig.
-	None      *bool // no alarm and no belief alert; filters and other record fields do not change
+	Disabled  *bool `json:"None"` // no alarm and no belief alert; filters and other record fields do not change
 	Cooldown  *time.Duration
 	MinChange *float64
 	MinAbs    *float64
@@ -35,7 +35,7 @@ type AlertRule struct {
 }
 
 func (r *AlertRule) apply(alarms *AlarmConfig, alerts *AlertConfig, silence **SilenceConfig) {
-	replace(&alerts.None, r.None)
+	replace(&alerts.Disabled, r.Disabled)
 	replace(&alerts.Cooldown, r.Cooldown)
 	replace(&alerts.MinChange, r.MinChange)
 	replace(&alerts.MinAbs, r.MinAbs)

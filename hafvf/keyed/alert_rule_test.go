@@ -25,7 +25,7 @@ func TestAlertRules(t *testing.T) {
 		for range rapid.IntRange(0, 5).Draw(t, "rules") {
 			r := AlertRule{Match: rapid.SampledFrom([]string{"*", "a*", "a/b", "b"}).Draw(t, "match"), MinChange: optional("change"), MinAbs: optional("abs"), MinRel: optional("rel"), Budget: optional("budget")}
 			if rapid.Bool().Draw(t, "others") {
-				r.None, r.Cooldown, r.Direction = new(rapid.Bool().Draw(t, "none")), new(time.Minute), new(Up)
+				r.Disabled, r.Cooldown, r.Direction = new(rapid.Bool().Draw(t, "none")), new(time.Minute), new(Up)
 				r.RestTime, r.Settling = new(time.Hour), new(time.Duration(rapid.IntRange(0, 3).Draw(t, "settling")))
 				r.Seasons, r.Zone = &[]usual.Season{}, new("Europe/Berlin")
 			}
@@ -33,14 +33,14 @@ func TestAlertRules(t *testing.T) {
 		}
 		for _, key := range []string{"a/b", "b", "c"} {
 			want := AlertConfig{
-				None:      firstThat(cfg, key, false, func(r AlertRule) *bool { return r.None }),
+				Disabled:  firstThat(cfg, key, false, func(r AlertRule) *bool { return r.Disabled }),
 				Cooldown:  firstThat(cfg, key, time.Hour, func(r AlertRule) *time.Duration { return r.Cooldown }),
 				MinChange: firstThat(cfg, key, 10, func(r AlertRule) *float64 { return r.MinChange }),
 				MinAbs:    firstThat(cfg, key, 11, func(r AlertRule) *float64 { return r.MinAbs }),
 				MinRel:    firstThat(cfg, key, 12, func(r AlertRule) *float64 { return r.MinRel }),
 				Direction: firstThat(cfg, key, Both, func(r AlertRule) *Direction { return r.Direction }),
 			}
-			got := cfg.Of(key)
+			got := cfg.ForKey(key)
 			if diff := cmp.Diff(want, got.Alerts); diff != "" {
 				t.Fatalf("%s (-want +got)\n%s", key, diff)
 			}
@@ -79,7 +79,7 @@ func TestSilenceOfRules(t *testing.T) {
 	cfg.AlertRules = []AlertRule{
 		{Match: "a", MinAbs: new(1.0)},
 		{Match: "a*", Silence: &SilenceConfig{After: 25 * time.Hour}},
-		{Match: "*b", Silence: &SilenceConfig{Never: true}},
+		{Match: "*b", Silence: &SilenceConfig{Disabled: true}},
 		{Match: "c", Silence: &SilenceConfig{}}, // bound from the rhythm
 	}
 	est := expect.Get(NewEstimator(cfg))(t)

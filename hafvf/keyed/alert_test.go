@@ -61,10 +61,10 @@ func TestBeliefsAndTheirRevisions(t *testing.T) {
 }
 
 // A belief of the same kind as the alarm of its observation is a duplicate.
-func TestBasis(t *testing.T) {
-	for kind, want := range map[string]Basis{"change": DuplicateBasis, "outlier": BeliefBasis} {
+func TestAlertSource(t *testing.T) {
+	for kind, want := range map[string]AlertSource{"change": SourceDuplicate, "outlier": SourceBelief} {
 		e := Estimate{ID: "id", Alarm: &Alert{Kind: "change"}, Belief: &Alert{Kind: kind}}
-		if events := e.Alerts("k"); len(events) != 2 || events[0].Basis != AlarmBasis || events[1].Basis != want || events[1].Key != "k" || events[1].ID != "id" {
+		if events := e.Alerts("k"); len(events) != 2 || events[0].Source != SourceAlarm || events[1].Source != want || events[1].Key != "k" || events[1].ID != "id" {
 			t.Errorf("%s: %+v", kind, events)
 		}
 	}

@@ -84,7 +84,7 @@ func (b *bound) clamp(t *Track, elapsed float64, xs [][]float64, before regime) 
 func (b *bound) recall(t *Track, xs [][]float64) {
 	last := xs[0][0]
 	if v := b.clampValue(0, last, farBack); v != last {
-		b.bank.Recall(t.state, v)
+		b.bank.ReplaceLast(t.state, v)
 	}
 }
 

@@ -33,7 +33,7 @@ func (e *Estimate) AppendBinary(b []byte) ([]byte, error) {
 // UnmarshalBinary decodes what AppendBinary encoded.
 func (e *Estimate) UnmarshalBinary(b []byte) error { return compact.Decode(b, e, estimateForm) }
 
-// AppendBinary appends the alert to b, without its key and basis.
+// AppendBinary appends the alert to b, without its key and source.
 func (t *AlertEvent) AppendBinary(b []byte) ([]byte, error) {
 	return compact.Encode(b, *t, alertEventForm), nil
 }
@@ -98,9 +98,9 @@ func appendObservation(b []byte, o *Observation) []byte {
 		b[shapeIndex] |= trialBit
 		b = compact.AppendString(binary.AppendVarint(b, o.Trial), o.Session)
 	}
-	if o.Carried != "" {
+	if o.ExtraFields != "" {
 		b[shapeIndex] |= carriedBit
-		b = compact.AppendString(b, o.Carried)
+		b = compact.AppendString(b, o.ExtraFields)
 	}
 	return b
 }
@@ -111,7 +111,7 @@ const (
 	logTimeBit    = 0x40 // LogTime is at the end of the observation
 	outsideBit    = 0x20 // OutOfDomain is true
 	trialBit      = 0x10 // Trial and Session are at the end of the observation
-	carriedBit    = 0x08 // Carried is at the end of the observation, or follows the shape of an estimate
+	carriedBit    = 0x08 // ExtraFields is at the end of the observation, or follows the shape of an estimate
 )
 
 func appendShape(b []byte, shape Shape, aggregated bool, events int64) []byte {
@@ -154,7 +154,7 @@ func readObservationIn(r *compact.Reader, x [][]float64) Observation {
 	}
 	if o.Shape&carriedBit != 0 {
 		o.Shape &^= carriedBit
-		o.Carried = r.Text()
+		o.ExtraFields = r.Text()
 	}
 	return o
 }
@@ -173,7 +173,7 @@ func alertEventForm(c *compact.Codec, t *AlertEvent) {
 	e := Estimate{Time: t.Time, ID: t.ID, N: t.N, X: t.X, Shape: t.Shape, Predicted: t.Predicted}
 	estimateForm(c, &e)
 	if alertForm(c, compact.Ref(&t.Alert)); !c.Writes {
-		*t = e.event("", e.ID, t.Alert, AlarmBasis)
+		*t = e.event("", e.ID, t.Alert, SourceAlarm)
 	}
 }
 
@@ -182,12 +182,12 @@ func estimateForm(c *compact.Codec, e *Estimate) {
 	compact.Texts(c, &e.ID)
 	compact.Unsigned(c, &e.N)
 	shape := e.Shape
-	if e.Carried != "" {
+	if e.ExtraFields != "" {
 		shape |= carriedBit
 	}
 	shapeForm(c, &shape, &e.Aggregated, &e.Events)
 	if e.Shape = shape &^ carriedBit; shape&carriedBit != 0 {
-		compact.Texts(c, &e.Carried)
+		compact.Texts(c, &e.ExtraFields)
 	}
 	vectorsForm(c, &e.X)
 	momentsForm(c, &e.Predicted, &e.Estimate)
@@ -265,7 +265,7 @@ func pointForm(c *compact.Codec, p *Point) {
 
 func smoothedForm(c *compact.Codec, s *Smoothed) {
 	c.Times(&s.Time)
-	compact.Texts(c, &s.ID, &s.Origin, &s.Carried)
+	compact.Texts(c, &s.ID, &s.Origin, &s.ExtraFields)
 	shapeForm(c, &s.Shape, &s.Aggregated, &s.Events)
 	vectorsForm(c, &s.X)
 	momentsForm(c, &s.Estimate)

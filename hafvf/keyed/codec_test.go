@@ -19,14 +19,14 @@ var nan = math.NaN()
 
 // Decoding restores every field.
 func TestCodecKeepsEverything(t *testing.T) {
-	o := Observation{Time: time.Date(1677, 1, 2, 3, 4, 5, 678, time.UTC), ID: "a:1", Trial: -3, Session: "2", Seq: -7, X: [][]float64{{1, nan}, {math.Inf(1), -0.5}}, Shape: List, Raw: "raw", Carried: `{"c":1}`}
+	o := Observation{Time: time.Date(1677, 1, 2, 3, 4, 5, 678, time.UTC), ID: "a:1", Trial: -3, Session: "2", Seq: -7, X: [][]float64{{1, nan}, {math.Inf(1), -0.5}}, Shape: List, Raw: "raw", ExtraFields: `{"c":1}`}
 	expect.Form(t, observationForm, o)
-	s := Smoothed{Time: o.Time, ID: "k/t/0", Origin: "o", Carried: o.Carried, N: 3, X: [][]float64{{1}}, Shape: Vector, Estimate: Moments{[]float64{1}, []float64{nan}}, Memory: 5,
+	s := Smoothed{Time: o.Time, ID: "k/t/0", Origin: "o", ExtraFields: o.ExtraFields, N: 3, X: [][]float64{{1}}, Shape: Vector, Estimate: Moments{[]float64{1}, []float64{nan}}, Memory: 5,
 		Posterior: []float64{3, 4}, Forward: Pass{.5, 6, []float64{1, 2}}, Backward: Pass{.25, 7, []float64{3, 4}},
 		Session: Session{o.Point(), Point{o.Time.Add(1), 4}, 9, &Drift{1, -1, 2, 3, 4, true}, true}, Revision: 2, Split: "long", ChangeEvidence: -1, Change: true, Missing: true, Changed: true,
 		ChangeInterval: ChangeInterval{o.Time, o.Time.Add(1), 2, 3, .75}, Outlier: .5, Segment: &Segment{o.Point(), 7, Moments{[]float64{1}, []float64{nan}}, []float64{2}}}
 	expect.Form(t, smoothedForm, s)
-	e := Estimate{ID: "b", Carried: o.Carried, LearningRate: .3, N: 1 << 40, X: [][]float64{{1}}, Predicted: Moments{[]float64{1}, []float64{nan}}, Estimate: Moments{[]float64{3}, []float64{4}},
+	e := Estimate{ID: "b", ExtraFields: o.ExtraFields, LearningRate: .3, N: 1 << 40, X: [][]float64{{1}}, Predicted: Moments{[]float64{1}, []float64{nan}}, Estimate: Moments{[]float64{3}, []float64{4}},
 		LogPredictive: -1, ELBO: -2, Weight: .5, Memory: 7, Levels: []float64{1, 2}, Posterior: []float64{3, 4, 5}, Iterations: 3, Converged: true, Missing: true,
 		Silence: &Silence{time.Unix(5, 0).UTC(), time.Minute, time.Second, "Europe/Berlin", true, true, true}, Lower: []float64{-1}, Upper: []float64{nan},
 		WarmUp: true, Bank: []MemberStep{{1, 2, 3, nan}, {4, 5, 6, 7}}, Regime: Moments{[]float64{8}, []float64{9}},
@@ -36,7 +36,7 @@ func TestCodecKeepsEverything(t *testing.T) {
 	expect.Form(t, estimateForm, e)
 
 	// Estimates in older states have no learning rate.
-	e.Carried, e.LearningRate = "", nan
+	e.ExtraFields, e.LearningRate = "", nan
 	current, older := compact.AppendFloats(nil, []float64{-1, -2, .5, 7, nan}), compact.AppendFloats(nil, []float64{-1, -2, .5, 7})
 	var gotE Estimate
 	err := gotE.UnmarshalBinary(bytes.Replace(compact.Encode(nil, e, estimateForm), current, older, 1))

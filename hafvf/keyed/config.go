@@ -27,10 +27,10 @@ type Config struct {
 	TimeUnit time.Duration
 	// Interval adds the central predictive interval of this probability, in (0, 1), to every estimate. Default 0: none.
 	Interval float64
-	// Brief leaves out Estimate.Posterior. Estimate.ELBO is then NaN or a lower bound of its value.
-	Brief  bool
-	Alarms *AlarmConfig // for detection; its budget also pays for silences. Nil: DefaultAlarms
-	Alerts AlertConfig  // for detection
+	// OmitPosterior leaves out Estimate.Posterior. Estimate.ELBO is then NaN or a lower bound of its value.
+	OmitPosterior bool         `json:"Brief"`
+	Alarms        *AlarmConfig // for detection; its budget also pays for silences. Nil: DefaultAlarms
+	Alerts        AlertConfig  // for detection
 	// AlertRules are exceptions to Alarms, Alerts and Silence for matching keys, field by field. The meaning of stored
 	// states does not depend on them.
 	AlertRules []AlertRule
@@ -71,7 +71,7 @@ const DefaultWarmUp = 50
 func Recommended(family string) Config {
 	return Config{
 		Filter: hafvf.Config{
-			Family: family, Bank: hafvf.DefaultBankOf(family), Forgetting: hafvf.DefaultForgetting, Detect: new(hafvf.DefaultDetect()), WarmUp: defaultWarmUp(family),
+			Family: family, Bank: hafvf.DefaultBankFor(family), Forgetting: hafvf.DefaultForgetting, Detect: new(hafvf.DefaultDetect()), WarmUp: defaultWarmUp(family),
 		},
 		Order: EventTime, Alarms: new(DefaultAlarms()), Alerts: AlertConfig{Direction: Both},
 	}

@@ -65,9 +65,9 @@ func (p *pastRises) wrap(last, v, modulus float64) (size float64, wraps bool) {
 
 // CounterFalls counts the falls of a counter.
 type CounterFalls struct {
-	Wraps    int
-	Restarts int // falls to less than half that are not wraps
-	MadeUp   int // falls with a recovery: within three values, the counter reaches its value before the fall
+	Wraps     int
+	Restarts  int // falls to less than half that are not wraps
+	Recovered int // falls with a recovery: within three values, the counter reaches its value before the fall
 }
 
 // rise adds value v of coordinate i, and returns the rise of the counter. If the counter has fallen or recovers from a
@@ -88,7 +88,7 @@ func (c *counter) rise(i int, v, modulus float64, falls *CounterFalls) (size, wr
 	}
 	if p.sinceFall > 0 {
 		if v >= p.beforeFall {
-			falls.MadeUp++
+			falls.Recovered++
 			p.sinceFall = 0
 		} else if p.sinceFall++; p.sinceFall > 3 {
 			p.sinceFall = 0

@@ -205,7 +205,7 @@ func wrappedIncrease(t *testing.T, a Aggregation, polls int, value func(poll int
 				sum += o.X[0][0]
 			}
 			if counts := o.Falls; counts != nil {
-				falls.Wraps, falls.Restarts, falls.MadeUp = falls.Wraps+counts.Wraps, falls.Restarts+counts.Restarts, falls.MadeUp+counts.MadeUp
+				falls.Wraps, falls.Restarts, falls.Recovered = falls.Wraps+counts.Wraps, falls.Restarts+counts.Restarts, falls.Recovered+counts.Recovered
 			}
 		}
 	}
@@ -261,7 +261,7 @@ func TestWraps(t *testing.T) {
 			return 3e6 * float64(i)
 		}, CounterFalls{Restarts: 1}, 6e9},
 		"a meter that restarts every day": {daily, CounterFalls{Restarts: 1}, 6000},
-		"two counters under one name":     {func(i int) float64 { return float64(i%2)*1e6 + float64(i) }, CounterFalls{Restarts: 999, MadeUp: 999}, math.Inf(1)},
+		"two counters under one name":     {func(i int) float64 { return float64(i%2)*1e6 + float64(i) }, CounterFalls{Restarts: 999, Recovered: 999}, math.Inf(1)},
 	} {
 		sum, falls := wrappedIncrease(t, Aggregation{}, polls, c.value)
 		if falls != c.want || sum > c.most {

@@ -82,9 +82,9 @@ func (est *Estimator) Check(key string, o Observation) error {
 	return est.chains.ofKey(key).check(&o)
 }
 
-// CheckOf returns a function that checks observations of the key before KeyState.Take. It returns an error as Check
+// Checker returns a function that checks observations of the key before KeyState.Process. It returns an error as Check
 // does, or if the time that the order needs is missing. With an aggregate of counts, it does not check values.
-func (est *Estimator) CheckOf(key string) func(*Observation) error {
+func (est *Estimator) Checker(key string) func(*Observation) error {
 	if err := domain.CheckKey(key); err != nil {
 		return func(o *Observation) error { return cmp.Or(est.cfg.timed(o), err) }
 	}
@@ -109,7 +109,7 @@ func (est *Estimator) Estimate(t *Track, o Observation) (e Estimate) {
 
 // EstimateIn is Estimate with the slices of the estimate in m. They are valid until the next use of m. If the
 // observation raises no alert, EstimateIn allocates memory only for a Posterior of several coefficients, see
-// Config.Brief.
+// Config.OmitPosterior.
 func (est *Estimator) EstimateIn(m *Memory, out *Estimate, t *Track, o *Observation) {
 	m.reset()
 	est.estimateIn(m, out, t, o)
@@ -225,7 +225,7 @@ func (est *Estimator) update(m *Memory, out *Estimate, t *Track, input *Observat
 	if !math.IsNaN(decision.Threshold) {
 		t.follow(out, decision, &est.cfg)
 	}
-	if t.decisions.standard != nil && !t.stages.keyCfg.Alerts.None && (profileStarts || out.Alarm != nil || t.n&(t.n-1) == 0) {
+	if t.decisions.standard != nil && !t.stages.keyCfg.Alerts.Disabled && (profileStarts || out.Alarm != nil || t.n&(t.n-1) == 0) {
 		out.Pace = c.decider.paceOf(&t.decisions)
 	}
 	return "", nil

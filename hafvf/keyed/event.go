@@ -76,7 +76,7 @@ func (e *episode) restores(d *decider, s *decisions, t time.Time) bool {
 	if e.sum += d.episodeDeviations[e.before.output]; !e.over(s.pace.Rest()) {
 		return false
 	}
-	s.plan.ForgetScatter()
+	s.plan.ResetRecentSpread()
 	if !e.before.spreadGrew(d) && (s.pace.Fine() || !e.far(d, s, t, d.usual.Mean)) { // bursts at fine steps are normal
 		return false
 	}

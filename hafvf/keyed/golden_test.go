@@ -44,7 +44,7 @@ const goldenStep = 10 * time.Minute
 func goldens() (list []golden) {
 	withPrior := func(family string, cfg Config) Config {
 		row := familytest.Of(family)
-		cfg.Filter.Prior, cfg.Filter.Dim = row.Least, row.Dim
+		cfg.Filter.Prior, cfg.Filter.Dim = row.MinParams, row.Dim
 		if family == "ar" { // the states have the default by name
 			cfg.Filter.Prior = expfam.Params{"order": 2.}
 		}
@@ -188,7 +188,7 @@ func (g *golden) take(t *testing.T, e *KeyState, start, end int, reader *Estimat
 	}
 	for i := start; i < end; i++ {
 		o := g.observation(i)
-		fatal(t, e.est.CheckOf(e.key)(&o))
+		fatal(t, e.est.Checker(e.key)(&o))
 		now, err := e.take(&o)
 		results = fmt.Append(results, err)
 		if now {

@@ -41,7 +41,7 @@ func BenchmarkInterval(b *testing.B) {
 func TestEstimateInAllocatesNothing(t *testing.T) {
 	for _, f := range familytest.Families {
 		cfg := Recommended(f.Name)
-		cfg.Filter.Prior, cfg.Filter.Dim, cfg.Interval, cfg.Brief = f.Least, f.Dim, .95, true
+		cfg.Filter.Prior, cfg.Filter.Dim, cfg.Interval, cfg.OmitPosterior = f.MinParams, f.Dim, .95, true
 		if cfg.Filter.WarmUp > 0 {
 			cfg.Filter.Prior = nil
 		}

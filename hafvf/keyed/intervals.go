@@ -266,7 +266,7 @@ func (e *KeyState) span() (first, last time.Time) {
 		first, last = a.grid.Next(in.open[0].start), a.grid.Next(in.open[n-1].start)
 	}
 	// The next interval without events.
-	if in.next.IsZero() || first.IsZero() && !a.Endless || e.stops(in.next) || e.silentBy(in.next) || e.expires(in.busy, in.next) {
+	if in.next.IsZero() || first.IsZero() && !a.Unbounded || e.stops(in.next) || e.silentBy(in.next) || e.expires(in.busy, in.next) {
 		return first, last
 	}
 	end := a.grid.Next(in.next)

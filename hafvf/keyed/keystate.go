@@ -240,7 +240,7 @@ func (b StateBytes) Waiting() (first, last time.Time) {
 }
 
 // WarmsUp reports whether the warm-up, which sets the prior of the key, is not over.
-func (b StateBytes) WarmsUp() bool {
+func (b StateBytes) InWarmUp() bool {
 	_, r := b.begin()
 	for range 3 { // the counts of a track
 		r.Uvarint()
@@ -350,7 +350,7 @@ func (est *Estimator) CheckState(key string, b []byte) (included []Offset, err e
 
 // Relearns reports whether a key with this state relearns its usual values, because AlarmConfig has other seasons,
 // another zone or another order than when the state was written.
-func (est *Estimator) Relearns(key string, b []byte) bool {
+func (est *Estimator) ResetsProfile(key string, b []byte) bool {
 	e, err := est.decodeKeyState(key, b)
 	return err == nil && e.decisions.alarm != nil && e.decisions.standard == nil
 }

@@ -25,7 +25,7 @@ func takeAll(t *testing.T, cfg Config, observations []Observation) (learned, lat
 		learned = append(learned, out.ID)
 	}
 	for i := range observations {
-		fatal(t, est.CheckOf("k")(&observations[i]))
+		fatal(t, est.Checker("k")(&observations[i]))
 		now, err := e.take(&observations[i])
 		if lateErr := (*LateError)(nil); errors.As(err, &lateErr) {
 			late = append(late, observations[i].ID)
@@ -141,7 +141,7 @@ func TestKeyStateLimitsWaiting(t *testing.T) {
 }
 
 // CheckOf rejects all that Check rejects, and observations without a time if the order needs it.
-func TestCheckOf(t *testing.T) {
+func TestChecker(t *testing.T) {
 	est := newEstimator(t, Config{Filter: hafvf.Config{Family: "bernoulli"}})
 	dated := time.Unix(1, 0)
 	for _, c := range []struct {
@@ -157,7 +157,7 @@ func TestCheckOf(t *testing.T) {
 		{"k", Value(dated, "", 2), "x = 2 is neither 0 nor 1"},
 	} {
 		got := ""
-		if err := est.CheckOf(c.key)(&c.o); err != nil {
+		if err := est.Checker(c.key)(&c.o); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {

@@ -54,8 +54,8 @@ func (m *Migrator) Check(key string, b []byte, written string) (included []Offse
 	return included, fmt.Errorf("%w: it was written with other %s", ErrOtherConfig, message.List(c.names))
 }
 
-// Fits reports whether the key has the settings text written, so that a state with it can be resumed unchanged.
-func (m *Migrator) Fits(key, written string) bool {
+// Unchanged reports whether the key has the settings text written, so that a state with it can be resumed unchanged.
+func (m *Migrator) Unchanged(key, written string) bool {
 	_, text := m.settings(key)
 	return written == text
 }
@@ -70,7 +70,7 @@ func (m *Migrator) change(written string, own Settings, ownText string) (*change
 	if err != nil {
 		return nil, err
 	}
-	c := &change{from: from, names: from.Differ(own, m.cfg.NameKeys)}
+	c := &change{from: from, names: from.Diff(own, m.cfg.NameKeys)}
 	m.changes[key] = c
 	return c, nil
 }
@@ -82,7 +82,7 @@ func (m *Migrator) change(written string, own Settings, ownText string) (*change
 // Migrate carries over each part by itself:
 //
 //   - the effective samples, unless the season differs, or the prior now comes from the data (prior: auto);
-//   - levels, shares of a bank and detection, as Bank.Carry describes;
+//   - levels, shares of a bank and detection, as Bank.MigrateState describes;
 //   - the profile and the alarm debt, which depend on the values and not on the filter;
 //   - the number of observations, and the waiting observations.
 func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byte, carried MigratedParts, err error) {
@@ -99,11 +99,11 @@ func (m *Migrator) Migrate(key string, b []byte, written string) (migrated []byt
 	}
 	adapted := own
 	adapted.Filter.Family, adapted.Filter.Scale, adapted.Aggregate = c.from.Filter.Family, c.from.Filter.Scale, c.from.Aggregate
-	if differing := adapted.Differ(own, m.cfg.NameKeys); len(differing) > 0 {
+	if differing := adapted.Diff(own, m.cfg.NameKeys); len(differing) > 0 {
 		return nil, carried, fmt.Errorf("%w: it has another %s, and no part of it can be used", ErrOtherConfig, message.List(differing))
 	}
 	if c.est == nil {
-		if c.est, err = NewEstimator(c.from.In(m.cfg)); err != nil {
+		if c.est, err = NewEstimator(c.from.ApplyTo(m.cfg)); err != nil {
 			return nil, carried, fmt.Errorf("the settings that it was written with: %w", err)
 		}
 	}
@@ -174,7 +174,7 @@ func (est *Estimator) carry(oldTrack *Track, samePace bool) (*Track, MigratedPar
 	var carried hafvf.MigratedState
 	if keepSamples {
 		oldStages.usePrior(oldTrack)
-		t.state, carried = target.bank.Carry(oldStages.bank, oldTrack.state, samePrior, samePace)
+		t.state, carried = target.bank.MigrateState(oldStages.bank, oldTrack.state, samePrior, samePace)
 		t.rhythm = oldTrack.rhythm
 		if target.spreads {
 			t.spread = oldTrack.spread

@@ -8,7 +8,7 @@ import (
 
 // A job writes many rows at 04:30 every day. On the day that it does not, the key raises one alarm at 05:00 with
 // the reason, and the alarm ends. A key with Direction Up raises none.
-func TestMissed(t *testing.T) {
+func TestMissedSpike(t *testing.T) {
 	for _, direction := range []Direction{Both, Up} {
 		cfg := Recommended("normal")
 		cfg.Values, cfg.Alerts.Direction = []string{"rows"}, direction

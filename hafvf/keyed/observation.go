@@ -59,8 +59,8 @@ type Observation struct {
 	Index int64
 	// OutOfDomain marks an observation that the caller must pass to KeyState.OutOfDomain.
 	OutOfDomain bool
-	// Carried is a JSON object with the other fields of the source record; it may be empty.
-	Carried string
+	// ExtraFields is a JSON object with the other fields of the source record; it may be empty.
+	ExtraFields string
 	// Raw is the input record of the observation, to be written if the observation is rejected. It may be empty.
 	Raw string
 }
@@ -106,10 +106,10 @@ type Estimate struct {
 	N    int64 // position among the key's observations, from 1
 	X    [][]float64
 	Shape
-	Aggregated bool
-	Events     int64
-	Falls      *CounterFalls // of the observation; not encoded with the estimate
-	Carried    string        // of the observation
+	Aggregated  bool
+	Events      int64
+	Falls       *CounterFalls // of the observation; not encoded with the estimate
+	ExtraFields string        // of the observation
 
 	// Predicted is the predicted mean and standard deviation of one observation, before X, with the weight at its
 	// prior mean. For the family normal with detection, Predicted, the interval and LogPredictive also depend on
@@ -132,7 +132,7 @@ type Estimate struct {
 	// weighted by their shares after the observation.
 	LearningRate float64
 	Levels       []float64 // alpha, beta of every level, bottom up
-	Posterior    []float64 // in the order of the model's Params; nil with Config.Brief
+	Posterior    []float64 // in the order of the model's Params; nil with Config.OmitPosterior
 	Iterations   int
 	Converged    bool
 

@@ -12,7 +12,7 @@ import (
 	"hafvf/internal/domain"
 )
 
-// OutOfDomain reports whether CheckOf rejects the observation only because of its numbers, which the family of the
+// OutOfDomain reports whether Checker rejects the observation only because of its numbers, which the family of the
 // key or its scale does not allow. It returns false without detection. Pass such an observation to
 // KeyState.OutOfDomain.
 func (est *Estimator) OutOfDomain(key string, o *Observation) bool {
@@ -52,7 +52,7 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	if s.alarm == nil {
 		return nil
 	}
-	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.keyCfg.Alerts.None && !inCooldown(t.stages.keyCfg.Alerts.Cooldown, s.last, o.Time))
+	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.keyCfg.Alerts.Disabled && !inCooldown(t.stages.keyCfg.Alerts.Cooldown, s.last, o.Time))
 	lasting := &s.lasting
 	lasting.normalFrom, lasting.normalSteps, lasting.sum = time.Time{}, 0, 0
 	if decision == (usual.Decision{}) {
@@ -88,6 +88,6 @@ func (d *decider) expect(dst Moments, s *decisions, t time.Time) {
 	clear(d.standard) // the expected values do not depend on the observed ones
 	step := d.profile(s).UpdatePlan(slices.Clone(s.profile), slices.Clone(s.plan), s.pace, t, d.standard, usual.Evidence{})
 	for i := range dst.Mean {
-		dst.Mean[i], dst.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.Lately[i])
+		dst.Mean[i], dst.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.RecentSpread[i])
 	}
 }

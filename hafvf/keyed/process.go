@@ -134,7 +134,7 @@ func (e *KeyState) End(last time.Time) {
 func (e *KeyState) Estimates(o Observation) iter.Seq2[Estimate, error] {
 	return func(yield func(Estimate, error) bool) {
 		l := yielder{yield: yield}
-		if err := e.est.CheckOf(e.key)(&o); err != nil {
+		if err := e.est.Checker(e.key)(&o); err != nil {
 			l.Rejected(&o, err)
 		} else {
 			e.Process(&Memory{}, &l, &o)

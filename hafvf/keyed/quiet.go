@@ -63,10 +63,10 @@ func (q *QuietTime) validate() error {
 // keep theirs.
 func (est *Estimator) SetQuiet(times []QuietTime) { est.quiet = newQuietIndex(times) }
 
-// Learned estimates how many observations in the state of a key fall into the added quiet times, but not into the
+// QuietOverlap estimates how many observations in the state of a key fall into the added quiet times, but not into the
 // quiet times of the estimator. The state stores the time of the last observation and the usual step, but no gaps, so
-// n is approximate. Learned returns the errors of CheckState.
-func (est *Estimator) Learned(key string, state []byte, added []QuietTime) (n int64, err error) {
+// n is approximate. QuietOverlap returns the errors of CheckState.
+func (est *Estimator) QuietOverlap(key string, state []byte, added []QuietTime) (n int64, err error) {
 	e, err := est.decodeKeyState(key, state)
 	if err != nil || e.n == 0 {
 		return 0, err

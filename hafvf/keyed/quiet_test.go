@@ -254,9 +254,9 @@ func TestQuietChangeAlarmsLater(t *testing.T) {
 	}
 }
 
-// Learned estimates how many observations of a state are in an added quiet time, but not in the present ones. New
+// QuietOverlap estimates how many observations of a state are in an added quiet time, but not in the present ones. New
 // quiet times apply to keys that are opened later.
-func TestQuietLearned(t *testing.T) {
+func TestQuietOverlap(t *testing.T) {
 	alarms := DefaultAlarms()
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	est := expect.Get(NewEstimator(Config{
@@ -279,7 +279,7 @@ func TestQuietLearned(t *testing.T) {
 		{"a", 40, 70, 20}, {"a", 52, 58, 0}, {"a", -100, 0, 0}, {"a", 490, 9000, 10}, {"a", -9000, 9000, 490}, {"a", 600, 9000, 0}, {"b", 40, 70, 0},
 	} {
 		added := []QuietTime{{Match: test.match, From: start.Add(time.Duration(test.first) * time.Minute), To: start.Add(time.Duration(test.end) * time.Minute)}}
-		if n := expect.Get(est.Learned("a", state, added))(t); n < test.want-1 || n > test.want+1 || test.want == 0 && n > 0 {
+		if n := expect.Get(est.QuietOverlap("a", state, added))(t); n < test.want-1 || n > test.want+1 || test.want == 0 && n > 0 {
 			t.Errorf("%+v: %d", test, n)
 		}
 	}

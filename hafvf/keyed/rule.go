@@ -68,8 +68,8 @@ func (r *Rule) apply(dst *hafvf.Config) {
 	}
 }
 
-// Of returns the configuration of one key, without rules.
-func (c Config) Of(key string) Config {
+// ForKey returns the configuration of one key, without rules.
+func (c Config) ForKey(key string) Config {
 	c = c.withDefaults()
 	return c.withRules(domain.NewPatterns(c.rulePatterns()).Matching(nil, key))
 }

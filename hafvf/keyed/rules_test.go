@@ -76,7 +76,7 @@ func TestRulesByPart(t *testing.T) {
 				Family: "normal", Prior: filterFor(PriorPart).Prior, WarmUp: filterFor(PriorPart).WarmUp, Member: filterFor(BankPart).Member,
 				Season: &usual.RhythmConfig{Seasons: filterFor(SeasonPart).Season.Seasons, Zone: filterFor(ZonePart).Season.Zone, Holidays: filterFor(HolidaysPart).Season.Holidays},
 			}
-			if diff := cmp.Diff(want, cfg.Of(key).Filter); diff != "" {
+			if diff := cmp.Diff(want, cfg.ForKey(key).Filter); diff != "" {
 				t.Fatalf("%s (-want +got)\n%s", key, diff)
 			}
 		}
@@ -127,7 +127,7 @@ func TestRulesEqualOwnConfig(t *testing.T) {
 	shared := expect.Get(NewEstimator(cfg))(t)
 	alarms := map[string]int{}
 	for _, key := range []string{"a", "b", "ab", "abc", "c", "d"} {
-		own := expect.Get(NewEstimator(cfg.Of(key)))(t)
+		own := expect.Get(NewEstimator(cfg.ForKey(key)))(t)
 		x, y := expect.Get(shared.Open(key, nil))(t), expect.Get(own.Open(key, nil))(t)
 		values := rand.New(rand.NewPCG(1, 2))
 		for i := range 600 {
@@ -149,8 +149,8 @@ func TestRulesEqualOwnConfig(t *testing.T) {
 		if a, b := expect.Get(x.AppendBinary(nil))(t), expect.Get(y.AppendBinary(nil))(t); !slices.Equal(a, b) {
 			t.Errorf("%s has another state", key)
 		}
-		if _, a := cfg.Settings()(key); a != cfg.Of(key).AllSettings().String() {
-			t.Errorf("%s has the settings\n%s\nand alone\n%s", key, a, cfg.Of(key).AllSettings())
+		if _, a := cfg.Settings()(key); a != cfg.ForKey(key).AllSettings().String() {
+			t.Errorf("%s has the settings\n%s\nand alone\n%s", key, a, cfg.ForKey(key).AllSettings())
 		}
 	}
 	if alarms["c"] <= alarms["d"] {
@@ -159,7 +159,7 @@ func TestRulesEqualOwnConfig(t *testing.T) {
 }
 
 // With other alarm seasons a key relearns its usual values; with another budget it does not.
-func TestRelearns(t *testing.T) {
+func TestResetsProfile(t *testing.T) {
 	cfg := Recommended("normal")
 	before := expect.Get(NewEstimator(cfg))(t)
 	cfg.AlertRules = []AlertRule{{Match: "a", Zone: new("Asia/Tokyo")}, {Match: "b", Budget: new(99.)}}
@@ -170,8 +170,8 @@ func TestRelearns(t *testing.T) {
 			collect(k.Estimates(Value(sunday.Add(time.Duration(i)*time.Hour), "", float64(i*i%17))))
 		}
 		state := expect.Get(k.AppendBinary(nil))(t)
-		if got := after.Relearns(key, state); got != want || before.Relearns(key, state) {
-			t.Errorf("%s: %t, and as it was %t", key, got, before.Relearns(key, state))
+		if got := after.ResetsProfile(key, state); got != want || before.ResetsProfile(key, state) {
+			t.Errorf("%s: %t, and as it was %t", key, got, before.ResetsProfile(key, state))
 		}
 	}
 }

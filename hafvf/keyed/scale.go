@@ -53,7 +53,7 @@ func (sc *scaling) toScale(o Observation) (_ Observation, jacobian float64) {
 	for i, x := range o.X {
 		y, slopes := slices.Clone(x), 0.
 		for j := min(sc.first, len(x)); j < len(x); j++ {
-			y[j] = sc.Of(x[j])
+			y[j] = sc.Transform(x[j])
 			slopes += sc.LogSlope(x[j])
 		}
 		o.X[i] = y

@@ -16,7 +16,7 @@ import (
 // are medians.
 func TestScaleEqualsScaledValues(t *testing.T) {
 	for _, scale := range []hafvf.Scale{hafvf.Log, hafvf.Log1p, hafvf.Sqrt} {
-		plain := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}
+		plain := hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankFor("normal"), Detect: &hafvf.Detect{}}
 		scaled := plain
 		scaled.Scale = scale
 		cfg := Config{Filter: scaled, Interval: .9, Alerts: AlertConfig{Beliefs: []hafvf.Kind{hafvf.Outlier, hafvf.Change}}}
@@ -92,7 +92,7 @@ func TestScaleEqualsScaledValues(t *testing.T) {
 func TestScaleMinAbs(t *testing.T) {
 	for minAbs, want := range map[float64]bool{5: true, 20: false} {
 		cfg := Config{
-			Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, Scale: hafvf.Log},
+			Filter: hafvf.Config{Family: "normal", WarmUp: 20, Bank: hafvf.DefaultBankFor("normal"), Detect: &hafvf.Detect{}, Scale: hafvf.Log},
 			Alerts: AlertConfig{Beliefs: []hafvf.Kind{hafvf.Change}, MinAbs: minAbs},
 		}
 		rng := rand.New(rand.NewPCG(1, 3))

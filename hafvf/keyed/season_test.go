@@ -28,7 +28,7 @@ var seasonalConfigs = map[string]struct {
 	x   func(rng *rand.Rand, season float64) []float64
 }{
 	"normal":          {hafvf.Config{Family: "normal"}, func(rng *rand.Rand, s float64) []float64 { return []float64{100 + 3*s + rng.NormFloat64()} }},
-	"normal, detects": {hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}}, func(rng *rand.Rand, s float64) []float64 { return []float64{3*s + rng.NormFloat64()} }},
+	"normal, detects": {hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankFor("normal"), Detect: &hafvf.Detect{}}, func(rng *rand.Rand, s float64) []float64 { return []float64{3*s + rng.NormFloat64()} }},
 	"ar":              {hafvf.Config{Family: "ar", Prior: expfam.Params{"order": 1., "intercept": true}}, func(rng *rand.Rand, s float64) []float64 { return []float64{3*s + rng.NormFloat64()} }},
 	"regression": {hafvf.Config{Family: "regression", Dim: 2}, func(rng *rand.Rand, s float64) []float64 {
 		u := rng.NormFloat64()

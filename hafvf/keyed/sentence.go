@@ -158,15 +158,15 @@ func (t *Track) regimes(a *Alert, e *Estimate, run *oneSidedRun, who string, u u
 }
 
 // missed returns the message of a regular spike or drop that has not come by now.
-func (t *Track) missed(m *usual.Missed, who string, u unit, now time.Time) string {
+func (t *Track) missed(m *usual.MissedSpike, who string, u unit, now time.Time) string {
 	verb, scale := "reaches", t.stages.scale
-	if m.Usual < m.Most {
+	if m.Usual < m.Extreme {
 		verb = "falls to"
 	}
-	extreme, usualValue := scale.value(m.Most), scale.value(m.Usual)
+	extreme, usualValue := scale.value(m.Extreme), scale.value(m.Usual)
 	return sentence{
 		who: who, what: "stayed at " + u.figure(extreme, math.NaN(), extreme).value(extreme), when: fmt.Sprintf("from %s to %s", t.clock(m.From, now), t.clock(m.From.Add(time.Hour), now)),
-		usual: fmt.Sprintf("usually it %s %s then (%d of %d days)", verb, u.figure(usualValue, math.NaN(), usualValue).value(usualValue), m.Came, m.Days),
+		usual: fmt.Sprintf("usually it %s %s then (%d of %d days)", verb, u.figure(usualValue, math.NaN(), usualValue).value(usualValue), m.SpikeDays, m.Days),
 	}.String()
 }
 

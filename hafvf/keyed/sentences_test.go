@@ -123,7 +123,7 @@ func (s story) sentences(t *testing.T) map[string]string {
 	if s.set != nil {
 		s.set(&cfg)
 	}
-	cfg.Filter.Bank = hafvf.DefaultBankOf(cfg.Filter.Family)
+	cfg.Filter.Bank = hafvf.DefaultBankFor(cfg.Filter.Family)
 	step := s.step
 	switch step {
 	case 0:

@@ -52,8 +52,8 @@ func (c Config) settingsOf(filter hafvf.Config) Settings {
 	return s
 }
 
-// In returns c with these settings for all keys.
-func (s Settings) In(c Config) Config {
+// ApplyTo returns c with these settings for all keys.
+func (s Settings) ApplyTo(c Config) Config {
 	c.Filter, c.Keys, c.Order, c.TimeUnit = s.Filter, nil, s.Order, s.TimeUnit
 	if c.Order == Arrival {
 		c.Lateness, c.Silence, c.Expire = 0, nil, 0
@@ -92,9 +92,9 @@ func (c Config) AllSettings() AllSettings {
 // String returns the settings as JSON.
 func (s AllSettings) String() string { return textOf(s) }
 
-// In returns c with these settings.
-func (s AllSettings) In(c Config) Config {
-	c = s.Settings.In(c)
+// ApplyTo returns c with these settings.
+func (s AllSettings) ApplyTo(c Config) Config {
+	c = s.Settings.ApplyTo(c)
 	c.Keys = s.Keys
 	return c
 }
@@ -109,9 +109,9 @@ func ParseSettings[S any](text string) (s S, err error) {
 	return s, nil
 }
 
-// Differ names the settings in which s and other differ: as keys of the program's config if keys is true, else as
+// Diff names the settings in which s and other differ: as keys of the program's config if keys is true, else as
 // fields of a Config.
-func (s Settings) Differ(other Settings, keys bool) (names []string) {
+func (s Settings) Diff(other Settings, keys bool) (names []string) {
 	a, b := s.Filter, other.Filter
 	warmUp := [2]int{a.WarmUp, b.WarmUp}
 	if !same(a.Prior, b.Prior) || a.WarmUp == 0 || b.WarmUp == 0 {

@@ -25,7 +25,7 @@ func TestFingerprint(t *testing.T) {
 		{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: 1}},
 		{Family: "normal", Member: &hafvf.Member{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}}, Top: 1}, Detect: &hafvf.Detect{}},
 		{Family: "normal", Bank: hafvf.DefaultBank()},
-		{Family: "normal", Bank: hafvf.DefaultBankOf("normal")},
+		{Family: "normal", Bank: hafvf.DefaultBankFor("normal")},
 		{Family: "normal", Bank: hafvf.DefaultBank(), Forgetting: .99},
 		{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}},
 		{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{MinLength: 8}},

@@ -20,8 +20,8 @@ type SilenceConfig struct {
 	// After is a fixed limit. With zero, the rhythm of the key sets the limit, see usual.GapModel, with the budget
 	// and the zone of AlarmConfig.
 	After time.Duration
-	// Never disables reports of silence. The rhythm is still learned.
-	Never bool
+	// Disabled turns off reports of silence. The rhythm is still learned.
+	Disabled bool `json:"Never"`
 }
 
 // A Silence is a silence of a key.
@@ -66,7 +66,7 @@ func newSilenceDetector(c Config) *silenceDetector {
 		return nil
 	}
 	gaps := usual.NewGapModel(c.Alarms.calendar(), c.Alarms.Budget, c.Alarms.BudgetTime)
-	return &silenceDetector{after: c.Silence.After, never: c.Silence.Never, zone: c.Alarms.Zone, gaps: gaps}
+	return &silenceDetector{after: c.Silence.After, never: c.Silence.Disabled, zone: c.Alarms.Zone, gaps: gaps}
 }
 
 // arrived learns an observation at now, and returns the silence that it ends; nil if there is none. For a silence
@@ -91,7 +91,7 @@ func (d *silenceDetector) arrived(h *heartbeat, quiet *quietTimes, now time.Time
 	usualGap, isRegular := d.gaps.Usual(&h.gaps, last)
 	due := d.gaps.Due(&h.gaps, last)
 	if d.after == 0 {
-		silentFrom = d.gaps.Next(&h.gaps, gapStart, now, silentFrom)
+		silentFrom = d.gaps.Observe(&h.gaps, gapStart, now, silentFrom)
 	} else if silence == nil && now.Sub(gapStart) > d.after {
 		silentFrom = gapStart.Add(d.after)
 	}

@@ -70,7 +70,7 @@ func BenchmarkStateSize(b *testing.B) {
 				cfg := f.cfg
 				cfg.Family, cfg.Prior = m.family, m.prior
 				if cfg.Bank != nil {
-					cfg.Bank = hafvf.DefaultBankOf(m.family)
+					cfg.Bank = hafvf.DefaultBankFor(m.family)
 				}
 				if m.family != "categorical" {
 					cfg.Dim = m.dim

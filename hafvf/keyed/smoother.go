@@ -34,7 +34,7 @@ type SmoothConfig struct {
 	// observation of each number.
 	Order Order
 	// Gap ends a session: observations that are at least Gap apart belong to different sessions. It needs the order
-	// EventTime, and is a whole number of milliseconds. Zero means GapOf, for bounded input.
+	// EventTime, and is a whole number of milliseconds. Zero means DefaultGap, for bounded input.
 	Gap time.Duration
 	// AllowedLateness is the time after the end of a session in which it accepts late observations and is emitted
 	// again. Default 0.
@@ -54,7 +54,7 @@ func (c SmoothConfig) withDefaults() SmoothConfig {
 }
 
 // RecommendedSmoothing returns a configuration to start with. Sessions end at gaps of the given duration, or of
-// GapOf if it is zero. Each session sets its prior, and a segments.Segmenter finds its segments. It equals the
+// DefaultGap if it is zero. Each session sets its prior, and a segments.Segmenter finds its segments. It equals the
 // program's config with transform: smooth and prior: auto. Some families need more settings, see Recommended.
 func RecommendedSmoothing(family string, gap time.Duration) SmoothConfig {
 	return SmoothConfig{Filter: hafvf.Config{Family: family, WarmUp: defaultWarmUp(family)}, Order: EventTime, Gap: gap, Max: DefaultMax}
@@ -111,12 +111,12 @@ func (c SmoothConfig) validate() error {
 // Default end of a session.
 const (
 	GapSteps = 30 // median steps of the key
-	LeastGap = 30 * time.Minute
+	MinGap   = 30 * time.Minute
 )
 
-// GapOf returns the default gap for a key with these observations, sorted by time: GapSteps median steps, and at
-// least LeastGap. With Aggregate, a step is an interval.
-func (c SmoothConfig) GapOf(observations []Observation) time.Duration {
+// DefaultGap returns the default gap for a key with these observations, sorted by time: GapSteps median steps, and at
+// least MinGap. With Aggregate, a step is an interval.
+func (c SmoothConfig) DefaultGap(observations []Observation) time.Duration {
 	var step time.Duration
 	if c.Aggregate != nil {
 		step = c.Aggregate.Every
@@ -127,7 +127,7 @@ func (c SmoothConfig) GapOf(observations []Observation) time.Duration {
 		}
 		step = usual.MedianStep(times)
 	}
-	return max(GapSteps*step.Truncate(time.Millisecond), LeastGap)
+	return max(GapSteps*step.Truncate(time.Millisecond), MinGap)
 }
 
 // timed returns the name of a setting that needs times, or "".
@@ -158,9 +158,9 @@ type Smoothed struct {
 	N      int64 // position in the session, from 1
 	X      [][]float64
 	Shape
-	Aggregated bool
-	Events     int64
-	Carried    string // of the observation
+	Aggregated  bool
+	Events      int64
+	ExtraFields string // of the observation
 
 	Estimate          Moments   // of the likelihood's mean
 	Memory            float64   // θ^η − θ₀^η: forward + backward − J
@@ -360,7 +360,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	record := func(i int, out Smoothed) {
 		o := observations[i]
 		out.Time, out.N, out.X, out.Shape = o.Time, int64(i+1), o.X, o.Shape
-		out.Aggregated, out.Events, out.Carried = o.Aggregated, o.Events, o.Carried
+		out.Aggregated, out.Events, out.ExtraFields = o.Aggregated, o.Events, o.ExtraFields
 		out.ID, out.Origin = id(i), o.ID
 		out.Session.Start, out.Session.End, out.Session.N = observations[0].Point(), observations[n-1].Point(), int64(n)
 		out.Revision = revision

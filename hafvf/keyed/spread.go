@@ -56,7 +56,7 @@ func spreads(cfg hafvf.Config) bool { return cfg.Family == "normal" && cfg.Detec
 // normals appends the normals of the mixture to dst.
 func (s *spread) normals(dst []hafvf.Normal) []hafvf.Normal {
 	for k, c := range spreadFactors {
-		dst = append(dst, hafvf.Normal{Times: c, Weight: float64(s.current[k+1])})
+		dst = append(dst, hafvf.Normal{SDFactor: c, Weight: float64(s.current[k+1])})
 	}
 	return dst
 }

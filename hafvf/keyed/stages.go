@@ -22,14 +22,14 @@ import (
 //
 // Keys that match the same rules share one stages value. The state of a key is in its Track.
 type stages struct {
-	cfg         hafvf.Config
-	keyCfg      Config              // configuration of the keys; cfg is its filter
-	fingerprint compact.Fingerprint // of the settings
-	checks      *hafvf.Filter       // checks observations before they are scaled
-	params      int
-	brief       bool // see Config
-	row         []float64
-	admits      func(*Observation) error // see CheckOf
+	cfg           hafvf.Config
+	keyCfg        Config              // configuration of the keys; cfg is its filter
+	fingerprint   compact.Fingerprint // of the settings
+	checks        *hafvf.Filter       // checks observations before they are scaled
+	params        int
+	omitPosterior bool // see Config
+	row           []float64
+	admits        func(*Observation) error // see Checker
 
 	scale         *scaling      // nil for the linear scale
 	fitted        expfam.Fitted // model without exposure, if a warm-up sets its prior; else nil
@@ -54,15 +54,15 @@ func newStages(keyCfg Config) (*stages, error) {
 	if members := cfg.Members(); len(members) > 1 {
 		cfg.Bank = members // or the default bank of the family
 	}
-	c := &stages{cfg: cfg, keyCfg: keyCfg, silences: newSilenceDetector(keyCfg), fingerprint: compact.FingerprintOf(keyCfg.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), brief: keyCfg.Brief}
+	c := &stages{cfg: cfg, keyCfg: keyCfg, silences: newSilenceDetector(keyCfg), fingerprint: compact.FingerprintOf(keyCfg.settingsOf(cfg).String()), bank: bank, checks: newChecks(cfg), omitPosterior: keyCfg.OmitPosterior}
 	if cfg.WarmUp > 0 {
 		c.fitted = c.checks.Model().(expfam.Fitted)
 	}
 	for _, p := range bank.Model().Params() {
 		c.params += p.Size()
 	}
-	if c.brief {
-		bank.WithoutELBO()
+	if c.omitPosterior {
+		bank.SkipELBO()
 	}
 	c.scale = newScaling(cfg, bank)
 	if cfg.Season != nil {
@@ -141,12 +141,12 @@ func (c *stages) predict(m *Memory, out *Estimate, t *Track, elapsed float64, ro
 		prediction.RegimeMean, prediction.RegimeSD = before.predicted, before.predictive
 		if !t.priorSet || c.season != nil { // its inputs may change before an alarm asks for it
 			before.estimate = Moments{slice(n), slice(n)}
-			c.bank.Regime(before.estimate.Mean, before.estimate.SD, t.state, row)
+			c.bank.EstimateRegime(before.estimate.Mean, before.estimate.SD, t.state, row)
 		}
 	}
 	if c.spreads && t.priorSet && level != 0 {
 		c.spreadNormals = t.spread.normals(c.spreadNormals[:0])
-		prediction.Beside = c.spreadNormals
+		prediction.Extra = c.spreadNormals
 	}
 	c.bank.PredictAll(&prediction, t.state, elapsed, row)
 	return before
@@ -157,7 +157,7 @@ func (c *stages) predict(m *Memory, out *Estimate, t *Track, elapsed float64, ro
 func (c *stages) regimeBefore(r *regime) Moments {
 	if n := len(r.predicted); n > 0 && r.estimate.Mean == nil {
 		r.estimate = Moments{make([]float64, n), make([]float64, n)}
-		c.bank.Regime(r.estimate.Mean, r.estimate.SD, c.guard.states[0], c.row)
+		c.bank.EstimateRegime(r.estimate.Mean, r.estimate.SD, c.guard.states[0], c.row)
 	}
 	return r.estimate
 }
@@ -246,11 +246,11 @@ func (c *stages) blank(m *Memory, out *Estimate, n int64, o *Observation, bounds
 	}
 	slice := slicer(floats)
 	*out = Estimate{
-		Time: o.Time, ID: o.ID, N: n, X: o.X, Shape: o.Shape, Aggregated: o.Aggregated, Events: o.Events, Falls: o.Falls, Carried: o.Carried,
+		Time: o.Time, ID: o.ID, N: n, X: o.X, Shape: o.Shape, Aggregated: o.Aggregated, Events: o.Events, Falls: o.Falls, ExtraFields: o.ExtraFields,
 		Predicted: Moments{slice(outputs), slice(outputs)}, Estimate: Moments{slice(outputs), slice(outputs)},
 		LogPredictive: nan, ELBO: nan, Weight: nan, Memory: nan, LearningRate: nan, Converged: true,
 	}
-	if !c.brief {
+	if !c.omitPosterior {
 		out.Posterior = slice(c.params)
 	}
 	if c.bank.Detects() {
@@ -300,7 +300,7 @@ func (c *stages) describe(m *Memory, out *Estimate, s hafvf.State, outcome hafvf
 	f, member := b.Filter(outcome.Heaviest), b.Member(s, outcome.Heaviest)
 	if known {
 		b.EstimateAll(out.Estimate.Mean, out.Estimate.SD, out.Regime.Mean, out.Regime.SD, s, row)
-		if !c.brief {
+		if !c.omitPosterior {
 			b.Model().Posterior(out.Posterior, f.Sample(member))
 		}
 		if c.season != nil {

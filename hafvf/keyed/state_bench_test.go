@@ -10,7 +10,7 @@ import (
 
 // BenchmarkState measures an update of a key with detection and alarms, and the encoding and decoding of its state.
 func BenchmarkState(b *testing.B) {
-	est := newEstimator(b, Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankOf("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}})
+	est := newEstimator(b, Config{Order: EventTime, Filter: hafvf.Config{Family: "normal", Bank: hafvf.DefaultBankFor("normal"), Detect: &hafvf.Detect{}, WarmUp: 50}})
 	e := KeyState{Track: est.NewTrack("k"), est: est}
 	rng := rand.New(rand.NewPCG(3, 5))
 	var m Memory

@@ -59,7 +59,7 @@ func fatal(t expect.T, err error) {
 // lagging is detecting with the default bank, which has a member on the last value.
 var lagging = func() Config {
 	cfg := detecting
-	cfg.Filter.Bank = hafvf.DefaultBankOf("normal")
+	cfg.Filter.Bank = hafvf.DefaultBankFor("normal")
 	return cfg
 }()
 

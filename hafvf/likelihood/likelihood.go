@@ -86,7 +86,7 @@ type Problem struct {
 
 // A Maximum is the result of Maximise.
 type Maximum struct {
-	At       []float64
+	Values   []float64
 	Evidence float64
 	// Lower and Upper bound the interval of each parameter, in which the profile likelihood is at most Fall
 	// nats below the maximum. A bound is NaN if the profile does not fall this far before the parameter's

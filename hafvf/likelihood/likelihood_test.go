@@ -30,7 +30,7 @@ func TestParabola(t *testing.T) {
 	expect.Same(t, Converged, m.Outcome)
 	near(t, m.Evidence, 7, 1e-3, "evidence")
 	near(t, p.Peak()[0], 250, .02*sd, "the peak")
-	near(t, m.At[0], 250, .02*sd, "the maximum")
+	near(t, m.Values[0], 250, .02*sd, "the maximum")
 	near(t, m.Lower[0], 250-width*sd, .02*sd, "lower")
 	near(t, m.Upper[0], 250+width*sd, .02*sd, "upper")
 	near(t, math.Log(m.Lower[1]/40), -width, .02, "lower of the other")
@@ -46,7 +46,7 @@ func TestJump(t *testing.T) {
 		}
 		return -u * u
 	}}.Maximise()
-	near(t, math.Log(m.At[0]), 1, .01, "the maximum")
+	near(t, math.Log(m.Values[0]), 1, .01, "the maximum")
 	near(t, m.Evidence, 3, .01, "evidence")
 }
 
@@ -54,7 +54,7 @@ func TestJump(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	m := Problem{Parameters: []Parameter{NewParameter(.5, Share)}, Evidence: func(values []float64) float64 { return 10 * values[0] }}.Maximise()
 	expect.Same(t, AtBound, m.Outcome)
-	expect.Same(t, []float64{1}, m.At)
+	expect.Same(t, []float64{1}, m.Values)
 	near(t, m.Lower[0], 1-Fall/10, .01, "lower")
 	near(t, m.Upper[0], math.NaN(), 0, "upper")
 	m = Problem{Parameters: []Parameter{NewParameter(.5, Share)}, Evidence: func(values []float64) float64 { return math.Inf(-1) }}.Maximise()
@@ -119,8 +119,8 @@ func TestGrid(t *testing.T) {
 		}
 		near(t, m.Evidence-profile, Fall, .05, "the fall")
 		if seed == 1 {
-			near(t, m.At[0]+m.At[1], maxSum, 1e-6, "the sum")
-			expect.Same(t, m.At, p.Maximise().At, "once more")
+			near(t, m.Values[0]+m.Values[1], maxSum, 1e-6, "the sum")
+			expect.Same(t, m.Values, p.Maximise().Values, "once more")
 		}
 	}
 }

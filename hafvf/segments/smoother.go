@@ -77,7 +77,7 @@ func NewSegmenter(model expfam.Model, odds float64) *Segmenter {
 		// A rare category is no accident: without its rare heads a coin would have a lower rate.
 		if _, discrete := model.(expfam.Discrete); !discrete {
 			s.banks[i] = hafvf.NewBank(withoutWindow(model), accidentBank, hafvf.DefaultForgetting, &hafvf.Detect{})
-			s.banks[i].WithoutELBO()
+			s.banks[i].SkipELBO()
 		}
 	}
 	return s
@@ -543,7 +543,7 @@ func (s *Segmenter) candidates(g *Segmentation, b buffers) []int {
 		}
 	}
 	for j := range peaks {
-		cuts = append(cuts, peaks[j].At...)
+		cuts = append(cuts, peaks[j].Positions...)
 	}
 	slices.Sort(cuts)
 	return slices.Compact(cuts)

@@ -57,7 +57,7 @@ const (
 // A change raises no alarm in the first half day, in the 60 observations after an alarm, or without a score of at
 // least (1 + w)/2·log₁₀ P in the last 61 observations. An observation without a score is exempt from the last
 // condition: streams of single categories have no scores. No alarm is raised in the rest after another alarm, except
-// as Follow says, because a commit there belongs to the same incident.
+// as UpdateLasting says, because a commit there belongs to the same incident.
 //
 // Before an alarm of either kind, b ≤ 8. An alarm adds 1 to b, and an observation takes off at most 1/P. Hence the
 // first n observations of a stream raise at most n/P + 9 alarms, for any scores and commits. Gross scores have a
@@ -76,7 +76,7 @@ const (
 	atAlarm // raised an alarm
 	atMuted // was muted
 	atLoud  // had a score that is unusual enough for a change
-	// State of a lasting alarm, see Follow.
+	// State of a lasting alarm, see UpdateLasting.
 	atUnusual // the last observation that was not usual; 0 if no alarm lasts
 	atAlerted // highest score that the last alarm covers
 	atRising  // 1 until an observation after the alarm is usual
@@ -91,10 +91,10 @@ type Context struct {
 	Change bool // the stream has committed to a change at this observation
 	// Side is 1 if the value is far above usual, −1 if it is far below, and else 0.
 	Side int
-	// Farther means that the value has moved by the same distance again, measured from the usual value before the
+	// Escalated means that the value has moved by the same distance again, measured from the usual value before the
 	// alarm: a novelty is due at any score.
-	Farther bool
-	Stuck   bool // equal values in a row cause the score; a longer run is not an escalation
+	Escalated bool
+	Repeated  bool // equal values in a row cause the score; a longer run is not an escalation
 }
 
 // A Decision is the outcome of one observation.
@@ -110,8 +110,8 @@ type Decision struct {
 	// follows a resting one by the rest or more.
 	Resting   bool
 	Threshold float64 // T
-	// Unusual and Ended describe a lasting alarm, see Follow: whether the observation is unusual, and whether the
-	// alarm ended with it.
+	// Unusual and Ended describe a lasting alarm, see UpdateLasting: whether the observation is unusual, and whether
+	// the alarm ended with it.
 	Unusual, Ended bool
 }
 
@@ -138,20 +138,20 @@ func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bo
 	return a.update(s, q, Context{Change: change}, false, permit)
 }
 
-// Follow is Update for a stream whose alarms last. An alarm ends after half the rest's number of observations in a
-// row with scores below 1; in normal operation nine in ten scores are below 1. The rest ends with the alarm. An alarm
+// UpdateLasting is Update for a stream whose alarms last. An alarm ends after half the rest's number of observations in
+// a row with scores below 1; in normal operation nine in ten scores are below 1. The rest ends with the alarm. An alarm
 // that is due earlier belongs to the first one: it is not raised, costs no budget and is not muted. There are three
 // exceptions, in which another alarm is raised:
 //
 //	q ≥ 3 + the highest score since the last alarm (in the rest: only after a usual observation)
 //	a novelty on the other side of usual than the last alarm (in the rest: only after a usual observation, or if
 //	  no score since the alarm has been higher)
-//	a novelty with Farther
+//	a novelty with Escalated
 //
 // A suppressed alarm is Resting if it recurs after a usual observation, or lies on the other side.
 //
-// The bound on alarms holds, as Follow raises no alarm at a larger debt than Update.
-func (a Alarm) Follow(s State, q float64, o Context, permit func(AlarmKind) bool) Decision {
+// The bound on alarms holds, as UpdateLasting raises no alarm at a larger debt than Update.
+func (a Alarm) UpdateLasting(s State, q float64, o Context, permit func(AlarmKind) bool) Decision {
 	d := a.update(s, q, o, true, permit)
 	if d.Alarm != NoAlarm {
 		side := float64(o.Side)
@@ -184,13 +184,13 @@ func (a Alarm) lasts(s State, d *Decision, q float64, o Context, resting bool) b
 		clear(s[atUnusual:atPeaks])
 		return false
 	}
-	if o.Stuck || resting && (s[atRising] == 1 || q < s[atAlerted]+escalation) {
+	if o.Repeated || resting && (s[atRising] == 1 || q < s[atAlerted]+escalation) {
 		s[atAlerted] = higherScore(s[atAlerted], q)
 	}
 	return true
 }
 
-// update implements Update and, if alarms last, Follow.
+// update implements Update and, if alarms last, UpdateLasting.
 func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(AlarmKind) bool) (d Decision) {
 	mustHave(s, alarmLen, wrongState)
 	p := &a.pace
@@ -226,12 +226,12 @@ func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(A
 	}
 	peakScore := q
 	switch {
-	case !(q >= free || o.Farther):
+	case !(q >= free || o.Escalated):
 	case permit != nil && !permit(NoveltyAlarm):
 		peakScore = min(q, free)
 	default:
 		due = NoveltyAlarm
-		if debt <= headroom-reserve && (q >= d.Threshold || o.Farther) || debt <= headroom && q >= d.Threshold+gross {
+		if debt <= headroom-reserve && (q >= d.Threshold || o.Escalated) || debt <= headroom && q >= d.Threshold+gross {
 			d.Alarm = NoveltyAlarm
 		}
 	}
@@ -241,7 +241,7 @@ func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(A
 	}
 	suppressed, otherSide := resting, float64(o.Side)*s[atSide] < 0 && s[atSide] != bothSides || s[atSide] == outside
 	if lasting {
-		suppressed = a.lasts(s, &d, q, o, resting) && !o.Farther && q < s[atAlerted]+escalation &&
+		suppressed = a.lasts(s, &d, q, o, resting) && !o.Escalated && q < s[atAlerted]+escalation &&
 			!(due == NoveltyAlarm && otherSide && (!resting || s[atRising] == 0 || q >= s[atAlerted]))
 	}
 	switch {
@@ -261,10 +261,10 @@ func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(A
 	return d
 }
 
-// Pay charges the budget for an alarm without an observation, such as a silence: b ← b + 1. It reports whether the
-// budget allowed the alarm: if b > 8, Pay returns false and leaves s unchanged. The bound n/P + 9 includes these
-// alarms, as b ≤ 8 before every alarm and only observations lower b. Pay panics if the state has the wrong length.
-func (a Alarm) Pay(s State) bool {
+// Charge charges the budget for an alarm without an observation, such as a silence: b ← b + 1. It reports whether the
+// budget allowed the alarm: if b > 8, Charge returns false and leaves s unchanged. The bound n/P + 9 includes these
+// alarms, as b ≤ 8 before every alarm and only observations lower b. Charge panics if the state has the wrong length.
+func (a Alarm) Charge(s State) bool {
 	mustHave(s, alarmLen, wrongState)
 	if s[atDebt] > headroom {
 		return false
@@ -278,8 +278,8 @@ func (a Alarm) Pay(s State) bool {
 func (a Alarm) Refund(s State) { s[atDebt] = max(0, s[atDebt]-1) }
 
 // Raise decides on an alarm without a score and without an observation, for a fault that the stream's values cannot
-// show. It raises a novelty alarm if the alarm is permitted, Pay allows it, no alarm rests, and no alarm of Raise
-// lasts. If only Pay refuses, the decision is Muted, at most once per rest. A lasting alarm counts the call as an
+// show. It raises a novelty alarm if the alarm is permitted, Charge allows it, no alarm rests, and no alarm of Raise
+// lasts. If only Charge refuses, the decision is Muted, at most once per rest. A lasting alarm counts the call as an
 // unusual observation. Before the first observation nothing is raised. Raise panics if the state has the wrong
 // length.
 func (a Alarm) Raise(s State, permitted bool) (d Decision) {
@@ -292,7 +292,7 @@ func (a Alarm) Raise(s State, permitted bool) (d Decision) {
 	}
 	switch {
 	case n == 0 || !permitted || within(atAlarm) || lasts && s[atSide] == outside:
-	case a.Pay(s):
+	case a.Charge(s):
 		d.Alarm = NoveltyAlarm
 		s[atAlarm], s[atUnusual] = n, n
 		s[atAlerted], s[atRising], s[atSide] = 0, 0, outside

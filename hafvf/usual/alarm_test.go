@@ -65,7 +65,7 @@ func TestAlarmBound(t *testing.T) {
 				q, change := adversaries[name](rng, pace, s)
 				var d Decision
 				if lasting {
-					d = a.Follow(s, q, Context{change, rng.IntN(3) - 1, rng.IntN(50) == 0, rng.IntN(9) == 0}, nil)
+					d = a.UpdateLasting(s, q, Context{change, rng.IntN(3) - 1, rng.IntN(50) == 0, rng.IntN(9) == 0}, nil)
 				} else {
 					d = a.Update(s, q, change, nil)
 				}
@@ -73,7 +73,7 @@ func TestAlarmBound(t *testing.T) {
 				if d.Alarm != NoAlarm {
 					alarms++
 				}
-				if rng.IntN(8) == 0 && a.Pay(s) {
+				if rng.IntN(8) == 0 && a.Charge(s) {
 					alarms++
 				}
 				if bound := float64(n)/budget + headroom + 1; float64(alarms) > bound {
@@ -367,16 +367,16 @@ func TestAlarmAllocatesNothing(t *testing.T) {
 		if a.Update(s, 20, true, func(AlarmKind) bool { return !refuse }).Alarm != NoAlarm {
 			alarms++
 		}
-		a.Follow(s, 20, Context{Change: true, Side: 1}, func(AlarmKind) bool { return !refuse })
+		a.UpdateLasting(s, 20, Context{Change: true, Side: 1}, func(AlarmKind) bool { return !refuse })
 		refuse = !refuse
 	}); n != 0 || alarms == 0 {
 		t.Errorf("%v allocations in an update, %d alarms", n, alarms)
 	}
 }
 
-// Alarms during a lasting alarm are not raised and cost nothing, with the exceptions of Follow; alarms after its end
-// are.
-func TestAlarmFollow(t *testing.T) {
+// Alarms during a lasting alarm are not raised and cost nothing, with the exceptions of UpdateLasting; alarms after its
+// end are.
+func TestAlarmUpdateLasting(t *testing.T) {
 	const rest = 10 // so that five usual observations end it
 	usually := slices.Repeat([]float64{.5}, 5)
 	unusually := slices.Repeat([]float64{5}, 40)
@@ -410,14 +410,14 @@ func TestAlarmFollow(t *testing.T) {
 		a := NewAlarm(paceOf(100, time.Minute, rest))
 		s := a.NewState()
 		for range 6000 { // over four days
-			a.Follow(s, 0, Context{}, nil)
+			a.UpdateLasting(s, 0, Context{}, nil)
 		}
-		if a.Follow(s, 5, Context{Side: 1}, nil).Alarm == NoAlarm {
+		if a.UpdateLasting(s, 5, Context{Side: 1}, nil).Alarm == NoAlarm {
 			t.Fatal("no alarm")
 		}
 		alarms, muted, rests, ended := 0, 0, 0, false
 		for _, q := range c.q {
-			d := a.Follow(s, q, Context{Change: c.change, Side: c.side}, nil)
+			d := a.UpdateLasting(s, q, Context{Change: c.change, Side: c.side}, nil)
 			if d.Alarm != NoAlarm {
 				alarms++
 			}

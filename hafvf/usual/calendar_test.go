@@ -86,7 +86,7 @@ func TestGapsHolidays(t *testing.T) {
 				continue
 			}
 			if !last.IsZero() {
-				m.Next(&g, last, now, time.Time{})
+				m.Observe(&g, last, now, time.Time{})
 			}
 			last = now
 		}

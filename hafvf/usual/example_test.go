@@ -40,7 +40,7 @@ func ExampleProfile() {
 		if i < warmUp {
 			continue
 		}
-		if d := alarm.Follow(a, score, usual.Context{}, nil); d.Alarm != usual.NoAlarm {
+		if d := alarm.UpdateLasting(a, score, usual.Context{}, nil); d.Alarm != usual.NoAlarm {
 			fmt.Printf("%s  %s  score %.1f, threshold %.1f\n", times[i].Format(time.DateTime), d.Alarm, score, d.Threshold)
 		}
 	}

@@ -149,10 +149,10 @@ func (b *regularRhythm) regular() bool {
 	return b.gaps == beatGaps && b.hours >= beatHours && b.spread < beatSpread*b.median
 }
 
-// Next learns that an event at now follows one at last. It returns the time at which the stream became silent between
-// them, or zero if it did not. A reported time that is not zero is the silence that a caller has already reported; Next
-// returns it unchanged.
-func (m *GapModel) Next(g *Gaps, last, now, reported time.Time) (silent time.Time) {
+// Observe learns that an event at now follows one at last. It returns the time at which the stream became silent
+// between them, or zero if it did not. A reported time that is not zero is the silence that a caller has already
+// reported; Observe returns it unchanged.
+func (m *GapModel) Observe(g *Gaps, last, now, reported time.Time) (silent time.Time) {
 	if g.n == 0 {
 		g.tailN, g.tailS, g.share = gapTailPrior, gapTailPrior, float32(math.Exp(-tailFrom))
 		g.paceGaps, g.expected = gapTailPrior, gapTailPrior

@@ -128,7 +128,7 @@ func TestGaps(t *testing.T) {
 				var g Gaps
 				var silences [2]int
 				for i := 1; i < len(events); i++ {
-					silent := m.Next(&g, events[i-1], events[i], time.Time{})
+					silent := m.Observe(&g, events[i-1], events[i], time.Time{})
 					if !silent.IsZero() {
 						silences[min(1, int(events[i].Sub(monday).Hours())/(4*7*24))]++
 						if !silent.After(events[i-1]) || !silent.Before(events[i]) {
@@ -174,7 +174,7 @@ func TestGapsYoungStream(t *testing.T) {
 			if name == "regular" && i >= 99 {
 				want = 10 * time.Minute
 			}
-			m.Next(&g, now, next, time.Time{})
+			m.Observe(&g, now, next, time.Time{})
 			now = next
 			if deadline := m.Deadline(&g, now); deadline.IsZero() != (i < 9) || i >= 9 && deadline.Sub(now).Round(time.Second) != want {
 				t.Fatalf("%s, after %d gaps: %v", name, i+1, deadline.Sub(now))
@@ -197,7 +197,7 @@ func TestGapsFallingRate(t *testing.T) {
 		var g Gaps
 		silences := 0
 		for i := 1; i < len(events); i++ {
-			if !m.Next(&g, events[i-1], events[i], time.Time{}).IsZero() {
+			if !m.Observe(&g, events[i-1], events[i], time.Time{}).IsZero() {
 				silences++
 			}
 		}
@@ -213,7 +213,7 @@ func TestGapsEncoding(t *testing.T) {
 	var g Gaps
 	events := gapStreams["holidays"](rand.New(rand.NewPCG(1, 3)))
 	for i := 1; i < len(events); i++ {
-		m.Next(&g, events[i-1], events[i], time.Time{})
+		m.Observe(&g, events[i-1], events[i], time.Time{})
 		if i%5000 != 0 && i > 20 {
 			continue
 		}

@@ -69,7 +69,7 @@ const (
 	lateChance = .15   // smaller values of ln r are due to chance
 	lateApart  = .3    // ln r at which the long-term spread is learned at half the rate
 	oneSided   = .4    // mean of d/σF at which values count as on one side
-	scattering = .2    // ln r above which ProfileStep.Scatters is set
+	scattering = .2    // ln r above which ProfileStep.SpreadIncreased is set
 
 	// farthest bounds learned values, so that their squares fit into a float32.
 	farthest = 1e12
@@ -139,15 +139,15 @@ type eventScatter struct {
 // overdispersions are the values of c.
 var overdispersions = [8]float64{1e-7, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, .1, 1e9}
 
-// MostEvents bounds Evidence.Events, so that the sum of their squares fits into a float32.
-const MostEvents = 1e15
+// MaxEvents bounds Evidence.Events, so that the sum of their squares fits into a float32.
+const MaxEvents = 1e15
 
 // Evidence describes an observation in addition to its values.
 type Evidence struct {
 	// Uncounted is the number of equal values in a row, up to this observation or, if its value differs, up to the
 	// previous one, that do not count as repeats: the source gives a value again while it has no newer one.
 	Uncounted int
-	Events    float64 // events behind each value, at most MostEvents; 0 means unknown
+	Events    float64 // events behind each value, at most MaxEvents; 0 means unknown
 	// Share means that the value is a share of trials: of Events trials, the part Location + Scale·y are successes.
 	Share           bool
 	Location, Scale float64
@@ -170,8 +170,8 @@ func (s Plan) Prime(cases, events, squares float64) {
 	}
 }
 
-// ForgetScatter sets the recent spread to the long-term spread.
-func (s Plan) ForgetScatter() {
+// ResetRecentSpread sets the recent spread to the long-term spread.
+func (s Plan) ResetRecentSpread() {
 	for i := range s {
 		s[i].lately.late, s[i].lately.side = s[i].lately.always, 0
 	}

@@ -167,7 +167,7 @@ func TestPlanRecentSpread(t *testing.T) {
 				}
 				d = st.take(Evidence{}, y)
 			}
-			logs += math.Log(d.SD[0] * d.Lately[0] / factor)
+			logs += math.Log(d.SD[0] * d.RecentSpread[0] / factor)
 		}
 		if off := math.Exp(logs / float64(keys)); off < 1/1.5 || off > 1.5 {
 			t.Errorf("scatter × %g: shown is %.2f of it after 200 values", factor, off)
@@ -182,8 +182,8 @@ func TestPlanRecentSpread(t *testing.T) {
 		if i >= 1500 && i < 1600 {
 			y += 8
 		}
-		if d := st.take(Evidence{}, y); i >= 1500 && i < 1600 && d.Lately[0] > 1.4 {
-			t.Errorf("a level: values scatter %.2f times as always after %d", d.Lately[0], i-1500)
+		if d := st.take(Evidence{}, y); i >= 1500 && i < 1600 && d.RecentSpread[0] > 1.4 {
+			t.Errorf("a level: values scatter %.2f times as always after %d", d.RecentSpread[0], i-1500)
 		}
 	}
 }
@@ -262,7 +262,7 @@ func TestPlanEncoding(t *testing.T) {
 		seed := rng.Uint64()
 		go1, go2 := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 1))
 		for range 60 {
-			if d, want := take(&read, go1), take(st, go2); d.Score != want.Score || d.Lately[0] != want.Lately[0] {
+			if d, want := take(&read, go1), take(st, go2); d.Score != want.Score || d.RecentSpread[0] != want.RecentSpread[0] {
 				t.Fatalf("%+v, want %+v", d, want)
 			}
 		}

@@ -139,12 +139,12 @@ type Profile struct {
 	season     []float64 // result of Seasonal
 	accepted   bool      // the current update has accepted a level
 	slots      int       // slots of a plan's offsets: hours of the week or of the day; 0 means no plan by the hour
-	lately     []float64 // as ProfileStep.Lately
+	lately     []float64 // as ProfileStep.RecentSpread
 	offset     []float64 // as ProfileStep.Offset
 	evidence   Evidence  // evidence of the current update, and
 	slot       int       // its hour of the week
 	now        time.Time
-	missed     Missed
+	missed     MissedSpike
 	plain      bool // values are learned without a bound, as in the reference
 }
 
@@ -158,20 +158,20 @@ type ViewStep struct {
 // A ProfileStep is the outcome of one step. After a missing observation its numbers are NaN. Its slices are valid until
 // the next Update.
 type ProfileStep struct {
-	Score float64
-	Fast  float64 // score of the last view's surprise alone
-	Stuck bool    // equal values in a row cause the score
-	// Scatters means that the recent spread is larger than the long-term spread.
-	Scatters bool
-	Views    []ViewStep // level, season and ar, if the profile has these views
+	Score    float64
+	Fast     float64 // score of the last view's surprise alone
+	Repeated bool    // equal values in a row cause the score
+	// SpreadIncreased means that the recent spread is larger than the long-term spread.
+	SpreadIncreased bool
+	Views           []ViewStep // level, season and ar, if the profile has these views
 	// Mean and SD are expected for each coordinate by level and seasons, before the observation. SD is infinite
 	// before the first observation.
 	Mean, SD []float64
-	// Lately is the recent spread over SD, the long-term spread.
-	Lately []float64
+	// RecentSpread is the recent spread over SD, the long-term spread.
+	RecentSpread []float64
 	// Offset is the part of Mean that is the plan's offset for the hour of the week.
-	Offset []float64
-	Missed Missed // a usual spike that did not occur, in an hour that had ended by the observation
+	Offset      []float64
+	MissedSpike MissedSpike // a usual spike that did not occur, in an hour that had ended by the observation
 }
 
 // NewProfile returns a profile. An error names the invalid setting.
@@ -341,7 +341,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 		for i := range y {
 			p.mean[i], p.sd[i], p.lately[i], p.offset[i] = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 		}
-		return ProfileStep{Score: math.NaN(), Fast: math.NaN(), Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately, Offset: p.offset}
+		return ProfileStep{Score: math.NaN(), Fast: math.NaN(), Views: p.steps, Mean: p.mean, SD: p.sd, RecentSpread: p.lately, Offset: p.offset}
 	}
 	sums := p.sums(s)
 	before := sums[0] // weight of the previous observations
@@ -349,7 +349,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 	for i := range p.steps {
 		p.steps[i].Surprise = 0
 	}
-	p.accepted, p.evidence, p.now, p.missed = false, e, t, Missed{}
+	p.accepted, p.evidence, p.now, p.missed = false, e, t, MissedSpike{}
 	if p.slots > 0 && pace.hours {
 		p.slot = slotOf(p.calendar, t)
 	}
@@ -386,7 +386,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 		sum += step.Score
 		surprise = max(surprise, step.Surprise)
 	}
-	d := ProfileStep{Scatters: scatters, Views: p.steps, Mean: p.mean, SD: p.sd, Lately: p.lately, Offset: p.offset, Missed: p.missed}
+	d := ProfileStep{SpreadIncreased: scatters, Views: p.steps, Mean: p.mean, SD: p.sd, RecentSpread: p.lately, Offset: p.offset, MissedSpike: p.missed}
 	p.combine(&d, s, &pace, before, sum/float64(p.views), surprise, sizes, repeated)
 	return d
 }
@@ -424,7 +424,7 @@ func (p *Profile) combine(d *ProfileStep, s State, pace *Pace, before, mean, sur
 	if pace.steps && d.Fast >= unsurprising && !p.plain {
 		score = max(score, min(moveScore-stepBehind, score+stepAhead))
 	}
-	d.Stuck = stuck >= max(score, unsurprising)
+	d.Repeated = stuck >= max(score, unsurprising)
 	d.Score = max(score, stuck)
 }
 

@@ -36,7 +36,7 @@ func TestStuckTraces(t *testing.T) {
 					t.Fatalf("%s: observation %d: %s %v, want %v", file, i, what, v[0], v[1])
 				}
 			}
-			if d.Stuck {
+			if d.Repeated {
 				stuck++
 			}
 			if i%100 == 0 {

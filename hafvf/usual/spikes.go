@@ -52,13 +52,13 @@ const (
 	spikePerHour   = 2 // observations subtracted for an hour
 )
 
-// Missed is a spike that did not occur in its hour, which has ended. Its zero value means none.
-type Missed struct {
-	Output      int
-	Score       float64 // −log₁₀ of the probability of so small a deviation
-	From        time.Time
-	Most, Usual float64 // the hour's farthest value on the side of the spike, and the usual one
-	Days, Came  int     // days seen with this hour, and how many of them had the spike
+// MissedSpike is a spike that did not occur in its hour, which has ended. Its zero value means none.
+type MissedSpike struct {
+	Output          int
+	Score           float64 // −log₁₀ of the probability of so small a deviation
+	From            time.Time
+	Extreme, Usual  float64 // the hour's farthest value on the side of the spike, and the usual one
+	Days, SpikeDays int     // days seen with this hour, and how many of them had the spike
 }
 
 // record learns the value y of a coordinate, whose usual mean and standard deviation are usual and sd. n is the weight
@@ -159,7 +159,7 @@ func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, quart
 		score := minusLog10Tail(normalEquivalent(far, 2*spikeShape+float64(s.n)))
 		if score > p.missed.Score {
 			days, present, _ := s.came.totals()
-			p.missed = Missed{output, score, localTime(p.calendar.Zone(), float64(endQuarter-4)/4), float64(s.value), usual + s.side(math.Exp(mean)), days, present}
+			p.missed = MissedSpike{output, score, localTime(p.calendar.Zone(), float64(endQuarter-4)/4), float64(s.value), usual + s.side(math.Exp(mean)), days, present}
 		}
 	}
 	s.daysAway++

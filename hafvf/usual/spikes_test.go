@@ -45,10 +45,10 @@ func (c *spiked) run(t *testing.T, seed uint64, days int, usual time.Duration, a
 				continue
 			}
 			step := p.UpdatePlan(s, plan, pace, monday.AddDate(0, 0, day).Add(sinceMidnight), []float64{y}, Evidence{})
-			if alarm.Follow(a, step.Score, Context{}, nil).Alarm != NoAlarm {
+			if alarm.UpdateLasting(a, step.Score, Context{}, nil).Alarm != NoAlarm {
 				alarmed(day, sinceMidnight-usual, false)
 			}
-			if step.Missed.Score >= math.Log10(pace.Budget()) && alarm.Raise(a, true).Alarm != NoAlarm {
+			if step.MissedSpike.Score >= math.Log10(pace.Budget()) && alarm.Raise(a, true).Alarm != NoAlarm {
 				alarmed(day, sinceMidnight-usual, true)
 			}
 		}

@@ -33,7 +33,7 @@ func TestVisits(t *testing.T) {
 					}
 					start = start.Add(time.Duration(rng.Int64N(int64(c.jitter))))
 					for now := start; now.Before(start.Add(c.length)); now = now.Add(step) {
-						if silent := m.Next(&g, last, now, time.Time{}); !last.IsZero() && !silent.IsZero() {
+						if silent := m.Observe(&g, last, now, time.Time{}); !last.IsZero() && !silent.IsZero() {
 							switch {
 							case missed.IsZero():
 								wrong++
@@ -72,7 +72,7 @@ func TestVisitsMove(t *testing.T) {
 			for _, hour := range c.hours(day) {
 				for minute := range 20 {
 					now := monday.AddDate(0, 0, day).Add(time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute)
-					m.Next(&g, last, now, time.Time{})
+					m.Observe(&g, last, now, time.Time{})
 					last = now
 				}
 			}

@@ -339,7 +339,7 @@ type runtimeSetting struct {
 // value deletes the stored value. apply is called after that commit and before anything else is processed. So a run
 // that repeats the records after a commit uses the same value as the previous run. A later call for the key
 // replaces one that is not yet committed.
-func (r *Run) Instruct(key string, value []byte, apply func()) {
+func (r *Run) SetRuntimeSetting(key string, value []byte, apply func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pending[key] = runtimeSetting{value, apply}

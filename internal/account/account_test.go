@@ -119,7 +119,7 @@ func (r resumeRunner) Resume(err error)             { r <- err }
 
 // TestInstruct checks that a runtime setting applies after the commit that stores it, and that no element is
 // processed before.
-func TestInstruct(t *testing.T) {
+func TestSetRuntimeSetting(t *testing.T) {
 	var settled []map[string]EncodedState
 	commits, canCommit := make(chan error), false
 	r := Open(StateKeeper{
@@ -131,7 +131,7 @@ func TestInstruct(t *testing.T) {
 	runner, applied := make(resumeRunner), make(chan string, 9)
 	WithValue[Runner](r, "", runner)
 	instruct := func(key, value string) {
-		r.Instruct(key, []byte(value), func() { applied <- key + value })
+		r.SetRuntimeSetting(key, []byte(value), func() { applied <- key + value })
 	}
 	instruct("k", "0")
 	r.SetBusy()

@@ -13,7 +13,7 @@ import (
 )
 
 // Endless is the end of a restriction whose end is unknown.
-const Endless = math.MaxInt64
+const Unbounded = math.MaxInt64
 
 // End claims the rest of a restriction without reading it.
 func End(rt *sdf.LockRTracker) {

@@ -249,7 +249,7 @@ func SingleSessions(single, sessions int, minGap, maxGap, step time.Duration) st
 }
 
 // Least formats a duration of at least d: for a setting or, if d is a year or more, as Span does.
-func Least(d time.Duration) string {
+func AtLeast(d time.Duration) string {
 	if d >= 365*24*time.Hour {
 		return Span(d)
 	}

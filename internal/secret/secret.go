@@ -15,7 +15,7 @@ import (
 type Secret struct{ Env, File string }
 
 // Largest is the maximum size of a secret in bytes.
-const Largest = 64 << 10
+const MaxBytes = 64 << 10
 
 // Value reads the secret. key is its key in the config, for errors. Errors never show the secret. They do not show
 // the name of a missing source either: it may be the secret itself, written by mistake in place of the name.
@@ -30,12 +30,12 @@ func (s Secret) Value(key string) (string, error) {
 			return "", fmt.Errorf("%s.env: the environment variable that it names is not set", key)
 		case v == "":
 			return "", fmt.Errorf("%s.env: the environment variable %s is empty", key, s.Env)
-		case len(v) > Largest:
-			return "", fmt.Errorf("%s.env: the environment variable %s has more than %d kB", key, s.Env, Largest>>10)
+		case len(v) > MaxBytes:
+			return "", fmt.Errorf("%s.env: the environment variable %s has more than %d kB", key, s.Env, MaxBytes>>10)
 		}
 		return v, nil
 	case s.File != "":
-		text, _, err := inputfile.Read(s.File, Largest)
+		text, _, err := inputfile.Read(s.File, MaxBytes)
 		if err != nil {
 			return "", fmt.Errorf("%s.file: the file that it names cannot be read: %w", key, message.Cause(err))
 		}

@@ -16,8 +16,8 @@ func TestValue(t *testing.T) {
 		{"a b\n", "a b", ""},
 		{"a\r\n\n\r\n", "a", ""},
 		{" a\nb \n\n", " a\nb ", ""},
-		{strings.Repeat("x", Largest), strings.Repeat("x", Largest), ""},
-		{strings.Repeat("x", Largest+1), "", "k.file: the file that it names cannot be read: it has more than 64 kB"},
+		{strings.Repeat("x", MaxBytes), strings.Repeat("x", MaxBytes), ""},
+		{strings.Repeat("x", MaxBytes+1), "", "k.file: the file that it names cannot be read: it has more than 64 kB"},
 		{"\n\n", "", "k.file: the file " + file + " is empty"},
 	} {
 		expect.OK(t, os.WriteFile(file, []byte(c.text), 0o600))
@@ -33,7 +33,7 @@ func TestValue(t *testing.T) {
 		_, err := Secret{File: "/dev/zero"}.Value("k")
 		expect.Error(t, err, "k.file: the file that it names cannot be read: zero is a device: give a regular file or a pipe")
 	}
-	t.Setenv("HAFVF_TEST_SECRET", strings.Repeat("x", Largest+1))
+	t.Setenv("HAFVF_TEST_SECRET", strings.Repeat("x", MaxBytes+1))
 	_, err := Secret{Env: "HAFVF_TEST_SECRET"}.Value("k")
 	expect.Error(t, err, "k.env: the environment variable HAFVF_TEST_SECRET has more than 64 kB")
 }

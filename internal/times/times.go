@@ -263,7 +263,7 @@ func atZone(shown time.Time, zone *time.Location) time.Time {
 }
 
 // LeavesOut reports whether s is a time without an offset that the clock of the parser's zone skips.
-func (p *Parser) LeavesOut(s string) bool {
+func (p *Parser) IsSkippedTime(s string) bool {
 	if p.zone == nil {
 		return false
 	}

@@ -22,7 +22,7 @@ type TLS struct {
 }
 
 // Largest is the maximum size of a file in bytes.
-const Largest = inputfile.MB
+const MaxBytes = inputfile.MB
 
 // Config reads the files. It returns nil for a nil TLS.
 func (t *TLS) Config() (*tls.Config, error) {
@@ -31,7 +31,7 @@ func (t *TLS) Config() (*tls.Config, error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
-		pem, _, err := inputfile.Read(t.CA, Largest)
+		pem, _, err := inputfile.Read(t.CA, MaxBytes)
 		if err != nil {
 			return nil, fmt.Errorf("tls.ca: %s cannot be read: %w", t.CA, message.Cause(err))
 		}
@@ -44,11 +44,11 @@ func (t *TLS) Config() (*tls.Config, error) {
 		return nil, errors.New("tls.cert and tls.key belong together: give both or neither")
 	}
 	if t.Cert != "" {
-		cert, _, err := inputfile.Read(t.Cert, Largest)
+		cert, _, err := inputfile.Read(t.Cert, MaxBytes)
 		if err != nil {
 			return nil, fmt.Errorf("tls.cert: %s cannot be read: %w", t.Cert, message.Cause(err))
 		}
-		key, _, err := inputfile.Read(t.Key, Largest)
+		key, _, err := inputfile.Read(t.Key, MaxBytes)
 		if err != nil {
 			// The setting may contain the key itself instead of a file name, so the error does not show it.
 			return nil, fmt.Errorf("tls.key: the file that it names cannot be read: %w", message.Cause(err))

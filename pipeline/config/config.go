@@ -100,8 +100,8 @@ func (s *Source) anyOrigin(condition func(SourceKind) bool) bool {
 	return slices.ContainsFunc(s.Origins, condition)
 }
 
-// Unending reports whether the source continues until it is stopped.
-func (s *Source) Unending() bool { return s.anyOrigin(SourceKind.unbounded) }
+// Unbounded reports whether the source continues until it is stopped.
+func (s *Source) Unbounded() bool { return s.anyOrigin(SourceKind.unbounded) }
 
 // fields returns the fields of the source's records, and the path of their keys. Without configurable fields it returns
 // empty Fields and "".
@@ -131,7 +131,7 @@ func (s *Source) Unit() string {
 	return ""
 }
 
-// A Sink is a destination of records. Exactly one of File, Kafka, Webhook, None and Prometheus is set.
+// A Sink is a destination of records. Exactly one of File, Kafka, Webhook, Discard and Prometheus is set.
 type Sink struct {
 	File  *File
 	Kafka *kafkaio.Sink
@@ -139,7 +139,7 @@ type Sink struct {
 	Format   string
 	Registry *registry.Config
 	Webhook  *webhook.Sink // for alerts
-	None     bool          // records are discarded
+	Discard  bool          // records are discarded
 	// Prometheus gets scores by remote write; it is for estimates only.
 	Prometheus *promio.Sink
 }
@@ -148,23 +148,23 @@ type Sink struct {
 type Receiver struct {
 	Sink
 	Choice
-	At     string        // path of its keys in the config: alerts, or alerts.0
+	Path   string        // path of its keys in the config: alerts, or alerts.0
 	MaxAge time.Duration // maximum age of an alert; 0: no limit
 }
 
 // A Choice selects the alerts for a receiver.
 type Choice struct {
-	Kinds   []string          // kinds of alarms
-	Ends    bool              // recovered includes values: the config lists it in kinds
-	Beliefs []string          // kinds of beliefs
-	Keys    string            // pattern of its keys; empty: all
-	Except  string            `json:",omitempty"` // pattern of excluded keys; empty: none
-	Labels  map[string]string `json:",omitempty"` // additional labels of each alert
-	Digest  time.Duration     `json:",omitempty"` // period of the digest of alarms outside incidents; 0: no digest
-	// Few replaces Kinds while the fleet has had fewer than FewKeys keys; nil: Kinds applies. NoFew disables the digest
-	// of such a fleet.
-	Few   []string `json:",omitempty"`
-	NoFew bool     `json:",omitempty"`
+	Kinds        []string          // kinds of alarms
+	SendResolved bool              `json:"Ends"` // recovered includes values: the config lists it in kinds
+	Beliefs      []string          // kinds of beliefs
+	Keys         string            // pattern of its keys; empty: all
+	Except       string            `json:",omitempty"` // pattern of excluded keys; empty: none
+	Labels       map[string]string `json:",omitempty"` // additional labels of each alert
+	Digest       time.Duration     `json:",omitempty"` // period of the digest of alarms outside incidents; 0: no digest
+	// SmallFleetKinds replaces Kinds while the fleet has had fewer than FewKeys keys; nil: Kinds applies.
+	// NoSmallFleetDigest disables the digest of such a fleet.
+	SmallFleetKinds    []string `json:"Few,omitempty"`
+	NoSmallFleetDigest bool     `json:"NoFew,omitempty"`
 }
 
 // Layouts of records.
@@ -279,7 +279,7 @@ type decoder struct{ *settings.Reading }
 func (d *decoder) setSource(c *Config) {
 	f, path := c.Source.fields()
 	d.Source = settings.Source{
-		Path: path, Time: f.Time, Zone: f.Zone, Trials: f.TimeFormat == Trial, Unending: c.Source.Unending(), Watermark: c.Source.Kafka() != nil,
+		Path: path, Time: f.Time, Zone: f.Zone, Trials: f.TimeFormat == Trial, Unbounded: c.Source.Unbounded(), Watermark: c.Source.Kafka() != nil,
 		Share: func(ofField, toField string) {
 			f.Values = []string{ofField, toField}
 			d.Refuse(path+".values", "a share uses the fields aggregate.of and aggregate.to instead")
@@ -405,7 +405,7 @@ func unit(dst *string) keytable.ValueParser {
 
 // valuesAs reads two different values.
 func valuesAs(dst *[]string) keytable.ValueParser {
-	r := missing(dst).Then(func() error {
+	r := missing(dst).WithCheck(func() error {
 		if values := *dst; len(values) != 2 || values[0] == values[1] {
 			return errors.New("must be two different values, the first of which is 0 and the second 1")
 		}

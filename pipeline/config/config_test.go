@@ -73,7 +73,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 func TestParseDetect(t *testing.T) {
 	const base = "model: {family: normal, prior: auto}\nsource: {jsonl: {path: in.jsonl}}\n"
 	c := parse(t, base+"detect: true\n")
-	if !reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf("normal")) || c.Levels != nil || c.Model.WarmUp != 50 || !reflect.DeepEqual(c.Detect, &settings.Detect{Detect: hafvf.Detect{Commit: 0.95, MinLength: 5}, AlarmConfig: keyed.DefaultAlarms(), AlertConfig: keyed.AlertConfig{Direction: keyed.Both}}) {
+	if !reflect.DeepEqual(c.Bank, hafvf.DefaultBankFor("normal")) || c.Levels != nil || c.Model.WarmUp != 50 || !reflect.DeepEqual(c.Detect, &settings.Detect{Detect: hafvf.Detect{Commit: 0.95, MinLength: 5}, AlarmConfig: keyed.DefaultAlarms(), AlertConfig: keyed.AlertConfig{Direction: keyed.Both}}) {
 		t.Errorf("%+v", c)
 	}
 	if c = parse(t, base+"detect: true\n", "detect.commit=0.9"); c.Detect == nil || c.Detect.Commit != .9 {
@@ -914,16 +914,16 @@ func TestParseReceivers(t *testing.T) {
   - {alertmanager: {url: "http://a"}, kinds: [change], keys: "pump-*", labels: {severity: page}, max_age: 1h, beliefs: [change]}
 `)
 	want := []Receiver{
-		{Sink: Sink{File: &File{Format: "jsonl", Path: "all"}}, At: "alerts.0", Choice: Choice{Kinds: AlarmKinds(), Beliefs: []string{"outlier", "change"}}},
-		{Sink: Sink{Webhook: &webhook.Sink{URL: secret.Text{Text: "http://a"}, Batch: 100, Timeout: 10 * time.Second, Form: "alertmanager"}}, At: "alerts.1",
+		{Sink: Sink{File: &File{Format: "jsonl", Path: "all"}}, Path: "alerts.0", Choice: Choice{Kinds: AlarmKinds(), Beliefs: []string{"outlier", "change"}}},
+		{Sink: Sink{Webhook: &webhook.Sink{URL: secret.Text{Text: "http://a"}, Batch: 100, Timeout: 10 * time.Second, Form: "alertmanager"}}, Path: "alerts.1",
 			Choice: Choice{Kinds: []string{"change"}, Beliefs: []string{"change"}, Keys: "pump-*", Labels: map[string]string{"severity": "page"}}, MaxAge: time.Hour},
 	}
 	expect.Same(t, want, c.Alerts)
 	expect.Same(t, []hafvf.Kind{hafvf.Outlier, hafvf.Change}, c.Detect.Beliefs, "beliefs")
 	for text, want := range map[string]bool{"": false, ", kinds: [novelty, recovered]": true, ", kinds: [novelty]": false} {
 		for _, form := range []string{"alerts: {alertmanager: {url: \"http://a\"}%s}\n", "alerts: [{alertmanager: {url: \"http://a\"}%s}]\n"} {
-			if r := parse(t, base+fmt.Sprintf(form, text)).Alerts[0]; r.Ends != want || r.Webhook.Ends != want {
-				t.Errorf("%s: the receiver gets ends: %v, %v", text, r.Ends, r.Webhook.Ends)
+			if r := parse(t, base+fmt.Sprintf(form, text)).Alerts[0]; r.SendResolved != want || r.Webhook.SendResolved != want {
+				t.Errorf("%s: the receiver gets ends: %v, %v", text, r.SendResolved, r.Webhook.SendResolved)
 			}
 		}
 	}
@@ -934,8 +934,8 @@ func TestParseReceivers(t *testing.T) {
 		`{jsonl: {path: b}}`:                             {AlarmKinds(), []string(nil), time.Duration(0)},
 	} {
 		r := parse(t, base+"incidents: true\nalerts: "+text+"\n").Alerts[0]
-		expect.Same(t, want, [3]any{r.Kinds, r.Few, r.Digest}, text)
-		expect.Same(t, want[1] != nil && want[2] == pagerDigest, r.NoFew, text)
+		expect.Same(t, want, [3]any{r.Kinds, r.SmallFleetKinds, r.Digest}, text)
+		expect.Same(t, want[1] != nil && want[2] == pagerDigest, r.NoSmallFleetDigest, text)
 	}
 	topic := "model: {family: normal}\ndetect: true\nsource: {kafka: {brokers: [a:1], topics: [t], group: g}}\nalerts: {webhook: {url: \"http://a\"}%s}\n"
 	for setting, age := range map[string]time.Duration{"": 24 * time.Hour, ", max_age: none": 0, ", max_age: 5m": 5 * time.Minute} {
@@ -982,7 +982,7 @@ func cycles(n int) string {
 func TestParseSilenceOfRules(t *testing.T) {
 	c := parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal}\nsilence: true\nkeys: [{match: a, silence: false}, {match: b, silence: {after: 25h}}, {match: c, silence: true}]\n")
 	want := []keyed.AlertRule{
-		{Match: "a", Silence: &keyed.SilenceConfig{Never: true}},
+		{Match: "a", Silence: &keyed.SilenceConfig{Disabled: true}},
 		{Match: "b", Silence: &keyed.SilenceConfig{After: 25 * time.Hour}},
 		{Match: "c", Silence: &keyed.SilenceConfig{}},
 	}
@@ -995,7 +995,7 @@ func TestParseSilenceOfRules(t *testing.T) {
 func TestParseRules(t *testing.T) {
 	c := parse(t, "source: {jsonl: {path: a}}\nmodel: {family: normal}\ndetect: true\nkeys: [{match: 'a*', detect: false}, {match: a, detect: {min_abs: 3, direction: up}, alerts: false}, {match: 'a*', top: 0.5, levels: []}]\n")
 	f := c.Filter()
-	want := []keyed.AlertRule{{Match: "a*", None: new(true)}, {Match: "a", None: new(false), MinAbs: new(3.0), Direction: new(keyed.Up)}}
+	want := []keyed.AlertRule{{Match: "a*", Disabled: new(true)}, {Match: "a", Disabled: new(false), MinAbs: new(3.0), Direction: new(keyed.Up)}}
 	if diff := cmp.Diff(want, f.AlertRules); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -7,9 +7,9 @@ import (
 	"hafvf/hafvf/usual"
 )
 
-// AtOnce returns how many records a source may hand over at once, at most limit. A run that is asked to stop first
-// processes all records handed over, so filters with expensive records get fewer.
-func (c *Config) AtOnce(limit int) int {
+// MaxBatchRecords returns how many records a source may hand over at once, at most limit. A run that is asked to stop
+// first processes all records handed over, so filters with expensive records get fewer.
+func (c *Config) MaxBatchRecords(limit int) int {
 	const maxBundle, cutBundle = 5 * time.Second, time.Second // limit of a bundle, and target above it
 	cost := c.recordCost()
 	if cost*time.Duration(limit) <= maxBundle {

@@ -3,7 +3,7 @@ package config
 import "testing"
 
 // Only filters with expensive records get fewer records at once.
-func TestAtOnce(t *testing.T) {
+func TestMaxBatchRecords(t *testing.T) {
 	const limit = 1 << 15
 	for _, c := range []struct {
 		text     string
@@ -17,7 +17,7 @@ func TestAtOnce(t *testing.T) {
 		{"model: {family: mvnormal, dim: 1000}\n", 1, 10},
 		{"model: {family: normal}\ndetect: {season: {24h: 48, 168h: 48, 720h: 48, 8760h: 48}}\n", 500, 2000},
 	} {
-		got := parse(t, c.text+"source: {jsonl: {path: a}}\n").AtOnce(limit)
+		got := parse(t, c.text+"source: {jsonl: {path: a}}\n").MaxBatchRecords(limit)
 		if got < c.min || got > c.max {
 			t.Errorf("%s: %d at once", c.text, got)
 		}

@@ -240,7 +240,7 @@ func (d *decoder) checkFiles(c *Config) {
 		add("dead_letter", c.DeadLetter.File)
 	}
 	for _, r := range c.Alerts {
-		add(r.At, r.File)
+		add(r.Path, r.File)
 	}
 	if c.State != "" {
 		out = append(out, placeOf("state", c.State))

@@ -99,7 +99,7 @@ func TestSourceIsARow(t *testing.T) {
 		return []keytable.Key{{Name: "toy", Doc: "A toy.", Seen: s.set(o), Keys: []keytable.Key{{Name: "path", Doc: "Its place.", Read: keytable.Text(&o.path, keytable.NotEmpty)}}}}
 	})
 	c := parse(t, "model: {family: normal}\nsource: {toy: {path: a}}\norder: arrival\n")
-	if o := originOf[*toy](&c.Source); o == nil || o.path != "a" || !c.Source.Unending() || c.Source.Files() != nil {
+	if o := originOf[*toy](&c.Source); o == nil || o.path != "a" || !c.Source.Unbounded() || c.Source.Files() != nil {
 		t.Errorf("%+v", c.Source)
 	}
 	if !strings.Contains(Reference(), "source.toy.path") {

@@ -88,9 +88,9 @@ func (s *Sink) kafkaKey() keytable.Key {
 func tlsKey(dst **kafkaio.TLS) keytable.Key {
 	tls := &kafkaio.TLS{}
 	return keytable.Key{Name: "tls", Doc: "TLS. {} trusts the system's authorities.", Seen: func() { *dst = tls }, Keys: []keytable.Key{
-		{Name: "ca", Doc: "PEM file of the trusted authorities, at most 1 MB. A pipe is read once, within 10 s.", Read: keytable.File(&tls.CA, tlsfiles.Largest)},
-		{Name: "cert", Doc: "PEM file of the client's certificate, as ca. It needs key.", Read: keytable.File(&tls.Cert, tlsfiles.Largest)},
-		{Name: "key", Doc: "PEM file of the client's private key, as ca. It needs cert.", Read: keytable.File(&tls.Key, tlsfiles.Largest)},
+		{Name: "ca", Doc: "PEM file of the trusted authorities, at most 1 MB. A pipe is read once, within 10 s.", Read: keytable.File(&tls.CA, tlsfiles.MaxBytes)},
+		{Name: "cert", Doc: "PEM file of the client's certificate, as ca. It needs key.", Read: keytable.File(&tls.Cert, tlsfiles.MaxBytes)},
+		{Name: "key", Doc: "PEM file of the client's private key, as ca. It needs cert.", Read: keytable.File(&tls.Key, tlsfiles.MaxBytes)},
 	}}
 }
 
@@ -159,7 +159,7 @@ func secretAt(dst *secret.Secret) keytable.ValueParser {
 		case (dst.Env == "") == (dst.File == ""):
 			d.Fail(path, "give one of env and file")
 		default:
-			inputfile.Check(dst.File, secret.Largest) // reads a pipe while a signal still ends the program; users of the secret report the error
+			inputfile.Check(dst.File, secret.MaxBytes) // reads a pipe while a signal still ends the program; users of the secret report the error
 		}
 	}}
 }
@@ -178,7 +178,7 @@ func textOrSecret(dst *secret.Text) keytable.ValueParser {
 
 // hookURL reads the URL of a receiver.
 func hookURL(dst *secret.Text) keytable.ValueParser {
-	return textOrSecret(dst).Then(func() error {
+	return textOrSecret(dst).WithCheck(func() error {
 		if dst.Text == "" {
 			return nil
 		}
@@ -253,7 +253,7 @@ func (d *decoder) checkKafka(c *Config) {
 	var written []section
 	sections := []section{{"sink", &c.Sink}, {"dead_letter", c.DeadLetter}, {"marks", c.Marks}}
 	for i := range c.Alerts {
-		sections = append(sections, section{c.Alerts[i].At, &c.Alerts[i].Sink})
+		sections = append(sections, section{c.Alerts[i].Path, &c.Alerts[i].Sink})
 	}
 	for _, s := range sections {
 		if s.sink == nil {
@@ -385,7 +385,7 @@ func (k *Kafka) checkFlink(d *decoder) {
 
 // checkUnbounded refuses files that are complete only at their end if the source has none.
 func (d *decoder) checkUnbounded(c *Config, path string, s *Sink) {
-	if s.File == nil || !c.Source.Unending() {
+	if s.File == nil || !c.Source.Unbounded() {
 		return
 	}
 	const reason = "is complete only at its end, and the source has none: use bounded: true, a topic, or a plain csv or jsonl file"

@@ -21,7 +21,7 @@ func (c *Config) keys(model []keytable.Key) []keytable.Key {
 		{Name: "state", Doc: "filter: file of the states. A run resumes from it, skips input that was already read, and replaces it at the end, an endless query each minute. A second run is refused. A topic starts from it if the changelog has never had states.", Read: keytable.File(&c.State, inputfile.AnySize)},
 		{Name: "source", Doc: "Source of the records.", Required: true, Single: true, Keys: c.Source.keys()},
 		{Name: "sink", Doc: "Sink of the estimates. none writes no estimates, so that the run has only alarms.", Initial: `{jsonl: {path: "-"}}`, Single: true,
-			Seen: func() { c.Sink = Sink{} }, None: func() { c.Sink.None = true }, Keys: append(c.Sink.keys(), c.Sink.prometheusKey())},
+			Seen: func() { c.Sink = Sink{} }, None: func() { c.Sink.Discard = true }, Keys: append(c.Sink.keys(), c.Sink.prometheusKey())},
 		{Name: "dead_letter", Doc: "Sink of rejected records. By default standard error, as JSON Lines.", Single: true, Keys: c.deadLetterKeys()},
 		c.marksKey(),
 		{Name: "alerts", Doc: "Receivers of alarms, with detect or silence. By default none.", Read: receivers(&c.Alerts)},

@@ -168,7 +168,7 @@ func (d *decoder) joinedPatterns(c *Config) {
 	}
 	for i := range c.Alerts {
 		r := &c.Alerts[i]
-		join(r.At+".keys", &r.Keys)
-		join(r.At+".except", &r.Except)
+		join(r.Path+".keys", &r.Keys)
+		join(r.Path+".except", &r.Except)
 	}
 }

@@ -46,7 +46,7 @@ var ownLabels = []string{"alertname", "key", "kind"}
 
 // receivers reads one receiver of alerts or a list of them.
 func receivers(dst *[]Receiver) keytable.ValueParser {
-	fresh := func(path string) Receiver { return Receiver{At: path, Choice: Choice{Kinds: AlarmKinds()}} }
+	fresh := func(path string) Receiver { return Receiver{Path: path, Choice: Choice{Kinds: AlarmKinds()}} }
 	example := fresh("")
 	readOne := func(d *keytable.Decoder, path string, n *yaml.Node) {
 		r := fresh(path)
@@ -55,9 +55,9 @@ func receivers(dst *[]Receiver) keytable.ValueParser {
 		if n.Kind == yaml.MappingNode {
 			d.Single(path, n, keys)
 		}
-		r.Ends = d.Has(keytable.Join(path, "kinds")) && slices.Contains(r.Kinds, keyed.RecoveredAlarm)
+		r.SendResolved = d.Has(keytable.Join(path, "kinds")) && slices.Contains(r.Kinds, keyed.RecoveredAlarm)
 		if r.Webhook != nil {
-			r.Webhook.Ends = r.Ends
+			r.Webhook.SendResolved = r.SendResolved
 		}
 		*dst = append(*dst, r)
 	}
@@ -114,27 +114,27 @@ func (d *decoder) receivers(c *Config) {
 	for i := range c.Alerts {
 		r := &c.Alerts[i]
 		if slices.Contains(r.Beliefs, string(hafvf.Revision)) && !slices.Contains(r.Beliefs, string(hafvf.Change)) {
-			d.Fail(keytable.Join(r.At, "beliefs"), "a revision corrects a change: add change")
+			d.Fail(keytable.Join(r.Path, "beliefs"), "a revision corrects a change: add change")
 		}
 		if len(r.Labels) > 0 && r.File != nil && connectors.FormatOf(r.File.Format).Columns {
-			d.Fail(keytable.Join(r.At, "labels"), "a table has no columns for labels")
+			d.Fail(keytable.Join(r.Path, "labels"), "a table has no columns for labels")
 		}
 		if len(r.Labels) > 0 && r.Webhook != nil && r.Webhook.Form == "slack" {
-			d.Fail(keytable.Join(r.At, "labels"), "Slack messages do not show labels")
+			d.Fail(keytable.Join(r.Path, "labels"), "Slack messages do not show labels")
 		}
-		if r.Webhook != nil && c.Incidents != nil && !d.Has(keytable.Join(r.At, "kinds")) {
-			r.Kinds, r.Few, r.Webhook.Batches = pagerKinds(), r.Kinds, true
-			if !d.Has(keytable.Join(r.At, "digest")) {
-				r.Digest, r.NoFew = pagerDigest, true
+		if r.Webhook != nil && c.Incidents != nil && !d.Has(keytable.Join(r.Path, "kinds")) {
+			r.Kinds, r.SmallFleetKinds, r.Webhook.Batches = pagerKinds(), r.Kinds, true
+			if !d.Has(keytable.Join(r.Path, "digest")) {
+				r.Digest, r.NoSmallFleetDigest = pagerDigest, true
 			}
 		}
 		switch {
 		case r.Digest > 0 && c.Incidents == nil:
-			d.Fail(keytable.Join(r.At, "digest"), "lists alarms outside incidents: add incidents: true")
+			d.Fail(keytable.Join(r.Path, "digest"), "lists alarms outside incidents: add incidents: true")
 		case r.Digest > 0 && (r.Digest < minDigest || r.Digest > maxDigest):
-			d.Fail(keytable.Join(r.At, "digest"), "must be %s to %s, not %s", message.Duration(minDigest), message.Duration(maxDigest), message.Duration(r.Digest))
+			d.Fail(keytable.Join(r.Path, "digest"), "must be %s to %s, not %s", message.Duration(minDigest), message.Duration(maxDigest), message.Duration(r.Digest))
 		}
-		if !d.Has(keytable.Join(r.At, "max_age")) && c.Source.Unending() {
+		if !d.Has(keytable.Join(r.Path, "max_age")) && c.Source.Unbounded() {
 			r.MaxAge = defaultMaxAge
 		}
 		if c.Detect == nil {
@@ -159,14 +159,14 @@ const (
 
 func incidentsKey(dst **Incidents) keytable.ValueParser {
 	fresh := func() *Incidents {
-		return &Incidents{Budget: incidents.DefaultBudget, Separators: incidents.DefaultSeparators, Single: incidents.DefaultSingle}
+		return &Incidents{Budget: incidents.DefaultBudget, Separators: incidents.DefaultSeparators, MaxSinglePages: incidents.DefaultSingle}
 	}
 	return keytable.OrSwitch(dst, "{budget: 168h}", fresh, func(v *Incidents) []keytable.Key {
 		return []keytable.Key{
 			{Name: "budget", Doc: "Time in which one false incident is allowed on average. In the long run, at most seven pages occur in this time.", Read: keytable.Milliseconds(&v.Budget)},
 			{Name: "separators", Doc: "Characters that end a prefix of a key: a/b:c has the groups a, a/b and all keys.", Read: keytable.Text(&v.Separators, keytable.NotEmpty)},
 			{Name: "by", Doc: "At most five labels of keys that are series, instead of prefixes. Groups are the values of each label, and the pairs of two values with three keys or more. The order of the labels has no effect.", Read: keytable.Texts("labels", &v.By)},
-			{Name: "single", Doc: "Pages per week for alarms outside incidents, at most 100: the alarms with the highest score over threshold in the last weeks, eight steps later. HTTP receivers get them as alerts with page: true, whatever kinds says. 0 turns them off.", Read: keytable.Whole(&v.Single, 0)},
+			{Name: "single", Doc: "Pages per week for alarms outside incidents, at most 100: the alarms with the highest score over threshold in the last weeks, eight steps later. HTTP receivers get them as alerts with page: true, whatever kinds says. 0 turns them off.", Read: keytable.Whole(&v.MaxSinglePages, 0)},
 			{Name: "zone", Doc: "Time zone of the hours of the day.", Initial: "that of detect", Read: keytable.Zone(&v.Zone)},
 		}
 	})
@@ -194,7 +194,7 @@ func (d *decoder) checkAlarms(c *Config) {
 	if err := (incidents.Config{By: i.By}).Validate(); err != nil {
 		d.Fail("incidents.by", "%v", err)
 	}
-	if err := (incidents.Config{Single: i.Single}).Validate(); err != nil {
+	if err := (incidents.Config{MaxSinglePages: i.MaxSinglePages}).Validate(); err != nil {
 		d.Fail("incidents.single", "%v", err)
 	}
 	if i.By != nil && d.Has("incidents.separators") {
@@ -209,9 +209,9 @@ func (d *decoder) checkAlarms(c *Config) {
 
 // Incidents has the settings for grouping alarms into incidents, see package incidents.
 type Incidents struct {
-	Budget     time.Duration // time with one false incident on average
-	Separators string        // characters that end a prefix of a key
-	By         []string      // labels that replace prefixes, for keys that are series
-	Single     int           // pages a week of alarms outside incidents
-	Zone       string        // of the hours of the day; empty for UTC
+	Budget         time.Duration // time with one false incident on average
+	Separators     string        // characters that end a prefix of a key
+	By             []string      // labels that replace prefixes, for keys that are series
+	MaxSinglePages int           // pages a week of alarms outside incidents
+	Zone           string        // of the hours of the day; empty for UTC
 }

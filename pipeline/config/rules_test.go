@@ -22,7 +22,7 @@ keys:
   - {match: "*b", model: {prior: {mu: 3}, season: [168h]}, detect: {rest: 2h, budget: 9h}}
   - {match: "*", top: 0.5, levels: [], detect: {rest: 5, settling: 0s, season: []}}
 `)
-	configOf := func(key string) keyed.Config { return c.Filter().Of(key) }
+	configOf := func(key string) keyed.Config { return c.Filter().ForKey(key) }
 	ab, a, x := configOf("ab"), configOf("a"), configOf("x")
 	day, week := usual.Season{Period: 24 * time.Hour, Harmonics: 4}, usual.Season{Period: 168 * time.Hour, Harmonics: 3}
 	if s := ab.Filter.Season; s.Zone != "Asia/Tokyo" || !slices.Equal(s.Seasons, []usual.Season{week}) || ab.Filter.Prior["mu"] != 3.0 || ab.Filter.WarmUp != 0 || ab.Filter.Member.Top != .5 {

@@ -94,7 +94,7 @@ func (d *decoder) checkRunner(c *Config) {
 		d.Fail("state", "is for the runner direct: flink keeps the states in its checkpoints")
 	}
 	switch {
-	case c.Sink.Kafka != nil || c.Sink.None || d.Failed("sink"):
+	case c.Sink.Kafka != nil || c.Sink.Discard || d.Failed("sink"):
 	case !d.Has("sink"):
 		d.Fail("sink", "missing; flink requires a topic, kafka, or none")
 	default:
@@ -105,7 +105,7 @@ func (d *decoder) checkRunner(c *Config) {
 	}
 	for _, r := range c.Alerts {
 		if r.Kafka == nil && r.Webhook == nil {
-			d.Fail(r.At, localFileReason)
+			d.Fail(r.Path, localFileReason)
 		}
 	}
 }

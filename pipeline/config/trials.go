@@ -11,13 +11,13 @@ import (
 // unreachableGap is longer than the gap of any session in stored data.
 const unreachableGap = 250 * 365 * 24 * time.Hour
 
-// As returns the config for the other transform, to compare both observation by observation. The result has the same
-// source, model and keys, and no settings that belong to one transform only.
+// ForTransform returns the config for the other transform, to compare both observation by observation. The result has
+// the same source, model and keys, and no settings that belong to one transform only.
 //
 // A config of the filter is converted to one session per key, in segments. A config of sessions without levels gets the
 // default filters of its family. They take the observations of a key in the order of their times or, without times, of
 // their arrival.
-func (c *Config) As(transform string) *Config {
+func (c *Config) ForTransform(transform string) *Config {
 	if c.Transform == transform {
 		return c
 	}

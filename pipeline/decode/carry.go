@@ -70,9 +70,9 @@ func quotedText(s string) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// Carried finds the names in all files of a source that match the patterns of carry. It returns an error if a named
-// field is in no record. The reader checks named columns.
-func Carried(src connectors.Source, f config.Fields, carry []string) (found []string, err error) {
+// CarriedColumns finds the names in all files of a source that match the patterns of carry. It returns an error if a
+// named field is in no record. The reader checks named columns.
+func CarriedColumns(src connectors.Source, f config.Fields, carry []string) (found []string, err error) {
 	var patterns []func(string) bool
 	for _, want := range carry {
 		if connectors.IsPattern(want) {
@@ -81,9 +81,9 @@ func Carried(src connectors.Source, f config.Fields, carry []string) (found []st
 	}
 	tables := connectors.FormatOf(src.Format).Columns
 	switch {
-	case src.Once() && len(patterns) > 0:
+	case src.ReadsOnce() && len(patterns) > 0:
 		return nil, fmt.Errorf("carry has patterns, which need two passes, and %s can be read only once: name its %s", src.Path, map[bool]string{true: "columns", false: "fields"}[tables])
-	case src.Once() || tables && len(patterns) == 0:
+	case src.ReadsOnce() || tables && len(patterns) == 0:
 		return nil, nil
 	}
 	known := slices.Concat(f.By, f.Key, f.Time, f.Values, f.Carry)

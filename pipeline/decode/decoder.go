@@ -43,7 +43,7 @@ type Decoded struct {
 	keyed.Observation // ID and Raw are always set
 	Key               string
 	Err               error
-	Lost              int    // if Err is set, the number of observations lost with a wide record; 0 means one
+	LostObservations  int    // if Err is set, the number of observations lost with a wide record; 0 means one
 	RecordKey         []byte // key of a Kafka record
 
 	raw []byte
@@ -51,14 +51,14 @@ type Decoded struct {
 	id, end int
 }
 
-// Together is the maximum number of records that are decoded together.
-const Together = 1024
+// MaxBatch is the maximum number of records that are decoded together.
+const MaxBatch = 1024
 
-// decode decodes n records, at most Together. Each goroutine decodes a range of them. each decodes record i into dst
+// decode decodes n records, at most MaxBatch. Each goroutine decodes a range of them. each decodes record i into dst
 // and appends its ID to text. The result is valid until the next call.
 func (d *Decoder) decode(n int, each func(i int, dst *Decoded, text []byte) []byte) []Decoded {
 	if d.found == nil {
-		d.found = make([]Decoded, Together)
+		d.found = make([]Decoded, MaxBatch)
 	}
 	found := d.found[:n]
 	parallel.Chunks(n, len(d.texts), func(worker, from, end int) {
@@ -98,7 +98,7 @@ func (d *Decoder) decode(n int, each func(i int, dst *Decoded, text []byte) []by
 	return found
 }
 
-// File decodes at most Together records of files. It calls take once or several times with the results, which are
+// File decodes at most MaxBatch records of files. It calls take once or several times with the results, which are
 // valid during the call.
 func (d *Decoder) File(records []connectors.Record, take func([]Decoded)) {
 	series := ""
@@ -116,7 +116,7 @@ func (d *Decoder) File(records []connectors.Record, take func([]Decoded)) {
 		}
 		switch {
 		case r.Reason != "":
-			dst.Err, dst.Lost = errors.New(r.Reason), r.Series
+			dst.Err, dst.LostObservations = errors.New(r.Reason), r.Series
 		case !d.tables:
 			dst.Key, dst.Err = d.parser.json(r.Raw, from, &dst.Observation)
 		default:
@@ -136,7 +136,7 @@ func (d *Decoder) parted(records []connectors.Record, take func([]Decoded)) {
 		} else {
 			d.parts = d.parser.split(d.parts, i, r.Raw)
 		}
-		if len(d.parts) >= Together { // a record may have very many
+		if len(d.parts) >= MaxBatch { // a record may have very many
 			d.takeParts(records, take)
 		}
 	}
@@ -145,12 +145,12 @@ func (d *Decoder) parted(records []connectors.Record, take func([]Decoded)) {
 
 // takeParts decodes the parts of the records.
 func (d *Decoder) takeParts(records []connectors.Record, take func([]Decoded)) {
-	for chunk := range slices.Chunk(d.parts, Together) {
+	for chunk := range slices.Chunk(d.parts, MaxBatch) {
 		take(d.decode(len(chunk), func(i int, dst *Decoded, text []byte) []byte {
 			o := &chunk[i]
 			r := &records[o.record]
 			raw := r.Raw
-			dst.Err, dst.Lost = o.err, o.lost
+			dst.Err, dst.LostObservations = o.err, o.lost
 			if o.err == nil {
 				raw = o.raw
 				dst.Key, dst.Err = d.parser.observation(o.fields, origin{series: seriesName(r.Source)}, &dst.Observation)
@@ -174,7 +174,7 @@ func seriesName(file string) string {
 	return strings.TrimSuffix(file, filepath.Ext(file))
 }
 
-// Topic decodes at most Together records of one partition. The result is valid until the next call.
+// Topic decodes at most MaxBatch records of one partition. The result is valid until the next call.
 func (d *Decoder) Topic(part []kafkaio.Record) []Decoded {
 	log := part[0].Log() // the same for all
 	return d.decode(len(part), func(i int, dst *Decoded, text []byte) []byte {

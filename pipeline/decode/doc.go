@@ -18,7 +18,7 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 	s := c.Source.Files()
 	src := connectors.Source{Format: s.Format, Path: s.Path, Delimiter: string(s.Delimiter), Skip: s.Skip, Comment: s.Comment, Encoding: s.Encoding}
 	f := s.Fields
-	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // Carried finds the names that match
+	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // CarriedColumns finds the names that match
 	if connectors.FormatOf(s.Format).Columns {
 		dates, last := timeNames(f)
 		src.Key, src.Time, src.Values, src.Carry = slices.Concat(dates, f.By, f.Key), last, f.Values, f.Carry
@@ -34,7 +34,7 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 		// An event costs less than the state of its key, which is read and stored once per bundle.
 		src.BundleRecords = 8 * connectors.BundleRecords
 	} else if c.Transform == settings.Filter {
-		src.BundleRecords = c.AtOnce(connectors.BundleRecords)
+		src.BundleRecords = c.MaxBatchRecords(connectors.BundleRecords)
 	}
 	return src, f
 }

@@ -62,7 +62,7 @@ func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observatio
 	}
 	fields = fields[1:]
 	if n := len(fields) - len(p.Carry); len(p.Carry) > 0 {
-		o.Carried = p.carriedFields(fields[n:])
+		o.ExtraFields = p.carriedFields(fields[n:])
 		fields = fields[:n]
 	}
 	for i, name := range p.Values {

@@ -25,7 +25,7 @@ type objectPart struct {
 	number int    // index in a series, from 0; −1 otherwise
 	raw    []byte // the observation's part of the object; nil if err is set
 	err    error
-	lost   int // if err is set: see Decoded.Lost
+	lost   int // if err is set: see Decoded.LostObservations
 }
 
 // splits reports whether a JSON object contains several observations.

@@ -122,12 +122,12 @@ func TestAnsweredSeries(t *testing.T) {
 // TestLongSeries checks that a long list is decoded in chunks.
 func TestLongSeries(t *testing.T) {
 	times, values := "0", "0"
-	for i := 1; i <= 2*Together; i++ {
+	for i := 1; i <= 2*MaxBatch; i++ {
 		times += fmt.Sprintf(",%d", i)
 		values += fmt.Sprintf(",%d", i*i)
 	}
 	got := split(t, config.Fields{Key: []string{"k"}, Time: []string{"t"}, Values: []string{"v"}, Layout: config.Series}, `{"k":"a","v":[`+values+`],"t":[`+times+`]}`)
-	if last := fmt.Sprintf("in:1/%d: a %d [[%v]]", 2*Together, 2*Together, float64(4*Together*Together)); len(got) != 2*Together+1 || got[2*Together] != last {
+	if last := fmt.Sprintf("in:1/%d: a %d [[%v]]", 2*MaxBatch, 2*MaxBatch, float64(4*MaxBatch*MaxBatch)); len(got) != 2*MaxBatch+1 || got[2*MaxBatch] != last {
 		t.Errorf("%d observations, the last %q, want %q", len(got), got[len(got)-1], last)
 	}
 }

@@ -152,7 +152,7 @@ func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key 
 	}
 	fields = fields[values:]
 	if n := len(fields) - len(p.Carry); len(p.Carry) > 0 {
-		o.Carried = p.carriedCells(fields[n:])
+		o.ExtraFields = p.carriedCells(fields[n:])
 		fields = fields[:n]
 	}
 	switch len(fields) {
@@ -260,8 +260,8 @@ func (p *Parser) checkAhead(t, now time.Time) error {
 	return fmt.Errorf("the time %s is %s ahead of the clock: max_ahead of the source allows %s", t.UTC().Format(time.RFC3339), ahead, message.Duration(p.MaxAhead))
 }
 
-// LeavesOut reports whether a time does not exist in the zone, as times.Parser.LeavesOut does.
-func (p *Parser) LeavesOut(s string) bool { return p.times.LeavesOut(strings.TrimSpace(s)) }
+// IsSkippedTime reports whether a time does not exist in the zone, as times.Parser.IsSkippedTime does.
+func (p *Parser) IsSkippedTime(s string) bool { return p.times.IsSkippedTime(strings.TrimSpace(s)) }
 
 // ParseTime reads a time as times.Parser.ParseLocal does. An empty text or "NaN" returns the zero time.
 func (p *Parser) ParseTime(s string) (time.Time, error) {

@@ -34,7 +34,7 @@ func (d *Decoder) Series(batch []promio.Series, take func([]Decoded)) {
 		}
 		points = together(points[:0], rest[:n])
 		rest = rest[n:]
-		for chunk := range slices.Chunk(points, Together) {
+		for chunk := range slices.Chunk(points, MaxBatch) {
 			take(d.decode(len(chunk), func(i int, dst *Decoded, text []byte) []byte { return decodePoint(&chunk[i], dst, text) }))
 		}
 	}

@@ -70,7 +70,7 @@ var estimates = []field[estimate]{
 			return e.Alarm.Kind
 		}),
 	)), detects, mayDetect),
-	carried(func(e estimate) string { return e.Carried }),
+	carried(func(e estimate) string { return e.ExtraFields }),
 }
 
 var regime = full(moments("regime", "The estimate of the running regime alone; with detect only.", func(e estimate) keyed.Moments { return e.Regime }))
@@ -175,7 +175,7 @@ var incidentFields = []field[incident]{
 	text("kind", "incident, as the kind of an alert.", func(incident) string { return incidents.Kind }),
 	text("id", "Group and time at which the incident opened. All records of an incident have the same id.", func(e incident) string { return e.ID }),
 	text("state", "opened; update, if the incident has grown by half or is wider; merged, if it is now part of an older incident; closed, after 32 steps without a further key.", func(e incident) string { return string(e.State) }),
-	only(text("into", "id of the older incident; only with merged.", func(e incident) string { return e.Into }), func(e incident) bool { return e.Into != "" }, nil),
+	only(text("into", "id of the older incident; only with merged.", func(e incident) string { return e.MergedInto }), func(e incident) bool { return e.MergedInto != "" }, nil),
 	flag("page", "Whether the incident needs attention at once. An incident that recurs every day or week at this time is not a page.", func(e incident) bool { return e.Page }),
 	instant("start", "Time of the first alarm.", func(e incident) time.Time { return e.Start }),
 	only(instant("end", "Time of the last alarm; only with closed.", func(e incident) time.Time { return e.End }), func(e incident) bool { return !e.End.IsZero() }, nil),
@@ -228,8 +228,8 @@ func (l *Layout) AppendIncident(b []byte, form Form, e *incidents.Event, labels 
 	if !keepsLabels {
 		return appendMap(b, "labels", merged(e.Labels))
 	}
-	if e.Replaced != nil {
-		b = appendMap(b, "replaced", merged(e.Replaced))
+	if e.ReplacedLabels != nil {
+		b = appendMap(b, "replaced", merged(e.ReplacedLabels))
 	}
 	return appendMap(b, "labels", merged(e.PageLabels))
 }

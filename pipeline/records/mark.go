@@ -59,9 +59,9 @@ func ParseMark(line []byte) (m Mark, err error) {
 // Line returns the line of the mark, as ParseMark reads it.
 func (m Mark) Line() []byte { return append([]byte(jsontext.Of(m)), '\n') }
 
-// Of reports whether the mark is for the alarm with this key and id. incident is the id of the alarm's incident, or
-// empty.
-func (m *Mark) Of(key, id, incident string) bool {
+// Matches reports whether the mark is for the alarm with this key and id. incident is the id of the alarm's incident,
+// or empty.
+func (m *Mark) Matches(key, id, incident string) bool {
 	return (m.ID == id || incident != "" && m.ID == incident) && (m.Key == nil || *m.Key == key)
 }
 

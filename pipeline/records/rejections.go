@@ -43,8 +43,8 @@ func (r *Rejections) Add(reason, place, raw string, n int) {
 	r.kinds[kind].Count += int64(n)
 }
 
-// Commonest returns the most frequent kinds, at most five.
-func (r *Rejections) Commonest() (kinds []Rejection) {
+// MostFrequent returns the most frequent kinds, at most five.
+func (r *Rejections) MostFrequent() (kinds []Rejection) {
 	for _, k := range r.kinds {
 		kinds = append(kinds, *k)
 	}

@@ -58,7 +58,7 @@ var smootheds = []field[smoothed]{
 		count("from_n", "", "Position of the first such observation, from 1.", func(s smoothed) (int64, bool) { return s.ChangeInterval.FromN, true }),
 		count("to_n", "", "Position of the last such observation.", func(s smoothed) (int64, bool) { return s.ChangeInterval.ToN, true }),
 	)),
-	carried(func(s smoothed) string { return s.Carried }),
+	carried(func(s smoothed) string { return s.ExtraFields }),
 }
 
 // point is a time, or a trial number with Layout.Trials.

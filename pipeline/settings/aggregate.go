@@ -66,7 +66,7 @@ func (d *Reading) aggregate(c *Settings) {
 	if a.Zone == "UTC" { // the default zone is stored as ""
 		a.Zone = ""
 	}
-	a.Watermark, a.Endless = d.Source.Watermark || d.Source.Unending, d.Source.Unending
+	a.Watermark, a.Unbounded = d.Source.Watermark || d.Source.Unbounded, d.Source.Unbounded
 	if err := a.CheckEvery(); err != nil && a.Every != 0 && !d.Failed("aggregate.every") {
 		d.Fail("aggregate.every", "%v", err)
 	}

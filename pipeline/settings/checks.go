@@ -36,7 +36,7 @@ func (d *Reading) filters(c *Settings) {
 			if hasTop && *top != 1 {
 				d.Fail(sub("top"), "belongs to levels: with detect and without levels there is the default bank")
 			}
-			*bank = hafvf.DefaultBankOf(c.Model.Family)
+			*bank = hafvf.DefaultBankFor(c.Model.Family)
 		case hasLevels:
 		case c.Transform == Smooth:
 			if hasTop && *top != 1 {
@@ -193,7 +193,7 @@ func (d *Reading) checkExpire(c *Settings) {
 	switch written := d.Has("expire"); {
 	case c.Transform == Smooth && written:
 		d.Fail("expire", "belongs to transform: filter")
-	case !written && c.Transform == Filter && c.Order == EventTime && d.Source.Unending:
+	case !written && c.Transform == Filter && c.Order == EventTime && d.Source.Unbounded:
 		c.Expire = defaultExpire
 	}
 	if err := (&keyed.Config{Expire: c.Expire, Lateness: c.Lateness, Aggregate: c.Aggregate, Order: keyed.Order(c.Order)}).CheckExpire(); err != nil {
@@ -253,7 +253,7 @@ func (d *Reading) checkUntimed(c *Settings) {
 			d.Fail(name, "needs times, and %s has none: leave it out", orderText)
 		}
 	}
-	if d.Source.Unending {
+	if d.Source.Unbounded {
 		d.Fail(orderPath, "needs a source that ends, because a session without times is smoothed when all of it has been read: read files, or set bounded: true in the source")
 	}
 	if len(c.Session.By) > 0 && path == "" {

@@ -69,7 +69,7 @@ func (d *Reading) Keys() []keytable.Key {
 }
 
 func levels(dst *[]hafvf.Beta) keytable.ValueParser {
-	return keytable.AtMost(maxLevels, "levels", keytable.List("{alpha, beta}", dst, func(l *hafvf.Beta) []keytable.Key {
+	return keytable.MaxEntries(maxLevels, "levels", keytable.List("{alpha, beta}", dst, func(l *hafvf.Beta) []keytable.Key {
 		return []keytable.Key{
 			{Name: "alpha", Doc: "First parameter of the prior. A larger value keeps more.", Required: true, Read: keytable.Number(&l.Alpha, domain.Level)},
 			{Name: "beta", Doc: "Second parameter of the prior. A larger value forgets more.", Required: true, Read: keytable.Number(&l.Beta, domain.Level)},
@@ -97,7 +97,7 @@ func formatMembers(bank []hafvf.Member) string {
 
 // members reads the filters of a bank. It requires at least one.
 func members(dst *[]hafvf.Member) keytable.ValueParser {
-	r := keytable.AtMost(maxMembers, "filters", keytable.List("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []keytable.Key {
+	r := keytable.MaxEntries(maxMembers, "filters", keytable.List("{levels, top} or {ar, top}", dst, func(m *hafvf.Member) []keytable.Key {
 		return []keytable.Key{
 			{Name: "levels", Doc: "Beta priors of this member's weights. Required without ar; with ar, none by default.", Read: levels(&m.Levels)},
 			{Name: "top", Doc: "Fixed weight of this member's topmost level.", Required: true, Read: keytable.Number(&m.Top, domain.Top)},
@@ -158,7 +158,7 @@ func optional[T any](dst **T, parser func(*T) keytable.ValueParser) keytable.Val
 
 // keySilence reads true, false, or {after}.
 func keySilence(dst **keyed.SilenceConfig) keytable.ValueParser {
-	return silence(dst).Sets(func() { *dst = cmp.Or(*dst, &keyed.SilenceConfig{Never: true}) })
+	return silence(dst).Sets(func() { *dst = cmp.Or(*dst, &keyed.SilenceConfig{Disabled: true}) })
 }
 
 // keyDetect reads the detection of an exception: false, or fields of detect.
@@ -191,13 +191,13 @@ func keyDetect(dst *keyed.AlertRule) keytable.ValueParser {
 		case n.Kind == yaml.MappingNode:
 			d.Mapping(path, n, keys)
 		case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Decode(&enabled) == nil && !enabled:
-			dst.None = new(true)
+			dst.Disabled = new(true)
 			return
 		default:
 			d.WrongType(path, takes, n)
 			return
 		}
-		dst.None = new(false)
+		dst.Disabled = new(false)
 	}}
 }
 
@@ -300,7 +300,7 @@ func seasons(dst *[]usual.Season) keytable.ValueParser {
 	if len(initial) > 0 {
 		text = "{" + strings.Join(initial, ", ") + "}"
 	}
-	return keytable.AtMost(maxSeasons, "cycles", keytable.ValueParser{Takes: takes, Initial: text, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+	return keytable.MaxEntries(maxSeasons, "cycles", keytable.ValueParser{Takes: takes, Initial: text, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		read := []usual.Season{}
 		add := func(p string, period, harmonics *yaml.Node) {
 			s := usual.Season{Harmonics: 3}
@@ -358,7 +358,7 @@ func seasons(dst *[]usual.Season) keytable.ValueParser {
 // dates reads a list of dates.
 func dates(dst *[]string) keytable.ValueParser {
 	r := keytable.ListOf("dates, such as 2026-12-25", dst, func(s *string) keytable.ValueParser {
-		return keytable.Text(s, keytable.MayBeEmpty).Then(func() error {
+		return keytable.Text(s, keytable.MayBeEmpty).WithCheck(func() error {
 			_, err := domain.Date(*s)
 			return err
 		})
@@ -398,7 +398,7 @@ func holidays(dst *usual.Holidays) keytable.ValueParser {
 	file, like := "", weekdays[dst.Like]
 	keys := []keytable.Key{
 		{Name: "dates", Doc: "Local dates.", Read: dates(&listed)},
-		{Name: "file", Doc: "File with one date per line, at most 4 MB. A # starts a comment. The file is read at the start; a pipe within 10 s.", Read: keytable.Text(&file, keytable.NotEmpty).Then(func() (err error) {
+		{Name: "file", Doc: "File with one date per line, at most 4 MB. A # starts a comment. The file is read at the start; a pipe within 10 s.", Read: keytable.Text(&file, keytable.NotEmpty).WithCheck(func() (err error) {
 			filed, err = readDates(file)
 			return err
 		})},

@@ -120,8 +120,8 @@ func (c *Settings) Switches(field func(KeyRule) *bool) (switches Switches) {
 	return switches
 }
 
-// Of returns the switch of a key, or otherwise if no pattern matches.
-func (s Switches) Of(key string, otherwise bool) bool {
+// For returns the switch of a key, or otherwise if no pattern matches.
+func (s Switches) For(key string, otherwise bool) bool {
 	for _, rule := range s {
 		if domain.Matches(rule.Match, key) {
 			return rule.On
@@ -177,7 +177,7 @@ type Source struct {
 	Values    []string // names of the values; nil: the length may differ between observations
 	Zone      string   // zone of times without an offset; empty: UTC
 	Trials    bool     // times are trial numbers
-	Unending  bool     // the source has no end
+	Unbounded bool     // the source has no end
 	Watermark bool     // the source reports up to which time it has been read
 	// Share sets the two fields of a share in the source. nil: the source needs no setting.
 	Share func(successes, trials string)
@@ -250,8 +250,8 @@ func (d *Reading) CheckModel() {
 	if len(c.Keys) > maxRules {
 		d.Fail("keys", "has %d exceptions; hafvf supports %d: let patterns such as pump-* match several keys", len(c.Keys), maxRules)
 	}
-	if c.Session.Gap == 0 && (d.Source.Unending || c.Session.AllowedLateness > 0) {
-		c.Session.Gap = keyed.LeastGap
+	if c.Session.Gap == 0 && (d.Source.Unbounded || c.Session.AllowedLateness > 0) {
+		c.Session.Gap = keyed.MinGap
 	}
 	d.aggregate(c)
 	d.filters(c)
@@ -364,7 +364,7 @@ func (c *Settings) SetLater() func(key string) []string {
 		whole.Keys = matching[:1]
 		before, _ := whole.Settings()(key)
 		after, _ := settings(key)
-		return before.Differ(after, true)
+		return before.Diff(after, true)
 	}
 }
 

@@ -64,7 +64,7 @@ a.yaml:5: aggregate: intervals use the times of events: order must be event_time
 		}
 		expect.Same(t, c.want, got)
 	}
-	s := expect.Get(Parse(&keytable.Decoder{Name: "a.yaml"}, []byte(`{"model": {"family": "normal"}, "detect": true}`), nil, Source{Zone: "Asia/Tokyo", Unending: true}))(t)
+	s := expect.Get(Parse(&keytable.Decoder{Name: "a.yaml"}, []byte(`{"model": {"family": "normal"}, "detect": true}`), nil, Source{Zone: "Asia/Tokyo", Unbounded: true}))(t)
 	expect.Same(t, "Asia/Tokyo", s.Detect.Zone)
 	expect.Same(t, defaultExpire, s.Expire)
 }

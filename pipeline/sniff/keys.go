@@ -14,14 +14,14 @@ import (
 
 // Sessions counts the sessions of keys with more than one record.
 type Sessions struct {
-	N, Single            int           // N is the number of sessions; Single of them have one record
-	LeastGap, LargestGap time.Duration // smallest and largest gap that ends a session
+	N, Single      int           // N is the number of sessions; Single of them have one record
+	MinGap, MaxGap time.Duration // smallest and largest gap that ends a session
 }
 
 // Err returns an error if most sessions have one record.
 func (res *Result) Err() error {
 	if s := res.Sessions; 2*s.Single > s.N {
-		return errors.New(message.SingleSessions(s.Single, s.N, s.LeastGap, s.LargestGap, res.Step))
+		return errors.New(message.SingleSessions(s.Single, s.N, s.MinGap, s.MaxGap, res.Step))
 	}
 	return nil
 }
@@ -40,11 +40,11 @@ func (s *sample) sessions(c keyed.SmoothConfig) {
 			continue
 		}
 		observations = slices.SortedStableFunc(slices.Values(observations), keyed.Observation.Compare)
-		gap := cmp.Or(c.Gap, c.GapOf(observations))
-		if counts.N == 0 || gap < counts.LeastGap {
-			counts.LeastGap = gap
+		gap := cmp.Or(c.Gap, c.DefaultGap(observations))
+		if counts.N == 0 || gap < counts.MinGap {
+			counts.MinGap = gap
 		}
-		counts.LargestGap = max(counts.LargestGap, gap)
+		counts.MaxGap = max(counts.MaxGap, gap)
 		n := 0 // records of the current session
 		for i := range observations {
 			if n++; i+1 == len(observations) || observations[i+1].Time.Sub(observations[i].Time) >= gap {

@@ -53,14 +53,14 @@ func (s *sample) remarks(c *config.Config) {
 		}
 		switch {
 		case late == 0:
-		case res.Behind > account.FarBehind:
-			add(doubt, "order", "%s of the records are late, by up to %s, the first at %s: times go back there; order: arrival uses the order of the source", message.Percent(res.Late, res.Records), message.Least(res.Behind), s.early.place)
-		case s.clockSetBack() == "" && res.LeftOut == 0 && !slices.ContainsFunc(res.Suggestions, func(s Suggestion) bool { return s.Key == "lateness" || s.Key == "aggregate.wait" }):
-			add(doubt, "key", "%s of the records are late, by up to %s, the first at %s: a part of the key may be missing", message.Percent(res.Late, res.Records), message.Least(res.Behind), s.early.place)
+		case res.MaxDelay > account.FarBehind:
+			add(doubt, "order", "%s of the records are late, by up to %s, the first at %s: times go back there; order: arrival uses the order of the source", message.Percent(res.Late, res.Records), message.AtLeast(res.MaxDelay), s.early.place)
+		case s.clockSetBack() == "" && res.SkippedTimes == 0 && !slices.ContainsFunc(res.Suggestions, func(s Suggestion) bool { return s.Key == "lateness" || s.Key == "aggregate.wait" }):
+			add(doubt, "key", "%s of the records are late, by up to %s, the first at %s: a part of the key may be missing", message.Percent(res.Late, res.Records), message.AtLeast(res.MaxDelay), s.early.place)
 		}
 	}
-	if res.LeftOut > 0 {
-		add(false, "zone", "%s not exist in the zone because its clock is set forward, the first at %s: they use the offset before the change", message.Count(res.LeftOut, "time does", "times do"), res.FirstLeft)
+	if res.SkippedTimes > 0 {
+		add(false, "zone", "%s not exist in the zone because its clock is set forward, the first at %s: they use the offset before the change", message.Count(res.SkippedTimes, "time does", "times do"), res.FirstSkipped)
 	}
 	if day := s.clockSetBack(); day != "" {
 		add(false, "zone", "times without a zone go back by an hour at %s (%s), like clocks at the end of summer time", day, s.early.place)
@@ -69,7 +69,7 @@ func (s *sample) remarks(c *config.Config) {
 		one := slices.IndexFunc(res.Keys, func(k string) bool { return s.keys[k].n == 1 })
 		add(2*res.Single > len(res.Keys), "key", "%d of %d keys have one record, such as %s", res.Single, len(res.Keys), message.Quote(res.Keys[one]))
 	}
-	if c.Aggregate == nil && res.Tied > res.LeftOut && (s.clockSetBack() == "" || res.Tied > 4*res.Early) {
+	if c.Aggregate == nil && res.Tied > res.SkippedTimes && (s.clockSetBack() == "" || res.Tied > 4*res.Early) {
 		text := fmt.Sprintf("%s of the records repeat a time of their key", message.Percent(res.Tied, res.Timed))
 		if res.TiedKey != "" {
 			text += ", most of " + message.Quote(res.TiedKey)
@@ -90,7 +90,7 @@ func (s *sample) remarks(c *config.Config) {
 		if increases {
 			falls := keyed.FallsOf(numbers, c.Aggregate.Modulus)
 			res.Restarts += falls.Restarts
-			shared = 20*falls.MadeUp > len(numbers)
+			shared = 20*falls.Recovered > len(numbers)
 		}
 		if shared {
 			mixed = append(mixed, key)
@@ -134,7 +134,7 @@ func interleaved(x []float64) bool {
 func (s *sample) clockSetBack() string {
 	t := s.early.time
 	back := t.Month() == time.October && t.Day() > 24 || t.Month() == time.November && t.Day() < 8 || t.Month() == time.April && t.Day() < 8
-	if s.result.Early == 0 || s.result.Behind > time.Hour || !back || t.Weekday() != time.Sunday || t.Hour() < 1 || t.Hour() > 3 || s.parser.Zone != "UTC" || s.result.Step > time.Hour {
+	if s.result.Early == 0 || s.result.MaxDelay > time.Hour || !back || t.Weekday() != time.Sunday || t.Hour() < 1 || t.Hour() > 3 || s.parser.Zone != "UTC" || s.result.Step > time.Hour {
 		return ""
 	}
 	return t.Format("2006-01-02 15:04")

@@ -526,7 +526,7 @@ func climbs(x []float64) (moves, rises bool) {
 			last = v
 		}
 	}
-	if counter := keyed.FallsOf(x, 0); counter.MadeUp == 0 {
+	if counter := keyed.FallsOf(x, 0); counter.Recovered == 0 {
 		ups, falls = ups+counter.Wraps, falls-counter.Wraps
 	}
 	return ups+falls >= 10, ups+falls >= 10 && 20*falls <= ups

@@ -38,7 +38,7 @@ func scaleOf(series [][]float64) hafvf.Scale {
 		scaled := slices.Clone(x)
 		plain := skewness(scaled, tail)
 		for i, v := range scaled {
-			scaled[i] = scale.Of(v)
+			scaled[i] = scale.Transform(v)
 		}
 		if plain > skewed && math.Abs(skewness(scaled, tail)) < plain/2 {
 			votes++

@@ -46,32 +46,32 @@ type Result struct {
 	Rejections []records.Rejection
 	Keys       []string // in the order of their first records
 
-	Timed       int // observations with a time
-	First, Last time.Time
-	Far         int           // observations with a time far beyond the others
-	FirstFar    string        // place of the first observation counted in Far
-	Step        time.Duration // median step between observations of a key
-	Early       int           // observations that are earlier than a previous record of their key
-	Behind      time.Duration // largest distance of such an observation to the latest previous time
-	Late        int           // early observations that a run would reject
-	Back        int           // steps of a key to an earlier time
-	LeftOut     int           // times that do not exist because the clock of the zone was set forward
-	FirstLeft   string        // place of the first time counted in LeftOut
-	Tied        int           // observations that repeat a time of their key
-	TiedKey     string        // key with the most of these, if they are most of its records
-	Single      int           // keys with only one record, where more are expected
-	Components  int           // numbers in the observations, including missing ones
-	Missing     int
-	Zero        int
-	Negative    int
-	Fractions   int // numbers that are not whole
-	Min, Max    float64
-	Counters    []string // keys whose values rise and hardly ever fall
-	Restarts    int      // resets of counters whose increase is computed
-	Rules       []Rule   // one per exception in keys, in their order
-	Suggestions []Suggestion
-	Remarks     Remarks
-	Sessions    Sessions // filled for transform: smooth with event times
+	Timed        int // observations with a time
+	First, Last  time.Time
+	Far          int           // observations with a time far beyond the others
+	FirstFar     string        // place of the first observation counted in Far
+	Step         time.Duration // median step between observations of a key
+	Early        int           // observations that are earlier than a previous record of their key
+	MaxDelay     time.Duration // largest distance of such an observation to the latest previous time
+	Late         int           // early observations that a run would reject
+	Back         int           // steps of a key to an earlier time
+	SkippedTimes int           // times that do not exist because the clock of the zone was set forward
+	FirstSkipped string        // place of the first time counted in SkippedTimes
+	Tied         int           // observations that repeat a time of their key
+	TiedKey      string        // key with the most of these, if they are most of its records
+	Single       int           // keys with only one record, where more are expected
+	Components   int           // numbers in the observations, including missing ones
+	Missing      int
+	Zero         int
+	Negative     int
+	Fractions    int // numbers that are not whole
+	Min, Max     float64
+	Counters     []string // keys whose values rise and hardly ever fall
+	Restarts     int      // resets of counters whose increase is computed
+	Rules        []Rule   // one per exception in keys, in their order
+	Suggestions  []Suggestion
+	Remarks      Remarks
+	Sessions     Sessions // filled for transform: smooth with event times
 }
 
 // A Suggestion is a config key that the records call for.
@@ -178,7 +178,7 @@ func newSample(p *decode.Parser, res *Result) *sample {
 // finish computes what needs all records of the sample.
 func (s *sample) finish(c *config.Config, format string) {
 	res := s.result
-	res.Rejections = s.rejects.Commonest()
+	res.Rejections = s.rejects.MostFrequent()
 	tied := 0
 	for _, key := range res.Keys {
 		v := s.keys[key]
@@ -307,9 +307,9 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 		// A line that is not a JSON object has no fields.
 		_ = decode.Leaves(r.Raw, func(path, _ string, _ bool) { res.Columns = append(res.Columns, path) })
 	}
-	res.Records += max(1, d.Lost)
+	res.Records += max(1, d.LostObservations)
 	if d.Err != nil {
-		s.rejects.Add(d.Err.Error(), d.ID, d.Raw, max(1, d.Lost))
+		s.rejects.Add(d.Err.Error(), d.ID, d.Raw, max(1, d.LostObservations))
 		timeText, values := s.textsOf(r)
 		if _, err := s.parser.ParseTime(timeText); err != nil {
 			s.badTime = append(s.badTime, timeText)
@@ -359,9 +359,9 @@ func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
 		timeText, _ := s.textsOf(r)
 		s.suspectTime = append(s.suspectTime, timeText)
 	}
-	if timeText, _ := s.textsOf(r); s.parser.LeavesOut(timeText) {
-		if res.LeftOut++; res.LeftOut == 1 {
-			res.FirstLeft = d.ID
+	if timeText, _ := s.textsOf(r); s.parser.IsSkippedTime(timeText) {
+		if res.SkippedTimes++; res.SkippedTimes == 1 {
+			res.FirstSkipped = d.ID
 		}
 	}
 	m := moment{d.Key, t.UnixNano()}
@@ -374,7 +374,7 @@ func (s *sample) addTime(r connectors.Record, d *decode.Decoded, v *visits) {
 		if res.Early++; res.Early == 1 {
 			s.early = timedPlace{t, d.ID}
 		}
-		res.Behind = max(res.Behind, v.latest.Sub(t))
+		res.MaxDelay = max(res.MaxDelay, v.latest.Sub(t))
 		if t.Add(s.lateness).Before(v.latest) {
 			res.Late++
 		}
@@ -472,12 +472,12 @@ func (s *sample) suggestions(c *config.Config, format string) (found []Suggestio
 	if c.Aggregate != nil {
 		setting, wait = "aggregate.wait", c.Lateness+c.Aggregate.Wait
 	}
-	if c.Transform == settings.Filter && c.Order == settings.EventTime && res.Behind > wait && res.Far == 0 {
+	if c.Transform == settings.Filter && c.Order == settings.EventTime && res.MaxDelay > wait && res.Far == 0 {
 		switch span := res.Last.Sub(res.First); {
 		case 10*res.Back > 9*len(s.steps) && len(s.steps) > 0:
 			add(setting, message.Duration(message.RoundUp(span+span/4)), "the newest records come first: all wait for the oldest")
-		case s.clockSetBack() == "" && res.LeftOut == 0 && res.Behind <= max(3*res.Step, 24*time.Hour-1):
-			add(setting, message.Duration(message.RoundUp(res.Behind)), fmt.Sprintf("%s late by up to %v", message.Count(res.Early, "record is", "records are"), res.Behind))
+		case s.clockSetBack() == "" && res.SkippedTimes == 0 && res.MaxDelay <= max(3*res.Step, 24*time.Hour-1):
+			add(setting, message.Duration(message.RoundUp(res.MaxDelay)), fmt.Sprintf("%s late by up to %v", message.Count(res.Early, "record is", "records are"), res.MaxDelay))
 		}
 	}
 	family := s.family()
@@ -497,7 +497,7 @@ func (s *sample) suggestions(c *config.Config, format string) (found []Suggestio
 	}
 	n := res.Components - res.Missing
 	rare := res.Fractions == 0 && res.Min == 0 && res.Max == 1 && 10*min(res.Zero, n-res.Zero) < n
-	if c.Detect != nil && rare && reflect.DeepEqual(c.Bank, hafvf.DefaultBankOf(c.Model.Family)) {
+	if c.Detect != nil && rare && reflect.DeepEqual(c.Bank, hafvf.DefaultBankFor(c.Model.Family)) {
 		add("bank", "[{levels: [], top: 0.9998}]", "one of the values is rare: the default bank reacts to single occurrences")
 	}
 	return found
@@ -625,7 +625,7 @@ func (res *Result) String() string {
 		line("", "%s: %s", r.Place, message.Printable(r.Raw))
 	}
 	if s := res.Sessions; s.N > 0 {
-		line("sessions", "%d in these records, at gaps of %s", s.N, message.Range(s.LeastGap, s.LargestGap))
+		line("sessions", "%d in these records, at gaps of %s", s.N, message.Range(s.MinGap, s.MaxGap))
 	}
 	for _, s := range res.Suggestions {
 		line("suggest", "%s: %s  # %s", s.Key, s.Value, s.Why)

@@ -30,7 +30,7 @@ type Config struct {
 	// keyed.Migrator.
 	Migrate bool
 	// Leave, with Migrate, drops states without a part that can be converted. Without it they are an error.
-	Leave bool
+	DropIncompatible bool
 	// Check, if not nil, receives the result of the migration of a topic's states. If it returns an error, OpenTopic
 	// returns the error, and nothing is migrated.
 	Check func(statestore.Migrated) error
@@ -47,10 +47,10 @@ func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.Default()) }
 
 func (c Config) migration() statestore.Policy {
 	switch {
-	case c.Leave:
-		return statestore.Leave
+	case c.DropIncompatible:
+		return statestore.DropIncompatible
 	case c.Migrate:
-		return statestore.Carry
+		return statestore.Convert
 	}
 	return statestore.Refuse
 }

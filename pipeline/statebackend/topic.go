@@ -36,7 +36,7 @@ func OpenTopic(ctx context.Context, ledger kafkaio.LedgerConfig, cfg Config) (*T
 	ledger.Open = func(found iter.Seq[*kafkaio.StoredState], keys, bytes int) (map[string]int64, error) {
 		t.Memory = statestore.NewMemory()
 		if !ledger.History {
-			t.Memory.Expect(keys, bytes)
+			t.Memory.Reserve(keys, bytes)
 		}
 		return t.migrate(ledger, unsealer.Open, found, cfg)
 	}
@@ -45,9 +45,9 @@ func OpenTopic(ctx context.Context, ledger kafkaio.LedgerConfig, cfg Config) (*T
 		return nil, err
 	}
 	t.Memory.Settings = new(cfg.Filter.AllSettings())
-	t.run = account.From(t.Ledger.In(ctx))
+	t.run = account.From(t.Ledger.Context(ctx))
 	account.WithValue(t.run, "", t.Memory)
-	t.Ledger.Take(func(key string, state []byte) bool {
+	t.Ledger.TakeStates(func(key string, state []byte) bool {
 		if statestore.Reserved(key) {
 			return false
 		}
@@ -70,7 +70,7 @@ func (t *Topic) migrate(ledger kafkaio.LedgerConfig, open func(key string, b []b
 			retained = false
 			more := yield(open(stored.Key, stored.Bytes))
 			if !retained {
-				stored.Bytes, stored.Replaced, stored.Taken = nil, true, true
+				stored.Bytes, stored.Replaced, stored.Claimed = nil, true, true
 			}
 			if !more {
 				return
@@ -82,7 +82,7 @@ func (t *Topic) migrate(ledger kafkaio.LedgerConfig, open func(key string, b []b
 		stored.Bytes, stored.Replaced, stored.Err = s.Bytes, changed, s.Err
 		if s.Err == nil && !statestore.Reserved(s.Key) && !ledger.History {
 			t.Memory.Restore(s.Key, s.Bytes)
-			stored.Taken = true
+			stored.Claimed = true
 		}
 	})
 	if mismatch := new(statestore.MismatchError); errors.As(err, &mismatch) {
@@ -98,7 +98,7 @@ func (t *Topic) migrate(ledger kafkaio.LedgerConfig, open func(key string, b []b
 	}
 	t.Migrated = a
 	a.ResetDamaged(topic, cfg.log())
-	if cfg.Migrate && ledger.Learned == nil && !ledger.History {
+	if cfg.Migrate && ledger.ReplayedStates == nil && !ledger.History {
 		cfg.log().Info("migrated the states to this config", "topic", topic, "states", a.String())
 	}
 	return a.Included, nil

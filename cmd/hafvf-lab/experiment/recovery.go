@@ -134,9 +134,9 @@ func (r Recovery) subject(rng *rand.Rand, truth fitted) fitted {
 		return nats
 	}
 	m := p.Maximise()
-	fit := fitted{mean: m.At[0], bound: m.Outcome == likelihood.AtBound, covered: !(params[0] < m.Lower[0]) && !(params[0] > m.Upper[0])}
+	fit := fitted{mean: m.Values[0], bound: m.Outcome == likelihood.AtBound, covered: !(params[0] < m.Lower[0]) && !(params[0] > m.Upper[0])}
 	if truth.sum > 0 {
-		fit.sum = m.At[0] + m.At[1]
+		fit.sum = m.Values[0] + m.Values[1]
 		fit.mean /= fit.sum
 	}
 	return fit

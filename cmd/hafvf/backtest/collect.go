@@ -87,7 +87,7 @@ func (c *Collector) incident(e *incidents.Event) {
 		c.pages++
 	}
 	if e.State == incidents.Merged {
-		c.merged[e.ID] = e.Into
+		c.merged[e.ID] = e.MergedInto
 	}
 }
 

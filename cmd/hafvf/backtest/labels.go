@@ -200,13 +200,13 @@ func (w Window) holds(e Event) bool { return !e.Time.Before(w.Start) && !e.Time.
 
 // A MarkScore counts the marks whose alarm was raised, by mark.
 type MarkScore struct {
-	True     Marked `json:"true"`
-	False    Marked `json:"false"`
-	Expected Marked `json:"expected"`
+	True     MarkCount `json:"true"`
+	False    MarkCount `json:"false"`
+	Expected MarkCount `json:"expected"`
 }
 
-// Marked counts marks, and the marks whose alarm was raised.
-type Marked struct {
+// MarkCount counts marks, and the marks whose alarm was raised.
+type MarkCount struct {
 	Marks  int `json:"marks"`
 	Raised int `json:"raised"`
 }
@@ -215,10 +215,10 @@ type Marked struct {
 func (c *Collector) scoreMarks(marks []records.Mark) *MarkScore {
 	s := &MarkScore{}
 	for _, m := range marks {
-		counted := map[string]*Marked{records.MarkedTrue: &s.True, records.MarkedFalse: &s.False, records.MarkedExpected: &s.Expected}[m.Mark]
+		counted := map[string]*MarkCount{records.MarkedTrue: &s.True, records.MarkedFalse: &s.False, records.MarkedExpected: &s.Expected}[m.Mark]
 		counted.Marks++
 		for _, k := range c.keys {
-			if slices.ContainsFunc(k.events, func(e Event) bool { return m.Of(e.Key, e.ID, c.incidentOf(e.Key, e.ID, e.Kind)) }) {
+			if slices.ContainsFunc(k.events, func(e Event) bool { return m.Matches(e.Key, e.ID, c.incidentOf(e.Key, e.ID, e.Kind)) }) {
 				counted.Raised++
 				break
 			}

@@ -26,10 +26,10 @@ type single struct {
 	when time.Time
 }
 
-// add counts an alert for Messages. Only alerts of AlarmBasis count, without those of a return to usual.
+// add counts an alert for Messages. Only alerts of SourceAlarm count, without those of a return to usual.
 func (c *Collector) add(key string, alert keyed.AlertEvent) {
 	switch {
-	case alert.Basis != keyed.AlarmBasis || alert.BackToUsual():
+	case alert.Source != keyed.SourceAlarm || alert.BackToUsual():
 		return
 	case alert.Kind == keyed.SilentAlarm || alert.Kind == keyed.RecoveredAlarm:
 		c.silent[alert.Time.Unix()/60] = true

@@ -95,7 +95,7 @@ func (r *Response) mapped() bool { return r.Choice != "" && r.choiceIndex < 0 &&
 // word returns the choice of a trial; nil for a missed choice.
 func (r *Response) word(e *keyed.Estimate) *word {
 	var carried map[string]any
-	decoder := json.NewDecoder(strings.NewReader(e.Carried))
+	decoder := json.NewDecoder(strings.NewReader(e.ExtraFields))
 	decoder.UseNumber()
 	decoder.Decode(&carried) // the parser wrote a valid object
 	text := strings.TrimSpace(fmt.Sprint(cmp.Or(carried[r.column], any(""))))

@@ -285,7 +285,7 @@ func (f *Fit) Table(pooled bool, progress func(done, total int)) *Table {
 			return
 		}
 		m, other := f.maximise(func(values []float64) float64 { return f.likelihood(s, values) })
-		t.rows[i] = f.row(s, m.At, other)
+		t.rows[i] = f.row(s, m.Values, other)
 		f.setCriteria(&t.rows[i], &m)
 		progress(int(done.Add(1)), len(f.subjects))
 	})
@@ -301,7 +301,7 @@ func (f *Fit) Table(pooled bool, progress func(done, total int)) *Table {
 		progress(int(done.Add(1)), 0)
 		return sum
 	})
-	each(func(s *subject, i int) { t.rows[i] = f.row(s, m.At, other) })
+	each(func(s *subject, i int) { t.rows[i] = f.row(s, m.Values, other) })
 	var sum row
 	for _, r := range t.rows {
 		sum.figures, sum.defaultEvidence = sum.figures.plus(r.figures), sum.defaultEvidence+r.defaultEvidence
@@ -322,9 +322,9 @@ func (f *Fit) maximise(logLikelihood func(values []float64) float64) (m likeliho
 		return m, nil
 	}
 	// If predictions do not vary, every β is equally good. The lower bound shows this.
-	flat := slices.Clone(m.At)
+	flat := slices.Clone(m.Values)
 	if flat[f.searched] = f.paths[f.searched].Lower; logLikelihood(flat) >= m.Evidence-flatness {
-		m.At = flat
+		m.Values = flat
 	}
 	return m, other
 }

@@ -62,7 +62,7 @@ func (t *Table) Write(path string) error {
 				return values(r.maximum)[i]
 			}))
 		}
-		addColumn(path, func(m *likelihood.Maximum) []float64 { return m.At })
+		addColumn(path, func(m *likelihood.Maximum) []float64 { return m.Values })
 		addColumn(path+"_lower", func(m *likelihood.Maximum) []float64 { return m.Lower })
 		addColumn(path+"_upper", func(m *likelihood.Maximum) []float64 { return m.Upper })
 	}

@@ -163,9 +163,9 @@ func (e NotRecord) Error() string {
 	return fmt.Sprintf("%s, line %d is not a record of a run: %s: give the JSON Lines, CSV or Parquet of hafvf run", e.Path, e.Line, e.Reason)
 }
 
-// Each calls f for every record of a file, in order. If wants returns false, a record in the field order of run is
+// ForEach calls f for every record of a file, in order. If wants returns false, a record in the field order of run is
 // not read in full: f gets it with Unread. A nil wants reads all. Several goroutines call wants.
-func Each(ctx context.Context, path string, wants func(*Record) bool, f func(*Record) error) error {
+func ForEach(ctx context.Context, path string, wants func(*Record) bool, f func(*Record) error) error {
 	var cutLine *NotRecord
 	n := 0
 	err := lines(ctx, path, wants, func(l *line) error {
@@ -185,11 +185,11 @@ func Each(ctx context.Context, path string, wants func(*Record) bool, f func(*Re
 	return err
 }
 
-// Results calls f for the estimates or the smoothed records of a file. It fails if the file has alerts, or records of
-// several kinds.
-func Results(ctx context.Context, path string, wants func(*Record) bool, f func(*Record) error) error {
+// ForEachResult calls f for the estimates or the smoothed records of a file. It fails if the file has alerts, or
+// records of several kinds.
+func ForEachResult(ctx context.Context, path string, wants func(*Record) bool, f func(*Record) error) error {
 	kind := ""
-	return Each(ctx, path, wants, func(r *Record) error {
+	return ForEach(ctx, path, wants, func(r *Record) error {
 		if r.Kind != nil {
 			return NotRecord{Path: r.Path, Line: r.Line, Reason: "it is an alert or an incident, which hafvf report shows"}
 		}
@@ -215,7 +215,7 @@ func Results(ctx context.Context, path string, wants func(*Record) bool, f func(
 
 // Last returns the latest time of the records for whose keys selects returns true; zero without such records.
 func Last(ctx context.Context, path string, selects func(key string) bool) (last time.Time, err error) {
-	err = Each(ctx, path, func(*Record) bool { return false }, func(r *Record) error {
+	err = ForEach(ctx, path, func(*Record) bool { return false }, func(r *Record) error {
 		if r.Time != nil && r.Time.After(last) && selects(*r.Key) {
 			last = *r.Time
 		}

@@ -40,16 +40,16 @@ func Time[R any](name string, value func(r R) *time.Time) Column[R] {
 	}}
 }
 
-// At returns v[i], or NaN beyond the end of v.
-func At(v []float64, i int) float64 {
+// Element returns v[i], or NaN beyond the end of v.
+func Element(v []float64, i int) float64 {
 	if i < len(v) {
 		return v[i]
 	}
 	return math.NaN()
 }
 
-// NameOf returns the column name of output o: with an index if there are several outputs.
-func NameOf(name string, o, outputs int) string {
+// ColumnName returns the column name of output o: with an index if there are several outputs.
+func ColumnName(name string, o, outputs int) string {
 	if outputs > 1 {
 		return fmt.Sprintf("%s.%d", name, o)
 	}

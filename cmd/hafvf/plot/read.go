@@ -27,7 +27,7 @@ func readRecords(ctx context.Context, path string, c Choice) (histories []histor
 	// input cannot be read again, so all its records are stored.
 	sizes := map[string]*size{}
 	records := map[string][]output.Record{}
-	err = output.Results(ctx, path, nil, func(r *output.Record) error {
+	err = output.ForEachResult(ctx, path, nil, func(r *output.Record) error {
 		if !c.contains(r) {
 			return nil
 		}
@@ -76,7 +76,7 @@ func readRecords(ctx context.Context, path string, c Choice) (histories []histor
 	if slices.ContainsFunc(names, func(k string) bool { return records[k] == nil }) {
 		records = map[string][]output.Record{}
 		drawn := func(r *output.Record) bool { return slices.Contains(names, *r.Key) && c.contains(r) }
-		err := output.Results(ctx, path, drawn, func(r *output.Record) error {
+		err := output.ForEachResult(ctx, path, drawn, func(r *output.Record) error {
 			if drawn(r) {
 				records[*r.Key] = append(records[*r.Key], *r)
 			}

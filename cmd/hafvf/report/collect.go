@@ -184,7 +184,7 @@ func (c *Collector) AddMarks(marks []records.Mark) { c.marks = append(c.marks, m
 // markOf returns the value of the last mark of an alarm; empty if it has no mark.
 func (c *Collector) markOf(d *detail) string {
 	for _, m := range slices.Backward(c.marks) {
-		if m.Of(d.key.name, d.id, d.incident) {
+		if m.Matches(d.key.name, d.id, d.incident) {
 			return m.Mark
 		}
 	}
@@ -228,8 +228,8 @@ func shellWord(s string) string {
 	return string(append(b, '\''))
 }
 
-// Note adds a sentence to the page's notes about the input.
-func (c *Collector) Note(text string) { c.notes = append(c.notes, text) }
+// AddNote adds a sentence to the page's notes about the input.
+func (c *Collector) AddNote(text string) { c.notes = append(c.notes, text) }
 
 func (c *Collector) keyOf(name string) *key {
 	k := c.keys[name]

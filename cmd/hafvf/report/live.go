@@ -103,7 +103,7 @@ func (l *Live) marked(m records.Mark) {
 		l.marks = slices.Delete(l.marks, 0, len(l.marks)-liveMarks)
 	}
 	for i := range l.alerts {
-		if a := &l.alerts[i].Alert; m.Of(a.Key, a.ID, a.Incident) {
+		if a := &l.alerts[i].Alert; m.Matches(a.Key, a.ID, a.Incident) {
 			l.notify(*a)
 		}
 	}
@@ -114,7 +114,7 @@ func (l *Live) Close() { l.end() }
 
 // alert adds an alarm or the end of a silence. A repeat only adds its incident.
 func (l *Live) alert(key string, event keyed.AlertEvent, incident string) {
-	if event.Basis != keyed.AlarmBasis || event.BackToUsual() {
+	if event.Source != keyed.SourceAlarm || event.BackToUsual() {
 		return
 	}
 	// The strings are cloned: a substring would keep a longer text in memory.
@@ -281,17 +281,17 @@ func (l *Live) Page() (p *Page, version int64) {
 		r.mu.Unlock()
 	}
 	if droppedAlerts > 0 {
-		c.Note(fmt.Sprintf("%s of this run came before those on the page, and %s left out: it has those of the last %d days, at most %s.",
+		c.AddNote(fmt.Sprintf("%s of this run came before those on the page, and %s left out: it has those of the last %d days, at most %s.",
 			message.Count(droppedAlerts, "alert", "alerts"), map[bool]string{true: "is", false: "are"}[droppedAlerts == 1], int(liveAge.Hours()/24), grouped(liveAlerts)))
 	}
 	if droppedIncidents > 0 {
-		c.Note(fmt.Sprintf("%s left out: the page has at most %s.", message.Count(droppedIncidents, "incident is", "incidents are"), grouped(liveIncidents)))
+		c.AddNote(fmt.Sprintf("%s left out: the page has at most %s.", message.Count(droppedIncidents, "incident is", "incidents are"), grouped(liveIncidents)))
 	}
 	p = c.Page()
 	p.Live, p.Config = state, l.config
 	known := l.metrics.Reading()
 	state.Facts, state.Made = l.readFacts(known), time.Now()
-	p.Keys, p.Estimates = max(p.Keys, int(known.Known)), known.Records
+	p.Keys, p.Estimates = max(p.Keys, int(known.KnownKeys)), known.Records
 	return p, version
 }
 
@@ -311,7 +311,7 @@ func (l *Live) readFacts(r pipeline.Status) []Fact {
 	if err := l.metrics.Health(); err != nil {
 		health = err.Error()
 	}
-	facts := []Fact{{"state", health}, {"keys", grouped(r.Known)}, {"records read", grouped(r.Taken)},
+	facts := []Fact{{"state", health}, {"keys", grouped(r.KnownKeys)}, {"records read", grouped(r.Observations)},
 		{"rejected", grouped(r.Rejected)}, {"alarms of the run", grouped(r.Alarms())}, {"muted", grouped(r.Muted)}, {"resting", grouped(r.Resting)}}
 	if len(r.Lags) > 0 {
 		lag := int64(0)
@@ -334,7 +334,7 @@ func (l *Live) readFacts(r pipeline.Status) []Fact {
 		}
 		facts = append(facts, Fact{fmt.Sprintf("receiver %d, %s", i+1, receiver.Place), text})
 	}
-	if note := strings.TrimSpace(l.metrics.Note()); note != "" {
+	if note := strings.TrimSpace(l.metrics.UnavailableReceivers()); note != "" {
 		facts = append(facts, Fact{"unavailable receivers", strings.ReplaceAll(note, "\n", "; ")})
 	}
 	return facts

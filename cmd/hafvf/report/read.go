@@ -58,7 +58,7 @@ func Files(ctx context.Context, paths []string, period Since, zone *time.Locatio
 	paths = slices.Concat(alerts, others)
 	for i, path := range paths {
 		if slices.Contains(paths[:i], path) {
-			c.Note(fmt.Sprintf("%s was given twice and is read once.", filepath.Base(path)))
+			c.AddNote(fmt.Sprintf("%s was given twice and is read once.", filepath.Base(path)))
 			continue
 		}
 		if i >= len(alerts) && !c.narrowed {
@@ -68,7 +68,7 @@ func Files(ctx context.Context, paths []string, period Since, zone *time.Locatio
 		wants := func(r *output.Record) bool {
 			return !r.Time.Before(start) && (r.Kind != nil || followed == nil || whole[path] || followed[*r.Key])
 		}
-		err := output.Each(ctx, path, wants, func(r *output.Record) error {
+		err := output.ForEach(ctx, path, wants, func(r *output.Record) error {
 			records++
 			switch {
 			case r.Unread:
@@ -85,11 +85,11 @@ func Files(ctx context.Context, paths []string, period Since, zone *time.Locatio
 		})
 		switch {
 		case cutOff(err):
-			c.Note(fmt.Sprintf("The last line of %s is cut off and ignored.", filepath.Base(path)))
+			c.AddNote(fmt.Sprintf("The last line of %s is cut off and ignored.", filepath.Base(path)))
 		case err != nil:
 			return nil, err
 		case records == 0:
-			c.Note(fmt.Sprintf("%s is empty.", filepath.Base(path)))
+			c.AddNote(fmt.Sprintf("%s is empty.", filepath.Base(path)))
 		}
 	}
 	return c, nil
@@ -107,7 +107,7 @@ func firstOf(ctx context.Context, path string) (first output.Record, err error) 
 		return first, nil
 	}
 	errStop := errors.New("enough")
-	err = output.Each(ctx, path, nil, func(r *output.Record) error {
+	err = output.ForEach(ctx, path, nil, func(r *output.Record) error {
 		first = *r
 		return errStop
 	})

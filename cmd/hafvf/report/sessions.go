@@ -35,10 +35,10 @@ type Sessions struct {
 
 // A MovingRow is a session without a change whose level drifts or wanders.
 type MovingRow struct {
-	Key  string
-	ID   int
-	Time time.Time // start of the session
-	Says string
+	Key         string
+	ID          int
+	Time        time.Time // start of the session
+	Description string
 }
 
 // A ChangeRow is a change that was found in a session.
@@ -170,7 +170,7 @@ func (c *Collector) addSessions(p *Page, others int) (data []byte) {
 			return fmt.Appendf(b, "[%d,%d,%d,%s]", r.Time.Unix(), cmp.Or(r.From, r.Time).Unix(), cmp.Or(r.To, r.Time).Unix(), text)
 		})
 		data = records.AppendList(append(data, `,"moving":`...), len(moving), func(b []byte, j int) []byte {
-			return fmt.Appendf(b, "[%d,%q]", moving[j].Time.Unix(), moving[j].Says)
+			return fmt.Appendf(b, "[%d,%q]", moving[j].Time.Unix(), moving[j].Description)
 		})
 		data = records.AppendList(append(data, `,"outliers":`...), min(len(outliers), maxRows), func(b []byte, j int) []byte {
 			return fmt.Appendf(b, "[%s,%.6g]", appendNumber(nil, outliers[j][0], 3), outliers[j][1])
@@ -197,9 +197,9 @@ func (c *Collector) moving(records []output.Record) (rows []MovingRow) {
 		s, row := session[0].Session, MovingRow{Time: session[0].Session.Start.Time}
 		switch {
 		case s.Drift != nil && session[0].Segment != nil:
-			row.Says = c.driftOf(session)
+			row.Description = c.driftOf(session)
 		case s.Wanders:
-			row.Says = "wanders"
+			row.Description = "wanders"
 		default:
 			continue
 		}

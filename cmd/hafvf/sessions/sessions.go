@@ -145,7 +145,7 @@ func Write(ctx context.Context, results, out string, interval float64, zone *tim
 // read returns the latest revision of each session in results, by key and start.
 func read(ctx context.Context, results string) (found []*session, err error) {
 	sessions := map[id]*session{}
-	err = output.Results(ctx, results, nil, func(r *output.Record) error {
+	err = output.ForEachResult(ctx, results, nil, func(r *output.Record) error {
 		if !r.Smoothed() {
 			return NotSmoothed{results}
 		}
@@ -269,7 +269,7 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		{"upper", func(mean, sd float64) float64 { return mean + z*sd }},
 	} {
 		for o := range outputs {
-			columns = append(columns, output.Number(output.NameOf(c.name, o, outputs), func(r row) float64 { return c.value(output.At(r.mean.values, o), output.At(r.sd.values, o)) }))
+			columns = append(columns, output.Number(output.ColumnName(c.name, o, outputs), func(r row) float64 { return c.value(output.Element(r.mean.values, o), output.Element(r.sd.values, o)) }))
 		}
 	}
 	change := func(r row) *output.Record { return r.change }

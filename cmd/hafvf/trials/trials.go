@@ -119,8 +119,8 @@ func (s *series) filtered(e *keyed.Estimate) {
 	if s.times != nil {
 		s.times = append(s.times, e.Time)
 	}
-	if e.Carried != "" {
-		s.carried = append(s.carried, strings.Clone(e.Carried))
+	if e.ExtraFields != "" {
+		s.carried = append(s.carried, strings.Clone(e.ExtraFields))
 	}
 	if e.Shape == keyed.List {
 		s.lists[i] = listOf(e.X)
@@ -261,12 +261,12 @@ func (t *Table) columns() []column {
 		}})
 	} else {
 		for o := range dim {
-			columns = append(columns, output.Number(output.NameOf("x", o, dim), func(r row) float64 { return output.At(r.xOf(r.i), o) }))
+			columns = append(columns, output.Number(output.ColumnName("x", o, dim), func(r row) float64 { return output.Element(r.xOf(r.i), o) }))
 		}
 	}
 	perOutputs := func(name string, kind int) {
 		for o := range outputs {
-			columns = append(columns, output.Number(output.NameOf(name, o, outputs), func(r row) float64 { return output.At(r.outputsOf(r.i, kind), o) }))
+			columns = append(columns, output.Number(output.ColumnName(name, o, outputs), func(r row) float64 { return output.Element(r.outputsOf(r.i, kind), o) }))
 		}
 	}
 	perOutputs("predicted_mean", predictedMean)

@@ -35,12 +35,12 @@ type exitError struct {
 
 func (e exitError) Unwrap() error { return e.error }
 
-// Usage marks err as an error of usage or config, with exit code ExitUsage.
-func Usage(err error) error { return exitError{err, ExitUsage} }
+// UsageError marks err as an error of usage or config, with exit code ExitUsage.
+func UsageError(err error) error { return exitError{err, ExitUsage} }
 
-// Ended marks err as the error of a command that a signal ended early. The exit code is 128 plus the signal's number,
-// as in a shell.
-func Ended(signal os.Signal, err error) error {
+// Interrupted marks err as the error of a command that a signal ended early. The exit code is 128 plus the signal's
+// number, as in a shell.
+func Interrupted(signal os.Signal, err error) error {
 	number, _ := signal.(syscall.Signal)
 	return exitError{err, 128 + int(number)}
 }
@@ -48,7 +48,7 @@ func Ended(signal os.Signal, err error) error {
 // Run executes the command in args, writes its error to stderr, and returns the exit code of the process.
 func Run(root *cobra.Command, args []string, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError(err) })
 	root.SetArgs(args)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
@@ -91,11 +91,11 @@ func AddSet(cmd *cobra.Command, set *[]string) {
 func Load(path string, set []string) (*config.Config, *pipeline.Graph, error) {
 	text, err := readConfig(path)
 	if err != nil {
-		return nil, nil, Usage(err)
+		return nil, nil, UsageError(err)
 	}
 	cfg, graph, err := Compose(path, text, set)
 	if err == nil && path == "-" && graph.StandardInput() {
-		err = Usage(errors.New("config and records are both read from standard input: use a file for one of them"))
+		err = UsageError(errors.New("config and records are both read from standard input: use a file for one of them"))
 	}
 	return cfg, graph, err
 }
@@ -104,11 +104,11 @@ func Load(path string, set []string) (*config.Config, *pipeline.Graph, error) {
 func Compose(name string, text []byte, set []string) (*config.Config, *pipeline.Graph, error) {
 	cfg, err := config.Parse(name, text, set)
 	if err != nil {
-		return nil, nil, Usage(err)
+		return nil, nil, UsageError(err)
 	}
 	graph, err := pipeline.Compose(cfg)
 	if err != nil {
-		return nil, nil, Usage(fmt.Errorf("%s: %w", name, err))
+		return nil, nil, UsageError(fmt.Errorf("%s: %w", name, err))
 	}
 	return cfg, graph, nil
 }

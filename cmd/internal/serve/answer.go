@@ -60,7 +60,7 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 	answers, memories := make([]keyAnswer, len(b.parts)), make([]keyed.Memory, len(m.estimators))
 	parallel.Do(len(answers), len(m.estimators), func(worker, i int) {
 		a, key := &answers[i], b.parts[i].key
-		alerted := b.flags&withAlerts != 0 && m.alerted.Of(key, true)
+		alerted := b.flags&withAlerts != 0 && m.alerted.For(key, true)
 		*a = keyAnswer{model: m, batch: b, key: key, est: m.estimators[worker], memory: &memories[worker], alerted: alerted}
 		a.err = a.process(&b.parts[i], written, worker)
 	})
@@ -108,7 +108,7 @@ func (a *keyAnswer) process(p *part, written *writtenSettings, worker int) error
 // processAll processes the observations of a key, and then the observations that are due at the horizon of the batch.
 func (a *keyAnswer) processAll(p *part) {
 	b := a.batch
-	accepts := a.est.CheckOf(a.key)
+	accepts := a.est.Checker(a.key)
 	x := make([]float64, b.length)
 	xs := [][]float64{x}
 	var o keyed.Observation
@@ -204,7 +204,7 @@ func (*keyAnswer) Rewound(time.Time, *keyed.Observation) {}
 
 func (a *keyAnswer) alert(events []keyed.AlertEvent) {
 	for _, t := range events {
-		if a.alerted && t.Basis == keyed.AlarmBasis && (a.batch.flags&withEnds != 0 || !t.BackToUsual()) {
+		if a.alerted && t.Source == keyed.SourceAlarm && (a.batch.flags&withEnds != 0 || !t.BackToUsual()) {
 			a.alerts = a.model.layout.AppendAlert(a.alerts, records.Object, t, "", nil)
 		}
 	}

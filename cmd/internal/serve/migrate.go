@@ -36,7 +36,7 @@ func (s *writtenSettings) migrated(worker int, key string, state []byte) (migrat
 		if w.Migrator, err = keyed.NewMigrator(s.cfg); err != nil {
 			return nil, err
 		}
-		w.writtenFor = s.settings.In(s.cfg).Settings()
+		w.writtenFor = s.settings.ApplyTo(s.cfg).Settings()
 	}
 	_, text := w.writtenFor(key)
 	if s.migrate {

@@ -23,8 +23,8 @@ type Settings struct {
 	Values  []string `json:"values"`  // names of the numbers of an observation; default: x
 	Zone    string   `json:"zone"`    // zone of times without an offset; default: UTC
 	Untimed bool     `json:"untimed"` // observations have no time
-	// Unending is true if observations come until the caller is stopped.
-	Unending bool `json:"unending"`
+	// Unbounded is true if observations come until the caller is stopped.
+	Unbounded bool `json:"unending"`
 }
 
 // A Description is the answer to a settings frame.
@@ -75,7 +75,7 @@ func newModel(payload []byte) (*model, error) {
 	m := &model{cfg: c.Filter(), description: Description{Unused: unused, Order: c.Order, Zone: c.Clock().String(), Names: map[string][]string{}}}
 	m.description.Full = c.Records == settings.Full
 	m.description.Clocked = m.cfg.Silence != nil || m.cfg.Expire > 0
-	m.cfg.Brief = c.Records == settings.Brief
+	m.cfg.OmitPosterior = c.Records == settings.Brief
 	m.cfg.Values, m.cfg.Unit = c.NamesOf(s.Values), c.UnitOf("")
 	filters := []hafvf.Config{m.cfg.Filter}
 	for _, k := range m.cfg.Keys {
@@ -84,7 +84,7 @@ func newModel(payload []byte) (*model, error) {
 	if m.layout, err = records.NewLayout(filters...); err != nil {
 		return nil, err
 	}
-	m.layout.Brief, m.layout.Interval, m.layout.Events, m.layout.Quiet = m.cfg.Brief, c.Interval != 0, c.Aggregate != nil, c.Quiet != nil
+	m.layout.Brief, m.layout.Interval, m.layout.Events, m.layout.Quiet = m.cfg.OmitPosterior, c.Interval != 0, c.Aggregate != nil, c.Quiet != nil
 	m.alerted = c.Switches(func(k settings.KeyRule) *bool { return k.Alerts })
 	for range runtime.GOMAXPROCS(0) {
 		est, err := keyed.NewEstimator(m.cfg)
@@ -126,7 +126,7 @@ func (s *Settings) read() (c *settings.Settings, unused []string, err error) {
 	if !hasModel {
 		d.Overrides = []string{"model.family=normal", "model.prior=auto"}
 	}
-	source := settings.Source{Path: "source", Time: []string{"time"}, Values: s.Values, Zone: s.Zone, Unending: s.Unending}
+	source := settings.Source{Path: "source", Time: []string{"time"}, Values: s.Values, Zone: s.Zone, Unbounded: s.Unbounded}
 	if s.Untimed {
 		source.Time = nil
 	}

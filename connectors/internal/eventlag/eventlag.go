@@ -27,9 +27,9 @@ const (
 // A Lag estimates the lag of records. The zero Lag has seen no records.
 type Lag struct {
 	// Usual is the lag that 99 % of the recent records do not exceed, at least Min. It is rounded up by at most 5 %,
-	// and at most Most. 0 means unknown.
+	// and at most Max. 0 means unknown.
 	Usual time.Duration
-	Most  time.Duration // maximum over all records with a lag below History
+	Max   time.Duration // maximum over all records with a lag below History
 
 	weights []float64 // of the records, by size
 	total   float64
@@ -53,12 +53,12 @@ func (l *Lag) Add(now time.Time, lags []time.Duration) {
 	for _, d := range lags {
 		l.weights[sizeOf(d)]++
 		l.total++
-		l.Most = max(l.Most, d, Min)
+		l.Max = max(l.Max, d, Min)
 	}
 	beyond := 0.
 	for i := len(l.weights) - 1; i >= 0; i-- {
 		if beyond += l.weights[i]; beyond > (1-share)*l.total {
-			l.Usual = min(time.Duration(math.Exp2(float64(i)/steps)*float64(Min)), l.Most)
+			l.Usual = min(time.Duration(math.Exp2(float64(i)/steps)*float64(Min)), l.Max)
 			return
 		}
 	}

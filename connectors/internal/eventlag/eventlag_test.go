@@ -15,12 +15,12 @@ func TestUsualLag(t *testing.T) {
 	var none Lag
 	none.Add(base, nil)
 	none.Add(base, []time.Duration{48 * time.Hour, 300 * 24 * time.Hour})
-	if none.Usual != 0 || none.Most != 0 {
+	if none.Usual != 0 || none.Max != 0 {
 		t.Errorf("of history %v", none.Usual)
 	}
 	var ahead Lag
-	if ahead.Add(base, []time.Duration{-time.Hour}); ahead.Usual != time.Millisecond || ahead.Most != time.Millisecond {
-		t.Errorf("of a time ahead of the clock %v, at most %v", ahead.Usual, ahead.Most)
+	if ahead.Add(base, []time.Duration{-time.Hour}); ahead.Usual != time.Millisecond || ahead.Max != time.Millisecond {
+		t.Errorf("of a time ahead of the clock %v, at most %v", ahead.Usual, ahead.Max)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		var l Lag
@@ -31,8 +31,8 @@ func TestUsualLag(t *testing.T) {
 				d = History - time.Millisecond
 			}
 			l.Add(base.Add(time.Duration(i)*time.Second), []time.Duration{d})
-			if l.Usual > l.Most {
-				t.Fatalf("99 %% are within %v, all of them within %v", l.Usual, l.Most)
+			if l.Usual > l.Max {
+				t.Fatalf("99 %% are within %v, all of them within %v", l.Usual, l.Max)
 			}
 		}
 		if l.Usual < usual || l.Usual > usual+usual/20 {
@@ -42,8 +42,8 @@ func TestUsualLag(t *testing.T) {
 		if again.Add(base, []time.Duration{l.Usual}); again.Usual != l.Usual {
 			t.Fatalf("%v is %v after a restart", l.Usual, again.Usual)
 		}
-		if l.Most != History-time.Millisecond {
-			t.Fatalf("at most %v", l.Most)
+		if l.Max != History-time.Millisecond {
+			t.Fatalf("at most %v", l.Max)
 		}
 	})
 }

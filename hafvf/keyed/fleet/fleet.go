@@ -73,7 +73,7 @@ func Restore(cfg Config, b []byte, listener Listener) (f *Fleet, reset, err erro
 	grouping, reset := incidents.Restore(cfg.Config, inner)
 	if reset == nil {
 		digests := incidents.NewDigests(cfg.Digests, cfg.Zone)
-		digests.Adopt(stored.digests)
+		digests.TakeOver(stored.digests)
 		return &Fleet{grouping: grouping, waiting: stored.waiting, pageCandidates: stored.pageCandidates, digests: digests, maxKeys: max(stored.maxKeys, grouping.Keys()), listener: listener}, nil, nil
 	}
 	f.maxKeys = stored.maxKeys
@@ -140,8 +140,8 @@ const (
 	pageCandidatesFollow = 2 // after the maximum number: the page candidates and the messages of the digests
 )
 
-// Keys returns the maximum number of keys that the fleet had at one time.
-func (f *Fleet) Keys() int { return f.maxKeys }
+// MaxKeys returns the maximum number of keys that the fleet had at one time.
+func (f *Fleet) MaxKeys() int { return f.maxKeys }
 
 // Open returns the open incidents.
 func (f *Fleet) Open() []incidents.Event { return f.grouping.Open() }
@@ -158,8 +158,8 @@ func (f *Fleet) Changed() bool {
 	return f.changed
 }
 
-// Take processes notices. It reports beliefs, and alerts without a time, at once.
-func (f *Fleet) Take(notices []byte) error {
+// Process handles notices. It reports beliefs, and alerts without a time, at once.
+func (f *Fleet) Process(notices []byte) error {
 	return eachNotice(notices, func(n notice) error {
 		if n.role == forgottenKey {
 			f.changed = true
@@ -175,10 +175,10 @@ func (f *Fleet) Take(notices []byte) error {
 		if err != nil {
 			return err
 		}
-		if t.Basis = n.role; n.role == noIncident {
-			t.Basis = keyed.AlarmBasis
+		if t.Source = n.role; n.role == noIncident {
+			t.Source = keyed.SourceAlarm
 		}
-		if n.role != keyed.AlarmBasis || t.Time.IsZero() {
+		if n.role != keyed.SourceAlarm || t.Time.IsZero() {
 			f.listener.Alert(n.key, t, "")
 			return nil
 		}
@@ -263,7 +263,7 @@ func (f *Fleet) Advance(watermark time.Time) error {
 	for {
 		end, open := f.digests.Next()
 		if first, _ := f.waitingRange(); !open && !first.IsZero() {
-			end, open = f.digests.EndOf(first)
+			end, open = f.digests.FirstEnd(first)
 		}
 		if !open || end.After(watermark) {
 			return f.advance(watermark)
@@ -283,7 +283,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 		name := incidents.AlarmName{Key: a.Key, ID: a.ID, Kind: a.Kind}
 		h, isWaiting := f.waiting[name]
 		if !isWaiting { // already reported: it joins an incident that was found later
-			f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind}, a.Incident)
+			f.digests.Add(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind}, a.Incident)
 			continue
 		}
 		delete(f.waiting, name)
@@ -292,7 +292,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 		if err != nil {
 			return err
 		}
-		f.digests.Note(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.time, Score: t.Score, Size: t.Size, Message: t.Message}, a.Incident)
+		f.digests.Add(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.time, Score: t.Score, Size: t.Size, Message: t.Message}, a.Incident)
 		f.listener.Alert(a.Key, t, a.Incident)
 	}
 	for _, s := range step.Singles {
@@ -304,7 +304,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 			f.listener.Single(s.Key, t)
 		}
 	}
-	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return !f.grouping.Waits(name) })
+	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return !f.grouping.MayBecomePage(name) })
 	err := f.release(func(name incidents.AlarmName, h waitingAlert) bool {
 		return name.Kind == keyed.RecoveredAlarm && !h.time.After(watermark)
 	})
@@ -332,8 +332,8 @@ func mergeEvents(events []incidents.Event) (merged []incidents.Event) {
 		if seen && e.State == incidents.Update && merged[i].Time.Equal(e.Time) && merged[i].State != incidents.Merged {
 			earlier := merged[i]
 			e.State, e.Page = earlier.State, e.Page || earlier.Page
-			if earlier.Replaced != nil || earlier.State == incidents.Opened { // the replaced event is the one reported before
-				e.Replaced = earlier.Replaced
+			if earlier.ReplacedLabels != nil || earlier.State == incidents.Opened { // the replaced event is the one reported before
+				e.ReplacedLabels = earlier.ReplacedLabels
 			}
 			merged[i] = e
 			continue

@@ -44,7 +44,7 @@ func newFleet(t *testing.T, cfg Config, listener Listener) *Fleet {
 
 func take(t *testing.T, f *Fleet, notices []byte) {
 	t.Helper()
-	expect.OK(t, f.Take(notices))
+	expect.OK(t, f.Process(notices))
 }
 
 func encoded(t *testing.T, f *Fleet) []byte {
@@ -77,8 +77,8 @@ func TestRestoreReset(t *testing.T) {
 	}
 	expect.OK(t, f.Advance(start))
 	other, reset, err := Restore(Config{Config: incidents.Config{Separators: "."}}, encoded(t, f), &heard{})
-	if err != nil || reset == nil || other.Keys() != 1 {
-		t.Errorf("%v, %v, %d keys", reset, err, other.Keys())
+	if err != nil || reset == nil || other.MaxKeys() != 1 {
+		t.Errorf("%v, %v, %d keys", reset, err, other.MaxKeys())
 	}
 	if _, reset, err := Restore(Config{}, state[:len(state)-1], &heard{}); err != nil || reset == nil {
 		t.Errorf("a state that is cut short: %v, %v", reset, err)
@@ -140,7 +140,7 @@ func TestForget(t *testing.T) {
 // An alarm outside incidents becomes a page eight steps after it was processed, even after a restart.
 func TestSinglePage(t *testing.T) {
 	var got heard
-	cfg := Config{Config: incidents.Config{Single: 3}}
+	cfg := Config{Config: incidents.Config{MaxSinglePages: 3}}
 	f := newFleet(t, cfg, &got)
 	take(t, f, alarm("a/b", "f:1", start, 5, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
 	expect.OK(t, f.Advance(start.Add(7*time.Minute)))
@@ -159,7 +159,7 @@ func TestSinglePage(t *testing.T) {
 func TestMergeEvents(t *testing.T) {
 	labels := func(job string) map[string]string { return map[string]string{"job": job} }
 	event := func(state incidents.State, replaced map[string]string) incidents.Event {
-		return incidents.Event{ID: "i", State: state, Page: true, Replaced: replaced}
+		return incidents.Event{ID: "i", State: state, Page: true, ReplacedLabels: replaced}
 	}
 	for name, c := range map[string]struct {
 		events []incidents.Event
@@ -174,6 +174,6 @@ func TestMergeEvents(t *testing.T) {
 		if len(got) != 1 {
 			t.Fatal(name, got)
 		}
-		expect.Same(t, c.want, got[0].Replaced, name)
+		expect.Same(t, c.want, got[0].ReplacedLabels, name)
 	}
 }

@@ -20,15 +20,15 @@ func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.Alert
 
 // Roles of notices, in addition to the bases of alerts.
 const (
-	forgottenKey = keyed.DuplicateBasis + 1 + iota // the key is forgotten
-	noIncident                                     // an alarm, or its end, that must not join an incident
+	forgottenKey = keyed.SourceDuplicate + 1 + iota // the key is forgotten
+	noIncident                                      // an alarm, or its end, that must not join an incident
 )
 
 // AppendAlone appends alerts of a key whose alarms do not join incidents, digests or single pages.
 func AppendAlone(b []byte, key string, alerts []keyed.AlertEvent) []byte {
 	for _, t := range alerts {
-		if t.Basis == keyed.AlarmBasis {
-			t.Basis = noIncident
+		if t.Source == keyed.SourceAlarm {
+			t.Source = noIncident
 		}
 		b = appendAlert(b, key, t)
 	}
@@ -43,7 +43,7 @@ func AppendForgotten(b []byte, key string) []byte {
 // appendAlert appends an alert of a key, with the fields that its record has.
 func appendAlert(b []byte, key string, t keyed.AlertEvent) []byte {
 	event, _ := t.AppendBinary(nil) // never fails
-	return appendNotice(b, notice{key: key, time: t.Time, event: event, role: t.Basis})
+	return appendNotice(b, notice{key: key, time: t.Time, event: event, role: t.Source})
 }
 
 func appendNotice(b []byte, n notice) []byte {
@@ -56,7 +56,7 @@ type notice struct {
 	time  time.Time
 	pace  keyed.Pace // zero without a pace
 	event []byte     // nil without an alert
-	role  keyed.Basis
+	role  keyed.AlertSource
 }
 
 // noticeForm encodes or decodes a notice. The alert is at the end and takes all remaining bytes.

@@ -96,7 +96,7 @@ func (u usualFleet) messages(t testing.TB, seed uint64) perWeek {
 	}
 	slices.SortStableFunc(notices, func(a, b noticed) int { return a.time.Compare(b.time) })
 	for _, n := range notices {
-		expect.OK(t, f.Take(n.b))
+		expect.OK(t, f.Process(n.b))
 		expect.OK(t, f.Advance(n.time.Add(-time.Minute)))
 	}
 	expect.OK(t, f.End(notices[len(notices)-1].time))

@@ -262,7 +262,7 @@ func (c *Cell) appendAll(dst []byte) []byte {
 // load puts stored entries into the cell, in order: the last entry of a key wins. An entry without bytes removes
 // its key.
 func (c *Cell) load(b []byte) error {
-	c.Expect(0, len(b))
+	c.Reserve(0, len(b))
 	for r := (&compact.Reader{B: b}); len(r.B) > 0; {
 		key, entity := r.Text(), r.Part()
 		if r.Bad {

@@ -41,12 +41,12 @@ func (m *Memory) Names() []string { return m.names }
 // Cell returns the cell with that name.
 func (m *Memory) Cell(name string) *Cell { return m.cells[name] }
 
-// Expect prepares the cells for that number of keys, with that number of bytes in total, to be restored.
+// Reserve prepares the cells for that number of keys, with that number of bytes in total, to be restored.
 // table.Shards with the same number of shards assigns keys to the same cells, so that its shards fill one cell
 // after the other.
-func (m *Memory) Expect(keys, bytes int) {
+func (m *Memory) Reserve(keys, bytes int) {
 	for _, c := range m.cells {
-		c.Expect(keys/len(m.cells), (bytes+bytes/16)/len(m.cells))
+		c.Reserve(keys/len(m.cells), (bytes+bytes/16)/len(m.cells))
 	}
 }
 

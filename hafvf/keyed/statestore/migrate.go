@@ -20,10 +20,10 @@ type Migrated struct {
 	Changed int
 	// Included is the position of the last observation that the states include, by log.
 	Included map[string]int64
-	// Reset is the number of keys whose state was reset in part or in full. Lost lists the keys whose state was
-	// dropped under Leave.
-	Reset int
-	Lost  []string
+	// Reset is the number of keys whose state was reset in part or in full. Dropped lists the keys whose state was
+	// dropped under DropIncompatible.
+	Reset   int
+	Dropped []string
 	// Damaged lists the states that cannot be read, with the reason in Err. Their keys start without a state.
 	Damaged []State
 
@@ -45,12 +45,12 @@ func (m *MismatchError) Unwrap() error { return m.Err }
 // A Policy defines what Migrate does with states that were written with other settings.
 type Policy int
 
-// The policies: Refuse rejects such a state. Carry and Leave carry over the parts that keep their meaning. If there
-// are none, Carry rejects the state, and Leave drops it.
+// The policies: Refuse rejects such a state. Convert and DropIncompatible carry over the parts that keep their meaning.
+// If there are none, Convert rejects the state, and DropIncompatible drops it.
 const (
 	Refuse Policy = iota
-	Carry
-	Leave
+	Convert
+	DropIncompatible
 )
 
 // unchanged is the outcome of a state that fits the configuration.
@@ -58,7 +58,7 @@ const unchanged = "unchanged"
 
 // Migrate converts stored states for runs of cfg, one by one, and calls keep for each: for converted states, which
 // keyed.Estimator.Open accepts, and for unreadable states, with Err set. policy applies to states that were written
-// with other settings. For such a state, the error is a *MismatchError under Refuse; under Carry it gives the
+// with other settings. For such a state, the error is a *MismatchError under Refuse; under Convert it gives the
 // reason if no part can be kept. where names the location of the states in errors.
 //
 // Of the states with the settings of cfg, Migrate decodes only the first. Another state that cannot be decoded,
@@ -87,7 +87,7 @@ func Migrate(cfg keyed.Config, states iter.Seq[State], policy Policy, where stri
 		}
 		changed := false
 		var included []keyed.Offset
-		if fits := decoded[s.Settings] && migrator.Fits(s.Key, s.Settings); fits {
+		if fits := decoded[s.Settings] && migrator.Unchanged(s.Key, s.Settings); fits {
 			a.outcomes[unchanged]++
 			included, err = keyed.StateBytes(s.Bytes).IncludedOffsets()
 		} else {
@@ -135,10 +135,10 @@ func (a *Migrated) carry(m *keyed.Migrator, s *State, policy Policy, where strin
 		return false, nil
 	}
 	b, parts, err := m.Migrate(s.Key, s.Bytes, s.Settings)
-	if policy == Leave && errors.Is(err, keyed.ErrOtherConfig) {
+	if policy == DropIncompatible && errors.Is(err, keyed.ErrOtherConfig) {
 		a.Changed++
 		a.Reset++
-		a.Lost = append(a.Lost, s.Key)
+		a.Dropped = append(a.Dropped, s.Key)
 		reason, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), keyed.ErrOtherConfig.Error()+": "), ", and")
 		a.outcomes["nothing kept, "+reason]++
 		s.Bytes = nil

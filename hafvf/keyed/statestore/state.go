@@ -37,7 +37,7 @@ type State struct {
 const reserved = "\x00\xff"
 
 // The reserved keys: of the state of all keys together, see transforms.Incidents, and of the runtime settings, see
-// account.Run.Instruct.
+// account.Run.SetRuntimeSetting.
 const (
 	FleetKey = reserved + "incidents"
 	// AlarmsKey holds the last alarms, to which marks can refer.

@@ -15,10 +15,10 @@ type Family struct {
 	Prior expfam.Params // a prior for tests of the laws
 	// Least has the parameters without a default. Dim is the length of an observation if the parameters do not set
 	// it.
-	Least expfam.Params
-	Dim   int
-	Sizes []string // parameters that may be any number above zero
-	Kind  Kind     // allowed values of the last entry of an observation
+	MinParams expfam.Params
+	Dim       int
+	Sizes     []string // parameters that may be any number above zero
+	Kind      Kind     // allowed values of the last entry of an observation
 	// Draw draws an observation from the model of Prior. For a Sequential model it is a whole row.
 	Draw func(rng *rand.Rand) []float64
 	// At draws an observation of a stream in the form for a filter. x is level plus noise.
@@ -67,10 +67,10 @@ var Families = []Family{{
 	Statistics: func(x []float64) []float64 { return []float64{x[0], x[1] - x[0]} },
 }, {
 	Name: "categorical", Prior: expfam.Params{"alpha": []float64{1, .5, 2}}, Sizes: []string{"alpha"}, Kind: Category,
-	Least: expfam.Params{"alpha": []float64{1, 1, 1}},
-	Draw:  func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} },
-	At:    func(_ *rand.Rand, _, x float64) []float64 { return []float64{math.Mod(math.Abs(math.Trunc(x)), 3)} },
-	Far:   func(rng *rand.Rand, far float64) []float64 { return []float64{float64(min(2, rng.IntN(3)+int(far)))} },
+	MinParams: expfam.Params{"alpha": []float64{1, 1, 1}},
+	Draw:      func(rng *rand.Rand) []float64 { return []float64{float64(rng.IntN(3))} },
+	At:        func(_ *rand.Rand, _, x float64) []float64 { return []float64{math.Mod(math.Abs(math.Trunc(x)), 3)} },
+	Far:       func(rng *rand.Rand, far float64) []float64 { return []float64{float64(min(2, rng.IntN(3)+int(far)))} },
 	Statistics: func(x []float64) []float64 {
 		out := make([]float64, 3)
 		out[int(x[0])] = 1

@@ -86,7 +86,7 @@ func Text(dst *string, empty bool) ValueParser {
 // File reads the path of a file. limit is as for inputfile.Read, or inputfile.AnySize for inputfile.Open. A file that
 // these would reject is a mistake of the config; a missing file is not.
 func File(dst *string, limit int) ValueParser {
-	return Text(dst, NotEmpty).Then(func() error { return inputfile.Check(*dst, limit) })
+	return Text(dst, NotEmpty).WithCheck(func() error { return inputfile.Check(*dst, limit) })
 }
 
 // Number reads a number in a domain.
@@ -192,8 +192,8 @@ func DurationOf(n *yaml.Node) (time.Duration, error) {
 
 var errFraction = errors.New("it has a fraction of a millisecond")
 
-// Then returns a parser that also calls check after a value was read without a mistake.
-func (r ValueParser) Then(check func() error) ValueParser {
+// WithCheck returns a parser that also calls check after a value was read without a mistake.
+func (r ValueParser) WithCheck(check func() error) ValueParser {
 	read := r.Read
 	r.Read = func(d *Decoder, path string, n *yaml.Node) {
 		before := len(d.Errs)
@@ -210,7 +210,7 @@ func (r ValueParser) Then(check func() error) ValueParser {
 
 // Sets returns a parser that also calls set after a value was read without a mistake.
 func (r ValueParser) Sets(set func()) ValueParser {
-	return r.Then(func() error {
+	return r.WithCheck(func() error {
 		set()
 		return nil
 	})
@@ -218,7 +218,7 @@ func (r ValueParser) Sets(set func()) ValueParser {
 
 // Milliseconds reads a duration above 0 in whole milliseconds, the resolution of Beam's windows.
 func Milliseconds(dst *time.Duration) ValueParser {
-	r := Duration(dst).Then(func() error { return domain.CheckGap(*dst) })
+	r := Duration(dst).WithCheck(func() error { return domain.CheckGap(*dst) })
 	r.Takes = "duration above 0, in milliseconds"
 	if *dst == 0 {
 		r.Initial = ""
@@ -242,7 +242,7 @@ func ListOf[T any](what string, dst *[]T, entry func(*T) ValueParser) ValueParse
 
 // Texts reads a list of at least one name.
 func Texts(what string, dst *[]string) ValueParser {
-	return SomeTexts(what, dst).Then(func() error {
+	return SomeTexts(what, dst).WithCheck(func() error {
 		if len(*dst) == 0 {
 			return fmt.Errorf("must name at least one of the %s", what)
 		}
@@ -282,7 +282,7 @@ func OneOrMore(what string, dst *[]string) ValueParser {
 // Checked reads a text that check accepts. After an error dst is unchanged.
 func Checked(dst *string, takes string, check func(string) error) ValueParser {
 	previous := *dst
-	r := Text(dst, NotEmpty).Then(func() error {
+	r := Text(dst, NotEmpty).WithCheck(func() error {
 		err := check(*dst)
 		if err != nil {
 			*dst = previous
@@ -338,8 +338,8 @@ func Choices(dst *[]string, names ...string) ValueParser {
 	return r
 }
 
-// AtMost limits the number of entries of a list or a mapping.
-func AtMost(maxEntries int, what string, r ValueParser) ValueParser {
+// MaxEntries limits the number of entries of a list or a mapping.
+func MaxEntries(maxEntries int, what string, r ValueParser) ValueParser {
 	read := r.Read
 	r.Read = func(d *Decoder, path string, n *yaml.Node) {
 		entries := len(n.Content)

@@ -10,10 +10,10 @@ var ours = []Method{
 		New: func(s Start) Follower {
 			return newBank(s, []hafvf.Member{{Levels: []hafvf.Beta{{Alpha: .9, Beta: .1}, {Alpha: 1, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}}, nil)
 		}},
-	{Name: "bank", About: "HAFVF, the default bank", Setting: "two levels, weights .985 and .9998, AR(3) for normal values", Source: "hafvf.DefaultBankOf",
-		New: func(s Start) Follower { return newBank(s, hafvf.DefaultBankOf(s.Family), nil) }},
+	{Name: "bank", About: "HAFVF, the default bank", Setting: "two levels, weights .985 and .9998, AR(3) for normal values", Source: "hafvf.DefaultBankFor",
+		New: func(s Start) Follower { return newBank(s, hafvf.DefaultBankFor(s.Family), nil) }},
 	{Name: "detect", About: "HAFVF, the default bank with detection", Setting: "the same, detect: true; estimate of the running regime", Source: "hafvf.Detect",
-		Detects: true, Places: true, New: func(s Start) Follower { return newBank(s, hafvf.DefaultBankOf(s.Family), &hafvf.Detect{}) }},
+		Detects: true, Places: true, New: func(s Start) Follower { return newBank(s, hafvf.DefaultBankFor(s.Family), &hafvf.Detect{}) }},
 }
 
 type bank struct {
@@ -38,7 +38,7 @@ func (b *bank) Update(x float64) Step {
 	o := b.Bank.Update(b.state, b.row[:])
 	estimate := b.Estimate
 	if b.Detects() {
-		estimate = b.Regime
+		estimate = b.EstimateRegime
 	}
 	estimate(b.mean[:], b.sd[:], b.state, nil)
 	step := Step{LogPredictive: o.LogPredictive, Mean: b.mean[0], SD: b.sd[0], Age: -1}

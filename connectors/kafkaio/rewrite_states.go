@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// AmendStates changes states in a changelog between two runs. It calls change with the states of the changelog,
+// RewriteStates changes states in a changelog between two runs. It calls change with the states of the changelog,
 // ordered by position. change returns the new states by key; nil deletes the state of a key. All changes are stored in
 // one transaction, or none. The group's offsets do not change.
 //
-// AmendStates fails if the last run has not recorded its end in the changelog: becoming the owner, which writing
+// RewriteStates fails if the last run has not recorded its end in the changelog: becoming the owner, which writing
 // requires, would end that run. A run that was killed has not recorded its end.
-func (client *Client) AmendStates(ctx context.Context, changelog string, log *slog.Logger, change func([]StoredState) (map[string][]byte, error)) error {
+func (client *Client) RewriteStates(ctx context.Context, changelog string, log *slog.Logger, change func([]StoredState) (map[string][]byte, error)) error {
 	l := &Ledger{cfg: LedgerConfig{Client: client, Changelog: changelog, Log: log}, run: newIdentity()}
 	defer func() {
 		if l.owner != nil {

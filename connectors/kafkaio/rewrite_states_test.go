@@ -9,10 +9,10 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// amend deletes the states of all keys. It calls more, if set, before it returns the changes.
-func amend(t *testing.T, c Cluster, more func()) error {
+// rewrite deletes the states of all keys. It calls more, if set, before it returns the changes.
+func rewrite(t *testing.T, c Cluster, more func()) error {
 	t.Helper()
-	return openClient(t, c).AmendStates(context30(t), "states", quiet, func(stored []StoredState) (map[string][]byte, error) {
+	return openClient(t, c).RewriteStates(context30(t), "states", quiet, func(stored []StoredState) (map[string][]byte, error) {
 		if more != nil {
 			more()
 		}
@@ -24,18 +24,18 @@ func amend(t *testing.T, c Cluster, more func()) error {
 	})
 }
 
-// TestAmend: states can only be changed between two runs. AmendStates does not disturb a run that is active, or that
+// TestRewriteStates: states can only be changed between two runs. RewriteStates does not disturb a run that is active, or that
 // starts meanwhile.
-func TestAmend(t *testing.T) {
+func TestRewriteStates(t *testing.T) {
 	_, c := withRecords(t, 50)
 	a := startRun(t, c, nil)
 	a.mustCommit(5)
-	refuses(t, amend(t, c, nil), "the changelog states is in use: "+a.run.String()+" has not ended")
+	refuses(t, rewrite(t, c, nil), "the changelog states is in use: "+a.run.String()+" has not ended")
 	a.mustCommit(6)
 	expect.OK(t, a.Close(context30(t), true))
 
 	var b run
-	err := amend(t, c, func() { b = startRun(t, c, nil) })
+	err := rewrite(t, c, func() { b = startRun(t, c, nil) })
 	refuses(t, err, "the changelog states is in use: "+b.run.String()+" has not ended")
 	b.mustCommit(7)
 	b.Close(context30(t), false) // a failed run records its end too
@@ -44,10 +44,10 @@ func TestAmend(t *testing.T) {
 	}
 
 	no := errors.New("no")
-	if err := openClient(t, c).AmendStates(context30(t), "states", quiet, func([]StoredState) (map[string][]byte, error) { return nil, no }); err != no {
+	if err := openClient(t, c).RewriteStates(context30(t), "states", quiet, func([]StoredState) (map[string][]byte, error) { return nil, no }); err != no {
 		t.Error(err)
 	}
-	expect.OK(t, amend(t, c, nil))
+	expect.OK(t, rewrite(t, c, nil))
 	if state, offset, h := stored(t, c); state != "" || offset != 7 || !h.Ended || h.Run.Run == b.run.Run {
 		t.Errorf("state %s, offset %d, head %+v", state, offset, h)
 	}
