@@ -418,7 +418,7 @@ func Headers(src Source, visit func(columns []string)) error {
 	return nil
 }
 
-// Once reports whether the source can be read only once, such as standard input.
+// ReadsOnce reports whether the source can be read only once, such as standard input.
 func (src Source) ReadsOnce() bool {
 	paths, err := src.files()
 	return err == nil && readsOnce(paths[0])

@@ -60,7 +60,7 @@ func (s Sink) form() Form {
 	return Forms[max(0, slices.IndexFunc(Forms, func(f Form) bool { return f.Name == s.Form }))]
 }
 
-// Keeps reports whether the receiver stores alerts by their labels until they are resolved.
+// Stateful reports whether the receiver stores alerts by their labels until they are resolved.
 func (s Sink) Stateful() bool { return s.form().stateful }
 
 // String returns the receiver's name in a sentence, without its URL.

@@ -239,7 +239,7 @@ func (b StateBytes) Waiting() (first, last time.Time) {
 	return r.waiting.first, r.waiting.last
 }
 
-// WarmsUp reports whether the warm-up, which sets the prior of the key, is not over.
+// InWarmUp reports whether the warm-up, which sets the prior of the key, is not over.
 func (b StateBytes) InWarmUp() bool {
 	_, r := b.begin()
 	for range 3 { // the counts of a track
@@ -348,7 +348,7 @@ func (est *Estimator) CheckState(key string, b []byte) (included []Offset, err e
 	return e.included, err
 }
 
-// Relearns reports whether a key with this state relearns its usual values, because AlarmConfig has other seasons,
+// ResetsProfile reports whether a key with this state relearns its usual values, because AlarmConfig has other seasons,
 // another zone or another order than when the state was written.
 func (est *Estimator) ResetsProfile(key string, b []byte) bool {
 	e, err := est.decodeKeyState(key, b)

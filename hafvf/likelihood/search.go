@@ -70,7 +70,7 @@ type climb struct {
 	rounds          int
 }
 
-// from climbs from place.
+// start climbs from place.
 func (c climb) start(p Problem, fixed int, value float64, place []float64) peak {
 	axes := p.axes(fixed, value)
 	point := slices.Clone(place)

@@ -335,7 +335,7 @@ type runtimeSetting struct {
 	apply func()
 }
 
-// Instruct stores value under key with the next commit, then calls apply. key is a reserved key of states. A nil
+// SetRuntimeSetting stores value under key with the next commit, then calls apply. key is a reserved key of states. A nil
 // value deletes the stored value. apply is called after that commit and before anything else is processed. So a run
 // that repeats the records after a commit uses the same value as the previous run. A later call for the key
 // replaces one that is not yet committed.

@@ -248,7 +248,7 @@ func SingleSessions(single, sessions int, minGap, maxGap, step time.Duration) st
 		single, sessions, Range(minGap, maxGap), Duration(RoundUp(step)))
 }
 
-// Least formats a duration of at least d: for a setting or, if d is a year or more, as Span does.
+// AtLeast formats a duration of at least d: for a setting or, if d is a year or more, as Span does.
 func AtLeast(d time.Duration) string {
 	if d >= 365*24*time.Hour {
 		return Span(d)

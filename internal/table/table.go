@@ -331,7 +331,7 @@ func (t *Table) entries() iter.Seq2[entry, location] {
 	}
 }
 
-// Expect prepares an empty table for the given number of keys and total bytes.
+// Reserve prepares an empty table for the given number of keys and total bytes.
 func (t *Table) Reserve(keys, bytes int) {
 	if t.n == 0 {
 		t.rehash(max(len(t.table), tableFor(keys)))

@@ -262,7 +262,7 @@ func atZone(shown time.Time, zone *time.Location) time.Time {
 	return t
 }
 
-// LeavesOut reports whether s is a time without an offset that the clock of the parser's zone skips.
+// IsSkippedTime reports whether s is a time without an offset that the clock of the parser's zone skips.
 func (p *Parser) IsSkippedTime(s string) bool {
 	if p.zone == nil {
 		return false

@@ -13,7 +13,7 @@ import (
 type Family struct {
 	Name  string
 	Prior expfam.Params // a prior for tests of the laws
-	// Least has the parameters without a default. Dim is the length of an observation if the parameters do not set
+	// MinParams has the parameters without a default. Dim is the length of an observation if the parameters do not set
 	// it.
 	MinParams expfam.Params
 	Dim       int
