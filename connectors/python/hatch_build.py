@@ -1,4 +1,4 @@
-"""Builds the Go program that filters into the wheel, for GOOS and GOARCH or for this machine."""
+"""Adds the Go program that filters to the wheel, compiled for GOOS and GOARCH or for this machine."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# The program needs no libc: one wheel of Linux is for all.
+# The program needs no libc, so one wheel per architecture runs on all Linux systems.
 TAGS = {
     ("linux", "amd64"): "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64",
     ("linux", "arm64"): "manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64",
@@ -21,17 +21,17 @@ ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64
 
 
 class Hook(BuildHookInterface):  # type: ignore[misc]
-    """Compiles cmd/hafvf-serve of the repository that this folder is in."""
+    """Compiles cmd/hafvf-serve of the repository that contains this folder."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Puts the program into the package, and the platform into the wheel's name."""
+        """Adds the program to the package, and the platform to the wheel's name."""
         if self.target_name != "wheel":
-            raise SystemExit("hafvf is built from a clone of the repository, which the program of Go is in: there is no sdist")
+            raise SystemExit("hafvf has no sdist, because the Go program is in the repository: build a wheel from a clone")
         root = Path(self.root).parents[1]
         goos = os.environ.get("GOOS") or platform.system().lower()
         goarch = os.environ.get("GOARCH") or ARCHITECTURES.get(platform.machine(), platform.machine())
         if (goos, goarch) not in TAGS:
-            raise SystemExit(f"hafvf has no wheel for {goos}/{goarch}; there are {', '.join(map('/'.join, TAGS))}")
+            raise SystemExit(f"hafvf has no wheel for {goos}/{goarch}: use one of {', '.join(map('/'.join, TAGS))}")
         folder = Path(self.root, "src", "hafvf", "bin")
         folder.mkdir(exist_ok=True)
         for old in folder.iterdir():
@@ -51,16 +51,16 @@ class Hook(BuildHookInterface):  # type: ignore[misc]
         try:
             subprocess.run(command, cwd=root, env=env, check=True)
         except FileNotFoundError:
-            raise SystemExit(f"hafvf is compiled by Go, and there is none: install Go {self._needs(root)} or later") from None
+            raise SystemExit(f"hafvf needs Go, which is not installed: install Go {self._needs(root)} or later") from None
         except subprocess.CalledProcessError:
-            raise SystemExit(f"Go could not compile hafvf (see above); it needs Go {self._needs(root)} or later") from None
+            raise SystemExit(f"Go could not compile hafvf (see above): hafvf needs Go {self._needs(root)} or later") from None
         folder.joinpath("NOTICE").write_text(self._notice(root))
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-" + TAGS[goos, goarch]
 
     @staticmethod
     def _notice(root: Path) -> str:
-        """Returns what is linked into the program, with its licences."""
+        """Returns the names and licences of the modules and of Go, which are linked into the program."""
         form = "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}"
         listed = subprocess.run(
             ["go", "list", "-deps", "-f", form, "./cmd/hafvf-serve"], cwd=root, check=True, capture_output=True, text=True
@@ -70,8 +70,8 @@ class Hook(BuildHookInterface):  # type: ignore[misc]
         for line in [*sorted(set(filter(None, listed.stdout.splitlines()))), "Go\t" + goroot]:
             name, folder = line.split("\t")
             texts = [p.read_text() for p in sorted(Path(folder).glob("LICENSE*"))]
-            parts.append("\n\n".join([name, *(texts or ["its licence is where it is published"])]))
-        return "hafvf-serve has these parts in it.\n\n" + "\n\n----\n\n".join(parts)
+            parts.append("\n\n".join([name, *(texts or ["see the module's repository for its licence"])]))
+        return "hafvf-serve contains these parts.\n\n" + "\n\n----\n\n".join(parts)
 
     @staticmethod
     def _needs(root: Path) -> str:

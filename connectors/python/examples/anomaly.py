@@ -1,4 +1,4 @@
-"""The detector in apache_beam.ml.anomaly: rows that alarm, in the order in which they come."""
+"""The detector in apache_beam.ml.anomaly: prints the rows that raise an alarm, in the order of arrival."""
 
 from pathlib import Path
 

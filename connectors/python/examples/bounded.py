@@ -1,4 +1,4 @@
-"""A Beam pipeline over a file: the alarms of each key, as JSON Lines."""
+"""A Beam pipeline over a file: prints the alarms of each key as JSON Lines."""
 
 import json
 from pathlib import Path

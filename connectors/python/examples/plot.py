@@ -1,4 +1,4 @@
-"""What is usual of a series, what came, and where it alarms: a plot by matplotlib, alarms.png."""
+"""Plots the values of a series, their usual range and the alarms with matplotlib, to alarms.png."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One observation after the other, as they come, and keys that fall silent."""
+"""Filters observations one at a time, and reports keys that fall silent."""
 
 from pathlib import Path
 

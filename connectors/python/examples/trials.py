@@ -1,4 +1,4 @@
-"""Trials of an experiment: how fast each subject forgets, 1 - top, and how firmly they choose, by their choices."""
+"""Estimates from the choices in an experiment how fast each subject forgets, 1 - top, and how firmly they choose, beta."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ from scipy.special import expit, log_softmax
 
 import hafvf
 
-# Six subjects say before each trial whether the outcome will be 1. Every 40 trials its chance changes.
+# Before each trial, six subjects predict whether the outcome will be 1. Its probability changes every 40 trials.
 rng = np.random.default_rng(7)
 subjects = pd.DataFrame({"subject": list("abcdef"), "top": [0.7, 0.8, 0.85, 0.9, 0.94, 0.97], "beta": [4, 8, 3, 6, 5, 7]})
 trials = subjects.loc[subjects.index.repeat(400)].reset_index(drop=True)
@@ -24,7 +24,7 @@ means = pd.concat([predicted(own, own["top"].iloc[0]) for _, own in trials.group
 trials["choice"] = (rng.random(len(trials)) < expit(trials["beta"] * (2 * means - 1))).astype(int)
 trials[["subject", "outcome", "choice"]].to_csv("trials.csv", index=False)
 
-# The fit: for each top the beta under which the choices are likeliest.
+# The fit: for each top, the beta with the largest likelihood of the choices.
 found = []
 for top in np.arange(0.5, 0.995, 0.01):
     trials["m"] = predicted(trials, top)
@@ -40,6 +40,6 @@ table = pd.DataFrame(found, columns=["subject", "1 - top", "beta", "log_likeliho
 table = table.loc[table.groupby("subject")["log_likelihood"].idxmax()]
 print(table.to_string(index=False, float_format="%.2f"))
 
-# The same by the program, with intervals, of a config with model: {family: bernoulli}, order: arrival and this source:
+# The program fits the same model, with intervals. Its config has model: {family: bernoulli}, order: arrival and this source:
 #   csv: {path: trials.csv, key: subject, values: [outcome]}
 # hafvf fit trials.yaml --set 'levels=[]' --over top --response choice --choice choice -o people.csv

@@ -1,4 +1,4 @@
-"""A frame a day: each day goes on from the states of the day before."""
+"""One frame per day: each day resumes from the states of the previous day."""
 
 from pathlib import Path
 
@@ -10,6 +10,6 @@ df = pd.read_csv(Path(__file__).parents[3] / "testdata/nab/cloud.csv", parse_dat
 states: dict[str, bytes] = {}
 for day, rows in df.groupby(df["time"].dt.date):
     found = hafvf.run(rows, detect=True, states=states)
-    states = found.states  # pickle them, or put them into a table: key and bytes
+    states = found.states  # to store them, pickle them or write them to a table of key and bytes
     for message in found.alerts["message"]:
         print(day, message)

@@ -1,7 +1,7 @@
-"""A Beam pipeline over a stream: alarms as the watermark passes their times, and keys that fall silent.
+"""A Beam pipeline over a stream: reports alarms when the watermark passes their times, and keys that fall silent.
 
-The stream is that of a test. In production it is a source such as ReadFromPubSub or ReadFromKafka, whose elements have the
-times of their observations as event times.
+TestStream generates the stream here. In production, use a source such as ReadFromPubSub or ReadFromKafka whose elements have
+the times of their observations as event times.
 """
 
 from datetime import datetime, timedelta, timezone
@@ -19,8 +19,8 @@ start = datetime(2026, 1, 1, tzinfo=timezone.utc)
 readings = TestStream(coder=beam.coders.FastPrimitivesCoder())
 for hour in range(12):
     minutes = [60 * hour + int(m) for m in rng.permutation(60)]  # out of order within an hour
-    pump = [("pump", m, rng.normal(20 if m < 540 else 26, 1)) for m in minutes]  # it changes after nine hours
-    fan = [("fan", m, rng.normal(5, 0.5)) for m in minutes if m < 480]  # it falls silent after eight
+    pump = [("pump", m, rng.normal(20 if m < 540 else 26, 1)) for m in minutes]  # changes after nine hours
+    fan = [("fan", m, rng.normal(5, 0.5)) for m in minutes if m < 480]  # falls silent after eight hours
     stamped = [TimestampedValue((key, (None, x)), (start + timedelta(minutes=m)).timestamp()) for key, m, x in pump + fan]
     readings = readings.add_elements(stamped).advance_watermark_to((start + timedelta(hours=hour + 1)).timestamp())
 with beam.Pipeline("BundleBasedDirectRunner", options=PipelineOptions(["--streaming"])) as p:
