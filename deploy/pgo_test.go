@@ -31,3 +31,22 @@ func TestProfileNamesPackages(t *testing.T) {
 		t.Errorf("%d packages are named", len(named))
 	}
 }
+
+// The image build has the profile that its go build names: the .dockerignore does not exclude it. The last pattern that matches a path
+// decides, and a pattern also matches all paths below it.
+func TestImageHasProfile(t *testing.T) {
+	m := regexp.MustCompile(`-pgo=(\S+)`).FindSubmatch(expect.Get(os.ReadFile("Dockerfile"))(t))
+	if m == nil {
+		t.Fatal("the Dockerfile builds without a profile")
+	}
+	profile, excluded := string(m[1]), false
+	for line := range strings.Lines(string(expect.Get(os.ReadFile("Dockerfile.dockerignore"))(t))) {
+		pattern, exception := strings.CutPrefix(strings.TrimSpace(line), "!")
+		if pattern == profile || pattern != "" && strings.HasPrefix(profile, pattern+"/") {
+			excluded = !exception
+		}
+	}
+	if excluded {
+		t.Errorf("Dockerfile.dockerignore excludes %s", profile)
+	}
+}

@@ -267,18 +267,18 @@ func marksAfterKills(t *testing.T, origin string) {
 // comparesMarks compares the last output of each record with a loop.
 func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 	t.Helper()
-	type instruction struct {
+	type storedMarks struct {
 		time  time.Time
 		marks map[string][]keyed.FalseMark
 	}
-	instructions := []instruction{{}}
+	history := []storedMarks{{}}
 	for _, r := range b.ConsumeCommitted(t, "states") {
 		if !strings.HasSuffix(string(r.Key), statestore.MarksKey) {
 			continue
 		}
 		m := &markRegistry{}
 		expect.OK(t, json.NewDecoder(strings.NewReader(string(r.Value[strings.Index(string(r.Value), `{"Read"`):]))).Decode(&m.read)) // inside a seal
-		instructions = append(instructions, instruction{r.Timestamp, m.falseMarks()})
+		history = append(history, storedMarks{r.Timestamp, m.falseMarks()})
 	}
 	type output struct {
 		line string
@@ -301,15 +301,15 @@ func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 		}
 		got := last[o.ID]
 		found, alarms := false, false
-		for i := len(instructions) - 1; i >= 0 && !found; i-- {
-			if instructions[i].time.After(got.time) {
+		for i := len(history) - 1; i >= 0 && !found; i-- {
+			if history[i].time.After(got.time) {
 				continue
 			}
 			var line string
 			var state []byte
-			if line, alarms, state = estimate(states, instructions[i].marks); line == got.line {
+			if line, alarms, state = estimate(states, history[i].marks); line == got.line {
 				states[o.key], found = state, true
-			} else if instructions[i].time.Before(got.time) { // the commit may be later in the same millisecond
+			} else if history[i].time.Before(got.time) { // the commit may be later in the same millisecond
 				t.Fatalf("%s\ninstead of\n%s", got.line, line)
 			}
 		}
@@ -321,8 +321,8 @@ func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
 			retained++
 		}
 	}
-	t.Logf("%d records, %d marks, %d commits with marks, %d alarms are kept back", len(last), marked, len(instructions)-1, retained)
-	if len(instructions) < 4 || retained == 0 {
+	t.Logf("%d records, %d marks, %d commits with marks, %d alarms are kept back", len(last), marked, len(history)-1, retained)
+	if len(history) < 4 || retained == 0 {
 		t.Error("the runs do not show what they are to show")
 	}
 }

@@ -25,7 +25,7 @@ type Listener interface {
 	Rewound(from time.Time, o *Observation)
 }
 
-// Process learns an observation that Estimator.CheckOf accepts, or stores it until earlier ones of the key have
+// Process learns an observation that Estimator.Checker accepts, or stores it until earlier ones of the key have
 // arrived. After it, call ProcessDue until that returns false. An observation that the state already includes, as
 // after a restart, has no effect. m is the memory of the estimates.
 //
@@ -130,7 +130,7 @@ func (e *KeyState) End(last time.Time) {
 
 // Estimates learns an observation of the key and yields the estimates that are then due, in the order of their
 // times. Observations may come in any order within the lateness. An error is the reason why the observation cannot
-// be used: the error of Estimator.CheckOf, a *LateError or a *TooManyWaitingError.
+// be used: the error of Estimator.Checker, a *LateError or a *TooManyWaitingError.
 func (e *KeyState) Estimates(o Observation) iter.Seq2[Estimate, error] {
 	return func(yield func(Estimate, error) bool) {
 		l := yielder{yield: yield}

@@ -38,11 +38,11 @@ type StateKeeper struct {
 	// Committed must not call the Run.
 	Committed func(states map[string]EncodedState, since time.Time)
 	// Commits reports whether Commit can commit now; nil means always. It is called just before Committed, if
-	// Run.Instruct has values to store. If it returns false, the values wait for a later call. It must not call the
+	// Run.SetRuntimeSetting has values to store. If it returns false, the values wait for a later call. It must not call the
 	// Run.
 	Commits func() bool
 	// Commit commits the states of the last call of Committed, while no element is processed. Its error ends the
-	// run. Without Commit, the values of Run.Instruct apply at once.
+	// run. Without Commit, the values of Run.SetRuntimeSetting apply at once.
 	Commit func() error
 	// InMemory means that Committed needs no states of filters: they are in this process.
 	InMemory bool
@@ -97,9 +97,9 @@ type Run struct {
 	untilSourceEnds bool          // see SetIdle
 	next            time.Time     // see SetIdle
 	staged          map[string]EncodedState
-	pending         map[string]runtimeSetting        // values to store, by key, see Instruct
+	pending         map[string]runtimeSetting        // values to store, by key, see SetRuntimeSetting
 	extras          map[string]func() ([]byte, bool) // states to commit with the others, by key, see CommitAlong
-	stalled         bool                             // a commit that stores values of Instruct is not done
+	stalled         bool                             // a commit that stores values of SetRuntimeSetting is not done
 	observations    int64
 	counts          Counts
 	matched         map[string]bool  // patterns of rules that some key matches
@@ -255,7 +255,7 @@ func (r *Run) HandOver(ctx context.Context, n int, mark func() error) error {
 
 // SetBusy is called by the runner before a bundle begins that is not a source's. Such a bundle may report states
 // and emit elements. If SetBusy returns false, the bundle must not begin before Runner.Resume: the run waits for a
-// commit that stores a value of Instruct.
+// commit that stores a value of SetRuntimeSetting.
 func (r *Run) SetBusy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -329,7 +329,7 @@ func (r *Run) setIdle() {
 	}
 }
 
-// A runtimeSetting is a value that applies from a commit on, see Instruct.
+// A runtimeSetting is a value that applies from a commit on, see SetRuntimeSetting.
 type runtimeSetting struct {
 	value []byte
 	apply func()
@@ -508,7 +508,7 @@ func (r *Run) HasTimerBy(t time.Time) bool {
 	return !r.next.IsZero() && !r.next.After(t)
 }
 
-// WaitIdle waits until nothing is in flight. It does not wait for a commit that stores a value of Instruct. It
+// WaitIdle waits until nothing is in flight. It does not wait for a commit that stores a value of SetRuntimeSetting. It
 // returns false if ctx ends first.
 func (r *Run) WaitIdle(ctx context.Context) bool {
 	r.mu.Lock()

@@ -117,7 +117,7 @@ type resumeRunner chan error
 func (r resumeRunner) Stalled() (string, time.Time) { return "", time.Time{} }
 func (r resumeRunner) Resume(err error)             { r <- err }
 
-// TestInstruct checks that a runtime setting applies after the commit that stores it, and that no element is
+// TestSetRuntimeSetting checks that a runtime setting applies after the commit that stores it, and that no element is
 // processed before.
 func TestSetRuntimeSetting(t *testing.T) {
 	var settled []map[string]EncodedState
@@ -130,22 +130,22 @@ func TestSetRuntimeSetting(t *testing.T) {
 	t.Cleanup(r.Close)
 	runner, applied := make(resumeRunner), make(chan string, 9)
 	WithValue[Runner](r, "", runner)
-	instruct := func(key, value string) {
+	set := func(key, value string) {
 		r.SetRuntimeSetting(key, []byte(value), func() { applied <- key + value })
 	}
-	instruct("k", "0")
+	set("k", "0")
 	r.SetBusy()
 	r.SetIdle("", false, time.Time{}) // Commits returns false
 	expect.OK(t, r.HandOver(t.Context(), 1, nil))
-	instruct("k", "1")
-	instruct("l", "1")
+	set("k", "1")
+	set("l", "1")
 	canCommit = true
 	r.SetIdle("a grouping", false, time.Time{})
 	r.SetBusy()
 	r.SetIdle("", false, time.Time{})
 	want := map[string]EncodedState{"k": {Key: "k", State: []byte("1")}, "l": {Key: "l", State: []byte("1")}}
 	expect.Same(t, []map[string]EncodedState{{}, want}, settled)
-	instruct("k", "2") // during the commit
+	set("k", "2") // during the commit
 	returned := make(chan error)
 	go func() { returned <- r.HandOver(t.Context(), 1, nil) }()
 	if r.SetBusy() || len(applied) > 0 || r.Busy() == 0 || !r.WaitIdle(t.Context()) {
@@ -164,7 +164,7 @@ func TestSetRuntimeSetting(t *testing.T) {
 		expect.Same(t, want, <-applied)
 	}
 	r.SetIdle("", false, time.Time{})
-	instruct("k", "3") // while idle
+	set("k", "3") // while idle
 	failure := errors.New("no broker")
 	commits <- failure
 	if err := <-runner; err != failure || r.SetBusy() || len(applied) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/io/rtrackers/offsetrange"
 )
 
-// Endless is the end of a restriction whose end is unknown.
+// Unbounded is the end of a restriction whose end is unknown.
 const Unbounded = math.MaxInt64
 
 // End claims the rest of a restriction without reading it.
