@@ -52,7 +52,7 @@ func StartSite(t *testing.T, p Program, cfg flinktest.Config) *Site {
 func (s *Site) StartWorker(i int, env ...string) {
 	s.t.Helper()
 	w := s.program.Start(s.t, env, "worker", "--address", s.Cluster.Workers()[i])
-	w.Eventually(s.t, "the worker listens", func() bool { return strings.Contains(w.Log(), "listens") })
+	w.Eventually(s.t, "the worker is listening", func() bool { return strings.Contains(w.Log(), "worker listening") })
 	s.Workers[i] = w
 }
 
