@@ -79,6 +79,60 @@ func ExampleKeyState_Estimates() {
 	// 4: 00:02:10 3
 }
 
+// A service without a pipeline: many keys, records that arrive late, and states that survive a restart. A store, here a map, keeps the
+// encoded states; each run opens the states of the keys that it reads.
+func ExampleEstimator_Open() {
+	cfg := keyed.Recommended("normal")
+	cfg.Lateness = 10 * time.Minute
+	store := map[string][]byte{}
+	run := func(first, last int) error {
+		est, err := keyed.NewEstimator(cfg)
+		if err != nil {
+			return err
+		}
+		keys := map[string]*keyed.KeyState{}
+		for minute := first; minute < last; minute++ {
+			for i, pump := range []string{"north", "south"} {
+				k, ok := keys[pump]
+				if !ok {
+					state, err := est.Open(pump, store[pump]) // nil: a new key
+					if err != nil {
+						return err
+					}
+					k, keys[pump] = &state, &state
+				}
+				m := minute ^ 1 // each second record arrives a minute late
+				x := 20 + float64(10*i) + float64(m*7%5)/2
+				if pump == "south" && m >= 150 {
+					x += 8
+				}
+				for e, err := range k.Estimates(keyed.Value(time.Unix(60*int64(m), 0).UTC(), "", x)) {
+					if err != nil {
+						fmt.Println("rejected:", err)
+						continue
+					}
+					for _, a := range e.Alerts(pump) {
+						fmt.Println(a.Message)
+					}
+				}
+			}
+		}
+		for pump, k := range keys {
+			if store[pump], err = k.AppendBinary(nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, minutes := range [][2]int{{0, 120}, {120, 200}} { // two runs
+		if err := run(minutes[0], minutes[1]); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// south is 23 % above usual at 02:30: 38, usual at this hour 31.0 ± 0.6.
+}
+
 // A plain loop without a pipeline: process half of a series, save the track, restore it in another process, and
 // continue with the same results.
 func ExampleEstimator_RestoreTrack() {
