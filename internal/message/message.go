@@ -151,12 +151,17 @@ func Count[N int | int64](n N, noun, plural string) string {
 }
 
 // List joins names for a sentence: "a, b and c".
-func List(names []string) string {
+func List(names []string) string { return join(names, " and ") }
+
+// Choice joins names that can be chosen, for a sentence: "a, b or c".
+func Choice(names []string) string { return join(names, " or ") }
+
+func join(names []string, last string) string {
 	n := len(names) - 1
 	if n <= 0 {
 		return strings.Join(names, "")
 	}
-	return strings.Join(names[:n], ", ") + " and " + names[n]
+	return strings.Join(names[:n], ", ") + last + names[n]
 }
 
 // Cause returns err without the operation and paths that package os adds.
@@ -307,13 +312,4 @@ func Some(names []string, maxNames int) string {
 		printed = append(printed, "…")
 	}
 	return strings.Join(printed, ", ")
-}
-
-// Choice lists the names that can be chosen, for a sentence: "a, b or c".
-func Choice(names []string) string {
-	n := len(names) - 1
-	if n <= 0 {
-		return strings.Join(names, "")
-	}
-	return strings.Join(names[:n], ", ") + " or " + names[n]
 }
