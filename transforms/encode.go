@@ -19,13 +19,6 @@ type Decoder interface {
 	Decode(element any, take func(key string, o *keyed.Observation) error, reject func(line []byte, observations int))
 }
 
-// A refuser is a Decoder that passes observations to take that it knows to be unusable, so that they are counted and
-// logged.
-type refuser interface {
-	// unusable returns the reason, or nil.
-	unusable() error
-}
-
 // decoding counts the observations of a bundle.
 type decoding struct {
 	decoder    Decoder
@@ -38,8 +31,8 @@ func (d *decoding) begin() { d.rejected, d.refused = 0, 0 }
 
 func (d *decoding) decode(element any, take func(key string, o *keyed.Observation) error, reject func([]byte)) {
 	d.decoder.Decode(element, func(key string, o *keyed.Observation) (err error) {
-		if r, ok := d.decoder.(refuser); ok {
-			err = r.unusable()
+		if u, ok := d.decoder.(*observing); ok {
+			err = u.err // counted and logged like an observation that take refuses
 		}
 		if err == nil {
 			err = take(key, o)

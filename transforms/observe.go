@@ -90,7 +90,7 @@ type logged interface {
 // observing is the Decoder of an observer.
 type observing struct {
 	observe observer
-	err     error // of the last call
+	err     error // of the last observe, for decoding
 }
 
 // Decode implements Decoder. Observations of a log's records get their position, unless observe has set it.
@@ -105,6 +105,3 @@ func (d *observing) Decode(element any, take func(string, *keyed.Observation) er
 		reject(appendObject(nil, "", &keyed.Rejected{Key: key, Observation: o, Reason: err.Error()}), 1)
 	}
 }
-
-// unusable implements refuser.
-func (d *observing) unusable() error { return d.err }
