@@ -49,8 +49,7 @@ func OpenFile(path string, cfg Config) (*File, error) {
 
 // ReadFile is OpenFile without the lock, for a File that is never committed.
 func ReadFile(path string, cfg Config) (*File, error) {
-	f := &File{Memory: statestore.NewMemory(), path: path, cfg: cfg, unlock: func() {}}
-	f.Memory.Settings = new(cfg.Filter.AllSettings())
+	f := &File{Memory: cfg.newMemory(), path: path, cfg: cfg, unlock: func() {}}
 	var failed error
 	stored := func(yield func(statestore.State) bool) { f.Source, failed = statestore.ReadFile(path, yield) }
 	a, err := statestore.Migrate(cfg.Filter, stored, cfg.migration(), path, func(s statestore.State, _ bool) {

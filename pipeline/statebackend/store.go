@@ -45,6 +45,13 @@ func Filter[T any](s beam.Scope, c Config, observe func(T) (string, keyed.Observ
 
 func (c Config) log() *slog.Logger { return cmp.Or(c.Log, slog.Default()) }
 
+// newMemory returns a memory for the states of the job's filter.
+func (c Config) newMemory() *statestore.Memory {
+	m := statestore.NewMemory()
+	m.Settings = new(c.Filter.AllSettings())
+	return m
+}
+
 func (c Config) migration() statestore.Policy {
 	switch {
 	case c.DropIncompatible:

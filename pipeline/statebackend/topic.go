@@ -28,13 +28,13 @@ type Topic struct {
 // OpenTopic opens a ledger and resumes the states of the previous run. It sets the functions of ledger for states. With
 // ledger.History it only checks the states.
 func OpenTopic(ctx context.Context, ledger kafkaio.LedgerConfig, cfg Config) (*Topic, error) {
-	t := &Topic{Memory: statestore.NewMemory(), log: cfg.log()}
+	t := &Topic{Memory: cfg.newMemory(), log: cfg.log()}
 	written, unsealer := cfg.written(), &statestore.Unsealer{}
 	ledger.Migrate, ledger.Log = cfg.Migrate, cfg.log()
 	ledger.Seal = func(key string, state []byte) []byte { return written(key, state).Seal() }
 	ledger.Unseal = unsealer.Unseal
 	ledger.Open = func(found iter.Seq[*kafkaio.StoredState], keys, bytes int) (map[string]int64, error) {
-		t.Memory = statestore.NewMemory()
+		t.Memory = cfg.newMemory()
 		if !ledger.History {
 			t.Memory.Reserve(keys, bytes)
 		}
@@ -44,7 +44,6 @@ func OpenTopic(ctx context.Context, ledger kafkaio.LedgerConfig, cfg Config) (*T
 	if t.Ledger, err = kafkaio.OpenLedger(ctx, ledger); err != nil {
 		return nil, err
 	}
-	t.Memory.Settings = new(cfg.Filter.AllSettings())
 	t.run = account.From(t.Ledger.Context(ctx))
 	account.WithValue(t.run, "", t.Memory)
 	t.Ledger.TakeStates(func(key string, state []byte) bool {
