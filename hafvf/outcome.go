@@ -21,10 +21,10 @@ type Outcome struct {
 	state State
 }
 
-// Estimate returns mean and standard deviation of the likelihood's mean after the update, one for each of Model.Outputs:
-// Bank.Estimate at the regressors of the last complete vector. They are NaN if the model has regressors and the step has no
-// complete vector. Call Estimate before the next call for the bank and before xs or the state change; the slices are valid until the
-// next Estimate.
+// Estimate returns mean and standard deviation of the likelihood's mean after the update, one for each of
+// Model.Outputs: Bank.Estimate at the regressors of the last complete vector. They are NaN if the model has regressors
+// and the step has no complete vector. Call Estimate before the next call for the bank, and before xs or the state
+// change. The slices are valid until the next Estimate.
 func (o Outcome) Estimate() (mean, sd []float64) {
 	b := o.bank
 	if n := b.Model().Outputs(); b.estimated.mean == nil {
