@@ -114,8 +114,8 @@ func (d *Digests) Close(t time.Time, flush bool) (closed []Digest) {
 	return closed
 }
 
-// AppendBinary appends the encoded open digests, without the messages of their alarms, to b. The error is always nil.
-func (d *Digests) AppendBinary(b []byte) ([]byte, error) { return compact.Append(b, d.form), nil }
+// Append appends the encoded open digests, without the messages of their alarms, to b.
+func (d *Digests) Append(b []byte) []byte { return compact.Append(b, d.form) }
 
 // Decode decodes open digests from the front of b. It returns the rest of b. The digests may have other periods: see
 // TakeOver.

@@ -497,11 +497,10 @@ func (d *decider) form(c *coder, s *decisions, stored *storedForm, locationScale
 	if hasAlarm && !c.Writes {
 		s.alarm = usual.Alarm{}.NewState()
 	}
-	switch {
-	case hasAlarm && c.Writes:
-		c.B = usual.Alarm{}.Append(c.B, s.alarm)
-	case hasAlarm:
-		c.Rest(usual.Alarm{}.Decode(c.B, s.alarm))
+	if hasAlarm {
+		c.Nested(
+			func(b []byte) []byte { return usual.Alarm{}.Append(b, s.alarm) },
+			func(b []byte) ([]byte, error) { return usual.Alarm{}.Decode(b, s.alarm) })
 	}
 	if !stored.standardized {
 		return

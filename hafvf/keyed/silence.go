@@ -146,11 +146,7 @@ func (h *heartbeat) form(c *coder) {
 	if c.Bits(&reported, &h.muted, &unused); reported {
 		silenceForm(&c.Codec, compact.Ref(&h.reported))
 	}
-	if c.Writes {
-		c.B, _ = h.gaps.AppendBinary(c.B)
-	} else {
-		c.Rest(h.gaps.Decode(c.B))
-	}
+	c.Nested(h.gaps.Append, h.gaps.Decode)
 	c.Check((!reported || h.reported.Bound >= 0) && (reported || !h.muted))
 }
 

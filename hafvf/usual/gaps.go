@@ -513,8 +513,8 @@ const (
 	hasVisits = 0x40
 )
 
-// AppendBinary appends the encoded gaps to b. The error is always nil.
-func (g *Gaps) AppendBinary(b []byte) ([]byte, error) { return compact.Append(b, g.form), nil }
+// Append appends the encoded gaps to b.
+func (g *Gaps) Append(b []byte) []byte { return compact.Append(b, g.form) }
 
 // Decode decodes gaps from the front of b. It returns the rest of b.
 func (g *Gaps) Decode(b []byte) (rest []byte, err error) { return compact.Front(b, g.form) }

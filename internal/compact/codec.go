@@ -34,9 +34,14 @@ func Decode[T any](b []byte, v *T, form func(*Codec, *T)) error {
 	return nil
 }
 
-// Rest continues a Codec that reads with the bytes that another decoder left, or fails it with the error of that decoder.
-func (c *Codec) Rest(rest []byte, err error) {
-	if c.B = rest; err != nil {
+// Nested appends a value with appendTo, or reads it with decode, which returns the rest of its argument.
+func (c *Codec) Nested(appendTo func([]byte) []byte, decode func([]byte) (rest []byte, err error)) {
+	if c.Writes {
+		c.B = appendTo(c.B)
+		return
+	}
+	var err error
+	if c.B, err = decode(c.B); err != nil {
 		c.Fail()
 	}
 }

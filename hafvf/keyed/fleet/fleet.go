@@ -109,12 +109,7 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 		c.Times(&h.time)
 		compact.Texts(c, &h.event)
 	})
-	if c.Writes {
-		c.B, _ = f.digests.AppendBinary(c.B)
-	} else {
-		c.Rest(f.digests.Decode(c.B))
-	}
-	if c.Writes || len(c.B) > 0 { // older states end here
+	if c.Nested(f.digests.Append, f.digests.Decode); c.Writes || len(c.B) > 0 { // older states end here
 		tail := uint8(pageCandidatesFollow)
 		compact.Unsigned(c, &f.maxKeys)
 		compact.Bytes(c, &tail)
@@ -123,11 +118,7 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 				nameForm(c, n)
 				compact.Texts(c, event)
 			})
-			if c.Writes {
-				c.B = f.digests.AppendMessages(c.B)
-			} else {
-				c.Rest(f.digests.DecodeMessages(c.B))
-			}
+			c.Nested(f.digests.AppendMessages, f.digests.DecodeMessages)
 		}
 	}
 }
