@@ -26,9 +26,8 @@ type AlarmConfig struct {
 	// BudgetTime is the time per alarm, for keys whose observations have times. It is converted to observations at
 	// the median step of the warm-up. A key without times uses usual.DefaultBudget.
 	BudgetTime time.Duration
-	// Rest is the number of observations after an alarm in which no other alarm is raised, at least 0, or
-	// usual.AutoRest: seven hours, within 6 to 60 observations. Deviations in the rest belong to the same incident: a
-	// change that is found in the rest is in Detection and raises no alarm.
+	// Rest is at least 0, or usual.AutoRest: seven hours, within 6 to 60 observations. Half of it is the longest calm
+	// that ends an episode: a later deviation is another incident.
 	Rest int
 	// RestTime, if not zero, replaces Rest for keys whose observations have times. It is converted to observations at
 	// the median step of the warm-up. A key without times then uses usual.AutoRest.
@@ -36,10 +35,6 @@ type AlarmConfig struct {
 	// Settling is how long the threshold of a new key is raised. In the first eighth of this time, changes raise no
 	// alarm. Zero disables both.
 	Settling time.Duration
-	// Lasting makes an alarm last until its key is back to usual, see usual.Alarm.UpdateLasting. Until then, further
-	// deviations raise no alarm and cost no budget, unless they are much worse or on the other side of usual. The end
-	// of the alarm is Estimate.Recovered.
-	Lasting bool
 	// Seasons are the seasons of the profile, for keys whose observations have times. Empty: none.
 	Seasons []usual.Season
 	Zone    string // time zone of the seasons, an IANA name; empty for UTC
@@ -53,7 +48,7 @@ type AlarmConfig struct {
 // week and the last three values.
 func DefaultAlarms() AlarmConfig {
 	return AlarmConfig{
-		BudgetTime: usual.DefaultBudgetTime, Rest: usual.AutoRest, Settling: usual.DefaultSettling, Lasting: true,
+		BudgetTime: usual.DefaultBudgetTime, Rest: usual.AutoRest, Settling: usual.DefaultSettling,
 		Seasons: usual.DefaultSeasons(), Zone: "UTC", Order: usual.DefaultProfile().Order,
 	}
 }
@@ -106,35 +101,43 @@ func (c AlarmConfig) PaceOf(step time.Duration) usual.Pace {
 	return checked(usual.NewPace(c.BudgetOf(step), step, rest, c.Settling))
 }
 
-// A decider decides whether keys raise alarms. One decider serves all keys that match the same rules. The fields from
-// evidence to profileBeforeAlarm, and single, describe the last observation that it processed.
+// A decider decides whether keys raise alarms. One decider serves all keys that match the same rules.
 type decider struct {
-	counted            expfam.Counted // nil for other models
-	cfg                AlarmConfig
-	lookback           time.Duration // see Config
-	warmUp             int           // number of first observations, which set decisions.standard and timed
-	outputs            int
-	timed              *usual.Profile      // for keys with times
-	untimed            *usual.Profile      // for keys without times
-	fingerprint        compact.Fingerprint // of the settings of the profiles
-	y, standard        []float64
-	calendar           *usual.Calendar // for the profile, and for the times in messages
-	evidence           usual.Evidence
-	usual              Moments           // usual values, on the scale of the filter; NaN if there are none
-	recentSD           []float64         // recent SD of usual, by output; no decision depends on it
-	movesMost          bool              // the autoregressive view gave the largest score
-	planned            []bool            // by output: the offset of the hour of the week is larger than recentSD
-	stuck              bool              // equal values in a row gave the largest score
-	scattersMore       bool              // values scatter more than ever: they lie on both sides
-	escalated          bool              // the value deviates by another full step from the usual value before the alarm
-	missed             usual.MissedSpike // the missed spike of the alarm, on the scale of the filter; else zero
-	deviations         []float64         // deviations from decisions.before, by output, in sd
-	episodeDeviations  []float64         // deviations from decisions.episode.before, by output, in sd
-	profileBeforeAlarm hafvf.State       // profile before the observation, if no alarm lasts
-	// categories reports that the values are categories; single, that the step has one observation.
-	categories, single bool
-	averages           bool // intervals vary less if they have more events
-	measured           bool // the family learns the spread of values; for counts and shares the mean determines it
+	observed
+	counted     expfam.Counted // nil for other models
+	cfg         AlarmConfig
+	lookback    time.Duration // see Config
+	warmUp      int           // number of first observations, which set decisions.standard and timed
+	outputs     int
+	timed       *usual.Profile      // for keys with times
+	untimed     *usual.Profile      // for keys without times
+	fingerprint compact.Fingerprint // of the settings of the profiles
+	calendar    *usual.Calendar     // for the profile, and for the times in messages
+	categories  bool                // the values are categories
+	averages    bool                // intervals vary less if they have more events
+	measured    bool                // the values are measured, and not counted
+}
+
+// observed describes the observation that a decider processed last.
+type observed struct {
+	y, standard   []float64
+	single        bool // the step has one vector
+	evidence      usual.Evidence
+	usual         Moments           // usual values, on the scale of the filter; NaN if there are none
+	recentSD      []float64         // recent SD of usual, by output; no decision depends on it
+	spread        []float64         // by output: factor of SD for the hour and the number of events
+	planned       []bool            // by output: the offset of the hour of the week is larger than recentSD
+	movesMost     bool              // the autoregressive view gave the largest score
+	stuck         bool              // equal values in a row gave the largest score
+	accepted      bool              // the profile has accepted a new level
+	missed        usual.MissedSpike // the missed spike of the alarm, on the scale of the filter; else zero
+	profileBefore hafvf.State       // profile before the observation, if no episode is known
+	// Of a known episode:
+	deviations   []float64 // by output
+	wasBack      bool      // the values had returned before the observation
+	farther      bool      // the values are worse than reported
+	known        bool      // the deviation is reported already, by an ended episode
+	fromBaseline bool      // an alarm is reported relative to the baseline
 }
 
 // newDecider returns the decider for the keys of all that have the filter. m is the model of the filter.
@@ -145,10 +148,13 @@ func newDecider(config Config, filter hafvf.Config, m expfam.Model) *decider {
 	counted, _ := m.(expfam.Counted)
 	d := &decider{
 		cfg: cfg, lookback: config.Lookback, warmUp: cmp.Or(filter.WarmUp, DefaultWarmUp), outputs: n, fingerprint: compact.FingerprintOf(textOf([]any{cfg.Seasons, cfg.Zone, cfg.Order})),
-		y: make([]float64, n), standard: make([]float64, n), deviations: make([]float64, n), episodeDeviations: make([]float64, n), categories: categories, counted: counted, calendar: cfg.calendar(),
+		categories: categories, counted: counted, calendar: cfg.calendar(),
 		averages: config.Aggregate == nil || config.Aggregate.Value.Averages(),
 		measured: hafvf.Scalable(filter.Family) == nil,
-		usual:    Moments{make([]float64, n), make([]float64, n)}, recentSD: make([]float64, n), planned: make([]bool, n),
+		observed: observed{planned: make([]bool, n)},
+	}
+	for _, list := range [...]*[]float64{&d.y, &d.standard, &d.usual.Mean, &d.usual.SD, &d.recentSD, &d.spread, &d.deviations} {
+		*list = make([]float64, n)
 	}
 	settings := usual.ProfileConfig{Dim: n, Order: cfg.Order, Indicators: categories}
 	d.untimed = checked(usual.NewProfile(settings))
@@ -217,9 +223,9 @@ type decisions struct {
 	alarm    hafvf.State   // nil in the first warm-up
 	last     time.Time     // time of the last alarm
 	runs     []oneSidedRun // by output: the run of recent values
-	lasting  lastingAlarm
-	before   preAlarmBaseline // usual values before the lasting alarm, or before an alarm whose values have not returned
-	episode  episode          // the episode of the lasting alarm, or of an alarm whose values have not returned
+	episode  episode
+	// sinceRestored is the number of observations since an episode was undone, at most habitObs; 0 if there was none.
+	sinceRestored float64
 }
 
 func medianStep(values []timedValues) time.Duration {
@@ -236,14 +242,14 @@ type timedValues struct {
 	events float64 // number of events of the interval, or trials; 0 if unknown
 }
 
-// update learns the values y of an observation and decides on an alarm. y is the last result of values; nil means that
-// the observation is missing. Score and Decision.Threshold are NaN if the observation is not scored: if it is missing,
-// in the warm-up, or without a time although the key has times. A single category has a threshold and no score.
-func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, permit func(usual.AlarmKind) bool) (decision usual.Decision, score float64) {
+// update learns the values of an observation and decides on an alarm. y is the last result of values; nil means that the
+// observation is missing. Score and Threshold are NaN if the observation is not scored: if it is missing, in the
+// warm-up, or without a time although the key has times. A single category has a threshold and no score.
+func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, permit func(usual.AlarmKind) bool) (v verdict, score float64) {
 	for i := range d.usual.Mean {
 		d.usual.Mean[i], d.usual.SD[i], d.recentSD[i] = math.NaN(), math.NaN(), math.NaN()
 	}
-	d.escalated, d.stuck, d.missed = false, false, usual.MissedSpike{}
+	d.stuck, d.accepted, d.wasBack, d.farther, d.fromBaseline, d.known, d.missed = false, false, false, false, false, false, usual.MissedSpike{}
 	switch {
 	case y == nil:
 	case s.standard == nil:
@@ -252,45 +258,52 @@ func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, pe
 		// A key with times has seasons, which need the time of every observation.
 	default:
 		var missed usual.MissedSpike
+		ep := &s.episode
 		score = math.NaN() // a single category is not unusual; a change of its rate is
 		if !(d.categories && d.single) {
-			score, missed = d.score(s, t, y)
-			score = d.capScore(s, t, y, score)
+			if score, missed = d.score(s, t, y); ep.known() {
+				score = ep.observe(d, s, t, score)
+			}
 		}
-		alarm := usual.NewAlarm(s.pace)
-		if !d.cfg.Lasting {
-			decision = alarm.Update(s.alarm, score, change, permit)
-			return d.applyMissed(s, missed, decision, score, permit)
+		wasCalm := ep.calm > 0
+		v.Decision = usual.NewAlarm(s.pace).Update(s.alarm, score, usual.Context{Change: change, Farther: d.farther, Covered: ep.open || d.known}, permit)
+		switch {
+		case !ep.open:
+		case ep.advance(d, s, t, score):
+			v.ended = true
+			return v, score
+		case d.farther && v.Due && ep.silent:
+			v.Decision = usual.NewAlarm(s.pace).Raise(s.alarm)
+		case d.farther && v.Due && ep.reports < maxReports:
+			v.Alarm, v.worse = usual.NoveltyAlarm, true
+		default:
+			v.resting = wasCalm && v.Due
 		}
-		context := usual.Context{Change: change, Side: d.usual.side(y), Escalated: d.escalated, Repeated: d.stuck}
-		if d.stuck || d.scattersMore { // the usual value moves, or values lie on both sides of it
-			context.Side = 0
-		}
-		decision = alarm.UpdateLasting(s.alarm, score, context, permit)
-		return d.applyMissed(s, missed, decision, score, permit)
+		return d.applyMissed(s, missed, v, score, permit)
 	}
-	return usual.Decision{Threshold: math.NaN()}, math.NaN()
+	v.Threshold = math.NaN()
+	return v, math.NaN()
 }
 
-// applyMissed returns the decision and the score of a step, including a missed spike. A missed spike is a novelty if
+// applyMissed returns the verdict and the score of a step, including a missed spike. A missed spike is a novelty if
 // the step raises no other alarm. Its threshold is the score of one alarm per budget, independent of the key's usual
 // scores.
-func (d *decider) applyMissed(s *decisions, missed usual.MissedSpike, decision usual.Decision, score float64, permit func(usual.AlarmKind) bool) (usual.Decision, float64) {
+func (d *decider) applyMissed(s *decisions, missed usual.MissedSpike, v verdict, score float64, permit func(usual.AlarmKind) bool) (verdict, float64) {
 	threshold := math.Log10(s.pace.Budget())
-	if missed.Score == 0 || missed.Score < threshold || decision.Alarm != usual.NoAlarm {
-		return decision, score
+	if missed.Score == 0 || missed.Score < threshold || v.Alarm != usual.NoAlarm {
+		return v, score
 	}
 	d.missed = missed
 	d.missed.Extreme, _ = s.onScale(missed.Output, missed.Extreme, 0, 1)
 	d.missed.Usual, _ = s.onScale(missed.Output, missed.Usual, 0, 1)
-	raised := usual.NewAlarm(s.pace).Raise(s.alarm, permit(usual.NoveltyAlarm))
-	decision.Muted = decision.Muted || raised.Muted
-	if decision.Alarm = raised.Alarm; decision.Alarm == usual.NoAlarm {
+	raised := s.raise(permit(usual.NoveltyAlarm))
+	if raised.Alarm == usual.NoAlarm {
 		d.missed = usual.MissedSpike{}
-		return decision, score
+		v.Muted = v.Muted || raised.Muted
+		return v, score
 	}
-	decision.Threshold = threshold
-	return decision, missed.Score
+	raised.Threshold = threshold
+	return raised, missed.Score
 }
 
 // missedShift returns the shift from the usual value of the missed spike to the value that occurred.
@@ -317,8 +330,8 @@ func (d *decider) score(s *decisions, t time.Time, y []float64) (float64, usual.
 	for i, v := range y {
 		d.standard[i] = (v - s.standard[2*i]) / s.standard[2*i+1]
 	}
-	if d.cfg.Lasting && !s.lasting.lasts {
-		d.profileBeforeAlarm = append(d.profileBeforeAlarm[:0], s.profile...)
+	if !s.episode.known() {
+		d.profileBefore = append(d.profileBefore[:0], s.profile...)
 	}
 	if s.runs == nil {
 		s.runs = make([]oneSidedRun, d.outputs)
@@ -333,11 +346,12 @@ func (d *decider) score(s *decisions, t time.Time, y []float64) (float64, usual.
 	for i := range y {
 		d.usual.Mean[i], d.usual.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], 1)
 		_, d.recentSD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.RecentSpread[i])
+		d.spread[i] = step.Spread[i]
 		d.planned[i] = math.Abs(s.standard[2*i+1]*step.Offset[i]) > d.recentSD[i]
 		s.runs[i].addDeviation(t, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
-	d.stuck, d.scattersMore = step.Repeated, step.SpreadIncreased
+	d.stuck, d.accepted = step.Repeated, step.Accepted
 	d.movesMost = d.cfg.Order > 0
 	for _, v := range step.Views[:last] {
 		d.movesMost = d.movesMost && max(step.Views[last].Score, step.Fast) > v.Score
@@ -450,11 +464,11 @@ func (s *decisions) recordAlarm(a *Alert) {
 
 // storedForm holds the fields of encoded decisions that differ from their form in memory. standardized reports that
 // decisions.standard is set, and same that it equals the location and scale of the filter's warm-up. repeats and
-// episodeRepeats are usual.Profile.Repeats of the two profiles.
+// beforeRepeats are usual.Profile.Repeats of the two profiles.
 type storedForm struct {
-	fingerprint                                 compact.Fingerprint
-	standardized, same, repeats, episodeRepeats bool
-	episode                                     string // the encoded profile before the episode
+	fingerprint                                compact.Fingerprint
+	standardized, same, repeats, beforeRepeats bool
+	before                                     string // the encoded profile before the episode
 }
 
 // append encodes the alarm state of a key. locationScale is from the warm-up of the filter.
@@ -463,8 +477,8 @@ func (d *decider) append(c *coder, s *decisions, locationScale []float64) {
 	if stored.standardized {
 		stored.same, stored.repeats = slices.EqualFunc(s.standard, locationScale, sameBits), d.profile(s).Repeats(s.profile)
 	}
-	if s.episode.known() {
-		stored.episode, stored.episodeRepeats = string(d.profile(s).Append(nil, s.episode.profile)), d.profile(s).Repeats(s.episode.profile)
+	if before := s.episode.profile; before != nil {
+		stored.before, stored.beforeRepeats = string(d.profile(s).Append(nil, before)), d.profile(s).Repeats(before)
 	}
 	if d.form(c, s, &stored, locationScale); stored.standardized {
 		c.B = compact.AppendString(c.B, d.profile(s).AppendPlan(nil, s.profile, s.plan))
@@ -474,18 +488,19 @@ func (d *decider) append(c *coder, s *decisions, locationScale []float64) {
 
 // form encodes or decodes the part of the decisions before the plan and the profile.
 func (d *decider) form(c *coder, s *decisions, stored *storedForm, locationScale []float64) {
-	hasAlarm, hasBefore, hasEpisode := s.alarm != nil, s.before.known(), s.episode.known() || s.episode.sinceRestored > 0
 	c.Raw(stored.fingerprint[:])
-	c.Bits(&s.timed, &s.lasting.lasts, &hasAlarm)
-	c.Bits(&stored.standardized, &stored.same, &stored.repeats)
-	if c.Bits(&hasBefore, &hasEpisode, &stored.episodeRepeats); hasBefore {
-		s.before.form(c, d.outputs)
-	}
-	if s.lasting.lasts {
-		s.lasting.form(c)
-	}
-	if hasEpisode {
-		s.episode.form(c, &stored.episode, d.outputs)
+	hasAlarm, decodeAlarm := s.alarm != nil, usual.Alarm{}.Decode
+	if c.former {
+		hasAlarm, decodeAlarm = d.formerForm(c, s, stored), usual.Alarm{}.DecodeFormer
+	} else {
+		hasEpisode, restored := s.episode.open || s.episode.known(), s.sinceRestored > 0
+		c.Bits(&s.timed, &hasAlarm, &hasEpisode, &restored, &stored.standardized, &stored.same, &stored.repeats, &stored.beforeRepeats)
+		if hasEpisode {
+			s.episode.form(c, &stored.before, d.outputs)
+		}
+		if restored {
+			c.Packs(&s.sinceRestored)
+		}
 	}
 	compact.Signed(&c.Codec, &s.step)
 	c.near(&s.last)
@@ -500,7 +515,7 @@ func (d *decider) form(c *coder, s *decisions, stored *storedForm, locationScale
 	if hasAlarm {
 		c.Nested(
 			func(b []byte) []byte { return usual.Alarm{}.Append(b, s.alarm) },
-			func(b []byte) ([]byte, error) { return usual.Alarm{}.Decode(b, s.alarm) })
+			func(b []byte) ([]byte, error) { return decodeAlarm(b, s.alarm) })
 	}
 	if !stored.standardized {
 		return
@@ -530,16 +545,13 @@ func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err er
 	if r.Bad || !stored.standardized && len(r.B) > 0 || stored.same && (!stored.standardized || len(locationScale) != 2*d.outputs) {
 		return s, compact.ErrCut
 	}
-	if s.lasting.peak.output >= d.outputs {
-		return s, errDecisions
-	}
 	if s.alarm != nil {
 		if err := (usual.Alarm{}).Valid(s.alarm); err != nil {
 			return s, err
 		}
 	}
 	if stored.fingerprint != d.fingerprint {
-		return decisions{alarm: s.alarm, last: s.last, lasting: s.lasting}, nil // s.before depends on the other seasons
+		return decisions{alarm: s.alarm, last: s.last, episode: episode{openEpisode: s.episode.openEpisode}}, nil // the baseline depends on the other seasons
 	}
 	if !d.valid(&s) {
 		return s, errDecisions
@@ -555,8 +567,8 @@ func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err er
 // readProfiles decodes the profile and its plan, which are the rest of r, and the profile before an episode.
 func (s *decisions) readProfiles(r *coder, p *usual.Profile, stored *storedForm) (err error) {
 	plan := r.Text()
-	if s.profile, err = p.Decode(r.B, stored.repeats); err == nil && stored.episode != "" {
-		s.episode.profile, err = p.Decode([]byte(stored.episode), stored.episodeRepeats)
+	if s.profile, err = p.Decode(r.B, stored.repeats); err == nil && stored.before != "" {
+		s.episode.profile, err = p.Decode([]byte(stored.before), stored.beforeRepeats)
 	}
 	if err != nil {
 		return err

@@ -87,9 +87,11 @@ type Detection struct {
 	// Muted reports that only the debt of earlier alarms prevented an alarm, see usual.Decision. In an incident it is
 	// true for the first observation, and for one observation after every rest.
 	Muted bool
-	// Resting reports that only an earlier alarm prevented an alarm, after the key was back to usual. It is true for
-	// the first observation of a recurring deviation.
+	// Resting reports that only the open episode prevented an alarm, after a calm that was too short to end it. It is
+	// true for the first observation of a recurring deviation.
 	Resting bool
+	// Episode is the open episode, or the one that ends with the observation; else nil.
+	Episode *EpisodeReport
 }
 
 // An Alert reports an alarm or a belief. It has the key, time and ID of its estimate.
@@ -114,7 +116,13 @@ type Alert struct {
 	// Score are the largest while the alarm lasted.
 	Score, Threshold float64
 	Usual            Moments
-	Message          string // the alert as a sentence
+	// Episode is the episode that the alarm begins, reports again or ends; nil for a belief and for a silence.
+	Episode *EpisodeReport
+	// Level and NormalFrom are set for the end of an episode: where its values are, and the time of the first one
+	// after the last far one.
+	Level      Level
+	NormalFrom time.Time
+	Message    string // the alert as a sentence
 }
 
 // set sets out to d and to the start of its regime, and keeps Score, Threshold and Usual. In the warm-up the kind is
@@ -131,7 +139,7 @@ func (out *Detection) set(d hafvf.Hypotheses, warmUp bool, n int64, start regime
 
 // decide decides whether the estimate raises an alarm, and sets e.Alarm and the fields of e.Detection that alarms
 // depend on. y are the values of the observation, nil if it is missing.
-func (t *Track) decide(e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) (decision usual.Decision) {
+func (t *Track) decide(e *Estimate, y []float64, d hafvf.Hypotheses, before *regime) (v verdict) {
 	cfg, detection, decider := &t.stages.keyCfg.Alerts, e.Detection, t.stages.decider
 	sizeOf := func(kind usual.AlarmKind) shift {
 		if kind == usual.ChangeAlarm {
@@ -140,28 +148,31 @@ func (t *Track) decide(e *Estimate, y []float64, d hafvf.Hypotheses, before *reg
 		if decider.missed.Score > 0 {
 			return decider.missedShift(t.stages.scale)
 		}
-		if decider.escalated {
-			return t.decisions.before.current(decider).shift(y, t.stages.scale)
+		if decider.fromBaseline {
+			return t.decisions.episode.moments(decider, &t.decisions).shift(y, t.stages.scale)
 		}
 		return decider.recentUsual().shift(y, t.stages.scale)
 	}
 	permit := func(kind usual.AlarmKind) bool {
 		return !inCooldown(cfg.Cooldown, t.decisions.last, e.Time) && cfg.permits(sizeOf(kind))
 	}
-	decision, detection.Score = decider.update(&t.decisions, e.Time, y, detection.Kind == hafvf.Change, permit)
-	detection.Threshold, detection.Muted, detection.Resting = decision.Threshold, decision.Muted, decision.Resting
-	kind := decision.Alarm
+	v, detection.Score = decider.update(&t.decisions, e.Time, y, detection.Kind == hafvf.Change, permit)
+	detection.Threshold, detection.Muted, detection.Resting = v.Threshold, v.Muted, v.resting
+	kind := v.Alarm
 	if !math.IsNaN(detection.Score) {
 		copy(detection.Usual.Mean, decider.usual.Mean)
 		copy(detection.Usual.SD, decider.recentSD)
+		t.clip(detection.Usual)
 	}
 	if kind == usual.NoAlarm {
-		return decision
+		return v
 	}
 	if len(t.rules.marks) > 0 && t.markedFalse(e.Time, sizeOf(kind)) {
-		usual.NewAlarm(t.decisions.pace).Refund(t.decisions.alarm)
-		decision.Alarm, decider.missed = usual.NoAlarm, usual.MissedSpike{}
-		return decision
+		if !v.worse { // a report that an episode is worse costs nothing
+			usual.NewAlarm(t.decisions.pace).Refund(t.decisions.alarm)
+		}
+		v.Alarm, v.marked, decider.missed = usual.NoAlarm, true, usual.MissedSpike{}
+		return v
 	}
 	t.decisions.last = e.Time
 	a := t.newAlert(string(kind), e, d, before, sizeOf(kind))
@@ -172,7 +183,20 @@ func (t *Track) decide(e *Estimate, y []float64, d hafvf.Hypotheses, before *reg
 		a.LogOdds = math.Log(d.Outlier+d.Change+tiny) - math.Log(d.Stay+tiny)
 	}
 	e.Alarm = a
-	return decision
+	return v
+}
+
+// clip limits means on the filter's scale to the side of zero on which all values of their outputs have been.
+func (t *Track) clip(m Moments) {
+	for i := range t.decisions.runs {
+		switch r := &t.decisions.runs[i]; {
+		case t.stages.scale != nil || r.negative == r.positive:
+		case r.positive:
+			m.Mean[i] = max(0, m.Mean[i])
+		default:
+			m.Mean[i] = min(0, m.Mean[i])
+		}
+	}
 }
 
 func (t *Track) newAlert(kind string, e *Estimate, d hafvf.Hypotheses, before *regime, s shift) *Alert {
@@ -257,22 +281,6 @@ func (m Moments) shift(y []float64, sc *scaling) (largest shift) {
 		}
 	}
 	return largest
-}
-
-// side returns the side of the value with the largest deviation: 1 if it is at least far above the mean, -1 if it is at
-// least far below, else 0.
-func (m Moments) side(y []float64) (side int) {
-	largest := far
-	for i, v := range y {
-		if size := (v - m.Mean[i]) / m.SD[i]; math.Abs(size) >= largest {
-			if largest = math.Abs(size); size > 0 {
-				side = 1
-			} else {
-				side = -1
-			}
-		}
-	}
-	return side
 }
 
 // permits reports whether a shift may raise an alarm.

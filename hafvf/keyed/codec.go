@@ -220,7 +220,10 @@ func estimateForm(c *compact.Codec, e *Estimate) {
 	c.Scalars(&d.Score, &d.Threshold)
 	momentsForm(c, &d.Usual)
 	alarm, belief, none := e.Alarm != nil, e.Belief != nil, false
-	c.Bits(&d.Muted, &d.Resting, &none)
+	inEpisode := d.Episode != nil
+	if c.Bits(&d.Muted, &d.Resting, &inEpisode); inEpisode {
+		episodeReportForm(c, compact.Ref(&d.Episode))
+	}
 	if c.Bits(&alarm, &belief, &none); alarm {
 		alertForm(c, compact.Ref(&e.Alarm))
 	}
@@ -230,7 +233,20 @@ func estimateForm(c *compact.Codec, e *Estimate) {
 	compact.Signed(c, &e.Pace.Step, &e.Pace.Budget)
 }
 
+// episodeTag precedes an alert with an episode. Alerts of older states start with the length of their kind.
+const episodeTag = 1
+
 func alertForm(c *compact.Codec, a *Alert) {
+	inEpisode := a.Episode != nil
+	if !c.Writes {
+		inEpisode = len(c.B) > 0 && c.B[0] == episodeTag
+	}
+	if tag := byte(episodeTag); inEpisode {
+		compact.Bytes(c, &tag)
+		episodeReportForm(c, compact.Ref(&a.Episode))
+		compact.Texts(c, &a.Level)
+		c.Times(&a.NormalFrom)
+	}
 	compact.Texts(c, &a.Kind, &a.Corrects)
 	c.Times(&a.Start)
 	compact.Signed(c, &a.Delay)
@@ -238,6 +254,15 @@ func alertForm(c *compact.Codec, a *Alert) {
 	compact.Unsigned(c, &a.Output)
 	momentsForm(c, &a.Before, &a.After, &a.Usual)
 	compact.Texts(c, &a.Message)
+}
+
+func episodeReportForm(c *compact.Codec, r *EpisodeReport) {
+	compact.Texts(c, &r.ID)
+	compact.Texts(c, &r.State)
+	c.Times(&r.Since, &r.Worst.Time)
+	compact.Unsigned(c, &r.Reports)
+	momentsForm(c, &r.UsualBefore)
+	c.Scalars(&r.Worst.Value, &r.Worst.Size)
 }
 
 func momentsForm(c *compact.Codec, moments ...*Moments) {

@@ -192,7 +192,7 @@ func (est *Estimator) update(m *Memory, out *Estimate, t *Track, input *Observat
 	}
 	c.describe(m, out, t.state, outcome, row, known)
 	profileStarts := t.decisions.standard == nil
-	decision := usual.Decision{Threshold: math.NaN()}
+	decision := verdict{Decision: usual.Decision{Threshold: math.NaN()}}
 	if c.bank.Detects() {
 		out.Detection.set(outcome.Detection, out.WarmUp, t.n, started)
 		if y := c.decider.values(o.X); !input.Partial {
@@ -208,9 +208,8 @@ func (est *Estimator) update(m *Memory, out *Estimate, t *Track, input *Observat
 	for _, a := range [...]*Alert{out.Alarm, out.Belief} {
 		if a != nil {
 			a.Score, a.Threshold, a.Usual = out.Detection.Score, out.Detection.Threshold, out.Detection.Usual
-			if a == out.Alarm && c.decider.escalated {
-				a.Usual = t.decisions.before.current(c.decider)
-				c.scale.momentsToData(a.Usual)
+			if a == out.Alarm && c.decider.fromBaseline {
+				a.Usual = t.before()
 			}
 			if m := &c.decider.missed; a == out.Alarm && m.Score > 0 {
 				a.Usual = Moments{append([]float64(nil), a.Usual.Mean...), a.Usual.SD}

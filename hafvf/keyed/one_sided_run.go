@@ -35,6 +35,8 @@ type oneSidedRun struct {
 	equalStart      time.Time // time of the first of them
 	equalInLookback int64     // number of the later ones within the lookback of the source
 
+	negative, positive bool // the output has had such values
+
 	alarmed bool // the run has raised an alarm
 	ended   int  // observations since the alarmed run ended, from 1; 0 after aftermathObs
 }
@@ -43,6 +45,7 @@ type oneSidedRun struct {
 // the lookback: of the equal values up to x or, if x is a new value, the number before it if that is larger.
 func (s *oneSidedRun) add(t time.Time, x float64, lookback time.Duration) (within int64) {
 	within = s.equalInLookback
+	s.negative, s.positive = s.negative || x < 0, s.positive || x > 0
 	if s.ended > 0 {
 		s.ended = (s.ended + 1) % aftermathObs
 	}
@@ -116,7 +119,9 @@ func unremarkable(size float64) bool { return size > -far && size < far }
 
 func (s *oneSidedRun) form(c *coder) {
 	hasLookback := s.equalInLookback > 0
-	c.Bits(&s.gap, &s.alarmed, &hasLookback)
+	if c.Bits(&s.gap, &s.alarmed, &hasLookback, &s.negative, &s.positive); c.former {
+		s.negative, s.positive = true, true // not known
+	}
 	compact.Signed(&c.Codec, &s.reach)
 	compact.Unsigned(&c.Codec, &s.n, &s.equal)
 	compact.Unsigned(&c.Codec, &s.ended)

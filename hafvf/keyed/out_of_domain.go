@@ -3,7 +3,6 @@ package keyed
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"hafvf/hafvf/expfam"
@@ -52,30 +51,31 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	if s.alarm == nil {
 		return nil
 	}
-	decision := usual.NewAlarm(s.pace).Raise(s.alarm, !t.stages.keyCfg.Alerts.Disabled && !inCooldown(t.stages.keyCfg.Alerts.Cooldown, s.last, o.Time))
-	lasting := &s.lasting
-	lasting.normalFrom, lasting.normalSteps, lasting.sum = time.Time{}, 0, 0
-	if decision == (usual.Decision{}) {
+	v := s.raise(!t.stages.keyCfg.Alerts.Disabled && !inCooldown(t.stages.keyCfg.Alerts.Cooldown, s.last, o.Time))
+	if s.episode.open {
+		s.episode.extend(s.episode.calm)
+	}
+	if v.Alarm == usual.NoAlarm && !v.Muted {
 		return nil
 	}
 	out, nan, none := &Estimate{}, math.NaN(), unknown(c.decider.outputs)
 	c.blank(&Memory{}, out, t.n, o, false)
-	if out.Detection.Muted = decision.Muted; decision.Muted {
+	if out.Detection.Muted = v.Muted; v.Muted {
 		return out
 	}
 	s.last = o.Time
-	if c.decider.cfg.Lasting && !lasting.lasts {
-		*lasting, s.before = lastingAlarm{lasts: true, id: strings.Clone(o.ID), start: o.Time}, preAlarmBaseline{}
-	}
 	if est.aggregator == nil {
 		c.decider.expect(out.Detection.Usual, s, o.Time)
 		c.scale.momentsToData(out.Detection.Usual)
 	}
 	a := &Alert{
-		Kind: string(decision.Alarm), Start: o.Time, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: out.Detection.Usual,
+		Kind: string(v.Alarm), Start: o.Time, LogOdds: nan, Size: nan, Before: none, After: none, Score: nan, Threshold: nan, Usual: out.Detection.Usual,
 	}
 	a.Message = t.outOfDomainMessage(&est.cfg, o)
 	out.Alarm = a
+	s.episode.report(out, v, false)
+	out.Detection.Episode = t.describe(v, false)
+	a.Episode = out.Detection.Episode
 	return out
 }
 

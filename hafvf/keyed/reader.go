@@ -9,8 +9,9 @@ import (
 // A coder encodes or decodes the parts of a state.
 type coder struct {
 	compact.Codec
-	clock time.Time // latest time of the key; other times are stored relative to it
-	width spread    // spread of the key, if it has one
+	clock  time.Time // latest time of the key; other times are stored relative to it
+	width  spread    // spread of the key, if it has one
+	former bool      // the state has the formerTag
 	// For a key with intervals:
 	waiting   span
 	intervals string

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -82,9 +81,6 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	if m := &decider.missed; a == e.Alarm && m.Score > 0 {
 		return t.missed(m, who, u, e.Time)
 	}
-	if !decider.measured {
-		mean = max(0, mean)
-	}
 	x, seen := a.seen(e.X)
 	if seen && decider.counted != nil {
 		x = decider.counted.Share(e.X[0])
@@ -99,9 +95,10 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 			s.what = f.difference(x, mean, sd, "above usual", "below usual")
 		}
 	}
-	farther, equal := a == e.Alarm && decider.escalated, ""
+	ep, equal := &t.decisions.episode, ""
+	fromBaseline := a == e.Alarm && decider.fromBaseline
 	switch {
-	case farther || kind == hafvf.Outlier:
+	case fromBaseline || kind == hafvf.Outlier:
 	case run.isReturn(a.Size) && !decider.stuck:
 		s.what = "back to usual"
 	case seen && (run.isStuck() || decider.stuck):
@@ -125,13 +122,16 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	}
 	s.when = t.when(a, e.Time, equal)
 	switch {
-	case farther:
-		before := "the previous alarm"
-		if began := t.decisions.before.start; !began.IsZero() {
-			before = t.clock(began, e.Time)
+	case fromBaseline:
+		if ep.open && decider.farther {
+			s.who += " is getting worse:"
+			s.what = strings.TrimPrefix(s.what, "is ")
 		}
-		s.when += ", worse than at " + before
-		s.usual = "usual before the alarm " + f.band(mean, sd)
+		s.usual = "usual before "
+		if !ep.start.IsZero() {
+			s.usual += t.clock(ep.start, e.Time) + " "
+		}
+		s.usual += f.band(mean, sd)
 	case kind == hafvf.Outlier:
 		s.when += ", an outlier"
 	}
@@ -233,37 +233,40 @@ func (a *Alert) seen(step [][]float64) (v float64, ok bool) {
 }
 
 // ended returns the message of the end of an alarm that lasted, at the estimate e.
-func (t *Track) ended(cfg *Config, a *Alert, l *lastingAlarm, e *Estimate) string {
+func (t *Track) ended(cfg *Config, a *Alert, side string, e *Estimate) string {
+	ep, w := a.Episode, &a.Episode.Worst
 	who, u := t.subject(cfg, a.Output)
 	s, usualWords := sentence{who: who, what: "back to usual"}, "usual "
-	if side := l.stays(); side != "" {
-		s.what, usualWords = "stays "+side+" usual, alarm over", "usual before the alarm "
+	mean, sd := ep.UsualBefore.Mean[a.Output], ep.UsualBefore.SD[a.Output]
+	if a.Level != LevelBack && !ep.Since.IsZero() {
+		usualWords = "usual before " + t.clock(ep.Since, e.Time) + " "
 	}
-	if !l.normalFrom.IsZero() {
-		s.when = "since " + t.clock(l.normalFrom, e.Time)
-		if lasted := l.normalFrom.Sub(l.start); !l.start.IsZero() && lasted > 0 {
+	switch {
+	case a.Level == LevelNew && math.IsNaN(mean):
+		s.what = "has a new level, which is usual from now on,"
+	case a.Level == LevelNew:
+		s.what = "stays " + side + " what was usual, which is usual from now on,"
+	case a.Level == LevelStill:
+		s.what = "is quiet, but still " + side + " what was usual,"
+	}
+	if !a.NormalFrom.IsZero() {
+		s.when = "since " + t.clock(a.NormalFrom, e.Time)
+		if lasted := a.NormalFrom.Sub(ep.Since); !ep.Since.IsZero() && lasted > 0 {
 			s.when += ", after " + message.Span(lasted)
 		}
 	}
-	p, baseline := &l.peak, &t.decisions.before
-	if p.size == 0 {
+	if math.IsNaN(w.Size) {
 		return s.String()
 	}
-	mean, sd := math.NaN(), math.NaN()
-	if baseline.known() {
-		before := Moments{slices.Clone(baseline.usual.Mean), slices.Clone(baseline.usual.SD)}
-		t.stages.scale.momentsToData(before)
-		mean, sd = before.Mean[p.output], before.SD[p.output]
-	}
-	f := u.figure(mean, sd, p.x)
+	f := u.figure(mean, sd, w.Value)
 	s.value = "worst"
-	if !math.IsNaN(p.x) {
-		s.value += " " + f.forDistance(p.x-mean).value(p.x)
+	if !math.IsNaN(w.Value) {
+		s.value += " " + f.forDistance(w.Value-mean).value(w.Value)
 	}
-	if !p.time.IsZero() {
-		s.value += " at " + t.clock(p.time, e.Time)
+	if !w.Time.IsZero() {
+		s.value += " at " + t.clock(w.Time, e.Time)
 	}
-	if baseline.known() {
+	if !math.IsNaN(mean) {
 		s.usual = usualWords + f.band(mean, sd)
 	}
 	return s.String()

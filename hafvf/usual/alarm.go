@@ -16,7 +16,7 @@ type AlarmKind string
 const (
 	NoAlarm      AlarmKind = ""
 	NoveltyAlarm AlarmKind = "novelty" // the score reached the threshold
-	ChangeAlarm  AlarmKind = "change"  // the stream committed to a change, and its changes are rare
+	ChangeAlarm  AlarmKind = "change"  // the stream has no score and committed to a change, and its changes are rare
 )
 
 // Fixed settings, equal to the reference in testdata/real.
@@ -27,13 +27,7 @@ const (
 	commitForgetting = .9998 // forgetting of the commits, per observation
 	firstDays        = 4.    // initial extra of the threshold
 	debtSlope        = .5    // increase of the threshold per alarm of debt
-	window           = 61    // last observations, one of which must be unusual for a change alarm
 	afterAlarm       = 60    // observations after an alarm in which no change raises one
-	usualScore       = 1.    // a lasting alarm treats lower scores as usual
-	escalation       = 3.    // score above the alerted one that raises another alarm
-	maxAlertedScore  = 1e3
-	outside          = 2. // side of an alarm of Raise: every novelty lies on the other side
-	bothSides        = 3. // alarms were raised on both sides: no novelty lies on the other side
 )
 
 // An Alarm decides which observations of a stream raise an alarm, so that their rate keeps to a budget. The score q
@@ -41,27 +35,26 @@ const (
 // computes such scores; other detectors may too. A Profile's scores exceed a value more often than nominally,
 // especially at fine steps.
 //
-// P and w come from the Pace. The debt b and the commits k start at 0. With t = Σvʲ, j < n, and v = .9998, the
+// P, w and x come from the Pace. The debt b and the commits k start at 0. With t = Σvʲ, j < n, and v = .9998, the
 // n-th observation takes these steps:
 //
 //	b ← max(0, b − 1/P),  k ← v·k
-//	threshold T = log₁₀ P + e + max(b/2, (1 − w)·(h − log₁₀ P − e))
+//	threshold T = log₁₀ P + e + max(x, b/2, (1 − w)·(h − log₁₀ P − e))
 //	novelty alarm if b ≤ 5.5 and q ≥ T, or b ≤ 8 and q ≥ T + 10
-//	change alarm  if b ≤ 5.5, a change is committed to, and k·P ≤ t + P
+//	change alarm  if b ≤ 5.5, there is no score, a change is committed to, and k·P ≤ t + P
 //	k ← k + 1     if a change is committed to
 //	b ← b + 1     if an alarm is raised
 //
-// If both alarms are due, the novelty alarm is raised. The extra e falls from 4 to 0 over the first four days, while
-// the score is learning the stream. The habit score h is a score that at most three peaks per budget have reached.
-//
-// A change raises no alarm in the first half day, in the 60 observations after an alarm, or without a score of at
-// least (1 + w)/2·log₁₀ P in the last 61 observations. An observation without a score is exempt from the last
-// condition: streams of single categories have no scores. No alarm is raised in the rest after another alarm, except
-// as UpdateLasting says, because a commit there belongs to the same incident.
+// The extra e falls from 4 to 0 over the first four days, while the score is learning the stream. The habit score h is
+// a score that at most three peaks per budget have reached. A change raises no alarm in the first half day and in the
+// 60 observations after an alarm. Streams of single categories have no scores.
 //
 // Before an alarm of either kind, b ≤ 8. An alarm adds 1 to b, and an observation takes off at most 1/P. Hence the
 // first n observations of a stream raise at most n/P + 9 alarms, for any scores and commits. Gross scores have a
 // reserve: other alarms stop at n/P + 6.5, which is seven in the first week.
+//
+// An incident has many unusual observations. The caller decides which of them belong to an earlier alarm, and covers
+// them, see Context.
 //
 // An Alarm holds settings only. It is immutable and safe for concurrent use. The zero Alarm creates and checks
 // states, but must not decide.
@@ -75,44 +68,27 @@ const (
 	// Numbers of the last observations with a property, counted from 1; 0 means none yet.
 	atAlarm // raised an alarm
 	atMuted // was muted
-	atLoud  // had a score that is unusual enough for a change
-	// State of a lasting alarm, see UpdateLasting.
-	atUnusual // the last observation that was not usual; 0 if no alarm lasts
-	atAlerted // highest score that the last alarm covers
-	atRising  // 1 until an observation after the alarm is usual
-	atSide    // Side of the last alarm, outside or bothSides
-	atResting // the last observation that a previous alarm suppressed after the stream was back to usual
 	atPeaks
 	alarmLen = atPeaks + peaksLen
 )
 
 // Context describes an observation in addition to its score.
 type Context struct {
-	Change bool // the stream has committed to a change at this observation
-	// Side is 1 if the value is far above usual, −1 if it is far below, and else 0.
-	Side int
-	// Escalated means that the value has moved by the same distance again, measured from the usual value before the
-	// alarm: a novelty is due at any score.
-	Escalated bool
-	Repeated  bool // equal values in a row cause the score; a longer run is not an escalation
+	Change  bool // the stream has committed to a change at this observation
+	Farther bool // a novelty is due at any score: the values are farther from an earlier usual value than reported
+	Covered bool // the observation belongs to an earlier alarm: it raises none, and is not muted
 }
 
 // A Decision is the outcome of one observation.
 type Decision struct {
 	Alarm AlarmKind // raised by the observation
-	// Muted reports that only the budget or a habit prevented an alarm: it was permitted, no alarm rested, and with
-	// b = 0 and h = 0 it would have been raised. An incident has many such observations: only the first is muted,
-	// and each that follows a muted one by more than the rest. If the score rises further, an alarm may still be
-	// raised.
-	Muted bool
-	// Resting reports that only a previous alarm prevented an alarm: the stream was back to usual, and with b = 0
-	// an alarm would have been raised. If a deviation recurs, only its first observation is resting, and each that
-	// follows a resting one by the rest or more.
-	Resting   bool
+	// Due reports that with b = 0 and h = 0 an alarm would have been raised, if nothing covered the observation.
+	Due bool
+	// Muted reports that only the budget or a habit prevented an alarm that was due. An incident has many such
+	// observations: only the first is muted, and each that follows a muted one by more than the rest. If the score
+	// rises further, an alarm may still be raised.
+	Muted     bool
 	Threshold float64 // T
-	// Unusual and Ended describe a lasting alarm, see UpdateLasting: whether the observation is unusual, and whether
-	// the alarm ended with it.
-	Unusual, Ended bool
 }
 
 // NewAlarm returns the Alarm of a stream with the given pace.
@@ -122,103 +98,36 @@ func NewAlarm(pace Pace) Alarm { return Alarm{pace} }
 // continue with an Alarm of another pace, for example after a change of the budget.
 func (a Alarm) NewState() State { return make(State, alarmLen) }
 
-// Update decides on one observation with score q. change means that the stream has committed to a change at the
-// observation. A NaN q means no score; it reaches no threshold. Call Update once for every observation after the
-// warm-up that is not missing.
+// Update decides on one observation with score q. A NaN q means no score; it reaches no threshold. Call Update once for
+// every observation after the warm-up that is not missing.
 //
-// If permit refuses an alarm, the alarm costs no budget, starts no rest and is not muted, and a refused commit is not
-// counted. The score still counts as an unusual one for later changes. Update calls permit at most once per kind. It
-// also asks about alarms that it then does not raise, so permit must have no side effects. A nil permit permits all.
+// If permit refuses an alarm, the alarm costs no budget and is not muted, and a refused commit is not counted. Update
+// calls permit at most once per kind. It also asks about alarms that it then does not raise, so permit must have no
+// side effects. A nil permit permits all.
 //
 // Update allocates nothing. It panics if the state has the wrong length.
-func (a Alarm) Update(s State, q float64, change bool, permit func(AlarmKind) bool) Decision {
-	if len(s) == alarmLen {
-		s[atUnusual], s[atAlerted], s[atSide] = 0, 0, 0
-	}
-	return a.update(s, q, Context{Change: change}, false, permit)
-}
-
-// UpdateLasting is Update for a stream whose alarms last. An alarm ends after half the rest's number of observations in
-// a row with scores below 1; in normal operation nine in ten scores are below 1. The rest ends with the alarm. An alarm
-// that is due earlier belongs to the first one: it is not raised, costs no budget and is not muted. There are three
-// exceptions, in which another alarm is raised:
-//
-//	q ≥ 3 + the highest score since the last alarm (in the rest: only after a usual observation)
-//	a novelty on the other side of usual than the last alarm (in the rest: only after a usual observation, or if
-//	  no score since the alarm has been higher)
-//	a novelty with Escalated
-//
-// A suppressed alarm is Resting if it recurs after a usual observation, or lies on the other side.
-//
-// The bound on alarms holds, as UpdateLasting raises no alarm at a larger debt than Update.
-func (a Alarm) UpdateLasting(s State, q float64, o Context, permit func(AlarmKind) bool) Decision {
-	d := a.update(s, q, o, true, permit)
-	if d.Alarm != NoAlarm {
-		side := float64(o.Side)
-		if s[atUnusual] > 0 && (side*s[atSide] < 0 || s[atSide] == bothSides) {
-			side = bothSides
-		}
-		s[atUnusual], s[atAlerted], s[atSide] = s[atCount], higherScore(s[atAlerted], q), side
-	}
-	return d
-}
-
-// higherScore returns the larger of prev and q, at most maxAlertedScore. A NaN q returns prev.
-func higherScore(prev, q float64) float64 {
-	if q > prev {
-		return min(q, maxAlertedScore)
-	}
-	return prev
-}
-
-// lasts updates a lasting alarm, and reports whether it still lasts after the observation.
-func (a Alarm) lasts(s State, d *Decision, q float64, o Context, resting bool) bool {
-	if s[atUnusual] == 0 {
-		return false
-	}
-	if d.Unusual = q >= usualScore; d.Unusual {
-		s[atUnusual] = s[atCount]
-	}
-	if s[atCount]-s[atUnusual] >= max(1, math.Ceil(a.pace.rest/2)) {
-		d.Ended = true
-		clear(s[atUnusual:atPeaks])
-		return false
-	}
-	if o.Repeated || resting && (s[atRising] == 1 || q < s[atAlerted]+escalation) {
-		s[atAlerted] = higherScore(s[atAlerted], q)
-	}
-	return true
-}
-
-// update implements Update and, if alarms last, UpdateLasting.
-func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(AlarmKind) bool) (d Decision) {
+func (a Alarm) Update(s State, q float64, o Context, permit func(AlarmKind) bool) (d Decision) {
 	mustHave(s, alarmLen, wrongState)
 	p := &a.pace
 	s[atDebt] = max(0, s[atDebt]-1/p.period)
 	s[atCommits] *= commitForgetting
 	s[atCount]++
 	n, debt := s[atCount], s[atDebt]
-	if q >= p.level*(1+p.slow)/2 {
-		s[atLoud] = n
-	}
-	// within reports whether fewer than the given number of observations have passed since number s[last].
-	within := func(last int, observations float64) bool {
-		return s[last] > 0 && n-s[last] < observations
-	}
-	resting := within(atAlarm, p.rest+1)
+	// within reports whether at most the given number of observations have passed since number s[last].
+	within := func(last int, observations float64) bool { return s[last] > 0 && n-s[last] <= observations }
 
-	free := p.level // the threshold without debt
+	base := p.level
 	if n <= p.settlingObs {
-		free += firstDays * (1 - (n-1)/p.settlingObs)
+		base += firstDays * (1 - (n-1)/p.settlingObs)
 	}
+	free := base + p.extra // the threshold without debt and habit
 	history := peaks(s[atPeaks:])
-	d.Threshold = free + max(debt*debtSlope, (1-p.slow)*(history.rank(n, p)-free))
-	var due AlarmKind // without debt
-	if o.Change && (permit == nil || permit(ChangeAlarm)) {
+	d.Threshold = base + max(p.extra, debt*debtSlope, (1-p.slow)*(history.rank(n, p)-base))
+	if o.Change && math.IsNaN(q) && (permit == nil || permit(ChangeAlarm)) {
 		rare := s[atCommits]*p.period <= weightOf(n, commitForgetting)+p.period
 		s[atCommits]++
-		if rare && n > p.changeGraceObs && (math.IsNaN(q) || within(atLoud, window)) && !within(atAlarm, afterAlarm+1) {
-			due = ChangeAlarm
+		if rare && n > p.changeGraceObs && !within(atAlarm, afterAlarm) {
+			d.Due = true
 			if debt <= headroom-reserve {
 				d.Alarm = ChangeAlarm
 			}
@@ -226,39 +135,36 @@ func (a Alarm) update(s State, q float64, o Context, lasting bool, permit func(A
 	}
 	peakScore := q
 	switch {
-	case !(q >= free || o.Escalated):
+	case !(q >= free || o.Farther):
 	case permit != nil && !permit(NoveltyAlarm):
 		peakScore = min(q, free)
 	default:
-		due = NoveltyAlarm
-		if debt <= headroom-reserve && (q >= d.Threshold || o.Escalated) || debt <= headroom && q >= d.Threshold+gross {
+		d.Due = true
+		if debt <= headroom-reserve && (q >= d.Threshold || o.Farther) || debt <= headroom && q >= d.Threshold+gross {
 			d.Alarm = NoveltyAlarm
 		}
 	}
 	history.record(n, peakScore, p)
-	if !(q >= usualScore) {
-		s[atRising] = 0
-	}
-	suppressed, otherSide := resting, float64(o.Side)*s[atSide] < 0 && s[atSide] != bothSides || s[atSide] == outside
-	if lasting {
-		suppressed = a.lasts(s, &d, q, o, resting) && !o.Escalated && q < s[atAlerted]+escalation &&
-			!(due == NoveltyAlarm && otherSide && (!resting || s[atRising] == 0 || q >= s[atAlerted]))
-	}
 	switch {
-	case suppressed:
+	case o.Covered:
 		d.Alarm = NoAlarm
-		if due != NoAlarm && (s[atRising] == 0 || otherSide) {
-			d.Resting = !within(atResting, max(1, p.rest))
-			s[atResting] = n
-		}
 	case d.Alarm != NoAlarm:
 		s[atDebt]++
-		s[atAlarm], s[atRising], s[atResting] = n, 1, 0
-	case due != NoAlarm && !within(atMuted, p.rest+1):
-		d.Muted = true
-		s[atMuted] = n
+		s[atAlarm] = n
+	case d.Due:
+		d.Muted = a.mute(s)
 	}
 	return d
+}
+
+// mute records that the budget suppresses an alarm at the last observation. It reports whether this is the first one
+// in more than a rest.
+func (a Alarm) mute(s State) bool {
+	if n := s[atCount]; s[atMuted] == 0 || n-s[atMuted] > a.pace.rest {
+		s[atMuted] = n
+		return true
+	}
+	return false
 }
 
 // Charge charges the budget for an alarm without an observation, such as a silence: b ← b + 1. It reports whether the
@@ -273,32 +179,21 @@ func (a Alarm) Charge(s State) bool {
 	return true
 }
 
-// Refund returns the cost of the last observation's alarm, which is not reported. The alarm still starts a rest and
-// can still last. The bound holds for the reported alarms.
+// Refund returns the cost of the last observation's alarm, which is not reported. The bound holds for the reported
+// alarms.
 func (a Alarm) Refund(s State) { s[atDebt] = max(0, s[atDebt]-1) }
 
 // Raise decides on an alarm without a score and without an observation, for a fault that the stream's values cannot
-// show. It raises a novelty alarm if the alarm is permitted, Charge allows it, no alarm rests, and no alarm of Raise
-// lasts. If only Charge refuses, the decision is Muted, at most once per rest. A lasting alarm counts the call as an
-// unusual observation. Before the first observation nothing is raised. Raise panics if the state has the wrong
-// length.
-func (a Alarm) Raise(s State, permitted bool) (d Decision) {
+// show. It raises a novelty alarm if Charge allows it; else the decision is Muted, at most once per rest. Before the
+// first observation nothing is raised. Raise panics if the state has the wrong length.
+func (a Alarm) Raise(s State) (d Decision) {
 	mustHave(s, alarmLen, wrongState)
-	n := s[atCount]
-	within := func(last int) bool { return s[last] > 0 && n-s[last] < a.pace.rest }
-	lasts := s[atUnusual] > 0
-	if lasts {
-		s[atUnusual], s[atRising] = n, 0
-	}
-	switch {
-	case n == 0 || !permitted || within(atAlarm) || lasts && s[atSide] == outside:
+	switch d.Due = s[atCount] > 0; {
+	case !d.Due:
 	case a.Charge(s):
-		d.Alarm = NoveltyAlarm
-		s[atAlarm], s[atUnusual] = n, n
-		s[atAlerted], s[atRising], s[atSide] = 0, 0, outside
-	case !within(atMuted):
-		d.Muted = true
-		s[atMuted] = n
+		d.Alarm, s[atAlarm] = NoveltyAlarm, s[atCount]
+	default:
+		d.Muted = a.mute(s)
 	}
 	return d
 }
@@ -309,6 +204,16 @@ func (Alarm) Append(b []byte, s State) []byte { return compact.Append(b, alarmFo
 // Decode decodes a state from the front of b into s, a state of NewState. It returns the rest of b. Valid checks the state.
 func (Alarm) Decode(b []byte, s State) (rest []byte, err error) {
 	return compact.Front(b, alarmForm(s))
+}
+
+// DecodeFormer is Decode for a state that an Alarm of lasting alarms has encoded.
+func (Alarm) DecodeFormer(b []byte, s State) (rest []byte, err error) {
+	return compact.Front(b, func(c *compact.Codec) {
+		former := make([]float64, atPeaks+6)
+		c.Pack(former)
+		copy(s, former[:atPeaks])
+		peaks(s[atPeaks:]).form(c)
+	})
 }
 
 func alarmForm(s State) func(*compact.Codec) {
@@ -329,11 +234,9 @@ func (a Alarm) Valid(s State) error {
 	const maxCommits = 1/(1-commitForgetting) + 1 // of k
 	ok := linear.Finite(s) &&
 		s[atDebt] >= 0 && s[atDebt] <= headroom+1 && s[atCommits] >= 0 && s[atCommits] <= maxCommits
-	for i, v := range s[atCount:atPeaks] {
-		whole := v == math.Trunc(v) && v >= 0 && v <= s[atCount]
-		ok = ok && (whole || i > atUnusual-atCount && i < atResting-atCount)
+	for _, v := range s[atCount:atPeaks] {
+		ok = ok && v == math.Trunc(v) && v >= 0 && v <= s[atCount]
 	}
-	ok = ok && s[atAlerted] >= 0 && s[atAlerted] <= maxAlertedScore && s[atRising]*(1-s[atRising]) == 0 && (s[atSide] == 0 || math.Abs(s[atSide]) == 1 || s[atSide] == outside || s[atSide] == bothSides)
 	if !ok || !peaks(s[atPeaks:]).valid(s[atCount]) {
 		return errors.New("state is corrupt: alarm")
 	}

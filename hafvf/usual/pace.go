@@ -22,11 +22,13 @@ const (
 // AutoRest stands for a rest of seven hours, but at least 6 and at most 60 observations.
 const AutoRest = -1
 
+// MaxRest is the largest rest that AutoRest stands for, in observations.
+const MaxRest = 60
+
 // Fixed settings, equal to the reference in testdata/real.
 const (
 	restTime    = 7 * time.Hour
 	minRest     = 6               // observations
-	maxRest     = 60              // observations
 	untimedDay  = 1440.           // observations per day of a stream without times that is not slow
 	fineStep    = 2 * time.Minute // largest fine step: incidents of a few minutes are short
 	minHourStep = 10 * time.Minute
@@ -34,6 +36,7 @@ const (
 	maxHourStep = 6 * time.Hour
 	slowBudget  = 480. // largest P at which w is 1
 	minSlow     = .02  // a smaller w counts as 0
+	hourExtra   = .45  // x, at steps where most false alarms have scores just above log₁₀ P
 )
 
 // A Pace describes how fast a stream is, and how often it may raise an alarm. Profiles and Alarms depend on it: with
@@ -51,9 +54,11 @@ const (
 type Pace struct {
 	period                      float64 // P
 	level                       float64 // log₁₀ P
+	extra                       float64 // x, increase of the threshold
 	slow                        float64 // w
 	rest                        float64 // observations
 	changeGraceObs, settlingObs float64 // whole observations in an eighth of the settling time, and in all of it
+	inARow                      float64 // values in a row that are not due to chance
 	news                        float64 // weight of the initial observations, which a profile learns without a bound
 	day                         float64 // observations per day
 	fine                        bool    // the step is at most two minutes
@@ -64,8 +69,7 @@ type Pace struct {
 }
 
 // NewPace returns a Pace. budget is in observations per alarm, at least 1; see BudgetOver. step is the median time
-// between observations, or 0 for a stream without times. rest is the number of observations after an alarm without
-// another alarm, at least 0, or AutoRest. Without a step, AutoRest is 7/24 of a day. settling, by default
+// between observations, or 0 for a stream without times. rest is in observations, at least 0, or AutoRest. Without a step, AutoRest is 7/24 of a day. settling, by default
 // DefaultSettling, replaces the four days in the descriptions of Alarm and Profile, and an eighth of it replaces their
 // half day. An error names the invalid argument.
 func NewPace(budget float64, step time.Duration, rest int, settling time.Duration) (Pace, error) {
@@ -94,7 +98,18 @@ func NewPace(budget float64, step time.Duration, rest int, settling time.Duratio
 	case p.slow > 0:
 		day = budget / 7
 	}
+	if p.hours && p.slow == 1 {
+		p.extra = hourExtra
+	}
 	p.day = day
+	switch {
+	case step >= 2*quarterHour || step == 0 && p.slow == 1:
+		p.inARow = 1
+	case step >= quarterHour:
+		p.inARow = 2
+	default:
+		p.inARow = 3
+	}
 	days := float64(settling) / float64(24*time.Hour)
 	p.changeGraceObs, p.settlingObs = math.Floor(days*day/8), math.Floor(days*day)
 	p.news = weightOf(max(tailWarmUp, min(p.settlingObs, tailPrecise-1)), profileForgetting)
@@ -103,7 +118,7 @@ func NewPace(budget float64, step time.Duration, rest int, settling time.Duratio
 		if step > 0 {
 			p.rest = float64(restTime / step) // without rounding
 		}
-		p.rest = max(minRest, min(math.Floor(p.rest), maxRest))
+		p.rest = max(minRest, min(math.Floor(p.rest), MaxRest))
 	}
 	return p, nil
 }
@@ -111,8 +126,24 @@ func NewPace(budget float64, step time.Duration, rest int, settling time.Duratio
 // Budget returns P, the number of observations per alarm.
 func (p Pace) Budget() float64 { return p.period }
 
-// Rest returns the number of observations after an alarm in which no other alarm is raised.
+// Rest returns the rest, in observations: half of it without an unusual observation separates two incidents.
 func (p Pace) Rest() int { return int(p.rest) }
+
+// InARow returns the number of values in a row that are not due to chance: 3, but 2 at steps from 15 minutes on, and 1
+// from 30 minutes on.
+func (p Pace) InARow() float64 { return p.inARow }
+
+// Day returns the number of observations per day.
+func (p Pace) Day() float64 { return p.day }
+
+// Aftermath returns for how many observations an event influences the running means of a Profile: half a rest, but a
+// rest at fine steps, at which a mean is a root mean square.
+func (p Pace) Aftermath() float64 {
+	if p.fine {
+		return p.rest
+	}
+	return math.Ceil(p.rest / 2)
+}
 
 // Fine reports whether the step is at most two minutes.
 func (p Pace) Fine() bool { return p.fine }

@@ -27,6 +27,7 @@ const (
 	peakBudgets = 8. // memory, in budgets
 	peaksOften  = 3. // peaks per budget; more are a habit
 	maxRank     = 60.
+	maxPeak     = 1e3
 )
 
 // peakEdges are the lower edges of the bins of the counts.
@@ -79,7 +80,7 @@ func (s peaks) record(n, q float64, p *Pace) {
 		s[peakRunning] = 0
 	}
 	if q >= peakEdges[0] {
-		s[peakRunning] = max(s[peakRunning], short(min(q, maxAlertedScore)))
+		s[peakRunning] = max(s[peakRunning], short(min(q, maxPeak)))
 		s[peakLast] = n
 	}
 }
@@ -108,7 +109,7 @@ func (s peaks) form(c *compact.Codec) {
 // valid reports whether s can be a state after n observations.
 func (s peaks) valid(n float64) bool {
 	count := func(v float64) bool { return v >= 0 && v <= n && v == math.Trunc(v) }
-	ok := s[peakRunning] >= 0 && s[peakRunning] <= maxAlertedScore && count(s[peakLast]) && count(s[peakDecayed])
+	ok := s[peakRunning] >= 0 && s[peakRunning] <= maxPeak && count(s[peakLast]) && count(s[peakDecayed])
 	for _, c := range s[peakCounts:] {
 		ok = ok && c >= 0 && c <= n
 	}

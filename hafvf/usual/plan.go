@@ -69,7 +69,6 @@ const (
 	lateChance = .15   // smaller values of ln r are due to chance
 	lateApart  = .3    // ln r at which the long-term spread is learned at half the rate
 	oneSided   = .4    // mean of d/σF at which values count as on one side
-	scattering = .2    // ln r above which ProfileStep.SpreadIncreased is set
 
 	// farthest bounds learned values, so that their squares fit into a float32.
 	farthest = 1e12

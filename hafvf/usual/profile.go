@@ -140,6 +140,7 @@ type Profile struct {
 	accepted   bool      // the current update has accepted a level
 	slots      int       // slots of a plan's offsets: hours of the week or of the day; 0 means no plan by the hour
 	lately     []float64 // as ProfileStep.RecentSpread
+	spread     []float64 // as ProfileStep.Spread
 	offset     []float64 // as ProfileStep.Offset
 	evidence   Evidence  // evidence of the current update, and
 	slot       int       // its hour of the week
@@ -159,14 +160,15 @@ type ViewStep struct {
 // the next Update.
 type ProfileStep struct {
 	Score    float64
-	Fast     float64 // score of the last view's surprise alone
-	Repeated bool    // equal values in a row cause the score
-	// SpreadIncreased means that the recent spread is larger than the long-term spread.
-	SpreadIncreased bool
-	Views           []ViewStep // level, season and ar, if the profile has these views
+	Fast     float64    // score of the last view's surprise alone
+	Repeated bool       // equal values in a row cause the score
+	Accepted bool       // an unusual level is usual from now on
+	Views    []ViewStep // level, season and ar, if the profile has these views
 	// Mean and SD are expected for each coordinate by level and seasons, before the observation. SD is infinite
 	// before the first observation.
 	Mean, SD []float64
+	// Spread is the factor of SD for the hour and the number of events.
+	Spread []float64
 	// RecentSpread is the recent spread over SD, the long-term spread.
 	RecentSpread []float64
 	// Offset is the part of Mean that is the plan's offset for the hour of the week.
@@ -203,7 +205,7 @@ func NewProfile(c ProfileConfig) (*Profile, error) {
 	p.inverse = make([]float64, p.size)
 	p.steps = make([]ViewStep, p.views)
 	p.expects = slices.Index(p.sizes[:], common)
-	for _, v := range []*[]float64{&p.mean, &p.sd, &p.season, &p.lately, &p.offset} {
+	for _, v := range []*[]float64{&p.mean, &p.sd, &p.season, &p.lately, &p.spread, &p.offset} {
 		*v = make([]float64, p.dim)
 	}
 	if len(c.Seasons) > 0 && !c.Indicators {
@@ -339,9 +341,9 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 			p.steps[i] = ViewStep{math.NaN(), math.NaN(), math.NaN()}
 		}
 		for i := range y {
-			p.mean[i], p.sd[i], p.lately[i], p.offset[i] = math.NaN(), math.NaN(), math.NaN(), math.NaN()
+			p.mean[i], p.sd[i], p.spread[i], p.lately[i], p.offset[i] = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
 		}
-		return ProfileStep{Score: math.NaN(), Fast: math.NaN(), Views: p.steps, Mean: p.mean, SD: p.sd, RecentSpread: p.lately, Offset: p.offset}
+		return ProfileStep{Score: math.NaN(), Fast: math.NaN(), Views: p.steps, Mean: p.mean, SD: p.sd, Spread: p.spread, RecentSpread: p.lately, Offset: p.offset}
 	}
 	sums := p.sums(s)
 	before := sums[0] // weight of the previous observations
@@ -354,7 +356,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 		p.slot = slotOf(p.calendar, t)
 	}
 	p.leaps = p.calendar.leaps(t, max(1, p.order()), pace.day)
-	repeated, scatters := before > 0, false
+	repeated := before > 0
 	var sizes [2]float64 // of move and residual
 	for i, v := range y {
 		c := p.coordinate(s, i)
@@ -367,7 +369,6 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 			own = &plan[i]
 		}
 		move, residual := p.learn(c, own, i, n, v, &pace)
-		scatters = scatters || own != nil && !pace.fine && math.Log(own.lately.ratio(0)) > scattering
 		if p.leaps {
 			continue
 		}
@@ -386,7 +387,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 		sum += step.Score
 		surprise = max(surprise, step.Surprise)
 	}
-	d := ProfileStep{SpreadIncreased: scatters, Views: p.steps, Mean: p.mean, SD: p.sd, RecentSpread: p.lately, Offset: p.offset, MissedSpike: p.missed}
+	d := ProfileStep{Accepted: p.accepted, Views: p.steps, Mean: p.mean, SD: p.sd, Spread: p.spread, RecentSpread: p.lately, Offset: p.offset, MissedSpike: p.missed}
 	p.combine(&d, s, &pace, before, sum/float64(p.views), surprise, sizes, repeated)
 	return d
 }
@@ -508,7 +509,8 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, output int, n, 
 	residual = value.y - sum
 	level := c.streak[streakLevel]
 	*seen, y = original, value.y
-	p.mean[output], p.sd[output], p.lately[output], p.offset[output] = usual+value.offset, sd*value.scatter, value.lately, 0
+	p.mean[output], p.sd[output], p.offset[output] = usual+value.offset, sd*value.scatter, 0
+	p.spread[output], p.lately[output] = value.scatter, value.lately
 	if value.weekly {
 		p.offset[output] = value.offset
 	}

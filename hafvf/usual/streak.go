@@ -73,7 +73,7 @@ func (s streak) learn(y, mean, sd float64, pace *Pace, followed bool) (learned f
 		}
 		learned = within(mean+math.Copysign(bound*sd, far), maxStandardized)
 	}
-	rest := max(minRest, min(pace.rest, maxRest)) * (1 + slowStay*pace.slow)
+	rest := max(minRest, min(pace.rest, MaxRest)) * (1 + slowStay*pace.slow)
 	if *n >= rest && math.Abs(s[streakSum]) >= s[streakSize]/2 {
 		level := s[streakSum] / *n
 		s[streakLevel] = within(s[streakLevel]+level, 2*maxStandardized)

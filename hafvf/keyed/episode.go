@@ -1,0 +1,536 @@
+package keyed
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/usual"
+	"hafvf/internal/compact"
+	"hafvf/internal/linear"
+)
+
+// An episode is a deviation of a key, from its onset, an alarm, until its values have returned to what was usual before
+// the onset. The package comment has the rules.
+type episode struct {
+	openEpisode
+	baseline
+}
+
+// An openEpisode is an episode that has not ended. It is zero if none is open.
+type openEpisode struct {
+	open       bool
+	silent     bool // a FalseMark suppresses its reports
+	faulty     bool // a fault that the scores do not show was reported
+	id         string
+	since      time.Time // Alert.Start of the first report
+	reports    int64     // 1 at the onset
+	length     float64   // observations from the onset to the last far one
+	calm       float64   // observations after the last far one
+	calmSum    float64   // sum of their deviations
+	normalFrom time.Time // time of the first of them
+	score      float64   // largest score
+	worst      peak
+}
+
+// A baseline holds the usual values before the onset of an episode, which follow their seasons. It is known while the
+// episode is open, and for a while after its end: the values may return later, or move on. Deviations are from it, in
+// standard deviations.
+type baseline struct {
+	usual    Moments     // by output; SD is that of an hour and a number of events with a factor of 1; nil if not known
+	swing    []float64   // by output: largest effect of the seasons
+	profile  hafvf.State // profile before the onset; nil if it must not be restored
+	start    time.Time   // time of the onset
+	output   int         // output of the onset
+	n        float64     // observations since the onset
+	idle     float64     // observations since the episode was open
+	reported [2]float64  // largest reported deviations below and above, absolute
+	run      float64     // last observations in a row that are worse than reported, negative below
+	level    float64     // running mean of the deviations, over half a rest
+	near     float64     // last observations in a row that are near the baseline
+	nearSum  float64     // sum of their deviations
+	restored float64     // near observations when the profile was restored; 0 if it was not
+	accepted bool        // the profile has accepted another level
+}
+
+// A peak is the observation with the largest deviation from the usual value.
+type peak struct {
+	time   time.Time
+	x      float64 // value of the output; NaN if the observation does not have exactly one
+	size   float64 // standard deviations, as Alert.Size of a novelty; 0 if there is no peak
+	output int
+}
+
+const (
+	farScore      = 2.    // an open episode treats scores from this on as far
+	minCalm       = 3.    // smallest number of observations that end an episode
+	maxReports    = 4     // of an episode
+	worseTimes    = 2.    // an open episode is worse from this multiple of the reported deviation on
+	movedBy       = 3.    // an ended one has moved on by this many standard deviations, or
+	movedPart     = .25   // by this part of the reported deviation
+	nearSD        = 2.5   // standard deviations
+	grownRatio    = 1.2   // ratio from which an SD counts as grown
+	knownDays     = 3.    // after the end
+	maxEpisodeObs = 600.  // observations of an episode after which the profile is not restored
+	habitObs      = 1200. // observations after a restored episode in which another one is learned
+	maxDeviation  = 1e9
+)
+
+// A verdict is the decision on one observation.
+type verdict struct {
+	usual.Decision
+	worse   bool // the alarm reports that the open episode is worse
+	ended   bool // the open episode has ended
+	resting bool // only the open episode prevented an alarm, after the key had calmed down
+	marked  bool // a FalseMark suppresses the alarm
+}
+
+// toFloat32 rounds to the nearest float32, which takes less space in a state.
+func toFloat32(v float64) float64 {
+	return float64(float32(max(-math.MaxFloat32, min(v, math.MaxFloat32))))
+}
+
+// halfRest returns the longest calm that ends an episode, in observations.
+func halfRest(p usual.Pace) float64 { return max(1, math.Ceil(float64(p.Rest())/2)) }
+
+func (b *baseline) known() bool { return b.usual.Mean != nil }
+
+// sd returns the standard deviation of an output at the last observation, for its hour and its number of events.
+func (b *baseline) sd(d *decider, s *decisions, output int) float64 {
+	return max(b.usual.SD[output]*d.spread[output], s.units[output]*rounding)
+}
+
+// newBaseline returns the usual values at the onset e.
+func (d *decider) newBaseline(s *decisions, e *Estimate, output int) baseline {
+	b := baseline{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: make([]float64, d.outputs), start: e.Time, output: output}
+	if s.sinceRestored == 0 {
+		b.profile = slices.Clone(d.profileBefore)
+	}
+	const steps = 56 // of three hours in a week
+	for _, season := range d.cfg.Seasons {
+		for k := range steps {
+			ahead := d.profile(s).Seasonal(s.profile, s.plan, e.Time, e.Time.Add(season.Period/steps*time.Duration(k+1)))
+			for i := range b.swing {
+				b.swing[i] = max(b.swing[i], math.Abs(s.standard[2*i+1]*ahead[i]))
+			}
+		}
+	}
+	for i, sd := range b.usual.SD {
+		b.usual.SD[i], b.swing[i] = max(toFloat32(sd/d.spread[i]), math.SmallestNonzeroFloat32), toFloat32(b.swing[i])
+	}
+	b.deviate(d, s, e.Time)
+	return b
+}
+
+// deviate sets d.deviations to the deviations of the last observation. The seasons move the baseline by at most swing,
+// because they may have learned from the episode. If the spread has grown, the seasons before the onset apply.
+func (b *baseline) deviate(d *decider, s *decisions, t time.Time) {
+	learned := s.profile
+	if b.profile != nil && b.spreadGrew(d, s) {
+		learned = b.profile
+	}
+	season := d.profile(s).Seasonal(learned, s.plan, b.start, t)
+	for i, v := range d.y {
+		moved := max(-b.swing[i], min(s.standard[2*i+1]*season[i], b.swing[i]))
+		d.deviations[i] = max(-maxDeviation, min((v-b.usual.Mean[i]-moved)/b.sd(d, s, i), maxDeviation))
+	}
+}
+
+// spreadGrew reports whether the usual standard deviation of an output has grown since the onset.
+func (b *baseline) spreadGrew(d *decider, s *decisions) bool {
+	for i, sd := range d.usual.SD {
+		if sd > grownRatio*b.sd(d, s, i) {
+			return true
+		}
+	}
+	return false
+}
+
+// moments returns the usual values before the onset at the last observation.
+func (b *baseline) moments(d *decider, s *decisions) Moments {
+	m := Moments{slices.Clone(d.y), make([]float64, d.outputs)}
+	for i, z := range d.deviations {
+		m.SD[i] = b.sd(d, s, i)
+		m.Mean[i] -= z * m.SD[i]
+	}
+	return m
+}
+
+// returned reports whether the last values are usual again.
+func (b *baseline) returned() bool { return b.near > 0 && areUsual(b.nearSum, b.near) }
+
+// smallest returns the mean deviation from which on values count as still deviating: a quarter of the smaller reported
+// deviation, at most one standard deviation. Two standard errors of the mean of n values are smaller if n ≥ 4/smallest².
+func (b *baseline) smallest() float64 { return min(2, max(b.reported[0], b.reported[1])/4) }
+
+// areUsual reports whether n values whose deviations have the given sum are usual: their mean deviates by less than one
+// standard deviation of the values, or by less than two standard errors.
+func areUsual(sum, n float64) bool { return !(math.Abs(sum) >= max(n, 2*math.Sqrt(n))) }
+
+func sideOf(z float64) int {
+	if z > 0 {
+		return 1
+	}
+	return 0
+}
+
+// observe updates a known episode with the last observation, and returns its score. The largest deviation bounds the
+// score, so a value that was usual before the onset scores below 1. Otherwise the return would raise an alarm, because
+// means over several values still contain the earlier ones. Equal values in a row keep their score.
+func (ep *episode) observe(d *decider, s *decisions, t time.Time, score float64) float64 {
+	d.wasBack = ep.returned()
+	ep.deviate(d, s, t)
+	z, worst := d.deviations[ep.output], 0.
+	for _, v := range d.deviations {
+		if math.Abs(v) > math.Abs(worst) {
+			worst = v
+		}
+	}
+	ep.n++
+	ep.idle++
+	limit := worseTimes * max(ep.reported[0], ep.reported[1])
+	ep.level = toFloat32(ep.level + (max(-limit, min(z, limit))-ep.level)/halfRest(s.pace))
+	if ep.near, ep.nearSum = ep.near+1, ep.nearSum+z; math.Abs(worst) > nearSD {
+		ep.near, ep.nearSum, ep.restored = 0, 0, 0
+	}
+	if d.stuck {
+		ep.run = 0
+		return score
+	}
+	step := math.Copysign(1, worst)
+	switch {
+	case math.Abs(worst) < worseTimes*max(far, ep.reported[sideOf(worst)]):
+		ep.run = 0
+	case ep.run*step < 0:
+		ep.run = step
+	default:
+		ep.run += step
+	}
+	away := !d.wasBack && z*(d.y[ep.output]-d.usual.Mean[ep.output]) > 0
+	d.farther = math.Abs(ep.run) >= s.pace.InARow() || !ep.open && !d.wasBack && ep.movedOn(z)
+	d.fromBaseline = d.farther || away && math.Abs(z) >= far
+	d.known = !ep.open && !d.wasBack && !d.farther && (!away || math.Abs(z) <= ep.reported[sideOf(z)]+1)
+	return min(score, -math.Log10(math.Erfc(math.Abs(worst)/math.Sqrt2)))
+}
+
+// movedOn reports whether the values have moved on since the end of the episode. z is the last deviation.
+func (b *baseline) movedOn(z float64) bool {
+	limit := b.reported[sideOf(z)]
+	limit += max(movedBy, movedPart*limit)
+	return b.level*z > 0 && min(math.Abs(b.level), math.Abs(z)) >= limit
+}
+
+// advance updates an open episode with the score of the last observation, and reports whether it has ended.
+func (ep *episode) advance(d *decider, s *decisions, t time.Time, score float64) (ended bool) {
+	if score >= farScore {
+		ep.extend(ep.calm + 1)
+	} else if ep.calm++; ep.calm == 1 {
+		ep.normalFrom = t
+	}
+	if ep.known() {
+		if ep.accepted = d.accepted && !ep.returned(); ep.accepted {
+			return true
+		}
+		if ep.calm > 0 {
+			ep.calmSum += d.deviations[ep.output]
+		}
+	}
+	enough := halfRest(s.pace)
+	if !math.IsNaN(score) {
+		enough = min(max(minCalm, ep.length, math.Ceil(math.Pow(2/ep.smallest(), 2))), enough)
+	}
+	return ep.calm >= enough
+}
+
+// extend makes the episode longer and ends its calm.
+func (ep *episode) extend(observations float64) {
+	ep.length, ep.calm, ep.calmSum, ep.normalFrom = ep.length+observations, 0, 0, time.Time{}
+}
+
+// A Level says where the values of an ended episode are.
+type Level string
+
+// The levels.
+const (
+	LevelBack  Level = "back"  // usual again
+	LevelStill Level = "still" // quiet, but not as before the onset
+	LevelNew   Level = "new"   // usual from now on: the profile has accepted them
+)
+
+// endLevel returns the level of an episode that ends, and the side of the baseline, "above" or "below", on which the
+// values are. score is the last score.
+func (ep *episode) endLevel(score float64) (level Level, side string) {
+	side = "above"
+	if ep.calmSum < 0 || ep.calm == 0 && ep.level < 0 {
+		side = "below"
+	}
+	switch {
+	case ep.accepted || math.IsNaN(score) && !ep.faulty: // the rate of a category, which has no score, has changed
+		return LevelNew, side
+	case !ep.known() || math.Abs(ep.calmSum) < max(ep.smallest()*ep.calm, 2*math.Sqrt(ep.calm)):
+		return LevelBack, ""
+	}
+	return LevelStill, side
+}
+
+// raise decides on an alarm for a fault that the scores do not show. In an open episode it is reported once.
+func (s *decisions) raise(permitted bool) verdict {
+	ep := &s.episode
+	switch {
+	case !permitted || ep.open && (ep.faulty || ep.silent || ep.reports == maxReports):
+		return verdict{}
+	case ep.open:
+		return verdict{Decision: usual.Decision{Alarm: usual.NoveltyAlarm}, worse: true}
+	}
+	return verdict{Decision: usual.NewAlarm(s.pace).Raise(s.alarm)}
+}
+
+// follow begins, updates or ends the episode of the key after the verdict on e, which is on the data's scale.
+func (t *Track) follow(e *Estimate, v verdict, cfg *Config) {
+	d, s := t.stages.decider, &t.decisions
+	ep, scored := &s.episode, !math.IsNaN(d.usual.Mean[0])
+	valued := scored && d.missed.Score == 0 // an alarm reports the values
+	if v.Alarm != usual.NoAlarm || v.marked {
+		output := 0
+		if e.Alarm != nil {
+			output = e.Alarm.Output
+		}
+		if valued && !ep.known() {
+			ep.baseline = d.newBaseline(s, e, output)
+		}
+		ep.report(e, v, valued)
+		if valued {
+			ep.recordDeviation(d)
+		}
+	}
+	if ep.open && valued {
+		t.recordPeak(e)
+	}
+	if ep.open && !ep.silent {
+		e.Detection.Episode = t.describe(v, ep.known() && scored)
+	}
+	if v.ended {
+		t.end(e, cfg)
+	}
+	if scored {
+		s.updateKnown(d)
+	}
+	if e.Alarm != nil {
+		e.Alarm.Episode = e.Detection.Episode
+	}
+}
+
+// report records an alarm: the onset, or a report of the open episode.
+func (ep *episode) report(e *Estimate, v verdict, valued bool) {
+	if !ep.open {
+		ep.openEpisode, ep.accepted = openEpisode{open: true, silent: true, length: 1}, false
+	} else if ep.extend(ep.calm); v.marked {
+		return
+	}
+	if !v.marked {
+		if ep.silent {
+			ep.id, ep.since, ep.silent = strings.Clone(e.ID), e.Alarm.Start, false // the ID may be part of a larger text
+		}
+		ep.reports++
+	}
+	ep.faulty = ep.faulty || !valued
+}
+
+// recordDeviation records that the last deviation is reported. If the values had returned before, nothing else is: the
+// other side counts as reported half as far.
+func (ep *episode) recordDeviation(d *decider) {
+	z := d.deviations[ep.output]
+	side, size := sideOf(z), toFloat32(max(far, math.Abs(z)))
+	if ep.reported == [2]float64{} || d.wasBack {
+		ep.reported[1-side], ep.reported[side] = size/worseTimes, 0
+	}
+	ep.reported[side], ep.run = max(ep.reported[side], size), 0
+}
+
+// recordPeak updates the largest score and the worst observation of the open episode.
+func (t *Track) recordPeak(e *Estimate) {
+	d, s, ep := t.stages.decider, &t.decisions, &t.decisions.episode
+	ep.score = max(ep.score, e.Detection.Score)
+	from := d.recentUsual()
+	if ep.known() {
+		from = ep.moments(d, s)
+	}
+	largest := from.shift(d.y, t.stages.scale)
+	if !(math.Abs(largest.size) > math.Abs(ep.worst.size)) || math.IsInf(largest.size, 0) {
+		return
+	}
+	ep.worst = peak{time: e.Time, x: math.NaN(), size: largest.size, output: largest.output}
+	alert := Alert{Output: largest.output, Before: e.Detection.Usual}
+	if x, seen := alert.seen(e.X); seen {
+		ep.worst.x = x
+		if m, ok := t.stages.checks.Model().(expfam.Counted); ok {
+			ep.worst.x = m.Share(e.X[0])
+		}
+	}
+}
+
+// updateKnown restores the profile from before the onset if the values have returned, and the episode has moved the
+// usual values or increased their spread: the next deviation would be missed. The values have returned after as many
+// usual observations as the deviation had, or after half a rest. A long episode is not undone, and neither is one soon
+// after another: episodes may be normal for the stream. updateKnown forgets the baseline of an ended episode if the
+// values have been back for half a rest, or after knownDays.
+func (s *decisions) updateKnown(d *decider) {
+	if s.sinceRestored > 0 {
+		if s.sinceRestored++; s.sinceRestored > habitObs {
+			s.sinceRestored = 0
+		}
+	}
+	ep := &s.episode
+	if !ep.known() {
+		return
+	}
+	half, back := halfRest(s.pace), ep.returned()
+	if ep.profile != nil && back && ep.near >= max(1, min(ep.n-ep.near, half)) {
+		s.plan.ResetRecentSpread()
+		was := ep.moments(d, s)
+		if ep.spreadGrew(d, s) || !s.pace.Fine() && math.Abs(d.usual.Mean[ep.output]-was.Mean[ep.output]) > nearSD*was.SD[ep.output] {
+			copy(s.profile, ep.profile)
+			ep.restored, s.sinceRestored = ep.near, 1
+		}
+		if !ep.open {
+			ep.profile = nil
+		}
+	}
+	switch {
+	case ep.open:
+		ep.idle = 0
+	case back && ep.near-ep.restored >= s.pace.Aftermath(), ep.idle >= max(half, knownDays*s.pace.Day()):
+		ep.baseline = baseline{}
+		return
+	}
+	if ep.n >= maxEpisodeObs {
+		ep.profile = nil
+	}
+}
+
+// An EpisodeState says what an estimate or an alert reports of an episode.
+type EpisodeState string
+
+// The states.
+const (
+	EpisodeOpen   EpisodeState = "open"
+	EpisodeWorse  EpisodeState = "worse" // reported again at this observation
+	EpisodeClosed EpisodeState = "closed"
+)
+
+// An EpisodeReport describes an episode at an observation.
+type EpisodeReport struct {
+	ID      string    // of the onset
+	Since   time.Time // Alert.Start of the onset
+	Reports int64     // so far, from 1
+	State   EpisodeState
+	// UsualBefore are the usual values before the onset, with the seasons of this observation. They are NaN for an
+	// alarm of a change or of an impossible value.
+	UsualBefore Moments
+	Worst       Worst
+}
+
+// Worst is the observation of an episode that is farthest from UsualBefore.
+type Worst struct {
+	Time  time.Time // zero if there is none
+	Value float64   // of the output; NaN if the observation does not have exactly one
+	Size  float64   // standard deviations; NaN if there is none
+}
+
+// describe returns the report of the open episode. withBaseline is true if the last observation has deviations.
+func (t *Track) describe(v verdict, withBaseline bool) *EpisodeReport {
+	ep := &t.decisions.episode
+	r := &EpisodeReport{ID: ep.id, Since: ep.since, Reports: ep.reports, State: EpisodeOpen, UsualBefore: unknown(t.stages.decider.outputs), Worst: Worst{Value: math.NaN(), Size: math.NaN()}}
+	switch {
+	case v.ended:
+		r.State = EpisodeClosed
+	case v.worse:
+		r.State = EpisodeWorse
+	}
+	if withBaseline {
+		r.UsualBefore = t.before()
+	}
+	if w := &ep.worst; w.size != 0 {
+		r.Worst = Worst{w.time, w.x, w.size}
+	}
+	return r
+}
+
+// before returns the usual values before the onset at the last observation, on the data's scale.
+func (t *Track) before() Moments {
+	m := t.decisions.episode.moments(t.stages.decider, &t.decisions)
+	t.clip(m)
+	t.stages.scale.momentsToData(m)
+	return m
+}
+
+// end ends the open episode at estimate e, and sets e.Recovered unless it was silent.
+func (t *Track) end(e *Estimate, cfg *Config) {
+	d, s, ep := t.stages.decider, &t.decisions, &t.decisions.episode
+	level, side := ep.endLevel(e.Detection.Score)
+	if !ep.silent {
+		outputs := len(e.Detection.Usual.Mean)
+		a := &Alert{
+			Kind: RecoveredAlarm, Start: ep.since, LogOdds: math.NaN(), Size: e.Detection.Episode.Worst.Size, Output: ep.worst.output, Before: unknown(outputs), After: unknown(outputs),
+			Score: ep.score, Threshold: e.Detection.Threshold, Usual: e.Detection.Usual, Episode: e.Detection.Episode, Level: level, NormalFrom: ep.normalFrom,
+		}
+		if a.NormalFrom.IsZero() {
+			a.NormalFrom = e.Time
+		}
+		a.Message = t.ended(cfg, a, side, e)
+		e.Recovered = &EndedAlarm{ep.id, a}
+	}
+	if level == LevelBack {
+		d.profile(s).ForgetSurprises(s.profile, s.pace)
+	}
+	if ep.known() {
+		moved := toFloat32(min(math.Abs(ep.level), maxDeviation))
+		ep.reported[sideOf(ep.level)] = max(ep.reported[sideOf(ep.level)], moved)
+	}
+	ep.openEpisode = openEpisode{}
+}
+
+// BackToUsual reports whether the alert is the end of an episode. The end of a silence has no threshold.
+func (a *Alert) BackToUsual() bool { return a.Kind == RecoveredAlarm && !math.IsNaN(a.Threshold) }
+
+func (ep *episode) form(c *coder, profile *string, outputs int) {
+	known := ep.known()
+	if c.Bits(&ep.open, &ep.silent, &ep.faulty, &ep.accepted, &known); ep.open {
+		p := &ep.worst
+		compact.Texts(&c.Codec, &ep.id)
+		c.near(&ep.since, &ep.normalFrom, &p.time)
+		compact.Unsigned(&c.Codec, &ep.reports)
+		compact.Unsigned(&c.Codec, &p.output)
+		c.Packs(&ep.length, &ep.calm, &ep.calmSum, &ep.score, &p.x, &p.size)
+		c.Check(ep.reports <= maxReports && p.output < outputs && ep.length >= 0 && ep.calm >= 0 && ep.score >= 0 && !math.IsNaN(p.size+ep.calmSum))
+	}
+	if b := &ep.baseline; known {
+		b.form(c, profile, outputs)
+	}
+}
+
+func (b *baseline) form(c *coder, profile *string, outputs int) {
+	if c.near(&b.start); !c.Writes {
+		b.usual, b.swing = Moments{make([]float64, outputs), make([]float64, outputs)}, make([]float64, outputs)
+	}
+	c.Pack(b.usual.Mean)
+	for _, list := range [...][]float64{b.usual.SD, b.swing, b.reported[:]} {
+		for i := range list {
+			c.Shorts(&list[i])
+		}
+	}
+	c.Shorts(&b.level)
+	compact.Unsigned(&c.Codec, &b.output)
+	compact.Unsigned(&c.Codec, &b.n, &b.idle, &b.near, &b.restored)
+	c.Packs(&b.run, &b.nearSum)
+	compact.Texts(&c.Codec, profile)
+	c.Check(b.valid(outputs))
+}
+
+func (b *baseline) valid(outputs int) bool {
+	return linear.Finite(slices.Concat(b.usual.Mean, b.usual.SD, b.swing, b.reported[:], []float64{b.level, b.nearSum, b.run})) &&
+		b.output < outputs && slices.Min(b.reported[:]) >= 0 && b.n >= b.near && slices.Min(b.usual.SD) > 0
+}
