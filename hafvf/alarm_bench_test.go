@@ -19,7 +19,7 @@ func BenchmarkAlarm(b *testing.B) {
 		t := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		for i := 0; b.Loop(); i++ {
 			step := p.Update(u, pace, t, xs[i%len(xs)])
-			a.Update(s, step.Score, i%500 == 0, nil)
+			a.Update(s, step.Score, usual.Context{Change: i%500 == 0}, nil)
 			t = t.Add(time.Minute)
 		}
 		b.ReportMetric(float64(8*(len(s)+len(u))), "B/key")

@@ -67,7 +67,7 @@ func (s alarmTrace) alarms() (indices []int) {
 	a := usual.NewAlarm(s.pace)
 	state := a.NewState()
 	for i := alarmWarmUp; i < len(s.scores); i++ {
-		if a.Update(state, s.scores[i], s.changes[i], nil).Alarm != usual.NoAlarm {
+		if a.Update(state, s.scores[i], usual.Context{Change: s.changes[i]}, nil).Alarm != usual.NoAlarm {
 			indices = append(indices, i)
 		}
 	}

@@ -60,26 +60,21 @@ func TestAlarmBound(t *testing.T) {
 			}
 			name := rapid.SampledFrom(names).Draw(t, "adversary")
 			length := rapid.SampledFrom([]int{10, 100, 1000, 60_000}).Draw(t, "length")
-			lasting := rapid.Bool().Draw(t, "lasting")
 			for range length {
 				q, change := adversaries[name](rng, pace, s)
-				var d Decision
-				if lasting {
-					d = a.UpdateLasting(s, q, Context{change, rng.IntN(3) - 1, rng.IntN(50) == 0, rng.IntN(9) == 0}, nil)
-				} else {
-					d = a.Update(s, q, change, nil)
-				}
+				d := a.Update(s, q, Context{Change: change, Farther: rng.IntN(9) == 0, Covered: rng.IntN(9) == 0}, nil)
 				n++
 				if d.Alarm != NoAlarm {
 					alarms++
 				}
-				if rng.IntN(8) == 0 && a.Charge(s) {
+				switch {
+				case rng.IntN(8) == 0 && a.Charge(s), rng.IntN(8) == 0 && a.Raise(s).Alarm != NoAlarm:
 					alarms++
 				}
 				if bound := float64(n)/budget + headroom + 1; float64(alarms) > bound {
 					t.Fatalf("%d alarms in %d observations at a budget of %g, at most %g are due", alarms, n, budget, bound)
 				}
-				if most := math.Log10(budget) + max((headroom+1)*debtSlope+firstDays, maxRank); !(d.Threshold >= math.Log10(budget) && d.Threshold <= most) {
+				if most := math.Log10(budget) + max((headroom+1)*debtSlope+firstDays+hourExtra, maxRank); !(d.Threshold >= math.Log10(budget) && d.Threshold <= most) {
 					t.Fatalf("threshold %g at a budget of %g", d.Threshold, budget)
 				}
 			}
@@ -100,7 +95,7 @@ func TestAlarmReserve(t *testing.T) {
 		alarms := 0
 		for range 10_000 {
 			u := slices.Clone(s)
-			if a.Update(s, a.Update(u, 0, false, nil).Threshold+c.over, rareCommit(a.pace, s), nil).Alarm != NoAlarm {
+			if a.Update(s, a.Update(u, 0, Context{}, nil).Threshold+c.over, Context{Change: rareCommit(a.pace, s)}, nil).Alarm != NoAlarm {
 				alarms++
 			}
 		}
@@ -119,7 +114,7 @@ func TestAlarmBoundAttained(t *testing.T) {
 		alarms := 0
 		for range 10_000 {
 			q, change := adversaries[name](nil, pace, s)
-			if a.Update(s, q, change, nil).Alarm != NoAlarm {
+			if a.Update(s, q, Context{Change: change}, nil).Alarm != NoAlarm {
 				alarms++
 			}
 		}
@@ -171,48 +166,51 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A change alarms only with an unusual score among the last 61, not in the first half day, and not within 60
-// observations of an alarm, even if the rest is shorter.
+// A change alarms only without a score, not in the first half day, and not within 60 observations of an alarm.
 func TestAlarmChangeConditions(t *testing.T) {
 	for _, c := range []struct {
-		slow       bool
-		scale      float64 // score in log₁₀ P
-		sinceScore int     // observations from the score to the commit
-		commit     int     // observation of the commit
-		sinceAlarm int     // observations from a novelty alarm to the commit; 0 for none
+		score      float64
+		commit     int // observation of the commit
+		sinceAlarm int // observations from a novelty alarm to the commit; 0 for none
 		want       AlarmKind
 	}{
-		{false, .5, 0, 900, 0, ChangeAlarm},
-		{false, .5, 60, 900, 0, ChangeAlarm},
-		{false, .5, 61, 900, 0, NoAlarm},
-		{false, .49, 0, 900, 0, NoAlarm},
-		{false, .5, 0, 720, 0, ChangeAlarm},
-		{false, .5, 0, 719, 0, NoAlarm},
-		{false, .5, 0, 900, 61, ChangeAlarm},
-		{false, .5, 0, 900, 60, NoAlarm},
-		{true, .99, 0, 900, 0, NoAlarm},
-		{true, 1, 60, 900, 100, ChangeAlarm},
-		{true, 1, 60, 900, 59, NoAlarm},
-		{false, math.NaN(), 0, 900, 0, ChangeAlarm}, // no score
+		{math.NaN(), 900, 0, ChangeAlarm},
+		{math.NaN(), 720, 0, ChangeAlarm},
+		{math.NaN(), 719, 0, NoAlarm},
+		{math.NaN(), 900, 61, ChangeAlarm},
+		{math.NaN(), 900, 60, NoAlarm},
+		{0, 900, 0, NoAlarm},
+		{3, 900, 0, NoAlarm},
 	} {
-		pace := paceOf(2000, time.Minute, 3)
-		if c.slow {
-			pace = paceOf(100, time.Minute, 3)
-		}
-		a := NewAlarm(pace)
+		a := NewAlarm(paceOf(2000, time.Minute, 3))
 		s := a.NewState()
 		for i := range c.commit + 1 {
-			q := 0.
-			if i == c.commit-c.sinceScore {
-				q = c.scale * pace.level
-			}
+			q := c.score
 			if c.sinceAlarm > 0 && i == c.commit-c.sinceAlarm {
 				q = 100
 			}
-			d := a.Update(s, q, i == c.commit, nil)
+			d := a.Update(s, q, Context{Change: i == c.commit}, nil)
 			if i == c.commit && d.Alarm != c.want {
 				t.Errorf("%+v: %q", c, d.Alarm)
 			}
+		}
+	}
+}
+
+// The extra of the threshold at steps of an hour does not add to the debt of an alarm.
+func TestAlarmHourExtra(t *testing.T) {
+	for step, extra := range map[time.Duration]float64{20 * time.Minute: 0, 21 * time.Minute: hourExtra, time.Hour: hourExtra, 6 * time.Hour: hourExtra, 7 * time.Hour: 0} {
+		week := float64(DefaultBudgetTime) / float64(step)
+		a := NewAlarm(paceOf(week, step, 3))
+		s := a.NewState()
+		first := math.Inf(1)
+		for range 10_000 { // after the first days
+			first = a.Update(s, 0, Context{}, nil).Threshold
+		}
+		a.Update(s, 9, Context{}, nil)
+		second := a.Update(s, 0, Context{}, nil).Threshold
+		if math.Abs(first-math.Log10(week)-extra) > 1e-9 || math.Abs(second-math.Log10(week)-debtSlope) > .03 {
+			t.Errorf("every %v: thresholds %.2f and %.2f", step, first, second)
 		}
 	}
 }
@@ -229,7 +227,7 @@ func TestAlarmPermit(t *testing.T) {
 		q, change := 3*rng.ExpFloat64(), rng.IntN(30) == 0
 		novelty, commit := rng.IntN(2) == 0, rng.IntN(2) == 0
 		asked := map[AlarmKind]int{}
-		got := a.Update(s, q, change, func(kind AlarmKind) bool {
+		got := a.Update(s, q, Context{Change: change}, func(kind AlarmKind) bool {
 			asked[kind]++
 			return kind == NoveltyAlarm && novelty || kind == ChangeAlarm && commit
 		})
@@ -244,7 +242,7 @@ func TestAlarmPermit(t *testing.T) {
 			free := pace.level + max(0, firstDays*(1-float64(i)/pace.settlingObs))
 			q = math.Nextafter(free, 0)
 		}
-		if d := a.Update(u, q, change && commit, nil); d != got || !equalBits(s, u) {
+		if d := a.Update(u, q, Context{Change: change && commit}, nil); d != got || !equalBits(s, u) {
 			t.Fatalf("observation %d: %+v, state %v; want %+v, state %v", i, got, s, d, u)
 		}
 	}
@@ -253,56 +251,54 @@ func TestAlarmPermit(t *testing.T) {
 	}
 }
 
-// Debt mutes an alarm that would be raised without debt: once per rest, and never in a rest, below the higher threshold
-// of the first days, or if permit refuses the alarm.
+// Debt mutes an alarm that would be raised without debt: once per rest, and never if the observation is covered, below
+// the higher threshold of the first days, or if permit refuses the alarm.
 func TestAlarmMuted(t *testing.T) {
 	const rest = 10
 	a := NewAlarm(paceOf(1e6, time.Minute, rest))
 	none := func(AlarmKind) bool { return false }
 	s := a.NewState()
 	s[atCount] = 1e5 // after the first days
-	step := func(q float64, change bool, permit func(AlarmKind) bool) Decision {
-		return a.Update(s, q, change, permit)
-	}
-	if d := step(6.4, false, nil); d.Alarm != NoveltyAlarm || d.Muted {
+	step := func(q float64, o Context, permit func(AlarmKind) bool) Decision { return a.Update(s, q, o, permit) }
+	if d := step(6.4, Context{}, nil); d.Alarm != NoveltyAlarm || d.Muted || !d.Due {
 		t.Fatalf("%+v at first", d)
 	}
-	for i := range rest {
-		if d := step(100, i == 0, nil); d.Alarm != NoAlarm || d.Muted {
-			t.Fatalf("%+v in the rest, after %d", d, i)
-		}
+	if d := step(100, Context{Covered: true, Farther: true}, nil); d.Alarm != NoAlarm || d.Muted || !d.Due {
+		t.Fatalf("%+v of a covered one", d)
 	}
-	if d := step(6.4, false, none); d.Muted {
+	if d := step(6.4, Context{}, none); d.Muted || d.Due {
 		t.Fatal("what permit refuses is muted")
 	}
 	var muted []int
 	for i := range 30 {
-		if d := step(6.4, false, nil); d.Muted {
+		if d := step(6.4, Context{}, nil); d.Muted {
 			muted = append(muted, i)
 		} else if d.Alarm != NoAlarm {
 			t.Fatalf("%+v in debt", d)
 		}
 	}
 	expect.Same(t, []int{0, 11, 22}, muted, "muted are each after a rest")
-	if d := step(5.9, false, nil); d.Muted {
+	if d := step(5.9, Context{}, nil); d.Muted {
 		t.Error("a score below the threshold without debt is muted")
 	}
-	// Above the headroom, debt mutes the largest score, and changes.
+	if d := step(0, Context{Farther: true}, nil); d.Alarm != NoveltyAlarm {
+		t.Errorf("%+v of values that are farther, which are due at any score", d)
+	}
+	// Above the headroom, debt mutes the largest score, values that are farther, and changes.
 	s[atDebt] = 8.5
-	for range 61 {
-		step(math.NaN(), false, nil)
-	}
-	if d := step(100, false, nil); d.Alarm != NoAlarm || !d.Muted {
-		t.Errorf("%+v of the largest score", d)
-	}
-	for range rest {
-		step(math.NaN(), false, nil)
-	}
-	if d := step(math.NaN(), true, nil); d.Alarm != NoAlarm || !d.Muted {
-		t.Errorf("%+v of a change", d)
+	for _, due := range []struct {
+		q float64
+		o Context
+	}{{100, Context{}}, {0, Context{Farther: true}}, {math.NaN(), Context{Change: true}}} {
+		for range 61 {
+			step(math.NaN(), Context{}, nil)
+		}
+		if d := step(due.q, due.o, nil); d.Alarm != NoAlarm || !d.Muted {
+			t.Errorf("%+v of %+v", d, due)
+		}
 	}
 	s = a.NewState()
-	if d := step(6.4, false, nil); d.Muted {
+	if d := step(6.4, Context{}, nil); d.Muted {
 		t.Error("the first days mute")
 	}
 }
@@ -342,14 +338,14 @@ func TestAlarmRefusesCorruptStates(t *testing.T) {
 	a := NewAlarm(paceOf(50, 0, 2))
 	s := a.NewState()
 	for i := range 40 {
-		a.Update(s, 9, i == 0, nil)
+		a.Update(s, 9, Context{Change: i == 0}, nil)
 	}
 	expect.OK(t, a.Valid(s))
 	for i := range s {
 		for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e9 + .5} {
 			bad := slices.Clone(s)
 			bad[i] = v
-			if a.Valid(bad) == nil && !(i == atSide && v == -1) {
+			if a.Valid(bad) == nil {
 				t.Errorf("entry %d = %g passes", i, v)
 			}
 		}
@@ -364,77 +360,12 @@ func TestAlarmAllocatesNothing(t *testing.T) {
 	s := a.NewState()
 	alarms, refuse := 0, false
 	if n := testing.AllocsPerRun(1000, func() {
-		if a.Update(s, 20, true, func(AlarmKind) bool { return !refuse }).Alarm != NoAlarm {
+		if a.Update(s, 20, Context{Change: true}, func(AlarmKind) bool { return !refuse }).Alarm != NoAlarm {
 			alarms++
 		}
-		a.UpdateLasting(s, 20, Context{Change: true, Side: 1}, func(AlarmKind) bool { return !refuse })
 		refuse = !refuse
 	}); n != 0 || alarms == 0 {
 		t.Errorf("%v allocations in an update, %d alarms", n, alarms)
-	}
-}
-
-// Alarms during a lasting alarm are not raised and cost nothing, with the exceptions of UpdateLasting; alarms after its
-// end are.
-func TestAlarmUpdateLasting(t *testing.T) {
-	const rest = 10 // so that five usual observations end it
-	usually := slices.Repeat([]float64{.5}, 5)
-	unusually := slices.Repeat([]float64{5}, 40)
-	for _, c := range []struct {
-		name   string
-		q      []float64 // scores after the alarm, whose score is 5
-		side   int       // side of these scores; the alarm has 1
-		change bool      // commits with these scores
-		alarms int
-		ended  bool
-		rests  int // counted as resting
-	}{
-		{name: "it goes on", q: unusually},
-		{name: "and commits", q: unusually, change: true},
-		{name: "usual now and then", q: slices.Repeat([]float64{.5, .5, .5, .5, 1, 5}, 20), rests: 1},
-		{name: "usual for a rest now and then", q: slices.Repeat(slices.Concat([]float64{5}, slices.Repeat([]float64{.5, .5, .5, .5, 1}, 2)), 3), rests: 2},
-		{name: "usual", q: usually, ended: true},
-		{name: "no scores", q: slices.Repeat([]float64{math.NaN()}, 5), ended: true},
-		{name: "usual, and again", q: slices.Concat(usually, usually, usually, []float64{5}), alarms: 1, ended: true},
-		{name: "much worse", q: slices.Concat(unusually, []float64{8}, unusually), alarms: 1},
-		{name: "much worse in the rest, and then as that", q: slices.Concat([]float64{8}, unusually, []float64{10})},
-		{name: "and again at once, as the rest ends with it", q: slices.Concat(usually, []float64{5}), alarms: 1, ended: true},
-		{name: "back, and much worse in the rest", q: []float64{.5, .5, 8}, alarms: 1},
-		{name: "back, and worse in the rest", q: []float64{.5, .5, 7.9}, rests: 1},
-		{name: "one that is usual, and much worse in the rest", q: []float64{.5, 8}, alarms: 1},
-		{name: "back, and the other side in the rest", q: []float64{.5, .5, 4.5}, side: -1, alarms: 1},
-		{name: "the other side at once, less", q: []float64{4.5}, side: -1, rests: 1},
-		{name: "the other side, as unusual", q: unusually, side: -1, alarms: 1},
-		{name: "no side", q: unusually, side: 0},
-	} {
-		a := NewAlarm(paceOf(100, time.Minute, rest))
-		s := a.NewState()
-		for range 6000 { // over four days
-			a.UpdateLasting(s, 0, Context{}, nil)
-		}
-		if a.UpdateLasting(s, 5, Context{Side: 1}, nil).Alarm == NoAlarm {
-			t.Fatal("no alarm")
-		}
-		alarms, muted, rests, ended := 0, 0, 0, false
-		for _, q := range c.q {
-			d := a.UpdateLasting(s, q, Context{Change: c.change, Side: c.side}, nil)
-			if d.Alarm != NoAlarm {
-				alarms++
-			}
-			if d.Muted {
-				muted++
-			}
-			if d.Resting {
-				rests++
-			}
-			ended = ended || d.Ended
-		}
-		if alarms != c.alarms || ended != c.ended || muted != 0 || rests != c.rests {
-			t.Errorf("%s: %d alarms, %d muted, %d resting, ended %v; want %d, 0, %d, %v", c.name, alarms, muted, rests, ended, c.alarms, c.rests, c.ended)
-		}
-		if lasts := s[atUnusual] > 0; lasts == ended && c.alarms == 0 {
-			t.Errorf("%s: lasts %v, ended %v", c.name, lasts, ended)
-		}
 	}
 }
 
@@ -444,10 +375,10 @@ func TestAlarmWithoutSettling(t *testing.T) {
 	for settling, want := range map[time.Duration]bool{DefaultSettling: false, 0: true} {
 		a := NewAlarm(expect.Get(NewPace(500, time.Second, 5, settling))(t))
 		s := a.NewState()
-		if first := a.Update(s, 0, false, nil); first.Threshold == math.Log10(500) != want {
+		if first := a.Update(s, 0, Context{}, nil); first.Threshold == math.Log10(500) != want {
 			t.Errorf("settling %v: the threshold is %g", settling, first.Threshold)
 		}
-		if change := a.Update(s, 2.6, true, nil); (change.Alarm != NoAlarm) != want {
+		if change := a.Update(s, math.NaN(), Context{Change: true}, nil); (change.Alarm != NoAlarm) != want {
 			t.Errorf("settling %v: %+v", settling, change)
 		}
 	}

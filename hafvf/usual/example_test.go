@@ -35,12 +35,14 @@ func ExampleProfile() {
 	}
 	alarm := usual.NewAlarm(pace)
 	s, a := profile.NewState(), alarm.NewState()
+	alarmed := false
 	for i, x := range xs {
 		score := profile.Update(s, pace, times[i], []float64{(x - location) / scale}).Score
 		if i < warmUp {
 			continue
 		}
-		if d := alarm.UpdateLasting(a, score, usual.Context{}, nil); d.Alarm != usual.NoAlarm {
+		if d := alarm.Update(a, score, usual.Context{Covered: alarmed}, nil); d.Alarm != usual.NoAlarm {
+			alarmed = true
 			fmt.Printf("%s  %s  score %.1f, threshold %.1f\n", times[i].Format(time.DateTime), d.Alarm, score, d.Threshold)
 		}
 	}
@@ -61,12 +63,14 @@ func ExampleAlarm() {
 		if i >= 96 && hour%5 == 3 { // 3, 8, 13, 18, 23
 			score = 4
 		}
-		d := alarm.Update(s, score, false, func(usual.AlarmKind) bool { return !atNight(hour) })
+		d := alarm.Update(s, score, usual.Context{}, func(usual.AlarmKind) bool { return !atNight(hour) })
 		if d.Alarm != usual.NoAlarm {
 			fmt.Printf("%02d:00  %s  threshold %.2f\n", hour, d.Alarm, d.Threshold)
 		}
 	}
 	// Output:
-	// 08:00  novelty  threshold 2.00
-	// 23:00  novelty  threshold 2.42
+	// 08:00  novelty  threshold 2.45
+	// 13:00  novelty  threshold 2.48
+	// 18:00  novelty  threshold 2.95
+	// 23:00  novelty  threshold 3.43
 }

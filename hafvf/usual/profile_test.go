@@ -240,7 +240,7 @@ func TestProfileOfVectors(t *testing.T) {
 					before += alarms
 					alarms = 0
 				}
-				if d := a.Update(u, score, false, nil); d.Alarm != NoAlarm {
+				if d := a.Update(u, score, Context{}, nil); d.Alarm != NoAlarm {
 					alarms++
 				}
 			}
@@ -263,13 +263,13 @@ func TestProfileOfConstants(t *testing.T) {
 		now := time.Unix(0, 0)
 		for i := range 1000 {
 			score := p.Update(s, anyPace, now, []float64{(x - location) / scale}).Score
-			if d := a.Update(u, score, false, nil); d.Alarm != NoAlarm || score > 1 {
+			if d := a.Update(u, score, Context{}, nil); d.Alarm != NoAlarm || score > 1 {
 				t.Fatalf("%g: %q at observation %d, score %g", x, d.Alarm, i, score)
 			}
 			now = now.Add(time.Minute)
 		}
 		score := p.Update(s, anyPace, now, []float64{(x + 10*scale - location) / scale}).Score
-		if d := a.Update(u, score, false, nil); d.Alarm != NoveltyAlarm {
+		if d := a.Update(u, score, Context{}, nil); d.Alarm != NoveltyAlarm {
 			t.Errorf("%g: no alarm at ten times the scale, score %g", x, score)
 		}
 	}
@@ -305,7 +305,7 @@ func TestProfileStaysFinite(t *testing.T) {
 					}
 				}
 				out := p.Update(s, pace, now, y)
-				threshold := a.Update(u, out.Score, rng.IntN(10) == 0, nil).Threshold
+				threshold := a.Update(u, out.Score, Context{Change: rng.IntN(10) == 0}, nil).Threshold
 				if !linear.Finite([]float64{out.Score, out.Fast, threshold}) || out.Score < 0 {
 					t.Fatalf("score %v, threshold %v at %v", out.Score, threshold, y)
 				}

@@ -30,6 +30,7 @@ func (c *spiked) run(t *testing.T, seed uint64, days int, usual time.Duration, a
 	alarm, p := NewAlarm(pace), profileOf(DefaultProfile())
 	s, a := p.NewState(), alarm.NewState()
 	plan := p.NewPlan(s)
+	calm, sinceAlarm := pace.Rest(), pace.Rest() // observations since the last unusual one, and since the last alarm
 	for day := range days {
 		start := usual + time.Duration(rng.IntN(21)-10)*time.Minute
 		size := c.spike * math.Exp(c.scatter*rng.NormFloat64())
@@ -45,10 +46,17 @@ func (c *spiked) run(t *testing.T, seed uint64, days int, usual time.Duration, a
 				continue
 			}
 			step := p.UpdatePlan(s, plan, pace, monday.AddDate(0, 0, day).Add(sinceMidnight), []float64{y}, Evidence{})
-			if alarm.UpdateLasting(a, step.Score, Context{}, nil).Alarm != NoAlarm {
+			covered := calm < pace.Rest()/2 // by the alarm before
+			if alarm.Update(a, step.Score, Context{Covered: covered}, nil).Alarm != NoAlarm {
+				sinceAlarm = 0
 				alarmed(day, sinceMidnight-usual, false)
 			}
-			if step.MissedSpike.Score >= math.Log10(pace.Budget()) && alarm.Raise(a, true).Alarm != NoAlarm {
+			sinceAlarm++
+			if calm++; step.Score >= 1 {
+				calm = 0
+			}
+			if step.MissedSpike.Score >= math.Log10(pace.Budget()) && sinceAlarm >= pace.Rest() && alarm.Raise(a).Alarm != NoAlarm {
+				sinceAlarm = 0
 				alarmed(day, sinceMidnight-usual, true)
 			}
 		}
