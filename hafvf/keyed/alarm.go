@@ -131,10 +131,9 @@ type observed struct {
 	stuck         bool              // equal values in a row gave the largest score
 	accepted      bool              // the profile has accepted a new level
 	missed        usual.MissedSpike // the missed spike of the alarm, on the scale of the filter; else zero
-	profileBefore hafvf.State       // profile before the observation, if no episode is known
+	profileBefore hafvf.State       // profile before the observation, if no episode is open
 	// Of a known episode:
 	deviations   []float64 // by output
-	wasBack      bool      // the values had returned before the observation
 	farther      bool      // the values are worse than reported
 	known        bool      // the deviation is reported already, by an ended episode
 	fromBaseline bool      // an alarm is reported relative to the baseline
@@ -249,7 +248,7 @@ func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, pe
 	for i := range d.usual.Mean {
 		d.usual.Mean[i], d.usual.SD[i], d.recentSD[i] = math.NaN(), math.NaN(), math.NaN()
 	}
-	d.stuck, d.accepted, d.wasBack, d.farther, d.fromBaseline, d.known, d.missed = false, false, false, false, false, false, usual.MissedSpike{}
+	d.stuck, d.accepted, d.farther, d.fromBaseline, d.known, d.missed = false, false, false, false, false, usual.MissedSpike{}
 	switch {
 	case y == nil:
 	case s.standard == nil:
@@ -330,7 +329,7 @@ func (d *decider) score(s *decisions, t time.Time, y []float64) (float64, usual.
 	for i, v := range y {
 		d.standard[i] = (v - s.standard[2*i]) / s.standard[2*i+1]
 	}
-	if !s.episode.known() {
+	if !s.episode.open {
 		d.profileBefore = append(d.profileBefore[:0], s.profile...)
 	}
 	if s.runs == nil {

@@ -41,7 +41,7 @@ func alarmsOf(t *testing.T, cfg Config, in []Observation) (alarms, muted []int64
 		if d := e.Detection; math.IsNaN(d.Score) != (i < 50) || math.IsNaN(d.Threshold) != (i < 50) {
 			t.Fatalf("observation %d: score %g, threshold %g", i, d.Score, d.Threshold)
 		} else if i >= 50 {
-			debt = d.Threshold - calm.Update(state, 0, false, nil).Threshold
+			debt = d.Threshold - calm.Update(state, 0, usual.Context{}, nil).Threshold
 		}
 		if e.Alarm != nil {
 			alarms = append(alarms, e.N)
@@ -111,7 +111,7 @@ func TestAlarmSettingsChange(t *testing.T) {
 	est := newEstimator(t, before)
 	track := est.NewTrack("k")
 	split := 0 // right after an alarm
-	for alarm := false; split < 400 || !alarm; split++ {
+	for alarm := false; split < 200 || !alarm; split++ {
 		alarm = est.Estimate(track, in[split]).Alarm != nil
 	}
 	saved, _ := track.AppendBinary(nil)

@@ -28,6 +28,8 @@ type openEpisode struct {
 	id         string
 	since      time.Time // Alert.Start of the first report
 	reports    int64     // 1 at the onset
+	reportTime time.Time // of the last report
+	reportX    float64   // value of the output then; NaN if the observation does not have exactly one
 	length     float64   // observations from the onset to the last far one
 	calm       float64   // observations after the last far one
 	calmSum    float64   // sum of their deviations
@@ -67,6 +69,7 @@ type peak struct {
 const (
 	farScore      = 2.    // an open episode treats scores from this on as far
 	minCalm       = 3.    // smallest number of observations that end an episode
+	minNear       = 8.    // smallest number of values that show that a deviation is over
 	maxReports    = 4     // of an episode
 	worseTimes    = 2.    // an open episode is worse from this multiple of the reported deviation on
 	movedBy       = 3.    // an ended one has moved on by this many standard deviations, or
@@ -162,8 +165,9 @@ func (b *baseline) moments(d *decider, s *decisions) Moments {
 // returned reports whether the last values are usual again.
 func (b *baseline) returned() bool { return b.near > 0 && areUsual(b.nearSum, b.near) }
 
-// smallest returns the mean deviation from which on values count as still deviating: a quarter of the smaller reported
-// deviation, at most one standard deviation. Two standard errors of the mean of n values are smaller if n ≥ 4/smallest².
+// smallest returns the mean deviation from which on values count as still deviating: a quarter of the largest reported
+// deviation, at most two standard deviations. Three standard errors of the mean of n values are at most as large if
+// n ≥ (3/smallest)².
 func (b *baseline) smallest() float64 { return min(2, max(b.reported[0], b.reported[1])/4) }
 
 // areUsual reports whether n values whose deviations have the given sum are usual: their mean deviates by less than one
@@ -181,7 +185,6 @@ func sideOf(z float64) int {
 // score, so a value that was usual before the onset scores below 1. Otherwise the return would raise an alarm, because
 // means over several values still contain the earlier ones. Equal values in a row keep their score.
 func (ep *episode) observe(d *decider, s *decisions, t time.Time, score float64) float64 {
-	d.wasBack = ep.returned()
 	ep.deviate(d, s, t)
 	z, worst := d.deviations[ep.output], 0.
 	for _, v := range d.deviations {
@@ -196,31 +199,38 @@ func (ep *episode) observe(d *decider, s *decisions, t time.Time, score float64)
 	if ep.near, ep.nearSum = ep.near+1, ep.nearSum+z; math.Abs(worst) > nearSD {
 		ep.near, ep.nearSum, ep.restored = 0, 0, 0
 	}
-	if d.stuck {
+	if !ep.open && ep.near >= minNear && ep.returned() {
+		ep.reported = [2]float64{}
+	}
+	reported := ep.reported != [2]float64{} // the values have not returned since
+	if d.stuck || ep.stale(s.pace) {
 		ep.run = 0
 		return score
 	}
 	step := math.Copysign(1, worst)
 	switch {
-	case math.Abs(worst) < worseTimes*max(far, ep.reported[sideOf(worst)]):
+	case !reported || math.Abs(worst) < worseTimes*max(far, ep.reported[sideOf(worst)]):
 		ep.run = 0
 	case ep.run*step < 0:
 		ep.run = step
 	default:
 		ep.run += step
 	}
-	away := !d.wasBack && z*(d.y[ep.output]-d.usual.Mean[ep.output]) > 0
-	d.farther = math.Abs(ep.run) >= s.pace.InARow() || !ep.open && !d.wasBack && ep.movedOn(z)
-	d.fromBaseline = d.farther || away && math.Abs(z) >= far
-	d.known = !ep.open && !d.wasBack && !d.farther && (!away || math.Abs(z) <= ep.reported[sideOf(z)]+1)
+	away := z*(d.y[ep.output]-d.usual.Mean[ep.output]) > 0
+	d.farther = math.Abs(ep.run) >= s.pace.InARow() || !ep.open && reported && ep.level*z > 0 && min(math.Abs(ep.level), math.Abs(z)) >= ep.nextReport(z)
+	d.fromBaseline = d.farther || reported && away && math.Abs(z) >= far
+	d.known = !ep.open && reported && !d.farther && (!away || math.Abs(z) < ep.nextReport(z))
 	return min(score, -math.Log10(math.Erfc(math.Abs(worst)/math.Sqrt2)))
 }
 
-// movedOn reports whether the values have moved on since the end of the episode. z is the last deviation.
-func (b *baseline) movedOn(z float64) bool {
-	limit := b.reported[sideOf(z)]
-	limit += max(movedBy, movedPart*limit)
-	return b.level*z > 0 && min(math.Abs(b.level), math.Abs(z)) >= limit
+// stale reports whether the episode ended so long ago that a return is an event of its own. The baseline then serves to
+// restore the profile only.
+func (b *baseline) stale(p usual.Pace) bool { return b.idle >= max(usual.MaxRest, knownDays*p.Day()) }
+
+// nextReport returns the deviation on the side of z at which an ended episode has moved on.
+func (b *baseline) nextReport(z float64) float64 {
+	reported := b.reported[sideOf(z)]
+	return reported + max(movedBy, movedPart*reported)
 }
 
 // advance updates an open episode with the score of the last observation, and reports whether it has ended.
@@ -261,19 +271,22 @@ const (
 )
 
 // endLevel returns the level of an episode that ends, and the side of the baseline, "above" or "below", on which the
-// values are. score is the last score.
+// values are; "" if they are back or the side is not known. score is the last score.
 func (ep *episode) endLevel(score float64) (level Level, side string) {
-	side = "above"
-	if ep.calmSum < 0 || ep.calm == 0 && ep.level < 0 {
-		side = "below"
-	}
 	switch {
-	case ep.accepted || math.IsNaN(score) && !ep.faulty: // the rate of a category, which has no score, has changed
-		return LevelNew, side
-	case !ep.known() || math.Abs(ep.calmSum) < max(ep.smallest()*ep.calm, 2*math.Sqrt(ep.calm)):
+	case !ep.known() && math.IsNaN(score) && !ep.faulty: // the rate of a category, which has no score, has changed
+		return LevelNew, ""
+	case !ep.known() || !ep.accepted && math.Abs(ep.calmSum) < max(ep.smallest()*ep.calm, 2*math.Sqrt(ep.calm)):
 		return LevelBack, ""
+	case ep.accepted:
+		level = LevelNew
+	default:
+		level = LevelStill
 	}
-	return LevelStill, side
+	if ep.calmSum < 0 || ep.calm == 0 && ep.level < 0 {
+		return level, "below"
+	}
+	return level, "above"
 }
 
 // raise decides on an alarm for a fault that the scores do not show. In an open episode it is reported once.
@@ -298,10 +311,12 @@ func (t *Track) follow(e *Estimate, v verdict, cfg *Config) {
 		if e.Alarm != nil {
 			output = e.Alarm.Output
 		}
-		if valued && !ep.known() {
+		if valued && (!ep.known() || ep.stale(s.pace)) {
 			ep.baseline = d.newBaseline(s, e, output)
+		} else if valued && !ep.open && ep.profile == nil && s.sinceRestored == 0 {
+			ep.profile, ep.n = slices.Clone(d.profileBefore), 0
 		}
-		ep.report(e, v, valued)
+		ep.report(e, v, d.missed.Score > 0)
 		if valued {
 			ep.recordDeviation(d)
 		}
@@ -323,8 +338,8 @@ func (t *Track) follow(e *Estimate, v verdict, cfg *Config) {
 	}
 }
 
-// report records an alarm: the onset, or a report of the open episode.
-func (ep *episode) report(e *Estimate, v verdict, valued bool) {
+// report records an alarm: the onset, or a report of the open episode. faulty means that the scores do not show it.
+func (ep *episode) report(e *Estimate, v verdict, faulty bool) {
 	if !ep.open {
 		ep.openEpisode, ep.accepted = openEpisode{open: true, silent: true, length: 1}, false
 	} else if ep.extend(ep.calm); v.marked {
@@ -335,8 +350,12 @@ func (ep *episode) report(e *Estimate, v verdict, valued bool) {
 			ep.id, ep.since, ep.silent = strings.Clone(e.ID), e.Alarm.Start, false // the ID may be part of a larger text
 		}
 		ep.reports++
+		ep.reportTime, ep.reportX = e.Time, math.NaN()
+		if x, seen := e.Alarm.seen(e.X); seen {
+			ep.reportX = x
+		}
 	}
-	ep.faulty = ep.faulty || !valued
+	ep.faulty = ep.faulty || faulty
 }
 
 // recordDeviation records that the last deviation is reported. If the values had returned before, nothing else is: the
@@ -344,7 +363,7 @@ func (ep *episode) report(e *Estimate, v verdict, valued bool) {
 func (ep *episode) recordDeviation(d *decider) {
 	z := d.deviations[ep.output]
 	side, size := sideOf(z), toFloat32(max(far, math.Abs(z)))
-	if ep.reported == [2]float64{} || d.wasBack {
+	if ep.reported == [2]float64{} {
 		ep.reported[1-side], ep.reported[side] = size/worseTimes, 0
 	}
 	ep.reported[side], ep.run = max(ep.reported[side], size), 0
@@ -399,15 +418,14 @@ func (s *decisions) updateKnown(d *decider) {
 			ep.profile = nil
 		}
 	}
+	if ep.n >= maxEpisodeObs {
+		ep.profile = nil
+	}
 	switch {
 	case ep.open:
 		ep.idle = 0
-	case back && ep.near-ep.restored >= s.pace.Aftermath(), ep.idle >= max(half, knownDays*s.pace.Day()):
+	case back && ep.near-ep.restored >= s.pace.Aftermath(), ep.stale(s.pace) && ep.profile == nil:
 		ep.baseline = baseline{}
-		return
-	}
-	if ep.n >= maxEpisodeObs {
-		ep.profile = nil
 	}
 }
 
@@ -501,10 +519,10 @@ func (ep *episode) form(c *coder, profile *string, outputs int) {
 	if c.Bits(&ep.open, &ep.silent, &ep.faulty, &ep.accepted, &known); ep.open {
 		p := &ep.worst
 		compact.Texts(&c.Codec, &ep.id)
-		c.near(&ep.since, &ep.normalFrom, &p.time)
+		c.near(&ep.since, &ep.reportTime, &ep.normalFrom, &p.time)
 		compact.Unsigned(&c.Codec, &ep.reports)
 		compact.Unsigned(&c.Codec, &p.output)
-		c.Packs(&ep.length, &ep.calm, &ep.calmSum, &ep.score, &p.x, &p.size)
+		c.Packs(&ep.length, &ep.calm, &ep.calmSum, &ep.score, &ep.reportX, &p.x, &p.size)
 		c.Check(ep.reports <= maxReports && p.output < outputs && ep.length >= 0 && ep.calm >= 0 && ep.score >= 0 && !math.IsNaN(p.size+ep.calmSum))
 	}
 	if b := &ep.baseline; known {

@@ -26,7 +26,7 @@ func (d *decider) formerForm(c *coder, s *decisions, stored *storedForm) (hasAla
 		compact.Texts(&c.Codec, &ep.id)
 		c.near(&ep.since, &ep.normalFrom, &w.time)
 		c.Packs(&ep.score, &w.x, &w.size, &output, &ep.calm, &ep.calmSum)
-		w.output, ep.reports, ep.faulty = int(output), 1, !hasBaseline
+		w.output, ep.reports, ep.reportX = int(output), 1, math.NaN()
 		ep.length = usual.MaxRest // as before, half a rest ends it
 		c.Check(ep.score >= 0 && output >= 0 && output < float64(d.outputs) && ep.calm >= 0 && !math.IsNaN(w.size+ep.calmSum))
 	}

@@ -28,6 +28,7 @@ var update = flag.Bool("update", false, "write the golden states")
 // A golden describes a state of testdata: the state of a key after n observations.
 type golden struct {
 	name          string
+	folder        string // in testdata
 	cfg           Config
 	n             int
 	each          func(i int, o *Observation) // changes observation i; nil changes nothing
@@ -126,7 +127,6 @@ func goldens() (list []golden) {
 	add("beliefs", 105, nil, func(c *Config) {
 		c.Alerts.Beliefs, c.Alerts.Cooldown = []hafvf.Kind{hafvf.Outlier, hafvf.Change, hafvf.Revision}, time.Minute
 	})
-	add("alarms_do_not_last", 105, nil, func(c *Config) { c.Alarms.Lasting = false })
 	add("alarms_in_zone", 105, nil, func(c *Config) { c.Alarms.Seasons, c.Alarms.Zone, c.Alarms.Order = nil, "Europe/Berlin", 0 })
 	for _, value := range []Aggregate{Count, Mean, Max, Last, Median} {
 		add("aggregate_"+string(value), 400, nil, aggregate(value))
@@ -225,7 +225,7 @@ func (g *golden) scripted(t *testing.T, reader *Estimator) (e KeyState, results 
 }
 
 func (g *golden) file() string {
-	return filepath.Join("testdata", g.name+".txt")
+	return filepath.Join("testdata", g.folder, g.name+".txt")
 }
 
 // text returns the contents of the file of a state: its settings, its snapshot and its bytes.
@@ -288,6 +288,53 @@ func TestGoldenStates(t *testing.T) {
 		if !slices.Contains(files, file) {
 			t.Errorf("%s belongs to no golden", file)
 		}
+	}
+}
+
+// States of format 10 are read. An alarm that was open goes on as an episode, and ends.
+func TestFormerStates(t *testing.T) {
+	open := 0
+	for _, g := range goldens() {
+		g.folder = "former"
+		if _, err := os.Stat(g.file()); err != nil {
+			continue
+		}
+		t.Run(g.name, func(t *testing.T) {
+			_, stored := g.read(t)
+			if stored[0] != formerTag {
+				t.Fatalf("format %d", stored[0])
+			}
+			e := must(g.estimator(t).Open("pump/1", stored))
+			ep := e.decisions.episode
+			b := e.append(nil)
+			if again := must(g.estimator(t).Open("pump/1", b)); b[0] != formatTag || !bytes.Equal(again.append(nil), b) {
+				t.Error("the state changes when it is written again")
+			}
+			if len(b) > len(stored) {
+				t.Errorf("%d bytes are %d bytes in the new format", len(stored), len(b))
+			}
+			ended := ""
+			for i := g.n; i < g.n+120; i++ {
+				o := g.observation(i)
+				var out Estimate
+				learnNow(&e, &out, &o)
+				if r := out.Recovered; r != nil && ended == "" {
+					ended = r.ID
+				}
+				if out.SkipReason != "" {
+					t.Fatalf("observation %d: %s", i, out.SkipReason)
+				}
+			}
+			if ep.open {
+				open++
+				if !ep.known() || ep.reports != 1 || ended != ep.id {
+					t.Errorf("the open episode %q: %+v; the first end is of %q", ep.id, ep, ended)
+				}
+			}
+		})
+	}
+	if open < 5 {
+		t.Errorf("%d states have an open alarm", open)
 	}
 }
 

@@ -88,7 +88,7 @@ func TestFalseMarkBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Recommended("normal")
 		budget := rapid.SampledFrom([]time.Duration{24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour}).Draw(t, "budget")
-		cfg.Alarms.BudgetTime, cfg.Alarms.Lasting = budget, rapid.Bool().Draw(t, "lasting")
+		cfg.Alarms.BudgetTime = budget
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		xs, marks := make([]float64, 1500), map[int][]FalseMark{}
 		level, eventGap := 0., rapid.SampledFrom([]int{5, 30, 200}).Draw(t, "often")

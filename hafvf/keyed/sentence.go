@@ -123,9 +123,12 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	s.when = t.when(a, e.Time, equal)
 	switch {
 	case fromBaseline:
-		if ep.open && decider.farther {
+		if ep.open {
 			s.who += " is getting worse:"
 			s.what = strings.TrimPrefix(s.what, "is ")
+			if !math.IsNaN(ep.reportX) && !ep.reportTime.IsZero() {
+				s.when += ", " + f.value(ep.reportX) + " at " + t.clock(ep.reportTime, e.Time)
+			}
 		}
 		s.usual = "usual before "
 		if !ep.start.IsZero() {
@@ -238,16 +241,8 @@ func (t *Track) ended(cfg *Config, a *Alert, side string, e *Estimate) string {
 	who, u := t.subject(cfg, a.Output)
 	s, usualWords := sentence{who: who, what: "back to usual"}, "usual "
 	mean, sd := ep.UsualBefore.Mean[a.Output], ep.UsualBefore.SD[a.Output]
-	if a.Level != LevelBack && !ep.Since.IsZero() {
-		usualWords = "usual before " + t.clock(ep.Since, e.Time) + " "
-	}
-	switch {
-	case a.Level == LevelNew && math.IsNaN(mean):
-		s.what = "has a new level, which is usual from now on,"
-	case a.Level == LevelNew:
-		s.what = "stays " + side + " what was usual, which is usual from now on,"
-	case a.Level == LevelStill:
-		s.what = "is quiet, but still " + side + " what was usual,"
+	if start := t.decisions.episode.start; a.Level != LevelBack && !start.IsZero() {
+		usualWords = "usual before " + t.clock(start, e.Time) + " "
 	}
 	if !a.NormalFrom.IsZero() {
 		s.when = "since " + t.clock(a.NormalFrom, e.Time)
@@ -255,20 +250,30 @@ func (t *Track) ended(cfg *Config, a *Alert, side string, e *Estimate) string {
 			s.when += ", after " + message.Span(lasted)
 		}
 	}
-	if math.IsNaN(w.Size) {
-		return s.String()
+	var parts []string
+	switch {
+	case a.Level == LevelStill:
+		s.what = "is quiet"
+		s.when += ", still " + side + " usual"
+	case a.Level == LevelNew && side != "":
+		s.what, parts = "stays "+side+" usual", []string{"usual from now on"}
+	case a.Level == LevelNew:
+		s.what, parts = "has a new level", []string{"usual from now on"}
 	}
-	f := u.figure(mean, sd, w.Value)
-	s.value = "worst"
-	if !math.IsNaN(w.Value) {
-		s.value += " " + f.forDistance(w.Value-mean).value(w.Value)
+	if !math.IsNaN(w.Size) {
+		f, worst := u.figure(mean, sd, w.Value), "worst"
+		if !math.IsNaN(w.Value) {
+			worst += " " + f.forDistance(w.Value-mean).value(w.Value)
+		}
+		if !w.Time.IsZero() {
+			worst += " at " + t.clock(w.Time, e.Time)
+		}
+		parts = append(parts, worst)
+		if !math.IsNaN(mean) {
+			s.usual = usualWords + f.band(mean, sd)
+		}
 	}
-	if !w.Time.IsZero() {
-		s.value += " at " + t.clock(w.Time, e.Time)
-	}
-	if !math.IsNaN(mean) {
-		s.usual = usualWords + f.band(mean, sd)
-	}
+	s.value = strings.Join(parts, ", ")
 	return s.String()
 }
 

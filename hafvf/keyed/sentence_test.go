@@ -73,7 +73,7 @@ func TestSentences(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Recommended("normal")
-			cfg.Alarms.Zone, cfg.Alarms.Lasting = c.zone, false // later alarms have messages too
+			cfg.Alarms.Zone = c.zone
 			var got []string
 			for _, e := range watched(t, cfg, n, first, c.step, c.change)[first:] {
 				if e.Alarm == nil || e.Alarm.Kind != string(usual.NoveltyAlarm) {

@@ -5,11 +5,13 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"hafvf/hafvf/usual"
 )
 
 // An episode of any size that raises an alarm leaves little trace. As many observations after its end as it was long,
 // or as end an alarm, the SD that decides alarms is at most 1.3 times its earlier value, and the recent SD at most 1.5
-// times. The episode may be as long as a tenth of the memory, and with a plan shorter than a day, because a longer one
+// times. The episode may be as long as a tenth of the memory, or as an ended episode is known, and with a plan shorter than a day, because a longer one
 // covers the same hours again. If it scatters to both sides, both limits are 1.5, because some of it is learned. All
 // this holds on the first day too, except for a slow ramp, which raises its alarm late. Storing and restoring the state
 // at any point changes nothing.
@@ -20,8 +22,11 @@ func TestEpisodesAreForgotten(t *testing.T) {
 		n    int
 	}{{time.Minute, 700}, {time.Minute, 7000}, {5 * time.Minute, 700}, {5 * time.Minute, 3000}, {time.Hour, 400}, {time.Hour, 2000}, {24 * time.Hour, 300}, {24 * time.Hour, 1000}} {
 		limit := min(c.n/10, 500)
-		if c.step == time.Hour {
+		switch c.step {
+		case time.Hour:
 			limit = min(limit, 23)
+		case 24 * time.Hour:
+			limit = min(limit, usual.MaxRest)
 		}
 		for _, long := range []int{1, 5, 20, limit} {
 			est, source := newEstimator(t, Recommended("normal")), rand.NewPCG(7, uint64(c.n*long))

@@ -1,0 +1,383 @@
+package keyed
+
+import (
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"hafvf/hafvf/usual"
+)
+
+// An episode lasts until its key is calm. Its end is reported with the ID and the start of the onset, with the worst
+// value, and says where the values are.
+func TestEpisodeEnds(t *testing.T) {
+	const start, n = 2500, 4000
+	for _, c := range []struct {
+		name   string
+		timed  bool
+		with   func(i int, usual float64) float64 // the values from position start on
+		alarms []int                              // positions, counted from start
+		ends   []string
+	}{
+		{"two hours", true, func(i int, x float64) float64 {
+			if i < 24 {
+				return x + 6
+			}
+			return x
+		}, []int{0}, []string{`^back 2500 k back to usual since 18:20, after 2 h: worst 26.8 at 17:15, usual 19.8 ± 1.0.$`}},
+		{"a quarter of an hour", true, func(i int, x float64) float64 {
+			if i < 3 {
+				return x + 10
+			}
+			return x
+		}, []int{0}, []string{`^back 2500 k back to usual since 16:35, after 15 min: worst`}},
+		{"for good", true, func(_ int, x float64) float64 { return x + 5 },
+			[]int{0}, []string{`^new 2500 k stays above usual since 21:10, after 4 h 50 min: usual from now on, worst 26.8 at 18:45, usual before 16:20 20.1 ± 1.0.$`}},
+		{"twice", true, func(i int, x float64) float64 {
+			if i < 12 || i >= 500 && i < 512 {
+				return x - 9
+			}
+			return x
+		}, []int{0, 500}, []string{`^back 2500 k back to usual .*: worst 9\.\d+ at .*, usual`, `^back 3000 k back`}},
+		{"to the other side", true, func(i int, x float64) float64 {
+			switch {
+			case i < 100:
+				return x + 8
+			case i < 130:
+				return x - 20
+			}
+			return x
+		}, []int{0, 100}, []string{`^new 2500 k stays above usual .*: usual from now on, worst 2`, `^back 2600 k back to usual .*: worst -`}},
+		{"a little, for good", true, func(_ int, x float64) float64 { return x + 1.7 }, []int{11},
+			[]string{`^still 2511 k is quiet since .*, still above usual: worst .*, usual before 17:15 20.1 ± 1.0.$`}},
+		{"no times", false, func(i int, x float64) float64 {
+			if i < 24 {
+				return x + 6
+			}
+			return x
+		}, []int{1}, []string{`^back 2501 k back to usual: worst 2[678]\.\d+, usual 20\.\d ± 1\.0\.$`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var alarms []int
+			var ends []string
+			step := 5 * time.Minute
+			if !c.timed {
+				step = 0
+			}
+			for i, e := range watched(t, Recommended("normal"), n, start, step, c.with)[start:] {
+				if e.Alarm != nil {
+					alarms = append(alarms, i)
+				}
+				r := e.Recovered
+				if r == nil {
+					continue
+				}
+				ends = append(ends, string(r.Level)+" "+r.ID+" "+r.Message)
+				if !(math.Abs(r.Size) > 2 && r.Score > 3) || r.Episode.State != EpisodeClosed || r.Episode.ID != r.ID || r.Kind != RecoveredAlarm || !r.BackToUsual() || c.timed == r.Start.IsZero() || !e.Alerts("k")[0].Time.Equal(e.Time) {
+					t.Errorf("size %g, score %g, %s from %v to %v", r.Size, r.Score, r.Kind, r.Start, e.Time)
+				}
+				b, _ := e.AppendBinary(nil)
+				var read Estimate
+				fatal(t, read.UnmarshalBinary(b))
+				if diff := gocmp.Diff(r, read.Recovered, cmpopts.EquateNaNs()); diff != "" {
+					t.Errorf("decoded: %s", diff)
+				}
+			}
+			if !slices.EqualFunc(ends, c.ends, func(got, want string) bool { return regexp.MustCompile(want).MatchString(got) }) {
+				t.Errorf("ends %q, want %q", ends, c.ends)
+			}
+			if !slices.Equal(alarms, c.alarms) {
+				t.Errorf("alarms at %v, want %v", alarms, c.alarms)
+			}
+		})
+	}
+}
+
+// An outage that recurs soon after its end raises an alarm, or is counted as resting or muted. The return of the values
+// raises no alarm: they score below 1 unless they are unusual themselves.
+func TestOutageRecurs(t *testing.T) {
+	const start, length = 4 * 1440, 30
+	rng := rand.New(rand.NewPCG(5, 1))
+	for k := range 12 {
+		gap := []int{20, 45, 70}[k%3]
+		est := newEstimator(t, Recommended("normal"))
+		track := est.NewTrack("k")
+		alerted, counted := 0, 0
+		for i := range start + 300 {
+			x, posAgain := 100+5*rng.NormFloat64(), i-start-length-gap
+			first, recurs := i >= start && i < start+length, posAgain >= 0 && posAgain < length
+			if first || recurs {
+				x -= 60
+			}
+			e := est.Estimate(track, Value(time.Date(2026, 3, 2, 0, i+17*k, 0, 0, time.UTC), "", x))
+			d := e.Detection
+			switch {
+			case i < start:
+			case first && e.Alarm != nil:
+				alerted++
+			case recurs && (e.Alarm != nil || d.Resting || d.Muted):
+				counted++
+			case !first && !recurs && e.Alarm != nil:
+				t.Errorf("key %d: an alarm at %g, %d minutes after the start", k, x, i-start)
+			case i >= start+length && i < start+length+20 && math.Abs(x-100) < 5 && d.Score >= 1:
+				t.Errorf("key %d: %g scores %g, %d minutes after the end", k, x, d.Score, i-start-length)
+			}
+		}
+		if alerted != 1 || counted == 0 {
+			t.Errorf("key %d: the outage raises %d alarms; %d observations alarm or are counted when it recurs after %d minutes", k, alerted, counted, gap)
+		}
+	}
+}
+
+// A shift ends with the level "new" or "still". A slow drift of 25 standard deviations in a week is not lost: a key is
+// reported again and again, its last report is within a quarter of the drift, and no end says that it is back to usual
+// after the drift has left two standard deviations.
+func TestStaysAndDrifts(t *testing.T) {
+	for day := range 5 {
+		ends := 0
+		for _, e := range watched(t, Recommended("normal"), (day+3)*288, day*288+200, 5*time.Minute, func(_ int, x float64) float64 { return x + 7 })[day*288+200:] {
+			if r := e.Recovered; r != nil && e.N < int64(day*288+500) {
+				if ends++; r.Level == LevelBack {
+					t.Errorf("day %d: %s", day, r.Message)
+				}
+			}
+		}
+		if ends != 1 {
+			t.Errorf("day %d: %d ends", day, ends)
+		}
+	}
+	const start, keys = 2880, 8
+	alarms := 0
+	for seed := range uint64(keys) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		est := newEstimator(t, Recommended("normal"))
+		track, last := est.NewTrack("k"), 0.
+		for i := range start + 2016 {
+			drift := max(0, float64(i-start)/80)
+			e := est.Estimate(track, Value(time.Date(2026, 3, 2, 0, 5*i, 0, 0, time.UTC), "", 20+rng.NormFloat64()+drift))
+			if drift == 0 {
+				continue
+			}
+			if r := e.Recovered; r != nil && r.Level == LevelBack && drift > 2 {
+				t.Errorf("key %d, at a drift of %.1f: %s", seed, drift, r.Message)
+			}
+			if e.Alarm == nil {
+				continue
+			}
+			alarms++
+			if last = e.X[0][0] - 20; drift > 3 && math.Abs(e.Alarm.Usual.Mean[0]-20) > 2 {
+				t.Errorf("key %d, at a drift of %.1f, is reported against %.1f", seed, drift, e.Alarm.Usual.Mean[0])
+			}
+		}
+		if last < .75*25 {
+			t.Errorf("key %d: the last report is %.1f above the level before the drift", seed, last)
+		}
+	}
+	if alarms < 45 {
+		t.Errorf("%d reports of %d drifts", alarms, keys)
+	}
+}
+
+// worsening are deviations, in standard deviations, of the observations of an event that becomes worse.
+var worsening = map[string]func(i int) float64{
+	"in two steps":   func(i int) float64 { return [...]float64{8, 36}[min(1, i/12)] },
+	"in three steps": func(i int) float64 { return [...]float64{8, 20, 36}[min(2, i/12)] },
+	"slowly":         func(i int) float64 { return 8 + 28*float64(max(0, i-12))/48 },
+	"in a line":      func(i int) float64 { return 36 * float64(i) / 60 },
+	"exponentially":  func(i int) float64 { return 36 * (1 - math.Exp(-.075*float64(i))) },
+	"other side":     func(i int) float64 { return [...]float64{8, -36}[min(1, i/12)] },
+}
+
+// An event that becomes worse is reported again, at most three times, at any step. An event that stays the same is
+// reported once; at steps of an hour, where a single value is enough, a small first value may be followed by another
+// report. The return is no alarm.
+func TestEpisodesThatBecomeWorse(t *testing.T) {
+	const length, keys = 60, 4
+	for _, step := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour} {
+		start, again := min(int(21*day/step), 17*288), 0
+		for name, deviation := range worsening {
+			for seed := range uint64(keys) {
+				if c := reportsOf(t, step, start, length, seed, deviation); c.again < 1 || c.again > c.onsets*(maxReports-1) || c.onsets == 0 || c.after > 0 {
+					t.Errorf("every %v, %s, key %d: %+v", step, name, seed, c)
+				}
+			}
+		}
+		for _, size := range []float64{8, 36} {
+			for seed := range uint64(keys) {
+				c := reportsOf(t, step, start, length, seed, func(int) float64 { return size })
+				if again += c.again; c.onsets != 1 || c.after > 0 {
+					t.Errorf("every %v, %g standard deviations, key %d: %+v", step, size, seed, c)
+				}
+			}
+		}
+		if again > 1 {
+			t.Errorf("every %v: %d further reports of events that stay the same", step, again)
+		}
+	}
+}
+
+type reportCounts struct{ onsets, again, after int }
+
+// reportsOf counts the reports of an event that begins after start observations: onsets and later reports until its
+// end, and alarms in the 12 observations after it.
+func reportsOf(t *testing.T, step time.Duration, start, length int, seed uint64, deviation func(i int) float64) (c reportCounts) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, uint64(step)))
+	est := newEstimator(t, Recommended("normal"))
+	track := est.NewTrack("k")
+	episode := ""
+	for i := range start + length + 12 {
+		x := 20 + .25*rng.NormFloat64()
+		event := i >= start && i < start+length
+		if event {
+			x += .25 * deviation(i-start)
+		}
+		e := est.Estimate(track, Value(time.Unix(0, 0).Add(time.Duration(i)*step), strconv.Itoa(i), x))
+		if e.Alarm == nil || i < start {
+			continue
+		}
+		r := e.Alarm.Episode
+		switch worse := r.State == EpisodeWorse; {
+		case !event:
+			c.after++
+		case worse && (r.ID != episode || r.ID == e.ID || r.Reports < 2 || math.Abs(e.Alarm.Usual.Mean[0]-20) > .3 || e.Alarm.Kind != string(usual.NoveltyAlarm)):
+			t.Errorf("%+v of episode %s: %s", r, episode, e.Alarm.Message)
+		case worse:
+			c.again++
+		default:
+			c.onsets++
+			episode = r.ID
+		}
+	}
+	return c
+}
+
+// A second event of the same size, two hours or more after the first, is an alarm of its own.
+func TestSecondEvent(t *testing.T) {
+	for _, c := range []struct {
+		step time.Duration
+		gap  int // observations
+	}{{5 * time.Minute, 24}, {5 * time.Minute, 48}, {10 * time.Minute, 12}, {time.Hour, 6}} {
+		found := 0
+		for seed := range uint64(10) {
+			rng := rand.New(rand.NewPCG(seed, 8))
+			est := newEstimator(t, Recommended("normal"))
+			track := est.NewTrack("k")
+			start := int(12 * day / c.step)
+			second := start + 3 + c.gap
+			alarmed := false
+			for i := range second + 3 {
+				x := 20 + rng.NormFloat64()
+				if i >= start && i < start+3 || i >= second {
+					x += 10
+				}
+				e := est.Estimate(track, Value(time.Unix(0, 0).Add(time.Duration(i)*c.step), "", x))
+				alarmed = alarmed || i >= second && e.Alarm != nil
+			}
+			if alarmed {
+				found++
+			}
+		}
+		if found < 9 {
+			t.Errorf("every %v, after %d: %d of 10 second events raise an alarm", c.step, c.gap, found)
+		}
+	}
+}
+
+// In any stream, the first n observations begin at most n/P + 9 episodes, and each is reported again at most three
+// times. A report and the end are never in one observation.
+func TestEpisodeBound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := Recommended("normal")
+		budget := rapid.SampledFrom([]float64{1, 2.875, 30, 500}).Draw(t, "budget")
+		cfg.Alarms.Budget, cfg.Alarms.BudgetTime = budget, 0
+		cfg.Alarms.Rest = rapid.SampledFrom([]int{0, 1, 5, usual.AutoRest}).Draw(t, "rest")
+		step := rapid.SampledFrom([]time.Duration{time.Minute, 15 * time.Minute, time.Hour, day}).Draw(t, "step")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+		est, err := NewEstimator(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		track := est.NewTrack("k")
+		level, often := 0., rapid.SampledFrom([]int{2, 5, 40}).Draw(t, "often")
+		begun, again := 0, map[string]int{}
+		for i := range rapid.SampledFrom([]int{200, 1500}).Draw(t, "length") {
+			switch rng.IntN(often) {
+			case 0:
+				level += 3 * rng.NormFloat64() * math.Abs(level+1)
+			case 1:
+				level = 0
+			}
+			x := level + rng.NormFloat64()
+			e := est.Estimate(track, Value(time.Unix(0, 0).Add(time.Duration(i)*step), strconv.Itoa(i), x))
+			if e.Alarm == nil {
+				continue
+			}
+			switch r := e.Alarm.Episode; {
+			case e.Recovered != nil:
+				t.Fatalf("observation %d ends an episode and reports one", i)
+			case r.State == EpisodeWorse:
+				if again[r.ID]++; again[r.ID] > maxReports-1 || int(r.Reports) != again[r.ID]+1 {
+					t.Fatalf("%d further reports of an episode: %+v", again[r.ID], r)
+				}
+			default:
+				if begun++; float64(begun) > float64(i+1)/budget+9 {
+					t.Fatalf("%d episodes in %d observations at a budget of %g", begun, i+1, budget)
+				}
+			}
+		}
+	})
+}
+
+// The end of an alarm of single categories says that the new rate is usual from now on.
+func TestEpisodeOfCategories(t *testing.T) {
+	est := newEstimator(t, Recommended("bernoulli"))
+	track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(1, 2))
+	var kinds []string
+	for i := range 4000 {
+		p := .05
+		if i >= 3000 {
+			p = .6
+		}
+		x := 0.
+		if rng.Float64() < p {
+			x = 1
+		}
+		e := est.Estimate(track, Value(time.Unix(int64(60*i), 0), strconv.Itoa(i), x))
+		for _, a := range e.Alerts("k") {
+			kinds = append(kinds, a.Kind+" "+string(a.Level)+" "+string(a.Episode.State))
+		}
+	}
+	if diff := gocmp.Diff([]string{"change  open", "recovered new closed"}, kinds); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Usual values are never shown on a side of zero on which the key has had no values.
+func TestUsualKeepsItsSign(t *testing.T) {
+	for _, sign := range []float64{1, -1} {
+		est := newEstimator(t, Recommended("normal"))
+		track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(1, 2))
+		for i := range 24 * 28 {
+			x := 2 + 100*math.Max(0, math.Sin(2*math.Pi*float64(i)/24)) // its harmonics fall below zero at night
+			if i > 24*14 && i%24 == 6 {
+				x *= 50
+			}
+			e := est.Estimate(track, Value(time.Unix(int64(3600*i), 0), "", sign*(x+.1*rng.Float64())))
+			if u := e.Detection.Usual.Mean[0]; u*sign < 0 {
+				t.Fatalf("observation %d: usual is %g", i, u)
+			}
+			if e.Alarm != nil && e.Alarm.Usual.Mean[0]*sign < 0 {
+				t.Fatalf("observation %d: %s", i, e.Alarm.Message)
+			}
+		}
+	}
+}
