@@ -127,7 +127,7 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 			s.who += " is getting worse:"
 			s.what = strings.TrimPrefix(s.what, "is ")
 			if !math.IsNaN(ep.reportX) && !ep.reportTime.IsZero() {
-				s.when += ", " + f.value(ep.reportX) + " at " + t.clock(ep.reportTime, e.Time)
+				s.when += ", " + f.value(ep.reportX) + " " + t.at(ep.reportTime, e.Time)
 			}
 		}
 		s.usual = "usual before "
@@ -182,10 +182,16 @@ func (t *Track) when(a *Alert, now time.Time, more string) string {
 		return fmt.Sprintf("for %d observations", a.Delay+1)
 	case now.IsZero():
 		return ""
-	case t.decisions.step >= day:
-		return "on " + t.clock(now, now)
 	}
-	return "at " + t.clock(now, now)
+	return t.at(now, now)
+}
+
+// at returns the words for a time or, for keys with steps of a day, a date.
+func (t *Track) at(shown, now time.Time) string {
+	if t.decisions.step >= day {
+		return "on " + t.clock(shown, now)
+	}
+	return "at " + t.clock(shown, now)
 }
 
 // usually returns the words that say for which times the mean is usual.
@@ -253,8 +259,9 @@ func (t *Track) ended(cfg *Config, a *Alert, side string, e *Estimate) string {
 	var parts []string
 	switch {
 	case a.Level == LevelStill:
-		s.what = "is quiet"
-		s.when += ", still " + side + " usual"
+		s.what = strings.TrimSuffix("is quiet "+s.when, " ")
+		s.when = ""
+		s.what += ", still " + side + " usual"
 	case a.Level == LevelNew && side != "":
 		s.what, parts = "stays "+side+" usual", []string{"usual from now on"}
 	case a.Level == LevelNew:
@@ -266,7 +273,7 @@ func (t *Track) ended(cfg *Config, a *Alert, side string, e *Estimate) string {
 			worst += " " + f.forDistance(w.Value-mean).value(w.Value)
 		}
 		if !w.Time.IsZero() {
-			worst += " at " + t.clock(w.Time, e.Time)
+			worst += " " + t.at(w.Time, e.Time)
 		}
 		parts = append(parts, worst)
 		if !math.IsNaN(mean) {

@@ -64,10 +64,10 @@ func TestSentences(t *testing.T) {
 				return x - 30
 			}
 			return x
-		}, []string{`^k is 30\.5 below usual at 16:20: -10\.7, usual`, `^k back to usual at 21:25: [\d.]+, usual at this hour`}},
+		}, []string{`^k is 30\.5 below usual at 16:20: -10\.7, usual`}},
 		{"scatter", 5 * time.Minute, "", func(i int, x float64) float64 { return 20 + 2.2*(x-20) }, []string{`usual`}},
 		{"days", 24 * time.Hour, "", func(_ int, x float64) float64 { return x + 8 },
-			[]string{`^k is \d+ % above usual (on|since) \d{4}-\d\d-\d\d.*: .*usual on such a day \d`}},
+			[]string{`^k is (getting worse: )?\d+ % above usual (on|since) \d{4}-\d\d-\d\d.*: .*usual (on such a day|before [\d-]+) \d`}},
 		{"no times", 0, "", func(_ int, x float64) float64 { return x + 3.5 },
 			[]string{`^k is 21 % above usual for 2 observations: 24\.\d, usually 20\.0 ± 1\.0\.$`}},
 	} {
