@@ -33,6 +33,28 @@
 //   - Alerts: an alarm, or a belief that the configuration asks for, becomes an Alert if its size, direction and
 //     cooldown permit it (AlertConfig).
 //
+// # Episodes
+//
+// An alarm opens an episode of its key (episode.go). The usual values at its onset are kept, and follow their seasons.
+// Deviations are from these usual values, in standard deviations. For n observations at a budget of P:
+//
+//   - At most n/P + 9 episodes begin, each at the cost of one alarm. Each is reported again at most three times.
+//   - Worse: an open episode is reported again, at no cost and at any score, if the deviation is twice the one reported
+//     on its side of usual; on the other side, half of it counts as reported. Three values in a row must be as far; two
+//     at steps from 15 minutes on, one from 30 minutes on. Any other deviation belongs to the episode.
+//   - The end: as many scores in a row below 2 as the episode was long, at least 3, and at most half a rest. Small
+//     deviations need more of them, to tell whether they are over. Nothing is reported at the end but the end itself.
+//   - The level at the end: back to usual; still deviating, but quiet; or new, if the profile has accepted the values.
+//     Single categories have no scores: after a change, their level is new.
+//   - Known: the usual values before the onset are known until the values have been back for half a rest (a rest at
+//     steps of at most two minutes), or for three days after the end (60 observations, if these take longer).
+//   - The return raises no alarm: while they are known, no value scores more than its deviation does.
+//   - A deviation that was reported raises no further alarm after the end. A new episode begins at a deviation that is
+//     3 standard deviations and a quarter larger, at any score if the mean over half a rest is as large; or, once eight
+//     values in a row are back, at any novelty.
+//   - The profile before the onset is restored when the values are back, if the episode has changed what is usual.
+//   - A fault that the scores do not show (an impossible value, a spike that does not come) is reported once.
+//
 // # Order
 //
 // Estimate learns observations in the order of its calls. A KeyState also handles streams that are out of order: it

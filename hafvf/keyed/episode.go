@@ -219,7 +219,7 @@ func (ep *episode) observe(d *decider, s *decisions, t time.Time, score float64)
 	away := z*(d.y[ep.output]-d.usual.Mean[ep.output]) > 0
 	d.farther = math.Abs(ep.run) >= s.pace.InARow() || !ep.open && reported && ep.level*z > 0 && min(math.Abs(ep.level), math.Abs(z)) >= ep.nextReport(z)
 	d.fromBaseline = d.farther || reported && away && math.Abs(z) >= far
-	d.known = !ep.open && reported && !d.farther && (!away || math.Abs(z) < ep.nextReport(z))
+	d.known = !ep.open && !d.farther && (!away || reported && math.Abs(z) < ep.nextReport(z))
 	return min(score, -math.Log10(math.Erfc(math.Abs(worst)/math.Sqrt2)))
 }
 
