@@ -26,8 +26,8 @@ type AlarmConfig struct {
 	// BudgetTime is the time per alarm, for keys whose observations have times. It is converted to observations at
 	// the median step of the warm-up. A key without times uses usual.DefaultBudget.
 	BudgetTime time.Duration
-	// Rest is at least 0, or usual.AutoRest: seven hours, within 6 to 60 observations. Half of it is the longest calm
-	// that ends an episode: a later deviation is another incident.
+	// Rest is at least 0, or usual.AutoRest: seven hours, within 6 to 60 observations. An episode
+	// ends after half of it without an unusual observation at the latest: a later deviation is another incident.
 	Rest int
 	// RestTime, if not zero, replaces Rest for keys whose observations have times. It is converted to observations at
 	// the median step of the warm-up. A key without times then uses usual.AutoRest.
@@ -264,19 +264,21 @@ func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, pe
 				score = ep.observe(d, s, t, score)
 			}
 		}
-		wasCalm := ep.calm > 0
+		wasNormal := ep.normal > 0
 		v.Decision = usual.NewAlarm(s.pace).Update(s.alarm, score, usual.Context{Change: change, Farther: d.farther, Covered: ep.open || d.known}, permit)
+		if ep.open {
+			if v.ended, v.accepted = ep.advance(d, s, t, score); v.ended {
+				return v, score
+			}
+		}
 		switch {
 		case !ep.open:
-		case ep.advance(d, s, t, score):
-			v.ended = true
-			return v, score
 		case d.farther && v.Due && ep.silent:
 			v.Decision = usual.NewAlarm(s.pace).Raise(s.alarm)
 		case d.farther && v.Due && ep.reports < maxReports:
 			v.Alarm, v.worse = usual.NoveltyAlarm, true
 		default:
-			v.resting = wasCalm && v.Due
+			v.resting = wasNormal && v.Due
 		}
 		return d.applyMissed(s, missed, v, score, permit)
 	}

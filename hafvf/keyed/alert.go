@@ -87,7 +87,7 @@ type Detection struct {
 	// Muted reports that only the debt of earlier alarms prevented an alarm, see usual.Decision. In an incident it is
 	// true for the first observation, and for one observation after every rest.
 	Muted bool
-	// Resting reports that only the open episode prevented an alarm, after a calm that was too short to end it. It is
+	// Resting reports that only the open episode prevented an alarm, after too few normal observations to end it. It is
 	// true for the first observation of a recurring deviation.
 	Resting bool
 	// Episode is the open episode, or the one that ends with the observation; else nil.

@@ -261,6 +261,7 @@ func episodeReportForm(c *compact.Codec, r *EpisodeReport) {
 	compact.Texts(c, &r.State)
 	c.Times(&r.Since, &r.Worst.Time)
 	compact.Unsigned(c, &r.Reports)
+	compact.Unsigned(c, &r.Worst.Output)
 	momentsForm(c, &r.UsualBefore)
 	c.Scalars(&r.Worst.Value, &r.Worst.Size)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/compact"
 	"hafvf/internal/linear"
@@ -31,11 +30,11 @@ type openEpisode struct {
 	reportTime time.Time // of the last report
 	reportX    float64   // value of the output then; NaN if the observation does not have exactly one
 	length     float64   // observations from the onset to the last far one
-	calm       float64   // observations after the last far one
-	calmSum    float64   // sum of their deviations
+	normal     float64   // observations after the last far one
+	normalSum  float64   // sum of their deviations
 	normalFrom time.Time // time of the first of them
 	score      float64   // largest score
-	worst      peak
+	worst      Worst     // Size is 0 if there is none
 }
 
 // A baseline holds the usual values before the onset of an episode, which follow their seasons. It is known while the
@@ -55,20 +54,11 @@ type baseline struct {
 	near     float64     // last observations in a row that are near the baseline
 	nearSum  float64     // sum of their deviations
 	restored float64     // near observations when the profile was restored; 0 if it was not
-	accepted bool        // the profile has accepted another level
-}
-
-// A peak is the observation with the largest deviation from the usual value.
-type peak struct {
-	time   time.Time
-	x      float64 // value of the output; NaN if the observation does not have exactly one
-	size   float64 // standard deviations, as Alert.Size of a novelty; 0 if there is no peak
-	output int
 }
 
 const (
 	farScore      = 2.    // an open episode treats scores from this on as far
-	minCalm       = 3.    // smallest number of observations that end an episode
+	minNormal     = 3.    // smallest number of observations that end an episode
 	minNear       = 8.    // smallest number of values that show that a deviation is over
 	maxReports    = 4     // of an episode
 	worseTimes    = 2.    // an open episode is worse from this multiple of the reported deviation on
@@ -85,10 +75,11 @@ const (
 // A verdict is the decision on one observation.
 type verdict struct {
 	usual.Decision
-	worse   bool // the alarm reports that the open episode is worse
-	ended   bool // the open episode has ended
-	resting bool // only the open episode prevented an alarm, after the key had calmed down
-	marked  bool // a FalseMark suppresses the alarm
+	worse    bool // the alarm reports that the open episode is worse
+	ended    bool // the open episode has ended
+	accepted bool // it has ended because the profile has accepted its level
+	resting  bool // only the open episode prevented an alarm, after normal scores
+	marked   bool // a FalseMark suppresses the alarm
 }
 
 // toFloat32 rounds to the nearest float32, which takes less space in a state.
@@ -96,7 +87,7 @@ func toFloat32(v float64) float64 {
 	return float64(float32(max(-math.MaxFloat32, min(v, math.MaxFloat32))))
 }
 
-// halfRest returns the longest calm that ends an episode, in observations.
+// halfRest returns the largest number of normal observations that an episode needs to end.
 func halfRest(p usual.Pace) float64 { return max(1, math.Ceil(float64(p.Rest())/2)) }
 
 func (b *baseline) known() bool { return b.usual.Mean != nil }
@@ -166,8 +157,8 @@ func (b *baseline) moments(d *decider, s *decisions) Moments {
 func (b *baseline) returned() bool { return b.near > 0 && areUsual(b.nearSum, b.near) }
 
 // smallest returns the mean deviation from which on values count as still deviating: a quarter of the largest reported
-// deviation, at most two standard deviations. Three standard errors of the mean of n values are at most as large if
-// n ≥ (3/smallest)².
+// deviation, at most two standard deviations. Two standard errors of the mean of n values are at most as large if
+// n ≥ (2/smallest)².
 func (b *baseline) smallest() float64 { return min(2, max(b.reported[0], b.reported[1])/4) }
 
 // areUsual reports whether n values whose deviations have the given sum are usual: their mean deviates by less than one
@@ -233,31 +224,28 @@ func (b *baseline) nextReport(z float64) float64 {
 	return reported + max(movedBy, movedPart*reported)
 }
 
-// advance updates an open episode with the score of the last observation, and reports whether it has ended.
-func (ep *episode) advance(d *decider, s *decisions, t time.Time, score float64) (ended bool) {
+// advance updates an open episode with the score of the last observation. It reports whether the episode has ended, and
+// whether that is because the profile has accepted its level.
+func (ep *episode) advance(d *decider, s *decisions, t time.Time, score float64) (ended, accepted bool) {
 	if score >= farScore {
-		ep.extend(ep.calm + 1)
-	} else if ep.calm++; ep.calm == 1 {
+		ep.extend(ep.normal + 1)
+	} else if ep.normal++; ep.normal == 1 {
 		ep.normalFrom = t
 	}
-	if ep.known() {
-		if ep.accepted = d.accepted && !ep.returned(); ep.accepted {
-			return true
-		}
-		if ep.calm > 0 {
-			ep.calmSum += d.deviations[ep.output]
-		}
+	if ep.known() && ep.normal > 0 {
+		ep.normalSum += d.deviations[ep.output]
 	}
 	enough := halfRest(s.pace)
 	if !math.IsNaN(score) {
-		enough = min(max(minCalm, ep.length, math.Ceil(math.Pow(2/ep.smallest(), 2))), enough)
+		enough = min(max(minNormal, ep.length, math.Ceil(math.Pow(2/ep.smallest(), 2))), enough)
 	}
-	return ep.calm >= enough
+	accepted = d.accepted && ep.known() && !ep.returned()
+	return accepted || ep.normal >= enough, accepted
 }
 
-// extend makes the episode longer and ends its calm.
+// extend makes the episode longer and discards the normal observations after it.
 func (ep *episode) extend(observations float64) {
-	ep.length, ep.calm, ep.calmSum, ep.normalFrom = ep.length+observations, 0, 0, time.Time{}
+	ep.length, ep.normal, ep.normalSum, ep.normalFrom = ep.length+observations, 0, 0, time.Time{}
 }
 
 // A Level says where the values of an ended episode are.
@@ -272,21 +260,21 @@ const (
 
 // endLevel returns the level of an episode that ends, and the side of the baseline, "above" or "below", on which the
 // values are; "" if they are back or the side is not known. score is the last score.
-func (ep *episode) endLevel(score float64) (level Level, side string) {
+func (ep *episode) endLevel(score float64, accepted bool) (level Level, side string) {
 	switch {
 	case !ep.known() && math.IsNaN(score) && !ep.faulty: // the rate of a category, which has no score, has changed
 		return LevelNew, ""
-	case !ep.known() || !ep.accepted && math.Abs(ep.calmSum) < max(ep.smallest()*ep.calm, 2*math.Sqrt(ep.calm)):
+	case !ep.known() || !accepted && math.Abs(ep.normalSum) < max(ep.smallest()*ep.normal, 2*math.Sqrt(ep.normal)):
 		return LevelBack, ""
-	case ep.accepted:
+	}
+	level, side = LevelStill, "above"
+	if accepted {
 		level = LevelNew
-	default:
-		level = LevelStill
 	}
-	if ep.calmSum < 0 || ep.calm == 0 && ep.level < 0 {
-		return level, "below"
+	if ep.normalSum < 0 || ep.normal == 0 && ep.level < 0 {
+		side = "below"
 	}
-	return level, "above"
+	return level, side
 }
 
 // raise decides on an alarm for a fault that the scores do not show. In an open episode it is reported once.
@@ -328,7 +316,7 @@ func (t *Track) follow(e *Estimate, v verdict, cfg *Config) {
 		e.Detection.Episode = t.describe(v, ep.known() && scored)
 	}
 	if v.ended {
-		t.end(e, cfg)
+		t.end(e, v.accepted, cfg)
 	}
 	if scored {
 		s.updateKnown(d)
@@ -341,8 +329,8 @@ func (t *Track) follow(e *Estimate, v verdict, cfg *Config) {
 // report records an alarm: the onset, or a report of the open episode. faulty means that the scores do not show it.
 func (ep *episode) report(e *Estimate, v verdict, faulty bool) {
 	if !ep.open {
-		ep.openEpisode, ep.accepted = openEpisode{open: true, silent: true, length: 1}, false
-	} else if ep.extend(ep.calm); v.marked {
+		ep.openEpisode = openEpisode{open: true, silent: true, length: 1}
+	} else if ep.extend(ep.normal); v.marked {
 		return
 	}
 	if !v.marked {
@@ -378,15 +366,15 @@ func (t *Track) recordPeak(e *Estimate) {
 		from = ep.moments(d, s)
 	}
 	largest := from.shift(d.y, t.stages.scale)
-	if !(math.Abs(largest.size) > math.Abs(ep.worst.size)) || math.IsInf(largest.size, 0) {
+	if !(math.Abs(largest.size) > math.Abs(ep.worst.Size)) || math.IsInf(largest.size, 0) {
 		return
 	}
-	ep.worst = peak{time: e.Time, x: math.NaN(), size: largest.size, output: largest.output}
+	ep.worst = Worst{Time: e.Time, Value: math.NaN(), Size: largest.size, Output: largest.output}
 	alert := Alert{Output: largest.output, Before: e.Detection.Usual}
 	if x, seen := alert.seen(e.X); seen {
-		ep.worst.x = x
-		if m, ok := t.stages.checks.Model().(expfam.Counted); ok {
-			ep.worst.x = m.Share(e.X[0])
+		ep.worst.Value = x
+		if d.counted != nil {
+			ep.worst.Value = d.counted.Share(e.X[0])
 		}
 	}
 }
@@ -453,15 +441,16 @@ type EpisodeReport struct {
 
 // Worst is the observation of an episode that is farthest from UsualBefore.
 type Worst struct {
-	Time  time.Time // zero if there is none
-	Value float64   // of the output; NaN if the observation does not have exactly one
-	Size  float64   // standard deviations; NaN if there is none
+	Time   time.Time // zero if there is none
+	Value  float64   // of the output; NaN if the observation does not have exactly one
+	Size   float64   // standard deviations, signed; NaN if there is none
+	Output int
 }
 
 // describe returns the report of the open episode. withBaseline is true if the last observation has deviations.
 func (t *Track) describe(v verdict, withBaseline bool) *EpisodeReport {
 	ep := &t.decisions.episode
-	r := &EpisodeReport{ID: ep.id, Since: ep.since, Reports: ep.reports, State: EpisodeOpen, UsualBefore: unknown(t.stages.decider.outputs), Worst: Worst{Value: math.NaN(), Size: math.NaN()}}
+	r := &EpisodeReport{ID: ep.id, Since: ep.since, Reports: ep.reports, State: EpisodeOpen, UsualBefore: unknown(t.stages.decider.outputs), Worst: ep.worst}
 	switch {
 	case v.ended:
 		r.State = EpisodeClosed
@@ -471,8 +460,8 @@ func (t *Track) describe(v verdict, withBaseline bool) *EpisodeReport {
 	if withBaseline {
 		r.UsualBefore = t.before()
 	}
-	if w := &ep.worst; w.size != 0 {
-		r.Worst = Worst{w.time, w.x, w.size}
+	if r.Worst.Size == 0 {
+		r.Worst = Worst{Value: math.NaN(), Size: math.NaN()}
 	}
 	return r
 }
@@ -486,13 +475,13 @@ func (t *Track) before() Moments {
 }
 
 // end ends the open episode at estimate e, and sets e.Recovered unless it was silent.
-func (t *Track) end(e *Estimate, cfg *Config) {
+func (t *Track) end(e *Estimate, accepted bool, cfg *Config) {
 	d, s, ep := t.stages.decider, &t.decisions, &t.decisions.episode
-	level, side := ep.endLevel(e.Detection.Score)
+	level, side := ep.endLevel(e.Detection.Score, accepted)
 	if !ep.silent {
 		outputs := len(e.Detection.Usual.Mean)
 		a := &Alert{
-			Kind: RecoveredAlarm, Start: ep.since, LogOdds: math.NaN(), Size: e.Detection.Episode.Worst.Size, Output: ep.worst.output, Before: unknown(outputs), After: unknown(outputs),
+			Kind: RecoveredAlarm, Start: ep.since, LogOdds: math.NaN(), Size: e.Detection.Episode.Worst.Size, Output: ep.worst.Output, Before: unknown(outputs), After: unknown(outputs),
 			Score: ep.score, Threshold: e.Detection.Threshold, Usual: e.Detection.Usual, Episode: e.Detection.Episode, Level: level, NormalFrom: ep.normalFrom,
 		}
 		if a.NormalFrom.IsZero() {
@@ -516,14 +505,14 @@ func (a *Alert) BackToUsual() bool { return a.Kind == RecoveredAlarm && !math.Is
 
 func (ep *episode) form(c *coder, profile *string, outputs int) {
 	known := ep.known()
-	if c.Bits(&ep.open, &ep.silent, &ep.faulty, &ep.accepted, &known); ep.open {
-		p := &ep.worst
+	if c.Bits(&ep.open, &ep.silent, &ep.faulty, &known); ep.open {
+		w := &ep.worst
 		compact.Texts(&c.Codec, &ep.id)
-		c.near(&ep.since, &ep.reportTime, &ep.normalFrom, &p.time)
+		c.near(&ep.since, &ep.reportTime, &ep.normalFrom, &w.Time)
 		compact.Unsigned(&c.Codec, &ep.reports)
-		compact.Unsigned(&c.Codec, &p.output)
-		c.Packs(&ep.length, &ep.calm, &ep.calmSum, &ep.score, &ep.reportX, &p.x, &p.size)
-		c.Check(ep.reports <= maxReports && p.output < outputs && ep.length >= 0 && ep.calm >= 0 && ep.score >= 0 && !math.IsNaN(p.size+ep.calmSum))
+		compact.Unsigned(&c.Codec, &w.Output)
+		c.Packs(&ep.length, &ep.normal, &ep.normalSum, &ep.score, &ep.reportX, &w.Value, &w.Size)
+		c.Check(ep.reports <= maxReports && w.Output < outputs && ep.length >= 0 && ep.normal >= 0 && ep.score >= 0 && !math.IsNaN(w.Size+ep.normalSum))
 	}
 	if b := &ep.baseline; known {
 		b.form(c, profile, outputs)

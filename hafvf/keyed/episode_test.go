@@ -1,11 +1,14 @@
 package keyed
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,21 +203,29 @@ var worsening = map[string]func(i int) float64{
 // reported once; at steps of an hour, where a single value is enough, a small first value may be followed by another
 // report. The return is no alarm.
 func TestEpisodesThatBecomeWorse(t *testing.T) {
-	const length, keys = 60, 4
+	shapes := maps.Clone(worsening)
+	for _, size := range []float64{8, 36} {
+		shapes[fmt.Sprint("stays at ", size)] = func(int) float64 { return size }
+	}
 	for _, step := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour} {
-		start, again := min(int(21*day/step), 17*288), 0
-		for name, deviation := range worsening {
-			for seed := range uint64(keys) {
-				if c := reportsOf(t, step, start, length, seed, deviation); c.again < 1 || c.again > c.onsets*(maxReports-1) || c.onsets == 0 || c.after > 0 {
-					t.Errorf("every %v, %s, key %d: %+v", step, name, seed, c)
-				}
+		again := 0
+		for seed := range uint64(4) {
+			rng := rand.New(rand.NewPCG(seed, uint64(step)))
+			est := newEstimator(t, Recommended("normal"))
+			track, start := est.NewTrack("k"), min(int(21*day/step), 10*288)
+			for i := range start {
+				est.Estimate(track, Value(time.Unix(0, 0).Add(time.Duration(i)*step), "", 20+.25*rng.NormFloat64()))
 			}
-		}
-		for _, size := range []float64{8, 36} {
-			for seed := range uint64(keys) {
-				c := reportsOf(t, step, start, length, seed, func(int) float64 { return size })
-				if again += c.again; c.onsets != 1 || c.after > 0 {
-					t.Errorf("every %v, %g standard deviations, key %d: %+v", step, size, seed, c)
+			before, _ := track.AppendBinary(nil)
+			for _, name := range slices.Sorted(maps.Keys(shapes)) {
+				deviation := shapes[name]
+				c := reportsOf(t, restored(t, est, before), start, step, rng, deviation)
+				stays := strings.HasPrefix(name, "stays")
+				if stays {
+					again += c.again
+				}
+				if c.onsets == 0 || c.after > 0 || c.again > c.onsets*(maxReports-1) || !stays && c.again == 0 || stays && c.onsets > 1 {
+					t.Errorf("every %v, %s, key %d: %+v", step, name, seed, c)
 				}
 			}
 		}
@@ -226,27 +237,23 @@ func TestEpisodesThatBecomeWorse(t *testing.T) {
 
 type reportCounts struct{ onsets, again, after int }
 
-// reportsOf counts the reports of an event that begins after start observations: onsets and later reports until its
-// end, and alarms in the 12 observations after it.
-func reportsOf(t *testing.T, step time.Duration, start, length int, seed uint64, deviation func(i int) float64) (c reportCounts) {
+// reportsOf counts the reports of an event of 60 observations after start observations: onsets, later reports, and
+// alarms in the 12 observations after its end.
+func reportsOf(t *testing.T, track *Track, start int, step time.Duration, rng *rand.Rand, deviation func(i int) float64) (c reportCounts) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(seed, uint64(step)))
-	est := newEstimator(t, Recommended("normal"))
-	track := est.NewTrack("k")
-	episode := ""
-	for i := range start + length + 12 {
+	est, episode := newEstimator(t, Recommended("normal")), ""
+	for i := range 72 {
 		x := 20 + .25*rng.NormFloat64()
-		event := i >= start && i < start+length
-		if event {
-			x += .25 * deviation(i-start)
+		if i < 60 {
+			x += .25 * deviation(i)
 		}
-		e := est.Estimate(track, Value(time.Unix(0, 0).Add(time.Duration(i)*step), strconv.Itoa(i), x))
-		if e.Alarm == nil || i < start {
+		e := est.Estimate(track, Value(time.Unix(0, 0).Add(time.Duration(start+i)*step), strconv.Itoa(i), x))
+		if e.Alarm == nil {
 			continue
 		}
 		r := e.Alarm.Episode
 		switch worse := r.State == EpisodeWorse; {
-		case !event:
+		case i >= 60:
 			c.after++
 		case worse && (r.ID != episode || r.ID == e.ID || r.Reports < 2 || math.Abs(e.Alarm.Usual.Mean[0]-20) > .3 || e.Alarm.Kind != string(usual.NoveltyAlarm)):
 			t.Errorf("%+v of episode %s: %s", r, episode, e.Alarm.Message)

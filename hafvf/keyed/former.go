@@ -24,11 +24,11 @@ func (d *decider) formerForm(c *coder, s *decisions, stored *storedForm) (hasAla
 		var output float64
 		w := &ep.worst
 		compact.Texts(&c.Codec, &ep.id)
-		c.near(&ep.since, &ep.normalFrom, &w.time)
-		c.Packs(&ep.score, &w.x, &w.size, &output, &ep.calm, &ep.calmSum)
-		w.output, ep.reports, ep.reportX = int(output), 1, math.NaN()
+		c.near(&ep.since, &ep.normalFrom, &w.Time)
+		c.Packs(&ep.score, &w.Value, &w.Size, &output, &ep.normal, &ep.normalSum)
+		w.Output, ep.reports, ep.reportX = int(output), 1, math.NaN()
 		ep.length = usual.MaxRest // as before, half a rest ends it
-		c.Check(ep.score >= 0 && output >= 0 && output < float64(d.outputs) && ep.calm >= 0 && !math.IsNaN(w.size+ep.calmSum))
+		c.Check(ep.score >= 0 && output >= 0 && output < float64(d.outputs) && ep.normal >= 0 && !math.IsNaN(w.Size+ep.normalSum))
 	}
 	if hasProfile {
 		b := baseline{}

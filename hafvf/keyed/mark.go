@@ -19,8 +19,8 @@ const (
 
 // SetMarks replaces the false marks, by key. It affects keys that are opened later. A new Estimator has no marks.
 // For four budgets of the key after From, a mark suppresses alarms of its output and side whose size is at most 1.5
-// times the marked size. A suppressed alarm costs no budget. It still starts a rest and can last, so that its later
-// observations raise no alarm either. A mark has no effect if it has no size, or if the key's observations have no
+// times the marked size. A suppressed alarm costs no budget. It still opens an episode, so that its later observations
+// raise no alarm either; a report that this episode is worse, beyond the mark, is the onset. A mark has no effect if it has no size, or if the key's observations have no
 // times.
 func (est *Estimator) SetMarks(marks map[string][]FalseMark) { est.marks = marks }
 

@@ -155,16 +155,16 @@ type Estimate struct {
 	Regime    Moments // of the likelihood's mean, for the running regime alone
 	Alarm     *Alert  // nil if the observation raised no alarm
 	Belief    *Alert  // alert requested by AlertConfig.Beliefs; nil if there is none
-	// Recovered is the end of an alarm that lasted, see AlarmConfig.Lasting; nil if no alarm ended.
+	// Recovered is the end of an episode; nil if none ended, or if a FalseMark suppressed its reports.
 	Recovered *EndedAlarm
 	// Pace is the pace of the key, for consumers that compare the alarms of many keys. It is set when the warm-up
 	// ends, with every alarm, and if N is a power of two; else it is zero.
 	Pace Pace
 }
 
-// An EndedAlarm is the end of an alarm that lasted.
+// An EndedAlarm is the end of an episode.
 type EndedAlarm struct {
-	ID string // of the alarm
+	ID string // of the onset
 	*Alert
 }
 

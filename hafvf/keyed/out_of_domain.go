@@ -53,7 +53,7 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	}
 	v := s.raise(!t.stages.keyCfg.Alerts.Disabled && !inCooldown(t.stages.keyCfg.Alerts.Cooldown, s.last, o.Time))
 	if s.episode.open {
-		s.episode.extend(s.episode.calm)
+		s.episode.extend(s.episode.normal)
 	}
 	if v.Alarm == usual.NoAlarm && !v.Muted {
 		return nil

@@ -506,8 +506,7 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, output int, n, 
 		p.steps[i].Surprise = max(p.steps[i].Surprise, min(z, maxSurprise))
 	}
 
-	residual = value.y - sum
-	level := c.streak[streakLevel]
+	residual, level := value.y-sum, c.streak[streakLevel]
 	*seen, y = original, value.y
 	p.mean[output], p.sd[output], p.offset[output] = usual+value.offset, sd*value.scatter, 0
 	p.spread[output], p.lately[output] = value.scatter, value.lately
