@@ -178,13 +178,27 @@ func (f *Fleet) Process(notices []byte) error {
 	})
 }
 
-// wait makes an alarm wait for the watermark, unless it is a repeat. The end of an alarm also waits, so that it is
-// not reported before the alarm.
+// wait makes an alarm wait for the watermark, unless it is a repeat. The end of an alarm, and a report that its episode
+// is worse, also wait, so that they are not reported before the alarm.
 func (f *Fleet) wait(name incidents.AlarmName, h waitingAlert, t keyed.AlertEvent) {
-	if name.Kind == keyed.RecoveredAlarm || f.grouping.Add(incidents.Alarm{ID: name.ID, Key: name.Key, Kind: name.Kind, Time: h.time, Score: t.Score, Size: t.Size, Threshold: t.Threshold}) {
+	if name.Kind == keyed.RecoveredAlarm || isWorse(t) || f.grouping.Add(alarmOf(t)) {
 		f.waiting[name] = h
 		f.changed = true
 	}
+}
+
+// isWorse reports whether an alarm only reports that the episode of an earlier alarm is worse.
+func isWorse(t keyed.AlertEvent) bool {
+	return t.Episode != nil && t.Episode.State == keyed.EpisodeWorse
+}
+
+// alarmOf returns the alarm of an alert.
+func alarmOf(t keyed.AlertEvent) incidents.Alarm {
+	a := incidents.Alarm{ID: t.ID, Key: t.Key, Kind: t.Kind, Time: t.Time, Score: t.Score, Size: t.Size, Threshold: t.Threshold, Message: t.Message}
+	if ep := t.Episode; ep != nil {
+		a.Episode = &incidents.Episode{ID: ep.ID, UsualMean: ep.UsualBefore.Mean, UsualSD: ep.UsualBefore.SD, Worst: incidents.Worst(ep.Worst)}
+	}
+	return a
 }
 
 // forget removes a key. It reports the key's waiting alerts at once, without waiting for the watermark.
@@ -195,7 +209,8 @@ func (f *Fleet) forget(key string) error {
 	return f.release(func(name incidents.AlarmName, _ waitingAlert) bool { return name.Key == key })
 }
 
-// release reports the waiting alerts that are due, without an incident, in the order of their times.
+// release reports the waiting alerts that are due, in the order of their times. Only reports of worse episodes have an
+// incident.
 func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error {
 	var names []incidents.AlarmName
 	for name, h := range f.waiting {
@@ -212,7 +227,11 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 			return err
 		}
 		delete(f.waiting, name)
-		f.listener.Alert(name.Key, t, "")
+		incident := ""
+		if isWorse(t) {
+			incident = f.grouping.Worsen(alarmOf(t))
+		}
+		f.listener.Alert(name.Key, t, incident)
 	}
 	return nil
 }
@@ -283,7 +302,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 		if err != nil {
 			return err
 		}
-		f.digests.Add(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.time, Score: t.Score, Size: t.Size, Message: t.Message}, a.Incident)
+		f.digests.Add(alarmOf(t), a.Incident)
 		f.listener.Alert(a.Key, t, a.Incident)
 	}
 	for _, s := range step.Singles {
@@ -296,9 +315,8 @@ func (f *Fleet) advance(watermark time.Time) error {
 		}
 	}
 	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return !f.grouping.MayBecomePage(name) })
-	err := f.release(func(name incidents.AlarmName, h waitingAlert) bool {
-		return name.Kind == keyed.RecoveredAlarm && !h.time.After(watermark)
-	})
+	// What still waits are ends and reports of worse episodes.
+	err := f.release(func(_ incidents.AlarmName, h waitingAlert) bool { return !h.time.After(watermark) })
 	if err != nil {
 		return err
 	}
