@@ -181,15 +181,16 @@ func (f *Fleet) Process(notices []byte) error {
 // wait makes an alarm wait for the watermark, unless it is a repeat. The end of an alarm, and a report that its episode
 // is worse, also wait, so that they are not reported before the alarm.
 func (f *Fleet) wait(name incidents.AlarmName, h waitingAlert, t keyed.AlertEvent) {
-	if name.Kind == keyed.RecoveredAlarm || isWorse(t) || f.grouping.Add(alarmOf(t)) {
+	if name.Kind == keyed.RecoveredAlarm || IsWorse(t.Alert) || f.grouping.Add(alarmOf(t)) {
 		f.waiting[name] = h
 		f.changed = true
 	}
 }
 
-// isWorse reports whether an alarm only reports that the episode of an earlier alarm is worse.
-func isWorse(t keyed.AlertEvent) bool {
-	return t.Episode != nil && t.Episode.State == keyed.EpisodeWorse
+// IsWorse reports whether an alert only reports that the episode of an earlier alarm is worse. It returns false for nil.
+// Such an alert does not count as another alarm.
+func IsWorse(a *keyed.Alert) bool {
+	return a != nil && a.Episode != nil && a.Episode.State == keyed.EpisodeWorse
 }
 
 // alarmOf returns the alarm of an alert.
@@ -228,7 +229,7 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 		}
 		delete(f.waiting, name)
 		incident := ""
-		if isWorse(t) {
+		if IsWorse(t.Alert) {
 			incident = f.grouping.Worsen(alarmOf(t))
 		}
 		f.listener.Alert(name.Key, t, incident)
