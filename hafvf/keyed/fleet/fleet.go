@@ -51,6 +51,7 @@ type Fleet struct {
 type waitingAlert struct {
 	time  time.Time
 	event []byte
+	worse bool // IsWorse of the event
 }
 
 // New returns a fleet without keys. It returns the errors of incidents.New.
@@ -107,7 +108,10 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 	compact.Entries(c, f.waiting, 5, incidents.AlarmName.Compare, func(n *incidents.AlarmName, h *waitingAlert) {
 		nameForm(c, n)
 		c.Times(&h.time)
-		compact.Texts(c, &h.event)
+		if compact.Texts(c, &h.event); !c.Writes && !c.Bad {
+			t, err := eventOf(n.Key, h.event)
+			h.worse = err == nil && IsWorse(t.Alert)
+		}
 	})
 	if c.Nested(f.digests.Append, f.digests.Decode); c.Writes || len(c.B) > 0 { // older states end here
 		tail := uint8(pageCandidatesFollow)
@@ -173,7 +177,7 @@ func (f *Fleet) Process(notices []byte) error {
 			f.listener.Alert(n.key, t, "")
 			return nil
 		}
-		f.wait(incidents.AlarmName{Key: n.key, ID: t.ID, Kind: t.Kind}, waitingAlert{t.Time, n.event}, t)
+		f.wait(incidents.AlarmName{Key: n.key, ID: t.ID, Kind: t.Kind}, waitingAlert{t.Time, n.event, IsWorse(t.Alert)}, t)
 		return nil
 	})
 }
@@ -181,7 +185,7 @@ func (f *Fleet) Process(notices []byte) error {
 // wait makes an alarm wait for the watermark, unless it is a repeat. The end of an alarm, and a report that its episode
 // is worse, also wait, so that they are not reported before the alarm.
 func (f *Fleet) wait(name incidents.AlarmName, h waitingAlert, t keyed.AlertEvent) {
-	if name.Kind == keyed.RecoveredAlarm || IsWorse(t.Alert) || f.grouping.Add(alarmOf(t)) {
+	if name.Kind == keyed.RecoveredAlarm || h.worse || f.grouping.Add(alarmOf(t)) {
 		f.waiting[name] = h
 		f.changed = true
 	}
@@ -223,13 +227,14 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 		return cmp.Or(f.waiting[a].time.Compare(f.waiting[b].time), a.Compare(b))
 	})
 	for _, name := range names {
-		t, err := eventOf(name.Key, f.waiting[name].event)
+		h := f.waiting[name]
+		t, err := eventOf(name.Key, h.event)
 		if err != nil {
 			return err
 		}
 		delete(f.waiting, name)
 		incident := ""
-		if IsWorse(t.Alert) {
+		if h.worse {
 			incident = f.grouping.Worsen(alarmOf(t))
 		}
 		f.listener.Alert(name.Key, t, incident)
@@ -286,7 +291,25 @@ func (f *Fleet) Advance(watermark time.Time) error {
 	}
 }
 
+// advance processes the alarms up to the watermark. The events of incidents must not depend on the steps of the
+// watermark, so a report that an episode is worse takes effect before later alarms.
 func (f *Fleet) advance(watermark time.Time) error {
+	var worse []time.Time
+	for _, h := range f.waiting {
+		if h.worse && h.time.Before(watermark) {
+			worse = append(worse, h.time)
+		}
+	}
+	slices.SortFunc(worse, time.Time.Compare)
+	for _, t := range append(worse, watermark) {
+		if err := f.advanceTo(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) advanceTo(watermark time.Time) error {
 	step := f.grouping.Advance(watermark)
 	f.maxKeys = max(f.maxKeys, f.grouping.Keys())
 	for _, a := range step.Assigned {

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
@@ -98,7 +101,8 @@ func (l *aListener) Alert(key string, t keyed.AlertEvent, incident string) {
 func (l *aListener) Incident(e *incidents.Event) { l.members = e.Members }
 
 // A report that an episode is worse is not another alarm. It waits for the watermark, has the incident of its episode,
-// and updates the member, also after a restart. The next event has the new numbers.
+// and updates the member, also after a restart. The next event has the new numbers, whatever the steps of the watermark
+// are.
 func TestWorse(t *testing.T) {
 	l := &aListener{}
 	f := newFleet(t, Config{}, l)
@@ -123,6 +127,7 @@ func TestWorse(t *testing.T) {
 	take(t, f, report("a/0", "a/0:2", "a/0:1", onsets.Add(2*time.Minute), -9))
 	take(t, f, report("a/1", "a/1:2", "a/1:1", onsets.Add(2*time.Minute), 4)) // less than at its onset
 	take(t, f, report("b/0", "b/0:2", "b/0:1", onsets.Add(2*time.Minute), 4)) // in no incident
+	waiting := encoded(t, f)
 	expect.OK(t, f.Advance(onsets))
 	if len(l.heard) != 6 || len(l.members) != 6 || l.members[0].Episode.ID != "a/0:1" || l.members[0].Size != -5 {
 		t.Fatalf("%v, members %+v", l.heard, l.members)
@@ -142,6 +147,13 @@ func TestWorse(t *testing.T) {
 	expect.OK(t, f.Advance(onsets.Add(2*time.Hour)))
 	m := l.members[0]
 	expect.Same(t, incidents.Worst{Time: onsets.Add(2 * time.Minute), Value: -9, Size: -9}, m.Episode.Worst)
+	whole := &aListener{}
+	again, _, err := Restore(Config{}, waiting, whole)
+	expect.OK(t, err)
+	expect.OK(t, again.Advance(onsets.Add(2*time.Hour)))
+	if diff := cmp.Diff(l.members, whole.members, cmpopts.IgnoreUnexported(incidents.Member{})); diff != "" {
+		t.Errorf("one step of the watermark (-several +one): %s", diff)
+	}
 	if len(l.members) != 6 || m.Key != "a/0" || m.Score != 9 || m.Size != -9 || !m.Time.Equal(onsets) || l.members[1].Size != -5 {
 		t.Errorf("%+v", l.members)
 	}
