@@ -13,6 +13,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf"
+	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
@@ -32,6 +33,8 @@ type Graph struct {
 	Runner config.Runner
 	Clock  *time.Location // zone of times in summaries, tables and reports
 	Value  string         // name and unit of the first value, as pages show it
+	// Warnings are about settings that have no effect.
+	Warnings []string
 
 	source     graphSource
 	transform  graphTransform
@@ -137,6 +140,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		alone := c.Switches(func(k settings.KeyRule) *bool { return k.Detect.Disabled })
 		g.quietTimes, g.quietFiles, g.marks = c.Quiet, c.QuietFiles, c.Marks
 		g.nameValues(&filter, c)
+		g.Warnings = changesNotRaised(c)
 		g.transform = filtering{layout, filter, hostOf(c), receivers, groupingOf(c), alerted, alone}
 	}
 	columns, schema := g.transform.table(x)
@@ -215,11 +219,39 @@ func hostOf(c *config.Config) transforms.Host {
 	return h
 }
 
+// raisesChanges reports whether keys can raise change alarms: only values without a score do, which are single categories.
+func raisesChanges(c *config.Config) bool {
+	bank, err := c.Filter().Filter.NewBank()
+	if err != nil || c.Detect == nil {
+		return false
+	}
+	_, categories := bank.Model().(expfam.Discrete)
+	return categories
+}
+
+// changesNotRaised returns warnings about the receivers that wait for change alarms and get no novelty, if no key can
+// raise a change.
+func changesNotRaised(c *config.Config) (warnings []string) {
+	if c.Detect == nil || raisesChanges(c) {
+		return nil
+	}
+	for i, r := range c.Alerts {
+		path := "alerts"
+		if len(c.Alerts) > 1 {
+			path = fmt.Sprint("alerts.", i)
+		}
+		if slices.Contains(r.Kinds, string(usual.ChangeAlarm)) && !slices.Contains(r.Kinds, string(usual.NoveltyAlarm)) {
+			warnings = append(warnings, path+".kinds: no key can raise change alarms, only those of bernoulli and categorical do: add novelty")
+		}
+	}
+	return warnings
+}
+
 // receivedKinds describes what a receiver gets.
 func receivedKinds(c *config.Config, r *config.Receiver) []string {
 	var kinds []string
 	raised := map[string]bool{
-		string(usual.NoveltyAlarm): c.Detect != nil, string(usual.ChangeAlarm): c.Detect != nil,
+		string(usual.NoveltyAlarm): c.Detect != nil, string(usual.ChangeAlarm): raisesChanges(c),
 		keyed.SilentAlarm: c.Silence != nil, keyed.RecoveredAlarm: c.Silence != nil || r.SendResolved && c.Detect != nil,
 	}
 	for _, kind := range r.Kinds {

@@ -23,6 +23,7 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 	"hafvf/internal/inputfile"
@@ -60,10 +61,10 @@ type markRegistry struct {
 type markable struct {
 	Key, ID, Kind string
 	Time          time.Time
-	Size          float64 // largest size of its event, as Alert.Size; 0 for none
-	Output        int     `json:",omitempty"`
-	Incident      string  `json:",omitempty"`
-	Ended         bool    `json:"Over,omitempty"` // the alarm's event has ended
+	Size          float64  // largest size of its episode, as Alert.Size; 0 for none
+	Output        int      `json:",omitempty"`
+	Incident      string   `json:",omitempty"`
+	Reports       []string `json:",omitempty"` // IDs of the reports that its episode is worse
 }
 
 // A markState is the part of a run's states about marks.
@@ -151,17 +152,19 @@ func (m *markRegistry) state() (value []byte, changed bool) {
 	return []byte(jsontext.Of(m.alarms)), true
 }
 
-// recordAlert records an alarm of a key, or the end of one. It ignores beliefs.
+// recordAlert records an alarm of a key, or a later report of its episode: that it is worse, or its end. It ignores
+// beliefs.
 func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
 	if m == nil || t.Source != keyed.SourceAlarm {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if t.Kind == keyed.RecoveredAlarm {
-		if t.BackToUsual() {
-			m.updateSize(key, t.Alert, true)
-		}
+	worse := fleet.IsWorse(t.Alert)
+	if worse || t.BackToUsual() {
+		m.report(key, t, worse)
+	}
+	if worse || t.Kind == keyed.RecoveredAlarm || m.find(key, t.ID) != nil { // else the alarm is repeated
 		return
 	}
 	size := finite(t.Size)
@@ -169,25 +172,28 @@ func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
 		size = 0
 	}
 	m.changed = true
-	if m.updateSize(key, t.Alert, false); m.find(key, t.ID) != nil {
-		return // the alarm is repeated
-	}
-	m.add(&markable{Key: strings.Clone(key), ID: strings.Clone(t.ID), Kind: t.Kind, Time: t.Time, Size: size, Output: t.Output, Ended: size == 0})
+	m.add(&markable{Key: strings.Clone(key), ID: strings.Clone(t.ID), Kind: t.Kind, Time: t.Time, Size: size, Output: t.Output})
 }
 
 // finite limits a size to finite numbers, because JSON has no infinity.
 func finite(size float64) float64 { return max(-math.MaxFloat64, min(size, math.MaxFloat64)) }
 
-// updateSize enlarges the sizes of a key's open events to the size of the alert. over closes these events.
-func (m *markRegistry) updateSize(key string, alert *keyed.Alert, over bool) {
-	for _, a := range m.alarms {
-		if a.Ended || a.Key != key {
-			continue
-		}
-		m.changed, a.Ended = true, over
-		if a.Output == alert.Output && a.Size*alert.Size > 0 && math.Abs(alert.Size) > math.Abs(a.Size) {
-			a.Size = finite(alert.Size)
-		}
+// report enlarges the size of an alarm to that of a later report of its episode. A mark of a report that the episode is
+// worse marks the alarm.
+func (m *markRegistry) report(key string, t keyed.AlertEvent, worse bool) {
+	onset := t.ID
+	if worse {
+		onset = t.Episode.ID
+	}
+	a := m.find(key, onset)
+	if a == nil {
+		return
+	}
+	if worse && !slices.Contains(a.Reports, t.ID) {
+		a.Reports, m.changed = append(a.Reports, strings.Clone(t.ID)), true
+	}
+	if a.Output == t.Output && a.Size*t.Size > 0 && math.Abs(t.Size) > math.Abs(a.Size) {
+		a.Size, m.changed = finite(t.Size), true
 	}
 }
 
@@ -419,11 +425,15 @@ func (m *markRegistry) addMark(mark records.Mark) error {
 	var matches []*markable
 	keys := map[string]bool{}
 	for _, a := range m.alarms {
-		if mark.Matches(a.Key, a.ID, a.Incident) {
-			matches = append(matches, a)
-			if a.ID == mark.ID {
+		for _, id := range append([]string{a.ID}, a.Reports...) {
+			if !mark.Matches(a.Key, id, a.Incident) {
+				continue
+			}
+			if id == mark.ID {
 				keys[a.Key] = true
 			}
+			matches = append(matches, a)
+			break
 		}
 	}
 	if len(matches) == 0 {

@@ -141,23 +141,30 @@ func TestMarksOfNoUse(t *testing.T) {
 	expect.Same(t, want, reasons)
 }
 
-// A mark without a key needs an ID that only one key has. A mark of an incident applies to all its alarms. Escalated
-// alarms and the end of an alarm enlarge its size. The latest mark of an alarm applies.
+// A mark without a key needs an ID that only one key has. A mark of an incident applies to all its alarms. Reports
+// that its episode is worse, and the end of the episode, enlarge its size; a mark of such a report marks the alarm. The
+// latest mark of an alarm applies.
 func TestMarkRegistry(t *testing.T) {
 	m := &markRegistry{byID: map[string][]*markable{}}
 	alarm := func(key, id, kind string, size float64) {
 		m.recordAlert(key, keyed.AlertEvent{Key: key, ID: id, Alert: &keyed.Alert{Kind: kind, Size: size}})
 	}
+	worse := func(key, id, onset string, size float64) {
+		m.recordAlert(key, keyed.AlertEvent{Key: key, ID: id, Alert: &keyed.Alert{Kind: "novelty", Size: size, Episode: &keyed.EpisodeReport{ID: onset, State: keyed.EpisodeWorse}}})
+	}
 	alarm("a", "1", "novelty", 5)
 	alarm("b", "1", "novelty", -6)
 	alarm("b", "1", "novelty", -6) // repeated
-	alarm("b", "2", "change", -8)
+	worse("b", "2", "1", -8)
+	worse("b", "2", "1", -8)           // repeated
+	worse("b", "3", "1", 30)           // on the other side
+	worse("b", "2", "forgotten", -100) // of an alarm that is no longer stored
 	alarm("b", "1", keyed.RecoveredAlarm, -9)
-	alarm("b", "3", "novelty", -20)
+	alarm("b", "4", "change", -20)
 	for _, a := range m.alarms {
 		a.Incident = "i"
 	}
-	m.alarms[3].Incident = ""
+	m.alarms[2].Incident = ""
 	for _, test := range []struct {
 		mark, key, id string
 		fails         string
@@ -167,9 +174,11 @@ func TestMarkRegistry(t *testing.T) {
 		{"false", "c", "1", `is for an unknown alarm: none of the last 1000 alarms has the id "1" and the key "c"`, nil},
 		{"false", "b", "1", "", []float64{-9}},
 		{"true", "b", "1", "", nil},
-		{"false", "", "i", "", []float64{5, -9, -9}},
+		{"false", "", "i", "", []float64{5, -9}},
 		{"expected", "b", "i", "", []float64{5}},
-		{"false", "", "3", "", []float64{5, -20}},
+		{"false", "", "4", "", []float64{5, -20}},
+		{"false", "", "2", "", []float64{5, -20, -9}}, // a report that it is worse
+		{"true", "b", "3", "", []float64{5, -20}},
 	} {
 		mark := records.Mark{ID: test.id, Mark: test.mark, Time: start}
 		if test.key != "" {

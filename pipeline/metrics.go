@@ -55,7 +55,7 @@ var (
 	failedDesc     = metric("hafvf_not_converged_total", "estimates whose iteration did not converge")
 	alarmsDesc     = metric("hafvf_alarms_total", "alarms raised", "kind")
 	mutedDesc      = metric("hafvf_alarms_muted_total", "alarms that the budget suppressed. To get them, set a shorter `detect.budget`")
-	restingDesc    = metric("hafvf_alarms_resting_total", "deviations that recurred while an alarm of their key lasted. To get them, set a shorter `detect.rest`")
+	restingDesc    = metric("hafvf_alarms_resting_total", "deviations that returned within an open episode of their key. To get them as alarms, set a shorter `detect.rest`")
 	suppressedDesc = metric("hafvf_alarms_held_back_score", "the largest score of the suppressed alarms, as `muted` or `resting`", "why")
 	openedDesc     = metric("hafvf_incidents_total", "incidents opened, with `incidents`")
 	openDesc       = metric("hafvf_incidents_open", "incidents that have not closed")

@@ -68,7 +68,10 @@ func (b *inbox) got() []string {
 // jumps returns lines of keys that jump occasionally.
 func jumps(n, keys int) (lines []string) {
 	for i := range n {
-		x := float64(i*7919%101)/50 + float64(30*(i/(100*keys)%2))
+		x := float64(i*7919%101) / 50
+		if i/keys%100 == 0 {
+			x += 30
+		}
 		lines = append(lines, fmt.Sprintf("{\"key\":\"k%d\",\"time\":%q,\"x\":%g}\n", i%keys, start.Add(time.Duration(i)*time.Second).Format(time.RFC3339), x))
 	}
 	return lines

@@ -17,6 +17,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/fleet"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
 	"hafvf/internal/testing/expect"
@@ -64,7 +65,7 @@ func (n tally) outputs(c *testCase) {
 	}
 	for _, estimates := range c.out {
 		for _, e := range estimates {
-			if e.Alarm != nil {
+			if e.Alarm != nil && !fleet.IsWorse(e.Alarm) {
 				n.count(e.Alarm.Kind+"_alarms", true)
 			}
 			if outside[e.ID] {
@@ -172,7 +173,13 @@ func TestCounts(t *testing.T) {
 		live   []any
 		more   tally
 	}{
-		"detection":   {cfg: keyed.Recommended("poisson"), in: unusual, more: tally{"keys": 3, "muted_alarms": -1}},                      // without the unknown key
+		"detection": {cfg: keyed.Recommended("poisson"), in: unusual, more: tally{"keys": 3, "muted_alarms": -1}}, // without the unknown key
+		"categories": {cfg: keyed.Recommended("bernoulli"), in: eachMinute("shares", 3000, func(i int) float64 {
+			if rng.Float64() < .1+.8*float64(i/1000%2) {
+				return 1
+			}
+			return 0
+		}), more: tally{"keys": 1}},
 		"panics":      {cfg: keyed.Config{Filter: hafvf.Config{Family: "brittle"}}, in: broken, more: tally{"keys": 2, "reset_keys": 1}}, // the third panic in a row resets the key
 		"turned back": {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime}, in: ahead, more: tally{"keys": 1, "turned_back": 1, "late_far": 1}},
 		"anew":        {cfg: keyed.Config{Filter: twoLevels, Order: keyed.EventTime, Expire: time.Hour}, in: reset, more: tally{"keys": 3, "expired_keys": 1, "forgotten_keys": 1}},

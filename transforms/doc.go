@@ -93,10 +93,10 @@
 //	panics         panics in the mathematics of a key
 //	outliers       observations that were classified as outliers
 //	changes        changes that were found
-//	novelty_alarms alarms of kind novelty
+//	novelty_alarms alarms of kind novelty, without reports that an episode is worse
 //	change_alarms  alarms of kind change
 //	muted_alarms   alarms that the debt of earlier alarms suppressed, see usual.Decision
-//	resting_alarms alarms that the rest after an earlier alarm suppressed, see usual.Decision
+//	resting_alarms deviations that returned within an open episode, see keyed.Detection
 //	silences       alarms of kind silent
 //	sessions       sessions that were smoothed
 //	unchanged      sessions without a change

@@ -78,7 +78,8 @@ type FilterOutput struct {
 	// Estimates is a PCollection<KV<string, keyed.Estimate>> by key. It has one estimate for each observation that
 	// the model accepts, at the event time of the observation, or at the epoch if the observation has no time.
 	Estimates beam.PCollection
-	// Alarms is a PCollection<keyed.AlertEvent>: alarms of estimates, and silences. Beliefs are only in Estimates.
+	// Alarms is a PCollection<keyed.AlertEvent>: alarms of estimates, reports that an episode is worse, and
+	// silences. Beliefs are only in Estimates.
 	Alarms beam.PCollection
 	// Ends is a PCollection<keyed.AlertEvent>: values that are back to usual, and keys that report again after a
 	// silence.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 
@@ -43,6 +44,7 @@ func checkCommand() *cobra.Command {
 				return err
 			}
 			fmt.Fprint(cmd.OutOrStdout(), graph)
+			printWarnings(cmd.ErrOrStderr(), graph)
 			if cmd.Flags().Changed("states") {
 				ctx, stop := stoppable(cmd.Context())
 				defer stop()
@@ -78,4 +80,11 @@ func checkCommand() *cobra.Command {
 	cmd.Flags().StringVar(&states, "states", "", "list the parts of states that --migrate keeps; `WHERE` is a state file or a changelog")
 	cmd.Flags().BoolVar(&noData, "no-data", false, "do not check the data")
 	return cmd
+}
+
+// printWarnings writes the warnings of a graph, one per line.
+func printWarnings(w io.Writer, g *pipeline.Graph) {
+	for _, warning := range g.Warnings {
+		fmt.Fprintln(w, "warning:", warning)
+	}
 }

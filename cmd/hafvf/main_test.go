@@ -46,6 +46,8 @@ func TestExitCodes(t *testing.T) {
 		{"flags behind arguments", "run ok.yaml --set top=0.5", 0, "1 key, "},
 		{"check", "check ok.yaml", 0, ""},
 		{"check without its data", "check ok.yaml --set source.csv.path=no.csv", 0, ""},
+		{"check of changes that no key raises", `check ok.yaml --set detect=true --set alerts={"jsonl":{"path":"a"},"kinds":["change"]}`, 0, "warning: alerts.kinds: no key can raise change alarms"},
+		{"run for changes that no key raises", `run ok.yaml --set detect=true --set alerts={"jsonl":{"path":"a.jsonl"},"kinds":["change"]}`, 0, "warning: alerts.kinds: no key can raise change alarms"},
 		{"check of a column", "check ok.yaml --set source.csv.values=[y]", 1, `"y"`},
 		{"check without a look", "check ok.yaml --set source.csv.values=[y] --no-data", 0, ""},
 		{"init", "init fine.csv", 0, ""},

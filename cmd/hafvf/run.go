@@ -48,6 +48,7 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			printWarnings(stderr, graph)
 			if err := resume.check(graph); err != nil {
 				return err
 			}

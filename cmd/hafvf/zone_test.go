@@ -40,7 +40,7 @@ func TestZone(t *testing.T) {
 	}{
 		{"run smooth.yaml", "", []string{"  2025-10-27T00:00:00+01:00  evidence"}},
 		{"run smooth.yaml", "smoothed.jsonl", []string{`"time":"2025-10-26T23:00:00Z"`}},
-		{"run days.yaml" + utc, "", []string{"  2025-10-26T00:00:00Z  by "}},
+		{"run days.yaml" + utc, "", []string{"  2025-10-27T00:00:00Z  by "}}, // the report that it is worse than on the day before
 		{"run days.yaml", "", []string{"  2025-10-27T00:00:00+01:00  by "}},
 		{"run days.yaml", "alerts.jsonl", []string{`"time":"2025-10-26T23:00:00Z"`}},
 

@@ -30,7 +30,9 @@ type alertmanagerAlert struct {
 //   - An alert has the labels of its key's series, see series.Labels, and the labels of the record.
 //   - The end of a silence resolves the alert of its beginning. An incident that closes or merges resolves the
 //     alert that opened it.
-//   - The end of an alarm has a threshold. It resolves both alerts of its key: novelty and change.
+//   - A report that an episode is worse has the labels, the id and the start of the episode's first alarm: it updates
+//     the summary of that alert.
+//   - The end of an episode has a threshold. It resolves both alerts of its key: novelty and change.
 //   - If Sink.Ends is set, novelty and change stay active until then. Otherwise the Alertmanager resolves them
 //     after its resolve_timeout.
 func forAlertmanager(s Sink, record []byte) ([]byte, error) {
@@ -40,6 +42,10 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 		Time, Start            time.Time
 		Threshold              *float64
 		Labels, Replaced       map[string]string
+		Episode                struct { // null outside of episodes
+			ID    string
+			Since time.Time
+		}
 	}
 	if err := json.Unmarshal(record, &r); err != nil {
 		return nil, fmt.Errorf("the record is not an alert: %w", err)
@@ -61,6 +67,9 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 	case "silent":
 		p.EndsAt = time.Now().Add(openDuration)
 	case "novelty", "change":
+		if r.Episode.ID != "" {
+			p.Annotations["id"], p.StartsAt = r.Episode.ID, r.Episode.Since
+		}
 		if s.SendResolved {
 			p.EndsAt = time.Now().Add(openDuration)
 		}

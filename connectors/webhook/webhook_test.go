@@ -156,6 +156,20 @@ func TestAlertmanager(t *testing.T) {
 	expect.Same(t, want, got)
 }
 
+// A report that an episode is worse updates the alert of the episode's first alarm: it has the same labels, id and start.
+func TestAlertmanagerWorse(t *testing.T) {
+	var got [2]alertmanagerAlert
+	for i, record := range []string{
+		`{"key":"k","time":"2026-01-01T00:05:00Z","kind":"novelty","id":"f:5","start":"2026-01-01T00:04:00Z","threshold":3.3,"message":"bad","episode":{"id":"f:5","since":"2026-01-01T00:04:00Z","reports":1,"state":"open"}}`,
+		`{"key":"k","time":"2026-01-01T00:09:00Z","kind":"novelty","id":"f:9","start":"2026-01-01T00:08:00Z","threshold":3.3,"message":"worse","episode":{"id":"f:5","since":"2026-01-01T00:04:00Z","reports":2,"state":"worse"}}`,
+	} {
+		expect.OK(t, json.Unmarshal(expect.Get(forAlertmanager(Sink{}, []byte(record)))(t), &got[i]))
+	}
+	want := got[0]
+	want.Annotations = map[string]string{"summary": "worse", "id": "f:5"}
+	expect.Same(t, want, got[1])
+}
+
 // With Sink.Ends, novelties and changes stay active until their end.
 func TestAlertmanagerEnds(t *testing.T) {
 	ended := time.Date(2026, 1, 1, 4, 10, 0, 0, time.UTC)

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	format = 2 // of the encoded bytes
+	format       = 3 // of the encoded bytes
+	formerFormat = 2 // without episodes
 )
 
 // errState means that bytes do not come from AppendBinary.
@@ -27,7 +28,7 @@ var errState = errors.New("incidents: state is cut short or malformed")
 // alarm of the last 32 steps (at most 32,768 per group), and about 40 per member of an open incident, with every key at
 // most once.
 func (f *Fleet) AppendBinary(b []byte) ([]byte, error) {
-	c := stateCodec{compact.Codec{Reader: compact.Reader{B: compact.AppendString(append(b, format), f.cfg.groups())}, Writes: true}}
+	c := stateCodec{compact.Codec{Reader: compact.Reader{B: compact.AppendString(append(b, format), f.cfg.groups())}, Writes: true}, true}
 	c.fleet(f)
 	return c.B, nil
 }
@@ -39,12 +40,12 @@ func Restore(cfg Config, b []byte) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := stateCodec{compact.Codec{Reader: compact.Reader{B: b}}}
+	r := stateCodec{compact.Codec{Reader: compact.Reader{B: b}}, true}
 	v := r.Byte()
 	if v > format && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of format %d, not %d: %w", v, format, compact.ErrNewer)
 	}
-	if v != format && !r.Bad {
+	if r.episodes = v == format; v != format && v != formerFormat && !r.Bad {
 		return nil, fmt.Errorf("incidents: state of format %d, not %d", v, format)
 	}
 	s := r.Text()
@@ -70,7 +71,10 @@ func RestoreAny(b []byte) (*Fleet, error) {
 }
 
 // A stateCodec encodes the state of a fleet, or decodes and checks it.
-type stateCodec struct{ compact.Codec }
+type stateCodec struct {
+	compact.Codec
+	episodes bool // the state has the episodes of alarms
+}
 
 func (c *stateCodec) texts(values ...*string) { compact.Texts(&c.Codec, values...) }
 
@@ -123,6 +127,28 @@ func (c *stateCodec) step(m *moment) {
 func (c *stateCodec) limited(v *float64, low, high float64) {
 	c.Doubles(v)
 	c.Check(*v >= low && *v <= high)
+}
+
+// episode encodes or decodes the episode of an alarm, which may be nil.
+func (c *stateCodec) episode(e **Episode) {
+	if c.episodes {
+		episodeForm(&c.Codec, e)
+	}
+}
+
+func episodeForm(c *compact.Codec, e **Episode) {
+	id := ""
+	if *e != nil {
+		id = (*e).ID
+	}
+	if compact.Texts(c, &id); id == "" {
+		return
+	}
+	p := compact.Ref(e)
+	p.ID = id
+	c.Lists(&p.UsualMean, &p.UsualSD)
+	c.Times(&p.Worst.Time)
+	c.Scalars(&p.Worst.Value, &p.Worst.Size)
 }
 
 // amount encodes or decodes a finite float that is not negative.
@@ -180,6 +206,7 @@ func (c *stateCodec) fleet(f *Fleet) {
 		c.score(&a.score)
 		c.Doubles(&a.size)
 		c.amount(&a.relative)
+		c.episode(&a.episode)
 		c.Check(before == nil || before.compare(a) < 0)
 		before = a
 		if !c.Writes {
@@ -212,7 +239,7 @@ func (c *stateCodec) fleet(f *Fleet) {
 			f.seen[t.id] = struct{}{}
 		}
 	})
-	compact.List(&c.Codec, &f.past, 3, func(e *episode) {
+	compact.List(&c.Codec, &f.past, 3, func(e *pastIncident) {
 		c.texts(&e.group)
 		c.moments(&e.opened)
 		c.numbers(&e.size)
@@ -399,6 +426,7 @@ func (c *stateCodec) open(inc *incident) {
 		c.score(&m.Score)
 		c.Doubles(&m.Size)
 		c.limited(&m.P, 0, 1)
+		c.episode(&m.Episode)
 		c.Check(m.moment <= farthest && m.moment >= -farthest)
 		if prev, first = m.Key, false; !c.Writes {
 			m.Key, m.Time = strings.Clone(m.Key), m.moment.time()
@@ -422,6 +450,7 @@ func (c *stateCodec) recent(f *Fleet, recent []*alarm, keys []*key, index map[st
 		c.Doubles(&a.size)
 		c.limited(&a.p, 0, 1)
 		c.numbers(&explained)
+		c.episode(&a.episode)
 		c.Check(n < len(keys) && explained <= len(explaining) && a.takenAt <= f.now && a.time <= a.takenAt && a.time >= -farthest && a.takenAt >= last)
 		if last = a.takenAt; c.Writes || c.Bad {
 			return
@@ -472,4 +501,9 @@ func eventForm(c *compact.Codec, e *Event) {
 		c.Times(&m.Time)
 		c.Scalars(&m.Score, &m.Size, &m.P)
 	})
+	if c.Writes || len(c.B) > 0 { // events of older versions end here
+		for i := range e.Members {
+			episodeForm(c, &e.Members[i].Episode)
+		}
+	}
 }

@@ -78,7 +78,8 @@
 //   - Among the alarms of a moment, those that may join an incident are decided first. The most specific group of a key
 //     is its last group.
 //   - A new incident takes all unexplained alarms in its group and window, with p = 1 − λw/(c − 1). They leave n_gh and
-//     other incidents. A member is the first alarm of its key. If incidents merge, the oldest continues.
+//     other incidents. A member is the first alarm of its key; Fleet.Worsen updates it if the episode of the alarm is
+//     worse. If incidents merge, the oldest continues.
 //   - A group with the same keys as another is not a part of it. The incident around g is the narrowest open one.
 //   - For parts, m and the previous alarms of g count each key by its latest alarm. m starts two steps after the
 //     opening. The previous window ends where the window of the question starts, or two steps after the opening if that

@@ -56,13 +56,16 @@ type Event struct {
 	Message          string        // summary in a sentence
 }
 
-// A Member is a key of an incident, with its first alarm in it.
+// A Member is a key of an incident, with its first alarm in it. Later reports of the alarm's episode can raise Score and
+// Size.
 type Member struct {
 	Key   string
 	Time  time.Time
 	Score float64 // decades
 	Size  float64 // as Alarm.Size
 	P     float64 // probability that the alarm belongs to the incident and is not due to chance
+	// Episode is the episode of the alarm; nil for none, as for a silence.
+	Episode *Episode
 
 	moment, step moment // Time, and the step of the key
 }

@@ -117,6 +117,46 @@ type Alarm struct {
 	Threshold float64
 	// Message is the text of the alarm, for a Digest.
 	Message string
+	Episode *Episode // begins with the alarm; nil for none, as for a silence
+}
+
+// An Episode is a deviation of a key, with its usual values before and its worst observation so far. It is passed on.
+type Episode struct {
+	ID                 string    // ID of its first alarm
+	UsualMean, UsualSD []float64 // by output
+	Worst              Worst
+}
+
+// Worst is the observation of an episode that is farthest from usual.
+type Worst struct {
+	Time        time.Time
+	Value, Size float64 // Size is in standard deviations, signed
+}
+
+// Worsen updates the member that is an episode of a key, after a report that the episode is worse. Such a report is not
+// another alarm. Score, Size and Episode.Worst replace those of the member if they are larger. Worsen returns the ID of
+// the incident, or "" if the episode is in no open incident.
+func (f *Fleet) Worsen(a Alarm) (incident string) {
+	for _, inc := range f.open {
+		m, ok := inc.members[a.Key]
+		if !ok || m.Episode == nil || m.Episode.ID != a.Episode.ID {
+			continue
+		}
+		if a.Score > m.Score {
+			m.Score = a.Score
+		}
+		if math.Abs(a.Size) > math.Abs(m.Size) {
+			m.Size = a.Size
+		}
+		if !(math.Abs(a.Episode.Worst.Size) <= math.Abs(m.Episode.Worst.Size)) {
+			worse := *m.Episode // events that were reported share it
+			worse.Worst = a.Episode.Worst
+			m.Episode = &worse
+		}
+		inc.members[a.Key] = m
+		return inc.id
+	}
+	return ""
 }
 
 // A Step is the result of an Advance. Each list is in the order of the events.
@@ -151,7 +191,7 @@ type Fleet struct {
 	now     moment // time of the last processed alarm
 	debt    float64
 	open    []*incident // in the order of opening
-	past    []episode
+	past    []pastIncident
 	named   []string // IDs of the incidents that were opened at namedAt
 	namedAt moment
 	singles singles
@@ -318,9 +358,17 @@ func (f *Fleet) Add(a Alarm) bool {
 	}
 	f.waiting.push(&alarm{
 		time: momentOf(a.Time), id: strings.Clone(a.ID), name: strings.Clone(a.Key), kind: strings.Clone(a.Kind),
-		score: a.Score, size: a.Size, relative: relative(a.Score, a.Threshold),
+		score: a.Score, size: a.Size, relative: relative(a.Score, a.Threshold), episode: a.Episode.clone(),
 	})
 	return true
+}
+
+// clone returns a copy that shares no memory with other values.
+func (e *Episode) clone() *Episode {
+	if e == nil {
+		return nil
+	}
+	return &Episode{strings.Clone(e.ID), slices.Clone(e.UsualMean), slices.Clone(e.UsualSD), e.Worst}
 }
 
 // relative returns a score in units of its key's threshold, 0 without a threshold.
@@ -407,7 +455,7 @@ func (f *Fleet) register(w moment) {
 	}
 }
 
-// remember stores the trace of an alarm for its repeats, and drops traces and episodes that are too old.
+// remember stores the trace of an alarm for its repeats, and drops traces and closed incidents that are too old.
 func (f *Fleet) remember(a *alarm) {
 	f.processed = append(f.processed, trace{identify(a.id, a.name, a.kind), a.takenAt})
 	old := 0
@@ -415,7 +463,7 @@ func (f *Fleet) remember(a *alarm) {
 		delete(f.seen, f.processed[old].id)
 	}
 	f.processed = f.processed[old:]
-	for old = 0; old < len(f.past) && f.past[old].opened < f.now-episodeMemory; old++ {
+	for old = 0; old < len(f.past) && f.past[old].opened < f.now-pastMemory; old++ {
 	}
 	f.past = f.past[old:]
 }

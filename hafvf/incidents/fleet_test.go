@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -567,5 +569,52 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	if _, err := incidents.Restore(incidents.Config{Separators: "."}, b); err == nil {
 		t.Error("other separators are accepted")
+	}
+}
+
+// A state of the format before episodes is read as the same state without them.
+func TestRestoreFormer(t *testing.T) {
+	state := func(ep *incidents.Episode) []byte {
+		f := newFleet(t, incidents.Config{})
+		register(f)
+		for i, k := range tree[:9] {
+			f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: k, Time: begin.Add(3 * time.Hour), Episode: ep})
+		}
+		f.Add(incidents.Alarm{ID: "waits", Key: tree[0], Time: begin.Add(4 * time.Hour), Episode: ep})
+		f.Advance(begin.Add(3 * time.Hour))
+		b, _ := f.AppendBinary(nil)
+		return b
+	}
+	without := state(nil)
+	former := expect.Get(os.ReadFile(filepath.Join("testdata", "format2.bin")))(t)
+	for _, b := range [][]byte{without, former} {
+		f := expect.Get(incidents.Restore(incidents.Config{}, b))(t)
+		again, _ := f.AppendBinary(nil)
+		expect.Same(t, without, again)
+	}
+	ep := &incidents.Episode{ID: "e", UsualMean: []float64{1, math.NaN()}, UsualSD: []float64{2, 3}, Worst: incidents.Worst{Time: begin, Value: 4, Size: -5}}
+	b := state(ep)
+	f := expect.Get(incidents.Restore(incidents.Config{}, b))(t)
+	again, _ := f.AppendBinary(nil)
+	expect.Same(t, b, again)
+	for _, e := range f.Open() {
+		for _, m := range e.Members {
+			differ(t, "episode of a member", m.Episode, ep)
+		}
+		var got incidents.Event
+		encoded, _ := e.AppendBinary(nil)
+		expect.OK(t, got.UnmarshalBinary(encoded))
+		differ(t, "encoded event", got, e)
+		older := e
+		older.Members = slices.Clone(e.Members)
+		for i := range older.Members {
+			older.Members[i].Episode = nil
+		}
+		cut, _ := older.AppendBinary(nil)
+		expect.OK(t, got.UnmarshalBinary(cut[:len(cut)-len(older.Members)])) // an older version wrote no episodes
+		differ(t, "event of an older version", got, older)
+	}
+	if len(f.Open()) == 0 {
+		t.Error("no incident is open")
 	}
 }

@@ -18,7 +18,7 @@ var ladder = [...]moment{1, 2, 4, 8, 16, maxWindowSteps}
 const questions = len(ladder) + 1
 
 const (
-	episodeMemory  = memory + day // of closed incidents
+	pastMemory     = memory + day // of closed incidents
 	tolerance      = hour / 2     // largest difference in the time of the day of a recurring incident
 	minRecurrences = 2            // days or weeks of a rhythm
 	maxReported    = 20           // members
@@ -31,8 +31,9 @@ type alarm struct {
 	id, name, kind string // name is the name of its key
 	score, size    float64
 	relative       float64 // the score in thresholds, until the alarm is processed
-	key            *key    // the next fields are set when the alarm is processed
-	takenAt        moment  // time, or a later time at which it is processed if it is late
+	episode        *Episode
+	key            *key   // the next fields are set when the alarm is processed
+	takenAt        moment // time, or a later time at which it is processed if it is late
 	order          uint64
 	decided        bool // the alarm has been counted as it was decided
 	incident       *incident
@@ -75,8 +76,8 @@ type incident struct {
 // end returns the time after which the incident closes without another member.
 func (inc *incident) end() moment { return inc.last + maxWindowSteps*inc.step }
 
-// An episode is a closed incident.
-type episode struct {
+// A pastIncident is a closed incident.
+type pastIncident struct {
 	group  string
 	opened moment
 	size   int
@@ -479,7 +480,7 @@ func (f *Fleet) join(inc *incident, a *alarm, p float64) (page bool) {
 		weight = 1 - p
 	}
 	f.count(a, a.takenAt, weight)
-	inc.enter(Member{Key: a.name, Time: a.time.time(), Score: a.score, Size: a.size, P: p, moment: a.time, step: a.key.step})
+	inc.enter(Member{Key: a.name, Time: a.time.time(), Score: a.score, Size: a.size, P: p, Episode: a.episode, moment: a.time, step: a.key.step})
 	inc.last = max(inc.last, a.takenAt)
 	f.assign(a, inc.id)
 	f.singles.joined(a)
@@ -536,7 +537,7 @@ func (f *Fleet) close(t moment) {
 	slices.SortStableFunc(over, func(a, b *incident) int { return cmp.Compare(a.end(), b.end()) })
 	for _, inc := range over {
 		f.register(inc.end())
-		f.past = append(f.past, episode{inc.group, inc.opened, len(inc.members)})
+		f.past = append(f.past, pastIncident{inc.group, inc.opened, len(inc.members)})
 		f.report(Closed, inc, inc.end(), inc.page)
 		inc.members = nil
 	}

@@ -86,7 +86,7 @@ func TestParseDetect(t *testing.T) {
 	c = parse(t, base+"detect: {budget: 500, rest: 0, season: [168h, 1h], zone: Europe/Berlin, ar: 0, min_abs: 1, min_rel: 0.1, direction: up}\n"+
 		"bank: [{levels: [], top: .9}, {ar: 2, top: .9998}]\nalerts: {beliefs: [change], kinds: [change], kafka: {brokers: [b:1], topic: t}}\n")
 	seasons := []usual.Season{{Period: 168 * time.Hour, Harmonics: 3}, {Period: time.Hour, Harmonics: 3}}
-	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, keyed.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: 0, Settling: usual.DefaultSettling, Lasting: true, Seasons: seasons, Zone: "Europe/Berlin", Order: 0}) {
+	if a := c.Detect.AlarmConfig; !reflect.DeepEqual(a, keyed.AlarmConfig{Budget: 500, BudgetTime: 168 * time.Hour, Rest: 0, Settling: usual.DefaultSettling, Seasons: seasons, Zone: "Europe/Berlin", Order: 0}) {
 		t.Errorf("%+v", a)
 	}
 	for text, want := range map[string]keyed.AlarmConfig{"7h": {Rest: usual.AutoRest, RestTime: 7 * time.Hour}, "90m": {Rest: usual.AutoRest, RestTime: 90 * time.Minute}, "12": {Rest: 12}, "0s": {Rest: 0}} {

@@ -82,7 +82,7 @@ func (r *Receiver) keys() []keytable.Key {
 		keys = append(keys, r.hookKey(form))
 	}
 	return append(keys,
-		keytable.Key{Name: "kinds", Doc: "Kinds of alarms. recovered ends a silence; if kinds names it, also a novelty or change. With incidents, an HTTP receiver gets the pages and ends of incidents; with 20 keys or more, its default is [incident, silent, recovered].", Setting: true, Read: keytable.Choices(&r.Kinds, AlarmKinds()...)},
+		keytable.Key{Name: "kinds", Doc: "Kinds of alarms. recovered ends a silence; if kinds names it, also an episode, which a novelty or change begins. With incidents, an HTTP receiver gets the pages and ends of incidents; with 20 keys or more, its default is [incident, silent, recovered].", Setting: true, Read: keytable.Choices(&r.Kinds, AlarmKinds()...)},
 		keytable.Key{Name: "beliefs", Doc: "Kinds of beliefs to send as well, independent of the budget.", Setting: true, Initial: "[]",
 			Read: keytable.Choices(&r.Beliefs, string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision))},
 		keytable.Key{Name: "keys", Doc: "Pattern of the receiver's keys, by default all.", Setting: true, Read: settings.Pattern(&r.Keys)},

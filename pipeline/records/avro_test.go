@@ -115,7 +115,7 @@ func TestAvroOfIncidents(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	event := &incidents.Event{
 		ID: "i", State: incidents.Closed, Time: start, Start: start, End: start, Group: "g", Keys: 3, NumMembers: 1, Page: true, MergedInto: "j", Score: 4.5, Expected: .5, Message: "m",
-		Members: []incidents.Member{{Key: "k", Time: start, Score: 2, Size: -1, P: .5}},
+		Members: []incidents.Member{{Key: "k", Time: start, Score: 2, Size: -1, P: .5, Episode: &incidents.Episode{ID: "k/1", UsualMean: []float64{1}, UsualSD: []float64{2}, Worst: incidents.Worst{Time: start, Value: 3, Size: 4}}}},
 	}
 	digest := &incidents.Digest{Every: time.Hour, From: start, To: start, Alarms: []incidents.Alarm{{Key: "k", Time: start, Kind: "novelty", ID: "k/1", Score: 3.5, Size: 2}}}
 	for schema, lines := range map[string][][]byte{

@@ -63,12 +63,15 @@ var estimates = []field[estimate]{
 		moments("usual", "Expected x from the key's level, seasons and plan, with the recent standard deviation; one per coordinate of a vector. null if score is null.", func(e estimate) keyed.Moments { return e.Detection.Usual }),
 		number("score", "", "How unusual the last observations are: nominally −log₁₀ of a tail probability. High scores are more frequent than this. null at first, if x is missing, and for a single category.", func(e estimate) float64 { return e.Detection.Score }),
 		full(number("threshold", "", "Minimum score of an alarm. It rises with every alarm and falls with time.", func(e estimate) float64 { return e.Detection.Threshold })),
-		nullable("alarm", "novelty if the score reached the threshold; change if a rare change was found; else null.", func(e estimate) string {
+		nullable("alarm", "novelty if an episode begins here or is worse; change if a rare change of values without a score was found; else null. During an episode, other deviations are no alarms.", func(e estimate) string {
 			if e.Alarm == nil {
 				return ""
 			}
 			return e.Alarm.Kind
 		}),
+		episodeOf(func(e estimate) *keyed.EpisodeReport { return e.Detection.Episode }, true),
+		full(usualBefore(func(e estimate) *keyed.EpisodeReport { return e.Detection.Episode })),
+		full(worst(func(e estimate) *keyed.EpisodeReport { return e.Detection.Episode })),
 	)), detects, mayDetect),
 	carried(func(e estimate) string { return e.ExtraFields }),
 }
@@ -129,26 +132,33 @@ type alert struct {
 var alerts = []field[alert]{
 	text("key", "Key of the observation.", func(a alert) string { return a.Key }),
 	instant("time", "Time of the observation at which the alert was raised; for silent, the time when the bound was passed.", func(a alert) time.Time { return a.Time }),
-	text("kind", "For an alarm: novelty, change, silent, or recovered for its end. For a belief: outlier, change, or revision of a change.", func(a alert) string { return a.Kind }),
-	text("id", "Source of that observation. For silent: key and time. For the end of a novelty or change: the id of that alarm.", func(a alert) string { return a.ID }),
+	text("kind", "For an alarm: novelty, change, silent, or recovered for the end of an episode or silence. A novelty begins an episode, or reports that it is worse. For a belief: outlier, change, or revision of a change.", func(a alert) string { return a.Kind }),
+	text("id", "Source of that observation. For silent: key and time. For the end of an episode: the id of its first alarm, as episode.id.", func(a alert) string { return a.ID }),
 	nullable("corrects", "id of the alert that a revision replaces.", func(a alert) string { return a.Corrects }),
-	instant("start", "First observation of the new regime. For a novelty: the first unusual observation in a row. For an outlier: the observation itself. For a silence: the last observation before it. For the end of an alarm: the start of that alarm.", func(a alert) time.Time { return a.Start }),
+	instant("start", "First observation of the new regime. For a novelty: the first unusual observation in a row. For an outlier: the observation itself. For a silence: the last observation before it. For the end of an episode: as episode.since.", func(a alert) time.Time { return a.Start }),
 	count("delay", "observations", "Observations from start to time.", func(a alert) (int64, bool) { return a.Delay, true }),
 	number("odds", "nats", "Log-odds of the belief behind the alert; for a novelty, that the regime does not simply continue.", func(a alert) float64 { return a.LogOdds }),
-	number("score", "", "As detect.score; for the end of an alarm, the highest score while it lasted.", func(a alert) float64 { return a.Score }),
+	number("score", "", "As detect.score; for the end of an episode, the highest score in it.", func(a alert) float64 { return a.Score }),
 	number("threshold", "", "As detect.threshold.", func(a alert) float64 { return a.Threshold }),
 	value(func(a alert) ([][]float64, keyed.Shape) { return a.X, a.Shape }),
 	moments("predicted", "Prediction one step ahead, before x was seen.", func(a alert) keyed.Moments { return a.Predicted }),
 	moments("usual", "As detect.usual. For a missing spike: its usual value; size is then the distance from it to the value of its hour.", func(a alert) keyed.Moments { return a.Usual }),
-	number("size", "standard deviations", "For a change: from before to after. For a novelty: from usual to x. For an outlier: from predicted to x. For a vector: the largest coordinate. For the end of an alarm: the size of the observation farthest from usual.", func(a alert) float64 { return a.Size }),
+	number("size", "standard deviations", "For a change: from before to after. For a novelty: from usual to x; if the episode is worse, from usual_before to x. For an outlier: from predicted to x. For a vector: the largest coordinate. For the end of an episode: as worst.size.", func(a alert) float64 { return a.Size }),
 	moments("before", "The running regime's mean before the change.", func(a alert) keyed.Moments { return a.Before }),
 	moments("after", "The running regime's mean after the change.", func(a alert) keyed.Moments { return a.After }),
+	episodeOf(episodeOfAlert, false),
+	instant("since", "For the end of an episode: its first usual observation. Else null.", func(a alert) time.Time { return a.NormalFrom }),
+	nullable("level", "For the end of an episode: back, if x is as usual again; still, if x is quiet, but not as before the episode; new, if the values are usual from now on. Else null.", func(a alert) string { return string(a.Level) }),
+	usualBefore(episodeOfAlert),
+	worst(episodeOfAlert),
 	text("message", "The alert in a sentence.", func(a alert) string { return a.Message }),
 	only(text("incident", "id of the incident to which the alarm belongs, if any; with incidents only.", func(a alert) string { return a.incident }),
 		func(a alert) bool { return a.incident != "" }, func(l *Layout) bool { return l.Incidents }),
 	only(flag("page", "true if the alarm is a page outside of incidents; only for HTTP receivers.", func(a alert) bool { return a.page }),
 		func(a alert) bool { return a.page }, func(l *Layout) bool { return false }),
 }
+
+func episodeOfAlert(a alert) *keyed.EpisodeReport { return a.Episode }
 
 // alertRow has the columns of an alert and, with incidents, further columns of an incident. The key of an incident is
 // its group.
@@ -184,10 +194,18 @@ var incidentFields = []field[incident]{
 	count("alarmed", "", "Number of keys that have raised an alarm.", func(e incident) (int64, bool) { return int64(e.NumMembers), true }),
 	list("members", "The keys with the highest scores, at most 20.", nil, func(e incident) int { return len(e.Members) }, func(e incident, i int) incidents.Member { return e.Members[i] },
 		text("key", "Key of the member.", func(m incidents.Member) string { return m.Key }),
-		instant("time", "Time of its first alarm in the incident.", func(m incidents.Member) time.Time { return m.Time }),
-		number("score", "", "Score of the alarm.", func(m incidents.Member) float64 { return m.Score }),
-		number("size", "standard deviations", "Size of the alarm; null for a silence.", func(m incidents.Member) float64 { return m.Size }),
+		instant("time", "Time of its first alarm in the incident. A report that its episode is worse is not a further alarm.", func(m incidents.Member) time.Time { return m.Time }),
+		number("score", "", "Score of the alarm, or of a later report of its episode, if that is higher.", func(m incidents.Member) float64 { return m.Score }),
+		number("size", "standard deviations", "Size of the alarm, or of a later report of its episode, if that is larger; null for a silence.", func(m incidents.Member) float64 { return m.Size }),
 		number("p", "", "Probability that the alarm belongs to the incident, and did not occur by chance.", func(m incidents.Member) float64 { return m.P }),
+		nullable("episode", "id of the alarm's episode; null for a silence.", func(m incidents.Member) string {
+			if m.Episode == nil {
+				return ""
+			}
+			return m.Episode.ID
+		}),
+		usualBefore(reportOfMember),
+		worst(reportOfMember),
 	),
 	number("expected", "", "Number of alarms expected by chance in the group in that time.", func(e incident) float64 { return e.Expected }),
 	number("score", "", "Minus the decimal logarithm of the probability of this number of alarms by chance.", func(e incident) float64 { return e.Score }),

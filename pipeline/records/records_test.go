@@ -41,6 +41,7 @@ func floats(n int) []float64 {
 func populated(l *Layout, outputs int, form Form) map[string][]byte {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := keyed.Moments{Mean: floats(outputs), SD: floats(outputs)}
+	episode := &keyed.EpisodeReport{ID: "f:0", Since: start, Reports: 2, State: keyed.EpisodeWorse, UsualBefore: m, Worst: keyed.Worst{Time: start, Value: 3, Size: 4}}
 	params := 0
 	for _, p := range l.Params {
 		params += p.Size()
@@ -49,14 +50,14 @@ func populated(l *Layout, outputs int, form Form) map[string][]byte {
 		Time: start, ID: "f:1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Predicted: m, Estimate: m, Regime: m,
 		Levels: floats(2 * l.Levels), Posterior: floats(params), WarmUp: l.WarmUp,
 		Alarm:  &keyed.Alert{Kind: "change", Before: m, After: m, Usual: m},
-		Belief: &keyed.Alert{Kind: "revision", Corrects: "f:0", Start: start, Before: m, After: m, Usual: m},
+		Belief: &keyed.Alert{Kind: "revision", Corrects: "f:0", Start: start, Before: m, After: m, Usual: m, Episode: episode, Level: keyed.LevelNew, NormalFrom: start},
 	}
 	e.Bank = slices.Repeat([]keyed.MemberStep{{}}, l.Bank)
 	if l.Bank == 0 {
 		e.Bank = nil
 	}
 	alerted := e
-	alerted.Detection = &keyed.Detection{Kind: hafvf.Change, Start: start, StartN: 1, Usual: m}
+	alerted.Detection = &keyed.Detection{Kind: hafvf.Change, Start: start, StartN: 1, Usual: m, Episode: episode}
 	if l.Detect {
 		e.Detection = alerted.Detection
 	}
@@ -155,7 +156,7 @@ func TestIncidents(t *testing.T) {
 	}
 	expect.Same(t, want, row(l.AppendIncident(nil, Row, e, nil, false)))
 	object := `{"key":"a","time":"2026-01-02T04:04:05Z","kind":"incident","id":"a@1","state":"closed","page":true,"start":"2026-01-02T03:04:05Z","end":"2026-01-02T03:05:05Z","group":"a","keys":7,"alarmed":2,` +
-		`"members":[{"key":"a/b","time":"2026-01-02T03:04:05Z","score":4,"size":null,"p":0.5}],"expected":0.25,"score":9,"threshold":3,"message":"two","labels":{"severity":"page"}}` + "\n"
+		`"members":[{"key":"a/b","time":"2026-01-02T03:04:05Z","score":4,"size":null,"p":0.5,"episode":null,"usual_before":null,"worst":null}],"expected":0.25,"score":9,"threshold":3,"message":"two","labels":{"severity":"page"}}` + "\n"
 	expect.Same(t, object, string(l.AppendIncident(nil, Object, e, map[string]string{"severity": "page"}, false)))
 	m := keyed.Moments{Mean: floats(1), SD: floats(1)}
 	event := keyed.AlertEvent{Key: "a/b", Time: start, ID: "f:1", X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Before: m, After: m, Usual: m}}
@@ -165,6 +166,61 @@ func TestIncidents(t *testing.T) {
 	for _, incident := range []string{"", "a@1"} {
 		if got := string(l.AppendAlert(nil, Object, event, incident, nil)); strings.Contains(got, `,"incident":"a@1"}`) != (incident != "") || strings.Contains(got, `"incident"`) != (incident != "") {
 			t.Error(got)
+		}
+	}
+}
+
+// TestEpisodes checks the fields of an episode in the records of an estimate, of the alert of its end and of a member of
+// an incident. Records outside of episodes have null instead.
+func TestEpisodes(t *testing.T) {
+	l := expect.Get(NewLayout(layouts["bank, detection"]))(t)
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	nan := math.NaN()
+	m, none := keyed.Moments{Mean: floats(1), SD: floats(1)}, keyed.Moments{Mean: []float64{nan}, SD: []float64{nan}}
+	episode := func(before keyed.Moments, w keyed.Worst) *keyed.EpisodeReport {
+		return &keyed.EpisodeReport{ID: "f:3", Since: start, Reports: 2, State: keyed.EpisodeClosed, UsualBefore: before, Worst: w}
+	}
+	const id, since = `{"id":"f:3",`, `"since":"2026-01-02T03:04:05Z",`
+	for _, c := range []struct {
+		episode            *keyed.EpisodeReport
+		brief, full, after string
+	}{
+		{nil, `"episode":null}}`, `"episode":null,"usual_before":null,"worst":null}}`, `"usual_before":null,"worst":null`},
+		{
+			episode(m, keyed.Worst{Time: start.Add(time.Second), Value: 9, Size: -4}), `"episode":` + id + `"state":"closed"}}}`,
+			`"episode":` + id + since + `"reports":2,"state":"closed"},"usual_before":{"mean":0.5,"sd":0.5},"worst":{"value":9,"time":"2026-01-02T03:04:06Z","size":-4}}}`,
+			`"usual_before":{"mean":0.5,"sd":0.5},"worst":{"value":9,"time":"2026-01-02T03:04:06Z","size":-4}`,
+		},
+		{
+			episode(none, keyed.Worst{Value: nan, Size: nan}), `"episode":` + id + `"state":"closed"}}}`,
+			`"episode":` + id + since + `"reports":2,"state":"closed"},"usual_before":{"mean":null,"sd":null},"worst":{"value":null,"time":null,"size":null}}}`,
+			`"usual_before":{"mean":null,"sd":null},"worst":{"value":null,"time":null,"size":null}`,
+		},
+	} {
+		e := keyed.Estimate{Predicted: m, Estimate: m, Regime: m, Levels: floats(4), Posterior: floats(4), Detection: &keyed.Detection{Usual: m, Episode: c.episode}}
+		for brief, want := range map[bool]string{true: c.brief, false: c.full} {
+			l.Brief = brief
+			if got := string(l.AppendEstimate(nil, Object, "k", &e)); !strings.HasSuffix(got, `"alarm":null,`+want+"\n") {
+				t.Errorf("brief %v: %s, want %s", brief, got, want)
+			}
+		}
+		a := keyed.AlertEvent{Key: "k", Predicted: m, Alert: &keyed.Alert{Kind: "recovered", Before: m, After: m, Usual: m, Episode: c.episode}}
+		begins := `"since":null,"level":null,`
+		if c.episode != nil {
+			a.Level, a.NormalFrom = keyed.LevelStill, start.Add(time.Hour)
+			begins = `"since":"2026-01-02T04:04:05Z","level":"still",`
+		}
+		if got := string(l.AppendAlert(nil, Object, a, "", nil)); !strings.Contains(got, begins+c.after+`,"message"`) || !strings.Contains(got, strings.TrimSuffix(`"episode":`+id+since, `,`)) != (c.episode == nil) {
+			t.Errorf("alert %s, want %s", got, begins+c.after)
+		}
+		member, memberEpisode := incidents.Member{Key: "k"}, "null"
+		if ep := c.episode; ep != nil {
+			member.Episode = &incidents.Episode{ID: ep.ID, UsualMean: ep.UsualBefore.Mean, UsualSD: ep.UsualBefore.SD, Worst: incidents.Worst(ep.Worst)}
+			memberEpisode = `"f:3"`
+		}
+		incident := &incidents.Event{Members: []incidents.Member{member}}
+		if got, want := string(l.AppendIncident(nil, Object, incident, nil, false)), `"p":0,"episode":`+memberEpisode+","+c.after+"}]"; !strings.Contains(got, want) {
+			t.Errorf("incident %s, want %s", got, want)
 		}
 	}
 }

@@ -213,7 +213,7 @@ func detect(dst **Detect) keytable.ValueParser {
 			{Name: "min_rel", Doc: "As min_change, relative to the previous usual value: 0.1 is ten percent.", Read: keytable.Number(&v.MinRel, domain.MinChange)},
 			{Name: "direction", Doc: "up raises alarms only for rises, down only for falls.", Read: keytable.Choice((*string)(&v.Direction), string(keyed.Both), string(keyed.Up), string(keyed.Down))},
 			{Name: "budget", Doc: "A key raises at most about one alarm per budget, true and false alarms together. Without times, the default is 2000 observations.", Read: budget(&v.AlarmConfig)},
-			{Name: "rest", Doc: "Pause of a key after an alarm. A much worse or opposite value still raises an alarm; other deviations count as resting. The median step of the records converts a duration to observations.", Read: rest(&v.AlarmConfig)},
+			{Name: "rest", Doc: "Half of it is the longest calm that ends an episode: that many values without a deviation always end it. A longer rest joins more deviations to one episode; they count as resting. The median step of the records converts a duration to observations.", Read: rest(&v.AlarmConfig)},
 			{Name: "settling", Doc: "Time at the start of a key in which its threshold is higher. 0 turns it off.", Read: keytable.Duration(&v.Settling)},
 			{Name: "season", Doc: "Cycles of the usual value, for keys with times. They also set the hours of the plan: hours of the week with 168h, else hours of the day. [] turns both off. After a change of season, zone or ar, each key relearns its usual values.", Read: seasons(&v.Seasons)},
 			{Name: "zone", Doc: "Zone of the season, and of times in messages. The default is model.zone if there is a model.season, else the zone of the source.", Read: keytable.Zone(&v.Zone)},

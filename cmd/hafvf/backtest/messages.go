@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/fleet"
 	"hafvf/pipeline/config"
 )
 
@@ -26,14 +27,15 @@ type single struct {
 	when time.Time
 }
 
-// add counts an alert for Messages. Only alerts of SourceAlarm count, without those of a return to usual.
+// add counts an alert for Messages. Only alerts of SourceAlarm count, without the ends of episodes. A report that an
+// episode is worse is a message of its own only if each alarm is: an incident or a digest has its first alarm.
 func (c *Collector) add(key string, alert keyed.AlertEvent) {
 	switch {
 	case alert.Source != keyed.SourceAlarm || alert.BackToUsual():
 		return
 	case alert.Kind == keyed.SilentAlarm || alert.Kind == keyed.RecoveredAlarm:
 		c.silent[alert.Time.Unix()/60] = true
-	default:
+	case !fleet.IsWorse(alert.Alert):
 		c.singles = append(c.singles, single{[3]string{key, alert.ID, alert.Kind}, alert.Time})
 	}
 	c.alarms++

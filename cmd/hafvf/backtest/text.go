@@ -34,7 +34,7 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "\nalerts: %s\n", r.Alerts.text(shown))
 	fmt.Fprintf(&b, "budget: %s alarms over these records, %d raised; a key may exceed its budget by nine\n", decimal(r.Budget.Allowed), r.Budget.Spent)
 	r.writeSuppressed(&b, r.Muted, "muted", "of keys that had spent their budget")
-	r.writeSuppressed(&b, r.Resting, "resting", "that recurred during another alarm")
+	r.writeSuppressed(&b, r.Resting, "resting", "that returned within an episode")
 	r.writeIncidents(&b)
 	r.writeLabels(&b)
 	if r.Marks != nil {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"time"
+
+	"hafvf/hafvf/keyed"
 )
 
 // An Alert is an alert or an incident. It has the fields that reports need.
@@ -18,6 +20,7 @@ type Alert struct {
 	Usual, Before, After   Moments
 	Message                string
 	Incident               string // ID of the alarm's incident
+	Episode                Episode
 
 	// Fields of an incident.
 	State    string
@@ -37,6 +40,12 @@ type Member struct {
 	Time           time.Time
 	Score, Size, P Scalar
 }
+
+// An Episode is the episode that an alert begins, reports again or ends. It is zero without one.
+type Episode struct{ ID, State string }
+
+// IsWorse reports whether the alert only reports that the episode of an earlier alarm is worse.
+func (a *Alert) IsWorse() bool { return a.Episode.State == string(keyed.EpisodeWorse) }
 
 // NewAlert returns an alert whose numbers are NaN.
 func NewAlert() *Alert {

@@ -256,11 +256,11 @@ func (c *Collector) inPeriod(t time.Time) bool {
 	return true
 }
 
-// AddAlert adds an alert or an incident.
+// AddAlert adds an alert or an incident. It ignores a report that an episode is worse, which is part of an earlier alarm.
 func (c *Collector) AddAlert(a *output.Alert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.inPeriod(a.Time) {
+	if !c.inPeriod(a.Time) || a.IsWorse() {
 		return
 	}
 	c.counts[a.Kind]++

@@ -112,14 +112,18 @@ func (l *Live) marked(m records.Mark) {
 // Close ends the event streams of all readers.
 func (l *Live) Close() { l.end() }
 
-// alert adds an alarm or the end of a silence. A repeat only adds its incident.
+// alert adds an alarm or the end of a silence. A repeat only adds its incident. It ignores the end of an episode, and a
+// report that it is worse.
 func (l *Live) alert(key string, event keyed.AlertEvent, incident string) {
 	if event.Source != keyed.SourceAlarm || event.BackToUsual() {
 		return
 	}
 	// The strings are cloned: a substring would keep a longer text in memory.
 	a := AlertOf(strings.Clone(key), event)
-	a.ID, a.Incident = strings.Clone(a.ID), incident
+	if a.IsWorse() {
+		return
+	}
+	a.ID, a.Episode.ID, a.Incident = strings.Clone(a.ID), strings.Clone(a.Episode.ID), incident
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()

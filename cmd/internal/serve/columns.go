@@ -14,6 +14,7 @@ import (
 var (
 	kinds  = []string{string(hafvf.None), string(hafvf.Outlier), string(hafvf.Change), string(hafvf.Revision)}
 	alarms = []string{string(usual.NoveltyAlarm), string(usual.ChangeAlarm)}
+	states = []string{string(keyed.EpisodeOpen), string(keyed.EpisodeWorse), string(keyed.EpisodeClosed)}
 )
 
 // columns collects the fields of records as numbers, row by row. NaN is null. If names is not nil, it collects the
@@ -67,7 +68,7 @@ func (c *columns) choice(name string, names []string, value string) {
 
 var undetected = keyed.Detection{Outlier: math.NaN(), Change: math.NaN(), Score: math.NaN()}
 
-// appendRow appends the fields of a brief record.
+// appendRow appends the fields of a brief record, without the ID of its episode, which is no number.
 func (m *model) appendRow(c *columns, e *keyed.Estimate) {
 	l, outputs := &m.layout, m.outputs
 	x := []float64(nil)
@@ -99,12 +100,15 @@ func (m *model) appendRow(c *columns, e *keyed.Estimate) {
 	if !l.Detect {
 		return
 	}
-	d, alarm := e.Detection, ""
+	d, alarm, state := e.Detection, "", ""
 	if d == nil {
 		d = &undetected
 	}
 	if e.Alarm != nil {
 		alarm = e.Alarm.Kind
+	}
+	if d.Episode != nil {
+		state = string(d.Episode.State)
 	}
 	c.choice("detect_kind", kinds, string(d.Kind))
 	c.one("detect_p_outlier", d.Outlier)
@@ -113,4 +117,5 @@ func (m *model) appendRow(c *columns, e *keyed.Estimate) {
 	c.vector("detect_usual_sd", outputs, l.Vector, d.Usual.SD)
 	c.one("detect_score", d.Score)
 	c.choice("detect_alarm", alarms, alarm)
+	c.choice("detect_episode_state", states, state)
 }

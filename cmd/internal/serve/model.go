@@ -108,7 +108,7 @@ func newModel(payload []byte) (*model, error) {
 	m.description.Columns, m.description.Settings = header.names, m.cfg.AllSettings().String()
 	m.description.Patience = m.estimators[0].MaxDelay().Nanoseconds()
 	if m.layout.Detect {
-		m.description.Names["detect_kind"], m.description.Names["detect_alarm"] = kinds, alarms
+		m.description.Names["detect_kind"], m.description.Names["detect_alarm"], m.description.Names["detect_episode_state"] = kinds, alarms, states
 	}
 	if c.Aggregate == nil {
 		m.description.Length = m.length

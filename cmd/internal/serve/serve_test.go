@@ -384,14 +384,16 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// Columns have the numbers of the records.
+// Columns have the numbers of the records, and the state of an episode.
 func TestColumns(t *testing.T) {
+	episodes := 0
 	for _, s := range []struct {
 		settings Settings
 		length   int
 	}{
 		{Settings{Text: "{detect: true, interval: 0.9, quiet: [{match: '*', from: '1970-01-01T00:20:00Z', to: '1970-01-01T00:25:00Z'}]}"}, 1},
 		{Settings{Text: "{model: {family: mvnormal, prior: auto}, detect: true, interval: 0.9}", Values: []string{"u", "v"}}, 2},
+		{Settings{Text: "{model: {family: normal, prior: auto}, detect: {settling: 0s}}"}, 1},
 		{Settings{Text: "{model: {family: binomial}}", Values: []string{"k", "n"}}, 2},
 		{Settings{Text: "{model: {family: categorical, prior: {alpha: [1, 1, 1]}}}"}, 1},
 		{Settings{Text: "{model: {family: regression, dim: 3}}", Values: []string{"a", "b", "y"}}, 3},
@@ -408,6 +410,9 @@ func TestColumns(t *testing.T) {
 				if d.Columns[1] == "x_0" && j == 1 && strings.Contains(s.settings.Text, "binomial") {
 					k.values[len(k.values)-1] = 5
 				}
+				if i == 150 && strings.Contains(s.settings.Text, "settling") {
+					k.values[len(k.values)-1] = 1e6
+				}
 			}
 		}
 		a := c.batch(d, request{flags: everyAnswer, length: s.length, horizon: end, now: none, keys: []keyRequest{k}})
@@ -421,6 +426,13 @@ func TestColumns(t *testing.T) {
 			expect.OK(t, json.Unmarshal([]byte(line), &record))
 			expect.Same(t, record["time"], timeOf(a.times[i]).Format(time.RFC3339Nano))
 			flat := map[string]float64{}
+			if detect, ok := record["detect"].(map[string]any); ok {
+				episode, open := detect["episode"].(map[string]any)
+				if delete(detect, "episode"); open {
+					episodes++
+				}
+				detect["episode_state"] = episode["state"] // columns have no ids
+			}
 			flatten("", record, flat, d.Names)
 			for name, column := range a.columns {
 				want, found := flat[name]
@@ -435,6 +447,9 @@ func TestColumns(t *testing.T) {
 				t.Fatalf("%s: no columns %v", s.settings.Text, flat)
 			}
 		}
+	}
+	if episodes == 0 {
+		t.Error("no record is of an episode")
 	}
 }
 

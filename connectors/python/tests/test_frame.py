@@ -60,6 +60,7 @@ DETECT = {
     "detect_usual_sd": ["detect", "usual", "sd"],
     "detect_score": ["detect", "score"],
     "detect_alarm": ["detect", "alarm"],
+    "detect_episode_state": ["detect", "episode", "state"],
 }
 
 
@@ -291,6 +292,23 @@ def test_full_records(run_program, tmp_path):
     compare(got, estimates, BRIEF | DETECT | more)
     assert got["levels"].tolist() == [r["levels"] for r in estimates]
     assert set(hafvf.filter(df, detect=True).columns) < set(got.columns)
+
+
+def test_episodes():
+    df = series(300)
+    df.loc[(df["key"] == "a") & (df["time"] >= "2026-01-01 04:00"), "x"] += 40
+    got = hafvf.run(df, detect={"settling": "0s"}, records="full")
+    rows, alarms = got.estimates, got.alerts[got.alerts["episode_id"].notna()]
+    assert not alarms.empty and set(alarms["episode_state"]) <= {"open", "worse"}
+    assert alarms["episode_since"].dt.tz is not None and alarms["worst_size"].abs().max() > 3
+    inside = rows[rows["detect_episode_state"].notna()]
+    assert set(alarms["episode_id"]) == set(inside["detect_episode_id"])
+    assert inside["detect_worst_size"].notna().all() and inside["detect_usual_before_mean"].notna().all()
+    assert rows["detect_episode_id"].notna().sum() == len(inside) < len(rows)
+    brief = hafvf.filter(df, detect={"settling": "0s"})
+    assert brief["detect_episode_state"].astype(object).equals(rows["detect_episode_state"].astype(object))
+    silent = hafvf.run(series(2), detect=True).alerts
+    assert silent.empty and list(silent.columns) == hafvf._frame.ALERT_COLUMNS
 
 
 def test_nothing_is_a_frame_of_nothing():

@@ -51,6 +51,7 @@ type Fleet struct {
 type waitingAlert struct {
 	time  time.Time
 	event []byte
+	worse bool // IsWorse of the event
 }
 
 // New returns a fleet without keys. It returns the errors of incidents.New.
@@ -107,7 +108,10 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 	compact.Entries(c, f.waiting, 5, incidents.AlarmName.Compare, func(n *incidents.AlarmName, h *waitingAlert) {
 		nameForm(c, n)
 		c.Times(&h.time)
-		compact.Texts(c, &h.event)
+		if compact.Texts(c, &h.event); !c.Writes && !c.Bad {
+			t, err := eventOf(n.Key, h.event)
+			h.worse = err == nil && IsWorse(t.Alert)
+		}
 	})
 	if c.Nested(f.digests.Append, f.digests.Decode); c.Writes || len(c.B) > 0 { // older states end here
 		tail := uint8(pageCandidatesFollow)
@@ -173,18 +177,33 @@ func (f *Fleet) Process(notices []byte) error {
 			f.listener.Alert(n.key, t, "")
 			return nil
 		}
-		f.wait(incidents.AlarmName{Key: n.key, ID: t.ID, Kind: t.Kind}, waitingAlert{t.Time, n.event}, t)
+		f.wait(incidents.AlarmName{Key: n.key, ID: t.ID, Kind: t.Kind}, waitingAlert{t.Time, n.event, IsWorse(t.Alert)}, t)
 		return nil
 	})
 }
 
-// wait makes an alarm wait for the watermark, unless it is a repeat. The end of an alarm also waits, so that it is
-// not reported before the alarm.
+// wait makes an alarm wait for the watermark, unless it is a repeat. The end of an alarm, and a report that its episode
+// is worse, also wait, so that they are not reported before the alarm.
 func (f *Fleet) wait(name incidents.AlarmName, h waitingAlert, t keyed.AlertEvent) {
-	if name.Kind == keyed.RecoveredAlarm || f.grouping.Add(incidents.Alarm{ID: name.ID, Key: name.Key, Kind: name.Kind, Time: h.time, Score: t.Score, Size: t.Size, Threshold: t.Threshold}) {
+	if name.Kind == keyed.RecoveredAlarm || h.worse || f.grouping.Add(alarmOf(t)) {
 		f.waiting[name] = h
 		f.changed = true
 	}
+}
+
+// IsWorse reports whether an alert only reports that the episode of an earlier alarm is worse. It returns false for nil.
+// Such an alert does not count as another alarm.
+func IsWorse(a *keyed.Alert) bool {
+	return a != nil && a.Episode != nil && a.Episode.State == keyed.EpisodeWorse
+}
+
+// alarmOf returns the alarm of an alert.
+func alarmOf(t keyed.AlertEvent) incidents.Alarm {
+	a := incidents.Alarm{ID: t.ID, Key: t.Key, Kind: t.Kind, Time: t.Time, Score: t.Score, Size: t.Size, Threshold: t.Threshold, Message: t.Message}
+	if ep := t.Episode; ep != nil {
+		a.Episode = &incidents.Episode{ID: ep.ID, UsualMean: ep.UsualBefore.Mean, UsualSD: ep.UsualBefore.SD, Worst: incidents.Worst{Time: ep.Worst.Time, Value: ep.Worst.Value, Size: ep.Worst.Size}}
+	}
+	return a
 }
 
 // forget removes a key. It reports the key's waiting alerts at once, without waiting for the watermark.
@@ -195,7 +214,8 @@ func (f *Fleet) forget(key string) error {
 	return f.release(func(name incidents.AlarmName, _ waitingAlert) bool { return name.Key == key })
 }
 
-// release reports the waiting alerts that are due, without an incident, in the order of their times.
+// release reports the waiting alerts that are due, in the order of their times. Only reports of worse episodes have an
+// incident.
 func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error {
 	var names []incidents.AlarmName
 	for name, h := range f.waiting {
@@ -207,12 +227,17 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 		return cmp.Or(f.waiting[a].time.Compare(f.waiting[b].time), a.Compare(b))
 	})
 	for _, name := range names {
-		t, err := eventOf(name.Key, f.waiting[name].event)
+		h := f.waiting[name]
+		t, err := eventOf(name.Key, h.event)
 		if err != nil {
 			return err
 		}
 		delete(f.waiting, name)
-		f.listener.Alert(name.Key, t, "")
+		incident := ""
+		if h.worse {
+			incident = f.grouping.Worsen(alarmOf(t))
+		}
+		f.listener.Alert(name.Key, t, incident)
 	}
 	return nil
 }
@@ -266,7 +291,25 @@ func (f *Fleet) Advance(watermark time.Time) error {
 	}
 }
 
+// advance processes the alarms up to the watermark. The events of incidents must not depend on the steps of the
+// watermark, so a report that an episode is worse takes effect before later alarms.
 func (f *Fleet) advance(watermark time.Time) error {
+	var worse []time.Time
+	for _, h := range f.waiting {
+		if h.worse && h.time.Before(watermark) {
+			worse = append(worse, h.time)
+		}
+	}
+	slices.SortFunc(worse, time.Time.Compare)
+	for _, t := range append(worse, watermark) {
+		if err := f.advanceTo(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) advanceTo(watermark time.Time) error {
 	step := f.grouping.Advance(watermark)
 	f.maxKeys = max(f.maxKeys, f.grouping.Keys())
 	for _, a := range step.Assigned {
@@ -283,7 +326,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 		if err != nil {
 			return err
 		}
-		f.digests.Add(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: h.time, Score: t.Score, Size: t.Size, Message: t.Message}, a.Incident)
+		f.digests.Add(alarmOf(t), a.Incident)
 		f.listener.Alert(a.Key, t, a.Incident)
 	}
 	for _, s := range step.Singles {
@@ -296,9 +339,8 @@ func (f *Fleet) advance(watermark time.Time) error {
 		}
 	}
 	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return !f.grouping.MayBecomePage(name) })
-	err := f.release(func(name incidents.AlarmName, h waitingAlert) bool {
-		return name.Kind == keyed.RecoveredAlarm && !h.time.After(watermark)
-	})
+	// What still waits are ends and reports of worse episodes.
+	err := f.release(func(_ incidents.AlarmName, h waitingAlert) bool { return !h.time.After(watermark) })
 	if err != nil {
 		return err
 	}

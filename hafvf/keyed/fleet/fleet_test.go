@@ -3,10 +3,14 @@ package fleet
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
@@ -82,6 +86,76 @@ func TestRestoreReset(t *testing.T) {
 	}
 	if _, reset, err := Restore(Config{}, state[:len(state)-1], &heard{}); err != nil || reset == nil {
 		t.Errorf("a state that is cut short: %v, %v", reset, err)
+	}
+}
+
+// An aListener records alerts with their incidents, and the members of the last event.
+type aListener struct {
+	heard
+	members []incidents.Member
+}
+
+func (l *aListener) Alert(key string, t keyed.AlertEvent, incident string) {
+	l.heard = append(l.heard, strings.TrimSpace(key+" "+t.ID+" "+incident))
+}
+func (l *aListener) Incident(e *incidents.Event) { l.members = e.Members }
+
+// A report that an episode is worse is not another alarm. It waits for the watermark, has the incident of its episode,
+// and updates the member, also after a restart. The next event has the new numbers, whatever the steps of the watermark
+// are.
+func TestWorse(t *testing.T) {
+	l := &aListener{}
+	f := newFleet(t, Config{}, l)
+	report := func(key, id, onset string, when time.Time, size float64) []byte {
+		m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
+		ep := &keyed.EpisodeReport{ID: onset, Since: start, State: keyed.EpisodeOpen, UsualBefore: m, Worst: keyed.Worst{Time: when, Value: size, Size: size}}
+		if id != onset {
+			ep.State = keyed.EpisodeWorse
+		}
+		e := keyed.AlertEvent{Key: key, Time: when, ID: id, X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Score: math.Abs(size), Size: size, Threshold: 4, Before: m, After: m, Usual: m, Episode: ep}}
+		event, _ := e.AppendBinary(nil) // never fails
+		return appendNotice(nil, notice{key: key, time: when, pace: keyed.Pace{Step: time.Minute, Budget: 7 * 24 * time.Hour}, event: event})
+	}
+	onsets := start.Add(30 * 24 * time.Hour)
+	for i := range 12 {
+		key := fmt.Sprint("a/", i)
+		take(t, f, appendNotice(nil, notice{key: key, time: start, pace: keyed.Pace{Step: time.Minute, Budget: 7 * 24 * time.Hour}}))
+		if i < 6 {
+			take(t, f, report(key, key+":1", key+":1", onsets, -5))
+		}
+	}
+	take(t, f, report("a/0", "a/0:2", "a/0:1", onsets.Add(2*time.Minute), -9))
+	take(t, f, report("a/1", "a/1:2", "a/1:1", onsets.Add(2*time.Minute), 4)) // less than at its onset
+	take(t, f, report("b/0", "b/0:2", "b/0:1", onsets.Add(2*time.Minute), 4)) // in no incident
+	waiting := encoded(t, f)
+	expect.OK(t, f.Advance(onsets))
+	if len(l.heard) != 6 || len(l.members) != 6 || l.members[0].Episode.ID != "a/0:1" || l.members[0].Size != -5 {
+		t.Fatalf("%v, members %+v", l.heard, l.members)
+	}
+	first, members := l.heard, l.members
+	incident := strings.TrimPrefix(first[0], "a/0 a/0:1 ")
+	l.heard = nil
+	f, reset, err := Restore(Config{}, encoded(t, f), l)
+	if err != nil || reset != nil {
+		t.Fatal(err, reset)
+	}
+	expect.OK(t, f.Advance(onsets.Add(2*time.Minute)))
+	expect.Same(t, heard{"a/0 a/0:2 " + incident, "a/1 a/1:2 " + incident, "b/0 b/0:2"}, l.heard)
+	if members[0].Episode.Worst.Size != -5 {
+		t.Error("an event of before has changed")
+	}
+	expect.OK(t, f.Advance(onsets.Add(2*time.Hour)))
+	m := l.members[0]
+	expect.Same(t, incidents.Worst{Time: onsets.Add(2 * time.Minute), Value: -9, Size: -9}, m.Episode.Worst)
+	whole := &aListener{}
+	again, _, err := Restore(Config{}, waiting, whole)
+	expect.OK(t, err)
+	expect.OK(t, again.Advance(onsets.Add(2*time.Hour)))
+	if diff := cmp.Diff(l.members, whole.members, cmpopts.IgnoreUnexported(incidents.Member{})); diff != "" {
+		t.Errorf("one step of the watermark (-several +one): %s", diff)
+	}
+	if len(l.members) != 6 || m.Key != "a/0" || m.Score != 9 || m.Size != -9 || !m.Time.Equal(onsets) || l.members[1].Size != -5 {
+		t.Errorf("%+v", l.members)
 	}
 }
 

@@ -16,7 +16,10 @@ Data: TypeAlias = "pd.DataFrame | pd.Series[Any]"
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 ALERT_COLUMNS = ["key", "time", "kind", "id", "corrects", "start", "delay", "odds", "score", "threshold", "x", "size", "message"]
-_TIMES = ("time", "start")
+ALERT_COLUMNS += ["episode_id", "episode_since", "episode_reports", "episode_state", "since", "level"]
+ALERT_COLUMNS += ["worst_value", "worst_time", "worst_size"]
+_TIMES = ("time", "start", "episode_since", "since", "worst_time")
+_EPISODES = ("episode", "usual_before", "worst")  # objects of a record that are null outside of episodes
 
 
 @dataclass
@@ -27,7 +30,8 @@ class Result:
         estimates: one row per input row, with the same index, NA for a rejected row. With ``aggregate`` one row per interval.
             The columns are the fields of a record, with ``_`` in place of the dot. Times are in UTC.
         alerts: one row per alarm, with ``score``, ``threshold``, ``size`` (in standard deviations), ``message`` and other
-            fields.
+            fields. Rows with the same ``episode_id`` report one deviation of a key; with ``episode_state`` "worse" a row
+            reports an earlier alarm again.
         rejected: one row per row that was not learned: ``row`` (its position), ``index``, ``key`` and ``reason``.
         states: the state of each key, as bytes. ``run(…, states=…)`` resumes from them.
     """
@@ -302,7 +306,7 @@ def _estimates(frame: pd.DataFrame, model: _client.Model, given: _Input, answers
     for name, column in zip(described.columns, columns, strict=True):
         out[name] = described.typed(name, column)
     if answers.records:
-        more = pd.json_normalize(answers.records, sep="_")
+        more = _flat(answers.records)
         for name in more.columns.difference([*out, "x", "id", *(n.rsplit("_", 1)[0] for n in out)], sort=False):
             placed = np.full(len(index), None, object)
             placed[rows[here] if not described.events else slice(None)] = more[name].to_numpy(object)[here]
@@ -324,8 +328,14 @@ def _in_order(rows: Array, keys: Array, given: _Input) -> Array:
     return rows
 
 
+def _flat(records: list[dict[str, Any]]) -> pd.DataFrame:
+    """Returns a frame with the fields of records. Outside of episodes, the fields of an episode are NA."""
+    flat = pd.json_normalize(records, sep="_")
+    return flat.drop(columns=[prefix + name for prefix in ("", "detect_") for name in _EPISODES], errors="ignore")
+
+
 def _alerts(found: list[dict[str, Any]]) -> pd.DataFrame:
-    flat = pd.json_normalize(found, sep="_") if found else pd.DataFrame()
+    flat = _flat(found) if found else pd.DataFrame()
     out = flat.reindex(columns=[*ALERT_COLUMNS, *(c for c in flat.columns if c not in ALERT_COLUMNS)])
     for name in _TIMES:
         out[name] = pd.to_datetime(out[name], utc=True, format="ISO8601").astype("datetime64[ns, UTC]")

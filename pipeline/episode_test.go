@@ -12,9 +12,9 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// The end of an alarm goes to receivers whose explicit kinds include recovered, with and without incidents. It has the
-// ID of the alarm.
-func TestEndOfAlarm(t *testing.T) {
+// The end of an episode goes to receivers whose explicit kinds include recovered, with and without incidents. It has the
+// ID of the episode's first alarm.
+func TestEndOfEpisode(t *testing.T) {
 	noise := rand.New(rand.NewPCG(1, 2))
 	var lines []string
 	for i := range 2500 {
@@ -40,6 +40,14 @@ func TestEndOfAlarm(t *testing.T) {
 					Time                time.Time
 					Kind, ID, Message   string
 					Size, Score, Before any
+					Level               string
+					Since               time.Time
+					Episode             struct {
+						ID, State string
+						Since     time.Time
+						Reports   int
+					}
+					Worst struct{ Value, Size float64 }
 				}
 				if line == "" {
 					continue
@@ -50,6 +58,10 @@ func TestEndOfAlarm(t *testing.T) {
 				case a.Kind == "recovered":
 					ended[i] = a.ID
 					if ends++; !strings.Contains(a.Message, "k back to usual since") || a.Size.(float64) < 7 || a.Score.(float64) < 5 {
+						t.Errorf("incidents %v, receiver %d: %s", incidents, i, line)
+					}
+					ep := a.Episode
+					if ep.ID != a.ID || ep.State != "closed" || ep.Reports != 1 || a.Level != "back" || !a.Since.Equal(shift.Add(2*time.Hour)) || !ep.Since.Equal(shift) || a.Worst.Size != a.Size.(float64) || a.Worst.Value < 8 {
 						t.Errorf("incidents %v, receiver %d: %s", incidents, i, line)
 					}
 				case first[i] == "":
