@@ -239,8 +239,14 @@ func (ep *episode) advance(d *decider, s *decisions, t time.Time, score float64)
 	if !math.IsNaN(score) {
 		enough = min(max(minNormal, ep.length, math.Ceil(math.Pow(2/ep.smallest(), 2))), enough)
 	}
-	accepted = d.accepted && ep.known() && !ep.returned()
+	accepted = d.accepted && ep.known() && !ep.returned() && !ep.moves(d)
 	return accepted || ep.normal >= enough, accepted
+}
+
+// moves reports whether the values move on while the profile accepts their level. The running mean lags behind such
+// values, and by an eighth behind a level that began a rest ago.
+func (b *baseline) moves(d *decider) bool {
+	return math.Abs(d.deviations[b.output]-b.level) > 2+math.Abs(b.level)/5
 }
 
 // extend makes the episode longer and discards the normal observations after it.

@@ -215,7 +215,7 @@ func TestEpisodes(t *testing.T) {
 		}
 		member, memberEpisode := incidents.Member{Key: "k"}, "null"
 		if ep := c.episode; ep != nil {
-			member.Episode = &incidents.Episode{ID: ep.ID, UsualMean: ep.UsualBefore.Mean, UsualSD: ep.UsualBefore.SD, Worst: incidents.Worst(ep.Worst)}
+			member.Episode = &incidents.Episode{ID: ep.ID, UsualMean: ep.UsualBefore.Mean, UsualSD: ep.UsualBefore.SD, Worst: incidents.Worst{Time: ep.Worst.Time, Value: ep.Worst.Value, Size: ep.Worst.Size}}
 			memberEpisode = `"f:3"`
 		}
 		incident := &incidents.Event{Members: []incidents.Member{member}}
