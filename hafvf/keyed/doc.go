@@ -46,12 +46,11 @@
 //     deviations need more of them, to tell whether they are over. Nothing is reported at the end but the end itself.
 //   - The level at the end: back to usual; still deviating, but quiet; or new, if the profile has accepted the values.
 //     Single categories have no scores: after a change, their level is new.
-//   - Known: the usual values before the onset are known until the values have been back for half a rest (a rest at
-//     steps of at most two minutes), or for three days after the end (60 observations, if these take longer).
-//   - The return raises no alarm: while they are known, no value scores more than its deviation does.
-//   - A deviation that was reported raises no further alarm after the end. A new episode begins at a deviation that is
-//     3 standard deviations and a quarter larger, at any score if the mean over half a rest is as large; or, once eight
-//     values in a row are back, at any novelty.
+//   - The return raises no alarm: until the values have been back for half a rest (a rest at steps of at most two
+//     minutes), or for a day and a half after the end, no value scores more than its deviation does.
+//   - A deviation that was reported raises no further alarm in this time. A new episode begins at a deviation that is 3
+//     standard deviations or a quarter larger; for three days at any score, if the mean over half a rest is as large; or,
+//     once eight values in a row are back, at any novelty. These times are at least 60 observations.
 //   - The profile before the onset is restored when the values are back, if the episode has changed what is usual.
 //   - A fault that the scores do not show (an impossible value, a spike that does not come) is reported once.
 //

@@ -66,7 +66,8 @@ const (
 	movedPart     = .25   // by this part of the reported deviation
 	nearSD        = 2.5   // standard deviations
 	grownRatio    = 1.2   // ratio from which an SD counts as grown
-	knownDays     = 3.    // after the end
+	knownDays     = 3.    // after the end, in which values can move on; at least usual.MaxRest observations
+	returnDays    = 1.5   // after the end, in which a return is no anomaly; at least usual.MaxRest observations
 	maxEpisodeObs = 600.  // observations of an episode after which the profile is not restored
 	habitObs      = 1200. // observations after a restored episode in which another one is learned
 	maxDeviation  = 1e9
@@ -194,7 +195,7 @@ func (ep *episode) observe(d *decider, s *decisions, t time.Time, score float64)
 		ep.reported = [2]float64{}
 	}
 	reported := ep.reported != [2]float64{} // the values have not returned since
-	if d.stuck || ep.stale(s.pace) {
+	if d.stuck || ep.stale(s.pace, knownDays) {
 		ep.run = 0
 		return score
 	}
@@ -208,15 +209,20 @@ func (ep *episode) observe(d *decider, s *decisions, t time.Time, score float64)
 		ep.run += step
 	}
 	away := z*(d.y[ep.output]-d.usual.Mean[ep.output]) > 0
-	d.farther = math.Abs(ep.run) >= s.pace.InARow() || !ep.open && reported && ep.level*z > 0 && min(math.Abs(ep.level), math.Abs(z)) >= ep.nextReport(z)
+	d.farther = ep.open && math.Abs(ep.run) >= s.pace.InARow() || !ep.open && reported && ep.level*z > 0 && min(math.Abs(ep.level), math.Abs(z)) >= ep.nextReport(z)
 	d.fromBaseline = d.farther || reported && away && math.Abs(z) >= far
+	if ep.stale(s.pace, returnDays) {
+		return score
+	}
 	d.known = !ep.open && !d.farther && (!away || reported && math.Abs(z) < ep.nextReport(z))
 	return min(score, -math.Log10(math.Erfc(math.Abs(worst)/math.Sqrt2)))
 }
 
-// stale reports whether the episode ended so long ago that a return is an event of its own. The baseline then serves to
-// restore the profile only.
-func (b *baseline) stale(p usual.Pace) bool { return b.idle >= max(usual.MaxRest, knownDays*p.Day()) }
+// stale reports whether the episode ended so many days ago. After knownDays, the baseline only serves to restore the
+// profile.
+func (b *baseline) stale(p usual.Pace, days float64) bool {
+	return b.idle >= max(usual.MaxRest, days*p.Day())
+}
 
 // nextReport returns the deviation on the side of z at which an ended episode has moved on.
 func (b *baseline) nextReport(z float64) float64 {
@@ -305,7 +311,7 @@ func (t *Track) follow(e *Estimate, v verdict, cfg *Config) {
 		if e.Alarm != nil {
 			output = e.Alarm.Output
 		}
-		if valued && (!ep.known() || ep.stale(s.pace)) {
+		if valued && (!ep.known() || ep.stale(s.pace, returnDays) && !d.farther) {
 			ep.baseline = d.newBaseline(s, e, output)
 		} else if valued && !ep.open && ep.profile == nil && s.sinceRestored == 0 {
 			ep.profile, ep.n = slices.Clone(d.profileBefore), 0
@@ -418,7 +424,7 @@ func (s *decisions) updateKnown(d *decider) {
 	switch {
 	case ep.open:
 		ep.idle = 0
-	case back && ep.near-ep.restored >= s.pace.Aftermath(), ep.stale(s.pace) && ep.profile == nil:
+	case back && ep.near-ep.restored >= s.pace.Aftermath(), ep.stale(s.pace, knownDays) && ep.profile == nil:
 		ep.baseline = baseline{}
 	}
 }

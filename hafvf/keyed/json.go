@@ -68,6 +68,32 @@ func jsonMomentsOf(m Moments) *jsonMoments {
 	return &jsonMoments{Mean: jsonOutputs(m.Mean), SD: jsonOutputs(m.SD)}
 }
 
+// jsonEpisode has the fields of records that describe an episode.
+type jsonEpisode struct {
+	Episode     any          `json:"episode"`
+	UsualBefore *jsonMoments `json:"usual_before"`
+	Worst       any          `json:"worst"`
+}
+
+func jsonEpisodeOf(r *EpisodeReport) (e jsonEpisode) {
+	if r == nil {
+		return e
+	}
+	e.Episode = struct {
+		ID      string       `json:"id"`
+		Since   *time.Time   `json:"since"`
+		Reports int64        `json:"reports"`
+		State   EpisodeState `json:"state"`
+	}{r.ID, jsonTime(r.Since), r.Reports, r.State}
+	e.UsualBefore = jsonMomentsOf(r.UsualBefore)
+	e.Worst = struct {
+		Value jsonNumber `json:"value"`
+		Time  *time.Time `json:"time"`
+		Size  jsonNumber `json:"size"`
+	}{jsonNumber(r.Worst.Value), jsonTime(r.Worst.Time), jsonNumber(r.Worst.Size)}
+	return e
+}
+
 type jsonDetection struct {
 	Kind      hafvf.Kind   `json:"kind"`
 	Stay      jsonNumber   `json:"p_stay"`
@@ -79,6 +105,7 @@ type jsonDetection struct {
 	Score     jsonNumber   `json:"score"`
 	Threshold jsonNumber   `json:"threshold"`
 	Alarm     *string      `json:"alarm"`
+	jsonEpisode
 }
 
 // MarshalJSON writes the estimate with the field names of the program's records. Numbers that are not finite are null.
@@ -88,7 +115,7 @@ func (e Estimate) MarshalJSON() ([]byte, error) {
 	var detect *jsonDetection
 	if d := e.Detection; d != nil {
 		estimate.Regime = jsonMomentsOf(e.Regime)
-		detect = &jsonDetection{d.Kind, jsonNumber(d.Stay), jsonNumber(d.Outlier), jsonNumber(d.Change), jsonTime(d.Start), d.Age, jsonMomentsOf(d.Usual), jsonNumber(d.Score), jsonNumber(d.Threshold), nil}
+		detect = &jsonDetection{d.Kind, jsonNumber(d.Stay), jsonNumber(d.Outlier), jsonNumber(d.Change), jsonTime(d.Start), d.Age, jsonMomentsOf(d.Usual), jsonNumber(d.Score), jsonNumber(d.Threshold), nil, jsonEpisodeOf(d.Episode)}
 		if e.Alarm != nil {
 			detect.Alarm = &e.Alarm.Kind
 		}
@@ -118,6 +145,10 @@ func (a AlertEvent) MarshalJSON() ([]byte, error) {
 	if a.Corrects != "" {
 		corrects = &a.Corrects
 	}
+	var level *Level
+	if a.Level != "" {
+		level = &a.Level
+	}
 	return json.Marshal(struct {
 		Key       string       `json:"key"`
 		Time      *time.Time   `json:"time"`
@@ -135,9 +166,12 @@ func (a AlertEvent) MarshalJSON() ([]byte, error) {
 		Size      jsonNumber   `json:"size"`
 		Before    *jsonMoments `json:"before"`
 		After     *jsonMoments `json:"after"`
-		Message   string       `json:"message"`
+		jsonEpisode
+		Since   *time.Time `json:"since"`
+		Level   *Level     `json:"level"`
+		Message string     `json:"message"`
 	}{
 		a.Key, jsonTime(a.Time), a.Kind, a.ID, corrects, jsonTime(a.Start), a.Delay, jsonNumber(a.LogOdds), jsonNumber(a.Score), jsonNumber(a.Threshold),
-		jsonValue(a.X, a.Shape), jsonMomentsOf(a.Predicted), jsonMomentsOf(a.Usual), jsonNumber(a.Size), jsonMomentsOf(a.Before), jsonMomentsOf(a.After), a.Message,
+		jsonValue(a.X, a.Shape), jsonMomentsOf(a.Predicted), jsonMomentsOf(a.Usual), jsonNumber(a.Size), jsonMomentsOf(a.Before), jsonMomentsOf(a.After), jsonEpisodeOf(a.Episode), jsonTime(a.NormalFrom), level, a.Message,
 	})
 }
