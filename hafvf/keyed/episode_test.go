@@ -388,3 +388,22 @@ func TestUsualKeepsItsSign(t *testing.T) {
 		}
 	}
 }
+
+// A missing value is part of an open episode.
+func TestEpisodeOfMissingValues(t *testing.T) {
+	est := newEstimator(t, Recommended("normal"))
+	track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(1, 2))
+	for i := range 3000 {
+		x := 20 + rng.NormFloat64()
+		if i >= 2990 {
+			x += 30
+		}
+		if i == 2995 {
+			x = nan
+		}
+		e := est.Estimate(track, Value(time.Unix(int64(300*i), 0), strconv.Itoa(i), x))
+		if r := e.Detection.Episode; i >= 2990 && (r == nil || r.ID != "2990" || r.State != EpisodeOpen) {
+			t.Errorf("observation %d: %+v", i, r)
+		}
+	}
+}

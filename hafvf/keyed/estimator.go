@@ -223,6 +223,8 @@ func (est *Estimator) update(m *Memory, out *Estimate, t *Track, input *Observat
 	}
 	if !math.IsNaN(decision.Threshold) {
 		t.follow(out, decision, &est.cfg)
+	} else if ep := &t.decisions.episode; ep.open && !ep.silent && out.Detection != nil { // the observation is missing
+		out.Detection.Episode = t.describe(decision, false)
 	}
 	if t.decisions.standard != nil && !t.stages.keyCfg.Alerts.Disabled && (profileStarts || out.Alarm != nil || t.n&(t.n-1) == 0) {
 		out.Pace = c.decider.paceOf(&t.decisions)
