@@ -163,7 +163,7 @@ class FilterRows(beam.PTransform):
         described = self._filter._model.described()
         times: dict[str, Any] = {"key": str, "time": Timestamp | None, "id": str | None}
         fields = {"estimates": times | {name: described.type_of(name) for name in described.columns}}
-        alert = dict.fromkeys(("kind", "corrects", "episode_id", "episode_state", "level"), str | None)
+        alert: dict[str, Any] = dict.fromkeys(("kind", "corrects", "episode_id", "episode_state", "level"), str | None)
         alert |= dict.fromkeys(("start", "episode_since", "since"), Timestamp | None)
         alert |= dict.fromkeys(("delay", "odds", "score", "threshold"), float | None)
         alert |= {name: float | None for name in described.columns if name == "x" or name.startswith("x_")}
