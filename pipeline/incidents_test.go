@@ -18,7 +18,6 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	keyedfleet "hafvf/hafvf/keyed/fleet"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
@@ -197,7 +196,7 @@ func TestIncidentsOfSilencesAtTheEnd(t *testing.T) {
 					if a.Kind == keyed.SilentAlarm {
 						silent++
 					}
-					if a.Kind != keyed.RecoveredAlarm && !keyedfleet.IsWorse(a.Alert) {
+					if a.Kind != keyed.RecoveredAlarm && !a.IsWorse() {
 						fleet.Add(incidents.Alarm{ID: a.ID, Key: key, Kind: a.Kind, Time: a.Time, Score: a.Score, Size: a.Size})
 					}
 				}

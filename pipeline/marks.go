@@ -23,7 +23,6 @@ import (
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 	"hafvf/internal/inputfile"
@@ -160,7 +159,7 @@ func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	worse := fleet.IsWorse(t.Alert)
+	worse := t.IsWorse()
 	if worse || t.BackToUsual() {
 		m.report(key, t, worse)
 	}

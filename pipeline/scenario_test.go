@@ -13,7 +13,6 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	keyedfleet "hafvf/hafvf/keyed/fleet"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/records"
 )
@@ -242,7 +241,7 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 		if a := e.Alarm; a != nil {
 			alarm := incidents.Alarm{ID: e.ID, Key: o.key, Kind: a.Kind, Time: e.Time, Score: a.Score, Size: a.Size}
 			alarm.Episode = &incidents.Episode{ID: a.Episode.ID, UsualMean: a.Episode.UsualBefore.Mean, UsualSD: a.Episode.UsualBefore.SD, Worst: incidents.Worst{Time: a.Episode.Worst.Time, Value: a.Episode.Worst.Value, Size: a.Episode.Worst.Size}}
-			if keyedfleet.IsWorse(a) {
+			if a.IsWorse() {
 				worse = append(worse, alarm)
 			} else {
 				fleet.Add(alarm)

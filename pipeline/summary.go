@@ -14,7 +14,6 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/account"
 	"hafvf/internal/clock"
@@ -581,11 +580,7 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 				if a.Kind == string(usual.ChangeAlarm) {
 					return fmt.Sprintf("change %.4g → %.4g, reported %s later", a.Before.Mean[a.Output], a.After.Mean[a.Output], count(a.Delay, "observation"))
 				}
-				usually := a.Usual
-				if fleet.IsWorse(a) { // Size is the distance from it
-					usually = a.Episode.UsualBefore
-				}
-				return fmt.Sprintf("novelty, usually %.4g", usually.Mean[a.Output])
+				return fmt.Sprintf("novelty, usually %.4g", a.Usual.Mean[a.Output])
 			})
 		}
 	default:

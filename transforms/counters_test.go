@@ -17,7 +17,6 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/fleet"
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
 	"hafvf/internal/testing/expect"
@@ -65,7 +64,7 @@ func (n tally) outputs(c *testCase) {
 	}
 	for _, estimates := range c.out {
 		for _, e := range estimates {
-			if e.Alarm != nil && !fleet.IsWorse(e.Alarm) {
+			if e.Alarm != nil && !e.Alarm.IsWorse() {
 				n.count(e.Alarm.Kind+"_alarms", true)
 			}
 			if outside[e.ID] {

@@ -7,7 +7,6 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/account"
 )
@@ -68,7 +67,7 @@ func countEstimate(c *account.Counts, e *keyed.Estimate) {
 	}
 	for _, t := range e.Alerts("") {
 		switch {
-		case t.Source != keyed.SourceAlarm || fleet.IsWorse(t.Alert):
+		case t.Source != keyed.SourceAlarm || t.IsWorse():
 		case t.Kind == string(usual.NoveltyAlarm):
 			c.NoveltyAlarms++
 		case t.Kind == string(usual.ChangeAlarm):

@@ -26,8 +26,8 @@ type AlarmConfig struct {
 	// BudgetTime is the time per alarm, for keys whose observations have times. It is converted to observations at
 	// the median step of the warm-up. A key without times uses usual.DefaultBudget.
 	BudgetTime time.Duration
-	// Rest is at least 0, or usual.AutoRest: seven hours, within 6 to 60 observations. An episode
-	// ends after half of it without an unusual observation at the latest: a later deviation is another incident.
+	// Rest is in observations, at least 0, or usual.AutoRest: seven hours, within 6 to 60 observations. An episode ends
+	// at the latest after half of it without an unusual observation: a later deviation is another incident.
 	Rest int
 	// RestTime, if not zero, replaces Rest for keys whose observations have times. It is converted to observations at
 	// the median step of the warm-up. A key without times then uses usual.AutoRest.
@@ -135,7 +135,7 @@ type observed struct {
 	// Of a known episode:
 	deviations   []float64 // by output
 	farther      bool      // the values are worse than reported
-	known        bool      // the deviation is reported already, by an ended episode
+	covered      bool      // an ended episode has reported the deviation, or the values return
 	fromBaseline bool      // an alarm is reported relative to the baseline
 }
 
@@ -248,7 +248,7 @@ func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, pe
 	for i := range d.usual.Mean {
 		d.usual.Mean[i], d.usual.SD[i], d.recentSD[i] = math.NaN(), math.NaN(), math.NaN()
 	}
-	d.stuck, d.accepted, d.farther, d.fromBaseline, d.known, d.missed = false, false, false, false, false, usual.MissedSpike{}
+	d.stuck, d.accepted, d.farther, d.fromBaseline, d.covered, d.missed = false, false, false, false, false, usual.MissedSpike{}
 	switch {
 	case y == nil:
 	case s.standard == nil:
@@ -265,7 +265,7 @@ func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, pe
 			}
 		}
 		wasNormal := ep.normal > 0
-		v.Decision = usual.NewAlarm(s.pace).Update(s.alarm, score, usual.Context{Change: change, Farther: d.farther, Covered: ep.open || d.known}, permit)
+		v.Decision = usual.NewAlarm(s.pace).Update(s.alarm, score, usual.Context{Change: change, Farther: d.farther, Covered: ep.open || d.covered}, permit)
 		if ep.open {
 			if v.ended, v.accepted = ep.advance(d, s, t, score); v.ended {
 				return v, score

@@ -214,7 +214,7 @@ func (ep *episode) observe(d *decider, s *decisions, t time.Time, score float64)
 	if ep.stale(s.pace, returnDays) {
 		return score
 	}
-	d.known = !ep.open && !d.farther && (!away || reported && math.Abs(z) < ep.nextReport(z))
+	d.covered = !ep.open && !d.farther && (!away || reported && math.Abs(z) < ep.nextReport(z))
 	return min(score, -math.Log10(math.Erfc(math.Abs(worst)/math.Sqrt2)))
 }
 
@@ -515,6 +515,10 @@ func (t *Track) end(e *Estimate, accepted bool, cfg *Config) {
 // BackToUsual reports whether the alert is the end of an episode. The end of a silence has no threshold.
 func (a *Alert) BackToUsual() bool { return a.Kind == RecoveredAlarm && !math.IsNaN(a.Threshold) }
 
+// IsWorse reports whether the alert only reports that the episode of an earlier alarm is worse. Such an alert does not
+// count as another alarm.
+func (a *Alert) IsWorse() bool { return a.Episode != nil && a.Episode.State == EpisodeWorse }
+
 func (ep *episode) form(c *coder, profile *string, outputs int) {
 	known := ep.known()
 	if c.Bits(&ep.open, &ep.silent, &ep.faulty, &known); ep.open {
@@ -532,21 +536,25 @@ func (ep *episode) form(c *coder, profile *string, outputs int) {
 }
 
 func (b *baseline) form(c *coder, profile *string, outputs int) {
-	if c.near(&b.start); !c.Writes {
-		b.usual, b.swing = Moments{make([]float64, outputs), make([]float64, outputs)}, make([]float64, outputs)
-	}
-	c.Pack(b.usual.Mean)
-	for _, list := range [...][]float64{b.usual.SD, b.swing, b.reported[:]} {
-		for i := range list {
-			c.Shorts(&list[i])
-		}
-	}
-	c.Shorts(&b.level)
+	b.usualForm(c, outputs)
+	c.Shorts(&b.reported[0], &b.reported[1], &b.level)
 	compact.Unsigned(&c.Codec, &b.output)
 	compact.Unsigned(&c.Codec, &b.n, &b.idle, &b.near, &b.restored)
 	c.Packs(&b.run, &b.nearSum)
 	compact.Texts(&c.Codec, profile)
 	c.Check(b.valid(outputs))
+}
+
+func (b *baseline) usualForm(c *coder, outputs int) {
+	if c.near(&b.start); !c.Writes {
+		b.usual, b.swing = Moments{make([]float64, outputs), make([]float64, outputs)}, make([]float64, outputs)
+	}
+	c.Pack(b.usual.Mean)
+	for _, list := range [...][]float64{b.usual.SD, b.swing} {
+		for i := range list {
+			c.Shorts(&list[i])
+		}
+	}
 }
 
 func (b *baseline) valid(outputs int) bool {

@@ -47,15 +47,8 @@ func (d *decider) formerForm(c *coder, s *decisions, stored *storedForm) (hasAla
 
 // formerBaseline decodes the usual values before a lasting alarm.
 func formerBaseline(c *coder, outputs int) (b baseline) {
-	b.usual, b.swing = Moments{make([]float64, outputs), make([]float64, outputs)}, make([]float64, outputs)
 	var distance, times, rest float64
-	c.near(&b.start)
-	c.Pack(b.usual.Mean)
-	for _, list := range [...][]float64{b.usual.SD, b.swing} {
-		for i := range list {
-			c.Shorts(&list[i])
-		}
-	}
+	b.usualForm(c, outputs)
 	for i, sd := range b.usual.SD {
 		b.swing[i] *= sd
 	}

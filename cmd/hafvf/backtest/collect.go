@@ -14,7 +14,6 @@ import (
 	"hafvf/cmd/hafvf/report"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/clock"
 	"hafvf/pipeline"
@@ -126,7 +125,7 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 	}
 	for _, a := range alerts {
 		c.add(key, a)
-		if fleet.IsWorse(a.Alert) { // it is free, and part of an alarm that is counted
+		if a.IsWorse() { // it is free, and part of an alarm that is counted
 			continue
 		}
 		if e == nil && a.Kind == string(usual.NoveltyAlarm) { // for a rejected value
@@ -165,7 +164,7 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 	case k.scored == 0:
 		k.warmUp = append(k.warmUp, e.Time)
 	}
-	if e.Alarm != nil && !fleet.IsWorse(e.Alarm) {
+	if e.Alarm != nil && !e.Alarm.IsWorse() {
 		k.Budget.Spent++
 	}
 	suppressed := Suppressed{Count: 1, Key: key, Score: Number(e.Detection.Score), Time: e.Time, N: e.N}

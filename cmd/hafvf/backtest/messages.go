@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/keyed/fleet"
 	"hafvf/pipeline/config"
 )
 
@@ -35,7 +34,7 @@ func (c *Collector) add(key string, alert keyed.AlertEvent) {
 		return
 	case alert.Kind == keyed.SilentAlarm || alert.Kind == keyed.RecoveredAlarm:
 		c.silent[alert.Time.Unix()/60] = true
-	case !fleet.IsWorse(alert.Alert):
+	case !alert.IsWorse():
 		c.singles = append(c.singles, single{[3]string{key, alert.ID, alert.Kind}, alert.Time})
 	}
 	c.alarms++

@@ -51,7 +51,7 @@ type Fleet struct {
 type waitingAlert struct {
 	time  time.Time
 	event []byte
-	worse bool // IsWorse of the event
+	worse bool // Alert.IsWorse of the event
 }
 
 // New returns a fleet without keys. It returns the errors of incidents.New.
@@ -110,7 +110,7 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 		c.Times(&h.time)
 		if compact.Texts(c, &h.event); !c.Writes && !c.Bad {
 			t, err := eventOf(n.Key, h.event)
-			h.worse = err == nil && IsWorse(t.Alert)
+			h.worse = err == nil && t.IsWorse()
 		}
 	})
 	if c.Nested(f.digests.Append, f.digests.Decode); c.Writes || len(c.B) > 0 { // older states end here
@@ -177,7 +177,7 @@ func (f *Fleet) Process(notices []byte) error {
 			f.listener.Alert(n.key, t, "")
 			return nil
 		}
-		f.wait(incidents.AlarmName{Key: n.key, ID: t.ID, Kind: t.Kind}, waitingAlert{t.Time, n.event, IsWorse(t.Alert)}, t)
+		f.wait(incidents.AlarmName{Key: n.key, ID: t.ID, Kind: t.Kind}, waitingAlert{t.Time, n.event, t.IsWorse()}, t)
 		return nil
 	})
 }
@@ -189,12 +189,6 @@ func (f *Fleet) wait(name incidents.AlarmName, h waitingAlert, t keyed.AlertEven
 		f.waiting[name] = h
 		f.changed = true
 	}
-}
-
-// IsWorse reports whether an alert only reports that the episode of an earlier alarm is worse. It returns false for nil.
-// Such an alert does not count as another alarm.
-func IsWorse(a *keyed.Alert) bool {
-	return a != nil && a.Episode != nil && a.Episode.State == keyed.EpisodeWorse
 }
 
 // alarmOf returns the alarm of an alert.
