@@ -20,8 +20,7 @@ import (
 )
 
 // An incident of a job uses the route of the job, and a silence of the job applies to it. When it widens to the fleet,
-// also after a restart, the request that raises the alert of the fleet resolves the alert of the job. After its end no
-// alert fires.
+// also after a restart, the alert of the job stays open beside the alert of the fleet. After its end no alert fires.
 func TestLabelsAtAnAlertmanager(t *testing.T) {
 	target := &receiver{OnlyPages: true, Stateful: true, Choice: config.Choice{Kinds: []string{incidents.Kind}}}
 	var team atomic.Int64
@@ -56,7 +55,9 @@ receivers: [{name: none}, {name: team, webhook_configs: [{url: %q, send_resolved
 		var bodies [][]byte
 		for _, e := range fleet.Advance(when).Events {
 			if target.wantsIncident(&e) {
-				bodies = append(bodies, layout.AppendIncident(nil, records.Object, &e, map[string]string{"severity": "page"}, true))
+				for _, labels := range e.AlertLabels {
+					bodies = append(bodies, layout.AppendIncident(nil, records.Object, &e, labels, map[string]string{"severity": "page"}))
+				}
 			}
 		}
 		for _, err := range client.Post(t.Context(), bodies) {
@@ -100,6 +101,6 @@ receivers: [{name: none}, {name: team, webhook_configs: [{url: %q, send_resolved
 			alarm(job, i, 2*time.Minute)
 		}
 	}
-	expect.Same(t, []map[string]string{labels()}, advance(when.Add(2*time.Minute)), "wider")
+	expect.Same(t, []map[string]string{labels(), labels("job", "auth")}, advance(when.Add(2*time.Minute)), "wider")
 	expect.Same(t, 0, len(advance(when.Add(5*time.Hour))), "alerts that fire when it is over")
 }

@@ -197,8 +197,14 @@ func (e *encoder) Incident(dst *transforms.Encoded, event *incidents.Event) {
 	// All events of an incident have the incident's ID. Consumers recognize repeated events by this longer ID.
 	id := fmt.Sprintf("%s/%s/%s", event.ID, event.State, event.Time.Format(time.RFC3339Nano))
 	for i := range e.Receivers {
-		if r := &e.Receivers[i]; r.wantsIncident(event) {
-			dst.Alerts = e.Layout.AppendIncident(e.begin(dst, i, event.Group, id), r.Form, event, r.Labels, r.Stateful)
+		r := &e.Receivers[i]
+		if !r.wantsIncident(event) {
+			continue
+		}
+		for n, labels := range event.AlertLabels {
+			if n == 0 || r.Stateful {
+				dst.Alerts = e.Layout.AppendIncident(e.begin(dst, i, event.Group, id), r.Form, event, labels, r.Labels)
+			}
 		}
 	}
 }

@@ -230,7 +230,6 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 	loop := newLoop(t, f.cfg)
 	loop.layout = f.layout
 	fleet := expect.Get(incidents.New(incidents.Config{}))(t)
-	var worse []incidents.Alarm // of open episodes
 	type name struct{ key, id, kind string }
 	reported := map[name]keyed.AlertEvent{}
 	for _, o := range inputs {
@@ -241,11 +240,7 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 		if a := e.Alarm; a != nil {
 			alarm := incidents.Alarm{ID: e.ID, Key: o.key, Kind: a.Kind, Time: e.Time, Score: a.Score, Size: a.Size}
 			alarm.Episode = &incidents.Episode{ID: a.Episode.ID, UsualMean: a.Episode.UsualBefore.Mean, UsualSD: a.Episode.UsualBefore.SD, Worst: incidents.Worst{Time: a.Episode.Worst.Time, Value: a.Episode.Worst.Value, Size: a.Episode.Worst.Size}}
-			if a.IsWorse() {
-				worse = append(worse, alarm)
-			} else {
-				fleet.Add(alarm)
-			}
+			fleet.Add(alarm)
 			reported[name{o.key, e.ID, a.Kind}] = keyed.AlertEvent{Key: o.key, Time: e.Time, ID: e.ID, N: e.N, X: e.X, Shape: e.Shape, Predicted: e.Predicted, Alert: a}
 		}
 	}
@@ -259,17 +254,7 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 		}
 		return loop.out, alerts
 	}
-	slices.SortFunc(worse, func(a, b incidents.Alarm) int { return a.Time.Compare(b.Time) })
-	var step incidents.Step
-	advance := func(until time.Time) {
-		s := fleet.Advance(until)
-		step.Events, step.Assigned = append(step.Events, s.Events...), append(step.Assigned, s.Assigned...)
-	}
-	for _, a := range worse {
-		advance(a.Time)
-		alert(name{a.Key, a.ID, a.Kind}, fleet.Worsen(a))
-	}
-	advance(slices.MaxFunc(inputs, byTime).Time)
+	step := fleet.Advance(slices.MaxFunc(inputs, byTime).Time)
 	for _, a := range step.Assigned {
 		if n := (name{a.Key, a.ID, a.Kind}); reported[n].Alert != nil { // later events belong to incidents that were found later
 			alert(n, a.Incident)
@@ -286,7 +271,7 @@ func (s scenario) plain(t *testing.T, g *Graph, ids []string) (out map[string][]
 				continue
 			}
 		}
-		alerts = append(alerts, string(f.layout.AppendIncident(nil, records.Object, e, nil, false)))
+		alerts = append(alerts, string(f.layout.AppendIncident(nil, records.Object, e, e.AlertLabels[0], nil)))
 	}
 	return loop.out, alerts
 }

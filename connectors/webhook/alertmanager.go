@@ -41,7 +41,7 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 		State                  string // of an incident
 		Time, Start            time.Time
 		Threshold              *float64
-		Labels, Replaced       map[string]string
+		Labels                 map[string]string
 		Episode                struct { // null outside of episodes
 			ID    string
 			Since time.Time
@@ -90,9 +90,6 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 		if r.State == "closed" || r.State == "merged" {
 			p.EndsAt = r.Time
 		}
-		if r.Replaced != nil {
-			return withReplaced(p, r.Replaced, r.Time)
-		}
 	}
 	return json.Marshal(p)
 }
@@ -105,18 +102,4 @@ func copyLabels(dst, src map[string]string) {
 		}
 		dst[name] = value
 	}
-}
-
-// withReplaced returns two alerts, separated by a comma. The first resolves the incident's alert with its earlier
-// labels at end. The second is p.
-func withReplaced(p alertmanagerAlert, replaced map[string]string, end time.Time) ([]byte, error) {
-	old := p
-	old.Labels, old.EndsAt = map[string]string{}, end
-	copyLabels(old.Labels, replaced)
-	for _, name := range reservedLabels {
-		old.Labels[name] = p.Labels[name]
-	}
-	before, err := json.Marshal(old)
-	now, err2 := json.Marshal(p)
-	return slices.Concat(before, []byte{','}, now), cmp.Or(err, err2)
 }

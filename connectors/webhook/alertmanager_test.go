@@ -3,7 +3,6 @@ package webhook
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"hafvf/internal/testing/expect"
 )
@@ -28,15 +27,5 @@ func TestLabelsOfSeries(t *testing.T) {
 		var got alertmanagerAlert
 		expect.OK(t, json.Unmarshal(b, &got))
 		expect.Same(t, c.want, got.Labels, c.record)
-	}
-}
-
-// An incident whose labels change resolves its earlier alert before the new one.
-func TestReplacedLabels(t *testing.T) {
-	b := expect.Get(forAlertmanager(Sink{}, []byte(`{"key":"","kind":"incident","id":"i","state":"update","time":"2026-01-02T03:04:05Z","labels":{"metric":"p95"},"replaced":{"metric":"p95","job":"a"}}`)))(t)
-	var got []alertmanagerAlert
-	expect.OK(t, json.Unmarshal([]byte("["+string(b)+"]"), &got))
-	if len(got) != 2 || got[0].Labels["job"] != "a" || !got[0].EndsAt.Before(time.Now()) || got[1].Labels["job"] != "" || got[1].Labels["id"] != "i" || !got[1].EndsAt.After(time.Now()) {
-		t.Errorf("%+v", got)
 	}
 }

@@ -397,16 +397,16 @@ func (c *stateCodec) open(inc *incident) {
 	c.score(&inc.score)
 	c.amount(&inc.threshold)
 	c.amount(&inc.expected)
-	paged, labels := inc.paged > 0, len(inc.labels) > 0
-	c.Bits(&inc.page, &inc.weekly, &paged, &labels)
-	labelsForm(&c.Codec, labels, &inc.labels)
+	paged, labels, more := inc.paged > 0, len(inc.labels) > 0 && len(inc.labels[0]) > 0, len(inc.labels) > 1
+	c.Bits(&inc.page, &inc.weekly, &paged, &labels, &more)
+	alertLabelsForm(&c.Codec, labels, more, &inc.labels)
 	if paged {
 		c.numbers(&inc.paged)
 		c.moments(&inc.pagedAt)
 		c.bool(&inc.wider)
 	}
 	c.numbers(&inc.recurs, &inc.usual, &inc.reported)
-	if inc.reportedPage = inc.page; !c.Writes && inc.page && !paged { // a state of an older version
+	if !c.Writes && inc.page && !paged { // a state of an older version
 		inc.paged, inc.pagedAt = max(1, inc.reported), inc.opened
 	}
 	c.step(&inc.step)
@@ -483,12 +483,25 @@ func labelsForm(c *compact.Codec, present bool, labels *map[string]string) {
 	compact.Entries(c, *labels, 2, cmp.Compare[string], func(name, value *string) { compact.Texts(c, name, value) })
 }
 
+// alertLabelsForm encodes or decodes Event.AlertLabels: the first ones if they are not empty, and more.
+func alertLabelsForm(c *compact.Codec, first, more bool, labels *[]map[string]string) {
+	if len(*labels) == 0 {
+		*labels = []map[string]string{{}}
+	}
+	labelsForm(c, first, &(*labels)[0])
+	if more {
+		rest := (*labels)[1:]
+		compact.List(c, &rest, 1, func(l *map[string]string) { labelsForm(c, true, l) })
+		*labels = append((*labels)[:1:1], rest...)
+	}
+}
+
 func eventForm(c *compact.Codec, e *Event) {
-	labels, page, replaced := len(e.Labels) > 0, len(e.PageLabels) > 0, e.ReplacedLabels != nil
-	c.Bits(&e.Page, &labels, &page, &replaced, &e.Paged)
+	labels, first, more, former := len(e.Labels) > 0, len(e.AlertLabels) > 0 && len(e.AlertLabels[0]) > 0, len(e.AlertLabels) > 1, false
+	c.Bits(&e.Page, &labels, &first, &former, &e.Paged, &more)
 	labelsForm(c, labels, &e.Labels)
-	labelsForm(c, page, &e.PageLabels)
-	labelsForm(c, replaced, &e.ReplacedLabels)
+	alertLabelsForm(c, first, more, &e.AlertLabels)
+	labelsForm(c, former, new(map[string]string)) // labels that an older version replaced
 	compact.Texts(c, &e.ID)
 	compact.Texts(c, &e.State)
 	compact.Texts(c, &e.MergedInto, &e.Group, &e.Message)

@@ -40,10 +40,10 @@ type Event struct {
 	Keys       int    // keys of the group
 	// Labels are the labels that all members share, and the labels of the group.
 	Labels map[string]string
-	// Paged means that the incident is or was a page. PageLabels are the Labels of its last page. ReplacedLabels are
-	// the PageLabels of the page before, if this event is a page with different labels, and else nil.
-	Paged                      bool
-	PageLabels, ReplacedLabels map[string]string
+	// AlertLabels identify the incident for receivers that store alerts by their labels. They are the Labels of its
+	// first event, followed by those of each page whose members no longer share all of the previous ones.
+	AlertLabels []map[string]string
+	Paged       bool // the incident is or was a page
 	// Members are at most 20, with noisy ones last, and sorted by score, time and key. A key is noisy if it had three
 	// alarms outside incidents in the week before the event, without the last hour.
 	Members    []Member
@@ -78,17 +78,14 @@ func byTime(a, b Member) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(b.Score, a.Score), cmp.Compare(a.Key, b.Key))
 }
 
-// report adds an Event for the incident at t. If the event is a page, report also keeps its labels.
+// report adds an Event for the incident at t.
 func (f *Fleet) report(state State, inc *incident, t moment, page bool) {
 	inc.reported = len(inc.members)
 	e := f.event(state, inc, t, page)
-	if page && (state == Opened || state == Update) {
-		if inc.reportedPage && !maps.Equal(inc.labels, e.Labels) {
-			e.ReplacedLabels = map[string]string{}
-			maps.Copy(e.ReplacedLabels, inc.labels)
-		}
-		inc.reportedPage, inc.labels = true, e.Labels
-		e.Paged, e.PageLabels = true, e.Labels
+	wider := page && (state == Opened || state == Update)
+	if n := len(inc.labels); n == 0 || wider && !containsLabels(e.Labels, inc.labels[n-1]) {
+		inc.labels = append(slices.Clip(inc.labels), e.Labels) // earlier events share the others
+		e.AlertLabels = inc.labels
 	}
 	f.step.Events = append(f.step.Events, e)
 }
@@ -117,7 +114,7 @@ func (f *Fleet) event(state State, inc *incident, t moment, page bool) Event {
 		ID: inc.id, State: state, Page: page, Time: t.time(), Start: inc.opened.time(), Group: inc.group,
 		Members: slices.Clone(ranking[:min(len(ranking), maxReported)]), NumMembers: len(ranking),
 		Expected: inc.expected, Score: inc.score, Threshold: inc.threshold, Window: time.Duration(inc.window),
-		Paged: inc.reportedPage, PageLabels: inc.labels,
+		Paged: inc.page, AlertLabels: inc.labels,
 	}
 	if g := f.groups[inc.group]; g != nil {
 		e.Keys = g.keys
@@ -224,7 +221,7 @@ func (f *Fleet) spread(inc *incident) string {
 			counts = append(counts, message.Count(len(values), label, plural(label)))
 		}
 	}
-	if inc.group == "" || len(counts) == 0 {
+	if len(counts) == 0 {
 		return ""
 	}
 	return ", in " + strings.Join(counts, " and ") + ","
@@ -237,6 +234,18 @@ func plural(label string) string {
 	return label + "s"
 }
 
+// describeParts returns the names of the parts and the number of their keys, if they are at least two and few.
+func (f *Fleet) describeParts(parts []subgroup) (names string, keys int) {
+	if len(parts) < 2 || len(parts) > maxNamedParts {
+		return "", 0
+	}
+	var list []string
+	for _, p := range parts {
+		list, keys = append(list, message.Printable(p.name)), keys+f.groups[p.name].keys
+	}
+	return strings.Join(list, ", "), keys
+}
+
 // sentence describes the incident: the number of keys, their group, the time, where to look first, and the number of
 // alarms expected by chance.
 func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
@@ -246,25 +255,20 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	if len(f.cfg.By) > 0 {
 		one, many = "series", "series"
 	}
-	group, size := message.Printable(e.Group), e.Keys
 	parts := f.parts(inc)
+	count := func(keys int) string { return message.Count(keys, one, many) }
+	group := count(e.Keys) + " of " + message.Printable(e.Group) + f.spread(inc)
 	if e.Group == "" {
-		group = "the fleet"
-	}
-	if len(parts) > 1 && len(parts) <= maxNamedParts && e.Group == "" {
-		group, size = "", 0
-		for i, p := range parts {
-			if i > 0 {
-				group += ", "
-			}
-			group, size = group+message.Printable(p.name), size+f.groups[p.name].keys
+		group = "all " + count(e.Keys) + f.spread(inc)
+		if names, keys := f.describeParts(parts); keys > 0 && keys < e.Keys {
+			group = count(keys) + " of " + names
 		}
 	}
 	if e.NumMembers == 0 {
-		fmt.Fprintf(&s, "No %s of %s is left in the incident of %s: all joined narrower incidents or were forgotten.", one, group, clock(e.Start))
+		fmt.Fprintf(&s, "No %s is left in the incident of %s: all joined narrower incidents or were forgotten.", one, clock(e.Start))
 		return s.String()
 	}
-	fmt.Fprintf(&s, "%d of %s of %s%s", e.NumMembers, message.Count(size, one, many), group, f.spread(inc))
+	fmt.Fprintf(&s, "%d of %s", e.NumMembers, group)
 	have := "have"
 	if e.NumMembers == 1 {
 		have = "has"

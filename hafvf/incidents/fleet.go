@@ -117,7 +117,10 @@ type Alarm struct {
 	Threshold float64
 	// Message is the text of the alarm, for a Digest.
 	Message string
-	Episode *Episode // begins with the alarm; nil for none, as for a silence
+	// Episode is the episode of the alarm; nil for none, as for a silence. If its ID is not that of the alarm, the
+	// alarm only reports that the episode is worse. Such a report counts only if it stands out, and otherwise updates
+	// the member of the incident with the episode.
+	Episode *Episode
 }
 
 // An Episode is a deviation of a key, with its usual values before and its worst observation so far. It is passed on.
@@ -131,32 +134,6 @@ type Episode struct {
 type Worst struct {
 	Time        time.Time
 	Value, Size float64 // Size is in standard deviations, signed
-}
-
-// Worsen updates the member that is an episode of a key, after a report that the episode is worse. Such a report is not
-// another alarm. Score, Size and Episode.Worst replace those of the member if they are larger. Worsen returns the ID of
-// the incident, or "" if the episode is in no open incident.
-func (f *Fleet) Worsen(a Alarm) (incident string) {
-	for _, inc := range f.open {
-		m, ok := inc.members[a.Key]
-		if !ok || m.Episode == nil || m.Episode.ID != a.Episode.ID {
-			continue
-		}
-		if a.Score > m.Score {
-			m.Score = a.Score
-		}
-		if math.Abs(a.Size) > math.Abs(m.Size) {
-			m.Size = a.Size
-		}
-		if !(math.Abs(a.Episode.Worst.Size) <= math.Abs(m.Episode.Worst.Size)) {
-			worse := *m.Episode // events that were reported share it
-			worse.Worst = a.Episode.Worst
-			m.Episode = &worse
-		}
-		inc.members[a.Key] = m
-		return inc.id
-	}
-	return ""
 }
 
 // A Step is the result of an Advance. Each list is in the order of the events.
@@ -191,10 +168,12 @@ type Fleet struct {
 	now     moment // time of the last processed alarm
 	debt    float64
 	open    []*incident // in the order of opening
-	past    []pastIncident
-	named   []string // IDs of the incidents that were opened at namedAt
-	namedAt moment
-	singles singles
+	// backgrounds caches the results of background, until time or an incident changes.
+	backgrounds []*background
+	past        []pastIncident
+	named       []string // IDs of the incidents that were opened at namedAt
+	namedAt     moment
+	singles     singles
 
 	order    uint64 // number of processed alarms
 	question uint64
@@ -436,7 +415,9 @@ func (f *Fleet) takeNext() {
 		a.takenAt = t
 		a.key = f.registered(registration{a.time, a.name, stepOf(0), allowance(0)}, true)
 		a.name = a.key.name
-		if t-a.time > nearSteps*a.key.step {
+		if late := t-a.time > nearSteps*a.key.step; late && a.worse() {
+			f.worsen(a)
+		} else if late {
 			f.alone(a, a.time)
 		} else {
 			near = append(near, a)

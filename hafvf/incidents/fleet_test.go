@@ -379,7 +379,7 @@ func TestFleetForget(t *testing.T) {
 		f.Forget(k)
 	}
 	closed := f.Advance(begin.Add(week)).Events
-	if len(closed) != 1 || closed[0].State != incidents.Closed || closed[0].NumMembers != 0 || closed[0].ID != opened[0].ID || !strings.HasPrefix(closed[0].Message, "No key of ") {
+	if len(closed) != 1 || closed[0].State != incidents.Closed || closed[0].NumMembers != 0 || closed[0].ID != opened[0].ID || !strings.HasPrefix(closed[0].Message, "No key is left ") {
 		t.Errorf("closed: %+v", closed)
 	}
 }
@@ -574,13 +574,21 @@ func TestRestoreRefuses(t *testing.T) {
 
 // A state of the format before episodes is read as the same state without them.
 func TestRestoreFormer(t *testing.T) {
+	begins := func(ep *incidents.Episode, id string) *incidents.Episode {
+		if ep == nil {
+			return nil
+		}
+		same := *ep
+		same.ID = id
+		return &same
+	}
 	state := func(ep *incidents.Episode) []byte {
 		f := newFleet(t, incidents.Config{})
 		register(f)
 		for i, k := range tree[:9] {
-			f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: k, Time: begin.Add(3 * time.Hour), Episode: ep})
+			f.Add(incidents.Alarm{ID: fmt.Sprint(i), Key: k, Time: begin.Add(3 * time.Hour), Episode: begins(ep, fmt.Sprint(i))})
 		}
-		f.Add(incidents.Alarm{ID: "waits", Key: tree[0], Time: begin.Add(4 * time.Hour), Episode: ep})
+		f.Add(incidents.Alarm{ID: "waits", Key: tree[0], Time: begin.Add(4 * time.Hour), Episode: begins(ep, "waits")})
 		f.Advance(begin.Add(3 * time.Hour))
 		b, _ := f.AppendBinary(nil)
 		return b
@@ -592,14 +600,14 @@ func TestRestoreFormer(t *testing.T) {
 		again, _ := f.AppendBinary(nil)
 		expect.Same(t, without, again)
 	}
-	ep := &incidents.Episode{ID: "e", UsualMean: []float64{1, math.NaN()}, UsualSD: []float64{2, 3}, Worst: incidents.Worst{Time: begin, Value: 4, Size: -5}}
+	ep := &incidents.Episode{UsualMean: []float64{1, math.NaN()}, UsualSD: []float64{2, 3}, Worst: incidents.Worst{Time: begin, Value: 4, Size: -5}}
 	b := state(ep)
 	f := expect.Get(incidents.Restore(incidents.Config{}, b))(t)
 	again, _ := f.AppendBinary(nil)
 	expect.Same(t, b, again)
 	for _, e := range f.Open() {
 		for _, m := range e.Members {
-			differ(t, "episode of a member", m.Episode, ep)
+			differ(t, "episode of a member", m.Episode, begins(ep, m.Episode.ID))
 		}
 		var got incidents.Event
 		encoded, _ := e.AppendBinary(nil)

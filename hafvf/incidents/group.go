@@ -294,9 +294,9 @@ func surprise(c int, mean, shape, minScore float64) float64 {
 	return max(0, -(first+special.Log(total))/math.Ln10)
 }
 
-// recent stores the alarms of a group in the last 32 steps, in the order of processing. It counts the keys that have
-// alarmed since a moment in logarithmic time: a Fenwick tree over the positions has a 1 for the latest alarm of every
-// key.
+// recent stores the alarms of a group in the last 32 steps, in the order of processing, with the reports that an episode
+// is worse. It counts the keys that have alarmed since a moment in logarithmic time: a Fenwick tree over the positions
+// has a 1 for the latest alarm of every key that is no such report.
 type recent struct {
 	alarms []*alarm
 	tree   []int32 // at index i, counted from 1, the sum of the last i&−i entries up to i
@@ -315,11 +315,14 @@ func (r *recent) add(a *alarm, level int, duration moment) {
 	if k.latest == nil {
 		k.latest = slices.Repeat([]int{-1}, len(k.groups))
 	}
+	if r.alarms = append(r.alarms, a); a.worse() {
+		r.grow(0)
+		return
+	}
 	if prev := k.latest[level]; prev >= 0 {
 		r.adjust(prev-r.base, -1)
 	}
-	k.latest[level] = r.base + len(r.alarms)
-	r.alarms = append(r.alarms, a)
+	k.latest[level] = r.base + len(r.alarms) - 1
 	r.grow(1)
 }
 
@@ -370,6 +373,16 @@ func (r *recent) sum(n int) (v int) {
 // after returns the index of the first alarm later than t.
 func (r *recent) after(t moment) int {
 	return r.first + sort.Search(len(r.alarms)-r.first, func(i int) bool { return r.alarms[r.first+i].takenAt > t })
+}
+
+// since returns the selected alarms later than t.
+func (r *recent) since(t moment, selected func(*alarm) bool) (alarms []*alarm) {
+	for _, a := range r.alarms[r.after(t):] {
+		if a.key != nil && selected(a) {
+			alarms = append(alarms, a)
+		}
+	}
+	return alarms
 }
 
 // distinct returns the number of keys with an alarm later than t.

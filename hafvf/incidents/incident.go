@@ -44,6 +44,9 @@ func (a *alarm) compare(b *alarm) int {
 	return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.id, b.id), cmp.Compare(a.name, b.name), cmp.Compare(a.kind, b.kind))
 }
 
+// worse reports whether the alarm is a report that the episode of an earlier alarm is worse.
+func (a *alarm) worse() bool { return a.episode != nil && a.episode.ID != a.id }
+
 // explained returns the incident that an alarm belongs to, or nil.
 func (a *alarm) explained() *incident {
 	for a.incident != nil && a.incident.into != nil {
@@ -58,19 +61,18 @@ type incident struct {
 	window        moment // window of the finding
 	score         float64
 	threshold     float64
-	expected      float64           // alarms of the group in the window that are expected by chance
-	page          bool              // the incident is or was a page
-	paged         int               // members at its last page, and those that came soon after
-	pagedAt       moment            // time of its last page
-	wider         bool              // since the members last doubled, there was a page for a wider group
-	recurs, usual int               // days with a similar incident at this time, and the most members on them
-	weekly        bool              // these days are weeks apart
-	reported      int               // members at the last report
-	step          moment            // the longest step of a member
-	members       map[string]Member // by key, with the key's first alarm
-	reportedPage  bool              // it was reported as a page, the last time with the next labels
-	labels        map[string]string
-	into          *incident // set if it was merged
+	expected      float64             // alarms of the group in the window that are expected by chance
+	page          bool                // the incident is or was a page
+	paged         int                 // members at its last page, and those that came soon after
+	pagedAt       moment              // time of its last page
+	wider         bool                // since the members last doubled, there was a page for a wider group
+	recurs, usual int                 // days with a similar incident at this time, and the most members on them
+	weekly        bool                // these days are weeks apart
+	reported      int                 // members at the last report
+	step          moment              // the longest step of a member
+	members       map[string]Member   // by key, with the key's first alarm
+	labels        []map[string]string // Event.AlertLabels
+	into          *incident           // set if it was merged
 }
 
 // end returns the time after which the incident closes without another member.
@@ -91,7 +93,7 @@ func (f *Fleet) take(t moment, batch []*alarm) {
 	if f.started {
 		f.debt = max(0, f.debt-t.seconds(f.now)/f.cfg.Budget.Seconds()*pagesPerBudget)
 	}
-	f.started, f.now = true, t
+	f.started, f.now, f.backgrounds = true, t, nil
 	for _, a := range batch {
 		f.order++
 		a.order = f.order
@@ -124,7 +126,7 @@ func (f *Fleet) decide(batch []*alarm, joining bool) {
 			if x.joins, x.p = f.joinable(a); x.joins != nil || !joining {
 				f.ask(a, x, asked)
 			}
-			if x.excess() >= 0 && (clearest < 0 || x.excess() > answers[clearest].excess()) {
+			if x.excess() >= 0 && (clearest < 0 || x.precedes(answers[clearest])) {
 				clearest = i
 			}
 		}
@@ -132,6 +134,7 @@ func (f *Fleet) decide(batch []*alarm, joining bool) {
 			break
 		}
 		f.openOrWiden(batch[clearest], answers[clearest])
+		f.backgrounds = nil
 	}
 	for i, a := range batch {
 		if a.incident == nil && (answers[i].joins != nil || !joining) {
@@ -153,7 +156,11 @@ func (f *Fleet) addRecent(a *alarm) {
 // belong decides on an alarm that opens no incident: it joins one, or is in none.
 func (f *Fleet) belong(a *alarm, result answer) {
 	inc := result.joins
-	if inc == nil {
+	switch {
+	case a.worse():
+		f.worsen(a)
+		return
+	case inc == nil:
 		f.alone(a, a.takenAt)
 		return
 	}
@@ -172,6 +179,14 @@ type answer struct {
 	threshold float64 // score that an incident needs
 }
 
+// precedes reports whether an answer is decided before another one: alarms that stand out first, then by their excess.
+func (x answer) precedes(y answer) bool {
+	if apart := x.apart != nil; apart != (y.apart != nil) {
+		return apart
+	}
+	return x.excess() > y.excess()
+}
+
 // excess returns by how much the answer exceeds its threshold, or −1 if there is no finding.
 func (x answer) excess() float64 {
 	if x.group == nil {
@@ -181,12 +196,15 @@ func (x answer) excess() float64 {
 }
 
 // ask asks in the groups of an alarm and sets the finding and the threshold of x. An alarm that may join an incident
-// asks within the incident's group, and only if it is later than the incident's own alarms. asked caches the answers by
-// group for the other alarms of the moment; it may be nil.
+// asks within the incident's group, and only if it is later than the incident's own alarms. An alarm that stands out
+// asks in all groups, and a finding with such alarms replaces others. asked caches the answers by group for the other
+// alarms of the moment; it may be nil.
 func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]finding) {
-	if f.debt > headroom || x.joins != nil && a.takenAt <= x.joins.opened+ownSteps*a.key.step {
+	if f.debt > headroom {
 		return
 	}
+	early := x.joins != nil && a.takenAt <= x.joins.opened+ownSteps*a.key.step
+	var apart finding
 	groups := 0
 	alarms := max(1, f.fleetRate()*f.cfg.Budget.Seconds())
 	if x.joins != nil {
@@ -197,33 +215,41 @@ func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]finding) {
 			continue
 		}
 		groups++
-		if x.joins != nil && !f.within(g.name, x.joins.group) {
-			continue
-		}
-		in := inGroup{g, a.key.step}
-		found, known := asked[in]
-		if !known {
-			found = f.askIn(g, a.takenAt, a.key.step, special.Log(alarms)/math.Ln10+f.debt)
-			if asked != nil {
-				asked[in] = found
+		minScore := special.Log(alarms)/math.Ln10 + f.debt
+		if b := f.background(g, a.key.step); b.standsOut(a) {
+			found := cached(asked, inGroup{g, a.key.step, true}, func() finding { return f.askApart(g, b, a.key.step, minScore-b.relief()) })
+			if found.score > apart.score {
+				apart = found
 			}
 		}
+		if early || a.worse() || x.joins != nil && !f.within(g.name, x.joins.group) {
+			continue
+		}
+		found := cached(asked, inGroup{g, a.key.step, false}, func() finding { return f.askIn(g, a.takenAt, a.key.step, minScore) })
 		if found.score > x.score {
 			x.finding = found
 		}
 	}
 	x.threshold = special.Log(alarms*float64(groups*questions))/math.Ln10 + f.debt
+	if apart.apart != nil && apart.score >= x.threshold-apart.apart.relief() {
+		x.finding, x.threshold = apart, x.threshold-apart.apart.relief()
+	}
+}
+
+// cached returns the finding of ask, which it calls only once for each key of found. found may be nil.
+func cached(found map[inGroup]finding, in inGroup, ask func() finding) finding {
+	x, known := found[in]
+	if !known {
+		if x = ask(); found != nil {
+			found[in] = x
+		}
+	}
+	return x
 }
 
 // askIn asks in a group at t. It returns no finding with a score below minScore.
 func (f *Fleet) askIn(g *group, t, step moment, minScore float64) (best finding) {
-	// The open incident in the narrowest group around this one.
-	var around *incident
-	for _, inc := range f.open {
-		if f.within(g.name, inc.group) && (around == nil || f.within(inc.group, around.group)) {
-			around = inc
-		}
-	}
+	around := f.around(g)
 	var rates [len(ladder)]rate
 	windows, enough := len(ladder), false
 	if around != nil {
@@ -244,22 +270,33 @@ func (f *Fleet) askIn(g *group, t, step moment, minScore float64) (best finding)
 	if !enough {
 		return best
 	}
-	for j, c := range f.countAlarming(g, t, step) {
+	for j, c := range f.countAlarming(g, t, step, f.unexplained(g.name)) {
 		if c < 2 || j >= windows {
 			continue
 		}
 		r := rates[j]
 		if s := surprise(c-1, r.mean, r.shape, max(minScore, best.score)); s > best.score {
-			best = finding{s, g, ladder[j] * step, r.mean, c}
+			best = finding{s, g, ladder[j] * step, r.mean, c, nil}
 		}
 	}
 	return best
 }
 
+// around returns the open incident with the narrowest group around g, or nil.
+func (f *Fleet) around(g *group) (around *incident) {
+	for _, inc := range f.open {
+		if f.within(g.name, inc.group) && (around == nil || f.within(inc.group, around.group)) {
+			around = inc
+		}
+	}
+	return around
+}
+
 // inGroup contains all that the answer in a group depends on, at a moment.
 type inGroup struct {
 	*group
-	step moment
+	step  moment
+	apart bool // the question is about alarms that stand out
 }
 
 // expected returns the rate that an incident around a group predicts for it in a window, or a zero rate if both groups
@@ -331,10 +368,9 @@ func (f *Fleet) joinable(a *alarm) (*incident, float64) {
 	return nil, 0
 }
 
-// countAlarming counts the keys of a group with an alarm that no incident explains, for every window before t.
-func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
+// countAlarming counts the keys of a group with an alarm that is selected, for every window before t.
+func (f *Fleet) countAlarming(g *group, t, step moment, selected func(*alarm) bool) (c [len(ladder)]int) {
 	f.question++
-	unexplained := f.unexplained(g.name)
 	j := 0
 	for i := len(g.recent.alarms) - 1; i >= g.recent.first; i-- {
 		b := g.recent.alarms[i]
@@ -342,7 +378,7 @@ func (f *Fleet) countAlarming(g *group, t, step moment) (c [len(ladder)]int) {
 		if age >= maxWindowSteps*step {
 			break
 		}
-		if b.key == nil || b.key.asked == f.question || !unexplained(b) {
+		if b.key == nil || b.key.asked == f.question || !selected(b) {
 			continue
 		}
 		b.key.asked = f.question
@@ -363,6 +399,9 @@ func (f *Fleet) unexplained(group string) func(b *alarm) bool {
 	var prev *incident // consecutive alarms mostly belong to the same incident
 	within := false
 	return func(b *alarm) bool {
+		if b.worse() {
+			return false
+		}
 		inc := b.explained()
 		if inc == nil || b.takenAt <= inc.opened+ownSteps*b.key.step {
 			return inc == nil
@@ -381,13 +420,22 @@ type finding struct {
 	window moment
 	mean   float64
 	c      int
+	apart  *background // the alarms stand out of it; nil for a finding with all alarms
 }
 
 // openOrWiden opens an incident with a finding, or widens the open incidents that began in its window.
 func (f *Fleet) openOrWiden(a *alarm, best answer) {
 	t, name := a.takenAt, best.group.name
+	selected := f.unexplained(name)
+	if best.apart != nil {
+		selected = best.apart.standsOut
+	}
+	size := f.sizeIn(best.group, t-best.window, selected)
 	var near []*incident
 	for _, inc := range f.open {
+		if best.apart != nil || inc.standsOutOf(size) {
+			continue
+		}
 		if best.joins != nil && !f.within(f.common(name, inc.group), best.joins.group) {
 			continue
 		}
@@ -418,23 +466,12 @@ func (f *Fleet) openOrWiden(a *alarm, best answer) {
 	wider := state == Update && name != inc.group
 	inc.group, inc.window, inc.score, inc.expected = name, best.window, best.score, best.mean
 	p := max(0, 1-best.mean/float64(best.c-1))
-	unexplained := f.unexplained(name)
-	recent := &f.groups[name].recent
-	for _, b := range recent.alarms[recent.after(t-best.window):] {
-		if b.key == nil || !unexplained(b) {
-			continue
-		}
-		if b.decided {
-			weight := -1.
-			if prev := b.explained(); prev != nil {
-				weight = b.p - 1
-				if m, ok := prev.members[b.name]; ok && m.moment == b.time {
-					prev.leave(b.name)
-				}
-			} else {
-				b.key.alone = slices.DeleteFunc(b.key.alone, func(m moment) bool { return m == b.takenAt })
-			}
-			f.count(b, b.takenAt, weight)
+	if best.apart == nil {
+		selected = f.unexplained(name)
+	}
+	for _, b := range f.groups[name].recent.since(t-best.window, selected) {
+		if b.decided || b.worse() {
+			f.separate(b)
 		}
 		page = f.join(inc, b, p) || page
 	}
@@ -448,6 +485,22 @@ func (f *Fleet) openOrWiden(a *alarm, best answer) {
 		inc.paged, inc.pagedAt, page = len(inc.members), t, true
 	}
 	f.report(state, inc, t, page)
+}
+
+// separate removes an alarm from its incident, or from the alarms outside incidents.
+func (f *Fleet) separate(a *alarm) {
+	weight := -1.
+	if prev := f.incidentOf(a); prev != nil {
+		weight = a.p - 1
+		if m, ok := prev.members[a.name]; ok && (m.moment == a.time || a.worse()) {
+			prev.leave(a.name)
+		}
+	} else {
+		a.key.alone = slices.DeleteFunc(a.key.alone, func(m moment) bool { return m == a.takenAt })
+	}
+	if !a.worse() {
+		f.count(a, a.takenAt, weight)
+	}
 }
 
 // pageAgain reports whether an incident that was a page is due to be one again, and whether the budget allows it. It is
@@ -479,7 +532,9 @@ func (f *Fleet) join(inc *incident, a *alarm, p float64) (page bool) {
 	if a.takenAt <= inc.opened+maxWindowSteps*a.key.step {
 		weight = 1 - p
 	}
-	f.count(a, a.takenAt, weight)
+	if !a.worse() {
+		f.count(a, a.takenAt, weight)
+	}
 	inc.enter(Member{Key: a.name, Time: a.time.time(), Score: a.score, Size: a.size, P: p, Episode: a.episode, moment: a.time, step: a.key.step})
 	inc.last = max(inc.last, a.takenAt)
 	f.assign(a, inc.id)

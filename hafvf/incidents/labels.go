@@ -79,6 +79,16 @@ func (f *Fleet) labels(inc *incident) (shared map[string]string) {
 	return shared
 }
 
+// containsLabels reports whether labels contains all of part.
+func containsLabels(labels, part map[string]string) bool {
+	for name, value := range part {
+		if other, ok := labels[name]; !ok || other != value {
+			return false
+		}
+	}
+	return true
+}
+
 // quoteEnd returns the index of the quote that ends a quoted text, or −1 if there is none.
 func quoteEnd(s string) int {
 	for i := 0; i < len(s); i++ {

@@ -65,6 +65,7 @@ func simulated(minute int) time.Time { return begin.Add(time.Duration(minute) * 
 
 func (s simulation) draw(seed uint64) (names []string, alarms []labelled, truth []cause) {
 	rng := rand.New(rand.NewPCG(seed, 77))
+	sizes := rand.New(rand.NewPCG(seed, 78)) // separate, so that the other numbers do not depend on sizes
 	gamma := func(shape float64) float64 {
 		if shape == 0 {
 			return 1
@@ -153,6 +154,10 @@ func (s simulation) draw(seed uint64) (names []string, alarms []labelled, truth 
 		truth = append(truth, cause{start: simulated(start), prefix: prefix})
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Or(cmp.Compare(a.minute, b.minute), cmp.Compare(a.key, b.key)) })
+	causeSizes := make([]float64, s.causes)
+	for c := range causeSizes {
+		causeSizes[c] = 2 * math.Exp(.7*sizes.NormFloat64())
+	}
 	last := make([]int, s.keys)
 	for i := range last {
 		last[i] = -60
@@ -162,13 +167,14 @@ func (s simulation) draw(seed uint64) (names []string, alarms []labelled, truth 
 			continue
 		}
 		last[e.key] = e.minute
-		scale := .45
+		scale, size := .45, 5*math.Exp(.5*sizes.NormFloat64())
 		if e.cause >= 0 {
+			size *= causeSizes[e.cause]
 			scale *= 4
 			truth[e.cause].alarms++
 		}
 		alarms = append(alarms, labelled{incidents.Alarm{
-			ID: fmt.Sprint(len(alarms)), Key: names[e.key], Kind: "novelty", Time: simulated(e.minute), Score: 4 + scale*rng.ExpFloat64(),
+			ID: fmt.Sprint(len(alarms)), Key: names[e.key], Kind: "novelty", Time: simulated(e.minute), Score: 4 + scale*rng.ExpFloat64(), Size: size,
 		}, e.cause})
 	}
 	return names, alarms, truth

@@ -120,7 +120,7 @@ func TestAvroOfIncidents(t *testing.T) {
 	digest := &incidents.Digest{Every: time.Hour, From: start, To: start, Alarms: []incidents.Alarm{{Key: "k", Time: start, Kind: "novelty", ID: "k/1", Score: 3.5, Size: 2}}}
 	for schema, lines := range map[string][][]byte{
 		l.AlertSchema(): {
-			l.AppendIncident(nil, Object, event, map[string]string{"severity": "page"}, false),
+			l.AppendIncident(nil, Object, event, event.Labels, map[string]string{"severity": "page"}),
 			l.AppendDigest(nil, Object, digest, nil),
 			populated(&l, 1, Object)["alert"],
 		},

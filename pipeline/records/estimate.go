@@ -229,27 +229,16 @@ func (l *Layout) AppendPage(b []byte, t keyed.AlertEvent, labels map[string]stri
 	return appendLabels(b, labels)
 }
 
-// AppendIncident appends the record of an incident. A JSON object has the labels of the incident and the given
-// labels. keepsLabels is for receivers that identify alerts by their labels: they get the labels of the last page,
-// and the labels that these replace.
-func (l *Layout) AppendIncident(b []byte, form Form, e *incidents.Event, labels map[string]string, keepsLabels bool) []byte {
+// AppendIncident appends the record of an incident. A JSON object has both labels: own, one of the AlertLabels of the
+// incident, and those of the receiver.
+func (l *Layout) AppendIncident(b []byte, form Form, e *incidents.Event, own, labels map[string]string) []byte {
 	if form != Object {
 		return appendRecord(b, Row, l, rowOf(e, incidents.Kind), alertRow)
 	}
-	merged := func(own map[string]string) map[string]string {
-		union := map[string]string{}
-		maps.Copy(union, own)
-		maps.Copy(union, labels)
-		return union
-	}
-	b = appendRecord(b, form, l, e, incidentFields)
-	if !keepsLabels {
-		return appendMap(b, "labels", merged(e.Labels))
-	}
-	if e.ReplacedLabels != nil {
-		b = appendMap(b, "replaced", merged(e.ReplacedLabels))
-	}
-	return appendMap(b, "labels", merged(e.PageLabels))
+	merged := map[string]string{}
+	maps.Copy(merged, own)
+	maps.Copy(merged, labels)
+	return appendMap(appendRecord(b, form, l, e, incidentFields), "labels", merged)
 }
 
 // rowOf returns an alert whose row has the available fields of an event.

@@ -154,10 +154,10 @@ func TestIncidents(t *testing.T) {
 		"key": `"a"`, "time": `"2026-01-02T04:04:05Z"`, "kind": `"incident"`, "id": `"a@1"`, "start": `"2026-01-02T03:04:05Z"`, "delay": "0", "score": "9", "threshold": "3", "message": `"two"`,
 		"state": `"closed"`, "page": "true", "end": `"2026-01-02T03:05:05Z"`, "keys": "7", "alarmed": "2", "expected": "0.25",
 	}
-	expect.Same(t, want, row(l.AppendIncident(nil, Row, e, nil, false)))
+	expect.Same(t, want, row(l.AppendIncident(nil, Row, e, nil, nil)))
 	object := `{"key":"a","time":"2026-01-02T04:04:05Z","kind":"incident","id":"a@1","state":"closed","page":true,"start":"2026-01-02T03:04:05Z","end":"2026-01-02T03:05:05Z","group":"a","keys":7,"alarmed":2,` +
 		`"members":[{"key":"a/b","time":"2026-01-02T03:04:05Z","score":4,"size":null,"p":0.5,"episode":null,"usual_before":null,"worst":null}],"expected":0.25,"score":9,"threshold":3,"message":"two","labels":{"severity":"page"}}` + "\n"
-	expect.Same(t, object, string(l.AppendIncident(nil, Object, e, map[string]string{"severity": "page"}, false)))
+	expect.Same(t, object, string(l.AppendIncident(nil, Object, e, e.Labels, map[string]string{"severity": "page"})))
 	m := keyed.Moments{Mean: floats(1), SD: floats(1)}
 	event := keyed.AlertEvent{Key: "a/b", Time: start, ID: "f:1", X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: "novelty", Before: m, After: m, Usual: m}}
 	if got := row(l.AppendAlert(nil, Row, event, "a@1", nil)); got["incident"] != `"a@1"` || got["state"] != "" {
@@ -219,7 +219,7 @@ func TestEpisodes(t *testing.T) {
 			memberEpisode = `"f:3"`
 		}
 		incident := &incidents.Event{Members: []incidents.Member{member}}
-		if got, want := string(l.AppendIncident(nil, Object, incident, nil, false)), `"p":0,"episode":`+memberEpisode+","+c.after+"}]"; !strings.Contains(got, want) {
+		if got, want := string(l.AppendIncident(nil, Object, incident, nil, nil)), `"p":0,"episode":`+memberEpisode+","+c.after+"}]"; !strings.Contains(got, want) {
 			t.Errorf("incident %s, want %s", got, want)
 		}
 	}

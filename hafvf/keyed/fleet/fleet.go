@@ -51,7 +51,6 @@ type Fleet struct {
 type waitingAlert struct {
 	time  time.Time
 	event []byte
-	worse bool // Alert.IsWorse of the event
 }
 
 // New returns a fleet without keys. It returns the errors of incidents.New.
@@ -108,10 +107,7 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 	compact.Entries(c, f.waiting, 5, incidents.AlarmName.Compare, func(n *incidents.AlarmName, h *waitingAlert) {
 		nameForm(c, n)
 		c.Times(&h.time)
-		if compact.Texts(c, &h.event); !c.Writes && !c.Bad {
-			t, err := eventOf(n.Key, h.event)
-			h.worse = err == nil && t.IsWorse()
-		}
+		compact.Texts(c, &h.event)
 	})
 	if c.Nested(f.digests.Append, f.digests.Decode); c.Writes || len(c.B) > 0 { // older states end here
 		tail := uint8(pageCandidatesFollow)
@@ -177,15 +173,15 @@ func (f *Fleet) Process(notices []byte) error {
 			f.listener.Alert(n.key, t, "")
 			return nil
 		}
-		f.wait(incidents.AlarmName{Key: n.key, ID: t.ID, Kind: t.Kind}, waitingAlert{t.Time, n.event, t.IsWorse()}, t)
+		f.wait(incidents.AlarmName{Key: n.key, ID: t.ID, Kind: t.Kind}, waitingAlert{t.Time, n.event}, t)
 		return nil
 	})
 }
 
-// wait makes an alarm wait for the watermark, unless it is a repeat. The end of an alarm, and a report that its episode
-// is worse, also wait, so that they are not reported before the alarm.
+// wait makes an alarm wait for the watermark, unless it is a repeat. The end of an alarm also waits, so that it is not
+// reported before the alarm.
 func (f *Fleet) wait(name incidents.AlarmName, h waitingAlert, t keyed.AlertEvent) {
-	if name.Kind == keyed.RecoveredAlarm || h.worse || f.grouping.Add(alarmOf(t)) {
+	if name.Kind == keyed.RecoveredAlarm || f.grouping.Add(alarmOf(t)) {
 		f.waiting[name] = h
 		f.changed = true
 	}
@@ -208,8 +204,7 @@ func (f *Fleet) forget(key string) error {
 	return f.release(func(name incidents.AlarmName, _ waitingAlert) bool { return name.Key == key })
 }
 
-// release reports the waiting alerts that are due, in the order of their times. Only reports of worse episodes have an
-// incident.
+// release reports the waiting alerts that are due, without an incident and in the order of their times.
 func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error {
 	var names []incidents.AlarmName
 	for name, h := range f.waiting {
@@ -227,11 +222,7 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 			return err
 		}
 		delete(f.waiting, name)
-		incident := ""
-		if h.worse {
-			incident = f.grouping.Worsen(alarmOf(t))
-		}
-		f.listener.Alert(name.Key, t, incident)
+		f.listener.Alert(name.Key, t, "")
 	}
 	return nil
 }
@@ -285,25 +276,8 @@ func (f *Fleet) Advance(watermark time.Time) error {
 	}
 }
 
-// advance processes the alarms up to the watermark. The events of incidents must not depend on the steps of the
-// watermark, so a report that an episode is worse takes effect before later alarms.
+// advance processes the alarms up to the watermark.
 func (f *Fleet) advance(watermark time.Time) error {
-	var worse []time.Time
-	for _, h := range f.waiting {
-		if h.worse && h.time.Before(watermark) {
-			worse = append(worse, h.time)
-		}
-	}
-	slices.SortFunc(worse, time.Time.Compare)
-	for _, t := range append(worse, watermark) {
-		if err := f.advanceTo(t); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (f *Fleet) advanceTo(watermark time.Time) error {
 	step := f.grouping.Advance(watermark)
 	f.maxKeys = max(f.maxKeys, f.grouping.Keys())
 	for _, a := range step.Assigned {
@@ -315,12 +289,14 @@ func (f *Fleet) advanceTo(watermark time.Time) error {
 			continue
 		}
 		delete(f.waiting, name)
-		f.pageCandidates[name] = h.event
 		t, err := eventOf(name.Key, h.event)
 		if err != nil {
 			return err
 		}
-		f.digests.Add(alarmOf(t), a.Incident)
+		if !t.IsWorse() {
+			f.pageCandidates[name] = h.event
+			f.digests.Add(alarmOf(t), a.Incident)
+		}
 		f.listener.Alert(a.Key, t, a.Incident)
 	}
 	for _, s := range step.Singles {
@@ -333,7 +309,7 @@ func (f *Fleet) advanceTo(watermark time.Time) error {
 		}
 	}
 	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return !f.grouping.MayBecomePage(name) })
-	// What still waits are ends and reports of worse episodes.
+	// What still waits are ends.
 	err := f.release(func(_ incidents.AlarmName, h waitingAlert) bool { return !h.time.After(watermark) })
 	if err != nil {
 		return err
@@ -359,9 +335,6 @@ func mergeEvents(events []incidents.Event) (merged []incidents.Event) {
 		if seen && e.State == incidents.Update && merged[i].Time.Equal(e.Time) && merged[i].State != incidents.Merged {
 			earlier := merged[i]
 			e.State, e.Page = earlier.State, e.Page || earlier.Page
-			if earlier.ReplacedLabels != nil || earlier.State == incidents.Opened { // the replaced event is the one reported before
-				e.ReplacedLabels = earlier.ReplacedLabels
-			}
 			merged[i] = e
 			continue
 		}

@@ -228,26 +228,3 @@ func TestSinglePage(t *testing.T) {
 	expect.Same(t, heard{"a/b f:1 novelty", "page a/b f:1 novelty"}, got)
 	expect.Same(t, 0, len(f.pageCandidates), "alarms that are kept")
 }
-
-// Events of one time are merged. Replaced has the labels that were reported before.
-func TestMergeEvents(t *testing.T) {
-	labels := func(job string) map[string]string { return map[string]string{"job": job} }
-	event := func(state incidents.State, replaced map[string]string) incidents.Event {
-		return incidents.Event{ID: "i", State: state, Page: true, ReplacedLabels: replaced}
-	}
-	for name, c := range map[string]struct {
-		events []incidents.Event
-		want   map[string]string
-	}{
-		"opened":         {[]incidents.Event{event(incidents.Opened, nil), event(incidents.Update, labels("a"))}, nil},
-		"once":           {[]incidents.Event{event(incidents.Update, labels("a")), event(incidents.Update, nil)}, labels("a")},
-		"twice":          {[]incidents.Event{event(incidents.Update, labels("a")), event(incidents.Update, labels("b"))}, labels("a")},
-		"after no other": {[]incidents.Event{event(incidents.Update, nil), event(incidents.Update, labels("b"))}, labels("b")},
-	} {
-		got := mergeEvents(c.events)
-		if len(got) != 1 {
-			t.Fatal(name, got)
-		}
-		expect.Same(t, c.want, got[0].ReplacedLabels, name)
-	}
-}
