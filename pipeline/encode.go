@@ -61,6 +61,8 @@ type receiver struct {
 	// Stateful is set if the receiver stores alerts by their labels. It then gets all events of an incident that was a
 	// page, with the labels of that page.
 	Stateful bool `json:"Keeps,omitempty"`
+	// Repeats is set if open alerts are repeated until their end: the receiver gets all ends of its keys.
+	Repeats bool `json:",omitempty"`
 }
 
 // wants reports whether kind is in kinds and the key matches the receiver.
@@ -85,6 +87,9 @@ func (r *receiver) kinds(keys int) []string {
 // that gets an alarm for a change does not get the belief in the same change too.
 func (r *receiver) takes(key string, t keyed.AlertEvent, keys int) bool {
 	if t.Source == keyed.SourceAlarm {
+		if r.Repeats && t.Kind == keyed.RecoveredAlarm {
+			return r.matches(key)
+		}
 		return r.wants(key, t.Kind, r.kinds(keys)) && (r.SendResolved || !t.BackToUsual())
 	}
 	return r.wants(key, t.Kind, r.Beliefs) && !(t.Source == keyed.SourceDuplicate && r.wants(key, t.Kind, r.kinds(keys)))

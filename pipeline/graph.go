@@ -111,7 +111,7 @@ func Compose(c *config.Config) (*Graph, error) {
 		s := newSink(&r.Sink, layout.AlertColumns(x), layout.AlertSchema(), &c.Source)
 		s.maxAge, s.runnerStores = r.MaxAge, c.Runner.Name == config.Flink
 		alerts = append(alerts, s)
-		receivers = append(receivers, receiver{Choice: r.Choice, Form: s.form(), OnlyPages: s.hook != nil, Stateful: s.hook != nil && s.hook.Stateful()})
+		receivers = append(receivers, receiver{Choice: r.Choice, Form: s.form(), OnlyPages: s.hook != nil, Stateful: s.hook != nil && s.hook.Stateful(), Repeats: s.hook != nil && s.hook.Repeat > 0})
 	}
 	if c.Transform == settings.Smooth {
 		layout.Revises = c.Session.AllowedLateness > 0

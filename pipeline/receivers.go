@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,8 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/webhook"
+	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
 	"hafvf/internal/message"
 )
@@ -25,8 +28,8 @@ const (
 	shortStopTimeout = time.Second
 )
 
-// openOutboxes opens an outbox for each receiver by HTTP. With a changelog, pending alerts are stored in it: if the run
-// is killed, the next run sends them.
+// openOutboxes opens an outbox for each receiver by HTTP. With a changelog, pending and open alerts are stored in it: if
+// the run is killed, the next run sends them. A file of states has the open alerts.
 func (r *run) openOutboxes(g *Graph) error {
 	begun := time.Now()
 	stored := map[int][]webhook.Alert{}
@@ -37,7 +40,7 @@ func (r *run) openOutboxes(g *Graph) error {
 		if s.hook == nil {
 			continue
 		}
-		cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Log: r.log, Delivered: r.finishAlerts}
+		cfg := webhook.OutboxConfig{Sink: *s.hook, MaxAge: s.maxAge, Log: r.log, Delivered: r.finishAlerts, CanEnd: func(a webhook.Alert) bool { return r.canEnd(g, a) }}
 		if r.durable() {
 			n := 0
 			cfg.Store = func(a webhook.Alert) string {
@@ -47,14 +50,20 @@ func (r *run) openOutboxes(g *Graph) error {
 				return id
 			}
 		}
+		if b, err := r.account.Restore(statestore.OpenAlertsKey(i)); err == nil && !r.durable() {
+			stored[i], _ = webhook.Alerts(b) // a state is sealed
+		}
 		box, err := webhook.OpenOutbox(cfg, stored[i])
 		if err != nil {
 			return err
 		}
 		if n := len(stored[i]); n > 0 {
-			r.log.Info("sending alerts that an earlier run did not deliver", "receiver", box.Place(), "alerts", n)
+			r.log.Info("sending alerts of an earlier run that are open or were not delivered", "receiver", box.Place(), "alerts", n)
 		}
 		delete(stored, i)
+		if !r.durable() {
+			r.account.CommitAlong(statestore.OpenAlertsKey(i), box.Open)
+		}
 		r.outboxes = append(r.outboxes, box)
 		account.WithValue(r.account, alertsName(i), box)
 	}
@@ -66,6 +75,15 @@ func (r *run) openOutboxes(g *Graph) error {
 		r.finishAlerts(refused)
 	}
 	return nil
+}
+
+// canEnd reports whether an alert of an earlier run can end: its key still has a state, or the run has incidents.
+func (r *run) canEnd(g *Graph, a webhook.Alert) bool {
+	var record struct{ Kind string }
+	if json.Unmarshal(a.Text, &record) == nil && record.Kind == incidents.Kind {
+		return g.groups
+	}
+	return r.memory != nil && !r.memory.Touched(string(a.Key))
 }
 
 // receivers returns the outboxes of the run. In a worker it returns the outboxes of its steps.

@@ -99,7 +99,8 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 		return err
 	}
 	var left []byte
-	dropped, queued := false, box.storedIDs()
+	dropped, pending := false, false
+	queued, open := box.storedIDs()
 	for _, chunk := range storedAlerts {
 		alerts, err := parseStored(chunk)
 		if err != nil {
@@ -108,8 +109,8 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 		for _, a := range alerts {
 			d, finished := box.delivery(a.StoredID)
 			waiting := !finished
-			if waiting && !queued[a.StoredID] { // stored by a process that has ended
-				if waiting, err = box.Put(a); err != nil {
+			if waiting && !queued[a.StoredID] && !open[a.StoredID] { // stored by a process that has ended
+				if waiting, err = box.put(a, true); err != nil {
 					d.Refused = err.Error()
 				}
 			}
@@ -117,14 +118,18 @@ func (fn *holdFn) OnTimer(_ context.Context, _ beam.EventTime, sp state.Provider
 				refuse(a.refused(d.Refused))
 			}
 			if waiting {
+				pending = pending || !open[a.StoredID]
 				left = appendStored(left, a)
 			} else {
 				dropped = true
 			}
 		}
 	}
-	if len(left) > 0 {
+	switch {
+	case pending:
 		fn.Next.Set(tp, time.Now().Add(pollInterval))
+	case len(left) > 0: // open alerts, to be queued again if this process ends
+		fn.Next.Set(tp, time.Now().Add(fn.Sink.Repeat))
 	}
 	if !dropped && len(storedAlerts) <= 1 {
 		return nil
@@ -217,16 +222,19 @@ func (b *sharedOutbox) delivery(id string) (d Delivery, ok bool) {
 	return d, ok
 }
 
-// storedIDs returns the StoredID of every queued alert. OutboxConfig.Delivered is called before an alert leaves
-// this set.
-func (o *Outbox) storedIDs() map[string]bool {
+// storedIDs returns the StoredID of every queued and of every open alert. OutboxConfig.Delivered is called before an
+// alert leaves these sets.
+func (o *Outbox) storedIDs() (queued, open map[string]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	ids := make(map[string]bool, len(o.waiting))
+	queued, open = make(map[string]bool, len(o.waiting)), make(map[string]bool, len(o.open))
 	for _, e := range o.waiting {
-		ids[e.StoredID] = true
+		queued[e.StoredID] = true
 	}
-	return ids
+	for _, a := range o.open {
+		open[a.StoredID] = true
+	}
+	return queued, open
 }
 
 // Shared returns the outboxes of all WriteStored steps in this process.

@@ -29,9 +29,12 @@ type OutboxConfig struct {
 	// Store stores a queued alert and returns its StoredID. If Store is nil, alerts are not stored.
 	Store func(Alert) (id string)
 	// Delivered must not be nil. It is called with alerts that the receiver has accepted or refused, before they leave
-	// the queue.
+	// the queue. With Sink.Repeat, an accepted alert that is open follows when it is replaced or ended.
 	Delivered func([]Delivery)
-	Log       *slog.Logger // must not be nil
+	// CanEnd reports whether a later record can end a stored alert. If it cannot, the alert is sent once and not
+	// repeated. Nil means that every alert can end.
+	CanEnd func(Alert) bool
+	Log    *slog.Logger // must not be nil
 }
 
 // A Delivery is an alert that the receiver has accepted or refused.
@@ -58,12 +61,16 @@ type Outbox struct {
 	outage      reminder.Reminder // while the receiver accepts nothing
 	failed      time.Time         // last failed attempt
 	gatherUntil time.Time         // gathered alerts wait until then
+	open        map[string]Alert  // the last record of each open alert, by its labels, see Sink.Repeat
+	openChanged bool              // since the last call of Open
+	repeatAt    time.Time         // when open alerts are sent again
 	changed     chan struct{}     // closed when an alert arrives or the outbox is closing
 }
 
 // An entry is a queued alert.
 type entry struct {
 	Alert
+	change
 	queuedAt time.Time
 	gathers  bool // may wait for other alerts, see Sink.Batches
 }
@@ -98,22 +105,33 @@ func OpenOutbox(cfg OutboxConfig, stored []Alert) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), closeStarted: make(chan struct{}), hurry: make(chan time.Duration, 1), changed: make(chan struct{})}
+	o := &Outbox{cfg: cfg, client: client, open: map[string]Alert{}, done: make(chan struct{}), closeStarted: make(chan struct{}), hurry: make(chan time.Duration, 1), changed: make(chan struct{})}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	for _, a := range stored {
-		o.enqueue(a)
+		c := o.changeOf(a.Text)
+		if c.opens != "" && cfg.CanEnd != nil && !cfg.CanEnd(a) {
+			c = change{}
+		}
+		o.enqueue(a, c)
 	}
 	go o.send()
 	return o, nil
 }
 
-// Put queues an alert for the receiver. queued is false if the alert is older than OutboxConfig.MaxAge. The error
-// is not nil if the queue is full; it includes the cause of the receiver's outage, if there is one.
-func (o *Outbox) Put(a Alert) (queued bool, err error) {
+// Put queues an alert for the receiver. queued is false if the alert is older than OutboxConfig.MaxAge, or, with
+// Sink.Repeat, if it ends no alert of the receiver. The error is not nil if the queue is full; it includes the cause of
+// the receiver's outage, if there is one.
+func (o *Outbox) Put(a Alert) (queued bool, err error) { return o.put(a, false) }
+
+// put is Put. A stored alert that is open may be older than OutboxConfig.MaxAge.
+func (o *Outbox) put(a Alert, stored bool) (queued bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	c := o.changeOf(a.Text)
 	switch {
-	case o.expired(a):
+	case len(c.ends) > 0 && !o.resolves(c):
+		return false, nil
+	case !(stored && c.opens != "") && o.expired(a):
 		o.stats.Expired++
 		return false, nil
 	case len(o.waiting) >= maxWaiting || o.bytes+len(a.Text) > maxWaitingBytes:
@@ -123,7 +141,7 @@ func (o *Outbox) Put(a Alert) (queued bool, err error) {
 	if o.cfg.Store != nil && a.StoredID == "" {
 		a.StoredID = o.cfg.Store(a)
 	}
-	o.enqueue(a)
+	o.enqueue(a, c)
 	return true, nil
 }
 
@@ -136,9 +154,9 @@ func (o *Outbox) withReason(text string) string {
 }
 
 // enqueue queues a copy of an alert.
-func (o *Outbox) enqueue(a Alert) {
+func (o *Outbox) enqueue(a Alert, c change) {
 	a.Key, a.Text = slices.Clone(a.Key), slices.Clone(a.Text)
-	e := entry{Alert: a, queuedAt: time.Now()}
+	e := entry{Alert: a, change: c, queuedAt: time.Now()}
 	if o.cfg.Sink.Batches {
 		var record struct{ Kind string }
 		e.gathers = json.Unmarshal(a.Text, &record) == nil && (record.Kind == "silent" || record.Kind == "recovered")
@@ -177,14 +195,18 @@ func (o *Outbox) Stats() Stats {
 // Place returns the part of the receiver's URL that messages may show.
 func (o *Outbox) Place() string { return o.client.client.Place() }
 
-// send sends queued alerts until the outbox is closing and the queue is empty.
+// send sends queued alerts, and repeats open ones, until the outbox is closing and the queue is empty.
 func (o *Outbox) send() {
 	defer close(o.done)
 	tries, closeStarted := 0, o.closeStarted
 	for {
-		batch, ok := o.next()
+		batch, repeats, ok := o.next()
 		if !ok {
 			return
+		}
+		if repeats != nil {
+			o.repeat(repeats)
+			continue
 		}
 		texts := make([][]byte, len(batch))
 		for i, e := range batch {
@@ -206,16 +228,21 @@ func (o *Outbox) send() {
 	}
 }
 
-// next waits for alerts and returns the next ones to send. ok is false if the outbox is closing and empty, or was
-// cancelled.
-func (o *Outbox) next() (batch []entry, ok bool) {
+// next waits for alerts and returns the next ones to send, or open alerts to send again. ok is false if the outbox is
+// closing and empty, or was cancelled.
+func (o *Outbox) next() (batch []entry, repeats []Alert, ok bool) {
 	for {
 		var timer <-chan time.Time
 		o.mu.Lock()
 		n, closing, changed := len(o.waiting), o.closing(), o.changed
+		if repeats = o.dueRepeats(); len(o.open) > 0 {
+			timer = time.After(time.Until(o.repeatAt))
+		}
 		if n > 0 {
 			wait := time.Until(o.sendAt())
-			timer = time.After(wait)
+			if len(o.open) == 0 || wait < time.Until(o.repeatAt) {
+				timer = time.After(wait)
+			}
 			if n >= o.client.batch || closing || wait <= 0 {
 				batch = slices.Clone(o.waiting[:min(n, o.client.batch)])
 			}
@@ -223,9 +250,11 @@ func (o *Outbox) next() (batch []entry, ok bool) {
 		o.mu.Unlock()
 		switch {
 		case o.ctx.Err() != nil || n == 0 && closing:
-			return nil, false
+			return nil, nil, false
+		case repeats != nil && !closing:
+			return nil, repeats, true
 		case batch != nil:
-			return batch, true
+			return batch, nil, true
 		}
 		select {
 		case <-changed:
@@ -258,9 +287,9 @@ func (o *Outbox) closing() bool {
 // finish counts the alerts of a batch, and removes those that the receiver has accepted or refused from the queue.
 // It returns the error of an alert that has to be sent again, or nil if there is none.
 func (o *Outbox) finish(batch []entry, results []error) (retryErr error) {
-	var left []entry
+	var left, accepted []entry
 	var deliveries []Delivery
-	bytes, sent, gathered := 0, int64(0), false
+	bytes, failed, gathered := 0, int64(0), false
 	for i, e := range batch {
 		result := results[i]
 		if result != nil && (temporary(result) || o.ctx.Err() != nil) {
@@ -268,15 +297,19 @@ func (o *Outbox) finish(batch []entry, results []error) (retryErr error) {
 			continue
 		}
 		bytes += len(e.Text)
-		d := Delivery{Alert: e.Alert}
-		if result == nil {
-			sent++
-			gathered = gathered || e.gathers
-		} else {
-			d.Refused = result.Error()
+		if result != nil {
+			failed++
+			deliveries = append(deliveries, Delivery{e.Alert, result.Error()})
+			continue
 		}
-		deliveries = append(deliveries, d)
+		accepted = append(accepted, e)
+		gathered = gathered || e.gathers
 	}
+	o.mu.Lock()
+	for _, a := range o.settle(accepted) {
+		deliveries = append(deliveries, Delivery{Alert: a})
+	}
+	o.mu.Unlock()
 	if len(deliveries) > 0 {
 		o.cfg.Delivered(deliveries)
 	}
@@ -284,11 +317,11 @@ func (o *Outbox) finish(batch []entry, results []error) (retryErr error) {
 	defer o.mu.Unlock()
 	o.waiting = append(left, o.waiting[len(batch):]...)
 	o.bytes -= bytes
-	o.stats.Sent += sent
+	o.stats.Sent += int64(len(accepted))
 	if gathered {
 		o.gatherUntil = time.Now().Add(gatherInterval)
 	}
-	o.stats.Failed += int64(len(deliveries)) - sent
+	o.stats.Failed += failed
 	o.logOutage(retryErr)
 	return retryErr
 }

@@ -27,6 +27,9 @@ type Sink struct {
 	// SendResolved means that records also report the end of novelties and changes. An Alertmanager then keeps these alerts
 	// until their end.
 	SendResolved bool `json:"Ends"`
+	// Repeat is the time after which open alerts are sent again, to a receiver that forgets them when it restarts. The
+	// receiver ends an alert that is not repeated for several times. Zero means never.
+	Repeat time.Duration `json:",omitempty"`
 	// Batches sends reports of silent and recovered keys in at most one request per minute. Another alert may send
 	// them earlier.
 	Batches bool `json:",omitempty"`
@@ -36,21 +39,22 @@ type Sink struct {
 
 // A Form is a kind of receiver. A Form that encodes records accepts only alerts of package records.
 type Form struct {
-	Name     string                                      // of the receiver's key in a config
-	Called   string                                      // the receiver in a sentence
-	Doc      string                                      // documentation of the key
-	Single   bool                                        // a request contains one record instead of an array
-	path     string                                      // appended to the URL
-	encode   func(s Sink, record []byte) ([]byte, error) // nil sends the record unchanged
-	stateful bool                                        // the receiver stores alerts by their labels
+	Name   string                                      // of the receiver's key in a config
+	Called string                                      // the receiver in a sentence
+	Doc    string                                      // documentation of the key
+	Single bool                                        // a request contains one record instead of an array
+	path   string                                      // appended to the URL
+	encode func(s Sink, record []byte) ([]byte, error) // nil sends the record unchanged
+	// change returns what a record does to the alerts that the receiver stores by their labels; nil if it stores none.
+	change func(s Sink, record []byte) (change, error)
 }
 
 // Forms are the supported receivers.
 var Forms = []Form{
 	{Name: "webhook", Called: "a webhook",
 		Doc: "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 alerts wait for an unreachable receiver, with a changelog also across restarts. Refused alerts go to the dead letter."},
-	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager, stateful: true,
-		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, the labels of the series or of all keys of an incident, and alerts.labels. recovered and the end of an incident resolve an alert; others end by resolve_timeout."},
+	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager, change: alertmanagerChange,
+		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, the labels of the series or of all keys of an incident, and alerts.labels. recovered and the end of an incident resolve an alert; others end by resolve_timeout. With repeat, every alert of an episode lasts as long as the episode."},
 	{Name: "slack", Called: "Slack", Single: true, encode: forSlack,
 		Doc: "An incoming webhook of Slack. It gets a message per alert, with the id of an incident, not in threads."},
 }
@@ -61,7 +65,7 @@ func (s Sink) form() Form {
 }
 
 // Stateful reports whether the receiver stores alerts by their labels until they are resolved.
-func (s Sink) Stateful() bool { return s.form().stateful }
+func (s Sink) Stateful() bool { return s.form().change != nil }
 
 // String returns the receiver's name in a sentence, without its URL.
 func (s Sink) String() string { return s.form().Called }

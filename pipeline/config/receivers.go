@@ -102,6 +102,10 @@ func (s *Sink) hookKey(form webhook.Form) keytable.Key {
 		{Name: "batch", Doc: "Maximum number of alerts in one request.", Read: keytable.Whole(&hook.Batch, 1)},
 		{Name: "timeout", Doc: "Maximum duration of one request.", Read: keytable.Milliseconds(&hook.Timeout)},
 	}
+	if hook.Stateful() {
+		hook.Repeat = time.Minute
+		keys = append(keys, keytable.Key{Name: "repeat", Doc: "How often an open alert is sent again in a run without an end, or from a pipe, because an Alertmanager that restarts has forgotten it. Without a repeat for four times as long, the alert ends. none turns it off.", Setting: true, Read: keytable.DurationOr("none", &hook.Repeat)})
+	}
 	if form.Single {
 		keys = slices.DeleteFunc(keys, func(k keytable.Key) bool { return k.Name == "batch" })
 	}
@@ -133,6 +137,9 @@ func (d *decoder) receivers(c *Config) {
 			d.Fail(keytable.Join(r.Path, "digest"), "lists alarms outside incidents: add incidents: true")
 		case r.Digest > 0 && (r.Digest < minDigest || r.Digest > maxDigest):
 			d.Fail(keytable.Join(r.Path, "digest"), "must be %s to %s, not %s", message.Duration(minDigest), message.Duration(maxDigest), message.Duration(r.Digest))
+		}
+		if r.Webhook != nil && !c.Source.Unbounded() && !c.Source.StandardInput() {
+			r.Webhook.Repeat = 0
 		}
 		if !d.Has(keytable.Join(r.Path, "max_age")) && c.Source.Unbounded() {
 			r.MaxAge = defaultMaxAge

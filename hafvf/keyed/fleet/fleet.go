@@ -61,7 +61,8 @@ func New(cfg Config, listener Listener) (f *Fleet, err error) {
 }
 
 // Restore decodes a fleet that AppendBinary has encoded. If b cannot be read, or has other groups, reset is the
-// reason, and f starts without incidents. With other groups, f keeps the waiting alarms.
+// reason, and f starts without incidents. With other groups, f keeps the waiting alarms, and the listener hears that the
+// open incidents are closed.
 func Restore(cfg Config, b []byte, listener Listener) (f *Fleet, reset, err error) {
 	if f, err = New(cfg, listener); err != nil {
 		return nil, nil, err
@@ -75,6 +76,12 @@ func Restore(cfg Config, b []byte, listener Listener) (f *Fleet, reset, err erro
 		digests := incidents.NewDigests(cfg.Digests, cfg.Zone)
 		digests.TakeOver(stored.digests)
 		return &Fleet{grouping: grouping, waiting: stored.waiting, pageCandidates: stored.pageCandidates, digests: digests, maxKeys: max(stored.maxKeys, grouping.Keys()), listener: listener}, nil, nil
+	}
+	if former, err := incidents.RestoreAny(inner); err == nil {
+		for _, e := range former.Open() {
+			e.State, e.End = incidents.Closed, e.Time
+			listener.Incident(&e)
+		}
 	}
 	f.maxKeys = stored.maxKeys
 	for name, h := range stored.waiting {
@@ -222,7 +229,30 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 			return err
 		}
 		delete(f.waiting, name)
+		if t.BackToUsual() {
+			if err := f.endCandidates(name.Key); err != nil {
+				return err
+			}
+		}
 		f.listener.Alert(name.Key, t, "")
+	}
+	return nil
+}
+
+// endCandidates notes that the episode of a key has ended, in its alarms that may still become pages.
+func (f *Fleet) endCandidates(key string) error {
+	for name, event := range f.pageCandidates {
+		if name.Key != key {
+			continue
+		}
+		t, err := eventOf(key, event)
+		if err != nil {
+			return err
+		}
+		if t.Episode != nil {
+			t.Episode.State = keyed.EpisodeClosed
+			f.pageCandidates[name], _ = t.AppendBinary(nil) // never fails
+		}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strconv"
 	"strings"
 	"sync"
 	"unique"
@@ -45,6 +46,9 @@ const (
 	QuietKey  = reserved + "quiet" // quiet times of files
 	MarksKey  = reserved + "marks" // marks of alarms, and the position up to which they were read
 )
+
+// OpenAlertsKey returns the reserved key of the open alerts of a receiver, by its index in the config.
+func OpenAlertsKey(receiver int) string { return reserved + "open/" + strconv.Itoa(receiver) }
 
 // Reserved reports whether a key is reserved, so that it is not the key of observations.
 func Reserved(key string) bool { return strings.HasPrefix(key, reserved) }
