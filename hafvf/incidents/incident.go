@@ -157,6 +157,8 @@ func (f *Fleet) addRecent(a *alarm) {
 func (f *Fleet) belong(a *alarm, result answer) {
 	inc := result.joins
 	switch {
+	case a.worse() && f.leavesFor(inc, a):
+		f.separate(a)
 	case a.worse():
 		f.worsen(a)
 		return
@@ -353,14 +355,18 @@ func (f *Fleet) noisy(name string, t moment) bool {
 
 // joinable returns the open incident that an alarm may join, with its probability, or nil.
 func (f *Fleet) joinable(a *alarm) (*incident, float64) {
-	for _, g := range slices.Backward(a.key.groups) {
+	for i, g := range slices.Backward(a.key.groups) {
 		for _, inc := range f.open {
 			if inc.group != g.name {
 				continue
 			}
 			w := max(inc.window, nearSteps*a.key.step)
 			chance := g.rate.mean * w.seconds(0)
-			if others := float64(g.recent.distinct(a.takenAt-w) - 1); others > 0 && others >= 2*chance {
+			keys := g.recent.distinct(a.takenAt - w)
+			if g.recent.counts(a.key, i, a.takenAt-w) {
+				keys--
+			}
+			if others := float64(keys); others > 0 && others >= 2*chance {
 				return inc, 1 - chance/others
 			}
 		}

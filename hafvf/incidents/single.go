@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"hafvf/internal/compact"
 )
@@ -93,11 +94,11 @@ func (s *singles) due(t moment) (decided []Single) {
 	for _, name := range due {
 		w := s.waits[name]
 		if delete(s.waits, name); w.due <= s.member[name.Key] {
-			decided = append(decided, Single{name, false}) // its key has had a page since
+			decided = append(decided, Single{name, false, w.due.time()}) // its key has had a page since
 			continue
 		}
 		page := s.page(w.due, scoreOfKey{name.Key, w.score})
-		if decided = append(decided, Single{name, page}); page {
+		if decided = append(decided, Single{name, page, w.due.time()}); page {
 			s.member[name.Key] = w.due + day
 		}
 	}
@@ -195,5 +196,6 @@ func (s *singles) form(c *stateCodec) {
 // A Single is the decision on an alarm outside incidents that has waited.
 type Single struct {
 	AlarmName
-	Page bool // nothing in the last weeks was clearer
+	Page bool      // nothing in the last weeks was clearer
+	Time time.Time // of the decision
 }

@@ -150,6 +150,12 @@ func (f *Fleet) incidentOf(a *alarm) *incident {
 	return nil
 }
 
+// leavesFor reports whether a report of a worse episode joins an open incident: it stands out of the background of this
+// incident, as the alarms that opened it.
+func (f *Fleet) leavesFor(inc *incident, a *alarm) bool {
+	return inc != nil && inc != f.incidentOf(a) && f.groups[inc.group] != nil && f.background(f.groups[inc.group], a.key.step).standsOut(a)
+}
+
 // worsen updates the member with the episode of a report that the episode is worse.
 func (f *Fleet) worsen(a *alarm) {
 	inc := f.incidentOf(a)

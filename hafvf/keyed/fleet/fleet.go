@@ -229,23 +229,36 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 			return err
 		}
 		delete(f.waiting, name)
-		if t.BackToUsual() {
-			if err := f.endCandidates(name.Key); err != nil {
-				return err
-			}
-		}
 		f.listener.Alert(name.Key, t, "")
 	}
 	return nil
 }
 
-// endCandidates notes that the episode of a key has ended, in its alarms that may still become pages.
-func (f *Fleet) endCandidates(key string) error {
-	for name, event := range f.pageCandidates {
-		if name.Key != key {
+// endCandidates notes the episodes that end up to the watermark, in the alarms that may still become pages, or become
+// pages later than the end.
+func (f *Fleet) endCandidates(watermark time.Time, singles []incidents.Single) error {
+	ends := map[string]time.Time{} // by key
+	for name, h := range f.waiting {
+		if name.Kind != keyed.RecoveredAlarm || h.time.After(watermark) {
 			continue
 		}
-		t, err := eventOf(key, event)
+		switch t, err := eventOf(name.Key, h.event); {
+		case err != nil:
+			return err
+		case t.BackToUsual():
+			ends[name.Key] = clock.Later(ends[name.Key], h.time)
+		}
+	}
+	for _, s := range singles {
+		if s.Time.Before(ends[s.Key]) {
+			delete(ends, s.Key)
+		}
+	}
+	for name, event := range f.pageCandidates {
+		if ends[name.Key].IsZero() {
+			continue
+		}
+		t, err := eventOf(name.Key, event)
 		if err != nil {
 			return err
 		}
@@ -328,6 +341,9 @@ func (f *Fleet) advance(watermark time.Time) error {
 			f.digests.Add(alarmOf(t), a.Incident)
 		}
 		f.listener.Alert(a.Key, t, a.Incident)
+	}
+	if err := f.endCandidates(watermark, step.Singles); err != nil {
+		return err
 	}
 	for _, s := range step.Singles {
 		if s.Page {

@@ -26,10 +26,14 @@ func (h *heard) Alert(key string, t keyed.AlertEvent, _ string) {
 	*h = append(*h, key+" "+t.ID+" "+t.Kind)
 }
 func (h *heard) Single(key string, t keyed.AlertEvent) {
-	*h = append(*h, "page "+key+" "+t.ID+" "+t.Kind)
+	page := "page "
+	if t.Episode != nil && t.Episode.State == keyed.EpisodeClosed {
+		page = "page of an ended episode "
+	}
+	*h = append(*h, page+key+" "+t.ID+" "+t.Kind)
 }
 func (*heard) Assigned(incidents.Assignment) {}
-func (*heard) Incident(*incidents.Event)     {}
+func (h *heard) Incident(e *incidents.Event) { *h = append(*h, string(e.State)+" "+e.Group) }
 func (*heard) Digest(*incidents.Digest)      {}
 
 // alarm returns the notice of an alarm of a key.
@@ -227,4 +231,37 @@ func TestSinglePage(t *testing.T) {
 	expect.OK(t, f.Advance(start.Add(8*time.Minute)))
 	expect.Same(t, heard{"a/b f:1 novelty", "page a/b f:1 novelty"}, got)
 	expect.Same(t, 0, len(f.pageCandidates), "alarms that are kept")
+}
+
+// If an episode ends before its alarm becomes a page, the page says so: its receiver will get no other end.
+func TestSinglePageOfEndedEpisode(t *testing.T) {
+	var got heard
+	f := newFleet(t, Config{Config: incidents.Config{MaxSinglePages: 3}}, &got)
+	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
+	for i, kind := range []string{"novelty", keyed.RecoveredAlarm} {
+		ep := &keyed.EpisodeReport{ID: "f:1", Since: start, State: keyed.EpisodeOpen, UsualBefore: m}
+		e := keyed.AlertEvent{Key: "a/b", Time: start.Add(time.Duration(i) * time.Minute), ID: fmt.Sprint("f:", i+1), X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: kind, Score: 9, Threshold: 4, Before: m, After: m, Usual: m, Episode: ep}}
+		event, _ := e.AppendBinary(nil) // never fails
+		take(t, f, appendNotice(nil, notice{key: "a/b", time: e.Time, pace: keyed.Pace{Step: time.Minute, Budget: time.Hour}, event: event}))
+	}
+	expect.OK(t, f.Advance(start.Add(8*time.Minute)))
+	expect.Same(t, heard{"a/b f:1 novelty", "page of an ended episode a/b f:1 novelty", "a/b f:2 recovered"}, got)
+}
+
+// Open incidents are closed if the next run has other groups, so that their receivers do not wait for an end.
+func TestRestoreClosesIncidents(t *testing.T) {
+	var got heard
+	f := newFleet(t, Config{}, &got)
+	pace := keyed.Pace{Step: time.Minute, Budget: 7 * 24 * time.Hour}
+	for i := range 8 {
+		take(t, f, appendNotice(nil, notice{key: fmt.Sprint("a/", i), time: start.Add(-7 * 24 * time.Hour), pace: pace}))
+		take(t, f, alarm(fmt.Sprint("a/", i), fmt.Sprint("f:", i), start, 9, pace))
+	}
+	expect.OK(t, f.Advance(start))
+	expect.Same(t, "opened a", got[len(got)-1])
+	got = nil
+	_, reset, err := Restore(Config{Config: incidents.Config{Separators: "."}}, encoded(t, f), &got)
+	expect.OK(t, err)
+	expect.Same(t, true, reset != nil)
+	expect.Same(t, heard{"closed a"}, got)
 }
