@@ -22,8 +22,8 @@ type trace struct {
 	KeyBudget float64  `json:"key_budget"`
 	Lateness  float64
 	Alarms    []struct {
-		ID, Key, Kind string
-		Time, Score   float64
+		ID, Key, Kind, Episode string
+		Time, Score, Size      float64
 	}
 	Events []struct {
 		Event, ID, Into, Group     string
@@ -54,7 +54,11 @@ func (tr trace) run(f *incidents.Fleet, after func(*incidents.Fleet, incidents.S
 	}
 	seen := 0.
 	for _, a := range tr.Alarms {
-		f.Add(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: unix(a.Time), Score: a.Score})
+		alarm := incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind, Time: unix(a.Time), Score: a.Score, Size: a.Size}
+		if a.Episode != "" {
+			alarm.Episode = &incidents.Episode{ID: a.Episode}
+		}
+		f.Add(alarm)
 		seen = max(seen, a.Time)
 		f = after(f, f.Advance(unix(seen-tr.Lateness)))
 	}

@@ -14,6 +14,7 @@ LONGEST, NEARBY, SPREADS = 32, 8, 2  # steps
 HOUR, DAY = 3600_000, 86400_000
 WEEK, MEMORY = 7 * DAY, 28 * DAY
 SHAPE, HEADROOM, REPAID, QUESTIONS = 3.0, 8.0, 7.0, 7
+LARGE, LARGER, BACKGROUND, RELIEF = 4, 2, 64, 0.5  # times the median and the member, alarms, debt
 
 
 def surprise(c, mean, shape):
@@ -30,6 +31,11 @@ def surprise(c, mean, shape):
     return max(0.0, -(first + math.log(total)) / math.log(10))
 
 
+def median(sizes):
+    """The larger of two; 0 without sizes."""
+    return sorted(sizes)[len(sizes) // 2] if sizes else 0.0
+
+
 class Group:
     def __init__(self, name, around):
         self.name, self.around = name, around
@@ -44,20 +50,29 @@ class Group:
             self.at = t
 
     def distinct(self, since):
-        """The number of keys with an alarm after a time."""
-        return len({a.key for a in self.recent if a.at > since})
+        """The number of keys with an alarm after a time. Reports of worse episodes do not count."""
+        return len({a.key for a in self.recent if a.at > since and not a.worse()})
 
 
 class Alarm:
-    def __init__(self, time, id, key, kind, score):
-        self.time, self.id, self.key, self.kind, self.score = time, id, key, kind, score
+    def __init__(self, time, id, key, kind, score, size=0.0, episode=None):
+        self.time, self.id, self.key, self.kind, self.score, self.size, self.episode = time, id, key, kind, score, abs(size), episode
         self.incident, self.p, self.decided, self.at = None, 0.0, False, time
+
+    def worse(self):
+        """Whether it reports that the episode of an earlier alarm is worse."""
+        return self.episode not in (None, self.id)
 
     def order(self):
         return self.time, self.id, self.key, self.kind
 
     def __lt__(self, other):
         return self.order() < other.order()
+
+
+class Member:
+    def __init__(self, alarm):
+        self.alarm, self.score, self.size = alarm, alarm.score, alarm.size
 
 
 class Incident:
@@ -168,7 +183,10 @@ class Fleet:
                 a.at = t
                 self.register(a.key, time, WEEK)
                 if t - time > NEARBY * self.step:  # too late
-                    self.count_alone(a, time)
+                    if a.worse():
+                        self.worsen(a)
+                    else:
+                        self.count_alone(a, time)
             self.take(t, [a for a in moment if t - time <= NEARBY * self.step])
         self.close(watermark)
         events, self.events = self.events, []
@@ -201,9 +219,12 @@ class Fleet:
             found = [x for x in answers if x[0] and x[0]["score"] >= x[0]["threshold"]]
             if not found:
                 break
-            answer, a, inc, _ = max(found, key=lambda x: x[0]["score"] - x[0]["threshold"])  # the first of equals
+            answer, a, inc, _ = max(found, key=lambda x: (x[0]["apart"], x[0]["score"] - x[0]["threshold"]))  # the first of equals
             self.found(a.at, inc, **answer)
         for _, a, inc, p in answers:
+            if a.worse():
+                self.worsen(a)
+                continue
             if inc is None:
                 self.count_alone(a, a.at)
                 continue
@@ -217,44 +238,106 @@ class Fleet:
             for inc in self.open:
                 if inc.group == g.name:
                     w = max(inc.window, NEARBY * self.step)
-                    others = g.distinct(a.at - w) - 1
+                    others = len({b.key for b in g.recent if b.at > a.at - w and not b.worse()} - {a.key})
                     chance = rates[g.name][0] * w / 1000
                     if others > 0 and 1 - chance / others >= 0.5:
                         return inc, 1 - chance / others
         return None, 0.0
 
     def ask(self, a, inc, rates):
-        """The most surprising answer in the groups of an alarm, with the threshold."""
-        if self.debt > HEADROOM or inc and a.at <= inc.opened + SPREADS * self.step:
+        """The most surprising answer in the groups of an alarm, with the threshold. Alarms that stand out come first."""
+        if self.debt > HEADROOM:
             return None
-        alarms, best, groups = max(1.0, self.fleet_rate() * self.budget / 1000), None, self.asked(a.key)
+        alarms, groups = max(1.0, self.fleet_rate() * self.budget / 1000), self.asked(a.key)
         if inc:
             alarms += self.groups[inc.group].distinct(inc.opened - self.step)
-        for g in groups:
-            if inc and not self.within(g.name, inc.group):
-                continue
-            around = None
-            for other in self.open:
-                if self.within(g.name, other.group) and (not around or self.within(other.group, around.group)):
-                    around = other
-            for steps in LADDER[:-1] if around else LADDER:
-                w = steps * self.step
-                c = len({b.key for b in g.recent if b.at > a.at - w and self.unexplained(b, g.name)})
-                mean, shape = rates[g.name][0] * w / 1000, rates[g.name][1]
-                if around:
-                    mean, shape = max((mean, shape), self.expected(g, around, a.at, w), key=lambda r: r[0])
-                s = surprise(c - 1, mean, shape) if c > 1 else 0.0
-                if s > (best["score"] if best else 0.0):
-                    best = dict(score=s, group=g.name, window=w, mean=mean, c=c)
-        if best:
-            best["threshold"] = math.log10(QUESTIONS * len(groups) * alarms) + self.debt
-        return best
+        threshold = math.log10(QUESTIONS * len(groups) * alarms) + self.debt
+        best = max((x for g in groups for x in self.ask_apart(a, g, *rates[g.name])), key=lambda x: x["score"], default=None)
+        if best and best["score"] >= threshold - best["relief"]:
+            return dict(best, threshold=threshold - best["relief"])
+        if a.worse() or inc and a.at <= inc.opened + SPREADS * self.step:
+            return None
+        best = max((x for g in groups if not inc or self.within(g.name, inc.group) for x in self.ask_in(a, g, *rates[g.name])),
+                   key=lambda x: x["score"], default=None)
+        return best and dict(best, threshold=threshold)
 
-    def unexplained(self, b, group):
+    def ask_in(self, a, g, rate, shape):
+        """The answers in a group by window."""
+        around = self.around(g)
+        for steps in LADDER[:-1] if around else LADDER:
+            w = steps * self.step
+            c = len({b.key for b in g.recent if b.at > a.at - w and self.unexplained(b, g.name)})
+            r = rate * w / 1000, shape
+            if around:
+                r = max(r, self.expected(g, around, a.at, w), key=lambda r: r[0])
+            if c > 1:
+                yield dict(score=surprise(c - 1, *r), group=g.name, window=w, mean=r[0], c=c, apart=False, relief=0.0)
+
+    def ask_apart(self, a, g, rate, shape):
+        """The answers about alarms that stand out, if the alarm is one."""
+        around, whole, background, enough = self.background(g, a.at)
+        if len(whole.keys) == len(g.keys) or any(self.covers(g.name, inc.group) for inc in self.open):
+            return
+        if not self.stands_out(a, around, enough):
+            return
+        for steps in LADDER[:-1]:
+            w = steps * self.step
+            since = max(a.at - w, around.opened + self.step) if around else a.at - w
+            large = {b.key for b in whole.recent if b.at > a.at - w and self.stands_out(b, around, enough)}
+            c, elsewhere, mean, asking = len(large & g.keys), len(large - g.keys), 0.0, 1.0
+            if around:
+                before = sum(b.size >= enough and b.at <= since for b in background)
+                asking = (1 + elsewhere + before) / (2 + elsewhere + len(background))
+                mean = asking * (1 + whole.distinct(since) - g.distinct(since))
+            share = (elsewhere + mean) * len(g.keys) / (len(whole.keys) - len(g.keys))
+            r = max((share, min(1 + elsewhere, SHAPE)), (rate * w / 1000, shape), key=lambda r: r[0])
+            if c > 1:
+                yield dict(score=surprise(c - 1, *r) - math.log10(asking), group=g.name, window=w, mean=r[0], c=c, apart=True,
+                           relief=min(self.debt, RELIEF) if around and around.page else 0.0)
+
+    def around(self, g):
+        """The narrowest open incident around a group."""
+        around = None
+        for inc in self.open:
+            if self.within(g.name, inc.group) and (not around or self.within(inc.group, around.group)):
+                around = inc
+        return around
+
+    def background(self, g, t):
+        """The incident around a group, or none, with its group or the fleet, the alarms there before the present step, and
+        the size that stands out of them."""
+        around = self.around(g)
+        whole = self.groups[around.group if around else ""]
+        latest = [b for b in whole.recent if b.at <= t - self.step][-BACKGROUND:]
+        alarms = [b for b in latest if b.size and (not around or self.explained(b) is around)]
+        return around, whole, alarms, LARGE * median([b.size for b in alarms]) or math.inf
+
+    def stands_out(self, b, around, enough):
+        """Whether an alarm is large, is in no other incident, and is new to the incident around, or larger than its member."""
+        if b.size < enough or self.incident_of(b) not in (None, around):
+            return False
+        if not around:
+            return True
+        m = around.members.get(b.key)
+        return b.at > around.opened + self.step and (not m or m.alarm is b or b.worse() or b.size >= LARGER * m.size)
+
+    def explained(self, b):
+        """The incident of an alarm."""
         inc = b.incident
         while inc and inc.into:
             inc = inc.into
-        return inc is None or b.at > inc.opened + SPREADS * self.step and self.within(group, inc.group)
+        return inc
+
+    def incident_of(self, b):
+        """The incident of an alarm, or of a report without one the incident that has its episode now."""
+        inc = self.explained(b)
+        if not inc and b.worse():
+            return next((i for i in self.open if b.key in i.members and i.members[b.key].alarm.episode == b.episode), None)
+        return inc
+
+    def unexplained(self, b, group):
+        inc = self.explained(b)
+        return not b.worse() and (inc is None or b.at > inc.opened + SPREADS * self.step and self.within(group, inc.group))
 
     def expected(self, g, around, t, w):
         """What an incident around a group lets expect of it in a window, with its shape."""
@@ -273,9 +356,18 @@ class Fleet:
 
     # Incidents.
 
-    def found(self, t, joins, score, group, window, mean, c, threshold):
+    def found(self, t, joins, score, group, window, mean, c, threshold, apart, relief):
         near, page = [], False
+        if apart:
+            around, _, _, enough = self.background(self.groups[group], t)
+
+        def chosen(group):
+            return [b for b in self.groups[group].recent if b.at > t - window
+                    and (self.stands_out(b, around, enough) if apart else self.unexplained(b, group))]
+        size = median([b.size for b in chosen(group)])
         for inc in self.open:
+            if apart or size and median([m.size for m in inc.members.values()]) >= LARGE * size:
+                continue
             both = self.common(group, inc.group)
             if joins and not self.within(both, joins.group):
                 continue
@@ -288,8 +380,8 @@ class Fleet:
                 group = self.common(group, other.group)
                 if other is not inc:
                     self.open.remove(other)
-                    for b in other.members.values():
-                        inc.members.setdefault(b.key, b)
+                    for key, m in other.members.items():
+                        inc.members.setdefault(key, m)
                     other.into = inc
                     self.events.append(dict(event="merged", id=other.id, into=inc.id, time=t / 1000))
         else:
@@ -302,18 +394,9 @@ class Fleet:
             self.open.append(inc)
         wider = group != inc.group
         inc.group, inc.window, inc.score, inc.expected = group, window, score, mean
-        for b in list(self.groups[group].recent):
-            if b.at <= t - window or not self.unexplained(b, group):
-                continue
-            if b.decided:
-                self.count(b.key, b.at, b.p - 1 if b.incident else -1)
-                old = b.incident
-                while old and old.into:
-                    old = old.into
-                if old and old.members.get(b.key) is b:
-                    del old.members[b.key]
-                elif not old:
-                    self.alone[b.key] = [m for m in self.alone[b.key] if m != b.at]
+        for b in chosen(group):
+            if b.decided or b.worse():
+                self.leave(b)
             page = self.join(inc, b, max(0.0, 1 - mean / (c - 1))) or page
         inc.last = t
         if near:
@@ -323,11 +406,29 @@ class Fleet:
             inc.paged, inc.paged_at, page = len(inc.members), t, True
         self.tell("update" if near else "opened", inc, t, page)
 
+    def leave(self, b):
+        """Takes an alarm out of its incident, or out of those alone."""
+        old = self.incident_of(b)
+        if not b.worse():
+            self.count(b.key, b.at, b.p - 1 if old else -1)
+        if not old:
+            self.alone[b.key] = [m for m in self.alone[b.key] if m != b.at]
+        elif b.key in old.members and (b.worse() or old.members[b.key].alarm is b):
+            del old.members[b.key]
+
+    def worsen(self, a):
+        """Updates the member whose episode is worse."""
+        a.incident = self.incident_of(a)
+        if a.incident:
+            m = a.incident.members[a.key]
+            m.score, m.size = max(m.score, a.score), max(m.size, a.size)
+
     def join(self, inc, a, p):
         """Makes an alarm one of an incident; True if that makes a page of one with a rhythm."""
         a.incident, a.p = inc, p
-        self.count(a.key, a.at, 1 - p if a.at <= inc.opened + LONGEST * self.step else 1)
-        inc.members.setdefault(a.key, a)
+        if not a.worse():
+            self.count(a.key, a.at, 1 - p if a.at <= inc.opened + LONGEST * self.step else 1)
+        inc.members.setdefault(a.key, Member(a))
         inc.last = max(inc.last, a.at)
         if inc.page or len(inc.members) <= 2 * inc.usual or self.debt > HEADROOM:
             return False
@@ -371,25 +472,33 @@ class Fleet:
 
         def noisy(key):
             return sum(t - WEEK < m <= t - HOUR for m in self.alone[key]) >= 3
-        ranked = sorted(inc.members.values(), key=lambda b: (noisy(b.key), -b.score, b.time, b.key))
+        ranked = sorted(inc.members.values(), key=lambda m: (noisy(m.alarm.key), -m.score, m.alarm.time, m.alarm.key))
         self.events.append(dict(event=event, id=inc.id, time=t / 1000, page=page, group=inc.group, score=round(inc.score, 7),
                                 threshold=round(inc.threshold, 7), expected=round(inc.expected, 10),
-                                members=[[b.key, b.time / 1000, b.score, round(b.p, 7)] for b in ranked]))
+                                members=[[m.alarm.key, m.alarm.time / 1000, m.score, round(m.alarm.p, 7)] for m in ranked]))
 
 
 # Traces.
 
 def trace(name, keys, alarms, disorder=0, delays=None, repeats=False, by=()):
-    """Gives alarms (second, key, score) to a fleet as they arrive. Delays are seconds by number of the alarm."""
+    """Gives alarms (second, key, score) to a fleet as they arrive. Delays are seconds by number of the alarm. Some traces have
+    (second, key, score, size, worse): if worse, the alarm has the episode of the key's previous alarm, and else its own."""
     rng, fleet, events, seen = random.Random(7), Fleet(by), [], 0
-    rows = [dict(id=f"a{i}", key=k, kind="novelty", time=t, score=s) for i, (t, k, s) in enumerate(sorted(alarms))]
+    rows, episodes = [], {}
+    for i, (t, k, s, *more) in enumerate(sorted(alarms)):
+        rows.append(dict(id=f"a{i}", key=k, kind="novelty", time=t, score=s))
+        if more:
+            size, worse = more
+            if not worse or k not in episodes:
+                episodes[k] = f"a{i}"
+            rows[-1].update(size=size, episode=episodes[k])
     arrivals = [(r["time"] + rng.random() * disorder + (delays or {}).get(i, 0), r) for i, r in enumerate(rows)]
     arrivals += [(at + 60 * rng.random(), r) for at, r in arrivals[::3] if repeats]
     arrived = [r for _, r in sorted(arrivals, key=lambda x: x[0])]
     for k in keys:
         fleet.register(k, 0, WEEK)
     for r in arrived:
-        fleet.add(Alarm(round(1000 * r["time"]), r["id"], r["key"], r["kind"], r["score"]))
+        fleet.add(Alarm(round(1000 * r["time"]), r["id"], r["key"], r["kind"], r["score"], r.get("size", 0), r.get("episode")))
         seen = max(seen, round(1000 * r["time"]))
         events += fleet.advance(seen - 1000 * (disorder + 1))
     events += fleet.advance(seen + DAY)
@@ -438,8 +547,8 @@ def main():
     jobs = [f'up{{job="{j}",n="{n}",rack="r{r}"}}' for j in ("api", "auth", "cart", "mail", "pay", "queue", "search", "web")
             for r in range(6) for n in range(3)]
 
-    def having(*labels):
-        return [k for k in jobs if all(label in k for label in labels)]
+    def having(*labels, keys=jobs):
+        return [k for k in keys if all(label in k for label in labels)]
     trace("labels", jobs, noise(jobs, 0, 5, 41, 0.4) + burst(having('job="auth"'), 2 * day, 9, 42, 3) + burst(having('rack="r3"'), 3 * day, 11, 43, 3)
           + burst(having('job="pay"', 'rack="r4"'), 4 * day, 3, 44, 1), by=("job", "rack"))
     later = 2 * day + 36000
@@ -447,6 +556,19 @@ def main():
           + burst(part("s0/r0/", "s0/r3/", "s1/r0/"), 2 * day, 3, 54, 1)
           + burst(part("s0/r1/"), later, 7, 56, 1) + burst(part("s0/r3/"), later, 1, 57, 1)
           + burst(part("s1/r3/"), later + 180, 7, 58, 1) + burst(part("s0/r1/"), later + 180, 2, 59, 1) + burst(part("s1/r1/"), later + 180, 1, 60, 1))
+    racks = [f'up{{job="{j}",rack="r{r}",zone="{"ab"[r // 4]}"}}' for j in ("api", "auth", "cart", "mail", "pay", "web") for r in range(8)]
+    rng = random.Random(25061)
+    sizes = {k: rng.lognormvariate(1.6, 0.5) * rng.choice((1, -1)) for k in racks}
+
+    def sized(alarms, times=1, worse=False):
+        return [(t, k, s, round(times * sizes[k] * rng.lognormvariate(0, 0.2), 2), worse) for t, k, s in alarms]
+    begin = 2 * day + 36000.5
+    zone = having('zone="b"', keys=racks)
+    trace("stands_out", racks, sized(noise(racks, 0, 2.4, 25062, 1)) + sized(burst(zone, begin, 24, 25063, 2))
+          + sized(burst(having('rack="r5"', keys=racks), begin + 120, 6, 25064, 3), 8, True)
+          + sized(burst(zone, begin + 60, 6, 25065, 18), 5, True) + sized(burst(zone, begin + 60, 12, 25066, 18))
+          + sized(burst(having('rack="r1"', keys=racks), begin + 480, 6, 25067, 3), 6)
+          + sized(burst(having('job="pay"', keys=racks), begin + 1200, 8, 25068, 3), 6), by=("job", "rack", "zone"))
 
 
 if __name__ == "__main__":
