@@ -43,13 +43,14 @@
 // with several alarms: these all count each other, and the one whose answer exceeds its threshold by most is decided
 // first. The debt b grows by one with every page, and 7 are repaid in a budget.
 //
-//   - Join. An alarm joins the most specific open incident that has one of its groups under two conditions. At least
-//     one other key of the group alarmed in the last w, the window of the incident but at least 8δ. And at least half
-//     of these m keys are not due to chance: p = 1 − λw/m ≥ ½.
+//   - Join. An alarm joins an open incident that has one of its groups, the one with the fewest keys, under two
+//     conditions. At least one other key of the group alarmed in the last w, the window of the incident but at least
+//     8δ. And at least half of these m keys are not due to chance: p = 1 − λw/m ≥ ½.
 //   - Grow. A finding outside an incident merges with it, at the smallest group that has both, only if both began
 //     together: the window of the finding reaches back to the opening or, in the incident's first eight steps, to its
 //     last member, or in these steps the group of the finding contains that of the incident. A later finding is a
-//     separate incident, and so is one if the median size of the incident's members is at least four times its own.
+//     separate incident, and so is one if the median size of its alarms is above 0, and at most a quarter of the median
+//     size of the incident's members.
 //   - Page again. An update is a page if the group is wider, once before the members double, or if there are twice as
 //     many members as eight steps after the last page. It costs as much as every page, and is not a page if b > 8.
 //   - Part. An incident does not explain alarms in its parts later than two steps after its opening. Such an alarm asks
@@ -61,17 +62,20 @@
 //     incident's group in the window, or a half or a quarter of the number in twice or four times the window if that is
 //     larger. T is the time since two steps after the opening, at least w. So alarms that spread over the parts of an
 //     incident, or continue in one part, are not a separate incident. After a long calm they are, at once.
-//   - Stand out. Within a storm, an outage is recognised by its size. The background of g are the alarms of the last 32
-//     steps without the present step, at most 64, of the open incident around g or, without one, of the fleet. An alarm
-//     stands out if its size is at least four times the median of the background and if, with an incident around g, it
-//     is later than one step after the opening and its key is not a member, its episode became worse, or it is twice as
-//     large as the member. Such an alarm asks in all its groups that contain no open incident, over at most 16 steps,
-//     and counts only alarms that stand out. Of the keys outside g, l' have such an alarm in the window and m' any
-//     alarm. Of the n alarms of the background and these l', l stand out, those of the background before the window,
-//     and φ = (1 + l)/(2 + n). The mean is the larger of λw and (l' + φ·(1 + m'))·k_g/(k − k_g), with shape
-//     min(1 + l', 3), and s is larger by −log₁₀ φ because only this share of the alarms asks. Without an incident around g,
-//     φ = 0 in the mean and 1 in the score. A finding is decided before all others, and is a separate incident with
-//     only these alarms. If the incident around g was a page, min(b, ½) of the debt does not count.
+//   - Stand out. Within a storm, an outage is recognised by its size. The background of g is taken from the 64 latest
+//     alarms in the last 32 steps, without the present step, of the group of the open incident around g or, without
+//     one, of the fleet: the alarms that have a size and belong to that incident. An alarm stands out if its absolute
+//     size is at least four times their median, the larger one of an even number, and if it belongs to no other
+//     incident. With an incident around g, it also has to be later than one step after the opening, and its key was not
+//     a member before, or its episode became worse, or it is twice as large as the member. Such an alarm asks in all
+//     its groups that do not contain an open incident or all keys, over at most 16 steps, and counts only alarms that
+//     stand out. Of the keys outside g, l' have such an alarm in the window, and m' have any alarm in it that is later
+//     than one step after the opening. Let l be l' plus the alarms of the background before the window that are as
+//     large, n be l' plus the number of alarms of the background, and φ = (1 + l)/(2 + n). The mean is the larger of λw
+//     and (l' + φ·(1 + m'))·k_g/(k − k_g), with shape min(1 + l', 3), and s is larger by −log₁₀ φ because only this
+//     share of the alarms asks. Without an incident around g, φ is 0 in the mean and 1 in the score, and k is the
+//     number of all keys. A finding is decided before those of other alarms, and is a separate incident with only these
+//     alarms. If the incident around g was a page, min(b, ½) of the debt does not count in the threshold.
 //   - Learn. n_gh counts an alarm outside incidents by 1, a member by 1 − p, and a member of an incident that is older
 //     than 32 steps by 1: a lasting state becomes usual.
 //   - Close. An incident closes after 32 steps without a new member.
@@ -86,12 +90,13 @@
 //   - A window w before t has the alarms later than t − w. For each key its latest alarm counts.
 //   - e_gh has the present hour up to now, and the same hour of each whole day since the group began, each weighted by
 //     its age. Λ is computed like λ, over all hours and with a_fleet as its prior. ΛB is at least 1.
-//   - Among the alarms of a moment, those that may join an incident are decided first. The most specific group of a key
-//     is its last group.
+//   - Among the alarms of a moment, those that may join an incident are decided first. If several incidents of an
+//     alarm's groups have the fewest keys, the one with the last group counts.
 //   - A new incident takes all unexplained alarms in its group and window, with p = 1 − λw/(c − 1). They leave n_gh and
-//     other incidents. A member is the first alarm of its key. A report that its episode is worse updates it, is not
-//     counted as an alarm, and belongs to another incident only if it stands out. If incidents merge, the oldest
-//     continues.
+//     other incidents. A member is the first alarm of its key. A report that its episode is worse updates it, and is
+//     not counted as an alarm. It belongs to another incident only if a finding takes it, or if it stands out of the
+//     background of an open incident that has one of its groups and had a member in the last w of Join. Its key then
+//     leaves the former incident. If incidents merge, the oldest continues.
 //   - A group with the same keys as another is not a part of it. The incident around g is the narrowest open one.
 //   - For parts, m and the previous alarms of g count each key by its latest alarm. m starts two steps after the
 //     opening. The previous window ends where the window of the question starts, or two steps after the opening if that

@@ -155,18 +155,19 @@ func (f *Fleet) addRecent(a *alarm) {
 
 // belong decides on an alarm that opens no incident: it joins one, or is in none.
 func (f *Fleet) belong(a *alarm, result answer) {
-	inc := result.joins
-	switch {
-	case a.worse() && f.leavesFor(inc, a):
+	inc, p := result.joins, result.p
+	if a.worse() {
+		if inc, p = f.leavesFor(a), 1; inc == nil {
+			f.worsen(a)
+			return
+		}
 		f.separate(a)
-	case a.worse():
-		f.worsen(a)
-		return
-	case inc == nil:
+	}
+	if inc == nil {
 		f.alone(a, a.takenAt)
 		return
 	}
-	page := f.join(inc, a, result.p)
+	page := f.join(inc, a, p)
 	due, paged := f.pageAgain(inc, false)
 	if page || due || float64(len(inc.members)) >= 1.5*float64(inc.reported) {
 		f.report(Update, inc, a.takenAt, page || paged)
@@ -354,10 +355,11 @@ func (f *Fleet) noisy(name string, t moment) bool {
 }
 
 // joinable returns the open incident that an alarm may join, with its probability, or nil.
-func (f *Fleet) joinable(a *alarm) (*incident, float64) {
+func (f *Fleet) joinable(a *alarm) (best *incident, p float64) {
+	minKeys := math.MaxInt
 	for i, g := range slices.Backward(a.key.groups) {
 		for _, inc := range f.open {
-			if inc.group != g.name {
+			if inc.group != g.name || g.keys >= minKeys {
 				continue
 			}
 			w := max(inc.window, nearSteps*a.key.step)
@@ -367,11 +369,11 @@ func (f *Fleet) joinable(a *alarm) (*incident, float64) {
 				keys--
 			}
 			if others := float64(keys); others > 0 && others >= 2*chance {
-				return inc, 1 - chance/others
+				best, p, minKeys = inc, 1-chance/others, g.keys
 			}
 		}
 	}
-	return nil, 0
+	return best, p
 }
 
 // countAlarming counts the keys of a group with an alarm that is selected, for every window before t.

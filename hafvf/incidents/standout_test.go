@@ -174,15 +174,20 @@ func TestFleetStandsOut(t *testing.T) {
 				}
 				alarm(job, rack, storm.Add(time.Duration(job%2)*time.Minute), size)
 			}
-			alarm(job, c.rack, storm.Add(c.after), c.size)
+			alarm(job, c.rack, storm.Add(c.after+time.Duration(job/4)*time.Minute), c.size)
 		}
 		got := ""
-		for _, e := range f.Advance(storm.Add(c.after)).Events {
+		for _, e := range f.Advance(storm.Add(c.after + time.Minute)).Events {
 			if e.State == incidents.Opened && e.Page && e.Labels["rack"] != "" {
 				got = e.Group
 			}
 		}
 		expect.Same(t, c.want, got, name)
+		for _, e := range f.Open() {
+			if e.Group == c.want {
+				expect.Same(t, 6, e.NumMembers, name)
+			}
+		}
 		b, _ := f.AppendBinary(nil)
 		useRestored(t, b)
 	}

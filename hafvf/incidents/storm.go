@@ -150,10 +150,19 @@ func (f *Fleet) incidentOf(a *alarm) *incident {
 	return nil
 }
 
-// leavesFor reports whether a report of a worse episode joins an open incident: it stands out of the background of this
-// incident, as the alarms that opened it.
-func (f *Fleet) leavesFor(inc *incident, a *alarm) bool {
-	return inc != nil && inc != f.incidentOf(a) && f.groups[inc.group] != nil && f.background(f.groups[inc.group], a.key.step).standsOut(a)
+// leavesFor returns the open incident that a report of a worse episode joins, or nil: the report stands out of the
+// background of this incident, as its members did.
+func (f *Fleet) leavesFor(a *alarm) (best *incident) {
+	own, minKeys := f.incidentOf(a), math.MaxInt
+	for _, g := range slices.Backward(a.key.groups) {
+		for _, inc := range f.open {
+			recent := a.takenAt-inc.last < max(inc.window, nearSteps*a.key.step)
+			if inc.group == g.name && inc != own && recent && g.keys < minKeys && f.background(g, a.key.step).standsOut(a) {
+				best, minKeys = inc, g.keys
+			}
+		}
+	}
+	return best
 }
 
 // worsen updates the member with the episode of a report that the episode is worse.

@@ -223,8 +223,11 @@ class Fleet:
             self.found(a.at, inc, **answer)
         for _, a, inc, p in answers:
             if a.worse():
-                self.worsen(a)
-                continue
+                inc, p = self.leaves_for(a), 1.0
+                if not inc:
+                    self.worsen(a)
+                    continue
+                self.leave(a)
             if inc is None:
                 self.count_alone(a, a.at)
                 continue
@@ -234,7 +237,7 @@ class Fleet:
                 self.tell("update", inc, a.at, page or again)
 
     def joinable(self, a, rates):
-        for g in reversed(self.paths[a.key]):
+        for g in sorted(reversed(self.paths[a.key]), key=lambda g: len(g.keys)):
             for inc in self.open:
                 if inc.group == g.name:
                     w = max(inc.window, NEARBY * self.step)
@@ -415,6 +418,17 @@ class Fleet:
             self.alone[b.key] = [m for m in self.alone[b.key] if m != b.at]
         elif b.key in old.members and (b.worse() or old.members[b.key].alarm is b):
             del old.members[b.key]
+
+    def leaves_for(self, a):
+        """The open incident other than that of its episode that a report joins, or none."""
+        for g in sorted(reversed(self.paths[a.key]), key=lambda g: len(g.keys)):
+            for inc in self.open:
+                recent = a.at - inc.last < max(inc.window, NEARBY * self.step)
+                if inc.group == g.name and recent and inc is not self.incident_of(a):
+                    around, _, _, enough = self.background(g, a.at)
+                    if self.stands_out(a, around, enough):
+                        return inc
+        return None
 
     def worsen(self, a):
         """Updates the member whose episode is worse."""

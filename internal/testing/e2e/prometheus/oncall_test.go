@@ -318,7 +318,7 @@ func onCall(b *testing.B) {
 }
 
 // freeAddress returns a loopback address on which nothing listens.
-func freeAddress(b *testing.B) string {
+func freeAddress(testing.TB) string {
 	s := httptest.NewServer(nil)
 	defer s.Close()
 	return strings.TrimPrefix(s.URL, "http://")
