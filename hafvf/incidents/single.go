@@ -14,13 +14,15 @@ const (
 	singleWeeks = 4 // weeks of stored scores
 	savedWeeks  = 2 // weeks of pages that can be saved
 	maxSingle   = 100
+	minSingle   = 3. // smallest score of a page, in thresholds
 )
 
 // singles selects the alarms outside incidents that are pages because nothing in the last weeks was clearer.
 //
-// An alarm waits for eight steps of its key. It is dropped if it is in an incident by then, or if its key was in an
-// incident in the 32 steps before, or had a page in the day before. It is a page if its score is at least its
-// threshold, and if fewer than n·w other keys had at least its score in the last w weeks. n is the number of pages per
+// An alarm, or a report that its episode is worse, waits for eight steps of its key. It is dropped if it is in an
+// incident by then, or if its key was in an incident in the 32 steps before, or had a page in the day before. It is a
+// page if its score is at least three times its threshold, and if fewer than n·w other keys had at least its score in the
+// last w weeks. n is the number of pages per
 // week, and w the number of weeks since the first alarm, from one to four. In the first week there is at most one page
 // a day.
 //
@@ -126,7 +128,7 @@ func (s *singles) page(t moment, candidate scoreOfKey) bool {
 	}
 	s.record(t, candidate)
 	early := t < s.firstAt+week && t < s.lastPage+day
-	if candidate.score < 1 || early || float64(len(higher)) >= s.perWeek*float64(weeks) || s.bucket < 1 {
+	if candidate.score < minSingle || early || float64(len(higher)) >= s.perWeek*float64(weeks) || s.bucket < 1 {
 		return false
 	}
 	s.bucket--

@@ -57,7 +57,7 @@ func TestSingles(t *testing.T) {
 	n := 0
 	alarm := func(key string, after time.Duration, score float64) {
 		n++
-		f.Add(Alarm{ID: fmt.Sprint(n), Key: key, Kind: "change", Time: monday.Add(after), Score: score, Threshold: 4})
+		f.Add(Alarm{ID: fmt.Sprint(n), Key: key, Kind: "change", Time: monday.Add(after), Score: score, Threshold: 1})
 	}
 	pages := func(after time.Duration) (keys []string) {
 		for _, s := range f.Advance(monday.Add(after)).Singles {

@@ -170,6 +170,7 @@ func (f *Fleet) worsen(a *alarm) {
 	inc := f.incidentOf(a)
 	if inc == nil {
 		f.assign(a, "")
+		f.singles.alone(a)
 		return
 	}
 	a.incident = inc

@@ -336,8 +336,7 @@ func (f *Fleet) advance(watermark time.Time) error {
 		if err != nil {
 			return err
 		}
-		if !t.IsWorse() {
-			f.pageCandidates[name] = h.event
+		if f.pageCandidates[name] = h.event; !t.IsWorse() {
 			f.digests.Add(alarmOf(t), a.Incident)
 		}
 		f.listener.Alert(a.Key, t, a.Incident)

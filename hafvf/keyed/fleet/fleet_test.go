@@ -220,7 +220,7 @@ func TestSinglePage(t *testing.T) {
 	var got heard
 	cfg := Config{Config: incidents.Config{MaxSinglePages: 3}}
 	f := newFleet(t, cfg, &got)
-	take(t, f, alarm("a/b", "f:1", start, 5, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
+	take(t, f, alarm("a/b", "f:1", start, 15, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
 	expect.OK(t, f.Advance(start.Add(7*time.Minute)))
 	expect.Same(t, heard{"a/b f:1 novelty"}, got, "before")
 	if next, _ := f.Next(); !next.Equal(start.Add(8 * time.Minute)) {
@@ -240,7 +240,7 @@ func TestSinglePageOfEndedEpisode(t *testing.T) {
 	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
 	for i, kind := range []string{"novelty", keyed.RecoveredAlarm} {
 		ep := &keyed.EpisodeReport{ID: "f:1", Since: start, State: keyed.EpisodeOpen, UsualBefore: m}
-		e := keyed.AlertEvent{Key: "a/b", Time: start.Add(time.Duration(i) * time.Minute), ID: fmt.Sprint("f:", i+1), X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: kind, Score: 9, Threshold: 4, Before: m, After: m, Usual: m, Episode: ep}}
+		e := keyed.AlertEvent{Key: "a/b", Time: start.Add(time.Duration(i) * time.Minute), ID: fmt.Sprint("f:", i+1), X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: kind, Score: 19, Threshold: 4, Before: m, After: m, Usual: m, Episode: ep}}
 		event, _ := e.AppendBinary(nil) // never fails
 		take(t, f, appendNotice(nil, notice{key: "a/b", time: e.Time, pace: keyed.Pace{Step: time.Minute, Budget: time.Hour}, event: event}))
 	}
