@@ -3,6 +3,7 @@ package pipeline
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -21,7 +21,6 @@ import (
 
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
-	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/account"
@@ -36,7 +35,7 @@ import (
 // maxMarksLogged is the maximum number of rejected marks that are logged one by one.
 const maxMarksLogged = 10
 
-// maxMarks is the maximum number of alarms that a run remembers for marks, and of marks that it keeps.
+// maxMarks is the maximum number of marks that a run keeps.
 const maxMarks = 1000
 
 // A markRegistry reads users' marks of alarms and applies them to a run.
@@ -46,30 +45,17 @@ type markRegistry struct {
 	shared transforms.FalseMarks
 
 	mu         sync.Mutex
-	alarms     []*markable            // the last maxMarks, oldest first
-	byID       map[string][]*markable // the same alarms
-	changed    bool                   // alarms changed since the last commit
-	unobserved []appliedMark          // marks that the observer has not seen
+	unobserved []records.Mark // marks that the observer has not seen
 
 	info    fs.FileInfo // of the last file read; nil for none
 	read    markState   // marks read so far, applied with the next commit
 	refused int         // number of rejected marks
 }
 
-// A markable is an alarm that can be marked.
-type markable struct {
-	Key, ID, Kind string
-	Time          time.Time
-	Size          float64  // largest size of its episode, as Alert.Size; 0 for none
-	Output        int      `json:",omitempty"`
-	Incident      string   `json:",omitempty"`
-	Reports       []string `json:",omitempty"` // IDs of the reports that its episode is worse
-}
-
 // A markState is the part of a run's states about marks.
 type markState struct {
 	Read  map[string]markPosition // end of the part that was read, by file or partition
-	Marks []appliedMark           // last marks that match an alarm, in reading order
+	Marks []appliedMark           // the last maxMarks, in reading order
 }
 
 type markPosition struct {
@@ -78,12 +64,10 @@ type markPosition struct {
 	Sum    uint32 `json:",omitempty"` // CRC-32 of these bytes
 }
 
-// An appliedMark is a mark with the alarm that it belongs to.
+// An appliedMark is a stored mark.
 type appliedMark struct {
 	records.Mark
-	AlarmID string  `json:"Of"`
-	Size    float64 `json:",omitempty"`
-	Output  int     `json:",omitempty"`
+	AlarmID string `json:"Of,omitempty"` // the alarm's id in marks of earlier versions, whose ID may be another
 }
 
 // openMarks applies the marks in the stored states, and reads new marks. If the config no longer reads marks, it
@@ -92,16 +76,18 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	if r.history != nil {
 		return nil
 	}
-	m := &markRegistry{run: r, source: g.marks, byID: map[string][]*markable{}, read: markState{Read: map[string]markPosition{}}}
+	m := &markRegistry{run: r, source: g.marks}
 	stored, err := m.restore()
 	if err != nil {
 		r.log.Warn("cannot read the stored marks: reading all marks again", "reason", err.Error())
+	}
+	if former, _ := r.account.Restore(statestore.FormerAlarmsKey); former != nil {
+		r.account.SetRuntimeSetting(statestore.FormerAlarmsKey, nil, func() {})
 	}
 	switch {
 	case g.marks == nil && stored:
 		m.apply()
 		m.read.Marks = nil
-		r.account.SetRuntimeSetting(statestore.AlarmsKey, nil, func() {})
 		r.account.SetRuntimeSetting(statestore.MarksKey, nil, m.applyOnCommit())
 		return nil
 	case g.marks == nil:
@@ -113,120 +99,27 @@ func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	}
 	r.marks = m
 	m.apply()
-	m.unobserved = slices.Clone(m.read.Marks)
+	for _, a := range m.read.Marks {
+		m.unobserved = append(m.unobserved, a.Mark)
+	}
 	m.observe()
-	r.account.CommitAlong(statestore.AlarmsKey, m.state)
 	return m.poll(ctx)
 }
 
-// restore reads the stored alarms and marks. stored is false if there are none.
+// restore reads the stored marks. stored is false if there are none.
 func (m *markRegistry) restore() (stored bool, err error) {
-	var alarms []*markable
-	for key, dst := range map[string]any{statestore.AlarmsKey: &alarms, statestore.MarksKey: &m.read} {
-		b, failed := m.run.account.Restore(key)
-		if failed == nil && b != nil {
-			failed = json.Unmarshal(b, dst)
-			stored = true
-		}
-		err = errors.Join(err, failed)
+	b, err := m.run.account.Restore(statestore.MarksKey)
+	if err == nil && b != nil {
+		stored, err = true, json.Unmarshal(b, &m.read)
 	}
-	for _, a := range alarms {
-		m.add(a)
+	for i := range m.read.Marks {
+		a := &m.read.Marks[i]
+		a.ID = cmp.Or(a.AlarmID, a.ID)
 	}
 	if m.read.Read == nil {
 		m.read.Read = map[string]markPosition{}
 	}
 	return stored, err
-}
-
-// state returns the alarms in JSON, as stored under AlarmsKey. changed is false if they have not changed since the last
-// call.
-func (m *markRegistry) state() (value []byte, changed bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.changed {
-		return nil, false
-	}
-	m.changed = false
-	return []byte(jsontext.Of(m.alarms)), true
-}
-
-// recordAlert records an alarm of a key, or a later report of its episode: that it is worse, or its end. It ignores
-// beliefs.
-func (m *markRegistry) recordAlert(key string, t keyed.AlertEvent) {
-	if m == nil || t.Source != keyed.SourceAlarm {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	worse := t.IsWorse()
-	if worse || t.BackToUsual() {
-		m.report(key, t, worse)
-	}
-	if worse || t.Kind == keyed.RecoveredAlarm || m.find(key, t.ID) != nil { // else the alarm is repeated
-		return
-	}
-	size := finite(t.Size)
-	if math.IsNaN(size) {
-		size = 0
-	}
-	m.changed = true
-	m.add(&markable{Key: strings.Clone(key), ID: strings.Clone(t.ID), Kind: t.Kind, Time: t.Time, Size: size, Output: t.Output})
-}
-
-// finite limits a size to finite numbers, because JSON has no infinity.
-func finite(size float64) float64 { return max(-math.MaxFloat64, min(size, math.MaxFloat64)) }
-
-// report enlarges the size of an alarm to that of a later report of its episode. A mark of a report that the episode is
-// worse marks the alarm.
-func (m *markRegistry) report(key string, t keyed.AlertEvent, worse bool) {
-	onset := t.ID
-	if worse {
-		onset = t.Episode.ID
-	}
-	a := m.find(key, onset)
-	if a == nil {
-		return
-	}
-	if worse && !slices.Contains(a.Reports, t.ID) {
-		a.Reports, m.changed = append(a.Reports, strings.Clone(t.ID)), true
-	}
-	if a.Output == t.Output && a.Size*t.Size > 0 && math.Abs(t.Size) > math.Abs(a.Size) {
-		a.Size, m.changed = finite(t.Size), true
-	}
-}
-
-func (m *markRegistry) find(key, id string) *markable {
-	for _, a := range m.byID[id] {
-		if a.Key == key {
-			return a
-		}
-	}
-	return nil
-}
-
-func (m *markRegistry) add(a *markable) {
-	if len(m.alarms) == maxMarks {
-		oldest := m.alarms[0]
-		m.alarms = m.alarms[1:]
-		if m.byID[oldest.ID] = slices.DeleteFunc(m.byID[oldest.ID], func(o *markable) bool { return o == oldest }); len(m.byID[oldest.ID]) == 0 {
-			delete(m.byID, oldest.ID)
-		}
-	}
-	m.alarms = append(m.alarms, a)
-	m.byID[a.ID] = append(m.byID[a.ID], a)
-}
-
-// assign records the incident of an alarm.
-func (m *markRegistry) assign(assignment incidents.Assignment) {
-	if m == nil {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if a := m.find(assignment.Key, assignment.ID); a != nil && a.Incident != assignment.Incident {
-		a.Incident, m.changed = strings.Clone(assignment.Incident), true
-	}
 }
 
 // follow polls for marks in the background until end is called.
@@ -298,19 +191,26 @@ func (m *markRegistry) observe() {
 	m.unobserved = nil
 	m.mu.Unlock()
 	marked := m.run.observer().Marked
-	for _, a := range pending {
-		a.ID = a.AlarmID
-		marked(a.Mark)
+	for _, mark := range pending {
+		marked(mark)
 	}
 }
 
-// falseMarks returns the false marks that have a size, by key.
+// falseMarks returns the false marks that have a size, by key. Marks of earlier versions act from their time on.
 func (m *markRegistry) falseMarks() map[string][]keyed.FalseMark {
 	byKey := map[string][]keyed.FalseMark{}
 	for _, a := range m.read.Marks {
-		if a.Mark.Mark == records.MarkedFalse && a.Size != 0 {
-			byKey[*a.Key] = append(byKey[*a.Key], keyed.FalseMark{From: a.Time, Size: a.Size, Output: a.Output})
+		if a.Mark.Mark != records.MarkedFalse || a.Size == 0 {
+			continue
 		}
+		f := keyed.FalseMark{From: a.Time, Size: a.SignedSize(), Output: keyed.AnyOutput}
+		if a.AlarmID != "" {
+			f.Since, f.Output = a.Time, 0
+		}
+		if a.Output != nil {
+			f.Output = *a.Output
+		}
+		byKey[*a.Key] = append(byKey[*a.Key], f)
 	}
 	return byKey
 }
@@ -416,55 +316,29 @@ func (m *markRegistry) accept(place records.SourcePlace, line []byte) error {
 	return m.run.writeDead(records.AppendReject(connectors.Chunk(nil).Begin(nil, place.ID), place, raw, "the mark "+err.Error()))
 }
 
-// addMark adds a mark to the alarm or to the alarms of the incident that it names. A later mark replaces an earlier
-// one.
+// addMark adds a mark. It replaces an earlier mark of the alarm.
 func (m *markRegistry) addMark(mark records.Mark) error {
+	if !mark.Named() {
+		command := fmt.Sprintf("hafvf mark ALERTS %s %s", message.ShellWord(mark.ID), mark.Mark)
+		if mark.Key != nil {
+			command += " --key " + message.ShellWord(*mark.Key)
+		}
+		return fmt.Errorf("is of an earlier version, without key and start of its alarm: mark the alarm again with %s, where ALERTS is the file of its alert", command)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var matches []*markable
-	keys := map[string]bool{}
-	for _, a := range m.alarms {
-		for _, id := range append([]string{a.ID}, a.Reports...) {
-			if !mark.Matches(a.Key, id, a.Incident) {
-				continue
-			}
-			if id == mark.ID {
-				keys[a.Key] = true
-			}
-			matches = append(matches, a)
-			break
+	sameAlarm := func(a appliedMark) bool { return a.ID == mark.ID && *a.Key == *mark.Key }
+	if i := slices.IndexFunc(m.read.Marks, sameAlarm); i >= 0 {
+		if prev := m.read.Marks[i]; prev.Mark.Mark == mark.Mark && prev.SignedSize() == mark.SignedSize() && prev.Time.Equal(mark.Time) {
+			return nil
 		}
+		m.read.Marks = slices.Delete(m.read.Marks, i, i+1)
 	}
-	if len(matches) == 0 {
-		return fmt.Errorf("is for an unknown alarm: none of the last %d alarms has the id %s%s", maxMarks, message.Quote(mark.ID), ofKey(mark.Key))
-	}
-	if len(keys) > 1 {
-		sorted := slices.Sorted(maps.Keys(keys))
-		return fmt.Errorf("is ambiguous: alarms of %d keys have the id %s; give key, such as %s", len(sorted), message.Quote(mark.ID), message.Quote(sorted[0]))
-	}
-	for _, a := range matches {
-		applied := appliedMark{Mark: mark, AlarmID: a.ID, Size: a.Size, Output: a.Output}
-		applied.Key = &a.Key
-		sameAlarm := func(o appliedMark) bool { return o.AlarmID == a.ID && *o.Key == a.Key }
-		if i := slices.IndexFunc(m.read.Marks, sameAlarm); i >= 0 {
-			if prev := m.read.Marks[i]; prev.ID == applied.ID && prev.Mark.Mark == applied.Mark.Mark && prev.Time.Equal(applied.Time) {
-				continue
-			}
-			m.read.Marks = slices.Delete(m.read.Marks, i, i+1)
-		}
-		m.read.Marks, m.unobserved = append(m.read.Marks, applied), append(m.unobserved, applied)
-	}
+	m.read.Marks, m.unobserved = append(m.read.Marks, appliedMark{Mark: mark}), append(m.unobserved, mark)
 	if excess := len(m.read.Marks) - maxMarks; excess > 0 {
 		m.read.Marks = slices.Delete(m.read.Marks, 0, excess)
 	}
 	return nil
-}
-
-func ofKey(key *string) string {
-	if key == nil {
-		return ""
-	}
-	return " and the key " + message.Quote(*key)
 }
 
 // String returns the number of marks, in total and for each value. It is empty without marks.
@@ -485,11 +359,16 @@ func (m *markRegistry) String() string {
 	return message.Count(len(m.read.Marks), "mark", "marks") + ": " + strings.Join(counts, ", ")
 }
 
-// SendMark appends a mark to a file, or writes it to a topic.
-func SendMark(ctx context.Context, sink *config.Sink, m records.Mark, log *slog.Logger) error {
-	line := m.Line()
+// SendMarks appends marks to a file, or writes them to a topic.
+func SendMarks(ctx context.Context, sink *config.Sink, marks []records.Mark, log *slog.Logger) error {
+	var chunk connectors.Chunk
+	var lines []byte
+	for _, m := range marks {
+		chunk = append(chunk.Begin([]byte(m.ID), m.ID), m.Line()...)
+		lines = append(lines, m.Line()...)
+	}
 	if sink.Kafka != nil {
-		return sink.Kafka.WriteChunk(ctx, append(connectors.Chunk(nil).Begin([]byte(m.ID), m.ID), line...), log)
+		return sink.Kafka.WriteChunk(ctx, chunk, log)
 	}
 	f, err := os.OpenFile(sink.File.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666)
 	if err != nil {
@@ -498,9 +377,9 @@ func SendMark(ctx context.Context, sink *config.Sink, m records.Mark, log *slog.
 	last := make([]byte, 1)
 	if info, err := f.Stat(); err == nil && info.Size() > 0 {
 		if _, err := f.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
-			line = append([]byte{'\n'}, line...)
+			lines = append([]byte{'\n'}, lines...)
 		}
 	}
-	_, err = f.Write(line) // one call: a concurrent reader sees the whole line or none of it
+	_, err = f.Write(lines) // one call: a concurrent reader sees whole lines or none of them
 	return errors.Join(err, f.Close())
 }

@@ -154,7 +154,10 @@ func reportRun(ctx context.Context, path, out string, set []string, period repor
 		}
 	}
 	c := report.NewCollector(period.From, graph.Clock)
-	_, err = b.run(ctx, filepath.Base(path), graph, c)
+	if _, err = b.run(ctx, filepath.Base(path), graph, c); cfg.Marks == nil {
+		path = ""
+	}
+	c.OfferMarks(path)
 	o.rejected = b.rejected
 	return c, err
 }

@@ -161,6 +161,7 @@ func (est *Estimator) update(m *Memory, out *Estimate, t *Track, input *Observat
 	}()
 	c := t.stages
 	t.n++
+	t.updateMarks(input.Time)
 	c.blank(m, out, t.n, input, est.cfg.Interval != 0)
 	out.WarmUp = !t.priorSet
 	if t.heartbeat != nil && est.aggregator == nil { // with an aggregator, the heartbeat has already seen the events

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -15,11 +16,15 @@ import (
 
 // A Mark is a user's feedback on an alarm.
 type Mark struct {
-	ID   string    `json:"id"`   // id of the alarm, or of an incident: then the mark is for each of its alarms
-	Mark string    `json:"mark"` // one of Marks
-	Time time.Time `json:"time"` // time from which on the mark acts
-	Key  *string   `json:"key,omitempty"`
-	Note string    `json:"note,omitempty"`
+	ID     string    `json:"id"`               // id of the alarm
+	Mark   string    `json:"mark"`             // one of Marks
+	Key    *string   `json:"key,omitempty"`    // key of the alarm; nil in lines of earlier versions
+	Time   time.Time `json:"time"`             // end of the alarm, or its last report: the mark acts on later records
+	Start  time.Time `json:"start,omitzero"`   // start of the alarm; zero in lines of earlier versions
+	Side   string    `json:"side,omitempty"`   // Above or Below; empty for an alarm without a size
+	Size   float64   `json:"size,omitempty"`   // largest size of the alarm, in sd; 0 for none
+	Output *int      `json:"output,omitempty"` // coordinate of the size; nil means all
+	Note   string    `json:"note,omitempty"`
 }
 
 // Values of Mark.Mark.
@@ -27,6 +32,12 @@ const (
 	MarkedFalse    = "false"
 	MarkedTrue     = "true"
 	MarkedExpected = "expected"
+)
+
+// Values of Mark.Side.
+const (
+	Above = "above"
+	Below = "below"
 )
 
 // Marks returns the valid values of Mark.Mark.
@@ -41,8 +52,24 @@ func (m *Mark) Check() error {
 		return fmt.Errorf("mark: unknown value %s: use one of %s", message.Quote(m.Mark), strings.Join(Marks(), ", "))
 	case m.Time.IsZero():
 		return errors.New("time: missing; it is required")
+	case m.Side != "" && m.Side != Above && m.Side != Below:
+		return fmt.Errorf("side: unknown value %s: use %s or %s", message.Quote(m.Side), Above, Below)
 	}
 	return nil
+}
+
+// Named reports whether the mark says key and start of its alarm. Lines of earlier versions do not.
+func (m *Mark) Named() bool { return m.Key != nil && !m.Start.IsZero() }
+
+// SignedSize returns the size with the sign of the side: positive above usual.
+func (m *Mark) SignedSize() float64 {
+	switch m.Side {
+	case Above:
+		return math.Abs(m.Size)
+	case Below:
+		return -math.Abs(m.Size)
+	}
+	return m.Size
 }
 
 // ParseMark parses the line of a mark.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
+	"hafvf/internal/jsontext"
 )
 
 // An Alert is an alert or an incident. It has the fields that reports need.
@@ -16,8 +18,10 @@ type Alert struct {
 	ID                     string
 	Start                  time.Time
 	Score, Threshold, Size Scalar
+	Output                 *int // coordinate of Size; records lack it
 	X                      Vectors
 	Usual, Before, After   Moments
+	Predicted              Moments
 	Message                string
 	Incident               string // ID of the alarm's incident
 	Episode                Episode
@@ -39,13 +43,36 @@ type Member struct {
 	Key            string
 	Time           time.Time
 	Score, Size, P Scalar
+	Episode        string // ID of the episode; empty for a silence
 }
 
 // An Episode is the episode that an alert begins, reports again or ends. It is zero without one.
-type Episode struct{ ID, State string }
+type Episode struct {
+	ID, State string
+	Since     time.Time
+}
 
 // IsWorse reports whether the alert only reports that the episode of an earlier alarm is worse.
 func (a *Alert) IsWorse() bool { return a.Episode.State == string(keyed.EpisodeWorse) }
+
+// IsAlarm reports whether the alert is an alarm, which can be marked. Beliefs and ends are not alarms.
+func (a *Alert) IsAlarm() bool {
+	return a.Kind == string(usual.NoveltyAlarm) || a.Kind == keyed.SilentAlarm || a.Kind == string(usual.ChangeAlarm) && a.Episode.ID != ""
+}
+
+// Line returns a line with the fields of an alarm that Marks reads.
+func (a *Alert) Line() string {
+	return jsontext.Of(struct {
+		Key     string         `json:"key"`
+		Time    time.Time      `json:"time"`
+		Kind    string         `json:"kind"`
+		ID      string         `json:"id"`
+		Start   time.Time      `json:"start"`
+		Size    Scalar         `json:"size"`
+		Output  *int           `json:"output,omitempty"`
+		Episode map[string]any `json:"episode"`
+	}{a.Key, a.Time, a.Kind, a.ID, a.Start, a.Size, a.Output, map[string]any{"id": a.Episode.ID}})
+}
 
 // NewAlert returns an alert whose numbers are NaN.
 func NewAlert() *Alert {

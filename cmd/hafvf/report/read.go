@@ -38,6 +38,7 @@ func Files(ctx context.Context, paths []string, period Since, zone *time.Locatio
 		}
 	}
 	c := NewCollector(start, zone)
+	c.OfferMarks("")
 	// Alerts are read first: they determine the keys with a series.
 	var alerts, others []string
 	whole := map[string]bool{"-": true} // files to read in full
@@ -74,6 +75,9 @@ func Files(ctx context.Context, paths []string, period Since, zone *time.Locatio
 			case r.Unread:
 				c.skip(*r.Key, *r.Time)
 			case r.Alert != nil:
+				if c.file = path; path == "-" {
+					c.file = ""
+				}
 				c.AddAlert(r.Alert)
 			case r.Smoothed():
 				c.AddSmoothed(r)
