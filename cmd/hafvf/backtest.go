@@ -51,7 +51,9 @@ func backtestCommand() *cobra.Command {
 				if err := checkPage(out, inputOf(cfg)); err != nil {
 					return err
 				}
-				page = report.NewCollector(time.Time{}, graph.Clock)
+				if page = report.NewCollector(time.Time{}, graph.Clock); graph.TakesMarks() {
+					page.SendMarksTo(args[0])
+				}
 			}
 			var other *pipeline.Graph
 			if against != "" {

@@ -154,10 +154,10 @@ func reportRun(ctx context.Context, path, out string, set []string, period repor
 		}
 	}
 	c := report.NewCollector(period.From, graph.Clock)
-	if _, err = b.run(ctx, filepath.Base(path), graph, c); cfg.Marks == nil {
-		path = ""
+	if graph.TakesMarks() {
+		c.SendMarksTo(path)
 	}
-	c.OfferMarks(path)
+	_, err = b.run(ctx, filepath.Base(path), graph, c)
 	o.rejected = b.rejected
 	return c, err
 }

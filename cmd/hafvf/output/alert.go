@@ -62,16 +62,19 @@ func (a *Alert) IsAlarm() bool {
 
 // Line returns a line with the fields of an alarm that Marks reads.
 func (a *Alert) Line() string {
+	type episode struct {
+		ID string `json:"id"`
+	}
 	return jsontext.Of(struct {
-		Key     string         `json:"key"`
-		Time    time.Time      `json:"time"`
-		Kind    string         `json:"kind"`
-		ID      string         `json:"id"`
-		Start   time.Time      `json:"start"`
-		Size    Scalar         `json:"size"`
-		Output  *int           `json:"output,omitempty"`
-		Episode map[string]any `json:"episode"`
-	}{a.Key, a.Time, a.Kind, a.ID, a.Start, a.Size, a.Output, map[string]any{"id": a.Episode.ID}})
+		Key     string    `json:"key"`
+		Time    time.Time `json:"time"`
+		Kind    string    `json:"kind"`
+		ID      string    `json:"id"`
+		Start   time.Time `json:"start,omitzero"`
+		Size    Scalar    `json:"size"`
+		Output  *int      `json:"output,omitempty"`
+		Episode episode   `json:"episode,omitzero"`
+	}{a.Key, a.Time, a.Kind, a.ID, a.Start, a.Size, a.Output, episode{a.Episode.ID}})
 }
 
 // NewAlert returns an alert whose numbers are NaN.

@@ -170,7 +170,7 @@ type Collector struct {
 func NewCollector(from time.Time, zone *time.Location) *Collector {
 	return &Collector{
 		from: from, zone: zone, keys: map[string]*key{}, counts: map[string]int64{}, incidents: map[string]*output.Alert{}, ids: map[uint64]uint64{},
-		rows: top{limit: maxRows}, singles: top{limit: maxSingles}, pointLimit: maxKeyPoints,
+		rows: top{limit: maxRows}, singles: top{limit: maxSingles}, pointLimit: maxKeyPoints, markTo: "-o marks.jsonl",
 	}
 }
 
@@ -190,13 +190,9 @@ func (c *Collector) markOf(d *detail) string {
 	return ""
 }
 
-// OfferMarks makes the page show for each alarm the command that marks it as false. config is the path of the config
-// that reads marks; empty for a file marks.jsonl.
-func (c *Collector) OfferMarks(config string) {
-	if c.markTo = "-o marks.jsonl"; config != "" {
-		c.markTo = "--config " + message.ShellWord(config)
-	}
-}
+// SendMarksTo sets the path of the config that reads marks, for the commands that mark alarms as false. Without it, the
+// commands append to marks.jsonl.
+func (c *Collector) SendMarksTo(config string) { c.markTo = "--config " + message.ShellWord(config) }
 
 // markCommand returns the command that marks an alarm as false; empty if the page offers none. Without a file of
 // alerts, the command has the alert in a line.

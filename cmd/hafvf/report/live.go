@@ -262,8 +262,8 @@ type Fact struct {
 // Page returns the current page and its version.
 func (l *Live) Page() (p *Page, version int64) {
 	c := NewCollector(time.Time{}, l.zone)
-	if c.live = true; l.markTo != "" {
-		c.OfferMarks(l.markTo)
+	if c.live, c.markTo = true, ""; l.markTo != "" {
+		c.SendMarksTo(l.markTo)
 	}
 	l.mu.Lock()
 	l.forget(time.Now())

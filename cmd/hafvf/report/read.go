@@ -38,7 +38,6 @@ func Files(ctx context.Context, paths []string, period Since, zone *time.Locatio
 		}
 	}
 	c := NewCollector(start, zone)
-	c.OfferMarks("")
 	// Alerts are read first: they determine the keys with a series.
 	var alerts, others []string
 	whole := map[string]bool{"-": true} // files to read in full
