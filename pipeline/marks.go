@@ -1,15 +1,12 @@
 package pipeline
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -40,12 +37,10 @@ const maxMarks = 1000
 
 // A markRegistry reads users' marks of alarms and applies them to a run.
 type markRegistry struct {
-	run    *run
-	source *config.Sink // where marks are read; nil: marks are no longer read
-	shared transforms.FalseMarks
-
-	mu         sync.Mutex
-	unobserved []records.Mark // marks that the observer has not seen
+	run      *run
+	source   *config.Sink // where marks are read; nil: marks are no longer read
+	shared   transforms.FalseMarks
+	observed []records.Mark // marks that the observer has seen
 
 	info    fs.FileInfo // of the last file read; nil for none
 	read    markState   // marks read so far, applied with the next commit
@@ -55,7 +50,7 @@ type markRegistry struct {
 // A markState is the part of a run's states about marks.
 type markState struct {
 	Read  map[string]markPosition // end of the part that was read, by file or partition
-	Marks []appliedMark           // the last maxMarks, in reading order
+	Marks []records.Mark          // the last maxMarks, in reading order
 }
 
 type markPosition struct {
@@ -64,62 +59,42 @@ type markPosition struct {
 	Sum    uint32 `json:",omitempty"` // CRC-32 of these bytes
 }
 
-// An appliedMark is a stored mark.
-type appliedMark struct {
-	records.Mark
-	AlarmID string `json:"Of,omitempty"` // the alarm's id in marks of earlier versions, whose ID may be another
-}
-
 // openMarks applies the marks in the stored states, and reads new marks. If the config no longer reads marks, it
 // removes the stored ones. It does nothing for a run that learns from the past.
 func (r *run) openMarks(ctx context.Context, g *Graph) error {
 	if r.history != nil {
 		return nil
 	}
-	m := &markRegistry{run: r, source: g.marks}
-	stored, err := m.restore()
+	m := &markRegistry{run: r, source: g.marks, read: markState{Read: map[string]markPosition{}}}
+	stored, err := r.account.Restore(statestore.MarksKey)
+	if err == nil && stored != nil {
+		err = json.Unmarshal(stored, &m.read)
+	}
 	if err != nil {
 		r.log.Warn("cannot read the stored marks: reading all marks again", "reason", err.Error())
 	}
 	if former, _ := r.account.Restore(statestore.FormerAlarmsKey); former != nil {
 		r.account.SetRuntimeSetting(statestore.FormerAlarmsKey, nil, func() {})
 	}
-	switch {
-	case g.marks == nil && stored:
-		m.apply()
+	if g.marks == nil && stored == nil {
+		return nil
+	}
+	falseMarks := m.falseMarks()
+	m.shared.Store(&falseMarks)
+	account.WithValue(r.account, "", &m.shared)
+	if g.marks == nil {
 		m.read.Marks = nil
 		r.account.SetRuntimeSetting(statestore.MarksKey, nil, m.applyOnCommit())
 		return nil
-	case g.marks == nil:
-		return nil
-	case g.marks.Kafka != nil:
-		if _, err := r.clients.client(g.marks.Kafka.Cluster).Create(ctx, g.marks.Kafka.Topic, 1, nil); err != nil {
+	}
+	if k := g.marks.Kafka; k != nil {
+		if _, err := r.clients.client(k.Cluster).Create(ctx, k.Topic, 1, nil); err != nil {
 			return err
 		}
 	}
 	r.marks = m
-	m.apply()
-	for _, a := range m.read.Marks {
-		m.unobserved = append(m.unobserved, a.Mark)
-	}
-	m.observe()
+	m.observe(slices.Clone(m.read.Marks))
 	return m.poll(ctx)
-}
-
-// restore reads the stored marks. stored is false if there are none.
-func (m *markRegistry) restore() (stored bool, err error) {
-	b, err := m.run.account.Restore(statestore.MarksKey)
-	if err == nil && b != nil {
-		stored, err = true, json.Unmarshal(b, &m.read)
-	}
-	for i := range m.read.Marks {
-		a := &m.read.Marks[i]
-		a.ID = cmp.Or(a.AlarmID, a.ID)
-	}
-	if m.read.Read == nil {
-		m.read.Read = map[string]markPosition{}
-	}
-	return stored, err
 }
 
 // follow polls for marks in the background until end is called.
@@ -169,42 +144,33 @@ func (m *markRegistry) poll(ctx context.Context) (err error) {
 
 // applyOnCommit returns a function that applies the marks read so far to the filters, and reports them to the observer.
 func (m *markRegistry) applyOnCommit() func() {
-	falseMarks, marks := m.falseMarks(), m.String()
+	falseMarks, marks, text := m.falseMarks(), slices.Clone(m.read.Marks), m.String()
 	return func() {
 		m.shared.Store(&falseMarks)
-		m.observe()
-		m.run.log.Info("marks applied", "marks", marks)
+		m.observe(marks)
+		m.run.log.Info("marks applied", "marks", text)
 	}
 }
 
-// apply makes the filters use the marks read so far, at the start of a run.
-func (m *markRegistry) apply() {
-	falseMarks := m.falseMarks()
-	m.shared.Store(&falseMarks)
-	account.WithValue(m.run.account, "", &m.shared)
-}
-
-// observe reports marks that the observer has not seen.
-func (m *markRegistry) observe() {
-	m.mu.Lock()
-	pending := m.unobserved
-	m.unobserved = nil
-	m.mu.Unlock()
-	marked := m.run.observer().Marked
-	for _, mark := range pending {
-		marked(mark)
+// observe reports the marks that the observer has not seen.
+func (m *markRegistry) observe(marks []records.Mark) {
+	for _, mark := range marks {
+		if !slices.Contains(m.observed, mark) {
+			m.run.observer().Marked(mark)
+		}
 	}
+	m.observed = marks
 }
 
 // falseMarks returns the false marks that have a size, by key. Marks of earlier versions act from their time on.
 func (m *markRegistry) falseMarks() map[string][]keyed.FalseMark {
 	byKey := map[string][]keyed.FalseMark{}
 	for _, a := range m.read.Marks {
-		if a.Mark.Mark != records.MarkedFalse || a.Size == 0 {
+		if a.Mark != records.MarkedFalse || a.Size == 0 {
 			continue
 		}
-		f := keyed.FalseMark{From: a.Time, Size: a.SignedSize(), Output: keyed.AnyOutput}
-		if a.AlarmID != "" {
+		f := keyed.FalseMark{From: a.Time, Size: a.Size, Output: keyed.AnyOutput}
+		if a.Start.IsZero() {
 			f.Since, f.Output = a.Time, 0
 		}
 		if a.Output != nil {
@@ -215,8 +181,10 @@ func (m *markRegistry) falseMarks() map[string][]keyed.FalseMark {
 	return byKey
 }
 
-// maxMarkBytes is the maximum length of a mark in bytes.
-const maxMarkBytes = 64 << 10
+const (
+	maxMarkBytes = 64 << 10 // maximum length of a mark
+	maxMarksFile = 1 << 30  // maximum length of a file of marks
+)
 
 // readFile reads the lines appended to a file since the last call. If the part read before has changed, it reads the
 // whole file again.
@@ -228,51 +196,24 @@ func (m *markRegistry) readFile(path string) error {
 	if err != nil || m.info != nil && info.Size() == m.info.Size() && info.ModTime().Equal(m.info.ModTime()) && os.SameFile(info, m.info) {
 		return err
 	}
-	f, err := inputfile.Open(path)
+	text, _, err := inputfile.Read(path, maxMarksFile)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	position := m.read.Read[path]
-	sum := crc32.NewIEEE()
-	if n, err := io.CopyN(sum, f, position.Offset); err != nil && err != io.EOF {
-		return err
-	} else if n < position.Offset || sum.Sum32() != position.Sum {
+	position, whole := m.read.Read[path], bytes.LastIndexByte(text, '\n')+1
+	if read := int(position.Offset); read > whole || crc32.ChecksumIEEE(text[:read]) != position.Sum {
 		position = markPosition{}
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
+	}
+	for line := range bytes.Lines(text[position.Offset:whole]) {
+		if position.Line++; position.Line == 1 {
+			line = inputfile.WithoutMark(line)
+		}
+		if err := m.accept(records.SourcePlace{ID: fmt.Sprintf("%s:%d", path, position.Line)}, line); err != nil {
 			return err
 		}
 	}
-	in := bufio.NewReaderSize(f, maxMarkBytes)
-	for {
-		line, err := in.ReadSlice('\n')
-		next := markPosition{Offset: position.Offset, Line: position.Line + 1, Sum: position.Sum}
-		text := slices.Clone(line[:min(len(line), maxMarkBytes)])
-		for ; err == bufio.ErrBufferFull; line, err = in.ReadSlice('\n') {
-			next.add(line)
-		}
-		if err == io.EOF {
-			m.info = info
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if next.add(line); position.Offset == 0 {
-			text = inputfile.WithoutMark(text)
-		}
-		position = next
-		if err := m.accept(records.SourcePlace{ID: fmt.Sprintf("%s:%d", path, position.Line)}, text); err != nil {
-			return err
-		}
-		m.read.Read[path] = position
-	}
-}
-
-// add advances the position past b.
-func (p *markPosition) add(b []byte) {
-	p.Offset += int64(len(b))
-	p.Sum = crc32.Update(p.Sum, crc32.IEEETable, b)
+	m.info, m.read.Read[path] = info, markPosition{int64(whole), position.Line, crc32.ChecksumIEEE(text[:whole])}
+	return nil
 }
 
 // readTopic reads the records of a topic from the stored offsets on.
@@ -318,26 +259,16 @@ func (m *markRegistry) accept(place records.SourcePlace, line []byte) error {
 
 // addMark adds a mark. It replaces an earlier mark of the alarm.
 func (m *markRegistry) addMark(mark records.Mark) error {
-	if !mark.Named() {
-		command := fmt.Sprintf("hafvf mark ALERTS %s %s", message.ShellWord(mark.ID), mark.Mark)
+	if mark.Key == nil || mark.Start.IsZero() {
+		key := ""
 		if mark.Key != nil {
-			command += " --key " + message.ShellWord(*mark.Key)
+			key = " --key " + message.ShellWord(*mark.Key)
 		}
-		return fmt.Errorf("is of an earlier version, without key and start of its alarm: mark the alarm again with %s, where ALERTS is the file of its alert", command)
+		return fmt.Errorf("is of an earlier version, without key and start of its alarm: mark the alarm again with hafvf mark ALERTS %s %s%s, where ALERTS is the file of its alert", message.ShellWord(mark.ID), mark.Mark, key)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	sameAlarm := func(a appliedMark) bool { return a.ID == mark.ID && *a.Key == *mark.Key }
-	if i := slices.IndexFunc(m.read.Marks, sameAlarm); i >= 0 {
-		if prev := m.read.Marks[i]; prev.Mark.Mark == mark.Mark && prev.SignedSize() == mark.SignedSize() && prev.Time.Equal(mark.Time) {
-			return nil
-		}
-		m.read.Marks = slices.Delete(m.read.Marks, i, i+1)
-	}
-	m.read.Marks, m.unobserved = append(m.read.Marks, appliedMark{Mark: mark}), append(m.unobserved, mark)
-	if excess := len(m.read.Marks) - maxMarks; excess > 0 {
-		m.read.Marks = slices.Delete(m.read.Marks, 0, excess)
-	}
+	prev := func(a records.Mark) bool { return a.ID == mark.ID && *a.Key == *mark.Key }
+	m.read.Marks = append(slices.DeleteFunc(m.read.Marks, prev), mark)
+	m.read.Marks = m.read.Marks[max(0, len(m.read.Marks)-maxMarks):]
 	return nil
 }
 
@@ -348,7 +279,7 @@ func (m *markRegistry) String() string {
 	}
 	n := map[string]int{}
 	for _, a := range m.read.Marks {
-		n[a.Mark.Mark]++
+		n[a.Mark]++
 	}
 	var counts []string
 	for _, mark := range records.Marks() {
@@ -361,15 +292,14 @@ func (m *markRegistry) String() string {
 
 // SendMarks appends marks to a file, or writes them to a topic.
 func SendMarks(ctx context.Context, sink *config.Sink, marks []records.Mark, log *slog.Logger) error {
-	var chunk connectors.Chunk
-	var lines []byte
-	for _, m := range marks {
-		chunk = append(chunk.Begin([]byte(m.ID), m.ID), m.Line()...)
-		lines = append(lines, m.Line()...)
-	}
 	if sink.Kafka != nil {
+		var chunk connectors.Chunk
+		for _, m := range marks {
+			chunk = append(chunk.Begin([]byte(m.ID), m.ID), records.Lines([]records.Mark{m})...)
+		}
 		return sink.Kafka.WriteChunk(ctx, chunk, log)
 	}
+	lines := records.Lines(marks)
 	f, err := os.OpenFile(sink.File.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o666)
 	if err != nil {
 		return err

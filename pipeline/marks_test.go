@@ -16,7 +16,6 @@ import (
 	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
-	"hafvf/internal/account"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/records"
 	"hafvf/pipeline/statebackend"
@@ -86,8 +85,8 @@ func TestMarksOfFiles(t *testing.T) {
 	stamp := start.Add(14 * 24 * time.Hour).Format(time.RFC3339)
 	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(*markOf(t, a, "").Key, *markOf(t, b, "").Key) })
 	save(t, in("marks.jsonl"),
-		string(markOf(t, lines[0], "false").Line()),
-		string(markOf(t, lines[1], "true").Line()),
+		string(records.Lines([]records.Mark{markOf(t, lines[0], "false")})),
+		string(records.Lines([]records.Mark{markOf(t, lines[1], "true")})),
 		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"key\":\"a b\"}\n", alarms[1], stamp),
 		fmt.Sprintf("{\"id\":\"other\",\"mark\":\"false\",\"time\":%q}\n", stamp),
 		fmt.Sprintf("{\"id\":%q,\"mark\":\"wrong\",\"time\":%q}\n", alarms[1], stamp),
@@ -166,8 +165,7 @@ func TestMarksOfNoUse(t *testing.T) {
 	expect.Same(t, want, reasons)
 }
 
-// The latest mark of an alarm applies. Of an alarm below usual, the size is negative. Marks of an earlier version, in a
-// stored state, act from their time on.
+// The latest mark of an alarm applies. Marks of an earlier version, in a stored state, act from their time on.
 func TestMarkRegistry(t *testing.T) {
 	m := &markRegistry{}
 	for _, test := range []struct {
@@ -177,11 +175,11 @@ func TestMarkRegistry(t *testing.T) {
 		want                string
 	}{
 		{"a", "1", "false", records.Above, 5, nil, "a: 5 -1"},
-		{"b", "1", "false", records.Below, 6, nil, "a: 5 -1, b: -6 -1"},
+		{"b", "1", "false", records.Below, -6, nil, "a: 5 -1, b: -6 -1"},
 		{"b", "2", "false", records.Below, -7, new(1), "a: 5 -1, b: -6 -1, b: -7 1"},
 		{"a", "1", "true", records.Above, 5, nil, "b: -6 -1, b: -7 1"},
 		{"a", "3", "false", "", 0, nil, "b: -6 -1, b: -7 1"}, // of a silence
-		{"b", "1", "false", records.Below, 8, nil, "b: -7 1, b: -8 -1"},
+		{"b", "1", "false", records.Below, -8, nil, "b: -7 1, b: -8 -1"},
 	} {
 		expect.OK(t, m.addMark(records.Mark{ID: test.id, Mark: test.mark, Time: start, Key: &test.key, Start: start, Side: test.side, Size: test.size, Output: test.output}))
 		var got []string
@@ -200,10 +198,9 @@ func TestMarkRegistry(t *testing.T) {
 		t.Errorf("%d marks", len(m.read.Marks))
 	}
 	const stored = `{"Marks":[{"id":"i","mark":"false","time":"2026-01-02T03:04:05Z","key":"k","Of":"1","Size":-4,"Output":1},{"id":"i","mark":"false","time":"2026-01-02T03:04:05Z","key":"k","Of":"2","Size":4}]}`
-	old := &markRegistry{run: &run{account: account.Open(account.StateKeeper{Restore: func(string) ([]byte, error) { return []byte(stored), nil }})}}
-	expect.Get(old.restore())(t)
+	old := &markRegistry{}
+	expect.OK(t, json.Unmarshal([]byte(stored), &old.read))
 	equal(t, map[string][]keyed.FalseMark{"k": {{From: start, Size: -4, Output: 1, Since: start}, {From: start, Size: 4, Since: start}}}, old.falseMarks())
-	equal(t, "1 2", old.read.Marks[0].ID+" "+old.read.Marks[1].ID)
 }
 
 // Alarms are marked in a file or a topic, while runs are killed. The last output of each record equals that of a loop
@@ -400,7 +397,7 @@ func TestMarksOfQuery(t *testing.T) {
 		stored[s.Key] = string(s.Bytes)
 		return true
 	}))(t)
-	if !strings.Contains(stored[statestore.MarksKey], strings.TrimSpace(string(mark.Line()))) {
+	if !strings.Contains(stored[statestore.MarksKey], strings.TrimSpace(string(records.Lines([]records.Mark{mark})))) {
 		t.Errorf("the file of states has %s", stored[statestore.MarksKey])
 	}
 }

@@ -51,7 +51,7 @@ func backtestCommand() *cobra.Command {
 				if err := checkPage(out, inputOf(cfg)); err != nil {
 					return err
 				}
-				page = newPage(args[0], graph, time.Time{})
+				page = report.NewCollector(time.Time{}, graph.Clock)
 			}
 			var other *pipeline.Graph
 			if against != "" {
@@ -129,15 +129,6 @@ func (b *backtester) read(labels, marks string) (err error) {
 		}
 	}
 	return err
-}
-
-// newPage returns a Collector for the page of a config, without records before from.
-func newPage(path string, graph *pipeline.Graph, from time.Time) *report.Collector {
-	page := report.NewCollector(from, graph.Clock)
-	if graph.TakesMarks() {
-		page.SendMarksTo(path)
-	}
-	return page
 }
 
 // run runs a graph and returns its report. page may be nil.

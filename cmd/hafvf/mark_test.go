@@ -66,13 +66,14 @@ func TestMark(t *testing.T) {
 	if text := string(expect.Get(os.ReadFile(file))(t)); text != pump+vector+"by hand\n"+b {
 		t.Errorf("%s", text)
 	}
-	run(2, "", `hafvf: alarms of 2 keys have the id "in:4": choose with --key one of "b", "pump"`, "alerts.jsonl", "in:4", "false")
+	run(2, "", `hafvf: alarms of 2 keys have the id "in:4": choose with --key one of "pump", "b"`, "alerts.jsonl", "in:4", "false")
 	run(1, "", `hafvf: alerts.jsonl has no alarm and no incident with the id "in:8": give the id of an alert in it`, "alerts.jsonl", "in:8", "false")
-	run(1, "", `hafvf: standard input has no alarm and no incident with the id "in:5" of the key "b"`, "-", "in:5", "false", "--key", "b")
-	run(1, "", "hafvf: empty.jsonl has no alarms: give the alerts of hafvf run", "empty.jsonl", "in:4", "false")
+	run(1, "", `hafvf: standard input has no alarm and no incident with the id "in:5" and the key "b"`, "-", "in:5", "false", "--key", "b")
+	run(1, "", `hafvf: empty.jsonl has no alarm and no incident with the id "in:4"`, "empty.jsonl", "in:4", "false")
 	run(1, "", "hafvf: none.jsonl cannot be read: no such file", "none.jsonl", "in:4", "false")
 	run(2, "", `hafvf: unknown mark "wrong": use false, true or expected after the ID`, "alerts.jsonl", "in:4", "wrong")
 	run(2, "", "hafvf: the alerts are missing: use hafvf mark ALERTS 'a b' false, where ALERTS is the file", "a b", "false")
+	run(2, "", "hafvf: the ID is empty: give the ID of an alert", "alerts.jsonl", "", "true")
 	run(2, "", "hafvf: accepts 3 arg(s), received 1", "a")
 	run(2, "", "hafvf: none.yaml has no marks: add marks: {jsonl: {path: marks.jsonl}}", "alerts.jsonl", "in:5", "true", "--config", "none.yaml")
 	run(2, "", "hafvf: use either -o or --config, not both", "alerts.jsonl", "in:5", "true", "--config", "c.yaml", "-o", "a.jsonl")

@@ -153,7 +153,10 @@ func reportRun(ctx context.Context, path, out string, set []string, period repor
 			period.From = first.Last.Add(-period.Last)
 		}
 	}
-	c := newPage(path, graph, period.From)
+	c := report.NewCollector(period.From, graph.Clock)
+	if graph.TakesMarks() {
+		c.SendMarksTo(path)
+	}
 	_, err = b.run(ctx, filepath.Base(path), graph, c)
 	o.rejected = b.rejected
 	return c, err

@@ -4,8 +4,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"hafvf/internal/compact"
 )
 
 // A FalseMark marks an alarm of a key as false. Similar alarms are suppressed for a while, see Estimator.SetMarks.
@@ -31,22 +29,14 @@ const (
 // effect if it has no size, or if the key's observations have no times.
 func (est *Estimator) SetMarks(marks map[string][]FalseMark) { est.marks = marks }
 
-// same reports whether two marks are equal, except for Since.
-func (m FalseMark) same(other FalseMark) bool {
-	return m.From.Equal(other.From) && m.Size == other.Size && m.Output == other.Output
-}
-
-// updateMarks sets the marks of the key to those of the estimator. At the first observation after the marked alarm it
-// sets Since of a mark. It does not change the elements of t.marks in place, because the guard shares them.
+// updateMarks sets the marks of the key to those of the estimator, at an observation of time now. The state of the key
+// stores From and Since.
 func (t *Track) updateMarks(now time.Time) {
-	stored, settled := t.marks, func(m, set FalseMark) bool { return m.same(set) && !m.Since.IsZero() }
-	if slices.EqualFunc(stored, t.rules.marks, settled) {
-		return
-	}
+	stored := t.marks
 	t.marks = slices.Clone(t.rules.marks)
 	for i := range t.marks {
 		m := &t.marks[i]
-		if j := slices.IndexFunc(stored, m.same); j >= 0 {
+		if j := slices.IndexFunc(stored, func(s FalseMark) bool { return s.From.Equal(m.From) }); j >= 0 {
 			m.Since = stored[j].Since
 		}
 		if m.Since.IsZero() && now.After(m.From) {
@@ -61,13 +51,5 @@ func (t *Track) markedFalse(alarmTime time.Time, s shift) bool {
 	return slices.ContainsFunc(t.marks, func(m FalseMark) bool {
 		active := alarmTime.After(m.From) && !m.Since.IsZero() && alarmTime.Sub(m.Since)/falseMarkBudgets < budget
 		return active && (m.Output == AnyOutput || m.Output == s.output) && (s.size > 0) == (m.Size > 0) && math.Abs(s.size) <= falseMarkSizeRatio*math.Abs(m.Size)
-	})
-}
-
-func (c *coder) falseMarks(marks *[]FalseMark) {
-	compact.List(&c.Codec, marks, 1, func(m *FalseMark) {
-		c.near(&m.From, &m.Since)
-		c.Packs(&m.Size)
-		compact.Signed(&c.Codec, &m.Output)
 	})
 }

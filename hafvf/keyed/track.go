@@ -40,7 +40,7 @@ type Track struct {
 
 	unlearned int // consecutive observations that could not be learned
 
-	marks []FalseMark // marks of the last observation
+	marks []FalseMark // at the last observation
 	rules keyRules    // not part of the state
 }
 
@@ -166,7 +166,7 @@ func (t *Track) form(c *coder) (decided bool) {
 	compact.Unsigned(&c.Codec, &t.unlearned)
 	c.near(&t.last)
 	if c.Bits(&t.priorSet, &decided, &beats, &marked); marked {
-		c.falseMarks(&t.marks)
+		compact.List(&c.Codec, &t.marks, 2, func(m *FalseMark) { c.near(&m.From, &m.Since) })
 	}
 	c.Lists(&t.locationScale)
 	compact.List(&c.Codec, &t.warmUp, 1, func(w *numberedObservation) {

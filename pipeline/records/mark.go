@@ -21,8 +21,8 @@ type Mark struct {
 	Key    *string   `json:"key,omitempty"`    // key of the alarm; nil in lines of earlier versions
 	Time   time.Time `json:"time"`             // end of the alarm, or its last report: the mark acts on later records
 	Start  time.Time `json:"start,omitzero"`   // start of the alarm; zero in lines of earlier versions
-	Side   string    `json:"side,omitempty"`   // Above or Below; empty for an alarm without a size
-	Size   float64   `json:"size,omitempty"`   // largest size of the alarm, in sd; 0 for none
+	Side   string    `json:"side,omitempty"`   // Above or Below; empty without a size
+	Size   float64   `json:"size,omitempty"`   // largest size of the alarm, in sd, negative below usual; 0 for none
 	Output *int      `json:"output,omitempty"` // coordinate of the size; nil means all
 	Note   string    `json:"note,omitempty"`
 }
@@ -52,39 +52,33 @@ func (m *Mark) Check() error {
 		return fmt.Errorf("mark: unknown value %s: use one of %s", message.Quote(m.Mark), strings.Join(Marks(), ", "))
 	case m.Time.IsZero():
 		return errors.New("time: missing; it is required")
-	case m.Side != "" && m.Side != Above && m.Side != Below:
-		return fmt.Errorf("side: unknown value %s: use %s or %s", message.Quote(m.Side), Above, Below)
 	}
 	return nil
 }
 
-// Named reports whether the mark says key and start of its alarm. Lines of earlier versions do not.
-func (m *Mark) Named() bool { return m.Key != nil && !m.Start.IsZero() }
-
-// SignedSize returns the size with the sign of the side: positive above usual.
-func (m *Mark) SignedSize() float64 {
-	switch m.Side {
-	case Above:
-		return math.Abs(m.Size)
-	case Below:
-		return -math.Abs(m.Size)
-	}
-	return m.Size
-}
-
-// ParseMark parses the line of a mark.
+// ParseMark parses the line of a mark. The side determines the sign of the size.
 func ParseMark(line []byte) (m Mark, err error) {
 	if m, err = jsontext.Strict[Mark](line); err == nil {
 		err = m.Check()
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return m, fmt.Errorf("is not a mark: %w", err)
+	case m.Side == Above:
+		m.Size = math.Abs(m.Size)
+	case m.Side == Below:
+		m.Size = -math.Abs(m.Size)
 	}
 	return m, nil
 }
 
-// Line returns the line of the mark, as ParseMark reads it.
-func (m Mark) Line() []byte { return append([]byte(jsontext.Of(m)), '\n') }
+// Lines returns the lines of marks, as ParseMark reads them.
+func Lines(marks []Mark) (lines []byte) {
+	for _, m := range marks {
+		lines = append(append(lines, jsontext.Of(m)...), '\n')
+	}
+	return lines
+}
 
 // Matches reports whether the mark is for the alarm with this key and id. incident is the id of the alarm's incident,
 // or empty.

@@ -7,7 +7,6 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
-	"hafvf/internal/jsontext"
 )
 
 // An Alert is an alert or an incident. It has the fields that reports need.
@@ -21,7 +20,6 @@ type Alert struct {
 	Output                 *int // coordinate of Size; records lack it
 	X                      Vectors
 	Usual, Before, After   Moments
-	Predicted              Moments
 	Message                string
 	Incident               string // ID of the alarm's incident
 	Episode                Episode
@@ -60,21 +58,20 @@ func (a *Alert) IsAlarm() bool {
 	return a.Kind == string(usual.NoveltyAlarm) || a.Kind == keyed.SilentAlarm || a.Kind == string(usual.ChangeAlarm) && a.Episode.ID != ""
 }
 
-// Line returns a line with the fields of an alarm that Marks reads.
-func (a *Alert) Line() string {
-	type episode struct {
-		ID string `json:"id"`
+// Coordinate returns the coordinate of the size: the one whose deviation is nearest to it. It returns nil if there is only
+// one, or if the record does not show it.
+func (a *Alert) Coordinate() *int {
+	if a.Output != nil || len(a.X) != 1 || len(a.X[0]) < 2 || len(a.X[0]) != len(a.Usual.Mean) {
+		return a.Output
 	}
-	return jsontext.Of(struct {
-		Key     string    `json:"key"`
-		Time    time.Time `json:"time"`
-		Kind    string    `json:"kind"`
-		ID      string    `json:"id"`
-		Start   time.Time `json:"start,omitzero"`
-		Size    Scalar    `json:"size"`
-		Output  *int      `json:"output,omitempty"`
-		Episode episode   `json:"episode,omitzero"`
-	}{a.Key, a.Time, a.Kind, a.ID, a.Start, a.Size, a.Output, episode{a.Episode.ID}})
+	nearest := 0
+	distance := func(i int) float64 { return math.Abs((a.X[0][i]-a.Usual.Mean[i])/a.Usual.SD[i] - float64(a.Size)) }
+	for i := range a.X[0] {
+		if distance(i) < distance(nearest) {
+			nearest = i
+		}
+	}
+	return &nearest
 }
 
 // NewAlert returns an alert whose numbers are NaN.

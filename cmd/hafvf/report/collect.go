@@ -13,6 +13,7 @@ import (
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/internal/clock"
+	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/records"
@@ -204,7 +205,10 @@ func (c *Collector) markCommand(d *detail) string {
 	case d.file != "":
 		return fmt.Sprintf("hafvf mark %s %s false --key %s %s", message.ShellWord(d.file), id, message.ShellWord(d.Key), c.markTo)
 	}
-	return fmt.Sprintf(`printf '%%s\n' %s | hafvf mark - %s false %s`, message.ShellWord(d.Line()), id, c.markTo)
+	text := jsontext.Of
+	line := fmt.Sprintf(`{"key":%s,"time":%s,"kind":%s,"id":%s,"start":%s,"size":%s,"output":%s,"episode":{"id":%[4]s}}`,
+		text(d.Key), text(d.Time), text(d.Kind), text(d.ID), text(d.Start), text(d.Size), text(d.Output))
+	return fmt.Sprintf(`printf '%%s\n' %s | hafvf mark - %s false %s`, message.ShellWord(line), id, c.markTo)
 }
 
 // AddNote adds a sentence to the page's notes about the input.

@@ -54,7 +54,7 @@ func AlertOf(name string, event keyed.AlertEvent) output.Alert {
 		X: output.Vectors{{newEstimate(name, event.Time, event.X, output.Moments{Mean: event.Predicted.Mean, SD: event.Predicted.SD}).X}}, Usual: momentsOf(event.Usual), Before: momentsOf(event.Before), After: momentsOf(event.After), Message: event.Message, Expected: output.Scalar(math.NaN()),
 	}
 	if len(event.Usual.Mean) > 1 {
-		a.Output = &event.Output
+		a.Output = new(event.Output)
 	}
 	if ep := event.Episode; ep != nil {
 		a.Episode = output.Episode{ID: ep.ID, State: string(ep.State)}
