@@ -197,6 +197,8 @@ func TestMarkRegistry(t *testing.T) {
 	if len(m.read.Marks) != maxMarks {
 		t.Errorf("%d marks", len(m.read.Marks))
 	}
+	parsed := expect.Get(records.ParseMark([]byte(`{"id":"1","mark":"false","key":"k","time":"2026-01-02T03:04:05Z","start":"2026-01-02T03:04:05Z","side":"below","size":4}`)))(t)
+	equal(t, -4., parsed.Size) // the side determines the sign
 	const stored = `{"Marks":[{"id":"i","mark":"false","time":"2026-01-02T03:04:05Z","key":"k","Of":"1","Size":-4,"Output":1},{"id":"i","mark":"false","time":"2026-01-02T03:04:05Z","key":"k","Of":"2","Size":4}]}`
 	old := &markRegistry{}
 	expect.OK(t, json.Unmarshal([]byte(stored), &old.read))
