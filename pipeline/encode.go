@@ -101,7 +101,6 @@ type encoder struct {
 	encoding
 	run      *run
 	observer Observer
-	marks    *markRegistry
 	tally    tally
 }
 
@@ -109,9 +108,6 @@ func newEncoder(ctx context.Context, text string) *encoder {
 	run := runOf(ctx)
 	e := &encoder{encoding: jsontext.Read[encoding](text), run: run, observer: run.observer()}
 	e.tally.counters = e.Counters
-	if run != nil {
-		e.marks = run.marks
-	}
 	return e
 }
 
@@ -134,9 +130,6 @@ func (e *encoder) Outside(dst *transforms.Encoded, key string, est *keyed.Estima
 // appendAlerts appends the alerts of an estimate. est is nil if the alerts belong to no record.
 func (e *encoder) appendAlerts(dst *transforms.Encoded, key string, est *keyed.Estimate, alerts []keyed.AlertEvent) {
 	e.observer.Estimate(key, est, alerts)
-	for _, t := range alerts {
-		e.marks.recordAlert(key, t)
-	}
 	if reportable := len(alerts) > 0 || est != nil && est.Pace != (keyed.Pace{}); reportable && !e.Alerted.For(key, true) {
 		return
 	}
@@ -191,10 +184,7 @@ func (e *encoder) Open(event *incidents.Event) {
 	e.observer.Incident(event)
 }
 
-func (e *encoder) Assigned(a incidents.Assignment) {
-	e.observer.Assigned(a)
-	e.marks.assign(a)
-}
+func (e *encoder) Assigned(a incidents.Assignment) { e.observer.Assigned(a) }
 
 func (e *encoder) Incident(dst *transforms.Encoded, event *incidents.Event) {
 	e.run.findings().incident(event)

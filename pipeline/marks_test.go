@@ -18,6 +18,7 @@ import (
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/records"
+	"hafvf/pipeline/statebackend"
 )
 
 // spikes returns a week of hourly observations of each key, with the value x at hour 100.
@@ -35,18 +36,36 @@ func spikes(week int, x float64, keys ...string) (lines []string) {
 	return lines
 }
 
-// A false mark suppresses similar alarms in the next run. Invalid marks and marks of unknown alarms are written to the
-// dead letter once. The stored alarms and marks are removed with marks in the config.
+// markOf returns the mark of the alarm in an alert's line, as hafvf mark writes it.
+func markOf(t *testing.T, alert, mark string) records.Mark {
+	t.Helper()
+	a := unmarshalled[struct {
+		ID, Key     string
+		Time, Start time.Time
+		Size        float64
+	}](t, alert)
+	side := records.Above
+	if a.Size < 0 {
+		side = records.Below
+	}
+	return records.Mark{ID: a.ID, Mark: mark, Key: &a.Key, Time: a.Time, Start: a.Start, Side: side, Size: a.Size}
+}
+
+// A false mark suppresses similar alarms in the next run, for four budgets from the first record after it was read. The
+// run that raised the alarm may have no marks in its config. Invalid marks and marks of an earlier version are written
+// to the dead letter once. The stored marks are removed with marks in the config, and former alarms always.
 func TestMarksOfFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	text := fmt.Sprintf("model: {family: normal}\ndetect: {settling: 0s}\nsource: {jsonl: {path: %s}}\nsink: none\nstate: %s\n", in("in*.jsonl"), in("states"))
 	marks := "marks: {jsonl: {path: " + in("marks.jsonl") + "}}\n"
+	var lines []string
 	run := func(text string) (alarms, dead []string, s Summary) {
 		t.Helper()
 		s = runWell(t, text+fmt.Sprintf("alerts: {jsonl: {path: %s}, kinds: [novelty, change]}\ndead_letter: {jsonl: {path: %s}}\n", in("alerts.jsonl"), in("dead.jsonl")))
-		for _, line := range trimmed(readLines(t, in("alerts.jsonl"))) {
+		lines = trimmed(readLines(t, in("alerts.jsonl")))
+		for _, line := range lines {
 			alarms = append(alarms, unmarshalled[struct{ ID string }](t, line).ID)
 		}
 		for _, line := range trimmed(readLines(t, in("dead.jsonl"))) {
@@ -59,24 +78,29 @@ func TestMarksOfFiles(t *testing.T) {
 	}
 	save(t, in("in0.jsonl"), spikes(0, 0, "a", "b")...)
 	save(t, in("in1.jsonl"), spikes(1, 20, "a", "b")...)
-	alarms, _, _ := run(text + marks)
+	alarms, _, _ := run(text)
 	if len(alarms) != 2 {
 		t.Fatalf("alarms %v", alarms)
 	}
 	stamp := start.Add(14 * 24 * time.Hour).Format(time.RFC3339)
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(*markOf(t, a, "").Key, *markOf(t, b, "").Key) })
 	save(t, in("marks.jsonl"),
-		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"note\":\"a test\"}\n", alarms[0], stamp),
-		fmt.Sprintf("{\"id\":%q,\"mark\":\"true\",\"time\":%q,\"key\":\"b\"}\n", alarms[1], stamp),
-		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"key\":\"c\"}\n", alarms[1], stamp),
+		string(records.Lines([]records.Mark{markOf(t, lines[0], "false")})),
+		string(records.Lines([]records.Mark{markOf(t, lines[1], "true")})),
+		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"key\":\"a b\"}\n", alarms[1], stamp),
 		fmt.Sprintf("{\"id\":\"other\",\"mark\":\"false\",\"time\":%q}\n", stamp),
 		fmt.Sprintf("{\"id\":%q,\"mark\":\"wrong\",\"time\":%q}\n", alarms[1], stamp),
 		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\",\"time\":%q,\"who\":\"me\"}\n", alarms[1], stamp),
 		fmt.Sprintf("{\"id\":%q,\"mark\":\"false\"}\n", alarms[1]),
 		"\n", fmt.Sprintf("{\"id\":%q", alarms[1]))
 	save(t, in("in2.jsonl"), spikes(2, 20, "a", "b")...)
+	states := expect.Get(statebackend.OpenFile(in("states"), compose(t, text).transform.(filtering).store(false, quiet)))(t)
+	states.Memory.Reserved[statestore.FormerAlarmsKey] = []byte("[]")
+	expect.OK(t, states.Commit())
+	states.Close()
 	repeated, dead, s := run(text + marks)
 	equal(t, []string{strings.Replace(alarms[1], "in1", "in2", 1)}, repeated)
-	for i, want := range []string{"unknown alarm: none of the last 1000 alarms has the id", `unknown alarm: none of the last 1000 alarms has the id "other"`, `mark: unknown value "wrong": use one of false, true, expected`, `unknown field "who"`, "time: missing"} {
+	for i, want := range []string{"of an earlier version, without key and start of its alarm: mark the alarm again with hafvf mark ALERTS " + alarms[1] + " false --key 'a b', where", "hafvf mark ALERTS other false, where", `mark: unknown value "wrong": use one of false, true, expected`, `unknown field "who"`, "time: missing"} {
 		if len(dead) != 5 || !strings.HasPrefix(dead[i], fmt.Sprintf("marks.jsonl:%d the mark is ", i+3)) || !strings.Contains(dead[i], want) {
 			t.Errorf("dead letter %q", dead)
 		}
@@ -99,7 +123,7 @@ func TestMarksOfFiles(t *testing.T) {
 		slices.Sort(marked)
 		return marked
 	}
-	equal(t, []string{statestore.AlarmsKey, statestore.MarksKey}, keys())
+	equal(t, []string{statestore.MarksKey}, keys())
 	save(t, in("in4.jsonl"), spikes(4, 0, "a", "b")...)
 	run(text)
 	equal(t, []string(nil), keys())
@@ -135,76 +159,50 @@ func TestMarksOfNoUse(t *testing.T) {
 	}
 	want := map[string]string{}
 	for i := range lines {
-		want[fmt.Sprint("marks.jsonl:", i+1)] = fmt.Sprintf("the mark is for an unknown alarm: none of the last 1000 alarms has the id \"x%d\"", i)
+		want[fmt.Sprint("marks.jsonl:", i+1)] = fmt.Sprintf("the mark is of an earlier version, without key and start of its alarm: mark the alarm again with hafvf mark ALERTS x%d false, where ALERTS is the file of its alert", i)
 	}
 	want["marks.jsonl:2"] = "the mark is longer than 64 kB"
 	expect.Same(t, want, reasons)
 }
 
-// A mark without a key needs an ID that only one key has. A mark of an incident applies to all its alarms. Reports
-// that its episode is worse, and the end of the episode, enlarge its size; a mark of such a report marks the alarm. The
-// latest mark of an alarm applies.
+// The latest mark of an alarm applies. Marks of an earlier version, in a stored state, act from their time on.
 func TestMarkRegistry(t *testing.T) {
-	m := &markRegistry{byID: map[string][]*markable{}}
-	alarm := func(key, id, kind string, size float64) {
-		m.recordAlert(key, keyed.AlertEvent{Key: key, ID: id, Alert: &keyed.Alert{Kind: kind, Size: size}})
-	}
-	worse := func(key, id, onset string, size float64) {
-		m.recordAlert(key, keyed.AlertEvent{Key: key, ID: id, Alert: &keyed.Alert{Kind: "novelty", Size: size, Episode: &keyed.EpisodeReport{ID: onset, State: keyed.EpisodeWorse}}})
-	}
-	alarm("a", "1", "novelty", 5)
-	alarm("b", "1", "novelty", -6)
-	alarm("b", "1", "novelty", -6) // repeated
-	worse("b", "2", "1", -8)
-	worse("b", "2", "1", -8)           // repeated
-	worse("b", "3", "1", 30)           // on the other side
-	worse("b", "2", "forgotten", -100) // of an alarm that is no longer stored
-	alarm("b", "1", keyed.RecoveredAlarm, -9)
-	alarm("b", "4", "change", -20)
-	for _, a := range m.alarms {
-		a.Incident = "i"
-	}
-	m.alarms[2].Incident = ""
+	m := &markRegistry{}
 	for _, test := range []struct {
-		mark, key, id string
-		fails         string
-		sizes         []float64
+		key, id, mark, side string
+		size                float64
+		output              *int
+		want                string
 	}{
-		{"false", "", "1", `is ambiguous: alarms of 2 keys have the id "1"; give key, such as "a"`, nil},
-		{"false", "c", "1", `is for an unknown alarm: none of the last 1000 alarms has the id "1" and the key "c"`, nil},
-		{"false", "b", "1", "", []float64{-9}},
-		{"true", "b", "1", "", nil},
-		{"false", "", "i", "", []float64{5, -9}},
-		{"expected", "b", "i", "", []float64{5}},
-		{"false", "", "4", "", []float64{5, -20}},
-		{"false", "", "2", "", []float64{5, -20, -9}}, // a report that it is worse
-		{"true", "b", "3", "", []float64{5, -20}},
+		{"a", "1", "false", records.Above, 5, nil, "a: 5 -1"},
+		{"b", "1", "false", records.Below, -6, nil, "a: 5 -1, b: -6 -1"},
+		{"b", "2", "false", records.Below, -7, new(1), "a: 5 -1, b: -6 -1, b: -7 1"},
+		{"a", "1", "true", records.Above, 5, nil, "b: -6 -1, b: -7 1"},
+		{"a", "3", "false", "", 0, nil, "b: -6 -1, b: -7 1"}, // of a silence
+		{"b", "1", "false", records.Below, -8, nil, "b: -7 1, b: -8 -1"},
 	} {
-		mark := records.Mark{ID: test.id, Mark: test.mark, Time: start}
-		if test.key != "" {
-			mark.Key = &test.key
-		}
-		if err := m.addMark(mark); fmt.Sprint(err) != fmt.Sprint(test.fails) && (err != nil || test.fails != "") {
-			t.Errorf("%+v: %v", test, err)
-		}
-		if test.fails != "" {
-			continue
-		}
-		var sizes []float64
+		expect.OK(t, m.addMark(records.Mark{ID: test.id, Mark: test.mark, Time: start, Key: &test.key, Start: start, Side: test.side, Size: test.size, Output: test.output}))
+		var got []string
 		falseMarks := m.falseMarks()
 		for _, key := range []string{"a", "b"} {
 			for _, f := range falseMarks[key] {
-				sizes = append(sizes, f.Size)
+				got = append(got, fmt.Sprintf("%s: %g %d", key, f.Size, f.Output))
 			}
 		}
-		equal(t, test.sizes, sizes)
+		equal(t, test.want, strings.Join(got, ", "))
 	}
 	for i := range 2 * maxMarks {
-		alarm("c", fmt.Sprint("c", i), "silent", 0)
+		expect.OK(t, m.addMark(records.Mark{ID: fmt.Sprint(i), Key: new("c"), Mark: "true", Time: start, Start: start}))
 	}
-	if len(m.alarms) != maxMarks || len(m.byID) != maxMarks {
-		t.Errorf("%d alarms, %d ids", len(m.alarms), len(m.byID))
+	if len(m.read.Marks) != maxMarks {
+		t.Errorf("%d marks", len(m.read.Marks))
 	}
+	parsed := expect.Get(records.ParseMark([]byte(`{"id":"1","mark":"false","key":"k","time":"2026-01-02T03:04:05Z","start":"2026-01-02T03:04:05Z","side":"below","size":4}`)))(t)
+	equal(t, -4., parsed.Size) // the side determines the sign
+	const stored = `{"Marks":[{"id":"i","mark":"false","time":"2026-01-02T03:04:05Z","key":"k","Of":"1","Size":-4,"Output":1},{"id":"i","mark":"false","time":"2026-01-02T03:04:05Z","key":"k","Of":"2","Size":4}]}`
+	old := &markRegistry{}
+	expect.OK(t, json.Unmarshal([]byte(stored), &old.read))
+	equal(t, map[string][]keyed.FalseMark{"k": {{From: start, Size: -4, Output: 1, Since: start}, {From: start, Size: 4, Since: start}}}, old.falseMarks())
 }
 
 // Alarms are marked in a file or a topic, while runs are killed. The last output of each record equals that of a loop
@@ -235,13 +233,13 @@ func marksAfterKills(t *testing.T, origin string) {
 		b.put(t, lines...)
 	}
 	marked, g := 0, compose(t, text)
-	mark := func(begin time.Time) {
+	mark := func() {
 		alerts := b.Consume(t, "alerts")
 		if len(alerts) == 0 {
 			return
 		}
-		id := unmarshalled[struct{ ID string }](t, string(alerts[len(alerts)-1].Value)).ID
-		expect.OK(t, SendMark(context.Background(), g.marks, records.Mark{ID: id, Mark: "false", Time: begin}, quiet))
+		mark := markOf(t, string(alerts[len(alerts)-1].Value), "false")
+		expect.OK(t, SendMarks(context.Background(), g.marks, []records.Mark{mark}, quiet))
 		marked++
 	}
 	repeated := func() int { return len(b.Consume(t, "out")) - len(b.Consume(t, "in")) }
@@ -253,7 +251,7 @@ func marksAfterKills(t *testing.T, origin string) {
 			put(30)
 			time.Sleep(time.Duration(20+rng.IntN(60)) * time.Millisecond)
 			if rng.IntN(8) == 0 {
-				mark(begin)
+				mark()
 			}
 			if n >= 120 && n%20 == 0 && repeated() > 200 {
 				return
@@ -354,7 +352,7 @@ func TestMarksOfTopic(t *testing.T) {
 		r.halt(t)
 	}
 	session(func(log *aLog) {
-		expect.OK(t, SendMark(t.Context(), compose(t, text).marks, records.Mark{ID: "in-0-7", Mark: "true", Time: start}, quiet))
+		expect.OK(t, SendMarks(t.Context(), compose(t, text).marks, []records.Mark{{ID: "in-0-7", Mark: "true", Time: start}, {ID: "in-0-8", Mark: "true", Time: start, Key: new("a"), Start: start}}, quiet))
 		expect.Soon(t, "a warning", log.contains("mark rejected"))
 		expect.Soon(t, "a commit", log.contains("marks applied"))
 	})
@@ -364,10 +362,10 @@ func TestMarksOfTopic(t *testing.T) {
 			t.Errorf("log: %s", &log.b)
 		}
 	})
-	equal(t, []string{`{"reason":"the mark is for an unknown alarm: none of the last 1000 alarms has the id \"in-0-7\"","place":"marks-0-0","id":"marks-0-0","topic":"marks","partition":0,"offset":0,"raw":"{\"id\":\"in-0-7\",\"mark\":\"true\",\"time\":\"2026-01-02T03:04:05Z\"}"}` + "\n"}, b.values(t, "rejected"))
+	equal(t, []string{`{"reason":"the mark is of an earlier version, without key and start of its alarm: mark the alarm again with hafvf mark ALERTS in-0-7 true, where ALERTS is the file of its alert","place":"marks-0-0","id":"marks-0-0","topic":"marks","partition":0,"offset":0,"raw":"{\"id\":\"in-0-7\",\"mark\":\"true\",\"time\":\"2026-01-02T03:04:05Z\"}"}` + "\n"}, b.values(t, "rejected"))
 }
 
-// A query stores alarms and marks in its file of states.
+// A query stores marks in its file of states.
 func TestMarksOfQuery(t *testing.T) {
 	expect.Waits(t, "a server")
 	begin := time.Now().Add(-100 * time.Hour).UTC().Truncate(time.Minute)
@@ -391,8 +389,8 @@ func TestMarksOfQuery(t *testing.T) {
 		line, _, whole = strings.Cut(string(b), "\n")
 		return whole
 	})
-	a := unmarshalled[struct{ ID, Key string }](t, line)
-	expect.OK(t, SendMark(ctx, compose(t, text).marks, records.Mark{ID: a.ID, Key: &a.Key, Mark: "false", Time: begin}, quiet))
+	mark := markOf(t, line, "false")
+	expect.OK(t, SendMarks(ctx, compose(t, text).marks, []records.Mark{mark}, quiet))
 	expect.Soon(t, "a mark", log.contains("1 mark: 1 false"))
 	crash()
 	<-done
@@ -401,8 +399,8 @@ func TestMarksOfQuery(t *testing.T) {
 		stored[s.Key] = string(s.Bytes)
 		return true
 	}))(t)
-	if id := fmt.Sprintf("%q", a.ID); !strings.Contains(stored[statestore.AlarmsKey], id) || !strings.Contains(stored[statestore.MarksKey], id) {
-		t.Errorf("the file of states has %s and %s", stored[statestore.AlarmsKey], stored[statestore.MarksKey])
+	if !strings.Contains(stored[statestore.MarksKey], strings.TrimSpace(string(records.Lines([]records.Mark{mark})))) {
+		t.Errorf("the file of states has %s", stored[statestore.MarksKey])
 	}
 }
 

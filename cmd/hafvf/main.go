@@ -59,7 +59,7 @@ func run(args []string) int {
   hafvf check pump.yaml          list the mistakes of a config, and check its data
   hafvf backtest pump.yaml       report the alarms that past data would have raised
   hafvf states pump.yaml         show the states of the filters
-  hafvf mark ID false -o m.jsonl mark an alarm as false
+  hafvf mark alerts.jsonl ID false  mark an alarm as false
   hafvf plot out.jsonl -o a.svg  draw the records of a run
   hafvf report alerts.jsonl -o week.html  write a page about the alarms of all keys
   hafvf sessions s.jsonl -o a.csv  tabulate the segments of smoothed sessions

@@ -153,7 +153,7 @@ func TestPipeFollowsFiles(t *testing.T) {
 		}
 		return false
 	})
-	if code, _, stderr := program.Run(t, dir, "", "mark", alone.ID, "false", "--key", alone.Key, "--config", "c.yaml", "--time", "2024-01-12T06:00:00Z"); code != 0 {
+	if code, _, stderr := program.Run(t, dir, "", "mark", "alerts.jsonl", alone.ID, "false", "--key", alone.Key, "--config", "c.yaml"); code != 0 {
 		t.Fatal(stderr)
 	}
 	expect.OK(t, os.WriteFile(filepath.Join(dir, "quiet.jsonl"), []byte(`{"match":"k1*","from":"2024-01-13T00:00:00Z","to":"2024-01-14T00:00:00Z"}`+"\n"), 0o600))

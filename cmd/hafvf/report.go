@@ -154,6 +154,9 @@ func reportRun(ctx context.Context, path, out string, set []string, period repor
 		}
 	}
 	c := report.NewCollector(period.From, graph.Clock)
+	if graph.TakesMarks() {
+		c.SendMarksTo(path)
+	}
 	_, err = b.run(ctx, filepath.Base(path), graph, c)
 	o.rejected = b.rejected
 	return c, err

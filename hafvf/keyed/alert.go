@@ -167,7 +167,7 @@ func (t *Track) decide(e *Estimate, y []float64, d hafvf.Hypotheses, before *reg
 	if kind == usual.NoAlarm {
 		return v
 	}
-	if len(t.rules.marks) > 0 && t.markedFalse(e.Time, sizeOf(kind)) {
+	if len(t.marks) > 0 && t.markedFalse(e.Time, sizeOf(kind)) {
 		if !v.worse { // a report that an episode is worse costs nothing
 			usual.NewAlarm(t.decisions.pace).Refund(t.decisions.alarm)
 		}

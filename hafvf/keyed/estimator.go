@@ -108,8 +108,8 @@ func (est *Estimator) Estimate(t *Track, o Observation) (e Estimate) {
 }
 
 // EstimateIn is Estimate with the slices of the estimate in m. They are valid until the next use of m. If the
-// observation raises no alert, EstimateIn allocates memory only for a Posterior of several coefficients, see
-// Config.OmitPosterior.
+// observation raises no alert, EstimateIn allocates memory only for the marks of the key, and for a Posterior of several
+// coefficients, see Config.OmitPosterior.
 func (est *Estimator) EstimateIn(m *Memory, out *Estimate, t *Track, o *Observation) {
 	m.reset()
 	est.estimateIn(m, out, t, o)
@@ -161,6 +161,7 @@ func (est *Estimator) update(m *Memory, out *Estimate, t *Track, input *Observat
 	}()
 	c := t.stages
 	t.n++
+	t.updateMarks(input.Time)
 	c.blank(m, out, t.n, input, est.cfg.Interval != 0)
 	out.WarmUp = !t.priorSet
 	if t.heartbeat != nil && est.aggregator == nil { // with an aggregator, the heartbeat has already seen the events

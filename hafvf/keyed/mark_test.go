@@ -35,8 +35,8 @@ func alarmsByIndex(t expect.T, cfg Config, xs []float64, marks map[int][]FalseMa
 
 func hourly(i int) time.Time { return sunday.Add(time.Duration(i) * time.Hour) }
 
-// A mark suppresses similar alarms for four budgets. Alarms of twice its size, on the other side, of another
-// output, or later are reported.
+// A mark suppresses similar alarms for four budgets from the key's first observation with it. Alarms of twice its size,
+// on the other side, of another output, or later are reported.
 func TestFalseMark(t *testing.T) {
 	cfg := Recommended("normal")
 	cfg.Alarms.BudgetTime = 7 * 24 * time.Hour
@@ -55,23 +55,25 @@ func TestFalseMark(t *testing.T) {
 	if marked == nil || marked.Size < 10 {
 		t.Fatalf("%+v", marked)
 	}
-	mark := FalseMark{From: hourly(first + 1), Size: marked.Size, Output: marked.Output}
+	mark := FalseMark{From: hourly(first), Size: marked.Size, Output: marked.Output}
 	for name, c := range map[string]struct {
 		index   int
 		value   float64
 		mark    FalseMark
 		alarmed bool
 	}{
-		"like it":               {second, 20, mark, false},
-		"a bit larger":          {second, 26, mark, false},
-		"twice as large":        {second, 40, mark, true},
-		"below":                 {second, -20, mark, true},
-		"of another output":     {second, 20, FalseMark{mark.From, mark.Size, 1}, true},
-		"without a size":        {second, 20, FalseMark{mark.From, math.NaN(), 0}, true},
-		"before the mark":       {second, 20, FalseMark{hourly(second), mark.Size, 0}, true},
-		"within four budgets":   {first + 4*7*24, 20, mark, false},
-		"later than four":       {first + 4*7*24 + 2, 20, mark, true},
-		"of four budgets later": {second, 20, FalseMark{hourly(-5000), mark.Size, 0}, true},
+		"like it":             {second, 20, mark, false},
+		"a bit larger":        {second, 26, mark, false},
+		"twice as large":      {second, 40, mark, true},
+		"below":               {second, -20, mark, true},
+		"of another output":   {second, 20, FalseMark{From: mark.From, Size: mark.Size, Output: 1}, true},
+		"without a size":      {second, 20, FalseMark{From: mark.From, Size: math.NaN()}, true},
+		"before the mark":     {second, 20, FalseMark{From: hourly(second), Size: mark.Size}, true},
+		"within four budgets": {first + 4*7*24, 20, mark, false},
+		"later than four":     {first + 4*7*24 + 1, 20, mark, true},
+		"of any output":       {second, 20, FalseMark{From: mark.From, Size: mark.Size, Output: AnyOutput}, false},
+		"of an older alarm":   {second, 20, FalseMark{From: hourly(-5000), Size: mark.Size}, false},
+		"read earlier":        {second, 20, FalseMark{From: mark.From, Size: mark.Size, Since: hourly(-5000)}, true},
 	} {
 		xs := stream(c.index, c.value)
 		if alarmsByIndex(t, cfg, xs, nil)[c.index] == nil {

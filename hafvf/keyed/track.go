@@ -40,7 +40,8 @@ type Track struct {
 
 	unlearned int // consecutive observations that could not be learned
 
-	rules keyRules // not part of the state
+	marks []FalseMark // at the last observation
+	rules keyRules    // not part of the state
 }
 
 // numberedObservation is an observation of a warm-up with its position.
@@ -79,7 +80,7 @@ func (est *Estimator) NewTrack(key string) *Track {
 
 // reset makes t a track that has learned nothing. It keeps the number of observations and the heartbeat.
 func (t *Track) reset() {
-	*t = Track{key: t.key, stages: t.stages, n: t.n, priorSet: t.stages.fitted == nil, heartbeat: t.heartbeat, rules: t.rules}
+	*t = Track{key: t.key, stages: t.stages, n: t.n, priorSet: t.stages.fitted == nil, heartbeat: t.heartbeat, marks: t.marks, rules: t.rules}
 	t.begin()
 }
 
@@ -160,11 +161,13 @@ func (t *Track) append(c *coder) {
 
 // form encodes or decodes the track before the fingerprint. decided reports whether decisions follow.
 func (t *Track) form(c *coder) (decided bool) {
-	decided, beats := t.stages.decider != nil, t.heartbeat != nil
+	decided, beats, marked := t.stages.decider != nil, t.heartbeat != nil, len(t.marks) > 0
 	compact.Unsigned(&c.Codec, &t.n, &t.steps)
 	compact.Unsigned(&c.Codec, &t.unlearned)
 	c.near(&t.last)
-	c.Bits(&t.priorSet, &decided, &beats)
+	if c.Bits(&t.priorSet, &decided, &beats, &marked); marked {
+		compact.List(&c.Codec, &t.marks, 2, func(m *FalseMark) { c.near(&m.From, &m.Since) })
+	}
 	c.Lists(&t.locationScale)
 	compact.List(&c.Codec, &t.warmUp, 1, func(w *numberedObservation) {
 		compact.Unsigned(&c.Codec, &w.n)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -15,11 +16,15 @@ import (
 
 // A Mark is a user's feedback on an alarm.
 type Mark struct {
-	ID   string    `json:"id"`   // id of the alarm, or of an incident: then the mark is for each of its alarms
-	Mark string    `json:"mark"` // one of Marks
-	Time time.Time `json:"time"` // time from which on the mark acts
-	Key  *string   `json:"key,omitempty"`
-	Note string    `json:"note,omitempty"`
+	ID     string    `json:"id"`               // id of the alarm
+	Mark   string    `json:"mark"`             // one of Marks
+	Key    *string   `json:"key,omitempty"`    // key of the alarm; nil in lines of earlier versions
+	Time   time.Time `json:"time"`             // end of the alarm, or its last report: the mark acts on later records
+	Start  time.Time `json:"start,omitzero"`   // start of the alarm; zero in lines of earlier versions
+	Side   string    `json:"side,omitempty"`   // Above or Below; empty without a size
+	Size   float64   `json:"size,omitempty"`   // largest size of the alarm, in sd, negative below usual; 0 for none
+	Output *int      `json:"output,omitempty"` // coordinate of the size; nil means all
+	Note   string    `json:"note,omitempty"`
 }
 
 // Values of Mark.Mark.
@@ -27,6 +32,12 @@ const (
 	MarkedFalse    = "false"
 	MarkedTrue     = "true"
 	MarkedExpected = "expected"
+)
+
+// Values of Mark.Side.
+const (
+	Above = "above"
+	Below = "below"
 )
 
 // Marks returns the valid values of Mark.Mark.
@@ -45,19 +56,29 @@ func (m *Mark) Check() error {
 	return nil
 }
 
-// ParseMark parses the line of a mark.
+// ParseMark parses the line of a mark. The side determines the sign of the size.
 func ParseMark(line []byte) (m Mark, err error) {
 	if m, err = jsontext.Strict[Mark](line); err == nil {
 		err = m.Check()
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return m, fmt.Errorf("is not a mark: %w", err)
+	case m.Side == Above:
+		m.Size = math.Abs(m.Size)
+	case m.Side == Below:
+		m.Size = -math.Abs(m.Size)
 	}
 	return m, nil
 }
 
-// Line returns the line of the mark, as ParseMark reads it.
-func (m Mark) Line() []byte { return append([]byte(jsontext.Of(m)), '\n') }
+// Lines returns the lines of marks, as ParseMark reads them.
+func Lines(marks []Mark) (lines []byte) {
+	for _, m := range marks {
+		lines = append(append(lines, jsontext.Of(m)...), '\n')
+	}
+	return lines
+}
 
 // Matches reports whether the mark is for the alarm with this key and id. incident is the id of the alarm's incident,
 // or empty.

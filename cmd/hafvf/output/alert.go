@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 )
 
 // An Alert is an alert or an incident. It has the fields that reports need.
@@ -16,6 +17,7 @@ type Alert struct {
 	ID                     string
 	Start                  time.Time
 	Score, Threshold, Size Scalar
+	Output                 *int // coordinate of Size; records lack it
 	X                      Vectors
 	Usual, Before, After   Moments
 	Message                string
@@ -39,13 +41,38 @@ type Member struct {
 	Key            string
 	Time           time.Time
 	Score, Size, P Scalar
+	Episode        string // ID of the episode; empty for a silence
 }
 
 // An Episode is the episode that an alert begins, reports again or ends. It is zero without one.
-type Episode struct{ ID, State string }
+type Episode struct {
+	ID, State string
+	Since     time.Time
+}
 
 // IsWorse reports whether the alert only reports that the episode of an earlier alarm is worse.
 func (a *Alert) IsWorse() bool { return a.Episode.State == string(keyed.EpisodeWorse) }
+
+// IsAlarm reports whether the alert is an alarm, which can be marked. Beliefs and ends are not alarms.
+func (a *Alert) IsAlarm() bool {
+	return a.Kind == string(usual.NoveltyAlarm) || a.Kind == keyed.SilentAlarm || a.Kind == string(usual.ChangeAlarm) && a.Episode.ID != ""
+}
+
+// Coordinate returns the coordinate of the size: the one whose deviation is nearest to it. It returns nil if there is only
+// one, or if the record does not show it.
+func (a *Alert) Coordinate() *int {
+	if a.Output != nil || len(a.X) != 1 || len(a.X[0]) < 2 || len(a.X[0]) != len(a.Usual.Mean) {
+		return a.Output
+	}
+	nearest := 0
+	distance := func(i int) float64 { return math.Abs((a.X[0][i]-a.Usual.Mean[i])/a.Usual.SD[i] - float64(a.Size)) }
+	for i := range a.X[0] {
+		if distance(i) < distance(nearest) {
+			nearest = i
+		}
+	}
+	return &nearest
+}
 
 // NewAlert returns an alert whose numbers are NaN.
 func NewAlert() *Alert {

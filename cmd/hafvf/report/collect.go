@@ -10,11 +10,10 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"hafvf/cmd/hafvf/output"
 	"hafvf/internal/clock"
+	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/records"
@@ -85,11 +84,11 @@ func (a *alarm) weight() float64 {
 
 const defaultWeight = 5
 
-// A detail is an alarm with the texts of its row in the table.
+// A detail is an alarm with its alert, for its row in the table.
 type detail struct {
 	alarm
-	id, message, incident string
-	time                  time.Time
+	*output.Alert
+	file string // path of the file of alerts; empty without one
 }
 
 // rank returns the sort key of the table's rows: the absolute size, as in backtest.
@@ -162,7 +161,8 @@ type Collector struct {
 	notes   []string
 	trial   *Trial // figures of a run; nil for files
 	marks   []records.Mark
-	markTo  string // path of the config that accepts marks; empty if none does
+	markTo  string // flag that says where hafvf mark writes; empty if the page offers no command
+	file    string // path of the file of alerts that is being read; empty without one
 	live    bool   // true for the page of a running run: it has only the last estimates of keys that alarmed recently
 }
 
@@ -171,7 +171,7 @@ type Collector struct {
 func NewCollector(from time.Time, zone *time.Location) *Collector {
 	return &Collector{
 		from: from, zone: zone, keys: map[string]*key{}, counts: map[string]int64{}, incidents: map[string]*output.Alert{}, ids: map[uint64]uint64{},
-		rows: top{limit: maxRows}, singles: top{limit: maxSingles}, pointLimit: maxKeyPoints,
+		rows: top{limit: maxRows}, singles: top{limit: maxSingles}, pointLimit: maxKeyPoints, markTo: "-o marks.jsonl",
 	}
 }
 
@@ -184,48 +184,31 @@ func (c *Collector) AddMarks(marks []records.Mark) { c.marks = append(c.marks, m
 // markOf returns the value of the last mark of an alarm; empty if it has no mark.
 func (c *Collector) markOf(d *detail) string {
 	for _, m := range slices.Backward(c.marks) {
-		if m.Matches(d.key.name, d.id, d.incident) {
+		if m.Matches(d.key.name, d.ID, d.Incident) {
 			return m.Mark
 		}
 	}
 	return ""
 }
 
-// markCommand returns the command that marks an alarm as false; empty if no config accepts marks.
-func (c *Collector) markCommand(d *detail) string {
-	if c.markTo == "" {
-		return ""
-	}
-	return fmt.Sprintf("hafvf mark %s false --key %s --config %s", shellWord(d.id), shellWord(d.key.name), shellWord(c.markTo))
-}
+// SendMarksTo sets the path of the config that reads marks, for the commands that mark alarms as false. Without it, the
+// commands append to marks.jsonl.
+func (c *Collector) SendMarksTo(config string) { c.markTo = "--config " + message.ShellWord(config) }
 
-// shellWord quotes s as one word of a shell command. It writes characters that are not printable, such as escapes, as
-// \x codes, which bash, ksh and zsh understand.
-func shellWord(s string) string {
-	if s != "" && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+,", r))
-	}) {
-		return s
+// markCommand returns the command that marks an alarm as false; empty if the page offers none. Without a file of
+// alerts, the command has the alert in a line.
+func (c *Collector) markCommand(d *detail) string {
+	id := message.ShellWord(d.ID)
+	switch {
+	case c.markTo == "" || !d.IsAlarm():
+		return ""
+	case d.file != "":
+		return fmt.Sprintf("hafvf mark %s %s false --key %s %s", message.ShellWord(d.file), id, message.ShellWord(d.Key), c.markTo)
 	}
-	if message.IsPrintable(s) {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	b := []byte("$'")
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == '\'' || r == '\\':
-			b = append(b, '\\', s[i])
-		case unicode.IsPrint(r) && !(r == utf8.RuneError && n == 1):
-			b = append(b, s[i:i+n]...)
-		default:
-			for _, c := range []byte(s[i : i+n]) {
-				b = fmt.Appendf(b, `\x%02x`, c)
-			}
-		}
-		i += n
-	}
-	return string(append(b, '\''))
+	text := jsontext.Of
+	line := fmt.Sprintf(`{"key":%s,"time":%s,"kind":%s,"id":%s,"start":%s,"size":%s,"output":%s,"episode":{"id":%[4]s}}`,
+		text(d.Key), text(d.Time), text(d.Kind), text(d.ID), text(d.Start), text(d.Size), text(d.Output))
+	return fmt.Sprintf(`printf '%%s\n' %s | hafvf mark - %s false %s`, message.ShellWord(line), id, c.markTo)
 }
 
 // AddNote adds a sentence to the page's notes about the input.
@@ -295,7 +278,7 @@ func (c *Collector) AddAlert(a *output.Alert) {
 	k.alarms++
 	k.weight += stored.weight()
 	k.count(a, kind, c.zone)
-	d := detail{stored, a.ID, a.Message, a.Incident, a.Time}
+	d := detail{stored, a, c.file}
 	c.rows.add(d)
 	if !stored.inIncident {
 		c.singles.add(d)
@@ -471,7 +454,7 @@ func (t *top) add(d detail) {
 // cut sorts the details by decreasing rank, and drops those beyond the limit.
 func (t *top) cut() {
 	slices.SortFunc(t.details, func(a, b detail) int {
-		return cmp.Or(cmp.Compare(b.rank(), a.rank()), cmp.Compare(a.unixTime, b.unixTime), cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(b.rank(), a.rank()), cmp.Compare(a.unixTime, b.unixTime), cmp.Compare(a.key.name, b.key.name), cmp.Compare(a.kind, b.kind), cmp.Compare(a.ID, b.ID))
 	})
 	t.details = t.details[:min(len(t.details), t.limit)]
 }

@@ -112,21 +112,26 @@ func (l *Live) marked(m records.Mark) {
 // Close ends the event streams of all readers.
 func (l *Live) Close() { l.end() }
 
-// alert adds an alarm or the end of a silence. A repeat only adds its incident. It ignores the end of an episode, and a
-// report that it is worse.
+// alert adds an alarm or the end of a silence. A repeat only adds its incident. A report that an episode is worse
+// enlarges the size of its alarm. It ignores the end of an episode.
 func (l *Live) alert(key string, event keyed.AlertEvent, incident string) {
 	if event.Source != keyed.SourceAlarm || event.BackToUsual() {
 		return
 	}
 	// The strings are cloned: a substring would keep a longer text in memory.
 	a := AlertOf(strings.Clone(key), event)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if a.IsWorse() {
+		for i := range l.alerts {
+			if onset := &l.alerts[i].Alert; onset.Key == a.Key && onset.ID == a.Episode.ID && onset.Size*a.Size > onset.Size*onset.Size {
+				onset.Size = a.Size
+			}
+		}
 		return
 	}
 	a.ID, a.Episode.ID, a.Incident = strings.Clone(a.ID), strings.Clone(a.Episode.ID), incident
 	now := time.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	name := alertName{a.Key, a.ID, a.Kind}
 	if i, known := l.index[name]; known {
 		previous := &l.alerts[i-l.droppedAlerts]
@@ -257,7 +262,9 @@ type Fact struct {
 // Page returns the current page and its version.
 func (l *Live) Page() (p *Page, version int64) {
 	c := NewCollector(time.Time{}, l.zone)
-	c.live, c.markTo = true, l.markTo
+	if c.live, c.markTo = true, ""; l.markTo != "" {
+		c.SendMarksTo(l.markTo)
+	}
 	l.mu.Lock()
 	l.forget(time.Now())
 	c.AddMarks(l.marks)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net"
@@ -344,8 +345,12 @@ func TestLiveMarks(t *testing.T) {
 	events := listen(t, s.URL)
 	l.raise("b", 2)
 	await(t, events, "alarm")
+	worse := keyed.Alert{Kind: "novelty", Size: 9, Episode: &keyed.EpisodeReport{ID: "in:2", State: keyed.EpisodeWorse}}
+	l.Observer().Estimate("b", nil, []keyed.AlertEvent{{ID: "in:3", Alert: &worse}})
 	_, page := get(t, s.URL)
-	for _, text := range []string{"<code>hafvf mark in:1 false --key &#39;a pump&#39;\\&#39;&#39;s&#39; --config pump.yaml</code>", "<code>hafvf mark in:2 false --key b --config pump.yaml</code>"} {
+	page = html.UnescapeString(page)
+	const command = `<code>printf '%%s\n' '{"key":"%s","time":"2026-03-01T00:00:0%[2]dZ","kind":"novelty","id":"in:%[2]d","start":"0001-01-01T00:00:00Z","size":%[3]d,"output":null,"episode":{"id":"in:%[2]d"}}' | hafvf mark - in:%[2]d false --config pump.yaml</code>`
+	for _, text := range []string{fmt.Sprintf(command, `a pump'\''s`, 1, 8), fmt.Sprintf(command, "b", 2, 9)} {
 		if strings.Count(page, text) != 2 { // in the table and in the list of single alarms
 			t.Errorf("the page lacks %s", text)
 		}

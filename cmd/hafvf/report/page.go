@@ -93,7 +93,7 @@ type Row struct {
 	Chance      float64 // for a member, the probability that it belongs to the incident
 	Message     string
 	Mark        string // last mark of the alarm; empty without a mark
-	Command     string // command that marks the alarm as false; empty if the run accepts no marks
+	Command     string // command that marks the alarm as false; empty if the page offers none
 }
 
 // A Silent is a key that is silent.
@@ -289,8 +289,8 @@ func (c *Collector) addRows(p *Page, ids map[*key]int, members map[membership]bo
 	row := func(d *detail) Row {
 		return Row{
 			Mark: c.markOf(d), Command: c.markCommand(d),
-			Key: shown(d.key.name), ID: c.idOf(d.key.name, ids), Kind: kinds[d.kind], Time: d.time, Score: float64(d.score), Size: float64(d.size),
-			InIncident: d.inIncident || members[membership{d.key.name, d.unixTime}], Message: shortened(d.message),
+			Key: shown(d.key.name), ID: c.idOf(d.key.name, ids), Kind: kinds[d.kind], Time: d.Time, Score: float64(d.score), Size: float64(d.size),
+			InIncident: d.inIncident || members[membership{d.key.name, d.unixTime}], Message: shortened(d.Message),
 		}
 	}
 	c.rows.cut()

@@ -74,6 +74,9 @@ func Files(ctx context.Context, paths []string, period Since, zone *time.Locatio
 			case r.Unread:
 				c.skip(*r.Key, *r.Time)
 			case r.Alert != nil:
+				if c.file = path; path == "-" {
+					c.file = ""
+				}
 				c.AddAlert(r.Alert)
 			case r.Smoothed():
 				c.AddSmoothed(r)

@@ -41,10 +41,10 @@ const reserved = "\x00\xff"
 // account.Run.SetRuntimeSetting.
 const (
 	FleetKey = reserved + "incidents"
-	// AlarmsKey holds the last alarms, to which marks can refer.
-	AlarmsKey = reserved + "alarms"
-	QuietKey  = reserved + "quiet" // quiet times of files
-	MarksKey  = reserved + "marks" // marks of alarms, and the position up to which they were read
+	// FormerAlarmsKey holds alarms in states of earlier versions. Runs remove it.
+	FormerAlarmsKey = reserved + "alarms"
+	QuietKey        = reserved + "quiet" // quiet times of files
+	MarksKey        = reserved + "marks" // marks of alarms, and the position up to which they were read
 )
 
 // OpenAlertsKey returns the reserved key of the open alerts of a receiver, by its index in the config.

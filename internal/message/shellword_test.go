@@ -1,11 +1,9 @@
-package report
+package message
 
 import (
 	"os/exec"
 	"strings"
 	"testing"
-
-	"hafvf/internal/message"
 )
 
 // A shell reads a word as the original text, and the word contains no control characters for a terminal.
@@ -17,8 +15,8 @@ func TestShellWord(t *testing.T) {
 	var words []string
 	texts := []string{"", "plain", "-o", "a pump's", `C:\temp`, "\x1b[201~rm -rf /", "a\nb\tc", "\u202egnp.exe", "\xff\xfe", "Grüße '\x07' \\", "$(id) `id` !!", "\x1bA1", "x\u00a0y"}
 	for _, text := range texts {
-		word := shellWord(text)
-		if !message.IsPrintable(word) {
+		word := ShellWord(text)
+		if !IsPrintable(word) {
 			t.Errorf("%q: %q", text, word)
 		}
 		words = append(words, word)
