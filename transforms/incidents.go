@@ -54,7 +54,8 @@ type IncidentsConfig struct {
 	AtEnd bool
 	// Ends is for an input with an end and a watermark, in a run in one process with an account.Run: alarms that
 	// wait at the end are processed up to the time of the last observation. Default: the input has no end.
-	Ends bool
+	Ends      bool
+	OmitToday bool `json:",omitempty"` // as in incidents.Config
 	// Digests are the periods of the digests, which list alarms outside incidents, for IncidentsEncoded. Default
 	// none.
 	Digests []time.Duration
@@ -66,7 +67,7 @@ func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 	if err == nil && c.Lateness < 0 {
 		err = fmt.Errorf("lateness %v is negative", c.Lateness)
 	}
-	fleetConfig := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, MaxSinglePages: c.MaxSinglePages, Zone: zone}
+	fleetConfig := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, MaxSinglePages: c.MaxSinglePages, Zone: zone, OmitToday: c.OmitToday}
 	if len(c.Labels) > 0 {
 		fleetConfig.Labels = func(key string) map[string]string { return series.Labels(key, c.Labels) }
 	}
