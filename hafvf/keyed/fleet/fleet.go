@@ -11,6 +11,7 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/usual"
 	"hafvf/internal/clock"
 	"hafvf/internal/compact"
 )
@@ -26,7 +27,8 @@ type Config struct {
 type Listener interface {
 	// Alert receives an alert of a key. incident is the ID of its incident, or empty.
 	Alert(key string, t keyed.AlertEvent, incident string)
-	// Single receives an alarm outside incidents that is a page, after its Alert.
+	// Single receives an alarm outside incidents that is a page, after its Alert, in the words of the last report of its
+	// episode. It also receives later reports of the episode, and its end.
 	Single(key string, t keyed.AlertEvent)
 	// Assigned is called when an alarm joins an incident, before its Alert, and when the alarm moves to another
 	// incident.
@@ -41,7 +43,7 @@ type Listener interface {
 type Fleet struct {
 	grouping       *incidents.Fleet
 	waiting        map[incidents.AlarmName]waitingAlert // alerts that the watermark has not passed
-	pageCandidates map[incidents.AlarmName][]byte       // encoded events of alarms that may become pages
+	pageCandidates map[incidents.AlarmName][]byte       // encoded last events of alarms that may become pages; empty for pages whose episodes are open
 	digests        incidents.Digests
 	maxKeys        int // maximum number of keys at one time
 	listener       Listener
@@ -232,8 +234,53 @@ func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error 
 			incident = f.grouping.Worsen(alarmOf(t))
 		}
 		f.listener.Alert(name.Key, t, incident)
+		f.followPage(t, h.event)
 	}
 	return nil
+}
+
+// followPage takes a report that the episode of a page is worse, or its end. It reports it, or keeps it while the alarm
+// may still become a page.
+func (f *Fleet) followPage(t keyed.AlertEvent, event []byte) {
+	if !t.IsWorse() && !t.BackToUsual() || t.Episode == nil {
+		return
+	}
+	first := incidents.AlarmName{Key: t.Key, ID: t.Episode.ID, Kind: string(usual.NoveltyAlarm)}
+	candidate, found := f.pageCandidates[first]
+	switch {
+	case found && len(candidate) > 0 && t.IsWorse():
+		f.pageCandidates[first] = event
+	case found && len(candidate) > 0:
+		f.pageCandidates[endOf(first)] = event
+	case found:
+		if f.listener.Single(t.Key, t); t.BackToUsual() {
+			delete(f.pageCandidates, first)
+		}
+	}
+}
+
+// endOf returns the name of the end of an episode that begins with an alarm.
+func endOf(name incidents.AlarmName) incidents.AlarmName {
+	name.Kind = keyed.RecoveredAlarm
+	return name
+}
+
+// page reports an alarm that is a page.
+func (f *Fleet) page(name incidents.AlarmName) error {
+	t, err := eventOf(name.Key, f.pageCandidates[name])
+	if err != nil {
+		return err
+	}
+	f.listener.Single(name.Key, t)
+	if t.Episode != nil {
+		f.pageCandidates[name] = nil
+	}
+	if end := f.pageCandidates[endOf(name)]; end != nil {
+		if t, err = eventOf(name.Key, end); err == nil {
+			f.followPage(t, end)
+		}
+	}
+	return err
 }
 
 // Next returns the next time at which a watermark has an effect, and the time of the last waiting alert. They are
@@ -325,14 +372,17 @@ func (f *Fleet) advanceTo(watermark time.Time) error {
 	}
 	for _, s := range step.Singles {
 		if s.Page {
-			t, err := eventOf(s.Key, f.pageCandidates[s.AlarmName])
-			if err != nil {
+			if err := f.page(s.AlarmName); err != nil {
 				return err
 			}
-			f.listener.Single(s.Key, t)
 		}
 	}
-	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return !f.grouping.MayBecomePage(name) })
+	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, event []byte) bool {
+		if name.Kind == keyed.RecoveredAlarm {
+			name.Kind = string(usual.NoveltyAlarm)
+		}
+		return len(event) > 0 && !f.grouping.MayBecomePage(name)
+	})
 	// What still waits are ends and reports of worse episodes.
 	err := f.release(func(_ incidents.AlarmName, h waitingAlert) bool { return !h.time.After(watermark) })
 	if err != nil {

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -227,6 +228,52 @@ func TestSinglePage(t *testing.T) {
 	expect.OK(t, f.Advance(start.Add(8*time.Minute)))
 	expect.Same(t, heard{"a/b f:1 novelty", "page a/b f:1 novelty"}, got)
 	expect.Same(t, 0, len(f.pageCandidates), "alarms that are kept")
+}
+
+// A page outside incidents has the last report of its episode. Later reports and the end of the episode follow it,
+// whatever the steps of the watermark are, also after a restart. The end of an alarm that is no page is no page.
+func TestSinglePageFollowed(t *testing.T) {
+	cfg := Config{Config: incidents.Config{MaxSinglePages: 3}}
+	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
+	notices := func(key string, worse, end int) (b []byte) {
+		add := func(minute int, id, kind string, state keyed.EpisodeState) {
+			when := start.Add(time.Duration(minute) * time.Minute)
+			ep := &keyed.EpisodeReport{ID: key + ":0", Since: start, State: state, UsualBefore: m, Worst: keyed.Worst{Time: when, Value: 9, Size: 9}}
+			e := keyed.AlertEvent{Key: key, Time: when, ID: id, X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: kind, Score: 5, Threshold: 4, Before: m, After: m, Usual: m, Episode: ep}}
+			event, _ := e.AppendBinary(nil) // never fails
+			b = appendNotice(b, notice{key: key, time: when, pace: keyed.Pace{Step: time.Minute, Budget: time.Hour}, event: event})
+		}
+		add(0, key+":0", "novelty", keyed.EpisodeOpen)
+		add(worse, fmt.Sprint(key, ":", worse), "novelty", keyed.EpisodeWorse)
+		if worse+12 < end {
+			add(worse+12, fmt.Sprint(key, ":", worse+12), "novelty", keyed.EpisodeWorse)
+		}
+		add(end, key+":0", "recovered", keyed.EpisodeClosed)
+		return b
+	}
+	for _, c := range []struct {
+		worse, end int
+		want       []string
+	}{
+		{3, 40, []string{"page a a:3 novelty", "page a a:15 novelty", "page a a:0 recovered"}},
+		{10, 40, []string{"page a a:0 novelty", "page a a:10 novelty", "page a a:22 novelty", "page a a:0 recovered"}},
+		{3, 7, []string{"page a a:3 novelty", "page a a:0 recovered"}},
+	} {
+		for _, step := range []int{1, 5, 60} {
+			var got heard
+			f := newFleet(t, cfg, &got)
+			take(t, f, notices("a", c.worse, c.end))
+			for minute := 0; minute <= 60; minute += step {
+				expect.OK(t, f.Advance(start.Add(time.Duration(minute)*time.Minute)))
+				restored, reset, err := Restore(cfg, encoded(t, f), &got)
+				expect.OK(t, errors.Join(reset, err))
+				f = restored
+			}
+			pages := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return !strings.HasPrefix(s, "page") })
+			expect.Same(t, c.want, []string(pages), fmt.Sprint(c.worse, c.end, step))
+			expect.Same(t, 0, len(f.pageCandidates), "alarms that are kept")
+		}
+	}
 }
 
 // Events of one time are merged. Replaced has the labels that were reported before.
