@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,6 +54,7 @@ type Outbox struct {
 
 	mu          sync.Mutex
 	waiting     []entry
+	ongoing     map[string]Alert // by key, see Latest
 	bytes       int
 	stats       Stats
 	outage      reminder.Reminder // while the receiver accepts nothing
@@ -98,7 +100,7 @@ func OpenOutbox(cfg OutboxConfig, stored []Alert) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), closeStarted: make(chan struct{}), hurry: make(chan time.Duration, 1), changed: make(chan struct{})}
+	o := &Outbox{cfg: cfg, client: client, done: make(chan struct{}), closeStarted: make(chan struct{}), hurry: make(chan time.Duration, 1), changed: make(chan struct{}), ongoing: map[string]Alert{}}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	for _, a := range stored {
 		o.enqueue(a)
@@ -108,11 +110,16 @@ func OpenOutbox(cfg OutboxConfig, stored []Alert) (*Outbox, error) {
 }
 
 // Put queues an alert for the receiver. queued is false if the alert is older than OutboxConfig.MaxAge. The error
-// is not nil if the queue is full; it includes the cause of the receiver's outage, if there is one.
+// is not nil if the queue is full; it includes the cause of the receiver's outage, if there is one. Put does not queue a
+// record with the field ongoing, but keeps it for Latest.
 func (o *Outbox) Put(a Alert) (queued bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
+	var record struct{ Ongoing bool }
+	switch json.Unmarshal(a.Text, &record); {
+	case record.Ongoing:
+		o.ongoing[string(a.Key)] = Alert{ID: strings.Clone(a.ID), Text: slices.Clone(a.Text)}
+		return false, nil
 	case o.expired(a):
 		o.stats.Expired++
 		return false, nil
@@ -125,6 +132,18 @@ func (o *Outbox) Put(a Alert) (queued bool, err error) {
 	}
 	o.enqueue(a)
 	return true, nil
+}
+
+// Latest returns a record of an open episode with its last value and the worst so far, at most two of the key's steps old.
+// id is the ID of the episode. The record has the labels, the ID and the start of the episode's first alert, and can be
+// sent in place of that alert. It is nil if the outbox has none.
+func (o *Outbox) Latest(key []byte, id string) (record []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if a := o.ongoing[string(key)]; a.ID == id {
+		record = a.Text
+	}
+	return record
 }
 
 // withReason appends the cause of the receiver's outage to text, if there is one.

@@ -223,3 +223,36 @@ func TestOutboxBatches(t *testing.T) {
 	expect.Same(t, 0, len(o.Close(time.Second, 0)))
 	expect.Same(t, `[{"kind":"recovered"}]`, <-requests)
 }
+
+// The present state of an episode is not sent. Latest returns it until the key has another episode.
+func TestOutboxLatest(t *testing.T) {
+	r := &receiver{codes: []int{200}}
+	server := httptest.NewServer(r)
+	defer server.Close()
+	o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Batch: 100}})
+	put := func(id, text string, want bool) {
+		t.Helper()
+		if queued := expect.Get(o.Put(Alert{Key: []byte("k"), ID: id, Text: []byte(text)}))(t); queued != want {
+			t.Errorf("%s: queued is %v", text, queued)
+		}
+	}
+	latest := func(id, want string) {
+		t.Helper()
+		if got := o.Latest([]byte("k"), id); string(got) != want {
+			t.Errorf("%s: %q, want %q", id, got, want)
+		}
+	}
+	put("1", `{"id":"1","kind":"novelty"}`, true)
+	latest("1", "")
+	for _, text := range []string{`{"id":"1","kind":"novelty","message":"16 %","ongoing":true}`, `{"id":"1","kind":"novelty","message":"90 %","ongoing":true}`} {
+		put("1", text, false)
+		latest("1", text)
+		latest("2", "")
+	}
+	put("3", `{"id":"3","ongoing":true}`, false)
+	latest("1", "")
+	o.Close(time.Minute, 0)
+	if want := []string{`{"id":"1","kind":"novelty"}`}; !slices.Equal(r.bodies, want) {
+		t.Errorf("%q, want %q", r.bodies, want)
+	}
+}
