@@ -86,7 +86,10 @@ func (r *receiver) kinds(keys int) []string {
 // takes reports whether the receiver gets an alert of the key, in a fleet with the given number of keys. A receiver
 // that gets an alarm for a change does not get the belief in the same change too.
 func (r *receiver) takes(key string, t keyed.AlertEvent, keys int) bool {
-	if t.Source == keyed.SourceAlarm {
+	switch t.Source {
+	case keyed.SourceOngoing:
+		return r.Repeats && r.matches(key)
+	case keyed.SourceAlarm:
 		if r.Repeats && t.Kind == keyed.RecoveredAlarm {
 			return r.matches(key)
 		}
@@ -117,6 +120,19 @@ func (e *encoder) Estimate(dst *transforms.Encoded, key string, est *keyed.Estim
 		dst.Records = e.Layout.AppendEstimate(connectors.Chunk(dst.Records).Begin([]byte(key), est.ID), e.Form, key, est)
 	}
 	e.appendAlerts(dst, key, est, est.Alerts(key))
+}
+
+// Ongoing sends the present state of an episode to the receivers that store alerts, at every second observation. They
+// ignore it unless they have an open alert of the episode.
+func (e *encoder) Ongoing(dst *transforms.Encoded, key string, t keyed.AlertEvent) {
+	e.observer.Ongoing(key, t)
+	switch {
+	case t.N%2 == 1 || !e.Alerted.For(key, true) || !slices.ContainsFunc(e.Receivers, func(r receiver) bool { return r.Stateful }):
+	case e.Layout.Incidents:
+		dst.Alerts = fleet.AppendNotices(dst.Alerts, key, nil, []keyed.AlertEvent{t})
+	default:
+		e.alert(dst, key, t, "", 0)
+	}
 }
 
 func (e *encoder) Silent(dst *transforms.Encoded, key string, s keyed.SilenceEvent) {
@@ -169,11 +185,14 @@ func (e *encoder) Alert(dst *transforms.Encoded, key string, t keyed.AlertEvent,
 	e.alert(dst, key, t, incident, keys)
 }
 
-// Single sends an alarm that is a page to the receivers by HTTP, except those that already got the alarm.
-func (e *encoder) Single(dst *transforms.Encoded, key string, t keyed.AlertEvent, keys int) {
-	e.observer.Single(key, t)
+// Single sends an alarm that is a page, a later report of its episode or its end to the receivers by HTTP, except those
+// that already got it. The end may be known before the page, so receivers with repeats get it again.
+func (e *encoder) Single(dst *transforms.Encoded, key string, t keyed.AlertEvent, follows bool, keys int) {
+	if !follows {
+		e.observer.Single(key, t)
+	}
 	for i := range e.Receivers {
-		if r := &e.Receivers[i]; r.OnlyPages && r.matches(key) && !r.takes(key, t, keys) {
+		if r := &e.Receivers[i]; r.OnlyPages && r.matches(key) && (!r.takes(key, t, keys) || r.Repeats && t.BackToUsual()) {
 			dst.Alerts = e.Layout.AppendPage(e.begin(dst, i, key, t.ID), t, r.Labels)
 		}
 	}

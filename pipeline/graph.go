@@ -169,7 +169,7 @@ func groupingOf(c *config.Config) *transforms.IncidentsConfig {
 	if i == nil {
 		return nil
 	}
-	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, MaxSinglePages: i.MaxSinglePages, Zone: i.Zone, Lateness: c.Lateness, AtEnd: !c.Source.Unbounded() && c.Runner.Name != config.Flink && !isPiped(c), Ends: isPiped(c)}
+	g := &transforms.IncidentsConfig{Budget: i.Budget, Separators: i.Separators, By: i.By, MaxSinglePages: i.MaxSinglePages, Zone: i.Zone, OmitToday: c.Source.Unbounded(), Lateness: c.Lateness, AtEnd: !c.Source.Unbounded() && c.Runner.Name != config.Flink && !isPiped(c), Ends: isPiped(c)}
 	if p := c.Source.Prometheus(); p != nil {
 		g.Labels = p.Key
 	}

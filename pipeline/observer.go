@@ -16,6 +16,8 @@ type Observer struct {
 	// Estimate is called with every estimate and its alerts, in the order of each key's observations. e is nil for
 	// alerts without a record, such as a silence.
 	Estimate func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent)
+	// Ongoing is called after Estimate with the present state of an episode, see keyed.Estimator.Ongoing.
+	Ongoing func(key string, t keyed.AlertEvent)
 	// Smoothed is called with every record of transform: smooth. A run with this transform calls no other function.
 	Smoothed func(key string, s *keyed.Smoothed)
 	// Alert is called only for graphs with incidents. It repeats an alert when its incident is known; incident is ""
@@ -40,6 +42,9 @@ func (r *run) observer() (o Observer) {
 	}
 	if o.Estimate == nil {
 		o.Estimate = func(string, *keyed.Estimate, []keyed.AlertEvent) {}
+	}
+	if o.Ongoing == nil {
+		o.Ongoing = func(string, keyed.AlertEvent) {}
 	}
 	if o.Smoothed == nil {
 		o.Smoothed = func(string, *keyed.Smoothed) {}
@@ -112,7 +117,7 @@ func (g *Graph) Trial() *Graph {
 		t.host.Live, t.host.AtEnd = false, t.cfg.Aggregate != nil || t.cfg.Silence != nil
 		if t.incidents != nil {
 			atEnd := *t.incidents
-			atEnd.AtEnd, atEnd.Ends = true, false
+			atEnd.AtEnd, atEnd.Ends, atEnd.OmitToday = true, false, false
 			t.incidents = &atEnd
 		}
 		clone.transform = t

@@ -53,7 +53,7 @@ func TestSilenceAlerts(t *testing.T) {
 	}
 	stamp := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
 	clock := func(minute int) string {
-		return start.Add(time.Duration(minute) * time.Minute).In(berlin(t)).Format("15:04")
+		return start.Add(time.Duration(minute) * time.Minute).In(berlin(t)).Format("2006-01-02 15:04")
 	}
 	silent := func(key string, begin int) alert {
 		return alert{key, stamp(begin + 15), "silent", key + "/" + stamp(begin+15), stamp(begin), key + " silent since " + clock(begin) + " (15 min): the limit is 15 min."}

@@ -58,6 +58,9 @@ func (d *decoding) report(ctx context.Context, accepted int) {
 type Encoder interface {
 	// Estimate appends the output for an estimate, which is valid until Estimate returns.
 	Estimate(dst *Encoded, key string, e *keyed.Estimate)
+	// Ongoing is called after Estimate with the present state of the key's episode, if keyed.Estimator.Ongoing returns
+	// it.
+	Ongoing(dst *Encoded, key string, t keyed.AlertEvent)
 	// Silent appends the output for a silence, or for its end.
 	Silent(dst *Encoded, key string, s keyed.SilenceEvent)
 	// Outside appends the output for an estimate of keyed.KeyState.OutOfDomain, which has an alarm and is not the

@@ -97,7 +97,9 @@ func (encoder) Outside(dst *transforms.Encoded, key string, e *keyed.Estimate) {
 }
 
 func (encoder) Forgotten(*transforms.Encoded, string) {}
-func (encoder) Rewound(string, time.Time, time.Time)  {}
+
+func (encoder) Ongoing(*transforms.Encoded, string, keyed.AlertEvent) {}
+func (encoder) Rewound(string, time.Time, time.Time)                  {}
 
 func (encoder) Flush() {}
 

@@ -187,6 +187,7 @@ func parseEstimator(text string) (est *keyed.Estimator, cfg stepConfig, err erro
 	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
 		return nil, cfg, err
 	}
+	cfg.OmitToday = cfg.OmitToday || cfg.Live
 	est, err = keyed.NewEstimator(cfg.Config)
 	return est, cfg, err
 }

@@ -54,7 +54,8 @@ type IncidentsConfig struct {
 	AtEnd bool
 	// Ends is for an input with an end and a watermark, in a run in one process with an account.Run: alarms that
 	// wait at the end are processed up to the time of the last observation. Default: the input has no end.
-	Ends bool
+	Ends      bool
+	OmitToday bool `json:",omitempty"` // as in incidents.Config
 	// Digests are the periods of the digests, which list alarms outside incidents, for IncidentsEncoded. Default
 	// none.
 	Digests []time.Duration
@@ -66,7 +67,7 @@ func (c IncidentsConfig) Fleet() (incidents.Config, error) {
 	if err == nil && c.Lateness < 0 {
 		err = fmt.Errorf("lateness %v is negative", c.Lateness)
 	}
-	fleetConfig := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, MaxSinglePages: c.MaxSinglePages, Zone: zone}
+	fleetConfig := incidents.Config{Budget: c.Budget, Separators: c.Separators, By: c.By, MaxSinglePages: c.MaxSinglePages, Zone: zone, OmitToday: c.OmitToday}
 	if len(c.Labels) > 0 {
 		fleetConfig.Labels = func(key string) map[string]string { return series.Labels(key, c.Labels) }
 	}
@@ -122,8 +123,9 @@ type IncidentEncoder interface {
 	// Alert appends the output for an alert of a key. incident is the ID of the incident that the alert belongs to,
 	// or empty. keys is the maximum number of keys that the fleet has had.
 	Alert(dst *Encoded, key string, t keyed.AlertEvent, incident string, keys int)
-	// Single appends the output for an alarm outside incidents that is a page. keys is as in Alert.
-	Single(dst *Encoded, key string, t keyed.AlertEvent, keys int)
+	// Single appends the output for an alarm outside incidents that is a page, or with follows for a later report of the
+	// episode of a page. keys is as in Alert.
+	Single(dst *Encoded, key string, t keyed.AlertEvent, follows bool, keys int)
 	// Assigned is called when an alarm is assigned to an incident, before its Alert, and when the incident of an
 	// alarm changes.
 	Assigned(a incidents.Assignment)
@@ -290,8 +292,8 @@ func (fn *encodeIncidentsFn) Alert(key string, t keyed.AlertEvent, incident stri
 	fn.put()
 }
 
-func (fn *encodeIncidentsFn) Single(key string, t keyed.AlertEvent) {
-	fn.encoder.Single(&fn.encoded, key, t, fn.fleet.MaxKeys())
+func (fn *encodeIncidentsFn) Single(key string, t keyed.AlertEvent, follows bool) {
+	fn.encoder.Single(&fn.encoded, key, t, follows, fn.fleet.MaxKeys())
 	fn.put()
 }
 

@@ -509,6 +509,9 @@ func (e *openKey) Estimated(o *keyed.Observation, out *keyed.Estimate) {
 		return
 	}
 	w.encoder.Estimate(&w.encoded, e.key, out)
+	if t, ok := w.Ongoing(e.Track, out); ok {
+		w.encoder.Ongoing(&w.encoded, e.key, t)
+	}
 	countEstimate(&w.counts, out)
 	if !out.Missing {
 		w.iterations = append(w.iterations, int64(out.Iterations))

@@ -108,8 +108,9 @@ func (objectEncoder) Incident(dst *Encoded, e *incidents.Event) {
 
 func (objectEncoder) Rewound(string, time.Time, time.Time)                  {}
 func (objectEncoder) Forgotten(*Encoded, string)                            {}
+func (objectEncoder) Ongoing(*Encoded, string, keyed.AlertEvent)            {}
 func (objectEncoder) Alert(*Encoded, string, keyed.AlertEvent, string, int) {}
-func (objectEncoder) Single(*Encoded, string, keyed.AlertEvent, int)        {}
+func (objectEncoder) Single(*Encoded, string, keyed.AlertEvent, bool, int)  {}
 func (objectEncoder) Assigned(incidents.Assignment)                         {}
 func (objectEncoder) Open(*incidents.Event)                                 {}
 func (objectEncoder) Digest(*Encoded, *incidents.Digest, int)               {}

@@ -50,7 +50,7 @@ func TestListen(t *testing.T) {
 		}
 		t.Fatalf("%s lacks %q: %s\n%s", path, text, got, d.Log())
 	}
-	await("/", "pump is 99 above usual at")
+	await("/", "pump is 99 (")
 	await("/", "All times are in Asia/Tokyo.")
 	await("/incidents", "hafvf of in.yaml, since ")
 	await("/incidents", "1 alarm on 1 of 1 key")

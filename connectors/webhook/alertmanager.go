@@ -26,6 +26,7 @@ type alertmanagerAlert struct {
 	StartsAt    time.Time         `json:"startsAt,omitzero"`
 	EndsAt      time.Time         `json:"endsAt,omitzero"`
 	Ended       bool              `json:"-"` // the alert is over at EndsAt
+	Ongoing     bool              `json:"-"` // the record only describes the present state of the alert
 }
 
 // forAlertmanager turns the record of an alert into one or two alerts of an Alertmanager, separated by a comma.
@@ -43,6 +44,7 @@ func forAlertmanager(s Sink, record []byte) ([]byte, error) {
 func alertmanagerChange(s Sink, record []byte) (c change, err error) {
 	alerts, err := alertmanagerAlerts(s, record)
 	for _, a := range alerts {
+		c.ongoing = a.Ongoing
 		id, _ := json.Marshal(a.Labels) // a map of texts
 		switch {
 		case a.Ended:
@@ -69,6 +71,7 @@ func alertmanagerAlerts(s Sink, record []byte) ([]alertmanagerAlert, error) {
 	var r struct {
 		Key, ID, Kind, Message string
 		State                  string // of an incident
+		Ongoing                bool
 		Time, Start            time.Time
 		Threshold              *float64
 		Labels                 map[string]string
@@ -84,6 +87,7 @@ func alertmanagerAlerts(s Sink, record []byte) ([]alertmanagerAlert, error) {
 		Labels:      map[string]string{},
 		Annotations: map[string]string{"summary": r.Message, "id": r.ID},
 		StartsAt:    r.Start,
+		Ongoing:     r.Ongoing,
 	}
 	if r.Kind != "incident" { // the key of an incident is a group
 		copyLabels(p.Labels, series.Labels(r.Key, s.Key))

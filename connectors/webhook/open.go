@@ -17,8 +17,9 @@ const (
 
 // A change says which alerts of a receiver a record opens or ends. Alerts are identified by their labels.
 type change struct {
-	opens string   // empty for none
-	ends  []string // none for a record that opens an alert
+	opens   string   // empty for none
+	ends    []string // none for a record that opens an alert
+	ongoing bool     // the record only describes the present state of the alert
 }
 
 // changeOf returns the change of a record. It returns no change if the receiver does not need repeats.

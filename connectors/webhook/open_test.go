@@ -82,6 +82,13 @@ func TestOutboxRepeats(t *testing.T) {
 		times, _ := api.count(t)
 		return times["s silent"] > 3 && times["e novelty"] > 4 && times[" incident"] > 3
 	})
+	if put("now", lasting("e", "novelty", episode("open")+`,"ongoing":true,"message":"90 %"`)) || put("unknown", lasting("u", "novelty", episode("open")+`,"ongoing":true`)) {
+		t.Error("the present state of an alert is queued")
+	}
+	expect.Soon(t, "a repeat with the present state", func() bool {
+		_, last := api.count(t)
+		return last["e novelty"].Annotations["summary"] == "90 %"
+	})
 	times, last := api.count(t)
 	if times["o novelty"] != 1 || times["b change"] != 1 || len(times) != 5 {
 		t.Errorf("sent: %v", times)

@@ -119,8 +119,9 @@ func OpenOutbox(cfg OutboxConfig, stored []Alert) (*Outbox, error) {
 }
 
 // Put queues an alert for the receiver. queued is false if the alert is older than OutboxConfig.MaxAge, or, with
-// Sink.Repeat, if it ends no alert of the receiver. The error is not nil if the queue is full; it includes the cause of
-// the receiver's outage, if there is one.
+// Sink.Repeat, if it ends no alert of the receiver. A record with the field ongoing is not queued either: it replaces an
+// open alert at its next repeat. The error is not nil if the queue is full; it includes the cause of the receiver's
+// outage, if there is one.
 func (o *Outbox) Put(a Alert) (queued bool, err error) { return o.put(a, false) }
 
 // put is Put. A stored alert that is open may be older than OutboxConfig.MaxAge.
@@ -129,6 +130,12 @@ func (o *Outbox) put(a Alert, stored bool) (queued bool, err error) {
 	defer o.mu.Unlock()
 	c := o.changeOf(a.Text)
 	switch {
+	case c.ongoing:
+		if open, ok := o.open[c.opens]; ok {
+			open.Text = slices.Clone(a.Text)
+			o.open[c.opens] = open
+		}
+		return false, nil
 	case len(c.ends) > 0 && !o.resolves(c):
 		return false, nil
 	case !(stored && c.opens != "") && o.expired(a):

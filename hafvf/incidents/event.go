@@ -250,7 +250,10 @@ func (f *Fleet) describeParts(parts []subgroup) (names string, keys int) {
 // alarms expected by chance.
 func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	var s strings.Builder
-	clock := func(t time.Time) string { return message.Clock(t, e.Time, f.cfg.Zone) }
+	clock, today := func(t, today time.Time) string { return message.Clock(t, today, f.cfg.Zone) }, time.Time{}
+	if f.cfg.OmitToday {
+		today = time.Now()
+	}
 	one, many := "key", "keys"
 	if len(f.cfg.By) > 0 {
 		one, many = "series", "series"
@@ -265,7 +268,7 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 		}
 	}
 	if e.NumMembers == 0 {
-		fmt.Fprintf(&s, "No %s is left in the incident of %s: all joined narrower incidents or were forgotten.", one, clock(e.Start))
+		fmt.Fprintf(&s, "No %s is left in the incident of %s: all joined narrower incidents or were forgotten.", one, clock(e.Start, today))
 		return s.String()
 	}
 	fmt.Fprintf(&s, "%d of %s", e.NumMembers, group)
@@ -275,14 +278,14 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	}
 	switch {
 	case e.State != Closed:
-		fmt.Fprintf(&s, " %s alarmed since %s", have, clock(e.Start))
+		fmt.Fprintf(&s, " %s alarmed since %s", have, clock(e.Start, today))
 		if d := e.Time.Sub(e.Start).Round(time.Second); d > 0 {
 			fmt.Fprintf(&s, " (%s)", message.Span(d))
 		}
 	case e.Start.Equal(e.End):
-		fmt.Fprintf(&s, " alarmed at %s", clock(e.Start))
+		fmt.Fprintf(&s, " alarmed at %s", clock(e.Start, today))
 	default:
-		fmt.Fprintf(&s, " alarmed from %s to %s", clock(e.Start), clock(e.End))
+		fmt.Fprintf(&s, " alarmed from %s to %s", clock(e.Start, today), clock(e.End, e.Start))
 	}
 	s.WriteString(".")
 	if len(parts) > maxNamedParts && parts[0].members > 1 {

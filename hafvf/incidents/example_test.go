@@ -37,9 +37,9 @@ func Example() {
 	}
 	// Output:
 	// berlin/web3@2026-03-06T12:01:00Z opened true
-	// 2 of 6 keys of berlin/web3 have alarmed since 12:00 (1 min). First alarm: berlin/web3:m0. Clearest alarm: berlin/web3:m1. Expected by chance: 0.0017 alarms in 2 min.
+	// 2 of 6 keys of berlin/web3 have alarmed since 2026-03-06 12:00 (1 min). First alarm: berlin/web3:m0. Clearest alarm: berlin/web3:m1. Expected by chance: 0.0017 alarms in 2 min.
 	// berlin/web3@2026-03-06T12:01:00Z update false
-	// 3 of 6 keys of berlin/web3 have alarmed since 12:00 (2 min). First alarm: berlin/web3:m0. Clearest alarm: berlin/web3:m2. Expected by chance: 0.0017 alarms in 2 min.
+	// 3 of 6 keys of berlin/web3 have alarmed since 2026-03-06 12:00 (2 min). First alarm: berlin/web3:m0. Clearest alarm: berlin/web3:m2. Expected by chance: 0.0017 alarms in 2 min.
 	// berlin/web3@2026-03-06T12:01:00Z closed true
-	// 4 of 6 keys of berlin/web3 alarmed from 12:00 to 12:03. First alarm: berlin/web3:m0. Clearest alarm: berlin/web3:m3. Expected by chance: 0.0017 alarms in 2 min.
+	// 4 of 6 keys of berlin/web3 alarmed from 2026-03-06 12:00 to 12:03. First alarm: berlin/web3:m0. Clearest alarm: berlin/web3:m3. Expected by chance: 0.0017 alarms in 2 min.
 }

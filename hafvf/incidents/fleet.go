@@ -61,6 +61,9 @@ type Config struct {
 	MaxSinglePages int
 	// Zone sets the local time for the hours of the day, and for messages. Default UTC.
 	Zone *time.Location
+	// OmitToday omits the date of today's times in messages. It is for live input: messages depend on the time of the
+	// run. Default: messages have dates.
+	OmitToday bool
 }
 
 // Validate returns an error that names an invalid setting.

@@ -305,7 +305,7 @@ func TestFleetRhythmLocalTime(t *testing.T) {
 		t.Errorf("%d pages by the clock of Berlin, %d by UTC; want two, and two more after the change", n, m)
 	}
 	last := local[len(local)-1]
-	const message = "12 of 12 keys of s0 alarmed from 04:00 to 04:03. "
+	const message = "12 of 12 keys of s0 alarmed from 2026-04-05 04:00 to 04:03. "
 	if !strings.HasPrefix(last.Message, message) || !strings.Contains(last.Message, " A similar incident occurred at this time on 7 of the last seven days.") {
 		t.Error(last.Message)
 	}

@@ -19,7 +19,7 @@ const (
 
 // singles selects the alarms outside incidents that are pages because nothing in the last weeks was clearer.
 //
-// An alarm, or a report that its episode is worse, waits for eight steps of its key. It is dropped if it is in an
+// An alarm, or a report that its episode is worse, waits for eight steps of its key. Such a report counts as its alarm. It is dropped if it is in an
 // incident by then, or if its key was in an incident in the 32 steps before, or had a page in the day before. It is a
 // page if its score is at least three times its threshold, and if fewer than n·w other keys had at least its score in the
 // last w weeks. n is the number of pages per
@@ -68,9 +68,18 @@ func (s *singles) used() bool { return s.begun || len(s.waits) > 0 || len(s.memb
 
 // alone adds an alarm outside incidents to the waiting alarms.
 func (s *singles) alone(a *alarm) {
-	if s.perWeek > 0 && a.takenAt > s.member[a.name] && (a.kind == "novelty" || a.kind == "change") {
-		s.waits[AlarmName{a.name, a.id, a.kind}] = waitingSingle{a.takenAt + nearSteps*a.key.step, a.relative}
+	if s.perWeek == 0 || a.takenAt <= s.member[a.name] || a.kind != "novelty" && a.kind != "change" {
+		return
 	}
+	name := AlarmName{a.name, a.id, a.kind}
+	if a.worse() {
+		name.ID = a.episode.ID
+	}
+	w, waits := s.waits[name]
+	if !waits {
+		w.due = a.takenAt + nearSteps*a.key.step
+	}
+	s.waits[name] = waitingSingle{w.due, max(w.score, a.relative)}
 }
 
 // joined drops the waiting alarms of a key that has joined an incident.

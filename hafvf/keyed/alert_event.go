@@ -23,6 +23,7 @@ const (
 	SourceAlarm     AlertSource = iota // an alarm, or the end of one
 	SourceBelief                       // a belief of AlertConfig.Beliefs
 	SourceDuplicate                    // a belief whose estimate also has an alarm of the same kind
+	SourceOngoing                      // not an alert: the present state of a reported episode, from Estimator.Ongoing
 )
 
 // event returns the AlertEvent of an alert of the estimate. id is the ID of the estimate or, for the end of an alarm,

@@ -47,6 +47,9 @@ type Config struct {
 	// Unit follows the values in messages. A unit such as /s is appended to the unit of the value's name, which is
 	// recognized by its suffix: _seconds, _ms, _bytes, _ratio, _percent or _celsius. Default: the unit of the name.
 	Unit string
+	// OmitToday omits the date of today's times in messages. It is for live input: messages depend on the time of the
+	// run. Default: messages have dates.
+	OmitToday bool
 	// Silence reports keys that have been silent for too long. Nil: silences are not reported.
 	Silence *SilenceConfig
 	// Expire resets a key that has had no observation for this duration: the next observation counts as its first. With

@@ -260,6 +260,9 @@ func (ep *episode) extend(observations float64) {
 	ep.length, ep.normal, ep.normalSum, ep.normalFrom = ep.length+observations, 0, 0, time.Time{}
 }
 
+// delay returns the number of observations from the onset to the last one.
+func (ep *episode) delay() int64 { return int64(ep.length+ep.normal) - 1 }
+
 // A Level says where the values of an ended episode are.
 type Level string
 
@@ -316,7 +319,7 @@ func (t *Track) follow(e *Estimate, v verdict, cfg *Config) {
 		} else if valued && !ep.open && ep.profile == nil && s.sinceRestored == 0 {
 			ep.profile, ep.n = slices.Clone(d.profileBefore), 0
 		}
-		ep.report(e, v, d.missed.Score > 0)
+		ep.report(d, e, v, d.missed.Score > 0)
 		if valued {
 			ep.recordDeviation(d)
 		}
@@ -339,7 +342,7 @@ func (t *Track) follow(e *Estimate, v verdict, cfg *Config) {
 }
 
 // report records an alarm: the onset, or a report of the open episode. faulty means that the scores do not show it.
-func (ep *episode) report(e *Estimate, v verdict, faulty bool) {
+func (ep *episode) report(d *decider, e *Estimate, v verdict, faulty bool) {
 	if !ep.open {
 		ep.openEpisode = openEpisode{open: true, silent: true, length: 1}
 	} else if ep.extend(ep.normal); v.marked {
@@ -351,7 +354,7 @@ func (ep *episode) report(e *Estimate, v verdict, faulty bool) {
 		}
 		ep.reports++
 		ep.reportTime, ep.reportX = e.Time, math.NaN()
-		if x, seen := e.Alarm.seen(e.X); seen {
+		if x, seen := d.seen(e.Alarm, e); seen {
 			ep.reportX = x
 		}
 	}
@@ -382,12 +385,8 @@ func (t *Track) recordPeak(e *Estimate) {
 		return
 	}
 	ep.worst = Worst{Time: e.Time, Value: math.NaN(), Size: largest.size, Output: largest.output}
-	alert := Alert{Output: largest.output, Before: e.Detection.Usual}
-	if x, seen := alert.seen(e.X); seen {
+	if x, seen := d.seen(&Alert{Output: largest.output, Before: e.Detection.Usual}, e); seen {
 		ep.worst.Value = x
-		if d.counted != nil {
-			ep.worst.Value = d.counted.Share(e.X[0])
-		}
 	}
 }
 
@@ -478,6 +477,25 @@ func (t *Track) describe(v verdict, withBaseline bool) *EpisodeReport {
 	return r
 }
 
+// Ongoing returns the present state of the track's open episode as an alert with the ID, the start and the kind of its
+// onset: the last value, compared with what was usual before, and the worst value so far. e is the last estimate of the
+// track; the track must not have changed since. ok is false if no episode is open that was reported by its values, if e
+// has no value, and if e has an alarm, which reports the same.
+func (est *Estimator) Ongoing(t *Track, e *Estimate) (event AlertEvent, ok bool) {
+	d, ep := t.stages.decider, &t.decisions.episode
+	if e.Detection == nil || e.Detection.Episode == nil || e.Alarm != nil || !ep.open || ep.faulty || math.IsNaN(e.Detection.Episode.UsualBefore.Mean[0]) {
+		return event, false
+	}
+	present, nothing := ep.moments(d, &t.decisions).shift(d.y, t.stages.scale), unknown(d.outputs)
+	a := &Alert{
+		Kind: string(usual.NoveltyAlarm), Start: ep.since, Delay: ep.delay(), LogOdds: math.NaN(), Size: present.size, Output: present.output, Before: nothing, After: nothing,
+		Score: e.Detection.Score, Threshold: e.Detection.Threshold, Usual: e.Detection.Episode.UsualBefore, Episode: e.Detection.Episode,
+	}
+	a.Message = t.sentence(&est.cfg, a, e)
+	a.Start, a.Delay = ep.since, ep.delay() // sentence may set them to the start of equal values
+	return e.event(t.key, ep.id, a, SourceOngoing), true
+}
+
 // before returns the usual values before the onset at the last observation, on the data's scale.
 func (t *Track) before() Moments {
 	m := t.decisions.episode.moments(t.stages.decider, &t.decisions)
@@ -499,7 +517,7 @@ func (t *Track) end(e *Estimate, accepted bool, cfg *Config) {
 		if a.NormalFrom.IsZero() {
 			a.NormalFrom = e.Time
 		}
-		a.Message = t.ended(cfg, a, side, e)
+		a.Message = t.ended(cfg, a, side)
 		e.Recovered = &EndedAlarm{ep.id, a}
 	}
 	if level == LevelBack {

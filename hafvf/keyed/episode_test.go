@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math"
@@ -35,15 +36,15 @@ func TestEpisodeEnds(t *testing.T) {
 				return x + 6
 			}
 			return x
-		}, []int{0}, []string{`^back 2500 k back to usual since 18:20, after 2 h: worst 26.8 at 17:15, usual 19.8 ± 1.0.$`}},
+		}, []int{0}, []string{`^back 2500 k back to usual since 2026-01-09 18:20, after 2 h: worst 26.8 at 17:15, usual 19.8 ± 1.0.$`}},
 		{"a quarter of an hour", true, func(i int, x float64) float64 {
 			if i < 3 {
 				return x + 10
 			}
 			return x
-		}, []int{0}, []string{`^back 2500 k back to usual since 16:35, after 15 min: worst`}},
+		}, []int{0}, []string{`^back 2500 k back to usual since 2026-01-09 16:35, after 15 min: worst`}},
 		{"for good", true, func(_ int, x float64) float64 { return x + 5 },
-			[]int{0}, []string{`^new 2500 k stays above usual since 21:10, after 4 h 50 min: usual from now on, worst 26.8 at 18:45, usual before 16:20 20.1 ± 1.0.$`}},
+			[]int{0}, []string{`^new 2500 k stays above usual since 2026-01-09 21:10, after 4 h 50 min: usual from now on, worst 26.8 at 18:45, usual before 16:20 20.1 ± 1.0.$`}},
 		{"twice", true, func(i int, x float64) float64 {
 			if i < 12 || i >= 500 && i < 512 {
 				return x - 9
@@ -405,5 +406,51 @@ func TestEpisodeOfMissingValues(t *testing.T) {
 		if r := e.Detection.Episode; i >= 2990 && (r == nil || r.ID != "2990" || r.State != EpisodeOpen) {
 			t.Errorf("observation %d: %+v", i, r)
 		}
+	}
+}
+
+// The present state of an open episode has the last value, the worst value so far and the ID of the onset. It is no alert
+// and changes no state.
+func TestEpisodeOngoing(t *testing.T) {
+	est := newEstimator(t, Recommended("normal"))
+	track := est.NewTrack("k")
+	rng := rand.New(rand.NewPCG(2, 3))
+	start, id, n := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), "", 0
+	for i := range 2600 {
+		x := 20 + rng.NormFloat64()
+		switch {
+		case i >= 2500 && i < 2520:
+			x += 5 + float64(i-2500)
+		case i == 2520:
+			x = math.NaN()
+		case i > 2520 && i < 2530:
+			x += 15
+		}
+		e := est.Estimate(track, Value(start.Add(time.Duration(i)*5*time.Minute), fmt.Sprint(i), x))
+		before := must(track.AppendBinary(nil))
+		a, ok := est.Ongoing(track, &e)
+		if !bytes.Equal(before, must(track.AppendBinary(nil))) {
+			t.Fatalf("%d: Ongoing has changed the state", i)
+		}
+		ep := e.Detection.Episode
+		if e.Alarm != nil && !e.Alarm.IsWorse() {
+			id = e.ID
+		}
+		if want := ep != nil && ep.State == EpisodeOpen && e.Alarm == nil && !e.Missing; ok != want {
+			t.Fatalf("%d: ok is %v, want %v: %+v", i, ok, want, ep)
+		}
+		if !ok {
+			continue
+		}
+		n++
+		if a.ID != id || a.Key != "k" || a.Kind != "novelty" || a.Source != SourceOngoing || !a.Start.Equal(ep.Since) || !a.Time.Equal(e.Time) || a.X[0][0] != x || a.Episode != ep || len(e.Alerts("k")) > 0 {
+			t.Errorf("%d: %+v", i, a)
+		}
+		if i == 2525 && !regexp.MustCompile(`^k ×1\.[78] since 2026-01-09 16:20 \(2 h 5 min\): 3[3-7].*, worst 4\d.* at 17:5\d, usual before 16:20 20\.\d ± 1\.0\.$`).MatchString(a.Message) {
+			t.Errorf("%d: %s", i, a.Message)
+		}
+	}
+	if n < 20 {
+		t.Errorf("%d present states", n)
 	}
 }

@@ -42,7 +42,7 @@ func Example() {
 	// Jan 7 01:50  predicted 20.0 ± 0.9, is 19.1
 	// Jan 9 03:50  predicted 20.0 ± 1.0, is 20.5
 	// Jan 10 13:20  novelty: score 3.6, threshold 3.0
-	// pump-1 is 26 % above usual at 13:20: 25, usual at this hour 19.9 ± 1.0.
+	// pump-1 is 26 % above usual at 2026-01-10 13:20: 25, usual at this hour 19.9 ± 1.0.
 	// Jan 11 05:50  predicted 25.9 ± 0.9, is 27.5
 }
 
@@ -130,7 +130,7 @@ func ExampleEstimator_Open() {
 		}
 	}
 	// Output:
-	// south is 23 % above usual at 02:30: 38, usual at this hour 31.0 ± 0.6.
+	// south is 23 % above usual at 1970-01-01 02:30: 38, usual at this hour 31.0 ± 0.6.
 }
 
 // A plain loop without a pipeline: process half of a series, save the track, restore it in another process, and

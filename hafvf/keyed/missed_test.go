@@ -47,7 +47,7 @@ func TestMissedSpike(t *testing.T) {
 			t.Fatalf("%d alarms and %d ends, want one: %v", len(alarms), recovered, alarms)
 		}
 		e, a := alarms[0], alarms[0].Alarm
-		const want = "k rows stayed at 6 from 04:00 to 05:00, usually it reaches 399.7 then (21 of 21 days)."
+		const want = "k rows stayed at 6 from 2026-03-25 04:00 to 05:00, usually it reaches 399.7 then (21 of 21 days)."
 		if wantTime := start.AddDate(0, 0, 23).Add(5 * time.Hour); a.Message != want || a.Kind != "novelty" || !e.Time.Equal(wantTime) || !a.Start.Equal(wantTime) {
 			t.Errorf("%s %q at %v, want %q", a.Kind, a.Message, e.Time, want)
 		}

@@ -73,7 +73,7 @@ func (est *Estimator) outside(t *Track, o *Observation) *Estimate {
 	}
 	a.Message = t.outOfDomainMessage(&est.cfg, o)
 	out.Alarm = a
-	s.episode.report(out, v, true)
+	s.episode.report(c.decider, out, v, true)
 	out.Detection.Episode = t.describe(v, false)
 	a.Episode = out.Detection.Episode
 	return out

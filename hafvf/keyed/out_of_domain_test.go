@@ -55,7 +55,7 @@ func TestOutOfDomain(t *testing.T) {
 					}
 					alarms = append(alarms, i)
 					a := found.Alarm
-					want := "k impossible at " + o.Time.Format(time.TimeOnly[:5]) + ": -5, outside the domain of the family poisson (x = -5 is below zero)."
+					want := "k impossible at " + o.Time.Format("2006-01-02 15:04") + ": -5, outside the domain of the family poisson (x = -5 is below zero)."
 					if got := found.Alerts("k"); len(got) != 1 || a.Kind != "novelty" || found.ID != o.ID || a.Message != want || !math.IsNaN(a.Score+a.Threshold+a.Size) || math.Abs(a.Usual.Mean[0]-3) > 1 {
 						t.Errorf("%+v", a)
 					}

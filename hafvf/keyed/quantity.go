@@ -21,43 +21,48 @@ var multiplesByUnit = map[string][]multiple{
 	"ms":      {{0, 1e-3, " µs"}, {.1, 1, " ms"}, {1000, 1000, " s"}, {6e5, 6e4, " min"}, {72e5, 36e5, " h"}},
 	"ratio":   {{0, .01, " %"}},
 	"percent": {{0, 1, " %"}},
-	"celsius": {{0, 1, degrees}},
+	"celsius": {{0, 1, " °C"}},
 }
 
-const (
-	degrees = " °C"
-	atZero  = "is zero"
-)
+const atZero = "is zero"
 
-var unitInName = regexp.MustCompile(`(?:^|[_/])(bytes|seconds|ms|ratio|percent|celsius)(?:[_:]|$)`)
+var (
+	unitInName        = regexp.MustCompile(`(?:^|[_/])(bytes|seconds|ms|ratio|percent|celsius)(?:[_:]|$)`)
+	temperatureInName = regexp.MustCompile(`(?i)(?:^|[^a-z])(?:celsius|fahrenheit|kelvin|temp|temperatures?)(?:[^a-z]|$)`)
+	temperatureUnit   = regexp.MustCompile(`^(?:°|℃|℉|[CFK](?:/|$)|(?i:celsius|fahrenheit|kelvin|deg))`)
+)
 
 // A unit says how to write the values of a metric.
 type unit struct {
-	multiples []multiple
-	per       string // a rate's denominator, such as /s
+	multiples   []multiple
+	per         string // a rate's denominator, such as /s
+	temperature bool   // its zero is arbitrary
+	hasRatios   bool   // messages have ratios of values, see Track.subject
 }
 
 // unitNamed returns the unit of a metric from its name. configured is Config.Unit, or empty.
-func unitNamed(name, configured string) unit {
+func unitNamed(name, configured string) (u unit) {
 	if _, suffix, found := strings.Cut(name, " ("); found && configured == "" && strings.Count(name, "(") == 1 && strings.HasSuffix(suffix, ")") {
 		configured = strings.TrimSuffix(suffix, ")") // a name as in spreadsheets: pressure (bar)
 	}
 	if text, per, rate := strings.Cut(configured, "/"); text != "" {
-		return unit{multiples: []multiple{{0, 1, " " + configured}}}
+		return unit{multiples: []multiple{{0, 1, " " + configured}}, temperature: temperatureUnit.MatchString(configured)}
 	} else if rate {
 		configured = "/" + per
 	}
+	u = unit{multiples: multiplesByUnit[""], per: configured, temperature: temperatureInName.MatchString(name)}
 	if matches := unitInName.FindAllStringSubmatch(name, -1); matches != nil {
-		return unit{multiplesByUnit[matches[len(matches)-1][1]], configured}
+		u.multiples = multiplesByUnit[matches[len(matches)-1][1]]
 	}
-	return unit{multiplesByUnit[""], configured}
+	return u
 }
 
 // A figure says how to write the values of one sentence.
 type figure struct {
-	divisor  float64
-	symbol   string
-	decimals int
+	divisor   float64
+	symbol    string
+	decimals  int
+	hasRatios bool
 }
 
 // figure returns the figure for the usual value, with standard deviation sd, and another value. It chooses the
@@ -83,7 +88,7 @@ func (u unit) figure(usual, sd, other float64) figure {
 		}
 		decimals = min(digits(sd, n), decimals+2)
 	}
-	return figure{s.divisor, s.symbol + u.per, max(0, min(decimals, 12))}
+	return figure{s.divisor, s.symbol + u.per, max(0, min(decimals, 12)), u.hasRatios}
 }
 
 // digits returns the number of decimals that show n digits of v. It is negative if the n digits end before the
@@ -131,25 +136,35 @@ func (f figure) band(mean, sd float64) string {
 	return f.number(mean) + " ± " + f.number(sd) + f.symbol
 }
 
-// difference describes how v differs from base, with the words more and less. It gives the factor if base is
-// clearly above zero, at least two of its standard deviations sd, and v at least 1.5 times base. Else it gives the
-// percentage or the distance.
+// difference describes how v differs from base, with the words more and less. If messages have ratios and base is
+// clearly above zero, it gives the factor (v at least 1.5 times base, base at least two of its standard deviations sd)
+// or the percentage (base at least three of them). Else it gives the distance, also in standard deviations.
 func (f figure) difference(v, base, sd float64, more, less string) string {
-	word, scale := more, !strings.HasPrefix(f.symbol, degrees[:3]) // degrees have no natural zero
+	word := more
 	if v < base {
 		word = less
 	}
 	switch r := v / base; {
-	case v == 0 && base > 0 && scale:
+	case v == 0 && base > 0 && f.hasRatios:
 		return atZero
-	case scale && base > 0 && base >= 2*sd && r >= 1.5:
-		return "×" + figure{divisor: 1, decimals: 1}.forDistance(10*r).value(r)
-	case !(scale && base > 0 && base >= 3*sd && v > 0) || strings.HasPrefix(f.symbol, " %"):
-		return "is " + strings.Replace(f.forDistance(v-base).value(math.Abs(v-base)), " %", " points", 1) + " " + word
+	case f.hasRatios && base > 0 && base >= 2*sd && r >= 1.5:
+		return "×" + oneDecimal(r)
+	case !(f.hasRatios && base > 0 && base >= 3*sd && v > 0) || strings.HasPrefix(f.symbol, " %"):
+		distance := math.Abs(v - base)
+		text := "is " + strings.Replace(f.forDistance(distance).value(distance), " %", " points", 1)
+		if n := distance / sd; n > 0 && !notFinite(n) {
+			text += " (" + oneDecimal(n) + " sd)"
+		}
+		return text + " " + word
 	case r < .005:
 		return "is more than 99 % " + word
 	default:
 		share := 100 * math.Abs(r-1)
 		return "is " + strconv.FormatFloat(share, 'f', max(0, digits(share, 1)), 64) + " % " + word
 	}
+}
+
+// oneDecimal writes v with one decimal if it is below 10, else without decimals.
+func oneDecimal(v float64) string {
+	return figure{divisor: 1, decimals: 1}.forDistance(10 * v).value(v)
 }

@@ -67,24 +67,22 @@ func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 }
 
 // sentence returns the message of an alert of the estimate e, which has passed toData. For a run of values, it also
-// sets a.Start and a.Delay to the start of the run.
+// sets a.Start and a.Delay to the start of the run. An alert of Ongoing has an episode already, with its worst value.
 func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	decider, run, kind := t.stages.decider, &oneSidedRun{}, hafvf.Kind(a.Kind)
 	if a.Output < len(t.decisions.runs) {
 		run = &t.decisions.runs[a.Output]
 	}
 	who, u := t.subject(cfg, a.Output)
+	u.hasRatios = !u.temperature && (t.stages.scale != nil || run.positive && !run.negative)
 	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
 	if kind == hafvf.Change || kind == hafvf.Revision {
-		return t.regimes(a, e, run, who, u)
+		return t.regimes(cfg, a, e, run, who, u)
 	}
 	if m := &decider.missed; a == e.Alarm && m.Score > 0 {
-		return t.missed(m, who, u, e.Time)
+		return t.missed(cfg, m, who, u)
 	}
-	x, seen := a.seen(e.X)
-	if seen && decider.counted != nil {
-		x = decider.counted.Share(e.X[0])
-	}
+	x, seen := decider.seen(a, e)
 	f, s := u.figure(mean, sd, x), sentence{who: who, what: "is unusual"}
 	if seen {
 		s.value = f.forDistance(x - mean).value(x)
@@ -95,11 +93,12 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 			s.what = f.difference(x, mean, sd, "above usual", "below usual")
 		}
 	}
-	ep, equal := &t.decisions.episode, ""
-	fromBaseline := a == e.Alarm && decider.fromBaseline
+	ep, equal, start, ongoing := &t.decisions.episode, "", a, a.Episode != nil
+	near := ongoing && math.Abs(a.Size) < nearSD
+	fromBaseline := ongoing || a == e.Alarm && decider.fromBaseline
 	switch {
-	case fromBaseline || kind == hafvf.Outlier:
-	case run.isReturn(a.Size) && !decider.stuck:
+	case kind == hafvf.Outlier || fromBaseline && !near:
+	case run.isReturn(a.Size) && !decider.stuck && !ongoing:
 		s.what = "back to usual"
 	case seen && (run.isStuck() || decider.stuck):
 		a.Start, a.Delay, equal = run.equalStart, run.equal-1, fmt.Sprintf(", %d equal values", run.equal)
@@ -112,6 +111,8 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 		case unremarkable(a.Size):
 			s.usual = "usual sd " + f.value(sd)
 		}
+	case near:
+		s.what, start = "is near usual", &Alert{}
 	case run.n > 1 && !run.gap:
 		a.Start, a.Delay = run.start, run.n-1
 	case !unremarkable(a.Size):
@@ -120,19 +121,22 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	default:
 		s.what = "varies more than usual"
 	}
-	s.when = t.when(a, e.Time, equal)
+	words, earlier, at := ", worst", ep.worst.Value, ep.worst.Time
+	if ep.open && fromBaseline && !ongoing {
+		s.who, s.what, start = s.who+" is getting worse:", strings.TrimPrefix(s.what, "is "), &Alert{Start: ep.since, Delay: ep.delay()}
+		words, earlier, at = ", after", ep.reportX, ep.reportTime
+	}
+	when, shown := t.when(cfg, start, e.Time, equal)
+	s.when = when
 	switch {
+	case equal != "":
 	case fromBaseline:
-		if ep.open {
-			s.who += " is getting worse:"
-			s.what = strings.TrimPrefix(s.what, "is ")
-			if !math.IsNaN(ep.reportX) && !ep.reportTime.IsZero() {
-				s.when += ", " + f.value(ep.reportX) + " " + t.at(ep.reportTime, e.Time)
-			}
+		if past := t.valueAt(f, mean, earlier, at, shown); ep.open && !math.IsNaN(earlier) && !strings.HasPrefix(past, " "+s.value+" ") {
+			s.value += words + past
 		}
 		s.usual = "usual before "
 		if !ep.start.IsZero() {
-			s.usual += t.clock(ep.start, e.Time) + " "
+			s.usual += t.clock(ep.start, shown) + " "
 		}
 		s.usual += f.band(mean, sd)
 	case kind == hafvf.Outlier:
@@ -144,9 +148,21 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	return s.String()
 }
 
+// valueAt returns a value and its time, each after a space; nothing for one that is not known.
+func (t *Track) valueAt(f figure, mean, v float64, at, today time.Time) (text string) {
+	if !math.IsNaN(v) {
+		text = " " + f.forDistance(v-mean).value(v)
+	}
+	if !at.IsZero() {
+		text += " " + t.at(at, today)
+	}
+	return text
+}
+
 // regimes returns the message of a change: the mean before and after it, and its time.
-func (t *Track) regimes(a *Alert, e *Estimate, run *oneSidedRun, who string, u unit) string {
-	s, sd := sentence{who: who, when: t.when(a, e.Time, "")}, a.Usual.SD[a.Output]
+func (t *Track) regimes(cfg *Config, a *Alert, e *Estimate, run *oneSidedRun, who string, u unit) string {
+	s, sd := sentence{who: who}, a.Usual.SD[a.Output]
+	s.when, _ = t.when(cfg, a, e.Time, "")
 	before, after := a.Before.Mean[a.Output], a.After.Mean[a.Output]
 	f := u.figure(before, math.NaN(), after)
 	s.what = f.difference(after, before, sd, "higher", "lower")
@@ -160,38 +176,48 @@ func (t *Track) regimes(a *Alert, e *Estimate, run *oneSidedRun, who string, u u
 	return s.String()
 }
 
-// missed returns the message of a regular spike or drop that has not come by now.
-func (t *Track) missed(m *usual.MissedSpike, who string, u unit, now time.Time) string {
+// missed returns the message of a regular spike or drop that has not come.
+func (t *Track) missed(cfg *Config, m *usual.MissedSpike, who string, u unit) string {
 	verb, scale := "reaches", t.stages.scale
 	if m.Usual < m.Extreme {
 		verb = "falls to"
 	}
 	extreme, usualValue := scale.value(m.Extreme), scale.value(m.Usual)
 	return sentence{
-		who: who, what: "stayed at " + u.figure(extreme, math.NaN(), extreme).value(extreme), when: fmt.Sprintf("from %s to %s", t.clock(m.From, now), t.clock(m.From.Add(time.Hour), now)),
+		who: who, what: "stayed at " + u.figure(extreme, math.NaN(), extreme).value(extreme), when: fmt.Sprintf("from %s to %s", t.clock(m.From, cfg.today()), t.clock(m.From.Add(time.Hour), m.From)),
 		usual: fmt.Sprintf("usually it %s %s then (%d of %d days)", verb, u.figure(usualValue, math.NaN(), usualValue).value(usualValue), m.SpikeDays, m.Days),
 	}.String()
 }
 
-// when returns the time part of a message: since a.Start, or at now. more follows the duration.
-func (t *Track) when(a *Alert, now time.Time, more string) string {
+// when returns the time part of a message, since a.Start or at now, and the time that it shows. The other times of the
+// message have a date only if their date differs from it. more follows the duration.
+func (t *Track) when(cfg *Config, a *Alert, now time.Time, more string) (text string, shown time.Time) {
 	switch {
 	case a.Start.Before(now) && !a.Start.IsZero():
-		return fmt.Sprintf("since %s (%s%s)", t.clock(a.Start, now), message.Span(now.Sub(a.Start)), more)
+		return fmt.Sprintf("since %s (%s%s)", t.clock(a.Start, cfg.today()), message.Span(now.Sub(a.Start)), more), a.Start
 	case now.IsZero() && a.Delay > 0:
-		return fmt.Sprintf("for %d observations", a.Delay+1)
+		return fmt.Sprintf("for %d observations", a.Delay+1), now
 	case now.IsZero():
-		return ""
+		return "", now
 	}
-	return t.at(now, now)
+	return t.at(now, cfg.today()), now
+}
+
+// today returns the time whose date messages omit: the present of a live input, else the zero Time. The messages of
+// other inputs do not depend on the time of the run.
+func (c *Config) today() time.Time {
+	if c.OmitToday {
+		return time.Now()
+	}
+	return time.Time{}
 }
 
 // at returns the words for a time or, for keys with steps of a day, a date.
-func (t *Track) at(shown, now time.Time) string {
+func (t *Track) at(shown, today time.Time) string {
 	if t.decisions.step >= day {
-		return "on " + t.clock(shown, now)
+		return "on " + t.clock(shown, today)
 	}
-	return "at " + t.clock(shown, now)
+	return "at " + t.clock(shown, today)
 }
 
 // usually returns the words that say for which times the mean is usual.
@@ -210,29 +236,31 @@ func (t *Track) usually(output int, now time.Time) string {
 
 const day = 24 * time.Hour
 
-// clock returns the time shown for readers at the time now, in the zone of the alarms. Keys with steps of a day
-// show the date alone.
-func (t *Track) clock(shown, now time.Time) string {
+// clock returns a time for readers, in the zone of the alarms, with the date if it is not the date of today. Keys with
+// steps of a day show the date alone.
+func (t *Track) clock(shown, today time.Time) string {
 	if t.decisions.step >= day {
 		return shown.In(t.stages.decider.calendar.Zone()).Format(time.DateOnly)
 	}
-	return clockOf(shown, now, t.decisions.step, t.stages.decider.calendar.Zone())
+	return clockOf(shown, today, t.decisions.step, t.stages.decider.calendar.Zone())
 }
 
 // clockOf returns message.Clock. It omits seconds if the step between observations is at least a minute.
-func clockOf(shown, now time.Time, step time.Duration, zone *time.Location) string {
+func clockOf(shown, today time.Time, step time.Duration, zone *time.Location) string {
 	if step >= time.Minute {
 		shown = shown.Truncate(time.Minute)
 	}
-	return message.Clock(shown, now, zone)
+	return message.Clock(shown, today, zone)
 }
 
 // seen returns the observed value of the alert's output. ok is false for categories and for several vectors.
-func (a *Alert) seen(step [][]float64) (v float64, ok bool) {
-	if len(step) != 1 {
+func (d *decider) seen(a *Alert, e *Estimate) (v float64, ok bool) {
+	if len(e.X) != 1 {
 		return 0, false
 	}
-	switch x := step[0]; {
+	switch x := e.X[0]; {
+	case d.counted != nil:
+		return d.counted.Share(x), true
 	case len(a.Before.Mean) == 1:
 		return x[len(x)-1], true
 	case len(x) == len(a.Before.Mean):
@@ -241,17 +269,17 @@ func (a *Alert) seen(step [][]float64) (v float64, ok bool) {
 	return 0, false
 }
 
-// ended returns the message of the end of an alarm that lasted, at the estimate e.
-func (t *Track) ended(cfg *Config, a *Alert, side string, e *Estimate) string {
+// ended returns the message of the end of an alarm that lasted.
+func (t *Track) ended(cfg *Config, a *Alert, side string) string {
 	ep, w := a.Episode, &a.Episode.Worst
 	who, u := t.subject(cfg, a.Output)
 	s, usualWords := sentence{who: who, what: "back to usual"}, "usual "
 	mean, sd := ep.UsualBefore.Mean[a.Output], ep.UsualBefore.SD[a.Output]
 	if start := t.decisions.episode.start; a.Level != LevelBack && !start.IsZero() {
-		usualWords = "usual before " + t.clock(start, e.Time) + " "
+		usualWords = "usual before " + t.clock(start, a.NormalFrom) + " "
 	}
 	if !a.NormalFrom.IsZero() {
-		s.when = "since " + t.clock(a.NormalFrom, e.Time)
+		s.when = "since " + t.clock(a.NormalFrom, cfg.today())
 		if lasted := a.NormalFrom.Sub(ep.Since); !ep.Since.IsZero() && lasted > 0 {
 			s.when += ", after " + message.Span(lasted)
 		}
@@ -268,14 +296,8 @@ func (t *Track) ended(cfg *Config, a *Alert, side string, e *Estimate) string {
 		s.what, parts = "has a new level", []string{"usual from now on"}
 	}
 	if !math.IsNaN(w.Size) {
-		f, worst := u.figure(mean, sd, w.Value), "worst"
-		if !math.IsNaN(w.Value) {
-			worst += " " + f.forDistance(w.Value-mean).value(w.Value)
-		}
-		if !w.Time.IsZero() {
-			worst += " " + t.at(w.Time, e.Time)
-		}
-		parts = append(parts, worst)
+		f := u.figure(mean, sd, w.Value)
+		parts = append(parts, "worst"+t.valueAt(f, mean, w.Value, w.Time, a.NormalFrom))
 		if !math.IsNaN(mean) {
 			s.usual = usualWords + f.band(mean, sd)
 		}
@@ -291,7 +313,8 @@ func (t *Track) outOfDomainMessage(cfg *Config, o *Observation) string {
 		family += " with scale " + string(s)
 	}
 	who, u := t.subject(cfg, 0)
-	s := sentence{who: who, what: "impossible", when: t.when(&Alert{}, o.Time, "")}
+	s := sentence{who: who, what: "impossible"}
+	s.when, _ = t.when(cfg, &Alert{}, o.Time, "")
 	s.usual = fmt.Sprintf("outside the domain of the family %s (%v)", family, t.stages.check(o))
 	if len(o.X) == 1 && len(o.X[0]) == 1 {
 		s.value = u.figure(o.X[0][0], math.NaN(), o.X[0][0]).value(o.X[0][0])
@@ -308,7 +331,7 @@ func (s *Silence) message(kind, key string, now time.Time) string {
 	}
 	step := s.Bound / 2 // messages show seconds only for keys that are silent after less than two minutes
 	if kind == RecoveredAlarm {
-		return sentence{who: key, what: "back", when: "at " + clockOf(now, now, step, zone) + ", after " + message.Span(now.Sub(s.Since)) + " of silence"}.String()
+		return sentence{who: key, what: "back", when: "at " + clockOf(now, time.Time{}, step, zone) + ", after " + message.Span(now.Sub(s.Since)) + " of silence"}.String()
 	}
 	usually := "the limit is " + message.Span(s.Bound)
 	switch {
@@ -322,5 +345,5 @@ func (s *Silence) message(kind, key string, now time.Time) string {
 			usually += " at this hour"
 		}
 	}
-	return sentence{who: key, what: "silent", when: fmt.Sprintf("since %s (%s)", clockOf(s.Since, now, step, zone), message.Span(now.Sub(s.Since))), value: usually}.String()
+	return sentence{who: key, what: "silent", when: fmt.Sprintf("since %s (%s)", clockOf(s.Since, time.Time{}, step, zone), message.Span(now.Sub(s.Since))), value: usually}.String()
 }

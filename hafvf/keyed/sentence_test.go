@@ -48,23 +48,23 @@ func TestSentences(t *testing.T) {
 		want   []string                           // messages of the alarms from first on
 	}{
 		{"shift", 5 * time.Minute, "", func(_ int, x float64) float64 { return x + 3.5 },
-			[]string{`^k is 21 % above usual since 16:20 \(5 min\): 24\.\d, usual at this hour 19\.9 ± 1\.0\.$`}},
+			[]string{`^k is 21 % above usual since 2026-01-09 16:20 \(5 min\): 24\.\d, usual at this hour 19\.9 ± 1\.0\.$`}},
 		{"in a zone", 5 * time.Minute, "Asia/Tokyo", func(_ int, x float64) float64 { return x + 3.5 },
-			[]string{`since 01:20 \(`}},
+			[]string{`since 2026-01-10 01:20 \(`}},
 		{"one value", 5 * time.Minute, "", func(i int, x float64) float64 {
 			if i == 0 {
 				return 60
 			}
 			return x
-		}, []string{`^k ×3 at 16:20: 60, usual at this hour 19\.\d ± 1\.0\.$`}},
+		}, []string{`^k ×3 at 2026-01-09 16:20: 60, usual at this hour 19\.\d ± 1\.0\.$`}},
 		{"stuck", 5 * time.Minute, "", func(int, float64) float64 { return 24 },
-			[]string{`usual`, `^k frozen at 24 since 16:20 \(\d+ h \d+ min, \d+ equal values\), which is rare for this key\.$`}},
+			[]string{`usual`, `^k frozen at 24 since 2026-01-09 16:20 \(\d+ h \d+ min, \d+ equal values\), which is rare for this key\.$`}},
 		{"there and back", 5 * time.Minute, "", func(i int, x float64) float64 {
 			if i < 50 {
 				return x - 30
 			}
 			return x
-		}, []string{`^k is 30\.5 below usual at 16:20: -10\.7, usual`}},
+		}, []string{`^k is 30\.5 \(30 sd\) below usual at 2026-01-09 16:20: -10\.7, usual`}},
 		{"scatter", 5 * time.Minute, "", func(i int, x float64) float64 { return 20 + 2.2*(x-20) }, []string{`usual`}},
 		{"days", 24 * time.Hour, "", func(_ int, x float64) float64 { return x + 8 },
 			[]string{`^k is (getting worse: )?\d+ % above usual (on|since) \d{4}-\d\d-\d\d.*: .*usual (on such a day|before [\d-]+) \d`}},
@@ -143,7 +143,7 @@ func TestSentencePlan(t *testing.T) {
 			alarms++
 		}
 	}
-	if !regexp.MustCompile(`^M01 is [34]\d above usual at 14:00: [34]\d, usual on Saturdays at 14:00 [-\d.]+ ± `).MatchString(text) || alarms > 2 {
+	if !regexp.MustCompile(`^M01 is [34]\d \([\d.]+ sd\) above usual at 2026-02-28 14:00: [34]\d, usual on Saturdays at 14:00 [-\d.]+ ± `).MatchString(text) || alarms > 2 {
 		t.Errorf("the overtime is reported as %q, and the plan %d times", text, alarms)
 	}
 }
@@ -158,12 +158,12 @@ func TestNoveltyStart(t *testing.T) {
 		startIndex int
 		when       string
 	}{
-		{"noise before an outage", []float64{1.5, 1.6, 1.4, 1.7, 12}, 4, "at 16:40: "},
-		{"chance before an outage", []float64{1.5, 2.6, 1.2, 12}, 3, "at 16:35: "},
-		{"a shift", []float64{3.5, 3.4}, 0, "since 16:20 (5 min): "},
-		{"noise before a shift", []float64{1.3, 1.5, 1.2, 2.4, 3.6}, 3, "since 16:35 (5 min): "},
-		{"chance and noise before a shift", []float64{-2.4, -1.4, -1.3, -2.4, -3.8}, 3, "since 16:35 (5 min): "},
-		{"a ramp", []float64{1.2, 1.8, 2.4, 3, 3.6, 4.2, 4.8}, 2, "since 16:30 ("},
+		{"noise before an outage", []float64{1.5, 1.6, 1.4, 1.7, 12}, 4, "at 2026-01-09 16:40: "},
+		{"chance before an outage", []float64{1.5, 2.6, 1.2, 12}, 3, "at 2026-01-09 16:35: "},
+		{"a shift", []float64{3.5, 3.4}, 0, "since 2026-01-09 16:20 (5 min): "},
+		{"noise before a shift", []float64{1.3, 1.5, 1.2, 2.4, 3.6}, 3, "since 2026-01-09 16:35 (5 min): "},
+		{"chance and noise before a shift", []float64{-2.4, -1.4, -1.3, -2.4, -3.8}, 3, "since 2026-01-09 16:35 (5 min): "},
+		{"a ramp", []float64{1.2, 1.8, 2.4, 3, 3.6, 4.2, 4.8}, 2, "since 2026-01-09 16:30 ("},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -181,5 +181,66 @@ func TestNoveltyStart(t *testing.T) {
 			}
 			t.Error("no alarm")
 		})
+	}
+}
+
+// Messages have percentages and factors only if no value of the key was below zero, and the value is no temperature.
+func TestSentenceRatios(t *testing.T) {
+	for _, c := range []struct {
+		key, metric, unit string
+		first             float64 // first value
+		ratios            bool
+	}{
+		{"k", "", "", 20, true}, {"k", "", "", -1, false}, {"k", "load", "MW", 20, true}, {"k", "load", "°C", 20, false}, {"k", "load", "K", 20, false}, {"k", "load", "kW", 20, true},
+		{`room_celsius{room="1"}`, "", "", 20, false}, {"sensor.freezer_temperature", "", "", 20, false}, {"k", "data.temp", "", 20, false}, {"temporary_files", "", "", 20, true}, {"template", "", "", 20, true},
+	} {
+		cfg := Recommended("normal")
+		cfg.Metric, cfg.Unit = c.metric, c.unit
+		est := newEstimator(t, cfg)
+		track := est.NewTrack(c.key)
+		rng := rand.New(rand.NewPCG(2, 3))
+		for i := range 1500 {
+			x := 20 + rng.NormFloat64()
+			switch i {
+			case 0:
+				x = c.first
+			case 1400:
+				x = 26
+			}
+			e := est.Estimate(track, Value(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i)*5*time.Minute), "", x))
+			if i != 1400 {
+				continue
+			}
+			if want := map[bool]string{true: `is 3\d % above usual`, false: `is 6(\.\d)?.* \([56](\.\d)? sd\) above usual`}[c.ratios]; e.Alarm == nil || !regexp.MustCompile(want).MatchString(e.Alarm.Message) {
+				t.Errorf("%+v: %+v, want %s", c, e.Alarm, want)
+			}
+		}
+	}
+}
+
+// With OmitToday, the times of today have no date. Other times have one.
+func TestSentenceOmitToday(t *testing.T) {
+	for _, c := range []struct {
+		omit bool
+		age  time.Duration
+		want string
+	}{{false, 0, `at \d{4}-\d\d-\d\d \d\d:\d\d:`}, {true, 0, `k ×3 at \d\d:\d\d:`}, {true, 48 * time.Hour, `at \d{4}-\d\d-\d\d \d\d:\d\d:`}} {
+		cfg := Recommended("normal")
+		cfg.OmitToday = c.omit
+		est := newEstimator(t, cfg)
+		track := est.NewTrack("k")
+		last := time.Now().Add(-c.age)
+		rng := rand.New(rand.NewPCG(2, 3))
+		var e Estimate
+		for i := range 1000 {
+			o := Value(last.Add(time.Duration(i-999)*5*time.Minute), "", 20+rng.NormFloat64())
+			if i == 999 {
+				o.X[0][0] = 60
+			}
+			e = est.Estimate(track, o)
+		}
+		if e.Alarm == nil || !regexp.MustCompile(c.want).MatchString(e.Alarm.Message) {
+			t.Errorf("%+v: %+v", c, e.Alarm)
+		}
 	}
 }

@@ -59,15 +59,15 @@ func stories() []story {
 	}
 	limit := func(c *Config) { c.Silence.After = 25 * time.Hour }
 	return []story{
-		{key: "checkout", base: .35, noise: .08, change: times(2.4, 60), kinds: "novelty recovered", set: named("p95", "s")},
+		{key: "checkout", base: .35, noise: .08, change: times(2.4, 60), kinds: "novelty ongoing recovered", set: named("p95", "s")},
 		{key: "checkout", base: .35, noise: .08, change: times(1.25, 3000), kinds: "novelty recovered", set: named("latency_seconds", "")},
-		{key: `p95_ms{instance="auth-1",job="auth"}`, base: 12, noise: .06, change: times(4, 25), kinds: "novelty recovered"},
+		{key: `p95_ms{instance="auth-1",job="auth"}`, base: 12, noise: .06, change: times(4, 25), kinds: "novelty ongoing recovered"},
 		{key: `p95_ms{instance="pay-3",job="pay"}`, base: 640, noise: .06, change: times(2.2, 25), kinds: "novelty"},
 		{key: `query_seconds{job="db"}`, base: .0004, noise: .1, change: times(30, 25), kinds: "novelty"},
 		{key: `batch_seconds{job="night"}`, base: 5400, noise: .03, step: time.Hour, change: times(1.8, 25), kinds: "novelty"},
-		{key: `mem_bytes{instance="cart-4",job="cart"}`, base: 942e6, noise: .004, change: rises(8e5), kinds: "novelty farther"},
+		{key: `mem_bytes{instance="cart-4",job="cart"}`, base: 942e6, noise: .004, change: rises(8e5), kinds: "novelty farther ongoing"},
 		{key: `disk_free_bytes{instance="db-1"}`, base: 2.4e12, noise: .001, step: 10 * time.Minute, change: times(.12, 3000), kinds: "novelty"},
-		{key: `{instance="web-5",job="edge"}`, base: 480, noise: .05, change: times(.1, 40), kinds: "novelty recovered", set: measured("requests_total", "/s")},
+		{key: `{instance="web-5",job="edge"}`, base: 480, noise: .05, change: times(.1, 40), kinds: "novelty ongoing recovered", set: measured("requests_total", "/s")},
 		{key: `{instance="web-6",job="edge"}`, base: 480, noise: .05, change: times(0, 40), kinds: "novelty", set: measured("requests_total", "/s")},
 		{key: `{device="eth0"}`, base: 61e6, noise: .05, change: times(1.9, 40), kinds: "novelty", set: measured("transmit_bytes_total", "/s")},
 		{key: "auth", base: .09, noise: .1, change: times(9, 40), kinds: "novelty", set: measured("http_request_duration_seconds", "")},
@@ -78,7 +78,7 @@ func stories() []story {
 			c.Filter.Family, c.Values = "binomial", []string{"errors/requests"}
 		}, shape: func(x float64) [][]float64 { return [][]float64{{max(0, math.Round(x)), 1000}} }},
 		{key: `room_celsius{room="Lab 3"}`, base: 20.3, noise: .015, step: 10 * time.Minute, change: plus(-5.2), kinds: "novelty"},
-		{key: "freezer", base: -18, noise: .02, step: 10 * time.Minute, change: rises(.125), kinds: "novelty farther", set: named("temp", "°C")},
+		{key: "freezer", base: -18, noise: .02, step: 10 * time.Minute, change: rises(.125), kinds: "novelty farther ongoing", set: named("temp", "°C")},
 		{key: "Süd/Pumpe 2", base: 4.2, noise: .025, change: times(.19, 100), kinds: "novelty", set: named("Druck (bar)", "")},
 		{key: "balance", base: .2, noise: 4, change: plus(9), kinds: "novelty"},
 		{key: "orders", base: 2.5e6, noise: .04, step: 24 * time.Hour, change: times(1.4, 3000), kinds: "farther"}, // a value three days before was unusual too
@@ -87,7 +87,7 @@ func stories() []story {
 			believed(hafvf.Change)(c)
 		}},
 		{key: "web-12", base: 153.4, noise: .02, change: constant(153.4), kinds: "frozen", set: named("mem", "MB")},
-		{key: "web-13", base: 153.4, noise: .02, change: constant(145.6), kinds: "frozen", set: named("mem", "MB")},
+		{key: "web-13", base: 153.4, noise: .02, change: constant(145.6), kinds: "frozen ongoing", set: named("mem", "MB")},
 		{key: "scale", base: 1013.2, noise: .00002, change: plus(.25), kinds: "novelty", set: named("pressure", "hPa")},
 		{key: "subject 7", base: 20, noise: .05, step: -1, change: plus(3.5), kinds: "novelty recovered"},
 		{key: "subject 8", base: 20, noise: .05, step: -1, change: times(1.3, 3000), kinds: "change", set: believed(hafvf.Change)},
@@ -134,6 +134,7 @@ func (s story) sentences(t *testing.T) map[string]string {
 	byKind := map[string]string{}
 	note := func(kind, message string) {
 		switch {
+		case kind == "ongoing":
 		case strings.Contains(message, "getting worse"):
 			kind = "farther"
 		case strings.Contains(message, "frozen"):
@@ -146,7 +147,7 @@ func (s story) sentences(t *testing.T) map[string]string {
 	est := newEstimator(t, cfg)
 	track := est.NewTrack(s.key)
 	rng := rand.New(rand.NewPCG(2, 3))
-	const changeIndex = 2500
+	const changeIndex, ongoingIndex = 2500, 36
 	first := time.Date(2026, 3, 6, 3, 10, 0, 0, time.UTC).Add(-changeIndex * step)
 	for i := range changeIndex + 1500 {
 		x := s.base * (1 + s.noise*rng.NormFloat64())
@@ -178,6 +179,9 @@ func (s story) sentences(t *testing.T) map[string]string {
 		}
 		for _, a := range e.Alerts(s.key) {
 			note(a.Kind, a.Message)
+		}
+		if a, ok := est.Ongoing(track, &e); ok && i == changeIndex+ongoingIndex {
+			note("ongoing", a.Message)
 		}
 	}
 	return byKind

@@ -122,18 +122,18 @@ func TestSilenceMessage(t *testing.T) {
 	start := time.Date(2026, 1, 5, 13, 5, 0, 0, time.UTC)
 	s := &Silence{Since: start, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
 	e := Estimate{Time: start.Add(3*time.Hour + 20*time.Minute), Silence: s}
-	want := []string{"S04 silent since 14:05 (15 min): usually a value every 61 s at this hour.", "S04 back at 17:25, after 3 h 20 min of silence."}
+	want := []string{"S04 silent since 2026-01-05 14:05 (15 min): usually a value every 61 s at this hour.", "S04 back at 2026-01-05 17:25, after 3 h 20 min of silence."}
 	for i, alert := range e.Alerts("S04") {
 		if alert.Message != want[i] {
 			t.Errorf("%q, want %q", alert.Message, want[i])
 		}
 	}
 	s.Regular = true
-	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 14:05 (15 min): usually a value every 61 s."; got != want {
+	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 2026-01-05 14:05 (15 min): usually a value every 61 s."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	s.Usual = 0
-	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 14:05 (15 min): the limit is 15 min."; got != want {
+	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 2026-01-05 14:05 (15 min): the limit is 15 min."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	s.Bound, s.Daily = 24*time.Hour+25*time.Minute, true
@@ -167,7 +167,7 @@ func TestSilenceDaily(t *testing.T) {
 		t.Fatalf("silent is %v, and the ended silence %+v", silent, out.Silence)
 	}
 	out.Silence.Reported = false
-	for i, message := range []string{"k silent since 2026-01-25 05:19 (24 h 24 min): it usually comes by 05:43.", "k back at 05:00, after 47 h 41 min of silence."} {
+	for i, message := range []string{"k silent since 2026-01-25 05:19 (24 h 24 min): it usually comes by 05:43.", "k back at 2026-01-27 05:00, after 47 h 41 min of silence."} {
 		if i == 0 && s.Alerts("k")[0].Message != message {
 			t.Errorf("%q, want %q", s.Alerts("k")[0].Message, message)
 		}

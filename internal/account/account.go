@@ -97,8 +97,9 @@ type Run struct {
 	untilSourceEnds bool          // see SetIdle
 	next            time.Time     // see SetIdle
 	staged          map[string]EncodedState
-	pending         map[string]runtimeSetting // values to store, by key, see SetRuntimeSetting
-	stalled         bool                      // a commit that stores values of SetRuntimeSetting is not done
+	pending         map[string]runtimeSetting        // values to store, by key, see SetRuntimeSetting
+	extras          map[string]func() ([]byte, bool) // states to commit with the others, by key, see CommitAlong
+	stalled         bool                             // a commit that stores values of SetRuntimeSetting is not done
 	observations    int64
 	counts          Counts
 	matched         map[string]bool  // patterns of rules that some key matches
@@ -128,7 +129,7 @@ func Open(k StateKeeper) *Run {
 func Watch() *Run {
 	r := &Run{
 		matched: map[string]bool{}, deleted: map[string]int64{},
-		pending: map[string]runtimeSetting{},
+		pending: map[string]runtimeSetting{}, extras: map[string]func() ([]byte, bool){},
 	}
 	r.stop, r.stopped = latch()
 	r.closeRun, r.closed = latch()
@@ -296,6 +297,11 @@ func (r *Run) commitIfIdle() {
 		r.keeper.Idle()
 	}
 	if r.buffering == "" {
+		for key, state := range r.extras {
+			if value, changed := state(); changed {
+				r.staged[key] = EncodedState{Key: key, State: value}
+			}
+		}
 		withPending := len(r.pending) > 0 && (r.keeper.Commits == nil || r.keeper.Commits())
 		if withPending {
 			for key, setting := range r.pending {
@@ -340,6 +346,14 @@ func (r *Run) SetRuntimeSetting(key string, value []byte, apply func()) {
 	if !r.lastBusy.IsZero() { // otherwise the runner has not begun, and will be idle once
 		r.commitIfIdle()
 	}
+}
+
+// CommitAlong adds a state under key, a reserved key, to each commit if it has changed since the last one. state
+// returns it; it must not call the Run. CommitAlong is called before the run begins.
+func (r *Run) CommitAlong(key string, state func() (value []byte, changed bool)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.extras[key] = state
 }
 
 // stall commits the last states in the background and then applies the pending values. Meanwhile SetBusy returns

@@ -156,6 +156,8 @@ var alerts = []field[alert]{
 		func(a alert) bool { return a.incident != "" }, func(l *Layout) bool { return l.Incidents }),
 	only(flag("page", "true if the alarm is a page outside of incidents; only for HTTP receivers.", func(a alert) bool { return a.page }),
 		func(a alert) bool { return a.page }, func(l *Layout) bool { return false }),
+	only(flag("ongoing", "true if the record is no alert, but the present state of an episode; only for Alertmanagers.", func(alert) bool { return true }),
+		func(a alert) bool { return a.Source == keyed.SourceOngoing }, func(l *Layout) bool { return false }),
 }
 
 func episodeOfAlert(a alert) *keyed.EpisodeReport { return a.Episode }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hafvf/cmd/hafvf/output"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/clock"
 	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
@@ -89,14 +90,19 @@ type detail struct {
 	alarm
 	*output.Alert
 	file string // path of the file of alerts; empty without one
+	open bool
 }
 
-// rank returns the sort key of the table's rows: the absolute size, as in backtest.
+// rank returns the sort key of the table's rows: the absolute size, as in backtest. Open alarms come first.
 func (d *detail) rank() float64 {
-	if s := math.Abs(float64(d.size)); !math.IsNaN(s) {
-		return s
+	s := math.Abs(float64(d.size))
+	if math.IsNaN(s) {
+		s = defaultWeight
 	}
-	return defaultWeight
+	if d.open {
+		s += 1e9
+	}
+	return s
 }
 
 // A key holds the records and counts of one key.
@@ -278,7 +284,7 @@ func (c *Collector) AddAlert(a *output.Alert) {
 	k.alarms++
 	k.weight += stored.weight()
 	k.count(a, kind, c.zone)
-	d := detail{stored, a, c.file}
+	d := detail{stored, a, c.file, c.live && a.Episode.State == string(keyed.EpisodeOpen)}
 	c.rows.add(d)
 	if !stored.inIncident {
 		c.singles.add(d)

@@ -47,6 +47,7 @@ type Live struct {
 	news             [][]byte // the last events, encoded
 	version          int64    // number of events so far
 	changed          chan struct{}
+	updates          atomic.Int64 // number of updates of alarms, which are no events
 
 	followed atomic.Pointer[map[string]*recent] // series by key; the map is replaced when a key is added or removed
 	facts    struct {
@@ -92,7 +93,7 @@ func NewLive(config, markTo string, zone *time.Location, metrics *pipeline.Metri
 
 // Observer returns the callbacks for the run.
 func (l *Live) Observer() *pipeline.Observer {
-	return &pipeline.Observer{Estimate: l.estimate, Alert: l.alert, Incident: l.incident, Marked: l.marked}
+	return &pipeline.Observer{Estimate: l.estimate, Ongoing: l.update, Alert: l.alert, Incident: l.incident, Marked: l.marked}
 }
 
 // marked adds a mark, and notifies readers of the marked alarms.
@@ -148,6 +149,21 @@ func (l *Live) alert(key string, event keyed.AlertEvent, incident string) {
 	l.notify(a)
 }
 
+// update replaces the message and the size of the alarm that began an episode by those of an event, which reports the
+// episode again, its present state or its end.
+func (l *Live) update(key string, event keyed.AlertEvent) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i, known := l.index[alertName{key, event.Episode.ID, kinds[novelty]}]; known {
+		a := &l.alerts[i-l.droppedAlerts]
+		a.Message, a.Size = event.Message, output.Scalar(event.Episode.Worst.Size)
+		if event.BackToUsual() {
+			a.Episode.State = string(keyed.EpisodeClosed)
+		}
+		l.updates.Add(1)
+	}
+}
+
 // forget drops the oldest alerts beyond liveAlerts, and those older than liveAge.
 func (l *Live) forget(now time.Time) {
 	for len(l.alerts) > liveAlerts || len(l.alerts) > 0 && now.Sub(l.alerts[0].arrived) > liveAge {
@@ -180,7 +196,9 @@ func (l *Live) follow(key string, now time.Time) {
 
 func (l *Live) estimate(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
 	for _, event := range alerts {
-		l.alert(key, event, "")
+		if l.alert(key, event, ""); event.Source == keyed.SourceAlarm && (event.IsWorse() || event.BackToUsual()) {
+			l.update(key, event)
+		}
 	}
 	r := (*l.followed.Load())[key]
 	if r == nil || e == nil {
@@ -233,8 +251,10 @@ func (l *Live) notify(a output.Alert) {
 	l.changed = make(chan struct{})
 }
 
-// name returns a name of the page's version that is unique among runs.
-func (l *Live) name(version int64) string { return fmt.Sprintf("%d.%d", l.started.UnixNano(), version) }
+// name returns a name of the page's version, with the updates of its alarms, that is unique among runs.
+func (l *Live) name(version int64) string {
+	return fmt.Sprintf("%d.%d", l.started.UnixNano(), version+l.updates.Load())
+}
 
 // newsAfter returns the stored events after a version, the current version, and a channel that is closed at the next
 // event.

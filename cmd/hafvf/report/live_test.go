@@ -362,3 +362,46 @@ func TestLiveMarks(t *testing.T) {
 		t.Error("the page does not show the mark")
 	}
 }
+
+// The page and /incidents have the last value of an open episode and the worst so far, then its end. They do not list it
+// twice.
+func TestLiveOngoing(t *testing.T) {
+	l, s := serveLive(t)
+	report := func(kind, id, text string, state keyed.EpisodeState, size float64) keyed.AlertEvent {
+		m := keyed.Moments{Mean: []float64{1}, SD: []float64{1}}
+		ep := &keyed.EpisodeReport{ID: "in:1", Since: liveStart, State: state, Worst: keyed.Worst{Value: 9, Size: size}}
+		return keyed.AlertEvent{Key: "pump", Time: liveStart, ID: id, X: [][]float64{{9}}, Predicted: m, Alert: &keyed.Alert{Kind: kind, Start: liveStart, Score: 7, Size: 8, Threshold: 4, Usual: m, Message: text, Episode: ep}}
+	}
+	estimate := func(event keyed.AlertEvent) {
+		e := &keyed.Estimate{Time: liveStart, ID: event.ID, X: [][]float64{{9}}, Predicted: event.Predicted}
+		l.Observer().Estimate("pump", e, []keyed.AlertEvent{event})
+	}
+	open := "\n2026-03-01T00:00:00Z  open    alarm    score 7.0  "
+	check := func(message string, size float64, isOpen bool) {
+		t.Helper()
+		_, text := get(t, s.URL+"/incidents")
+		if strings.Contains(text, open+message+"\n") != isOpen || strings.Count(text, open) > 1 || !strings.Contains(text, "1 alarm on 1 of 1 key") {
+			t.Errorf("/incidents, want %q: %s", message, text)
+		}
+		if p, _ := l.Page(); len(p.Singles) != 1 || p.Singles[0].Message != message || p.Singles[0].Size != size {
+			t.Errorf("the page has %+v, want %q, %g sd", p.Singles, message, size)
+		}
+	}
+	version := func() string {
+		p, _ := l.Page()
+		return p.Live.Version
+	}
+	estimate(report("novelty", "in:1", "pump is above", keyed.EpisodeOpen, 8))
+	check("pump is above", 8, true)
+	before := version()
+	l.Observer().Ongoing("pump", report("novelty", "in:1", "pump is far above", keyed.EpisodeOpen, 20))
+	check("pump is far above", 20, true)
+	if version() == before {
+		t.Error("the version of the page is the same")
+	}
+	estimate(report("novelty", "in:5", "pump is getting worse", keyed.EpisodeWorse, 25))
+	check("pump is getting worse", 25, true)
+	l.Observer().Ongoing("valve", report("novelty", "in:1", "not known", keyed.EpisodeOpen, 99))
+	estimate(report("recovered", "in:1", "pump back to usual", keyed.EpisodeClosed, 25))
+	check("pump back to usual", 25, false)
+}

@@ -90,6 +90,7 @@ type Row struct {
 	Time        time.Time
 	Score, Size float64
 	InIncident  bool
+	Open        bool    // its episode is open; false without a running run
 	Chance      float64 // for a member, the probability that it belongs to the incident
 	Message     string
 	Mark        string // last mark of the alarm; empty without a mark
@@ -289,7 +290,7 @@ func (c *Collector) addRows(p *Page, ids map[*key]int, members map[membership]bo
 	row := func(d *detail) Row {
 		return Row{
 			Mark: c.markOf(d), Command: c.markCommand(d),
-			Key: shown(d.key.name), ID: c.idOf(d.key.name, ids), Kind: kinds[d.kind], Time: d.Time, Score: float64(d.score), Size: float64(d.size),
+			Key: shown(d.key.name), ID: c.idOf(d.key.name, ids), Kind: kinds[d.kind], Time: d.Time, Score: float64(d.score), Size: float64(d.size), Open: d.open,
 			InIncident: d.inIncident || members[membership{d.key.name, d.unixTime}], Message: shortened(d.Message),
 		}
 	}

@@ -116,7 +116,7 @@ func (l *Live) html(ctx context.Context) ([]byte, error) {
 	return l.page.html, nil
 }
 
-// text writes the incidents as plain text.
+// text writes the incidents and the open alarms as plain text.
 func (l *Live) text(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	p, _ := l.Page()
@@ -135,6 +135,11 @@ func (l *Live) text(w http.ResponseWriter) {
 	}
 	if p.IncidentsLeft > 0 {
 		fmt.Fprintf(w, "%s not shown\n", message.Count(p.IncidentsLeft, "more is", "more are"))
+	}
+	for i := range p.Rows {
+		if r := &p.Rows[i]; r.Open {
+			fmt.Fprintf(w, "%s  open    alarm    score %s  %s\n", p.Stamp(r.Time), number(r.Score), r.Message)
+		}
 	}
 	for _, note := range p.Notes {
 		fmt.Fprintln(w, note)

@@ -46,7 +46,7 @@ def test_unbounded(capfd):
     pytest.importorskip("apache_beam")
     runpy.run_path(str(EXAMPLES / "unbounded.py"))
     silent, change = capfd.readouterr().out.splitlines()
-    assert silent.startswith("fan silent since 07:59") and change.startswith("pump is ")
+    assert silent.startswith("fan silent since 2026-01-01 07:59") and change.startswith("pump is ")
 
 
 def test_yaml(tmp_path, messages):

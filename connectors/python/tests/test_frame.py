@@ -327,7 +327,7 @@ def test_the_guide_finds_the_alarm(capsys):
     text = (ROOT / "GUIDE.md").read_text()
     block = text.split("## How do I use it from Python?")[1].split("```python\n")[1].split("```")[0]
     exec(block, {})
-    assert capsys.readouterr().out.startswith("pump-1 is 29 % above usual at 18:40: 26, usual at this hour 20.2")
+    assert capsys.readouterr().out.startswith("pump-1 is 29 % above usual at 2026-01-07 18:40: 26, usual at this hour 20.2")
 
 
 def test_the_readme_runs(capsys, monkeypatch):

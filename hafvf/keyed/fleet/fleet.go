@@ -26,8 +26,9 @@ type Config struct {
 type Listener interface {
 	// Alert receives an alert of a key. incident is the ID of its incident, or empty.
 	Alert(key string, t keyed.AlertEvent, incident string)
-	// Single receives an alarm outside incidents that is a page, after its Alert.
-	Single(key string, t keyed.AlertEvent)
+	// Single receives an alarm outside incidents that is a page, after its Alert, in the words of the last report of its
+	// episode. With follows, it receives a later report of the episode of a page, or its end.
+	Single(key string, t keyed.AlertEvent, follows bool)
 	// Assigned is called when an alarm joins an incident, before its Alert, and when the alarm moves to another
 	// incident.
 	Assigned(incidents.Assignment)
@@ -41,7 +42,7 @@ type Listener interface {
 type Fleet struct {
 	grouping       *incidents.Fleet
 	waiting        map[incidents.AlarmName]waitingAlert // alerts that the watermark has not passed
-	pageCandidates map[incidents.AlarmName][]byte       // encoded events of alarms that may become pages
+	pageCandidates map[incidents.AlarmName][]byte       // encoded last events of alarms that may become pages; empty for pages whose episodes are open
 	digests        incidents.Digests
 	maxKeys        int // maximum number of keys at one time
 	listener       Listener
@@ -206,67 +207,39 @@ func alarmOf(t keyed.AlertEvent) incidents.Alarm {
 // forget removes a key. It reports the key's waiting alerts at once, without waiting for the watermark.
 func (f *Fleet) forget(key string) error {
 	f.grouping.Forget(key)
-	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return name.Key == key })
 	f.digests.Forget(func(k string) bool { return k == key })
-	return f.release(func(name incidents.AlarmName, _ waitingAlert) bool { return name.Key == key })
+	for _, name := range f.waitingAlerts(func(name incidents.AlarmName, _ waitingAlert) bool { return name.Key == key }) {
+		if err := f.release(name); err != nil {
+			return err
+		}
+	}
+	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return name.Key == key })
+	return nil
 }
 
-// release reports the waiting alerts that are due, without an incident and in the order of their times.
-func (f *Fleet) release(due func(incidents.AlarmName, waitingAlert) bool) error {
-	var names []incidents.AlarmName
+// waitingAlerts returns the names of the waiting alerts that are selected, in the order of their times.
+func (f *Fleet) waitingAlerts(selected func(incidents.AlarmName, waitingAlert) bool) (names []incidents.AlarmName) {
 	for name, h := range f.waiting {
-		if due(name, h) {
+		if selected(name, h) {
 			names = append(names, name)
 		}
 	}
 	slices.SortFunc(names, func(a, b incidents.AlarmName) int {
 		return cmp.Or(f.waiting[a].time.Compare(f.waiting[b].time), a.Compare(b))
 	})
-	for _, name := range names {
-		h := f.waiting[name]
-		t, err := eventOf(name.Key, h.event)
-		if err != nil {
-			return err
-		}
-		delete(f.waiting, name)
-		f.listener.Alert(name.Key, t, "")
-	}
-	return nil
+	return names
 }
 
-// endCandidates notes the episodes that end up to the watermark, in the alarms that may still become pages, or become
-// pages later than the end.
-func (f *Fleet) endCandidates(watermark time.Time, singles []incidents.Single) error {
-	ends := map[string]time.Time{} // by key
-	for name, h := range f.waiting {
-		if name.Kind != keyed.RecoveredAlarm || h.time.After(watermark) {
-			continue
-		}
-		switch t, err := eventOf(name.Key, h.event); {
-		case err != nil:
-			return err
-		case t.BackToUsual():
-			ends[name.Key] = clock.Later(ends[name.Key], h.time)
-		}
+// release reports a waiting alert, without an incident.
+func (f *Fleet) release(name incidents.AlarmName) error {
+	h := f.waiting[name]
+	t, err := eventOf(name.Key, h.event)
+	if err != nil {
+		return err
 	}
-	for _, s := range singles {
-		if s.Time.Before(ends[s.Key]) {
-			delete(ends, s.Key)
-		}
-	}
-	for name, event := range f.pageCandidates {
-		if ends[name.Key].IsZero() {
-			continue
-		}
-		t, err := eventOf(name.Key, event)
-		if err != nil {
-			return err
-		}
-		if t.Episode != nil {
-			t.Episode.State = keyed.EpisodeClosed
-			f.pageCandidates[name], _ = t.AppendBinary(nil) // never fails
-		}
-	}
+	delete(f.waiting, name)
+	f.listener.Alert(name.Key, t, "")
+	f.followPage(t, h.event)
 	return nil
 }
 
@@ -319,10 +292,33 @@ func (f *Fleet) Advance(watermark time.Time) error {
 	}
 }
 
-// advance processes the alarms up to the watermark.
+// advance processes the alarms up to the watermark. The order of the output does not depend on the steps of the
+// watermark: an alarm follows the pages and the ends of episodes before it.
 func (f *Fleet) advance(watermark time.Time) error {
 	step := f.grouping.Advance(watermark)
 	f.maxKeys = max(f.maxKeys, f.grouping.Keys())
+	alarms := map[incidents.AlarmName]bool{}
+	for _, a := range step.Assigned {
+		alarms[incidents.AlarmName{Key: a.Key, ID: a.ID, Kind: a.Kind}] = true
+	}
+	singles, ends := step.Singles, f.waitingAlerts(func(name incidents.AlarmName, h waitingAlert) bool { return !h.time.After(watermark) && !alarms[name] })
+	reportUntil := func(t time.Time) (err error) { // pages and ends before t
+		for err == nil {
+			page := len(singles) > 0 && singles[0].Time.Before(t)
+			end := len(ends) > 0 && f.waiting[ends[0]].time.Before(t)
+			switch {
+			case page && !(end && f.waiting[ends[0]].time.Before(singles[0].Time)):
+				err = f.decidePage(singles[0])
+				singles = singles[1:]
+			case end:
+				err = f.release(ends[0])
+				ends = ends[1:]
+			default:
+				return nil
+			}
+		}
+		return err
+	}
 	for _, a := range step.Assigned {
 		f.listener.Assigned(a)
 		name := incidents.AlarmName{Key: a.Key, ID: a.ID, Kind: a.Kind}
@@ -331,34 +327,24 @@ func (f *Fleet) advance(watermark time.Time) error {
 			f.digests.Add(incidents.Alarm{ID: a.ID, Key: a.Key, Kind: a.Kind}, a.Incident)
 			continue
 		}
+		if err := reportUntil(h.time); err != nil {
+			return err
+		}
 		delete(f.waiting, name)
 		t, err := eventOf(name.Key, h.event)
 		if err != nil {
 			return err
 		}
-		if f.pageCandidates[name] = h.event; !t.IsWorse() {
+		if !t.IsWorse() {
 			f.digests.Add(alarmOf(t), a.Incident)
 		}
 		f.listener.Alert(a.Key, t, a.Incident)
+		f.followPage(t, h.event)
 	}
-	if err := f.endCandidates(watermark, step.Singles); err != nil {
+	if err := reportUntil(watermark.Add(time.Nanosecond)); err != nil {
 		return err
 	}
-	for _, s := range step.Singles {
-		if s.Page {
-			t, err := eventOf(s.Key, f.pageCandidates[s.AlarmName])
-			if err != nil {
-				return err
-			}
-			f.listener.Single(s.Key, t)
-		}
-	}
-	maps.DeleteFunc(f.pageCandidates, func(name incidents.AlarmName, _ []byte) bool { return !f.grouping.MayBecomePage(name) })
-	// What still waits are ends.
-	err := f.release(func(_ incidents.AlarmName, h waitingAlert) bool { return !h.time.After(watermark) })
-	if err != nil {
-		return err
-	}
+	f.dropCandidates()
 	for _, e := range mergeEvents(step.Events) {
 		f.listener.Incident(&e)
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -25,12 +26,8 @@ type heard []string
 func (h *heard) Alert(key string, t keyed.AlertEvent, _ string) {
 	*h = append(*h, key+" "+t.ID+" "+t.Kind)
 }
-func (h *heard) Single(key string, t keyed.AlertEvent) {
-	page := "page "
-	if t.Episode != nil && t.Episode.State == keyed.EpisodeClosed {
-		page = "page of an ended episode "
-	}
-	*h = append(*h, page+key+" "+t.ID+" "+t.Kind)
+func (h *heard) Single(key string, t keyed.AlertEvent, _ bool) {
+	*h = append(*h, "page "+key+" "+t.ID+" "+t.Kind)
 }
 func (*heard) Assigned(incidents.Assignment) {}
 func (h *heard) Incident(e *incidents.Event) { *h = append(*h, string(e.State)+" "+e.Group) }
@@ -233,19 +230,50 @@ func TestSinglePage(t *testing.T) {
 	expect.Same(t, 0, len(f.pageCandidates), "alarms that are kept")
 }
 
-// If an episode ends before its alarm becomes a page, the page says so: its receiver will get no other end.
-func TestSinglePageOfEndedEpisode(t *testing.T) {
-	var got heard
-	f := newFleet(t, Config{Config: incidents.Config{MaxSinglePages: 3}}, &got)
+// A page outside incidents has the last report of its episode. Later reports and the end of the episode follow it,
+// whatever the steps of the watermark are, also after a restart. The end of an alarm that is no page is no page.
+func TestSinglePageFollowed(t *testing.T) {
+	cfg := Config{Config: incidents.Config{MaxSinglePages: 3}}
 	m := keyed.Moments{Mean: []float64{0}, SD: []float64{1}}
-	for i, kind := range []string{"novelty", keyed.RecoveredAlarm} {
-		ep := &keyed.EpisodeReport{ID: "f:1", Since: start, State: keyed.EpisodeOpen, UsualBefore: m}
-		e := keyed.AlertEvent{Key: "a/b", Time: start.Add(time.Duration(i) * time.Minute), ID: fmt.Sprint("f:", i+1), X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: kind, Score: 19, Threshold: 4, Before: m, After: m, Usual: m, Episode: ep}}
-		event, _ := e.AppendBinary(nil) // never fails
-		take(t, f, appendNotice(nil, notice{key: "a/b", time: e.Time, pace: keyed.Pace{Step: time.Minute, Budget: time.Hour}, event: event}))
+	notices := func(key string, worse, end int) (b []byte) {
+		add := func(minute int, id, kind string, state keyed.EpisodeState) {
+			when := start.Add(time.Duration(minute) * time.Minute)
+			ep := &keyed.EpisodeReport{ID: key + ":0", Since: start, State: state, UsualBefore: m, Worst: keyed.Worst{Time: when, Value: 9, Size: 9}}
+			e := keyed.AlertEvent{Key: key, Time: when, ID: id, X: [][]float64{{1}}, Predicted: m, Alert: &keyed.Alert{Kind: kind, Score: 15, Threshold: 4, Before: m, After: m, Usual: m, Episode: ep}}
+			event, _ := e.AppendBinary(nil) // never fails
+			b = appendNotice(b, notice{key: key, time: when, pace: keyed.Pace{Step: time.Minute, Budget: time.Hour}, event: event})
+		}
+		add(0, key+":0", "novelty", keyed.EpisodeOpen)
+		add(worse, fmt.Sprint(key, ":", worse), "novelty", keyed.EpisodeWorse)
+		if worse+12 < end {
+			add(worse+12, fmt.Sprint(key, ":", worse+12), "novelty", keyed.EpisodeWorse)
+		}
+		add(end, key+":0", "recovered", keyed.EpisodeClosed)
+		return b
 	}
-	expect.OK(t, f.Advance(start.Add(8*time.Minute)))
-	expect.Same(t, heard{"a/b f:1 novelty", "page of an ended episode a/b f:1 novelty", "a/b f:2 recovered"}, got)
+	for _, c := range []struct {
+		worse, end int
+		want       []string
+	}{
+		{3, 40, []string{"page a a:3 novelty", "page a a:15 novelty", "page a a:0 recovered"}},
+		{10, 40, []string{"page a a:0 novelty", "page a a:10 novelty", "page a a:22 novelty", "page a a:0 recovered"}},
+		{3, 7, []string{"page a a:3 novelty", "page a a:0 recovered"}},
+	} {
+		for _, step := range []int{1, 5, 60} {
+			var got heard
+			f := newFleet(t, cfg, &got)
+			take(t, f, notices("a", c.worse, c.end))
+			for minute := 0; minute <= 60; minute += step {
+				expect.OK(t, f.Advance(start.Add(time.Duration(minute)*time.Minute)))
+				restored, reset, err := Restore(cfg, encoded(t, f), &got)
+				expect.OK(t, errors.Join(reset, err))
+				f = restored
+			}
+			pages := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return !strings.HasPrefix(s, "page") })
+			expect.Same(t, c.want, []string(pages), fmt.Sprint(c.worse, c.end, step))
+			expect.Same(t, 0, len(f.pageCandidates), "alarms that are kept")
+		}
+	}
 }
 
 // Open incidents are closed if the next run has other groups, so that their receivers do not wait for an end.

@@ -20,8 +20,8 @@ func AppendNotices(b []byte, key string, e *keyed.Estimate, alerts []keyed.Alert
 
 // Roles of notices, in addition to the bases of alerts.
 const (
-	forgottenKey = keyed.SourceDuplicate + 1 + iota // the key is forgotten
-	noIncident                                      // an alarm, or its end, that must not join an incident
+	forgottenKey = keyed.SourceOngoing + 1 + iota // the key is forgotten
+	noIncident                                    // an alarm, or its end, that must not join an incident
 )
 
 // AppendAlone appends alerts of a key whose alarms do not join incidents, digests or single pages.

@@ -37,9 +37,9 @@ func (p perWeek) Incident(e *incidents.Event) {
 	}
 }
 
-func (perWeek) Single(string, keyed.AlertEvent) {}
-func (perWeek) Assigned(incidents.Assignment)   {}
-func (perWeek) Digest(*incidents.Digest)        {}
+func (perWeek) Single(string, keyed.AlertEvent, bool) {}
+func (perWeek) Assigned(incidents.Assignment)         {}
+func (perWeek) Digest(*incidents.Digest)              {}
 
 // messages filters the series of the fleet, and counts its messages by week.
 func (u usualFleet) messages(t testing.TB, seed uint64) perWeek {
