@@ -38,8 +38,8 @@ func (o *Outbox) resolves(c change) bool {
 	})
 }
 
-// settle applies the changes of sent alerts to the open alerts. It returns the alerts that need not be stored any longer.
-func (o *Outbox) settle(sent []entry) (done []Alert) {
+// applySent applies the changes of sent alerts to the open alerts. It returns the alerts that need not be stored any longer.
+func (o *Outbox) applySent(sent []entry) (done []Alert) {
 	replace := func(id string) {
 		if prev, ok := o.open[id]; ok {
 			done = append(done, prev)

@@ -177,7 +177,7 @@ func BenchmarkOpenAlerts(b *testing.B) {
 		o.client = expect.Get(NewClient(Sink{URL: secret.Text{Text: "http://127.0.0.1:1"}, Form: "alertmanager", Batch: 100}, nil))(b)
 		for i := range 10_000 {
 			a := lasting(fmt.Sprintf(`latency_seconds{instance="host-%d",job="api",rack="r%d"}`, i, i%40), "silent", "")
-			o.settle([]entry{{Alert: a, change: o.changeOf(a.Text)}})
+			o.applySent([]entry{{Alert: a, change: o.changeOf(a.Text)}})
 		}
 		o.repeatAt = time.Time{}
 		chunk, _ := o.Open()

@@ -313,7 +313,7 @@ func (o *Outbox) finish(batch []entry, results []error) (retryErr error) {
 		gathered = gathered || e.gathers
 	}
 	o.mu.Lock()
-	for _, a := range o.settle(accepted) {
+	for _, a := range o.applySent(accepted) {
 		deliveries = append(deliveries, Delivery{Alert: a})
 	}
 	o.mu.Unlock()

@@ -54,7 +54,7 @@ var Forms = []Form{
 	{Name: "webhook", Called: "a webhook",
 		Doc: "A URL that gets alerts as JSON arrays by POST, at least once: repeats have the same id and kind. Up to 10,000 alerts wait for an unreachable receiver, with a changelog also across restarts. Refused alerts go to the dead letter."},
 	{Name: "alertmanager", Called: "an Alertmanager", path: "api/v2/alerts", encode: forAlertmanager, change: alertmanagerChange,
-		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, the labels of the series or of all keys of an incident, and alerts.labels. recovered and the end of an incident resolve an alert; others end by resolve_timeout. With repeat, every alert of an episode lasts as long as the episode."},
+		Doc: "URL of a Prometheus Alertmanager. Alerts have the labels alertname (hafvf), key, kind, the labels of the series or of all keys of an incident, and alerts.labels. Alerts of episodes, silences and incidents are resolved at their end, others by resolve_timeout."},
 	{Name: "slack", Called: "Slack", Single: true, encode: forSlack,
 		Doc: "An incoming webhook of Slack. It gets a message per alert, with the id of an incident, not in threads."},
 }

@@ -113,24 +113,15 @@ func (l *Live) marked(m records.Mark) {
 // Close ends the event streams of all readers.
 func (l *Live) Close() { l.end() }
 
-// alert adds an alarm or the end of a silence. A repeat only adds its incident. A report that an episode is worse
-// enlarges the size of its alarm. It ignores the end of an episode.
+// alert adds an alarm or the end of a silence. A repeat only adds its incident. It ignores later reports of an episode.
 func (l *Live) alert(key string, event keyed.AlertEvent, incident string) {
-	if event.Source != keyed.SourceAlarm || event.BackToUsual() {
+	if event.Source != keyed.SourceAlarm || event.BackToUsual() || event.IsWorse() {
 		return
 	}
 	// The strings are cloned: a substring would keep a longer text in memory.
 	a := AlertOf(strings.Clone(key), event)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if a.IsWorse() {
-		for i := range l.alerts {
-			if onset := &l.alerts[i].Alert; onset.Key == a.Key && onset.ID == a.Episode.ID && onset.Size*a.Size > onset.Size*onset.Size {
-				onset.Size = a.Size
-			}
-		}
-		return
-	}
 	a.ID, a.Episode.ID, a.Incident = strings.Clone(a.ID), strings.Clone(a.Episode.ID), incident
 	now := time.Now()
 	name := alertName{a.Key, a.ID, a.Kind}

@@ -345,7 +345,7 @@ func TestLiveMarks(t *testing.T) {
 	events := listen(t, s.URL)
 	l.raise("b", 2)
 	await(t, events, "alarm")
-	worse := keyed.Alert{Kind: "novelty", Size: 9, Episode: &keyed.EpisodeReport{ID: "in:2", State: keyed.EpisodeWorse}}
+	worse := keyed.Alert{Kind: "novelty", Size: 9, Episode: &keyed.EpisodeReport{ID: "in:2", State: keyed.EpisodeWorse, Worst: keyed.Worst{Size: 9}}}
 	l.Observer().Estimate("b", nil, []keyed.AlertEvent{{ID: "in:3", Alert: &worse}})
 	_, page := get(t, s.URL)
 	page = html.UnescapeString(page)
