@@ -76,32 +76,23 @@ func (o *Outbox) dueRepeats() (due []Alert) {
 	return due
 }
 
-// repeat sends open alerts again. An error ends the attempt until the next repeat; an alert that the receiver refuses is
-// not repeated.
+// repeat sends open alerts again. An outage ends the attempt until the next repeat.
 func (o *Outbox) repeat(alerts []Alert) {
 	for chunk := range slices.Chunk(alerts, max(maxRepeats, o.client.batch)) {
 		texts := make([][]byte, len(chunk))
 		for i, a := range chunk {
 			texts[i] = a.Text
 		}
-		var failed error
-		var refused []Alert
-		for i, err := range o.client.Post(o.ctx, texts) {
-			switch {
-			case err == nil:
-			case temporary(err) || o.ctx.Err() != nil:
-				failed = err
-			default:
-				refused = append(refused, chunk[i])
-			}
-		}
+		results := o.client.Post(o.ctx, texts)
+		failed := slices.IndexFunc(results, func(err error) bool { return err != nil && temporary(err) })
 		o.mu.Lock()
-		o.logOutage(failed)
-		maps.DeleteFunc(o.open, func(_ string, a Alert) bool {
-			return slices.ContainsFunc(refused, func(r Alert) bool { return r.ID == a.ID && r.StoredID == a.StoredID })
-		})
+		if failed < 0 {
+			o.logOutage(nil)
+		} else {
+			o.logOutage(results[failed])
+		}
 		o.mu.Unlock()
-		if failed != nil {
+		if failed >= 0 {
 			return
 		}
 	}

@@ -388,11 +388,6 @@ func (r *recent) since(t moment, selected func(*alarm) bool) (alarms []*alarm) {
 // distinct returns the number of keys with an alarm later than t.
 func (r *recent) distinct(t moment) int { return r.sum(len(r.tree)) - r.sum(r.after(t)) }
 
-// counts reports whether distinct(t) counts the key.
-func (r *recent) counts(k *key, level int, t moment) bool {
-	return k.latest != nil && k.latest[level] >= r.base+r.after(t)
-}
-
 // forget removes the key from its alarms. Their positions remain, without a key.
 func (r *recent) forget(k *key, level int) {
 	for i := r.first; i < len(r.alarms); i++ {

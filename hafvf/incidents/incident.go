@@ -155,19 +155,18 @@ func (f *Fleet) addRecent(a *alarm) {
 
 // belong decides on an alarm that opens no incident: it joins one, or is in none.
 func (f *Fleet) belong(a *alarm, result answer) {
-	inc, p := result.joins, result.p
-	if a.worse() {
-		if inc, p = f.leavesFor(a), 1; inc == nil {
-			f.worsen(a)
-			return
-		}
-		f.separate(a)
-	}
-	if inc == nil {
+	inc := result.joins
+	switch {
+	case inc == nil && a.worse():
+		f.worsen(a)
+		return
+	case inc == nil:
 		f.alone(a, a.takenAt)
 		return
+	case a.worse():
+		f.separate(a)
 	}
-	page := f.join(inc, a, p)
+	page := f.join(inc, a, result.p)
 	due, paged := f.pageAgain(inc, false)
 	if page || due || float64(len(inc.members)) >= 1.5*float64(inc.reported) {
 		f.report(Update, inc, a.takenAt, page || paged)
@@ -354,21 +353,24 @@ func (f *Fleet) noisy(name string, t moment) bool {
 	return n >= noisyAlarms
 }
 
-// joinable returns the open incident that an alarm may join, with its probability, or nil.
+// joinable returns the open incident that an alarm may join, with its probability, or nil. A report of a worse episode
+// may join an incident that it stands out of the background of, as the members of this incident did.
 func (f *Fleet) joinable(a *alarm) (best *incident, p float64) {
 	minKeys := math.MaxInt
-	for i, g := range slices.Backward(a.key.groups) {
+	for _, g := range slices.Backward(a.key.groups) {
 		for _, inc := range f.open {
 			if inc.group != g.name || g.keys >= minKeys {
 				continue
 			}
 			w := max(inc.window, nearSteps*a.key.step)
-			chance := g.rate.mean * w.seconds(0)
-			keys := g.recent.distinct(a.takenAt - w)
-			if g.recent.counts(a.key, i, a.takenAt-w) {
-				keys--
+			if a.worse() {
+				if a.takenAt-inc.last < w && inc != f.incidentOf(a) && f.background(g, a.key.step).standsOut(a) {
+					best, p, minKeys = inc, 1, g.keys
+				}
+				continue
 			}
-			if others := float64(keys); others > 0 && others >= 2*chance {
+			chance := g.rate.mean * w.seconds(0)
+			if others := float64(g.recent.distinct(a.takenAt-w) - 1); others > 0 && others >= 2*chance {
 				best, p, minKeys = inc, 1-chance/others, g.keys
 			}
 		}

@@ -150,21 +150,6 @@ func (f *Fleet) incidentOf(a *alarm) *incident {
 	return nil
 }
 
-// leavesFor returns the open incident that a report of a worse episode joins, or nil: the report stands out of the
-// background of this incident, as its members did.
-func (f *Fleet) leavesFor(a *alarm) (best *incident) {
-	own, minKeys := f.incidentOf(a), math.MaxInt
-	for _, g := range slices.Backward(a.key.groups) {
-		for _, inc := range f.open {
-			recent := a.takenAt-inc.last < max(inc.window, nearSteps*a.key.step)
-			if inc.group == g.name && inc != own && recent && g.keys < minKeys && f.background(g, a.key.step).standsOut(a) {
-				best, minKeys = inc, g.keys
-			}
-		}
-	}
-	return best
-}
-
 // worsen updates the member with the episode of a report that the episode is worse.
 func (f *Fleet) worsen(a *alarm) {
 	inc := f.incidentOf(a)

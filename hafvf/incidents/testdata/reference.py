@@ -222,11 +222,10 @@ class Fleet:
             answer, a, inc, _ = max(found, key=lambda x: (x[0]["apart"], x[0]["score"] - x[0]["threshold"]))  # the first of equals
             self.found(a.at, inc, **answer)
         for _, a, inc, p in answers:
+            if a.worse() and not inc:
+                self.worsen(a)
+                continue
             if a.worse():
-                inc, p = self.leaves_for(a), 1.0
-                if not inc:
-                    self.worsen(a)
-                    continue
                 self.leave(a)
             if inc is None:
                 self.count_alone(a, a.at)
@@ -237,11 +236,13 @@ class Fleet:
                 self.tell("update", inc, a.at, page or again)
 
     def joinable(self, a, rates):
+        if a.worse():
+            return self.leaves_for(a), 1.0
         for g in sorted(reversed(self.paths[a.key]), key=lambda g: len(g.keys)):
             for inc in self.open:
                 if inc.group == g.name:
                     w = max(inc.window, NEARBY * self.step)
-                    others = len({b.key for b in g.recent if b.at > a.at - w and not b.worse()} - {a.key})
+                    others = g.distinct(a.at - w) - 1
                     chance = rates[g.name][0] * w / 1000
                     if others > 0 and 1 - chance / others >= 0.5:
                         return inc, 1 - chance / others
