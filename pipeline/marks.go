@@ -169,12 +169,9 @@ func (m *markRegistry) falseMarks() map[string][]keyed.FalseMark {
 		if a.Mark != records.MarkedFalse || a.Size == 0 {
 			continue
 		}
-		f := keyed.FalseMark{From: a.Time, Size: a.Size, Output: keyed.AnyOutput}
+		f := keyed.FalseMark{From: a.Time, Size: a.Size}
 		if a.Start.IsZero() {
-			f.Since, f.Output = a.Time, 0
-		}
-		if a.Output != nil {
-			f.Output = *a.Output
+			f.Since = a.Time
 		}
 		byKey[*a.Key] = append(byKey[*a.Key], f)
 	}

@@ -171,22 +171,21 @@ func TestMarkRegistry(t *testing.T) {
 	for _, test := range []struct {
 		key, id, mark, side string
 		size                float64
-		output              *int
 		want                string
 	}{
-		{"a", "1", "false", records.Above, 5, nil, "a: 5 -1"},
-		{"b", "1", "false", records.Below, -6, nil, "a: 5 -1, b: -6 -1"},
-		{"b", "2", "false", records.Below, -7, new(1), "a: 5 -1, b: -6 -1, b: -7 1"},
-		{"a", "1", "true", records.Above, 5, nil, "b: -6 -1, b: -7 1"},
-		{"a", "3", "false", "", 0, nil, "b: -6 -1, b: -7 1"}, // of a silence
-		{"b", "1", "false", records.Below, -8, nil, "b: -7 1, b: -8 -1"},
+		{"a", "1", "false", records.Above, 5, "a: 5"},
+		{"b", "1", "false", records.Below, -6, "a: 5, b: -6"},
+		{"b", "2", "false", records.Below, -7, "a: 5, b: -6, b: -7"},
+		{"a", "1", "true", records.Above, 5, "b: -6, b: -7"},
+		{"a", "3", "false", "", 0, "b: -6, b: -7"}, // of a silence
+		{"b", "1", "false", records.Below, -8, "b: -7, b: -8"},
 	} {
-		expect.OK(t, m.addMark(records.Mark{ID: test.id, Mark: test.mark, Time: start, Key: &test.key, Start: start, Side: test.side, Size: test.size, Output: test.output}))
+		expect.OK(t, m.addMark(records.Mark{ID: test.id, Mark: test.mark, Time: start, Key: &test.key, Start: start, Side: test.side, Size: test.size}))
 		var got []string
 		falseMarks := m.falseMarks()
 		for _, key := range []string{"a", "b"} {
 			for _, f := range falseMarks[key] {
-				got = append(got, fmt.Sprintf("%s: %g %d", key, f.Size, f.Output))
+				got = append(got, fmt.Sprintf("%s: %g", key, f.Size))
 			}
 		}
 		equal(t, test.want, strings.Join(got, ", "))
@@ -202,7 +201,7 @@ func TestMarkRegistry(t *testing.T) {
 	const stored = `{"Marks":[{"id":"i","mark":"false","time":"2026-01-02T03:04:05Z","key":"k","Of":"1","Size":-4,"Output":1},{"id":"i","mark":"false","time":"2026-01-02T03:04:05Z","key":"k","Of":"2","Size":4}]}`
 	old := &markRegistry{}
 	expect.OK(t, json.Unmarshal([]byte(stored), &old.read))
-	equal(t, map[string][]keyed.FalseMark{"k": {{From: start, Size: -4, Output: 1, Since: start}, {From: start, Size: 4, Since: start}}}, old.falseMarks())
+	equal(t, map[string][]keyed.FalseMark{"k": {{From: start, Size: -4, Since: start}, {From: start, Size: 4, Since: start}}}, old.falseMarks())
 }
 
 // Alarms are marked in a file or a topic, while runs are killed. The last output of each record equals that of a loop

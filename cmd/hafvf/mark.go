@@ -138,9 +138,6 @@ func (all *alarmMarks) add(a *output.Alert) {
 				all.report(&output.Alert{Key: m.Key, ID: m.Episode, Time: m.Time, Size: m.Size, Incident: a.ID})
 			}
 		}
-	case ended && len(a.Usual.Mean) > 1: // the coordinate of its size is not known
-		a.Size = 0
-		fallthrough
 	case ended, a.IsAlarm():
 		all.report(a)
 	}
@@ -158,10 +155,8 @@ func (all *alarmMarks) report(a *output.Alert) {
 	if member := all.id == a.Incident; member || all.id == a.ID || all.id == m.ID {
 		m.Mark, all.incident = all.mark.Mark, all.incident || member
 	}
-	size, coordinate := float64(a.Size), a.Coordinate()
-	if same := m.Output == nil || coordinate == nil || *m.Output == *coordinate; same && size*cmp.Or(m.Size, size) > m.Size*m.Size {
-		m.Size, m.Output, m.Side = size, cmp.Or(m.Output, coordinate), records.Above
-		if size < 0 {
+	if size := float64(a.Size); size*cmp.Or(m.Size, size) > m.Size*m.Size {
+		if m.Size, m.Side = size, records.Above; size < 0 {
 			m.Side = records.Below
 		}
 	}

@@ -45,7 +45,7 @@ func TestMark(t *testing.T) {
 	}
 	const (
 		pump   = `{"id":"in:4","mark":"false","key":"pump","time":"2026-03-01T14:00:00Z","start":"2026-03-01T11:00:00Z","side":"below","size":-9,"note":"a test"}` + "\n"
-		vector = `{"id":"in:6","mark":"expected","key":"v","time":"2026-03-01T12:00:00Z","start":"2026-03-01T12:00:00Z","side":"below","size":-6,"output":1}` + "\n"
+		vector = `{"id":"in:6","mark":"expected","key":"v","time":"2026-03-01T12:00:00Z","start":"2026-03-01T12:00:00Z","side":"below","size":-6}` + "\n"
 		silent = `{"id":"in:7","mark":"true","key":"s","time":"2026-03-01T12:00:00Z","start":"2026-03-01T11:00:00Z"}` + "\n"
 		b      = `{"id":"in:4","mark":"false","key":"b","time":"2026-03-01T12:00:00Z","start":"2026-03-01T12:00:00Z","side":"above","size":4}` + "\n"
 		c      = `{"id":"in:9","mark":"false","key":"c","time":"2026-03-01T12:30:00Z","start":"2026-03-01T12:30:00Z","side":"above","size":5}` + "\n"

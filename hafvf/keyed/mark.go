@@ -8,14 +8,10 @@ import (
 
 // A FalseMark marks an alarm of a key as false. Similar alarms are suppressed for a while, see Estimator.SetMarks.
 type FalseMark struct {
-	From   time.Time // end of the marked alarm, or its last report if it is open
-	Size   float64   // largest Alert.Size of the alarm, in sd, with the sign of its side
-	Output int       // Alert.Output of the alarm, or AnyOutput
-	Since  time.Time // start of the four budgets; zero means the key's first observation with the mark and after From
+	From  time.Time // end of the marked alarm, or its last report if it is open
+	Size  float64   // largest Alert.Size of the alarm, in sd, with the sign of its side
+	Since time.Time // start of the four budgets; zero means the key's first observation with the mark and after From
 }
-
-// AnyOutput as the Output of a FalseMark means that the mark applies to all outputs.
-const AnyOutput = -1
 
 const (
 	falseMarkBudgets   = 4   // a FalseMark acts for this number of the key's alarm budgets
@@ -23,7 +19,7 @@ const (
 )
 
 // SetMarks replaces the false marks, by key. It affects keys that are opened later. A new Estimator has no marks.
-// A mark suppresses alarms after From, on its output and side, whose size is at most 1.5 times the marked size. It acts
+// A mark suppresses alarms after From, on its side and of any output, whose size is at most 1.5 times the marked size. It acts
 // for four budgets of the key. A suppressed alarm costs no budget. It still opens an episode, so that its later
 // observations raise no alarm either; a report that this episode is worse, beyond the mark, is the onset. A mark has no
 // effect if it has no size, or if the key's observations have no times.
@@ -50,6 +46,6 @@ func (t *Track) markedFalse(alarmTime time.Time, s shift) bool {
 	budget := t.stages.decider.paceOf(&t.decisions).Budget
 	return slices.ContainsFunc(t.marks, func(m FalseMark) bool {
 		active := alarmTime.After(m.From) && !m.Since.IsZero() && alarmTime.Sub(m.Since)/falseMarkBudgets < budget
-		return active && (m.Output == AnyOutput || m.Output == s.output) && (s.size > 0) == (m.Size > 0) && math.Abs(s.size) <= falseMarkSizeRatio*math.Abs(m.Size)
+		return active && (s.size > 0) == (m.Size > 0) && math.Abs(s.size) <= falseMarkSizeRatio*math.Abs(m.Size)
 	})
 }

@@ -55,7 +55,7 @@ func TestFalseMark(t *testing.T) {
 	if marked == nil || marked.Size < 10 {
 		t.Fatalf("%+v", marked)
 	}
-	mark := FalseMark{From: hourly(first), Size: marked.Size, Output: marked.Output}
+	mark := FalseMark{From: hourly(first), Size: marked.Size}
 	for name, c := range map[string]struct {
 		index   int
 		value   float64
@@ -66,12 +66,10 @@ func TestFalseMark(t *testing.T) {
 		"a bit larger":        {second, 26, mark, false},
 		"twice as large":      {second, 40, mark, true},
 		"below":               {second, -20, mark, true},
-		"of another output":   {second, 20, FalseMark{From: mark.From, Size: mark.Size, Output: 1}, true},
 		"without a size":      {second, 20, FalseMark{From: mark.From, Size: math.NaN()}, true},
 		"before the mark":     {second, 20, FalseMark{From: hourly(second), Size: mark.Size}, true},
 		"within four budgets": {first + 4*7*24, 20, mark, false},
 		"later than four":     {first + 4*7*24 + 1, 20, mark, true},
-		"of any output":       {second, 20, FalseMark{From: mark.From, Size: mark.Size, Output: AnyOutput}, false},
 		"of an older alarm":   {second, 20, FalseMark{From: hourly(-5000), Size: mark.Size}, false},
 		"read earlier":        {second, 20, FalseMark{From: mark.From, Size: mark.Size, Since: hourly(-5000)}, true},
 	} {

@@ -16,15 +16,14 @@ import (
 
 // A Mark is a user's feedback on an alarm.
 type Mark struct {
-	ID     string    `json:"id"`               // id of the alarm
-	Mark   string    `json:"mark"`             // one of Marks
-	Key    *string   `json:"key,omitempty"`    // key of the alarm; nil in lines of earlier versions
-	Time   time.Time `json:"time"`             // end of the alarm, or its last report: the mark acts on later records
-	Start  time.Time `json:"start,omitzero"`   // start of the alarm; zero in lines of earlier versions
-	Side   string    `json:"side,omitempty"`   // Above or Below; empty without a size
-	Size   float64   `json:"size,omitempty"`   // largest size of the alarm, in sd, negative below usual; 0 for none
-	Output *int      `json:"output,omitempty"` // coordinate of the size; nil means all
-	Note   string    `json:"note,omitempty"`
+	ID    string    `json:"id"`             // id of the alarm
+	Mark  string    `json:"mark"`           // one of Marks
+	Key   *string   `json:"key,omitempty"`  // key of the alarm; nil in lines of earlier versions
+	Time  time.Time `json:"time"`           // end of the alarm, or its last report: the mark acts on later records
+	Start time.Time `json:"start,omitzero"` // start of the alarm; zero in lines of earlier versions
+	Side  string    `json:"side,omitempty"` // Above or Below; empty without a size
+	Size  float64   `json:"size,omitempty"` // largest size of the alarm, in sd, negative below usual; 0 for none
+	Note  string    `json:"note,omitempty"`
 }
 
 // Values of Mark.Mark.

@@ -17,7 +17,6 @@ type Alert struct {
 	ID                     string
 	Start                  time.Time
 	Score, Threshold, Size Scalar
-	Output                 *int // coordinate of Size; records lack it
 	X                      Vectors
 	Usual, Before, After   Moments
 	Message                string
@@ -56,22 +55,6 @@ func (a *Alert) IsWorse() bool { return a.Episode.State == string(keyed.EpisodeW
 // IsAlarm reports whether the alert is an alarm, which can be marked. Beliefs and ends are not alarms.
 func (a *Alert) IsAlarm() bool {
 	return a.Kind == string(usual.NoveltyAlarm) || a.Kind == keyed.SilentAlarm || a.Kind == string(usual.ChangeAlarm) && a.Episode.ID != ""
-}
-
-// Coordinate returns the coordinate of the size: the one whose deviation is nearest to it. It returns nil if there is only
-// one, or if the record does not show it.
-func (a *Alert) Coordinate() *int {
-	if a.Output != nil || len(a.X) != 1 || len(a.X[0]) < 2 || len(a.X[0]) != len(a.Usual.Mean) {
-		return a.Output
-	}
-	nearest := 0
-	distance := func(i int) float64 { return math.Abs((a.X[0][i]-a.Usual.Mean[i])/a.Usual.SD[i] - float64(a.Size)) }
-	for i := range a.X[0] {
-		if distance(i) < distance(nearest) {
-			nearest = i
-		}
-	}
-	return &nearest
 }
 
 // NewAlert returns an alert whose numbers are NaN.

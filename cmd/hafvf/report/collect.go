@@ -212,8 +212,8 @@ func (c *Collector) markCommand(d *detail) string {
 		return fmt.Sprintf("hafvf mark %s %s false --key %s %s", message.ShellWord(d.file), id, message.ShellWord(d.Key), c.markTo)
 	}
 	text := jsontext.Of
-	line := fmt.Sprintf(`{"key":%s,"time":%s,"kind":%s,"id":%s,"start":%s,"size":%s,"output":%s,"episode":{"id":%[4]s}}`,
-		text(d.Key), text(d.Time), text(d.Kind), text(d.ID), text(d.Start), text(d.Size), text(d.Output))
+	line := fmt.Sprintf(`{"key":%s,"time":%s,"kind":%s,"id":%s,"start":%s,"size":%s,"episode":{"id":%[4]s}}`,
+		text(d.Key), text(d.Time), text(d.Kind), text(d.ID), text(d.Start), text(d.Size))
 	return fmt.Sprintf(`printf '%%s\n' %s | hafvf mark - %s false %s`, message.ShellWord(line), id, c.markTo)
 }
 

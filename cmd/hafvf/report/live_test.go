@@ -349,7 +349,7 @@ func TestLiveMarks(t *testing.T) {
 	l.Observer().Estimate("b", nil, []keyed.AlertEvent{{ID: "in:3", Alert: &worse}})
 	_, page := get(t, s.URL)
 	page = html.UnescapeString(page)
-	const command = `<code>printf '%%s\n' '{"key":"%s","time":"2026-03-01T00:00:0%[2]dZ","kind":"novelty","id":"in:%[2]d","start":"0001-01-01T00:00:00Z","size":%[3]d,"output":null,"episode":{"id":"in:%[2]d"}}' | hafvf mark - in:%[2]d false --config pump.yaml</code>`
+	const command = `<code>printf '%%s\n' '{"key":"%s","time":"2026-03-01T00:00:0%[2]dZ","kind":"novelty","id":"in:%[2]d","start":"0001-01-01T00:00:00Z","size":%[3]d,"episode":{"id":"in:%[2]d"}}' | hafvf mark - in:%[2]d false --config pump.yaml</code>`
 	for _, text := range []string{fmt.Sprintf(command, `a pump'\''s`, 1, 8), fmt.Sprintf(command, "b", 2, 9)} {
 		if strings.Count(page, text) != 2 { // in the table and in the list of single alarms
 			t.Errorf("the page lacks %s", text)

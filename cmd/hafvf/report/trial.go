@@ -53,9 +53,6 @@ func AlertOf(name string, event keyed.AlertEvent) output.Alert {
 		Key: name, Kind: event.Kind, Time: event.Time, ID: event.ID, Start: event.Start, Score: output.Scalar(event.Score), Threshold: output.Scalar(event.Threshold), Size: output.Scalar(event.Size),
 		X: output.Vectors{{newEstimate(name, event.Time, event.X, output.Moments{Mean: event.Predicted.Mean, SD: event.Predicted.SD}).X}}, Usual: momentsOf(event.Usual), Before: momentsOf(event.Before), After: momentsOf(event.After), Message: event.Message, Expected: output.Scalar(math.NaN()),
 	}
-	if len(event.Usual.Mean) > 1 {
-		a.Output = new(event.Output)
-	}
 	if ep := event.Episode; ep != nil {
 		a.Episode = output.Episode{ID: ep.ID, State: string(ep.State)}
 	}
