@@ -40,8 +40,8 @@ func TestOngoing(t *testing.T) {
 		observed := 0
 		e := &encoder{encoding: encoding{Layout: layout, Form: records.Nothing, Receivers: []receiver{
 			{Choice: config.Choice{Kinds: []string{"novelty"}}, Form: records.Object},
-			{Choice: config.Choice{Kinds: []string{incidents.Kind}, Labels: map[string]string{"severity": "page"}}, Form: records.Object, OnlyPages: true, Stateful: true},
-			{Choice: config.Choice{Kinds: []string{"novelty"}, Keys: "other*"}, Form: records.Object, OnlyPages: true, Stateful: true},
+			{Choice: config.Choice{Kinds: []string{incidents.Kind}, Labels: map[string]string{"severity": "page"}}, Form: records.Object, OnlyPages: true, Repeats: true},
+			{Choice: config.Choice{Kinds: []string{"novelty"}, Keys: "other*"}, Form: records.Object, OnlyPages: true, Repeats: true},
 		}}, observer: (*run)(nil).observer()}
 		e.Layout.Incidents = groups
 		e.observer.Ongoing = func(string, keyed.AlertEvent) { observed++ }

@@ -46,7 +46,8 @@ func TestIncidents(t *testing.T) {
 				fleet.Register(key, e.Time, e.Pace.Step, e.Pace.Budget)
 			}
 			if a := e.Alarm; a != nil {
-				fleet.Add(incidents.Alarm{ID: e.ID, Key: key, Kind: a.Kind, Time: e.Time, Score: a.Score, Size: a.Size})
+				ep := &incidents.Episode{ID: a.Episode.ID, UsualMean: a.Episode.UsualBefore.Mean, Worst: incidents.Worst{Value: a.Episode.Worst.Value, Size: a.Episode.Worst.Size}}
+				fleet.Add(incidents.Alarm{ID: e.ID, Key: key, Kind: a.Kind, Time: e.Time, Score: a.Score, Size: a.Size, Episode: ep})
 			}
 		}
 	}

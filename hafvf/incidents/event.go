@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -291,7 +292,11 @@ func (f *Fleet) sentence(e *Event, inc *incident, first Member) string {
 	if len(parts) > maxNamedParts && parts[0].members > 1 {
 		fmt.Fprintf(&s, " Most are in %s (%d) and %s (%d).", message.Printable(parts[0].name), parts[0].members, message.Printable(parts[1].name), parts[1].members)
 	}
-	if clearest := message.Printable(e.Members[0].Key); first.Key == e.Members[0].Key {
+	clearest := message.Printable(e.Members[0].Key)
+	if ep := e.Members[0].Episode; ep != nil && len(ep.UsualMean) == 1 && !math.IsNaN(ep.Worst.Value+ep.UsualMean[0]) {
+		clearest += fmt.Sprintf(", %s at worst, usual before %s", message.Level(ep.Worst.Value), message.Level(ep.UsualMean[0]))
+	}
+	if first.Key == e.Members[0].Key {
 		fmt.Fprintf(&s, " First and clearest alarm: %s.", clearest)
 	} else {
 		fmt.Fprintf(&s, " First alarm: %s. Clearest alarm: %s.", message.Printable(first.Key), clearest)

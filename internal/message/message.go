@@ -160,11 +160,11 @@ func Drift(start, end float64, positive bool, first, last time.Time, zone *time.
 	default:
 		sinceText = " since " + first.Format("2 Jan 2006")
 	}
-	return fmt.Sprintf("drifts from %s to %s%s%s", level(start), level(end), share, sinceText)
+	return fmt.Sprintf("drifts from %s to %s%s%s", Level(start), Level(end), share, sinceText)
 }
 
-// level formats v with three significant digits, and all digits before the point below 1e7.
-func level(v float64) string {
+// Level formats v with three significant digits, and all digits before the point below 1e7.
+func Level(v float64) string {
 	if a := math.Abs(v); a >= 100 && a < 1e7 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
