@@ -127,7 +127,7 @@ func (e *encoder) Estimate(dst *transforms.Encoded, key string, est *keyed.Estim
 func (e *encoder) Ongoing(dst *transforms.Encoded, key string, t keyed.AlertEvent) {
 	e.observer.Ongoing(key, t)
 	switch {
-	case t.N%2 == 1 || !e.Alerted.For(key, true) || !slices.ContainsFunc(e.Receivers, func(r receiver) bool { return r.Stateful }):
+	case t.N%2 == 1 || !e.Alerted.For(key, true) || !slices.ContainsFunc(e.Receivers, func(r receiver) bool { return r.Repeats }):
 	case e.Layout.Incidents:
 		dst.Alerts = fleet.AppendNotices(dst.Alerts, key, nil, []keyed.AlertEvent{t})
 	default:

@@ -28,8 +28,8 @@ func (l *passingListener) Alert(key string, t keyed.AlertEvent, incident string)
 	l.encoder.Alert(&l.dst, key, t, incident, 0)
 }
 func (l *passingListener) Single(string, keyed.AlertEvent, bool) {}
-func (l *passingListener) Incident(*incidents.Event)       {}
-func (l *passingListener) Digest(*incidents.Digest)        {}
+func (l *passingListener) Incident(*incidents.Event)             {}
+func (l *passingListener) Digest(*incidents.Digest)              {}
 
 // Receivers that store alerts get the present state of an episode at every second observation, with and without
 // incidents and whatever kinds they take. Other receivers get none. An observer gets each.
