@@ -75,7 +75,7 @@
 //     and (l' + φ·(1 + m'))·k_g/(k − k_g), with shape min(1 + l', 3), and s is larger by −log₁₀ φ because only this
 //     share of the alarms asks. Without an incident around g, φ is 0 in the mean and 1 in the score, and k is the
 //     number of all keys. A finding is decided before those of other alarms, and is a separate incident with only these
-//     alarms. If the incident around g was a page, min(b, ½) of the debt does not count in the threshold.
+//     alarms. It costs as much as every page.
 //   - Learn. n_gh counts an alarm outside incidents by 1, a member by 1 − p, and a member of an incident that is older
 //     than 32 steps by 1: a lasting state becomes usual.
 //   - Close. An incident closes after 32 steps without a new member.

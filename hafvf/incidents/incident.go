@@ -219,7 +219,7 @@ func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]finding) {
 		groups++
 		minScore := special.Log(alarms)/math.Ln10 + f.debt
 		if b := f.background(g, a.key.step); b.standsOut(a) {
-			found := cached(asked, inGroup{g, a.key.step, true}, func() finding { return f.askApart(g, b, a.key.step, minScore-b.relief()) })
+			found := cached(asked, inGroup{g, a.key.step, true}, func() finding { return f.askApart(g, b, a.key.step, minScore) })
 			if found.score > apart.score {
 				apart = found
 			}
@@ -233,8 +233,8 @@ func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]finding) {
 		}
 	}
 	x.threshold = special.Log(alarms*float64(groups*questions))/math.Ln10 + f.debt
-	if apart.apart != nil && apart.score >= x.threshold-apart.apart.relief() {
-		x.finding, x.threshold = apart, x.threshold-apart.apart.relief()
+	if apart.apart != nil && apart.score >= x.threshold {
+		x.finding = apart
 	}
 }
 

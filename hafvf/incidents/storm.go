@@ -11,7 +11,6 @@ const (
 	standsOutBy   = 4. // how many times the median size of its background makes an alarm stand out
 	worseBy       = 2. // how many times the size of a member makes a later alarm of its key stand out
 	maxBackground = 64 // alarms of a background, the latest
-	pageRelief    = .5 // how much less than another page that of an incident raises the threshold within the incident
 )
 
 // A background contains the alarms around a group in the 32 steps before the present one: those of the narrowest open
@@ -75,15 +74,6 @@ func (b *background) standsOut(a *alarm) bool {
 	}
 	m, member := b.inc.members[a.name]
 	return !member || m.moment == a.time || size >= worseBy*math.Abs(m.Size)
-}
-
-// relief returns by how much the threshold of an alarm that stands out is lower because of the page of the incident
-// around it.
-func (b *background) relief() float64 {
-	if b.inc == nil || !b.inc.page {
-		return 0
-	}
-	return min(pageRelief, b.fleet.debt)
 }
 
 // askApart asks in a group at f.now how many keys alarm that stand out, among such alarms only. It returns no finding

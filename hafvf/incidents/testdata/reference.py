@@ -14,7 +14,7 @@ LONGEST, NEARBY, SPREADS = 32, 8, 2  # steps
 HOUR, DAY = 3600_000, 86400_000
 WEEK, MEMORY = 7 * DAY, 28 * DAY
 SHAPE, HEADROOM, REPAID, QUESTIONS = 3.0, 8.0, 7.0, 7
-LARGE, LARGER, BACKGROUND, RELIEF = 4, 2, 64, 0.5  # times the median and the member, alarms, debt
+LARGE, LARGER, BACKGROUND = 4, 2, 64  # times the median and the member, alarms
 
 
 def surprise(c, mean, shape):
@@ -257,8 +257,8 @@ class Fleet:
             alarms += self.groups[inc.group].distinct(inc.opened - self.step)
         threshold = math.log10(QUESTIONS * len(groups) * alarms) + self.debt
         best = max((x for g in groups for x in self.ask_apart(a, g, *rates[g.name])), key=lambda x: x["score"], default=None)
-        if best and best["score"] >= threshold - best["relief"]:
-            return dict(best, threshold=threshold - best["relief"])
+        if best and best["score"] >= threshold:
+            return dict(best, threshold=threshold)
         if a.worse() or inc and a.at <= inc.opened + SPREADS * self.step:
             return None
         best = max((x for g in groups if not inc or self.within(g.name, inc.group) for x in self.ask_in(a, g, *rates[g.name])),
@@ -275,7 +275,7 @@ class Fleet:
             if around:
                 r = max(r, self.expected(g, around, a.at, w), key=lambda r: r[0])
             if c > 1:
-                yield dict(score=surprise(c - 1, *r), group=g.name, window=w, mean=r[0], c=c, apart=False, relief=0.0)
+                yield dict(score=surprise(c - 1, *r), group=g.name, window=w, mean=r[0], c=c, apart=False)
 
     def ask_apart(self, a, g, rate, shape):
         """The answers about alarms that stand out, if the alarm is one."""
@@ -296,8 +296,7 @@ class Fleet:
             share = (elsewhere + mean) * len(g.keys) / (len(whole.keys) - len(g.keys))
             r = max((share, min(1 + elsewhere, SHAPE)), (rate * w / 1000, shape), key=lambda r: r[0])
             if c > 1:
-                yield dict(score=surprise(c - 1, *r) - math.log10(asking), group=g.name, window=w, mean=r[0], c=c, apart=True,
-                           relief=min(self.debt, RELIEF) if around and around.page else 0.0)
+                yield dict(score=surprise(c - 1, *r) - math.log10(asking), group=g.name, window=w, mean=r[0], c=c, apart=True)
 
     def around(self, g):
         """The narrowest open incident around a group."""
@@ -360,7 +359,7 @@ class Fleet:
 
     # Incidents.
 
-    def found(self, t, joins, score, group, window, mean, c, threshold, apart, relief):
+    def found(self, t, joins, score, group, window, mean, c, threshold, apart):
         near, page = [], False
         if apart:
             around, _, _, enough = self.background(self.groups[group], t)
