@@ -579,7 +579,7 @@ def main():
     begin = 2 * day + 36000.5
     zone = having('zone="b"', keys=racks)
     trace("stands_out", racks, sized(noise(racks, 0, 2.4, 25062, 1)) + sized(burst(zone, begin, 24, 25063, 2))
-          + sized(burst(having('rack="r5"', keys=racks), begin + 120, 6, 25064, 3), 8, True)
+          + sized(burst(having('rack="r5"', keys=racks), begin + 120, 6, 25064, 1), 8, True)
           + sized(burst(zone, begin + 60, 6, 25065, 18), 5, True) + sized(burst(zone, begin + 60, 12, 25066, 18))
           + sized(burst(having('rack="r1"', keys=racks), begin + 480, 6, 25067, 3), 6)
           + sized(burst(having('job="pay"', keys=racks), begin + 1200, 8, 25068, 3), 6), by=("job", "rack", "zone"))
