@@ -170,13 +170,19 @@ func TestHoldFnOpenAlert(t *testing.T) {
 	delete(outboxes, fn.name)
 }
 
+// anAlarm is the record of an alarm of a series, as a run writes it.
+const anAlarm = `{"key":"backup_rows{instance=\"cron-1\",job=\"batch\"}","time":"2026-11-13T02:15:00Z","kind":"novelty","id":"in.csv:1520387","corrects":null,"start":"2026-11-13T02:15:00Z","delay":0,"odds":4.726547086788964,"score":31.54696762480947,"threshold":7.944432754331729,"x":328,"predicted":{"mean":2.84862384570127,"sd":1.7413212958189008},"usual":{"mean":3.083541867070026,"sd":1.6407177439594207},"size":198.0331225947697,"before":{"mean":2.849739764379367,"sd":0.34165857035040265},"after":{"mean":2.9164845220787203,"sd":0.706395099217155},"episode":{"id":"in.csv:1520387","since":"2026-11-13T02:15:00Z","reports":1,"state":"open"},"since":null,"level":null,"usual_before":{"mean":3.083541867070039,"sd":1.6407177448272705},"worst":{"value":328,"time":"2026-11-13T02:15:00Z","size":198.03312249002104},"message":"backup_rows{instance=\"cron-1\",job=\"batch\"} is 325 (198 sd) above usual at 2026-11-13 02:15: 328, usual at this hour 3.1 ± 1.6."}`
+
 // go test ./connectors/webhook -run - -bench OpenAlerts -benchtime 1x
+//
+// The state of 10,000 open alerts, and the requests that repeat them.
 func BenchmarkOpenAlerts(b *testing.B) {
 	for b.Loop() {
 		o := &Outbox{cfg: OutboxConfig{Sink: Sink{Form: "alertmanager", Repeat: time.Minute}}, open: map[string]Alert{}}
 		o.client = expect.Get(NewClient(Sink{URL: secret.Text{Text: "http://127.0.0.1:1"}, Form: "alertmanager", Batch: 100}, nil))(b)
 		for i := range 10_000 {
-			a := lasting(fmt.Sprintf(`latency_seconds{instance="host-%d",job="api",rack="r%d"}`, i, i%40), "silent", "")
+			text := strings.ReplaceAll(anAlarm, "cron-1", fmt.Sprint("cron-", i))
+			a := Alert{Key: fmt.Appendf(nil, `backup_rows{instance="cron-%d",job="batch"}`, i), ID: fmt.Sprint("in.csv:", i), Text: []byte(text)}
 			o.applySent([]entry{{Alert: a, change: o.changeOf(a.Text)}})
 		}
 		o.repeatAt = time.Time{}
