@@ -272,3 +272,57 @@ func TestAlertsOutlastTheRun(t *testing.T) {
 		})
 	}
 }
+
+// With a changelog, the next run repeats the alerts that are open in an Alertmanager, but not those that have ended.
+func TestOpenAlertsOutlastTheRun(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	firing := map[string]bool{} // by key
+	manager := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var alerts []struct {
+			Labels map[string]string
+			EndsAt time.Time
+		}
+		expect.OK(t, json.NewDecoder(r.Body).Decode(&alerts))
+		mu.Lock()
+		defer mu.Unlock()
+		for _, a := range alerts {
+			if a.Labels["kind"] == "novelty" {
+				firing[a.Labels["key"]] = a.EndsAt.After(time.Now())
+			}
+		}
+	}))
+	defer manager.Close()
+	fires := func(key string) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return firing[key]
+		}
+	}
+	b := fakeBus(t, 1)
+	for _, topic := range []string{"out", "rejected", "states"} {
+		b.CreateTopic(t, topic, 1, map[string]string{"cleanup.policy": "compact"})
+	}
+	text := strings.Replace(b.config("group: g, changelog: states", "alerts: {alertmanager: {url: \""+manager.URL+"\"}, max_age: none}\n"), "model: {family: normal}\n", hookConfig, 1)
+	value := func(i int, key string, shift float64) string {
+		return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%g}\n", key, start.Add(time.Duration(i)*time.Minute).Format(time.RFC3339), float64(i*7919%101)/50+shift)
+	}
+	for i := range 450 {
+		b.put(t, value(i, "open", map[bool]float64{i >= 420: 30}[true]), value(i, "ended", map[bool]float64{i >= 420 && i < 423: 30}[true]))
+	}
+	r := launch(t, compose(t, text))
+	expect.Soon(t, "an alert of an open episode", fires("open"))
+	expect.Soon(t, "the end of the other one", func() bool { return !fires("ended")() })
+	expect.Soon(t, "the changelog holds the alert", func() bool { return strings.Contains(strings.Join(b.values(t, "states"), ""), `"message"`) })
+	r.halt(t)
+	mu.Lock()
+	clear(firing)
+	mu.Unlock()
+	r = launch(t, compose(t, text))
+	expect.Soon(t, "the alert, from the next run", fires("open"))
+	if fires("ended")() {
+		t.Error("an alert that has ended fires again")
+	}
+	r.halt(t)
+}

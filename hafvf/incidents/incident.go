@@ -284,10 +284,10 @@ func (f *Fleet) askIn(g *group, t, step moment, minScore float64) (best finding)
 	return best
 }
 
-// around returns the open incident with the narrowest group around g, or nil.
+// around returns the open incident around g whose group has the fewest keys, or nil.
 func (f *Fleet) around(g *group) (around *incident) {
 	for _, inc := range f.open {
-		if f.within(g.name, inc.group) && (around == nil || f.within(inc.group, around.group)) {
+		if f.within(g.name, inc.group) && (around == nil || f.groups[inc.group].keys < f.groups[around.group].keys) {
 			around = inc
 		}
 	}

@@ -302,7 +302,7 @@ class Fleet:
         """The narrowest open incident around a group."""
         around = None
         for inc in self.open:
-            if self.within(g.name, inc.group) and (not around or self.within(inc.group, around.group)):
+            if self.within(g.name, inc.group) and (not around or len(self.groups[inc.group].keys) < len(self.groups[around.group].keys)):
                 around = inc
         return around
 
