@@ -27,7 +27,8 @@ const (
 // a day.
 //
 // Scores are in units of the threshold of their key. A key that alarms often has a high threshold, so its habitual
-// alarms are not pages, and do not displace other pages.
+// alarms are not pages, and do not displace other pages. The score of a report that an episode is worse is at least that
+// of its size under a Gaussian: usual values follow an episode, and its scores become smaller.
 //
 // There are at most n·T + 2·n pages in T weeks, for any alarms: a page takes 1 from a bucket, which starts full, gains
 // n per week, and holds at most 2·n.

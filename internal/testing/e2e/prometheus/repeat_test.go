@@ -4,6 +4,7 @@ package prometheus_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -46,6 +47,28 @@ func (r *replaceable) replace(t testing.TB) {
 // fires reports whether an alert with the label fires.
 func (r *replaceable) fires(t testing.TB, label, value string) bool {
 	return slices.ContainsFunc(r.current.Load().Alerts(t, ""), func(labels map[string]string) bool { return labels[label] == value })
+}
+
+// replaceAll replaces the Alertmanager, and prints how long the new one takes to get each alert that was open.
+func (r *replaceable) replaceAll(t testing.TB) {
+	missing := slices.DeleteFunc(r.current.Load().Alerts(t, ""), func(labels map[string]string) bool { return labels["kind"] == "digest" })
+	r.replace(t)
+	replaced := time.Now()
+	fmt.Printf("the Alertmanager is replaced while %d alerts are open\n", len(missing))
+	for len(missing) > 0 && time.Since(replaced) < 30*time.Second {
+		known := r.current.Load().Alerts(t, "")
+		missing = slices.DeleteFunc(missing, func(labels map[string]string) bool {
+			got := slices.ContainsFunc(known, func(k map[string]string) bool { return maps.Equal(k, labels) })
+			if got {
+				fmt.Printf("  after %v: %v\n", time.Since(replaced).Round(100*time.Millisecond), labels)
+			}
+			return got
+		})
+		time.Sleep(100 * time.Millisecond)
+	}
+	if len(missing) > 0 {
+		t.Errorf("the new Alertmanager does not get %v", missing)
+	}
 }
 
 // An Alertmanager that has lost its alerts gets those that are open again: during a run, and from the next run. It ends
