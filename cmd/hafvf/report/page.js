@@ -50,7 +50,7 @@
       messages = new Map();
       document.querySelectorAll("#table tbody tr").forEach((row) => {
         const link = row.querySelector("a.key");
-        if (link) messages.set(link.hash.slice(2) + " " + row.cells[0].firstChild.dateTime + " " + row.cells[2].textContent, (row.cells[5].firstChild || row.cells[5]).textContent);
+        if (link) messages.set(link.hash.slice(2) + " " + row.cells[0].firstChild.dateTime + " " + row.cells[2].textContent, (row.cells[5].firstChild || row.cells[5]).textContent.trim());
       });
     }
     return messages.get(id + " " + iso(at[0]) + " " + data.kinds[at[1]]);
