@@ -65,17 +65,16 @@
 //   - Stand out. Within a storm, an outage is recognised by its size. The background of g is taken from the 64 latest
 //     alarms in the last 32 steps, without the present step, of the group of the open incident around g or, without
 //     one, of the fleet: the alarms that have a size and belong to that incident. An alarm stands out if its absolute
-//     size is at least four times their median, the larger one of an even number, and if it belongs to no other
-//     incident. With an incident around g, it also has to be later than one step after the opening, and its key was not
-//     a member before, or its episode became worse, or it is twice as large as the member. Such an alarm asks in all
-//     its groups that do not contain an open incident or all keys, over at most 16 steps, and counts only alarms that
-//     stand out. Of the keys outside g, l' have such an alarm in the window, and m' have any alarm in it that is later
-//     than one step after the opening. Let l be l' plus the alarms of the background before the window that are as
-//     large, n be l' plus the number of alarms of the background, and φ = (1 + l)/(2 + n). The mean is the larger of λw
-//     and (l' + φ·(1 + m'))·k_g/(k − k_g), with shape min(1 + l', 3), and s is larger by −log₁₀ φ because only this
-//     share of the alarms asks. Without an incident around g, φ is 0 in the mean and 1 in the score, and k is the
-//     number of all keys. A finding is decided before those of other alarms, and is a separate incident with only these
-//     alarms. It costs as much as every page.
+//     size is at least four times their median, and if it belongs to no other incident. With an incident around g, it
+//     also has to be later than one step after the opening, and its key was not a member before, or its episode became
+//     worse, or it is twice as large as the member. Such an alarm asks in all its groups that do not contain an open
+//     incident or all keys, over at most 16 steps, and counts only alarms that stand out. Of the keys outside g, l'
+//     have such an alarm in the window, and m' have any alarm in it that is later than one step after the opening. Let
+//     l be l' plus the alarms of the background before the window that are as large, n be l' plus the number of alarms
+//     of the background, and φ = (1 + l)/(2 + n). The mean is the larger of λw and (l' + φ·(1 + m'))·k_g/(k − k_g),
+//     with shape min(1 + l', 3), and s is larger by −log₁₀ φ because only this share of the alarms asks. Without an
+//     incident around g, φ is 0 in the mean and 1 in the score, and k is the number of all keys. A finding is decided
+//     before those of other alarms, and is a separate incident with only these alarms. It costs as much as every page.
 //   - Learn. n_gh counts an alarm outside incidents by 1, a member by 1 − p, and a member of an incident that is older
 //     than 32 steps by 1: a lasting state becomes usual.
 //   - Close. An incident closes after 32 steps without a new member.

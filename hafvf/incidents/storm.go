@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"hafvf/internal/median"
 	"hafvf/internal/special"
 )
 
@@ -21,7 +22,7 @@ type background struct {
 	inc     *incident // nil without an open incident around the group
 	whole   *group    // the incident's group, or the fleet
 	step    moment
-	minSize float64 // of an alarm that stands out; infinite without a background
+	minSize float64 // of an alarm that stands out; NaN without a background
 	from    moment  // alarms that stand out are later
 	alarms  []*alarm
 }
@@ -34,7 +35,7 @@ func (f *Fleet) background(g *group, step moment) *background {
 			return b
 		}
 	}
-	b := &background{fleet: f, inc: inc, whole: f.groups[""], step: step, minSize: math.Inf(1), from: f.now - maxWindowSteps*step}
+	b := &background{fleet: f, inc: inc, whole: f.groups[""], step: step, from: f.now - maxWindowSteps*step}
 	if inc != nil {
 		b.whole, b.from = f.groups[inc.group], inc.opened+step
 	}
@@ -47,16 +48,8 @@ func (f *Fleet) background(g *group, step moment) *background {
 			b.alarms, sizes = append(b.alarms, a), append(sizes, size)
 		}
 	}
-	if len(sizes) > 0 {
-		b.minSize = standsOutBy * median(sizes)
-	}
+	b.minSize = standsOutBy * median.Of(sizes)
 	return b
-}
-
-// median returns the median of sizes, the larger of two, and sorts them. sizes must not be empty.
-func median(sizes []float64) float64 {
-	slices.Sort(sizes)
-	return sizes[len(sizes)/2]
 }
 
 // standsOut reports whether an alarm is much larger than the background and new to it: its key is not a member of the
@@ -114,16 +107,13 @@ func (f *Fleet) askApart(g *group, b *background, step moment, minScore float64)
 	return best
 }
 
-// sizeIn returns the median size of the selected alarms of a group later than t, or 0 without any.
+// sizeIn returns the median size of the selected alarms of a group later than t, or NaN without any.
 func (f *Fleet) sizeIn(g *group, t moment, selected func(*alarm) bool) float64 {
 	var sizes []float64
 	for _, a := range g.recent.since(t, selected) {
 		sizes = append(sizes, math.Abs(a.size))
 	}
-	if len(sizes) == 0 {
-		return 0
-	}
-	return median(sizes)
+	return median.Of(sizes)
 }
 
 // incidentOf returns the open incident that an alarm belongs to, or, before a report of a worse episode is decided, that
@@ -169,5 +159,5 @@ func (inc *incident) standsOutOf(size float64) bool {
 	for _, m := range inc.members {
 		sizes = append(sizes, math.Abs(m.Size))
 	}
-	return size > 0 && len(sizes) > 0 && median(sizes) >= standsOutBy*size
+	return size > 0 && median.Of(sizes) >= standsOutBy*size
 }

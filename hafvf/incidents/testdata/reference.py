@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import statistics
 
 LADDER = (1, 2, 4, 8, 16, 32)  # windows, in steps
 LONGEST, NEARBY, SPREADS = 32, 8, 2  # steps
@@ -32,8 +33,8 @@ def surprise(c, mean, shape):
 
 
 def median(sizes):
-    """The larger of two; 0 without sizes."""
-    return sorted(sizes)[len(sizes) // 2] if sizes else 0.0
+    """The median of sizes; 0 without sizes."""
+    return statistics.median(sizes) if sizes else 0.0
 
 
 class Group:
