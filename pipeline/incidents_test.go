@@ -23,7 +23,7 @@ import (
 )
 
 // fleetLines returns observations of 30 keys in six racks as JSON, every ten minutes for twelve days from begin. The
-// values of one rack rise on the ninth day, and the values of most keys on the eleventh.
+// values of one rack rise on the ninth day, the values of most keys on the eleventh, and those of one key on the seventh.
 func fleetLines(begin time.Time) (lines []string) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range 12 * 144 {
@@ -34,6 +34,8 @@ func fleetLines(begin time.Time) (lines []string) {
 			switch {
 			case k/5 == 1 && i >= 8*144 && i < 8*144+6, i >= 10*144 && i < 10*144+4 && k%3 > 0:
 				x += 9
+			case k == 29 && i >= 6*144 && i < 6*144+3:
+				x += 40
 			}
 			lines = append(lines, fmt.Sprintf(`{"key":%q,"time":%q,"x":%.4f}`+"\n", key, when.Format(time.RFC3339), x))
 		}
