@@ -96,7 +96,8 @@
 //     not counted as an alarm. It belongs to another incident only if a finding takes it, or if it stands out of the
 //     background of an open incident that has one of its groups and had a member in the last w of Join. Its key then
 //     leaves the former incident. If incidents merge, the oldest continues.
-//   - A group with the same keys as another is not a part of it. The incident around g is the open one with the fewest keys.
+//   - A group with the same keys as another is not a part of it. The incident around g is the open one with the fewest
+//     keys.
 //   - For parts, m and the previous alarms of g count each key by its latest alarm. m starts two steps after the
 //     opening. The previous window ends where the window of the question starts, or two steps after the opening if that
 //     is later. It reaches back at most to one step before the opening. The keys that are added to ΛB alarmed in the

@@ -338,15 +338,14 @@ func (f *Fleet) Add(a Alarm) bool {
 	if math.IsNaN(a.Score) {
 		a.Score = 0
 	}
-	score := a.Score
-	// During an episode the score becomes smaller, as usual values follow; a report that it is worse has a Gaussian score.
-	if gauss := a.Size * a.Size / (2 * math.Ln10); gauss > score && a.Episode != nil && a.Episode.ID != a.ID {
-		score = gauss
-	}
-	f.waiting.push(&alarm{
+	added := &alarm{
 		time: momentOf(a.Time), id: strings.Clone(a.ID), name: strings.Clone(a.Key), kind: strings.Clone(a.Kind),
-		score: a.Score, size: a.Size, relative: relative(score, a.Threshold), episode: a.Episode.clone(),
-	})
+		score: a.Score, size: a.Size, relative: relative(a.Score, a.Threshold), episode: a.Episode.clone(),
+	}
+	if added.worse() { // usual values follow an episode, so its scores become smaller: a report counts by its size
+		added.relative = max(added.relative, relative(a.Size*a.Size/(2*math.Ln10), a.Threshold))
+	}
+	f.waiting.push(added)
 	return true
 }
 

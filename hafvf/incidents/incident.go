@@ -207,17 +207,16 @@ func (f *Fleet) ask(a *alarm, x *answer, asked map[inGroup]finding) {
 	}
 	early := x.joins != nil && a.takenAt <= x.joins.opened+ownSteps*a.key.step
 	var apart finding
-	groups := 0
 	alarms := max(1, f.fleetRate()*f.cfg.Budget.Seconds())
 	if x.joins != nil {
 		alarms += float64(f.groups[x.joins.group].recent.distinct(x.joins.opened - a.key.step)) // they ask as well
 	}
+	groups, minScore := 0, special.Log(alarms)/math.Ln10+f.debt
 	for i, g := range a.key.groups {
 		if !f.asks(a.key, i) {
 			continue
 		}
 		groups++
-		minScore := special.Log(alarms)/math.Ln10 + f.debt
 		if b := f.background(g, a.key.step); b.standsOut(a) {
 			found := cached(asked, inGroup{g, a.key.step, true}, func() finding { return f.askApart(g, b, a.key.step, minScore) })
 			if found.score > apart.score {

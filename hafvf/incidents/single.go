@@ -19,12 +19,11 @@ const (
 
 // singles selects the alarms outside incidents that are pages because nothing in the last weeks was clearer.
 //
-// An alarm, or a report that its episode is worse, waits for eight steps of its key. Such a report counts as its alarm. It is dropped if it is in an
-// incident by then, or if its key was in an incident in the 32 steps before, or had a page in the day before. It is a
-// page if its score is at least three times its threshold, and if fewer than n·w other keys had at least its score in the
-// last w weeks. n is the number of pages per
-// week, and w the number of weeks since the first alarm, from one to four. In the first week there is at most one page
-// a day.
+// An alarm, or a report that its episode is worse, waits for eight steps of its key. Such a report counts as its alarm.
+// It is dropped if it is in an incident by then, or if its key was in an incident in the 32 steps before, or had a page
+// in the day before. It is a page if its score is at least three times its threshold, and if fewer than n·w other keys
+// had at least its score in the last w weeks. n is the number of pages per week, and w the number of weeks since the
+// first alarm, from one to four. In the first week there is at most one page a day.
 //
 // Scores are in units of the threshold of their key. A key that alarms often has a high threshold, so its habitual
 // alarms are not pages, and do not displace other pages. The score of a report that an episode is worse is at least that
