@@ -83,16 +83,16 @@ func (o *Outbox) repeat(alerts []Alert) {
 		for i, a := range chunk {
 			texts[i] = a.Text
 		}
-		results := o.client.Post(o.ctx, texts)
-		failed := slices.IndexFunc(results, func(err error) bool { return err != nil && temporary(err) })
-		o.mu.Lock()
-		if failed < 0 {
-			o.logOutage(nil)
-		} else {
-			o.logOutage(results[failed])
+		var outage error
+		for _, err := range o.client.Post(o.ctx, texts) {
+			if temporary(err) {
+				outage = err
+			}
 		}
+		o.mu.Lock()
+		o.logOutage(outage)
 		o.mu.Unlock()
-		if failed >= 0 {
+		if outage != nil {
 			return
 		}
 	}

@@ -120,10 +120,10 @@ func (l *Live) alert(key string, event keyed.AlertEvent, incident string) {
 	}
 	// The strings are cloned: a substring would keep a longer text in memory.
 	a := AlertOf(strings.Clone(key), event)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	a.ID, a.Episode.ID, a.Incident = strings.Clone(a.ID), strings.Clone(a.Episode.ID), incident
 	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	name := alertName{a.Key, a.ID, a.Kind}
 	if i, known := l.index[name]; known {
 		previous := &l.alerts[i-l.droppedAlerts]
