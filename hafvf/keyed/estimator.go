@@ -108,8 +108,8 @@ func (est *Estimator) Estimate(t *Track, o Observation) (e Estimate) {
 }
 
 // EstimateIn is Estimate with the slices of the estimate in m. They are valid until the next use of m. If the
-// observation raises no alert, EstimateIn allocates memory only for the marks of the key, and for a Posterior of several
-// coefficients, see Config.OmitPosterior.
+// observation raises no alert, EstimateIn allocates memory only for a Posterior of several coefficients, see
+// Config.OmitPosterior.
 func (est *Estimator) EstimateIn(m *Memory, out *Estimate, t *Track, o *Observation) {
 	m.reset()
 	est.estimateIn(m, out, t, o)

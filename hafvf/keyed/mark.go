@@ -18,9 +18,9 @@ const (
 	falseMarkSizeRatio = 1.5 // maximum size of a similar alarm, in sizes of the marked one
 )
 
-// SetMarks replaces the false marks, by key. It affects keys that are opened later. A new Estimator has no marks.
-// A mark suppresses alarms after From, on its side and of any output, whose size is at most 1.5 times the marked size. It acts
-// for four budgets of the key. A suppressed alarm costs no budget. It still opens an episode, so that its later
+// SetMarks replaces the false marks, by key. It affects keys that are opened later. A new Estimator has no marks. A
+// mark suppresses alarms after From, on its side and of any output, whose size is at most 1.5 times the marked size. It
+// acts for four budgets of the key. A suppressed alarm costs no budget. It still opens an episode, so that its later
 // observations raise no alarm either; a report that this episode is worse, beyond the mark, is the onset. A mark has no
 // effect if it has no size, or if the key's observations have no times.
 func (est *Estimator) SetMarks(marks map[string][]FalseMark) { est.marks = marks }
@@ -28,14 +28,17 @@ func (est *Estimator) SetMarks(marks map[string][]FalseMark) { est.marks = marks
 // updateMarks sets the marks of the key to those of the estimator, at an observation of time now. The state of the key
 // stores From and Since.
 func (t *Track) updateMarks(now time.Time) {
-	stored := t.marks
-	t.marks = slices.Clone(t.rules.marks)
-	for i := range t.marks {
-		m := &t.marks[i]
-		if j := slices.IndexFunc(stored, func(s FalseMark) bool { return s.From.Equal(m.From) }); j >= 0 {
-			m.Since = stored[j].Since
+	same := func(a, b FalseMark) bool { return a.From.Equal(b.From) && a.Size == b.Size }
+	if stored := t.marks; !slices.EqualFunc(stored, t.rules.marks, same) { // a state has no sizes
+		t.marks = slices.Clone(t.rules.marks)
+		for i := range t.marks {
+			if j := slices.IndexFunc(stored, func(s FalseMark) bool { return s.From.Equal(t.marks[i].From) }); j >= 0 {
+				t.marks[i].Since = stored[j].Since
+			}
 		}
-		if m.Since.IsZero() && now.After(m.From) {
+	}
+	for i := range t.marks {
+		if m := &t.marks[i]; m.Since.IsZero() && now.After(m.From) {
 			m.Since = now
 		}
 	}
