@@ -122,12 +122,21 @@ func (e *encoder) Estimate(dst *transforms.Encoded, key string, est *keyed.Estim
 	e.appendAlerts(dst, key, est, est.Alerts(key))
 }
 
+// repeats reports whether a receiver repeats open alerts.
+func (e *encoder) repeats() bool {
+	return slices.ContainsFunc(e.Receivers, func(r receiver) bool { return r.Repeats })
+}
+
+func (e *encoder) WantsOngoing() bool { return e.observer.Ongoing != nil || e.repeats() }
+
 // Ongoing sends the present state of an episode to the receivers that store alerts, at every second observation. They
 // ignore it unless they have an open alert of the episode.
 func (e *encoder) Ongoing(dst *transforms.Encoded, key string, t keyed.AlertEvent) {
-	e.observer.Ongoing(key, t)
+	if e.observer.Ongoing != nil {
+		e.observer.Ongoing(key, t)
+	}
 	switch {
-	case t.N%2 == 1 || !e.Alerted.For(key, true) || !slices.ContainsFunc(e.Receivers, func(r receiver) bool { return r.Repeats }):
+	case t.N%2 == 1 || !e.Alerted.For(key, true) || !e.repeats():
 	case e.Layout.Incidents:
 		dst.Alerts = fleet.AppendNotices(dst.Alerts, key, nil, []keyed.AlertEvent{t})
 	default:

@@ -35,16 +35,14 @@ type Observer struct {
 	Marked func(records.Mark)
 }
 
-// observer returns the observer of the run, with functions that do nothing in place of nil ones. r may be nil.
+// observer returns the observer of the run, with functions that do nothing in place of nil ones, except Ongoing. r may
+// be nil.
 func (r *run) observer() (o Observer) {
 	if r != nil && r.observed != nil {
 		o = *r.observed
 	}
 	if o.Estimate == nil {
 		o.Estimate = func(string, *keyed.Estimate, []keyed.AlertEvent) {}
-	}
-	if o.Ongoing == nil {
-		o.Ongoing = func(string, keyed.AlertEvent) {}
 	}
 	if o.Smoothed == nil {
 		o.Smoothed = func(string, *keyed.Smoothed) {}

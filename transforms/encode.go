@@ -58,6 +58,8 @@ func (d *decoding) report(ctx context.Context, accepted int) {
 type Encoder interface {
 	// Estimate appends the output for an estimate, which is valid until Estimate returns.
 	Estimate(dst *Encoded, key string, e *keyed.Estimate)
+	// WantsOngoing reports whether Ongoing has to be called.
+	WantsOngoing() bool
 	// Ongoing is called after Estimate with the present state of the key's episode, if keyed.Estimator.Ongoing returns
 	// it.
 	Ongoing(dst *Encoded, key string, t keyed.AlertEvent)

@@ -98,6 +98,7 @@ func (encoder) Outside(dst *transforms.Encoded, key string, e *keyed.Estimate) {
 
 func (encoder) Forgotten(*transforms.Encoded, string) {}
 
+func (encoder) WantsOngoing() bool                                    { return false }
 func (encoder) Ongoing(*transforms.Encoded, string, keyed.AlertEvent) {}
 func (encoder) Rewound(string, time.Time, time.Time)                  {}
 

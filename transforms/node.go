@@ -72,6 +72,7 @@ type bundle struct {
 type worker struct {
 	*keyed.Estimator
 	encoder    Encoder
+	ongoing    bool    // Encoder.WantsOngoing
 	encoded    Encoded // outputs of the keys that it has processed in a group
 	memory     keyed.Memory
 	o          keyed.Observation // the observation that is being read
@@ -168,7 +169,8 @@ func (fn *encodeFn) Setup(ctx context.Context) error {
 			return err
 		}
 		fn.cfg, fn.patterns = cfg, domain.NewPatterns(cfg.Patterns())
-		fn.workers[i] = &worker{Estimator: est, encoder: registered[Encoder](ctx, fn.Encoder)}
+		encoder := registered[Encoder](ctx, fn.Encoder)
+		fn.workers[i] = &worker{Estimator: est, encoder: encoder, ongoing: encoder.WantsOngoing()}
 	}
 	fn.schedule = schedule{waits: fn.cfg.waits(), patience: fn.workers[0].MaxDelay(), silences: fn.cfg.Live && fn.cfg.Silence != nil}
 	if fn.cfg.Live {
@@ -509,8 +511,10 @@ func (e *openKey) Estimated(o *keyed.Observation, out *keyed.Estimate) {
 		return
 	}
 	w.encoder.Estimate(&w.encoded, e.key, out)
-	if t, ok := w.Ongoing(e.Track, out); ok {
-		w.encoder.Ongoing(&w.encoded, e.key, t)
+	if w.ongoing { // the message of each observation costs time
+		if t, ok := w.Ongoing(e.Track, out); ok {
+			w.encoder.Ongoing(&w.encoded, e.key, t)
+		}
 	}
 	countEstimate(&w.counts, out)
 	if !out.Missing {

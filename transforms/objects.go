@@ -108,6 +108,7 @@ func (objectEncoder) Incident(dst *Encoded, e *incidents.Event) {
 
 func (objectEncoder) Rewound(string, time.Time, time.Time)                  {}
 func (objectEncoder) Forgotten(*Encoded, string)                            {}
+func (objectEncoder) WantsOngoing() bool                                    { return false }
 func (objectEncoder) Ongoing(*Encoded, string, keyed.AlertEvent)            {}
 func (objectEncoder) Alert(*Encoded, string, keyed.AlertEvent, string, int) {}
 func (objectEncoder) Single(*Encoded, string, keyed.AlertEvent, bool, int)  {}
