@@ -11,6 +11,8 @@ const (
 	placePrior  = .4   // factor of log(session length) in the threshold of an edge, which has many possible places
 	edgeHorizon = 1000 // maximum session length in that threshold
 	maxJudged   = 4    // maximum number of rounds of judgeEdges
+	swing       = 1.2  // additional nats of an edge in the shortest sessions of normal values, where a swing of a walk resembles levels
+	swingLength = 200  // session length from which there are none
 )
 
 // judgeEdges judges the edges again, by shares of lanes whose samples are reset at the edges only, and by the
@@ -21,7 +23,8 @@ func (s *Segmenter) judgeEdges(g *Segmentation, b buffers) (shared bool) {
 	l := s.workers[0]
 	threshold := math.Log(s.odds) + placePrior*math.Log(float64(min(max(len(g.stepIndex), 1), edgeHorizon)))
 	if _, normal := s.model.(expfam.Normal); normal {
-		threshold += wanderMargin * priceOfShort(len(g.stepIndex))
+		const shortest = 20
+		threshold += swing * math.Max(0, math.Min(1, float64(swingLength-len(g.stepIndex))/(swingLength-shortest)))
 	}
 	for range maxJudged {
 		blocks := s.blocks(g, b, g.edges)

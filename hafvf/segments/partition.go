@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
 )
@@ -54,7 +56,8 @@ func (s *Segmenter) blocks(g *Segmentation, b buffers, cuts []int) []block {
 
 const (
 	frequent      = 1. / 40 // hazard of a change if changes are frequent
-	switching     = 4.      // nats of a switch between the two hazards
+	dense         = 1. / 6  // hazard if levels are hardly longer than the shortest segment
+	switching     = 4.      // nats of a switch between the rare and the frequent hazard
 	horizon       = 10_000  // number of observations above which the rare hazard no longer falls
 	usualOdds     = 10.     // odds at which the prior of a change equals its hazard
 	minSegment    = 5       // minimum number of observations in a segment
@@ -68,18 +71,38 @@ const (
 // excluded from segments: it would explain every change.
 var drift = perLane{math.Inf(1), 7, 20, 20, 0}
 
-// prices are log probabilities under the two hazards, rare and frequent: of a change at an observation and of
-// no change.
-type prices struct{ change, stay [2]float64 }
+// prices are log probabilities under each possible hazard of a segment: of a change at an observation, of no
+// change, and of the hazard in the first segment.
+type prices struct {
+	change, stay, first []float64
+	switching           float64 // log probability of a switch between hazards; −Inf if a session has one hazard
+	free                int     // number of first observations of a segment whose stay costs nothing
+}
 
-// newPrices returns the prices in a session of n observations. The odds are a price of every change, and not of
-// its absence, so that higher odds never favour more changes. With low odds a change is at most as probable as
-// no change.
-func newPrices(odds float64, n int) (p prices) {
-	rare := min(frequent, 1/(2*float64(min(max(n, 1), horizon))))
-	for h, hazard := range [...]float64{rare, frequent} {
-		p.stay[h] = math.Log1p(-hazard)
-		p.change[h] = math.Min(math.Log(hazard)-math.Log(odds/usualOdds), p.stay[h])
+// add adds a hazard. The odds are a price of every change, and not of its absence, so that higher odds never favour
+// more changes. With low odds a change is at most as probable as no change.
+func (p *prices) add(hazard, odds, first float64) {
+	stay := math.Log1p(-hazard)
+	p.change = append(p.change, math.Min(math.Log(hazard)-math.Log(odds/usualOdds), stay))
+	p.stay, p.first = append(p.stay, stay), append(p.first, first)
+}
+
+// rareHazard returns the hazard of rare changes in a session of n observations.
+func rareHazard(n int) float64 { return min(frequent, 1/(2*float64(min(max(n, 1), horizon)))) }
+
+// newPrices returns the prices in a session of n observations in which changes are now rare, now frequent.
+func newPrices(odds float64, n int) prices {
+	p := prices{switching: -switching, free: 1}
+	p.add(rareHazard(n), odds, 0)
+	p.add(frequent, odds, -switching)
+	return p
+}
+
+// levelPrices returns the prices in a session of n observations that has one of three hazards throughout.
+func levelPrices(odds float64, n int) prices {
+	p := prices{switching: math.Inf(-1), free: minSegment}
+	for _, hazard := range [...]float64{rareHazard(n), frequent, dense} {
+		p.add(hazard, odds, -math.Log(3))
 	}
 	return p
 }
@@ -94,7 +117,7 @@ type start struct {
 	regular       float64
 	f             []float64 // the lanes' samples
 	likelihood    perLane   // log L
-	regressions   [explanationCount]regression
+	regression    regression
 	score         float64 // of the best segmentation that ends with this segment
 }
 
@@ -110,28 +133,38 @@ type step struct{ block, hazard int }
 // with log πᵢ = −driftᵢ − fadeᵢ·length, by the recursion of optimal partitioning (Jackson et al. 2005). The
 // work is linear in the number of blocks, because starts are dropped.
 func (l *lanes) partition(blocks []block, p prices) (begins []int, logPosterior float64) {
-	_, begins, logPosterior = l.optimal(len(blocks), p, nil, math.Inf(1), func(s *start, k int) float64 {
+	best := l.optimal(len(blocks), p, nil, math.Inf(1), func(s *start, k int) float64 {
 		l.extend(s, &blocks[k])
 		return l.evidenceOfStart(s)
 	})
-	return begins, logPosterior
+	return best.begins, best.logPosterior
+}
+
+// An optimum is the best segmentation: the first block of its first segment, and the first blocks of the others.
+type optimum struct {
+	first        int
+	begins       []int
+	logPosterior float64
+	logEvidence  float64 // log of the sum of the posteriors of all segmentations that were not dropped
 }
 
 // optimal is the recursion over n blocks. extend adds block k to the segment of a start, and returns the
 // segment's log Σ πᵢLᵢ. The first segment may have some blocks before it, which are accidents: lead holds the
 // log likelihoods of the first 1, 2, … of them. optimal drops a start whose score is slack below the best one,
-// or margin below the best segmentation that ends here. It returns the first block of the first segment, and
-// the first blocks of the others.
-func (l *lanes) optimal(n int, p prices, lead []float64, margin float64, extend func(s *start, k int) float64) (first int, begins []int, logPosterior float64) {
-	last := n - 1
-	reached, previous := make([][2]float64, n+1), make([][2]step, n+1)
-	for k := range reached {
-		reached[k] = [2]float64{math.Inf(-1), math.Inf(-1)}
+// or margin below the best segmentation that ends here.
+func (l *lanes) optimal(n int, p prices, lead []float64, margin float64, extend func(s *start, k int) float64) optimum {
+	hazards := len(p.stay)
+	best, sums, previous := make([][]float64, n+1), make([][]float64, n+1), make([][]step, n+1)
+	for k := range best {
+		best[k], previous[k] = slices.Repeat([]float64{math.Inf(-1)}, hazards), make([]step, hazards)
+		if k == 0 {
+			copy(best[k], p.first)
+		} else if k <= len(lead) {
+			floats.AddTo(best[k], p.first, slices.Repeat(lead[k-1:k], hazards))
+		}
+		sums[k] = slices.Clone(best[k])
 	}
-	reached[0] = [2]float64{0, -switching}
-	for k, v := range lead {
-		reached[k+1] = [2]float64{v, v - switching}
-	}
+	terms := make([][]float64, hazards)
 	var alive, free []*start
 	for k := range n {
 		if len(free) == 0 {
@@ -143,33 +176,40 @@ func (l *lanes) optimal(n int, p prices, lead []float64, margin float64, extend 
 		*s = start{block: k, f: s.f}
 		alive = append(alive, s)
 		top := math.Inf(-1)
+		for h, sum := range sums[k+1] {
+			terms[h] = append(terms[h][:0], sum)
+		}
 		for _, s := range alive {
 			evidence := extend(s, k)
+			ends := s.regular >= minRegular || s.block == 0 && k == n-1
 			s.score = math.Inf(-1)
-			allowed := s.regular >= minRegular || s.block == 0 && k == last
-			for h, before := range reached[s.block] {
-				v := before + evidence + float64(s.length-1)*p.stay[h]
-				s.score = math.Max(s.score, v)
-				if !allowed {
-					continue
-				}
-				if k < last {
+			for h, before := range best[s.block] {
+				v := evidence + float64(max(0, s.length-p.free))*p.stay[h]
+				s.score = math.Max(s.score, before+v)
+				if k < n-1 {
 					v += p.change[h]
 				}
-				for next := range reached[k+1] {
+				for next := range hazards {
 					w := v
 					if next != h {
-						w -= switching
+						w += p.switching
 					}
-					if w > reached[k+1][next] {
-						reached[k+1][next], previous[k+1][next] = w, step{s.block, h}
+					if !ends || math.IsInf(w, -1) {
+						continue
+					}
+					terms[next] = append(terms[next], sums[s.block][h]+w)
+					if w += before; w > best[k+1][next] {
+						best[k+1][next], previous[k+1][next] = w, step{s.block, h}
 					}
 				}
 			}
 			top = math.Max(top, s.score)
 		}
+		for h := range terms {
+			sums[k+1][h] = special.LogSumExp(terms[h])
+		}
 		slices.SortStableFunc(alive, func(a, b *start) int { return cmp.Compare(b.score, a.score) })
-		minScore := math.Max(reached[k+1][0], reached[k+1][1]) - margin
+		minScore := slices.Max(best[k+1]) - margin
 		retained := alive[:0]
 		for _, s := range alive {
 			if len(retained) < maxStarts && s.score >= top-slack && (s.score >= minScore || s.regular < minRegular) {
@@ -180,16 +220,14 @@ func (l *lanes) optimal(n int, p prices, lead []float64, margin float64, extend 
 		}
 		alive = retained
 	}
-	pos := step{n, 0}
-	if reached[pos.block][1] > reached[pos.block][0] {
-		pos.hazard = 1
+	h := floats.MaxIdx(best[n])
+	out, pos := optimum{logPosterior: best[n][h], logEvidence: special.LogSumExp(sums[n])}, previous[n][h]
+	for ; pos.block > len(lead); pos = previous[pos.block][pos.hazard] {
+		out.begins = append(out.begins, pos.block)
 	}
-	logPosterior = reached[pos.block][pos.hazard]
-	for pos = previous[pos.block][pos.hazard]; pos.block > len(lead); pos = previous[pos.block][pos.hazard] {
-		begins = append(begins, pos.block)
-	}
-	slices.Reverse(begins)
-	return pos.block, begins, logPosterior
+	slices.Reverse(out.begins)
+	out.first = pos.block
+	return out
 }
 
 // extend adds a block to the segment of s.

@@ -73,19 +73,20 @@ func TestRecursionReproducesTheTraces(t *testing.T) {
 	}
 }
 
-// Odds are a price of every change under both hazards, and no change has a probability above one half.
-func TestOddsPriceBothHazards(t *testing.T) {
+// Odds are a price of every change under each hazard, and no change has a probability above one half.
+func TestOddsPriceEveryHazard(t *testing.T) {
 	for _, n := range []int{1, 5, 19, 200, 6000, 1e6} {
-		usual := newPrices(10, n)
-		if rare := 1 / (2 * float64(min(n, 10_000))); n >= 20 && math.Abs(usual.change[0]-math.Log(rare)) > 1e-12 || math.Abs(usual.change[1]-math.Log(1./40)) > 1e-12 {
-			t.Errorf("n %d: %+v", n, usual)
-		}
+		rare := 1 / (2 * float64(min(max(n, 20), 10_000)))
 		for _, odds := range []float64{.01, 1, 3, 10, 1000, 1e6} {
-			p := newPrices(odds, n)
-			for h, change := range p.change {
-				want := min(usual.change[h]-math.Log(odds/10), usual.stay[h])
-				if math.Abs(change-want) > 1e-12 || p.stay[h] != usual.stay[h] || p.stay[h] < math.Log(.5) || p.change[0] > p.change[1] && odds >= 1 {
-					t.Errorf("n %d, odds %g: %+v", n, odds, p)
+			for _, c := range []struct {
+				prices  prices
+				hazards []float64
+			}{{newPrices(odds, n), []float64{rare, 1. / 40}}, {levelPrices(odds, n), []float64{rare, 1. / 40, 1. / 6}}} {
+				for h, hazard := range c.hazards {
+					stay := math.Log1p(-hazard)
+					if want := min(math.Log(hazard)-math.Log(odds/10), stay); math.Abs(c.prices.change[h]-want) > 1e-12 || math.Abs(c.prices.stay[h]-stay) > 1e-12 || stay < math.Log(.5) {
+						t.Errorf("n %d, odds %g: %+v", n, odds, c.prices)
+					}
 				}
 			}
 		}

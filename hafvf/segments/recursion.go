@@ -2,6 +2,7 @@ package segments
 
 import (
 	"math"
+	"slices"
 
 	"hafvf/hafvf/expfam"
 	"hafvf/internal/special"
@@ -12,15 +13,7 @@ const (
 	searchMargin     = 8.   // nats below the best segmentation so far at which a start is dropped
 	minLearnedWeight = .01  // minimum weight of an observation that is learned
 	clearlyRegular   = 2.   // nats above the prior alone from which an observation is surely regular
-	correlationPrice = 4.   // nats for correlated noise
-	shortLength      = 200  // session length below which a change of level costs more
-	shortestLength   = 20   // session length at which a change costs most
-	wanderShare      = .5   // share of observations in segments best explained by a walk, above which a session wanders
-	wanderMargin     = .25  // share of priceOfShort that is added to the threshold of an edge in a session that wanders
 )
-
-// correlations are the possible correlations of the noise of a session.
-var correlations = [...]float64{0, .25, .5, .65, 1}
 
 // A recursion searches the segments of a session in which every observation may start a segment. An accident is
 // a regime of one observation inside a segment. The likelihood of an observation is
@@ -79,11 +72,13 @@ func (s *Segmenter) newRecursion(g *Segmentation) *recursion {
 	return r
 }
 
-// search sets the edges of the best segmentation. wanders reports whether most observations are in segments
-// that a walk explains best, or the noise itself is a walk.
-func (r *recursion) search(odds float64) (wanders bool) {
+// search sets the edges of the best segmentation. For normal values this is the best one of the process with the
+// largest evidence. If the noise about constant levels is white, no other process but a slow walk may have changes,
+// which saves time. wanders reports whether the lanes must find the edges, because the level
+// walks.
+func (r *recursion) search(odds float64, levelsOnly bool) (wanders bool) {
 	g, n := r.g, len(r.g.stepIndex)
-	p, sum := newPrices(odds, n), 0.
+	sum := 0.
 	var lead []float64 // log likelihoods of first observations that are too few for a segment
 	for i := range min(minSegment-1, n) {
 		for _, v := range r.alone[i] {
@@ -92,99 +87,70 @@ func (r *recursion) search(odds float64) (wanders bool) {
 		lead = append(lead, sum)
 	}
 	if r.y == nil {
-		r.first, g.edges, _ = r.optimal(n, p, lead, searchMargin, r.extendLanes)
+		best := r.optimal(n, newPrices(odds, n), lead, searchMargin, r.extendLanes)
+		r.first, g.edges = best.first, best.begins
 		return false
 	}
-	for h := range p.change {
-		p.change[h] -= priceOfShort(n)
+	var best process
+	var evidence [kindCount]float64
+	for k := range evidence {
+		evidence[k] = math.Inf(-1)
 	}
-	best, correlation := math.Inf(-1), 0.
-	for _, c := range correlations {
-		r.prior.correlation = c
-		first, edges, v := r.optimal(n, p, lead, searchMargin, r.extendRegressions)
-		if c > 0 {
-			v -= correlationPrice
+	p, isWhite := levelPrices(odds, n), false
+	for _, c := range processes {
+		if levelsOnly && (c.kind == Walk || c.kind == Line) {
+			continue
 		}
-		if v > best {
-			best, r.first, g.edges, correlation = v, first, edges, c
+		r.prior.correlation = c.correlation
+		found := r.unchanged(c.explanation)
+		if c.kind != Line && (!isWhite || c.explanation == slowWalk) {
+			found = r.optimal(n, p, lead, searchMargin, r.extendRegression(c.explanation))
 		}
-		if c == 0 && white(r.y, edges) {
-			break
+		v := found.logEvidence - c.price(levelsOnly)
+		if v > slices.Max(evidence[:]) {
+			best, r.first, g.edges = c, found.first, found.begins
 		}
-		p.change[1] = p.change[0] // correlated noise resembles frequent changes
+		evidence[c.kind] = math.Max(evidence[c.kind], v)
+		isWhite = isWhite || c.kind == Levels && white(r.y, found.begins)
 	}
-	r.prior.correlation = correlation
-	walks, last := r.explain()
-	g.explained = true
-	switch wanders = correlation == 1 || walks > wanderShare; {
-	case wanders:
-		g.trend = Wanders
-	case last == line:
-		g.trend = Drifts
-	}
-	return wanders
+	g.setKind(evidence)
+	return best.isFast() || g.kind == Walk && len(g.edges) == 0 && g.against >= clearKind
 }
 
-// priceOfShort returns the additional nats of a change in a session of n observations: a short swing also looks
-// like levels.
-func priceOfShort(n int) float64 {
-	const maxPrice = 4.5
-	return maxPrice * math.Max(0, math.Min(1, float64(shortLength-n)/(shortLength-shortestLength)))
-}
-
-// explain returns the share of the observations in segments that a walk explains best, and the explanation of
-// the last segment.
-func (r *recursion) explain() (walks float64, last explanation) {
-	n, edges := len(r.y), r.g.edges
-	for k := range len(edges) + 1 {
-		var s start
-		from, end := max(startOf(edges, k), r.first), endOf(edges, k, n)
-		for i := from; i < end; i++ {
-			r.extendRegressions(&s, i)
-		}
-		last = constant
-		for e := range s.regressions {
-			if s.regressions[e].likelihood-cost[e] > s.regressions[last].likelihood-cost[last] {
-				last = explanation(e)
-			}
-		}
-		if walked[last] > 0 {
-			walks += float64(end-from) / float64(n)
-		}
+// unchanged returns the optimum of a session without changes.
+func (r *recursion) unchanged(e explanation) (out optimum) {
+	var s start
+	for i := range r.y {
+		out.logEvidence = r.extendRegression(e)(&s, i)
 	}
-	return walks, last
+	return out
 }
 
-// extendRegressions adds observation i to the segment of s, and returns the segment's evidence.
-func (r *recursion) extendRegressions(s *start, i int) float64 {
-	var terms [explanationCount]float64
-	regular := 1.
-	for e := range s.regressions {
-		x, kind := &s.regressions[e], explanation(e)
+// extendRegression returns a function that adds observation i to the segment of s, and returns the segment's
+// evidence under an explanation.
+func (r *recursion) extendRegression(e explanation) func(s *start, i int) float64 {
+	return func(s *start, i int) float64 {
+		x, regular := &s.regression, 1.
 		if s.length == 0 {
-			*x = r.prior.regression(kind)
+			*x = r.prior.regression(e)
 		} else {
 			x.p00 += walked[e]
 		}
-		u := x.regressor(kind, s.length)
+		u := x.regressor(e, s.length)
 		for j, y := range r.y[i] {
-			p, weight := r.alone[i][j], 1.
-			if s.length > 0 {
-				p, weight = r.mix(x.predict(y, u), p)
+			p := r.alone[i][j]
+			if regular = 1; s.length > 0 {
+				p, regular = r.mix(x.predict(y, u), p)
 			}
 			x.likelihood += p
-			x.learn(y, u, weight)
-			if kind == constant {
-				regular = weight
-			}
+			x.learn(y, u, regular)
 		}
-		terms[e] = x.likelihood - cost[e]
+		s.count(regular)
+		return x.likelihood
 	}
-	s.count(regular)
-	return special.LogSumExp(terms[:])
 }
 
-// extendLanes is extendRegressions with the lanes instead. It excludes the shortest lane.
+// extendLanes is extendRegression with the lanes instead. It excludes the shortest lane.
 func (r *recursion) extendLanes(s *start, i int) float64 {
 	rows, regular := r.readRows(i), 1.
 	s.likelihood[0] = math.Inf(-1)

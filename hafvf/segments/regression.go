@@ -19,12 +19,8 @@ const (
 	explanationCount
 )
 
-// cost is the cost of an explanation per segment, in nats. walked is the variance by which m₀ walks per
-// observation, in units of the noise variance.
-var (
-	cost   = [explanationCount]float64{0, 7, 7, 7, 4, 1}
-	walked = [explanationCount]float64{slowWalk: .01, walk: .1, fastWalk: 1}
-)
+// walked is the variance by which m₀ walks per observation, in units of the noise variance.
+var walked = [explanationCount]float64{slowWalk: .01, walk: .1, fastWalk: 1}
 
 const (
 	correlationSD = .05 // prior sd of the correlation in a segment, about the correlation of the session

@@ -332,12 +332,10 @@ type Trend int
 const (
 	// Steady is a session that neither drifts nor wanders, or that has a change.
 	Steady Trend = iota
-	// Drifts is a session that a line explains best. Only sessions of the family normal with up to 1,500 values
-	// drift.
+	// Drifts is a session of the kind Line, by at least one nat against the next kind.
 	Drifts
-	// Wanders is a session whose level walks. Either a walk explains it best or, in sessions and families
-	// without this explanation, a lane of memory 40 or less predicts it better than the longest lane, by more
-	// than three nats.
+	// Wanders is a session whose level walks. It is of the kind Walk, by at least one nat. If the session has no
+	// kind, a lane of memory 40 or less predicts it better than the longest lane, by more than three nats.
 	Wanders
 )
 
@@ -347,8 +345,10 @@ func (g *Segmentation) Trend() Trend {
 	switch l := &g.likelihood; {
 	case len(g.Segments) != 1 || g.opens:
 		return Steady
-	case g.explained:
-		return g.trend
+	case g.kind != NoKind && g.against < clearKind:
+		return Steady
+	case g.kind != NoKind:
+		return [kindCount]Trend{Walk: Wanders, Line: Drifts}[g.kind]
 	case max(l[0], l[1], l[2]) > l[laneCount-1]+clear:
 		return Wanders
 	}

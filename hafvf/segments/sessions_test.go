@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"hafvf/hafvf/segments"
-	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 	"hafvf/internal/testing/streams"
 )
@@ -255,8 +254,9 @@ func TestSessions(t *testing.T) {
 		}
 	}
 	for _, n := range []int{20, 200} {
-		_, others := segmented(t, unchanging[0], n, 200, 1)
-		expect.Same(t, 0., others, "changes of constants")
+		if _, others := segmented(t, unchanging[0], n, 200, 1); others > .02 {
+			t.Errorf("%.3f changes in a session of %d constants", others, n)
+		}
 	}
 	for _, k := range unchanging {
 		if _, others := segmented(t, k, 100, 5, 1); others > 1 {

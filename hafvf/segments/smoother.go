@@ -24,9 +24,10 @@ import (
 //     backward and are averaged by their predictions.
 //
 // In sessions of up to 1,500 observations of normal or of a Scaleless family, every observation may be the
-// first of a segment. In a segment of normal values the level is constant, a walk or a line. The noise may be
-// correlated between neighbours, with one correlation for the whole session. If walks explain most of the
-// session, or the noise itself is a walk, the session wanders.
+// first of a segment. A session of normal values has one Kind: its segments have constant levels under white or
+// correlated noise, their levels walk, or the session is a line. The Kind with the largest evidence wins, summed
+// over all segmentations and three hazards, of which the highest is 1/6. So levels that a walk explains as well
+// are not changes. A session wanders if its level walks by as much as the noise, or walks without changes.
 //
 // If a session is longer, wanders, or has another family, a segment can only begin where one of the lanes
 // detects a change. A bank with detection runs over the session and over its reverse. An observation is an
@@ -44,11 +45,12 @@ import (
 // concurrent use: use one per goroutine. For long sessions it uses two goroutines if GOMAXPROCS allows it, with
 // the same result.
 type Segmenter struct {
-	model   expfam.Model
-	odds    float64
-	fitted  bool // whether Fit has set the prior
-	workers [2]*lanes
-	banks   [2]*hafvf.Bank // find accidents; nil for families without accidents
+	model      expfam.Model
+	odds       float64
+	fitted     bool // whether Fit has set the prior
+	levelsOnly bool // see LevelsOnly
+	workers    [2]*lanes
+	banks      [2]*hafvf.Bank // find accidents; nil for families without accidents
 }
 
 const (
@@ -82,6 +84,10 @@ func NewSegmenter(model expfam.Model, odds float64) *Segmenter {
 	}
 	return s
 }
+
+// LevelsOnly says that sessions have levels by design: the level of normal values neither walks nor follows a line,
+// whatever their evidence. It changes nothing for other families and for sessions of more than 1,500 observations.
+func (s *Segmenter) LevelsOnly() { s.levelsOnly = true }
 
 // Fit sets the prior of the model from the values of a session, in their order. xs must have at least one value
 // and no missing ones. Fit panics if the model is not an expfam.Fitted.
@@ -131,8 +137,8 @@ type Segmentation struct {
 
 	likelihood perLane // log L of the last segment
 
-	explained bool // whether trend comes from the best explanation
-	trend     Trend
+	kind    Kind
+	against float64 // evidence of kind against the next one, in nats
 
 	edges  []int     // first observations of all segments except the first
 	shares []float64 // unnormalised log shares of the lanes at every observation; nil after Smooth
@@ -199,7 +205,7 @@ func (s *Segmenter) part(whole, g *Segmentation, k, steps int) {
 	from, end := whole.bounds[k], whole.bounds[k+1]
 	copy(g.regular, whole.regular[from:end])
 	g.begun, g.continues = k > 0, end < len(whole.stepIndex)
-	g.explained, g.trend = whole.explained, whole.trend
+	g.kind, g.against = whole.kind, whole.against
 	g.crossings = [2][]crossing{whole.crossings[0][k : k+1], whole.crossings[1][k : k+1]}
 	for i, e := range whole.edges {
 		if e < from || e >= end {
@@ -224,7 +230,7 @@ func (s *Segmenter) part(whole, g *Segmentation, k, steps int) {
 // search finds accidents, segments and the places of changes.
 func (s *Segmenter) search(g *Segmentation, b buffers) {
 	if r := s.newRecursion(g); r != nil {
-		wanders := r.search(s.odds)
+		wanders := r.search(s.odds, s.levelsOnly)
 		if !wanders {
 			r.findAccidents()
 			s.finish(g)
