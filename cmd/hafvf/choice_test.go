@@ -152,6 +152,88 @@ func TestChoices(t *testing.T) {
 	}
 }
 
+// An offer is a trial of two options out of four.
+type offer struct {
+	options [2]int
+	chosen  int
+	reward  float64
+}
+
+// offers simulates subjects who learn by Rescorla–Wagner from .5, slow ones first, and choose between two options out
+// of four. Every 30 trials the good options change.
+func offers() (subjects [][]offer, file string) {
+	rng := rand.New(rand.NewPCG(24, 71))
+	var b strings.Builder
+	b.WriteString("subject,choice,reward,offered\n")
+	for s := range 4 {
+		rate := []float64{.15, .6}[s/2]
+		values := [4]float64{.5, .5, .5, .5}
+		var trials []offer
+		for i := range 240 {
+			first := 2 * rng.IntN(2)
+			o := offer{options: [2]int{first, first + 1}, chosen: first}
+			if rng.Float64() < 1/(1+math.Exp(-6*(values[first+1]-values[first]))) {
+				o.chosen++
+			}
+			if rng.Float64() < []float64{.25, .75}[(o.chosen+i/30)%2] {
+				o.reward = 1
+			}
+			values[o.chosen] += rate * (o.reward - values[o.chosen])
+			trials = append(trials, o)
+			fmt.Fprintf(&b, "s%d,o%d,%g,o%d o%d\n", s, o.chosen, o.reward, o.options[1], o.options[0])
+		}
+		subjects = append(subjects, trials)
+	}
+	return subjects, b.String()
+}
+
+// offeredLikelihood returns the log likelihood of choices between the options on offer.
+func offeredLikelihood(trials []offer, beta float64, mean func(option int) float64, learn func(option int, x float64)) (nats float64) {
+	for _, o := range trials {
+		nats -= math.Log(math.Exp(beta*(mean(o.options[0])-mean(o.chosen))) + math.Exp(beta*(mean(o.options[1])-mean(o.chosen))))
+		learn(o.chosen, o.reward)
+	}
+	return nats
+}
+
+// Only the options on offer compete for a choice. With counts of 100, the learner is the one of Rescorla–Wagner that
+// begins at .5.
+func TestChoicesOffered(t *testing.T) {
+	subjects, file := offers()
+	dir := e2e.Folder(t, map[string]string{"in.csv": file, "s.yaml": choicesYAML})
+	fit := func(count float64, more ...string) map[string]map[string]float64 {
+		t.Helper()
+		program.Well(t, dir, append([]string{"fit", "s.yaml", "--set", "source.csv.key=[subject, choice]", "--set", "source.csv.values=[reward]", "--set", fmt.Sprintf("model.prior={alpha: %g, beta: %g}", count, count),
+			"--over", "top", "--response", "choice", "--choice", "choice", "-o", "fit.csv"}, more...)...)
+		_, rows := fitted(t, filepath.Join(dir, "fit.csv"))
+		expect.Same(t, len(subjects), len(rows))
+		return rows
+	}
+	all := fit(.01)
+	for _, count := range []float64{.01, 100} {
+		rows := fit(count, "--offered", "offered")
+		for i, trials := range subjects {
+			r := rows[fmt.Sprint("s", i)]
+			var l [4]counted
+			mean := func(k int) float64 { return (count + r["top"]*l[k].right) / (2*count + r["top"]*l[k].total) }
+			nats := offeredLikelihood(trials, r["beta"], mean, func(k int, x float64) { l[k].learn(r["top"], x) })
+			if difference := math.Abs(nats - r["log_likelihood"]); !(difference < 1e-9) {
+				t.Errorf("counts of %g, s%d: log likelihood %g, want %g", count, i, r["log_likelihood"], nats)
+			}
+			rate, beta := 1-r["top"], r["beta"]
+			if count == 100 {
+				beta *= r["top"] / (2 * count * rate)
+				values := [4]float64{.5, .5, .5, .5}
+				nats := offeredLikelihood(trials, beta, func(k int) float64 { return values[k] }, func(k int, x float64) { values[k] += rate * (x - values[k]) })
+				if difference := math.Abs(nats - r["log_likelihood"]); !(difference < .5) {
+					t.Errorf("s%d: log likelihood %g, Rescorla–Wagner's is %g", i, r["log_likelihood"], nats)
+				}
+			}
+			t.Logf("counts of %g, s%d: learning rate %.2f, inverse temperature %.2f, %.2f with all options", count, i, rate, beta, all[fmt.Sprint("s", i)]["beta"])
+		}
+	}
+}
+
 // A comparison needs choices on both sides, the output explains the mapping of words, and a pooled fit has one more
 // row.
 func TestChoicesCompare(t *testing.T) {
@@ -169,6 +251,11 @@ func TestChoicesCompare(t *testing.T) {
 		}
 	}
 	fit := "s.yaml --over top --response choice --choice choice"
+	const prior = "beta depends on the prior: model.prior {alpha: .01, beta: .01}"
+	expectOutput(prior, fit+" -o own.csv")
+	if _, stderr := program.Well(t, dir, strings.Fields("fit "+fit+" -o own.csv --set model.prior.alpha=.01 --set model.prior.beta=.01")...); strings.Contains(stderr, "beta depends") {
+		t.Errorf("a prior near 0: %s", stderr)
+	}
 	expectOutput(`"right" stands for outcome 1, "left" for outcome 0`, fit+" -o own.csv")
 	expectOutput("warning: the choices of 3 of 3 subjects are more probable if the other word stands for outcome 1", fit+"=left -o left.csv")
 	expectOutput("this for 0 of 3 keys, own.csv for 3", fit+" --pooled --against own.csv -o all.csv")
@@ -210,6 +297,9 @@ func TestChoiceExits(t *testing.T) {
 	exits(t, dir, "", "", []exit{
 		{"no response", "fit s.yaml -o out.csv --over top --choice choice", 2, "needs --choice COLUMN"},
 		{"another response", "fit s.yaml -o out.csv --over top --response speed", 2, "the only response"},
+		{"options on offer without choices", "fit s.yaml -o out.csv --over top --offered choice", 2, "--offered and --stay need both"},
+		{"an absent column of options", fit + " --offered shown", 1, `no column "shown"`},
+		{"a choice that was not on offer", arms + " --offered block", 2, `--offered: in.csv:2: the chosen option "left" is not among the options on offer, "0": list it in the column "block"`},
 		{"no choice", "fit s.yaml -o out.csv --over top --stay", 2, "--stay need both"},
 		{"no column", "fit s.yaml -o out.csv --over top --response choice", 2, "needs --choice COLUMN"},
 		{"an absent column", strings.Replace(fit, "choice choice", "choice chose", 1), 1, `no column "chose"`},

@@ -35,8 +35,8 @@ func fitCommand() *cobra.Command {
 				return cli.UsageError(errors.New("fit needs -o FILE.csv or -o FILE.parquet"))
 			case over == "":
 				return cli.UsageError(errors.New(`fit needs the parameters to search: --over "levels[0].alpha, levels[0].beta"`))
-			case responseKind == "choice" && response.Choice == "", responseKind != "choice" && (responseKind != "" || response.Choice != "" || response.Subject != nil || response.Stay):
-				return cli.UsageError(errors.New("--response choice is the only response and needs --choice COLUMN; --subject and --stay need both"))
+			case responseKind == "choice" && response.Choice == "", responseKind != "choice" && (responseKind != "" || response.Choice != "" || response.Subject != nil || response.Offered != "" || response.Stay):
+				return cli.UsageError(errors.New("--response choice is the only response and needs --choice COLUMN; --subject, --offered and --stay need both"))
 			}
 			if err := output.CheckTable(out); err != nil {
 				return cli.UsageError(err)
@@ -64,7 +64,7 @@ func fitCommand() *cobra.Command {
 			if err := o.readFit(cmd.Context(), f, args[0], out); err != nil {
 				return err
 			}
-			fmt.Fprint(stderr, f.Mapping())
+			fmt.Fprint(stderr, f.Notes())
 			if earlier != nil {
 				if err := f.Compare(earlier); err != nil {
 					return cli.UsageError(err)
@@ -86,6 +86,7 @@ func fitCommand() *cobra.Command {
 	cmd.Flags().StringVar(&responseKind, "response", "", "`choice` fits participants' choices; by default fit uses the outcomes only")
 	cmd.Flags().StringVar(&response.Choice, "choice", "", "`COLUMN` of the choices; COLUMN=WORD gives the word of outcome 1 of two words (default: the second in sorted order)")
 	cmd.Flags().StringSliceVar(&response.Subject, "subject", nil, "`COLUMNS` of the key that identify a subject (default: all but the choice)")
+	cmd.Flags().StringVar(&response.Offered, "offered", "", "`COLUMN` with the options on offer in a trial, separated by spaces (default: all options)")
 	cmd.Flags().BoolVar(&response.Stay, "stay", false, "also search the weight of repeating the last choice")
 	cmd.Flags().BoolVar(&pooled, "pooled", false, "fit one set of parameters to all keys")
 	cmd.Flags().StringVar(&against, "against", "", "`FILE` with the table of an earlier fit of the same keys and trials, to compare with")

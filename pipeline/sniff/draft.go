@@ -268,7 +268,26 @@ func (d *draft) measures(columns ...*column) {
 	if n.Words != nil {
 		d.family = "bernoulli"
 	}
+	if text := minusOne(different); text != "" {
+		d.remarks.add(true, "missing", "column %s: %s occurs next to only 0 and 1: if it means a missed trial, set missing: [%q]", message.Quote(columns[0].name), text, text)
+	}
 	d.numbers = n
+}
+
+// minusOne returns the text of −1 if the numbers of texts are −1, 0 and 1; else "".
+func minusOne(texts []string) string {
+	found := map[float64]string{}
+	for _, s := range texts {
+		x, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			return ""
+		}
+		found[x] = s
+	}
+	if len(found) == 3 && found[0] != "" && found[1] != "" {
+		return found[-1]
+	}
+	return ""
 }
 
 // example returns the first text of a column, quoted.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -24,10 +23,12 @@ import (
 )
 
 // A Response describes how subjects choose by the predictions of their learners. With m_k the predicted mean of
-// option k, p(k) = exp(β m_k + κ·[k was chosen last]) / Σ_j exp(β m_j + κ·[j was chosen last]).
+// option k, p(k) = exp(β m_k + κ·[k was chosen last]) / Σ_j exp(β m_j + κ·[j was chosen last]), where j are the options
+// on offer.
 type Response struct {
 	Choice  string   // COLUMN or COLUMN=WORD, where WORD stands for outcome 1; empty means a fit without choices
 	Subject []string // parts of the key that identify a subject; nil means all but the choice
+	Offered string   // COLUMN with the options of a trial, separated by spaces; empty means that a trial offers all options
 	Stay    bool     // κ is searched; otherwise it is 0
 
 	column, oneWord string
@@ -37,6 +38,9 @@ type Response struct {
 	outputs         int      // outputs of a learner
 	words           map[string]*word
 	options         []*word // options of a choice
+	wrongOffer      error   // error of the first trial whose chosen option was not on offer; nil if there is none
+	wrongID         string  // position of this trial
+	priorMemory     float64 // observations that the prior counts for
 }
 
 // A word is a value in the column of choices, with the position of its first record.
@@ -64,7 +68,7 @@ func (r *Response) prepare(c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	r.words, r.missing, r.outputs = map[string]*word{}, files.Missing, model.Outputs()
+	r.words, r.missing, r.outputs, r.priorMemory = map[string]*word{}, files.Missing, model.Outputs(), model.PriorMemory()
 	r.names, r.choiceIndex = files.Key, slices.Index(files.Key, r.column)
 	switch single := filter.Family != "regression" && filter.Family != "ar" && r.outputs == 1; {
 	case c.Aggregate != nil || files.Layout != config.Long:
@@ -83,8 +87,10 @@ func (r *Response) prepare(c *config.Config) error {
 			return fmt.Errorf("--subject: %s is not a part of the key next to the choice; %s", message.Quote(name), message.Suggest(name, r.names))
 		}
 	}
-	if !slices.Contains(files.Carry, r.column) {
-		files.Carry = append(slices.Clone(files.Carry), r.column)
+	for _, column := range []string{r.column, r.Offered} {
+		if column != "" && !slices.Contains(files.Carry, column) {
+			files.Carry = append(slices.Clone(files.Carry), column)
+		}
 	}
 	return nil
 }
@@ -92,23 +98,42 @@ func (r *Response) prepare(c *config.Config) error {
 // mapped reports whether two words stand for the outcomes 0 and 1.
 func (r *Response) mapped() bool { return r.Choice != "" && r.choiceIndex < 0 && r.outputs == 1 }
 
-// word returns the choice of a trial; nil for a missed choice.
-func (r *Response) word(e *keyed.Estimate) *word {
+// choice returns the choice of a trial, nil for a missed choice, and the options on offer, nil for all options.
+func (r *Response) choice(e *keyed.Estimate) (choice *word, offered []*word) {
 	var carried map[string]any
 	decoder := json.NewDecoder(strings.NewReader(e.ExtraFields))
 	decoder.UseNumber()
 	decoder.Decode(&carried) // the parser wrote a valid object
-	text := strings.TrimSpace(fmt.Sprint(cmp.Or(carried[r.column], any(""))))
+	cell := func(column string) string { return strings.TrimSpace(fmt.Sprint(cmp.Or(carried[column], any("")))) }
+	choice = r.word(cell(r.column), e.ID)
+	if r.Offered == "" || choice == nil {
+		return choice, nil
+	}
+	for name := range strings.FieldsSeq(cell(r.Offered)) {
+		if w := r.word(name, e.ID); w != nil && !slices.Contains(offered, w) {
+			offered = append(offered, w)
+		}
+	}
+	if !slices.Contains(offered, choice) && (r.wrongOffer == nil || compareSourceIDs(e.ID, r.wrongID) < 0) {
+		r.wrongID = strings.Clone(e.ID)
+		r.wrongOffer = fmt.Errorf("--offered: %s: the chosen option %s is not among the options on offer, %s: list it in the column %s, separated by spaces, or leave a missed choice empty",
+			e.ID, message.Quote(choice.name), message.Quote(cell(r.Offered)), message.Quote(r.Offered))
+	}
+	return choice, offered
+}
+
+// word returns the word of a text in the record with the given source ID; nil for a missed choice.
+func (r *Response) word(text, sourceID string) *word {
 	if decode.Missing(text) || slices.Contains(r.missing, text) {
 		return nil
 	}
 	w := r.words[text]
 	if w == nil {
-		w = &word{name: text, sourceID: strings.Clone(e.ID)}
+		w = &word{name: text, sourceID: strings.Clone(sourceID)}
 		r.words[text] = w
 	}
-	if compareSourceIDs(e.ID, w.sourceID) < 0 {
-		w.sourceID = strings.Clone(e.ID)
+	if compareSourceIDs(sourceID, w.sourceID) < 0 {
+		w.sourceID = strings.Clone(sourceID)
 	}
 	return w
 }
@@ -123,6 +148,8 @@ func (r *Response) read() error {
 		w.option = i
 	}
 	switch {
+	case r.wrongOffer != nil:
+		return r.wrongOffer
 	case len(r.options) == 0 || r.choiceIndex >= 0 && len(r.options) == 1:
 		return fmt.Errorf("--choice: the column %s has %s: a choice needs two", message.Quote(r.column), message.Count(len(r.options), "word", "words"))
 	case r.mapped():
@@ -161,13 +188,27 @@ func (r *Response) assignTwo() error {
 	return nil
 }
 
-// Mapping returns a line that explains which word stands for which outcome; empty if words are options.
-func (f *Fit) Mapping() string {
-	if !f.response.mapped() {
-		return ""
+// Notes returns lines that explain which word stands for which outcome, unless words are options, and that beta
+// depends on the prior.
+func (f *Fit) Notes() (lines string) {
+	if f.response.mapped() {
+		zero, one := f.response.options[0], f.response.options[1]
+		lines = fmt.Sprintf("choices of %s: %s stands for outcome 1, %s for outcome 0 (--choice COLUMN=WORD names the word of outcome 1)\n", message.Quote(f.response.column), message.Quote(one.name), message.Quote(zero.name))
 	}
-	zero, one := f.response.options[0], f.response.options[1]
-	return fmt.Sprintf("choices of %s: %s stands for outcome 1, %s for outcome 0 (--choice COLUMN=WORD names the word of outcome 1)\n", message.Quote(f.response.column), message.Quote(one.name), message.Quote(zero.name))
+	if prior := rescorlaWagner[f.filter.Filter.Family]; f.response.Choice != "" && prior != "" && f.response.priorMemory > maxNoPrior {
+		lines += fmt.Sprintf("beta depends on the prior: model.prior %s, with levels: [], gives about the beta of Rescorla–Wagner, a larger prior a larger beta\n", prior)
+	}
+	return lines
+}
+
+// maxNoPrior is the number of observations up to which a prior hardly draws predictions to its mean.
+const maxNoPrior = .1
+
+// rescorlaWagner has the priors whose learners become those of Rescorla–Wagner after their first outcomes. A family
+// is missing if its mean needs a larger prior.
+var rescorlaWagner = map[string]string{
+	"bernoulli": "{alpha: .01, beta: .01}", "binomial": "{alpha: .01, beta: .01}", "categorical": "{alpha: .01}",
+	"poisson": "{shape: .01, rate: .01}", "normal": "{kappa: .01}",
 }
 
 // owners returns the subject of a key and the keys of its learners: the key itself or, with a learner for each
@@ -218,12 +259,13 @@ func (r *Response) learner(choice *word) int {
 
 // logP returns a function for the log probability of a choice before a trial, at values of β and κ. last is nil at
 // the first choice.
-func (r *Response) logP(est *keyed.Estimator, parameters []float64) func(tracks []*keyed.Track, before time.Time, choice, last *word) float64 {
+func (r *Response) logP(est *keyed.Estimator, parameters []float64) func(tracks []*keyed.Track, t *trial, last *word) float64 {
 	moments := keyed.Moments{Mean: make([]float64, r.outputs), SD: make([]float64, r.outputs)}
 	values := make([]float64, max(r.outputs, len(r.options)))
-	return func(tracks []*keyed.Track, before time.Time, choice, last *word) float64 {
-		for i, t := range tracks {
-			est.Predict(t, before, moments)
+	scratch := make([]float64, 0, len(values))
+	return func(tracks []*keyed.Track, t *trial, last *word) float64 {
+		for i, track := range tracks {
+			est.Predict(track, t.Time, moments)
 			values[i] = moments.Mean[0]
 		}
 		switch {
@@ -238,7 +280,14 @@ func (r *Response) logP(est *keyed.Estimator, parameters []float64) func(tracks 
 		if last != nil && r.Stay {
 			values[last.option] += parameters[1]
 		}
-		if p := values[choice.option] - floats.LogSumExp(values); !math.IsNaN(p) {
+		onOffer := values
+		if t.offered != nil {
+			onOffer = scratch
+			for _, w := range t.offered {
+				onOffer = append(onOffer, values[w.option])
+			}
+		}
+		if p := values[t.choice.option] - floats.LogSumExp(onOffer); !math.IsNaN(p) {
 			return p
 		}
 		return math.Inf(-1)

@@ -50,7 +50,8 @@ func (c counts) plus(d counts) counts { return counts{c.trials + d.trials, c.cho
 
 type trial struct {
 	keyed.Observation
-	choice *word // nil without a choice
+	choice  *word   // nil without a choice
+	offered []*word // options on offer; nil for all options
 }
 
 // A subject is the keys behind one row of the table.
@@ -138,7 +139,7 @@ func (f *Fit) Run() pipeline.Run {
 		}
 		t := trial{Observation: o}
 		if f.response.Choice != "" {
-			t.choice = f.response.word(e)
+			t.choice, t.offered = f.response.choice(e)
 		}
 		last := len(k.intervals) - 1
 		k.intervals[last] = append(k.intervals[last], t)
@@ -221,9 +222,10 @@ func (f *Fit) nats(s *subject, values []float64) (evidence, likelihood float64) 
 				tracks = append(tracks, est.NewTrack(name))
 			}
 			sum, last := 0., (*word)(nil)
-			for _, t := range trials {
+			for i := range trials {
+				t := &trials[i]
 				if t.choice != nil {
-					likelihood += logP(tracks, t.Time, t.choice, last)
+					likelihood += logP(tracks, t, last)
 					last = t.choice
 				}
 				if i := f.response.learner(t.choice); i >= 0 {

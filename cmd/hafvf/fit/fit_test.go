@@ -59,6 +59,16 @@ func TestLikelihoodOfChoices(t *testing.T) {
 	}
 }
 
+// Only the options on offer are in the softmax, also one that is never chosen. A missed choice needs no offer.
+func TestLikelihoodOfOffers(t *testing.T) {
+	f := read(t, "{family: bernoulli}", "top", Response{Choice: "option", Offered: "on"},
+		"subject,option,on,time,x\ns,a,a b,2026-01-01T00:00:00Z,1\ns,a,a  b c a,2026-01-01T00:01:00Z,0\ns,,,2026-01-01T00:02:00Z,\ns,c,d c,2026-01-01T00:03:00Z,1\ns,b,b,2026-01-01T00:04:00Z,\n")
+	if _, got := f.nats(f.subjects[0], []float64{f.start()[0], 0}); math.Abs(got+math.Log(2*3*2)) > 1e-12 {
+		t.Errorf("with β = 0 %v, not %v", got, -math.Log(2*3*2))
+	}
+	expect.Same(t, [2]int{3, 4}, [2]int{f.subjects[0].trials, f.subjects[0].choices})
+}
+
 // A fit is compared with an earlier fit, here with itself, by sums and by keys.
 func TestAgainst(t *testing.T) {
 	var records strings.Builder
