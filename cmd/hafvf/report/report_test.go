@@ -416,7 +416,7 @@ func TestPageOfSessions(t *testing.T) {
 		if s.Count != 4 || s.Keys != 2 || s.Found != 2 || s.Outliers != 2 || len(s.Map.Groups[0].Rows) != 2 || p.Estimates != 0 {
 			t.Errorf("%+v, %d estimates", s, p.Estimates)
 		}
-		containsTexts(t, page, "4 sessions of 2 keys, 2 changes", "5.08.0212.590 %2026-01-05T00:00:00Z to 2026-01-05T00:02:00Z")
+		containsTexts(t, page, "4 sessions of 2 keys, 2 changes", "5.0 → 8.0212.590 %2026-01-05T00:00:00Z to 2026-01-05T00:02:00Z")
 		if alone := alerts == nil; strings.Contains(page, `id="incidents"`) == alone {
 			t.Errorf("the page has incidents, or lacks them; alerts %v", alerts)
 		}
