@@ -434,6 +434,17 @@ func TestPageOfSessions(t *testing.T) {
 	}
 }
 
+// The page describes a change of scatter by the standard deviations of the values.
+func TestChangeOfScatter(t *testing.T) {
+	text := strings.Join(sessionLines(), "\n")
+	text = strings.NewReplacer(`"mean":5,"sd":1`, `"mean":5,"sd":1,"scatter":0.97`, `"mean":8,"sd":1`, `"mean":5.5,"sd":1,"scatter":3.9`).Replace(text)
+	p, page := pageOf(t, Since{}, file(t, text))
+	containsTexts(t, page, "scatter 0.97 → 3.9212.590 %")
+	if !strings.Contains(string(p.Data), `"scatter 0.97 → 3.9 for 2 observations; probability`) {
+		t.Error(string(p.Data))
+	}
+}
+
 // A key is silent since the start of its latest silence, in any order of the alerts.
 func TestSilentSince(t *testing.T) {
 	silence := func(start, reported int) string {
