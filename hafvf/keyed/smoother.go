@@ -195,8 +195,8 @@ type Segment struct {
 	Start    Point   // of its first observation
 	N        int64   // observations
 	Estimate Moments // of the likelihood's mean, as if it did not drift in the segment
-	// Scatter is the standard deviation of one observation, also as if the mean did not drift. It is NaN for families
-	// without a scale, because their mean determines it.
+	// Scatter is the standard deviation of one observation that is no accident, as if the mean did not drift. It is
+	// NaN for families without a scale, because their mean determines it.
 	Scatter []float64
 	Before  Moments // Level of the previous segment, on the first observation; empty on others
 }

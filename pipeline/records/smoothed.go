@@ -31,7 +31,7 @@ var smootheds = []field[smoothed]{
 		count("n", "observations", "Length.", func(s smoothed) (int64, bool) { return s.Segment.N, true }),
 		outputs("mean", "Mean of the likelihood's mean, if that mean does not drift; at the regressors of the observation.", func(s smoothed) []float64 { return s.Segment.Estimate.Mean }),
 		outputs("sd", "Standard deviation of that mean; null if it is infinite.", func(s smoothed) []float64 { return s.Segment.Estimate.SD }),
-		outputs("scatter", "Standard deviation of one observation, if the mean does not drift; null if it is infinite, and for families without a scale.", func(s smoothed) []float64 { return s.Segment.Scatter }),
+		outputs("scatter", "Standard deviation of one observation that is no accident, if the mean does not drift; null if it is infinite, and for families without a scale.", func(s smoothed) []float64 { return s.Segment.Scatter }),
 	)),
 	object("session", "The session that the observation is part of.",
 		point("start", "First observation.", func(s smoothed) keyed.Point { return s.Session.Start }),
