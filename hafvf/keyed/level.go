@@ -5,23 +5,15 @@ import "math"
 // Level returns the mean of the segment and the standard deviation of its observations.
 func (g *Segment) Level() Moments { return Moments{g.Estimate.Mean, g.Scatter} }
 
-// Results of LevelChange.
-const (
-	MeanChange    = "mean"
-	ScatterChange = "scatter"
-	BothChange    = "both"
-)
-
-// LevelChange returns the moment in which the levels of two neighbouring segments differ: MeanChange, ScatterChange or
-// BothChange. For means m and standard deviations s, it compares the parts of the squared distance
+// LevelChange returns what differs between the levels of two neighbouring segments: "mean", "scatter" or "both". For
+// means m and standard deviations s, it compares the parts of the squared distance
 //
 //	(m − m′)² + (s − s′)²
 //
 // The larger part names the change, or both do if each is above a third of the sum. Subtracting the squared standard
-// errors from the parts would rename at most 2 of 100 changes. With several outputs, the output with the largest change in standard deviations counts.
-// Infinite
-// and undefined standard deviations count as equal. LevelChange returns "" if a level lacks them, or if the levels are
-// equal.
+// errors from the parts would rename at most 2 of 100 changes between segments of 20 observations or more. With several
+// outputs, the output with the largest change in standard deviations counts. Infinite and undefined standard deviations
+// count as equal. LevelChange returns "" if a level lacks them, or if the levels are equal.
 func LevelChange(before, after Moments) string {
 	largest, share := 0., math.NaN() // share of the means in the squared distance
 	for o := range min(len(before.SD), len(after.SD)) {
@@ -35,11 +27,11 @@ func LevelChange(before, after Moments) string {
 	}
 	switch {
 	case share > 2./3:
-		return MeanChange
+		return "mean"
 	case share < 1./3:
-		return ScatterChange
+		return "scatter"
 	case share == share:
-		return BothChange
+		return "both"
 	}
 	return ""
 }
@@ -49,9 +41,9 @@ func LevelChange(before, after Moments) string {
 func DescribeChange(before, after Moments, number func(float64) string) string {
 	arrow := func(b, a []float64) string { return number(b[0]) + " → " + number(a[0]) }
 	switch LevelChange(before, after) {
-	case ScatterChange:
+	case "scatter":
 		return "scatter " + arrow(before.SD, after.SD)
-	case BothChange:
+	case "both":
 		return arrow(before.Mean, after.Mean) + ", scatter " + arrow(before.SD, after.SD)
 	}
 	return arrow(before.Mean, after.Mean)

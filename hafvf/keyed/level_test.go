@@ -20,13 +20,13 @@ func TestChangesOfLevels(t *testing.T) {
 		want     string
 		minimum  int // of 40 sessions
 	}{
-		{50, 0, 4, ScatterChange, 38},
-		{50, 0, .25, ScatterChange, 36},
-		{50, 3, 4, BothChange, 26},
-		{50, 3, 1, MeanChange, 40},
-		{20, 4, 1, MeanChange, 38},
-		{10, 6, 1, MeanChange, 38},
-		{5, 10, 1, MeanChange, 38},
+		{50, 0, 4, "scatter", 38},
+		{50, 0, .25, "scatter", 36},
+		{50, 3, 4, "both", 26},
+		{50, 3, 1, "mean", 40},
+		{20, 4, 1, "mean", 38},
+		{10, 6, 1, "mean", 38},
+		{5, 10, 1, "mean", 38},
 	} {
 		counts := map[string]int{}
 		for seed := range uint64(40) {
@@ -58,16 +58,16 @@ func TestLevelChange(t *testing.T) {
 		before, after Moments
 		want          string
 	}{
-		{Moments{[]float64{1}, []float64{1}}, Moments{[]float64{1.5}, []float64{4}}, ScatterChange},
-		{Moments{[]float64{1}, []float64{1}}, Moments{[]float64{-4}, []float64{2}}, MeanChange},
-		{Moments{[]float64{1}, []float64{0}}, Moments{[]float64{2}, []float64{0}}, MeanChange},
-		{Moments{[]float64{1}, []float64{4}}, Moments{[]float64{3}, []float64{2}}, BothChange},
-		{Moments{[]float64{1}, []float64{nan}}, Moments{[]float64{3}, []float64{nan}}, MeanChange},
-		{Moments{[]float64{1}, []float64{inf}}, Moments{[]float64{3}, []float64{2}}, MeanChange},
+		{Moments{[]float64{1}, []float64{1}}, Moments{[]float64{1.5}, []float64{4}}, "scatter"},
+		{Moments{[]float64{1}, []float64{1}}, Moments{[]float64{-4}, []float64{2}}, "mean"},
+		{Moments{[]float64{1}, []float64{0}}, Moments{[]float64{2}, []float64{0}}, "mean"},
+		{Moments{[]float64{1}, []float64{4}}, Moments{[]float64{3}, []float64{2}}, "both"},
+		{Moments{[]float64{1}, []float64{nan}}, Moments{[]float64{3}, []float64{nan}}, "mean"},
+		{Moments{[]float64{1}, []float64{inf}}, Moments{[]float64{3}, []float64{2}}, "mean"},
 		{Moments{[]float64{1}, nil}, Moments{[]float64{3}, nil}, ""},
 		{Moments{[]float64{1}, []float64{2}}, Moments{[]float64{1}, []float64{2}}, ""},
 		// The second output changes by more of its standard deviations.
-		{Moments{[]float64{100, 1}, []float64{90, .1}}, Moments{[]float64{150, 1}, []float64{90, .4}}, ScatterChange},
+		{Moments{[]float64{100, 1}, []float64{90, .1}}, Moments{[]float64{150, 1}, []float64{90, .4}}, "scatter"},
 	} {
 		expect.Same(t, c.want, LevelChange(c.before, c.after), c)
 	}

@@ -620,9 +620,7 @@ func (z *smoothing) segmented(g *segments.Segmentation, k, t int) Smoothed {
 	m.Posterior(out.Posterior, g.Sample(t))
 	g.PredictSegment(out.Segment.Estimate.Mean, out.Segment.Scatter, k, t)
 	if _, scaleless := m.(expfam.Scaleless); scaleless {
-		for o := range out.Segment.Scatter {
-			out.Segment.Scatter[o] = math.NaN()
-		}
+		out.Segment.Scatter = slices.Repeat([]float64{math.NaN()}, outputs)
 	}
 	g.SegmentEstimate(out.Segment.Estimate.Mean, out.Segment.Estimate.SD, k, t)
 	return out

@@ -303,12 +303,8 @@ func (g *Segmentation) SegmentEstimate(mean, sd []float64, k, t int) {
 	g.model.Estimate(mean, sd, g.Segments[k].d, g.lanes.row(g, t))
 }
 
-// PredictSegment writes mean and standard deviation of one observation in segment k to slices of length
-// Model.Outputs, see SegmentEstimate.
+// PredictSegment writes mean and standard deviation of one observation in segment k, see SegmentEstimate.
 func (g *Segmentation) PredictSegment(mean, sd []float64, k, t int) {
-	if n := g.model.Outputs(); len(mean) != n || len(sd) != n {
-		panic("segments: destination of the wrong length")
-	}
 	g.model.Predict(mean, sd, g.Segments[k].d, 1, g.lanes.row(g, t))
 }
 

@@ -69,8 +69,8 @@ type Session struct {
 	N          int64
 	Drift      *Drift
 	Wanders    bool
-	Kind       string   // empty if the session has none, or in records of earlier builds
-	Against    *float64 // nil without Kind
+	Kind       *string // nil if the session has none
+	Against    *float64
 }
 
 // A Segment is the segment of a smoothed record.

@@ -232,13 +232,14 @@ type row struct {
 	*segment
 }
 
-// changed returns the moments in which the segment differs from the one before it; "" for the first segment.
-func (r row) changed() string {
-	if r.number == 1 {
-		return ""
-	}
+// changed returns the keyed.LevelChange at the start of the segment, or nil if there is none.
+func (r row) changed() *string {
 	level := func(g *segment) keyed.Moments { return keyed.Moments{Mean: g.mean.values, SD: g.scatter.values} }
-	return keyed.LevelChange(level(r.segments[r.number-2]), level(r.segment))
+	change := keyed.LevelChange(level(r.segments[max(0, r.number-2)]), level(r.segment))
+	if change == "" { // also for the first segment, which is compared with itself
+		return nil
+	}
+	return &change
 }
 
 type column = output.Column[row]
@@ -286,8 +287,8 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		}
 	}
 	columns = append(columns,
-		textOf("changed", row.changed),
-		textOf("kind", func(r row) string { return r.about.Kind }),
+		column{Name: "changed", Kind: tabular.String, Cell: func(r row) any { return r.changed() }},
+		column{Name: "kind", Kind: tabular.String, Cell: func(r row) any { return r.about.Kind }},
 		output.Number("against", func(r row) float64 { return output.OrNaN(r.about.Against) }))
 	change := func(r row) *output.Record { return r.change }
 	interval := func(r row) *output.Interval {
@@ -313,16 +314,6 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 		numberOf("drift_lower", drift, func(d *output.Drift) float64 { return d.Lower }),
 		numberOf("drift_upper", drift, func(d *output.Drift) float64 { return d.Upper }),
 	)
-}
-
-// textOf returns a column of texts. A cell without text is empty.
-func textOf(name string, text func(r row) string) column {
-	return column{Name: name, Kind: tabular.String, Cell: func(r row) any {
-		if s := text(r); s != "" {
-			return s
-		}
-		return nil
-	}}
 }
 
 // numberOf returns a column with a number of an optional part of a row.
