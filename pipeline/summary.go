@@ -611,8 +611,9 @@ func (t *tally) smoothed(key string, s *keyed.Smoothed) {
 			t.keys[strings.Clone(key)] = n
 		}
 		t.add(LargestAlarm{Key: key, ID: s.ID, Time: s.Time, Size: s.ChangeEvidence, n: s.N}, func() string {
-			if g := s.Segment; g != nil && len(g.Before) == 1 {
-				return fmt.Sprintf("%.4g → %.4g for %d observations", g.Before[0], g.Estimate.Mean[0], g.N)
+			if g := s.Segment; g != nil && len(g.Before.Mean) == 1 {
+				change := keyed.DescribeChange(g.Before, g.Level(), func(v float64) string { return fmt.Sprintf("%.4g", v) })
+				return fmt.Sprintf("%s for %d observations", change, g.N)
 			}
 			return ""
 		})

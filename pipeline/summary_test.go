@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -388,6 +389,19 @@ func TestSummaryOfManyChanges(t *testing.T) {
 		if text := s.String(); s.LargestAlarms != c.keys || !strings.HasSuffix(text, c.want) || c.want == "" && strings.Contains(text, "more key") {
 			t.Errorf("%d keys with changes, %d counted:\n%s", c.keys, s.LargestAlarms, text)
 		}
+	}
+}
+
+// The summary describes a change of scatter by the standard deviations of the values.
+func TestSummaryOfScatter(t *testing.T) {
+	lines := []string{"key,time,x\n"}
+	rng := rand.New(rand.NewPCG(3, 1))
+	for i := range 100 {
+		lines = append(lines, fmt.Sprintf("k,%s,%.4f\n", start.Add(time.Duration(i)*time.Second).Format(time.RFC3339), rng.NormFloat64()*float64(1+3*(i/50))))
+	}
+	s, _, _ := runConfig(t, "{transform: smooth, model: {family: normal, prior: auto}, session: {gap: 1h}, source: {csv: {path: "+write(t, "in.csv", lines...)+"}}}")
+	if text := s.String(); !regexp.MustCompile(`evidence \S+, scatter [01]\.\d+ → [34]\.\d+ for \d+ observations\n`).MatchString(text) {
+		t.Error(text)
 	}
 }
 

@@ -300,7 +300,8 @@ func smoothedForm(c *compact.Codec, s *Smoothed) {
 	pointForm(c, &s.Session.Start)
 	pointForm(c, &s.Session.End)
 	compact.Unsigned(c, &s.N, &s.Session.N, &s.Revision)
-	compact.Texts(c, &s.Split)
+	compact.Texts(c, &s.Split, &s.Session.Kind)
+	c.Scalars(&s.Session.Against)
 	segment, drift := s.Segment != nil, s.Session.Drift != nil
 	c.Bits(&s.Change, &s.Missing, &s.Changed)
 	c.Bits(&segment, &drift, &s.Session.Wanders)
@@ -313,8 +314,8 @@ func smoothedForm(c *compact.Codec, s *Smoothed) {
 		g := compact.Ref(&s.Segment)
 		pointForm(c, &g.Start)
 		compact.Unsigned(c, &g.N)
-		momentsForm(c, &g.Estimate)
-		c.Lists(&g.Before)
+		momentsForm(c, &g.Estimate, &g.Before)
+		c.Lists(&g.Scatter)
 	}
 	if drift {
 		d, none := compact.Ref(&s.Session.Drift), false

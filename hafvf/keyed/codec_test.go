@@ -23,8 +23,8 @@ func TestCodecKeepsEverything(t *testing.T) {
 	expect.Form(t, observationForm, o)
 	s := Smoothed{Time: o.Time, ID: "k/t/0", Origin: "o", ExtraFields: o.ExtraFields, N: 3, X: [][]float64{{1}}, Shape: Vector, Estimate: Moments{[]float64{1}, []float64{nan}}, Memory: 5,
 		Posterior: []float64{3, 4}, Forward: Pass{.5, 6, []float64{1, 2}}, Backward: Pass{.25, 7, []float64{3, 4}},
-		Session: Session{o.Point(), Point{o.Time.Add(1), 4}, 9, &Drift{1, -1, 2, 3, 4, true}, true}, Revision: 2, Split: "long", ChangeEvidence: -1, Change: true, Missing: true, Changed: true,
-		ChangeInterval: ChangeInterval{o.Time, o.Time.Add(1), 2, 3, .75}, Outlier: .5, Segment: &Segment{o.Point(), 7, Moments{[]float64{1}, []float64{nan}}, []float64{2}}}
+		Session: Session{o.Point(), Point{o.Time.Add(1), 4}, 9, &Drift{1, -1, 2, 3, 4, true}, true, "walk", 3.5}, Revision: 2, Split: "long", ChangeEvidence: -1, Change: true, Missing: true, Changed: true,
+		ChangeInterval: ChangeInterval{o.Time, o.Time.Add(1), 2, 3, .75}, Outlier: .5, Segment: &Segment{o.Point(), 7, Moments{[]float64{1}, []float64{nan}}, []float64{5}, Moments{[]float64{2}, []float64{6}}}}
 	expect.Form(t, smoothedForm, s)
 	e := Estimate{ID: "b", ExtraFields: o.ExtraFields, LearningRate: .3, N: 1 << 40, X: [][]float64{{1}}, Predicted: Moments{[]float64{1}, []float64{nan}}, Estimate: Moments{[]float64{3}, []float64{4}},
 		LogPredictive: -1, ELBO: -2, Weight: .5, Memory: 7, Levels: []float64{1, 2}, Posterior: []float64{3, 4, 5}, Iterations: 3, Converged: true, Missing: true,

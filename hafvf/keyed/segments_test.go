@@ -38,9 +38,10 @@ func TestSegmented(t *testing.T) {
 	cfg := SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}
 	for i, got := range smoothed(t, cfg, observations) {
 		k := i / 20
-		var mean, sd [1]float64
+		var mean, sd, scatter [1]float64
+		g.PredictSegment(mean[:], scatter[:], k, i)
 		g.SegmentEstimate(mean[:], sd[:], k, i)
-		want := Segment{Start: observations[20*k].Point(), N: 20, Estimate: Moments{mean[:], sd[:]}, Before: got.Segment.Before}
+		want := Segment{Start: observations[20*k].Point(), N: 20, Estimate: Moments{mean[:], sd[:]}, Scatter: scatter[:], Before: got.Segment.Before}
 		expect.Same(t, want, *got.Segment, i)
 		expect.Same(t, Moments{g.Mean(i), g.SD(i)}, got.Estimate, i)
 		posterior := make([]float64, 4)

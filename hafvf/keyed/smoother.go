@@ -183,19 +183,22 @@ type Smoothed struct {
 
 	// Changed is for Revision above 0. It reports that the previous revision had no record of this ID, or that the
 	// observation, its position, the outlier, the change or the start of the segment differs, or that the estimate
-	// differs by more than a hundredth of its standard deviation. Segment.N, Segment.Estimate and Session do not
-	// count: every record of a segment contains them, and a new observation at its end changes them. The last
-	// record of the segment has their current values.
+	// differs by more than a hundredth of its standard deviation. Segment.N, Segment.Estimate, Segment.Scatter and
+	// Session do not count: every record of a segment contains them, and a new observation at its end changes them.
+	// The last record of the segment has their current values.
 	Changed bool
 	Missing bool
 }
 
 // A Segment is a regime of a session, between two changes.
 type Segment struct {
-	Start    Point     // of its first observation
-	N        int64     // observations
-	Estimate Moments   // of the likelihood's mean, as if it did not drift in the segment
-	Before   []float64 // mean of the previous segment, on the first observation; nil on others
+	Start    Point   // of its first observation
+	N        int64   // observations
+	Estimate Moments // of the likelihood's mean, as if it did not drift in the segment
+	// Scatter is the standard deviation of one observation that is no accident, as if the mean did not drift. It is
+	// NaN for families without a scale, because their mean determines it.
+	Scatter []float64
+	Before  Moments // Level of the previous segment, on the first observation; empty on others
 }
 
 // A ChangeInterval locates a change: if there is one, the new regime starts at one of the observations From to To
@@ -227,6 +230,11 @@ type Session struct {
 	// walk. They are not set for sessions that are divided into parts.
 	Drift   *Drift
 	Wanders bool
+	// Kind is the explanation of the session that has the highest evidence: levels, correlated, walk or line. Against
+	// is its log Bayes factor against the next kind, in nats. They are "" and 0 for families other than normal, and for
+	// long or divided sessions.
+	Kind    string
+	Against float64
 }
 
 // Moves reports whether the session drifts or wanders.
@@ -544,16 +552,19 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 	}
 	z.use(steps)
 	var parts []*segments.Segmentation
-	var session Session // with the trend
+	var session Session // with the trend and the kind
 	if c.parts == 1 {
 		g := z.smoother.Smooth(steps)
 		parts = append(parts, g)
 		session.Drift = z.drift(observations, steps, g)
 		session.Wanders = session.Drift == nil && g.Trend() == segments.Wanders
+		if kind, against := g.Kind(); kind.String() != "" {
+			session.Kind, session.Against = kind.String(), against
+		}
 	} else {
 		parts = z.smoother.Segment(c.divide(steps)...)
 	}
-	var before []float64 // mean of the previous observation's segment
+	var before Moments // level of the previous observation's segment
 	for i, g := range parts {
 		start, _ := c.part(i)
 		if c.parts > 1 {
@@ -572,14 +583,15 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 				g.Predict(noise[:len(noise)/2], noise[len(noise)/2:], t)
 				season.restore(start+t, out.Estimate, out.Segment.Estimate, noise[len(noise)/2:])
 			}
-			z.scale.momentsToData(out.Estimate, out.Segment.Estimate)
+			// The scatter is converted at the mean of the segment, too.
+			z.scale.momentsToData(out.Estimate, Moments{slices.Clone(out.Segment.Estimate.Mean), out.Segment.Scatter}, out.Segment.Estimate)
 			out.Segment.Start = observations[start+g.Segments[k].Start].Point()
 			if len(changes) > 0 && changes[0] == t {
 				out.Change, out.ChangeInterval = true, changeIntervalOf(observations, start, changeIntervals[0])
 				changes, changeIntervals = changes[1:], changeIntervals[1:]
 				out.Segment.Before = before
 			}
-			before = out.Segment.Estimate.Mean
+			before = out.Segment.Level()
 			record(start+t, out)
 		}
 		parts[i] = nil
@@ -597,15 +609,19 @@ func (z *smoothing) use(steps [][][]float64) {
 func (z *smoothing) segmented(g *segments.Segmentation, k, t int) Smoothed {
 	m := z.smoother.Model()
 	outputs := m.Outputs()
-	slice := slicer(make([]float64, 4*outputs+z.params))
+	slice := slicer(make([]float64, 5*outputs+z.params))
 	out := Smoothed{
 		Estimate: Moments{slice(outputs), slice(outputs)}, Posterior: slice(z.params),
 		Memory: m.Memory(g.Sample(t)), ChangeEvidence: g.Evidence[t], Missing: g.Missing[t], Outlier: g.Outlier(t),
-		Segment: &Segment{N: int64(g.Segments[k].N), Estimate: Moments{slice(outputs), slice(outputs)}},
+		Segment: &Segment{N: int64(g.Segments[k].N), Estimate: Moments{slice(outputs), slice(outputs)}, Scatter: slice(outputs)},
 	}
 	copy(out.Estimate.Mean, g.Mean(t))
 	copy(out.Estimate.SD, g.SD(t))
 	m.Posterior(out.Posterior, g.Sample(t))
+	g.PredictSegment(out.Segment.Estimate.Mean, out.Segment.Scatter, k, t)
+	if _, scaleless := m.(expfam.Scaleless); scaleless {
+		out.Segment.Scatter = slices.Repeat([]float64{math.NaN()}, outputs)
+	}
 	g.SegmentEstimate(out.Segment.Estimate.Mean, out.Segment.Estimate.SD, k, t)
 	return out
 }

@@ -303,6 +303,11 @@ func (g *Segmentation) SegmentEstimate(mean, sd []float64, k, t int) {
 	g.model.Estimate(mean, sd, g.Segments[k].d, g.lanes.row(g, t))
 }
 
+// PredictSegment writes mean and standard deviation of one observation in segment k, see SegmentEstimate.
+func (g *Segmentation) PredictSegment(mean, sd []float64, k, t int) {
+	g.model.Predict(mean, sd, g.Segments[k].d, 1, g.lanes.row(g, t))
+}
+
 // Predict writes mean and standard deviation of one observation at step t, given the session, to slices of
 // length Model.Outputs. It uses the lane with the largest weight at step t.
 func (g *Segmentation) Predict(mean, sd []float64, t int) {

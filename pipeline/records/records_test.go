@@ -64,12 +64,12 @@ func populated(l *Layout, outputs int, form Form) map[string][]byte {
 	pass := keyed.Pass{Levels: floats(2 * l.Levels)}
 	s := keyed.Smoothed{
 		Time: start, ID: "k/1", N: 1, X: [][]float64{floats(2)}, Shape: keyed.Vector, Estimate: m, Posterior: floats(params),
-		Forward: pass, Backward: pass, Session: keyed.Session{Start: keyed.Point{Time: start}, End: keyed.Point{Time: start}, N: 1, Drift: &keyed.Drift{Rate: 1, Lower: 1, Upper: 1}, Wanders: true}, Split: "max",
+		Forward: pass, Backward: pass, Session: keyed.Session{Start: keyed.Point{Time: start}, End: keyed.Point{Time: start}, N: 1, Drift: &keyed.Drift{Rate: 1, Lower: 1, Upper: 1}, Wanders: true, Kind: "walk", Against: 1}, Split: "max",
 		Change: true, ChangeInterval: keyed.ChangeInterval{From: start, To: start, FromN: 1, ToN: 2, Probability: .5},
 	}
 	if l.Segments {
 		s.Forward, s.Backward = keyed.Pass{}, keyed.Pass{}
-		s.Segment = &keyed.Segment{Start: keyed.Point{Time: start}, N: 1, Estimate: m}
+		s.Segment = &keyed.Segment{Start: keyed.Point{Time: start}, N: 1, Estimate: m, Scatter: m.SD}
 	}
 	if l.Revises {
 		s.Revision = 1
@@ -238,7 +238,7 @@ func TestSmoothed(t *testing.T) {
 	}
 	const passes = `"forward":{"weight":0.11,"memory":12,"levels":[{"alpha":13,"beta":14},{"alpha":15,"beta":16}]},` +
 		`"backward":{"weight":0.17,"memory":18,"levels":[{"alpha":19,"beta":20},{"alpha":21,"beta":22}]},`
-	const segment = `"outlier":0.33,"segment":{"start":"2026-01-02T03:34:00Z","n":35,"mean":36,"sd":37},`
+	const segment = `"outlier":0.33,"segment":{"start":"2026-01-02T03:34:00Z","n":35,"mean":36,"sd":37,"scatter":38},`
 	want := func(middle, trend string) string {
 		return `{"key":"k","time":"2026-01-02T03:01:00Z","id":"k/1","n":2,"x":3,"estimate":{"mean":4,"sd":5},"memory":6,` +
 			`"posterior":{"mu":7,"kappa":8,"alpha":9,"beta":10},` + middle +
@@ -248,10 +248,16 @@ func TestSmoothed(t *testing.T) {
 	}
 	l := expect.Get(NewLayout(layouts["scalar"]))(t)
 	l.Passes, l.Segments = true, true
-	expect.Same(t, want(passes, "null"), string(l.AppendSmoothed(nil, Object, "k", &s)))
-	s.Outlier, s.Segment = .33, &keyed.Segment{Start: keyed.Point{Time: timeAt(34)}, N: 35, Estimate: moments(36, 37)}
-	for trend, session := range map[string]keyed.Session{"null": {}, `{"rate":40,"lower":41,"upper":42}`: {Drift: &keyed.Drift{Rate: 40, Lower: 41, Upper: 42}}, `null,"wanders":true`: {Wanders: true}} {
-		s.Session.Drift, s.Session.Wanders = session.Drift, session.Wanders
+	const noKind = `,"kind":null,"against":null`
+	expect.Same(t, want(passes, "null"+noKind), string(l.AppendSmoothed(nil, Object, "k", &s)))
+	s.Outlier, s.Segment = .33, &keyed.Segment{Start: keyed.Point{Time: timeAt(34)}, N: 35, Estimate: moments(36, 37), Scatter: []float64{38}}
+	for trend, session := range map[string]keyed.Session{
+		"null" + noKind: {},
+		`{"rate":40,"lower":41,"upper":42}` + noKind:     {Drift: &keyed.Drift{Rate: 40, Lower: 41, Upper: 42}},
+		`null,"wanders":true,"kind":"walk","against":43`: {Wanders: true, Kind: "walk", Against: 43},
+	} {
+		session.Start, session.End, session.N = s.Session.Start, s.Session.End, s.Session.N
+		s.Session = session
 		expect.Same(t, want(segment, trend), string(l.AppendSmoothed(nil, Object, "k", &s)))
 	}
 }

@@ -69,6 +69,8 @@ type Session struct {
 	N          int64
 	Drift      *Drift
 	Wanders    bool
+	Kind       *string // nil if the session has none
+	Against    *float64
 }
 
 // A Segment is the segment of a smoothed record.
@@ -76,6 +78,7 @@ type Segment struct {
 	Start *Point
 	N     int64
 	Moments
+	Scatter Values // standard deviation of an observation; nil in records of earlier builds
 }
 
 // A Drift is the change of a session's level per day or, without times, per trial, with its 95 % interval.

@@ -3,6 +3,8 @@ package output
 import (
 	"cmp"
 	"slices"
+
+	"hafvf/hafvf/keyed"
 )
 
 // Latest returns the smoothed records of a key, sorted by session and position. If records have the same ID, the
@@ -40,10 +42,10 @@ func (r *Record) SameSession(other *Record) bool {
 	return r.Session.Start.Compare(other.Session.Start.Point) == 0
 }
 
-// Level returns the mean of the record's segment or, with levels, the estimate.
-func (r *Record) Level() float64 {
-	if r.Segment != nil {
-		return First(r.Segment.Mean)
+// Level returns the level of the first output in the record's segment. With levels, it is the estimate, and has no SD.
+func (r *Record) Level() keyed.Moments {
+	if g := r.Segment; g != nil {
+		return keyed.Moments{Mean: []float64{First(g.Mean)}, SD: g.Scatter[:min(1, len(g.Scatter))]}
 	}
-	return First(r.Estimate.Mean)
+	return keyed.Moments{Mean: []float64{First(r.Estimate.Mean)}}
 }

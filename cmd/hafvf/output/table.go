@@ -109,7 +109,7 @@ func (c *tableCell) append(b []byte, fields []string) (_ []byte, some bool) {
 
 // texts and flags are the columns with texts and with booleans.
 var (
-	texts = []string{"key", "id", "split", "detect.kind", "detect.alarm", "kind", "message", "incident", "state", "episode.id"}
+	texts = []string{"key", "id", "split", "detect.kind", "detect.alarm", "kind", "message", "incident", "state", "episode.id", "session.kind"}
 	flags = []string{"change", "warm_up", "quiet", "page", "session.wanders"}
 )
 

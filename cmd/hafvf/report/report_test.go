@@ -416,7 +416,7 @@ func TestPageOfSessions(t *testing.T) {
 		if s.Count != 4 || s.Keys != 2 || s.Found != 2 || s.Outliers != 2 || len(s.Map.Groups[0].Rows) != 2 || p.Estimates != 0 {
 			t.Errorf("%+v, %d estimates", s, p.Estimates)
 		}
-		containsTexts(t, page, "4 sessions of 2 keys, 2 changes", "5.08.0212.590 %2026-01-05T00:00:00Z to 2026-01-05T00:02:00Z")
+		containsTexts(t, page, "4 sessions of 2 keys, 2 changes", "5.0 → 8.0212.590 %2026-01-05T00:00:00Z to 2026-01-05T00:02:00Z")
 		if alone := alerts == nil; strings.Contains(page, `id="incidents"`) == alone {
 			t.Errorf("the page has incidents, or lacks them; alerts %v", alerts)
 		}
@@ -431,6 +431,17 @@ func TestPageOfSessions(t *testing.T) {
 		if got := fmt.Sprint(k.Series.X, k.Series.Um, k.Series.Score, k.Changes[0][3], len(k.Outliers)); got != "[5 5 8 8 8] [5 5 8 8 8] [-3 -3 12.5 -3 -3]5.0 → 8.0 for 2 observations; probability 90 %, evidence 12.5 nats1" {
 			t.Error(got)
 		}
+	}
+}
+
+// The page describes a change of scatter by the standard deviations of the values.
+func TestChangeOfScatter(t *testing.T) {
+	text := strings.Join(sessionLines(), "\n")
+	text = strings.NewReplacer(`"mean":5,"sd":1`, `"mean":5,"sd":1,"scatter":0.97`, `"mean":8,"sd":1`, `"mean":5.5,"sd":1,"scatter":3.9`).Replace(text)
+	p, page := pageOf(t, Since{}, file(t, text))
+	containsTexts(t, page, "scatter 0.97 → 3.9212.590 %")
+	if !strings.Contains(string(p.Data), `"scatter 0.97 → 3.9 for 2 observations; probability`) {
+		t.Error(string(p.Data))
 	}
 }
 

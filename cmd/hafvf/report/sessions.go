@@ -47,13 +47,13 @@ type ChangeRow struct {
 	ID                    int
 	Time, From, To        time.Time // time of the change and its 95 % interval; zero if unknown
 	Probability, Evidence float64   // Evidence is in nats
-	Before, After         float64   // levels before and after the change
+	Change                string    // levels before and after the change, in words
 	N                     int64     // observations of the new segment; 0 if unknown
 }
 
 // describe returns the change in words.
 func (r *ChangeRow) describe() string {
-	words := fmt.Sprintf("%s → %s", number(r.Before), number(r.After))
+	words := r.Change
 	if r.N > 0 {
 		words += " for " + message.Count(r.N, "observation", "observations")
 	}
@@ -86,7 +86,7 @@ func recordOf(key string, s *keyed.Smoothed) *output.Record {
 		r.Session.Drift = &output.Drift{Rate: d.Rate, Lower: d.Lower, Upper: d.Upper}
 	}
 	if g := s.Segment; g != nil {
-		r.Segment = &output.Segment{Start: &output.Point{Point: g.Start}, N: g.N, Moments: moments(g.Estimate)}
+		r.Segment = &output.Segment{Start: &output.Point{Point: g.Start}, N: g.N, Moments: moments(g.Estimate), Scatter: slices.Clone(g.Scatter)}
 	}
 	if s.Change {
 		r.Probability, r.Interval = &copied.ChangeInterval.Probability, &output.Interval{From: &copied.ChangeInterval.From, To: &copied.ChangeInterval.To}
@@ -230,7 +230,7 @@ func (c *Collector) driftOf(records []output.Record) string {
 	if int64(len(records)) < s.N {
 		middle = days(last) / 2
 	}
-	startLevel := records[0].Level() - s.Drift.Rate*middle
+	startLevel := records[0].Level().Mean[0] - s.Drift.Rate*middle
 	return message.Drift(startLevel, startLevel+s.Drift.Rate*days(last), positive, first, last, c.zone)
 }
 
@@ -250,7 +250,7 @@ func (c *Collector) smoothedSeries(s *Sessions, k *key) (line series, changes []
 		p.score, p.threshold = float32(output.OrNaN(r.Evidence)), float32(math.Log(odds))
 		if r.Segment != nil {
 			p.usual.SD = output.First(r.Segment.SD)
-			p.usual.Mean, p.threshold = r.Level(), float32(segments.Threshold(odds, int(r.Session.N)))
+			p.usual.Mean, p.threshold = r.Level().Mean[0], float32(segments.Threshold(odds, int(r.Session.N)))
 		}
 		line.seen++
 		line.points = append(line.points, p)
@@ -261,10 +261,11 @@ func (c *Collector) smoothedSeries(s *Sessions, k *key) (line series, changes []
 		if !r.Change {
 			continue
 		}
-		row := ChangeRow{Time: *r.Time, Probability: output.OrNaN(r.Probability), Evidence: output.OrNaN(r.Evidence), Before: math.NaN(), After: r.Level()}
+		before := keyed.Moments{Mean: []float64{math.NaN()}}
 		if !begins {
-			row.Before = k.smoothed[i-1].Level()
+			before = k.smoothed[i-1].Level()
 		}
+		row := ChangeRow{Time: *r.Time, Probability: output.OrNaN(r.Probability), Evidence: output.OrNaN(r.Evidence), Change: keyed.DescribeChange(before, r.Level(), number)}
 		if r.Segment != nil {
 			row.N = r.Segment.N
 		}

@@ -18,7 +18,7 @@ import (
 type session struct {
 	id
 	end      keyed.Point
-	drift    *output.Drift
+	about    *output.Session // of the last record
 	segments []*segment
 	records  int64 // number of records read so far, of n
 	last     int64 // position of the last record
@@ -34,11 +34,11 @@ type id struct {
 
 // A segment is a row of the table.
 type segment struct {
-	start, end recordPoint
-	n          int64
-	mean, sd   average // averages over the records; sd is empty with levels
-	change     *output.Record
-	outliers   *int // nil with levels
+	start, end        recordPoint
+	n                 int64
+	mean, scatter, se average // averages over the records; scatter and se are empty with levels
+	change            *output.Record
+	outliers          *int // nil with levels
 }
 
 // An average is the mean of vectors, by coordinate. It ignores NaN.
@@ -204,7 +204,7 @@ func (s *session) add(r *output.Record) {
 		s.segments = append(s.segments, g)
 	}
 	g := s.segments[len(s.segments)-1]
-	g.end, s.end, s.drift = point, point.Point, r.Session.Drift
+	g.end, s.end, s.about = point, point.Point, r.Session
 	if r.Session.End != nil {
 		s.end = r.Session.End.Point
 	}
@@ -217,7 +217,8 @@ func (s *session) add(r *output.Record) {
 		}
 		g.n = r.Segment.N
 		g.mean.add(r.Segment.Mean) // differs at each record with regressors
-		g.sd.add(r.Segment.SD)     // with regressors, the sd of the average is smaller
+		g.scatter.add(r.Segment.Scatter)
+		g.se.add(r.Segment.SD) // with regressors, the sd of the average is smaller
 		return
 	}
 	g.n++
@@ -229,6 +230,16 @@ type row struct {
 	*session
 	number int
 	*segment
+}
+
+// changed returns the keyed.LevelChange at the start of the segment, or nil if there is none.
+func (r row) changed() *string {
+	level := func(g *segment) keyed.Moments { return keyed.Moments{Mean: g.mean.values, SD: g.scatter.values} }
+	change := keyed.LevelChange(level(r.segments[max(0, r.number-2)]), level(r.segment))
+	if change == "" { // also for the first segment, which is compared with itself
+		return nil
+	}
+	return &change
 }
 
 type column = output.Column[row]
@@ -261,17 +272,24 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 	}
 	for _, c := range []struct {
 		name  string
-		value func(mean, sd float64) float64
+		value func(mean, sd, se float64) float64
 	}{
-		{"mean", func(mean, _ float64) float64 { return mean }},
-		{"sd", func(_, sd float64) float64 { return sd }},
-		{"lower", func(mean, sd float64) float64 { return mean - z*sd }},
-		{"upper", func(mean, sd float64) float64 { return mean + z*sd }},
+		{"mean", func(mean, _, _ float64) float64 { return mean }},
+		{"sd", func(_, sd, _ float64) float64 { return sd }},
+		{"se", func(_, _, se float64) float64 { return se }},
+		{"lower", func(mean, _, se float64) float64 { return mean - z*se }},
+		{"upper", func(mean, _, se float64) float64 { return mean + z*se }},
 	} {
 		for o := range outputs {
-			columns = append(columns, output.Number(output.ColumnName(c.name, o, outputs), func(r row) float64 { return c.value(output.Element(r.mean.values, o), output.Element(r.sd.values, o)) }))
+			columns = append(columns, output.Number(output.ColumnName(c.name, o, outputs), func(r row) float64 {
+				return c.value(output.Element(r.mean.values, o), output.Element(r.scatter.values, o), output.Element(r.se.values, o))
+			}))
 		}
 	}
+	columns = append(columns,
+		column{Name: "changed", Kind: tabular.String, Cell: func(r row) any { return r.changed() }},
+		column{Name: "kind", Kind: tabular.String, Cell: func(r row) any { return r.about.Kind }},
+		output.Number("against", func(r row) float64 { return output.OrNaN(r.about.Against) }))
 	change := func(r row) *output.Record { return r.change }
 	interval := func(r row) *output.Interval {
 		if r.change == nil {
@@ -285,7 +303,7 @@ func columnsOf(outputs int, z float64, untimed bool) []column {
 			output.Time("change_interval.from", func(r row) *time.Time { return cmp.Or(interval(r), &none).From }),
 			output.Time("change_interval.to", func(r row) *time.Time { return cmp.Or(interval(r), &none).To }))
 	}
-	drift := func(r row) *output.Drift { return r.drift } // only for sessions with one segment
+	drift := func(r row) *output.Drift { return r.about.Drift } // only for sessions with one segment
 	return append(columns,
 		numberOf("change_interval.from_n", interval, func(i *output.Interval) float64 { return float64(i.FromN) }),
 		numberOf("change_interval.to_n", interval, func(i *output.Interval) float64 { return float64(i.ToN) }),

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,13 +48,15 @@ func table(t *testing.T, lines ...string) (Tally, [][]string) {
 	return tally, rows
 }
 
-var header = strings.Split("key,session,segment,start,end,n,mean,sd,lower,upper,change_interval.from,change_interval.to,change_interval.from_n,change_interval.to_n,change_probability,evidence,outliers,drift,drift_lower,drift_upper", ",")
+var header = strings.Split("key,session,segment,start,end,n,mean,sd,se,lower,upper,changed,kind,against,change_interval.from,change_interval.to,change_interval.from_n,change_interval.to_n,change_probability,evidence,outliers,drift,drift_lower,drift_upper", ",")
 
 func TestTable(t *testing.T) {
 	none := strings.Split(",,,,,", ",")
 	change := strings.Split("2026-01-01T00:01:00Z,2026-01-01T00:03:00Z,2,4,0.96,12.5", ",")
+	// Records of earlier builds have neither scatter nor kind.
 	row := func(text string, change []string, outliers string) []string {
-		return append(append(strings.Split(text, ","), change...), outliers, "", "", "")
+		cells := append(slices.Insert(strings.Split(text, ","), 7, ""), "", "", "")
+		return append(append(cells, change...), outliers, "", "", "")
 	}
 	for name, c := range map[string]struct {
 		lines []string
@@ -101,8 +104,27 @@ func TestTable(t *testing.T) {
 		},
 		"a session that drifts": {
 			[]string{strings.Replace(record("k", 0, 0, 1, 0, inSegment("1", "0", 1)+same), `"n":1},"revision"`, `"n":1,"drift":{"rate":1.5,"lower":1,"upper":2}},"revision"`, 1)},
-			[][]string{append(row("k,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:00:00Z,1,1,0,1,1", none, "1")[:17], "1.5", "1", "2")},
+			[][]string{append(row("k,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:00:00Z,1,1,0,1,1", none, "1")[:21], "1.5", "1", "2")},
 			Tally{1, 1, 1, 0},
+		},
+		"scatter and kind": {
+			func() (lines []string) {
+				for i, scatter := range []string{"1", "2", "6.5", "5.5", "7", "null", "null"} {
+					segment, change := strings.Replace(inSegment(strconv.Itoa(max(1, 7*(i-3))), "0", 2), `"n":2`, `"n":2,"scatter":`+scatter, 1), same
+					if i > 1 && i != 3 && i != 6 {
+						change = changed
+					}
+					lines = append(lines, strings.Replace(record("k", 0, i, 7, 0, segment+change), `"n":7},"revision"`, `"n":7,"kind":"levels","against":3.5},"revision"`, 1))
+				}
+				return lines
+			}(),
+			[][]string{
+				withKind(row("k,2026-01-01T00:00:00Z,1,2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,2,1,0,1,1", none, "2"), "1.5", ""),
+				withKind(row("k,2026-01-01T00:00:00Z,2,2026-01-01T00:02:00Z,2026-01-01T00:03:00Z,2,1,0,1,1", change, "2"), "6", "scatter"),
+				withKind(row("k,2026-01-01T00:00:00Z,3,2026-01-01T00:04:00Z,2026-01-01T00:04:00Z,2,7,0,7,7", change, "1"), "7", "mean"),
+				withKind(row("k,2026-01-01T00:00:00Z,4,2026-01-01T00:05:00Z,2026-01-01T00:06:00Z,2,17.5,0,17.5,17.5", change, "2"), "", "mean"),
+			},
+			Tally{1, 1, 4, 0},
 		},
 		"levels": {
 			[]string{
@@ -129,6 +151,12 @@ func TestTable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withKind fills the cells of scatter, change and kind in a row.
+func withKind(row []string, sd, changed string) []string {
+	row[7], row[11], row[12], row[13] = sd, changed, "levels", "3.5"
+	return row
 }
 
 // A run that crashed writes records again, with the same IDs.
@@ -164,19 +192,19 @@ func TestIncompleteSessions(t *testing.T) {
 func TestInterval(t *testing.T) {
 	_, rows := table(t, record("k", 0, 0, 1, 0, inSegment("1", "0.5", 1)+same))
 	for i, want := range []float64{1 - .5*1.959963984540054, 1 + .5*1.959963984540054} {
-		if got, err := strconv.ParseFloat(rows[1][8+i], 64); err != nil || math.Abs(got-want) > 1e-12 {
-			t.Errorf("%s, want %g", rows[1][8+i], want)
+		if got, err := strconv.ParseFloat(rows[1][9+i], 64); err != nil || math.Abs(got-want) > 1e-12 {
+			t.Errorf("%s, want %g", rows[1][9+i], want)
 		}
 	}
 }
 
 func TestTableOfVectors(t *testing.T) {
 	_, rows := table(t, record("a", 0, 0, 1, 0, inSegment("[1,2]", "[0,null]", 1)+same), record("b", 0, 0, 1, 0, inSegment("3", "0", 1)+same))
-	got := [][]string{rows[0][6:14], rows[1][6:14], rows[2][6:14]}
+	got := [][]string{rows[0][6:16], rows[1][6:16], rows[2][6:16]}
 	want := [][]string{
-		{"mean.0", "mean.1", "sd.0", "sd.1", "lower.0", "lower.1", "upper.0", "upper.1"},
-		{"1", "2", "0", "", "1", "", "1", ""},
-		{"3", "", "0", "", "3", "", "3", ""},
+		{"mean.0", "mean.1", "sd.0", "sd.1", "se.0", "se.1", "lower.0", "lower.1", "upper.0", "upper.1"},
+		{"1", "2", "", "", "0", "", "1", "", "1", ""},
+		{"3", "", "", "", "0", "", "3", "", "3", ""},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -232,7 +260,7 @@ times = ["session", "start", "end", "change_interval.from", "change_interval.to"
 t = pandas.read_csv(sys.argv[1], parse_dates=times)
 for c in times:
     assert isinstance(t[c].dtype, pandas.DatetimeTZDtype), (c, t[c].dtype)
-for c in t.columns.drop(times + ["key"]):
+for c in t.columns.drop(times + ["key", "changed", "kind"]):
     assert t[c].dtype.kind in "if", (c, t[c].dtype)
 assert t["end"][1] == pandas.Timestamp("2026-01-01T00:01:00Z")
 assert t["start"][2] == pandas.Timestamp("2025-12-31T23:00:00.25Z")
