@@ -125,7 +125,7 @@ func Compose(c *config.Config) (*Graph, error) {
 			}
 		}
 		cfg := transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
-			Filter: filter.Filter, Keys: filter.Keys, Order: c.SessionOrder(), Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds,
+			Filter: filter.Filter, Keys: filter.Keys, Order: c.SessionOrder(), Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds, LevelsOnly: !c.Walk,
 		}}
 		if c.Aggregate != nil {
 			cfg.Aggregate = &c.Aggregate.Aggregation

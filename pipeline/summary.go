@@ -236,7 +236,7 @@ func (s Summary) moving(b *strings.Builder) {
 	}
 	hint := ""
 	if s.Drifting*5 > s.Unchanged {
-		hint = "; if these change abruptly, set a lower change.odds"
+		hint = "; if they have levels by design, set change: {walk: false}"
 	}
 	fmt.Fprintf(b, "of %s without a change %s%s\n", count(s.Unchanged, "session"), message.Count(s.Drifting, "drifts or wanders", "drift or wander"), hint)
 	for _, m := range s.Moving {

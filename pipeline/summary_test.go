@@ -408,7 +408,7 @@ func TestSummaryOfScatter(t *testing.T) {
 // The summary lists sessions without a change that drift or wander. If there are many, it has a remedy.
 func TestSummaryOfDrift(t *testing.T) {
 	for swinging, want := range map[int]string{
-		5: "of 10 sessions without a change 5 drift or wander; if these change abruptly, set a lower change.odds\n  k0                       wanders\n  k1 ",
+		5: "of 10 sessions without a change 5 drift or wander; if they have levels by design, set change: {walk: false}\n  k0                       wanders\n  k1 ",
 		2: "of 10 sessions without a change 2 drift or wander\n  k0                       wanders\n  k1                       wanders\n",
 		0: "",
 	} {

@@ -44,6 +44,9 @@ type SmoothConfig struct {
 	Max int
 	// Odds is the Bayes factor for a change above which the change is reported. Default: DefaultOdds.
 	Odds float64
+	// LevelsOnly says that sessions of the family normal have levels by design, as in segments.Segmenter.LevelsOnly.
+	// It needs the family normal without levels.
+	LevelsOnly bool
 }
 
 func (c SmoothConfig) withDefaults() SmoothConfig {
@@ -96,6 +99,8 @@ func (c SmoothConfig) validate() error {
 		return fmt.Errorf("max %d is below 1", c.Max)
 	case !domain.Odds.Contains(c.Odds):
 		return fmt.Errorf("odds must be %s, not %g", domain.Odds.Name, c.Odds)
+	case c.LevelsOnly && (c.Filter.Family != "normal" || !findsSegments(c.Filter)):
+		return errors.New("levels only: this is for segments of the family normal")
 	}
 	if a := c.Aggregate; a != nil {
 		if err := a.Check(); err != nil {
@@ -268,7 +273,7 @@ func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 		return nil, err
 	}
 	withRules := Config{Filter: cfg.Filter, Keys: cfg.Keys}.withDefaults()
-	keys, err := newByRules(withRules, func(keyCfg Config) (*smoothing, error) { return newSmoothing(keyCfg.Filter, cfg.Odds) })
+	keys, err := newByRules(withRules, func(keyCfg Config) (*smoothing, error) { return newSmoothing(keyCfg.Filter, cfg) })
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +284,7 @@ func NewSmoother(cfg SmoothConfig) (*Smoother, error) {
 	return &Smoother{cfg, keys, a}, nil
 }
 
-func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
+func newSmoothing(cfg hafvf.Config, sessions SmoothConfig) (*smoothing, error) {
 	if len(cfg.Bank) > 0 || cfg.Detect != nil {
 		return nil, errors.New("a bank or detection is for the filter, not for smoothing")
 	}
@@ -295,7 +300,10 @@ func newSmoothing(cfg hafvf.Config, odds float64) (*smoothing, error) {
 		z.season = newSessionSeason(cfg, bank)
 	}
 	if findsSegments(cfg) {
-		z.smoother = segments.NewSegmenter(z.model, odds)
+		z.smoother = segments.NewSegmenter(z.model, sessions.Odds)
+		if sessions.LevelsOnly {
+			z.smoother.LevelsOnly()
+		}
 	} else {
 		z.filter = bank.Filter(0)
 	}
@@ -384,7 +392,7 @@ func (sm *Smoother) Smooth(key string, observations []Observation, revision int6
 	if failed == nil {
 		return notConverged, rejected
 	}
-	z.renew(sm.cfg.Odds)
+	z.renew(sm.cfg)
 	first := len(rejected)
 	for i := done; i < n; i++ {
 		o := observations[i]
@@ -446,8 +454,8 @@ func (z *smoothing) try(observations []Observation, c division, odds float64, em
 }
 
 // renew resets z to its initial state, as Estimator.renew does.
-func (z *smoothing) renew(odds float64) {
-	*z = *checked(newSmoothing(z.cfg, odds))
+func (z *smoothing) renew(sessions SmoothConfig) {
+	*z = *checked(newSmoothing(z.cfg, sessions))
 }
 
 // A division divides n observations into parts of nearly equal length.

@@ -1,7 +1,5 @@
 package segments
 
-import "slices"
-
 // A Kind is a model of the values of a whole session.
 type Kind int
 
@@ -25,12 +23,9 @@ func (k Kind) String() string {
 }
 
 // Kind returns the kind with the largest evidence in a session, and by how many nats it exceeds the next one. The
-// evidence is summed over all segmentations. If constant levels leave white noise, the evidence of Correlated is
-// for a session without changes.
+// evidence is summed over all segmentations. That of the next kind is for a session without changes if this kind is
+// Walk, Line, or Correlated while constant levels leave white noise.
 func (g *Segmentation) Kind() (kind Kind, against float64) { return g.kind, g.against }
-
-// clearKind is the evidence in nats against the next kind from which a session without changes has a trend.
-const clearKind = 1.
 
 // A process is a model of the values in the segments of a session.
 type process struct {
@@ -66,11 +61,4 @@ func (p *process) price(levelsOnly bool) float64 {
 		return 2.5
 	}
 	return 1
-}
-
-// setKind sets the kind with the largest of the evidences.
-func (g *Segmentation) setKind(evidence [kindCount]float64) {
-	sorted := slices.Sorted(slices.Values(evidence[:]))
-	g.kind = Kind(slices.Index(evidence[:], sorted[kindCount-1]))
-	g.against = sorted[kindCount-1] - sorted[kindCount-2]
 }

@@ -13,6 +13,8 @@ const (
 	searchMargin     = 8.   // nats below the best segmentation so far at which a start is dropped
 	minLearnedWeight = .01  // minimum weight of an observation that is learned
 	clearlyRegular   = 2.   // nats above the prior alone from which an observation is surely regular
+	clearTrend       = 3.   // nats above constant levels from which a session without changes has a trend
+	possibleWalk     = 1.   // nats above constant levels from which the lanes search the edges of a walk
 )
 
 // A recursion searches the segments of a session in which every observation may start a segment. An accident is
@@ -74,47 +76,54 @@ func (s *Segmenter) newRecursion(g *Segmentation) *recursion {
 
 // search sets the edges of the best segmentation. For normal values this is the best one of the process with the
 // largest evidence. If the noise about constant levels is white, no other process but a slow walk may have changes,
-// which saves time. wanders reports whether the lanes must find the edges, because the level
-// walks.
-func (r *recursion) search(odds float64, levelsOnly bool) (wanders bool) {
+// which saves time. search reports whether the lanes must find the edges, because the level walks.
+func (r *recursion) search(odds float64, levelsOnly bool) (walks bool) {
 	g, n := r.g, len(r.g.stepIndex)
 	sum := 0.
-	var lead []float64 // log likelihoods of first observations that are too few for a segment
+	var before []float64 // log likelihoods of first observations that are too few for a segment
 	for i := range min(minSegment-1, n) {
 		for _, v := range r.alone[i] {
 			sum += r.logAccident + v
 		}
-		lead = append(lead, sum)
+		before = append(before, sum)
 	}
 	if r.y == nil {
-		best := r.optimal(n, newPrices(odds, n), lead, searchMargin, r.extendLanes)
+		best := r.optimal(n, newPrices(odds, n), before, searchMargin, r.extendLanes)
 		r.first, g.edges = best.first, best.begins
 		return false
 	}
 	var best process
-	var evidence [kindCount]float64
-	for k := range evidence {
-		evidence[k] = math.Inf(-1)
+	var rivals [kindCount]float64 // log evidence
+	for k := range rivals {
+		rivals[k] = math.Inf(-1)
 	}
-	p, isWhite := levelPrices(odds, n), false
+	most, p, isWhite := math.Inf(-1), levelPrices(odds, n), false
 	for _, c := range processes {
 		if levelsOnly && (c.kind == Walk || c.kind == Line) {
 			continue
 		}
 		r.prior.correlation = c.correlation
 		found := r.unchanged(c.explanation)
+		rival := found.logEvidence
 		if c.kind != Line && (!isWhite || c.explanation == slowWalk) {
-			found = r.optimal(n, p, lead, searchMargin, r.extendRegression(c.explanation))
+			found = r.optimal(n, p, before, searchMargin, r.extendRegression(c.explanation))
 		}
-		v := found.logEvidence - c.price(levelsOnly)
-		if v > slices.Max(evidence[:]) {
-			best, r.first, g.edges = c, found.first, found.begins
+		if c.kind != Walk { // a walk with the same changes is no rival of levels
+			rival = found.logEvidence
 		}
-		evidence[c.kind] = math.Max(evidence[c.kind], v)
+		if v := found.logEvidence - c.price(levelsOnly); v > most {
+			most, best, r.first, g.edges = v, c, found.first, found.begins
+		}
+		rivals[c.kind] = math.Max(rivals[c.kind], rival-c.price(levelsOnly))
 		isWhite = isWhite || c.kind == Levels && white(r.y, found.begins)
 	}
-	g.setKind(evidence)
-	return best.isFast() || g.kind == Walk && len(g.edges) == 0 && g.against >= clearKind
+	lead := most - rivals[Levels]
+	if lead > clearTrend {
+		g.trend = [kindCount]Trend{Walk: Wanders, Line: Drifts}[best.kind]
+	}
+	g.kind, rivals[best.kind] = best.kind, math.Inf(-1)
+	g.against = most - slices.Max(rivals[:])
+	return best.isFast() || best.kind == Walk && len(g.edges) == 0 && lead > possibleWalk
 }
 
 // unchanged returns the optimum of a session without changes.

@@ -337,10 +337,11 @@ type Trend int
 const (
 	// Steady is a session that neither drifts nor wanders, or that has a change.
 	Steady Trend = iota
-	// Drifts is a session of the kind Line, by at least one nat against the next kind.
+	// Drifts is a session of the kind Line, by more than three nats against constant levels.
 	Drifts
-	// Wanders is a session whose level walks. It is of the kind Walk, by at least one nat. If the session has no
-	// kind, a lane of memory 40 or less predicts it better than the longest lane, by more than three nats.
+	// Wanders is a session of the kind Walk, by more than three nats against constant levels. If a session has no
+	// kind, it wanders if a lane of memory 40 or less predicts it better than the longest lane, by more than
+	// three nats.
 	Wanders
 )
 
@@ -350,10 +351,8 @@ func (g *Segmentation) Trend() Trend {
 	switch l := &g.likelihood; {
 	case len(g.Segments) != 1 || g.opens:
 		return Steady
-	case g.kind != NoKind && g.against < clearKind:
-		return Steady
 	case g.kind != NoKind:
-		return [kindCount]Trend{Walk: Wanders, Line: Drifts}[g.kind]
+		return g.trend
 	case max(l[0], l[1], l[2]) > l[laneCount-1]+clear:
 		return Wanders
 	}

@@ -138,6 +138,7 @@ type Segmentation struct {
 	likelihood perLane // log L of the last segment
 
 	kind    Kind
+	trend   Trend
 	against float64 // evidence of kind against the next one, in nats
 
 	edges  []int     // first observations of all segments except the first
@@ -205,7 +206,7 @@ func (s *Segmenter) part(whole, g *Segmentation, k, steps int) {
 	from, end := whole.bounds[k], whole.bounds[k+1]
 	copy(g.regular, whole.regular[from:end])
 	g.begun, g.continues = k > 0, end < len(whole.stepIndex)
-	g.kind, g.against = whole.kind, whole.against
+	g.kind, g.against, g.trend = whole.kind, whole.against, whole.trend
 	g.crossings = [2][]crossing{whole.crossings[0][k : k+1], whole.crossings[1][k : k+1]}
 	for i, e := range whole.edges {
 		if e < from || e >= end {

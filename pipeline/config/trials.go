@@ -25,7 +25,7 @@ func (c *Config) ForTransform(transform string) *Config {
 	result.Transform, result.Records = transform, settings.Brief
 	result.Detect, result.Silence, result.Incidents, result.Alerts, result.State = nil, nil, nil, nil, ""
 	result.TimeUnit, result.Interval, result.Expire, result.Odds = 0, 0, 0, 0
-	result.Session = settings.Session{Max: keyed.DefaultMax}
+	result.Session, result.Walk = settings.Session{Max: keyed.DefaultMax}, true
 	result.Keys = slices.Clone(c.Keys)
 	result.Source.Origins = slices.Clone(c.Source.Origins)
 	var fields *Fields

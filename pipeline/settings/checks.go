@@ -217,6 +217,9 @@ func (d *Reading) checkTransform(c *Settings) {
 		}
 		return
 	}
+	if !c.Walk && (c.Model.Family != "normal" || c.Levels != nil) {
+		d.Refuse("change.walk", "false is for the family normal without levels: only its sessions have walks and lines")
+	}
 	for _, name := range []string{"detect", "bank", "time_unit", "alerts", "interval", "state", "silence", "incidents"} {
 		if d.Has(name) && !d.Failed(name) {
 			d.Fail(name, "belongs to transform: filter")

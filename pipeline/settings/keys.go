@@ -62,6 +62,7 @@ func (d *Reading) Keys() []keytable.Key {
 		}},
 		{Name: "change", Doc: "smooth: changes that are reported.", Keys: []keytable.Key{
 			{Name: "odds", Doc: "Odds that a change must exceed: by default 10, or 4 for families without a scale.", Read: keytable.Number(&c.Odds, domain.Odds)},
+			{Name: "walk", Doc: "normal, in sessions of up to 1,500 values: false means that the task has levels by design, under white or correlated noise, and that a walk or a line is no explanation.", Read: keytable.Boolean(&c.Walk)},
 		}},
 		{Name: "records", Doc: "brief omits the fields that are marked full in the list of records.", Read: keytable.Choice(&c.Records, Brief, Full)},
 		{Name: "interval", Doc: "filter: adds lower and upper, the central predictive interval of this probability.", Read: keytable.Number(&c.Interval, domain.Interval)},

@@ -41,6 +41,7 @@ type Settings struct {
 	Records  string        // Brief or Full
 	Interval float64       // for Filter: probability of the predictive interval; 0: none
 	Odds     float64       // for Smooth: minimum odds of a change; 0: the family's default
+	Walk     bool          // for Smooth: whether a level may walk or follow a line
 }
 
 // Values of Settings.Transform.
@@ -210,6 +211,7 @@ func NewReading(d *keytable.Decoder, c *Settings) *Reading {
 		Model:          Model{Scale: hafvf.Linear},
 		Records:        Brief,
 		Session:        Session{Max: keyed.DefaultMax},
+		Walk:           true,
 	}
 	return &Reading{Decoder: d, c: c, keyPriors: map[*KeyRule]**yaml.Node{}, season: seasonKeys{zone: "UTC"}, keySeasons: map[*KeyRule]*seasonKeys{}}
 }

@@ -396,6 +396,9 @@ func (d *draft) yaml(res *Result) []byte {
 	suggestion("", "lateness", "")
 	if d.query == "" && d.times == nil && d.layout != config.Series {
 		line("order: arrival", "no column of times was found")
+		if d.family == "normal" {
+			line("# change: {walk: false}", "with transform: smooth, if the task has levels by design")
+		}
 	}
 	if a := d.aggregate; a.every != "" {
 		more := ""

@@ -208,3 +208,66 @@ func BenchmarkShortLevels(b *testing.B) {
 		}
 	}
 }
+
+// Short levels are found if their distance is clear, and with LevelsOnly also where a walk explains as much. The
+// bounds are a little below typical results.
+func TestShortLevels(t *testing.T) {
+	found := func(levelsOnly bool, kinds ...sessionKind) float64 {
+		var sum tally
+		for _, k := range kinds {
+			sum.add(tallied(segmenter(t, levelsOnly), k, 0, 20, 88))
+		}
+		if sum.others > 6 {
+			t.Errorf("%s: %d other changes", kinds[0].name, sum.others)
+		}
+		return float64(sum.found) / float64(sum.total)
+	}
+	for apart, bound := range map[float64]float64{5: .8, 6: .95, 8: .98} {
+		if share := found(false, shortLevels(3, 10, apart), shortLevels(4, 7, apart), shortLevels(4, 10, apart), shortLevels(5, 6, apart), shortLevels(6, 8, apart)); !(share > bound) {
+			t.Errorf("levels %g sd apart: %.3f are found", apart, share)
+		}
+	}
+	if designed, free := found(true, shortLevels(4, 10, 3)), found(false, shortLevels(4, 10, 3)); !(designed > .7) || !(free < .5) {
+		t.Errorf("levels 3 sd apart: %.3f are found if the task has levels, and else %.3f", designed, free)
+	}
+}
+
+// The kind of a session is the one that made it.
+func TestKind(t *testing.T) {
+	for _, c := range []struct {
+		kind sessionKind
+		want segments.Kind
+	}{
+		{shortLevels(4, 20, 6), segments.Levels},
+		{steps(kindNamed("correlation 0.5"), 5, 4, 5), segments.Correlated},
+		{kindNamed("walk of 1, noise 0"), segments.Walk},
+		{kindNamed("rise by 20"), segments.Line},
+	} {
+		s := segments.NewSegmenter(familytest.New(t, "normal", nil), 10)
+		right, clear := 0, 0
+		for i := range 20 {
+			x, _ := c.kind.make(rand.New(rand.NewPCG(uint64(i), 89)), 200)
+			steps := familytest.Single(x)
+			s.Fit(slices.Concat(steps...))
+			kind, against := s.Smooth(steps).Kind()
+			if !(against >= 0) {
+				t.Fatalf("%s: %g nats against the next kind", c.kind.name, against)
+			}
+			if kind == c.want {
+				right++
+				if against > 3 {
+					clear++
+				}
+			}
+			if k, a := s.Segment(steps[:len(x)/2], steps[len(x)/2:])[1].Kind(); k != kind || a != against {
+				t.Errorf("%s in parts: %v by %g, and else %v by %g", c.kind.name, k, a, kind, against)
+			}
+		}
+		if right < 18 || clear < 14 {
+			t.Errorf("%s: %d of 20 sessions are of the kind %v, %d clearly", c.kind.name, right, c.want, clear)
+		}
+	}
+	if kind, _ := segments.NewSegmenter(familytest.New(t, "poisson", nil), 10).Smooth(familytest.Single([]float64{1, 2, 3})).Kind(); kind.String() != "" {
+		t.Errorf("counts are of the kind %v", kind)
+	}
+}
