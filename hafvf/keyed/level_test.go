@@ -23,7 +23,7 @@ func TestChangesOfLevels(t *testing.T) {
 		{50, 0, 4, "scatter", 38},
 		{50, 0, .25, "scatter", 36},
 		{50, 3, 4, "both", 26},
-		{50, 3, 1, "mean", 40},
+		{50, 3, 1, "mean", 38},
 		{20, 4, 1, "mean", 38},
 		{10, 6, 1, "mean", 38},
 		{5, 10, 1, "mean", 38},

@@ -11,8 +11,7 @@ const (
 	placePrior  = .4   // factor of log(session length) in the threshold of an edge, which has many possible places
 	edgeHorizon = 1000 // maximum session length in that threshold
 	maxJudged   = 4    // maximum number of rounds of judgeEdges
-	swing       = 1.2  // additional nats of an edge in the shortest sessions of normal values, where a swing of a walk resembles levels
-	swingLength = 200  // session length from which there are none
+	swingPrice  = 1.2  // additional nats of an edge in the shortest sessions of normal values, where a swing resembles levels
 )
 
 // judgeEdges judges the edges again, by shares of lanes whose samples are reset at the edges only, and by the
@@ -23,8 +22,7 @@ func (s *Segmenter) judgeEdges(g *Segmentation, b buffers) (shared bool) {
 	l := s.workers[0]
 	threshold := math.Log(s.odds) + placePrior*math.Log(float64(min(max(len(g.stepIndex), 1), edgeHorizon)))
 	if _, normal := s.model.(expfam.Normal); normal {
-		const shortest = 20
-		threshold += swing * math.Max(0, math.Min(1, float64(swingLength-len(g.stepIndex))/(swingLength-shortest)))
+		threshold += swingPrice * shortness(len(g.stepIndex))
 	}
 	for range maxJudged {
 		blocks := s.blocks(g, b, g.edges)
@@ -40,6 +38,9 @@ func (s *Segmenter) judgeEdges(g *Segmentation, b buffers) (shared bool) {
 	}
 	return false
 }
+
+// shortness is 1 for a session of up to 20 observations, and 0 from 200 on.
+func shortness(n int) float64 { return math.Max(0, math.Min(1, float64(200-n)/180)) }
 
 // prune joins the two blocks with the smallest evidence between them, while this evidence is at most the
 // threshold. It returns the blocks at which a segment begins, without the first block. z may be nil.

@@ -51,14 +51,17 @@ var processes = [...]process{
 // isFast reports whether the level walks by as much as the noise, so that it explains every change.
 func (p *process) isFast() bool { return p.explanation == fastWalk || p.correlation == 1 }
 
-// price returns the nats by which a process is less probable than constant levels under white noise. Designed
-// levels are more probable, because short ones resemble correlated noise.
-func (p *process) price(levelsOnly bool) float64 {
+// price returns the nats by which a process is less probable than constant levels under white noise, in a session of
+// n observations with or without changes. Noise is less often correlated if levels are designed. In a long session a
+// slow walk resembles a single small step, which is more frequent.
+func (p *process) price(n int, changes, levelsOnly bool) float64 {
 	switch {
 	case p.kind == Levels:
 		return 0
-	case levelsOnly:
+	case p.kind == Correlated && levelsOnly:
 		return 2.5
+	case p.kind == Correlated || changes:
+		return 1
 	}
-	return 1
+	return 4.5 - 3.5*shortness(n)
 }

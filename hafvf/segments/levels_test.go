@@ -239,8 +239,8 @@ func TestKind(t *testing.T) {
 		want segments.Kind
 	}{
 		{shortLevels(4, 20, 6), segments.Levels},
-		{steps(kindNamed("correlation 0.5"), 5, 4, 5), segments.Correlated},
-		{kindNamed("walk of 1, noise 0"), segments.Walk},
+		{kindNamed("correlation 0.5"), segments.Correlated},
+		{kindNamed("walk of 0.3, noise 1"), segments.Walk},
 		{kindNamed("rise by 20"), segments.Line},
 	} {
 		s := segments.NewSegmenter(familytest.New(t, "normal", nil), 10)

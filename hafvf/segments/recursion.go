@@ -13,8 +13,7 @@ const (
 	searchMargin     = 8.   // nats below the best segmentation so far at which a start is dropped
 	minLearnedWeight = .01  // minimum weight of an observation that is learned
 	clearlyRegular   = 2.   // nats above the prior alone from which an observation is surely regular
-	clearTrend       = 3.   // nats above constant levels from which a session without changes has a trend
-	possibleWalk     = 1.   // nats above constant levels from which the lanes search the edges of a walk
+	clearTrend       = 1.   // nats above constant levels from which a session without changes drifts or wanders
 )
 
 // A recursion searches the segments of a session in which every observation may start a segment. An accident is
@@ -104,17 +103,18 @@ func (r *recursion) search(odds float64, levelsOnly bool) (walks bool) {
 		}
 		r.prior.correlation = c.correlation
 		found := r.unchanged(c.explanation)
-		rival := found.logEvidence
+		rival := found.logEvidence - c.price(n, false, levelsOnly)
 		if c.kind != Line && (!isWhite || c.explanation == slowWalk) {
 			found = r.optimal(n, p, before, searchMargin, r.extendRegression(c.explanation))
 		}
-		if c.kind != Walk { // a walk with the same changes is no rival of levels
-			rival = found.logEvidence
-		}
-		if v := found.logEvidence - c.price(levelsOnly); v > most {
+		v := found.logEvidence - c.price(n, len(found.begins) > 0, levelsOnly)
+		if v > most {
 			most, best, r.first, g.edges = v, c, found.first, found.begins
 		}
-		rivals[c.kind] = math.Max(rivals[c.kind], rival-c.price(levelsOnly))
+		if c.kind != Walk { // a walk with the same changes is no rival of levels
+			rival = v
+		}
+		rivals[c.kind] = math.Max(rivals[c.kind], rival)
 		isWhite = isWhite || c.kind == Levels && white(r.y, found.begins)
 	}
 	lead := most - rivals[Levels]
@@ -122,8 +122,8 @@ func (r *recursion) search(odds float64, levelsOnly bool) (walks bool) {
 		g.trend = [kindCount]Trend{Walk: Wanders, Line: Drifts}[best.kind]
 	}
 	g.kind, rivals[best.kind] = best.kind, math.Inf(-1)
-	g.against = most - slices.Max(rivals[:])
-	return best.isFast() || best.kind == Walk && len(g.edges) == 0 && lead > possibleWalk
+	g.against = math.Max(0, most-slices.Max(rivals[:])) // a session without changes has no price of a hazard
+	return best.isFast() || best.kind == Walk && len(g.edges) == 0 && lead > clearTrend
 }
 
 // unchanged returns the optimum of a session without changes.

@@ -337,11 +337,10 @@ type Trend int
 const (
 	// Steady is a session that neither drifts nor wanders, or that has a change.
 	Steady Trend = iota
-	// Drifts is a session of the kind Line, by more than three nats against constant levels.
+	// Drifts is a session of the kind Line, by more than a nat against constant levels.
 	Drifts
-	// Wanders is a session of the kind Walk, by more than three nats against constant levels. If a session has no
-	// kind, it wanders if a lane of memory 40 or less predicts it better than the longest lane, by more than
-	// three nats.
+	// Wanders is a session of the kind Walk, by more than a nat against constant levels. A session without a kind
+	// wanders if a lane of memory 40 or less predicts it better than the longest lane, by more than three nats.
 	Wanders
 )
 

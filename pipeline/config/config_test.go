@@ -44,6 +44,7 @@ func TestParseFillsInDefaults(t *testing.T) {
 	want := &Config{
 		Settings: settings.Settings{
 			Records:   settings.Brief,
+			Walk:      true,
 			Transform: "filter",
 			Model: settings.Model{
 				Scale:  hafvf.Linear,
@@ -202,6 +203,9 @@ func TestParseSmooth(t *testing.T) {
 	if k := c.Keys[0]; c.Levels != nil || len(k.Levels) != 1 || k.Top != 1 {
 		t.Errorf("%+v", c)
 	}
+	if parse(t, base+"change: {walk: false}\n").Walk {
+		t.Error("change.walk: false is not read")
+	}
 	c = parse(t, base+"levels: []\nsession: {gap: 5s, allowed_lateness: 1h, max: 3}\nchange: {odds: 2.5}\n")
 	if c.Levels == nil || len(c.Levels) != 0 || c.Top != 1 || !reflect.DeepEqual(c.Session, settings.Session{Gap: 5 * time.Second, AllowedLateness: time.Hour, Max: 3}) || c.Odds != 2.5 {
 		t.Errorf("%+v", c)
@@ -212,6 +216,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 	want := &Config{
 		Settings: settings.Settings{
 			Records:   settings.Brief,
+			Walk:      true,
 			Transform: "filter",
 			Model: settings.Model{
 				Scale:  hafvf.Linear,
@@ -452,6 +457,12 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:4: session.allowed_lateness: must not be negative, not -1s`,
 			`pump.yaml:4: session.length: unknown key; known here: gap, allowed_lateness, max, by`,
 			`pump.yaml:5: change.odds: must be greater than 0, not 0`,
+		}},
+		{"levels by design of counts", "transform: smooth\nmodel: {family: poisson}\nchange: {walk: false}\nsource: {csv: {path: a}}", []string{
+			`pump.yaml:3: change.walk: false is for the family normal without levels: only its sessions have walks and lines`,
+		}},
+		{"levels by design with levels", withLines("transform: smooth", "levels: [{alpha: 9, beta: 1}]", "change: {walk: false}"), []string{
+			`pump.yaml:5: change.walk: false is for the family normal without levels: only its sessions have walks and lines`,
 		}},
 		{"smooth without time", "transform: smooth\nmodel: {family: normal}\nsource: {csv: {path: a.csv, time: ''}}", []string{
 			`pump.yaml:3: source.csv.time: an empty name means that there is no time, and sessions without times need order: arrival`,

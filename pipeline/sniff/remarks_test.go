@@ -90,8 +90,12 @@ func TestRemarks(t *testing.T) {
 		{"set by a later exception than the first that matches", "{family: normal}, keys: [{match: 'k*', top: 0.5, levels: []}, {match: '*', model: {prior: {mu: 3}}}]",
 			rows("time,key,x", plain), rows("time,key,x", func(i int) string { return strings.ReplaceAll(plain(i), "k", "a") })},
 		{`column "x": -1.0 occurs next to only 0 and 1: if it means a missed trial, set missing: ["-1.0"]`, "",
-			rows("key,x", func(i int) string { return fmt.Sprintf("k%d,%s", i%2, []string{"0.0", "1.0", "1.0", "0.0", "-1.0"}[i%5]) }),
-			rows("key,x", func(i int) string { return fmt.Sprintf("k%d,%s", i%2, []string{"0.0", "1.0", "2.0", "0.0", "-1.0"}[i%5]) })},
+			rows("key,x", func(i int) string {
+				return fmt.Sprintf("k%d,%s", i%2, []string{"0.0", "1.0", "1.0", "0.0", "-1.0"}[i%5])
+			}),
+			rows("key,x", func(i int) string {
+				return fmt.Sprintf("k%d,%s", i%2, []string{"0.0", "1.0", "2.0", "0.0", "-1.0"}[i%5])
+			})},
 		{"occurs among numbers, and is read as missing", "",
 			except(func(i int) bool { return i%9 == 0 }, func(i int) string { return hour(i/2) + ",k0,broken" }),
 			except(func(i int) bool { return i%9 == 0 }, func(i int) string { return hour(i/2) + ",k0,nan" })},
