@@ -271,3 +271,21 @@ func TestKind(t *testing.T) {
 		t.Errorf("counts are of the kind %v", kind)
 	}
 }
+
+// A ramp between two levels has a start and an end, and no steps.
+func TestRamp(t *testing.T) {
+	find, right := segmenter(t, false), 0
+	for i := range 20 {
+		rng := rand.New(rand.NewPCG(uint64(i), 90))
+		var x []float64
+		for at := range 300 {
+			x = append(x, 10*math.Max(0, math.Min(1, float64(at-200)/40))+rng.NormFloat64())
+		}
+		if changes := find(x); len(changes) == 2 && max(changes[0]-200, 200-changes[0]) <= 15 && max(changes[1]-240, 240-changes[1]) <= 15 {
+			right++
+		}
+	}
+	if right < 14 {
+		t.Errorf("%d of 20 ramps have a start and an end only", right)
+	}
+}

@@ -117,6 +117,9 @@ func (r *recursion) search(odds float64, levelsOnly bool) (walks bool) {
 		rivals[c.kind] = math.Max(rivals[c.kind], rival)
 		isWhite = isWhite || c.kind == Levels && white(r.y, found.begins)
 	}
+	if best.kind == Levels && !levelsOnly {
+		r.joinRamps(p.change[1])
+	}
 	lead := most - rivals[Levels]
 	if lead > clearTrend {
 		g.trend = [kindCount]Trend{Walk: Wanders, Line: Drifts}[best.kind]
@@ -127,12 +130,37 @@ func (r *recursion) search(odds float64, levelsOnly bool) (walks bool) {
 }
 
 // unchanged returns the optimum of a session without changes.
-func (r *recursion) unchanged(e explanation) (out optimum) {
+func (r *recursion) unchanged(e explanation) optimum {
+	return optimum{logEvidence: r.evidence(e, 0, len(r.y))}
+}
+
+// evidence returns the evidence of an explanation for the observations from from to end−1, as a segment.
+func (r *recursion) evidence(e explanation, from, end int) (v float64) {
 	var s start
-	for i := range r.y {
-		out.logEvidence = r.extendRegression(e)(&s, i)
+	for i := from; i < end; i++ {
+		v = r.extendRegression(e)(&s, i)
 	}
-	return out
+	return v
+}
+
+// joinRamps joins up to maxStairs levels between two edges to one segment if a line explains them better: a ramp
+// has a start and an end, and no steps. change is the log probability of a change.
+func (r *recursion) joinRamps(change float64) {
+	const maxStairs, price = 8, 3.
+	edges := r.g.edges
+	for i := 0; i+2 < len(edges); i++ {
+		levels, most, joined := r.evidence(constant, edges[i], edges[i+1]), 0., 0
+		for j := i + 2; j < min(len(edges), i+1+maxStairs); j++ {
+			levels += change + r.evidence(constant, edges[j-1], edges[j])
+			if gain := r.evidence(line, edges[i], edges[j]) - price - levels; gain > most {
+				most, joined = gain, j
+			}
+		}
+		if most > 0 {
+			edges = slices.Delete(edges, i+1, joined)
+		}
+	}
+	r.g.edges = edges
 }
 
 // extendRegression returns a function that adds observation i to the segment of s, and returns the segment's
