@@ -566,9 +566,8 @@ func (z *smoothing) segments(observations []Observation, c division, record func
 		parts = append(parts, g)
 		session.Drift = z.drift(observations, steps, g)
 		session.Wanders = session.Drift == nil && g.Trend() == segments.Wanders
-		if kind, against := g.Kind(); kind.String() != "" {
-			session.Kind, session.Against = kind.String(), against
-		}
+		kind, against := g.Kind()
+		session.Kind, session.Against = kind.String(), against
 	} else {
 		parts = z.smoother.Segment(c.divide(steps)...)
 	}
@@ -626,9 +625,10 @@ func (z *smoothing) segmented(g *segments.Segmentation, k, t int) Smoothed {
 	copy(out.Estimate.Mean, g.Mean(t))
 	copy(out.Estimate.SD, g.SD(t))
 	m.Posterior(out.Posterior, g.Sample(t))
-	g.PredictSegment(out.Segment.Estimate.Mean, out.Segment.Scatter, k, t)
 	if _, scaleless := m.(expfam.Scaleless); scaleless {
 		out.Segment.Scatter = slices.Repeat([]float64{math.NaN()}, outputs)
+	} else {
+		g.PredictSegment(out.Segment.Estimate.Mean, out.Segment.Scatter, k, t) // the mean is overwritten below
 	}
 	g.SegmentEstimate(out.Segment.Estimate.Mean, out.Segment.Estimate.SD, k, t)
 	return out

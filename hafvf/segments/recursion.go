@@ -102,19 +102,21 @@ func (r *recursion) search(odds float64, levelsOnly bool) (walks bool) {
 			continue
 		}
 		r.prior.correlation = c.correlation
-		found := r.unchanged(c.explanation)
-		rival := found.logEvidence - c.price(n, false, levelsOnly)
-		if c.kind != Line && (!isWhite || c.explanation == slowWalk) {
+		var found optimum
+		mayChange := c.kind != Line && (!isWhite || c.explanation == slowWalk)
+		if mayChange {
 			found = r.optimal(n, p, before, searchMargin, r.extendRegression(c.explanation))
+		} else {
+			found.logEvidence = r.evidence(c.explanation, 0, n)
 		}
 		v := found.logEvidence - c.price(n, len(found.begins) > 0, levelsOnly)
 		if v > most {
 			most, best, r.first, g.edges = v, c, found.first, found.begins
 		}
-		if c.kind != Walk { // a walk with the same changes is no rival of levels
-			rival = v
+		if mayChange && c.kind == Walk { // a walk with the same changes is no rival of levels
+			v = r.evidence(c.explanation, 0, n) - c.price(n, false, levelsOnly)
 		}
-		rivals[c.kind] = math.Max(rivals[c.kind], rival)
+		rivals[c.kind] = math.Max(rivals[c.kind], v)
 		isWhite = isWhite || c.kind == Levels && white(r.y, found.begins)
 	}
 	if best.kind == Levels && !levelsOnly {
@@ -129,16 +131,12 @@ func (r *recursion) search(odds float64, levelsOnly bool) (walks bool) {
 	return best.isFast() || best.kind == Walk && len(g.edges) == 0 && lead > clearTrend
 }
 
-// unchanged returns the optimum of a session without changes.
-func (r *recursion) unchanged(e explanation) optimum {
-	return optimum{logEvidence: r.evidence(e, 0, len(r.y))}
-}
-
 // evidence returns the evidence of an explanation for the observations from from to end−1, as a segment.
 func (r *recursion) evidence(e explanation, from, end int) (v float64) {
 	var s start
+	extend := r.extendRegression(e)
 	for i := from; i < end; i++ {
-		v = r.extendRegression(e)(&s, i)
+		v = extend(&s, i)
 	}
 	return v
 }

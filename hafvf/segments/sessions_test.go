@@ -161,13 +161,11 @@ var unchanging = func() (kinds []sessionKind) {
 // segmented returns the share of the changes that are found, and the number of other changes per session, with
 // the prior fitted to each session.
 func segmented(t testing.TB, k sessionKind, n, sessions int, seed uint64) (recall, others float64) {
-	s := segments.NewSegmenter(familytest.New(t, "normal", nil), 10)
+	find := segmenter(t, false)
 	found, total := 0, 0
 	for i := range sessions {
 		x, changes := k.make(rand.New(rand.NewPCG(seed+uint64(i), 71)), n)
-		steps := familytest.Single(x)
-		s.Fit(slices.Concat(steps...))
-		free := s.Smooth(steps).Changes()
+		free := find(x)
 		total += len(changes)
 		for _, c := range changes {
 			if j := slices.IndexFunc(free, func(f int) bool { return max(c-f, f-c) <= k.within }); j >= 0 {

@@ -27,7 +27,8 @@ import (
 // first of a segment. A session of normal values has one Kind: its segments have constant levels under white or
 // correlated noise, their levels walk, or the session is a line. The Kind with the largest evidence wins, summed
 // over all segmentations and three hazards, of which the highest is 1/6. So levels that a walk explains as well
-// are not changes. A session wanders if its level walks by as much as the noise, or walks without changes.
+// are not changes. Neighbouring constant levels that a line explains better, a ramp, become one segment. A session
+// wanders if its level walks by as much as the noise, or walks without changes.
 //
 // If a session is longer, wanders, or has another family, a segment can only begin where one of the lanes
 // detects a change. A bank with detection runs over the session and over its reverse. An observation is an
