@@ -491,7 +491,7 @@ func (d *decider) append(c *coder, s *decisions, locationScale []float64) {
 func (d *decider) form(c *coder, s *decisions, stored *storedForm, locationScale []float64) {
 	c.Raw(stored.fingerprint[:])
 	hasAlarm, decodeAlarm := s.alarm != nil, usual.Alarm{}.Decode
-	if c.former {
+	if c.format == formatOfLasting {
 		hasAlarm, decodeAlarm = d.formerForm(c, s, stored), usual.Alarm{}.DecodeFormer
 	} else {
 		hasEpisode, restored := s.episode.open || s.episode.known(), s.sinceRestored > 0

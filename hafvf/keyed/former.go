@@ -7,10 +7,13 @@ import (
 	"hafvf/internal/compact"
 )
 
-// formerTag is the formatTag of states with lasting alarms, which are episodes now.
-const formerTag = 10
+// First bytes of older states.
+const (
+	formatOfLasting  = 10 // with lasting alarms, which are episodes now
+	formatOfWeekends = 11 // with silences by weekdays, Saturdays and Sundays
+)
 
-// formerForm decodes the part of the decisions before their step, in a state with the formerTag. It reports whether the
+// formerForm decodes the part of the decisions before their step, in a state with lasting alarms. It reports whether the
 // state of an alarm follows.
 func (d *decider) formerForm(c *coder, s *decisions, stored *storedForm) (hasAlarm bool) {
 	var hasBaseline, hasProfile bool

@@ -291,51 +291,56 @@ func TestGoldenStates(t *testing.T) {
 	}
 }
 
-// States of format 10 are read. An alarm that was open goes on as an episode, and ends.
+// States of older formats are read. An alarm that was open goes on as an episode, and ends.
 func TestFormerStates(t *testing.T) {
-	open := 0
-	for _, g := range goldens() {
-		g.folder = "former"
-		if _, err := os.Stat(g.file()); err != nil {
-			continue
+	for format := byte(oldestFormat); format < formatTag; format++ {
+		states, open := 0, 0
+		for _, g := range goldens() {
+			g.folder = fmt.Sprint("format", format)
+			if _, err := os.Stat(g.file()); err != nil {
+				continue
+			}
+			states++
+			t.Run(fmt.Sprint(g.name, " of format ", format), func(t *testing.T) {
+				if g.formerState(t, format) {
+					open++
+				}
+			})
 		}
-		t.Run(g.name, func(t *testing.T) {
-			_, stored := g.read(t)
-			if stored[0] != formerTag {
-				t.Fatalf("format %d", stored[0])
-			}
-			e := must(g.estimator(t).Open("pump/1", stored))
-			ep := e.decisions.episode
-			b := e.append(nil)
-			if again := must(g.estimator(t).Open("pump/1", b)); b[0] != formatTag || !bytes.Equal(again.append(nil), b) {
-				t.Error("the state changes when it is written again")
-			}
-			if len(b) > len(stored) {
-				t.Errorf("%d bytes are %d bytes in the new format", len(stored), len(b))
-			}
-			ended := ""
-			for i := g.n; i < g.n+120; i++ {
-				o := g.observation(i)
-				var out Estimate
-				learnNow(&e, &out, &o)
-				if r := out.Recovered; r != nil && ended == "" {
-					ended = r.ID
-				}
-				if out.SkipReason != "" {
-					t.Fatalf("observation %d: %s", i, out.SkipReason)
-				}
-			}
-			if ep.open {
-				open++
-				if !ep.known() || ep.reports != 1 || ended != ep.id {
-					t.Errorf("the open episode %q: %+v; the first end is of %q", ep.id, ep, ended)
-				}
-			}
-		})
+		if states < 7 || open < 5 && format == formatOfLasting {
+			t.Errorf("format %d: %d states, and %d have an open alarm", format, states, open)
+		}
 	}
-	if open < 5 {
-		t.Errorf("%d states have an open alarm", open)
+}
+
+// formerState checks the state of an older format, and reports whether it has an open alarm.
+func (g *golden) formerState(t *testing.T, format byte) (open bool) {
+	_, stored := g.read(t)
+	if stored[0] != format {
+		t.Fatalf("format %d", stored[0])
 	}
+	e := must(g.estimator(t).Open("pump/1", stored))
+	ep := e.decisions.episode
+	b := e.append(nil)
+	if again := must(g.estimator(t).Open("pump/1", b)); b[0] != formatTag || !bytes.Equal(again.append(nil), b) {
+		t.Error("the state changes when it is written again")
+	}
+	ended := ""
+	for i := g.n; i < g.n+120; i++ {
+		o := g.observation(i)
+		var out Estimate
+		learnNow(&e, &out, &o)
+		if r := out.Recovered; r != nil && ended == "" {
+			ended = r.ID
+		}
+		if out.SkipReason != "" {
+			t.Fatalf("observation %d: %s", i, out.SkipReason)
+		}
+	}
+	if ep.open && (!ep.known() || ep.reports != 1 && format == formatOfLasting || ended != ep.id) {
+		t.Errorf("the open episode %q: %+v; the first end is of %q", ep.id, ep, ended)
+	}
+	return ep.open
 }
 
 // Migrating each state of the family normal to each of its configurations gives the results of the file.

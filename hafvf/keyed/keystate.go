@@ -156,7 +156,10 @@ func (e *KeyState) rewind() {
 
 // formatTag is the first byte of an encoded KeyState. The head of a cell starts with other bytes, see package
 // statestore.
-const formatTag = 11
+const formatTag = 12
+
+// oldestFormat is the first byte of the oldest states that this program reads.
+const oldestFormat = formatOfLasting
 
 // errFormat is the error for a state of an older format.
 var errFormat = errors.New("state has the format of another version of this program: start without it")
@@ -167,7 +170,7 @@ var ErrNewer = compact.ErrNewer
 // checkFormat returns an error if this program cannot read the format of a state.
 func checkFormat(b []byte) error {
 	switch {
-	case len(b) == 0 || b[0] == formatTag || b[0] == formerTag:
+	case len(b) == 0 || b[0] >= oldestFormat && b[0] <= formatTag:
 		return nil
 	case b[0] > formatTag:
 		return fmt.Errorf("state has the format %d, and this program reads formats up to %d: %w", b[0], formatTag, ErrNewer)
@@ -307,8 +310,9 @@ func (e *KeyState) form(c *coder) {
 // head encodes or decodes the part of the state before the waiting observations. The times of the intervals precede
 // the intervals, so that StateBytes.Waiting finds them.
 func (e *KeyState) head(c *coder) {
-	c.former = c.tagged(formerTag, false)
-	c.Check(c.former || c.tagged(formatTag, true))
+	c.format = formatTag
+	compact.Bytes(&c.Codec, &c.format)
+	c.Check(c.format >= oldestFormat && c.format <= formatTag)
 	if c.tagged(intervalsTag, c.intervals != "") { // a Track has none
 		c.Times(&c.waiting.first, &c.waiting.last)
 		compact.Texts(&c.Codec, &c.intervals)

@@ -119,7 +119,7 @@ func unremarkable(size float64) bool { return size > -far && size < far }
 
 func (s *oneSidedRun) form(c *coder) {
 	hasLookback := s.equalInLookback > 0
-	if c.Bits(&s.gap, &s.alarmed, &hasLookback, &s.negative, &s.positive); c.former {
+	if c.Bits(&s.gap, &s.alarmed, &hasLookback, &s.negative, &s.positive); c.format == formatOfLasting {
 		s.negative, s.positive = true, true // not known
 	}
 	compact.Signed(&c.Codec, &s.reach)

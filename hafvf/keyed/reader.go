@@ -11,7 +11,7 @@ type coder struct {
 	compact.Codec
 	clock  time.Time // latest time of the key; other times are stored relative to it
 	width  spread    // spread of the key, if it has one
-	former bool      // the state has the formerTag
+	format byte      // first byte of the state
 	// For a key with intervals:
 	waiting   span
 	intervals string
