@@ -222,6 +222,7 @@ type decisions struct {
 	alarm    hafvf.State   // nil in the first warm-up
 	last     time.Time     // time of the last alarm
 	runs     []oneSidedRun // by output: the run of recent values
+	band     band          // nil before the first score
 	episode  episode
 	// sinceRestored is the number of observations since an episode was undone, at most habitObs; 0 if there was none.
 	sinceRestored float64
@@ -532,6 +533,7 @@ func (d *decider) form(c *coder, s *decisions, stored *storedForm, locationScale
 	for i := range s.runs {
 		s.runs[i].form(c)
 	}
+	s.band.form(c, d.outputs)
 }
 
 func sameBits(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }

@@ -81,8 +81,8 @@ type Detection struct {
 	// minus decimal logarithms of a tail probability. They are NaN in the warm-up and if the observation is missing. A
 	// single category has no Score.
 	Score, Threshold float64
-	// Usual is the value that the key's profile expected, from its level, its seasons and its plan, with the recent
-	// standard deviation. The Score does not depend on the recent standard deviation. Usual is NaN without a Score.
+	// Usual is the value that the key's profile expected, from its level, its seasons and its plan: .95 of the key's
+	// values lie within 1.96 SD. The Score and the size of an alert do not depend on SD. Usual is NaN without a Score.
 	Usual Moments
 	// Muted reports that only the debt of earlier alarms prevented an alarm, see usual.Decision. In an incident it is
 	// true for the first observation, and for one observation after every rest.

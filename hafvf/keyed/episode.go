@@ -42,6 +42,7 @@ type openEpisode struct {
 // standard deviations.
 type baseline struct {
 	usual    Moments     // by output; SD is that of an hour and a number of events with a factor of 1; nil if not known
+	band     band        // at the onset
 	swing    []float64   // by output: largest effect of the seasons
 	profile  hafvf.State // profile before the onset; nil if it must not be restored
 	start    time.Time   // time of the onset
@@ -100,7 +101,7 @@ func (b *baseline) sd(d *decider, s *decisions, output int) float64 {
 
 // newBaseline returns the usual values at the onset e.
 func (d *decider) newBaseline(s *decisions, e *Estimate, output int) baseline {
-	b := baseline{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: make([]float64, d.outputs), start: e.Time, output: output}
+	b := baseline{usual: Moments{slices.Clone(d.usual.Mean), slices.Clone(d.usual.SD)}, swing: make([]float64, d.outputs), start: e.Time, output: output, band: slices.Clone(s.band)}
 	if s.sinceRestored == 0 {
 		b.profile = slices.Clone(d.profileBefore)
 	}
@@ -501,6 +502,7 @@ func (t *Track) before() Moments {
 	m := t.decisions.episode.moments(t.stages.decider, &t.decisions)
 	t.clip(m)
 	t.stages.scale.momentsToData(m)
+	t.decisions.episode.band.scale(m)
 	return m
 }
 
@@ -555,6 +557,7 @@ func (ep *episode) form(c *coder, profile *string, outputs int) {
 
 func (b *baseline) form(c *coder, profile *string, outputs int) {
 	b.usualForm(c, outputs)
+	b.band.form(c, outputs)
 	c.Shorts(&b.reported[0], &b.reported[1], &b.level)
 	compact.Unsigned(&c.Codec, &b.output)
 	compact.Unsigned(&c.Codec, &b.n, &b.idle, &b.near, &b.restored)

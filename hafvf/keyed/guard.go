@@ -15,7 +15,7 @@ import (
 // number that is not finite.
 type guard struct {
 	track     Track
-	states    [4]hafvf.State // copies of Track.states
+	states    [5]hafvf.State // copies of Track.states
 	plan      usual.Plan
 	starts    []regimeStart
 	runs      []oneSidedRun
@@ -23,8 +23,8 @@ type guard struct {
 }
 
 // states returns the states that an observation changes in place.
-func (t *Track) states() [4]hafvf.State {
-	return [...]hafvf.State{t.state, t.rhythm, t.decisions.profile, t.decisions.alarm}
+func (t *Track) states() [5]hafvf.State {
+	return [...]hafvf.State{t.state, t.rhythm, t.decisions.profile, t.decisions.alarm, hafvf.State(t.decisions.band)}
 }
 
 func (g *guard) save(t *Track) {

@@ -90,4 +90,5 @@ func (d *decider) expect(dst Moments, s *decisions, t time.Time) {
 	for i := range dst.Mean {
 		dst.Mean[i], dst.SD[i] = s.onScale(i, step.Mean[i], step.SD[i], step.RecentSpread[i])
 	}
+	s.band.scale(dst)
 }

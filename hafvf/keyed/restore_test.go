@@ -67,7 +67,7 @@ func TestEpisodesAreForgotten(t *testing.T) {
 						var out Estimate
 						learnNow(&e, &out, &o)
 						alarmed = alarmed || out.Alarm != nil
-						switch sd, seen := e.stages.decider.usual.SD[0], out.Detection.Usual.SD[0]; {
+						switch sd, seen := e.stages.decider.usual.SD[0], e.stages.decider.recentSD[0]; {
 						case pos == 0:
 							former, firstSeen, end = sd, seen, long+max(long, e.decisions.pace.Rest()/2+1)
 						case pos > 0 && pos == end && alarmed && (sd > limit*former || seen > 1.5*firstSeen):

@@ -1,0 +1,81 @@
+package keyed
+
+import (
+	"math"
+	"slices"
+)
+
+// A band scales the standard deviations of the usual values in estimates and alerts, so that .95 of the key's values
+// lie within 1.96 of them. The profile's own standard deviations contain fewer: the tails of most keys are heavier than
+// those of a normal distribution. Scores, sizes and decisions use the profile's.
+//
+// By output, the band is the logarithm of a factor f. With r = max(.02, 4/n), the n-th value of the key raises it by
+// .95·r if it lies outside of ±1.96·f standard deviations, and else lowers it by .05·r. While the usual values before an
+// episode are known, the band is at most .4 above its value at the onset: the width of the incident is not usual.
+type band []float64
+
+const (
+	bandShare    = .95
+	bandQuantile = 1.96 // of a normal distribution, for bandShare
+	bandRate     = .02  // smallest r
+	minBand      = -.7
+	maxBand      = 1.4
+	episodeBand  = .4
+)
+
+// factor returns f of an output, 1 before the first value.
+func (b band) factor(output int) float64 {
+	if b == nil {
+		return 1
+	}
+	return math.Exp(b[output])
+}
+
+// scale multiplies the standard deviations of m by f, in place.
+func (b band) scale(m Moments) {
+	for i := range m.SD {
+		m.SD[i] *= b.factor(i)
+	}
+}
+
+// reportUsual scales the standard deviations of the usual values of e by the key's band, and the band learns the values
+// of e. The estimate has passed toData.
+func (t *Track) reportUsual(e *Estimate) {
+	if math.IsNaN(e.Detection.Score) {
+		return
+	}
+	d, s, m := t.stages.decider, &t.decisions, e.Detection.Usual
+	if s.band == nil {
+		s.band = make(band, d.outputs)
+	}
+	s.band.scale(m)
+	r := max(bandRate, 4/float64(t.steps))
+	for i, y := range d.y {
+		limit, step := maxBand, -(1-bandShare)*r
+		if at := s.episode.band; at != nil {
+			limit = max(s.band[i], min(limit, at[i]+episodeBand))
+		}
+		if math.Abs(t.stages.scale.value(y)-m.Mean[i]) > bandQuantile*m.SD[i] {
+			step = bandShare * r
+		}
+		s.band[i] = toFloat32(max(minBand, min(s.band[i]+step, limit)))
+	}
+}
+
+// form encodes or decodes a band. States of before formatTag have none.
+func (b *band) form(c *coder, outputs int) {
+	if c.format <= formatOfWeekends {
+		return
+	}
+	present := *b != nil
+	if c.Bits(&present); !present {
+		return
+	}
+	if !c.Writes {
+		*b = make(band, outputs)
+	}
+	for i := range *b {
+		c.Shorts(&(*b)[i])
+	}
+	c.Check(slices.Min(*b) >= toFloat32(minBand) && slices.Max(*b) <= toFloat32(maxBand))
+}
