@@ -119,7 +119,7 @@ func ExampleFilter_alarms() {
 		fmt.Println(err)
 	}
 	// Output:
-	// reading 90, novelty: pump is 43 % above usual at 1970-01-01 01:30: 30, usual at this hour 21.0 ± 0.5.
+	// reading 90, novelty: pump is 43 % above usual at 1970-01-01 01:30: 30, usual at this hour 21.0 ± 0.6.
 }
 
 // parseReading parses "pump minute bar".

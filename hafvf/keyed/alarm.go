@@ -129,6 +129,8 @@ type observed struct {
 	planned       []bool            // by output: the offset of the hour of the week is larger than recentSD
 	movesMost     bool              // the autoregressive view gave the largest score
 	stuck         bool              // equal values in a row gave the largest score
+	joint         bool              // the coordinates together gave the largest score, and
+	pair          [2]int            // the two outputs that show it best
 	accepted      bool              // the profile has accepted a new level
 	missed        usual.MissedSpike // the missed spike of the alarm, on the scale of the filter; else zero
 	profileBefore hafvf.State       // profile before the observation, if no episode is open
@@ -249,7 +251,7 @@ func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, pe
 	for i := range d.usual.Mean {
 		d.usual.Mean[i], d.usual.SD[i], d.recentSD[i] = math.NaN(), math.NaN(), math.NaN()
 	}
-	d.stuck, d.accepted, d.farther, d.fromBaseline, d.covered, d.missed = false, false, false, false, false, usual.MissedSpike{}
+	d.stuck, d.joint, d.accepted, d.farther, d.fromBaseline, d.covered, d.missed = false, false, false, false, false, false, usual.MissedSpike{}
 	switch {
 	case y == nil:
 	case s.standard == nil:
@@ -353,7 +355,7 @@ func (d *decider) score(s *decisions, t time.Time, y []float64) (float64, usual.
 		s.runs[i].addDeviation(t, d.usual.Mean[i], d.usual.SD[i])
 	}
 	last := len(step.Views) - 1
-	d.stuck, d.accepted = step.Repeated, step.Accepted
+	d.stuck, d.joint, d.pair, d.accepted = step.Repeated, step.Joint, step.Pair, step.Accepted
 	d.movesMost = d.cfg.Order > 0
 	for _, v := range step.Views[:last] {
 		d.movesMost = d.movesMost && max(step.Views[last].Score, step.Fast) > v.Score
@@ -570,8 +572,12 @@ func (d *decider) decode(r *coder, locationScale []float64) (s decisions, err er
 // readProfiles decodes the profile and its plan, which are the rest of r, and the profile before an episode.
 func (s *decisions) readProfiles(r *coder, p *usual.Profile, stored *storedForm) (err error) {
 	plan := r.Text()
-	if s.profile, err = p.Decode(r.B, stored.repeats); err == nil && stored.before != "" {
-		s.episode.profile, err = p.Decode([]byte(stored.before), stored.beforeRepeats)
+	decode := p.Decode
+	if r.format <= formatOfWeekends {
+		decode = p.DecodeFormer
+	}
+	if s.profile, err = decode(r.B, stored.repeats); err == nil && stored.before != "" {
+		s.episode.profile, err = decode([]byte(stored.before), stored.beforeRepeats)
 	}
 	if err != nil {
 		return err

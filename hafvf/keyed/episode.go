@@ -176,7 +176,8 @@ func sideOf(z float64) int {
 
 // observe updates a known episode with the last observation, and returns its score. The largest deviation bounds the
 // score, so a value that was usual before the onset scores below 1. Otherwise the return would raise an alarm, because
-// means over several values still contain the earlier ones. Equal values in a row keep their score.
+// means over several values still contain the earlier ones. Equal values in a row, and coordinates that are unusual
+// together, keep their score.
 func (ep *episode) observe(d *decider, s *decisions, t time.Time, score float64) float64 {
 	ep.deviate(d, s, t)
 	z, worst := d.deviations[ep.output], 0.
@@ -196,7 +197,7 @@ func (ep *episode) observe(d *decider, s *decisions, t time.Time, score float64)
 		ep.reported = [2]float64{}
 	}
 	reported := ep.reported != [2]float64{} // the values have not returned since
-	if d.stuck || ep.stale(s.pace, knownDays) {
+	if d.stuck || d.joint || ep.stale(s.pace, knownDays) {
 		ep.run = 0
 		return score
 	}

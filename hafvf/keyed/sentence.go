@@ -29,15 +29,7 @@ func (s sentence) String() string {
 // subject returns the name of an output of the key in messages, and the unit of its values. An output without a
 // name of its own is a metric. The metric is named by the key, or else by the configuration.
 func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
-	outputs, n, name := t.stages.decider.outputs, len(cfg.Values), "x"
-	switch {
-	case n == outputs:
-		name = cfg.Values[output]
-	case outputs > 1:
-		name = fmt.Sprintf("x[%d]", output)
-	case n > 0:
-		name = cfg.Values[n-1] // the target follows its regressors
-	}
+	outputs, name := t.stages.decider.outputs, t.valueName(cfg, output)
 	who = t.key
 	valuePart, unnamed := strings.CutSuffix(" "+name, " value") // also of "p95 of value"
 	switch {
@@ -66,6 +58,19 @@ func (t *Track) subject(cfg *Config, output int) (who string, u unit) {
 	return who, unitNamed(metric, unitText)
 }
 
+// valueName returns the name of an output without its key.
+func (t *Track) valueName(cfg *Config, output int) string {
+	switch outputs, n := t.stages.decider.outputs, len(cfg.Values); {
+	case n == outputs:
+		return cfg.Values[output]
+	case outputs > 1:
+		return fmt.Sprintf("x[%d]", output)
+	case n > 0:
+		return cfg.Values[n-1] // the target follows its regressors
+	}
+	return "x"
+}
+
 // sentence returns the message of an alert of the estimate e, which has passed toData. For a run of values, it also
 // sets a.Start and a.Delay to the start of the run. An alert of Ongoing has an episode already, with its worst value.
 func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
@@ -81,6 +86,9 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 	}
 	if m := &decider.missed; a == e.Alarm && m.Score > 0 {
 		return t.missed(cfg, m, who, u)
+	}
+	if decider.joint && a == e.Alarm && !decider.fromBaseline {
+		return t.apart(cfg, a, e)
 	}
 	x, seen := decider.seen(a, e)
 	f, s := u.figure(mean, sd, x), sentence{who: who, what: "is unusual"}
@@ -173,6 +181,27 @@ func (t *Track) regimes(cfg *Config, a *Alert, e *Estimate, run *oneSidedRun, wh
 		s.when += ", correcting an earlier alert"
 	}
 	s.value, s.usual = f.value(after)+" on average", f.value(before)+" before"
+	return s.String()
+}
+
+// apart returns the message of an alarm of two outputs that usually depend on each other and do not at e.
+func (t *Track) apart(cfg *Config, a *Alert, e *Estimate) string {
+	var values, bands [2]string
+	decider, seen := t.stages.decider, false
+	for i, output := range decider.pair {
+		_, u := t.subject(cfg, output)
+		mean, sd := a.Usual.Mean[output], a.Usual.SD[output]
+		at := *a
+		at.Output = output
+		x, ok := decider.seen(&at, e)
+		f := u.figure(mean, sd, x)
+		seen, values[i], bands[i] = ok, f.value(x), f.band(mean, sd)
+	}
+	who, _ := t.subject(cfg, decider.pair[0])
+	s := sentence{who: who, what: "and " + t.valueName(cfg, decider.pair[1]) + " do not move together as usual", usual: t.usually(a.Output, e.Time) + " " + bands[0] + " and " + bands[1]}
+	if s.when, _ = t.when(cfg, &Alert{}, e.Time, ""); seen {
+		s.value = values[0] + " and " + values[1]
+	}
 	return s.String()
 }
 

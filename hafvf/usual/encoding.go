@@ -63,6 +63,9 @@ func (p *Profile) Append(b []byte, s State) []byte {
 		_, _, repeats := p.alone(s)
 		b = compact.AppendPacked(b, repeats)
 	}
+	if p.joint != nil {
+		b = compact.Append(b, func(c *compact.Codec) { p.joint.form(c, p.together(s)) })
+	}
 	return p.appendStreaks(b, s)
 }
 
@@ -98,6 +101,15 @@ func (p *Profile) Repeats(s State) bool {
 // Decode decodes a state that Append encoded. repeats is the result of Repeats for that state. The error says why b is
 // not a state of the profile.
 func (p *Profile) Decode(b []byte, repeats bool) (State, error) {
+	return p.decode(b, repeats, p.joint != nil)
+}
+
+// DecodeFormer is Decode for a state of an older version, which does not score the coordinates together.
+func (p *Profile) DecodeFormer(b []byte, repeats bool) (State, error) {
+	return p.decode(b, repeats, false)
+}
+
+func (p *Profile) decode(b []byte, repeats, joint bool) (State, error) {
 	s := p.NewState()
 	n := 1
 	p.exact(s, func(v []float64) { n += len(v) })
@@ -111,6 +123,13 @@ func (p *Profile) Decode(b []byte, repeats bool) (State, error) {
 	last := compact.Reader{B: r.B[stored:]}
 	if _, _, repeated := p.alone(s); repeats {
 		last.Packed(repeated)
+	}
+	if joint {
+		rest, err := compact.Front(last.B, func(c *compact.Codec) { p.joint.form(c, p.together(s)) })
+		if err != nil {
+			return nil, errCorrupt
+		}
+		last.B = rest
 	}
 	var streaks, seen []float64
 	if len(last.B) > 0 {
@@ -253,6 +272,7 @@ func (p *Profile) Valid(s State) error {
 		ok = ok && v[sumOfMean] >= 0 && v[sumOfMean] <= maxSurprise*maxSurprise*total*slack &&
 			v[calibratorS] <= n*maxSurprise*maxSurprise*slack && product(v[calibratorH], n, v[calibratorS])
 	}
+	ok = ok && (p.joint == nil || p.joint.valid(p.together(s)))
 	maxSquares := n * maxStandardized * maxStandardized * slack
 	for i := range p.dim {
 		c := p.coordinate(s, i)

@@ -107,7 +107,8 @@ const (
 // The coordinates of a vector share constant and seasons, and each has its own last values. The surprise of a view is
 // the largest surprise of the coordinates: an incident often shows in few of them, and the calibrator learns the
 // distribution of this maximum, also for dependent coordinates. Move and residual are maxima as well. A vector is
-// repeated if all its coordinates are. A change in the dependence between coordinates alone is not detected.
+// repeated if all its coordinates are. A change of the dependence between coordinates shows in their residuals together: see joint. Its score is the score
+// of the step if it is larger.
 //
 // An update takes about k³/6 multiplications for the k regressors of the largest view, which are 18 by default, and as
 // many for the rest.
@@ -146,7 +147,8 @@ type Profile struct {
 	slot       int       // its hour of the week
 	now        time.Time
 	missed     MissedSpike
-	plain      bool // values are learned without a bound, as in the reference
+	joint      *joint // nil for one coordinate and for indicators
+	plain      bool   // values are learned without a bound, as in the reference
 }
 
 // A ViewStep is the outcome of one step for one view.
@@ -163,6 +165,8 @@ type ProfileStep struct {
 	Fast     float64    // score of the last view's surprise alone
 	Repeated bool       // equal values in a row cause the score
 	Accepted bool       // an unusual level is usual from now on
+	Joint    bool       // the coordinates together cause the score: their dependence has changed
+	Pair     [2]int     // the two coordinates that show it best, if Joint
 	Views    []ViewStep // level, season and ar, if the profile has these views
 	// Mean and SD are expected for each coordinate by level and seasons, before the observation. SD is infinite
 	// before the first observation.
@@ -203,6 +207,9 @@ func NewProfile(c ProfileConfig) (*Profile, error) {
 	p.own = rowsOf(p.size)
 	p.factor = slices.Clone(p.own)
 	p.inverse = make([]float64, p.size)
+	if p.dim > 1 && !c.Indicators {
+		p.joint = newJoint(p.dim)
+	}
 	p.steps = make([]ViewStep, p.views)
 	p.expects = slices.Index(p.sizes[:], common)
 	for _, v := range []*[]float64{&p.mean, &p.sd, &p.season, &p.lately, &p.spread, &p.offset} {
@@ -235,7 +242,7 @@ func (c ProfileConfig) Validate() error {
 
 // A state consists of n and the moments of the seasons, which determine the matrix A of the shared regressors; the
 // total weight of the running means, which is the same for all views; the views, the tail, the move and the repeats;
-// and the coordinates. A matrix is its lower triangle, packed by rows.
+// the coordinates; and the joint score. A matrix is its lower triangle, packed by rows.
 
 // Indices of a view's part of a state.
 const (
@@ -271,6 +278,9 @@ type coordinateState struct {
 // sums returns n and the moments of the seasons.
 func (p *Profile) sums(s State) []float64 { return s[:p.moments.len()] }
 
+// together returns the state of the joint score, which is not nil.
+func (p *Profile) together(s State) State { return s[len(s)-p.joint.len():] }
+
 // total returns the total weight of the running means.
 func (p *Profile) total(s State) *float64 { return &s[p.moments.len()] }
 
@@ -291,6 +301,9 @@ func (p *Profile) ForgetSurprises(s State, pace Pace) {
 	if pace.fine { // a root mean square of 1
 		p.view(s, p.views-1)[sumOfMean] = *p.total(s)
 	}
+	if p.joint != nil { // a normal equivalent of 0
+		p.together(s)[jointView+sumOfMean] = -minSurprise * *p.total(s)
+	}
 }
 
 // alone returns tail, move and repeats, the parts of a state whose scores need no mean over several observations.
@@ -310,7 +323,7 @@ func (p *Profile) coordinate(s State, i int) coordinateState {
 // StateLen returns the number of floats in a state: 174 for one coordinate under DefaultProfile, and 28 with the level
 // view alone.
 func (p *Profile) StateLen() int {
-	return p.moments.len() + 1 + p.views*viewLen + aloneLen + p.dim*p.coordinateLen()
+	return p.moments.len() + 1 + p.views*viewLen + aloneLen + p.dim*p.coordinateLen() + p.joint.len()
 }
 
 // NewState returns the state of a stream before its first observation.
@@ -389,6 +402,11 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 	}
 	d := ProfileStep{Accepted: p.accepted, Views: p.steps, Mean: p.mean, SD: p.sd, Spread: p.spread, RecentSpread: p.lately, Offset: p.offset, MissedSpike: p.missed}
 	p.combine(&d, s, &pace, before, sum/float64(p.views), surprise, sizes, repeated)
+	if p.joint != nil && !p.leaps {
+		if score := p.scoreJoint(p.together(s), *total); score > d.Score {
+			d.Score, d.Repeated, d.Joint, d.Pair = score, false, true, p.joint.pair(p.together(s))
+		}
+	}
 	return d
 }
 
@@ -507,6 +525,9 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, output int, n, 
 	}
 
 	residual, level := value.y-sum, c.streak[streakLevel]
+	if p.joint != nil {
+		p.joint.residuals[output] = within(residual/scale[p.views-1], maxSurprise)
+	}
 	*seen, y = original, value.y
 	p.mean[output], p.sd[output], p.offset[output] = usual+value.offset, sd*value.scatter, 0
 	p.spread[output], p.lately[output] = value.scatter, value.lately

@@ -9,7 +9,7 @@ import (
 
 // BenchmarkProfile measures an update of a profile, for streams with equal observation times and for others.
 func BenchmarkProfile(b *testing.B) {
-	for _, dim := range []int{1, 4} {
+	for _, dim := range []int{1, 3, 30} {
 		for _, same := range []bool{true, false} {
 			name := map[bool]string{true: "the same times", false: "times of their own"}[same]
 			b.Run("dim "+strconv.Itoa(dim)+", "+name, func(b *testing.B) {
