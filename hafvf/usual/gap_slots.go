@@ -3,6 +3,7 @@ package usual
 import (
 	"encoding/binary"
 	"math"
+	"math/bits"
 
 	"hafvf/internal/compact"
 )
@@ -324,39 +325,63 @@ func (w *weekRates) form(c *compact.Codec) {
 	c.Check(classes == 0)
 	floats(c, &w.mean)
 	for i := 0; i < weekSlots; {
-		run, exposure := uint8(1), w.slots[i].exposure
-		for c.Writes && i+int(run) < weekSlots && w.slots[i+int(run)].exposure == exposure {
+		run, exposure := 1, w.slots[i].exposure
+		for c.Writes && i+run < weekSlots && w.slots[i+run].exposure == exposure {
 			run++
 		}
-		if compact.Bytes(c, &run, &exposure); run == 0 || i+int(run) > weekSlots {
+		pair := [2]byte{byte(run), exposure}
+		c.Raw(pair[:])
+		if run = int(pair[0]); run == 0 || i+run > weekSlots {
 			c.Fail()
 			return
 		}
 		for range run {
-			w.slots[i].exposure = exposure
+			w.slots[i].exposure = pair[1]
 			i++
 		}
 	}
-	var seen []*gapSlot
-	var mask [weekSlots / 8]byte // of the slots in seen whose rate is not 0
+	w.ratesForm(c)
+}
+
+// ratesForm encodes or decodes the rates of the seen slots: a bit for each slot whose rate is not 0, and these rates.
+func (w *weekRates) ratesForm(c *compact.Codec) {
+	var mask [weekSlots / 8]byte
+	var rates [2 * weekSlots]byte
+	seen, n := 0, 0
 	for i := range w.slots {
-		if s := &w.slots[i]; s.exposure > 0 {
-			if k := len(seen); s.rate > 0 {
-				mask[k/8] |= 1 << (k % 8)
-			}
-			seen = append(seen, s)
+		s := &w.slots[i]
+		if s.rate > 0 {
+			mask[seen/8] |= 1 << (seen % 8)
+			binary.BigEndian.PutUint16(rates[n:], s.rate)
+			n += 2
+		}
+		if s.exposure > 0 {
+			seen++
 		}
 	}
-	c.Raw(mask[:(len(seen)+7)/8])
-	for k, s := range seen {
-		if mask[k/8]&(1<<(k%8)) != 0 {
-			var b [2]byte
-			binary.BigEndian.PutUint16(b[:], s.rate)
-			c.Raw(b[:])
-			s.rate = binary.BigEndian.Uint16(b[:])
+	if c.Raw(mask[:(seen+7)/8]); c.Writes {
+		c.Raw(rates[:n])
+		return
+	}
+	stored := 0 // bytes
+	for _, b := range mask {
+		stored += 2 * bits.OnesCount8(b)
+	}
+	c.Raw(rates[:stored])
+	seen = 0
+	for i := range w.slots {
+		s := &w.slots[i]
+		if s.exposure == 0 {
+			continue
+		}
+		if mask[seen/8]&(1<<(seen%8)) != 0 {
+			s.rate = binary.BigEndian.Uint16(rates[n:])
+			n += 2
 			c.Check(s.rate > 0 && s.rate < infiniteRate)
 		}
+		seen++
 	}
+	c.Check(n == stored)
 }
 
 // formerForm decodes rates with one slot per hour of weekdays, of Saturdays and of Sundays. It divides the hours of a
