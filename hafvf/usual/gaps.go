@@ -55,10 +55,12 @@ import (
 // unchanged. After an outage events may be fewer. The pace g is the pace of the last hundred gaps if that is below ¾ of
 // the slots' pace; a gap beyond the bound counts as the bound. Thus a rate that falls for good causes one silence. A
 // pace above the slots' is not used: the calm after a burst is not a silence. For the same reason one hour teaches its
-// slot at most twice the expected events plus ten, once the slot is known. A silence of 1¼ to five bounds after which
-// the stream continues is taken for a regular pause: in the following four weeks, a gap of that length is not a
-// silence. If silences include the same day of the week from 0 to 24 h two weeks in a row, its slots become unknown: a new
-// free day is a silence twice.
+// slot at most ten events more than twice the events at the highest rate, once the slot is known. The highest rate is
+// the maximum of the slot's rate and the rates of this hour of the day on the days that were seen in it for 1½ hours.
+//
+// A silence of 1¼ to five bounds after which the stream continues is taken for a regular pause: in the following four
+// weeks, a gap of that length is not a silence. If silences include a day of the week from 0 to 24 h twice, without an
+// event on this day in between, its slots become unknown: a new free day is a silence twice.
 //
 // A stream that reports once a day for some time, or only on some days of the week, has visits. If a visit is missing
 // after two weeks of visits, the stream is silent within half an hour of the latest usual end of the visit.
