@@ -146,7 +146,11 @@ func (h *heartbeat) form(c *coder) {
 	if c.Bits(&reported, &h.muted, &unused); reported {
 		silenceForm(&c.Codec, compact.Ref(&h.reported))
 	}
-	c.Nested(h.gaps.Append, h.gaps.Decode)
+	decodeGaps := h.gaps.Decode
+	if c.format <= formatOfWeekends {
+		decodeGaps = h.gaps.DecodeFormer
+	}
+	c.Nested(h.gaps.Append, decodeGaps)
 	c.Check((!reported || h.reported.Bound >= 0) && (reported || !h.muted))
 }
 

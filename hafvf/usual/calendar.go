@@ -64,7 +64,17 @@ func (c *Calendar) offset(t time.Time) int64 {
 
 // Weekday returns the local day of the week of t or, on a holiday, the one that replaces it.
 func (c *Calendar) Weekday(t time.Time) time.Weekday {
-	return (t.In(c.Zone()).Weekday() + time.Weekday(c.shift(t)) + 7) % 7
+	hour, _ := c.hourOfWeek(t)
+	return time.Weekday((hour/daySlots + 1) % 7)
+}
+
+// hourOfWeek returns the local hour of the week of t, from 0 for Monday 0:00, and the time from t to the end of the hour.
+// On a holiday, the day of the week is the one that replaces it.
+func (c *Calendar) hourOfWeek(t time.Time) (hour int, rest time.Duration) {
+	const thursday = 72 * 3600 // 1 January 1970, in seconds from Monday
+	seconds := t.Unix() + c.offset(t) + thursday
+	seconds -= floorDiv(seconds, weekSlots*3600) * weekSlots * 3600
+	return int(seconds / 3600), time.Hour - time.Duration(seconds%3600)*time.Second - time.Duration(t.Nanosecond())
 }
 
 // like returns the day that replaces the given local day, both as days since 1 January 1970.

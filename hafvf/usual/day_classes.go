@@ -7,9 +7,12 @@ type dayClasses [7]uint8
 // maxDayClasses is the largest number of classes.
 const maxDayClasses = 3
 
-// groupDays groups the days by average linkage: the two nearest classes are joined while the mean distance of their
-// days is below 1, or while there are more than maxDayClasses. A distance of 1 or more means that two days differ.
-func groupDays(distance func(a, b int) float64) dayClasses {
+// groupDays groups the days into at most maxDayClasses classes, see joinDays.
+func groupDays(distance func(a, b int) float64) dayClasses { return joinDays(distance, maxDayClasses) }
+
+// joinDays groups the days by average linkage: the two nearest classes are joined while the mean distance of their days
+// is below 1, or while there are more than maxClasses. A distance of 1 or more means that two days differ.
+func joinDays(distance func(a, b int) float64, maxClasses int) dayClasses {
 	groups := make([][]int, len(dayClasses{}))
 	for day := range groups {
 		groups[day] = []int{day}
@@ -29,7 +32,7 @@ func groupDays(distance func(a, b int) float64) dayClasses {
 				}
 			}
 		}
-		if second == 0 || least >= 1 && len(groups) <= maxDayClasses {
+		if second == 0 || least >= 1 && len(groups) <= maxClasses {
 			break
 		}
 		groups[first] = append(groups[first], groups[second]...)

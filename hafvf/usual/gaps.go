@@ -9,8 +9,8 @@ import (
 )
 
 // A GapModel computes how improbable a silence of a stream of events is. Events occur at a rate λ that is constant
-// within a slot: an hour of the local day on weekdays, on Saturdays or on Sundays. A slot has seen rate·X events in X
-// hours, with a memory of about four weeks. This gives a Gamma posterior of λ, and the probability of no event in x
+// within a slot: an hour of the local week, in a class of days. A slot has seen rate·X events in X hours, summed over
+// the days of its class, with the memory below. This gives a Gamma posterior of λ, and the probability of no event in x
 // hours of the slot is (X/(X+x))^(rate·X). Hence a gap between two events has the size
 //
 //	Λ = −log P(no event) = Σ rateᵢ·Xᵢ·log(1 + g·xᵢ/Xᵢ), over its slots i
@@ -24,23 +24,43 @@ import (
 //
 // The bound is the Λ at which this is 1/N: one gap in N exceeds it.
 //
-// Slots are unknown at first: an hour counts as 1/96 of the bound until it has been seen twice on weekdays, or once on
-// a Saturday or Sunday. Therefore a stream that ends in its first hours is silent after four days, and a first night or
-// weekend is not a silence. A gap with unknown hours does not teach the tail.
+// A class has the days of the week that are alike. The model finds the classes at the end of a day when the X of all
+// hours of the week sum up to 160 hours, so in about a week. It finds them again at the end of each week (Sunday), and
+// after an hour with more than 1½·rate + 3 events per hour. For two days with a and b events in X and Y hours and
+// a/X ≥ b/Y, the evidence that they differ is, with c = a/1.5 and the common rate r = (c + b)/(X + Y),
+//
+//	c·log(c/(X·r)) + b·log(b/(Y·r)) nats, or 0 if c/X ≤ b/Y
+//
+// Thus rates whose ratio is below 1.5 are alike. The distance of two days is the largest evidence of an hour, of six
+// hours (from 0, 3, 6, … 18 h on) and of the day, over 3 nats. Only hours in which both days were seen count; days with
+// less than twelve such hours differ. Average linkage joins classes while their mean distance is below 1. In a class of n
+// days, an hour weighs 1/e after 3 + 5/n weeks: after four weeks in a class of five days, after eight on a single day.
+//
+// Before, each day is a class of its own. If the stream never rests and no silence included a whole day, Monday to
+// Friday form a class, as soon as each hour of the day was seen in them for 45 minutes. A rest is a run of at least four
+// hours of the day without an event on these days, in which at least five events would have occurred at the mean rate.
+//
+// Slots are unknown at first: an hour counts as 1/96 of the bound until its X is 45 minutes, or 1½ hours in a class of
+// several days. Therefore a stream that ends in its first hours is silent after four days, and a first night or free
+// day is not a silence if the stream rests. A gap with unknown hours does not teach the tail, with one exception: before
+// the classes are found, a gap of 3 to 26 hours teaches it with all days in one class.
 //
 // A regular stream is handled differently in its first days. A stream is regular if the mean distance of its gaps from
 // their median is below a fifth of the median, over 100 gaps that take at least an hour, without a gap of ten medians.
-// Its silence then takes ten medians in hours of the day that are known on no day of the week. This ends with the first
-// silence of the stream, or when all hours of the day are known: a stream that stops every evening is reported as
+// Its silence then takes ten medians in hours of the day that were seen for less than 1½ hours, over all days. This ends
+// with the first silence of the stream, or when no such hour is left: a stream that stops every evening is reported as
 // silent once, and not each night.
 //
 // Silences are not learned: the part of a gap beyond the bound does not count, so that an outage leaves the slots
 // unchanged. After an outage events may be fewer. The pace g is the pace of the last hundred gaps if that is below ¾ of
 // the slots' pace; a gap beyond the bound counts as the bound. Thus a rate that falls for good causes one silence. A
 // pace above the slots' is not used: the calm after a burst is not a silence. For the same reason one hour teaches its
-// slot at most twice the expected events plus ten, once the slot is known. A silence of 1¼ to five bounds after which
-// the stream continues is taken for a regular pause: in the following four weeks, a gap of that length is not a
-// silence.
+// slot at most ten events more than twice the events at the highest rate, once the slot is known. The highest rate is
+// the maximum of the slot's rate and the rates of this hour of the day on the days that were seen in it for 1½ hours.
+//
+// A silence of 1¼ to five bounds after which the stream continues is taken for a regular pause: in the following four
+// weeks, a gap of that length is not a silence. If silences include a day of the week from 0 to 24 h twice, without an
+// event on this day in between, its slots become unknown: a new free day is a silence twice.
 //
 // A stream that reports once a day for some time, or only on some days of the week, has visits. If a visit is missing
 // after two weeks of visits, the stream is silent within half an hour of the latest usual end of the visit.
@@ -60,52 +80,33 @@ func NewGapModel(calendar *Calendar, budget float64, budgetTime time.Duration) *
 
 // Fixed settings of a GapModel.
 const (
-	minGaps        = 10         // gaps before a bound is known
-	minPerBudget   = 100.       // gaps in a budget, also for rare events
-	weekdayMemory  = 20.        // hours of a slot, after which one weighs 1/e
-	weekendMemory  = 8.         // the same on a Saturday or Sunday
-	knownWeekday   = 1.5        // hours after which a slot is known
-	knownWeekend   = .75        // the same on a Saturday or Sunday
-	firstHours     = 96.        // unknown hours that make a silence
-	beatGaps       = 100        // gaps of a regular stream, and the memory of its median
-	beatHours      = 1.         // minimum hours of these gaps, longer than a burst
-	beatSpread     = .2         // maximum spread of a regular stream, in medians
-	beatSilence    = 10.        // medians in unknown hours that make a silence of a regular stream
-	exposureUnit   = 1. / 12    // hours
-	tailFrom       = 3.         // u, nats
-	gapTailPrior   = 20.        // initial n
-	tailForgetting = .99        // of n and S, per excess
-	tailCertain    = 2.5        // standard deviations of S from n, below which the mean is taken as 1
-	shareMemory    = .998       // forgetting of p, per gap
-	paceForgetting = .99        // per gap
-	paceDecay      = .3         // weight of the previous pace after a gap beyond the bound
-	slowPace       = .75        // part of the slots' pace below which g is not 1
-	pauseFrom      = 1.25       // shortest pause, in bounds; a shorter silence is due to chance
-	pauseBounds    = 5.         // longest pause, in bounds
-	pauseRoom      = 1.1        // bound after a pause, in lengths of the pause
-	pauseSeconds   = 28 * 86400 // validity of that bound
-	margin         = 4.6        // nats, added to the log odds of one gap per budget
-	maxHours       = 8 * 7 * 24 // longest walk over slots
-	weekdays       = 5.
+	minGaps        = 10             // gaps before a bound is known
+	minPerBudget   = 100.           // gaps in a budget, also for rare events
+	firstHours     = 96.            // unknown hours that make a silence
+	beatGaps       = 100            // gaps of a regular stream, and the memory of its median
+	beatHours      = 1.             // minimum hours of these gaps, longer than a burst
+	beatSpread     = .2             // maximum spread of a regular stream, in medians
+	beatSilence    = 10.            // medians in unknown hours that make a silence of a regular stream
+	tailFrom       = 3.             // u, nats
+	gapTailPrior   = 20.            // initial n
+	tailForgetting = .99            // of n and S, per excess
+	tailCertain    = 2.5            // standard deviations of S from n, below which the mean is taken as 1
+	shareMemory    = .998           // forgetting of p, per gap
+	paceForgetting = .99            // per gap
+	paceDecay      = .3             // weight of the previous pace after a gap beyond the bound
+	slowPace       = .75            // part of the slots' pace below which g is not 1
+	pauseFrom      = 1.25           // shortest pause, in bounds; a shorter silence is due to chance
+	pauseBounds    = 5.             // longest pause, in bounds
+	pauseRoom      = 1.1            // bound after a pause, in lengths of the pause
+	pauseSeconds   = 28 * 86400     // validity of that bound
+	margin         = 4.6            // nats, added to the log odds of one gap per budget
+	dailyGap       = 26 * time.Hour // longest gap between the visits of two days
+	maxHours       = 8 * 7 * 24     // longest walk over slots
 )
-
-const (
-	slotsPerDay = 24
-	slotDays    = 3 // weekday, Saturday, Sunday
-	gapSlots    = slotDays * slotsPerDay
-)
-
-// A gapSlot holds the estimate of λ in an hour of the week.
-type gapSlot struct {
-	rate     float32 // per hour, of 24 bits
-	exposure uint8   // X in units of exposureUnit
-}
-
-func (s gapSlot) hours() float64 { return float64(s.exposure) * exposureUnit }
 
 // Gaps is the state of the gaps of one stream. Its zero value is the state before the first event.
 type Gaps struct {
-	slots [gapSlots]gapSlot
+	weekRates
 
 	// The hour of the last event: its events, and the hours for which the stream was observed in it.
 	events, seen float32
@@ -155,7 +156,7 @@ func (b *regularRhythm) regular() bool {
 func (m *GapModel) Observe(g *Gaps, last, now, reported time.Time) (silent time.Time) {
 	if g.n == 0 {
 		g.tailN, g.tailS, g.share = gapTailPrior, gapTailPrior, float32(math.Exp(-tailFrom))
-		g.paceGaps, g.expected = gapTailPrior, gapTailPrior
+		g.paceGaps, g.expected, g.classes = gapTailPrior, gapTailPrior, ownDays
 	}
 	if now.Sub(last) > maxHours*time.Hour && reported.IsZero() {
 		if reported = m.Deadline(g, last); reported.IsZero() { // the stream has no bound yet
@@ -192,12 +193,17 @@ func (m *GapModel) Observe(g *Gaps, last, now, reported time.Time) (silent time.
 		g.paceGaps++
 		g.expected += float32(learned.expected)
 		g.learnTail(min(learned.nats, tail))
+	} else if silent.IsZero() && !g.settled && g.classes == ownDays {
+		m.learnNight(g, last, now, tail)
 	}
 	if g.n == 0 || g.beat.gaps > 0 {
 		g.beat.learn(now.Sub(last).Hours())
 	}
 	g.n = min(g.n+1, minGaps)
 	m.expose(g, last, now, silent)
+	if !silent.IsZero() {
+		m.miss(g, last, now)
+	}
 	if g.beat.gaps > 0 && (!silent.IsZero() || g.knowsDay()) {
 		g.beat = regularRhythm{}
 	}
@@ -219,7 +225,7 @@ func (m *GapModel) silentBy(g *Gaps, last, t time.Time) time.Time {
 	if g.visits.n == 0 {
 		return t
 	}
-	if i, _ := m.slot(last); g.visits.n > 1 && !g.known(2*slotsPerDay+i%slotsPerDay) && t.After(last.Add(visitGap)) {
+	if i, _ := m.calendar.hourOfWeek(last); g.visits.n > 1 && !g.knowsWeek(i%daySlots) && t.After(last.Add(visitGap)) {
 		if first := last.Add(firstHours * time.Hour); t.Before(first) {
 			t = first
 		}
@@ -242,8 +248,8 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (t time.Time
 			return true
 		}
 		rest := bound*(1-sum.unknown) - sum.known
-		if x := g.slots[i].hours(); g.known(i) {
-			hours = x * math.Expm1(rest/(g.rate(i)*x)) / pace
+		if rate, x, known := g.rate(i); known {
+			hours = x * math.Expm1(rest/(rate*x)) / pace
 		} else {
 			hours = rest / bound * g.silentHours(i)
 		}
@@ -260,12 +266,12 @@ func (m *GapModel) Due(g *Gaps, last time.Time) time.Time { return g.visits.dead
 // Usual returns the mean gap in the hour of t. If the hour is unknown, it returns the median gap if the stream is
 // regular in its first days, and beat is true. It returns 0 if neither is known, or the mean gap is over eight weeks.
 func (m *GapModel) Usual(g *Gaps, t time.Time) (gap time.Duration, beat bool) {
-	i, _ := m.slot(t)
-	rate := float64(g.slots[i].rate)
-	switch {
-	case !g.known(i) && g.beat.regular():
+	i, _ := m.calendar.hourOfWeek(t)
+	rate, hours, days := g.pool(i)
+	switch known := isKnown(hours, days); {
+	case !known && g.beat.regular():
 		return time.Duration(float64(time.Hour) * float64(g.beat.median)), true
-	case !g.known(i) || rate < 1./maxHours:
+	case !known || rate < 1./maxHours:
 		return 0, false
 	}
 	return time.Duration(float64(time.Hour) / rate), false
@@ -290,14 +296,13 @@ type gapSize struct {
 
 // add adds hours of slot i to s.
 func (s *gapSize) add(g *Gaps, i int, hours, pace float64) {
-	x := g.slots[i].hours()
+	rate, x, known := g.rate(i)
 	s.unseen = s.unseen || x == 0
 	if x > 0 {
-		rate := g.rate(i)
 		nats := rate * x * math.Log1p(pace*hours/x)
 		s.nats += nats
 		s.expected += rate * hours
-		if g.known(i) {
+		if known {
 			s.known += nats
 			return
 		}
@@ -314,33 +319,10 @@ func (s *gapSize) reaches(bound float64) bool { return s.known+bound*s.unknown >
 
 // silentHours returns the hours of a silence in the unknown slot i.
 func (g *Gaps) silentHours(i int) float64 {
-	if g.beat.regular() && !g.knowsHour(i%slotsPerDay) {
+	if g.beat.regular() && !g.knowsHour(i%daySlots) {
 		return beatSilence * float64(g.beat.median)
 	}
 	return firstHours
-}
-
-// knowsHour reports whether an hour of the day is known on any day of the week.
-func (g *Gaps) knowsHour(hour int) bool {
-	return g.known(hour) || g.known(hour+slotsPerDay) || g.known(hour+2*slotsPerDay)
-}
-
-// knowsDay reports whether all hours of the day are known.
-func (g *Gaps) knowsDay() bool {
-	for hour := range slotsPerDay {
-		if !g.knowsHour(hour) {
-			return false
-		}
-	}
-	return true
-}
-
-// rate returns the rate of slot i per hour. It is bounded by the rates of the previous and the next hour: a higher rate
-// may come from a burst. If it is not, a silence is reported at most an hour later.
-func (g *Gaps) rate(i int) float64 {
-	day := i - i%slotsPerDay
-	prev, next := g.slots[day+(i+slotsPerDay-1)%slotsPerDay], g.slots[day+(i+1)%slotsPerDay]
-	return float64(min(g.slots[i].rate, 1.25*max(prev.rate, next.rate)+3))
 }
 
 // size returns the size of the gap between two times. If the gap is longer than maxHours, size walks over its first
@@ -357,14 +339,6 @@ func (m *GapModel) size(g *Gaps, from, end time.Time) (sum gapSize) {
 		return true
 	})
 	return sum
-}
-
-// known reports whether slot i has been seen for long enough.
-func (g *Gaps) known(i int) bool {
-	if i < slotsPerDay {
-		return g.slots[i].hours() >= knownWeekday
-	}
-	return g.slots[i].hours() >= knownWeekend
 }
 
 // pace returns g.
@@ -388,6 +362,19 @@ func (g *Gaps) learnTail(nats float64) {
 	}
 }
 
+// learnNight teaches the tail a gap to a day that was not seen yet, as if all days of the week were alike. Otherwise the
+// tail would have learned no night when the classes are found.
+func (m *GapModel) learnNight(g *Gaps, last, now time.Time, tail float64) {
+	if gap := now.Sub(last); gap < visitGap || gap > dailyGap {
+		return
+	}
+	g.classes = dayClasses{}
+	if night := m.size(g, last, now); !night.unseen {
+		g.learnTail(min(night.nats, tail))
+	}
+	g.classes = ownDays
+}
+
 // bound returns the bound of a gap that begins at last, or 0 if it is unknown. tail is the bound of the tail.
 func (g *Gaps) bound(last time.Time, tail float64) float64 {
 	if g.n < minGaps {
@@ -403,7 +390,7 @@ func (g *Gaps) bound(last time.Time, tail float64) float64 {
 func (m *GapModel) tailBound(g *Gaps) float64 {
 	perBudget := m.budget
 	if perBudget == 0 {
-		perBudget = m.time.Hours() * g.meanRate()
+		perBudget = m.time.Hours() * float64(g.mean)
 	}
 	n := float64(g.tailN)
 	share := max(float64(g.share), math.Exp(-tailFrom))
@@ -413,26 +400,6 @@ func (m *GapModel) tailBound(g *Gaps) float64 {
 		sum = n
 	}
 	return tailFrom + sum*math.Expm1(odds/n)
-}
-
-// meanRate returns the mean rate per hour over the hours of the week that have been seen.
-func (g *Gaps) meanRate() float64 {
-	sum, hours := 0., 0.
-	for i, s := range g.slots {
-		if s.exposure == 0 {
-			continue
-		}
-		days := 1.
-		if i < slotsPerDay {
-			days = weekdays
-		}
-		sum += days * float64(s.rate)
-		hours += days
-	}
-	if hours == 0 {
-		return 0
-	}
-	return sum / hours
 }
 
 // expose teaches the slots the gap before an event or, if it became a silence, its part before silent.
@@ -456,6 +423,28 @@ func (m *GapModel) expose(g *Gaps, last, now, silent time.Time) {
 	}
 }
 
+// miss records the local days that are entirely in the first week of a gap.
+func (m *GapModel) miss(g *Gaps, last, now time.Time) {
+	if week := last.Add(7 * 24 * time.Hour); now.After(week) {
+		now = week
+	}
+	hours := 0 // of the current day, if the gap includes it from its start
+	m.walk(last, now, func(_ time.Time, i int, length float64, _ bool) bool {
+		switch {
+		case length < 1:
+			hours = 0
+		case i%daySlots == 0:
+			hours = 1
+		case hours > 0:
+			hours++
+		}
+		if hours == daySlots {
+			g.miss(i / daySlots)
+		}
+		return true
+	})
+}
+
 // learnHour teaches slot i the current hour, which has ended.
 func (g *Gaps) learnHour(i int) {
 	events, seen := float64(g.events), min(float64(g.seen), 1)
@@ -463,42 +452,14 @@ func (g *Gaps) learnHour(i int) {
 	if seen < exposureUnit/2 {
 		return
 	}
-	s := &g.slots[i]
-	rate := float64(s.rate)
-	switch few := func(rate float64) float64 { return 1.5*rate + 3 }; {
-	case s.exposure > 0 && s.hours() < knownWeekday && seen > .5: // one hour of two may have a burst
-		rate, events = min(rate, few(events/seen)), min(events, few(rate)*seen)
-	case g.known(i):
-		events = min(events, 2*rate*seen+10)
-	}
-	memory := weekdayMemory
-	if i >= slotsPerDay {
-		memory = weekendMemory
-	}
-	before := s.hours() * math.Exp(-seen/memory)
-	rate = (rate*before + events) / (before + seen)
-	s.rate = math.Float32frombits(math.Float32bits(float32(rate)) &^ 0xff)
-	s.exposure = uint8(min(max(math.Round((before+seen)/exposureUnit), 1), math.MaxUint8))
-}
-
-// slot returns the slot of t, and how long it lasts from t on.
-func (m *GapModel) slot(t time.Time) (i int, rest time.Duration) {
-	hour, minute, second := t.In(m.calendar.Zone()).Clock()
-	switch m.calendar.Weekday(t) {
-	case time.Saturday:
-		i = slotsPerDay
-	case time.Sunday:
-		i = 2 * slotsPerDay
-	}
-	into := time.Duration(minute)*time.Minute + time.Duration(second)*time.Second + time.Duration(t.Nanosecond())
-	return i + hour, time.Hour - into
+	g.learn(i, events, seen)
 }
 
 // walk calls f for each slot between two times, with the start, the slot, the hours in it, and whether the slot ends
 // with them. It stops if f returns false.
 func (m *GapModel) walk(from, end time.Time, f func(from time.Time, i int, hours float64, ends bool) bool) {
 	for from.Before(end) {
-		i, rest := m.slot(from)
+		i, rest := m.calendar.hourOfWeek(from)
 		step := min(rest, end.Sub(from))
 		if !f(from, i, step.Hours(), step == rest) {
 			return
@@ -507,67 +468,58 @@ func (m *GapModel) walk(from, end time.Time, f func(from time.Time, i int, hours
 	}
 }
 
-// Bits of the encoded n: a beat, or visits, follow after the rest.
-const (
-	hasBeat   = 0x80
-	hasVisits = 0x40
-)
-
 // Append appends the encoded gaps to b.
 func (g *Gaps) Append(b []byte) []byte { return compact.Append(b, g.form) }
 
 // Decode decodes gaps from the front of b. It returns the rest of b.
 func (g *Gaps) Decode(b []byte) (rest []byte, err error) { return compact.Front(b, g.form) }
 
-// form encodes or decodes gaps: a bit mask of the slots that have been seen, these slots, and the rest.
+// DecodeFormer is Decode for gaps with slots of weekdays, Saturdays and Sundays.
+func (g *Gaps) DecodeFormer(b []byte) (rest []byte, err error) { return compact.Front(b, g.formerForm) }
+
+// form encodes or decodes gaps.
 func (g *Gaps) form(c *compact.Codec) {
-	word := func(v *uint32) {
-		var b [4]byte
-		binary.BigEndian.PutUint32(b[:], *v)
-		c.Raw(b[:])
-		*v = binary.BigEndian.Uint32(b[:])
-	}
-	floats := func(values ...*float32) {
-		for _, v := range values {
-			bits := math.Float32bits(*v)
-			word(&bits)
-			*v = math.Float32frombits(bits)
-			c.Check(*v >= 0 && *v <= math.MaxFloat32)
-		}
-	}
-	var mask [gapSlots / 8]byte
-	for i, s := range g.slots {
-		if s.exposure > 0 {
-			mask[i/8] |= 1 << (i % 8)
-		}
-	}
-	c.Raw(mask[:])
-	for i := range g.slots {
-		if s := &g.slots[i]; mask[i/8]&(1<<(i%8)) != 0 {
-			bits := math.Float32bits(s.rate) | uint32(s.exposure)
-			word(&bits)
-			*s = gapSlot{math.Float32frombits(bits &^ 0xff), uint8(bits)}
-			c.Check(s.rate >= 0 && s.rate <= math.MaxFloat32 && s.exposure > 0)
-		}
-	}
+	hasBeat, hasVisits := g.beat.gaps > 0, g.visits.n > 0
+	compact.Bytes(c, &g.n)
+	c.Bits(&hasBeat, &hasVisits, &g.settled)
+	compact.Bytes(c, &g.missed)
+	g.weekRates.form(c)
+	g.restForm(c, hasBeat, hasVisits)
+}
+
+// formerForm decodes gaps with slots of weekdays, Saturdays and Sundays.
+func (g *Gaps) formerForm(c *compact.Codec) {
+	const hasBeat, hasVisits = 0x80, 0x40 // bits of the encoded n
+	*g = Gaps{}
+	g.weekRates.formerForm(c)
+	compact.Bytes(c, &g.n)
 	n := g.n
-	if g.beat.gaps > 0 {
-		n |= hasBeat
-	}
-	if g.visits.n > 0 {
-		n |= hasVisits
-	}
-	compact.Bytes(c, &n)
-	g.n = n &^ (hasBeat | hasVisits)
-	floats(&g.events, &g.seen, &g.tailN, &g.tailS, &g.share, &g.paceGaps, &g.expected, &g.pause)
+	g.n &^= hasBeat | hasVisits
+	g.restForm(c, n&hasBeat != 0, n&hasVisits != 0)
+}
+
+// restForm encodes or decodes the gaps except for the slots.
+func (g *Gaps) restForm(c *compact.Codec, hasBeat, hasVisits bool) {
+	floats(c, &g.events, &g.seen, &g.tailN, &g.tailS, &g.share, &g.paceGaps, &g.expected, &g.pause)
 	compact.Signed(c, &g.pauseUntil)
 	c.Check(g.n <= minGaps && (g.n == 0 || g.tailN >= 1 && g.expected > 0))
-	if b := &g.beat; n&hasBeat != 0 {
+	if b := &g.beat; hasBeat {
 		compact.Bytes(c, &b.gaps)
-		floats(&b.hours, &b.median, &b.spread)
+		floats(c, &b.hours, &b.median, &b.spread)
 		c.Check(b.gaps > 0 && b.gaps <= beatGaps && b.median > 0)
 	}
-	if n&hasVisits != 0 {
+	if hasVisits {
 		g.visits.form(c)
+	}
+}
+
+// floats encodes or decodes numbers that are finite and not negative.
+func floats(c *compact.Codec, values ...*float32) {
+	for _, v := range values {
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], math.Float32bits(*v))
+		c.Raw(b[:])
+		*v = math.Float32frombits(binary.BigEndian.Uint32(b[:]))
+		c.Check(*v >= 0 && *v <= math.MaxFloat32)
 	}
 }

@@ -1,6 +1,7 @@
 package usual
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -120,6 +121,10 @@ func TestGaps(t *testing.T) {
 	for name, draw := range gapStreams {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			seeds := seeds
+			if name == "rare" { // few ends in each stream
+				seeds = 20
+			}
 			total, most, ends, late := 0, 0, 0, 0
 			longest := 0.
 			for seed := range seeds {
@@ -183,6 +188,131 @@ func TestGapsYoungStream(t *testing.T) {
 	}
 }
 
+// freeDays are choices of free days, 0 is Monday.
+var freeDays = map[string][]int{"Fri and Sat": {4, 5}, "Thu and Fri": {3, 4}, "Fri": {4}, "Mon": {0}, "Sat and Sun": {5, 6}, "Wed": {2}, "none": nil}
+
+// daily draws events with a rate per hour from one hour of the day up to another, except for free days, counted from 0.
+func daily(seed uint64, perHour float64, from, end int, free func(day int) bool) []time.Time {
+	return poisson(rand.New(rand.NewPCG(seed, 4)), func(h int) float64 {
+		if free(h/24) || h%24 < from || h%24 >= end {
+			return 0
+		}
+		return perHour
+	})
+}
+
+// silencesOf returns the silences of a stream of events, from which drop removes some. A nil drop removes none.
+func silencesOf(events []time.Time, drop func(time.Time) bool) (silences []time.Time) {
+	m := NewGapModel(nil, 0, DefaultBudgetTime)
+	var g Gaps
+	last := events[0]
+	for _, now := range events[1:] {
+		if drop != nil && drop(now) {
+			continue
+		}
+		if silent := m.Observe(&g, last, now, time.Time{}); !silent.IsZero() {
+			silences = append(silences, silent)
+		}
+		last = now
+	}
+	return silences
+}
+
+// A stream that works on some days of the week raises at most one false silence in eight weeks, for every choice of
+// free days. If it stops for five hours on a working day of week 6, it is silent within the first two.
+func TestGapsFreeDays(t *testing.T) {
+	for name, days := range freeDays {
+		free := func(day int) bool { return slices.Contains(days, day%7) }
+		for seed := range uint64(2) {
+			events := daily(seed, 20, 9, 18, free)
+			if silences := silencesOf(events, nil); len(silences) > 1 {
+				t.Errorf("free: %s, seed %d: %d false silences, from %v on", name, seed, len(silences), silences[0])
+			}
+			stop := monday.AddDate(0, 0, 5*7+1).Add(11 * time.Hour)
+			stopped := silencesOf(events, func(now time.Time) bool { return now.After(stop) && now.Before(stop.Add(5*time.Hour)) })
+			if !slices.ContainsFunc(stopped, func(silent time.Time) bool { return silent.After(stop) && silent.Before(stop.Add(2*time.Hour)) }) {
+				t.Errorf("free: %s, seed %d: the stop at %v is not found, but %v", name, seed, stop, stopped)
+			}
+		}
+	}
+}
+
+// A day that becomes free in week 4 causes two silences, although it is too long for a pause. A day that is not free any
+// more from week 5 on causes none.
+func TestGapsFreeDayChanges(t *testing.T) {
+	const friday, saturday = 4, 5
+	for seed := range uint64(2) {
+		silences := silencesOf(daily(seed, 20, 0, 24, func(day int) bool { return day%7 == friday && day >= 21 }), nil)
+		if len(silences) < 2 || len(silences) > 3 {
+			t.Errorf("seed %d: silences of a stream whose Fridays become free: %v", seed, silences)
+		}
+		silences = silencesOf(daily(seed, 40, 9, 18, func(day int) bool { return day%7 >= saturday || day%7 == friday && day < 28 }), nil)
+		if len(silences) > 1 {
+			t.Errorf("seed %d: silences of a stream whose Fridays become working days: %v", seed, silences)
+		}
+	}
+}
+
+// Until the classes are found, a stream that never rests has a class from Monday to Friday, and other streams have none.
+func TestGapsFirstDays(t *testing.T) {
+	for name, test := range map[string]struct {
+		working func(hour int) bool
+		silent  time.Duration // after the end on Wednesday, at most
+	}{
+		"all day":      {func(int) bool { return true }, 20 * time.Minute},
+		"but a break":  {func(hour int) bool { return hour < 2 || hour >= 5 }, 20 * time.Minute},
+		"by day alone": {func(hour int) bool { return hour >= 9 && hour < 18 }, firstHours * time.Hour},
+	} {
+		m, g := NewGapModel(nil, 0, DefaultBudgetTime), Gaps{}
+		last := monday
+		for now := monday; now.Before(monday.AddDate(0, 0, 2).Add(11 * time.Hour)); now = now.Add(time.Minute) {
+			if test.working(now.Hour()) && now.After(last) {
+				m.Observe(&g, last, now, time.Time{})
+				last = now
+			}
+		}
+		if silent := m.Deadline(&g, last).Sub(last); silent > test.silent || silent < test.silent/4 {
+			t.Errorf("%s: silent after %v", name, silent)
+		}
+	}
+}
+
+// Gaps of the format with weekdays, Saturdays and Sundays keep their rates and hours.
+func TestGapsDecodeFormer(t *testing.T) {
+	former := make([]byte, 9, 60)
+	for _, slot := range []struct {
+		i        int
+		rate     float32
+		exposure uint32
+	}{{9, 20, 246}, {20, .5, 3}, {33, 7, 100}, {57, 0, 102}} {
+		former[slot.i/8] |= 1 << (slot.i % 8)
+		former = binary.BigEndian.AppendUint32(former, math.Float32bits(slot.rate)|slot.exposure)
+	}
+	former = append(former, minGaps)
+	for range 8 {
+		former = binary.BigEndian.AppendUint32(former, math.Float32bits(1))
+	}
+	former = append(former, 0) // pauseUntil
+	var g Gaps
+	if rest, err := g.DecodeFormer(former); err != nil || len(rest) > 0 {
+		t.Fatalf("%v, %d bytes are left", err, len(rest))
+	}
+	for _, want := range []struct {
+		slot, days int
+		rate, x    float64
+	}{{9, 5, 20, 20.5}, {2*24 + 9, 5, 20, 20.5}, {20, 5, .5, .25}, {5*24 + 9, 1, 7, 100. / 12}, {6*24 + 9, 1, 0, 8.5}, {10, 5, 0, 0}} {
+		rate, hours, days := g.pool(want.slot)
+		if days != want.days || math.Abs(rate-want.rate) > 1e-9 || math.Abs(hours-want.x) > 1e-9 {
+			t.Errorf("slot %d: rate %v in %v hours of %d days, want %+v", want.slot, rate, hours, days, want)
+		}
+	}
+	for n := range former {
+		if _, err := new(Gaps).DecodeFormer(former[:n]); err == nil {
+			t.Fatalf("%d of %d bytes are read", n, len(former))
+		}
+	}
+}
+
 // A rate that falls for good causes few silences.
 func TestGapsFallingRate(t *testing.T) {
 	m := NewGapModel(nil, 0, DefaultBudgetTime)
@@ -228,7 +358,7 @@ func TestGapsEncoding(t *testing.T) {
 				t.Fatalf("%d of %d bytes are read", n, len(b))
 			}
 		}
-		if len(b) > 360 {
+		if len(b) > 420 {
 			t.Errorf("%d bytes", len(b))
 		}
 	}
