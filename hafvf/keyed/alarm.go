@@ -40,6 +40,8 @@ type AlarmConfig struct {
 	Zone    string // time zone of the seasons, an IANA name; empty for UTC
 	// Holidays are treated as another day of the week, in the profile and for silences. States do not depend on them.
 	Holidays usual.Holidays
+	// Monthly are days of the month on which the usual values differ. States do not depend on their choice.
+	Monthly []usual.MonthDay
 	// Order is the order of the profile's autoregressive view; 0 disables the view.
 	Order int
 }
@@ -54,7 +56,7 @@ func DefaultAlarms() AlarmConfig {
 }
 
 func (c AlarmConfig) calendar() *usual.Calendar {
-	return checked(usual.NewCalendar(checked(domain.Zone(c.Zone)), c.Holidays))
+	return checked(usual.NewCalendar(checked(domain.Zone(c.Zone)), c.Holidays)).WithMonthly(c.Monthly)
 }
 
 func (c AlarmConfig) validate() error {
@@ -76,6 +78,14 @@ func (c AlarmConfig) validate() error {
 	}
 	if _, err := usual.NewCalendar(zone, c.Holidays); err != nil {
 		return fmt.Errorf("holidays: %w", err)
+	}
+	for i, day := range c.Monthly {
+		if !slices.Contains(usual.MonthDays(), day) {
+			return fmt.Errorf("monthly.%d: unknown day %q of a month: use one of %v", i, day, usual.MonthDays())
+		}
+		if slices.Contains(c.Monthly[:i], day) {
+			return fmt.Errorf("monthly.%d: %s is there twice", i, day)
+		}
 	}
 	return usual.ProfileConfig{Seasons: c.Seasons, Order: c.Order}.Validate()
 }

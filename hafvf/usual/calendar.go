@@ -16,8 +16,9 @@ type Holidays struct {
 // A Calendar converts times to the local time of a zone. It replaces a holiday by the nearest day with the weekday of
 // Holidays.Like. A nil Calendar is UTC without holidays.
 type Calendar struct {
-	zone   *time.Location
-	shifts map[int64]int64 // days from a holiday to the day that replaces it, by days since 1 January 1970
+	zone    *time.Location
+	monthly []MonthDay
+	shifts  map[int64]int64 // days from a holiday to the day that replaces it, by days since 1 January 1970
 }
 
 // NewCalendar returns a calendar. A nil zone means UTC. An error names the invalid date or weekday.

@@ -219,6 +219,7 @@ func detect(dst **Detect) keytable.ValueParser {
 			{Name: "season", Doc: "Cycles of the usual value, for keys with times. They also set the hours of the plan: hours of the week with 168h, else hours of the day. [] turns both off. After a change of season, zone or ar, each key relearns its usual values.", Read: seasons(&v.Seasons)},
 			{Name: "zone", Doc: "Zone of the season, and of times in messages. The default is model.zone if there is a model.season, else the zone of the source.", Read: keytable.Zone(&v.Zone)},
 			{Name: "holidays", Doc: "Dates that are treated and learned as another day of the week, by default Sunday: in usual values, in silences and in a model.season. New dates need no --migrate.", Read: holidays(&v.Holidays)},
+			{Name: "monthly", Doc: "Days of the month on which the values differ from other days. The first such day of a key may raise an alarm; later ones are compared with the days before. New days need no --migrate.", Read: monthly(&v.Monthly)},
 			{Name: "ar", Doc: "Number of previous values on which the usual value depends. 0 turns it off.", Unit: "observations", Read: keytable.UpTo(&v.Order, usual.MaxOrder)},
 		}
 	})
@@ -418,6 +419,20 @@ func holidays(dst *usual.Holidays) keytable.ValueParser {
 		}
 		*dst = usual.Holidays{Dates: append(listed, filed...), Like: time.Weekday(slices.Index(weekdays, like))}
 	}}
+}
+
+// monthly reads a list of days of the month.
+func monthly(dst *[]usual.MonthDay) keytable.ValueParser {
+	var days, names []string
+	for _, day := range usual.MonthDays() {
+		names = append(names, string(day))
+	}
+	return keytable.Choices(&days, names...).Sets(func() {
+		*dst = nil
+		for _, day := range days {
+			*dst = append(*dst, usual.MonthDay(day))
+		}
+	})
 }
 
 const maxHolidayBytes = 4 * inputfile.MB

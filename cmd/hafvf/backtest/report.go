@@ -56,8 +56,10 @@ type Report struct {
 	Muted   Suppressed `json:"muted"`
 	Resting Suppressed `json:"resting"`
 	// ByKey lists the keys by decreasing number of alerts.
-	ByKey   []Key   `json:"by_key"`
-	Largest []Event `json:"largest"` // the largest events, at most maxListed, by decreasing size
+	ByKey []Key `json:"by_key"`
+	// MonthDay is nil if no key has most of its alarms on the same day of the month.
+	MonthDay *MonthDay `json:"month_day,omitempty"`
+	Largest  []Event   `json:"largest"` // the largest events, at most maxListed, by decreasing size
 	// Incidents is nil if the config has no incidents.
 	Incidents *Incidents `json:"incidents,omitempty"`
 	Labels    *Score     `json:"labels,omitempty"`
@@ -211,6 +213,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels, mar
 		r.Muted.add(k.Muted)
 		r.Resting.add(k.Resting)
 	}
+	r.MonthDay = r.monthDayOf()
 	r.Messages = c.messagesOver(r.Last.Sub(r.First))
 	slices.SortFunc(r.events, byTime)
 	r.Weeks = weeksOf(r.events, r.zone)

@@ -55,6 +55,7 @@ func (r *Report) String() string {
 		})
 	}
 	r.writePlans(&b)
+	r.writeMonthDay(&b)
 	if r.Alerts.total() == 0 {
 		return r.Against.append(&b, r)
 	}
