@@ -4,7 +4,7 @@ import "math"
 
 // A Plan learns what harmonics cannot represent: offsets by the hour of the week, and the spread of the values by hour,
 // by number of events, and recently. It transforms values before the views of a Profile. With m and σ of the season
-// view, a value y of n events in slot w, the hour of the week, at hour h of a working day or a weekend day is scored
+// view, a value y of n events in slot w, the hour of the week, at hour h of a working day or a free day is scored
 // and learned as
 //
 //	y′ = m + d/F,  d = y − m − o(w),  F = f(h)·g(n)
@@ -18,13 +18,20 @@ import "math"
 // the visits of the two days before. With the mean products c₁ of two visits that a plan makes similar, c₀ of a visit
 // with itself and cₓ of two visits that need not be similar, and ν² = (c₀ − c₁)·min(1, f)²,
 //
-//	o = a·max(G, K)·a²/(a² + 2ν²)
+//	o = a·max(G, K)·a²/(a² + ν²/2)
 //	G = ((c₁ − max(0, cₓ))/c₀ − .2)/.3 within 0 … 1   the table repeats itself
 //	K = |a|/ν − 3                      within 0 … 1   this slot alone is clear
 //
 // Hours f. The mean of ln|d/σgr| + .635 over the visits of an hour, with a prior of two visits of zero, less the mean
 // of all hours, is multiplied by the share of the differences between hours that is not due to chance. The result is ln
 // f. A visit counts as at most e^1.6 times the f of its hour.
+//
+// Free days are Saturday and Sunday until the offsets show other classes of days, at the end of a week. The shape of a
+// day is the a of its hours less their line of regression by hour, because the seasons represent the levels of the days
+// but not their shapes. Two days differ by q, the mean over their hours of the squared difference of their shapes over
+// 2ν²·f·f′. groupDays groups the days by q/(1 + q₁/10), where q₁ is the largest q. If it finds more than one class, all
+// days outside the largest one are free. After a change, the visits of an hour count as at most four. Days with fewer
+// than eight hours in common, as with steps of more than three hours, are not compared.
 //
 // Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with the c of a grid that maximizes the likelihood of the d. A share
 // uses distances of the arcsine, so that 1 of 1 is not a surprise; their scale is known.
@@ -43,7 +50,7 @@ const (
 	minAlike   = .2 // limits of G
 	maxAlike   = .5
 	clearly    = 3.  // start of K, standard deviations of a visit
-	shrinkage  = 2.  // of offsets, in ν²
+	shrinkage  = .5  // of offsets, in ν²: the variance of a median of visits
 	minMove    = .25 // smallest part of the way of an offset to the median
 	meanVisits = 24  // memory of the running mean, visits
 	maxPairs   = 672 // memory of the products, pairs of visits
@@ -74,7 +81,8 @@ const (
 const (
 	daySlots      = 24
 	weekSlots     = 168
-	dayHours      = 48 // hours of a working day and of a weekend day
+	dayHours      = 48          // hours of a working day and of a free day
+	weekend       = 1<<5 | 1<<6 // free days until others are found
 	unknown       = math.MinInt8
 	maxExponent   = 120  // of the unit, in magnitude
 	visitUnits    = 4    // units of an encoded last visit

@@ -25,7 +25,8 @@ func (p *Profile) planForm(s State) func(*compact.Codec, *Plan) {
 		for i := range *plan {
 			coordinate := &(*plan)[i]
 			moved, events, table := coordinate.seen != p.coordinate(s, i).streak[streakSeen], coordinate.events.events > 0, coordinate.table.slot > 0
-			if c.Bits(&moved, &events, &table); moved {
+			free := table && coordinate.table.free != weekend
+			if c.Bits(&moved, &events, &table, &free); moved {
 				c.Doubles(&coordinate.seen)
 			}
 			shorts(c, coordinate.lately.floats())
@@ -34,6 +35,9 @@ func (p *Profile) planForm(s State) func(*compact.Codec, *Plan) {
 			}
 			if table {
 				coordinate.table.form(c, p.slots)
+				if free {
+					compact.Bytes(c, &coordinate.table.free)
+				}
 			}
 			c.Check(c.Writes || coordinate.valid(p, events, table))
 		}
@@ -156,7 +160,7 @@ func (c *coordinatePlan) valid(p *Profile, events, table bool) bool {
 	}
 	if t := &c.table; table {
 		ok = ok && p.slots > 0 && t.slot >= 1 && t.slot <= weekSlots && t.n >= 0 && t.visits <= meanVisits && t.day.n <= maxPairs && t.week.n <= maxPairs &&
-			within(t.floats(), -bound, bound) && t.day.same >= 0 && t.week.same >= 0 && t.unit >= -maxExponent && t.unit <= maxExponent
+			within(t.floats(), -bound, bound) && t.day.same >= 0 && t.week.same >= 0 && t.unit >= -maxExponent && t.unit <= maxExponent && t.free < 1<<7
 		for _, n := range t.hourN {
 			ok = ok && n <= maxHourVisits
 		}

@@ -19,6 +19,7 @@ type planTable struct {
 	unit      int8            // offsets are multiples of 2^unit
 	last      [weekSlots]int8 // last visits; unknown before the first visit of a slot
 	offset    [weekSlots]int8 // unknown before the second visit
+	free      uint8           // a bit for each free day, the lowest for Monday
 	hours     [dayHours]int16 // ln f
 	hourN     [dayHours]uint8 // visits of the hour
 	hourMean  float64         // mean of ln f, and
@@ -38,9 +39,9 @@ func slotOf(calendar *Calendar, t time.Time) int {
 	return int((h%weekSlots + weekSlots) % weekSlots)
 }
 
-// hourOf returns the hour of the day, plus 24 on a weekend.
-func hourOf(slot int) int {
-	if slot >= 5*daySlots {
+// hourOf returns the hour of the day, plus 24 on a free day.
+func (t *planTable) hourOf(slot int) int {
+	if t.free>>(slot/daySlots)&1 == 1 {
 		return slot%daySlots + daySlots
 	}
 	return slot % daySlots
@@ -141,7 +142,7 @@ func (t *planTable) offsetOf(p *Profile, slot int) float64 {
 
 // factor returns f.
 func (t *planTable) factor(slot int) float64 {
-	hour := hourOf(slot)
+	hour := t.hourOf(slot)
 	if t.hourShare == 0 || t.hourN[hour] == 0 {
 		return 1
 	}
@@ -169,7 +170,7 @@ func (t *planTable) weigh() {
 
 // begin starts the first visit.
 func (t *planTable) begin(slot int) {
-	t.slot = int16(slot) + 1
+	t.slot, t.free = int16(slot)+1, weekend
 	for i := range t.last {
 		t.last[i], t.offset[i] = unknown, unknown
 	}
@@ -187,8 +188,11 @@ func (t *planTable) visit(p *Profile, next int, sd float64, offsets bool) {
 	}
 	if offsets {
 		t.learnOffset(p, slot, sd)
+		if next < slot {
+			t.findFreeDays(p)
+		}
 	}
-	hour := hourOf(slot)
+	hour := t.hourOf(slot)
 	c := t.hourN[hour]
 	v := float64(t.hours[hour])
 	v += (hourUnit*(math.Log(t.factor(slot))+float64(t.log)/float64(t.n)-meanLog) - v) / (float64(c) + hourPrior + 1)

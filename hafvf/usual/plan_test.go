@@ -139,6 +139,34 @@ func TestPlanHours(t *testing.T) {
 	}
 }
 
+// Any days of the week may be free: if they have ten times the spread, the spread is at least 1.5 times as large on
+// each of them as on any other day after eight weeks.
+func TestPlanFreeDays(t *testing.T) {
+	for _, free := range [][]time.Weekday{{time.Friday, time.Saturday}, {time.Saturday, time.Sunday}, {time.Wednesday}} {
+		_, sd := expected(DefaultProfile(), time.Hour, 9, func(now time.Time, noise float64) float64 {
+			switch work := now.Hour() >= 8 && now.Hour() < 16; {
+			case slices.Contains(free, now.Weekday()):
+				return 10 * noise
+			case work:
+				return 50 + noise
+			}
+			return noise
+		})
+		minFree, maxWork := math.Inf(1), 0.
+		for day := range 7 {
+			s := sd[(8*7+day)*24+12]
+			if slices.Contains(free, time.Weekday((day+1)%7)) {
+				minFree = min(minFree, s)
+			} else {
+				maxWork = max(maxWork, s)
+			}
+		}
+		if t.Logf("free on %v: at least %.3g, else at most %.3g", free, minFree, maxWork); minFree < 1.5*maxWork {
+			t.Errorf("free on %v: the spread is at least %.3g, on other days at most %.3g", free, minFree, maxWork)
+		}
+	}
+}
+
 // Steps of less than a quarter of an hour have no offsets, and steps of less than ten minutes or more than six hours
 // have no hours.
 func TestPlanSteps(t *testing.T) {
