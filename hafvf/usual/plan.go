@@ -14,7 +14,9 @@ import "math"
 //
 // Offset o. A visit of a slot has the mean ρ of y − m, less the running mean of the last 24 visits. A slot stores its
 // last visit l and its offset a, which moves to the median of a, l and ρ: a deviation that occurred once is not
-// learned, and one that occurred twice is known at the third time. A slot without two visits uses the common part of
+// learned, and one that occurred twice is known at the third time. An entry of the table is cut at a limit of at least 8σ
+// and 1.5 times the largest offset. If l was cut and ρ is larger on the same side, l counts as ρ, up to eight times its
+// value, and the limit increases to l: one outlier does not make the table coarser, but two do. A slot without two visits uses the common part of
 // the visits of the two days before. With the mean products c₁ of two visits that a plan makes similar, c₀ of a visit
 // with itself and cₓ of two visits that need not be similar, and ν² = (c₀ − c₁)·min(1, f)²,
 //
@@ -56,6 +58,7 @@ const (
 	maxPairs   = 672 // memory of the products, pairs of visits
 	visitBound = 6.  // largest visit, standard deviations
 	tableBound = 8.  // largest entry of the table, standard deviations
+	maxGrowth  = 8.  // largest factor of a last visit that was cut
 
 	hourPrior     = 2.    // visits
 	maxHourVisits = 50    // memory of an hour, visits

@@ -211,7 +211,11 @@ func (t *planTable) learnOffset(p *Profile, slot int, sd float64) {
 	prevMean := float64(t.mean)
 	t.mean += float32(within(r-prevMean, limit) / float64(t.visits))
 	r -= prevMean
-	t.scale(sd)
+	l := t.value(t.last[i])
+	if abs := max(t.last[i], -t.last[i]); abs == visitUnits*maxVisitUnits && math.Abs(r) > math.Abs(l) && l*r > 0 {
+		l = within(r, maxGrowth*math.Abs(l)) // the last visit was cut
+	}
+	t.scale(sd, l)
 	clip := func(v int8) float64 { return within(t.value(v), limit) / f }
 	now := within(r, limit) / f
 	day := t.earlier(p, slot, daySlots)
@@ -229,9 +233,9 @@ func (t *planTable) learnOffset(p *Profile, slot int, sd float64) {
 			own.record(now, clip(t.last[i]), clip(t.last[other]))
 		}
 	}
-	if l := t.last[i]; l != unknown {
+	if t.last[i] != unknown {
 		a, move := t.value(t.offset[i]), 1.
-		m := median.Of([]float64{a, t.value(l), r})
+		m := median.Of([]float64{a, l, r})
 		if t.offset[i] != unknown {
 			u := (m - a) * (m - a) / (4*max(float64(own.same)-float64(own.alike), 0)*f*f + 1e-12)
 			move = max(minMove, u/(1+u))
@@ -241,15 +245,16 @@ func (t *planTable) learnOffset(p *Profile, slot int, sd float64) {
 	t.last[i] = t.coarse(r)
 }
 
-// scale chooses the unit so that entries reach tableBound standard deviations and 1.5 times the largest offset.
-func (t *planTable) scale(sd float64) {
+// scale chooses the unit so that entries reach tableBound standard deviations, 1.5 times the largest offset, and the
+// visit l.
+func (t *planTable) scale(sd, l float64) {
 	minOffset, maxOffset := int8(0), int8(0)
 	for _, a := range t.offset {
 		if a != unknown {
 			minOffset, maxOffset = min(minOffset, a), max(maxOffset, a)
 		}
 	}
-	_, e := math.Frexp(max(tableBound*sd, 1.5*t.value(maxOffset), -1.5*t.value(minOffset)))
+	_, e := math.Frexp(max(tableBound*sd, 1.5*t.value(maxOffset), -1.5*t.value(minOffset), math.Abs(l)))
 	exponent := int8(max(-maxExponent, min(e-7, maxExponent)))
 	if exponent == t.unit {
 		return
