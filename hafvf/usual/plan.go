@@ -268,15 +268,15 @@ func (s *coordinatePlan) prepare(p *Profile, pace *Pace, n, y, mean, sd float64)
 	if p.slots > 0 && pace.hours {
 		switch {
 		case s.table.slot == 0:
-			s.table.begin(p.slot)
+			s.table.begin(p.phase)
 		case n > 1:
-			s.table.visit(p, p.slot, sd, pace.offsets)
+			s.table.visit(p, p.phase, sd, pace.offsets)
 		}
 		if pace.offsets {
-			v.offset = s.table.offsetOf(p, p.slot)
-			v.weekly = p.slots == weekSlots && s.table.offset[p.slot] != unknown
+			v.offset = s.table.offsetOf(p, p.phase)
+			v.weekly = p.slots == weekSlots && *s.table.known(p, p.phase).offset != unknown
 		}
-		hour = s.table.factor(p.slot)
+		hour = s.table.factor(p.phase.slot())
 	}
 	eventFactor, unit, informative := 1., 1., true
 	if e.Events > 0 {

@@ -14,8 +14,8 @@ const (
 
 // findFreeDays groups the days of the week by the shapes of their offsets. If there are at least two classes, the days
 // outside the largest one become the free days.
-func (t *planTable) findFreeDays(p *Profile) {
-	if p.slots != weekSlots || t.week.n == 0 {
+func (t *planTable) findFreeDays() {
+	if t.week.n == 0 {
 		return
 	}
 	var shapes [7][daySlots]float64
@@ -70,8 +70,11 @@ func (t *planTable) findFreeDays(p *Profile) {
 func (t *planTable) shape(day int, shape *[daySlots]float64) {
 	var n, sum, hours, squares, product float64
 	for h := range shape {
-		a := t.offset[day*daySlots+h]
-		if shape[h] = t.value(a); a == unknown {
+		a, b := t.offset[0][day*daySlots+h], t.offset[1][day*daySlots+h]
+		if t.weeks != alternating {
+			b = a
+		}
+		if shape[h] = (t.value(a) + t.value(b)) / 2; a == unknown || b == unknown {
 			shape[h] = math.NaN()
 			continue
 		}

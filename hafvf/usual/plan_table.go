@@ -9,16 +9,20 @@ import (
 
 // A planTable stores offsets and spreads by the hour.
 type planTable struct {
-	slot      int16   // of the current visit, counted from 1; 0 before the first visit
+	slot      int16   // phase of the current visit, counted from 1; 0 before the first visit
 	n         int32   // values of the current visit
 	sum, log  float32 // sums of y − m and of ln|d/σFr| over these values
 	mean      float32 // of visits
 	visits    uint8   // up to meanVisits
 	day       likeness
 	week      likeness
+	fortnight likeness        // c₁ of visits two weeks apart, cₓ of visits one week apart
+	weeks     uint8           // oneWeek, twoWeeks or alternating
 	unit      int8            // offsets are multiples of 2^unit
-	last      [weekSlots]int8 // last visits; unknown before the first visit of a slot
-	offset    [weekSlots]int8 // unknown before the second visit
+	last      [2]weekTable    // last visits; unknown before the first visit of a slot
+	offset    [2]weekTable    // unknown before the second visit
+	holidays  bool            // the key has seen a holiday
+	dayOff    [2]dayTable     // last visits and offsets of holidays
 	free      uint8           // a bit for each free day, the lowest for Monday
 	hours     [dayHours]int16 // ln f
 	hourN     [dayHours]uint8 // visits of the hour
@@ -47,13 +51,6 @@ func (t *planTable) hourOf(slot int) int {
 	return slot % daySlots
 }
 
-// slotIndex returns the index of a slot in the table, which covers a week or a day.
-func (p *Profile) slotIndex(slot int) int { return slot % p.slots }
-
-func (t *planTable) earlier(p *Profile, slot, hours int) int {
-	return p.slotIndex(slot + weekSlots - hours)
-}
-
 // agreed returns the common part of two values: the smaller magnitude if they have the same sign, and else 0.
 func agreed(a, b float64) float64 {
 	if a*b <= 0 {
@@ -77,14 +74,14 @@ func (l *likeness) noise() float64 {
 	return max(float64(l.same)-float64(l.alike), 1e-6*float64(l.same))
 }
 
-// known returns o for an offset a in an hour with factor f.
-func (l *likeness) known(a, f float64) float64 {
+// known returns o for an offset a in an hour with factor f. repeats is G.
+func (l *likeness) known(a, f, repeats float64) float64 {
 	if l.n == 0 {
 		return 0
 	}
 	noise := l.noise()*min(1, f*f) + 1e-12
 	clear := unit(math.Abs(a)/math.Sqrt(noise) - clearly)
-	return max(l.plan(), clear) * a * a * a / (a*a + shrinkage*noise)
+	return max(repeats, clear) * a * a * a / (a*a + shrinkage*noise)
 }
 
 // record learns the visit r. last is an earlier visit that a plan makes similar; other is one that need not be similar.
@@ -115,29 +112,25 @@ func (t *planTable) coarse(v float64) int8 {
 	return visitUnits * max(-maxVisitUnits, min(int8(math.Round(float64(t.entry(v))/visitUnits)), maxVisitUnits))
 }
 
-// offsetOf returns o of a slot.
-func (t *planTable) offsetOf(p *Profile, slot int) float64 {
+// offsetOf returns o of a phase.
+func (t *planTable) offsetOf(p *Profile, at phase) float64 {
 	if t.day.n == 0 {
 		return 0
 	}
-	f, i := t.factor(slot), p.slotIndex(slot)
-	if a := t.offset[i]; a != unknown {
-		own := &t.week
-		if p.slots == daySlots {
-			own = &t.day
-		}
-		if o := own.known(t.value(a), f); o != 0 || own.plan() > 0 {
+	f, own := t.factor(at.slot()), t.known(p, at)
+	if a := *own.offset; a != unknown {
+		if o := own.likeness.known(t.value(a), f, own.repeats); o != 0 || own.repeats > 0 {
 			return o
 		}
 	}
 	if p.slots == daySlots {
 		return 0
 	}
-	y, b := t.last[t.earlier(p, slot, daySlots)], t.last[t.earlier(p, slot, 2*daySlots)]
+	y, b := *t.earlier(p, at, daySlots), *t.earlier(p, at, 2*daySlots)
 	if y == unknown || b == unknown {
 		return 0
 	}
-	return t.day.known(agreed(t.value(y), t.value(b)), f)
+	return t.day.known(agreed(t.value(y), t.value(b)), f, t.day.plan())
 }
 
 // factor returns f.
@@ -169,27 +162,35 @@ func (t *planTable) weigh() {
 }
 
 // begin starts the first visit.
-func (t *planTable) begin(slot int) {
-	t.slot, t.free = int16(slot)+1, weekend
+func (t *planTable) begin(at phase) {
+	t.slot, t.free = int16(at)+1, weekend
 	for i := range t.last {
-		t.last[i], t.offset[i] = unknown, unknown
+		t.last[i].clear()
+		t.offset[i].clear()
+	}
+	for i := range t.dayOff {
+		for h := range t.dayOff[i] {
+			t.dayOff[i][h] = unknown
+		}
 	}
 }
 
-// visit moves the current visit to the slot next. If that is another slot, it learns the previous visit. sd is σ.
-func (t *planTable) visit(p *Profile, next int, sd float64, offsets bool) {
-	slot := int(t.slot) - 1
-	if slot == next {
+// visit moves the current visit to the phase next. If that is another phase, it learns the previous visit. sd is σ.
+func (t *planTable) visit(p *Profile, next phase, sd float64, offsets bool) {
+	at := phase(t.slot) - 1
+	if at == next {
 		return
 	}
+	slot := at.slot()
 	t.slot = int16(next) + 1
 	if t.n == 0 {
 		return
 	}
 	if offsets {
-		t.learnOffset(p, slot, sd)
-		if next < slot {
-			t.findFreeDays(p)
+		t.learnOffset(p, at, sd)
+		if next.slot() < slot && p.slots == weekSlots {
+			t.findFreeDays()
+			t.compareWeeks(at)
 		}
 	}
 	hour := t.hourOf(slot)
@@ -202,56 +203,70 @@ func (t *planTable) visit(p *Profile, next int, sd float64, offsets bool) {
 	t.weigh()
 }
 
-// learnOffset learns the current visit, in slot.
-func (t *planTable) learnOffset(p *Profile, slot int, sd float64) {
-	f, i := t.factor(slot), p.slotIndex(slot)
+// learnOffset learns the current visit, in a phase.
+func (t *planTable) learnOffset(p *Profile, at phase, sd float64) {
+	f := t.factor(at.slot())
 	limit := min(visitBound*sd*f, farthest)
 	r := float64(t.sum) / float64(t.n)
 	t.visits = min(t.visits+1, meanVisits)
 	prevMean := float64(t.mean)
 	t.mean += float32(within(r-prevMean, limit) / float64(t.visits))
 	r -= prevMean
-	l := t.value(t.last[i])
-	if abs := max(t.last[i], -t.last[i]); abs == visitUnits*maxVisitUnits && math.Abs(r) > math.Abs(l) && l*r > 0 {
+	own := t.entries(p, at)
+	l := t.value(own.prev)
+	if abs := max(own.prev, -own.prev); abs == visitUnits*maxVisitUnits && math.Abs(r) > math.Abs(l) && l*r > 0 {
 		l = within(r, maxGrowth*math.Abs(l)) // the last visit was cut
 	}
 	t.scale(sd, l)
-	clip := func(v int8) float64 { return within(t.value(v), limit) / f }
-	now := within(r, limit) / f
-	day := t.earlier(p, slot, daySlots)
-	if other := t.earlier(p, slot, 7); t.last[day] != unknown {
-		t.day.record(now, clip(t.last[day]), clip(t.last[other]))
+	if at.holiday() && p.slots == weekSlots {
+		t.holidays = true
+	} else {
+		t.recordLikeness(p, at, within(r, limit)/f, func(v int8) float64 { return within(t.value(v), limit) / f })
 	}
-	own := &t.day
-	if p.slots == weekSlots {
-		own = &t.week
-		if t.last[i] != unknown {
-			other := t.earlier(p, slot, 79)
-			if t.last[other] == unknown {
-				other = t.earlier(p, slot, 72)
-			}
-			own.record(now, clip(t.last[i]), clip(t.last[other]))
-		}
-	}
-	if t.last[i] != unknown {
-		a, move := t.value(t.offset[i]), 1.
+	if own.prev != unknown {
+		a, move := t.value(*own.offset), 1.
 		m := median.Of([]float64{a, l, r})
-		if t.offset[i] != unknown {
-			u := (m - a) * (m - a) / (4*max(float64(own.same)-float64(own.alike), 0)*f*f + 1e-12)
+		if *own.offset != unknown {
+			u := (m - a) * (m - a) / (4*max(float64(own.likeness.same)-float64(own.likeness.alike), 0)*f*f + 1e-12)
 			move = max(minMove, u/(1+u))
 		}
-		t.offset[i] = t.entry(a + move*(m-a))
+		*own.offset = t.entry(a + move*(m-a))
 	}
-	t.last[i] = t.coarse(r)
+	*own.last = t.coarse(r)
+}
+
+// recordLikeness learns the visit now. clip returns the value of a previous visit in the same measure.
+func (t *planTable) recordLikeness(p *Profile, at phase, now float64, clip func(v int8) float64) {
+	if day := *t.earlier(p, at, daySlots); day != unknown {
+		t.day.record(now, clip(day), clip(*t.earlier(p, at, 7)))
+	}
+	if p.slots == daySlots {
+		return
+	}
+	week := *t.earlier(p, at, weekSlots)
+	if week == unknown {
+		return
+	}
+	other := *t.earlier(p, at, 79)
+	if other == unknown {
+		other = *t.earlier(p, at, 72)
+	}
+	t.week.record(now, clip(week), clip(other))
+	if before := *t.earlier(p, at, 2*weekSlots); t.weeks != oneWeek && before != unknown {
+		t.fortnight.record(now, clip(before), clip(week))
+	}
 }
 
 // scale chooses the unit so that entries reach tableBound standard deviations, 1.5 times the largest offset, and the
 // visit l.
 func (t *planTable) scale(sd, l float64) {
 	minOffset, maxOffset := int8(0), int8(0)
-	for _, a := range t.offset {
-		if a != unknown {
-			minOffset, maxOffset = min(minOffset, a), max(maxOffset, a)
+	lasts, offsets := t.all()
+	for _, list := range offsets {
+		for _, a := range list {
+			if a != unknown {
+				minOffset, maxOffset = min(minOffset, a), max(maxOffset, a)
+			}
 		}
 	}
 	_, e := math.Frexp(max(tableBound*sd, 1.5*t.value(maxOffset), -1.5*t.value(minOffset), math.Abs(l)))
@@ -259,14 +274,17 @@ func (t *planTable) scale(sd, l float64) {
 	if exponent == t.unit {
 		return
 	}
-	prev := *t
+	prev := planTable{unit: t.unit}
 	t.unit = exponent
-	for i := range t.last {
-		if prev.last[i] != unknown {
-			t.last[i] = t.coarse(prev.value(prev.last[i]))
-		}
-		if prev.offset[i] != unknown {
-			t.offset[i] = t.entry(prev.value(prev.offset[i]))
+	convert := func(lists [3][]int8, entry func(v float64) int8) {
+		for _, list := range lists {
+			for i, v := range list {
+				if v != unknown {
+					list[i] = entry(prev.value(v))
+				}
+			}
 		}
 	}
+	convert(lasts, t.coarse)
+	convert(offsets, t.entry)
 }

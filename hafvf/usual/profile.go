@@ -143,7 +143,7 @@ type Profile struct {
 	spread     []float64 // as ProfileStep.Spread
 	offset     []float64 // as ProfileStep.Offset
 	evidence   Evidence  // evidence of the current update, and
-	slot       int       // its hour of the week
+	phase      phase     // its phase
 	now        time.Time
 	missed     MissedSpike
 	plain      bool // values are learned without a bound, as in the reference
@@ -353,7 +353,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 	}
 	p.accepted, p.evidence, p.now, p.missed = false, e, t, MissedSpike{}
 	if p.slots > 0 && pace.hours {
-		p.slot = slotOf(p.calendar, t)
+		p.phase = phaseOf(p.calendar, t)
 	}
 	p.leaps = p.calendar.leaps(t, max(1, p.order()), pace.day)
 	repeated := before > 0
@@ -453,7 +453,7 @@ func (p *Profile) Seasonal(s State, plan Plan, from, end time.Time) []float64 {
 		p.season[i] = linear.Dot(p.v[:p.common], p.zeta)
 		if plan != nil && plan[i].table.slot > 0 {
 			t := &plan[i].table
-			p.season[i] += t.offsetOf(p, slotOf(p.calendar, end)) - t.offsetOf(p, slotOf(p.calendar, from))
+			p.season[i] += t.offsetOf(p, phaseOf(p.calendar, end)) - t.offsetOf(p, phaseOf(p.calendar, from))
 		}
 	}
 	return p.season
