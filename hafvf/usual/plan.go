@@ -14,9 +14,7 @@ import "math"
 //
 // Offset o. A visit of a slot has the mean ρ of y − m, less the running mean of the last 24 visits. A slot stores its
 // last visit l and its offset a, which moves to the median of a, l and ρ: a deviation that occurred once is not
-// learned, and one that occurred twice is known at the third time. An entry of the table is cut at a limit of at least 8σ
-// and 1.5 times the largest offset. If l was cut and ρ is larger on the same side, l counts as ρ, up to eight times its
-// value, and the limit increases to l: one outlier does not make the table coarser, but two do. A slot without two visits uses the common part of
+// learned, and one that occurred twice is known at the third time. A slot without two visits uses the common part of
 // the visits of the two days before. With the mean products c₁ of two visits that a plan makes similar, c₀ of a visit
 // with itself and cₓ of two visits that need not be similar, and ν² = (c₀ − c₁)·min(1, f)²,
 //
@@ -24,16 +22,30 @@ import "math"
 //	G = ((c₁ − max(0, cₓ))/c₀ − .2)/.3 within 0 … 1   the table repeats itself
 //	K = |a|/ν − 3                      within 0 … 1   this slot alone is clear
 //
+// The table stores l up to a limit of 8σ to 16σ, or of 1.5 to three times the largest offset. If l is at the limit and
+// ρ is larger on the same side, l counts as ρ, but as at most eight times the limit, and the limit increases to it: two
+// large visits are learned like two small ones, while a single outlier does not make the table coarser.
+//
+// Alternating weeks. At the end of a week, a key with G > .5 for visits a day apart and G < 1 for visits a week apart
+// begins to store the visits of two weeks. The similar visits of c₁ are then two weeks apart, and cₓ is the product of
+// visits one week apart. With 84 pairs, c₁ > .6·c₀ and G > .5, each slot has an l and an a in even and in odd weeks,
+// where a begins with the visit of that week and l with the previous a. In place of G they use the larger of 2G, at
+// most 1, and the G of visits a week apart. With G = 0, even and odd weeks are one table again.
+//
+// Holidays. On a day that a Calendar replaces by another weekday, each hour of the day has an l and an a of its own.
+// Until there are two visits, o is the offset of the weekday. c₀, c₁ and cₓ do not learn visits on holidays.
+//
 // Hours f. The mean of ln|d/σgr| + .635 over the visits of an hour, with a prior of two visits of zero, less the mean
 // of all hours, is multiplied by the share of the differences between hours that is not due to chance. The result is ln
 // f. A visit counts as at most e^1.6 times the f of its hour.
 //
-// Free days are Saturday and Sunday until the offsets show other classes of days, at the end of a week. The shape of a
-// day is the a of its hours less their line of regression by hour, because the seasons represent the levels of the days
-// but not their shapes. Two days differ by q, the mean over their hours of the squared difference of their shapes over
-// 2ν²·f·f′. groupDays groups the days by q/(1 + q₁/10), where q₁ is the largest q. If it finds more than one class, all
-// days outside the largest one are free. After a change, the visits of an hour count as at most four. Days with fewer
-// than eight hours in common, as with steps of more than three hours, are not compared.
+// Free days are Saturday and Sunday until the offsets of a week have other classes of days. The shape of a day is the a
+// of its hours less their line of regression by hour, because the seasons represent the levels of the days but not
+// their shapes. Two days differ by q, the mean over their hours of the squared difference of their shapes over
+// 2ν²·f·f′, where ν² is (c₀ − c₁) of visits a week apart, and f and f′ belong to the two days. At the end of each week,
+// groupDays groups the days by the distance q/(1 + q₁/10), where q₁ is the largest q. If it finds more than one class,
+// all days outside the largest class are free. After a change, the visits of each hour count as at most four. Steps of
+// more than three hours keep Saturday and Sunday: days are compared if any two have eight hours in common.
 //
 // Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with the c of a grid that maximizes the likelihood of the d. A share
 // uses distances of the arcsine, so that 1 of 1 is not a surprise; their scale is known.
