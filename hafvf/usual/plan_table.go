@@ -113,11 +113,11 @@ func (t *planTable) coarse(v float64) int8 {
 }
 
 // offsetOf returns o of a phase.
-func (t *planTable) offsetOf(p *Profile, at phase) float64 {
+func (t *planTable) offsetOf(p *Profile, ph phase) float64 {
 	if t.day.n == 0 {
 		return 0
 	}
-	f, own := t.factor(at.slot()), t.known(p, at)
+	f, own := t.factor(ph.slot()), t.known(p, ph)
 	if a := *own.offset; a != unknown {
 		if o := own.likeness.known(t.value(a), f, own.repeats); o != 0 || own.repeats > 0 {
 			return o
@@ -126,7 +126,7 @@ func (t *planTable) offsetOf(p *Profile, at phase) float64 {
 	if p.slots == daySlots {
 		return 0
 	}
-	y, b := *t.earlier(p, at, daySlots), *t.earlier(p, at, 2*daySlots)
+	y, b := *t.earlier(p, ph, daySlots), *t.earlier(p, ph, 2*daySlots)
 	if y == unknown || b == unknown {
 		return 0
 	}
@@ -162,8 +162,8 @@ func (t *planTable) weigh() {
 }
 
 // begin starts the first visit.
-func (t *planTable) begin(at phase) {
-	t.slot, t.free = int16(at)+1, weekend
+func (t *planTable) begin(ph phase) {
+	t.slot, t.free = int16(ph)+1, weekend
 	for i := range t.last {
 		t.last[i].clear()
 		t.offset[i].clear()
@@ -177,20 +177,20 @@ func (t *planTable) begin(at phase) {
 
 // visit moves the current visit to the phase next. If that is another phase, it learns the previous visit. sd is σ.
 func (t *planTable) visit(p *Profile, next phase, sd float64, offsets bool) {
-	at := phase(t.slot) - 1
-	if at == next {
+	ph := phase(t.slot) - 1
+	if ph == next {
 		return
 	}
-	slot := at.slot()
+	slot := ph.slot()
 	t.slot = int16(next) + 1
 	if t.n == 0 {
 		return
 	}
 	if offsets {
-		t.learnOffset(p, at, sd)
+		t.learnOffset(p, ph, sd)
 		if next.slot() < slot && p.slots == weekSlots {
 			t.findFreeDays()
-			t.compareWeeks(at)
+			t.compareWeeks(ph)
 		}
 	}
 	hour := t.hourOf(slot)
@@ -204,24 +204,24 @@ func (t *planTable) visit(p *Profile, next phase, sd float64, offsets bool) {
 }
 
 // learnOffset learns the current visit, in a phase.
-func (t *planTable) learnOffset(p *Profile, at phase, sd float64) {
-	f := t.factor(at.slot())
+func (t *planTable) learnOffset(p *Profile, ph phase, sd float64) {
+	f := t.factor(ph.slot())
 	limit := min(visitBound*sd*f, farthest)
 	r := float64(t.sum) / float64(t.n)
 	t.visits = min(t.visits+1, meanVisits)
 	prevMean := float64(t.mean)
 	t.mean += float32(within(r-prevMean, limit) / float64(t.visits))
 	r -= prevMean
-	own := t.entries(p, at)
+	own := t.entries(p, ph)
 	l := t.value(own.prev)
 	if abs := max(own.prev, -own.prev); abs == visitUnits*maxVisitUnits && math.Abs(r) > math.Abs(l) && l*r > 0 {
 		l = within(r, maxGrowth*math.Abs(l)) // the last visit was cut
 	}
 	t.scale(sd, l)
-	if at.holiday() && p.slots == weekSlots {
+	if ph.holiday() && p.slots == weekSlots {
 		t.holidays = true
 	} else {
-		t.recordLikeness(p, at, within(r, limit)/f, func(v int8) float64 { return within(t.value(v), limit) / f })
+		t.recordLikeness(p, ph, within(r, limit)/f, func(v int8) float64 { return within(t.value(v), limit) / f })
 	}
 	if own.prev != unknown {
 		a, move := t.value(*own.offset), 1.
@@ -236,23 +236,23 @@ func (t *planTable) learnOffset(p *Profile, at phase, sd float64) {
 }
 
 // recordLikeness learns the visit now. clip returns the value of a previous visit in the same measure.
-func (t *planTable) recordLikeness(p *Profile, at phase, now float64, clip func(v int8) float64) {
-	if day := *t.earlier(p, at, daySlots); day != unknown {
-		t.day.record(now, clip(day), clip(*t.earlier(p, at, 7)))
+func (t *planTable) recordLikeness(p *Profile, ph phase, now float64, clip func(v int8) float64) {
+	if day := *t.earlier(p, ph, daySlots); day != unknown {
+		t.day.record(now, clip(day), clip(*t.earlier(p, ph, 7)))
 	}
 	if p.slots == daySlots {
 		return
 	}
-	week := *t.earlier(p, at, weekSlots)
+	week := *t.earlier(p, ph, weekSlots)
 	if week == unknown {
 		return
 	}
-	other := *t.earlier(p, at, 79)
+	other := *t.earlier(p, ph, 79)
 	if other == unknown {
-		other = *t.earlier(p, at, 72)
+		other = *t.earlier(p, ph, 72)
 	}
 	t.week.record(now, clip(week), clip(other))
-	if before := *t.earlier(p, at, 2*weekSlots); t.weeks != oneWeek && before != unknown {
+	if before := *t.earlier(p, ph, 2*weekSlots); t.weeks != oneWeek && before != unknown {
 		t.fortnight.record(now, clip(before), clip(week))
 	}
 }

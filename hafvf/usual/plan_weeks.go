@@ -12,20 +12,20 @@ const phases = 4 * weekSlots
 func phaseOf(calendar *Calendar, t time.Time) phase {
 	const monday = 3 // days before 1 January 1970
 	shift := calendar.shift(t)
-	at := phase(slotOf(calendar, t))
+	ph := phase(slotOf(calendar, t))
 	local := t.Unix() + calendar.offset(t) - shift*secondsOfDay
 	if floorDiv(floorDiv(local, secondsOfDay)+monday, 7)&1 != 0 {
-		at += weekSlots
+		ph += weekSlots
 	}
 	if shift != 0 {
-		at += 2 * weekSlots
+		ph += 2 * weekSlots
 	}
-	return at
+	return ph
 }
 
-func (at phase) slot() int     { return int(at) % weekSlots }
-func (at phase) odd() int      { return int(at) / weekSlots & 1 }
-func (at phase) holiday() bool { return at >= 2*weekSlots }
+func (ph phase) slot() int     { return int(ph) % weekSlots }
+func (ph phase) odd() int      { return int(ph) / weekSlots & 1 }
+func (ph phase) holiday() bool { return ph >= 2*weekSlots }
 
 // A weekTable has an entry for each hour of the week.
 type weekTable [weekSlots]int8
@@ -54,8 +54,8 @@ const (
 )
 
 // earlier returns the last visit of the slot at the given number of hours before a phase, at most two weeks.
-func (t *planTable) earlier(p *Profile, at phase, hours int) *int8 {
-	h := int(at)%(2*weekSlots) + 2*weekSlots - hours
+func (t *planTable) earlier(p *Profile, ph phase, hours int) *int8 {
+	h := int(ph)%(2*weekSlots) + 2*weekSlots - hours
 	table := &t.last[0]
 	if t.weeks != oneWeek {
 		table = &t.last[h/weekSlots&1]
@@ -73,18 +73,18 @@ type planEntries struct {
 }
 
 // entries returns the entries of a phase.
-func (t *planTable) entries(p *Profile, at phase) planEntries {
-	own := planEntries{last: t.earlier(p, at, 0), prev: *t.earlier(p, at, weekSlots), offset: &t.offset[0][at.slot()%p.slots], likeness: &t.week}
+func (t *planTable) entries(p *Profile, ph phase) planEntries {
+	own := planEntries{last: t.earlier(p, ph, 0), prev: *t.earlier(p, ph, weekSlots), offset: &t.offset[0][ph.slot()%p.slots], likeness: &t.week}
 	if p.slots == daySlots {
 		own.likeness = &t.day
 	}
 	own.repeats = own.likeness.plan()
-	if at.holiday() && p.slots == weekSlots {
-		h := at.slot() % daySlots
+	if ph.holiday() && p.slots == weekSlots {
+		h := ph.slot() % daySlots
 		own.last, own.offset = &t.dayOff[0][h], &t.dayOff[1][h]
 		own.prev = *own.last
 	} else if t.weeks == alternating {
-		own.prev, own.offset, own.likeness = *own.last, &t.offset[at.odd()][at.slot()], &t.fortnight
+		own.prev, own.offset, own.likeness = *own.last, &t.offset[ph.odd()][ph.slot()], &t.fortnight
 		own.repeats = max(unit(2*t.fortnight.plan()), t.week.plan())
 	}
 	return own
@@ -92,17 +92,17 @@ func (t *planTable) entries(p *Profile, at phase) planEntries {
 
 // known returns the entries with the offset of a phase: on a holiday without an offset, the entries of the weekday that
 // replaces it.
-func (t *planTable) known(p *Profile, at phase) planEntries {
-	own := t.entries(p, at)
-	if at.holiday() && *own.offset == unknown {
-		return t.entries(p, at%(2*weekSlots))
+func (t *planTable) known(p *Profile, ph phase) planEntries {
+	own := t.entries(p, ph)
+	if ph.holiday() && *own.offset == unknown {
+		return t.entries(p, ph%(2*weekSlots))
 	}
 	return own
 }
 
-// compareWeeks chooses the tables at the end of a week, whose last phase is at.
-func (t *planTable) compareWeeks(at phase) {
-	odd := at.odd()
+// compareWeeks chooses the tables at the end of a week, whose last phase is ph.
+func (t *planTable) compareWeeks(ph phase) {
+	odd := ph.odd()
 	if t.weeks == alternating {
 		if t.fortnight.plan() == 0 {
 			t.offset[0] = t.offset[odd]
