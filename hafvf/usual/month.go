@@ -1,6 +1,11 @@
 package usual
 
-import "time"
+import (
+	"math"
+	"time"
+
+	"hafvf/internal/compact"
+)
 
 // A MonthDay is a day that recurs each month.
 type MonthDay string
@@ -61,32 +66,58 @@ func (c *Calendar) monthDay(t time.Time) int {
 // maxMonthly is the number of days of a month.
 const maxMonthly = 3
 
-// monthly learns how far the values of a coordinate are from usual on days of the month: the mean of their distances,
-// over the last three days at most. A deviation of the first such day is usual on the second.
+// monthly learns how far the values of a coordinate are from usual on days of the month: the mean of their distances
+// over the last three days, and their variance about it over the last twelve. A deviation of the first such day is usual
+// on the second.
 type monthly [maxMonthly]struct {
-	mean float32
-	n    uint16 // values, up to maxMonthlyObs
+	mean     float32
+	variance float32 // in units of the usual variance
+	n        uint16  // values, up to the memory of variance
 }
 
 const (
-	monthlyDays   = 3. // memory
+	monthlyDays   = 3. // memory of the mean
+	varianceDays  = 12.
+	variancePrior = 3. // days with the usual variance
 	maxMonthlyObs = 5000
+	maxVariance   = 100.
 )
 
-// offset returns the distance from usual that is usual on a day of the month, and whether it is known.
-func (m *monthly) offset(day int) (offset float64, known bool) {
-	if day == 0 || m[day-1].n == 0 {
-		return 0, false
+// offset returns the mean distance from usual on a day of the month, 0 before the first one.
+func (m *monthly) offset(day int) float64 {
+	if day == 0 {
+		return 0
 	}
-	return float64(m[day-1].mean), true
+	return float64(m[day-1].mean)
 }
 
-// learn learns the distance d of a value from usual on a day of the month, with perDay values a day.
-func (m *monthly) learn(day int, d, perDay float64) {
+// prepare returns the mean distance from usual on a day of the month and the factor of the standard deviation sd, and
+// learns the distance d of a value, with perDay values a day.
+func (m *monthly) prepare(day int, d, sd, perDay float64) (offset, scatter float64) {
 	if day == 0 {
-		return
+		return 0, 1
 	}
 	s := &m[day-1]
-	s.n = min(s.n+1, uint16(min(monthlyDays*max(1, perDay), maxMonthlyObs)))
-	s.mean += float32((within(d, farthest) - float64(s.mean)) / float64(s.n))
+	perDay = max(1, perDay)
+	mean, n := float64(s.mean), float64(s.n)
+	prior := variancePrior * perDay
+	scatter = math.Sqrt((prior + n*float64(s.variance)) / (prior + n))
+	if s.n > 0 {
+		z := min((d-mean)*(d-mean)/(sd*sd), maxVariance)
+		scatter *= math.Sqrt(1 + 1/min(n, monthlyDays*perDay))
+		s.variance += float32((z - float64(s.variance)) / (n + 1))
+	}
+	s.mean += float32((within(d, farthest) - mean) / min(n+1, monthlyDays*perDay))
+	s.n = min(s.n+1, uint16(min(varianceDays*perDay, maxMonthlyObs)))
+	return mean, scatter
+}
+
+func (m *monthly) seen() bool { return *m != monthly{} }
+
+func (m *monthly) form(c *compact.Codec) {
+	for i := range m {
+		compact.Unsigned(c, &m[i].n)
+		shorts(c, []*float32{&m[i].mean, &m[i].variance})
+		c.Check(m[i].n <= maxMonthlyObs && math.Abs(float64(m[i].mean)) <= farthest && m[i].variance >= 0 && m[i].variance <= maxVariance)
+	}
 }

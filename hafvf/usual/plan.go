@@ -1,15 +1,10 @@
 package usual
 
-import (
-	"math"
-	"time"
-
-	"hafvf/internal/median"
-)
+import "math"
 
 // A Plan learns what harmonics cannot represent: offsets by the hour of the week, and the spread of the values by hour,
 // by number of events, and recently. It transforms values before the views of a Profile. With m and σ of the season
-// view, a value y of n events in slot w, the hour of the week, at hour h of a working day or a weekend day is scored
+// view, a value y of n events in slot w, the hour of the week, at hour h of a working day or a free day is scored
 // and learned as
 //
 //	y′ = m + d/F,  d = y − m − o(w),  F = f(h)·g(n)
@@ -23,13 +18,37 @@ import (
 // the visits of the two days before. With the mean products c₁ of two visits that a plan makes similar, c₀ of a visit
 // with itself and cₓ of two visits that need not be similar, and ν² = (c₀ − c₁)·min(1, f)²,
 //
-//	o = a·max(G, K)·a²/(a² + 2ν²)
+//	o = a·max(G, K)·a²/(a² + ν²/2)
 //	G = ((c₁ − max(0, cₓ))/c₀ − .2)/.3 within 0 … 1   the table repeats itself
 //	K = |a|/ν − 3                      within 0 … 1   this slot alone is clear
+//
+// The table stores l up to a limit of 8σ to 16σ, or of 1.5 to three times the largest offset. If l is at the limit and
+// ρ is larger on the same side, l counts as ρ, but as at most eight times the limit, and the limit increases to it: two
+// large visits are learned like two small ones, while a single outlier does not make the table coarser.
+//
+// Alternating weeks. At the end of a week, a key with G > .5 for visits a day apart and G < 1 for visits a week apart
+// begins to store the visits of two weeks. The similar visits of c₁ are then two weeks apart, and cₓ is the product of
+// visits one week apart. With 84 pairs, c₁ > .6·c₀ and G > .5, each slot has an l and an a in even and in odd weeks,
+// where a begins with the visit of that week and l with the previous a. In place of G they use the larger of 2G, at
+// most 1, and the G of visits a week apart. With G = 0, even and odd weeks are one table again.
+//
+// Holidays. On a day that a Calendar replaces by another weekday, each hour of the day has an l and an a of its own.
+// Until there are two visits, o is the offset of the weekday. c₀, c₁ and cₓ do not learn visits on holidays.
+//
+// Days of the month. On a day of Calendar.WithMonthly, o is larger by the mean of the d of such days, and F has the
+// factor of their variance; see monthly.
 //
 // Hours f. The mean of ln|d/σgr| + .635 over the visits of an hour, with a prior of two visits of zero, less the mean
 // of all hours, is multiplied by the share of the differences between hours that is not due to chance. The result is ln
 // f. A visit counts as at most e^1.6 times the f of its hour.
+//
+// Free days are Saturday and Sunday until the offsets of a week have other classes of days. The shape of a day is the a
+// of its hours less their line of regression by hour, because the seasons represent the levels of the days but not
+// their shapes. Two days differ by q, the mean over their hours of the squared difference of their shapes over
+// 2ν²·f·f′, where ν² is (c₀ − c₁) of visits a week apart, and f and f′ belong to the two days. At the end of each week,
+// groupDays groups the days by the distance q/(1 + q₁/10), where q₁ is the largest q. If it finds more than one class,
+// all days outside the largest class are free. After a change, the visits of each hour count as at most four. Steps of
+// more than three hours keep Saturday and Sunday: days are compared if any two have eight hours in common.
 //
 // Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with the c of a grid that maximizes the likelihood of the d. A share
 // uses distances of the arcsine, so that 1 of 1 is not a surprise; their scale is known.
@@ -48,12 +67,13 @@ const (
 	minAlike   = .2 // limits of G
 	maxAlike   = .5
 	clearly    = 3.  // start of K, standard deviations of a visit
-	shrinkage  = 2.  // of offsets, in ν²
+	shrinkage  = .5  // of offsets, in ν²: the variance of a median of visits
 	minMove    = .25 // smallest part of the way of an offset to the median
 	meanVisits = 24  // memory of the running mean, visits
 	maxPairs   = 672 // memory of the products, pairs of visits
 	visitBound = 6.  // largest visit, standard deviations
 	tableBound = 8.  // largest entry of the table, standard deviations
+	maxGrowth  = 8.  // largest factor of a last visit that was cut
 
 	hourPrior     = 2.    // visits
 	maxHourVisits = 50    // memory of an hour, visits
@@ -79,7 +99,8 @@ const (
 const (
 	daySlots      = 24
 	weekSlots     = 168
-	dayHours      = 48 // hours of a working day and of a weekend day
+	dayHours      = 48          // hours of a working day and of a free day
+	weekend       = 1<<5 | 1<<6 // free days until others are found
 	unknown       = math.MinInt8
 	maxExponent   = 120  // of the unit, in magnitude
 	visitUnits    = 4    // units of an encoded last visit
@@ -94,6 +115,7 @@ type coordinatePlan struct {
 	events eventScatter
 	table  planTable
 	spikes spikes
+	months monthly
 }
 
 // lately tracks the recent and the long-term spread.
@@ -101,30 +123,6 @@ type lately struct {
 	late, always float32 // recent and long-term mean of ln|d/σF|
 	side         float32 // recent mean of d/σF
 	age          uint16  // observations, up to tailPrecise
-}
-
-// A planTable stores offsets and spreads by the hour.
-type planTable struct {
-	slot      int16   // of the current visit, counted from 1; 0 before the first visit
-	n         int32   // values of the current visit
-	sum, log  float32 // sums of y − m and of ln|d/σFr| over these values
-	mean      float32 // of visits
-	visits    uint8   // up to meanVisits
-	day       likeness
-	week      likeness
-	unit      int8            // offsets are multiples of 2^unit
-	last      [weekSlots]int8 // last visits; unknown before the first visit of a slot
-	offset    [weekSlots]int8 // unknown before the second visit
-	hours     [dayHours]int16 // ln f
-	hourN     [dayHours]uint8 // visits of the hour
-	hourMean  float64         // mean of ln f, and
-	hourShare float64         // its share that is not due to chance; weigh computes both from hours
-}
-
-// likeness holds c₁, c₀ and cₓ of n pairs of visits.
-type likeness struct {
-	alike, same, other float32
-	n                  uint16
 }
 
 // eventScatter learns the spread of values by their numbers of events.
@@ -173,237 +171,6 @@ func (s Plan) Prime(cases, events, squares float64) {
 func (s Plan) ResetRecentSpread() {
 	for i := range s {
 		s[i].lately.late, s[i].lately.side = s[i].lately.always, 0
-	}
-}
-
-// slotOf returns the hour of the week of t, counted from Monday.
-func slotOf(calendar *Calendar, t time.Time) int {
-	const monday = 72 // hours before 1 January 1970
-	h := (t.Unix()+calendar.offset(t))/3600 + monday
-	return int((h%weekSlots + weekSlots) % weekSlots)
-}
-
-// hourOf returns the hour of the day, plus 24 on a weekend.
-func hourOf(slot int) int {
-	if slot >= 5*daySlots {
-		return slot%daySlots + daySlots
-	}
-	return slot % daySlots
-}
-
-// slotIndex returns the index of a slot in the table, which covers a week or a day.
-func (p *Profile) slotIndex(slot int) int { return slot % p.slots }
-
-func (t *planTable) earlier(p *Profile, slot, hours int) int {
-	return p.slotIndex(slot + weekSlots - hours)
-}
-
-// agreed returns the common part of two values: the smaller magnitude if they have the same sign, and else 0.
-func agreed(a, b float64) float64 {
-	if a*b <= 0 {
-		return 0
-	}
-	return math.Copysign(min(math.Abs(a), math.Abs(b)), a)
-}
-
-// plan returns G.
-func (l *likeness) plan() float64 {
-	if l.same <= 0 {
-		return 0
-	}
-	return unit(((float64(l.alike)-max(0, float64(l.other)))/float64(l.same) - minAlike) / (maxAlike - minAlike))
-}
-
-func unit(v float64) float64 { return max(0, min(v, 1)) }
-
-// noise returns ν² for f = 1.
-func (l *likeness) noise() float64 {
-	return max(float64(l.same)-float64(l.alike), 1e-6*float64(l.same))
-}
-
-// known returns o for an offset a in an hour with factor f.
-func (l *likeness) known(a, f float64) float64 {
-	if l.n == 0 {
-		return 0
-	}
-	noise := l.noise()*min(1, f*f) + 1e-12
-	clear := unit(math.Abs(a)/math.Sqrt(noise) - clearly)
-	return max(l.plan(), clear) * a * a * a / (a*a + shrinkage*noise)
-}
-
-// record learns the visit r. last is an earlier visit that a plan makes similar; other is one that need not be similar.
-func (l *likeness) record(r, last, other float64) {
-	if l.n < maxPairs {
-		l.n++
-	}
-	learn := func(mean *float32, v float64) { *mean += float32((v - float64(*mean)) / float64(l.n)) }
-	learn(&l.alike, r*last)
-	learn(&l.same, (r*r+last*last)/2)
-	learn(&l.other, r*other)
-}
-
-// value returns the value of a table entry, 0 if it is unknown.
-func (t *planTable) value(v int8) float64 {
-	if v == unknown {
-		return 0
-	}
-	return math.Ldexp(float64(v), int(t.unit))
-}
-
-func (t *planTable) entry(v float64) int8 {
-	return int8(max(-math.MaxInt8, min(math.Round(math.Ldexp(v, -int(t.unit))), math.MaxInt8)))
-}
-
-// coarse returns the entry of a last visit, a multiple of visitUnits.
-func (t *planTable) coarse(v float64) int8 {
-	return visitUnits * max(-maxVisitUnits, min(int8(math.Round(float64(t.entry(v))/visitUnits)), maxVisitUnits))
-}
-
-// offsetOf returns o of a slot.
-func (t *planTable) offsetOf(p *Profile, slot int) float64 {
-	if t.day.n == 0 {
-		return 0
-	}
-	f, i := t.factor(slot), p.slotIndex(slot)
-	if a := t.offset[i]; a != unknown {
-		own := &t.week
-		if p.slots == daySlots {
-			own = &t.day
-		}
-		if o := own.known(t.value(a), f); o != 0 || own.plan() > 0 {
-			return o
-		}
-	}
-	if p.slots == daySlots {
-		return 0
-	}
-	y, b := t.last[t.earlier(p, slot, daySlots)], t.last[t.earlier(p, slot, 2*daySlots)]
-	if y == unknown || b == unknown {
-		return 0
-	}
-	return t.day.known(agreed(t.value(y), t.value(b)), f)
-}
-
-// factor returns f.
-func (t *planTable) factor(slot int) float64 {
-	hour := hourOf(slot)
-	if t.hourShare == 0 || t.hourN[hour] == 0 {
-		return 1
-	}
-	return math.Exp(t.hourShare * (float64(t.hours[hour])/hourUnit - t.hourMean))
-}
-
-// weigh computes hourMean and hourShare.
-func (t *planTable) weigh() {
-	var n, sum, squares, noise float64
-	for i, c := range t.hourN {
-		if c > 0 {
-			v := float64(t.hours[i]) / hourUnit
-			n, sum, squares = n+1, sum+v, squares+v*v
-			noise += spreadLog / (float64(c) + hourPrior)
-		}
-	}
-	t.hourMean, t.hourShare = 0, 0
-	if n == 0 {
-		return
-	}
-	t.hourMean = sum / n
-	spread := max(squares/n-t.hourMean*t.hourMean, 1e-9)
-	t.hourShare = max(0, 1-noise/n/spread)
-}
-
-// begin starts the first visit.
-func (t *planTable) begin(slot int) {
-	t.slot = int16(slot) + 1
-	for i := range t.last {
-		t.last[i], t.offset[i] = unknown, unknown
-	}
-}
-
-// visit moves the current visit to the slot next. If that is another slot, it learns the previous visit. sd is σ.
-func (t *planTable) visit(p *Profile, next int, sd float64, offsets bool) {
-	slot := int(t.slot) - 1
-	if slot == next {
-		return
-	}
-	t.slot = int16(next) + 1
-	if t.n == 0 {
-		return
-	}
-	if offsets {
-		t.learnOffset(p, slot, sd)
-	}
-	hour := hourOf(slot)
-	c := t.hourN[hour]
-	v := float64(t.hours[hour])
-	v += (hourUnit*(math.Log(t.factor(slot))+float64(t.log)/float64(t.n)-meanLog) - v) / (float64(c) + hourPrior + 1)
-	t.hours[hour] = int16(max(-maxHourUnits, min(math.Round(v), maxHourUnits)))
-	t.hourN[hour] = min(c+1, maxHourVisits)
-	t.n, t.sum, t.log = 0, 0, 0
-	t.weigh()
-}
-
-// learnOffset learns the current visit, in slot.
-func (t *planTable) learnOffset(p *Profile, slot int, sd float64) {
-	f, i := t.factor(slot), p.slotIndex(slot)
-	limit := min(visitBound*sd*f, farthest)
-	r := float64(t.sum) / float64(t.n)
-	t.visits = min(t.visits+1, meanVisits)
-	prevMean := float64(t.mean)
-	t.mean += float32(within(r-prevMean, limit) / float64(t.visits))
-	r -= prevMean
-	t.scale(sd)
-	clip := func(v int8) float64 { return within(t.value(v), limit) / f }
-	now := within(r, limit) / f
-	day := t.earlier(p, slot, daySlots)
-	if other := t.earlier(p, slot, 7); t.last[day] != unknown {
-		t.day.record(now, clip(t.last[day]), clip(t.last[other]))
-	}
-	own := &t.day
-	if p.slots == weekSlots {
-		own = &t.week
-		if t.last[i] != unknown {
-			other := t.earlier(p, slot, 79)
-			if t.last[other] == unknown {
-				other = t.earlier(p, slot, 72)
-			}
-			own.record(now, clip(t.last[i]), clip(t.last[other]))
-		}
-	}
-	if l := t.last[i]; l != unknown {
-		a, move := t.value(t.offset[i]), 1.
-		m := median.Of([]float64{a, t.value(l), r})
-		if t.offset[i] != unknown {
-			u := (m - a) * (m - a) / (4*max(float64(own.same)-float64(own.alike), 0)*f*f + 1e-12)
-			move = max(minMove, u/(1+u))
-		}
-		t.offset[i] = t.entry(a + move*(m-a))
-	}
-	t.last[i] = t.coarse(r)
-}
-
-// scale chooses the unit so that entries reach tableBound standard deviations and 1.5 times the largest offset.
-func (t *planTable) scale(sd float64) {
-	minOffset, maxOffset := int8(0), int8(0)
-	for _, a := range t.offset {
-		if a != unknown {
-			minOffset, maxOffset = min(minOffset, a), max(maxOffset, a)
-		}
-	}
-	_, e := math.Frexp(max(tableBound*sd, 1.5*t.value(maxOffset), -1.5*t.value(minOffset)))
-	exponent := int8(max(-maxExponent, min(e-7, maxExponent)))
-	if exponent == t.unit {
-		return
-	}
-	prev := *t
-	t.unit = exponent
-	for i := range t.last {
-		if prev.last[i] != unknown {
-			t.last[i] = t.coarse(prev.value(prev.last[i]))
-		}
-		if prev.offset[i] != unknown {
-			t.offset[i] = t.entry(prev.value(prev.offset[i]))
-		}
 	}
 }
 
@@ -517,16 +284,18 @@ func (s *coordinatePlan) prepare(p *Profile, pace *Pace, n, y, mean, sd float64)
 	if p.slots > 0 && pace.hours {
 		switch {
 		case s.table.slot == 0:
-			s.table.begin(p.slot)
+			s.table.begin(p.phase)
 		case n > 1:
-			s.table.visit(p, p.slot, sd, pace.offsets)
+			s.table.visit(p, p.phase, sd, pace.offsets)
 		}
 		if pace.offsets {
-			v.offset = s.table.offsetOf(p, p.slot)
-			v.weekly = p.slots == weekSlots && s.table.offset[p.slot] != unknown
+			v.offset = s.table.offsetOf(p, p.phase)
+			v.weekly = p.slots == weekSlots && *s.table.known(p, p.phase).offset != unknown
 		}
-		hour = s.table.factor(p.slot)
+		hour = s.table.factor(p.phase.slot())
 	}
+	ofMonth, monthFactor := s.months.prepare(p.monthDay, y-mean-v.offset, sd, pace.day)
+	v.offset += ofMonth
 	eventFactor, unit, informative := 1., 1., true
 	if e.Events > 0 {
 		if e.Share {
@@ -534,7 +303,7 @@ func (s *coordinatePlan) prepare(p *Profile, pace *Pace, n, y, mean, sd float64)
 		}
 		eventFactor = s.events.factor(e)
 	}
-	v.scatter = hour * eventFactor
+	v.scatter = hour * eventFactor * monthFactor
 	d := y - mean - v.offset
 	if n >= fewTimes || e.Share {
 		if e.Events > 0 {
@@ -546,7 +315,7 @@ func (s *coordinatePlan) prepare(p *Profile, pace *Pace, n, y, mean, sd float64)
 			z := math.Log(max(math.Abs(d)/scatter, 1e-9))
 			if t := &s.table; t.slot > 0 {
 				t.n++
-				t.sum += float32(within((y-mean)/eventFactor, 1e3*sd))
+				t.sum += float32(within((y-mean-ofMonth)/eventFactor, 1e3*sd))
 				t.log += float32(max(minLog, min(z-math.Log(v.lately), maxHourLog)))
 			}
 			s.lately.record(d, scatter, z, pace)

@@ -2,6 +2,7 @@ package usual
 
 import (
 	"math"
+	"slices"
 
 	"hafvf/internal/compact"
 )
@@ -25,7 +26,9 @@ func (p *Profile) planForm(s State) func(*compact.Codec, *Plan) {
 		for i := range *plan {
 			coordinate := &(*plan)[i]
 			moved, events, table := coordinate.seen != p.coordinate(s, i).streak[streakSeen], coordinate.events.events > 0, coordinate.table.slot > 0
-			if c.Bits(&moved, &events, &table); moved {
+			free, weeks, holidays := coordinate.table.flags()
+			months := coordinate.months.seen()
+			if c.Bits(&moved, &events, &table, &free, &weeks, &holidays, &months); moved {
 				c.Doubles(&coordinate.seen)
 			}
 			shorts(c, coordinate.lately.floats())
@@ -34,6 +37,10 @@ func (p *Profile) planForm(s State) func(*compact.Codec, *Plan) {
 			}
 			if table {
 				coordinate.table.form(c, p.slots)
+				coordinate.table.optionalForm(c, free, weeks, holidays)
+			}
+			if months {
+				coordinate.months.form(c)
 			}
 			c.Check(c.Writes || coordinate.valid(p, events, table))
 		}
@@ -56,8 +63,10 @@ func (s *eventScatter) floats() []*float32 {
 }
 
 func (t *planTable) floats() []*float32 {
-	return []*float32{&t.sum, &t.log, &t.mean, &t.day.alike, &t.day.same, &t.day.other, &t.week.alike, &t.week.same, &t.week.other}
+	return slices.Concat([]*float32{&t.sum, &t.log, &t.mean}, t.day.floats(), t.week.floats())
 }
+
+func (l *likeness) floats() []*float32 { return []*float32{&l.alike, &l.same, &l.other} }
 
 // form encodes or decodes a table with the given number of slots. The visits of hours are run-length encoded.
 func (t *planTable) form(c *compact.Codec, slots int) {
@@ -70,14 +79,8 @@ func (t *planTable) form(c *compact.Codec, slots int) {
 	compact.Unsigned(c, &t.visits)
 	compact.Unsigned(c, &t.day.n, &t.week.n)
 	if compact.Bytes(c, &t.unit); t.visits > 0 {
-		for i := range slots {
-			compact.Bytes(c, &t.offset[i])
-		}
-		codeBits(c, 6, slots, t.visitCode, func(i, v int) {
-			if t.last[i] = unknown; v >= -maxVisitUnits {
-				t.last[i] = int8(visitUnits * v)
-			}
-		})
+		codeOffsets(c, t.offset[0][:slots])
+		codeVisits(c, t.last[0][:slots])
 	}
 	for i := 0; i < dayHours && !c.Bad; {
 		n, visits := uint8(1), t.hourN[i]
@@ -99,12 +102,48 @@ func (t *planTable) form(c *compact.Codec, slots int) {
 	}
 }
 
-// visitCode returns the code of a slot's last visit.
-func (t *planTable) visitCode(slot int) int {
-	if t.last[slot] == unknown {
-		return -maxVisitUnits - 1
+// flags reports which optional parts a table has.
+func (t *planTable) flags() (free, weeks, holidays bool) {
+	return t.slot > 0 && t.free != weekend, t.weeks != oneWeek, t.holidays
+}
+
+// optionalForm encodes or decodes the parts that few tables have.
+func (t *planTable) optionalForm(c *compact.Codec, free, weeks, holidays bool) {
+	if free {
+		compact.Bytes(c, &t.free)
 	}
-	return int(t.last[slot]) / visitUnits
+	if weeks {
+		compact.Bytes(c, &t.weeks)
+		shorts(c, t.fortnight.floats())
+		compact.Unsigned(c, &t.fortnight.n)
+		if codeVisits(c, t.last[1][:]); t.weeks == alternating {
+			codeOffsets(c, t.offset[1][:])
+		}
+		c.Check(t.weeks != oneWeek)
+	}
+	if t.holidays = holidays; holidays {
+		codeVisits(c, t.dayOff[0][:])
+		codeOffsets(c, t.dayOff[1][:])
+	}
+}
+
+func codeOffsets(c *compact.Codec, offsets []int8) {
+	for i := range offsets {
+		compact.Bytes(c, &offsets[i])
+	}
+}
+
+func codeVisits(c *compact.Codec, visits []int8) {
+	codeBits(c, 6, len(visits), func(i int) int {
+		if visits[i] == unknown {
+			return -maxVisitUnits - 1
+		}
+		return int(visits[i]) / visitUnits
+	}, func(i, v int) {
+		if visits[i] = unknown; v >= -maxVisitUnits {
+			visits[i] = int8(visitUnits * v)
+		}
+	})
 }
 
 // codeBits encodes or decodes n signed numbers of width bits each, at most 12.
@@ -155,8 +194,9 @@ func (c *coordinatePlan) valid(p *Profile, events, table bool) bool {
 		}
 	}
 	if t := &c.table; table {
-		ok = ok && p.slots > 0 && t.slot >= 1 && t.slot <= weekSlots && t.n >= 0 && t.visits <= meanVisits && t.day.n <= maxPairs && t.week.n <= maxPairs &&
-			within(t.floats(), -bound, bound) && t.day.same >= 0 && t.week.same >= 0 && t.unit >= -maxExponent && t.unit <= maxExponent
+		ok = ok && p.slots > 0 && t.slot >= 1 && t.slot <= phases && t.n >= 0 && t.visits <= meanVisits && t.day.n <= maxPairs && t.week.n <= maxPairs &&
+			within(t.floats(), -bound, bound) && t.day.same >= 0 && t.week.same >= 0 && t.unit >= -maxExponent && t.unit <= maxExponent && t.free < 1<<7 &&
+			t.weeks <= alternating && (t.weeks == oneWeek || p.slots == weekSlots) && t.fortnight.n <= maxPairs && within(t.fortnight.floats(), -bound, bound) && t.fortnight.same >= 0
 		for _, n := range t.hourN {
 			ok = ok && n <= maxHourVisits
 		}

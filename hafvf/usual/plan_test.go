@@ -55,7 +55,7 @@ func expected(c ProfileConfig, step time.Duration, weeks int, draw func(t time.T
 func TestPlanOffsets(t *testing.T) {
 	sunday := func(start, end int) func(time.Time, float64) float64 {
 		return func(now time.Time, noise float64) float64 {
-			week := int(now.Sub(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)) / (168 * time.Hour))
+			week := planWeek(now)
 			if now.Weekday() == time.Sunday && now.Hour() == 3 && week >= start && week < end {
 				noise += 12
 			}
@@ -110,6 +110,92 @@ func TestPlanOffsets(t *testing.T) {
 	}
 }
 
+// A weekly event of any size is known at its third time, and one that occurred once is not learned.
+func TestPlanLargeEvents(t *testing.T) {
+	for _, size := range []float64{20, 30, -40} {
+		mean, _ := expected(DefaultProfile(), time.Hour, 9, func(now time.Time, noise float64) float64 {
+			week := planWeek(now)
+			if sunday := now.Weekday() == time.Sunday && now.Hour() == 3; sunday && week >= 4 || week == 4 && now.Weekday() == time.Monday && now.Hour() == 3 {
+				noise += size
+			}
+			return noise
+		})
+		third, once := mean[6*168+6*24+3]/size, mean[6*168+3]
+		if third < .75 || third > 1.25 || math.Abs(once) > 2 {
+			t.Errorf("an event of %g: usual is %.3g of it at the third time, and %.3g where it occurred once", size, third, once)
+		}
+	}
+}
+
+// planWeek returns the number of weeks from the start of a planStream to t.
+func planWeek(t time.Time) int {
+	return int(t.Sub(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)) / (168 * time.Hour))
+}
+
+// Shifts that alternate by the week are known after four weeks, also if the plan starts to alternate later. An outlier
+// of the previous fortnight is not learned. After the shifts stop alternating, they are known again after nine weeks.
+func TestPlanAlternatingWeeks(t *testing.T) {
+	for _, start := range []int{0, 3, 6} {
+		level := func(now time.Time) float64 {
+			early, late := now.Hour() >= 6 && now.Hour() < 14, now.Hour() >= 14 && now.Hour() < 22
+			week := planWeek(now)
+			odd := week%2 == 1 && week >= start && week < start+8
+			if now.Weekday() != time.Saturday && now.Weekday() != time.Sunday && (early && !odd || late && odd) {
+				return 20
+			}
+			return 0
+		}
+		mean, _ := expected(DefaultProfile(), time.Hour, start+18, func(now time.Time, noise float64) float64 {
+			if planWeek(now) == start+5 && now.Weekday() == time.Sunday && now.Hour() == 12 {
+				noise += 30
+			}
+			return level(now) + noise
+		})
+		largest := func(first, end int) (most float64) {
+			for i := first * 168; i < end*168; i++ {
+				now := time.Date(2026, 3, 2, i, 0, 0, 0, time.UTC)
+				most = max(most, math.Abs(mean[i]-level(now)))
+			}
+			return most
+		}
+		if alternating, after := largest(start+4, start+8), largest(start+17, start+18); alternating > 10 || after > 8 {
+			t.Errorf("from week %d: usual deviates by up to %.3g from the fifth week on, and by %.3g after the end", start, alternating, after)
+		} else {
+			t.Logf("from week %d: %.3g, %.3g", start, alternating, after)
+		}
+	}
+}
+
+// Holidays differ from the weekday that they are like in the evening: this is known at the third holiday. Sundays are
+// still known after it.
+func TestPlanHolidays(t *testing.T) {
+	c := DefaultProfile()
+	c.Calendar = expect.Get(NewCalendar(nil, Holidays{Dates: []string{"2026-04-02", "2026-04-21", "2026-05-08", "2026-05-20"}, Like: time.Sunday}))(t)
+	work := func(now time.Time) bool {
+		switch now.Weekday() {
+		case time.Saturday:
+			return false
+		case time.Sunday:
+			return now.Hour() >= 22
+		case time.Friday:
+			return now.Hour() < 22
+		}
+		return true
+	}
+	mean, _ := expected(c, time.Hour, 13, func(now time.Time, noise float64) float64 {
+		if work(now) && c.Calendar.shift(now) == 0 {
+			return 20 + noise
+		}
+		return noise
+	})
+	at := func(month time.Month, day int) float64 {
+		return mean[int(time.Date(2026, month, day, 22, 0, 0, 0, time.UTC).Sub(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC))/time.Hour)]
+	}
+	if third, fourth, sunday := at(5, 8), at(5, 20), at(5, 10); third > 4 || fourth > 4 || sunday < 16 {
+		t.Errorf("at 22:00 usual is %.3g and %.3g on holidays, want 0, and %.3g on a Sunday, want 20", third, fourth, sunday)
+	}
+}
+
 // If hours have ten times the spread of others, the spread is known within a factor of 2.5 after seven weeks. Chance is
 // no difference: the spread of similar hours agrees within a tenth.
 func TestPlanHours(t *testing.T) {
@@ -135,6 +221,34 @@ func TestPlanHours(t *testing.T) {
 		last = sd[len(sd)-int(168*time.Hour/step):]
 		if low, most := slices.Min(last), slices.Max(last); most > 1.1*low {
 			t.Errorf("every %v: hours with equal spread have %.3g to %.3g", step, low, most)
+		}
+	}
+}
+
+// Any days of the week may be free: if they have ten times the spread, the spread is at least 1.5 times as large on
+// each of them as on any other day after eight weeks.
+func TestPlanFreeDays(t *testing.T) {
+	for _, free := range [][]time.Weekday{{time.Friday, time.Saturday}, {time.Saturday, time.Sunday}, {time.Wednesday}} {
+		_, sd := expected(DefaultProfile(), time.Hour, 9, func(now time.Time, noise float64) float64 {
+			switch work := now.Hour() >= 8 && now.Hour() < 16; {
+			case slices.Contains(free, now.Weekday()):
+				return 10 * noise
+			case work:
+				return 50 + noise
+			}
+			return noise
+		})
+		minFree, maxWork := math.Inf(1), 0.
+		for day := range 7 {
+			s := sd[(8*7+day)*24+12]
+			if slices.Contains(free, time.Weekday((day+1)%7)) {
+				minFree = min(minFree, s)
+			} else {
+				maxWork = max(maxWork, s)
+			}
+		}
+		if t.Logf("free on %v: at least %.3g, else at most %.3g", free, minFree, maxWork); minFree < 1.5*maxWork {
+			t.Errorf("free on %v: the spread is at least %.3g, on other days at most %.3g", free, minFree, maxWork)
 		}
 	}
 }
@@ -235,17 +349,22 @@ func TestPlanEvents(t *testing.T) {
 func TestPlanEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		step := rapid.SampledFrom([]time.Duration{time.Minute, 10 * time.Minute, 15 * time.Minute, time.Hour, 24 * time.Hour}).Draw(t, "step")
+		step := rapid.SampledFrom([]time.Duration{time.Minute, 10 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 24 * time.Hour}).Draw(t, "step")
 		c := DefaultProfile()
 		c.Dim = rapid.IntRange(1, 2).Draw(t, "dim")
 		c.Seasons = DefaultSeasons()[:rapid.IntRange(0, 2).Draw(t, "seasons")]
+		c.Calendar, _ = NewCalendar(nil, Holidays{Dates: []string{"2026-03-05", "2026-03-25", "2026-04-10"}, Like: time.Saturday})
 		st := newPlanStream(c, step)
+		level := rapid.SampledFrom([]float64{0, 20}).Draw(t, "level")
 		size := rapid.SampledFrom([]float64{1, 1e8, 1e20}).Draw(t, "size")
 		events := rapid.SampledFrom([]float64{0, 1, 1e6}).Draw(t, "events")
 		take := func(st *planStream, rng *rand.Rand) ProfileStep {
 			y := make([]float64, c.Dim)
 			for i := range y {
 				y[i] = rng.NormFloat64()
+				if st.time().Hour() >= 12 != (planWeek(st.time())%2 == 0) {
+					y[i] += level
+				}
 				if rng.IntN(50) == 0 {
 					y[i] *= size
 				}

@@ -144,7 +144,8 @@ type Profile struct {
 	spread     []float64 // as ProfileStep.Spread
 	offset     []float64 // as ProfileStep.Offset
 	evidence   Evidence  // evidence of the current update, and
-	slot       int       // its hour of the week
+	phase      phase     // its phase, and
+	monthDay   int       // the result of Calendar.monthDay
 	now        time.Time
 	missed     MissedSpike
 	joint      *joint // nil for one coordinate and for indicators
@@ -366,8 +367,9 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 	}
 	p.accepted, p.evidence, p.now, p.missed = false, e, t, MissedSpike{}
 	if p.slots > 0 && pace.hours {
-		p.slot = slotOf(p.calendar, t)
+		p.phase = phaseOf(p.calendar, t)
 	}
+	p.monthDay = p.calendar.monthDay(t)
 	p.leaps = p.calendar.leaps(t, max(1, p.order()), pace.day)
 	repeated := before > 0
 	var sizes [2]float64 // of move and residual
@@ -469,9 +471,13 @@ func (p *Profile) Seasonal(s State, plan Plan, from, end time.Time) []float64 {
 	for i := range p.season {
 		p.substitute(p.zeta, p.coordinate(s, i).h, p.common)
 		p.season[i] = linear.Dot(p.v[:p.common], p.zeta)
+		if plan != nil {
+			months := &plan[i].months
+			p.season[i] += months.offset(p.calendar.monthDay(end)) - months.offset(p.calendar.monthDay(from))
+		}
 		if plan != nil && plan[i].table.slot > 0 {
 			t := &plan[i].table
-			p.season[i] += t.offsetOf(p, slotOf(p.calendar, end)) - t.offsetOf(p, slotOf(p.calendar, from))
+			p.season[i] += t.offsetOf(p, phaseOf(p.calendar, end)) - t.offsetOf(p, phaseOf(p.calendar, from))
 		}
 	}
 	return p.season
@@ -502,7 +508,7 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, output int, n, 
 	}
 	usual, sd := mean[p.expects], scale[p.expects]*math.Sqrt(a/(a-1)) // of Student's t
 	original := y
-	if plan != nil && pace.spikes && p.slots > 0 && plan.spikes.record(p, pace, output, n, y, usual, sd) {
+	if plan != nil && pace.spikes && p.slots > 0 && plan.spikes.record(p, pace, output, n, y, usual, sd*plan.lately.narrow()) {
 		y = usual
 	}
 	value := planned{y: y, raw: y, scatter: 1, lately: 1}

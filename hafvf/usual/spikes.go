@@ -11,7 +11,9 @@ import (
 // in streams whose steps are too fine for the offsets of a Plan. The hour of a spike begins at a quarter of an hour and
 // has the first deviation near its middle: later ones may begin 22 minutes earlier or later. A usual spike is scored
 // and learned as the usual value. A deviation of spikeFrom standard deviations outside the known hours starts a new
-// spike. The logarithm of the largest deviation of an hour is normal: Student's t of the days with the spike gives the
+// spike. These standard deviations are σ·min(1, max(.3, e^(q + .635))), with the long-term mean q of ln|d/σF|: spikes
+// that take a large part of the time increase σ to such an extent that they do not deviate by 5σ, but hardly increase q.
+// A deviation of 15 sd that lasts half an hour in every six is 3.6σ. The logarithm of the largest deviation of an hour is normal: Student's t of the days with the spike gives the
 // score of a day without it. If spikes occur at more hours than are known, no hour is special: none is usual, and none
 // is missed.
 type spikes struct {
@@ -48,6 +50,8 @@ const (
 	spikeSmaller = 50.  // a deviation counts as at least 1/50 of the usual spike
 	maxSpikeDays = 20
 
+	minNarrow = .3 // smallest factor of σ
+
 	spikeElsewhere = 8 // observations above which spikes have no special hours
 	spikePerHour   = 2 // observations subtracted for an hour
 )
@@ -60,6 +64,9 @@ type MissedSpike struct {
 	Extreme, Usual  float64 // the hour's farthest value on the side of the spike, and the usual one
 	Days, SpikeDays int     // days seen with this hour, and how many of them had the spike
 }
+
+// narrow returns the factor of σ for spikes.
+func (s *lately) narrow() float64 { return max(minNarrow, min(math.Exp(float64(s.always)-meanLog), 1)) }
 
 // record learns the value y of a coordinate, whose usual mean and standard deviation are usual and sd. n is the weight
 // of the previous observations. record reports whether y is a usual spike.

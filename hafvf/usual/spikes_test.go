@@ -144,3 +144,30 @@ func TestSpikesNotMissed(t *testing.T) {
 		}
 	}
 }
+
+// Batches of half an hour that run every six or eight hours are usual after two weeks, although they increase the
+// standard deviation to more than a fifth of their size. A missing batch is reported.
+func TestSpikesOfBatches(t *testing.T) {
+	for _, hours := range []int{6, 8} {
+		rng := rand.New(rand.NewPCG(uint64(hours), 1))
+		st := newPlanStream(DefaultProfile(), time.Minute)
+		highest, missed := 0., 0
+		for st.n < 24*1440 {
+			y, inBatch := rng.NormFloat64(), (st.n-100)%(60*hours) < 30 && st.n >= 100
+			last := st.n/1440 == 23 && st.n%1440 < 60*hours+100
+			if inBatch && !last {
+				y += 15
+			}
+			d := st.take(Evidence{}, y)
+			if inBatch && st.n > 14*1440 && !last {
+				highest = max(highest, d.Score)
+			}
+			if d.MissedSpike.Score > 2 {
+				missed++
+			}
+		}
+		if highest > 1.5 || missed != 1 {
+			t.Errorf("every %d hours: a score of %.3g in a batch, and %d missing batches, want 1", hours, highest, missed)
+		}
+	}
+}
