@@ -471,9 +471,7 @@ func (t *Track) pays() bool {
 
 // recordAlarm marks the run of recent values of the alarm's output as alarmed.
 func (s *decisions) recordAlarm(a *Alert) {
-	if a.Output < len(s.runs) {
-		s.runs[a.Output].markAlarmed(a.Size)
-	}
+	s.run(a.Output).markAlarmed(a.Size)
 }
 
 // storedForm holds the fields of encoded decisions that differ from their form in memory. standardized reports that

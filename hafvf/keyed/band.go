@@ -38,10 +38,11 @@ func (b band) scale(m Moments) {
 	}
 }
 
-// reportUsual scales the standard deviations of the usual values of e by the key's band, and the band learns the values
-// of e. The estimate has passed toData.
-func (t *Track) reportUsual(e *Estimate) {
-	if math.IsNaN(e.Detection.Score) {
+// toData converts the estimate to the scale of the data, after the decision. It scales the standard deviations of the
+// usual values by the key's band, which learns the values of the observation.
+func (t *Track) toData(e *Estimate, before regime) {
+	t.stages.toData(e, before)
+	if e.Detection == nil || math.IsNaN(e.Detection.Score) {
 		return
 	}
 	d, s, m := t.stages.decider, &t.decisions, e.Detection.Usual

@@ -205,9 +205,7 @@ func (est *Estimator) update(m *Memory, out *Estimate, t *Track, input *Observat
 	if !t.finite() {
 		return unlearnable, nil
 	}
-	if c.toData(out, before); out.Detection != nil {
-		t.reportUsual(out)
-	}
+	t.toData(out, before)
 	for _, a := range [...]*Alert{out.Alarm, out.Belief} {
 		if a != nil {
 			a.Score, a.Threshold, a.Usual = out.Detection.Score, out.Detection.Threshold, out.Detection.Usual

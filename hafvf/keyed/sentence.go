@@ -74,20 +74,16 @@ func (t *Track) valueName(cfg *Config, output int) string {
 // sentence returns the message of an alert of the estimate e, which has passed toData. For a run of values, it also
 // sets a.Start and a.Delay to the start of the run. An alert of Ongoing has an episode already, with its worst value.
 func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
-	decider, run, kind := t.stages.decider, &oneSidedRun{}, hafvf.Kind(a.Kind)
-	if a.Output < len(t.decisions.runs) {
-		run = &t.decisions.runs[a.Output]
-	}
+	decider, run, kind := t.stages.decider, t.decisions.run(a.Output), hafvf.Kind(a.Kind)
 	who, u := t.subject(cfg, a.Output)
 	u.hasRatios = !u.temperature && (t.stages.scale != nil || run.positive && !run.negative)
 	mean, sd := a.Usual.Mean[a.Output], a.Usual.SD[a.Output]
-	if kind == hafvf.Change || kind == hafvf.Revision {
+	switch {
+	case kind == hafvf.Change || kind == hafvf.Revision:
 		return t.regimes(cfg, a, e, run, who, u)
-	}
-	if m := &decider.missed; a == e.Alarm && m.Score > 0 {
-		return t.missed(cfg, m, who, u)
-	}
-	if decider.joint && a == e.Alarm && !decider.fromBaseline {
+	case a == e.Alarm && decider.missed.Score > 0:
+		return t.missed(cfg, &decider.missed, who, u)
+	case a == e.Alarm && decider.joint && !decider.fromBaseline:
 		return t.apart(cfg, a, e)
 	}
 	x, seen := decider.seen(a, e)
@@ -154,6 +150,14 @@ func (t *Track) sentence(cfg *Config, a *Alert, e *Estimate) string {
 		s.value = ""
 	}
 	return s.String()
+}
+
+// run returns the run of recent values of an output, which is empty in the warm-up.
+func (s *decisions) run(output int) *oneSidedRun {
+	if output < len(s.runs) {
+		return &s.runs[output]
+	}
+	return &oneSidedRun{}
 }
 
 // valueAt returns a value and its time, each after a space; nothing for one that is not known.

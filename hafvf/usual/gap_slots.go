@@ -15,7 +15,7 @@ const (
 	knownDays     = 1.5       // the same in a class of several days
 	dayMemory     = 3.        // weeks of memory, in addition to
 	classMemory   = 5.        // weeks over the number of days in the class
-	settledHours  = 160.      // hours seen when the classes are found, nearly a week
+	groupingHours = 160.      // hours seen when the classes are found, nearly a week
 	comparedHours = 12        // minimum hours of the day in which two days of a class were both seen
 	sameRates     = 1.5       // ratio up to which two rates are alike
 	differentNats = 3.        // evidence that two days differ
@@ -48,7 +48,7 @@ func (s *gapSlot) setRate(perHour float64) {
 type weekRates struct {
 	slots   [weekSlots]gapSlot
 	classes dayClasses
-	settled bool    // the classes are found; before, they are ownDays or workWeek
+	grouped bool    // the classes are found; before, they are ownDays or workWeek
 	missed  uint8   // bit set of days of the week from Monday, whose last occurrence was part of a silence
 	mean    float32 // rate per hour over the seen slots, at the end of the last day
 }
@@ -179,13 +179,13 @@ func (w *weekRates) sum() (hours float64) {
 // update updates the classes and the mean rate after slot i has ended.
 func (w *weekRates) update(i int, surprising bool) {
 	dayEnded, weekEnded := i%daySlots == daySlots-1, i == weekSlots-1
-	if w.settled && !dayEnded && !surprising {
+	if w.grouped && !dayEnded && !surprising {
 		return
 	}
 	switch hours := w.sum(); {
-	case w.settled && !weekEnded && !surprising:
-	case w.settled, dayEnded && hours >= settledHours:
-		w.settled, w.classes = true, w.group()
+	case w.grouped && !weekEnded && !surprising:
+	case w.grouped, dayEnded && hours >= groupingHours:
+		w.grouped, w.classes = true, w.group()
 	case w.missed == 0 && w.neverRests():
 		w.classes = workWeek
 	default:
@@ -210,7 +210,7 @@ func (w *weekRates) miss(day int) {
 	default:
 		w.missed &^= bit
 		clear(slots)
-		if w.settled {
+		if w.grouped {
 			w.classes = w.group()
 		}
 	}

@@ -193,7 +193,7 @@ func (m *GapModel) Observe(g *Gaps, last, now, reported time.Time) (silent time.
 		g.paceGaps++
 		g.expected += float32(learned.expected)
 		g.learnTail(min(learned.nats, tail))
-	} else if silent.IsZero() && !g.settled && g.classes == ownDays {
+	} else if silent.IsZero() && !g.grouped && g.classes == ownDays {
 		m.learnNight(g, last, now, tail)
 	}
 	if g.n == 0 || g.beat.gaps > 0 {
@@ -481,7 +481,7 @@ func (g *Gaps) DecodeFormer(b []byte) (rest []byte, err error) { return compact.
 func (g *Gaps) form(c *compact.Codec) {
 	hasBeat, hasVisits := g.beat.gaps > 0, g.visits.n > 0
 	compact.Bytes(c, &g.n)
-	c.Bits(&hasBeat, &hasVisits, &g.settled)
+	c.Bits(&hasBeat, &hasVisits, &g.grouped)
 	compact.Bytes(c, &g.missed)
 	g.weekRates.form(c)
 	g.restForm(c, hasBeat, hasVisits)

@@ -25,7 +25,7 @@ func phaseOf(calendar *Calendar, t time.Time) phase {
 }
 
 func (ph phase) slot() int     { return int(ph) % weekSlots }
-func (ph phase) odd() int      { return int(ph) / weekSlots & 1 }
+func (ph phase) parity() int   { return int(ph) / weekSlots & 1 }
 func (ph phase) holiday() bool { return ph >= 2*weekSlots }
 
 // A weekTable has an entry for each hour of the week.
@@ -85,7 +85,7 @@ func (t *planTable) entries(p *Profile, ph phase) planEntries {
 		own.last, own.offset = &t.dayOff[0][h], &t.dayOff[1][h]
 		own.prev = *own.last
 	} else if t.weeks == alternating {
-		own.prev, own.offset, own.likeness = *own.last, &t.offset[ph.odd()][ph.slot()], &t.fortnight
+		own.prev, own.offset, own.likeness = *own.last, &t.offset[ph.parity()][ph.slot()], &t.fortnight
 		own.repeats = max(unit(2*t.fortnight.plan()), t.week.plan())
 	}
 	return own
@@ -103,10 +103,10 @@ func (t *planTable) known(p *Profile, ph phase) planEntries {
 
 // compareWeeks chooses the tables at the end of a week, whose last phase is ph.
 func (t *planTable) compareWeeks(ph phase) {
-	odd := ph.odd()
+	parity := ph.parity()
 	if t.weeks == alternating {
 		if t.fortnight.plan() == 0 {
-			t.offset[0] = t.offset[odd]
+			t.offset[0] = t.offset[parity]
 			t.offset[1].clear()
 			t.weeks = twoWeeks
 		}
@@ -116,14 +116,14 @@ func (t *planTable) compareWeeks(ph phase) {
 	switch l := &t.fortnight; {
 	case t.weeks == oneWeek && candidate:
 		t.weeks = twoWeeks
-		t.last[odd], t.last[1-odd] = t.last[0], weekTable{}
-		t.last[1-odd].clear()
+		t.last[parity], t.last[1-parity] = t.last[0], weekTable{}
+		t.last[1-parity].clear()
 	case t.weeks == twoWeeks && l.n >= minFortnight && float64(l.alike) > fortnights*float64(l.same) && l.plan() > alternate:
 		t.weeks = alternating
 		t.alternate()
 	case t.weeks == twoWeeks && !candidate:
 		t.weeks = oneWeek
-		t.last[0] = t.last[odd]
+		t.last[0] = t.last[parity]
 		t.last[1].clear()
 		t.fortnight = likeness{}
 	}
@@ -133,12 +133,12 @@ func (t *planTable) compareWeeks(ph phase) {
 // the median drops a deviation that occurred once.
 func (t *planTable) alternate() {
 	common := t.offset[0]
-	for odd := range t.offset {
+	for parity := range t.offset {
 		for i, a := range common {
-			if l := t.last[odd][i]; l != unknown && a != unknown {
-				t.offset[odd][i], t.last[odd][i] = l, t.coarse(t.value(a))
+			if l := t.last[parity][i]; l != unknown && a != unknown {
+				t.offset[parity][i], t.last[parity][i] = l, t.coarse(t.value(a))
 			} else {
-				t.offset[odd][i] = a
+				t.offset[parity][i] = a
 			}
 		}
 	}

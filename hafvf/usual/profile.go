@@ -483,16 +483,20 @@ func (p *Profile) Seasonal(s State, plan Plan, from, end time.Time) []float64 {
 	return p.season
 }
 
-// learn scores the value y of a coordinate under all views, and learns it. n is Σ1 before it. It returns the move, y
-// less the previous value, and the residual of the last view.
-func (p *Profile) learn(c coordinateState, plan *coordinatePlan, output int, n, y float64, pace *Pace) (move, residual float64) {
+// regress forgets a part of the sums of a coordinate, and computes L, v and ζ of its next value.
+func (p *Profile) regress(c coordinateState) {
 	copy(p.u[p.common:], c.last)
 	linear.Scale(c.h, profileForgetting)
 	*c.s *= profileForgetting
 	linear.Scale(c.matrix, profileForgetting)
 	p.factorize(c.matrix, p.common, p.size)
 	p.substitutePair(p.v, p.u, p.zeta, c.h, p.size)
+}
 
+// learn scores the value y of a coordinate under all views, and learns it. n is Σ1 before it. It returns the move, y
+// less the previous value, and the residual of the last view.
+func (p *Profile) learn(c coordinateState, plan *coordinatePlan, output int, n, y float64, pace *Pace) (move, residual float64) {
+	p.regress(c)
 	a := profileShape + n/2
 	var mean, scale [3]float64          // of the views
 	sum, fit, leverage := 0.0, 0.0, 0.0 // vᵀζ, ζᵀζ, vᵀv of the leading block

@@ -60,7 +60,7 @@ var estimates = []field[estimate]{
 			return e.Detection.Delay, e.Detection.Kind == hafvf.Change || e.Detection.Kind == hafvf.Revision
 		})),
 		full(count("age", "observations", "Run length: observations since the running regime's start.", func(e estimate) (int64, bool) { return e.Detection.Age, true })),
-		moments("usual", "Expected x from the key's level, seasons and plan, with the recent standard deviation; one per coordinate of a vector. null if score is null.", func(e estimate) keyed.Moments { return e.Detection.Usual }),
+		moments("usual", "Expected x from the key's level, seasons and plan; 95 % of the key's values lie within mean ± 1.96 sd. One per coordinate of a vector. null if score is null.", func(e estimate) keyed.Moments { return e.Detection.Usual }),
 		number("score", "", "How unusual the last observations are: nominally −log₁₀ of a tail probability. High scores are more frequent than this. null at first, if x is missing, and for a single category.", func(e estimate) float64 { return e.Detection.Score }),
 		full(number("threshold", "", "Minimum score of an alarm. It rises with every alarm and falls with time.", func(e estimate) float64 { return e.Detection.Threshold })),
 		nullable("alarm", "novelty if an episode begins here or is worse; change if a rare change of values without a score was found; else null. During an episode, other deviations are no alarms.", func(e estimate) string {
@@ -143,7 +143,7 @@ var alerts = []field[alert]{
 	value(func(a alert) ([][]float64, keyed.Shape) { return a.X, a.Shape }),
 	moments("predicted", "Prediction one step ahead, before x was seen.", func(a alert) keyed.Moments { return a.Predicted }),
 	moments("usual", "As detect.usual. For a missing spike: its usual value; size is then the distance from it to the value of its hour.", func(a alert) keyed.Moments { return a.Usual }),
-	number("size", "standard deviations", "For a change: from before to after. For a novelty: from usual to x; if the episode is worse, from usual_before to x. For an outlier: from predicted to x. For a vector: the largest coordinate. For the end of an episode: as worst.size.", func(a alert) float64 { return a.Size }),
+	number("size", "standard deviations", "For a change: from before to after. For a novelty: from usual to x, or if the episode is worse, from usual_before to x; its unit is not usual.sd but the profile's sd. For an outlier: from predicted to x. For a vector: the largest coordinate. For the end of an episode: as worst.size.", func(a alert) float64 { return a.Size }),
 	moments("before", "The running regime's mean before the change.", func(a alert) keyed.Moments { return a.Before }),
 	moments("after", "The running regime's mean after the change.", func(a alert) keyed.Moments { return a.After }),
 	episodeOf(episodeOfAlert, false),
