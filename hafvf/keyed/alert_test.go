@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -67,5 +68,14 @@ func TestAlertSource(t *testing.T) {
 		if events := e.Alerts("k"); len(events) != 2 || events[0].Source != SourceAlarm || events[1].Source != want || events[1].Key != "k" || events[1].ID != "id" {
 			t.Errorf("%s: %+v", kind, events)
 		}
+	}
+}
+
+// The odds of a change are discounted in favour of stay. Kind and the probability of an outlier are the bank's.
+func TestChangeIsDiscounted(t *testing.T) {
+	var out Detection
+	out.set(hafvf.Hypotheses{Kind: hafvf.Change, Stay: .04, Outlier: .06, Change: .9}, false, 9, regimeStart{})
+	if math.Abs(out.Change-.75) > 1e-12 || out.Outlier != .06 || math.Abs(out.Stay-.19) > 1e-12 || out.Kind != hafvf.Change {
+		t.Errorf("%+v", out)
 	}
 }

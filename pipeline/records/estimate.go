@@ -53,7 +53,7 @@ var estimates = []field[estimate]{
 		text("kind", "none, outlier, change, or revision of a change.", func(e estimate) string { return string(e.Detection.Kind) }),
 		full(number("p_stay", "", "Posterior probability that the regime continues.", func(e estimate) float64 { return e.Detection.Stay })),
 		number("p_outlier", "", "Posterior probability of an outlier or a short burst. It is about the model, not about an incident.", func(e estimate) float64 { return e.Detection.Outlier }),
-		number("p_change", "", "Posterior probability of a lasting change.", func(e estimate) float64 { return e.Detection.Change }),
+		number("p_change", "", "Posterior probability of a lasting change. Its odds are a third of the odds that decide on kind: heavy tails and dependent values look like changes.", func(e estimate) float64 { return e.Detection.Change }),
 		full(instant("start", "First observation of the suspected or new regime.", func(e estimate) time.Time { return e.Detection.Start })),
 		full(count("start_n", "", "Sequence number of start within the key.", func(e estimate) (int64, bool) { return e.Detection.StartN, e.Detection.StartN > 0 })),
 		full(count("delay", "observations", "Observations from start to here; at a change or revision.", func(e estimate) (int64, bool) {
