@@ -512,7 +512,7 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, output int, n, 
 	}
 	usual, sd := mean[p.expects], scale[p.expects]*math.Sqrt(a/(a-1)) // of Student's t
 	original := y
-	if plan != nil && pace.spikes && p.slots > 0 && plan.spikes.record(p, pace, output, n, y, usual, sd*plan.lately.narrow()) {
+	if plan != nil && pace.spikes && p.slots > 0 && plan.spikes.record(p, pace, output, n, y, usual, sd*plan.lately.narrow(pace)) {
 		y = usual
 	}
 	value := planned{y: y, raw: y, scatter: 1, lately: 1}

@@ -11,10 +11,12 @@ import (
 // in streams whose steps are too fine for the offsets of a Plan. The hour of a spike begins at a quarter of an hour and
 // has the first deviation near its middle: later ones may begin 22 minutes earlier or later. A usual spike is scored
 // and learned as the usual value. A deviation of spikeFrom standard deviations outside the known hours starts a new
-// spike. These standard deviations are σ·min(1, max(.3, e^(q + .635))), with the long-term mean q of ln|d/σF|: spikes
-// that take a large part of the time increase σ to such an extent that they do not deviate by 5σ, but hardly increase q.
-// A deviation of 15 sd that lasts half an hour in every six is 3.6σ. The logarithm of the largest deviation of an hour is normal: Student's t of the days with the spike gives the
-// score of a day without it. If spikes occur at more hours than are known, no hour is special: none is usual, and none
+// spike. At steps of two minutes or less, these standard deviations are σ·min(1, max(.3, e^(q + .635))), with the
+// long-term mean q of ln|d/σF|: spikes that take a large part of the time increase σ to such an extent that they do not
+// deviate by 5σ, but hardly increase q. A deviation of 15 sd that lasts half an hour in every six is 3.6σ.
+//
+// The logarithm of the largest deviation of an hour is normal: Student's t of the days with the spike gives the score of
+// a day without it. If spikes occur at more hours than are known, no hour is special: none is usual, and none
 // is missed.
 type spikes struct {
 	known     [4]spike // the known spikes, followed by zero values
@@ -66,7 +68,12 @@ type MissedSpike struct {
 }
 
 // narrow returns the factor of σ for spikes.
-func (s *lately) narrow() float64 { return max(minNarrow, min(math.Exp(float64(s.always)-meanLog), 1)) }
+func (s *lately) narrow(pace *Pace) float64 {
+	if !pace.fine {
+		return 1
+	}
+	return max(minNarrow, min(math.Exp(float64(s.always)-meanLog), 1))
+}
 
 // record learns the value y of a coordinate, whose usual mean and standard deviation are usual and sd. n is the weight
 // of the previous observations. record reports whether y is a usual spike.
