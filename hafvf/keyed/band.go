@@ -9,19 +9,27 @@ import (
 // lie within 1.96 of them. The profile's own standard deviations contain fewer: the tails of most keys are heavier than
 // those of a normal distribution. Scores, sizes and decisions use the profile's.
 //
-// By output, the band is the logarithm of a factor f. With r = max(.02, 4/n), the n-th value of the key raises it by
-// .95·r if it lies outside of ±1.96·f standard deviations, and else lowers it by .05·r. While the usual values before an
-// episode are known, the band is at most .4 above its value at the onset: the width of the incident is not usual.
+// By output, the band is the logarithm of a factor f. The n-th value of the key, z reported standard deviations from
+// usual, raises it by
+//
+//	r·(4·([z > 1.96] − .05) + [z > 1.28] − .2),  r = max(.009, .4/n)
+//
+// whose mean is zero if .05 and .2 of the values are outside, as for a normal distribution. The second quantile lets the
+// band fall soon after it was too wide. Values beyond 40 do not count: they say nothing about the width. While the usual
+// values before an episode are known, the band is at most .4 above its value at the onset: the width of the incident is
+// not usual.
 type band []float64
 
 const (
-	bandShare    = .95
-	bandQuantile = 1.96 // of a normal distribution, for bandShare
-	bandRate     = .02  // smallest r
-	minBand      = -.7
-	maxBand      = 1.4
-	episodeBand  = .4
+	bandRate    = .009 // smallest r
+	bandGross   = 40.
+	minBand     = -.7
+	maxBand     = 1.4
+	episodeBand = .4
 )
+
+// bandQuantiles are the quantiles that the band aims at: the share of the values outside of ±z standard deviations.
+var bandQuantiles = [...]struct{ z, outside, weight float64 }{{1.96, .05, 4}, {1.28, .2, 1}}
 
 // factor returns f of an output, 1 before the first value.
 func (b band) factor(output int) float64 {
@@ -50,16 +58,22 @@ func (t *Track) toData(e *Estimate, before regime) {
 		s.band = make(band, d.outputs)
 	}
 	s.band.scale(m)
-	r := max(bandRate, 4/float64(t.steps))
+	r := max(bandRate, .4/float64(t.steps))
 	for i, y := range d.y {
-		limit, step := maxBand, -(1-bandShare)*r
+		z := math.Abs(t.stages.scale.value(y)-m.Mean[i]) / m.SD[i]
+		if !(z < bandGross) {
+			continue
+		}
+		limit, step := maxBand, 0.
 		if at := s.episode.band; at != nil {
 			limit = max(s.band[i], min(limit, at[i]+episodeBand))
 		}
-		if math.Abs(t.stages.scale.value(y)-m.Mean[i]) > bandQuantile*m.SD[i] {
-			step = bandShare * r
+		for _, q := range bandQuantiles {
+			if step -= q.weight * q.outside; z > q.z {
+				step += q.weight
+			}
 		}
-		s.band[i] = toFloat32(max(minBand, min(s.band[i]+step, limit)))
+		s.band[i] = toFloat32(max(minBand, min(s.band[i]+r*step, limit)))
 	}
 }
 

@@ -15,8 +15,11 @@ func TestBandContainsItsShare(t *testing.T) {
 	const n = 6000
 	noises := map[string]func(*rand.Rand, float64) float64{
 		"normal": func(r *rand.Rand, _ float64) float64 { return r.NormFloat64() },
-		"heavy":  func(r *rand.Rand, _ float64) float64 { return math.Pow(r.NormFloat64(), 3) },
-		"ar":     func(r *rand.Rand, last float64) float64 { return .8*last + r.NormFloat64() },
+		"t3": func(r *rand.Rand, _ float64) float64 {
+			x, y, z := r.NormFloat64(), r.NormFloat64(), r.NormFloat64()
+			return r.NormFloat64() / math.Sqrt(x*x+y*y+z*z)
+		},
+		"ar": func(r *rand.Rand, last float64) float64 { return .8*last + r.NormFloat64() },
 	}
 	for name, noise := range noises {
 		for _, scale := range []hafvf.Scale{hafvf.Linear, hafvf.Log} {

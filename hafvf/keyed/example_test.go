@@ -130,7 +130,7 @@ func ExampleEstimator_Open() {
 		}
 	}
 	// Output:
-	// south is 23 % above usual at 1970-01-01 02:30: 38, usual at this hour 31.0 ± 0.6.
+	// south is 23 % above usual at 1970-01-01 02:30: 38, usual at this hour 31.0 ± 0.7.
 }
 
 // A plain loop without a pipeline: process half of a series, save the track, restore it in another process, and
