@@ -319,7 +319,8 @@ func (t *Track) follow(e *Estimate, v verdict, cfg *Config) {
 		if valued && (!ep.known() || ep.stale(s.pace, returnDays) && !d.farther) {
 			ep.baseline = d.newBaseline(s, e, output)
 		} else if valued && !ep.open && ep.profile == nil && s.sinceRestored == 0 {
-			ep.profile, ep.n = slices.Clone(d.profileBefore), 0
+			ep.profile = slices.Clone(d.profileBefore)
+			ep.n, ep.near, ep.nearSum, ep.restored = 0, 0, 0, 0
 		}
 		ep.report(d, e, v, d.missed.Score > 0)
 		if valued {
@@ -564,6 +565,7 @@ func (b *baseline) form(c *coder, profile *string, outputs int) {
 	compact.Unsigned(&c.Codec, &b.n, &b.idle, &b.near, &b.restored)
 	c.Packs(&b.run, &b.nearSum)
 	compact.Texts(&c.Codec, profile)
+	b.near = min(b.near, b.n) // earlier builds stored more
 	c.Check(b.valid(outputs))
 }
 

@@ -85,42 +85,49 @@ func TestFalseMark(t *testing.T) {
 
 // With any marks, the first n observations raise at most n/P + 9 alarms, and no alarm that a mark suppresses.
 func TestFalseMarkBound(t *testing.T) {
+	checkFalseMarks(t, 24*time.Hour, 0x6b, 30) // an alarm near usual, soon after an episode that a mark suppressed
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := Recommended("normal")
 		budget := rapid.SampledFrom([]time.Duration{24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour}).Draw(t, "budget")
-		cfg.Alarms.BudgetTime = budget
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-		xs, marks := make([]float64, 1500), map[int][]FalseMark{}
-		level, eventGap := 0., rapid.SampledFrom([]int{5, 30, 200}).Draw(t, "often")
-		var placed []FalseMark
-		for i := range xs {
-			xs[i] = rng.NormFloat64() + level
-			switch rng.IntN(eventGap) {
-			case 0:
-				xs[i] += 40 * rng.NormFloat64()
-			case 1:
-				level += 5 * rng.NormFloat64()
-			case 2:
-				placed = append(placed, FalseMark{From: hourly(i - rng.IntN(100)), Size: 10 * rng.NormFloat64()})
-				marks[i] = append([]FalseMark(nil), placed...)
-			}
-		}
-		alarms, marked := alarmsByIndex(t, cfg, xs, marks), placed[:0]
-		limit := 9.
-		for i, n := 0, 0.; i < len(xs); i++ {
-			if m, ok := marks[i]; ok {
-				marked = m
-			}
-			if a := alarms[i]; a != nil {
-				if n++; n > limit+float64(i+1)/budget.Hours() {
-					t.Fatalf("%g alarms of %d observations", n, i+1)
-				}
-				for _, m := range marked {
-					if alarmTime := hourly(i); alarmTime.After(m.From) && alarmTime.Sub(m.From) < 4*budget && a.Size*m.Size > 0 && math.Abs(a.Size) <= 1.5*math.Abs(m.Size) {
-						t.Fatalf("%+v, and the mark %+v", a, m)
-					}
-				}
-			}
-		}
+		checkFalseMarks(t, budget, rapid.Uint64().Draw(t, "seed"), rapid.SampledFrom([]int{5, 30, 200}).Draw(t, "often"))
 	})
+}
+
+// checkFalseMarks checks the alarms of a key with outliers, levels and marks, of which each occurs once in eventGap values.
+func checkFalseMarks(t rapid.TB, budget time.Duration, seed uint64, eventGap int) {
+	t.Helper()
+	cfg := Recommended("normal")
+	cfg.Alarms.BudgetTime = budget
+	rng := rand.New(rand.NewPCG(seed, 1))
+	xs, marks := make([]float64, 1500), map[int][]FalseMark{}
+	level := 0.
+	var placed []FalseMark
+	for i := range xs {
+		xs[i] = rng.NormFloat64() + level
+		switch rng.IntN(eventGap) {
+		case 0:
+			xs[i] += 40 * rng.NormFloat64()
+		case 1:
+			level += 5 * rng.NormFloat64()
+		case 2:
+			placed = append(placed, FalseMark{From: hourly(i - rng.IntN(100)), Size: 10 * rng.NormFloat64()})
+			marks[i] = append([]FalseMark(nil), placed...)
+		}
+	}
+	alarms, marked := alarmsByIndex(t, cfg, xs, marks), placed[:0]
+	limit := 9.
+	for i, n := 0, 0.; i < len(xs); i++ {
+		if m, ok := marks[i]; ok {
+			marked = m
+		}
+		if a := alarms[i]; a != nil {
+			if n++; n > limit+float64(i+1)/budget.Hours() {
+				t.Fatalf("%g alarms of %d observations", n, i+1)
+			}
+			for _, m := range marked {
+				if alarmTime := hourly(i); alarmTime.After(m.From) && alarmTime.Sub(m.From) < 4*budget && a.Size*m.Size > 0 && math.Abs(a.Size) <= 1.5*math.Abs(m.Size) {
+					t.Fatalf("%+v, and the mark %+v", a, m)
+				}
+			}
+		}
+	}
 }
