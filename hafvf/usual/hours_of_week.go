@@ -25,7 +25,8 @@ func (w *HoursOfWeek) Add(zone *time.Location, t time.Time, mean, sd float64) {
 	if w.last = t; w.first.IsZero() {
 		w.first = t
 	}
-	slot, _ := (&Calendar{zone: zone}).hourOfWeek(t)
+	ph, _ := (&Calendar{zone: zone}).phase(t)
+	slot := ph.slot()
 	w.mean[slot], w.sd[slot], w.known[slot] = float32(mean), float32(sd), true
 }
 

@@ -63,13 +63,10 @@ func (c *Calendar) monthDay(t time.Time) int {
 	return 0
 }
 
-// maxMonthly is the number of days of a month.
-const maxMonthly = 3
-
 // monthly learns how far the values of a coordinate are from usual on days of the month: the mean of their distances
 // over the last three days, and their variance about it over the last twelve. A deviation of the first such day is usual
-// on the second.
-type monthly [maxMonthly]struct {
+// on the second. The index is the result of Calendar.monthDay, and the entry 0 remains zero.
+type monthly [4]struct {
 	mean     float32
 	variance float32 // in units of the usual variance
 	n        uint16  // values, up to the memory of variance
@@ -83,21 +80,13 @@ const (
 	maxVariance   = 100.
 )
 
-// offset returns the mean distance from usual on a day of the month, 0 before the first one.
-func (m *monthly) offset(day int) float64 {
-	if day == 0 {
-		return 0
-	}
-	return float64(m[day-1].mean)
-}
-
 // prepare returns the mean distance from usual on a day of the month and the factor of the standard deviation sd, and
 // learns the distance d of a value, with perDay values a day.
 func (m *monthly) prepare(day int, d, sd, perDay float64) (offset, scatter float64) {
 	if day == 0 {
 		return 0, 1
 	}
-	s := &m[day-1]
+	s := &m[day]
 	perDay = max(1, perDay)
 	mean, n := float64(s.mean), float64(s.n)
 	prior := variancePrior * perDay
@@ -112,12 +101,11 @@ func (m *monthly) prepare(day int, d, sd, perDay float64) (offset, scatter float
 	return mean, scatter
 }
 
-func (m *monthly) seen() bool { return *m != monthly{} }
-
 func (m *monthly) form(c *compact.Codec) {
-	for i := range m {
-		compact.Unsigned(c, &m[i].n)
-		shorts(c, []*float32{&m[i].mean, &m[i].variance})
-		c.Check(m[i].n <= maxMonthlyObs && math.Abs(float64(m[i].mean)) <= farthest && m[i].variance >= 0 && m[i].variance <= maxVariance)
+	for i := range m[1:] {
+		s := &m[i+1]
+		compact.Unsigned(c, &s.n)
+		shorts(c, []*float32{&s.mean, &s.variance})
+		c.Check(s.n <= maxMonthlyObs && math.Abs(float64(s.mean)) <= farthest && s.variance >= 0 && s.variance <= maxVariance)
 	}
 }

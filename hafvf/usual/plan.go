@@ -1,6 +1,9 @@
 package usual
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // A Plan learns what harmonics cannot represent: offsets by the hour of the week, and the spread of the values by hour,
 // by number of events, and recently. It transforms values before the views of a Profile. With m and σ of the season
@@ -273,6 +276,16 @@ type planned struct {
 	weekly  bool    // the offset belongs to the hour of the week
 	scatter float64 // F
 	lately  float64 // r
+}
+
+// offset returns the offset that the plan knows for a time.
+func (s *coordinatePlan) offset(p *Profile, t time.Time) float64 {
+	offset := float64(s.months[p.calendar.monthDay(t)].mean)
+	if s.table.slot > 0 {
+		ph, _ := p.calendar.phase(t)
+		offset += s.table.offsetOf(p, ph)
+	}
+	return offset
 }
 
 // prepare transforms the value y of a coordinate for the views, and learns it. mean and sd come from the season view;

@@ -70,11 +70,8 @@ func (t *planTable) findFreeDays() {
 func (t *planTable) shape(day int, shape *[daySlots]float64) {
 	var n, sum, hours, squares, product float64
 	for h := range shape {
-		a, b := t.offset[0][day*daySlots+h], t.offset[1][day*daySlots+h]
-		if t.weeks != alternating {
-			b = a
-		}
-		if shape[h] = (t.value(a) + t.value(b)) / 2; a == unknown || b == unknown {
+		a := t.offset[day*daySlots+h]
+		if shape[h] = t.value(a); a == unknown {
 			shape[h] = math.NaN()
 			continue
 		}
