@@ -21,9 +21,10 @@ type Calendar struct {
 	shifts  map[int64]int64 // days from a holiday to the day that replaces it, by days since 1 January 1970
 }
 
-// NewCalendar returns a calendar. A nil zone means UTC. An error names the invalid date or weekday.
-func NewCalendar(zone *time.Location, h Holidays) (*Calendar, error) {
-	c := &Calendar{zone: zone}
+// NewCalendar returns a calendar. A nil zone means UTC. On the given days of the month, streams have usual values of
+// their own. An error names the invalid date or weekday.
+func NewCalendar(zone *time.Location, h Holidays, monthly ...MonthDay) (*Calendar, error) {
+	c := &Calendar{zone: zone, monthly: monthly}
 	if h.Like < time.Sunday || h.Like > time.Saturday {
 		return nil, fmt.Errorf("like: day %d is not a weekday: use 0 (Sunday) to 6 (Saturday)", h.Like)
 	}

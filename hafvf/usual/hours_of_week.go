@@ -52,13 +52,7 @@ func (w *HoursOfWeek) Plan() string {
 			split = i
 		}
 	}
-	level := func(values []float32) (sum float64) {
-		for _, v := range values {
-			sum += float64(v) / float64(len(values))
-		}
-		return sum
-	}
-	apart := level(mean[split:]) - level(mean[:split])
+	apart := float64(mean[(split+weekSlots)/2] - mean[split/2]) // of the medians of the two levels
 	if gap := float64(mean[split] - mean[split-1]); apart <= planLevel*float64(sd[weekSlots/2]) || gap < planGap*apart {
 		return ""
 	}

@@ -42,14 +42,7 @@ func (d MonthDay) Includes(t time.Time, holiday func(time.Time) bool) bool {
 	return true
 }
 
-// WithMonthly returns the calendar with days of the month on which streams have usual values of their own.
-func (c *Calendar) WithMonthly(days []MonthDay) *Calendar {
-	copied := *c
-	copied.monthly = days
-	return &copied
-}
-
-// monthDay returns the number of the day of the month at t, from 1 in the order of WithMonthly; 0 for other days.
+// monthDay returns the number of the day of the month at t, from 1 in the order of NewCalendar; 0 for other days.
 func (c *Calendar) monthDay(t time.Time) int {
 	if c == nil || len(c.monthly) == 0 || t.IsZero() {
 		return 0

@@ -38,20 +38,19 @@ import (
 // Holidays. On a day that a Calendar replaces by another weekday, each hour of the day has an l and an a of its own.
 // Until there are two visits, o is the offset of the weekday. c₀, c₁ and cₓ do not learn visits on holidays.
 //
-// Days of the month. On a day of Calendar.WithMonthly, o is larger by the mean of the d of such days, and F has the
+// Days of the month. On a day of a Calendar's MonthDays, o is larger by the mean of the d of such days, and F has the
 // factor of their variance; see monthly.
 //
 // Hours f. The mean of ln|d/σgr| + .635 over the visits of an hour, with a prior of two visits of zero, less the mean
 // of all hours, is multiplied by the share of the differences between hours that is not due to chance. The result is ln
 // f. A visit counts as at most e^1.6 times the f of its hour.
 //
-// Free days are Saturday and Sunday until the offsets of a week have other classes of days. The shape of a day is the a
-// of its hours less their line of regression by hour, because the seasons represent the levels of the days but not
-// their shapes. Two days differ by q, the mean over their hours of the squared difference of their shapes over
-// 2ν²·f·f′, where ν² is (c₀ − c₁) of visits a week apart, and f and f′ belong to the two days. At the end of each week,
-// groupDays groups the days by the distance q/(1 + q₁/10), where q₁ is the largest q. If it finds more than one class,
-// all days outside the largest class are free. After a change, the visits of each hour count as at most four. Steps of
-// more than three hours keep Saturday and Sunday: days are compared if any two have eight hours in common.
+// Free days are Saturday and Sunday until the offsets of a week have other classes of days. Two days differ by q, the
+// mean over their hours of the squared difference of their a over 4ν²·f·f′, where ν² is (c₀ − c₁) of visits a week
+// apart, and f and f′ belong to the two days. At the end of each week, groupDays groups the days by the distance
+// q/(1 + q₁/10), where q₁ is the largest q. If it finds more than one class, all days outside the largest class are
+// free. After a change, the visits of each hour count as at most four. Steps of more than three hours keep Saturday and
+// Sunday: days are compared if any two have eight hours in common.
 //
 // Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with the c of a grid that maximizes the likelihood of the d. A share
 // uses distances of the arcsine, so that 1 of 1 is not a surprise; their scale is known.
@@ -280,12 +279,8 @@ type planned struct {
 
 // offset returns the offset that the plan knows for a time.
 func (s *coordinatePlan) offset(p *Profile, t time.Time) float64 {
-	offset := float64(s.months[p.calendar.monthDay(t)].mean)
-	if s.table.slot > 0 {
-		ph, _ := p.calendar.phase(t)
-		offset += s.table.offsetOf(p, ph)
-	}
-	return offset
+	ph, _ := p.calendar.phase(t)
+	return float64(s.months[p.calendar.monthDay(t)].mean) + s.table.offsetOf(p, ph)
 }
 
 // prepare transforms the value y of a coordinate for the views, and learns it. mean and sd come from the season view;

@@ -79,8 +79,7 @@ func (t *planTable) form(c *compact.Codec, slots int, free bool) {
 	compact.Unsigned(c, &t.visits)
 	compact.Unsigned(c, &t.day.n, &t.week.n)
 	if compact.Bytes(c, &t.unit); t.visits > 0 {
-		codeOffsets(c, t.offset[:slots])
-		codeVisits(c, t.last[:slots])
+		t.slotsForm(c, 0, slots, true)
 	}
 	for i := 0; i < dayHours && !c.Bad; {
 		n, visits := uint8(1), t.hourN[i]
@@ -103,35 +102,29 @@ func (t *planTable) form(c *compact.Codec, slots int, free bool) {
 	if t.twoWeeks {
 		shorts(c, t.fortnight.floats())
 		compact.Unsigned(c, &t.fortnight.n)
-		codeVisits(c, t.last[weekSlots:fortnight])
-	}
-	if t.alternating {
-		codeOffsets(c, t.offset[weekSlots:fortnight])
+		t.slotsForm(c, weekSlots, fortnight, t.alternating)
 	}
 	if t.holidays {
-		codeVisits(c, t.last[fortnight:])
-		codeOffsets(c, t.offset[fortnight:])
+		t.slotsForm(c, fortnight, tableSlots, true)
 	}
 	if !c.Writes {
 		t.weigh()
 	}
 }
 
-func codeOffsets(c *compact.Codec, offsets []int8) {
-	for i := range offsets {
-		compact.Bytes(c, &offsets[i])
+// slotsForm encodes or decodes the last visits of a range of slots and, if offsets is set, their offsets.
+func (t *planTable) slotsForm(c *compact.Codec, from, end int, offsets bool) {
+	for i := from; offsets && i < end; i++ {
+		compact.Bytes(c, &t.offset[i])
 	}
-}
-
-func codeVisits(c *compact.Codec, visits []int8) {
-	codeBits(c, 6, len(visits), func(i int) int {
-		if visits[i] == unknown {
+	codeBits(c, 6, end-from, func(i int) int {
+		if t.last[from+i] == unknown {
 			return -maxVisitUnits - 1
 		}
-		return int(visits[i]) / visitUnits
+		return int(t.last[from+i]) / visitUnits
 	}, func(i, v int) {
-		if visits[i] = unknown; v >= -maxVisitUnits {
-			visits[i] = int8(visitUnits * v)
+		if v >= -maxVisitUnits {
+			t.last[from+i] = int8(visitUnits * v)
 		}
 	})
 }
