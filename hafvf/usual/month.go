@@ -25,21 +25,14 @@ func (d MonthDay) Includes(t time.Time, holiday func(time.Time) bool) bool {
 	works := func(t time.Time) bool {
 		return t.Weekday() != time.Saturday && t.Weekday() != time.Sunday && (holiday == nil || !holiday(t))
 	}
-	switch d {
-	case FirstOfMonth:
+	if d == FirstOfMonth {
 		return t.Day() == 1
-	case LastOfMonth:
-		return t.AddDate(0, 0, 1).Day() == 1
 	}
-	if !works(t) {
-		return false
+	last := t.AddDate(0, 1, -t.Day()) // of the month
+	for d == LastWorkingDay && last.Day() > 1 && !works(last) {
+		last = last.AddDate(0, 0, -1)
 	}
-	for later := t.AddDate(0, 0, 1); later.Month() == t.Month(); later = later.AddDate(0, 0, 1) {
-		if works(later) {
-			return false
-		}
-	}
-	return true
+	return t.Day() == last.Day()
 }
 
 // monthDay returns the number of the day of the month at t, from 1 in the order of NewCalendar; 0 for other days.

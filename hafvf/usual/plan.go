@@ -32,8 +32,8 @@ import (
 // Alternating weeks. At the end of a week, a key with G > .5 for visits a day apart and G < 1 for visits a week apart
 // begins to store the visits of two weeks. The similar visits of c₁ are then two weeks apart, and cₓ is the product of
 // visits one week apart. With 84 pairs, c₁ > .6·c₀ and G > .5, each slot has an l and an a in even and in odd weeks,
-// where a begins with the visit of that week and l with the previous a. In place of G they use the larger of 2G, at
-// most 1, and the G of visits a week apart. With G = 0, even and odd weeks are one table again.
+// where a begins with the visit of that week and l with the previous a. The offsets then use 1 in place of G until
+// G = 0, when even and odd weeks become one table again.
 //
 // Holidays. On a day that a Calendar replaces by another weekday, each hour of the day has an l and an a of its own.
 // Until there are two visits, o is the offset of the weekday. c₀, c₁ and cₓ do not learn visits on holidays.

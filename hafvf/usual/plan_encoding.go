@@ -171,20 +171,14 @@ func (c *coordinatePlan) valid(p *Profile, events, table bool) bool {
 	}
 	ok := math.Abs(c.seen) <= 1e3*maxStandardized && within(c.lately.floats(), -10, 10) && c.lately.age <= tailPrecise
 	if e := &c.events; events {
-		ok = ok && e.events > 0 && e.squares > 0 && within(e.floats(), -bound, bound) && within([]*float32{&e.cases, &e.weight}, 0, bound)
-		for i := range e.sums {
-			ok = ok && e.sums[i] >= 0
-		}
+		ok = ok && e.events > 0 && e.squares > 0 && within(e.floats(), -bound, bound) && min(e.cases, e.weight, slices.Min(e.sums[:])) >= 0
 	}
 	t := &c.table
 	if ok = ok && (t.twoWeeks || !t.alternating) && (p.slots == weekSlots || !t.twoWeeks); table {
 		ok = ok && p.slots > 0 && t.slot >= 1 && t.slot <= 2*fortnight && t.n >= 0 && t.visits <= meanVisits && within(t.floats(), -bound, bound) &&
-			t.unit >= -maxExponent && t.unit <= maxExponent && t.free < 1<<7
+			t.unit >= -maxExponent && t.unit <= maxExponent && t.free < 1<<7 && slices.Max(t.hourN[:]) <= maxHourVisits
 		for _, l := range []*likeness{&t.day, &t.week, &t.fortnight} {
 			ok = ok && l.n <= maxPairs && l.same >= 0 && within(l.floats(), -bound, bound)
-		}
-		for _, n := range t.hourN {
-			ok = ok && n <= maxHourVisits
 		}
 	}
 	return ok

@@ -43,14 +43,6 @@ func (t *planTable) hourOf(slot int) int {
 	return slot % daySlots
 }
 
-// agreed returns the common part of two values: the smaller magnitude if they have the same sign, and else 0.
-func agreed(a, b float64) float64 {
-	if a*b <= 0 {
-		return 0
-	}
-	return math.Copysign(min(math.Abs(a), math.Abs(b)), a)
-}
-
 // plan returns G.
 func (l *likeness) plan() float64 {
 	if l.same <= 0 {
@@ -118,11 +110,8 @@ func (t *planTable) offsetOf(p *Profile, ph phase) float64 {
 	if p.slots == daySlots {
 		return 0
 	}
-	y, b := t.earlier(p, ph, daySlots), t.earlier(p, ph, 2*daySlots)
-	if y == unknown || b == unknown {
-		return 0
-	}
-	return t.day.known(agreed(t.value(y), t.value(b)), f, t.day.plan())
+	common := median.Of([]float64{0, t.value(t.earlier(p, ph, daySlots)), t.value(t.earlier(p, ph, 2*daySlots))})
+	return t.day.known(common, f, t.day.plan())
 }
 
 // factor returns f.
@@ -212,7 +201,7 @@ func (t *planTable) learnOffset(p *Profile, ph phase, sd float64) {
 		a, move := t.value(*own.offset), 1.
 		m := median.Of([]float64{a, l, r})
 		if *own.offset != unknown {
-			u := (m - a) * (m - a) / (4*max(float64(own.likeness.same)-float64(own.likeness.alike), 0)*f*f + 1e-12)
+			u := (m - a) * (m - a) / (4*own.likeness.noise()*f*f + 1e-12)
 			move = max(minMove, u/(1+u))
 		}
 		*own.offset = t.entry(a + move*(m-a))
@@ -225,11 +214,8 @@ func (t *planTable) recordLikeness(p *Profile, ph phase, now float64, clip func(
 	if day := t.earlier(p, ph, daySlots); day != unknown {
 		t.day.record(now, clip(day), clip(t.earlier(p, ph, 7)))
 	}
-	if p.slots == daySlots {
-		return
-	}
 	week := t.earlier(p, ph, weekSlots)
-	if week == unknown {
+	if p.slots == daySlots || week == unknown {
 		return
 	}
 	other := t.earlier(p, ph, 79)

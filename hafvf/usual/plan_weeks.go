@@ -54,8 +54,7 @@ func (t *planTable) entries(p *Profile, ph phase) planEntries {
 		visit = fortnight + ph.slot()%daySlots
 		offset, prev = visit, t.last[visit]
 	case t.alternating:
-		l, prev = &t.fortnight, t.last[visit]
-		repeats = max(unit(2*l.plan()), repeats)
+		l, prev, repeats = &t.fortnight, t.last[visit], 1
 	}
 	return planEntries{&t.last[visit], prev, &t.offset[offset], l, repeats}
 }
