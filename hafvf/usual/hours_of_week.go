@@ -43,9 +43,7 @@ func (w *HoursOfWeek) Plan() string {
 	if slices.Contains(w.known[:], false) || w.last.Sub(w.first) < planTime {
 		return ""
 	}
-	mean, sd := slices.Clone(w.mean[:]), slices.Clone(w.sd[:])
-	slices.Sort(mean)
-	slices.Sort(sd)
+	mean, sd := slices.Sorted(slices.Values(w.mean[:])), slices.Sorted(slices.Values(w.sd[:]))
 	split := 0 // index in mean above the largest gap
 	for i := 1; i < weekSlots; i++ {
 		if split == 0 || mean[i]-mean[i-1] > mean[split]-mean[split-1] {

@@ -174,7 +174,8 @@ func (c *coordinatePlan) valid(p *Profile, events, table bool) bool {
 		ok = ok && e.events > 0 && e.squares > 0 && within(e.floats(), -bound, bound) && min(e.cases, e.weight, slices.Min(e.sums[:])) >= 0
 	}
 	t := &c.table
-	if ok = ok && (t.twoWeeks || !t.alternating) && (p.slots == weekSlots || !t.twoWeeks); table {
+	ok = ok && (t.twoWeeks || !t.alternating) && (p.slots == weekSlots || !t.twoWeeks)
+	if table {
 		ok = ok && p.slots > 0 && t.slot >= 1 && t.slot <= 2*fortnight && t.n >= 0 && t.visits <= meanVisits && within(t.floats(), -bound, bound) &&
 			t.unit >= -maxExponent && t.unit <= maxExponent && t.free < 1<<7 && slices.Max(t.hourN[:]) <= maxHourVisits
 		for _, l := range []*likeness{&t.day, &t.week, &t.fortnight} {

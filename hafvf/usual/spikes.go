@@ -14,9 +14,9 @@ import (
 // and learned as the usual value. A deviation of spikeFrom standard deviations outside the known hours starts a new
 // spike. These standard deviations are σ·min(1, max(.3, e^(q + .635))), with the long-term mean q of ln|d/σF|: spikes
 // that take a large part of the time increase σ to such an extent that they do not deviate by 5σ, but hardly increase q.
-// A deviation of 15 sd that lasts half an hour in every six is 3.6σ. The logarithm of the largest deviation of an hour is normal: Student's t of the days with the spike gives the
-// score of a day without it. If spikes occur at more hours than are known, no hour is special: none is usual, and none
-// is missed.
+// A deviation of 15 sd that lasts half an hour in every six is 3.6σ. The logarithm of the largest deviation of an hour
+// is normal: Student's t of the days with the spike gives the score of a day without it. If spikes occur at more hours
+// than are known, no hour is special: none is usual, and none is missed.
 type spikes struct {
 	known     [4]spike // the known spikes, followed by zero values
 	elsewhere uint8    // observations of other spikes, less spikePerHour for each later hour of a recurring spike
