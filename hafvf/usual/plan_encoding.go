@@ -162,12 +162,7 @@ func (c *coordinatePlan) valid(p *Profile, events, table bool) bool {
 	// More than a sum of squares up to farthest², over the smallest c; a float32 reaches ten times that.
 	const bound = 1e37
 	within := func(values []*float32, low, high float64) bool {
-		for _, v := range values {
-			if !(float64(*v) >= low && float64(*v) <= high) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(values, func(v *float32) bool { return !(float64(*v) >= low && float64(*v) <= high) })
 	}
 	ok := math.Abs(c.seen) <= 1e3*maxStandardized && within(c.lately.floats(), -10, 10) && c.lately.age <= tailPrecise
 	if e := &c.events; events {
