@@ -56,7 +56,7 @@ func DefaultAlarms() AlarmConfig {
 }
 
 func (c AlarmConfig) calendar() *usual.Calendar {
-	return checked(usual.NewCalendar(checked(domain.Zone(c.Zone)), c.Holidays)).WithMonthly(c.Monthly)
+	return checked(usual.NewCalendar(checked(domain.Zone(c.Zone)), c.Holidays, c.Monthly...))
 }
 
 func (c AlarmConfig) validate() error {

@@ -21,9 +21,10 @@ type Calendar struct {
 	shifts  map[int64]int64 // days from a holiday to the day that replaces it, by days since 1 January 1970
 }
 
-// NewCalendar returns a calendar. A nil zone means UTC. An error names the invalid date or weekday.
-func NewCalendar(zone *time.Location, h Holidays) (*Calendar, error) {
-	c := &Calendar{zone: zone}
+// NewCalendar returns a calendar. A nil zone means UTC. On the given days of the month, streams have usual values of
+// their own. An error names the invalid date or weekday.
+func NewCalendar(zone *time.Location, h Holidays, monthly ...MonthDay) (*Calendar, error) {
+	c := &Calendar{zone: zone, monthly: monthly}
 	if h.Like < time.Sunday || h.Like > time.Saturday {
 		return nil, fmt.Errorf("like: day %d is not a weekday: use 0 (Sunday) to 6 (Saturday)", h.Like)
 	}
@@ -65,17 +66,19 @@ func (c *Calendar) offset(t time.Time) int64 {
 
 // Weekday returns the local day of the week of t or, on a holiday, the one that replaces it.
 func (c *Calendar) Weekday(t time.Time) time.Weekday {
-	hour, _ := c.hourOfWeek(t)
-	return time.Weekday((hour/daySlots + 1) % 7)
+	ph, _ := c.phase(t)
+	return time.Weekday((ph.slot()/daySlots + 1) % 7)
 }
 
-// hourOfWeek returns the local hour of the week of t, from 0 for Monday 0:00, and the time from t to the end of the hour.
-// On a holiday, the day of the week is the one that replaces it.
-func (c *Calendar) hourOfWeek(t time.Time) (hour int, rest time.Duration) {
+// phase returns the local phase of t, from 0 for Monday 0:00, and the time from t to the end of its hour.
+func (c *Calendar) phase(t time.Time) (ph phase, rest time.Duration) {
 	const thursday = 72 * 3600 // 1 January 1970, in seconds from Monday
 	seconds := t.Unix() + c.offset(t) + thursday
-	seconds -= floorDiv(seconds, weekSlots*3600) * weekSlots * 3600
-	return int(seconds / 3600), time.Hour - time.Duration(seconds%3600)*time.Second - time.Duration(t.Nanosecond())
+	seconds -= floorDiv(seconds, fortnight*3600) * fortnight * 3600
+	if ph = phase(seconds / 3600); c.shift(t) != 0 {
+		ph += fortnight
+	}
+	return ph, time.Hour - time.Duration(seconds%3600)*time.Second - time.Duration(t.Nanosecond())
 }
 
 // like returns the day that replaces the given local day, both as days since 1 January 1970.

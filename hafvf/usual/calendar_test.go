@@ -18,12 +18,13 @@ func TestCalendar(t *testing.T) {
 			plain := &Calendar{zone: berlin}
 			for now := date.Add(-24 * time.Hour); now.Before(date.Add(50 * time.Hour)); now = now.Add(30 * time.Minute) {
 				local := now.In(berlin)
-				want, _ := plain.hourOfWeek(now)
+				ph, _ := plain.phase(now)
+				want := ph.slot()
 				if local.Format(time.DateOnly) == date.Format(time.DateOnly) {
 					want = int(like+6)%7*24 + local.Hour()
 				}
-				if got, _ := c.hourOfWeek(now); got != want {
-					t.Fatalf("%v, like %v: hour %d of the week, want %d", local, like, got, want)
+				if ph, _ := c.phase(now); ph.slot() != want {
+					t.Fatalf("%v, like %v: hour %d of the week, want %d", local, like, ph.slot(), want)
 				}
 				if got := c.Weekday(now); int(got+6)%7 != want/24 {
 					t.Fatalf("%v, like %v: %v", local, like, got)

@@ -225,7 +225,7 @@ func (m *GapModel) silentBy(g *Gaps, last, t time.Time) time.Time {
 	if g.visits.n == 0 {
 		return t
 	}
-	if i, _ := m.calendar.hourOfWeek(last); g.visits.n > 1 && !g.knowsWeek(i%daySlots) && t.After(last.Add(visitGap)) {
+	if ph, _ := m.calendar.phase(last); g.visits.n > 1 && !g.knowsWeek(ph.slot()%daySlots) && t.After(last.Add(visitGap)) {
 		if first := last.Add(firstHours * time.Hour); t.Before(first) {
 			t = first
 		}
@@ -266,8 +266,8 @@ func (m *GapModel) Due(g *Gaps, last time.Time) time.Time { return g.visits.dead
 // Usual returns the mean gap in the hour of t. If the hour is unknown, it returns the median gap if the stream is
 // regular in its first days, and beat is true. It returns 0 if neither is known, or the mean gap is over eight weeks.
 func (m *GapModel) Usual(g *Gaps, t time.Time) (gap time.Duration, beat bool) {
-	i, _ := m.calendar.hourOfWeek(t)
-	rate, hours, days := g.pool(i)
+	ph, _ := m.calendar.phase(t)
+	rate, hours, days := g.pool(ph.slot())
 	switch known := isKnown(hours, days); {
 	case !known && g.beat.regular():
 		return time.Duration(float64(time.Hour) * float64(g.beat.median)), true
@@ -459,9 +459,9 @@ func (g *Gaps) learnHour(i int) {
 // with them. It stops if f returns false.
 func (m *GapModel) walk(from, end time.Time, f func(from time.Time, i int, hours float64, ends bool) bool) {
 	for from.Before(end) {
-		i, rest := m.calendar.hourOfWeek(from)
+		ph, rest := m.calendar.phase(from)
 		step := min(rest, end.Sub(from))
-		if !f(from, i, step.Hours(), step == rest) {
+		if !f(from, ph.slot(), step.Hours(), step == rest) {
 			return
 		}
 		from = from.Add(step)

@@ -25,7 +25,8 @@ func (w *HoursOfWeek) Add(zone *time.Location, t time.Time, mean, sd float64) {
 	if w.last = t; w.first.IsZero() {
 		w.first = t
 	}
-	slot, _ := (&Calendar{zone: zone}).hourOfWeek(t)
+	ph, _ := (&Calendar{zone: zone}).phase(t)
+	slot := ph.slot()
 	w.mean[slot], w.sd[slot], w.known[slot] = float32(mean), float32(sd), true
 }
 
@@ -42,22 +43,14 @@ func (w *HoursOfWeek) Plan() string {
 	if slices.Contains(w.known[:], false) || w.last.Sub(w.first) < planTime {
 		return ""
 	}
-	mean, sd := slices.Clone(w.mean[:]), slices.Clone(w.sd[:])
-	slices.Sort(mean)
-	slices.Sort(sd)
+	mean, sd := slices.Sorted(slices.Values(w.mean[:])), slices.Sorted(slices.Values(w.sd[:]))
 	split := 0 // index in mean above the largest gap
 	for i := 1; i < weekSlots; i++ {
 		if split == 0 || mean[i]-mean[i-1] > mean[split]-mean[split-1] {
 			split = i
 		}
 	}
-	level := func(values []float32) (sum float64) {
-		for _, v := range values {
-			sum += float64(v) / float64(len(values))
-		}
-		return sum
-	}
-	apart := level(mean[split:]) - level(mean[:split])
+	apart := float64(mean[(split+weekSlots)/2] - mean[split/2]) // of the medians of the two levels
 	if gap := float64(mean[split] - mean[split-1]); apart <= planLevel*float64(sd[weekSlots/2]) || gap < planGap*apart {
 		return ""
 	}

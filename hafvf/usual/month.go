@@ -25,31 +25,17 @@ func (d MonthDay) Includes(t time.Time, holiday func(time.Time) bool) bool {
 	works := func(t time.Time) bool {
 		return t.Weekday() != time.Saturday && t.Weekday() != time.Sunday && (holiday == nil || !holiday(t))
 	}
-	switch d {
-	case FirstOfMonth:
+	if d == FirstOfMonth {
 		return t.Day() == 1
-	case LastOfMonth:
-		return t.AddDate(0, 0, 1).Day() == 1
 	}
-	if !works(t) {
-		return false
+	last := t.AddDate(0, 1, -t.Day()) // of the month
+	for d == LastWorkingDay && last.Day() > 1 && !works(last) {
+		last = last.AddDate(0, 0, -1)
 	}
-	for later := t.AddDate(0, 0, 1); later.Month() == t.Month(); later = later.AddDate(0, 0, 1) {
-		if works(later) {
-			return false
-		}
-	}
-	return true
+	return t.Day() == last.Day()
 }
 
-// WithMonthly returns the calendar with days of the month on which streams have usual values of their own.
-func (c *Calendar) WithMonthly(days []MonthDay) *Calendar {
-	copied := *c
-	copied.monthly = days
-	return &copied
-}
-
-// monthDay returns the number of the day of the month at t, from 1 in the order of WithMonthly; 0 for other days.
+// monthDay returns the number of the day of the month at t, from 1 in the order of NewCalendar; 0 for other days.
 func (c *Calendar) monthDay(t time.Time) int {
 	if c == nil || len(c.monthly) == 0 || t.IsZero() {
 		return 0
@@ -63,13 +49,10 @@ func (c *Calendar) monthDay(t time.Time) int {
 	return 0
 }
 
-// maxMonthly is the number of days of a month.
-const maxMonthly = 3
-
 // monthly learns how far the values of a coordinate are from usual on days of the month: the mean of their distances
 // over the last three days, and their variance about it over the last twelve. A deviation of the first such day is usual
-// on the second.
-type monthly [maxMonthly]struct {
+// on the second. The index is the result of Calendar.monthDay, and the entry 0 remains zero.
+type monthly [4]struct {
 	mean     float32
 	variance float32 // in units of the usual variance
 	n        uint16  // values, up to the memory of variance
@@ -83,21 +66,13 @@ const (
 	maxVariance   = 100.
 )
 
-// offset returns the mean distance from usual on a day of the month, 0 before the first one.
-func (m *monthly) offset(day int) float64 {
-	if day == 0 {
-		return 0
-	}
-	return float64(m[day-1].mean)
-}
-
 // prepare returns the mean distance from usual on a day of the month and the factor of the standard deviation sd, and
 // learns the distance d of a value, with perDay values a day.
 func (m *monthly) prepare(day int, d, sd, perDay float64) (offset, scatter float64) {
 	if day == 0 {
 		return 0, 1
 	}
-	s := &m[day-1]
+	s := &m[day]
 	perDay = max(1, perDay)
 	mean, n := float64(s.mean), float64(s.n)
 	prior := variancePrior * perDay
@@ -112,12 +87,11 @@ func (m *monthly) prepare(day int, d, sd, perDay float64) (offset, scatter float
 	return mean, scatter
 }
 
-func (m *monthly) seen() bool { return *m != monthly{} }
-
 func (m *monthly) form(c *compact.Codec) {
-	for i := range m {
-		compact.Unsigned(c, &m[i].n)
-		shorts(c, []*float32{&m[i].mean, &m[i].variance})
-		c.Check(m[i].n <= maxMonthlyObs && math.Abs(float64(m[i].mean)) <= farthest && m[i].variance >= 0 && m[i].variance <= maxVariance)
+	for i := range m[1:] {
+		s := &m[i+1]
+		compact.Unsigned(c, &s.n)
+		shorts(c, []*float32{&s.mean, &s.variance})
+		c.Check(s.n <= maxMonthlyObs && math.Abs(float64(s.mean)) <= farthest && s.variance >= 0 && s.variance <= maxVariance)
 	}
 }

@@ -11,11 +11,15 @@ func TestMonthDays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := NewCalendar(berlin, Holidays{Dates: []string{"2026-12-31"}})
+	holidays := Holidays{Dates: []string{"2026-12-31"}}
+	all, err := NewCalendar(berlin, holidays, LastWorkingDay, LastOfMonth, FirstOfMonth)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := c.WithMonthly([]MonthDay{LastWorkingDay, LastOfMonth, FirstOfMonth})
+	c, err := NewCalendar(berlin, holidays)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for date, want := range map[string]int{
 		"2026-01-30T12:00:00Z": 1, "2026-01-31T12:00:00Z": 2, "2026-01-31T23:30:00Z": 3, "2026-02-01T12:00:00Z": 3, "2026-02-27T08:00:00Z": 1,
 		"2026-02-28T12:00:00Z": 2, "2026-02-02T12:00:00Z": 0, "2026-04-30T12:00:00Z": 1, "2026-12-30T12:00:00Z": 1, "2026-12-31T12:00:00Z": 2,
@@ -28,7 +32,7 @@ func TestMonthDays(t *testing.T) {
 			t.Errorf("%s: day %d, want %d", date, got, want)
 		}
 		if c.monthDay(at) != 0 {
-			t.Errorf("%s is a day of the month without WithMonthly", date)
+			t.Errorf("%s is a day of the month of a calendar without them", date)
 		}
 	}
 }

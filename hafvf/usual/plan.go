@@ -1,6 +1,9 @@
 package usual
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // A Plan learns what harmonics cannot represent: offsets by the hour of the week, and the spread of the values by hour,
 // by number of events, and recently. It transforms values before the views of a Profile. With m and σ of the season
@@ -29,26 +32,25 @@ import "math"
 // Alternating weeks. At the end of a week, a key with G > .5 for visits a day apart and G < 1 for visits a week apart
 // begins to store the visits of two weeks. The similar visits of c₁ are then two weeks apart, and cₓ is the product of
 // visits one week apart. With 84 pairs, c₁ > .6·c₀ and G > .5, each slot has an l and an a in even and in odd weeks,
-// where a begins with the visit of that week and l with the previous a. In place of G they use the larger of 2G, at
-// most 1, and the G of visits a week apart. With G = 0, even and odd weeks are one table again.
+// where a begins with the visit of that week and l with the previous a. The offsets then use 1 in place of G until
+// G = 0, when even and odd weeks become one table again.
 //
 // Holidays. On a day that a Calendar replaces by another weekday, each hour of the day has an l and an a of its own.
 // Until there are two visits, o is the offset of the weekday. c₀, c₁ and cₓ do not learn visits on holidays.
 //
-// Days of the month. On a day of Calendar.WithMonthly, o is larger by the mean of the d of such days, and F has the
+// Days of the month. On a day of a Calendar's MonthDays, o is larger by the mean of the d of such days, and F has the
 // factor of their variance; see monthly.
 //
 // Hours f. The mean of ln|d/σgr| + .635 over the visits of an hour, with a prior of two visits of zero, less the mean
 // of all hours, is multiplied by the share of the differences between hours that is not due to chance. The result is ln
 // f. A visit counts as at most e^1.6 times the f of its hour.
 //
-// Free days are Saturday and Sunday until the offsets of a week have other classes of days. The shape of a day is the a
-// of its hours less their line of regression by hour, because the seasons represent the levels of the days but not
-// their shapes. Two days differ by q, the mean over their hours of the squared difference of their shapes over
-// 2ν²·f·f′, where ν² is (c₀ − c₁) of visits a week apart, and f and f′ belong to the two days. At the end of each week,
-// groupDays groups the days by the distance q/(1 + q₁/10), where q₁ is the largest q. If it finds more than one class,
-// all days outside the largest class are free. After a change, the visits of each hour count as at most four. Steps of
-// more than three hours keep Saturday and Sunday: days are compared if any two have eight hours in common.
+// Free days are Saturday and Sunday until the offsets of a week have other classes of days. Two days differ by q, the
+// mean over their hours of the squared difference of their a over 4ν²·f·f′, where ν² is (c₀ − c₁) of visits a week
+// apart, and f and f′ belong to the two days. At the end of each week, groupDays groups the days by the distance
+// q/(1 + q₁/10), where q₁ is the largest q. If it finds more than one class, all days outside the largest class are
+// free. After a change, the visits of each hour count as at most four. Steps of more than three hours keep Saturday and
+// Sunday: days are compared if any two have eight hours in common.
 //
 // Events g = √((1/n + c)/(1/n₀ + c)), n₀ = Σn²/Σn, with the c of a grid that maximizes the likelihood of the d. A share
 // uses distances of the arcsine, so that 1 of 1 is not a surprise; their scale is known.
@@ -273,6 +275,12 @@ type planned struct {
 	weekly  bool    // the offset belongs to the hour of the week
 	scatter float64 // F
 	lately  float64 // r
+}
+
+// offset returns the offset that the plan knows for a time.
+func (s *coordinatePlan) offset(p *Profile, t time.Time) float64 {
+	ph, _ := p.calendar.phase(t)
+	return float64(s.months[p.calendar.monthDay(t)].mean) + s.table.offsetOf(p, ph)
 }
 
 // prepare transforms the value y of a coordinate for the views, and learns it. mean and sd come from the season view;

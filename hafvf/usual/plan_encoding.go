@@ -26,9 +26,9 @@ func (p *Profile) planForm(s State) func(*compact.Codec, *Plan) {
 		for i := range *plan {
 			coordinate := &(*plan)[i]
 			moved, events, table := coordinate.seen != p.coordinate(s, i).streak[streakSeen], coordinate.events.events > 0, coordinate.table.slot > 0
-			free, weeks, holidays := coordinate.table.flags()
-			months := coordinate.months.seen()
-			if c.Bits(&moved, &events, &table, &free, &weeks, &holidays, &months); moved {
+			t := &coordinate.table
+			free, months := table && t.free != weekend, coordinate.months != monthly{}
+			if c.Bits(&moved, &events, &table, &free, &t.twoWeeks, &t.holidays, &months, &t.alternating); moved {
 				c.Doubles(&coordinate.seen)
 			}
 			shorts(c, coordinate.lately.floats())
@@ -36,8 +36,7 @@ func (p *Profile) planForm(s State) func(*compact.Codec, *Plan) {
 				shorts(c, coordinate.events.floats())
 			}
 			if table {
-				coordinate.table.form(c, p.slots)
-				coordinate.table.optionalForm(c, free, weeks, holidays)
+				t.form(c, p.slots, free)
 			}
 			if months {
 				coordinate.months.form(c)
@@ -68,8 +67,9 @@ func (t *planTable) floats() []*float32 {
 
 func (l *likeness) floats() []*float32 { return []*float32{&l.alike, &l.same, &l.other} }
 
-// form encodes or decodes a table with the given number of slots. The visits of hours are run-length encoded.
-func (t *planTable) form(c *compact.Codec, slots int) {
+// form encodes or decodes a table with the given number of slots. The visits of hours are run-length encoded. free means
+// that the free days differ from Saturday and Sunday.
+func (t *planTable) form(c *compact.Codec, slots int, free bool) {
 	if !c.Writes {
 		t.begin(0)
 	}
@@ -79,8 +79,7 @@ func (t *planTable) form(c *compact.Codec, slots int) {
 	compact.Unsigned(c, &t.visits)
 	compact.Unsigned(c, &t.day.n, &t.week.n)
 	if compact.Bytes(c, &t.unit); t.visits > 0 {
-		codeOffsets(c, t.offset[0][:slots])
-		codeVisits(c, t.last[0][:slots])
+		t.slotsForm(c, 0, slots, true)
 	}
 	for i := 0; i < dayHours && !c.Bad; {
 		n, visits := uint8(1), t.hourN[i]
@@ -97,51 +96,35 @@ func (t *planTable) form(c *compact.Codec, slots int) {
 		}
 	}
 	codeBits(c, 12, dayHours, func(i int) int { return int(t.hours[i]) }, func(i, v int) { t.hours[i] = int16(v) })
+	if free {
+		compact.Bytes(c, &t.free)
+	}
+	if t.twoWeeks {
+		shorts(c, t.fortnight.floats())
+		compact.Unsigned(c, &t.fortnight.n)
+		t.slotsForm(c, weekSlots, fortnight, t.alternating)
+	}
+	if t.holidays {
+		t.slotsForm(c, fortnight, tableSlots, true)
+	}
 	if !c.Writes {
 		t.weigh()
 	}
 }
 
-// flags reports which optional parts a table has.
-func (t *planTable) flags() (free, weeks, holidays bool) {
-	return t.slot > 0 && t.free != weekend, t.weeks != oneWeek, t.holidays
-}
-
-// optionalForm encodes or decodes the parts that few tables have.
-func (t *planTable) optionalForm(c *compact.Codec, free, weeks, holidays bool) {
-	if free {
-		compact.Bytes(c, &t.free)
+// slotsForm encodes or decodes the last visits of a range of slots and, if offsets is set, their offsets.
+func (t *planTable) slotsForm(c *compact.Codec, from, end int, offsets bool) {
+	for i := from; offsets && i < end; i++ {
+		compact.Bytes(c, &t.offset[i])
 	}
-	if weeks {
-		compact.Bytes(c, &t.weeks)
-		shorts(c, t.fortnight.floats())
-		compact.Unsigned(c, &t.fortnight.n)
-		if codeVisits(c, t.last[1][:]); t.weeks == alternating {
-			codeOffsets(c, t.offset[1][:])
-		}
-		c.Check(t.weeks != oneWeek)
-	}
-	if t.holidays = holidays; holidays {
-		codeVisits(c, t.dayOff[0][:])
-		codeOffsets(c, t.dayOff[1][:])
-	}
-}
-
-func codeOffsets(c *compact.Codec, offsets []int8) {
-	for i := range offsets {
-		compact.Bytes(c, &offsets[i])
-	}
-}
-
-func codeVisits(c *compact.Codec, visits []int8) {
-	codeBits(c, 6, len(visits), func(i int) int {
-		if visits[i] == unknown {
+	codeBits(c, 6, end-from, func(i int) int {
+		if t.last[from+i] == unknown {
 			return -maxVisitUnits - 1
 		}
-		return int(visits[i]) / visitUnits
+		return int(t.last[from+i]) / visitUnits
 	}, func(i, v int) {
-		if visits[i] = unknown; v >= -maxVisitUnits {
-			visits[i] = int8(visitUnits * v)
+		if v >= -maxVisitUnits {
+			t.last[from+i] = int8(visitUnits * v)
 		}
 	})
 }
@@ -179,26 +162,19 @@ func (c *coordinatePlan) valid(p *Profile, events, table bool) bool {
 	// More than a sum of squares up to farthest², over the smallest c; a float32 reaches ten times that.
 	const bound = 1e37
 	within := func(values []*float32, low, high float64) bool {
-		for _, v := range values {
-			if !(float64(*v) >= low && float64(*v) <= high) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(values, func(v *float32) bool { return !(float64(*v) >= low && float64(*v) <= high) })
 	}
 	ok := math.Abs(c.seen) <= 1e3*maxStandardized && within(c.lately.floats(), -10, 10) && c.lately.age <= tailPrecise
 	if e := &c.events; events {
-		ok = ok && e.events > 0 && e.squares > 0 && within(e.floats(), -bound, bound) && within([]*float32{&e.cases, &e.weight}, 0, bound)
-		for i := range e.sums {
-			ok = ok && e.sums[i] >= 0
-		}
+		ok = ok && e.events > 0 && e.squares > 0 && within(e.floats(), -bound, bound) && min(e.cases, e.weight, slices.Min(e.sums[:])) >= 0
 	}
-	if t := &c.table; table {
-		ok = ok && p.slots > 0 && t.slot >= 1 && t.slot <= phases && t.n >= 0 && t.visits <= meanVisits && t.day.n <= maxPairs && t.week.n <= maxPairs &&
-			within(t.floats(), -bound, bound) && t.day.same >= 0 && t.week.same >= 0 && t.unit >= -maxExponent && t.unit <= maxExponent && t.free < 1<<7 &&
-			t.weeks <= alternating && (t.weeks == oneWeek || p.slots == weekSlots) && t.fortnight.n <= maxPairs && within(t.fortnight.floats(), -bound, bound) && t.fortnight.same >= 0
-		for _, n := range t.hourN {
-			ok = ok && n <= maxHourVisits
+	t := &c.table
+	ok = ok && (t.twoWeeks || !t.alternating) && (p.slots == weekSlots || !t.twoWeeks)
+	if table {
+		ok = ok && p.slots > 0 && t.slot >= 1 && t.slot <= 2*fortnight && t.n >= 0 && t.visits <= meanVisits && within(t.floats(), -bound, bound) &&
+			t.unit >= -maxExponent && t.unit <= maxExponent && t.free < 1<<7 && slices.Max(t.hourN[:]) <= maxHourVisits
+		for _, l := range []*likeness{&t.day, &t.week, &t.fortnight} {
+			ok = ok && l.n <= maxPairs && l.same >= 0 && within(l.floats(), -bound, bound)
 		}
 	}
 	return ok

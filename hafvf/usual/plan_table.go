@@ -8,25 +8,25 @@ import (
 
 // A planTable stores offsets and spreads by the hour.
 type planTable struct {
-	slot      int16   // phase of the current visit, counted from 1; 0 before the first visit
-	n         int32   // values of the current visit
-	sum, log  float32 // sums of y − m and of ln|d/σFr| over these values
-	mean      float32 // of visits
-	visits    uint8   // up to meanVisits
-	day       likeness
-	week      likeness
-	fortnight likeness        // c₁ of visits two weeks apart, cₓ of visits one week apart
-	weeks     uint8           // oneWeek, twoWeeks or alternating
-	unit      int8            // offsets are multiples of 2^unit
-	last      [2]weekTable    // last visits; unknown before the first visit of a slot
-	offset    [2]weekTable    // unknown before the second visit
-	holidays  bool            // the key has seen a holiday
-	dayOff    [2]dayTable     // last visits and offsets of holidays
-	free      uint8           // a bit for each free day, the lowest for Monday
-	hours     [dayHours]int16 // ln f
-	hourN     [dayHours]uint8 // visits of the hour
-	hourMean  float64         // mean of ln f, and
-	hourShare float64         // its share that is not due to chance; weigh computes both from hours
+	slot        int16   // phase of the current visit, counted from 1; 0 before the first visit
+	n           int32   // values of the current visit
+	sum, log    float32 // sums of y − m and of ln|d/σFr| over these values
+	mean        float32 // of visits
+	visits      uint8   // up to meanVisits
+	day         likeness
+	week        likeness
+	fortnight   likeness         // c₁ of visits two weeks apart, cₓ of visits one week apart
+	unit        int8             // offsets are multiples of 2^unit
+	last        [tableSlots]int8 // last visits; unknown before the first visit of a slot
+	offset      [tableSlots]int8 // unknown before the second visit
+	twoWeeks    bool             // even and odd weeks have last visits of their own, and
+	alternating bool             // offsets of their own
+	holidays    bool             // the key has seen a holiday
+	free        uint8            // a bit for each free day, the lowest for Monday
+	hours       [dayHours]int16  // ln f
+	hourN       [dayHours]uint8  // visits of the hour
+	hourMean    float64          // mean of ln f, and
+	hourShare   float64          // its share that is not due to chance; weigh computes both from hours
 }
 
 // likeness holds c₁, c₀ and cₓ of n pairs of visits.
@@ -41,14 +41,6 @@ func (t *planTable) hourOf(slot int) int {
 		return slot%daySlots + daySlots
 	}
 	return slot % daySlots
-}
-
-// agreed returns the common part of two values: the smaller magnitude if they have the same sign, and else 0.
-func agreed(a, b float64) float64 {
-	if a*b <= 0 {
-		return 0
-	}
-	return math.Copysign(min(math.Abs(a), math.Abs(b)), a)
 }
 
 // plan returns G.
@@ -118,11 +110,8 @@ func (t *planTable) offsetOf(p *Profile, ph phase) float64 {
 	if p.slots == daySlots {
 		return 0
 	}
-	y, b := *t.earlier(p, ph, daySlots), *t.earlier(p, ph, 2*daySlots)
-	if y == unknown || b == unknown {
-		return 0
-	}
-	return t.day.known(agreed(t.value(y), t.value(b)), f, t.day.plan())
+	common := median.Of([]float64{0, t.value(t.earlier(p, ph, daySlots)), t.value(t.earlier(p, ph, 2*daySlots))})
+	return t.day.known(common, f, t.day.plan())
 }
 
 // factor returns f.
@@ -156,15 +145,8 @@ func (t *planTable) weigh() {
 // begin starts the first visit.
 func (t *planTable) begin(ph phase) {
 	t.slot, t.free = int16(ph)+1, weekend
-	for i := range t.last {
-		t.last[i].clear()
-		t.offset[i].clear()
-	}
-	for i := range t.dayOff {
-		for h := range t.dayOff[i] {
-			t.dayOff[i][h] = unknown
-		}
-	}
+	forget(t.last[:])
+	forget(t.offset[:])
 }
 
 // visit moves the current visit to the phase next. If that is another phase, it learns the previous visit. sd is σ.
@@ -219,7 +201,7 @@ func (t *planTable) learnOffset(p *Profile, ph phase, sd float64) {
 		a, move := t.value(*own.offset), 1.
 		m := median.Of([]float64{a, l, r})
 		if *own.offset != unknown {
-			u := (m - a) * (m - a) / (4*max(float64(own.likeness.same)-float64(own.likeness.alike), 0)*f*f + 1e-12)
+			u := (m - a) * (m - a) / (4*own.likeness.noise()*f*f + 1e-12)
 			move = max(minMove, u/(1+u))
 		}
 		*own.offset = t.entry(a + move*(m-a))
@@ -229,22 +211,19 @@ func (t *planTable) learnOffset(p *Profile, ph phase, sd float64) {
 
 // recordLikeness learns the visit now. clip returns the value of a previous visit in the same measure.
 func (t *planTable) recordLikeness(p *Profile, ph phase, now float64, clip func(v int8) float64) {
-	if day := *t.earlier(p, ph, daySlots); day != unknown {
-		t.day.record(now, clip(day), clip(*t.earlier(p, ph, 7)))
+	if day := t.earlier(p, ph, daySlots); day != unknown {
+		t.day.record(now, clip(day), clip(t.earlier(p, ph, 7)))
 	}
-	if p.slots == daySlots {
+	week := t.earlier(p, ph, weekSlots)
+	if p.slots == daySlots || week == unknown {
 		return
 	}
-	week := *t.earlier(p, ph, weekSlots)
-	if week == unknown {
-		return
-	}
-	other := *t.earlier(p, ph, 79)
+	other := t.earlier(p, ph, 79)
 	if other == unknown {
-		other = *t.earlier(p, ph, 72)
+		other = t.earlier(p, ph, 72)
 	}
 	t.week.record(now, clip(week), clip(other))
-	if before := *t.earlier(p, ph, 2*weekSlots); t.weeks != oneWeek && before != unknown {
+	if before := t.earlier(p, ph, 2*weekSlots); t.twoWeeks && before != unknown {
 		t.fortnight.record(now, clip(before), clip(week))
 	}
 }
@@ -252,31 +231,25 @@ func (t *planTable) recordLikeness(p *Profile, ph phase, now float64, clip func(
 // scale chooses the unit so that entries reach tableBound standard deviations, 1.5 times the largest offset, and the
 // visit l.
 func (t *planTable) scale(sd, l float64) {
-	minOffset, maxOffset := int8(0), int8(0)
-	lasts, offsets := t.all()
-	for _, list := range offsets {
-		for _, a := range list {
-			if a != unknown {
-				minOffset, maxOffset = min(minOffset, a), max(maxOffset, a)
-			}
+	largest := int8(0)
+	for _, a := range t.offset {
+		if a != unknown {
+			largest = max(largest, a, -a)
 		}
 	}
-	_, e := math.Frexp(max(tableBound*sd, 1.5*t.value(maxOffset), -1.5*t.value(minOffset), math.Abs(l)))
+	_, e := math.Frexp(max(tableBound*sd, 1.5*t.value(largest), math.Abs(l)))
 	exponent := int8(max(-maxExponent, min(e-7, maxExponent)))
 	if exponent == t.unit {
 		return
 	}
 	prev := planTable{unit: t.unit}
 	t.unit = exponent
-	convert := func(lists [3][]int8, entry func(v float64) int8) {
-		for _, list := range lists {
-			for i, v := range list {
-				if v != unknown {
-					list[i] = entry(prev.value(v))
-				}
-			}
+	for i := range tableSlots {
+		if l := &t.last[i]; *l != unknown {
+			*l = t.coarse(prev.value(*l))
+		}
+		if a := &t.offset[i]; *a != unknown {
+			*a = t.entry(prev.value(*a))
 		}
 	}
-	convert(lasts, t.coarse)
-	convert(offsets, t.entry)
 }

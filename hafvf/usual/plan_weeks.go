@@ -1,51 +1,15 @@
 package usual
 
-import "time"
+const (
+	fortnight  = 2 * weekSlots        // hours of two weeks
+	tableSlots = fortnight + daySlots // the hours of two weeks and of a holiday
+)
 
-// A phase is an hour of the week, plus 168 in every other week, plus 336 on a holiday.
+// A phase is an hour of two weeks, plus 336 on a holiday, which has an hour of the weekday that replaces it.
 type phase int
 
-// phases is the number of phases.
-const phases = 4 * weekSlots
-
-// phaseOf returns the phase of t. The hour of a holiday is an hour of the weekday that replaces it.
-func phaseOf(calendar *Calendar, t time.Time) phase {
-	const monday = 3 // days before 1 January 1970
-	shift := calendar.shift(t)
-	hour, _ := calendar.hourOfWeek(t)
-	ph := phase(hour)
-	local := t.Unix() + calendar.offset(t) - shift*secondsOfDay
-	if floorDiv(floorDiv(local, secondsOfDay)+monday, 7)&1 != 0 {
-		ph += weekSlots
-	}
-	if shift != 0 {
-		ph += 2 * weekSlots
-	}
-	return ph
-}
-
 func (ph phase) slot() int     { return int(ph) % weekSlots }
-func (ph phase) parity() int   { return int(ph) / weekSlots & 1 }
-func (ph phase) holiday() bool { return ph >= 2*weekSlots }
-
-// A weekTable has an entry for each hour of the week.
-type weekTable [weekSlots]int8
-
-// A dayTable has an entry for each hour of a day.
-type dayTable [daySlots]int8
-
-func (w *weekTable) clear() {
-	for i := range w {
-		w[i] = unknown
-	}
-}
-
-// Values of planTable.weeks.
-const (
-	oneWeek     = iota // last visits and offsets are in the first tables
-	twoWeeks           // last visits of odd weeks are in the second table
-	alternating        // offsets of odd weeks as well
-)
+func (ph phase) holiday() bool { return ph >= fortnight }
 
 const (
 	clearDays    = .5 // minimum G of days from which visits of two weeks are stored
@@ -54,14 +18,19 @@ const (
 	alternate    = .5 // of its G, at which they alternate
 )
 
-// earlier returns the last visit of the slot at the given number of hours before a phase, at most two weeks.
-func (t *planTable) earlier(p *Profile, ph phase, hours int) *int8 {
-	h := int(ph)%(2*weekSlots) + 2*weekSlots - hours
-	table := &t.last[0]
-	if t.weeks != oneWeek {
-		table = &t.last[h/weekSlots&1]
+// index returns the index of the slot at the given number of hours before a phase, at most two weeks. twoWeeks means
+// that even and odd weeks have slots of their own.
+func (ph phase) index(p *Profile, hours int, twoWeeks bool) int {
+	i := (int(ph) + fortnight - hours) % fortnight
+	if twoWeeks {
+		return i
 	}
-	return &table[h%p.slots]
+	return i % p.slots
+}
+
+// earlier returns the last visit of the slot at the given number of hours before a phase, at most two weeks.
+func (t *planTable) earlier(p *Profile, ph phase, hours int) int8 {
+	return t.last[ph.index(p, hours, t.twoWeeks)]
 }
 
 // planEntries are the entries of a phase.
@@ -75,20 +44,19 @@ type planEntries struct {
 
 // entries returns the entries of a phase.
 func (t *planTable) entries(p *Profile, ph phase) planEntries {
-	own := planEntries{last: t.earlier(p, ph, 0), prev: *t.earlier(p, ph, weekSlots), offset: &t.offset[0][ph.slot()%p.slots], likeness: &t.week}
-	if p.slots == daySlots {
-		own.likeness = &t.day
+	visit, offset := ph.index(p, 0, t.twoWeeks), ph.index(p, 0, t.alternating)
+	l, prev := &t.week, t.earlier(p, ph, weekSlots)
+	repeats := l.plan()
+	switch {
+	case p.slots == daySlots:
+		l, repeats = &t.day, t.day.plan()
+	case ph.holiday():
+		visit = fortnight + ph.slot()%daySlots
+		offset, prev = visit, t.last[visit]
+	case t.alternating:
+		l, prev, repeats = &t.fortnight, t.last[visit], 1
 	}
-	own.repeats = own.likeness.plan()
-	if ph.holiday() && p.slots == weekSlots {
-		h := ph.slot() % daySlots
-		own.last, own.offset = &t.dayOff[0][h], &t.dayOff[1][h]
-		own.prev = *own.last
-	} else if t.weeks == alternating {
-		own.prev, own.offset, own.likeness = *own.last, &t.offset[ph.parity()][ph.slot()], &t.fortnight
-		own.repeats = max(unit(2*t.fortnight.plan()), t.week.plan())
-	}
-	return own
+	return planEntries{&t.last[visit], prev, &t.offset[offset], l, repeats}
 }
 
 // known returns the entries with the offset of a phase: on a holiday without an offset, the entries of the weekday that
@@ -96,55 +64,46 @@ func (t *planTable) entries(p *Profile, ph phase) planEntries {
 func (t *planTable) known(p *Profile, ph phase) planEntries {
 	own := t.entries(p, ph)
 	if ph.holiday() && *own.offset == unknown {
-		return t.entries(p, ph%(2*weekSlots))
+		return t.entries(p, ph%fortnight)
 	}
 	return own
 }
 
-// compareWeeks chooses the tables at the end of a week, whose last phase is ph.
+// compareWeeks decides at the end of a week, whose last phase is ph, whether to store the visits and the offsets of two
+// weeks. The first offsets of even and odd weeks are the last visits. The common offset replaces these visits, so that
+// the median drops a deviation that occurred once.
 func (t *planTable) compareWeeks(ph phase) {
-	parity := ph.parity()
-	if t.weeks == alternating {
-		if t.fortnight.plan() == 0 {
-			t.offset[0] = t.offset[parity]
-			t.offset[1].clear()
-			t.weeks = twoWeeks
-		}
-		return
-	}
+	begin := int(ph) % fortnight / weekSlots * weekSlots
 	candidate := t.day.plan() > clearDays && t.week.plan() < 1
 	switch l := &t.fortnight; {
-	case t.weeks == oneWeek && candidate:
-		t.weeks = twoWeeks
-		t.last[parity], t.last[1-parity] = t.last[0], weekTable{}
-		t.last[1-parity].clear()
-	case t.weeks == twoWeeks && l.n >= minFortnight && float64(l.alike) > fortnights*float64(l.same) && l.plan() > alternate:
-		t.weeks = alternating
-		t.alternate()
-	case t.weeks == twoWeeks && !candidate:
-		t.weeks = oneWeek
-		t.last[0] = t.last[parity]
-		t.last[1].clear()
-		t.fortnight = likeness{}
-	}
-}
-
-// alternate begins offsets of even and odd weeks with the last visits. The common offset replaces the visits, so that
-// the median drops a deviation that occurred once.
-func (t *planTable) alternate() {
-	common := t.offset[0]
-	for parity := range t.offset {
-		for i, a := range common {
-			if l := t.last[parity][i]; l != unknown && a != unknown {
-				t.offset[parity][i], t.last[parity][i] = l, t.coarse(t.value(a))
-			} else {
-				t.offset[parity][i] = a
+	case t.alternating:
+		if l.plan() == 0 {
+			copy(t.offset[:weekSlots], t.offset[begin:])
+			forget(t.offset[weekSlots:fortnight])
+			t.alternating = false
+		}
+	case !t.twoWeeks && candidate:
+		week := t.last
+		forget(t.last[:fortnight])
+		copy(t.last[begin:], week[:weekSlots])
+		t.twoWeeks = true
+	case t.twoWeeks && !candidate:
+		copy(t.last[:weekSlots], t.last[begin:])
+		t.twoWeeks, *l = false, likeness{}
+	case l.n >= minFortnight && float64(l.alike) > fortnights*float64(l.same) && l.plan() > alternate:
+		t.alternating = true
+		copy(t.offset[weekSlots:fortnight], t.offset[:weekSlots])
+		for i, last := range t.last[:fortnight] {
+			if a := t.offset[i]; last != unknown && a != unknown {
+				t.last[i], t.offset[i] = t.coarse(t.value(a)), last
 			}
 		}
 	}
 }
 
-// all returns all last visits and all offsets.
-func (t *planTable) all() (lasts, offsets [3][]int8) {
-	return [3][]int8{t.last[0][:], t.last[1][:], t.dayOff[0][:]}, [3][]int8{t.offset[0][:], t.offset[1][:], t.dayOff[1][:]}
+// forget makes entries of a table unknown.
+func forget(entries []int8) {
+	for i := range entries {
+		entries[i] = unknown
+	}
 }

@@ -367,7 +367,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 	}
 	p.accepted, p.evidence, p.now, p.missed = false, e, t, MissedSpike{}
 	if p.slots > 0 && pace.hours {
-		p.phase = phaseOf(p.calendar, t)
+		p.phase, _ = p.calendar.phase(t)
 	}
 	p.monthDay = p.calendar.monthDay(t)
 	p.leaps = p.calendar.leaps(t, max(1, p.order()), pace.day)
@@ -472,12 +472,7 @@ func (p *Profile) Seasonal(s State, plan Plan, from, end time.Time) []float64 {
 		p.substitute(p.zeta, p.coordinate(s, i).h, p.common)
 		p.season[i] = linear.Dot(p.v[:p.common], p.zeta)
 		if plan != nil {
-			months := &plan[i].months
-			p.season[i] += months.offset(p.calendar.monthDay(end)) - months.offset(p.calendar.monthDay(from))
-		}
-		if plan != nil && plan[i].table.slot > 0 {
-			t := &plan[i].table
-			p.season[i] += t.offsetOf(p, phaseOf(p.calendar, end)) - t.offsetOf(p, phaseOf(p.calendar, from))
+			p.season[i] += plan[i].offset(p, end) - plan[i].offset(p, from)
 		}
 	}
 	return p.season

@@ -2,6 +2,7 @@ package usual
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"hafvf/internal/compact"
@@ -191,10 +192,7 @@ func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, quart
 
 // spikesForm encodes or decodes the spikes of a plan. They follow the rest of the plan, if there are any.
 func (s Plan) spikesForm(c *compact.Codec) {
-	found := false
-	for i := range s {
-		found = found || s[i].spikes.known[0].n > 0
-	}
+	found := slices.ContainsFunc(s, func(c coordinatePlan) bool { return c.spikes.known[0].n > 0 })
 	if c.Writes && !found || !c.Writes && len(c.B) == 0 {
 		return
 	}
