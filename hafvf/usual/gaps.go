@@ -86,6 +86,7 @@ const (
 	beatGaps       = 100            // gaps of a regular stream, and the memory of its median
 	beatHours      = 1.             // minimum hours of these gaps, longer than a burst
 	beatSpread     = .2             // maximum spread of a regular stream, in medians
+	beatEnds       = 48.            // hours of these gaps after which the stream is no longer checked
 	beatSilence    = 10.            // medians in unknown hours that make a silence of a regular stream
 	tailFrom       = 3.             // u, nats
 	gapTailPrior   = 20.            // initial n
@@ -204,7 +205,7 @@ func (m *GapModel) Observe(g *Gaps, last, now, reported time.Time) (silent time.
 	if !silent.IsZero() {
 		m.miss(g, last, now)
 	}
-	if g.beat.gaps > 0 && (!silent.IsZero() || g.knowsDay()) {
+	if g.beat.gaps > 0 && (!silent.IsZero() || g.grouped || g.beat.hours >= beatEnds) {
 		g.beat = regularRhythm{}
 	}
 	return silent
@@ -225,7 +226,7 @@ func (m *GapModel) silentBy(g *Gaps, last, t time.Time) time.Time {
 	if g.visits.n == 0 {
 		return t
 	}
-	if i, _ := m.calendar.hourOfWeek(last); g.visits.n > 1 && !g.knowsWeek(i%daySlots) && t.After(last.Add(visitGap)) {
+	if g.visits.n > 1 && !g.grouped && t.After(last.Add(visitGap)) {
 		if first := last.Add(firstHours * time.Hour); t.Before(first) {
 			t = first
 		}
@@ -251,7 +252,7 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (t time.Time
 		if rate, x, known := g.rate(i); known {
 			hours = x * math.Expm1(rest/(rate*x)) / pace
 		} else {
-			hours = rest / bound * g.silentHours(i)
+			hours = rest / bound * g.silentHours()
 		}
 		t = from.Add(time.Duration(hours * float64(time.Hour)))
 		return false
@@ -307,7 +308,7 @@ func (s *gapSize) add(g *Gaps, i int, hours, pace float64) {
 			return
 		}
 	}
-	s.unknown += hours / g.silentHours(i)
+	s.unknown += hours / g.silentHours()
 }
 
 // times returns the size of n such gaps.
@@ -317,9 +318,9 @@ func (s gapSize) times(n float64) gapSize {
 
 func (s *gapSize) reaches(bound float64) bool { return s.known+bound*s.unknown >= bound }
 
-// silentHours returns the hours of a silence in the unknown slot i.
-func (g *Gaps) silentHours(i int) float64 {
-	if g.beat.regular() && !g.knowsHour(i%daySlots) {
+// silentHours returns the hours of a silence in unknown slots.
+func (g *Gaps) silentHours() float64 {
+	if g.beat.regular() {
 		return beatSilence * float64(g.beat.median)
 	}
 	return firstHours
@@ -423,26 +424,21 @@ func (m *GapModel) expose(g *Gaps, last, now, silent time.Time) {
 	}
 }
 
-// miss records the local days that are entirely in the first week of a gap.
+// miss records the local days that are entirely in the first week of a silence. If a day is missing for the second time
+// in a row, its slots become unknown: the day may be free now.
 func (m *GapModel) miss(g *Gaps, last, now time.Time) {
-	if week := last.Add(7 * 24 * time.Hour); now.After(week) {
-		now = week
-	}
-	hours := 0 // of the current day, if the gap includes it from its start
-	m.walk(last, now, func(_ time.Time, i int, length float64, _ bool) bool {
-		switch {
-		case length < 1:
-			hours = 0
-		case i%daySlots == 0:
-			hours = 1
-		case hours > 0:
-			hours++
+	m.walk(last, now, func(from time.Time, i int, _ float64, ends bool) bool {
+		day, hours := i/daySlots, from.Sub(last).Hours()
+		if ends && i%daySlots == daySlots-1 && hours >= daySlots-1 {
+			if g.missed ^= 1 << day; g.missed&(1<<day) == 0 {
+				clear(g.slots[day*daySlots:][:daySlots])
+			}
 		}
-		if hours == daySlots {
-			g.miss(i / daySlots)
-		}
-		return true
+		return hours < weekSlots
 	})
+	if g.grouped {
+		g.classes = g.group()
+	}
 }
 
 // learnHour teaches slot i the current hour, which has ended.
