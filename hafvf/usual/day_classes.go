@@ -4,15 +4,9 @@ package usual
 // is Monday. The numbers are 0, 1, … in the order in which the classes first occur.
 type dayClasses [7]uint8
 
-// maxDayClasses is the largest number of classes.
-const maxDayClasses = 3
-
-// groupDays groups the days into at most maxDayClasses classes, see joinDays.
-func groupDays(distance func(a, b int) float64) dayClasses { return joinDays(distance, maxDayClasses) }
-
-// joinDays groups the days by average linkage: the two nearest classes are joined while the mean distance of their days
+// groupDays groups the days by average linkage: the two nearest classes are joined while the mean distance of their days
 // is below 1, or while there are more than maxClasses. A distance of 1 or more means that two days differ.
-func joinDays(distance func(a, b int) float64, maxClasses int) dayClasses {
+func groupDays(distance func(a, b int) float64, maxClasses int) dayClasses {
 	groups := make([][]int, len(dayClasses{}))
 	for day := range groups {
 		groups[day] = []int{day}

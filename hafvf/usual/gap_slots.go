@@ -165,7 +165,7 @@ func (w *weekRates) group() dayClasses {
 			distances[b][a] = distances[a][b]
 		}
 	}
-	return joinDays(func(a, b int) float64 { return distances[a][b] }, len(distances))
+	return groupDays(func(a, b int) float64 { return distances[a][b] }, len(distances))
 }
 
 // rests reports whether an hour of the day was not seen yet in the class of Monday, or at least restHours of them had no

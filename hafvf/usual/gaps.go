@@ -80,29 +80,28 @@ func NewGapModel(calendar *Calendar, budget float64, budgetTime time.Duration) *
 
 // Fixed settings of a GapModel.
 const (
-	minGaps        = 10             // gaps before a bound is known
-	minPerBudget   = 100.           // gaps in a budget, also for rare events
-	firstHours     = 96.            // unknown hours that make a silence
-	beatGaps       = 100            // gaps of a regular stream, and the memory of its median
-	beatHours      = 1.             // minimum hours of these gaps, longer than a burst
-	beatSpread     = .2             // maximum spread of a regular stream, in medians
-	beatEnds       = 48.            // hours of these gaps after which the stream is no longer checked
-	beatSilence    = 10.            // medians in unknown hours that make a silence of a regular stream
-	tailFrom       = 3.             // u, nats
-	gapTailPrior   = 20.            // initial n
-	tailForgetting = .99            // of n and S, per excess
-	tailCertain    = 2.5            // standard deviations of S from n, below which the mean is taken as 1
-	shareMemory    = .998           // forgetting of p, per gap
-	paceForgetting = .99            // per gap
-	paceDecay      = .3             // weight of the previous pace after a gap beyond the bound
-	slowPace       = .75            // part of the slots' pace below which g is not 1
-	pauseFrom      = 1.25           // shortest pause, in bounds; a shorter silence is due to chance
-	pauseBounds    = 5.             // longest pause, in bounds
-	pauseRoom      = 1.1            // bound after a pause, in lengths of the pause
-	pauseSeconds   = 28 * 86400     // validity of that bound
-	margin         = 4.6            // nats, added to the log odds of one gap per budget
-	dailyGap       = 26 * time.Hour // longest gap between the visits of two days
-	maxHours       = 8 * 7 * 24     // longest walk over slots
+	minGaps        = 10         // gaps before a bound is known
+	minPerBudget   = 100.       // gaps in a budget, also for rare events
+	firstHours     = 96.        // unknown hours that make a silence
+	beatGaps       = 100        // gaps of a regular stream, and the memory of its median
+	beatHours      = 1.         // minimum hours of these gaps, longer than a burst
+	beatSpread     = .2         // maximum spread of a regular stream, in medians
+	beatEnds       = 48.        // hours of these gaps after which the stream is no longer checked
+	beatSilence    = 10.        // medians in unknown hours that make a silence of a regular stream
+	tailFrom       = 3.         // u, nats
+	gapTailPrior   = 20.        // initial n
+	tailForgetting = .99        // of n and S, per excess
+	tailCertain    = 2.5        // standard deviations of S from n, below which the mean is taken as 1
+	shareMemory    = .998       // forgetting of p, per gap
+	paceForgetting = .99        // per gap
+	paceDecay      = .3         // weight of the previous pace after a gap beyond the bound
+	slowPace       = .75        // part of the slots' pace below which g is not 1
+	pauseFrom      = 1.25       // shortest pause, in bounds; a shorter silence is due to chance
+	pauseBounds    = 5.         // longest pause, in bounds
+	pauseRoom      = 1.1        // bound after a pause, in lengths of the pause
+	pauseSeconds   = 28 * 86400 // validity of that bound
+	margin         = 4.6        // nats, added to the log odds of one gap per budget
+	maxHours       = 8 * 7 * 24 // longest walk over slots
 )
 
 // Gaps is the state of the gaps of one stream. Its zero value is the state before the first event.
@@ -194,8 +193,12 @@ func (m *GapModel) Observe(g *Gaps, last, now, reported time.Time) (silent time.
 		g.paceGaps++
 		g.expected += float32(learned.expected)
 		g.learnTail(min(learned.nats, tail))
-	} else if silent.IsZero() && !g.grouped && g.classes == ownDays {
-		m.learnNight(g, last, now, tail)
+	} else if silent.IsZero() && g.classes == ownDays {
+		g.classes = dayClasses{} // else the tail would have learned no night when the classes are found
+		if learned = m.size(g, last, now); !learned.unseen {
+			g.learnTail(min(learned.nats, tail))
+		}
+		g.classes = ownDays
 	}
 	if g.n == 0 || g.beat.gaps > 0 {
 		g.beat.learn(now.Sub(last).Hours())
@@ -361,19 +364,6 @@ func (g *Gaps) learnTail(nats float64) {
 		g.tailN += expected * (1 - (1-tailForgetting)*g.tailN)
 		g.tailS += expected * (1 - (1-tailForgetting)*g.tailS)
 	}
-}
-
-// learnNight teaches the tail a gap to a day that was not seen yet, as if all days of the week were alike. Otherwise the
-// tail would have learned no night when the classes are found.
-func (m *GapModel) learnNight(g *Gaps, last, now time.Time, tail float64) {
-	if gap := now.Sub(last); gap < visitGap || gap > dailyGap {
-		return
-	}
-	g.classes = dayClasses{}
-	if night := m.size(g, last, now); !night.unseen {
-		g.learnTail(min(night.nats, tail))
-	}
-	g.classes = ownDays
 }
 
 // bound returns the bound of a gap that begins at last, or 0 if it is unknown. tail is the bound of the tail.

@@ -6,10 +6,11 @@ import (
 )
 
 const (
-	minDayHours  = 8  // minimum of hours that two days have in common
-	differing    = 1. // q of two days that differ, in addition to
-	maxDayShare  = .1 // this part of the largest q
-	newDayVisits = 4  // largest number of an hour's visits after a change of the free days
+	minDayHours   = 8  // minimum of hours that two days have in common
+	differing     = 1. // q of two days that differ, in addition to
+	maxDayShare   = .1 // this part of the largest q
+	maxDayClasses = 3  // classes of days
+	newDayVisits  = 4  // largest number of an hour's visits after a change of the free days
 )
 
 // findFreeDays groups the days of the week by the shapes of their offsets. If there are at least two classes, the days
@@ -44,7 +45,7 @@ func (t *planTable) findFreeDays() {
 	classes := groupDays(func(a, b int) float64 {
 		a, b = max(a, b), min(a, b)
 		return squares[a][b] / (differing + maxDayShare*largest)
-	})
+	}, maxDayClasses)
 	var days [maxDayClasses]uint8
 	for day, class := range classes {
 		days[class] |= 1 << day
