@@ -70,10 +70,7 @@ func (w *weekRates) pool(i int) (rate, hours float64, days int) {
 			days++
 		}
 	}
-	if hours == 0 {
-		return 0, 0, days
-	}
-	return events / hours, hours, days
+	return events / max(hours, exposureUnit), hours, days
 }
 
 // isKnown reports whether a slot with X = hours is known, in a class with the given number of days.
@@ -148,24 +145,12 @@ func (w *weekRates) update(i int, surprising bool) {
 	switch hours, weekEnded := w.sum(), i == weekSlots-1; {
 	case w.grouped && !weekEnded && !surprising:
 	case w.grouped || hours >= groupingHours:
-		w.grouped, w.classes = true, w.group()
+		w.grouped, w.classes = true, groupDays(w.distance, len(w.classes))
 	default:
 		if w.classes = workWeek; w.missed > 0 || w.rests() {
 			w.classes = ownDays
 		}
 	}
-}
-
-// group returns the classes of the days. There may be seven.
-func (w *weekRates) group() dayClasses {
-	var distances [len(dayClasses{})][len(dayClasses{})]float64
-	for a := range distances {
-		for b := range a {
-			distances[a][b] = w.distance(a, b)
-			distances[b][a] = distances[a][b]
-		}
-	}
-	return groupDays(func(a, b int) float64 { return distances[a][b] }, len(distances))
 }
 
 // rests reports whether an hour of the day was not seen yet in the class of Monday, or at least restHours of them had no
@@ -189,14 +174,11 @@ func (w *weekRates) distance(a, b int) float64 {
 	var first, second daySum // of the compared hours
 	evidence, compared := 0., 0
 	for hour := range daySlots {
-		s, t := w.slots[a*daySlots+hour].sum(), w.slots[b*daySlots+hour].sum()
-		if s.hours == 0 || t.hours == 0 {
-			continue
+		s, t := &w.slots[a*daySlots+hour], &w.slots[b*daySlots+hour]
+		if s.exposure > 0 && t.exposure > 0 {
+			evidence = max(evidence, first.add(s).differs(second.add(t)))
+			compared++
 		}
-		evidence = max(evidence, s.differs(t))
-		first.add(s)
-		second.add(t)
-		compared++
 	}
 	if compared < comparedHours {
 		return notCompared
@@ -207,9 +189,14 @@ func (w *weekRates) distance(a, b int) float64 {
 // A daySum holds the events of some hours of a day, and how long these were seen.
 type daySum struct{ events, hours float64 }
 
-func (s gapSlot) sum() daySum { return daySum{s.perHour() * s.hours(), s.hours()} }
-
-func (s *daySum) add(t daySum) { *s = daySum{s.events + t.events, s.hours + t.hours} }
+// add adds a slot to s. It returns the sum of the slot alone.
+func (s *daySum) add(slot *gapSlot) daySum {
+	x := slot.hours()
+	events := slot.perHour() * x
+	s.events += events
+	s.hours += x
+	return daySum{events, x}
+}
 
 // differs returns the log likelihood ratio of different against equal rates, in nats. The higher rate counts as lower by
 // the factor sameRates.

@@ -427,7 +427,7 @@ func (m *GapModel) miss(g *Gaps, last, now time.Time) {
 		return hours < weekSlots
 	})
 	if g.grouped {
-		g.classes = g.group()
+		g.classes = groupDays(g.distance, len(g.classes))
 	}
 }
 

@@ -43,7 +43,6 @@ func (t *planTable) findFreeDays() {
 		}
 	}
 	classes := groupDays(func(a, b int) float64 {
-		a, b = max(a, b), min(a, b)
 		return squares[a][b] / (differing + maxDayShare*largest)
 	}, maxDayClasses)
 	var days [maxDayClasses]uint8
