@@ -10,8 +10,7 @@ import (
 // Fixed settings of weekRates.
 const (
 	exposureUnit  = 1. / 12   // hours
-	knownDay      = .75       // hours after which a slot is known, in a class of one day
-	knownDays     = 1.5       // the same in a class of several days
+	knownHours    = .75       // hours after which a slot is known in a class of one day; 1½ in a larger class
 	dayMemory     = 3.        // weeks of memory, in addition to
 	classMemory   = 5.        // weeks over the number of days in the class
 	groupingHours = 160.      // hours seen when the classes are found, nearly a week
@@ -74,7 +73,7 @@ func (w *weekRates) pool(i int) (rate, hours float64, days int) {
 }
 
 // isKnown reports whether a slot with X = hours is known, in a class with the given number of days.
-func isKnown(hours float64, days int) bool { return hours >= knownDay*float64(min(days, 2)) }
+func isKnown(hours float64, days int) bool { return hours >= knownHours*float64(min(days, 2)) }
 
 // rate returns the rate of slot i per hour, the hours in which it was seen, and whether it is known. The rate is bounded
 // by the rates of the previous and the next hour: a higher rate may come from a burst. If it does not, a silence is
@@ -94,28 +93,24 @@ func (w *weekRates) rate(i int) (rate, hours float64, known bool) {
 // highest rate in this hour of the day: a working day that replaces a free one is not a burst.
 func (w *weekRates) learn(i int, events, hours float64) {
 	s := &w.slots[i]
-	rate := s.perHour()
 	pooled, seen, days := w.pool(i)
 	surprising := events > few(pooled)*hours
-	switch highest := max(pooled, w.highest(i%daySlots)); {
-	case s.exposure > 0 && seen < knownDays && hours > .5: // one hour of two may have a burst
-		rate, events = min(rate, few(max(events/hours, highest))), min(events, few(max(rate, highest))*hours)
-	case isKnown(seen, days):
-		events = min(events, 2*highest*hours+10)
+	if isKnown(seen, days) {
+		events = min(events, 2*max(pooled, w.highest(i%daySlots))*hours+10)
 	}
 	if events > 0 {
 		w.missed &^= 1 << (i / daySlots)
 	}
 	before := s.hours() * math.Exp(-hours/(dayMemory+classMemory/float64(days)))
-	s.setRate((rate*before + events) / (before + hours))
+	s.setRate((s.perHour()*before + events) / (before + hours))
 	s.exposure = uint8(min(max(math.Round((before+hours)/exposureUnit), 1), math.MaxUint8))
 	w.update(i, surprising)
 }
 
-// highest returns the highest rate in an hour of the day on a known day.
+// highest returns the highest rate in an hour of the day, over the days on which it was seen for 1½ hours.
 func (w *weekRates) highest(hour int) (rate float64) {
 	for i := hour; i < weekSlots; i += daySlots {
-		if s := w.slots[i]; s.hours() >= knownDays {
+		if s := w.slots[i]; isKnown(s.hours(), 2) {
 			rate = max(rate, s.perHour())
 		}
 	}
@@ -159,7 +154,7 @@ func (w *weekRates) rests() bool {
 	quiet := 0
 	for hour := range daySlots {
 		rate, hours, _ := w.pool(hour)
-		if hours < knownDay {
+		if hours < knownHours {
 			return true
 		}
 		if rate == 0 {

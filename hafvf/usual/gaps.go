@@ -31,25 +31,23 @@ import (
 //
 //	c·log(c/(X·r)) + b·log(b/(Y·r)) nats, or 0 if c/X ≤ b/Y
 //
-// Thus rates whose ratio is below 1.5 are alike. The distance of two days is the largest evidence of an hour, of six
-// hours (from 0, 3, 6, … 18 h on) and of the day, over 3 nats. Only hours in which both days were seen count; days with
-// less than twelve such hours differ. Average linkage joins classes while their mean distance is below 1. In a class of n
-// days, an hour weighs 1/e after 3 + 5/n weeks: after four weeks in a class of five days, after eight on a single day.
+// Thus rates whose ratio is below 1.5 are alike. The distance of two days is the largest evidence of an hour and of
+// the day, over 3 nats. Only hours in which both days were seen count; days with less than twelve such hours differ.
+// Average linkage joins classes while their mean distance is below 1. In a class of n days, an hour weighs 1/e after
+// 3 + 5/n weeks: after four weeks in a class of five days, after eight on a single day.
 //
-// Before, each day is a class of its own. If the stream never rests and no silence included a whole day, Monday to
-// Friday form a class, as soon as each hour of the day was seen in them for 45 minutes. A rest is a run of at least four
-// hours of the day without an event on these days, in which at least five events would have occurred at the mean rate.
+// Before, each day is a class of its own. At the end of a day, Monday to Friday form a class if each hour of the day was
+// seen in them for 45 minutes, at most three of these hours had no event, and no silence included a whole day.
 //
 // Slots are unknown at first: an hour counts as 1/96 of the bound until its X is 45 minutes, or 1½ hours in a class of
 // several days. Therefore a stream that ends in its first hours is silent after four days, and a first night or free
-// day is not a silence if the stream rests. A gap with unknown hours does not teach the tail, with one exception: before
-// the classes are found, a gap of 3 to 26 hours teaches it with all days in one class.
+// day is not a silence if the stream rests. A gap with hours that were never seen does not teach the tail, with one
+// exception: while each day is a class of its own, such a gap teaches it as if all days formed one class.
 //
 // A regular stream is handled differently in its first days. A stream is regular if the mean distance of its gaps from
 // their median is below a fifth of the median, over 100 gaps that take at least an hour, without a gap of ten medians.
-// Its silence then takes ten medians in hours of the day that were seen for less than 1½ hours, over all days. This ends
-// with the first silence of the stream, or when no such hour is left: a stream that stops every evening is reported as
-// silent once, and not each night.
+// Its silence then takes ten medians in unknown hours. This ends with the first silence, two days after the last such
+// gap, or when the classes are found: a stream that stops every evening is reported as silent once, and not each night.
 //
 // Silences are not learned: the part of a gap beyond the bound does not count, so that an outage leaves the slots
 // unchanged. After an outage events may be fewer. The pace g is the pace of the last hundred gaps if that is below ¾ of
