@@ -20,6 +20,7 @@ const (
 	restHours     = 4         // minimum hours of the day without an event, of a stream that rests
 	minRate       = 1e-5      // per hour; a lower rate is stored as 0
 	rateShift     = 15        // bits of a float32 that a slot does not store
+	zeroRate      = 0x6e4e    // below the rate of a slot with minRate; a stored rate is the difference from it, or 0
 	infiniteRate  = 0xff << 8 // rate of a slot that is infinite
 	notCompared   = 1e6       // distance of days that were not seen in the same hours
 )
@@ -228,11 +229,12 @@ func (w *weekRates) form(c *compact.Codec) {
 		c.Check(differences[i] >= 0 && differences[i] <= math.MaxUint8)
 		exposure += uint8(differences[i])
 		if s.exposure = exposure; exposure > 0 {
-			var b [2]byte
-			binary.BigEndian.PutUint16(b[:], s.rate)
-			c.Raw(b[:])
-			s.rate = binary.BigEndian.Uint16(b[:])
-			c.Check(s.rate < infiniteRate)
+			code := max(int(s.rate), zeroRate) - zeroRate
+			compact.Unsigned(c, &code)
+			c.Check(code >= 0 && code < infiniteRate-zeroRate)
+			if s.rate = 0; code > 0 {
+				s.rate = uint16(code + zeroRate)
+			}
 		}
 	}
 }
