@@ -4,18 +4,19 @@ package usual
 // is Monday. The numbers are 0, 1, … in the order in which the classes first occur.
 type dayClasses [7]uint8
 
-// maxDayClasses is the largest number of classes.
-const maxDayClasses = 3
-
-// groupDays groups the days into at most maxDayClasses classes, see joinDays.
-func groupDays(distance func(a, b int) float64) dayClasses { return joinDays(distance, maxDayClasses) }
-
-// joinDays groups the days by average linkage: the two nearest classes are joined while the mean distance of their days
-// is below 1, or while there are more than maxClasses. A distance of 1 or more means that two days differ.
-func joinDays(distance func(a, b int) float64, maxClasses int) dayClasses {
-	groups := make([][]int, len(dayClasses{}))
+// groupDays groups the days by average linkage: the two nearest classes are joined while the mean distance of their days
+// is below 1, or while there are more than maxClasses. A distance of 1 or more means that two days differ. groupDays calls
+// distance once for each two days, with a > b.
+func groupDays(distance func(a, b int) float64, maxClasses int) dayClasses {
+	var c dayClasses
+	var distances [len(c)][len(c)]float64
+	groups := make([][]int, len(c))
 	for day := range groups {
 		groups[day] = []int{day}
+		for other := range day {
+			distances[day][other] = distance(day, other)
+			distances[other][day] = distances[day][other]
+		}
 	}
 	for {
 		first, second, least := 0, 0, 0.
@@ -24,7 +25,7 @@ func joinDays(distance func(a, b int) float64, maxClasses int) dayClasses {
 				sum := 0.
 				for _, a := range groups[i] {
 					for _, b := range groups[j] {
-						sum += distance(a, b)
+						sum += distances[a][b]
 					}
 				}
 				if mean := sum / float64(len(groups[i])*len(groups[j])); second == 0 || mean < least {
@@ -38,7 +39,6 @@ func joinDays(distance func(a, b int) float64, maxClasses int) dayClasses {
 		groups[first] = append(groups[first], groups[second]...)
 		groups = append(groups[:second], groups[second+1:]...)
 	}
-	var c dayClasses
 	for class, days := range groups { // in the order of their first days
 		for _, day := range days {
 			c[day] = uint8(class)

@@ -17,7 +17,7 @@ func TestGroupDays(t *testing.T) {
 		{[7]float64{0, 5, 5, 5, 5, 5, 5}, dayClasses{0, 1, 1, 1, 1, 1, 1}},
 		{[7]float64{0, 5, 8, 9.5, 20, 20, 20}, dayClasses{0, 1, 1, 1, 2, 2, 2}},
 	} {
-		got := groupDays(func(a, b int) float64 { return math.Abs(c.levels[a] - c.levels[b]) })
+		got := groupDays(func(a, b int) float64 { return math.Abs(c.levels[a] - c.levels[b]) }, 3)
 		if got != c.want {
 			t.Errorf("levels %v: %v, want %v", c.levels, got, c.want)
 		}

@@ -31,25 +31,23 @@ import (
 //
 //	c·log(c/(X·r)) + b·log(b/(Y·r)) nats, or 0 if c/X ≤ b/Y
 //
-// Thus rates whose ratio is below 1.5 are alike. The distance of two days is the largest evidence of an hour, of six
-// hours (from 0, 3, 6, … 18 h on) and of the day, over 3 nats. Only hours in which both days were seen count; days with
-// less than twelve such hours differ. Average linkage joins classes while their mean distance is below 1. In a class of n
-// days, an hour weighs 1/e after 3 + 5/n weeks: after four weeks in a class of five days, after eight on a single day.
+// Thus rates whose ratio is below 1.5 are alike. The distance of two days is the largest evidence of an hour and of
+// the day, over 3 nats. Only hours in which both days were seen count; days with less than twelve such hours differ.
+// Average linkage joins classes while their mean distance is below 1. In a class of n days, an hour weighs 1/e after
+// 3 + 5/n weeks: after four weeks in a class of five days, after eight on a single day.
 //
-// Before, each day is a class of its own. If the stream never rests and no silence included a whole day, Monday to
-// Friday form a class, as soon as each hour of the day was seen in them for 45 minutes. A rest is a run of at least four
-// hours of the day without an event on these days, in which at least five events would have occurred at the mean rate.
+// Before, each day is a class of its own. At the end of a day, Monday to Friday form a class if each hour of the day was
+// seen in them for 45 minutes, at most three of these hours had no event, and no silence included a whole day.
 //
 // Slots are unknown at first: an hour counts as 1/96 of the bound until its X is 45 minutes, or 1½ hours in a class of
 // several days. Therefore a stream that ends in its first hours is silent after four days, and a first night or free
-// day is not a silence if the stream rests. A gap with unknown hours does not teach the tail, with one exception: before
-// the classes are found, a gap of 3 to 26 hours teaches it with all days in one class.
+// day is not a silence if the stream rests. A gap with hours that were never seen does not teach the tail, with one
+// exception: while each day is a class of its own, such a gap teaches it as if all days formed one class.
 //
 // A regular stream is handled differently in its first days. A stream is regular if the mean distance of its gaps from
 // their median is below a fifth of the median, over 100 gaps that take at least an hour, without a gap of ten medians.
-// Its silence then takes ten medians in hours of the day that were seen for less than 1½ hours, over all days. This ends
-// with the first silence of the stream, or when no such hour is left: a stream that stops every evening is reported as
-// silent once, and not each night.
+// Its silence then takes ten medians in unknown hours. This ends with the first silence, two days after the last such
+// gap, or when the classes are found: a stream that stops every evening is reported as silent once, and not each night.
 //
 // Silences are not learned: the part of a gap beyond the bound does not count, so that an outage leaves the slots
 // unchanged. After an outage events may be fewer. The pace g is the pace of the last hundred gaps if that is below ¾ of
@@ -80,28 +78,28 @@ func NewGapModel(calendar *Calendar, budget float64, budgetTime time.Duration) *
 
 // Fixed settings of a GapModel.
 const (
-	minGaps        = 10             // gaps before a bound is known
-	minPerBudget   = 100.           // gaps in a budget, also for rare events
-	firstHours     = 96.            // unknown hours that make a silence
-	beatGaps       = 100            // gaps of a regular stream, and the memory of its median
-	beatHours      = 1.             // minimum hours of these gaps, longer than a burst
-	beatSpread     = .2             // maximum spread of a regular stream, in medians
-	beatSilence    = 10.            // medians in unknown hours that make a silence of a regular stream
-	tailFrom       = 3.             // u, nats
-	gapTailPrior   = 20.            // initial n
-	tailForgetting = .99            // of n and S, per excess
-	tailCertain    = 2.5            // standard deviations of S from n, below which the mean is taken as 1
-	shareMemory    = .998           // forgetting of p, per gap
-	paceForgetting = .99            // per gap
-	paceDecay      = .3             // weight of the previous pace after a gap beyond the bound
-	slowPace       = .75            // part of the slots' pace below which g is not 1
-	pauseFrom      = 1.25           // shortest pause, in bounds; a shorter silence is due to chance
-	pauseBounds    = 5.             // longest pause, in bounds
-	pauseRoom      = 1.1            // bound after a pause, in lengths of the pause
-	pauseSeconds   = 28 * 86400     // validity of that bound
-	margin         = 4.6            // nats, added to the log odds of one gap per budget
-	dailyGap       = 26 * time.Hour // longest gap between the visits of two days
-	maxHours       = 8 * 7 * 24     // longest walk over slots
+	minGaps        = 10         // gaps before a bound is known
+	minPerBudget   = 100.       // gaps in a budget, also for rare events
+	firstHours     = 96.        // unknown hours that make a silence
+	beatGaps       = 100        // gaps of a regular stream, and the memory of its median
+	beatHours      = 1.         // minimum hours of these gaps, longer than a burst
+	beatSpread     = .2         // maximum spread of a regular stream, in medians
+	beatEnds       = 48.        // hours of these gaps after which the stream is no longer checked
+	beatSilence    = 10.        // medians in unknown hours that make a silence of a regular stream
+	tailFrom       = 3.         // u, nats
+	gapTailPrior   = 20.        // initial n
+	tailForgetting = .99        // of n and S, per excess
+	tailCertain    = 2.5        // standard deviations of S from n, below which the mean is taken as 1
+	shareMemory    = .998       // forgetting of p, per gap
+	paceForgetting = .99        // per gap
+	paceDecay      = .3         // weight of the previous pace after a gap beyond the bound
+	slowPace       = .75        // part of the slots' pace below which g is not 1
+	pauseFrom      = 1.25       // shortest pause, in bounds; a shorter silence is due to chance
+	pauseBounds    = 5.         // longest pause, in bounds
+	pauseRoom      = 1.1        // bound after a pause, in lengths of the pause
+	pauseSeconds   = 28 * 86400 // validity of that bound
+	margin         = 4.6        // nats, added to the log odds of one gap per budget
+	maxHours       = 8 * 7 * 24 // longest walk over slots
 )
 
 // Gaps is the state of the gaps of one stream. Its zero value is the state before the first event.
@@ -193,8 +191,12 @@ func (m *GapModel) Observe(g *Gaps, last, now, reported time.Time) (silent time.
 		g.paceGaps++
 		g.expected += float32(learned.expected)
 		g.learnTail(min(learned.nats, tail))
-	} else if silent.IsZero() && !g.grouped && g.classes == ownDays {
-		m.learnNight(g, last, now, tail)
+	} else if silent.IsZero() && g.classes == ownDays {
+		g.classes = dayClasses{} // else the tail would have learned no night when the classes are found
+		if learned = m.size(g, last, now); !learned.unseen {
+			g.learnTail(min(learned.nats, tail))
+		}
+		g.classes = ownDays
 	}
 	if g.n == 0 || g.beat.gaps > 0 {
 		g.beat.learn(now.Sub(last).Hours())
@@ -204,7 +206,7 @@ func (m *GapModel) Observe(g *Gaps, last, now, reported time.Time) (silent time.
 	if !silent.IsZero() {
 		m.miss(g, last, now)
 	}
-	if g.beat.gaps > 0 && (!silent.IsZero() || g.knowsDay()) {
+	if g.beat.gaps > 0 && (!silent.IsZero() || g.grouped || g.beat.hours >= beatEnds) {
 		g.beat = regularRhythm{}
 	}
 	return silent
@@ -225,7 +227,7 @@ func (m *GapModel) silentBy(g *Gaps, last, t time.Time) time.Time {
 	if g.visits.n == 0 {
 		return t
 	}
-	if ph, _ := m.calendar.phase(last); g.visits.n > 1 && !g.knowsWeek(ph.slot()%daySlots) && t.After(last.Add(visitGap)) {
+	if g.visits.n > 1 && !g.grouped && t.After(last.Add(visitGap)) {
 		if first := last.Add(firstHours * time.Hour); t.Before(first) {
 			t = first
 		}
@@ -251,7 +253,7 @@ func (m *GapModel) deadline(g *Gaps, last time.Time, bound float64) (t time.Time
 		if rate, x, known := g.rate(i); known {
 			hours = x * math.Expm1(rest/(rate*x)) / pace
 		} else {
-			hours = rest / bound * g.silentHours(i)
+			hours = rest / bound * g.silentHours()
 		}
 		t = from.Add(time.Duration(hours * float64(time.Hour)))
 		return false
@@ -307,7 +309,7 @@ func (s *gapSize) add(g *Gaps, i int, hours, pace float64) {
 			return
 		}
 	}
-	s.unknown += hours / g.silentHours(i)
+	s.unknown += hours / g.silentHours()
 }
 
 // times returns the size of n such gaps.
@@ -317,9 +319,9 @@ func (s gapSize) times(n float64) gapSize {
 
 func (s *gapSize) reaches(bound float64) bool { return s.known+bound*s.unknown >= bound }
 
-// silentHours returns the hours of a silence in the unknown slot i.
-func (g *Gaps) silentHours(i int) float64 {
-	if g.beat.regular() && !g.knowsHour(i%daySlots) {
+// silentHours returns the hours of a silence in unknown slots.
+func (g *Gaps) silentHours() float64 {
+	if g.beat.regular() {
 		return beatSilence * float64(g.beat.median)
 	}
 	return firstHours
@@ -360,19 +362,6 @@ func (g *Gaps) learnTail(nats float64) {
 		g.tailN += expected * (1 - (1-tailForgetting)*g.tailN)
 		g.tailS += expected * (1 - (1-tailForgetting)*g.tailS)
 	}
-}
-
-// learnNight teaches the tail a gap to a day that was not seen yet, as if all days of the week were alike. Otherwise the
-// tail would have learned no night when the classes are found.
-func (m *GapModel) learnNight(g *Gaps, last, now time.Time, tail float64) {
-	if gap := now.Sub(last); gap < visitGap || gap > dailyGap {
-		return
-	}
-	g.classes = dayClasses{}
-	if night := m.size(g, last, now); !night.unseen {
-		g.learnTail(min(night.nats, tail))
-	}
-	g.classes = ownDays
 }
 
 // bound returns the bound of a gap that begins at last, or 0 if it is unknown. tail is the bound of the tail.
@@ -423,26 +412,21 @@ func (m *GapModel) expose(g *Gaps, last, now, silent time.Time) {
 	}
 }
 
-// miss records the local days that are entirely in the first week of a gap.
+// miss records the local days that are entirely in the first week of a silence. If a day is missing for the second time
+// in a row, its slots become unknown: the day may be free now.
 func (m *GapModel) miss(g *Gaps, last, now time.Time) {
-	if week := last.Add(7 * 24 * time.Hour); now.After(week) {
-		now = week
-	}
-	hours := 0 // of the current day, if the gap includes it from its start
-	m.walk(last, now, func(_ time.Time, i int, length float64, _ bool) bool {
-		switch {
-		case length < 1:
-			hours = 0
-		case i%daySlots == 0:
-			hours = 1
-		case hours > 0:
-			hours++
+	m.walk(last, now, func(from time.Time, i int, _ float64, ends bool) bool {
+		day, hours := i/daySlots, from.Sub(last).Hours()
+		if ends && i%daySlots == daySlots-1 && hours >= daySlots-1 {
+			if g.missed ^= 1 << day; g.missed&(1<<day) == 0 {
+				clear(g.slots[day*daySlots:][:daySlots])
+			}
 		}
-		if hours == daySlots {
-			g.miss(i / daySlots)
-		}
-		return true
+		return hours < weekSlots
 	})
+	if g.grouped {
+		g.classes = groupDays(g.distance, len(g.classes))
+	}
 }
 
 // learnHour teaches slot i the current hour, which has ended.

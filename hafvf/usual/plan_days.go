@@ -6,10 +6,11 @@ import (
 )
 
 const (
-	minDayHours  = 8  // minimum of hours that two days have in common
-	dayNoise     = 4  // unit of q, in ν²
-	maxDayShare  = .1 // part of the largest q at which two days do not differ
-	newDayVisits = 4  // largest number of an hour's visits after a change of the free days
+	minDayHours   = 8  // minimum of hours that two days have in common
+	dayNoise      = 4  // unit of q, in ν²
+	maxDayShare   = .1 // part of the largest q at which two days do not differ
+	newDayVisits  = 4  // largest number of an hour's visits after a change of the free days
+	maxDayClasses = 3  // classes of days
 )
 
 // findFreeDays groups the days of the week by their offsets. If there are at least two classes, the days outside the
@@ -37,7 +38,7 @@ func (t *planTable) findFreeDays() {
 		}
 	}
 	var days [maxDayClasses]uint8
-	for day, class := range groupDays(func(a, b int) float64 { return q[a][b] / (1 + maxDayShare*largest) }) {
+	for day, class := range groupDays(func(a, b int) float64 { return q[a][b] / (1 + maxDayShare*largest) }, maxDayClasses) {
 		days[class] |= 1 << day
 	}
 	free := 1<<7 - 1 - slices.MaxFunc(days[:], func(a, b uint8) int { return bits.OnesCount8(a) - bits.OnesCount8(b) })
