@@ -498,7 +498,7 @@ func TestRunDetects(t *testing.T) {
 	}
 	equal(t, 2+kinds["steady outlier"]+kinds["jumps outlier"]+1, len(readLines(t, alerts)))
 	if a := got["jumps novelty"]; a.Size > -3 || a.Score < 4 || a.X > -3e-3 || math.Abs(a.Predicted.Mean) > 5e-3 ||
-		!strings.HasPrefix(a.Message, "jumps is 0.0062 (5.6 sd) below usual since 2026-01-02 06:24 (1 min): -0.0065, usual") {
+		!strings.HasPrefix(a.Message, "jumps is 0.0062 (5.4 sd) below usual since 2026-01-02 06:24 (1 min): -0.0065, usual") {
 		t.Errorf("alert %+v", a)
 	}
 	// It starts at the previous value, in the alert and in the record.
