@@ -16,7 +16,7 @@ import (
 //
 // whose mean is zero if .05 and .2 of the values are outside, as for a normal distribution. The second quantile lets the
 // band fall soon after it was too wide. Values beyond 40 do not count: they say nothing about the width. While the usual
-// values before an episode are known, the band is at most .4 above its value at the onset: the width of the incident is
+// values before an episode are known, the band is at most .5 above its value at the onset: the width of the incident is
 // not usual.
 type band []float64
 
@@ -25,7 +25,7 @@ const (
 	bandGross   = 40.
 	minBand     = -.7
 	maxBand     = 1.4
-	episodeBand = .4
+	episodeBand = .5
 )
 
 // bandQuantiles are the quantiles that the band aims at: the share of the values outside of ±z standard deviations.

@@ -10,7 +10,7 @@ import (
 // First bytes of older states.
 const (
 	formatOfLasting  = 10 // with lasting alarms, which are episodes now
-	formatOfWeekends = 11 // with silences by weekdays, Saturdays and Sundays
+	formatOfWeekends = 11 // with silences by weekdays, Saturdays and Sundays; without bands and joint scores
 )
 
 // formerForm decodes the part of the decisions before their step, in a state with lasting alarms. It reports whether the
