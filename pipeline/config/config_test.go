@@ -420,6 +420,8 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:8: detect.season.168h: must be at most 48 harmonics, not 49`,
 			`pump.yaml:9: detect.season.0h: must be above 0, not 0h`,
 		}},
+		{"days of the month", withLines("detect: {monthly: [first, tenth]}"), []string{`pump.yaml:3: detect.monthly.1: unknown value "tenth"; known here: last-working-day, last, first`}},
+		{"a day of the month twice", withLines("detect: {monthly: [last, first, last]}"), []string{`pump.yaml:3: detect.monthly: has last twice`}},
 		{"season twice", withLines("detect: {season: [24h, 1440m]}"), []string{`pump.yaml:3: detect.season.1: duplicate period`}},
 		{"season of categories", "source: {jsonl: {path: a}}\nmodel: {family: bernoulli, season: [24h]}", []string{`pump.yaml:2: model.season: values of bernoulli have no season: a season is added to a number, and these are categories`}},
 		{"zone without a season", modelled("family: normal", "zone: UTC", "holidays: [2026-12-25]"), []string{

@@ -427,11 +427,15 @@ func monthly(dst *[]usual.MonthDay) keytable.ValueParser {
 	for _, day := range usual.MonthDays() {
 		names = append(names, string(day))
 	}
-	return keytable.Choices(&days, names...).Sets(func() {
+	return keytable.Choices(&days, names...).WithCheck(func() error {
 		*dst = nil
-		for _, day := range days {
+		for i, day := range days {
+			if slices.Contains(days[:i], day) {
+				return fmt.Errorf("has %s twice", day)
+			}
 			*dst = append(*dst, usual.MonthDay(day))
 		}
+		return nil
 	})
 }
 
