@@ -502,7 +502,7 @@ func TestParseErrors(t *testing.T) {
 			`pump.yaml:3: detect.min_length: must be at least 1, not 0`,
 			`pump.yaml:3: detect.cooldown: must not be negative, not -1s`,
 			`pump.yaml:3: detect.min_change: must be at least 0, not -1`,
-			`pump.yaml:3: detect.odds: unknown key; known here: commit, min_length, cooldown, min_change, min_abs, min_rel, direction, budget, rest, settling, season, zone, holidays, ar`,
+			`pump.yaml:3: detect.odds: unknown key; known here: commit, min_length, cooldown, min_change, min_abs, min_rel, direction, budget, rest, settling, season, zone, holidays, monthly, ar`,
 		}},
 		{"detect text", withLines("detect: always"), []string{`pump.yaml:3: detect: must be true, false, or a mapping, not the text "always"`}},
 		{"booleans that are none", withLines("detect: !!bool always", "silence: !!bool off-duty"), []string{
