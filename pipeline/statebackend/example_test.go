@@ -79,7 +79,7 @@ func ExampleKafka() {
 	}
 	// Output:
 	// rejected readings-1-120: "no reading" is not seconds,value
-	// pump novelty pump is 43 % above usual at 1970-01-01 01:30: 30, usual at this hour 21.0 ± 0.5.
+	// pump novelty pump is 43 % above usual at 1970-01-01 01:30: 30, usual at this hour 21.0 ± 0.6.
 }
 
 // parse parses a record "seconds,value". The filter gets the offset of the record from the record.
