@@ -2,6 +2,7 @@ package usual
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"hafvf/internal/compact"
@@ -17,8 +18,10 @@ const (
 	LastWorkingDay MonthDay = "last-working-day" // the last one from Monday to Friday that is no holiday
 )
 
+var monthDays = []MonthDay{LastWorkingDay, LastOfMonth, FirstOfMonth}
+
 // MonthDays returns all days of a month, the narrowest first.
-func MonthDays() []MonthDay { return []MonthDay{LastWorkingDay, LastOfMonth, FirstOfMonth} }
+func MonthDays() []MonthDay { return slices.Clone(monthDays) }
 
 // Includes reports whether the date of t is the day. holiday reports whether a date is a holiday; nil means none.
 func (d MonthDay) Includes(t time.Time, holiday func(time.Time) bool) bool {
@@ -35,14 +38,15 @@ func (d MonthDay) Includes(t time.Time, holiday func(time.Time) bool) bool {
 	return t.Day() == last.Day()
 }
 
-// monthDay returns the number of the day of the month at t, from 1 in the order of NewCalendar; 0 for other days.
+// monthDay returns the number of the day of the month at t, from 1 in the order of MonthDays; 0 for other days. It does
+// not depend on the other days of the calendar, which may change while a state lasts.
 func (c *Calendar) monthDay(t time.Time) int {
 	if c == nil || len(c.monthly) == 0 || t.IsZero() {
 		return 0
 	}
 	local := t.In(c.Zone())
-	for i, day := range c.monthly {
-		if day.Includes(local, func(t time.Time) bool { return c.shift(t) != 0 }) {
+	for i, day := range monthDays {
+		if slices.Contains(c.monthly, day) && day.Includes(local, func(t time.Time) bool { return c.shift(t) != 0 }) {
 			return i + 1
 		}
 	}
