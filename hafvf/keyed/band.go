@@ -31,18 +31,10 @@ const (
 // bandQuantiles are the quantiles that the band aims at: the share of the values outside of ±z standard deviations.
 var bandQuantiles = [...]struct{ z, outside, weight float64 }{{1.96, .05, 4}, {1.28, .2, 1}}
 
-// factor returns f of an output, 1 before the first value.
-func (b band) factor(output int) float64 {
-	if b == nil {
-		return 1
-	}
-	return math.Exp(b[output])
-}
-
-// scale multiplies the standard deviations of m by f, in place.
+// scale multiplies the standard deviations of m by f, in place. Before the first value, f is 1.
 func (b band) scale(m Moments) {
-	for i := range m.SD {
-		m.SD[i] *= b.factor(i)
+	for i, v := range b {
+		m.SD[i] *= math.Exp(v)
 	}
 }
 

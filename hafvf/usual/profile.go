@@ -107,8 +107,8 @@ const (
 // The coordinates of a vector share constant and seasons, and each has its own last values. The surprise of a view is
 // the largest surprise of the coordinates: an incident often shows in few of them, and the calibrator learns the
 // distribution of this maximum, also for dependent coordinates. Move and residual are maxima as well. A vector is
-// repeated if all its coordinates are. A change of the dependence between coordinates shows in their residuals together: see joint. Its score is the score
-// of the step if it is larger.
+// repeated if all its coordinates are. A change of the dependence between coordinates shows in their residuals
+// together: see joint. Its score is the score of the step if it is larger.
 //
 // An update takes about k³/6 multiplications for the k regressors of the largest view, which are 18 by default, and as
 // many for the rest.
