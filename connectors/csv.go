@@ -71,6 +71,16 @@ func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLine
 	}
 	c := &csvReader{lines: newLines(r, path), src: src, skipped: skipped, delimiter: string(d), comment: []byte(src.Comment)}
 	c.begin()
+	head := bytes.Clone(c.buf[c.start:min(c.end, c.start+headBytes)])
+	if err := c.startFile(); err != nil {
+		return nil, cmp.Or(Foreign(fileName(path), head), err)
+	}
+	return c, nil
+}
+
+// startFile reads the header of the first table.
+func (c *csvReader) startFile() error {
+	src, path := c.src, c.path
 	for range src.Skip {
 		if !c.discardLine() {
 			break
@@ -80,11 +90,11 @@ func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLine
 	text, rec, err := c.read()
 	switch {
 	case err == io.EOF && (src.Skip > 0 || src.Comment != ""):
-		return nil, fmt.Errorf("%s has no header: skip and comment of the source leave no line", fileName(path))
+		return fmt.Errorf("%s has no header: skip and comment of the source leave no line", fileName(path))
 	case err == io.EOF:
-		return nil, fmt.Errorf("%s is empty: a CSV begins with a header that names its columns", fileName(path))
+		return fmt.Errorf("%s is empty: a CSV begins with a header that names its columns", fileName(path))
 	case err != nil:
-		return nil, err
+		return err
 	case rec.Reason != "":
 		hint := ""
 		if d := src.otherDelimiter([]string{string(rec.Raw)}); d != "" && !strings.Contains(string(rec.Raw), c.delimiter) {
@@ -92,22 +102,22 @@ func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLine
 		} else if bytes.IndexByte(rec.Raw, 0) >= 0 {
 			hint = "; if this is UTF-16, set encoding: utf-16"
 		}
-		return nil, fmt.Errorf("%s, line %d: the header is not usable: %s%s", fileName(path), rec.Position, rec.Reason, hint)
+		return fmt.Errorf("%s, line %d: the header is not usable: %s%s", fileName(path), rec.Position, rec.Reason, hint)
 	}
 	if d, ok := strings.CutPrefix(strings.ToLower(strings.Trim(string(rec.Raw), `"`)), "sep="); ok && d != "" {
 		_, n := utf8.DecodeRuneInString(d)
-		return nil, fmt.Errorf("%s, line %d names a delimiter: set skip: %d and delimiter: %q", fileName(path), rec.Position, rec.Position, d[:n])
+		return fmt.Errorf("%s, line %d names a delimiter: set skip: %d and delimiter: %q", fileName(path), rec.Position, rec.Position, d[:n])
 	}
 	if err := checkWidth(path, len(c.spans)); err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.startTable(c.cells(text)); err != nil {
 		if hint := c.headerHint(rec); hint != "" {
 			err = errors.New(strings.TrimSuffix(err.Error(), ".") + "; " + hint)
 		}
-		return nil, err
+		return err
 	}
-	return c, nil
+	return nil
 }
 
 // cells returns copies of the fields of one record.

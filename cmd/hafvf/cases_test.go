@@ -650,7 +650,7 @@ func trialCases() []useCase {
 				expectation: expectation{texts: []string{"20 sessions, 40 changes, 3600 records (0 missing), 0 rejected"}}, edges: numbered("p%d", 0, 20, 61, 121), near: 3,
 			}},
 		},
-		{file: "strings.jsonl.gz", code: 1, stderr: "1, 1, 1, 1, 1…\", which is not read: zcat strings.jsonl.gz | jq -c '.correct |= fromjson' > records.jsonl makes fields of it"},
+		{file: "strings.jsonl.gz", code: 1, stderr: "1, 1, 1, 1, 1…\", which is not read: zcat strings.jsonl.gz | jq -c '(.correct | strings) |= fromjson' > records.jsonl makes fields of it"},
 	}
 }
 

@@ -22,7 +22,7 @@ var Forms = func() (forms []Form) {
 			}
 		}
 	}
-	for _, format := range []string{"%Y%m%d%H%M", "%Y%m%d%H%M%S", "%Y-%m", "%b-%y", "%b %Y", "%B %Y", "%Y-Q%q", "%YQ%q", "%Y Q%q", "%G-W%V", "%GW%V"} {
+	for _, format := range []string{"%Y%m%d%H%M", "%Y%m%d%H%M%S", "%d/%b/%Y:%H:%M:%S %z", "%Y-%m", "%b-%y", "%b %Y", "%B %Y", "%Y-Q%q", "%YQ%q", "%Y Q%q", "%G-W%V", "%GW%V"} {
 		add(format)
 	}
 	return forms

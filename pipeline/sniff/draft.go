@@ -44,7 +44,7 @@ func Draft(path string) (Drafted, error) {
 		return Drafted{}, fmt.Errorf("%s: %s", path, d.unread)
 	}
 	if d.values == nil && d.aggregate.every == "" {
-		return Drafted{}, fmt.Errorf("%s: no column of numbers was found among %s", path, t)
+		return Drafted{}, fmt.Errorf("%s: no column of numbers was found among %s, and no times by which to count records", path, t)
 	}
 	return d.result()
 }
@@ -242,12 +242,15 @@ func (d *draft) timed(timeCol *column, keys []*column) {
 			d.formatNote = "the times have this form"
 		}
 	}
-	lost := d.lostTimes(timeCol)
+	var lost []*column
+	if timeCol == nil {
+		lost = d.lostTimes()
+	}
 	if timeCol == nil && lost == nil {
 		d.remarks.add(false, "", "no column of times was found: records are used in the order of the file, without silence, seasons and times of alarms")
 	}
 	for _, c := range lost {
-		d.remarks.add(timeCol == nil, "time_format", "column %s has the name of a time, and its texts, such as %s, have no known form", message.Quote(c.name), example(c))
+		d.remarks.add(true, "time_format", "column %s has the name of a time, and its texts, such as %s, have no known form", message.Quote(c.name), example(c))
 	}
 }
 

@@ -25,11 +25,11 @@ func (t *table) unread() string {
 		switch begins := strings.TrimLeft(strings.TrimPrefix(c.list, "["), " "); {
 		case c.isDuration():
 			return fmt.Sprintf("column %s holds durations, such as %s, which are not read: write numbers, such as seconds", message.Quote(c.name), example(c))
-		case c.list == "":
+		case c.nested <= c.forms().present: // none, or in few records
 			if example := c.json(); example != "" {
 				how := "write its fields as columns, or as fields of JSON Lines"
 				if t.format.Name == connectors.JSONLines {
-					how = t.jq(jqPath(c.name)+" |= fromjson") + " makes fields of it"
+					how = t.jq("("+jqPath(c.name)+" | strings) |= fromjson") + " makes fields of it"
 				}
 				return fmt.Sprintf("column %s holds JSON in a text, such as %s, which is not read: %s", message.Quote(c.name), message.Quote(example), how)
 			}
@@ -71,9 +71,13 @@ func (t *table) unread() string {
 // has several records, the new records keep the other fields.
 func (t *table) perElement(c *column, content, element string) string {
 	name := jqPath(c.name)
-	how := strings.TrimSuffix(name+"[] | "+element, " | .")
+	each := name + "[]"
+	if c.nested < t.records { // other records keep their text
+		each = "(" + name + " | arrays // [.])[]"
+	}
+	how := strings.TrimSuffix(each+" | "+element, " | .")
 	if t.records > 1 {
-		how = fmt.Sprintf(". as $r | %s[] | $r + %s | del(%s)", name, element, name)
+		how = fmt.Sprintf(". as $r | %s | $r + %s | del(%s)", each, element, name)
 	}
 	return fmt.Sprintf("%s holds %s: %s writes a record for each", name, content, t.jq(how))
 }

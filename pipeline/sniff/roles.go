@@ -64,7 +64,7 @@ func (t *table) first(holds func(*column) bool) *column { return t.best(nil, -1,
 // Common column names, the most certain first.
 var (
 	timeNames  = []string{"time", "timestamp", "ts", "datetime", "date", "day", "at", "when", "zeit", "datum", "zeitpunkt", "zeitstempel", "month", "quarter", "week", "last_changed", "t", "epoch"}
-	hourNames  = []string{"hour", "hr", "stunde", "minute"}
+	hourNames  = []string{"hour", "hr", "stunde", "minute", "second"}
 	keyNames   = []string{"key", "id", "name", "series", "entity", "device", "sensor", "host", "machine", "station", "service", "page", "site", "customer", "user", "account", "symbol", "metric", "item", "product", "subject", "participant", "subjid", "subj", "sub", "ppt", "patient", "person", "imei", "msisdn", "mac", "serial", "node", "vehicle", "meter", "asset", "store", "shop", "ticker", "anlage"}
 	valueNames = []string{"x", "value", "val", "y", "reading", "measurement", "count", "amount", "wert", "state"}
 	// quantityNames are words for measured quantities.
@@ -570,10 +570,9 @@ func (t *table) numberedPattern(except ...*column) (pattern string) {
 }
 
 // lostTimes returns columns with names of times whose texts are not times.
-func (t *table) lostTimes(timeCol *column) (lost []*column) {
+func (t *table) lostTimes() (lost []*column) {
 	for _, c := range t.columns {
-		part := timeCol != nil && slices.Contains(timeCol.parts, c.name)
-		if c.nested == 0 && c.forms().present > 0 && !c.timed() && !part && c != timeCol && rank(c.name, timeNames) < unusual && slices.ContainsFunc(wordsOf(c.name), func(w string) bool { return slices.Contains(timeNames, w) && len(w) > 2 || w == "ts" }) {
+		if c.nested == 0 && c.forms().present > 0 && !c.timed() && rank(c.name, timeNames) < unusual && slices.ContainsFunc(wordsOf(c.name), func(w string) bool { return slices.Contains(timeNames, w) && len(w) > 2 || w == "ts" }) {
 			lost = append(lost, c)
 		}
 	}

@@ -3,6 +3,7 @@
 package sniff
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"path/filepath"
@@ -56,9 +57,15 @@ func readTable(path string) (*table, error) {
 func readTableIn(path, encoding string) (*table, error) {
 	t := &table{path: path, encoding: encoding, format: connectors.FormatOfFile(path), index: map[string]int{}}
 	src := connectors.Source{Format: t.format.Name, Path: path, Encoding: encoding}
+	var head []byte
+	if !t.format.Whole {
+		var err error
+		if head, err = connectors.Head(firstOf(path), encoding); err != nil {
+			return nil, err
+		}
+	}
 	if t.format.Delimited {
-		head, err := connectors.Head(firstOf(path), encoding)
-		if err != nil {
+		if err := connectors.Foreign(path, head); err != nil {
 			return nil, err
 		}
 		t.Preamble = connectors.PreambleOf(head, decode.IsData, decode.Absent)
@@ -97,6 +104,11 @@ func readTableIn(path, encoding string) (*table, error) {
 	}
 	if t.format.Delimited && t.headless() {
 		return nil, fmt.Errorf("%s begins with the record %s, instead of the names of the columns: put a header line before it", path, message.Some(found.Columns, 8))
+	}
+	if len(t.columns) == 0 && t.records > 0 && !bytes.HasPrefix(head, []byte("{")) {
+		if err := connectors.Foreign(path, head); err != nil {
+			return nil, err
+		}
 	}
 	// Columns without a name cannot be used in a config.
 	t.columns = slices.DeleteFunc(t.columns, func(c *column) bool { return c.name == "" })
