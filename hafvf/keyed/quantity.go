@@ -27,6 +27,9 @@ var multiplesByUnit = map[string][]multiple{
 const atZero = "is zero"
 
 var (
+	// unitBehind matches names as in spreadsheets, such as pressure (bar), and names with a unit before a note, such as
+	// Temp, °C (S/N: 1234567).
+	unitBehind        = regexp.MustCompile(`^[^(]*(?: \(([^(:,]{1,12})\)|, ([^\s,(]{1,12}) \([^(]*[:,][^(]*\))$`)
 	unitInName        = regexp.MustCompile(`(?:^|[_/])(bytes|seconds|ms|ratio|percent|celsius)(?:[_:]|$)`)
 	temperatureInName = regexp.MustCompile(`(?i)(?:^|[^a-z])(?:celsius|fahrenheit|kelvin|temp|temperatures?)(?:[^a-z]|$)`)
 	temperatureUnit   = regexp.MustCompile(`^(?:°|℃|℉|[CFK](?:/|$)|(?i:celsius|fahrenheit|kelvin|deg))`)
@@ -42,8 +45,8 @@ type unit struct {
 
 // unitNamed returns the unit of a metric from its name. configured is Config.Unit, or empty.
 func unitNamed(name, configured string) (u unit) {
-	if _, suffix, found := strings.Cut(name, " ("); found && configured == "" && strings.Count(name, "(") == 1 && strings.HasSuffix(suffix, ")") {
-		configured = strings.TrimSuffix(suffix, ")") // a name as in spreadsheets: pressure (bar)
+	if m := unitBehind.FindStringSubmatch(name); m != nil && configured == "" {
+		configured = m[1] + m[2]
 	}
 	if text, per, rate := strings.Cut(configured, "/"); text != "" {
 		return unit{multiples: []multiple{{0, 1, " " + configured}}, temperature: temperatureUnit.MatchString(configured)}

@@ -34,7 +34,7 @@ func TestUnits(t *testing.T) {
 		{"mem_bytes", "", 941.6e6, "941.6 MB"}, {"x_bytes_total", "/s", 1.25e3, "1.25 kB/s"}, {"bytes_in", "", 12, "12 B"},
 		{"p95_ms", "", 289.4, "289.4 ms"}, {"p95_ms", "", 72e5, "2 h"}, {"job:latency_seconds:p95", "", .0032, "3.2 ms"}, {"up_seconds", "", 90, "90 s"},
 		{"hit_ratio", "", .987, "98.7 %"}, {"cpu_percent", "", 12.5, "12.5 %"}, {"requests_total", "/s", 12, "12/s"}, {"rate", "km/h", 50, "50 km/h"},
-		{"Druck (bar)", "", 4.2, "4.2 bar"}, {"sum(x) by (job)", "", 4.2, "4.2"}, {"symptoms", "", 3, "3"}, {"x", "", 941.6e6, "941.6 million"}, {"x", "MB", 941.6e6, "941600000 MB"},
+		{"Druck (bar)", "", 4.2, "4.2 bar"}, {"Temp, °C (LGR S/N: 1234567, LBL: t)", "", 4.2, "4.2 °C"}, {"level (S/N: 1234567)", "", 4.2, "4.2"}, {"Total, gross (kW h)", "", 4.2, "4.2 kW h"}, {"sum(x) by (job)", "", 4.2, "4.2"}, {"symptoms", "", 3, "3"}, {"x", "", 941.6e6, "941.6 million"}, {"x", "MB", 941.6e6, "941600000 MB"},
 	} {
 		if got := unitNamed(c.name, c.configured).figure(c.v, math.NaN(), c.v).value(c.v); got != c.want {
 			t.Errorf("%s %s: %g is %q, want %q", c.name, c.configured, c.v, got, c.want)

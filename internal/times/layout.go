@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -167,9 +168,15 @@ func fromStrftime(format string) (string, periods, error) {
 
 // Fits reports whether s has the parser's own format.
 func (p *Parser) Fits(s string) bool {
+	if first, last, interval := strings.Cut(s, betweenTimes); interval {
+		return p.Fits(first) && (IsClock(last) || p.Fits(last))
+	}
 	_, ok := p.parseIn(p.layouts, s)
 	return ok
 }
+
+// betweenTimes separates the two times of an interval.
+const betweenTimes = " - "
 
 // parseIn reads a text that has one of the layouts.
 func (p *Parser) parseIn(layouts []string, s string) (t time.Time, ok bool) {
@@ -189,5 +196,13 @@ func (p *Parser) parseIn(layouts []string, s string) (t time.Time, ok bool) {
 			return t, unix >= minSecond && unix <= maxSecond
 		}
 	}
+	if m := endOfDay.FindStringSubmatch(s); len(layouts) > 0 && m != nil {
+		t, ok = p.parseIn(layouts, m[1]+"00"+m[2])
+		return t.AddDate(0, 0, 1), ok
+	}
 	return t, false
 }
+
+// endOfDay matches a time whose time of day is 24:00, or the hour 24.
+var endOfDay = regexp.MustCompile(`^(.*[T ])24((?::00){0,2}(?:[.,]0+)?(?: ?(?:UTC|GMT|Z|[+-]\d\d:?\d\d))?)$`)
+

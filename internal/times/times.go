@@ -50,6 +50,8 @@ func Parse(s string) (time.Time, error) { return new(Parser).Parse(s) }
 // Parse reads a time in the parser's own format, or else one of
 //   - RFC 3339 and ISO 8601: 2026-01-02T15:04:05Z, with a space instead of the T, without seconds, with an offset
 //     +01:00, +0100 or +01, with "UTC", without a zone, compact as in 20260102T150405Z
+//   - an interval, 2026-01-02 15:00 - 16:00, which means its beginning
+//   - 24:00 instead of 00:00 of the next day
 //   - a date, which means its midnight; 20260102 is a date, and 20260102150405 a date with a time
 //   - Unix time, see ParseUnix, or a number in the parser's format of numbers
 //   - RFC 1123 and RFC 5322, as in HTTP and mail: Tue, 15 Nov 1994 08:12:31 GMT
@@ -104,6 +106,11 @@ func (p *Parser) parseOther(s string) (t time.Time, ok bool) {
 	if single := strings.Join(strings.Fields(s), " "); single != s {
 		t, err := p.ParseLocal(single)
 		return t, err == nil
+	}
+	if first, last, interval := strings.Cut(s, betweenTimes); interval {
+		t, err := p.ParseLocal(first)
+		_, errOfLast := p.ParseLocal(last)
+		return t, err == nil && !isNumber(last) && (IsClock(last) || errOfLast == nil)
 	}
 	n := len(s) - len(" UTC")
 	if n <= 0 || !strings.EqualFold(s[n:], " UTC") && !strings.EqualFold(s[n:], " GMT") {
@@ -225,7 +232,8 @@ type civil struct {
 // time returns the instant in zone, or in UTC if the text has an offset or zone is nil. It reports false for an
 // invalid time.
 func (c civil) time(zone *time.Location) (t time.Time, ok bool) {
-	if c.month < 1 || c.month > 12 || c.day < 1 || c.hour > 23 || c.minute > 59 || c.second > 60 {
+	endOfDay := c.hour == 24 && c.minute == 0 && c.second == 0 && c.nano == 0
+	if c.month < 1 || c.month > 12 || c.day < 1 || c.hour > 23 && !endOfDay || c.minute > 59 || c.second > 60 {
 		return t, false
 	}
 	date := time.Date(c.year, time.Month(c.month), c.day, 0, 0, 0, 0, time.UTC)

@@ -110,6 +110,7 @@ type draft struct {
 	key         []string
 	times       []string
 	timeFormat  string
+	zone        string // from the name of the column of times; empty if it has none
 	values      []string
 	numbers     decode.Numbers // of the values
 	others      []string       // numeric columns that are not used
@@ -234,6 +235,11 @@ func (d *draft) timed(timeCol *column, keys []*column) {
 		if timeCol.parts != nil {
 			d.times = timeCol.parts
 		}
+		if timeCol.hours {
+			hour := d.named(timeCol.parts[1])
+			d.remarks.add(slices.Max(hour.values()) == 24, "time", "column %s has 24 whole numbers, once a day each: they are read as hours, 24 as the end of the day", message.Quote(hour.name))
+		}
+		d.zone = zoneOf(timeCol.name)
 		either := d.chooseTimeForm(timeCol, keys)
 		if d.timeFormat = timeCol.stamp().format; either != "" {
 			d.formatNote = "or " + config.YAMLText(either) + ", which fits the times as well"
@@ -503,6 +509,7 @@ func (d *draft) reads(res *Result, line func(text, comment string)) {
 		entry("time", config.YAMLNames(d.times), span)
 	}
 	textEntry("time_format", d.timeFormat, d.formatNote)
+	textEntry("zone", d.zone, "from the name of the column")
 	others := ""
 	if len(d.others) > 0 {
 		others = "or " + message.Some(d.others, 8)

@@ -15,6 +15,7 @@ import (
 type column struct {
 	name   string
 	parts  []string // names of the date and time columns that were joined; else nil
+	hours  bool     // the second of the parts has hours as whole numbers
 	texts  []string
 	nested int    // number of values that are lists or objects
 	list   string // beginning of the first such value
@@ -65,7 +66,11 @@ func (c *column) forms() *forms {
 	}
 	f.numbers = decode.NumbersOf(f.different)
 	f.clock = decode.ShareOf(f.different, times.IsClock) >= minShareOfForm
-	f.stamps = stampsOf(c.texts, f.different)
+	known := times.Forms
+	if c.hours {
+		known = times.HourForms
+	}
+	f.stamps = stampsOf(c.texts, f.different, known)
 	return f
 }
 
@@ -96,8 +101,8 @@ type timeForm struct {
 
 const never = math.MinInt64
 
-// stampsOf returns the time formats that fit the texts. different lists the different texts.
-func stampsOf(texts, different []string) (found []timeForm) {
+// stampsOf returns the time formats that fit the texts: none, or forms of known. different lists the different texts.
+func stampsOf(texts, different []string, known []times.Form) (found []timeForm) {
 	add := func(format string, read func(string) (time.Time, bool)) {
 		s := timeForm{format: format, nanos: make([]int64, len(texts)), dates: true}
 		for i, text := range texts {
@@ -116,7 +121,7 @@ func stampsOf(texts, different []string) (found []timeForm) {
 		})
 		return found
 	}
-	for _, f := range times.Forms {
+	for _, f := range known {
 		// The first text rules out most forms.
 		if fits := f.Fits; fits(different[0]) && decode.ShareOf(different, fits) >= minShareOfForm || !fits(different[0]) && len(different) > 20 && decode.ShareOf(different[:20], fits) > minShare && decode.ShareOf(different, fits) >= minShareOfForm {
 			add(f.Format, func(s string) (time.Time, bool) {

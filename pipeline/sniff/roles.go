@@ -2,6 +2,7 @@ package sniff
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -168,15 +169,16 @@ func (t *table) join() {
 		return // already joined
 	}
 	for _, clock := range t.columns {
-		if !clock.forms().clock || clock.isDuration() {
+		hours := clock.mayBeHours()
+		if !clock.forms().clock && !hours || clock.isDuration() {
 			continue
 		}
 		for _, date := range t.columns {
 			f := date.forms()
-			if len(f.stamps) == 0 || !f.stamps[0].dates || f.numbers.Share >= minShare && rank(date.name, timeNames) == unusual {
+			if hours && !date.oncePerHour(clock) || len(f.stamps) == 0 || !f.stamps[0].dates || f.numbers.Share >= minShare && rank(date.name, timeNames) == unusual {
 				continue
 			}
-			both := &column{name: date.name, parts: []string{date.name, clock.name}, texts: make([]string, len(date.texts))}
+			both := &column{name: date.name, parts: []string{date.name, clock.name}, texts: make([]string, len(date.texts)), hours: hours}
 			for i, s := range date.texts {
 				if s != "" && clock.texts[i] != "" {
 					both.texts[i] = s + " " + clock.texts[i]
@@ -189,6 +191,52 @@ func (t *table) join() {
 		}
 	}
 }
+
+// mayBeHours reports whether a column has 24 different whole numbers from 0 to 24.
+func (c *column) mayBeHours() bool {
+	return c.whole() && c.forms().distinct == 24 && slices.Min(c.values()) >= 0 && slices.Max(c.values()) <= 24
+}
+
+// oncePerHour reports whether nine of ten dates have each of 24 hours equally often.
+func (date *column) oncePerHour(hours *column) bool {
+	count := map[int32]map[int32]int{} // by date and hour
+	for i, day := range date.forms().codes {
+		if count[day] == nil {
+			count[day] = map[int32]int{}
+		}
+		count[day][hours.forms().codes[i]]++
+	}
+	full := 0
+	for _, c := range count {
+		if n := slices.Sorted(maps.Values(c)); len(n) == 24 && n[0] == n[23] {
+			full++
+		}
+	}
+	return 10*full >= 9*len(count)
+}
+
+// zoneOf returns the zone in the name of a column of times, such as Date Time, GMT+02:00; "" if it has none.
+func zoneOf(name string) string {
+	if m := offsetInName.FindStringSubmatch(name); m != nil {
+		return "Etc/GMT" + map[string]string{"+": "-", "-": "+"}[m[1]] + m[2] // the IANA names have the opposite sign
+	}
+	for _, z := range zonesInNames {
+		if strings.Contains(strings.ToUpper(name), z[0]) {
+			return z[1]
+		}
+	}
+	return ""
+}
+
+var (
+	offsetInName = regexp.MustCompile(`(?i)(?:GMT|UTC) ?([+-])0?(\d\d?)(?::?00)?(?:[^\d:]|$)`)
+	// zonesInNames are IANA names of zones by their abbreviations in winter and summer, or their offsets.
+	zonesInNames = [][2]string{
+		{"CET/CEST", "CET"}, {"EET/EEST", "EET"}, {"WET/WEST", "WET"}, {"GMT/BST", "Europe/London"},
+		{"EST/EDT", "EST5EDT"}, {"CST/CDT", "CST6CDT"}, {"MST/MDT", "MST7MDT"}, {"PST/PDT", "PST8PDT"},
+		{"+03:30", "Asia/Tehran"}, {"+04:30", "Asia/Kabul"}, {"+05:30", "Asia/Kolkata"}, {"+05:45", "Asia/Kathmandu"}, {"+06:30", "Asia/Yangon"}, {"+09:30", "Australia/Darwin"},
+	}
+)
 
 // A fit describes the times of the keys that a choice of key columns makes.
 type fit struct {

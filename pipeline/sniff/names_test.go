@@ -1,0 +1,56 @@
+package sniff
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"hafvf/internal/testing/expect"
+)
+
+// TestZoneInName checks that the name of the column of times gives the zone of the source.
+func TestZoneInName(t *testing.T) {
+	for name, want := range map[string]string{
+		"Date Time, GMT+02:00": "Etc/GMT-2", "time (UTC -5)": "Etc/GMT+5", "Time (UTC+0530)": "", "Time UTC+05:30": "Asia/Kolkata", "MTU (CET/CEST)": "CET",
+		"time [gmt/bst]": "Europe/London", "time": "", "UTC": "", "Timestamp (UTC)": "", "UTC+10": "Etc/GMT-10",
+	} {
+		if got := zoneOf(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		} else if _, err := time.LoadLocation(got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	path := write(t, "in.csv", tableOf(`"Date Time, GMT+02:00",x`+"\n", 50, func(i int) string {
+		return fmt.Sprintf("%s,%d.5\n", start.Add(time.Duration(i)*time.Hour).Format("2006-01-02 15:04"), i%7)
+	})...)
+	if text := string(expect.Get(Draft(path))(t).Config); !strings.Contains(text, "zone: Etc/GMT-2 ") || !strings.Contains(text, "# 2026-01-02 01:04 to ") {
+		t.Error(text)
+	}
+}
+
+// TestHours checks that whole numbers which each date has once are its hours, and that 24 is a doubtful hour.
+func TestHours(t *testing.T) {
+	for _, first := range []int{0, 1} {
+		path := write(t, "in.csv", tableOf("meter,date,hour,x\n", 24*6*2, func(i int) string {
+			day := start.AddDate(0, 0, i/24%6)
+			return fmt.Sprintf("m%d,%s,%d,%d.5\n", i/(24*6), day.Format("02/01/2006"), i%24+first, i%7)
+		})...)
+		d := expect.Get(Draft(path))(t)
+		for _, want := range []string{"time: [date, hour] ", "time_format: '%d/%m/%Y %H'", "key: meter "} {
+			if !strings.Contains(string(d.Config), want) {
+				t.Errorf("first hour %d: no %s in\n%s", first, want, d.Config)
+			}
+		}
+		if d.Sure() != (first == 0) {
+			t.Errorf("first hour %d: %v", first, d.Remarks)
+		}
+	}
+	// Numbers that dates have in different numbers are no hours.
+	path := write(t, "in.csv", tableOf("date,rack,x\n", 600, func(i int) string {
+		return fmt.Sprintf("%s,%d,%d.5\n", start.AddDate(0, 0, i/100).Format(time.DateOnly), i*i%97%24, i%7)
+	})...)
+	if text := string(expect.Get(Draft(path))(t).Config); strings.Contains(text, "[date, rack]") {
+		t.Error(text)
+	}
+}
