@@ -183,11 +183,14 @@ func (src Source) requiredColumns() []string {
 	return slices.DeleteFunc(src.columns(), func(name string) bool { return name == "" || src.Wide && IsPattern(name) })
 }
 
-// isHeader reports whether a record contains all required columns, or more than half of the names of the first
-// header.
+// isHeader reports whether a record contains all required columns, more than half of the names of the first header, or
+// half of them and no number.
 func (c *csvReader) isHeader(text string) bool {
-	found, wanted := 0, 0
+	found, wanted, number := 0, 0, 0
 	for _, s := range c.spans {
+		if isNumber(text[s.start:s.end]) {
+			number = 1
+		}
 		if want, known := c.names[text[s.start:s.end]]; known {
 			found++
 			if want {
@@ -195,7 +198,7 @@ func (c *csvReader) isHeader(text string) bool {
 			}
 		}
 	}
-	return c.nWanted > 0 && wanted >= c.nWanted || found*2 > len(c.names)
+	return c.nWanted > 0 && wanted >= c.nWanted || found*2 >= len(c.names)+number
 }
 
 // isRepeated reports whether a record that follows others is a header: it has no numbers, its first cell is a name

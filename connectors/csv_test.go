@@ -125,6 +125,10 @@ func TestCSV(t *testing.T) {
 			{5, "", lacks, "1,b,t,1"},
 			{7, "", lacks, "b,t,1"},
 			good(10, "a")}},
+		{"a table of another value", Source{Format: CSV, Time: "time", Values: []string{"x"}}, "time,x\nt,1\n\ntime,y\nt,2\n\ntime,1\n", []got{
+			{2, "t|1", "", "t,1"},
+			{5, "", "the table that begins at line 4 cannot be read: f.csv has no column \"x\"; its columns are \"time\", \"y\". Did you mean \"y\"?", "t,2"},
+			{7, "", "the table that begins at line 4 cannot be read: f.csv has no column \"x\"; its columns are \"time\", \"y\". Did you mean \"y\"?", "time,1"}}},
 		{"the header again", ktx, head + "a,t,1\n" + head + "b,t,1\n", []got{good(2, "a"), good(4, "b")}},
 		{"the header in another order", ktx, "time,key,x,y\nt,a,1,2\n\"y\",key,time,x\n2,b,t,1\n", []got{{2, "a|t|1", "", "t,a,1,2"}, {4, "b|t|1", "", "2,b,t,1"}}},
 		{"the header with another column", ktx, head + "a,t,1\nkey,y,time,x\nb,2,t,1\n", []got{good(2, "a"), {4, "b|t|1", "", "b,2,t,1"}}},

@@ -48,21 +48,31 @@ func (f fileSource) check(context.Context, *clients) error {
 	if err := connectors.Check(f.Source); err != nil {
 		return err
 	}
-	return decode.CheckTimes(f.Source, parserOfFields(f.fields))
+	_, err := decode.CheckTimes(f.Source, parserOfFields(f.fields))
+	return err
 }
 
-// withCarriedColumns returns the graph with the columns or fields that the patterns of carry match in the files of the
-// source. It returns g if the source carries none.
-func (g *Graph) withCarriedColumns() (*Graph, error) {
+// withFoundFields returns the graph with what the files of the source show: the columns or fields that the patterns of
+// carry match, and the format of the times if it needs one.
+func (g *Graph) withFoundFields() (*Graph, error) {
 	f, ok := g.source.(fileSource)
-	if !ok || len(f.carry) == 0 {
+	if !ok {
 		return g, nil
+	}
+	format, err := decode.CheckTimes(f.Source, parserOfFields(f.fields))
+	if err != nil {
+		return nil, err
+	}
+	clone := *g
+	f.fields.TimeFormat = format
+	clone.source = f
+	if len(f.carry) == 0 {
+		return &clone, nil
 	}
 	found, err := decode.CarriedColumns(f.Source, f.fields, f.carry)
 	if err != nil {
 		return nil, err
 	}
-	clone := *g
 	f.fields.Carry = slices.Concat(f.fields.Carry, found)
 	if connectors.FormatOf(f.Format).Columns {
 		f.CarryFound = found

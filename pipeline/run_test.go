@@ -542,3 +542,14 @@ func TestRunWhenClocksGoBack(t *testing.T) {
 		}
 	}
 }
+
+// In a column of Unix times, a number with the digits of a date is a Unix time too.
+func TestRunOfUnixTimes(t *testing.T) {
+	in, out := filepath.Join(t.TempDir(), "in.csv"), filepath.Join(t.TempDir(), "out.jsonl")
+	save(t, in, "key,time,x\n", "a,19991201,1\n", "a,19999999,1\n", "a,20000000,1\n", "a,20000101,1\n", "a,20000200,1\n", "a,20000300,1\n")
+	g := compose(t, "model: {family: normal}\nsource: {csv: {path: "+in+"}}\nsink: {jsonl: {path: "+out+"}}\n")
+	summary := expect.Get(Run{Graph: g}.Execute(t.Context(), nil))(t)
+	if records := string(expect.Get(os.ReadFile(out))(t)); strings.Count(records, `"time":"1970-08-20T`) != 6 || summary.Rejected > 0 {
+		t.Error(summary, records)
+	}
+}

@@ -205,4 +205,3 @@ func (p *Parser) parseIn(layouts []string, s string) (t time.Time, ok bool) {
 
 // endOfDay matches a time whose time of day is 24:00, or the hour 24.
 var endOfDay = regexp.MustCompile(`^(.*[T ])24((?::00){0,2}(?:[.,]0+)?(?: ?(?:UTC|GMT|Z|[+-]\d\d:?\d\d))?)$`)
-

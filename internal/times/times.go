@@ -198,6 +198,13 @@ func (p *Parser) parseNumber(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("the time %s is not a date: if it is a Unix time, set time_format: %s", message.Quote(s), Unix)
 }
 
+// IsUnix reports whether a text is a number that is no date such as 20260102.
+func IsUnix(s string) bool {
+	unix, err := ParseUnix(s)
+	t, errOfDate := Parse(s)
+	return err == nil && (errOfDate != nil || t.Equal(unix))
+}
+
 // parseDays reads days since 1899-12-30.
 func (p *Parser) parseDays(s string) (time.Time, error) {
 	v, err := strconv.ParseFloat(s, 64)

@@ -11,14 +11,32 @@ import (
 // sampleRecords is the number of records per file that CheckTimes reads.
 const sampleRecords = 100
 
-// CheckTimes checks the first records of each file of a source. It returns an error if their times are numbers that
-// look like spreadsheet days, and the config has no time_format. As Unix times they would all fall on one day in
-// 1970.
-func CheckTimes(src connectors.Source, p *Parser) error {
+// CheckTimes checks the first records of each file of a source that has no time_format, and returns the format that it
+// needs: times.Unix if most times at the beginning of each file are Unix times, because one with the digits of a date would be a date. It
+// returns an error if the times are numbers that look like spreadsheet days. As Unix times they would all fall on one
+// day in 1970.
+func CheckTimes(src connectors.Source, p *Parser) (format string, err error) {
 	if len(p.Time) == 0 || p.Untimed || p.TimeFormat != "" {
-		return nil
+		return p.TimeFormat, nil
 	}
-	return connectors.Heads(src, sampleRecords, p.checkTimes)
+	files, unix := 0, 0
+	err = connectors.Heads(src, sampleRecords, func(path string, records []connectors.Record) error {
+		files++
+		n := 0
+		for i := range records {
+			if times.IsUnix(p.timeText(&records[i])) {
+				n++
+			}
+		}
+		if 2*n > len(records) {
+			unix++
+		}
+		return p.checkTimes(path, records)
+	})
+	if files > 0 && unix == files {
+		format = times.Unix
+	}
+	return format, err
 }
 
 func (p *Parser) checkTimes(path string, records []connectors.Record) error {

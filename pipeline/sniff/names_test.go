@@ -54,3 +54,14 @@ func TestHours(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestThousandsOfDecimalComma checks that a decimal comma makes the point a separator of thousands, which only later
+// numbers may have.
+func TestThousandsOfDecimalComma(t *testing.T) {
+	path := write(t, "in.csv", tableOf("time;x\n", 50, func(i int) string {
+		return fmt.Sprintf("%s;%d,5\n", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), i)
+	})...)
+	if text := string(expect.Get(Draft(path))(t).Config); !strings.Contains(text, "    decimal: ','\n    thousands: '.'\n") && !strings.Contains(text, "    thousands: .\n") {
+		t.Error(text)
+	}
+}
