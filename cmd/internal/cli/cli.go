@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -87,13 +88,18 @@ func AddSet(cmd *cobra.Command, set *[]string) {
 	cmd.Flags().StringArrayVar(set, "set", nil, "override a value of the config, as `a.b=c`; may be repeated")
 }
 
-// Load reads and composes the config at path. "-" is standard input. Errors of the config are usage errors.
+// Load reads and composes the config at path. "-" is standard input. Errors of the config are usage errors. Where the
+// path has the extension of another file, they say how to write a config for data.
 func Load(path string, set []string) (*config.Config, *pipeline.Graph, error) {
 	text, err := readConfig(path)
 	if err != nil {
 		return nil, nil, UsageError(err)
 	}
 	cfg, graph, err := Compose(path, text, set)
+	if ext := filepath.Ext(path); err != nil && !slices.Contains([]string{"", ".yaml", ".yml"}, ext) {
+		data := connectors.Unpacked(path)
+		err = UsageError(fmt.Errorf("%s cannot be read as a config. If it is data, type hafvf init %[1]s -o %s.yaml, and give that file here. %w", path, strings.TrimSuffix(data, filepath.Ext(data)), err))
+	}
 	if err == nil && path == "-" && graph.StandardInput() {
 		err = UsageError(errors.New("config and records are both read from standard input: use a file for one of them"))
 	}
