@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"hafvf/internal/message"
 	"hafvf/internal/series"
+	"hafvf/internal/times"
 	"hafvf/pipeline/config"
 	"hafvf/pipeline/decode"
 )
@@ -100,6 +102,9 @@ func (d *draft) result() (Drafted, error) {
 		d.remarks.add(false, "encoding", "the file is not UTF-8, and read as %s", d.encoding)
 	}
 	d.season, d.seasonNote = seen.season(c)
+	if d.local && d.zone == "" && seen.hasRhythm() {
+		d.remarks.add(false, "detect.zone", "the times have no zone and are read as UTC, and the values follow the hours of the day or week: if the clock changes to summer time, set zone in the source")
+	}
 	return Drafted{d.yaml(result), d.remarks}, nil
 }
 
@@ -111,6 +116,7 @@ type draft struct {
 	times       []string
 	timeFormat  string
 	zone        string // from the name of the column of times; empty if it has none
+	local       bool   // the times have no zone
 	values      []string
 	numbers     decode.Numbers // of the values
 	others      []string       // numeric columns that are not used
@@ -239,7 +245,7 @@ func (d *draft) timed(timeCol *column, keys []*column) {
 			hour := d.named(timeCol.parts[1])
 			d.remarks.add(slices.Max(hour.values()) == 24, "time", "column %s has 24 whole numbers, once a day each: they are read as hours, 24 as the end of the day", message.Quote(hour.name))
 		}
-		d.zone = zoneOf(timeCol.name)
+		d.zone, d.local = zoneOf(timeCol.name), isLocal(timeCol.forms().different[0], timeCol.stamp().format)
 		either := d.chooseTimeForm(timeCol, keys)
 		if d.timeFormat = timeCol.stamp().format; either != "" {
 			d.formatNote = "or " + config.YAMLText(either) + ", which fits the times as well"
@@ -258,6 +264,19 @@ func (d *draft) timed(timeCol *column, keys []*column) {
 	for _, c := range lost {
 		d.remarks.add(true, "time_format", "column %s has the name of a time, and its texts, such as %s, have no known form", message.Quote(c.name), example(c))
 	}
+}
+
+// isLocal reports whether the time in a text depends on the zone.
+func isLocal(text, format string) bool {
+	read := func(zone string) time.Time {
+		p, err := times.NewParser(zone, format)
+		if err != nil {
+			return time.Time{}
+		}
+		t, _ := p.Parse(text)
+		return t
+	}
+	return !read("Asia/Tokyo").Equal(read("UTC"))
 }
 
 // measures sets the notation of the numbers in columns.

@@ -2,6 +2,8 @@ package sniff
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +65,24 @@ func TestThousandsOfDecimalComma(t *testing.T) {
 	})...)
 	if text := string(expect.Get(Draft(path))(t).Config); !strings.Contains(text, "    decimal: ','\n    thousands: '.'\n") && !strings.Contains(text, "    thousands: .\n") {
 		t.Error(text)
+	}
+}
+
+// TestRhythmOfCounts checks that counts with a day and a night are not taken for values that differ by factors, and
+// that local times of such a rhythm are said to lack a zone.
+func TestRhythmOfCounts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, layout := range []string{"2006-01-02 15:04", time.RFC3339} {
+		path := write(t, "in.csv", tableOf("time,calls\n", 24*7*15, func(i int) string {
+			mean := 4.
+			if i%24 >= 8 && i%24 < 16 && i/24%7 < 5 {
+				mean = 80
+			}
+			return fmt.Sprintf("%s,%.0f\n", start.Add(time.Duration(i)*time.Hour).Format(layout), max(0, mean+1.7*math.Sqrt(mean)*rng.NormFloat64()))
+		})...)
+		text := string(expect.Get(Draft(path))(t).Config)
+		if !strings.Contains(text, "  scale: sqrt ") || strings.Contains(text, "see detect.zone") != (layout != time.RFC3339) {
+			t.Error(layout, text)
+		}
 	}
 }

@@ -48,13 +48,13 @@ func TestFit(t *testing.T) {
 
 // TestDispersion checks that the dispersion is computed about the mean of the same hour of the day.
 func TestDispersion(t *testing.T) {
-	mean, dispersion, sd := dispersion([][]float64{{2, 10, 2, 10, 2, 10, 6, 10}}, [][]int8{{0, 1, 0, 1, 0, 1, 0, 1}})
+	mean, dispersion, sd := dispersion([][]float64{{2, 10, 2, 10, 2, 10, 6, 10}}, [][]uint8{{0, 1, 24, 1, 0, 25, 0, 1}})
 	// In hour 0 the third value equals the mean, 2, and the fourth is 4 above it. In hour 1 all are 10.
 	want := 16 / (1 + 1./3) / (2 + 2 + 10 + 10)
 	if mean != 6.5 || math.Abs(dispersion-want) > 1e-12 || math.Abs(sd-math.Sqrt(13.75)) > 1e-12 {
 		t.Errorf("mean %v, dispersion %v where %v is due, sd² %v", mean, dispersion, want, sd*sd)
 	}
-	expect.Same(t, hafvf.Linear, scaleOf([][]float64{{1, 2, 300}}), "too few to tell")
+	expect.Same(t, hafvf.Linear, scaleOf([][]float64{{1, 2, 300}}, [][]uint8{{0, 0, 0}}, 0), "too few to tell")
 }
 
 // TestSentinel checks that a value far below or above all others is found.

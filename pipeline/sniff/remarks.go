@@ -197,7 +197,7 @@ func (s *sample) family() string {
 }
 
 // series returns the numbers of each key, with the hours of their times.
-func (s *sample) series() (numbers [][]float64, hours [][]int8) {
+func (s *sample) series() (numbers [][]float64, hours [][]uint8) {
 	for _, key := range s.result.Keys {
 		numbers, hours = append(numbers, s.keys[key].numbers), append(hours, s.keys[key].hours)
 	}

@@ -260,7 +260,7 @@ type visits struct {
 	latest  time.Time // latest time
 	first   time.Time // earliest time
 	numbers []float64 // values of observations with one number
-	hours   []int8    // hour of the day of each number
+	hours   []uint8   // hour of the week of each number
 }
 
 type moment struct {
@@ -341,7 +341,7 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 		}
 		if len(x) == 1 && !math.IsNaN(x[0]) {
 			v.numbers = append(v.numbers, x[0])
-			v.hours = append(v.hours, int8(d.Time.Hour()))
+			v.hours = append(v.hours, uint8(int(d.Time.Weekday())*24+d.Time.Hour()))
 		}
 	}
 }
@@ -548,11 +548,14 @@ var familyReasons = map[string]string{
 // minBudgetObservations is the minimum number of observations per alarm. A smaller budget is spent on chance alarms.
 const minBudgetObservations = 100
 
+// span returns the time between the first and the last observation.
+func (s *sample) span() time.Duration { return s.result.Last.Sub(s.result.First) }
+
 // scale returns the scale on which the values should be learned, and the reason. Both are empty if the values need no
 // scale.
 func (s *sample) scale() (scale hafvf.Scale, why string) {
 	series, hours := s.series()
-	if scale := scaleOf(series); scale != hafvf.Linear {
+	if scale := scaleOf(series, hours, s.span()); scale != hafvf.Linear {
 		return scale, "the values differ by factors: their upper tail is longer"
 	}
 	if mean, dispersion, sd := dispersion(series, hours); s.result.Negative == 0 && s.result.Fractions == 0 && mean > 0 && dispersion >= 2 && sd > .3*mean {
@@ -641,7 +644,7 @@ func (s *sample) season(c *config.Config) (season, why string) {
 	if c.Aggregate != nil && s.result.Places > 1 {
 		return "", "" // the sampled places leave gaps between intervals
 	}
-	return seasontrial.Season(c, s.timed, s.result.Last.Sub(s.result.First), s.result.Step)
+	return seasontrial.Season(c, s.timed, s.span(), s.result.Step)
 }
 
 // read names the records that were read.
