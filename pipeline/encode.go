@@ -146,8 +146,8 @@ func (e *encoder) Ongoing(dst *transforms.Encoded, key string, t keyed.AlertEven
 
 func (e *encoder) Silent(dst *transforms.Encoded, key string, s keyed.SilenceEvent) {
 	alerts := s.Alerts(key)
-	if s.Until.IsZero() {
-		alerts[0].Message += e.run.findings().rejectedSince(key)
+	if s.Until.IsZero() && e.run != nil {
+		alerts[0].Message += e.run.found.rejectedSince(key)
 	}
 	e.appendAlerts(dst, key, nil, alerts)
 }

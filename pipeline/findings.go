@@ -237,9 +237,6 @@ func (r *run) decoded(key string, t time.Time, reason error) {
 
 // rejectedSince returns a sentence, after a space, on the last records of a key if all were rejected; else "".
 func (f *runFindings) rejectedSince(key string) (text string) {
-	if f == nil {
-		return ""
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if k := f.rejected[key]; k != nil {

@@ -325,8 +325,7 @@ func (s Summary) hints(b *strings.Builder) {
 		}
 	}
 	if n := int64(len(s.RejectedKeys)); n > 0 {
-		const named = 5
-		fmt.Fprintf(b, "warning: the last records of %s were all rejected: %s\n", count(n, "key"), message.Some(s.RejectedKeys, named))
+		fmt.Fprintf(b, "warning: the last records of %s were all rejected: %s\n", count(n, "key"), message.Some(s.RejectedKeys, 5))
 	}
 	for _, hint := range []struct {
 		n                      int64
