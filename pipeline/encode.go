@@ -145,7 +145,11 @@ func (e *encoder) Ongoing(dst *transforms.Encoded, key string, t keyed.AlertEven
 }
 
 func (e *encoder) Silent(dst *transforms.Encoded, key string, s keyed.SilenceEvent) {
-	e.appendAlerts(dst, key, nil, s.Alerts(key))
+	alerts := s.Alerts(key)
+	if s.Until.IsZero() && e.run != nil {
+		alerts[0].Message += e.run.found.rejectedSince(key)
+	}
+	e.appendAlerts(dst, key, nil, alerts)
 }
 
 func (e *encoder) Outside(dst *transforms.Encoded, key string, est *keyed.Estimate) {

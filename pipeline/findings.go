@@ -2,13 +2,17 @@ package pipeline
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"hafvf/hafvf/incidents"
+	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/message"
 	"hafvf/internal/reminder"
 	"hafvf/pipeline/records"
 )
@@ -28,7 +32,9 @@ type runFindings struct {
 	moving      []Moving
 	rejects     records.Rejections
 	keys        map[string]keyCounts
-	alarmedKeys map[string]bool // keys with an alarm or change, at most maxCountedKeys
+	alarmedKeys map[string]bool               // keys with an alarm or change, at most maxCountedKeys
+	rejected    map[string]*records.Rejection // by keys whose last records were all rejected, at most maxCountedKeys
+	anyRejected atomic.Bool                   // rejected is not empty
 	// uncounted is set if more keys have an alarm or change.
 	uncounted bool
 }
@@ -198,4 +204,57 @@ func (f *runFindings) reject(reason, place, raw string, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rejects.Add(reason, place, raw, n)
+}
+
+// decoded records that a record of a key at time t, which may be zero, was accepted, or rejected for a reason. A rejected
+// record is no observation of its key. But it shows how far the input has come, so that the key is silent at the end of a
+// file.
+func (r *run) decoded(key string, t time.Time, reason error) {
+	if r == nil || key == "" || reason == nil && !r.found.anyRejected.Load() {
+		return
+	}
+	if reason != nil && t.After(time.Now().Add(time.Hour)) { // clocks differ
+		r.account.SetLatest(time.Time{}, t)
+	} else if reason != nil {
+		r.account.SetLatest(t, time.Time{})
+	}
+	f := &r.found
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch k := f.rejected[key]; {
+	case reason == nil:
+		delete(f.rejected, key)
+	case k != nil:
+		k.Count++
+	case len(f.rejected) < maxCountedKeys:
+		if f.rejected == nil {
+			f.rejected = map[string]*records.Rejection{}
+		}
+		f.rejected[strings.Clone(key)] = &records.Rejection{Reason: reason.Error(), Count: 1}
+	}
+	f.anyRejected.Store(len(f.rejected) > 0)
+}
+
+// rejectedSince returns a sentence, after a space, on the last records of a key if all were rejected; else "".
+func (f *runFindings) rejectedSince(key string) (text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if k := f.rejected[key]; k != nil {
+		text = fmt.Sprintf(" %s rejected since then: %s.", message.Count(k.Count, "record was", "records were"), k.Reason)
+	}
+	return text
+}
+
+// rejectedKeys returns the keys whose last records were all rejected, with the number of these records: at least five, or
+// all of the run. states may be nil.
+func (f *runFindings) rejectedKeys(states *statestore.Memory) (keys []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, k := range f.rejected {
+		if k.Count >= 5 || states != nil && !states.Updated(key) {
+			keys = append(keys, fmt.Sprintf("%s (%d)", key, k.Count))
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }

@@ -577,6 +577,7 @@ func (r *run) summary() Summary {
 		}
 	}
 	r.found.summarise(&s)
+	s.RejectedKeys = r.found.rejectedKeys(r.memory)
 	s.Marks = r.marks.String()
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
@@ -96,6 +97,88 @@ func TestSilenceAlerts(t *testing.T) {
 	slices.SortFunc(got, byKey)
 	if diff := cmp.Diff(want, got); diff != "" || silences != 0 {
 		t.Errorf("the same file again: %d silences; (-want +got) %s", silences, diff)
+	}
+}
+
+// A rejected record moves the clock of a file and is no sign of life. A key whose records are all rejected from some time on
+// is silent, and the alert has the reason. The summary names it. A rejected record with a time ahead of the clock or
+// without a key changes nothing, and other keys have the same estimates.
+func TestSilenceOfRejectedRecords(t *testing.T) {
+	dir := t.TempDir()
+	path, alertsPath := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "alerts.jsonl")
+	text := "model: {family: normal}\nsource: {jsonl: {path: " + path + "}}\nalerts: {jsonl: {path: " + alertsPath + "}}\nsilence: {after: 15m}\n"
+	record := func(key string, at time.Time, x string) string {
+		return fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%s}\n", key, at.Format(time.RFC3339), x)
+	}
+	const object, why = `{"value":1}`, "an object where a number is due."
+	type result struct {
+		Alerts, Keys, Estimates []string
+		Rejected                int64
+	}
+	run := func(until, good int, more ...string) (r result) {
+		t.Helper()
+		lines := slices.Clone(more)
+		for i := range max(until, good) {
+			at, x := start.Add(time.Duration(i)*time.Minute), map[bool]string{true: "1", false: object}[i < 100]
+			if i < until {
+				lines = append(lines, record("a", at, x), record("b", at, x))
+			}
+			if i < good {
+				lines = append(lines, record("c", at, "1"))
+			}
+		}
+		save(t, path, lines...)
+		s, estimates, _ := runConfig(t, text)
+		for _, line := range readLines(t, alertsPath) {
+			if line != "" {
+				a := parse[struct{ Time, Kind, Message string }](t, []string{line})[0]
+				r.Alerts = append(r.Alerts, a.Time+" "+a.Kind+" "+a.Message)
+			}
+		}
+		for _, line := range estimates { // of c, without the place, which depends on the rejected records
+			e := parse[struct {
+				Key, Time string
+				N         int
+				Weight    float64
+			}](t, []string{line})[0]
+			if e.Key == "c" {
+				r.Estimates = append(r.Estimates, fmt.Sprint(e))
+			}
+		}
+		if r.Rejected, r.Keys = s.Rejected, s.RejectedKeys; !strings.Contains(s.String(), strings.Join(s.RejectedKeys, ", ")) {
+			t.Errorf("the summary names no %s: %s", s.RejectedKeys, s)
+		}
+		return r
+	}
+	stamp := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
+	silent := func(key string, n int) string {
+		at := start.Add(99 * time.Minute).Format("2006-01-02 15:04")
+		return fmt.Sprintf("%s silent %s silent since %s (15 min): the limit is 15 min. %d records were rejected since then: %s", stamp(114), key, at, n, why)
+	}
+	for name, test := range map[string]struct {
+		until, good int
+		more        []string
+		want        result
+	}{
+		"before the limit": {114, 100, nil, result{nil, []string{"a (14)", "b (14)"}, nil, 28}},
+		"all keys":         {300, 0, nil, result{[]string{silent("a", 200), silent("b", 200)}, []string{"a (200)", "b (200)"}, nil, 400}},
+		"beside a good key": {300, 300, []string{record("d", start, object), record("d", start, "1"), record("e", start, object)},
+			result{[]string{silent("a", 200), silent("b", 200), fmt.Sprintf("%s silent d silent since %s (15 min): the limit is 15 min.", stamp(15), start.Format("2006-01-02 15:04"))}, []string{"a (200)", "b (200)", "e (1)"}, nil, 402}},
+		"without a key":       {100, 100, []string{`{"time":"` + stamp(300) + `","x":{}}` + "\n"}, result{nil, nil, nil, 1}},
+		"far ahead":           {100, 100, []string{record("z", time.Now().AddDate(30, 0, 0), object)}, result{nil, []string{"z (1)"}, nil, 1}},
+		"far ahead, accepted": {100, 100, []string{record("z", time.Now().AddDate(30, 0, 0), "1")}, result{nil, nil, nil, 0}},
+	} {
+		got := run(test.until, test.good, test.more...)
+		good := got.Estimates
+		got.Estimates = nil
+		slices.Sort(got.Alerts)
+		slices.Sort(test.want.Alerts)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: (-want +got) %s", name, diff)
+		}
+		if diff := cmp.Diff(run(0, max(test.good, 1)).Estimates[:test.good], good, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: c alone: (-want +got) %s", name, diff)
+		}
 	}
 }
 

@@ -111,10 +111,12 @@ func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observatio
 			key, place, reason := e.RecordKey, records.SourcePlace{ID: e.ID, Log: e.Log, Seq: e.Seq}, e.Err
 			if reason == nil {
 				if reason = take(e.Key, &e.Observation); reason == nil {
+					d.run.decoded(e.Key, e.Time, nil)
 					continue
 				}
 				key = []byte(e.Key)
 			}
+			d.run.decoded(e.Key, e.Time, reason)
 			n := max(1, e.LostObservations)
 			d.run.findings().reject(reason.Error(), e.ID, e.Raw, n)
 			reject(records.AppendReject(connectors.Chunk(nil).Begin(key, e.ID), place, e.Raw, reason.Error()), n)

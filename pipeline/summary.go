@@ -56,6 +56,8 @@ type Summary struct {
 
 	Rejections []records.Rejection // most frequent reasons, most frequent first
 	WarmUps    []string            // keys with fewer observations than their warm-up
+	// RejectedKeys are the keys whose last records were all rejected, with the number of these records.
+	RejectedKeys []string
 	// MixedCounters are keys with counters that often fall and recover, at most maxPoorFits.
 	MixedCounters []string
 	Unmatched     []string  // patterns in keys and quiet that matched no key
@@ -321,6 +323,9 @@ func (s Summary) hints(b *strings.Builder) {
 		for _, r := range s.Rejections {
 			fmt.Fprintf(b, "  %d × %s\n      %s: %s\n", r.Count, r.Reason, r.Place, message.Printable(r.Raw))
 		}
+	}
+	if n := int64(len(s.RejectedKeys)); n > 0 {
+		fmt.Fprintf(b, "warning: the last records of %s were all rejected: %s\n", count(n, "key"), message.Some(s.RejectedKeys, 5))
 	}
 	for _, hint := range []struct {
 		n                      int64

@@ -52,6 +52,7 @@ const (
 	spikeRate    = .18  // of that prior: a standard deviation of .3
 	spikeSmaller = 50.  // a deviation counts as at least 1/50 of the usual spike
 	maxSpikeDays = 20
+	minNightly   = 11 // recorded days of a daily spike; two days precede the first recorded one
 
 	minNarrow = .3 // smallest factor of σ
 
@@ -150,6 +151,13 @@ func (s *spike) habit(day int64) bool {
 	return s.n > spikeHabit && (2*came > n || s.came.expects(day, 0))
 }
 
+// expects reports whether the spike is expected on a day: as dayRecord.expects does or, in the first two weeks, if it
+// occurred on each of at least minNightly recorded days.
+func (s *spike) expects(day int64) bool {
+	days, present, _ := s.came.totals()
+	return s.came.expects(day, 0) || days >= minNightly && present == days
+}
+
 // expired reports whether the spike has not recurred within a week after its first day, or not for two weeks.
 func (s *spike) expired() bool { return s.n == 1 && s.daysAway > 7 || s.daysAway > 14 }
 
@@ -169,7 +177,7 @@ func (s *spike) end(p *Profile, pace *Pace, output int, usual, sd float64, quart
 	mean := float64(s.mean)
 	came := largest >= max(minSpikeSD*sd, spikeShare*math.Exp(mean))
 	endQuarter := s.day*quarters + int64(s.slot) + 4
-	if !came && !anywhere && s.came.expects(p.calendar.like(s.day), 0) && quarter < endQuarter+4 {
+	if !came && !anywhere && s.expects(p.calendar.like(s.day)) && quarter < endQuarter+4 {
 		far := (mean - math.Log(max(largest, math.Exp(mean)/spikeSmaller))) / s.spread()
 		score := minusLog10Tail(normalEquivalent(far, 2*spikeShape+float64(s.n)))
 		if score > p.missed.Score {

@@ -121,10 +121,12 @@ func TestSpikesNotMissed(t *testing.T) {
 		change      func(*spiked)
 		least, most int
 	}{
-		"every second day or so": {func(c *spiked) { c.comes = func(day int) bool { return day*day*7%11 < 5 } }, 0, 0},
-		"unknown":                {func(c *spiked) { c.gone = func(day int) bool { return day == 24 || day == 30 } }, 0, 0},
-		"at any hour":            {func(c *spiked) { c.bursts, c.step = 3, time.Minute }, 0, 0},
-		"ends":                   {func(c *spiked) { c.comes = func(day int) bool { return day < 24 } }, 2, 5},
+		"every second day or so":  {func(c *spiked) { c.comes = func(day int) bool { return day*day*7%11 < 5 } }, 0, 0},
+		"unknown":                 {func(c *spiked) { c.gone = func(day int) bool { return day == 24 || day == 30 } }, 0, 0},
+		"six days a week":         {func(c *spiked) { c.comes = func(day int) bool { return day%7 != 4 } }, 0, 0},
+		"fails in the first week": {func(c *spiked) { c.comes = func(day int) bool { return day != 6 && day != 13 } }, 0, 0},
+		"at any hour":             {func(c *spiked) { c.bursts, c.step = 3, time.Minute }, 0, 0},
+		"ends":                    {func(c *spiked) { c.comes = func(day int) bool { return day < 24 } }, 2, 5},
 	} {
 		seeds := uint64(5)
 		if name == "at any hour" {
@@ -141,6 +143,28 @@ func TestSpikesNotMissed(t *testing.T) {
 			if missed < c.least || missed > c.most {
 				t.Errorf("%s: %d are missed", name, missed)
 			}
+		}
+	}
+}
+
+// A daily spike that is missing on one of the nights 14 to 16 is missed, and not on night 12.
+func TestSpikesMissedInSecondWeek(t *testing.T) {
+	for missing, want := range map[int]int{11: 0, 13: 3, 14: 3, 15: 3} { // nights are counted from 1, days from 0
+		found, wrong := 0, 0
+		for seed := range uint64(3) {
+			rows := spiked{step: time.Minute, length: 12 * time.Minute, noise: 1.7, spike: 300, scatter: .06}
+			rows.comes = func(day int) bool { return day != missing }
+			rows.run(t, seed, 18, 2*time.Hour+time.Duration(seed)*17*time.Minute, func(day int, _ time.Duration, missed bool) {
+				switch {
+				case missed && day == missing:
+					found++
+				case missed:
+					wrong++
+				}
+			})
+		}
+		if found != want || wrong > 0 {
+			t.Errorf("night %d: %d of 3 are found, want %d; %d others are wrong", missing+1, found, want, wrong)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,7 +14,7 @@ import (
 )
 
 // TestTimesAhead checks that a time too far ahead of the clock is rejected, in files and topics, and that Clock
-// ignores it.
+// ignores it. A record that is rejected for its value has its key and, unless it is too far ahead, its time.
 func TestTimesAhead(t *testing.T) {
 	for _, test := range []struct {
 		maxAhead time.Duration
@@ -36,6 +37,19 @@ func TestTimesAhead(t *testing.T) {
 			text = test.time.UTC().Format(time.RFC3339Nano)
 		}
 		value := fmt.Appendf(nil, `{"key":"k","time":%q,"x":1}`, text)
+		noValue := bytes.Replace(value, []byte(`"x":1`), []byte(`"x":"?"`), 1)
+		for name, got := range map[string]Decoded{
+			"table": fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{"k", text, "?"}}}),
+			"lines": fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Source: "in", Raw: noValue}}),
+		} {
+			want := test.time.UTC()
+			if test.want != "" {
+				want = time.Time{}
+			}
+			if got.Key != "k" || !got.Time.Equal(want) || got.Err == nil || !strings.Contains(got.Err.Error(), "number is due") {
+				t.Errorf("%s, %s without a value: key %q, time %v, %v", name, text, got.Key, got.Time, got.Err)
+			}
+		}
 		for name, got := range map[string]Decoded{
 			"table": fileOf(NewDecoder(connectors.CSV, p), []connectors.Record{{Source: "in", Fields: []string{"k", text, "1"}}}),
 			"lines": fileOf(NewDecoder(connectors.JSONLines, p), []connectors.Record{{Source: "in", Raw: value}}),

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -37,8 +38,8 @@ func NewDecoder(format string, p *Parser) *Decoder {
 	return &Decoder{Folds: &times.Folds{}, tables: connectors.FormatOf(format).Columns, parser: p, texts: make([][]byte, runtime.GOMAXPROCS(0))}
 }
 
-// A Decoded is the result of a record: an observation of a key, or the error that rejects it. Its memory is reused
-// for later records.
+// A Decoded is the result of a record: an observation of a key, or the error that rejects it. A rejected record has its
+// Key and Time if they can be read and the time is not too far ahead. The memory is reused for later records.
 type Decoded struct {
 	keyed.Observation // ID and Raw are always set
 	Key               string
@@ -68,8 +69,8 @@ func (d *Decoder) decode(n int, each func(i int, dst *Decoded, text []byte) []by
 			dst := &part[i]
 			*dst = Decoded{Observation: keyed.Observation{X: dst.X}}
 			text = each(from+i, dst, text)
-			if dst.Err == nil && len(dst.Key) > domain.MaxKey {
-				dst.Key, dst.Err = "", domain.CheckKey(dst.Key) // before anything stores the key
+			if len(dst.Key) > domain.MaxKey {
+				dst.Key, dst.Err = "", cmp.Or(dst.Err, domain.CheckKey(dst.Key)) // before anything stores the key
 			}
 			dst.id = len(text)
 			text = append(text, dst.raw...)
@@ -87,13 +88,12 @@ func (d *Decoder) decode(n int, each func(i int, dst *Decoded, text []byte) []by
 	now := time.Now()
 	for i := range found {
 		dst := &found[i]
-		if dst.Err != nil {
-			continue
-		}
-		if dst.Time.Location() != time.UTC {
+		if dst.Err == nil && dst.Time.Location() != time.UTC {
 			dst.Time = d.Folds.Resolve(dst.Key, dst.Time)
 		}
-		dst.Err = d.parser.checkAhead(dst.Time, now)
+		if err := d.parser.checkAhead(dst.Time, now); err != nil {
+			dst.Time, dst.Err = time.Time{}, cmp.Or(dst.Err, err)
+		}
 	}
 	return found
 }

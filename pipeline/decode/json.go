@@ -34,7 +34,8 @@ func (p *Parser) json(line []byte, from origin, obs *keyed.Observation) (key str
 	return p.observation(fields, from, obs)
 }
 
-// observation reads an observation from the raw values of the parser's names.
+// observation reads an observation from the raw values of the parser's names. A record that is rejected for its values has
+// its key and time all the same.
 func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observation) (key string, err error) {
 	var o keyed.Observation
 	session, parts := fields[p.dates:p.keyIndex()], fields[p.keyIndex():p.TimeAt()]
@@ -60,6 +61,7 @@ func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observatio
 	if err != nil {
 		return "", err
 	}
+	obs.Time = o.Time // also of a record that is rejected for its values
 	fields = fields[1:]
 	if n := len(fields) - len(p.Carry); len(p.Carry) > 0 {
 		o.ExtraFields = p.carriedFields(fields[n:])
@@ -67,7 +69,7 @@ func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observatio
 	}
 	for i, name := range p.Values {
 		if fields[i] == nil {
-			return "", fmt.Errorf("no field %s", message.Quote(name))
+			return key, fmt.Errorf("no field %s", message.Quote(name))
 		}
 	}
 	switch len(fields) {
@@ -84,7 +86,7 @@ func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observatio
 		}
 	}
 	if err != nil {
-		return "", err
+		return key, err
 	}
 	*obs = o
 	return key, nil

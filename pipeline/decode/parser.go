@@ -125,7 +125,8 @@ func joined(parts []string) string {
 }
 
 // row reads an observation from a table row, in the order of the parser's names. The time may be empty. Several
-// values make one vector. The error is the reason for the rejection. X is read into the memory of obs.X if possible.
+// values make one vector. The error is the reason for the rejection: a record that is rejected for its values has its key
+// and time all the same. X is read into the memory of obs.X if possible.
 func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key string, err error) {
 	values := p.TimeAt() + 1 // index of the first value
 	if minFields := values + min(len(p.Values), 1); len(fields) < minFields {
@@ -150,6 +151,7 @@ func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key 
 	if err != nil {
 		return "", err
 	}
+	obs.Time = o.Time
 	fields = fields[values:]
 	if n := len(fields) - len(p.Carry); len(p.Carry) > 0 {
 		o.ExtraFields = p.carriedCells(fields[n:])
@@ -167,7 +169,7 @@ func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key 
 			if len(fields) > 1 {
 				err = fmt.Errorf("value %d: %w", i+1, err)
 			}
-			return "", err
+			return key, err
 		}
 	}
 	*obs = o

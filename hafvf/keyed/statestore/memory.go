@@ -76,6 +76,11 @@ func (m *Memory) Put(key string, state []byte) {
 // Touched reports whether the state of a key was put in this run, or does not exist.
 func (m *Memory) Touched(key string) bool { return !m.cells[CellName(key, m.names)].Marked(key) }
 
+// Updated reports whether a key has a state that was put in this run.
+func (m *Memory) Updated(key string) bool {
+	return m.Touched(key) && m.cells[CellName(key, m.names)].Get(key) != nil
+}
+
 // Len returns the number of keys that are not reserved.
 func (m *Memory) Len() (n int) {
 	for _, c := range m.cells {
