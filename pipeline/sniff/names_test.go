@@ -86,3 +86,42 @@ func TestRhythmOfCounts(t *testing.T) {
 		}
 	}
 }
+
+// TestLostParts checks that a part of the records is named if all of its records are rejected, however few they are.
+func TestLostParts(t *testing.T) {
+	for name, c := range map[string]struct {
+		line func(i int) string
+		want []string // beginnings of remarks
+	}{
+		"an hour": {func(i int) string {
+			return fmt.Sprintf("k,2026-02-%02d %02d:%02d,%d\n", i/24+1, (i+1)%24+(i%24)/23*24, i%24/23*30, i)
+		},
+			[]string{`all records of 1 hour are rejected: 24; such as in.csv:25: the time "2026-02-01 24:30"`}},
+		"a weekday and keys": {func(i int) string {
+			key, x, day := "k", "5", start.AddDate(0, 0, i/2)
+			if i%90 > 83 {
+				key, x = fmt.Sprint("r", i%90), "."
+			}
+			if day.Weekday() == time.Sunday {
+				x = "closed"
+			}
+			return fmt.Sprintf("%s,%s,%s\n", key, day.Format(time.DateOnly), x)
+		}, []string{"all records of 6 keys are rejected: r84, r85, r86, r87, r88, …; such as in.csv:86: ", "all records of 1 weekday are rejected: Sunday; such as in.csv:6: "}},
+		"none": {func(i int) string { return fmt.Sprintf("k,2026-02-%02d %02d:00,%d\n", i/24+1, i%24, i) }, nil},
+	} {
+		var remarks []string
+		for _, r := range inspect(t, "{family: normal}", write(t, "in.csv", tableOf("key,time,x\n", 600, c.line)...)).Remarks {
+			if strings.HasPrefix(r.Text, "all records of ") {
+				remarks = append(remarks, r.Text)
+			}
+		}
+		for i, text := range remarks {
+			if i >= len(c.want) || !strings.HasPrefix(text, c.want[i]) {
+				t.Errorf("%s: %s", name, text)
+			}
+		}
+		if len(remarks) != len(c.want) {
+			t.Errorf("%s: %q", name, remarks)
+		}
+	}
+}

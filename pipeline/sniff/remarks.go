@@ -59,6 +59,7 @@ func (s *sample) remarks(c *config.Config) {
 			add(doubt, "key", "%s of the records are late, by up to %s, the first at %s: a part of the key may be missing", message.Percent(res.Late, res.Records), message.AtLeast(res.MaxDelay), s.early.place)
 		}
 	}
+	s.lostParts()
 	if res.SkippedTimes > 0 {
 		add(false, "zone", "%s not exist in the zone because its clock is set forward, the first at %s: they use the offset before the change", message.Count(res.SkippedTimes, "time does", "times do"), res.FirstSkipped)
 	}

@@ -175,7 +175,7 @@ func sniffQuery(c *config.Config) (*sample, error) {
 }
 
 func newSample(p *decode.Parser, res *Result) *sample {
-	return &sample{parser: p, result: res, keys: map[string]*visits{}, timed: map[string][]keyed.Observation{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}}
+	return &sample{parser: p, result: res, keys: map[string]*visits{}, timed: map[string][]keyed.Observation{}, last: map[string]time.Time{}, seen: map[moment]bool{}, words: map[string]int{}, parts: map[part]*tally{}}
 }
 
 // finish computes what needs all records of the sample.
@@ -250,8 +250,9 @@ type sample struct {
 	words       map[string]int // count of each text that is not a number
 	badTime     []string       // texts that are not times
 	suspectTime []string       // numbers that are read as times before 1973
-	ahead       bool           // some of the far times are in the future
-	early       timedPlace     // first record that is earlier than a previous one of its key
+	parts       map[part]*tally
+	ahead       bool       // some of the far times are in the future
+	early       timedPlace // first record that is earlier than a previous one of its key
 }
 
 // visits are the records of one key.
@@ -311,6 +312,7 @@ func (s *sample) add(r connectors.Record, d *decode.Decoded) {
 		_ = decode.Leaves(r.Raw, func(path, _ string, _ bool) { res.Columns = append(res.Columns, path) })
 	}
 	res.Records += max(1, d.LostObservations)
+	s.countParts(r, d)
 	if d.Err != nil {
 		s.rejects.Add(d.Err.Error(), d.ID, d.Raw, max(1, d.LostObservations))
 		timeText, values := s.textsOf(r)
