@@ -139,7 +139,7 @@ func TestTruncated(t *testing.T) {
 }
 
 func TestJSONLines(t *testing.T) {
-	j := newJSONLReader(io.NopCloser(strings.NewReader("\ufeff{\"a\":1}\r\n\n  \n{\"b\":\"\xff\"}\n{\"c\":NaN}")), "f.jsonl")
+	j := newJSONLReader(io.NopCloser(strings.NewReader("\ufeff{\"a\":1}\r\n\n  \n{\"b\":\"\xff\"}\n{\"c\":NaN}")), "f.jsonl", "f.jsonl")
 	records := expect.Get(drain(t, j.next))(t)
 	want := []got{
 		{1, "", "", `{"a":1}`},
@@ -148,7 +148,7 @@ func TestJSONLines(t *testing.T) {
 	}
 	expect.Same(t, want, records)
 	long := `{"a":"` + strings.Repeat("x", MaxRaw) + `"}`
-	j = newJSONLReader(io.NopCloser(strings.NewReader(long)), "f.jsonl")
+	j = newJSONLReader(io.NopCloser(strings.NewReader(long)), "f.jsonl", "f.jsonl")
 	if rec, err := j.next(); err != nil || string(rec.Raw) != long {
 		t.Errorf("a long record is not complete: %d bytes, %v", len(rec.Raw), err)
 	}

@@ -14,7 +14,7 @@ func Head(path, encoding string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLines(r, path)
+	l := newLines(r, path, path)
 	defer l.close()
 	for l.begin(); l.err == nil && l.end-l.start < window; {
 		l.fill()
