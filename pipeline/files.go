@@ -48,7 +48,7 @@ func (f fileSource) check(context.Context, *clients) error {
 	if err := connectors.Check(f.Source); err != nil {
 		return err
 	}
-	return decode.CheckTimes(f.Source, parserOfFields(f.fields))
+	return decode.CheckFiles(f.Source, parserOfFields(f.fields))
 }
 
 // withCarriedColumns returns the graph with the columns or fields that the patterns of carry match in the files of the

@@ -8,13 +8,20 @@ import (
 	"hafvf/internal/times"
 )
 
-// sampleRecords is the number of records per file that CheckTimes reads.
+// sampleRecords is the number of records per file that CheckFiles reads.
 const sampleRecords = 100
 
-// CheckTimes checks the first records of each file of a source. It returns an error if their times are numbers that
-// look like spreadsheet days, and the config has no time_format. As Unix times they would all fall on one day in
-// 1970.
-func CheckTimes(src connectors.Source, p *Parser) error {
+// CheckFiles returns an error if the path of a file lacks a part of the key. Then it checks the first records of each
+// file. It returns an error if their times are numbers that look like spreadsheet days, and the config has no
+// time_format. As Unix times they would all fall on one day in 1970.
+func CheckFiles(src connectors.Source, p *Parser) error {
+	if len(p.path) > 0 {
+		if err := connectors.Heads(src, 0, func(path string, _ []connectors.Record) error {
+			return p.origin(&connectors.Record{Path: path}).err
+		}); err != nil {
+			return err
+		}
+	}
 	if len(p.Time) == 0 || p.Untimed || p.TimeFormat != "" {
 		return nil
 	}

@@ -109,7 +109,7 @@ func sniffRecords(c *config.Config) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := decode.CheckTimes(file, p); err != nil {
+	if err := decode.CheckFiles(file, p); err != nil {
 		return nil, err
 	}
 	found, err := connectors.Sample(file, sampleRecords)
