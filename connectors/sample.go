@@ -96,7 +96,8 @@ func (s *Sampled) spread(src Source, paths []string, n int) error {
 	for k, path := range paths {
 		var rr recordReader
 		for i := range nPlaces {
-			if i*len(paths)/nPlaces != k {
+			// Of many files, it is not always the first in each tenth: in folders, these may all belong to one series.
+			if tenth := len(paths) / nPlaces; i*len(paths)/nPlaces+i%max(tenth, 1) != k {
 				continue
 			}
 			part := int64(i * len(paths) % nPlaces)

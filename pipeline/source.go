@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -113,7 +115,9 @@ func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observatio
 				if reason = take(e.Key, &e.Observation); reason == nil {
 					continue
 				}
-				key = []byte(e.Key)
+				if key = []byte(e.Key); e.Log != "" && errors.Is(reason, keyed.ErrNoTime) {
+					reason = fmt.Errorf("%w; time: {record: true} in source.kafka takes the time of the Kafka record", reason)
+				}
 			}
 			n := max(1, e.LostObservations)
 			d.run.findings().reject(reason.Error(), e.ID, e.Raw, n)
