@@ -131,10 +131,8 @@ type Source struct {
 	Encoding string
 
 	allColumns bool // see withAllColumns
-	// shared has the base names of the files, and true for those that several files have or can have. variable is the
-	// number of parts of Path from the first wildcard on.
-	shared   map[string]bool
-	variable int
+	// shared has the base names of the files, and true for those that several files have or can have, see files.
+	shared map[string]bool
 }
 
 // skippedLines counts lines that are skipped while a source is read. Its methods do nothing on nil.
@@ -227,12 +225,10 @@ func (src *Source) files() ([]string, error) {
 		return nil, noMatch(src.Path)
 	}
 	slices.Sort(paths)
-	parts := strings.Split(filepath.ToSlash(src.Path), "/")
-	src.variable = len(parts) - slices.IndexFunc(parts, hasWildcard)
 	src.shared = map[string]bool{}
 	for _, path := range paths {
 		_, seen := src.shared[filepath.Base(path)]
-		src.shared[filepath.Base(path)] = seen || !hasWildcard(parts[len(parts)-1])
+		src.shared[filepath.Base(path)] = seen || !hasWildcard(filepath.Base(src.Path))
 	}
 	return paths, nil
 }
@@ -462,12 +458,13 @@ func (src Source) name(path string) string {
 	if path == stdio {
 		return "stdin"
 	}
-	base := filepath.Base(path)
-	if !src.shared[base] {
-		return base
+	name := filepath.Base(path)
+	if src.shared[name] {
+		for pattern, dir := filepath.Dir(src.Path), filepath.Dir(path); hasWildcard(pattern); pattern, dir = filepath.Dir(pattern), filepath.Dir(dir) {
+			name = filepath.Base(dir) + "/" + name
+		}
 	}
-	parts := strings.Split(filepath.ToSlash(path), "/")
-	return strings.Join(parts[max(0, len(parts)-src.variable):], "/")
+	return name
 }
 
 // fileName returns the name of a file in errors.

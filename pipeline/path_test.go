@@ -50,7 +50,7 @@ func TestFolders(t *testing.T) {
 	none := records(config("none", "others"))
 	expect.Same(t, []any{6, "site=a/day=1/part 1 site=a/day=1/part.jsonl:1 97"}, []any{len(none), none[0]}, "key: none")
 	_, err := Run{Graph: compose(t, config("{path: 99}", "third"))}.Execute(t.Context(), nil)
-	if err == nil || !strings.Contains(err.Error(), "key {path: 99}: the path "+dir+"/site=a/day=1/part.jsonl has ") {
+	if err == nil || !strings.Contains(err.Error(), "key {path: 99}: 0 parts of the path "+dir+"/site=a/day=1/part.jsonl match") {
 		t.Errorf("%v", err)
 	}
 }

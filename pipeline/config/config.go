@@ -450,15 +450,20 @@ func keyFields(dst *[]string) keytable.ValueParser {
 func timeFields(dst *[]string) keytable.ValueParser {
 	r := keytable.OneOrMore("names", dst)
 	readNames := r.Read
+	r.Takes += ", or {record: true}"
 	r.Initial = strconv.Quote(strings.Join(*dst, ""))
 	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" {
 			*dst = nil
 			return
 		}
+		if record := valueIn(n, "record"); record != nil && record.Value == "true" {
+			*dst = []string{recordTime}
+			return
+		}
 		readNames(d, path, n)
 	}
-	return recordTimeOr(dst, r)
+	return r
 }
 
 // missing reads a list of texts, including those that YAML would read as numbers or null.

@@ -54,20 +54,3 @@ func keyPart(dst *string) keytable.ValueParser {
 		}
 	}}
 }
-
-// recordTimeOr reads {record: true}, or a value that r reads.
-func recordTimeOr(dst *[]string, r keytable.ValueParser) keytable.ValueParser {
-	read := r.Read
-	r.Takes += ", or {record: true}"
-	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
-		switch record := valueIn(n, "record"); {
-		case record == nil:
-			read(d, path, n)
-		case record.ShortTag() == "!!bool" && record.Value == "true":
-			*dst = []string{recordTime}
-		default:
-			d.Fail(path, "{record: true} has no other value: name a field instead")
-		}
-	}
-	return r
-}

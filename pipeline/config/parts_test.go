@@ -22,7 +22,7 @@ func TestParts(t *testing.T) {
 		{"csv: {" + files + `key: []}`, "source.csv.key: must name at least one of the names"},
 		{`jsonl: {path: "-", key: [{path: 1}]}`, "source.jsonl.key: {path: …} is a part of a file's path, and standard input has none: name a column or field"},
 		{"csv: {" + files + "time: {record: true}}", "source.csv.time: {record: true} is the timestamp of a Kafka record, and records of a file have none: name a column or field"},
-		{"kafka: {" + topic + "time: {record: false}}", "source.kafka.time: {record: true} has no other value: name a field instead"},
+		{"kafka: {" + topic + "time: {record: false}}", "source.kafka.time: must be a list of names, not a mapping"},
 		{"kafka: {" + topic + "time: {record: true}, time_format: unix}", "source.kafka.time_format: is for times in the records' values: with time: {record: true} leave it out"},
 		{"kafka: {" + topic + "key: {path: 1}}", "source.kafka.key: {path: …} is a part of a file's path, and a topic has none: name a field"},
 		{`prometheus: {url: "http://a", query: up, key: [{path: 1}]}`, "source.prometheus.key.0: must be text, not a mapping"},

@@ -36,32 +36,26 @@ func PathParts(path string) []string {
 	return strings.FieldsFunc(filepath.ToSlash(filepath.Clean(path)), func(r rune) bool { return r == '/' })
 }
 
-// PathText returns the text of a part of a path, see config.PathPart. It returns an error if the path has no such part, or if several parts match a pattern.
-func PathText(part, path string) (text string, err error) {
-	parts := PathParts(path)
+// PathText returns the text of a part of a path, see config.PathPart. It returns an error unless exactly one part of
+// the path matches.
+func PathText(part, path string) (string, error) {
 	before, after, pattern := strings.Cut(part, "*")
-	if n, _ := strconv.Atoi(part); !pattern {
-		if n > len(parts) {
-			return "", fmt.Errorf("key {path: %d}: the path %s has %d parts", n, path, len(parts))
-		}
-		text = parts[n-1]
-	} else {
-		parts = slices.DeleteFunc(parts, func(s string) bool {
-			return len(s) < len(part) || !strings.HasPrefix(s, before) || !strings.HasSuffix(s, after)
-		})
-		switch len(parts) {
-		case 0:
-			return "", fmt.Errorf("key {path: %q}: no part of the path %s matches", part, path)
-		case 1:
-			text = strings.TrimSuffix(strings.TrimPrefix(parts[0], before), after)
-		default:
-			return "", fmt.Errorf("key {path: %q}: %s of the path %s match: give the number of the part, such as {path: 1}", part, strings.Join(parts, " and "), path)
+	var texts []string
+	for i, s := range PathParts(path) {
+		switch {
+		case part == strconv.Itoa(i+1):
+			texts = append(texts, s)
+		case pattern && len(s) >= len(part) && strings.HasPrefix(s, before) && strings.HasSuffix(s, after):
+			texts = append(texts, s[len(before):len(s)-len(after)])
 		}
 	}
-	if !utf8.ValidString(text) {
+	switch {
+	case len(texts) != 1:
+		return "", fmt.Errorf("key %s: %d parts of the path %s match; exactly one has to", config.YAMLText(config.PathPart(part)), len(texts), path)
+	case !utf8.ValidString(texts[0]):
 		return "", errKeyUTF8
 	}
-	return text, nil
+	return texts[0], nil
 }
 
 // origin returns what a file supplies of the keys of its records.

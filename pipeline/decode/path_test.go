@@ -18,11 +18,11 @@ func TestPathText(t *testing.T) {
 	for _, c := range []struct{ part, path, want, err string }{
 		{"site=*", path, "a", ""}, {"p-*.csv", path, "7", ""}, {"*.csv", path, "p-7", ""}, {"2", path, "site=a", ""},
 		{"1", "/data/a.csv", "data", ""}, {"1", "./data/a.csv", "data", ""}, {"1", "../data/a.csv", "..", ""},
-		{"x=*", path, "", `key {path: "x=*"}: no part of the path data/site=a/day=1/p-7.csv matches`},
-		{"site=*", "site=/p.csv", "", `key {path: "site=*"}: no part of the path site=/p.csv matches`},
-		{"a*a", "a/p.csv", "", `key {path: "a*a"}: no part of the path a/p.csv matches`},
-		{"s*", "s1/s2/p.csv", "", `key {path: "s*"}: s1 and s2 of the path s1/s2/p.csv match: give the number of the part, such as {path: 1}`},
-		{"5", path, "", "key {path: 5}: the path data/site=a/day=1/p-7.csv has 4 parts"},
+		{"x=*", path, "", `key {path: "x=*"}: 0 parts of the path data/site=a/day=1/p-7.csv match; exactly one has to`},
+		{"site=*", "site=/p.csv", "", `key {path: "site=*"}: 0 parts of the path site=/p.csv match; exactly one has to`},
+		{"a*a", "a/p.csv", "", `key {path: "a*a"}: 0 parts of the path a/p.csv match; exactly one has to`},
+		{"s*", "s1/s2/p.csv", "", `key {path: "s*"}: 2 parts of the path s1/s2/p.csv match; exactly one has to`},
+		{"5", path, "", "key {path: 5}: 0 parts of the path data/site=a/day=1/p-7.csv match; exactly one has to"},
 		{"site=*", "site=\xff/p.csv", "", "the key is not UTF-8"},
 	} {
 		text, err := PathText(c.part, c.path)
@@ -37,7 +37,7 @@ func TestPathText(t *testing.T) {
 func TestPathKeys(t *testing.T) {
 	site, second, ninth := config.PathPart("site=*"), config.PathPart("2"), config.PathPart("9")
 	const day = "2026-01-01"
-	none := []string{"key {path: 9}: the path d/site=a/p has 3 parts", "key {path: 9}: the path d/site=b%/p has 3 parts"}
+	none := []string{"key {path: 9}: 0 parts of the path d/site=a/p match; exactly one has to", "key {path: 9}: 0 parts of the path d/site=b%/p match; exactly one has to"}
 	for _, c := range []struct {
 		layout string
 		key    []string
