@@ -501,7 +501,7 @@ func (f *Fields) keys(noun string) []keytable.Key {
 		maxAheadDefault = "none"
 	}
 	return []keytable.Key{
-		{Name: "key", Doc: "Column or field of the key. A list is joined with \"/\"; in its parts, % becomes %25 and / becomes %2F. none makes one series of all records. In JSON, a.b is the field b of the object a, and an object of labels becomes a key as Prometheus writes it. For files, {path: \"site=*\"} is the text of * in the one part of path that matches, and {path: 2} the second part.", Read: keyFields(&f.Key)},
+		{Name: "key", Doc: "Column or field of the key. A list is joined with \"/\", with %25 for % and %2F for / in its parts. none makes one series. For files, {path: \"site=*\"} is the text of * in the one part of path that matches, {path: 2} the second part. In JSON, a.b is field b of a; labels become a key as in Prometheus.", Read: keyFields(&f.Key)},
 		{Name: "time", Doc: "Column or field of the time. A list is joined with spaces. Empty means no time, which needs order: arrival. For kafka, {record: true} is the timestamp of the Kafka record.", Read: timeFields(&f.Time)},
 		{Name: "values", Doc: "Columns or fields of the value. Several columns make one vector.", Read: keytable.OneOrMore(strings.ToLower(noun)+"s", &f.Values)},
 		{Name: "zone", Doc: "Time zone of times without an offset. In an hour that occurs twice, the order of a key's records decides.", Read: keytable.Zone(&f.Zone)},
