@@ -314,8 +314,9 @@ func (t *table) label(c, timeCol *column) bool {
 	return f.numbers.Share < minShare || c.whole()
 }
 
-// key returns the columns and parts of the paths that identify the series. It prefers columns under which no time repeats and the steps of a
-// key are steady, then columns with the names of keys.
+// key returns the columns and the parts of the paths that identify the series. It prefers columns under which no time
+// repeats and the steps of a key are steady, then columns with the names of keys. Times must call for a part of the
+// paths, unless it has the name of a key.
 func (t *table) key(timeCol *column) (key []*column) {
 	repeats := func(c *column) bool { return 3*c.forms().distinct <= max(len(c.texts), 3) }
 	calledAsKey := func(c *column) bool {
