@@ -16,6 +16,7 @@ type column struct {
 	name   string
 	parts  []string // names of the date and time columns that were joined; else nil
 	texts  []string
+	inPath bool   // the texts are parts of the paths of files
 	nested int    // number of values that are lists or objects
 	list   string // beginning of the first such value
 

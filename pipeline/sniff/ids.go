@@ -115,7 +115,7 @@ func (t *table) pathColumns() (columns []*column) {
 		if name, _, ok := strings.Cut(folder, "="); ok {
 			part = name + "=*"
 		}
-		c := &column{name: config.PathPart(part)}
+		c := &column{name: config.PathPart(part), inPath: true}
 		for _, file := range t.files {
 			text, _ := decode.PathText(part, t.paths[file])
 			c.texts = append(c.texts, text)
@@ -123,10 +123,4 @@ func (t *table) pathColumns() (columns []*column) {
 		columns = append(columns, c)
 	}
 	return columns
-}
-
-// inPath reports whether a column is a part of the paths.
-func (c *column) inPath() bool {
-	_, ok := config.PathPartOf(c.name)
-	return ok
 }

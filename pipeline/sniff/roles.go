@@ -327,7 +327,7 @@ func (t *table) key(timeCol *column) (key []*column) {
 		switch {
 		case !t.label(c, timeCol):
 			return false
-		case c.numeric() || c.inPath():
+		case c.numeric() || c.inPath:
 			return repeats(c) && calledAsKey(c) || t.isBlockNumber(c, nil)
 		}
 		return repeats(c) || calledAsKey(c)
@@ -360,7 +360,7 @@ func (t *table) key(timeCol *column) (key []*column) {
 		switch {
 		case calledAsKey(c) && (!c.numeric() || repeats(c)):
 		case c.numeric() && (t.isBlockNumber(c, timeCol) || t.hasAllAtMostTimes(c, timeCol)):
-		case (c.numeric() || c.inPath()) && !(t.explains(plain, extended) || extended.steady > plain.steady+.2):
+		case (c.numeric() || c.inPath) && !(t.explains(plain, extended) || extended.steady > plain.steady+.2):
 			continue
 		case !repeats(c) || gain < -.1 && plain.steady >= .5 && plain.repeats < tiedKeys: // would break regular steps
 			continue
