@@ -460,8 +460,9 @@ func (src Source) name(path string) string {
 	}
 	name := filepath.Base(path)
 	if src.shared[name] {
-		for pattern, dir := filepath.Dir(src.Path), filepath.Dir(path); hasWildcard(pattern); pattern, dir = filepath.Dir(pattern), filepath.Dir(dir) {
-			name = filepath.Base(dir) + "/" + name
+		dir := filepath.Dir(path)
+		for pattern := filepath.Dir(src.Path); hasWildcard(pattern); pattern = filepath.Dir(pattern) {
+			name, dir = filepath.Base(dir)+"/"+name, filepath.Dir(dir)
 		}
 	}
 	return name

@@ -423,7 +423,8 @@ func keyFields(dst *[]string) keytable.ValueParser {
 		}
 		return nil
 	})
-	return keytable.ValueParser{Takes: "name, {path: part}, list of these, or none", Initial: strconv.Quote(strings.Join(*dst, "")), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+	initial := strconv.Quote(strings.Join(*dst, ""))
+	return keytable.ValueParser{Takes: "name, {path: part}, list of these, or none", Initial: initial, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.SequenceNode {
 			several.Read(d, path, n)
 			return
