@@ -34,13 +34,33 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a folder: give its files, as in %s", path, filepath.Join(path, "*"))
+		err = fmt.Errorf("%s is a folder: give its files, as in %s", path, filesIn(path))
 	}
 	if err != nil {
 		f.Close()
 		return nil, nil, err
 	}
 	return f, info, nil
+}
+
+// filesIn returns a pattern of the files in a folder. It has a * for each folder above the first files.
+func filesIn(folder string) string {
+	const maxDepth = 6
+	var extensions []string
+	for _, f := range Formats {
+		for _, ext := range f.Extensions {
+			extensions = append(extensions, ext, ext+".gz", ext+".zst")
+		}
+	}
+	for depth := range maxDepth {
+		pattern := filepath.Join(folder, strings.Repeat("*/", depth)+"*")
+		for _, ext := range extensions {
+			if found, _ := filepath.Glob(pattern + ext); len(found) > 0 {
+				return pattern + ext
+			}
+		}
+	}
+	return filepath.Join(folder, "*")
 }
 
 // Encodings are the names of the encodings of text files. UTF-16 with a byte order mark is also read as "utf-8".

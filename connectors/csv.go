@@ -69,7 +69,7 @@ func newCSVReader(r io.ReadCloser, path string, src Source, skipped *skippedLine
 	if err != nil {
 		return nil, err
 	}
-	c := &csvReader{lines: newLines(r, path), src: src, skipped: skipped, delimiter: string(d), comment: []byte(src.Comment)}
+	c := &csvReader{lines: newLines(r, path, src.name(path)), src: src, skipped: skipped, delimiter: string(d), comment: []byte(src.Comment)}
 	c.begin()
 	head := bytes.Clone(c.buf[c.start:min(c.end, c.start+headBytes)])
 	if err := c.startFile(); err != nil {

@@ -222,7 +222,7 @@ func TestLongLine(t *testing.T) {
 				c := expect.Get(newCSVReader(io.NopCloser(long), "f.csv", ktx, nil))(t)
 				next, l = c.next, c.lines
 			} else {
-				j := newJSONLReader(io.NopCloser(long), "f.jsonl")
+				j := newJSONLReader(io.NopCloser(long), "f.jsonl", "f.jsonl")
 				expect.Get(j.next())(t)
 				next, l = j.next, j.lines
 			}
@@ -297,7 +297,7 @@ func FuzzCSV(f *testing.F) {
 	f.Fuzz(func(t *testing.T, rows []byte, longest, chunk uint8) {
 		text := append([]byte("key,time,x\n"), rows...)
 		c := &csvReader{
-			lines:     newLines(io.NopCloser(&chunks{text, int(chunk) + 1}), "f.csv"),
+			lines:     newLines(io.NopCloser(&chunks{text, int(chunk) + 1}), "f.csv", "f.csv"),
 			delimiter: ",",
 			index:     []int{0, 1, 2},
 		}
@@ -334,7 +334,7 @@ func FuzzJSONL(f *testing.F) {
 		if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) || bytes.IndexByte(text, '\n') < 0 || bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
 			return // decoded before it is read, or an array
 		}
-		j := newJSONLReader(io.NopCloser(&chunks{text, int(chunk) + 1}), "f.jsonl")
+		j := newJSONLReader(io.NopCloser(&chunks{text, int(chunk) + 1}), "f.jsonl", "f.jsonl")
 		j.maxLength = 1 + int(longest)
 		checkLines(t, text, 0, j.next)
 	})

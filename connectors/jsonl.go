@@ -10,8 +10,8 @@ var jsonlFormat = Format{
 	Name: JSONLines, Title: "JSON Lines", Extensions: []string{".jsonl", ".ndjson", ".json"},
 	Of:      "JSON Lines, or a JSON array.",
 	Written: "One JSON object per line.",
-	open: textOpener(func(r io.ReadCloser, path string, _ Source, _ *skippedLines) (*jsonlReader, error) {
-		return newJSONLReader(r, path), nil
+	open: textOpener(func(r io.ReadCloser, path string, src Source, _ *skippedLines) (*jsonlReader, error) {
+		return newJSONLReader(r, path, src.name(path)), nil
 	}),
 	encode: func(out io.Writer, _ Sink, _ bool) (encoder, error) { return &jsonlEncoder{out: out}, nil },
 }
@@ -27,8 +27,8 @@ type jsonlReader struct {
 	closers []byte // closing brackets of the current element, innermost last
 }
 
-func newJSONLReader(r io.ReadCloser, path string) *jsonlReader {
-	l := newLines(r, path)
+func newJSONLReader(r io.ReadCloser, path, name string) *jsonlReader {
+	l := newLines(r, path, name)
 	l.begin()
 	return &jsonlReader{lines: l, array: bytes.HasPrefix(bytes.TrimSpace(l.buf[l.start:l.end]), []byte("["))}
 }

@@ -28,11 +28,11 @@ func TestJSONArray(t *testing.T) {
 		{"not UTF-8", "[{\"\xff\":1}]", []got{{1, "", "not UTF-8: byte 0xff at byte 3 of the record; set encoding, such as windows-1252", "{\"\xff\":1}"}}},
 	} {
 		for _, size := range []int{1, 1 << 20} {
-			j := newJSONLReader(io.NopCloser(&chunks{[]byte(tt.text), size}), "f.json")
+			j := newJSONLReader(io.NopCloser(&chunks{[]byte(tt.text), size}), "f.json", "f.json")
 			expect.Same(t, tt.want, expect.Get(drain(t, j.next))(t), tt.name)
 		}
 	}
-	j := newJSONLReader(io.NopCloser(strings.NewReader("[{\"a\":\""+strings.Repeat("b", MaxRecord)+"\"},\n{}]")), "f.json")
+	j := newJSONLReader(io.NopCloser(strings.NewReader("[{\"a\":\""+strings.Repeat("b", MaxRecord)+"\"},\n{}]")), "f.json", "f.json")
 	records := expect.Get(drain(t, j.next))(t)
 	expect.Same(t, "the element of the array that begins at line 1 does not end within 16777216 bytes", records[0].Reason)
 	expect.Same(t, []got{{Line: 2, Raw: "{}"}}, records[1:])

@@ -32,8 +32,8 @@ type lines struct {
 
 const window = 256 << 10
 
-func newLines(r io.ReadCloser, path string) *lines {
-	return &lines{r: r, path: path, name: sourceName(path), maxLength: MaxRecord, line: 1, buf: make([]byte, window)}
+func newLines(r io.ReadCloser, path, name string) *lines {
+	return &lines{r: r, path: path, name: name, maxLength: MaxRecord, line: 1, buf: make([]byte, window)}
 }
 
 // begin must be called first. It consumes a byte order mark, and decodes UTF-16 if the mark is one of UTF-16. If

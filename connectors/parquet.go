@@ -77,7 +77,7 @@ func openParquet(path string, src Source, _ *skippedLines) (_ recordReader, err 
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a complete parquet file: %w", path, err)
 	}
-	p := &parquetReader{path: path, name: sourceName(path), allColumns: src.allColumns, file: f, allGroups: pf.RowGroups(), groups: pf.RowGroups()}
+	p := &parquetReader{path: path, name: src.name(path), allColumns: src.allColumns, file: f, allGroups: pf.RowGroups(), groups: pf.RowGroups()}
 	columns := pf.Root().Columns()
 	if err := checkWidth(path, len(columns)); err != nil {
 		return nil, err

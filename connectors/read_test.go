@@ -131,6 +131,7 @@ func csvOf(t *testing.T, rows int) Source {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
+	expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o777))
 	expect.OK(t, os.WriteFile(path, []byte(text), 0o666))
 }
 

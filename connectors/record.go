@@ -41,7 +41,7 @@ const Stderr = "/dev/stderr"
 
 // A Record is one raw record of a source with its position and, if it is unusable, the reason.
 type Record struct {
-	// Source is the file's base name, or "stdin".
+	// Source is the name of the file, see Source.name, or "stdin".
 	Source string
 	// Path is the file as it was opened.
 	Path string
@@ -131,6 +131,8 @@ type Source struct {
 	Encoding string
 
 	allColumns bool // see withAllColumns
+	// shared has the base names of the files, and true for those that several files have or can have, see files.
+	shared map[string]bool
 }
 
 // skippedLines counts lines that are skipped while a source is read. Its methods do nothing on nil.
@@ -186,8 +188,8 @@ type recordReader interface {
 	moveTo(pos int64) bool
 }
 
-// files returns the paths of the files of src, sorted.
-func (src Source) files() ([]string, error) {
+// files returns the paths of the files of src, sorted. It also sets what name needs.
+func (src *Source) files() ([]string, error) {
 	format := FormatOf(src.Format)
 	switch {
 	case format.open == nil:
@@ -212,7 +214,7 @@ func (src Source) files() ([]string, error) {
 		return []string{stdio}, nil
 	}
 	// The name of a file may look like a pattern. If another file is missing, opening it returns the reason.
-	if _, err := os.Stat(src.Path); err == nil || !strings.ContainsAny(src.Path, "*?[") {
+	if _, err := os.Stat(src.Path); err == nil || !hasWildcard(src.Path) {
 		return []string{src.Path}, nil
 	}
 	paths, err := filepath.Glob(src.Path)
@@ -223,13 +225,26 @@ func (src Source) files() ([]string, error) {
 		return nil, noMatch(src.Path)
 	}
 	slices.Sort(paths)
+	src.shared = map[string]bool{}
+	for _, path := range paths {
+		_, seen := src.shared[filepath.Base(path)]
+		src.shared[filepath.Base(path)] = seen || !hasWildcard(filepath.Base(src.Path))
+	}
 	return paths, nil
 }
+
+func hasWildcard(path string) bool { return strings.ContainsAny(path, "*?[") }
 
 // noMatch is the error for a pattern that matches no file. It is an fs.ErrNotExist.
 type noMatch string
 
-func (pattern noMatch) Error() string { return "no file matches " + string(pattern) }
+func (pattern noMatch) Error() string {
+	text := "no file matches " + string(pattern)
+	if strings.Contains(text, "**") {
+		text += ": ** is read as *, which matches one folder; write */ for each folder"
+	}
+	return text
+}
 
 func (noMatch) Is(target error) bool { return target == fs.ErrNotExist }
 
@@ -437,12 +452,20 @@ func (src Source) head(path string, n int) (columns []string, records []Record, 
 	return rr.columns(), records, nil
 }
 
-// sourceName returns the name of a file in records.
-func sourceName(path string) string {
+// name returns the name of a file in records: its base name or, if other files of src have or can have the same, the
+// path from the first wildcard of the pattern on. More files therefore do not change such a name.
+func (src Source) name(path string) string {
 	if path == stdio {
 		return "stdin"
 	}
-	return filepath.Base(path)
+	name := filepath.Base(path)
+	if src.shared[name] {
+		dir := filepath.Dir(path)
+		for pattern := filepath.Dir(src.Path); hasWildcard(pattern); pattern = filepath.Dir(pattern) {
+			name, dir = filepath.Base(dir)+"/"+name, filepath.Dir(dir)
+		}
+	}
+	return name
 }
 
 // fileName returns the name of a file in errors.

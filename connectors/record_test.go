@@ -139,7 +139,7 @@ func TestTruncated(t *testing.T) {
 }
 
 func TestJSONLines(t *testing.T) {
-	j := newJSONLReader(io.NopCloser(strings.NewReader("\ufeff{\"a\":1}\r\n\n  \n{\"b\":\"\xff\"}\n{\"c\":NaN}")), "f.jsonl")
+	j := newJSONLReader(io.NopCloser(strings.NewReader("\ufeff{\"a\":1}\r\n\n  \n{\"b\":\"\xff\"}\n{\"c\":NaN}")), "f.jsonl", "f.jsonl")
 	records := expect.Get(drain(t, j.next))(t)
 	want := []got{
 		{1, "", "", `{"a":1}`},
@@ -148,7 +148,7 @@ func TestJSONLines(t *testing.T) {
 	}
 	expect.Same(t, want, records)
 	long := `{"a":"` + strings.Repeat("x", MaxRaw) + `"}`
-	j = newJSONLReader(io.NopCloser(strings.NewReader(long)), "f.jsonl")
+	j = newJSONLReader(io.NopCloser(strings.NewReader(long)), "f.jsonl", "f.jsonl")
 	if rec, err := j.next(); err != nil || string(rec.Raw) != long {
 		t.Errorf("a long record is not complete: %d bytes, %v", len(rec.Raw), err)
 	}
@@ -260,4 +260,35 @@ func TestParquetLarge(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "bad.parquet, row ") || len(texts) != 5000 {
 		t.Errorf("damaged: %d rows, %v", len(texts), err)
 	}
+}
+
+// TestFileNames checks that the names of files with the same base name differ, and that further files do not change
+// such a name.
+func TestFileNames(t *testing.T) {
+	const head = "key,time,x\n"
+	files := map[string]string{}
+	names := func(pattern, added string) string {
+		files[added] = head + added + ",t,1\n"
+		texts := expect.Get(readAll(t, in(t, pattern, files)))(t)
+		return strings.ReplaceAll(strings.Join(texts, " "), ",t,1", "")
+	}
+	for _, step := range []struct{ pattern, added, want string }{
+		{"*/*/*.csv", "s=a/d=1/p.csv", "p.csv: s=a/d=1/p.csv"},
+		{"*/*/p.csv", "s=a/d=1/p.csv", "s=a/d=1/p.csv: s=a/d=1/p.csv"}, // each further file is called p.csv too
+		{"*/*/*.csv", "s=a/d=2/q.csv", "p.csv: s=a/d=1/p.csv q.csv: s=a/d=2/q.csv"},
+		{"*/*/*.csv", "s=a/d=2/p.csv", "s=a/d=1/p.csv: s=a/d=1/p.csv s=a/d=2/p.csv: s=a/d=2/p.csv q.csv: s=a/d=2/q.csv"},
+		{"*/*/p.csv", "s=b/d=1/p.csv", "s=a/d=1/p.csv: s=a/d=1/p.csv s=a/d=2/p.csv: s=a/d=2/p.csv s=b/d=1/p.csv: s=b/d=1/p.csv"},
+		{"s=a/*/p.csv", "s=b/d=1/p.csv", "d=1/p.csv: s=a/d=1/p.csv d=2/p.csv: s=a/d=2/p.csv"},
+	} {
+		expect.Same(t, step.want, names(step.pattern, step.added), step.pattern)
+	}
+}
+
+// TestFolders checks that the errors for a folder, and for ** in a pattern, lead to the files.
+func TestFolders(t *testing.T) {
+	src := in(t, "", map[string]string{"site=a/day=1/p.csv.gz": "", "_SUCCESS": "", "site=a/.p.crc": ""})
+	dir := src.Path
+	expect.Same(t, dir+" is a folder: give its files, as in "+dir+"/*/*/*.csv.gz", Check(src).Error())
+	src.Path += "/**/p.csv"
+	expect.Same(t, "no file matches "+src.Path+": ** is read as *, which matches one folder; write */ for each folder", Check(src).Error())
 }

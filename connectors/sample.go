@@ -14,7 +14,7 @@ func Head(path, encoding string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLines(r, path)
+	l := newLines(r, path, path)
 	defer l.close()
 	for l.begin(); l.err == nil && l.end-l.start < window; {
 		l.fill()
@@ -96,7 +96,8 @@ func (s *Sampled) spread(src Source, paths []string, n int) error {
 	for k, path := range paths {
 		var rr recordReader
 		for i := range nPlaces {
-			if i*len(paths)/nPlaces != k {
+			// Of many files, it is not always the first in each tenth: in folders, these may all belong to one series.
+			if tenth := len(paths) / nPlaces; i*len(paths)/nPlaces+i%max(tenth, 1) != k {
 				continue
 			}
 			part := int64(i * len(paths) % nPlaces)

@@ -48,7 +48,7 @@ func (f fileSource) check(context.Context, *clients) error {
 	if err := connectors.Check(f.Source); err != nil {
 		return err
 	}
-	_, err := decode.CheckTimes(f.Source, parserOfFields(f.fields))
+	_, err := decode.CheckFiles(f.Source, parserOfFields(f.fields))
 	return err
 }
 
@@ -59,7 +59,7 @@ func (g *Graph) withFoundFields() (*Graph, error) {
 	if !ok {
 		return g, nil
 	}
-	format, err := decode.CheckTimes(f.Source, parserOfFields(f.fields))
+	format, err := decode.CheckFiles(f.Source, parserOfFields(f.fields))
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -114,7 +116,9 @@ func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observatio
 					d.run.decoded(e.Key, e.Time, nil)
 					continue
 				}
-				key = []byte(e.Key)
+				if key = []byte(e.Key); e.Log != "" && errors.Is(reason, keyed.ErrNoTime) {
+					reason = fmt.Errorf("%w; time: {record: true} in source.kafka takes the time of the Kafka record", reason)
+				}
 			}
 			d.run.decoded(e.Key, e.Time, reason)
 			n := max(1, e.LostObservations)

@@ -35,7 +35,7 @@ func init() {
 	kafkaio.RegisterClock(payloadClock, func(fields string) kafkaio.Clock {
 		p := parserOf(fields)
 		p.RefuseDays()
-		return func(r kafkaio.Record) (time.Time, bool) { return p.Clock(r.Value) }
+		return func(r kafkaio.Record) (time.Time, bool) { return p.Clock(&r) }
 	})
 }
 

@@ -3,6 +3,7 @@ package keyed
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -99,7 +100,10 @@ func (c *Config) timed(o *Observation) error {
 	return nil
 }
 
-var errNoTime = errors.New("no time; observations without one need order: arrival")
+// ErrNoTime means that an observation has no time and needs one.
+var ErrNoTime = errors.New("no time")
+
+var errNoTime = fmt.Errorf("%w; observations without one need order: arrival", ErrNoTime)
 
 // Estimate predicts and learns the next observation of the track's key. Check must have accepted the observation.
 func (est *Estimator) Estimate(t *Track, o Observation) (e Estimate) {

@@ -337,7 +337,7 @@ func (sm *Smoother) Check(key string, o Observation) error {
 	}
 	switch {
 	case sm.cfg.Order == EventTime && o.Time.IsZero():
-		return errors.New("no time; a session needs one")
+		return fmt.Errorf("%w; a session needs one", ErrNoTime)
 	case len(o.Session) > domain.MaxKey:
 		return fmt.Errorf("the name of its session has %d bytes; at most %d are allowed", len(o.Session), domain.MaxKey)
 	}

@@ -1,7 +1,7 @@
 package keyed
 
 import (
-	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -93,7 +93,7 @@ func newChecks(cfg hafvf.Config) *hafvf.Filter {
 
 func (c *stages) check(o *Observation) error {
 	if c.season != nil && o.Time.IsZero() {
-		return errors.New("no time; a season needs the time of every observation")
+		return fmt.Errorf("%w; a season needs the time of every observation", ErrNoTime)
 	}
 	return c.scale.check(c.checks, o)
 }

@@ -180,8 +180,8 @@ const AnyUnit = "any"
 // Fields describe where the parts of an observation are in a record, and how they are written. They are columns of a
 // table, or fields of a JSON object, whose names may be dotted paths.
 type Fields struct {
-	Key    []string // joined with "/"; empty: all records are one series
-	Time   []string // joined with a blank; empty: records have no time
+	Key    []string // joined with "/"; a name may be a PathPart; empty: all records are one series
+	Time   []string // joined with a blank; see UsesRecordTime; empty: records have no time
 	Values []string // several make one vector
 	By     []string `json:",omitempty"` // By of the session
 	Carry  []string `json:",omitempty"` // names or, for Files, patterns of columns that records repeat
@@ -415,16 +415,25 @@ func valuesAs(dst *[]string) keytable.ValueParser {
 	return r
 }
 
-// keyFields reads the name of a field, a list of names, or none.
+// keyFields reads the name of a field or a part of the path, a list of these, or none.
 func keyFields(dst *[]string) keytable.ValueParser {
-	several := keytable.Texts("names", dst)
-	return keytable.ValueParser{Takes: "name, list of names, or none", Initial: strconv.Quote(strings.Join(*dst, "")), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
+	several := keytable.ListOf("names", dst, keyPart).WithCheck(func() error {
+		if len(*dst) == 0 {
+			return errors.New("must name at least one of the names")
+		}
+		return nil
+	})
+	initial := strconv.Quote(strings.Join(*dst, ""))
+	return keytable.ValueParser{Takes: "name, {path: part}, list of these, or none", Initial: initial, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.SequenceNode {
 			several.Read(d, path, n)
 			return
 		}
 		var name string
 		switch {
+		case valueIn(n, "path") != nil:
+			*dst = make([]string, 1)
+			keyPart(&(*dst)[0]).Read(d, path, n)
 		case n.Kind == yaml.MappingNode:
 			d.WrongType(path, "a name, a list of names, or none", n)
 		case !d.Text(path, n, &name):
@@ -438,14 +447,19 @@ func keyFields(dst *[]string) keytable.ValueParser {
 	}}
 }
 
-// timeFields reads a name or a list of names. An empty name means none.
+// timeFields reads a name, a list of names, or {record: true}. An empty name means none.
 func timeFields(dst *[]string) keytable.ValueParser {
 	r := keytable.OneOrMore("names", dst)
 	readNames := r.Read
+	r.Takes += ", or {record: true}"
 	r.Initial = strconv.Quote(strings.Join(*dst, ""))
 	r.Read = func(d *keytable.Decoder, path string, n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" {
 			*dst = nil
+			return
+		}
+		if record := valueIn(n, "record"); record != nil && record.Value == "true" {
+			*dst = []string{recordTime}
 			return
 		}
 		readNames(d, path, n)
@@ -488,8 +502,8 @@ func (f *Fields) keys(noun string) []keytable.Key {
 		maxAheadDefault = "none"
 	}
 	return []keytable.Key{
-		{Name: "key", Doc: "Column or field of the key. A list is joined with \"/\"; in its parts, % becomes %25 and / becomes %2F. none makes one series of all records. In JSON, a.b is the field b of the object a, and an object of labels becomes a key as Prometheus writes it.", Read: keyFields(&f.Key)},
-		{Name: "time", Doc: "Column or field of the time. A list is joined with spaces. Empty means no time, which needs order: arrival.", Read: timeFields(&f.Time)},
+		{Name: "key", Doc: "Column or field of the key. A list is joined with \"/\", with %25 for % and %2F for / in its parts. none makes one series. For files, {path: \"site=*\"} is the text of * in the one part of path that matches, {path: 2} the second part. In JSON, a.b is field b of a; labels become a key as in Prometheus.", Read: keyFields(&f.Key)},
+		{Name: "time", Doc: "Column or field of the time. A list is joined with spaces. Empty means no time, which needs order: arrival. For kafka, {record: true} is the timestamp of the Kafka record.", Read: timeFields(&f.Time)},
 		{Name: "values", Doc: "Columns or fields of the value. Several columns make one vector.", Read: keytable.OneOrMore(strings.ToLower(noun)+"s", &f.Values)},
 		{Name: "zone", Doc: "Time zone of times without an offset. In an hour that occurs twice, the order of a key's records decides.", Read: keytable.Zone(&f.Zone)},
 		{Name: "time_format", Doc: "Format of times, except dates, ISO 8601, HTTP times and Unix times. Without a day, the day is the first. %q is a quarter, %G-W%V an ISO week. " + times.Unix + " reads numbers as Unix times, " + times.Spreadsheet + " as days since 1899-12-30 (else refused), " + Trial + " (smooth) as whole trial numbers.", Read: timeFormat(&f.TimeFormat)},

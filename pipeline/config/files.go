@@ -30,10 +30,16 @@ func (f *Files) fields() (*Fields, string) { return &f.Fields, "source." + f.For
 func (f *Files) shaped() bool              { return !connectors.FormatOf(f.Format).Columns }
 func (f *Files) unbounded() bool           { return false }
 
-// check checks disorder and carry; checkFiles compares the files of a config.
+// check checks disorder, carry, and names that are not in records; checkFiles compares the files of a config.
 func (f *Files) check(d *decoder, c *Config) {
 	if f.Disorder != 0 && f.Path != stdio {
 		d.Fail("source."+f.Format+".disorder", "is for the path \"-\": a file needs none")
+	}
+	if f.UsesPath() && f.Path == stdio {
+		d.Fail("source."+f.Format+".key", "{path: …} is a part of a file's path, and standard input has none: name a column or field")
+	}
+	if f.UsesRecordTime() {
+		d.Fail("source."+f.Format+".time", "{record: true} is the timestamp of a Kafka record, and records of a file have none: name a column or field")
 	}
 	path := "source." + f.Format + ".carry"
 	if !d.Has(path) {

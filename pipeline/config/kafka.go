@@ -352,6 +352,12 @@ func (k *Kafka) check(d *decoder, c *Config) {
 	} else if len(k.Cluster.Brokers) == 0 && !d.Failed(path+".brokers") {
 		d.Fail(path+".brokers", "missing; it is required, unless embedded is true")
 	}
+	if k.UsesPath() {
+		d.Fail(path+".key", "{path: …} is a part of a file's path, and a topic has none: name a field")
+	}
+	if k.UsesRecordTime() {
+		d.Refuse(path+".time_format", "is for times in the records' values: with time: {record: true} leave it out")
+	}
 	if k.Start.At == "" {
 		k.Start.At = kafkaio.Earliest
 		if k.Group != "" {

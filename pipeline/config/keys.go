@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -87,8 +88,14 @@ func Reference() string {
 	return b.String()
 }
 
-// YAMLText returns a text as a YAML scalar that is valid in every position.
+// YAMLText returns a text as a YAML scalar that is valid in every position, or a PathPart as a config has it.
 func YAMLText(s string) string {
+	if part, ok := PathPartOf(s); ok {
+		if strings.Contains(part, "*") {
+			part = strconv.Quote(part)
+		}
+		return "{path: " + part + "}"
+	}
 	b, err := yaml.Marshal(&yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}}})
 	if err != nil {
 		panic("config: " + err.Error())

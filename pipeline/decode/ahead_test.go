@@ -59,7 +59,7 @@ func TestTimesAhead(t *testing.T) {
 				t.Errorf("%s, %s, at most %v ahead: %v", name, text, test.maxAhead, got.Err)
 			}
 		}
-		if _, ok := p.Clock(value); ok != (text != "" && test.want == "") {
+		if _, ok := p.Clock(&kafkaio.Record{Value: value}); ok != (text != "" && test.want == "") {
 			t.Errorf("%s, at most %v ahead: a clock is %t", text, test.maxAhead, ok)
 		}
 	}

@@ -8,19 +8,23 @@ import (
 	"hafvf/internal/times"
 )
 
-// sampleRecords is the number of records per file that CheckTimes reads.
+// sampleRecords is the number of records per file that CheckFiles reads.
 const sampleRecords = 100
 
-// CheckTimes checks the first records of each file of a source that has no time_format, and returns the format that it
-// needs: times.Unix if most times at the beginning of each file are Unix times, because one with the digits of a date would be a date. It
-// returns an error if the times are numbers that look like spreadsheet days. As Unix times they would all fall on one
-// day in 1970.
-func CheckTimes(src connectors.Source, p *Parser) (format string, err error) {
-	if len(p.Time) == 0 || p.Untimed || p.TimeFormat != "" {
+// CheckFiles checks the files of a source. It returns an error if the path of a file lacks a part of the key, or if the
+// times of its first records are numbers that look like spreadsheet days, and the config has no time_format. As Unix times
+// they would all fall on one day in 1970. format is the time_format of the config or, without one, times.Unix if most first
+// times of each file are Unix times: a later number with the digits of a date is then a Unix time too.
+func CheckFiles(src connectors.Source, p *Parser) (format string, err error) {
+	untimed := len(p.Time) == 0 || p.Untimed || p.TimeFormat != ""
+	if untimed && len(p.path) == 0 {
 		return p.TimeFormat, nil
 	}
 	files, unix := 0, 0
 	err = connectors.Heads(src, sampleRecords, func(path string, records []connectors.Record) error {
+		if err := p.origin(&connectors.Record{Path: path}).err; err != nil || untimed {
+			return err
+		}
 		files++
 		n := 0
 		for i := range records {
@@ -33,7 +37,7 @@ func CheckTimes(src connectors.Source, p *Parser) (format string, err error) {
 		}
 		return p.checkTimes(path, records)
 	})
-	if files > 0 && unix == files {
+	if format = p.TimeFormat; files > 0 && unix == files {
 		format = times.Unix
 	}
 	return format, err

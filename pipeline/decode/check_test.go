@@ -13,9 +13,9 @@ import (
 	"hafvf/pipeline/config"
 )
 
-// TestCheckTimes checks that times are Unix times if each file begins with some that are no dates, and that days of a
+// TestCheckFiles checks that times are Unix times if each file begins with some that are no dates, and that days of a
 // spreadsheet are an error.
-func TestCheckTimes(t *testing.T) {
+func TestCheckFiles(t *testing.T) {
 	f := config.Fields{Key: []string{"key"}, Time: []string{"time"}, Values: []string{"x"}}
 	for _, c := range []struct {
 		want  string
@@ -39,7 +39,7 @@ func TestCheckTimes(t *testing.T) {
 			expect.OK(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i, ".csv")), []byte(rows), 0o600))
 		}
 		src := connectors.Source{Format: connectors.CSV, Path: dir + "/*.csv", Key: []string{"key"}, Time: "time", Values: []string{"x"}}
-		format, err := CheckTimes(src, expect.Get(NewParser(f))(t))
+		format, err := CheckFiles(src, expect.Get(NewParser(f))(t))
 		if err != nil {
 			format = err.Error()
 		}

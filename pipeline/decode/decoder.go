@@ -101,18 +101,15 @@ func (d *Decoder) decode(n int, each func(i int, dst *Decoded, text []byte) []by
 // File decodes at most MaxBatch records of files. It calls take once or several times with the results, which are
 // valid during the call.
 func (d *Decoder) File(records []connectors.Record, take func([]Decoded)) {
-	series := ""
-	if len(d.parser.Key) == 0 {
-		series = seriesName(records[0].Source)
-	}
 	if !d.tables && d.parser.splits() {
 		d.parted(records, take)
 		return
 	}
+	first := d.parser.origin(&records[0])
 	take(d.decode(len(records), func(i int, dst *Decoded, text []byte) []byte {
-		r, from := &records[i], origin{series: series}
-		if series != "" && r.Source != records[0].Source {
-			from.series = seriesName(r.Source)
+		r, from := &records[i], first
+		if r.Path != records[0].Path {
+			from = d.parser.origin(r)
 		}
 		switch {
 		case r.Reason != "":
@@ -153,7 +150,7 @@ func (d *Decoder) takeParts(records []connectors.Record, take func([]Decoded)) {
 			dst.Err, dst.LostObservations = o.err, o.lost
 			if o.err == nil {
 				raw = o.raw
-				dst.Key, dst.Err = d.parser.observation(o.fields, origin{series: seriesName(r.Source)}, &dst.Observation)
+				dst.Key, dst.Err = d.parser.observation(o.fields, d.parser.origin(r), &dst.Observation)
 			}
 			dst.Seq, dst.raw = r.Index, raw[:min(len(raw), connectors.MaxRaw)]
 			text = r.AppendPlace(text)
@@ -214,7 +211,11 @@ func (p *Parser) record(r *kafkaio.Record, o *keyed.Observation) (key string, er
 	case len(v) > 4 && v[0] == 0:
 		return "", fmt.Errorf("the value is framed by a schema registry (schema %d): set registry in the source, and leave out format: json", uint32(v[1])<<24|uint32(v[2])<<16|uint32(v[3])<<8|uint32(v[4]))
 	}
-	return p.json(r.Value, origin{series: r.Topic, key: r.Key, found: r.DecodeInfo}, o)
+	key, err = p.json(r.Value, origin{series: r.Topic, key: r.Key, found: r.DecodeInfo}, o)
+	if err == nil && p.UsesRecordTime() && !p.Untimed {
+		o.Time, err = recordTime(r)
+	}
+	return key, err
 }
 
 // forgotten returns the key that a tombstone is for. It reads the key's fields from the record's key. If the record's

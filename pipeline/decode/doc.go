@@ -21,7 +21,8 @@ func Files(c *config.Config) (connectors.Source, config.Fields) {
 	f.Carry = slices.DeleteFunc(slices.Clone(f.Carry), connectors.IsPattern) // CarriedColumns finds the names that match
 	if connectors.FormatOf(s.Format).Columns {
 		dates, last := timeNames(f)
-		src.Key, src.Time, src.Values, src.Carry = slices.Concat(dates, f.By, f.Key), last, f.Values, f.Carry
+		key, _ := splitKey(f.Key)
+		src.Key, src.Time, src.Values, src.Carry = slices.Concat(dates, f.By, key), last, f.Values, f.Carry
 		src.TimeOptional = c.Order == settings.Arrival && f.TimeFormat != config.Trial
 		if f.Layout == config.Wide {
 			src.Wide, src.Values = true, f.Columns

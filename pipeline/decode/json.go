@@ -11,9 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
-	"hafvf/internal/series"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
 )
@@ -92,14 +92,25 @@ func (p *Parser) observation(fields [][]byte, from origin, obs *keyed.Observatio
 	return key, nil
 }
 
-// Clock reads the time of a JSON object. ok is false if there is no time, or if it is too far ahead of the clock.
-func (p *Parser) Clock(line []byte) (time.Time, bool) {
-	fields := make([][]byte, len(p.names))
-	if err := p.scan(line, fields); err != nil {
-		return time.Time{}, false
+// Clock reads the time of a topic's record. ok is false if there is no time, or if it is too far ahead of the clock.
+func (p *Parser) Clock(r *kafkaio.Record) (time.Time, bool) {
+	t, err := recordTime(r)
+	if !p.UsesRecordTime() {
+		fields := make([][]byte, len(p.names))
+		if err := p.scan(r.Value, fields); err != nil {
+			return time.Time{}, false
+		}
+		t, err = p.jsonTimes(fields)
 	}
-	t, err := p.jsonTimes(fields)
 	return t, err == nil && !t.IsZero() && p.checkAhead(t, time.Now()) == nil
+}
+
+// recordTime returns the timestamp of a topic's record.
+func recordTime(r *kafkaio.Record) (time.Time, error) {
+	if r.Time.UnixMilli() <= 0 {
+		return time.Time{}, errors.New("the Kafka record has no timestamp, which time: {record: true} needs")
+	}
+	return r.Time, nil
 }
 
 // scan checks that line is one JSON object, and sets fields to the raw values of the parser's names. Absent fields
@@ -187,6 +198,8 @@ func fieldOf(object []byte, path string) (found []byte, err error) {
 
 func (p *Parser) jsonKey(parts [][]byte, from origin) (string, error) {
 	switch {
+	case from.err != nil:
+		return "", from.err
 	case len(parts) == 0:
 		return from.series, nil
 	case len(parts) == 1 && parts[0] == nil && len(from.key) > 0 && (from.found == nil || from.found.KeyFields == nil):
@@ -194,7 +207,7 @@ func (p *Parser) jsonKey(parts [][]byte, from origin) (string, error) {
 			return "", errKeyUTF8
 		}
 		return string(from.key), nil
-	case len(parts) == 1:
+	case len(parts) == 1 && p.path == nil:
 		return p.jsonKeyPart(0, parts[0])
 	}
 	var key []string
@@ -205,7 +218,7 @@ func (p *Parser) jsonKey(parts [][]byte, from origin) (string, error) {
 		}
 		key = append(key, part)
 	}
-	return series.Join(key), nil
+	return p.joinKey(key, from), nil
 }
 
 func (p *Parser) jsonKeyPart(i int, raw []byte) (string, error) {

@@ -37,9 +37,10 @@ type Parser struct {
 	// names are the fields of a JSON object: the time except its last field, the session, the key, the last field of
 	// the time, the values and the carried fields.
 	names  []string
-	dates  int     // number of fields of the time that come first
-	nested bool    // some are paths into objects
-	shared *Parser // layout wide: fields that the observations of a record share
+	path   []pathPart // parts of the key that are in the file's path; Key has the others
+	dates  int        // number of fields of the time that come first
+	nested bool       // some are paths into objects
+	shared *Parser    // layout wide: fields that the observations of a record share
 	// Layout wide: names and patterns of the fields of values.
 	columns    map[string]bool
 	patterns   []func(name string) bool
@@ -61,6 +62,7 @@ func NewParser(f config.Fields) (*Parser, error) {
 	}
 	dates, last := timeNames(f)
 	p := &Parser{times: t, dates: len(dates), comma: f.Decimal == ','}
+	f.Key, p.path = splitKey(f.Key)
 	if f.Layout == config.Wide {
 		p.shared = &Parser{names: slices.Concat(dates, f.By, f.Key, []string{last})}
 		p.shared.nested = slices.ContainsFunc(p.shared.names, isPath)
@@ -83,10 +85,12 @@ func NewParser(f config.Fields) (*Parser, error) {
 // isPath reports whether a name is a path into an object.
 func isPath(name string) bool { return strings.Contains(name, ".") }
 
-// An origin supplies the key of a record that has none.
+// An origin supplies the key of a record that has none, or parts of it.
 type origin struct {
-	series string // name of the file or topic, for records without keys
-	key    []byte // key of a topic's record
+	series string   // key of records without key columns: the parts of the path, or the name of the file or topic
+	path   []string // texts of Parser.path
+	err    error    // why the path has no such parts
+	key    []byte   // key of a topic's record
 	found  *kafkaio.DecodeInfo
 }
 
@@ -177,6 +181,9 @@ func (p *Parser) row(fields []string, from origin, obs *keyed.Observation) (key 
 }
 
 func (p *Parser) rowKey(parts []string, from origin) (string, error) {
+	if from.err != nil {
+		return "", from.err
+	}
 	for i, part := range parts {
 		switch {
 		case part == "":
@@ -185,13 +192,10 @@ func (p *Parser) rowKey(parts []string, from origin) (string, error) {
 			return "", p.inPart(i, errKeyUTF8)
 		}
 	}
-	switch len(parts) {
-	case 0:
+	if len(parts) == 0 {
 		return from.series, nil
-	case 1:
-		return parts[0], nil
 	}
-	return series.Join(parts), nil
+	return p.joinKey(parts, from), nil
 }
 
 // session joins the values of the session fields.
@@ -226,7 +230,7 @@ const maxTrial = 1 << 53
 
 // inPart adds the part of the key to an error, if the key has several.
 func (p *Parser) inPart(i int, err error) error {
-	if len(p.Key) == 1 {
+	if len(p.Key)+len(p.path) == 1 {
 		return err
 	}
 	return fmt.Errorf("%w, in its part %s", err, message.Quote(p.Key[i]))
@@ -287,5 +291,5 @@ func (p *Parser) checkDays(s string, t time.Time, err error) (time.Time, error) 
 }
 
 // RefuseDays makes the parser reject times that look like spreadsheet days, if the config has no time_format. Use it
-// for records that CheckTimes cannot read.
+// for records that CheckFiles cannot read.
 func (p *Parser) RefuseDays() { p.refuseDays = p.TimeFormat == "" }

@@ -17,6 +17,7 @@ type column struct {
 	parts  []string // names of the date and time columns that were joined; else nil
 	hours  bool     // the second of the parts has hours as whole numbers
 	texts  []string
+	inPath bool   // the texts are parts of the paths of files
 	nested int    // number of values that are lists or objects
 	list   string // beginning of the first such value
 

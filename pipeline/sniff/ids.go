@@ -2,6 +2,11 @@ package sniff
 
 import (
 	"slices"
+	"strconv"
+	"strings"
+
+	"hafvf/pipeline/config"
+	"hafvf/pipeline/decode"
 )
 
 // partNames are column names for numbers of parts of a series. Such numbers do not identify series.
@@ -96,4 +101,26 @@ func (t *table) fileColumn(timeCol *column) (key *column) {
 		}
 		return c != timeCol && c.parts == nil && c.nested == 0 && c.forms().distinct > 1 && !c.partOfTime() && (!c.numeric() || c.whole())
 	})
+}
+
+// pathColumns returns a column for each folder in the paths of several files. Its texts are the parts of the paths: the
+// value in name=value, or the whole part.
+func (t *table) pathColumns() (columns []*column) {
+	if len(t.paths) < 2 {
+		return nil
+	}
+	parts := decode.PathParts(t.paths[0])
+	for i, folder := range parts[:len(parts)-1] {
+		part := strconv.Itoa(i + 1)
+		if name, _, ok := strings.Cut(folder, "="); ok {
+			part = name + "=*"
+		}
+		c := &column{name: config.PathPart(part), inPath: true}
+		for _, file := range t.files {
+			text, _ := decode.PathText(part, t.paths[file])
+			c.texts = append(c.texts, text)
+		}
+		columns = append(columns, c)
+	}
+	return columns
 }

@@ -95,7 +95,7 @@ func rank(name string, names []string) int {
 const unusual = 1000
 
 func wordsOf(name string) []string {
-	return strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune("_-. @/:", r) })
+	return strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return strings.ContainsRune("_-. @/:=*\x00", r) })
 }
 
 // forTime scores columns of times.
@@ -362,8 +362,9 @@ func (t *table) label(c, timeCol *column) bool {
 	return f.numbers.Share < minShare || c.whole()
 }
 
-// key returns the columns that identify the series. It prefers columns under which no time repeats and the steps of a
-// key are steady, then columns with the names of keys.
+// key returns the columns and the parts of the paths that identify the series. It prefers columns under which no time
+// repeats and the steps of a key are steady, then columns with the names of keys. Times must call for a part of the
+// paths, unless it has the name of a key.
 func (t *table) key(timeCol *column) (key []*column) {
 	repeats := func(c *column) bool { return 3*c.forms().distinct <= max(len(c.texts), 3) }
 	calledAsKey := func(c *column) bool {
@@ -374,12 +375,14 @@ func (t *table) key(timeCol *column) (key []*column) {
 		switch {
 		case !t.label(c, timeCol):
 			return false
-		case c.numeric():
+		case c.numeric() || c.inPath:
 			return repeats(c) && calledAsKey(c) || t.isBlockNumber(c, nil)
 		}
 		return repeats(c) || calledAsKey(c)
 	}
 	own := t.fileColumn(timeCol)
+	defer func(columns []*column) { t.columns = columns }(t.columns)
+	t.columns = slices.Concat(t.pathColumns(), t.columns)
 	if timeCol == nil {
 		if own != nil {
 			return []*column{own}
@@ -405,7 +408,7 @@ func (t *table) key(timeCol *column) (key []*column) {
 		switch {
 		case calledAsKey(c) && (!c.numeric() || repeats(c)):
 		case c.numeric() && (t.isBlockNumber(c, timeCol) || t.hasAllAtMostTimes(c, timeCol)):
-		case c.numeric() && !(t.explains(plain, extended) || extended.steady > plain.steady+.2):
+		case (c.numeric() || c.inPath) && !(t.explains(plain, extended) || extended.steady > plain.steady+.2):
 			continue
 		case !repeats(c) || gain < -.1 && plain.steady >= .5 && plain.repeats < tiedKeys: // would break regular steps
 			continue

@@ -109,7 +109,7 @@ func sniffRecords(c *config.Config) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	if fields.TimeFormat, err = decode.CheckTimes(file, p); err != nil {
+	if fields.TimeFormat, err = decode.CheckFiles(file, p); err != nil {
 		return nil, err
 	}
 	if p, err = decode.NewParser(fields); err != nil {

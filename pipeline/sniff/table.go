@@ -36,6 +36,7 @@ type table struct {
 	types    []string       // columns with types that cannot be read
 	pieces   []int          // index of the record's place in the file
 	files    []int          // index of the record's file
+	paths    []string       // paths of the files
 }
 
 // maxCells is the maximum number of texts in all columns together. Each column has one text per record.
@@ -90,7 +91,7 @@ func readTableIn(path, encoding string) (*table, error) {
 		for _, r := range records {
 			n := len(t.pieces)
 			if _, known := files[r.Path]; !known {
-				files[r.Path] = len(files)
+				files[r.Path], t.paths = len(files), append(t.paths, r.Path)
 			}
 			t.pieces, t.files = append(t.pieces, piece), append(t.files, files[r.Path])
 			t.notUTF8 = t.notUTF8 || strings.HasPrefix(r.Reason, connectors.NotUTF8)
