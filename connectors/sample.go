@@ -70,6 +70,7 @@ func Sample(src Source, n int) (*Sampled, error) {
 				s.Unread = p.unread
 			}
 		}
+		s.align(src, rr.columns(), records)
 		rr.close()
 		if err != nil && err != io.EOF {
 			return nil, err
@@ -89,6 +90,25 @@ func Sample(src Source, n int) (*Sampled, error) {
 		s.Records = [][]Record{first}
 	}
 	return s, nil
+}
+
+// align puts the fields of records with other columns in the order of s.Columns, if all columns are read.
+func (s *Sampled) align(src Source, columns []string, records []Record) {
+	if !src.allColumns || slices.Equal(columns, s.Columns) {
+		return
+	}
+	for i := range records {
+		fields := records[i].Fields
+		if fields == nil { // rejected
+			continue
+		}
+		records[i].Fields = make([]string, len(s.Columns))
+		for k, name := range s.Columns {
+			if at := slices.Index(columns, name); at >= 0 {
+				records[i].Fields[k] = fields[at]
+			}
+		}
+	}
 }
 
 // spread reads at most n records at each place.
@@ -118,6 +138,7 @@ func (s *Sampled) spread(src Source, paths []string, n int) error {
 			if err != nil && err != io.EOF {
 				return err
 			}
+			s.align(src, rr.columns(), records)
 			// The place may be inside a record.
 			if i := slices.IndexFunc(records, func(r Record) bool { return r.Reason == "" }); i > 0 && part > 0 {
 				records = records[i:]

@@ -150,6 +150,11 @@ func sniffRecords(c *config.Config) (*sample, error) {
 		res.Suggestions = append([]Suggestion{key}, res.Suggestions...)
 	}
 	s.remarks(c)
+	if res.Timed == 0 {
+		if t, err := readTable(file.Path); err == nil {
+			s.repeats(t, fields.Key)
+		}
+	}
 	return s, nil
 }
 
