@@ -378,7 +378,7 @@ func calendars() []importCase {
 		{file: "monthfirst.csv", lines: lines(280, hour("01/02/2006 15:04")), wanted: []string{"time_format: '%m/%d/%Y %H:%M'", "to 2026-01-12 15:00"}, keys: 1},
 		{file: "hours.csv", lines: tableOf("date,hour,load\n", 400, func(i int) string {
 			return fmt.Sprintf("%s,%d,%.1f\n", day("2026-01-01 00:00").AddDate(0, 0, i/24).Format(time.DateOnly), 1+i%24, 200+9*r.NormFloat64())
-		}), unwanted: []string{"key: hour"}, doubt: "repeat a time of their key"},
+		}), wanted: []string{"time: [date, hour]", "2026-01-01 01:00 to"}, unwanted: []string{"key: hour"}, doubt: "they are read as hours", keys: 1},
 		{file: "either.csv", lines: lines(12, func(i int) string { return fmt.Sprintf("%02d/03/2026", 1+i) }), doubt: "fits them as well"},
 		{file: "yesterday.csv", lines: lines(60, func(i int) string { return []string{"today", "yesterday", "last week"}[i%3] }), unwanted: []string{"key: time"}, doubt: `column "time" has the name of a time`},
 	}

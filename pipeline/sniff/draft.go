@@ -293,6 +293,9 @@ func (d *draft) measures(columns ...*column) {
 	if n.Either != "" {
 		d.remarks.add(true, `thousands: ","`, "column %s: %s is read with a decimal comma; the comma may separate thousands", message.Quote(columns[0].name), n.Either)
 	}
+	if n.Decimal == ',' && n.Thousands == 0 && n.Either == "" {
+		n.Thousands = '.' // can mean nothing else in larger numbers
+	}
 	if n.Words != nil {
 		d.family = "bernoulli"
 	}

@@ -166,9 +166,6 @@ func numberKeys(n decode.Numbers, add func(key, value string)) {
 	if n.Decimal != 0 {
 		add("decimal", config.YAMLText(string(n.Decimal)))
 	}
-	if n.Decimal == ',' && n.Thousands == 0 && n.Either == "" {
-		n.Thousands = '.' // can mean nothing else in larger numbers
-	}
 	if n.Thousands != 0 {
 		add("thousands", config.YAMLText(string(n.Thousands)))
 	}
