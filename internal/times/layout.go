@@ -196,7 +196,10 @@ func (p *Parser) parseIn(layouts []string, s string) (t time.Time, ok bool) {
 			return t, unix >= minSecond && unix <= maxSecond
 		}
 	}
-	if m := endOfDay.FindStringSubmatch(s); len(layouts) > 0 && m != nil {
+	if len(layouts) == 0 || !strings.Contains(s, "24") { // cheaper than matching
+		return t, false
+	}
+	if m := endOfDay.FindStringSubmatch(s); m != nil {
 		t, ok = p.parseIn(layouts, m[1]+"00"+m[2])
 		return t.AddDate(0, 0, 1), ok
 	}
