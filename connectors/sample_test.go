@@ -90,3 +90,17 @@ func TestSample(t *testing.T) {
 		})
 	}
 }
+
+// The fields of all files are in the order of the first file's columns.
+func TestSampleFindsColumnsByName(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.csv": "time,x\n1,2\n", "b.csv": "y,x,time,z\n0,4,3,0\n", "c.csv": "y\n5\n"} {
+		expect.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	s := expect.Get(Sample(Source{Format: CSV, Path: filepath.Join(dir, "*.csv")}, 100))(t)
+	var got [][]string
+	for _, r := range s.Records[0] {
+		got = append(got, r.Fields)
+	}
+	expect.Same(t, [][]string{{"1", "2"}, {"3", "4"}, {"", ""}}, got)
+}

@@ -125,3 +125,38 @@ func TestLostParts(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeats checks that numbers of trials that go back are reported with what separates the runs, unless they are
+// blocks of a design.
+func TestRepeats(t *testing.T) {
+	for name, c := range map[string]struct {
+		runs []int // lengths of the runs of six subjects, the last ones of the same subject
+		from int   // first number of the first run
+		col  bool  // a column has the start of the run
+		want string
+	}{
+		"a run and its repeat":   {[]int{40, 40, 40, 40, 40, 15, 40}, 0, true, `column "trial" numbers the trials, and goes back within 1 of 6 keys, such as from 14 to 0: a run and its repeat may share the key: key: [id, begun] separates them, or session: {by: begun} with transform: smooth`},
+		"no column of the run":   {[]int{40, 40, 40, 40, 40, 15, 40}, 0, false, "such as from 14 to 0: a run and its repeat may share the key: remove one of the runs, or sort the file"},
+		"the second half first":  {[]int{0, 0, 0, 0, 0, 40, 40}, 40, false, "goes back within 1 of 1 key, such as from 79 to 0"},
+		"blocks of equal length": {[]int{0, 0, 0, 0, 0, 40, 40}, 0, true, ""},
+		"no repeat":              {[]int{40, 40, 40, 40, 40, 40}, 0, true, ""},
+	} {
+		lines := []string{"id,trial,correct,begun\n"}
+		for run, n := range c.runs {
+			for i := range n {
+				number, begun := i, "day"
+				if run == 5 {
+					number += c.from
+				}
+				if c.col {
+					begun = fmt.Sprint("day ", run)
+				}
+				lines = append(lines, fmt.Sprintf("s%d,%d,%d,%s\n", min(run, 5), number, i*i%7%2, begun))
+			}
+		}
+		d := expect.Get(Draft(write(t, "in.csv", lines...)))(t)
+		if text := string(d.Config); c.want == "" && strings.Contains(text, "goes back") || !strings.Contains(text, c.want) || d.Sure() != (c.want == "") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}

@@ -33,8 +33,8 @@ func (s *sample) repeats(t *table, key []string) {
 			}
 		}
 		b := repeated[0]
-		s.result.Remarks.add(true, "session.by", "column %s numbers the trials, and goes back within %d of %d keys, such as from %s to %s: a run and its repeat may share the key: %s",
-			message.Quote(c.name), len(repeated), n, c.texts[b[0][len(b[0])-1]], c.texts[b[1][0]], how)
+		s.result.Remarks.add(true, "session.by", "column %s numbers the trials, and goes back within %d of %s, such as from %s to %s: a run and its repeat may share the key: %s",
+			message.Quote(c.name), len(repeated), message.Count(n, "key", "keys"), c.texts[b[0][len(b[0])-1]], c.texts[b[1][0]], how)
 		return
 	}
 }
