@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -43,24 +44,21 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// filesIn returns a pattern of the files in a folder. It has a * for each folder above the first files.
-func filesIn(folder string) string {
-	const maxDepth = 6
-	var extensions []string
-	for _, f := range Formats {
-		for _, ext := range f.Extensions {
-			extensions = append(extensions, ext, ext+".gz", ext+".zst")
+// filesIn returns a pattern of the files in a folder. It has a * for each folder above the first file that can be read.
+func filesIn(folder string) (pattern string) {
+	folder = filepath.Clean(folder)
+	pattern = filepath.Join(folder, "*")
+	// An error leaves the pattern of the folder itself.
+	_ = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		ext := filepath.Ext(Unpacked(path))
+		if err != nil || d.IsDir() || !slices.ContainsFunc(Formats, func(f Format) bool { return slices.Contains(f.Extensions, ext) }) {
+			return err
 		}
-	}
-	for depth := range maxDepth {
-		pattern := filepath.Join(folder, strings.Repeat("*/", depth)+"*")
-		for _, ext := range extensions {
-			if found, _ := filepath.Glob(pattern + ext); len(found) > 0 {
-				return pattern + ext
-			}
-		}
-	}
-	return filepath.Join(folder, "*")
+		depth := strings.Count(path[len(folder):], string(filepath.Separator)) - 1
+		pattern = filepath.Join(folder, strings.Repeat("*/", depth)+"*"+ext+strings.TrimPrefix(path, Unpacked(path)))
+		return fs.SkipAll
+	})
+	return pattern
 }
 
 // Encodings are the names of the encodings of text files. UTF-16 with a byte order mark is also read as "utf-8".

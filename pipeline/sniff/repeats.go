@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
+	"hafvf/pipeline/decode"
 )
 
 // repeats adds a remark if the numbers of the trials go back within some keys: a run that ended early and its repeat may
@@ -81,8 +84,12 @@ func (t *table) separator(repeated [][][]int) string {
 	if c := t.first(func(c *column) bool { return separates(func(i int) int { return int(c.forms().codes[i]) }) }); c != nil {
 		return c.name
 	}
-	if base := filepath.Base(t.path); len(t.paths) > 1 && separates(func(i int) int { return t.files[i] }) {
-		return config.PathPart(base)
+	if len(t.paths) < 2 || !separates(func(i int) int { return t.files[i] }) {
+		return ""
 	}
-	return ""
+	part := filepath.Base(t.path)
+	if strings.Count(part, "*") != 1 {
+		part = strconv.Itoa(len(decode.PathParts(t.path)))
+	}
+	return config.PathPart(part)
 }
