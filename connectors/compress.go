@@ -46,7 +46,6 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 
 // filesIn returns a pattern of the files in a folder. It has a * for each folder above the first file that can be read.
 func filesIn(folder string) (pattern string) {
-	folder = filepath.Clean(folder)
 	pattern = filepath.Join(folder, "*")
 	// An error leaves the pattern of the folder itself.
 	_ = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -54,7 +53,8 @@ func filesIn(folder string) (pattern string) {
 		if err != nil || d.IsDir() || !slices.ContainsFunc(Formats, func(f Format) bool { return slices.Contains(f.Extensions, ext) }) {
 			return err
 		}
-		depth := strings.Count(path[len(folder):], string(filepath.Separator)) - 1
+		below, _ := filepath.Rel(folder, path)
+		depth := strings.Count(below, string(filepath.Separator))
 		pattern = filepath.Join(folder, strings.Repeat("*/", depth)+"*"+ext+strings.TrimPrefix(path, Unpacked(path)))
 		return fs.SkipAll
 	})
