@@ -89,7 +89,7 @@ func TestDraft(t *testing.T) {
 
 func TestDraftRejects(t *testing.T) {
 	for reason, lines := range map[string]string{
-		"no column of numbers was found among a, b": "a,b\nx,y\n",
+		"CSV without a column of numbers, and without times by which to count records; its columns are a, b": "a,b\nx,y\n",
 		"begins with the numbers 1, 2":              "1,2\n3,4\n",
 		"is empty":                                  "",
 	} {

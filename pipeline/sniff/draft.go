@@ -46,7 +46,7 @@ func Draft(path string) (Drafted, error) {
 		return Drafted{}, fmt.Errorf("%s: %s", path, d.unread)
 	}
 	if d.values == nil && d.aggregate.every == "" {
-		return Drafted{}, fmt.Errorf("%s: no column of numbers was found among %s, and no times by which to count records", path, t)
+		return Drafted{}, fmt.Errorf("%s: %s without a column of numbers, and without times by which to count records; its columns are %s", path, t.format.Title, t)
 	}
 	return d.result()
 }
