@@ -90,8 +90,8 @@ func TestDraft(t *testing.T) {
 func TestDraftRejects(t *testing.T) {
 	for reason, lines := range map[string]string{
 		"CSV without a column of numbers, and without times by which to count records; its columns are a, b": "a,b\nx,y\n",
-		"begins with the numbers 1, 2":              "1,2\n3,4\n",
-		"is empty":                                  "",
+		"begins with the numbers 1, 2": "1,2\n3,4\n",
+		"is empty":                     "",
 	} {
 		if text, err := sniff.Draft(write(t, "in.csv", lines)); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%q: %s, %v", lines, text.Config, err)

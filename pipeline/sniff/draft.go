@@ -243,7 +243,7 @@ func (d *draft) timed(timeCol *column, keys []*column) {
 		}
 		if timeCol.hours {
 			hour := d.named(timeCol.parts[1])
-			d.remarks.add(slices.Max(hour.values()) == 24, "time", "column %s has 24 whole numbers, once a day each: they are read as hours, 24 as the end of the day", message.Quote(hour.name))
+			d.remarks.add(slices.Max(hour.values()) >= 24, "time", "column %s has 24 whole numbers, once a day each: they are read as hours, 24 as the end of the day", message.Quote(hour.name))
 		}
 		d.zone, d.local = zoneOf(timeCol.name), isLocal(timeCol.forms().different[0], timeCol.stamp().format)
 		either := d.chooseTimeForm(timeCol, keys)

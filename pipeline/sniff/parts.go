@@ -21,14 +21,15 @@ type tally struct {
 }
 
 // clockInTime matches the time of day in a text.
-var clockInTime = regexp.MustCompile(`(?:^|[ T])(\d\d):\d\d`)
+var clockInTime = regexp.MustCompile(`[ T](\d\d)(?::|$)`)
 
 // countParts counts a record in its parts.
 func (s *sample) countParts(r connectors.Record, d *decode.Decoded) {
 	hour, weekday := "", ""
 	if !d.Time.IsZero() {
 		hour, weekday = d.Time.Format("15"), d.Time.Weekday().String()
-	} else if text, _ := s.textsOf(r); d.Err != nil {
+	} else if d.Err != nil {
+		text, _ := s.textsOf(r)
 		if clock := clockInTime.FindStringSubmatch(text); clock != nil {
 			hour = clock[1]
 		}

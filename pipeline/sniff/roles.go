@@ -192,9 +192,10 @@ func (t *table) join() {
 	}
 }
 
-// mayBeHours reports whether a column has 24 different whole numbers from 0 to 24.
+// mayBeHours reports whether a column has 24 different whole numbers from 0 to 24, or also 25 where a clock is set back.
 func (c *column) mayBeHours() bool {
-	return c.whole() && c.forms().distinct == 24 && slices.Min(c.values()) >= 0 && slices.Max(c.values()) <= 24
+	n := c.forms().distinct
+	return c.whole() && (n == 24 || n == 25) && slices.Min(c.values()) >= 0 && slices.Max(c.values()) <= float64(n)
 }
 
 // oncePerHour reports whether nine of ten dates have each of 24 hours equally often.
