@@ -198,22 +198,16 @@ func (c *column) mayBeHours() bool {
 	return c.whole() && (n == 24 || n == 25) && slices.Min(c.values()) >= 0 && slices.Max(c.values()) <= float64(n)
 }
 
-// oncePerHour reports whether nine of ten dates have each of 24 hours equally often.
+// oncePerHour reports whether dates have most of the hours, and nine of ten hours of a date equally often.
 func (date *column) oncePerHour(hours *column) bool {
-	count := map[int32]map[int32]int{} // by date and hour
+	records, times := map[[2]int32]int{}, map[int]int{} // by date and hour; number of hours by their number of records
 	for i, day := range date.forms().codes {
-		if count[day] == nil {
-			count[day] = map[int32]int{}
-		}
-		count[day][hours.forms().codes[i]]++
+		records[[2]int32{day, hours.forms().codes[i]}]++
 	}
-	full := 0
-	for _, c := range count {
-		if n := slices.Sorted(maps.Values(c)); len(n) == 24 && n[0] == n[23] {
-			full++
-		}
+	for _, n := range records {
+		times[n]++
 	}
-	return 10*full >= 9*len(count)
+	return len(records) >= 12*date.forms().distinct && 10*slices.Max(slices.Collect(maps.Values(times))) >= 9*len(records)
 }
 
 // zoneOf returns the zone in the name of a column of times, such as Date Time, GMT+02:00; "" if it has none.
