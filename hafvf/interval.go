@@ -231,7 +231,7 @@ func (m mixed) bisect(p, x, sd float64) float64 {
 // newton finds the quantile of p by Newton's method. z is the quantile of p of a standard normal. ok is false if the
 // iteration does not converge quickly.
 func (m mixed) newton(p, z, sd float64) (quantile float64, ok bool) {
-	const tolerance = 1e-7 // in units of sd
+	const tolerance = 3e-8 // in units of sd
 	heaviest, width := &m[0], math.Inf(1)
 	for i := range m {
 		if c := &m[i]; c.weight > 0 {

@@ -235,7 +235,7 @@ func TestQuantileOfWidths(t *testing.T) {
 			continue
 		}
 		found++
-		if l, u := mix.bisect(.025, mean, sd), mix.bisect(.975, mean, sd); math.Abs(lower-l) > 1e-7*sd || math.Abs(upper-u) > 1e-7*sd {
+		if l, u := mix.bisect(.025, mean, sd), mix.bisect(.975, mean, sd); math.Abs(lower-l) > 3e-8*sd || math.Abs(upper-u) > 3e-8*sd {
 			t.Errorf("%g and %g, and by halves %g and %g, where the scale is %g", lower, upper, l, u, sd)
 		}
 	}
