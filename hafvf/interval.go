@@ -69,8 +69,8 @@ func (b *Bank) PredictAll(req *Prediction, s State, elapsed float64, x []float64
 			c.Distribution, c.weight = expfam.Student(mean, sd*sd, math.MaxFloat64), o.Weight
 			restWeight -= o.Weight
 		}
-		for i := range parts { // from the last to the first, so that components of the naive prior keep their curves
-			c := &b.mixed[total-1-i]
+		for i := range parts {
+			c := &b.mixed[len(extra)+i]
 			c.Distribution, c.weight = b.laws[i*n+k], restWeight*parts[i].weight
 		}
 		req.Lower[k], req.Upper[k] = b.mixed.interval(req.Level, mean, req.SD[k])
@@ -121,7 +121,6 @@ func (b *Bank) starting(parts []mixturePart, s State, x []float64) []mixturePart
 type component struct {
 	expfam.Distribution
 	weight float64
-	curve  expfam.Curve // scratch of newton
 }
 
 // mixed is a mixture. Its weights sum to one.
@@ -130,11 +129,6 @@ type mixed []component
 // interval returns the central interval with probability level. mean and sd are the moments of the mixture.
 func (m mixed) interval(level, mean, sd float64) (lower, upper float64) {
 	below, total := (1-level)/2, m.CDF(math.Inf(1)) // rounding may make total less than 1
-	if _, whole := m[0].Lattice(); !whole && !notFinite(sd) {
-		if lower, upper, ok := m.newton(below*total, (1-below)*total, math.Sqrt2*math.Erfinv(level), sd); ok {
-			return lower, upper
-		}
-	}
 	sd = m.spread(total, mean, sd)
 	lower = m.quantile(below*total, mean, sd)
 	return lower, math.Max(lower, m.quantile((1-below)*total, mean, sd))
@@ -175,18 +169,26 @@ func (m mixed) spread(total, mean, sd float64) float64 {
 }
 
 // quantile returns the smallest value at which the distribution function is at least p, or NaN if the
-// distribution function is NaN. The search starts at the quantile of a normal with this mean and sd; mean need
-// not be finite.
+// distribution function is NaN. mean and sd are the location and scale of the mixture; mean need not be finite.
 func (m mixed) quantile(p, mean, sd float64) float64 {
+	z := math.Sqrt2 * math.Erfinv(2*p-1)
+	if _, whole := m[0].Lattice(); !whole {
+		if x, ok := m.newton(p, z, sd); ok {
+			return x
+		}
+	}
 	if notFinite(mean) {
 		mean = 0
 	}
-	normal := mean
-	if z := math.Sqrt2 * math.Erfinv(2*p-1); !notFinite(z) {
-		normal += z * sd
+	if !notFinite(z) {
+		mean += z * sd
 	}
-	perUnit, whole := m[0].Lattice()
-	lo, hi := normal-sd/4, normal+sd/4
+	return m.bisect(p, mean, sd)
+}
+
+// bisect finds the quantile of p by bisection, from a bracket around x on.
+func (m mixed) bisect(p, x, sd float64) float64 {
+	lo, hi := x-sd/4, x+sd/4
 	below, above := m.CDF(lo)-p, m.CDF(hi)-p
 	for step := sd / 4; below >= 0 && !math.IsInf(lo, 0); step *= 2 {
 		hi, above = lo, below
@@ -201,40 +203,21 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 	if math.IsNaN(below) || math.IsNaN(above) {
 		return math.NaN()
 	}
+	perUnit, whole := m[0].Lattice()
 	if whole && perUnit >= 1 && math.Max(-lo, hi)*perUnit < 0x1p52 {
 		const rounding = 0x1p-51 // relative, of k/n and of the product
 		return m.onLattice(p, perUnit, math.Floor(lo*perUnit*(1-rounding)), math.Floor(hi*perUnit*(1+rounding)), below, above)
 	}
-	// The secant finds the quantile where the function is smooth: if an end does not move, its value is halved
-	// (the Illinois rule). Bisection finds it where the function has steps. below stays negative, and above
-	// stays nonnegative.
 	tolerance := 1e-9 * sd
-	width, stays := hi-lo, 0
-	for i := 1; hi-lo > tolerance; i++ {
+	for hi-lo > tolerance {
 		middle := lo + (hi-lo)/2
-		x := middle
-		if i%4 != 0 || hi-lo <= width/4 {
-			x = lo - below*(hi-lo)/(above-below)
-			x = math.Max(lo+tolerance/2, math.Min(x, hi-tolerance/2))
+		if middle <= lo || middle >= hi {
+			break // lo and hi are neighbouring floats
 		}
-		if i%4 == 0 {
-			width = hi - lo
-		}
-		if !(x > lo && x < hi) { // the tolerance is smaller than the distance between floats here
-			if x = middle; x <= lo || x >= hi {
-				break // lo and hi are neighbouring floats
-			}
-		}
-		if f := m.CDF(x) - p; f < 0 {
-			if lo, below = x, f; stays > 0 {
-				above /= 2
-			}
-			stays = 1
+		if m.CDF(middle) < p {
+			lo = middle
 		} else {
-			if hi, above = x, f; stays < 0 {
-				below /= 2
-			}
-			stays = -1
+			hi = middle
 		}
 	}
 	if whole { // a bound of a share is at most 1
@@ -245,45 +228,38 @@ func (m mixed) quantile(p, mean, sd float64) float64 {
 	return hi
 }
 
-// newton finds the quantiles of the probabilities below and above by Newton's method. −z and z are these
-// quantiles of a standard normal. ok is false if the iteration does not converge quickly.
-func (m mixed) newton(below, above, z, sd float64) (lower, upper float64, ok bool) {
+// newton finds the quantile of p by Newton's method. z is the quantile of p of a standard normal. ok is false if the
+// iteration does not converge quickly.
+func (m mixed) newton(p, z, sd float64) (quantile float64, ok bool) {
+	const tolerance = 3e-8 // in units of sd
 	heaviest, width := &m[0], math.Inf(1)
 	for i := range m {
 		if c := &m[i]; c.weight > 0 {
-			c.SetCurve(&c.curve)
-			if width = math.Min(width, c.curve.Width()); c.weight > heaviest.weight {
+			if width = math.Min(width, c.Width()); c.weight > heaviest.weight {
 				heaviest = c
 			}
 		}
 	}
-	find := func(p, x float64) (quantile float64, ok bool) {
-		const tolerance = 1e-8 // in units of sd
-		last := 0.             // density at the previous point
-		for range 10 {
-			f, density := -p, 0.
-			for i := range m {
-				if c := &m[i]; c.weight > 0 {
-					cdf, slope := c.curve.At(x)
-					f, density = f+c.weight*cdf, density+c.weight*slope
-				}
+	x, last := heaviest.Near(p, z), 0. // last is the density at the previous point
+	for range 10 {
+		f, density := -p, 0.
+		for i := range m {
+			if c := &m[i]; c.weight > 0 {
+				cdf, slope := c.At(x)
+				f, density = f+c.weight*cdf, density+c.weight*slope
 			}
-			step := f / density
-			x -= step
-			switch {
-			case !(math.Abs(step) < 4*sd):
-				return 0, false
-			case math.Abs(step) < width/20 && math.Abs(step*(density-last)) < tolerance*sd*density:
-				return x, true // the error is below step/2 times the relative change of the density
-			}
-			last = density
 		}
-		return 0, false
+		step := f / density
+		x -= step
+		switch {
+		case !(math.Abs(step) < 4*sd):
+			return 0, false
+		case math.Abs(step) < width/20 && math.Abs(step*(density-last)) < tolerance*sd*density:
+			return x, true // the error is below step/2 times the relative change of the density
+		}
+		last = density
 	}
-	if lower, ok = find(below, heaviest.curve.Near(below, -z)); ok {
-		upper, ok = find(above, heaviest.curve.Near(above, z))
-	}
-	return lower, math.Max(lower, upper), ok
+	return 0, false
 }
 
 // onLattice returns the quantile of p among the multiples of 1/perUnit in (lo/perUnit, hi/perUnit]. below and

@@ -229,12 +229,13 @@ func TestQuantileOfWidths(t *testing.T) {
 			mean, square = mean+c.weight*a, square+c.weight*(a*a+sd*sd)
 		}
 		sd := math.Sqrt(square - mean*mean)
-		lower, upper, ok := mix.newton(.025, .975, 1.96, sd)
-		if !ok {
+		lower, ok := mix.newton(.025, -1.96, sd)
+		upper, okUpper := mix.newton(.975, 1.96, sd)
+		if !ok || !okUpper {
 			continue
 		}
 		found++
-		if l, u := mix.quantile(.025, mean, sd), mix.quantile(.975, mean, sd); math.Abs(lower-l) > 3e-8*sd || math.Abs(upper-u) > 3e-8*sd {
+		if l, u := mix.bisect(.025, mean, sd), mix.bisect(.975, mean, sd); math.Abs(lower-l) > 3e-8*sd || math.Abs(upper-u) > 3e-8*sd {
 			t.Errorf("%g and %g, and by halves %g and %g, where the scale is %g", lower, upper, l, u, sd)
 		}
 	}

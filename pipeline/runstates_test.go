@@ -229,7 +229,10 @@ func TestStateFileRefuses(t *testing.T) {
 	}
 	flipped := slices.Clone(good)
 	flipped[len(flipped)/2] ^= 1
-	for name, bad := range map[string][]byte{"cut": good[:len(good)-9], "damaged": flipped, "text": []byte("key,time,x\n"), "empty": {}} {
+	older := bytes.Replace(good, []byte("hafvf states 2\n"), []byte("hafvf states 1\n"), 1)
+	for name, bad := range map[string][]byte{
+		"cut": good[:len(good)-9], "damaged": flipped, "older": older, "text": []byte("key,time,x\n"), "empty": {},
+	} {
 		expect.OK(t, os.WriteFile(states, bad, 0o600))
 		expect.Error(t, run("model: {family: normal}\n"), "is not a state file, or it is damaged", name)
 	}

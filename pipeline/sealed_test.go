@@ -196,9 +196,9 @@ func TestStatesWithoutSeal(t *testing.T) {
 
 	states := filepath.Join(t.TempDir(), "states.bin")
 	var file bytes.Buffer
-	file.WriteString("hafvf states 1\n")
+	file.WriteString("hafvf states 2\n")
 	z := expect.Get(zstd.NewWriter(&file))(t)
-	expect.Get(z.Write([]byte("\x02k1\x02\x00\x01")))(t)
+	expect.Get(z.Write([]byte("\x00\x02k1\x02\x00\x01")))(t)
 	expect.OK(t, errors.Join(z.Close(), os.WriteFile(states, file.Bytes(), 0o600)))
 	in := write(t, "in.jsonl", observations(10, 1)...)
 	err = execute(t, "model: {family: normal}\nstate: "+states+"\nsource: {jsonl: {path: "+in+"}}\nsink: none\n", quiet)

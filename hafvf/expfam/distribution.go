@@ -74,9 +74,7 @@ func (d Distribution) Lattice() (perUnit float64, ok bool) {
 func (d Distribution) CDF(x float64) float64 {
 	switch d.law {
 	case studentsT, lomax:
-		var c Curve
-		d.SetCurve(&c)
-		p, _ := c.At(x)
+		p, _ := d.At(x)
 		return math.Max(p, 0)
 	case negativeBinomial:
 		return countCDF(d.a, d.b, x)
@@ -92,54 +90,39 @@ func (d Distribution) CDF(x float64) float64 {
 	return 1
 }
 
-// A Curve is a Distribution that is not on a lattice, with the parts that do not depend on x precomputed.
-type Curve struct {
-	Distribution
-	scale float64 // of Student's t
-	t     special.Student
-}
-
-// SetCurve sets c to the curve of d. It takes less time if c was Student's t with the same degrees of freedom.
-func (d Distribution) SetCurve(c *Curve) {
-	if c.Distribution = d; d.law == studentsT {
-		c.scale = math.Sqrt(d.b)
-		if c.t.Nu != d.c {
-			c.t = special.NewStudent(d.c)
-		}
-	}
-}
-
-// At returns P(X ≤ x) and the density at x. Below 0, where both are zero for a time, it returns the tangent at
-// 0 instead, which leads Newton's method back.
-func (c *Curve) At(x float64) (cdf, density float64) {
-	if c.law == lomax {
-		if density = c.a / c.b; x < 0 {
+// At returns P(X ≤ x) and the density at x of a distribution that is not on a lattice. Below 0, where both are zero for a
+// time, it returns the tangent at 0 instead, which leads Newton's method back.
+func (d Distribution) At(x float64) (cdf, density float64) {
+	if d.law == lomax {
+		if density = d.a / d.b; x < 0 {
 			return density * x, density
 		}
-		beyond := special.Exp(-c.a * special.Log1p(x/c.b))
-		return 1 - beyond, c.a / (c.b + x) * beyond
+		tail := special.Exp(-d.a * special.Log1p(x/d.b))
+		return 1 - tail, d.a / (d.b + x) * tail
 	}
-	cdf, density = c.t.At((x - c.a) / c.scale)
-	if x > c.a {
+	scale := math.Sqrt(d.b)
+	cdf, density = special.Student(d.c, (x-d.a)/scale)
+	if x > d.a {
 		cdf = 1 - cdf
 	}
-	return cdf, density / c.scale
+	return cdf, density / scale
 }
 
-// Width returns the approximate distance over which the density changes.
-func (c *Curve) Width() float64 {
-	if c.law == lomax {
-		return c.b / math.Max(c.a, 1)
+// Width returns the approximate distance over which the density changes. The distribution is not on a lattice.
+func (d Distribution) Width() float64 {
+	if d.law == lomax {
+		return d.b / math.Max(d.a, 1)
 	}
-	return c.scale
+	return math.Sqrt(d.b)
 }
 
-// Near returns the approximate quantile of p. z is the quantile of p of a standard normal.
-func (c *Curve) Near(p, z float64) float64 {
-	if c.law == lomax {
-		return c.b * math.Expm1(-math.Log1p(-p)/c.a)
+// Near returns the approximate quantile of p of a distribution that is not on a lattice. z is the quantile of p of a
+// standard normal.
+func (d Distribution) Near(p, z float64) float64 {
+	if d.law == lomax {
+		return d.b * math.Expm1(-math.Log1p(-p)/d.a)
 	}
-	return c.a + c.scale*z
+	return d.a + math.Sqrt(d.b)*z
 }
 
 // maxTerms is the maximum number of probabilities that are summed.

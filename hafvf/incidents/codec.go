@@ -406,10 +406,8 @@ func (c *stateCodec) open(inc *incident) {
 		c.bool(&inc.wider)
 	}
 	c.numbers(&inc.recurs, &inc.usual, &inc.reported)
-	if !c.Writes && inc.page && !paged { // a state of an older version
-		inc.paged, inc.pagedAt = max(1, inc.reported), inc.opened
-	}
 	c.step(&inc.step)
+	c.Check(paged || !inc.page)
 	c.Check(inc.window > 0 && inc.window <= maxWindowSteps*moment(maxStep))
 	var members []Member
 	for _, name := range slices.Sorted(maps.Keys(inc.members)) {

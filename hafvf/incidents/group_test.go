@@ -3,9 +3,7 @@ package incidents
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"gonum.org/v1/gonum/mathext"
 	"pgregory.net/rapid"
@@ -92,38 +90,5 @@ func TestFleetCommon(t *testing.T) {
 		if got, back := f.common(c[0], c[1]), f.common(c[1], c[0]); got != c[2] || back != c[2] {
 			t.Errorf("common of %q and %q is %q and %q, want %q", c[0], c[1], got, back, c[2])
 		}
-	}
-}
-
-// A state of an older version has the page of an incident, but not the number of its members. Its next alarm is no
-// page.
-func TestRestoreOlderPage(t *testing.T) {
-	f := expect.Get(New(Config{}))(t)
-	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
-	keys := strings.Split("abcdefghi", "")
-	for _, k := range keys {
-		f.Register("g/"+k, begin, time.Minute, 7*24*time.Hour)
-	}
-	add := func(i int) (pages int) {
-		now := begin.Add(time.Hour + time.Duration(i)*time.Minute)
-		f.Add(Alarm{ID: keys[i], Key: "g/" + keys[i], Time: now, Score: 5})
-		for _, e := range f.Advance(now).Events {
-			if e.Page && e.State != Closed {
-				pages++
-			}
-		}
-		return pages
-	}
-	opened := 0
-	for i := range 8 {
-		opened += add(i)
-	}
-	if opened == 0 || len(f.open) != 1 {
-		t.Fatalf("%d pages, %d open incidents", opened, len(f.open))
-	}
-	f.open[0].paged = 0
-	f = expect.Get(Restore(Config{}, expect.Get(f.AppendBinary(nil))(t)))(t)
-	if pages := add(8); pages != 0 {
-		t.Errorf("%d pages at the next alarm", pages)
 	}
 }

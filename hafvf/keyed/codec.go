@@ -2,7 +2,6 @@ package keyed
 
 import (
 	"encoding/binary"
-	"math"
 
 	"hafvf/internal/compact"
 )
@@ -192,11 +191,7 @@ func estimateForm(c *compact.Codec, e *Estimate) {
 	vectorsForm(c, &e.X)
 	momentsForm(c, &e.Predicted, &e.Estimate)
 	c.Lists(&e.Lower, &e.Upper, &e.Levels, &e.Posterior)
-	numbers := []*float64{&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory, &e.LearningRate}
-	if !c.Writes && len(c.B) > 0 && c.B[0] == 4 { // alerts in older states have no learning rate
-		numbers, e.LearningRate = numbers[:4], math.NaN()
-	}
-	c.Scalars(numbers...)
+	c.Scalars(&e.LogPredictive, &e.ELBO, &e.Weight, &e.Memory, &e.LearningRate)
 	compact.Unsigned(c, &e.Iterations)
 	silent, detects, recovered := e.Silence != nil, e.Detection != nil, e.Recovered != nil
 	if c.Bits(&e.Converged, &e.Missing, &silent, &e.Quiet); silent {

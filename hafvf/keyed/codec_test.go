@@ -34,15 +34,6 @@ func TestCodecKeepsEverything(t *testing.T) {
 		Alarm:     &Alert{Kind: "novelty", LogOdds: 1, Size: 2, Score: 3, Threshold: nan, Message: "k: x"},
 		Belief:    &Alert{Kind: "revision", Corrects: "c", Start: o.Time, Delay: 4, LogOdds: -1, Size: 6, Output: 7, Before: Moments{[]float64{1}, []float64{2}}, After: Moments{[]float64{3}, []float64{4}}, Usual: Moments{[]float64{5}, []float64{6}}}}
 	expect.Form(t, estimateForm, e)
-
-	// Estimates in older states have no learning rate.
-	e.ExtraFields, e.LearningRate = "", nan
-	current, older := compact.AppendFloats(nil, []float64{-1, -2, .5, 7, nan}), compact.AppendFloats(nil, []float64{-1, -2, .5, 7})
-	var gotE Estimate
-	err := gotE.UnmarshalBinary(bytes.Replace(compact.Encode(nil, e, estimateForm), current, older, 1))
-	if diff := cmp.Diff(e, gotE, cmpopts.EquateNaNs()); diff != "" || err != nil {
-		t.Errorf("%v %s", err, diff)
-	}
 }
 
 // filledKeyState returns an estimator and a KeyState with a track, times and a waiting observation.

@@ -117,27 +117,22 @@ func (f *Fleet) form(c *compact.Codec, inner *[]byte) {
 		c.Times(&h.time)
 		compact.Texts(c, &h.event)
 	})
-	if c.Nested(f.digests.Append, f.digests.Decode); c.Writes || len(c.B) > 0 { // older states end here
-		tail := uint8(pageCandidatesFollow)
-		compact.Unsigned(c, &f.maxKeys)
-		compact.Bytes(c, &tail)
-		if c.Check(tail == maxKeysFollow || tail == pageCandidatesFollow); tail == pageCandidatesFollow {
-			compact.Entries(c, f.pageCandidates, 4, incidents.AlarmName.Compare, func(n *incidents.AlarmName, event *[]byte) {
-				nameForm(c, n)
-				compact.Texts(c, event)
-			})
-			c.Nested(f.digests.AppendMessages, f.digests.DecodeMessages)
-		}
-	}
+	c.Nested(f.digests.Append, f.digests.Decode)
+	tail := uint8(tailTag)
+	compact.Unsigned(c, &f.maxKeys)
+	compact.Bytes(c, &tail)
+	c.Check(tail == tailTag)
+	compact.Entries(c, f.pageCandidates, 4, incidents.AlarmName.Compare, func(n *incidents.AlarmName, event *[]byte) {
+		nameForm(c, n)
+		compact.Texts(c, event)
+	})
+	c.Nested(f.digests.AppendMessages, f.digests.DecodeMessages)
 }
 
-func nameForm(c *compact.Codec, n *incidents.AlarmName) { compact.Texts(c, &n.Key, &n.ID, &n.Kind) }
+// tailTag precedes the page candidates and the messages of the digests.
+const tailTag = 2
 
-// Parts of a state that can follow its digests.
-const (
-	maxKeysFollow        = 1 // the maximum number of keys; it is encoded before this number
-	pageCandidatesFollow = 2 // after the maximum number: the page candidates and the messages of the digests
-)
+func nameForm(c *compact.Codec, n *incidents.AlarmName) { compact.Texts(c, &n.Key, &n.ID, &n.Kind) }
 
 // MaxKeys returns the maximum number of keys that the fleet had at one time.
 func (f *Fleet) MaxKeys() int { return f.maxKeys }

@@ -59,8 +59,7 @@ func encoded(t *testing.T, f *Fleet) []byte {
 }
 
 // Waiting alarms are reported even if the stored fleet has other separators, or is damaged in its incidents alone.
-// A state without the number of keys, of an older format, can be restored. The number of keys survives other
-// separators.
+// The number of keys survives other separators.
 func TestRestoreReset(t *testing.T) {
 	f := newFleet(t, Config{}, &heard{})
 	take(t, f, alarm("a/b", "f:1", start, 5, keyed.Pace{Step: time.Minute, Budget: time.Hour}))
@@ -71,7 +70,7 @@ func TestRestoreReset(t *testing.T) {
 		separators string
 		state      []byte
 		reset      bool
-	}{"same": {"", state, false}, "separators": {".", state, true}, "damaged": {"", damaged, true}, "older": {"", state[:len(state)-3], false}} {
+	}{"same": {"", state, false}, "separators": {".", state, true}, "damaged": {"", damaged, true}} {
 		var got heard
 		f, reset, err := Restore(Config{Config: incidents.Config{Separators: c.separators}}, c.state, &got)
 		if err != nil || (reset != nil) != c.reset {

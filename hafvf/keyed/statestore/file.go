@@ -19,25 +19,25 @@ import (
 )
 
 // fileMagic starts a state file. The parts after it are compressed, with a checksum, and each follows its length:
-// the position of the source, then the key and the sealed state of every key. Version 1 has no position.
+// the position of the source, then the key and the sealed state of every key.
 const (
-	fileMagic  = "hafvf states 2\n"
-	fileMagic1 = "hafvf states 1\n"
+	filePrefix = "hafvf states "
+	fileMagic  = filePrefix + "2\n"
 )
 
 // maxPart limits a length in bytes, so that a damaged length does not allocate all memory.
 const maxPart = 1 << 30
 
-// IsFile reports whether a file looks like a state file.
+// IsFile reports whether a file looks like a state file, of any version.
 func IsFile(path string) bool {
 	f, err := inputfile.Open(path)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	head := make([]byte, len(fileMagic))
+	head := make([]byte, len(filePrefix))
 	_, err = io.ReadFull(f, head)
-	return err == nil && (string(head) == fileMagic || string(head) == fileMagic1)
+	return err == nil && string(head) == filePrefix
 }
 
 // ReadFile calls each with every state of a state file, until it returns false. It returns the source position that
@@ -64,10 +64,10 @@ func ReadFile(path string, each func(State) bool) (source []byte, err error) {
 func read(r *bufio.Reader, each func(State) bool) (source []byte, err error) {
 	magic := make([]byte, len(fileMagic))
 	_, err = io.ReadFull(r, magic)
-	if newer, found := bytes.CutPrefix(magic, []byte(fileMagic[:len(fileMagic)-len("2\n")])); err == nil && found && newer[0] > '2' {
+	if newer, found := bytes.CutPrefix(magic, []byte(filePrefix)); err == nil && found && newer[0] > '2' {
 		return nil, fmt.Errorf("it begins with %q: %w", magic, keyed.ErrNewer)
 	}
-	if err != nil || string(magic) != fileMagic && string(magic) != fileMagic1 {
+	if err != nil || string(magic) != fileMagic {
 		return nil, fmt.Errorf("it does not begin with %q", fileMagic)
 	}
 	z, err := zstd.NewReader(r)
@@ -76,10 +76,8 @@ func read(r *bufio.Reader, each func(State) bool) (source []byte, err error) {
 	}
 	defer z.Close()
 	in := bufio.NewReader(z)
-	if string(magic) == fileMagic {
-		if source, err = readPart(in); err != nil {
-			return nil, err
-		}
+	if source, err = readPart(in); err != nil {
+		return nil, err
 	}
 	for {
 		if _, err := in.Peek(1); err == io.EOF {
