@@ -3,8 +3,10 @@ package serve
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -58,8 +60,10 @@ func readTime(p *times.Parser, folds *times.Folds, key, text string) (int64, err
 		return none, nil
 	}
 	t, err := p.ParseLocal(text)
-	if err != nil {
-		return none, err
+	if err != nil { // the caller has no time_format
+		reason, _, _ := strings.Cut(err.Error(), ", or set time_format")
+		reason, _, _ = strings.Cut(reason, ": if it is a Unix time")
+		return none, errors.New(reason)
 	}
 	if key != "" && t.Location() != time.UTC {
 		t = folds.Resolve(key, t)

@@ -312,7 +312,7 @@ def test_episodes():
     assert rows["detect_episode_id"].notna().sum() == len(inside) < len(rows)
     brief = hafvf.filter(df, detect={"settling": "0s"})
     assert brief["detect_episode_state"].astype(object).equals(rows["detect_episode_state"].astype(object))
-    silent = hafvf.run(series(2), detect=True).alerts
+    silent = hafvf.run(series(2)).alerts
     assert silent.empty and list(silent.columns) == hafvf._frame.ALERT_COLUMNS
 
 
@@ -355,3 +355,44 @@ def test_shares_are_those_of_the_program(run_program, tmp_path):
     want = sorted(want, key=lambda r: (r["time"], r["key"]))
     assert got["x_0"].fillna(-1).tolist() == [-1 if r["x"][0] is None else r["x"][0] for r in want] != []
     assert got["estimate_mean"].tolist() == [r["estimate"]["mean"] for r in want]
+
+
+@pytest.mark.parametrize("kind", ["int32", "category", "object", "Int64"])
+def test_results_join(kind):
+    df = series(300, keys=(7, 8)).astype({"key": kind}).sample(frac=1, random_state=2)
+    df["time"] = df["time"].dt.as_unit("s").dt.tz_localize("Europe/Berlin")
+    df.iloc[3, 2] = np.inf
+    df.loc[df["time"].isin(df["time"].nlargest(40)), "x"] += 40
+    about = {"detect": {"settling": "0s"}, "silence": {"after": "1h"}}
+    with pytest.warns(UserWarning, match="1 row was rejected"):
+        got = hafvf.run(df, states=hafvf.run(df.sort_values("time").head(60).assign(key="new"), **about).states, **about)
+    assert "new" in got.alerts["key"].tolist() and got.alerts["row"].isna().any()
+    assert got.estimates.dtypes["key"] == got.rejected.dtypes["key"] == df.dtypes["key"]
+    assert got.estimates["key"].equals(df["key"])
+    for frame in (got.estimates, got.alerts):
+        assert frame.dtypes["time"] == df.dtypes["time"]
+    alarms = got.alerts[got.alerts["row"].notna()]
+    assert len(alarms) >= 2 and df.iloc[alarms["row"]]["x"].tolist() == alarms["x"].tolist()
+    assert df.loc[alarms["index"].tolist(), "time"].tolist() == alarms["time"].tolist()
+    joined = got.joined(df)
+    assert joined.columns[:3].tolist() == ["key", "time", "x"] and joined["detect_alarm"].notna().sum() == len(alarms)
+    assert joined["n"].equals(got.estimates["n"]) and "n_hafvf" in got.joined(df.assign(n=1))
+    assert len(df.merge(got.alerts, on=["key", "time"])) == len(alarms)
+    with pytest.raises(ValueError, match="another index"):
+        got.joined(df.head(3))
+
+
+def test_frames_with_to_pandas_are_taken():
+    class Other:
+        def to_pandas(self):
+            return series(30)
+
+    assert hafvf.filter(Other()).equals(hafvf.filter(series(30)))
+    assert hafvf.run(series(30)).joined(Other()).shape == (60, 12)
+
+
+def test_wide_rows(monkeypatch):
+    df = pd.DataFrame({"time": pd.date_range("2026-01-01", periods=30, freq="h"), "x": np.arange(30) % 3})
+    want = hafvf.filter(df, family="categorical", dim=200)
+    monkeypatch.setattr("hafvf._client._MOST_NUMBERS", 5000)
+    assert hafvf.filter(df, family="categorical", dim=200).equals(want)

@@ -87,7 +87,8 @@ def opened(answer: memoryview) -> memoryview:
         raise _DeadError("the checksum of the answer is wrong")
     if kind == ord("e"):
         wrong = json.loads(bytes(answer))
-        raise HafvfError(wrong["code"], (f"key {wrong['key']!r}: " if wrong.get("key") else "") + wrong["error"])
+        remedy = "; give the settings that states= were made with" if "fingerprint" in wrong["error"] else ""
+        raise HafvfError(wrong["code"], (f"key {wrong['key']!r}: " if wrong.get("key") else "") + wrong["error"] + remedy)
     return answer
 
 

@@ -184,7 +184,7 @@ def _pandas(data: Data) -> pd.DataFrame:
     if isinstance(data, pd.Series):
         return data.to_frame("x" if data.name is None else data.name)
     if not isinstance(data, pd.DataFrame):
-        remedy = f"give a DataFrame or a Series of pandas, polars or Arrow, as by pd.DataFrame({type(data).__name__.lower()}(…))"
+        remedy = "give a DataFrame or a Series of pandas, polars or Arrow, such as pd.DataFrame(data)"
         raise TypeError(f"data is a {type(data).__name__}: {remedy}")
     return data
 
@@ -274,7 +274,8 @@ def _frame_of(
             return data, []
         if "x" not in data and len(others) != 1:
             text = f"the frame has no column x: give values=… with the column of values, one of {list(data.columns)}"
-            raise KeyError(text + '; if each column is a series: df.melt(id_vars=["time"], var_name="key", value_name="x")')
+            times = "ignore_index=False" if isinstance(data.index, pd.DatetimeIndex) else "id_vars=['time']"
+            raise KeyError(f"{text}; if each column is a series: df.melt({times}, var_name='key', value_name='x')")
         values = "x" if "x" in data else others[0]
     columns = list(values) if isinstance(values, (list, pd.Index)) else [values]
     for name in columns:
@@ -509,7 +510,8 @@ def _alerts(found: list[dict[str, Any]], given: _Input, places: Places, index: p
     out["row"] = pd.array(rows, "Int64")
     known = [row for row in rows if row is not None]
     labels = iter(_labels(index[known]))
-    out["index"] = _labels(index[known]) if len(known) == len(rows) else [None if row is None else next(labels) for row in rows]
+    some = [None if row is None else next(labels) for row in rows]
+    out["index"] = _labels(index[known]) if len(known) == len(rows) else pd.Series(some, dtype=object)
     return out
 
 
