@@ -207,6 +207,7 @@ func (s *Server) use(index int) *model {
 	if len(s.used) > maxModels {
 		oldest := s.used[0]
 		delete(s.modelIndex, s.models[oldest].settings)
+		s.states.drop(s.models[oldest])
 		s.models[oldest], s.used = nil, slices.Delete(s.used, 0, 1)
 	}
 	return s.models[index]

@@ -351,7 +351,15 @@ func TestModelsAreBounded(t *testing.T) {
 		c.model(settings(0))
 	}
 	expect.Same(t, 0, c.model(settings(0)).Model)
+	old := c.model(settings(1))
+	c.batch(old, request{flags: everyAnswer, length: 1, horizon: none, now: none, keys: []keyRequest{everyMinute("a", nil, 0, 1)}})
+	expect.Same(t, 1, len(c.states.recent))
+	for i := 2; i < maxModels; i++ {
+		c.model(settings(i))
+	}
+	c.model(settings(0))
 	second := c.model(settings(maxModels))
+	expect.Same(t, 0, len(c.states.recent), "states of a model that is dropped")
 	expect.Same(t, maxModels, second.Model)
 	expect.Same(t, maxModels, len(c.modelIndex))
 	r := request{model: 1, horizon: none, now: none}

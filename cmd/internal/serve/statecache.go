@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"maps"
 	"sync"
 
 	"hafvf/hafvf/keyed"
@@ -52,4 +53,13 @@ func (c *stateCache) put(m *model, key string, encoded []byte, e keyed.KeyState)
 		c.recent, c.old, c.bytes = map[cacheKey]*cachedState{}, c.recent, size
 	}
 	c.recent[cacheKey{m, key}] = &cachedState{bytes.Clone(encoded), e}
+}
+
+// drop removes the states of a model.
+func (c *stateCache) drop(m *model) {
+	c.Lock()
+	defer c.Unlock()
+	of := func(k cacheKey, _ *cachedState) bool { return k.model == m }
+	maps.DeleteFunc(c.recent, of)
+	maps.DeleteFunc(c.old, of)
 }

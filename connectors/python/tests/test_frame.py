@@ -340,6 +340,16 @@ def test_the_readme_runs(capsys, monkeypatch):
     block = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
     exec(block, {})
     assert "usual at this hour" in capsys.readouterr().out
+    first, *others = [
+        part.split("```")[0] for part in (ROOT / "connectors/python/README.md").read_text().split("```python\n")[1:]
+    ]
+    names = {}
+    exec(first, names)
+    assert "usual at this hour" in capsys.readouterr().out
+    exec(next(block for block in others if "joined(df)" in block), names)
+    df, alarms = names["df"], names["result"].alerts["row"].count()
+    assert len(names["table"]) == len(names["messages"]) == len(df) and len(names["alarms"]) == alarms > 20
+    assert names["messages"]["message"].count() == alarms
 
 
 def test_shares_are_those_of_the_program(run_program, tmp_path):
