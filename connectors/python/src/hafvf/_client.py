@@ -150,7 +150,7 @@ class _Child:
 
     def _read(self) -> memoryview:
         """Returns a frame without its length. The child sends one frame per request: no bytes follow it."""
-        begin = self.of.read(1 << 16)
+        begin = self.of.read(1 << 13)
         while 0 < len(begin) < _LENGTH.size and (more := self.of.read(_LENGTH.size - len(begin))):
             begin += more
         if len(begin) < _LENGTH.size:
@@ -207,7 +207,7 @@ class _Pool:
         said = ""
         for _ in range(_TRIES):
             with self.lock:
-                while self.idle and self.idle[0].process.poll() is not None:  # a child ends after a minute without a call
+                while len(self.idle) > 1 and self.idle[0].process.poll() is not None:  # it ends after a minute without a call
                     self.idle.popleft().kill()
                 child = self.idle.pop() if self.idle else None
             try:
@@ -478,16 +478,18 @@ def _read(view: memoryview, keys: int, columns: bool, described: Description) ->
         rows.append(n)
         rejected.append(bad)
         deadlines.append(deadline)
-    n = sum(rows) if columns else 0
-    places, times = (array("<i4", n), array("<i8", n)) if n else (_NOTHING.astype("<i4"), _NOTHING)
-    found = [array("<f8", n) for _ in described.columns] if columns else []
-    bad_places = array("<i4", sum(rejected)).tolist()
+    places, times, found = _NO_PLACES, _NO_TIMES, []
+    if columns:
+        n = sum(rows)
+        places, times = array("<i4", n), array("<i8", n)
+        found = [array("<f8", n) for _ in described.columns]
+    bad_places = array("<i4", sum(rejected)).tolist() if any(rejected) else []
     records, alerts, rejects = text(), text(), text()
     reasons = [r["reason"] for r in lines(rejects)]
     return Answer(states, rows, deadlines, places, times, found, list(zip(bad_places, reasons, strict=True)), records, alerts)
 
 
-_NOTHING = np.zeros(0, "<i8")
+_NO_PLACES, _NO_TIMES = np.zeros(0, "<i4"), np.zeros(0, "<i8")
 
 
 def keep(states: dict[str, bytes], names: Iterable[str], found: Iterable[bytes]) -> None:
@@ -501,5 +503,7 @@ def keep(states: dict[str, bytes], names: Iterable[str], found: Iterable[bytes])
 
 def lines(text: bytes) -> list[dict[str, Any]]:
     """Returns the objects of JSON Lines."""
-    found: list[dict[str, Any]] = json.loads(b"[" + text.rstrip().replace(b"\n", b",") + b"]") if text else []
+    if not text:
+        return []
+    found: list[dict[str, Any]] = json.loads("[" + text[:-1].decode().replace("\n", ",") + "]")
     return found
