@@ -100,6 +100,8 @@ def test_misuses_of_the_transforms():
         found = rows | hafvf.beam.Filter()
         with pytest.raises(AttributeError, match="a Filter has no alarms: it has estimates, alerts and rejected"):
             _ = found.alarms
+        with pytest.raises(beam.typehints.TypeCheckError):
+            found.alerts | beam.Map(len).with_input_types(list[int])
         for misuse in (lambda: found | beam.Map(print), lambda: list(found)):
             with pytest.raises(TypeError, match="three collections: use its .estimates"):
                 misuse()

@@ -116,6 +116,8 @@ class Found:
     def __init__(self, estimates: Any, alerts: Any, rejected: Any) -> None:
         """Makes a Found of the three collections."""
         self.estimates, self.alerts, self.rejected = estimates, alerts, rejected
+        for collection in (estimates, alerts, rejected):
+            collection.element_type = beam.typehints.Dict[str, Any]
 
     def __getattr__(self, name: str) -> Any:
         """Raises AttributeError with the names of the collections."""
