@@ -45,7 +45,7 @@ func endWith(parent int) {
 }
 
 // maxIdle is the time without a frame after which the process ends. Its caller starts another one when it needs it.
-const maxIdle = time.Minute
+var maxIdle = time.Minute
 
 const minMemory = 64 << 20
 
@@ -56,7 +56,8 @@ var returned int64 // memory limit after the last large call
 
 // returnMemory collects and returns memory to the system after a large call.
 func returnMemory() {
-	if limit := debug.SetMemoryLimit(-1); limit > max(largeMemory, 2*returned) {
+	limit := debug.SetMemoryLimit(-1)
+	if returned = min(returned, limit); limit > max(largeMemory, 2*returned) {
 		debug.FreeOSMemory()
 		returned = setLimit()
 	}

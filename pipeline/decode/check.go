@@ -14,8 +14,9 @@ const sampleRecords = 100
 
 // CheckFiles checks the files of a source. It returns an error if the path of a file lacks a part of the key, or if the
 // times of its first records are numbers that look like spreadsheet days or years, and the config has no time_format. As
-// Unix times they would all fall on one day in 1970. remark says if they are other small numbers. format is the time_format of the config or, without one, times.Unix if most first
-// times of each file are Unix times: a later number with the digits of a date is then a Unix time too.
+// Unix times they would all fall on one day in 1970. For other small numbers it returns a remark. format is the
+// time_format of the config or, without one, times.Unix if most first times of each file are Unix times: a later number
+// with the digits of a date is then a Unix time too.
 func CheckFiles(src connectors.Source, p *Parser) (format, remark string, err error) {
 	untimed := len(p.Time) == 0 || p.Untimed || p.TimeFormat != ""
 	if untimed && len(p.path) == 0 {

@@ -48,15 +48,15 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 		return nil, failed("batch", "model %d is not among the last %d used: send its settings first", b.model, maxModels)
 	}
 	m := s.use(int(b.model))
-	if want := m.description.Length; want > 0 && b.observations() > 0 && int(b.length) != want {
+	if b.flags&withTexts != 0 {
+		b.readTimes(m.times)
+	}
+	if want := m.description.Length; want > 0 && len(b.times) > 0 && int(b.length) != want {
 		return nil, failed("batch", "observations of %d numbers; %s takes %d", b.length, m.cfg.Filter.Family, want)
 	}
 	written, err := m.settingsOfStates(b)
 	if err != nil {
 		return nil, err
-	}
-	if b.flags&withTexts != 0 {
-		b.readTimes(m.times)
 	}
 	b.firstIndex = s.observations + 1
 	s.observations += int64(len(b.times) / 8)

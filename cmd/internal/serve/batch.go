@@ -45,13 +45,6 @@ type part struct {
 	start, end int    // range of its observations in the batch
 }
 
-func (b *batch) observations() int {
-	if len(b.parts) == 0 {
-		return 0
-	}
-	return b.parts[len(b.parts)-1].end
-}
-
 func (b *batch) time(i int) int64 { return int64(binary.LittleEndian.Uint64(b.times[8*i:])) }
 
 func (b *batch) value(i, j int) float64 {

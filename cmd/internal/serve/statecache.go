@@ -8,9 +8,9 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// A stateCache stores decoded states of recent answers of all models. A state is used again if the caller sends the bytes that it was
-// encoded to. The cache saves time and changes no result. Its two generations hold maxCacheBytes each: when recent is
-// full, it replaces old.
+// A stateCache stores decoded states of recent answers of all models. A state is used again if the caller sends the
+// bytes that it was encoded to. The cache saves time and changes no result. Its two generations hold maxCacheBytes each:
+// when recent is full, it replaces old.
 type stateCache struct {
 	sync.Mutex
 	recent, old map[cacheKey]*cachedState

@@ -78,7 +78,7 @@ class Stream:
     def update_many(self, rows: Iterable[Sequence[Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Learns observations, each (key, time, x) or (key, time, x, id) as for ``update``.
 
-        It costs a tenth of single updates. The observations of a key are learned in the order of the rows.
+        It costs about a seventh of single updates. The observations of a key are learned in the order of the rows.
 
         Returns:
             The records that are due, key by key, and the rejected observations: ``row`` (their position), ``key`` and
