@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import io
 import json
 import os
 import struct
@@ -119,7 +120,8 @@ class _Child:
                 raise HafvfError("child", text) from None
             raise
         assert self.process.stdin and self.process.stdout
-        self.to, self.of = self.process.stdin, self.process.stdout
+        self.to = self.process.stdin
+        self.of = io.BufferedReader(self.process.stdout)  # type: ignore[type-var]  # a small answer takes one system call
         hello = {"protocol": PROTOCOL, "version": VERSION, "parent": self.pid}
         try:
             self.ask(b"h", json.dumps(hello).encode())
@@ -138,7 +140,8 @@ class _Child:
             else:
                 self._write(head)
                 self._write(payload)
-            answer = self._read()
+            (n,) = _LENGTH.unpack(self._read(_LENGTH.size))
+            answer = memoryview(self._read(n))
         except (OSError, EOFError) as e:
             raise _DeadError(repr(e)) from e
         return opened(answer)
@@ -148,25 +151,11 @@ class _Child:
         while view:
             view = view[self.to.write(view) or 0 :]
 
-    def _read(self) -> memoryview:
-        """Returns a frame without its length. The child sends one frame per request: no bytes follow it."""
-        begin = self.of.read(1 << 13)
-        while 0 < len(begin) < _LENGTH.size and (more := self.of.read(_LENGTH.size - len(begin))):
-            begin += more
-        if len(begin) < _LENGTH.size:
+    def _read(self, n: int) -> bytes:
+        found = self.of.read(n)
+        if len(found) < n:
             raise EOFError("the program has ended")
-        end = _LENGTH.size + _LENGTH.unpack_from(begin)[0]
-        if len(begin) < end:
-            buffer = bytearray(end)
-            buffer[: len(begin)] = begin
-            view = memoryview(buffer)[len(begin) :]
-            while view:
-                got = self.of.readinto(view)  # type: ignore[attr-defined]
-                if not got:
-                    raise EOFError("the program has ended")
-                view = view[got:]
-            begin = buffer
-        return memoryview(begin)[_LENGTH.size :]
+        return found
 
     def model(self, settings: str) -> Description:
         """Returns the description of settings. Like the child, it keeps those that were used last."""
