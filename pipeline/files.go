@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -48,20 +49,23 @@ func (f fileSource) check(context.Context, *clients) error {
 	if err := connectors.Check(f.Source); err != nil {
 		return err
 	}
-	_, err := decode.CheckFiles(f.Source, parserOfFields(f.fields))
+	_, _, err := decode.CheckFiles(f.Source, parserOfFields(f.fields))
 	return err
 }
 
 // withFoundFields returns the graph with what the files of the source show: the columns or fields that the patterns of
 // carry match, and the format of the times if it needs one.
-func (g *Graph) withFoundFields() (*Graph, error) {
+func (g *Graph) withFoundFields(log *slog.Logger) (*Graph, error) {
 	f, ok := g.source.(fileSource)
 	if !ok {
 		return g, nil
 	}
-	format, err := decode.CheckFiles(f.Source, parserOfFields(f.fields))
+	format, remark, err := decode.CheckFiles(f.Source, parserOfFields(f.fields))
 	if err != nil {
 		return nil, err
+	}
+	if remark != "" {
+		log.Warn(remark)
 	}
 	clone := *g
 	f.fields.TimeFormat = format

@@ -74,7 +74,7 @@ func (r Run) Execute(ctx context.Context, stop <-chan struct{}) (s Summary, err 
 			return s, err
 		}
 	}
-	if graph, err = graph.withFoundFields(); err != nil {
+	if graph, err = graph.withFoundFields(state.log); err != nil {
 		return s, err
 	}
 	state.beginAnew, state.migrate, state.groups, state.observed = r.Reset, r.Migrate, graph.groups, r.Observer

@@ -19,6 +19,10 @@ const roleVar = "HAFVF_SERVE_TEST_AS"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVar) {
+	case "idle":
+		maxIdle = time.Second
+		main()
+		return
 	case "child":
 		main()
 		return
@@ -91,4 +95,11 @@ func TestEndsWithItsParent(t *testing.T) {
 	if n, err := out.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 		t.Errorf("the program is still running: %d, %v", n, err)
 	}
+}
+
+func TestEndsWhenIdle(t *testing.T) {
+	expect.Waits(t, "the end of an idle process")
+	cmd, in, out := start(t, "idle")
+	greet(t, in, out, os.Getpid())
+	expect.OK(t, cmd.Wait())
 }

@@ -37,6 +37,44 @@ const (
 	Spreadsheet = "spreadsheet"
 )
 
+// DoubtOf returns why the numbers at the beginning of an input are probably no Unix times, and the first of them: they
+// are days of a spreadsheet, years, or, as Small, seconds of the first hours of 1970. Empty texts do not count.
+// It returns "" if the texts differ in this respect.
+func DoubtOf(texts []string) (doubt, first string) {
+	for _, s := range texts {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		d := ""
+		switch v, err := strconv.ParseFloat(s, 64); {
+		case err != nil:
+		case MaybeDays(s):
+			d = Days
+		case v >= 1900 && v <= 2100 && v == math.Trunc(v):
+			d = Years
+		case v >= 0 && v < 20_000:
+			d = Small
+		}
+		if first == "" {
+			doubt, first = d, s
+		}
+		if d == "" {
+			return "", ""
+		}
+		if d != doubt {
+			doubt = Small // years among small numbers, or small numbers that grow
+		}
+	}
+	return doubt, first
+}
+
+// Doubts of DoubtOf.
+const (
+	Days  = "days"
+	Years = "years"
+	Small = "small"
+)
+
 // MaybeDays reports whether a number is more likely a date of a spreadsheet than a Unix time: as days it is in the
 // years 1954 to 2118, as seconds on the first day of 1970.
 func MaybeDays(s string) bool {

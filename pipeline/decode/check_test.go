@@ -29,6 +29,10 @@ func TestCheckFiles(t *testing.T) {
 		{"", []string{"2026-01-01"}},
 		{"", []string{""}},
 		{"days of a spreadsheet, such as 46023.5", []string{"46023.5 46024"}},
+		{"seem to be years, such as 2019: set time_format: \"%Y\"", []string{"2019 2019 2020"}},
+		{"small numbers, such as 0, and are read as seconds", []string{"0 1 2 1999", "1767323045"}},
+		{"small numbers, such as 19990", []string{"19990 20000"}},
+		{times.Unix, []string{"-1 0 1"}},
 	} {
 		dir := t.TempDir()
 		for i, text := range c.files {
@@ -39,9 +43,11 @@ func TestCheckFiles(t *testing.T) {
 			expect.OK(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i, ".csv")), []byte(rows), 0o600))
 		}
 		src := connectors.Source{Format: connectors.CSV, Path: dir + "/*.csv", Key: []string{"key"}, Time: "time", Values: []string{"x"}}
-		format, err := CheckFiles(src, expect.Get(NewParser(f))(t))
+		format, remark, err := CheckFiles(src, expect.Get(NewParser(f))(t))
 		if err != nil {
 			format = err.Error()
+		} else if remark != "" {
+			format = remark
 		}
 		if !strings.Contains(format, c.want) || c.want == "" && format != "" {
 			t.Errorf("%q: %q", c.files, format)

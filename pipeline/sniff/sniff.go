@@ -109,7 +109,8 @@ func sniffRecords(c *config.Config) (*sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	if fields.TimeFormat, err = decode.CheckFiles(file, p); err != nil {
+	remark := ""
+	if fields.TimeFormat, remark, err = decode.CheckFiles(file, p); err != nil {
 		return nil, err
 	}
 	if p, err = decode.NewParser(fields); err != nil {
@@ -121,6 +122,9 @@ func sniffRecords(c *config.Config) (*sample, error) {
 	}
 	res := &Result{Path: file.Path, Columns: found.Columns, Whole: found.Whole, Places: len(found.Records)}
 	s := newSample(p, res)
+	if remark != "" {
+		res.Remarks.add(false, "time_format", "%s", remark)
+	}
 	if s.lateness = c.Lateness; c.Aggregate != nil {
 		s.lateness += c.Aggregate.Wait
 	}

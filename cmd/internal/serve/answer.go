@@ -44,10 +44,13 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if uint64(b.model) >= uint64(len(s.models)) {
-		return nil, failed("batch", "model %d is not known: send its settings first", b.model)
+	if uint64(b.model) >= uint64(len(s.models)) || s.models[b.model] == nil {
+		return nil, failed("batch", "model %d is not among the last %d used: send its settings first", b.model, maxModels)
 	}
-	m := s.models[b.model]
+	m := s.use(int(b.model))
+	if b.flags&withTexts != 0 {
+		b.readTimes(m.times)
+	}
 	if want := m.description.Length; want > 0 && len(b.times) > 0 && int(b.length) != want {
 		return nil, failed("batch", "observations of %d numbers; %s takes %d", b.length, m.cfg.Filter.Family, want)
 	}
@@ -61,7 +64,7 @@ func (s *Server) batch(payload []byte) ([]byte, error) {
 	parallel.Do(len(answers), len(m.estimators), func(worker, i int) {
 		a, key := &answers[i], b.parts[i].key
 		alerted := b.flags&withAlerts != 0 && m.alerted.For(key, true)
-		*a = keyAnswer{model: m, batch: b, key: key, est: m.estimators[worker], memory: &memories[worker], alerted: alerted}
+		*a = keyAnswer{model: m, batch: b, key: key, est: m.estimator(worker), memory: &memories[worker], alerted: alerted}
 		a.err = a.process(&b.parts[i], written, worker)
 	})
 	for i := range answers {
@@ -85,7 +88,7 @@ func (a *keyAnswer) process(p *part, written *writtenSettings, worker int) error
 	if err != nil {
 		return err
 	}
-	if cached := a.model.states.take(p.key, p.state); cached != nil {
+	if cached := a.model.states.take(a.model, p.key, p.state); cached != nil {
 		a.e = *cached
 		a.e.Bind(a.est)
 	} else if a.e, err = a.est.Open(p.key, state); errors.Is(err, keyed.ErrOtherConfig) && written != nil {
@@ -100,7 +103,7 @@ func (a *keyAnswer) process(p *part, written *writtenSettings, worker int) error
 		return a.err
 	}
 	a.close(len(p.state))
-	a.model.states.put(a.key, a.state, a.e)
+	a.model.states.put(a.model, a.key, a.state, a.e)
 	a.e, a.memory = keyed.KeyState{}, nil // a batch may have many keys
 	return nil
 }
@@ -126,7 +129,9 @@ func (a *keyAnswer) processAll(p *part) {
 		if b.ids != nil {
 			o.ID = string(b.ids[i])
 		}
-		if err := accepts(&o); err != nil {
+		if wrong := b.wrong[i]; wrong != "" {
+			a.reject(&o, wrong)
+		} else if err := accepts(&o); err != nil {
 			a.refuse(&o, err)
 		} else {
 			a.e.Process(a.memory, a, &o)
@@ -255,7 +260,7 @@ func stateBytes(b []byte) ([]byte, error) {
 		return nil, nil
 	}
 	if len(b) < checksumBytes || binary.LittleEndian.Uint32(b) != checksumOf(b) {
-		return nil, errors.New("the state is damaged: it has another checksum than its bytes")
+		return nil, errors.New("the state is damaged: it has another checksum than its bytes; without its state the key begins anew")
 	}
 	return b[checksumBytes:], nil
 }

@@ -16,6 +16,7 @@ const (
 	withEnds
 	withWritten
 	migrates
+	withTexts
 	allFlags = 1<<iota - 1
 )
 
@@ -30,9 +31,11 @@ type batch struct {
 	horizon, now         int64
 	parts                []part
 	times, values        []byte
-	ids                  [][]byte // nil: none
-	written              string   // with withWritten, the settings of the states
-	firstIndex           int64    // keyed.Observation.Index of the first observation: larger than in all earlier batches
+	timeTexts            [][]byte       // with withTexts, in place of times
+	wrong                map[int]string // with withTexts, why a time cannot be read, by observation
+	ids                  [][]byte       // nil: none
+	written              string         // with withWritten, the settings of the states
+	firstIndex           int64          // keyed.Observation.Index of the first observation: larger than in all earlier batches
 }
 
 // A part is a key's part of a batch.
@@ -96,6 +99,19 @@ func (c *cursor) int64() int64 {
 
 func (c *cursor) text() []byte { return c.take(uint64(c.uint32())) }
 
+// texts reads n texts.
+func (c *cursor) texts(n int) [][]byte {
+	if n > len(c.b)/4 {
+		c.cut = true
+		return nil
+	}
+	texts := make([][]byte, n)
+	for i := range texts {
+		texts[i] = c.text()
+	}
+	return texts
+}
+
 var errCut = failed("batch", "the batch is cut off")
 
 // readBatch reads the payload of a batch frame.
@@ -119,25 +135,27 @@ func readBatch(payload []byte) (*batch, error) {
 			p.state = c.take(uint64(size))
 		}
 		p.start, p.end = n, n+int(c.uint32())
-		if n = p.end; n > len(c.b)/8 { // each observation has a time
+		if n = p.end; n > len(c.b)/4 { // each observation has a time
 			return nil, errCut
 		}
 	}
 	if n == 0 {
 		b.length = 0
 	}
-	b.times, b.values = c.take(8*uint64(n)), c.take(8*uint64(n)*uint64(b.length))
-	if b.flags&withIDs != 0 && n <= len(c.b)/4 {
-		b.ids = make([][]byte, n)
-		for i := range b.ids {
-			b.ids[i] = c.text()
-		}
+	if b.flags&withTexts != 0 {
+		b.timeTexts = c.texts(n)
+	} else {
+		b.times = c.take(8 * uint64(n))
+	}
+	b.values = c.take(8 * uint64(n) * uint64(b.length))
+	if b.flags&withIDs != 0 {
+		b.ids = c.texts(n)
 	}
 	if b.flags&withWritten != 0 {
 		b.written = string(c.text())
 	}
 	switch {
-	case c.cut || b.flags&withIDs != 0 && len(b.ids) < n:
+	case c.cut:
 		return nil, errCut
 	case len(c.b) > 0:
 		return nil, failed("batch", "the batch is longer than it says")

@@ -16,11 +16,12 @@
 //	       version. The server refuses another protocol or version; a missing version matches any. The process ends if
 //	       its parent has another pid; a missing pid matches any.
 //	s → s  JSON, see Settings. The answer is JSON, see Description. Equal bytes return the same model.
+//	       The server keeps the 64 models that were used last.
 //	b → b  a batch, and its answer
 //	t → t  JSON {"zone": "…", "times": ["…", …], "keys": [number, …]}: texts in the order of their records, read as by
 //	       hafvf run. The order within a key resolves local times that occur twice. The answer is JSON
-//	       {"times": [nanoseconds, …], "wrong": {"3": "…"}}: none for an empty or wrong text; wrong has the reasons by
-//	       index.
+//	       {"times": [nanoseconds, …], "wrong": {"3": "…"}, "doubt": "…", "first": "…"}: none for an empty or wrong
+//	       text; wrong has the reasons by index; doubt is that of times.DoubtOf, and first its first time.
 //	y → y  YAML. The answer is the same as JSON.
 //	… → e  JSON {"code": "…", "error": "…", "key": "…"}: an error, with the key if it concerns one key. The frame had no
 //	       effect; the next frame may be any. Codes: frame (type, length or checksum), version, settings, batch,
@@ -33,13 +34,14 @@
 //
 //	model     uint32, from the answer to its settings
 //	flags     uint32: 1 records, 2 columns, 4 alerts, 8 ids, 16 states, 32 ends of alarms, 64 settings of states,
-//	          128 migrate states of other settings, as by hafvf run --migrate (needs 64)
+//	          128 migrate states of other settings, as by hafvf run --migrate (needs 64), 256 texts of times
 //	length    uint32, numbers of an observation; 0 for events without a value
 //	keys      uint32, number of keys
 //	horizon   time before which nothing will arrive: none, or 2⁶³−1 at the end of all input
 //	now       time for silences and expiry, such as the latest time of all keys; or none
 //	for each key: text key, text state (length 2³²−1: none), uint32 number of its observations
-//	times     of all observations, key by key
+//	times     of all observations, key by key; with texts of times: text of each, read as in a frame t with the zone
+//	          of the settings
 //	values    float64, length numbers for each observation; NaN is missing
 //	with ids: text id of each observation
 //	with settings of states: text, the Description.Settings with which they were written: errors name the differences

@@ -18,6 +18,7 @@ const (
 	headBytes     = 5       // type and checksum
 	maxFrameBytes = 1 << 30 // without its length
 	chunkBytes    = 1 << 16 // first allocation for a frame
+	maxModels     = 64      // _client.py has the same number
 )
 
 // A codedError is the error that an e frame reports to the caller.
@@ -78,19 +79,29 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 type Server struct {
 	Version string           // version of the program; an empty version accepts any caller
 	Parent  func(parent int) // called with the caller's pid, if it sends one
+	Waits   func(bool)       // called with true before waiting for a frame, and with false when it has arrived; may be nil
 
 	greeted      bool
-	models       []*model
+	models       []*model       // by number; nil if it is not among the last maxModels used
 	modelIndex   map[string]int // by the payload of the settings
-	observations int64          // number of observations of all batches
+	used         []int          // numbers of the models, the last used at the end
+	states       stateCache
+	observations int64 // number of observations of all batches
 }
 
 // Serve answers the frames of r until r ends. It returns an error of r or w. An r that ends within a frame is no error:
 // the caller is gone.
 func (s *Server) Serve(r io.Reader, w io.Writer) error {
 	in := bufio.NewReaderSize(r, chunkBytes)
+	waits := func(wait bool) {
+		if s.Waits != nil {
+			s.Waits(wait)
+		}
+	}
 	for {
+		waits(true)
 		kind, payload, err := readFrame(in)
+		waits(false)
 		coded := (*codedError)(nil)
 		switch {
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
@@ -180,9 +191,24 @@ func (s *Server) settings(payload []byte) ([]byte, error) {
 		if index = len(s.models); s.modelIndex == nil {
 			s.modelIndex = map[string]int{}
 		}
-		s.models, s.modelIndex[string(payload)] = append(s.models, m), index
+		m.settings, m.states = string(payload), &s.states
+		s.models, s.modelIndex[m.settings] = append(s.models, m), index
 	}
-	d := s.models[index].description
+	d := s.use(index).description
 	d.Model = index
 	return jsonOf(d), nil
+}
+
+// use returns a model as the last used one, and drops the model beyond maxModels whose last use is the longest ago.
+func (s *Server) use(index int) *model {
+	if n := len(s.used); n == 0 || s.used[n-1] != index {
+		s.used = append(slices.DeleteFunc(s.used, func(i int) bool { return i == index }), index)
+	}
+	if len(s.used) > maxModels {
+		oldest := s.used[0]
+		delete(s.modelIndex, s.models[oldest].settings)
+		s.states.drop(s.models[oldest])
+		s.models[oldest], s.used = nil, slices.Delete(s.used, 0, 1)
+	}
+	return s.models[index]
 }

@@ -11,6 +11,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/times"
 	"hafvf/pipeline/records"
 	"hafvf/pipeline/settings"
 	"hafvf/pipeline/settings/keytable"
@@ -37,6 +38,7 @@ type Description struct {
 	Length   int                 `json:"length"`   // numbers of an observation; 0 for events, whose length may differ
 	Order    string              `json:"order"`    // event_time or arrival
 	Clocked  bool                `json:"clocked"`  // a key without new observations may become silent or expire
+	WarmUp   int                 `json:"warm_up"`  // observations of the warm-up; 0: none
 	Full     bool                `json:"full"`     // records have all fields
 	Zone     string              `json:"zone"`     // zone of alarms or intervals
 	Settings string              `json:"settings"` // the settings that give states their meaning
@@ -53,8 +55,19 @@ type model struct {
 	length      int // numbers of an observation
 	outputs     int
 	alerted     settings.Switches  // keys whose alarms are alerts
-	estimators  []*keyed.Estimator // one per goroutine
-	states      stateCache
+	estimators  []*keyed.Estimator // one per goroutine; nil before its first use
+	times       *times.Parser      // of texts
+	settings    string             // payload of the settings frame
+	states      *stateCache        // of all models
+	stateBytes  int                // estimated size of a decoded state, without the part that grows with its encoding
+}
+
+// estimator returns the estimator of a goroutine.
+func (m *model) estimator(worker int) *keyed.Estimator {
+	if m.estimators[worker] == nil {
+		m.estimators[worker], _ = keyed.NewEstimator(m.cfg) // newModel has made the first one
+	}
+	return m.estimators[worker]
 }
 
 // callerKeys are the keys of a config that concern the caller, not the model.
@@ -73,6 +86,10 @@ func newModel(payload []byte) (*model, error) {
 		return nil, err
 	}
 	m := &model{cfg: c.Filter(), description: Description{Unused: unused, Order: c.Order, Zone: c.Clock().String(), Names: map[string][]string{}}}
+	if m.times, err = times.NewParser(s.Zone, ""); err != nil {
+		return nil, err
+	}
+	m.description.WarmUp = m.cfg.Filter.WarmUp
 	m.description.Full = c.Records == settings.Full
 	m.description.Clocked = m.cfg.Silence != nil || m.cfg.Expire > 0
 	m.cfg.OmitPosterior = c.Records == settings.Brief
@@ -86,12 +103,9 @@ func newModel(payload []byte) (*model, error) {
 	}
 	m.layout.Brief, m.layout.Interval, m.layout.Events, m.layout.Quiet = m.cfg.OmitPosterior, c.Interval != 0, c.Aggregate != nil, c.Quiet != nil
 	m.alerted = c.Switches(func(k settings.KeyRule) *bool { return k.Alerts })
-	for range runtime.GOMAXPROCS(0) {
-		est, err := keyed.NewEstimator(m.cfg)
-		if err != nil {
-			return nil, err
-		}
-		m.estimators = append(m.estimators, est)
+	m.estimators = make([]*keyed.Estimator, runtime.GOMAXPROCS(0))
+	if m.estimators[0], err = keyed.NewEstimator(m.cfg); err != nil {
+		return nil, err
 	}
 	bank, err := m.cfg.Filter.NewBank()
 	if err != nil {
@@ -102,7 +116,7 @@ func newModel(payload []byte) (*model, error) {
 	if _, ok := family.(expfam.Sequential); ok {
 		m.length = 1
 	}
-	m.states.minBytes = 4<<10 + 32*family.Len()*bank.Members()
+	m.stateBytes = 4<<10 + 32*family.Len()*bank.Members()
 	header := columns{names: []string{}}
 	m.appendRow(&header, &keyed.Estimate{})
 	m.description.Columns, m.description.Settings = header.names, m.cfg.AllSettings().String()

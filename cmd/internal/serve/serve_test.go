@@ -79,6 +79,7 @@ type keyRequest struct {
 	key    string
 	state  []byte
 	times  []int64
+	texts  []string // with withTexts; nil: those of times
 	values []float64
 	ids    []string
 }
@@ -103,8 +104,15 @@ func (r *request) payload() []byte {
 		b = n.AppendUint32(b, uint32(len(k.times)))
 	}
 	for _, k := range r.keys {
-		for _, t := range k.times {
-			b = n.AppendUint64(b, uint64(t))
+		for i, t := range k.times {
+			switch {
+			case r.flags&withTexts == 0:
+				b = n.AppendUint64(b, uint64(t))
+			case k.texts == nil:
+				b = text(b, timeOf(t).Format(time.RFC3339Nano))
+			default:
+				b = text(b, k.texts[i])
+			}
 		}
 	}
 	for _, k := range r.keys {
@@ -306,12 +314,60 @@ func TestHello(t *testing.T) {
 // A panic is answered by an error, and the server continues.
 func TestPanicIsAnswered(t *testing.T) {
 	c := newClient(t)
-	c.models = []*model{nil}
-	r := request{horizon: none, now: none}
+	c.models = []*model{{}}
+	r := request{horizon: none, now: none, keys: []keyRequest{{key: "a"}}}
 	if e := c.mustFail(appendFrame(nil, 'b', r.payload())); e.Code != "panic" || !strings.Contains(e.Text, "please report it") {
 		t.Errorf("%+v", e)
 	}
 	expect.Same(t, 1, c.model(Settings{}).Model)
+}
+
+// Texts of times give the answer of the times that a frame t returns for them. A text that is no time is rejected.
+func TestTextsOfTimes(t *testing.T) {
+	c := newClient(t)
+	d := c.model(Settings{Text: "detect: true", Zone: "Europe/Berlin"})
+	k := everyMinute("a", nil, 0, 1, 2, 3, 4)
+	k.texts = []string{"2026-10-25 02:30", "2026-10-25 02:30", "soon", "1792900000"}
+	var found struct{ Times []int64 }
+	expect.OK(t, json.Unmarshal(c.must('t', jsonOf(map[string]any{"zone": "Europe/Berlin", "times": k.texts, "keys": []int{0, 0, 0, 0}})), &found))
+	a := c.batch(d, request{flags: everyAnswer | withTexts, length: 1, horizon: none, now: none, keys: []keyRequest{k}})
+	expect.Same(t, []int32{2}, a.rejected)
+	if !strings.Contains(a.reasons, "soon") {
+		t.Errorf("reasons: %s", a.reasons)
+	}
+	k.times = append(found.Times[:2:2], found.Times[3])
+	k.values = []float64{1, 2, 4}
+	want := c.batch(d, request{flags: everyAnswer, length: 1, horizon: none, now: none, keys: []keyRequest{k}})
+	expect.Same(t, string(want.states[0]), string(a.states[0]))
+}
+
+// The server keeps the models that were used last, and makes a model again when its settings come again.
+func TestModelsAreBounded(t *testing.T) {
+	c := newClient(t)
+	settings := func(i int) Settings { return Settings{Text: fmt.Sprintf("{top: 0.%d}", i+1)} }
+	first := c.model(settings(0))
+	for i := range maxModels {
+		c.model(settings(i))
+		c.model(settings(0))
+	}
+	expect.Same(t, 0, c.model(settings(0)).Model)
+	old := c.model(settings(1))
+	c.batch(old, request{flags: everyAnswer, length: 1, horizon: none, now: none, keys: []keyRequest{everyMinute("a", nil, 0, 1)}})
+	expect.Same(t, 1, len(c.states.recent))
+	for i := 2; i < maxModels; i++ {
+		c.model(settings(i))
+	}
+	c.model(settings(0))
+	second := c.model(settings(maxModels))
+	expect.Same(t, 0, len(c.states.recent), "states of a model that is dropped")
+	expect.Same(t, maxModels, second.Model)
+	expect.Same(t, maxModels, len(c.modelIndex))
+	r := request{model: 1, horizon: none, now: none}
+	if e := c.mustFail(appendFrame(nil, 'b', r.payload())); !strings.Contains(e.Text, "send its settings first") {
+		t.Errorf("%+v", e)
+	}
+	expect.Same(t, maxModels+1, c.model(settings(1)).Model)
+	c.batch(first, request{flags: everyAnswer, length: 1, horizon: none, now: none, keys: []keyRequest{everyMinute("a", nil, 0, 1)}})
 }
 
 // A wrong length allocates only memory for the bytes that arrive. After a wrong frame, the next frame is still

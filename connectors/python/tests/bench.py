@@ -95,6 +95,9 @@ if __name__ == "__main__":
     df = rows_of(n, 10)
     some = list(df.itertuples(index=False))
     show("Stream.update", measured(lambda: [stream.update(*row) for row in some]), len(some))
+    stream, rows = hafvf.Stream(detect=True), [tuple(row) for row in some]
+    many = measured(lambda: [stream.update_many(rows[i : i + 1000]) for i in range(0, n, 1000)])
+    show("Stream.update_many, 1,000 rows", many, n)
     for name, of in PIPELINES.items():
         few, many = (measured(lambda rows=rows, of=of: pipeline(df[:rows], of)) for rows in (n // 5, n))
         show(f"Beam: {name}", many - few, n - n // 5)

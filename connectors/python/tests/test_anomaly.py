@@ -60,6 +60,10 @@ def test_it_is_pickled_with_what_it_knows():
 def test_a_spec_makes_it_again():
     spec = HAFVF(features=["u", "v"], family="mvnormal", dim=2).to_spec()
     spec.config["_run_init"] = True
-    assert Specifiable.from_spec(spec)._features == ["u", "v"]
+    assert Specifiable.from_spec(spec)._values == ["u", "v"]
     with pytest.raises(hafvf.HafvfError, match="norml"):
-        HAFVF(family="norml", _run_init=True)
+        HAFVF(family="norml")
+    with pytest.raises(hafvf.HafvfError, match='did you mean "detect"'):
+        HAFVF(detct=True)
+    with pytest.raises(KeyError, match=r"no field 'x': give features= or time= of \['y'\]"):
+        HAFVF().score_one(beam.Row(y=1.0))

@@ -71,13 +71,49 @@ def test_what_is_wrong_is_rejected(tmp_path):
         ("a", ("soon", 1.0)),
         ("a", ("2026-01-01T00:30:00Z", [1.0, 2.0])),
         ("a", ("2026-01-01T00:31:00Z", float("inf"))),
-        "odd",
+        (None, ("2026-01-01T00:31:00Z", 1.0)),
     ]
     estimates, _, rejected = collect(lambda p: p | beam.Create(rows) | hafvf.beam.Filter(), tmp_path)
     assert [r["x"] for r in by_id(estimates)] == [float(i) for i in range(10)]
     reasons = sorted(r["reason"] for r in rejected)
-    assert len(reasons) == 4 and "2 numbers, expected 1" in reasons[0]
+    assert len(reasons) == 4 and "2 numbers, expected 1" in reasons[0] and "no key" in reasons[1]
     assert any("soon" in r for r in reasons) and any("not finite" in r for r in reasons)
+
+
+@pytest.mark.parametrize(
+    ("elements", "make", "said"),
+    [
+        ([1.0], {}, "element 1.0 is no KV"),
+        ([("a", 1.0)], {}, r"element \('a', 1.0\) is no KV.*observe="),
+        ([{"key": "a", "x": 1.0}], {}, "is no KV.*observe="),
+        ([("a", 1.0)], {"observe": lambda e: e}, "observe has made .*it has to return"),
+    ],
+)
+def test_elements_of_the_wrong_form_end_the_pipeline(elements, make, said):
+    with pytest.raises(TypeError, match=said), beam.Pipeline(runner="FnApiRunner") as p:
+        p | beam.Create(elements) | hafvf.beam.Filter(**make)
+
+
+def test_misuses_of_the_transforms():
+    with beam.Pipeline(runner="FnApiRunner") as p:
+        rows = p | beam.Create([("a", ("2026-01-01", 1.0)), ("a", ("soon", 1.0))])
+        found = rows | hafvf.beam.Filter()
+        with pytest.raises(AttributeError, match="a Filter has no alarms: it has estimates, alerts and rejected"):
+            _ = found.alarms
+        with pytest.raises(beam.typehints.TypeCheckError):
+            found.alerts | beam.Map(len).with_input_types(list[int])
+        for misuse in (lambda: found | beam.Map(print), lambda: list(found)):
+            with pytest.raises(TypeError, match="three collections: use its .estimates"):
+                misuse()
+        with pytest.raises(TypeError, match="takes rows with a schema"):
+            rows | "Rows" >> hafvf.beam.FilterRows()
+        with pytest.raises(ValueError, match="filter before WindowInto"):
+            rows | beam.WindowInto(beam.window.FixedWindows(60)) | "In windows" >> hafvf.beam.Filter()
+    counters = p.result.metrics().query(beam.metrics.MetricsFilter().with_namespace("hafvf"))["counters"]
+    assert [(c.key.metric.name, c.committed) for c in counters] == [("rejected", 1)]
+    for settings, said in (({"detct": True}, 'did you mean "detect"'), ({"transform": "smooth"}, "hafvf.smooth")):
+        with pytest.raises(hafvf.HafvfError, match=said):
+            hafvf.beam.Filter(**settings)
 
 
 def test_event_times(tmp_path):

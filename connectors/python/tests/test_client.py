@@ -140,3 +140,13 @@ def described_of(goldens, name):
 def test_errors_are_pickled():
     e = pickle.loads(pickle.dumps(hafvf.HafvfError("state", "damaged")))
     assert (e.code, str(e)) == ("state", "damaged")
+
+
+def test_children_that_ended_while_idle_are_replaced():
+    pool = _client._the_pool()
+    for child in [_client._Child() for _ in range(7)]:
+        pool._put(child)
+    for child in pool.idle:
+        child.process.kill()
+        child.process.wait()
+    assert len(hafvf.filter(series(10))) == 20 and len(pool.idle) == 1

@@ -139,7 +139,8 @@ def test_states_go_on():
 
 def test_keys():
     df = series(50)
-    assert hafvf.run(df.astype({"key": "category"})).estimates.equals(hafvf.run(df).estimates)
+    plain = hafvf.run(df).estimates
+    assert hafvf.run(df.astype({"key": "category"})).estimates.astype({"key": plain["key"].dtype}).equals(plain)
     numbers = df.assign(key=df["key"].map({"a": 1, "b": 2}))
     assert sorted(hafvf.run(numbers).states) == ["1", "2"]
     both = df.assign(key=df["key"].map({"a": 1, "b": "1"}).astype(object))
@@ -157,7 +158,7 @@ def test_events_levels_of_the_index_and_empty_keys():
     df = series(60)
     counts = hafvf.filter(df[["key", "time"]], aggregate={"every": "10m", "value": "count"}, family="poisson")
     assert counts["x"].tolist() == [10.0] * 12 and counts["events"].tolist() == [10] * 12
-    assert hafvf.filter(df.set_index(["key", "time"])).reset_index(drop=True).equals(hafvf.filter(df))
+    assert hafvf.filter(df.set_index(["key", "time"])).reset_index().equals(hafvf.filter(df))
     with pytest.warns(UserWarning, match="2 rows were rejected, the first is row 0: empty key"):
         assert list(hafvf.run(df.assign(key=["", ""] + ["a"] * 118), order="arrival").states) == ["a"]
     with pytest.raises(TypeError, match="data is a list"):
@@ -179,16 +180,19 @@ def test_series_and_index_of_times():
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_times_have_units_and_zones(unit):
     df = series(30, keys=("a",))
+    df["time"] = df["time"].astype(f"datetime64[{unit}]")
     want = hafvf.filter(df)["time"]
-    assert want.tolist() == df["time"].dt.tz_localize("UTC").tolist()
+    assert want.equals(df["time"])
     for times in (
-        df["time"].astype(f"datetime64[{unit}]"),
+        df["time"].dt.tz_localize("UTC"),
         df["time"].dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"),
         df["time"].dt.strftime("%Y-%m-%dT%H:%M:%SZ"),
         df["time"].astype("int64") // df["time"].astype("int64")[0].__class__(1) if unit == "ns" else df["time"].astype(object),
         (df["time"] - pd.Timestamp(0)) // pd.Timedelta(1, unit),
     ):
-        assert hafvf.filter(df.assign(time=times))["time"].tolist() == want.tolist()
+        got = hafvf.filter(df.assign(time=times))["time"]
+        assert got.tolist() == want.dt.tz_localize("UTC").tolist()
+        assert got.dtype == (times.dtype if isinstance(times.dtype, pd.DatetimeTZDtype) else "datetime64[ns, UTC]")
 
 
 def test_clock_of_a_zone(run_program, tmp_path):
@@ -202,7 +206,10 @@ def test_clock_of_a_zone(run_program, tmp_path):
     want = [r["time"].replace("Z", "+00:00") for r in estimates]
     for times in (df["time"], pd.Series(texts)):
         got = hafvf.filter(df.assign(time=times), zone="Europe/Berlin", order="arrival")
-        assert [t.isoformat() for t in got["time"]] == want
+        if times.dtype.kind != "M":
+            assert [t.isoformat() for t in got["time"]] == want
+        else:  # the hour that the clock skips is the next one
+            assert [str(t) for t in got["time"]] == [t.replace("-29 02", "-29 03") + ":00" for t in texts]
 
 
 def test_far_times_are_rejected():
@@ -235,9 +242,7 @@ def test_aggregates(run_program, tmp_path):
     got = hafvf.run(df, aggregate={"every": pd.Timedelta("15min"), "value": "mean"})
     assert len(got.estimates) == len(estimates) < len(df)
     by = {(r["key"], r["time"]): r for r in estimates}
-    order = [
-        by[k, t.isoformat().replace("+00:00", "Z")] for k, t in zip(got.estimates["key"], got.estimates["time"], strict=True)
-    ]
+    order = [by[k, t.isoformat() + "Z"] for k, t in zip(got.estimates["key"], got.estimates["time"], strict=True)]
     compare(got.estimates, order, BRIEF)
 
 
@@ -300,14 +305,14 @@ def test_episodes():
     got = hafvf.run(df, detect={"settling": "0s"}, records="full")
     rows, alarms = got.estimates, got.alerts[got.alerts["episode_id"].notna()]
     assert not alarms.empty and set(alarms["episode_state"]) <= {"open", "worse"}
-    assert alarms["episode_since"].dt.tz is not None and alarms["worst_size"].abs().max() > 3
+    assert alarms["episode_since"].dtype == df["time"].dtype and alarms["worst_size"].abs().max() > 3
     inside = rows[rows["detect_episode_state"].notna()]
     assert set(alarms["episode_id"]) == set(inside["detect_episode_id"])
     assert inside["detect_worst_size"].notna().all() and inside["detect_usual_before_mean"].notna().all()
     assert rows["detect_episode_id"].notna().sum() == len(inside) < len(rows)
     brief = hafvf.filter(df, detect={"settling": "0s"})
     assert brief["detect_episode_state"].astype(object).equals(rows["detect_episode_state"].astype(object))
-    silent = hafvf.run(series(2), detect=True).alerts
+    silent = hafvf.run(series(2)).alerts
     assert silent.empty and list(silent.columns) == hafvf._frame.ALERT_COLUMNS
 
 
@@ -335,6 +340,16 @@ def test_the_readme_runs(capsys, monkeypatch):
     block = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
     exec(block, {})
     assert "usual at this hour" in capsys.readouterr().out
+    first, *others = [
+        part.split("```")[0] for part in (ROOT / "connectors/python/README.md").read_text().split("```python\n")[1:]
+    ]
+    names = {}
+    exec(first, names)
+    assert "usual at this hour" in capsys.readouterr().out
+    exec(next(block for block in others if "joined(df)" in block), names)
+    df, alarms = names["df"], names["result"].alerts["row"].count()
+    assert len(names["table"]) == len(names["messages"]) == len(df) and len(names["alarms"]) == alarms > 20
+    assert names["messages"]["message"].count() == alarms
 
 
 def test_shares_are_those_of_the_program(run_program, tmp_path):
@@ -350,3 +365,44 @@ def test_shares_are_those_of_the_program(run_program, tmp_path):
     want = sorted(want, key=lambda r: (r["time"], r["key"]))
     assert got["x_0"].fillna(-1).tolist() == [-1 if r["x"][0] is None else r["x"][0] for r in want] != []
     assert got["estimate_mean"].tolist() == [r["estimate"]["mean"] for r in want]
+
+
+@pytest.mark.parametrize("kind", ["int32", "category", "object", "Int64"])
+def test_results_join(kind):
+    df = series(300, keys=(7, 8)).astype({"key": kind}).sample(frac=1, random_state=2)
+    df["time"] = df["time"].dt.as_unit("s").dt.tz_localize("Europe/Berlin")
+    df.iloc[3, 2] = np.inf
+    df.loc[df["time"].isin(df["time"].nlargest(40)), "x"] += 40
+    about = {"detect": {"settling": "0s"}, "silence": {"after": "1h"}}
+    with pytest.warns(UserWarning, match="1 row was rejected"):
+        got = hafvf.run(df, states=hafvf.run(df.sort_values("time").head(60).assign(key="new"), **about).states, **about)
+    assert "new" in got.alerts["key"].tolist() and got.alerts["row"].isna().any()
+    assert got.estimates.dtypes["key"] == got.rejected.dtypes["key"] == df.dtypes["key"]
+    assert got.estimates["key"].equals(df["key"])
+    for frame in (got.estimates, got.alerts):
+        assert frame.dtypes["time"] == df.dtypes["time"]
+    alarms = got.alerts[got.alerts["row"].notna()]
+    assert len(alarms) >= 2 and df.iloc[alarms["row"]]["x"].tolist() == alarms["x"].tolist()
+    assert df.loc[alarms["index"].tolist(), "time"].tolist() == alarms["time"].tolist()
+    joined = got.joined(df)
+    assert joined.columns[:3].tolist() == ["key", "time", "x"] and joined["detect_alarm"].notna().sum() == len(alarms)
+    assert joined["n"].equals(got.estimates["n"]) and "n_hafvf" in got.joined(df.assign(n=1))
+    assert len(df.merge(got.alerts, on=["key", "time"])) == len(alarms)
+    with pytest.raises(ValueError, match="another index"):
+        got.joined(df.head(3))
+
+
+def test_frames_with_to_pandas_are_taken():
+    class Other:
+        def to_pandas(self):
+            return series(30)
+
+    assert hafvf.filter(Other()).equals(hafvf.filter(series(30)))
+    assert hafvf.run(series(30)).joined(Other()).shape == (60, 12)
+
+
+def test_wide_rows(monkeypatch):
+    df = pd.DataFrame({"time": pd.date_range("2026-01-01", periods=30, freq="h"), "x": np.arange(30) % 3})
+    want = hafvf.filter(df, family="categorical", dim=200)
+    monkeypatch.setattr("hafvf._client._MOST_NUMBERS", 5000)
+    assert hafvf.filter(df, family="categorical", dim=200).equals(want)

@@ -1,4 +1,6 @@
+import copy
 import pickle
+import threading
 
 import pytest
 
@@ -65,3 +67,34 @@ def test_silence():
     s.update("a", "2026-01-01T02:01:00Z", 1.0)
     s = hafvf.Stream(order="arrival")
     assert s.update(7, None, [1.0])[0]["key"] == "7"
+
+
+def test_threads_lose_nothing():
+    s = hafvf.Stream(lateness="30h")
+
+    def learn(first):
+        for i in range(100):
+            s.update("a", 1e9 + 1000 * i + first, 1.0)
+
+    threads = [threading.Thread(target=learn, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert [r["n"] for r in s.flush()][-1] == 800
+    assert copy.deepcopy(s).states == pickle.loads(pickle.dumps(s)).states == s.states
+
+
+def test_many_are_the_single_ones():
+    rows = [("ab"[i % 2], f"2026-01-01 {i // 60:02}:{i % 60:02}", float(i % 7 + 90 * (i == 190)), f"r{i}") for i in range(200)]
+    one, many = (hafvf.Stream(detect={"settling": "0s"}, zone="Europe/Berlin") for _ in range(2))
+    want = [r for row in rows for r in one.update(*row)]
+    records, rejected = many.update_many(rows[:150])
+    more, _ = many.update_many(iter(rows[150:]))
+    assert rejected == [] and sorted(records + more, key=lambda r: r["time"]) == sorted(want, key=lambda r: r["time"])
+    assert many.states == one.states and many.alerts() == one.alerts() != []
+    bad = [("a", "2026-02-01", "much"), ("a", "soon", 1.0), ("b", "2025-02-01", 2.0), ("a", "2026-02-01", 1), ("a", None, [1, 2])]
+    records, rejected = many.update_many(bad)
+    assert len(records) == 1 and [r["row"] for r in rejected] == [0, 4, 1, 2]
+    assert "late" in rejected[3]["reason"] and rejected[3]["key"] == "b"
+    assert many.update_many([]) == ([], [])

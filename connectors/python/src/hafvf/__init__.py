@@ -4,9 +4,9 @@ A small Bayesian filter per key learns which values are usual and how fast to fo
 The module ``hafvf.beam`` is a transform for Beam pipelines.
 
 >>> import pandas as pd, hafvf
->>> df = pd.read_csv("cloud.csv")  # key, time, x
+>>> df = pd.read_csv("testdata/nab/cloud.csv", parse_dates=["time"])  # key, time, x
 >>> print(*hafvf.alerts(df)["message"], sep="\n")
->>> estimates = hafvf.filter(df, detect=True)  # with the index of df
+>>> table = hafvf.run(df, detect=True).joined(df)  # df, with the estimates of each row
 >>> tomorrow = hafvf.run(df2, detect=True, states=hafvf.run(df, detect=True).states)
 """
 

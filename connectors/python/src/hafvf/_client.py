@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import atexit
 import errno
+import io
 import json
 import os
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
+import warnings
 import zlib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +33,10 @@ PROTOCOL = 1
 NONE = -(2**63)  # no time
 END = 2**63 - 1  # the end of the input: no more observations arrive
 MOST_ROWS = 1 << 14  # maximum rows per call; it limits the cost of a repeated call, and larger calls are not faster
+_MOST_NUMBERS = 1 << 22  # maximum numbers in the rows of an answer
+_MODELS = 64  # the models that a child keeps; cmd/internal/serve/frame.go has the same number
 _TRIES = 5
-_RECORDS, _COLUMNS, _ALERTS, _IDS, _STATES, _WRITTEN, _MIGRATE = 1, 2, 4, 8, 16, 64, 128
+_RECORDS, _COLUMNS, _ALERTS, _IDS, _STATES, _WRITTEN, _MIGRATE, _TEXTS = 1, 2, 4, 8, 16, 64, 128, 256
 _NO_STATE = 2**32 - 1
 _LENGTH = struct.Struct("<I")
 _HEAD = struct.Struct("<BI")
@@ -44,17 +49,26 @@ class HafvfError(Exception):
     """An error of the program: wrong settings, a damaged state, a state of other settings, or a child that does not run.
 
     Attributes:
-        code: ``settings``, ``state``, ``other_config``, ``batch``, ``frame``, ``version``, ``panic`` or ``child``.
+        code: ``settings``, ``state``, ``other_config``, ``rejected``, ``batch``, ``frame``, ``version``, ``panic`` or ``child``.
+        result: with the code ``rejected``, the result of the rows that were learned.
     """
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, result: Any = None) -> None:
         """Makes an error with a code and a message."""
         super().__init__(message)
-        self.code = code
+        self.code, self.result = code, result
 
-    def __reduce__(self) -> tuple[type[HafvfError], tuple[str, str]]:
-        """Pickles the error as its code and message."""
-        return HafvfError, (self.code, str(self))
+    def __reduce__(self) -> tuple[type[HafvfError], tuple[str, str, Any]]:
+        """Pickles the error as its code, message and result."""
+        return HafvfError, (self.code, str(self), self.result)
+
+
+def warn(text: str) -> None:
+    """Warns at the line outside of this package that has called it."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "hafvf":
+        frame, level = frame.f_back, level + 1
+    warnings.warn("hafvf: " + text, stacklevel=level)
 
 
 class _DeadError(Exception):
@@ -74,7 +88,8 @@ def opened(answer: memoryview) -> memoryview:
         raise _DeadError("the checksum of the answer is wrong")
     if kind == ord("e"):
         wrong = json.loads(bytes(answer))
-        raise HafvfError(wrong["code"], (f"key {wrong['key']!r}: " if wrong.get("key") else "") + wrong["error"])
+        remedy = "; give the settings that states= were made with" if "fingerprint" in wrong["error"] else ""
+        raise HafvfError(wrong["code"], (f"key {wrong['key']!r}: " if wrong.get("key") else "") + wrong["error"] + remedy)
     return answer
 
 
@@ -105,7 +120,8 @@ class _Child:
                 raise HafvfError("child", text) from None
             raise
         assert self.process.stdin and self.process.stdout
-        self.to, self.of = self.process.stdin, self.process.stdout
+        self.to = self.process.stdin
+        self.of = io.BufferedReader(self.process.stdout)  # type: ignore[type-var]  # a small answer takes one system call
         hello = {"protocol": PROTOCOL, "version": VERSION, "parent": self.pid}
         try:
             self.ask(b"h", json.dumps(hello).encode())
@@ -135,20 +151,21 @@ class _Child:
         while view:
             view = view[self.to.write(view) or 0 :]
 
-    def _read(self, n: int) -> bytearray:
-        buffer = bytearray(n)
-        view = memoryview(buffer)
-        while view:
-            got = self.of.readinto(view)  # type: ignore[attr-defined]
-            if not got:
-                raise EOFError("the program has ended")
-            view = view[got:]
-        return buffer
+    def _read(self, n: int) -> bytes:
+        found = self.of.read(n)
+        if len(found) < n:
+            raise EOFError("the program has ended")
+        return found
 
     def model(self, settings: str) -> Description:
-        if settings not in self.models:
-            self.models[settings] = Description.of(json.loads(bytes(self.ask(b"s", settings.encode()))))
-        return self.models[settings]
+        """Returns the description of settings. Like the child, it keeps those that were used last."""
+        found = self.models.pop(settings, None)
+        if found is None:
+            found = Description.of(json.loads(bytes(self.ask(b"s", settings.encode()))))
+        self.models[settings] = found
+        if len(self.models) > _MODELS:
+            del self.models[next(iter(self.models))]
+        return found
 
     def kill(self) -> str:
         """Ends the child and returns the last 2,000 bytes of its standard error."""
@@ -179,6 +196,8 @@ class _Pool:
         said = ""
         for _ in range(_TRIES):
             with self.lock:
+                while len(self.idle) > 1 and self.idle[0].process.poll() is not None:  # it ends after a minute without a call
+                    self.idle.popleft().kill()
                 child = self.idle.pop() if self.idle else None
             try:
                 child = child or _Child()
@@ -241,14 +260,16 @@ def call(kind: bytes, payload: bytes) -> bytes:
 
 def parse_times(
     texts: Iterable[str], zone: str, codes: Sequence[int]
-) -> tuple[np.ndarray[Any, np.dtype[np.int64]], dict[int, str]]:
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], dict[int, str], tuple[str, str]]:
     """Parses texts as the program parses the times of records. codes number the keys of the records.
 
-    Returns the nanoseconds, NONE for an empty or wrong text, and the reason for each wrong text by position.
+    Returns the nanoseconds, NONE for an empty or wrong text; the reason for each wrong text by position; and the doubt whether
+    the first numbers are Unix times, ``days``, ``years``, ``small`` or none, with the first of them.
     """
     asked = {"zone": zone, "times": list(texts), "keys": list(codes)}
     found = json.loads(call(b"t", json.dumps(asked).encode()))
-    return np.array(found["times"], np.int64), {int(i): reason for i, reason in found["wrong"].items()}
+    wrong = {int(i): reason for i, reason in found["wrong"].items()}
+    return np.array(found["times"], np.int64), wrong, (found["doubt"], found["first"])
 
 
 @dataclass(frozen=True)
@@ -264,6 +285,7 @@ class Description:
     clocked: bool  # whether a key without observations can become silent or be forgotten
     events: bool  # whether rows are intervals
     patience: int  # how long an observation waits after its time, in nanoseconds
+    warm_up: int  # observations of the warm-up
     settings: str  # the settings that determine the meaning of states
 
     @staticmethod
@@ -271,7 +293,14 @@ class Description:
         """Returns the description in an answer to settings."""
         columns, unused = tuple(said["columns"]), tuple(said["unused"])
         about = (said["order"] == "arrival", said["full"], said["clocked"], "events" in columns)
-        return Description(said["model"], columns, said["names"], unused, *about, said["patience"], said["settings"])
+        return Description(
+            said["model"], columns, said["names"], unused, *about, said["patience"], said["warm_up"], said["settings"]
+        )
+
+    @property
+    def most_rows(self) -> int:
+        """The maximum rows per call, which depends on their width."""
+        return min(MOST_ROWS, max(1, _MOST_NUMBERS // len(self.columns)))
 
     def type_of(self, name: str) -> Any:
         """Returns the type of a column."""
@@ -304,6 +333,30 @@ class Answer:
     alerts: bytes
 
 
+class States(dict[str, bytes]):
+    """The states of keys.
+
+    Attributes:
+        settings: the settings that the states were made with, for errors.
+    """
+
+    settings: str | None = None
+
+    @staticmethod
+    def of(states: Mapping[str, bytes] | None) -> States:
+        """Returns a copy of the states. It raises TypeError if they are no states."""
+        if isinstance(getattr(states, "states", None), Mapping):
+            raise TypeError(f"states is a {type(states).__name__}: give its states, as in states=result.states")
+        if states is not None and not isinstance(states, Mapping):
+            raise TypeError(f"states is a {type(states).__name__}: give the states of a result, a dict of key and bytes")
+        found = States(states or {})
+        for key, state in found.items():
+            if not isinstance(state, bytes):
+                raise TypeError(f"states has a {type(state).__name__} for the key {key!r}: give the bytes of result.states")
+        found.settings = getattr(states, "settings", None)
+        return found
+
+
 class Model:
     """Settings that are ready for use. A Model is pickled as its text."""
 
@@ -322,10 +375,14 @@ class Model:
             self._described = _the_pool().call(lambda child: child.model(self.text))
         return self._described
 
+    def others(self, states: States) -> str | None:
+        """Returns the settings that the states were made with, if they differ from the model's."""
+        return states.settings if states.settings != self.described().settings else None
+
     def ask(
         self,
         keys: Sequence[tuple[str, bytes | None, int]],
-        times: np.ndarray[Any, Any],
+        times: np.ndarray[Any, Any] | Sequence[str],
         x: np.ndarray[Any, Any],
         *,
         horizon: int = NONE,
@@ -340,7 +397,7 @@ class Model:
 
         Args:
             keys: the name, the state and the number of observations of each key.
-            times: the times of all observations, in nanoseconds since 1970.
+            times: the times of all observations, in nanoseconds since 1970, or as texts in the zone of the settings.
             x: the values of all observations, one row per observation.
             horizon: the time before which no more observations arrive.
             now: the time up to which to report silences and forget keys.
@@ -355,17 +412,19 @@ class Model:
             text = name.encode()
             parts += [_LENGTH.pack(len(text)), text, _LENGTH.pack(_NO_STATE if state is None else len(state))]
             parts += [state or b"", _LENGTH.pack(n)]
-        parts += [np.ascontiguousarray(times, "<i8").tobytes(), np.ascontiguousarray(x, "<f8").tobytes()]
         flags = _ALERTS | _STATES | (_RECORDS if records else 0) | (_COLUMNS if columns else 0)
+        if isinstance(times, np.ndarray):
+            parts.append(np.ascontiguousarray(times, "<i8").tobytes())
+        else:
+            flags |= _TEXTS
+            parts += _texts(times)
+        parts.append(np.ascontiguousarray(x, "<f8").tobytes())
         if ids is not None:
             flags |= _IDS
-            for i in ids:
-                text = i.encode()
-                parts += [_LENGTH.pack(len(text)), text]
+            parts += _texts(ids)
         if written is not None:
             flags |= _WRITTEN | (_MIGRATE if migrate else 0)
-            text = written.encode()
-            parts += [_LENGTH.pack(len(text)), text]
+            parts += _texts([written])
         body = b"".join(parts)
         length = x.shape[1] if x.ndim == 2 else 1
 
@@ -376,6 +435,12 @@ class Model:
 
         answer: Answer = _the_pool().call(do)
         return answer
+
+
+def _texts(texts: Iterable[str]) -> Iterator[bytes]:
+    for text in texts:
+        encoded = text.encode()
+        yield _LENGTH.pack(len(encoded)) + encoded
 
 
 def _read(view: memoryview, keys: int, columns: bool, described: Description) -> Answer:
@@ -402,15 +467,18 @@ def _read(view: memoryview, keys: int, columns: bool, described: Description) ->
         rows.append(n)
         rejected.append(bad)
         deadlines.append(deadline)
-    n = sum(rows)
-    places, times, found = np.zeros(0, "<i4"), np.zeros(0, "<i8"), []
+    places, times, found = _NO_PLACES, _NO_TIMES, []
     if columns:
+        n = sum(rows)
         places, times = array("<i4", n), array("<i8", n)
         found = [array("<f8", n) for _ in described.columns]
-    bad_places = array("<i4", sum(rejected)).tolist()
+    bad_places = array("<i4", sum(rejected)).tolist() if any(rejected) else []
     records, alerts, rejects = text(), text(), text()
     reasons = [r["reason"] for r in lines(rejects)]
     return Answer(states, rows, deadlines, places, times, found, list(zip(bad_places, reasons, strict=True)), records, alerts)
+
+
+_NO_PLACES, _NO_TIMES = np.zeros(0, "<i4"), np.zeros(0, "<i8")
 
 
 def keep(states: dict[str, bytes], names: Iterable[str], found: Iterable[bytes]) -> None:
@@ -424,4 +492,7 @@ def keep(states: dict[str, bytes], names: Iterable[str], found: Iterable[bytes])
 
 def lines(text: bytes) -> list[dict[str, Any]]:
     """Returns the objects of JSON Lines."""
-    return [json.loads(line) for line in text.splitlines()]
+    if not text:
+        return []
+    found: list[dict[str, Any]] = json.loads("[" + text[:-1].decode().replace("\n", ",") + "]")
+    return found

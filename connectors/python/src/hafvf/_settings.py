@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from ._client import HafvfError, Model, call
+from ._client import HafvfError, Model, call, warn
 
 Settings: TypeAlias = "Mapping[str, Any] | str | os.PathLike[str] | None"
 Source: TypeAlias = tuple[str, str, dict[str, Any]]  # text and name of a settings file, and the settings as a dict
@@ -24,6 +24,17 @@ _ELSEWHERE = {
     "state": "state: pass the states of a result to the next run, states=result.states",
     "incidents": "incidents: only the program hafvf groups the alarms of many keys",
     "marks": "marks: only the program hafvf accepts marks of alarms",
+}
+# Advice for errors of the program, by a part of their text.
+_ADVICE = {
+    "smooth": "hafvf.smooth smooths sessions",
+    "source.values: names": 'see values=: a vector needs family="mvnormal"; columns that are series become rows by '
+    'df.melt(…, var_name="key", value_name="x")',
+    "is not a time zone": "see zone=",
+    **dict.fromkeys(
+        (f" {name}: unknown key" for name in _OF_MODEL),
+        'it belongs into model, as in settings={"model": {…}}, or is a keyword of its own',
+    ),
 }
 
 
@@ -40,6 +51,8 @@ def model_of(source: Source, keywords: Mapping[str, Any], *, values: Sequence[st
         untimed: whether the observations have no times, which needs order="arrival".
     """
     text, name, given = source
+    if "time_format" in [*given, *keywords]:
+        raise HafvfError("settings", 'time_format: make times of the column, as by pd.to_datetime(df["time"], format=…)')
     before = json.dumps(given, default=str)
     model = dict(given.get("model") or {})
     for keyword, value in keywords.items():
@@ -52,6 +65,11 @@ def model_of(source: Source, keywords: Mapping[str, Any], *, values: Sequence[st
         text = json.dumps(given, sort_keys=True, default=_plain, allow_nan=False)
     about: dict[str, Any] = {"text": text, "name": name, "values": list(values), "zone": zone}
     found = Model(json.dumps(about, sort_keys=True))
+    try:
+        found.described()
+    except HafvfError as e:
+        advice = [f"; {sentence}" for part, sentence in _ADVICE.items() if part in str(e)]
+        raise HafvfError(e.code, "".join([str(e), *advice[:1]])) from None
     if untimed:
         if not found.described().arrival:
             raise KeyError("the frame has no column time and no DatetimeIndex: give time=… or order='arrival'")
@@ -59,7 +77,7 @@ def model_of(source: Source, keywords: Mapping[str, Any], *, values: Sequence[st
     unused = found.described().unused
     if unused:
         sentences = [f"not used here: {', '.join(unused)}"] + [_ELSEWHERE[name] for name in unused if name in _ELSEWHERE]
-        warnings.warn("hafvf: " + "; ".join(sentences), stacklevel=4)
+        warn("; ".join(sentences))
     return found
 
 
@@ -72,7 +90,13 @@ def read(settings: Settings) -> Source:
     """Returns the text and the name of a settings file, and the settings. Without a file the text is empty."""
     if settings is None or isinstance(settings, Mapping):
         return "", "settings", dict(settings or {})
-    text, name = Path(settings).read_text(encoding="utf-8"), os.fspath(settings)
+    if not isinstance(settings, (str, os.PathLike)):
+        raise TypeError(f"settings is a {type(settings).__name__}: give a dict, or the path of a YAML file")
+    name = os.fspath(settings)
+    try:
+        text = Path(settings).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, "settings is no file: give a dict, or the path of a YAML file", name) from None
     found = json.loads(call(b"y", text.encode()))
     if found is not None and not isinstance(found, dict):
         raise HafvfError("settings", f"{name}: settings must be a mapping, not of type {type(found).__name__}")

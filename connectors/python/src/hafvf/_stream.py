@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ class RejectedError(ValueError):
 class Stream:
     """Filters for many keys, which learn one observation at a time.
 
-    The states of the keys are in ``states``. A stream can be pickled; the unpickled stream resumes where it was.
+    The states of the keys are in ``states``. Several threads can use one stream. A stream can be pickled; the unpickled stream
+    resumes where it was.
 
     >>> s = Stream(detect=True)
     >>> for record in s.update("pump", "2026-01-02T03:04:05Z", 1.2):
@@ -37,11 +39,23 @@ class Stream:
 
         ``values`` names the components of a vector. ``zone`` is the time zone for times without an offset.
         """
-        self.states: dict[str, bytes] = dict(states or {})
+        self.states = _client.States.of(states)
         self._zone = zone
         source = _settings.read(settings)
         self._model = _settings.endless(_settings.model_of(source, keywords, values=values, zone=zone, untimed=False))
+        self._written = self._model.others(self.states)
         self._alerts: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns a copy of the stream's data, without the lock."""
+        with self._lock:
+            about = {name: value for name, value in self.__dict__.items() if name != "_lock"}
+            return about | {"states": _client.States.of(self.states), "_alerts": list(self._alerts)}
+
+    def __setstate__(self, about: dict[str, Any]) -> None:
+        """Restores the data of ``__getstate__``."""
+        self.__dict__.update(about, _lock=threading.Lock())
 
     def update(self, key: Any, time: Any, x: float | list[float], id: str = "") -> list[dict[str, Any]]:
         """Learns an observation and returns the records that are due: one, or with a lateness none or several.
@@ -56,26 +70,74 @@ class Stream:
         Raises:
             RejectedError: the observation is late, outside the domain of the family, or not an observation.
         """
-        try:
-            times = np.array([_times.one(time, self._zone)])
-            values = np.asarray(x, np.float64).reshape(1, -1)
-        except (ValueError, TypeError) as e:
-            raise RejectedError(str(e)) from e
-        name = str(key)
+        records, rejected = self.update_many([(key, time, x, id)])
+        if rejected:
+            raise RejectedError(rejected[0]["reason"])
+        return records
+
+    def update_many(self, rows: Iterable[Sequence[Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Learns observations, each (key, time, x) or (key, time, x, id) as for ``update``.
+
+        It costs about a seventh of single updates. The observations of a key are learned in the order of the rows.
+
+        Returns:
+            The records that are due, key by key, and the rejected observations: ``row`` (their position), ``key`` and
+            ``reason``.
+        """
+        records: list[dict[str, Any]] = []
+        rejected: list[dict[str, Any]] = []
+        parts: dict[str, list[tuple[int, str, list[float], str]]] = {}
+        length = n = 0
+        with self._lock:
+            most = self._model.described().most_rows
+            for i, (key, time, x, *id) in enumerate(rows):
+                name = str(key)
+                try:
+                    numbers = [x] if type(x) is float else np.asarray(x, np.float64).reshape(-1).tolist()
+                    if n and len(numbers) != length:
+                        raise ValueError(f"{len(numbers)} numbers, the rows before have {length}")
+                except (ValueError, TypeError) as e:
+                    rejected.append({"row": i, "key": name, "reason": str(e)})
+                    continue
+                length = len(numbers)
+                parts.setdefault(name, []).append((i, _times.text_of(time), numbers, str(id[0]) if id else ""))
+                n += 1
+                if n == most:
+                    self._learn(parts, length, records, rejected)
+                    parts, n = {}, 0
+            if n:
+                self._learn(parts, length, records, rejected)
+        return records, rejected
+
+    def _learn(
+        self,
+        parts: dict[str, list[tuple[int, str, list[float], str]]],
+        length: int,
+        records: list[dict[str, Any]],
+        rejected: list[dict[str, Any]],
+    ) -> None:
+        """Filters the rows of each key, and appends their records and the rejected rows."""
+        rows = [row for part in parts.values() for row in part]
         answer = self._model.ask(
-            [(name, self.states.get(name), 1)], times, values, ids=[id] if id else None, columns=False, records=True
+            [(name, self.states.get(name), len(part)) for name, part in parts.items()],
+            [text for _, text, _, _ in rows],
+            np.array([numbers for _, _, numbers, _ in rows]).reshape(-1, length),
+            ids=[id for _, _, _, id in rows] if any(id for _, _, _, id in rows) else None,
+            columns=False,
+            records=True,
+            written=self._written,
         )
-        if answer.rejects:
-            raise RejectedError(answer.rejects[0][1])
-        self._alerts += _client.lines(answer.alerts)
-        _client.keep(self.states, [name], answer.states)
-        return _client.lines(answer.records)
+        keys = [name for name, part in parts.items() for _ in part]
+        rejected += [{"row": rows[place][0], "key": keys[place], "reason": reason} for place, reason in answer.rejects]
+        self._keep(parts, answer)
+        records += _client.lines(answer.records)
 
     def alerts(self, now: Any = None) -> list[dict[str, Any]]:
         """Returns the alarms since the last call. If now is given, they include the silences up to that time."""
         if now is not None:
             self._all(now=_times.one(now, self._zone))
-        found, self._alerts = self._alerts, []
+        with self._lock:
+            found, self._alerts = self._alerts, []
         return found
 
     def flush(self) -> list[dict[str, Any]]:
@@ -84,14 +146,18 @@ class Stream:
 
     def _all(self, horizon: int = _client.NONE, now: int = _client.NONE) -> list[dict[str, Any]]:
         records: list[dict[str, Any]] = []
-        names = list(self.states)
-        for lo in range(0, len(names), _client.MOST_ROWS):
-            part = [(name, self.states[name], 0) for name in names[lo : lo + _client.MOST_ROWS]]
-            nothing = np.zeros(0)
-            answer = self._model.ask(
-                part, nothing.astype(np.int64), nothing, horizon=horizon, now=now, columns=False, records=True
-            )
-            _client.keep(self.states, (name for name, _, _ in part), answer.states)
-            self._alerts += _client.lines(answer.alerts)
-            records += _client.lines(answer.records)
+        nothing = np.zeros(0, np.int64)
+        with self._lock:
+            names = list(self.states)
+            for lo in range(0, len(names), _client.MOST_ROWS):
+                part = [(name, self.states[name], 0) for name in names[lo : lo + _client.MOST_ROWS]]
+                answer = self._model.ask(
+                    part, nothing, nothing, horizon=horizon, now=now, columns=False, records=True, written=self._written
+                )
+                self._keep((name for name, _, _ in part), answer)
+                records += _client.lines(answer.records)
         return records
+
+    def _keep(self, names: Iterable[str], answer: _client.Answer) -> None:
+        _client.keep(self.states, names, answer.states)
+        self._alerts += _client.lines(answer.alerts)

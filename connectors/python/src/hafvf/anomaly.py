@@ -20,7 +20,7 @@ from apache_beam.ml.anomaly.thresholds import FixedThreshold
 from . import _client, _settings, _times
 
 
-@specifiable
+@specifiable(on_demand_init=False, just_in_time_init=False)  # a mistake in the settings fails at once
 class HAFVF(AnomalyDetector):
     """Labels a row 1 exactly where ``hafvf run`` with ``order: arrival`` raises an alarm.
 
@@ -51,26 +51,30 @@ class HAFVF(AnomalyDetector):
             HafvfError: the settings are wrong.
         """
         values = features or ["x"]
-        fields = values if time is None else [*values, time]
-        super().__init__(model_id=model_id, features=fields, threshold_criterion=FixedThreshold(1.0))
+        super().__init__(model_id=model_id, threshold_criterion=FixedThreshold(1.0))
         if settings is None:
             keywords.setdefault("detect", True)
         keywords |= {"order": "arrival", "records": "full"}
         source = _settings.read(settings)
         self._model = _settings.model_of(source, keywords, values=values, zone=zone, untimed=time is None)
-        self._time, self._zone = time, zone
+        self._values, self._time, self._zone = values, time, zone
         self._state = self._next = b""
 
     def score_one(self, x: beam.Row) -> float:
-        """Returns the score of a row. ``learn_one`` learns the row."""
+        """Returns the score of a row. ``learn_one`` learns the row. It raises KeyError if the row lacks a field."""
         fields = x._asdict()
+        for name in [*self._values, *([self._time] if self._time else [])]:
+            if name not in fields:
+                raise KeyError(f"the rows have no field {name!r}: give features= or time= of {list(fields)}")
         self._next = self._state
         try:
-            nanos = _client.NONE if self._time is None else _times.one(fields.pop(self._time), self._zone)
-            numbers = np.array([[math.nan if v is None else v for v in fields.values()]], np.float64)
+            numbers = np.array([[math.nan if (v := fields[name]) is None else v for name in self._values]], np.float64)
         except (TypeError, ValueError):
             return math.nan
-        answer = self._model.ask([("x", self._state, 1)], np.array([nanos]), numbers, columns=False, records=True)
+        texts = [_times.text_of(fields[self._time]) if self._time else ""]
+        answer = self._model.ask([("x", self._state, 1)], texts, numbers, columns=False, records=True)
+        if answer.rejects and not answer.alerts:
+            return math.nan
         self._next = answer.states[0]
         score = math.nan
         for detect in (record["detect"] for record in _client.lines(answer.records)):

@@ -9,6 +9,7 @@ FilterRows does the same for rows with a schema, for Beam YAML and SQL.
 
 from __future__ import annotations
 
+import logging
 import math
 import struct
 import zlib
@@ -19,6 +20,7 @@ import apache_beam as beam
 import numpy as np
 import pandas as pd
 from apache_beam import coders
+from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateSpec, TimerSpec, on_timer
@@ -29,6 +31,9 @@ from apache_beam.utils.timestamp import Timestamp
 
 from . import _client, _settings, _times
 
+_log = logging.getLogger("hafvf")
+_ALARMS, _REJECTED = Metrics.counter("hafvf", "alarms"), Metrics.counter("hafvf", "rejected")
+_logged: set[bool] = set()  # has an element if this process has logged a rejected element
 _CLOCK = struct.Struct("<qq?")
 _MILLISECOND = 10**6  # nanoseconds
 
@@ -111,6 +116,18 @@ class Found:
     def __init__(self, estimates: Any, alerts: Any, rejected: Any) -> None:
         """Makes a Found of the three collections."""
         self.estimates, self.alerts, self.rejected = estimates, alerts, rejected
+        for collection in (estimates, alerts, rejected):
+            collection.element_type = beam.typehints.Dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        """Raises AttributeError with the names of the collections."""
+        raise AttributeError(f"a Filter has no {name}: it has estimates, alerts and rejected")
+
+    def __or__(self, transform: Any = None) -> Any:
+        """Raises TypeError, because a Found is no collection."""
+        raise TypeError("a Filter returns three collections: use its .estimates, .alerts or .rejected")
+
+    __iter__ = __or__
 
 
 class FilterRows(beam.PTransform):
@@ -216,8 +233,23 @@ def _row(record: dict[str, Any], fields: dict[str, Any]) -> beam.Row:
 
 
 def _observe(element: Any) -> tuple[Any, ...]:
-    key, (time, x) = element
-    return key, time, x
+    match element:
+        case (key, (time, x)):
+            return key, time, x
+    text = f"the element {element!r:.200} is no KV(key, (time, x)): give observe=, a function that makes (key, time, x) of it"
+    raise _WrongFormError(text)
+
+
+class _WrongFormError(TypeError):
+    """An element of the wrong form, which ends the pipeline."""
+
+
+def _count_rejected(key: Any, reason: str) -> None:
+    """Counts a rejected element. The first one of a process is logged."""
+    _REJECTED.inc()
+    if not _logged:
+        _logged.add(True)
+        _log.warning("an element of the key %r was rejected: %s; see .rejected and the counter hafvf:rejected", key, reason)
 
 
 # An observation is packed as bytes: its time in nanoseconds, its numbers and its id.
@@ -257,7 +289,11 @@ class _Observe(beam.DoFn):
         key: Any = None
         id = ""
         try:
-            key, time, x, *rest = self.observe(element)
+            observed = self.observe(element)
+            if not isinstance(observed, (tuple, list)) or len(observed) not in (3, 4):
+                text = f"observe has made {observed!r:.200} of an element: it has to return (key, time, x) or (key, time, x, id)"
+                raise _WrongFormError(text)
+            key, time, x, *rest = observed
             id = str(rest[0]) if rest else ""
             if key is None:
                 raise ValueError("the element has no key")
@@ -273,10 +309,11 @@ class _Observe(beam.DoFn):
             if len(numbers) != self.length:
                 raise ValueError(f"{len(numbers)} numbers, expected {self.length}")
             yield str(key), struct.pack(f"<q{self.length}d", nanos, *numbers) + id.encode()
-        except _client.HafvfError:
+        except (_client.HafvfError, _WrongFormError):
             raise
         except Exception as e:
             reason = str(e) if isinstance(e, (TypeError, ValueError)) else repr(e)
+            _count_rejected(key, reason)
             yield TaggedOutput("rejected", {"key": key, "id": id, "reason": reason, "element": repr(element)})
 
 
@@ -317,8 +354,10 @@ class _Asking(beam.DoFn):
             for record in _client.lines(answer.records):
                 yield _stamped(record, record["time"])
             for alert in _client.lines(answer.alerts):
+                _ALARMS.inc()
                 yield TaggedOutput("alerts", _stamped(alert, alert["time"]))
             for place, reason in answer.rejects:
+                _count_rejected(key, reason)
                 yield TaggedOutput("rejected", self.rejected(key, part[place], reason))
         return answer.states[0], answer.deadlines[0]
 
