@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/fit"
-	"hafvf/cmd/hafvf/output"
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/internal/cli"
 )
 
@@ -38,10 +38,10 @@ func fitCommand() *cobra.Command {
 			case responseKind == "choice" && response.Choice == "", responseKind != "choice" && (responseKind != "" || response.Choice != "" || response.Subject != nil || response.Offered != "" || response.Stay):
 				return cli.UsageError(errors.New("--response choice is the only response and needs --choice COLUMN; --subject, --offered and --stay need both"))
 			}
-			if err := output.CheckTable(out); err != nil {
+			if err := outfile.CheckTable(out); err != nil {
 				return cli.UsageError(err)
 			}
-			if err := output.CheckFolder(out); err != nil {
+			if err := outfile.CheckFolder(out); err != nil {
 				return err
 			}
 			cfg, graph, err := cli.Load(args[0], set)
@@ -52,7 +52,7 @@ func fitCommand() *cobra.Command {
 			if err != nil {
 				return cli.UsageError(fmt.Errorf("%s: %w", args[0], err))
 			}
-			if err := output.CheckInputs(out, args[0], against, cfg.Source.Files().Path); err != nil {
+			if err := outfile.CheckInputs(out, args[0], against, cfg.Source.Files().Path); err != nil {
 				return cli.UsageError(err)
 			}
 			var earlier *fit.Earlier
@@ -74,7 +74,7 @@ func fitCommand() *cobra.Command {
 			if earlier != nil {
 				fmt.Fprint(cmd.OutOrStdout(), t.Against(earlier))
 			}
-			if err := t.Write(out); err != nil {
+			if err := outfile.WriteTable(out, t.Output()); err != nil {
 				return err
 			}
 			fmt.Fprintf(stderr, "%s%s: %s\n", t.Turned(), t.Tally(), out)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hafvf/cmd/hafvf/output"
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/hafvf/trials"
 	"hafvf/cmd/internal/cli"
 	"hafvf/internal/message"
@@ -38,7 +38,7 @@ func trialsCommand() *cobra.Command {
 			if err := checkTrials(args[0], cfg, out, keys); err != nil {
 				return cli.UsageError(err)
 			}
-			if err := cmp.Or(output.CheckFolder(out), output.CheckFolder(keys)); err != nil {
+			if err := cmp.Or(outfile.CheckFolder(out), outfile.CheckFolder(keys)); err != nil {
 				return err
 			}
 			var table trials.Table
@@ -58,11 +58,11 @@ func trialsCommand() *cobra.Command {
 					return err
 				}
 			}
-			if err := table.Write(out, cfg.Clock()); err != nil {
+			if err := outfile.WriteTable(out, table.Trials(cfg.Clock())); err != nil {
 				return err
 			}
 			if keys != "" {
-				if err := table.WriteKeys(keys); err != nil {
+				if err := outfile.WriteTable(keys, table.Keys()); err != nil {
 					return err
 				}
 			}
@@ -90,7 +90,7 @@ func checkTrials(path string, cfg *config.Config, out, keys string) error {
 		if table == "" {
 			continue
 		}
-		if err := cmp.Or(output.CheckTable(table), output.CheckInputs(table, path, inputOf(cfg))); err != nil {
+		if err := cmp.Or(outfile.CheckTable(table), outfile.CheckInputs(table, path, inputOf(cfg))); err != nil {
 			return err
 		}
 	}

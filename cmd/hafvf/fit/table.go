@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/hafvf/output"
 	"hafvf/connectors"
 	"hafvf/hafvf/likelihood"
@@ -45,8 +46,8 @@ func (f figures) plus(g figures) figures {
 	return figures{f.counts.plus(g.counts), f.evidence + g.evidence, f.likelihood + g.likelihood, f.aic + g.aic, f.bic + g.bic}
 }
 
-// Write writes the table to a CSV or Parquet file.
-func (t *Table) Write(path string) error {
+// Output returns the table of the fits.
+func (t *Table) Output() output.Table {
 	type column = output.Column[row]
 	number := output.Number[row]
 	columns := []column{
@@ -88,7 +89,7 @@ func (t *Table) Write(path string) error {
 			number("delta_aic", func(r row) float64 { return r.aic - e.figuresOf(r.key).aic }),
 			number("delta_bic", func(r row) float64 { return r.bic - e.figuresOf(r.key).bic }))
 	}
-	return output.WriteTable(path, columns, nil, slices.Values(t.rows))
+	return output.NewTable(columns, nil, slices.Values(t.rows))
 }
 
 // Turned returns a warning if the choices of most subjects are more probable with the words swapped; else "".
@@ -147,10 +148,10 @@ func (e *Earlier) figuresOf(key string) figures {
 // ReadEarlier reads the table of an earlier fit, which must have choices if choices is true. Its error is a usage
 // error.
 func ReadEarlier(path string, choices bool) (*Earlier, error) {
-	if err := output.CheckTable(path); err != nil {
+	if err := outfile.CheckTable(path); err != nil {
 		return nil, err
 	}
-	format, _ := output.TableOf(path)
+	format, _ := outfile.TableOf(path)
 	src := connectors.Source{Format: format.Name, Path: path, Key: []string{"key"}, Values: []string{"trials", "log_evidence", "aic", "bic"}}
 	hasChoices := false
 	if err := connectors.Headers(src, func(columns []string) { hasChoices = slices.Contains(columns, "choices") }); err != nil {

@@ -341,10 +341,10 @@ func (s *series) carriedBy(i int) map[string]any {
 	return s.parsed
 }
 
-// Write writes the table to a file, with times in zone.
-func (t *Table) Write(out string, zone *time.Location) error {
+// Trials returns the table, with times in zone.
+func (t *Table) Trials(zone *time.Location) output.Table {
 	sorted := t.sorted()
-	return output.WriteTable(out, t.columns(), zone, func(yield func(row) bool) {
+	return output.NewTable(t.columns(), zone, func(yield func(row) bool) {
 		for _, s := range sorted {
 			for i := range s.n {
 				if !yield(row{s, i}) {
@@ -355,10 +355,10 @@ func (t *Table) Write(out string, zone *time.Location) error {
 	})
 }
 
-// WriteKeys writes a table with a row for each key.
-func (t *Table) WriteKeys(out string) error {
+// Keys returns a table with a row for each key.
+func (t *Table) Keys() output.Table {
 	type column = output.Column[*series]
-	return output.WriteTable(out, []column{
+	return output.NewTable([]column{
 		{Name: "key", Kind: tabular.String, Cell: func(s *series) any { return s.key }},
 		{Name: "trials", Kind: tabular.Number, Cell: func(s *series) any { return len(s.n) }},
 		{Name: "missing", Kind: tabular.Number, Cell: func(s *series) any { return count(s.missing) }},
