@@ -11,6 +11,7 @@ import (
 	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/hafvf/trials"
 	"hafvf/cmd/internal/cli"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -44,13 +45,16 @@ func trialsCommand() *cobra.Command {
 			var table trials.Table
 			for _, run := range []struct {
 				transform string
-				observer  *pipeline.Observer
-			}{{settings.Filter, table.Filtered()}, {settings.Smooth, table.Smoothed()}} {
+				observer  pipeline.Observer
+			}{
+				{settings.Filter, pipeline.Observer{Estimate: func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) { table.AddEstimate(key, e) }}},
+				{settings.Smooth, pipeline.Observer{Smoothed: table.AddSmoothed}},
+			} {
 				graph, err := pipeline.Compose(cfg.ForTransform(run.transform))
 				if err != nil {
 					return cli.UsageError(fmt.Errorf("%s, with transform: %s: %w", args[0], run.transform, err))
 				}
-				s, err := o.observe(cmd.Context(), pipeline.Run{Graph: graph.Trial(), Observer: run.observer})
+				s, err := o.observe(cmd.Context(), pipeline.Run{Graph: graph.Trial(), Observer: &run.observer})
 				switch {
 				case s.Stopped:
 					return cli.Interrupted(o.signal, fmt.Errorf("%s is not written", out))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"hafvf/connectors"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
 )
@@ -48,7 +49,7 @@ func (p *Parser) checkTimes(path string, records []connectors.Record) error {
 	for i := range records {
 		text := p.timeText(&records[i])
 		switch {
-		case Missing(text):
+		case domain.Missing(text):
 		case !times.MaybeDays(text):
 			return nil
 		case first == "":

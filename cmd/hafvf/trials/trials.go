@@ -13,7 +13,6 @@ import (
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/tabular"
-	"hafvf/pipeline"
 )
 
 // A Table gathers a row for each key and observation, from a run of the filter followed by a run of the smoother. Its
@@ -77,36 +76,32 @@ type span struct {
 	number int
 }
 
-// Filtered returns the observer for the run of the filter.
-func (t *Table) Filtered() *pipeline.Observer {
-	return &pipeline.Observer{Estimate: func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) {
-		if e == nil {
-			return
+// AddEstimate adds the row of an estimate. It ignores a nil estimate.
+func (t *Table) AddEstimate(key string, e *keyed.Estimate) {
+	if e == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.keys[key]
+	if s == nil {
+		if t.keys == nil {
+			t.keys = map[string]*series{}
 		}
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		s := t.keys[key]
-		if s == nil {
-			if t.keys == nil {
-				t.keys = map[string]*series{}
-			}
-			s = &series{key: strings.Clone(key), outputs: len(e.Predicted.Mean), rows: map[string]int{}, lists: map[int]string{}, last: map[session]span{}, segments: map[span]int32{}}
-			t.keys[s.key] = s
-		}
-		s.filtered(e)
-	}}
+		s = &series{key: strings.Clone(key), outputs: len(e.Predicted.Mean), rows: map[string]int{}, lists: map[int]string{}, last: map[session]span{}, segments: map[span]int32{}}
+		t.keys[s.key] = s
+	}
+	s.filtered(e)
 }
 
-// Smoothed returns the observer for the run of the smoother. It joins records and estimates by the IDs of
-// observations. Positions cannot join them: a key may have several sessions, and trials need not be in order.
-func (t *Table) Smoothed() *pipeline.Observer {
-	return &pipeline.Observer{Smoothed: func(key string, r *keyed.Smoothed) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if s := t.keys[key]; s != nil {
-			s.smoothed(r)
-		}
-	}}
+// AddSmoothed adds a smoothed record to the row of its observation. It joins them by the IDs of observations. Positions
+// cannot join them: a key may have several sessions, and trials need not be in order.
+func (t *Table) AddSmoothed(key string, r *keyed.Smoothed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.keys[key]; s != nil {
+		s.smoothed(r)
+	}
 }
 
 func (s *series) filtered(e *keyed.Estimate) {
