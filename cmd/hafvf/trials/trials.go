@@ -350,6 +350,18 @@ func (t *Table) Trials(zone *time.Location) output.Table {
 	})
 }
 
+// IDs returns the IDs of the observations, in the order of the table.
+func (t *Table) IDs() (ids []string) {
+	for _, s := range t.sorted() {
+		start := len(ids)
+		ids = append(ids, make([]string, len(s.n))...)
+		for id, i := range s.rows {
+			ids[start+i] = id
+		}
+	}
+	return ids
+}
+
 // Keys returns a table with a row for each key.
 func (t *Table) Keys() output.Table {
 	type column = output.Column[*series]

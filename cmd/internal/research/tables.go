@@ -1,0 +1,207 @@
+package research
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"hafvf/cmd/hafvf/fit"
+	"hafvf/cmd/hafvf/output"
+	"hafvf/cmd/hafvf/sessions"
+	"hafvf/cmd/hafvf/trials"
+	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
+	"hafvf/internal/tabular"
+	"hafvf/pipeline/records"
+	"hafvf/pipeline/settings"
+)
+
+// A Request asks for the tables of rows.
+type Request struct {
+	Do string // smooth, trials or fit
+	Rows
+	Interval float64  // smooth: probability of the interval of a segment's mean
+	// fit: as the flags of hafvf fit
+	Over     string
+	Pooled   bool
+	Response fit.Response
+}
+
+// An Answer has the tables of a request.
+type Answer struct {
+	Tables   []Table  `json:"tables"`
+	Rejected []Reject `json:"rejected"`
+	Notes    []string `json:"notes"`
+}
+
+// A Table has the name of a table, its columns, and its rows as lines of JSON cells that are separated by tabs.
+type Table struct {
+	Name    string           `json:"name"`
+	Columns []tabular.Column `json:"columns"`
+	// Rows has the rows of the request that the rows of the table belong to; nil if they belong to none.
+	Rows  []int  `json:"rows"`
+	Lines []byte `json:"-"`
+}
+
+func (a *Answer) add(name string, t output.Table, rows []int) {
+	table := Table{Name: name, Columns: t.Columns, Rows: rows}
+	for line := range t.Lines {
+		table.Lines = append(table.Lines, line...)
+	}
+	a.Tables = append(a.Tables, table)
+}
+
+// Answer computes the tables of a request, with times in UTC. values are the names of the values, and untimed says that
+// rows have no times. progress is called by several goroutines, as by fit.Fit.Table.
+func (r *Request) Answer(c *settings.Settings, values []string, untimed bool, progress func(done, total int)) (*Answer, error) {
+	a := &Answer{Notes: []string{}}
+	var err error
+	switch r.Do {
+	case "smooth":
+		err = r.segments(a, c, values)
+	case "trials":
+		err = r.trials(a, c, untimed)
+	case "fit":
+		err = r.fit(a, c, progress)
+	default:
+		err = fmt.Errorf("unknown request %q", r.Do)
+	}
+	a.Rejected = r.Rejected()
+	return a, err
+}
+
+// segments adds the tables of smoothed estimates and of segments.
+func (r *Request) segments(a *Answer, c *settings.Settings, values []string) error {
+	if !(r.Interval > 0 && r.Interval < 1) {
+		return fmt.Errorf("interval=%g: give a probability above 0 and below 1", r.Interval)
+	}
+	order := keyed.Order(c.Order)
+	cfg := c.Smoothing(order)
+	filters := []hafvf.Config{cfg.Filter}
+	for _, k := range cfg.Keys {
+		filters = append(filters, k.Filter)
+	}
+	layout, err := records.NewLayout(filters...)
+	if err != nil {
+		return err
+	}
+	layout.Brief, layout.Events = c.Records == settings.Brief, c.Aggregate != nil
+	layout.Smoothes(filters, order != keyed.EventTime, false)
+	groups, err := r.groups(r.Names, nil, c.Session.By, order != keyed.EventTime)
+	if err != nil {
+		return err
+	}
+	type part struct {
+		rows    []int
+		lines   []byte
+		records []*output.Record
+		err     error
+	}
+	parts := make([]part, len(groups))
+	err = r.smooth(groups, cfg, func(i int, key string, s *keyed.Smoothed) {
+		p := &parts[i]
+		p.lines = layout.AppendSmoothed(p.lines, records.Row, key, s)
+		p.rows = append(p.rows, rowOf(s.Origin))
+		object := bytes.TrimSpace(layout.AppendSmoothed(nil, records.Object, key, s))
+		record := &output.Record{}
+		if _, err := record.Parse(object, output.NotRecord{}, nil); err != nil {
+			p.err = err
+		}
+		p.records = append(p.records, record)
+	})
+	if err != nil {
+		return err
+	}
+	x := tabular.Number
+	if len(values) > 1 {
+		x = tabular.String
+	}
+	estimates := Table{Name: "estimates", Columns: layout.SmoothedColumns(x), Rows: []int{}}
+	var segments sessions.Collector
+	for _, p := range parts {
+		if p.err != nil {
+			return p.err
+		}
+		estimates.Rows, estimates.Lines = append(estimates.Rows, p.rows...), append(estimates.Lines, p.lines...)
+		for _, record := range p.records {
+			if err := segments.Add(record); err != nil {
+				return err
+			}
+		}
+	}
+	if c.Aggregate != nil { // its records are intervals
+		estimates.Rows = nil
+	}
+	a.Tables = append(a.Tables, estimates)
+	table, _ := segments.Table(r.Interval, c.Clock())
+	a.add("segments", table, nil)
+	return nil
+}
+
+// trials adds the table of all observations.
+func (r *Request) trials(a *Answer, c *settings.Settings, untimed bool) error {
+	untimed = untimed || c.Transform == settings.Smooth && keyed.Order(c.Order) != keyed.EventTime
+	filtering, _ := c.ForTransform(settings.Filter, false)
+	groups, err := r.groups(r.Names, nil, nil, untimed)
+	if err != nil {
+		return err
+	}
+	var table trials.Table
+	cfg := filtering.Filter()
+	cfg.OmitPosterior = true
+	if err := r.filter(groups, cfg, func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) { table.AddEstimate(key, e) }); err != nil {
+		return err
+	}
+	smoothing, _ := c.ForTransform(settings.Smooth, false)
+	order := keyed.Order(smoothing.Order)
+	if groups, err = r.groups(r.Names, nil, smoothing.Session.By, order != keyed.EventTime); err != nil {
+		return err
+	}
+	if err := r.smooth(groups, smoothing.Smoothing(order), func(_ int, key string, s *keyed.Smoothed) { table.AddSmoothed(key, s) }); err != nil {
+		return err
+	}
+	rows := []int{}
+	for _, id := range table.IDs() {
+		rows = append(rows, rowOf(id))
+	}
+	if c.Aggregate != nil { // its rows are intervals
+		rows = nil
+	}
+	a.add("trials", table.Trials(c.Clock()), rows)
+	a.add("keys", table.Keys(), nil)
+	return nil
+}
+
+// fit adds the table of a fit.
+func (r *Request) fit(a *Answer, c *settings.Settings, progress func(done, total int)) error {
+	f, err := fit.New(c, fit.Source{Key: r.Names}, r.Over, r.Response)
+	if err != nil {
+		return err
+	}
+	names, carried, filtering := r.Names, []string(nil), *c
+	if r.Response.Choice != "" {
+		var lacksChoice bool
+		if names, lacksChoice = f.Key(); lacksChoice {
+			filtering.Keys = nil // exceptions match keys that include the choice
+		}
+		carried = f.Carried()
+	}
+	groups, err := r.groups(names, carried, nil, false)
+	if err != nil {
+		return err
+	}
+	cfg := filtering.Filter()
+	cfg.OmitPosterior = true
+	if err := r.filter(groups, cfg, func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) { f.Add(key, e) }); err != nil {
+		return err
+	}
+	if err := f.Read(); err != nil {
+		return err
+	}
+	t := f.Table(r.Pooled, progress)
+	a.add("fit", t.Output(), nil)
+	for line := range strings.Lines(f.Notes() + t.Turned() + t.Tally()) {
+		a.Notes = append(a.Notes, strings.TrimSpace(line))
+	}
+	return nil
+}
