@@ -20,7 +20,7 @@ import (
 type Request struct {
 	Do string // smooth, trials or fit
 	Rows
-	Interval float64  // smooth: probability of the interval of a segment's mean
+	Interval float64 // smooth: probability of the interval of a segment's mean
 	// fit: as the flags of hafvf fit
 	Over     string
 	Pooled   bool

@@ -12,6 +12,8 @@ The module ``hafvf.beam`` is a transform for Beam pipelines.
 
 from ._client import HafvfError
 from ._frame import Result, alerts, filter, run
+from ._research import Smoothed, fit, sessions, smooth, trials
 from ._stream import RejectedError, Stream
 
-__all__ = ["HafvfError", "RejectedError", "Result", "Stream", "alerts", "filter", "run"]
+__all__ = ["HafvfError", "RejectedError", "Result", "Smoothed", "Stream"]
+__all__ += ["alerts", "filter", "fit", "run", "sessions", "smooth", "trials"]
