@@ -2,9 +2,13 @@ package research
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
+	"time"
 
+	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/fit"
 	"hafvf/cmd/hafvf/output"
 	"hafvf/cmd/hafvf/sessions"
@@ -18,13 +22,14 @@ import (
 
 // A Request asks for the tables of rows.
 type Request struct {
-	Do string // smooth, trials or fit
+	Do string // smooth, trials, fit or backtest
 	Rows
 	Interval float64 // smooth: probability of the interval of a segment's mean
 	// fit: as the flags of hafvf fit
 	Over     string
 	Pooled   bool
 	Response fit.Response
+	Labels   string // backtest: windows of incidents, as the file of backtest.ReadLabels; empty: none
 }
 
 // An Answer has the tables of a request.
@@ -32,6 +37,10 @@ type Answer struct {
 	Tables   []Table  `json:"tables"`
 	Rejected []Reject `json:"rejected"`
 	Notes    []string `json:"notes"`
+	// Report, its text and its events are of a backtest.
+	Report *backtest.Report `json:"report,omitempty"`
+	Text   string           `json:"text"`
+	Events []backtest.Event `json:"events"`
 }
 
 // A Table has the name of a table, its columns, and its rows as lines of JSON cells that are separated by tabs.
@@ -54,7 +63,7 @@ func (a *Answer) add(name string, t output.Table, rows []int) {
 // Answer computes the tables of a request, with times in UTC. values are the names of the values, and untimed says that
 // rows have no times. progress is called by several goroutines, as by fit.Fit.Table.
 func (r *Request) Answer(c *settings.Settings, values []string, untimed bool, progress func(done, total int)) (*Answer, error) {
-	a := &Answer{Notes: []string{}}
+	a := &Answer{Tables: []Table{}, Notes: []string{}}
 	var err error
 	switch r.Do {
 	case "smooth":
@@ -63,6 +72,8 @@ func (r *Request) Answer(c *settings.Settings, values []string, untimed bool, pr
 		err = r.trials(a, c, untimed)
 	case "fit":
 		err = r.fit(a, c, progress)
+	case "backtest":
+		err = r.backtest(a, c, values)
 	default:
 		err = fmt.Errorf("unknown request %q", r.Do)
 	}
@@ -203,5 +214,46 @@ func (r *Request) fit(a *Answer, c *settings.Settings, progress func(done, total
 	for line := range strings.Lines(f.Notes() + t.Turned() + t.Tally()) {
 		a.Notes = append(a.Notes, strings.TrimSpace(line))
 	}
+	return nil
+}
+
+// backtest adds the report on the alarms.
+func (r *Request) backtest(a *Answer, c *settings.Settings, values []string) (err error) {
+	if c.Transform == settings.Smooth || c.Detect == nil {
+		return errors.New("there are no alarms without detect: give detect=True")
+	}
+	var labels backtest.Labels
+	if r.Labels != "" {
+		if labels, err = backtest.ParseLabels([]byte(r.Labels)); err != nil {
+			return fmt.Errorf("labels: %w", err)
+		}
+	}
+	groups, err := r.groups(r.Names, nil, nil, false)
+	if err != nil {
+		return err
+	}
+	cfg := c.Filter()
+	cfg.OmitPosterior = true
+	cfg.Values, cfg.Unit = c.NamesOf(values), c.UnitOf("")
+	sends := func(t keyed.AlertEvent) bool { return t.Source == keyed.SourceAlarm && !t.BackToUsual() }
+	collector := backtest.NewCollector(backtest.Run{Clock: c.Clock(), Alarms: *cfg.Alarms, Sends: sends}, nil)
+	var records, missing atomic.Int64
+	start := time.Now()
+	err = r.filter(groups, cfg, func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
+		if e != nil {
+			if records.Add(1); e.Missing {
+				missing.Add(1)
+			}
+		}
+		collector.Add(key, e, alerts)
+	})
+	if err != nil {
+		return err
+	}
+	summary := backtest.Summary{Records: records.Load(), Missing: missing.Load(), Rejected: int64(len(r.rejected)), Elapsed: time.Since(start)}
+	if a.Report, err = collector.Report("the frame", summary, labels, nil); err != nil {
+		return err
+	}
+	a.Text, a.Events = a.Report.String(), a.Report.Events()
 	return nil
 }

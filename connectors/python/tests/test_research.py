@@ -1,4 +1,6 @@
+import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -176,6 +178,36 @@ def test_fit_of_choices_equals_program(command, key, arguments, flags):
     same(want, found, renamed=False)
     assert any("beta depends on the prior" in str(w.message) for w in caught)
     assert found.attrs["notes"][-1].startswith("parameters of subjects, by their choices: 3 rows")
+
+
+@pytest.mark.parametrize("more", ["", "silence: true\n", "model: {family: poisson}\n"])
+def test_backtest_equals_program(command, tmp_path, more):
+    frame = levels(n=900)
+    frame["temp"] = frame["temp"].where(frame.index % 450 != 300, 25)  # planted incidents
+    if "poisson" in more:
+        frame["temp"] = frame["temp"].round().clip(lower=-1)  # -1 is outside of its domain
+    frame = frame.drop(index=range(1000, 1200))
+    labels = pd.DataFrame({"key": ["s/0", "s/0", "s/1", "no"], "start": ["2026-03-30 07:00", "2026-03-31 00:00"] * 2})
+    labels["end"] = ["2026-03-30 08:00", "2026-03-31 05:00"] * 2
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    config = f"source: {{csv: {{path: FILE, key: sensor, time: when, values: temp}}}}\ndetect: {{budget: 24h}}\n{more}"
+    if "family" not in more:
+        config += "model: {family: normal, prior: auto}\n"
+    want = json.loads(command(frame, config, "backtest", "c.yaml", "--labels", str(tmp_path / "labels.csv"), "--json").stdout)
+    settings = {"detect": {"budget": "24h"}, **({"silence": True} if "silence" in more else {})}
+    if "poisson" in more:
+        settings["family"] = "poisson"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = hafvf.backtest(frame, labels=labels, key="sensor", time="when", values="temp", **settings)
+    for report in (want, found.report):
+        del report["config"], report["seconds"], report["records_per_second"]
+        text = re.sub(r'"id": "(row |[^"]*in.csv:)[0-9]+"', '"id": ""', json.dumps(report, sort_keys=True))
+        text = re.sub(r"\bin.csv:\d+|row \d+", "", text)
+        report["text"] = text
+    assert want["text"] == found.report["text"]
+    assert len(found.alarms) == sum(want["told"].values()) > 0
+    assert str(found).startswith("messages a week") and "windows hit" in str(found)
 
 
 def test_misuse():

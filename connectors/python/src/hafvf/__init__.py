@@ -12,8 +12,8 @@ The module ``hafvf.beam`` is a transform for Beam pipelines.
 
 from ._client import HafvfError
 from ._frame import Result, alerts, filter, run
-from ._research import Smoothed, fit, sessions, smooth, trials
+from ._research import Backtest, Smoothed, backtest, fit, sessions, smooth, trials
 from ._stream import RejectedError, Stream
 
-__all__ = ["HafvfError", "RejectedError", "Result", "Smoothed", "Stream"]
-__all__ += ["alerts", "filter", "fit", "run", "sessions", "smooth", "trials"]
+__all__ = ["Backtest", "HafvfError", "RejectedError", "Result", "Smoothed", "Stream"]
+__all__ += ["alerts", "backtest", "filter", "fit", "run", "sessions", "smooth", "trials"]

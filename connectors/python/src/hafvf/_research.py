@@ -1,13 +1,15 @@
-"""The researcher's tables of a frame: smoothed sessions, trials and fits, as the program hafvf computes them."""
+"""The researcher's tables of a frame: smoothed sessions, trials, fits and backtests, as the program hafvf computes them."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -165,9 +167,84 @@ def fit(
 
 
 @dataclass
+class Backtest:
+    """The result of ``backtest``. ``print`` shows it as ``hafvf backtest`` does.
+
+    Attributes:
+        alarms: one row per alarm that a run would have raised, by time.
+        keys: one row per key, those with most alarms first.
+        report: all figures, as ``hafvf backtest --json`` writes them; ``report["labels"]`` compares alarms with labels.
+        text: the report in words.
+    """
+
+    alarms: pd.DataFrame
+    keys: pd.DataFrame
+    report: dict[str, Any]
+    text: str
+
+    def __str__(self) -> str:
+        """Returns the report in words."""
+        return self.text
+
+
+def backtest(
+    data: _frame.Data,
+    *,
+    labels: pd.DataFrame | str | os.PathLike[str] | None = None,
+    key: Columns = None,
+    time: Hashable = None,
+    values: Columns = None,
+    zone: str = "UTC",
+    settings: _settings.Settings = None,
+    **keywords: Any,
+) -> Backtest:
+    """Reports the alarms that settings would have raised on past data, as ``hafvf backtest`` does.
+
+    ``detect`` is true by default. The other arguments are those of ``smooth``.
+
+    Args:
+        data: a frame, or a series of values.
+        labels: the windows of known incidents: a frame with the columns ``key``, ``start`` and ``end``, or the path of a file
+            of ``hafvf backtest --labels``.
+        key: the column of keys, or a list of columns.
+        time: the column of times.
+        values: the column of values, or a list of columns.
+        zone: the time zone for times without an offset, also of the labels.
+        settings: the model's keys of a config (CONFIG.md), as a dict, or the path of a YAML file.
+        **keywords: settings as keywords, which override ``settings``.
+    """
+    text = ""
+    if isinstance(labels, pd.DataFrame):
+        windows = pd.DataFrame({"key": labels["key"].map(str)})
+        for name in ("start", "end"):
+            times, wrong = _times.nanoseconds(labels[name], zone, [0] * len(labels))
+            for row, reason in wrong.items():
+                raise ValueError(f"labels: row {row}, {name}: {reason}")
+            windows[name] = _times.iso(times).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        text = windows.to_csv(index=False)
+    elif labels is not None:
+        text = Path(labels).read_text(encoding="utf-8")
+    if settings is None or isinstance(settings, Mapping) and "detect" not in settings:
+        keywords.setdefault("detect", True)
+    rows = _Rows(data, key, time, values, zone, settings, keywords)
+    answer = rows.ask({"do": "backtest", "labels": text}).answer
+    alarms, keys = pd.DataFrame(answer["events"] or []), pd.json_normalize(answer["report"]["by_key"], sep="_")
+    alarms = alarms.reindex(columns=["key", "time", "n", "id", "kind", "start", "delay", "size", "message"])
+    for name in ("time", "start"):
+        alarms[name] = rows.times_of(alarms[name])
+    for table in (alarms, keys):
+        table["key"] = [rows.originals.get(name, name) for name in table["key"]]
+    return Backtest(alarms, keys.drop(columns="weeks"), answer["report"], answer["text"])
+
+
+@dataclass
 class _Tables:
     tables: dict[str, pd.DataFrame]
-    notes: list[str]
+    answer: dict[str, Any]
+
+    @property
+    def notes(self) -> list[str]:
+        return list(self.answer["notes"])
 
 
 def _list(names: Columns) -> list[Hashable]:
@@ -198,7 +275,7 @@ class _Rows:
         moments = _frame._column(frame, time, "time")
         if moments is None and isinstance(frame.index, pd.DatetimeIndex):
             moments = frame.index.to_series()
-        self.frame, self.reasons, self.zone = frame, dict[int, str](), None if moments is None else moments.dtype
+        self.frame, self.reasons, self.dtype = frame, dict[int, str](), None if moments is None else moments.dtype
         self.names, self.values = [str(name) for name in keys] or ["key"], values
         self.codes = self._keys([_frame._column(frame, name, None) for name in keys], also, keys)
         if moments is None:
@@ -259,7 +336,14 @@ class _Rows:
         for about, text in zip(answer["tables"], texts[1:], strict=True):
             index = None if about["rows"] is None else self.frame.index[rows[about["rows"]]]
             tables[about["name"]] = self._table(about, text, index)
-        return _Tables(tables, answer["notes"])
+        return _Tables(tables, answer)
+
+    def times_of(self, texts: Any) -> Any:
+        """Returns times for the texts of the program, in the zone of the frame or in UTC."""
+        times = pd.Series(pd.to_datetime(pd.Series(texts, dtype=object), utc=True, format="ISO8601")).astype(
+            "datetime64[ns, UTC]"
+        )
+        return (times.dt.tz_convert(self.dtype.tz) if isinstance(self.dtype, pd.DatetimeTZDtype) else times).array
 
     def _table(self, about: dict[str, Any], text: bytes, index: pd.Index[Any] | None) -> pd.DataFrame:
         lines = [line.split("\t") for line in text.decode().split("\n")[:-1]]
@@ -276,9 +360,7 @@ class _Rows:
             elif kind == "bool":
                 out[name] = pd.array(found, "boolean")
             elif kind == "time":
-                times = pd.Series(pd.to_datetime(found, utc=True, format="ISO8601")).astype("datetime64[ns, UTC]")
-                own = isinstance(self.zone, pd.DatetimeTZDtype)
-                out[name] = (times.dt.tz_convert(self.zone.tz) if own else times).array  # type: ignore[union-attr]
+                out[name] = self.times_of(found)
             elif any(isinstance(v, list) for v in found):
                 for k in range(max(len(v) for v in found if isinstance(v, list))):
                     part = [v[k] if isinstance(v, list) and k < len(v) else None for v in found]
