@@ -210,6 +210,27 @@ def test_backtest_equals_program(command, tmp_path, more):
     assert str(found).startswith("messages a week") and "windows hit" in str(found)
 
 
+def test_plot():
+    pytest.importorskip("matplotlib").use("Agg")
+    frame = levels(n=600)
+    frame.loc[frame.index % 600 == 450, "temp"] += 20
+    columns = {"key": "sensor", "time": "when", "values": "temp"}
+    result = hafvf.run(frame.set_index(frame.index % 7), detect=True, **columns)
+    assert labels_of(result.plot("s/1")) == {"expected (95 %)", "alarms", "values"}
+    assert labels_of(hafvf.smooth(frame, **columns).plot("s/1")) == {"level (95 %)", "changes", "values"}
+    one = frame[frame["sensor"] == "s/0"]
+    assert len(hafvf.run(one, **columns).plot().lines[-1].get_xdata()) == 600
+    with pytest.raises(ValueError, match="3 keys: give key=…, such as 's/0'"):
+        result.plot()
+    with pytest.raises(ValueError, match="no key 'pump'"):
+        result.plot("pump")
+
+
+def labels_of(ax):
+    ax.figure.canvas.draw()
+    return set(ax.get_legend_handles_labels()[1])
+
+
 def test_misuse():
     frame = choices()
     for message, do in {

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from . import _client, _settings, _times
+from ._plot import Plots
 
 Data: TypeAlias = "pd.DataFrame | pd.Series[Any]"
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -23,7 +24,7 @@ _EPISODES = ("episode", "usual_before", "worst")  # objects of a record that are
 
 
 @dataclass
-class Result:
+class Result(Plots):
     """The result of a run over a frame.
 
     Attributes:

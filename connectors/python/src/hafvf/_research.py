@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from . import _client, _frame, _settings, _times
+from ._plot import Plots
 
 Columns: TypeAlias = "Hashable | Sequence[Hashable]"
 _WHOLE = {
@@ -35,7 +36,7 @@ _WHOLE = {
 
 
 @dataclass
-class Smoothed:
+class Smoothed(Plots):
     """The result of ``smooth``.
 
     Attributes:
