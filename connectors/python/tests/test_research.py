@@ -1,3 +1,4 @@
+import inspect
 import json
 import os
 import re
@@ -208,6 +209,15 @@ def test_backtest_equals_program(command, tmp_path, more):
     assert want["text"] == found.report["text"]
     assert len(found.alarms) == sum(want["told"].values()) > 0
     assert str(found).startswith("messages a week") and "windows hit" in str(found)
+
+
+def test_signatures():
+    """help() and Tab know each setting, with its sentence and default."""
+    for function in (hafvf.run, hafvf.filter, hafvf.alerts, hafvf.smooth, hafvf.sessions, hafvf.trials, hafvf.fit, hafvf.backtest):
+        parameters = inspect.signature(function).parameters
+        assert {"data", "key", "values", "settings", "family", "lateness"} <= set(parameters), function
+        assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        assert "lateness: How long a record waits" in function.__doc__ and "Default: 0s." in function.__doc__
 
 
 def test_plot():

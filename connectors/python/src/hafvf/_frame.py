@@ -5,13 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from . import _client, _settings, _times
 from ._plot import Plots
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._parameters import Parameters, RunArguments
 
 Data: TypeAlias = "pd.DataFrame | pd.Series[Any]"
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -78,7 +83,7 @@ def run(
     states: Mapping[str, bytes] | None = None,
     zone: str = "UTC",
     settings: _settings.Settings = None,
-    **keywords: Any,
+    **keywords: Unpack[Parameters],
 ) -> Result:
     """Filters the rows of a frame in the order of their times, with one filter per key.
 
@@ -119,12 +124,12 @@ def run(
     return Result(_estimates(frame, model, given, answers), _alerts(answers.alerts), _rejected(frame, given), kept)
 
 
-def filter(data: Data, **arguments: Any) -> pd.DataFrame:
+def filter(data: Data, **arguments: Unpack[RunArguments]) -> pd.DataFrame:
     """Returns the estimates of ``run`` with the same arguments, one row per row of the data."""
     return run(data, **arguments).estimates
 
 
-def alerts(data: Data, **arguments: Any) -> pd.DataFrame:
+def alerts(data: Data, **arguments: Unpack[RunArguments]) -> pd.DataFrame:
     """Returns the alarms of ``run`` with the same arguments; ``detect`` is true by default."""
     settings = arguments.get("settings")
     if settings is None or isinstance(settings, Mapping) and "detect" not in settings:

@@ -10,13 +10,18 @@ import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from . import _client, _frame, _settings, _times
 from ._plot import Plots
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._parameters import Arguments, Parameters, SmoothParameters
 
 Columns: TypeAlias = "Hashable | Sequence[Hashable]"
 _WHOLE = {
@@ -59,7 +64,7 @@ def smooth(
     interval: float = 0.95,
     zone: str = "UTC",
     settings: _settings.Settings = None,
-    **keywords: Any,
+    **keywords: Unpack[SmoothParameters],
 ) -> Smoothed:
     """Smooths the finished sessions of a frame, and finds their segments, as ``hafvf run`` does with ``transform: smooth``.
 
@@ -83,7 +88,7 @@ def smooth(
     return Smoothed(tables["estimates"], tables["segments"])
 
 
-def sessions(data: _frame.Data, **arguments: Any) -> pd.DataFrame:
+def sessions(data: _frame.Data, **arguments: Unpack[Arguments]) -> pd.DataFrame:
     """Returns the segments of ``smooth`` with the same arguments, one row each, as ``hafvf sessions`` does."""
     return smooth(data, **arguments).segments
 
@@ -96,7 +101,7 @@ def trials(
     values: Columns = None,
     zone: str = "UTC",
     settings: _settings.Settings = None,
-    **keywords: Any,
+    **keywords: Unpack[Parameters],
 ) -> pd.DataFrame:
     """Returns one row per row of a frame, with predictions, learning rates and changes, as ``hafvf trials`` does.
 
@@ -121,7 +126,7 @@ def fit(
     values: Columns = None,
     zone: str = "UTC",
     settings: _settings.Settings = None,
-    **keywords: Any,
+    **keywords: Unpack[Parameters],
 ) -> pd.DataFrame:
     """Fits the parameters of a learner to each key's outcomes, or to participants' choices, as ``hafvf fit`` does.
 
@@ -197,7 +202,7 @@ def backtest(
     values: Columns = None,
     zone: str = "UTC",
     settings: _settings.Settings = None,
-    **keywords: Any,
+    **keywords: Unpack[Parameters],
 ) -> Backtest:
     """Reports the alarms that settings would have raised on past data, as ``hafvf backtest`` does.
 
@@ -263,7 +268,7 @@ class _Rows:
         values: Columns,
         zone: str,
         settings: _settings.Settings,
-        keywords: dict[str, Any],
+        keywords: Mapping[str, Any],
         also: Sequence[Hashable] = (),
     ) -> None:
         source = _settings.read(settings)
