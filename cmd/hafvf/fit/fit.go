@@ -1,5 +1,5 @@
 // Package fit finds the parameters of a filter that maximise the log evidence of each key, or the likelihood of the
-// choices of each subject, and writes them to a table.
+// choices of each subject, and makes a table of them.
 package fit
 
 import (

@@ -1,4 +1,4 @@
-// Package trials writes a table with the results of the filter and of the smoother for every observation.
+// Package trials makes a table with the results of the filter and of the smoother for every observation.
 package trials
 
 import (
