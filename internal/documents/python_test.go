@@ -21,7 +21,8 @@ func TestPythonParameters(t *testing.T) {
 	if *update {
 		expect.OK(t, os.WriteFile(path, []byte(pythonParameters()), 0o644))
 	}
-	expect.Same(t, pythonParameters(), string(expect.Get(os.ReadFile(path))(t)), path, ": go test ./internal/documents -run PythonParameters -update")
+	text := expect.Get(os.ReadFile(path))(t)
+	expect.Same(t, pythonParameters(), string(text), path, ": go test ./internal/documents -run PythonParameters -update")
 }
 
 // modelKeywords are the keys of model that the package takes as keywords.
@@ -70,7 +71,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 				doc += " Default: " + strings.ReplaceAll(k.Default, `"`, "'") + "."
 			}
 			fmt.Fprintf(&b, "\n    %s: %s\n    \"\"\"%s\"\"\"\n", k.Path, pythonType(k, below[k.Path] != nil), doc)
-			if bases == "TypedDict" && slices.ContainsFunc(below[""], func(top keytable.Description) bool { return top == k }) || bases == "SmoothParameters" {
+			if slices.Contains(below[""], k) {
 				fmt.Fprintf(&names, "    %q: %s,\n", k.Path, strconv.Quote(doc))
 			}
 		}

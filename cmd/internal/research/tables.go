@@ -168,7 +168,8 @@ func (r *Request) trials(a *Answer, c *settings.Settings, untimed bool) error {
 	if groups, err = r.groups(r.Names, nil, smoothing.Session.By, order != keyed.EventTime); err != nil {
 		return err
 	}
-	if err := r.smooth(groups, smoothing.Smoothing(order), func(_ int, key string, s *keyed.Smoothed) { table.AddSmoothed(key, s) }); err != nil {
+	add := func(_ int, key string, s *keyed.Smoothed) { table.AddSmoothed(key, s) }
+	if err := r.smooth(groups, smoothing.Smoothing(order), add); err != nil {
 		return err
 	}
 	rows := []int{}
