@@ -3,7 +3,6 @@ package research
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"runtime"
@@ -13,15 +12,15 @@ import (
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/domain"
+	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
 	"hafvf/internal/parallel"
 )
 
 // Rows are observations of keys, in the order of their source.
 type Rows struct {
-	Names   []string                     // names of the parts of the key
-	Keys    [][]string                   // parts of each key
-	Columns map[string][]json.RawMessage // further columns: sessions, carried columns, choices
+	Keys    [][]string          // parts of each key
+	Columns map[string][]string // further columns, of sessions and choices; empty: missing
 
 	Codes  []int32     `json:"-"` // key of each row
 	Times  []time.Time `json:"-"` // of each row; zero without a time
@@ -69,23 +68,23 @@ func (r *Rows) merge(groups []*group) {
 	}
 }
 
-// groups returns the observations by key, in the order of the rows. names are the parts of the key, carried the columns
-// that observations repeat, and by the columns that name their sessions. untimed leaves out the times.
-func (r *Rows) groups(names, carried, by []string, untimed bool) ([]*group, error) {
+// groups returns the observations by key, in the order of the rows. Observations repeat the carried columns, and the
+// columns in by name their sessions. untimed leaves out the times.
+func (r *Rows) groups(carried, by []string, untimed bool) ([]*group, error) {
 	for _, name := range slices.Concat(carried, by) {
-		if r.Columns[name] == nil && !slices.Contains(r.Names, name) {
+		if r.Columns[name] == nil {
 			return nil, fmt.Errorf("there is no column %s", message.Quote(name))
 		}
 	}
 	groups := map[string]*group{}
-	for i := range r.Codes {
-		key := r.key(i, names)
+	for i, code := range r.Codes {
+		key := r.key(int(code))
 		g := groups[key]
 		if g == nil {
 			g = &group{key: key}
 			groups[key] = g
 		}
-		o := keyed.Observation{ID: idOf(i), Seq: int64(i + 1), ExtraFields: r.carried(i, carried)}
+		o := keyed.Observation{ID: fmt.Sprintf(rowID, i), Seq: int64(i + 1)}
 		if !untimed {
 			o.Time = r.Times[i]
 		}
@@ -95,88 +94,40 @@ func (r *Rows) groups(names, carried, by []string, untimed bool) ([]*group, erro
 		if r.Length > 1 {
 			o.Shape = keyed.Vector
 		}
-		var err error
-		if o.Session, err = r.session(i, by); err != nil {
-			g.reject(&o, err)
-			continue
+		if len(carried) > 0 {
+			cells := map[string]string{}
+			for _, name := range carried {
+				cells[name] = r.Columns[name][i]
+			}
+			o.ExtraFields = jsontext.Of(cells)
 		}
-		g.observations = append(g.observations, o)
+		var parts []string
+		for _, name := range by {
+			if parts = append(parts, strings.TrimSpace(r.Columns[name][i])); parts[len(parts)-1] == "" {
+				g.reject(&o, fmt.Errorf("%s is empty, which session.by names", message.Quote(name)))
+			}
+		}
+		if o.Session = domain.JoinKey(parts); !slices.Contains(parts, "") {
+			g.observations = append(g.observations, o)
+		}
 	}
 	return slices.SortedFunc(maps.Values(groups), func(a, b *group) int { return cmp.Compare(a.key, b.key) }), nil
 }
 
-// idOf returns the ID of a row's observation; rowOf returns the row.
-func idOf(row int) string { return fmt.Sprintf("row %d", row) }
+// rowID is the form of the ID of a row's observation. rowOf returns the row.
+const rowID = "row %d"
 
 func rowOf(id string) (row int) {
-	fmt.Sscanf(id, "row %d", &row)
+	fmt.Sscanf(id, rowID, &row)
 	return row
 }
 
-// key returns the key of a row, with the named parts.
-func (r *Rows) key(i int, names []string) string {
-	parts := r.Keys[r.Codes[i]]
-	if len(names) < len(r.Names) {
-		some := []string{}
-		for k, part := range parts {
-			if slices.Contains(names, r.Names[k]) {
-				some = append(some, part)
-			}
-		}
-		parts = some
+// key returns the key with a code.
+func (r *Rows) key(code int) string {
+	if len(r.Keys[code]) == 1 {
+		return r.Keys[code][0]
 	}
-	switch len(parts) {
-	case 0:
-		return "all"
-	case 1:
-		return parts[0]
-	}
-	return domain.JoinKey(parts)
-}
-
-// cell returns the JSON of a cell of a column, or of a part of the key.
-func (r *Rows) cell(i int, name string) json.RawMessage {
-	if column := r.Columns[name]; column != nil {
-		return column[i]
-	}
-	text, _ := json.Marshal(r.Keys[r.Codes[i]][slices.Index(r.Names, name)]) // a text
-	return text
-}
-
-// carried returns the cells of columns as a JSON object; "" without columns.
-func (r *Rows) carried(i int, names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	b := []byte{'{'}
-	for k, name := range names {
-		if k > 0 {
-			b = append(b, ',')
-		}
-		text, _ := json.Marshal(name) // a text
-		b = append(append(append(b, text...), ':'), r.cell(i, name)...)
-	}
-	return string(append(b, '}'))
-}
-
-// session returns the name of a row's session.
-func (r *Rows) session(i int, by []string) (string, error) {
-	if len(by) == 0 {
-		return "", nil
-	}
-	parts := make([]string, len(by))
-	for k, name := range by {
-		var value any
-		if raw := r.cell(i, name); json.Unmarshal(raw, &value) == nil && value != nil {
-			if parts[k] = strings.TrimSpace(string(raw)); raw[0] == '"' {
-				parts[k] = strings.TrimSpace(value.(string))
-			}
-		}
-		if parts[k] == "" {
-			return "", fmt.Errorf("%s is empty, which session.by names", message.Quote(name))
-		}
-	}
-	return domain.JoinKey(parts), nil
+	return domain.JoinKey(r.Keys[code])
 }
 
 // A listener passes on the results of a key.
@@ -235,29 +186,27 @@ func (l *listener) filter(est *keyed.Estimator, memory *keyed.Memory, order keye
 		slices.SortStableFunc(l.observations, keyed.Observation.Compare)
 	}
 	accepts := est.Checker(l.key)
+	processDue := func() {
+		for state.ProcessDue(memory, l) {
+		}
+	}
 	for i := range l.observations {
 		o := &l.observations[i]
 		if err := accepts(o); err == nil {
 			state.Process(memory, l, o)
-		} else {
-			l.reject(o, err)
-			if est.OutOfDomain(l.key, o) {
-				if e := state.OutOfDomain(o); e != nil && !e.Detection.Muted {
-					l.listen(l.key, nil, e.Alerts(l.key))
-				}
+		} else if l.reject(o, err); est.OutOfDomain(l.key, o) {
+			if e := state.OutOfDomain(o); e != nil && !e.Detection.Muted {
+				l.listen(l.key, nil, e.Alerts(l.key))
 			}
 		}
-		for state.ProcessDue(memory, l) {
-		}
+		processDue()
 	}
 	state.End(last)
-	for state.ProcessDue(memory, l) {
-	}
+	processDue()
 	if s, silent := state.ReportSilence(last); silent && !last.IsZero() {
 		l.listen(l.key, nil, s.Alerts(l.key))
 	}
-	for state.ProcessDue(memory, l) {
-	}
+	processDue()
 	return nil
 }
 

@@ -26,6 +26,7 @@ type Request struct {
 	Rows
 	Interval float64 // smooth: probability of the interval of a segment's mean
 	// fit: as the flags of hafvf fit
+	Key      []string // names of the parts of the key, among them the choice if it has a learner for each option
 	Over     string
 	Pooled   bool
 	Response fit.Response
@@ -98,7 +99,7 @@ func (r *Request) segments(a *Answer, c *settings.Settings, values []string) err
 	}
 	layout.Brief, layout.Events = c.Records == settings.Brief, c.Aggregate != nil
 	layout.Smoothes(filters, order != keyed.EventTime, false)
-	groups, err := r.groups(r.Names, nil, c.Session.By, order != keyed.EventTime)
+	groups, err := r.groups(nil, c.Session.By, order != keyed.EventTime)
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func (r *Request) segments(a *Answer, c *settings.Settings, values []string) err
 func (r *Request) trials(a *Answer, c *settings.Settings, untimed bool) error {
 	untimed = untimed || c.Transform == settings.Smooth && keyed.Order(c.Order) != keyed.EventTime
 	filtering, _ := c.ForTransform(settings.Filter, false)
-	groups, err := r.groups(r.Names, nil, nil, untimed)
+	groups, err := r.groups(nil, nil, untimed)
 	if err != nil {
 		return err
 	}
@@ -165,7 +166,7 @@ func (r *Request) trials(a *Answer, c *settings.Settings, untimed bool) error {
 	}
 	smoothing, _ := c.ForTransform(settings.Smooth, false)
 	order := keyed.Order(smoothing.Order)
-	if groups, err = r.groups(r.Names, nil, smoothing.Session.By, order != keyed.EventTime); err != nil {
+	if groups, err = r.groups(nil, smoothing.Session.By, order != keyed.EventTime); err != nil {
 		return err
 	}
 	add := func(_ int, key string, s *keyed.Smoothed) { table.AddSmoothed(key, s) }
@@ -186,19 +187,15 @@ func (r *Request) trials(a *Answer, c *settings.Settings, untimed bool) error {
 
 // fit adds the table of a fit.
 func (r *Request) fit(a *Answer, c *settings.Settings, progress func(done, total int)) error {
-	f, err := fit.New(c, fit.Source{Key: r.Names}, r.Over, r.Response)
+	f, err := fit.New(c, fit.Source{Key: r.Key}, r.Over, r.Response)
 	if err != nil {
 		return err
 	}
-	names, carried, filtering := r.Names, []string(nil), *c
-	if r.Response.Choice != "" {
-		var lacksChoice bool
-		if names, lacksChoice = f.Key(); lacksChoice {
-			filtering.Keys = nil // exceptions match keys that include the choice
-		}
-		carried = f.Carried()
+	filtering := *c
+	if _, lacksChoice := f.Key(); lacksChoice {
+		filtering.Keys = nil // exceptions match keys that include the choice
 	}
-	groups, err := r.groups(names, carried, nil, false)
+	groups, err := r.groups(f.Carried(), nil, false)
 	if err != nil {
 		return err
 	}
@@ -229,7 +226,7 @@ func (r *Request) backtest(a *Answer, c *settings.Settings, values []string) (er
 			return fmt.Errorf("labels: %w", err)
 		}
 	}
-	groups, err := r.groups(r.Names, nil, nil, false)
+	groups, err := r.groups(nil, nil, false)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 // tablesOf returns the payload of a request with rows of one key, a second apart.
 func tablesOf(settings, request string, values ...float64) []byte {
-	const form = `{"settings":{"text":%q},"rows":%d,"request":{"names":["key"],"keys":[["a"]],"length":1,%s}}`
+	const form = `{"settings":{"text":%q},"rows":%d,"request":{"keys":[["a"]],"length":1,%s}}`
 	head := fmt.Sprintf(form, settings, len(values), request)
 	b := appendText(nil, []byte(head))
 	for range values {
@@ -69,8 +69,7 @@ func TestTablesErrors(t *testing.T) {
 		"unknown request": {tablesOf("", `"do":"x"`, 1), `unknown request "x"`},
 		"settings":        {tablesOf("famly: normal", `"do":"trials"`, 1), "famly"},
 		"no such key":     {bytes.Replace(valid, []byte(`[["a"]]`), []byte(`[     ]`), 1), "row 0 has the key 0 of 0"},
-		"parts of a key":  {bytes.Replace(valid, []byte(`["key"]`), []byte(`[     ]`), 1), "row 0 has the key 0 of 1"},
-		"column":          {tablesOf("", `"do":"trials","columns":{"b":[1]}`, 1, 2), "the column b has 1 rows of 2"},
+		"column":          {tablesOf("", `"do":"trials","columns":{"b":["1"]}`, 1, 2), "the column b has 1 rows of 2"},
 		"no column":       {tablesOf("order: arrival\nsession: {by: b}", `"do":"smooth","interval":0.5`, 1, 2), "there is no column"},
 		"fit":             {tablesOf("model: {family: poisson}", `"do":"fit","over":"levels[9].alpha"`, 1), "there is no levels[9].alpha"},
 		"labels":          {tablesOf("detect: true", `"do":"backtest","labels":"key"`, 1), "labels: the header"},

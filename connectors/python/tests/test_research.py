@@ -213,7 +213,16 @@ def test_backtest_equals_program(command, tmp_path, more):
 
 def test_signatures():
     """help() and Tab know each setting, with its sentence and default."""
-    for function in (hafvf.run, hafvf.filter, hafvf.alerts, hafvf.smooth, hafvf.sessions, hafvf.trials, hafvf.fit, hafvf.backtest):
+    for function in (
+        hafvf.run,
+        hafvf.filter,
+        hafvf.alerts,
+        hafvf.smooth,
+        hafvf.sessions,
+        hafvf.trials,
+        hafvf.fit,
+        hafvf.backtest,
+    ):
         parameters = inspect.signature(function).parameters
         assert {"data", "key", "values", "settings", "family", "lateness"} <= set(parameters), function
         assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -256,7 +265,7 @@ def test_misuse():
     }.items():
         with pytest.raises((hafvf.HafvfError, KeyError, ValueError), match=message):
             do()
-    with pytest.warns(UserWarning, match="1 row was rejected, the first is row 3: the row has no person"):
+    with pytest.warns(UserWarning, match="1 row was rejected, the first is row 3: the row has no key"):
         frame = frame.astype({"person": "Int64"})
         frame.loc[3, "person"] = pd.NA
         assert len(hafvf.trials(frame, key="person", values="x", family="bernoulli")) == len(frame) - 1

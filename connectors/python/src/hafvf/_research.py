@@ -130,7 +130,8 @@ def fit(
 ) -> pd.DataFrame:
     """Fits the parameters of a learner to each key's outcomes, or to participants' choices, as ``hafvf fit`` does.
 
-    ``.attrs["notes"]`` of the result has the notes of the program. The other arguments are those of ``smooth``.
+    ``.attrs["notes"]`` of the result has the notes of the program. The other arguments are those of ``smooth``; the prior must
+    be given in numbers.
 
     Args:
         data: a frame, or a series of values.
@@ -142,12 +143,6 @@ def fit(
         offered: the column with the options on offer, separated by spaces. Default: all options are on offer.
         stay: whether to search the weight of repeating the last choice too.
         pooled: whether to fit one set of parameters to all keys, in a first row without a key.
-        key: the column of keys, or a list of columns.
-        time: the column of times; without times, the rows are in order.
-        values: the column of outcomes.
-        zone: the time zone for times without an offset.
-        settings: the model's keys of a config (CONFIG.md), as a dict, or the path of a YAML file.
-        **keywords: settings as keywords. The prior must be given in numbers.
     """
     if response is not None and response != "choice":
         raise ValueError(f"response={response!r}: the only response is 'choice'")
@@ -212,12 +207,6 @@ def backtest(
         data: a frame, or a series of values.
         labels: the windows of known incidents: a frame with the columns ``key``, ``start`` and ``end``, or the path of a file
             of ``hafvf backtest --labels``.
-        key: the column of keys, or a list of columns.
-        time: the column of times.
-        values: the column of values, or a list of columns.
-        zone: the time zone for times without an offset, also of the labels.
-        settings: the model's keys of a config (CONFIG.md), as a dict, or the path of a YAML file.
-        **keywords: settings as keywords, which override ``settings``.
     """
     text = ""
     if isinstance(labels, pd.DataFrame):
@@ -282,8 +271,8 @@ class _Rows:
         if moments is None and isinstance(frame.index, pd.DatetimeIndex):
             moments = frame.index.to_series()
         self.frame, self.reasons, self.dtype = frame, dict[int, str](), None if moments is None else moments.dtype
-        self.names, self.values = [str(name) for name in keys] or ["key"], values
-        self.codes = self._keys([_frame._column(frame, name, None) for name in keys], also, keys)
+        self.names, self.values = [str(name) for name in keys], values
+        self.codes = self._keys([_frame._column(frame, name, None) for name in keys if name not in also])
         if moments is None:
             self.times = np.full(len(frame), _client.NONE, np.int64)
             if "order" not in keywords and "order" not in source[2]:
@@ -295,22 +284,21 @@ class _Rows:
         for i, name in enumerate(values):
             self.x[:, i], bad = _frame._numbers(frame[name])
             self.reasons |= bad
-        self.columns = {str(name): _cells(_frame._column(frame, name, None)) for name in also if name not in keys}
+        self.columns = {str(name): _texts(_frame._column(frame, name, None)) for name in also}
         self.settings = {"text": _settings.text_of(source, keywords), "name": source[1], "zone": zone, "untimed": moments is None}
         self.settings["values"] = [str(name) for name in values]
 
-    def _keys(self, parts: list[Any], optional: Sequence[Hashable], keys: list[Hashable]) -> _frame.Array:
-        """Sets the parts of each key, and returns the key of each row."""
+    def _keys(self, parts: list[Any]) -> _frame.Array:
+        """Sets the parts of each key, and returns the key of each row. A missed choice has no key of its own."""
         self.originals: dict[str, Any] = {}
         if not parts:
             self.keys = [[str(self.values[0]) if self.values else "x"]]
             return np.zeros(len(self.frame), np.intp)
         found = [pd.factorize(part, use_na_sentinel=True) for part in parts]
-        for (codes, _), name in zip(found, keys, strict=True):
-            if name not in optional:  # a missed choice is no error
-                self.reasons |= dict.fromkeys(np.flatnonzero(codes < 0).tolist(), f"the row has no {name}")
+        for codes, _ in found:
+            self.reasons |= dict.fromkeys(np.flatnonzero(codes < 0).tolist(), "the row has no key")
         both, codes = np.unique(np.stack([codes for codes, _ in found], 1), axis=0, return_inverse=True)
-        self.keys = [["" if i < 0 else str(names[i]) for i, (_, names) in zip(row, found, strict=True)] for row in both.tolist()]
+        self.keys = [[str(names[i]) for i, (_, names) in zip(row, found, strict=True)] for row in both.tolist()]
         if len(parts) == 1:
             self.originals = {str(name): name for name in found[0][1]}
         return np.asarray(codes.reshape(-1), np.intp)
@@ -321,7 +309,7 @@ class _Rows:
         good[list(self.reasons)] = False
         rows = np.flatnonzero(good)
         columns = {name: [cells[i] for i in rows.tolist()] for name, cells in self.columns.items()}
-        about = {"names": self.names, "keys": self.keys, "columns": columns, "length": len(self.values)}
+        about = {"key": self.names, "keys": self.keys, "columns": columns, "length": len(self.values)}
         head = json.dumps({"settings": self.settings, "request": request | about, "rows": len(rows)}).encode()
         parts = [_client._LENGTH.pack(len(head)), head, self.codes[rows].astype("<i4").tobytes()]
         parts += [self.times[rows].astype("<i8").tobytes(), np.ascontiguousarray(self.x[rows], "<f8").tobytes()]
@@ -378,10 +366,9 @@ class _Rows:
         return pd.DataFrame(out, index=index)
 
 
-def _cells(column: Any) -> list[Any]:
-    """Returns the cells of a column as the program reads them from a file: numbers, texts, and None."""
-    values = [None if v is None or v is pd.NaT or v is pd.NA or v != v else v for v in column.tolist()]
-    return [v if v is None or isinstance(v, (int, float)) and not isinstance(v, bool) else str(v) for v in values]
+def _texts(column: Any) -> list[str]:
+    """Returns the cells of a column as the program reads them from a file."""
+    return ["" if v is None or v is pd.NaT or v is pd.NA or v != v else str(v) for v in column.tolist()]
 
 
 def _asked(payload: bytes, what: str) -> memoryview:
