@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"hafvf/hafvf/keyed"
@@ -27,7 +28,8 @@ type Rows struct {
 	Values []float64   `json:"-"` // of all rows
 	Length int         // values of a row
 
-	rejected map[int]string // reasons, by row
+	rejected map[int]string        // reasons, by row
+	progress func(done, total int) // called by several goroutines with the number of finished keys
 }
 
 // A Reject is a row that was not learned.
@@ -168,9 +170,11 @@ func (r *Rows) filter(groups []*group, cfg keyed.Config, listen func(key string,
 	}
 	memories := make([]keyed.Memory, len(estimators))
 	failed := make([]error, len(groups))
+	var done atomic.Int64
 	parallel.Do(len(groups), len(estimators), func(worker, i int) {
 		l := &listener{groups[i], listen}
 		failed[i] = l.filter(estimators[worker], &memories[worker], cfg.Order, last)
+		r.progress(int(done.Add(1)), len(groups))
 	})
 	r.merge(groups)
 	return cmp.Or(failed...)
@@ -219,6 +223,7 @@ func (r *Rows) smooth(groups []*group, cfg keyed.SmoothConfig, emit func(group i
 			return err
 		}
 	}
+	var done atomic.Int64
 	parallel.Do(len(groups), len(smoothers), func(worker, i int) {
 		g, sm := groups[i], smoothers[worker]
 		for _, session := range g.sessions(sm, cfg) {
@@ -227,6 +232,7 @@ func (r *Rows) smooth(groups []*group, cfg keyed.SmoothConfig, emit func(group i
 				g.rejected = append(g.rejected, Reject{int(reject.Seq) - 1, reject.Reason})
 			}
 		}
+		r.progress(int(done.Add(1)), len(groups))
 	})
 	r.merge(groups)
 	return nil

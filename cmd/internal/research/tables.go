@@ -62,9 +62,10 @@ func (a *Answer) add(name string, t output.Table, rows []int) {
 }
 
 // Answer computes the tables of a request, with times in UTC. values are the names of the values, and untimed says that
-// rows have no times. progress is called by several goroutines, as by fit.Fit.Table.
+// rows have no times. progress is called by several goroutines with the number of finished keys; see fit.Fit.Table.
 func (r *Request) Answer(c *settings.Settings, values []string, untimed bool, progress func(done, total int)) (*Answer, error) {
 	a := &Answer{Tables: []Table{}, Notes: []string{}}
+	r.progress = progress
 	var err error
 	switch r.Do {
 	case "smooth":
@@ -72,7 +73,7 @@ func (r *Request) Answer(c *settings.Settings, values []string, untimed bool, pr
 	case "trials":
 		err = r.trials(a, c, untimed)
 	case "fit":
-		err = r.fit(a, c, progress)
+		err = r.fit(a, c)
 	case "backtest":
 		err = r.backtest(a, c, values)
 	default:
@@ -186,7 +187,7 @@ func (r *Request) trials(a *Answer, c *settings.Settings, untimed bool) error {
 }
 
 // fit adds the table of a fit.
-func (r *Request) fit(a *Answer, c *settings.Settings, progress func(done, total int)) error {
+func (r *Request) fit(a *Answer, c *settings.Settings) error {
 	f, err := fit.New(c, fit.Source{Key: r.Key}, r.Over, r.Response)
 	if err != nil {
 		return err
@@ -207,7 +208,7 @@ func (r *Request) fit(a *Answer, c *settings.Settings, progress func(done, total
 	if err := f.Read(); err != nil {
 		return err
 	}
-	t := f.Table(r.Pooled, progress)
+	t := f.Table(r.Pooled, r.progress)
 	a.add("fit", t.Output(), nil)
 	for line := range strings.Lines(f.Notes() + t.Turned() + t.Tally()) {
 		a.Notes = append(a.Notes, strings.TrimSpace(line))

@@ -4,8 +4,10 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
+import types
 import warnings
 
 import numpy as np
@@ -227,6 +229,27 @@ def test_signatures():
         assert {"data", "key", "values", "settings", "family", "lateness"} <= set(parameters), function
         assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         assert "lateness: How long a record waits" in function.__doc__ and "Default: 0s." in function.__doc__
+
+
+def test_progress(monkeypatch):
+    bars = []
+
+    class Bar:
+        def __init__(self, desc, total, delay):
+            self.n, self.total, self.open = 0, total, True
+            bars.append(self)
+
+        def update(self, n):
+            self.n += n
+
+        def close(self):
+            self.open = False
+
+    monkeypatch.setitem(sys.modules, "tqdm", types.SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
+    frame = pd.DataFrame({"key": np.arange(8000) % 80, "x": np.random.default_rng(1).normal(0, 1, 8000)})
+    hafvf.fit(frame, over="top", levels=[], top=0.9, **NORMAL)
+    assert bars and bars[-1].total == 80 and 0 < bars[-1].n <= 80 and not any(bar.open for bar in bars)
 
 
 def test_plot():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-import sys
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -325,7 +325,7 @@ class _Rows:
             first = min(self.reasons)
             n, reason = len(self.reasons), self.reasons[first]
             some = "1 row was" if n == 1 else f"{n} rows were"
-            warnings.warn(f"hafvf: {some} rejected, the first is row {first}: {reason}", stacklevel=4)
+            warnings.warn(f"hafvf: {some} rejected, the first is row {first}: {reason}", stacklevel=3)
         tables = {}
         for about, text in zip(answer["tables"], texts[1:], strict=True):
             index = None if about["rows"] is None else self.frame.index[rows[about["rows"]]]
@@ -371,9 +371,16 @@ def _texts(column: Any) -> list[str]:
     return ["" if v is None or v is pd.NaT or v is pd.NA or v != v else str(v) for v in column.tolist()]
 
 
+def _bar(earlier: Any, what: str, total: int) -> Any:
+    from tqdm.auto import tqdm
+
+    if earlier is not None:
+        earlier.close()
+    return tqdm(desc=what, total=total or None, delay=0.5)
+
+
 def _asked(payload: bytes, what: str) -> memoryview:
-    """Returns the answer to a request for tables. It shows the progress if tqdm is installed and was imported."""
-    tqdm = getattr(sys.modules.get("tqdm.auto") or sys.modules.get("tqdm"), "tqdm", None)
+    """Returns the answer to a request for tables. It shows the progress of a long call if tqdm is installed."""
 
     def do(child: _client._Child) -> memoryview:
         bar: Any = None
@@ -386,13 +393,14 @@ def _asked(payload: bytes, what: str) -> memoryview:
                 if answer[0] != ord("p"):
                     return _client.opened(answer)
                 at = json.loads(bytes(_client.opened(answer)))
-                if tqdm:
-                    bar = bar or tqdm(desc=f"hafvf.{what}", total=at["total"] or None)
+                with contextlib.suppress(ImportError):
+                    if bar is None or at["done"] < bar.n:  # a new pass over the keys
+                        bar = _bar(bar, f"hafvf.{what}", at["total"])
                     bar.update(at["done"] - bar.n)
         except (OSError, EOFError) as e:
             raise _client._DeadError(repr(e)) from e
         finally:
-            if bar:
+            if bar is not None:
                 bar.close()
 
     try:
