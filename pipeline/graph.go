@@ -114,22 +114,8 @@ func Compose(c *config.Config) (*Graph, error) {
 		receivers = append(receivers, receiver{Choice: r.Choice, Form: s.form(), OnlyPages: s.hook != nil, Stateful: s.hook != nil && s.hook.Stateful(), Repeats: s.hook != nil && s.hook.Repeat > 0})
 	}
 	if c.Transform == settings.Smooth {
-		layout.Revises = c.Session.AllowedLateness > 0
-		layout.Trials = c.SessionOrder() != keyed.EventTime
-		layout.Levels = 0
-		for _, f := range filters {
-			if (keyed.SmoothConfig{Filter: f}).Segments() {
-				layout.Segments = true
-			} else {
-				layout.Passes, layout.Levels = true, max(layout.Levels, len(f.Members()[0].Levels))
-			}
-		}
-		cfg := transforms.SmoothConfig{SmoothConfig: keyed.SmoothConfig{
-			Filter: filter.Filter, Keys: filter.Keys, Order: c.SessionOrder(), Gap: c.Session.Gap, AllowedLateness: c.Session.AllowedLateness, Max: c.Session.Max, Odds: c.Odds, LevelsOnly: !c.Walk,
-		}}
-		if c.Aggregate != nil {
-			cfg.Aggregate = &c.Aggregate.Aggregation
-		}
+		layout.Smoothes(filters, c.SessionOrder() != keyed.EventTime, c.Session.AllowedLateness > 0)
+		cfg := transforms.SmoothConfig{SmoothConfig: c.Smoothing(c.SessionOrder())}
 		if t, ok := g.Topics(); ok {
 			cfg.Logs, cfg.Disorder = true, t.Disorder
 		}

@@ -37,25 +37,6 @@ func (k sessionKey) Key() string {
 	return rest[:n]
 }
 
-// splitSessions sorts the observations of a key, and splits them into sessions at each gap. Like Beam, it counts in
-// whole milliseconds. With a gap of 0, all observations are one session.
-func splitSessions(observations []keyed.Observation, gap time.Duration) (sessions []sessionRevision) {
-	slices.SortStableFunc(observations, keyed.Observation.Compare)
-	start := 0
-	for i := 1; i <= len(observations); i++ {
-		if i == len(observations) || !joins(observations[i-1].Time, observations[i].Time, gap) {
-			sessions = append(sessions, sessionRevision{Observations: observations[start:i]})
-			start = i
-		}
-	}
-	return sessions
-}
-
-// joins reports whether b is less than a gap after a. It returns true if gap is 0.
-func joins(a, b time.Time, gap time.Duration) bool {
-	return gap == 0 || b.UnixMilli() < a.UnixMilli()+gap.Milliseconds()
-}
-
 // Start returns the time of the first observation.
 func (s *sessionRevision) Start() time.Time { return s.Observations[0].Time }
 
@@ -66,7 +47,7 @@ func (s *sessionRevision) End() time.Time { return s.Observations[len(s.Observat
 // other stored sessions.
 func (s *sessionRevision) Join(stored []sessionRevision, gap time.Duration) (rest []sessionRevision) {
 	for _, earlier := range stored {
-		if !joins(earlier.End(), s.Start(), gap) || !joins(s.End(), earlier.Start(), gap) {
+		if !keyed.InOneSession(earlier.End(), s.Start(), gap) || !keyed.InOneSession(s.End(), earlier.Start(), gap) {
 			rest = append(rest, earlier)
 			continue
 		}

@@ -29,7 +29,10 @@ func seconds(observations []keyed.Observation) (list []int64) {
 // Sessions end at gaps. A late observation that closes a gap joins the sessions before and after it to their next
 // revision.
 func TestSplitSessions(t *testing.T) {
-	sessions := splitSessions(atSeconds(20, 1, 3, 12, 21), 9*time.Second)
+	var sessions []sessionRevision
+	for _, o := range keyed.SplitSessions(atSeconds(20, 1, 3, 12, 21), 9*time.Second) {
+		sessions = append(sessions, sessionRevision{Observations: o})
+	}
 	var got [][]int64
 	for _, s := range sessions {
 		got = append(got, seconds(s.Observations))
@@ -38,8 +41,8 @@ func TestSplitSessions(t *testing.T) {
 		t.Fatal(diff)
 	}
 	sessions[1].Revision = 4
-	late := splitSessions(atSeconds(7), 9*time.Second)[0]
-	far := splitSessions(atSeconds(100), 9*time.Second)[0]
+	late := sessionRevision{Observations: atSeconds(7)}
+	far := sessionRevision{Observations: atSeconds(100)}
 	rest := late.Join(append(sessions, far), 9*time.Second)
 	expect.Same(t, []int64{1, 3, 7, 12, 20, 21}, seconds(late.Observations))
 	if late.Revision != 5 || len(late.Earlier) != 2 || len(rest) != 1 || !rest[0].End().Equal(far.End()) {

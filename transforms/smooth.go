@@ -263,7 +263,8 @@ func (fn *gatherFn) ProcessElement(key string, values func(*[]byte) bool, emit f
 		gap = fn.cfg.DefaultGap(observations)
 		fn.account.SetGap(gap)
 	}
-	for _, s := range splitSessions(observations, gap) {
+	for _, o := range keyed.SplitSessions(observations, gap) {
+		s := sessionRevision{Observations: o}
 		emit(mtime.FromTime(s.End()), key, compact.Encode(nil, s, sessionForm))
 	}
 	return nil

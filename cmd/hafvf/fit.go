@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/fit"
-	"hafvf/cmd/hafvf/output"
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/internal/cli"
+	"hafvf/hafvf/keyed"
+	"hafvf/pipeline"
+	"hafvf/pipeline/config"
+	"hafvf/pipeline/settings"
 )
 
 func fitCommand() *cobra.Command {
@@ -38,30 +43,30 @@ func fitCommand() *cobra.Command {
 			case responseKind == "choice" && response.Choice == "", responseKind != "choice" && (responseKind != "" || response.Choice != "" || response.Subject != nil || response.Offered != "" || response.Stay):
 				return cli.UsageError(errors.New("--response choice is the only response and needs --choice COLUMN; --subject, --offered and --stay need both"))
 			}
-			if err := output.CheckTable(out); err != nil {
+			if err := outfile.CheckTable(out); err != nil {
 				return cli.UsageError(err)
 			}
-			if err := output.CheckFolder(out); err != nil {
+			if err := outfile.CheckFolder(out); err != nil {
 				return err
 			}
 			cfg, graph, err := cli.Load(args[0], set)
 			if err != nil {
 				return err
 			}
-			f, err := fit.New(cfg, graph, over, response)
+			f, graph, err := newFit(cfg, graph, over, response)
 			if err != nil {
 				return cli.UsageError(fmt.Errorf("%s: %w", args[0], err))
 			}
-			if err := output.CheckInputs(out, args[0], against, cfg.Source.Files().Path); err != nil {
+			if err := outfile.CheckInputs(out, args[0], against, cfg.Source.Files().Path); err != nil {
 				return cli.UsageError(err)
 			}
 			var earlier *fit.Earlier
 			if against != "" {
-				if earlier, err = fit.ReadEarlier(against, response.Choice != ""); err != nil {
+				if earlier, err = readEarlier(against, response.Choice != ""); err != nil {
 					return cli.UsageError(fmt.Errorf("--against: %w", err))
 				}
 			}
-			if err := o.readFit(cmd.Context(), f, args[0], out); err != nil {
+			if err := o.readFit(cmd.Context(), f, graph, args[0], out); err != nil {
 				return err
 			}
 			fmt.Fprint(stderr, f.Notes())
@@ -74,7 +79,7 @@ func fitCommand() *cobra.Command {
 			if earlier != nil {
 				fmt.Fprint(cmd.OutOrStdout(), t.Against(earlier))
 			}
-			if err := t.Write(out); err != nil {
+			if err := outfile.WriteTable(out, t.Output()); err != nil {
 				return err
 			}
 			fmt.Fprintf(stderr, "%s%s: %s\n", t.Turned(), t.Tally(), out)
@@ -94,9 +99,39 @@ func fitCommand() *cobra.Command {
 	return cmd
 }
 
+// newFit returns a fit, and the graph that reads its data. For a fit of choices it changes the config to carry the
+// choice, instead of having it in the key. Its error is a usage error.
+func newFit(c *config.Config, g *pipeline.Graph, over string, r fit.Response) (*fit.Fit, *pipeline.Graph, error) {
+	files := c.Source.Files()
+	switch {
+	case c.Transform == settings.Smooth: // fit.New returns the error
+		files = &config.Files{}
+	case files == nil:
+		return nil, nil, errors.New("fit reads files, whose input ends: give a config whose source is csv, jsonl or parquet")
+	case g.Runner.Name == config.Flink:
+		return nil, nil, errors.New("fit runs here, not on Flink: leave out runner, or give --set runner.name=direct")
+	}
+	f, err := fit.New(&c.Settings, fit.Source{Key: files.Key, Missing: files.Missing, NotLong: files.Layout != config.Long}, over, r)
+	if err != nil || r.Choice == "" {
+		return f, g, err
+	}
+	names, lacksChoice := f.Key()
+	if files.Key = names; lacksChoice {
+		c.Keys = nil // exceptions match keys that include the choice
+	}
+	for _, column := range f.Carried() {
+		if !slices.Contains(files.Carry, column) {
+			files.Carry = append(slices.Clone(files.Carry), column)
+		}
+	}
+	g, err = pipeline.Compose(c)
+	return f, g, err
+}
+
 // readFit runs the config of a fit to read its data. The error of an interrupted run has the exit code of the signal.
-func (o *operation) readFit(ctx context.Context, f *fit.Fit, config, out string) error {
-	s, err := o.observe(ctx, f.Run())
+func (o *operation) readFit(ctx context.Context, f *fit.Fit, graph *pipeline.Graph, config, out string) error {
+	observer := pipeline.Observer{Estimate: func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) { f.Add(key, e) }}
+	s, err := o.observe(ctx, pipeline.Run{Graph: graph.Trial(), Observer: &observer})
 	switch {
 	case s.Stopped:
 		return cli.Interrupted(o.signal, fmt.Errorf("%s is not written: not all trials were read", out))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/hafvf/output"
 	"hafvf/cmd/internal/cli"
 	"hafvf/hafvf/incidents"
@@ -87,7 +88,7 @@ func markCommand() *cobra.Command {
 // ID. mark has their value and note, and a key if only alarms of this key are marked.
 func marksOf(ctx context.Context, path, id string, mark records.Mark) (marks []records.Mark, err error) {
 	all := &alarmMarks{id: id, mark: mark, byName: map[[2]string]*records.Mark{}}
-	err = output.ForEach(ctx, path, func(r *output.Record) bool { return r.Kind != nil }, func(r *output.Record) error {
+	err = outfile.ForEach(ctx, path, func(r *output.Record) bool { return r.Kind != nil }, func(r *output.Record) error {
 		if r.Alert != nil {
 			all.add(r.Alert)
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hafvf/cmd/hafvf/output"
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/hafvf/report"
 	"hafvf/cmd/internal/cli"
 	"hafvf/internal/domain"
@@ -186,7 +186,7 @@ func checkPage(out string, inputs ...string) error {
 	if err := report.Check(inputs, out); err != nil {
 		return cli.UsageError(err)
 	}
-	return output.CheckFolder(out)
+	return outfile.CheckFolder(out)
 }
 
 // inputOf returns the path or pattern of the files that a config reads; empty without files.

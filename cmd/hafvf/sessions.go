@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/hafvf/sessions"
 	"hafvf/cmd/internal/cli"
 	"hafvf/internal/domain"
@@ -31,10 +34,10 @@ func sessionsCommand() *cobra.Command {
 			if err := readFlag(cmd, "zone", &zone, domain.Zone); err != nil {
 				return cli.UsageError(err)
 			}
-			if err := sessions.Check(args[0], out, interval); err != nil {
+			if err := checkSessions(args[0], out, interval); err != nil {
 				return cli.UsageError(err)
 			}
-			t, err := sessions.Write(cmd.Context(), args[0], out, interval, zone)
+			t, err := writeSessions(cmd.Context(), args[0], out, interval, zone)
 			if errors.As(err, new(sessions.NotSmoothed)) {
 				return cli.UsageError(err)
 			}
@@ -52,4 +55,29 @@ func sessionsCommand() *cobra.Command {
 	cmd.Flags().Float64Var(&interval, "interval", 0.95, "the `PROBABILITY` of the interval from lower to upper")
 	cmd.Flags().String("zone", "", "the time zone, an IANA `NAME` such as Europe/Berlin; UTC by default")
 	return cmd
+}
+
+// checkSessions returns an error unless out can be the table of results, and interval is above 0 and below 1.
+func checkSessions(results, out string, interval float64) error {
+	if err := cmp.Or(outfile.CheckTable(out), outfile.CheckInputs(out, results)); err != nil {
+		return err
+	}
+	if !(interval > 0 && interval < 1) {
+		return fmt.Errorf("--interval %g: give a probability above 0 and below 1", interval)
+	}
+	return nil
+}
+
+// writeSessions writes the table of the smoothed records in results to out, which must have passed checkSessions. An
+// existing file is replaced only by a complete one.
+func writeSessions(ctx context.Context, results, out string, interval float64, zone *time.Location) (sessions.Tally, error) {
+	var c sessions.Collector
+	if err := outfile.ForEachResult(ctx, results, nil, c.Add); err != nil {
+		return sessions.Tally{}, err
+	}
+	table, tally := c.Table(interval, zone)
+	if tally.Sessions == 0 {
+		return tally, fmt.Errorf("%s contains no records", results)
+	}
+	return tally, outfile.WriteTable(out, table)
 }

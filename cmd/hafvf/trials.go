@@ -8,9 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"hafvf/cmd/hafvf/output"
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/hafvf/trials"
 	"hafvf/cmd/internal/cli"
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/message"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -38,19 +39,22 @@ func trialsCommand() *cobra.Command {
 			if err := checkTrials(args[0], cfg, out, keys); err != nil {
 				return cli.UsageError(err)
 			}
-			if err := cmp.Or(output.CheckFolder(out), output.CheckFolder(keys)); err != nil {
+			if err := cmp.Or(outfile.CheckFolder(out), outfile.CheckFolder(keys)); err != nil {
 				return err
 			}
 			var table trials.Table
 			for _, run := range []struct {
 				transform string
-				observer  *pipeline.Observer
-			}{{settings.Filter, table.Filtered()}, {settings.Smooth, table.Smoothed()}} {
+				observer  pipeline.Observer
+			}{
+				{settings.Filter, pipeline.Observer{Estimate: func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) { table.AddEstimate(key, e) }}},
+				{settings.Smooth, pipeline.Observer{Smoothed: table.AddSmoothed}},
+			} {
 				graph, err := pipeline.Compose(cfg.ForTransform(run.transform))
 				if err != nil {
 					return cli.UsageError(fmt.Errorf("%s, with transform: %s: %w", args[0], run.transform, err))
 				}
-				s, err := o.observe(cmd.Context(), pipeline.Run{Graph: graph.Trial(), Observer: run.observer})
+				s, err := o.observe(cmd.Context(), pipeline.Run{Graph: graph.Trial(), Observer: &run.observer})
 				switch {
 				case s.Stopped:
 					return cli.Interrupted(o.signal, fmt.Errorf("%s is not written", out))
@@ -58,11 +62,11 @@ func trialsCommand() *cobra.Command {
 					return err
 				}
 			}
-			if err := table.Write(out, cfg.Clock()); err != nil {
+			if err := outfile.WriteTable(out, table.Trials(cfg.Clock())); err != nil {
 				return err
 			}
 			if keys != "" {
-				if err := table.WriteKeys(keys); err != nil {
+				if err := outfile.WriteTable(keys, table.Keys()); err != nil {
 					return err
 				}
 			}
@@ -90,7 +94,7 @@ func checkTrials(path string, cfg *config.Config, out, keys string) error {
 		if table == "" {
 			continue
 		}
-		if err := cmp.Or(output.CheckTable(table), output.CheckInputs(table, path, inputOf(cfg))); err != nil {
+		if err := cmp.Or(outfile.CheckTable(table), outfile.CheckInputs(table, path, inputOf(cfg))); err != nil {
 			return err
 		}
 	}

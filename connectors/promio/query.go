@@ -17,6 +17,7 @@ import (
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 
+	"hafvf/internal/domain"
 	"hafvf/internal/httpclient"
 	"hafvf/internal/message"
 	"hafvf/internal/reminder"
@@ -407,7 +408,7 @@ func (src Source) keyOf(m model.Metric) string {
 		case len(parts) == 1:
 			return parts[0]
 		}
-		return series.Join(parts)
+		return domain.JoinKey(parts)
 	}
 	labels := make(map[string]string, len(m))
 	for name, value := range m {

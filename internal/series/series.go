@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"hafvf/internal/domain"
+
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
@@ -35,40 +37,13 @@ func Key(labels map[string]string) string {
 
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// Separator separates the parts of a key of several fields.
-const Separator = "/"
-
-// escape and unescape convert the parts of a key, so that different parts make different keys.
-var (
-	escape   = strings.NewReplacer("%", "%25", Separator, "%2F")
-	unescape = strings.NewReplacer("%25", "%", "%2F", Separator)
-)
-
-// Join returns the key with the given parts.
-func Join(parts []string) string {
-	escaped := make([]string, len(parts))
-	for i, part := range parts {
-		escaped[i] = escape.Replace(part)
-	}
-	return strings.Join(escaped, Separator)
-}
-
-// Split returns the parts of a key of Join.
-func Split(key string) []string {
-	parts := strings.Split(key, Separator)
-	for i, part := range parts {
-		parts[i] = unescape.Replace(part)
-	}
-	return parts
-}
-
-// Labels returns the labels of a key. If key has one part per name, see Join, the parts are the values of these labels.
+// Labels returns the labels of a key. If key has one part per name, see domain.JoinKey, the parts are the values of these labels.
 // If it is a series, the name of its metric becomes the label metric, and a label metric becomes exported_metric. Any
 // other key becomes the label key.
 func Labels(key string, names []string) map[string]string {
 	parts := []string{key}
 	if len(names) > 1 {
-		parts = Split(key)
+		parts = domain.SplitKey(key)
 	}
 	if len(names) > 0 && len(parts) == len(names) {
 		labels := map[string]string{}

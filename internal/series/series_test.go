@@ -1,8 +1,9 @@
 package series
 
 import (
-	"hafvf/internal/testing/expect"
 	"testing"
+
+	"hafvf/internal/testing/expect"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"

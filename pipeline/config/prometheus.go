@@ -14,7 +14,6 @@ import (
 	"hafvf/internal/domain"
 	"hafvf/internal/httpclient"
 	"hafvf/internal/message"
-	"hafvf/internal/series"
 	"hafvf/internal/times"
 	"hafvf/pipeline/settings"
 	"hafvf/pipeline/settings/keytable"
@@ -157,7 +156,7 @@ func (d *decoder) joinedPatterns(c *Config) {
 			}
 		}
 		if *pattern = parts[0]; len(parts) > 1 {
-			*pattern = series.Join(parts)
+			*pattern = domain.JoinKey(parts)
 		}
 	}
 	for i := range c.Keys {

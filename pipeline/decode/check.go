@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"hafvf/connectors"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/times"
 )
@@ -34,7 +35,7 @@ func CheckFiles(src connectors.Source, p *Parser) (format, remark string, err er
 			if times.IsUnix(text) {
 				n++
 			}
-			if !Missing(text) {
+			if !domain.Missing(text) {
 				texts[i] = text
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/series"
+	"hafvf/internal/domain"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/config"
 )
@@ -38,7 +38,7 @@ func TestJoinedKeys(t *testing.T) {
 	seen := map[string][2]string{}
 	rapid.Check(t, func(t *rapid.T) {
 		parts := [2]string{part.Draw(t, "site"), part.Draw(t, "pump")}
-		joined := series.Join(parts[:])
+		joined := domain.JoinKey(parts[:])
 		if other, ok := seen[joined]; ok && other != parts {
 			t.Fatalf("%q and %q are both %q", other, parts, joined)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/pipeline/config"
 )
@@ -166,12 +167,7 @@ func (p *Parser) choice(s string) (float64, error) {
 
 // missing reports whether a text means a missing value.
 func (p *Parser) missing(s string) bool {
-	return Missing(s) || p.Missing != nil && slices.Contains(p.Missing, s)
-}
-
-// Missing reports whether a text means a missing value in every source.
-func Missing(s string) bool {
-	return s == "" || strings.EqualFold(s, "nan") || strings.EqualFold(s, "null")
+	return domain.Missing(s) || p.Missing != nil && slices.Contains(p.Missing, s)
 }
 
 func notNumber(s string) error {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"hafvf/internal/domain"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
 )
@@ -134,7 +135,7 @@ func ShareOf(texts []string, f func(string) bool) float64 {
 
 // Absent reports whether a text means a missing value in most sources.
 func Absent(s string) bool {
-	return Missing(s) || slices.Contains(absentWords, strings.ToLower(s))
+	return domain.Missing(s) || slices.Contains(absentWords, strings.ToLower(s))
 }
 
 // absentWords are further texts that mean a missing value in most sources.

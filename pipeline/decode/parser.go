@@ -12,8 +12,8 @@ import (
 	"hafvf/connectors"
 	"hafvf/connectors/kafkaio"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
-	"hafvf/internal/series"
 	"hafvf/internal/times"
 	"hafvf/pipeline/config"
 )
@@ -121,7 +121,7 @@ func (p *Parser) RowTime(fields []string) string {
 // joined joins the texts of a time in several fields. It is empty if one of them is missing.
 func joined(parts []string) string {
 	for i, part := range parts {
-		if parts[i] = strings.TrimSpace(part); Missing(parts[i]) {
+		if parts[i] = strings.TrimSpace(part); domain.Missing(parts[i]) {
 			return ""
 		}
 	}
@@ -209,7 +209,7 @@ func (p *Parser) session(values []string) (string, error) {
 			return "", fmt.Errorf("%s, which session.by names, is not UTF-8", message.Quote(p.By[i]))
 		}
 	}
-	return series.Join(trimmed), nil
+	return domain.JoinKey(trimmed), nil
 }
 
 // trial reads a trial number.
@@ -271,7 +271,7 @@ func (p *Parser) IsSkippedTime(s string) bool { return p.times.IsSkippedTime(str
 
 // ParseTime reads a time as times.Parser.ParseLocal does. An empty text or "NaN" returns the zero time.
 func (p *Parser) ParseTime(s string) (time.Time, error) {
-	if Missing(strings.TrimSpace(s)) {
+	if domain.Missing(strings.TrimSpace(s)) {
 		return time.Time{}, nil
 	}
 	t, err := p.times.ParseLocal(s)

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"hafvf/connectors"
-	"hafvf/internal/series"
+	"hafvf/internal/domain"
 	"hafvf/pipeline/config"
 )
 
@@ -85,5 +85,5 @@ func (p *Parser) joinKey(texts []string, from origin) string {
 	if len(texts) == 1 {
 		return texts[0]
 	}
-	return series.Join(texts)
+	return domain.JoinKey(texts)
 }

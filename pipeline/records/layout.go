@@ -5,6 +5,7 @@ package records
 import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/keyed"
 )
 
 // A Layout is the form of one model's estimates as records.
@@ -47,4 +48,17 @@ func NewLayout(filters ...hafvf.Config) (l Layout, err error) {
 		}
 	}
 	return l, nil
+}
+
+// Smoothes sets the layout of smoothed records by filters. trials says that sessions have no times, and revises that
+// late records revise them.
+func (l *Layout) Smoothes(filters []hafvf.Config, trials, revises bool) {
+	l.Revises, l.Trials, l.Levels = revises, trials, 0
+	for _, f := range filters {
+		if (keyed.SmoothConfig{Filter: f}).Segments() {
+			l.Segments = true
+		} else {
+			l.Passes, l.Levels = true, max(l.Levels, len(f.Members()[0].Levels))
+		}
+	}
 }

@@ -5,18 +5,16 @@ package backtest
 import (
 	"cmp"
 	"math"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"hafvf/cmd/hafvf/output"
-	"hafvf/cmd/hafvf/report"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/clock"
-	"hafvf/pipeline"
+	"hafvf/pipeline/records"
 )
 
 // An Event is an alert that the run would have sent.
@@ -37,8 +35,8 @@ type Event struct {
 // A Collector gathers the estimates, alerts and incidents of a run. Create it with NewCollector; its zero value is
 // not usable.
 type Collector struct {
-	graph *pipeline.Graph
-	page  *report.Collector // nil without a page
+	run  Run
+	page Page // nil without a page
 
 	mu       sync.Mutex
 	keys     map[string]*Key
@@ -53,30 +51,56 @@ type Collector struct {
 	singlePages int
 }
 
-// NewCollector returns a Collector for a run of a graph that raises alarms. The Collector also adds estimates, alerts
-// and incidents to page, unless page is nil.
-func NewCollector(g *pipeline.Graph, page *report.Collector) *Collector {
-	return &Collector{graph: g, page: page, keys: map[string]*Key{}, assigned: map[[3]string]string{}, merged: map[string]string{}, silent: map[int64]bool{}}
+// A Run describes a run that raises alarms.
+type Run struct {
+	Clock  *time.Location // zone of the report
+	Alarms keyed.AlarmConfig
+	Sends  func(keyed.AlertEvent) bool // reports whether a receiver gets an alert
+	Groups bool                        // alarms are grouped into incidents
+	Fleet  int                         // number of keys from which on incidents replace alarms in messages
 }
 
-// Observer returns the callbacks of the Collector for pipeline.Run.
-func (c *Collector) Observer() *pipeline.Observer {
-	return &pipeline.Observer{Estimate: c.estimate, Single: c.single, Assigned: c.assign, Incident: c.incident}
+// A Summary has the counts of a run after its end.
+type Summary struct {
+	Records, Missing, Rejected int64
+	Elapsed                    time.Duration
+	Stopped                    bool // before the end of the input
+	Incidents                  []incidents.Event
 }
 
-func (c *Collector) single(string, keyed.AlertEvent) {
+// A Page shows the alarms of a run.
+type Page interface {
+	AddObserved(key string, e *keyed.Estimate)
+	AddIncident(e *incidents.Event)
+	AlertOf(key string, a keyed.AlertEvent) output.Alert
+	AddAlert(a *output.Alert)
+	AddMarks(marks []records.Mark)
+	// Finish adds the figures of the report.
+	Finish(r *Report)
+}
+
+// NewCollector returns a Collector for a run. The Collector also adds estimates, alerts and incidents to page, unless
+// page is nil.
+func NewCollector(r Run, page Page) *Collector {
+	return &Collector{run: r, page: page, keys: map[string]*Key{}, assigned: map[[3]string]string{}, merged: map[string]string{}, silent: map[int64]bool{}}
+}
+
+// AddSingle counts an alarm outside incidents that is a page.
+func (c *Collector) AddSingle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.singlePages++
 }
 
-func (c *Collector) assign(a incidents.Assignment) {
+// Assign stores the incident of an alarm.
+func (c *Collector) Assign(a incidents.Assignment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.assigned[[3]string{a.Key, a.ID, a.Kind}] = a.Incident
 }
 
-func (c *Collector) incident(e *incidents.Event) {
+// AddIncident adds an event of an incident.
+func (c *Collector) AddIncident(e *incidents.Event) {
 	if c.page != nil {
 		c.page.AddIncident(e)
 	}
@@ -99,7 +123,7 @@ func (c *Collector) finishPage(r *Report) {
 		a.Incident = c.incidentOf(a.Key, a.ID, a.Kind)
 		c.page.AddAlert(a)
 	}
-	c.page.SetTrial(report.Trial{Config: filepath.Base(r.Config), Value: c.graph.Value, Keys: r.Keys, Allowed: r.Budget.Allowed, Raised: r.Budget.Spent, Rejected: r.Rejected, Stopped: r.Stopped})
+	c.page.Finish(r)
 }
 
 // incidentOf returns the ID of the incident that contains an alarm at the end of the run, after all merges.
@@ -111,7 +135,8 @@ func (c *Collector) incidentOf(key, id, kind string) string {
 	return incident
 }
 
-func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
+// Add adds an estimate and its alerts. e is nil for alerts without a record.
+func (c *Collector) Add(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
 	if c.page != nil && e != nil {
 		c.page.AddObserved(key, e)
 	}
@@ -124,14 +149,14 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 		c.keys[key] = k
 	}
 	for _, a := range alerts {
-		c.add(key, a)
+		c.count(key, a)
 		if a.IsWorse() { // it is free, and part of an alarm that is counted
 			continue
 		}
 		if e == nil && a.Kind == string(usual.NoveltyAlarm) { // for a rejected value
 			k.Budget.Spent++
 		}
-		if !c.graph.Sends(a) {
+		if !c.run.Sends(a) {
 			continue
 		}
 		k.Alerts[a.Kind]++
@@ -140,7 +165,7 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 			Size: Number(a.Size), Message: a.Message,
 		}
 		if c.page != nil {
-			alert := report.AlertOf(key, a)
+			alert := c.page.AlertOf(key, a)
 			event.alert = &alert
 		}
 		k.events = append(k.events, event)
@@ -150,15 +175,14 @@ func (c *Collector) estimate(key string, e *keyed.Estimate, alerts []keyed.Alert
 	}
 	k.Records++
 	if d := e.Detection; d != nil && len(d.Usual.Mean) > 0 {
-		k.hours.Add(c.graph.Clock, e.Time, d.Usual.Mean[0], d.Usual.SD[0])
+		k.hours.Add(c.run.Clock, e.Time, d.Usual.Mean[0], d.Usual.SD[0])
 	}
 	k.first, k.last = clock.Earlier(k.first, e.Time), clock.Later(k.last, e.Time)
 	switch scored := !math.IsNaN(e.Detection.Score); {
 	case e.Missing:
 	case scored:
 		if k.scored++; k.scored == 1 {
-			alarms, _ := c.graph.Alarms()
-			k.ObservationsPerAlarm = Number(alarms.BudgetOf(medianStep(k.warmUp)))
+			k.ObservationsPerAlarm = Number(c.run.Alarms.BudgetOf(medianStep(k.warmUp)))
 			k.warmUp = nil
 		}
 	case k.scored == 0:

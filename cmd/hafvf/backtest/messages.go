@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"hafvf/hafvf/keyed"
-	"hafvf/pipeline/config"
 )
 
 // Messages counts the messages that a webhook or an Alertmanager without kinds would have received.
@@ -26,9 +25,9 @@ type single struct {
 	when time.Time
 }
 
-// add counts an alert for Messages. Only alerts of SourceAlarm count, without the ends of episodes. A report that an
+// count counts an alert for Messages. Only alerts of SourceAlarm count, without the ends of episodes. A report that an
 // episode is worse is a message of its own only if each alarm is: an incident or a digest has its first alarm.
-func (c *Collector) add(key string, alert keyed.AlertEvent) {
+func (c *Collector) count(key string, alert keyed.AlertEvent) {
 	switch {
 	case alert.Source != keyed.SourceAlarm || alert.BackToUsual():
 		return
@@ -40,11 +39,11 @@ func (c *Collector) add(key string, alert keyed.AlertEvent) {
 	c.alarms++
 }
 
-// messagesOver returns the Messages of a run over span. With fewer than config.FewKeys keys, or without incidents,
+// messagesOver returns the Messages of a run over span. With fewer than Run.Fleet keys, or without incidents,
 // each alarm is a message.
 func (c *Collector) messagesOver(span time.Duration) Messages {
 	m := Messages{PerWeek: Number(math.NaN()), Pages: c.pages}
-	if c.graph.Groups() && len(c.keys) >= config.FewKeys {
+	if c.run.Groups && len(c.keys) >= c.run.Fleet {
 		days := map[int64]bool{}
 		for _, s := range c.singles {
 			if c.assigned[s.name] == "" {

@@ -9,19 +9,16 @@ import (
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
-	"hafvf/pipeline"
-	"hafvf/pipeline/config"
 )
 
 // A receiver gets pages, one message per minute in which keys fell silent or recovered, and a digest for each day
 // with other alarms. With few keys it gets each alarm.
 func TestMessagesPerWeek(t *testing.T) {
-	const text = "model: {family: normal}\ndetect: true\nincidents: true\nsource: {jsonl: {path: a}}\n"
 	for n, want := range map[int]string{19: "9.0 (2.0 of incidents, 7.0 alarms)", 20: "6.0 (2.0 of incidents, 2.0 of silent and recovered keys, 2.0 digests)"} {
-		c := NewCollector(expect.Get(pipeline.Compose(expect.Get(config.Parse("c.yaml", []byte(text), nil))(t)))(t), nil)
+		c := NewCollector(Run{Groups: true, Fleet: 20}, nil)
 		t0 := time.Date(2026, 1, 5, 23, 0, 0, 0, time.UTC)
 		addAlert := func(id, kind string, alertTime time.Time, source keyed.AlertSource) {
-			c.add("k", keyed.AlertEvent{ID: id, Time: alertTime, Alert: &keyed.Alert{Kind: kind, Threshold: math.NaN()}, Source: source})
+			c.count("k", keyed.AlertEvent{ID: id, Time: alertTime, Alert: &keyed.Alert{Kind: kind, Threshold: math.NaN()}, Source: source})
 		}
 		for id, kind := range map[string]string{"1": "silent", "2": "silent"} {
 			addAlert(id, kind, t0, keyed.SourceAlarm)
@@ -31,9 +28,9 @@ func TestMessagesPerWeek(t *testing.T) {
 			addAlert(id, "novelty", t0.Add(offset), keyed.SourceAlarm)
 		}
 		addAlert("8", "outlier", t0, keyed.SourceDuplicate)
-		c.assign(incidents.Assignment{ID: "7", Key: "k", Kind: "novelty", Incident: "a"})
+		c.Assign(incidents.Assignment{ID: "7", Key: "k", Kind: "novelty", Incident: "a"})
 		for _, page := range []bool{true, true, false} {
-			c.incident(&incidents.Event{Page: page})
+			c.AddIncident(&incidents.Event{Page: page})
 		}
 		for i := range n {
 			c.keys[string(rune('a'+i))] = &Key{}

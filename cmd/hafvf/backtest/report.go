@@ -11,7 +11,6 @@ import (
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/clock"
-	"hafvf/pipeline"
 	"hafvf/pipeline/records"
 )
 
@@ -80,6 +79,9 @@ func (c Counts) total() (n int) {
 	return n
 }
 
+// Events returns all alerts that the run would have sent, by time.
+func (r *Report) Events() []Event { return r.events }
+
 // A Week counts the alerts of a week. Weeks begin on Monday at midnight in the zone of the config.
 type Week struct {
 	Monday time.Time `json:"monday"`
@@ -130,7 +132,7 @@ type Incident struct {
 }
 
 // incidents returns the counts of the incidents of a run.
-func (c *Collector) incidents(s pipeline.Summary) *Incidents {
+func (c *Collector) incidents(s Summary) *Incidents {
 	result := &Incidents{Opened: len(s.Incidents), Messages: c.messages, Alarms: len(c.assigned)}
 	for _, e := range s.Incidents {
 		if e.Page {
@@ -179,14 +181,14 @@ var errNoTimes = errors.New("--labels: the records have no times: labels need ti
 
 // Report returns the report of a run, after its end. config is the name in the report, and s is the summary of the
 // run. A nil labels or marks adds no comparison. Report fails if labels are given and the records have no times.
-func (c *Collector) Report(config string, s pipeline.Summary, labels Labels, marks []records.Mark) (*Report, error) {
+func (c *Collector) Report(config string, s Summary, labels Labels, marks []records.Mark) (*Report, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &Report{
 		Units:  units,
 		Config: config, Keys: len(c.keys), Records: s.Records, Missing: s.Missing, Rejected: s.Rejected, Stopped: s.Stopped,
 		Seconds: s.Elapsed.Seconds(), Rate: Number(float64(s.Records) / s.Elapsed.Seconds()),
-		Alerts: Counts{}, ByKey: []Key{}, Largest: []Event{}, zone: c.graph.Clock,
+		Alerts: Counts{}, ByKey: []Key{}, Largest: []Event{}, zone: c.run.Clock,
 	}
 	for _, k := range c.keys {
 		r.First, r.Last = clock.Earlier(r.First, k.first), clock.Later(r.Last, k.last)
@@ -219,7 +221,7 @@ func (c *Collector) Report(config string, s pipeline.Summary, labels Labels, mar
 	r.Weeks = weeksOf(r.events, r.zone)
 	largest := slices.SortedFunc(slices.Values(r.events), bySize)
 	r.Largest = append(r.Largest, largest[:min(len(largest), maxListed)]...)
-	if c.graph.Groups() {
+	if c.run.Groups {
 		r.Incidents = c.incidents(s)
 	}
 	if labels != nil {

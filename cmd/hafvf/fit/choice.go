@@ -16,10 +16,9 @@ import (
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/likelihood"
+	"hafvf/internal/domain"
 	"hafvf/internal/message"
-	"hafvf/internal/series"
-	"hafvf/pipeline/config"
-	"hafvf/pipeline/decode"
+	"hafvf/pipeline/settings"
 )
 
 // A Response describes how subjects choose by the predictions of their learners. With m_k the predicted mean of
@@ -59,19 +58,18 @@ func (r *Response) parameters() []path {
 	return parameters
 }
 
-// prepare changes the config to carry the choice instead of having it in the key, so that the trials of several
-// options keep the order of the file. Its error is a usage error.
-func (r *Response) prepare(c *config.Config) error {
-	files, filter, named := c.Source.Files(), c.Filter().Filter, false
+// prepare checks the response against the settings and the source. Its error is a usage error.
+func (r *Response) prepare(c *settings.Settings, source Source) error {
+	filter, named := c.Filter().Filter, false
 	r.column, r.oneWord, named = strings.Cut(r.Choice, "=")
 	model, err := expfam.New(filter.Family, filter.Prior, filter.Dim)
 	if err != nil {
 		return err
 	}
-	r.words, r.missing, r.outputs, r.priorMemory = map[string]*word{}, files.Missing, model.Outputs(), model.PriorMemory()
-	r.names, r.choiceIndex = files.Key, slices.Index(files.Key, r.column)
+	r.words, r.missing, r.outputs, r.priorMemory = map[string]*word{}, source.Missing, model.Outputs(), model.PriorMemory()
+	r.names, r.choiceIndex = source.Key, slices.Index(source.Key, r.column)
 	switch single := filter.Family != "regression" && filter.Family != "ar" && r.outputs == 1; {
-	case c.Aggregate != nil || files.Layout != config.Long:
+	case c.Aggregate != nil || source.NotLong:
 		return errors.New("--response: a choice belongs to a single record, of one observation: leave out aggregate, and any layout but long")
 	case r.choiceIndex < 0 && filter.Family != "bernoulli" && filter.Family != "categorical" || r.choiceIndex >= 0 && !single:
 		return fmt.Errorf("--response: %s does not predict an option: use model.family bernoulli or categorical, or put the choice into the key (a learner for each option) with a family of single numbers", filter.Family)
@@ -79,17 +77,11 @@ func (r *Response) prepare(c *config.Config) error {
 		return errors.New("--choice: =WORD is only for two words of bernoulli, where WORD stands for outcome 1: leave it out for options")
 	}
 	if r.choiceIndex >= 0 {
-		r.names = slices.Delete(slices.Clone(files.Key), r.choiceIndex, r.choiceIndex+1)
-		files.Key, c.Keys = r.names, nil // exceptions match keys that include the choice
+		r.names = slices.Delete(slices.Clone(source.Key), r.choiceIndex, r.choiceIndex+1)
 	}
 	for i, name := range r.Subject {
 		if r.Subject[i] = strings.TrimSpace(name); !slices.Contains(r.names, r.Subject[i]) {
 			return fmt.Errorf("--subject: %s is not a part of the key next to the choice; %s", message.Quote(name), message.Suggest(name, r.names))
-		}
-	}
-	for _, column := range []string{r.column, r.Offered} {
-		if column != "" && !slices.Contains(files.Carry, column) {
-			files.Carry = append(slices.Clone(files.Carry), column)
 		}
 	}
 	return nil
@@ -124,7 +116,7 @@ func (r *Response) choice(e *keyed.Estimate) (choice *word, offered []*word) {
 
 // word returns the word of a text in the record with the given source ID; nil for a missed choice.
 func (r *Response) word(text, sourceID string) *word {
-	if decode.Missing(text) || slices.Contains(r.missing, text) {
+	if domain.Missing(text) || slices.Contains(r.missing, text) {
 		return nil
 	}
 	w := r.words[text]
@@ -219,7 +211,7 @@ func (r *Response) owners(key string) (subject string, learners []string) {
 	}
 	parts, subjectParts := []string{key}, []string(nil)
 	if len(r.names) > 1 {
-		parts = series.Split(key)
+		parts = domain.SplitKey(key)
 	}
 	for i, name := range r.names {
 		if r.Subject == nil || slices.Contains(r.Subject, name) {
@@ -243,7 +235,7 @@ func joined(parts []string) string {
 	if len(parts) == 1 {
 		return parts[0]
 	}
-	return series.Join(parts)
+	return domain.JoinKey(parts)
 }
 
 // learner returns the index of a trial's learner in the key's learners; negative if the outcome belongs to no option.

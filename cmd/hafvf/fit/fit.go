@@ -1,5 +1,5 @@
 // Package fit finds the parameters of a filter that maximise the log evidence of each key, or the likelihood of the
-// choices of each subject, and writes them to a table.
+// choices of each subject, and makes a table of them.
 package fit
 
 import (
@@ -19,16 +19,14 @@ import (
 	"hafvf/internal/domain"
 	"hafvf/internal/message"
 	"hafvf/internal/parallel"
-	"hafvf/pipeline"
-	"hafvf/pipeline/config"
+	"hafvf/pipeline/settings"
 )
 
-// A Fit fits the parameters of a config. It collects the observations of each key as the observer of a run.
+// A Fit fits the parameters of a config. It collects the observations of each key from a run.
 type Fit struct {
 	paths    []path       // parameters of the filter, followed by those that the response adds
 	searched int          // number of parameters of the filter
 	filter   keyed.Config // filter with the exceptions of keys
-	graph    *pipeline.Graph
 	response Response
 
 	mu       sync.Mutex
@@ -63,24 +61,26 @@ type subject struct {
 	defaultEvidence float64      // log evidence at the values of the config
 }
 
-// New returns a Fit of the parameters in over. For a fit of choices it changes c to carry the choice. Its error is a
-// usage error.
-func New(c *config.Config, g *pipeline.Graph, over string, r Response) (*Fit, error) {
-	filter, ok := g.Filter()
+// A Source describes the records of a fit.
+type Source struct {
+	Key     []string // names of the parts of the key
+	Missing []string // texts of missing values
+	NotLong bool     // a record may have several observations
+}
+
+// New returns a Fit of the parameters in over. Its error is a usage error.
+func New(c *settings.Settings, source Source, over string, r Response) (*Fit, error) {
+	filter := c.Filter()
 	switch {
-	case !ok:
+	case c.Transform == settings.Smooth:
 		return nil, errors.New("fit needs the filter: leave out transform: smooth and its settings")
-	case c.Source.Files() == nil:
-		return nil, errors.New("fit reads files, whose input ends: give a config whose source is csv, jsonl or parquet")
-	case g.Runner.Name == config.Flink:
-		return nil, errors.New("fit runs here, not on Flink: leave out runner, or give --set runner.name=direct")
 	case c.Detect != nil:
 		return nil, errors.New("detect: alarms have no parameters to fit: leave out detect, or give --set detect=false")
 	}
 	if err := checkFilter("", filter.Filter); err != nil {
 		return nil, err
 	}
-	f := &Fit{filter: filter, graph: g, response: r, keys: map[string]*key{}}
+	f := &Fit{filter: filter, response: r, keys: map[string]*key{}}
 	var err error
 	if f.paths, err = pathsOf(over, filter.Filter); err != nil {
 		return nil, err
@@ -100,12 +100,22 @@ func New(c *config.Config, g *pipeline.Graph, over string, r Response) (*Fit, er
 	if f.response.Choice == "" {
 		return f, nil
 	}
-	if err := f.response.prepare(c); err != nil {
+	if err := f.response.prepare(c, source); err != nil {
 		return nil, err
 	}
 	f.paths = append(f.paths, r.parameters()...)
-	f.graph, err = pipeline.Compose(c)
-	return f, err
+	return f, nil
+}
+
+// Key returns the names of the parts of the key for the run, and whether they lack the choice. Trials of several options
+// then keep the order of the records.
+func (f *Fit) Key() (names []string, lacksChoice bool) {
+	return f.response.names, f.response.Choice != "" && f.response.choiceIndex >= 0
+}
+
+// Carried returns the names of the columns that records must carry.
+func (f *Fit) Carried() []string {
+	return slices.DeleteFunc([]string{f.response.column, f.response.Offered}, func(name string) bool { return name == "" })
 }
 
 // checkFilter returns an error if a filter cannot be fitted. prefix is the path of the filter in the config.
@@ -119,37 +129,35 @@ func checkFilter(prefix string, f hafvf.Config) error {
 	return nil
 }
 
-// Run returns the run that collects the observations.
-func (f *Fit) Run() pipeline.Run {
-	return pipeline.Run{Graph: f.graph.Trial(), Observer: &pipeline.Observer{Estimate: func(name string, e *keyed.Estimate, _ []keyed.AlertEvent) {
-		if e == nil {
-			return
-		}
-		o := keyed.Observation{Time: e.Time, X: e.X, Shape: e.Shape, Aggregated: e.Aggregated, Events: e.Events}
-		o = o.Clone()
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		k := f.keys[name]
-		if k == nil {
-			k = &key{}
-			f.keys[strings.Clone(name)] = k
-		}
-		if e.N == 1 {
-			k.intervals = append(k.intervals, nil)
-		}
-		t := trial{Observation: o}
-		if f.response.Choice != "" {
-			t.choice, t.offered = f.response.choice(e)
-		}
-		last := len(k.intervals) - 1
-		k.intervals[last] = append(k.intervals[last], t)
-		if t.choice != nil {
-			k.choices++
-		}
-		if !e.Missing && f.response.learner(t.choice) >= 0 {
-			k.trials++
-		}
-	}}}
+// Add adds a trial of a key, in the order of the key's trials. It ignores a nil estimate.
+func (f *Fit) Add(name string, e *keyed.Estimate) {
+	if e == nil {
+		return
+	}
+	o := keyed.Observation{Time: e.Time, X: e.X, Shape: e.Shape, Aggregated: e.Aggregated, Events: e.Events}
+	o = o.Clone()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k := f.keys[name]
+	if k == nil {
+		k = &key{}
+		f.keys[strings.Clone(name)] = k
+	}
+	if e.N == 1 {
+		k.intervals = append(k.intervals, nil)
+	}
+	t := trial{Observation: o}
+	if f.response.Choice != "" {
+		t.choice, t.offered = f.response.choice(e)
+	}
+	last := len(k.intervals) - 1
+	k.intervals[last] = append(k.intervals[last], t)
+	if t.choice != nil {
+		k.choices++
+	}
+	if !e.Missing && f.response.learner(t.choice) >= 0 {
+		k.trials++
+	}
 }
 
 // Read prepares the fit after the run. Its error is a usage error.

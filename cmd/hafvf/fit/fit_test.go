@@ -11,6 +11,7 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/hafvf"
+	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/likelihood"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline"
@@ -22,11 +23,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// composed returns a config and its graph.
-func composed(t *testing.T, text string) (*config.Config, *pipeline.Graph) {
+// parsed returns a config.
+func parsed(t *testing.T, text string) *config.Config {
 	t.Helper()
-	c := expect.Get(config.Parse("fit.yaml", []byte(text), nil))(t)
-	return c, expect.Get(pipeline.Compose(c))(t)
+	return expect.Get(config.Parse("fit.yaml", []byte(text), nil))(t)
 }
 
 // read returns a fit that has read the records of a file.
@@ -34,9 +34,15 @@ func read(t *testing.T, model, over string, r Response, records string) *Fit {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "in.csv")
 	expect.OK(t, os.WriteFile(path, []byte(records), 0o600))
-	c, g := composed(t, fmt.Sprintf("model: %s\nlevels: [{alpha: 9, beta: 1}]\nsource: {csv: {path: %s, key: [subject, option]}}\n", model, path))
-	f := expect.Get(New(c, g, over, r))(t)
-	_, err := f.Run().Execute(t.Context(), nil)
+	c := parsed(t, fmt.Sprintf("model: %s\nlevels: [{alpha: 9, beta: 1}]\nsource: {csv: {path: %s, key: [subject, option]}}\n", model, path))
+	files := c.Source.Files()
+	f := expect.Get(New(&c.Settings, Source{Key: files.Key}, over, r))(t)
+	if r.Choice != "" {
+		files.Key, _ = f.Key()
+		files.Carry = f.Carried()
+	}
+	observer := &pipeline.Observer{Estimate: func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) { f.Add(key, e) }}
+	_, err := pipeline.Run{Graph: expect.Get(pipeline.Compose(c))(t).Trial(), Observer: observer}.Execute(t.Context(), nil)
 	expect.OK(t, err)
 	expect.OK(t, f.Read())
 	return f
@@ -78,10 +84,13 @@ func TestAgainst(t *testing.T) {
 	}
 	f := read(t, "{family: bernoulli}", "levels[0].alpha", Response{}, records.String())
 	for _, pooled := range []bool{false, true} {
-		path := filepath.Join(t.TempDir(), "fit.csv")
+		const path = "fit.csv"
 		table := f.Table(pooled, func(_, _ int) {})
-		expect.OK(t, table.Write(path))
-		earlier := expect.Get(ReadEarlier(path, false))(t)
+		earlier, add := NewEarlier(path, false)
+		for _, r := range table.rows {
+			add(r.key, []float64{float64(r.trials), r.evidence, r.aic, r.bic})
+		}
+		earlier.Total()
 		expect.OK(t, f.Compare(earlier))
 		equal := "      +0.00   this for 0 of 2 keys, " + path + " for 0\n"
 		none := "      +0.00\n" // keys of a pooled fit have no criteria of their own
@@ -111,9 +120,7 @@ func TestPaths(t *testing.T) {
 		if strings.Contains(model, "dim: 2") {
 			values = "[x, y]"
 		}
-		_, g := composed(t, "model: "+model+"\nlevels: [{alpha: 9, beta: 1}]\nsource: {csv: {path: in.csv, values: "+values+"}}\n")
-		c, _ := g.Filter()
-		return c.Filter
+		return parsed(t, "model: "+model+"\nlevels: [{alpha: 9, beta: 1}]\nsource: {csv: {path: in.csv, values: "+values+"}}\n").Filter().Filter
 	}
 	const list, one = "{family: mvnormal, dim: 2, prior: {mu: [1, 2], scale: [[3, 0.5], [0.5, 4]]}}", "{family: normal, prior: {mu: 7}}"
 	for _, c := range []struct {

@@ -1,17 +1,13 @@
 package fit
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"hafvf/cmd/hafvf/output"
-	"hafvf/connectors"
 	"hafvf/hafvf/likelihood"
 	"hafvf/internal/message"
 	"hafvf/internal/tabular"
@@ -45,8 +41,8 @@ func (f figures) plus(g figures) figures {
 	return figures{f.counts.plus(g.counts), f.evidence + g.evidence, f.likelihood + g.likelihood, f.aic + g.aic, f.bic + g.bic}
 }
 
-// Write writes the table to a CSV or Parquet file.
-func (t *Table) Write(path string) error {
+// Output returns the table of the fits.
+func (t *Table) Output() output.Table {
 	type column = output.Column[row]
 	number := output.Number[row]
 	columns := []column{
@@ -88,7 +84,7 @@ func (t *Table) Write(path string) error {
 			number("delta_aic", func(r row) float64 { return r.aic - e.figuresOf(r.key).aic }),
 			number("delta_bic", func(r row) float64 { return r.bic - e.figuresOf(r.key).bic }))
 	}
-	return output.WriteTable(path, columns, nil, slices.Values(t.rows))
+	return output.NewTable(columns, nil, slices.Values(t.rows))
 }
 
 // Turned returns a warning if the choices of most subjects are more probable with the words swapped; else "".
@@ -131,9 +127,10 @@ func (t *Table) Tally() string {
 
 // An Earlier is the table of an earlier fit.
 type Earlier struct {
-	path  string
-	keys  map[string]figures
-	total figures // pooled row, or the sums
+	path   string
+	keys   map[string]figures
+	total  figures // pooled row, or the sums
+	pooled bool    // the table has a pooled row
 }
 
 // figuresOf returns the figures of a key; for "", the total.
@@ -144,70 +141,34 @@ func (e *Earlier) figuresOf(key string) figures {
 	return e.keys[key]
 }
 
-// ReadEarlier reads the table of an earlier fit, which must have choices if choices is true. Its error is a usage
-// error.
-func ReadEarlier(path string, choices bool) (*Earlier, error) {
-	if err := output.CheckTable(path); err != nil {
-		return nil, err
-	}
-	format, _ := output.TableOf(path)
-	src := connectors.Source{Format: format.Name, Path: path, Key: []string{"key"}, Values: []string{"trials", "log_evidence", "aic", "bic"}}
-	hasChoices := false
-	if err := connectors.Headers(src, func(columns []string) { hasChoices = slices.Contains(columns, "choices") }); err != nil {
-		return nil, err
-	}
-	switch {
-	case hasChoices != choices:
-		return nil, fmt.Errorf("%s is a table %s choices: a likelihood of choices cannot be compared with an evidence of outcomes", path, map[bool]string{true: "with", false: "without"}[hasChoices])
-	case choices:
-		src.Values = append(src.Values, "choices", "log_likelihood")
-	}
-	rd, err := connectors.Open(src)
-	if err != nil {
-		return nil, err
-	}
-	defer rd.Close()
-	e := &Earlier{path: path, keys: map[string]figures{}}
-	pooled := false
-	for {
-		r, err := rd.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil && r.Reason != "" {
-			err = fmt.Errorf("%s, line %d: %s", path, r.Position, r.Reason)
-		}
-		if err != nil {
-			return nil, err
-		}
-		var v [6]float64
-		for i := range src.Values {
-			v[i] = math.NaN()
-			text := r.Fields[2+i]
-			if text == "" && i > 0 {
-				continue
-			}
-			if v[i], err = strconv.ParseFloat(text, 64); err != nil {
-				return nil, fmt.Errorf("%s, line %d: %s is not a number: give a table that fit has written", path, r.Position, message.Quote(text))
-			}
-		}
+// NewEarlier returns the table of an earlier fit without rows, which add adds. values are trials, log_evidence, aic and
+// bic, and for choices also choices and log_likelihood; NaN is none. Total finishes the table.
+func NewEarlier(path string, choices bool) (e *Earlier, add func(key string, values []float64)) {
+	e = &Earlier{path: path, keys: map[string]figures{}}
+	return e, func(key string, values []float64) {
+		v := [6]float64{}
+		copy(v[:], values)
 		if !choices {
 			v[5] = v[1]
 		}
 		parsed := figures{counts{int(v[0]), int(v[4])}, v[1], v[5], v[2], v[3]}
-		if r.Fields[0] == "" {
-			e.total, pooled = parsed, true
-			continue
+		if key == "" {
+			e.total, e.pooled = parsed, true
+			return
 		}
-		e.keys[r.Fields[0]] = parsed
+		e.keys[key] = parsed
 	}
-	if !pooled {
-		e.total = figures{}
-		for _, name := range slices.Sorted(maps.Keys(e.keys)) {
-			e.total = e.total.plus(e.keys[name])
-		}
+}
+
+// Total adds up the keys of a table without a pooled row.
+func (e *Earlier) Total() {
+	if e.pooled {
+		return
 	}
-	return e, nil
+	e.total = figures{}
+	for _, name := range slices.Sorted(maps.Keys(e.keys)) {
+		e.total = e.total.plus(e.keys[name])
+	}
 }
 
 // Compare returns an error unless the fit has the same keys and trials as the earlier fit.

@@ -1,15 +1,12 @@
-// Package output reads the records that a run has written, and writes tables.
+// Package output declares the records that a run has written, and tables of them.
 package output
 
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,92 +163,23 @@ func (e NotRecord) Error() string {
 	return fmt.Sprintf("%s, line %d is not a record of a run: %s: give the JSON Lines, CSV or Parquet of hafvf run", e.Path, e.Line, e.Reason)
 }
 
-// ForEach calls f for every record of a file, in order. If wants returns false, a record in the field order of run is
-// not read in full: f gets it with Unread. A nil wants reads all. Several goroutines call wants.
-func ForEach(ctx context.Context, path string, wants func(*Record) bool, f func(*Record) error) error {
-	var cutLine *NotRecord
-	n := 0
-	err := lines(ctx, path, wants, func(l *line) error {
-		if cutLine != nil {
-			return *cutLine
-		}
-		if cutLine = l.cut; cutLine != nil {
-			return nil
-		}
-		n++
-		return f(&l.Record)
-	})
-	if cutLine != nil && (err == nil || n == 0) {
-		cutLine.Cut = n > 0
-		return *cutLine
-	}
-	return err
-}
-
-// ForEachResult calls f for the estimates or the smoothed records of a file. It fails if the file has alerts, or
-// records of several kinds.
-func ForEachResult(ctx context.Context, path string, wants func(*Record) bool, f func(*Record) error) error {
-	kind := ""
-	return ForEach(ctx, path, wants, func(r *Record) error {
-		if r.Kind != nil {
-			return NotRecord{Path: r.Path, Line: r.Line, Reason: "it is an alert or an incident, which hafvf report shows"}
-		}
-		if r.Unread {
-			return nil
-		}
-		recordKind := "an estimate"
-		switch {
-		case r.Smoothed() && r.Untimed():
-			recordKind = "a smoothed record without times"
-		case r.Smoothed():
-			recordKind = "a smoothed record"
-		}
-		if kind == "" {
-			kind = recordKind
-		}
-		if recordKind != kind {
-			return fmt.Errorf("%s, line %d is %s and line 1 %s: give a file with records of one kind", r.Path, r.Line, recordKind, kind)
-		}
-		return f(r)
-	})
-}
-
-// Last returns the latest time of the records for whose keys selects returns true; zero without such records.
-func Last(ctx context.Context, path string, selects func(key string) bool) (last time.Time, err error) {
-	err = ForEach(ctx, path, func(*Record) bool { return false }, func(r *Record) error {
-		if r.Time != nil && r.Time.After(last) && selects(*r.Key) {
-			last = *r.Time
-		}
-		return nil
-	})
-	return last, err
-}
-
-// parse reads the line, in full only if wants returns true.
-func (l *line) parse(wants func(*Record) bool) error {
-	raw, notRecord := l.raw.Raw, NotRecord{Path: l.raw.Path, Line: l.raw.Position, Reason: l.raw.Reason}
-	l.Path, l.Line = notRecord.Path, notRecord.Line
-	if notRecord.Reason != "" {
-		return notRecord
-	}
-	scanned := l.scan(raw)
+// Parse reads a record from a JSON object, in full only if wants is nil or returns true; it sets Unread otherwise. The
+// error is a NotRecord with the path and the line of place. cut reports that the text ends early.
+func (r *Record) Parse(raw []byte, place NotRecord, wants func(*Record) bool) (cut bool, err error) {
+	r.Path, r.Line = place.Path, place.Line
+	scanned := r.scan(raw)
 	if scanned && raw[len(raw)-1] != '}' && !json.Valid(raw) {
-		notRecord.Reason = "it is cut off"
-		l.cut = &notRecord
-		return nil
+		place.Reason = "it is cut off"
+		return true, place
 	}
-	if scanned && wants != nil && !wants(&l.Record) {
-		l.Unread = true
-		return nil
+	if scanned && wants != nil && !wants(r) {
+		r.Unread = true
+		return false, nil
 	}
-	if notRecord.Reason = l.read(raw); notRecord.Reason == "" {
-		return nil
+	if place.Reason = r.read(raw); place.Reason == "" {
+		return false, nil
 	}
-	if !scanned && raw[0] == '{' && !json.Valid(raw) {
-		l.cut = &notRecord
-		return nil
-	}
-	return notRecord
+	return !scanned && raw[0] == '{' && !json.Valid(raw), place
 }
 
 // read reads the whole record. It returns the reason if the line is not a record.
@@ -331,29 +259,4 @@ func reasonOf(raw []byte, err error) string {
 		return fmt.Sprintf("the time %s is not RFC 3339", message.Quote(wrong.Value))
 	}
 	return "it is not a JSON object: " + err.Error()
-}
-
-// CheckInputs returns an error if out is one of the inputs. It ignores empty inputs.
-func CheckInputs(out string, inputs ...string) error {
-	if slices.ContainsFunc(inputs, func(input string) bool { return input != "" && sameFile(input, out) }) {
-		return fmt.Errorf("%s is an input: give another file to write", out)
-	}
-	return nil
-}
-
-// sameFile reports whether out is the same file as the input or, if the input is a pattern, as one of its files.
-func sameFile(input, out string) bool {
-	outInfo, err := os.Stat(out)
-	if err != nil {
-		return false
-	}
-	if input == "-" {
-		inputInfo, err := os.Stdin.Stat()
-		return err == nil && os.SameFile(inputInfo, outInfo)
-	}
-	paths, _ := filepath.Glob(input) // a source may be a pattern
-	return slices.ContainsFunc(append(paths, input), func(path string) bool {
-		inputInfo, err := os.Stat(path)
-		return err == nil && os.SameFile(inputInfo, outInfo)
-	})
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"hafvf/cmd/hafvf/chart"
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/hafvf/output"
 	"hafvf/internal/message"
 )
@@ -147,7 +148,7 @@ const (
 // how many keys it left out.
 func Results(ctx context.Context, results, out string, c Choice) error {
 	if c.Last > 0 {
-		latest, err := output.Last(ctx, results, c.selects)
+		latest, err := outfile.Last(ctx, results, c.selects)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
@@ -27,7 +28,7 @@ func readRecords(ctx context.Context, path string, c Choice) (histories []histor
 	// input cannot be read again, so all its records are stored.
 	sizes := map[string]*size{}
 	records := map[string][]output.Record{}
-	err = output.ForEachResult(ctx, path, nil, func(r *output.Record) error {
+	err = outfile.ForEachResult(ctx, path, nil, func(r *output.Record) error {
 		if !c.contains(r) {
 			return nil
 		}
@@ -76,7 +77,7 @@ func readRecords(ctx context.Context, path string, c Choice) (histories []histor
 	if slices.ContainsFunc(names, func(k string) bool { return records[k] == nil }) {
 		records = map[string][]output.Record{}
 		drawn := func(r *output.Record) bool { return slices.Contains(names, *r.Key) && c.contains(r) }
-		err := output.ForEachResult(ctx, path, drawn, func(r *output.Record) error {
+		err := outfile.ForEachResult(ctx, path, drawn, func(r *output.Record) error {
 			if drawn(r) {
 				records[*r.Key] = append(records[*r.Key], *r)
 			}

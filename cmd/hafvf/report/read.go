@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf"
 	"hafvf/internal/clock"
@@ -27,7 +28,7 @@ func Files(ctx context.Context, paths []string, period Since, zone *time.Locatio
 	if period.Last > 0 {
 		var last time.Time
 		for _, path := range paths {
-			fileLast, err := output.Last(ctx, path, func(string) bool { return true })
+			fileLast, err := outfile.Last(ctx, path, func(string) bool { return true })
 			if err != nil && !cutOff(err) {
 				return nil, err
 			}
@@ -68,7 +69,7 @@ func Files(ctx context.Context, paths []string, period Since, zone *time.Locatio
 		wants := func(r *output.Record) bool {
 			return !r.Time.Before(start) && (r.Kind != nil || followed == nil || whole[path] || followed[*r.Key])
 		}
-		err := output.ForEach(ctx, path, wants, func(r *output.Record) error {
+		err := outfile.ForEach(ctx, path, wants, func(r *output.Record) error {
 			records++
 			switch {
 			case r.Unread:
@@ -110,7 +111,7 @@ func firstOf(ctx context.Context, path string) (first output.Record, err error) 
 		return first, nil
 	}
 	errStop := errors.New("enough")
-	err = output.ForEach(ctx, path, nil, func(r *output.Record) error {
+	err = outfile.ForEach(ctx, path, nil, func(r *output.Record) error {
 		first = *r
 		return errStop
 	})
@@ -139,7 +140,7 @@ func recorded(r *output.Record) Estimate {
 // Check returns an error unless out can be the file of a page of these inputs: it must not be an input or a folder,
 // and must be an .html file.
 func Check(inputs []string, out string) error {
-	if err := output.CheckInputs(out, inputs...); err != nil {
+	if err := outfile.CheckInputs(out, inputs...); err != nil {
 		return err
 	}
 	if info, err := os.Stat(out); err == nil && info.IsDir() {

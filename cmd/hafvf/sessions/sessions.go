@@ -1,9 +1,8 @@
-// Package sessions writes a table of the segments of smoothed sessions.
+// Package sessions makes a table of the segments of smoothed sessions.
 package sessions
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -97,25 +96,38 @@ func (e NotSmoothed) Error() string {
 	return fmt.Sprintf("%s contains estimates, not smoothed records: run with transform: smooth", e.Path)
 }
 
-// Check returns an error unless out can be the table of results, and interval is above 0 and below 1.
-func Check(results, out string, interval float64) error {
-	if err := cmp.Or(output.CheckTable(out), output.CheckInputs(out, results)); err != nil {
-		return err
+// A Collector collects the segments of smoothed records. Its zero value is ready to use.
+type Collector struct {
+	sessions map[id]*session
+	found    []*session // in the order of their first records
+}
+
+// Add adds a record. It returns a NotSmoothed error for a record of a filter.
+func (c *Collector) Add(r *output.Record) error {
+	if !r.Smoothed() {
+		return NotSmoothed{r.Path}
 	}
-	if !(interval > 0 && interval < 1) {
-		return fmt.Errorf("--interval %g: give a probability above 0 and below 1", interval)
+	key := id{*r.Key, "", r.Session.Start.Point, r.Session.N, r.Revision}
+	if key.start.Time = key.start.Time.UTC(); r.Untimed() {
+		key.name = r.SessionName()
 	}
+	s := c.sessions[key]
+	if s == nil {
+		if c.sessions == nil {
+			c.sessions = map[id]*session{}
+		}
+		s = &session{id: key}
+		c.sessions[key] = s
+		c.found = append(c.found, s)
+	}
+	s.add(r)
 	return nil
 }
 
-// Write writes a row for each segment of the smoothed records in results to out, which must have passed Check. An
-// existing file is replaced only by a complete one. lower and upper are the central interval of a segment's mean with
-// probability interval. Times are in zone. Write returns a NotSmoothed error for records of a filter.
-func Write(ctx context.Context, results, out string, interval float64, zone *time.Location) (Tally, error) {
-	sessions, err := read(ctx, results)
-	if err != nil {
-		return Tally{}, err
-	}
+// Table returns a table with a row for each segment. lower and upper are the central interval of a segment's mean with
+// probability interval. Times are in zone. A Collector without records has a table without rows.
+func (c *Collector) Table(interval float64, zone *time.Location) (output.Table, Tally) {
+	sessions := c.latest()
 	var t Tally
 	outputs := 1
 	for i, s := range sessions {
@@ -130,8 +142,9 @@ func Write(ctx context.Context, results, out string, interval float64, zone *tim
 			outputs = max(outputs, len(g.mean.values))
 		}
 	}
-	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), sessions[0].start.Time.IsZero())
-	return t, output.WriteTable(out, columns, zone, func(yield func(row) bool) {
+	untimed := len(sessions) > 0 && sessions[0].start.Time.IsZero()
+	columns := columnsOf(outputs, math.Sqrt2*math.Erfinv(interval), untimed)
+	return output.NewTable(columns, zone, func(yield func(row) bool) {
 		for _, s := range sessions {
 			for k, g := range s.segments {
 				if !yield(row{s, k + 1, g}) {
@@ -139,35 +152,12 @@ func Write(ctx context.Context, results, out string, interval float64, zone *tim
 				}
 			}
 		}
-	})
+	}), t
 }
 
-// read returns the latest revision of each session in results, by key and start.
-func read(ctx context.Context, results string) (found []*session, err error) {
-	sessions := map[id]*session{}
-	err = output.ForEachResult(ctx, results, nil, func(r *output.Record) error {
-		if !r.Smoothed() {
-			return NotSmoothed{results}
-		}
-		key := id{*r.Key, "", r.Session.Start.Point, r.Session.N, r.Revision}
-		if key.start.Time = key.start.Time.UTC(); r.Untimed() {
-			key.name = r.SessionName()
-		}
-		s := sessions[key]
-		if s == nil {
-			s = &session{id: key}
-			sessions[key] = s
-			found = append(found, s)
-		}
-		s.add(r)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("%s contains no records", results)
-	}
+// latest returns the latest revision of each session, by key and start.
+func (c *Collector) latest() []*session {
+	found := c.found
 	slices.SortFunc(found, func(a, b *session) int {
 		return cmp.Or(cmp.Compare(a.key, b.key), a.start.Compare(b.start), output.CompareNames(a.name, b.name), cmp.Compare(a.revision, b.revision), cmp.Compare(a.n, b.n))
 	})
@@ -182,7 +172,7 @@ func read(ctx context.Context, results string) (found []*session, err error) {
 		}
 		latest = append(latest, s)
 	}
-	return latest, nil
+	return latest
 }
 
 // add adds the next record of the session.

@@ -3,7 +3,6 @@ package sessions
 import (
 	"context"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"hafvf/cmd/hafvf/outfile"
 	"hafvf/internal/testing/expect"
 )
 
@@ -41,11 +41,21 @@ func table(t *testing.T, lines ...string) (Tally, [][]string) {
 	t.Helper()
 	input, out := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "out.csv")
 	expect.OK(t, os.WriteFile(input, []byte(strings.Join(lines, "\n")), 0o666))
-	tally := expect.Get(Write(context.Background(), input, out, .95, time.UTC))(t)
+	tally := expect.Get(write(input, out, .95, time.UTC))(t)
 	f := expect.Get(os.Open(out))(t)
 	defer f.Close()
 	rows := expect.Get(csv.NewReader(f).ReadAll())(t)
 	return tally, rows
+}
+
+// write writes the table of the records in a file.
+func write(input, out string, interval float64, zone *time.Location) (Tally, error) {
+	var c Collector
+	if err := outfile.ForEachResult(context.Background(), input, nil, c.Add); err != nil {
+		return Tally{}, err
+	}
+	table, tally := c.Table(interval, zone)
+	return tally, outfile.WriteTable(out, table)
 }
 
 var header = strings.Split("key,session,segment,start,end,n,mean,sd,se,lower,upper,changed,kind,against,change_interval.from,change_interval.to,change_interval.from_n,change_interval.to_n,change_probability,evidence,outliers,drift,drift_lower,drift_upper", ",")
@@ -211,32 +221,6 @@ func TestTableOfVectors(t *testing.T) {
 	}
 }
 
-func TestWriteErrors(t *testing.T) {
-	input := filepath.Join(t.TempDir(), "in.jsonl")
-	write := func(text string) {
-		expect.OK(t, os.WriteFile(input, []byte(text), 0o666))
-	}
-	out := filepath.Join(t.TempDir(), "out.csv")
-	write(`{"key":"a","time":"2026-01-01T00:00:00Z","n":1,"x":1,"predicted":{"mean":1,"sd":1}}`)
-	if _, err := Write(context.Background(), input, out, .95, time.UTC); !errors.As(err, new(NotSmoothed)) {
-		t.Errorf("estimates: %v", err)
-	}
-	write("")
-	if _, err := Write(context.Background(), input, out, .95, time.UTC); err == nil || !strings.Contains(err.Error(), "no records") {
-		t.Errorf("an empty file: %v", err)
-	}
-	if _, err := os.Stat(out); err == nil {
-		t.Error("a table was written")
-	}
-	if Check(input, "a.xlsx", .95) == nil || Check(input, "a.csv", 1) == nil || Check(input, "a.csv.gz", .5) != nil || Check(input, "a.parquet", .5) != nil {
-		t.Error("Check of names and intervals")
-	}
-	expect.OK(t, os.Symlink(input, out))
-	for _, results := range []string{input, filepath.Join(filepath.Dir(input), "*.jsonl")} {
-		expect.Error(t, Check(results, out, .95), "is an input")
-	}
-}
-
 // pandas reads times as times and numbers as numbers.
 func TestForeignReaders(t *testing.T) {
 	dir := t.TempDir()
@@ -244,9 +228,9 @@ func TestForeignReaders(t *testing.T) {
 	lines := record("k", 0, 0, 2, 0, inSegment("1", "0.5", 1)+same) + "\n" + record("k", 0, 1, 2, 0, inSegment("2", "0.5", 1)+changed) + "\n" +
 		strings.ReplaceAll(record("l", 0, 0, 1, 0, inSegment("1", "0.5", 1)+same), "00Z", "00.25+01:00") // not all times have fractions
 	expect.OK(t, os.WriteFile(input, []byte(lines), 0o666))
-	expect.Get(Write(context.Background(), input, out, .95, time.UTC))(t)
+	expect.Get(write(input, out, .95, time.UTC))(t)
 	zoned := filepath.Join(dir, "zoned.csv")
-	expect.Get(Write(context.Background(), input, zoned, .95, expect.Get(time.LoadLocation("Europe/Berlin"))(t)))(t)
+	expect.Get(write(input, zoned, .95, expect.Get(time.LoadLocation("Europe/Berlin"))(t)))(t)
 	t.Run("pandas", func(t *testing.T) {
 		if err := exec.Command("python3", "-c", "import pandas").Run(); err != nil {
 			if os.Getenv("CI") == "true" {

@@ -1,4 +1,4 @@
-// Package trials writes a table with the results of the filter and of the smoother for every observation.
+// Package trials makes a table with the results of the filter and of the smoother for every observation.
 package trials
 
 import (
@@ -13,7 +13,6 @@ import (
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/tabular"
-	"hafvf/pipeline"
 )
 
 // A Table gathers a row for each key and observation, from a run of the filter followed by a run of the smoother. Its
@@ -77,36 +76,32 @@ type span struct {
 	number int
 }
 
-// Filtered returns the observer for the run of the filter.
-func (t *Table) Filtered() *pipeline.Observer {
-	return &pipeline.Observer{Estimate: func(key string, e *keyed.Estimate, _ []keyed.AlertEvent) {
-		if e == nil {
-			return
+// AddEstimate adds the row of an estimate. It ignores a nil estimate.
+func (t *Table) AddEstimate(key string, e *keyed.Estimate) {
+	if e == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.keys[key]
+	if s == nil {
+		if t.keys == nil {
+			t.keys = map[string]*series{}
 		}
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		s := t.keys[key]
-		if s == nil {
-			if t.keys == nil {
-				t.keys = map[string]*series{}
-			}
-			s = &series{key: strings.Clone(key), outputs: len(e.Predicted.Mean), rows: map[string]int{}, lists: map[int]string{}, last: map[session]span{}, segments: map[span]int32{}}
-			t.keys[s.key] = s
-		}
-		s.filtered(e)
-	}}
+		s = &series{key: strings.Clone(key), outputs: len(e.Predicted.Mean), rows: map[string]int{}, lists: map[int]string{}, last: map[session]span{}, segments: map[span]int32{}}
+		t.keys[s.key] = s
+	}
+	s.filtered(e)
 }
 
-// Smoothed returns the observer for the run of the smoother. It joins records and estimates by the IDs of
-// observations. Positions cannot join them: a key may have several sessions, and trials need not be in order.
-func (t *Table) Smoothed() *pipeline.Observer {
-	return &pipeline.Observer{Smoothed: func(key string, r *keyed.Smoothed) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if s := t.keys[key]; s != nil {
-			s.smoothed(r)
-		}
-	}}
+// AddSmoothed adds a smoothed record to the row of its observation. It joins them by the IDs of observations. Positions
+// cannot join them: a key may have several sessions, and trials need not be in order.
+func (t *Table) AddSmoothed(key string, r *keyed.Smoothed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.keys[key]; s != nil {
+		s.smoothed(r)
+	}
 }
 
 func (s *series) filtered(e *keyed.Estimate) {
@@ -341,10 +336,10 @@ func (s *series) carriedBy(i int) map[string]any {
 	return s.parsed
 }
 
-// Write writes the table to a file, with times in zone.
-func (t *Table) Write(out string, zone *time.Location) error {
+// Trials returns the table, with times in zone.
+func (t *Table) Trials(zone *time.Location) output.Table {
 	sorted := t.sorted()
-	return output.WriteTable(out, t.columns(), zone, func(yield func(row) bool) {
+	return output.NewTable(t.columns(), zone, func(yield func(row) bool) {
 		for _, s := range sorted {
 			for i := range s.n {
 				if !yield(row{s, i}) {
@@ -355,10 +350,22 @@ func (t *Table) Write(out string, zone *time.Location) error {
 	})
 }
 
-// WriteKeys writes a table with a row for each key.
-func (t *Table) WriteKeys(out string) error {
+// IDs returns the IDs of the observations, in the order of the table.
+func (t *Table) IDs() (ids []string) {
+	for _, s := range t.sorted() {
+		start := len(ids)
+		ids = append(ids, make([]string, len(s.n))...)
+		for id, i := range s.rows {
+			ids[start+i] = id
+		}
+	}
+	return ids
+}
+
+// Keys returns a table with a row for each key.
+func (t *Table) Keys() output.Table {
 	type column = output.Column[*series]
-	return output.WriteTable(out, []column{
+	return output.NewTable([]column{
 		{Name: "key", Kind: tabular.String, Cell: func(s *series) any { return s.key }},
 		{Name: "trials", Kind: tabular.Number, Cell: func(s *series) any { return len(s.n) }},
 		{Name: "missing", Kind: tabular.Number, Cell: func(s *series) any { return count(s.missing) }},

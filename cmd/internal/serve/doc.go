@@ -23,6 +23,8 @@
 //	       {"times": [nanoseconds, …], "wrong": {"3": "…"}, "doubt": "…", "first": "…"}: none for an empty or wrong
 //	       text; wrong has the reasons by index; doubt is that of times.DoubtOf, and first its first time.
 //	y → y  YAML. The answer is the same as JSON.
+//	r → r  a request for tables, and its answer. Frames of progress may come before the answer: p, JSON {"done": n,
+//	       "total": n}, where a total of 0 is unknown.
 //	… → e  JSON {"code": "…", "error": "…", "key": "…"}: an error, with the key if it concerns one key. The frame had no
 //	       effect; the next frame may be any. Codes: frame (type, length or checksum), version, settings, batch,
 //	       other_config (a state was written with other settings), state (it is damaged), panic.
@@ -61,4 +63,13 @@
 //
 // At its deadline a key may have something to report without a new observation. Then, if all earlier observations have
 // arrived, send a batch with the deadline as now, and with a horizon that is Description.Patience earlier.
+//
+// # A request for tables
+//
+//	text    JSON {"settings": Settings, "request": research.Request, "rows": n}; transform: smooth is allowed
+//	keys    int32 of each row, an index into the keys of the request
+//	times   of each row
+//	values  float64, request.length numbers for each row; NaN is missing
+//
+// Its answer is the text of a research.Answer as JSON, then the text of the lines of each of its tables.
 package serve

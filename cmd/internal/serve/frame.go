@@ -86,13 +86,15 @@ type Server struct {
 	modelIndex   map[string]int // by the payload of the settings
 	used         []int          // numbers of the models, the last used at the end
 	states       stateCache
-	observations int64 // number of observations of all batches
+	observations int64     // number of observations of all batches
+	out          io.Writer // for frames of progress; nil discards them
 }
 
 // Serve answers the frames of r until r ends. It returns an error of r or w. An r that ends within a frame is no error:
 // the caller is gone.
 func (s *Server) Serve(r io.Reader, w io.Writer) error {
 	in := bufio.NewReaderSize(r, chunkBytes)
+	s.out = w
 	waits := func(wait bool) {
 		if s.Waits != nil {
 			s.Waits(wait)
@@ -160,8 +162,10 @@ func (s *Server) answer(kind byte, payload []byte) (answer []byte, err error) {
 		return readTimes(payload)
 	case kind == 'y':
 		return readYAML(payload)
+	case kind == 'r':
+		return s.tables(payload)
 	}
-	return nil, failed("frame", "unknown frame type %q: use h, s, b, t or y", kind)
+	return nil, failed("frame", "unknown frame type %q: use h, s, b, t, y or r", kind)
 }
 
 func (s *Server) greet(payload []byte) ([]byte, error) {

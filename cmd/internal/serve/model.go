@@ -26,6 +26,9 @@ type Settings struct {
 	Untimed bool     `json:"untimed"` // observations have no time
 	// Unbounded is true if observations come until the caller is stopped.
 	Unbounded bool `json:"unending"`
+
+	sessions  bool     // transform: smooth is allowed
+	overrides []string // see keytable.Decoder
 }
 
 // A Description is the answer to a settings frame.
@@ -136,9 +139,9 @@ func (s *Settings) read() (c *settings.Settings, unused []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &keytable.Decoder{Name: s.Name}
+	d := &keytable.Decoder{Name: s.Name, Overrides: s.overrides}
 	if !hasModel {
-		d.Overrides = []string{"model.family=normal", "model.prior=auto"}
+		d.Overrides = append(d.Overrides, "model.family=normal", "model.prior=auto")
 	}
 	source := settings.Source{Path: "source", Time: []string{"time"}, Values: s.Values, Zone: s.Zone, Unbounded: s.Unbounded}
 	if s.Untimed {
@@ -158,7 +161,7 @@ func (s *Settings) preview() (unused []string, hasModel bool, err error) {
 	}
 	var walk func(path string, n *yaml.Node)
 	walk = func(path string, n *yaml.Node) {
-		if path == "transform" && n.Value == settings.Smooth {
+		if path == "transform" && n.Value == settings.Smooth && !s.sessions {
 			refuse(n.Line, path, "must be filter: hafvf-serve does not smooth sessions")
 		}
 		if n.Kind != yaml.MappingNode {

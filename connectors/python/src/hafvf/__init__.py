@@ -12,6 +12,15 @@ The module ``hafvf.beam`` is a transform for Beam pipelines.
 
 from ._client import HafvfError
 from ._frame import Result, alerts, filter, run
+from ._parameters import documented as _documented
+from ._research import Backtest, Smoothed, backtest, fit, sessions, smooth, trials
 from ._stream import RejectedError, Stream
 
-__all__ = ["HafvfError", "RejectedError", "Result", "Stream", "alerts", "filter", "run"]
+__all__ = ["Backtest", "HafvfError", "RejectedError", "Result", "Smoothed", "Stream"]
+__all__ += ["alerts", "backtest", "filter", "fit", "run", "sessions", "smooth", "trials"]
+
+for _function in (run, trials, fit, backtest, smooth):
+    _documented(_function)
+_documented(filter, like=run)
+_documented(alerts, like=run)
+_documented(sessions, like=smooth)

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from . import _client, _settings, _times
+from ._plot import Plots
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._parameters import Parameters, RunArguments
 
 Data: TypeAlias = "pd.DataFrame | pd.Series[Any] | Any"  # Any: a frame with to_pandas, such as of polars or Arrow
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -23,7 +29,7 @@ _EPISODES = ("episode", "usual_before", "worst")  # objects of a record that are
 
 
 @dataclass
-class Result:
+class Result(Plots):
     """The result of a run over a frame.
 
     Attributes:
@@ -103,7 +109,7 @@ def run(
     states: Mapping[str, bytes] | None = None,
     zone: str = "UTC",
     settings: _settings.Settings = None,
-    **keywords: Any,
+    **keywords: Unpack[Parameters],
 ) -> Result:
     """Filters the rows of a frame in the order of their times, with one filter per key.
 
@@ -162,12 +168,12 @@ def run(
     return result
 
 
-def filter(data: Data, *others: NoReturn, **arguments: Any) -> pd.DataFrame:
+def filter(data: Data, *others: NoReturn, **arguments: Unpack[RunArguments]) -> pd.DataFrame:
     """Returns the estimates of ``run`` with the same arguments, one row per row of the data."""
     return run(data, *others, **arguments).estimates
 
 
-def alerts(data: Data, *others: NoReturn, **arguments: Any) -> pd.DataFrame:
+def alerts(data: Data, *others: NoReturn, **arguments: Unpack[RunArguments]) -> pd.DataFrame:
     """Returns the alarms of ``run`` with the same arguments; ``detect`` is true by default."""
     if arguments.get("detect") is False and not arguments.get("silence"):
         raise ValueError("detect=False raises no alarms: leave it out, or use hafvf.filter")

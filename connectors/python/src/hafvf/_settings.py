@@ -50,19 +50,10 @@ def model_of(source: Source, keywords: Mapping[str, Any], *, values: Sequence[st
         zone: the time zone for times without an offset.
         untimed: whether the observations have no times, which needs order="arrival".
     """
-    text, name, given = source
+    _, name, given = source
     if "time_format" in [*given, *keywords]:
         raise HafvfError("settings", 'time_format: make times of the column, as by pd.to_datetime(df["time"], format=…)')
-    before = json.dumps(given, default=str)
-    model = dict(given.get("model") or {})
-    for keyword, value in keywords.items():
-        if value is not None:
-            (model if keyword in _OF_MODEL else given)[keyword] = value
-    if model or "model" in given:
-        given["model"] = model
-    _read_files(given)
-    if not text or json.dumps(given, default=str) != before:
-        text = json.dumps(given, sort_keys=True, default=_plain, allow_nan=False)
+    text = text_of(source, keywords)
     about: dict[str, Any] = {"text": text, "name": name, "values": list(values), "zone": zone}
     found = Model(json.dumps(about, sort_keys=True))
     try:
@@ -79,6 +70,25 @@ def model_of(source: Source, keywords: Mapping[str, Any], *, values: Sequence[st
         sentences = [f"not used here: {', '.join(unused)}"] + [_ELSEWHERE[name] for name in unused if name in _ELSEWHERE]
         warn("; ".join(sentences))
     return found
+
+
+def text_of(source: Source, keywords: Mapping[str, Any]) -> str:
+    """Returns the text of the settings in a source and in keywords, with the contents of the files that they name.
+
+    Keywords override the source. A keyword that is None counts as absent.
+    """
+    text, _, given = source
+    before = json.dumps(given, default=str)
+    model = dict(given.get("model") or {})
+    for keyword, value in keywords.items():
+        if value is not None:
+            (model if keyword in _OF_MODEL else given)[keyword] = value
+    if model or "model" in given:
+        given["model"] = model
+    _read_files(given)
+    if not text or json.dumps(given, default=str) != before:
+        text = json.dumps(given, sort_keys=True, default=_plain, allow_nan=False)
+    return text
 
 
 def endless(model: Model) -> Model:

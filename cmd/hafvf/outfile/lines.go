@@ -1,26 +1,28 @@
-package output
+package outfile
 
 import (
 	"context"
+	"errors"
 	"io"
 	"runtime"
 
+	"hafvf/cmd/hafvf/output"
 	"hafvf/connectors"
 	"hafvf/internal/parallel"
 )
 
 // A line is a line of a JSON Lines file, with the record parsed from it.
 type line struct {
-	Record
+	output.Record
 	raw connectors.Record
-	cut *NotRecord // error of a line that ends early; nil for other lines
+	cut *output.NotRecord // error of a line that ends early; nil for other lines
 	err error
 }
 
 // lines calls f for each line of a JSON Lines file, in order, and parses lines in full only if wants returns true.
 // Rows of CSV and Parquet files are converted to JSON lines. Several goroutines call wants. lines stops at the first
 // error.
-func lines(ctx context.Context, path string, wants func(*Record) bool, f func(*line) error) error {
+func lines(ctx context.Context, path string, wants func(*output.Record) bool, f func(*line) error) error {
 	reader, object, err := open(path)
 	if err != nil {
 		return err
@@ -53,6 +55,21 @@ func lines(ctx context.Context, path string, wants func(*Record) bool, f func(*l
 		}
 	}
 	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// parse reads the line, in full only if wants returns true.
+func (l *line) parse(wants func(*output.Record) bool) error {
+	place := output.NotRecord{Path: l.raw.Path, Line: l.raw.Position, Reason: l.raw.Reason}
+	if place.Reason != "" {
+		l.Path, l.Line = place.Path, place.Line
+		return place
+	}
+	cut, err := l.Parse(l.raw.Raw, place, wants)
+	if wrong, ok := errors.AsType[output.NotRecord](err); ok && cut {
+		l.cut = &wrong
 		return nil
 	}
 	return err

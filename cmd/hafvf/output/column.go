@@ -5,14 +5,10 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"hafvf/connectors"
-	"hafvf/internal/message"
 	"hafvf/internal/tabular"
 )
 
@@ -56,44 +52,27 @@ func ColumnName(name string, o, outputs int) string {
 	return name
 }
 
-// CheckTable returns an error unless out is the name of a table.
-func CheckTable(out string) error {
-	if _, ok := TableOf(out); !ok {
-		return fmt.Errorf("%s: a table is a .csv or a .parquet file", out)
-	}
-	return nil
+// A Table is a table as lines of JSON cells, separated by tabs and ended by a newline. A line is valid until the next one.
+type Table struct {
+	Columns []tabular.Column
+	Lines   iter.Seq[[]byte]
 }
 
-// CheckFolder returns an error if the folder of out does not exist. Commands call it before long work.
-func CheckFolder(out string) error {
-	if _, err := os.Stat(filepath.Dir(out)); err != nil {
-		return message.CannotWrite(out, err)
-	}
-	return nil
-}
-
-// WriteTable writes a table to out, which must have passed CheckTable. An existing file is replaced only by a
-// complete one. CSV files have times in zone.
-func WriteTable[R any](out string, columns []Column[R], zone *time.Location, rows iter.Seq[R]) error {
-	format, _ := TableOf(out)
-	sink := connectors.Sink{Format: format.Name, Path: out}
+// NewTable returns a table of rows, with times in zone.
+func NewTable[R any](columns []Column[R], zone *time.Location, rows iter.Seq[R]) (t Table) {
 	for _, c := range columns {
-		sink.Columns = append(sink.Columns, tabular.Column{Path: c.Name, Kind: c.Kind})
+		t.Columns = append(t.Columns, tabular.Column{Path: c.Name, Kind: c.Kind})
 	}
-	w, err := connectors.Create(sink)
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	layout := timeLayout(columns, rows)
-	var line []byte
-	for r := range rows {
-		line = appendRow(line[:0], columns, layout, zone, r)
-		if err := w.Write(line); err != nil {
-			return err
+	t.Lines = func(yield func([]byte) bool) {
+		layout := timeLayout(columns, rows)
+		var line []byte
+		for r := range rows {
+			if line = appendRow(line[:0], columns, layout, zone, r); !yield(line) {
+				return
+			}
 		}
 	}
-	return w.Commit()
+	return t
 }
 
 // timeLayout returns the layout of all times of a table: with the digits that its finest time needs. pandas takes the
