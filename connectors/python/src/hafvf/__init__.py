@@ -10,8 +10,9 @@ The module ``hafvf.beam`` is a transform for Beam pipelines.
 >>> tomorrow = hafvf.run(df2, detect=True, states=hafvf.run(df, detect=True).states)
 """
 
+from ._client import VERSION as __version__
 from ._client import HafvfError
 from ._frame import Result, alerts, filter, run
 from ._stream import RejectedError, Stream
 
-__all__ = ["HafvfError", "RejectedError", "Result", "Stream", "alerts", "filter", "run"]
+__all__ = ["HafvfError", "__version__", "RejectedError", "Result", "Stream", "alerts", "filter", "run"]
