@@ -1,5 +1,9 @@
-"""Adds the Go program that filters to the wheel, compiled for GOOS and GOARCH or for this machine."""
+"""Adds the Go program that filters to the wheel, compiled for GOOS and GOARCH or for this machine.
 
+It adds the program's source to the sdist, from which a wheel can be built with Go.
+"""
+
+import json
 import os
 import platform
 import re
@@ -8,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+# The address of the repository. The links of the package and of its README begin with it; without it they are left out.
+REPOSITORY = ""
 
 # The program needs no libc, so one wheel per architecture runs on all Linux systems.
 TAGS = {
@@ -20,14 +28,30 @@ TAGS = {
 ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
+class Metadata(MetadataHookInterface):  # type: ignore[misc]
+    """Sets the links, and the README with links to the repository."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Sets readme and urls."""
+        text = Path(self.root, "README.md").read_text()
+        folder = REPOSITORY and REPOSITORY + "/blob/main/connectors/python/"
+        link = r"[\1](" + folder + r"\2)" if folder else r"\1"
+        text = re.sub(r"\[([^]]+)\]\((?!https?:|#)([^)]+)\)", link, text)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        metadata["urls"] = {"Repository": REPOSITORY, "Issues": REPOSITORY + "/issues"} if REPOSITORY else {}
+
+
 class Hook(BuildHookInterface):  # type: ignore[misc]
-    """Compiles cmd/hafvf-serve of the repository that contains this folder."""
+    """Compiles cmd/hafvf-serve of the repository that contains this folder, or of the sdist."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Adds the program to the package, and the platform to the wheel's name."""
-        if self.target_name != "wheel":
-            raise SystemExit("hafvf has no sdist, because the Go program is in the repository: build a wheel from a clone")
-        root = Path(self.root).parents[1]
+        root = Path(self.root, "go")
+        if not root.exists():
+            root = Path(self.root).parents[1]
+        if self.target_name == "sdist":
+            build_data["force_include"].update(self._source(root))
+            return
         goos = os.environ.get("GOOS") or platform.system().lower()
         goarch = os.environ.get("GOARCH") or ARCHITECTURES.get(platform.machine(), platform.machine())
         if (goos, goarch) not in TAGS:
@@ -57,6 +81,26 @@ class Hook(BuildHookInterface):  # type: ignore[misc]
         folder.joinpath("NOTICE").write_text(self._notice(root))
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-" + TAGS[goos, goarch]
+
+    @staticmethod
+    def _source(root: Path) -> dict[str, str]:
+        """Returns the files from which the program is compiled, with their places in the sdist."""
+        listed = subprocess.run(
+            ["go", "list", "-deps", "-json=Dir,Module,GoFiles,IgnoredGoFiles,SFiles,EmbedFiles", "./cmd/hafvf-serve"],
+            cwd=root,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        files = [root / "go.mod", root / "go.sum"]
+        decoder, text = json.JSONDecoder(), listed.stdout.strip()
+        while text:
+            package, end = decoder.raw_decode(text)
+            text = text[end:].lstrip()
+            if package.get("Module", {}).get("Main"):
+                kinds = ("GoFiles", "IgnoredGoFiles", "SFiles", "EmbedFiles")
+                files += [Path(package["Dir"], name) for kind in kinds for name in package.get(kind) or []]
+        return {str(f): str(Path("go") / f.relative_to(root)) for f in files}
 
     @staticmethod
     def _notice(root: Path) -> str:

@@ -10,13 +10,14 @@ The module ``hafvf.beam`` is a transform for Beam pipelines.
 >>> tomorrow = hafvf.run(df2, detect=True, states=hafvf.run(df, detect=True).states)
 """
 
+from ._client import VERSION as __version__
 from ._client import HafvfError
 from ._frame import Result, alerts, filter, run
 from ._parameters import documented as _documented
 from ._research import Backtest, Smoothed, backtest, fit, sessions, smooth, trials
 from ._stream import RejectedError, Stream
 
-__all__ = ["Backtest", "HafvfError", "RejectedError", "Result", "Smoothed", "Stream"]
+__all__ = ["Backtest", "__version__", "HafvfError", "RejectedError", "Result", "Smoothed", "Stream"]
 __all__ += ["alerts", "backtest", "filter", "fit", "run", "sessions", "smooth", "trials"]
 
 for _function in (run, trials, fit, backtest, smooth):
