@@ -29,7 +29,9 @@ def prism(tmp_path_factory):
         pytest.skip("Prism opens a port on all interfaces: set HAFVF_PRISM")
     path = tmp_path_factory.mktemp("prism") / "prism"
     subprocess.run(["go", "build", "-o", str(path), "./internal/testing/prism"], cwd=ROOT, check=True)
-    return ["--runner=PrismRunner", f"--prism_location={path}", "--environment_type=LOOPBACK"]
+    options = ["--runner=PrismRunner", f"--prism_location={path}", "--environment_type=LOOPBACK"]
+    # Without it, Prism splits a slow bundle within a key and runs a part of it twice: apache/beam#35771.
+    return [*options, "--experiments=prism_disable_sdf_split"]
 
 
 @pytest.fixture

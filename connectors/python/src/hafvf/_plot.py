@@ -62,6 +62,7 @@ class Plots:
 
 def _of(frame: pd.DataFrame, key: Any) -> tuple[pd.DataFrame, Any]:
     """Returns the rows of a key in the order of their times."""
+    frame = frame.reset_index([name for name in ("key", "time") if name in frame.index.names])
     keys = frame["key"].dropna().unique().tolist()
     if key is None:
         if len(keys) > 1:

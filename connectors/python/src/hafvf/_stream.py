@@ -12,7 +12,7 @@ from . import _client, _settings, _times
 
 
 class RejectedError(ValueError):
-    """The error of an observation that was not learned. The message is the reason. The stream is unchanged."""
+    """The error of an observation that was not learned. The message is the reason."""
 
 
 class Stream:
