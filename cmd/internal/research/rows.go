@@ -65,7 +65,9 @@ func (r *Rows) merge(groups []*group) {
 	}
 	for _, g := range groups {
 		for _, reject := range g.rejected {
-			r.rejected[reject.Row] = reject.Reason
+			if reject.Row >= 0 { // an interval is no row
+				r.rejected[reject.Row] = reject.Reason
+			}
 		}
 	}
 }
