@@ -216,7 +216,9 @@ def test_backtest_equals_program(command, tmp_path, more):
 def test_plot_of_index_levels():
     """A plot finds the keys and times in the index."""
     pytest.importorskip("matplotlib").use("Agg")
-    index = pd.MultiIndex.from_product([["a", "b"], pd.date_range("2026-01-01", periods=80, freq="h", tz="UTC")], names=["key", "time"])
+    index = pd.MultiIndex.from_product(
+        [["a", "b"], pd.date_range("2026-01-01", periods=80, freq="h", tz="UTC")], names=["key", "time"]
+    )
     result = hafvf.run(pd.DataFrame({"x": np.arange(160) % 7 + 0.5}, index=index), detect=True)
     assert "key" not in result.estimates and len(result.plot("b").lines) >= 2
 
