@@ -182,7 +182,6 @@ func (r *Request) trials(a *Answer, c *settings.Settings, untimed bool) error {
 		rows = nil
 	}
 	a.add("trials", table.Trials(c.Clock()), rows)
-	a.add("keys", table.Keys(), nil)
 	return nil
 }
 
