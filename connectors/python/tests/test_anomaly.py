@@ -5,9 +5,9 @@ import pytest
 from conftest import ROOT
 
 beam = pytest.importorskip("apache_beam")
+Specifiable = pytest.importorskip("apache_beam.ml.anomaly.specifiable").Specifiable  # not in old versions of Beam
 
 from apache_beam.internal import cloudpickle_pickler  # noqa: E402
-from apache_beam.ml.anomaly.specifiable import Specifiable  # noqa: E402
 
 import hafvf  # noqa: E402
 from hafvf.anomaly import HAFVF  # noqa: E402

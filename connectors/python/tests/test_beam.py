@@ -15,13 +15,15 @@ from apache_beam.transforms.window import FixedWindows  # noqa: E402
 import hafvf  # noqa: E402
 import hafvf.beam  # noqa: E402
 
+FN_API_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"  # old versions know no short name
+
 
 def collect(build, tmp_path, options=()):
     """Runs a pipeline and returns the dicts of its collections in the order of names."""
     names = ("estimates", "alerts", "rejected")
     if flink := os.environ.get("HAFVF_FLINK"):  # job server of a cluster, see internal/testing/e2e/flink/python_test.go
         options = ["--runner=PortableRunner", f"--job_endpoint={flink}", "--environment_type=LOOPBACK", "--parallelism=2"]
-    with beam.Pipeline(options=PipelineOptions(options or ["--runner=FnApiRunner"])) as p:
+    with beam.Pipeline(options=PipelineOptions(options or [f"--runner={FN_API_RUNNER}"])) as p:
         found = build(p)
         for name in names:
             lines = getattr(found, name) | f"JSON of {name}" >> beam.Map(json.dumps, sort_keys=True)
@@ -41,7 +43,7 @@ LONG = "HAFVF_KILLS" in os.environ or "HAFVF_FLINK" in os.environ
 def test_records_and_alerts_are_those_of_the_program(order, run_program, tmp_path, request):
     options = []
     if order == "two_workers":
-        options = ["--runner=FnApiRunner", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+        options = [f"--runner={FN_API_RUNNER}", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
     elif order == "Prism":
         options = request.getfixturevalue("prism")
     df = pd.read_csv(ROOT / "testdata" / "nab" / "cloud.csv")
@@ -90,12 +92,12 @@ def test_what_is_wrong_is_rejected(tmp_path):
     ],
 )
 def test_elements_of_the_wrong_form_end_the_pipeline(elements, make, said):
-    with pytest.raises(TypeError, match=said), beam.Pipeline(runner="FnApiRunner") as p:
+    with pytest.raises(TypeError, match=said), beam.Pipeline(runner=FN_API_RUNNER) as p:
         p | beam.Create(elements) | hafvf.beam.Filter(**make)
 
 
 def test_misuses_of_the_transforms():
-    with beam.Pipeline(runner="FnApiRunner") as p:
+    with beam.Pipeline(runner=FN_API_RUNNER) as p:
         rows = p | beam.Create([("a", ("2026-01-01", 1.0)), ("a", ("soon", 1.0))])
         found = rows | hafvf.beam.Filter()
         with pytest.raises(AttributeError, match="a Filter has no alarms: it has estimates, alerts and rejected"):
