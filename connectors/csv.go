@@ -198,7 +198,7 @@ func (c *csvReader) isHeader(text string) bool {
 			}
 		}
 	}
-	return c.nWanted > 0 && wanted >= c.nWanted || found*2 >= len(c.names)+number
+	return c.nWanted > 0 && wanted >= c.nWanted || found > 0 && found*2 >= len(c.names)+number
 }
 
 // isRepeated reports whether a record that follows others is a header: it has no numbers, its first cell is a name
