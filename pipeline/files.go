@@ -46,11 +46,7 @@ func newFileSource(c *config.Config) fileSource {
 }
 
 func (f fileSource) check(context.Context, *clients) error {
-	if err := connectors.Check(f.Source); err != nil {
-		return err
-	}
-	_, _, err := decode.CheckFiles(f.Source, parserOfFields(f.fields))
-	return err
+	return connectors.Check(f.Source) // withFoundFields has checked the first records
 }
 
 // withFoundFields returns the graph with what the files of the source show: the columns or fields that the patterns of
