@@ -13,8 +13,8 @@ The module ``hafvf.beam`` is a transform for Beam pipelines.
 from ._client import VERSION as __version__
 from ._client import HafvfError
 from ._frame import Result, alerts, filter, run
-from ._parameters import documented as _documented
 from ._research import Backtest, Smoothed, backtest, fit, sessions, smooth, trials
+from ._signatures import documented as _documented
 from ._stream import RejectedError, Stream
 
 __all__ = ["Backtest", "__version__", "HafvfError", "RejectedError", "Result", "Smoothed", "Stream"]

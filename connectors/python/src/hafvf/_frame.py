@@ -16,7 +16,8 @@ from ._plot import Plots
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._parameters import Parameters, RunArguments
+    from ._parameters import Parameters
+    from ._signatures import RunArguments
 
 Data: TypeAlias = "pd.DataFrame | pd.Series[Any] | Any"  # Any: a frame with to_pandas, such as of polars or Arrow
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"

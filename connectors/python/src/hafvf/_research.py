@@ -21,7 +21,8 @@ from ._plot import Plots
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._parameters import Arguments, Parameters, SmoothParameters
+    from ._parameters import Parameters, SmoothParameters
+    from ._signatures import Arguments
 
 Columns: TypeAlias = "Hashable | Sequence[Hashable]"
 _WHOLE = {
