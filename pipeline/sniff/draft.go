@@ -85,6 +85,9 @@ func (d *draft) result() (Drafted, error) {
 	if d.query != "" && result.Parsed == 0 {
 		return Drafted{}, fmt.Errorf("%s: no observation was found:\n%s", path, result)
 	}
+	if result.Timed == 0 && !result.Queried {
+		seen.repeats(d.table, d.key)
+	}
 	for _, r := range result.Remarks {
 		if r.Setting == "" || !slices.ContainsFunc(d.remarks, func(known Remark) bool { return known.Setting == r.Setting }) {
 			d.remarks = append(d.remarks, r)

@@ -87,6 +87,12 @@ func Inspect(c *config.Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.result.Timed == 0 && !s.result.Queried {
+		file, fields := decode.Files(c)
+		if t, err := readTable(file.Path); err == nil {
+			s.repeats(t, fields.Key)
+		}
+	}
 	if season, why := s.season(c); season != "" {
 		s.result.Suggestions = append(s.result.Suggestions, Suggestion{"model.season", season, why})
 	}
@@ -154,11 +160,6 @@ func sniffRecords(c *config.Config) (*sample, error) {
 		res.Suggestions = append([]Suggestion{key}, res.Suggestions...)
 	}
 	s.remarks(c)
-	if res.Timed == 0 {
-		if t, err := readTable(file.Path); err == nil {
-			s.repeats(t, fields.Key)
-		}
-	}
 	return s, nil
 }
 
