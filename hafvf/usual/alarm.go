@@ -19,7 +19,7 @@ const (
 	ChangeAlarm  AlarmKind = "change"  // the stream has no score and committed to a change, and its changes are rare
 )
 
-// Fixed settings, equal to the reference in testdata/real.
+// Fixed settings. The scores in testdata/traces depend on them.
 const (
 	headroom         = 8.    // largest debt, in alarms, at which another alarm may be raised
 	reserve          = 2.5   // part of headroom for gross scores; other alarms are at most seven in the first week

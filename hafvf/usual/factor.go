@@ -8,9 +8,6 @@ import (
 
 // setPrecisions sets the precisions π of the harmonics.
 func (p *Profile) setPrecisions(sums []float64) {
-	if p.plain {
-		return
-	}
 	n := max(sums[0], 1)
 	per := 1 / (n * n * n)
 	column := 1

@@ -127,7 +127,7 @@ func (p *Profile) scoreJoint(s State, total float64) (score float64) {
 			view[sumOfMean] = step.Surprise * (total - 1) / meanForgetting
 		}
 		p.calibrate(&step, view, total, weight*profileForgetting, false)
-		if fast := fast.update(step.Surprise, weight, excessBound); weight >= warmUpWeight {
+		if fast := fast.update(step.Surprise, weight); weight >= warmUpWeight {
 			score = max(step.Score, fast-fastBehind) - jointBehind
 		}
 	}

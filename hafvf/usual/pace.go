@@ -25,7 +25,7 @@ const AutoRest = -1
 // MaxRest is the largest rest that AutoRest stands for, in observations.
 const MaxRest = 60
 
-// Fixed settings, equal to the reference in testdata/real.
+// Fixed settings. The scores in testdata/traces depend on them.
 const (
 	restTime    = 7 * time.Hour
 	minRest     = 6               // observations

@@ -25,7 +25,7 @@ func DefaultProfile() ProfileConfig {
 	return ProfileConfig{Seasons: DefaultSeasons(), Order: 3}
 }
 
-// Fixed settings, equal to the reference in testdata/real.
+// Fixed settings. The scores in testdata/traces depend on them.
 const (
 	profileForgetting = .9998 // of profiles and calibrators, per observation
 	profileShape      = 1.    // of the prior of σ²
@@ -149,7 +149,6 @@ type Profile struct {
 	now        time.Time
 	missed     MissedSpike
 	joint      *joint // nil for one coordinate and for indicators
-	plain      bool   // values are learned without a bound, as in the reference
 }
 
 // A ViewStep is the outcome of one step for one view.
@@ -416,11 +415,7 @@ func (p *Profile) UpdatePlan(s State, plan Plan, pace Pace, t time.Time, y []flo
 // are move and residual, and before is the weight of the previous observations.
 func (p *Profile) combine(d *ProfileStep, s State, pace *Pace, before, mean, surprise float64, sizes [2]float64, repeated bool) {
 	tail, move, repeats := p.alone(s)
-	maxExcess := excessBound
-	if p.plain {
-		maxExcess = math.Inf(1)
-	}
-	d.Fast = tail.update(p.steps[p.views-1].Surprise, before, maxExcess)
+	d.Fast = tail.update(p.steps[p.views-1].Surprise, before)
 	score := max(mean, d.Fast-fastBehind)
 
 	share := move.repeats(before)
@@ -442,7 +437,7 @@ func (p *Profile) combine(d *ProfileStep, s State, pace *Pace, before, mean, sur
 		limit = min(score, 0)
 	}
 	score = (1-share)*score + share*limit
-	if pace.steps && d.Fast >= unsurprising && !p.plain {
+	if pace.steps && d.Fast >= unsurprising {
 		score = max(score, min(moveScore-stepBehind, score+stepAhead))
 	}
 	d.Repeated = stuck >= max(score, unsurprising)
@@ -539,7 +534,7 @@ func (p *Profile) learn(c coordinateState, plan *coordinatePlan, output int, n, 
 	if value.weekly {
 		p.offset[output] = value.offset
 	}
-	if !p.plain && n >= pace.news {
+	if n >= pace.news {
 		wider := 1.
 		if !pace.fine { // at fine steps, bursts are a habit
 			wider = max(1, value.lately)
@@ -587,7 +582,7 @@ func (p *Profile) calibrate(step *ViewStep, view []float64, total, n float64, ro
 	b := calibratorRate + (s-h*mean)/2
 	e := (c - mean) / math.Sqrt(b/a*(1+1/lambda))
 	step.Mean = c
-	if !p.plain && n >= warmUpWeight {
+	if n >= warmUpWeight {
 		c = min(c, mean+calibratorBound*math.Sqrt(b/a))
 	}
 	view[calibratorH] += c

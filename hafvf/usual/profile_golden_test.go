@@ -1,95 +1,114 @@
 package usual
 
 import (
+	"encoding/json"
+	"flag"
 	"math"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"hafvf/hafvf/expfam"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
-// A scoreTrace is a file of testdata/real; see the README there.
+var update = flag.Bool("update", false, "write the scores of the traces")
+
+// A scoreTrace is a file of testdata/traces; see the README there.
 type scoreTrace struct {
-	X, T                             []float64
-	Location, Scale, Period, W, Rest float64
-	Rows                             []struct {
-		I          int
-		Z          []float64
-		Slow, Fast float64
-		Score      float64
-	}
+	Start   float64    `json:"start"`
+	Seconds float64    `json:"seconds"`
+	X       []float64  `json:"x"`
+	Rows    []scoreRow `json:"rows"`
 }
 
-// times returns the times of the trace, or zero times if it has none.
-func (tr scoreTrace) times() []time.Time {
-	times := make([]time.Time, len(tr.X))
-	for i, s := range tr.T {
-		times[i] = time.Unix(0, int64(s*1e9))
-	}
-	return times
+type scoreRow struct {
+	I        int       `json:"i"`
+	Z        []float64 `json:"z"`
+	Fast     float64   `json:"fast"`
+	Score    float64   `json:"score"`
+	Repeated bool      `json:"repeated,omitempty"`
 }
 
-// A profile without a plan reproduces the scores of the reference.
+// TestScoreTraces compares the scores of profiles with the scores in testdata/traces. With -update it writes them.
 func TestScoreTraces(t *testing.T) {
 	const warmUp = 50
-	files, err := filepath.Glob("testdata/real/*.json")
-	if err != nil || len(files) != 11 {
-		t.Fatalf("%d traces: %v", len(files), err)
-	}
+	files := expect.Get(filepath.Glob("testdata/traces/*.json"))(t)
+	expect.Same(t, 16, len(files), "traces")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
 			var trace scoreTrace
 			familytest.ReadJSON(t, file, &trace)
-			times := trace.times()
 			location, scale := expfam.LocationScale(trace.X[:warmUp])
-			step := MedianStep(times[:warmUp])
+			step := time.Duration(trace.Seconds * float64(time.Second))
 			pace := paceOf(BudgetOver(DefaultBudgetTime, step), step, AutoRest)
-			if strings.HasSuffix(file, "golden2_hour.json") {
-				pace.slow = 0
-			}
-			if location != trace.Location || math.Abs(scale-trace.Scale) > 1e-15*scale || pace.period != trace.Period || pace.slow != trace.W || pace.rest != trace.Rest {
-				t.Fatalf("location %v, scale %v, pace %+v; want %v, %v, period %v, w %v, rest %v", location, scale, pace, trace.Location, trace.Scale, trace.Period, trace.W, trace.Rest)
-			}
-			c := DefaultProfile()
-			if trace.T == nil {
+			c, now := DefaultProfile(), time.Time{}
+			if step == 0 {
 				c.Seasons = nil
 			}
 			p := profileOf(c)
-			p.plain = true
 			s := p.NewState()
-			rows, worst := trace.Rows, 0.0
-			compare := func(what string, got, want float64) {
-				t.Helper()
-				worst = math.Max(worst, math.Abs(got-want))
-				if !(math.Abs(got-want) <= 1e-8) {
-					t.Fatalf("observation %d: %s %v, want %v", rows[0].I, what, got, want)
-				}
-			}
+			var rows []scoreRow
 			for i, x := range trace.X {
-				step := p.Update(s, pace, times[i], []float64{(x - location) / scale})
-				if len(rows) == 0 || rows[0].I != i {
-					continue
+				if step > 0 {
+					now = time.Unix(int64(trace.Start), 0).Add(time.Duration(i) * step)
 				}
-				if len(rows[0].Z) != p.views {
-					t.Fatalf("%d views, want %d", p.views, len(rows[0].Z))
+				d := p.Update(s, pace, now, []float64{(x - location) / scale})
+				if i%25 == 0 || d.Score >= unsurprising {
+					row := scoreRow{I: i, Fast: d.Fast, Score: d.Score, Repeated: d.Repeated}
+					for _, v := range d.Views {
+						row.Z = append(row.Z, v.Surprise)
+					}
+					rows = append(rows, row)
 				}
-				slow := 0.
-				for k, v := range step.Views {
-					compare("surprise", v.Surprise, rows[0].Z[k])
-					slow += v.Score / float64(p.views)
+				if i%100 == 0 {
+					s = expect.Get(p.Decode(p.Append(nil, s), p.Repeats(s)))(t)
 				}
-				compare("mean of the views", slow, rows[0].Slow)
-				compare("fast", step.Fast, rows[0].Fast)
-				compare("score", step.Score, rows[0].Score)
-				rows = rows[1:]
 			}
-			if len(rows) > 0 {
-				t.Fatalf("%d rows left", len(rows))
+			if *update {
+				trace.Rows = rows
+				expect.OK(t, os.WriteFile(file, expect.Get(json.Marshal(trace))(t), 0o644))
+				return
 			}
-			t.Logf("worst error %.1e", worst)
+			same := func(a, b float64) bool { return math.Abs(a-b) <= 1e-8 }
+			expect.Same(t, true, slices.EqualFunc(trace.Rows, rows, func(want, got scoreRow) bool {
+				equal := got.I == want.I && got.Repeated == want.Repeated && slices.EqualFunc(got.Z, want.Z, same) &&
+					same(got.Fast, want.Fast) && same(got.Score, want.Score)
+				if !equal {
+					t.Errorf("got %+v, want %+v", got, want)
+				}
+				return equal
+			}), "rows")
+			if strings.HasPrefix(t.Name(), "TestScoreTraces/stuck") {
+				expect.Same(t, true, slices.ContainsFunc(rows, func(r scoreRow) bool { return r.Repeated }), "a value repeats too often")
+			}
 		})
+	}
+}
+
+// A state without repeats can be decoded, and damaged states are refused.
+func TestDecodeWithoutRepeats(t *testing.T) {
+	p := profileOf(DefaultProfile())
+	pace := paceOf(2016, 5*time.Minute, AutoRest)
+	s := p.NewState()
+	for i := range 200 {
+		p.Update(s, pace, time.Unix(int64(300*i), 0), []float64{float64(min(i, 150) % 7)})
+	}
+	s = expect.Get(p.Decode(p.Append(nil, s), p.Repeats(s)))(t) // the numbers of a state are rounded
+	repeated := p.Append(nil, s)
+	_, _, repeats := p.alone(s)
+	clear(repeats)
+	b := p.Append(nil, s)
+	if got := expect.Get(p.Decode(b, false))(t); !slices.Equal(got, s) || len(repeated)-len(b) > 40 {
+		t.Errorf("a state without repeats changes, or repeats take %d bytes", len(repeated)-len(b))
+	}
+	for _, damaged := range [][]byte{b, repeated[:len(repeated)-1], append(repeated, 0)} {
+		if _, err := p.Decode(damaged, true); err == nil {
+			t.Error("a damaged state is decoded")
+		}
 	}
 }

@@ -2,7 +2,7 @@ package usual
 
 import "math"
 
-// Fixed settings, equal to the reference in testdata/real.
+// Fixed settings. The scores in testdata/traces depend on them.
 const (
 	tailWarmUp   = 50   // observations that set mean, deviation and level
 	tailShare    = .02  // share of the surprises above the level
@@ -42,9 +42,9 @@ const (
 	tailLen
 )
 
-// update scores the surprise c and learns it, with an excess of at most maxExcess spreads. total is the weight of the
+// update scores the surprise c and learns it, with an excess of at most excessBound spreads. total is the weight of the
 // observations before it. The score is 0 in the warm-up.
-func (s tail) update(c, total, maxExcess float64) (q float64) {
+func (s tail) update(c, total float64) (q float64) {
 	t := ageOf(total)
 	if t < tailWarmUp {
 		s[tailMean] += (c - s[tailMean]) / (t + 1)
@@ -73,7 +73,7 @@ func (s tail) update(c, total, maxExcess float64) (q float64) {
 		s[i] *= profileForgetting
 	}
 	s[tailCount] += over
-	x = min(x, maxExcess*d)
+	x = min(x, excessBound*d)
 	s[tailSum] += over * x
 	s[tailSquares] += over * x * x
 	s[tailLevel] += max(tailRate, 1/(t+1)) * 5 * d * (over - tailShare)
