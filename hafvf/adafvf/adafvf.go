@@ -154,8 +154,8 @@ func (c Config) complete() (Config, error) {
 		if *l.phi == (hafvf.Beta{}) {
 			*l.phi = l.standard
 		}
-		if !(l.phi.Alpha > 0 && l.phi.Beta > 0 && l.phi.Alpha+l.phi.Beta < math.Inf(1)) {
-			return c, fmt.Errorf("adafvf: %s = {%g, %g} must have finite numbers above zero", l.name, l.phi.Alpha, l.phi.Beta)
+		if !computable(l.phi.Alpha, l.phi.Beta) {
+			return c, fmt.Errorf("adafvf: %s = {%g, %g} must have numbers from 1e-30 to 1e30", l.name, l.phi.Alpha, l.phi.Beta)
 		}
 	}
 	for _, v := range []struct {
@@ -165,9 +165,9 @@ func (c Config) complete() (Config, error) {
 		max  float64
 	}{
 		{"Top", c.Top, 0, 1},
-		{"Prior.Kappa", c.Prior.Kappa, 0, math.MaxFloat64},
-		{"Prior.Alpha", c.Prior.Alpha, 0.5, math.MaxFloat64},
-		{"Prior.Beta", c.Prior.Beta, 0, math.MaxFloat64},
+		{"Prior.Kappa", c.Prior.Kappa, 0, huge},
+		{"Prior.Alpha", c.Prior.Alpha, 0.5, huge},
+		{"Prior.Beta", c.Prior.Beta, 0, huge},
 	} {
 		if !(v.v > v.min && v.v <= v.max) {
 			return c, fmt.Errorf("adafvf: %s = %g is outside (%g, %g]", v.name, v.v, v.min, v.max)
@@ -207,6 +207,12 @@ func (o *Optimizer) Step() {
 		o.shrink(g.Params, rate)
 		s.learn(&o.config.Prior, w, rate, g.Params, g.Grads)
 	}
+}
+
+// computable reports whether the derivatives at the parameters of a weight's distribution are finite.
+func computable(alpha, beta float64) bool {
+	const smallest, largest = 1e-30, 1e30
+	return smallest <= alpha && alpha <= largest && smallest <= beta && beta <= largest
 }
 
 // forgotten is the state of a group after forgetting, in numbers that all coordinates share: κ̄ and ᾱ,

@@ -68,11 +68,11 @@ func (o *Optimizer) settings() []setting {
 
 // valid reports whether s is a possible state of the optimizer.
 func (s *group) valid(p *Prior) bool {
-	if !(s.kappa >= p.Kappa && s.alpha >= p.Alpha && s.kappa+s.alpha < math.Inf(1)) {
+	if !(s.kappa >= p.Kappa && s.alpha >= p.Alpha && s.kappa <= huge && s.alpha <= huge) {
 		return false
 	}
 	for _, phi := range s.phi {
-		if !(phi.Alpha > 0 && phi.Beta > 0 && phi.Alpha+phi.Beta < math.Inf(1)) {
+		if !computable(phi.Alpha, phi.Beta) {
 			return false
 		}
 	}
@@ -203,7 +203,7 @@ func (c *codec) head(o *base, kind byte, settings []setting) {
 	c.count(&c.steps)
 	for _, s := range settings {
 		v := s.value
-		if c.floats(&v); v != s.value {
+		if c.floats(&v); math.Float64bits(v) != math.Float64bits(s.value) {
 			c.fail("it was written with %s = %g, this optimizer has %g", s.name, v, s.value)
 		}
 	}
