@@ -73,8 +73,6 @@ var Mechanisms = []Mechanism{
 		{profileFile, "limit := score\n\tswitch {\n", "limit := score\n\tswitch {\n\tcase off:\n"}}},
 	{"Stuck", "the score of equal values in a row", []edit{
 		before(profileFile, "\td.Repeated = stuck >=", "stuck = math.Inf(-1)")}},
-	{"LongRuns", "its tail of earlier long runs", []edit{
-		{"usual/repeats.go", "s[repeatsLong] > 0 {", "s[repeatsLong] > 0 && !off {"}}},
 	{"Step", "the score of a single step, at steps of two to 15 minutes", []edit{
 		{profileFile, "if pace.steps && d.Fast >= unsurprising", "if !off && pace.steps && d.Fast >= unsurprising"}}},
 	{"RootMeanSquare", "the root mean square at fine steps", []edit{
