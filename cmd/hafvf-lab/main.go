@@ -1,4 +1,5 @@
-// Hafvf-lab compares the filter with other methods, and repeats the experiments of the paper.
+// Hafvf-lab compares the filter with other methods, measures what the mechanisms of the alarms are worth, and repeats
+// the experiments of the paper.
 package main
 
 import (
@@ -19,8 +20,8 @@ func main() {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	root := &cobra.Command{
 		Use:   "hafvf-lab",
-		Short: "Compare the filter of hafvf with other methods, or repeat the experiments of the paper",
+		Short: "Compare the filter of hafvf with other methods, measure its alarms, or repeat the experiments of the paper",
 	}
-	root.AddCommand(compareCommand(), experimentCommand())
+	root.AddCommand(ablateCommand(), compareCommand(), experimentCommand())
 	os.Exit(cli.Run(root, os.Args[1:], os.Stderr))
 }

@@ -254,8 +254,8 @@ type timedValues struct {
 	events float64 // number of events of the interval, or trials; 0 if unknown
 }
 
-// update learns the values of an observation and decides on an alarm. y is the last result of values; nil means that the
-// observation is missing. Score and Threshold are NaN if the observation is not scored: if it is missing, in the
+// update learns the values of an observation and decides on an alarm. y is the last result of values; nil means that
+// the observation is missing. Score and Threshold are NaN if the observation is not scored: if it is missing, in the
 // warm-up, or without a time although the key has times. A single category has a threshold and no score.
 func (d *decider) update(s *decisions, t time.Time, y []float64, change bool, permit func(usual.AlarmKind) bool) (v verdict, score float64) {
 	for i := range d.usual.Mean {
@@ -437,7 +437,8 @@ func (d *decider) paceOf(s *decisions) Pace {
 	return Pace{Step: s.step, Budget: time.Duration(min(d.cfg.BudgetOf(s.step)*float64(s.step), longest))}
 }
 
-// rounding is the standard deviation of the error of rounding to a unit, in units.
+// rounding is the standard deviation of the error of rounding to a unit, in units. Sizes in messages need it (F1 .008
+// on services_1min).
 var rounding = 1 / math.Sqrt(12)
 
 // unitOf returns the largest power of ten, at most 1, to which all values are rounded: at least 1e-6, or for values

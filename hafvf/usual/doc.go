@@ -6,4 +6,7 @@
 // keeps to a budget for any input. A Rhythm learns the part of the values that recurs with the local time, and keeps
 // it when a new regime begins. A GapModel detects silences of event streams. Package keyed combines them with a bank
 // of filters.
+//
+// Comments give the worth of a mechanism as "F1 .03 on smd": without the mechanism, F1 is .03 lower on the set smd of
+// hafvf-lab ablate.
 package usual

@@ -23,6 +23,8 @@ import (
 const (
 	momentBytes  = momentBits / 8 // bytes of a stored moment
 	roundedBytes = 7              // bytes of a rounded number
+
+	unusedRepeats = 3 // numbers after the repeats: 0, and ignored; older versions stored runs there
 )
 
 // round rounds numbers so that their last byte is zero.
@@ -61,7 +63,7 @@ func (p *Profile) Append(b []byte, s State) []byte {
 	}
 	if b = b[:end]; p.Repeats(s) {
 		_, _, repeats := p.alone(s)
-		b = compact.AppendPacked(b, repeats)
+		b = compact.AppendPacked(b, append(repeats[:repeatsLen:repeatsLen], make([]float64, unusedRepeats)...))
 	}
 	if p.joint != nil {
 		b = compact.Append(b, func(c *compact.Codec) { p.joint.form(c, p.together(s)) })
@@ -92,7 +94,7 @@ func (p *Profile) appendStreaks(b []byte, s State) []byte {
 	return compact.AppendPacked(b, seen)
 }
 
-// Repeats reports whether two equal values of the stream have come in a row. The encoded state is then longer.
+// Repeats reports whether the last two values are equal, or values repeat by habit. The encoded state is then longer.
 func (p *Profile) Repeats(s State) bool {
 	_, _, repeats := p.alone(s)
 	return slices.Max(repeats) > 0
@@ -122,7 +124,9 @@ func (p *Profile) decode(b []byte, repeats, joint bool) (State, error) {
 	}
 	last := compact.Reader{B: r.B[stored:]}
 	if _, _, repeated := p.alone(s); repeats {
-		last.Packed(repeated)
+		stored := make([]float64, repeatsLen+unusedRepeats)
+		last.Packed(stored)
+		copy(repeated, stored)
 	}
 	if joint {
 		rest, err := compact.Front(last.B, func(c *compact.Codec) { p.joint.form(c, p.together(s)) })
@@ -266,7 +270,7 @@ func (p *Profile) Valid(s State) error {
 		ok = ok && math.Abs(m) <= n*slack
 	}
 	tail, move, repeats := p.alone(s)
-	ok = ok && tail.valid(n) && move.valid(n) && repeats.valid(n)
+	ok = ok && tail.valid(n) && move.valid(n) && repeats.valid()
 	for i := range p.views {
 		v := p.view(s, i)
 		ok = ok && v[sumOfMean] >= 0 && v[sumOfMean] <= maxSurprise*maxSurprise*total*slack &&
