@@ -279,7 +279,7 @@ func TestSecondEvent(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 8))
 			est := newEstimator(t, Recommended("normal"))
 			track := est.NewTrack("k")
-			start := int(12 * day / c.step)
+			start := int(6 * day / c.step)
 			second := start + 3 + c.gap
 			alarmed := false
 			for i := range second + 3 {
@@ -317,7 +317,7 @@ func TestEpisodeBound(t *testing.T) {
 		track := est.NewTrack("k")
 		level, often := 0., rapid.SampledFrom([]int{2, 5, 40}).Draw(t, "often")
 		begun, again := 0, map[string]int{}
-		for i := range rapid.SampledFrom([]int{200, 1500}).Draw(t, "length") {
+		for i := range rapid.SampledFrom([]int{200, 800}).Draw(t, "length") {
 			switch rng.IntN(often) {
 			case 0:
 				level += 3 * rng.NormFloat64() * math.Abs(level+1)
