@@ -166,3 +166,19 @@ func TestPaths(t *testing.T) {
 		}
 	}
 }
+
+// Turned warns if the choices of more than half of the subjects are more probable with the words swapped.
+func TestTurned(t *testing.T) {
+	for _, c := range []struct {
+		swapped []bool
+		warned  bool
+	}{{[]bool{true, false}, false}, {[]bool{true, true, false}, true}, {[]bool{true, false, false}, false}} {
+		table := &Table{}
+		for _, swapped := range c.swapped {
+			table.rows = append(table.rows, row{key: "s", swapped: swapped})
+		}
+		if text := table.Turned(); (text != "") != c.warned {
+			t.Errorf("%v: %q", c.swapped, text)
+		}
+	}
+}
