@@ -120,12 +120,3 @@ func TestFirstWeekAfterPast(t *testing.T) {
 		t.Errorf("%v messages by week: the third has %.2f of the mean of the later ones", alerted, alerted.first())
 	}
 }
-
-// go test ./hafvf/keyed/fleet -run - -bench FirstWeek -benchtime 1x
-func BenchmarkFirstWeekAfterPast(b *testing.B) {
-	for b.Loop() {
-		alerted := usualFleet{200, 8}.messages(b, 55)
-		b.Log(alerted)
-		b.ReportMetric(alerted.first(), "of-later-weeks")
-	}
-}
