@@ -3,12 +3,10 @@ package keyed
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	"hafvf/hafvf"
-	"hafvf/hafvf/usual"
 )
 
 // A key that is encoded and decoded after each observation has the same estimates, to the last bit, as one that is
@@ -81,41 +79,5 @@ func TestRestoreEachObservation(t *testing.T) {
 				decoded = must(est.RestoreTrack("k", must(decoded.AppendBinary(nil))))
 			}
 		})
-	}
-}
-
-// Shifts that change every week raise at most two alarms per key after four weeks. A track that is encoded and decoded
-// every day continues identically, with free days, alternating weeks and holidays.
-func TestAlternatingShifts(t *testing.T) {
-	cfg := Recommended("normal")
-	cfg.Alarms.Holidays = usual.Holidays{Dates: []string{"2026-03-18", "2026-04-07", "2026-04-22"}}
-	est := newEstimator(t, cfg)
-	start := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC) // a Monday
-	for key := range 4 {
-		rng := rand.New(rand.NewPCG(uint64(key), 7))
-		whole, decoded, alarms := est.NewTrack("k"), est.NewTrack("k"), 0
-		for i := range 12 * 168 {
-			now := start.Add(time.Duration(i) * time.Hour)
-			first, x := 6+8*(i/168%2), 3+.5*rng.NormFloat64()
-			work := now.Weekday() != time.Friday && now.Weekday() != time.Saturday && now.Hour() >= first && now.Hour() < first+8
-			if work && !slices.Contains(cfg.Alarms.Holidays.Dates, now.Format(time.DateOnly)) {
-				x += 30 + 2*rng.NormFloat64()
-			}
-			o := Observation{X: [][]float64{{x}}, Time: now}
-			want, got := est.Estimate(whole, o.Clone()), est.Estimate(decoded, o)
-			b, _ := want.AppendBinary(nil)
-			if a, _ := got.AppendBinary(nil); string(a) != string(b) {
-				t.Fatalf("observation %d: %+v, want %+v", i, got.Detection, want.Detection)
-			}
-			if i >= 4*168 && want.Alarm != nil {
-				alarms++
-			}
-			if i%24 == 0 {
-				decoded = must(est.RestoreTrack("k", must(decoded.AppendBinary(nil))))
-			}
-		}
-		if t.Logf("key %d: %d alarms", key, alarms); alarms > 2 {
-			t.Errorf("key %d: %d alarms after four weeks", key, alarms)
-		}
 	}
 }

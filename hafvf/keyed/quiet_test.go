@@ -231,30 +231,6 @@ func TestQuietOverlapMaximum(t *testing.T) {
 	expect.Same(t, time.Duration(math.MaxInt64), always.overlap(start, end))
 }
 
-// A value that is still different after a quiet time raises an alarm.
-func TestQuietChangeAlarmsLater(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 1))
-	cfg := Recommended("normal")
-	minuteTime := func(i int) time.Time { return sunday.Add(time.Duration(i) * time.Minute) }
-	cfg.Quiet = []QuietTime{{Match: "*", From: minuteTime(2000), To: minuteTime(2060)}}
-	k := expect.Get(expect.Get(NewEstimator(cfg))(t).Open("k", nil))(t)
-	var alarms []time.Time
-	for i := range 2100 {
-		x := rng.NormFloat64()
-		if i >= 2010 {
-			x += 12
-		}
-		for e, err := range k.Estimates(Value(minuteTime(i), "", x)) {
-			if expect.OK(t, err); e.Alarm != nil {
-				alarms = append(alarms, e.Time)
-			}
-		}
-	}
-	if n := len(alarms); n == 0 || alarms[n-1].Before(minuteTime(2060)) || alarms[n-1].After(minuteTime(2063)) {
-		t.Errorf("alarms at %v, want one soon after %v", alarms, minuteTime(2060))
-	}
-}
-
 // QuietOverlap estimates how many observations of a state are in an added quiet time, but not in the present ones. New
 // quiet times apply to keys that are opened later.
 func TestQuietOverlap(t *testing.T) {

@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -98,30 +97,5 @@ func TestEpisodesBecomeNormal(t *testing.T) {
 	})
 	if first, second := sd(estimates, 760)/sd(estimates, 700), sd(estimates, 960)/sd(estimates, 700); first > 1.3 || second < 3 {
 		t.Errorf("the sd is %.3g times its earlier value after the first episode, and %.3g times after the second", first, second)
-	}
-}
-
-// After the values have returned there is no alarm: the running means of the profile no longer include the episode.
-func TestEpisodeEndRaisesNoAlarm(t *testing.T) {
-	for _, n := range []int{4, 8, 12, 16} {
-		after := 0
-		for seed := range uint64(10) {
-			rng := rand.New(rand.NewPCG(seed, uint64(n)))
-			est := newEstimator(t, Recommended("normal"))
-			track := est.NewTrack("k")
-			for i := range 1700 {
-				x := 35 + 5*rng.NormFloat64()
-				if i >= 1500 && i < 1500+n {
-					x += 60
-				}
-				e := est.Estimate(track, Value(time.Unix(int64(1800*i), 0), fmt.Sprint(i), x))
-				if i >= 1500+n && i < 1560+n && e.Alarm != nil {
-					after++
-				}
-			}
-		}
-		if after > 1 {
-			t.Errorf("episodes of %d observations: %d alarms after their ends, of 10 keys", n, after)
-		}
 	}
 }
