@@ -182,3 +182,14 @@ func TestTurned(t *testing.T) {
 		}
 	}
 }
+
+// Key leaves out the choice, wherever it is in the key.
+func TestKeyLacksChoice(t *testing.T) {
+	for key, lacks := range map[string]bool{"[option, subject]": true, "[subject, option]": true, "subject": false} {
+		c := parsed(t, "model: {family: bernoulli}\nlevels: [{alpha: 9, beta: 1}]\nsource: {csv: {path: in.csv, key: "+key+"}}\n")
+		f := expect.Get(New(&c.Settings, Source{Key: c.Source.Files().Key}, "top", Response{Choice: "option"}))(t)
+		names, got := f.Key()
+		expect.Same(t, []string{"subject"}, names, key)
+		expect.Same(t, lacks, got, key)
+	}
+}

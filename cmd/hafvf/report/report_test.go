@@ -534,3 +534,14 @@ func TestSeriesKeepsExtremes(t *testing.T) {
 		t.Error("the largest score is missing")
 	}
 }
+
+// A series is thinned as soon as it has the limit of points.
+func TestSeriesLimit(t *testing.T) {
+	var s series
+	for i := range 100 {
+		s.add(&Estimate{Time: time.Unix(int64(i), 0)}, 100)
+	}
+	if n := len(s.points); n > 60 || s.seen != 100 {
+		t.Errorf("%d points of %d", n, s.seen)
+	}
+}
