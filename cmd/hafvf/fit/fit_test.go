@@ -193,3 +193,21 @@ func TestKeyLacksChoice(t *testing.T) {
 		expect.Same(t, lacks, got, key)
 	}
 }
+
+// If a subject prefers the option with the better outcomes, beta is inside its bounds, not at the lower one.
+func TestMaximiseBeta(t *testing.T) {
+	var records strings.Builder
+	records.WriteString("subject,option,time,x\n")
+	for i := range 40 {
+		option, x := "a", 1
+		if i%5 == 2 {
+			option, x = "b", 0
+		}
+		fmt.Fprintf(&records, "s,%s,2026-01-01T00:%02d:00Z,%d\n", option, i, x)
+	}
+	f := read(t, "{family: bernoulli}", "top", Response{Choice: "option"}, records.String())
+	maximum := f.Table(false, func(_, _ int) {}).rows[0].maximum
+	if beta, p := maximum.Values[f.searched], f.paths[f.searched]; !(beta > p.Lower && beta < p.Upper) {
+		t.Errorf("beta is %g, of %g to %g", beta, p.Lower, p.Upper)
+	}
+}

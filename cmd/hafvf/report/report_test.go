@@ -260,7 +260,7 @@ func TestPageIsBounded(t *testing.T) {
 	if inGroups != n || p.Map.GroupsLeft == 0 {
 		t.Errorf("groups have %d alarms, %d groups are left out", inGroups, p.Map.GroupsLeft)
 	}
-	if p.Alarms != n || len(p.Rows) != maxRows || p.RowsLeft != n-maxRows || p.Map.Shown != shownKeys || p.Map.Left != 30000-shownKeys {
+	if p.Alarms != n || len(p.Rows) != 1000 || p.RowsLeft != n-1000 || p.Map.Shown != shownKeys || p.Map.Left != 30000-shownKeys {
 		t.Errorf("%d alarms, %d rows and %d left, %d keys on the map and %d left", p.Alarms, len(p.Rows), p.RowsLeft, p.Map.Shown, p.Map.Left)
 	}
 	containsTexts(t, page, "29,000 more keys with alarms have no row.", fmt.Sprintf("%s more groups have no row, with %s alarms.", grouped(int64(p.Map.GroupsLeft)), grouped(int64(p.Map.AlarmsLeft))), "The 1,000 largest of 60,000 alarms, by size. 59,000 are not in the table.")
