@@ -19,7 +19,7 @@ func TestEpisodesAreForgotten(t *testing.T) {
 	for _, c := range []struct {
 		step time.Duration
 		n    int
-	}{{time.Minute, 700}, {time.Minute, 7000}, {5 * time.Minute, 700}, {5 * time.Minute, 3000}, {time.Hour, 400}, {time.Hour, 2000}, {24 * time.Hour, 300}, {24 * time.Hour, 1000}} {
+	}{{time.Minute, 700}, {time.Minute, 3000}, {5 * time.Minute, 700}, {5 * time.Minute, 3000}, {time.Hour, 400}, {time.Hour, 2000}, {24 * time.Hour, 300}, {24 * time.Hour, 1000}} {
 		limit := min(c.n/10, 500)
 		switch c.step {
 		case time.Hour:
@@ -27,18 +27,18 @@ func TestEpisodesAreForgotten(t *testing.T) {
 		case 24 * time.Hour:
 			limit = min(limit, usual.MaxRest)
 		}
+		est, source := newEstimator(t, Recommended("normal")), rand.NewPCG(7, uint64(c.n))
+		draw := func(rng *rand.Rand, i int) (o Observation, noise float64) {
+			x, noise := 100+rng.NormFloat64(), rng.NormFloat64()
+			return Value(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(i)*c.step), "", x), noise
+		}
+		learned, learnRNG := must(est.Open("k", nil)), rand.New(source)
+		for i := range c.n {
+			o, _ := draw(learnRNG, i)
+			learnNow(&learned, new(Estimate), &o)
+		}
+		before, _ := learned.AppendBinary(nil)
 		for _, long := range []int{1, 5, 20, limit} {
-			est, source := newEstimator(t, Recommended("normal")), rand.NewPCG(7, uint64(c.n*long))
-			draw := func(rng *rand.Rand, i int) (o Observation, noise float64) {
-				x, noise := 100+rng.NormFloat64(), rng.NormFloat64()
-				return Value(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(i)*c.step), "", x), noise
-			}
-			learned, learnRNG := must(est.Open("k", nil)), rand.New(source)
-			for i := range c.n {
-				o, _ := draw(learnRNG, i)
-				learnNow(&learned, new(Estimate), &o)
-			}
-			before, _ := learned.AppendBinary(nil)
 			for _, size := range []float64{10, 1e3, 1e6} {
 				for shape, deviation := range map[string]func(pos int, noise float64) float64{
 					"level":   func(int, float64) float64 { return 1 },
