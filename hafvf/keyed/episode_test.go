@@ -398,3 +398,18 @@ func TestEpisodeOngoing(t *testing.T) {
 		t.Errorf("%d present states", n)
 	}
 }
+
+// After an episode the profile is restored. Another episode soon after it is learned, because episodes may be normal
+// for the stream.
+func TestEpisodesBecomeNormal(t *testing.T) {
+	sd := func(estimates []Estimate, i int) float64 { return estimates[i].Detection.Usual.SD[0] }
+	estimates := watched(t, Recommended("normal"), 1100, 0, 5*time.Minute, func(i int, x float64) float64 {
+		if i >= 700 && i < 705 || i >= 900 && i < 905 {
+			return x + 100
+		}
+		return x
+	})
+	if first, second := sd(estimates, 760)/sd(estimates, 700), sd(estimates, 960)/sd(estimates, 700); first > 1.3 || second < 3 {
+		t.Errorf("the sd is %.3g times its earlier value after the first episode, and %.3g times after the second", first, second)
+	}
+}
