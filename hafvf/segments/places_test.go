@@ -150,39 +150,6 @@ func TestPlacesAreCalibrated(t *testing.T) {
 	}
 }
 
-// Changes of a session that is cut have their intervals across the cuts.
-func TestPlacesInParts(t *testing.T) {
-	x := make([]float64, 900)
-	rng := rand.New(rand.NewPCG(3, 3))
-	for i := range x {
-		x[i] = rng.NormFloat64()
-		if i >= 299 && i < 640 {
-			x[i] += 1.5
-		}
-	}
-	s := segments.NewSegmenter(familytest.OfStreams(t, "normal"), 10)
-	whole := s.Smooth(familytest.Single(x))
-	parts := s.Segment(familytest.Single(x[:300]), nil, familytest.Single(x[300:600]), familytest.Single(x[600:]))
-	var got []expfam.ChangeInterval
-	offset := 0
-	for _, g := range parts {
-		for _, p := range g.Places() {
-			p.From, p.To = p.From+offset, p.To+offset
-			got = append(got, p)
-		}
-		offset += g.Len()
-	}
-	if len(got) != 2 || len(whole.Places()) != 2 {
-		t.Fatalf("places %v, of the whole %v", got, whole.Places())
-	}
-	for k, p := range whole.Places() {
-		q := got[k]
-		if max(p.From-q.From, q.From-p.From, p.To-q.To, q.To-p.To) > 1 || math.Abs(p.Evidence-q.Evidence) > .1*p.Evidence {
-			t.Errorf("place %d of parts %+v, of the whole %+v", k, q, p)
-		}
-	}
-}
-
 // BenchmarkPlaces prints how often the intervals of changes contain the true one: the number of true changes
 // within 30 of a reported one or in its interval, and the share of them in the interval; the same for intervals
 // of five places or more; and for changes with a probability of .9 to .99, and above .99, their number, the
