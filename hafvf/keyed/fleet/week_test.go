@@ -116,7 +116,7 @@ func (p perWeek) first() float64 {
 func TestFirstWeekAfterPast(t *testing.T) {
 	expect.Long(t, "weeks of minutes of a fleet")
 	t.Parallel()
-	if alerted := (usualFleet{10, 6}).messages(t, 55); alerted.first() > 1.3 {
+	if alerted := (usualFleet{8, 5}).messages(t, 55); alerted.first() > 1.3 {
 		t.Errorf("%v messages by week: the third has %.2f of the mean of the later ones", alerted, alerted.first())
 	}
 }
