@@ -384,8 +384,8 @@ func TestLastSteps(t *testing.T) {
 			}
 			fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[%s]}}`, strings.Join(found, ","))
 		}))
-		_, err := Last(t.Context(), Source{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}, Query: "up", Step: time.Minute, MaxSeries: 1000}, 100)
-		expect.OK(t, err)
+		server := httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}
+		expect.Get(Last(t.Context(), Source{Server: server, Query: "up", Step: time.Minute, MaxSeries: 1000}, 100))(t)
 		expect.Same(t, want, steps, series, " series")
 		s.Close()
 	}

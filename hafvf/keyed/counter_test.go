@@ -273,7 +273,8 @@ func TestWraps(t *testing.T) {
 // An increase raises no alarm if a fall and the rise after it are a quarter of it or more. Smaller falls do not matter.
 func TestSmallFallsDoNotMatter(t *testing.T) {
 	for fall, partial := range map[float64]bool{.1: false, .45: false, .55: true} {
-		est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: time.Minute, Value: Increase}}})
+		increase := &AggregateConfig{Aggregation: Aggregation{Every: time.Minute, Value: Increase}}
+		est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: increase})
 		e := open(t, est, nil)
 		var got []Observation
 		for i, v := range []float64{10, 10, 11, 12, 12 - fall, 15, 16, 16} {

@@ -107,8 +107,9 @@ func stories() []story {
 		{key: "pair", base: 20, noise: .05, change: plus(8), kinds: "novelty", set: func(c *Config) {
 			c.Filter.Family, c.Filter.Dim, c.Values = "mvnormal", 2, []string{"in_bytes", "out_bytes"}
 		}, shape: func(x float64) [][]float64 { return [][]float64{{50 - x/2, x}} }},
-		{key: "unnamed", base: 20, noise: .05, change: plus(8), kinds: "novelty", set: func(c *Config) { c.Filter.Family, c.Filter.Dim = "mvnormal", 2 },
-			shape: func(x float64) [][]float64 { return [][]float64{{50 - x/2, x}} }},
+		{key: "unnamed", base: 20, noise: .05, change: plus(8), kinds: "novelty", set: func(c *Config) {
+			c.Filter.Family, c.Filter.Dim = "mvnormal", 2
+		}, shape: func(x float64) [][]float64 { return [][]float64{{50 - x/2, x}} }},
 		{key: "boiler", base: 20, noise: .05, change: plus(8), kinds: "novelty", set: func(c *Config) {
 			c.Filter.Family, c.Filter.Dim, c.Values = "regression", 2, []string{"outside", "load"}
 		}, shape: func(x float64) [][]float64 { return [][]float64{{1, x}} }},

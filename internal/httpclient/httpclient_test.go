@@ -105,7 +105,8 @@ func TestBound(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && (err.Error() != c.want || !errors.As(err, new(TooLong))) {
 			t.Errorf("%+v: %v", c, err)
 		}
-		if want := map[int]int{200: min(c.length, bound), 500: c.length}[c.code]; err == nil && c.length > 0 && len(body) != want || len(body) > 1<<20 {
+		if want := map[int]int{200: min(c.length, bound), 500: c.length}[c.code]; err == nil && c.length > 0 && len(body) != want ||
+			len(body) > 1<<20 {
 			t.Errorf("%+v: %d bytes", c, len(body))
 		}
 		<-finished

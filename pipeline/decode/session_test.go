@@ -10,7 +10,8 @@ import (
 
 // A row of a table with session.by has its session and its key, or the reason why it has no session.
 func TestSessionOfRow(t *testing.T) {
-	c := expect.Get(config.Parse("c", []byte("transform: smooth\norder: arrival\nmodel: {family: normal}\nsession: {by: [block]}\nsource: {csv: {path: in.csv, time: ''}}"), nil))(t)
+	const text = "transform: smooth\norder: arrival\nmodel: {family: normal}\nsession: {by: [block]}\nsource: {csv: {path: in.csv, time: ''}}"
+	c := expect.Get(config.Parse("c", []byte(text), nil))(t)
 	_, fields := Files(c)
 	p := expect.Get(NewParser(fields))(t)
 	for _, r := range []struct {
