@@ -100,7 +100,7 @@ func TestPredictive(t *testing.T) {
 	expect.Long(t, "integrals of densities")
 	rng := rand.New(rand.NewPCG(3, 5))
 	worst, used := 0.0, NewFilter(normalOf(0, 1, 1, 1), nil, 1)
-	for i := range length(20_000) {
+	for i := range length(10_000) {
 		family := []string{"normal", "bernoulli", "poisson", "exponential", "mvnormal"}[i%5]
 		params := Params{}
 		if family == "mvnormal" {

@@ -180,7 +180,7 @@ func randomStream(n, keys int) []input {
 // Estimates equal those of a plain loop: for observations in order, out of order within the lateness, or in the
 // order of arrival.
 func TestFilterEqualsLoop(t *testing.T) {
-	in := randomStream(3000, 150)
+	in := randomStream(900, 45)
 	shuffled := slices.Clone(in)
 	rng := rand.New(rand.NewPCG(5, 6))
 	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })

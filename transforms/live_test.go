@@ -70,7 +70,7 @@ func testLive(t *testing.T, cells []string, lateness int) {
 func TestFilterLiveManyKeys(t *testing.T) {
 	expect.Long(t, "many keys")
 	eachCells(t, func(t *testing.T, cells []string) {
-		const keys, steps, bound = 600, 60, 11
+		const keys, steps, bound = 200, 40, 11
 		c := &testCase{out: map[string][]keyed.Estimate{}}
 		cases.Store(t.Name(), c)
 		var events []any

@@ -107,7 +107,7 @@ func sessionStream(n, keys int) []input {
 func TestSmoothEqualsLoop(t *testing.T) {
 	for name, cfg := range map[string]transforms.SmoothConfig{"levels": sessions, "segments": segments} {
 		t.Run(name, func(t *testing.T) {
-			in := sessionStream(5000, 300)
+			in := sessionStream(1500, 90)
 			want := smoothLoop(t, cfg, in)
 			rng := rand.New(rand.NewPCG(5, 6))
 			rng.Shuffle(len(in), func(i, j int) { in[i], in[j] = in[j], in[i] })

@@ -362,13 +362,15 @@ func recovered(t *testing.T, seed uint64, subjects, trials int) (top, beta [2][]
 
 // Fits recover the parameters of simulated choices, and their intervals contain them.
 func TestChoicesAreRecovered(t *testing.T) {
-	if testing.Short() {
-		t.Skip("five fits of forty subjects")
+	expect.Long(t, "fits of many subjects")
+	seeds, subjects, minShare, maxShare := uint64(1), 15, .8, 1.
+	if *e2e.Long {
+		seeds, subjects, minShare, maxShare = 5, 40, .9, .98
 	}
 	var errors []float64
 	var contained []bool
-	for seed := range uint64(5) {
-		top, beta, intervals := recovered(t, seed, 40, 240)
+	for seed := range seeds {
+		top, beta, intervals := recovered(t, seed, subjects, 240)
 		if r := stat.Correlation(top[0], top[1], nil); !(r >= .75) {
 			t.Errorf("seed %d: r of top is %.2f", seed, r)
 		}
@@ -387,7 +389,7 @@ func TestChoicesAreRecovered(t *testing.T) {
 			n++
 		}
 	}
-	if share := float64(n) / float64(len(contained)); !(share >= .9 && share <= .98) {
+	if share := float64(n) / float64(len(contained)); !(share >= minShare && share <= maxShare) {
 		t.Errorf("%.3f of the intervals contain the true value", share)
 	}
 	t.Logf("median of |beta/true - 1| %.3f, %d of %d intervals contain the true value", errors[len(errors)/2], n, len(contained))

@@ -103,6 +103,8 @@ func TestExitCodes(t *testing.T) {
 		{"check of no states", "check ok.yaml --states none.bin", 1, "none.bin is not a file of states"},
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
 		{"sessions without a table", "sessions estimates.jsonl", 2, "sessions needs -o"},
+		{"sessions in a spreadsheet", "sessions estimates.jsonl -o a.xlsx", 2, "a table is a .csv or a .parquet file"},
+		{"sessions with an interval of 1", "sessions estimates.jsonl -o a.csv --interval 1", 2, "give a probability above 0 and below 1"},
 		{"sessions of estimates", "sessions -o a.csv estimates.jsonl", 2, "estimates.jsonl contains estimates"},
 		{"sessions of nothing", "sessions empty.jsonl -o a.csv", 1, "contains no records"},
 		{"sessions over their records", "sessions estimates.jsonl -o linked.csv", 2, "linked.csv is an input"},
@@ -169,17 +171,6 @@ func TestNoSecretIsShown(t *testing.T) {
 		if strings.HasPrefix(args, "run") && !strings.Contains(args, "--explain") && (code == 0 || stderr == "") {
 			t.Errorf("hafvf %s: exit %d: %s", args, code, stderr)
 		}
-	}
-}
-
-func TestRunReadsStandardInput(t *testing.T) {
-	dir := e2e.Folder(t, map[string]string{"c.yaml": "model: {family: normal}\nsource: {csv: {path: '-'}}\n"})
-	code, stdout, stderr := program.Run(t, dir, goodCSV, "run", "c.yaml")
-	if code != 0 || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, `"id":"stdin:2"`) {
-		t.Errorf("exit %d\n%s\n%s", code, stdout, stderr)
-	}
-	if !strings.Contains(stderr, `"place":"stdin:3","raw":"a,2026-01-01T00:00:01Z,oops"`) {
-		t.Errorf("no dead letter in %s", stderr)
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -132,49 +131,4 @@ func TestPipePauses(t *testing.T) {
 		return strings.Contains(string(b), `"kind":"incident"`)
 	})
 	d.Stop(t)
-}
-
-// Quiet times of a file and marks take effect while a pipe is read, and --listen serves its incidents.
-func TestPipeFollowsFiles(t *testing.T) {
-	dir := e2e.Folder(t, map[string]string{
-		"c.yaml":      fmt.Sprintf(pipeConfig, "", "", "incidents: true\nquiet: [{file: quiet.jsonl}]\nmarks: {jsonl: {path: marks.jsonl}}\nstate: states\n"),
-		"quiet.jsonl": "",
-	})
-	lines := pipeRecords(12, 500)
-	d := program.Pipe(t, dir, "run", "c.yaml", "--listen", "127.0.0.1:0")
-	d.Say(t, strings.Join(lines[:12*290], ""))
-	var alone struct{ ID, Key string }
-	d.Eventually(t, "the alarm of k0 is delivered", func() bool {
-		b, _ := os.ReadFile(filepath.Join(dir, "alerts.jsonl"))
-		for line := range strings.Lines(string(b)) {
-			if strings.Contains(line, `"key":"k0"`) && strings.Contains(line, "2024-01-12T06:00:00Z") {
-				return json.Unmarshal([]byte(line), &alone) == nil
-			}
-		}
-		return false
-	})
-	if code, _, stderr := program.Run(t, dir, "", "mark", "alerts.jsonl", alone.ID, "false", "--key", alone.Key, "--config", "c.yaml"); code != 0 {
-		t.Fatal(stderr)
-	}
-	expect.OK(t, os.WriteFile(filepath.Join(dir, "quiet.jsonl"), []byte(`{"match":"k1*","from":"2024-01-13T00:00:00Z","to":"2024-01-14T00:00:00Z"}`+"\n"), 0o600))
-	d.Eventually(t, "both are in force", func() bool {
-		return strings.Contains(d.Log(), "marks applied") && strings.Contains(d.Log(), "quiet times of files applied")
-	})
-	d.Say(t, strings.Join(lines[12*290:12*400], ""))
-	d.Eventually(t, "the incident is delivered", func() bool {
-		b, _ := os.ReadFile(filepath.Join(dir, "alerts.jsonl"))
-		return strings.Contains(string(b), `"kind":"incident"`) && strings.Contains(string(b), "2024-01-14T18:00:00Z")
-	})
-	d.CloseInput(t)
-	d.Ends(t, 0)
-	alarmed := map[string]bool{}
-	for _, line := range sortedLines(t, dir, "alerts.jsonl") {
-		var a struct{ Key, Kind, Time string }
-		expect.OK(t, json.Unmarshal([]byte(line), &a))
-		alarmed[a.Key+" "+a.Kind+" "+a.Time] = true
-	}
-	const storm = " novelty 2024-01-13T12:00:00Z"
-	if alarmed["k0"+storm] || alarmed["k1"+storm] || alarmed["k10"+storm] || !alarmed["k2"+storm] {
-		t.Errorf("alarms %v", alarmed)
-	}
 }

@@ -44,8 +44,8 @@ func gapRecords(keys int, step time.Duration, n, years int) string {
 // No loop over time is unbounded: a gap of 8,000 years takes as many steps as one of 20 years, in each statement of
 // the program. Run times would not show this on a busy machine, so the program is built with statement counters.
 func TestLongGaps(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program with counters of statements, half a minute of CPU time")
+	if !*e2e.Long {
+		t.Skip("-long builds the program with counters of statements, half a minute of CPU time")
 	}
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "hafvf")

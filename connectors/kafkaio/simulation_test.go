@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 60, "minimum number of schedules that TestSimulation runs")
+	schedules = flag.Int("schedules", 50, "minimum number of schedules that TestSimulation runs")
 	forTime   = flag.Duration("for", 0, "how long TestSimulation draws schedules")
 	firstSeed = flag.Int("first-seed", 1, "seed of TestSimulation's first batch of schedules")
 	rates     = flag.Bool("rates", false, "measure how many schedules it takes to find each bug that the simulation knows")

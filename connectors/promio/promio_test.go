@@ -371,6 +371,26 @@ func TestLastPartial(t *testing.T) {
 	}
 }
 
+// Last asks for as many steps as give about maxPoints points of all series.
+func TestLastSteps(t *testing.T) {
+	for series, want := range map[int]time.Duration{0: 100, 1: 100, 4: 25, 200: 2} {
+		steps := time.Duration(0)
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			start, end := expect.Get(strconv.ParseFloat(r.FormValue("start"), 64))(t), expect.Get(strconv.ParseFloat(r.FormValue("end"), 64))(t)
+			steps = time.Duration((end-start)/60) + 1
+			var found []string
+			for i := range series {
+				found = append(found, fmt.Sprintf(`{"metric":{"k":"%d"},"values":[[%f,"1"]]}`, i, end))
+			}
+			fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[%s]}}`, strings.Join(found, ","))
+		}))
+		server := httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}
+		expect.Get(Last(t.Context(), Source{Server: server, Query: "up", Step: time.Minute, MaxSeries: 1000}, 100))(t)
+		expect.Same(t, want, steps, series, " series")
+		s.Close()
+	}
+}
+
 // keyed returns each point in the window once and in order, whatever the server sends.
 func TestKeyedDropsPoints(t *testing.T) {
 	point := func(ms int64, v float64) model.SamplePair {

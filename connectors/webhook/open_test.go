@@ -195,3 +195,16 @@ func BenchmarkOpenAlerts(b *testing.B) {
 		b.ReportMetric(float64(requests), "requests/repeat")
 	}
 }
+
+// A repeat that fails for a while is an outage; a refused repeat is not.
+func TestOutboxRepeatOutage(t *testing.T) {
+	for code, outage := range map[int]bool{503: true, 400: false} {
+		_, server := receive(t, code)
+		o, _ := open(t, OutboxConfig{Sink: Sink{URL: secret.Text{Text: server.URL}, Form: "alertmanager", Repeat: time.Hour}})
+		o.repeat([]Alert{lasting("s", "silent", "")})
+		if reason := o.Stats().Reason; (reason != "") != outage {
+			t.Errorf("%d: %q", code, reason)
+		}
+		o.Close(0, 0)
+	}
+}

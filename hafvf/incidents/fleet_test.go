@@ -555,11 +555,9 @@ func TestRestoreRefuses(t *testing.T) {
 		if _, err := incidents.Restore(incidents.Config{}, b[:n]); err == nil {
 			t.Errorf("the first %d of %d bytes are accepted", n, len(b))
 		}
-		for _, flip := range []byte{1, 0x80, 0xff} {
-			other := slices.Clone(b)
-			other[n] ^= flip
-			useRestored(t, other)
-		}
+		other := slices.Clone(b)
+		other[n] ^= []byte{1, 0x80, 0xff}[n%3]
+		useRestored(t, other)
 	}
 	if _, err := incidents.Restore(incidents.Config{}, append(slices.Clone(b), 0)); err == nil {
 		t.Error("another byte is accepted")

@@ -20,3 +20,19 @@ func TestIncidentStep(t *testing.T) {
 		expect.Same(t, left.step, inc.step, "without ", left.key)
 	}
 }
+
+// A key is noisy by three alarms outside incidents, which are older than an hour and younger than a week.
+func TestNoisy(t *testing.T) {
+	const now = 30 * day
+	for _, c := range []struct {
+		alone []moment
+		noisy bool
+	}{
+		{[]moment{now - 7*day + 1, now - day, now - hour}, true},
+		{[]moment{now - 7*day, now - day, now - hour}, false},
+		{[]moment{now - day, now - day, now - hour + 1}, false},
+	} {
+		f := &Fleet{keys: map[string]*key{"k": {alone: c.alone}}}
+		expect.Same(t, c.noisy, f.noisy("k", now), c.alone)
+	}
+}

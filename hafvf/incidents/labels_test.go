@@ -3,7 +3,6 @@ package incidents_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -69,43 +68,5 @@ func TestFleetLabelOutage(t *testing.T) {
 	}
 	if t.Log(right); right["job"] < 33 || right["rack"] < 32 || right["pair"] < 25 {
 		t.Error("want 33 of 34, 32 of 33, and 25 of 33 of the pairs, which have three series")
-	}
-}
-
-// A storm has most series, and is still open when first a job and then a rack have separate outages. Each is a page.
-func TestFleetOutagesAfterStorm(t *testing.T) {
-	for seed := range uint64(20) {
-		rng := rand.New(rand.NewPCG(seed, 8))
-		job, rack := rng.IntN(8), rng.IntN(6)
-		storm := begin.Add(2 * week)
-		f := newFleet(t, incidents.Config{By: []string{"rack", "job"}})
-		n := 0
-		alarm := func(key string, t time.Time) {
-			n++
-			f.Add(incidents.Alarm{ID: fmt.Sprint(n), Key: key, Time: t, Score: 9})
-		}
-		for j := range 8 {
-			for r := range 6 {
-				key := fmt.Sprintf(`p95{instance="%d-%d",job="j%d",rack="r%d"}`, j, r, j, r)
-				f.Register(key, begin, time.Minute, week)
-				if rng.Float64() < .8 {
-					alarm(key, storm)
-				}
-				if j == job && r > 0 {
-					alarm(key, storm.Add(30*time.Minute))
-				} else if r == rack && (j+job)%8 < 6 {
-					alarm(key, storm.Add(41*time.Minute))
-				}
-			}
-		}
-		var got []string
-		for _, e := range f.Advance(storm.Add(2 * time.Hour)).Events {
-			if e.Page && e.State == incidents.Opened {
-				got = append(got, e.Group)
-			}
-		}
-		if want := []string{"", fmt.Sprintf(`job="j%d"`, job), fmt.Sprintf(`rack="r%d"`, rack)}; !slices.Equal(got, want) {
-			t.Errorf("seed %d: pages of %q, want %q", seed, got, want)
-		}
 	}
 }

@@ -101,10 +101,7 @@ func (s second) pages(t expect.T, seed uint64) (count int, own []time.Duration) 
 // An open incident hides no other: an outage of one group after a storm is one page with its name within two steps. A
 // storm that ebbs, and a cause that spreads over all groups, do not cause a page per group.
 func TestFleetSecondOutage(t *testing.T) {
-	seeds := uint64(100)
-	if testing.Short() {
-		seeds = 20
-	}
+	const seeds uint64 = 20
 	for i, s := range []second{
 		{step: 5 * time.Minute, after: 24, grid: true}, {step: time.Minute, after: 120, grid: true},
 		{step: 5 * time.Minute, after: 24}, {step: time.Minute, after: 120},

@@ -14,7 +14,7 @@ import (
 func TestFleetLastingStorm(t *testing.T) {
 	f := newFleet(t, incidents.Config{})
 	rng := rand.New(rand.NewPCG(8, 9))
-	const keys, weeks = 240, 6
+	const keys, weeks = 240, 4
 	var names []string
 	for i := range keys {
 		names = append(names, fmt.Sprintf("s%d/r%d/h%d:m%d", i/120, i/30%4, i/6%5, i%6))

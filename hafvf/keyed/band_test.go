@@ -12,7 +12,7 @@ import (
 // Of the values of a key, .95 lie within 1.96 of the reported standard deviations, also if their tails are heavy, they
 // depend on each other, or the filter sees their logarithms. The standard deviations of the profile contain fewer.
 func TestBandContainsItsShare(t *testing.T) {
-	const n = 6000
+	const n = 4000
 	noises := map[string]func(*rand.Rand, float64) float64{
 		"normal": func(r *rand.Rand, _ float64) float64 { return r.NormFloat64() },
 		"t3": func(r *rand.Rand, _ float64) float64 {

@@ -269,3 +269,21 @@ func TestWraps(t *testing.T) {
 		}
 	}
 }
+
+// An increase raises no alarm if a fall and the rise after it are a quarter of it or more. Smaller falls do not matter.
+func TestSmallFallsDoNotMatter(t *testing.T) {
+	for fall, partial := range map[float64]bool{.1: false, .45: false, .55: true} {
+		increase := &AggregateConfig{Aggregation: Aggregation{Every: time.Minute, Value: Increase}}
+		est := newEstimator(t, Config{Filter: hafvf.Config{Family: "normal"}, Aggregate: increase})
+		e := open(t, est, nil)
+		var got []Observation
+		for i, v := range []float64{10, 10, 11, 12, 12 - fall, 15, 16, 16} {
+			o := Value(time.Unix(int64(20*i), 0), "", v)
+			take(t, &e, &o)
+			got = append(got, due(&e)...)
+		}
+		if o := got[1]; o.X[0][0] != 4 || o.Partial != partial {
+			t.Errorf("a fall of %g: %+v", fall, o)
+		}
+	}
+}

@@ -20,6 +20,29 @@ import (
 	"hafvf/hafvf/usual"
 )
 
+// watched returns the estimates of a key whose values vary by 1 around 20, with times if step is not 0. From
+// observation from on, edit changes the values.
+func watched(t *testing.T, cfg Config, n, from int, step time.Duration, edit func(i int, x float64) float64) (estimates []Estimate) {
+	t.Helper()
+	if step == 0 {
+		cfg.Order = Arrival
+	}
+	est := newEstimator(t, cfg)
+	track := est.NewTrack("k")
+	rng := rand.New(rand.NewPCG(2, 3))
+	for i := range n {
+		o := Value(time.Time{}, fmt.Sprint(i), 20+rng.NormFloat64())
+		if i >= from {
+			o.X[0][0] = edit(i-from, o.X[0][0])
+		}
+		if step != 0 {
+			o.Time = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i) * step)
+		}
+		estimates = append(estimates, est.Estimate(track, o))
+	}
+	return estimates
+}
+
 // An episode lasts until its key is calm. Its end is reported with the ID and the start of the onset, with the worst
 // value, and says where the values are.
 func TestEpisodeEnds(t *testing.T) {
@@ -105,42 +128,6 @@ func TestEpisodeEnds(t *testing.T) {
 	}
 }
 
-// An outage that recurs soon after its end raises an alarm, or is counted as resting or muted. The return of the values
-// raises no alarm: they score below 1 unless they are unusual themselves.
-func TestOutageRecurs(t *testing.T) {
-	const start, length = 4 * 1440, 30
-	rng := rand.New(rand.NewPCG(5, 1))
-	for k := range 12 {
-		gap := []int{20, 45, 70}[k%3]
-		est := newEstimator(t, Recommended("normal"))
-		track := est.NewTrack("k")
-		alerted, counted := 0, 0
-		for i := range start + 300 {
-			x, posAgain := 100+5*rng.NormFloat64(), i-start-length-gap
-			first, recurs := i >= start && i < start+length, posAgain >= 0 && posAgain < length
-			if first || recurs {
-				x -= 60
-			}
-			e := est.Estimate(track, Value(time.Date(2026, 3, 2, 0, i+17*k, 0, 0, time.UTC), "", x))
-			d := e.Detection
-			switch {
-			case i < start:
-			case first && e.Alarm != nil:
-				alerted++
-			case recurs && (e.Alarm != nil || d.Resting || d.Muted):
-				counted++
-			case !first && !recurs && e.Alarm != nil:
-				t.Errorf("key %d: an alarm at %g, %d minutes after the start", k, x, i-start)
-			case i >= start+length && i < start+length+20 && math.Abs(x-100) < 5 && d.Score >= 1:
-				t.Errorf("key %d: %g scores %g, %d minutes after the end", k, x, d.Score, i-start-length)
-			}
-		}
-		if alerted != 1 || counted == 0 {
-			t.Errorf("key %d: the outage raises %d alarms; %d observations alarm or are counted when it recurs after %d minutes", k, alerted, counted, gap)
-		}
-	}
-}
-
 // A shift ends with the level "new" or "still". A slow drift of 25 standard deviations in a week is not lost: a key is
 // reported again and again, its last report is within a quarter of the drift, and no end says that it is back to usual
 // after the drift has left two standard deviations.
@@ -210,7 +197,7 @@ func TestEpisodesThatBecomeWorse(t *testing.T) {
 	}
 	for _, step := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour} {
 		again := 0
-		for seed := range uint64(4) {
+		for seed := range uint64(2) {
 			rng := rand.New(rand.NewPCG(seed, uint64(step)))
 			est := newEstimator(t, Recommended("normal"))
 			track, start := est.NewTrack("k"), min(int(21*day/step), 10*288)
@@ -275,11 +262,11 @@ func TestSecondEvent(t *testing.T) {
 		gap  int // observations
 	}{{5 * time.Minute, 24}, {5 * time.Minute, 48}, {10 * time.Minute, 12}, {time.Hour, 6}} {
 		found := 0
-		for seed := range uint64(10) {
+		for seed := range uint64(6) {
 			rng := rand.New(rand.NewPCG(seed, 8))
 			est := newEstimator(t, Recommended("normal"))
 			track := est.NewTrack("k")
-			start := int(12 * day / c.step)
+			start := int(6 * day / c.step)
 			second := start + 3 + c.gap
 			alarmed := false
 			for i := range second + 3 {
@@ -294,8 +281,8 @@ func TestSecondEvent(t *testing.T) {
 				found++
 			}
 		}
-		if found < 9 {
-			t.Errorf("every %v, after %d: %d of 10 second events raise an alarm", c.step, c.gap, found)
+		if found < 5 {
+			t.Errorf("every %v, after %d: %d of 6 second events raise an alarm", c.step, c.gap, found)
 		}
 	}
 }
@@ -317,7 +304,7 @@ func TestEpisodeBound(t *testing.T) {
 		track := est.NewTrack("k")
 		level, often := 0., rapid.SampledFrom([]int{2, 5, 40}).Draw(t, "often")
 		begun, again := 0, map[string]int{}
-		for i := range rapid.SampledFrom([]int{200, 1500}).Draw(t, "length") {
+		for i := range rapid.SampledFrom([]int{200, 800}).Draw(t, "length") {
 			switch rng.IntN(often) {
 			case 0:
 				level += 3 * rng.NormFloat64() * math.Abs(level+1)
@@ -345,30 +332,6 @@ func TestEpisodeBound(t *testing.T) {
 	})
 }
 
-// The end of an alarm of single categories says that the new rate is usual from now on.
-func TestEpisodeOfCategories(t *testing.T) {
-	est := newEstimator(t, Recommended("bernoulli"))
-	track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(1, 2))
-	var kinds []string
-	for i := range 4000 {
-		p := .05
-		if i >= 3000 {
-			p = .6
-		}
-		x := 0.
-		if rng.Float64() < p {
-			x = 1
-		}
-		e := est.Estimate(track, Value(time.Unix(int64(60*i), 0), strconv.Itoa(i), x))
-		for _, a := range e.Alerts("k") {
-			kinds = append(kinds, a.Kind+" "+string(a.Level)+" "+string(a.Episode.State))
-		}
-	}
-	if diff := gocmp.Diff([]string{"change  open", "recovered new closed"}, kinds); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // Usual values are never shown on a side of zero on which the key has had no values.
 func TestUsualKeepsItsSign(t *testing.T) {
 	for _, sign := range []float64{1, -1} {
@@ -386,25 +349,6 @@ func TestUsualKeepsItsSign(t *testing.T) {
 			if e.Alarm != nil && e.Alarm.Usual.Mean[0]*sign < 0 {
 				t.Fatalf("observation %d: %s", i, e.Alarm.Message)
 			}
-		}
-	}
-}
-
-// A missing value is part of an open episode.
-func TestEpisodeOfMissingValues(t *testing.T) {
-	est := newEstimator(t, Recommended("normal"))
-	track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(1, 2))
-	for i := range 3000 {
-		x := 20 + rng.NormFloat64()
-		if i >= 2990 {
-			x += 30
-		}
-		if i == 2995 {
-			x = nan
-		}
-		e := est.Estimate(track, Value(time.Unix(int64(300*i), 0), strconv.Itoa(i), x))
-		if r := e.Detection.Episode; i >= 2990 && (r == nil || r.ID != "2990" || r.State != EpisodeOpen) {
-			t.Errorf("observation %d: %+v", i, r)
 		}
 	}
 }
@@ -452,5 +396,20 @@ func TestEpisodeOngoing(t *testing.T) {
 	}
 	if n < 20 {
 		t.Errorf("%d present states", n)
+	}
+}
+
+// After an episode the profile is restored. Another episode soon after it is learned, because episodes may be normal
+// for the stream.
+func TestEpisodesBecomeNormal(t *testing.T) {
+	sd := func(estimates []Estimate, i int) float64 { return estimates[i].Detection.Usual.SD[0] }
+	estimates := watched(t, Recommended("normal"), 1100, 0, 5*time.Minute, func(i int, x float64) float64 {
+		if i >= 700 && i < 705 || i >= 900 && i < 905 {
+			return x + 100
+		}
+		return x
+	})
+	if first, second := sd(estimates, 760)/sd(estimates, 700), sd(estimates, 960)/sd(estimates, 700); first > 1.3 || second < 3 {
+		t.Errorf("the sd is %.3g times its earlier value after the first episode, and %.3g times after the second", first, second)
 	}
 }

@@ -87,3 +87,28 @@ func TestDroppingExpiredKeysChangesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A key expires after Expire, the lateness and an interval, counted from its time or, in parts of a sixteenth of
+// Expire, from the time of its log.
+func TestExpiry(t *testing.T) {
+	last := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	cfg := Config{Filter: hafvf.Config{Family: "poisson"}, Expire: 16 * time.Hour, Lateness: time.Minute}
+	aggregated := cfg
+	aggregated.Lateness, aggregated.Aggregate = 0, &AggregateConfig{Aggregation: Aggregation{Every: time.Second, Value: Count}}
+	for _, c := range []struct {
+		cfg         Config
+		ahead, want time.Duration
+	}{
+		{cfg, 0, 16*time.Hour + time.Minute},
+		{cfg, 3*time.Hour + 59*time.Minute, 19*time.Hour + time.Minute},
+		{aggregated, 0, 16*time.Hour + time.Second},
+	} {
+		e := open(t, newEstimator(t, c.cfg), nil)
+		o := Value(last, "", 1)
+		o.LogTime = last.Add(c.ahead)
+		take(t, &e, &o)
+		if got := e.Expiry().Sub(last); got != c.want {
+			t.Errorf("a log %v ahead: it expires after %v, want %v", c.ahead, got, c.want)
+		}
+	}
+}

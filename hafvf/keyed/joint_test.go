@@ -36,9 +36,8 @@ func TestCorrelationThatTurns(t *testing.T) {
 						t.Error(e.Alarm.Message)
 					}
 				}
-				b, _ := track.AppendBinary(nil)
 				if i%100 == 99 {
-					track = must(est.RestoreTrack("web", b))
+					track = must(est.RestoreTrack("web", must(track.AppendBinary(nil))))
 				}
 				if hit {
 					found++

@@ -12,46 +12,6 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
-// LevelChange names the changes of simulated sessions, whose values have mean 0 and sd 1 before the change.
-func TestChangesOfLevels(t *testing.T) {
-	for _, c := range []struct {
-		n        int // values on each side
-		mean, sd float64
-		want     string
-		minimum  int // of 40 sessions
-	}{
-		{50, 0, 4, "scatter", 38},
-		{50, 0, .25, "scatter", 36},
-		{50, 3, 4, "both", 26},
-		{50, 3, 1, "mean", 38},
-		{20, 4, 1, "mean", 38},
-		{10, 6, 1, "mean", 38},
-		{5, 10, 1, "mean", 38},
-	} {
-		counts := map[string]int{}
-		for seed := range uint64(40) {
-			rng := rand.New(rand.NewPCG(seed, 11))
-			var observations []Observation
-			for i := range 2 * c.n {
-				x := rng.NormFloat64()
-				if i >= c.n {
-					x = c.mean + c.sd*x
-				}
-				observations = append(observations, Value(time.Unix(int64(i), 0).UTC(), "", x))
-			}
-			for i, s := range smoothed(t, RecommendedSmoothing("normal", time.Hour), observations) {
-				if s.Change && max(i-c.n, c.n-i) <= 5 {
-					counts[LevelChange(s.Segment.Before, s.Segment.Level())]++
-				}
-			}
-		}
-		t.Logf("%d + %d values, mean %g, sd %g: %v", c.n, c.n, c.mean, c.sd, counts)
-		if counts[c.want] < c.minimum {
-			t.Errorf("%d + %d values, mean %g, sd %g: %v, want %s in %d of 40", c.n, c.n, c.mean, c.sd, counts, c.want, c.minimum)
-		}
-	}
-}
-
 func TestLevelChange(t *testing.T) {
 	inf := math.Inf(1)
 	for _, c := range []struct {

@@ -24,7 +24,7 @@ func TestMonthlyDays(t *testing.T) {
 				cfg.Alarms.Monthly = []usual.MonthDay{usual.LastWorkingDay}
 			}
 			est := newEstimator(t, cfg)
-			const keys, days = 3, 700
+			const keys, days = 2, 700
 			onMonth, hits := 0, 0
 			for key := range uint64(keys) {
 				rng, track := rand.New(rand.NewPCG(key, 8)), est.NewTrack("bank")

@@ -103,7 +103,7 @@ func TestOneOutlier(t *testing.T) {
 						if !detect {
 							bound = 1.5
 						}
-						for _, n := range []int{51, 200} {
+						for _, n := range []int{51, 120} {
 							for size, moved := range s.movedBy(t, s.config(detect, season, scale), n) {
 								if !(moved < bound) {
 									t.Errorf("after %d observations: an outlier of %g moves predictions by %.3g standard deviations", n, size, moved)

@@ -31,7 +31,7 @@ func TestQuietRestoresState(t *testing.T) {
 		cfg := Recommended(rapid.SampledFrom([]string{"normal", "poisson", "bernoulli"}).Draw(t, "family"))
 		cfg.Silence = &SilenceConfig{}
 		cfg.Filter.WarmUp = min(cfg.Filter.WarmUp, 10)
-		start := sunday.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "from")) * time.Minute)
+		start := sunday.Add(time.Duration(rapid.IntRange(0, 200).Draw(t, "from")) * time.Minute)
 		cfg.Quiet = []QuietTime{
 			{Match: "a*", From: start, To: start.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "minutes")) * time.Minute)},
 			{Match: "*", Weekly: &Weekly{Day: time.Sunday, Clock: 2 * time.Hour, Lasts: 40 * time.Minute, Zone: "Europe/Berlin"}},
@@ -43,7 +43,7 @@ func TestQuietRestoresState(t *testing.T) {
 		}
 		times := newQuietIndex(cfg.Quiet).timesFor("a1")
 		withQuiet, withoutQuiet := expect.Get(est.Open("a1", nil))(t), expect.Get(est.Open("a1", nil))(t)
-		for i := range 500 {
+		for i := range 250 {
 			x := float64(rng.IntN(2))
 			quiet := !times.endAt(sunday.Add(time.Duration(i) * time.Minute)).IsZero()
 			if quiet && cfg.Filter.Family != "bernoulli" {
@@ -73,8 +73,9 @@ func TestQuietRestoresState(t *testing.T) {
 			if len(a) != 1 || a[0].Quiet || resultText(&a[0]) != resultText(&b[0]) {
 				t.Fatalf("at %v %s, without quiet times %s", o.Time, resultText(&a[0]), resultText(&b[0]))
 			}
-			state := expect.Get(withQuiet.AppendBinary(nil))(t)
-			withQuiet = expect.Get(est.Open("a1", state))(t)
+			if i%10 == 0 {
+				withQuiet = expect.Get(est.Open("a1", expect.Get(withQuiet.AppendBinary(nil))(t)))(t)
+			}
 		}
 		if withQuiet.n <= withoutQuiet.n {
 			t.Fatal("no quiet time")
@@ -228,30 +229,6 @@ func TestQuietOverlapMaximum(t *testing.T) {
 	start, end := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	always := newQuietIndex([]QuietTime{{Match: "*", Weekly: &Weekly{Day: time.Sunday, Lasts: 7 * 24 * time.Hour}}, {Match: "*", From: start, To: start.AddDate(250, 0, 0)}}).timesFor("k")
 	expect.Same(t, time.Duration(math.MaxInt64), always.overlap(start, end))
-}
-
-// A value that is still different after a quiet time raises an alarm.
-func TestQuietChangeAlarmsLater(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 1))
-	cfg := Recommended("normal")
-	minuteTime := func(i int) time.Time { return sunday.Add(time.Duration(i) * time.Minute) }
-	cfg.Quiet = []QuietTime{{Match: "*", From: minuteTime(2000), To: minuteTime(2060)}}
-	k := expect.Get(expect.Get(NewEstimator(cfg))(t).Open("k", nil))(t)
-	var alarms []time.Time
-	for i := range 2100 {
-		x := rng.NormFloat64()
-		if i >= 2010 {
-			x += 12
-		}
-		for e, err := range k.Estimates(Value(minuteTime(i), "", x)) {
-			if expect.OK(t, err); e.Alarm != nil {
-				alarms = append(alarms, e.Time)
-			}
-		}
-	}
-	if n := len(alarms); n == 0 || alarms[n-1].Before(minuteTime(2060)) || alarms[n-1].After(minuteTime(2063)) {
-		t.Errorf("alarms at %v, want one soon after %v", alarms, minuteTime(2060))
-	}
 }
 
 // QuietOverlap estimates how many observations of a state are in an added quiet time, but not in the present ones. New

@@ -122,45 +122,6 @@ func TestSeasonalPredictive(t *testing.T) {
 	}
 }
 
-// Results are on the scale of the data: with a known season, predictions and estimates follow it, before and after
-// a change.
-func TestSeasonRestored(t *testing.T) {
-	for name, c := range seasonalConfigs {
-		if strings.HasSuffix(name, "detects") {
-			continue
-		}
-		cfg := c.cfg
-		cfg.Season, cfg.Detect, cfg.Member, cfg.Bank = daily, &hafvf.Detect{}, nil, hafvf.DefaultBank()
-		est := newEstimator(t, Config{Filter: cfg})
-		track, rng := est.NewTrack("k"), rand.New(rand.NewPCG(2, 8))
-		squares, n := 0., 0.
-		for i := range 1500 {
-			season := math.Sin(2 * math.Pi * float64(i) / 24)
-			e := est.Estimate(track, Observation{Time: time.Unix(int64(i)*3600, 0).UTC(), X: [][]float64{c.x(rng, season)}})
-			last := len(e.Predicted.Mean) - 1
-			if i < 1000 || e.Detection.Stay < .5 {
-				continue
-			}
-			d := e.Predicted.Mean[last] - e.X[0][len(e.X[0])-1]
-			switch cfg.Family { // an error of 1 is a third of the season's amplitude
-			case "exponential":
-				d = 3 * (math.Log(e.Predicted.Mean[0]) - season)
-			case "poisson":
-				d = 3 * (math.Log(e.Predicted.Mean[0]/5) - season)
-			}
-			squares += d * d
-			n++
-			if r := math.Abs(e.Regime.Mean[last] - e.Estimate.Mean[last]); e.Detection.Stay > .9 && (r > e.Predicted.SD[last] || !(e.Regime.SD[last] < e.Predicted.SD[last])) {
-				t.Fatalf("%s: regime %v, estimate %v, predicted %v", name, e.Regime, e.Estimate, e.Predicted)
-			}
-		}
-		// The noise has a variance of 1, and the season a larger one.
-		if v := squares / n; v > 1.35 || n < 400 {
-			t.Errorf("%s: mean square %g of the errors of %g predictions", name, v, n)
-		}
-	}
-}
-
 // A season needs times.
 func TestSeasonNeedsTimes(t *testing.T) {
 	est := newEstimator(t, Config{Filter: seasonal.Filter, Order: Arrival})

@@ -1,7 +1,6 @@
 package keyed
 
 import (
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -49,59 +48,6 @@ func TestSegmented(t *testing.T) {
 		expect.Same(t, posterior, got.Posterior, i)
 		expect.Same(t, [...]float64{m.Memory(g.Sample(i)), g.Outlier(i)}, [...]float64{got.Memory, got.Outlier}, i)
 		expect.Same(t, i > 0 && i%20 == 0, got.Change, i)
-	}
-}
-
-// A segment can extend over the parts of a long session, and a change at the border of two parts is found.
-func TestSegmentsAcrossParts(t *testing.T) {
-	for name, c := range map[string]struct {
-		length  int
-		regimes []float64
-		max     int
-		edges   []int
-	}{
-		"no edge":           {100, []float64{0, 0, 0, 0}, 50, nil},
-		"at the cut":        {100, []float64{0, 0, 1, 1}, 100, []int{200}},
-		"not at a cut":      {100, []float64{0, 1, 1, 1}, 200, []int{100}},
-		"in every part":     {100, []float64{0, 1, 0, 1}, 150, []int{100, 200, 300}},
-		"also at the cut":   {100, []float64{0, 1, 0, 1}, 200, []int{100, 200, 300}},
-		"just after a cut":  {202, []float64{0, 1}, 200, []int{202}},
-		"just before a cut": {198, []float64{0, 1, 1}, 200, []int{198}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(uint64(c.length), 7))
-			start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-			var observations []Observation
-			for _, regime := range c.regimes {
-				for range c.length {
-					observations = append(observations, Value(start.Add(time.Duration(len(observations))*time.Second), "", 6*regime+rng.NormFloat64()))
-				}
-			}
-			observations = observations[:400]
-			cfg := SmoothConfig{Filter: hafvf.Config{Family: "normal"}, Gap: 10 * time.Second}
-			whole := smoothed(t, cfg, observations)
-			cfg.Max = c.max
-			var edges []int
-			for i, s := range smoothed(t, cfg, observations) {
-				if s.Change {
-					edges = append(edges, i)
-				}
-				w := whole[i]
-				if s.Missing != w.Missing || s.Split == "" {
-					t.Errorf("missing %t, split %q at %d", s.Missing, s.Split, i)
-				}
-				if i > 0 && math.IsNaN(s.ChangeEvidence) {
-					t.Errorf("no evidence at %d", i)
-				}
-				if distance := math.Abs(s.Estimate.Mean[0] - w.Estimate.Mean[0]); !(distance <= .3*w.Estimate.SD[0]) {
-					t.Errorf("estimate %d is %g sd from that of the whole session", i, distance/w.Estimate.SD[0])
-				}
-				if s.Segment.Start.Compare(w.Segment.Start) != 0 || s.Segment.N != w.Segment.N {
-					t.Errorf("segment %+v at %d, in the whole session %+v", s.Segment, i, w.Segment)
-				}
-			}
-			expect.Same(t, c.edges, edges, "edges")
-		})
 	}
 }
 

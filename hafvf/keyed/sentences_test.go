@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +107,16 @@ func stories() []story {
 		{key: "pair", base: 20, noise: .05, change: plus(8), kinds: "novelty", set: func(c *Config) {
 			c.Filter.Family, c.Filter.Dim, c.Values = "mvnormal", 2, []string{"in_bytes", "out_bytes"}
 		}, shape: func(x float64) [][]float64 { return [][]float64{{50 - x/2, x}} }},
+		{key: "unnamed", base: 20, noise: .05, change: plus(8), kinds: "novelty", set: func(c *Config) {
+			c.Filter.Family, c.Filter.Dim = "mvnormal", 2
+		}, shape: func(x float64) [][]float64 { return [][]float64{{50 - x/2, x}} }},
+		{key: "boiler", base: 20, noise: .05, change: plus(8), kinds: "novelty", set: func(c *Config) {
+			c.Filter.Family, c.Filter.Dim, c.Values = "regression", 2, []string{"outside", "load"}
+		}, shape: func(x float64) [][]float64 { return [][]float64{{1, x}} }},
+		{key: "lab", base: 293, noise: .002, change: plus(8), kinds: "novelty", set: measured("load", "K")},
+		{key: `room_temp{room="2"}`, base: 20, noise: .05, change: plus(8), kinds: "novelty"},
+		{key: "temporary_files", base: 20, noise: .05, change: plus(8), kinds: "novelty"},
+		{key: `ms{job="rates"}`, base: .05, noise: .05, change: plus(.02), kinds: "novelty", set: measured("requests_total", "/s")},
 		{key: "many", base: 20, noise: .05, change: plus(8), kinds: "novelty", shape: func(x float64) [][]float64 { return [][]float64{{x - 1}, {x + 1}} }},
 		{key: "tokyo", base: 20, noise: .05, step: 5 * time.Minute, change: times(1.4, 400), kinds: "novelty recovered", set: func(c *Config) { c.Alarms.Zone = "Asia/Tokyo" }},
 		{key: "web-12", base: 20, noise: .05, pause: 3 * time.Hour, kinds: "silent recovered"},
@@ -149,7 +161,8 @@ func (s story) sentences(t *testing.T) map[string]string {
 	rng := rand.New(rand.NewPCG(2, 3))
 	const changeIndex, ongoingIndex = 2500, 36
 	first := time.Date(2026, 3, 6, 3, 10, 0, 0, time.UTC).Add(-changeIndex * step)
-	for i := range changeIndex + 1500 {
+	missing := func(kind string) bool { return byKind[kind] == "" }
+	for i := 0; i < changeIndex+1500 && slices.ContainsFunc(strings.Fields(s.kinds), missing); i++ {
 		x := s.base * (1 + s.noise*rng.NormFloat64())
 		if i >= changeIndex && s.change != nil {
 			x = s.change(i-changeIndex, x)
@@ -211,5 +224,32 @@ func TestSentencesGolden(t *testing.T) {
 	}
 	if diff := gocmp.Diff(string(must(os.ReadFile(file))), text.String()); diff != "" {
 		t.Errorf("(-file +got)\n%s", diff)
+	}
+}
+
+// With OmitToday, the times of today have no date. Other times have one.
+func TestSentenceOmitToday(t *testing.T) {
+	for _, c := range []struct {
+		omit bool
+		age  time.Duration
+		want string
+	}{{false, 0, `at \d{4}-\d\d-\d\d \d\d:\d\d:`}, {true, 0, `k ×3 at \d\d:\d\d:`}, {true, 48 * time.Hour, `at \d{4}-\d\d-\d\d \d\d:\d\d:`}} {
+		cfg := Recommended("normal")
+		cfg.OmitToday = c.omit
+		est := newEstimator(t, cfg)
+		track := est.NewTrack("k")
+		last := time.Now().Add(-c.age)
+		rng := rand.New(rand.NewPCG(2, 3))
+		var e Estimate
+		for i := range 1000 {
+			o := Value(last.Add(time.Duration(i-999)*5*time.Minute), "", 20+rng.NormFloat64())
+			if i == 999 {
+				o.X[0][0] = 60
+			}
+			e = est.Estimate(track, o)
+		}
+		if e.Alarm == nil || !regexp.MustCompile(c.want).MatchString(e.Alarm.Message) {
+			t.Errorf("%+v: %+v", c, e.Alarm)
+		}
 	}
 }

@@ -130,3 +130,15 @@ func TestSessionSeasonShort(t *testing.T) {
 		}
 	}
 }
+
+// restore adds the uncertainty of the season to a standard deviation, unless the uncertainty is infinite.
+func TestRestoreSeason(t *testing.T) {
+	fs := &fittedSeason{sessionSeason: &sessionSeason{coordinates: 1}, mean: []float64{2, 2}, variance: []float64{.25, math.Inf(1)}}
+	for i, sd := range []float64{math.Sqrt(5), 1} {
+		m := Moments{[]float64{5}, []float64{1}}
+		fs.restore(i, m, Moments{}, []float64{4})
+		if m.Mean[0] != 7 || math.Abs(m.SD[0]-sd) > 1e-12 {
+			t.Errorf("observation %d: %+v, want the mean 7 and the sd %g", i, m, sd)
+		}
+	}
+}

@@ -128,18 +128,18 @@ func (f family) enumerate(x []float64) (best int, logOdds float64) {
 func TestLittleInformation(t *testing.T) {
 	expect.Long(t, "many streams")
 	var clear, same found
-	clear.add(t, tosses, []float64{.5, .8}, 400, 60)
-	clear.add(t, tosses, []float64{.95, .75}, 400, 60)
-	clear.add(t, tosses, []float64{.8, .6}, 400, 60)
-	clear.add(t, counts, []float64{.3, .6}, 400, 60)
-	clear.add(t, waits, []float64{1, 1.6}, 400, 60)
-	clear.add(t, tosses, []float64{.5, .8, .5, .8}, 800, 60)
+	clear.add(t, tosses, []float64{.5, .8}, 400, 20)
+	clear.add(t, tosses, []float64{.95, .75}, 400, 20)
+	clear.add(t, tosses, []float64{.8, .6}, 400, 20)
+	clear.add(t, counts, []float64{.3, .6}, 400, 20)
+	clear.add(t, waits, []float64{1, 1.6}, 400, 20)
+	clear.add(t, tosses, []float64{.5, .8, .5, .8}, 800, 20)
 	for _, level := range []float64{.5, .8} {
-		same.add(t, tosses, []float64{level, level}, 400, 60)
-		same.add(t, counts, []float64{level, level}, 400, 60)
-		same.add(t, waits, []float64{level, level}, 400, 60)
+		same.add(t, tosses, []float64{level, level}, 400, 20)
+		same.add(t, counts, []float64{level, level}, 400, 20)
+		same.add(t, waits, []float64{level, level}, 400, 20)
 	}
-	if clear.found < .85*clear.enumerated || clear.enumerated < .65*clear.changes || clear.elsewhere > 1.5*clear.enumeratedElsewhere || same.elsewhere > 4 {
+	if clear.found < .85*clear.enumerated || clear.enumerated < .65*clear.changes || clear.elsewhere > 1.5*clear.enumeratedElsewhere || same.elsewhere > 2 {
 		t.Errorf("changes %+v, none %+v", clear, same)
 	}
 }

@@ -247,12 +247,12 @@ func TestSessions(t *testing.T) {
 		case k.name == "20 values each, 3 sd apart":
 			minRecall = .4
 		}
-		if recall, others := segmented(t, k, 0, 10, 1); recall < minRecall || others > maxOthers {
+		if recall, others := segmented(t, k, 0, 6, 1); recall < minRecall || others > maxOthers {
 			t.Errorf("%s: %.2f are found, %.2f others a session", k.name, recall, others)
 		}
 	}
 	for _, n := range []int{20, 200} {
-		if _, others := segmented(t, unchanging[0], n, 200, 1); others > .02 {
+		if _, others := segmented(t, unchanging[0], n, 100, 1); others > .02 {
 			t.Errorf("%.3f changes in a session of %d constants", others, n)
 		}
 	}

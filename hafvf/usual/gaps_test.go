@@ -363,3 +363,13 @@ func TestGapsEncoding(t *testing.T) {
 		}
 	}
 }
+
+// A slot holds the minimum rate. A lower rate is zero.
+func TestGapSlotRate(t *testing.T) {
+	for perHour, holds := range map[float64]bool{minRate: true, minRate / 2: false, 0: false} {
+		var s gapSlot
+		if s.setRate(perHour); holds != (s.perHour() > 0) {
+			t.Errorf("a rate of %g is stored as %g", perHour, s.perHour())
+		}
+	}
+}

@@ -110,23 +110,6 @@ func TestPlanOffsets(t *testing.T) {
 	}
 }
 
-// A weekly event of any size is known at its third time, and one that occurred once is not learned.
-func TestPlanLargeEvents(t *testing.T) {
-	for _, size := range []float64{20, 30, -40} {
-		mean, _ := expected(DefaultProfile(), time.Hour, 9, func(now time.Time, noise float64) float64 {
-			week := planWeek(now)
-			if sunday := now.Weekday() == time.Sunday && now.Hour() == 3; sunday && week >= 4 || week == 4 && now.Weekday() == time.Monday && now.Hour() == 3 {
-				noise += size
-			}
-			return noise
-		})
-		third, once := mean[6*168+6*24+3]/size, mean[6*168+3]
-		if third < .75 || third > 1.25 || math.Abs(once) > 2 {
-			t.Errorf("an event of %g: usual is %.3g of it at the third time, and %.3g where it occurred once", size, third, once)
-		}
-	}
-}
-
 // planWeek returns the number of weeks from the start of a planStream to t.
 func planWeek(t time.Time) int {
 	return int(t.Sub(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)) / (168 * time.Hour))

@@ -82,9 +82,9 @@ func TestSpikes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			streams, found, wrong, first, later := 20, 0, 0, 0, 0
-			if c.step == time.Minute && !testing.Verbose() {
-				streams = 10
+			streams, found, wrong, first, later := 10, 0, 0, 0, 0
+			if c.step == time.Minute {
+				streams = 4
 			}
 			comes := c.comes
 			for seed := range uint64(streams) {

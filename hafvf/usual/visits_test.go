@@ -64,6 +64,7 @@ func TestVisitsMove(t *testing.T) {
 		"same":        {func(int) []int { return []int{5} }, 5},
 		"one by hand": {func(day int) []int { return map[bool][]int{true: {5, 15}, false: {5}}[day == 55] }, 5},
 		"moved":       {func(day int) []int { return map[bool][]int{true: {5}, false: {9}}[day < 20] }, 9},
+		"twice":       {func(int) []int { return []int{5, 9} }, 5},
 		"any time":    {func(day int) []int { return []int{day * 7 % 24} }, 0},
 	} {
 		var g Gaps

@@ -183,6 +183,7 @@ func TestNumbersOf(t *testing.T) {
 		"1,234.5|7":    {Share: 1, Thousands: ',', Fractions: true},
 		"3 m|4 m|5 km": {Share: 1, Units: []string{"m", "km"}},
 		"On|off":       {Words: []string{"off", "On"}},
+		"3|x":          {Share: .5},
 	} {
 		expect.Same(t, want, NumbersOf(strings.Split(texts, "|")), texts)
 	}

@@ -166,3 +166,48 @@ func TestPaths(t *testing.T) {
 		}
 	}
 }
+
+// Turned warns if the choices of more than half of the subjects are more probable with the words swapped.
+func TestTurned(t *testing.T) {
+	for _, c := range []struct {
+		swapped []bool
+		warned  bool
+	}{{[]bool{true, false}, false}, {[]bool{true, true, false}, true}, {[]bool{true, false, false}, false}} {
+		table := &Table{}
+		for _, swapped := range c.swapped {
+			table.rows = append(table.rows, row{key: "s", swapped: swapped})
+		}
+		if text := table.Turned(); (text != "") != c.warned {
+			t.Errorf("%v: %q", c.swapped, text)
+		}
+	}
+}
+
+// Key leaves out the choice, wherever it is in the key.
+func TestKeyLacksChoice(t *testing.T) {
+	for key, lacks := range map[string]bool{"[option, subject]": true, "[subject, option]": true, "subject": false} {
+		c := parsed(t, "model: {family: bernoulli}\nlevels: [{alpha: 9, beta: 1}]\nsource: {csv: {path: in.csv, key: "+key+"}}\n")
+		f := expect.Get(New(&c.Settings, Source{Key: c.Source.Files().Key}, "top", Response{Choice: "option"}))(t)
+		names, got := f.Key()
+		expect.Same(t, []string{"subject"}, names, key)
+		expect.Same(t, lacks, got, key)
+	}
+}
+
+// If a subject prefers the option with the better outcomes, beta is inside its bounds, not at the lower one.
+func TestMaximiseBeta(t *testing.T) {
+	var records strings.Builder
+	records.WriteString("subject,option,time,x\n")
+	for i := range 40 {
+		option, x := "a", 1
+		if i%5 == 2 {
+			option, x = "b", 0
+		}
+		fmt.Fprintf(&records, "s,%s,2026-01-01T00:%02d:00Z,%d\n", option, i, x)
+	}
+	f := read(t, "{family: bernoulli}", "top", Response{Choice: "option"}, records.String())
+	maximum := f.Table(false, func(_, _ int) {}).rows[0].maximum
+	if beta, p := maximum.Values[f.searched], f.paths[f.searched]; !(beta > p.Lower && beta < p.Upper) {
+		t.Errorf("beta is %g, of %g to %g", beta, p.Lower, p.Upper)
+	}
+}

@@ -260,7 +260,7 @@ func TestPageIsBounded(t *testing.T) {
 	if inGroups != n || p.Map.GroupsLeft == 0 {
 		t.Errorf("groups have %d alarms, %d groups are left out", inGroups, p.Map.GroupsLeft)
 	}
-	if p.Alarms != n || len(p.Rows) != maxRows || p.RowsLeft != n-maxRows || p.Map.Shown != shownKeys || p.Map.Left != 30000-shownKeys {
+	if p.Alarms != n || len(p.Rows) != 1000 || p.RowsLeft != n-1000 || p.Map.Shown != shownKeys || p.Map.Left != 30000-shownKeys {
 		t.Errorf("%d alarms, %d rows and %d left, %d keys on the map and %d left", p.Alarms, len(p.Rows), p.RowsLeft, p.Map.Shown, p.Map.Left)
 	}
 	containsTexts(t, page, "29,000 more keys with alarms have no row.", fmt.Sprintf("%s more groups have no row, with %s alarms.", grouped(int64(p.Map.GroupsLeft)), grouped(int64(p.Map.AlarmsLeft))), "The 1,000 largest of 60,000 alarms, by size. 59,000 are not in the table.")
@@ -532,5 +532,16 @@ func TestSeriesKeepsExtremes(t *testing.T) {
 	}
 	if !found {
 		t.Error("the largest score is missing")
+	}
+}
+
+// A series is thinned as soon as it has the limit of points.
+func TestSeriesLimit(t *testing.T) {
+	var s series
+	for i := range 100 {
+		s.add(&Estimate{Time: time.Unix(int64(i), 0)}, 100)
+	}
+	if n := len(s.points); n > 60 || s.seen != 100 {
+		t.Errorf("%d points of %d", n, s.seen)
 	}
 }

@@ -40,7 +40,7 @@ func TestKafka(t *testing.T) {
 	t.Run("together", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *kafkatest.Broker){
 			"many keys": manyKeys, "signals": signals, "bad records": badRecords, "mistakes": mistakes,
-			"paused and replaced": pausedAndReplaced, "changelog lost": changelogLost,
+			"paused and replaced": pausedAndReplaced,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

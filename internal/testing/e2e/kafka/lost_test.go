@@ -3,39 +3,16 @@
 package kafka_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"hafvf/internal/testing/e2e"
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
-
-// In these tests the data from which a run would resume is missing or belongs to another run. Either the program
-// reports it and exits with 1, or its estimates equal those of one run over all records.
-
-func deleteTopic(t *testing.T, b *kafkatest.Broker, name string) {
-	t.Helper()
-	b.Do(t, "topic "+name+" cannot be deleted", func(ctx context.Context, cl *kgo.Client) error {
-		req := kmsg.NewPtrDeleteTopicsRequest()
-		topic := kmsg.NewDeleteTopicsRequestTopic()
-		topic.Topic = &name
-		req.Topics, req.TopicNames = append(req.Topics, topic), append(req.TopicNames, name)
-		resp, err := req.RequestWith(ctx, cl)
-		if err != nil {
-			return err
-		}
-		return kerr.ErrorForCode(resp.Topics[0].ErrorCode)
-	})
-}
 
 // oneRun returns the estimates of a single run over all records of a topic.
 func oneRun(t *testing.T, b *kafkatest.Broker, name, output string, set ...string) map[string]string {
@@ -136,28 +113,4 @@ func pausedAndReplaced(t *testing.T, b *kafkatest.Broker) {
 	last.Stop(t)
 	got, repeats := e2e.ByID(t, b, "paused-out")
 	e2e.Same(t, "paused-out", oneRun(t, b, name, "paused-whole"), got, repeats)
-}
-
-func changelogLost(t *testing.T, b *kafkatest.Broker) {
-	const name = "kept"
-	source := "bounded: true, group: kept, changelog: kept-states"
-	cfg := topicConfig(t, b.Addr(), name, source, "order: arrival\n")
-	b.CreateTopic(t, name, 2, nil)
-	b.Produce(t, e2e.Observations(name, 2000, 20, 1)...)
-	program.Start(t, nil, "run", cfg).Ends(t, 0)
-	deleteTopic(t, b, "kept-states")
-	b.Produce(t, e2e.Observations(name, 1000, 20, 2)...)
-	for range 2 {
-		d := program.Start(t, nil, "run", cfg)
-		d.Ends(t, 1)
-		says(t, d, "hafvf: the changelog kept-states does not exist, and group kept has offsets", "every later estimate would differ", "--begin-anew")
-	}
-	d := program.Start(t, nil, "run", cfg, "--begin-anew", "--set", "sink.kafka.topic=kept-anew")
-	d.Ends(t, 0)
-	got, repeats := e2e.ByID(t, b, "kept-anew")
-	e2e.Same(t, "kept-anew", oneRun(t, b, name, "kept-whole"), got, repeats)
-	d = program.Start(t, nil, "run", cfg)
-	d.Ends(t, 1)
-	says(t, d, "this config differs: sink was kafka kept-anew and is kafka kept-out", "--migrate")
-	program.Start(t, nil, "run", cfg, "--migrate").Ends(t, 0)
 }
