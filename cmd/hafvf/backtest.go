@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/backtest"
-	"hafvf/cmd/hafvf/output"
 	"hafvf/cmd/hafvf/report"
 	"hafvf/cmd/internal/cli"
 	"hafvf/hafvf/keyed"
@@ -140,7 +138,8 @@ func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph
 	run := backtest.Run{Clock: graph.Clock, Alarms: alarms, Sends: graph.Sends, Groups: graph.Groups(), Fleet: config.FewKeys}
 	c := backtest.NewCollector(run, nil)
 	if page != nil {
-		c = backtest.NewCollector(run, trialPage{page, graph.Value})
+		page.SetValue(graph.Value)
+		c = backtest.NewCollector(run, page)
 	}
 	single := func(string, keyed.AlertEvent) { c.AddSingle() }
 	observer := &pipeline.Observer{Estimate: c.Add, Single: single, Assigned: c.Assign, Incident: c.AddIncident}
@@ -150,18 +149,6 @@ func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph
 	}
 	summary := backtest.Summary{Records: s.Records, Missing: s.Missing, Rejected: s.Rejected, Elapsed: s.Elapsed, Stopped: s.Stopped, Incidents: s.Incidents}
 	return c.Report(name, summary, b.labels, b.marks)
-}
-
-// A trialPage is the page of a backtest.
-type trialPage struct {
-	*report.Collector
-	value string // name and unit of the first value
-}
-
-func (trialPage) AlertOf(key string, a keyed.AlertEvent) output.Alert { return report.AlertOf(key, a) }
-
-func (p trialPage) Finish(r *backtest.Report) {
-	p.SetTrial(report.Trial{Config: filepath.Base(r.Config), Value: p.value, Keys: r.Keys, Allowed: r.Budget.Allowed, Raised: r.Budget.Spent, Rejected: r.Rejected, Stopped: r.Stopped})
 }
 
 // loadBacktest composes a config. It fails if the config cannot be backtested.

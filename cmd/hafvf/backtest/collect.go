@@ -72,7 +72,6 @@ type Summary struct {
 type Page interface {
 	AddObserved(key string, e *keyed.Estimate)
 	AddIncident(e *incidents.Event)
-	AlertOf(key string, a keyed.AlertEvent) output.Alert
 	AddAlert(a *output.Alert)
 	AddMarks(marks []records.Mark)
 	// Finish adds the figures of the report.
@@ -165,7 +164,7 @@ func (c *Collector) Add(key string, e *keyed.Estimate, alerts []keyed.AlertEvent
 			Size: Number(a.Size), Message: a.Message,
 		}
 		if c.page != nil {
-			alert := c.page.AlertOf(key, a)
+			alert := output.AlertOf(key, a)
 			event.alert = &alert
 		}
 		k.events = append(k.events, event)
