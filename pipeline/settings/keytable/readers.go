@@ -100,22 +100,18 @@ func Number(dst *float64, within domain.Domain) ValueParser {
 	}}
 }
 
-// Number stores the number of n in dst. It returns false after recording a mistake.
-func (d *Decoder) Number(path string, n *yaml.Node, within domain.Domain, dst *float64) bool {
-	v, ok := NumberOf(n)
-	switch {
+// Number stores the number of n in dst, or records a mistake.
+func (d *Decoder) Number(path string, n *yaml.Node, within domain.Domain, dst *float64) {
+	switch v, ok := NumberOf(n); {
 	case !ok:
 		d.WrongType(path, "a number", n)
-		return false
 	case math.IsInf(v, 0) || math.IsNaN(v):
 		d.Fail(path, "must be finite, not %s", n.Value)
-		return false
 	case !within.Contains(v):
 		d.Fail(path, "must be %s, not %s", within.Name, n.Value)
-		return false
+	default:
+		*dst = v
 	}
-	*dst = v
-	return true
 }
 
 // NumberOf returns the number of n. ok is false if n is not a number.
