@@ -219,8 +219,7 @@ func (e *encoder) Open(event *incidents.Event) {
 func (e *encoder) Assigned(a incidents.Assignment) { e.observer.Assigned(a) }
 
 func (e *encoder) Incident(dst *transforms.Encoded, event *incidents.Event) {
-	e.run.findings().incident(event)
-	e.observer.Incident(event)
+	e.Open(event)
 	// All events of an incident have the incident's ID. Consumers recognize repeated events by this longer ID.
 	id := fmt.Sprintf("%s/%s/%s", event.ID, event.State, event.Time.Format(time.RFC3339Nano))
 	for i := range e.Receivers {
@@ -299,15 +298,27 @@ func (e *encoder) Forgotten(dst *transforms.Encoded, key string) {
 	}
 }
 
-func (e *encoder) Rewound(key string, ahead, reset time.Time) { e.run.rewound(key, ahead, reset) }
+// Rewound logs that a key went back from a time that was ahead to an earlier one.
+func (e *encoder) Rewound(key string, ahead, reset time.Time) {
+	logs, log := e.run.keyLogs()
+	logs.rewinds.log(log, key, ahead, reset)
+}
 
-// rewound logs that a key went back from a time that was ahead to an earlier one. r may be nil.
-func (r *run) rewound(key string, ahead, reset time.Time) {
+// keyLogs are the logs of a run about single keys, which limit their messages.
+type keyLogs struct {
+	rewinds rewindLog
+	panics  panicLog
+}
+
+// workerLogs are the keyLogs of a process without a run: a worker of a cluster.
+var workerLogs keyLogs
+
+// keyLogs returns the logs of the run, and the log to which they write. r may be nil.
+func (r *run) keyLogs() (*keyLogs, *slog.Logger) {
 	if r == nil {
-		workerRewinds.log(slog.Default(), key, ahead, reset)
-		return
+		return &workerLogs, slog.Default()
 	}
-	r.rewinds.log(r.log, key, ahead, reset)
+	return &r.logs, r.log
 }
 
 // A rewindLog logs which keys went back from wrong times. It names maxRewindsLogged keys a minute, and counts further
@@ -321,9 +332,6 @@ type rewindLog struct {
 
 // maxRewindsLogged is the maximum number of keys that a rewindLog names in a minute.
 const maxRewindsLogged = 10
-
-// workerRewinds is the rewindLog of a process without a run: a worker of a cluster.
-var workerRewinds rewindLog
 
 func (l *rewindLog) log(log *slog.Logger, key string, ahead, reset time.Time) {
 	l.mu.Lock()
@@ -345,15 +353,6 @@ func (l *rewindLog) log(log *slog.Logger, key string, ahead, reset time.Time) {
 
 func (e *encoder) Flush() { e.tally.flush(e.run.findings()) }
 
-// panicked logs a panic in the computation of a key. r may be nil.
-func (r *run) panicked(key string, p *keyed.PanicError) {
-	if r == nil {
-		workerPanics.log(slog.Default(), key, p)
-		return
-	}
-	r.panics.log(r.log, key, p)
-}
-
 // A panicLog logs panics in the computations of keys, once per key.
 type panicLog struct {
 	mu     sync.Mutex
@@ -362,9 +361,6 @@ type panicLog struct {
 
 // maxPanicsLogged is the maximum number of keys that a panicLog names.
 const maxPanicsLogged = 1000
-
-// workerPanics is the panicLog of a process without a run.
-var workerPanics panicLog
 
 func (l *panicLog) log(log *slog.Logger, key string, p *keyed.PanicError) {
 	l.mu.Lock()
@@ -385,7 +381,8 @@ type encodeRejectedFn struct{}
 func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected, emit func([]byte)) {
 	run := runOf(ctx)
 	if r.Panic != nil {
-		run.panicked(r.Key, r.Panic)
+		logs, log := run.keyLogs()
+		logs.panics.log(log, r.Key, r.Panic)
 	}
 	if !r.Reset {
 		run.findings().reject(r.Reason, r.ID, r.Raw, 1)

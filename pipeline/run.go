@@ -248,8 +248,7 @@ type run struct {
 	marks          *markRegistry // nil if the config reads no marks
 	folds          times.Folds   // of the source
 	rounded        sync.Once     // rounding of numbers was logged
-	rewinds        rewindLog
-	panics         panicLog
+	logs           keyLogs
 	answers        promio.Tally // of the queried server
 
 	mu            sync.Mutex
