@@ -14,6 +14,7 @@ import (
 	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/report"
 	"hafvf/cmd/internal/cli"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -135,20 +136,31 @@ func (b *backtester) read(labels, marks string) (err error) {
 // run runs a graph and returns its report. page may be nil.
 func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph, page *report.Collector) (*backtest.Report, error) {
 	alarms, _ := graph.Alarms()
-	run := backtest.Run{Clock: graph.Clock, Alarms: alarms, Sends: graph.Sends, Groups: graph.Groups(), Fleet: config.FewKeys}
-	c := backtest.NewCollector(run, nil)
-	if page != nil {
-		page.SetValue(graph.Value)
-		c = backtest.NewCollector(run, page)
-	}
+	run := backtest.Run{Clock: graph.Clock, Alarms: alarms, Sends: graph.Sends, Groups: graph.Groups(), Fleet: config.FewKeys, Alerts: page != nil}
+	c := backtest.NewCollector(run)
 	single := func(string, keyed.AlertEvent) { c.AddSingle() }
 	observer := &pipeline.Observer{Estimate: c.Add, Single: single, Assigned: c.Assign, Incident: c.AddIncident}
+	if page != nil {
+		observer.Estimate = func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
+			page.AddObserved(key, e)
+			c.Add(key, e, alerts)
+		}
+		observer.Incident = func(e *incidents.Event) {
+			page.AddIncident(e)
+			c.AddIncident(e)
+		}
+	}
 	s, err := b.observe(ctx, pipeline.Run{Graph: graph.Trial(), Observer: observer})
 	if err != nil {
 		return nil, err
 	}
 	summary := backtest.Summary{Records: s.Records, Missing: s.Missing, Rejected: s.Rejected, Elapsed: s.Elapsed, Stopped: s.Stopped, Incidents: s.Incidents}
-	return c.Report(name, summary, b.labels, b.marks)
+	r, err := c.Report(name, summary, b.labels, b.marks)
+	if page != nil && err == nil {
+		page.AddMarks(b.marks)
+		page.AddReport(r, graph.Value)
+	}
+	return r, err
 }
 
 // loadBacktest composes a config. It fails if the config cannot be backtested.

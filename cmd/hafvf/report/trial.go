@@ -8,14 +8,20 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// SetValue sets the name and unit of the value on the page; empty if there are several values.
-func (c *Collector) SetValue(name string) { c.value = name }
+// AddReport adds the alerts of a backtest and its figures. Its events must have their alerts, and its estimates contain
+// muted and resting alarms. value is the name and unit of the value; empty if there are several values.
+func (c *Collector) AddReport(r *backtest.Report, value string) {
+	for _, e := range r.Events() {
+		c.AddAlert(e.Alert)
+	}
+	c.trial, c.value = r, value
+}
 
-// Finish adds the figures of a backtest, whose estimates contain muted and resting alarms.
-func (c *Collector) Finish(r *backtest.Report) { c.trial = r }
-
-// AddObserved adds an estimate of a run.
+// AddObserved adds an estimate of a run. It ignores a nil estimate.
 func (c *Collector) AddObserved(key string, e *keyed.Estimate) {
+	if e == nil {
+		return
+	}
 	estimate := estimateOf(key, e)
 	c.AddEstimate(&estimate)
 }

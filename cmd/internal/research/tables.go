@@ -224,7 +224,7 @@ func (r *Request) backtest(a *Answer, c *settings.Settings, values []string) (er
 	cfg.OmitPosterior = true
 	cfg.Values, cfg.Unit = c.NamesOf(values), c.UnitOf("")
 	sends := func(t keyed.AlertEvent) bool { return t.Source == keyed.SourceAlarm && !t.BackToUsual() }
-	collector := backtest.NewCollector(backtest.Run{Clock: c.Clock(), Alarms: *cfg.Alarms, Sends: sends}, nil)
+	collector := backtest.NewCollector(backtest.Run{Clock: c.Clock(), Alarms: *cfg.Alarms, Sends: sends})
 	var records, missing atomic.Int64
 	start := time.Now()
 	err = r.filter(groups, cfg, func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
