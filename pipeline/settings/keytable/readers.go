@@ -34,16 +34,15 @@ func Later(takes string, dst **yaml.Node) ValueParser {
 
 // Choice reads one of the names.
 func Choice(dst *string, names ...string) ValueParser {
-	return ValueParser{Takes: strings.Join(names, ", "), Initial: *dst, Read: func(d *Decoder, path string, n *yaml.Node) {
-		var s string
-		switch {
-		case !d.Text(path, n, &s):
-		case !slices.Contains(names, s):
-			d.Fail(path, "unknown value %s; %s", message.Quote(s), message.Suggest(s, names))
-		default:
-			*dst = s
+	r := Parsed(strings.Join(names, ", "), func(s string) error {
+		if !slices.Contains(names, s) {
+			return fmt.Errorf("unknown value %s; %s", message.Quote(s), message.Suggest(s, names))
 		}
-	}}
+		*dst = s
+		return nil
+	})
+	r.Initial = *dst
+	return r
 }
 
 // Text stores the text of n in dst. It returns false after recording a mistake.
@@ -81,6 +80,14 @@ func Text(dst *string, empty bool) ValueParser {
 			d.Fail(path, "must not be empty")
 		}
 	}}
+}
+
+// Parsed reads a text, which parse stores or refuses.
+func Parsed(takes string, parse func(text string) error) ValueParser {
+	var text string
+	r := Text(&text, MayBeEmpty).WithCheck(func() error { return parse(text) })
+	r.Takes = takes
+	return r
 }
 
 // File reads the path of a file. limit is as for inputfile.Read, or inputfile.AnySize for inputfile.Open. A file that
