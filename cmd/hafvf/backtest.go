@@ -136,8 +136,9 @@ func (b *backtester) read(labels, marks string) (err error) {
 // run runs a graph and returns its report. page may be nil.
 func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph, page *report.Collector) (*backtest.Report, error) {
 	alarms, _ := graph.Alarms()
-	run := backtest.Run{Clock: graph.Clock, Alarms: alarms, Sends: graph.Sends, Groups: graph.Groups(), Fleet: config.FewKeys, Alerts: page != nil}
-	c := backtest.NewCollector(run)
+	c := backtest.NewCollector(backtest.Run{
+		Clock: graph.Clock, Alarms: alarms, Sends: graph.Sends, Groups: graph.Groups(), Fleet: config.FewKeys, Alerts: page != nil,
+	})
 	single := func(string, keyed.AlertEvent) { c.AddSingle() }
 	observer := &pipeline.Observer{Estimate: c.Add, Single: single, Assigned: c.Assign, Incident: c.AddIncident}
 	if page != nil {

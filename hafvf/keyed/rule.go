@@ -68,8 +68,8 @@ func (r *Rule) apply(dst *hafvf.Config) {
 	}
 }
 
-// hides reports whether a later rule has no effect on a key that matches both. A later rule without a season has one:
-// the zone and holidays of the season are then from r.
+// hides reports whether a later rule has no effect on a key that matches both. A later rule that removes the season has
+// an effect: the season of r then keeps its own zone and holidays.
 func (r *Rule) hides(later *Rule) bool {
 	inherits := later.Filter.Season == nil && slices.Contains(later.Sets, SeasonPart)
 	return r.Sets == nil || slices.Equal(r.Sets, later.Sets) && !inherits

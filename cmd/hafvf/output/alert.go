@@ -69,7 +69,8 @@ func AlertOf(key string, event keyed.AlertEvent) Alert {
 	a := Alert{
 		Key: key, Kind: event.Kind, Time: event.Time, ID: event.ID, Start: event.Start, Message: event.Message,
 		Score: Scalar(event.Score), Threshold: Scalar(event.Threshold), Size: Scalar(event.Size), Expected: Scalar(math.NaN()),
-		X: Vectors{{First(Observed(event.X, event.Predicted.Mean))}}, Usual: first(event.Usual), Before: first(event.Before), After: first(event.After),
+		X:     Vectors{{First(Observed(event.X, event.Predicted.Mean))}},
+		Usual: first(event.Usual), Before: first(event.Before), After: first(event.After),
 	}
 	if e := event.Episode; e != nil {
 		a.Episode = Episode{ID: e.ID, State: string(e.State)}

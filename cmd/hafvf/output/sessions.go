@@ -8,11 +8,13 @@ import (
 	"hafvf/hafvf/keyed"
 )
 
-// SmoothedRecord returns the record that a file would contain, except fields that only plots need. It is valid after s.
+// SmoothedRecord returns the record that a file would contain, except fields that only plots need. It stays valid when
+// the memory of s is used again.
 func SmoothedRecord(key string, s *keyed.Smoothed) *Record {
 	key, copied := strings.Clone(key), *s
 	r := &Record{
-		Key: &key, N: s.N, ID: strings.Clone(s.ID), Revision: s.Revision, Estimate: &Estimate{Moments: momentsOf(s.Estimate)}, Outlier: &copied.Outlier,
+		Key: &key, N: s.N, ID: strings.Clone(s.ID), Revision: s.Revision,
+		Estimate: &Estimate{Moments: momentsOf(s.Estimate)}, Outlier: &copied.Outlier,
 		Session:  &Session{Start: &Point{s.Session.Start}, End: &Point{s.Session.End}, N: s.Session.N, Wanders: s.Session.Wanders},
 		Evidence: &copied.ChangeEvidence, Change: s.Change,
 	}
