@@ -24,7 +24,6 @@ type runFindings struct {
 	refused refusals // estimates that the sink refused
 
 	mu          sync.Mutex
-	written     int64
 	opened      int                        // number of incidents
 	incidents   map[string]incidents.Event // by ID, in their last reported state
 	named       map[string]bool            // groups that had an incident, at most maxNamedGroups
@@ -68,13 +67,6 @@ func (r *run) findings() *runFindings {
 		return nil
 	}
 	return &r.found
-}
-
-// records returns the number of records written.
-func (f *runFindings) records() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.written
 }
 
 // summarise copies the findings to a summary.
@@ -169,7 +161,6 @@ func (f *runFindings) openByGroup() map[string]float64 {
 func (f *runFindings) addTally(t *tally) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.written += t.records
 	for _, b := range t.largest {
 		f.largest = keepLargest(f.largest, b)
 	}

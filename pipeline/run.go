@@ -561,7 +561,7 @@ func (r *run) isStopped() bool {
 
 func (r *run) progress() Progress {
 	c, observations := r.account.Counts()
-	return Progress{observations, r.found.records(), c.Rejected}
+	return Progress{observations, c.Records, c.Rejected}
 }
 
 func (r *run) summary() Summary {
