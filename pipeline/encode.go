@@ -146,7 +146,7 @@ func (e *encoder) Ongoing(dst *transforms.Encoded, key string, t keyed.AlertEven
 
 func (e *encoder) Silent(dst *transforms.Encoded, key string, s keyed.SilenceEvent) {
 	alerts := s.Alerts(key)
-	if s.Until.IsZero() && e.run != nil {
+	if s.Until.IsZero() {
 		alerts[0].Message += e.run.found.rejectedSince(key)
 	}
 	e.appendAlerts(dst, key, nil, alerts)
@@ -212,7 +212,7 @@ func (e *encoder) Single(dst *transforms.Encoded, key string, t keyed.AlertEvent
 }
 
 func (e *encoder) Open(event *incidents.Event) {
-	e.run.findings().incident(event)
+	e.run.found.incident(event)
 	e.observer.Incident(event)
 }
 
@@ -298,27 +298,8 @@ func (e *encoder) Forgotten(dst *transforms.Encoded, key string) {
 	}
 }
 
-// Rewound logs that a key went back from a time that was ahead to an earlier one.
 func (e *encoder) Rewound(key string, ahead, reset time.Time) {
-	logs, log := e.run.keyLogs()
-	logs.rewinds.log(log, key, ahead, reset)
-}
-
-// keyLogs are the logs of a run about single keys, which limit their messages.
-type keyLogs struct {
-	rewinds rewindLog
-	panics  panicLog
-}
-
-// workerLogs are the keyLogs of a process without a run: a worker of a cluster.
-var workerLogs keyLogs
-
-// keyLogs returns the logs of the run, and the log to which they write. r may be nil.
-func (r *run) keyLogs() (*keyLogs, *slog.Logger) {
-	if r == nil {
-		return &workerLogs, slog.Default()
-	}
-	return &r.logs, r.log
+	e.run.rewinds.log(e.run.log, key, ahead, reset)
 }
 
 // A rewindLog logs which keys went back from wrong times. It names maxRewindsLogged keys a minute, and counts further
@@ -351,7 +332,7 @@ func (l *rewindLog) log(log *slog.Logger, key string, ahead, reset time.Time) {
 	l.logged, l.unlogged = l.logged+1, 0
 }
 
-func (e *encoder) Flush() { e.tally.flush(e.run.findings()) }
+func (e *encoder) Flush() { e.tally.flush(&e.run.found) }
 
 // A panicLog logs panics in the computations of keys, once per key.
 type panicLog struct {
@@ -381,12 +362,11 @@ type encodeRejectedFn struct{}
 func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected, emit func([]byte)) {
 	run := runOf(ctx)
 	if r.Panic != nil {
-		logs, log := run.keyLogs()
-		logs.panics.log(log, r.Key, r.Panic)
+		run.panics.log(run.log, r.Key, r.Panic)
 	}
 	if !r.Reset {
-		run.findings().reject(r.Reason, r.ID, r.Raw, 1)
-	} else if run != nil {
+		run.found.reject(r.Reason, r.ID, r.Raw, 1)
+	} else {
 		run.log.Warn("key was reset", "key", r.Key, "reason", r.Reason)
 	}
 	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.SourcePlace{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
@@ -397,11 +377,9 @@ func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected
 type encodeRefusedFn struct{ Estimates bool }
 
 func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r connectors.Refused, emit func([]byte)) {
-	switch run := runOf(ctx); {
-	case run == nil:
-	case !fn.Estimates:
+	if run := runOf(ctx); !fn.Estimates {
 		run.undelivered(r)
-	default:
+	} else {
 		run.found.refused.add(run.log, "sink refused a record: it is in the dead letter", "id", r.ID, "reason", r.Reason)
 	}
 	emit(appendRefused(nil, r))

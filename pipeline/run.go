@@ -248,7 +248,8 @@ type run struct {
 	marks          *markRegistry // nil if the config reads no marks
 	folds          times.Folds   // of the source
 	rounded        sync.Once     // rounding of numbers was logged
-	logs           keyLogs
+	rewinds        rewindLog
+	panics         panicLog
 	answers        promio.Tally // of the queried server
 
 	mu            sync.Mutex
@@ -258,7 +259,7 @@ type run struct {
 	found         runFindings
 }
 
-// runOf returns the run of a node's context, nil if there is none in this process.
+// runOf returns the run of a node's context. A worker of a cluster has one too, see ServeWorker.
 func runOf(ctx context.Context) *run { return account.Value[*run](account.From(ctx), "") }
 
 // open checks that the graph can run, and opens its states or ledger and its outputs.

@@ -640,9 +640,9 @@ func (t *tally) add(b LargestAlarm, describe func() string) {
 	t.largest = keepLargest(t.largest, b)
 }
 
-// flush adds the tally to f, if f is not nil, and resets the tally.
+// flush adds the tally to f, and resets the tally.
 func (t *tally) flush(f *runFindings) {
-	if f != nil && len(t.keys)+len(t.largest)+len(t.moving) > 0 {
+	if len(t.keys)+len(t.largest)+len(t.moving) > 0 {
 		f.addTally(t)
 	}
 	clear(t.keys)
