@@ -244,7 +244,7 @@ func (c *csvReader) inspect(text string, rec *Record) (header bool) {
 		return false
 	}
 	if prev&belowHeader != 0 && len(c.spans) == len(c.header)+1 {
-		c.addUnnamedColumn(text)
+		c.addUnnamedColumn()
 	}
 	if len(c.spans) != len(c.header) {
 		rec.Reason = fmt.Sprintf("%d fields where the header has %d", len(c.spans), len(c.header))
@@ -258,7 +258,7 @@ func (c *csvReader) inspect(text string, rec *Record) (header bool) {
 // addUnnamedColumn adds a column without a name to a header that has one name fewer than the first record has
 // fields. The column is the first one, as in tables of R with row names, or the last one if the lines end with a
 // delimiter.
-func (c *csvReader) addUnnamedColumn(text string) {
+func (c *csvReader) addUnnamedColumn() {
 	last := c.spans[len(c.spans)-1]
 	trailing := last.start == last.end
 	n := 0
@@ -482,12 +482,7 @@ func newCSVEncoder(out io.Writer, sink Sink, header bool) (encoder, error) {
 	if err := checkColumns(sink.Columns); err != nil {
 		return nil, err
 	}
-	comma, err := delimiter(sink.Delimiter)
-	if err != nil {
-		return nil, err
-	}
 	e := &csvEncoder{csv: csv.NewWriter(out), row: make([]string, len(sink.Columns))}
-	e.csv.Comma = comma
 	for i, c := range sink.Columns {
 		e.row[i] = c.Path
 	}

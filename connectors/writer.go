@@ -31,8 +31,6 @@ type Sink struct {
 	// Columns are the columns of CSV and Parquet. An empty cell or null is empty in CSV and null in Parquet. An
 	// object or array is written as its JSON text.
 	Columns []tabular.Column
-	// Delimiter separates the fields of a CSV, one rune. Default ",".
-	Delimiter string
 	// Append appends to an existing file at once, for data without an end. Without Append or Live, a file appears
 	// when it is complete. Append is not possible for Parquet and compressed files. An incomplete last line is
 	// removed first.
@@ -234,13 +232,7 @@ func lastRow(r io.Reader) (end int64, err error) {
 
 // checkHeader returns an error if the header of a CSV differs from the columns of sink.
 func checkHeader(f *os.File, sink Sink) error {
-	comma, err := delimiter(sink.Delimiter)
-	if err != nil {
-		return err
-	}
-	r := csv.NewReader(io.NewSectionReader(f, 0, math.MaxInt64))
-	r.Comma = comma
-	header, err := r.Read()
+	header, err := csv.NewReader(io.NewSectionReader(f, 0, math.MaxInt64)).Read()
 	if err != nil || !slices.EqualFunc(header, sink.Columns, func(name string, c tabular.Column) bool { return name == c.Path }) {
 		return errors.New("its first line is not the header of this run's columns; move it away, or give another path")
 	}

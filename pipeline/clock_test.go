@@ -142,10 +142,10 @@ func TestRewindLog(t *testing.T) {
 	checkLog("a run", log.String())
 
 	log.Reset()
-	prev := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	defer slog.SetDefault(prev)
-	newEncoder(t.Context(), jsontext.Of(encoding{})).Rewound("a", time.Date(2126, 1, 2, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	ctx, release, err := ServeWorker(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), nil)
+	expect.OK(t, err)
+	defer release()
+	newEncoder(ctx, jsontext.Of(encoding{})).Rewound("a", time.Date(2126, 1, 2, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
 	checkLog("a worker", log.String())
 }
 

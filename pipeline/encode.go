@@ -146,7 +146,7 @@ func (e *encoder) Ongoing(dst *transforms.Encoded, key string, t keyed.AlertEven
 
 func (e *encoder) Silent(dst *transforms.Encoded, key string, s keyed.SilenceEvent) {
 	alerts := s.Alerts(key)
-	if s.Until.IsZero() && e.run != nil {
+	if s.Until.IsZero() {
 		alerts[0].Message += e.run.found.rejectedSince(key)
 	}
 	e.appendAlerts(dst, key, nil, alerts)
@@ -212,15 +212,14 @@ func (e *encoder) Single(dst *transforms.Encoded, key string, t keyed.AlertEvent
 }
 
 func (e *encoder) Open(event *incidents.Event) {
-	e.run.findings().incident(event)
+	e.run.found.incident(event)
 	e.observer.Incident(event)
 }
 
 func (e *encoder) Assigned(a incidents.Assignment) { e.observer.Assigned(a) }
 
 func (e *encoder) Incident(dst *transforms.Encoded, event *incidents.Event) {
-	e.run.findings().incident(event)
-	e.observer.Incident(event)
+	e.Open(event)
 	// All events of an incident have the incident's ID. Consumers recognize repeated events by this longer ID.
 	id := fmt.Sprintf("%s/%s/%s", event.ID, event.State, event.Time.Format(time.RFC3339Nano))
 	for i := range e.Receivers {
@@ -299,15 +298,8 @@ func (e *encoder) Forgotten(dst *transforms.Encoded, key string) {
 	}
 }
 
-func (e *encoder) Rewound(key string, ahead, reset time.Time) { e.run.rewound(key, ahead, reset) }
-
-// rewound logs that a key went back from a time that was ahead to an earlier one. r may be nil.
-func (r *run) rewound(key string, ahead, reset time.Time) {
-	if r == nil {
-		workerRewinds.log(slog.Default(), key, ahead, reset)
-		return
-	}
-	r.rewinds.log(r.log, key, ahead, reset)
+func (e *encoder) Rewound(key string, ahead, reset time.Time) {
+	e.run.rewinds.log(e.run.log, key, ahead, reset)
 }
 
 // A rewindLog logs which keys went back from wrong times. It names maxRewindsLogged keys a minute, and counts further
@@ -321,9 +313,6 @@ type rewindLog struct {
 
 // maxRewindsLogged is the maximum number of keys that a rewindLog names in a minute.
 const maxRewindsLogged = 10
-
-// workerRewinds is the rewindLog of a process without a run: a worker of a cluster.
-var workerRewinds rewindLog
 
 func (l *rewindLog) log(log *slog.Logger, key string, ahead, reset time.Time) {
 	l.mu.Lock()
@@ -343,16 +332,7 @@ func (l *rewindLog) log(log *slog.Logger, key string, ahead, reset time.Time) {
 	l.logged, l.unlogged = l.logged+1, 0
 }
 
-func (e *encoder) Flush() { e.tally.flush(e.run.findings()) }
-
-// panicked logs a panic in the computation of a key. r may be nil.
-func (r *run) panicked(key string, p *keyed.PanicError) {
-	if r == nil {
-		workerPanics.log(slog.Default(), key, p)
-		return
-	}
-	r.panics.log(r.log, key, p)
-}
+func (e *encoder) Flush() { e.tally.flush(&e.run.found) }
 
 // A panicLog logs panics in the computations of keys, once per key.
 type panicLog struct {
@@ -362,9 +342,6 @@ type panicLog struct {
 
 // maxPanicsLogged is the maximum number of keys that a panicLog names.
 const maxPanicsLogged = 1000
-
-// workerPanics is the panicLog of a process without a run.
-var workerPanics panicLog
 
 func (l *panicLog) log(log *slog.Logger, key string, p *keyed.PanicError) {
 	l.mu.Lock()
@@ -385,11 +362,11 @@ type encodeRejectedFn struct{}
 func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected, emit func([]byte)) {
 	run := runOf(ctx)
 	if r.Panic != nil {
-		run.panicked(r.Key, r.Panic)
+		run.panics.log(run.log, r.Key, r.Panic)
 	}
 	if !r.Reset {
-		run.findings().reject(r.Reason, r.ID, r.Raw, 1)
-	} else if run != nil {
+		run.found.reject(r.Reason, r.ID, r.Raw, 1)
+	} else {
 		run.log.Warn("key was reset", "key", r.Key, "reason", r.Reason)
 	}
 	emit(records.AppendReject(connectors.Chunk(nil).Begin([]byte(r.Key), r.ID), records.SourcePlace{ID: r.ID, Log: r.Log, Seq: r.Seq}, r.Raw, r.Reason))
@@ -400,11 +377,9 @@ func (fn *encodeRejectedFn) ProcessElement(ctx context.Context, r keyed.Rejected
 type encodeRefusedFn struct{ Estimates bool }
 
 func (fn *encodeRefusedFn) ProcessElement(ctx context.Context, r connectors.Refused, emit func([]byte)) {
-	switch run := runOf(ctx); {
-	case run == nil:
-	case !fn.Estimates:
+	if run := runOf(ctx); !fn.Estimates {
 		run.undelivered(r)
-	default:
+	} else {
 		run.found.refused.add(run.log, "sink refused a record: it is in the dead letter", "id", r.ID, "reason", r.Reason)
 	}
 	emit(appendRefused(nil, r))

@@ -17,14 +17,12 @@ import (
 	"hafvf/pipeline/records"
 )
 
-// runFindings are the results of a run that its summary and metrics report in addition to counts. Methods that record a
-// result do nothing if f is nil, as it is without a run in this process.
+// runFindings are the results of a run that its summary and metrics report in addition to counts.
 type runFindings struct {
 	lost    refusals // alerts that were not delivered
 	refused refusals // estimates that the sink refused
 
 	mu          sync.Mutex
-	written     int64
 	opened      int                        // number of incidents
 	incidents   map[string]incidents.Event // by ID, in their last reported state
 	named       map[string]bool            // groups that had an incident, at most maxNamedGroups
@@ -62,21 +60,6 @@ func (r *refusals) count() int64 {
 	return r.n
 }
 
-// findings returns the findings of the run, nil if r is nil.
-func (r *run) findings() *runFindings {
-	if r == nil {
-		return nil
-	}
-	return &r.found
-}
-
-// records returns the number of records written.
-func (f *runFindings) records() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.written
-}
-
 // summarise copies the findings to a summary.
 func (f *runFindings) summarise(s *Summary) {
 	f.mu.Lock()
@@ -95,9 +78,6 @@ func (f *runFindings) summarise(s *Summary) {
 
 // incident records an event of an incident.
 func (f *runFindings) incident(e *incidents.Event) {
-	if f == nil {
-		return
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.named == nil {
@@ -169,7 +149,6 @@ func (f *runFindings) openByGroup() map[string]float64 {
 func (f *runFindings) addTally(t *tally) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.written += t.records
 	for _, b := range t.largest {
 		f.largest = keepLargest(f.largest, b)
 	}
@@ -198,9 +177,6 @@ func (f *runFindings) addTally(t *tally) {
 
 // reject records a rejected record of n observations.
 func (f *runFindings) reject(reason, place, raw string, n int) {
-	if f == nil {
-		return
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rejects.Add(reason, place, raw, n)
@@ -210,7 +186,7 @@ func (f *runFindings) reject(reason, place, raw string, n int) {
 // record is no observation of its key. But it shows how far the input has come, so that the key is silent at the end of a
 // file.
 func (r *run) decoded(key string, t time.Time, reason error) {
-	if r == nil || key == "" || reason == nil && !r.found.anyRejected.Load() {
+	if key == "" || reason == nil && !r.found.anyRejected.Load() {
 		return
 	}
 	if reason != nil && t.After(time.Now().Add(time.Hour)) { // clocks differ

@@ -35,10 +35,9 @@ type Observer struct {
 	Marked func(records.Mark)
 }
 
-// observer returns the observer of the run, with functions that do nothing in place of nil ones, except Ongoing. r may
-// be nil.
+// observer returns the observer of the run, with functions that do nothing in place of nil ones, except Ongoing.
 func (r *run) observer() (o Observer) {
-	if r != nil && r.observed != nil {
+	if r.observed != nil {
 		o = *r.observed
 	}
 	if o.Estimate == nil {

@@ -42,7 +42,7 @@ func TestOngoing(t *testing.T) {
 			{Choice: config.Choice{Kinds: []string{"novelty"}}, Form: records.Object},
 			{Choice: config.Choice{Kinds: []string{incidents.Kind}, Labels: map[string]string{"severity": "page"}}, Form: records.Object, OnlyPages: true, Repeats: true},
 			{Choice: config.Choice{Kinds: []string{"novelty"}, Keys: "other*"}, Form: records.Object, OnlyPages: true, Repeats: true},
-		}}, observer: (*run)(nil).observer()}
+		}}, run: &run{}, observer: (&run{}).observer()}
 		e.Layout.Incidents = groups
 		e.observer.Ongoing = func(string, keyed.AlertEvent) { observed++ }
 		var dst transforms.Encoded

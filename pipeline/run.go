@@ -259,7 +259,7 @@ type run struct {
 	found         runFindings
 }
 
-// runOf returns the run of a node's context, nil if there is none in this process.
+// runOf returns the run of a node's context. A worker of a cluster has one too, see ServeWorker.
 func runOf(ctx context.Context) *run { return account.Value[*run](account.From(ctx), "") }
 
 // open checks that the graph can run, and opens its states or ledger and its outputs.
@@ -562,7 +562,7 @@ func (r *run) isStopped() bool {
 
 func (r *run) progress() Progress {
 	c, observations := r.account.Counts()
-	return Progress{observations, r.found.records(), c.Rejected}
+	return Progress{observations, c.Records, c.Rejected}
 }
 
 func (r *run) summary() Summary {

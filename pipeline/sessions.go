@@ -3,6 +3,7 @@ package pipeline
 import (
 	"time"
 
+	"hafvf/internal/clock"
 	"hafvf/internal/median"
 )
 
@@ -14,20 +15,7 @@ type keySessions struct {
 }
 
 func (s keySessions) merge(o keySessions) keySessions {
-	switch {
-	case s.n == 0:
-		return o
-	case o.n == 0:
-		return s
-	}
-	if o.first.Before(s.first) {
-		s.first = o.first
-	}
-	if o.last.After(s.last) {
-		s.last = o.last
-	}
-	s.n, s.single = s.n+o.n, s.single+o.single
-	return s
+	return keySessions{s.n + o.n, s.single + o.single, clock.Earlier(s.first, o.first), clock.Later(s.last, o.last)}
 }
 
 // singleSessions counts the sessions of all keys, except keys with a single session of one record.

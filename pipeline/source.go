@@ -86,9 +86,7 @@ func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) tra
 		}
 		d := &decoder[B]{decode.NewDecoder(setting.Format, p), runOf(ctx), each}
 		p.OnRounded = d.run.logRounded
-		if d.run != nil {
-			d.Folds = &d.run.folds
-		}
+		d.Folds = &d.run.folds
 		return d
 	})
 	return func(d decoding) transforms.Registered {
@@ -96,11 +94,8 @@ func registerDecoder[B any](name string, each batchDecode[B]) func(decoding) tra
 	}
 }
 
-// logRounded logs the first whole number that is rounded. r may be nil.
+// logRounded logs the first whole number that is rounded.
 func (r *run) logRounded(text string, read float64) {
-	if r == nil {
-		return
-	}
 	r.rounded.Do(func() {
 		r.log.Warn("whole numbers beyond 2^53 are rounded", "first", message.Shorten(text), "read_as", strconv.FormatFloat(read, 'f', 0, 64))
 	})
@@ -122,7 +117,7 @@ func (d *decoder[B]) Decode(batch any, take func(key string, o *keyed.Observatio
 			}
 			d.run.decoded(e.Key, e.Time, reason)
 			n := max(1, e.LostObservations)
-			d.run.findings().reject(reason.Error(), e.ID, e.Raw, n)
+			d.run.found.reject(reason.Error(), e.ID, e.Raw, n)
 			reject(records.AppendReject(connectors.Chunk(nil).Begin(key, e.ID), place, e.Raw, reason.Error()), n)
 		}
 	})

@@ -550,7 +550,6 @@ func poorFits(keys map[string]keyCounts) (fits []PoorFit) {
 
 // A tally is a part of the summary that one goroutine counts without a lock.
 type tally struct {
-	records  int64
 	largest  []LargestAlarm
 	moving   []Moving
 	keys     map[string]keyCounts // with detection, with sessions, or of counters
@@ -558,7 +557,6 @@ type tally struct {
 }
 
 func (t *tally) estimate(key string, e *keyed.Estimate) {
-	t.records++
 	if t.counters && e.Events > 0 {
 		n := t.forKey(key)
 		if n.events += e.Events; e.Falls != nil {
@@ -598,7 +596,6 @@ func (t *tally) estimate(key string, e *keyed.Estimate) {
 }
 
 func (t *tally) smoothed(key string, s *keyed.Smoothed) {
-	t.records++
 	if s.N == 1 && s.Revision == 0 && !s.Time.IsZero() {
 		n, single := t.forKey(key), 0
 		if s.Session.N == 1 {
@@ -643,13 +640,13 @@ func (t *tally) add(b LargestAlarm, describe func() string) {
 	t.largest = keepLargest(t.largest, b)
 }
 
-// flush adds the tally to f, if f is not nil, and resets the tally.
+// flush adds the tally to f, and resets the tally.
 func (t *tally) flush(f *runFindings) {
-	if f != nil && t.records > 0 {
+	if len(t.keys)+len(t.largest)+len(t.moving) > 0 {
 		f.addTally(t)
 	}
 	clear(t.keys)
-	t.records, t.largest, t.moving = 0, t.largest[:0], t.moving[:0]
+	t.largest, t.moving = t.largest[:0], t.moving[:0]
 }
 
 const maxLargest = 10

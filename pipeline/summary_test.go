@@ -434,7 +434,7 @@ func TestSummaryOfDrift(t *testing.T) {
 	sessions := []Moving{{"w", keyed.Session{Wanders: true}}, {"less", drift(-2, 1, 1, false)}, {"M10", drift(1.6, .1, 80, true)}, {"long", drift(.1, .01, 800, true)}, {"v", keyed.Session{Wanders: true}}, {"x", keyed.Session{Wanders: true}}}
 	f := &runFindings{}
 	for _, m := range sessions {
-		f.addTally(&tally{records: 1, moving: []Moving{m}})
+		f.addTally(&tally{moving: []Moving{m}})
 	}
 	s := Summary{clock: time.FixedZone("", 3600)}
 	s.Unchanged, s.Drifting = 100, 7
@@ -456,17 +456,17 @@ func TestSummaryOfDrift(t *testing.T) {
 func TestSummaryCountsBreakingKeysToABound(t *testing.T) {
 	f := &runFindings{}
 	for i := range maxCountedKeys + 5 {
-		f.addTally(&tally{records: 1, keys: map[string]keyCounts{fmt.Sprint("quiet", i): {Values: Values{Records: 1}}}})
+		f.addTally(&tally{keys: map[string]keyCounts{fmt.Sprint("quiet", i): {Values: Values{Records: 1}}}})
 	}
 	for range 2 {
 		for i := range 30 {
-			f.addTally(&tally{records: 1, keys: map[string]keyCounts{fmt.Sprint("loud", i): {Values: Values{Records: 1}, alarmed: true}}})
+			f.addTally(&tally{keys: map[string]keyCounts{fmt.Sprint("loud", i): {Values: Values{Records: 1}, alarmed: true}}})
 		}
 	}
 	equal(t, 30, len(f.alarmedKeys))
 	equal(t, false, f.uncounted)
 	for i := range maxCountedKeys - 29 {
-		f.addTally(&tally{records: 1, keys: map[string]keyCounts{fmt.Sprint("smoothed", i): {alarmed: true}}})
+		f.addTally(&tally{keys: map[string]keyCounts{fmt.Sprint("smoothed", i): {alarmed: true}}})
 	}
 	equal(t, maxCountedKeys, len(f.alarmedKeys))
 	s := Summary{Largest: []LargestAlarm{{Key: "a", Size: 1}}, LargestAlarms: len(f.alarmedKeys), uncounted: f.uncounted}

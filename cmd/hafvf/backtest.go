@@ -7,15 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"hafvf/cmd/hafvf/backtest"
-	"hafvf/cmd/hafvf/output"
 	"hafvf/cmd/hafvf/report"
 	"hafvf/cmd/internal/cli"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 	"hafvf/pipeline"
 	"hafvf/pipeline/config"
@@ -137,31 +136,32 @@ func (b *backtester) read(labels, marks string) (err error) {
 // run runs a graph and returns its report. page may be nil.
 func (b *backtester) run(ctx context.Context, name string, graph *pipeline.Graph, page *report.Collector) (*backtest.Report, error) {
 	alarms, _ := graph.Alarms()
-	run := backtest.Run{Clock: graph.Clock, Alarms: alarms, Sends: graph.Sends, Groups: graph.Groups(), Fleet: config.FewKeys}
-	c := backtest.NewCollector(run, nil)
-	if page != nil {
-		c = backtest.NewCollector(run, trialPage{page, graph.Value})
-	}
+	c := backtest.NewCollector(backtest.Run{
+		Clock: graph.Clock, Alarms: alarms, Sends: graph.Sends, Groups: graph.Groups(), Fleet: config.FewKeys, Alerts: page != nil,
+	})
 	single := func(string, keyed.AlertEvent) { c.AddSingle() }
 	observer := &pipeline.Observer{Estimate: c.Add, Single: single, Assigned: c.Assign, Incident: c.AddIncident}
+	if page != nil {
+		observer.Estimate = func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
+			page.AddObserved(key, e)
+			c.Add(key, e, alerts)
+		}
+		observer.Incident = func(e *incidents.Event) {
+			page.AddIncident(e)
+			c.AddIncident(e)
+		}
+	}
 	s, err := b.observe(ctx, pipeline.Run{Graph: graph.Trial(), Observer: observer})
 	if err != nil {
 		return nil, err
 	}
 	summary := backtest.Summary{Records: s.Records, Missing: s.Missing, Rejected: s.Rejected, Elapsed: s.Elapsed, Stopped: s.Stopped, Incidents: s.Incidents}
-	return c.Report(name, summary, b.labels, b.marks)
-}
-
-// A trialPage is the page of a backtest.
-type trialPage struct {
-	*report.Collector
-	value string // name and unit of the first value
-}
-
-func (trialPage) AlertOf(key string, a keyed.AlertEvent) output.Alert { return report.AlertOf(key, a) }
-
-func (p trialPage) Finish(r *backtest.Report) {
-	p.SetTrial(report.Trial{Config: filepath.Base(r.Config), Value: p.value, Keys: r.Keys, Allowed: r.Budget.Allowed, Raised: r.Budget.Spent, Rejected: r.Rejected, Stopped: r.Stopped})
+	r, err := c.Report(name, summary, b.labels, b.marks)
+	if page != nil && err == nil {
+		page.AddMarks(b.marks)
+		page.AddReport(r, graph.Value)
+	}
+	return r, err
 }
 
 // loadBacktest composes a config. It fails if the config cannot be backtested.

@@ -68,6 +68,13 @@ func (r *Rule) apply(dst *hafvf.Config) {
 	}
 }
 
+// hides reports whether a later rule has no effect on a key that matches both. A later rule that removes the season has
+// an effect: the season of r then keeps its own zone and holidays.
+func (r *Rule) hides(later *Rule) bool {
+	inherits := later.Filter.Season == nil && slices.Contains(later.Sets, SeasonPart)
+	return r.Sets == nil || slices.Equal(r.Sets, later.Sets) && !inherits
+}
+
 // ForKey returns the configuration of one key, without rules.
 func (c Config) ForKey(key string) Config {
 	c = c.withDefaults()
@@ -154,8 +161,8 @@ func newByRules[T any](c Config, build func(Config) (T, error)) (*byRules[T], er
 			if j >= i {
 				break
 			}
-			if first := &c.Keys[j]; first.Sets == nil || slices.Equal(first.Sets, c.Keys[i].Sets) {
-				continue // the second rule has no effect on a key that matches both
+			if c.Keys[j].hides(&c.Keys[i]) {
+				continue
 			}
 			if _, err := b.value([]int{j, i}); err != nil {
 				return nil, fmt.Errorf("rule %d of Keys: %w", i, err)

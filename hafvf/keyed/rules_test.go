@@ -86,20 +86,26 @@ func TestRulesByPart(t *testing.T) {
 // NewEstimator checks the combination of two rules, if a key may match both and the first does not set all parts.
 func TestRulePairs(t *testing.T) {
 	filter := func(season *usual.RhythmConfig) hafvf.Config { return hafvf.Config{Family: "normal", Season: season} }
+	daily := []usual.Season{{Period: 24 * time.Hour, Harmonics: 1}}
 	cfg := Config{Filter: filter(nil)}
 	part := Rule{Match: "a*", Filter: filter(&usual.RhythmConfig{Zone: "No/Where"}), Sets: []FilterPart{ZonePart}} // zone of a season
-	whole := Rule{Match: "*b", Filter: filter(&usual.RhythmConfig{Seasons: []usual.Season{{Period: 24 * time.Hour, Harmonics: 1}}})}
+	whole := Rule{Match: "*b", Filter: filter(&usual.RhythmConfig{Seasons: daily})}
 	other := whole
 	other.Match = "b"
+	nowhere := Rule{Match: "a*", Filter: filter(&usual.RhythmConfig{Seasons: daily, Zone: "No/Where"}), Sets: []FilterPart{SeasonPart}}
+	none := Rule{Match: "*b", Filter: filter(nil), Sets: []FilterPart{SeasonPart}}
 	for _, c := range []struct {
+		base  *usual.RhythmConfig
 		rules []Rule
 		fails bool
 	}{
-		{[]Rule{part, whole}, true},
-		{[]Rule{whole, part}, false}, // only the whole rule applies
-		{[]Rule{part, other}, false}, // no key matches both
+		{nil, []Rule{part, whole}, true},
+		{nil, []Rule{whole, part}, false},                             // only the whole rule applies
+		{nil, []Rule{part, other}, false},                             // no key matches both
+		{&usual.RhythmConfig{Seasons: daily}, []Rule{nowhere}, false}, // the zone is that of the base
+		{&usual.RhythmConfig{Seasons: daily}, []Rule{nowhere, none}, true},
 	} {
-		cfg.Keys = c.rules
+		cfg.Filter, cfg.Keys = filter(c.base), c.rules
 		if _, err := NewEstimator(cfg); (err != nil) != c.fails {
 			t.Errorf("%v", err)
 		}

@@ -362,35 +362,29 @@ func (d *decoder) checkNumbers(c *Config) {
 }
 
 func delimiter(dst *rune) keytable.ValueParser {
-	return keytable.ValueParser{Takes: "one character", Initial: strconv.Quote(string(*dst)), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		var s string
-		if !d.Text(path, n, &s) {
-			return
-		}
+	p := keytable.Parsed("one character", func(s string) error {
 		r := []rune(s)
 		if len(r) != 1 || strings.ContainsRune("\r\n\"\x00\uFFFD", r[0]) {
-			d.Fail(path, "must be one character, and neither a quote nor a line break, not %s", message.Quote(s))
-			return
+			return fmt.Errorf("must be one character, and neither a quote nor a line break, not %s", message.Quote(s))
 		}
 		*dst = r[0]
-	}}
+		return nil
+	})
+	p.Initial = strconv.Quote(string(*dst))
+	return p
 }
 
 // separator reads one of the allowed characters in numbers. In data, a blank also stands for no-break and thin spaces,
 // and ' for ’. takes describes the allowed characters.
 func separator(dst *rune, takes, allowed string) keytable.ValueParser {
-	return keytable.ValueParser{Takes: takes, Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		var s string
-		if !d.Text(path, n, &s) {
-			return
-		}
+	return keytable.Parsed(takes, func(s string) error {
 		normalized := strings.NewReplacer("\u00a0", " ", "\u202f", " ").Replace(s)
 		if len(normalized) != 1 || !strings.Contains(allowed, normalized) {
-			d.Fail(path, "must be %s, not %s", takes, message.Quote(s))
-			return
+			return fmt.Errorf("must be %s, not %s", takes, message.Quote(s))
 		}
 		*dst = rune(normalized[0])
-	}}
+		return nil
+	})
 }
 
 // unit reads the unit after a number.

@@ -121,17 +121,13 @@ func registryKey(dst **registry.Config, doc, initial string) keytable.Key {
 
 func mechanism(dst *string) keytable.ValueParser {
 	known := []string{"plain", "scram-sha-256", "scram-sha-512"}
-	return keytable.ValueParser{Takes: strings.Join(known, ", "), Read: func(d *keytable.Decoder, path string, n *yaml.Node) {
-		var s string
-		if !d.Text(path, n, &s) {
-			return
-		}
+	return keytable.Parsed(strings.Join(known, ", "), func(s string) error {
 		if !slices.Contains(known, strings.ToLower(s)) {
-			d.Fail(path, "unknown value %s; %s", message.Quote(s), message.Suggest(s, known))
-			return
+			return fmt.Errorf("unknown value %s; %s", message.Quote(s), message.Suggest(s, known))
 		}
 		*dst = strings.ToUpper(s)
-	}}
+		return nil
+	})
 }
 
 // secretAt reads the place of a secret. Its errors do not show the given value.

@@ -8,21 +8,12 @@ import (
 
 // value is the observation in the shape in which it was read.
 func value[T any](get func(T) ([][]float64, keyed.Shape)) field[T] {
-	return field[T]{
-		name: "x", begin: begin("x"), takes: "number, or list of numbers", doc: "The observation as it came in; null if it is missing.",
-		json: func(b []byte, _ *Layout, v T) []byte {
+	return column("x", "number, or list of numbers", "", "The observation as it came in; null if it is missing.",
+		func(_ *Layout, x tabular.Kind) tabular.Kind { return x }, func(*Layout) any { return avroValue },
+		func(b []byte, _ *Layout, v T) []byte {
 			x, shape := get(v)
 			return appendValue(b, x, shape)
-		},
-		columns: func(path string, _ *Layout, x tabular.Kind) []tabular.Column {
-			return []tabular.Column{{Path: path, Kind: x}}
-		},
-		cells: func(b []byte, _ *Layout, v T) []byte {
-			x, shape := get(v)
-			return append(appendValue(b, x, shape), '\t')
-		},
-		avro: func(string, *Layout) any { return avroValue },
-	}
+		})
 }
 
 // events is the number of events of an aggregated observation.
@@ -41,24 +32,20 @@ func moments[T any](name, doc string, get func(T) keyed.Moments, more ...field[T
 
 // outputs is a number for each output of the model: a list with Layout.Vector.
 func outputs[T any](name, doc string, get func(T) []float64) field[T] {
-	return field[T]{
-		name: name, begin: begin(name), takes: "number, or list for vectors", doc: doc,
-		json: func(b []byte, l *Layout, v T) []byte { return l.appendOutputs(b, get(v)) },
-		columns: func(path string, l *Layout, _ tabular.Kind) []tabular.Column {
-			kind := tabular.Number
+	return column(name, "number, or list for vectors", "", doc,
+		func(l *Layout, _ tabular.Kind) tabular.Kind {
 			if l.Vector {
-				kind = tabular.String
+				return tabular.String
 			}
-			return []tabular.Column{{Path: path, Kind: kind}}
+			return tabular.Number
 		},
-		cells: func(b []byte, l *Layout, v T) []byte { return append(l.appendOutputs(b, get(v)), '\t') },
-		avro: func(_ string, l *Layout) any {
+		func(l *Layout) any {
 			if l.Vector {
 				return avroNumbers
 			}
 			return "double"
 		},
-	}
+		func(b []byte, l *Layout, v T) []byte { return l.appendOutputs(b, get(v)) })
 }
 
 // levels is a list of Beta distributions. get returns alpha and beta of each in turn.

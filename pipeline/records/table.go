@@ -38,17 +38,24 @@ type Field struct {
 	Full  bool   // not in brief records
 }
 
-// leaf is a field with one column.
-func leaf[T any](name, takes, unit, doc string, kind tabular.Kind, json func(b []byte, v T) []byte) field[T] {
+// column is a field with one column. x is the kind of the value column.
+func column[T any](name, takes, unit, doc string, kind func(l *Layout, x tabular.Kind) tabular.Kind,
+	avro func(*Layout) any, json func(b []byte, l *Layout, v T) []byte) field[T] {
 	return field[T]{
-		name: name, begin: begin(name), takes: takes, unit: unit, doc: doc,
-		json: func(b []byte, _ *Layout, v T) []byte { return json(b, v) },
-		columns: func(path string, _ *Layout, _ tabular.Kind) []tabular.Column {
-			return []tabular.Column{{Path: path, Kind: kind}}
+		name: name, begin: begin(name), takes: takes, unit: unit, doc: doc, json: json,
+		columns: func(path string, l *Layout, x tabular.Kind) []tabular.Column {
+			return []tabular.Column{{Path: path, Kind: kind(l, x)}}
 		},
-		cells: func(b []byte, _ *Layout, v T) []byte { return append(json(b, v), '\t') },
-		avro:  func(string, *Layout) any { return avroTypes[takes] },
+		cells: func(b []byte, l *Layout, v T) []byte { return append(json(b, l, v), '\t') },
+		avro:  func(_ string, l *Layout) any { return avro(l) },
 	}
+}
+
+// leaf is a column of one kind.
+func leaf[T any](name, takes, unit, doc string, kind tabular.Kind, json func(b []byte, v T) []byte) field[T] {
+	return column(name, takes, unit, doc,
+		func(*Layout, tabular.Kind) tabular.Kind { return kind }, func(*Layout) any { return avroTypes[takes] },
+		func(b []byte, _ *Layout, v T) []byte { return json(b, v) })
 }
 
 func number[T any](name, unit, doc string, get func(T) float64) field[T] {

@@ -14,7 +14,6 @@ import (
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/clock"
-	"hafvf/pipeline/records"
 )
 
 // An Event is an alert that the run would have sent.
@@ -29,14 +28,14 @@ type Event struct {
 	Size    Number    `json:"size"`  // standard deviations, signed
 	Message string    `json:"message"`
 
-	alert *output.Alert // for the page; nil without a page
+	// Alert is the alert as a record would contain it, with the incident at the end of the run; nil without Run.Alerts.
+	Alert *output.Alert `json:"-"`
 }
 
 // A Collector gathers the estimates, alerts and incidents of a run. Create it with NewCollector; its zero value is
 // not usable.
 type Collector struct {
-	run  Run
-	page Page // nil without a page
+	run Run
 
 	mu       sync.Mutex
 	keys     map[string]*Key
@@ -58,6 +57,7 @@ type Run struct {
 	Sends  func(keyed.AlertEvent) bool // reports whether a receiver gets an alert
 	Groups bool                        // alarms are grouped into incidents
 	Fleet  int                         // number of keys from which on incidents replace alarms in messages
+	Alerts bool                        // events have their alerts
 }
 
 // A Summary has the counts of a run after its end.
@@ -68,21 +68,9 @@ type Summary struct {
 	Incidents                  []incidents.Event
 }
 
-// A Page shows the alarms of a run.
-type Page interface {
-	AddObserved(key string, e *keyed.Estimate)
-	AddIncident(e *incidents.Event)
-	AlertOf(key string, a keyed.AlertEvent) output.Alert
-	AddAlert(a *output.Alert)
-	AddMarks(marks []records.Mark)
-	// Finish adds the figures of the report.
-	Finish(r *Report)
-}
-
-// NewCollector returns a Collector for a run. The Collector also adds estimates, alerts and incidents to page, unless
-// page is nil.
-func NewCollector(r Run, page Page) *Collector {
-	return &Collector{run: r, page: page, keys: map[string]*Key{}, assigned: map[[3]string]string{}, merged: map[string]string{}, silent: map[int64]bool{}}
+// NewCollector returns a Collector for a run.
+func NewCollector(r Run) *Collector {
+	return &Collector{run: r, keys: map[string]*Key{}, assigned: map[[3]string]string{}, merged: map[string]string{}, silent: map[int64]bool{}}
 }
 
 // AddSingle counts an alarm outside incidents that is a page.
@@ -101,9 +89,6 @@ func (c *Collector) Assign(a incidents.Assignment) {
 
 // AddIncident adds an event of an incident.
 func (c *Collector) AddIncident(e *incidents.Event) {
-	if c.page != nil {
-		c.page.AddIncident(e)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.messages++
@@ -113,17 +98,6 @@ func (c *Collector) AddIncident(e *incidents.Event) {
 	if e.State == incidents.Merged {
 		c.merged[e.ID] = e.MergedInto
 	}
-}
-
-// finishPage adds the alerts and the figures of the trial to the page. It runs after the end of the run: before that,
-// the incident of an alarm is not final.
-func (c *Collector) finishPage(r *Report) {
-	for i := range r.events {
-		a := r.events[i].alert
-		a.Incident = c.incidentOf(a.Key, a.ID, a.Kind)
-		c.page.AddAlert(a)
-	}
-	c.page.Finish(r)
 }
 
 // incidentOf returns the ID of the incident that contains an alarm at the end of the run, after all merges.
@@ -137,9 +111,6 @@ func (c *Collector) incidentOf(key, id, kind string) string {
 
 // Add adds an estimate and its alerts. e is nil for alerts without a record.
 func (c *Collector) Add(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
-	if c.page != nil && e != nil {
-		c.page.AddObserved(key, e)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.keys[key]
@@ -164,9 +135,8 @@ func (c *Collector) Add(key string, e *keyed.Estimate, alerts []keyed.AlertEvent
 			Key: key, Time: a.Time, N: a.N, ID: a.ID, Kind: a.Kind, Start: a.Start, Delay: a.Delay,
 			Size: Number(a.Size), Message: a.Message,
 		}
-		if c.page != nil {
-			alert := c.page.AlertOf(key, a)
-			event.alert = &alert
+		if c.run.Alerts {
+			event.Alert = new(output.AlertOf(key, a))
 		}
 		k.events = append(k.events, event)
 	}

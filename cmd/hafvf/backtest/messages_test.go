@@ -15,7 +15,7 @@ import (
 // with other alarms. With few keys it gets each alarm.
 func TestMessagesPerWeek(t *testing.T) {
 	for n, want := range map[int]string{19: "9.0 (2.0 of incidents, 7.0 alarms)", 20: "6.0 (2.0 of incidents, 2.0 of silent and recovered keys, 2.0 digests)"} {
-		c := NewCollector(Run{Groups: true, Fleet: 20}, nil)
+		c := NewCollector(Run{Groups: true, Fleet: 20})
 		t0 := time.Date(2026, 1, 5, 23, 0, 0, 0, time.UTC)
 		addAlert := func(id, kind string, alertTime time.Time, source keyed.AlertSource) {
 			c.count("k", keyed.AlertEvent{ID: id, Time: alertTime, Alert: &keyed.Alert{Kind: kind, Threshold: math.NaN()}, Source: source})

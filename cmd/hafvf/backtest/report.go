@@ -234,9 +234,10 @@ func (c *Collector) Report(config string, s Summary, labels Labels, marks []reco
 	if marks != nil {
 		r.Marks = c.scoreMarks(marks)
 	}
-	if c.page != nil {
-		c.page.AddMarks(marks)
-		c.finishPage(r)
+	for _, e := range r.events {
+		if e.Alert != nil {
+			e.Alert.Incident = c.incidentOf(e.Key, e.ID, e.Kind)
+		}
 	}
 	return r, nil
 }

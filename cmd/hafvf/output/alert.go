@@ -63,6 +63,21 @@ func NewAlert() *Alert {
 	return &Alert{Score: none, Threshold: none, Size: none, Expected: none}
 }
 
+// AlertOf returns the alert as a record would contain it, with the first number of each vector.
+func AlertOf(key string, event keyed.AlertEvent) Alert {
+	first := func(m keyed.Moments) Moments { return Moments{Values{First(m.Mean)}, Values{First(m.SD)}} }
+	a := Alert{
+		Key: key, Kind: event.Kind, Time: event.Time, ID: event.ID, Start: event.Start, Message: event.Message,
+		Score: Scalar(event.Score), Threshold: Scalar(event.Threshold), Size: Scalar(event.Size), Expected: Scalar(math.NaN()),
+		X:     Vectors{{First(Observed(event.X, event.Predicted.Mean))}},
+		Usual: first(event.Usual), Before: first(event.Before), After: first(event.After),
+	}
+	if e := event.Episode; e != nil {
+		a.Episode = Episode{ID: e.ID, State: string(e.State)}
+	}
+	return a
+}
+
 // A Scalar is a number of a record; for a list, its first number. NaN means no number. In JSON, NaN and ±Inf are
 // null.
 type Scalar float64

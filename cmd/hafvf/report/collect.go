@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/clock"
@@ -165,7 +166,8 @@ type Collector struct {
 
 	sources []string
 	notes   []string
-	trial   *Trial // figures of a run; nil for files
+	trial   *backtest.Report // figures of a run; nil for files
+	value   string
 	marks   []records.Mark
 	markTo  string // flag that says where hafvf mark writes; empty if the page offers no command
 	file    string // path of the file of alerts that is being read; empty without one

@@ -119,7 +119,7 @@ func (l *Live) alert(key string, event keyed.AlertEvent, incident string) {
 		return
 	}
 	// The strings are cloned: a substring would keep a longer text in memory.
-	a := AlertOf(strings.Clone(key), event)
+	a := output.AlertOf(strings.Clone(key), event)
 	a.ID, a.Episode.ID, a.Incident = strings.Clone(a.ID), strings.Clone(a.Episode.ID), incident
 	now := time.Now()
 	l.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -350,8 +351,8 @@ func (c *Collector) addNoisy(p *Page, alarmed []*key, ids map[*key]int) {
 	if c.trial == nil {
 		return
 	}
-	p.Config, p.Keys = c.trial.Config, max(p.Keys, c.trial.Keys)
-	p.Muted.Known, p.Muted.Allowed, p.Muted.Raised = true, c.trial.Allowed, c.trial.Raised
+	p.Config, p.Keys = filepath.Base(c.trial.Config), max(p.Keys, c.trial.Keys)
+	p.Muted.Known, p.Muted.Allowed, p.Muted.Raised = true, c.trial.Budget.Allowed, c.trial.Budget.Spent
 	muted := slices.DeleteFunc(slices.Clone(c.order), func(k *key) bool { return k.muted+k.resting == 0 })
 	slices.SortFunc(muted, func(a, b *key) int {
 		return cmp.Or(cmp.Compare(b.muted+b.resting, a.muted+a.resting), cmp.Compare(a.name, b.name))
@@ -392,8 +393,8 @@ func (c *Collector) addData(p *Page, alarmed []*key) {
 		offsets, _ := json.Marshal(c.offsets())
 		b = fmt.Appendf(b, `,"zone":%q,"offsets":%s`, c.zone, offsets)
 	}
-	if c.trial != nil && c.trial.Value != "" {
-		name, _ := json.Marshal(message.Printable(c.trial.Value))
+	if c.value != "" {
+		name, _ := json.Marshal(message.Printable(c.value))
 		b = fmt.Appendf(b, `,"value":%s`, name)
 	}
 	b = append(b, `,"keys":`...)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"hafvf/cmd/hafvf/output"
@@ -62,36 +61,7 @@ func (r *ChangeRow) describe() string {
 
 // Smoothed returns the observer of a run that smooths.
 func (c *Collector) Smoothed() *pipeline.Observer {
-	return &pipeline.Observer{Smoothed: func(key string, s *keyed.Smoothed) { c.AddSmoothed(recordOf(key, s)) }}
-}
-
-// recordOf returns the record that a file would contain.
-func recordOf(key string, s *keyed.Smoothed) *output.Record {
-	key, copied := strings.Clone(key), *s
-	moments := func(m keyed.Moments) output.Moments {
-		return output.Moments{Mean: slices.Clone(m.Mean), SD: slices.Clone(m.SD)}
-	}
-	r := &output.Record{
-		Key: &key, N: s.N, ID: strings.Clone(s.ID), Revision: s.Revision, Estimate: &output.Estimate{Moments: moments(s.Estimate)}, Outlier: &copied.Outlier,
-		Session:  &output.Session{Start: &output.Point{Point: s.Session.Start}, End: &output.Point{Point: s.Session.End}, N: s.Session.N, Wanders: s.Session.Wanders},
-		Evidence: &copied.ChangeEvidence, Change: s.Change,
-	}
-	for _, x := range s.X {
-		r.X = append(r.X, slices.Clone(x))
-	}
-	if !s.Time.IsZero() {
-		r.Time = &copied.Time
-	}
-	if d := s.Session.Drift; d != nil {
-		r.Session.Drift = &output.Drift{Rate: d.Rate, Lower: d.Lower, Upper: d.Upper}
-	}
-	if g := s.Segment; g != nil {
-		r.Segment = &output.Segment{Start: &output.Point{Point: g.Start}, N: g.N, Moments: moments(g.Estimate), Scatter: slices.Clone(g.Scatter)}
-	}
-	if s.Change {
-		r.Probability, r.Interval = &copied.ChangeInterval.Probability, &output.Interval{From: &copied.ChangeInterval.From, To: &copied.ChangeInterval.To}
-	}
-	return r
+	return &pipeline.Observer{Smoothed: func(key string, s *keyed.Smoothed) { c.AddSmoothed(output.SmoothedRecord(key, s)) }}
 }
 
 // Last returns the latest time of the records so far; zero without any.

@@ -1,30 +1,27 @@
 package report
 
 import (
-	"math"
-
+	"hafvf/cmd/hafvf/backtest"
 	"hafvf/cmd/hafvf/output"
 	"hafvf/hafvf"
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
 )
 
-// A Trial is the figures of a finished run of a config, in addition to its alerts and estimates.
-type Trial struct {
-	Config   string
-	Value    string // name and unit of the value; empty if there are several values
-	Keys     int
-	Allowed  float64 // alarms that the budgets allow
-	Raised   int     // alarms that were raised
-	Rejected int64   // rejected records
-	Stopped  bool    // stopped before the end of the input
+// AddReport adds the alerts of a backtest and its figures. Its events must have their alerts, and its estimates contain
+// muted and resting alarms. value is the name and unit of the value; empty if there are several values.
+func (c *Collector) AddReport(r *backtest.Report, value string) {
+	for _, e := range r.Events() {
+		c.AddAlert(e.Alert)
+	}
+	c.trial, c.value = r, value
 }
 
-// SetTrial adds the figures of a trial. The estimates of a trial contain muted and resting alarms.
-func (c *Collector) SetTrial(t Trial) { c.trial = &t }
-
-// AddObserved adds an estimate of a run.
+// AddObserved adds an estimate of a run. It ignores a nil estimate.
 func (c *Collector) AddObserved(key string, e *keyed.Estimate) {
+	if e == nil {
+		return
+	}
 	estimate := estimateOf(key, e)
 	c.AddEstimate(&estimate)
 }
@@ -47,18 +44,6 @@ func estimateOf(name string, e *keyed.Estimate) Estimate {
 	return estimate
 }
 
-// AlertOf returns the alert as a record would contain it.
-func AlertOf(name string, event keyed.AlertEvent) output.Alert {
-	a := output.Alert{
-		Key: name, Kind: event.Kind, Time: event.Time, ID: event.ID, Start: event.Start, Score: output.Scalar(event.Score), Threshold: output.Scalar(event.Threshold), Size: output.Scalar(event.Size),
-		X: output.Vectors{{newEstimate(name, event.Time, event.X, output.Moments{Mean: event.Predicted.Mean, SD: event.Predicted.SD}).X}}, Usual: momentsOf(event.Usual), Before: momentsOf(event.Before), After: momentsOf(event.After), Message: event.Message, Expected: output.Scalar(math.NaN()),
-	}
-	if ep := event.Episode; ep != nil {
-		a.Episode = output.Episode{ID: ep.ID, State: string(ep.State)}
-	}
-	return a
-}
-
 // incidentOf returns the event as a record would contain it.
 func incidentOf(e *incidents.Event) *output.Alert {
 	a := output.NewAlert()
@@ -69,9 +54,4 @@ func incidentOf(e *incidents.Event) *output.Alert {
 		a.Members = append(a.Members, output.Member{Key: m.Key, Time: m.Time, Score: output.Scalar(m.Score), Size: output.Scalar(m.Size), P: output.Scalar(m.P)})
 	}
 	return a
-}
-
-// momentsOf returns the moments of the first coordinate.
-func momentsOf(m keyed.Moments) output.Moments {
-	return output.Moments{Mean: output.Values{output.First(m.Mean)}, SD: output.Values{output.First(m.SD)}}
 }

@@ -40,7 +40,7 @@ type segment struct {
 	outliers          *int // nil with levels
 }
 
-// An average is the mean of vectors, by coordinate. It ignores NaN.
+// An average is the mean of vectors, by coordinate. It ignores numbers that are not finite.
 type average struct{ values, counts []float64 }
 
 func (a *average) add(v []float64) {
@@ -48,7 +48,7 @@ func (a *average) add(v []float64) {
 		a.values, a.counts = slices.Clone(v), make([]float64, len(v))
 	}
 	for o := range min(len(v), len(a.values)) {
-		if math.IsNaN(v[o]) {
+		if math.IsNaN(v[o]) || math.IsInf(v[o], 0) {
 			continue
 		}
 		if a.counts[o]++; a.counts[o] == 1 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/clock"
 	"hafvf/internal/domain"
 	"hafvf/internal/jsontext"
 	"hafvf/internal/message"
@@ -152,38 +153,42 @@ func (l *listener) SilenceEnded(s keyed.SilenceEvent)        { l.listen(l.key, n
 func (*listener) Expired()                                   {}
 func (*listener) Rewound(time.Time, *keyed.Observation)      {}
 
-// filter filters the observations of each key, and calls listen for each estimate and its alerts, from several
-// goroutines. Alerts without a record have no estimate. Observations are learned in the order of their times.
-func (r *Rows) filter(groups []*group, cfg keyed.Config, listen func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent)) error {
-	estimators := make([]*keyed.Estimator, runtime.GOMAXPROCS(0))
-	for i := range estimators {
-		var err error
-		if estimators[i], err = keyed.NewEstimator(cfg); err != nil {
+// each calls do for each group, several at a time. create makes the T of a goroutine.
+func each[T any](r *Rows, groups []*group, create func() (T, error), do func(worker T, g *group, i int)) (err error) {
+	workers := make([]T, runtime.GOMAXPROCS(0))
+	for i := range workers {
+		if workers[i], err = create(); err != nil {
 			return err
 		}
 	}
-	var last time.Time
-	for _, g := range groups {
-		for i := range g.observations {
-			if t := g.observations[i].Time; t.After(last) {
-				last = t
-			}
-		}
-	}
-	memories := make([]keyed.Memory, len(estimators))
-	failed := make([]error, len(groups))
 	var done atomic.Int64
-	parallel.Do(len(groups), len(estimators), func(worker, i int) {
-		l := &listener{groups[i], listen}
-		failed[i] = l.filter(estimators[worker], &memories[worker], cfg.Order, last)
+	parallel.Do(len(groups), len(workers), func(worker, i int) {
+		do(workers[worker], groups[i], i)
 		r.progress(int(done.Add(1)), len(groups))
 	})
 	r.merge(groups)
-	return cmp.Or(failed...)
+	return nil
+}
+
+// filter filters the observations of each key, and calls listen for each estimate and its alerts, from several
+// goroutines. Alerts without a record have no estimate. Observations are learned in the order of their times.
+func (r *Rows) filter(groups []*group, cfg keyed.Config, listen func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent)) error {
+	var last time.Time
+	for _, g := range groups {
+		for i := range g.observations {
+			last = clock.Later(last, g.observations[i].Time)
+		}
+	}
+	failed := make([]error, len(groups))
+	create := func() (*keyed.Estimator, error) { return keyed.NewEstimator(cfg) }
+	err := each(r, groups, create, func(est *keyed.Estimator, g *group, i int) {
+		failed[i] = (&listener{g, listen}).filter(est, cfg.Order, last)
+	})
+	return cmp.Or(err, cmp.Or(failed...))
 }
 
 // filter filters the observations of a key. last is the latest time of all keys.
-func (l *listener) filter(est *keyed.Estimator, memory *keyed.Memory, order keyed.Order, last time.Time) error {
+func (l *listener) filter(est *keyed.Estimator, order keyed.Order, last time.Time) error {
 	state, err := est.Open(l.key, nil)
 	if err != nil {
 		return err
@@ -191,7 +196,7 @@ func (l *listener) filter(est *keyed.Estimator, memory *keyed.Memory, order keye
 	if order == keyed.EventTime {
 		slices.SortStableFunc(l.observations, keyed.Observation.Compare)
 	}
-	accepts := est.Checker(l.key)
+	accepts, memory := est.Checker(l.key), &keyed.Memory{}
 	processDue := func() {
 		for state.ProcessDue(memory, l) {
 		}
@@ -218,26 +223,15 @@ func (l *listener) filter(est *keyed.Estimator, memory *keyed.Memory, order keye
 
 // smooth smooths the sessions of each key, and calls emit for each record, from several goroutines.
 func (r *Rows) smooth(groups []*group, cfg keyed.SmoothConfig, emit func(group int, key string, s *keyed.Smoothed)) error {
-	smoothers := make([]*keyed.Smoother, runtime.GOMAXPROCS(0))
-	for i := range smoothers {
-		var err error
-		if smoothers[i], err = keyed.NewSmoother(cfg); err != nil {
-			return err
-		}
-	}
-	var done atomic.Int64
-	parallel.Do(len(groups), len(smoothers), func(worker, i int) {
-		g, sm := groups[i], smoothers[worker]
+	create := func() (*keyed.Smoother, error) { return keyed.NewSmoother(cfg) }
+	return each(r, groups, create, func(sm *keyed.Smoother, g *group, i int) {
 		for _, session := range g.sessions(sm, cfg) {
 			_, rejected := sm.Smooth(g.key, session, 0, func(s keyed.Smoothed) { emit(i, g.key, &s) })
 			for _, reject := range rejected {
 				g.rejected = append(g.rejected, Reject{int(reject.Seq) - 1, reject.Reason})
 			}
 		}
-		r.progress(int(done.Add(1)), len(groups))
 	})
-	r.merge(groups)
-	return nil
 }
 
 // sessions returns the accepted observations of the group by session.

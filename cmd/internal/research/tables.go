@@ -1,7 +1,6 @@
 package research
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -108,19 +107,13 @@ func (r *Request) segments(a *Answer, c *settings.Settings, values []string) err
 		rows    []int
 		lines   []byte
 		records []*output.Record
-		err     error
 	}
 	parts := make([]part, len(groups))
 	err = r.smooth(groups, cfg, func(i int, key string, s *keyed.Smoothed) {
 		p := &parts[i]
 		p.lines = layout.AppendSmoothed(p.lines, records.Row, key, s)
 		p.rows = append(p.rows, rowOf(s.Origin))
-		object := bytes.TrimSpace(layout.AppendSmoothed(nil, records.Object, key, s))
-		record := &output.Record{}
-		if _, err := record.Parse(object, output.NotRecord{}, nil); err != nil {
-			p.err = err
-		}
-		p.records = append(p.records, record)
+		p.records = append(p.records, output.SmoothedRecord(key, s))
 	})
 	if err != nil {
 		return err
@@ -132,9 +125,6 @@ func (r *Request) segments(a *Answer, c *settings.Settings, values []string) err
 	estimates := Table{Name: "estimates", Columns: layout.SmoothedColumns(x), Rows: []int{}}
 	var segments sessions.Collector
 	for _, p := range parts {
-		if p.err != nil {
-			return p.err
-		}
 		estimates.Rows, estimates.Lines = append(estimates.Rows, p.rows...), append(estimates.Lines, p.lines...)
 		for _, record := range p.records {
 			if err := segments.Add(record); err != nil {
@@ -234,7 +224,7 @@ func (r *Request) backtest(a *Answer, c *settings.Settings, values []string) (er
 	cfg.OmitPosterior = true
 	cfg.Values, cfg.Unit = c.NamesOf(values), c.UnitOf("")
 	sends := func(t keyed.AlertEvent) bool { return t.Source == keyed.SourceAlarm && !t.BackToUsual() }
-	collector := backtest.NewCollector(backtest.Run{Clock: c.Clock(), Alarms: *cfg.Alarms, Sends: sends}, nil)
+	collector := backtest.NewCollector(backtest.Run{Clock: c.Clock(), Alarms: *cfg.Alarms, Sends: sends})
 	var records, missing atomic.Int64
 	start := time.Now()
 	err = r.filter(groups, cfg, func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {

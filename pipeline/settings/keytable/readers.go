@@ -34,16 +34,15 @@ func Later(takes string, dst **yaml.Node) ValueParser {
 
 // Choice reads one of the names.
 func Choice(dst *string, names ...string) ValueParser {
-	return ValueParser{Takes: strings.Join(names, ", "), Initial: *dst, Read: func(d *Decoder, path string, n *yaml.Node) {
-		var s string
-		switch {
-		case !d.Text(path, n, &s):
-		case !slices.Contains(names, s):
-			d.Fail(path, "unknown value %s; %s", message.Quote(s), message.Suggest(s, names))
-		default:
-			*dst = s
+	r := Parsed(strings.Join(names, ", "), func(s string) error {
+		if !slices.Contains(names, s) {
+			return fmt.Errorf("unknown value %s; %s", message.Quote(s), message.Suggest(s, names))
 		}
-	}}
+		*dst = s
+		return nil
+	})
+	r.Initial = *dst
+	return r
 }
 
 // Text stores the text of n in dst. It returns false after recording a mistake.
@@ -83,6 +82,14 @@ func Text(dst *string, empty bool) ValueParser {
 	}}
 }
 
+// Parsed reads a text, which parse stores or refuses.
+func Parsed(takes string, parse func(text string) error) ValueParser {
+	var text string
+	r := Text(&text, MayBeEmpty).WithCheck(func() error { return parse(text) })
+	r.Takes = takes
+	return r
+}
+
 // File reads the path of a file. limit is as for inputfile.Read, or inputfile.AnySize for inputfile.Open. A file that
 // these would reject is a mistake of the config; a missing file is not.
 func File(dst *string, limit int) ValueParser {
@@ -100,22 +107,18 @@ func Number(dst *float64, within domain.Domain) ValueParser {
 	}}
 }
 
-// Number stores the number of n in dst. It returns false after recording a mistake.
-func (d *Decoder) Number(path string, n *yaml.Node, within domain.Domain, dst *float64) bool {
-	v, ok := NumberOf(n)
-	switch {
+// Number stores the number of n in dst, or records a mistake.
+func (d *Decoder) Number(path string, n *yaml.Node, within domain.Domain, dst *float64) {
+	switch v, ok := NumberOf(n); {
 	case !ok:
 		d.WrongType(path, "a number", n)
-		return false
 	case math.IsInf(v, 0) || math.IsNaN(v):
 		d.Fail(path, "must be finite, not %s", n.Value)
-		return false
 	case !within.Contains(v):
 		d.Fail(path, "must be %s, not %s", within.Name, n.Value)
-		return false
+	default:
+		*dst = v
 	}
-	*dst = v
-	return true
 }
 
 // NumberOf returns the number of n. ok is false if n is not a number.
