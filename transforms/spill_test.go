@@ -117,7 +117,7 @@ func BenchmarkSpilledCells(b *testing.B) {
 	for _, c := range []struct {
 		name   string
 		copies *cache
-	}{{"memory", newCache(1 << 30)}, {"file", newCache(4 << 20)}, {"nowhere", noCopies()}} {
+	}{{"memory", newCache(1 << 30)}, {"file", newCache(8 << 20)}, {"nowhere", noCopies()}} {
 		b.Run(c.name, func(b *testing.B) {
 			cellCache = c.copies
 			rng := rand.New(rand.NewPCG(36, 2))
