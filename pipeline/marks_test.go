@@ -231,18 +231,3 @@ func TestMarksOfTopic(t *testing.T) {
 	})
 	equal(t, []string{`{"reason":"the mark is of an earlier version, without key and start of its alarm: mark the alarm again with hafvf mark ALERTS in-0-7 true, where ALERTS is the file of its alert","place":"marks-0-0","id":"marks-0-0","topic":"marks","partition":0,"offset":0,"raw":"{\"id\":\"in-0-7\",\"mark\":\"true\",\"time\":\"2026-01-02T03:04:05Z\"}"}` + "\n"}, b.values(t, "rejected"))
 }
-
-// estimated returns the estimate of an observation that is due at once.
-func estimated(t *testing.T, k *keyed.KeyState, o keyed.Observation) (out keyed.Estimate) {
-	t.Helper()
-	n := 0
-	for e, err := range k.Estimates(o) {
-		expect.OK(t, err)
-		out = e
-		n++
-	}
-	if n != 1 {
-		t.Fatalf("%d estimates of one observation", n)
-	}
-	return out
-}
