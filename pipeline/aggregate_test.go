@@ -3,7 +3,6 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -89,51 +88,6 @@ func TestAggregateTable(t *testing.T) {
 	}
 }
 
-// An energy meter with a daily rhythm falls slightly once, and is reset once. Its consumption raises no alarm there. It
-// raises one where it is eight times the mean.
-func TestMeter(t *testing.T) {
-	noise := rand.New(rand.NewPCG(4, 4))
-	begin, e := time.Date(2025, 8, 31, 22, 0, 0, 0, time.UTC), 18894.5
-	lines := []string{"entity_id,state,last_changed\n"}
-	for h := range 24 * 45 {
-		rise := max(0, .25+.15*math.Sin(float64(h%24-9)/12*math.Pi)+.05*noise.NormFloat64())
-		if h == 950 {
-			rise = 2
-		}
-		state := e + rise
-		switch h {
-		case 500:
-			state -= .6
-		case 800:
-			e, state = .7-rise, .7
-		}
-		e += rise
-		lines = append(lines, fmt.Sprintf("meter,%.3f,%s\n", state, begin.Add(time.Duration(h)*time.Hour).Format(time.RFC3339)))
-	}
-	table := write(t, "meter.csv", lines...)
-	_, records, _ := runConfig(t, "{model: {family: normal, prior: auto}, detect: true, aggregate: {every: 1h, value: increase}, source: {csv: {path: "+table+", key: entity_id, time: last_changed, values: [state]}}}")
-	type record struct {
-		X      *float64
-		Detect struct{ Alarm *string }
-	}
-	sum, alarms, meterRecords := 0., []int{}, parse[record](t, records)
-	for h, r := range meterRecords {
-		if r.X != nil {
-			sum += *r.X
-		}
-		if r.Detect.Alarm != nil {
-			alarms = append(alarms, h)
-		}
-	}
-	if mean := sum / float64(len(meterRecords)); len(meterRecords) != 24*45 || meterRecords[0].X != nil || math.Abs(mean-.25) > .005 || *meterRecords[500].X != 0 || *meterRecords[800].X != .7 {
-		t.Errorf("%d records, first %v, mean %g", len(meterRecords), meterRecords[0].X, mean)
-	}
-	fallen := func(h int) bool { return h >= 500 && h <= 501 || h >= 800 && h <= 801 }
-	if slices.ContainsFunc(alarms, fallen) || !slices.Contains(alarms, 950) {
-		t.Errorf("alarms at %v", alarms)
-	}
-}
-
 // Intervals without events are written while no records arrive, also after a restart. Later events of these intervals
 // are late.
 func TestKafkaAggregateOfNothing(t *testing.T) {
@@ -173,53 +127,16 @@ func TestKafkaAggregateOfNothing(t *testing.T) {
 	}
 }
 
-// Shares of events equal the shares in a table with two columns. An invalid pair is rejected.
+// A share of an interval has the sums of both fields. An invalid pair is rejected.
 func TestShares(t *testing.T) {
-	noise := rand.New(rand.NewPCG(14, 15))
-	var lines []string
-	table := []string{"key,time,errors,requests\n"}
-	for minute := range 90 {
-		minuteStart := start.Truncate(time.Minute).Add(time.Duration(minute) * time.Minute)
-		var errors, requests int
-		for event := range noise.IntN(4) {
-			k, n := noise.IntN(3), 3+noise.IntN(5)
-			errors, requests = errors+k, requests+n
-			lines = append(lines, fmt.Sprintf("{\"key\":\"a\",\"time\":%q,\"failed\":%d,\"all\":%d}\n", minuteStart.Add(time.Duration(event)*time.Second).Format(time.RFC3339), k, n))
-		}
-		table = append(table, fmt.Sprintf("a,%s,%d,%d\n", minuteStart.Format(time.RFC3339), errors, requests))
-	}
-	first := slices.IndexFunc(table, func(line string) bool { return !strings.HasSuffix(line, ",0,0\n") && line != table[0] })
-	table = slices.Delete(table, 1, first) // starts with the first event
-	last := len(table)
-	for strings.HasSuffix(table[last-1], ",0,0\n") {
-		last--
-	}
-	const model = "model: {family: binomial, prior: auto}, detect: true"
-	_, want, _ := runConfig(t, "{"+model+", source: {csv: {path: "+write(t, "t.csv", table[:last]...)+", values: [errors, requests]}}}")
-	s, got, rejected := runConfig(t, "{"+model+", aggregate: {every: 1m, value: share, of: failed, to: all}, source: {jsonl: {path: "+
-		write(t, "e.jsonl", append(lines, "{\"key\":\"a\",\"time\":1,\"failed\":4,\"all\":3}\n")...)+"}}}")
-	if len(rejected) != 1 || !strings.Contains(rejected[0], "4 successes of 3 trials") || s.Missing == 0 {
+	table := write(t, "in.csv", "time,bad,all\n", "2026-01-05 16:00:01,1,3\n", "2026-01-05 16:00:30,0,2\n", "2026-01-05 16:00:31,4,3\n", "2026-01-05 16:02:00,1,1\n", "2026-01-05 16:03:00,2,4\n")
+	s, got, rejected := runConfig(t, "{model: {family: binomial}, aggregate: {every: 1m, value: share, of: bad, to: all}, source: {csv: {path: "+table+", key: none}}}")
+	if len(rejected) != 1 || !strings.Contains(rejected[0], "4 successes of 3 trials") || s.Missing != 1 {
 		t.Errorf("rejected %q, %d missing", rejected, s.Missing)
 	}
 	type record struct {
-		Time      time.Time
-		N         int
-		Predicted struct{ Mean, SD *float64 }
-		Estimate  struct{ Mean, SD *float64 }
-		Memory    float64
+		X      any
+		Events int
 	}
-	parsed := func(lines []string) (parsedRecords []record) {
-		for _, line := range lines {
-			var r record
-			if err := json.Unmarshal([]byte(line), &r); err != nil {
-				t.Fatal(line, err)
-			}
-			parsedRecords = append(parsedRecords, r)
-		}
-		return parsedRecords
-	}
-	if len(want) < 60 {
-		t.Fatal(len(want))
-	}
-	equal(t, parsed(want), parsed(got))
+	equal(t, []record{{[]any{1., 5.}, 2}, {[]any{nil, nil}, 0}, {[]any{1., 1.}, 1}, {[]any{2., 4.}, 1}}, parse[record](t, got))
 }

@@ -1,15 +1,12 @@
 package pipeline
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -204,135 +201,6 @@ func TestMarkRegistry(t *testing.T) {
 	equal(t, map[string][]keyed.FalseMark{"k": {{From: start, Size: -4, Since: start}, {From: start, Size: 4, Since: start}}}, old.falseMarks())
 }
 
-// Alarms are marked in a file or a topic, while runs are killed. The last output of each record equals that of a loop
-// in which marks take effect at the commits that contain them.
-func TestMarksAfterKills(t *testing.T) {
-	expect.Waits(t, "clocks")
-	for _, origin := range []string{"file", "topic"} {
-		t.Run(origin, func(t *testing.T) { marksAfterKills(t, origin) })
-	}
-}
-
-func marksAfterKills(t *testing.T, origin string) {
-	b := fakeBus(t, 1, "out", "rejected", "alerts", "marks")
-	file := filepath.Join(t.TempDir(), "marks.jsonl")
-	marks := "marks: {kafka: {topic: marks}}\n"
-	if origin == "file" {
-		marks = "marks: {jsonl: {path: " + file + "}}\n"
-	}
-	text := b.config("group: g, changelog: states", "detect: {budget: 60, settling: 0s}\n"+marks) + "alerts: {kafka: {topic: alerts}, kinds: [novelty, change], max_age: none}\n"
-	rng := rand.New(rand.NewPCG(82, 3))
-	begin := time.Now().AddDate(0, 0, -200).UTC().Truncate(time.Second)
-	put := func(n int) {
-		var lines []string
-		for range n {
-			begin = begin.Add(time.Minute)
-			lines = append(lines, event{fmt.Sprint("k", rng.IntN(4)), begin, rng.NormFloat64() + float64(rng.IntN(40)/39*10*(1+rng.IntN(3)))}.json())
-		}
-		b.put(t, lines...)
-	}
-	marked, g := 0, compose(t, text)
-	mark := func() {
-		alerts := b.Consume(t, "alerts")
-		if len(alerts) == 0 {
-			return
-		}
-		mark := markOf(t, string(alerts[len(alerts)-1].Value), "false")
-		expect.OK(t, SendMarks(context.Background(), g.marks, []records.Mark{mark}, quiet))
-		marked++
-	}
-	repeated := func() int { return len(b.Consume(t, "out")) - len(b.Consume(t, "in")) }
-	var feeding sync.WaitGroup
-	fed := make(chan struct{})
-	feeding.Go(func() {
-		defer close(fed)
-		for n := range 300 { // a kill may come late on a busy machine
-			put(30)
-			time.Sleep(time.Duration(20+rng.IntN(60)) * time.Millisecond)
-			if rng.IntN(8) == 0 {
-				mark()
-			}
-			if n >= 120 && n%20 == 0 && repeated() > 200 {
-				return
-			}
-		}
-	})
-	killRuns(t, text, fed, 82, 100, 1200, func(kills *rand.Rand) {
-		if kills.IntN(2) == 0 {
-			_ = os.Remove(file) // marks that were read still apply
-		}
-	})
-	feeding.Wait()
-	r := launch(t, compose(t, text))
-	put(30)
-	b.committed(t, "g", r, func(lag int64) bool { return lag == 0 })
-	r.halt(t)
-	b.comparesMarks(t, text, marked)
-}
-
-// comparesMarks compares the last output of each record with a loop.
-func (b *bus) comparesMarks(t *testing.T, text string, marked int) {
-	t.Helper()
-	type storedMarks struct {
-		time  time.Time
-		marks map[string][]keyed.FalseMark
-	}
-	history := []storedMarks{{}}
-	for _, r := range b.ConsumeCommitted(t, "states") {
-		if !strings.HasSuffix(string(r.Key), statestore.MarksKey) {
-			continue
-		}
-		m := &markRegistry{}
-		expect.OK(t, json.NewDecoder(strings.NewReader(string(r.Value[strings.Index(string(r.Value), `{"Read"`):]))).Decode(&m.read)) // inside a seal
-		history = append(history, storedMarks{r.Timestamp, m.falseMarks()})
-	}
-	type output struct {
-		line string
-		time time.Time
-	}
-	last := map[string]output{}
-	for _, r := range b.Consume(t, "out") {
-		last[unmarshalled[struct{ ID string }](t, string(r.Value)).ID] = output{string(r.Value), r.Timestamp}
-	}
-	layout := expect.Get(records.NewLayout(composed(t, text).Filter))(t)
-	est := expect.Get(keyed.NewEstimator(composed(t, text)))(t)
-	states, retained, unmarked := map[string][]byte{}, 0, map[string][]byte{}
-	for _, r := range b.Consume(t, "in") {
-		o := observationOf(t, string(r.Value), fmt.Sprintf("in-%d-%d", r.Partition, r.Offset))
-		estimate := func(states map[string][]byte, marks map[string][]keyed.FalseMark) (line string, alarms bool, state []byte) {
-			est.SetMarks(marks)
-			k := expect.Get(est.Open(o.key, states[o.key]))(t)
-			e := estimated(t, &k, o.Observation)
-			return strings.TrimSuffix(string(layout.AppendEstimate(nil, records.Object, o.key, &e)), "\n"), e.Alarm != nil, expect.Get(k.AppendBinary(nil))(t)
-		}
-		got := last[o.ID]
-		found, alarms := false, false
-		for i := len(history) - 1; i >= 0 && !found; i-- {
-			if history[i].time.After(got.time) {
-				continue
-			}
-			var line string
-			var state []byte
-			if line, alarms, state = estimate(states, history[i].marks); line == got.line {
-				states[o.key], found = state, true
-			} else if history[i].time.Before(got.time) { // the commit may be later in the same millisecond
-				t.Fatalf("%s\ninstead of\n%s", got.line, line)
-			}
-		}
-		if !found {
-			t.Fatalf("%s is what no mark makes of it", got.line)
-		}
-		_, alarmed, state := estimate(unmarked, nil)
-		if unmarked[o.key] = state; alarmed && !alarms {
-			retained++
-		}
-	}
-	t.Logf("%d records, %d marks, %d commits with marks, %d alarms are kept back", len(last), marked, len(history)-1, retained)
-	if len(history) < 4 || retained == 0 {
-		t.Error("the runs do not show what they are to show")
-	}
-}
-
 // A missing topic of marks is created. A rejected mark is written to the dead letter with its position, once, also
 // after a restart.
 func TestMarksOfTopic(t *testing.T) {
@@ -362,58 +230,4 @@ func TestMarksOfTopic(t *testing.T) {
 		}
 	})
 	equal(t, []string{`{"reason":"the mark is of an earlier version, without key and start of its alarm: mark the alarm again with hafvf mark ALERTS in-0-7 true, where ALERTS is the file of its alert","place":"marks-0-0","id":"marks-0-0","topic":"marks","partition":0,"offset":0,"raw":"{\"id\":\"in-0-7\",\"mark\":\"true\",\"time\":\"2026-01-02T03:04:05Z\"}"}` + "\n"}, b.values(t, "rejected"))
-}
-
-// A query stores marks in its file of states.
-func TestMarksOfQuery(t *testing.T) {
-	expect.Waits(t, "a server")
-	begin := time.Now().Add(-100 * time.Hour).UTC().Truncate(time.Minute)
-	o := &oracle{series: threeWaves(begin), maxSteps: 20, heard: func(int) { time.Sleep(5 * time.Millisecond) }}
-	dir := t.TempDir()
-	state, alerts := filepath.Join(dir, "states"), filepath.Join(dir, "alerts.jsonl")
-	text := queryConfig + fmt.Sprintf("source: {prometheus: {url: %q, query: load, start: %s}}\nstate: %s\nmarks: {jsonl: {path: %s}}\nsink: none\ndead_letter: {jsonl: {path: %s}}\nalerts: {jsonl: {path: %s}, max_age: none}\n",
-		o.serve(t), begin.Format(time.RFC3339), state, filepath.Join(dir, "marks.jsonl"), filepath.Join(dir, "dead.jsonl"), alerts)
-	log := &aLog{}
-	ctx, crash := context.WithCancel(t.Context())
-	defer crash()
-	done := make(chan error, 1)
-	go func() {
-		_, err := Run{Graph: compose(t, text), Log: log.logger()}.Execute(ctx, nil)
-		done <- err
-	}()
-	line := ""
-	expect.Soon(t, "an alert", func() bool {
-		b, _ := os.ReadFile(alerts)
-		var whole bool
-		line, _, whole = strings.Cut(string(b), "\n")
-		return whole
-	})
-	mark := markOf(t, line, "false")
-	expect.OK(t, SendMarks(ctx, compose(t, text).marks, []records.Mark{mark}, quiet))
-	expect.Soon(t, "a mark", log.contains("1 mark: 1 false"))
-	crash()
-	<-done
-	stored := map[string]string{}
-	expect.Get(statestore.ReadFile(state, func(s statestore.State) bool {
-		stored[s.Key] = string(s.Bytes)
-		return true
-	}))(t)
-	if !strings.Contains(stored[statestore.MarksKey], strings.TrimSpace(string(records.Lines([]records.Mark{mark})))) {
-		t.Errorf("the file of states has %s", stored[statestore.MarksKey])
-	}
-}
-
-// estimated returns the estimate of an observation that is due at once.
-func estimated(t *testing.T, k *keyed.KeyState, o keyed.Observation) (out keyed.Estimate) {
-	t.Helper()
-	n := 0
-	for e, err := range k.Estimates(o) {
-		expect.OK(t, err)
-		out = e
-		n++
-	}
-	if n != 1 {
-		t.Fatalf("%d estimates of one observation", n)
-	}
-	return out
 }

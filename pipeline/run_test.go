@@ -28,7 +28,6 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
-	"hafvf/hafvf/usual"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/records"
 )
@@ -205,6 +204,7 @@ func TestRunRejects(t *testing.T) {
 		{"fields", "{family: normal}", "k,2026-01-01T00:00:01Z", "field"},
 		{"encoding", "{family: normal}", "k,2026-01-01T00:00:01Z,\xff", "UTF-8"},
 		{"quote", "{family: normal}", `k,2026-01-01T00:00:01Z,"1`, ""},
+		{"no time", "{family: normal, season: [24h]}\norder: arrival", "k,,1", "no time; a season needs the time of every observation"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := write(t, "in.csv", "key,time,x\n", "k,2026-01-01T00:00:00Z,1\n", c.line+"\n", "k,2026-01-01T00:00:02Z,1\n")
@@ -428,36 +428,6 @@ type alertRecord struct {
 	Message                  string
 }
 
-// The season of a config equals the season of the plain loop, with its zone and holidays, except for keys whose rule has
-// none. A record without a time is rejected.
-func TestRunOfSeason(t *testing.T) {
-	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
-	rng := rand.New(rand.NewPCG(3, 5))
-	var lines []string
-	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, berlin)
-	for i := range 24 * 32 {
-		when := begin.Add(time.Duration(i) * time.Hour)
-		x := 10 + 5*math.Sin(2*math.Pi*float64(when.In(berlin).Hour())/24)
-		if when.Day() == 9 {
-			x = 10
-		}
-		for _, key := range []string{"a", "b"} {
-			lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":%g}\n", key, when.UTC().Format(time.RFC3339), x+.1*rng.NormFloat64()))
-		}
-	}
-	path := write(t, "in.jsonl", append(lines, "{\"key\":\"a\",\"x\":1}\n")...)
-	const model = "{family: normal, season: {24h: 1}, zone: Europe/Berlin, holidays: [2026-03-09]}"
-	_, estimates, rejected := runConfig(t, "order: arrival\nmodel: "+model+"\nkeys: [{match: b, model: {season: []}}]\nsource: {jsonl: {path: "+path+"}}\n")
-	if len(rejected) != 1 || !strings.Contains(rejected[0], "no time; a season needs the time of every observation") {
-		t.Errorf("rejected %q", rejected)
-	}
-	plain := hafvf.Config{Family: "normal", Prior: expfam.Params{}}
-	filter := plain
-	filter.Season = &usual.RhythmConfig{Seasons: []usual.Season{{Period: 24 * time.Hour, Harmonics: 1}}, Zone: "Europe/Berlin", Holidays: []string{"2026-03-09"}}
-	cfg := keyed.Config{Filter: filter, Order: keyed.Arrival, Keys: []keyed.Rule{{Match: "b", Filter: plain}}}
-	equal(t, plainLoop(t, cfg, lines, "in.jsonl"), byKey(t, estimates))
-}
-
 // With priors from the data, an outlier in one key and a change in the other, there are alerts of alarms and of
 // beliefs.
 func TestRunDetects(t *testing.T) {
@@ -522,24 +492,6 @@ func TestRunLeavesTheTemporaryFolderAlone(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	if _, err := (Run{Graph: graph}).Execute(t.Context(), nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// When clocks are set back, no record with a local time is late, and each gets a time of its own.
-func TestRunWhenClocksGoBack(t *testing.T) {
-	zone := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
-	lines := []string{"key,time,x\n"}
-	begin := time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC)
-	const minutes = 10 * 60
-	for i := range minutes {
-		lines = append(lines, fmt.Sprintf("k,%s,%d\n", begin.Add(time.Duration(i)*time.Minute).In(zone).Format("2006-01-02 15:04"), i%7))
-	}
-	s, out, _ := runConfig(t, "model: {family: normal}\nlevels: []\nsource: {csv: {path: "+write(t, "in.csv", lines...)+", zone: Europe/Berlin}}\n")
-	equal(t, [3]int64{minutes, 0, 0}, [3]int64{s.Records, s.Rejected, s.Late})
-	for i, line := range out {
-		if want := fmt.Sprintf(`"time":%q`, begin.Add(time.Duration(i)*time.Minute).Format(time.RFC3339)); !strings.Contains(line, want) {
-			t.Fatalf("record %d has no %s: %s", i, want, line)
-		}
 	}
 }
 

@@ -6,14 +6,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
 )
 
@@ -65,23 +63,6 @@ func TestSilenceAlerts(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
 		t.Errorf("%d silences; (-want +got) %s", silences, diff)
-	}
-	// The observer of a trial sees the same alerts.
-	var mu sync.Mutex
-	var heard []string
-	_, err := Run{Graph: compose(t, text).Trial(), Observer: &Observer{Estimate: func(key string, _ *keyed.Estimate, alerts []keyed.AlertEvent) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, a := range alerts {
-			heard = append(heard, key+" "+a.Kind+" "+a.ID)
-		}
-	}}}.Execute(t.Context(), nil)
-	var expected []string
-	for _, a := range want {
-		expected = append(expected, a.Key+" "+a.Kind+" "+a.ID)
-	}
-	if diff := cmp.Diff(expected, heard); diff != "" || err != nil {
-		t.Errorf("error %v; (-want +got) %s", err, diff)
 	}
 	record("a", 320) // c has been silent since 289 and has no further record
 	record("b", 320)

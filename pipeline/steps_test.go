@@ -57,7 +57,7 @@ func TestRepeatsAfterKills(t *testing.T) {
 					time.Sleep(time.Duration(500+rng.IntN(2000)) * time.Millisecond)
 				}
 			})
-			killRuns(t, text, fed, 49, 200, 1500, nil)
+			killRuns(t, text, fed, 49, 200, 1500)
 			feeding.Wait()
 			r := launch(t, compose(t, text))
 			b.put(t, event{"k0", begin, 0}.json(), event{"k1", begin, 0}.json())
@@ -101,9 +101,8 @@ func TestRepeatsAfterKills(t *testing.T) {
 }
 
 // killRuns runs a config repeatedly until fed is closed. It kills each run a random time after its first record, at
-// least least and less than least+spread milliseconds. It calls afterKill, if not nil, after each run, with the source
-// of these times.
-func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least, spread int, afterKill func(kills *rand.Rand)) {
+// least least and less than least+spread milliseconds.
+func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least, spread int) {
 	t.Helper()
 	kills := rand.New(rand.NewPCG(seed, 2))
 	for {
@@ -116,9 +115,6 @@ func killRuns(t *testing.T, text string, fed <-chan struct{}, seed uint64, least
 			}
 		}}).Execute(ctx, nil)
 		kill()
-		if afterKill != nil {
-			afterKill(kills)
-		}
 		select {
 		case <-fed:
 			return

@@ -11,7 +11,6 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 
@@ -36,24 +35,7 @@ type cell struct {
 
 // size estimates the memory of the cell in bytes.
 func (c *cell) size() int {
-	return c.Size() + mapSize(c.agenda.first)
-}
-
-// mapSize estimates the memory of a map in bytes, without the memory that its keys and values point to. A map has a
-// power of two of slots, and fills at most 7/8 of them.
-func mapSize[K comparable, V any](m map[K]V) int {
-	var slot struct {
-		key   K
-		value V
-	}
-	if m == nil {
-		return 0
-	}
-	slots := 8
-	for slots*7/8 < len(m) {
-		slots *= 2
-	}
-	return slots * (int(unsafe.Sizeof(slot)) + 1)
+	return c.Size() + table.MapSize(c.agenda.first)
 }
 
 // cellOf returns a cell for the bundle. If the runner stores its states, read must load them.

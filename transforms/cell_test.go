@@ -293,7 +293,7 @@ func FuzzCell(f *testing.F) {
 // The memory of the copies has a bound. The least recently used copies go to the file. If they still take too much
 // memory there, they are dropped.
 func TestCacheBound(t *testing.T) {
-	k := newCache(4000)
+	k := newCache(8000)
 	var versions []statestore.Version
 	for i := range 200 {
 		c := &cell{Cell: &statestore.Cell{}}

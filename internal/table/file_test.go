@@ -45,6 +45,7 @@ func (d *disk) WriteAt(b []byte, offset int64) (int, error) {
 // Tables that share a file behave like maps while other tables of it are dropped, and the file stays small.
 func TestSpilledTablesAreMaps(t *testing.T) {
 	for seed := range uint64(6) {
+		collide(t, seed)
 		rng := rand.New(rand.NewPCG(seed, 37))
 		d := &disk{reads: -1, writes: -1}
 		f := NewFile(d)
@@ -71,7 +72,7 @@ func TestSpilledTablesAreMaps(t *testing.T) {
 			if c.checkAll(t); c.Err() != nil {
 				t.Error(c.Err())
 			}
-			if c.Spilled() && (c.Size() > 16*max(8, c.keys) || c.end() > 2*c.bytes+minDataBytes+c.maxLen+2*unit) {
+			if c.Spilled() && (c.Size() > 48*max(8, c.keys) || c.end() > 2*c.bytes+minDataBytes+c.maxLen+2*unit) {
 				t.Errorf("seed %d: %d bytes in memory for %d keys, %d in the file for %d", seed, c.Size(), c.keys, c.end(), c.bytes)
 			}
 		}

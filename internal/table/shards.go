@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// Shards is a Table without the limit of 2 GB. It grows without copying all data at once. Each key belongs to one
-// of NumShards shards. Different goroutines may use different shards. The zero value is empty.
+// Shards is a Table that grows without copying all data at once. Each key belongs to one of NumShards shards.
+// Different goroutines may use different shards. The zero value is empty.
 type Shards struct {
 	tables [NumShards]Table
 }

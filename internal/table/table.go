@@ -6,24 +6,25 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"iter"
+	"unsafe"
 
 	"hafvf/internal/compact"
 )
 
 // A Table maps keys to values with little overhead: one slice without pointers has the keys and values one after
-// the other, and a hash table of 4-byte slots finds them. So the garbage collector has no pointers to follow. The
+// the other, and a map without pointers has their offsets. So the garbage collector has no pointers to follow. The
 // zero value is empty.
 //
-// A table that was spilled has its entries in a file, and its hash table in memory.
+// A table that was spilled has its entries in a file, and its map in memory.
 type Table struct {
-	data  []byte  // entries
-	file  *region // entries of a spilled table; nil in memory
-	table []slot  // a collision takes the next slot
-	n     int     // number of live entries
-	live  int     // bytes of the live entries
-	slack int     // up to 1/slack of the data may be dead or free; 0 means usualSlack
+	data  []byte         // entries
+	file  *region        // entries of a spilled table; nil in memory
+	index map[uint64]ref // by the hash of the key or, if other keys have it, the next free hash
+	n     int            // number of live entries
+	live  int            // bytes of the live entries
+	slack int            // up to 1/slack of the data may be dead or free; 0 means usualSlack
 
-	expected int // bytes of data that Expect announced; 0 once data is allocated
+	expected int // bytes of data that Reserve announced; 0 once data is allocated
 }
 
 // Entries begin at multiples of unit bytes. The unused bytes of an entry let its value grow in place: the counts
@@ -33,28 +34,23 @@ const unit = 16
 // seed is the seed of the hash. It differs in each process.
 var seed = maphash.MakeSeed()
 
-// A slot refers to an entry: its offset in data in units, counted from 1, a part of its hash, so that few other
-// entries are compared, and whether the entry was marked after its last Put. The zero slot is free.
-type slot uint32
+// hashMask has the bits of a hash that count. Tests clear some, so that different keys have one hash.
+var hashMask = ^uint64(0)
+
+func hashOf(key string) uint64 { return maphash.String(seed, key) & hashMask }
+
+// A ref is the offset of an entry. Its last bit is set if the entry was marked after its last Put.
+type ref int
 
 const (
-	unitBits = 27
-	maxUnits = 1<<unitBits - 1
-	tagMask  = 15 << unitBits
-	marked   = 1 << 31
+	marked ref = 1
+	// removed takes the place of a removed entry, so that entries at the next hashes are still found.
+	removed ref = -unit
 )
 
-func (s slot) offset() int { return (int(s&maxUnits) - 1) * unit }
-func (s slot) tag() slot   { return s & tagMask }
-
-// slotOf returns the slot of an entry at offset with hash h.
-func slotOf(offset int, h uint64) slot { return slot(offset/unit+1) | tagOf(h) }
-
-// tagOf returns the part of a hash that a slot stores. The index of a slot uses other bits.
-func tagOf(h uint64) slot { return slot(h>>48) << unitBits & tagMask }
+func (r ref) offset() int { return int(r &^ marked) }
 
 const (
-	minSlots     = 8
 	minDataBytes = 256
 
 	// Less slack takes less memory, and moves the data more often.
@@ -70,7 +66,24 @@ func (t *Table) Len() int { return t.n }
 func (t *Table) Live() int { return t.live }
 
 // Size returns about the memory of the table, in bytes.
-func (t *Table) Size() int { return cap(t.data) + 4*cap(t.table) + t.file.size() }
+func (t *Table) Size() int { return cap(t.data) + MapSize(t.index) + t.file.size() }
+
+// MapSize estimates the memory of a map in bytes, without the memory that its keys and values point to. A map has a
+// power of two of slots, and fills at most 7/8 of them.
+func MapSize[K comparable, V any](m map[K]V) int {
+	var slot struct {
+		key   K
+		value V
+	}
+	if m == nil {
+		return 0
+	}
+	slots := 8
+	for slots*7/8 < len(m) {
+		slots *= 2
+	}
+	return slots * (int(unsafe.Sizeof(slot)) + 1)
+}
 
 // All returns the values by key, in any order. A value is valid until the next Put.
 func (t *Table) All() iter.Seq2[string, []byte] {
@@ -86,59 +99,69 @@ func (t *Table) All() iter.Seq2[string, []byte] {
 // Get returns the value of a key, or nil if there is none. The value is valid until the next Put. Several
 // goroutines may call Get at the same time.
 func (t *Table) Get(key string) []byte {
-	if t.n == 0 {
-		return nil
-	}
-	_, e := t.find(key, maphash.String(seed, key))
+	_, e := t.find(key)
 	return e.value()
 }
 
 // Put sets the value of a key and removes its mark. An empty b deletes the key.
 func (t *Table) Put(key string, b []byte) {
-	h := maphash.String(seed, key)
 	if len(b) == 0 {
-		t.remove(key, h)
+		t.remove(key)
 		return
 	}
-	if 4*(t.n+1) > 3*len(t.table) {
-		t.rehash(max(minSlots, 2*len(t.table)))
-	}
-	i, e := t.find(key, h)
+	h, e := t.find(key)
 	if t.Err() != nil {
 		return
 	}
-	if s := t.table[i]; s != 0 {
+	if e != nil {
 		old := e.value()
 		if free := cap(old) - len(b); free >= 0 && free <= maxFree {
 			e[0] = e[0]&^maxFree | byte(free)
 			copy(old[:len(b)], b)
+			t.index[h] &^= marked
 			if t.file != nil {
-				t.file.write(e, s.offset())
+				t.file.write(e, t.index[h].offset())
 			}
-			t.table[i] &^= marked
 			return
 		}
-		t.live -= len(e)
-		t.n--
-		t.table[i] = tagMask // matches no entry; the slot is set again below
+		t.drop(h, e)
 	}
 	offset, size := t.append(key, b)
-	t.table[i] = slotOf(offset, h)
+	if t.index == nil {
+		t.index = map[uint64]ref{}
+	}
+	insert(t.index, hashOf(key), ref(offset))
 	t.n++
 	t.live += size
+}
+
+// insert stores a ref under h or, if this hash is not free, under the next free hash.
+func insert(index map[uint64]ref, h uint64, r ref) {
+	for old, ok := index[h]; ok && old != removed; old, ok = index[h] {
+		h++
+	}
+	index[h] = r
+}
+
+// drop removes the entry under h from the index.
+func (t *Table) drop(h uint64, e entry) {
+	t.live -= len(e)
+	t.n--
+	if _, ok := t.index[h+1]; ok {
+		t.index[h] = removed
+	} else {
+		delete(t.index, h)
+	}
 }
 
 // append appends an entry. It returns its offset and size.
 func (t *Table) append(key string, b []byte) (offset, size int) {
 	if t.file != nil {
-		if t.wasteful() || t.full() {
+		if t.wasteful() {
 			t.makeRoom(0)
 		}
 	} else if size := entrySize(key, b); len(t.data)+size > cap(t.data) {
 		t.makeRoom(size)
-	}
-	if t.full() {
-		panic("table: more than 2 GB")
 	}
 	offset = t.end()
 	if t.file != nil {
@@ -158,77 +181,44 @@ func (t *Table) end() int {
 	return len(t.data)
 }
 
-// full reports whether no further offset fits in a slot.
-func (t *Table) full() bool { return t.end()/unit >= maxUnits }
-
 // wasteful reports whether more than half of the entries' bytes are dead.
 func (t *Table) wasteful() bool { return t.end() > 2*t.live+minDataBytes }
 
 // Mark marks a key, which must have a value.
 func (t *Table) Mark(key string) {
-	if i, e := t.find(key, maphash.String(seed, key)); e != nil {
-		t.table[i] |= marked
+	if h, e := t.find(key); e != nil {
+		t.index[h] |= marked
 	}
 }
 
 // Marked reports whether the key was marked after its last Put.
 func (t *Table) Marked(key string) bool {
-	if t.n == 0 {
-		return false
-	}
-	i, _ := t.find(key, maphash.String(seed, key))
-	return t.table[i]&marked != 0
+	h, e := t.find(key)
+	return e != nil && t.index[h]&marked != 0
 }
 
-// remove removes the key. It moves later slots up, so that they are still found.
-func (t *Table) remove(key string, h uint64) {
-	if t.n == 0 {
+func (t *Table) remove(key string) {
+	h, e := t.find(key)
+	if e == nil || t.Err() != nil {
 		return
 	}
-	free, e := t.find(key, h)
-	if t.table[free] == 0 || t.Err() != nil {
-		return
-	}
-	t.live -= len(e)
-	t.n--
-	mask := len(t.table) - 1
-	for i := (free + 1) & mask; t.table[i] != 0; i = (i + 1) & mask {
-		k := t.entry(t.table[i].offset()).key()
-		if home := int(maphash.Bytes(seed, k)) & mask; (i-home)&mask >= (i-free)&mask {
-			t.table[free] = t.table[i]
-			free = i
-		}
-	}
-	t.table[free] = 0
-	if t.n < len(t.table)/8 && len(t.table) > minSlots || t.wasteful() {
-		t.rehash(tableFor(t.n))
+	if t.drop(h, e); t.wasteful() {
 		t.makeRoom(0)
 	}
 }
 
-// tableFor returns the number of slots for n entries.
-func tableFor(n int) int {
-	size := minSlots
-	for 4*(n+1) > 3*size {
-		size *= 2
-	}
-	return size
-}
-
-// find returns the index of the key's slot, and its entry; if there is none, the index of a free slot for the key,
-// and nil. h is the hash of the key.
-func (t *Table) find(key string, h uint64) (int, entry) {
-	mask, tag := len(t.table)-1, tagOf(h)
-	for i := int(h) & mask; ; i = (i + 1) & mask {
-		s := t.table[i]
-		if s == 0 {
-			return i, nil
+// find returns the entry of a key and the hash under which the index has it. The entry is nil if there is none.
+func (t *Table) find(key string) (uint64, entry) {
+	for h := hashOf(key); ; h++ {
+		r, ok := t.index[h]
+		if !ok {
+			return h, nil
 		}
-		if s.tag() != tag {
+		if r == removed {
 			continue
 		}
-		if e := t.entry(s.offset()); string(e.key()) == key {
-			return i, e
+		if e := t.entry(r.offset()); string(e.key()) == key {
+			return h, e
 		}
 	}
 }
@@ -259,6 +249,8 @@ func (e entry) key() []byte {
 	return e[start : start+int(n)]
 }
 
+func (e entry) hash() uint64 { return maphash.Bytes(seed, e.key()) & hashMask }
+
 // value returns the value. Its capacity is the room in the entry.
 func (e entry) value() []byte {
 	if len(e) == 0 {
@@ -285,30 +277,10 @@ func appendEntry(dst []byte, key string, b []byte) []byte {
 	return dst
 }
 
-// rehash replaces the hash table by one with the given number of slots.
-func (t *Table) rehash(size int) {
-	table, mask := make([]slot, size), size-1
-	for _, f := range t.entries() {
-		i := int(f.hash) & mask
-		for table[i] != 0 {
-			i = (i + 1) & mask
-		}
-		table[i] = *f.slot
-	}
-	t.table = table
-}
-
-// A location is the hash and the slot of an entry.
-type location struct {
-	hash uint64
-	slot *slot
-}
-
-// entries returns the live entries in the order of their offsets. The caller may change the slot of an entry to an
-// earlier offset.
-func (t *Table) entries() iter.Seq2[entry, location] {
-	return func(yield func(entry, location) bool) {
-		mask, entryAt := len(t.table)-1, t.entry
+// entries returns the live entries and their refs, in the order of their offsets.
+func (t *Table) entries() iter.Seq2[entry, ref] {
+	return func(yield func(entry, ref) bool) {
+		entryAt := t.entry
 		if t.file != nil {
 			entryAt = t.file.sequential()
 		}
@@ -317,13 +289,13 @@ func (t *Table) entries() iter.Seq2[entry, location] {
 			if t.Err() != nil {
 				return
 			}
-			h := maphash.Bytes(seed, e.key())
-			s := slotOf(offset, h)
-			i := int(h) & mask
-			for t.table[i] != 0 && t.table[i]&^marked != s {
-				i = (i + 1) & mask
+			h := e.hash()
+			r, ok := t.index[h]
+			for ok && r.offset() != offset {
+				h++
+				r, ok = t.index[h]
 			}
-			if t.table[i] != 0 && !yield(e, location{h, &t.table[i]}) { // otherwise the entry is dead
+			if ok && !yield(e, r) { // otherwise the entry is dead
 				return
 			}
 			offset += len(e)
@@ -334,8 +306,7 @@ func (t *Table) entries() iter.Seq2[entry, location] {
 // Reserve prepares an empty table for the given number of keys and total bytes.
 func (t *Table) Reserve(keys, bytes int) {
 	if t.n == 0 {
-		t.rehash(max(len(t.table), tableFor(keys)))
-		t.expected = bytes
+		t.index, t.expected = make(map[uint64]ref, keys), bytes
 	}
 }
 
@@ -349,16 +320,16 @@ func (t *Table) makeRoom(bytes int) {
 	if t.file != nil {
 		moved := t.file.file.region()
 		w := bufio.NewWriterSize(moved, pieceBytes)
-		offset := 0
-		for e, f := range t.entries() {
-			*f.slot = slotOf(offset, f.hash) | *f.slot&marked
+		offset, index := 0, make(map[uint64]ref, t.n)
+		for e, r := range t.entries() {
+			insert(index, e.hash(), ref(offset)|r&marked)
 			offset += len(e)
 			w.Write(e)
 		}
 		w.Flush()
 		if t.Err() == nil {
 			t.file.release()
-			t.file = moved
+			t.file, t.index = moved, index
 		}
 		return
 	}
@@ -376,11 +347,12 @@ func (t *Table) makeRoom(bytes int) {
 		t.data = append(data, t.data...)
 		return
 	}
-	for e, f := range t.entries() {
-		*f.slot = slotOf(len(data), f.hash) | *f.slot&marked
+	index := make(map[uint64]ref, t.n)
+	for e, r := range t.entries() {
+		insert(index, e.hash(), ref(len(data))|r&marked) // before data may overwrite e
 		data = append(data, e...)
 	}
-	t.data = data
+	t.data, t.index = data, index
 }
 
 // entrySize returns an upper bound of the bytes that appendEntry appends.
