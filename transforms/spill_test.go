@@ -2,6 +2,7 @@ package transforms
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -9,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
 
 	"hafvf/hafvf/keyed"
 	"hafvf/internal/table"
@@ -92,4 +95,65 @@ func noCopies() *cache {
 	k := newCache(0)
 	k.create = func() (table.ReaderWriterAt, error) { return nil, errDisk }
 	return k
+}
+
+// BenchmarkSpilledCells measures bundles with 1,000 of 200,000 keys in 256 cells whose copies are in memory, in a
+// file, or nowhere, so that logs are read. The logs come from this process: a runner that sends them takes longer.
+func BenchmarkSpilledCells(b *testing.B) {
+	defer func(former *cache) { cellCache = former }(cellCache)
+	const keys, size = 200_000, 1000
+	cfg := changed[0]
+	cfg.Cells = nil
+	for i := range 256 {
+		cfg.Cells = append(cfg.Cells, fmt.Sprint(i))
+	}
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprint("key", i)
+	}
+	ignore := func([]byte) {}
+	refuse := func(r []byte) { b.Errorf("rejected: %q", r) }
+	reject := func(r keyed.Rejected) { b.Errorf("rejected: %+v", r) }
+	for _, c := range []struct {
+		name   string
+		copies *cache
+	}{{"memory", newCache(1 << 30)}, {"file", newCache(8 << 20)}, {"nowhere", noCopies()}} {
+		b.Run(c.name, func(b *testing.B) {
+			cellCache = c.copies
+			rng := rand.New(rand.NewPCG(36, 2))
+			cells := map[string]*runner{}
+			for _, name := range cfg.Cells {
+				cells[name] = &runner{rng: rand.New(rand.NewPCG(rng.Uint64(), 1))}
+			}
+			pack, filter := stepsOf(b, cfg)
+			bundle := func(keys []string) {
+				blocks := map[string][][]byte{}
+				send := func(_ beam.EventTime, cell string, block []byte) { blocks[cell] = append(blocks[cell], block) }
+				pack.StartBundle(send, refuse)
+				for _, key := range keys {
+					pack.ProcessElement(b.Context(), Given{key, keyed.Value(time.Unix(0, 0), "", rng.NormFloat64())}, send, refuse)
+				}
+				pack.flush(send)
+				filter.StartBundle(ignore, nil, reject)
+				for cell, elements := range blocks {
+					for _, block := range elements {
+						expect.OK(b, filter.ProcessElement(context.Background(), cells[cell], nil, cell, block, ignore, nil, reject))
+					}
+				}
+				expect.OK(b, filter.FinishBundle(context.Background(), ignore, nil, reject))
+			}
+			for part := range slices.Chunk(names, keys/4) {
+				bundle(part)
+			}
+			some := make([]string, size)
+			for b.Loop() {
+				for i := range some {
+					some[i] = names[rng.IntN(keys)]
+				}
+				bundle(some)
+			}
+			b.ReportMetric(float64(b.N)*size/b.Elapsed().Seconds(), "observations/s")
+			b.ReportMetric(float64(cellCache.bytes)/keys, "bytes/key")
+		})
+	}
 }

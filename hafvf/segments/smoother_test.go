@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
 	"hafvf/internal/testing/expect"
@@ -480,4 +481,26 @@ func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
 		}
 		return append(results, fmt.Sprint(g.Segments))
 	})
+}
+
+// BenchmarkSmoother times the segmenting smoother and the smoother of a filter.
+func BenchmarkSmoother(b *testing.B) {
+	m := familytest.New(b, "normal", nil)
+	for _, kind := range []string{"stationary", "jumping", "drifting", "outliers"} {
+		steps := familytest.SingleStream(kind, 100_000)
+		run := func(name string, steps [][][]float64, smooth func(steps [][][]float64)) {
+			b.Run(kind+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					smooth(steps)
+				}
+				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N*len(steps))*1e9, "ns/observation")
+			})
+		}
+		f := hafvf.NewFilter(m, []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, 1)
+		run("one weight", steps, func(steps [][][]float64) { f.Smooth(steps) })
+		s := segments.NewSegmenter(m, 10)
+		run("segments", steps, func(steps [][][]float64) { s.Smooth(steps) })
+		run("segments of 1000", steps[:1000], func(steps [][][]float64) { s.Smooth(steps) })
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/kafkatest"
 )
@@ -97,6 +98,57 @@ func restart(t testing.TB, cfg string) {
 	d.Eventually(t, "it reads", func() bool { return reads.MatchString(d.Log()) })
 	t.Logf("the next run began after %v, with at most %.0f MB; %s", time.Since(started).Round(100*time.Millisecond), resident(t, d.PID(), "VmHWM"), reads.FindStringSubmatch(d.Log())[1])
 	d.Stop(t)
+}
+
+// BenchmarkStart measures the start time of a run with the states of many keys, each after a thousand observations.
+// 200 keys have learned them; the others have copies.
+func BenchmarkStart(b *testing.B) {
+	const few, each = 200, 1000
+	broker := kafkatest.Start(b, kafkatest.Config{Measured: true})
+	broker.CreateTopic(b, "keys", 8, nil)
+	rng := rand.New(rand.NewPCG(36, 4))
+	begin := time.Now().UTC().Add(-50 * 24 * time.Hour)
+	var records []*kgo.Record
+	for i := range few * each {
+		records = append(records, observationOf(i%few, begin.Add(time.Duration(i/few)*time.Minute), rng.NormFloat64()))
+	}
+	broker.Produce(b, records...)
+	cfg := topicConfig(b, broker.Addr(), "keys", "group: keys, changelog: keys-states", "detect: true\nexpire: never\n")
+	d := program.Start(b, nil, "run", cfg, "--set", "sink=none")
+	d.Eventually(b, "it has read all", func() bool {
+		var total int64
+		for _, end := range committed(b, broker, "keys", "keys") {
+			total += end
+		}
+		return total == few*each
+	})
+	d.Stop(b)
+	last, size := map[string]statestore.State{}, 0
+	for _, r := range broker.Consume(b, "keys-states") {
+		if strings.HasPrefix(string(r.Key), "key-") {
+			last[string(r.Key)] = statestore.Open(string(r.Key), r.Value)
+		}
+	}
+	for _, s := range last {
+		if size += len(s.Bytes); s.Err != nil {
+			b.Fatal(s.Err)
+		}
+	}
+	b.Logf("%d states of %d bytes", len(last), size/len(last))
+	const batch = 20_000
+	records = records[:0]
+	for i := few; i < *keysFlag; i++ {
+		s := last[fmt.Sprint("key-", i%few)]
+		s.Key = fmt.Sprint("key-", i)
+		records = append(records, &kgo.Record{Topic: "keys-states", Key: []byte(s.Key), Value: s.Seal()})
+		if len(records) == batch || i == *keysFlag-1 {
+			broker.Produce(b, records...)
+			records = records[:0]
+		}
+	}
+	for b.Loop() {
+		restart(b, cfg)
+	}
 }
 
 // resident returns a line of the process's status, in MB.
