@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -127,6 +128,40 @@ func readingsRegistry(t testing.TB) *srfake.Registry {
 }
 
 const readingFields = "key: sensor.id, time: at, values: [x]"
+
+// Equal observations in all formats give equal estimates, byte for byte.
+func TestFormatsAreEqual(t *testing.T) {
+	expect.Long(t, "pairs of formats")
+	t.Parallel()
+	readings := someReadings(10_000)
+	var want []string
+	for _, f := range formats {
+		b := fakeBus(t, 1)
+		records := make([]*kgo.Record, len(readings))
+		for i, r := range readings {
+			records[i] = &kgo.Record{Topic: "in", Value: f.value(r)}
+		}
+		b.Produce(t, records...)
+		r := readingsRegistry(t)
+		for _, format := range []string{registry.Auto, f.name} {
+			out := "out-" + format
+			g := compose(t, b.config(fmt.Sprintf("bounded: true, %s, format: %s, registry: {url: %s}", readingFields, format, r.URL()), ""), "sink.kafka.topic="+out)
+			s := expect.Get(Run{Graph: g, Log: quiet}.Execute(t.Context(), nil))(t)
+			equal(t, [3]int64{int64(len(readings)), 20, 0}, [3]int64{s.Records, s.Keys, s.Rejected})
+			got := b.values(t, out)
+			slices.Sort(got)
+			if want == nil {
+				want = got
+			}
+			if len(got) != len(readings) || !slices.Equal(got, want) {
+				t.Errorf("%s as %s: %d records, and not those of JSON", f.name, format, len(got))
+			}
+		}
+	}
+	if missing := slices.IndexFunc(want, func(line string) bool { return strings.Contains(line, `"x":null`) }); missing < 0 {
+		t.Error("no observation is missing")
+	}
+}
 
 // Reads keys in Avro, schemas that evolve during the run, and values that cannot be read.
 func TestRegistry(t *testing.T) {

@@ -35,6 +35,32 @@ func TestContributing(t *testing.T) {
 	}
 }
 
+// TestFigureCommands checks that the tests and benchmarks exist that commands of the documents and of the tables of
+// figures name. The figures of earlier versions have commands of these versions.
+func TestFigureCommands(t *testing.T) {
+	tests := ""
+	listed := exec.Command("git", "ls-files", "*_test.go")
+	listed.Dir = root
+	for name := range strings.FieldsSeq(string(expect.Get(listed.Output())(t))) {
+		for _, m := range testedName.FindAllStringSubmatch(read(t, name), -1) {
+			tests += m[1] + "\n"
+		}
+	}
+	command := regexp.MustCompile(`-(?:bench|run) (?:'([^']+)'|(\w+))`)
+	for _, pattern := range []string{"*.md", "*/*.md", "testdata/benchmarks/*.csv"} {
+		for _, path := range expect.Get(filepath.Glob(filepath.Join(root, pattern)))(t) {
+			text := strings.ReplaceAll(read(t, path[len(root)+1:]), `\|`, "|")
+			for _, m := range command.FindAllStringSubmatch(text, -1) {
+				name, _, _ := strings.Cut(m[1]+m[2], "/")
+				earlier := strings.HasSuffix(path, "earlier-versions.csv") || name == "xxx"
+				if !earlier && !regexp.MustCompile("(?m)"+name).MatchString(tests) {
+					t.Errorf("%s: no test or benchmark is called %s", path, name)
+				}
+			}
+		}
+	}
+}
+
 // TestFolders checks that the table of folders in CONTRIBUTING has the first sentence of each package comment: go
 // test ./internal/documents -run Folders -update writes it.
 func TestFolders(t *testing.T) {
