@@ -129,8 +129,10 @@ func TestKafkaAggregateOfNothing(t *testing.T) {
 
 // A share of an interval has the sums of both fields. An invalid pair is rejected.
 func TestShares(t *testing.T) {
-	table := write(t, "in.csv", "time,bad,all\n", "2026-01-05 16:00:01,1,3\n", "2026-01-05 16:00:30,0,2\n", "2026-01-05 16:00:31,4,3\n", "2026-01-05 16:02:00,1,1\n", "2026-01-05 16:03:00,2,4\n")
-	s, got, rejected := runConfig(t, "{model: {family: binomial}, aggregate: {every: 1m, value: share, of: bad, to: all}, source: {csv: {path: "+table+", key: none}}}")
+	table := write(t, "in.csv", "time,bad,all\n", "2026-01-05 16:00:01,1,3\n", "2026-01-05 16:00:30,0,2\n",
+		"2026-01-05 16:00:31,4,3\n", "2026-01-05 16:02:00,1,1\n", "2026-01-05 16:03:00,2,4\n")
+	s, got, rejected := runConfig(t, "{model: {family: binomial}, aggregate: {every: 1m, value: share, of: bad, to: all}, "+
+		"source: {csv: {path: "+table+", key: none}}}")
 	if len(rejected) != 1 || !strings.Contains(rejected[0], "4 successes of 3 trials") || s.Missing != 1 {
 		t.Errorf("rejected %q, %d missing", rejected, s.Missing)
 	}

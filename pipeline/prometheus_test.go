@@ -333,7 +333,8 @@ func TestQueryRefused(t *testing.T) {
 		"answers 400 Bad Request: not today":    {codes: []int{400}},
 		"returns 3 series, and max_series is 2": {series: threeWaves(time.Now().Add(-30 * time.Hour))},
 	} {
-		text := fmt.Sprintf("source: {prometheus: {url: %q, query: load, bounded: true, start: -1h, max_series: 2, headers: {Authorization: secret-token}}}\nsink: none\n", o.serve(t))
+		text := fmt.Sprintf("source: {prometheus: {url: %q, query: load, bounded: true, start: -1h, max_series: 2, "+
+			"headers: {Authorization: secret-token}}}\nsink: none\n", o.serve(t))
 		_, err := Run{Graph: compose(t, queryConfig+text)}.Execute(t.Context(), nil)
 		expect.Error(t, err, want)
 		if err != nil && strings.Contains(err.Error(), "secret-token") {

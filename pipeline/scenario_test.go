@@ -44,7 +44,8 @@ func scenarios() []scenario {
 			outOfOrder(arriving, 1_500, 1), 1_500, 0},
 		{"incidents of what is late", detecting + "lateness: 1h\nincidents: true\nrecords: brief\n",
 			outOfOrder(fleetLines(begin), 30*steps, 90), 30 * steps, 0},
-		{"season and quiet times", "order: arrival\nmodel: {family: normal, season: {24h: 1}, zone: Europe/Berlin, holidays: [2026-01-07]}\ndetect: true\nkeys: [{match: b, model: {season: []}}]\n" +
+		{"season and quiet times", "order: arrival\nmodel: {family: normal, season: {24h: 1}, zone: Europe/Berlin, holidays: [2026-01-07]}\n" +
+			"detect: true\nkeys: [{match: b, model: {season: []}}]\n" +
 			"quiet: [{match: a, from: 2026-01-06, to: 2026-01-11}, {match: '*', weekly: Sun 03:00/4h}]\n",
 			outOfOrder(slices.Concat(spikes(0, 20, "a", "b"), spikes(1, 20, "a", "b")), 300, 1), 300, 0},
 		{"counts", counting + "detect: true\n",

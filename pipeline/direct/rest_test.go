@@ -23,6 +23,7 @@ import (
 func init() {
 	register.Function1x1(came)
 	register.Function2x1(asks)
+	register.Function2x1(sets)
 	register.Function2x0(fired)
 	register.Function2x0(joined)
 	register.DoFn3x1[state.Provider, string, int, error](&oddFn{})
@@ -53,6 +54,14 @@ func asks(ctx context.Context, n int) int {
 	run, end := account.From(ctx), time.Unix(1, 0)
 	happens(fmt.Sprint(n, " ", run.HasTimerBy(end.Add(-time.Millisecond)), " ", run.HasTimerBy(end)))
 	return n
+}
+
+// sets changes a runtime setting with the first element.
+func sets(ctx context.Context, n int) int {
+	if n == 1 {
+		account.From(ctx).SetRuntimeSetting("k", nil, func() { happens("applied") })
+	}
+	return came(n)
 }
 
 func fired(string, func(*int) bool) { happens("fired") }
@@ -165,6 +174,29 @@ func TestAwaited(t *testing.T) {
 	beam.ParDo0(s, fired, beam.GroupByKey(s, beam.ParDo(s, pair, numbers)))
 	expect.Get(Execute(run.In(t.Context()), p))(t)
 	if want := []string{"1 false false", "2 false true", "fired", "3 false false", "fired"}; !slices.Equal(events.names, want) {
+		t.Errorf("%q\nwant %q", events.names, want)
+	}
+}
+
+// TestRuntimeSettings checks that no element is processed while a runtime setting is committed.
+func TestRuntimeSettings(t *testing.T) {
+	events.names = nil
+	run := account.Open(account.StateKeeper{Commit: func() error {
+		time.Sleep(20 * time.Millisecond)
+		happens("committed")
+		return nil
+	}})
+	defer run.Close()
+	stream := teststream.NewConfig()
+	for i := range 2 {
+		expect.OK(t, stream.AddElements(int64(i), i+1))
+		expect.OK(t, stream.AdvanceWatermark(int64(i+1)*2000))
+	}
+	stream.AdvanceWatermarkToInfinity()
+	p, s := beam.NewPipelineWithRoot()
+	beam.ParDo(s, sets, teststream.Create(s, stream))
+	expect.Get(Execute(run.In(t.Context()), p))(t)
+	if want := []string{"came 1", "committed", "applied", "came 2"}; !slices.Equal(events.names, want) {
 		t.Errorf("%q\nwant %q", events.names, want)
 	}
 }
