@@ -160,6 +160,16 @@ func TestForgetKeysOfFile(t *testing.T) {
 	if len(restarted) != (len(lines)-cut)/30 || !strings.Contains(restarted[0], `"n":1,`) || len(first[forgotten]) != cut/30 {
 		t.Errorf("%d records, the first %s", len(restarted), restarted[0])
 	}
+	fresh := run("fresh", slices.DeleteFunc(slices.Clone(lines[cut:]), func(l string) bool { return !strings.Contains(l, forgotten) }))
+	equal(t, fresh[forgotten], restarted)
+
+	// All keys may be forgotten.
+	if f, err = ForgetKeysIn(path, []string{"s0/*", "s1/r?:m*"}, quiet); err != nil || len(f.Keys) != 30 || f.Total != 30 {
+		t.Error(f, err)
+	}
+	if remaining, _ := readStates("forgets"); len(remaining) != 1 {
+		t.Errorf("%d states are left", len(remaining)-1)
+	}
 	if _, err := ForgetKeysIn(filepath.Join(dir, "none"), []string{"*"}, quiet); err == nil || !strings.Contains(err.Error(), "none does not exist: no run has succeeded yet") {
 		t.Error(err)
 	}

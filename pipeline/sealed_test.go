@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/testing/expect"
 )
@@ -44,6 +45,49 @@ func execute(t *testing.T, text string, log *slog.Logger) error {
 	t.Helper()
 	_, err := Run{Graph: compose(t, text), Log: log}.Execute(t.Context(), nil)
 	return err
+}
+
+// Settings are stored with the states. Under another order or unit of time the states are refused; under another
+// lateness they are resumed.
+func TestStatesOfOtherSettings(t *testing.T) {
+	in := write(t, "in.jsonl", observations(100, 3)...)
+	states := filepath.Join(t.TempDir(), "states.bin")
+	file := func(rest string) string {
+		return "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: " + in + "}}\nsink: none\n" + rest
+	}
+	b := fakeBus(t, 1, "out")
+	b.put(t, observations(100, 3)...)
+	topic := func(rest string) string { return b.config("group: g, changelog: states, bounded: true", rest) }
+
+	const written = "time_unit: 1m\n"
+	for name, text := range map[string]func(string) string{"file": file, "changelog": topic} {
+		t.Run(name, func(t *testing.T) {
+			advice := map[string]string{"file": "; use another file, ", "changelog": "; use another changelog, "}[name]
+			expect.OK(t, execute(t, text(written), quiet))
+			before, _ := os.ReadFile(states)
+			for rest, want := range map[string]string{
+				"time_unit: 1h\n":                      "it was written with other time_unit;",
+				"":                                     "it was written with other time_unit;",
+				"time_unit: 1m\norder: arrival\n":      "it was written with other order;",
+				"time_unit: 1m\nlevels: []\ntop: .9\n": "it was written with other levels and top;",
+			} {
+				err := execute(t, text(rest), quiet)
+				if err == nil || !strings.Contains(err.Error(), "does not fit the config, at the key") || !strings.Contains(err.Error(), want) ||
+					!strings.Contains(err.Error(), advice) || !errors.Is(err, keyed.ErrOtherConfig) {
+					t.Errorf("%q: %v", rest, err)
+				}
+			}
+			if after, _ := os.ReadFile(states); !bytes.Equal(before, after) {
+				t.Error("a run that is refused has written states")
+			}
+			if name == "file" { // a repeated file has only late records
+				in = write(t, "later.jsonl", observations(400, 3)[300:]...)
+			}
+			if err := execute(t, text(written+"lateness: 1h\n"), quiet); err != nil {
+				t.Errorf("another lateness: %v", err)
+			}
+		})
+	}
 }
 
 // States of a newer version of this program are refused, and no key is reset. The format number is one higher in the
