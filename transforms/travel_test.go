@@ -37,3 +37,14 @@ func TestConfigRoundTrip(t *testing.T) {
 	expect.OK(t, err)
 	expect.Same(t, want, got)
 }
+
+// The step of incidents has the settings of its configuration.
+func TestIncidentsSetup(t *testing.T) {
+	cfg := IncidentsConfig{Budget: time.Hour, By: []string{"job"}, MaxSinglePages: 3, Digests: []time.Duration{time.Minute}}
+	text := expect.Get(json.Marshal(cfg))(t)
+	fn := &encodeIncidentsFn{Config: string(text), Encoder: Registered{Name: objects}}
+	expect.OK(t, fn.Setup(t.Context()))
+	if c := fn.fleetConfig; c.Config.Budget != time.Hour || len(c.Config.By) != 1 || c.Config.MaxSinglePages != 3 || len(c.Digests) != 1 {
+		t.Errorf("%+v", c)
+	}
+}
