@@ -47,4 +47,6 @@ func TestIncidentsSetup(t *testing.T) {
 	if c := fn.fleetConfig; c.Config.Budget != time.Hour || len(c.Config.By) != 1 || c.Config.MaxSinglePages != 3 || len(c.Digests) != 1 {
 		t.Errorf("%+v", c)
 	}
+	fn.Config = `{"Zone": "Nowhere"}`
+	expect.Error(t, fn.Setup(t.Context()), "Nowhere")
 }
