@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
@@ -49,4 +51,19 @@ func TestIncidentsSetup(t *testing.T) {
 	}
 	fn.Config = `{"Zone": "Nowhere"}`
 	expect.Error(t, fn.Setup(t.Context()), "Nowhere")
+}
+
+// A damaged block of a session is an error.
+func TestGatherDamaged(t *testing.T) {
+	blocks := [][]byte{{0xff}}
+	next := func(b *[]byte) bool {
+		if len(blocks) == 0 {
+			return false
+		}
+		*b, blocks = blocks[0], nil
+		return true
+	}
+	if (&gatherFn{}).ProcessElement("k", next, func(beam.EventTime, string, []byte) {}) == nil {
+		t.Error("a damaged block is accepted")
+	}
 }
