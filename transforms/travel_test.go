@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
@@ -36,4 +38,32 @@ func TestConfigRoundTrip(t *testing.T) {
 	_, got, err := parseSmoother(string(text))
 	expect.OK(t, err)
 	expect.Same(t, want, got)
+}
+
+// The step of incidents has the settings of its configuration.
+func TestIncidentsSetup(t *testing.T) {
+	cfg := IncidentsConfig{Budget: time.Hour, By: []string{"job"}, MaxSinglePages: 3, Digests: []time.Duration{time.Minute}}
+	text := expect.Get(json.Marshal(cfg))(t)
+	fn := &encodeIncidentsFn{Config: string(text), Encoder: Registered{Name: objects}}
+	expect.OK(t, fn.Setup(t.Context()))
+	if c := fn.fleetConfig; c.Config.Budget != time.Hour || len(c.Config.By) != 1 || c.Config.MaxSinglePages != 3 || len(c.Digests) != 1 {
+		t.Errorf("%+v", c)
+	}
+	fn.Config = `{"Zone": "Nowhere"}`
+	expect.Error(t, fn.Setup(t.Context()), "Nowhere")
+}
+
+// A damaged block of a session is an error.
+func TestGatherDamaged(t *testing.T) {
+	blocks := [][]byte{{0xff}}
+	next := func(b *[]byte) bool {
+		if len(blocks) == 0 {
+			return false
+		}
+		*b, blocks = blocks[0], nil
+		return true
+	}
+	if (&gatherFn{}).ProcessElement("k", next, func(beam.EventTime, string, []byte) {}) == nil {
+		t.Error("a damaged block is accepted")
+	}
 }

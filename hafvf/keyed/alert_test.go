@@ -1,11 +1,13 @@
 package keyed
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/testing/expect"
 )
 
 // A revision names the alert that it replaces, and the next revision replaces it. A revision that replaces an alert is
@@ -77,5 +79,12 @@ func TestChangeIsDiscounted(t *testing.T) {
 	out.set(hafvf.Hypotheses{Kind: hafvf.Change, Stay: .04, Outlier: .06, Change: .9}, false, 9, regimeStart{})
 	if math.Abs(out.Change-.75) > 1e-12 || out.Outlier != .06 || math.Abs(out.Stay-.19) > 1e-12 || out.Kind != hafvf.Change {
 		t.Errorf("%+v", out)
+	}
+}
+
+// One output is written as a number and several as a list. Numbers that are not finite are null.
+func TestJSONOutputs(t *testing.T) {
+	for want, v := range map[string][]float64{"2.5": {2.5}, "null": {nan}, "[1,null]": {1, math.Inf(1)}} {
+		expect.Same(t, want, string(expect.Get(json.Marshal(jsonOutputs(v)))(t)))
 	}
 }

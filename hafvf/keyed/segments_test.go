@@ -60,3 +60,24 @@ func TestDefaultOdds(t *testing.T) {
 	}
 	expect.Same(t, []float64{4, 10, 10}, got)
 }
+
+// The smoother of levels reports each change with its interval.
+func TestChangesOfPasses(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 8))
+	var observations []Observation
+	for i := range 90 {
+		observations = append(observations, Value(time.Unix(int64(i), 0).UTC(), "", rng.NormFloat64()+float64(i/30%2*9)))
+	}
+	member := &hafvf.Member{Levels: []hafvf.Beta{{Alpha: 9, Beta: 1}, {Alpha: 1, Beta: 1}}, Top: 1}
+	var changes []int
+	for i, s := range smoothed(t, SmoothConfig{Filter: hafvf.Config{Family: "normal", Member: member}, Gap: time.Minute}, observations) {
+		if !s.Change {
+			continue
+		}
+		changes = append(changes, i)
+		if n, p := int64(i+1), s.ChangeInterval; n < p.FromN || n > p.ToN {
+			t.Errorf("a change at %d is in the interval %+v", n, p)
+		}
+	}
+	expect.Same(t, []int{30, 60}, changes)
+}

@@ -260,7 +260,7 @@ func TestPageIsBounded(t *testing.T) {
 	if inGroups != n || p.Map.GroupsLeft == 0 {
 		t.Errorf("groups have %d alarms, %d groups are left out", inGroups, p.Map.GroupsLeft)
 	}
-	if p.Alarms != n || len(p.Rows) != 1000 || p.RowsLeft != n-1000 || p.Map.Shown != shownKeys || p.Map.Left != 30000-shownKeys {
+	if p.Alarms != n || len(p.Rows) != maxRows || p.RowsLeft != n-maxRows || p.Map.Shown != shownKeys || p.Map.Left != 30000-shownKeys {
 		t.Errorf("%d alarms, %d rows and %d left, %d keys on the map and %d left", p.Alarms, len(p.Rows), p.RowsLeft, p.Map.Shown, p.Map.Left)
 	}
 	containsTexts(t, page, "29,000 more keys with alarms have no row.", fmt.Sprintf("%s more groups have no row, with %s alarms.", grouped(int64(p.Map.GroupsLeft)), grouped(int64(p.Map.AlarmsLeft))), "The 1,000 largest of 60,000 alarms, by size. 59,000 are not in the table.")
@@ -544,4 +544,17 @@ func TestSeriesLimit(t *testing.T) {
 	if n := len(s.points); n > 60 || s.seen != 100 {
 		t.Errorf("%d points of %d", n, s.seen)
 	}
+}
+
+// The table of alarms has at most 1000 rows.
+func TestPageRows(t *testing.T) {
+	var lines strings.Builder
+	for i := range 1001 {
+		at := fleetStart.Add(time.Duration(i) * time.Minute).Format(time.RFC3339)
+		fmt.Fprintf(&lines, `{"key":"k","time":%q,"kind":"novelty","id":"in.csv:%d","start":%[1]q,"score":9,"size":8}`+"\n", at, i)
+	}
+	path := filepath.Join(t.TempDir(), "alerts.jsonl")
+	expect.OK(t, os.WriteFile(path, []byte(lines.String()), 0o666))
+	p, _ := pageOf(t, Since{}, path)
+	expect.Same(t, [2]int{1000, 1}, [2]int{len(p.Rows), p.RowsLeft})
 }
