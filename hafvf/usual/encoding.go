@@ -24,7 +24,8 @@ const (
 	momentBytes  = momentBits / 8 // bytes of a stored moment
 	roundedBytes = 7              // bytes of a rounded number
 
-	unusedRepeats = 3 // numbers after the repeats: 0, and ignored; older versions stored runs there
+	// Numbers that are 0 and ignored: older versions stored runs after the repeats, and squares after a tail.
+	unusedRepeats, unusedTail = 3, 1
 )
 
 // round rounds numbers so that their last byte is zero.
@@ -177,7 +178,7 @@ func (p *Profile) decode(b []byte, repeats, joint bool) (State, error) {
 
 // storedLen returns the number of bytes of the rounded numbers and the moments, which are not stored as floats.
 func (p *Profile) storedLen(s State) int {
-	return roundedBytes*(len(p.surprises(s))+p.dim*p.order()*(p.common-1)) + momentBytes*(p.moments.len()-1)
+	return roundedBytes*(len(p.surprises(s))+unusedTail+p.dim*p.order()*(p.common-1)) + momentBytes*(p.moments.len()-1)
 }
 
 // exact calls each with the parts of s that are stored as floats, except n.
@@ -204,6 +205,7 @@ func (p *Profile) exact(s State, each func([]float64)) {
 // rounded calls each with the rounded parts of s.
 func (p *Profile) rounded(s State, each func([]float64)) {
 	each(p.surprises(s))
+	each(make([]float64, unusedTail))
 	for i := range p.dim {
 		c := p.coordinate(s, i)
 		for lag := 1; lag <= p.order(); lag++ {
