@@ -41,7 +41,7 @@ func Example() {
 	// Output:
 	// Jan 7 01:50  predicted 20.0 ± 0.9, is 19.1
 	// Jan 9 03:50  predicted 20.0 ± 1.0, is 20.5
-	// Jan 10 13:20  novelty: score 3.3, threshold 3.0
+	// Jan 10 13:20  novelty: score 3.6, threshold 3.0
 	// pump-1 is 26 % above usual at 2026-01-10 13:20: 25, usual at this hour 19.9 ± 1.1.
 	// Jan 11 05:50  predicted 25.9 ± 0.9, is 27.5
 }

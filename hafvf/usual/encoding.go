@@ -24,8 +24,7 @@ const (
 	momentBytes  = momentBits / 8 // bytes of a stored moment
 	roundedBytes = 7              // bytes of a rounded number
 
-	// Numbers that are 0 and ignored: older versions stored runs after the repeats, and squares after a tail.
-	unusedRepeats, unusedTail = 3, 1
+	unusedRepeats = 3 // numbers after the repeats: 0, and ignored; older versions stored runs there
 )
 
 // round rounds numbers so that their last byte is zero.
@@ -178,7 +177,7 @@ func (p *Profile) decode(b []byte, repeats, joint bool) (State, error) {
 
 // storedLen returns the number of bytes of the rounded numbers and the moments, which are not stored as floats.
 func (p *Profile) storedLen(s State) int {
-	return roundedBytes*(len(p.surprises(s))+unusedTail+p.dim*p.order()*(p.common-1)) + momentBytes*(p.moments.len()-1)
+	return roundedBytes*(len(p.surprises(s))+p.dim*p.order()*(p.common-1)) + momentBytes*(p.moments.len()-1)
 }
 
 // exact calls each with the parts of s that are stored as floats, except n.
@@ -205,7 +204,6 @@ func (p *Profile) exact(s State, each func([]float64)) {
 // rounded calls each with the rounded parts of s.
 func (p *Profile) rounded(s State, each func([]float64)) {
 	each(p.surprises(s))
-	each(make([]float64, unusedTail))
 	for i := range p.dim {
 		c := p.coordinate(s, i)
 		for lag := 1; lag <= p.order(); lag++ {

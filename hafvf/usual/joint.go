@@ -2,7 +2,6 @@ package usual
 
 import (
 	"math"
-	"slices"
 
 	"hafvf/internal/compact"
 	"hafvf/internal/linear"
@@ -138,10 +137,7 @@ func (p *Profile) scoreJoint(s State, total float64) (score float64) {
 
 // form encodes or decodes a state.
 func (j *joint) form(c *compact.Codec, s State) {
-	var unused [unusedTail]float64
-	stored := slices.Concat(s[:jointSums], unused[:])
-	c.Pack(stored)
-	copy(s[:jointSums], stored)
+	c.Pack(s[:jointSums])
 	for i := range s[jointSums:] {
 		c.Shorts(&s[jointSums+i])
 	}

@@ -323,7 +323,7 @@ func (p *Profile) coordinate(s State, i int) coordinateState {
 	return coordinateState{values: c, streak: streak, h: c[:p.size], s: &c[p.size], last: last[:p.lags()], matrix: last[p.lags():]}
 }
 
-// StateLen returns the number of floats in a state: 170 for one coordinate under DefaultProfile, and 24 with the level
+// StateLen returns the number of floats in a state: 171 for one coordinate under DefaultProfile, and 25 with the level
 // view alone.
 func (p *Profile) StateLen() int {
 	return p.moments.len() + 1 + p.views*viewLen + aloneLen + p.dim*p.coordinateLen() + p.joint.len()

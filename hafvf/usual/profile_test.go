@@ -389,7 +389,7 @@ func TestProfileCost(t *testing.T) {
 	if n := 8 * (profileOf(DefaultProfile()).StateLen() + alarmLen); n > 2048 {
 		t.Errorf("%d bytes per key", n)
 	}
-	if n := profileOf(ProfileConfig{}).StateLen(); n != 24 {
+	if n := profileOf(ProfileConfig{}).StateLen(); n != 25 {
 		t.Errorf("%d floats for the level view", n)
 	}
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)

@@ -63,9 +63,11 @@ var Mechanisms = []Mechanism{
 		after(alarmFile, "cfg := *config.Alarms\n", "cfg.Order = min(cfg.Order, 1)")}},
 	{"Fast", "the score of a single surprise", []edit{
 		after(profileFile, "score := max(mean, d.Fast-fastBehind)\n", "score = mean")}},
+	{"TailShape", "the learned shape of its tail", []edit{
+		after("usual/tail.go", "shape = max(minShape, min(shape, maxShape))\n", "shape = tailShape")}},
 	{"Move", "the score of a move, at slow steps", []edit{
 		after(profileFile, "moveShare := innovationPart * pace.slow * (1 - share*share)\n", "moveShare = 0")}},
-	{"MoveMixture", "the mixture of two tails in it", []edit{
+	{"MoveMixture", "its mixture of two tails", []edit{
 		before("usual/innovation.go", "\tif odds := s[innovationOdds]; wanted {", "s[innovationOdds] = 0")}},
 	{"RepeatLimit", "the limit of scores by the share of repeats", []edit{
 		{profileFile, "limit := score\n\tswitch {\n", "limit := score\n\tswitch {\n\tcase off:\n"}}},
