@@ -63,7 +63,7 @@ func (p *Profile) Append(b []byte, s State) []byte {
 	}
 	if b = b[:end]; p.Repeats(s) {
 		_, _, repeats := p.alone(s)
-		b = compact.AppendPacked(b, append(repeats[:repeatsLen:repeatsLen], make([]float64, unusedRepeats)...))
+		b = compact.AppendPacked(b, slices.Concat(repeats, make([]float64, unusedRepeats)))
 	}
 	if p.joint != nil {
 		b = compact.Append(b, func(c *compact.Codec) { p.joint.form(c, p.together(s)) })

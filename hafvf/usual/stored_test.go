@@ -2,11 +2,13 @@ package usual
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"hafvf/internal/compact"
 	"hafvf/internal/testing/expect"
 )
 
@@ -40,4 +42,33 @@ func TestProfileDecodeExact(t *testing.T) {
 			u = again
 		}
 	})
+}
+
+// Decode ignores the runs that older versions stored after the repeats.
+func TestProfileDecodeIgnoresUnused(t *testing.T) {
+	times, ys := profileStream(5, 200, 1)
+	p := profileOf(DefaultProfile())
+	s := p.NewState()
+	for i, y := range ys {
+		p.Update(s, anyPace, times[i], y)
+	}
+	p.Update(s, anyPace, times[len(times)-1].Add(time.Hour), ys[len(ys)-1])
+	if !p.Repeats(s) {
+		t.Fatal("the last value is not repeated")
+	}
+	_, _, repeats := p.alone(s)
+	b := p.Append(nil, s)
+	exact := 1
+	p.exact(s, func(v []float64) { exact += len(v) })
+	r := compact.Reader{B: b}
+	r.Packed(make([]float64, exact))
+	stored := len(b) - len(r.B) + p.storedLen(s)
+	former := compact.AppendPacked(slices.Clone(b[:stored]), slices.Concat(repeats, []float64{2, .5, 1}))
+	former = append(former, b[stored+len(compact.AppendPacked(nil, slices.Concat(repeats, make([]float64, unusedRepeats)))):]...)
+	if slices.Equal(b, former) {
+		t.Fatal("the former state is not another one")
+	}
+	if got := expect.Get(p.Decode(former, true))(t); !equalBits(s, got) {
+		t.Errorf("%v became %v", s, got)
+	}
 }

@@ -28,8 +28,9 @@ const (
 //	shape ξ = ½(1 − m₁²/(m₂ − m₁²)) within −.1, …, .45,  scale σ = m₁(1 − ξ)
 //	score q = −log₁₀ of P(over u)·(1 + ξx/σ)^(−1/ξ) for an excess x > 0, else 0
 //
-// An excess is learned as at most 10d. A normal distribution would not fit: surprises of single observations have
-// heavier tails.
+// The shape is learned for users: with a fixed one, F1 is .02 higher on services_1min, but a deviation of 18 standard
+// deviations at steps of ten minutes is missed in a stream that pauses by night. An excess is learned as at most 10d. A
+// normal distribution would not fit: surprises of single observations have heavier tails.
 type tail []float64
 
 const (
