@@ -22,8 +22,8 @@ import (
 	"hafvf/internal/testing/javatest"
 )
 
-// Long selects the long form of the tests with faults.
-var Long = flag.Bool("long", false, "run the long form of the tests of faults")
+// Long selects the long form of tests of the program.
+var Long = flag.Bool("long", false, "run the long form of tests of the program")
 
 // A Program is a command that runs the program.
 type Program struct {
