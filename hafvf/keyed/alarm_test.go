@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -242,6 +243,30 @@ func TestUnitOf(t *testing.T) {
 	}{{[]float64{0, 0}, 1}, {[]float64{1e9, .3}, .1}, {[]float64{1e9, 1}, 1}, {[]float64{1e15, 2e15}, 1}} {
 		if got := unitOf(c.x); got != c.unit {
 			t.Errorf("%v: %g, want %g", c.x, got, c.unit)
+		}
+	}
+}
+
+// The standard deviation of rounded values is at least that of the rounding error. So the size of the first
+// different value after equal ones is finite.
+func TestRoundedValues(t *testing.T) {
+	for _, c := range []struct{ start, end, unit float64 }{{0, 1, 1}, {14.5, 14.6, .1}, {3, 1e9, 1}} {
+		cfg := Recommended("normal")
+		cfg.Alerts.Beliefs = []hafvf.Kind{hafvf.Outlier, hafvf.Change}
+		alerted := 0
+		for _, e := range fed(t, cfg, 1100, 5*time.Minute, func(i int) float64 { return []float64{c.start, c.end}[i/1000] }) {
+			for _, a := range []*Alert{e.Alarm, e.Belief} {
+				if a == nil {
+					continue
+				}
+				alerted++
+				if limit := 1.01 * (c.end - c.start) / (c.unit / math.Sqrt(12)); math.Abs(a.Size) > limit || regexp.MustCompile(`e-\d`).MatchString(a.Message) {
+					t.Errorf("from %g to %g: size %g, want at most %g; %s", c.start, c.end, a.Size, limit, a.Message)
+				}
+			}
+		}
+		if alerted == 0 {
+			t.Errorf("from %g to %g: no alert", c.start, c.end)
 		}
 	}
 }

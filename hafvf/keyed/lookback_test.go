@@ -36,14 +36,23 @@ func sampled(step time.Duration, n, frozen int, away ...[2]int) (observations []
 // estimatesWithLookback returns the estimates of a key under the given lookback.
 func estimatesWithLookback(t *testing.T, lookback time.Duration, in []Observation) (estimates []Estimate) {
 	t.Helper()
-	cfg := Recommended("normal")
-	cfg.Lookback = lookback
+	cfg := configWithLookback(lookback)
+	if in[0].Time.IsZero() {
+		cfg.Order = Arrival
+	}
 	est := newEstimator(t, cfg)
 	track := est.NewTrack("k")
 	for _, o := range in {
 		estimates = append(estimates, est.Estimate(track, o))
 	}
 	return estimates
+}
+
+// configWithLookback returns the recommended configuration with the given lookback.
+func configWithLookback(lookback time.Duration) Config {
+	cfg := Recommended("normal")
+	cfg.Lookback = lookback
+	return cfg
 }
 
 // equalAlarms returns the times and messages of the alarms for equal values in a row.
@@ -113,5 +122,51 @@ func TestLookback(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Without times the lookback has no effect.
+func TestLookbackWithoutTimes(t *testing.T) {
+	in := sampled(time.Minute, 1100, 1000)
+	for i := range in {
+		in[i].Time = time.Time{}
+	}
+	plain := estimatesWithLookback(t, 0, in)
+	if len(equalAlarms(plain)) == 0 {
+		t.Error("a series that freezes raises no alarm")
+	}
+	expect.Same(t, decisionLines(plain), decisionLines(estimatesWithLookback(t, lookback, in)), "with a lookback")
+}
+
+// A run that resumes anywhere in a stretch of equal values gives the same results as one that was not interrupted. So
+// does a run with a state from before a lookback was set: it does not count values within the lookback.
+func TestLookbackResumes(t *testing.T) {
+	const frozen, n, step = 1000, 1040, time.Minute
+	in := sampled(step, n, frozen)
+	est := newEstimator(t, configWithLookback(lookback))
+	whole := estimatesWithLookback(t, lookback, in)
+	if len(equalAlarms(whole)) == 0 {
+		t.Fatal("a series that freezes raises no alarm")
+	}
+	saved := func(lookback time.Duration, until int) []byte {
+		est := newEstimator(t, configWithLookback(lookback))
+		track := est.NewTrack("k")
+		for _, o := range in[:until] {
+			est.Estimate(track, o)
+		}
+		return expect.Get(track.AppendBinary(nil))(t)
+	}
+	for until := frozen - 1; until < n; until++ {
+		for _, before := range []time.Duration{lookback, 0} {
+			if before == 0 && until >= frozen+3 { // an alarm was raised
+				break
+			}
+			track := expect.Get(est.RestoreTrack("k", saved(before, until)))(t)
+			var resumed []Estimate
+			for _, o := range in[until:] {
+				resumed = append(resumed, est.Estimate(track, o))
+			}
+			expect.Same(t, decisionLines(whole[until:]), decisionLines(resumed), "resumed at ", until, " with a state of lookback ", before)
+		}
 	}
 }

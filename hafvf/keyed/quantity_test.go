@@ -2,8 +2,28 @@ package keyed
 
 import (
 	"math"
+	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
 )
+
+// For any values, the text is short, and zero is not negative.
+func TestFigureLength(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-1e7, 1e7), rapid.SampledFrom([]float64{0, 1e-300, -1e-9, math.NaN(), math.Inf(1)}))
+		usual, sd, x := v.Draw(t, "usual"), math.Abs(v.Draw(t, "sd")), v.Draw(t, "x")
+		u := unitNamed(rapid.SampledFrom([]string{"x", "a_ms", "a_bytes", "a_ratio", "a_celsius"}).Draw(t, "name"), "")
+		u.hasRatios = rapid.Bool().Draw(t, "ratios")
+		f := u.figure(usual, sd, x)
+		for _, text := range []string{f.band(usual, sd), f.forDistance(x - usual).value(x), f.difference(x, usual, sd, "above usual", "below usual")} {
+			if utf8.RuneCountInString(text) > 60 || strings.HasPrefix(text, "-0 ") || text == "-0" || text == "" {
+				t.Fatalf("%q", text)
+			}
+		}
+	})
+}
 
 func TestUnits(t *testing.T) {
 	for _, c := range []struct {
