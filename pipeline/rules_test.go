@@ -83,7 +83,8 @@ func TestRulesByKey(t *testing.T) {
 
 // A silent key with detect: false joins no incident.
 func TestSilenceOfUndetected(t *testing.T) {
-	e := &encoder{encoding: encoding{Alone: settings.Switches{{Match: "a*", On: true}}, Alerted: settings.Switches{{Match: "ab"}}}, run: &run{}, observer: (&run{}).observer()}
+	switches := encoding{Alone: settings.Switches{{Match: "a*", On: true}}, Alerted: settings.Switches{{Match: "ab"}}}
+	e := &encoder{encoding: switches, run: &run{}, observer: (&run{}).observer()}
 	e.Layout.Incidents = true
 	s := keyed.SilenceEvent{Silence: keyed.Silence{Since: start, Bound: time.Hour}, Outputs: 1}
 	for key, want := range map[string][]byte{

@@ -145,7 +145,8 @@ func TestOutboxFull(t *testing.T) {
 	if len(left) != maxWaiting {
 		t.Fatalf("%d are left", len(left))
 	}
-	if deliveries := o.GiveUp(left); len(deliveries) != maxWaiting || !strings.Contains(deliveries[0].Refused, "the run ended before the receiver accepted it") ||
+	deliveries := o.GiveUp(left)
+	if len(deliveries) != maxWaiting || !strings.Contains(deliveries[0].Refused, "the run ended before the receiver accepted it") ||
 		o.Stats().Failed != maxWaiting+1 || o.bytes != 0 {
 		t.Errorf("%+v, %+v", deliveries[0], o.Stats())
 	}

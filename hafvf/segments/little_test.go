@@ -139,7 +139,8 @@ func TestLittleInformation(t *testing.T) {
 		same.add(t, counts, []float64{level, level}, 400, 20)
 		same.add(t, waits, []float64{level, level}, 400, 20)
 	}
-	if clear.found < .85*clear.enumerated || clear.enumerated < .65*clear.changes || clear.elsewhere > 1.5*clear.enumeratedElsewhere || same.elsewhere > 2 {
+	if clear.found < .85*clear.enumerated || clear.enumerated < .65*clear.changes ||
+		clear.elsewhere > 1.5*clear.enumeratedElsewhere || same.elsewhere > 2 {
 		t.Errorf("changes %+v, none %+v", clear, same)
 	}
 }

@@ -130,7 +130,7 @@ func (p Pace) Budget() float64 { return p.period }
 func (p Pace) Rest() int { return int(p.rest) }
 
 // InARow returns the number of values in a row that are not due to chance: 3, but 2 at steps from 15 minutes on, and 1
-// from 30 minutes on. Episodes that get worse need so many (F1 .01 on planted_1min).
+// from 30 minutes on. Reports that an episode is worse need this number (F1 .01 on planted_1min).
 func (p Pace) InARow() float64 { return p.inARow }
 
 // Day returns the number of observations per day.

@@ -60,7 +60,7 @@ import (
 // uses distances of the arcsine, so that 1 of 1 is not a surprise; their scale is known.
 //
 // Recent spread r. ln r is the mean of ln|d/σF| over half a day, at least 80 observations, less the long-term mean,
-// whose learning slows down while they differ (F1 .01 on asd, with the recent spread of alerts as it is). It rises only
+// whose learning slows down while they differ (F1 .01 on asd; the recent spread in alerts stays on). It rises only
 // as far as the values lie on both sides: a level is no spread (F1 .02 on planted_5min).
 //
 // Offsets are for steps of a quarter of an hour to six hours, and hours for ten minutes to six hours: with finer steps,

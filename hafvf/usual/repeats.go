@@ -7,9 +7,8 @@ import (
 )
 
 // repeats scores equal values in a row in a stream that hardly ever repeats a value, for example from a stuck gauge
-// (F1 .09 on plans_5min). A
-// run of L equal values has q = L − 1 repeats. With n values before, k of them new, the share of repeats is
-// Beta(b, k + 1), b = n − k + 2 − q, without the repeats of this run. Hence
+// (F1 .09 on plans_5min). A run of L equal values has q = L − 1 repeats. With n values before, k of them new, the share
+// of repeats is Beta(b, k + 1), b = n − k + 2 − q, without the repeats of this run. Hence
 //
 //	P(q repeats in a row) = B(b + q, k + 1)/B(b, k + 1)
 //

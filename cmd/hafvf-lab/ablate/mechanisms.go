@@ -15,12 +15,12 @@ type edit struct {
 	replacement string
 }
 
-// after returns an edit that executes a statement after the text if the mechanism is off, and before one that does so
-// before it.
+// after returns an edit that executes a statement after the text if the mechanism is off.
 func after(file, find, statement string) edit {
 	return edit{file, find, find + "if off {\n" + statement + "\n}\n"}
 }
 
+// before returns an edit that executes a statement before the text if the mechanism is off.
 func before(file, find, statement string) edit {
 	return edit{file, find, "if off {\n" + statement + "\n}\n" + find}
 }
@@ -37,7 +37,7 @@ const (
 	episodeFile = "keyed/episode.go"
 )
 
-// withoutFilter removes the filter, see keyed.go.txt. It is always on.
+// withoutFilter removes the filter, see keyed.go.txt. It applies to every row.
 var withoutFilter = edit{"keyed/estimator.go", "\tc.guard.save(t)\n",
 	"\tif WithoutFilter {\n\t\test.decideAlone(m, out, t, input)\n\t\treturn\n\t}\n\tc.guard.save(t)\n"}
 
@@ -63,11 +63,11 @@ var Mechanisms = []Mechanism{
 		after(alarmFile, "cfg := *config.Alarms\n", "cfg.Order = min(cfg.Order, 1)")}},
 	{"Fast", "the score of a single surprise", []edit{
 		after(profileFile, "score := max(mean, d.Fast-fastBehind)\n", "score = mean")}},
-	{"TailShape", "the learned shape of its tail", []edit{
+	{"TailShape", "the learned shape of the tail of a single surprise", []edit{
 		after("usual/tail.go", "shape = max(minShape, min(shape, maxShape))\n", "shape = tailShape")}},
 	{"Move", "the score of a move, at slow steps", []edit{
 		after(profileFile, "moveShare := innovationPart * pace.slow * (1 - share*share)\n", "moveShare = 0")}},
-	{"MoveMixture", "its mixture of two tails", []edit{
+	{"MoveMixture", "the mixture of two tails in the score of a move", []edit{
 		before("usual/innovation.go", "\tif odds := s[innovationOdds]; wanted {", "s[innovationOdds] = 0")}},
 	{"RepeatLimit", "the limit of scores by the share of repeats", []edit{
 		{profileFile, "limit := score\n\tswitch {\n", "limit := score\n\tswitch {\n\tcase off:\n"}}},
@@ -104,7 +104,7 @@ var Mechanisms = []Mechanism{
 
 	{"Plan", "the plan", []edit{
 		after(alarmFile, "s.plan = d.profile(s).NewPlan(s.profile)\n", "s.plan = nil")}},
-	{"Offsets", "its offsets by the hour of the week", []edit{
+	{"Offsets", "the offsets of the plan by the hour of the week", []edit{
 		{paceFile, "p.offsets = step >= quarterHour", "p.offsets = !off && step >= quarterHour"}}},
 	{"ClearOffsets", "K: an offset that is clear alone", []edit{
 		before(tableFile, "\treturn max(repeats, clear) *", "clear = 0")}},

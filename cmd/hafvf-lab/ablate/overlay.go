@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -69,8 +70,10 @@ const workerPackage = "cmd/hafvf-lab/ablate/worker"
 // Build builds the worker in the folder dir, from the sources of the current module.
 func Build(ctx context.Context, dir string) (program string, err error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}", "hafvf/hafvf/usual").Output()
-	if err != nil {
-		return "", fmt.Errorf("go list: %w: the command has to run in the sources of hafvf", err)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return "", fmt.Errorf("go list: %s: the command has to run in the sources of hafvf", bytes.TrimSpace(exit.Stderr))
+	} else if err != nil {
+		return "", err
 	}
 	root := strings.TrimSpace(string(out))
 	files, err := Sources(root)

@@ -109,18 +109,19 @@ func read(name, dir string, _ uint64) (*Set, error) {
 		return v
 	}
 	for _, part := range []struct {
-		file string
-		row  func(s *series, r []string)
+		file    string
+		columns int
+		row     func(s *series, r []string)
 	}{
-		{"-keys.csv", func(s *series, r []string) { s.countFrom, s.tolerance = number(r[1]), number(r[2]) }},
-		{"-labels.csv", func(s *series, r []string) {
+		{"-keys.csv", 3, func(s *series, r []string) { s.countFrom, s.tolerance = number(r[1]), number(r[2]) }},
+		{"-labels.csv", 4, func(s *series, r []string) {
 			if w := (window{number(r[1]), number(r[2])}); r[3] == "aftermath" {
 				s.aftermath = append(s.aftermath, w)
 			} else {
 				s.incidents = append(s.incidents, w)
 			}
 		}},
-		{".csv.gz", func(s *series, r []string) {
+		{".csv.gz", 3, func(s *series, r []string) {
 			x := math.NaN()
 			if r[2] != "" {
 				x = number(r[2])
@@ -129,7 +130,7 @@ func read(name, dir string, _ uint64) (*Set, error) {
 		}},
 	} {
 		file := filepath.Join(dir, name+part.file)
-		err := readRows(file, func(r []string) {
+		err := readRows(file, part.columns, func(r []string) {
 			s := byKey[r[0]]
 			if s == nil && part.file == "-keys.csv" {
 				s = &series{name: r[0]}
@@ -150,8 +151,9 @@ func read(name, dir string, _ uint64) (*Set, error) {
 	return set, nil
 }
 
-// readRows calls row for each row of a CSV file but the first. The row is valid until the next call.
-func readRows(file string, row func([]string)) error {
+// readRows calls row for each row of a CSV file but the first. Each row must have the given number of columns. The row
+// is valid until the next call.
+func readRows(file string, columns int, row func([]string)) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -172,8 +174,8 @@ func readRows(file string, row func([]string)) error {
 		case err != nil:
 			return err
 		case n > 0:
-			if len(r) < 3 {
-				return fmt.Errorf("row %d has %d columns", n, len(r))
+			if len(r) < columns {
+				return fmt.Errorf("row %d has %d columns, want %d", n, len(r), columns)
 			}
 			row(r)
 		}
