@@ -180,15 +180,22 @@ func (r *Rows) filter(groups []*group, cfg keyed.Config, listen func(key string,
 		}
 	}
 	failed := make([]error, len(groups))
-	create := func() (*keyed.Estimator, error) { return keyed.NewEstimator(cfg) }
-	err := each(r, groups, create, func(est *keyed.Estimator, g *group, i int) {
-		failed[i] = (&listener{g, listen}).filter(est, cfg.Order, last)
+	type worker struct {
+		est    *keyed.Estimator
+		memory keyed.Memory
+	}
+	create := func() (*worker, error) {
+		est, err := keyed.NewEstimator(cfg)
+		return &worker{est: est}, err
+	}
+	err := each(r, groups, create, func(w *worker, g *group, i int) {
+		failed[i] = (&listener{g, listen}).filter(w.est, &w.memory, cfg.Order, last)
 	})
 	return cmp.Or(err, cmp.Or(failed...))
 }
 
 // filter filters the observations of a key. last is the latest time of all keys.
-func (l *listener) filter(est *keyed.Estimator, order keyed.Order, last time.Time) error {
+func (l *listener) filter(est *keyed.Estimator, memory *keyed.Memory, order keyed.Order, last time.Time) error {
 	state, err := est.Open(l.key, nil)
 	if err != nil {
 		return err
@@ -196,7 +203,7 @@ func (l *listener) filter(est *keyed.Estimator, order keyed.Order, last time.Tim
 	if order == keyed.EventTime {
 		slices.SortStableFunc(l.observations, keyed.Observation.Compare)
 	}
-	accepts, memory := est.Checker(l.key), &keyed.Memory{}
+	accepts := est.Checker(l.key)
 	processDue := func() {
 		for state.ProcessDue(memory, l) {
 		}
