@@ -94,10 +94,10 @@ func ablationJob(dir string, names, off []string) (ablate.Job, error) {
 		}
 	}
 	for _, name := range names {
-		switch {
-		case !slices.Contains(job.Sets, name):
-			return job, fmt.Errorf("--sets: no set %q; the nearest is %q", name, message.Closest(name, ablate.SetNames()))
-		case dir == "" && !ablate.Simulated(name):
+		if err := ablate.CheckSet(name); err != nil {
+			return job, fmt.Errorf("--sets: %w", err)
+		}
+		if dir == "" && !ablate.Simulated(name) {
 			return job, fmt.Errorf("--sets: %s is not simulated: give its folder with --data", name)
 		}
 	}

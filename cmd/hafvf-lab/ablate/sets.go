@@ -65,12 +65,20 @@ func Simulated(name string) bool {
 	return strings.HasPrefix(name, "services") || strings.HasPrefix(name, "plans")
 }
 
+// CheckSet returns an error if there is no set of the name.
+func CheckSet(name string) error {
+	if names := SetNames(); !slices.Contains(names, name) {
+		return fmt.Errorf("no set %q; the nearest is %q", name, message.Closest(name, names))
+	}
+	return nil
+}
+
 // makeSet returns the set of a name, with the series of all seeds if it is simulated.
 func makeSet(name, dir string, seeds []uint64) (*Set, error) {
-	i := slices.IndexFunc(sources, func(s source) bool { return s.name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("no set %q; the nearest is %q", name, message.Closest(name, SetNames()))
+	if err := CheckSet(name); err != nil {
+		return nil, err
 	}
+	i := slices.IndexFunc(sources, func(s source) bool { return s.name == name })
 	if !Simulated(name) {
 		seeds = []uint64{0}
 	}
