@@ -12,12 +12,11 @@ import (
 //
 //	P(q repeats in a row) = B(b + q, k + 1)/B(b, k + 1)
 //
-// The score is −log₁₀ of this probability. Earlier long runs do not lower it: without them, F1 was .02 higher on
-// services at one minute, and on no set lower. n and k are forgotten by w = .9998 per value. Nothing is scored if at
+// The score is −log₁₀ of this probability. Earlier long runs do not lower it: when they did, F1 was .02 lower on
+// services at one minute, and on no set higher. n and k are forgotten by w = .9998 per value. Nothing is scored if at
 // least a tenth of the values before the run were repeats (a habit), or if there were fewer than ten.
 //
-// A source may give a value again because it has no newer one. Such repeats do not count in q and L: they count in b
-// only.
+// A source may give a value again because it has no newer one. Such repeats count in b, but not in q and L.
 type repeats []float64
 
 const (
