@@ -386,6 +386,7 @@ func calendars() []importCase {
 
 // Draft reads the files as people mean them, or reports a doubt. A run with the config reports the events.
 func TestFoundFiles(t *testing.T) {
+	expect.Long(t, "the files of practitioners")
 	for _, c := range slices.Concat(panels(t), influx(), documents(), meters(), twoColumns(), constants(), eventful(), labelled(), families(), calendars()) {
 		t.Run(c.file, func(t *testing.T) {
 			t.Parallel()

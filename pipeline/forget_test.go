@@ -77,6 +77,7 @@ func TestTombstonesForget(t *testing.T) {
 // A key that is forgotten between two runs of files starts at 1 in the second run. The stored states, including its
 // incident, have no trace of it. The records and stored states of other keys stay equal, byte for byte.
 func TestForgetKeysOfFile(t *testing.T) {
+	expect.Long(t, "days of a fleet")
 	t.Parallel()
 	const cut = 30 * (8*144 + 4) // within the incident of a rack
 	lines := fleetLines(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))[:30*9*144]

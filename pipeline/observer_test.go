@@ -9,11 +9,14 @@ import (
 
 	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/internal/testing/expect"
 )
 
 // An observer sees every estimate and all alerts in the file of alerts, with and without incidents, including keys that
 // are silent at the end.
 func TestObserverSeesWrittenRecords(t *testing.T) {
+	expect.Long(t, "ten days of a fleet")
+	t.Parallel()
 	dir := t.TempDir()
 	lines := fleetLines(start)
 	for i := range lines { // a key ends early

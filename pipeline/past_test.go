@@ -58,6 +58,7 @@ func TestFileLearnsPast(t *testing.T) {
 // A run of topics learns from their beginning to the offsets of its group. It stores the learned states in the
 // changelog: the next run does not need Migrate.
 func TestTopicLearnsPast(t *testing.T) {
+	t.Parallel()
 	var lines []string
 	for i, line := range observations(900, 3) {
 		if i < 300 || i >= 750 || !strings.Contains(line, "k2") { // silent in between
@@ -71,6 +72,9 @@ func TestTopicLearnsPast(t *testing.T) {
 	for _, bounded := range []bool{true, false} {
 		for _, c := range settings {
 			t.Run(fmt.Sprintf("%s, bounded %t", c.name, bounded), func(t *testing.T) {
+				if bounded {
+					expect.Long(t, "bounded runs")
+				}
 				t.Parallel()
 				b := fakeBus(t, 1, "out", "told", "out2", "told2")
 				text := func(settings, n string) string {
@@ -148,7 +152,7 @@ func alerting(settings, path string) string {
 // A query learns from its start to the end of the previous run. If learning is aborted, the file of states is
 // unchanged, and the next run learns again.
 func TestQueryLearnsPast(t *testing.T) {
-	t.Parallel()
+	expect.Waits(t, "answers of a server")
 	dir := t.TempDir()
 	begin := time.Now().Add(-40 * time.Hour).UTC().Truncate(time.Minute)
 	end := begin.Add(2390 * time.Minute) // final, with a point in each series

@@ -23,6 +23,7 @@ import (
 // Keys with detect: false or alerts: false send no alerts and join no incident. The records of all keys equal those of
 // a run without the rules, except for the alarms of keys with detect: false.
 func TestRulesByKey(t *testing.T) {
+	expect.Long(t, "ten days of a fleet")
 	t.Parallel()
 	type line struct {
 		Key, Kind string

@@ -117,6 +117,9 @@ func copiesOn(bound int, fails func() bool) *cache {
 func TestCell(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			if seed > 2 {
+				expect.Long(t, "more seeds")
+			}
 			rng := rand.New(rand.NewPCG(seed, 7))
 			defer func(former *cache) { cellCache = former }(cellCache)
 			rarely := func() bool { return rng.IntN(500) == 0 }

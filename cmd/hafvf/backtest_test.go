@@ -83,6 +83,7 @@ func withoutSpeeds(report string) string {
 
 // The bundled series with NAB's own windows, as text and as a page.
 func TestBacktestOfBundled(t *testing.T) {
+	expect.Long(t, "the bundled series")
 	nab := expect.Get(filepath.Abs("../../testdata/nab"))(t)
 	page := filepath.Join(t.TempDir(), "nab.html")
 	var output strings.Builder

@@ -100,7 +100,7 @@ func likelihoodOf(rows []chosen, arms, blocks bool, top, beta, stay float64) (na
 func TestChoices(t *testing.T) {
 	trials, file := choosers()
 	dir := e2e.Folder(t, map[string]string{"in.csv": file, "s.yaml": choicesYAML})
-	for _, test := range []struct {
+	for i, test := range []struct {
 		key, values        string
 		arms, blocks, stay bool
 		more               []string
@@ -110,6 +110,9 @@ func TestChoices(t *testing.T) {
 		{"[subject, choice]", "reward", true, false, true, []string{"--stay"}},
 		{"[choice, subject, block]", "reward", true, true, true, []string{"--subject", "subject", "--stay"}},
 	} {
+		if i > 0 && testing.Short() {
+			break
+		}
 		program.Well(t, dir, append([]string{"fit", "s.yaml", "--set", "source.csv.key=" + test.key, "--set", "source.csv.values=[" + test.values + "]",
 			"--over", "top", "--response", "choice", "--choice", "choice", "-o", "fit.csv"}, test.more...)...)
 		header, rows := fitted(t, filepath.Join(dir, "fit.csv"))
@@ -199,6 +202,7 @@ func offeredLikelihood(trials []offer, beta float64, mean func(option int) float
 // Only the options on offer compete for a choice. With counts of 100, the learner is the one of Rescorla–Wagner that
 // begins at .5.
 func TestChoicesOffered(t *testing.T) {
+	expect.Long(t, "fits of offered choices")
 	subjects, file := offers()
 	dir := e2e.Folder(t, map[string]string{"in.csv": file, "s.yaml": choicesYAML})
 	fit := func(count float64, more ...string) map[string]map[string]float64 {
@@ -237,6 +241,7 @@ func TestChoicesOffered(t *testing.T) {
 // A comparison needs choices on both sides, the output explains the mapping of words, and a pooled fit has one more
 // row.
 func TestChoicesCompare(t *testing.T) {
+	expect.Long(t, "comparisons of fits")
 	_, file := choosers()
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv": file, "s.yaml": strings.Replace(choicesYAML, "missing", "key: subject, values: [right], missing", 1),

@@ -65,6 +65,7 @@ func fitted(t *testing.T, path string) (header string, rows map[string]map[strin
 
 // A fit for each key, a pooled fit, and their comparison.
 func TestFit(t *testing.T) {
+	expect.Long(t, "fits by key and pooled")
 	dir := e2e.Folder(t, map[string]string{"in.csv": subjects(3, 120), "s.yaml": subjectsYAML})
 	near := func(got, want, tolerance float64, what string) {
 		t.Helper()

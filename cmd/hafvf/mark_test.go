@@ -83,6 +83,7 @@ func TestMark(t *testing.T) {
 // Marks are counted in a backtest and shown on a page, with the commands that mark alarms. A run whose config reads them
 // suppresses later alarms.
 func TestMarksAreScored(t *testing.T) {
+	expect.Long(t, "pages with marks")
 	dir := t.TempDir()
 	var rows strings.Builder
 	rows.WriteString("key,time,x\n")

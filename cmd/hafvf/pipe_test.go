@@ -70,7 +70,7 @@ func byKey(lines []string) {
 // file. If times go back by more than disorder, the alarms wait for the end, the log reports it once, and no further
 // records are rejected.
 func TestPipe(t *testing.T) {
-	for _, c := range []pipeCase{
+	for i, c := range []pipeCase{
 		{name: "incidents", more: "incidents: true\n"},
 		{name: "digest and single", alerts: ", digest: 24h", more: "incidents: {single: 20}\n"},
 		{name: "disorder", source: ", disorder: 2h", more: "incidents: true\nlateness: 2h\n", shuffle: inPairs},
@@ -80,6 +80,9 @@ func TestPipe(t *testing.T) {
 		{name: "sorted by key", more: "incidents: true\nlateness: 1h\nsilence: true\n", shuffle: byKey, disordered: "by=499h disorder=0s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if i > 0 {
+				expect.Long(t, "other settings")
+			}
 			t.Parallel()
 			lines := pipeRecords(12, 500)
 			if c.shuffle != nil {

@@ -72,6 +72,7 @@ func TestReport(t *testing.T) {
 
 // The page of a config has the incidents that its run writes to the alerts.
 func TestReportOfIncidents(t *testing.T) {
+	expect.Long(t, "ten days of a fleet")
 	noise := rand.New(rand.NewPCG(1, 2))
 	var in strings.Builder
 	in.WriteString("key,time,x\n")

@@ -120,6 +120,7 @@ func TestSimulation(t *testing.T) {
 
 // TestSimulationFinds: for each bug, there is a schedule that fails with the bug and succeeds without it.
 func TestSimulationFinds(t *testing.T) {
+	expect.Long(t, "a schedule for each bug")
 	t.Parallel()
 	for _, c := range []struct {
 		bug      bug

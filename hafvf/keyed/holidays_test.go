@@ -17,6 +17,7 @@ import (
 // after them raise at most a tenth of the alarms. An outage on a holiday is reported, and its message compares it to
 // Sundays.
 func TestHolidays(t *testing.T) {
+	expect.Long(t, "17 weeks of keys")
 	berlin := expect.Get(time.LoadLocation("Europe/Berlin"))(t)
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, berlin) // a Monday
 	holidays := []string{"2026-03-11", "2026-03-20", "2026-04-03", "2026-04-06", "2026-04-23", "2026-05-01"}

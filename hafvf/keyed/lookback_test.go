@@ -93,6 +93,9 @@ func firstAlarm(estimates []Estimate, start time.Time) time.Time {
 func TestLookback(t *testing.T) {
 	for _, step := range []time.Duration{20 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 7 * time.Minute} {
 		t.Run(step.String(), func(t *testing.T) {
+			if step != time.Minute {
+				expect.Long(t, "other steps")
+			}
 			const n, frozen = 3500, 3000
 			gap := func(pos int, lasts time.Duration) [2]int { return [2]int{pos, pos + int(lasts/step)} }
 			gaps := [][2]int{gap(2000, 4*time.Minute), gap(2500, 20*time.Minute)}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hafvf/hafvf/usual"
+	"hafvf/internal/testing/expect"
 )
 
 // An episode of any size that raises an alarm leaves little trace. As many observations after its end as it was long,
@@ -88,6 +89,7 @@ func TestEpisodesAreForgotten(t *testing.T) {
 
 // After the values have returned there is no alarm: the running means of the profile no longer include the episode.
 func TestEpisodeEndRaisesNoAlarm(t *testing.T) {
+	expect.Long(t, "many episodes")
 	for _, n := range []int{4, 8, 12, 16} {
 		after := 0
 		for seed := range uint64(10) {

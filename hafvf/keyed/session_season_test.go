@@ -10,6 +10,7 @@ import (
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/streams"
 )
 
@@ -17,6 +18,7 @@ import (
 // made, in the level or in a coefficient, and estimates follow the rhythm. The coefficients are those of the data,
 // even if the regressor has a rhythm of its own.
 func TestSessionSeason(t *testing.T) {
+	expect.Long(t, "sessions of ten days")
 	const perDay, days = 96, 10
 	const n, edge = perDay * days, 6*perDay + 30
 	wave := func(i int, shift float64) float64 { return math.Sin(2*math.Pi*float64(i)/perDay + shift) }

@@ -8,6 +8,7 @@ import (
 
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/segments"
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 )
 
@@ -115,6 +116,7 @@ func BenchmarkReversals(b *testing.B) {
 
 // Higher odds never report more changes, on any set, and odds beyond all evidence report none.
 func TestHigherOddsFewerChanges(t *testing.T) {
+	expect.Long(t, "sets of sessions")
 	for _, r := range reversals {
 		m := familytest.OfStreams(t, r.family.name)
 		for i := range uint64(2) {

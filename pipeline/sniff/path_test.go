@@ -32,6 +32,9 @@ func TestDraftOfFolders(t *testing.T) {
 		{"no folders", "%[2]c-%[1]s.csv", 48, 1, false, "key: none "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.rows*c.days > 1000 {
+				expect.Long(t, "large folders")
+			}
 			t.Chdir(t.TempDir())
 			for day := range c.days {
 				for _, series := range "ABC" {
