@@ -72,6 +72,7 @@ func one(t testing.TB, opts ...kfake.Opt) Cluster {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	certs, other := kafkatest.NewCertificates(t), kafkatest.NewCertificates(t)
 	overTLS := one(t, kfake.TLS(server(t, certs)))
 	misnamed := one(t, kfake.TLS(server(t, certs)), kfake.ListenFn(func(network, _ string) (net.Listener, error) {
@@ -86,8 +87,6 @@ func TestCheck(t *testing.T) {
 	}
 	mutual12, mutual13 := mutual(tls.VersionTLS12), mutual(tls.VersionTLS13)
 
-	t.Setenv("RIGHT", "secret&sound")
-	t.Setenv("WRONG", "secret&wrong")
 	login := func(mechanism, env string) *SASL {
 		return &SASL{Mechanism: mechanism, Username: "ann", Password: Secret{Env: env}}
 	}

@@ -33,6 +33,9 @@ func toMessage(word string) (key, value []byte) {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	expect.Together(8)
+	// A test that sets variables itself could not run in parallel with others.
+	os.Setenv("RIGHT", "secret&sound")
+	os.Setenv("WRONG", "secret&wrong")
 	beam.Init()
 	os.Exit(m.Run())
 }

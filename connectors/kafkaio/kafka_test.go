@@ -30,9 +30,8 @@ func checkRefusals(t *testing.T, refusals []refusal) {
 }
 
 func TestKafkaSecured(t *testing.T) {
-	t.Setenv("RIGHT", "secret-sound")
-	t.Setenv("WRONG", "secret-wrong")
-	b := kafkatest.Start(t, kafkatest.Config{ClientAuth: true, SASL: "SCRAM-SHA-512", User: "ann", Password: "secret-sound"})
+	t.Parallel()
+	b := kafkatest.Start(t, kafkatest.Config{ClientAuth: true, SASL: "SCRAM-SHA-512", User: "ann", Password: "secret&sound"})
 	certs, other := b.Certificates, kafkatest.NewCertificates(t)
 	tlsConfig := &TLS{CA: certs.CA, Cert: certs.ClientCert, Key: certs.ClientKey}
 	login := func(mechanism, env string) *SASL {
@@ -70,7 +69,7 @@ func TestKafkaSecured(t *testing.T) {
 }
 
 func TestKafka(t *testing.T) {
-	t.Setenv("PASSWORD", "secret")
+	t.Parallel()
 	b := kafkatest.Start(t, kafkatest.Config{})
 	c := Cluster{Brokers: []string{b.Addr()}}
 
@@ -83,7 +82,7 @@ func TestKafka(t *testing.T) {
 		expect.Same(t, map[string]string{"cleanup.policy": "compact", "max.message.bytes": "1048588"}, config)
 		tls, sasl := c, c
 		tls.TLS = &TLS{}
-		sasl.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{Env: "PASSWORD"}}
+		sasl.SASL = &SASL{Mechanism: "PLAIN", Username: "ann", Password: Secret{Env: "RIGHT"}}
 		_, name := openClient(t, c).Create(context30(t), "a b", 0, nil)
 		_, policy := openClient(t, c).Create(context30(t), "new", 0, map[string]string{"cleanup.policy": "shred"})
 		_, space := openClient(t, c).Partitions(context30(t), []string{"states", "a b"})

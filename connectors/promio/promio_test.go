@@ -146,7 +146,7 @@ func records(t *testing.T, keys, n int) (samples []sample) {
 // Exactly the samples that the server refuses are refused, with its reason and in far fewer requests than samples.
 // The others are written once.
 func TestWriteRefused(t *testing.T) {
-	expect.Waits(t, "the pauses between requests")
+	shortenPauses(t)
 	const keys, n = 20, 100
 	for _, oldest := range []int64{0, 1, 37, 100, 1000} {
 		s := &store{oldest: oldest, codes: []int{503}}
@@ -192,7 +192,6 @@ func TestRedirectAndEndlessAnswer(t *testing.T) {
 
 // A pause is at most as long as in the policy, whatever the server asks for.
 func TestWriteRetryAfter(t *testing.T) {
-	expect.Long(t, "pauses between requests")
 	requests := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if requests++; requests < 3 {
@@ -201,9 +200,7 @@ func TestWriteRetryAfter(t *testing.T) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	old := retryPolicy
-	retryPolicy = retry.Policy{First: time.Millisecond, Last: time.Second}
-	t.Cleanup(func() { retryPolicy = old })
+	shortenPauses(t)
 	w := expect.Get(newWriter(Sink{Server: httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}}, nil))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

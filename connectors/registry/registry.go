@@ -54,14 +54,15 @@ func CheckURL(text string) error {
 const (
 	// requestTimeout is the maximum duration of one request.
 	requestTimeout = 10 * time.Second
-	// firstPause and lastPause are the first and longest pause between requests to an unavailable registry.
-	firstPause, lastPause = 200 * time.Millisecond, 5 * time.Second
 	// reminderInterval is the time between two warnings during an outage.
 	reminderInterval = 30 * time.Second
 	// loginPause is the time before a refused login is tried once more, because the password may change at the
 	// registry first.
 	loginPause = 2 * time.Second
 )
+
+// retryPolicy sets the pauses between attempts. Their number is not limited.
+var retryPolicy = retry.Policy{First: 200 * time.Millisecond, Last: 5 * time.Second}
 
 // Check checks that the registry is available and accepts the login.
 func (c Config) Check(ctx context.Context) error {
@@ -100,7 +101,7 @@ func (c Config) ask(ctx context.Context, do func(context.Context, *sr.Client) er
 func (c Config) askUntilAnswered(ctx context.Context, log *slog.Logger, do func(context.Context, *sr.Client) error) error {
 	var outage reminder.Reminder
 	logins := 0
-	err := retry.Policy{First: firstPause, Last: lastPause}.Do(ctx, func(ctx context.Context) error {
+	err := retryPolicy.Do(ctx, func(ctx context.Context) error {
 		err := c.ask(ctx, do)
 		if hasStatus(err, http.StatusUnauthorized) {
 			if logins++; logins == 1 {

@@ -35,6 +35,8 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
+func init() { retryPolicy.First = 10 * time.Millisecond }
+
 // fake starts a registry with schemas, whose IDs are 1, 2 and so on.
 func fake(t testing.TB, schemas ...sr.Schema) (*srfake.Registry, Config) {
 	t.Helper()
@@ -284,7 +286,6 @@ func counted(t *testing.T, r *srfake.Registry) (asked *atomic.Int32) {
 
 // A schema is requested once, also if the registry does not know it. A new schema is requested when it occurs.
 func TestSchemasAreCached(t *testing.T) {
-	expect.Long(t, "pauses between requests")
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
 	asked := counted(t, r)
 	reading := (Source{c, Auto}).reading()
@@ -321,7 +322,6 @@ func TestSchemasAreCached(t *testing.T) {
 
 // get waits for an unavailable registry, and the outage is logged once.
 func TestRegistryAway(t *testing.T) {
-	expect.Long(t, "pauses between requests")
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
 	asked, status := new(atomic.Int32), new(atomic.Int32)
 	r.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -359,7 +359,6 @@ func TestRegistryAway(t *testing.T) {
 
 // JSON that is not an answer of a registry is requested again, by a source and by a sink.
 func TestForeignAnswer(t *testing.T) {
-	expect.Long(t, "pauses between requests")
 	r, c := fake(t, sr.Schema{Schema: `"string"`})
 	r.SeedSchema("out", 1, 2, sr.Schema{Schema: `"string"`})
 	asked := new(atomic.Int32)

@@ -18,6 +18,8 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
+func init() { retryPolicy.First = 20 * time.Millisecond }
+
 // open opens an outbox with stored alerts. It returns a function that lists the refused ones.
 func open(t *testing.T, cfg OutboxConfig, stored ...Alert) (*Outbox, func() []connectors.Refused) {
 	t.Helper()
@@ -67,7 +69,6 @@ func unavailable(t *testing.T, h http.Handler) (url string, start func()) {
 // An unavailable receiver blocks nobody. When it is available again, it gets all alerts in their order and in few
 // requests.
 func TestOutboxReceiverUnavailable(t *testing.T) {
-	expect.Long(t, "pauses between requests")
 	r := &receiver{codes: []int{503, 429, 200}}
 	url, start := unavailable(t, r)
 	var log strings.Builder

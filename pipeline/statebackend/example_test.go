@@ -3,6 +3,7 @@ package statebackend_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,11 +18,14 @@ import (
 	"hafvf/connectors/kafkaio/embedded"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
+	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 	"hafvf/pipeline/statebackend"
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	expect.Together(8)
 	beam.Init()
 	os.Exit(m.Run())
 }

@@ -78,6 +78,17 @@ func Main(m *testing.M, p *Program) {
 	os.Exit(code)
 }
 
+// MainOfMinutes is Main for a package whose tests take minutes. They run with CI=true in the environment, and with
+// -long.
+func MainOfMinutes(m *testing.M, p *Program) {
+	flag.Parse()
+	if os.Getenv("CI") != "true" && !*Long {
+		fmt.Println("SKIPPED: tests of minutes; with CI=true in the environment, go test runs them")
+		return
+	}
+	Main(m, p)
+}
+
 func withProgram(m *testing.M, p *Program) (code int, err error) {
 	dir, err := os.MkdirTemp("", "hafvf-e2e-")
 	if err != nil {

@@ -31,7 +31,7 @@ var program = e2e.Program{Tags: "flink"}
 
 var flinkTime = flag.Duration("flink-time", 6*time.Second, "length of TestFlink/checkpoints")
 
-func TestMain(m *testing.M) { e2e.Main(m, &program) }
+func TestMain(m *testing.M) { e2e.MainOfMinutes(m, &program) }
 
 type site struct{ *e2e.Site }
 

@@ -76,7 +76,7 @@ func (r *replaceable) replaceAll(t testing.TB) {
 func TestRepeats(t *testing.T) {
 	t.Parallel()
 	target, jump := exporter(t, 2)
-	server := promtest.Prometheus(t, fmt.Sprintf(`global: {scrape_interval: 250ms}
+	server := promtest.Prometheus(t, fmt.Sprintf(`global: {scrape_interval: 100ms}
 scrape_configs: [{job_name: pumps, static_configs: [{targets: ["%s"]}]}]
 `, target))
 	manager := newReplaceable(t)
@@ -85,7 +85,7 @@ scrape_configs: [{job_name: pumps, static_configs: [{targets: ["%s"]}]}]
 	expect.OK(t, os.WriteFile(config, fmt.Appendf(nil, `model: {family: normal, prior: auto}
 detect: true
 state: %s
-source: {prometheus: {url: %q, query: pressure, step: 250ms, start: -5s, delay: 2s}}
+source: {prometheus: {url: %q, query: pressure, step: 100ms, start: -5s, delay: 2s}}
 sink: none
 alerts: {alertmanager: {url: %q, repeat: 1s}}
 `, filepath.Join(dir, "states"), server.URL, manager.URL), 0o600))
