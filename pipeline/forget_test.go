@@ -297,6 +297,7 @@ func TestForgetKeysOfChangelog(t *testing.T) {
 
 // A run that is stopped before or during the takeover of the previous run's states ends without an error.
 func TestStopWhileStatesAreTakenOver(t *testing.T) {
+	t.Parallel()
 	b := fakeBus(t, 1, "out")
 	text := b.config("group: g, changelog: states", "")
 	b.put(t, observations(100, 3)...)

@@ -140,6 +140,7 @@ func TestDigestLists(t *testing.T) {
 
 // An incident that a run leaves open is reported at the start of the next run, whose metrics include it.
 func TestOpenIncidentsOutlastARun(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	lines := fleetLines(start)[:30*(8*144+4)]
 	for i, open := range []int{1, 1, 0} {

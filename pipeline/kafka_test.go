@@ -341,6 +341,7 @@ var revision = regexp.MustCompile(`"(revision|changed)":[^,}]*,?`)
 // Files of a source without an end contain the records read so far. After a restart they continue after the last
 // complete line.
 func TestFilesGrow(t *testing.T) {
+	t.Parallel()
 	b := fakeBus(t, 4)
 	lines := observations(2_000, 50)
 	csv, rejected := filepath.Join(b.dir, "out.csv"), filepath.Join(b.dir, "rejected.jsonl")

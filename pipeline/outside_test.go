@@ -64,6 +64,7 @@ func TestOutsideAlerts(t *testing.T) {
 
 // In a topic the alarm is also sent. The rejected record is counted once, and its offset is committed.
 func TestOutsideAlertsOfTopic(t *testing.T) {
+	t.Parallel()
 	b := fakeBus(t, 1, "out", "rejected", "alerts")
 	lines := []string{`{"key":"b","time":"2026-01-02T08:00:00Z","x":-5}`}
 	for i := range 201 {

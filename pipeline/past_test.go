@@ -72,8 +72,8 @@ func TestTopicLearnsPast(t *testing.T) {
 	for _, bounded := range []bool{true, false} {
 		for _, c := range settings {
 			t.Run(fmt.Sprintf("%s, bounded %t", c.name, bounded), func(t *testing.T) {
-				if bounded {
-					expect.Long(t, "bounded runs")
+				if !bounded {
+					expect.Long(t, "runs that wait for commits")
 				}
 				t.Parallel()
 				b := fakeBus(t, 1, "out", "told", "out2", "told2")

@@ -269,6 +269,7 @@ func sampled(begin time.Time, phase float64, freezes, ends int64) func(time.Time
 // Values that the server repeats raise no alarm about equal values, with and without aggregation, for all windows. A
 // series that freezes raises one.
 func TestQueryLookback(t *testing.T) {
+	t.Parallel()
 	begin := time.Now().Add(-26 * time.Hour).UTC().Truncate(time.Minute)
 	o := &oracle{maxSteps: 70, series: map[string]func(time.Time) (float64, bool){
 		`{"host":"away"}`:    sampled(begin, 0, 1e6, 1e6),

@@ -356,6 +356,7 @@ func canonical(t *testing.T, v any) string {
 
 // Estimates, alerts, smoothed records and rejected records in Avro equal those in JSON, with the same IDs.
 func TestAvroSinks(t *testing.T) {
+	t.Parallel()
 	b := fakeBus(t, 1)
 	r := srfake.New()
 	t.Cleanup(r.Close)

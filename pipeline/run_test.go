@@ -353,6 +353,7 @@ func TestBoundedTopicStops(t *testing.T) {
 
 // A run that fails keeps its output in a separate file, and leaves the output of the previous run.
 func TestRunFailsInTheMiddle(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	out, state := filepath.Join(dir, "out.csv"), filepath.Join(dir, "state")
 	in := filepath.Join(dir, "in.jsonl.gz")

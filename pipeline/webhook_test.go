@@ -81,6 +81,7 @@ const hookConfig = "model: {family: normal, prior: auto}\ndetect: {budget: 50}\n
 
 // A webhook gets the alerts that a file would get, also if the receiver is killed and restarted.
 func TestWebhookLosesNoAlert(t *testing.T) {
+	t.Parallel()
 	path, alertsPath := write(t, "in.jsonl", jumps(6000, 10)...), filepath.Join(t.TempDir(), "alerts.jsonl")
 	runConfig(t, hookConfig+"source: {jsonl: {path: "+path+"}}\nalerts: {jsonl: {path: "+alertsPath+"}, beliefs: [change]}\n")
 	var want []string
@@ -124,6 +125,7 @@ func TestWebhookRefused(t *testing.T) {
 // An unreachable receiver does not block a run: estimates continue, and the run stops without delay. The alerts are in
 // the dead letter, and the log and the metrics report the outage.
 func TestWebhookIsAway(t *testing.T) {
+	t.Parallel()
 	address := free(t)
 	b := fakeBus(t, 1, "out", "rejected")
 	cfg := strings.Replace(b.config("group: g", "alerts: {webhook: {url: \"http://"+address+"\"}, max_age: none}\n"), "model: {family: normal}\n", hookConfig, 1)
@@ -173,6 +175,7 @@ func TestStopWhileAReceiverIsAwaited(t *testing.T) {
 
 // Keys that become silent together share requests. Each receiver gets the alerts that it is configured for.
 func TestReceivers(t *testing.T) {
+	t.Parallel()
 	box, otherBox := &inbox{ids: map[string]int{}}, &inbox{ids: map[string]int{}}
 	requests := 0
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -263,7 +266,7 @@ func TestAlertsOutlastTheRun(t *testing.T) {
 
 // With a changelog, the next run repeats the alerts that are open in an Alertmanager, but not those that have ended.
 func TestOpenAlertsOutlastTheRun(t *testing.T) {
-	t.Parallel()
+	expect.Waits(t, "repeats")
 	var mu sync.Mutex
 	firing := map[string]bool{} // by key
 	manager := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -84,6 +84,7 @@ func withoutSpeeds(report string) string {
 // The bundled series with NAB's own windows, as text and as a page.
 func TestBacktestOfBundled(t *testing.T) {
 	expect.Long(t, "the bundled series")
+	t.Parallel()
 	nab := expect.Get(filepath.Abs("../../testdata/nab"))(t)
 	page := filepath.Join(t.TempDir(), "nab.html")
 	var output strings.Builder
@@ -172,6 +173,7 @@ func backtestJSON(t *testing.T, dir string, args ...string) (r backtestReport) {
 // ec2_cpu_utilization_77c1ca, _825cc2 and _ac20cd.
 func TestBacktestMatchesRun(t *testing.T) {
 	expect.Long(t, "a back-test of each data set")
+	t.Parallel()
 	const nab = `{"realAWSCloudwatch/ec2_cpu_77c1ca.csv": [["2014-04-08 17:30:00.000000", "2014-04-10 03:00:00.000000"]],
 		"realAWSCloudwatch/ec2_cpu_825cc2.csv": [["2014-04-15 07:24:00.000000", "2014-04-16 11:54:00.000000"]],
 		"realAWSCloudwatch/ec2_cpu_ac20cd.csv": [["2014-04-14 07:49:00.000000", "2014-04-15 17:34:00.000000"]],
@@ -310,6 +312,7 @@ func TestBacktestMatchesRun(t *testing.T) {
 }
 
 func TestBacktestExitCodes(t *testing.T) {
+	t.Parallel()
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv":     goodCSV,
 		"plain.yaml": goodYAML,

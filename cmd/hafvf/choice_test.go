@@ -98,6 +98,7 @@ func likelihoodOf(rows []chosen, arms, blocks bool, top, beta, stay float64) (na
 
 // The likelihood equals the result of a separate computation, and is largest at the fitted values.
 func TestChoices(t *testing.T) {
+	t.Parallel()
 	trials, file := choosers()
 	dir := e2e.Folder(t, map[string]string{"in.csv": file, "s.yaml": choicesYAML})
 	for i, test := range []struct {
@@ -203,6 +204,7 @@ func offeredLikelihood(trials []offer, beta float64, mean func(option int) float
 // begins at .5.
 func TestChoicesOffered(t *testing.T) {
 	expect.Long(t, "fits of offered choices")
+	t.Parallel()
 	subjects, file := offers()
 	dir := e2e.Folder(t, map[string]string{"in.csv": file, "s.yaml": choicesYAML})
 	fit := func(count float64, more ...string) map[string]map[string]float64 {
@@ -242,6 +244,7 @@ func TestChoicesOffered(t *testing.T) {
 // row.
 func TestChoicesCompare(t *testing.T) {
 	expect.Long(t, "comparisons of fits")
+	t.Parallel()
 	_, file := choosers()
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv": file, "s.yaml": strings.Replace(choicesYAML, "missing", "key: subject, values: [right], missing", 1),
@@ -286,6 +289,7 @@ func TestChoicesCompare(t *testing.T) {
 }
 
 func TestChoiceExits(t *testing.T) {
+	t.Parallel()
 	_, file := choosers()
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv":    file,
@@ -368,6 +372,7 @@ func recovered(t *testing.T, seed uint64, subjects, trials int) (top, beta [2][]
 // Fits recover the parameters of simulated choices, and their intervals contain them.
 func TestChoicesAreRecovered(t *testing.T) {
 	expect.Long(t, "fits of many subjects")
+	t.Parallel()
 	seeds, subjects, minShare, maxShare := uint64(1), 15, .8, 1.
 	if *e2e.Long {
 		seeds, subjects, minShare, maxShare = 5, 40, .9, .98

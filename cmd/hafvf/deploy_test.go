@@ -19,6 +19,7 @@ import (
 // TestDeployCommands checks that the program accepts the command lines in compose files, manifests and documents of
 // deploy.
 func TestDeployCommands(t *testing.T) {
+	t.Parallel()
 	const deploy = "../../deploy"
 	lines := map[string][]string{}
 	var files []string

@@ -66,6 +66,7 @@ func fitted(t *testing.T, path string) (header string, rows map[string]map[strin
 // A fit for each key, a pooled fit, and their comparison.
 func TestFit(t *testing.T) {
 	expect.Long(t, "fits by key and pooled")
+	t.Parallel()
 	dir := e2e.Folder(t, map[string]string{"in.csv": subjects(3, 120), "s.yaml": subjectsYAML})
 	near := func(got, want, tolerance float64, what string) {
 		t.Helper()
@@ -146,6 +147,7 @@ func TestFit(t *testing.T) {
 }
 
 func TestFitExits(t *testing.T) {
+	t.Parallel()
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv":      subjects(2, 40),
 		"missing.csv": "key,time,x\na,2026-01-01T00:00:00Z,1\nb,2026-01-01T00:00:00Z,\n",

@@ -16,6 +16,7 @@ import (
 // The program serves the live page in addition to its metrics, with an alarm before the end of the input. It ends
 // with the run even if a reader follows the events.
 func TestListen(t *testing.T) {
+	t.Parallel()
 	dir := e2e.Folder(t, map[string]string{"in.yaml": "model: {family: normal, prior: {mu: 0, kappa: 10, alpha: 10, beta: 10}}\ndetect: {zone: Asia/Tokyo}\norder: arrival\nsource: {jsonl: {path: '-'}}\nsink: none\n"})
 	d := program.Pipe(t, dir, "run", "in.yaml", "--listen", "127.0.0.1:0")
 	for i := range 500 {

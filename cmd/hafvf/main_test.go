@@ -25,6 +25,7 @@ const (
 )
 
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv":          goodCSV,
 		"fine.csv":        strings.Replace(goodCSV, "oops", "1.25", 1),
@@ -134,6 +135,7 @@ func exits(t *testing.T, dir, stdin, command string, cases []exit) {
 // TestNoSecretIsShown checks that no output repeats a text given as the place of a secret, since it may be the secret
 // itself.
 func TestNoSecretIsShown(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2hunter2"
 	config := func(login, sink string) string {
 		return "model: {family: normal}\nsource: {kafka: {brokers: ['127.0.0.1:1'], topics: [in], group: g" + login + "}}\nsink: {kafka: {topic: out" + sink + "}}\n"
@@ -175,6 +177,7 @@ func TestNoSecretIsShown(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	code, _, stderr := program.Run(t, dir, "", "run")
 	// The jump that the authors of the data labelled, found at its start.
@@ -190,6 +193,7 @@ func TestDemo(t *testing.T) {
 
 // With standard input as the source, output files grow as records arrive.
 func TestFilesGrowWithStandardInput(t *testing.T) {
+	t.Parallel()
 	dir := e2e.Folder(t, map[string]string{
 		"c.yaml": "model: {family: normal, prior: {mu: 0, kappa: 1, alpha: 1, beta: 1}}\nsilence: {after: 10m}\nsource: {csv: {path: '-'}}\n" +
 			"sink: {csv: {path: out.csv}}\nalerts: {jsonl: {path: alerts.jsonl}}\ndead_letter: {jsonl: {path: rejected.jsonl}}\n",
@@ -252,6 +256,7 @@ func TestReaderGone(t *testing.T) {
 
 // A stop acts as the end of standard input: open intervals get their records, and no silence is reported.
 func TestStopEndsIntervals(t *testing.T) {
+	t.Parallel()
 	dir := e2e.Folder(t, map[string]string{"c.yaml": `model: {family: poisson}
 aggregate: {every: 1h, value: count}
 silence: {after: 1s}

@@ -30,6 +30,7 @@ const alertLines = `{"key":"pump","time":"2026-03-01T12:00:00Z","kind":"novelty"
 // A mark has the key, the end, the start and the largest size of its alarm. It is printed, appended to a file as a whole
 // line, or written to the marks of a config.
 func TestMark(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "marks.jsonl")
 	const config = "model: {family: normal}\ndetect: true\nsource: {csv: {path: a.csv}}\n"
@@ -84,6 +85,7 @@ func TestMark(t *testing.T) {
 // suppresses later alarms.
 func TestMarksAreScored(t *testing.T) {
 	expect.Long(t, "pages with marks")
+	t.Parallel()
 	dir := t.TempDir()
 	var rows strings.Builder
 	rows.WriteString("key,time,x\n")

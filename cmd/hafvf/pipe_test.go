@@ -126,6 +126,7 @@ func TestPipe(t *testing.T) {
 
 // A pause of a pipe advances its watermark, as for a topic: an incident whose keys do not report again is delivered.
 func TestPipePauses(t *testing.T) {
+	t.Parallel()
 	dir := e2e.Folder(t, map[string]string{"c.yaml": fmt.Sprintf(pipeConfig, "", "", "incidents: true\n")})
 	d := program.Pipe(t, dir, "run", "c.yaml")
 	d.Say(t, strings.Join(pipeRecords(12, 301), "")) // the last hour alarms

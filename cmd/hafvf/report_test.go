@@ -21,6 +21,7 @@ import (
 
 // The page of a run's alerts equals the page of its config, and its counts match the alerts.
 func TestReport(t *testing.T) {
+	t.Parallel()
 	var in strings.Builder
 	in.WriteString("key,time,x\n")
 	for i := range 3000 {
@@ -73,6 +74,7 @@ func TestReport(t *testing.T) {
 // The page of a config has the incidents that its run writes to the alerts.
 func TestReportOfIncidents(t *testing.T) {
 	expect.Long(t, "ten days of a fleet")
+	t.Parallel()
 	noise := rand.New(rand.NewPCG(1, 2))
 	var in strings.Builder
 	in.WriteString("key,time,x\n")
@@ -183,6 +185,7 @@ func TestReportOfSessions(t *testing.T) {
 }
 
 func TestReportExitCodes(t *testing.T) {
+	t.Parallel()
 	const alert = `{"key":"a","time":"2026-01-01T00:00:00Z","kind":"novelty","id":"in.csv:2","score":9,"size":8}` + "\n"
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv":       goodCSV,

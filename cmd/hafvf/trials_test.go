@@ -68,6 +68,7 @@ func smoothedTrials(t *testing.T, file string) map[string][]smoothedTrial {
 // Sessions of trials do not depend on the order of sessions, and have no times in records, tables and pictures. CSV,
 // Parquet and JSON Lines give equal tables and pictures.
 func TestTrials(t *testing.T) {
+	t.Parallel()
 	const model = "transform: smooth\nmodel: {family: bernoulli}\nsession: {by: [block]}\ndead_letter: {jsonl: {path: rejected.jsonl}}\n"
 	dir := e2e.Folder(t, map[string]string{
 		"trials.csv":   blocks(),
@@ -189,6 +190,7 @@ func TestTrialsOfObjects(t *testing.T) {
 
 // A picture of estimates, and the page of alerts and estimates, are equal from CSV, Parquet and JSON Lines.
 func TestPicturesOfTables(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	b.WriteString("key,time,x\n")
 	for i := range 300 {

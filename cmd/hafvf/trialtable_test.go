@@ -75,6 +75,7 @@ func parquetTable(t *testing.T, file string) (header []string, rows []map[string
 
 // A config of the filter and one of the smoother give equal tables, in CSV and Parquet.
 func TestTrialTable(t *testing.T) {
+	t.Parallel()
 	const source = "source: {csv: {path: choices.csv, key: subject, values: [correct], time: "
 	dir := e2e.Folder(t, map[string]string{
 		"choices.csv": choices(),
@@ -267,6 +268,7 @@ func TestTrialTableExits(t *testing.T) {
 
 // Carried columns are in records and tables, as in the source.
 func TestCarry(t *testing.T) {
+	t.Parallel()
 	dir := e2e.Folder(t, map[string]string{
 		"in.csv":     "who,x,choice,rt,option_a,option_b,trial\na,1,left,0.50,=up,,9\na,0,\"r,t\",007,dn,2,8\n",
 		"in.jsonl":   `{"who":"a","x":1,"c":{"side":"left"},"rt":0.50,"ok":true}` + "\n" + `{"who":"a","x":0,"c":{"side":"<r>"},"option_b":[1, 2]}` + "\n",

@@ -15,6 +15,7 @@ import (
 // Output for people is in the zone of the config, in which the clocks go back on 26 October. Output for programs is
 // in UTC.
 func TestZone(t *testing.T) {
+	t.Parallel()
 	var in strings.Builder
 	in.WriteString("key,time,x\n")
 	begin, rise := time.Date(2025, 7, 31, 22, 0, 0, 0, time.UTC), time.Date(2025, 10, 26, 23, 0, 0, 0, time.UTC)

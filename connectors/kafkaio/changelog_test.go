@@ -98,6 +98,7 @@ func changelogRecords(t *testing.T, c Cluster) []*kgo.Record {
 // TestChangelogCopied: a run resumes from a restored changelog if that is complete and as new as the offsets.
 // Otherwise it is refused.
 func TestChangelogCopied(t *testing.T) {
+	t.Parallel()
 	const backup, now = 0, 1
 	without := func(p int32) func(*kgo.Record) bool { return func(r *kgo.Record) bool { return r.Partition != p } }
 	whole := func(*kgo.Record) bool { return true }

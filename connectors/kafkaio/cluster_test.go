@@ -146,7 +146,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if strings.HasPrefix(test.name, "wrong password") {
-				t.Parallel() // each waits for another password
+				expect.Waits(t, "another password")
 			}
 			c := test.cluster
 			c.TLS, c.SASL = test.tls, test.sasl

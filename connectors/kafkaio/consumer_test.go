@@ -80,6 +80,7 @@ func TestLag(t *testing.T) {
 
 // TestFetcherPermanentError: errors that do not go away end the source, with an explanation.
 func TestFetcherPermanentError(t *testing.T) {
+	t.Parallel()
 	_, c := withRecords(t, 3)
 	id := described(t, c, "in").id
 	for _, test := range []struct {

@@ -215,6 +215,7 @@ func TestChangelogPolicy(t *testing.T) {
 
 // TestLeadersOfANewChangelog: a run that creates its changelog waits until the leaders know it.
 func TestLeadersOfANewChangelog(t *testing.T) {
+	t.Parallel()
 	k, c := fake(t, kfake.SeedTopics(1, "in"))
 	k.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: 3})
 	l := openLedger(t, LedgerConfig{Client: openClient(t, c), Topics: []string{"in"}, Group: "g", Changelog: "states", CommitAtEnd: true})
@@ -238,6 +239,7 @@ func TestSync(t *testing.T) {
 
 // TestGroupWithMembers: the source ends with an explanation.
 func TestGroupWithMembers(t *testing.T) {
+	t.Parallel()
 	_, c := fake(t, kfake.SeedTopics(1, "in"))
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("in"), kgo.DisableAutoCommit())
 	expect.OK(t, err)
