@@ -34,6 +34,7 @@ func TestPrometheusFiles(t *testing.T) {
 	if command := compose(t, "compose.prometheus.yaml").Services["prometheus"].Command; !slices.Contains(command, "--web.enable-remote-write-receiver") {
 		t.Errorf("Prometheus accepts no remote write: %v", command)
 	}
+	expect.Long(t, "promtool")
 	for _, tool := range [][]string{{"promtool", "check", "config", "--syntax-only", "prometheus/prometheus.yml"}, {"promtool", "check", "rules", "prometheus/rules.yml"}, {"promtool", "test", "rules", "testdata/alerts.yaml"}} {
 		if _, err := exec.LookPath(tool[0]); err != nil {
 			javatest.Missing(t, "promtool", "the package prometheus", err)

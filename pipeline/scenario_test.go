@@ -26,6 +26,8 @@ type scenario struct {
 	every        time.Duration // length of the intervals in which lines are counted; 0: not counted
 }
 
+const fleetScenario = "incidents of what is late"
+
 func scenarios() []scenario {
 	const week = 7 * 24 * time.Hour // fixed weekdays and hours of the lines
 	begin := time.Now().UTC().Truncate(week).Add(-2 * week)
@@ -42,7 +44,7 @@ func scenarios() []scenario {
 		{"in order", "model: {family: normal}\n", outOfOrder(observations(20_000, 1_000), 9_000, 1), 9_000, 0},
 		{"as they come", "model: {family: normal, prior: auto, warm_up: 80}\norder: arrival\ndetect: {budget: 200}\n",
 			outOfOrder(arriving, 1_500, 1), 1_500, 0},
-		{"incidents of what is late", detecting + "lateness: 1h\nincidents: true\nrecords: brief\n",
+		{fleetScenario, detecting + "lateness: 1h\nincidents: true\nrecords: brief\n",
 			outOfOrder(fleetLines(begin), 30*steps, 90), 30 * steps, 0},
 		{"season and quiet times", "order: arrival\nmodel: {family: normal, season: {24h: 1}, zone: Europe/Berlin, holidays: [2026-01-07]}\n" +
 			"detect: true\nkeys: [{match: b, model: {season: []}}]\n" +
@@ -317,8 +319,8 @@ func TestRunEqualsPlainLoop(t *testing.T) {
 			"topic": s.ofTopic,
 		} {
 			t.Run(s.name+"/"+driver, func(t *testing.T) {
-				if (driver == "topic") != (i%2 == 1) {
-					expect.Long(t, "the other source of this scenario")
+				if (driver == "topic") != (i%2 == 1) || s.name == fleetScenario {
+					expect.Long(t, "a fleet, and the other source of each scenario")
 				}
 				t.Parallel()
 				got := run(t)

@@ -262,7 +262,7 @@ func TestDataSets(t *testing.T) {
 	for _, d := range dataSets {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			if d.name != "sensors" && d.name != "errors" {
+			if d.name != "errors" {
 				expect.Long(t, "the larger sets")
 			}
 			if n := strings.Count(d.config, "\n"); n > 10 {

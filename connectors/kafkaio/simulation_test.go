@@ -82,6 +82,10 @@ var drawn = func() *rapid.Generator[schedule] {
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	const batch = 50
+	wanted := *schedules
+	if testing.Short() {
+		wanted /= 2
+	}
 	set := func(name, value string) {
 		prev := flag.Lookup(name).Value.String()
 		expect.OK(t, flag.Set(name, value))
@@ -96,7 +100,7 @@ func TestSimulation(t *testing.T) {
 			*n++
 		}
 	}
-	for seed := *firstSeed; (n < *schedules || time.Since(begin) < *forTime) && !t.Failed(); seed++ {
+	for seed := *firstSeed; (n < wanted || time.Since(begin) < *forTime) && !t.Failed(); seed++ {
 		set("rapid.seed", fmt.Sprint(seed))
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rapid.Check(t, func(r *rapid.T) {

@@ -47,6 +47,7 @@ func lasting(key, kind, extra string) Alert {
 // Open alerts are repeated until they end: of silences and of episodes, but not what has no end. The end of an alert that
 // the receiver does not have is not sent. A restart continues with what is open.
 func TestOutboxRepeats(t *testing.T) {
+	t.Parallel()
 	manager, server := receive(t, 200)
 	api := alertmanagerAPI{manager}
 	var mu sync.Mutex

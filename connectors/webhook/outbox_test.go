@@ -203,6 +203,7 @@ func TestOutboxStoresAndExpires(t *testing.T) {
 
 // Alerts of the kinds silent and recovered are sent at once, then once a minute, or with an incident.
 func TestOutboxBatches(t *testing.T) {
+	t.Parallel()
 	requests := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

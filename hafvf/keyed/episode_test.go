@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hafvf/hafvf/usual"
+	"hafvf/internal/testing/expect"
 )
 
 // watched returns the estimates of a key whose values vary by 1 around 20, with times if step is not 0. From
@@ -132,6 +133,7 @@ func TestEpisodeEnds(t *testing.T) {
 // reported again and again, its last report is within a quarter of the drift, and no end says that it is back to usual
 // after the drift has left two standard deviations.
 func TestStaysAndDrifts(t *testing.T) {
+	expect.Long(t, "days of a drift")
 	for day := range 5 {
 		ends := 0
 		for _, e := range watched(t, Recommended("normal"), (day+3)*288, day*288+200, 5*time.Minute, func(_ int, x float64) float64 { return x + 7 })[day*288+200:] {

@@ -5,11 +5,14 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/expect"
 )
 
 // A correlation that turns raises an alarm that names the pair, although each coordinate stays usual. Coordinates that
 // stay as they were raise none.
 func TestCorrelationThatTurns(t *testing.T) {
+	expect.Long(t, "weeks of vectors")
 	for _, step := range []time.Duration{5 * time.Minute, time.Hour} {
 		cfg := Recommended("mvnormal")
 		cfg.Filter.Dim, cfg.Values = 3, []string{"in", "out", "errors"}

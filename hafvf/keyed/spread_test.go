@@ -5,11 +5,14 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"hafvf/internal/testing/expect"
 )
 
 // Predictive intervals have about the right coverage, in the centre and in the tails, even if the spread changes by
 // the hour. The bank alone covers .70 instead of .5, and loses .56 nats per value against the true density.
 func TestSpread(t *testing.T) {
+	expect.Long(t, "long streams")
 	for _, c := range []struct {
 		name    string
 		sd      func(i int) float64

@@ -120,6 +120,7 @@ func TestSpikes(t *testing.T) {
 // A spike without habit, or in an hour with unknown values, is not missed. A spike that ends for good is missed at most
 // five times, and then forgotten.
 func TestSpikesNotMissed(t *testing.T) {
+	expect.Long(t, "weeks of spikes")
 	rows := spiked{step: 5 * time.Minute, length: 15 * time.Minute, noise: 1.7, spike: 400, scatter: .05}
 	for name, c := range map[string]struct {
 		change      func(*spiked)
@@ -153,6 +154,7 @@ func TestSpikesNotMissed(t *testing.T) {
 
 // A daily spike that is missing on one of the nights 14 to 16 is missed, and not on night 12.
 func TestSpikesMissedInSecondWeek(t *testing.T) {
+	expect.Long(t, "weeks of spikes")
 	for missing, want := range map[int]int{11: 0, 13: 3, 14: 3, 15: 3} { // nights are counted from 1, days from 0
 		found, wrong := 0, 0
 		for seed := range uint64(3) {

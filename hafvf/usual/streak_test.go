@@ -39,6 +39,7 @@ func usualOf(t *testing.T, step time.Duration, timed bool, before, n int, change
 
 // After the end of an event, the spread recovers in as many observations as the event had.
 func TestStreakSpreadRecovers(t *testing.T) {
+	expect.Long(t, "events of many lengths")
 	for _, c := range []struct {
 		step    time.Duration
 		timed   bool

@@ -103,6 +103,7 @@ func TestFollowCancelsFinalFailure(t *testing.T) {
 
 // Follow survives a JobManager that is unreachable for a while or returns an error.
 func TestFollowSurvivesFailures(t *testing.T) {
+	t.Parallel()
 	asked := 0
 	err := follow(t, nil, func(r *http.Request) (int, string) {
 		if r.URL.Path != "/jobs/1" {
@@ -130,6 +131,7 @@ func TestFollowReportsCancel(t *testing.T) {
 
 // A restarted JobManager has lost its jobs. TestFlink/savepoints uses a real one.
 func TestFollowNamesTheLastCheckpoint(t *testing.T) {
+	t.Parallel()
 	rounds := 0
 	err := follow(t, nil, func(r *http.Request) (int, string) {
 		if r.URL.Path == "/jobs/1" {
@@ -185,6 +187,7 @@ func TestForeignAnswer(t *testing.T) {
 
 // A job waits for the slots of a job that has just ended. It is refused at once if the cluster has too few.
 func TestAwaitSlots(t *testing.T) {
+	t.Parallel()
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++

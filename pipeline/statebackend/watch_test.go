@@ -84,6 +84,7 @@ func (l *syncLog) contains(text string) bool {
 // A run without progress logs the step: one that does not return, unless it is an output that logs itself, and one
 // that buffers results. It logs each once.
 func TestWatchLogsStall(t *testing.T) {
+	expect.Long(t, "a run that stalls")
 	defer func(former time.Duration) { stallLogAfter = former }(stallLogAfter)
 	stallLogAfter = 300 * time.Millisecond
 	gate = make(chan struct{})

@@ -336,6 +336,7 @@ func TestLiveSlowReader(t *testing.T) {
 
 // The page of a run that accepts marks has the command of each alarm, and shows marks as soon as they apply.
 func TestLiveMarks(t *testing.T) {
+	t.Parallel()
 	l, s := serveLive(t)
 	l.raise("a pump's", 1)
 	if _, page := get(t, s.URL); strings.Contains(page, "hafvf mark") {

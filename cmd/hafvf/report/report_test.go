@@ -112,6 +112,7 @@ func countPlainly(t testing.TB, path string, from time.Time) plainCount {
 }
 
 func TestCountsMatchAlerts(t *testing.T) {
+	expect.Long(t, "weeks of a fleet")
 	path, estimates := fleet{keys: 300, weeks: 2, every: 6 * time.Hour, perWeek: 1.5, incidents: true}.write(t, t.TempDir())
 	end := fleetStart.Add(14 * 24 * time.Hour)
 	for name, period := range map[string]Since{"all": {}, "a week": {Last: 7 * 24 * time.Hour}, "a date": {From: end.Add(-36 * time.Hour)}} {
