@@ -29,6 +29,7 @@ type runner struct {
 	bag      []any
 	rng      *rand.Rand
 	logs     int // number of reads of the bag
+	err      error
 }
 
 // state returns the value with a name.
@@ -40,7 +41,7 @@ func (r *runner) state(name string) *any {
 }
 
 func (r *runner) ReadValueState(name string) (any, []state.Transaction, error) {
-	return *r.state(name), nil, nil
+	return *r.state(name), nil, r.err
 }
 
 func (r *runner) WriteValueState(t state.Transaction) error {

@@ -90,6 +90,22 @@ func TestSpilledCells(t *testing.T) {
 	}
 }
 
+// A bundle fails if states cannot be read, also if the timers of a cell need them first.
+func TestUnreadableStates(t *testing.T) {
+	for _, lateness := range []time.Duration{0, time.Minute} {
+		cfg := changed[0]
+		cfg.Lateness = lateness
+		j := &job{map[string]*runner{}, rand.New(rand.NewPCG(36, 2))}
+		for _, cell := range cfg.Cells {
+			j.cells[cell] = &runner{err: errDisk}
+		}
+		_, err := j.bundle(t, cfg, false, map[string][]keyed.Observation{"k": {keyed.Value(time.Unix(0, 0), "", 1)}})
+		if !errors.Is(err, errDisk) {
+			t.Errorf("lateness %v: %v", lateness, err)
+		}
+	}
+}
+
 // noCopies returns a cache that keeps at most one copy: it has no disk and no memory.
 func noCopies() *cache {
 	k := newCache(0)

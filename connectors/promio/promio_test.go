@@ -356,6 +356,29 @@ func TestQueryTooLarge(t *testing.T) {
 	}
 }
 
+// Windows grow until an answer has about 131,072 points of all series, which bounds the memory of an answer.
+func TestWindowsGrow(t *testing.T) {
+	for series, want := range map[int][]int{100: {16, 64, 256, 1024, 1310, 1310}, 1: {16, 64, 256, 1024, 4096, 10_000}} {
+		var windows []int
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var found []string
+			for i := range series {
+				found = append(found, fmt.Sprintf(`{"metric":{"k":"%d"},"values":[[%s,"1"]]}`, i, r.FormValue("start")))
+			}
+			fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[%s]}}`, strings.Join(found, ","))
+		}))
+		t.Cleanup(s.Close)
+		server := httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}
+		r := expect.Get(newReader(Source{Server: server, Query: "up", Step: time.Minute, MaxSeries: 1000}, slog.New(slog.DiscardHandler), &Tally{}))(t)
+		for range want {
+			_, steps, err := r.next(t.Context(), time.Unix(1200, 0), 100_000)
+			expect.OK(t, err)
+			windows = append(windows, steps)
+		}
+		expect.Same(t, want, windows, series, " series")
+	}
+}
+
 // Last queries partial answers three times.
 func TestLastPartial(t *testing.T) {
 	shortenPauses(t)
