@@ -88,21 +88,33 @@ func (b *bus) rawRead(t testing.TB, n int) {
 	g.Wait()
 }
 
+const fewRecords = 20_000
+
 var (
-	rateRecords = flag.Int("kafka-records", 20_000, "records of TestKafkaRates")
+	rateRecords = flag.Int("kafka-records", fewRecords, "records of TestKafkaRates")
 	rateSeconds = flag.Int("kafka-seconds", 1, "length of TestKafkaLatency")
 )
 
-// TestKafkaRates measures records per second with a real broker: read by kafka-go, read and counted by the source, and
-// from Kafka through the filter (normal, two levels, 10,000 keys) to Kafka, without and with a changelog. For the last
-// two it also measures the memory of the process during the run. The rates, which -v shows, are meaningful with
-// -kafka-records in the millions.
+// rateBus returns a bus with a broker in Java if rates are measured, and otherwise with one in the process. The topic in
+// has 8 partitions.
+func rateBus(t *testing.T, measured bool) *bus {
+	t.Helper()
+	if !measured {
+		return fakeBus(t, 8)
+	}
+	broker := kafkatest.Start(t, kafkatest.Config{Measured: true})
+	broker.CreateTopic(t, "in", 8, nil)
+	return &bus{broker.Client, []string{broker.Addr()}, t.TempDir()}
+}
+
+// TestKafkaRates measures records per second: read by kafka-go, read and counted by the source, and from Kafka through
+// the filter (normal, two levels, 10,000 keys) to Kafka, without and with a changelog. For the last two it also measures
+// the memory of the process during the run. The rates, which -v shows, are meaningful with -kafka-records in the
+// millions. With more than the default, the broker is one in Java.
 func TestKafkaRates(t *testing.T) {
-	expect.Waits(t, "a broker in Java")
+	expect.Waits(t, "a broker")
 	n := *rateRecords
-	broker := kafkatest.Start(t, kafkatest.Config{Measured: n >= 1_000_000})
-	bus := &bus{broker.Client, []string{broker.Addr()}, t.TempDir()}
-	bus.CreateTopic(t, "in", 8, nil)
+	bus := rateBus(t, n > fewRecords)
 	bus.produceMany(t, n)
 	begin := time.Now()
 	measured := func(label string) {
@@ -143,14 +155,14 @@ func TestKafkaRates(t *testing.T) {
 }
 
 // TestKafkaLatency measures the time from a record to its estimate, by the broker's clock, at 2,000 records/s of 10,000
-// keys with two levels. The figures, which -v shows, are meaningful with -kafka-seconds of 60.
+// keys with two levels. The figures, which -v shows, are meaningful with -kafka-seconds of 60. With more than
+// one second, the broker is one in Java.
 func TestKafkaLatency(t *testing.T) {
-	expect.Waits(t, "a broker in Java")
+	expect.Waits(t, "a broker")
 	const rate = 2000
-	broker := kafkatest.Start(t, kafkatest.Config{Measured: *rateSeconds >= 60})
+	b := rateBus(t, *rateSeconds > 1)
 	for _, changelog := range []string{"", "states"} {
-		in, out := "in"+changelog, "out"+changelog
-		b := &bus{broker.Client, []string{broker.Addr()}, t.TempDir()}
+		in, out := "timed"+changelog, "out"+changelog
 		for _, topic := range []string{in, out} {
 			b.CreateTopic(t, topic, 8, map[string]string{"message.timestamp.type": "LogAppendTime"})
 		}
