@@ -253,11 +253,13 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 			return err
 		}
 	}
-	if err != nil {
+	unreadable := err
+	if unreadable != nil {
 		b = nil
 	}
 	var reset error
 	fn.fleet, reset, err = fleet.Restore(fn.fleetConfig, b, fn)
+	reset = cmp.Or(unreadable, reset)
 	if errors.Is(reset, keyed.ErrNewer) {
 		return fmt.Errorf("the state of incidents cannot be read: %w", reset)
 	}

@@ -2,16 +2,21 @@ package transforms
 
 import (
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam"
+	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/state"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
 	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/usual"
+	"hafvf/internal/account"
 	"hafvf/internal/testing/expect"
 )
 
@@ -51,6 +56,24 @@ func TestIncidentsSetup(t *testing.T) {
 	}
 	fn.Config = `{"Zone": "Nowhere"}`
 	expect.Error(t, fn.Setup(t.Context()), "Nowhere")
+}
+
+// The log says why the incidents of the previous run cannot be read. A state of a newer version is an error.
+func TestUnreadableIncidents(t *testing.T) {
+	defer slog.SetDefault(slog.Default())
+	for _, damage := range []error{errors.New("the checksum is wrong"), keyed.ErrNewer} {
+		var log strings.Builder
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		fn := &encodeIncidentsFn{Config: "{}", Encoder: Registered{Name: objects}, State: state.MakeValueState[[]byte]("fleet")}
+		expect.OK(t, fn.Setup(t.Context()))
+		fn.account = account.Open(account.StateKeeper{Restore: func(string) ([]byte, error) { return nil, damage }})
+		defer fn.account.Close()
+		if err := fn.read(&runner{}); errors.Is(err, keyed.ErrNewer) != (damage == keyed.ErrNewer) {
+			t.Error(err)
+		} else if err == nil && !strings.Contains(log.String(), `reason="the checksum is wrong"`) {
+			t.Error(log.String())
+		}
+	}
 }
 
 // A damaged block of a session is an error.
