@@ -229,7 +229,7 @@ func (r *Request) backtest(a *Answer, c *settings.Settings, values []string) (er
 	start := time.Now()
 	err = r.filter(groups, cfg, func(key string, e *keyed.Estimate, alerts []keyed.AlertEvent) {
 		if e != nil {
-			if records.Add(1); e.Missing {
+			if records.Add(1); e.Missing && !e.Quiet {
 				missing.Add(1)
 			}
 		}

@@ -183,7 +183,10 @@ def test_fit_of_choices_equals_program(command, key, arguments, flags):
     assert found.attrs["notes"][-1].startswith("parameters of subjects, by their choices: 3 rows")
 
 
-@pytest.mark.parametrize("more", ["", "silence: true\n", "model: {family: poisson}\n"])
+QUIET = {"match": "*", "from": "2026-03-30T02:00:00Z", "to": "2026-03-30T04:00:00Z"}
+
+
+@pytest.mark.parametrize("more", ["", "silence: true\n", "model: {family: poisson}\n", f"quiet: {json.dumps([QUIET])}\n"])
 def test_backtest_equals_program(command, tmp_path, more):
     frame = levels(n=900)
     frame["temp"] = frame["temp"].where(frame.index % 450 != 300, 25)  # planted incidents
@@ -200,6 +203,8 @@ def test_backtest_equals_program(command, tmp_path, more):
     settings = {"detect": {"budget": "24h"}, **({"silence": True} if "silence" in more else {})}
     if "poisson" in more:
         settings["family"] = "poisson"
+    if "quiet" in more:
+        settings["quiet"] = [QUIET]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = hafvf.backtest(frame, labels=labels, key="sensor", time="when", values="temp", **settings)
