@@ -41,7 +41,7 @@ func TestExitCodes(t *testing.T) {
 	expect.OK(t, os.Symlink("estimates.jsonl", filepath.Join(dir, "linked.csv")))
 	expect.OK(t, os.Mkdir(filepath.Join(dir, "saved"), 0o700))
 	expect.OK(t, os.WriteFile(filepath.Join(dir, "saved", "_metadata"), nil, 0o600))
-	exits(t, dir, "model: {family: normal}\nsource: {csv: {path: '-'}}\n", "", []exit{
+	exits(t, dir, "model: {family: normal}\nsource: {csv: {path: '-'}}\n", "", append([]exit{
 		{"done with a reject", "run ok.yaml", 0, "1 rejected"},
 		{"flags before arguments", "run --set top=0.5 ok.yaml", 0, "1 key, "},
 		{"flags behind arguments", "run ok.yaml --set top=0.5", 0, "1 key, "},
@@ -82,26 +82,6 @@ func TestExitCodes(t *testing.T) {
 		{"standard output twice", "check ok.yaml --set detect=true --set alerts.jsonl.path=-", 2, "alerts.jsonl.path: standard output is also written, by sink.jsonl.path"},
 		{"config and records from standard input", "check -", 2, "config and records are both read from standard input"},
 		{"two readers of standard input", "backtest ok.yaml --set detect=true --set source.csv.path=- --against stdin.yaml", 2, "both read standard input"},
-		{"states of a config without", "states ok.yaml", 1, "neither source.kafka.changelog nor state is set"},
-		{"states before a run", "states ok.yaml --set state=none.bin", 1, "none.bin does not exist: no run has succeeded yet"},
-		{"states of an empty key", "states ok.yaml --key=", 2, "--key is empty"},
-		{"states of a config and a savepoint", "states ok.yaml --savepoint saved", 2, "saved: hafvf does not read savepoints of Flink: start a job from it with hafvf run CONFIG --savepoint PATH"},
-		{"states of a savepoint", "states saved", 2, "saved: hafvf does not read savepoints"},
-		{"states of a savepoint elsewhere", "states s3://states/savepoint-1", 2, "hafvf does not read savepoints"},
-		{"check of a savepoint", "check ok.yaml --states file:saved/_metadata", 2, "hafvf does not read savepoints"},
-		{"forget in a savepoint", "states forget saved --key k", 2, "is a savepoint, which only a job on Flink can change: set source.kafka.tombstones: forget"},
-		{"forget without a key", "states forget ok.yaml", 2, `required flag(s) "key" not set`},
-		{"forget an empty key", "states forget ok.yaml --key=", 2, "--key is empty"},
-		{"forget nowhere", "states forget --key k", 2, "accepts 1 arg"},
-		{"forget in a config without states", "states forget ok.yaml --key k", 1, "neither source.kafka.changelog nor state is set"},
-		{"forget before a run", "states forget ok.yaml --key k --set state=none.bin", 1, "none.bin does not exist: no run has succeeded yet"},
-		{"forget in no config", "states forget none.bin --key k", 2, "none.bin"},
-		{"forget on Flink", "states forget topics.yaml --key k --set runner.name=flink --set runner.endpoint=a:1", 2, "a job on Flink keeps its states itself: set source.kafka.tombstones: forget, and write a record of the key with a null value"},
-		{"migrate without states", "run ok.yaml --migrate", 2, "for a config that stores states"},
-		{"migrate and begin anew", "run topics.yaml --migrate --begin-anew --set source.kafka.changelog=s", 2, "leave out --migrate"},
-		{"migrate on Flink without a savepoint", "run topics.yaml --migrate --set runner.name=flink --set runner.endpoint=a:1", 2, "give --savepoint too"},
-		{"migrate on Flink without cells", "run topics.yaml --migrate --savepoint s --set runner.name=flink --set runner.endpoint=a:1 --set runner.cells=0", 2, "runner.cells is 0"},
-		{"check of no states", "check ok.yaml --states none.bin", 1, "none.bin is not a file of states"},
 		{"plot without a picture", "plot out.jsonl", 2, "-o"},
 		{"sessions without a table", "sessions estimates.jsonl", 2, "sessions needs -o"},
 		{"sessions in a spreadsheet", "sessions estimates.jsonl -o a.xlsx", 2, "a table is a .csv or a .parquet file"},
@@ -109,7 +89,31 @@ func TestExitCodes(t *testing.T) {
 		{"sessions of estimates", "sessions -o a.csv estimates.jsonl", 2, "estimates.jsonl contains estimates"},
 		{"sessions of nothing", "sessions empty.jsonl -o a.csv", 1, "contains no records"},
 		{"sessions over their records", "sessions estimates.jsonl -o linked.csv", 2, "linked.csv is an input"},
-	})
+	}, stateExits...))
+}
+
+// stateExits are exits of commands about states.
+var stateExits = []exit{
+	{"states of a config without", "states ok.yaml", 1, "neither source.kafka.changelog nor state is set"},
+	{"states before a run", "states ok.yaml --set state=none.bin", 1, "none.bin does not exist: no run has succeeded yet"},
+	{"states of an empty key", "states ok.yaml --key=", 2, "--key is empty"},
+	{"states of a config and a savepoint", "states ok.yaml --savepoint saved", 2, "saved: hafvf does not read savepoints of Flink: start a job from it with hafvf run CONFIG --savepoint PATH"},
+	{"states of a savepoint", "states saved", 2, "saved: hafvf does not read savepoints"},
+	{"states of a savepoint elsewhere", "states s3://states/savepoint-1", 2, "hafvf does not read savepoints"},
+	{"check of a savepoint", "check ok.yaml --states file:saved/_metadata", 2, "hafvf does not read savepoints"},
+	{"forget in a savepoint", "states forget saved --key k", 2, "is a savepoint, which only a job on Flink can change: set source.kafka.tombstones: forget"},
+	{"forget without a key", "states forget ok.yaml", 2, `required flag(s) "key" not set`},
+	{"forget an empty key", "states forget ok.yaml --key=", 2, "--key is empty"},
+	{"forget nowhere", "states forget --key k", 2, "accepts 1 arg"},
+	{"forget in a config without states", "states forget ok.yaml --key k", 1, "neither source.kafka.changelog nor state is set"},
+	{"forget before a run", "states forget ok.yaml --key k --set state=none.bin", 1, "none.bin does not exist: no run has succeeded yet"},
+	{"forget in no config", "states forget none.bin --key k", 2, "none.bin"},
+	{"forget on Flink", "states forget topics.yaml --key k --set runner.name=flink --set runner.endpoint=a:1", 2, "a job on Flink keeps its states itself: set source.kafka.tombstones: forget, and write a record of the key with a null value"},
+	{"migrate without states", "run ok.yaml --migrate", 2, "for a config that stores states"},
+	{"migrate and begin anew", "run topics.yaml --migrate --begin-anew --set source.kafka.changelog=s", 2, "leave out --migrate"},
+	{"migrate on Flink without a savepoint", "run topics.yaml --migrate --set runner.name=flink --set runner.endpoint=a:1", 2, "give --savepoint too"},
+	{"migrate on Flink without cells", "run topics.yaml --migrate --savepoint s --set runner.name=flink --set runner.endpoint=a:1 --set runner.cells=0", 2, "runner.cells is 0"},
+	{"check of no states", "check ok.yaml --states none.bin", 1, "none.bin is not a file of states"},
 }
 
 // An exit is the expected exit code and part of standard error for some arguments.

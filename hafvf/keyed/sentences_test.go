@@ -31,19 +31,13 @@ type story struct {
 }
 
 func stories() []story {
-	times := func(factor float64, n int) func(int, float64) float64 {
-		return func(i int, x float64) float64 {
-			if i < n {
-				return x * factor
-			}
-			return x
-		}
+	type change = func(i int, x float64) float64
+	times := func(factor float64, n int) change {
+		return func(i int, x float64) float64 { return x * []float64{factor, 1}[min(1, i/n)] }
 	}
-	constant := func(v float64) func(int, float64) float64 { return func(int, float64) float64 { return v } }
-	plus := func(v float64) func(int, float64) float64 { return func(_ int, x float64) float64 { return x + v } }
-	rises := func(slope float64) func(int, float64) float64 {
-		return func(i int, x float64) float64 { return x + slope*float64(i) }
-	}
+	constant := func(v float64) change { return func(int, float64) float64 { return v } }
+	plus := func(v float64) change { return func(_ int, x float64) float64 { return x + v } }
+	rises := func(slope float64) change { return func(i int, x float64) float64 { return x + slope*float64(i) } }
 	named := func(name, unit string) func(*Config) {
 		return func(c *Config) { c.Values, c.Unit = []string{name}, unit }
 	}
