@@ -369,7 +369,8 @@ func TestWindowsGrow(t *testing.T) {
 		}))
 		t.Cleanup(s.Close)
 		server := httpclient.Server{URL: secret.Text{Text: s.URL}, Timeout: time.Minute}
-		r := expect.Get(newReader(Source{Server: server, Query: "up", Step: time.Minute, MaxSeries: 1000}, slog.New(slog.DiscardHandler), &Tally{}))(t)
+		src := Source{Server: server, Query: "up", Step: time.Minute, MaxSeries: 1000}
+		r := expect.Get(newReader(src, slog.New(slog.DiscardHandler), &Tally{}))(t)
 		for range want {
 			_, steps, err := r.next(t.Context(), time.Unix(1200, 0), 100_000)
 			expect.OK(t, err)

@@ -35,6 +35,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
+// Tests wait only for a moment before they ask again.
 func init() { retryPolicy.First = 10 * time.Millisecond }
 
 // fake starts a registry with schemas, whose IDs are 1, 2 and so on.

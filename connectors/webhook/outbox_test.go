@@ -18,6 +18,7 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
+// Tests wait only for a moment before they send again.
 func init() { retryPolicy.First = 20 * time.Millisecond }
 
 // open opens an outbox with stored alerts. It returns a function that lists the refused ones.
