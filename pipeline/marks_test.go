@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -110,20 +111,11 @@ func TestMarksOfFiles(t *testing.T) {
 	if len(repeated) != 2 || dead != nil || s.Marks != "2 marks: 1 false, 1 true" {
 		t.Errorf("alarms %v, dead letter %q, %s", repeated, dead, s.Marks)
 	}
-	keys := func() (marked []string) {
-		expect.Get(statestore.ReadFile(in("states"), func(s statestore.State) bool {
-			if statestore.Reserved(s.Key) {
-				marked = append(marked, s.Key)
-			}
-			return true
-		}))(t)
-		slices.Sort(marked)
-		return marked
-	}
-	equal(t, []string{statestore.MarksKey}, keys())
+	keys := func() []string { return slices.Sorted(maps.Keys(storedIn(t, in("states")))) }
+	equal(t, []string{statestore.MarksKey, "a", "b"}, keys())
 	save(t, in("in4.jsonl"), spikes(4, 0, "a", "b")...)
 	run(text)
-	equal(t, []string(nil), keys())
+	equal(t, []string{"a", "b"}, keys())
 }
 
 // The first maxMarksLogged rejected marks are logged one by one, the others are counted. All are in the dead letter,

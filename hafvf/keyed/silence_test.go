@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/testing/expect"
 )
 
 // silences returns the silences of a key with observations at the given times.
@@ -118,27 +119,18 @@ func TestSilenceBudget(t *testing.T) {
 	}
 }
 
+// Messages have times in the zone of the silence, and the mean gap at the hour of its start.
 func TestSilenceMessage(t *testing.T) {
 	start := time.Date(2026, 1, 5, 13, 5, 0, 0, time.UTC)
-	s := &Silence{Since: start, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
-	e := Estimate{Time: start.Add(3*time.Hour + 20*time.Minute), Silence: s}
-	want := []string{"S04 silent since 2026-01-05 14:05 (15 min): usually a value every 61 s at this hour.", "S04 back at 2026-01-05 17:25, after 3 h 20 min of silence."}
-	for i, alert := range e.Alerts("S04") {
-		if alert.Message != want[i] {
-			t.Errorf("%q, want %q", alert.Message, want[i])
-		}
+	s := Silence{Since: start, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
+	daily := SilenceEvent{Silence: Silence{Since: start, Bound: 24*time.Hour + 25*time.Minute, Zone: s.Zone, Daily: true}}
+	e := Estimate{Time: start.Add(3*time.Hour + 20*time.Minute), Silence: &s}
+	want := []string{
+		"S04 silent since 2026-01-05 14:05 (15 min): usually a value every 61 s at this hour.", "S04 back at 2026-01-05 17:25, after 3 h 20 min of silence.",
+		"S04 silent since 2026-01-05 14:05 (24 h 25 min): it usually comes by 14:30.",
 	}
-	s.Regular = true
-	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 2026-01-05 14:05 (15 min): usually a value every 61 s."; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	s.Usual = 0
-	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 2026-01-05 14:05 (15 min): the limit is 15 min."; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	s.Bound, s.Daily = 24*time.Hour+25*time.Minute, true
-	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 2026-01-05 14:05 (24 h 25 min): it usually comes by 14:30."; got != want {
-		t.Errorf("%q, want %q", got, want)
+	for i, alert := range append(e.Alerts("S04"), daily.Alerts("S04")...) {
+		expect.Same(t, want[i], alert.Message)
 	}
 }
 
