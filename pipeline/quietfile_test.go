@@ -117,29 +117,7 @@ func TestQuietFileChanges(t *testing.T) {
 	if log.contains("quiet times of files applied")() {
 		t.Errorf("log: %s", &log.b)
 	}
-	save(t, file)
-	expect.Soon(t, "no entry", log.contains(" entries=0"))
 	r.halt(t)
-	for _, s := range statesOf(t, b) {
-		if s == statestore.QuietKey {
-			t.Error("the changelog has entries, and there are none")
-		}
-	}
-}
-
-// statesOf returns the keys with states in the changelog.
-func statesOf(t testing.TB, b *bus) (keys []string) {
-	t.Helper()
-	last := map[string]bool{}
-	for _, r := range b.Consume(t, "states") {
-		last[strings.TrimPrefix(string(r.Key), "\x00")] = r.Value != nil
-	}
-	for key, state := range last {
-		if state {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 // The clock of a silence stops while an entry is in effect, and continues after its removal, also for keys without new
