@@ -115,11 +115,13 @@ func TestMarksOfNoUse(t *testing.T) {
 		strings.Replace(line(32, ""), `"note"`, `"key":"a b","note"`, 1), strings.Replace(line(33, ""), `"note"`, `"who"`, 1),
 		"{\"id\":\"x\",\"mark\":\"wrong\",\"time\":\"2026-01-01T00:00:00Z\"}\n", "{\"id\":\"x\",\"mark\":\"false\"}\n", "\n", "{\"id\":\"x\"")
 	marks := write(t, "marks.jsonl", lines...)
-	text := fmt.Sprintf("model: {family: normal}\ndetect: true\nsource: {jsonl: {path: %s}}\nsink: none\nmarks: {jsonl: {path: %s}}\ndead_letter: {jsonl: {path: %s}}\nstate: %s\n",
+	text := fmt.Sprintf("model: {family: normal}\ndetect: true\nsource: {jsonl: {path: %s}}\nsink: none\n"+
+		"marks: {jsonl: {path: %s}}\ndead_letter: {jsonl: {path: %s}}\nstate: %s\n",
 		write(t, "in.jsonl", spikes(0, 0, "a")...), marks, dead, filepath.Join(dir, "states"))
 	log := &aLog{}
 	expect.Get(Run{Graph: compose(t, text), Log: log.logger()}.Execute(t.Context(), nil))(t)
-	if n := strings.Count(log.b.String(), "mark rejected"); n != maxMarksLogged || !log.contains("more marks rejected, written to the dead letter\" marks=26")() {
+	logged := log.contains("more marks rejected, written to the dead letter\" marks=26")
+	if n := strings.Count(log.b.String(), "mark rejected"); n != maxMarksLogged || !logged() {
 		t.Errorf("%d lines: %s", n, &log.b)
 	}
 	reasons := map[string]string{}

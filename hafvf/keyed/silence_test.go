@@ -103,11 +103,7 @@ func TestSilenceBudget(t *testing.T) {
 					t.Errorf("%+v", s)
 				}
 			}
-			if b, err := e.AppendBinary(nil); err != nil {
-				t.Fatal(err)
-			} else if e, err = est.Open("k", b); err != nil {
-				t.Fatal(err)
-			}
+			e = open(t, est, must(e.AppendBinary(nil)))
 			if deadline := e.Deadline(); !deadline.IsZero() {
 				t.Fatalf("a silent key has another deadline, %v", deadline)
 			}
@@ -126,7 +122,8 @@ func TestSilenceMessage(t *testing.T) {
 	daily := SilenceEvent{Silence: Silence{Since: start, Bound: 24*time.Hour + 25*time.Minute, Zone: s.Zone, Daily: true}}
 	e := Estimate{Time: start.Add(3*time.Hour + 20*time.Minute), Silence: &s}
 	want := []string{
-		"S04 silent since 2026-01-05 14:05 (15 min): usually a value every 61 s at this hour.", "S04 back at 2026-01-05 17:25, after 3 h 20 min of silence.",
+		"S04 silent since 2026-01-05 14:05 (15 min): usually a value every 61 s at this hour.",
+		"S04 back at 2026-01-05 17:25, after 3 h 20 min of silence.",
 		"S04 silent since 2026-01-05 14:05 (24 h 25 min): it usually comes by 14:30.",
 	}
 	for i, alert := range append(e.Alerts("S04"), daily.Alerts("S04")...) {
@@ -159,12 +156,12 @@ func TestSilenceDaily(t *testing.T) {
 		t.Fatalf("silent is %v, and the ended silence %+v", silent, out.Silence)
 	}
 	out.Silence.Reported = false
-	for i, message := range []string{"k silent since 2026-01-25 05:19 (24 h 24 min): it usually comes by 05:43.", "k back at 2026-01-27 05:00, after 47 h 41 min of silence."} {
-		if i == 0 && s.Alerts("k")[0].Message != message {
-			t.Errorf("%q, want %q", s.Alerts("k")[0].Message, message)
-		}
-		if events := out.Alerts("k"); events[i].Message != message {
-			t.Errorf("%q, want %q", events[i].Message, message)
-		}
+	want := []string{
+		"k silent since 2026-01-25 05:19 (24 h 24 min): it usually comes by 05:43.",
+		"k back at 2026-01-27 05:00, after 47 h 41 min of silence.",
+	}
+	expect.Same(t, want[0], s.Alerts("k")[0].Message)
+	for i, event := range out.Alerts("k") {
+		expect.Same(t, want[i], event.Message)
 	}
 }
