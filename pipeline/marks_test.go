@@ -175,7 +175,7 @@ func TestMarkRegistry(t *testing.T) {
 	for i := range 2 * maxMarks {
 		expect.OK(t, m.addMark(records.Mark{ID: fmt.Sprint(i), Key: new("c"), Mark: "true", Time: start, Start: start}))
 	}
-	if len(m.read.Marks) != maxMarks {
+	if len(m.read.Marks) != maxMarks || m.read.Marks[0].ID != fmt.Sprint(maxMarks) {
 		t.Errorf("%d marks", len(m.read.Marks))
 	}
 	parsed := expect.Get(records.ParseMark([]byte(`{"id":"1","mark":"false","key":"k","time":"2026-01-02T03:04:05Z","start":"2026-01-02T03:04:05Z","side":"below","size":4}`)))(t)
