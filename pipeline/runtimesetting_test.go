@@ -81,17 +81,19 @@ func settingInputs(t *testing.T) map[string]settingInput {
 }
 
 // A runtime setting, wherever a user changes it, applies after the commit that stores it, and only if this commit
-// succeeds. A change during the commit waits for the next one. A later run starts with the stored value.
+// succeeds. A change during the commit waits for the next one. A later run starts with the stored value. If the
+// value is damaged, the run reads all changes again.
 func TestRuntimeSettings(t *testing.T) {
 	b := fakeBus(t, 1)
 	for name, c := range settingInputs(t) {
 		t.Run(name, func(t *testing.T) {
 			var stored []byte
 			var g *Graph
+			log := &aLog{}
 			resumed, commits := make(gatedRunner), make(chan error)
 			begin := func() *run {
 				g = compose(t, b.config("group: g, changelog: states", "detect: true\n"+c.config))
-				r := &run{log: quiet, memory: statestore.NewMemory(), account: account.Open(account.StateKeeper{
+				r := &run{log: log.logger(), memory: statestore.NewMemory(), account: account.Open(account.StateKeeper{
 					Committed: func(states map[string]account.EncodedState, _ time.Time) {
 						if s, ok := states[c.key]; ok {
 							stored = s.State
@@ -151,6 +153,14 @@ func TestRuntimeSettings(t *testing.T) {
 			shows([]string{"a", "b", "c"}, []string{"a", "b"})
 			commit(nil)
 			shows([]string{"a", "b", "c"}, []string{"a", "b", "c"})
+			stored = []byte("{") // damaged
+			r = begin()          // reads all again
+			shows([]string{"a", "b", "c"}, nil)
+			commit(nil)
+			shows([]string{"a", "b", "c"}, []string{"a", "b", "c"})
+			if !log.contains("cannot read the stored")() {
+				t.Errorf("log: %s", &log.b)
+			}
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -15,13 +14,18 @@ import (
 	"hafvf/internal/testing/expect"
 )
 
+// stampOf returns the time of a minute since start.
+func stampOf(minute int) string {
+	return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339)
+}
+
 // In a file, a gap is reported as a silence, at the time at which it exceeded the bound, and as the key's recovery.
 // Keys that are silent at the last record of any key are reported at the end of the file, once. A run on the grown file
 // reports the recovery of one of them.
 func TestSilenceAlerts(t *testing.T) {
 	var lines []string
 	record := func(key string, minute int) {
-		lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}\n", key, start.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339)))
+		lines = append(lines, fmt.Sprintf("{\"key\":%q,\"time\":%q,\"x\":1}\n", key, stampOf(minute)))
 	}
 	for i := range 300 {
 		record("a", i)
@@ -36,40 +40,35 @@ func TestSilenceAlerts(t *testing.T) {
 	path, alertsPath := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "alerts.jsonl")
 	text := "model: {family: normal}\nsource: {jsonl: {path: " + path + ", zone: Europe/Berlin}}\nalerts: {jsonl: {path: " + alertsPath + "}}\nstate: " + filepath.Join(dir, "states.bin") + "\nsilence: {after: 15m}\n"
 	type alert struct{ Key, Time, Kind, ID, Start, Message string }
-	run := func() (silences int64, alerts []alert) {
+	run := func() (int64, []alert) {
 		t.Helper()
 		save(t, path, lines...)
 		s, _, _ := runConfig(t, text)
-		for _, line := range readLines(t, alertsPath) {
-			var a alert
-			if line == "" {
-				continue
-			}
-			expect.OK(t, json.Unmarshal([]byte(line), &a))
-			alerts = append(alerts, a)
-		}
-		return s.Silences, alerts
+		return s.Silences, parse[alert](t, readLines(t, alertsPath))
 	}
-	stamp := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
 	clock := func(minute int) string {
 		return start.Add(time.Duration(minute) * time.Minute).In(berlin(t)).Format("2006-01-02 15:04")
 	}
 	silent := func(key string, begin int) alert {
-		return alert{key, stamp(begin + 15), "silent", key + "/" + stamp(begin+15), stamp(begin), key + " silent since " + clock(begin) + " (15 min): the limit is 15 min."}
+		message := key + " silent since " + clock(begin) + " (15 min): the limit is 15 min."
+		return alert{key, stampOf(begin + 15), "silent", key + "/" + stampOf(begin+15), stampOf(begin), message}
+	}
+	back := func(key string, begin, end, line int, lasted string) alert {
+		message := key + " back at " + clock(end) + ", after " + lasted + " of silence."
+		return alert{key, stampOf(end), "recovered", fmt.Sprint("in.jsonl:", line), stampOf(begin), message}
 	}
 	silences, got := run()
-	want := []alert{
-		silent("b", 99), {"b", stamp(160), "recovered", "in.jsonl:422", stamp(99), "b back at " + clock(160) + ", after 1 h 1 min of silence."}, silent("b", 279),
-	}
+	want := []alert{silent("b", 99), back("b", 99, 160, 422, "1 h 1 min"), silent("b", 279)}
 	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
 		t.Errorf("%d silences; (-want +got) %s", silences, diff)
 	}
 	record("a", 320) // c has been silent since 289 and has no further record
 	record("b", 320)
 	silences, got = run()
-	want = []alert{{"b", stamp(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)), stamp(279), "b back at " + clock(320) + ", after 41 min of silence."}, silent("a", 299), {"a", stamp(320), "recovered", fmt.Sprintf("in.jsonl:%d", len(lines)-1), stamp(299), "a back at " + clock(320) + ", after 21 min of silence."}, silent("c", 289)}
+	want = []alert{
+		silent("a", 299), back("a", 299, 320, len(lines)-1, "21 min"), back("b", 279, 320, len(lines), "41 min"), silent("c", 289),
+	}
 	byKey := func(x, y alert) int { return strings.Compare(x.Key+x.Time, y.Key+y.Time) }
-	slices.SortFunc(want, byKey)
 	slices.SortFunc(got, byKey)
 	if diff := cmp.Diff(want, got); diff != "" || silences != 2 {
 		t.Errorf("the grown file: %d silences; (-want +got) %s", silences, diff)
@@ -110,18 +109,15 @@ func TestSilenceOfRejectedRecords(t *testing.T) {
 		}
 		save(t, path, lines...)
 		s, estimates, _ := runConfig(t, text)
-		for _, line := range readLines(t, alertsPath) {
-			if line != "" {
-				a := parse[struct{ Time, Kind, Message string }](t, []string{line})[0]
-				r.Alerts = append(r.Alerts, a.Time+" "+a.Kind+" "+a.Message)
-			}
+		for _, a := range parse[struct{ Time, Kind, Message string }](t, trimmed(readLines(t, alertsPath))) {
+			r.Alerts = append(r.Alerts, a.Time+" "+a.Kind+" "+a.Message)
 		}
-		for _, line := range estimates { // of c, without the place, which depends on the rejected records
-			e := parse[struct {
-				Key, Time string
-				N         int
-				Weight    float64
-			}](t, []string{line})[0]
+		type estimate struct {
+			Key, Time string
+			N         int
+			Weight    float64
+		}
+		for _, e := range parse[estimate](t, estimates) { // of c, without the place, which depends on the rejected records
 			if e.Key == "c" {
 				r.Estimates = append(r.Estimates, fmt.Sprint(e))
 			}
@@ -131,10 +127,13 @@ func TestSilenceOfRejectedRecords(t *testing.T) {
 		}
 		return r
 	}
-	stamp := func(minute int) string { return start.Add(time.Duration(minute) * time.Minute).Format(time.RFC3339) }
-	silent := func(key string, n int) string {
-		at := start.Add(99 * time.Minute).Format("2006-01-02 15:04")
-		return fmt.Sprintf("%s silent %s silent since %s (15 min): the limit is 15 min. %d records were rejected since then: %s", stamp(114), key, at, n, why)
+	silent := func(key string, last, n int) string {
+		since := start.Add(time.Duration(last) * time.Minute).Format("2006-01-02 15:04")
+		text := fmt.Sprintf("%s silent %s silent since %s (15 min): the limit is 15 min.", stampOf(last+15), key, since)
+		if n > 0 {
+			text += fmt.Sprintf(" %d records were rejected since then: %s", n, why)
+		}
+		return text
 	}
 	for name, test := range map[string]struct {
 		until, good int
@@ -142,10 +141,10 @@ func TestSilenceOfRejectedRecords(t *testing.T) {
 		want        result
 	}{
 		"before the limit": {114, 100, nil, result{nil, []string{"a (14)", "b (14)"}, nil, 28}},
-		"all keys":         {300, 0, nil, result{[]string{silent("a", 200), silent("b", 200)}, []string{"a (200)", "b (200)"}, nil, 400}},
+		"all keys":         {300, 0, nil, result{[]string{silent("a", 99, 200), silent("b", 99, 200)}, []string{"a (200)", "b (200)"}, nil, 400}},
 		"beside a good key": {300, 300, []string{record("d", start, object), record("d", start, "1"), record("e", start, object)},
-			result{[]string{silent("a", 200), silent("b", 200), fmt.Sprintf("%s silent d silent since %s (15 min): the limit is 15 min.", stamp(15), start.Format("2006-01-02 15:04"))}, []string{"a (200)", "b (200)", "e (1)"}, nil, 402}},
-		"without a key":       {100, 100, []string{`{"time":"` + stamp(300) + `","x":{}}` + "\n"}, result{nil, nil, nil, 1}},
+			result{[]string{silent("a", 99, 200), silent("b", 99, 200), silent("d", 0, 0)}, []string{"a (200)", "b (200)", "e (1)"}, nil, 402}},
+		"without a key":       {100, 100, []string{`{"time":"` + stampOf(300) + `","x":{}}` + "\n"}, result{nil, nil, nil, 1}},
 		"far ahead":           {100, 100, []string{record("z", time.Now().AddDate(30, 0, 0), object)}, result{nil, []string{"z (1)"}, nil, 1}},
 		"far ahead, accepted": {100, 100, []string{record("z", time.Now().AddDate(30, 0, 0), "1")}, result{nil, nil, nil, 0}},
 	} {

@@ -37,14 +37,15 @@ func TestSummaryOfRejects(t *testing.T) {
 	add(62, "plant/b", "1")
 	lines = append(lines, "plant/a,2026\n")
 	path := write(t, "in.csv", lines...)
-	text := "{model: {family: normal, prior: auto}, keys: [{match: 'plant/*', top: 1, levels: []}, {match: 'pump-*', top: 1, levels: []}], source: {csv: {path: " + path + "}}}"
+	text := "{model: {family: normal, prior: auto}, keys: [{match: 'plant/*', top: 1, levels: []}, {match: 'pump-*', top: 1, levels: []}],\n" +
+		"quiet: [{match: 'mail-*', weekly: Sun 01:00/1h}], source: {csv: {path: " + path + "}}}"
 	s, estimates, rejected := runConfig(t, text)
 	if s.Err() != nil || len(estimates) != 61 || len(rejected) != 5 {
 		t.Errorf("%d estimates, %d rejected: %v", len(estimates), len(rejected), s.Err())
 	}
 	equal(t, 10*time.Minute, s.Behind)
 	equal(t, []string{"plant/b"}, s.WarmUps)
-	equal(t, []string{"pump-*"}, s.Unmatched)
+	equal(t, []string{"pump-*", "mail-*"}, s.Unmatched)
 	many := Summary{Unmatched: strings.Fields(strings.Repeat("pump-* ", 100_000))}
 	if text := many.String(); !strings.HasSuffix(text, "warning: no key matches 99990 more patterns of keys or quiet\n") || strings.Count(text, "pump-*") != 10 {
 		t.Errorf("%.1000s", text)

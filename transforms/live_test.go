@@ -3,7 +3,6 @@ package transforms_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -64,55 +63,4 @@ func testLive(t *testing.T, cells []string, lateness int) {
 		}
 		same(t, got, want)
 	}
-}
-
-// A cell with many keys has only the earliest deadlines. All silences are reported, each once.
-func TestFilterLiveManyKeys(t *testing.T) {
-	expect.Long(t, "many keys")
-	eachCells(t, func(t *testing.T, cells []string) {
-		const keys, steps, bound = 200, 40, 11
-		c := &testCase{out: map[string][]keyed.Estimate{}}
-		cases.Store(t.Name(), c)
-		var events []any
-		rng := rand.New(rand.NewPCG(36, 7))
-		last, n := map[int]int{}, map[int]int{}
-		var want []string
-		expectSilence := func(k int) {
-			want = append(want, fmt.Sprintf("k%d since %d, %ds, n %d, 1 outputs", k, last[k], bound, n[k]))
-		}
-		for step := range steps {
-			second := 2 * step // never the end of a bound, which is odd
-			events = append(events, mark(second))
-			for k := range keys {
-				// A third of the keys report at the same time; most others report at any time, and some rarely.
-				if k%3 == 0 && second%10 != 0 || k%3 != 0 && rng.IntN(2+k%20) > 0 {
-					continue
-				}
-				if events = append(events, event{second, float64(k)}); n[k] > 0 && second-last[k] > bound {
-					expectSilence(k)
-				}
-				last[k] = second
-				n[k]++
-			}
-		}
-		for k := range n {
-			expectSilence(k)
-		}
-		p, s := beam.NewPipelineWithRoot()
-		cfg := keyed.Config{Filter: twoLevels, Silence: &keyed.SilenceConfig{After: bound * time.Second}}
-		out := transforms.FilterIn(s, cfg, transforms.Host{InProcess: true, Live: true, Cells: cells}, beam.ParDo(s, observeKey, streamOf(t, s, append(events, mark(2*steps+bound))...)))
-		beam.ParDo(s, &collectFn{Case: t.Name()}, out.Estimates)
-		beam.ParDo(s, &collectOneFn{Case: t.Name()}, out.Alarms)
-		expect.Get(direct.Execute(context.Background(), p))(t)
-		slices.Sort(want)
-		slices.Sort(c.texts)
-		same(t, c.texts, want)
-		for key, estimates := range c.out {
-			for _, e := range estimates {
-				if e.Silence != nil && !e.Silence.Reported {
-					t.Errorf("%s: %+v was not reported while it lasted", key, *e.Silence)
-				}
-			}
-		}
-	})
 }

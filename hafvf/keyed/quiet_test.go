@@ -97,9 +97,6 @@ func TestQuietStopsSilence(t *testing.T) {
 			t.Errorf("%g minutes since %g: %v, want %v", test.after, test.start, got, minuteTime(test.want))
 		}
 	}
-	if got := quiet.overlap(minuteTime(5), minuteTime(45)); got != 21*time.Minute {
-		t.Errorf("quiet for %v", got)
-	}
 	for _, after := range []time.Duration{0, 15 * time.Minute} { // a silence that is reported with the next value starts at the deadline
 		cfg := Recommended("normal")
 		cfg.Silence = &SilenceConfig{After: after}
@@ -126,6 +123,27 @@ func TestQuietStopsSilence(t *testing.T) {
 	if got := always.deadline(sunday, func(start time.Time) time.Time { return start.Add(time.Hour) }); !got.IsZero() {
 		t.Errorf("silent at %v in an endless quiet time", got)
 	}
+}
+
+// An interval is quiet if a part of it is. A counter restarts after it: a rise to the next interval is not counted.
+func TestQuietIntervals(t *testing.T) {
+	est := newEstimator(t, Config{
+		Filter: hafvf.Config{Family: "normal"}, Aggregate: &AggregateConfig{Aggregation: Aggregation{Every: 5 * time.Minute, Value: Increase}},
+		Quiet: []QuietTime{{Match: "*", From: sunday.Add(14 * time.Minute), To: sunday.Add(16 * time.Minute)}},
+	})
+	k := open(t, est, nil)
+	var got []string
+	for i := range 36 {
+		x := float64(i)
+		if i >= 20 {
+			x += 1e6
+		}
+		for e, err := range k.Estimates(Value(sunday.Add(time.Duration(i)*time.Minute), "", x)) {
+			expect.OK(t, err)
+			got = append(got, fmt.Sprintf("%s %t %g", e.Time.Format("04"), e.Quiet, e.X[0][0]))
+		}
+	}
+	expect.Same(t, []string{"00 false 4", "05 false 5", "10 true 5", "15 true 4", "20 false 4", "25 false 5", "30 false 5"}, got)
 }
 
 // Quiet times in any order, which may overlap and adjoin, contain the minutes that any of them contains.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hafvf/hafvf"
+	"hafvf/internal/testing/expect"
 )
 
 // silences returns the silences of a key with observations at the given times.
@@ -102,11 +103,7 @@ func TestSilenceBudget(t *testing.T) {
 					t.Errorf("%+v", s)
 				}
 			}
-			if b, err := e.AppendBinary(nil); err != nil {
-				t.Fatal(err)
-			} else if e, err = est.Open("k", b); err != nil {
-				t.Fatal(err)
-			}
+			e = open(t, est, must(e.AppendBinary(nil)))
 			if deadline := e.Deadline(); !deadline.IsZero() {
 				t.Fatalf("a silent key has another deadline, %v", deadline)
 			}
@@ -118,27 +115,19 @@ func TestSilenceBudget(t *testing.T) {
 	}
 }
 
+// Messages have times in the zone of the silence, and the mean gap at the hour of its start.
 func TestSilenceMessage(t *testing.T) {
 	start := time.Date(2026, 1, 5, 13, 5, 0, 0, time.UTC)
-	s := &Silence{Since: start, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
-	e := Estimate{Time: start.Add(3*time.Hour + 20*time.Minute), Silence: s}
-	want := []string{"S04 silent since 2026-01-05 14:05 (15 min): usually a value every 61 s at this hour.", "S04 back at 2026-01-05 17:25, after 3 h 20 min of silence."}
-	for i, alert := range e.Alerts("S04") {
-		if alert.Message != want[i] {
-			t.Errorf("%q, want %q", alert.Message, want[i])
-		}
+	s := Silence{Since: start, Bound: 15 * time.Minute, Usual: 61 * time.Second, Zone: "Europe/Berlin"}
+	daily := SilenceEvent{Silence: Silence{Since: start, Bound: 24*time.Hour + 25*time.Minute, Zone: s.Zone, Daily: true}}
+	e := Estimate{Time: start.Add(3*time.Hour + 20*time.Minute), Silence: &s}
+	want := []string{
+		"S04 silent since 2026-01-05 14:05 (15 min): usually a value every 61 s at this hour.",
+		"S04 back at 2026-01-05 17:25, after 3 h 20 min of silence.",
+		"S04 silent since 2026-01-05 14:05 (24 h 25 min): it usually comes by 14:30.",
 	}
-	s.Regular = true
-	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 2026-01-05 14:05 (15 min): usually a value every 61 s."; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	s.Usual = 0
-	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 2026-01-05 14:05 (15 min): the limit is 15 min."; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	s.Bound, s.Daily = 24*time.Hour+25*time.Minute, true
-	if got, want := (&SilenceEvent{Silence: *s}).Alerts("S04")[0].Message, "S04 silent since 2026-01-05 14:05 (24 h 25 min): it usually comes by 14:30."; got != want {
-		t.Errorf("%q, want %q", got, want)
+	for i, alert := range append(e.Alerts("S04"), daily.Alerts("S04")...) {
+		expect.Same(t, want[i], alert.Message)
 	}
 }
 
@@ -167,12 +156,12 @@ func TestSilenceDaily(t *testing.T) {
 		t.Fatalf("silent is %v, and the ended silence %+v", silent, out.Silence)
 	}
 	out.Silence.Reported = false
-	for i, message := range []string{"k silent since 2026-01-25 05:19 (24 h 24 min): it usually comes by 05:43.", "k back at 2026-01-27 05:00, after 47 h 41 min of silence."} {
-		if i == 0 && s.Alerts("k")[0].Message != message {
-			t.Errorf("%q, want %q", s.Alerts("k")[0].Message, message)
-		}
-		if events := out.Alerts("k"); events[i].Message != message {
-			t.Errorf("%q, want %q", events[i].Message, message)
-		}
+	want := []string{
+		"k silent since 2026-01-25 05:19 (24 h 24 min): it usually comes by 05:43.",
+		"k back at 2026-01-27 05:00, after 47 h 41 min of silence.",
+	}
+	expect.Same(t, want[0], s.Alerts("k")[0].Message)
+	for i, event := range out.Alerts("k") {
+		expect.Same(t, want[i], event.Message)
 	}
 }
