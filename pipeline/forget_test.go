@@ -123,7 +123,8 @@ func TestForgetKeysOfFile(t *testing.T) {
 	for i, states := range []map[string]string{sealed, remaining} {
 		known := statestore.Open(statestore.FleetKey, []byte(states[statestore.FleetKey]))
 		_, names, err := fleet.Forget(known.Bytes, func(key string) bool { return key == "k1" })
-		expect.Same(t, []any{nil, 1 - i}, []any{err, len(names)}, "names in the fleet")
+		expect.OK(t, err)
+		expect.Same(t, 1-i, len(names), "names in the fleet")
 		delete(states, statestore.FleetKey)
 	}
 	delete(sealed, "k1")
