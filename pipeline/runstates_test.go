@@ -139,20 +139,13 @@ func TestStateFileWarmsUpATopic(t *testing.T) {
 			history := write(t, "in.jsonl", lines[:1000]...)
 			_, before, _ := runConfig(t, "model: {family: normal}\nstate: "+states+"\nsource: {jsonl: {path: "+history+"}}\n")
 
-			b := fakeBus(t, 2)
-			b.CreateTopic(t, "out", 2, nil)
-			cfg := b.config("group: g"+changelog, "state: "+states+"\n")
+			b := fakeBus(t, 2, "out")
 			first := slices.DeleteFunc(slices.Clone(lines[1000:2000]), func(l string) bool { return !strings.Contains(l, `"k1`) })
 			second := slices.DeleteFunc(slices.Clone(lines[1000:]), func(l string) bool { return strings.Contains(l, `"k1`) })
-			b.put(t, first...)
-			r := launch(t, compose(t, cfg))
-			b.await(t, "out", len(first), r)
-			r.halt(t)
-			b.put(t, second...)
-			r = launch(t, compose(t, cfg))
-			b.await(t, "out", len(first)+len(second), r)
-			r.halt(t)
-
+			for _, part := range [][]string{first, second} {
+				b.put(t, part...)
+				expect.OK(t, execute(t, b.config("bounded: true, group: g"+changelog, "state: "+states+"\n"), quiet))
+			}
 			got := byKey(t, append(before, b.values(t, "out")...))
 			want := plainLoop(t, keyed.Config{Filter: normalConfig}, slices.Concat(lines[:1000], first, second), "in.jsonl")
 			if diff := cmp.Diff(withoutID(want), withoutID(got)); diff != "" {

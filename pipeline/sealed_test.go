@@ -53,60 +53,49 @@ func TestStatesOfANewerVersion(t *testing.T) {
 		b[index]++
 		return b
 	}
-	raise := map[string]func(key string, sealed []byte) []byte{
-		"seal": func(key string, sealed []byte) []byte { return higher(sealed, 3) },
-		"key": func(key string, sealed []byte) []byte {
-			s := statestore.Open(key, sealed)
-			if !statestore.Reserved(key) {
+	raise := map[string]func(s statestore.State) statestore.State{
+		"seal": func(s statestore.State) statestore.State { return statestore.Open(s.Key, higher(s.Seal(), 3)) },
+		"key": func(s statestore.State) statestore.State {
+			if !statestore.Reserved(s.Key) {
 				s.Bytes = higher(s.Bytes, 0)
 			}
-			return s.Seal()
+			return s
 		},
-		"incidents": func(key string, sealed []byte) []byte {
-			s := statestore.Open(key, sealed)
-			if key == statestore.FleetKey {
+		"incidents": func(s statestore.State) statestore.State {
+			if s.Key == statestore.FleetKey {
 				s.Bytes = higher(s.Bytes, 1) // after the length of the incidents
 			}
-			return s.Seal()
+			return s
 		},
 	}
+	refused := func(name, text string) {
+		t.Helper()
+		expect.Error(t, execute(t, text, quiet), wants, name)
+	}
 	const settings = "detect: true\nincidents: true\nkeys: [{match: \"k[12]\", detect: {budget: 100h}}]\n"
-	b := fakeBus(t, 1, "out")
-	b.put(t, observations(100, 3)...)
-	topic := b.config("group: g, changelog: states, bounded: true", settings)
-	expect.OK(t, execute(t, topic, quiet))
-	sealed := sealedIn(t, b, "states")
 	states := filepath.Join(t.TempDir(), "states.bin")
 	file := "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", observations(100, 3)...) + "}}\nsink: none\n" + settings
 	expect.OK(t, execute(t, file, quiet))
 	whole := readFile(t, states)
-	var stored []statestore.State
-	source := expect.Get(statestore.ReadFile(states, func(s statestore.State) bool { stored = append(stored, s); return true }))(t)
-	refused := func(name, text string) {
-		t.Helper()
-		if err := execute(t, text, quiet); err == nil || !strings.Contains(err.Error(), wants) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	stored, source, err := readStateFile(states)
+	expect.OK(t, err)
 	for name, raised := range raise {
-		var readable []statestore.State
+		var higher []statestore.State
 		for _, s := range stored {
-			readable = append(readable, statestore.Open(s.Key, raised(s.Key, s.Seal())))
+			higher = append(higher, raised(s))
 		}
-		expect.OK(t, expect.Get(statestore.PrepareFile(states, source, slices.Values(readable)))(t).Commit())
+		expect.OK(t, expect.Get(statestore.PrepareFile(states, source, slices.Values(higher)))(t).Commit())
 		before := readFile(t, states)
 		refused("file, "+name, file)
 		equal(t, before, readFile(t, states))
 	}
-	for key, value := range sealed { // for one key only, not the first with its settings
-		if key == "k2" {
-			value = raise["key"](key, value)
-		}
-		b.Produce(t, &kgo.Record{Topic: "states", Key: []byte(key), Value: value})
-	}
-	refused("changelog, one key", topic)
 	expect.OK(t, os.WriteFile(states, []byte(strings.Replace(whole, "hafvf states 2\n", "hafvf states 3\n", 1)), 0o600))
 	refused("file", file)
+
+	b, topic := afterARun(t)
+	last := statestore.Open("k2", sealedIn(t, b, "states")["k2"]) // not the first state with its settings
+	b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k2"), Value: raise["key"](last).Seal()})
+	refused("changelog", topic)
 }
 
 // If no state has a seal, none is damaged: they belong to another program. They are refused with a remedy.
