@@ -63,16 +63,13 @@ func TestMigrateStates(t *testing.T) {
 		})
 	}
 	t.Run("another family", func(t *testing.T) {
-		text := file(nil, "model: {family: exponential}\n")
-		if _, err := CheckStates(t.Context(), compose(t, text), states, quiet); err == nil || !strings.Contains(err.Error(), "it has another model.family, and no part of it can be used") {
-			t.Error(err)
-		}
-		if _, err := (Run{Graph: compose(t, text), Migrate: true}).Execute(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "another model.family") {
-			t.Error(err)
-		}
-		if _, err := CheckStates(t.Context(), compose(t, text), "none", quiet); err == nil || !strings.Contains(err.Error(), "none is not a file of states") {
-			t.Error(err)
-		}
+		g := compose(t, file(nil, "model: {family: exponential}\n"))
+		_, err := CheckStates(t.Context(), g, states, quiet)
+		expect.Error(t, err, "it has another model.family, and no part of it can be used")
+		_, err = Run{Graph: g, Migrate: true}.Execute(t.Context(), nil)
+		expect.Error(t, err, "another model.family")
+		_, err = CheckStates(t.Context(), g, "none", quiet)
+		expect.Error(t, err, "none is not a file of states")
 	})
 	t.Run("a file by itself", func(t *testing.T) {
 		var out bytes.Buffer
