@@ -25,10 +25,11 @@ func eventOf(t *testing.T, line string) (e event) {
 // A key of a file that expires begins anew, in one run and between two. The file of states does not have its state.
 func TestExpireOfAFile(t *testing.T) {
 	dir := t.TempDir()
-	in, text := filepath.Join(dir, "in.jsonl"), "model: {family: normal}\nexpire: 6h\nsource: {jsonl: {path: "+dir+"/in.jsonl}}\nstate: "+dir+"/states\n"
+	in := filepath.Join(dir, "in.jsonl")
+	text := "model: {family: normal}\nexpire: 6h\nsource: {jsonl: {path: " + in + "}}\nstate: " + dir + "/states\n"
 	var lines []string
-	for _, e := range []event{{"a", start, 1}, {"b", start, 1}, {"a", start.Add(7 * time.Hour), 1}, {"a", start.Add(8 * time.Hour), 1}, {"b", start.Add(9 * time.Hour), 1}} {
-		lines = append(lines, e.json())
+	for i, hour := range []time.Duration{0, 0, 7, 8, 9} {
+		lines = append(lines, event{string("abaab"[i]), start.Add(hour * time.Hour), 1}.json())
 	}
 	var got []string
 	for _, n := range []int{3, 5} {

@@ -77,8 +77,8 @@ func TestTombstonesForget(t *testing.T) {
 // A forgotten key leaves a file of states without a trace, also in the state of the incidents. The other states of the
 // file, also damaged ones, and the position of the source stay equal, byte for byte. A failed call changes nothing.
 func TestForgetKeysOfFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "states.bin")
-	text := "model: {family: normal}\ndetect: true\nincidents: true\nstate: " + path + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", observations(1000, 3)...) + "}}\n"
+	path, in := filepath.Join(t.TempDir(), "states.bin"), write(t, "in.jsonl", observations(1000, 3)...)
+	text := "model: {family: normal}\ndetect: true\nincidents: true\nstate: " + path + "\nsource: {jsonl: {path: " + in + "}}\n"
 	runConfig(t, text)
 	readStates := func() (states []statestore.State, sealed map[string]string) {
 		states, source, err := readStateFile(path)

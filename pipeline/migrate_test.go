@@ -40,7 +40,7 @@ func TestMigrateStates(t *testing.T) {
 			expect.OK(t, execute(t, c.text(lines[:200], before), quiet))
 			second := c.text(lines[200:400], after)
 			err := execute(t, second, quiet)
-			for _, text := range []string{"does not fit the config, at the key ", "written with other model.prior, ", "; use " + c.remedy + ", ", "--migrate"} {
+			for _, text := range []string{"does not fit the config, at the key ", "with other model.prior, ", "; use " + c.remedy + ", ", "--migrate"} {
 				expect.Error(t, err, text, "without Migrate")
 			}
 			expect.Same(t, true, errors.Is(err, keyed.ErrOtherConfig))
