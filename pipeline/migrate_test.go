@@ -33,14 +33,16 @@ func TestMigrateStates(t *testing.T) {
 		remedy string
 		hint   string
 	}{
-		{"file", file, states, "another file", "because no past can be read again; hafvf run does this with --migrate, and refuses the states without it"},
-		{"changelog", topic, "states", "another changelog", "from the past, 200 records of in, without writing records or alerts, and keeps the other keys as listed here; without --migrate it refuses the states"},
+		{"file", file, states, "; use another file, ",
+			"because no past can be read again; hafvf run does this with --migrate, and refuses the states without it"},
+		{"changelog", topic, "states", "; use another changelog, ", "from the past, 200 records of in, without writing records or alerts, and " +
+			"keeps the other keys as listed here; without --migrate it refuses the states"},
 	} {
 		t.Run(c.where, func(t *testing.T) {
 			expect.OK(t, execute(t, c.text(lines[:200], before), quiet))
 			second := c.text(lines[200:400], after)
 			err := execute(t, second, quiet)
-			for _, text := range []string{"does not fit the config, at the key ", "with other model.prior, ", "; use " + c.remedy + ", ", "--migrate"} {
+			for _, text := range []string{"does not fit the config, at the key ", "with other model.prior, ", c.remedy, "--migrate"} {
 				expect.Error(t, err, text, "without Migrate")
 			}
 			expect.Same(t, true, errors.Is(err, keyed.ErrOtherConfig))
