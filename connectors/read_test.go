@@ -20,6 +20,7 @@ import (
 
 	"hafvf/internal/account"
 	"hafvf/internal/dofn"
+	"hafvf/internal/tabular"
 	"hafvf/internal/testing/expect"
 	"hafvf/pipeline/direct"
 )
@@ -261,6 +262,67 @@ func TestReadResumesInTable(t *testing.T) {
 		write(tables + "4,a,4\n\nkey,time,x\na,5,5\n")
 		marks = expect.Get(ParseMarks(expect.Get(marks.AppendBinary(nil))(t), slog.Default()))(t)
 		check(newInput(src, 0, marks), 1, "11 [a 4 4]", "14 [a 5 5]")
+	}
+}
+
+// A file of any format that grows is read from the end of the previous run on. A replaced file is read from its start. A
+// last line that was incomplete is read again when it is complete.
+func TestFileMarks(t *testing.T) {
+	rows := func(start, end int) (text string) {
+		for i := start; i < end; i++ {
+			text += fmt.Sprintf("{\"key\":\"k\",\"time\":\"t\",\"x\":%d}\n", i)
+		}
+		return text
+	}
+	cut := func(text string, n int) string { return text[:len(text)-n] }
+	const replaced = "file was replaced since the previous run: reading it from the start"
+	for _, c := range []struct {
+		name, first, second string
+		start, end          int // numbers of the records that the second run reads
+		skipped             int64
+		log                 string
+	}{
+		{"grows.jsonl", rows(0, 10), rows(0, 30), 10, 30, 10, ""},
+		{"grows.csv", rows(0, 10), rows(0, 30), 10, 30, 10, ""},
+		{"grows.csv.gz", rows(0, 28), rows(0, 30), 28, 30, 28, ""},
+		{"grows.parquet", rows(0, 28), rows(0, 30), 28, 30, 28, ""},
+		{"same.parquet", rows(0, 30), rows(0, 30), 0, 0, 30, ""},
+		{"without a last line end.jsonl", cut(rows(0, 10), 1), rows(0, 30), 10, 30, 10, ""},
+		{"half a line.jsonl", cut(rows(0, 30), 8), rows(0, 30), 29, 30, 29, "last record has changed since the previous run: reading it again"},
+		{"replaced.jsonl", rows(0, 30), rows(100, 130), 100, 130, 0, replaced},
+		{"shorter.jsonl", rows(0, 30), rows(100, 103), 100, 103, 0, replaced},
+	} {
+		var logged strings.Builder
+		log := slog.New(slog.NewTextHandler(&logged, nil))
+		src, marks := ktx, expect.Get(ParseMarks(nil, log))(t)
+		src.Path = filepath.Join(t.TempDir(), c.name)
+		src.Format = strings.Split(c.name, ".")[1]
+		read := func(text string) (numbers []string) {
+			if src.Format != JSONLines { // a Writer takes rows
+				text = strings.NewReplacer(`{"key":`, "", `,"time":`, "\t", `,"x":`, "\t", "}", "").Replace(text)
+			}
+			columns := []tabular.Column{{Path: "key"}, {Path: "time"}, {Path: "x", Kind: tabular.Number}}
+			w := expect.Get(Create(Sink{Format: src.Format, Path: src.Path, Columns: columns}))(t)
+			expect.OK(t, w.Write([]byte(text)))
+			expect.OK(t, w.Commit())
+			rd := expect.Get(open(src, marks, &skippedLines{}))(t)
+			defer rd.Close()
+			rec, err := rd.Next()
+			for ; err == nil; rec, err = rd.Next() {
+				numbers = append(numbers, strings.Trim(string(rec.Raw), `{"keytimx:,}`))
+			}
+			expect.Error(t, err, io.EOF.Error(), c.name)
+			return numbers
+		}
+		read(c.first)
+		marks = expect.Get(ParseMarks(expect.Get(marks.AppendBinary(nil))(t), log))(t)
+		var want []string
+		for i := c.start; i < c.end; i++ {
+			want = append(want, fmt.Sprint(i))
+		}
+		expect.Same(t, want, read(c.second), c.name)
+		expect.Same(t, c.skipped, marks.Skipped(), c.name)
+		expect.Same(t, c.log != "", logged.Len() > 0 && strings.Contains(logged.String(), c.log), c.name, logged.String())
 	}
 }
 

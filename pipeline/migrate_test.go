@@ -2,10 +2,12 @@ package pipeline
 
 import (
 	"bytes"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"hafvf/hafvf/keyed"
 	"hafvf/internal/testing/expect"
 )
 
@@ -25,20 +27,25 @@ func TestMigrateStates(t *testing.T) {
 	const before, after = "model: {family: normal}\n", "model: {family: normal, prior: {kappa: .1}}\nlevels: [{alpha: 9, beta: 1}]\ndetect: true\n"
 	const want = "3 keys: samples kept; levels, detection and alarms start over"
 	for _, c := range []struct {
-		where string
-		text  func(part []string, rest string) string
-		place string
-		hint  string
+		where  string
+		text   func(part []string, rest string) string
+		place  string
+		remedy string
+		hint   string
 	}{
-		{"file", file, states, "because no past can be read again; hafvf run does this with --migrate, and refuses the states without it"},
-		{"changelog", topic, "states", "from the past, 200 records of in, without writing records or alerts, and keeps the other keys as listed here; without --migrate it refuses the states"},
+		{"file", file, states, "; use another file, ",
+			"because no past can be read again; hafvf run does this with --migrate, and refuses the states without it"},
+		{"changelog", topic, "states", "; use another changelog, ", "from the past, 200 records of in, without writing records or alerts, and " +
+			"keeps the other keys as listed here; without --migrate it refuses the states"},
 	} {
 		t.Run(c.where, func(t *testing.T) {
 			expect.OK(t, execute(t, c.text(lines[:200], before), quiet))
 			second := c.text(lines[200:400], after)
-			if err := execute(t, second, quiet); err == nil || !strings.Contains(err.Error(), "written with other model.prior, ") || !strings.Contains(err.Error(), "--migrate") {
-				t.Errorf("without Migrate: %v", err)
+			err := execute(t, second, quiet)
+			for _, text := range []string{"does not fit the config, at the key ", "with other model.prior, ", c.remedy, "--migrate"} {
+				expect.Error(t, err, text, "without Migrate")
 			}
+			expect.Same(t, true, errors.Is(err, keyed.ErrOtherConfig))
 			says, err := CheckStates(t.Context(), compose(t, second), c.place, quiet)
 			if err != nil || !strings.Contains(says, want) || !strings.HasSuffix(says, c.hint) {
 				t.Errorf("%s: %v", says, err)
@@ -58,16 +65,13 @@ func TestMigrateStates(t *testing.T) {
 		})
 	}
 	t.Run("another family", func(t *testing.T) {
-		text := file(nil, "model: {family: exponential}\n")
-		if _, err := CheckStates(t.Context(), compose(t, text), states, quiet); err == nil || !strings.Contains(err.Error(), "it has another model.family, and no part of it can be used") {
-			t.Error(err)
-		}
-		if _, err := (Run{Graph: compose(t, text), Migrate: true}).Execute(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "another model.family") {
-			t.Error(err)
-		}
-		if _, err := CheckStates(t.Context(), compose(t, text), "none", quiet); err == nil || !strings.Contains(err.Error(), "none is not a file of states") {
-			t.Error(err)
-		}
+		g := compose(t, file(nil, "model: {family: exponential}\n"))
+		_, err := CheckStates(t.Context(), g, states, quiet)
+		expect.Error(t, err, "it has another model.family, and no part of it can be used")
+		_, err = Run{Graph: g, Migrate: true}.Execute(t.Context(), nil)
+		expect.Error(t, err, "another model.family")
+		_, err = CheckStates(t.Context(), g, "none", quiet)
+		expect.Error(t, err, "none is not a file of states")
 	})
 	t.Run("a file by itself", func(t *testing.T) {
 		var out bytes.Buffer
@@ -92,15 +96,6 @@ func TestMigrateSilentKeys(t *testing.T) {
 func TestChangelogOfOtherOutputs(t *testing.T) {
 	_, text := afterARun(t)
 	changed := strings.Replace(text, "topic: out", "topic: estimates", 1)
-	err := execute(t, changed, quiet)
-	expect.Error(t, err, "this config differs: sink was kafka out and is kafka estimates;")
-	if err := execute(t, text, quiet); err != nil {
-		t.Errorf("the same sink: %v", err)
-	}
-	if _, err := (Run{Graph: compose(t, changed), Migrate: true}).Execute(t.Context(), nil); err != nil {
-		t.Error(err)
-	}
-	if err := execute(t, changed, quiet); err != nil {
-		t.Errorf("another sink, after --migrate: %v", err)
-	}
+	expect.Error(t, execute(t, changed, quiet), "this config differs: sink was kafka out and is kafka estimates;")
+	expect.Get(Run{Graph: compose(t, changed), Migrate: true}.Execute(t.Context(), nil))(t)
 }

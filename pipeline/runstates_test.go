@@ -14,11 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"hafvf/connectors"
 	"hafvf/hafvf/keyed"
-	"hafvf/internal/tabular"
 	"hafvf/internal/testing/expect"
-	"hafvf/pipeline/statebackend"
 )
 
 // withoutID removes the IDs, which differ between two files and one.
@@ -33,64 +30,23 @@ func withoutID(records map[string][]string) map[string][]string {
 	return records
 }
 
-// Another file with the records of a previous run is read completely. It has no new record: the run fails with a
-// remedy, and the states stay unchanged.
+// A file that was replaced by one with records of a previous run is read from its start, which is logged. It has no new
+// record: the run fails with a remedy, and the states stay unchanged.
 func TestStateFileOfTheSameNight(t *testing.T) {
-	states := filepath.Join(t.TempDir(), "states.bin")
-	lines := observations(100, 3)
-	text := "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: "
-	runConfig(t, text+write(t, "in.jsonl", lines...)+"}}\n")
+	dir, lines := t.TempDir(), observations(100, 3)
+	in, states := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "states.bin")
+	text := "model: {family: normal}\nsink: none\nstate: " + states + "\nsource: {jsonl: {path: " + in + "}}\n"
+	save(t, in, lines...)
+	runWell(t, text)
 	before := readFile(t, states)
-	s, _, _ := runConfig(t, text+write(t, "in.jsonl", lines[:50]...)+"}}\n")
+	save(t, in, lines[:50]...)
+	var log strings.Builder
+	s := expect.Get(Run{Graph: compose(t, text), Log: slog.New(slog.NewTextHandler(&log, nil))}.Execute(t.Context(), nil))(t)
 	if s.Err() == nil || !strings.Contains(s.String(), "give only new records to a run with a state") {
 		t.Errorf("error %v, summary %s", s.Err(), s)
 	}
-	if readFile(t, states) != before {
-		t.Error("the states were replaced")
-	}
-}
-
-// A growing is a source of files that grow between runs with one file of states.
-type growing struct {
-	config string
-	put    func(t *testing.T, lines []string) // writes the lines to the files
-}
-
-func growingFiles(dir string) map[string]growing {
-	path := func(name string) string { return filepath.Join(dir, name) }
-	save := func(t *testing.T, name string, text []byte) {
-		expect.OK(t, os.WriteFile(path(name), text, 0o600))
-	}
-	table := func(t *testing.T, name string, lines []string, w *connectors.Sink) {
-		w.Path, w.Columns = path(name), []tabular.Column{{Path: "key"}, {Path: "time"}, {Path: "x", Kind: tabular.Number}}
-		out := expect.Get(connectors.Create(*w))(t)
-		for _, line := range lines {
-			o := observationOf(t, line, "")
-			expect.OK(t, out.Write(fmt.Appendf(nil, "%q\t%q\t%.17g\n", o.key, o.Time.Format(time.RFC3339), o.X[0][0])))
-		}
-		expect.OK(t, out.Commit())
-	}
-	return map[string]growing{
-		"jsonl": {"jsonl: {path: " + path("in.jsonl") + "}", func(t *testing.T, lines []string) {
-			save(t, "in.jsonl", []byte(strings.Join(lines, "")))
-		}},
-		"without a last line end": {"jsonl: {path: " + path("in.jsonl") + "}", func(t *testing.T, lines []string) {
-			save(t, "in.jsonl", []byte(strings.TrimSuffix(strings.Join(lines, ""), "\n")))
-		}},
-		"csv": {"csv: {path: " + path("in.csv") + "}", func(t *testing.T, lines []string) {
-			table(t, "in.csv", lines, &connectors.Sink{Format: connectors.CSV})
-		}},
-		"csv.gz": {"csv: {path: " + path("in.csv.gz") + "}", func(t *testing.T, lines []string) {
-			table(t, "in.csv.gz", lines, &connectors.Sink{Format: connectors.CSV})
-		}},
-		"parquet": {"parquet: {path: " + path("in.parquet") + "}", func(t *testing.T, lines []string) {
-			table(t, "in.parquet", lines, &connectors.Sink{Format: connectors.Parquet})
-		}},
-		"glob": {"jsonl: {path: " + path("*.log") + "}", func(t *testing.T, lines []string) {
-			for i := 0; i*70 < len(lines); i++ {
-				save(t, fmt.Sprintf("%02d.log", i), []byte(strings.Join(lines[i*70:min((i+1)*70, len(lines))], "")))
-			}
-		}},
+	if readFile(t, states) != before || !strings.Contains(log.String(), "file was replaced since the previous run") {
+		t.Errorf("the states were replaced, or the log does not name the file: %s", &log)
 	}
 }
 
@@ -146,72 +102,6 @@ func TestSecondRunWithoutNewRecords(t *testing.T) {
 	}
 }
 
-// A growing file is read from the end of the previous run on: each record is learned once, also with equal times, and
-// none is rejected.
-func TestStateFileOfAGrowingFile(t *testing.T) {
-	expect.Long(t, "many runs of a growing file")
-	t.Parallel()
-	lines := observations(300, 3)
-	// Line 100, the boundary between two runs, lies between equal times of one key.
-	for i := 90; i < 110; i++ {
-		lines[i] = fmt.Sprintf("{\"key\":\"k0\",\"time\":%q,\"x\":%d.5}\n", start.Add(90*time.Second).Format(time.RFC3339), i)
-	}
-	for name, file := range growingFiles(t.TempDir()) {
-		t.Run(name, func(t *testing.T) {
-			text := "model: {family: normal}\nsource: {" + file.config + "}\nstate: " + filepath.Join(t.TempDir(), "states")
-			var outputs []string
-			read := 0
-			for _, n := range []int{100, 150, 150, 290, 300} { // at the end, fewer than a tenth are new
-				file.put(t, lines[:n])
-				s, estimates, _ := runConfig(t, text+"\n")
-				equal(t, [3]int64{int64(n - read), int64(read), 0}, [3]int64{s.Records, s.AlreadyRead, s.Rejected})
-				if n > read {
-					outputs = append(outputs, estimates...)
-				}
-				read = n
-			}
-			want := plainLoop(t, keyed.Config{Filter: normalConfig}, lines, "in.jsonl")
-			if diff := cmp.Diff(withoutID(want), withoutID(byKey(t, outputs))); diff != "" {
-				t.Errorf("one night (-) and five (+): %s", diff)
-			}
-		})
-	}
-}
-
-// A replaced file is read from its beginning. A last line that was incomplete is read again when it is complete.
-func TestStateFileOfAnotherFile(t *testing.T) {
-	lines := observations(30, 1)
-	later := observations(60, 1)[30:]
-	for _, test := range []struct {
-		name           string
-		first, second  []string
-		records, times int64 // of the second run
-		log            string
-	}{
-		{"replaced", lines, later, 30, 0, "file was replaced since the previous run: reading it from the start"},
-		{"shorter", lines, later[:3], 3, 0, "file was replaced since the previous run: reading it from the start"},
-		{"half a line", append(lines[:29:29], lines[29][:len(lines[29])/2]), lines, 1, 29, "last record has changed since the previous run: reading it again"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			in, state := filepath.Join(t.TempDir(), "in.jsonl"), filepath.Join(t.TempDir(), "state")
-			var logged bytes.Buffer
-			var s Summary
-			for _, lines := range [][]string{test.first, test.second} {
-				save(t, in, lines...)
-				g := compose(t, "model: {family: normal}\nsource: {jsonl: {path: "+in+"}}\nstate: "+state+"\nsink: none\ndead_letter: {jsonl: {path: "+state+".rejected}}\n")
-				var err error
-				if s, err = (Run{Graph: g, Log: slog.New(slog.NewTextHandler(&logged, nil))}).Execute(context.Background(), nil); err != nil || s.Err() != nil {
-					t.Fatal(err, s.Err())
-				}
-			}
-			equal(t, [3]int64{test.records, test.times, 0}, [3]int64{s.Records, s.AlreadyRead, s.Rejected})
-			if !strings.Contains(logged.String(), test.log) {
-				t.Errorf("the log has no %q: %s", test.log, &logged)
-			}
-		})
-	}
-}
-
 // An invalid file of states is refused before the source is read, and stays unchanged.
 func TestStateFileRefuses(t *testing.T) {
 	dir := t.TempDir()
@@ -249,59 +139,18 @@ func TestStateFileWarmsUpATopic(t *testing.T) {
 			history := write(t, "in.jsonl", lines[:1000]...)
 			_, before, _ := runConfig(t, "model: {family: normal}\nstate: "+states+"\nsource: {jsonl: {path: "+history+"}}\n")
 
-			b := fakeBus(t, 2)
-			b.CreateTopic(t, "out", 2, nil)
-			cfg := b.config("group: g"+changelog, "state: "+states+"\n")
+			b := fakeBus(t, 2, "out")
 			first := slices.DeleteFunc(slices.Clone(lines[1000:2000]), func(l string) bool { return !strings.Contains(l, `"k1`) })
 			second := slices.DeleteFunc(slices.Clone(lines[1000:]), func(l string) bool { return strings.Contains(l, `"k1`) })
-			b.put(t, first...)
-			r := launch(t, compose(t, cfg))
-			b.await(t, "out", len(first), r)
-			r.halt(t)
-			b.put(t, second...)
-			r = launch(t, compose(t, cfg))
-			b.await(t, "out", len(first)+len(second), r)
-			r.halt(t)
-
+			for _, part := range [][]string{first, second} {
+				b.put(t, part...)
+				expect.OK(t, execute(t, b.config("bounded: true, group: g"+changelog, "state: "+states+"\n"), quiet))
+			}
 			got := byKey(t, append(before, b.values(t, "out")...))
 			want := plainLoop(t, keyed.Config{Filter: normalConfig}, slices.Concat(lines[:1000], first, second), "in.jsonl")
 			if diff := cmp.Diff(withoutID(want), withoutID(got)); diff != "" {
 				t.Errorf("(-want +got) %s", diff)
 			}
 		})
-	}
-}
-
-// If two runs use one file of states, the second fails with an error that names the first. A run that has ended or was
-// killed does not block it.
-func TestStateFileIsLocked(t *testing.T) {
-	dir := t.TempDir()
-	state, link := filepath.Join(dir, "state"), filepath.Join(dir, "link")
-	in := write(t, "in.jsonl", observations(100, 3)...)
-	text := func(state string) string {
-		return "model: {family: normal}\nstate: " + state + "\nsource: {jsonl: {path: " + in + "}}\nsink: none\n"
-	}
-	runWell(t, text(state))
-	if err := os.Symlink(state, link); err != nil {
-		t.Skip(err)
-	}
-	before := readFile(t, state)
-	unlock := expect.Get(statebackend.Lock(state, "stop it", quiet))(t)
-	for _, path := range []string{state, link} {
-		_, err := Run{Graph: compose(t, text(path))}.Execute(context.Background(), nil)
-		if want := fmt.Sprintf("state: %s: another run holds it: process %d on ", path, os.Getpid()); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%v, not %s…", err, want)
-		}
-	}
-	unlock()
-	expect.OK(t, os.WriteFile(filepath.Join(dir, ".state.lock"), []byte("process 1 on a machine that has crashed"), 0o600))
-	if readFile(t, state) != before {
-		t.Error("a run that was refused changed the file")
-	}
-	if _, err := (Run{Graph: compose(t, text(link))}).Execute(context.Background(), nil); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, ".state.lock")); err == nil {
-		t.Error("the lock was left")
 	}
 }

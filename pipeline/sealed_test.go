@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"bytes"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,10 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"hafvf/hafvf/keyed"
 	"hafvf/hafvf/keyed/statestore"
 	"hafvf/internal/testing/expect"
 )
@@ -47,49 +44,6 @@ func execute(t *testing.T, text string, log *slog.Logger) error {
 	return err
 }
 
-// Settings are stored with the states. Under another order or unit of time the states are refused; under another
-// lateness they are resumed.
-func TestStatesOfOtherSettings(t *testing.T) {
-	in := write(t, "in.jsonl", observations(100, 3)...)
-	states := filepath.Join(t.TempDir(), "states.bin")
-	file := func(rest string) string {
-		return "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: " + in + "}}\nsink: none\n" + rest
-	}
-	b := fakeBus(t, 1, "out")
-	b.put(t, observations(100, 3)...)
-	topic := func(rest string) string { return b.config("group: g, changelog: states, bounded: true", rest) }
-
-	const written = "time_unit: 1m\n"
-	for name, text := range map[string]func(string) string{"file": file, "changelog": topic} {
-		t.Run(name, func(t *testing.T) {
-			advice := map[string]string{"file": "; use another file, ", "changelog": "; use another changelog, "}[name]
-			expect.OK(t, execute(t, text(written), quiet))
-			before, _ := os.ReadFile(states)
-			for rest, want := range map[string]string{
-				"time_unit: 1h\n":                      "it was written with other time_unit;",
-				"":                                     "it was written with other time_unit;",
-				"time_unit: 1m\norder: arrival\n":      "it was written with other order;",
-				"time_unit: 1m\nlevels: []\ntop: .9\n": "it was written with other levels and top;",
-			} {
-				err := execute(t, text(rest), quiet)
-				if err == nil || !strings.Contains(err.Error(), "does not fit the config, at the key") || !strings.Contains(err.Error(), want) ||
-					!strings.Contains(err.Error(), advice) || !errors.Is(err, keyed.ErrOtherConfig) {
-					t.Errorf("%q: %v", rest, err)
-				}
-			}
-			if after, _ := os.ReadFile(states); !bytes.Equal(before, after) {
-				t.Error("a run that is refused has written states")
-			}
-			if name == "file" { // a repeated file has only late records
-				in = write(t, "later.jsonl", observations(400, 3)[300:]...)
-			}
-			if err := execute(t, text(written+"lateness: 1h\n"), quiet); err != nil {
-				t.Errorf("another lateness: %v", err)
-			}
-		})
-	}
-}
-
 // States of a newer version of this program are refused, and no key is reset. The format number is one higher in the
 // file, its states, a key's state, or the state of the incidents.
 func TestStatesOfANewerVersion(t *testing.T) {
@@ -99,66 +53,49 @@ func TestStatesOfANewerVersion(t *testing.T) {
 		b[index]++
 		return b
 	}
-	raise := map[string]func(key string, sealed []byte) []byte{
-		"seal": func(key string, sealed []byte) []byte { return higher(sealed, 3) },
-		"key": func(key string, sealed []byte) []byte {
-			s := statestore.Open(key, sealed)
-			if !statestore.Reserved(key) {
+	raise := map[string]func(s statestore.State) statestore.State{
+		"seal": func(s statestore.State) statestore.State { return statestore.Open(s.Key, higher(s.Seal(), 3)) },
+		"key": func(s statestore.State) statestore.State {
+			if !statestore.Reserved(s.Key) {
 				s.Bytes = higher(s.Bytes, 0)
 			}
-			return s.Seal()
+			return s
 		},
-		"incidents": func(key string, sealed []byte) []byte {
-			s := statestore.Open(key, sealed)
-			if key == statestore.FleetKey { // the test does not write it to the changelog
+		"incidents": func(s statestore.State) statestore.State {
+			if s.Key == statestore.FleetKey {
 				s.Bytes = higher(s.Bytes, 1) // after the length of the incidents
 			}
-			return s.Seal()
+			return s
 		},
 	}
+	refused := func(name, text string) {
+		t.Helper()
+		expect.Error(t, execute(t, text, quiet), wants, name)
+	}
 	const settings = "detect: true\nincidents: true\nkeys: [{match: \"k[12]\", detect: {budget: 100h}}]\n"
-	b := fakeBus(t, 1, "out")
-	b.put(t, observations(100, 3)...)
-	topic := b.config("group: g, changelog: states, bounded: true", settings)
-	expect.OK(t, execute(t, topic, quiet))
-	sealed := sealedIn(t, b, "states")
 	states := filepath.Join(t.TempDir(), "states.bin")
 	file := "model: {family: normal}\nstate: " + states + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", observations(100, 3)...) + "}}\nsink: none\n" + settings
 	expect.OK(t, execute(t, file, quiet))
 	whole := readFile(t, states)
-	var stored []statestore.State
-	source := expect.Get(statestore.ReadFile(states, func(s statestore.State) bool { stored = append(stored, s); return true }))(t)
-	refused := func(name, text string) {
-		t.Helper()
-		if err := execute(t, text, quiet); err == nil || !strings.Contains(err.Error(), wants) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	stored, source, err := readStateFile(states)
+	expect.OK(t, err)
 	for name, raised := range raise {
-		for key, value := range sealed {
-			b.Produce(t, &kgo.Record{Topic: "states", Key: []byte(key), Value: raised(key, value)})
-		}
-		if name != "incidents" {
-			refused("changelog, "+name, topic)
-		}
-		var readable []statestore.State
+		var higher []statestore.State
 		for _, s := range stored {
-			readable = append(readable, statestore.Open(s.Key, raised(s.Key, s.Seal())))
+			higher = append(higher, raised(s))
 		}
-		expect.OK(t, expect.Get(statestore.PrepareFile(states, source, slices.Values(readable)))(t).Commit())
+		expect.OK(t, expect.Get(statestore.PrepareFile(states, source, slices.Values(higher)))(t).Commit())
 		before := readFile(t, states)
 		refused("file, "+name, file)
 		equal(t, before, readFile(t, states))
 	}
-	for key, value := range sealed { // for one key only, not the first with its settings
-		if key == "k2" {
-			value = raise["key"](key, value)
-		}
-		b.Produce(t, &kgo.Record{Topic: "states", Key: []byte(key), Value: value})
-	}
-	refused("changelog, one key", topic)
 	expect.OK(t, os.WriteFile(states, []byte(strings.Replace(whole, "hafvf states 2\n", "hafvf states 3\n", 1)), 0o600))
 	refused("file", file)
+
+	b, topic := afterARun(t)
+	last := statestore.Open("k2", sealedIn(t, b, "states")["k2"]) // not the first state with its settings
+	b.Produce(t, &kgo.Record{Topic: "states", Key: []byte("k2"), Value: raise["key"](last).Seal()})
+	refused("changelog", topic)
 }
 
 // If no state has a seal, none is damaged: they belong to another program. They are refused with a remedy.
@@ -168,19 +105,7 @@ func TestStatesWithoutSeal(t *testing.T) {
 		b.Produce(t, &kgo.Record{Topic: "states", Key: []byte(key), Value: []byte("\x00\x01")})
 	}
 	err := execute(t, text, quiet)
-	if err == nil || !strings.Contains(err.Error(), "no state in the changelog states can be read") || !strings.Contains(err.Error(), "it has no seal") || !strings.Contains(err.Error(), "--begin-anew") {
-		t.Error(err)
-	}
-
-	states := filepath.Join(t.TempDir(), "states.bin")
-	var file bytes.Buffer
-	file.WriteString("hafvf states 2\n")
-	z := expect.Get(zstd.NewWriter(&file))(t)
-	expect.Get(z.Write([]byte("\x00\x02k1\x02\x00\x01")))(t)
-	expect.OK(t, errors.Join(z.Close(), os.WriteFile(states, file.Bytes(), 0o600)))
-	in := write(t, "in.jsonl", observations(10, 1)...)
-	err = execute(t, "model: {family: normal}\nstate: "+states+"\nsource: {jsonl: {path: "+in+"}}\nsink: none\n", quiet)
-	if err == nil || !strings.Contains(err.Error(), "it has no seal") || !strings.Contains(err.Error(), "remove the file") {
-		t.Error(err)
+	for _, part := range []string{"no state in the changelog states can be read", "it has no seal", "remove the file, or use --begin-anew"} {
+		expect.Error(t, err, part)
 	}
 }

@@ -57,26 +57,15 @@ func TestListStatesOfFile(t *testing.T) {
 		"fixed":   "model: {family: normal}\nlevels: []\ntop: 0.9\n",
 		"detect":  "model: {family: normal}\ndetect: true\n",
 		"warm-up": "model: {family: normal, prior: auto, warm_up: 40}\n",
-		"ar":      "model: {family: ar, prior: {order: 2, mean: 0, precision: 1, alpha: 1, beta: 1}}\n",
-		"log":     "model: {family: exponential, prior: {shape: 1, rate: 1}}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			states := filepath.Join(t.TempDir(), "states.bin")
-			lines := observations(300, 3)
-			if name == "log" {
-				for i := range lines {
-					lines[i] = strings.Replace(lines[i], `"x":-`, `"x":`, 1)
-				}
-			}
-			text := model + "state: " + states + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", lines...) + "}}\n"
+			text := model + "state: " + states + "\nsource: {jsonl: {path: " + write(t, "in.jsonl", observations(300, 3)...) + "}}\n"
 			s, records, rejected := runConfig(t, text)
 			if s.Rejected > 0 {
 				t.Fatal(rejected)
 			}
 			fields := []string{"key", "n", "time", "estimate", "weight", "memory", "levels", "posterior"}
-			if name == "ar" { // the record has the estimate at other regressors than the state
-				fields = []string{"key", "n", "time", "weight", "memory", "levels", "posterior"}
-			}
 			want := fieldsOf(t, records, fields...)
 			if diff := cmp.Diff(want, fieldsOf(t, listed(t, text, ""), fields...), rounded); diff != "" || len(want) != 3 {
 				t.Errorf("%d keys, (-last record +state) %s", len(want), diff)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -25,6 +26,14 @@ import (
 type job struct {
 	cells map[string]*runner
 	rng   *rand.Rand
+}
+
+// newJob returns a job without cells, in a process without copies of cells.
+func newJob(t testing.TB) *job {
+	former := cellCache
+	t.Cleanup(func() { cellCache = former })
+	clearCache()
+	return &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
 }
 
 // bundle passes a bundle of observations, by key, to the node with cfg. Without calls, it reads only the cells of
@@ -166,96 +175,68 @@ var changed = func() (configs [3]stepConfig) {
 }()
 
 // Cells that were written with one config, and some of them later with a second one, continue with a third config
-// like a plain loop over each key whose states a Migrator has migrated.
+// like a plain loop over each key whose states a Migrator has migrated. A change of the config that does not concern
+// the stored states, such as a rule for other keys, does not need Migrate.
 func TestMigrateCells(t *testing.T) {
-	defer func(former *cache) { cellCache = former }(cellCache)
 	for _, n := range []int{12, 300} { // cells that are rewritten as a whole, and cells with logs
 		for _, restarts := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d keys, restarts %t", n, restarts), func(t *testing.T) {
+				j, in, loops := newJob(t), jumping(), map[string]*loop{}
 				nextWorker := func() {
 					if restarts {
 						clearCache()
 					}
 				}
-				clearCache()
-				j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
-				in := jumping()
-				first, loops := map[string][]keyed.Observation{}, map[string]*loop{}
-				same := func(when string, cfg stepConfig, in map[string][]keyed.Observation, got map[string][][]byte) {
+				// bundle passes part of the observations of some keys, and compares the estimates with the loops.
+				bundle := func(cfg stepConfig, calls bool, start, end int, keys ...string) {
 					t.Helper()
-					for key, l := range loops {
-						if !slices.EqualFunc(got[key], l.learn(t, cfg, key, in[key]), bytes.Equal) {
-							t.Errorf("%s, key %s: estimates differ from the loop", when, key)
+					nextWorker()
+					part := map[string][]keyed.Observation{}
+					for _, key := range keys {
+						part[key] = in[start:end]
+					}
+					got := expect.Get(j.bundle(t, cfg, calls, part))(t)
+					for _, key := range keys {
+						if !slices.EqualFunc(got[key], loops[key].learn(t, cfg, key, part[key]), bytes.Equal) {
+							t.Errorf("from %d, key %s: estimates differ from the loop", start, key)
 						}
 					}
 				}
 				for i := range n {
-					key := fmt.Sprint("k", i)
-					first[key], loops[key] = in[i%40:60], &loop{}
+					loops[fmt.Sprint("k", i)] = &loop{}
 				}
-				got, err := j.bundle(t, changed[0], true, first)
-				expect.OK(t, err)
-				same("first", changed[0], first, got)
+				keys := slices.Sorted(maps.Keys(loops))
+				bundle(changed[0], true, 0, 60, keys...)
 				if logged := j.cells["0"].bag != nil; logged != (n > 12) {
 					t.Fatalf("a log: %t", logged)
 				}
-
 				nextWorker()
-				one := map[string][]keyed.Observation{"k5": in[60:70]}
-				if _, err := j.bundle(t, changed[1], true, one); !errors.Is(err, keyed.ErrOtherConfig) || !strings.Contains(err.Error(), "Member.Levels") {
+				_, err := j.bundle(t, changed[1], true, map[string][]keyed.Observation{"k5": in[60:70]})
+				if !errors.Is(err, keyed.ErrOtherConfig) || !strings.Contains(err.Error(), "Member.Levels") {
 					t.Fatalf("without Migrate: %v", err)
 				}
-				if others := j.cellsWithOtherSettings(changed[0]); others != nil {
-					t.Fatalf("the cells %v have changed", others)
-				}
-				second := changed[1]
-				second.Migrate, second.Resumed = true, true
-				if got, err = j.bundle(t, second, false, one); err != nil {
-					t.Fatal(err)
-				}
-				if others := j.cellsWithOtherSettings(changed[1]); len(others) != 2 {
-					t.Fatalf("a record of one key migrated all cells but %v", others)
-				}
-				migratedCell := statestore.CellName("k5", threeCells)
-				for key, l := range loops {
-					if statestore.CellName(key, threeCells) == migratedCell {
-						l.migrate(t, changed[0], changed[1], key)
-					}
-				}
-				if !slices.EqualFunc(got["k5"], loops["k5"].learn(t, changed[1], "k5", one["k5"]), bytes.Equal) {
-					t.Error("second: estimates differ from the loop")
-				}
+				expect.Same(t, 0, len(j.cellsWithOtherSettings(changed[0])), "cells that have changed")
 
-				nextWorker()
-				third := changed[2]
-				third.Migrate, third.Resumed = true, true
-				one = map[string][]keyed.Observation{"k5": in[70:80]}
-				if got, err = j.bundle(t, third, true, one); err != nil {
-					t.Fatal(err)
-				}
-				if others := j.cellsWithOtherSettings(changed[2]); others != nil {
-					t.Fatalf("%v are not migrated", others)
-				}
-				for key, l := range loops {
-					prev := changed[0]
-					if statestore.CellName(key, threeCells) == migratedCell {
-						prev = changed[1]
+				written := map[string]stepConfig{"0": changed[0], "1": changed[0], "2": changed[0]} // by cell
+				migrated := []string{statestore.CellName("k5", threeCells)}
+				for i, cells := range [][]string{migrated, threeCells} {
+					cfg := changed[i+1]
+					cfg.Migrate, cfg.Resumed = true, true
+					for _, key := range keys {
+						if cell := statestore.CellName(key, threeCells); slices.Contains(cells, cell) {
+							loops[key].migrate(t, written[cell], cfg, key)
+						}
 					}
-					l.migrate(t, prev, changed[2], key)
+					for _, cell := range cells {
+						written[cell] = changed[i+1]
+					}
+					bundle(cfg, i == 1, 60+10*i, 70+10*i, "k5")
+					expect.Same(t, 3-len(cells), len(j.cellsWithOtherSettings(cfg)), "cells that are not migrated")
 				}
-				if !slices.EqualFunc(got["k5"], loops["k5"].learn(t, changed[2], "k5", one["k5"]), bytes.Equal) {
-					t.Error("third: estimates differ from the loop")
-				}
-
-				nextWorker()
-				last := map[string][]keyed.Observation{}
-				for key := range loops {
-					last[key] = in[80:120]
-				}
-				if got, err = j.bundle(t, changed[2], true, last); err != nil {
-					t.Fatal(err)
-				}
-				same("last", changed[2], last, got)
+				ruled := changed[2]
+				ruled.Keys = append(slices.Clone(ruled.Keys), keyed.Rule{Match: "other-*", Filter: hafvf.Config{Family: "normal"}})
+				bundle(ruled, true, 80, 120, keys...)
+				expect.Same(t, 0, len(j.cellsWithOtherSettings(ruled)), "cells without the rule for other keys")
 			})
 		}
 	}
@@ -263,9 +244,7 @@ func TestMigrateCells(t *testing.T) {
 
 // A resumed job reads all cells before the first observation, and counts their keys once.
 func TestResumedKeysAreCounted(t *testing.T) {
-	defer func(former *cache) { cellCache = former }(cellCache)
-	clearCache()
-	j, first := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}, map[string][]keyed.Observation{}
+	j, first := newJob(t), map[string][]keyed.Observation{}
 	for i := range 12 {
 		first[fmt.Sprint("k", i)] = jumping()[:20]
 	}
@@ -287,34 +266,9 @@ func TestResumedKeysAreCounted(t *testing.T) {
 	}
 }
 
-// If a change of the config does not concern the stored states, such as a rule for other keys, Migrate is not
-// needed.
-func TestResumeWithoutMigrate(t *testing.T) {
-	defer func(former *cache) { cellCache = former }(cellCache)
-	clearCache()
-	cfg := stepConfig{Config: keyed.Config{
-		TimeUnit: time.Second,
-		Filter:   hafvf.Config{Family: "normal", Bank: hafvf.DefaultBank(), Detect: &hafvf.Detect{}, WarmUp: 8},
-	}, Host: Host{Cells: threeCells}}
-	ruled := cfg
-	ruled.Keys = []keyed.Rule{{Match: "other-*", Filter: hafvf.Config{Family: "normal"}}}
-	in := jumping()
-	j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
-	if _, err := j.bundle(t, cfg, true, map[string][]keyed.Observation{"a": in[:50], "b": in[:60]}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := j.bundle(t, ruled, true, map[string][]keyed.Observation{"a": in[50:60], "b": in[60:70]}); err != nil {
-		t.Error(err)
-	}
-	if others := j.cellsWithOtherSettings(ruled); others != nil {
-		t.Errorf("the cells %v have other settings", others)
-	}
-}
-
 // A savepoint of a newer version of this program is refused, and no key of it is reset: its cells, or the states of
 // their keys, have a format number one higher.
 func TestCellsOfANewerVersion(t *testing.T) {
-	defer func(former *cache) { cellCache = former }(cellCache)
 	in := map[string][]keyed.Observation{"k5": jumping()[:10]}
 	for name, raise := range map[string]func(t *testing.T, r *runner){
 		"cell": func(t *testing.T, r *runner) { r.value.([]byte)[0]++ },
@@ -330,11 +284,8 @@ func TestCellsOfANewerVersion(t *testing.T) {
 			expect.OK(t, states.write(r, c, "", entries))
 		},
 	} {
-		clearCache()
-		j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
-		if _, err := j.bundle(t, changed[0], true, in); err != nil {
-			t.Fatal(err)
-		}
+		j := newJob(t)
+		expect.Get(j.bundle(t, changed[0], true, in))(t)
 		for _, r := range j.cells {
 			raise(t, r)
 		}
@@ -347,13 +298,8 @@ func TestCellsOfANewerVersion(t *testing.T) {
 
 // If the stored settings are not those of the head, the job fails, and does not use other settings instead.
 func TestCellLacksSettings(t *testing.T) {
-	defer func(former *cache) { cellCache = former }(cellCache)
-	clearCache()
-	j := &job{map[string]*runner{}, rand.New(rand.NewPCG(1, 2))}
-	in := map[string][]keyed.Observation{"k5": jumping()[:10]}
-	if _, err := j.bundle(t, changed[0], true, in); err != nil {
-		t.Fatal(err)
-	}
+	j, in := newJob(t), map[string][]keyed.Observation{"k5": jumping()[:10]}
+	expect.Get(j.bundle(t, changed[0], true, in))(t)
 	other := changed[1]
 	other.Migrate = true
 	for _, text := range []any{nil, []byte(changed[2].Config.AllSettings().String())} {

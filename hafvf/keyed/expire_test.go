@@ -2,6 +2,8 @@ package keyed
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/internal/clock"
+	"hafvf/internal/testing/expect"
 )
 
 // Dropping the state of a key changes no result: a key whose state is dropped at any time after its log has passed
@@ -110,5 +113,98 @@ func TestExpiry(t *testing.T) {
 		if got := e.Expiry().Sub(last); got != c.want {
 			t.Errorf("a log %v ahead: it expires after %v, want %v", c.ahead, got, c.want)
 		}
+	}
+}
+
+// A diary is a Listener that stores estimates, with their times, and silences.
+type diary struct {
+	yielder
+	times             []time.Time
+	encoded, silences []string
+	expired           int
+}
+
+func (d *diary) Estimated(_ *Observation, out *Estimate) {
+	b, _ := out.AppendBinary(nil)
+	d.times, d.encoded = append(d.times, out.Time), append(d.encoded, string(b))
+}
+func (d *diary) SilenceEnded(s SilenceEvent) {
+	d.silences = append(d.silences, fmt.Sprint(s.Since, s.Until))
+}
+func (d *diary) Expired() { d.expired++ }
+
+// diaryOf passes observations to a key, whose state is stored and opened after each.
+func diaryOf(t *testing.T, est *Estimator, observations []Observation) (d diary) {
+	e := open(t, est, nil)
+	for i := range observations {
+		e.Process(&Memory{}, &d, &observations[i])
+		for e.ProcessDue(&Memory{}, &d) {
+		}
+		e = open(t, est, e.append(nil))
+	}
+	e.Release(e.clock.Add(time.Hour))
+	for e.ProcessDue(&Memory{}, &d) {
+	}
+	return d
+}
+
+// After its expiry a key begins anew: estimates, alarms and silences equal those of a key that has only the later
+// observations. A pause of Expire resets nothing, and one that is a second longer does; with intervals, the time counts
+// from the start of an interval. Intervals without events end at the expiry.
+func TestExpiredKeyBeginsAnew(t *testing.T) {
+	const expire, every, n = 6 * time.Hour, 5 * time.Minute, 150
+	silence := &SilenceConfig{After: 2 * time.Hour}
+	for name, change := range map[string]func(*Config){
+		"detection": func(*Config) {},
+		"lateness":  func(c *Config) { c.Lateness, c.TimeUnit = time.Minute, time.Minute },
+		"silence":   func(c *Config) { c.Silence = silence },
+		"means":     func(c *Config) { c.Aggregate = &AggregateConfig{Aggregation: Aggregation{Every: every, Value: Mean}} },
+		"counts": func(c *Config) {
+			c.Aggregate = &AggregateConfig{Aggregation: Aggregation{Every: every, Value: Count, Zero: true}}
+			c.Silence, c.Lateness = silence, time.Minute
+		},
+	} {
+		cfg, margin := Recommended("normal"), time.Duration(0)
+		cfg.Expire = expire
+		if change(&cfg); cfg.Aggregate != nil {
+			margin = every
+		}
+		est, rng := newEstimator(t, cfg), rand.New(rand.NewPCG(36, 1))
+		when := time.Date(2026, 1, 5, 16, 0, 0, 0, time.UTC)
+		var lives [3][]Observation
+		for life := range lives {
+			for i := range n {
+				lives[life] = append(lives[life], Value(when, "", rng.NormFloat64()+float64(life)))
+				switch i {
+				case 100:
+					when = when.Add(expire - margin)
+				case n - 1:
+					when = when.Add([]time.Duration{expire + margin + time.Second, 3 * expire, 0}[life])
+				default:
+					when = when.Add(time.Duration(rng.ExpFloat64()*float64(expire)/40) + time.Second)
+				}
+			}
+		}
+		whole := diaryOf(t, est, slices.Concat(lives[0], lives[1], lives[2]))
+		var silences []string
+		for life, observations := range lives {
+			alone, last := diaryOf(t, est, observations), observations[n-1].Time
+			begin := slices.IndexFunc(whole.times, func(t time.Time) bool { return !t.Before(alone.times[0]) })
+			end := begin + len(alone.times)
+			expect.Same(t, alone.encoded, whole.encoded[begin:end], name, ", life ", life)
+			for ; end < len(whole.times) && whole.times[end].Sub(last) <= expire; end++ {
+			}
+			silences = append(silences, alone.silences...)
+			if life == len(lives)-1 {
+				expect.Same(t, len(whole.times), end, name)
+				continue
+			}
+			if cfg.Silence != nil {
+				silences = append(silences, fmt.Sprint(last, time.Time{}))
+			}
+			expect.Same(t, true, whole.times[end].Equal(diaryOf(t, est, lives[life+1]).times[0]), name, ", after life ", life)
+		}
+		expect.Same(t, silences, whole.silences, name)
+		expect.Same(t, len(lives)-1, whole.expired, name)
 	}
 }

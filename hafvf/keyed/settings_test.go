@@ -3,6 +3,7 @@ package keyed_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/keyed"
@@ -44,11 +45,13 @@ func TestFingerprint(t *testing.T) {
 	if a, b := fingerprint(keyed.Config{Filter: hafvf.Config{Family: "normal"}}), fingerprint(keyed.Config{Filter: paper, Order: keyed.EventTime}); a != b {
 		t.Errorf("defaults have the fingerprint %s, their explicit values %s", a, b)
 	}
-	// A state does not depend on holidays, which users add every year.
+	// A state does not depend on holidays, which users add every year, nor on the lateness.
 	season := hafvf.Config{Family: "normal", Season: &usual.RhythmConfig{Seasons: usual.DefaultSeasons()}}
 	holidays := season
 	holidays.Season = &usual.RhythmConfig{Seasons: usual.DefaultSeasons(), Holidays: []string{"2026-12-25"}}
-	if fingerprint(keyed.Config{Filter: season}) != fingerprint(keyed.Config{Filter: holidays}) {
-		t.Error("holidays change the fingerprint")
+	for _, c := range []keyed.Config{{Filter: holidays}, {Filter: season, Lateness: time.Hour}} {
+		if fingerprint(keyed.Config{Filter: season}) != fingerprint(c) {
+			t.Errorf("%+v has another fingerprint", c)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package statebackend_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -54,6 +56,21 @@ func TestExecuteReturnsErrors(t *testing.T) {
 func TestKafkaNeedsStates(t *testing.T) {
 	err := statebackend.Kafka{Topics: []string{"readings"}, Group: "g"}.Run(t.Context(), nil)
 	expect.Error(t, err, "States is empty: name the topic of the states, or store them in a file by OpenFile")
+}
+
+// If two runs use one file of states, also by a link, the second fails with an error that names the first.
+func TestOpenFileLocked(t *testing.T) {
+	path, link := filepath.Join(t.TempDir(), "states.bin"), filepath.Join(t.TempDir(), "link")
+	cfg := statebackend.Config{Filter: keyed.Recommended("normal")}
+	first := expect.Get(statebackend.OpenFile(path, cfg))(t)
+	expect.OK(t, first.Commit())
+	expect.OK(t, os.Symlink(path, link))
+	for _, name := range []string{path, link} {
+		_, err := statebackend.OpenFile(name, cfg)
+		expect.Error(t, err, fmt.Sprintf("%s: another run holds it: process %d on ", name, os.Getpid()))
+	}
+	first.Close()
+	expect.Get(statebackend.OpenFile(link, cfg))(t).Close()
 }
 
 // A filter with another configuration than the job's states fails. Without the check its states would be stored as the
