@@ -276,6 +276,7 @@ func stopEarly(t *testing.T, text string) Summary {
 
 // A stopped run processes all records that it has read. Outputs and states stay unchanged until a run reaches its end.
 func TestRunStops(t *testing.T) {
+	expect.Long(t, "files that take seconds")
 	t.Parallel()
 	dir := t.TempDir()
 	in, out, state := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out"), filepath.Join(dir, "state")
@@ -285,9 +286,6 @@ func TestRunStops(t *testing.T) {
 	}
 	for _, sink := range []struct{ format, ext string }{{"jsonl", ".jsonl"}, {"jsonl", ".jsonl.gz"}, {"parquet", ".parquet"}} {
 		t.Run(sink.ext, func(t *testing.T) {
-			if sink.ext != ".jsonl" {
-				expect.Long(t, "other formats")
-			}
 			os.Remove(state)
 			path := out + sink.ext
 			text := "model: {family: normal}\nlevels: []\ntop: 0.99\nstate: " + state + "\nsource: {jsonl: {path: " + in + "}}\nsink: {" + sink.format + ": {path: " + path + "}}\n"

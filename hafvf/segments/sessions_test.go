@@ -256,6 +256,9 @@ func TestSessions(t *testing.T) {
 			t.Errorf("%.3f changes in a session of %d constants", others, n)
 		}
 	}
+	if testing.Short() {
+		return
+	}
 	for _, k := range unchanging {
 		if _, others := segmented(t, k, 100, 5, 1); others > 1 {
 			t.Errorf("%s: %.2f changes a session", k.name, others)
