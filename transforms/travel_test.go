@@ -14,7 +14,9 @@ import (
 
 	"hafvf/hafvf"
 	"hafvf/hafvf/expfam"
+	"hafvf/hafvf/incidents"
 	"hafvf/hafvf/keyed"
+	"hafvf/hafvf/keyed/fleet"
 	"hafvf/hafvf/usual"
 	"hafvf/internal/account"
 	"hafvf/internal/testing/expect"
@@ -56,6 +58,38 @@ func TestIncidentsSetup(t *testing.T) {
 	}
 	fn.Config = `{"Zone": "Nowhere"}`
 	expect.Error(t, fn.Setup(t.Context()), "Nowhere")
+}
+
+// taggedEncoder writes a word for each record.
+type taggedEncoder struct{ objectEncoder }
+
+func tag(out *Encoded, word string) { out.Alerts = append(out.Alerts, word...) }
+
+func (taggedEncoder) Alert(out *Encoded, _ string, _ keyed.AlertEvent, _ string, _ int) {
+	tag(out, "alert")
+}
+func (taggedEncoder) Single(out *Encoded, _ string, _ keyed.AlertEvent, _ bool, _ int) {
+	tag(out, "single")
+}
+func (taggedEncoder) Incident(out *Encoded, _ *incidents.Event)       { tag(out, "incident") }
+func (taggedEncoder) Digest(out *Encoded, _ *incidents.Digest, _ int) { tag(out, "digest") }
+
+// A bundle emits each record of the fleet, also if nothing follows.
+func TestIncidentsEmitEachRecord(t *testing.T) {
+	fn := &encodeIncidentsFn{encoder: taggedEncoder{}}
+	fn.fleet = expect.Get(fleet.New(fleet.Config{}, fn))(t)
+	for want, report := range map[string]func(){
+		"alert":    func() { fn.Alert("k", keyed.AlertEvent{}, "") },
+		"single":   func() { fn.Single("k", keyed.AlertEvent{}, false) },
+		"incident": func() { fn.Incident(&incidents.Event{}) },
+		"digest":   func() { fn.Digest(&incidents.Digest{}) },
+	} {
+		got := ""
+		fn.StartBundle(func(b []byte) { got += string(b) })
+		report()
+		expect.OK(t, fn.FinishBundle(nil))
+		expect.Same(t, want, got)
+	}
 }
 
 // The log says why the incidents of the previous run cannot be read. A state of a newer version is an error.

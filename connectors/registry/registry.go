@@ -183,7 +183,9 @@ func (c Config) explain(err error) error {
 		return fmt.Errorf("the schema registry %s answers: %w; set registry.url to where the registry is", c.URL, err)
 	case untrusted(err):
 		return fmt.Errorf("the schema registry %s shows a certificate that is not trusted: set registry.tls.ca to the authority's: %w", c.URL, message.Cause(err))
-	case errors.As(err, &r) && r.StatusCode < 500 || tooLong(err) || errors.As(err, new(*httpclient.SecretError)):
+	case errors.As(err, new(*httpclient.SecretError)):
+		return httpclient.Bare(err)
+	case errors.As(err, &r) && r.StatusCode < 500 || tooLong(err):
 		return fmt.Errorf("the schema registry %s answers: %w", c.URL, httpclient.Bare(err))
 	}
 	return fmt.Errorf("the schema registry %s does not answer: start it, or set registry.url: %w", c.URL, httpclient.Bare(err))
