@@ -135,6 +135,7 @@ func wideTable(columns, rows int) string {
 
 // A table with very many columns is read quickly, also if each is named. The number of columns is bounded.
 func TestVeryWide(t *testing.T) {
+	expect.Long(t, "rows of very many columns")
 	const columns, rows = 100_000, 3
 	src := in(t, "a.csv", map[string]string{"a.csv": wideTable(columns, rows)})
 	src.Wide, src.Key, src.Time, src.Values = true, nil, "time", []string{"*"}

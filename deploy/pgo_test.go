@@ -13,6 +13,7 @@ import (
 // The profile for release builds names existing packages of this module. After a move, run go generate ./cmd/hafvf
 // to update it.
 func TestProfileNamesPackages(t *testing.T) {
+	expect.Long(t, "lists of all packages")
 	expect.Get(os.Stat("hafvf.pgo"))(t) // makes go test run again when it changes
 	text := expect.Get(exec.Command("go", "tool", "pprof", "-raw", "-symbolize=none", "hafvf.pgo").Output())(t)
 	exists := map[string]bool{}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"hafvf/internal/testing/expect"
 	"hafvf/internal/testing/familytest"
 	"hafvf/internal/testing/streams"
 )
@@ -77,6 +78,7 @@ var seed = flag.Uint64("seed", 1, "seed of the streams, and of the search for mi
 
 // TestGlobalMaximum compares the objective with brute force at every step of the filter's own path.
 func TestGlobalMaximum(t *testing.T) {
+	expect.Long(t, "searches by brute force")
 	steps, missed, iterations := 0, 0, 0
 	phis := []Beta{{.9, .1}, {9, 1}, {4.5, .5}, {99, 1}, {.99, .01}}
 	each := length(100_000)/(len(hardStreams)*len(phis)*2) + 1

@@ -361,6 +361,7 @@ func TestCacheBound(t *testing.T) {
 
 // The size of a copy is near the memory that it takes, for few keys and for many, with and without due times.
 func TestCellSize(t *testing.T) {
+	expect.Long(t, "cells of many sizes")
 	for _, n := range []int{3000, 10_000, 60_000} {
 		for _, timed := range []bool{false, true} {
 			heap := func() int {

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"hafvf/hafvf/incidents"
+	"hafvf/internal/testing/expect"
 )
 
 // A lasting state becomes usual: keys that alarm every hour for weeks are not an incident for long. The state keeps to
 // the size in the comment of AppendBinary.
 func TestFleetLastingStorm(t *testing.T) {
+	expect.Long(t, "a storm of days")
 	f := newFleet(t, incidents.Config{})
 	rng := rand.New(rand.NewPCG(8, 9))
 	const keys, weeks = 240, 4

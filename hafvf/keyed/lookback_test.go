@@ -144,6 +144,7 @@ func TestLookbackWithoutTimes(t *testing.T) {
 // A run that resumes anywhere in a stretch of equal values gives the same results as one that was not interrupted. So
 // does a run with a state from before a lookback was set: it does not count values within the lookback.
 func TestLookbackResumes(t *testing.T) {
+	expect.Long(t, "many resumed keys")
 	const frozen, n, step = 1000, 1040, time.Minute
 	in := sampled(step, n, frozen)
 	est := newEstimator(t, configWithLookback(lookback))

@@ -84,6 +84,7 @@ func TestFalseMark(t *testing.T) {
 
 // With any marks, the first n observations raise at most n/P + 9 alarms, and no alarm that a mark suppresses.
 func TestFalseMarkBound(t *testing.T) {
+	expect.Long(t, "many marks")
 	checkFalseMarks(t, 1500, 24*time.Hour, 0x6b, 30) // an alarm near usual, soon after an episode that a mark suppressed
 	rapid.Check(t, func(t *rapid.T) {
 		budget := rapid.SampledFrom([]time.Duration{24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour}).Draw(t, "budget")

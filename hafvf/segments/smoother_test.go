@@ -474,6 +474,7 @@ func TestLargeCountsStayPrecise(t *testing.T) {
 
 // Smoothing a long session gives the same result on one goroutine and on two, for every family.
 func TestSmootherIsTheSameOnAnyNumberOfGoroutines(t *testing.T) {
+	expect.Long(t, "numbers of goroutines")
 	familytest.SameOnAnyNumberOfGoroutines(t, 6, func(m expfam.Model, steps [][][]float64) (results []string) {
 		g := segments.NewSegmenter(m, 10).Smooth(steps)
 		for i := range steps {

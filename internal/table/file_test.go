@@ -110,6 +110,7 @@ func TestSpilledTablesGiveBack(t *testing.T) {
 
 // If the disk fails, a table reports the error or has all its values.
 func TestSpilledTableFails(t *testing.T) {
+	expect.Long(t, "disks that fail")
 	failed := 0
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 38))

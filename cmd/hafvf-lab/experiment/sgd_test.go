@@ -98,6 +98,7 @@ var short = protocol{trials: 20, iterations: 250, seed: 11}
 
 // Training that is stopped and resumed equals uninterrupted training to the last bit, for every optimizer.
 func TestTrainingResumes(t *testing.T) {
+	expect.Long(t, "a training")
 	dir := t.TempDir()
 	for k, c := range sgdOptimizers {
 		run := func(start, end int) *training {

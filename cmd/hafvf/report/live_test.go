@@ -279,6 +279,7 @@ func TestLiveIsBounded(t *testing.T) {
 
 // A stuck reader does not block the run, and readers beyond the limit are refused.
 func TestLiveReaders(t *testing.T) {
+	expect.Long(t, "as many readers as the limit")
 	l, s := serveLive(t)
 	for range maxReaders {
 		c := expect.Get(net.Dial("tcp", strings.TrimPrefix(s.URL, "http://")))(t)
