@@ -14,8 +14,10 @@ func TestChunk(t *testing.T) {
 		{[]byte("new\nline"), "a\nb", []byte("[]\n")},
 	}
 	var c Chunk
+	whole := map[int]bool{0: true} // lengths after which a line ends
 	for _, l := range want {
 		c = append(c.Begin(l.Key, l.ID), l.Text...)
+		whole[len(c)] = true
 	}
 	var got []Line
 	for l, err := range c.Lines() {
@@ -23,6 +25,13 @@ func TestChunk(t *testing.T) {
 		got = append(got, l)
 	}
 	expect.Same(t, want, got)
+	for n := range c {
+		var last error
+		for _, err := range c[:n].Lines() {
+			last = err
+		}
+		expect.Same(t, whole[n], last == nil, "cut off after ", n, " bytes")
+	}
 }
 
 func FuzzChunk(f *testing.F) {
