@@ -56,13 +56,15 @@ const (
 	requestTimeout = 10 * time.Second
 	// reminderInterval is the time between two warnings during an outage.
 	reminderInterval = 30 * time.Second
+)
+
+var (
+	// retryPolicy sets the pauses between attempts. Their number is not limited.
+	retryPolicy = retry.Policy{First: 200 * time.Millisecond, Last: 5 * time.Second}
 	// loginPause is the time before a refused login is tried once more, because the password may change at the
 	// registry first.
 	loginPause = 2 * time.Second
 )
-
-// retryPolicy sets the pauses between attempts. Their number is not limited.
-var retryPolicy = retry.Policy{First: 200 * time.Millisecond, Last: 5 * time.Second}
 
 // Check checks that the registry is available and accepts the login.
 func (c Config) Check(ctx context.Context) error {
