@@ -247,17 +247,15 @@ func (fn *encodeIncidentsFn) read(sp state.Provider) error {
 		return nil
 	}
 	fn.written, fn.isNew = nil, !found
+	var unreadable, reset error
 	if !found {
-		if b, err = fn.account.Restore(statestore.FleetKey); err == nil && b == nil {
+		if b, unreadable = fn.account.Restore(statestore.FleetKey); unreadable != nil {
+			b = nil
+		} else if b == nil {
 			fn.fleet, err = fleet.New(fn.fleetConfig, fn)
 			return err
 		}
 	}
-	unreadable := err
-	if unreadable != nil {
-		b = nil
-	}
-	var reset error
 	fn.fleet, reset, err = fleet.Restore(fn.fleetConfig, b, fn)
 	reset = cmp.Or(unreadable, reset)
 	if errors.Is(reset, keyed.ErrNewer) {

@@ -95,7 +95,7 @@ func TestUnreadableStates(t *testing.T) {
 	for _, lateness := range []time.Duration{0, time.Minute} {
 		cfg := changed[0]
 		cfg.Lateness = lateness
-		j := &job{map[string]*runner{}, rand.New(rand.NewPCG(36, 2))}
+		j := newJob(t)
 		for _, cell := range cfg.Cells {
 			j.cells[cell] = &runner{err: errDisk}
 		}
