@@ -155,8 +155,8 @@ func TestKafkaRates(t *testing.T) {
 }
 
 // TestKafkaLatency measures the time from a record to its estimate, by the broker's clock, at 2,000 records/s of 10,000
-// keys with two levels. The figures, which -v shows, are meaningful with -kafka-seconds of 60. With more than
-// one second, the broker is one in Java.
+// keys with two levels. The figures, which -v shows, are meaningful with -kafka-seconds of 60. With more than one
+// second, the broker is one in Java.
 func TestKafkaLatency(t *testing.T) {
 	expect.Waits(t, "a broker")
 	const rate = 2000

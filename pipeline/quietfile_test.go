@@ -151,7 +151,7 @@ func TestQuietFileSilence(t *testing.T) {
 }
 
 // A query stores entries in its file of states as soon as they take effect. It does not replace the file while an alert
-// waits for its receiver, and continues without the entries until then.
+// waits for its receiver, and continues without the entries until then. Records repeated after a crash are equal.
 func TestQuietFileOfQuery(t *testing.T) {
 	expect.Waits(t, "a receiver")
 	begin := time.Now().Add(-100 * time.Hour).UTC().Truncate(time.Minute)
@@ -195,22 +195,40 @@ func TestQuietFileOfQuery(t *testing.T) {
 	}
 	close(gate)
 	expect.Soon(t, "the entry", func() bool { return slices.ContainsFunc(lines(), isQuiet) })
+	n = len(lines())
+	expect.Soon(t, "records after it", func() bool { return len(lines()) > n+100 })
 	crash()
 	<-done
 	if stored := storedIn(t, state)[statestore.QuietKey]; !strings.Contains(stored, `"match":"*"`) {
 		t.Errorf("the file of states has %q", stored)
+	}
+	n = len(lines())
+	expect.OK(t, watchQuery(t, text, false, func() bool { return len(lines()) > n+300 }))
+	byID, repeats := map[string]string{}, 0
+	for _, line := range trimmed(lines()) {
+		id := unmarshalled[struct{ ID string }](t, line).ID
+		if prev, twice := byID[id]; twice && prev != line {
+			t.Fatalf("repeated with another content:\n%s\n%s", prev, line)
+		} else if twice {
+			repeats++
+		}
+		byID[id] = line
+	}
+	if repeats == 0 {
+		t.Error("nothing is repeated")
 	}
 }
 
 // storedIn returns the states in a file, by key.
 func storedIn(t *testing.T, path string) map[string]string {
 	t.Helper()
-	states := map[string]string{}
-	expect.Get(statestore.ReadFile(path, func(s statestore.State) bool {
-		states[s.Key] = string(s.Bytes)
-		return true
-	}))(t)
-	return states
+	states, _, err := readStateFile(path)
+	expect.OK(t, err)
+	byKey := map[string]string{}
+	for _, s := range states {
+		byKey[s.Key] = string(s.Bytes)
+	}
+	return byKey
 }
 
 // A run of files applies its file of quiet times from the first record on. The file of states has the entries at the

@@ -39,6 +39,7 @@ func TestForgetInFile(t *testing.T) {
 	d.CloseInput(t)
 	d.Ends(t, 0)
 
+	run("", 1, "", `hafvf: no key matches "p*" in s.bin`, "states", "forget", "s.bin", "--key", "p*")
 	run("", 0, "forgot 2 keys of 20 in s.bin\n", "forgot k3\nforgot k4\n", "states", "forget", "c.yaml", "--key", "k4", "--key", "k3")
 	run(rows.String(), 0, "", "20 keys", "run", "c.yaml")
 	text := expect.Get(os.ReadFile(filepath.Join(dir, "out.jsonl")))(t)

@@ -111,8 +111,8 @@ var usually = map[string]time.Duration{
 }
 
 // Three keys of each stream raise at most one false silence in four weeks each; of 20 keys with bursts or holidays, one
-// or two raise two. If they end by day, 98 in a hundred ends are detected
-// within log(events in four weeks) + 5 usual gaps, and the others at most 1.3 times as late.
+// or two raise two. If they end by day, 98 in a hundred ends are detected within log(events in four weeks) + 5 usual
+// gaps, and the others at most 1.3 times as late.
 func TestGaps(t *testing.T) {
 	m := NewGapModel(nil, 0, DefaultBudgetTime)
 	for name, draw := range gapStreams {
